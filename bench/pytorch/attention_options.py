@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""scaled_dot_product_attention with masks and dropout on a card, strata beside PyTorch (whatever kernel it chooses), in
-turns in one process: forward, and backward, milliseconds and TFLOP/s of all pairs (causal: of half).
+"""scaled_dot_product_attention with masks, dropout and the other options on a card, strata beside PyTorch (whatever
+kernel it chooses; for what its function lacks, flex_attention compiled), in turns in one process: forward, and backward,
+milliseconds and TFLOP/s of all pairs (causal: of half).
 
     attention_options.py [--seconds S] [--filter TEXT]
 
@@ -52,6 +53,48 @@ def masks(batch, heads, time_, dtype):
     }
 
 
+def further(batch, heads, time_):
+    """What PyTorch's function lacks, by name: arguments of ours on the CPU in torch."""
+    slopes = torch.arange(heads, dtype=torch.float32).add(1).mul(-8 / heads).exp2()
+    lengths = torch.full((batch,), time_)
+    lengths[1::2] -= time_ // 4
+    return {
+        "ALiBi": {"alibi_slopes": slopes},
+        "ALiBi, causal": {"alibi_slopes": slopes, "is_causal": True},
+        "soft cap 50": {"logit_soft_cap": 50.0},
+        "soft cap 50, causal": {"logit_soft_cap": 50.0, "is_causal": True},
+        "sinks": {"sinks": torch.linspace(-1, 2, heads)},
+        "lengths": {"key_lengths": lengths},
+        "lengths, ALiBi, soft cap": {"key_lengths": lengths, "alibi_slopes": slopes, "logit_soft_cap": 50.0},
+    }
+
+
+def flex(options, batch, time_):
+    """The same by PyTorch's flex_attention: a function of (q, k, v)."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    compiled = torch.compile(flex_attention, dynamic=False)
+    slopes, cap, sinks, lengths = (options.get(n) for n in ("alibi_slopes", "logit_soft_cap", "sinks", "key_lengths"))
+    causal = options.get("is_causal", False)
+
+    def score(s, b, h, i, j):
+        if cap:
+            s = cap * torch.tanh(s / cap)
+        return s if slopes is None else s - slopes[h] * (i - j).abs()
+
+    def seen(b, h, i, j):
+        ok = i >= j if causal else i >= 0
+        return ok if lengths is None else ok & (j < lengths[b])
+
+    blocks = create_block_mask(seen, batch, None, time_, time_, device="cuda") if causal or lengths is not None else None
+
+    def run(q, k, v):
+        if sinks is None:
+            return compiled(q, k, v, score_mod=score, block_mask=blocks)
+        y, lse = compiled(q, k, v, score_mod=score, block_mask=blocks, return_lse=True)
+        return y * torch.sigmoid(lse - sinks[:, None]).to(y.dtype)[..., None]
+    return run
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--seconds", type=float, default=0.03)
@@ -62,19 +105,33 @@ def main():
     for shape in a.shapes:
         b, h, t, d = map(int, shape.split("x"))
         numbers = [torch.randn(b, t, h, d).bfloat16() for _ in range(4)]
-        for name, (mask, options) in masks(b, h, t, torch.bfloat16).items():
+        cases = {name: (mask, options, False) for name, (mask, options) in masks(b, h, t, torch.bfloat16).items()}
+        cases |= {name: (None, options, True) for name, options in further(b, h, t).items()}
+        for name, (mask, options, by_flex) in cases.items():
             if a.filter not in name:
                 continue
             times = {}
             for engine, f, synchronize in ((st, st.nn.functional, st.cuda.synchronize), (torch, F, torch.cuda.synchronize)):
                 def on_card(x):
+                    if not isinstance(x, torch.Tensor):
+                        return x
                     x = x.to("cuda")
                     return x if engine is torch else st.from_dlpack(x)
                 q, k, v, g = (on_card(x).transpose(1, 2) for x in numbers)
                 m = None if mask is None else on_card(mask)
+                given = {key: on_card(x) for key, x in options.items()}
                 for x in (q, k, v):
                     x.requires_grad_()
-                run = lambda: f.scaled_dot_product_attention(q, k, v, m, **options)
+                run = lambda: f.scaled_dot_product_attention(q, k, v, m, **given)
+                if by_flex and engine is torch:
+                    try:
+                        function = flex(given, b, t)
+                        function(q, k, v)
+                    except Exception as e:  # a PyTorch without it
+                        print(f"{shape:16} {name:30} flex_attention: {str(e).splitlines()[0][:80]}")
+                        times[engine] = float("nan"), float("nan")
+                        continue
+                    run = lambda: function(q, k, v)
                 with engine.no_grad():
                     forward = timed(run, synchronize, a.seconds)
                 y = run()

@@ -192,7 +192,8 @@ export interface Functional {
   }): Tensor;
   oneHot(x: Tensor, numClasses?: number | { numClasses?: number }): Tensor;
   scaledDotProductAttention(query: Tensor, key: Tensor, value: Tensor, attnMask?: Tensor | null, options?: {
-    dropoutP?: number; isCausal?: boolean; scale?: number | null; enableGqa?: boolean;
+    dropoutP?: number; isCausal?: boolean; scale?: number | null; enableGqa?: boolean; window?: number; queryOffset?: number;
+    alibiSlopes?: Tensor | null; logitSoftCap?: number; sinks?: Tensor | null; keyLengths?: Tensor | null;
   }): Tensor;
 
   conv1d: Convolution;

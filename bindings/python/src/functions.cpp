@@ -213,18 +213,24 @@ void bind_functions(nb::module_& m) {
         nb::arg("bias") = nb::none(), nb::arg("training") = false, nb::arg("momentum") = 0.1, nb::arg("eps") = 1e-5, release);
   m.def("scaled_dot_product_attention",
         [](const Tensor& q, const Tensor& k, const Tensor& v, OptTensor mask, double dropout_p, bool is_causal,
-           std::optional<double> scale, int64_t window, int64_t query_offset) {
+           std::optional<double> scale, int64_t window, int64_t query_offset, OptTensor alibi_slopes,
+           double logit_soft_cap, OptTensor sinks, OptTensor key_lengths) {
           AttentionOptions o;
           o.is_causal = is_causal;
           o.scale = scale;
           o.window = window;
           o.query_offset = query_offset;
           o.dropout_p = dropout_p;
+          o.alibi_slopes = alibi_slopes.value_or(Tensor());
+          o.logit_soft_cap = logit_soft_cap;
+          o.sinks = sinks.value_or(Tensor());
+          o.key_lengths = key_lengths.value_or(Tensor());
           return scaled_dot_product_attention(q, k, v, mask.value_or(Tensor()), o);
         },
         nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("attn_mask") = nb::none(), nb::arg("dropout_p") = 0.0,
         nb::arg("is_causal") = false, nb::arg("scale") = nb::none(), nb::arg("window") = 0, nb::arg("query_offset") = 0,
-        release);
+        nb::arg("alibi_slopes") = nb::none(), nb::arg("logit_soft_cap") = 0.0, nb::arg("sinks") = nb::none(),
+        nb::arg("key_lengths") = nb::none(), release);
   m.def("rotary_tables", [](int64_t time, int64_t dim, double base, int64_t offset, DType dtype) {
           return rotary_tables(time, dim, base, offset, dtype);
         },

@@ -124,13 +124,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks<compute_t<T>, N>)
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   Place at = place_of(c.heads, tiles, parts, kWarp * N);
   if (sequences.all != nullptr && !take_place<T, true>(c, sequences, at)) return;
+  take_length(c, at.b);
   const int64_t hk = at.h / (c.heads / c.kv_heads), q0 = at.row0, row = q0 + warp * kRows;
   const auto q = rows_of<T>(c.q, at.b, at.h, q0, c.tq);
-  const C factor = static_cast<C>(c.scale * kLog2e);
 
   C m[kRows], l[kRows], acc[kRows][N] = {};
+  const C sink = c.sinks ? static_cast<const C*>(c.sinks)[at.h] : -static_cast<C>(INFINITY);
+  const bool sunk = sink > -static_cast<C>(INFINITY);
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) m[r] = std::numeric_limits<C>::lowest(), l[r] = 0;
+  for (int r = 0; r < kRows; ++r) m[r] = sunk ? sink * C(kLog2e) : std::numeric_limits<C>::lowest(), l[r] = sunk;
   int64_t begin, end;
   visible_keys(c, q0, min(q0 + kTile, c.tq), begin, end);
   for (int64_t k0 = begin; k0 < end; k0 += kTile) {
@@ -141,8 +143,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks<compute_t<T>, N>)
     for (int r = 0; r < kRows; ++r) {
       const int64_t i = row + r;
       const bool seen = sees(c, i, j);
-      C v = seen ? s[r] * factor : -static_cast<C>(INFINITY);
-      if (c.mask && seen) v += bias<C>(c, at.b, at.h, i, j);
+      C v = -static_cast<C>(INFINITY), slope;
+      if (seen) v = score<C>(c, at.b, at.h, i, j, s[r], slope);
       const C top = max(m[r], cuda::warp_reduce(v, cuda::Max{}));
       const C alpha = exp2(m[r] - top);
       C p = exp2(v - top);
@@ -186,9 +188,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks<compute_t<T>, N>)
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   Place at = place_of(kOfQuery ? c.heads : c.kv_heads, tiles, parts, kWarp * N);
   if (sequences.all != nullptr && !take_place<T, kOfQuery>(c, sequences, at, &terms)) return;
+  const int64_t keys = c.tk;  // which have gradients
+  take_length(c, at.b);
   const int64_t group = c.heads / c.kv_heads, row0 = at.row0, row = row0 + warp * kRows;
   const int64_t hk = kOfQuery ? at.h / group : at.h;
-  const C factor = static_cast<C>(c.scale * kLog2e);
 
   C acc[kRows][N] = {};
   for (int64_t g = 0; g < (kOfQuery ? 1 : group); ++g) {
@@ -211,14 +214,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks<compute_t<T>, N>)
         const int64_t i = kOfQuery ? row + r : c0 + lane, j = kOfQuery ? c0 + lane : row + r;
         C w = 0;
         if (sees(c, i, j)) {
-          C x = s[r] * factor;
-          if (c.mask) x += bias<C>(c, at.b, h, i, j);
-          w = exp2(x - terms.lse2[first + i]);
+          C slope;
+          w = exp2(score<C>(c, at.b, h, i, j, s[r], slope) - terms.lse2[first + i]);
           const C keep = c.dropout > 0 ? kept<C>(c, at.b, h, i, j) : C(1);
           if constexpr (kOf == Gradient::value) {
             w *= keep;
           } else {
-            w *= dp[r] * keep - terms.delta[first + i];
+            w *= (dp[r] * keep - terms.delta[first + i]) * slope;
           }
         }
         sp[warp * kRows + r][lane] = w;
@@ -232,7 +234,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<compute_t<T>, N>)
   }
 
   const AttentionView& to = kOfQuery ? c.grad_q : kOf == Gradient::key ? c.grad_k : c.grad_v;
-  const int64_t time = kOfQuery ? c.tq : c.tk, size = kOf == Gradient::value ? c.dv : c.d;
+  const int64_t time = kOfQuery ? c.tq : keys, size = kOf == Gradient::value ? c.dv : c.d;
   const C scale = kOf == Gradient::value ? C(1) : static_cast<C>(c.scale);
   T* out = head_of<T>(to, at.b, at.h);
 #pragma unroll
@@ -320,7 +322,7 @@ void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this) {
       empty({Shape{2, rows}, c.dtype == DType::f64 ? DType::f64 : DType::f32, like_this.device(), std::nullopt});
   // The tensor-core kernels with options want lse in the unit of their scores.
   const bool on_tensor_cores = fits_mma(c, true), scores_unit = on_tensor_cores && has_options(c);
-  const double lse_unit = !scores_unit ? kLog2e : c.mask != nullptr && c.mask_dtype != DType::boolean ? 1 : 1 / c.scale;
+  const double lse_unit = scores_unit ? 1 / score_unit(c) : kLog2e;
   if (rows > 0)
     dispatch_floats(c.dtype, "scaled_dot_product_attention_backward", [&]<class T>() {
       using C = compute_t<T>;

@@ -61,10 +61,28 @@ __device__ C bias(const AttentionCall& c, int64_t b, int64_t h, int64_t i, int64
   return v > hidden ? (v < lowest ? lowest : v) * C(kLog2e) : v;
 }
 
+/// What becomes of the product of an existing query and key that see each other, in units of log2(e): scale, soft cap,
+/// distance, mask. `slope` is the soft cap's there.
+template <class C>
+__device__ __forceinline__ C score(const AttentionCall& c, int64_t b, int64_t h, int64_t i, int64_t j, C product,
+                                   C& slope) {
+  C x = product * static_cast<C>(c.scale * kLog2e);
+  slope = 1;
+  if (c.soft_cap > 0) {
+    const C u = tanh(product * static_cast<C>(c.scale / c.soft_cap));
+    x = u * static_cast<C>(c.soft_cap * kLog2e), slope = 1 - u * u;
+  }
+  if (c.alibi_slopes != nullptr) {
+    const int64_t d = i + c.offset - j;
+    x -= static_cast<const C*>(c.alibi_slopes)[b * c.alibi_batch + h] * static_cast<C>((d < 0 ? -d : d) * kLog2e);
+  }
+  return c.mask ? x + bias<C>(c, b, h, i, j) : x;
+}
+
 /// What a weight is multiplied by under dropout.
 template <class C>
 __device__ __forceinline__ C kept(const AttentionCall& c, int64_t b, int64_t h, int64_t i, int64_t j) {
-  const uint64_t index = static_cast<uint64_t>(((b * c.heads + h) * c.tq + i) * c.tk + j);
+  const uint64_t index = static_cast<uint64_t>(((b * c.heads + h) * c.tq + i) * (c.tk + c.hidden_keys) + j);
   const auto four = philox(c.key, index / 4);
   uint32_t bits = four[0];
 #pragma unroll
@@ -151,7 +169,8 @@ __device__ __forceinline__ float fast_exp2(float x) {
 /// read.
 inline bool fits_mma(const AttentionCall& c, bool backward) {
   const bool size = c.d > 0 && c.d <= 256 && c.d % 8 == 0;
-  const bool options = c.mask_dtype != DType::f64 && static_cast<float>(c.dropout) < 1;
+  const bool options = c.mask_dtype != DType::f64 && static_cast<float>(c.dropout) < 1 &&
+                       (c.soft_cap == 0 || (c.soft_cap > 1e-3 && c.soft_cap < 1e6));
   const auto aligned = [&](const AttentionView& v, int64_t heads, int64_t time) {
     return cuda::aligned16(v.data) && (c.batch == 1 || v.batch % 8 == 0) && (heads == 1 || v.head % 8 == 0) &&
            (time == 1 || v.time % 8 == 0);

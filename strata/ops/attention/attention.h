@@ -22,13 +22,22 @@ struct AttentionOptions {
   int64_t query_offset = 0;
   /// Weights are set to 0 with this probability, the others divided by its complement.
   double dropout_p = 0;
+  /// [H] or [B, H]: a score falls by slope * |i + query_offset - j| (Press et al., ALiBi, arXiv:2108.12409).
+  Tensor alibi_slopes = {};
+  /// Where > 0: a scaled score s becomes logit_soft_cap * tanh(s / logit_soft_cap), before anything is added to it.
+  double logit_soft_cap = 0;
+  /// [H]: one more score for every query of a head, of a key without a value. What they add to lse has a gradient.
+  Tensor sinks = {};
+  /// [B], i64 or i32, on q's device: query i of batch b sees key j only where j < key_lengths[b]. The host does not
+  /// read them; tiles behind them are skipped.
+  Tensor key_lengths = {};
 };
 
 /// softmax(q k^T * scale + mask) v for q [B, H, Tq, D], k [B, Hkv, Tk, D] and v [B, Hkv, Tk, Dv]; Hkv divides H, and
 /// query head h reads key head h / (H / Hkv). attn_mask broadcasts to [B, H, Tq, Tk]: boolean (true: seen) or floating
 /// (added to the scores). A query that sees nothing gives zeros. The result [B, H, Tq, Dv] is laid out so that
-/// transpose(1, 2) of it is contiguous. No [Tq, Tk] matrix is stored (Dao, arXiv:2307.08691), unless a floating mask or
-/// a gradient of the gradient is differentiated. Throws ShapeError, DTypeError, ValueError.
+/// transpose(1, 2) of it is contiguous. No [Tq, Tk] matrix is stored (Dao, arXiv:2307.08691), unless a floating mask,
+/// slopes or a gradient of the gradient are differentiated. Throws ShapeError, DTypeError, ValueError.
 ///   Tensor y = scaled_dot_product_attention(q, k, v, {}, {.is_causal = true});
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& attn_mask = {},
                                     const AttentionOptions& options = {});
@@ -44,7 +53,8 @@ Tensor packed_attention(const Tensor& qkv, int64_t heads, int64_t kv_heads, cons
 /// Attention over sequences of different lengths that lie one after another: q [total of queries, H, D], k and v
 /// [total of keys, Hkv, D]; sequence i has the rows from cu_seqlens[i] up to cu_seqlens[i + 1], and its queries see its
 /// keys alone. The options hold within each sequence; the result is [total of queries, H, Dv]. One pass over all
-/// sequences, except with dropout: then one call of scaled_dot_product_attention each. Throws ShapeError, DTypeError,
+/// sequences, except with dropout, slopes, a soft cap or sinks: then one call of scaled_dot_product_attention each.
+/// key_lengths are not taken: lengths are cu_seqlens'. Throws ShapeError, DTypeError,
 /// ValueError.
 ///   Tensor y = varlen_attention(q, k, v, ends, ends, {.is_causal = true});  // ends: {0, 3, 10} are lengths 3 and 7
 Tensor varlen_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const int64_t> cu_seqlens_q,

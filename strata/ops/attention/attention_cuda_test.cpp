@@ -179,6 +179,91 @@ TEST_P(CudaAttention, MasksAgreeWithTheCpuInDouble) {
   }
 }
 
+// What the options of a call are made of, beside is_causal and the like.
+struct Further {
+  bool slopes = false, of_each_batch = false, sinks = false;
+  double cap = 0;
+  std::vector<int64_t> lengths;
+  const char* mask = nullptr;
+};
+
+TEST_P(CudaAttention, DistancesSoftCapSinksAndLengthsAgreeWithTheCpuInDouble) {
+  const int64_t d = GetParam();
+  AttentionOptions plain, causal, window, earlier, dropout, small;
+  causal.is_causal = true;
+  window.window = 90;
+  earlier.is_causal = true;
+  earlier.query_offset = 63;
+  dropout.dropout_p = 0.2;
+  small.scale = 0.02;  // all scores well below the cap
+  struct Optional {
+    Further more;
+    Config c;
+  };
+  const Optional all[] = {
+      {{.slopes = true}, {2, 4, 2, 150, 150, causal}},
+      {{.slopes = true, .of_each_batch = true}, {2, 2, 2, 300, 271, plain}},
+      {{.slopes = true}, {1, 2, 1, 40, 303, earlier}},
+      {{.slopes = true, .mask = "bias"}, {2, 2, 1, 70, 132, plain}},
+      {{.cap = 2.0}, {2, 2, 2, 129, 260, plain}},
+      {{.cap = 30.0}, {2, 2, 1, 200, 260, small}},
+      {{.cap = 1.5}, {1, 4, 2, 300, 300, causal}},
+      {{.slopes = true, .cap = 2.0}, {1, 2, 2, 150, 270, window}},
+      {{.cap = 2.0, .mask = "documents"}, {1, 2, 2, 420, 420, plain}},
+      {{.cap = 2.0, .mask = "bias and hidden"}, {2, 2, 2, 200, 300, causal}},
+      {{.sinks = true}, {2, 4, 2, 140, 200, causal}},
+      {{.sinks = true, .mask = "documents"}, {1, 2, 2, 420, 420, dropout}},
+      {{.lengths = {131, 0, 260}}, {3, 2, 1, 150, 260, plain}},
+      {{.lengths = {300, 128}}, {2, 4, 2, 300, 300, causal}},
+      {{.lengths = {5, 400}}, {2, 2, 2, 270, 390, window}},  // the second is more than there are
+      {{.lengths = {129, 256, 3}, .mask = "every pair"}, {3, 2, 2, 65, 300, plain}},
+      {{.slopes = true, .sinks = true, .cap = 3.0, .lengths = {200, 77}, .mask = "slopes"},
+       {2, 4, 2, 150, 260, dropout}},
+      {{.slopes = true, .sinks = true, .cap = 3.0, .lengths = {200, 77}}, {2, 4, 2, 150, 260, dropout}}};
+  for (size_t i = 0; i < std::size(all); ++i) {
+    const auto& [more, c] = all[i];
+    manual_seed(11);
+    const Shape slopes = more.of_each_batch ? Shape{c.batch, c.heads} : Shape{c.heads};
+    const Tensor falls = rand(slopes) * 0.2 + 0.01, sinks = randn({c.heads});
+    for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 2e-5), {DType::bf16, 2e-2}, {DType::f16, 5e-3}}) {
+      Tensors here(c, d), there(c, d), again(c, d);
+      Tensor sink_grads[3];
+      const auto run = [&](Tensors& t, Tensor& sink_grad, bool reference) {
+        const Device device = reference ? Device::cpu() : Device::cuda();
+        t.convert(dtype, device);
+        if (reference) t.convert(DType::f64, device);
+        const DType wide = reference ? DType::f64 : DType::f32;
+        AttentionOptions o = c.options;
+        if (more.slopes) o.alibi_slopes = falls.to(wide).to(device);
+        o.logit_soft_cap = more.cap;
+        if (more.sinks) {
+          o.sinks = sinks.to(wide).to(device);
+          o.sinks.set_requires_grad();
+        }
+        if (!more.lengths.empty())
+          o.key_lengths = from_span<int64_t>(more.lengths, {static_cast<int64_t>(more.lengths.size())}).to(device);
+        Tensor mask;
+        if (more.mask != nullptr) mask = mask_of(more.mask, c).to(device);
+        if (mask.defined() && mask.dtype() != DType::boolean) mask = mask.to(dtype).to(reference ? DType::f64 : dtype);
+        t.run(o, mask);
+        if (more.sinks) sink_grad = o.sinks.grad();
+      };
+      run(here, sink_grads[0], true), run(there, sink_grads[1], false), run(again, sink_grads[2], false);
+      const auto what = [&](const char* of) {
+        return "config " + std::to_string(i) + ' ' + std::string(name_of(dtype)) + ": " + of;
+      };
+      EXPECT_LE(difference(there.y, here.y), tolerance) << what("result");
+      EXPECT_LE(difference(there.gq, here.gq), tolerance) << what("grad q");
+      EXPECT_LE(difference(there.gk, here.gk), tolerance) << what("grad k");
+      EXPECT_LE(difference(there.gv, here.gv), tolerance) << what("grad v");
+      if (more.sinks) EXPECT_LE(difference(sink_grads[1], sink_grads[0]), 2 * tolerance) << what("grad sinks");
+      EXPECT_EQ(there.y.detach().to_vector<float>(), again.y.detach().to_vector<float>()) << what("bits");
+      EXPECT_EQ(there.gq.to_vector<float>(), again.gq.to_vector<float>()) << what("bits of grad q");
+      EXPECT_EQ(there.gk.to_vector<float>(), again.gk.to_vector<float>()) << what("bits of grad k");
+    }
+  }
+}
+
 TEST_P(CudaAttention, PackedHeadsGiveTheSameAsSeparateOnes) {
   const int64_t d = GetParam(), heads = 4, kv = 2, t = 150;
   manual_seed(1);

@@ -5,6 +5,7 @@
 
 #include "strata/ops/attention/attention_gemm_inl.h"
 #include "strata/ops/attention/attention_pack_inl.h"
+#include "strata/ops/attention/attention_scores_inl.h"
 
 namespace strata::STRATA_VEC_NS {
 
@@ -34,138 +35,6 @@ STRATA_INLINE bool any_differs(VF a, VF b) {
 }
 #endif
 
-struct Range {
-  int64_t begin, end;
-};
-
-// Keys that some query of [q0, q1) sees, masks aside.
-STRATA_INLINE Range visible_keys(const AttentionCall& c, int64_t q0, int64_t q1) {
-  Range r{0, c.tk};
-  if (c.causal) r.end = std::min(r.end, q1 - 1 + c.offset + 1);
-  if (c.window > 0) {
-    r.begin = std::max<int64_t>(0, q0 + c.offset - c.window + 1);
-    r.end = std::min(r.end, q1 - 1 + c.offset + c.window);
-  }
-  // None: a window may lie behind the last key, and callers round its begin down.
-  return r.begin < r.end ? r : Range{0, 0};
-}
-
-// Queries that see some key of [k0, k1), masks aside.
-STRATA_INLINE Range visible_queries(const AttentionCall& c, int64_t k0, int64_t k1) {
-  Range r{0, c.tq};
-  if (c.causal) r.begin = std::max<int64_t>(0, k0 - c.offset);
-  if (c.window > 0) {
-    r.begin = std::max(r.begin, k0 - c.offset - c.window + 1);
-    r.end = std::min(r.end, k1 - 1 - c.offset + c.window);
-  }
-  r.begin = std::max<int64_t>(0, r.begin);
-  r.end = std::min(r.end, c.tq);
-  return r.begin < r.end ? r : Range{0, 0};
-}
-
-// Turns raw products of `rows` keys from k0 on (of which those below c.tk exist) and the block of queries at q0 into
-// scores of which the caller takes the exponential base 2 after multiplying by the returned factor.
-template <class R>
-struct Scores {
-  const AttentionCall& c;
-  R factor;           // scale * log2(e)
-  R* bias = nullptr;  // [keys][32] in the same unit, where there is a mask
-
-  explicit Scores(const AttentionCall& call) : c(call), factor(static_cast<R>(call.scale * 1.4426950408889634)) {}
-
-  template <class M>
-  void read_mask(int64_t b, int64_t h, int64_t q0, int64_t k0, int64_t rows) const {
-    const M* base = static_cast<const M*>(c.mask) + b * c.mask_stride[0] + h * c.mask_stride[1];
-    const R lowest = std::numeric_limits<R>::lowest() / R(1.5);
-    for (int64_t q = 0; q < kQueries; ++q) {
-      const M* p = base + (q0 + q) * c.mask_stride[2] + k0 * c.mask_stride[3];
-      for (int64_t k = 0; k < rows; ++k) {
-        R v = 0;
-        if (q0 + q < c.tq && k0 + k < c.tk) {
-          const M m = p[k * c.mask_stride[3]];
-          if constexpr (std::is_same_v<M, bool>) {
-            v = m ? R(0) : -std::numeric_limits<R>::infinity();
-          } else {
-            v = static_cast<R>(static_cast<Real<M>>(m));
-            if (v > -std::numeric_limits<R>::infinity()) v = std::max(v, lowest) * R(1.4426950408889634);
-          }
-        }
-        bias[k * kQueries + q] = v;
-      }
-    }
-  }
-
-  R prepare(R* S, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t rows) const {
-    constexpr int W = kLanesOf<R>;
-    R f = factor;
-    if (c.mask || f <= 0) {
-      if (c.mask) {
-        switch (c.mask_dtype) {
-          case DType::boolean:
-            read_mask<bool>(b, h, q0, k0, rows);
-            break;
-          case DType::f32:
-            read_mask<float>(b, h, q0, k0, rows);
-            break;
-          case DType::f64:
-            read_mask<double>(b, h, q0, k0, rows);
-            break;
-          case DType::bf16:
-            read_mask<BFloat16>(b, h, q0, k0, rows);
-            break;
-          default:
-            read_mask<Half>(b, h, q0, k0, rows);
-            break;
-        }
-      }
-      for (int64_t i = 0; i < rows * kQueries; i += W) {
-        const VR<R> s = load(S + i) * f;
-        store(S + i, c.mask ? s + load(bias + i) : s);
-      }
-      f = 1;
-    }
-    const int64_t last = k0 + rows - 1;
-    const bool edge = last >= c.tk || (c.causal && last > q0 + c.offset) ||
-                      (c.window > 0 && (k0 <= q0 + nq - 1 + c.offset - c.window || last >= q0 + c.offset + c.window));
-    if (edge) {
-      for (int64_t k = 0; k < rows; ++k) {
-        const int64_t j = k0 + k;
-        // Lanes [lo, hi) of this key's row are seen.
-        int64_t lo = 0, hi = kQueries;
-        if (c.causal) lo = std::max(lo, j - c.offset - q0);
-        if (c.window > 0) {
-          lo = std::max(lo, j - c.offset - c.window + 1 - q0);
-          hi = std::min(hi, j - c.offset + c.window - q0);
-        }
-        if (j >= c.tk) hi = 0;
-        lo = std::min(lo, kQueries);
-        if (lo <= 0 && hi >= kQueries) continue;
-        R* s = S + k * kQueries;
-        for (int64_t q = 0; q < lo; ++q) s[q] = -std::numeric_limits<R>::infinity();
-        for (int64_t q = std::max<int64_t>(hi, 0); q < kQueries; ++q) s[q] = -std::numeric_limits<R>::infinity();
-      }
-    }
-    return f;
-  }
-};
-
-// What each weight is multiplied by: 0 or 1 / (1 - dropout), [keys][32].
-template <class R>
-static void dropout_block(const AttentionCall& c, int64_t b, int64_t h, int64_t q0, int64_t k0, int64_t rows, R* to) {
-  const R keep = static_cast<R>(1 / (1 - c.dropout));
-  const float p = static_cast<float>(c.dropout);
-  for (int64_t q = 0; q < kQueries; ++q) {
-    const uint64_t first = static_cast<uint64_t>(((b * c.heads + h) * c.tq + q0 + q) * c.tk + k0);
-    uint64_t block = ~uint64_t{0};
-    std::array<uint32_t, 4> numbers{};
-    for (int64_t k = 0; k < rows; ++k) {
-      const uint64_t i = first + static_cast<uint64_t>(k);
-      if (i / 4 != block) numbers = philox(c.key, block = i / 4);
-      to[k * kQueries + q] = uniform_f32(numbers[i % 4]) < p ? R(0) : keep;
-    }
-  }
-}
-
 template <class E>
 struct Forward {
   using T = typename E::T;
@@ -174,10 +43,10 @@ struct Forward {
   static constexpr int W = kLanesOf<R>, NV = kQueries / W;
   static constexpr int64_t kKeys = 128;  // of a block
 
-  // One block of scores: advances maxima m and sums l, rescales O, leaves exp2(score - m) as an operand in place of S
-  // (or in P, as pairs). rows is even.
+  // One block of scores (`sunk`: l begins with a sink's weight): advances maxima m and sums l, rescales O, leaves
+  // exp2(score - m) as an operand in place of S (or in P, as pairs). rows is even.
   static void softmax_block(R* S, typename E::L* P, int64_t rows, R factor, Vec* m, Vec* l, R* O, int64_t dv,
-                            bool first, const R* drop) {
+                            bool first, bool sunk, const R* drop) {
     for (int j = 0; j < NV; ++j) {
       R* s = S + j * W;
       Vec m0 = load(s), m1 = load(s + kQueries);
@@ -188,10 +57,11 @@ struct Forward {
       const Vec old = m[j];
       const Vec now = max(max(m0, m1) * factor, old);
       m[j] = now;
-      if (!first && any_differs(now, old)) {
+      if ((!first || sunk) && any_differs(now, old)) {
         const Vec alpha = power2<E>(old - now);
         l[j] *= alpha;
-        for (int64_t i = 0; i < dv; ++i) store(O + i * kQueries + j * W, load(O + i * kQueries + j * W) * alpha);
+        for (int64_t i = 0; !first && i < dv; ++i)
+          store(O + i * kQueries + j * W, load(O + i * kQueries + j * W) * alpha);
       }
       const Vec f = set1(factor);
       Vec sum0 = Vec{}, sum1 = Vec{};
@@ -261,6 +131,9 @@ struct Forward {
     if (c.mask) scores.bias = frame.take<R>(kKeys * kQueries);
     R* drop = c.dropout > 0 ? frame.take<R>(kKeys * kQueries) : nullptr;
 
+    const R sink = c.sinks ? static_cast<const R*>(c.sinks)[h] * R(1.4426950408889634) : R(0);
+    const bool sunk = c.sinks && sink > -std::numeric_limits<R>::infinity();
+
     E::begin();
     for (int64_t q0 = q_begin; q0 < q_end; q0 += kQueries) {
       const int64_t nq = std::min(kQueries, q_end - q0);
@@ -268,8 +141,8 @@ struct Forward {
       keys.begin = keys.begin / 32 * 32;
       Vec m[NV], l[NV];
       for (int j = 0; j < NV; ++j) {
-        m[j] = set1(std::numeric_limits<R>::lowest());
-        l[j] = Vec{};
+        m[j] = set1(sunk ? sink : std::numeric_limits<R>::lowest());
+        l[j] = set1(sunk ? R(1) : R(0));
       }
       if (keys.begin < keys.end) E::lanes(q, q0, nq, c.d, Q);
       for (int64_t k0 = keys.begin; k0 < keys.end; k0 += kKeys) {
@@ -282,7 +155,7 @@ struct Forward {
         // Rows past the last key are masked below; an odd last row already is.
         const R factor = scores.prepare(S, b, h, q0, nq, k0, computed);
         if (drop) dropout_block(c, b, h, q0, k0, rows, drop);
-        softmax_block(S, P, rows, factor, m, l, O, dvp, first, drop);
+        softmax_block(S, P, rows, factor, m, l, O, dvp, first, sunk, drop);
         const typename E::P* A = VT.p + (k0 - first_key) * VT.sk;
         if constexpr (std::is_same_v<typename E::L, R>)
           E::gemm(dvp, kQueries, computed, A, VT.sm, VT.sk, S, kQueries, O, kQueries, !first);
@@ -316,11 +189,14 @@ struct Backward {
     typename E::P *P_rows, *dS_rows;  // A operands [kKeys][32]
     typename E::L* dS_lanes;          // B operand
     R* drop = nullptr;                // [kKeys][32] or null
+    R* slope = nullptr;               // likewise: what scores' gradients are multiplied by
   };
 
-  // P = exp2(S * factor - lse2), dS = P (dP - delta); with dropout's multipliers k, P k and P (dP k - delta).
+  // P = exp2(S * factor - lse2), dS = P (dP - delta); with dropout's multipliers k, P k and P (dP k - delta); with a
+  // soft cap dS times its slope.
   static void gradient_block(const Block& t, int64_t rows, R factor, const R* lse2, const R* delta) {
     const Vec f = set1(factor);
+    const auto sloped = [&](int64_t at, Vec g) { return t.slope ? g * load(t.slope + at) : g; };
     if constexpr (!kPairs) {
       for (int64_t k = 0; k < rows; ++k)
         for (int j = 0; j < NV; ++j) {
@@ -328,7 +204,7 @@ struct Backward {
           const Vec p = power2<E>(fma(load(s), f, -load(lse2 + j * W)));
           const Vec keep = t.drop ? load(t.drop + k * kQueries + j * W) : set1(R(1));
           store(s, p * keep);
-          store(d, p * (load(d) * keep - load(delta + j * W)));
+          store(d, sloped(k * kQueries + j * W, p * (load(d) * keep - load(delta + j * W))));
         }
     } else {
       const Vec l0 = load(lse2), l1 = load(lse2 + W), d0 = load(delta), d1 = load(delta + W);
@@ -353,6 +229,11 @@ struct Backward {
           g01 = p01 * (load(d + W) - d1);
           g10 = p10 * (load(d + 2 * W) - d0);
           g11 = p11 * (load(d + 3 * W) - d1);
+        }
+        if (t.slope) {
+          const int64_t at = k * kQueries;
+          g00 = sloped(at, g00), g01 = sloped(at + W, g01), g10 = sloped(at + 2 * W, g10),
+          g11 = sloped(at + 3 * W, g11);
         }
         const auto put64 = [](void* to, auto v) { __builtin_memcpy(to, &v, sizeof v); };
         put64(t.P_rows + k * kQueries, E::row(p00, p01));
@@ -429,6 +310,7 @@ struct Backward {
     Scores<R> scores(c);
     if (c.mask) scores.bias = frame.take<R>(kKeys * kQueries);
     if (c.dropout > 0) t.drop = frame.take<R>(kKeys * kQueries);
+    if (c.soft_cap > 0) t.slope = scores.slope = frame.take<R>(kKeys * kQueries);
     auto* q_lanes = frame.take<typename E::L>(blocks * E::lanes_count(c.d));
     auto* g_lanes = frame.take<typename E::L>(blocks * E::lanes_count(c.dv));
 
@@ -516,7 +398,7 @@ static void forward_all(const AttentionCall& c) {
   run_tasks(heads * runs, [&](int64_t i) {
     // The last queries see the most keys: first.
     const int64_t r = runs - 1 - i / heads, head = i % heads;
-    Forward<E>::run(c, head / c.heads, head % c.heads, r * run, std::min(c.tq, (r + 1) * run));
+    Forward<E>::run(call_of(c, head / c.heads), head / c.heads, head % c.heads, r * run, std::min(c.tq, (r + 1) * run));
   });
 }
 
@@ -531,7 +413,7 @@ static void backward_all(const AttentionCall& c) {
   run_tasks(heads * chunks, [&](int64_t i) {
     const int64_t part = i / heads, head = i % heads;
     const int64_t begin = std::min(c.tk, part * chunk), end = std::min(c.tk, begin + chunk);
-    Backward<E>::run(c, head / c.kv_heads, head % c.kv_heads, begin, end,
+    Backward<E>::run(call_of(c, head / c.kv_heads), head / c.kv_heads, head % c.kv_heads, begin, end,
                      partial ? partial + (part * heads + head) * per_head : nullptr);
   });
   if (!partial) return;

@@ -19,8 +19,10 @@ struct AttentionView {
 /// One call of the kernels. Query i sees key j where
 ///   j <= i + offset                         if causal,
 ///   |i + offset - j| < window               if window > 0,
+///   j < key_lengths[b]                      if there are any,
 ///   and the boolean mask is true there;
-/// an additive mask is added to the scaled scores. A query that sees nothing gives zeros (and lse -inf).
+/// scaled scores go through the soft cap; distances are then taken off, and an additive mask is added. A query that
+/// sees nothing gives zeros (and lse -inf).
 struct AttentionCall {
   DType dtype = DType::f32;
   int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0;
@@ -52,6 +54,16 @@ struct AttentionCall {
   /// itself only; offset and window count within it. Queries and keys behind the last see nothing. 0: one sequence.
   int64_t sequences = 0;
   const int64_t *cu_seqlens_q = nullptr, *cu_seqlens_k = nullptr;
+
+  /// A score falls by alibi_slopes[b * alibi_batch + h] * |i + offset - j|; in lse's dtype, null: none.
+  const void* alibi_slopes = nullptr;
+  int64_t alibi_batch = 0;
+  double soft_cap = 0;          ///< scaled scores become soft_cap * tanh(score / soft_cap); 0: none
+  const void* sinks = nullptr;  ///< forward: for each head one more score, without a value; in lse's dtype
+  /// How many keys of each batch there are, at most tk. Kernels then take that for tk, with the rest in hidden_keys:
+  /// the numbers of weights still count all.
+  const int64_t* key_lengths = nullptr;
+  int64_t hidden_keys = 0;
 };
 
 /// Fills out and lse.

@@ -112,7 +112,9 @@ bool fits_hopper(const AttentionCall& c, bool backward) {
   // A block's work is numbered in 32 bits.
   const bool size = c.d > 32 && c.d <= (backward ? 128 : 256) && c.batch * c.heads < (1 << 24) &&
                     c.batch * c.heads * ((std::max(c.tq, c.tk) + 63) / 64 + c.sequences + 2) < (1 << 30) &&
-                    c.offset > -(1 << 30) && c.offset < (1 << 30) && c.window < (1 << 30);
+                    c.offset > -(1 << 30) && c.offset < (1 << 30) && c.window < (1 << 30) &&
+                    // Registers do not hold the cap's slopes beside an additive mask.
+                    !(backward && c.soft_cap > 0 && c.mask != nullptr && c.mask_dtype != DType::boolean);
   const auto keys = [&](const AttentionView& v) { return fits_copies(v, c.batch, c.kv_heads, c.tk); };
   const auto queries = [&](const AttentionView& v) { return fits_copies(v, c.batch, c.heads, c.tq); };
   return size && cuda::properties(device).major == 9 && hopper::built_for_hopper() && queries(c.q) && keys(c.k) &&

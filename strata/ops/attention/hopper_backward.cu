@@ -53,6 +53,7 @@ __global__ void __launch_bounds__(256)
   const int64_t head = tile / space.row_tiles, b = head / c.heads, h = head % c.heads;
   int64_t row_tile = tile % space.row_tiles;
   if (sequences.all != nullptr && !take_sequence<T, true>(c, sequences, row_tile)) return;
+  take_length(c, b);
   const int64_t row0 = row_tile * S::kRows;
   const int64_t row = row0 + (S::kSplitRows ? 64 * part : 0) + row8 / 8 * 16 + row8 % 8;
   const int column = (S::kSplitRows ? 0 : 64 * part) + 8 * j;

@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
                            const BackwardSpace space, const Sequences sequences, const BackwardMaps* maps_of,
                            const __grid_constant__ Options options) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  // The call of the sequence that is being worked on, or the whole.
-  std::conditional_t<kSequences, AttentionCall, const AttentionCall&> c = given;
+  // The call of the sequence or batch that is being worked on, or the whole.
+  std::conditional_t<kSequences || kOptions, AttentionCall, const AttentionCall&> c = given;
   constexpr int D = S::D, M = S::kRows, N = S::kKeys;
   extern __shared__ __align__(1024) uint8_t memory[];
   uint8_t* const all_ks = memory;
@@ -143,8 +143,10 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     }
     x.tile = x.key_tiles - 1 - at % x.key_tiles;
     x.hk = at / x.key_tiles % all_heads, x.b = at / x.key_tiles / all_heads;
+    if constexpr (kOptions) take_length(c, x.b);
     int64_t begin, end;
     visible_queries(c, x.tile * N, min(static_cast<int64_t>(x.tile) * N + N, c.tk), begin, end);
+    if (kOptions && static_cast<int64_t>(x.tile) * N >= c.tk) end = begin;  // behind a length
     x.first = static_cast<int>(begin / M);
     x.n = end > begin ? static_cast<int>((end + M - 1) / M) - x.first : 0;
     x.start = x.rotated ? static_cast<int>(static_cast<int64_t>(x.tile) * x.row_tiles / x.key_tiles) : 0;
@@ -255,6 +257,10 @@ __global__ void __launch_bounds__(S::kThreads, 1)
           const int i = row_tile(x, it);
           // Terms of the keys from tile `from` up to tile `to`.
           const auto terms = [&](int from, int to) {
+            if constexpr (kOptions) {  // none behind a length
+              to = min(to, static_cast<int>((c.tk + N - 1) / N));
+              from = min(from, to);
+            }
             if (!kOptions || options.tiles == nullptr) return to - from;
             return count_bits(options.tiles_of(x.b, h, i), from, to);
           };
@@ -339,7 +345,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     int it = 0, h = item.hk * head_group;
     SeenBits<M / 8> visible;
     KeptBits<M / 8> kept;
-    const int mask_row[2] = {min(key, static_cast<int>(c.tk) - 1), min(key + 8, static_cast<int>(c.tk) - 1)};
+    const int mask_row[2] = {min(key, static_cast<int>(given.tk) - 1), min(key + 8, static_cast<int>(given.tk) - 1)};
     const auto pass = [&](auto more) {
       skip_hidden(item, h, it);
       const int row = row_tile(item, it) * M;
@@ -358,17 +364,24 @@ __global__ void __launch_bounds__(S::kThreads, 1)
                                     advanced(bg, d / 4 * M * 128 + d % 4 * 32), d > 0);
         commit_products();
       }
+      // Under a soft cap distances are taken off where the weights are computed.
+      [[maybe_unused]] const bool capped = kOptions && options.cap_in != 0;
+      [[maybe_unused]] const Distances distances(
+          kOptions ? options.slope_of(item.b, head) : 0.f,
+          kOptions ? key - static_cast<int>(c.offset) - row - 2 * (lane % 4) : 0);
       if constexpr (kOptions) {
+        if (capped) soft_cap(s, options.cap_in);
         if (options.additive) {
           Bias<M / 8>().add(s, c, options, mask_of(c, item.b, head), true, mask_row, row);
         } else if (options.seen != nullptr) {
           visible.load(options, options.seen_of(item.b, head), mask_row, row);
           visible.hide(s);
         }
+        if (options.slopes != nullptr && !capped) distances.take(s);
         if (options.drop_below != 0) {
           const uint64_t number =
-              ((static_cast<uint64_t>(item.b) * c.heads + head) * c.tq + row) * c.tk + (key0 + 16 * warp);
-          kept.draw_transposed(options, random_key, number, c.tk, options.fours);
+              ((static_cast<uint64_t>(item.b) * c.heads + head) * c.tq + row) * given.tk + (key0 + 16 * warp);
+          kept.draw_transposed(options, random_key, number, given.tk, options.fours);
         }
       }
       if (row < all_first || row + M - 1 > all_last) {
@@ -385,9 +398,28 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       const float* const lse2 = lse2s + r.stage * M + 2 * (lane % 4);
       const float* const delta = deltas + r.stage * M + 2 * (lane % 4);
       uint32_t p[M / 16][4];
+      // What dropout leaves of the weights; those that it drops have a part in the gradient of scores.
+      [[maybe_unused]] uint32_t left[kOptions ? M / 16 : 1][4];
 #pragma unroll
       for (int j = 0; j < M / 8; ++j) {
         const float2 x = *reinterpret_cast<const float2*>(lse2 + 8 * j);
+        if constexpr (kOptions) {
+          if (capped) {  // p: what the gradient of scores takes of dp, the weights times the cap's slope
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+              float w[2], sloped[2];
+#pragma unroll
+              for (int f = 0; f < 2; ++f) {
+                const float u = s[4 * j + 2 * r + f], in = fmaxf(u, -1.f);  // hidden ones are -inf
+                w[f] = fast_exp2((u - distances.at(r, 8 * j + f) - (f ? x.y : x.x)) * factor);
+                sloped[f] = w[f] * fmaf(in, -in, 1.f);
+              }
+              left[j / 2][2 * (j % 2) + r] = pack2<T>(w[0], w[1]);
+              p[j / 2][2 * (j % 2) + r] = pack2<T>(sloped[0], sloped[1]);
+            }
+            continue;
+          }
+        }
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const float lse = e % 2 ? x.y : x.x;
@@ -395,19 +427,20 @@ __global__ void __launch_bounds__(S::kThreads, 1)
           s[4 * j + e] = fast_exp2(kOptions ? (s[4 * j + e] - lse) * factor : fmaf(s[4 * j + e], factor, -lse));
         }
 #pragma unroll
-        for (int e = 0; e < 2; ++e) p[j / 2][2 * (j % 2) + e] = pack2<T>(s[4 * j + 2 * e], s[4 * j + 2 * e + 1]);
+        for (int e = 0; e < 2; ++e) {
+          const uint32_t v = pack2<T>(s[4 * j + 2 * e], s[4 * j + 2 * e + 1]);
+          p[j / 2][2 * (j % 2) + e] = v;
+          if constexpr (kOptions) left[j / 2][2 * (j % 2) + e] = v;
+        }
       }
-      // What dropout leaves of the weights; those that it drops have a part in the gradient of scores.
-      [[maybe_unused]] uint32_t left[kOptions ? M / 16 : 1][4];
       if constexpr (kOptions) {
 #pragma unroll
         for (int j = 0; j < M / 8; ++j)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            uint32_t v = p[j / 2][2 * (j % 2) + e];
+            uint32_t& v = left[j / 2][2 * (j % 2) + e];
             if (options.drop_below != 0)
               v &= (kept[4 * j + 2 * e] ? 0xffffu : 0u) | (kept[4 * j + 2 * e + 1] ? 0xffff0000u : 0u);
-            left[j / 2][2 * (j % 2) + e] = v;
           }
       }
       auto& weights = either<kOptions>(left, p);
@@ -533,7 +566,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       named_sync(2 + group, 128);
       if (threadIdx.x % 128 == 0) {
         if constexpr (kSequences) acquire_map(map);
-        if (key0 < c.tk)
+        if (key0 < (kSequences ? c.tk : given.tk))
 #pragma unroll
           for (int i = 0; i < kChunks<D>; ++i)
             copy_out(map, place + i * N * 128 + group * 64 * 128, 64 * i, key0, item.hk, item.b);

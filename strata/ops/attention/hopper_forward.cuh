@@ -5,123 +5,9 @@
 
 #include <cfloat>
 
-#include "strata/ops/attention/hopper.cuh"
-#include "strata/ops/attention/options.cuh"
+#include "strata/ops/attention/hopper_forward_tiles.cuh"
 
 namespace strata::attention_cuda::hopper {
-
-struct ForwardMaps {
-  CUtensorMap q, k, v, out;
-};
-/// Which tiles of queries of which heads a block computes, in which order: heads go in sections whose keys and values
-/// fit the L2 together, within one the tiles that see most come first.
-struct Schedule {
-  int tiles, heads, section;  // tiles of a head, heads of all batches, heads of a section
-  __device__ __forceinline__ void locate(int at, int& tile, int& head) const {
-    const int first = at / (section * tiles) * section, rest = at - first * tiles;
-    const int count = min(section, heads - first);
-    tile = rest / count, head = first + rest % count;
-  }
-  __host__ __device__ __forceinline__ int total() const { return tiles * heads; }
-  /// Item `round` of this block, every second round backwards, or -1.
-  __device__ __forceinline__ int item(int round) const {
-    const int blocks = gridDim.x, i = blockIdx.x, at = round * blocks + (round & 1 ? blocks - 1 - i : i);
-    return at < total() ? at : -1;
-  }
-  __device__ __forceinline__ int rounds() const { return (total() + gridDim.x - 1) / gridDim.x; }
-};
-
-/// What a kernel is made of: warpgroups with 64 queries each, keys of a tile, tiles in flight, buffers of queries,
-/// blocks that share a multiprocessor; whether scores run ahead, whether warpgroups take turns.
-template <int kD, int kGroupsN, int kKeysN, int kStagesN, int kQueryBuffersN, int kBlocksN, bool kAheadN, bool kTurnsN>
-struct ForwardShape {
-  static constexpr int D = kD, kGroups = kGroupsN, kKeys = kKeysN, kStages = kStagesN, kQueryBuffers = kQueryBuffersN,
-                       kBlocks = kBlocksN;
-  static constexpr bool kAhead = kAheadN, kTurns = kTurnsN;
-  static constexpr int kQueries = 64 * kGroups, kChunk = 64 * 128;  // bytes of 64 rows of a chunk
-  // With one block a multiprocessor registers move from the warpgroup that copies to the others.
-  static constexpr bool kMoveRegisters = kBlocks == 1;
-  static constexpr int kThreads = 128 * kGroups + (kMoveRegisters ? 128 : 32);
-  static constexpr int kQueryBytes = kQueries * 128 * kChunks<D>, kTileBytes = kKeys * 128 * kChunks<D>;
-  static constexpr int kBarriers = 2 * kQueryBuffers + 4 * kStages;
-  static constexpr int kSharedBytes =
-      kQueryBuffers * kQueryBytes + 2 * kStages * kTileBytes + 8 * kBarriers + 4 * kQueryBuffers;
-};
-
-/// The tiles of keys that a block of queries passes over, from the last to the first: all between two ends, or those of
-/// them of which a mask shows something.
-template <class S, bool kOptions>
-struct KeyTiles {
-  int first = 0, n = 0;  // the first key, the number of tiles
-  int at = 0;            // tiles that next() has named
-
-  __device__ __forceinline__ KeyTiles(const AttentionCall& c, const Options&, int, int, int q0) {
-    int64_t begin, end;
-    visible_keys(c, max(q0, 0), min(static_cast<int64_t>(q0) + S::kQueries, c.tq), begin, end);
-    first = static_cast<int>(min(begin, c.tk));
-    n = end > begin ? static_cast<int>((end - begin + S::kKeys - 1) / S::kKeys) : 0;
-  }
-  /// The first key of the next one.
-  __device__ __forceinline__ int next() { return first + (n - 1 - at++) * S::kKeys; }
-  /// How many come before the first that has keys up to `last`, and how many of all come before those without keys
-  /// from `begin` on.
-  __device__ __forceinline__ void needed(int begin, int last, int& from, int& to) const {
-    from = 0, to = n;
-    while (from < to && first + (n - 1 - from) * S::kKeys > last) ++from;
-    while (from < to && first + (n - to) * S::kKeys + S::kKeys - 1 < begin) --to;
-  }
-};
-template <class S>
-struct KeyTiles<S, true> {
-  const uint32_t* flags[S::kGroups];  // of 64 queries each; null: there are none
-  int begin = 0, end = 0, n = 0, at = 0;
-  bool all;
-
-  __device__ __forceinline__ KeyTiles(const AttentionCall& c, const Options& o, int b, int h, int q0) {
-    int64_t first, last;
-    visible_keys(c, max(q0, 0), min(static_cast<int64_t>(q0) + S::kQueries, c.tq), first, last);
-    all = o.tiles == nullptr;
-#pragma unroll
-    for (int g = 0; g < S::kGroups; ++g) {
-      const int row = q0 + 64 * g;
-      flags[g] = !all && row >= 0 && row < c.tq ? o.tiles_of(b, h, row / 64) : nullptr;
-    }
-    if (last > first) begin = static_cast<int>(first / S::kKeys), end = static_cast<int>((last - 1) / S::kKeys) + 1;
-    n = count(begin, end), at = end;
-  }
-  __device__ __forceinline__ uint32_t word(int i) const {
-    uint32_t w = all ? ~0u : 0;
-#pragma unroll
-    for (int g = 0; g < S::kGroups; ++g)
-      if (flags[g] != nullptr) w |= flags[g][i];
-    return w;
-  }
-  __device__ __forceinline__ int count(int from, int to) const {
-    int sum = 0;
-    for (int i = from / 32; 32 * i < to; ++i) {
-      uint32_t w = word(i);
-      if (32 * i < from) w &= ~0u << (from - 32 * i);
-      if (to - 32 * i < 32) w &= ~0u >> (32 - (to - 32 * i));
-      sum += __popc(w);
-    }
-    return sum;
-  }
-  __device__ __forceinline__ int next() {
-    for (;;) {  // there is one: next() is called n times
-      const int i = (at - 1) / 32, bits = at - 32 * i;
-      const uint32_t w = word(i) & (~0u >> (32 - bits));
-      if (w != 0) {
-        at = 32 * i + 31 - __clz(w);
-        return at * S::kKeys;
-      }
-      at = 32 * i;
-    }
-  }
-  __device__ __forceinline__ void needed(int first, int last, int& from, int& to) const {
-    from = last < 0 ? n : count(max(begin, last / S::kKeys + 1), end);
-    to = max(from, n - count(begin, min(end, first / S::kKeys)));
-  }
-};
 
 template <class T, class S, bool kSequences, bool kOptions>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
@@ -129,8 +15,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
                           const Schedule schedule, const Sequences sequences, const ForwardMaps* maps_of,
                           const __grid_constant__ Options options) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  // The call of the sequence that is being worked on, or the whole.
-  std::conditional_t<kSequences, AttentionCall, const AttentionCall&> c = given;
+  // The call of the sequence or batch that is being worked on, or the whole.
+  std::conditional_t<kSequences || kOptions, AttentionCall, const AttentionCall&> c = given;
   constexpr int D = S::D, BK = S::kKeys;
   extern __shared__ __align__(1024) uint8_t memory[];
   uint8_t* const qs = memory;
@@ -177,6 +63,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       h = head % static_cast<int>(c.heads), b = head / static_cast<int>(c.heads);
       maps = &given_maps;
     }
+    if constexpr (kOptions) take_length(c, b);
     // Under a causal mask the last tile is a whole one, and what is missing lacks in the first, which sees least. A
     // warpgroup's rows all come before the first or none does: copies out stop at a negative row (illegal instruction).
     q0 = (tiles - 1 - tile) * S::kQueries;
@@ -282,6 +169,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
 
     constexpr float kLowest = kOptions ? -FLT_MAX : -1e30f;  // a mask may add the lowest number
     float m[2] = {kLowest, kLowest}, l[2] = {0, 0}, alpha[2] = {0, 0};
+    if constexpr (kOptions) options.begin_with_sink(h, m, l);
+    [[maybe_unused]] const float slope = kOptions ? options.slope_of(b, h) : 0.f;
     bool shrinks = false;
     float s[BK / 2], o[D / 2];
     uint32_t p[BK / 16][4];
@@ -324,7 +213,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
         }
         if (options.drop_below != 0) {
           const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
-          const uint64_t number[2] = {(rows + mask_row[0]) * c.tk + k0, (rows + mask_row[1]) * c.tk + k0};
+          const uint64_t number[2] = {(rows + mask_row[0]) * given.tk + k0, (rows + mask_row[1]) * given.tk + k0};
           kept.draw(options, key, number, options.fours);
         }
       }
@@ -332,11 +221,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     // Scores to weights, in place; alpha is what older sums shrink by.
     const auto weights = [&](int k0) {
       if constexpr (kOptions) {
+        if (options.cap_in != 0) soft_cap(s, options.cap_in);
         if (options.additive) {
           bias.add(s, c, options, mask_of(c, b, h), false, mask_row, k0);
         } else if (options.seen != nullptr) {
           visible.hide(s);
         }
+        if (options.slopes != nullptr) Distances(slope, row + static_cast<int>(c.offset) - k0 - 2 * (lane % 4)).take(s);
       }
       if (k0 + BK - 1 > all_last) {
 #pragma unroll

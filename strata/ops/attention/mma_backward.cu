@@ -83,12 +83,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int64_t heads = kOfQuery ? c.heads : c.kv_heads, all = c.batch * heads, group = c.heads / c.kv_heads;
   int64_t at_tile = blockIdx.x / all;
   if (sequences.all != nullptr && !take_sequence<T, kOfQuery>(c, sequences, at_tile, &terms)) return;
-  const int64_t time = kOfQuery ? c.tq : c.tk, other = kOfQuery ? c.tk : c.tq;
+  const int64_t time = kOfQuery ? c.tq : c.tk;
   const int64_t tiles = (time + kRows - 1) / kRows;
   // Under a causal mask the last queries see the most keys, and the first keys are seen by the most queries.
   const int64_t tile = kOfQuery ? tiles - 1 - at_tile : at_tile;
   const int64_t b = blockIdx.x % all / heads, head = blockIdx.x % all % heads, hk = kOfQuery ? head / group : head;
-  const int64_t row0 = tile * kRows;
+  if constexpr (kOptions) take_length(c, b);
+  const int64_t other = kOfQuery ? c.tk : c.tq, row0 = tile * kRows;
   const int size = static_cast<int>(c.d);
 
   int64_t begin, end;
@@ -96,6 +97,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     visible_keys(c, row0, min(row0 + kRows, time), begin, end);
   } else {
     visible_queries(c, row0, min(row0 + kRows, time), begin, end);
+    if (kOptions && row0 >= c.tk) end = begin;
   }
   const int64_t per_head = end > begin ? (end - begin + BC - 1) / BC : 0, n = (kOfQuery ? 1 : group) * per_head;
 
@@ -126,7 +128,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   const int64_t row = row0 + 16 * warp + lane / 4;  // and row + 8
   const int64_t warp_first = row0 + 16 * warp, warp_last = warp_first + 15;
-  const auto seen_by = [&](int64_t i) { return kOfQuery ? seen_keys(c, i) : seen_queries(c, i); };
+  const auto seen_by = [&](int64_t i) {
+    if (kOptions && !kOfQuery && i >= c.tk) return Seen{static_cast<int>(c.tq), -1};  // behind a length
+    return kOfQuery ? seen_keys(c, i) : seen_queries(c, i);
+  };
   const Seen seen[2] = {seen_by(row), seen_by(row + 8)};
   const int all_first = seen_by(warp_last).first, all_last = seen_by(warp_first).last;
   const float factor = kOptions ? options.factor : static_cast<float>(c.scale * kLog2e);
@@ -175,8 +180,22 @@ __global__ void __launch_bounds__(kThreads, 1)
 
     float(&flat)[BC / 2] = reinterpret_cast<float(&)[BC / 2]>(s);
     KeptBits<BC / 8> kept;
+    // The soft cap's slope at each score, in pairs of f16.
+    [[maybe_unused]] uint32_t slopes[kOptions && kScores ? BC / 8 : 1][2];
     if constexpr (kOptions) {
       const int64_t h = kOfQuery ? head : hk * group + it / per_head;
+      if (options.cap_in != 0) {
+        soft_cap(flat, options.cap_in);
+        if constexpr (kScores) {
+#pragma unroll
+          for (int j = 0; j < BC / 8; ++j)
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+              const float x = s[j][2 * r], y = s[j][2 * r + 1];
+              slopes[j][r] = pack2<Half>(fmaf(x, -x, 1.f), fmaf(y, -y, 1.f));
+            }
+        }
+      }
       if (options.additive) {
         Bias<BC / 8>().add(flat, c, options, mask_of(c, b, h), !kOfQuery, mask_row, first);
       } else if (options.seen != nullptr) {
@@ -184,13 +203,17 @@ __global__ void __launch_bounds__(kThreads, 1)
         visible.load(options, options.seen_of(b, h), mask_row, first);
         visible.hide(flat);
       }
+      if (options.slopes != nullptr) {
+        const int64_t from = kOfQuery ? row + c.offset - first : row - c.offset - first;
+        Distances(options.slope_of(b, h), from - 2 * (lane % 4)).take(flat);
+      }
       if (options.drop_below != 0) {
         const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
         if constexpr (kOfQuery) {
-          const uint64_t number[2] = {(rows + mask_row[0]) * c.tk + first, (rows + mask_row[1]) * c.tk + first};
+          const uint64_t number[2] = {(rows + mask_row[0]) * given.tk + first, (rows + mask_row[1]) * given.tk + first};
           kept.draw(options, key, number, options.fours && first % 4 == 0);
         } else {
-          kept.draw_transposed(options, key, (rows + first) * c.tk + warp_first, c.tk, options.fours);
+          kept.draw_transposed(options, key, (rows + first) * given.tk + warp_first, given.tk, options.fours);
         }
       }
     }
@@ -210,7 +233,15 @@ __global__ void __launch_bounds__(kThreads, 1)
             if (!kept[4 * j + e]) s[j][e] = 0;
           }
         }
-        if constexpr (kScores) dp[j][e] = p * (dp[j][e] - (kOfQuery ? row_delta[e / 2] : delta[at]));
+        if constexpr (kScores) {
+          dp[j][e] = p * (dp[j][e] - (kOfQuery ? row_delta[e / 2] : delta[at]));
+          if constexpr (kOptions) {
+            if (options.cap_in != 0) {
+              const float2 slope = unpack2<Half>(slopes[j][e / 2]);
+              dp[j][e] *= e % 2 ? slope.y : slope.x;
+            }
+          }
+        }
       }
 
     if constexpr (kValues) add_products<T, D, BC>(value_sum, s, y);

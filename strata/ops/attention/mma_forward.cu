@@ -34,6 +34,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int64_t all = c.batch * c.heads, b = blockIdx.x % all / c.heads, h = blockIdx.x % all % c.heads;
   int64_t at = blockIdx.x / all;
   if (sequences.all != nullptr && !take_sequence<T, true>(c, sequences, at)) return;
+  if constexpr (kOptions) take_length(c, b);
   // The last queries see the most keys: first.
   const int64_t tile = (c.tq + kQueries - 1) / kQueries - 1 - at;
   const int64_t hk = h / (c.heads / c.kv_heads), q0 = tile * kQueries;
@@ -59,6 +60,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const float factor = kOptions ? options.factor : static_cast<float>(c.scale * kLog2e);
   constexpr float kLowest = kOptions ? -FLT_MAX : -1e30f;  // a mask may add the lowest number
   float m[2] = {kLowest, kLowest}, l[2] = {0, 0}, o[D / 8][4] = {};
+  if constexpr (kOptions) options.begin_with_sink(h, m, l);
   uint32_t qa[kKeepQ ? kSteps : 1][4];
   const RngKey key = kOptions ? resolved(c.key) : RngKey{};
   const int mask_row[2] = {static_cast<int>(min(row, c.tq - 1)), static_cast<int>(min(row + 8, c.tq - 1))};
@@ -96,6 +98,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     float(&flat)[BK / 2] = reinterpret_cast<float(&)[BK / 2]>(s);
     KeptBits<BK / 8> kept;
     if constexpr (kOptions) {
+      if (options.cap_in != 0) soft_cap(flat, options.cap_in);
       if (options.additive) {
         Bias<BK / 8>().add(flat, c, options, mask_of(c, b, h), false, mask_row, static_cast<int>(k0));
       } else if (options.seen != nullptr) {
@@ -103,9 +106,10 @@ __global__ void __launch_bounds__(kThreads, 1)
         visible.load(options, options.seen_of(b, h), mask_row, static_cast<int>(k0));
         visible.hide(flat);
       }
+      if (options.slopes != nullptr) Distances(options.slope_of(b, h), row + c.offset - k0 - 2 * (lane % 4)).take(flat);
       if (options.drop_below != 0) {
         const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
-        const uint64_t number[2] = {(rows + mask_row[0]) * c.tk + k0, (rows + mask_row[1]) * c.tk + k0};
+        const uint64_t number[2] = {(rows + mask_row[0]) * given.tk + k0, (rows + mask_row[1]) * given.tk + k0};
         kept.draw(options, key, number, options.fours && k0 % 4 == 0);
       }
     }

@@ -104,9 +104,14 @@ Options options_of(const AttentionCall& c, int query_tile, int key_tile, bool tr
                    Tensor& space) {
   Options o;
   o.additive = c.mask != nullptr && c.mask_dtype != DType::boolean;
-  o.scale = static_cast<float>(c.scale);
-  o.factor = static_cast<float>(o.additive ? kLog2e : c.scale * kLog2e);
-  o.lse_factor = static_cast<float>(o.additive ? 1 : c.scale);
+  o.cap_in = static_cast<float>(c.soft_cap > 0 ? c.scale / c.soft_cap : 0);
+  o.scale = static_cast<float>(c.soft_cap > 0 ? c.soft_cap : c.scale);
+  o.factor = static_cast<float>(score_unit(c) * kLog2e);
+  o.lse_factor = static_cast<float>(score_unit(c));
+  o.per_lse = static_cast<float>(1 / score_unit(c));
+  o.slopes = static_cast<const float*>(c.alibi_slopes);
+  o.slopes_batch = static_cast<int>(c.alibi_batch);
+  o.sinks = static_cast<const float*>(c.sinks);
   o.kept_scale = static_cast<float>(1 / (1 - c.dropout));
   // uniform_f32(bits) < p, without the conversion.
   o.drop_below = static_cast<uint32_t>(std::ceil(static_cast<double>(static_cast<float>(c.dropout)) * 0x1p24)) << 8;

@@ -1,16 +1,18 @@
 #pragma once
-// Masks and dropout in the tensor-core kernels. All of them hold a tile of scores alike: a thread has two rows, 8
-// apart, and of each 8 columns two neighbours, s[4 j + 2 r + e] being row r's column 8 j + 2 (lane % 4) + e. Rows are
-// queries and columns keys, or, where scores are transposed, the other way round.
+// Masks, dropout and what else a call may ask for in the tensor-core kernels. All of them hold a tile of scores alike:
+// a thread has two rows, 8 apart, and of each 8 columns two neighbours, s[4 j + 2 r + e] being row r's column 8 j + 2
+// (lane % 4) + e. Rows are queries and columns keys, or, where scores are transposed, the other way round.
 //
 // A mask is first turned into bits, one for each query and key, in rows of the kernel's orientation; what no query of a
 // tile sees is known from them before the tile is copied. Additive masks are read where they lie.
 
 #include "strata/ops/attention/attention.cuh"
+#include "strata/ops/attention/score_options.cuh"
 
 namespace strata::attention_cuda {
 
-/// What a call's mask and dropout are to a kernel.
+/// What a call's options are to a kernel. Scores are products of queries and keys; under a soft cap they become
+/// hyperbolic tangents, with an additive mask what the definition calls them.
 struct Options {
   /// A bit for each query and key, in rows of the kernel's orientation: seen, or given more than -inf. Null: no mask.
   const uint32_t* seen = nullptr;
@@ -23,15 +25,31 @@ struct Options {
   int tiles_row = 0;
   bool additive = false;    ///< the mask is added to scores, which are scaled first
   bool pairs = false;       ///< two neighbouring keys of it can be read at once
-  float scale = 1;          ///< of scores, where the mask is additive
+  float cap_in = 0;         ///< scores times this are what the soft cap's tangent is taken of; 0: none
+  float scale = 1;          ///< of scores before an additive mask
   float factor = 1;         ///< weights are 2 to the power of this times a score, once it is complete
   float lse_factor = 1;     ///< what a score counts in lse, a natural logarithm
+  float per_lse = 1;        ///< 1 / lse_factor: what slopes and sinks are multiplied by
   uint32_t drop_below = 0;  ///< a weight whose random number is below is dropped; 0: no dropout
   float kept_scale = 1;     ///< what the others are multiplied by
   bool fours = false;       ///< keys come in whole groups of four random numbers
+  /// For each head how far a score falls with distance, and one more score; null: none. As the call has them.
+  const float *slopes = nullptr, *sinks = nullptr;
+  int slopes_batch = 0;
 
   __device__ __forceinline__ const uint32_t* seen_of(int64_t b, int64_t h) const {
     return seen + b * seen_batch + h * seen_head;
+  }
+  __device__ __forceinline__ float slope_of(int64_t b, int64_t h) const {
+    return slopes == nullptr ? 0.f : slopes[b * slopes_batch + h] * per_lse;
+  }
+  /// A row's maximum and sum to begin with, where there are sinks; a lane of four has the sum.
+  __device__ __forceinline__ void begin_with_sink(int64_t h, float (&m)[2], float (&l)[2]) const {
+    if (sinks == nullptr) return;
+    const float sink = sinks[h];
+    if (sink == -INFINITY) return;
+    m[0] = m[1] = sink * per_lse;
+    l[0] = l[1] = threadIdx.x % 4 == 0 ? 1.f : 0.f;
   }
   /// The bits of tiles of keys for tile `i` of queries.
   __device__ __forceinline__ const uint32_t* tiles_of(int64_t b, int64_t h, int64_t i) const {
@@ -45,7 +63,12 @@ Options options_of(const AttentionCall& c, int query_tile, int key_tile, bool tr
                    Tensor& space);
 /// Whether a call has any.
 inline bool has_options(const AttentionCall& c) {
-  return c.mask != nullptr || c.dropout > 0;
+  return c.mask != nullptr || c.dropout > 0 || c.alibi_slopes != nullptr || c.soft_cap > 0 || c.sinks != nullptr ||
+         c.key_lengths != nullptr;
+}
+/// What a complete score of these kernels counts in lse.
+inline double score_unit(const AttentionCall& c) {
+  return c.mask != nullptr && c.mask_dtype != DType::boolean ? 1 : c.soft_cap > 0 ? c.soft_cap : c.scale;
 }
 
 /// Bits [begin, end) of `words` that are set.

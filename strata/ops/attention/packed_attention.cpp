@@ -200,7 +200,8 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
 }  // namespace
 
 Tensor packed_attention(const Tensor& qkv, int64_t heads, int64_t kv_heads, const AttentionOptions& o) {
-  if (o.dropout_p > 0 || o.query_offset != 0) {
+  if (o.dropout_p > 0 || o.query_offset != 0 || o.alibi_slopes.defined() || o.logit_soft_cap != 0 ||
+      o.sinks.defined() || o.key_lengths.defined()) {
     const int64_t d = head_size(qkv, heads, kv_heads, "packed_attention");
     const Tensor y = scaled_dot_product_attention(split_heads(qkv, 0, heads, d), split_heads(qkv, heads, kv_heads, d),
                                                   split_heads(qkv, heads + kv_heads, kv_heads, d), {}, o);

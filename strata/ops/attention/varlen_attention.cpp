@@ -339,7 +339,7 @@ const Op<ForwardSignature> varlen_op{{
         "value, however small the result",
 }};
 
-// With dropout each sequence draws its own weights.
+// With dropout each sequence draws its own weights; the kernels of all sequences lack the other options.
 Tensor one_by_one(const Tensor& q, const Tensor& k, const Tensor& v, std::span<const int64_t> q_ends,
                   std::span<const int64_t> k_ends, const AttentionOptions& o) {
   TensorList parts;
@@ -355,7 +355,10 @@ Tensor one_by_one(const Tensor& q, const Tensor& k, const Tensor& v, std::span<c
 
 Tensor varlen_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& cu_seqlens_q,
                         const Tensor& cu_seqlens_k, const AttentionOptions& o) {
-  if (o.dropout_p > 0) {
+  check(!o.key_lengths.defined(), kName, "takes no key_lengths: cu_seqlens_k has the lengths");
+  check<ShapeError>(!o.alibi_slopes.defined() || o.alibi_slopes.dim() == 1, kName, "alibi_slopes must be [H], got ",
+                    o.alibi_slopes);
+  if (o.dropout_p > 0 || o.alibi_slopes.defined() || o.logit_soft_cap != 0 || o.sinks.defined()) {
     check_inputs(q, k, v, cu_seqlens_q, cu_seqlens_k, Plain{o.is_causal, o.scale, o.window, o.query_offset}, kName);
     return one_by_one(q, k, v, cu_seqlens_q.to_vector<int64_t>(), cu_seqlens_k.to_vector<int64_t>(), o);
   }

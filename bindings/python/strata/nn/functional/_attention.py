@@ -15,14 +15,25 @@ __all__ = [
 
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None,
                                  dropout_p: float = 0.0, is_causal: bool = False, scale: Optional[float] = None,
-                                 enable_gqa: bool = False) -> Tensor:
-    """softmax(q k^T scale + mask) v, without the [Tq, Tk] matrix in memory. Heads are grouped where they divide."""
+                                 enable_gqa: bool = False, *, window: int = 0, query_offset: int = 0,
+                                 alibi_slopes: Optional[Tensor] = None, logit_soft_cap: float = 0.0,
+                                 sinks: Optional[Tensor] = None, key_lengths: Optional[Tensor] = None) -> Tensor:
+    """softmax(q k^T scale + mask) v, without the [Tq, Tk] matrix in memory. Heads are grouped where they divide.
+
+    PyTorch lacks what follows enable_gqa: ``window`` (how far a query sees), ``query_offset`` (its first one's
+    position among the keys), ``alibi_slopes`` [H] or [B, H] (a score falls by slope times distance),
+    ``logit_soft_cap`` (scaled scores become cap * tanh(score / cap)), ``sinks`` [H] (a score without a value) and
+    ``key_lengths`` [B] (keys behind them are not seen, and not computed)."""
     if query.dim() == 3:
         return scaled_dot_product_attention(query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0), attn_mask,
-                                            dropout_p, is_causal, scale).squeeze(0)
+                                            dropout_p, is_causal, scale, enable_gqa, window=window,
+                                            query_offset=query_offset, alibi_slopes=alibi_slopes,
+                                            logit_soft_cap=logit_soft_cap, sinks=sinks,
+                                            key_lengths=key_lengths).squeeze(0)
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise ValueError(f"query has {query.shape[1]} heads and key {key.shape[1]}: enable_gqa=True groups them")
-    return C.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    return C.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, window,
+                                          query_offset, alibi_slopes, logit_soft_cap, sinks, key_lengths)
 
 
 def multi_head_attention(query: Tensor, key: Tensor, value: Tensor, num_heads: int,
