@@ -16,8 +16,8 @@
 
 #include "strata/core/error.h"
 #include "strata/io/descriptor.h"
-#include "strata/io/fill.h"
 #include "strata/io/files.h"
+#include "strata/io/fill.h"
 #include "strata/io/hash.h"
 #include "strata/io/input_file.h"
 #include "strata/io/json.h"

@@ -15,4 +15,5 @@
 #include "strata/nn/norm.h"
 #include "strata/nn/parametrize.h"
 #include "strata/nn/rnn.h"
+#include "strata/nn/slstm.h"
 #include "strata/nn/transformer.h"

@@ -48,6 +48,7 @@ class Sequences {
     take_parameters(params);
     if (batch_ < 0) batch_ = packed() ? batch_of(given) : x_.size(1);
     hidden_state_ = state(given, 0, real_);
+    has_first_ = !given.empty() && given[0].defined();
     if (cell == Cell::lstm) cell_state_ = state(given, 1, hidden_);
   }
 
@@ -209,13 +210,33 @@ class Sequences {
     return after;
   }
 
+  // A projection h = W_hr m of what the cell gives, m: the gates get W_hh W_hr m, so that all steps are a recurrence of
+  // m, whose weight is that product, and one product for h of all steps after it. It multiplies more than steps one by
+  // one do, on a card in fewer launches than a step has.
+  bool merges(const Weights& w) const { return x_.device().is_cuda() || 2 * w.hr.size(0) >= hidden_; }
+
+  // What the first h, which is no such product, gives the gates, added to what the input gives them.
+  Tensor with_first(const Weights& w, const Tensor& from_x, const Tensor& h, bool reverse, bool lengths) const {
+    if (!has_first_) return from_x;
+    std::vector<int64_t> rows(static_cast<size_t>(batch_));
+    for (int64_t b = 0, t = reverse ? from_x.size(0) - 1 : 0; b < batch_; ++b) {
+      while (reverse && lengths && counts_[static_cast<size_t>(t)] <= b) --t;
+      rows[static_cast<size_t>(b)] = t * batch_ + b;
+    }
+    return index_add(flatten(from_x, 0, 1), 0, rows_on(rows, x_.device()), linear(h, w.hh).to(from_x.dtype()))
+        .reshape(from_x.shape());
+  }
+
   // x through one direction: its outputs in the order of x; s becomes the last state of each sequence.
   Tensor direction(const Weights& w, const Tensor& x, State& s, bool reverse) const {
-    const Tensor from_x = from_input(w, x);
-    const bool lengths = packed() && padded_rows_.defined();
-    if (!w.hr.defined() && has_recurrence(cell_, from_x.dtype(), x.device(), batch_, hidden_)) {
-      const auto [y, states] =
-          recurrence(cell_, from_x, s, w.hh, w.bias_hh, lengths ? sizes_there_ : Tensor(), reverse);
+    Tensor from_x = from_input(w, x);
+    const bool lengths = packed() && padded_rows_.defined(), projects = w.hr.defined();
+    if ((!projects || merges(w)) && has_recurrence(cell_, from_x.dtype(), x.device(), batch_, hidden_)) {
+      if (projects) from_x = with_first(w, from_x, s.h, reverse, lengths);
+      const State first{projects ? no_state(from_x, {batch_, hidden_}) : s.h, s.c};
+      auto [y, states] = recurrence(cell_, from_x, first, projects ? matmul(w.hh, w.hr) : w.hh, w.bias_hh,
+                                    lengths ? sizes_there_ : Tensor(), reverse);
+      if (projects) y = linear(y, w.hr);
       const int64_t last = reverse ? 0 : y.size(0) - 1;
       s = {y.select(0, last), states.defined() ? states.select(0, last) : Tensor()};
       if (!packed()) return y;
@@ -273,7 +294,7 @@ class Sequences {
   Cell cell_;
   RecurrentArguments a_;
   int64_t directions_, hidden_ = 0, real_ = 0, batch_ = -1;
-  bool single_ = false, projects_ = false;
+  bool single_ = false, projects_ = false, has_first_ = false;
   std::vector<int64_t> counts_;
   Tensor x_, hidden_state_, cell_state_, padded_rows_, packed_rows_, sizes_there_;
   std::vector<Weights> weights_;
