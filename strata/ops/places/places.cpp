@@ -52,6 +52,14 @@ Slices slices_of(const Tensor& x, int64_t dim, const Tensor& index, std::string_
   return {y, expand(view(contiguous(places), column), spread), dim};
 }
 
+// The entries once, not for each element of a slice.
+Tensor one_column(const Slices& s) {
+  Tensor index = s.index;
+  for (int64_t d = 0; d < index.dim(); ++d)
+    if (d != s.dim) index = slice(index, d, 0, std::min<int64_t>(1, index.shape()[d]));
+  return index;
+}
+
 // source in the shape that the slices want: a 0-dim one, or one of x's shape but along dim.
 Tensor fitting(const Slices& s, const Tensor& x, const Tensor& source, std::string_view op) {
   check<DTypeError>(source.dtype() == x.dtype(), op, "source is ", source, ", x is ", x, ": they must have one dtype");
@@ -98,7 +106,12 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_fil
           const Slices s = slices_of(x, dim, index, "index_fill");
           Tensor v = to(value, x.dtype());
           if (!(v.device() == x.device())) v = to(v, x.device());
-          return view(scatter(s.x, s.dim, s.index, expand(v, s.index.shape())), x.shape());
+          // Which slices are named, one number each; then all of x in one pass.
+          Shape column = Shape::filled(static_cast<int>(s.x.dim()), 1);
+          column[s.dim] = s.x.shape()[s.dim];
+          const Tensor named = scatter(zeros_like(empty(like(s.x).with_shape(column)), DType::boolean), s.dim,
+                                       one_column(s), Scalar(true));
+          return view(where(named, v, s.x), x.shape());
         },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, const Tensor&, const Tensor&) { return write_cost(x); },
