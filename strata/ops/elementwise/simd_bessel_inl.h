@@ -254,9 +254,38 @@ static void vec_order_row(Table& t, F...) {
   t.map[static_cast<size_t>(kMap)] = vec_of_order<kMap, F...>;
 }
 
+// sin(pi x) / (pi x), and sin(x) / x up to 1e6, beyond that one by one.
+STRATA_INLINE VF sinc_of(VF x) {
+  const VF r = x - 2.f * nearest(x * 0.5f), a = absolute(r), part = a > 0.5f ? 1.f - a : a;
+  const VF y =
+      in_double([](VD p, VD size) { return turn_of(p * 3.1415926535897932).sin / (size * 3.1415926535897932); }, part,
+                absolute(x));
+  const VF signed_y = (bits<VI>(r) ^ bits<VI>(x)) < 0 ? -y : y;
+  return x == 0.f ? set1(1.f) : signed_y;
+}
+STRATA_INLINE VF sine_over(VF x) {
+  const VF a = absolute(x);
+  VF y = in_double([](VD v) { return turn_of(v).sin / v; }, a);
+  const auto hard = !(a <= 1e6f);
+  if (any_lane(hard)) [[unlikely]]
+    for (int i = 0; i < kW; ++i)
+      if (hard[i]) y[i] = a[i] > 3.4028234e38f ? 0.f : static_cast<float>(std::sin(static_cast<double>(a[i])) / a[i]);
+  return a == 0.f ? set1(1.f) : (x != x ? x : y);
+}
+// The normal distribution up to x: the bell in double, since its exponent's rounding would show in the tail.
+STRATA_INLINE VF normal_below(VF x) {
+  const VF a = absolute(x);
+  const VF bell = in_double([](VD v) { return exp2_in_double(v * v * (-0.5 * kLog2OfE)); }, a);
+  const VF tail = bell * erfcx_of(a * 0.70710678118654752f) * 0.5f;
+  return x != x ? x : (x < 0.f ? tail : 1.f - tail);
+}
+
 template <class Table>
 static void vec_bessel_rows(Table& t) {
   using C = const VecConstants&;
+  t.template row<1>(Map::sinc, [](VF x) { return sinc_of(x); });
+  t.template row<1>(Map::ndtr, [](VF x) { return normal_below(x); });
+  vec_order_row<Map::spherical_bessel_j>(t, [](VF x) { return sine_over(x); });
   vec_order_row<Map::bessel_j>(
       t, [](VF x) { return bessel_of<0, false>(x); }, [](VF x) { return bessel_of<1, false>(x); },
       [](VF x) { return bessel_of<2, false>(x); });

@@ -379,6 +379,18 @@ static void vec_more_rows(Table& t) {
   t.template row<1>(Map::replace_between, [](VF x, C c) { return x >= c.a ? (x <= c.b ? c.c : x) : x; });
   t.template row<2>(Map::replace_between_backward,
                     [](VF g, VF x, C c) { return x >= c.a ? (x <= c.b ? VF{} : g) : g; });
+  t.template row<1>(Map::softshrink,
+                    [](VF x, C c) { return x > c.a ? x - c.a : (x < -c.a ? x + c.a : (x != x ? x : VF{})); });
+  t.template row<2>(Map::prelu, [](VF a, VF b) { return a > 0.f ? a : a * b; });
+  t.template row<2>(Map::nextafter, [](VF a, VF b) {
+    // The numbers of one sign are in the order of their bits.
+    const VI u = bits<VI>(a), one = u | 1;
+    const VF least = with_sign_of(bits<VF>(one & 1), b);
+    const VI up = (a < b) == (a > 0.f);  // -1 away from 0, 0 towards it
+    const VF next = bits<VF>(u - up - (up + 1));
+    const VF y = a == 0.f ? least : next;
+    return a != a ? a : (b != b ? b : (a == b ? b : y));
+  });
   t.template row<1>(Map::angle, [](VF x) { return x != x ? x : (x < 0.f ? set1(3.14159265f) : VF{}); });
   t.template row<1>(Map::hardsigmoid, [](VF x) {
     const VF v = x + 3.f;

@@ -13,6 +13,7 @@
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/indexing.h"
 #include "strata/ops/naive_inl.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/view/view.h"
 
@@ -29,10 +30,13 @@ void check_integers(const Tensor& index, std::string_view op) {
 // The index counted from the front. What is out of range is refused here where the elements can be seen; a CUDA device
 // finds it in the kernel.
 Tensor counted_from_front(const Tensor& index, int64_t size, int64_t dim, std::string_view op) {
-  if (index.device().is_cpu())
-    for (const int64_t i : index.to_vector<int64_t>())
+  if (index.device().is_cpu() && index.numel() > 0) {
+    const auto low = amin(index).item<int64_t>(), high = amax(index).item<int64_t>();
+    for (const int64_t i : {low, high})
       check<IndexError>(i >= -size && i < size, op, "index ", i, " is out of range for dimension ", dim, " with size ",
                         size);
+    if (low >= 0) return index;
+  }
   return where(lt(index, wrap_number(0, index.device())), index + size, index);
 }
 
