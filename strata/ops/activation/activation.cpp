@@ -103,27 +103,6 @@ const Plain softsign_op{{
     .reference = [](const Tensor& x) { return by_hand(x, [](double v) { return v / (1 + std::abs(v)); }); },
 }};
 
-const OneNumber softshrink_op{{
-    .schema = "softshrink(Tensor input, float lambd=0.5) -> Tensor",
-    .doc = "input nearer to 0 by lambd, 0 where |input| <= lambd. ValueError where lambd is negative.",
-    .example = "assert(softshrink(full({1}, 2.0)).item() == 1.5);",
-    .composed =
-        [](const Tensor& x, double lambd) {
-          check(lambd >= 0, "softshrink", "lambd must not be negative, got ", lambd);
-          return computed(x, [&](const Tensor& v) { return v - clamp(v, -lambd, lambd); });
-        },
-    .samples =
-        [](Samples& s) {
-          s.add(s.off_grid({3, 5}), 1.0);
-          s.add(s.off_grid({2, 37}, 0.5));
-          s.invalid<ValueError>("lambd", s.tensor({2}), -1.0);
-        },
-    .reference =
-        [](const Tensor& x, double lambd) {
-          return by_hand(x, [&](double v) { return v > lambd ? v - lambd : v < -lambd ? v + lambd : v == v ? 0 : v; });
-        },
-}};
-
 // What cuts a band out of the line: one pass over x, and one over the gradient.
 Tensor replace_between_backward(const Tensor& g, const Tensor& x, double low, double high);
 const Op<Tensor(const Tensor&, const Tensor&, double, double)> replace_between_backward_op{{
@@ -173,6 +152,34 @@ const Op<Tensor(const Tensor&, double, double, double)> replace_between_op{{
         },
     .reference =
         pointwise<([](double x, double low, double high, double value) { return x >= low && x <= high ? value : x; })>,
+}};
+
+const OneNumber softshrink_op{{
+    .schema = "softshrink(Tensor input, float lambd=0.5) -> Tensor",
+    .doc = "input nearer to 0 by lambd, 0 where |input| <= lambd. ValueError where lambd is negative.",
+    .example = "assert(softshrink(full({1}, 2.0)).item() == 1.5);",
+    .infer =
+        [](const Tensor& x, double lambd) {
+          check(lambd >= 0, "softshrink", "lambd must not be negative, got ", lambd);
+          return like(x);
+        },
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, const Tensor& x, double lambd) { map(on, Map::softshrink, y, {&x}, {{lambd}}); }),
+    .saves = "input",
+    .backward = [](Backward& b, const Tensor& x,
+                   double lambd) { b.set(0, replace_between_backward(b.gy(), x, -lambd, lambd)); },
+    .adapt = Adapt::promote_float,
+    .cost = [](const Tensor& x, double) { return map_cost(3, x, x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}), 1.0);
+          s.add(s.off_grid({2, 37}, 0.5));
+          s.invalid<ValueError>("lambd", s.tensor({2}), -1.0);
+        },
+    .reference =
+        [](const Tensor& x, double lambd) {
+          return by_hand(x, [&](double v) { return v > lambd ? v - lambd : v < -lambd ? v + lambd : v == v ? 0 : v; });
+        },
 }};
 
 const OneNumber hardshrink_op{{
@@ -226,6 +233,27 @@ const TwoNumbers threshold_op{{
 
 // ---- those of two tensors, or of halves ---------------------------------------------------------------------------
 
+const BinaryOp prelu_of_op{binary<Map::prelu>({
+    .schema = "prelu_of(Tensor x, Tensor slope) -> Tensor",
+    .internal = true,
+    .doc = "x where positive, else slope x: what prelu is.",
+    .infer = [](const Tensor& x, const Tensor&) { return like_if(x, kFloats, "prelu_of"); },
+    .saves = "x slope",
+    .backward =
+        [](Backward& b, const Tensor& x, const Tensor& slope) {
+          const Tensor above = x > 0;
+          if (b.needs(0)) b.set(0, where(above, b.gy(), b.gy() * slope));
+          if (b.needs(1)) b.set(1, where(above, Scalar(0), b.gy() * x));
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.off_grid({3, 5}), s.tensor({3, 5}));
+          s.add(s.off_grid({2, 3, 37}), s.tensor({3, 1}));
+          s.invalid<ShapeError>("do not broadcast", s.tensor({2, 3}), s.tensor({4}));
+        },
+    .reference = pointwise<([](double x, double slope) { return x > 0 ? x : slope * x; })>,
+})};
+
 const Op<Tensor(const Tensor&, const Tensor&)> prelu_op{{
     .schema = "prelu(Tensor input, Tensor weight) -> Tensor",
     .doc =
@@ -241,7 +269,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> prelu_op{{
                             "needs floating arguments, got ", x.dtype(), " and ", weight.dtype());
           Shape spread = Shape::filled(x.dim(), 1);
           if (weight.numel() > 1) spread[1] = channels;
-          return where(x > 0, x, x * weight.reshape(spread).to(x.dtype()));
+          return prelu_of_op(x, weight.reshape(spread).to(x.dtype()));
         },
     .autocast = Autocast::promote,
     .samples =

@@ -236,6 +236,9 @@ void unary_rows(Rows& r) {
     return x != x ? c.a : x > most ? c.b : x < -most ? c.c : x;
   });
   r.floats<1>(Map::replace_between, [] STRATA_DEVICE(auto x, const auto& c) { return x >= c.a && x <= c.b ? c.c : x; });
+  r.floats<1>(Map::softshrink, [] STRATA_DEVICE(auto x, const auto& c) {
+    return x > c.a ? x - c.a : x < -c.a ? x + c.a : x != x ? x : decltype(x)(0);
+  });
   r.floats<1>(Map::angle, [] STRATA_DEVICE(auto x) {
     using T = decltype(x);
     return x != x ? x : x < 0 ? T(3.14159265358979323846) : T(0);
@@ -377,6 +380,7 @@ void arithmetic_rows(Rows& r) {
     return (a > b ? a : b) + std::log1p(std::exp2(-std::abs(a - b))) * T(1.44269504088896340736);
   });
   r.floats<2>(Map::copysign, [] STRATA_DEVICE(auto a, auto b) { return std::copysign(a, b); });
+  r.floats<2>(Map::prelu, [] STRATA_DEVICE(auto a, auto b) { return a > 0 ? a : a * b; });
   r.floats<2>(Map::nextafter, [] STRATA_DEVICE(auto a, auto b) { return std::nextafter(a, b); });
   r.numbers<2>(Map::heaviside, [] STRATA_DEVICE(auto a, auto b) { return a == 0 ? b : decltype(a)(a > 0); });
   r.floats<2>(Map::ldexp, [] STRATA_DEVICE(auto a, auto b) {

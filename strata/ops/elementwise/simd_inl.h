@@ -441,6 +441,8 @@ static void vec_binary_rows(VecTable& t) {
 }  // namespace strata::STRATA_VEC_NS
 
 #include "strata/ops/elementwise/simd_more_inl.h"
+//
+#include "strata/ops/elementwise/simd_bessel_inl.h"
 
 namespace strata::STRATA_VEC_NS {
 
@@ -449,6 +451,7 @@ static VecTable vec_make_table() {
   vec_unary_rows(t);
   vec_binary_rows(t);
   vec_more_rows(t);
+  vec_bessel_rows(t);
   t.convert = {vec_widen<BFloat16>, vec_narrow<BFloat16>, vec_widen<Half>, vec_narrow<Half>};
   return t;
 }

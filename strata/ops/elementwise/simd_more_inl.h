@@ -190,16 +190,20 @@ STRATA_INLINE VD log2_in_double(VD a) {
                                  2.8853900817899887};
   return fma(polynomial(z, c), s, bits<VD>(e + 0x4338000000000000) - set1(kToInteger));
 }
-// 2^(b log2(a)) for normal positive a.
-STRATA_INLINE VD power_in_double(VD a, VD b) {
-  VD y = b * log2_in_double(a);
-  y = y > 200.0 ? set1(200.0) : (y < -200.0 ? set1(-200.0) : y);
+// 2^y for -1000 <= y <= 1000; as for these bounds beyond them.
+STRATA_INLINE VD exp2_in_double(VD y) {
+  y = y > 1000.0 ? set1(1000.0) : (y < -1000.0 ? set1(-1000.0) : y);
   const VD n = y + kToInteger, f = y - (n - kToInteger);
   // 2^f, |f| <= 1/2: 6e-11
   static constexpr double c[] = {1.5303699899644103e-05, 0.00015469729234889767, 0.0013333478477891695,
                                  0.0096180256132207473,  0.055504109063197353,   0.24022651213499499,
                                  0.69314718055683477,    0.99999999995956157};
   return bits<VD>(bits<VLU>(polynomial(f, c)) + (bits<VLU>(n) << 52));
+}
+// 2^(b log2(a)) for normal positive a.
+STRATA_INLINE VD power_in_double(VD a, VD b) {
+  const VD y = b * log2_in_double(a);
+  return exp2_in_double(y > 200.0 ? set1(200.0) : (y < -200.0 ? set1(-200.0) : y));
 }
 // f of x (and more) in double, rounded once.
 template <class F, class... X>
@@ -375,6 +379,18 @@ static void vec_more_rows(Table& t) {
   t.template row<1>(Map::replace_between, [](VF x, C c) { return x >= c.a ? (x <= c.b ? c.c : x) : x; });
   t.template row<2>(Map::replace_between_backward,
                     [](VF g, VF x, C c) { return x >= c.a ? (x <= c.b ? VF{} : g) : g; });
+  t.template row<1>(Map::softshrink,
+                    [](VF x, C c) { return x > c.a ? x - c.a : (x < -c.a ? x + c.a : (x != x ? x : VF{})); });
+  t.template row<2>(Map::prelu, [](VF a, VF b) { return a > 0.f ? a : a * b; });
+  t.template row<2>(Map::nextafter, [](VF a, VF b) {
+    // The numbers of one sign are in the order of their bits.
+    const VI u = bits<VI>(a), one = u | 1;
+    const VF least = with_sign_of(bits<VF>(one & 1), b);
+    const VI up = (a < b) == (a > 0.f);  // -1 away from 0, 0 towards it
+    const VF next = bits<VF>(u - up - (up + 1));
+    const VF y = a == 0.f ? least : next;
+    return a != a ? a : (b != b ? b : (a == b ? b : y));
+  });
   t.template row<1>(Map::angle, [](VF x) { return x != x ? x : (x < 0.f ? set1(3.14159265f) : VF{}); });
   t.template row<1>(Map::hardsigmoid, [](VF x) {
     const VF v = x + 3.f;

@@ -8,8 +8,6 @@
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/factory/ranges.h"
-#include "strata/ops/index/index.h"
 #include "strata/ops/loss/by_hand_inl.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/reduction.h"
@@ -134,44 +132,6 @@ const Op<Tensor(const Tensor&, const Tensor&, double, double, bool)> pairwise_di
             return norm_by_hand(d, p);
           });
           return keepdim ? y.unsqueeze(-1) : y;
-        },
-}};
-
-const Op<Tensor(const Tensor&, double)> pdist_op{{
-    .schema = "pdist(Tensor input, float p=2.0) -> Tensor",
-    .doc =
-        "The p-norms of the differences of all pairs of rows i < j of input [N, M], in the order (0, 1), (0, 2), ..: "
-        "[N (N - 1) / 2]. ShapeError, and ValueError where p is negative.",
-    .example = "assert(pdist(eye(3), 1.0).sum().item() == 6);",
-    .composed =
-        [](const Tensor& x, double p) {
-          check<ShapeError>(x.dim() == 2, "pdist", "input is ", x, ", wanted [N, M]");
-          check(p >= 0, "pdist", "p must not be negative, got ", p);
-          const Tensor pairs = triu_indices(x.size(0), x.size(0), 1).to(x.device()), wide = as_floating(x);
-          return norm(index_select(wide, 0, pairs[0]) - index_select(wide, 0, pairs[1]), p, {1})
-              .to(floating_type(x, x));
-        },
-    .autocast = Autocast::full,
-    .samples =
-        [](Samples& s) {
-          s.add(s.tensor({5, 3}));
-          s.add(s.distinct({4, 3}), 1.0);
-          s.add(s.tensor({1, 3})).named("no pair");
-          s.invalid<ShapeError>("wanted [N, M]", s.tensor({3}));
-          s.invalid<ValueError>("negative", s.tensor({3, 2}), -1.0);
-        },
-    .reference =
-        [](const Tensor& x, double p) {
-          const Numbers v = x.to_vector<double>();
-          const int64_t n = x.size(0), m = x.size(1);
-          Numbers r;
-          for (int64_t i = 0; i < n; ++i)
-            for (int64_t j = i + 1; j < n; ++j) {
-              Numbers d;
-              for (int64_t k = 0; k < m; ++k) d.push_back(v[i * m + k] - v[j * m + k]);
-              r.push_back(norm_by_hand(d, p));
-            }
-          return from_span<double>(r, {static_cast<int64_t>(r.size())});
         },
 }};
 
@@ -361,9 +321,6 @@ Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double
 }
 Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, double eps, bool keepdim) {
   return pairwise_distance_op(x1, x2, p, eps, keepdim);
-}
-Tensor pdist(const Tensor& input, double p) {
-  return pdist_op(input, p);
 }
 Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
   return cdist_op(x1, x2, p);

@@ -195,6 +195,19 @@ bool run_library(Gemm g, GemmBackend backend) {
   return true;
 }
 
+// The sum of products of two rows: many partial sums side by side.
+float dot(const float* a, const float* b, int64_t n) {
+  constexpr int64_t kSums = 32;
+  float sums[kSums] = {};
+  int64_t i = 0;
+  for (; i + kSums <= n; i += kSums)
+    for (int64_t j = 0; j < kSums; ++j) sums[j] += a[i + j] * b[i + j];
+  for (int64_t width = kSums / 2; width > 0; width /= 2)
+    for (int64_t j = 0; j < width; ++j) sums[j] += sums[j + width];
+  for (; i < n; ++i) sums[0] += a[i] * b[i];
+  return sums[0];
+}
+
 // A long sum with few results would run on one thread: split K into fixed pieces and add them up in order.
 bool run_split_k(const Gemm& g) {
   constexpr int64_t kPiece = 16384;
@@ -211,6 +224,11 @@ bool run_split_k(const Gemm& g) {
       piece.a = static_cast<const char*>(g.a) + p * kPiece * g.a_col * size_of(g.in);
       piece.b = static_cast<const char*>(g.b) + p * kPiece * g.b_row * size_of(g.in);
       piece.c = base + p * mn * size_of(acc);
+      if (mn == 1 && g.in == DType::f32 && g.a_col == 1 && g.b_row == 1) {
+        *static_cast<float*>(piece.c) =
+            dot(static_cast<const float*>(piece.a), static_cast<const float*>(piece.b), piece.k);
+        continue;
+      }
       piece.c_row = g.n, piece.c_col = 1, piece.out = acc;
       piece.alpha = 1, piece.beta = 0, piece.bias = nullptr, piece.epilogue = Epilogue::none;
       detail::gemm_blocked(piece);

@@ -71,6 +71,11 @@ Tensor as_rows(const Tensor& t) {
 
 // From the gradient `g` of a b.
 void product_backward(Backward& bw, Tensor g, const Tensor& a, const Tensor& b) {
+  if (a.dim() == 1 && b.dim() == 1) {
+    if (bw.needs(0)) bw.set(0, b * g);
+    if (bw.needs(1)) bw.set(1, a * g);
+    return;
+  }
   const Tensor ma = a.dim() == 1 ? unsqueeze(a, 0) : a, mb = b.dim() == 1 ? unsqueeze(b, 1) : b;
   if (b.dim() == 1) g = unsqueeze(g, -1);
   if (a.dim() == 1) g = unsqueeze(g, -2);

@@ -85,6 +85,9 @@ const ScaledOp addr_op{{
           check_factors("addr", a, beta, alpha);
           check_broadcast("addr", input, {a.shape()[0], b.shape()[0]});
           const Tensor column = unsqueeze(a, 1), row = unsqueeze(b, 0);
+          // Gradients are products again; without them one pass over the result is enough.
+          if (grad_enabled() && (input.requires_grad() || a.requires_grad() || b.requires_grad()))
+            return addmm(input, column, row, beta, alpha);
           if (beta.to_double() == 0) return alpha.to_double() == 1 ? column * row : column * row * alpha;
           return addcmul(beta.to_double() == 1 ? input : input * beta, column, row, alpha);
         },

@@ -13,6 +13,7 @@
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/indexing.h"
 #include "strata/ops/naive_inl.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/view/view.h"
 
@@ -29,10 +30,13 @@ void check_integers(const Tensor& index, std::string_view op) {
 // The index counted from the front. What is out of range is refused here where the elements can be seen; a CUDA device
 // finds it in the kernel.
 Tensor counted_from_front(const Tensor& index, int64_t size, int64_t dim, std::string_view op) {
-  if (index.device().is_cpu())
-    for (const int64_t i : index.to_vector<int64_t>())
+  if (index.device().is_cpu() && index.numel() > 0) {
+    const auto low = amin(index).item<int64_t>(), high = amax(index).item<int64_t>();
+    for (const int64_t i : {low, high})
       check<IndexError>(i >= -size && i < size, op, "index ", i, " is out of range for dimension ", dim, " with size ",
                         size);
+    if (low >= 0) return index;
+  }
   return where(lt(index, wrap_number(0, index.device())), index + size, index);
 }
 
@@ -50,6 +54,14 @@ Slices slices_of(const Tensor& x, int64_t dim, const Tensor& index, std::string_
   column[dim] = spread[dim] = index.numel();
   const Tensor places = counted_from_front(index, y.shape()[dim], dim, op);
   return {y, expand(view(contiguous(places), column), spread), dim};
+}
+
+// The entries once, not for each element of a slice.
+Tensor one_column(const Slices& s) {
+  Tensor index = s.index;
+  for (int64_t d = 0; d < index.dim(); ++d)
+    if (d != s.dim) index = slice(index, d, 0, std::min<int64_t>(1, index.shape()[d]));
+  return index;
 }
 
 // source in the shape that the slices want: a 0-dim one, or one of x's shape but along dim.
@@ -98,7 +110,12 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_fil
           const Slices s = slices_of(x, dim, index, "index_fill");
           Tensor v = to(value, x.dtype());
           if (!(v.device() == x.device())) v = to(v, x.device());
-          return view(scatter(s.x, s.dim, s.index, expand(v, s.index.shape())), x.shape());
+          // Which slices are named, one number each; then all of x in one pass.
+          Shape column = Shape::filled(static_cast<int>(s.x.dim()), 1);
+          column[s.dim] = s.x.shape()[s.dim];
+          const Tensor named = scatter(zeros_like(empty(like(s.x).with_shape(column)), DType::boolean), s.dim,
+                                       one_column(s), Scalar(true));
+          return view(where(named, v, s.x), x.shape());
         },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, const Tensor&, const Tensor&) { return write_cost(x); },

@@ -105,21 +105,28 @@ void join_typed(Tensor& y, const Call& c, Join join, bool include_self) {
   const Tensor x = contiguous(c.x), index = contiguous(to(c.index, DType::i64)), src = contiguous(c.src);
   const auto size = static_cast<size_t>(x.numel());
   std::vector<C> total(size);
-  std::vector<int64_t> count(size, include_self ? 1 : 0);
+  // How many each place has had, where that is asked for.
+  const bool counted = !include_self || join == Join::mean;
+  std::vector<int64_t> count(counted ? size : 0, include_self ? 1 : 0);
   for (size_t i = 0; i < size; ++i) total[i] = static_cast<C>(x.data<T>()[i]);
   const int64_t n = x.shape()[c.dim];
   const Strides& strides = x.strides();
   const int64_t* at = index.data<int64_t>();
   const T* from = src.data<T>();
-  naive::each(index.shape(), [&](const Dims& place) {
-    check<IndexError>(*at >= 0 && *at < n, kName, "index ", *at, " is out of range for dimension ", c.dim,
-                      " with size ", n);
-    int64_t o = 0;
-    for (int d = 0; d < place.size(); ++d) o += (d == c.dim ? *at : place[d]) * strides[d];
-    const auto i = static_cast<size_t>(o);
-    const C v = static_cast<C>(*from++);
-    total[i] = count[i]++ == 0 ? v : joined(join, total[i], v);
-    ++at;
+  const int last = x.dim() - 1;
+  const int64_t width = index.shape()[last], along = strides[c.dim], step = c.dim == last ? 0 : strides[last];
+  Shape lead = index.shape();
+  lead[last] = std::min<int64_t>(width, 1);
+  naive::each(lead, [&](const Dims& place) {
+    int64_t row = 0;
+    for (int d = 0; d < last; ++d) row += d == c.dim ? 0 : place[d] * strides[d];
+    for (int64_t j = 0; j < width; ++j, ++at) {
+      if (*at < 0 || *at >= n)
+        throw IndexError(kName, cat("index ", *at, " is out of range for dimension ", c.dim, " with size ", n));
+      const auto i = static_cast<size_t>(row + *at * along + j * step);
+      const C v = static_cast<C>(*from++);
+      total[i] = counted && count[i]++ == 0 ? v : joined(join, total[i], v);
+    }
   });
   T* out = y.data<T>();
   for (size_t i = 0; i < size; ++i) {

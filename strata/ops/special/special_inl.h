@@ -137,6 +137,22 @@ STRATA_SPECIAL double zeta_of(double s, double q) {
   return (std::fmod(s, 2) == 0 ? below : -below) + positive_zeta(s, 1 - f);
 }
 
+// The derivative of digamma for x > 0: DLMF 5.15.8 from 10 on, reached by the recurrence.
+STRATA_SPECIAL double trigamma_of(double x) {
+  // B_2k
+  const double b[8] = {0.16666666666666666, -0.03333333333333333, 0.023809523809523808, -0.03333333333333333,
+                       0.07575757575757576, -0.2531135531135531,  1.1666666666666667,   -7.092156862745098};
+  double sum = 0;
+  while (x < 10) {
+    sum += 1 / (x * x);
+    x += 1;
+  }
+  const double r = 1 / (x * x);
+  double tail = 0;
+  for (int k = 7; k >= 0; --k) tail = (tail + b[k]) * r;
+  return sum + ((1 + tail) / x + 0.5 * r);
+}
+
 // The n-th derivative of digamma, n >= 1, `sign` being (-1)^(n+1): DLMF 5.15.1.
 STRATA_SPECIAL double polygamma_of(double n, double sign, double x) {
   if (x != x || x == -kInf) return STRATA_SPECIAL_NAN;
@@ -146,6 +162,7 @@ STRATA_SPECIAL double polygamma_of(double n, double sign, double x) {
     if (n <= 170) return sign * std::tgamma(n + 1) * z;
     return sign * (z < 0 ? -1 : 1) * std::exp(log_gamma(n + 1) + std::log(std::abs(z)));
   }
+  if (n == 1) return trigamma_of(x);
   const double z = scaled_zeta(n + 1, x) / x, p = std::pow(x, -n);
   if (n <= 170 && p > 1e-290 && p < 1e290) return sign * (std::tgamma(n + 1) * p) * z;
   return sign * std::exp(log_gamma(n + 1) - n * std::log(x) + std::log(z));
@@ -331,7 +348,7 @@ STRATA_SPECIAL double scaled_bessel_i(int n, double x) {
 }
 STRATA_SPECIAL double bessel_i(int n, double x) {
   const double half = std::exp(std::abs(x) / 2), scaled = scaled_bessel_i(n, x);
-  return std::abs(x) > 1500 ? std::copysign(kInf, scaled == 0 ? 1 : scaled) : scaled * half * half;
+  return std::abs(x) > 1500 ? (n % 2 == 1 && x < 0 ? -kInf : kInf) : scaled * half * half;
 }
 
 // exp(x) K_n(x), n 0 or 1: DLMF 10.31.1 and 10.31.2, a table, 10.40.2.

@@ -124,6 +124,12 @@ TensorMeta put_back(const Tensor& g, const Shape& whole, const Shape& part, std:
   return like(g).with_shape(whole);
 }
 
+// What a part of a tensor adds to its gradient where others came before: not through zeros of the whole, so that a loop
+// over n parts is not n passes over it.
+void add_to(Tensor part, const Tensor& g) {
+  part.add_(g.to(part.dtype()));
+}
+
 // The last element that a geometry reaches, counted from the storage's first.
 int64_t last_element(const Shape& shape, const Strides& strides, int64_t offset, std::string_view op) {
   check<ShapeError>(shape.size() == strides.size(), op, "shape ", shape, " and strides ", strides, " differ in length");
@@ -175,8 +181,11 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t, int64_t)> slice_op{{
         "Elements start, start + step, ... before end of one dimension, as a view. Negative positions count from the "
         "end; positions outside are clamped.",
     .view = slice_view,
-    .backward = [](Backward& b, const Tensor& x, int64_t dim, int64_t start, int64_t end,
-                   int64_t step) { b.set(0, slice_backward(b.gy(), x.shape(), dim, start, end, step)); },
+    .backward =
+        [](Backward& b, const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step) {
+          if (Tensor* sum = b.gathered(0)) return add_to(slice_view(*sum, dim, start, end, step), b.gy());
+          b.set(0, slice_backward(b.gy(), x.shape(), dim, start, end, step));
+        },
     .dtypes = kAllTypes,
     .samples =
         [](Samples& s) {
@@ -224,8 +233,11 @@ const Op<Tensor(const Tensor&, int64_t, int64_t)> select_op{{
     .schema = "select(Tensor x, int dim, int index) -> Tensor",
     .doc = "The index-th sub-tensor along dim, which disappears, as a view. A negative index counts from the end.",
     .view = select_view,
-    .backward = [](Backward& b, const Tensor& x, int64_t dim,
-                   int64_t index) { b.set(0, select_backward(b.gy(), x.shape(), dim, index)); },
+    .backward =
+        [](Backward& b, const Tensor& x, int64_t dim, int64_t index) {
+          if (Tensor* sum = b.gathered(0)) return add_to(select_view(*sum, dim, index), b.gy());
+          b.set(0, select_backward(b.gy(), x.shape(), dim, index));
+        },
     .dtypes = kAllTypes,
     .samples =
         [](Samples& s) {
@@ -270,8 +282,11 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> diagonal_op{{
     .schema = "diagonal(Tensor x, int offset=0, int dim1=0, int dim2=1) -> Tensor",
     .doc = "The diagonal of dimensions dim1 and dim2, as a view in which it is the last dimension.",
     .view = diagonal_view,
-    .backward = [](Backward& b, const Tensor& x, int64_t offset, int64_t dim1,
-                   int64_t dim2) { b.set(0, diagonal_backward(b.gy(), x.shape(), offset, dim1, dim2)); },
+    .backward =
+        [](Backward& b, const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+          if (Tensor* sum = b.gathered(0)) return add_to(diagonal_view(*sum, offset, dim1, dim2), b.gy());
+          b.set(0, diagonal_backward(b.gy(), x.shape(), offset, dim1, dim2));
+        },
     .dtypes = kAllTypes,
     .samples =
         [](Samples& s) {

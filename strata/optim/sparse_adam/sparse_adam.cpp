@@ -1,8 +1,13 @@
 #include "strata/optim/sparse_adam/sparse_adam.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "strata/core/parallel.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 #include "strata/optim/kernels.h"
@@ -49,6 +54,24 @@ const OptimizerRecord& SparseAdamOptions::record() {
 void SparseAdamOptions::validate() const {
   record().validate(this);
 }
+namespace {
+// Which of the rows of `width` numbers have one that is not 0.
+std::vector<uint8_t> used_rows(const float* g, int64_t rows, int64_t width) {
+  std::vector<uint8_t> used(static_cast<size_t>(rows));
+  parallel_for(0, rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1)), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* v = g + row * width;
+      uint8_t found = 0;
+      constexpr int64_t kBlock = 64;
+      for (int64_t i = 0; i < width && !found; i += kBlock)
+        for (int64_t j = i; j < std::min(width, i + kBlock); ++j) found |= v[j] != 0.f;
+      used[static_cast<size_t>(row)] = found;
+    }
+  });
+  return used;
+}
+}  // namespace
+
 // The rule looks at one element; which rows are used stands beside it as a third state, 0 or 1 for each element.
 void SparseAdam::update(const std::vector<Param*>& active, double grad_scale) {
   memory::TagScope tag(memory::Tag::workspace);
@@ -61,6 +84,27 @@ void SparseAdam::update(const std::vector<Param*>& active, double grad_scale) {
     s.k[0] = grad_scale;
     record()->constants(s.k, &options_of(*p), lr(p->group), p->first);
     if (refreshing()) continue;
+    // On the host one loop a row that is used; the others are not touched.
+    if (s.device.is_cpu() && !s.tensors && !s.stochastic && s.grad_dtype == DType::f32 && p->grad.is_contiguous() &&
+        p->grad.dim() > 0) {
+      const Slab whole = s;
+      slabs.pop_back();
+      const int64_t rows = p->grad.size(0), width = p->grad.numel() / rows;
+      used.push_back(full({width}, 1.0, whole.state_dtype));
+      const std::vector<uint8_t> named = used_rows(static_cast<const float*>(whole.grad), rows, width);
+      for (int64_t row = 0; row < rows; ++row) {
+        if (!named[static_cast<size_t>(row)]) continue;
+        const auto at = [&](void* from, DType t) { return static_cast<char*>(from) + row * width * size_of(t); };
+        Slab& one = slabs.emplace_back(whole);
+        one.numel = width;
+        one.param = at(whole.param, whole.dtype);
+        one.grad = at(whole.grad, whole.grad_dtype);
+        for (int i = 0; i < 2; ++i) one.state[i] = at(whole.state[i], whole.state_dtype);
+        one.state[2] = used.back().raw_data();
+        if (whole.low) one.low = at(whole.low, whole.low_dtype);
+      }
+      continue;
+    }
     const Tensor rows = p->grad.dim() > 1 ? p->grad.reshape({p->grad.size(0), -1}) : p->grad.reshape({-1, 1});
     used.push_back(contiguous(to(any(rows != 0.0, {1}, true), s.state_dtype).expand(rows.shape())));
     s.state[2] = used.back().raw_data();
