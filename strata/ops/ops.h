@@ -22,6 +22,7 @@
 #include "strata/ops/loss/adaptive.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/masked/masked.h"
+#include "strata/ops/matmul/gated.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/matmul/mlp.h"
 #include "strata/ops/matmul/products.h"
