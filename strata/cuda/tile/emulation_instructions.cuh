@@ -343,7 +343,7 @@ std::vector<float> read_operand(uint64_t descriptor, bool transposed, int outers
   for (int o = 0; o < outers; ++o)
     for (int k = 0; k < depth; ++k) {
       const uint32_t at = place(descriptor, transposed, o, k, bytes);
-      if (at < kBase || at - kBase + 4 > block->shared_size) {
+      if (at < kBase || at - kBase + static_cast<uint32_t>(bytes) > block->shared_size) {
         block->failure = "a product reads outside of shared memory";
         return all;
       }

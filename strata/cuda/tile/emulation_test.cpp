@@ -119,7 +119,14 @@ void check_attention(int heads, int queries, int keys, bool causal, uint64_t see
     }
 }
 
-TEST(TileEmulation, Attention) {
+class TileEmulation : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!emulation::kRuns) GTEST_SKIP() << "no fibers under the thread sanitizer";
+  }
+};
+
+TEST_F(TileEmulation, Attention) {
   for (const uint64_t seed : {0, 1, 2}) {
     check_attention<BFloat16>(2, 100, 150, false, seed);
     check_attention<Half>(1, 130, 130, true, seed);
@@ -225,7 +232,7 @@ void expect_found(const std::string& what) {
   }
 }
 
-TEST(TileEmulation, WrongKernelsAreFound) {
+TEST_F(TileEmulation, WrongKernelsAreFound) {
   for (const uint64_t seed : {0, 1, 2, 3, 4, 5}) EXPECT_EQ(outcome<Flaw::none>(seed), "");
   expect_found<Flaw::wrong_step>("multiple of 1024 bytes");  // the next row, not further along this one
   expect_found<Flaw::wrong_transposition>("wrong numbers");

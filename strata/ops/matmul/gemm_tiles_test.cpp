@@ -58,7 +58,14 @@ void check_product(int m, int n, int k, int batches, uint64_t seed) {
   EXPECT_TRUE(c.padding_is_whole());
 }
 
-TEST(TileGemm, EveryLayout) {
+class TileGemm : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!emulation::kRuns) GTEST_SKIP() << "no fibers under the thread sanitizer";
+  }
+};
+
+TEST_F(TileGemm, EveryLayout) {
   for (const uint64_t seed : {0, 1}) {
     check_product<BFloat16, BFloat16, 128, false, false>(200, 170, 136, 1, seed);
     check_product<BFloat16, float, 256, true, false>(130, 264, 72, 1, seed);
@@ -66,17 +73,17 @@ TEST(TileGemm, EveryLayout) {
     check_product<Half, float, 128, true, true>(136, 129, 65, 1, seed);
   }
 }
-TEST(TileGemm, ManyStages) {
+TEST_F(TileGemm, ManyStages) {
   check_product<BFloat16, BFloat16, 256, false, false>(65, 31, 1000, 1, 3);
   check_product<BFloat16, BFloat16, 128, false, true>(65, 31, 1000, 1, 4);
 }
-TEST(TileGemm, Batches) {
+TEST_F(TileGemm, Batches) {
   check_product<BFloat16, BFloat16, 128, false, true>(33, 140, 70, 3, 5);
 }
-TEST(TileGemm, OneOfEach) {
+TEST_F(TileGemm, OneOfEach) {
   check_product<BFloat16, BFloat16, 128, false, false>(1, 1, 1, 1, 0);
 }
-TEST(TileGemm, EightBits) {
+TEST_F(TileGemm, EightBits) {
   check_product<E4M3, float, 256, false, false>(70, 130, 200, 1, 0);
   check_product<E5M2, BFloat16, 256, false, false>(130, 20, 129, 1, 1);
   check_product<Pair<E4M3, E5M2>, float, 256, false, false>(70, 130, 300, 1, 2);
@@ -109,7 +116,14 @@ void check_gated(int m, int h, int k, uint64_t seed) {
   EXPECT_TRUE(y.padding_is_whole());
 }
 
-TEST(GatedTiles, EdgesAndSeveralTiles) {
+class GatedTiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!emulation::kRuns) GTEST_SKIP() << "no fibers under the thread sanitizer";
+  }
+};
+
+TEST_F(GatedTiles, EdgesAndSeveralTiles) {
   for (const uint64_t seed : {0, 1, 2}) {
     check_gated<BFloat16>(150, 200, 100, seed);
     check_gated<Half>(300, 72, 64, seed);
