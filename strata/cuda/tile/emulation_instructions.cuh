@@ -1,7 +1,7 @@
 #pragma once
-// The instructions of the vocabulary for emulation.cuh: what the other headers here have as assembly.
+// The instructions of the vocabulary, for the end of emulation.cuh: what the other headers here have as assembly.
 
-#include "strata/cuda/tile/emulation.cuh"
+#include <cstdint>
 
 namespace strata::cuda {
 
@@ -25,6 +25,12 @@ T narrow(C v) {
 inline void __syncwarp() {
   using strata::cuda::tile::emulation::block;
   block->meet_warp("__syncwarp", nullptr, [](void**) {});
+}
+inline float __expf(float x) {
+  return std::exp(x);
+}
+inline float __fdividef(float a, float b) {
+  return a / b;
 }
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {

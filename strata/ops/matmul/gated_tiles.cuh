@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 
     float y[S::kColumns / 2];
 #pragma unroll
-    for (int i = 0; i < S::kColumns / 2; ++i) y[i] = sums[i] / (1 + expf(-sums[i])) * sums[S::kColumns / 2 + i];
+    for (int i = 0; i < S::kColumns / 2; ++i)
+      y[i] = __fdividef(sums[i], 1 + __expf(-sums[i])) * sums[S::kColumns / 2 + i];
     if (leads) wait_out_read();
     named_sync(1 + group, 128);
     store_box<T>(boxes, y, 0);
