@@ -134,6 +134,55 @@ TEST_F(TileEmulation, Attention) {
   }
 }
 
+// ---- a warp's instructions ----
+
+// c [16][16] = a [16][16] b [16][16]^T of one warp: cp.async, ldmatrix, mma.sync, stmatrix.
+template <class T>
+__global__ void warp_kernel(const T* a, const T* b, T* c) {
+  uint16_t *const x = reinterpret_cast<uint16_t*>(shared_memory()), *const y = x + 256, *const z = y + 256;
+  const int lane = static_cast<int>(threadIdx.x);
+  copy_async(x + 8 * lane, a + 8 * lane);
+  copy_async(y + 8 * lane, b + 8 * lane);
+  commit_copies();
+  wait_copies<0>();
+  __syncwarp();
+  uint32_t left[4], right[4];
+  float sums[2][4] = {};
+  load_matrices(left, x + lane % 16 * 16 + lane / 16 * 8);
+  load_matrices(right, y + (lane % 8 + lane / 16 * 8) * 16 + lane / 8 % 2 * 8);
+  for (int n = 0; n < 2; ++n) mma<T>(sums[n], left, right[2 * n], right[2 * n + 1]);
+  store_matrices(shared_address(z + lane % 16 * 16 + lane / 16 * 8), pack2<T>(sums[0][0], sums[0][1]),
+                 pack2<T>(sums[0][2], sums[0][3]), pack2<T>(sums[1][0], sums[1][1]), pack2<T>(sums[1][2], sums[1][3]));
+  __syncwarp();
+  // There and back transposed: the same numbers.
+  uint32_t turned[4];
+  load_transposed(turned, z + lane % 16 * 16 + lane / 16 * 8);
+  __syncwarp();
+  store_transposed(shared_address(z + lane % 16 * 16 + lane / 16 * 8), turned[0], turned[1], turned[2], turned[3]);
+  __syncwarp();
+  std::memcpy(static_cast<void*>(c + 8 * lane), z + 8 * lane, 16);
+}
+
+template <class T>
+void check_warp(uint64_t seed) {
+  alignas(16) T a[256], b[256], c[256];
+  std::mt19937 random(7);
+  for (int i = 0; i < 256; ++i) a[i] = emulation::random_number<T>(random), b[i] = emulation::random_number<T>(random);
+  ASSERT_EQ(emulation::launch(warp_kernel<T>, 1, 32, 2048, seed, static_cast<const T*>(a), static_cast<const T*>(b),
+                              static_cast<T*>(c)),
+            "");
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 16; ++j) {
+      double want = 0;
+      for (int k = 0; k < 16; ++k) want += emulation::value(a[i * 16 + k]) * emulation::value(b[j * 16 + k]);
+      ASSERT_NEAR(emulation::value(c[i * 16 + j]), want, 2e-2) << i << ", " << j;
+    }
+}
+
+TEST_F(TileEmulation, InstructionsOfAWarp) {
+  for (const uint64_t seed : {0, 1, 2}) check_warp<BFloat16>(seed), check_warp<Half>(seed);
+}
+
 // ---- kernels that are wrong ----
 
 enum class Flaw {
