@@ -10,6 +10,7 @@
 
 #ifdef STRATA_WITH_CUDA
 #include "strata/ops/matmul/gemm_cuda.h"
+#include "strata/ops/matmul/gemm_gated.h"
 #include "strata/ops/matmul/gemm_scaled.h"
 #include "strata/ops/matmul/gemm_tiles.h"
 
@@ -87,6 +88,12 @@ int main(int argc, char** argv) {
       static constexpr const char* kNames[] = {"bf16 A B^T", "bf16 A^T B^T", "bf16 A B", "bf16 A^T B"};
       report(kNames[turn], s, time_ms(seconds, {[&] { cuda::gemm_tiles(g, device); }, [&] { cuda::gemm(g, device); }}));
     }
+  }
+  for (const Size& s : {Size{8192, 8192, 2048}, Size{4096, 11008, 4096}, Size{512, 8192, 2048}}) {  // m, N, in
+    const Tensor x = uniform({s.m, s.k}, -1, 1).to(DType::bf16), w = uniform({2 * s.n, s.k}, -1, 1).to(DType::bf16);
+    Tensor y = zeros({s.m, s.n}).to(DType::bf16);
+    report("linear_swiglu", {s.m, 2 * s.n, s.k},
+           time_ms(seconds, {[&] { cuda::gated_tiles(y, x, w); }, [&] { swiglu(linear(x, w)); }}));
   }
   using Type = cuda::TileGemm8::Type;
   for (const bool whole : {false, true})

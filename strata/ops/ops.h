@@ -23,6 +23,7 @@
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/masked/masked.h"
 #include "strata/ops/matmul/linear_fp8.h"
+#include "strata/ops/matmul/gated.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/matmul/mlp.h"
 #include "strata/ops/matmul/products.h"

@@ -51,6 +51,13 @@ namespace strata::cuda::tile::emulation {
 inline constexpr uint32_t kBase = 1024;  // the address where shared memory begins; zero is none
 inline constexpr size_t kMostShared = 232448, kStackBytes = 256 << 10;
 
+/// Whether fibers run in this build: the thread sanitizer does not follow them.
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kRuns = false;
+#else
+inline constexpr bool kRuns = true;
+#endif
+
 /// Threads that meet in an instruction of all of them.
 struct Meeting {
   int arrived = 0;
@@ -119,6 +126,7 @@ class Block {
       t.context.uc_stack.ss_sp = t.stack.get(), t.context.uc_stack.ss_size = kStackBytes;
       t.context.uc_link = &scheduler_;
       makecontext(&t.context, reinterpret_cast<void (*)()>(&Block::begin), 0);
+      t.context.uc_stack.ss_size = 0;  // or the address sanitizer forgets what it knows of a stack at each switch
     }
     while (failure.empty() && pass()) {
     }

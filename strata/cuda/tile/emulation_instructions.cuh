@@ -1,7 +1,7 @@
 #pragma once
-// The instructions of the vocabulary for emulation.cuh: what the other headers here have as assembly.
+// The instructions of the vocabulary, for the end of emulation.cuh: what the other headers here have as assembly.
 
-#include "strata/cuda/tile/emulation.cuh"
+#include <cstdint>
 
 namespace strata::cuda {
 
@@ -25,6 +25,12 @@ T narrow(C v) {
 inline void __syncwarp() {
   using strata::cuda::tile::emulation::block;
   block->meet_warp("__syncwarp", nullptr, [](void**) {});
+}
+inline float __expf(float x) {
+  return std::exp(x);
+}
+inline float __fdividef(float a, float b) {
+  return a / b;
 }
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
@@ -343,7 +349,7 @@ std::vector<float> read_operand(uint64_t descriptor, bool transposed, int outers
   for (int o = 0; o < outers; ++o)
     for (int k = 0; k < depth; ++k) {
       const uint32_t at = place(descriptor, transposed, o, k, bytes);
-      if (at < kBase || at - kBase + 4 > block->shared_size) {
+      if (at < kBase || at - kBase + static_cast<uint32_t>(bytes) > block->shared_size) {
         block->failure = "a product reads outside of shared memory";
         return all;
       }

@@ -2,11 +2,9 @@
 // finds in kernels that are wrong.
 
 #define STRATA_TILE_EMULATION
-#include "strata/cuda/tile/copy.cuh"
+#include "strata/cuda/tile/emulation_stored.cuh"
 #include "strata/cuda/tile/pipeline.cuh"
-#include "strata/cuda/tile/product.cuh"
 #include "strata/cuda/tile/rows.cuh"
-#include "strata/cuda/tile/tensor_map.cuh"
 
 #include <gtest/gtest.h>
 
@@ -15,31 +13,7 @@ namespace {
 
 constexpr int kTile = 64 * kRowBytes;  // 64 rows of 64 numbers of 16 bits
 
-struct Numbers {  // [batches][rows][columns] of T, columns a multiple of 8
-  int64_t batches, rows, columns;
-  std::vector<float> all;
-  Numbers(int64_t batches, int64_t rows, int64_t columns, unsigned seed)
-      : batches(batches), rows(rows), columns(columns) {
-    std::mt19937 random(seed);
-    for (int64_t i = 0; i < batches * rows * columns; ++i)
-      all.push_back(static_cast<float>(BFloat16(static_cast<float>(random() % 2001) / 1000 - 1)));
-  }
-  float at(int64_t z, int64_t i, int64_t j) const { return all[static_cast<size_t>((z * rows + i) * columns + j)]; }
-};
-// The same numbers as the kernels want them.
-template <class T>
-struct Memory {
-  alignas(16) std::vector<T> room;
-  Matrices matrices;
-  explicit Memory(const Numbers& n) : room(n.all.size() + 8) {
-    T* const data = room.data() + (16 - reinterpret_cast<uintptr_t>(room.data()) % 16) % 16 / sizeof(T);
-    for (size_t i = 0; i < n.all.size(); ++i) data[i] = T(n.all[i]);
-    constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
-    matrices = {
-        data, static_cast<int>(kBytes), n.columns, n.rows, n.batches, n.columns * kBytes, n.rows * n.columns * kBytes};
-  }
-  float operator[](int64_t i) const { return static_cast<float>(static_cast<const T*>(matrices.data)[i]); }
-};
+using emulation::Stored;
 
 // ---- attention ----
 
@@ -120,11 +94,10 @@ __global__ void attention_kernel(const __grid_constant__ AttentionMaps maps, int
 template <class T>
 void check_attention(int heads, int queries, int keys, bool causal, uint64_t seed) {
   SCOPED_TRACE(cat(heads, " of ", queries, " x ", keys, causal ? ", causal" : "", ", seed ", seed));
-  const Numbers q(heads, queries, 64, 1), k(heads, keys, 64, 2), v(heads, keys, 64, 3), none(heads, queries, 64, 4);
-  const Memory<T> q_there(q), k_there(k), v_there(v), out(none);
+  Stored<T> q(heads, queries, 64, 1), k(heads, keys, 64, 2), v(heads, keys, 64, 3), out(heads, queries, 64);
   const int tiles = (queries + 63) / 64;
-  const AttentionMaps maps{tensor_map(q_there.matrices, 64), tensor_map(k_there.matrices, 64),
-                           tensor_map(v_there.matrices, 64), tensor_map(out.matrices, 64)};
+  const AttentionMaps maps{tensor_map(q.matrices(), 64), tensor_map(k.matrices(), 64), tensor_map(v.matrices(), 64),
+                           tensor_map(out.matrices(), 64)};
   const size_t bytes = 2 * kTile + Pipeline<2, 2 * kTile>::kSharedBytes + 8;
   ASSERT_EQ(emulation::launch(attention_kernel<T>, static_cast<unsigned>(heads * tiles), 160, bytes, seed, maps, tiles,
                               keys, 0.125f * 1.44269504f, causal),
@@ -135,23 +108,79 @@ void check_attention(int heads, int queries, int keys, bool causal, uint64_t see
       double total = 0;
       for (int j = 0; j < keys && (!causal || j <= i); ++j) {
         double s = 0;
-        for (int d = 0; d < 64; ++d) s += static_cast<double>(q.at(h, i, d)) * k.at(h, j, d);
+        for (int d = 0; d < 64; ++d) s += q(h, i, d) * k(h, j, d);
         weights.push_back(std::exp(0.125 * s)), total += weights.back();
       }
       for (int d = 0; d < 64; ++d) {
         double want = 0;
-        for (size_t j = 0; j < weights.size(); ++j) want += weights[j] / total * v.at(h, static_cast<int64_t>(j), d);
-        ASSERT_NEAR(out[(h * queries + i) * 64 + d], want, 1e-2) << h << ", " << i << ", " << d;
+        for (size_t j = 0; j < weights.size(); ++j) want += weights[j] / total * v(h, static_cast<int64_t>(j), d);
+        ASSERT_NEAR(out(h, i, d), want, 1e-2) << h << ", " << i << ", " << d;
       }
     }
 }
 
-TEST(TileEmulation, Attention) {
+class TileEmulation : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!emulation::kRuns) GTEST_SKIP() << "no fibers under the thread sanitizer";
+  }
+};
+
+TEST_F(TileEmulation, Attention) {
   for (const uint64_t seed : {0, 1, 2}) {
     check_attention<BFloat16>(2, 100, 150, false, seed);
     check_attention<Half>(1, 130, 130, true, seed);
     check_attention<BFloat16>(1, 3, 7, false, seed);
   }
+}
+
+// ---- a warp's instructions ----
+
+// c [16][16] = a [16][16] b [16][16]^T of one warp: cp.async, ldmatrix, mma.sync, stmatrix.
+template <class T>
+__global__ void warp_kernel(const T* a, const T* b, T* c) {
+  uint16_t *const x = reinterpret_cast<uint16_t*>(shared_memory()), *const y = x + 256, *const z = y + 256;
+  const int lane = static_cast<int>(threadIdx.x);
+  copy_async(x + 8 * lane, a + 8 * lane);
+  copy_async(y + 8 * lane, b + 8 * lane);
+  commit_copies();
+  wait_copies<0>();
+  __syncwarp();
+  uint32_t left[4], right[4];
+  float sums[2][4] = {};
+  load_matrices(left, x + lane % 16 * 16 + lane / 16 * 8);
+  load_matrices(right, y + (lane % 8 + lane / 16 * 8) * 16 + lane / 8 % 2 * 8);
+  for (int n = 0; n < 2; ++n) mma<T>(sums[n], left, right[2 * n], right[2 * n + 1]);
+  store_matrices(shared_address(z + lane % 16 * 16 + lane / 16 * 8), pack2<T>(sums[0][0], sums[0][1]),
+                 pack2<T>(sums[0][2], sums[0][3]), pack2<T>(sums[1][0], sums[1][1]), pack2<T>(sums[1][2], sums[1][3]));
+  __syncwarp();
+  // There and back transposed: the same numbers.
+  uint32_t turned[4];
+  load_transposed(turned, z + lane % 16 * 16 + lane / 16 * 8);
+  __syncwarp();
+  store_transposed(shared_address(z + lane % 16 * 16 + lane / 16 * 8), turned[0], turned[1], turned[2], turned[3]);
+  __syncwarp();
+  std::memcpy(static_cast<void*>(c + 8 * lane), z + 8 * lane, 16);
+}
+
+template <class T>
+void check_warp(uint64_t seed) {
+  alignas(16) T a[256], b[256], c[256];
+  std::mt19937 random(7);
+  for (int i = 0; i < 256; ++i) a[i] = emulation::random_number<T>(random), b[i] = emulation::random_number<T>(random);
+  ASSERT_EQ(emulation::launch(warp_kernel<T>, 1, 32, 2048, seed, static_cast<const T*>(a), static_cast<const T*>(b),
+                              static_cast<T*>(c)),
+            "");
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 16; ++j) {
+      double want = 0;
+      for (int k = 0; k < 16; ++k) want += emulation::value(a[i * 16 + k]) * emulation::value(b[j * 16 + k]);
+      ASSERT_NEAR(emulation::value(c[i * 16 + j]), want, 2e-2) << i << ", " << j;
+    }
+}
+
+TEST_F(TileEmulation, InstructionsOfAWarp) {
+  for (const uint64_t seed : {0, 1, 2}) check_warp<BFloat16>(seed), check_warp<Half>(seed);
 }
 
 // ---- kernels that are wrong ----
@@ -230,18 +259,17 @@ __global__ void little_kernel(const __grid_constant__ CUtensorMap a, const __gri
 template <Flaw kFlaw>
 std::string outcome(uint64_t seed) {
   const int steps = 5;
-  const Numbers a(1, 64, 64 * steps, 1), b(1, 64, 64 * steps, 2), none(1, 64, 64, 3);
-  const Memory<BFloat16> a_there(a), b_there(b);
-  const Memory<float> c(none);
+  Stored<BFloat16> a(1, 64, 64 * steps, 1), b(1, 64, 64 * steps, 2);
+  Stored<float> c(1, 64, 64);
   const std::string failure =
-      emulation::launch(little_kernel<kFlaw>, 1, 160, 5 * kTile + 1024, seed, tensor_map(a_there.matrices, 64),
-                        tensor_map(b_there.matrices, 64), tensor_map(c.matrices, 64), steps);
+      emulation::launch(little_kernel<kFlaw>, 1, 160, 5 * kTile + 1024, seed, tensor_map(a.matrices(), 64),
+                        tensor_map(b.matrices(), 64), tensor_map(c.matrices(), 64), steps);
   if (!failure.empty()) return failure;
   for (int i = 0; i < 64; ++i)
     for (int j = 0; j < 64; ++j) {
       double want = 0;
-      for (int k = 0; k < 64 * steps; ++k) want += static_cast<double>(a.at(0, i, k)) * b.at(0, j, k);
-      if (!(std::fabs(c[i * 64 + j] - want) < 1e-3)) return "wrong numbers";
+      for (int k = 0; k < 64 * steps; ++k) want += a(0, i, k) * b(0, j, k);
+      if (!(std::fabs(c(0, i, j) - want) < 1e-3)) return "wrong numbers";
     }
   return "";
 }
@@ -253,7 +281,7 @@ void expect_found(const std::string& what) {
   }
 }
 
-TEST(TileEmulation, WrongKernelsAreFound) {
+TEST_F(TileEmulation, WrongKernelsAreFound) {
   for (const uint64_t seed : {0, 1, 2, 3, 4, 5}) EXPECT_EQ(outcome<Flaw::none>(seed), "");
   expect_found<Flaw::wrong_step>("multiple of 1024 bytes");  // the next row, not further along this one
   expect_found<Flaw::wrong_transposition>("wrong numbers");

@@ -28,12 +28,4 @@ struct Turns {
   __device__ __forceinline__ void next() { at += static_cast<int>(gridDim.x); }
 };
 
-/// Part `part` of `parts` of a sum of `steps` steps: from `first` on, `count` of them; parts differ by one at most.
-struct Share {
-  int first, count;
-  __host__ __device__ __forceinline__ Share(int steps, int part, int parts)
-      : first(static_cast<int>(static_cast<int64_t>(steps) * part / parts)),
-        count(static_cast<int>(static_cast<int64_t>(steps) * (part + 1) / parts) - first) {}
-};
-
 }  // namespace strata::cuda::tile

@@ -27,15 +27,15 @@ Operand operand_of(const void* data, int64_t bytes, int64_t outer, int64_t outer
 }
 
 template <class In, class Out, int kColumns>
-void launch(const TileJob& j, bool turn_a, bool turn_b, const Gemm& g, int multiprocessors) {
+void launch(const TileJob& j, bool turn_a, bool turn_b, const Gemm& g) {
   Scaled<Out> finish;
   finish.alpha = static_cast<float>(g.alpha), finish.bias = static_cast<const Out*>(g.bias);
   if (turn_a) {
-    turn_b ? launch_gemm<In, GemmShape<In, Out, kColumns, true, true>>(j, finish, multiprocessors)
-           : launch_gemm<In, GemmShape<In, Out, kColumns, true, false>>(j, finish, multiprocessors);
+    turn_b ? launch_gemm<In, GemmShape<In, Out, kColumns, true, true>>(j, finish)
+           : launch_gemm<In, GemmShape<In, Out, kColumns, true, false>>(j, finish);
   } else {
-    turn_b ? launch_gemm<In, GemmShape<In, Out, kColumns, false, true>>(j, finish, multiprocessors)
-           : launch_gemm<In, GemmShape<In, Out, kColumns, false, false>>(j, finish, multiprocessors);
+    turn_b ? launch_gemm<In, GemmShape<In, Out, kColumns, false, true>>(j, finish)
+           : launch_gemm<In, GemmShape<In, Out, kColumns, false, false>>(j, finish);
   }
 }
 
@@ -77,8 +77,7 @@ bool gemm_tiles(const Gemm& g, Device device) {
   // Tiles of half the width where whole ones leave multiprocessors without work.
   const bool narrow_tiles = (g.m + 127) / 128 * ((g.n + 255) / 256) * j.batches < multiprocessors;
   const auto with = [&]<class In, class Out>() {
-    narrow_tiles ? launch<In, Out, 128>(j, a.turned, b.turned, g, multiprocessors)
-                 : launch<In, Out, 256>(j, a.turned, b.turned, g, multiprocessors);
+    narrow_tiles ? launch<In, Out, 128>(j, a.turned, b.turned, g) : launch<In, Out, 256>(j, a.turned, b.turned, g);
   };
   if (g.in == DType::bf16) {
     g.out == DType::f32 ? with.template operator()<BFloat16, float>() : with.template operator()<BFloat16, BFloat16>();

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/cuda/runtime.h"
+#include "strata/ops/matmul/gemm_gated.h"
 #include "strata/strata.h"
 
 namespace strata::cuda {
@@ -163,6 +164,18 @@ TEST_F(TileGemmOnCard, IntegersWrap) {
                bt = b.t().contiguous().to(Device::cuda()).t();
   EXPECT_EQ(matmul(ad, bd).to(Device::cpu()).to_vector<int8_t>(), want);
   EXPECT_EQ(matmul(at, bt).to(Device::cpu()).to_vector<int8_t>(), want);
+}
+
+TEST_F(TileGemmOnCard, GatedLayer) {
+  for (const DType t : {DType::bf16, DType::f16})
+    for (const auto& [m, h, k] :
+         {std::array<int64_t, 3>{1, 8, 8}, {300, 200, 136}, {2000, 1000, 72}, {4096, 2048, 512}}) {
+      SCOPED_TRACE(cat(t, ", ", m, " x ", h, " x ", k));
+      const Tensor x = uniform({m, k}, -1, 1).to(t), w = uniform({2 * h, k}, -0.2, 0.2).to(t);
+      Tensor y = full({m, h}, NAN).to(t).to(Device::cuda());
+      ASSERT_TRUE(gated_tiles(y, x.to(Device::cuda()), w.to(Device::cuda())));
+      expect_near(y, swiglu(matmul(x.to(DType::f32), w.to(DType::f32).t())), t == DType::bf16 ? 1e-2 : 2e-3);
+    }
 }
 
 }  // namespace

@@ -9,10 +9,10 @@ namespace {
 using Type = TileGemm8::Type;
 
 template <class In, class Out>
-void launch_fp8(const TileJob& j, const TileGemm8& g, int multiprocessors) {
+void launch_fp8(const TileJob& j, const TileGemm8& g) {
   Scaled<Out> finish;
   finish.scale_a = g.scale_a, finish.scale_b = g.scale_b, finish.bias = static_cast<const Out*>(g.bias);
-  launch_gemm<In, GemmShape<In, Out, 256, false, false>>(j, finish, multiprocessors);
+  launch_gemm<In, GemmShape<In, Out, 256, false, false>>(j, finish);
 }
 
 }  // namespace
@@ -31,16 +31,13 @@ bool gemm_tiles(const TileGemm8& g, Device device) {
   j.b = {g.b, 1, g.k, g.n, 1, g.ldb, 0};
   j.c = {g.c, static_cast<int>(out_bytes), g.n, g.m, 1, g.ldc * out_bytes, 0};
   if (!fits_tiles(j) || !tile::has_tiles()) return false;
-  const int multiprocessors = properties(device.index).multiprocessors;
   if (whole) {
-    g.out == DType::i32
-        ? launch_gemm<int8_t, GemmShape<int8_t, int32_t, 256, false, false>>(j, Whole<int32_t>{}, multiprocessors)
-        : launch_gemm<int8_t, GemmShape<int8_t, int8_t, 256, false, false>>(j, Whole<int8_t>{}, multiprocessors);
+    g.out == DType::i32 ? launch_gemm<int8_t, GemmShape<int8_t, int32_t, 256, false, false>>(j, Whole<int32_t>{})
+                        : launch_gemm<int8_t, GemmShape<int8_t, int8_t, 256, false, false>>(j, Whole<int8_t>{});
     return true;
   }
   const auto with = [&]<class In>() {
-    g.out == DType::f32 ? launch_fp8<In, float>(j, g, multiprocessors)
-                        : launch_fp8<In, BFloat16>(j, g, multiprocessors);
+    g.out == DType::f32 ? launch_fp8<In, float>(j, g) : launch_fp8<In, BFloat16>(j, g);
   };
   if (g.a_type == Type::e4m3) {
     g.b_type == Type::e4m3 ? with.template operator()<E4M3>() : with.template operator()<Pair<E4M3, E5M2>>();

@@ -1,6 +1,7 @@
 #pragma once
 // Launches of gemm_tiles_kernel.
 
+#include "strata/cuda/tile/launch.cuh"
 #include "strata/ops/matmul/gemm_tiles.cuh"
 
 namespace strata::cuda {
@@ -18,26 +19,14 @@ inline bool fits_tiles(const TileJob& j) {
 }
 
 template <class In, class S, class Finish>
-void launch_gemm(const TileJob& j, const Finish& finish, int multiprocessors) {
-  const auto kernel = gemm_tiles_kernel<In, S, Finish>;
-  thread_local int prepared = -1;  // the device whose limit on shared memory was raised last
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "gemm_tiles", "cudaGetDevice");
-  if (prepared != device) {
-    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes), "gemm_tiles",
-               "cudaFuncSetAttribute");
-    prepared = device;
-  }
+void launch_gemm(const TileJob& j, const Finish& finish) {
   const GemmMaps maps{tile::tensor_map(j.a, S::kTurnA ? 64 : S::kRows),
                       tile::tensor_map(j.b, S::kTurnB ? 64 : S::kColumns), tile::tensor_map(j.c, 64)};
-  tile::Bands bands;
-  bands.rows = static_cast<int>((j.m + S::kRows - 1) / S::kRows);
-  bands.columns = static_cast<int>((j.n + S::kColumns - 1) / S::kColumns);
-  bands.matrices = static_cast<int>(j.batches);
-  bands.band = 16;
-  const int blocks = bands.total() < multiprocessors ? bands.total() : multiprocessors;
-  kernel<<<static_cast<unsigned>(blocks), S::kThreads, S::kSharedBytes, stream()>>>(
-      maps, bands, static_cast<int>(j.m), static_cast<int>(j.n), static_cast<int>(j.k), finish);
+  const tile::Bands bands{static_cast<int>((j.m + S::kRows - 1) / S::kRows),
+                          static_cast<int>((j.n + S::kColumns - 1) / S::kColumns), static_cast<int>(j.batches), 16};
+  tile::launch<gemm_tiles_kernel<In, S, Finish>>(tile::staying_blocks(bands.total()), S::kThreads, S::kSharedBytes,
+                                                 maps, bands, static_cast<int>(j.m), static_cast<int>(j.n),
+                                                 static_cast<int>(j.k), finish);
 }
 
 }  // namespace strata::cuda
