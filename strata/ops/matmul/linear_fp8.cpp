@@ -10,6 +10,7 @@
 #include "strata/core/op.h"
 #include "strata/core/op_call.h"
 #include "strata/core/samples.h"
+#include "strata/cuda/graph.h"
 #include "strata/ops/matmul/fp8_reference_inl.h"
 #include "strata/ops/matmul/linear_fp8_way.h"
 #include "strata/ops/matmul/scaled_inl.h"
@@ -366,6 +367,8 @@ const Op<CodedSignature> linear_fp8_coded_op{{
     .tolerance = 16,
     .tolerance_reason = "Hopper's tensor cores add products of fp8 with about 14 bits",
 }};
+
+const detail::CaptureAnswer captures(cuda::capturing);
 
 detail::Fp8Codes weight_codes(const Tensor& weight, const std::string& scaling) {
   const NoGrad guard;
