@@ -104,7 +104,7 @@ void add_estimate(CLI::App& app, Body& body) {
   estimate->add_option("config", a->config, "Settings (TOML), as for strata train");
   estimate->add_option("--dtype", a->dtype, "f32, or autocast to bf16, f16 or fp8 with f32 weights")
       ->type_name("TYPE")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "fp8"}));
   estimate->add_option("--device", a->device, "cpu, cuda, or one card of several: cuda:1")
       ->type_name("DEVICE")
       ->check(device_name());

@@ -9,7 +9,6 @@
 #include "strata/core/gradient_watch.h"
 #include "strata/core/node.h"
 #include "strata/core/op_call.h"
-#include "strata/cuda/graph.h"
 
 namespace strata {
 
@@ -36,6 +35,12 @@ struct CodesState {
 };
 thread_local CodesState t_codes;
 
+using Capturing = bool (*)();
+constinit Capturing g_capturing = nullptr;
+bool capturing() {
+  return g_capturing != nullptr && g_capturing();
+}
+
 void set_enabled(bool on) {
   t_mode.unusual = on ? t_mode.unusual | kAutocast : t_mode.unusual & ~kAutocast;
 }
@@ -58,7 +63,7 @@ AutocastScope::AutocastScope(AutocastSettings settings) : previous_(autocast_set
   t_autocast.low_gradients = settings.low_gradients;
   t_autocast.fp8 = std::move(settings.fp8);
   ++t_autocast.depth;
-  if (t_codes.depth++ == 0) t_codes.captured = cuda::capturing();
+  if (t_codes.depth++ == 0) t_codes.captured = capturing();
   set_enabled(settings.enabled);
 }
 AutocastScope::~AutocastScope() {
@@ -136,6 +141,10 @@ constinit const Fp8Way* g_ways = nullptr;  // static objects made before main()
 
 Fp8Way::Fp8Way(const OpBase& op, Go go) : op(op), go(go), next(std::exchange(g_ways, this)) {}
 
+CaptureAnswer::CaptureAnswer(bool (*capturing)()) {
+  g_capturing = capturing;
+}
+
 const Fp8Options* autocast_fp8() {
   return autocast_enabled() ? t_autocast.fp8.get() : nullptr;
 }
@@ -155,8 +164,7 @@ bool may_be_fp8(const Tensor& weight) {
 Fp8Codes fp8_weight_codes(const Tensor& weight, const std::string& scaling,
                           Fp8Codes (*make)(const Tensor& weight, const std::string& scaling)) {
   // What was made outside of a graph is not made again when the graph is replayed.
-  const bool keeps =
-      t_codes.depth > 0 && weight.requires_grad() && weight.is_leaf() && t_codes.captured == cuda::capturing();
+  const bool keeps = t_codes.depth > 0 && weight.requires_grad() && weight.is_leaf() && t_codes.captured == capturing();
   if (!keeps) return make(weight, scaling);
   KeptCodes& kept = t_codes.kept[{&weight.impl(), scaling}];
   if (!kept.weight.defined() || kept.version != weight.version()) {
@@ -168,7 +176,7 @@ Fp8Codes fp8_weight_codes(const Tensor& weight, const std::string& scaling,
 }  // namespace detail
 
 Fp8WeightsScope::Fp8WeightsScope() {
-  if (t_codes.depth++ == 0) t_codes.captured = cuda::capturing();
+  if (t_codes.depth++ == 0) t_codes.captured = capturing();
 }
 Fp8WeightsScope::~Fp8WeightsScope() {
   if (--t_codes.depth == 0) t_codes.kept.clear();

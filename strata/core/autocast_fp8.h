@@ -28,6 +28,11 @@ const Fp8Options* autocast_fp8();
 /// Whether `weight`, a linear layer's, may be in fp8 under this thread's policy.
 bool may_be_fp8(const Tensor& weight);
 
+/// Says by whom to learn whether this thread is capturing a graph: a room above this one knows. A static object.
+struct CaptureAnswer {
+  explicit CaptureAnswer(bool (*capturing)());
+};
+
 /// Codes and scales of a weight, as they lie and transposed.
 using Fp8Codes = std::array<Tensor, 4>;
 /// What make(weight, scaling) gives: kept until the outermost Fp8WeightsScope ends for a parameter that nobody writes

@@ -1,6 +1,7 @@
 #include "strata/train/precision.h"
 
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -22,9 +23,12 @@ TensorList excluded(const std::string& text, const LanguageModel& model) {
   TensorList weights;
   std::istringstream in(text);
   for (std::string part; in >> part;) {
-    bool found = part == "head";  // a model whose head is its table of tokens has none of this name
+    // The head's weight may be the table of tokens, under the table's name.
+    const bool head = part == "head";
+    bool found = head;
+    const std::set<std::string> tables = head ? model.table_names() : std::set<std::string>();
     for (const auto& [name, weight] : model.named_parameters()) {
-      if (!names(part, name)) continue;
+      if (!names(part, name) && !tables.contains(name)) continue;
       found = true;
       weights.push_back(weight);
     }

@@ -23,7 +23,7 @@ const savedTensorsHooks = (pack, unpack, fn) => {
 /**
  * Products in low precision and what needs precision in f32, by each record's policy; parameters stay f32. With
  * {lowGradients} the gradients of parameters stay in the low dtype, which only the optimizers read. With {fp8: 'tensor'} or
- * {fp8: 'row'} products of linear layers whose sizes are multiples of 16 run in eight bits (linearFp8 with that scaling), but
+ * {fp8: 'row'} products of linear layers whose sizes are multiples of 16 run in eight bits (linear_fp8 with that scaling), but
  * for the modules and weights in {fp8Exclude}: best the first and last layers.
  */
 function autocast(options, fn) {

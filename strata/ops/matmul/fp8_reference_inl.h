@@ -22,7 +22,9 @@ struct Rows {
 };
 inline Rows rows_of(const Tensor& t) {
   const int64_t k = t.shape().back();
-  return {k == 0 ? 0 : t.numel() / k, k, t.to(DType::f64).contiguous().to_vector<double>()};
+  int64_t m = 1;
+  for (int64_t d = 0; d + 1 < t.dim(); ++d) m *= t.size(d);
+  return {m, k, t.to(DType::f64).contiguous().to_vector<double>()};
 }
 inline Rows transposed(const Rows& x) {
   Rows y{x.k, x.m, std::vector<double>(x.v.size())};

@@ -10,6 +10,7 @@
 #include "strata/core/op.h"
 #include "strata/core/op_call.h"
 #include "strata/core/samples.h"
+#include "strata/cuda/graph.h"
 #include "strata/ops/matmul/fp8_reference_inl.h"
 #include "strata/ops/matmul/linear_fp8_way.h"
 #include "strata/ops/matmul/scaled_inl.h"
@@ -35,9 +36,14 @@ Fp8 format_of(std::string_view op, const std::string& name) {
   check(name == "e4m3" || name == "e5m2", op, "a format is \"e4m3\" or \"e5m2\", got \"", name, "\"");
   return name == "e4m3" ? kE4m3 : kE5m2;
 }
+// The product of all sizes but the last, which may be 0.
+int64_t rows_of(const Tensor& t) {
+  int64_t rows = 1;
+  for (int64_t d = 0; d + 1 < t.dim(); ++d) rows *= t.size(d);
+  return rows;
+}
 Tensor as_matrix(const Tensor& t) {
-  const int64_t last = t.shape().back();
-  return contiguous(t).view({last == 0 ? 0 : t.numel() / last, last});
+  return contiguous(t).view({rows_of(t), t.shape().back()});
 }
 
 // Writes what of `to` is defined.
@@ -268,7 +274,7 @@ std::array<TensorMeta, 3> coded_infer(const Tensor& x, const Tensor& weight, con
                     scale_w, ", wants u8 and f32");
   Shape y = x.shape();
   y[y.size() - 1] = weight.size(0);
-  const int64_t in = weight.size(1), m = in == 0 ? 0 : x.numel() / in;
+  const int64_t in = weight.size(1), m = rows_of(x);
   const auto meta = [&](const Shape& s, DType t) { return TensorMeta{s, t, x.device(), std::nullopt}; };
   return {meta(y, x.dtype()), meta(keeps ? Shape{in, padded(m)} : Shape{0}, DType::u8),
           meta(!keeps ? Shape{0}
@@ -348,6 +354,8 @@ const Op<CodedSignature> linear_fp8_coded_op{{
           add(s.tensor({33, 64}), 48, true, "row", false).named("keeps nothing");
           add(s.tensor({32}), 16, true, "tensor", true).named("a vector");
           add(s.tensor({0, 32}), 16, true, "tensor", true).named("no rows");
+          add(s.tensor({4, 0}), 16, true, "tensor", true).named("empty sum");
+          add(s.tensor({2, 3, 0}), 16, false, "row", true).named("empty sum, by row");
           const Tensor weight = s.tensor({16, 32});
           const Fp8Matrix w = fp8_codes(weight);
           s.invalid<ShapeError>("w_codes is", s.tensor({4, 32}), weight, std::nullopt, w.codes_t, w.scale, w.codes_t,
@@ -359,6 +367,8 @@ const Op<CodedSignature> linear_fp8_coded_op{{
     .tolerance = 16,
     .tolerance_reason = "Hopper's tensor cores add products of fp8 with about 14 bits",
 }};
+
+const detail::CaptureAnswer captures(cuda::capturing);
 
 detail::Fp8Codes weight_codes(const Tensor& weight, const std::string& scaling) {
   const NoGrad guard;
