@@ -204,6 +204,12 @@ Tensor bias_gradient(const Tensor& g) {
   return g.sum(dims);
 }
 
+// A gradient in the layout of the operand beside it, so that what is made of both is too.
+Tensor laid_out_like(const Tensor& image, const Tensor& g) {
+  if (!is_channels_last(image) || lies_channels_last(g)) return g;
+  return g.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+}
+
 constexpr DTypeSet kTypes = kFloats;
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, int64_t)>
@@ -236,10 +242,11 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
         .backward =
             [](Backward& b, const Tensor& x, const Tensor& w, const Tensor&, const Dims& stride, const Dims& padding,
                const Dims& dilation, int64_t groups) {
+              const Tensor g = laid_out_like(x, b.gy());
               if (b.needs(0))
-                b.set(0, convolution_transpose(b.gy(), w, {}, spatial_of(x), stride, padding, dilation, groups));
-              if (b.needs(1)) b.set(1, convolution_weight(x, b.gy(), spatial_of(w), stride, padding, dilation, groups));
-              if (b.needs(2)) b.set(2, bias_gradient(b.gy()));
+                b.set(0, convolution_transpose(g, w, {}, spatial_of(x), stride, padding, dilation, groups));
+              if (b.needs(1)) b.set(1, convolution_weight(x, g, spatial_of(w), stride, padding, dilation, groups));
+              if (b.needs(2)) b.set(2, bias_gradient(g));
             },
         .autocast = Autocast::low,
         .dtypes = kTypes,
@@ -332,9 +339,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
         .backward =
             [](Backward& b, const Tensor& y, const Tensor& w, const Tensor&, const Dims&, const Dims& stride,
                const Dims& padding, const Dims& dilation, int64_t groups) {
-              if (b.needs(0)) b.set(0, convolution(b.gy(), w, {}, stride, padding, dilation, groups));
-              if (b.needs(1)) b.set(1, convolution_weight(b.gy(), y, spatial_of(w), stride, padding, dilation, groups));
-              if (b.needs(2)) b.set(2, bias_gradient(b.gy()));
+              const Tensor g = laid_out_like(y, b.gy());
+              if (b.needs(0)) b.set(0, convolution(g, w, {}, stride, padding, dilation, groups));
+              if (b.needs(1)) b.set(1, convolution_weight(g, y, spatial_of(w), stride, padding, dilation, groups));
+              if (b.needs(2)) b.set(2, bias_gradient(g));
             },
         .autocast = Autocast::low,
         .dtypes = kTypes,

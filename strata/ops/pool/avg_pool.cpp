@@ -25,8 +25,7 @@ TensorMeta avg_pool_infer(const Tensor& x, const Dims& kernel, const Dims& strid
   check_floating("avg_pool", x);
   const Dims in = spatial_of("avg_pool", x, kernel.size()), ones = Dims::filled(kernel.size(), 1);
   check_window("avg_pool", kernel, stride, padding, ones);
-  return like(x).with_shape(
-      with_spatial(x.shape(), pooled_sizes("avg_pool", in, kernel, stride, padding, ones, ceil_mode)));
+  return pooled_meta(x, pooled_sizes("avg_pool", in, kernel, stride, padding, ones, ceil_mode));
 }
 
 TensorMeta avg_pool_backward_infer(const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride,
@@ -38,7 +37,7 @@ TensorMeta avg_pool_backward_infer(const Tensor& g, const Dims& size, const Dims
   check_list(op, size, kernel.size(), 1, "size");
   check<ShapeError>(pooled_sizes(op, size, kernel, stride, padding, ones, ceil_mode) == out, op, "an input of ", size,
                     " does not give a result of ", out);
-  return like(g).with_shape(with_spatial(g.shape(), size));
+  return pooled_meta(g, size);
 }
 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool)> avg_pool_op{{
