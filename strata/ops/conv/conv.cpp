@@ -276,6 +276,12 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
               s.add(s.tensor({2, 32, 12, 12}), s.tensor({48, 32, 3, 3}), s.tensor({48}), Dims{1, 1}, Dims{1, 1},
                     Dims{1, 1}, 1)
                   .named("medium");
+              s.add(s.tensor({2, 12, 12, 32}).permute({0, 3, 1, 2}), s.tensor({48, 3, 3, 32}).permute({0, 3, 1, 2}),
+                    s.tensor({48}), Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1)
+                  .named("channels innermost");
+              s.add(s.tensor({2, 9, 12, 5}).permute({0, 3, 1, 2}), s.tensor({6, 5, 3, 2}), std::nullopt, Dims{2, 1},
+                    Dims{1, 1}, Dims{1, 2}, 1)
+                  .named("channels innermost, a stride");
               s.invalid<ShapeError>("does not fit", s.tensor({1, 1, 2, 2}), s.tensor({1, 1, 3, 3}), std::nullopt,
                                     Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
               s.invalid<ShapeError>("spatial size of 0", s.tensor({1, 1, 0, 4}), s.tensor({1, 1, 2, 2}), std::nullopt,
@@ -367,6 +373,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
               s.add(s.tensor({2, 48, 12, 12}), s.tensor({48, 32, 3, 3}), s.tensor({32}), Dims{12, 12}, Dims{1, 1},
                     Dims{1, 1}, Dims{1, 1}, 1)
                   .named("medium");
+              s.add(s.tensor({2, 12, 12, 48}).permute({0, 3, 1, 2}), s.tensor({48, 3, 3, 32}).permute({0, 3, 1, 2}),
+                    s.tensor({32}), Dims{12, 12}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1)
+                  .named("channels innermost");
               s.invalid<ShapeError>("does not belong", s.tensor({2, 4, 3, 5}), s.tensor({4, 3, 3, 2}), std::nullopt,
                                     Dims{9, 6}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
               s.invalid<ShapeError>("channels", s.tensor({2, 4, 3, 5}), s.tensor({5, 3, 3, 2}), std::nullopt,
@@ -437,6 +446,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
               s.add(s.tensor({2, 32, 12, 12}), s.tensor({2, 48, 12, 12}), Dims{3, 3}, Dims{1, 1}, Dims{1, 1},
                     Dims{1, 1}, 1)
                   .named("medium");
+              s.add(s.tensor({2, 12, 12, 32}).permute({0, 3, 1, 2}), s.tensor({2, 12, 12, 48}).permute({0, 3, 1, 2}),
+                    Dims{3, 3}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1)
+                  .named("channels innermost");
               s.invalid<ShapeError>("does not lead", s.tensor({2, 3, 5, 6}), s.tensor({2, 4, 4, 5}), Dims{3, 2},
                                     Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
               s.invalid<ShapeError>("batch size", s.tensor({2, 3, 5, 6}), s.tensor({3, 4, 3, 5}), Dims{3, 2},

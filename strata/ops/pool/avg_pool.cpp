@@ -69,6 +69,8 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool
               .named("one dimension, ceil, padding not counted");
           s.add(s.tensor({2, 3, 8}), Dims{3}, Dims{3}, Dims{1}, true, true).named("ceil, padding counted");
           s.add(transpose(s.tensor({2, 6, 3, 7}), 1, 2), Dims{3, 3}, Dims{1, 2}, Dims{1, 1}).named("strided");
+          s.add(s.tensor({2, 6, 7, 8}).permute({0, 3, 1, 2}), Dims{3, 3}, Dims{1, 2}, Dims{1, 1})
+              .named("channels innermost");
           s.add(s.tensor({2, 2, 4, 5, 3}), Dims{2, 3, 2}, Dims{2, 2, 1}, Dims{1, 0, 1}, true, false)
               .named("three dimensions");
           s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0});

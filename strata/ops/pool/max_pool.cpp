@@ -128,6 +128,8 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
         [](Samples& s) {
           s.add(s.distinct({2, 3, 6, 7}), Dims{2, 3}, Dims{2, 2}, Dims{0, 1}, Dims{1, 1});
           s.add(s.distinct({2, 3, 7}), Dims{3}, Dims{2}, Dims{1}, Dims{2}, true).named("one dimension, dilated, ceil");
+          s.add(s.distinct({2, 6, 7, 8}).permute({0, 3, 1, 2}), Dims{2, 3}, Dims{2, 2}, Dims{0, 1}, Dims{1, 1})
+              .named("channels innermost");
           s.add(transpose(s.distinct({1, 5, 2, 5}), 1, 2), Dims{3, 3}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1})
               .named("overlapping, strided");
           s.add(s.tensor({0, 3, 4, 4}), Dims{2, 2}, Dims{2, 2}, Dims{0, 0}, Dims{1, 1}).named("empty batch");
