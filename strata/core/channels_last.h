@@ -10,20 +10,30 @@ inline Strides channels_last_strides(const Shape& s) {
   return {s[1] * s[2] * s[3], 1, s[1] * s[3], s[1]};
 }
 
-/// Whether `t` is an image [n, c, h, w] that lies so, without gaps, and is not row-major as well (as one of one channel
-/// or of one pixel is): what a convolution looks at to choose its result's layout.
-inline bool is_channels_last(const Tensor& t) {
-  if (!t.defined() || t.dim() != 4 || t.is_contiguous() || t.numel() == 0) return false;
+/// Whether `t` is an image [n, c, h, w] that lies so, without gaps.
+inline bool lies_channels_last(const Tensor& t) {
+  if (!t.defined() || t.dim() != 4 || t.numel() == 0) return false;
   const Strides wanted = channels_last_strides(t.shape());
   for (int i = 0; i < 4; ++i)
     if (t.shape()[i] != 1 && t.strides()[i] != wanted[i]) return false;
   return true;
 }
 
+/// The same, and it is not row-major as well (as one of one channel or of one pixel is): what an op looks at to choose
+/// its result's layout.
+inline bool is_channels_last(const Tensor& t) {
+  return t.defined() && !t.is_contiguous() && lies_channels_last(t);
+}
+
 /// `meta` [n, c, h, w] with its channels innermost.
 inline TensorMeta channels_last(TensorMeta meta) {
   if (meta.shape.product() > 0) meta.strides = channels_last_strides(meta.shape);
   return meta;
+}
+
+/// `meta` [n, c, h, w] laid out as the image x.
+inline TensorMeta laid_out_as(const Tensor& x, const TensorMeta& meta) {
+  return is_channels_last(x) ? channels_last(meta) : meta;
 }
 
 /// The elements of an image as [n, h, w, c] in row-major order: those of `t` where they lie so, else a copy.

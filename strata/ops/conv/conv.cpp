@@ -207,6 +207,12 @@ Tensor bias_gradient(const Tensor& g) {
   return g.sum(dims);
 }
 
+// A gradient in the layout of the operand beside it, so that what is made of both is too.
+Tensor laid_out_like(const Tensor& image, const Tensor& g) {
+  if (!is_channels_last(image) || lies_channels_last(g)) return g;
+  return g.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+}
+
 constexpr DTypeSet kTypes = kFloats;
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, int64_t)>
@@ -239,10 +245,11 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
         .backward =
             [](Backward& b, const Tensor& x, const Tensor& w, const Tensor&, const Dims& stride, const Dims& padding,
                const Dims& dilation, int64_t groups) {
+              const Tensor g = laid_out_like(x, b.gy());
               if (b.needs(0))
-                b.set(0, convolution_transpose(b.gy(), w, {}, spatial_of(x), stride, padding, dilation, groups));
-              if (b.needs(1)) b.set(1, convolution_weight(x, b.gy(), spatial_of(w), stride, padding, dilation, groups));
-              if (b.needs(2)) b.set(2, bias_gradient(b.gy()));
+                b.set(0, convolution_transpose(g, w, {}, spatial_of(x), stride, padding, dilation, groups));
+              if (b.needs(1)) b.set(1, convolution_weight(x, g, spatial_of(w), stride, padding, dilation, groups));
+              if (b.needs(2)) b.set(2, bias_gradient(g));
             },
         .autocast = Autocast::low,
         .dtypes = kTypes,
@@ -272,6 +279,12 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
               s.add(s.tensor({4, 32, 12, 12}), s.tensor({48, 32, 3, 3}), s.tensor({48}), Dims{1, 1}, Dims{1, 1},
                     Dims{1, 1}, 1)
                   .named("medium");
+              s.add(s.tensor({2, 12, 12, 32}).permute({0, 3, 1, 2}), s.tensor({48, 3, 3, 32}).permute({0, 3, 1, 2}),
+                    s.tensor({48}), Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1)
+                  .named("channels innermost");
+              s.add(s.tensor({2, 9, 12, 5}).permute({0, 3, 1, 2}), s.tensor({6, 5, 3, 2}), std::nullopt, Dims{2, 1},
+                    Dims{1, 1}, Dims{1, 2}, 1)
+                  .named("channels innermost, a stride");
               s.invalid<ShapeError>("does not fit", s.tensor({1, 1, 2, 2}), s.tensor({1, 1, 3, 3}), std::nullopt,
                                     Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
               s.invalid<ShapeError>("spatial size of 0", s.tensor({1, 1, 0, 4}), s.tensor({1, 1, 2, 2}), std::nullopt,
@@ -335,9 +348,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
         .backward =
             [](Backward& b, const Tensor& y, const Tensor& w, const Tensor&, const Dims&, const Dims& stride,
                const Dims& padding, const Dims& dilation, int64_t groups) {
-              if (b.needs(0)) b.set(0, convolution(b.gy(), w, {}, stride, padding, dilation, groups));
-              if (b.needs(1)) b.set(1, convolution_weight(b.gy(), y, spatial_of(w), stride, padding, dilation, groups));
-              if (b.needs(2)) b.set(2, bias_gradient(b.gy()));
+              const Tensor g = laid_out_like(y, b.gy());
+              if (b.needs(0)) b.set(0, convolution(g, w, {}, stride, padding, dilation, groups));
+              if (b.needs(1)) b.set(1, convolution_weight(g, y, spatial_of(w), stride, padding, dilation, groups));
+              if (b.needs(2)) b.set(2, bias_gradient(g));
             },
         .autocast = Autocast::low,
         .dtypes = kTypes,
@@ -362,6 +376,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
               s.add(s.tensor({2, 48, 12, 12}), s.tensor({48, 32, 3, 3}), s.tensor({32}), Dims{12, 12}, Dims{1, 1},
                     Dims{1, 1}, Dims{1, 1}, 1)
                   .named("medium");
+              s.add(s.tensor({2, 12, 12, 48}).permute({0, 3, 1, 2}), s.tensor({48, 3, 3, 32}).permute({0, 3, 1, 2}),
+                    s.tensor({32}), Dims{12, 12}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1)
+                  .named("channels innermost");
               s.invalid<ShapeError>("does not belong", s.tensor({2, 4, 3, 5}), s.tensor({4, 3, 3, 2}), std::nullopt,
                                     Dims{9, 6}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
               s.invalid<ShapeError>("channels", s.tensor({2, 4, 3, 5}), s.tensor({5, 3, 3, 2}), std::nullopt,
@@ -432,6 +449,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
               s.add(s.tensor({2, 32, 12, 12}), s.tensor({2, 48, 12, 12}), Dims{3, 3}, Dims{1, 1}, Dims{1, 1},
                     Dims{1, 1}, 1)
                   .named("medium");
+              s.add(s.tensor({2, 12, 12, 32}).permute({0, 3, 1, 2}), s.tensor({2, 12, 12, 48}).permute({0, 3, 1, 2}),
+                    Dims{3, 3}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1)
+                  .named("channels innermost");
               s.invalid<ShapeError>("does not lead", s.tensor({2, 3, 5, 6}), s.tensor({2, 4, 4, 5}), Dims{3, 2},
                                     Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
               s.invalid<ShapeError>("batch size", s.tensor({2, 3, 5, 6}), s.tensor({3, 4, 3, 5}), Dims{3, 2},

@@ -24,7 +24,7 @@ struct FilterBoxes {
 struct Piece {
   int tap, channel;
 };
-__device__ __forceinline__ Piece piece_of(const FilterBoxes& g, int tile, int i) {
+[[maybe_unused]] __device__ __forceinline__ Piece piece_of(const FilterBoxes& g, int tile, int i) {
   if (g.places.runs) {
     const int at = tile * kPieces + i, taps = g.kernel_h * g.kernel_w, tap = at / g.chunks;
     return {tap < taps ? tap : -1, (at - tap * g.chunks) * 64};
@@ -151,9 +151,8 @@ __global__ void __launch_bounds__(128 * (Tall + 1), blocks_at_once<Tall>())
 template <class T, int Tall>
 void launch(const FilterBoxes& g, int tiles, int bytes) {
   constexpr auto kernel = filter_boxes_kernel<T, Tall>;
-  static const cudaError_t allowed =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared);
-  check_cuda(allowed, "convolution_weight", "cudaFuncSetAttribute");
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared),
+             "convolution_weight", "cudaFuncSetAttribute");
   const dim3 grid(static_cast<unsigned>(tiles), blocks_for(g.m, 64 * Tall), static_cast<unsigned>(g.shares));
   kernel<<<grid, 128 * (Tall + 1), static_cast<size_t>(bytes), stream()>>>(g);
 }

@@ -210,9 +210,8 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
 template <class T, int Tall, int Wide, int N, bool Across>
 void launch_boxes(const Boxes& g, int blocks, int bytes) {
   constexpr auto kernel = boxes_kernel<T, Tall, Wide, N, Across>;
-  static const cudaError_t allowed =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared);
-  check_cuda(allowed, "convolution", "cudaFuncSetAttribute");
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared), "convolution",
+             "cudaFuncSetAttribute");
   kernel<<<static_cast<unsigned>(blocks), 128 * (Tall * Wide + 1), static_cast<size_t>(bytes), stream()>>>(g);
 }
 

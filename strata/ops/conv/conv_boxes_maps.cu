@@ -93,14 +93,14 @@ CUtensorMap run_map(const ConvSizes& s, DType t, const void* data, int pixels) {
 bool fits_runs(const ConvSizes& s) {
   // Corners of a map are 8 bits, strides 3; square windows, as the corners' order is not written down anywhere. Maps of
   // tensors below 128 KiB are wrong in some drivers.
-  return s.ph == s.pw && s.ph >= -100 && (s.kh - 1) * s.dh == (s.kw - 1) * s.dw && s.ph <= 100 &&
-         (s.kh - 1) * s.dh <= 100 && s.sh <= 8 && s.sw <= 8 && s.n * s.ih * s.iw * s.ic >= 65536 + 64;
+  return s.ph == s.pw && s.ph >= -100 && s.ph - (s.kh - 1) * s.dh >= -100 && (s.kh - 1) * s.dh == (s.kw - 1) * s.dw &&
+         s.ph <= 100 && (s.kh - 1) * s.dh <= 100 && s.sh <= 8 && s.sw <= 8 && s.n * s.ih * s.iw * s.ic >= 65536 + 64;
 }
 
 bool fits_boxes(const ConvSizes& s, DType t, Device device, const void* x, const void* y) {
   constexpr int64_t kMost = int64_t{1} << 30;
   return size_of(t) == 2 && s.groups == 1 && s.ic % 8 == 0 && s.oc % 8 == 0 && aligned16(x) && aligned16(y) &&
-         s.n * s.ih * s.iw * s.oh * s.ow * s.ic * s.oc != 0 && s.n * s.ih * s.iw < kMost / 4 &&
+         s.n > 0 && s.ic > 0 && s.oc > 0 && s.oh * s.ow > 0 && s.n * s.ih * s.iw < kMost / 4 &&
          s.n * s.oh * s.ow < kMost / 4 && s.ic < (1 << 20) && s.oc < (1 << 20) && s.kh * s.kw < 65536 && s.ph < 4096 &&
          s.pw < 4096 && s.kh * s.dh < 4096 && s.kw * s.dw < 4096 && properties(device.index).major == 9 &&
          copies_boxes();

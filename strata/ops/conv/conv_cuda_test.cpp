@@ -10,6 +10,7 @@
 #include "strata/core/channels_last.h"
 #include "strata/core/compare_test_util.h"
 #include "strata/cuda/runtime.h"
+#include "strata/memory/allocator.h"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/random/random.h"
@@ -172,6 +173,34 @@ TEST(CudaConvolutionPieces, AgreeWithTheCpu) {
   EXPECT_LE(difference(there.y, here.y), 1e-5);
   EXPECT_LE(difference(there.gx, here.gx), 1e-5);
   EXPECT_LE(difference(there.gw, here.gw), 1e-4);
+}
+
+// The twelve layers by which methods without unrolled windows are compared (Cho and Brand, arXiv:1706.06873): what a
+// convolution takes beside operands and result, by the allocator's count, is less than the windows of im2col.
+TEST(CudaConvolutionWorkspace, IsLessThanUnrolledWindows) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  struct Layer {
+    int64_t in, size, out, kernel, stride;
+  };
+  constexpr Layer kLayers[] = {{3, 227, 96, 11, 4}, {3, 231, 96, 11, 4},  {3, 227, 64, 7, 2},   {64, 224, 64, 7, 2},
+                               {96, 24, 256, 5, 1}, {256, 12, 512, 3, 1}, {3, 224, 64, 3, 1},   {64, 112, 128, 3, 1},
+                               {64, 56, 64, 3, 1},  {128, 28, 128, 3, 1}, {256, 14, 256, 3, 1}, {512, 7, 512, 3, 1}};
+  constexpr int64_t kImages = 64;
+  for (const Layer& l : kLayers) {
+    const int64_t side = (l.size - l.kernel) / l.stride + 1;
+    const int64_t windows = 2 * kImages * side * side * l.in * l.kernel * l.kernel;
+    for (const bool last : {false, true}) {
+      Tensor x = randn({kImages, l.in, l.size, l.size}).to(DType::bf16).to(Device::cuda());
+      const Tensor w = randn({l.out, l.in, l.kernel, l.kernel}).to(DType::bf16).to(Device::cuda());
+      if (last) x = channels_innermost(x).permute({0, 3, 1, 2});
+      memory::reset_peak(DeviceType::cuda);
+      const int64_t before = memory::stats(DeviceType::cuda).live_total;
+      const Tensor y = convolution(x, w, {}, {l.stride, l.stride}, {0, 0}, {1, 1}, 1);
+      const int64_t workspace = memory::stats(DeviceType::cuda).peak_total - before - y.nbytes();
+      EXPECT_LT(workspace, windows) << l.in << " channels of " << l.size << ", kernel " << l.kernel;
+      EXPECT_GE(workspace, 0);
+    }
+  }
 }
 
 }  // namespace

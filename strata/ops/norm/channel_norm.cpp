@@ -353,6 +353,9 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
           const DType st = statistic_dtype(s.dtype());
           s.add(s.tensor({2, 3, 5}), s.tensor({2, 3, 5}), s.tensor({3}), s.tensor({3}, st), s.uniform({3}, 0.5, 2, st));
           s.add(s.tensor({6, 3}), s.tensor({6, 3}), std::nullopt, s.tensor({3}, st), s.uniform({3}, 0.5, 2, st));
+          s.add(s.tensor({2, 8, 4, 5}), s.tensor({2, 4, 5, 8}).permute({0, 3, 1, 2}), s.tensor({8}), s.tensor({8}, st),
+                s.uniform({8}, 0.5, 2, st))
+              .named("channels innermost");
           s.invalid<ShapeError>("gy is", s.tensor({2, 3, 4}), s.tensor({2, 3, 5}), s.tensor({3}), s.tensor({3}, st),
                                 s.tensor({3}, st));
         },
@@ -398,6 +401,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> batch_norm
           s.add(s.tensor({2, 3, 5}), s.tensor({3}), s.tensor({3}));
           s.add(s.tensor({7, 4}), s.tensor({4}), std::nullopt).named("no inner dimensions");
           s.add(s.tensor({2, 3, 4, 5}), std::nullopt, std::nullopt, 1e-3);
+          s.add(s.tensor({2, 4, 5, 8}).permute({0, 3, 1, 2}), s.tensor({8}), s.tensor({8})).named("channels innermost");
           s.invalid<ShapeError>("weight is", s.tensor({2, 3, 5}), s.tensor({4}));
           s.invalid<ShapeError>("[N, C", s.tensor({4}));
           s.invalid<DTypeError>("floating", s.tensor({2, 3}, DType::i64));

@@ -25,8 +25,7 @@ TensorMeta avg_pool_infer(const Tensor& x, const Dims& kernel, const Dims& strid
   check_floating("avg_pool", x);
   const Dims in = spatial_of("avg_pool", x, kernel.size()), ones = Dims::filled(kernel.size(), 1);
   check_window("avg_pool", kernel, stride, padding, ones);
-  return like(x).with_shape(
-      with_spatial(x.shape(), pooled_sizes("avg_pool", in, kernel, stride, padding, ones, ceil_mode)));
+  return pooled_meta(x, pooled_sizes("avg_pool", in, kernel, stride, padding, ones, ceil_mode));
 }
 
 TensorMeta avg_pool_backward_infer(const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride,
@@ -38,7 +37,7 @@ TensorMeta avg_pool_backward_infer(const Tensor& g, const Dims& size, const Dims
   check_list(op, size, kernel.size(), 1, "size");
   check<ShapeError>(pooled_sizes(op, size, kernel, stride, padding, ones, ceil_mode) == out, op, "an input of ", size,
                     " does not give a result of ", out);
-  return like(g).with_shape(with_spatial(g.shape(), size));
+  return pooled_meta(g, size);
 }
 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool)> avg_pool_op{{
@@ -70,6 +69,8 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool
               .named("one dimension, ceil, padding not counted");
           s.add(s.tensor({2, 3, 8}), Dims{3}, Dims{3}, Dims{1}, true, true).named("ceil, padding counted");
           s.add(transpose(s.tensor({2, 6, 3, 7}), 1, 2), Dims{3, 3}, Dims{1, 2}, Dims{1, 1}).named("strided");
+          s.add(s.tensor({2, 6, 7, 8}).permute({0, 3, 1, 2}), Dims{3, 3}, Dims{1, 2}, Dims{1, 1})
+              .named("channels innermost");
           s.add(s.tensor({2, 2, 4, 5, 3}), Dims{2, 3, 2}, Dims{2, 2, 1}, Dims{1, 0, 1}, true, false)
               .named("three dimensions");
           s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0});

@@ -13,8 +13,7 @@ std::array<TensorMeta, 2> max_pool_infer(const Tensor& x, const Dims& kernel, co
   check_floating("max_pool", x);
   const Dims in = spatial_of("max_pool", x, kernel.size());
   check_window("max_pool", kernel, stride, padding, dilation);
-  const TensorMeta y = like(x).with_shape(
-      with_spatial(x.shape(), pooled_sizes("max_pool", in, kernel, stride, padding, dilation, ceil_mode)));
+  const TensorMeta y = pooled_meta(x, pooled_sizes("max_pool", in, kernel, stride, padding, dilation, ceil_mode));
   return {y, y.with_dtype(DType::i64)};
 }
 
@@ -23,13 +22,19 @@ std::array<TensorMeta, 2> adaptive_max_infer(const Tensor& x, const Dims& output
   for (int64_t v : spatial_of("adaptive_max_pool", x, output_size.size()))
     check<ShapeError>(v > 0, "adaptive_max_pool", "the spatial size of ", x, " is empty");
   check_list("adaptive_max_pool", output_size, output_size.size(), 1, "output_size");
-  const TensorMeta y = like(x).with_shape(with_spatial(x.shape(), output_size));
+  const TensorMeta y = pooled_meta(x, output_size);
   return {y, y.with_dtype(DType::i64)};
 }
 
 template <class On>
 void max_into(On on, Tensor& values, Tensor& positions, const Tensor& x, int64_t spatial, const Axes& t) {
   if (values.numel() == 0) return;  // its planes may still be too large to describe
+  if constexpr (on.cuda) {
+    if (both_last(x, values, spatial) && lies_channels_last(positions) &&
+        window_max_last_cuda(t, x.shape()[0], x.shape()[1], x.dtype(), x.raw_data(), values.raw_data(),
+                             static_cast<int64_t*>(positions.raw_data())))
+      return;
+  }
   const Tensor from = x.contiguous();
   Tensor v = values.is_contiguous() ? values : empty(values.meta()),
          p = positions.is_contiguous() ? positions : empty(positions.meta());
@@ -45,7 +50,8 @@ void max_into(On on, Tensor& values, Tensor& positions, const Tensor& x, int64_t
 // The largest of the inputs that inside(dimension, output, input) accepts.
 template <class F>
 Pair max_reference(const Tensor& x, const std::array<TensorMeta, 2>& metas, int64_t spatial, F&& inside) {
-  const Tensor from = x.contiguous(), values = empty(metas[0]), positions = empty(metas[1]);
+  const Tensor from = x.contiguous(), values = empty(metas[0].with_shape(metas[0].shape)),
+               positions = empty(metas[1].with_shape(metas[1].shape));
   // Depth, height and width; those that are missing come first.
   const auto sizes = [&](const Shape& s) {
     std::array<int64_t, 3> r{1, 1, 1};
@@ -122,6 +128,8 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
         [](Samples& s) {
           s.add(s.distinct({2, 3, 6, 7}), Dims{2, 3}, Dims{2, 2}, Dims{0, 1}, Dims{1, 1});
           s.add(s.distinct({2, 3, 7}), Dims{3}, Dims{2}, Dims{1}, Dims{2}, true).named("one dimension, dilated, ceil");
+          s.add(s.distinct({2, 6, 7, 8}).permute({0, 3, 1, 2}), Dims{2, 3}, Dims{2, 2}, Dims{0, 1}, Dims{1, 1})
+              .named("channels innermost");
           s.add(transpose(s.distinct({1, 5, 2, 5}), 1, 2), Dims{3, 3}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1})
               .named("overlapping, strided");
           s.add(s.tensor({0, 3, 4, 4}), Dims{2, 2}, Dims{2, 2}, Dims{0, 0}, Dims{1, 1}).named("empty batch");
@@ -183,7 +191,7 @@ TensorMeta max_backward_infer(const Tensor& g, const Tensor& positions, const Di
     check<ShapeError>(out[d] == pooled(false) || out[d] == pooled(true), op, "an input of ", size,
                       " does not give a result of ", out);
   }
-  return like(g).with_shape(with_spatial(g.shape(), size));
+  return pooled_meta(g, size);
 }
 
 Tensor scattered(const Tensor& y, const Tensor& positions, const Shape& result, int64_t spatial) {
@@ -216,23 +224,31 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
         .kernels =
             on_each_device([](auto on, Tensor& x, const Tensor& g, const Tensor& positions, const Dims& size,
                               const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation) {
-              const Tensor at = positions.contiguous();
-              dense(x, g, [&](const Tensor& from, Tensor& to) {
-                const int64_t spatial = kernel.size(), planes = planes_of(g, spatial);
-                const auto* p = static_cast<const int64_t*>(at.raw_data());
-                if constexpr (on.cuda) {
-                  const Dims out = spatial_of("max_pool_backward", g, spatial);
-                  Axes axes = axes_of(spatial, [&](int64_t d) {
-                    Axis a = pool_axis(size[d], kernel[d], stride[d], padding[d], dilation[d], false, false, false);
-                    a.out = out[d];
-                    return a;
-                  });
-                  max_backward_cuda(axes, planes, g.dtype(), from.raw_data(), p, to.raw_data());
-                } else {
+              const int64_t spatial = kernel.size();
+              if constexpr (on.cuda) {
+                const Dims out = spatial_of("max_pool_backward", g, spatial);
+                const Axes axes = axes_of(spatial, [&](int64_t d) {
+                  Axis a = pool_axis(size[d], kernel[d], stride[d], padding[d], dilation[d], false, false, false);
+                  a.out = out[d];
+                  return a;
+                });
+                if (both_last(g, x, spatial) && lies_channels_last(positions) &&
+                    max_backward_last_cuda(axes, x.shape()[0], x.shape()[1], x.dtype(), g.raw_data(),
+                                           static_cast<const int64_t*>(positions.raw_data()), x.raw_data()))
+                  return;
+                const Tensor at = positions.contiguous();
+                dense(x, g, [&](const Tensor& from, Tensor& to) {
+                  max_backward_cuda(axes, planes_of(g, spatial), g.dtype(), from.raw_data(),
+                                    static_cast<const int64_t*>(at.raw_data()), to.raw_data());
+                });
+              } else {
+                const Tensor at = positions.contiguous();
+                dense(x, g, [&](const Tensor& from, Tensor& to) {
+                  const int64_t planes = planes_of(g, spatial);
                   cpu::plane_scatter(planes, size.product(), planes > 0 ? g.numel() / planes : 0, g.dtype(),
-                                     from.raw_data(), p, to.raw_data());
-                }
-              });
+                                     from.raw_data(), static_cast<const int64_t*>(at.raw_data()), to.raw_data());
+                });
+              }
             }),
         .saves = "positions",
         .backward =

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "strata/core/channels_last.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/pool/pool.h"
@@ -100,8 +101,24 @@ void dense(Tensor& y, const Tensor& x, F&& f) {
   y.copy_(copy);
 }
 
+// Whether kernels of channels-last images run from `from` to `to`.
+inline bool both_last(const Tensor& from, const Tensor& to, int64_t spatial) {
+  return spatial == 2 && (is_channels_last(from) || is_channels_last(to)) && lies_channels_last(from) &&
+         lies_channels_last(to);
+}
+// A result of the spatial sizes, in x's layout.
+inline TensorMeta pooled_meta(const Tensor& x, const Dims& spatial) {
+  const TensorMeta y = like(x).with_shape(with_spatial(x.shape(), spatial));
+  return spatial.size() == 2 ? laid_out_as(x, y) : y;
+}
+
 template <class On>
 void resample(On, Tensor& y, const Tensor& x, int64_t spatial, const Axes& t) {
+  if constexpr (On::cuda) {
+    if (both_last(x, y, spatial) &&
+        resample_last_cuda(t, x.shape()[0], x.shape()[1], x.dtype(), x.raw_data(), y.raw_data()))
+      return;
+  }
   dense(y, x, [&](const Tensor& from, Tensor& to) {
     if constexpr (On::cuda)
       resample_cuda(t, planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
@@ -111,6 +128,11 @@ void resample(On, Tensor& y, const Tensor& x, int64_t spatial, const Axes& t) {
 }
 template <class On>
 void resample_transposed(On, Tensor& x, const Tensor& y, int64_t spatial, const Axes& t) {
+  if constexpr (On::cuda) {
+    if (both_last(y, x, spatial) &&
+        resample_transposed_last_cuda(t, x.shape()[0], x.shape()[1], x.dtype(), y.raw_data(), x.raw_data()))
+      return;
+  }
   dense(x, y, [&](const Tensor& from, Tensor& to) {
     if constexpr (On::cuda)
       resample_transposed_cuda(t, planes_of(from, spatial), from.dtype(), from.raw_data(), to.raw_data());
@@ -211,7 +233,7 @@ inline TensorMeta to_size(std::string_view op, const Tensor& x, const Dims& size
   check_floating(op, x);
   for (int64_t v : spatial_of(op, x, size.size())) check<ShapeError>(v > 0, op, "the spatial size of ", x, " is empty");
   check_list(op, size, size.size(), 1, "size");
-  return like(x).with_shape(with_spatial(x.shape(), size));
+  return pooled_meta(x, size);
 }
 
 // ---- the friendlier forms -------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/channels_last.h"
 #include "strata/core/compare_test_util.h"
 #include "strata/cuda/runtime.h"
 #include "strata/ops/copy/copy.h"
@@ -175,6 +176,28 @@ TEST_P(CudaPool, AgreesWithTheCpuInDouble) {
     EXPECT_LE(difference(there.y, here.y), tolerance) << c.name << ' ' << name_of(dtype);
     EXPECT_LE(difference(there.gx, here.gx), tolerance) << c.name << ' ' << name_of(dtype);
     EXPECT_EQ(again.gx.to_vector<double>(), there.gx.to_vector<double>()) << c.name << ' ' << name_of(dtype);
+  }
+}
+// Images of the case's channels, a thread each, and of eight times as many, eight a thread.
+TEST_P(CudaPool, AgreesWithChannelsInnermost) {
+  const Case& c = kCases[GetParam()];
+  if (c.x.size() != 4) return;
+  for (const int64_t times : {1, 8}) {
+    for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 1e-6), {DType::bf16, 4e-3}}) {
+      Case wide = c;
+      wide.x[1] *= times;
+      const Result here = run(wide, dtype, DType::f64, Device::cpu());
+      manual_seed(3);
+      Tensor x = channels_innermost(randn(wide.x).to(dtype).to(Device::cuda())).permute({0, 3, 1, 2});
+      x.set_requires_grad();
+      const Tensor y = c.f(x);
+      manual_seed(4);
+      Tensor gy = randn(y.shape()).to(dtype).to(Device::cuda());
+      if (is_channels_last(y)) gy = channels_innermost(gy).permute({0, 3, 1, 2});
+      y.backward(gy);
+      EXPECT_LE(difference(y, here.y), tolerance) << c.name << ' ' << name_of(dtype) << ' ' << times;
+      EXPECT_LE(difference(x.grad(), here.gx), tolerance) << c.name << ' ' << name_of(dtype) << ' ' << times;
+    }
   }
 }
 INSTANTIATE_TEST_SUITE_P(Cases, CudaPool, ::testing::Range(size_t{0}, std::size(kCases)));

@@ -43,4 +43,14 @@ void plane_gather_cuda(int64_t planes, int64_t in, int64_t out, DType t, const v
 void max_backward_cuda(const pool::Axes& axes, int64_t planes, DType t, const void* g, const int64_t* positions,
                        void* x);
 
+// The same of images [n, c, h, w] whose channels lie innermost, as do the results'. False, with nothing done, for sizes
+// that 32 bits do not hold.
+bool resample_last_cuda(const pool::Axes& axes, int64_t images, int64_t channels, DType t, const void* x, void* y);
+bool resample_transposed_last_cuda(const pool::Axes& axes, int64_t images, int64_t channels, DType t, const void* y,
+                                   void* x);
+bool window_max_last_cuda(const pool::Axes& axes, int64_t images, int64_t channels, DType t, const void* x, void* y,
+                          int64_t* positions);
+bool max_backward_last_cuda(const pool::Axes& axes, int64_t images, int64_t channels, DType t, const void* g,
+                            const int64_t* positions, void* x);
+
 }  // namespace strata

@@ -86,6 +86,7 @@ const Resize resize_op{{
           s.add(s.tensor({2, 3, 4, 5}), Dims{7, 3});
           s.add(s.tensor({2, 3, 4, 5}), Dims{7, 3}, "linear").named("linear");
           s.add(s.tensor({2, 3, 4, 5}), Dims{7, 3}, "linear", true).named("align corners");
+          s.add(s.tensor({2, 4, 5, 8}).permute({0, 3, 1, 2}), Dims{7, 3}, "linear").named("channels innermost");
           s.add(s.tensor({2, 3, 4, 5}), Dims{7, 3}, "nearest-exact").named("nearest, exact");
           s.add(s.tensor({2, 3, 4}), Dims{9}, "linear", false, 0.45).named("given scale");
           s.add(s.tensor({2, 4, 5}), Dims{8, 2}, "linear", false, 0.5, 2.0).named("a scale for each");
