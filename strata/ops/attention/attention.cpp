@@ -16,20 +16,11 @@
 namespace strata {
 namespace {
 
+using detail::attention_view;
 using detail::dense_rows;
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 using Plain = detail::AttentionArguments;
-
-// The records' arguments behind the mask (gradient: behind lse), in the schemas' order; the gradient has no sinks.
-#define STRATA_ATTENTION_ARGUMENTS                                                               \
-  bool is_causal, std::optional<double> scale, int64_t window, int64_t offset, double dropout_p, \
-      std::optional<RngKey> key, const Tensor &slopes, double soft_cap
-#define STRATA_ATTENTION_NAMES is_causal, scale, window, offset, dropout_p, key, slopes, soft_cap
-
-Plain collected(STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks, const Tensor& lengths) {
-  return {{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{}), slopes, soft_cap, sinks, lengths};
-}
 
 // [B, H, T, D] laid out as [B, T, H, D].
 TensorMeta heads_inside(const Tensor& like_this, int64_t heads, int64_t time, int64_t size) {
@@ -38,63 +29,13 @@ TensorMeta heads_inside(const Tensor& like_this, int64_t heads, int64_t time, in
           Strides{time * heads * size, size, heads * size, 1}};
 }
 
-AttentionView view_of(const Tensor& t) {
-  return {t.raw_data(), t.strides()[0], t.strides()[1], t.strides()[2]};
-}
-
-// A call of the kernels, and what it points to beside its operands.
-struct Described {
-  AttentionCall c;
-  Tensor slopes, sinks, lengths;
-};
-
-Described describe_call(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Plain& a) {
-  Described r;
-  AttentionCall& c = r.c;
-  c.dtype = q.dtype();
-  c.batch = q.shape()[0];
-  c.heads = q.shape()[1];
-  c.kv_heads = k.shape()[1];
-  c.tq = q.shape()[2];
-  c.tk = k.shape()[2];
-  c.lse_head = c.tq;
-  c.d = q.shape()[3];
-  c.dv = v.shape()[3];
-  c.scale = a.scale_for(c.d);
-  c.causal = a.is_causal;
-  c.window = a.window;
-  c.offset = a.query_offset;
-  c.dropout = a.dropout_p;
-  c.key = a.key;
-  c.q = view_of(q);
-  c.k = view_of(k);
-  c.v = view_of(v);
-  if (mask.defined()) {
-    c.mask = mask.raw_data();
-    c.mask_dtype = mask.dtype();
-    for (int64_t i = 0; i < mask.dim(); ++i)
-      c.mask_stride[4 - mask.dim() + i] = mask.shape()[i] == 1 ? 0 : mask.strides()[i];
-  }
-  c.soft_cap = a.logit_soft_cap;
-  const auto point = [](const void*& at, Tensor& kept, const Tensor& given, DType dtype) {
-    if (given.defined()) kept = given.to(dtype).contiguous(), at = kept.raw_data();
-  };
-  point(c.alibi_slopes, r.slopes, a.alibi_slopes, statistic_dtype(c.dtype));
-  c.alibi_batch = a.alibi_slopes.defined() && a.alibi_slopes.dim() == 2 ? c.heads : 0;
-  point(c.sinks, r.sinks, a.sinks, statistic_dtype(c.dtype));
-  const void* lengths = nullptr;
-  point(lengths, r.lengths, a.key_lengths, DType::i64);
-  c.key_lengths = static_cast<const int64_t*>(lengths);
-  return r;
-}
-
 template <class On>
 void forward_kernel(On on, Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
                     const Tensor& mask, const Plain& a) {
   const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v);
-  Described call = describe_call(qd, kd, vd, mask, a);
+  detail::DescribedAttention call = detail::describe_attention(qd, kd, vd, mask, a);
   AttentionCall& c = call.c;
-  c.out = view_of(out);
+  c.out = attention_view(out);
   c.lse = lse.raw_data();
   if constexpr (on.cuda)
     attention_forward_cuda(c, q);
@@ -108,15 +49,15 @@ void backward_kernel(On on, Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& go
                      const Plain& a) {
   const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v), od = dense_rows(out), gd = dense_rows(gout);
   const Tensor lc = lse.contiguous(), glc = glse.defined() ? glse.contiguous() : glse;
-  Described call = describe_call(qd, kd, vd, mask, a);
+  detail::DescribedAttention call = detail::describe_attention(qd, kd, vd, mask, a);
   AttentionCall& c = call.c;
-  c.out = view_of(od);
+  c.out = attention_view(od);
   c.lse = lc.raw_data();
-  c.grad_out = view_of(gd);
+  c.grad_out = attention_view(gd);
   c.grad_lse = glc.defined() ? glc.raw_data() : nullptr;
-  c.grad_q = view_of(gq);
-  c.grad_k = view_of(gk);
-  c.grad_v = view_of(gv);
+  c.grad_q = attention_view(gq);
+  c.grad_k = attention_view(gk);
+  c.grad_v = attention_view(gv);
   if constexpr (on.cuda)
     attention_backward_cuda(c, q);
   else
@@ -167,7 +108,8 @@ const Op<BackwardSignature> attention_backward_op{{
            const Tensor& mask, const Tensor& out, const Tensor& lse, STRATA_ATTENTION_ARGUMENTS,
            const Tensor& lengths) {
           const std::string_view op = "scaled_dot_product_attention_backward";
-          detail::check_attention_inputs(q, k, v, mask, collected(STRATA_ATTENTION_NAMES, {}, lengths), op);
+          detail::check_attention_inputs(q, k, v, mask,
+                                         detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths), op);
           const Shape rows{q.shape()[0], q.shape()[1], q.shape()[2]};
           detail::check_attention_results(gout, glse, out, lse, {rows[0], rows[1], rows[2], v.shape()[3]}, rows,
                                           q.dtype(), op);
@@ -180,19 +122,19 @@ const Op<BackwardSignature> attention_backward_op{{
                           const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& out,
                           const Tensor& lse, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths) {
           backward_kernel(on, gq, gk, gv, gout, glse, q, k, v, mask, out, lse,
-                          collected(STRATA_ATTENTION_NAMES, {}, lengths));
+                          detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths));
         }),
     .composed =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
            const Tensor& mask, const Tensor& out, const Tensor& lse, STRATA_ATTENTION_ARGUMENTS,
            const Tensor& lengths) {
           return detail::attention_composed_backward(gout, glse, q, k, v, mask, out, lse,
-                                                     collected(STRATA_ATTENTION_NAMES, {}, lengths));
+                                                     detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths));
         },
     .cost =
         [](const Tensor&, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
            const Tensor&, const Tensor&, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths) {
-          return attention_cost(q, k, v, collected(STRATA_ATTENTION_NAMES, {}, lengths), 5, 3);
+          return attention_cost(q, k, v, detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths), 5, 3);
         },
     .samples =
         [](Samples& s) {
@@ -305,9 +247,9 @@ const Op<ForwardSignature> attention_op{{
         "logarithm "
         "of the sum of exponentials of the scores and the sink, in f32 (f64 for f64). Computed in tiles with an online "
         "softmax: no "
-        "[Tq, Tk] matrix is stored (Dao, arXiv:2307.08691), unless a floating mask, slopes or a gradient of the "
-        "gradient are "
-        "differentiated. Weight (b, h, i, j) is dropped by number ((b H + h) Tq + i) Tk + j of the key's stream. "
+        "[Tq, Tk] matrix is stored (Dao, arXiv:2307.08691), unless slopes or a gradient of the gradient are "
+        "differentiated; the gradient of a floating mask has the mask's size. Weight (b, h, i, j) is dropped by number "
+        "((b H + h) Tq + i) Tk + j of the key's stream. "
         "ShapeError, DTypeError, ValueError when the arguments do not fit.",
     .example =
         "Tensor q = ones({1, 2, 4, 8}); Tensor y = scaled_dot_product_attention(q, q, q, {}, {.is_causal = true}); "
@@ -315,22 +257,23 @@ const Op<ForwardSignature> attention_op{{
     .infer =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, STRATA_ATTENTION_ARGUMENTS,
            const Tensor& sinks, const Tensor& lengths) {
-          detail::check_attention_inputs(q, k, v, mask, collected(STRATA_ATTENTION_NAMES, sinks, lengths),
+          detail::check_attention_inputs(q, k, v, mask,
+                                         detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths),
                                          "scaled_dot_product_attention");
           return std::array<TensorMeta, 2>{heads_inside(q, q.shape()[1], q.shape()[2], v.shape()[3]),
                                            TensorMeta{Shape{q.shape()[0], q.shape()[1], q.shape()[2]},
                                                       statistic_dtype(q.dtype()), q.device(), std::nullopt}};
         },
-    .kernels =
-        on_each_device([](auto on, Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                          const Tensor& mask, STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks, const Tensor& lengths) {
-          forward_kernel(on, out, lse, q, k, v, mask, collected(STRATA_ATTENTION_NAMES, sinks, lengths));
-        }),
+    .kernels = on_each_device([](auto on, Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const Tensor& mask, STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks,
+                                 const Tensor& lengths) {
+      forward_kernel(on, out, lse, q, k, v, mask, detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths));
+    }),
     .saves = "q k v attn_mask out lse alibi_slopes sinks key_lengths",
     .backward =
         [](Backward& b, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
            STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks, const Tensor& lengths) {
-          const Plain a = collected(STRATA_ATTENTION_NAMES, sinks, lengths);
+          const Plain a = detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths);
           const Tensor gout = b.has_gy(0) ? b.gy(0) : b.y(0) * 0;
           const Tensor glse = b.has_gy(1) ? b.gy(1) : Tensor();
           if (b.needs(0) || b.needs(1) || b.needs(2)) {
@@ -340,14 +283,12 @@ const Op<ForwardSignature> attention_op{{
             b.set(1, gk);
             b.set(2, gv);
           }
-          const bool of_mask = mask.defined() && b.needs(3), of_slopes = slopes.defined() && b.needs(4);
-          if (of_mask || of_slopes) {
-            const Tensor g = detail::attention_bias_gradient(gout, glse, q, k, v, mask, b.y(0), b.y(1), a);
-            if (of_mask) b.set(3, sum_to(g, mask.shape()).to(mask.dtype()));
-            if (of_slopes) b.set(4, detail::attention_slopes_gradient(g, a));
-          }
-          if (sinks.defined() && b.needs(5))
-            b.set(5, detail::attention_sinks_gradient(gout, glse, b.y(0), b.y(1), a));
+          if (mask.defined() && b.needs(3))
+            b.set(3, detail::attention_mask_gradient(gout, glse, q, k, v, mask, b.y(0), b.y(1), a));
+          if (slopes.defined() && b.needs(4))
+            b.set(4, detail::attention_slopes_gradient(
+                         detail::attention_bias_gradient(gout, glse, q, k, v, mask, b.y(0), b.y(1), a), a));
+          if (sinks.defined() && b.needs(5)) b.set(5, detail::attention_sinks_gradient(gout, glse, b.y(0), b.y(1), a));
         },
     .draws =
         [](const Tensor& q, const Tensor& k, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t,
@@ -357,13 +298,14 @@ const Op<ForwardSignature> attention_op{{
     .cost =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, STRATA_ATTENTION_ARGUMENTS,
            const Tensor& sinks, const Tensor& lengths) {
-          return attention_cost(q, k, v, collected(STRATA_ATTENTION_NAMES, sinks, lengths), 2, 1.34);
+          return attention_cost(q, k, v, detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths), 2, 1.34);
         },
     .samples = add_samples,
     .reference =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, STRATA_ATTENTION_ARGUMENTS,
            const Tensor& sinks, const Tensor& lengths) {
-          return detail::attention_by_loops(q, k, v, mask, collected(STRATA_ATTENTION_NAMES, sinks, lengths));
+          return detail::attention_by_loops(q, k, v, mask,
+                                            detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths));
         },
     .tolerance = 16,
     .tolerance_reason =
@@ -372,6 +314,12 @@ const Op<ForwardSignature> attention_op{{
 }};
 
 }  // namespace
+
+std::tuple<Tensor, Tensor> detail::attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                      const Tensor& mask, const AttentionArguments& a) {
+  return attention_op(q, k, v, mask, a.is_causal, a.scale, a.window, a.query_offset, a.dropout_p, a.key, a.alibi_slopes,
+                      a.logit_soft_cap, a.sinks, a.key_lengths);
+}
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                                     const AttentionOptions& o) {

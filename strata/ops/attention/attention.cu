@@ -297,6 +297,21 @@ void queue_gradient(const AttentionCall& c, const Tensor& terms, const Sequences
 }
 
 }  // namespace
+
+Tensor row_terms(const AttentionCall& c, double lse_unit, const Tensor& like_this) {
+  const int64_t rows = c.batch * c.heads * c.tq;
+  const Tensor terms =
+      empty({Shape{2, rows}, c.dtype == DType::f64 ? DType::f64 : DType::f32, like_this.device(), std::nullopt});
+  if (rows > 0)
+    dispatch_floats(c.dtype, "scaled_dot_product_attention_backward", [&]<class T>() {
+      using C = compute_t<T>;
+      C* p = static_cast<C*>(terms.raw_data());
+      row_terms_kernel<T><<<cuda::blocks_for(rows, kThreads / kWarp), kThreads, 0, cuda::stream()>>>(
+          c, RowTerms<C>{p, p + rows}, static_cast<C>(lse_unit));
+    });
+  return terms;
+}
+
 }  // namespace attention_cuda
 
 using namespace attention_cuda;
@@ -317,22 +332,12 @@ void attention_forward_cuda(const AttentionCall& c, const Tensor& like_this) {
 void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this) {
   if (c.batch * c.heads == 0) return;
   if (fits_mma(c, true) && fits_hopper(c, true)) return backward_hopper(c, like_this);
-  const int64_t rows = c.batch * c.heads * c.tq;
-  const Tensor terms =
-      empty({Shape{2, rows}, c.dtype == DType::f64 ? DType::f64 : DType::f32, like_this.device(), std::nullopt});
   // The tensor-core kernels with options want lse in the unit of their scores.
   const bool on_tensor_cores = fits_mma(c, true), scores_unit = on_tensor_cores && has_options(c);
-  const double lse_unit = scores_unit ? 1 / score_unit(c) : kLog2e;
-  if (rows > 0)
-    dispatch_floats(c.dtype, "scaled_dot_product_attention_backward", [&]<class T>() {
-      using C = compute_t<T>;
-      C* p = static_cast<C*>(terms.raw_data());
-      row_terms_kernel<T><<<cuda::blocks_for(rows, kThreads / kWarp), kThreads, 0, cuda::stream()>>>(
-          c, RowTerms<C>{p, p + rows}, static_cast<C>(lse_unit));
-    });
+  const Tensor terms = row_terms(c, scores_unit ? 1 / score_unit(c) : kLog2e, like_this);
   if (on_tensor_cores) {
     float* p = static_cast<float*>(terms.raw_data());
-    return backward_mma(c, RowTerms<float>{p, p + rows}, like_this);
+    return backward_mma(c, RowTerms<float>{p, p + c.batch * c.heads * c.tq}, like_this);
   }
   Tensor space;
   const Sequences sequences = sequences_of(c, kTile, kTile, like_this, space);

@@ -104,6 +104,9 @@ struct RowTerms {
   C* lse2;
 };
 
+/// [2, rows] of delta and of lse in units of `lse_unit` (+inf for queries that see nothing), by a kernel on the stream.
+Tensor row_terms(const AttentionCall& c, double lse_unit, const Tensor& like_this);
+
 /// One sequence of a call of several: its first query and key among all, its lengths, and how many tiles of queries and
 /// of keys the sequences before it have.
 struct Sequence {

@@ -264,6 +264,39 @@ TEST_P(CudaAttention, DistancesSoftCapSinksAndLengthsAgreeWithTheCpuInDouble) {
   }
 }
 
+TEST_P(CudaAttention, GradientsOfAdditiveMasksAgreeWithTheCpuInDouble) {
+  const int64_t d = GetParam();
+  AttentionOptions plain, causal, dropout;
+  causal.is_causal = true;
+  dropout.dropout_p = 0.2;
+  struct Masked {
+    Shape mask;
+    Config c;
+  };
+  const Masked all[] = {{{131, 200}, {2, 4, 2, 131, 200, plain}},       {{1, 1, 150, 150}, {2, 2, 1, 150, 150, causal}},
+                        {{2, 1, 1, 270}, {2, 4, 2, 150, 270, dropout}}, {{2, 140, 1}, {3, 2, 2, 140, 130, plain}},
+                        {{2, 2, 65, 131}, {2, 2, 2, 65, 131, causal}},  {{1, 4, 1, 1}, {2, 4, 2, 129, 140, plain}}};
+  for (size_t i = 0; i < std::size(all); ++i) {
+    const auto& [shape, c] = all[i];
+    manual_seed(13);
+    const Tensor numbers = randn(shape);
+    for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 5e-5), {DType::bf16, 3e-2}, {DType::f16, 1e-2}}) {
+      Tensors here(c, d), there(c, d);
+      here.convert(dtype, Device::cpu());
+      here.convert(DType::f64, Device::cpu());
+      there.convert(dtype, Device::cuda());
+      const Tensor rounded = numbers.to(dtype);
+      Tensor want = rounded.to(DType::f64), got = rounded.to(Device::cuda());
+      want.set_requires_grad(), got.set_requires_grad();
+      here.run(c.options, want);
+      there.run(c.options, got);
+      EXPECT_EQ(got.grad().shape(), shape);
+      EXPECT_LE(difference(got.grad(), want.grad()), tolerance) << "config " << i << ' ' << name_of(dtype);
+      EXPECT_LE(difference(there.gq, here.gq), tolerance) << "config " << i << ' ' << name_of(dtype);
+    }
+  }
+}
+
 TEST_P(CudaAttention, PackedHeadsGiveTheSameAsSeparateOnes) {
   const int64_t d = GetParam(), heads = 4, kv = 2, t = 150;
   manual_seed(1);

@@ -220,6 +220,12 @@ std::tuple<Tensor, Tensor, Tensor> attention_composed_backward(const Tensor& gou
   return {gq.to(q.dtype()), gk.to(q.dtype()), gv.to(q.dtype())};
 }
 
+Tensor attention_composed_weights(const Tensor& q, const Tensor& k, const Tensor& mask, const Tensor& lse,
+                                  const Plain& a) {
+  const Tensor p = add(scores_of(q, k, mask, a).complete, lse.unsqueeze(-1).clamp(-1e30, std::nullopt), -1).exp();
+  return dropped(p, a);
+}
+
 Tensor attention_bias_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k,
                                const Tensor& v, const Tensor& mask, const Tensor& out, const Tensor& lse,
                                const Plain& a) {

@@ -74,4 +74,17 @@ void attention_backward_cpu(const AttentionCall& c);
 void attention_forward_cuda(const AttentionCall& c, const Tensor& like_this);
 void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this);
 
+/// What each query and key have, of a call with lse (and for gradients out and grad_out) given: weights as dropout
+/// leaves them, or gradients of what is added to the scores; row-major of `shape` [batch, heads, tq, tk], a 1 in which
+/// stands for the sum over all, times a factor.
+struct AttentionPairs {
+  void* to = nullptr;
+  DType dtype = DType::f32;
+  int64_t shape[4] = {1, 1, 1, 1};
+  bool gradient = false;
+  double factor = 1;
+};
+/// False, and nothing done, for a call that the tensor-core kernels do not take.
+bool attention_pairs_cuda(const AttentionCall& c, const AttentionPairs& what, const Tensor& like_this);
+
 }  // namespace strata

@@ -1,6 +1,6 @@
 // What the Hopper kernels need first: tensor maps.
 
-#include "strata/ops/attention/hopper.cuh"
+#include "strata/ops/attention/mask_tile.cuh"
 
 namespace strata::attention_cuda::hopper {
 namespace {
@@ -83,6 +83,15 @@ CUtensorMap tensor_map(DType dtype, const AttentionView& v, int64_t batch, int64
                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   cuda::check_driver(e, "scaled_dot_product_attention", "cuTensorMapEncodeTiled");
   return map;
+}
+
+CUtensorMap mask_map(const AttentionCall& c, int rows, Options& o) {
+  const bool batches = c.mask_stride[0] != 0, heads = c.mask_stride[1] != 0, queries = c.mask_stride[2] != 0;
+  const AttentionView v{const_cast<void*>(c.mask), c.mask_stride[0], c.mask_stride[1], c.mask_stride[2], 0};
+  const int64_t b = batches ? c.batch : 1, h = heads ? c.heads : 1, t = queries ? c.tq : 1;
+  o.copied = o.additive && c.mask_dtype != DType::f32 && c.mask_stride[3] == 1 && fits_copies(v, b, h, t);
+  o.one_query = !queries;
+  return o.copied ? tensor_map(c.mask_dtype, v, b, h, t, c.tk, queries ? rows : 1) : CUtensorMap{};
 }
 
 const CUtensorMap* maps_of_sequences(const MapSet& set, const Sequences& s, int64_t parts, const Tensor& like_this,

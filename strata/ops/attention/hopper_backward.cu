@@ -85,9 +85,14 @@ __global__ void __launch_bounds__(256)
 
 template <class T, class S, bool kOptions = false>
 void queue_backward(const AttentionCall& c, const Tensor& like_this) {
-  Tensor lists, floats, all_maps, bits;
+  Tensor lists, floats, all_maps, bits, drawn;
   Options options;
-  if constexpr (kOptions) options = options_of(c, S::kRows, S::kKeys, true, like_this, bits);
+  CUtensorMap mask{};
+  if constexpr (kOptions) {
+    options = options_of(c, S::kRows, S::kKeys, true, like_this, bits);
+    draw_kept(options, c, S::kRows, S::kKeys, true, like_this, drawn);
+    mask = mask_map(c, S::kRows, options);
+  }
   const Sequences sequences = sequences_of(c, S::kRows, S::kKeys, like_this, lists);
   const bool several = c.sequences > 0;
   const int64_t heads = c.batch * c.heads;
@@ -117,10 +122,11 @@ void queue_backward(const AttentionCall& c, const Tensor& like_this) {
   const int64_t items = c.batch * c.kv_heads * space.key_tiles;
   const int64_t blocks = S::kStays ? std::min<int64_t>(items, multiprocessors()) : items;
   const auto queue = [&](auto kernel, const BackwardMaps* maps_of) {
-    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
+    constexpr int kBytes = S::kSharedBytes + (kOptions ? 8 * S::kMaskBarriers : 0);
+    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
                      "scaled_dot_product_attention_backward", "cudaFuncSetAttribute");
-    kernel<<<cuda::blocks_for(blocks, 1), S::kThreads, S::kSharedBytes, stream>>>(c, maps, space, sequences, maps_of,
-                                                                                  options);
+    kernel<<<cuda::blocks_for(blocks, 1), S::kThreads, kBytes, stream>>>(c, maps, space, sequences, maps_of, options,
+                                                                         mask);
   };
   if constexpr (kOptions) {
     queue(backward_hopper_kernel<T, S, false, true>, nullptr);

@@ -10,71 +10,15 @@
 // place. A block only waits for blocks of its head that started before it, or (where blocks start at different queries,
 // so that they need not queue up) that run at the same time.
 
-#include "strata/ops/attention/hopper.cuh"
-#include "strata/ops/attention/options.cuh"
+#include "strata/ops/attention/hopper_backward_parts.cuh"
 
 namespace strata::attention_cuda::hopper {
-
-/// Queries of a tile, tiles in flight, buffers of keys and values: with two a block stays and takes one item of work
-/// after another, with one it has the item of its number.
-template <int kD, int kRowsN, int kStagesN, int kKeyBuffersN>
-struct BackwardShape {
-  static constexpr int D = kD, kRows = kRowsN, kKeys = 128, kStages = kStagesN, kKeyBuffers = kKeyBuffersN;
-  static constexpr bool kStays = kKeyBuffers > 1;
-  static constexpr int kThreads = 3 * 128;
-  static constexpr int kKeyBytes = kKeys * 128 * kChunks<D>, kRowBytes = kRows * 128 * kChunks<D>,
-                       kScoreBytes = kRows * kKeys * 2, kSumBytes = kRows * D * 4;
-  static constexpr int kBarriers = 3 * kKeyBuffers + 4 * kStages + 2;
-  static constexpr int kSharedBytes = 8 * kKeyBuffers + 2 * kKeyBuffers * kKeyBytes + 2 * kStages * kRowBytes +
-                                      2 * kScoreBytes + kSumBytes + 2 * kStages * kRows * 4 + 8 * kBarriers;
-  // A warpgroup's part of the gradient of a tile of queries is 64 x 64: rows, or columns, 64 group on.
-  static constexpr bool kSplitRows = kRows == 128;
-  // Between them they have what the block starts with, 168 for each of its threads.
-  static constexpr int kCopyRegisters = D == 64 ? 40 : 24, kRegisters = D == 64 ? 232 : 240;
-  static_assert(kSplitRows ? D == 64 : kRows == 64 && D == 128);
-};
-
-struct BackwardMaps {
-  CUtensorMap q, k, v, grad_out, grad_k, grad_v;
-};
-/// f32 workspace: for each head (rows of `pitch` queries) lse2 and delta; for each tile of queries the sum of grad_q,
-/// in the order of registers, and the count of its terms.
-struct BackwardSpace {
-  float *lse2, *delta, *sums;
-  int *counts, *ticket;             // the next block's worth of keys
-  int pitch, row_tiles, key_tiles;  // of several sequences, tiles of all
-  int together;                     // blocks that run at the same time
-  bool rotated;                     // blocks of a head start at different queries
-};
-
-__device__ __forceinline__ void wait_count(const int* p, int wanted) {
-#ifdef STRATA_HOPPER_DEBUG
-  const long long start = clock64();
-#endif
-  for (int have = -1; have < wanted;) {
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(have) : "l"(p) : "memory");
-#ifdef STRATA_HOPPER_DEBUG
-    if (clock64() - start > 200000000LL) __trap();
-#endif
-  }
-}
-__device__ __forceinline__ void post_count(int* p, int value) {
-  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
-}
-
-template <bool kFirst, class A, class B>
-__device__ __forceinline__ auto& either(A& a, B& b) {
-  if constexpr (kFirst)
-    return a;
-  else
-    return b;
-}
 
 template <class T, class S, bool kSequences, bool kOptions>
 __global__ void __launch_bounds__(S::kThreads, 1)
     backward_hopper_kernel(const __grid_constant__ AttentionCall given, const __grid_constant__ BackwardMaps given_maps,
                            const BackwardSpace space, const Sequences sequences, const BackwardMaps* maps_of,
-                           const __grid_constant__ Options options) {
+                           const __grid_constant__ Options options, const __grid_constant__ CUtensorMap mask) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   // The call of the sequence or batch that is being worked on, or the whole.
   std::conditional_t<kSequences || kOptions, AttentionCall, const AttentionCall&> c = given;
@@ -99,8 +43,14 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   uint64_t* const empty_sum = full_sum + 1;
   volatile int* const items = reinterpret_cast<volatile int*>(empty_sum + 1);  // of each buffer of keys
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+  // Tiles of an additive mask come to where the gradients of their scores will lie.
+  [[maybe_unused]] uint64_t* const full_m = empty_sum + 1 + S::kKeyBuffers;
+  [[maybe_unused]] uint64_t* const empty_m = full_m + 2;
+  [[maybe_unused]] const bool copied_mask = kOptions && options.copied;
 
   if (threadIdx.x == 0) {
+    if (copied_mask)
+      for (int i = 0; i < 2; ++i) init_barrier(full_m + i, 1), init_barrier(empty_m + i, 8);
     if (shared_address(memory) % 1024 != 0) __trap();
     init_barrier(full_sum, 8), init_barrier(empty_sum, 1);
     for (int i = 0; i < S::kKeyBuffers; ++i)
@@ -192,6 +142,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       const int total = static_cast<int>(c.batch) * all_heads * space.key_tiles;
       Ring<S::kStages> r;
       Ring<S::kKeyBuffers> rk, last;
+      [[maybe_unused]] Ring<2> rm;
       for (bool any = false;; any = true) {
         int at = 0;
         if constexpr (S::kStays) {
@@ -229,6 +180,14 @@ __global__ void __launch_bounds__(S::kThreads, 1)
           for (int i = 0; i < kChunks<D>; ++i)
             copy_in(qs + r.stage * S::kRowBytes + i * M * 128, x.maps->q, full_q + r.stage, 64 * i, row, h, x.b);
           copy_bytes_in(lse2s + r.stage * M, space.lse2 + from, full_q + r.stage, M * 4);
+          if (copied_mask) {
+            wait(empty_m + rm.stage, rm.parity ^ 1);
+            arrive_expecting(full_m + rm.stage, 2 * mask_bytes(options, M));
+            for (int i = 0; i < 2; ++i)
+              copy_mask(ds + rm.stage * S::kScoreBytes + i * M * 128, mask, full_m + rm.stage, c, options, x.b, h, row,
+                        x.tile * N + 64 * i);
+            rm.next();
+          }
           if (step == 0) copy_keys(all_vs, x.maps->v, full_v);
           wait(empty_g + r.stage, r.parity ^ 1);
           arrive_expecting(full_g + r.stage, S::kRowBytes + M * 4);
@@ -314,7 +273,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   };
   Ring<S::kStages> r;
   Ring<1> sum_ring;
-  int scores_at = 0;
+  [[maybe_unused]] Ring<2> rm;
+  int scores_at = 0;  // and rm.stage
   for (Ring<S::kKeyBuffers> rk;; rk.next()) {
     wait(full_k + rk.stage, rk.parity);
     const int taken = S::kStays ? items[rk.stage] : 0;
@@ -371,14 +331,24 @@ __global__ void __launch_bounds__(S::kThreads, 1)
           kOptions ? key - static_cast<int>(c.offset) - row - 2 * (lane % 4) : 0);
       if constexpr (kOptions) {
         if (capped) soft_cap(s, options.cap_in);
-        if (options.additive) {
-          Bias<M / 8>().add(s, c, options, mask_of(c, item.b, head), true, mask_row, row);
+        if (copied_mask) {
+          wait(full_m + rm.stage, rm.parity);
+          const uint8_t* const tile = ds + rm.stage * S::kScoreBytes + group * M * 128;
+          if (c.mask_dtype == DType::bf16) {
+            add_mask_transposed<BFloat16, M / 8>(s, options, tile);
+          } else {
+            add_mask_transposed<Half, M / 8>(s, options, tile);
+          }
+        } else if (options.additive) {
+          Bias<M / 8>::add(s, c, options, mask_of(c, item.b, head), true, mask_row, row);
         } else if (options.seen != nullptr) {
           visible.load(options, options.seen_of(item.b, head), mask_row, row);
           visible.hide(s);
         }
         if (options.slopes != nullptr && !capped) distances.take(s);
-        if (options.drop_below != 0) {
+        if (options.kept != nullptr) {
+          kept.load(options, static_cast<int64_t>(item.b) * c.heads + head, mask_row, row);
+        } else if (options.drop_below != 0) {
           const uint64_t number =
               ((static_cast<uint64_t>(item.b) * c.heads + head) * c.tq + row) * given.tk + (key0 + 16 * warp);
           kept.draw_transposed(options, random_key, number, given.tk, options.fours);
@@ -518,6 +488,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       }
       wait_products<more ? 2 : 1>();
       pin(sum);
+      if (copied_mask) release(empty_m + rm.stage), rm.next();
       wait(empty_sum, sum_ring.parity ^ 1);
       {
         float4* const to = reinterpret_cast<float4*>(sums) + group * 1024 + threadIdx.x % 128;

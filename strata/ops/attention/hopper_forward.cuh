@@ -13,7 +13,7 @@ template <class T, class S, bool kSequences, bool kOptions>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     forward_hopper_kernel(const __grid_constant__ AttentionCall given, const __grid_constant__ ForwardMaps given_maps,
                           const Schedule schedule, const Sequences sequences, const ForwardMaps* maps_of,
-                          const __grid_constant__ Options options) {
+                          const __grid_constant__ Options options, const __grid_constant__ CUtensorMap mask) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   // The call of the sequence or batch that is being worked on, or the whole.
   std::conditional_t<kSequences || kOptions, AttentionCall, const AttentionCall&> c = given;
@@ -30,8 +30,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   uint64_t* const empty_v = full_v + S::kStages;
   volatile int* const items = reinterpret_cast<volatile int*>(empty_v + S::kStages);  // of each buffer of queries
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+  [[maybe_unused]] uint64_t* const full_m = reinterpret_cast<uint64_t*>(memory + S::kMaskBarriersAt);
+  [[maybe_unused]] uint64_t* const empty_m = full_m + S::kStages;
+  [[maybe_unused]] const bool copied_mask = kOptions && S::kMasks && options.copied;
 
   if (threadIdx.x == 0) {
+    if (copied_mask)
+      for (int i = 0; i < S::kStages; ++i) init_barrier(full_m + i, 1), init_barrier(empty_m + i, 4 * S::kGroups);
     if (shared_address(memory) % 1024 != 0) __trap();
     for (int i = 0; i < S::kQueryBuffers; ++i) init_barrier(full_q + i, 1), init_barrier(empty_q + i, S::kGroups);
     for (int i = 0; i < S::kStages; ++i) {
@@ -75,7 +80,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     if constexpr (S::kMoveRegisters) give_registers<S::kGroups == 3 ? 32 : 24>();
     if (warp != 0 || lane != 0) return;
     Ring<S::kQueryBuffers> rq;
-    Ring<S::kStages> rk, rv;
+    Ring<S::kStages> rk, rv, rm;
     const auto copy_tile = [&](uint8_t* to, const CUtensorMap& map, uint64_t* full, uint64_t* empty,
                                Ring<S::kStages>& r, int row, int head, int b) {
       wait(empty + r.stage, r.parity ^ 1);
@@ -117,6 +122,17 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       for (int i = 0, key = 0; i <= tiles.n; ++i) {
         const int last = key;
         if (i < tiles.n) copy_tile(ks, maps->k, full_k, empty_k, rk, key = tiles.next(), hk, b);
+        if (copied_mask && i < tiles.n) {
+          wait(empty_m + rm.stage, rm.parity ^ 1);
+          arrive_expecting(full_m + rm.stage,
+                           mask_bytes(options, 64) * (options.one_query ? 1 : S::kGroups) * (BK / 64));
+          for (int part = 0; part < (options.one_query ? 1 : S::kGroups) * (BK / 64); ++part) {
+            const int g = part / (BK / 64), chunk = part % (BK / 64);
+            copy_mask(memory + S::kMasksAt + rm.stage * S::kMaskBytes + part * S::kChunk, mask, full_m + rm.stage, c,
+                      options, b, h, q0 + 64 * g, key + 64 * chunk);
+          }
+          rm.next();
+        }
         if (i > 0) copy_tile(vs, maps->v, full_v, empty_v, rv, last, hk, b);
       }
     }
@@ -129,6 +145,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   const bool leader = threadIdx.x % 128 == 0;
   Ring<S::kQueryBuffers> rq;
   Ring<S::kStages> rk, rv;
+  [[maybe_unused]] Ring<S::kStages> rm;
   uint64_t* stored = nullptr;  // the buffer of queries that this warpgroup's result leaves from
   const auto release = [&](uint64_t* empty) {
     if (lane == 0) arrive(empty);
@@ -200,18 +217,17 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     };
     // What masks and dropout are for a tile, which is got ready while its scores are computed.
     SeenBits<BK / 8> visible;
-    Bias<BK / 8> bias;
     KeptBits<BK / 8> kept;
     const int mask_row[2] = {static_cast<int>(min(max(static_cast<int64_t>(row), int64_t{0}), c.tq - 1)),
                              static_cast<int>(min(max(static_cast<int64_t>(row) + 8, int64_t{0}), c.tq - 1))};
     const auto prepare = [&](int k0) {
       if constexpr (kOptions) {
-        if (options.additive) {
-          bias.load(c, options, mask_of(c, b, h), mask_row, k0);
-        } else if (options.seen != nullptr) {
+        if (!options.additive && options.seen != nullptr) {
           visible.load(options, options.seen_of(b, h), mask_row, k0);
         }
-        if (options.drop_below != 0) {
+        if (options.kept != nullptr) {
+          kept.load(options, static_cast<int64_t>(b) * c.heads + h, mask_row, k0);
+        } else if (options.drop_below != 0) {
           const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
           const uint64_t number[2] = {(rows + mask_row[0]) * given.tk + k0, (rows + mask_row[1]) * given.tk + k0};
           kept.draw(options, key, number, options.fours);
@@ -222,8 +238,18 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     const auto weights = [&](int k0) {
       if constexpr (kOptions) {
         if (options.cap_in != 0) soft_cap(s, options.cap_in);
-        if (options.additive) {
-          bias.add(s, c, options, mask_of(c, b, h), false, mask_row, k0);
+        if (copied_mask) {
+          wait(full_m + rm.stage, rm.parity);
+          const uint8_t* const tile =
+              memory + S::kMasksAt + rm.stage * S::kMaskBytes + (options.one_query ? 0 : group * (BK / 64) * S::kChunk);
+          if (c.mask_dtype == DType::bf16) {
+            add_mask<BFloat16, BK / 8>(s, options, tile, S::kChunk);
+          } else {
+            add_mask<Half, BK / 8>(s, options, tile, S::kChunk);
+          }
+          release(empty_m + rm.stage), rm.next();
+        } else if (options.additive) {
+          Bias<BK / 8>::add(s, c, options, mask_of(c, b, h), false, mask_row, k0);
         } else if (options.seen != nullptr) {
           visible.hide(s);
         }
@@ -307,6 +333,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     const auto skip = [&] {  // a tile that only other warpgroups need
       my_turn(), next_turn();
       if constexpr (kOptions) tiles.next();
+      if (copied_mask) wait(full_m + rm.stage, rm.parity), release(empty_m + rm.stage), rm.next();
       wait(full_k + rk.stage, rk.parity), release(empty_k + rk.stage), rk.next();
       wait(full_v + rv.stage, rv.parity), release(empty_v + rv.stage), rv.next();
     };
@@ -447,19 +474,23 @@ void queue_forward(const AttentionCall& c, const Tensor& like_this) {
   maps.v = tensor_map(c.dtype, c.v, c.batch, c.kv_heads, c.tk, c.d, S::kKeys);
   maps.out = tensor_map(c.dtype, c.out, c.batch, c.heads, c.tq, c.d, 64);
   Options options;
-  Tensor space;
+  CUtensorMap mask{};
+  Tensor space, bits;
   Schedule schedule;
   schedule.tiles = static_cast<int>((c.tq + S::kQueries - 1) / S::kQueries);
   schedule.heads = static_cast<int>(c.batch * c.heads);
   const auto queue = [&](auto kernel, const Sequences& sequences, const ForwardMaps* maps_of) {
-    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
+    const int bytes = options.copied ? S::kSharedBytesWithMasks : S::kSharedBytes;
+    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                      "scaled_dot_product_attention", "cudaFuncSetAttribute");
     const int blocks = std::min(schedule.total(), multiprocessors() * S::kBlocks);
     schedule.section = section_of(c, blocks);
-    kernel<<<blocks, S::kThreads, S::kSharedBytes, cuda::stream()>>>(c, maps, schedule, sequences, maps_of, options);
+    kernel<<<blocks, S::kThreads, bytes, cuda::stream()>>>(c, maps, schedule, sequences, maps_of, options, mask);
   };
   if constexpr (kOptions) {
     options = options_of(c, 64, S::kKeys, false, like_this, space);
+    draw_kept(options, c, 64, S::kKeys, false, like_this, bits);
+    if constexpr (S::kMasks) mask = mask_map(c, 64, options);
     return queue(forward_hopper_kernel<T, S, false, true>, {}, nullptr);
   } else {
     if (c.sequences == 0) return queue(forward_hopper_kernel<T, S, false, false>, {}, nullptr);

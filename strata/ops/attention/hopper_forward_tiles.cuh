@@ -1,8 +1,7 @@
 #pragma once
 // What a forward kernel for Hopper is made of, and which tiles it takes in which order.
 
-#include "strata/ops/attention/hopper.cuh"
-#include "strata/ops/attention/options.cuh"
+#include "strata/ops/attention/mask_tile.cuh"
 
 namespace strata::attention_cuda::hopper {
 
@@ -42,6 +41,11 @@ struct ForwardShape {
   static constexpr int kBarriers = 2 * kQueryBuffers + 4 * kStages;
   static constexpr int kSharedBytes =
       kQueryBuffers * kQueryBytes + 2 * kStages * kTileBytes + 8 * kBarriers + 4 * kQueryBuffers;
+  // Tiles of an additive mask, as many as of keys, where there is room: behind the rest, with barriers of their own.
+  static constexpr int kMaskBytes = kQueries * kKeys * 2, kMaskBarriersAt = (kSharedBytes + 7) / 8 * 8,
+                       kMasksAt = (kMaskBarriersAt + 16 * kStages + 1023) / 1024 * 1024,
+                       kSharedBytesWithMasks = kMasksAt + kStages * kMaskBytes;
+  static constexpr bool kMasks = kKeys % 64 == 0 && kSharedBytesWithMasks <= 227 * 1024;
 };
 
 /// The tiles of keys that a block of queries passes over, from the last to the first: all between two ends, or those of

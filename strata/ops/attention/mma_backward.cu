@@ -196,17 +196,8 @@ __global__ void __launch_bounds__(kThreads, 1)
             }
         }
       }
-      if (options.additive) {
-        Bias<BC / 8>().add(flat, c, options, mask_of(c, b, h), !kOfQuery, mask_row, first);
-      } else if (options.seen != nullptr) {
-        SeenBits<BC / 8> visible;
-        visible.load(options, options.seen_of(b, h), mask_row, first);
-        visible.hide(flat);
-      }
-      if (options.slopes != nullptr) {
-        const int64_t from = kOfQuery ? row + c.offset - first : row - c.offset - first;
-        Distances(options.slope_of(b, h), from - 2 * (lane % 4)).take(flat);
-      }
+      mask_scores<BC / 8>(flat, c, options, b, h, !kOfQuery, mask_row, first,
+                          row + (kOfQuery ? c.offset : -c.offset) - first - 2 * (lane % 4));
       if (options.drop_below != 0) {
         const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
         if constexpr (kOfQuery) {

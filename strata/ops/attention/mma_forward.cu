@@ -99,14 +99,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     KeptBits<BK / 8> kept;
     if constexpr (kOptions) {
       if (options.cap_in != 0) soft_cap(flat, options.cap_in);
-      if (options.additive) {
-        Bias<BK / 8>().add(flat, c, options, mask_of(c, b, h), false, mask_row, static_cast<int>(k0));
-      } else if (options.seen != nullptr) {
-        SeenBits<BK / 8> visible;
-        visible.load(options, options.seen_of(b, h), mask_row, static_cast<int>(k0));
-        visible.hide(flat);
-      }
-      if (options.slopes != nullptr) Distances(options.slope_of(b, h), row + c.offset - k0 - 2 * (lane % 4)).take(flat);
+      mask_scores<BK / 8>(flat, c, options, b, h, false, mask_row, static_cast<int>(k0),
+                          row + c.offset - k0 - 2 * (lane % 4));
       if (options.drop_below != 0) {
         const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
         const uint64_t number[2] = {(rows + mask_row[0]) * given.tk + k0, (rows + mask_row[1]) * given.tk + k0};

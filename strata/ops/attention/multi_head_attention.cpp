@@ -10,6 +10,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/attention/attention.h"
+#include "strata/ops/attention/attention_definition.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -188,6 +189,17 @@ Pair attend(const Tensor& query, const Tensor& key, const Tensor& value, int64_t
     const Tensor y = scaled_dot_product_attention(q, k, v, masks.together(),
                                                   {.is_causal = a.is_causal && extra == 0, .dropout_p = p});
     return {result(joined(y)), no_weights()};
+  }
+  if (q.device().is_cuda() && p < 1) {
+    // Weights from lse: none of each head's are kept where their mean is wanted.
+    detail::AttentionArguments args;
+    args.is_causal = false;  // it is one of the masks
+    args.dropout_p = p;
+    if (p > 0) args.key = default_generator().next(random_blocks(batch * a.num_heads * tq * k.size(2)));
+    const Tensor mask = masks.together();
+    const auto [y, lse] = detail::attention_with_lse(q, k, v, mask, args);
+    const Tensor weights = detail::attention_weights(q, k, mask, lse, a.average_attn_weights, args);
+    return {result(joined(y)), single ? weights.squeeze(0) : weights};
   }
   const double scale = 1 / std::sqrt(static_cast<double>(embed_dim / a.num_heads));
   Tensor weights = softmax(masks.on(matmul(q * scale, k.transpose(2, 3))), -1);

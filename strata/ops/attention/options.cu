@@ -117,8 +117,6 @@ Options options_of(const AttentionCall& c, int query_tile, int key_tile, bool tr
   o.drop_below = static_cast<uint32_t>(std::ceil(static_cast<double>(static_cast<float>(c.dropout)) * 0x1p24)) << 8;
   o.fours = c.tk % 4 == 0;
   if (c.mask == nullptr) return o;
-  o.pairs = o.additive && c.mask_stride[3] == 1 && c.mask_stride[0] % 2 == 0 && c.mask_stride[1] % 2 == 0 &&
-            c.mask_stride[2] % 2 == 0 && reinterpret_cast<uintptr_t>(c.mask) % 4 == 0;
 
   const int64_t batch = c.mask_stride[0] == 0 ? 1 : c.batch, heads = c.mask_stride[1] == 0 ? 1 : c.heads;
   Bits bits{};

@@ -24,7 +24,8 @@ struct Options {
   int64_t tiles_batch = 0, tiles_head = 0;
   int tiles_row = 0;
   bool additive = false;    ///< the mask is added to scores, which are scaled first
-  bool pairs = false;       ///< two neighbouring keys of it can be read at once
+  bool copied = false;      ///< and its tiles come by the copy engine (mask_tile.cuh)
+  bool one_query = false;   ///< such a mask has one row for all queries
   float cap_in = 0;         ///< scores times this are what the soft cap's tangent is taken of; 0: none
   float scale = 1;          ///< of scores before an additive mask
   float factor = 1;         ///< weights are 2 to the power of this times a score, once it is complete
@@ -33,6 +34,10 @@ struct Options {
   uint32_t drop_below = 0;  ///< a weight whose random number is below is dropped; 0: no dropout
   float kept_scale = 1;     ///< what the others are multiplied by
   bool fours = false;       ///< keys come in whole groups of four random numbers
+  /// A bit for each weight, drawn before the kernel, in rows of its orientation: kept. Null: the kernel draws.
+  const uint32_t* kept = nullptr;
+  int64_t kept_head = 0;  ///< words from one head of all batches to the next
+  int kept_row = 0;
   /// For each head how far a score falls with distance, and one more score; null: none. As the call has them.
   const float *slopes = nullptr, *sinks = nullptr;
   int slopes_batch = 0;
@@ -61,6 +66,10 @@ struct Options {
 /// `space` keeps their memory. One small kernel on the stream where there is a mask.
 Options options_of(const AttentionCall& c, int query_tile, int key_tile, bool transposed, const Tensor& like_this,
                    Tensor& space);
+/// Draws dropout's bits for such kernels beforehand, where they take at most the memory of the operands and the result;
+/// `space` keeps theirs. A kernel of nothing else draws faster than one that has registers for few warps.
+void draw_kept(Options& o, const AttentionCall& c, int query_tile, int key_tile, bool transposed,
+               const Tensor& like_this, Tensor& space);
 /// Whether a call has any.
 inline bool has_options(const AttentionCall& c) {
   return c.mask != nullptr || c.dropout > 0 || c.alibi_slopes != nullptr || c.soft_cap > 0 || c.sinks != nullptr ||
@@ -83,72 +92,50 @@ __device__ __forceinline__ int count_bits(const uint32_t* words, int begin, int 
   return n;
 }
 
-/// What the mask lets a thread's part of a tile see. Bit 8 j + e of word c of row r is its column 32 c + 8 j + e.
+/// Bits of a thread's part of a tile. Bit 8 j + e of word c of row r is its column 32 c + 8 j + e.
 template <int kBlocks>
-struct SeenBits {
+struct TileBits {
   static constexpr int kWords = (kBlocks + 3) / 4;
   uint32_t words[kWords][2];
 
-  /// Of rows `row` (two, which exist) and the columns from `column` on.
-  __device__ __forceinline__ void load(const Options& o, const uint32_t* seen, const int (&row)[2], int column) {
+  /// Of a thread's two rows and the columns from `column` on; rows of bits are `row_step` words apart.
+  __device__ __forceinline__ void load(const uint32_t* bits, int64_t row_step, int word_step, const int (&row)[2],
+                                       int column) {
     const int shift = column % 32;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const uint32_t* const p = seen + row[r] * o.seen_row + column / 32 * o.seen_word;
+      const uint32_t* const p = bits + row[r] * row_step + column / 32 * word_step;
 #pragma unroll
       for (int c = 0; c < kWords; ++c) {
-        const uint32_t low = p[c * o.seen_word], high = shift == 0 ? 0 : p[(c + 1) * o.seen_word];
+        const uint32_t low = p[c * word_step], high = shift == 0 ? 0 : p[(c + 1) * word_step];
         words[c][r] = __funnelshift_r(low, high, shift) >> (2 * (threadIdx.x % 4));
       }
     }
   }
-  __device__ __forceinline__ void hide(float (&s)[4 * kBlocks]) const {
-#pragma unroll
-    for (int j = 0; j < kBlocks; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        if ((words[j / 4][e / 2] >> (8 * (j % 4) + e % 2) & 1) == 0) s[4 * j + e] = -INFINITY;
+  /// Of score i.
+  __device__ __forceinline__ bool operator[](int i) const {
+    return (words[i / 16][i / 2 % 2] >> (8 * (i / 4 % 4) + i % 2) & 1) != 0;
   }
 };
 
-/// An additive mask's part of a tile, added to the scores, which are scaled first. It is read in pairs of 16 bits while
-/// the scores are computed, or where it is needed.
+/// What the mask lets a thread's part of a tile see.
+template <int kBlocks>
+struct SeenBits : TileBits<kBlocks> {
+  /// Of rows that exist.
+  __device__ __forceinline__ void load(const Options& o, const uint32_t* seen, const int (&row)[2], int column) {
+    TileBits<kBlocks>::load(seen, o.seen_row, o.seen_word, row, column);
+  }
+  __device__ __forceinline__ void hide(float (&s)[4 * kBlocks]) const {
+#pragma unroll
+    for (int i = 0; i < 4 * kBlocks; ++i)
+      if (!(*this)[i]) s[i] = -INFINITY;
+  }
+};
+
+/// An additive mask's part of a tile, added to the scores, which are scaled first.
 template <int kBlocks>
 struct Bias {
-  uint32_t pairs[kBlocks][2];
-  bool loaded = false;
-
-  /// `mask` is row 0, column 0 of the head. Only where pairs can be read: rows are queries, the whole tile exists.
-  __device__ __forceinline__ void load(const AttentionCall& c, const Options& o, const void* mask, const int (&row)[2],
-                                       int column) {
-    loaded = o.pairs && c.mask_dtype != DType::f32 && column + 8 * kBlocks <= c.tk && column % 2 == 0;
-    if (!loaded) return;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const uint16_t* const p =
-          static_cast<const uint16_t*>(mask) + row[r] * c.mask_stride[2] + column + 2 * (threadIdx.x % 4);
-#pragma unroll
-      for (int j = 0; j < kBlocks; ++j) pairs[j][r] = __ldg(reinterpret_cast<const uint32_t*>(p + 8 * j));
-    }
-  }
-  template <class M>
-  __device__ __forceinline__ void add_loaded(float (&s)[4 * kBlocks], float scale) const {
-#pragma unroll
-    for (int j = 0; j < kBlocks; ++j)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const uint32_t v = pairs[j][r];
-        float2 x;
-        if constexpr (std::is_same_v<M, BFloat16>) {
-          x = {__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u)};
-        } else {
-          x = __half22float2(*reinterpret_cast<const __half2*>(&v));
-        }
-        s[4 * j + 2 * r] = fmaf(s[4 * j + 2 * r], scale, x.x);
-        s[4 * j + 2 * r + 1] = fmaf(s[4 * j + 2 * r + 1], scale, x.y);
-      }
-  }
-  // Reads what it adds. Columns from `end` on are given the last one's.
+  // Where the mask lies. Columns from `end` on are given the last one's.
   template <class M>
   static __device__ __forceinline__ void add_read(float (&s)[4 * kBlocks], float scale, const M* mask, int64_t row_step,
                                                   int64_t column_step, const int (&row)[2], int column, int end) {
@@ -177,16 +164,11 @@ struct Bias {
       }
     }
   }
-  __device__ __forceinline__ void add(float (&s)[4 * kBlocks], const AttentionCall& c, const Options& o,
-                                      const void* mask, bool transposed, const int (&row)[2], int column) const {
+  static __device__ __forceinline__ void add(float (&s)[4 * kBlocks], const AttentionCall& c, const Options& o,
+                                             const void* mask, bool transposed, const int (&row)[2], int column) {
     const int64_t row_step = c.mask_stride[transposed ? 3 : 2], column_step = c.mask_stride[transposed ? 2 : 3];
     const int end = static_cast<int>(transposed ? c.tq : c.tk);
-    const auto with = [&]<class M>(const M* of) {
-      if constexpr (!std::is_same_v<M, float>) {
-        if (loaded) return add_loaded<M>(s, o.scale);
-      }
-      add_read(s, o.scale, of, row_step, column_step, row, column, end);
-    };
+    const auto with = [&]<class M>(const M* of) { add_read(s, o.scale, of, row_step, column_step, row, column, end); };
     if (c.mask_dtype == DType::f32) {
       with(static_cast<const float*>(mask));
     } else if (c.mask_dtype == DType::bf16) {
@@ -201,6 +183,22 @@ struct Bias {
 __device__ __forceinline__ const void* mask_of(const AttentionCall& c, int64_t b, int64_t h) {
   const int64_t at = b * c.mask_stride[0] + h * c.mask_stride[1];
   return static_cast<const char*>(c.mask) + at * (c.mask_dtype == DType::f32 ? 4 : 2);
+}
+
+/// The mask and distances of a tile's scores, of a thread's rows `row` (which exist) and the columns from `column` on;
+/// `from` is row 0's position less that of its first column.
+template <int kBlocks>
+__device__ __forceinline__ void mask_scores(float (&s)[4 * kBlocks], const AttentionCall& c, const Options& o,
+                                            int64_t b, int64_t h, bool transposed, const int (&row)[2], int column,
+                                            int64_t from) {
+  if (o.additive) {
+    Bias<kBlocks>::add(s, c, o, mask_of(c, b, h), transposed, row, column);
+  } else if (o.seen != nullptr) {
+    SeenBits<kBlocks> visible;
+    visible.load(o, o.seen_of(b, h), row, column);
+    visible.hide(s);
+  }
+  if (o.slopes != nullptr) Distances(o.slope_of(b, h), from).take(s);
 }
 
 /// philox() in fewer instructions: nvcc adds zeros to the upper halves of products in 64 bits.
@@ -222,15 +220,15 @@ __device__ __forceinline__ void draw_four(uint32_t (&c)[4], RngKey key, uint64_t
     k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
   }
 }
-/// Which weights of a thread's part of a tile dropout keeps: bit 4 j + 2 r + e % 32 of word j / 8, as they are
-/// numbered.
+/// Which weights of a thread's part of a tile dropout keeps: read where they were drawn before the kernel, or drawn.
 template <int kBlocks>
-struct KeptBits {
-  static constexpr int kWords = (kBlocks + 7) / 8;
-  uint32_t words[kWords];
+struct KeptBits : TileBits<kBlocks> {
+  static constexpr int kDrawn = (kBlocks + 7) / 8;  // words of bits as they are drawn
 
-  __device__ __forceinline__ bool operator[](int i) const { return (words[i / 32] >> (i % 32) & 1) != 0; }
-
+  /// Of the head `number` of all.
+  __device__ __forceinline__ void load(const Options& o, int64_t number, const int (&row)[2], int column) {
+    TileBits<kBlocks>::load(o.kept + number * o.kept_head, o.kept_row, 1, row, column);
+  }
   /// Rows are queries; number[r] is that of row r's first column.
   __device__ __forceinline__ void draw(const Options& o, RngKey key, const uint64_t (&number)[2], bool fours) {
     const int t = threadIdx.x % 4;
@@ -240,13 +238,13 @@ struct KeptBits {
     }
     // Two lanes need the same four numbers of two rows: each draws one row's.
     const uint64_t block = (number[t % 2] + 4 * (t / 2)) / 4;
-    uint32_t mine[kWords];
+    uint32_t mine[kDrawn];
     draw_fours(o, mine, key, [&](int j) { return block + 2 * j; });
 #pragma unroll
-    for (int w = 0; w < kWords; ++w) {
+    for (int w = 0; w < kDrawn; ++w) {
       const uint32_t other = __shfl_xor_sync(0xffffffffu, mine[w], 1);
       const uint32_t first = t % 2 ? other : mine[w], second = t % 2 ? mine[w] : other;
-      words[w] = (first >> (2 * (t % 2)) & 0x33333333u) | (second >> (2 * (t % 2)) & 0x33333333u) << 2;
+      put(w, (first >> (2 * (t % 2)) & 0x33333333u) | (second >> (2 * (t % 2)) & 0x33333333u) << 2);
     }
   }
   /// Rows are keys; `number` is that of the first column and the row that lane 0 has, from which rows come in fours;
@@ -260,24 +258,36 @@ struct KeptBits {
     }
     // Four lanes need one each of the same four numbers: each draws those of one place, 2 r + e = u, for all.
     const uint64_t from = number + lane / 16 * 4 + 8 * (u / 2) + (2 * t + u % 2) * step;
-    uint32_t mine[kWords];
+    uint32_t mine[kDrawn];
     draw_fours(o, mine, key, [&](int j) { return (from + 8 * j * step) / 4; });
 #pragma unroll
-    for (int w = 0; w < kWords; ++w) {
-      words[w] = 0;
+    for (int w = 0; w < kDrawn; ++w) {
+      uint32_t all = 0;
 #pragma unroll
       for (int place = 0; place < 4; ++place)
-        words[w] |= (__shfl_sync(0xffffffffu, mine[w], (lane & ~12) | place << 2) >> u & 0x11111111u) << place;
+        all |= (__shfl_sync(0xffffffffu, mine[w], (lane & ~12) | place << 2) >> u & 0x11111111u) << place;
+      put(w, all);
     }
   }
 
  private:
+  // Bit 4 j + 2 r + e of `drawn` is that of score 32 w + 4 j + 2 r + e: four bits become a byte's lowest pairs.
+  __device__ __forceinline__ void put(int w, uint32_t drawn) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (2 * w + half >= TileBits<kBlocks>::kWords) break;
+      uint32_t x = drawn >> (16 * half) & 0xffffu;
+      x = (x | x << 8) & 0x00ff00ffu;
+      x = (x | x << 4) & 0x0f0f0f0fu;
+      this->words[2 * w + half][0] = x, this->words[2 * w + half][1] = x >> 2;
+    }
+  }
   // Bit 4 j + k of `mine`: number k of block_of(j) is kept.
   template <class F>
-  static __device__ __forceinline__ void draw_fours(const Options& o, uint32_t (&mine)[kWords], RngKey key,
+  static __device__ __forceinline__ void draw_fours(const Options& o, uint32_t (&mine)[kDrawn], RngKey key,
                                                     const F& block_of) {
 #pragma unroll
-    for (int w = 0; w < kWords; ++w) {
+    for (int w = 0; w < kDrawn; ++w) {
       mine[w] = 0;
 #pragma unroll
       for (int j = 0; j < (8 * w + 8 <= kBlocks ? 8 : kBlocks - 8 * w); ++j) {
@@ -291,8 +301,8 @@ struct KeptBits {
   template <class F>
   __device__ __forceinline__ void draw_each(const Options& o, RngKey key, const F& number_of) {
 #pragma unroll
-    for (int w = 0; w < kWords; ++w) {
-      words[w] = 0;
+    for (int w = 0; w < kDrawn; ++w) {
+      uint32_t drawn = 0;
 #pragma unroll 1
       for (int i = 0; i < (8 * w + 8 <= kBlocks ? 32 : 4 * (kBlocks - 8 * w)); ++i) {
         const uint64_t number = number_of(8 * w + i / 4, i / 2 % 2, i % 2);
@@ -300,8 +310,9 @@ struct KeptBits {
         uint32_t bits = four[0];
 #pragma unroll
         for (uint32_t k = 1; k < 4; ++k) bits = number % 4 == k ? four[k] : bits;
-        words[w] |= (bits >= o.drop_below ? 1u : 0u) << i;
+        drawn |= (bits >= o.drop_below ? 1u : 0u) << i;
       }
+      put(w, drawn);
     }
   }
 };
