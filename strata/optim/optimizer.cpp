@@ -475,7 +475,7 @@ bool is_plain(const Tensor& t) {
 void Optimizer::load_state_dict(const StateDict& state) {
   load_state(state, false);
 }
-void Optimizer::load_state_dict(StateDict&& state) {
+void Optimizer::take_state_dict(StateDict&& state) {
   load_state(state, true);
   state.clear();
 }

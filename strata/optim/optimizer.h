@@ -105,8 +105,8 @@ class Optimizer {
   /// ValueError naming a key that is missing or not expected, ShapeError, DTypeError; then nothing has changed.
   void load_state_dict(const StateDict& state);
   /// The same, without a copy of what is where it belongs already: the optimizer takes the tensors, whose storage
-  /// nobody else may use.
-  void load_state_dict(StateDict&& state);
+  /// nobody else may use (those of another optimizer's state_dict() are used, by that optimizer).
+  void take_state_dict(StateDict&& state);
 
   /// Bytes of the state that every parameter will have once it was updated.
   int64_t state_bytes() const;

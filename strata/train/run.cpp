@@ -168,7 +168,7 @@ void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optim
   model.load_state_dict(read(kModelFile, model.state_dict()));  // straight into its parameters
   if (!optimizer) return;
   const memory::TagScope tag(memory::Tag::optimizer);
-  optimizer->load_state_dict(read(kOptimizerFile, {}));
+  optimizer->take_state_dict(read(kOptimizerFile, {}));
 }
 
 void write_recorded_step(const std::string& out, const Recording& step) {
