@@ -50,9 +50,14 @@ std::string unsigned_text(double v) {
   return std::isnan(v) ? "nan" : fmt::format("{}", v);
 }
 
+// The newest checkpoint was taken to be whole, and is not.
+struct NotWhole {};
+
 class Run {
  public:
-  Run(const TrainConfig& config, const TrainOptions& options);
+  // `trusting`: the newest checkpoint is checked as it is read, once; NotWhole where it is damaged. Else all of it is
+  // read before, and of those before it where it must be.
+  Run(const TrainConfig& config, const TrainOptions& options, bool trusting);
   TrainResult run();
 
  private:
@@ -63,6 +68,7 @@ class Run {
     StepMetrics metrics;               // what is known of them
   };
 
+  FoundRun newest() const;
   void resume_from(const FoundRun& found);
   void note(const std::string& text) {
     if (progress_) progress_->note(text);
@@ -112,7 +118,7 @@ class Run {
   int64_t valid_step_ = 0;
 };
 
-Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(config), options_(options) {
+Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) : config_(config), options_(options) {
   strata::validate(config_);
   device_ = parse_device(config_.device);
   if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
@@ -125,7 +131,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   if (has_run(options_.out)) {
     check(options_.resume, "train", "'", options_.out,
           "' holds a run already: --resume goes on with it, another --out starts a new one");
-    found = find_run(options_.out, &warnings);
+    found = trusting ? newest() : find_run(options_.out, &warnings);
   }
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
 
@@ -153,7 +159,14 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
                                                        .repeat = true,
                                                        .pin_memory = device_.is_cuda()});
   steps_.emplace(*model_, *optimizer_, config_, device_);
-  if (found) resume_from(*found);
+  if (found) {
+    try {
+      resume_from(*found);
+    } catch (const IoError&) {
+      if (trusting) throw NotWhole();
+      throw;
+    }
+  }
   feeder_.emplace(*loader_, config_.accumulate, device_);
   mended = data_.notes;
   if (const std::string page = options_.out + "/report.html"; !found && std::filesystem::exists(page))
@@ -180,6 +193,15 @@ Run::Run(const TrainConfig& config, const TrainOptions& options) : config_(confi
   } else if (options_.resume) {
     note("no checkpoint yet: starting from the beginning");
   }
+}
+
+FoundRun Run::newest() const {
+  try {
+    const std::vector<std::string> all = io::list_checkpoints(options_.out);
+    if (!all.empty()) return find_run(all.back());
+  } catch (const IoError&) {
+  }
+  throw NotWhole();
 }
 
 void Run::resume_from(const FoundRun& found) {
@@ -421,7 +443,13 @@ TrainResult Run::run() {
 }  // namespace
 
 TrainResult train(const TrainConfig& config, const TrainOptions& options) {
-  return Run(config, options).run();
+  std::optional<Run> run;
+  try {
+    run.emplace(config, options, true);
+  } catch (const NotWhole&) {
+    run.emplace(config, options, false);
+  }
+  return run->run();
 }
 
 }  // namespace strata
