@@ -262,8 +262,8 @@ void check_layer(std::string_view op, const Tensor& x, const Tensor& weight, con
 }
 
 std::array<TensorMeta, 3> coded_infer(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& w,
-                                      const Tensor& scale_w, const Tensor&, const Tensor&, const std::string& scaling,
-                                      bool keeps, bool) {
+                                      const Tensor& scale_w, const Tensor& wt, const Tensor& scale_wt,
+                                      const std::string& scaling, bool keeps, bool) {
   constexpr std::string_view op = "linear_fp8_coded";
   const bool rows = by_row(op, scaling);
   check_layer(op, x, weight, bias);
@@ -272,6 +272,15 @@ std::array<TensorMeta, 3> coded_infer(const Tensor& x, const Tensor& weight, con
                     rows ? "[out, 1]" : "[1]");
   check<DTypeError>(w.dtype() == DType::u8 && scale_w.dtype() == DType::f32, op, "w_codes is ", w, " with scales ",
                     scale_w, ", wants u8 and f32");
+  // What backward reads must be there.
+  check(keeps || !grad_enabled() || !weight.requires_grad(), op, "keeps is false, but the weight wants a gradient");
+  check(!grad_enabled() || !x.requires_grad() || (wt.defined() && scale_wt.defined()), op,
+        "x wants a gradient: it takes w_codes_t and w_scale_t");
+  if (wt.defined() && scale_wt.defined())
+    check<ShapeError>(
+        wt.shape() == Shape{weight.size(1), weight.size(0)} && scale_wt.numel() == (rows ? weight.size(1) : 1) &&
+            wt.dtype() == DType::u8 && scale_wt.dtype() == DType::f32,
+        op, "w_codes_t is ", wt, " with scales ", scale_wt, ", wants codes [in, out] and ", rows ? "[in, 1]" : "[1]");
   Shape y = x.shape();
   y[y.size() - 1] = weight.size(0);
   const int64_t in = weight.size(1), m = rows_of(x);
