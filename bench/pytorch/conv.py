@@ -97,7 +97,8 @@ def layouts():
         if line.count("|") == 4:
             name, label, direction, us, _ = line.strip().split("|")
             ours[name, label, direction] = float(us)
-    print(f"{'layer':20}{'direction':10}{'ours':>8}{'ours last':>11}{'cuDNN last':>12}{'cuDNN':>8}{'last to last':>14}  us")
+    print(f"{'microseconds':20}{'direction':10}{'ours':>8}{'ours last':>11}{'cuDNN last':>12}{'cuDNN':>8}"
+          f"{'last to last':>14}")
     for (name, label, direction), us in results.items():
         last = ours.get((name, "bf16-nhwc", direction))
         if label == "bf16" and last is not None:
