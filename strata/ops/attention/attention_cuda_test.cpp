@@ -183,7 +183,7 @@ TEST_P(CudaAttention, MasksAgreeWithTheCpuInDouble) {
 struct Further {
   bool slopes = false, of_each_batch = false, sinks = false;
   double cap = 0;
-  std::vector<int64_t> lengths;
+  std::vector<int64_t> lengths = {};
   const char* mask = nullptr;
 };
 
