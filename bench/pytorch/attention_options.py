@@ -49,6 +49,7 @@ def masks(batch, heads, time_, dtype):
         "padding, dropout 0.1": (padding, {"dropout_p": 0.1}),
         "square, boolean": (torch.ones(time_, time_, dtype=torch.bool).tril(), {}),
         "square, additive": (square, {}),
+        "square, additive, with its gradient": (square, {}),
         "slopes by distance, additive": (slopes[None], {}),
     }
 
@@ -101,7 +102,7 @@ def main():
     p.add_argument("--filter", default="")
     p.add_argument("--shapes", nargs="*", default=["32x8x512x64", "4x16x4096x128"], help="batch x heads x time x size")
     a = p.parse_args()
-    print(f"{'shape':16} {'mask':30} {'forward ms':>20} {'ratio':>6} {'backward ms':>20} {'ratio':>6} {'TFLOP/s':>12}")
+    print(f"{'shape':16} {'mask':36} {'forward ms':>20} {'ratio':>6} {'backward ms':>20} {'ratio':>6} {'TFLOP/s':>12}")
     for shape in a.shapes:
         b, h, t, d = map(int, shape.split("x"))
         numbers = [torch.randn(b, t, h, d).bfloat16() for _ in range(4)]
@@ -120,7 +121,8 @@ def main():
                 q, k, v, g = (on_card(x).transpose(1, 2) for x in numbers)
                 m = None if mask is None else on_card(mask)
                 given = {key: on_card(x) for key, x in options.items()}
-                for x in (q, k, v):
+                wanted = (q, k, v, m) if "gradient" in name else (q, k, v)
+                for x in wanted:
                     x.requires_grad_()
                 run = lambda: f.scaled_dot_product_attention(q, k, v, m, **given)
                 if by_flex and engine is torch:
@@ -128,7 +130,7 @@ def main():
                         function = flex(given, b, t)
                         function(q, k, v)
                     except Exception as e:  # a PyTorch without it
-                        print(f"{shape:16} {name:30} flex_attention: {str(e).splitlines()[0][:80]}")
+                        print(f"{shape:16} {name:36} flex_attention: {str(e).splitlines()[0][:80]}")
                         times[engine] = float("nan"), float("nan")
                         continue
                     run = lambda: function(q, k, v)
@@ -136,12 +138,12 @@ def main():
                     forward = timed(run, synchronize, a.seconds)
                 y = run()
                 grad = engine.autograd.grad
-                backward = timed(lambda: grad(y, (q, k, v), g, retain_graph=True), synchronize, a.seconds)
+                backward = timed(lambda: grad(y, wanted, g, retain_graph=True), synchronize, a.seconds)
                 times[engine] = forward, backward
                 del q, k, v, g, m, y
             flop = 4 * b * h * t * t * d * (0.5 if options.get("is_causal") else 1)
             ours, theirs = times[st], times[torch]
-            print(f"{shape:16} {name:30} {ours[0] * 1e3:9.3f} {theirs[0] * 1e3:9.3f} {theirs[0] / ours[0]:7.2f} "
+            print(f"{shape:16} {name:36} {ours[0] * 1e3:9.3f} {theirs[0] * 1e3:9.3f} {theirs[0] / ours[0]:7.2f} "
                   f"{ours[1] * 1e3:10.3f} {theirs[1] * 1e3:9.3f} {theirs[1] / ours[1]:6.2f} "
                   f"{flop / ours[0] * 1e-12:6.0f} {2.5 * flop / ours[1] * 1e-12:5.0f}", flush=True)
 

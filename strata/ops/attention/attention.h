@@ -36,8 +36,9 @@ struct AttentionOptions {
 /// softmax(q k^T * scale + mask) v for q [B, H, Tq, D], k [B, Hkv, Tk, D] and v [B, Hkv, Tk, Dv]; Hkv divides H, and
 /// query head h reads key head h / (H / Hkv). attn_mask broadcasts to [B, H, Tq, Tk]: boolean (true: seen) or floating
 /// (added to the scores). A query that sees nothing gives zeros. The result [B, H, Tq, Dv] is laid out so that
-/// transpose(1, 2) of it is contiguous. No [Tq, Tk] matrix is stored (Dao, arXiv:2307.08691), unless a floating mask,
-/// slopes or a gradient of the gradient are differentiated. Throws ShapeError, DTypeError, ValueError.
+/// transpose(1, 2) of it is contiguous. No [Tq, Tk] matrix is stored (Dao, arXiv:2307.08691), unless slopes or a
+/// gradient of the gradient are differentiated; the gradient of a floating mask has the mask's size. Throws ShapeError,
+/// DTypeError, ValueError.
 ///   Tensor y = scaled_dot_product_attention(q, k, v, {}, {.is_causal = true});
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& attn_mask = {},
                                     const AttentionOptions& options = {});

@@ -183,7 +183,7 @@ TEST_P(CudaAttention, MasksAgreeWithTheCpuInDouble) {
 struct Further {
   bool slopes = false, of_each_batch = false, sinks = false;
   double cap = 0;
-  std::vector<int64_t> lengths;
+  std::vector<int64_t> lengths = {};
   const char* mask = nullptr;
 };
 
@@ -262,6 +262,25 @@ TEST_P(CudaAttention, DistancesSoftCapSinksAndLengthsAgreeWithTheCpuInDouble) {
       EXPECT_EQ(there.gk.to_vector<float>(), again.gk.to_vector<float>()) << what("bits of grad k");
     }
   }
+}
+
+// So many keys that bits drawn beforehand would take more than the operands: the kernels draw (see draw_kept()).
+TEST_P(CudaAttention, DropoutDrawnWithinTheKernelsAgreesWithTheCpuInDouble) {
+  const int64_t d = GetParam();
+  if (d != 40) GTEST_SKIP() << "one size will do";
+  AttentionOptions dropout;
+  dropout.dropout_p = 0.25;
+  const Config c{1, 1, 1, 2700, 2700, dropout};
+  Tensors here(c, d), there(c, d);
+  here.convert(DType::bf16, Device::cpu());
+  here.convert(DType::f64, Device::cpu());
+  there.convert(DType::bf16, Device::cuda());
+  here.run(dropout);
+  there.run(dropout);
+  EXPECT_LE(difference(there.y, here.y), 2e-2);
+  EXPECT_LE(difference(there.gq, here.gq), 2e-2);
+  EXPECT_LE(difference(there.gk, here.gk), 2e-2);
+  EXPECT_LE(difference(there.gv, here.gv), 2e-2);
 }
 
 TEST_P(CudaAttention, GradientsOfAdditiveMasksAgreeWithTheCpuInDouble) {

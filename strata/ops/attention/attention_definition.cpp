@@ -1,4 +1,4 @@
-#include "strata/ops/attention/attention_definition.h"
+#include "strata/ops/attention/attention_definition_record.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // A call of attention's record as its kernels read it.
 
-#include "strata/ops/attention/attention_definition.h"
+#include "strata/ops/attention/attention_definition_record.h"
 
 namespace strata::detail {
 

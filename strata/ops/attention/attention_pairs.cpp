@@ -5,7 +5,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
-#include "strata/ops/attention/attention_definition.h"
+#include "strata/ops/attention/attention_definition_record.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"

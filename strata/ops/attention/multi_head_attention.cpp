@@ -10,7 +10,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/attention/attention.h"
-#include "strata/ops/attention/attention_definition.h"
+#include "strata/ops/attention/attention_definition_record.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
