@@ -1,10 +1,13 @@
 // Training steps on a card in bf16 and in fp8, captured in a graph, with AdamW and f32 weights: the shape of Llama 3.2B
 // (vocabulary and all), four layers of Llama 8B's shape, and the loss of a small model over 300 steps.
-//     fp8_bench [layers of the first, 28] [steps of the last, 300]
+//     fp8_bench [layers of the first, 28] [steps of the last, 300] [a text that it learns byte by byte]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/device_time.h"
@@ -28,9 +31,18 @@ struct Precision {
 constexpr Precision kPrecisions[] = {
     {"bf16", "bf16", "tensor"}, {"fp8", "fp8", "tensor"}, {"fp8 by row", "fp8", "row"}};
 
-// A text with something to learn: each token follows from the two before it, but for one in eight.
-std::vector<int64_t> text(int64_t n, int64_t vocab) {
+// A file's bytes; without a file something made up: each token follows from the two before it, but for one in eight.
+std::vector<int64_t> text(int64_t n, int64_t vocab, const char* path = nullptr) {
   std::vector<int64_t> t{1, 2};
+  if (path != nullptr) {
+    std::ifstream in(path, std::ios::binary);
+    const std::string all{std::istreambuf_iterator<char>(in), {}};
+    if (all.size() < 2) std::fprintf(stderr, "fp8_bench: nothing to read in %s\n", path), std::exit(2);
+    t.clear();
+    for (int64_t i = 0; i < n; ++i)
+      t.push_back(static_cast<unsigned char>(all[static_cast<size_t>(i) % all.size()]) % vocab);
+    return t;
+  }
   uint64_t state = 1;
   for (int64_t i = 2; i < n; ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -43,13 +55,14 @@ std::vector<int64_t> text(int64_t n, int64_t vocab) {
 
 // A model on the card, and batches for it.
 struct Work {
-  Work(const ModelConfig& m, int64_t batch, int64_t batches) {
+  Work(const ModelConfig& m, int64_t batch, int64_t batches, const char* path = nullptr) {
     config.model = m;
     config.batch = batch;
     config.device = "cuda";
     config.graph = "auto";
     const int64_t tokens = batch * m.context;
-    const std::vector<int64_t> all = text(batches * tokens + 1, std::min<int64_t>(m.vocab, 64));
+    const std::vector<int64_t> all =
+        text(batches * tokens + 1, path != nullptr ? m.vocab : std::min<int64_t>(m.vocab, 64), path);
     for (int64_t i = 0; i < batches; ++i) {
       data::Batch b;
       for (const int64_t shift : {0, 1}) {
@@ -62,10 +75,11 @@ struct Work {
     placed = {data[0][0].clone(), data[0][1].clone()};
   }
   // Milliseconds of each step after the first three, and the losses of all.
-  std::vector<double> run(const Precision& p, int64_t steps, double rate, std::vector<double>& losses) {
+  std::vector<double> run(const Precision& p, int64_t steps, double rate, std::vector<double>& losses,
+                          uint64_t seed = 1) {
     config.dtype = p.dtype;
     config.fp8_scaling = p.scaling;
-    manual_seed(1);
+    manual_seed(seed);
     {
       DeviceScope on(Device::cuda());
       model = make_model(config);
@@ -114,12 +128,15 @@ void time_steps(const char* name, const ModelConfig& m) {
   }
 }
 
-void compare_losses(int64_t steps) {
+void compare_losses(int64_t steps, const char* path) {
   const ModelConfig m{.family = "llama", .layers = 6, .dim = 512, .heads = 8, .context = 512, .vocab = 512};
-  Work work(m, 16, 50);
+  Work work(m, 16, path != nullptr ? 136 : 50, path);
   double of_bf16 = 0;
-  for (const Precision& p : kPrecisions) {
-    std::vector<double> losses, ms = work.run(p, steps, 1e-3, losses);
+  std::vector<std::pair<Precision, uint64_t>> all;
+  for (const Precision& p : kPrecisions) all.emplace_back(p, 1);
+  all.push_back({{"bf16, seed 2", "bf16", "tensor"}, 2});  // what says nothing
+  for (const auto& [p, seed] : all) {
+    std::vector<double> losses, ms = work.run(p, steps, 1e-3, losses, seed);
     const size_t last = std::min<size_t>(50, losses.size());
     double mean = 0;
     for (size_t i = losses.size() - last; i < losses.size(); ++i) mean += losses[i] / static_cast<double>(last);
@@ -160,7 +177,7 @@ int main(int argc, char** argv) {
   time_parts("8192 x 3072 -> 16384", 8192, 3072, 16384);
   time_parts("8192 x 8192 -> 3072", 8192, 8192, 3072);
   time_parts("8192 x 4096 -> 28672", 8192, 4096, 28672);
-  if (steps > 0) compare_losses(steps);
+  if (steps > 0) compare_losses(steps, argc > 3 ? argv[3] : nullptr);
   time_steps("Llama 8B's layers, 4 of them", {.family = "llama",
                                               .layers = 4,
                                               .dim = 4096,

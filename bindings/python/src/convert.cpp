@@ -270,8 +270,24 @@ PyObject* from_value(const Value& v) {
       v);
 }
 
-void note_memory_format(nb::handle format) {
-  if (!format.is_none()) nb::module_::import_("strata._once").attr("memory_format")(format);
+MemoryFormat memory_format_of(nb::handle format) {
+  if (!format.is_valid() || format.is_none()) return {};
+  const std::string name = nb::cast<std::string>(nb::getattr(format, "_name", nb::str("")));
+  if (name == "channels_last") return {4, {0, 2, 3, 1}, {0, 3, 1, 2}};
+  if (name == "channels_last_3d") return {5, {0, 2, 3, 4, 1}, {0, 4, 1, 2, 3}};
+  if (name == "contiguous_format") return {.row_major = true};
+  if (name == "preserve_format") return {};
+  throw nb::type_error(
+      "memory_format: one of strata.contiguous_format, preserve_format, channels_last and channels_last_3d is wanted");
+}
+
+Tensor in_memory_format(const Tensor& x, nb::handle given, bool copy) {
+  const MemoryFormat f = memory_format_of(given);
+  if (!f.channels_last()) return copy ? x.clone() : f.row_major ? x.contiguous() : x;
+  if (x.dim() != f.rank) throw ShapeError("memory_format", cat("needs a tensor of ", f.rank, " dimensions, got ", x));
+  const Tensor turned = x.permute(f.innermost);
+  if (turned.is_contiguous() && !copy) return x;
+  return (copy ? turned.clone() : turned.contiguous()).permute(f.back);
 }
 
 Shape shape_of(nb::args sizes) {

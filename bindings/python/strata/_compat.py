@@ -74,7 +74,7 @@ setattr(Tensor, "type", type_of)
 
 
 class memory_format:
-    """How PyTorch lays out images. Here tensors are row-major; another one, where it is given, says so once."""
+    """How images lie in memory: row-major, or with their channels innermost, which convolutions on a card take as they lie."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -13,11 +13,3 @@ def once(key: str, text: str, stacklevel: int = 3) -> None:
     if key not in _said:
         _said.add(key)
         warnings.warn(text, UserWarning, stacklevel=stacklevel)
-
-
-def memory_format(value: Any) -> None:
-    """For every ``memory_format=`` given."""
-    name = getattr(value, "_name", "")
-    if name.startswith("channels_last"):
-        once(name, f"memory_format={name}: tensors stay row-major here, and the convolutions choose layouts inside; shapes, strides "
-                   "and results are those of contiguous_format")

@@ -8,13 +8,6 @@ from . import _array_api, _composed, _core, _functions as F, _ops
 from ._core import Tensor
 
 
-def _note_format(value: Any) -> None:
-    if value is not None:
-        from ._once import memory_format
-
-        memory_format(value)
-
-
 def _method(function: Any, name: Optional[str] = None) -> Any:
     setattr(Tensor, name or function.__name__, function)
     return function
@@ -247,8 +240,7 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 @_method
 def clone(self: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with its own memory; gradients flow through."""
-    _note_format(memory_format)
-    return _ops.clone(self)
+    return _ops.clone(self) if memory_format is None else self.to(copy=True, memory_format=memory_format)
 
 
 @_method

@@ -1,6 +1,7 @@
 """What a script written for PyTorch meets: its argument names, `out=`, NumPy and einops beside tensors, switches, module paths,
 wrappers for one process, the state of its optimizers; and arguments that make no sense."""
 
+import copy
 import ctypes
 import importlib
 import json
@@ -277,14 +278,49 @@ def test_switches_say_once_what_happens_instead(said):
 
 
 @pytest.mark.parametrize("use", [
-    lambda f: st.ones(1, 2, 3, 4).to(memory_format=f), lambda f: st.ones(1, 2, 3, 4).contiguous(memory_format=f), lambda f: st.zeros(2, memory_format=f),
-    lambda f: st.ones(2).clone(memory_format=f), lambda f: nn.Conv2d(1, 1, 1).to(memory_format=f), lambda f: st.empty_like(st.ones(2), memory_format=f),
+    lambda x, f: x.to(memory_format=f), lambda x, f: x.contiguous(memory_format=f), lambda x, f: x.clone(memory_format=f),
+    lambda x, f: st.empty_like(x, memory_format=f).copy_(x), lambda x, f: st.zeros(*x.shape, memory_format=f) + x,
+    lambda x, f: x.double().to(st.float32, memory_format=f), lambda x, f: x.to("cpu", copy=True, memory_format=f),
 ])
-def test_memory_formats_say_that_tensors_stay_row_major(said, use):
-    use(st.contiguous_format)
-    assert not said
-    use(st.channels_last)
-    assert len(said) == 1 and "row-major" in str(said[0].message)
+def test_memory_formats_order_the_elements(use):
+    x = st.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5).float()
+    y = use(x, st.channels_last)
+    assert y.stride() == (60, 1, 15, 3) and y.is_contiguous(memory_format=st.channels_last) and not y.is_contiguous()
+    assert st.equal(x, y)
+    back = use(y, st.contiguous_format)
+    assert back.is_contiguous() and not back.is_contiguous(memory_format=st.channels_last) and st.equal(back, x)
+    with pytest.raises(RuntimeError, match="needs a tensor of 5 dimensions"):
+        use(x, st.channels_last_3d)
+
+
+def test_memory_formats_of_modules_and_gradients():
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 4, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+    last = copy.deepcopy(net).to(memory_format=st.channels_last)
+    assert last[0].weight.is_contiguous(memory_format=st.channels_last) and last[7].weight.is_contiguous() and net[0].weight.is_contiguous()
+    x = st.randn(2, 3, 8, 8)
+    images = x.to(memory_format=st.channels_last)
+    assert images.to(memory_format=st.channels_last) is images or images.to(memory_format=st.channels_last).data_ptr() == images.data_ptr()
+    assert last[0](images).is_contiguous(memory_format=st.channels_last) and last[:4](images).is_contiguous(memory_format=st.channels_last)
+    optimizers = [st.optim.AdamW(m.parameters(), lr=0.01) for m in (net, last)]
+    for _ in range(4):
+        losses = []
+        for m, optimizer, given in ((net, optimizers[0], x), (last, optimizers[1], images)):
+            optimizer.zero_grad()
+            loss = m(given).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    for a, b in zip(net.parameters(), last.parameters()):
+        assert a.shape == b.shape and st.allclose(a, b, 1e-3, 1e-4)
+    saved = last.state_dict()
+    net.load_state_dict(saved)
+    assert all(st.equal(a, b) for a, b in zip(net.state_dict().values(), saved.values()))
+    leaf = st.randn(1, 2, 2, 2).requires_grad_()
+    (leaf.contiguous(memory_format=st.channels_last) * st.arange(8).reshape(1, 2, 2, 2)).sum().backward()
+    assert leaf.grad.flatten().tolist() == list(range(8))
+    with pytest.raises(TypeError, match="memory_format"):
+        leaf.contiguous(memory_format=3)
 
 
 def test_compile_and_jit_hand_the_function_back(said):

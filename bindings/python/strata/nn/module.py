@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, 
 
 from .._core import Tensor, bfloat16, dtype as DType, empty_like, float16, float32, float64
 from .._grad_mode import no_grad
-from .._once import memory_format as layout
 from .hooks import BackwardHooks, RemovableHandle
 from .parameter import Buffer, Parameter
 from .state import IncompatibleKeys, load
@@ -442,7 +441,7 @@ class Module:
         device = kwargs.pop("device", None)
         dtype: Optional[DType] = kwargs.pop("dtype", None)
         kwargs.pop("non_blocking", None)
-        layout(kwargs.pop("memory_format", None))
+        layout = kwargs.pop("memory_format", None)
         if kwargs:
             raise TypeError(f"to() got an unexpected argument '{next(iter(kwargs))}'")
         for arg in args:
@@ -458,7 +457,12 @@ class Module:
         def convert(t: Tensor) -> Tensor:
             if device is not None:
                 t = t.to(device)
-            return t.to(dtype) if dtype is not None and t.is_floating_point() else t
+            t = t.to(dtype) if dtype is not None and t.is_floating_point() else t
+            return t if layout is None or t.dim() not in (4, 5) else laid_out(t)
+
+        def laid_out(t: Tensor) -> Tensor:
+            ranks = {"channels_last": 4, "channels_last_3d": 5}
+            return t.to(memory_format=layout) if ranks.get(getattr(layout, "_name", ""), t.dim()) == t.dim() else t
 
         return self._apply(convert)
 
