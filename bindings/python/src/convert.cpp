@@ -277,12 +277,10 @@ MemoryFormat memory_format_of(nb::handle format) {
   if (name == "channels_last_3d") return {5, {0, 2, 3, 4, 1}, {0, 4, 1, 2, 3}};
   if (name == "contiguous_format") return {.row_major = true};
   if (name == "preserve_format") return {};
-  throw nb::type_error(
-      "memory_format: one of strata.contiguous_format, preserve_format, channels_last and channels_last_3d is wanted");
+  throw nb::type_error("memory_format: one of contiguous_format, preserve_format, channels_last and channels_last_3d is wanted");
 }
 
-Tensor in_memory_format(const Tensor& x, nb::handle given, bool copy) {
-  const MemoryFormat f = memory_format_of(given);
+Tensor in_memory_format(const Tensor& x, const MemoryFormat& f, bool copy) {
   if (!f.channels_last()) return copy ? x.clone() : f.row_major ? x.contiguous() : x;
   if (x.dim() != f.rank) throw ShapeError("memory_format", cat("needs a tensor of ", f.rank, " dimensions, got ", x));
   const Tensor turned = x.permute(f.innermost);

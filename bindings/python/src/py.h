@@ -26,7 +26,8 @@ namespace strata::python {
 
 /// A Python tensor: one handle of the engine's. Subclasses (Parameter) may add attributes.
 struct PyTensor {
-  PyObject_HEAD Tensor value;
+  PyObject_HEAD
+  Tensor value;
   PyObject* weak;
 };
 extern PyTypeObject* g_tensor_type;
@@ -63,9 +64,8 @@ R guarded(F&& f, R failure) {
 
 // ---- the GIL --------------------------------------------------------------------------------------------------------
 
-/// Gives the GIL up, and takes it again. At the end of Python, threads other than the main one wait in either for the
-/// end of the process: taking the GIL would end them with an unwinding that C++ cannot survive, and the engine is being
-/// taken down.
+/// Gives the GIL up, and takes it again. At the end of Python, threads other than the main one wait in either for the end of
+/// the process: taking the GIL would end them with an unwinding that C++ cannot survive, and the engine is being taken down.
 PyThreadState* give_gil();
 void take_gil(PyThreadState* state);
 /// Whether Python is ending, so that this thread must not call it any more.
@@ -93,8 +93,7 @@ inline bool is_heavy(const Tensor& t) {
   return t.defined() && (t.numel() > kReleaseAbove || t.device().is_cuda());
 }
 
-/// A Python object that C++ holds: dropped with the GIL, whichever thread that happens on; leaked after the end of
-/// Python.
+/// A Python object that C++ holds: dropped with the GIL, whichever thread that happens on; leaked after the end of Python.
 class Held {
  public:
   Held() = default;
@@ -108,8 +107,8 @@ class Held {
   PyObject* o_ = nullptr;
 };
 
-/// A Python object as a T: an argument whose type a signature leaves open. Raises TypeError that names function and
-/// argument, where nb::cast would say "std::bad_cast".
+/// A Python object as a T: an argument whose type a signature leaves open. Raises TypeError that names function and argument,
+/// where nb::cast would say "std::bad_cast".
 template <class T>
 T cast_argument(nb::handle o, const char* function, const char* argument, const char* wanted) {
   try {
@@ -126,8 +125,8 @@ T cast_argument(nb::handle o, const char* function, const char* argument, const 
 // Each returns false where `o` is not of that kind; a Python error is set then only where the value itself is bad
 // (an int past 64 bits).
 bool to_scalar(PyObject* o, Scalar& out);
-/// What stands beside a tensor of `device`: a tensor as it is, a number as one of its own, a NumPy array as a tensor
-/// over its memory.
+/// What stands beside a tensor of `device`: a tensor as it is, a number as one of its own, a NumPy array as a tensor over its
+/// memory.
 bool to_operand(PyObject* o, Device device, Tensor& out);
 /// Whether it is one of NumPy's arrays, or takes part in its operators as they do.
 bool is_array(PyObject* o);
@@ -156,14 +155,14 @@ Tensor tensor_from(nb::handle data, std::optional<DType> dtype, std::optional<De
 /// Says once what a memory format other than row-major means here.
 /// What a memory format of PyTorch's says of the order of the dimensions.
 struct MemoryFormat {
-  int64_t rank = 0;      // of the tensors that can lie so; 0: any
-  Dims innermost, back;  // the permutation to channels innermost, and back
+  int64_t rank = 0;       // of the tensors that can lie so; 0: any
+  Dims innermost, back;   // the permutation to channels innermost, and back
   bool row_major = false;
   bool channels_last() const { return rank != 0; }
 };
 MemoryFormat memory_format_of(nb::handle format);
 /// x with its elements in the format's order: x itself where they are and no copy is asked for. Gradients flow through.
-Tensor in_memory_format(const Tensor& x, nb::handle format, bool copy = false);
+Tensor in_memory_format(const Tensor& x, const MemoryFormat& format, bool copy = false);
 /// Arguments as functions with a shape take them: f(2, 3) or f((2, 3)).
 Shape shape_of(nb::args sizes);
 
@@ -269,7 +268,9 @@ struct type_caster<strata::Device> {
     PyErr_Clear();
     return false;
   }
-  static handle from_cpp(strata::Device d, rv_policy, cleanup_list*) noexcept { return strata::python::from_device(d); }
+  static handle from_cpp(strata::Device d, rv_policy, cleanup_list*) noexcept {
+    return strata::python::from_device(d);
+  }
 };
 
 template <>

@@ -27,8 +27,7 @@ nb::object number_at(const Tensor& t, const void* p) {
     } else if constexpr (std::is_integral_v<T>) {
       o = PyLong_FromLongLong(static_cast<long long>(v));
     } else {
-      o = PyFloat_FromDouble(
-          static_cast<double>(static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(v)));
+      o = PyFloat_FromDouble(static_cast<double>(static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(v)));
     }
     return nb::steal(o);
   });
@@ -52,7 +51,7 @@ Tensor to_anything(const Tensor& x, nb::args args, nb::kwargs options) {
   std::optional<DType> dtype;
   std::optional<Device> device;
   bool copy = false;
-  nb::handle format;
+  MemoryFormat format;
   const auto see = [&](nb::handle o) {
     DType t;
     Device d;
@@ -85,7 +84,7 @@ Tensor to_anything(const Tensor& x, nb::args args, nb::kwargs options) {
     } else if (name == "copy") {
       copy = cast_argument<bool>(o, "to", "copy", "a bool");
     } else if (name == "memory_format") {
-      format = o;
+      format = memory_format_of(o);
     } else if (name != "non_blocking") {
       throw nb::type_error(("to: there is no argument '" + name + "'").c_str());
     }
@@ -173,35 +172,24 @@ void bind_tensor_methods(nb::module_& m) {
       .def("__enter__", same)
       .def("__exit__", [](HookHandle& h, nb::args) { h.remove(); });
 
-  def_method(
-      "size",
-      [](const Tensor& x, std::optional<int64_t> dim) -> nb::object {
-        if (dim) return nb::int_(x.size(*dim));
-        return nb::steal(from_shape(x.shape()));
-      },
-      nb::arg("dim") = nb::none(), "All sizes, or the size of one dimension.");
-  def_method(
-      "dim", [](const Tensor& x) { return x.dim(); }, "The number of dimensions.");
+  def_method("size", [](const Tensor& x, std::optional<int64_t> dim) -> nb::object {
+    if (dim) return nb::int_(x.size(*dim));
+    return nb::steal(from_shape(x.shape()));
+  }, nb::arg("dim") = nb::none(), "All sizes, or the size of one dimension.");
+  def_method("dim", [](const Tensor& x) { return x.dim(); }, "The number of dimensions.");
   def_method("ndimension", [](const Tensor& x) { return x.dim(); });
-  def_method(
-      "numel", [](const Tensor& x) { return x.numel(); }, "The number of elements.");
+  def_method("numel", [](const Tensor& x) { return x.numel(); }, "The number of elements.");
   def_method("nelement", [](const Tensor& x) { return x.numel(); });
   def_method("element_size", [](const Tensor& x) { return size_of(x.dtype()); });
-  def_method(
-      "stride",
-      [](const Tensor& x, std::optional<int64_t> dim) -> nb::object {
-        if (dim) return nb::int_(x.strides()[wrap_dim(*dim, x.dim(), "stride")]);
-        return nb::steal(from_dims(x.strides()));
-      },
-      nb::arg("dim") = nb::none(), "Elements from one index to the next.");
+  def_method("stride", [](const Tensor& x, std::optional<int64_t> dim) -> nb::object {
+    if (dim) return nb::int_(x.strides()[wrap_dim(*dim, x.dim(), "stride")]);
+    return nb::steal(from_dims(x.strides()));
+  }, nb::arg("dim") = nb::none(), "Elements from one index to the next.");
   def_method("storage_offset", [](const Tensor& x) { return x.storage_offset(); });
-  def_method(
-      "_whole_storage",
-      [](const Tensor& x) {
-        const Storage* s = x.impl().storage.get();
-        return alias(x.detach(), {s ? static_cast<int64_t>(s->nbytes) / size_of(x.dtype()) : 0}, {1}, 0);
-      },
-      "All elements of the memory that the tensor is a view of, in one dimension.");
+  def_method("_whole_storage", [](const Tensor& x) {
+    const Storage* s = x.impl().storage.get();
+    return alias(x.detach(), {s ? static_cast<int64_t>(s->nbytes) / size_of(x.dtype()) : 0}, {1}, 0);
+  }, "All elements of the memory that the tensor is a view of, in one dimension.");
   def_method("data_ptr", [](const Tensor& x) { return x.numel() ? reinterpret_cast<uintptr_t>(x.raw_data()) : 0; });
   def_method(
       "is_contiguous",
@@ -214,22 +202,16 @@ void bind_tensor_methods(nb::module_& m) {
   def_method("is_complex", [](const Tensor&) { return false; });
   def_method("get_device", [](const Tensor& x) { return x.device().is_cuda() ? x.device().index : -1; });
 
-  def_method(
-      "item",
-      [](const Tensor& x) {
-        if (x.numel() != 1)
-          throw ValueError("item", cat("a tensor of ", to_string(x.shape()), " has more than one element (or none)"));
-        MaybeRelease release(x.device().is_cuda());
-        return x.item_scalar();
-      },
-      "The only element as a Python number.");
-  def_method(
-      "tolist",
-      [](const Tensor& x) {
-        const Tensor t = on_host(x);
-        return nested(t, 0, t.numel() ? static_cast<const std::byte*>(t.raw_data()) : nullptr);
-      },
-      "The elements as nested lists of Python numbers.");
+  def_method("item", [](const Tensor& x) {
+    if (x.numel() != 1)
+      throw ValueError("item", cat("a tensor of ", to_string(x.shape()), " has more than one element (or none)"));
+    MaybeRelease release(x.device().is_cuda());
+    return x.item_scalar();
+  }, "The only element as a Python number.");
+  def_method("tolist", [](const Tensor& x) {
+    const Tensor t = on_host(x);
+    return nested(t, 0, t.numel() ? static_cast<const std::byte*>(t.raw_data()) : nullptr);
+  }, "The elements as nested lists of Python numbers.");
   def_method("__repr__", print);
   def_method("__str__", print);
   def_method("__format__", [](const Tensor& x, nb::str spec) -> nb::object {
@@ -263,70 +245,61 @@ void bind_tensor_methods(nb::module_& m) {
         } else if (!device.is_none() && !to_device(device.ptr(), d)) {
           throw nb::type_error("cuda: device is a number or a CUDA device");
         }
+        const MemoryFormat order = memory_format_of(format);
         MaybeRelease release(true);
-        return in_memory_format(x.to(d), format);
+        return in_memory_format(x.to(d), order);
       },
       nb::arg("device") = nb::none(), nb::arg("non_blocking") = false, nb::arg("memory_format") = nb::none());
   constexpr std::pair<const char*, DType> casts[] = {
-      {"float", DType::f32}, {"double", DType::f64},  {"half", DType::f16},  {"bfloat16", DType::bf16},
-      {"long", DType::i64},  {"int", DType::i32},     {"short", DType::i16}, {"char", DType::i8},
+      {"float", DType::f32}, {"double", DType::f64}, {"half", DType::f16}, {"bfloat16", DType::bf16},
+      {"long", DType::i64},  {"int", DType::i32},    {"short", DType::i16}, {"char", DType::i8},
       {"byte", DType::u8},   {"bool", DType::boolean}};
-  for (const auto& [name, t] : casts) def_method(name, [t = t](const Tensor& x) { return x.to(t); });
+  for (const auto& [name, t] : casts)
+    def_method(name, [t = t](const Tensor& x) { return x.to(t); });
 
-  def_method(
-      "view",
-      [](const Tensor& x, nb::args sizes) {
-        DType t;
-        if (sizes.size() == 1 && !PyLong_Check(sizes[0].ptr()) && !PyTuple_Check(sizes[0].ptr()) &&
-            !PyList_Check(sizes[0].ptr()) && to_dtype(sizes[0].ptr(), t))
-          return view_as_dtype(x, t);
-        return x.view(shape_of(sizes));
-      },
-      "The same elements under another shape (one size may be -1), or as another dtype of the same size.");
+  def_method("view", [](const Tensor& x, nb::args sizes) {
+    DType t;
+    if (sizes.size() == 1 && !PyLong_Check(sizes[0].ptr()) && !PyTuple_Check(sizes[0].ptr()) &&
+        !PyList_Check(sizes[0].ptr()) && to_dtype(sizes[0].ptr(), t))
+      return view_as_dtype(x, t);
+    return x.view(shape_of(sizes));
+  }, "The same elements under another shape (one size may be -1), or as another dtype of the same size.");
   def_method("reshape", with_shape<reshape>, "A view where possible, else a copy.");
   def_method("expand", with_shape<expand>, "Dimensions of size 1 repeated without copying; -1 keeps a size.");
   def_method("view_as", [](const Tensor& x, const Tensor& other) { return x.view(other.shape()); });
   def_method("reshape_as", [](const Tensor& x, const Tensor& other) { return x.reshape(other.shape()); });
   def_method("expand_as", [](const Tensor& x, const Tensor& other) { return x.expand(other.shape()); });
-  def_method(
-      "flatten", [](const Tensor& x, int64_t start, int64_t end) { return x.flatten(start, end); },
-      nb::arg("start_dim") = 0, nb::arg("end_dim") = -1);
-  def_method(
-      "unflatten", [](const Tensor& x, int64_t dim, const Dims& sizes) { return unflatten(x, dim, sizes); },
-      nb::arg("dim"), nb::arg("sizes"));
+  def_method("flatten", [](const Tensor& x, int64_t start, int64_t end) { return x.flatten(start, end); },
+             nb::arg("start_dim") = 0, nb::arg("end_dim") = -1);
+  def_method("unflatten", [](const Tensor& x, int64_t dim, const Dims& sizes) { return unflatten(x, dim, sizes); },
+             nb::arg("dim"), nb::arg("sizes"));
   def_method("ravel", [](const Tensor& x) { return x.reshape({-1}); });
-  def_method(
-      "squeeze",
-      [](const Tensor& x, nb::handle dim) {
-        if (dim.is_none()) return x.squeeze();
-        Dims dims;
-        if (!to_dims(dim.ptr(), dims)) throw nb::type_error("squeeze: dim must be an int or a tuple of ints");
-        Tensor y = x;
-        std::vector<int64_t> order;
-        for (const int64_t d : dims) order.push_back(wrap_dim(d, x.dim(), "squeeze"));
-        std::sort(order.rbegin(), order.rend());
-        for (const int64_t d : order) y = y.squeeze(d);
-        return y;
-      },
-      nb::arg("dim") = nb::none());
-  def_method(
-      "unsqueeze", [](const Tensor& x, int64_t dim) { return x.unsqueeze(dim); }, nb::arg("dim"));
-  def_method(
-      "narrow",
-      [](const Tensor& x, int64_t dim, int64_t start, int64_t length) { return x.narrow(dim, start, length); },
-      nb::arg("dim"), nb::arg("start"), nb::arg("length"));
+  def_method("squeeze", [](const Tensor& x, nb::handle dim) {
+    if (dim.is_none()) return x.squeeze();
+    Dims dims;
+    if (!to_dims(dim.ptr(), dims)) throw nb::type_error("squeeze: dim must be an int or a tuple of ints");
+    Tensor y = x;
+    std::vector<int64_t> order;
+    for (const int64_t d : dims) order.push_back(wrap_dim(d, x.dim(), "squeeze"));
+    std::sort(order.rbegin(), order.rend());
+    for (const int64_t d : order) y = y.squeeze(d);
+    return y;
+  }, nb::arg("dim") = nb::none());
+  def_method("unsqueeze", [](const Tensor& x, int64_t dim) { return x.unsqueeze(dim); }, nb::arg("dim"));
+  def_method("narrow", [](const Tensor& x, int64_t dim, int64_t start, int64_t length) { return x.narrow(dim, start, length); },
+             nb::arg("dim"), nb::arg("start"), nb::arg("length"));
   def_method("t", [](const Tensor& x) { return x.dim() < 2 ? x : x.t(); });
   def_method(
       "contiguous",
       [](const Tensor& x, nb::handle format) {
+        const MemoryFormat order = memory_format_of(format);
         MaybeRelease release(is_heavy(x));
-        return memory_format_of(format).channels_last() ? in_memory_format(x, format, false) : x.contiguous();
+        return order.channels_last() ? in_memory_format(x, order) : x.contiguous();
       },
       nb::arg("memory_format") = nb::none());
 
   // ---- gradients
-  def_method(
-      "detach", [](const Tensor& x) { return x.detach(); }, "The same elements without history.");
+  def_method("detach", [](const Tensor& x) { return x.detach(); }, "The same elements without history.");
   def_method("detach_", [](nb::handle self) {
     Tensor& x = own(self);
     if (x.impl().view_base) throw AutogradError("detach_", "a view cannot be detached in place; use detach()");
@@ -340,110 +313,76 @@ void bind_tensor_methods(nb::module_& m) {
     }
     return same(self);
   });
-  def_method(
-      "backward",
-      [](const Tensor& x, std::optional<Tensor> gradient, std::optional<bool> retain_graph, bool create_graph) {
-        Released release;
-        x.backward(gradient.value_or(Tensor()), retain_graph.value_or(create_graph), create_graph);
-      },
-      nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = nb::none(), nb::arg("create_graph") = false,
-      "Adds the gradient of every leaf to its grad.");
-  def_method(
-      "requires_grad_",
-      [](nb::handle self, bool on) {
-        own(self).set_requires_grad(on);
-        return same(self);
-      },
-      nb::arg("requires_grad") = true);
+  def_method("backward", [](const Tensor& x, std::optional<Tensor> gradient, std::optional<bool> retain_graph, bool create_graph) {
+    Released release;
+    x.backward(gradient.value_or(Tensor()), retain_graph.value_or(create_graph), create_graph);
+  }, nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = nb::none(), nb::arg("create_graph") = false,
+     "Adds the gradient of every leaf to its grad.");
+  def_method("requires_grad_", [](nb::handle self, bool on) {
+    own(self).set_requires_grad(on);
+    return same(self);
+  }, nb::arg("requires_grad") = true);
   def_method("retain_grad", [](const Tensor& x) { x.retain_grad(); });
-  def_method(
-      "register_hook",
-      [](const Tensor& x, nb::object hook) {
-        if (!PyCallable_Check(hook.ptr())) throw nb::type_error("register_hook: a callable is wanted");
-        const std::shared_ptr<TensorHook> h = std::make_shared<PyHook>(std::move(hook), false);
-        add_tensor_hook(x, h);
-        return HookHandle{h};
-      },
-      nb::arg("hook"), "Calls hook(gradient) in every backward pass; what it returns takes the gradient's place.");
-  def_method(
-      "register_post_accumulate_grad_hook",
-      [](const Tensor& x, nb::object hook) {
-        const std::shared_ptr<TensorHook> h = std::make_shared<PyHook>(std::move(hook), true);
-        add_post_accumulate_hook(x, h);
-        return HookHandle{h};
-      },
-      nb::arg("hook"), "Calls hook(tensor) after backward added to its grad.");
+  def_method("register_hook", [](const Tensor& x, nb::object hook) {
+    if (!PyCallable_Check(hook.ptr())) throw nb::type_error("register_hook: a callable is wanted");
+    const std::shared_ptr<TensorHook> h = std::make_shared<PyHook>(std::move(hook), false);
+    add_tensor_hook(x, h);
+    return HookHandle{h};
+  }, nb::arg("hook"), "Calls hook(gradient) in every backward pass; what it returns takes the gradient's place.");
+  def_method("register_post_accumulate_grad_hook", [](const Tensor& x, nb::object hook) {
+    const std::shared_ptr<TensorHook> h = std::make_shared<PyHook>(std::move(hook), true);
+    add_post_accumulate_hook(x, h);
+    return HookHandle{h};
+  }, nb::arg("hook"), "Calls hook(tensor) after backward added to its grad.");
 
   // ---- in place
   def_method("zero_", [](nb::handle self) {
     own(self).zero_();
     return same(self);
   });
-  def_method(
-      "fill_",
-      [](nb::handle self, Scalar value) {
-        own(self).fill_(value);
-        return same(self);
-      },
-      nb::arg("value"));
-  def_method(
-      "copy_",
-      [](nb::handle self, nb::handle src, bool) {
-        Tensor& x = own(self);
-        const Tensor from = is_tensor(src.ptr()) ? tensor_of(src.ptr()) : tensor_from(src, x.dtype(), x.device());
-        {
-          MaybeRelease release(is_heavy(x));
-          x.copy_(from);
-        }
-        return same(self);
-      },
-      nb::arg("src"), nb::arg("non_blocking") = false);
-  def_method(
-      "uniform_",
-      [](nb::handle self, double low, double high) {
-        uniform_(own(self), low, high);
-        return same(self);
-      },
-      nb::arg("from_") = 0.0, nb::arg("to") = 1.0);
-  def_method(
-      "normal_",
-      [](nb::handle self, double mean, double std) {
-        normal_(own(self), mean, std);
-        return same(self);
-      },
-      nb::arg("mean") = 0.0, nb::arg("std") = 1.0);
-  def_method(
-      "trunc_normal_",
-      [](nb::handle self, double mean, double std, double a, double b) {
-        trunc_normal_(own(self), mean, std, a, b);
-        return same(self);
-      },
-      nb::arg("mean") = 0.0, nb::arg("std") = 1.0, nb::arg("a") = -2.0, nb::arg("b") = 2.0);
-  def_method(
-      "bernoulli_",
-      [](nb::handle self, double p) {
-        bernoulli_(own(self), p);
-        return same(self);
-      },
-      nb::arg("p") = 0.5);
+  def_method("fill_", [](nb::handle self, Scalar value) {
+    own(self).fill_(value);
+    return same(self);
+  }, nb::arg("value"));
+  def_method("copy_", [](nb::handle self, nb::handle src, bool) {
+    Tensor& x = own(self);
+    const Tensor from = is_tensor(src.ptr()) ? tensor_of(src.ptr()) : tensor_from(src, x.dtype(), x.device());
+    {
+      MaybeRelease release(is_heavy(x));
+      x.copy_(from);
+    }
+    return same(self);
+  }, nb::arg("src"), nb::arg("non_blocking") = false);
+  def_method("uniform_", [](nb::handle self, double low, double high) {
+    uniform_(own(self), low, high);
+    return same(self);
+  }, nb::arg("from_") = 0.0, nb::arg("to") = 1.0);
+  def_method("normal_", [](nb::handle self, double mean, double std) {
+    normal_(own(self), mean, std);
+    return same(self);
+  }, nb::arg("mean") = 0.0, nb::arg("std") = 1.0);
+  def_method("trunc_normal_", [](nb::handle self, double mean, double std, double a, double b) {
+    trunc_normal_(own(self), mean, std, a, b);
+    return same(self);
+  }, nb::arg("mean") = 0.0, nb::arg("std") = 1.0, nb::arg("a") = -2.0, nb::arg("b") = 2.0);
+  def_method("bernoulli_", [](nb::handle self, double p) {
+    bernoulli_(own(self), p);
+    return same(self);
+  }, nb::arg("p") = 0.5);
 
   def_method("is_pinned", [](const Tensor& x) { return x.tier() == Tier::pinned; });
   def_method("pin_memory", [](const Tensor& x) { return strata::pin_memory(x); });
   def_method("record_stream_", [](const Tensor& x) { cuda::record_stream(x, cuda::current_stream(x.device().index)); });
-  def_method(
-      "_written", [](const Tensor& x) { bump_version(x, "numpy"); },
-      "Says that the elements were written from outside: saved tensors of the tape then notice.");
-  def_method(
-      "_as_subclass",
-      [](const Tensor& x, nb::handle cls) {
-        if (!PyType_Check(cls.ptr()) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls.ptr()), g_tensor_type))
-          throw nb::type_error("_as_subclass: a subclass of Tensor is wanted");
-        PyObject* o = PyType_GenericAlloc(reinterpret_cast<PyTypeObject*>(cls.ptr()), 0);
-        if (!o) throw nb::python_error();
-        new (&reinterpret_cast<PyTensor*>(o)->value) Tensor(x);
-        return nb::steal(o);
-      },
-      "The same tensor as an object of a subclass.");
+  def_method("_written", [](const Tensor& x) { bump_version(x, "numpy"); },
+             "Says that the elements were written from outside: saved tensors of the tape then notice.");
+  def_method("_as_subclass", [](const Tensor& x, nb::handle cls) {
+    if (!PyType_Check(cls.ptr()) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls.ptr()), g_tensor_type))
+      throw nb::type_error("_as_subclass: a subclass of Tensor is wanted");
+    PyObject* o = PyType_GenericAlloc(reinterpret_cast<PyTypeObject*>(cls.ptr()), 0);
+    if (!o) throw nb::python_error();
+    new (&reinterpret_cast<PyTensor*>(o)->value) Tensor(x);
+    return nb::steal(o);
+  }, "The same tensor as an object of a subclass.");
   def_method("_same_tensor", [](const Tensor& x, const Tensor& y) { return x.same_as(y); });
 }
 

@@ -441,7 +441,7 @@ class Module:
         device = kwargs.pop("device", None)
         dtype: Optional[DType] = kwargs.pop("dtype", None)
         kwargs.pop("non_blocking", None)
-        layout = kwargs.pop("memory_format", None)
+        kwargs.pop("memory_format", None)  # that of the images decides; parameters are row-major, as optimizers read them
         if kwargs:
             raise TypeError(f"to() got an unexpected argument '{next(iter(kwargs))}'")
         for arg in args:
@@ -457,12 +457,7 @@ class Module:
         def convert(t: Tensor) -> Tensor:
             if device is not None:
                 t = t.to(device)
-            t = t.to(dtype) if dtype is not None and t.is_floating_point() else t
-            return t if layout is None or t.dim() not in (4, 5) else laid_out(t)
-
-        def laid_out(t: Tensor) -> Tensor:
-            ranks = {"channels_last": 4, "channels_last_3d": 5}
-            return t.to(memory_format=layout) if ranks.get(getattr(layout, "_name", ""), t.dim()) == t.dim() else t
+            return t.to(dtype) if dtype is not None and t.is_floating_point() else t
 
         return self._apply(convert)
 
