@@ -15,6 +15,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/random/random.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
 
@@ -310,7 +311,11 @@ TEST_P(CudaAttention, GradientsOfAdditiveMasksAgreeWithTheCpuInDouble) {
       here.run(c.options, want);
       there.run(c.options, got);
       EXPECT_EQ(got.grad().shape(), shape);
-      EXPECT_LE(difference(got.grad(), want.grad()), tolerance) << "config " << i << ' ' << name_of(dtype);
+      // A number for a whole row changes no weight: its gradient is 0, up to what the operands' rounding leaves.
+      if (shape[shape.size() - 1] == 1)
+        EXPECT_LE(amax(abs(got.grad())).item(), 30 * tolerance) << "config " << i << ' ' << name_of(dtype);
+      else
+        EXPECT_LE(difference(got.grad(), want.grad()), tolerance) << "config " << i << ' ' << name_of(dtype);
       EXPECT_LE(difference(there.gq, here.gq), tolerance) << "config " << i << ' ' << name_of(dtype);
     }
   }

@@ -21,6 +21,7 @@ using detail::dense_rows;
                               const Tensor& lse, const Tensor* gout, const Tensor* glse, const Tensor* out,
                               const Shape& shape, double factor, const detail::AttentionArguments& a) {
 #ifdef STRATA_WITH_CUDA
+  if (y.numel() == 0) return true;
   const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v), lc = lse.contiguous();
   const Tensor od = out ? dense_rows(*out) : Tensor(), gd = gout ? dense_rows(*gout) : Tensor();
   const Tensor gl = glse && glse->defined() ? glse->contiguous() : Tensor();
