@@ -253,6 +253,10 @@ TEST(Special, ValuesOfOneArgument) {
       const double single = p.f(number(p.x, DType::f32)).item();
       const double rounded = p.f(number(static_cast<float>(p.x))).item();
       const auto nearest = static_cast<float>(rounded);  // vectors may round to its neighbour
+      if (std::isinf(nearest)) {  // the argument or the value left f32's range
+        EXPECT_EQ(single, nearest) << p.name << "(" << p.x << ") in f32";
+        continue;
+      }
       EXPECT_LE(std::abs(single - nearest), std::abs(std::nextafter(nearest, 2 * nearest) - nearest))
           << p.name << "(" << p.x << ") in f32 is the f64 value, rounded";
     }
