@@ -195,6 +195,10 @@ export interface Recurrent extends Module {
 export interface LSTM extends Module {
   forward(x: Tensor, states?: readonly [h: Tensor, c: Tensor]): [output: Tensor, states: [h: Tensor, c: Tensor]];
 }
+export interface SLSTM extends Module {
+  /** c over the normaliser n, and log n. */
+  forward(x: Tensor, states?: readonly [h: Tensor, c: Tensor, logN: Tensor]): [output: Tensor, states: [h: Tensor, c: Tensor, logN: Tensor]];
+}
 interface RecurrentClass<M, O = {}> {
   new (inputSize: number, hiddenSize: number, options?: RecurrentOptions & O): M;
 }
@@ -469,6 +473,7 @@ export interface Nn {
   RNN: RecurrentClass<Recurrent, { nonlinearity?: 'tanh' | 'relu' }>;
   LSTM: RecurrentClass<LSTM>;
   GRU: RecurrentClass<Recurrent>;
+  SLSTM: { new (inputSize: number, hiddenSize: number, options?: { layers?: number; bias?: boolean; batchFirst?: boolean } & Made): SLSTM };
   RNNCell: CellClass<Cell, { nonlinearity?: 'tanh' | 'relu' }>;
   LSTMCell: CellClass<LSTMCell>;
   GRUCell: CellClass<Cell>;

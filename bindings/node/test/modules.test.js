@@ -123,6 +123,26 @@ test('backward hooks see and replace gradients', () => {
   assert.ok(count >= 1 && lstm.weight_ih_l0.grad !== null);
 });
 
+test('an sLSTM goes on from its states', () => {
+  const layer = new nn.SLSTM(3, 5, { layers: 2, batchFirst: true });
+  assert.equal(String(layer).split('\n')[0].startsWith('SLSTM(3, 5'), true);
+  const x = st.randn([2, 6, 3]);
+  const [whole, last] = layer.forward(x);
+  const [first, between] = layer.forward(x.narrow(1, 0, 4));
+  const [second, end] = layer.forward(x.narrow(1, 4, 2), between);
+  close(st.cat([first, second], 1), whole);
+  for (let i = 0; i < 3; ++i) close(end[i], last[i]);
+  // One step by hand of the first layer: nothing was seen, so the cell over its normaliser is tanh(z).
+  const one = new nn.SLSTM(3, 5);
+  const [h, [, c]] = one.forward(x.narrow(1, 0, 1).transpose(0, 1));
+  const sums = x.select(1, 0).matmul(one.weight_ih_l0.transpose(0, 1)).add(one.bias_ih_l0).add(one.bias_hh_l0);
+  const z = sums.narrow(1, 10, 5).tanh();
+  close(c.squeeze(0), z);
+  close(h.squeeze(0), sums.narrow(1, 15, 5).sigmoid().mul(z));
+  whole.sum().backward();
+  assert.ok(layer.weight_hh_l1.grad.abs().max().item() > 0);
+});
+
 test('lists of modules and parameters', () => {
   const list = new nn.ModuleList([linear(), new nn.ReLU()]);
   const extra = new nn.Tanh();

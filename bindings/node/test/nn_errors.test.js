@@ -18,7 +18,7 @@ const make = {
   Upsample: [{ size: 2 }], UpsamplingNearest2d: [{ size: 2 }], UpsamplingBilinear2d: [{ size: 2 }], PixelShuffle: [2], PixelUnshuffle: [2], ChannelShuffle: [3],
   AdaptiveLogSoftmaxWithLoss: [4, 10, [2, 5], { divValue: 2 }], FractionalMaxPool2d: [2, { outputRatio: 0.5 }], FractionalMaxPool3d: [2, { outputSize: 2 }],
   LayerNorm: [3], RMSNorm: [3], GroupNorm: [3, 3], LocalResponseNorm: [2], LazyLinear: [2],
-  RNN: [3, 2], LSTM: [3, 2], GRU: [3, 2], RNNCell: [3, 2], LSTMCell: [3, 2], GRUCell: [3, 2], MultiheadAttention: [4, 2], TransformerEncoderLayer: [4, 2],
+  RNN: [3, 2], LSTM: [3, 2], GRU: [3, 2], SLSTM: [3, 2], RNNCell: [3, 2], LSTMCell: [3, 2], GRUCell: [3, 2], MultiheadAttention: [4, 2], TransformerEncoderLayer: [4, 2],
   TransformerDecoderLayer: [4, 2], TransformerEncoder: [() => new nn.TransformerEncoderLayer(4, 2), 1], TransformerDecoder: [() => new nn.TransformerDecoderLayer(4, 2), 1],
   Transformer: [{ dim: 4, heads: 2, encoderLayers: 1, decoderLayers: 1, feedForward: 4 }],
 };

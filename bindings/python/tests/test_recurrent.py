@@ -55,6 +55,49 @@ def test_wrong_lengths_are_refused():
         pad_sequence([x], padding_side="middle")
 
 
+def slstm_in_numpy(m, x):
+    """c and n as they stand in the paper, in f64, over [T, B, in]; the input gate's exponential is small enough here."""
+    w = {name: values(p).astype(np.float64) for name, p in m.named_parameters()}
+    y, last = x.astype(np.float64), []
+    for layer in range(m.num_layers):
+        h, c, n = (np.zeros((x.shape[1], m.hidden_size)) for _ in range(3))
+        out = []
+        for t in range(len(y)):
+            sums = y[t] @ w[f"weight_ih_l{layer}"].T + h @ w[f"weight_hh_l{layer}"].T
+            if m.bias:
+                sums += w[f"bias_ih_l{layer}"] + w[f"bias_hh_l{layer}"]
+            i, f, z, o = np.split(sums, 4, axis=1)
+            i, f, o = np.exp(i), 1 / (1 + np.exp(-f)), 1 / (1 + np.exp(-o))
+            c, n = f * c + i * np.tanh(z), f * n + i
+            h = o * c / n
+            out.append(h)
+        y = np.stack(out)
+        last.append((h, c / n, np.log(n)))
+    return y, [np.stack(s) for s in zip(*last)]
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bias": False}, {"num_layers": 2, "batch_first": True}])
+def test_slstm_is_the_papers(options):
+    st.manual_seed(4)
+    m = nn.SLSTM(3, 5, **options)
+    assert repr(m).startswith("SLSTM(3, 5") and sum(1 for _ in m.parameters()) == (4 if m.bias else 2) * m.num_layers
+    x = st.randn(7, 2, 3, requires_grad=True)
+    turned = (lambda t: t.transpose(0, 1)) if m.batch_first else (lambda t: t)
+    y, states = m(turned(x))
+    want, last = slstm_in_numpy(m, values(x))
+    np.testing.assert_allclose(values(turned(y)), want, atol=1e-5)
+    for got, wanted in zip(states, last):
+        np.testing.assert_allclose(values(got), wanted, atol=1e-5)
+    # In two pieces: the states go on where the first stopped.
+    first, between = m(turned(x[:3]))
+    second, _ = m(turned(x[3:]), between)
+    np.testing.assert_allclose(values(turned(second)), want[3:], atol=1e-5)
+    y.sum().backward()
+    assert x.grad.abs().min().item() > 0 and all(p.grad is not None for p in m.parameters())
+    with pytest.raises(ValueError, match="slstm"):
+        m(st.randn(7, 2, 4))
+
+
 def test_parametrised_weights_are_used():
     m = nn.LSTM(3, 4)
     assert [len(w) for w in m.all_weights] == [4]

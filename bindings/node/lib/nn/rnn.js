@@ -101,6 +101,32 @@ class GRU extends Recurrent {
   }
 }
 
+/** The sLSTM (Beck et al., arXiv:2405.04517), gates i, f, z, o, over [T, B, in] ([B, T, in] with {batchFirst}):
+ * [output, [h, c / n, log n]], n being the normaliser. */
+class SLSTM extends Module {
+  constructor(inputSize, hiddenSize, given) {
+    super();
+    const { layers, bias, batchFirst, ...options } = optionsOf('SLSTM', given, { layers: 1, bias: true, batchFirst: false, ...MADE });
+    wantCounts('SLSTM', { inputSize, hiddenSize, layers });
+    Object.assign(this, { inputSize, hiddenSize, layers, batchFirst });
+    for (let layer = 0; layer < layers; ++layer) {
+      addParameters(this, `_l${layer}`, 4 * hiddenSize, layer === 0 ? inputSize : hiddenSize, hiddenSize, bias, options);
+    }
+  }
+  forward(x, states) {
+    wantTensor(x, 'SLSTM', 'the input');
+    const before = [states?.[0], states?.[1], states?.[2]].filter((s) => s !== undefined && s !== null);
+    for (const s of before) wantTensor(s, 'SLSTM', 'a state');
+    const weights = Array.from({ length: this.layers }, (_, layer) => weightsOf(this, `_l${layer}`)).flat();
+    const result = ops.slstm(x, before, weights, { has_biases: this.bias_ih_l0 !== null, num_layers: this.layers,
+      batch_first: this.batchFirst });
+    return [result.output, [result.h, result.c, result.l]];
+  }
+  detail() {
+    return detailOf([this.inputSize, this.hiddenSize], { layers: this.layers === 1 ? undefined : this.layers });
+  }
+}
+
 /** One step of [B, in] (or [in]). */
 class Cell extends Module {
   constructor(kind, inputSize, hiddenSize, given) {
@@ -151,4 +177,4 @@ class GRUCell extends Cell {
   }
 }
 
-module.exports = { RNN, LSTM, GRU, RNNCell, LSTMCell, GRUCell };
+module.exports = { RNN, LSTM, GRU, SLSTM, RNNCell, LSTMCell, GRUCell };

@@ -13,7 +13,7 @@ from .module import Module
 from .parameter import Parameter
 from .utils.rnn import PackedSequence
 
-__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase", "SLSTM"]
 
 
 class RNNBase(Module):
@@ -155,6 +155,26 @@ class GRU(RNNBase):
     def forward(self, input: Any, hx: Optional[Tensor] = None) -> Tuple[Any, Tensor]:
         y, last = self._run(ops.gru, input, () if hx is None else (hx,))
         return y, last[0]
+
+
+class SLSTM(RNNBase):
+    """Layers of the sLSTM (Beck et al., xLSTM, arXiv:2405.04517): gates i, f, z, o, the first an exponential. Returns output,
+    (h, c / n, log n), n being the normaliser; these states go on where an earlier call stopped. PyTorch has no such layer."""
+
+    gates = 4
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+        device: Any = None, dtype: Optional[DType] = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, device=device, dtype=dtype)
+
+    def forward(
+        self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor, Tensor]] = None
+    ) -> Tuple[Tensor, Tuple[Tensor, Tensor, Tensor]]:
+        y, h, c, l = ops.slstm(input, [] if hx is None else list(hx), self._flat_weights, self.bias, self.num_layers,
+                               self.batch_first)
+        return y, (h, c, l)
 
 
 class RNNCellBase(Module):
