@@ -102,10 +102,11 @@ def same_draws(seed):
 
     def pick(p, count, replacement=False):
         p = p.detach().cpu().double().numpy()
-        score = np.log(p + 1e-300)[..., None, :] if replacement else np.log(p + 1e-300)
-        if replacement:
-            return np.argmax(score + rng.gumbel(size=(*p.shape[:-1], count, p.shape[-1])), -1)
-        return np.argsort(-(score + rng.gumbel(size=p.shape)), -1)[..., :count]
+        if replacement:  # where uniform numbers fall among the running sums
+            sums = np.cumsum(p.reshape(-1, p.shape[-1]), -1)
+            found = [np.searchsorted(row[:-1], rng.random(count) * row[-1], side="right") for row in sums]
+            return np.stack(found).reshape(*p.shape[:-1], count)
+        return np.argsort(-(np.log(p + 1e-300) + rng.gumbel(size=p.shape)), -1)[..., :count]
 
     def sample(self, sample_shape=()):
         assert not tuple(sample_shape)
