@@ -203,8 +203,6 @@ void dispatch_mma(const AttentionCall& c, F&& f) {
 bool fits_hopper(const AttentionCall& c, bool backward);
 void forward_hopper(const AttentionCall& c, const Tensor& like_this);
 void backward_hopper(const AttentionCall& c, const Tensor& like_this);
-/// Its part with masks or dropout.
-void forward_hopper_options(const AttentionCall& c, const Tensor& like_this);
 
 /// The tensor-core kernels, for calls that fit.
 void forward_mma(const AttentionCall& c, const Tensor& like_this);

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(256)
   if (row + 8 < c.tq) store(to + 8 * c.grad_q.time, true);
 }
 
-template <class T, class S, bool kOptions = false>
+template <class T, class S, bool kOptions>
 void queue_backward(const AttentionCall& c, const Tensor& like_this) {
   Tensor lists, floats, all_maps, bits, drawn;
   Options options;
@@ -117,28 +117,33 @@ void queue_backward(const AttentionCall& c, const Tensor& like_this) {
   maps.grad_k = tensor_map(c.dtype, c.grad_k, c.batch, c.kv_heads, c.tk, c.d, 64);
   maps.grad_v = tensor_map(c.dtype, c.grad_v, c.batch, c.kv_heads, c.tk, c.d, 64);
   const cudaStream_t stream = cuda::stream();
-  backward_rows_kernel<T, S><<<cuda::blocks_for(rows * (S::D / 8), 256), 256, 0, stream>>>(
-      c, space, sequences, kOptions ? 1 / options.lse_factor : static_cast<float>(kLog2e));
+  float lse_unit = static_cast<float>(kLog2e);
+  if constexpr (kOptions)
+    with_set<true>(c, options, [&]<int kSet>() {
+      if constexpr (!OptionsIn<kSet>::kPlainScores) lse_unit = 1 / options.lse_factor;
+    });
+  backward_rows_kernel<T, S>
+      <<<cuda::blocks_for(rows * (S::D / 8), 256), 256, 0, stream>>>(c, space, sequences, lse_unit);
   const int64_t items = c.batch * c.kv_heads * space.key_tiles;
   const int64_t blocks = S::kStays ? std::min<int64_t>(items, multiprocessors()) : items;
   const auto queue = [&](auto kernel, const BackwardMaps* maps_of) {
-    constexpr int kBytes = S::kSharedBytes + (kOptions ? 8 * S::kMaskBarriers : 0);
+    constexpr int kBytes = S::kSharedBytes + (kOptions ? S::kOptionBytes : 0);
     cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
                      "scaled_dot_product_attention_backward", "cudaFuncSetAttribute");
     kernel<<<cuda::blocks_for(blocks, 1), S::kThreads, kBytes, stream>>>(c, maps, space, sequences, maps_of, options,
                                                                          mask);
   };
   if constexpr (kOptions) {
-    queue(backward_hopper_kernel<T, S, false, true>, nullptr);
+    with_set<true>(c, options, [&]<int kSet>() { queue(backward_hopper_kernel<T, S, false, kSet>, nullptr); });
   } else if (several) {
     MapSet set{};
     set.add(maps.q, c.q, false), set.add(maps.k, c.k, true), set.add(maps.v, c.v, true);
     set.add(maps.grad_out, c.grad_out, false), set.add(maps.grad_k, c.grad_k, true),
         set.add(maps.grad_v, c.grad_v, true);
     const CUtensorMap* const written = maps_of_sequences(set, sequences, c.sequences + 2, like_this, all_maps);
-    queue(backward_hopper_kernel<T, S, true, false>, reinterpret_cast<const BackwardMaps*>(written));
+    queue(backward_hopper_kernel<T, S, true, kNoOptions>, reinterpret_cast<const BackwardMaps*>(written));
   } else {
-    queue(backward_hopper_kernel<T, S, false, false>, nullptr);
+    queue(backward_hopper_kernel<T, S, false, kNoOptions>, nullptr);
   }
   backward_queries_kernel<T, S>
       <<<cuda::blocks_for(heads * space.row_tiles * (S::kRows * S::D / 16), 256), 256, 0, stream>>>(c, space, sequences,

@@ -14,14 +14,15 @@
 
 namespace strata::attention_cuda::hopper {
 
-template <class T, class S, bool kSequences, bool kOptions>
+template <class T, class S, bool kSequences, int kSet>
 __global__ void __launch_bounds__(S::kThreads, 1)
     backward_hopper_kernel(const __grid_constant__ AttentionCall given, const __grid_constant__ BackwardMaps given_maps,
                            const BackwardSpace space, const Sequences sequences, const BackwardMaps* maps_of,
                            const __grid_constant__ Options options, const __grid_constant__ CUtensorMap mask) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   // The call of the sequence or batch that is being worked on, or the whole.
-  std::conditional_t<kSequences || kOptions, AttentionCall, const AttentionCall&> c = given;
+  using In = OptionsIn<kSet>;
+  std::conditional_t<kSequences || In::kEvery, AttentionCall, const AttentionCall&> c = given;
   constexpr int D = S::D, M = S::kRows, N = S::kKeys;
   extern __shared__ __align__(1024) uint8_t memory[];
   uint8_t* const all_ks = memory;
@@ -46,7 +47,12 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   // Tiles of an additive mask come to where the gradients of their scores will lie.
   [[maybe_unused]] uint64_t* const full_m = empty_sum + 1 + S::kKeyBuffers;
   [[maybe_unused]] uint64_t* const empty_m = full_m + 2;
-  [[maybe_unused]] const bool copied_mask = kOptions && options.copied;
+  // Which tiles a mask leaves, the warp that copies them finds out: each stage's head and first query, and of each
+  // buffer of keys how many there are.
+  [[maybe_unused]] volatile int* const tile_heads = reinterpret_cast<volatile int*>(full_m + S::kMaskBarriers);
+  [[maybe_unused]] volatile int* const tile_rows = tile_heads + S::kStages;
+  [[maybe_unused]] volatile int* const all_steps = tile_rows + S::kStages;
+  [[maybe_unused]] const bool copied_mask = In::copied(options);
 
   if (threadIdx.x == 0) {
     if (copied_mask)
@@ -93,10 +99,10 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     }
     x.tile = x.key_tiles - 1 - at % x.key_tiles;
     x.hk = at / x.key_tiles % all_heads, x.b = at / x.key_tiles / all_heads;
-    if constexpr (kOptions) take_length(c, x.b);
+    if constexpr (In::kEvery) take_length(c, x.b);
     int64_t begin, end;
     visible_queries(c, x.tile * N, min(static_cast<int64_t>(x.tile) * N + N, c.tk), begin, end);
-    if (kOptions && static_cast<int64_t>(x.tile) * N >= c.tk) end = begin;  // behind a length
+    if (In::kEvery && static_cast<int64_t>(x.tile) * N >= c.tk) end = begin;  // behind a length
     x.first = static_cast<int>(begin / M);
     x.n = end > begin ? static_cast<int>((end + M - 1) / M) - x.first : 0;
     x.start = x.rotated ? static_cast<int>(static_cast<int64_t>(x.tile) * x.row_tiles / x.key_tiles) : 0;
@@ -110,19 +116,18 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 
   // Whether a mask leaves something of tile `i` of queries to the item's keys.
   const auto wanted = [&](const Item& x, int h, int i) {
-    if constexpr (!kOptions) return true;
-    return options.tiles == nullptr || (options.tiles_of(x.b, h, i)[x.tile / 32] >> (x.tile % 32) & 1) != 0;
+    return !In::flags(options) || (options.tiles_of(x.b, h, i)[x.tile / 32] >> (x.tile % 32) & 1) != 0;
   };
   // Goes to the next head and tile from (h, it) on that is wanted, if there is one.
   const auto skip_hidden = [&](const Item& x, int& h, int& it) {
-    if constexpr (kOptions) {
+    if constexpr (In::kMasks) {
       const int end = (x.hk + 1) * head_group;
       while (h < end && !wanted(x, h, row_tile(x, it)))
         if (++it == x.n) it = 0, ++h;
     }
   };
   const auto count_wanted = [&](const Item& x) {
-    if (!kOptions || options.tiles == nullptr) return head_group * x.n;
+    if (!In::flags(options)) return head_group * x.n;
     int sum = 0;
     for (int h = x.hk * head_group; h < (x.hk + 1) * head_group; ++h)
       for (int it = 0; it < x.n; ++it) sum += wanted(x, h, x.first + it);
@@ -168,6 +173,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         };
         copy_keys(all_ks, x.maps->k, full_k);
         const int steps = count_wanted(x);
+        if constexpr (In::kMasks) all_steps[rk.stage] = steps;
         if (steps == 0) copy_keys(all_vs, x.maps->v, full_v);
         int h = x.hk * head_group, it = 0;
         for (int step = 0; step < steps; ++step) {
@@ -175,6 +181,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
           const int row = row_tile(x, it) * M;
           const int64_t from = (static_cast<int64_t>(x.b) * c.heads + h) * space.pitch + x.tile0 * M + row;
           wait(empty_q + r.stage, r.parity ^ 1);
+          if constexpr (In::kMasks) tile_heads[r.stage] = h, tile_rows[r.stage] = row;
           arrive_expecting(full_q + r.stage, S::kRowBytes + M * 4);
 #pragma unroll
           for (int i = 0; i < kChunks<D>; ++i)
@@ -216,11 +223,11 @@ __global__ void __launch_bounds__(S::kThreads, 1)
           const int i = row_tile(x, it);
           // Terms of the keys from tile `from` up to tile `to`.
           const auto terms = [&](int from, int to) {
-            if constexpr (kOptions) {  // none behind a length
+            if constexpr (In::kEvery) {  // none behind a length
               to = min(to, static_cast<int>((c.tk + N - 1) / N));
               from = min(from, to);
             }
-            if (!kOptions || options.tiles == nullptr) return to - from;
+            if (!In::flags(options)) return to - from;
             return count_bits(options.tiles_of(x.b, h, i), from, to);
           };
           int place;  // terms before this one
@@ -260,8 +267,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   }
 
   take_registers<S::kRegisters>();
-  const float factor = kOptions ? options.factor : static_cast<float>(c.scale * kLog2e);
-  const RngKey random_key = kOptions ? resolved(c.key) : RngKey{};
+  const float factor = In::kAny ? options.factor : static_cast<float>(c.scale * kLog2e);
+  const RngKey random_key = In::kEvery ? resolved(c.key) : RngKey{};
   const auto release = [&](uint64_t* empty) {
     if (lane == 0) arrive(empty);
   };
@@ -282,7 +289,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     const Item item = S::kStays ? item_at(taken) : mine;
     const uint8_t* const ks = all_ks + rk.stage * S::kKeyBytes;
     const uint8_t* const vs = all_vs + rk.stage * S::kKeyBytes;
-    const int n = item.n, steps = count_wanted(item);
+    const int n = item.n;
     const int key0 = item.tile * N + 64 * group, key = key0 + 16 * warp + lane / 4;  // this thread's, and key + 8
     const auto seen_by = [&](int j) { return j < c.tk ? seen_queries(c, j) : Seen{static_cast<int>(c.tq), -1}; };
     const Seen seen[2] = {seen_by(key), seen_by(key + 8)};
@@ -302,17 +309,30 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         multiply<T, false, false>(s, advanced(a, d / 4 * N * 128 + d % 4 * 32),
                                   advanced(bq, d / 4 * M * 128 + d % 4 * 32), d > 0);
     };
-    int it = 0, h = item.hk * head_group;
+    [[maybe_unused]] int it = 0, h = item.hk * head_group;
     SeenBits<M / 8> visible;
     KeptBits<M / 8> kept;
     const int mask_row[2] = {min(key, static_cast<int>(given.tk) - 1), min(key + 8, static_cast<int>(given.tk) - 1)};
     const auto pass = [&](auto more) {
-      skip_hidden(item, h, it);
-      const int row = row_tile(item, it) * M;
-      [[maybe_unused]] const int head = h;
-      if (++it == n) it = 0, ++h;
+      int row;
+      [[maybe_unused]] int head;
+      if constexpr (In::kMasks) {
+        row = tile_rows[r.stage], head = tile_heads[r.stage];
+      } else {
+        row = row_tile(item, it) * M, head = h;
+        if (++it == n) it = 0, ++h;
+      }
       const uint8_t* const q = qs + r.stage * S::kRowBytes;
       const uint8_t* const g = gs + r.stage * S::kRowBytes;
+      // Bits are on their way while the gradients of the result come and their product runs.
+      if (In::seen(options)) visible.load(options, options.seen_of(item.b, head), mask_row, row);
+      if (In::drawn(options)) {
+        kept.load(options, static_cast<int64_t>(item.b) * c.heads + head, mask_row, row);
+      } else if (In::drops(options)) {
+        const uint64_t number =
+            ((static_cast<uint64_t>(item.b) * c.heads + head) * c.tq + row) * given.tk + (key0 + 16 * warp);
+        kept.draw_transposed(options, random_key, number, given.tk, options.fours);
+      }
       wait(full_g + r.stage, r.parity);
       {
         const uint64_t a = descriptor_k(vs + group * 64 * 128), bg = descriptor_k(g);
@@ -325,35 +345,25 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         commit_products();
       }
       // Under a soft cap distances are taken off where the weights are computed.
-      [[maybe_unused]] const bool capped = kOptions && options.cap_in != 0;
+      [[maybe_unused]] const bool capped = In::kEvery && options.cap_in != 0;
       [[maybe_unused]] const Distances distances(
-          kOptions ? options.slope_of(item.b, head) : 0.f,
-          kOptions ? key - static_cast<int>(c.offset) - row - 2 * (lane % 4) : 0);
-      if constexpr (kOptions) {
-        if (capped) soft_cap(s, options.cap_in);
-        if (copied_mask) {
-          wait(full_m + rm.stage, rm.parity);
-          const uint8_t* const tile = ds + rm.stage * S::kScoreBytes + group * M * 128;
-          if (c.mask_dtype == DType::bf16) {
-            add_mask_transposed<BFloat16, M / 8>(s, options, tile);
-          } else {
-            add_mask_transposed<Half, M / 8>(s, options, tile);
-          }
-        } else if (options.additive) {
-          Bias<M / 8>::add(s, c, options, mask_of(c, item.b, head), true, mask_row, row);
-        } else if (options.seen != nullptr) {
-          visible.load(options, options.seen_of(item.b, head), mask_row, row);
-          visible.hide(s);
+          In::kEvery ? options.slope_of(item.b, head) : 0.f,
+          In::kEvery ? key - static_cast<int>(c.offset) - row - 2 * (lane % 4) : 0);
+      if (capped) soft_cap(s, options.cap_in);
+      if (copied_mask) {
+        wait(full_m + rm.stage, rm.parity);
+        const uint8_t* const tile = ds + rm.stage * S::kScoreBytes + group * M * 128;
+        if (c.mask_dtype == DType::bf16) {
+          add_mask_transposed<BFloat16, M / 8>(s, options, tile);
+        } else {
+          add_mask_transposed<Half, M / 8>(s, options, tile);
         }
-        if (options.slopes != nullptr && !capped) distances.take(s);
-        if (options.kept != nullptr) {
-          kept.load(options, static_cast<int64_t>(item.b) * c.heads + head, mask_row, row);
-        } else if (options.drop_below != 0) {
-          const uint64_t number =
-              ((static_cast<uint64_t>(item.b) * c.heads + head) * c.tq + row) * given.tk + (key0 + 16 * warp);
-          kept.draw_transposed(options, random_key, number, given.tk, options.fours);
-        }
+      } else if (In::kEvery && options.additive) {
+        Bias<M / 8>::add(s, c, options, mask_of(c, item.b, head), true, mask_row, row);
+      } else if (In::seen(options)) {
+        visible.hide(s);
       }
+      if (In::kEvery && options.slopes != nullptr && !capped) distances.take(s);
       if (row < all_first || row + M - 1 > all_last) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
@@ -369,11 +379,11 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       const float* const delta = deltas + r.stage * M + 2 * (lane % 4);
       uint32_t p[M / 16][4];
       // What dropout leaves of the weights; those that it drops have a part in the gradient of scores.
-      [[maybe_unused]] uint32_t left[kOptions ? M / 16 : 1][4];
+      [[maybe_unused]] uint32_t left[In::kDrops ? M / 16 : 1][4];
 #pragma unroll
       for (int j = 0; j < M / 8; ++j) {
         const float2 x = *reinterpret_cast<const float2*>(lse2 + 8 * j);
-        if constexpr (kOptions) {
+        if constexpr (In::kEvery) {
           if (capped) {  // p: what the gradient of scores takes of dp, the weights times the cap's slope
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
@@ -393,27 +403,26 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const float lse = e % 2 ? x.y : x.x;
-          // With a mask, lse has the scores' unit (see backward_rows_kernel).
-          s[4 * j + e] = fast_exp2(kOptions ? (s[4 * j + e] - lse) * factor : fmaf(s[4 * j + e], factor, -lse));
+          // With an additive mask, lse has the scores' unit (see backward_rows_kernel).
+          s[4 * j + e] = fast_exp2(In::kPlainScores ? fmaf(s[4 * j + e], factor, -lse) : (s[4 * j + e] - lse) * factor);
         }
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const uint32_t v = pack2<T>(s[4 * j + 2 * e], s[4 * j + 2 * e + 1]);
           p[j / 2][2 * (j % 2) + e] = v;
-          if constexpr (kOptions) left[j / 2][2 * (j % 2) + e] = v;
+          if constexpr (In::kDrops) left[j / 2][2 * (j % 2) + e] = v;
         }
       }
-      if constexpr (kOptions) {
+      if constexpr (In::kDrops) {
+        if (In::drops(options)) {
+          const TileMasks<M / 8> masks(kept);
 #pragma unroll
-        for (int j = 0; j < M / 8; ++j)
+          for (int j = 0; j < M / 8; ++j)
 #pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            uint32_t& v = left[j / 2][2 * (j % 2) + e];
-            if (options.drop_below != 0)
-              v &= (kept[4 * j + 2 * e] ? 0xffffu : 0u) | (kept[4 * j + 2 * e + 1] ? 0xffff0000u : 0u);
-          }
+            for (int e = 0; e < 2; ++e) left[j / 2][2 * (j % 2) + e] &= masks.pair(j, e);
+        }
       }
-      auto& weights = either<kOptions>(left, p);
+      auto& weights = either<In::kDrops>(left, p);
       {
         const uint64_t bg = descriptor_t(g, M * 128);
 #pragma unroll
@@ -434,14 +443,18 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         for (int e = 0; e < 2; ++e) {
           // Registers do not hold all weights a second time in f32.
           const float2 w = unpack2<T>(p[j / 2][2 * (j % 2) + e]);
-          if constexpr (kOptions) {
+          float y[2] = {dp[4 * j + 2 * e], dp[4 * j + 2 * e + 1]};
+          if constexpr (In::kDrops) {
+            if (In::drops(options)) {
+              const TileMasks<M / 8> masks(kept);
 #pragma unroll
-            for (int f = 0; f < 2; ++f) {
-              float& y = dp[4 * j + 2 * e + f];
-              if (options.drop_below != 0) y = kept[4 * j + 2 * e + f] ? y * options.kept_scale : 0.f;
+              for (int f = 0; f < 2; ++f) y[f] = __uint_as_float(__float_as_uint(y[f]) & masks.one(4 * j + 2 * e + f));
             }
           }
-          t[j / 2][2 * (j % 2) + e] = pack2<T>(w.x * (dp[4 * j + 2 * e] - x.x), w.y * (dp[4 * j + 2 * e + 1] - x.y));
+          const auto less = [&](float v, float delta) {
+            return In::kDrops ? fmaf(v, options.kept_scale, -delta) : v - delta;
+          };
+          t[j / 2][2 * (j % 2) + e] = pack2<T>(w.x * less(y[0], x.x), w.y * less(y[1], x.y));
         }
       }
       // To shared memory as [queries][keys], this warpgroup's keys being chunk `group`.
@@ -508,6 +521,12 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       r = next;
     };
     wait(full_v + rk.stage, rk.parity);
+    int steps;
+    if constexpr (In::kMasks) {
+      steps = all_steps[rk.stage];
+    } else {
+      steps = head_group * n;
+    }
     if (steps > 0) {
       wait(full_q + r.stage, r.parity);
       start_scores(r.stage);
@@ -544,7 +563,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         commit_out();
       }
     };
-    write(all_vs + rk.stage * S::kKeyBytes, kOptions ? options.kept_scale : 1.f, grad_v, item.maps->grad_v);
+    write(all_vs + rk.stage * S::kKeyBytes, In::kDrops ? options.kept_scale : 1.f, grad_v, item.maps->grad_v);
     write(all_ks + rk.stage * S::kKeyBytes, static_cast<float>(c.scale), grad_k, item.maps->grad_k);
     if constexpr (!S::kStays) break;
     leaving = empty_keys + rk.stage;

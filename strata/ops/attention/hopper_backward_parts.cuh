@@ -17,6 +17,9 @@ struct BackwardShape {
   static constexpr int kBarriers = 3 * kKeyBuffers + 4 * kStages + 2, kMaskBarriers = 4;
   static constexpr int kSharedBytes = 8 * kKeyBuffers + 2 * kKeyBuffers * kKeyBytes + 2 * kStages * kRowBytes +
                                       2 * kScoreBytes + kSumBytes + 2 * kStages * kRows * 4 + 8 * kBarriers;
+  // With options: barriers of mask tiles, then what is said of tiles of queries and of keys.
+  static constexpr int kOptionBytes = 8 * kMaskBarriers + 8 * kStages + 4 * kKeyBuffers;
+  static_assert(kSharedBytes + kOptionBytes <= 227 * 1024);
   // A warpgroup's part of the gradient of a tile of queries is 64 x 64: rows, or columns, 64 group on.
   static constexpr bool kSplitRows = kRows == 128;
   // Between them they have what the block starts with, 168 for each of its threads.

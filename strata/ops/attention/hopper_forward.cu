@@ -14,7 +14,8 @@ void forward_hopper(const AttentionCall& c, const Tensor& like_this) {
     if (c.d <= 128) return queue_forward<T, ForwardShape<128, 2, 128, 2, 1, 1, true, true>>(c, like_this);
     queue_forward<T, ForwardShape<256, 2, 80, 2, 1, 1, true, true>>(c, like_this);
   };
-  if (has_options(c)) return forward_hopper_options(c, like_this);
+  if (has_options(c))
+    return c.dtype == DType::bf16 ? forward_options_bf16(c, like_this) : forward_options_f16(c, like_this);
   c.dtype == DType::bf16 ? with.template operator()<BFloat16>() : with.template operator()<Half>();
 }
 

@@ -9,14 +9,15 @@
 
 namespace strata::attention_cuda::hopper {
 
-template <class T, class S, bool kSequences, bool kOptions>
+template <class T, class S, bool kSequences, int kSet>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     forward_hopper_kernel(const __grid_constant__ AttentionCall given, const __grid_constant__ ForwardMaps given_maps,
                           const Schedule schedule, const Sequences sequences, const ForwardMaps* maps_of,
                           const __grid_constant__ Options options, const __grid_constant__ CUtensorMap mask) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   // The call of the sequence or batch that is being worked on, or the whole.
-  std::conditional_t<kSequences || kOptions, AttentionCall, const AttentionCall&> c = given;
+  using In = OptionsIn<kSet>;
+  std::conditional_t<kSequences || In::kEvery, AttentionCall, const AttentionCall&> c = given;
   constexpr int D = S::D, BK = S::kKeys;
   extern __shared__ __align__(1024) uint8_t memory[];
   uint8_t* const qs = memory;
@@ -32,7 +33,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
   [[maybe_unused]] uint64_t* const full_m = reinterpret_cast<uint64_t*>(memory + S::kMaskBarriersAt);
   [[maybe_unused]] uint64_t* const empty_m = full_m + S::kStages;
-  [[maybe_unused]] const bool copied_mask = kOptions && S::kMasks && options.copied;
+  [[maybe_unused]] const bool copied_mask = S::kMasks && In::copied(options);
 
   if (threadIdx.x == 0) {
     if (copied_mask)
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       h = head % static_cast<int>(c.heads), b = head / static_cast<int>(c.heads);
       maps = &given_maps;
     }
-    if constexpr (kOptions) take_length(c, b);
+    if constexpr (In::kEvery) take_length(c, b);
     // Under a causal mask the last tile is a whole one, and what is missing lacks in the first, which sees least. A
     // warpgroup's rows all come before the first or none does: copies out stop at a negative row (illegal instruction).
     q0 = (tiles - 1 - tile) * S::kQueries;
@@ -118,7 +119,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
           copy_in(qs + rq.stage * S::kQueryBytes + (g * kChunks<D> + i) * S::kChunk, maps->q, full_q + rq.stage, 64 * i,
                   q0 + 64 * g, h, b);
       rq.next();
-      KeyTiles<S, kOptions> tiles(c, options, b, h, q0);
+      KeyTiles<S, In::kMasks> tiles(c, options, b, h, q0);
       for (int i = 0, key = 0; i <= tiles.n; ++i) {
         const int last = key;
         if (i < tiles.n) copy_tile(ks, maps->k, full_k, empty_k, rk, key = tiles.next(), hk, b);
@@ -140,8 +141,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   }
 
   if constexpr (S::kMoveRegisters) take_registers<S::kGroups == 3 ? 160 : 240>();
-  const float factor = kOptions ? options.factor : static_cast<float>(c.scale * kLog2e);
-  const RngKey key = kOptions ? resolved(c.key) : RngKey{};
+  const float factor = In::kAny ? options.factor : static_cast<float>(c.scale * kLog2e);
+  const RngKey key = In::kEvery ? resolved(c.key) : RngKey{};
   const bool leader = threadIdx.x % 128 == 0;
   Ring<S::kQueryBuffers> rq;
   Ring<S::kStages> rk, rv;
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     int q0, h, b;
     const ForwardMaps* maps;
     locate(item, q0, h, b, maps);
-    KeyTiles<S, kOptions> tiles(c, options, b, h, q0);
+    KeyTiles<S, In::kMasks> tiles(c, options, b, h, q0);
     const int row0 = q0 + 64 * group, row = row0 + 16 * warp + lane / 4;  // this thread's, and row + 8
     const Seen seen[2] = {seen_keys(c, row), seen_keys(c, row + 8)};
     // What every row of the warpgroup sees, and what some row does.
@@ -184,10 +185,10 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     int from, to;
     tiles.needed(any_first, any_last, from, to);
 
-    constexpr float kLowest = kOptions ? -FLT_MAX : -1e30f;  // a mask may add the lowest number
+    constexpr float kLowest = In::kPlainScores ? -1e30f : -FLT_MAX;  // a mask may add the lowest number
     float m[2] = {kLowest, kLowest}, l[2] = {0, 0}, alpha[2] = {0, 0};
-    if constexpr (kOptions) options.begin_with_sink(h, m, l);
-    [[maybe_unused]] const float slope = kOptions ? options.slope_of(b, h) : 0.f;
+    if constexpr (In::kEvery) options.begin_with_sink(h, m, l);
+    [[maybe_unused]] const float slope = In::kEvery ? options.slope_of(b, h) : 0.f;
     bool shrinks = false;
     float s[BK / 2], o[D / 2];
     uint32_t p[BK / 16][4];
@@ -221,40 +222,35 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     const int mask_row[2] = {static_cast<int>(min(max(static_cast<int64_t>(row), int64_t{0}), c.tq - 1)),
                              static_cast<int>(min(max(static_cast<int64_t>(row) + 8, int64_t{0}), c.tq - 1))};
     const auto prepare = [&](int k0) {
-      if constexpr (kOptions) {
-        if (!options.additive && options.seen != nullptr) {
-          visible.load(options, options.seen_of(b, h), mask_row, k0);
-        }
-        if (options.kept != nullptr) {
-          kept.load(options, static_cast<int64_t>(b) * c.heads + h, mask_row, k0);
-        } else if (options.drop_below != 0) {
-          const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
-          const uint64_t number[2] = {(rows + mask_row[0]) * given.tk + k0, (rows + mask_row[1]) * given.tk + k0};
-          kept.draw(options, key, number, options.fours);
-        }
+      if (In::seen(options)) visible.load(options, options.seen_of(b, h), mask_row, k0);
+      if (In::drawn(options)) {
+        kept.load(options, static_cast<int64_t>(b) * c.heads + h, mask_row, k0);
+      } else if (In::drops(options)) {
+        const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
+        const uint64_t number[2] = {(rows + mask_row[0]) * given.tk + k0, (rows + mask_row[1]) * given.tk + k0};
+        kept.draw(options, key, number, options.fours);
       }
     };
     // Scores to weights, in place; alpha is what older sums shrink by.
     const auto weights = [&](int k0) {
-      if constexpr (kOptions) {
-        if (options.cap_in != 0) soft_cap(s, options.cap_in);
-        if (copied_mask) {
-          wait(full_m + rm.stage, rm.parity);
-          const uint8_t* const tile =
-              memory + S::kMasksAt + rm.stage * S::kMaskBytes + (options.one_query ? 0 : group * (BK / 64) * S::kChunk);
-          if (c.mask_dtype == DType::bf16) {
-            add_mask<BFloat16, BK / 8>(s, options, tile, S::kChunk);
-          } else {
-            add_mask<Half, BK / 8>(s, options, tile, S::kChunk);
-          }
-          release(empty_m + rm.stage), rm.next();
-        } else if (options.additive) {
-          Bias<BK / 8>::add(s, c, options, mask_of(c, b, h), false, mask_row, k0);
-        } else if (options.seen != nullptr) {
-          visible.hide(s);
+      if (In::kEvery && options.cap_in != 0) soft_cap(s, options.cap_in);
+      if (copied_mask) {
+        wait(full_m + rm.stage, rm.parity);
+        const uint8_t* const tile =
+            memory + S::kMasksAt + rm.stage * S::kMaskBytes + (options.one_query ? 0 : group * (BK / 64) * S::kChunk);
+        if (c.mask_dtype == DType::bf16) {
+          add_mask<BFloat16, BK / 8>(s, options, tile, S::kChunk);
+        } else {
+          add_mask<Half, BK / 8>(s, options, tile, S::kChunk);
         }
-        if (options.slopes != nullptr) Distances(slope, row + static_cast<int>(c.offset) - k0 - 2 * (lane % 4)).take(s);
+        release(empty_m + rm.stage), rm.next();
+      } else if (In::kEvery && options.additive) {
+        Bias<BK / 8>::add(s, c, options, mask_of(c, b, h), false, mask_row, k0);
+      } else if (In::seen(options)) {
+        visible.hide(s);
       }
+      if (In::kEvery && options.slopes != nullptr)
+        Distances(slope, row + static_cast<int>(c.offset) - k0 - 2 * (lane % 4)).take(s);
       if (k0 + BK - 1 > all_last) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
@@ -303,18 +299,11 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             float& x = s[4 * j + 2 * r + e];
-            // With a mask, what is taken off may be so low that a multiple of it is no number.
-            x = fast_exp2(kOptions ? (x - m[r]) * factor : fmaf(x, factor, -shift));
+            // With an additive mask, what is taken off may be so low that a multiple of it is no number.
+            x = fast_exp2(In::kPlainScores ? fmaf(x, factor, -shift) : (x - m[r]) * factor);
             sum[e] += x;
           }
         l[r] += sum[0] + sum[1];
-      }
-      if constexpr (kOptions) {
-        if (options.drop_below != 0) {
-#pragma unroll
-          for (int i = 0; i < BK / 2; ++i)
-            if (!kept[i]) s[i] = 0;
-        }
       }
       pin(s);  // before what follows
     };
@@ -323,6 +312,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       for (int j = 0; j < BK / 16; ++j)
 #pragma unroll
         for (int e = 0; e < 4; ++e) p[j][e] = pack2<T>(s[8 * j + 2 * e], s[8 * j + 2 * e + 1]);
+      if (In::drops(options)) {
+        const TileMasks<BK / 8> masks(kept);
+#pragma unroll
+        for (int j = 0; j < BK / 16; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) p[j][e] &= masks.pair(2 * j + e / 2, e % 2);
+      }
     };
     const auto shrink = [&] {
 #pragma unroll
@@ -332,7 +328,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     };
     const auto skip = [&] {  // a tile that only other warpgroups need
       my_turn(), next_turn();
-      if constexpr (kOptions) tiles.next();
+      if constexpr (In::kMasks) tiles.next();
       if (copied_mask) wait(full_m + rm.stage, rm.parity), release(empty_m + rm.stage), rm.next();
       wait(full_k + rk.stage, rk.parity), release(empty_k + rk.stage), rk.next();
       wait(full_v + rv.stage, rv.parity), release(empty_v + rv.stage), rv.next();
@@ -342,7 +338,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     for (int i = 0; i < from; ++i) skip();
     // Tile i's first key.
     const auto key_of = [&](int i) {
-      if constexpr (!kOptions) tiles.at = i;
+      if constexpr (!In::kMasks) tiles.at = i;
       return tiles.next();
     };
     if (from < to) {
@@ -416,11 +412,11 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     for (int r = 0; r < 2; ++r) {
       l[r] += __shfl_xor_sync(0xffffffffu, l[r], 1);
       l[r] += __shfl_xor_sync(0xffffffffu, l[r], 2);
-      alpha[r] = l[r] == 0 ? 0.f : (kOptions ? options.kept_scale : 1.f) / l[r];
+      alpha[r] = l[r] == 0 ? 0.f : (In::kDrops ? options.kept_scale : 1.f) / l[r];
       if (lane % 4 == 0 && row + 8 * r >= 0 && row + 8 * r < c.tq)
-        lse[row + 8 * r] = l[r] == 0  ? -INFINITY
-                           : kOptions ? fmaf(m[r], options.lse_factor, log2f(l[r]) * static_cast<float>(kLn2))
-                                      : (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2);
+        lse[row + 8 * r] = l[r] == 0          ? -INFINITY
+                           : In::kPlainScores ? (m[r] * factor + log2f(l[r])) * static_cast<float>(kLn2)
+                                              : fmaf(m[r], options.lse_factor, log2f(l[r]) * static_cast<float>(kLn2));
     }
     shrink();
     named_sync(8 + group, 128);
@@ -466,43 +462,82 @@ inline int section_of(const AttentionCall& c, int blocks) {
   return static_cast<int>(std::min(heads, fit >= heads ? heads : n));
 }
 
-template <class T, class S, bool kOptions = false>
-void queue_forward(const AttentionCall& c, const Tensor& like_this) {
+/// What of a forward call does not depend on options.
+template <class S>
+struct ForwardCall {
   ForwardMaps maps;  // of as many columns as there are: copies fill up with zeros
-  maps.q = tensor_map(c.dtype, c.q, c.batch, c.heads, c.tq, c.d, 64);
-  maps.k = tensor_map(c.dtype, c.k, c.batch, c.kv_heads, c.tk, c.d, S::kKeys);
-  maps.v = tensor_map(c.dtype, c.v, c.batch, c.kv_heads, c.tk, c.d, S::kKeys);
-  maps.out = tensor_map(c.dtype, c.out, c.batch, c.heads, c.tq, c.d, 64);
-  Options options;
-  CUtensorMap mask{};
-  Tensor space, bits;
   Schedule schedule;
-  schedule.tiles = static_cast<int>((c.tq + S::kQueries - 1) / S::kQueries);
-  schedule.heads = static_cast<int>(c.batch * c.heads);
-  const auto queue = [&](auto kernel, const Sequences& sequences, const ForwardMaps* maps_of) {
+
+  explicit ForwardCall(const AttentionCall& c) {
+    maps.q = tensor_map(c.dtype, c.q, c.batch, c.heads, c.tq, c.d, 64);
+    maps.k = tensor_map(c.dtype, c.k, c.batch, c.kv_heads, c.tk, c.d, S::kKeys);
+    maps.v = tensor_map(c.dtype, c.v, c.batch, c.kv_heads, c.tk, c.d, S::kKeys);
+    maps.out = tensor_map(c.dtype, c.out, c.batch, c.heads, c.tq, c.d, 64);
+    schedule.tiles = static_cast<int>((c.tq + S::kQueries - 1) / S::kQueries);
+    schedule.heads = static_cast<int>(c.batch * c.heads);
+  }
+  template <class Kernel>
+  void queue(Kernel kernel, const AttentionCall& c, const Sequences& sequences, const ForwardMaps* maps_of,
+             const Options& options, const CUtensorMap& mask) {
     const int bytes = options.copied ? S::kSharedBytesWithMasks : S::kSharedBytes;
     cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                      "scaled_dot_product_attention", "cudaFuncSetAttribute");
     const int blocks = std::min(schedule.total(), multiprocessors() * S::kBlocks);
     schedule.section = section_of(c, blocks);
     kernel<<<blocks, S::kThreads, bytes, cuda::stream()>>>(c, maps, schedule, sequences, maps_of, options, mask);
-  };
-  if constexpr (kOptions) {
-    options = options_of(c, 64, S::kKeys, false, like_this, space);
-    draw_kept(options, c, 64, S::kKeys, false, like_this, bits);
-    if constexpr (S::kMasks) mask = mask_map(c, 64, options);
-    return queue(forward_hopper_kernel<T, S, false, true>, {}, nullptr);
-  } else {
-    if (c.sequences == 0) return queue(forward_hopper_kernel<T, S, false, false>, {}, nullptr);
-    Tensor lists;
-    const Sequences sequences = sequences_of(c, S::kQueries, S::kKeys, like_this, lists);
-    MapSet set{};
-    set.add(maps.q, c.q, false), set.add(maps.k, c.k, true), set.add(maps.v, c.v, true);
-    set.add(maps.out, c.out, false);
-    schedule.tiles = static_cast<int>(sequences.q_tiles);
-    queue(forward_hopper_kernel<T, S, true, false>, sequences,
-          reinterpret_cast<const ForwardMaps*>(maps_of_sequences(set, sequences, c.sequences + 2, like_this, space)));
   }
+};
+
+template <class T, class S>
+void queue_forward(const AttentionCall& c, const Tensor& like_this) {
+  ForwardCall<S> call(c);
+  if (c.sequences == 0) return call.queue(forward_hopper_kernel<T, S, false, kNoOptions>, c, {}, nullptr, {}, {});
+  Tensor lists, space;
+  const Sequences sequences = sequences_of(c, S::kQueries, S::kKeys, like_this, lists);
+  MapSet set{};
+  set.add(call.maps.q, c.q, false), set.add(call.maps.k, c.k, true), set.add(call.maps.v, c.v, true);
+  set.add(call.maps.out, c.out, false);
+  call.schedule.tiles = static_cast<int>(sequences.q_tiles);
+  call.queue(forward_hopper_kernel<T, S, true, kNoOptions>, c, sequences,
+             reinterpret_cast<const ForwardMaps*>(maps_of_sequences(set, sequences, c.sequences + 2, like_this, space)),
+             {}, {});
 }
+
+// Shapes for a set of options. Dropout takes registers: two warpgroups of queries, not three.
+template <int kSet>
+using ShapeOf64 = ForwardShape<64, (kSet & kDropped) != 0 ? 2 : 3, 128, 2, 2, 1, true, true>;
+template <int>
+using ShapeOf96 = ForwardShape<96, 2, 128, 2, 1, 1, true, true>;
+template <int>
+using ShapeOf128 = ForwardShape<128, 2, 128, 2, 1, 1, true, true>;
+template <int>
+using ShapeOf256 = ForwardShape<256, 2, 80, 2, 1, 1, true, true>;
+
+/// With kSets, calls that ask for one or two of the usual options have kernels of their own.
+template <class T, template <int> class Shape, bool kSets>
+void queue_forward_options(const AttentionCall& c, const Tensor& like_this) {
+  using S = Shape<kEveryOption>;
+  Tensor space, bits;
+  Options options = options_of(c, 64, S::kKeys, false, like_this, space);
+  draw_kept(options, c, 64, S::kKeys, false, like_this, bits);
+  CUtensorMap mask{};
+  if constexpr (S::kMasks) mask = mask_map(c, 64, options);
+  with_set<kSets>(c, options, [&]<int kSet>() {
+    using Of = Shape<kSet>;
+    static_assert(Of::kKeys == S::kKeys && Of::kMasks == S::kMasks);
+    ForwardCall<Of>(c).queue(forward_hopper_kernel<T, Of, false, kSet>, c, {}, nullptr, options, mask);
+  });
+}
+
+/// Head sizes between fill up with zeros in the copies.
+template <class T>
+void forward_options(const AttentionCall& c, const Tensor& like_this) {
+  if (c.d <= 64) return queue_forward_options<T, ShapeOf64, true>(c, like_this);
+  if (c.d <= 96) return queue_forward_options<T, ShapeOf96, false>(c, like_this);
+  if (c.d <= 128) return queue_forward_options<T, ShapeOf128, true>(c, like_this);
+  queue_forward_options<T, ShapeOf256, false>(c, like_this);
+}
+void forward_options_bf16(const AttentionCall& c, const Tensor& like_this);
+void forward_options_f16(const AttentionCall& c, const Tensor& like_this);
 
 }  // namespace strata::attention_cuda::hopper

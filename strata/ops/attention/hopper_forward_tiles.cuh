@@ -50,7 +50,7 @@ struct ForwardShape {
 
 /// The tiles of keys that a block of queries passes over, from the last to the first: all between two ends, or those of
 /// them of which a mask shows something.
-template <class S, bool kOptions>
+template <class S, bool kFlags>
 struct KeyTiles {
   int first = 0, n = 0;  // the first key, the number of tiles
   int at = 0;            // tiles that next() has named

@@ -62,6 +62,33 @@ struct Options {
   }
 };
 
+/// What a kernel is compiled for: exactly these, or whatever a call may ask for.
+enum OptionSet : int {
+  kNoOptions = 0,
+  kSeenKeys = 1,   ///< a boolean mask
+  kAddedMask = 2,  ///< an additive one, whose tiles are copied
+  kDropped = 4,    ///< dropout, whose bits are drawn beforehand
+  kEveryOption = 255,
+};
+/// What kernels for the set `kSet` ask at run time, which is a constant where the set says it.
+template <int kSet>
+struct OptionsIn {
+  static constexpr bool kAny = kSet != kNoOptions, kEvery = kSet == kEveryOption;
+  static constexpr bool kMasks = (kSet & (kSeenKeys | kAddedMask)) != 0, kDrops = (kSet & kDropped) != 0;
+  /// Scores are products of queries and keys, of which nothing is so low that a multiple of it is no number.
+  static constexpr bool kPlainScores = (kSet & kAddedMask) == 0;
+
+  static __device__ __forceinline__ bool seen(const Options& o) {
+    return kEvery ? !o.additive && o.seen != nullptr : (kSet & kSeenKeys) != 0;
+  }
+  static __device__ __forceinline__ bool copied(const Options& o) {
+    return kEvery ? o.copied : (kSet & kAddedMask) != 0;
+  }
+  static __device__ __forceinline__ bool drops(const Options& o) { return kEvery ? o.drop_below != 0 : kDrops; }
+  static __device__ __forceinline__ bool drawn(const Options& o) { return kEvery ? o.kept != nullptr : kDrops; }
+  static __device__ __forceinline__ bool flags(const Options& o) { return kEvery ? o.tiles != nullptr : kMasks; }
+};
+
 /// Makes them for kernels whose flags are of `query_tile` by `key_tile`, and whose scores are transposed or not;
 /// `space` keeps their memory. One small kernel on the stream where there is a mask.
 Options options_of(const AttentionCall& c, int query_tile, int key_tile, bool transposed, const Tensor& like_this,
@@ -74,6 +101,33 @@ void draw_kept(Options& o, const AttentionCall& c, int query_tile, int key_tile,
 inline bool has_options(const AttentionCall& c) {
   return c.mask != nullptr || c.dropout > 0 || c.alibi_slopes != nullptr || c.soft_cap > 0 || c.sinks != nullptr ||
          c.key_lengths != nullptr;
+}
+/// The smallest of the sets that kernels are compiled for which has all that a call asks for.
+inline OptionSet set_of(const AttentionCall& c, const Options& o) {
+  if (c.alibi_slopes != nullptr || c.soft_cap > 0 || c.sinks != nullptr || c.key_lengths != nullptr)
+    return kEveryOption;
+  const int mask = c.mask == nullptr ? 0 : o.additive ? kAddedMask : kSeenKeys, drops = c.dropout > 0 ? kDropped : 0;
+  if ((o.additive && (!o.copied || drops != 0)) || (drops != 0 && o.kept == nullptr)) return kEveryOption;
+  return static_cast<OptionSet>(mask | drops);
+}
+/// Calls f with the set of a call's kernel. Where not kSets, there is one kernel for every option.
+template <bool kSets, class F>
+void with_set(const AttentionCall& c, const Options& o, F&& f) {
+  if constexpr (kSets) {
+    switch (set_of(c, o)) {
+      case kSeenKeys:
+        return f.template operator()<kSeenKeys>();
+      case kAddedMask:
+        return f.template operator()<kAddedMask>();
+      case kDropped:
+        return f.template operator()<kDropped>();
+      case kSeenKeys | kDropped:
+        return f.template operator()<(kSeenKeys | kDropped)>();
+      default:
+        break;
+    }
+  }
+  f.template operator()<kEveryOption>();
 }
 /// What a complete score of these kernels counts in lse.
 inline double score_unit(const AttentionCall& c) {
@@ -116,6 +170,48 @@ struct TileBits {
   __device__ __forceinline__ bool operator[](int i) const {
     return (words[i / 16][i / 2 % 2] >> (8 * (i / 4 % 4) + i % 2) & 1) != 0;
   }
+  /// Whether all of the warp's are set.
+  __device__ __forceinline__ bool whole() const {
+    uint32_t all = ~0u;
+#pragma unroll
+    for (int c = 0; c < kWords; ++c) {
+      constexpr uint32_t kPairs = 0x03030303u;
+      const uint32_t mine = kBlocks - 4 * c >= 4 ? kPairs : kPairs >> 8 * (4 - (kBlocks - 4 * c));
+      all &= (words[c][0] & words[c][1]) | ~mine;
+    }
+    return __all_sync(0xffffffffu, all == ~0u) != 0;
+  }
+};
+
+/// Such bits as masks of what they stand for: the last bit of a byte, repeated.
+template <int kBlocks>
+struct TileMasks {
+  static constexpr int kWords = TileBits<kBlocks>::kWords;
+  uint32_t first[kWords][2], second[kWords][2];  // the last bits of bytes are those of columns 8 j, and 8 j + 1
+
+  __device__ __forceinline__ explicit TileMasks(const TileBits<kBlocks>& bits) {
+#pragma unroll
+    for (int c = 0; c < kWords; ++c)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) first[c][r] = bits.words[c][r] << 7, second[c][r] = bits.words[c][r] << 6;
+  }
+  /// Of scores 4 j + 2 r and the next, packed to 16 bits each.
+  __device__ __forceinline__ uint32_t pair(int j, int r) const {
+    return repeated(first[j / 4][r], second[j / 4][r], 0xcc88u + 0x1111u * (j % 4));
+  }
+  /// Of score i in 32 bits.
+  __device__ __forceinline__ uint32_t one(int i) const {
+    const uint32_t w = i % 2 == 0 ? first[i / 16][i / 2 % 2] : second[i / 16][i / 2 % 2];
+    return repeated(w, w, 0x8888u + 0x1111u * (i / 4 % 4));
+  }
+
+ private:
+  // prmt repeats the sign of a byte where the selector's highest bit is set, which __byte_perm() does not promise.
+  static __device__ __forceinline__ uint32_t repeated(uint32_t low, uint32_t high, uint32_t selector) {
+    uint32_t x;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(x) : "r"(low), "r"(high), "r"(selector));
+    return x;
+  }
 };
 
 /// What the mask lets a thread's part of a tile see.
@@ -126,6 +222,7 @@ struct SeenBits : TileBits<kBlocks> {
     TileBits<kBlocks>::load(seen, o.seen_row, o.seen_word, row, column);
   }
   __device__ __forceinline__ void hide(float (&s)[4 * kBlocks]) const {
+    if (this->whole()) return;  // as most tiles are under a mask for padding or order
 #pragma unroll
     for (int i = 0; i < 4 * kBlocks; ++i)
       if (!(*this)[i]) s[i] = -INFINITY;
