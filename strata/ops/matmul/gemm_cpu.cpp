@@ -135,7 +135,7 @@ bool multiply(const Gemm& g, GemmBackend backend) {
       break;
   }
   if (is_large(g) && (detail::gemm_bf16(g, true) || detail::gemm_bf16(g, false))) return true;
-  return multiply_onednn(g) || multiply_each(g);
+  return detail::gemm_rows(g) || multiply_onednn(g) || multiply_each(g);
 }
 
 // oneDNN, or our bf16 kernel, on the innermost batch dim, a loop over the others. False where it has no kernel.

@@ -21,6 +21,16 @@ void gemm_finish(const Gemm& g, const void* sum);
 /// oneDNN's kernel, on the calling thread. False, with nothing done, where oneDNN lacks one. g.batch has at most one
 /// dim and A, B are row- or column-major without overlap, C row-major. With `ask` it only says whether there is one.
 bool gemm_onednn(const Gemm& g, bool ask = false);
+/// f32 products by rows of C, with B packed once for all of them; on all threads. False, with nothing done, where
+/// oneDNN has no kernel for that, or where it would not pay. g.batch has at most one dim, C is row-major.
+bool gemm_rows(const Gemm& g);
+/// B [k, n] as oneDNN's f32 kernel for AVX-512 reads it: blocks of 64 columns, in each rows by 16, ending in zeros. The
+/// number of floats; packing, on all threads.
+int64_t packed_b_size(int64_t k, int64_t n);
+void pack_b(const float* b, int64_t b_row, int64_t b_col, int64_t k, int64_t n, float* to);
+/// As gemm_onednn, of f32, with B packed so (g.b_row and g.b_col are not read); A and C are row-major, their rows one
+/// behind another, without a batch.
+bool gemm_packed(const Gemm& g, bool ask = false);
 /// Our own kernel for bf16 inputs, with AMX tiles or AVX512-BF16 dot products. False, with nothing done, where the
 /// processor lacks them, or for a batch or exact GELU. Wants the same layouts as gemm_onednn.
 bool gemm_bf16(const Gemm& g, bool amx);

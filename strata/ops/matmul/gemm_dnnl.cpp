@@ -15,7 +15,7 @@ struct Key {
   DType in, out;
   uint8_t bias;  // 1 + its dtype, 0 for none
   Epilogue epilogue;
-  int32_t none;
+  int32_t packed_b;  // as pack_b() does
 };
 
 void make(const Key& key, DnnlOp& op) {
@@ -30,7 +30,8 @@ void make(const Key& key, DnnlOp& op) {
     return memory::desc({key.batch, rows, cols}, t, memory::dims{stride, row, col});
   };
   const memory::desc a = desc(key.a_batch, key.m, key.k, in, key.a_row, key.a_col);
-  const memory::desc b = desc(key.b_batch, key.k, key.n, in, key.b_row, key.b_col);
+  const memory::desc b = key.packed_b != 0 ? memory::desc({key.k, key.n}, in, memory::format_tag::BA16a64b)
+                                           : desc(key.b_batch, key.k, key.n, in, key.b_row, key.b_col);
   const memory::desc c = desc(key.c_batch, key.m, key.n, out, key.c_row, 1);
   memory::desc bias;
   if (key.bias != 0) {
@@ -76,9 +77,8 @@ void make(const Key& key, DnnlOp& op) {
   op.add(DNNL_ARG_DST, c);
   if (key.bias != 0) op.add(DNNL_ARG_BIAS, bias);
 }
-}  // namespace
 
-bool gemm_onednn(const Gemm& g, bool ask) {
+bool run(const Gemm& g, bool packed_b, bool ask) {
   if (g.aux != nullptr) return false;
   dnnl_on_this_thread();
   Key key{};
@@ -98,6 +98,8 @@ bool gemm_onednn(const Gemm& g, bool ask) {
   key.in = g.in, key.out = g.out;
   key.bias = g.bias != nullptr ? static_cast<uint8_t>(1 + static_cast<int>(g.bias_dtype)) : 0;
   key.epilogue = g.epilogue;
+  key.packed_b = packed_b;
+  if (packed_b) key.b_row = key.b_col = 0;
   thread_local DnnlCache<Key> cache;
   DnnlOp& op = cache.get(key, [&](DnnlOp& fresh) { make(key, fresh); });
   if (!op.primitive || ask) return static_cast<bool>(op.primitive);
@@ -107,6 +109,15 @@ bool gemm_onednn(const Gemm& g, bool ask) {
     op.run({g.a, g.b, g.c});
   }
   return true;
+}
+}  // namespace
+
+bool gemm_onednn(const Gemm& g, bool ask) {
+  return run(g, false, ask);
+}
+
+bool gemm_packed(const Gemm& g, bool ask) {
+  return run(g, true, ask);
 }
 
 }  // namespace strata::cpu::detail

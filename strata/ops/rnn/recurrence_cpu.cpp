@@ -56,17 +56,38 @@ void transpose_weight(const RecurrenceCall& r, void* to) {
   });
 }
 
-// C [m, n] = A [m, k] B [k, n] (+ C) (+ bias), C in f32 (f64).
-void product(DType t, int64_t m, int64_t n, int64_t k, const void* a, const void* b, void* c, double beta,
-             const void* bias) {
-  Gemm g;
-  g.in = g.bias_dtype = t;
-  g.out = sum_dtype(t);
-  g.m = m, g.n = n, g.k = k, g.a = a, g.b = b, g.c = c, g.bias = bias;
-  g.a_row = k, g.a_col = 1, g.b_row = n, g.b_col = 1, g.c_row = n;
-  g.beta = beta;
-  cpu::gemm(g);
-}
+// The recurrent weight as the second factor of every step, packed once where there is a kernel for that. One block of
+// sequences shares its products among the threads, for which a packed factor is not made.
+class Factor {
+ public:
+  /// B [k, n] with these strides in elements. `frame` keeps what is packed.
+  Factor(DType t, int64_t batch, int64_t k, int64_t n, const void* b, int64_t row, int64_t col, ScratchFrame& frame) {
+    g_.in = g_.bias_dtype = t;
+    g_.out = sum_dtype(t);
+    g_.n = n, g_.k = k, g_.b = b;
+    g_.a_row = k, g_.a_col = 1, g_.b_row = row, g_.b_col = col, g_.c_row = n;
+    g_.m = kRows;
+    if (t != DType::f32 || batch <= kRows || n < 64 || !cpu::detail::gemm_packed(g_, true)) return;
+    packed_ = frame.take<float>(cpu::detail::packed_b_size(k, n));
+    cpu::detail::pack_b(static_cast<const float*>(b), row, col, k, n, packed_);
+  }
+  bool packed() const { return packed_ != nullptr; }
+  /// C [m, n] = A [m, k] B (+ C) (+ bias), C in f32 (f64).
+  void multiply(int64_t m, const void* a, void* c, double beta, const void* bias) const {
+    Gemm g = g_;
+    g.m = m, g.a = a, g.c = c, g.beta = beta, g.bias = bias;
+    if (packed_ != nullptr) {
+      g.b = packed_;
+      if (cpu::detail::gemm_packed(g)) return;
+      g.b = g_.b;
+    }
+    cpu::gemm(g);
+  }
+
+ private:
+  Gemm g_;
+  float* packed_ = nullptr;
+};
 
 // Between elements of dtype t and sums, n of them.
 void widen(DType t, const void* from, void* sums, int64_t n) {
@@ -94,8 +115,12 @@ void recurrence_cpu(const RecurrenceCall& r) {
   if (r.steps * r.batch * H == 0) return;
   const Bytes e{size_of(r.t)}, wide{size_of(sum_dtype(r.t))};
   ScratchFrame frame;
-  void* const w = frame.take<char>(H * width * e.size);
-  transpose_weight(r, w);
+  Factor weight(r.t, r.batch, H, width, r.w, 1, H, frame);
+  if (!weight.packed()) {
+    void* const w = frame.take<char>(H * width * e.size);
+    transpose_weight(r, w);
+    weight = Factor(r.t, r.batch, H, width, w, width, 1, frame);
+  }
   const auto step_forward = STRATA_VEC_CALL(step_forward);
   for_blocks(r.batch, [&](int64_t row, int64_t n) {
     ScratchFrame own;
@@ -109,7 +134,7 @@ void recurrence_cpu(const RecurrenceCall& r) {
       void* const states = c == nullptr ? nullptr : e.at(r.states, at * H);
       void* const gates = r.gates == nullptr || kept == 0 ? nullptr : e.at(r.gates, at * kept);
       if (m > 0) {
-        product(r.t, m, width, H, h, w, sums, 0, r.bias);
+        weight.multiply(m, h, sums, 0, r.bias);
         step_forward(r.t, {.cell = r.cell,
                            .n = m,
                            .hidden = H,
@@ -137,6 +162,8 @@ void recurrence_backward_cpu(const RecurrenceBackwardCall& r) {
   const int64_t H = f.hidden, width = gates(f.cell) * H, kept = kept_gates(f.cell) * H;
   if (f.batch * H == 0) return;
   const Bytes e{size_of(f.t)}, wide{size_of(sum_dtype(f.t))};
+  ScratchFrame frame;
+  const Factor weight(f.t, f.batch, width, H, f.w, H, 1, frame);
   const auto step_backward = STRATA_VEC_CALL(step_backward);
   for_blocks(f.batch, [&](int64_t row, int64_t n) {
     ScratchFrame own;
@@ -170,7 +197,7 @@ void recurrence_backward_cpu(const RecurrenceBackwardCall& r) {
                             .gfrom_x = gx,
                             .gfrom_h = gfrom_h});
         const bool gru = f.cell == Cell::gru;
-        product(f.t, m, H, width, gru ? gfrom_h : gx, f.w, gh, gru ? 1 : 0, nullptr);
+        weight.multiply(m, gru ? gfrom_h : gx, gh, gru ? 1 : 0, nullptr);
       }
       if (m < n) {  // the state went through as it was
         add_to(f.t, e.at(gy, m * H), wide.at(gh, m * H), (n - m) * H);
