@@ -25,7 +25,7 @@ bool gemm_onednn(const Gemm& g, bool ask = false);
 /// oneDNN has no kernel for that, or where it would not pay. g.batch has at most one dim, C is row-major.
 bool gemm_rows(const Gemm& g);
 /// B [k, n] as oneDNN's f32 kernel for AVX-512 reads it: blocks of 64 columns, in each rows by 16, ending in zeros. The
-/// number of floats; packing, on all threads.
+/// number of floats; packing, on all threads, where one of the strides is 1.
 int64_t packed_b_size(int64_t k, int64_t n);
 void pack_b(const float* b, int64_t b_row, int64_t b_col, int64_t k, int64_t n, float* to);
 /// As gemm_onednn, of f32, with B packed so (g.b_row and g.b_col are not read); A and C are row-major, their rows one

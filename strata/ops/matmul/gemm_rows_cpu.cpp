@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "strata/core/parallel.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/vec/scratch.h"
 
@@ -27,11 +28,9 @@ void pack_columns(const float* b, int64_t row, int64_t col, int64_t k, int64_t n
       std::memcpy(to + l * kColumns, b + l * row + j, static_cast<size_t>(columns) * sizeof(float));
     return;
   }
-  for (int64_t l0 = 0; l0 < k; l0 += kRows)
-    for (int64_t c = 0; c < columns; ++c) {
-      const float* const from = b + (j + c) * col + l0 * row;
-      for (int64_t l = 0; l < std::min(kRows, k - l0); ++l) to[(l0 + l) * kColumns + c] = from[l * row];
-    }
+  constexpr int64_t kFloat = sizeof(float);
+  transpose_elements(kFloat, reinterpret_cast<const char*>(b + j * col), kFloat * col, reinterpret_cast<char*>(to),
+                     kFloat * kColumns, k, columns);
 }
 
 // Rows [begin, begin + rows) of A's batches one behind another, which are not so in memory.
@@ -56,7 +55,8 @@ void pack_b(const float* b, int64_t b_row, int64_t b_col, int64_t k, int64_t n, 
 }
 
 bool gemm_rows(const Gemm& g) {
-  // Fewer rows do not pay for packing, or leave threads without work; a larger B is packed part by part.
+  // Fewer rows do not pay for packing, or leave threads without work; a larger B is packed part by part. Where A lies
+  // by columns (a weight's gradient), parts near a square, which the other way allows, are worth more.
   constexpr int64_t kLeastRows = 256, kMostB = int64_t{4} << 20;
   if (g.in != DType::f32 || g.out != DType::f32 || g.aux != nullptr || g.batch.size() > 1) return false;
   const int64_t batch = g.batch.product(), rows = batch * g.m;

@@ -409,6 +409,33 @@ TEST(Gemm, LongSums) {
   }
 }
 
+// f32 products of so many rows that the second operand is packed once for all (see gemm_rows()), to and past the edges
+// of its blocks, with rows of A that lie apart, and batches of which they are the rows of one product.
+TEST(Gemm, ManyRowsOfF32) {
+  const auto check = [](Spec s) {
+    s.in = s.out = DType::f32;
+    verify(s, GemmBackend::best);
+  };
+  for (auto [m, n, k] : {std::array<int64_t, 3>{256, 64, 16}, {259, 70, 33}, {300, 200, 257}, {517, 65, 31}}) {
+    for (Layout a : {Layout::rows, Layout::padded_rows, Layout::cols})
+      for (Layout b : {Layout::rows, Layout::cols, Layout::padded_rows, Layout::padded_cols})
+        check({.m = m, .n = n, .k = k, .a = a, .b = b});
+    for (Epilogue e : {Epilogue::none, Epilogue::relu, Epilogue::gelu_tanh})
+      check({.m = m, .n = n, .k = k, .b = Layout::cols, .bias = true, .beta = 0.5, .epilogue = e});
+    check({.m = m, .n = n, .k = k, .alpha = -0.25});
+  }
+  check({.m = 31, .n = 70, .k = 40, .b = Layout::cols, .batch = {9}, .b_shared = true, .bias = true});
+  check({.m = 31, .n = 70, .k = 40, .a = Layout::padded_rows, .batch = {3, 9}, .b_shared = true});
+  check({.m = 31, .n = 70, .k = 40, .batch = {9}});
+  check({.m = 1, .n = 70, .k = 40, .batch = {300}, .b_shared = true});
+  // Where oneDNN has the kernel, it is the one that is taken.
+  Buffer a(DType::f32, 300 * 48), b(DType::f32, 48 * 80), c(DType::f32, 300 * 80);
+  Gemm g;
+  g.m = 300, g.n = 80, g.k = 48, g.a_row = 48, g.a_col = 1, g.b_row = 80, g.b_col = 1, g.c_row = 80;
+  g.a = a.bytes.data(), g.b = b.bytes.data(), g.c = c.bytes.data();
+  EXPECT_EQ(detail::gemm_rows(g), detail::gemm_packed(g, true));
+}
+
 TEST(Gemm, IntegersWrap) {
   for (DType t : {DType::u8, DType::i8, DType::i16, DType::i32, DType::i64}) {
     verify({.in = t, .out = t, .m = 20, .n = 33, .k = 300, .b = Layout::cols}, GemmBackend::best);
