@@ -434,26 +434,45 @@ void one_hot_cpu(Tensor& y, const Tensor& x, int64_t num_classes) {
 }
 
 Tensor bincount_cpu(const Tensor& x, const Tensor& weights, int64_t minlength) {
-  const Tensor dense = contiguous(to(x, DType::i64));
-  const int64_t* p = dense.data<int64_t>();
-  int64_t bins = minlength;
-  for (int64_t i = 0; i < dense.numel(); ++i) {
-    check(p[i] >= 0, "bincount", "values must not be negative, got ", p[i], " at element ", i);
-    check(p[i] < kMostBins, "bincount", "values must be below 2^60, got ", p[i], " at element ", i);
-    bins = std::max(bins, p[i] + 1);
-  }
+  const Tensor dense = contiguous(x);
+  const int64_t n = x.numel();
   const DType type = !weights.defined() ? DType::i64 : weights.dtype() == DType::f32 ? DType::f32 : DType::f64;
-  Tensor y = empty({{bins}, type, x.device(), std::nullopt});
-  fill_elements(y, 0);
-  if (!weights.defined()) {
-    for (int64_t i = 0; i < dense.numel(); ++i) ++y.data<int64_t>()[p[i]];
-    return y;
-  }
-  const Tensor w = contiguous(to(weights, type));
-  dispatch_wide_floats(type, "bincount", [&]<class T>() {
-    T* o = y.data<T>();
-    const T* v = w.data<T>();
-    for (int64_t i = 0; i < dense.numel(); ++i) o[p[i]] += v[i];
+  const Tensor w = weights.defined() ? contiguous(to(weights, type)) : weights;
+  Tensor y;
+  dispatch_ints(x.dtype(), "bincount", [&]<class I>() {
+    const I* p = n > 0 ? dense.data<I>() : nullptr;
+    I low = 0, high = 0;
+    for (int64_t i = 0; i < n; ++i) low = std::min(low, p[i]), high = std::max(high, p[i]);
+    if (low < 0 || static_cast<int64_t>(high) >= kMostBins) {
+      for (int64_t i = 0; i < n; ++i) {
+        check(p[i] >= 0, "bincount", "values must not be negative, got ", static_cast<int64_t>(p[i]), " at element ",
+              i);
+        check(static_cast<int64_t>(p[i]) < kMostBins, "bincount", "values must be below 2^60, got ",
+              static_cast<int64_t>(p[i]), " at element ", i);
+      }
+    }
+    y = empty({{std::max(minlength, n > 0 ? static_cast<int64_t>(high) + 1 : 0)}, type, x.device(), std::nullopt});
+    fill_elements(y, 0);
+    if (n == 0) return;
+    if (w.defined()) {
+      dispatch_wide_floats(type, "bincount", [&]<class T>() {
+        T* o = y.data<T>();
+        const T* v = w.data<T>();
+        for (int64_t i = 0; i < n; ++i) o[p[i]] += v[i];
+      });
+      return;
+    }
+    // Four counts side by side where they are few: one that grows in every step would wait for itself.
+    int64_t* o = y.data<int64_t>();
+    const int64_t bins = y.numel();
+    int64_t i = 0;
+    if (bins <= 4096 && n >= 4 * bins) {
+      std::vector<int64_t> more(static_cast<size_t>(3 * bins));
+      int64_t *o1 = more.data(), *o2 = o1 + bins, *o3 = o2 + bins;
+      for (; i + 4 <= n; i += 4) ++o[p[i]], ++o1[p[i + 1]], ++o2[p[i + 2]], ++o3[p[i + 3]];
+      for (int64_t k = 0; k < bins; ++k) o[k] += o1[k] + o2[k] + o3[k];
+    }
+    for (; i < n; ++i) ++o[p[i]];
   });
   return y;
 }

@@ -149,7 +149,13 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_cop
     .composed =
         [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
           const Slices s = slices_of(x, dim, index, "index_copy");
-          return view(scatter(s.x, s.dim, s.index, fitting(s, x, source, "index_copy")), x.shape());
+          const Tensor from = fitting(s, x, source, "index_copy");
+          if (!x.device().is_cpu()) return view(scatter(s.x, s.dim, s.index, from), x.shape());
+          // On the CPU slices are written in order, and as wholes. Dimensions before dim are named by nothing.
+          TensorList places(static_cast<size_t>(s.dim));
+          const Tensor column = one_column(s);
+          places.push_back(view(column, {column.numel()}));
+          return view(index_put(s.x, places, from), x.shape());
         },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, const Tensor&, const Tensor&) { return write_cost(x); },
