@@ -72,6 +72,19 @@ K select(std::vector<K>& keys, size_t k) {
   return *at;
 }
 
+/// found[q] = how many of the n sorted numbers come before(key[q], number): a number that does follows none that does
+/// not. All searches take the same steps, none of which waits for a guess.
+template <class K, size_t many, class Before>
+void search(const K* sorted, int64_t n, const K (&key)[many], int64_t (&found)[many], Before before) {
+  std::fill_n(found, many, 0);
+  if (n == 0) return;
+  const K* at[many];
+  std::fill_n(at, many, sorted);
+  for (int64_t length = n; length > 1; length -= length / 2)
+    for (size_t q = 0; q < many; ++q) at[q] += before(key[q], at[q][length / 2 - 1]) ? length / 2 : 0;
+  for (size_t q = 0; q < many; ++q) found[q] = at[q] - sorted + (before(key[q], *at[q]) ? 1 : 0);
+}
+
 /// A key and its place in the row, ordered by the key and then by the place: one number where both fit into it.
 struct Packed {
   uint64_t both;

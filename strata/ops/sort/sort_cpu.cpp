@@ -15,24 +15,6 @@ namespace {
 
 constexpr int64_t kSortGrain = 4096;
 
-template <class K>
-bool below(K a, K b) {
-  return a < b || (b != b && a == a);
-}
-
-// Calls f.operator()<T, K>(): T as stored, K as compared. Three kinds of keys keep the code small.
-template <class F>
-void dispatch_keys(DType t, std::string_view op, F&& f) {
-  dispatch_all(t, op, [&]<class T>() {
-    if constexpr (std::is_same_v<T, double>)
-      f.template operator()<T, double>();
-    else if constexpr (std::is_same_v<compute_t<T>, float>)
-      f.template operator()<T, float>();
-    else
-      f.template operator()<T, int64_t>();
-  });
-}
-
 // Takes each row's items through `choose`, then writes the first `take` of them from item `skip` on.
 template <class Choose>
 void write_rows(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, int64_t skip, int64_t take,
@@ -256,17 +238,29 @@ void searchsorted_cpu(Tensor& y, const Tensor& sorted, const Tensor& values, boo
   const Tensor s = contiguous(sorted), v = contiguous(values);
   const int64_t n = s.shape().back(), m = s.dim() == 1 ? v.numel() : v.shape().back();
   int64_t* out = y.data<int64_t>();
-  dispatch_keys(s.dtype(), "searchsorted", [&]<class T, class K>() {
-    const T* table = s.data<T>();
-    const T* in = v.data<T>();
+  dispatch_all(s.dtype(), "searchsorted", [&]<class T>() {
+    using K = order::Key<T>;
+    const T *table = n > 0 ? s.data<T>() : nullptr, *in = v.numel() > 0 ? v.data<T>() : nullptr;
+    std::vector<K> keys(static_cast<size_t>(s.numel()));
+    std::transform(table, table + s.numel(), keys.begin(), order::key_of<T>);
     parallel_for(0, v.numel(), kSortGrain, [&](int64_t b, int64_t e) {
-      for (int64_t i = b; i < e; ++i) {
-        const T* row = table + (m == 0 ? 0 : i / m) * n;
-        const K key = static_cast<K>(in[i]);
-        const T* at =
-            right ? std::upper_bound(row, row + n, key, [](K k, const T& t) { return below(k, static_cast<K>(t)); })
-                  : std::lower_bound(row, row + n, key, [](const T& t, K k) { return below(static_cast<K>(t), k); });
-        out[i] = at - row;
+      // Several searches go side by side: each step of one waits for its step before.
+      constexpr int64_t kTogether = 8;
+      for (int64_t i = b; i < e;) {
+        const int64_t row = m == 0 ? 0 : i / m, last = m == 0 ? e : std::min(e, (row + 1) * m);
+        const K* sorted = keys.data() + row * n;
+        for (; i < last; i += kTogether) {
+          const int64_t count = std::min(kTogether, last - i);
+          K key[kTogether] = {};
+          for (int64_t q = 0; q < count; ++q) key[q] = order::key_of(in[i + q]);
+          int64_t found[kTogether] = {};
+          if (right)
+            order::search(sorted, n, key, found, [](K k, K t) { return t <= k; });
+          else
+            order::search(sorted, n, key, found, [](K k, K t) { return t < k; });
+          std::copy(found, found + count, out + i);
+        }
+        i = last;
       }
     });
   });
