@@ -111,16 +111,28 @@ void read_places(Tensor& y, const Tensor& x, const Places& at) {
   dispatch_bytes(x.dtype(), [&]<class T>() {
     const T* from = static_cast<const T*>(x.raw_data());
     T* to = static_cast<T*>(y.raw_data());
+    // Few elements are copied one by one: a call for each would take longer.
+    const bool few = at.run && width <= 4;
     parallel_for(0, static_cast<int64_t>(at.pre.size()) * n, std::max<int64_t>(1, kGrain / width),
                  [&](int64_t b, int64_t e) {
-                   for (int64_t row = b; row < e; ++row) {
-                     const T* src = from + at.pre[static_cast<size_t>(row / n)] + at.at[static_cast<size_t>(row % n)];
-                     T* dst = to + row * width;
-                     if (at.run) {
-                       std::memcpy(dst, src, static_cast<size_t>(width) * sizeof(T));
+                   while (b < e) {
+                     const int64_t p = b / n, first = b % n, last = std::min(n, first + e - b);
+                     const T* src = from + at.pre[static_cast<size_t>(p)];
+                     T* dst = to + b * width;
+                     const int64_t* places = at.at.data();
+                     if (width == 1 && at.run) {
+                       for (int64_t k = first; k < last; ++k) *dst++ = src[places[k]];
+                     } else if (few) {
+                       for (int64_t k = first; k < last; ++k)
+                         for (int64_t i = 0; i < width; ++i) *dst++ = src[places[k] + i];
+                     } else if (at.run) {
+                       for (int64_t k = first; k < last; ++k, dst += width)
+                         std::memcpy(dst, src + places[k], static_cast<size_t>(width) * sizeof(T));
                      } else {
-                       for (int64_t i = 0; i < width; ++i) dst[i] = src[at.post[static_cast<size_t>(i)]];
+                       for (int64_t k = first; k < last; ++k)
+                         for (int64_t i = 0; i < width; ++i) *dst++ = src[places[k] + at.post[static_cast<size_t>(i)]];
                      }
+                     b += last - first;
                    }
                  });
   });
@@ -169,6 +181,8 @@ void write_places(Tensor& y, const Places& at, const Tensor& value, T factor) {
             d = accumulated(d, factor, src[i]);
           }
         }
+      } else if (at.run && last - first == 1) {
+        dst[first] = src[first];
       } else if (at.run) {
         std::memcpy(dst + first, src + first, static_cast<size_t>(last - first) * sizeof(T));
       } else {
@@ -407,11 +421,29 @@ void masked_select_into(Tensor& y, const Tensor& x, const Tensor& mask) {
 
 void nonzero_into(Tensor& y, const Tensor& x) {
   const Tensor on = contiguous(to(x, DType::boolean));
+  if (y.numel() == 0) return;
   const bool* p = on.data<bool>();
   int64_t* o = y.data<int64_t>();
-  Dims at = Dims::filled(static_cast<int>(x.dim()), 0);
-  for (int64_t i = 0; i < on.numel(); ++i) {
-    if (p[i]) o = std::copy(at.begin(), at.end(), o);
+  // Row by row: the places before the last dimension are one for the whole row.
+  const int rank = static_cast<int>(x.dim());
+  const int64_t width = x.shape().back();
+  Dims at = Dims::filled(rank - 1, 0);
+  for (int64_t begin = 0; begin < on.numel(); begin += width, p += width) {
+    for (int64_t j = 0; j < width;) {
+      uint64_t eight = 0;
+      if (j + 8 <= width) {
+        std::memcpy(&eight, p + j, 8);
+        if (eight == 0) {
+          j += 8;
+          continue;
+        }
+      }
+      for (const int64_t stop = std::min(width, j + 8); j < stop; ++j) {
+        if (!p[j]) continue;
+        for (int d = 0; d + 1 < rank; ++d) *o++ = at[d];
+        *o++ = j;
+      }
+    }
     for (int d = at.size() - 1; d >= 0; --d) {
       if (++at[d] < x.shape()[d]) break;
       at[d] = 0;
