@@ -169,6 +169,19 @@ void write_places(Tensor& y, const Places& at, const Tensor& value, T factor) {
   T* to = static_cast<T*>(y.raw_data());
   const T* from = static_cast<const T*>(value.raw_data());
   for_columns(at.pre.size(), at.at.size(), at.post.size(), [&](int64_t p, int64_t first, int64_t last) {
+    if (width == 1) {  // the last dimension is the indexed one
+      T* row = to + at.pre[static_cast<size_t>(p)];
+      const T* src = from + p * n;
+      const int64_t* named = at.at.data();
+      for (int64_t k = 0; k < n; ++k) {
+        T& d = row[named[k]];
+        if constexpr (add)
+          d = accumulated(d, factor, src[k]);
+        else
+          d = src[k];
+      }
+      return;
+    }
     for (int64_t k = 0; k < n; ++k) {
       T* dst = to + at.pre[static_cast<size_t>(p)] + at.at[static_cast<size_t>(k)];
       const T* src = from + (p * n + k) * width;
@@ -181,8 +194,6 @@ void write_places(Tensor& y, const Places& at, const Tensor& value, T factor) {
             d = accumulated(d, factor, src[i]);
           }
         }
-      } else if (at.run && last - first == 1) {
-        dst[first] = src[first];
       } else if (at.run) {
         std::memcpy(dst + first, src + first, static_cast<size_t>(last - first) * sizeof(T));
       } else {
@@ -294,6 +305,9 @@ Lines lines(const Tensor& x, int64_t dim, const Tensor& index, std::string_view 
   r.stride = x.dim() == 0 ? 0 : x.strides()[dim];
   const int64_t* p = r.index.data<int64_t>();
   parallel_for(0, r.index.numel(), kGrain, [&](int64_t b, int64_t e) {
+    int64_t low = 0, high = 0;
+    for (int64_t i = b; i < e; ++i) low = std::min(low, p[i]), high = std::max(high, p[i]);
+    if (low >= 0 && high < size) return;
     for (int64_t i = b; i < e; ++i)
       if (p[i] < 0 || p[i] >= size) throw_range(op, p[i], dim, size);
   });
@@ -312,6 +326,18 @@ void write_lines(Tensor& y, const Lines& l, const Tensor& src) {
   const int64_t width = static_cast<int64_t>(l.post.size());
   for_columns(l.pre.size(), static_cast<size_t>(l.length), l.post.size(), [&](int64_t p, int64_t first, int64_t last) {
     T* base = to + l.pre[static_cast<size_t>(p)];
+    if (width == 1) {  // the last dimension is the indexed one
+      const int64_t* index = l.row(p, 0);
+      const T* s = from + p * l.length;
+      for (int64_t k = 0; k < l.length; ++k) {
+        T& d = base[index[k] * l.stride];
+        if constexpr (add)
+          d = accumulated(d, static_cast<T>(1.0f), s[k]);
+        else
+          d = s[k];
+      }
+      return;
+    }
     for (int64_t k = 0; k < l.length; ++k) {
       const int64_t* index = l.row(p, k);
       const T* s = from + (p * l.length + k) * width;
@@ -338,6 +364,12 @@ void gather_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
     T* to = static_cast<T*>(y.raw_data());
     parallel_for(0, static_cast<int64_t>(l.pre.size()) * l.length, std::max<int64_t>(1, kGrain / width),
                  [&](int64_t b, int64_t e) {
+                   while (width == 1 && b < e) {  // the last dimension is the indexed one
+                     const int64_t p = b / l.length, stop = std::min(e, (p + 1) * l.length);
+                     const T* base = from + l.pre[static_cast<size_t>(p)];
+                     const int64_t* at = l.row(0, 0);
+                     for (; b < stop; ++b) to[b] = base[at[b] * l.stride];
+                   }
                    for (int64_t row = b; row < e; ++row) {
                      const T* base = from + l.pre[static_cast<size_t>(row / l.length)];
                      const int64_t* at = l.row(0, row);
@@ -404,7 +436,18 @@ void masked_scatter_cpu(Tensor& y, const Tensor& x, const Tensor& mask, const Te
 
 int64_t count_nonzero(const Tensor& x) {
   const Tensor on = contiguous(to(x, DType::boolean));
-  return std::count(on.data<bool>(), on.data<bool>() + on.numel(), true);
+  const auto* p = on.numel() > 0 ? reinterpret_cast<const uint8_t*>(on.data<bool>()) : nullptr;
+  int64_t count = 0;
+  for (int64_t i = 0; i < on.numel();) {  // sums of 8 bits lie in the lanes of a vector, and hold 255
+    uint8_t sums[64] = {};
+    const int64_t stop = std::min<int64_t>(on.numel(), i + 64 * 255) - 63;
+    for (; i < stop; i += 64)
+      for (int j = 0; j < 64; ++j) sums[j] = static_cast<uint8_t>(sums[j] + p[i + j]);
+    for (const uint8_t v : sums) count += v;
+    if (on.numel() - i < 64)
+      for (; i < on.numel(); ++i) count += p[i];
+  }
+  return count;
 }
 
 void masked_select_into(Tensor& y, const Tensor& x, const Tensor& mask) {
