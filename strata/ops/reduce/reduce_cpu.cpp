@@ -87,16 +87,25 @@ template <class T, bool Largest>
 struct Extreme {
   using Acc = compute_t<T>;
   using Shift = Acc;
-  // Vector code for whole runs, where the processor and T have it.
-  Acc (*run)(const void*, int64_t) = vector_run();
-  static auto vector_run() -> Acc (*)(const void*, int64_t) {
+  // Vector code for whole runs.
+  struct OfInts {
+    void (*run)(const void*, int64_t, void*) = extreme_of_ints(dtype_of<T>, Largest);
+    explicit operator bool() const { return true; }
+    Acc operator()(const void* p, int64_t n) const {
+      Acc result;
+      run(p, n, &result);
+      return result;
+    }
+  };
+  static auto vector_run() {
     if constexpr (std::is_same_v<Acc, float>)
       return extreme_of_run(dtype_of<T>, Largest);
     else if constexpr (std::is_same_v<Acc, double>)
       return extreme_of_doubles(Largest);
     else
-      return nullptr;
+      return OfInts();
   }
+  decltype(vector_run()) run = vector_run();
   Acc init() const {
     if constexpr (std::is_floating_point_v<Acc>)
       return Largest ? -std::numeric_limits<Acc>::infinity() : std::numeric_limits<Acc>::infinity();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "strata/core/dispatch.h"
@@ -13,6 +15,7 @@
 #include "strata/ops/index/index.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/sort/order_inl.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/statistics/statistics.h"
 #include "strata/ops/view/view.h"
@@ -197,34 +200,40 @@ Tensor counted_parts(const Tensor& points, const TensorList& edges, const Tensor
   const Tensor y = full({parts}, Scalar(0), x.dtype());
   const int64_t n = x.shape()[0], columns = x.shape()[1];
   dispatch_wide_floats(x.dtype(), "histogramdd", [&]<class T>() {
-    std::vector<std::vector<T>> all;
-    for (const Tensor& e : edges) all.push_back(e.to(x.dtype()).to_vector<T>());
+    using K = order::Key<T>;
+    std::vector<std::vector<K>> all;  // the edges' keys, which have their order
+    for (const Tensor& e : edges) {
+      std::vector<K> keys;
+      for (const T v : e.to(x.dtype()).to_vector<T>()) keys.push_back(order::key_of(v));
+      all.push_back(std::move(keys));
+    }
     std::vector<int64_t> counts(w.defined() ? 0 : static_cast<size_t>(parts));
     const T *p = n > 0 ? x.data<T>() : nullptr, *share = w.defined() && n > 0 ? w.data<T>() : nullptr;
     T* out = parts > 0 ? y.data<T>() : nullptr;
-    for (int64_t i = 0; i < n; ++i) {
-      int64_t part = 0;
-      for (int64_t d = 0; d < columns && part >= 0; ++d) {
-        const std::vector<T>& e = all[static_cast<size_t>(d)];
+    constexpr int64_t kTogether = 8;
+    constexpr K kNan = std::numeric_limits<K>::max();
+    for (int64_t i = 0; i < n; i += kTogether) {
+      const int64_t count = std::min(kTogether, n - i);
+      int64_t part[kTogether] = {};
+      for (int64_t d = 0; d < columns; ++d) {
+        const std::vector<K>& e = all[static_cast<size_t>(d)];
         const auto bins = static_cast<int64_t>(e.size()) - 1;
-        const T v = p[i * columns + d];
-        // How many edges are not above v: the steps' lengths depend on nothing, so that they can be taken unasked.
-        const T* first = e.data();
-        int64_t length = bins + 1;
-        while (length > 1) {
-          const int64_t half = length / 2;
-          first = first[half - 1] <= v ? first + half : first;
-          length -= half;
+        K key[kTogether] = {};
+        int64_t at[kTogether];
+        for (int64_t q = 0; q < count; ++q) key[q] = order::key_of(p[(i + q) * columns + d]);
+        order::search(e.data(), bins + 1, key, at, [](K k, K edge) { return edge <= k; });
+        for (int64_t q = 0; q < count; ++q) {
+          const int64_t a = key[q] == e.back() ? bins - 1 : at[q] - 1;
+          part[q] = part[q] >= 0 && a >= 0 && a < bins && key[q] != kNan ? part[q] * bins + a : -1;
         }
-        int64_t at = first - e.data() + (*first <= v ? 1 : 0) - 1;
-        if (v == e.back()) at = bins - 1;
-        part = at >= 0 && at < bins && v == v ? part * bins + at : -1;
       }
-      if (part < 0) continue;
-      if (share)
-        out[part] += share[i];
-      else
-        ++counts[static_cast<size_t>(part)];
+      for (int64_t q = 0; q < count; ++q) {
+        if (part[q] < 0) continue;
+        if (share)
+          out[part[q]] += share[i + q];
+        else
+          ++counts[static_cast<size_t>(part[q])];
+      }
     }
     for (size_t k = 0; k < counts.size(); ++k) out[k] = static_cast<T>(counts[k]);
   });
