@@ -394,7 +394,8 @@ void by_columns(const Gemm& g) {
 template <class In, class T, class Out>
 void run(const Gemm& g) {
   if (g.m == 1 && g.n == 1 && g.batch.empty() && g.k > 32) {
-    T sum = dot<In, T>(static_cast<const In*>(g.a), g.a_col, static_cast<const In*>(g.b), g.b_row, g.k);
+    const In *a = static_cast<const In*>(g.a), *b = static_cast<const In*>(g.b);
+    T sum = g.a_col == 1 && g.b_row == 1 ? dot_of_runs<In, T>(a, b, g.k) : dot<In, T>(a, g.a_col, b, g.b_row, g.k);
     return store_row<Out, T>(g, &sum, 1, 0, static_cast<Out*>(g.c));
   }
   if (g.k == 1) return outer<In, T, Out>(g);

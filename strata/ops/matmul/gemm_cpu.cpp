@@ -314,8 +314,8 @@ void gemm(const Gemm& given, GemmBackend backend) {
   if (run_split_k(g)) return;
   // Below this much work oneDNN's call costs more than the product; packing costs more where A or B is nearly a vector.
   const int64_t work = g.m * g.n * g.k;
-  // A batch of dots is a loop of ours; oneDNN takes each for a matrix.
-  const bool dots = !g.batch.empty() && (g.n == 1 || g.m == 1) && g.bias == nullptr && g.a_col == 1 && g.b_row == 1;
+  // Dots, of a batch too, are a loop of ours; oneDNN takes each for a matrix.
+  const bool dots = (g.n == 1 || g.m == 1) && g.bias == nullptr && g.a_col == 1 && g.b_row == 1;
   const bool tiny = dots || work <= 4096 || (work <= 100000 && g.m >= 4 && g.n >= 4);
   if (blocked_only || tiny || !run_library(g, backend)) detail::gemm_blocked(g);
 }
