@@ -1,4 +1,5 @@
 #include "strata/ops/attention/attention_kernel.h"
+#include "strata/ops/vec/flush_denormals.h"
 #include "strata/ops/vec/scratch.h"
 
 #define STRATA_VEC_FILE "strata/ops/attention/attention_inl.h"

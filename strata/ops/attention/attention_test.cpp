@@ -387,6 +387,27 @@ TEST(Attention, PackedEqualsSeparateHeads) {
   for (int64_t i = 0; i < a.numel(); ++i) EXPECT_EQ(ac.data<float>()[i], bc.data<float>()[i]);
 }
 
+// Weights below the normal numbers count as 0, in the kernel alone.
+TEST(Attention, PeakedScoresAreExactAndLeaveDenormalNumbersAsTheyWere) {
+  std::mt19937 rng(9);
+  std::normal_distribution<float> normal;
+  Tensor q = empty({1, 2, 40, 16}), k = empty({1, 2, 70, 16}), v = empty({1, 2, 70, 16});
+  for (const Tensor& t : {q, k, v})
+    for (int64_t i = 0; i < t.numel(); ++i) t.data<float>()[i] = normal(rng) * (t.same_as(v) ? 1.0f : 6.0f);
+  const auto run = [&](DType t) {
+    TensorList in;
+    for (const Tensor& x : {q, k, v}) in.push_back(x.to(t).clone().set_requires_grad());
+    const Tensor y = scaled_dot_product_attention(in[0], in[1], in[2]);
+    TensorList all = grad({y}, in, {ones_like(y)});
+    all.push_back(y);
+    return all;
+  };
+  const TensorList single = run(DType::f32), wide = run(DType::f64);
+  for (size_t i = 0; i < single.size(); ++i) EXPECT_TRUE(allclose(single[i].to(DType::f64), wide[i], 1e-3, 1e-3)) << i;
+  volatile float small = 1e-39f;
+  EXPECT_GT(small * 0.5f, 0.0f);
+}
+
 TEST(Rotary, KeepsLengthsAndDependsOnDistanceOnly) {
   const auto [cos, sin] = rotary_tables(10, 8);
   std::mt19937 rng(4);

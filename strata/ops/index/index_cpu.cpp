@@ -111,16 +111,28 @@ void read_places(Tensor& y, const Tensor& x, const Places& at) {
   dispatch_bytes(x.dtype(), [&]<class T>() {
     const T* from = static_cast<const T*>(x.raw_data());
     T* to = static_cast<T*>(y.raw_data());
+    // Few elements are copied one by one: a call for each would take longer.
+    const bool few = at.run && width <= 4;
     parallel_for(0, static_cast<int64_t>(at.pre.size()) * n, std::max<int64_t>(1, kGrain / width),
                  [&](int64_t b, int64_t e) {
-                   for (int64_t row = b; row < e; ++row) {
-                     const T* src = from + at.pre[static_cast<size_t>(row / n)] + at.at[static_cast<size_t>(row % n)];
-                     T* dst = to + row * width;
-                     if (at.run) {
-                       std::memcpy(dst, src, static_cast<size_t>(width) * sizeof(T));
+                   while (b < e) {
+                     const int64_t p = b / n, first = b % n, last = std::min(n, first + e - b);
+                     const T* src = from + at.pre[static_cast<size_t>(p)];
+                     T* dst = to + b * width;
+                     const int64_t* places = at.at.data();
+                     if (width == 1 && at.run) {
+                       for (int64_t k = first; k < last; ++k) *dst++ = src[places[k]];
+                     } else if (few) {
+                       for (int64_t k = first; k < last; ++k)
+                         for (int64_t i = 0; i < width; ++i) *dst++ = src[places[k] + i];
+                     } else if (at.run) {
+                       for (int64_t k = first; k < last; ++k, dst += width)
+                         std::memcpy(dst, src + places[k], static_cast<size_t>(width) * sizeof(T));
                      } else {
-                       for (int64_t i = 0; i < width; ++i) dst[i] = src[at.post[static_cast<size_t>(i)]];
+                       for (int64_t k = first; k < last; ++k)
+                         for (int64_t i = 0; i < width; ++i) *dst++ = src[places[k] + at.post[static_cast<size_t>(i)]];
                      }
+                     b += last - first;
                    }
                  });
   });
@@ -157,6 +169,19 @@ void write_places(Tensor& y, const Places& at, const Tensor& value, T factor) {
   T* to = static_cast<T*>(y.raw_data());
   const T* from = static_cast<const T*>(value.raw_data());
   for_columns(at.pre.size(), at.at.size(), at.post.size(), [&](int64_t p, int64_t first, int64_t last) {
+    if (width == 1) {  // the last dimension is the indexed one
+      T* row = to + at.pre[static_cast<size_t>(p)];
+      const T* src = from + p * n;
+      const int64_t* named = at.at.data();
+      for (int64_t k = 0; k < n; ++k) {
+        T& d = row[named[k]];
+        if constexpr (add)
+          d = accumulated(d, factor, src[k]);
+        else
+          d = src[k];
+      }
+      return;
+    }
     for (int64_t k = 0; k < n; ++k) {
       T* dst = to + at.pre[static_cast<size_t>(p)] + at.at[static_cast<size_t>(k)];
       const T* src = from + (p * n + k) * width;
@@ -280,6 +305,9 @@ Lines lines(const Tensor& x, int64_t dim, const Tensor& index, std::string_view 
   r.stride = x.dim() == 0 ? 0 : x.strides()[dim];
   const int64_t* p = r.index.data<int64_t>();
   parallel_for(0, r.index.numel(), kGrain, [&](int64_t b, int64_t e) {
+    int64_t low = 0, high = 0;
+    for (int64_t i = b; i < e; ++i) low = std::min(low, p[i]), high = std::max(high, p[i]);
+    if (low >= 0 && high < size) return;
     for (int64_t i = b; i < e; ++i)
       if (p[i] < 0 || p[i] >= size) throw_range(op, p[i], dim, size);
   });
@@ -298,6 +326,18 @@ void write_lines(Tensor& y, const Lines& l, const Tensor& src) {
   const int64_t width = static_cast<int64_t>(l.post.size());
   for_columns(l.pre.size(), static_cast<size_t>(l.length), l.post.size(), [&](int64_t p, int64_t first, int64_t last) {
     T* base = to + l.pre[static_cast<size_t>(p)];
+    if (width == 1) {  // the last dimension is the indexed one
+      const int64_t* index = l.row(p, 0);
+      const T* s = from + p * l.length;
+      for (int64_t k = 0; k < l.length; ++k) {
+        T& d = base[index[k] * l.stride];
+        if constexpr (add)
+          d = accumulated(d, static_cast<T>(1.0f), s[k]);
+        else
+          d = s[k];
+      }
+      return;
+    }
     for (int64_t k = 0; k < l.length; ++k) {
       const int64_t* index = l.row(p, k);
       const T* s = from + (p * l.length + k) * width;
@@ -324,6 +364,12 @@ void gather_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
     T* to = static_cast<T*>(y.raw_data());
     parallel_for(0, static_cast<int64_t>(l.pre.size()) * l.length, std::max<int64_t>(1, kGrain / width),
                  [&](int64_t b, int64_t e) {
+                   while (width == 1 && b < e) {  // the last dimension is the indexed one
+                     const int64_t p = b / l.length, stop = std::min(e, (p + 1) * l.length);
+                     const T* base = from + l.pre[static_cast<size_t>(p)];
+                     const int64_t* at = l.row(0, 0);
+                     for (; b < stop; ++b) to[b] = base[at[b] * l.stride];
+                   }
                    for (int64_t row = b; row < e; ++row) {
                      const T* base = from + l.pre[static_cast<size_t>(row / l.length)];
                      const int64_t* at = l.row(0, row);
@@ -390,7 +436,18 @@ void masked_scatter_cpu(Tensor& y, const Tensor& x, const Tensor& mask, const Te
 
 int64_t count_nonzero(const Tensor& x) {
   const Tensor on = contiguous(to(x, DType::boolean));
-  return std::count(on.data<bool>(), on.data<bool>() + on.numel(), true);
+  const auto* p = on.numel() > 0 ? reinterpret_cast<const uint8_t*>(on.data<bool>()) : nullptr;
+  int64_t count = 0;
+  for (int64_t i = 0; i < on.numel();) {  // sums of 8 bits lie in the lanes of a vector, and hold 255
+    uint8_t sums[64] = {};
+    const int64_t stop = std::min<int64_t>(on.numel(), i + 64 * 255) - 63;
+    for (; i < stop; i += 64)
+      for (int j = 0; j < 64; ++j) sums[j] = static_cast<uint8_t>(sums[j] + p[i + j]);
+    for (const uint8_t v : sums) count += v;
+    if (on.numel() - i < 64)
+      for (; i < on.numel(); ++i) count += p[i];
+  }
+  return count;
 }
 
 void masked_select_into(Tensor& y, const Tensor& x, const Tensor& mask) {
@@ -407,11 +464,29 @@ void masked_select_into(Tensor& y, const Tensor& x, const Tensor& mask) {
 
 void nonzero_into(Tensor& y, const Tensor& x) {
   const Tensor on = contiguous(to(x, DType::boolean));
+  if (y.numel() == 0) return;
   const bool* p = on.data<bool>();
   int64_t* o = y.data<int64_t>();
-  Dims at = Dims::filled(static_cast<int>(x.dim()), 0);
-  for (int64_t i = 0; i < on.numel(); ++i) {
-    if (p[i]) o = std::copy(at.begin(), at.end(), o);
+  // Row by row: the places before the last dimension are one for the whole row.
+  const int rank = static_cast<int>(x.dim());
+  const int64_t width = x.shape().back();
+  Dims at = Dims::filled(rank - 1, 0);
+  for (int64_t begin = 0; begin < on.numel(); begin += width, p += width) {
+    for (int64_t j = 0; j < width;) {
+      uint64_t eight = 0;
+      if (j + 8 <= width) {
+        std::memcpy(&eight, p + j, 8);
+        if (eight == 0) {
+          j += 8;
+          continue;
+        }
+      }
+      for (const int64_t stop = std::min(width, j + 8); j < stop; ++j) {
+        if (!p[j]) continue;
+        for (int d = 0; d + 1 < rank; ++d) *o++ = at[d];
+        *o++ = j;
+      }
+    }
     for (int d = at.size() - 1; d >= 0; --d) {
       if (++at[d] < x.shape()[d]) break;
       at[d] = 0;
@@ -434,26 +509,45 @@ void one_hot_cpu(Tensor& y, const Tensor& x, int64_t num_classes) {
 }
 
 Tensor bincount_cpu(const Tensor& x, const Tensor& weights, int64_t minlength) {
-  const Tensor dense = contiguous(to(x, DType::i64));
-  const int64_t* p = dense.data<int64_t>();
-  int64_t bins = minlength;
-  for (int64_t i = 0; i < dense.numel(); ++i) {
-    check(p[i] >= 0, "bincount", "values must not be negative, got ", p[i], " at element ", i);
-    check(p[i] < kMostBins, "bincount", "values must be below 2^60, got ", p[i], " at element ", i);
-    bins = std::max(bins, p[i] + 1);
-  }
+  const Tensor dense = contiguous(x);
+  const int64_t n = x.numel();
   const DType type = !weights.defined() ? DType::i64 : weights.dtype() == DType::f32 ? DType::f32 : DType::f64;
-  Tensor y = empty({{bins}, type, x.device(), std::nullopt});
-  fill_elements(y, 0);
-  if (!weights.defined()) {
-    for (int64_t i = 0; i < dense.numel(); ++i) ++y.data<int64_t>()[p[i]];
-    return y;
-  }
-  const Tensor w = contiguous(to(weights, type));
-  dispatch_wide_floats(type, "bincount", [&]<class T>() {
-    T* o = y.data<T>();
-    const T* v = w.data<T>();
-    for (int64_t i = 0; i < dense.numel(); ++i) o[p[i]] += v[i];
+  const Tensor w = weights.defined() ? contiguous(to(weights, type)) : weights;
+  Tensor y;
+  dispatch_ints(x.dtype(), "bincount", [&]<class I>() {
+    const I* p = n > 0 ? dense.data<I>() : nullptr;
+    I low = 0, high = 0;
+    for (int64_t i = 0; i < n; ++i) low = std::min(low, p[i]), high = std::max(high, p[i]);
+    if (low < 0 || static_cast<int64_t>(high) >= kMostBins) {
+      for (int64_t i = 0; i < n; ++i) {
+        check(p[i] >= 0, "bincount", "values must not be negative, got ", static_cast<int64_t>(p[i]), " at element ",
+              i);
+        check(static_cast<int64_t>(p[i]) < kMostBins, "bincount", "values must be below 2^60, got ",
+              static_cast<int64_t>(p[i]), " at element ", i);
+      }
+    }
+    y = empty({{std::max(minlength, n > 0 ? static_cast<int64_t>(high) + 1 : 0)}, type, x.device(), std::nullopt});
+    fill_elements(y, 0);
+    if (n == 0) return;
+    if (w.defined()) {
+      dispatch_wide_floats(type, "bincount", [&]<class T>() {
+        T* o = y.data<T>();
+        const T* v = w.data<T>();
+        for (int64_t i = 0; i < n; ++i) o[p[i]] += v[i];
+      });
+      return;
+    }
+    // Four counts side by side where they are few: one that grows in every step would wait for itself.
+    int64_t* o = y.data<int64_t>();
+    const int64_t bins = y.numel();
+    int64_t i = 0;
+    if (bins <= 4096 && n >= 4 * bins) {
+      std::vector<int64_t> more(static_cast<size_t>(3 * bins));
+      int64_t *o1 = more.data(), *o2 = o1 + bins, *o3 = o2 + bins;
+      for (; i + 4 <= n; i += 4) ++o[p[i]], ++o1[p[i + 1]], ++o2[p[i + 2]], ++o3[p[i + 3]];
+      for (int64_t k = 0; k < bins; ++k) o[k] += o1[k] + o2[k] + o3[k];
+    }
+    for (; i < n; ++i) ++o[p[i]];
   });
   return y;
 }

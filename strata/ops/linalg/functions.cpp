@@ -5,6 +5,7 @@
 
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/linalg/linalg_kernels.h"
 #include "strata/ops/linalg/records.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
@@ -264,6 +265,48 @@ const Op<Tensor(const Tensor&, const std::string&)> cond_op{{
 
 using Lstsq = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
+Tensor rank_of(const Tensor& A, const Tensor& S, const Tensor& rtol) {
+  return sum(gt(S, bound_of("linalg_lstsq", A, S, {}, rtol)), {-1});
+}
+
+// The shortest of the solutions, and A's rank; neither is empty.
+const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, double)> gelsy_op{{
+    .schema = "lstsq_gelsy(Tensor A, Tensor B, float rcond) -> (Tensor solution, Tensor rank)",
+    .internal = true,
+    .doc = "X of least |A X - B| and of these of least |X|, and the rank (i64) of each matrix A, by factors Q R with "
+           "exchanged columns: what rcond times the largest is not above counts as 0 (Quintana-Orti, Sun and Bischof, "
+           "1998). Elsewhere by singular values.",
+    .infer =
+        [](const Tensor& A, const Tensor& B, double) {
+          constexpr std::string_view op = "lstsq_gelsy";
+          check_matrix(op, A);
+          check_matrix(op, B, "B");
+          check<ShapeError>(rows(A) == rows(B) && A.numel() > 0 && B.numel() > 0, op, "A is ", A, ", B is ", B,
+                            ", wants elements, and as many rows");
+          const Shape batch = broadcast_shapes(batch_of(A), batch_of(B), op);
+          return std::array<TensorMeta, 2>{like(A).with_shape(with(batch, cols(A), cols(B))),
+                                           like(A).with_shape(batch_of(A)).with_dtype(DType::i64)};
+        },
+    .kernels = {.cpu = linalg_cpu::gelsy},
+    .composed = [](const Tensor& A, const Tensor& B, double rcond) -> std::tuple<Tensor, Tensor> {
+      const Tensor rtol = filled(A, {}, rcond), X = matmul(linalg_pinv(A, {}, rtol), B);
+      const NoGrad none;
+      return {X, rank_of(A, linalg_svdvals(A), rtol)};
+    },
+    .dtypes = kWide,
+    .cost = [](const Tensor& A, const Tensor&, double) { return cubic(A, 4); },
+    .samples =
+        [](Samples& s) {
+          s.add(apart(s, {5, 3}), s.tensor({5, 2}), 1e-5);
+          s.add(apart(s, {3, 5}), s.tensor({3, 2}), 1e-5).named("wide");
+          s.add(apart(s, {2, 1, 4, 3}), s.tensor({3, 4, 1}), 1e-5).named("broadcast");
+          s.add(of_rank(s, {4, 3}, 2), s.tensor({4, 1}), 1e-4).named("rank 2").not_differentiable();
+          s.invalid<ShapeError>("as many rows", s.tensor({3, 2}), s.tensor({2, 2}), 0.0);
+        },
+    .tolerance = 32,
+    .tolerance_reason = "solutions by factors and by singular values are compared, of matrices that are not unitary",
+}};
+
 Lstsq least_squares(const Tensor& A, const Tensor& B, std::optional<double> rcond, const std::string& given) {
   constexpr std::string_view op = "linalg_lstsq";
   check_matrix(op, A);
@@ -288,11 +331,16 @@ Lstsq least_squares(const Tensor& A, const Tensor& B, std::optional<double> rcon
       X = matmul(Q, linalg_solve_triangular(mT(R), b, false));
     }
   } else {
-    const Tensor rtol = filled(A, {}, rcond ? *rcond : epsilon_of(A.dtype()) * static_cast<double>(std::max(m, n)));
+    const double bound = rcond ? *rcond : epsilon_of(A.dtype()) * static_cast<double>(std::max(m, n));
+    if (driver == "gelsy" && A.numel() > 0 && b.numel() > 0) {
+      std::tie(X, rank) = gelsy_op(A, b, bound);
+      return {vectors ? squeeze(X, -1) : X, residuals, rank, sizes};
+    }
+    const Tensor rtol = filled(A, {}, bound);
     X = matmul(linalg_pinv(A, {}, rtol), b);
     const NoGrad none;
     const Tensor S = linalg_svdvals(A);
-    rank = sum(gt(S, bound_of(op, A, S, {}, rtol)), {-1});
+    rank = rank_of(A, S, rtol);
     if (driver != "gelsy") sizes = S;
     if (m > n && driver != "gelsy" && !rank.is_meta())
       for (const int64_t r : rank.to_vector<int64_t>()) full = full && r == n;
@@ -308,8 +356,9 @@ const Op<Lstsq(const Tensor&, const Tensor&, std::optional<double>, const std::s
     .doc =
         "X of least |A X - B|, and of these of least |X|. driver \"gels\" takes A's rank as full (by linalg_qr) and "
         "is wrong where it is not; \"gelsy\", \"gelsd\" and \"gelss\" take singular values up to rcond (epsilon times "
-        "the longer side) times the largest as 0 (by linalg_pinv), and give the rank, the last two also the singular "
-        "values; \"\" is gelsy on every device (PyTorch's is gels on a card). residuals are sums of squares for each "
+        "the longer side) times the largest as 0 (by linalg_pinv; gelsy on the CPU by factors with exchanged columns), "
+        "and give the rank, the last two also the singular values; \"\" is gelsy on every device (PyTorch's is gels on "
+        "a card). residuals are sums of squares for each "
         "column of B where A has more rows than columns and full rank (not for gelsy). What is not computed is empty. "
         "B is [.., m, k], or vectors [.., m].",
     .example =

@@ -102,6 +102,7 @@ const Lapack<T>& lapack() {
     find(t.syevd, type, "syevd");
     find(t.gesdd, type, "gesdd");
     find(t.gesvd, type, "gesvd");
+    find(t.gelsy, type, "gelsy");
     return t;
   }();
   return table;

@@ -48,6 +48,9 @@ struct Lapack {
   Routine<void(const char* jobu, const char* jobvt, const int* m, const int* n, T* a, const int* lda, T* s, T* u,
                const int* ldu, T* vt, const int* ldvt, T* work, const int* lwork, int* info, size_t, size_t)>
       gesvd;
+  Routine<void(const int* m, const int* n, const int* nrhs, T* a, const int* lda, T* b, const int* ldb, int* jpvt,
+               const T* rcond, int* rank, T* work, const int* lwork, int* info)>
+      gelsy;
 };
 
 /// OpenBLAS's routines. It is loaded by the first call: most programs solve nothing, and loading it at their start

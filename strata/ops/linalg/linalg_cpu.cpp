@@ -466,6 +466,48 @@ void singular(std::string_view op, Tensor* U, Tensor& S, Tensor* Vh, const Tenso
 
 }  // namespace
 
+void gelsy(Tensor& X, Tensor& rank, const Tensor& A, const Tensor& B, double rcond) {
+  constexpr std::string_view op = "linalg_lstsq";
+  const int64_t tall = rows(A), broad = cols(A), columns = cols(B), ldb = std::max(tall, broad), size = tall * broad;
+  const int m = as_int(op, tall), n = as_int(op, broad), k = as_int(op, columns), ld = static_cast<int>(ldb);
+  const Shape batch = batch_of(X);
+  const Tensor all_a = expand(A, linalg::with(batch, tall, broad)),
+               all_b = expand(B, linalg::with(batch, tall, columns));
+  // Which of A's matrices each system has.
+  const Tensor places = contiguous(expand(reshape(linalg::counted(rank, rank.numel()), batch_of(A)), batch));
+  const int64_t* place = places.data<int64_t>();
+  int64_t* found = out<int64_t>(rank);
+  wide(A, op, [&]<class T>() {
+    const Batch<T> a(all_a), b(all_b);
+    T* x = out<T>(X);
+    for (int64_t i = 0; i < all_a.numel(); ++i)
+      if (!std::isfinite(a.p[i])) throw LinAlgError(op, "the matrix is not finite");
+    each(places.numel(), static_cast<double>(size * std::min(tall, broad)) * 2, [&](int64_t first, int64_t last) {
+      Work<T> matrix(static_cast<size_t>(size)), right(static_cast<size_t>(ldb * columns)), work(1),
+          turned(static_cast<size_t>(tall * columns));
+      std::vector<int> order(static_cast<size_t>(broad));
+      const T bound = static_cast<T>(rcond);
+      int status = 0, wanted = -1, full = 0;
+      lapack<T>().gelsy(&m, &n, &k, matrix.data(), &m, right.data(), &ld, order.data(), &bound, &full, work.data(),
+                        &wanted, &status);
+      wanted = static_cast<int>(work[0]);
+      work.resize(static_cast<size_t>(std::max(1, wanted)));
+      for (int64_t i = first; i < last; ++i) {
+        turn(matrix.data(), a.p + i * size, tall, broad);
+        turn(turned.data(), b.p + i * tall * columns, tall, columns);
+        for (int64_t c = 0; c < columns; ++c) std::copy_n(turned.data() + c * tall, tall, right.data() + c * ldb);
+        std::fill(order.begin(), order.end(), 0);
+        lapack<T>().gelsy(&m, &n, &k, matrix.data(), &m, right.data(), &ld, order.data(), &bound, &full, work.data(),
+                          &wanted, &status);
+        found[place[i]] = full;
+        T* to = x + i * broad * columns;
+        for (int64_t r = 0; r < broad; ++r)
+          for (int64_t c = 0; c < columns; ++c) to[r * columns + c] = right[static_cast<size_t>(c * ldb + r)];
+      }
+    });
+  });
+}
+
 void eigh(Tensor& values, Tensor& vectors, const Tensor& A, const std::string& uplo) {
   spectrum("linalg_eigh", values, &vectors, A, uplo);
 }

@@ -23,7 +23,8 @@ namespace strata {
 
 namespace linalg_cpu {
 STRATA_LINALG_KERNELS
-}
+void gelsy(Tensor& X, Tensor& rank, const Tensor& A, const Tensor& B, double rcond);
+}  // namespace linalg_cpu
 /// On a card; defined in builds with CUDA.
 namespace linalg_cuda {
 STRATA_LINALG_KERNELS

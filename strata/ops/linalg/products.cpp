@@ -3,6 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "strata/core/dispatch.h"
+#include "strata/core/parallel.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/linalg/records.h"
@@ -112,12 +115,56 @@ const Op<Tensor(const TensorList&)> multi_dot_op{{
 
 // ---- vectors -------------------------------------------------------------------------------------------------------
 
-Tensor cross_of(std::string_view op, const Tensor& a, const Tensor& b, int64_t dim) {
+TensorMeta cross_infer(const Tensor& a, const Tensor& b, int64_t dim) {
+  constexpr std::string_view op = "linalg_cross";
   check_same(op, a, "a", b, "b");
   const Shape s = broadcast_shapes(a.shape(), b.shape(), op);
   const int64_t d = wrap_dim(dim, s.size(), op);
   check<ShapeError>(!s.empty() && s[d] == 3, op, "a is ", a, " and b is ", b, ", wants 3 elements along dim ", dim);
   check<DTypeError>(a.dtype() != DType::boolean, op, "does not take bool");
+  return like(a).with_shape(s);
+}
+
+template <class C>
+C product_minus(C a, C b, C c, C d) {
+  if constexpr (std::is_integral_v<C>) {  // they wrap around
+    using U = std::make_unsigned_t<C>;
+    return static_cast<C>(static_cast<U>(a) * static_cast<U>(b) - static_cast<U>(c) * static_cast<U>(d));
+  } else {
+    return a * b - c * d;
+  }
+}
+
+void cross_cpu(Tensor& z, const Tensor& a, const Tensor& b, int64_t dim) {
+  if (z.numel() == 0) return;
+  const Shape& s = z.shape();
+  const int64_t d = wrap_dim(dim, s.size(), "linalg_cross");
+  const Tensor x = expand(a, s).contiguous(), y = expand(b, s).contiguous(),
+               to = z.is_contiguous() ? z : empty(like(z));
+  int64_t inner = 1;
+  for (int64_t i = d + 1; i < s.size(); ++i) inner *= s[i];
+  dispatch_all(z.dtype(), "linalg_cross", [&]<class T>() {
+    using C = std::conditional_t<std::is_integral_v<T>, int64_t, compute_t<T>>;  // bool does not come here
+    const T *px = x.data<T>(), *py = y.data<T>();
+    T* pz = to.data<T>();
+    parallel_for(0, z.numel() / 3, 8192, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t at = i / inner * 3 * inner + i % inner;
+        const auto from = [&](const T* p, int64_t k) { return static_cast<C>(p[at + k * inner]); };
+        const C x0 = from(px, 0), x1 = from(px, 1), x2 = from(px, 2), y0 = from(py, 0), y1 = from(py, 1),
+                y2 = from(py, 2);
+        pz[at] = static_cast<T>(product_minus(x1, y2, x2, y1));
+        pz[at + inner] = static_cast<T>(product_minus(x2, y0, x0, y2));
+        pz[at + 2 * inner] = static_cast<T>(product_minus(x0, y1, x1, y0));
+      }
+    });
+  });
+  if (!to.same_as(z)) copy_elements(z, to);
+}
+
+Tensor cross_of(const Tensor& a, const Tensor& b, int64_t dim) {
+  const Shape s = broadcast_shapes(a.shape(), b.shape(), "linalg_cross");
+  const int64_t d = wrap_dim(dim, s.size(), "linalg_cross");
   const Tensor x = expand(a, s), y = expand(b, s);
   // a x b = (a turned by one place) * (b turned by two) - (by two) * (by one).
   return roll(x, {-1}, {d}) * roll(y, {-2}, {d}) - roll(x, {-2}, {d}) * roll(y, {-1}, {d});
@@ -147,7 +194,15 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> linalg_cross_op{{
     .schema = "linalg_cross(Tensor a, Tensor b, int dim=-1) -> Tensor",
     .doc = "The cross products of the vectors of three elements along dim; the shapes broadcast.",
     .example = "Tensor z = linalg_cross(eye(3)[0], eye(3)[1]); assert(z[2].item() == 1);",
-    .composed = [](const Tensor& a, const Tensor& b, int64_t dim) { return cross_of("linalg_cross", a, b, dim); },
+    .infer = cross_infer,
+    .kernels = {.cpu = cross_cpu},
+    .composed = cross_of,
+    .saves = "a:b b:a",
+    .backward =
+        [](Backward& bw, const Tensor& a, const Tensor& b, int64_t dim) {
+          if (bw.needs(0)) bw.set(0, sum_to(linalg_cross(b, bw.gy(), dim), a.shape()));
+          if (bw.needs(1)) bw.set(1, sum_to(linalg_cross(bw.gy(), a, dim), b.shape()));
+        },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& a, const Tensor& b, int64_t) { return pair_cost(a, b, 3); },
     .samples =
@@ -155,6 +210,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> linalg_cross_op{{
           s.add(s.tensor({4, 3}), s.tensor({4, 3}));
           s.add(s.tensor({3}), s.tensor({2, 3})).named("broadcast");
           s.add(s.tensor({2, 3, 2}), s.tensor({1, 3, 2}), 1).named("along dim 1");
+          s.add(s.tensor({3, 5}).t(), s.tensor({5, 3})).named("strided");
           s.add(s.tensor({0, 3}), s.tensor({0, 3})).named("none");
           s.invalid<ShapeError>("3 elements", s.tensor({4}), s.tensor({4}));
           s.invalid<DTypeError>("one dtype", s.tensor({3}, DType::f32), s.tensor({3}, DType::f64));
@@ -176,7 +232,7 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> cross_op{
             while (d < s.size() && s[d] != 3) ++d;
             check<ShapeError>(d < s.size(), "cross", "a is ", a, " and b is ", b, ", wants a dimension of 3 elements");
           }
-          return cross_of("cross", a, b, dim.value_or(d));
+          return linalg_cross(a, b, dim.value_or(d));
         },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& a, const Tensor& b, std::optional<int64_t>) { return pair_cost(a, b, 3); },

@@ -99,12 +99,16 @@ Tensor nll_loss_composed(const Tensor& x, const Tensor& target, const Tensor& we
                          const std::string& reduction) {
   const std::string_view op = "nll_loss";
   check<DTypeError>(is_floating(x.dtype()), op, "needs floating log-probabilities, got ", x.dtype());
-  const Tensor rows = detail::class_last(x, target, op), classes = classes_of(target, op);
+  const Tensor classes = classes_of(target, op);
   Tensor loss;
   if (weight.defined()) {
+    const Tensor rows = detail::class_last(x, target, op);
     check_weight(weight, rows.size(1), op);
     loss = weighted_rows(detail::widened(rows), classes, weight, ignore_index, 0, reduction, op).to(x.dtype());
   } else {
+    detail::check_targets_fit(x, target, op);
+    // Where a row lies does not matter: one element of it is read.
+    const Tensor rows = x.dim() == 1 ? x.unsqueeze(0) : x.dim() == 2 ? x : x.flatten(2);
     loss = detail::nll_rows(rows, classes, ignore_index, reduction);
   }
   return reduction == "none" ? loss.reshape(target.shape()) : loss;

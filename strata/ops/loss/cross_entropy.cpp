@@ -224,12 +224,16 @@ Tensor detail::row_shares(const Tensor& target, int64_t ignore_index, bool mean,
   return (mean ? wide / clamp_min(sum(used), 1).to(wide.dtype()) : wide).to(dtype);
 }
 
-Tensor detail::class_last(const Tensor& x, const Tensor& target, std::string_view op) {
+void detail::check_targets_fit(const Tensor& x, const Tensor& target, std::string_view op) {
   Shape wanted = x.shape();
-  const int64_t at = x.dim() <= 1 ? 0 : 1;
-  if (x.dim() > 0) wanted.erase(at);
+  if (x.dim() > 0) wanted.erase(x.dim() <= 1 ? 0 : 1);
   check<ShapeError>(x.dim() > 0 && target.shape() == wanted, op, "x is ", x, ", target is ", target,
                     ", wanted [N, C, ...] and [N, ...]");
+}
+
+Tensor detail::class_last(const Tensor& x, const Tensor& target, std::string_view op) {
+  check_targets_fit(x, target, op);
+  const int64_t at = x.dim() <= 1 ? 0 : 1;
   if (x.dim() <= 2) return x.dim() == 2 ? x : x.unsqueeze(0);
   Dims order;
   for (int64_t i = 0; i < x.dim(); ++i)

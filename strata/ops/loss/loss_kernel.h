@@ -57,10 +57,6 @@ auto dispatch_pair_loss(PairLoss kind, F&& f) {
 void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
                    Reduction reduction, double divisor, void* loss);
 
-/// loss[i] = -x[i][target[i]] of [rows, classes] log-probabilities, or their mean or sum; ignore_index counts nothing.
-/// Here loss has dtype.
-void nll_loss_cpu(const CrossEntropyCall& c);
-
 /// The same on the current stream of a CUDA device. Of a target that is no class the host hears later (cuda/range.cuh);
 /// the loss and the row's gradient are NaN.
 void cross_entropy_cuda(const CrossEntropyCall& c);
@@ -74,6 +70,8 @@ void cross_entropy_share_cuda(const CrossEntropyCall& c, void* share);
 void cross_entropy_total_cuda(const CrossEntropyCall& c, const void* each);
 void pair_loss_cuda(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
                     Reduction reduction, double divisor, void* loss);
+/// loss[i] = -x[i][target[i]] of [rows, classes] log-probabilities, or their mean or sum; ignore_index counts nothing.
+/// Here loss has dtype.
 void nll_loss_cuda(const CrossEntropyCall& c);
 /// y = x * factor; factor, of x's arithmetic dtype, has any strides.
 void scale_cuda(const Tensor& y, const Tensor& x, const Tensor& factor);

@@ -80,27 +80,4 @@ void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, in
   });
 }
 
-void nll_loss_cpu(const CrossEntropyCall& c) {
-  dispatch(c.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    const T* x = static_cast<const T*>(c.x);
-    T* loss = static_cast<T*>(c.loss);
-    double sum = 0;
-    int64_t count = 0;
-    for (int64_t r = 0; r < c.rows; ++r) {
-      const int64_t t = c.target[r];
-      const bool used = t != c.ignore_index;
-      check<IndexError>(!used || (t >= 0 && t < c.classes), "nll_loss", "target ", t, " in row ", r,
-                        " is not one of the ", c.classes, " classes (allowed: 0 to ", c.classes - 1,
-                        ", or ignore_index ", c.ignore_index, ")");
-      const double v = used ? -static_cast<double>(static_cast<Real<T>>(x[r * c.classes + t])) : 0;
-      if (c.reduction == Reduction::none) loss[r] = T(static_cast<Real<T>>(v));
-      sum += v;
-      count += used;
-    }
-    if (c.reduction == Reduction::mean) *loss = T(static_cast<Real<T>>(sum / static_cast<double>(count)));
-    if (c.reduction == Reduction::sum) *loss = T(static_cast<Real<T>>(sum));
-  });
-}
-
 }  // namespace strata

@@ -13,6 +13,8 @@ namespace strata {
 Reduction parse_reduction(std::string_view text, std::string_view op);
 
 namespace detail {
+/// Throws ShapeError unless target has the shape of x [N, C, ...] (or [C]) without C.
+void check_targets_fit(const Tensor& x, const Tensor& target, std::string_view op);
 /// x [N, C, ...] (or [C]) as rows [N * ..., C], to go with target.reshape({target.numel()}). Throws ShapeError.
 Tensor class_last(const Tensor& x, const Tensor& target, std::string_view op);
 /// The fused losses of pairs (x, target), which broadcast; `param` is delta, beta or log_target.
@@ -20,7 +22,7 @@ Tensor pair_loss(PairLoss kind, const Tensor& x, const Tensor& target, const std
 /// cross_entropy of rows x [N, C] and i64 classes [N] without weights.
 Tensor cross_entropy_rows(const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction,
                           double smoothing);
-/// nll_loss of the same.
+/// nll_loss of the same; x may also be [N, C, I] and the classes [N I].
 Tensor nll_rows(const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction);
 /// Losses composed of ops compute in f32 where an argument is bf16 or f16, and round once: x as f32, or as it is.
 Tensor widened(const Tensor& x);

@@ -21,6 +21,7 @@
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/matmul/gemm_cpu.h"
+#include "strata/ops/matmul/gemm_shape.h"
 #include "strata/ops/vec/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,9 +32,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t kRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 constexpr int64_t kBlockK = 256;
 
+// Sums that lie in vectors; 64-bit integers, which few processors multiply in vectors, are left to the compiler.
+template <class T>
+constexpr bool kInVectors = std::is_floating_point_v<T> || std::is_same_v<T, uint32_t>;
+
 template <class T>
 constexpr int64_t tile_cols() {
-  if constexpr (std::is_floating_point_v<T>) return 2 * HWY_MAX_BYTES / sizeof(T);
+  if constexpr (kInVectors<T>) return 2 * HWY_MAX_BYTES / sizeof(T);
   return 64 / sizeof(T);
 }
 // Rows and columns of a task: multiples of every target's tile.
@@ -90,12 +95,20 @@ void pack(const In* src, int64_t outer, int64_t outer_stride, int64_t k, int64_t
   }
 }
 
+template <class V>
+HWY_INLINE V mul_add(V a, V b, V c) {
+  if constexpr (std::is_floating_point_v<hn::TFromV<V>>)
+    return hn::MulAdd(a, b, c);
+  else
+    return hn::Add(hn::Mul(a, b), c);
+}
+
 // acc[kRows, tile_cols] (+)= panel of A times panel of B.
 template <class T>
 HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, T* HWY_RESTRICT acc, int64_t ld,
                      bool first) {
   constexpr int64_t kCols = tile_cols<T>();
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (kInVectors<T>) {
     const hn::ScalableTag<T> d;
     const int64_t lanes = hn::Lanes(d);
     hn::Vec<decltype(d)> c0[kRows], c1[kRows];
@@ -106,8 +119,8 @@ HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b
 #pragma GCC unroll 16
       for (int64_t i = 0; i < kRows; ++i) {
         const auto x = hn::Set(d, a[i]);
-        c0[i] = hn::MulAdd(x, b0, c0[i]);
-        c1[i] = hn::MulAdd(x, b1, c1[i]);
+        c0[i] = mul_add(x, b0, c0[i]);
+        c1[i] = mul_add(x, b1, c1[i]);
       }
       a += kRows;
       b += kCols;
@@ -201,7 +214,15 @@ void store_row(const Gemm& g, T* HWY_RESTRICT row, int64_t n, int64_t j0, Out* H
     }
   }
   if (g.c_col == 1) {
-    for (int64_t j = 0; j < n; ++j) c[j] = static_cast<Out>(row[j]);
+    int64_t j = 0;
+    if constexpr (std::is_same_v<Out, Half>) {
+      const hn::ScalableTag<float> d;
+      const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+      const int64_t lanes = hn::Lanes(d);
+      for (; j + lanes <= n; j += lanes)
+        hn::StoreU(hn::DemoteTo(dh, hn::LoadU(d, row + j)), dh, reinterpret_cast<hwy::float16_t*>(c + j));
+    }
+    for (; j < n; ++j) c[j] = static_cast<Out>(row[j]);
   } else {
     for (int64_t j = 0; j < n; ++j) c[j * g.c_col] = static_cast<Out>(row[j]);
   }
@@ -254,11 +275,138 @@ T dot(const In* a, int64_t a_stride, const In* b, int64_t b_stride, int64_t k) {
   return total;
 }
 
+// Where the operands and the result of product t of the batch begin.
+struct Begin {
+  int64_t a = 0, b = 0, c = 0;
+  Begin(const Gemm& g, int64_t t) {
+    for (int d = g.batch.size() - 1; d >= 0; --d) {
+      const int64_t i = t % g.batch[d];
+      t /= g.batch[d];
+      a += i * g.a_batch[d];
+      b += i * g.b_batch[d];
+      c += i * g.c_batch[d];
+    }
+  }
+};
+
+// A column times a row: every product by itself.
+template <class In, class T, class Out>
+void outer(const Gemm& g) {
+  constexpr int64_t kRun = 512;
+  const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, g.n));
+  parallel_for(0, g.batch.product() * g.m, grain, [&](int64_t begin, int64_t end) {
+    alignas(64) T from[kRun], row[kRun];
+    while (begin < end) {
+      const int64_t t = begin / g.m, i0 = begin % g.m, i1 = std::min(g.m, i0 + end - begin);
+      const Begin at(g, t);
+      const In *a = static_cast<const In*>(g.a) + at.a, *b = static_cast<const In*>(g.b) + at.b;
+      Out* c = static_cast<Out*>(g.c) + at.c;
+      for (int64_t j0 = 0; j0 < g.n; j0 += kRun) {
+        const int64_t n = std::min(kRun, g.n - j0);
+        load_run(b + j0 * g.b_col, g.b_col, n, from);
+        for (int64_t i = i0; i < i1; ++i) {
+          const T x = static_cast<T>(a[i * g.a_row]);
+          for (int64_t j = 0; j < n; ++j) row[j] = x * from[j];
+          store_row<Out, T>(g, row, n, j0, c + i * g.c_row + j0 * g.c_col);
+        }
+      }
+      begin += i1 - i0;
+    }
+  });
+}
+
+template <class In, class D>
+HWY_INLINE hn::Vec<D> load_lanes(D d, const In* p) {
+  if constexpr (std::is_same_v<In, Half>)
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), reinterpret_cast<const hwy::float16_t*>(p)));
+  else if constexpr (std::is_same_v<In, BFloat16>)
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), reinterpret_cast<const hwy::bfloat16_t*>(p)));
+  else
+    return hn::LoadU(d, p);
+}
+
+// The sum of the products of two runs.
+template <class In, class T>
+HWY_INLINE T dot_of_runs(const In* HWY_RESTRICT a, const In* HWY_RESTRICT b, int64_t k) {
+  T sum = 0;
+  int64_t l = 0;
+  if constexpr (std::is_floating_point_v<T>) {
+    const hn::ScalableTag<T> d;
+    const int64_t lanes = hn::Lanes(d);
+    auto s0 = hn::Zero(d), s1 = hn::Zero(d), s2 = hn::Zero(d), s3 = hn::Zero(d);
+    for (; l + 4 * lanes <= k; l += 4 * lanes) {
+      s0 = hn::MulAdd(load_lanes(d, a + l), load_lanes(d, b + l), s0);
+      s1 = hn::MulAdd(load_lanes(d, a + l + lanes), load_lanes(d, b + l + lanes), s1);
+      s2 = hn::MulAdd(load_lanes(d, a + l + 2 * lanes), load_lanes(d, b + l + 2 * lanes), s2);
+      s3 = hn::MulAdd(load_lanes(d, a + l + 3 * lanes), load_lanes(d, b + l + 3 * lanes), s3);
+    }
+    for (; l + lanes <= k; l += lanes) s0 = hn::MulAdd(load_lanes(d, a + l), load_lanes(d, b + l), s0);
+    sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+  } else {
+    T sums[64] = {};
+    for (; l + 64 <= k; l += 64)
+      for (int64_t j = 0; j < 64; ++j) sums[j] += static_cast<T>(a[l + j]) * static_cast<T>(b[l + j]);
+    for (const T v : sums) sum += v;
+  }
+  for (; l < k; ++l) sum += static_cast<T>(a[l]) * static_cast<T>(b[l]);
+  return sum;
+}
+
+// Matrices with dense rows times vectors: row by row.
+template <class In, class T, class Out>
+void by_rows(const Gemm& g) {
+  parallel_for(0, g.batch.product() * g.m, std::max<int64_t>(1, 32768 / g.k), [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t t = begin / g.m, i0 = begin % g.m, i1 = std::min(g.m, i0 + end - begin);
+      const Begin at(g, t);
+      const In *a = static_cast<const In*>(g.a) + at.a, *b = static_cast<const In*>(g.b) + at.b;
+      Out* c = static_cast<Out*>(g.c) + at.c;
+      for (int64_t i = i0; i < i1; ++i) {
+        T sum = dot_of_runs<In, T>(a + i * g.a_row, b, g.k);
+        store_row<Out, T>(g, &sum, 1, 0, c + i * g.c_row);
+      }
+      begin += i1 - i0;
+    }
+  });
+}
+
+// A matrix with dense columns times a vector: multiples of the columns, added up for a run of rows at a time.
+template <class In, class T, class Out>
+void by_columns(const Gemm& g) {
+  constexpr int64_t kRun = 256;
+  const int64_t runs = (g.m + kRun - 1) / kRun;
+  parallel_for(0, runs, std::max<int64_t>(1, 32768 / (kRun * g.k)), [&](int64_t begin, int64_t end) {
+    alignas(64) T run[kRun], sums[kRun];
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t i0 = r * kRun, n = std::min(kRun, g.m - i0);
+      std::fill(sums, sums + kRun, T(0));
+      std::fill(run, run + kRun, T(0));
+      for (int64_t l = 0; l < g.k; ++l) {
+        load_run(static_cast<const In*>(g.a) + i0 + l * g.a_col, 1, n, run);
+        const T x = static_cast<T>(static_cast<const In*>(g.b)[l * g.b_row]);
+        for (int64_t j = 0; j < kRun; ++j) sums[j] += x * run[j];
+      }
+      for (int64_t i = 0; i < n; ++i) store_row<Out, T>(g, sums + i, 1, 0, static_cast<Out*>(g.c) + (i0 + i) * g.c_row);
+    }
+  });
+}
+
 template <class In, class T, class Out>
 void run(const Gemm& g) {
   if (g.m == 1 && g.n == 1 && g.batch.empty() && g.k > 32) {
-    T sum = dot<In, T>(static_cast<const In*>(g.a), g.a_col, static_cast<const In*>(g.b), g.b_row, g.k);
+    const In *a = static_cast<const In*>(g.a), *b = static_cast<const In*>(g.b);
+    T sum = g.a_col == 1 && g.b_row == 1 ? dot_of_runs<In, T>(a, b, g.k) : dot<In, T>(a, g.a_col, b, g.b_row, g.k);
     return store_row<Out, T>(g, &sum, 1, 0, static_cast<Out*>(g.c));
+  }
+  if (g.k == 1) return outer<In, T, Out>(g);
+  if (g.m == 1 && g.n > 1 && g.bias == nullptr) {  // a vector times a matrix: the transposed matrix times it
+    Gemm turned = g;
+    transpose(turned);
+    return run<In, T, Out>(turned);
+  }
+  if (g.n == 1 && g.bias == nullptr && g.k > 1) {
+    if (g.a_col == 1 && g.b_row == 1) return by_rows<In, T, Out>(g);
+    if (g.a_row == 1 && g.m >= 32 && g.batch.empty()) return by_columns<In, T, Out>(g);
   }
   constexpr int64_t kCols = tile_cols<T>();
   const int64_t batches = g.batch.product();
@@ -280,18 +428,11 @@ void run(const Gemm& g) {
     T* base = need > kStack ? frame.emplace().take<T>(need) : stack;
     const Buffers<T> buf{base, base + need_a, base + need_a + need_b};
     for (int64_t t = begin; t < end; ++t) {
-      int64_t index = t / per_batch, ao = 0, bo = 0, co = 0;
-      for (int d = g.batch.size() - 1; d >= 0; --d) {
-        const int64_t i = index % g.batch[d];
-        index /= g.batch[d];
-        ao += i * g.a_batch[d];
-        bo += i * g.b_batch[d];
-        co += i * g.c_batch[d];
-      }
+      const Begin at(g, t / per_batch);
       const int64_t i0 = t % per_batch / blocks_n * kBlockM, j0 = t % per_batch % blocks_n * kBlockN<T>;
-      block<In, T, Out>(g, static_cast<const In*>(g.a) + ao + i0 * g.a_row,
-                        static_cast<const In*>(g.b) + bo + j0 * g.b_col,
-                        static_cast<Out*>(g.c) + co + i0 * g.c_row + j0 * g.c_col, std::min(kBlockM, g.m - i0),
+      block<In, T, Out>(g, static_cast<const In*>(g.a) + at.a + i0 * g.a_row,
+                        static_cast<const In*>(g.b) + at.b + j0 * g.b_col,
+                        static_cast<Out*>(g.c) + at.c + i0 * g.c_row + j0 * g.c_col, std::min(kBlockM, g.m - i0),
                         std::min(kBlockN<T>, g.n - j0), j0, buf);
     }
   });

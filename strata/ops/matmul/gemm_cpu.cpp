@@ -294,7 +294,7 @@ void gemm(const Gemm& given, GemmBackend backend) {
         "gemm", "this epilogue needs aux, no batch and beta 0");
   Gemm g = given;
   merge_batch(g);
-  const bool blocked_only = g.k == 0 || g.in == DType::f64 || is_integral(g.in);
+  const bool blocked_only = g.k <= 1 || g.in == DType::f64 || is_integral(g.in);
   if (g.aux != nullptr) {
     const bool own = g.in == DType::bf16 && (backend == GemmBackend::amx || backend == GemmBackend::avx512_bf16 ||
                                              (backend == GemmBackend::best && is_large(g) && vec_level() >= 3));
@@ -307,14 +307,16 @@ void gemm(const Gemm& given, GemmBackend backend) {
     case GemmBackend::best:
       break;
     default:
-      check(!blocked_only && run_library(g, backend), "gemm",
+      check((!blocked_only || (g.k == 1 && is_floating(g.in) && g.in != DType::f64)) && run_library(g, backend), "gemm",
             "the backend asked for has no kernel for this product of ", g.in, " here");
       return;
   }
   if (run_split_k(g)) return;
   // Below this much work oneDNN's call costs more than the product; packing costs more where A or B is nearly a vector.
   const int64_t work = g.m * g.n * g.k;
-  const bool tiny = work <= 4096 || (work <= 100000 && g.m >= 4 && g.n >= 4);
+  // Dots, of a batch too, are a loop of ours; oneDNN takes each for a matrix.
+  const bool dots = (g.n == 1 || g.m == 1) && g.bias == nullptr && g.a_col == 1 && g.b_row == 1;
+  const bool tiny = dots || work <= 4096 || (work <= 100000 && g.m >= 4 && g.n >= 4);
   if (blocked_only || tiny || !run_library(g, backend)) detail::gemm_blocked(g);
 }
 

@@ -325,7 +325,9 @@ const Op<Tensor(const Tensor&, const Tensor&)> inner_op{{
           check_dtypes("inner", a, b);
           check<ShapeError>(a.dim() == 0 || b.dim() == 0 || a.size(-1) == b.size(-1), "inner", "a is ", a, ", b is ", b,
                             ": sizes differ along the last dim");
-          return a.dim() == 0 || b.dim() == 0 ? a * b : contract("inner", a, b, {-1}, {-1});
+          if (a.dim() == 0 || b.dim() == 0) return a * b;
+          if (a.dim() == 1 && b.dim() == 1) return matmul(a, b);  // whose gradients are multiples of the vectors
+          return contract("inner", a, b, {-1}, {-1});
         },
     .autocast = Autocast::low,
     .dtypes = kNumbers,

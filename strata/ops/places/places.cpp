@@ -3,9 +3,14 @@
 #include "strata/ops/places/places.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
+#include <vector>
 
+#include "strata/core/dispatch.h"
 #include "strata/core/op.h"
+#include "strata/core/parallel.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -14,6 +19,7 @@
 #include "strata/ops/index/indexing.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/sort/order_inl.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/view/view.h"
 
@@ -149,7 +155,13 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_cop
     .composed =
         [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
           const Slices s = slices_of(x, dim, index, "index_copy");
-          return view(scatter(s.x, s.dim, s.index, fitting(s, x, source, "index_copy")), x.shape());
+          const Tensor from = fitting(s, x, source, "index_copy");
+          if (!x.device().is_cpu()) return view(scatter(s.x, s.dim, s.index, from), x.shape());
+          // On the CPU slices are written in order, and as wholes. Dimensions before dim are named by nothing.
+          TensorList places(static_cast<size_t>(s.dim));
+          const Tensor column = one_column(s);
+          places.push_back(view(column, {column.numel()}));
+          return view(index_put(s.x, places, from), x.shape());
         },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, const Tensor&, const Tensor&) { return write_cost(x); },
@@ -306,11 +318,55 @@ const Op<Tensor(const Tensor&, const Tensor&)> take_op{{
         },
 }};
 
+// Each element is searched among the sorted others, or, where there are few numbers of the dtype, looked up in a table.
+void isin_cpu(Tensor& y, const Tensor& elements, const Tensor& test_elements, bool, bool invert) {
+  const DType common = result_type(elements, test_elements);
+  const Tensor x = contiguous(to(elements, common)), among = contiguous(to(test_elements, common));
+  const Tensor found = y.is_contiguous() ? y : empty(like(y));
+  const int64_t n = x.numel(), m = among.numel();
+  if (n == 0) return;
+  dispatch_all(common, "isin", [&]<class T>() {
+    using K = order::Key<T>;
+    constexpr K kNan = std::numeric_limits<K>::max();
+    std::vector<K> keys(static_cast<size_t>(m));
+    if (m > 0) std::transform(among.data<T>(), among.data<T>() + m, keys.begin(), order::key_of<T>);
+    if constexpr (order::kHasNan<T>) std::erase(keys, kNan);  // a NaN equals nothing
+    const T* in = x.data<T>();
+    bool* out = found.data<bool>();
+    if constexpr (sizeof(T) <= 2) {
+      std::vector<uint8_t> there(size_t{1} << (8 * sizeof(T)));
+      for (const K key : keys) there[key] = 1;
+      parallel_for(0, n, 32768, [&](int64_t b, int64_t e) {
+        for (int64_t i = b; i < e; ++i) out[i] = (there[order::key_of(in[i])] != 0) != invert;
+      });
+    } else {
+      std::sort(keys.begin(), keys.end());
+      const auto count = static_cast<int64_t>(keys.size());
+      parallel_for(0, n, 8192, [&](int64_t b, int64_t e) {
+        constexpr int64_t kTogether = 8;
+        for (int64_t i = b; i < e; i += kTogether) {
+          const int64_t some = std::min(kTogether, e - i);
+          K key[kTogether] = {};
+          int64_t at[kTogether];
+          for (int64_t q = 0; q < some; ++q) key[q] = order::key_of(in[i + q]);
+          order::search(keys.data(), count, key, at, [](K k, K t) { return t < k; });
+          for (int64_t q = 0; q < some; ++q)
+            out[i + q] = (at[q] < count && keys[static_cast<size_t>(at[q])] == key[q]) != invert;
+        }
+      });
+    }
+  });
+  if (!found.same_as(y)) copy_elements(y, found);
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> isin_op{{
     .schema = "isin(Tensor elements, Tensor test_elements, bool assume_unique=false, bool invert=false) -> Tensor",
     .doc = "Whether each element is among test_elements (with invert: whether it is not), bool. NaN is among nothing. "
            "assume_unique changes nothing.",
     .example = "assert(isin(arange(3), full({1}, 2)).to_vector<bool>() == std::vector<bool>({false, false, true}));",
+    .infer = [](const Tensor& elements, const Tensor&, bool,
+                bool) { return like(elements).with_dtype(DType::boolean); },
+    .kernels = {.cpu = isin_cpu},
     .composed =
         [](const Tensor& elements, const Tensor& test_elements, bool, bool invert) {
           NoGrad guard;
@@ -333,6 +389,9 @@ const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> isin_op{{
           s.add(s.integers({7}, 0, 2, s.dtype()), s.integers({}, 0, 2, s.dtype()), false, true).not_differentiable();
           s.add(s.tensor({}), s.tensor({2, 2}), true).not_differentiable();
           s.add(s.tensor({3}), s.tensor({0})).not_differentiable();
+          s.add(s.integers({5, 7}, 0, 90, s.dtype()).t(), s.integers({30}, 0, 90, s.dtype())).not_differentiable();
+          if (is_floating(s.dtype()))
+            s.add(full({3}, Scalar(NAN), s.dtype()), full({2}, Scalar(NAN), s.dtype())).not_differentiable();
         },
     .reference =
         [](const Tensor& elements, const Tensor& test_elements, bool, bool invert) {

@@ -79,66 +79,132 @@ struct Wide {
   using type = std::conditional_t<std::is_integral_v<T>, int64_t, compute_t<T>>;
 };
 
+template <Join join, class C>
+C joined(C a, C b) {
+  if constexpr (join == Join::prod) {
+    if constexpr (std::is_integral_v<C>)
+      return static_cast<C>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    else
+      return a * b;
+  } else if constexpr (join == Join::amax) {
+    return b != b || b > a ? b : a;
+  } else if constexpr (join == Join::amin) {
+    return b != b || b < a ? b : a;
+  } else if constexpr (std::is_integral_v<C>) {
+    return static_cast<C>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  } else {
+    return a + b;
+  }
+}
+
+// Sends src to its places in `total` (which holds x), and counts what each has had where count is not null. Both are
+// row-major in x's shape; index and src are read where they lie.
+template <Join join, bool counted, class T, class C>
+void send(const Call& c, C* total, int32_t* count) {
+  const Shape& sizes = c.index.shape();
+  const int last = sizes.size() - 1;
+  Strides strides = Strides::filled(sizes.size(), 1);
+  for (int d = last; d-- > 0;) strides[d] = strides[d + 1] * c.x.shape()[d + 1];
+  const int64_t n = c.x.shape()[c.dim], width = sizes[last], along = strides[c.dim],
+                step = c.dim == last ? 0 : strides[last], index_step = c.index.strides()[last],
+                src_step = c.src.strides()[last];
+  const int64_t* at0 = c.index.data<int64_t>();
+  const T* from0 = c.src.data<T>();
+  const auto put = [&](int64_t i, const T& v) {
+    const C w = static_cast<C>(v);
+    if constexpr (counted)
+      total[i] = count[i]++ == 0 ? w : joined<join>(total[i], w);
+    else
+      total[i] = joined<join>(total[i], w);
+  };
+  Shape lead = sizes;
+  lead[last] = std::min<int64_t>(width, 1);
+  naive::each(lead, [&](const Dims& place) {
+    int64_t row = 0, at_row = 0, from_row = 0;
+    for (int d = 0; d < last; ++d) {
+      row += d == c.dim ? 0 : place[d] * strides[d];
+      at_row += place[d] * c.index.strides()[d];
+      from_row += place[d] * c.src.strides()[d];
+    }
+    const int64_t* at = at0 + at_row;
+    const T* from = from0 + from_row;
+    const auto checked = [&](int64_t i) {
+      if (i < 0 || i >= n)
+        throw IndexError(kName, cat("index ", i, " is out of range for dimension ", c.dim, " with size ", n));
+      return i;
+    };
+    if (index_step == 0 && step == 1) {  // one index for a whole row
+      const int64_t base = row + checked(*at) * along;
+      if (src_step == 1)
+        for (int64_t j = 0; j < width; ++j) put(base + j, from[j]);
+      else
+        for (int64_t j = 0; j < width; ++j) put(base + j, from[j * src_step]);
+      return;
+    }
+    for (int64_t j = 0; j < width; ++j) put(row + checked(at[j * index_step]) * along + j * step, from[j * src_step]);
+  });
+}
+
+// Divides the sums of a mean; of integers rounded down.
 template <class C>
-C joined(Join join, C a, C b) {
-  switch (join) {
-    case Join::prod:
-      if constexpr (std::is_integral_v<C>)
-        return static_cast<C>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-      else
-        return a * b;
-    case Join::amax:
-      return b != b || b > a ? b : a;
-    case Join::amin:
-      return b != b || b < a ? b : a;
-    default:
-      if constexpr (std::is_integral_v<C>)
-        return static_cast<C>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-      else
-        return a + b;
+C averaged(C sum, int32_t count) {
+  if (count <= 1) return sum;
+  const C by = static_cast<C>(count);
+  if constexpr (std::is_integral_v<C>)
+    return sum / by - (sum % by < 0 ? 1 : 0);
+  else
+    return sum / by;
+}
+
+template <Join join, class T>
+void join_typed(Tensor& y, const Call& given, bool include_self) {
+  using C = typename Wide<T>::type;
+  Call c = given;
+  c.index = to(c.index, DType::i64);
+  const int64_t size = c.x.numel();
+  // How many each place has had, where that is asked for.
+  const bool counted = !include_self || join == Join::mean;
+  std::vector<int32_t> count(counted ? static_cast<size_t>(size) : 0, include_self ? 1 : 0);
+  const auto run = [&](C* total) {
+    if (c.index.numel() == 0) return;
+    if (counted)
+      send<join, true, T, C>(c, total, count.data());
+    else
+      send<join, false, T, C>(c, total, nullptr);
+  };
+  T* out = size > 0 ? y.data<T>() : nullptr;
+  if constexpr (std::is_same_v<T, C>) {
+    // Where x is written over, src may lie in the same memory.
+    if (y.storage() == c.src.storage()) c.src = clone(c.src);
+    if (size > 0 && !(y.raw_data() == c.x.raw_data() && c.x.is_contiguous())) copy_elements(y, reshape(c.x, y.shape()));
+    run(out);
+    if constexpr (join == Join::mean)
+      for (int64_t i = 0; i < size; ++i) out[i] = averaged(out[i], count[static_cast<size_t>(i)]);
+  } else {
+    const Tensor x = contiguous(c.x);
+    std::vector<C> total(static_cast<size_t>(size));
+    for (int64_t i = 0; i < size; ++i) total[static_cast<size_t>(i)] = static_cast<C>(x.data<T>()[i]);
+    run(total.data());
+    for (int64_t i = 0; i < size; ++i) {
+      const C v = total[static_cast<size_t>(i)];
+      out[i] = static_cast<T>(join == Join::mean ? averaged(v, count[static_cast<size_t>(i)]) : v);
+    }
   }
 }
 
 template <class T>
 void join_typed(Tensor& y, const Call& c, Join join, bool include_self) {
-  using C = typename Wide<T>::type;
-  const Tensor x = contiguous(c.x), index = contiguous(to(c.index, DType::i64)), src = contiguous(c.src);
-  const auto size = static_cast<size_t>(x.numel());
-  std::vector<C> total(size);
-  // How many each place has had, where that is asked for.
-  const bool counted = !include_self || join == Join::mean;
-  std::vector<int64_t> count(counted ? size : 0, include_self ? 1 : 0);
-  for (size_t i = 0; i < size; ++i) total[i] = static_cast<C>(x.data<T>()[i]);
-  const int64_t n = x.shape()[c.dim];
-  const Strides& strides = x.strides();
-  const int64_t* at = index.data<int64_t>();
-  const T* from = src.data<T>();
-  const int last = x.dim() - 1;
-  const int64_t width = index.shape()[last], along = strides[c.dim], step = c.dim == last ? 0 : strides[last];
-  Shape lead = index.shape();
-  lead[last] = std::min<int64_t>(width, 1);
-  naive::each(lead, [&](const Dims& place) {
-    int64_t row = 0;
-    for (int d = 0; d < last; ++d) row += d == c.dim ? 0 : place[d] * strides[d];
-    for (int64_t j = 0; j < width; ++j, ++at) {
-      if (*at < 0 || *at >= n)
-        throw IndexError(kName, cat("index ", *at, " is out of range for dimension ", c.dim, " with size ", n));
-      const auto i = static_cast<size_t>(row + *at * along + j * step);
-      const C v = static_cast<C>(*from++);
-      total[i] = counted && count[i]++ == 0 ? v : joined(join, total[i], v);
-    }
-  });
-  T* out = y.data<T>();
-  for (size_t i = 0; i < size; ++i) {
-    C v = total[i];
-    if (join == Join::mean && count[i] > 1) {
-      const C by = static_cast<C>(count[i]);
-      if constexpr (std::is_integral_v<C>)
-        v = v / by - (v % by < 0 ? 1 : 0);
-      else
-        v /= by;
-    }
-    out[i] = static_cast<T>(v);
+  switch (join) {
+    case Join::sum:
+      return join_typed<Join::sum, T>(y, c, include_self);
+    case Join::prod:
+      return join_typed<Join::prod, T>(y, c, include_self);
+    case Join::mean:
+      return join_typed<Join::mean, T>(y, c, include_self);
+    case Join::amax:
+      return join_typed<Join::amax, T>(y, c, include_self);
+    case Join::amin:
+      return join_typed<Join::amin, T>(y, c, include_self);
   }
 }
 

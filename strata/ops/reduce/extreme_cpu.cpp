@@ -11,5 +11,14 @@ namespace strata {
 float (*extreme_of_run(DType t, bool largest))(const void*, int64_t) {
   return STRATA_VEC_CALL(run_extreme_of)(t, largest);
 }
+double (*extreme_of_doubles(bool largest))(const void*, int64_t) {
+  return STRATA_VEC_CALL(run_extreme_of_doubles)(largest);
+}
+void (*extreme_of_ints(DType t, bool largest))(const void*, int64_t, void*) {
+  return STRATA_VEC_CALL(run_extreme_of_type)(t, largest);
+}
+void widen_run(const Half* from, int64_t n, float* to) {
+  STRATA_VEC_CALL(widen_halves)(from, n, to);
+}
 
 }  // namespace strata

@@ -43,6 +43,12 @@ void reduce_index_cpu(bool largest, const Tensor& values, const Tensor& indices,
 
 /// A function that gives the largest (smallest) of n >= 0 neighbouring f32, bf16 or f16 numbers, NaN if there is one.
 float (*extreme_of_run(DType t, bool largest))(const void* run, int64_t n);
+/// The same of f64.
+double (*extreme_of_doubles(bool largest))(const void* run, int64_t n);
+/// The same of integers (u8 for bool); the result is of their type.
+void (*extreme_of_ints(DType t, bool largest))(const void* run, int64_t n, void* result);
+/// to[i] = from[i], by the processor's own conversion where it has one.
+void widen_run(const Half* from, int64_t n, float* to);
 
 /// Running sum, product, maximum or minimum along `dim` (from its end with `reverse`); the latter two with positions.
 void scan_cpu(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse);

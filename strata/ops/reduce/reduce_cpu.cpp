@@ -65,7 +65,10 @@ struct Sum {
   using Acc = Wide<T>;
   using Shift = Acc;
   Acc init() const { return 0; }
-  void step(Acc& a, T x, Shift, int64_t) const { a = plus(a, static_cast<Acc>(x)); }
+  template <class X>
+  void step(Acc& a, X x, Shift, int64_t) const {
+    a = plus(a, static_cast<Acc>(x));
+  }
   Acc combine(Acc a, Acc b) const { return plus(a, b); }
 };
 template <class T>
@@ -73,7 +76,10 @@ struct Prod {
   using Acc = Wide<T>;
   using Shift = Acc;
   Acc init() const { return 1; }
-  void step(Acc& a, T x, Shift, int64_t) const { a = times(a, static_cast<Acc>(x)); }
+  template <class X>
+  void step(Acc& a, X x, Shift, int64_t) const {
+    a = times(a, static_cast<Acc>(x));
+  }
   Acc combine(Acc a, Acc b) const { return times(a, b); }
 };
 // NaN wins: once there, no comparison replaces it.
@@ -81,14 +87,25 @@ template <class T, bool Largest>
 struct Extreme {
   using Acc = compute_t<T>;
   using Shift = Acc;
-  // Vector code for whole runs, where the processor and T have it.
-  Acc (*run)(const void*, int64_t) = vector_run();
-  static auto vector_run() -> Acc (*)(const void*, int64_t) {
+  // Vector code for whole runs.
+  struct OfInts {
+    void (*run)(const void*, int64_t, void*) = extreme_of_ints(dtype_of<T>, Largest);
+    explicit operator bool() const { return true; }
+    Acc operator()(const void* p, int64_t n) const {
+      Acc result;
+      run(p, n, &result);
+      return result;
+    }
+  };
+  static auto vector_run() {
     if constexpr (std::is_same_v<Acc, float>)
       return extreme_of_run(dtype_of<T>, Largest);
+    else if constexpr (std::is_same_v<Acc, double>)
+      return extreme_of_doubles(Largest);
     else
-      return nullptr;
+      return OfInts();
   }
+  decltype(vector_run()) run = vector_run();
   Acc init() const {
     if constexpr (std::is_floating_point_v<Acc>)
       return Largest ? -std::numeric_limits<Acc>::infinity() : std::numeric_limits<Acc>::infinity();
@@ -103,7 +120,10 @@ struct Extreme {
       return Largest ? std::max(a, b) : std::min(a, b);
     }
   }
-  void step(Acc& a, T x, Shift, int64_t) const { a = combine(a, static_cast<Acc>(x)); }
+  template <class X>
+  void step(Acc& a, X x, Shift, int64_t) const {
+    a = combine(a, static_cast<Acc>(x));
+  }
 };
 struct Any {
   using Acc = uint8_t;
@@ -137,7 +157,8 @@ struct IndexOf {
     return (Largest ? a.value > b.value : a.value < b.value) ? a : b;
   }
   // The first of equal elements stays, and the first NaN for good.
-  void step(Acc& a, T x, Shift, int64_t i) const {
+  template <class X>
+  void step(Acc& a, X x, Shift, int64_t i) const {
     const compute_t<T> v = static_cast<compute_t<T>>(x);
     const bool better = a.index < 0 || ((Largest ? v > a.value : v < a.value) || (v != v && a.value == a.value));
     if (better && !(a.value != a.value)) a = {v, i};
@@ -160,7 +181,8 @@ struct Deviations {
   using Acc = compute_t<T>;
   using Shift = Acc;
   Acc init() const { return 0; }
-  void step(Acc& a, T x, Shift mean, int64_t) const {
+  template <class X>
+  void step(Acc& a, X x, Shift mean, int64_t) const {
     const Acc d = static_cast<Acc>(x) - mean;
     a += d * d;
   }
@@ -172,14 +194,20 @@ struct SumOf {
   using Shift = Acc;
   F f;
   Acc init() const { return 0; }
-  void step(Acc& a, T x, Shift shift, int64_t) const { a += f(static_cast<Acc>(x), shift); }
+  template <class X>
+  void step(Acc& a, X x, Shift shift, int64_t) const {
+    a += f(static_cast<Acc>(x), shift);
+  }
   Acc combine(Acc a, Acc b) const { return a + b; }
 };
 template <class T, bool Largest>
 struct ExtremeAbs : Extreme<T, Largest> {
   using Acc = compute_t<T>;
   ExtremeAbs() { this->run = nullptr; }
-  void step(Acc& a, T x, Acc, int64_t) const { a = this->combine(a, std::abs(static_cast<Acc>(x))); }
+  template <class X>
+  void step(Acc& a, X x, Acc, int64_t) const {
+    a = this->combine(a, std::abs(static_cast<Acc>(x)));
+  }
 };
 
 template <class T>
@@ -295,7 +323,12 @@ void sum_exp_rows(const Tensor& y, const ReduceLayout& l, const Tensor& shift) {
       Cascade<Sum<A>> total;
       for (int64_t i = 0; i < l.n; i += kBlock) {
         const int64_t m = std::min(kBlock, l.n - i);
-        for (int64_t j = 0; j < m; ++j) e[j] = static_cast<A>(p[o * l.n + i + j]) - s[o];
+        if constexpr (std::is_same_v<T, Half>) {
+          widen_run(p + o * l.n + i, m, e);
+          for (int64_t j = 0; j < m; ++j) e[j] -= s[o];
+        } else {
+          for (int64_t j = 0; j < m; ++j) e[j] = static_cast<A>(p[o * l.n + i + j]) - s[o];
+        }
         const void* in[] = {e};
         exp(e, in, m, {});
         total.add(r, reduce_run<Sum<A>, A>(r, e, m, 0, 0));

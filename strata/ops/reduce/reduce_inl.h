@@ -7,6 +7,7 @@
 #include "strata/core/dispatch.h"
 #include "strata/core/loops.h"
 #include "strata/core/parallel.h"
+#include "strata/ops/reduce/kernels.h"
 #include "strata/ops/reduce/layout.h"
 
 namespace strata {
@@ -60,16 +61,26 @@ typename R::Acc reduce_run(const R& r, const T* p, int64_t n, int64_t at, typena
     if (r.run) return r.run(p, n);
   }
   Cascade<R> cascade;
-  for (int64_t i = 0; i < n; i += kSteps * kLanes) {
-    const int64_t m = std::min(n - i, kSteps * kLanes), whole = m / kLanes * kLanes;
+  const auto block = [&](const auto* q, int64_t m, int64_t i) {
+    const int64_t whole = m / kLanes * kLanes;
     Acc lanes[kLanes];
     for (Acc& a : lanes) a = r.init();
     for (int64_t k = 0; k < whole; k += kLanes)
-      for (int l = 0; l < kLanes; ++l) r.step(lanes[l], p[i + k + l], shift, at + i + k + l);
-    for (int64_t k = whole; k < m; ++k) r.step(lanes[k - whole], p[i + k], shift, at + i + k);
+      for (int l = 0; l < kLanes; ++l) r.step(lanes[l], q[k + l], shift, at + i + k + l);
+    for (int64_t k = whole; k < m; ++k) r.step(lanes[k - whole], q[k], shift, at + i + k);
     for (int half = kLanes / 2; half > 0; half /= 2)
       for (int l = 0; l < half; ++l) lanes[l] = r.combine(lanes[l], lanes[l + half]);
     cascade.add(r, lanes[0]);
+  };
+  for (int64_t i = 0; i < n; i += kSteps * kLanes) {
+    const int64_t m = std::min(n - i, kSteps * kLanes);
+    if constexpr (std::is_same_v<T, Half>) {
+      float wide[kSteps * kLanes];
+      widen_run(p + i, m, wide);
+      block(wide, m, i);
+    } else {
+      block(p + i, m, i);
+    }
   }
   return cascade.total(r);
 }
@@ -79,7 +90,19 @@ template <class R, class T>
 void reduce_columns(const R& r, const T* p, int64_t rows, int64_t stride, int64_t width, int64_t at,
                     const typename R::Shift* shift, typename R::Acc* acc) {
   using Acc = typename R::Acc;
+  using X = std::conditional_t<std::is_same_v<T, Half>, float, T>;
+  constexpr bool kWidens = std::is_same_v<T, Half>;
   Acc part[kTile];
+  X wide[kWidens ? 4 * kTile : 1];
+  // Row k as it is read: one of four that are at hand together.
+  const auto row = [&](int64_t k, int64_t which) -> const X* {
+    if constexpr (kWidens) {
+      widen_run(p + k * stride, width, wide + which * kTile);
+      return wide + which * kTile;
+    } else {
+      return p + k * stride;
+    }
+  };
   for (int64_t j = 0; j < width; ++j) acc[j] = r.init();
   for (int64_t i = 0; i < rows; i += kSteps) {
     for (int64_t j = 0; j < width; ++j) part[j] = r.init();
@@ -88,7 +111,7 @@ void reduce_columns(const R& r, const T* p, int64_t rows, int64_t stride, int64_
     int64_t k = i;
     // Four rows at a time: each partial result is read and written once for all four.
     for (; k + 4 <= end; k += 4) {
-      const T *r0 = p + k * stride, *r1 = r0 + stride, *r2 = r1 + stride, *r3 = r2 + stride;
+      const X *r0 = row(k, 0), *r1 = row(k + 1, 1), *r2 = row(k + 2, 2), *r3 = row(k + 3, 3);
       const auto four = [&](auto shift_at) {
         for (int64_t j = 0; j < width; ++j) {
           Acc a = part[j];
@@ -104,8 +127,10 @@ void reduce_columns(const R& r, const T* p, int64_t rows, int64_t stride, int64_
       else
         four([](int64_t) { return typename R::Shift(); });
     }
-    for (; k < end; ++k)
-      for (int64_t j = 0; j < width; ++j) r.step(part[j], p[k * stride + j], shift_of(j), at + k);
+    for (; k < end; ++k) {
+      const X* one = row(k, 0);
+      for (int64_t j = 0; j < width; ++j) r.step(part[j], one[j], shift_of(j), at + k);
+    }
     for (int64_t j = 0; j < width; ++j) acc[j] = r.combine(acc[j], part[j]);
   }
 }

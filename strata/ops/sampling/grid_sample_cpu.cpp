@@ -1,9 +1,26 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "strata/core/dispatch.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/sampling/sampling_kernels.h"
+
+namespace strata {
+namespace {
+// What the positions of a block read, tap by tap: an offset in the plane (-1: nothing) and a weight for each.
+struct SampleReads {
+  const int32_t* at;
+  const void* weight;  // of the arithmetic type
+  int64_t step, points;
+  int taps;
+};
+}  // namespace
+}  // namespace strata
+
+#define STRATA_VEC_FILE "strata/ops/sampling/grid_sample_rows_inl.h"
+#include "strata/ops/vec/levels_inl.h"
 
 namespace strata::cpu {
 namespace {
@@ -26,10 +43,38 @@ void for_points(const Call& c, const T* grid, int64_t work, F&& f) {
   });
 }
 
+// What a block of positions reads is worked out once; then each channel is a row of reads in a plane.
+template <class T, int Taps, int Dims>
+void forward_by_blocks(const Call& c, const T* x, const T* grid, T* y) {
+  using C = compute_t<T>;
+  constexpr int kTaps = sampling::Reads<C, Taps, Dims>::kCount;
+  constexpr int64_t kPoints = 128;
+  const int64_t plane = c.plane(), blocks = (c.points + kPoints - 1) / kPoints;
+  parallel_for(0, c.batch * blocks, grain(kPoints * c.channels * kTaps), [&](int64_t begin, int64_t end) {
+    int32_t at[kTaps * kPoints];
+    C weight[kTaps * kPoints];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t item = task / blocks, first = task % blocks * kPoints, n = std::min(kPoints, c.points - first);
+      for (int64_t i = 0; i < n; ++i) {
+        const auto reads =
+            sampling::reads_of(c, sampling::lines_of<C, Taps, Dims>(c, grid + (item * c.points + first + i) * Dims));
+        for (int t = 0; t < kTaps; ++t) {
+          at[t * kPoints + i] = static_cast<int32_t>(reads.at[t]);
+          weight[t * kPoints + i] = reads.weight[t];
+        }
+      }
+      const SampleReads reads{at, weight, kPoints, n, kTaps};
+      for (int64_t k = item * c.channels; k < (item + 1) * c.channels; ++k)
+        STRATA_VEC_CALL(sample_rows)(c.dtype, reads, x + k * plane, y + k * c.points + first);
+    }
+  });
+}
+
 template <class T, int Taps, int Dims>
 void forward(const Call& c, const T* x, const T* grid, T* y) {
   using C = compute_t<T>;
   const int64_t plane = c.plane();
+  if (plane <= std::numeric_limits<int32_t>::max()) return forward_by_blocks<T, Taps, Dims>(c, x, grid, y);
   for_points<Taps, Dims>(c, grid, c.channels * c.taps(), [&](int64_t item, int64_t point, const auto& lines) {
     const auto reads = sampling::reads_of(c, lines);
     for (int64_t k = 0; k < c.channels; ++k) {

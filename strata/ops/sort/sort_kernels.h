@@ -20,6 +20,13 @@ inline SortRows sort_rows(const Tensor& x, int64_t dim) {
 void sort_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending);
 void topk_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool largest);
 void kthvalue_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool keepdim);
+/// Where the lower median of each row along dim is: size 1 there. With skip_nan of what is not NaN; else the first NaN
+/// is it.
+void median_place_cpu(Tensor& indices, const Tensor& x, int64_t dim, bool skip_nan);
+/// The lower median of all elements, of which there are some, to y, which has one; with skip_nan of what is not NaN.
+void median_cpu(Tensor& y, const Tensor& x, bool skip_nan);
+/// The last place of the commonest element (of several the smallest) of each row. Every NaN counts as different.
+void mode_place_cpu(Tensor& indices, const Tensor& x, int64_t dim);
 std::tuple<Tensor, Tensor, Tensor> unique_cpu(const Tensor& x, bool return_inverse, bool return_counts);
 void searchsorted_cpu(Tensor& y, const Tensor& sorted, const Tensor& values, bool right);
 

@@ -1,12 +1,16 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "strata/autograd/autograd.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/sort.h"
+#include "strata/ops/statistics/statistics.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -34,6 +38,81 @@ TEST(Sort, TopkAgreesWithSortForEveryK) {
   }
   const auto [low, at] = topk(x, 7, 1, false);
   EXPECT_EQ(low.to_vector<int64_t>(), std::get<0>(sort(x, 1)).slice(1, 0, 7).to_vector<int64_t>());
+}
+
+// Numbers with ties of every dtype, both zeros and, of floating ones, NaN.
+Tensor many(DType t, int64_t n) {
+  const bool small = t == DType::i8 || t == DType::u8;
+  Tensor x = randint(t == DType::u8 || t == DType::boolean ? 0 : -100, small ? 100 : 1000, {n});
+  if (is_floating(t)) {
+    x = x.to(DType::f64) / 7.0;
+    x.slice(0, 0, n, 5).fill_(-0.0);
+    x.slice(0, 1, n, 5).fill_(0.0);
+    x.slice(0, 2, n, 97).fill_(NAN);
+    x.slice(0, 3, n, 101).fill_(-INFINITY);
+  }
+  if (t == DType::i64) x.slice(0, 0, n, 11).fill_(INT64_MIN);
+  return x.to(t);
+}
+
+TEST(Sort, LongRowsOfEveryDtypeAsAStableSort) {
+  manual_seed(5);
+  for (const DType t : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::u8, DType::i16, DType::i32,
+                        DType::i64, DType::boolean}) {
+    for (const bool descending : {false, true}) {
+      const Tensor x = many(t, 3001);
+      const auto given = x.to_vector<double>();
+      Ints want(given.size());
+      for (size_t i = 0; i < want.size(); ++i) want[i] = static_cast<int64_t>(i);
+      const auto below = [&](int64_t a, int64_t b) {
+        const double p = given[static_cast<size_t>(a)], q = given[static_cast<size_t>(b)];
+        return p < q || (q != q && p == p);
+      };
+      std::stable_sort(want.begin(), want.end(),
+                       [&](int64_t a, int64_t b) { return descending ? below(b, a) : below(a, b); });
+      const auto [values, places] = sort(x, 0, descending);
+      EXPECT_EQ(places.to_vector<int64_t>(), want) << static_cast<int>(t) << descending;
+      const auto sorted = values.to_vector<double>();
+      for (size_t i = 0; i < want.size(); ++i) {
+        const double v = given[static_cast<size_t>(want[i])];
+        EXPECT_TRUE(sorted[i] == v || (v != v && sorted[i] != sorted[i])) << static_cast<int>(t) << " " << i;
+      }
+    }
+  }
+}
+
+TEST(Sort, UniqueOfManyElementsGivesThemBack) {
+  manual_seed(6);
+  for (const DType t :
+       {DType::f32, DType::f64, DType::f16, DType::i8, DType::u8, DType::i16, DType::i64, DType::boolean}) {
+    const Tensor x = many(t, 5000);
+    const auto [values, inverse, counts] = unique(x, true, true);
+    const auto given = x.to_vector<double>(), found = values.to_vector<double>();
+    const Ints at = inverse.to_vector<int64_t>();
+    Ints often(found.size());
+    for (size_t i = 0; i < given.size(); ++i) {
+      const double v = found[static_cast<size_t>(at[i])];
+      EXPECT_TRUE(v == given[i] || (v != v && given[i] != given[i]));
+      ++often[static_cast<size_t>(at[i])];
+    }
+    EXPECT_EQ(counts.to_vector<int64_t>(), often);
+    for (size_t i = 1; i < found.size(); ++i) EXPECT_FALSE(found[i] <= found[i - 1]) << static_cast<int>(t);
+  }
+}
+
+TEST(Sort, MedianOfManyElements) {
+  manual_seed(7);
+  for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::i8, DType::i16, DType::i32, DType::i64}) {
+    const Tensor x = many(t, 140001);
+    auto numbers = x.to_vector<double>();
+    std::erase_if(numbers, [](double v) { return v != v; });
+    std::sort(numbers.begin(), numbers.end());
+    const double want = numbers[(numbers.size() - 1) / 2];
+    EXPECT_EQ(nanmedian(x).to_vector<double>()[0], want) << static_cast<int>(t);
+    const double whole = median(x).to_vector<double>()[0];
+    EXPECT_TRUE(is_floating(t) ? whole != whole : whole == want) << static_cast<int>(t);
+    EXPECT_EQ(std::get<0>(nanmedian(x, 0)).to_vector<double>()[0], want) << static_cast<int>(t);
+  }
 }
 
 TEST(Sort, KthvalueAlongAnInnerDimension) {

@@ -78,6 +78,39 @@ Triple groups(const Tensor& x, int64_t dim, bool ordered, bool return_inverse, b
   return {index_select(x.dim() == 0 ? reshape(x, {1}) : x, dim, on(x, first)), on(x, inverse), on(x, counts)};
 }
 
+// The same for single elements that are not put in order: the first of each run of equal ones.
+Triple runs(const Tensor& x, bool return_inverse, bool return_counts) {
+  const Tensor host = contiguous(to(x, Device::cpu()));
+  const int64_t n = x.numel();
+  Triple all;
+  dispatch_all(x.dtype(), "unique_consecutive", [&]<class T>() {
+    using C = compute_t<T>;
+    const T* p = n > 0 ? host.data<T>() : nullptr;
+    const auto begins = [&](int64_t i) { return i == 0 || !(static_cast<C>(p[i]) == static_cast<C>(p[i - 1])); };
+    int64_t found = 0;
+    for (int64_t i = 0; i < n; ++i) found += begins(i) ? 1 : 0;
+    const auto made = [](const Shape& shape, DType t) { return empty({shape, t, Device::cpu(), std::nullopt}); };
+    const Tensor values = made({found}, x.dtype()), inverse = made(return_inverse ? x.shape() : Shape{0}, DType::i64),
+                 counts = made({return_counts ? found : 0}, DType::i64);
+    if (n > 0) {
+      T* first = values.data<T>();
+      int64_t *run = return_inverse ? inverse.data<int64_t>() : nullptr,
+              *often = return_counts ? counts.data<int64_t>() : nullptr;
+      for (int64_t i = 0, begin = 0, k = -1; i < n; ++i) {
+        if (begins(i)) {
+          if (often && k >= 0) often[k] = i - begin;
+          begin = i;
+          first[++k] = p[i];
+        }
+        if (run) run[i] = k;
+        if (often && i + 1 == n) often[k] = n - begin;
+      }
+    }
+    all = {to(values, x.device()), to(inverse, x.device()), to(counts, x.device())};
+  });
+  return all;
+}
+
 Cost group_cost(const Tensor& x) {
   return {20.0 * static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
 }
@@ -161,9 +194,7 @@ const Op<Triple(const Tensor&, bool, bool, std::optional<int64_t>)> unique_conse
                       if (dim)
                         return groups(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), false, return_inverse,
                                       return_counts);
-                      Triple all = groups(reshape(x, {x.numel()}), 0, false, return_inverse, return_counts);
-                      if (return_inverse) std::get<1>(all) = reshape(std::get<1>(all), x.shape());
-                      return all;
+                      return runs(x, return_inverse, return_counts);
                     }},
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, bool, bool, std::optional<int64_t>) { return group_cost(x); },

@@ -35,9 +35,9 @@ std::pair<Tensor, Tensor> neighbours(const Tensor& x, int64_t dim) {
 
 const Op<Tensor(const Tensor&, int64_t, int64_t, const Tensor&, const Tensor&)> diff_op{{
     .schema = "diff(Tensor x, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
-    .doc =
-        "Differences of neighbours along dim, n times, with prepend and append joined on first unless n is 0; of bool whether they "
-        "differ.",
+    .doc = "Differences of neighbours along dim, n times, with prepend and append joined on first unless n is 0; of "
+           "bool whether they "
+           "differ.",
     .example = "assert(diff(arange(3) * arange(3)).to_vector<int64_t>() == std::vector<int64_t>({1, 3}));",
     .composed =
         [](const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {
@@ -176,6 +176,7 @@ void samples_area(Samples& s) {
   s.add(s.tensor({2, 4, 3}), s.tensor({4, 3}), 1.0, 1);
   s.add(s.tensor({2, 4}), s.tensor({2, 4}));
   s.add(s.tensor({5, 2}), std::nullopt, 0.5, 0);
+  s.add(s.tensor({2, 3}), std::nullopt, 1.0, 0);
   s.add(s.tensor({2, 1}));
   s.invalid<ShapeError>("a point for each", s.tensor({3, 4}), s.tensor({3}));
   s.invalid<ShapeError>("a dimension", s.tensor({}));
@@ -189,7 +190,12 @@ const TrapezoidOp trapezoid_op{{
     .composed =
         [](const Tensor& y, const Tensor& x, double dx, int64_t dim) {
           dim = integral_dim(y, dim, "trapezoid");
-          return sum(trapezoids(y, x, dx, dim, "trapezoid"), {dim});
+          const int64_t n = y.shape()[dim];
+          if (x.defined() || n < 2) return sum(trapezoids(y, x, dx, dim, "trapezoid"), {dim});
+          // Of equal steps: every point counts once, the first and the last half.
+          const Tensor v = floating(y), ends = (select(v, dim, 0) + select(v, dim, n - 1)) * 0.5;
+          const Tensor all = n > 2 ? sum(narrow(v, dim, 1, n - 2), {dim}) + ends : ends;
+          return dx == 1 ? all : all * dx;
         },
     .cost = area_cost,
     .samples = samples_area,

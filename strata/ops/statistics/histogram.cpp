@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
 
+#include "strata/core/dispatch.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
@@ -11,6 +15,7 @@
 #include "strata/ops/index/index.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/sort/order_inl.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/statistics/statistics.h"
 #include "strata/ops/view/view.h"
@@ -47,6 +52,25 @@ void check_range(double low, double high, std::string_view op) {
         low, " to ", high);
 }
 
+// On the CPU: how many elements lie in each of `bins` equal parts of [low, high]. The arithmetic is what the ops below
+// do for other devices.
+Tensor equal_parts(const Tensor& flat, int64_t bins, double low, double high) {
+  const Tensor v = contiguous(flat), y = full({bins}, Scalar(0), v.dtype());
+  std::vector<int64_t> counts(static_cast<size_t>(bins));
+  dispatch_wide_floats(v.dtype(), "histc", [&]<class T>() {
+    const T from = static_cast<T>(low), to = static_cast<T>(high), many = static_cast<T>(bins),
+            width = static_cast<T>(high - low);
+    const T* p = v.numel() > 0 ? v.data<T>() : nullptr;
+    for (int64_t i = 0; i < v.numel(); ++i)
+      if (p[i] >= from && p[i] <= to) {
+        const auto part = static_cast<int64_t>((p[i] - from) * many / width);
+        ++counts[static_cast<size_t>(std::clamp<int64_t>(part, 0, bins - 1))];
+      }
+    for (int64_t k = 0; k < bins; ++k) y.data<T>()[k] = static_cast<T>(counts[static_cast<size_t>(k)]);
+  });
+  return y;
+}
+
 const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
     .schema = "histc(Tensor x, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
     .doc = "How many elements lie in each of `bins` equal parts of [min, max], in x's dtype; what lies outside is not "
@@ -62,6 +86,7 @@ const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
                       check_range(low, high, "histc");
                       if (low == high && flat.numel() > 0) std::tie(low, high) = range_of(flat, "histc");
                       if (low == high) low -= 1, high += 1;
+                      if (x.device().is_cpu()) return equal_parts(flat, bins, low, high).to(x.dtype());
                       const Tensor inside =
                           logical_and(ge(flat, wrap_number(low, x.device())), le(flat, wrap_number(high, x.device())));
                       // What is outside, and NaN, goes to one part more: nobody waits for how many they are.
@@ -169,6 +194,52 @@ const Op<TensorList(const Tensor&, const Dims&, const Tensor&)> bin_edges_op{{
         },
 }};
 
+// On the CPU: how many points [n, columns], or how much weight, lie between neighbours of each column's edges.
+Tensor counted_parts(const Tensor& points, const TensorList& edges, const Tensor& weight, int64_t parts) {
+  const Tensor x = contiguous(points), w = weight.defined() ? contiguous(weight) : weight;
+  const Tensor y = full({parts}, Scalar(0), x.dtype());
+  const int64_t n = x.shape()[0], columns = x.shape()[1];
+  dispatch_wide_floats(x.dtype(), "histogramdd", [&]<class T>() {
+    using K = order::Key<T>;
+    std::vector<std::vector<K>> all;  // the edges' keys, which have their order
+    for (const Tensor& e : edges) {
+      std::vector<K> keys;
+      for (const T v : e.to(x.dtype()).to_vector<T>()) keys.push_back(order::key_of(v));
+      all.push_back(std::move(keys));
+    }
+    std::vector<int64_t> counts(w.defined() ? 0 : static_cast<size_t>(parts));
+    const T *p = n > 0 ? x.data<T>() : nullptr, *share = w.defined() && n > 0 ? w.data<T>() : nullptr;
+    T* out = parts > 0 ? y.data<T>() : nullptr;
+    constexpr int64_t kTogether = 8;
+    constexpr K kNan = std::numeric_limits<K>::max();
+    for (int64_t i = 0; i < n; i += kTogether) {
+      const int64_t count = std::min(kTogether, n - i);
+      int64_t part[kTogether] = {};
+      for (int64_t d = 0; d < columns; ++d) {
+        const std::vector<K>& e = all[static_cast<size_t>(d)];
+        const auto bins = static_cast<int64_t>(e.size()) - 1;
+        K key[kTogether] = {};
+        int64_t at[kTogether];
+        for (int64_t q = 0; q < count; ++q) key[q] = order::key_of(p[(i + q) * columns + d]);
+        order::search(e.data(), bins + 1, key, at, [](K k, K edge) { return edge <= k; });
+        for (int64_t q = 0; q < count; ++q) {
+          const int64_t a = key[q] == e.back() ? bins - 1 : at[q] - 1;
+          part[q] = part[q] >= 0 && a >= 0 && a < bins && key[q] != kNan ? part[q] * bins + a : -1;
+        }
+      }
+      for (int64_t q = 0; q < count; ++q) {
+        if (part[q] < 0) continue;
+        if (share)
+          out[part[q]] += share[i + q];
+        else
+          ++counts[static_cast<size_t>(part[q])];
+      }
+    }
+    for (size_t k = 0; k < counts.size(); ++k) out[k] = static_cast<T>(counts[k]);
+  });
+  return y;
+}
+
 const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> histogramdd_op{{
     .schema = "histogramdd(Tensor x, Tensor[] edges, Tensor? weight=None, bool density=false) -> Tensor",
     .doc =
@@ -202,22 +273,27 @@ const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> histogra
                       const auto columns = static_cast<int64_t>(edges.size());
                       const Tensor points = wide(reshape(x, {x.numel() / std::max<int64_t>(columns, 1), columns}));
                       const int64_t n = points.shape()[0];
-                      Tensor part = full_like(empty(like(x).with_shape({n}).with_dtype(DType::i64)), 0);
-                      Tensor inside = full_like(part, true, DType::boolean);
-                      for (int64_t d = 0; d < columns; ++d) {
-                        const Tensor e = wide(edges[static_cast<size_t>(d)]), v = contiguous(select(points, 1, d));
-                        const int64_t bins = e.numel() - 1;
-                        Tensor at = searchsorted(e, v, true) - 1;
-                        at = where(eq(v, select(e, 0, bins)), bins - 1, at);
-                        inside =
-                            logical_and(inside, logical_and(ge(at, full_like(at, 0)), lt(at, full_like(at, bins))));
-                        part = part * bins + at;
-                      }
-                      // What is outside, and NaN, goes to one part more.
                       const int64_t parts = y.numel();
-                      part = where(inside, part, parts);
                       const Tensor w = weight.defined() ? wide(reshape(weight, {n})) : Tensor();
-                      Tensor h = to(slice(bincount(part, w, parts + 1), 0, 0, parts), wide(y).dtype());
+                      Tensor h;
+                      if (x.device().is_cpu()) {
+                        h = counted_parts(points, edges, w, parts);
+                      } else {
+                        Tensor part = full_like(empty(like(x).with_shape({n}).with_dtype(DType::i64)), 0);
+                        Tensor inside = full_like(part, true, DType::boolean);
+                        for (int64_t d = 0; d < columns; ++d) {
+                          const Tensor e = wide(edges[static_cast<size_t>(d)]), v = contiguous(select(points, 1, d));
+                          const int64_t bins = e.numel() - 1;
+                          Tensor at = searchsorted(e, v, true) - 1;
+                          at = where(eq(v, select(e, 0, bins)), bins - 1, at);
+                          inside =
+                              logical_and(inside, logical_and(ge(at, full_like(at, 0)), lt(at, full_like(at, bins))));
+                          part = part * bins + at;
+                        }
+                        // What is outside, and NaN, goes to one part more.
+                        part = where(inside, part, parts);
+                        h = to(slice(bincount(part, w, parts + 1), 0, 0, parts), wide(y).dtype());
+                      }
                       h = reshape(h, y.shape());
                       if (density) {
                         h = h / sum(h);

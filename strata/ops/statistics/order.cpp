@@ -16,6 +16,7 @@
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/sort/sort.h"
+#include "strata/ops/sort/sort_kernels.h"
 #include "strata/ops/statistics/statistics.h"
 #include "strata/ops/view/view.h"
 
@@ -55,50 +56,54 @@ Pair pick(const Tensor& x, int64_t dim, bool keepdim, std::string_view op, F cho
   return {drop ? squeeze(values, dim) : values, drop ? squeeze(at, dim) : at};
 }
 
-// Where the median of each row is. `skip_nan`: of what is not NaN; else a NaN is it.
-Tensor median_place(const Tensor& x, int64_t dim, bool skip_nan) {
-  const int64_t n = x.shape()[dim];
-  if (!is_floating(x.dtype())) return std::get<1>(kthvalue(x, (n + 1) / 2, dim, true));
-  const Tensor nan = isnan(x);
-  if (skip_nan) {
-    const Tensor valid = n - sum(nan, {dim}, true);
-    const Tensor place = floor_divide(clamp_min(valid - 1, 0), 2);
-    return gather(std::get<1>(sort(x, dim)), dim, place);
-  }
-  return where(any(nan, {dim}, true), argmax(nan.to(DType::u8), dim, true),
-               std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
+// A place for each row along dim, which keeps size 1 (a 0-dim x its shape).
+TensorMeta place_infer(const Tensor& x, int64_t dim) {
+  Shape shape = x.shape();
+  if (x.dim() > 0) shape[wrap_dim(dim, x.dim(), "median")] = 1;
+  return like(x).with_shape(shape).with_dtype(DType::i64);
 }
+
+// Where the median of each row is. `skip_nan`: of what is not NaN; else a NaN is it.
+const Op<Tensor(const Tensor&, int64_t, bool)> median_place_op{{
+    .schema = "median_place(Tensor x, int dim, bool skip_nan) -> Tensor",
+    .internal = true,
+    .doc = "Where the lower median of each row along dim is (i64), which has size 1 there: with skip_nan of what is "
+           "not NaN, else the first NaN.",
+    .infer = [](const Tensor& x, int64_t dim, bool) { return place_infer(x, dim); },
+    .kernels = {.cpu = median_place_cpu},
+    .composed = [](const Tensor& x, int64_t dim, bool skip_nan) -> Tensor {
+      const int64_t n = x.shape()[dim];
+      if (!is_floating(x.dtype())) return std::get<1>(kthvalue(x, (n + 1) / 2, dim, true));
+      const Tensor nan = isnan(x);
+      if (skip_nan) {
+        const Tensor valid = n - sum(nan, {dim}, true);
+        const Tensor place = floor_divide(clamp_min(valid - 1, 0), 2);
+        return gather(std::get<1>(sort(x, dim)), dim, place);
+      }
+      return where(any(nan, {dim}, true), argmax(nan.to(DType::u8), dim, true),
+                   std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
+    },
+    .dtypes = kFloats | kInts,
+    .cost = [](const Tensor& x, int64_t, bool) { return sort_cost(x); },
+    .samples =
+        [](Samples& s) {
+          for (const bool skip_nan : {false, true}) {
+            s.add(s.distinct({3, 5}), 1, skip_nan).not_differentiable();
+            s.add(s.distinct({4, 2, 3}), 0, skip_nan).not_differentiable();
+            s.add(s.distinct({301}), 0, skip_nan).not_differentiable();
+          }
+        },
+}};
 
 TensorMeta infer_whole(const Tensor& x, std::string_view op) {
   check<ShapeError>(x.numel() > 0 || is_floating(x.dtype()), op, "no elements to choose from in ", x);
   return like(x).with_shape({});
 }
-// The lower median of what is not NaN by selection, which needs no sorting; NaN of nothing.
-Tensor selected_median(const Tensor& flat) {
-  std::vector<double> numbers;
-  std::vector<float> singles;
-  const auto choose = [](auto& all) {
-    all.erase(std::remove_if(all.begin(), all.end(), [](auto v) { return v != v; }), all.end());
-    if (all.empty()) return static_cast<double>(NAN);
-    const auto middle = all.begin() + static_cast<std::ptrdiff_t>((all.size() - 1) / 2);
-    std::nth_element(all.begin(), middle, all.end());
-    return static_cast<double>(*middle);
-  };
-  if (flat.dtype() == DType::f64) {
-    numbers = flat.to_vector<double>();
-    return from_span<double>(std::vector<double>{choose(numbers)}, {});
-  }
-  singles = flat.to(DType::f32).to_vector<float>();
-  return from_span<double>(std::vector<double>{choose(singles)}, {});
-}
 void median_into(Tensor& y, const Tensor& x, bool skip_nan) {
   if (x.numel() == 0) return fill_elements(y, NAN);
+  if (x.device().is_cpu()) return median_cpu(y, x, skip_nan);
   const Tensor flat = reshape(x, {x.numel()});
-  if (skip_nan && is_floating(x.dtype()) && x.device().is_cpu()) {
-    y.copy_(selected_median(flat).to(y.dtype()));
-    return;
-  }
-  y.copy_(reshape(gather(flat, 0, median_place(flat, 0, skip_nan)), {}));
+  y.copy_(reshape(gather(flat, 0, median_place_op(flat, 0, skip_nan)), {}));
 }
 // All elements that are as large share it; where it is NaN, the NaN do.
 void backward_whole(Backward& b, const Tensor& x) {
@@ -214,7 +219,7 @@ const AlongOp median_dim_op{{
     .composed =
         [](const Tensor& x, int64_t dim, bool keepdim) {
           return pick(x, dim, keepdim, "median_dim",
-                      [](const Tensor& row, int64_t d) { return median_place(row, d, false); });
+                      [](const Tensor& row, int64_t d) { return median_place_op(row, d, false); });
         },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& x, int64_t, bool) { return sort_cost(x); },
@@ -229,7 +234,7 @@ const AlongOp nanmedian_dim_op{{
     .composed =
         [](const Tensor& x, int64_t dim, bool keepdim) {
           return pick(x, dim, keepdim, "nanmedian_dim",
-                      [](const Tensor& row, int64_t d) { return median_place(row, d, true); });
+                      [](const Tensor& row, int64_t d) { return median_place_op(row, d, true); });
         },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& x, int64_t, bool) { return sort_cost(x); },
@@ -240,17 +245,32 @@ const AlongOp nanmedian_dim_op{{
 // ---- mode
 
 // In order, equal elements stand in a row: the end of the longest run, the first of several.
-Tensor mode_place(const Tensor& x, int64_t dim) {
-  const int64_t n = x.shape()[dim];
-  const auto [values, order] = sort(transpose(x, dim, -1), -1);
-  const Tensor at = expand(to(arange(n), x.device()), values.shape());
-  Tensor begin = zeros_like(order);
-  if (n > 1)
-    slice(begin, -1, 1, n)
-        .copy_(where(ne(slice(values, -1, 1, n), slice(values, -1, 0, n - 1)), slice(at, -1, 1, n), 0));
-  const Tensor run = at - cummax(begin, -1).first;
-  return transpose(gather(order, -1, argmax(run, -1, true)), dim, -1);
-}
+const Op<Tensor(const Tensor&, int64_t)> mode_place_op{{
+    .schema = "mode_place(Tensor x, int dim) -> Tensor",
+    .internal = true,
+    .doc = "The last place (i64) of the commonest element of each row along dim, of several the smallest; size 1 "
+           "there.",
+    .infer = [](const Tensor& x, int64_t dim) { return place_infer(x, dim); },
+    .kernels = {.cpu = mode_place_cpu},
+    .composed = [](const Tensor& x, int64_t dim) -> Tensor {
+      const int64_t n = x.shape()[dim];
+      const auto [values, order] = sort(transpose(x, dim, -1), -1);
+      const Tensor at = expand(to(arange(n), x.device()), values.shape());
+      Tensor begin = zeros_like(order);
+      if (n > 1)
+        slice(begin, -1, 1, n)
+            .copy_(where(ne(slice(values, -1, 1, n), slice(values, -1, 0, n - 1)), slice(at, -1, 1, n), 0));
+      const Tensor run = at - cummax(begin, -1).first;
+      return transpose(gather(order, -1, argmax(run, -1, true)), dim, -1);
+    },
+    .dtypes = kAllTypes,
+    .cost = [](const Tensor& x, int64_t) { return sort_cost(x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.integers({3, 7}, 0, 3, s.dtype()), 1).not_differentiable();
+          s.add(s.integers({600, 2}, 0, 2, s.dtype()), 0).not_differentiable();
+        },
+}};
 
 const AlongOp mode_op{{
     .schema = "mode(Tensor x, int dim=-1, bool keepdim=false) -> (Tensor values, Tensor indices)",
@@ -258,7 +278,10 @@ const AlongOp mode_op{{
            "goes to that element. ShapeError for no elements.",
     .example = "auto [v, i] = mode(from_span<int64_t>(std::vector<int64_t>{3, 1, 3}, {3})); "
                "assert(v.item() == 3 && i.item() == 2);",
-    .composed = [](const Tensor& x, int64_t dim, bool keepdim) { return pick(x, dim, keepdim, "mode", mode_place); },
+    .composed =
+        [](const Tensor& x, int64_t dim, bool keepdim) {
+          return pick(x, dim, keepdim, "mode", [](const Tensor& row, int64_t d) { return mode_place_op(row, d); });
+        },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, bool) { return sort_cost(x); },
     .samples =
