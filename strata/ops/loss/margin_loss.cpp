@@ -140,7 +140,8 @@ const MultiMargin multi_margin_loss_op{{
           Tensor each = clamp_min(margin - gather(x, 1, at) + x, 0);
           if (p == 2) each = each * each;
           if (weight.defined()) each = each * index_select(widened(weight), 0, t).unsqueeze(1);
-          each = where(at == arange(classes, DType::i64).to(x.device()), Scalar(0.0), each);
+          const DeviceScope there(x.device());
+          each = where(at == arange(classes, DType::i64), Scalar(0.0), each);
           each = sum(each, {1}) / static_cast<double>(classes);
           return reduced(r == "none" ? each.reshape(target.shape()) : each, r, input.dtype(), op);
         },

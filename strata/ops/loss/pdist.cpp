@@ -38,7 +38,8 @@ Cost pairs_cost(const Tensor& x) {
 struct Pairs {
   Tensor first, second, difference;
   explicit Pairs(const Tensor& x) {
-    const Tensor at = triu_indices(x.size(0), x.size(0), 1).to(x.device());
+    const DeviceScope there(x.device());
+    const Tensor at = triu_indices(x.size(0), x.size(0), 1);
     first = at[0], second = at[1];
     difference = index_select(x, 0, first) - index_select(x, 0, second);
   }

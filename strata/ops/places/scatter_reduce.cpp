@@ -195,7 +195,8 @@ Tensor product_sent(const Call& c, const Tensor& base) {
   const int64_t n = c.x.shape()[c.dim], m = places.shape().back();
   Tensor y = transpose(base, c.dim, -1);
   if (places.numel() == 0) return base;
-  const Tensor at = expand(arange(0, m).to(base.device()), places.shape());
+  const DeviceScope there(base.device());
+  const Tensor at = expand(arange(0, m), places.shape());
   Tensor begin = zeros_like(places);
   if (m > 1)
     slice(begin, -1, 1, m)

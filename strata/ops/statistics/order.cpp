@@ -98,7 +98,17 @@ void median_into(Tensor& y, const Tensor& x, bool skip_nan) {
     y.copy_(selected_median(flat).to(y.dtype()));
     return;
   }
-  y.copy_(reshape(gather(flat, 0, median_place(flat, 0, skip_nan)), {}));
+  if (skip_nan && is_floating(x.dtype())) {
+    y.copy_(reshape(gather(flat, 0, median_place(flat, 0, true)), {}));
+    return;
+  }
+  const Tensor middle = std::get<0>(kthvalue(flat, (flat.numel() + 1) / 2, 0, false));
+  if (!is_floating(x.dtype())) {
+    y.copy_(middle);
+    return;
+  }
+  const Tensor largest = amax(flat, {0}, false);  // NaN where one is
+  y.copy_(where(isnan(largest), largest, middle));
 }
 // All elements that are as large share it; where it is NaN, the NaN do.
 void backward_whole(Backward& b, const Tensor& x) {
@@ -243,7 +253,8 @@ const AlongOp nanmedian_dim_op{{
 Tensor mode_place(const Tensor& x, int64_t dim) {
   const int64_t n = x.shape()[dim];
   const auto [values, order] = sort(transpose(x, dim, -1), -1);
-  const Tensor at = expand(to(arange(n), x.device()), values.shape());
+  const DeviceScope there(x.device());
+  const Tensor at = expand(arange(n), values.shape());
   Tensor begin = zeros_like(order);
   if (n > 1)
     slice(begin, -1, 1, n)
