@@ -149,7 +149,10 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_cop
     .composed =
         [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
           const Slices s = slices_of(x, dim, index, "index_copy");
-          return view(scatter(s.x, s.dim, s.index, fitting(s, x, source, "index_copy")), x.shape());
+          const Tensor from = fitting(s, x, source, "index_copy");
+          TensorList places(static_cast<size_t>(s.dim) + 1);
+          places.back() = reshape(index, {index.numel()});
+          return view(index_put(s.x, places, from), x.shape());
         },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, const Tensor&, const Tensor&) { return write_cost(x); },
@@ -244,7 +247,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> put_op{{
           check<ShapeError>(source.numel() == index.numel(), "put", "source is ", source, ", index is ", index,
                             ": they must have as many elements");
           const Tensor flat = reshape(x, {x.numel()});
-          const Tensor places = counted_from_front(reshape(index, {index.numel()}), x.numel(), 0, "put");
+          const Tensor places = reshape(index, {index.numel()});
           return reshape(index_put(flat, {places}, reshape(source, {source.numel()}), accumulate), x.shape());
         },
     .dtypes = kAllTypes,
@@ -279,7 +282,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> take_op{{
     .composed =
         [](const Tensor& x, const Tensor& index) {
           check_integers(index, "take");
-          return strata::index(reshape(x, {x.numel()}), {counted_from_front(index, x.numel(), 0, "take")});
+          return strata::index(reshape(x, {x.numel()}), {index});
         },
     .dtypes = kAllTypes,
     .cost =

@@ -12,6 +12,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
+#include "strata/ops/index/join_lines_kernel.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/places/places.h"
 #include "strata/ops/reduce/reduce.h"
@@ -23,7 +24,6 @@ namespace strata {
 namespace {
 
 constexpr std::string_view kName = "scatter_reduce";
-enum class Join : uint8_t { sum, prod, mean, amax, amin };
 
 Join join_of(const std::string& reduce) {
   if (reduce == "sum") return Join::sum;
@@ -75,33 +75,8 @@ Call plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src)
 // ---- on the CPU: in the order of the elements, accumulated in the wide type and rounded once
 
 template <class T>
-struct Wide {
-  using type = std::conditional_t<std::is_integral_v<T>, int64_t, compute_t<T>>;
-};
-
-template <class C>
-C joined(Join join, C a, C b) {
-  switch (join) {
-    case Join::prod:
-      if constexpr (std::is_integral_v<C>)
-        return static_cast<C>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-      else
-        return a * b;
-    case Join::amax:
-      return b != b || b > a ? b : a;
-    case Join::amin:
-      return b != b || b < a ? b : a;
-    default:
-      if constexpr (std::is_integral_v<C>)
-        return static_cast<C>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-      else
-        return a + b;
-  }
-}
-
-template <class T>
 void join_typed(Tensor& y, const Call& c, Join join, bool include_self) {
-  using C = typename Wide<T>::type;
+  using C = Joined<T>;
   const Tensor x = contiguous(c.x), index = contiguous(to(c.index, DType::i64)), src = contiguous(c.src);
   const auto size = static_cast<size_t>(x.numel());
   std::vector<C> total(size);
@@ -130,14 +105,7 @@ void join_typed(Tensor& y, const Call& c, Join join, bool include_self) {
   });
   T* out = y.data<T>();
   for (size_t i = 0; i < size; ++i) {
-    C v = total[i];
-    if (join == Join::mean && count[i] > 1) {
-      const C by = static_cast<C>(count[i]);
-      if constexpr (std::is_integral_v<C>)
-        v = v / by - (v % by < 0 ? 1 : 0);
-      else
-        v /= by;
-    }
+    const C v = join == Join::mean ? mean_of(total[i], count[i]) : total[i];
     out[i] = static_cast<T>(v);
   }
 }
@@ -250,6 +218,20 @@ Tensor composed(const Tensor& whole, int64_t d, const Tensor& index, const Tenso
   return reshape(y, whole.shape());
 }
 
+#ifdef STRATA_WITH_CUDA
+void scatter_reduce_on_card(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+                            const std::string& reduce, bool include_self) {
+  const Call c = plain(x, dim, index, src);
+  Tensor dense = y.is_contiguous() ? y : empty(like(y));
+  Tensor to_rows = as_row(dense);
+  if (!joins_lines(to_rows, c.dim, c.index))
+    return copy_elements(y, composed(x, dim, index, src, reduce, include_self));
+  if (!dense.same_as(x)) copy_elements(dense, x);
+  join_lines_cuda(to_rows, c.dim, to(c.index, DType::i64), c.src, join_of(reduce), include_self);
+  if (!dense.same_as(y)) copy_elements(y, dense);
+}
+#endif
+
 // ---- the gradient
 
 void backward(Backward& b, const Tensor& whole, int64_t d, const Tensor& index, const Tensor& all,
@@ -326,7 +308,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std:
     .example = "Tensor y = scatter_reduce(ones({2}), 0, zeros({2}, DType::i64), full({2}, 4.0), \"mean\"); "
                "assert(y.to_vector<float>() == std::vector<float>({3, 1}));",
     .infer = infer,
-    .kernels = {.cpu = scatter_reduce_cpu},
+    .kernels = {.cpu = scatter_reduce_cpu, .cuda = STRATA_CUDA_KERNEL(scatter_reduce_on_card)},
     .composed = composed,
     .saves = "x index src result",
     .backward = backward,
