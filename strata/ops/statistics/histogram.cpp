@@ -12,6 +12,7 @@
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/sort.h"
+#include "strata/ops/statistics/histogram_kernel.h"
 #include "strata/ops/statistics/statistics.h"
 #include "strata/ops/view/view.h"
 
@@ -62,6 +63,9 @@ const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
                       check_range(low, high, "histc");
                       if (low == high && flat.numel() > 0) std::tie(low, high) = range_of(flat, "histc");
                       if (low == high) low -= 1, high += 1;
+#ifdef STRATA_WITH_CUDA
+                      if (x.device().is_cuda()) return to(histc_cuda(flat, bins, low, high), x.dtype());
+#endif
                       const Tensor inside =
                           logical_and(ge(flat, wrap_number(low, x.device())), le(flat, wrap_number(high, x.device())));
                       // What is outside, and NaN, goes to one part more: nobody waits for how many they are.
@@ -80,6 +84,12 @@ const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
           s.add(from_span<double>(std::vector<double>{0, 1, 2, 2, 4}, {5}).to(s.dtype()), 4).not_differentiable();
           s.add(full({3}, Scalar(2), s.dtype()), 3).not_differentiable();
           s.add(s.tensor({0}), 2).not_differentiable();
+          s.add(s.distinct({5, 6}).t() + 0.01357, 8999, Scalar(-2.1), Scalar(2.3))
+              .not_differentiable()
+              .named("many parts");
+          s.add(s.distinct({1, 4999}) * 0.5 + 0.013, 7, Scalar(-2), Scalar(2))
+              .not_differentiable()
+              .named("several blocks");
           s.invalid<ValueError>("at least 1", s.tensor({3}), 0);
           s.invalid<ValueError>("ascending", s.tensor({3}), 2, Scalar(1), Scalar(0));
           s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));

@@ -59,14 +59,13 @@ Pair pick(const Tensor& x, int64_t dim, bool keepdim, std::string_view op, F cho
 Tensor median_place(const Tensor& x, int64_t dim, bool skip_nan) {
   const int64_t n = x.shape()[dim];
   if (!is_floating(x.dtype())) return std::get<1>(kthvalue(x, (n + 1) / 2, dim, true));
-  const Tensor nan = isnan(x);
   if (skip_nan) {
-    const Tensor valid = n - sum(nan, {dim}, true);
+    const Tensor valid = n - sum(isnan(x), {dim}, true);
     const Tensor place = floor_divide(clamp_min(valid - 1, 0), 2);
     return gather(std::get<1>(sort(x, dim)), dim, place);
   }
-  return where(any(nan, {dim}, true), argmax(nan.to(DType::u8), dim, true),
-               std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
+  const auto [largest, first] = max(x, dim, true);  // the first NaN, where there is one
+  return where(isnan(largest), first, std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
 }
 
 TensorMeta infer_whole(const Tensor& x, std::string_view op) {
