@@ -336,6 +336,13 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std:
           const Tensor apart = s.distinct({10});
           s.add(apart.slice(0, 0, 4), 0, rows.view({6}), apart.slice(0, 4, 10), "amax");
           s.add(apart.slice(0, 0, 4), 0, rows.view({6}), apart.slice(0, 4, 10), "amin", false);
+          // Two parts of places, three stretches of a line, more lines than a block has, and ties.
+          for (const char* reduce : {"sum", "mean", "amax", "amin"}) {
+            if (s.dtype() == DType::boolean && reduce[0] == 'm') continue;
+            s.add(s.tensor({400, 2}), 0, s.integers({130, 2}, 0, 400), s.tensor({130, 2}), reduce).not_differentiable();
+            s.add(s.tensor({40, 3}), 1, s.integers({40, 70}, 0, 3), s.tensor({70, 40}).t(), reduce, false)
+                .not_differentiable();
+          }
           const Tensor zero = s.tensor({6});
           zero.slice(0, 0, 1).fill_(0);
           s.add(s.tensor({4}), 0, rows.view({6}), zero, "prod").named("one zero");

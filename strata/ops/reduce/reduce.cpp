@@ -330,7 +330,7 @@ const ReduceOp logsumexp_op{{
 // ---- logic ----
 
 Tensor as_bool(const Tensor& x) {
-  return x.dtype() == DType::boolean ? x : ne(x, wrap_number(0, x.device()));
+  return to(x, DType::boolean);
 }
 
 TensorMeta infer_bool(const Tensor& x, const Dims& dims, bool keepdim, std::string_view op) {
