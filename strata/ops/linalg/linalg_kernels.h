@@ -12,6 +12,8 @@ namespace detail {
 /// linalg_lu_factor made of A and which are taken as they are: gradients go to A and B, and use them again.
 Tensor solve_factored(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left = true,
                       bool adjoint = false);
+/// Throws unless LU and pivots have the shapes and dtypes of what linalg_lu_factor makes of square matrices A.
+void check_factors(std::string_view op, const Tensor& A, const Tensor& LU, const Tensor& pivots);
 }  // namespace detail
 
 #define STRATA_LINALG_KERNELS                                                                                    \

@@ -310,6 +310,9 @@ const Op<Tensor(const Tensor&)> inv_op{{
 
 // The pivots, and the sign of the exchanges.
 std::tuple<Tensor, Tensor> pivots_of(const Tensor& LU, const Tensor& pivots) {
+  if (pivots.device().is_cpu() && pivots.numel() > 0)  // what the gradient would find
+    check<ValueError>(amin(pivots).item() >= 1 && amax(pivots).item() <= static_cast<double>(rows(LU)),
+                      "linalg_lu_solve", "pivots are not all in [1, ", rows(LU), "]");
   const Tensor swaps = sum(ne(pivots, counted(LU, rows(LU), DType::i32) + 1), {-1});
   return {diagonal(LU, 0, -2, -1), (1 - remainder(swaps, 2) * 2).to(LU.dtype())};
 }
@@ -322,11 +325,6 @@ std::tuple<Tensor, Tensor> factors_of(std::string_view op, const Tensor& A) {
 }
 Tensor inverse_by(const Tensor& A, const Tensor& LU, const Tensor& pivots, bool adjoint) {
   return detail::solve_factored(A, LU, pivots, expand(identity(A, rows(A)), A.shape()), true, adjoint);
-}
-void check_factors(std::string_view op, const Tensor& A, const Tensor& LU, const Tensor& pivots) {
-  check_square(op, A);
-  check<ShapeError>(LU.shape() == A.shape() && pivots.shape() == with(batch_of(A), rows(A)), op, "A is ", A, ", LU ",
-                    LU, " and pivots ", pivots, ", wants A's factors");
 }
 // Calls f(sign of the exchanges, diagonal) for each matrix.
 template <class F>
@@ -379,7 +377,7 @@ const OfFactors det_factored_op{{
     .doc = "linalg_det(A) by A's factors, which linalg_lu_factor made. Gradients go to A.",
     .infer =
         [](const Tensor& A, const Tensor& LU, const Tensor& pivots) {
-          check_factors("det_factored", A, LU, pivots);
+          detail::check_factors("det_factored", A, LU, pivots);
           return like(A).with_shape(batch_of(A));
         },
     .composed =
@@ -456,7 +454,7 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&)
     .doc = "linalg_slogdet(A) by A's factors, which linalg_lu_factor made. Gradients go to A.",
     .infer =
         [](const Tensor& A, const Tensor& LU, const Tensor& pivots) {
-          check_factors("slogdet_factored", A, LU, pivots);
+          detail::check_factors("slogdet_factored", A, LU, pivots);
           const TensorMeta m = like(A).with_shape(batch_of(A));
           return std::array<TensorMeta, 2>{m, m};
         },

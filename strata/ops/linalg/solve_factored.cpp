@@ -22,11 +22,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool
     .infer =
         [](const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool) {
           constexpr std::string_view op = "solve_factored";
-          check_square(op, A);
+          detail::check_factors(op, A, LU, pivots);
           check_matrix(op, B, "B");
           check_same(op, A, "A", B, "B");
-          check<ShapeError>(LU.shape() == A.shape() && pivots.shape() == with(batch_of(A), rows(A)), op, "A is ", A,
-                            ", LU ", LU, " and pivots ", pivots, ", wants A's factors");
           check<ShapeError>((left ? rows(B) : cols(B)) == rows(A), op, "A is ", A, ", B is ", B);
           return like(A).with_shape(with(broadcast_shapes(batch_of(A), batch_of(B), op), rows(B), cols(B)));
         },
@@ -88,6 +86,13 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool
 
 }  // namespace
 
+void detail::check_factors(std::string_view op, const Tensor& A, const Tensor& LU, const Tensor& pivots) {
+  check_square(op, A);
+  check<ShapeError>(LU.shape() == A.shape() && pivots.shape() == with(batch_of(A), rows(A)), op, "A is ", A, ", LU ",
+                    LU, " and pivots ", pivots, ", wants A's factors");
+  check<DTypeError>(LU.dtype() == A.dtype() && pivots.dtype() == DType::i32, op, "A is ", A, ", LU ", LU,
+                    " and pivots ", pivots, ", wants LU in A's dtype and pivots in i32");
+}
 Tensor detail::solve_factored(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left,
                               bool adjoint) {
   return solve_factored_op(A, LU, pivots, B, left, adjoint);
