@@ -42,6 +42,7 @@ const OneNumber celu_op{{
     .composed =
         [](const Tensor& x, double alpha) {
           check(alpha != 0, "celu", "alpha must not be 0");
+          if (alpha == 1) return elu(x);  // one kernel
           return computed(
               x, [&](const Tensor& v) { return where(v > 0, v, expm1(where(v > 0, Scalar(0.0), v) / alpha) * alpha); });
         },

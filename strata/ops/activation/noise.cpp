@@ -3,10 +3,12 @@
 #include <cmath>
 #include <vector>
 
+#include "strata/core/layout.h"
 #include "strata/core/node.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/activation/activation.h"
+#include "strata/ops/activation/rrelu_kernels.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
@@ -29,25 +31,92 @@ void check_floating(const Tensor& x, std::string_view op) {
   check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x.dtype());
 }
 
+// rrelu's numbers times g: what rrelu does to x, and its gradient to g.
+using RreluApply = Op<Tensor(const Tensor&, const Tensor&, double, double, RngKey)>;
+extern const RreluApply rrelu_apply_op;
+const RreluApply rrelu_apply_op{{
+    .schema = "rrelu_apply(Tensor g, Tensor x, float lower, float upper, RngKey key) -> Tensor",
+    .internal = true,
+    .doc = "g where x is positive, else g times a slope, uniform in [lower, upper): number i of the key's stream is "
+           "that of element i. The gradient of rrelu.",
+    .infer =
+        [](const Tensor& g, const Tensor& x, double, double, RngKey) {
+          check<ShapeError>(g.shape() == x.shape(), "rrelu_apply", "g is ", g, ", x is ", x,
+                            ": they must have one shape");
+          check<DTypeError>(is_floating(x.dtype()) && g.dtype() == x.dtype(), "rrelu_apply",
+                            "needs one floating dtype, got ", g, " and ", x);
+          return laid_like(x);
+        },
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, const Tensor& g, const Tensor& x, double lower, double upper, RngKey key) {
+          if constexpr (on.cuda)
+            rrelu_apply_cuda(y, g, x, lower, upper, key);
+          else
+            rrelu_apply_cpu(y, g, x, lower, upper, key);
+        }),
+    .saves = "x",
+    .backward =
+        [](Backward& b, const Tensor&, const Tensor& x, double lower, double upper, RngKey key) {
+          if (b.needs(0)) b.set(0, rrelu_apply_op(b.gy(), x, lower, upper, key));
+        },
+    .draws = [](const Tensor& g, const Tensor&, double, double, RngKey) { return random_blocks(g.numel()); },
+    .cost =
+        [](const Tensor& g, const Tensor&, double, double, RngKey) {
+          return Cost{2.0 * static_cast<double>(g.numel()), 3.0 * static_cast<double>(g.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.off_grid({3, 5}), 0.125, 0.5, kSampleKey);
+          s.add(s.tensor({1030}), s.off_grid({1030}), -1.0, 1.0, kSampleKey).named("longer than a block");
+          s.add(s.tensor({4, 6}).t(), s.off_grid({6, 4}), 0.25, 0.25, kSampleKey).named("strided");
+          s.add(s.tensor({0}), s.tensor({0}), 0.0, 1.0, kSampleKey).named("empty");
+          s.invalid<ShapeError>("one shape", s.tensor({3}), s.tensor({4}), 0.0, 1.0, kSampleKey);
+          s.invalid<DTypeError>("floating", s.tensor({3}, DType::i64), s.tensor({3}, DType::i64), 0.0, 1.0, kSampleKey);
+        },
+    .reference =
+        [](const Tensor& g, const Tensor& x, double lower, double upper, RngKey key) {
+          std::vector<double> v = g.to_vector<double>();
+          const std::vector<double> at = x.to_vector<double>();
+          for (size_t i = 0; i < v.size(); ++i)
+            if (!(at[i] > 0)) v[i] *= lower + (upper - lower) * drawn(key, i);
+          return from_span<double>(v, x.shape());
+        },
+}};
+
 const Op<Tensor(const Tensor&, double, double, RngKey)> rrelu_op{{
     .schema = "rrelu(Tensor input, float lower, float upper, RngKey key) -> Tensor",
     .doc = "input where positive, else input times a slope, uniform in [lower, upper): number i of the key's stream is "
            "that "
            "of element i (Xu et al., arXiv:1505.00853). ValueError where lower is above upper.",
     .example = "assert(rrelu(full({1}, -1.0), 0.25, 0.25, true).item() == -0.25);",
-    .composed =
-        [](const Tensor& x, double lower, double upper, RngKey key) {
+    .infer =
+        [](const Tensor& x, double lower, double upper, RngKey) {
           check_floating(x, "rrelu");
           check(lower <= upper, "rrelu", "lower ", lower, " is above upper ", upper);
-          const DType wide = statistic_dtype(x.dtype());
-          const Tensor u = detail::uniform_of(x.shape(), 0, 1, key, DType::f32, x.device()).to(wide);
-          return where(x > 0, x, (x.to(wide) * (u * (upper - lower) + lower)).to(x.dtype()));
+          return laid_like(x);
         },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double lower, double upper, RngKey key) {
+      if constexpr (on.cuda)
+        rrelu_apply_cuda(y, x, x, lower, upper, key);
+      else
+        rrelu_apply_cpu(y, x, x, lower, upper, key);
+    }),
+    .saves = "input",
+    .backward = [](Backward& b, const Tensor& x, double lower, double upper,
+                   RngKey key) { b.set(0, rrelu_apply_op(b.gy(), x, lower, upper, key)); },
     .draws = [](const Tensor& x, double, double, RngKey) { return random_blocks(x.numel()); },
+    .cost =
+        [](const Tensor& x, double, double, RngKey) {
+          return Cost{2.0 * static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
+        },
     .samples =
         [](Samples& s) {
           s.add(s.off_grid({3, 5}), 0.125, 0.5, kSampleKey);
           s.add(s.off_grid({2, 37}), -1.0, 1.0, kSampleKey);
+          s.add(s.off_grid({1031}), 0.0, 1.0, kSampleKey).named("longer than a block");
+          s.add(s.off_grid({6, 4}).t(), 0.125, 0.5, kSampleKey).named("strided");
+          s.add(s.tensor({0}), 0.125, 0.5, kSampleKey).named("empty");
+          s.invalid<DTypeError>("floating", s.tensor({3}, DType::i64), 0.0, 1.0, kSampleKey);
           s.invalid<ValueError>("above upper", s.tensor({3}), 1.0, 0.0, kSampleKey);
         },
     .reference =

@@ -30,14 +30,19 @@ Shape channels_of(const Tensor& x) {
 }
 // 1 with probability 1 - p, else 0, of `shape`.
 Tensor kept(const Shape& shape, double p, RngKey key, const Tensor& x) {
-  const Tensor ones = full(shape, 1.0, DType::f32).to(x.device());
+  const DeviceScope there(x.device());
+  const Tensor ones = full(shape, 1.0, DType::f32);
   return (dropout(ones, p, key) != 0).to(statistic_dtype(x.dtype()));
 }
 
+// What the numbers, floor included, are multiplied by for a variance of 1.
+double scale_with_floor(double p) {
+  return 1 / std::sqrt((kFloor * kFloor * p + 1) * (1 - p));
+}
 // x with `keep` of its numbers, the others at SELU's floor, mean and variance kept.
 Tensor with_floor(const Tensor& x, double p, const Tensor& keep) {
   const DType wide = statistic_dtype(x.dtype());
-  const double a = 1 / std::sqrt((kFloor * kFloor * p + 1) * (1 - p));
+  const double a = scale_with_floor(p);
   return (x.to(wide) * (keep * a) + ((keep - 1) * (-kFloor * a) - kFloor * a * p)).to(x.dtype());
 }
 Tensor alpha_composed(const Tensor& x, double p, RngKey key, const Shape& shape) {
@@ -55,7 +60,7 @@ Tensor by_hand(const Tensor& x, double p, RngKey key, size_t inner, F&& f) {
   return from_span<double>(v, x.shape());
 }
 Tensor alpha_by_hand(const Tensor& x, double p, RngKey key, size_t inner) {
-  const double a = p < 1 ? 1 / std::sqrt((kFloor * kFloor * p + 1) * (1 - p)) : 0, b = -a * kFloor * p;
+  const double a = p < 1 ? scale_with_floor(p) : 0, b = -a * kFloor * p;
   return by_hand(x, p, key, inner, [&](double v, bool keep) { return a * (keep ? v : kFloor) + b; });
 }
 // A number for each element, of which whole channels use the first.
@@ -107,7 +112,11 @@ const Dropout alpha_dropout_op{{
     .composed =
         [](const Tensor& x, double p, RngKey key) {
           check_dropout(x, p, 0, "alpha_dropout");
-          return alpha_composed(x, p, key, x.shape());
+          if (p == 1) return x * 0.0;
+          // Of the distance from the floor dropout makes 0, which is the floor, and takes the rest 1 / (1 - p) times.
+          const double a = scale_with_floor(p);
+          const Tensor above = dropout(x.to(statistic_dtype(x.dtype())) - kFloor, p, key);
+          return (above * (a * (1 - p)) + kFloor * a * (1 - p)).to(x.dtype());
         },
     .draws = one_each,
     .samples =

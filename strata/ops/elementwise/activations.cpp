@@ -176,7 +176,7 @@ const TwoNumbers elu_op{{
     }),
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x, double alpha,
-                   double scale) { b.set(0, elu_backward(b.gy() * scale, x, alpha)); },
+                   double scale) { b.set(0, elu_backward(scale == 1 ? b.gy() : b.gy() * scale, x, alpha)); },
     .inplace = true,
     .adapt = Adapt::promote_float,
     .cost = [](const Tensor& x, double, double) { return map_cost(10, x, x); },

@@ -7,8 +7,8 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/index/index_kernels.h"
-#include "strata/ops/naive_inl.h"
 #include "strata/ops/join/join.h"
+#include "strata/ops/naive_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -160,6 +160,9 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_o
           s.add(s.tensor({4, 3}), 0, s.integers({0, 3}, 0, 4), s.tensor({0, 3}));
           s.add(s.tensor({}), 0, s.integers({1}, 0, 1), s.tensor({}));
           s.add(s.tensor({3}), 0, s.integers({}, 0, 3), s.tensor({1}));
+          s.add(s.tensor({3, 300}), 0, s.integers({2, 290}, 0, 3), s.tensor({2, 290}))
+              .named("twice")
+              .not_differentiable();
           s.invalid<IndexError>("index 3 is out of range for dimension 0 with size 3", s.tensor({3, 3}), 0, rows,
                                 s.tensor({2, 3}));
           s.invalid<ShapeError>("one shape", s.tensor({4, 3}), 0, rows, s.tensor({2, 2}));
@@ -203,6 +206,10 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_a
           s.add(s.tensor({4, 3}), 0, s.integers({7, 3}, 0, 4), s.tensor({7, 3}));
           s.add(s.tensor({3, 5}), -1, s.integers({2, 6}, 0, 5, DType::i32), s.tensor({2, 6}));
           s.add(s.tensor({2, 3, 4}), 1, s.integers({1, 5, 2}, 0, 3), s.tensor({1, 5, 2}));
+          s.add(s.tensor({2, 300}), 1, s.integers({2, 130}, 0, 300), s.tensor({130, 2}).t())
+              .named("several parts, strided");
+          s.add(s.tensor({5, 37}), 0, s.integers({70, 33}, 0, 5), s.tensor({70, 33})).named("many lines");
+          s.add(s.tensor({3, 4}), 0, s.integers({0, 4}, 0, 3), s.tensor({0, 4})).named("nothing");
           s.invalid<IndexError>("out of range for dimension 0", s.tensor({4}), 0, s.integers({2}, -2, 0),
                                 s.tensor({2}));
           s.add(s.tensor({}), 0, s.integers({2}, 0, 1), s.tensor({2}));

@@ -1,5 +1,5 @@
-// Indexing on a CUDA device. Results do not depend on how threads meet: what names one place twice is sorted first, so
-// that the last of them wins and sums are formed in order.
+// Indexing on a CUDA device. Results do not depend on how threads meet: of what names one place twice the last wins
+// (put_last.cu), and sums are formed in order, along lines (join_lines.cu) or after sorting.
 
 #include <algorithm>
 
@@ -7,7 +7,10 @@
 #include "strata/cuda/range.cuh"
 #include "strata/cuda/rows.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/view/view.h"
 #include "strata/ops/index/index_kernels.h"
+#include "strata/ops/index/join_lines_kernel.h"
+#include "strata/ops/index/put_last_kernel.h"
 
 namespace strata {
 namespace {
@@ -74,10 +77,14 @@ struct AddIndex {
   }
 };
 
+struct FirstIndex {
+  AddIndex add;
+  __device__ int64_t operator()(int64_t index) const { return add(0, index); }
+};
+
 // The row that each position of the index tensors (broadcast) names.
 Tensor rows_named(const Tensor& x, const TensorList& indices, const IndexPlan& plan) {
   Tensor rows = empty({plan.broadcast, DType::i64, x.device(), std::nullopt});
-  fill_elements(rows, 0);
   int64_t stride = 1;
   for (int k = plan.indexed.size() - 1; k >= 0; --k) {
     const int64_t d = plan.indexed[k];
@@ -86,8 +93,12 @@ Tensor rows_named(const Tensor& x, const TensorList& indices, const IndexPlan& p
     Strides strides = Strides::filled(plan.broadcast.size(), 0);
     for (int i = 0; i < index.dim(); ++i)
       if (index.shape()[i] != 1) strides[lead + i] = index.strides()[i];
-    cuda::elementwise<int64_t, int64_t, int64_t>("index", rows, AddIndex{x.shape()[d], stride, cuda::range_check()},
-                                                 rows, alias(index, plan.broadcast, strides, index.storage_offset()));
+    const Tensor spread = alias(index, plan.broadcast, strides, index.storage_offset());
+    const AddIndex add{x.shape()[d], stride, cuda::range_check()};
+    if (k == plan.indexed.size() - 1)
+      cuda::elementwise<int64_t, int64_t>("index", rows, FirstIndex{add}, spread);
+    else
+      cuda::elementwise<int64_t, int64_t, int64_t>("index", rows, add, rows, spread);
     stride *= x.shape()[d];
   }
   return rows;
@@ -117,12 +128,8 @@ void write_rows(Tensor& y, const Tensor& x, const Layout& l, const Tensor& index
   write_into(y, x, l, [&](void* to) {
     if (value.numel() == 0) return;
     const Tensor from = contiguous(value);
-    const cuda::SortedIndex sorted = cuda::sort_index(index, l.shape.rows);
-    if (add) {
-      cuda::add_rows(y.dtype(), to, l.shape, sorted, from.raw_data(), alpha);
-    } else {
-      cuda::put_rows(y.dtype(), to, l.shape, sorted, from.raw_data());
-    }
+    if (!add) return put_last_cuda(y.dtype(), to, l.shape, index, from.raw_data());
+    cuda::add_rows(y.dtype(), to, l.shape, cuda::sort_index(index, l.shape.rows), from.raw_data(), alpha);
   });
 }
 
@@ -203,12 +210,8 @@ void scatter(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const
           at[1], size, stride, cuda::range_check());
     });
     const Tensor from = contiguous(alias(src, index.shape(), src.strides(), src.storage_offset()));
-    const cuda::SortedIndex sorted = cuda::sort_index(target, x.numel());
-    if (add) {
-      cuda::add_rows(y.dtype(), to, l.shape, sorted, from.raw_data(), 1);
-    } else {
-      cuda::put_rows(y.dtype(), to, l.shape, sorted, from.raw_data());
-    }
+    if (!add) return put_last_cuda(y.dtype(), to, l.shape, target, from.raw_data());
+    cuda::add_rows(y.dtype(), to, l.shape, cuda::sort_index(target, x.numel()), from.raw_data(), 1);
   });
 }
 
@@ -232,7 +235,12 @@ void scatter_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, 
   scatter(y, x, wrap_dim(dim, x.dim(), "scatter"), index, src, false);
 }
 void scatter_add_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  scatter(y, x, wrap_dim(dim, x.dim(), "scatter_add"), index, src, true);
+  dim = wrap_dim(dim, x.dim(), "scatter_add");
+  if (!joins_lines(x, dim, index)) return scatter(y, x, dim, index, src, true);
+  Tensor work = y.is_contiguous() ? y : empty({y.shape(), y.dtype(), y.device(), std::nullopt});
+  if (!work.same_as(x)) copy_elements(work, x);
+  join_lines_cuda(work, dim, to(index, DType::i64), src, Join::sum, true);
+  if (!work.same_as(y)) copy_elements(y, work);
 }
 
 }  // namespace strata

@@ -12,6 +12,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/linalg/linalg_kernels.h"
+#include "strata/ops/linalg/permutation_inl.h"
 #include "strata/ops/linalg/records.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
@@ -64,18 +65,12 @@ Tensor addresses(const Tensor& batch, int64_t count) {
   return t;
 }
 
-__global__ void permutation_kernel(int64_t* order, const int* pivots, int64_t batch, int64_t rows, int64_t k) {
-  const int64_t b = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (b >= batch) return;
-  int64_t* row = order + b * rows;
-  for (int64_t i = 0; i < rows; ++i) row[i] = i;
-  for (int64_t i = 0; i < k; ++i) {
-    int64_t other = int64_t{pivots[b * k + i]} - 1;
-    other = other < 0 ? 0 : other >= rows ? rows - 1 : other;
-    const int64_t held = row[i];
-    row[i] = row[other];
-    row[other] = held;
-  }
+constexpr int kOrderThreads = 128;
+// Block (x, y) has kOrderThreads of the rows of matrix x.
+__global__ void __launch_bounds__(kOrderThreads)
+    permutation_kernel(int64_t* order, const int* pivots, int64_t rows, int64_t k) {
+  const int64_t b = blockIdx.x, row = int64_t{blockIdx.y} * kOrderThreads + threadIdx.x;
+  if (row < rows) order[b * rows + row] = linalg::row_before(pivots + b * k, k, rows, row);
 }
 
 // What tells of a failure is read where the host may wait.
@@ -159,8 +154,9 @@ void lu_permutation(Tensor& order, const Tensor& pivots, int64_t rows) {
   if (order.numel() == 0) return;
   const Tensor p = contiguous(pivots);
   const int64_t batch = order.numel() / rows;
-  permutation_kernel<<<cuda::blocks_for(batch, 64), 64, 0, cuda::stream()>>>(
-      at<int64_t>(order), p.numel() > 0 ? at<const int>(p) : nullptr, batch, rows, pivots.shape().back());
+  const dim3 blocks(static_cast<unsigned>(batch), cuda::blocks_for(rows, kOrderThreads));
+  permutation_kernel<<<blocks, kOrderThreads, 0, cuda::stream()>>>(
+      at<int64_t>(order), p.numel() > 0 ? at<const int>(p) : nullptr, rows, pivots.shape().back());
 }
 
 void solve(Tensor& X, Tensor& info, const Tensor& A, const Tensor& B, bool left, bool check_errors) {
@@ -199,6 +195,34 @@ void solve(Tensor& X, Tensor& info, const Tensor& A, const Tensor& B, bool left,
     });
   }
   if (check_errors) require_success("linalg_solve", info, Failure::singular);
+}
+
+void solve_factored(Tensor& X, const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool adjoint) {
+  if (X.numel() == 0) return;
+  const Shape batch = batch_of(X);
+  const int64_t side = rows(LU), count = batch.product(), k = X.numel() / (count * side);
+  const Tensor all_b = expand(B, X.shape());
+  // By columns; X A = B is A^T X^T = B^T.
+  const Tensor factors = copied(mT(expand(LU, linalg::with(batch, side, side)))), x = copied(left ? mT(all_b) : all_b);
+  const Tensor exchanges = contiguous(expand(pivots, linalg::with(batch, side)));
+  const auto turn = left == adjoint ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const int n = as_int("linalg_solve", side), nrhs = as_int("linalg_solve", k);
+  wide(LU, "linalg_solve", [&]<class T>() {
+    if (count > 1) {
+      const Tensor from = addresses(factors, count), to = addresses(x, count);
+      int status = 0;
+      check_dense(
+          dense<T>().getrs_batched(cuda::cublas_handle(), turn, n, nrhs, at<const T*>(from), n,
+                                   at<const int>(exchanges), at<T*>(to), n, &status, as_int("linalg_solve", count)),
+          "linalg_solve");
+    } else {
+      const Tensor status = made(LU, {1}, DType::i32);
+      check_dense(dense<T>().getrs(cuda::cusolver_handle(), turn, n, nrhs, at<const T>(factors), n,
+                                   at<const int>(exchanges), at<T>(x), n, at<int>(status)),
+                  "linalg_solve");
+    }
+  });
+  X.copy_(left ? mT(x) : x);
 }
 
 void solve_triangular(Tensor& X, const Tensor& A, const Tensor& B, bool upper, bool left, bool unitriangular) {

@@ -7,6 +7,15 @@
 
 namespace strata {
 
+namespace detail {
+/// X with A X = B, A^T X = B with adjoint (X A = B, X A^T = B without left), of matrices B, by LU and pivots, which
+/// linalg_lu_factor made of A and which are taken as they are: gradients go to A and B, and use them again.
+Tensor solve_factored(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left = true,
+                      bool adjoint = false);
+/// Throws unless LU and pivots have the shapes and dtypes of what linalg_lu_factor makes of square matrices A.
+void check_factors(std::string_view op, const Tensor& A, const Tensor& LU, const Tensor& pivots);
+}  // namespace detail
+
 #define STRATA_LINALG_KERNELS                                                                                    \
   void cholesky(Tensor& L, Tensor& info, const Tensor& A, bool upper, bool check_errors);                        \
   void lu_factor(Tensor& LU, Tensor& pivots, Tensor& info, const Tensor& A, bool pivot, bool check_errors);      \
@@ -28,7 +37,9 @@ void gelsy(Tensor& X, Tensor& rank, const Tensor& A, const Tensor& B, double rco
 /// On a card; defined in builds with CUDA.
 namespace linalg_cuda {
 STRATA_LINALG_KERNELS
-}
+/// Matrices B [.., n, k]; see the record.
+void solve_factored(Tensor& X, const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool adjoint);
+}  // namespace linalg_cuda
 #undef STRATA_LINALG_KERNELS
 
 }  // namespace strata

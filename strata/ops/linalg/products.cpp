@@ -8,6 +8,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/linalg/cross_kernel.h"
 #include "strata/ops/linalg/records.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
@@ -115,14 +116,14 @@ const Op<Tensor(const TensorList&)> multi_dot_op{{
 
 // ---- vectors -------------------------------------------------------------------------------------------------------
 
-TensorMeta cross_infer(const Tensor& a, const Tensor& b, int64_t dim) {
-  constexpr std::string_view op = "linalg_cross";
+// The shape of the products; `dim` is one of its dimensions.
+Shape cross_shape(std::string_view op, const Tensor& a, const Tensor& b, int64_t dim) {
   check_same(op, a, "a", b, "b");
   const Shape s = broadcast_shapes(a.shape(), b.shape(), op);
   const int64_t d = wrap_dim(dim, s.size(), op);
   check<ShapeError>(!s.empty() && s[d] == 3, op, "a is ", a, " and b is ", b, ", wants 3 elements along dim ", dim);
   check<DTypeError>(a.dtype() != DType::boolean, op, "does not take bool");
-  return like(a).with_shape(s);
+  return s;
 }
 
 template <class C>
@@ -162,8 +163,8 @@ void cross_cpu(Tensor& z, const Tensor& a, const Tensor& b, int64_t dim) {
   if (!to.same_as(z)) copy_elements(z, to);
 }
 
-Tensor cross_of(const Tensor& a, const Tensor& b, int64_t dim) {
-  const Shape s = broadcast_shapes(a.shape(), b.shape(), "linalg_cross");
+Tensor cross_of_turns(const Tensor& a, const Tensor& b, int64_t dim) {
+  const Shape s = cross_shape("linalg_cross", a, b, dim);
   const int64_t d = wrap_dim(dim, s.size(), "linalg_cross");
   const Tensor x = expand(a, s), y = expand(b, s);
   // a x b = (a turned by one place) * (b turned by two) - (by two) * (by one).
@@ -194,14 +195,15 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> linalg_cross_op{{
     .schema = "linalg_cross(Tensor a, Tensor b, int dim=-1) -> Tensor",
     .doc = "The cross products of the vectors of three elements along dim; the shapes broadcast.",
     .example = "Tensor z = linalg_cross(eye(3)[0], eye(3)[1]); assert(z[2].item() == 1);",
-    .infer = cross_infer,
-    .kernels = {.cpu = cross_cpu},
-    .composed = cross_of,
+    .infer = [](const Tensor& a, const Tensor& b,
+                int64_t dim) { return like(a).with_shape(cross_shape("linalg_cross", a, b, dim)); },
+    .kernels = {.cpu = cross_cpu, .cuda = STRATA_CUDA_KERNEL(cross_cuda)},
+    .composed = cross_of_turns,
     .saves = "a:b b:a",
     .backward =
-        [](Backward& bw, const Tensor& a, const Tensor& b, int64_t dim) {
-          if (bw.needs(0)) bw.set(0, sum_to(linalg_cross(b, bw.gy(), dim), a.shape()));
-          if (bw.needs(1)) bw.set(1, sum_to(linalg_cross(bw.gy(), a, dim), b.shape()));
+        [](Backward& back, const Tensor& a, const Tensor& b, int64_t dim) {
+          if (back.needs(0)) back.set(0, sum_to(linalg_cross(b, back.gy(), dim), a.shape()));
+          if (back.needs(1)) back.set(1, sum_to(linalg_cross(back.gy(), a, dim), b.shape()));
         },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& a, const Tensor& b, int64_t) { return pair_cost(a, b, 3); },
@@ -211,6 +213,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> linalg_cross_op{{
           s.add(s.tensor({3}), s.tensor({2, 3})).named("broadcast");
           s.add(s.tensor({2, 3, 2}), s.tensor({1, 3, 2}), 1).named("along dim 1");
           s.add(s.tensor({3, 5}).t(), s.tensor({5, 3})).named("strided");
+          s.add(s.tensor({3, 130}), s.tensor({130, 3}).t(), 0).named("many, strided");
           s.add(s.tensor({0, 3}), s.tensor({0, 3})).named("none");
           s.invalid<ShapeError>("3 elements", s.tensor({4}), s.tensor({4}));
           s.invalid<DTypeError>("one dtype", s.tensor({3}, DType::f32), s.tensor({3}, DType::f64));
@@ -232,7 +235,8 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> cross_op{
             while (d < s.size() && s[d] != 3) ++d;
             check<ShapeError>(d < s.size(), "cross", "a is ", a, " and b is ", b, ", wants a dimension of 3 elements");
           }
-          return linalg_cross(a, b, dim.value_or(d));
+          cross_shape("cross", a, b, dim.value_or(d));
+          return linalg_cross_op(a, b, dim.value_or(d));
         },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& a, const Tensor& b, std::optional<int64_t>) { return pair_cost(a, b, 3); },

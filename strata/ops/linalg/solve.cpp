@@ -81,6 +81,43 @@ void add_systems(Samples& s) {
   if (s.benchmarking()) s.bench(well(s, {512, 512}), s.tensor({512, 512}));
 }
 
+const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, bool, bool)> solve_system_op{{
+    .schema =
+        "solve_system(Tensor A, Tensor B, bool left=true, bool check_errors=false) -> (Tensor result, Tensor info)",
+    .internal = true,
+    .doc = "linalg_solve_ex in one call of the library, without factors that a gradient could use again.",
+    .infer =
+        [](const Tensor& A, const Tensor& B, bool left, bool) {
+          const Shape x = solution_shape("linalg_solve", A, B, left);
+          return std::array<TensorMeta, 2>{like(A).with_shape(x),
+                                           like(A).with_shape(batch_of(A)).with_dtype(DType::i32)};
+        },
+    .kernels = {.cpu = linalg_cpu::solve, .cuda = STRATA_CUDA_KERNEL(linalg_cuda::solve)},
+    .saves = "A result:A",
+    .backward = [](Backward& b, const Tensor& A, const Tensor& B, bool left, bool) { system_backward(b, A, B, left); },
+    .autocast = Autocast::full,
+    .dtypes = kWide,
+    .cost = [](const Tensor& A, const Tensor& B, bool, bool) { return system_cost(A, B); },
+    .samples = add_systems,
+    .reference = [](const Tensor& A, const Tensor& B, bool left, bool) -> std::tuple<Tensor, Tensor> {
+      return {system_reference(A, B, left), zeros(batch_of(A), DType::i32)};
+    },
+}};
+
+// The same from A's factors, which the gradient uses again.
+std::tuple<Tensor, Tensor> solve_with_factors(const Tensor& A, const Tensor& B, bool left, bool check_errors) {
+  solution_shape("linalg_solve", A, B, left);
+  Tensor LU, pivots, info;
+  {
+    const NoGrad none;
+    std::tie(LU, pivots, info) = linalg_lu_factor_ex(A);
+    if (check_errors) require_success("linalg_solve", info, Failure::singular);
+  }
+  const bool vectors = is_vectors(A, B);
+  const Tensor X = detail::solve_factored(A, LU, pivots, vectors ? unsqueeze(B, -1) : B, left);
+  return {vectors ? squeeze(X, -1) : X, info};
+}
+
 const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, bool, bool)> solve_ex_op{{
     .schema =
         "linalg_solve_ex(Tensor A, Tensor B, bool left=true, bool check_errors=false) -> (Tensor result, Tensor info)",
@@ -91,15 +128,12 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, bool, bool)> s
         "Gradient: gB solves the transposed system (Giles 2008), gA = -gB X^T.",
     .example =
         "auto [X, info] = linalg_solve_ex(eye(2) * 2.0, ones({2})); assert(X[0].item() == 0.5 && info.item() == 0);",
-    .infer =
-        [](const Tensor& A, const Tensor& B, bool left, bool) {
-          const Shape x = solution_shape("linalg_solve", A, B, left);
-          return std::array<TensorMeta, 2>{like(A).with_shape(x),
-                                           like(A).with_shape(batch_of(A)).with_dtype(DType::i32)};
-        },
-    .kernels = {.cpu = linalg_cpu::solve, .cuda = STRATA_CUDA_KERNEL(linalg_cuda::solve)},
-    .saves = "A result:A",
-    .backward = [](Backward& b, const Tensor& A, const Tensor& B, bool left, bool) { system_backward(b, A, B, left); },
+    .composed = [](const Tensor& A, const Tensor& B, bool left, bool check_errors) -> std::tuple<Tensor, Tensor> {
+      const bool wanted = grad_enabled() && (A.requires_grad() || B.requires_grad());
+      // On a card factoring is most of the time: the gradient takes the same factors.
+      if (!A.device().is_cuda() || !wanted) return solve_system_op(A, B, left, check_errors);
+      return solve_with_factors(A, B, left, check_errors);
+    },
     .autocast = Autocast::full,
     .dtypes = kWide,
     .cost = [](const Tensor& A, const Tensor& B, bool, bool) { return system_cost(A, B); },
@@ -192,14 +226,6 @@ const Op<Tensor(const Tensor&, const Tensor&, bool, bool, bool)> solve_triangula
 
 // ---- inverses ------------------------------------------------------------------------------------------------------
 
-std::tuple<Tensor, Tensor> inverse(std::string_view op, const Tensor& A, bool check_errors) {
-  check_square(op, A);
-  // With A's batch: an identity beside a batch of as many matrices would be taken for vectors.
-  auto [X, info] = solve_ex_op(A, expand(identity(A, rows(A)), A.shape()), true, false);
-  if (check_errors) require_success(op, info, Failure::singular);
-  return {X, info};
-}
-
 Tensor inverse_reference(const Tensor& A) {
   std::vector<naive::Matrix> all = naive::matrices(A);
   for (naive::Matrix& a : all) a = naive::solve(a, naive::unit(a.n));
@@ -224,9 +250,27 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, bool)> inv_ex_op{{
     .schema = "linalg_inv_ex(Tensor A, bool check_errors=false) -> (Tensor inverse, Tensor info)",
     .doc = "Inverses of square matrices, and for each an info: 0, or the place from 1 of the first zero pivot of a "
            "singular "
-           "one, with check_errors a LinAlgError.",
+           "one, with check_errors a LinAlgError. Gradient: -X^T g X^T of the inverse X.",
     .example = "auto [inverse, info] = linalg_inv_ex(eye(2) * 2.0); assert(inverse[0][0].item() == 0.5);",
-    .composed = [](const Tensor& A, bool check_errors) { return inverse("linalg_inv_ex", A, check_errors); },
+    .infer =
+        [](const Tensor& A, bool) {
+          check_square("linalg_inv_ex", A);
+          return std::array<TensorMeta, 2>{like(A), like(A).with_shape(batch_of(A)).with_dtype(DType::i32)};
+        },
+    .kernels = on_each_device([](auto on, Tensor& X, Tensor& info, const Tensor& A, bool check_errors) {
+      // With A's batch: an identity beside a batch of as many matrices would be taken for vectors.
+      const Tensor one = expand(identity(A, rows(A)), A.shape());
+      if constexpr (on.cuda)
+        linalg_cuda::solve(X, info, A, one, true, false);
+      else
+        linalg_cpu::solve(X, info, A, one, true, false);
+      if (check_errors) require_success("linalg_inv_ex", info, Failure::singular);
+    }),
+    .saves = "inverse",
+    .backward =
+        [](Backward& b, const Tensor&, bool) {
+          if (b.has_gy(0)) b.set(0, -matmul(matmul(mT(b.y(0)), b.gy(0)), mT(b.y(0))));
+        },
     .autocast = Autocast::full,
     .dtypes = kWide,
     .cost = [](const Tensor& A, bool) { return cubic(A, 2); },
@@ -242,7 +286,13 @@ const Op<Tensor(const Tensor&)> inv_op{{
     .example =
         "assert(linalg_inv(eye(2) * 2.0)[0][0].item() == 0.5); try { linalg_inv(zeros({2, 2})); assert(false); } "
         "catch (const LinAlgError& e) { assert(e.op() == \"linalg_inv\"); }",
-    .composed = [](const Tensor& A) { return std::get<0>(inverse("linalg_inv", A, true)); },
+    .composed =
+        [](const Tensor& A) {
+          check_square("linalg_inv", A);
+          auto [X, info] = inv_ex_op(A, false);
+          require_success("linalg_inv", info, Failure::singular);
+          return X;
+        },
     .autocast = Autocast::full,
     .dtypes = kWide,
     .cost = [](const Tensor& A) { return cubic(A, 2); },
@@ -259,25 +309,59 @@ const Op<Tensor(const Tensor&)> inv_op{{
 // ---- determinants --------------------------------------------------------------------------------------------------
 
 // The pivots, and the sign of the exchanges.
-std::tuple<Tensor, Tensor> pivots_of(const Tensor& A) {
+std::tuple<Tensor, Tensor> pivots_of(const Tensor& LU, const Tensor& pivots) {
+  if (pivots.device().is_cpu() && pivots.numel() > 0)  // what the gradient would find
+    check<ValueError>(amin(pivots).item() >= 1 && amax(pivots).item() <= static_cast<double>(rows(LU)),
+                      "linalg_lu_solve", "pivots are not all in [1, ", rows(LU), "]");
+  const Tensor swaps = sum(ne(pivots, counted(LU, rows(LU), DType::i32) + 1), {-1});
+  return {diagonal(LU, 0, -2, -1), (1 - remainder(swaps, 2) * 2).to(LU.dtype())};
+}
+// A's factors, which gradients do not go through.
+std::tuple<Tensor, Tensor> factors_of(std::string_view op, const Tensor& A) {
+  check_square(op, A);
+  const NoGrad none;
   auto [LU, pivots, info] = linalg_lu_factor_ex(A);
-  const Tensor swaps = sum(ne(pivots, counted(pivots, rows(A), DType::i32) + 1), {-1});
-  return {diagonal(LU, 0, -2, -1), (1 - remainder(swaps, 2) * 2).to(A.dtype())};
+  return {LU, pivots};
+}
+Tensor inverse_by(const Tensor& A, const Tensor& LU, const Tensor& pivots, bool adjoint) {
+  return detail::solve_factored(A, LU, pivots, expand(identity(A, rows(A)), A.shape()), true, adjoint);
+}
+// Calls f(sign of the exchanges, diagonal) for each matrix.
+template <class F>
+void each_factored(const Tensor& LU, const Tensor& pivots, F&& f) {
+  const std::vector<int32_t> p = pivots.to_vector<int32_t>();
+  size_t at = 0;
+  for (const naive::Matrix& a : naive::matrices(LU)) {
+    double sign = 1;
+    std::vector<double> diagonal;
+    for (int64_t i = 0; i < a.n; ++i, ++at) {
+      if (p[at] != i + 1) sign = -sign;
+      diagonal.push_back(a(i, i));
+    }
+    f(sign, diagonal);
+  }
+}
+void add_factored(Samples& s) {
+  for (const Tensor& A : {well(s, {3, 3}), flip(well(s, {2, 4, 4}), {1})}) {
+    auto [LU, pivots, info] = linalg_lu_factor_ex(A);
+    s.add(A, LU, pivots).not_differentiable();
+  }
+  const Tensor A = well(s, {3, 3});
+  s.invalid<ShapeError>("A's factors", A, A, s.integers({2}, 1, 2, DType::i32));
 }
 
 // d det / d A: det(A) A^-T; where a matrix is singular, by its singular values U diag(product of the others) Vh.
-Tensor cofactors(const Tensor& A, const Tensor& d) {
-  auto [inverse, info] = linalg_inv_ex(A);
+Tensor cofactors(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& d) {
+  const Tensor turned = inverse_by(A, LU, pivots, true);
   // Rounding hides a zero pivot: a matrix whose inverse has no right digits counts as singular too.
   bool regular = true;
   if (!A.is_meta() && A.numel() > 0) {
     const NoGrad none;
     const double most = 1e-2 / (A.dtype() == DType::f32 ? 0x1p-23 : 0x1p-52);
-    for (const double c : (amax(abs(A), {-2, -1}) * amax(abs(inverse), {-2, -1})).to_vector<double>())
+    for (const double c : (amax(abs(A), {-2, -1}) * amax(abs(turned), {-2, -1})).to_vector<double>())
       regular = regular && c < most;
-    for (const int32_t v : info.to_vector<int32_t>()) regular = regular && v == 0;
   }
-  if (regular) return unsqueeze(unsqueeze(d, -1), -1) * mT(inverse);
+  if (regular) return unsqueeze(unsqueeze(d, -1), -1) * turned;
   auto [U, S, Vh] = linalg_svd(A, false);
   const int64_t n = rows(A);
   const Tensor own = eq(unsqueeze(counted(A, n), -1), counted(A, n));
@@ -286,25 +370,54 @@ Tensor cofactors(const Tensor& A, const Tensor& d) {
   return unsqueeze(unsqueeze(sign, -1), -1) * matmul(U * unsqueeze(others, -2), Vh);
 }
 
+using OfFactors = Op<Tensor(const Tensor&, const Tensor&, const Tensor&)>;
+const OfFactors det_factored_op{{
+    .schema = "det_factored(Tensor A, Tensor LU, Tensor pivots) -> Tensor",
+    .internal = true,
+    .doc = "linalg_det(A) by A's factors, which linalg_lu_factor made. Gradients go to A.",
+    .infer =
+        [](const Tensor& A, const Tensor& LU, const Tensor& pivots) {
+          detail::check_factors("det_factored", A, LU, pivots);
+          return like(A).with_shape(batch_of(A));
+        },
+    .composed =
+        [](const Tensor&, const Tensor& LU, const Tensor& pivots) {
+          auto [diagonal, sign] = pivots_of(LU, pivots);
+          return prod(diagonal, -1) * sign;
+        },
+    .saves = "A LU pivots result",
+    .backward =
+        [](Backward& b, const Tensor& A, const Tensor& LU, const Tensor& pivots) {
+          b.set(0, unsqueeze(unsqueeze(b.gy(), -1), -1) * cofactors(A, LU, pivots, b.y()));
+        },
+    .dtypes = kWide,
+    .cost =
+        [](const Tensor& A, const Tensor&, const Tensor&) {
+          return Cost{1.0 * A.size(-1), 4.0 * A.size(-1)};
+        },
+    .samples = add_factored,
+    .reference =
+        [](const Tensor& A, const Tensor& LU, const Tensor& pivots) {
+          std::vector<double> all;
+          each_factored(LU, pivots, [&](double sign, const std::vector<double>& diagonal) {
+            for (const double d : diagonal) sign *= d;
+            all.push_back(sign);
+          });
+          return naive::numbers(all, batch_of(A));
+        },
+}};
+
 const Op<Tensor(const Tensor&)> det_op{{
     .schema = "linalg_det(Tensor A) -> Tensor",
     .doc = "Determinants of square matrices: products of the pivots of linalg_lu_factor. 1 for a matrix of no "
            "elements. The "
            "gradient is the matrix of cofactors, also of a singular matrix.",
     .example = "assert(linalg_det(eye(3) * 2.0).item() == 8);",
-    .infer =
-        [](const Tensor& A) {
-          check_square("linalg_det", A);
-          return like(A).with_shape(batch_of(A));
-        },
     .composed =
         [](const Tensor& A) {
-          auto [pivots, sign] = pivots_of(A);
-          return prod(pivots, -1) * sign;
+          auto [LU, pivots] = factors_of("linalg_det", A);
+          return det_factored_op(A, LU, pivots);
         },
-    .saves = "A result",
-    .backward = [](Backward& b,
-                   const Tensor& A) { b.set(0, unsqueeze(unsqueeze(b.gy(), -1), -1) * cofactors(A, b.y())); },
     .autocast = Autocast::full,
     .dtypes = kWide,
     .cost = [](const Tensor& A) { return cubic(A, 2.0 / 3); },
@@ -335,28 +448,56 @@ std::tuple<Tensor, Tensor> slogdet_reference(const Tensor& A) {
   return {naive::numbers(signs, batch_of(A)), naive::numbers(sizes, batch_of(A))};
 }
 
+const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&)> slogdet_factored_op{{
+    .schema = "slogdet_factored(Tensor A, Tensor LU, Tensor pivots) -> (Tensor sign, Tensor logabsdet)",
+    .internal = true,
+    .doc = "linalg_slogdet(A) by A's factors, which linalg_lu_factor made. Gradients go to A.",
+    .infer =
+        [](const Tensor& A, const Tensor& LU, const Tensor& pivots) {
+          detail::check_factors("slogdet_factored", A, LU, pivots);
+          const TensorMeta m = like(A).with_shape(batch_of(A));
+          return std::array<TensorMeta, 2>{m, m};
+        },
+    .composed = [](const Tensor&, const Tensor& LU, const Tensor& pivots) -> std::tuple<Tensor, Tensor> {
+      auto [diagonal, s] = pivots_of(LU, pivots);
+      return {prod(sign(diagonal), -1) * s, sum(log(abs(diagonal)), {-1})};
+    },
+    .saves = "A LU pivots",
+    .backward =
+        [](Backward& b, const Tensor& A, const Tensor& LU, const Tensor& pivots) {
+          if (b.has_gy(1)) b.set(0, unsqueeze(unsqueeze(b.gy(1), -1), -1) * inverse_by(A, LU, pivots, true));
+        },
+    .dtypes = kWide,
+    .cost =
+        [](const Tensor& A, const Tensor&, const Tensor&) {
+          return Cost{1.0 * A.size(-1), 4.0 * A.size(-1)};
+        },
+    .samples = add_factored,
+    .reference = [](const Tensor& A, const Tensor& LU, const Tensor& pivots) -> std::tuple<Tensor, Tensor> {
+      std::vector<double> signs, sizes;
+      each_factored(LU, pivots, [&](double sign, const std::vector<double>& diagonal) {
+        double size = 0;
+        for (const double d : diagonal) {
+          sign *= d > 0 ? 1 : d < 0 ? -1 : 0;
+          size += std::log(std::abs(d));
+        }
+        signs.push_back(sign);
+        sizes.push_back(size);
+      });
+      return {naive::numbers(signs, batch_of(A)), naive::numbers(sizes, batch_of(A))};
+    },
+}};
+
 const Op<std::tuple<Tensor, Tensor>(const Tensor&)> slogdet_op{{
     .schema = "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
     .doc = "The sign of the determinant (0 for a singular matrix) and the logarithm of its size (-inf): no overflow of "
            "large matrices. Gradient: A^-T.",
     .example =
         "auto [sign, logabsdet] = linalg_slogdet(eye(3) * -1.0); assert(sign.item() == -1 && logabsdet.item() == 0);",
-    .infer =
-        [](const Tensor& A) {
-          check_square("linalg_slogdet", A);
-          const TensorMeta m = like(A).with_shape(batch_of(A));
-          return std::array<TensorMeta, 2>{m, m};
-        },
     .composed = [](const Tensor& A) -> std::tuple<Tensor, Tensor> {
-      auto [pivots, s] = pivots_of(A);
-      return {prod(sign(pivots), -1) * s, sum(log(abs(pivots)), {-1})};
+      auto [LU, pivots] = factors_of("linalg_slogdet", A);
+      return slogdet_factored_op(A, LU, pivots);
     },
-    .saves = "A",
-    .backward =
-        [](Backward& b, const Tensor& A) {
-          if (!b.has_gy(1)) return;
-          b.set(0, unsqueeze(unsqueeze(b.gy(1), -1), -1) * mT(std::get<0>(linalg_inv_ex(A))));
-        },
     .autocast = Autocast::full,
     .dtypes = kWide,
     .cost = [](const Tensor& A) { return cubic(A, 2.0 / 3); },

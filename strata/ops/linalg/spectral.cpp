@@ -95,10 +95,10 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, const std::string&)> eigh_op{
     },
 }};
 
-const Op<Tensor(const Tensor&, const std::string&)> eigvalsh_op{{
-    .schema = "linalg_eigvalsh(Tensor A, str UPLO=\"L\") -> Tensor",
-    .doc = "The eigenvalues of linalg_eigh alone. Gradient: V diag(g) V^T.",
-    .example = "assert(linalg_eigvalsh(eye(2) * 3.0)[1].item() == 3);",
+const Op<Tensor(const Tensor&, const std::string&)> eigenvalues_op{{
+    .schema = "symmetric_eigenvalues(Tensor A, str UPLO) -> Tensor",
+    .internal = true,
+    .doc = "The eigenvalues of linalg_eigh, without vectors. Gradient: V diag(g) V^T.",
     .infer =
         [](const Tensor& A, const std::string& uplo) {
           check_symmetric("linalg_eigvalsh", A, uplo);
@@ -110,6 +110,36 @@ const Op<Tensor(const Tensor&, const std::string&)> eigvalsh_op{{
         [](Backward& b, const Tensor& A, const std::string& uplo) {
           const Tensor V = std::get<1>(linalg_eigh(A, uplo));
           b.set(0, matmul(V * unsqueeze(b.gy(), -2), mT(V)));
+        },
+    .autocast = Autocast::full,
+    .dtypes = kWide,
+    .cost = [](const Tensor& A, const std::string&) { return cubic(A, 4.0 / 3); },
+    .samples =
+        [](Samples& s) {
+          s.add(positive(s, {2, 4, 4}) - 3.0, "U").not_differentiable();
+          s.add(positive(s, {40, 40}), "L").named("blocked").not_differentiable();
+          s.invalid<ShapeError>("square", s.tensor({2, 3}), "L");
+        },
+    .reference =
+        [](const Tensor& A, const std::string& uplo) {
+          std::vector<double> values, one;
+          naive::Matrix vectors;
+          for (const naive::Matrix& a : symmetric(A, uplo)) {
+            naive::eigen(a, one, vectors);
+            values.insert(values.end(), one.begin(), one.end());
+          }
+          return naive::numbers(values, batch_of(A, 1));
+        },
+}};
+
+const Op<Tensor(const Tensor&, const std::string&)> eigvalsh_op{{
+    .schema = "linalg_eigvalsh(Tensor A, str UPLO=\"L\") -> Tensor",
+    .doc = "The eigenvalues of linalg_eigh alone. Gradient: V diag(g) V^T.",
+    .example = "assert(linalg_eigvalsh(eye(2) * 3.0)[1].item() == 3);",
+    .composed =
+        [](const Tensor& A, const std::string& uplo) {
+          // Vectors, which the gradient wants, are computed with the values, not by a second decomposition.
+          return grad_enabled() && A.requires_grad() ? std::get<0>(linalg_eigh(A, uplo)) : eigenvalues_op(A, uplo);
         },
     .autocast = Autocast::full,
     .dtypes = kWide,
@@ -143,6 +173,7 @@ void svd_backward(Backward& b, const Tensor& A, bool, const std::string&) {
   if (!b.has_gy(0) && !b.has_gy(1) && !b.has_gy(2)) return;
   const int64_t m = rows(A), n = cols(A), k = least(A);
   const Tensor U = narrow(b.y(0), -1, 0, k), S = b.y(1), Vh = narrow(b.y(2), -2, 0, k), V = mT(Vh);
+  if (!b.has_gy(0) && !b.has_gy(2)) return b.set(0, matmul(U * unsqueeze(b.gy(1), -2), Vh));
   const Tensor row = unsqueeze(S, -2), column = unsqueeze(S, -1);
   Tensor inner, g;
   const auto add_to = [](Tensor& sum, const Tensor& t) { sum = sum.defined() ? sum + t : t; };
@@ -243,10 +274,10 @@ const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, const std::stri
     },
 }};
 
-const Op<Tensor(const Tensor&, const std::string&)> svdvals_op{{
-    .schema = "linalg_svdvals(Tensor A, str driver=\"\") -> Tensor",
-    .doc = "The singular values of linalg_svd alone. Gradient: U diag(g) Vh.",
-    .example = "assert(linalg_svdvals(eye(2) * 3.0)[1].item() == 3);",
+const Op<Tensor(const Tensor&, const std::string&)> singular_values_op{{
+    .schema = "singular_values(Tensor A, str driver) -> Tensor",
+    .internal = true,
+    .doc = "The singular values of linalg_svd, without vectors. Gradient: U diag(g) Vh.",
     .infer =
         [](const Tensor& A, const std::string&) {
           check_matrix("linalg_svdvals", A);
@@ -258,6 +289,37 @@ const Op<Tensor(const Tensor&, const std::string&)> svdvals_op{{
         [](Backward& b, const Tensor& A, const std::string& driver) {
           auto [U, S, Vh] = linalg_svd(A, false, driver);
           b.set(0, matmul(U * unsqueeze(b.gy(), -2), Vh));
+        },
+    .autocast = Autocast::full,
+    .dtypes = kWide,
+    .cost = [](const Tensor& A, const std::string&) { return cubic(A, 3); },
+    .samples =
+        [](Samples& s) {
+          s.add(apart(s, {2, 5, 3}), "");
+          s.add(apart(s, {3, 5}), "").named("wide");
+          s.invalid<ShapeError>("matrices", s.tensor({3}), "");
+        },
+    .reference =
+        [](const Tensor& A, const std::string&) {
+          std::vector<double> all, one;
+          naive::Matrix u, v;
+          for (const naive::Matrix& a : naive::matrices(A)) {
+            naive::svd(a, u, one, v);
+            all.insert(all.end(), one.begin(), one.end());
+          }
+          return naive::numbers(all, with(batch_of(A), least(A)));
+        },
+}};
+
+const Op<Tensor(const Tensor&, const std::string&)> svdvals_op{{
+    .schema = "linalg_svdvals(Tensor A, str driver=\"\") -> Tensor",
+    .doc = "The singular values of linalg_svd alone. Gradient: U diag(g) Vh.",
+    .example = "assert(linalg_svdvals(eye(2) * 3.0)[1].item() == 3);",
+    .composed =
+        [](const Tensor& A, const std::string& driver) {
+          // Vectors, which the gradient wants, are computed with the values, not by a second decomposition.
+          return grad_enabled() && A.requires_grad() ? std::get<1>(linalg_svd(A, false, driver))
+                                                     : singular_values_op(A, driver);
         },
     .autocast = Autocast::full,
     .dtypes = kWide,

@@ -11,6 +11,7 @@
 #include "strata/ops/index/index.h"
 #include "strata/ops/loss/by_hand_inl.h"
 #include "strata/ops/loss/loss.h"
+#include "strata/ops/loss/multilabel_margin_kernel.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/sort.h"
@@ -140,7 +141,8 @@ const MultiMargin multi_margin_loss_op{{
           Tensor each = clamp_min(margin - gather(x, 1, at) + x, 0);
           if (p == 2) each = each * each;
           if (weight.defined()) each = each * index_select(widened(weight), 0, t).unsqueeze(1);
-          each = where(at == arange(classes, DType::i64).to(x.device()), Scalar(0.0), each);
+          const DeviceScope there(x.device());
+          each = where(at == arange(classes, DType::i64), Scalar(0.0), each);
           each = sum(each, {1}) / static_cast<double>(classes);
           return reduced(r == "none" ? each.reshape(target.shape()) : each, r, input.dtype(), op);
         },
@@ -194,6 +196,11 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> multilabel_ma
           const int64_t classes = input.size(-1);
           check_classes(target, -1, classes, op);
           const Tensor x = widened(input).reshape({-1, classes}), t = target.to(DType::i64).reshape({-1, classes});
+          const bool single = r == "none" && input.dim() == 1;
+          if (classes <= kMostPairedClasses) {
+            const Tensor rows = detail::multilabel_margin_rows(x, t) / static_cast<double>(classes);
+            return reduced(single ? rows.reshape({}) : rows, r, input.dtype(), op);
+          }
           const Tensor used = cumsum((t < 0).to(DType::i64), 1) == 0, at = where(used, t, Scalar(0)).to(DType::i64);
           const Tensor named = scatter_add(zeros_like(t), 1, at, used.to(DType::i64)) > 0;
           // Of the other classes, best first, those above target - 1 are the first ones: their sum is a running one.
@@ -207,7 +214,6 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> multilabel_ma
           const Tensor odd = sum(where(isnan(x), x, Scalar(0.0)), {1});
           const Tensor rows =
               (sum(where(logical_and(used, count > 0), above, Scalar(0.0)), {1}) + odd) / static_cast<double>(classes);
-          const bool single = r == "none" && input.dim() == 1;
           return reduced(single ? rows.reshape({}) : rows, r, input.dtype(), op);
         },
     .autocast = Autocast::full,
@@ -221,6 +227,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> multilabel_ma
         [](Samples& s) {
           s.add(s.tensor({3, 4}), s.integers({3, 4}, -1, 4)).not_differentiable();
           s.add(s.uniform({3, 4}, -0.4, 0.4), s.integers({3, 4}, -1, 4), "none");
+          const Tensor few = s.integers({1, 4100}, 0, 4100);
+          few.slice(1, 3, 4).fill_(-1);
+          s.add(s.uniform({1, 4100}, -0.4, 0.4), few, "sum").not_differentiable().named("more classes than pairs are");
           s.invalid<ShapeError>("same shape", s.tensor({3, 4}), s.integers({3}, 0, 3));
           s.invalid<IndexError>("targets", s.tensor({2, 3}), s.integers({2, 3}, 3, 4));
           s.invalid<DTypeError>("integer", s.tensor({2, 3}), s.tensor({2, 3}, DType::f32));

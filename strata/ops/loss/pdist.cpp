@@ -22,7 +22,7 @@ namespace {
 
 using by_hand::Numbers;
 
-// What has a kernel on the CPU.
+// What has kernels.
 bool is_plain(double p) {
   return p == 1 || p == 2;
 }
@@ -38,7 +38,8 @@ Cost pairs_cost(const Tensor& x) {
 struct Pairs {
   Tensor first, second, difference;
   explicit Pairs(const Tensor& x) {
-    const Tensor at = triu_indices(x.size(0), x.size(0), 1).to(x.device());
+    const DeviceScope there(x.device());
+    const Tensor at = triu_indices(x.size(0), x.size(0), 1);
     first = at[0], second = at[1];
     difference = index_select(x, 0, first) - index_select(x, 0, second);
   }
@@ -80,17 +81,25 @@ const Backward4 pdist_backward_op{{
                             "pdist_backward", "needs one floating dtype, got ", g, ", ", x, " and ", y);
           return like(x);
         },
-    .kernels = {.cpu =
-                    [](Tensor& gx, const Tensor& g, const Tensor& x, const Tensor& y, double p) {
-                      if (is_plain(p)) return pdist_backward_cpu(gx, g, x, y, p);
-                      gx.copy_(pdist_backward_composed(g, x, y, p));
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& gx, const Tensor& g, const Tensor& x, const Tensor& y, double p) {
+      if (!is_plain(p)) return void(gx.copy_(pdist_backward_composed(g, x, y, p)));
+      if constexpr (on.cuda)
+        pdist_backward_cuda(gx, g, x, y, p);
+      else
+        pdist_backward_cpu(gx, g, x, y, p);
+    }),
     .composed = pdist_backward_composed,
     .cost = [](const Tensor&, const Tensor& x, const Tensor&, double) { return pairs_cost(x); },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({10}), s.distinct({5, 3}), s.uniform({10}, 1, 2), 2.0);
           s.add(s.tensor({3}), s.distinct({3, 37}), s.uniform({3}, 1, 2), 1.0);
+          s.add(s.tensor({2415}), s.distinct({70, 5}), s.uniform({2415}, 1, 2), 2.0)
+              .not_differentiable()
+              .named("many rows");
+          const Tensor lengths = s.uniform({3}, 1, 2);
+          lengths.slice(0, 1, 2).fill_(0);
+          s.add(s.tensor({3}), s.distinct({3, 4}), lengths, 2.0).not_differentiable().named("equal rows");
           s.add(s.tensor({3}), s.distinct({3, 4}), s.uniform({3}, 1, 2), 3.0).named("another norm");
           s.invalid<ShapeError>("each pair", s.tensor({3}), s.tensor({5, 3}), s.tensor({3}), 2.0);
         },
@@ -104,6 +113,7 @@ const Backward4 pdist_backward_op{{
             for (int64_t j = i + 1; j < n; ++j, ++at)
               for (int64_t k = 0; k < m; ++k) {
                 const auto a = static_cast<size_t>(i * m + k), b = static_cast<size_t>(j * m + k);
+                if (d[at] == 0) continue;  // nothing flows
                 const double e = v[a] - v[b];
                 const double t = w[at] * (e < 0 ? -1 : 1) * std::pow(std::abs(e), p - 1) * std::pow(d[at], 1 - p);
                 r[a] += t;
@@ -126,11 +136,13 @@ const Op<Tensor(const Tensor&, double)> pdist_op{{
           check(p >= 0, "pdist", "p must not be negative, got ", p);
           return like(x).with_shape({pairs_of(x.size(0))});
         },
-    .kernels = {.cpu =
-                    [](Tensor& y, const Tensor& x, double p) {
-                      if (is_plain(p)) return pdist_cpu(y, x, p);
-                      y.copy_(norm(Pairs(detail::widened(x)).difference, p, {1}));
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double p) {
+      if (!is_plain(p)) return void(y.copy_(norm(Pairs(detail::widened(x)).difference, p, {1})));
+      if constexpr (on.cuda)
+        pdist_cuda(y, x, p);
+      else
+        pdist_cpu(y, x, p);
+    }),
     .composed = [](const Tensor& x,
                    double p) { return norm(Pairs(detail::widened(x)).difference, p, {1}).to(x.dtype()); },
     .saves = "input result",
@@ -143,6 +155,8 @@ const Op<Tensor(const Tensor&, double)> pdist_op{{
           s.add(s.tensor({5, 3}));
           s.add(s.distinct({4, 3}), 1.0);
           s.add(s.tensor({9, 150})).named("long rows");
+          s.add(s.distinct({37, 3})).named("many rows").not_differentiable();
+          s.add(s.distinct({3, 18}).t(), 1.0).named("strided");
           s.add(s.distinct({4, 3}), 3.0).named("another norm");
           s.add(s.tensor({1, 3})).named("no pair");
           s.invalid<ShapeError>("wanted [N, M]", s.tensor({3}));

@@ -8,6 +8,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {
@@ -68,11 +69,22 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
            "and Kingma, arXiv:1602.07868).",
     .example = "assert(weight_norm(full({1, 4}, 3.0), ones({1, 1})).sum().item() == 2);",
     .composed = [](const Tensor& v, const Tensor& g, int64_t dim) { return v * (g / norm_except_dim(v, 2, dim)); },
+    .saves = "v g",
+    .backward =
+        [](Backward& b, const Tensor& v, const Tensor& g, int64_t dim) {
+          // What of the gradient lies along v changes its length alone.
+          const Tensor n = norm_except_dim(v, 2, dim), scale = g / n;
+          const Tensor along = sum_to(b.gy() * v, n.shape());
+          if (b.needs(0)) b.set(0, addcmul(b.gy() * scale, v, -(scale * along / (n * n))).to(v.dtype()));
+          if (b.needs(1)) b.set(1, sum_to(along / n, g.shape()).to(g.dtype()));
+        },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 4}), s.tensor({3, 1}));
           s.add(s.tensor({2, 3, 2}), s.tensor({1, 3, 1}), 1);
           s.add(s.tensor({4, 3}).t(), s.tensor({}), -1).named("one length, strided");
+          s.add(s.tensor({5, 70}), s.tensor({5, 1})).named("long rows");
+          s.add(s.tensor({3, 5}).t(), s.tensor({5, 1})).named("strided");
           s.invalid<IndexError>("out of range", s.tensor({3, 2}), s.tensor({3, 1}), 2);
         },
     .reference =

@@ -46,20 +46,27 @@ Tensor counted_from_front(const Tensor& index, int64_t size, int64_t dim, std::s
   return where(lt(index, wrap_number(0, index.device())), index + size, index);
 }
 
+// The same for index() and index_put(), which count places from the end themselves on a device.
+Tensor checked(const Tensor& index, int64_t size, int64_t dim, std::string_view op) {
+  return index.device().is_cpu() ? counted_from_front(index, size, dim, op) : index;
+}
+
 // What index names, one entry for each slice along dim, spread over the other dimensions of x.
 struct Slices {
   Tensor x, index;
   int64_t dim;
+  Tensor entries;  // [index's number]
 };
-Slices slices_of(const Tensor& x, int64_t dim, const Tensor& index, std::string_view op) {
+Slices slices_of(const Tensor& x, int64_t dim, const Tensor& index, std::string_view op, bool as_it_is = false) {
   dim = wrap_dim(dim, x.dim(), op);
   check_integers(index, op);
   check<ShapeError>(index.dim() <= 1, op, "index must be 1-D, got ", index);
   const Tensor y = x.dim() == 0 ? view(x, {1}) : x;
   Shape column = Shape::filled(static_cast<int>(y.dim()), 1), spread = y.shape();
   column[dim] = spread[dim] = index.numel();
-  const Tensor places = counted_from_front(index, y.shape()[dim], dim, op);
-  return {y, expand(view(contiguous(places), column), spread), dim};
+  const auto counted = as_it_is ? checked : counted_from_front;
+  const Tensor places = counted(index, y.shape()[dim], dim, op);
+  return {y, expand(view(contiguous(places), column), spread), dim, reshape(places, {index.numel()})};
 }
 
 // The entries once, not for each element of a slice.
@@ -154,13 +161,10 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_cop
                "assert(y.to_vector<float>() == std::vector<float>({0, 1, 0}));",
     .composed =
         [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
-          const Slices s = slices_of(x, dim, index, "index_copy");
+          const Slices s = slices_of(x, dim, index, "index_copy", true);
           const Tensor from = fitting(s, x, source, "index_copy");
-          if (!x.device().is_cpu()) return view(scatter(s.x, s.dim, s.index, from), x.shape());
-          // On the CPU slices are written in order, and as wholes. Dimensions before dim are named by nothing.
-          TensorList places(static_cast<size_t>(s.dim));
-          const Tensor column = one_column(s);
-          places.push_back(view(column, {column.numel()}));
+          TensorList places(static_cast<size_t>(s.dim) + 1);
+          places.back() = s.entries;
           return view(index_put(s.x, places, from), x.shape());
         },
     .dtypes = kAllTypes,
@@ -171,6 +175,9 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_cop
           s.add(s.tensor({2, 4, 3}), -2, from_span<int64_t>(std::vector<int64_t>{3}, {1}), s.tensor({2, 1, 3}));
           s.add(s.tensor({}), 0, s.integers({1}, 0, 1), s.tensor({}));
           s.add(s.tensor({3}), 0, s.integers({1}, 0, 3), s.tensor({}));
+          s.add(s.tensor({7, 5}).t(), 1, from_span<int64_t>(std::vector<int64_t>{-1, 0, 3}, {3}), s.tensor({5, 3}))
+              .named("strided, from the end");
+          s.add(s.tensor({3, 0}), 0, from_span<int64_t>(std::vector<int64_t>{2, 0}, {2}), s.tensor({2, 0}));
           s.invalid<ShapeError>("wanted shape", s.tensor({4, 3}), 0, s.integers({2}, 0, 4), s.tensor({3, 3}));
           s.invalid<IndexError>("out of range", s.tensor({4}), 0, s.integers({1}, 5, 6), s.tensor({1}));
         },
@@ -256,7 +263,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> put_op{{
           check<ShapeError>(source.numel() == index.numel(), "put", "source is ", source, ", index is ", index,
                             ": they must have as many elements");
           const Tensor flat = reshape(x, {x.numel()});
-          const Tensor places = counted_from_front(reshape(index, {index.numel()}), x.numel(), 0, "put");
+          const Tensor places = checked(reshape(index, {index.numel()}), x.numel(), 0, "put");
           return reshape(index_put(flat, {places}, reshape(source, {source.numel()}), accumulate), x.shape());
         },
     .dtypes = kAllTypes,
@@ -291,7 +298,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> take_op{{
     .composed =
         [](const Tensor& x, const Tensor& index) {
           check_integers(index, "take");
-          return strata::index(reshape(x, {x.numel()}), {counted_from_front(index, x.numel(), 0, "take")});
+          return strata::index(reshape(x, {x.numel()}), {checked(index, x.numel(), 0, "take")});
         },
     .dtypes = kAllTypes,
     .cost =

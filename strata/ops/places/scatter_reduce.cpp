@@ -12,6 +12,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
+#include "strata/ops/index/join_lines_kernel.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/places/places.h"
 #include "strata/ops/reduce/reduce.h"
@@ -23,7 +24,6 @@ namespace strata {
 namespace {
 
 constexpr std::string_view kName = "scatter_reduce";
-enum class Join : uint8_t { sum, prod, mean, amax, amin };
 
 Join join_of(const std::string& reduce) {
   if (reduce == "sum") return Join::sum;
@@ -74,29 +74,6 @@ Call plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src)
 
 // ---- on the CPU: in the order of the elements, accumulated in the wide type and rounded once
 
-template <class T>
-struct Wide {
-  using type = std::conditional_t<std::is_integral_v<T>, int64_t, compute_t<T>>;
-};
-
-template <Join join, class C>
-C joined(C a, C b) {
-  if constexpr (join == Join::prod) {
-    if constexpr (std::is_integral_v<C>)
-      return static_cast<C>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-    else
-      return a * b;
-  } else if constexpr (join == Join::amax) {
-    return b != b || b > a ? b : a;
-  } else if constexpr (join == Join::amin) {
-    return b != b || b < a ? b : a;
-  } else if constexpr (std::is_integral_v<C>) {
-    return static_cast<C>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  } else {
-    return a + b;
-  }
-}
-
 // Sends src to its places in `total` (which holds x), and counts what each has had where count is not null. Both are
 // row-major in x's shape; index and src are read where they lie.
 template <Join join, bool counted, class T, class C>
@@ -113,9 +90,9 @@ void send(const Call& c, C* total, int32_t* count) {
   const auto put = [&](int64_t i, const T& v) {
     const C w = static_cast<C>(v);
     if constexpr (counted)
-      total[i] = count[i]++ == 0 ? w : joined<join>(total[i], w);
+      total[i] = count[i]++ == 0 ? w : joined(join, total[i], w);
     else
-      total[i] = joined<join>(total[i], w);
+      total[i] = joined(join, total[i], w);
   };
   Shape lead = sizes;
   lead[last] = std::min<int64_t>(width, 1);
@@ -145,20 +122,9 @@ void send(const Call& c, C* total, int32_t* count) {
   });
 }
 
-// Divides the sums of a mean; of integers rounded down.
-template <class C>
-C averaged(C sum, int32_t count) {
-  if (count <= 1) return sum;
-  const C by = static_cast<C>(count);
-  if constexpr (std::is_integral_v<C>)
-    return sum / by - (sum % by < 0 ? 1 : 0);
-  else
-    return sum / by;
-}
-
 template <Join join, class T>
 void join_typed(Tensor& y, const Call& given, bool include_self) {
-  using C = typename Wide<T>::type;
+  using C = Joined<T>;
   Call c = given;
   c.index = to(c.index, DType::i64);
   const int64_t size = c.x.numel();
@@ -179,7 +145,7 @@ void join_typed(Tensor& y, const Call& given, bool include_self) {
     if (size > 0 && !(y.raw_data() == c.x.raw_data() && c.x.is_contiguous())) copy_elements(y, reshape(c.x, y.shape()));
     run(out);
     if constexpr (join == Join::mean)
-      for (int64_t i = 0; i < size; ++i) out[i] = averaged(out[i], count[static_cast<size_t>(i)]);
+      for (int64_t i = 0; i < size; ++i) out[i] = mean_of(out[i], count[static_cast<size_t>(i)]);
   } else {
     const Tensor x = contiguous(c.x);
     std::vector<C> total(static_cast<size_t>(size));
@@ -187,7 +153,7 @@ void join_typed(Tensor& y, const Call& given, bool include_self) {
     run(total.data());
     for (int64_t i = 0; i < size; ++i) {
       const C v = total[static_cast<size_t>(i)];
-      out[i] = static_cast<T>(join == Join::mean ? averaged(v, count[static_cast<size_t>(i)]) : v);
+      out[i] = static_cast<T>(join == Join::mean ? mean_of(v, count[static_cast<size_t>(i)]) : v);
     }
   }
 }
@@ -261,7 +227,8 @@ Tensor product_sent(const Call& c, const Tensor& base) {
   const int64_t n = c.x.shape()[c.dim], m = places.shape().back();
   Tensor y = transpose(base, c.dim, -1);
   if (places.numel() == 0) return base;
-  const Tensor at = expand(arange(0, m).to(base.device()), places.shape());
+  const DeviceScope there(base.device());
+  const Tensor at = expand(arange(0, m), places.shape());
   Tensor begin = zeros_like(places);
   if (m > 1)
     slice(begin, -1, 1, m)
@@ -314,6 +281,20 @@ Tensor composed(const Tensor& whole, int64_t d, const Tensor& index, const Tenso
   part.copy_(result);
   return reshape(y, whole.shape());
 }
+
+#ifdef STRATA_WITH_CUDA
+void scatter_reduce_on_card(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+                            const std::string& reduce, bool include_self) {
+  const Call c = plain(x, dim, index, src);
+  Tensor dense = y.is_contiguous() ? y : empty(like(y));
+  Tensor to_rows = as_row(dense);
+  if (!joins_lines(to_rows, c.dim, c.index))
+    return copy_elements(y, composed(x, dim, index, src, reduce, include_self));
+  if (!dense.same_as(x)) copy_elements(dense, x);
+  join_lines_cuda(to_rows, c.dim, to(c.index, DType::i64), c.src, join_of(reduce), include_self);
+  if (!dense.same_as(y)) copy_elements(y, dense);
+}
+#endif
 
 // ---- the gradient
 
@@ -391,7 +372,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std:
     .example = "Tensor y = scatter_reduce(ones({2}), 0, zeros({2}, DType::i64), full({2}, 4.0), \"mean\"); "
                "assert(y.to_vector<float>() == std::vector<float>({3, 1}));",
     .infer = infer,
-    .kernels = {.cpu = scatter_reduce_cpu},
+    .kernels = {.cpu = scatter_reduce_cpu, .cuda = STRATA_CUDA_KERNEL(scatter_reduce_on_card)},
     .composed = composed,
     .saves = "x index src result",
     .backward = backward,
@@ -419,6 +400,13 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std:
           const Tensor apart = s.distinct({10});
           s.add(apart.slice(0, 0, 4), 0, rows.view({6}), apart.slice(0, 4, 10), "amax");
           s.add(apart.slice(0, 0, 4), 0, rows.view({6}), apart.slice(0, 4, 10), "amin", false);
+          // Two parts of places, three stretches of a line, more lines than a block has, and ties.
+          for (const char* reduce : {"sum", "mean", "amax", "amin"}) {
+            if (s.dtype() == DType::boolean && reduce[0] == 'm') continue;
+            s.add(s.tensor({400, 2}), 0, s.integers({130, 2}, 0, 400), s.tensor({130, 2}), reduce).not_differentiable();
+            s.add(s.tensor({40, 3}), 1, s.integers({40, 70}, 0, 3), s.tensor({70, 40}).t(), reduce, false)
+                .not_differentiable();
+          }
           const Tensor zero = s.tensor({6});
           zero.slice(0, 0, 1).fill_(0);
           s.add(s.tensor({4}), 0, rows.view({6}), zero, "prod").named("one zero");

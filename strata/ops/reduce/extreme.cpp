@@ -9,6 +9,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/kernels.h"
+#include "strata/ops/reduce/recurrence_kernels.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/reduce/reduce_reference_inl.h"
 #include "strata/ops/view/view.h"
@@ -72,7 +73,7 @@ ExtremeOp::Record extreme(std::string_view schema, std::string_view doc) {
             s.invalid<IndexError>("out of range", s.tensor({3}), Dims{1});
             if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), Dims{1});
           },
-      .reference = by_loops::reduced<Largest ? by_loops::largest_of : by_loops::smallest_of>,
+      .reference = by_loops::reduced < Largest ? by_loops::largest_of : by_loops::smallest_of >,
   };
 }
 const ExtremeOp amax_op{
@@ -315,18 +316,6 @@ const ScanOp cumsum_op{{
     .reference = by_loops::running_sum,
 }};
 
-// Every element times the one 1, 2, 4, ... places before it: log2(n) rounds, with gradients that are right also at 0.
-Tensor product_of_shifts(const Tensor& x, int64_t dim) {
-  Tensor y = is_floating(x.dtype()) ? x : x.to(DType::i64);
-  if (x.dim() == 0) return y * 1;
-  const int64_t n = x.size(dim);
-  for (int64_t d = 1; d < n; d *= 2) {
-    const Tensor head = slice(y, dim, 0, d), tail = slice(y, dim, d, n) * slice(y, dim, 0, n - d);
-    y = slice_backward(head, x.shape(), dim, 0, d, 1) + slice_backward(tail, x.shape(), dim, d, n, 1);
-  }
-  return y;
-}
-
 using CumprodOp = Op<Tensor(const Tensor&, int64_t)>;
 const CumprodOp cumprod_op{{
     .schema = "cumprod(Tensor x, int dim) -> Tensor",
@@ -336,14 +325,30 @@ const CumprodOp cumprod_op{{
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t dim) {
       scan(on, Reduction::prod, y, {}, x, wrap_dim(dim, x.dim(), "cumprod"));
     }),
-    .composed = product_of_shifts,
+    .saves = "x result",
+    .backward =
+        [](Backward& b, const Tensor& x, int64_t dim) {
+          if (x.dim() == 0) return b.set(0, b.gy());
+          // What element k multiplies: the product before it, and of the terms from it on their own later factors.
+          const Tensor before = detail::shifted(b.y(), dim, 1), after = detail::linear_recurrence(x, b.gy(), dim, true);
+          b.set(0, before * after);
+        },
     .autocast = Autocast::full,
     .dtypes = kAllTypes,
     .cost =
         [](const Tensor& x, int64_t) {
           return Cost{static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
         },
-    .samples = samples_scan,
+    .samples =
+        [](Samples& s) {
+          samples_scan(s);
+          const Tensor x = s.tensor({4, 3});
+          x.slice(0, 1, 2).fill_(0);
+          s.add(x, 0).named("one zero");
+          const Tensor twice = s.tensor({2, 6});
+          twice.slice(1, 1, 4, 2).fill_(0);
+          s.add(twice, 1).named("two zeros");
+        },
     .reference = by_loops::running_product,
 }};
 

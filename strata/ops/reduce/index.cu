@@ -1,6 +1,7 @@
 // Positions of extremes, and picking along a dimension on a CUDA device.
 
 #include "strata/cuda/range.cuh"
+#include "strata/ops/index/join_lines_kernel.h"
 #include "strata/ops/reduce/lines.cuh"
 #include "strata/ops/reduce/reduce.cuh"
 
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(kThreads) pick_kernel(T* y, const T* x, const 
   y[i] = k >= 0 && k < n ? x[(i / inner / m * n + k) * inner + i % inner] : T();
   in_range(k, n);
 }
-// One thread adds all of a line, in order: positions may repeat.
+// One thread adds all of a line, in order: positions may repeat. For lines that few are added to.
 template <class T>
 __global__ void __launch_bounds__(kThreads) put_kernel(T* y, const T* g, const int64_t* at, int64_t lines, int64_t n,
                                                        int64_t m, int64_t inner, cuda::RangeCheck in_range) {
@@ -96,6 +97,11 @@ void pick_along_cuda(const Tensor& y, const Tensor& x, const Tensor& indices, in
 void put_along_cuda(const Tensor& y, const Tensor& g, const Tensor& indices, int64_t dim) {
   fill_elements(y, 0.0);
   if (g.numel() == 0 || y.numel() == 0) return;
+  const auto row = [](const Tensor& t) { return t.dim() == 0 ? alias(t, {1}, {1}, t.storage_offset()) : t; };
+  Tensor to = row(y);
+  constexpr int64_t kFew = 16;
+  if (row(indices).shape()[dim] > kFew && joins_lines(to, dim, row(indices)))
+    return join_lines_cuda(to, dim, row(indices), row(g), Join::sum, true);
   const Tensor from = contiguous(g), index = contiguous(indices);
   const Lines wide = lines_of(y, dim, false), small = lines_of(g, dim, false);
   dispatch_floats(g.dtype(), "put_along", [&]<class T>() {

@@ -112,32 +112,21 @@ const ReduceOp mean_op{{
 
 // ---- prod ----
 
-// Products of halves: its gradient is right also where factors are 0.
-Tensor product_of_halves(const Tensor& x, const Dims& dims, bool keepdim) {
-  Tensor t = is_floating(x.dtype()) ? x : x.to(DType::i64);
-  Dims all = dims;
-  if (all.empty())
-    for (int i = 0; i < x.dim(); ++i) all.push_back(i);
-  for (int64_t d : all) {
-    while (t.size(d) > 1) {
-      const int64_t n = t.size(d), half = n / 2;
-      Tensor product = slice(t, d, 0, half) * slice(t, d, half, 2 * half);
-      if (n % 2) {
-        // The factor without a partner multiplies the first product.
-        const Tensor rest = slice(t, d, n - 1, n), head = slice(product, d, 0, 1) * rest;
-        product = half == 1 ? head
-                            : slice_backward(head, product.shape(), d, 0, 1, 1) +
-                                  slice_backward(slice(product, d, 1, half), product.shape(), d, 1, half, 1);
-      }
-      t = product;
-    }
-    if (t.size(d) == 0) {
-      Shape one = t.shape();
-      one[wrap_dim(d, t.dim(), "prod")] = 1;
-      t = sum(t, {d}, true) + 1;
-    }
+extern const ReduceOp prod_op;
+// Each factor's gradient is that of the product times all other factors. Zeros are counted apart, so that nothing is
+// divided by them; where gradients of gradients are wanted they stay factors.
+void prod_backward(Backward& b, const Tensor& x, const Dims& dims, bool keepdim) {
+  const auto over = [&](const Tensor& t) { return sum(t, dims, true); };
+  const Tensor g = keepdim ? b.gy() : reshape(b.gy(), reduced_shape(x.shape(), dim_mask(dims, x.dim(), "prod"), true));
+  const Tensor zero = x == 0, safe = where(zero, Scalar(1), x), zeros = over(zero);
+  const Tensor rest = g * prod_op(safe, dims, true), one = where(zeros == 1, rest, Scalar(0));
+  Tensor of_zero = one, of_others = where(zeros == 0, rest, Scalar(0));
+  if (grad_enabled()) {
+    const Tensor kept = where(zero, x, Scalar(0)), factor = over(kept);
+    of_zero = of_zero + where(zeros == 2, rest, Scalar(0)) * (factor - kept);
+    of_others = of_others + one * factor;
   }
-  return keepdim ? t : view(t, reduced_shape(x.shape(), dim_mask(dims, x.dim(), "prod"), false));
+  b.set(0, where(zero, of_zero, of_others / safe).to(x.dtype()));
 }
 
 const ReduceOp prod_op{{
@@ -151,7 +140,8 @@ const ReduceOp prod_op{{
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
       reduce(on, Reduction::prod, y, x, dim_mask(dims, x.dim(), "prod"));
     }),
-    .composed = product_of_halves,
+    .saves = "x",
+    .backward = prod_backward,
     .autocast = Autocast::full,
     .dtypes = kAllTypes,
     .cost = plain_cost,
@@ -162,6 +152,10 @@ const ReduceOp prod_op{{
           const Tensor x = s.tensor({2, 3});
           x.select(1, 1).fill_(0);
           s.add(x, Dims{1}).named("one zero");
+          const Tensor twice = s.tensor({3, 4});
+          twice.slice(0, 0, 2).slice(1, 1, 2).fill_(0);
+          s.add(twice, Dims{0}, true).named("two zeros");
+          s.add(twice).named("two zeros in all");
         },
     .reference = by_loops::reduced<by_loops::product_of>,
 }};
@@ -336,7 +330,7 @@ const ReduceOp logsumexp_op{{
 // ---- logic ----
 
 Tensor as_bool(const Tensor& x) {
-  return x.dtype() == DType::boolean ? x : ne(x, wrap_number(0, x.device()));
+  return to(x, DType::boolean);
 }
 
 TensorMeta infer_bool(const Tensor& x, const Dims& dims, bool keepdim, std::string_view op) {

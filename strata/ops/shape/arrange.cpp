@@ -389,6 +389,12 @@ const Op<Tensor(const Tensor&, int64_t, bool)> combinations_op{{
           for (int64_t i = 0; i < std::min(r, from - r); ++i)
             rows *= static_cast<double>(from - i) / static_cast<double>(i + 1);
           fit(rows * static_cast<double>(r) < 0x1p28);
+          if (r == 1) return clone(unsqueeze(x, 1));
+          if (r == 2 && n > 0) {
+            const DeviceScope there(x.device());
+            const Tensor places = triu_indices(n, n, with_replacement ? 0 : 1);
+            return reshape(index_select(x, 0, reshape(places.t(), {places.numel()})), {places.size(1), 2});
+          }
           std::vector<int64_t> places;
           choices(n, r, with_replacement,
                   [&](const std::vector<int64_t>& c) { places.insert(places.end(), c.begin(), c.end()); });

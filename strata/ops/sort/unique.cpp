@@ -8,8 +8,12 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/naive_inl.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/view/view.h"
 
@@ -26,20 +30,19 @@ class Rows {
         count_(host_.shape()[0]),
         length_(count_ == 0 ? 0 : host_.numel() / count_) {}
 
-  /// The rows' numbers, in order or as they come, and the first of each group of equal neighbours.
-  void group(bool ordered) {
+  /// The rows' numbers in order, and the first of each group of equal neighbours.
+  void group() {
     dispatch_all(host_.dtype(), "unique", [&]<class T>() {
       using C = compute_t<T>;
       const T* rows = host_.data<T>();
       const auto less = [](C a, C b) { return a < b || (b != b && a == a); };
       order.resize(static_cast<size_t>(count_));
       std::iota(order.begin(), order.end(), int64_t{0});
-      if (ordered)
-        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-          return std::lexicographical_compare(
-              rows + a * length_, rows + (a + 1) * length_, rows + b * length_, rows + (b + 1) * length_,
-              [&](const T& p, const T& q) { return less(static_cast<C>(p), static_cast<C>(q)); });
-        });
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        return std::lexicographical_compare(
+            rows + a * length_, rows + (a + 1) * length_, rows + b * length_, rows + (b + 1) * length_,
+            [&](const T& p, const T& q) { return less(static_cast<C>(p), static_cast<C>(q)); });
+      });
       for (size_t i = 0; i < order.size(); ++i) {
         const T* row = rows + order[i] * length_;
         const bool same =
@@ -62,9 +65,9 @@ Tensor on(const Tensor& x, const std::vector<int64_t>& values) {
 }
 
 // The first slice of each group along dim, which group each slice is in, and how many are in it.
-Triple groups(const Tensor& x, int64_t dim, bool ordered, bool return_inverse, bool return_counts) {
+Triple groups(const Tensor& x, int64_t dim, bool return_inverse, bool return_counts) {
   Rows rows(x, dim);
-  rows.group(ordered);
+  rows.group();
   const size_t n = rows.order.size(), found = rows.starts.size();
   std::vector<int64_t> first, inverse(return_inverse ? n : 0), counts;
   for (size_t g = 0; g < found; ++g) {
@@ -78,9 +81,9 @@ Triple groups(const Tensor& x, int64_t dim, bool ordered, bool return_inverse, b
   return {index_select(x.dim() == 0 ? reshape(x, {1}) : x, dim, on(x, first)), on(x, inverse), on(x, counts)};
 }
 
-// The same for single elements that are not put in order: the first of each run of equal ones.
-Triple runs(const Tensor& x, bool return_inverse, bool return_counts) {
-  const Tensor host = contiguous(to(x, Device::cpu()));
+// On the CPU, for single elements: the first of each run of equal ones.
+Triple element_runs(const Tensor& x, bool return_inverse, bool return_counts) {
+  const Tensor host = contiguous(x);
   const int64_t n = x.numel();
   Triple all;
   dispatch_all(x.dtype(), "unique_consecutive", [&]<class T>() {
@@ -106,9 +109,25 @@ Triple runs(const Tensor& x, bool return_inverse, bool return_counts) {
         if (often && i + 1 == n) often[k] = n - begin;
       }
     }
-    all = {to(values, x.device()), to(inverse, x.device()), to(counts, x.device())};
+    all = {values, inverse, counts};
   });
   return all;
+}
+
+// Runs of equal neighbours with a few passes over all slices, on the device where they are.
+Triple runs(const Tensor& whole, int64_t dim, bool return_inverse, bool return_counts) {
+  const DeviceScope there(whole.device());
+  const Tensor x = whole.dim() == 0 ? reshape(whole, {1}) : whole;
+  const int64_t n = x.shape()[dim];
+  const Tensor none = empty({0}, DType::i64);
+  if (n == 0) return {clone(x), none, none};
+  // A slice begins a run where an element of it differs from the one before.
+  Tensor begins = ne(slice(x, dim, 1, n), slice(x, dim, 0, n - 1));
+  if (x.dim() > 1) begins = any(reshape(transpose(begins, 0, dim), {n - 1, x.numel() / n}), {1});
+  begins = cat({full({1}, true, DType::boolean), begins}, 0);
+  const Tensor starts = reshape(nonzero(begins), {-1});
+  const auto counts = [&] { return cat({slice(starts, 0, 1, starts.numel()), full({1}, n)}, 0) - starts; };
+  return {index_select(x, dim, starts), return_inverse ? cumsum(begins, 0) - 1 : none, return_counts ? counts() : none};
 }
 
 Cost group_cost(const Tensor& x) {
@@ -164,7 +183,7 @@ const Op<Triple(const Tensor&, int64_t, bool, bool)> unique_dim_op{{
                "assert(unique_dim(x, 0).values.to_vector<float>() == std::vector<float>({0, 5, 2, 1}));",
     .dynamic = {.everywhere =
                     [](const Tensor& x, int64_t dim, bool return_inverse, bool return_counts) {
-                      return groups(x, wrap_dim(dim, x.dim(), "unique_dim"), true, return_inverse, return_counts);
+                      return groups(x, wrap_dim(dim, x.dim(), "unique_dim"), return_inverse, return_counts);
                     }},
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, bool, bool) { return group_cost(x); },
@@ -185,16 +204,21 @@ const Op<Triple(const Tensor&, bool, bool, std::optional<int64_t>)> unique_conse
     .schema = "unique_consecutive(Tensor x, bool return_inverse=false, bool return_counts=false, int? dim=None) -> "
               "(Tensor values, Tensor inverse, Tensor counts)",
     .doc = "The first of each run of equal slices along dim (of equal elements of the flattened x without one); which "
-           "run each is in (without dim of x's shape); how long each is. What was not asked for is an empty tensor. "
-           "Worked out on the host. Not differentiable.",
+           "run each is in (without dim of x's shape); how long each is. What was not asked for is an empty tensor. A "
+           "slice with NaN equals none. Not differentiable.",
     .example = "Tensor x = from_span<int64_t>(std::vector<int64_t>{3, 3, 1, 3}, {4}); "
                "assert(unique_consecutive(x).values.to_vector<int64_t>() == std::vector<int64_t>({3, 1, 3}));",
     .dynamic = {.everywhere =
                     [](const Tensor& x, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
+                      if (x.device().is_cpu())
+                        return dim ? groups(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), false, return_inverse,
+                                            return_counts)
+                                   : element_runs(x, return_inverse, return_counts);
                       if (dim)
-                        return groups(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), false, return_inverse,
-                                      return_counts);
-                      return runs(x, return_inverse, return_counts);
+                        return runs(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), return_inverse, return_counts);
+                      Triple all = runs(reshape(x, {x.numel()}), 0, return_inverse, return_counts);
+                      if (return_inverse) std::get<1>(all) = reshape(std::get<1>(all), x.shape());
+                      return all;
                     }},
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, bool, bool, std::optional<int64_t>) { return group_cost(x); },
@@ -203,6 +227,17 @@ const Op<Triple(const Tensor&, bool, bool, std::optional<int64_t>)> unique_conse
           s.add(s.integers({3, 4}, 0, 2, s.dtype()), true, true).not_differentiable();
           s.add(s.integers({6, 2}, 0, 2, s.dtype()), true, true, 0).not_differentiable();
           s.add(s.integers({2, 7}, 0, 2, s.dtype()), false, true, -1).not_differentiable();
+          s.add(s.integers({5, 3, 2}, 0, 2, s.dtype()), true, true, 1).not_differentiable().named("middle");
+          s.add(s.integers({601}, 0, 2, s.dtype()), true, true).not_differentiable().named("many runs");
+          if (is_floating(s.dtype())) {
+            const Tensor x = s.integers({4, 3}, 0, 2, s.dtype());
+            x.slice(0, 1, 3).fill_(NAN);
+            s.add(x, true, true).not_differentiable().named("NaN");
+            s.add(x, true, true, 0).not_differentiable().named("slices with NaN");
+          }
+          s.add(s.integers({1, 3}, 0, 2, s.dtype()), true, true, 0).not_differentiable().named("one slice");
+          s.add(s.tensor({3, 0}), true, true, 0).not_differentiable().named("slices of nothing");
+          s.add(s.tensor({0, 3}), true, true, 0).not_differentiable().named("no slices");
           s.add(s.tensor({0}), true).not_differentiable();
           s.add(s.tensor({}), true, true).not_differentiable();
           s.invalid<IndexError>("out of range", s.tensor({3}), false, false, 1);

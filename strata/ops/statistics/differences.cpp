@@ -9,6 +9,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/naive_inl.h"
+#include "strata/ops/reduce/recurrence_kernels.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/statistics/statistics.h"
@@ -362,21 +363,32 @@ const Op<TensorList(const Tensor&, const TensorList&, const Dims&, int64_t)> gra
 
 const Op<Tensor(const Tensor&, int64_t)> logcumsumexp_op{{
     .schema = "logcumsumexp(Tensor x, int dim) -> Tensor",
-    .doc = "log of the sums of exp(x) up to each element along dim, without overflow: each element joined by logaddexp "
-           "to the one 1, 2, 4, ... places before it. DTypeError for integers.",
+    .doc = "log of the sums of exp(x) up to each element along dim, without overflow. DTypeError for integers.",
     .example = "assert(std::abs(logcumsumexp(zeros({3}), 0).to_vector<float>()[2] - std::log(3.0)) < 1e-6);",
-    .composed =
+    .infer =
         [](const Tensor& x, int64_t dim) {
           check<DTypeError>(is_floating(x.dtype()), "logcumsumexp", "needs a floating dtype, got ", x,
                             "; convert with .to(DType::f32)");
-          dim = wrap_dim(dim, x.dim(), "logcumsumexp");
-          if (x.dim() == 0) return clone(x);
-          Tensor y = is_reduced_floating(x.dtype()) ? to(x, DType::f32) : x;
-          const int64_t n = x.shape()[dim];
-          for (int64_t d = 1; d < n; d *= 2)
-            y = cat({slice(y, dim, 0, d), logaddexp(slice(y, dim, d, n), slice(y, dim, 0, n - d))}, dim);
-          y = to(y, x.dtype());
-          return y.same_as(x) ? clone(x) : y;
+          wrap_dim(dim, x.dim(), "logcumsumexp");
+          return like(x);
+        },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t dim) {
+      dim = wrap_dim(dim, x.dim(), "logcumsumexp");
+      if constexpr (on.cuda)
+        logcumsumexp_cuda(y, x, dim);
+      else
+        logcumsumexp_cpu(y, x, dim);
+    }),
+    .saves = "x result",
+    .backward =
+        [](Backward& b, const Tensor& x, int64_t dim) {
+          if (x.dim() == 0) return b.set(0, b.gy());
+          // The sum of g[i] exp(x - y[i]) over i from the element on, taken as exp(x - y) times that of
+          // g[i] exp(y - y[i]): y grows, so that nothing overflows. What is infinite less the same counts as 0.
+          const DType wide = is_reduced_floating(x.dtype()) ? DType::f32 : x.dtype();
+          const Tensor y = to(b.y(), wide), fall = exp(nan_to_num(detail::shifted(y, dim, 0) - y));
+          const Tensor sums = detail::linear_recurrence(fall, to(b.gy(), wide), dim, true);
+          b.set(0, to(nan_to_num(exp(to(x, wide) - y)) * sums, x.dtype()));
         },
     .autocast = Autocast::full,
     .cost =
@@ -391,6 +403,15 @@ const Op<Tensor(const Tensor&, int64_t)> logcumsumexp_op{{
           s.add(s.tensor({}), 0);
           s.add(s.tensor({0, 3}), 0);
           s.add(s.uniform({3, 5}, 80, 200), 1).named("large");
+          s.add(s.tensor({2, 300}), 1).named("long rows");
+          s.add(s.tensor({130, 3}), 0).named("long columns");
+          s.add(s.tensor({3, 40}).t(), 0).named("strided");
+          const Tensor odd = s.tensor({3, 6});
+          odd.slice(0, 0, 1).slice(1, 0, 2).fill_(-INFINITY);
+          odd.slice(0, 1, 2).slice(1, 3, 4).fill_(INFINITY);
+          odd.slice(0, 2, 3).slice(1, 2, 3).fill_(NAN);
+          s.add(odd, 1).named("infinite, NaN").not_differentiable();
+          if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), 1);
           s.invalid<IndexError>("out of range", s.tensor({3}), 1);
           s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5), 0);
         },
@@ -404,7 +425,8 @@ const Op<Tensor(const Tensor&, int64_t)> logcumsumexp_op{{
               const double most = std::max(largest, row[i]), shift = std::isinf(most) ? 0 : most;
               total = (std::isinf(largest) ? 0 : total * std::exp(largest - shift)) + std::exp(row[i] - shift);
               largest = most;
-              y[naive::moved(place, dim, static_cast<int64_t>(i))] = std::log(total) + shift;
+              y[naive::moved(place, dim, static_cast<int64_t>(i))] =
+                  most == HUGE_VAL && total == total ? most : std::log(total) + shift;
             }
           });
           return Tensor(y);

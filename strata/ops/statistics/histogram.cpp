@@ -17,6 +17,7 @@
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/order_inl.h"
 #include "strata/ops/sort/sort.h"
+#include "strata/ops/statistics/histogram_kernel.h"
 #include "strata/ops/statistics/statistics.h"
 #include "strata/ops/view/view.h"
 
@@ -52,8 +53,7 @@ void check_range(double low, double high, std::string_view op) {
         low, " to ", high);
 }
 
-// On the CPU: how many elements lie in each of `bins` equal parts of [low, high]. The arithmetic is what the ops below
-// do for other devices.
+// On the CPU: how many elements lie in each of `bins` equal parts of [low, high].
 Tensor equal_parts(const Tensor& flat, int64_t bins, double low, double high) {
   const Tensor v = contiguous(flat), y = full({bins}, Scalar(0), v.dtype());
   std::vector<int64_t> counts(static_cast<size_t>(bins));
@@ -86,14 +86,10 @@ const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
                       check_range(low, high, "histc");
                       if (low == high && flat.numel() > 0) std::tie(low, high) = range_of(flat, "histc");
                       if (low == high) low -= 1, high += 1;
-                      if (x.device().is_cpu()) return equal_parts(flat, bins, low, high).to(x.dtype());
-                      const Tensor inside =
-                          logical_and(ge(flat, wrap_number(low, x.device())), le(flat, wrap_number(high, x.device())));
-                      // What is outside, and NaN, goes to one part more: nobody waits for how many they are.
-                      const Tensor part =
-                          to((where(inside, flat, low) - low) * static_cast<double>(bins) / (high - low), DType::i64);
-                      const Tensor all = where(inside, clamp(part, Scalar(0), Scalar(bins - 1)), bins);
-                      return to(slice(bincount(all, {}, bins + 1), 0, 0, bins), x.dtype());
+#ifdef STRATA_WITH_CUDA
+                      if (x.device().is_cuda()) return to(histc_cuda(flat, bins, low, high), x.dtype());
+#endif
+                      return equal_parts(flat, bins, low, high).to(x.dtype());
                     }},
     .cost =
         [](const Tensor& x, int64_t, Scalar, Scalar) {
@@ -105,6 +101,12 @@ const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
           s.add(from_span<double>(std::vector<double>{0, 1, 2, 2, 4}, {5}).to(s.dtype()), 4).not_differentiable();
           s.add(full({3}, Scalar(2), s.dtype()), 3).not_differentiable();
           s.add(s.tensor({0}), 2).not_differentiable();
+          s.add(s.distinct({5, 6}).t() + 0.01357, 8999, Scalar(-2.1), Scalar(2.3))
+              .not_differentiable()
+              .named("many parts");
+          s.add(s.distinct({1, 4999}) * 0.5 + 0.013, 7, Scalar(-2), Scalar(2))
+              .not_differentiable()
+              .named("several blocks");
           s.invalid<ValueError>("at least 1", s.tensor({3}), 0);
           s.invalid<ValueError>("ascending", s.tensor({3}), 2, Scalar(1), Scalar(0));
           s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));

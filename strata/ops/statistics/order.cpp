@@ -74,14 +74,13 @@ const Op<Tensor(const Tensor&, int64_t, bool)> median_place_op{{
     .composed = [](const Tensor& x, int64_t dim, bool skip_nan) -> Tensor {
       const int64_t n = x.shape()[dim];
       if (!is_floating(x.dtype())) return std::get<1>(kthvalue(x, (n + 1) / 2, dim, true));
-      const Tensor nan = isnan(x);
       if (skip_nan) {
-        const Tensor valid = n - sum(nan, {dim}, true);
+        const Tensor valid = n - sum(isnan(x), {dim}, true);
         const Tensor place = floor_divide(clamp_min(valid - 1, 0), 2);
         return gather(std::get<1>(sort(x, dim)), dim, place);
       }
-      return where(any(nan, {dim}, true), argmax(nan.to(DType::u8), dim, true),
-                   std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
+      const auto [largest, first] = max(x, dim, true);  // the first NaN, where there is one
+      return where(isnan(largest), first, std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
     },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& x, int64_t, bool) { return sort_cost(x); },
@@ -103,7 +102,17 @@ void median_into(Tensor& y, const Tensor& x, bool skip_nan) {
   if (x.numel() == 0) return fill_elements(y, NAN);
   if (x.device().is_cpu()) return median_cpu(y, x, skip_nan);
   const Tensor flat = reshape(x, {x.numel()});
-  y.copy_(reshape(gather(flat, 0, median_place_op(flat, 0, skip_nan)), {}));
+  if (skip_nan && is_floating(x.dtype())) {
+    y.copy_(reshape(gather(flat, 0, median_place_op(flat, 0, true)), {}));
+    return;
+  }
+  const Tensor middle = std::get<0>(kthvalue(flat, (flat.numel() + 1) / 2, 0, false));
+  if (!is_floating(x.dtype())) {
+    y.copy_(middle);
+    return;
+  }
+  const Tensor largest = amax(flat, {0}, false);  // NaN where one is
+  y.copy_(where(isnan(largest), largest, middle));
 }
 // All elements that are as large share it; where it is NaN, the NaN do.
 void backward_whole(Backward& b, const Tensor& x) {
@@ -255,7 +264,8 @@ const Op<Tensor(const Tensor&, int64_t)> mode_place_op{{
     .composed = [](const Tensor& x, int64_t dim) -> Tensor {
       const int64_t n = x.shape()[dim];
       const auto [values, order] = sort(transpose(x, dim, -1), -1);
-      const Tensor at = expand(to(arange(n), x.device()), values.shape());
+      const DeviceScope there(x.device());
+      const Tensor at = expand(arange(n), values.shape());
       Tensor begin = zeros_like(order);
       if (n > 1)
         slice(begin, -1, 1, n)

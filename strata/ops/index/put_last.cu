@@ -1,0 +1,63 @@
+// Rows written where an index names them. Each row of the result has a number, the last position that names it, which
+// is the largest of them whatever order they come in: no sorting. What has that number writes.
+
+#include <algorithm>
+
+#include "strata/cuda/divisor.cuh"
+#include "strata/cuda/each.cuh"
+#include "strata/cuda/range.cuh"
+#include "strata/ops/index/put_last_kernel.h"
+
+namespace strata {
+namespace {
+
+// last[row] = the largest position that names it; -1 stays where none does.
+__global__ void __launch_bounds__(cuda::kEachThreads)
+    claim_kernel(const int64_t* index, int64_t n, int64_t rows, int* last, cuda::RangeCheck in_range) {
+  cuda::for_each(n, [&](int64_t i) {
+    const int64_t row = index[i];
+    if (cuda::is_in_range(row, rows))
+      atomicMax(last + row, static_cast<int>(i));
+    else if (row != cuda::kNoRow)
+      in_range.tell(row, rows);
+  });
+}
+
+template <class T>
+__global__ void __launch_bounds__(cuda::kEachThreads)
+    put_kernel(T* y, const int64_t* index, const T* source, const int* last, int64_t total, int64_t rows,
+               cuda::Divisor width, cuda::Divisor n) {
+  cuda::for_each(total, [&](int64_t e) {
+    int64_t column, i;
+    const int64_t block = n.split(width.split(e, column), i), row = index[i];
+    if (cuda::is_in_range(row, rows) && last[row] == i) y[(block * rows + row) * width.d + column] = source[e];
+  });
+}
+
+}  // namespace
+
+void put_last_cuda(DType t, void* y, const cuda::RowShape& shape, const Tensor& index, const void* source) {
+  const int64_t n = index.numel(), total = shape.pre * n * shape.width;
+  if (total == 0) return;
+  // A number for each row must be cheaper than a sort of the positions, and fit.
+  if (n > INT32_MAX || shape.rows > 64 * n + (int64_t{1} << 20))
+    return cuda::put_rows(t, y, shape, cuda::sort_index(index, shape.rows), source);
+  const Tensor last = empty({{std::max<int64_t>(1, shape.rows)}, DType::i32, index.device(), std::nullopt});
+  auto* const numbers = static_cast<int*>(last.raw_data());
+  const auto* const places = static_cast<const int64_t*>(index.raw_data());
+  cuda::check_cuda(cudaMemsetAsync(numbers, 0xff, static_cast<size_t>(last.nbytes()), cuda::stream()), "put_last",
+                   "cudaMemsetAsync");
+  claim_kernel<<<cuda::each_blocks(n), cuda::kEachThreads, 0, cuda::stream()>>>(places, n, shape.rows, numbers,
+                                                                                cuda::range_check());
+  const auto launch = [&]<class T>(int64_t width) {
+    const int64_t pieces = shape.pre * n * width;
+    put_kernel<T><<<cuda::each_blocks(pieces), cuda::kEachThreads, 0, cuda::stream()>>>(
+        static_cast<T*>(y), places, static_cast<const T*>(source), numbers, pieces, shape.rows, cuda::Divisor(width),
+        cuda::Divisor(n));
+  };
+  const int64_t bytes = shape.width * size_of(t);
+  if (bytes % 16 == 0 && cuda::aligned16(y) && cuda::aligned16(source)) return launch.operator()<uint4>(bytes / 16);
+  dispatch_bytes(t, [&]<class T>() { launch.template operator()<T>(shape.width); });
+}
+
+}  // namespace strata

@@ -1,0 +1,95 @@
+// Values sent to places, runs, recurrences and pairs on a CUDA device against the CPU's, of sizes that samples lack:
+// several tiles of places, several stretches of a line, ties in one stretch, lines that are rows and columns.
+
+#include <gtest/gtest.h>
+
+#include "strata/cuda/runtime.h"
+#include "strata/strata.h"
+
+namespace strata {
+namespace {
+
+class PlacesCuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+    manual_seed(5);
+  }
+  static Tensor on(const Tensor& t) { return t.to(Device::cuda()); }
+  static void expect_same(const Tensor& got, const Tensor& want) { EXPECT_TRUE(equal(got.to(Device::cpu()), want)); }
+  static void expect_near(const Tensor& got, const Tensor& want) {
+    EXPECT_TRUE(allclose(got.to(Device::cpu()), want, 1e-4, 1e-5));
+  }
+};
+
+TEST_F(PlacesCuda, ScatterAlongColumnsAndRows) {
+  for (const int64_t n : {1, 40, 1000})
+    for (const int64_t m : {1, 64, 1029})
+      for (const int64_t other : {1, 33, 70}) {
+        SCOPED_TRACE(cat(n, " places, ", m, " values, ", other, " lines"));
+        const Tensor x = randn({n, other}), index = randint(0, n, {m, other}), src = randn({m, other});
+        expect_same(scatter_add(on(x), 0, on(index), on(src)), scatter_add(x, 0, index, src));
+        expect_same(scatter_add(on(x.t()), 1, on(index.t()), on(src.t())), scatter_add(x.t(), 1, index.t(), src.t()));
+        expect_same(scatter(on(x), 0, on(index), on(src)), scatter(x, 0, index, src));
+        for (const char* how : {"sum", "prod", "mean", "amax", "amin"})
+          for (const bool self : {true, false})
+            expect_near(scatter_reduce(on(x), 0, on(index), on(src), how, self),
+                        scatter_reduce(x, 0, index, src, how, self));
+      }
+}
+
+TEST_F(PlacesCuda, ManyOfOnePlace) {
+  const Tensor x = zeros({3, 8}), index = zeros({20000, 8}, DType::i64), src = randn({20000, 8});
+  expect_near(scatter_add(on(x), 0, on(index), on(src)), scatter_add(x, 0, index, src));
+  expect_same(scatter(on(x), 0, on(index), on(src)), scatter(x, 0, index, src));
+}
+
+TEST_F(PlacesCuda, RowsPutLastWins) {
+  const Tensor x = randn({300, 20}), index = randint(-300, 300, {1000}), src = randn({1000, 20});
+  expect_same(index_copy(on(x), 0, on(randint(0, 300, {0})), on(src.slice(0, 0, 0))), x);
+  expect_same(put(on(x), on(index), on(src.slice(1, 0, 1).reshape({1000}))),
+              put(x, index, src.slice(1, 0, 1).reshape({1000})));
+  const Tensor rows = randint(0, 300, {1000});
+  expect_same(index_copy(on(x), 0, on(rows), on(src)), index_copy(x, 0, rows, src));
+  expect_same(index_copy(on(x.t()), 1, on(rows), on(src.t())), index_copy(x.t(), 1, rows, src.t()));
+}
+
+TEST_F(PlacesCuda, RunningAlongRowsAndColumns) {
+  for (const int64_t n : {1, 31, 32, 33, 512, 5000})
+    for (const int64_t dim : {0, 1}) {
+      SCOPED_TRACE(cat(n, " along ", dim));
+      const Tensor x = dim == 0 ? rand({n, 35}) * 0.6 + 0.7 : rand({35, n}) * 0.6 + 0.7;
+      const auto gradient = [&](const Tensor& from, const auto& f) {
+        const Tensor leaf = from.detach().requires_grad_();
+        f(leaf).sum().backward();
+        return leaf.grad();
+      };
+      expect_near(logcumsumexp(on(x), dim), logcumsumexp(x, dim));
+      const auto sums = [&](const Tensor& t) { return logcumsumexp(t, dim); };
+      const auto products = [&](const Tensor& t) { return cumprod(t, dim); };
+      const auto extremes = [&](const Tensor& t) { return cummax(t, dim).first; };
+      expect_near(gradient(on(x), sums), gradient(x, sums));
+      if (n < 100) expect_near(gradient(on(x), products), gradient(x, products));
+      expect_same(gradient(on(x), extremes), gradient(x, extremes));
+    }
+}
+
+TEST_F(PlacesCuda, RunsAndPairs) {
+  const Tensor x = randint(0, 2, {100001}), y = randint(0, 2, {500, 3});
+  const UniqueResult got = unique_consecutive(on(x), true, true), want = unique_consecutive(x, true, true);
+  expect_same(got.values, want.values);
+  expect_same(got.inverse, want.inverse);
+  expect_same(got.counts, want.counts);
+  expect_same(unique_consecutive(on(y), true, true, 0).counts, unique_consecutive(y, true, true, 0).counts);
+  for (const double p : {1.0, 2.0}) {
+    const Tensor rows = randn({83, 70}), far = on(rows).requires_grad_();
+    expect_near(pdist(far, p), pdist(rows, p));
+    const Tensor near = rows.detach().requires_grad_();
+    pdist(far, p).sum().backward();
+    pdist(near, p).sum().backward();
+    expect_near(far.grad(), near.grad());
+  }
+}
+
+}  // namespace
+}  // namespace strata
