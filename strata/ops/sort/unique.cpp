@@ -210,12 +210,9 @@ const Op<Triple(const Tensor&, bool, bool, std::optional<int64_t>)> unique_conse
                "assert(unique_consecutive(x).values.to_vector<int64_t>() == std::vector<int64_t>({3, 1, 3}));",
     .dynamic = {.everywhere =
                     [](const Tensor& x, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
-                      if (x.device().is_cpu())
-                        return dim ? groups(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), false, return_inverse,
-                                            return_counts)
-                                   : element_runs(x, return_inverse, return_counts);
                       if (dim)
                         return runs(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), return_inverse, return_counts);
+                      if (x.device().is_cpu()) return element_runs(x, return_inverse, return_counts);
                       Triple all = runs(reshape(x, {x.numel()}), 0, return_inverse, return_counts);
                       if (return_inverse) std::get<1>(all) = reshape(std::get<1>(all), x.shape());
                       return all;
