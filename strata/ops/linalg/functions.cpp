@@ -281,6 +281,7 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, double)> gelsy
           constexpr std::string_view op = "lstsq_gelsy";
           check_matrix(op, A);
           check_matrix(op, B, "B");
+          check<DTypeError>(A.dtype() == B.dtype(), op, "A is ", A, ", B is ", B, ", wants one dtype");
           check<ShapeError>(rows(A) == rows(B) && A.numel() > 0 && B.numel() > 0, op, "A is ", A, ", B is ", B,
                             ", wants elements, and as many rows");
           const Shape batch = broadcast_shapes(batch_of(A), batch_of(B), op);
