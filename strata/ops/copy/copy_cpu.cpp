@@ -1,4 +1,5 @@
 #include <cstring>
+#include <utility>
 
 #include "strata/core/dispatch.h"
 #include "strata/core/layout.h"
@@ -77,6 +78,8 @@ void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, in
       std::memcpy(to, from, static_cast<size_t>(n * size));
     else if (st[0] == size && st[1] == -size)
       STRATA_VEC_CALL(reversed_sized)(size, to, from, n);
+    else if (st[0] == size && st[1] == 2 * size)
+      STRATA_VEC_CALL(second_sized)(size, to, from, n);
     else
       for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * st[0], from + i * st[1], size);
   }
@@ -87,6 +90,10 @@ void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, in
 void transpose_elements(int64_t size, const char* from, int64_t from_step, char* to, int64_t to_step, int64_t rows,
                         int64_t cols) {
   STRATA_VEC_CALL(transpose_sized)(size, from, from_step, to, to_step, rows, cols);
+}
+
+void gather_second(int64_t size, void* to, const char* from, int64_t n) {
+  STRATA_VEC_CALL(second_sized)(size, to, from, n);
 }
 
 void copy_elements_cpu(const Tensor& dst, const Tensor& src) {

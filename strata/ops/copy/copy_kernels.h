@@ -7,6 +7,8 @@ namespace strata {
 
 void copy_elements_cpu(const Tensor& dst, const Tensor& src);
 void fill_elements_cpu(const Tensor& dst, Scalar value);
+/// to[i] = from[2 i] for n elements of `size` bytes (1, 2, 4 or 8).
+void gather_second(int64_t size, void* to, const char* from, int64_t n);
 /// to[r][c] = from[c][r] for elements of `size` bytes: lines of `from` have `rows` elements side by side and are
 /// from_step bytes apart, those of `to` have `cols` and are to_step bytes apart.
 void transpose_elements(int64_t size, const char* from, int64_t from_step, char* to, int64_t to_step, int64_t rows,

@@ -90,6 +90,34 @@ static void reversed(void* to, const void* last, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = x[-i];
 }
 
+// Every second element: the first ones of the pairs in two vectors.
+template <class T, size_t... I>
+STRATA_INLINE T firsts(T a, T b, std::index_sequence<I...>) {
+  return __builtin_shufflevector(a, b, static_cast<int>(2 * I)...);
+}
+template <class T>
+static void second(void* to, const char* from, int64_t n) {
+  typedef T Lanes __attribute__((vector_size(kVecBytes)));
+  constexpr int64_t kCount = kVecBytes / sizeof(T);
+  T* y = static_cast<T*>(to);
+  int64_t i = 0;
+  // The last pair may end with the memory: its second element is not read.
+  for (; i + kCount < n; i += kCount) {
+    Lanes a, b;
+    __builtin_memcpy(&a, from + 2 * i * static_cast<int64_t>(sizeof(T)), sizeof a);
+    __builtin_memcpy(&b, from + (2 * i + kCount) * static_cast<int64_t>(sizeof(T)), sizeof b);
+    const Lanes v = firsts(a, b, std::make_index_sequence<kCount>{});
+    __builtin_memcpy(y + i, &v, sizeof v);
+  }
+  for (; i < n; ++i) __builtin_memcpy(y + i, from + 2 * i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+}
+static void second_sized(int64_t size, void* to, const char* from, int64_t n) {
+  if (size == 1) return second<uint8_t>(to, from, n);
+  if (size == 2) return second<uint16_t>(to, from, n);
+  if (size == 4) return second<uint32_t>(to, from, n);
+  second<uint64_t>(to, from, n);
+}
+
 constexpr int64_t kTile = 16;
 
 template <class T>

@@ -18,17 +18,19 @@ enum class Kind : uint8_t { gamma, gamma_slope, poisson, binomial };
 inline constexpr uint64_t kBlocks = 256;  ///< counter blocks of an element: more than its loops can take
 inline constexpr int kRounds = 100;       ///< of proposals, each taken with probability 0.7 at least
 
-/// An element's own stretch of a stream: pairs of uniform numbers in [0, 1) and (0, 1].
+/// The pair of uniform numbers, in [0, 1) and (0, 1], that a block makes.
+template <class Bits, std::same_as<double> Real>
+constexpr void split(const Bits& bits, Real& first, Real& second) {
+  first = uniform_f64(bits[0], bits[1]);
+  second = 1 - uniform_f64(bits[2], bits[3]);
+}
+/// An element's own stretch of a stream of such pairs.
 template <std::same_as<double> Real>
 struct Stream {
   RngKey key;
   uint64_t block;
   Real first = 0, second = 0;
-  constexpr void draw() {
-    const auto bits = philox(key, block++);
-    first = uniform_f64(bits[0], bits[1]);
-    second = 1 - uniform_f64(bits[2], bits[3]);
-  }
+  constexpr void draw() { split(philox(key, block++), first, second); }
 };
 
 /// log(k!) by Stirling's series, from 10 on; exact products below.
@@ -45,8 +47,8 @@ constexpr Real log_factorial(Real k) {
 }
 
 /// Marsaglia and Tsang, "A simple method for generating gamma variables", ACM TOMS 26 (2000).
-template <std::same_as<double> Real>
-constexpr Real gamma(Real a, Stream<Real>& s) {
+template <std::same_as<double> Real, class Source>
+constexpr Real gamma(Real a, Source& s) {
   if (!(a > 0)) return a == 0 ? 0 : std::numeric_limits<Real>::quiet_NaN();
   if (a > std::numeric_limits<Real>::max()) return a;
   Real boost = 1;
@@ -61,7 +63,9 @@ constexpr Real gamma(Real a, Stream<Real>& s) {
     const Real x = std::sqrt(-2 * std::log(s.second)) * std::cos(2 * std::numbers::pi * s.first);
     const Real t = 1 + c * x, v = t * t * t;
     s.draw();
-    if (t > 0 && std::log(s.second) < 0.5 * x * x + d * (1 - v + std::log(v))) return boost * d * v;
+    // Theirs too: below this the logarithms need not be looked at.
+    const bool sure = s.second < 1 - 0.0331 * x * x * x * x;
+    if (t > 0 && (sure || std::log(s.second) < 0.5 * x * x + d * (1 - v + std::log(v)))) return boost * d * v;
   }
   return boost * d;
 }
@@ -95,8 +99,8 @@ constexpr Real gamma_slope(Real a, Real x) {
 
 /// Products of uniform numbers below 10; from there PTRS of Hoermann, "The transformed rejection method for generating
 /// Poisson random variables", Insurance: Mathematics and Economics 12 (1993).
-template <std::same_as<double> Real>
-constexpr Real poisson(Real rate, Stream<Real>& s) {
+template <std::same_as<double> Real, class Source>
+constexpr Real poisson(Real rate, Source& s) {
   if (!(rate >= 0)) return std::numeric_limits<Real>::quiet_NaN();
   if (rate > std::numeric_limits<Real>::max()) return rate;
   if (rate < 10) {
@@ -124,8 +128,8 @@ constexpr Real poisson(Real rate, Stream<Real>& s) {
 
 /// Sums of geometric waiting times where few successes are expected; else BTRS of Hoermann, "The generation of binomial
 /// random variates", J. of Statistical Computation and Simulation 46 (1993).
-template <std::same_as<double> Real>
-constexpr Real binomial(Real trials, Real p, Stream<Real>& s) {
+template <std::same_as<double> Real, class Source>
+constexpr Real binomial(Real trials, Real p, Source& s) {
   const Real n = std::floor(trials);
   if (!(n >= 0 && n <= 9007199254740992.0 && p >= 0 && p <= 1)) return std::numeric_limits<Real>::quiet_NaN();
   if (p == 0 || n == 0) return 0;
@@ -162,14 +166,22 @@ constexpr Real binomial(Real trials, Real p, Stream<Real>& s) {
   return mirrored ? n - found : found;
 }
 
-/// Element i of what `kind` makes of a (and b): its stream begins at block i * kBlocks of a seed that the key gives.
+/// What `kind` makes of a (and b) with the numbers of a stream.
+template <std::same_as<double> Real, class Source>
+constexpr Real drawn(Kind kind, Real a, Real b, Source& s) {
+  return kind == Kind::gamma ? gamma(a, s) : kind == Kind::poisson ? poisson(a, s) : binomial(a, b, s);
+}
+/// The key of all elements' streams, that of element i beginning at block i * kBlocks.
+constexpr RngKey stream_key(RngKey key) {
+  const auto bits = philox(key, 0);
+  return {(static_cast<uint64_t>(bits[0]) << 32) | bits[1], (static_cast<uint64_t>(bits[2]) << 32) | bits[3]};
+}
+/// Element i of what `kind` makes of a (and b).
 template <std::same_as<double> Real>
 constexpr Real element(Kind kind, RngKey key, uint64_t i, Real a, Real b) {
   if (kind == Kind::gamma_slope) return gamma_slope(a, b);
-  const auto bits = philox(key, 0);
-  Stream<Real> s{{(static_cast<uint64_t>(bits[0]) << 32) | bits[1], (static_cast<uint64_t>(bits[2]) << 32) | bits[3]},
-                 i * kBlocks};
-  return kind == Kind::gamma ? gamma(a, s) : kind == Kind::poisson ? poisson(a, s) : binomial(a, b, s);
+  Stream<Real> s{stream_key(key), i * kBlocks};
+  return drawn(kind, a, b, s);
 }
 
 }  // namespace strata::sampler

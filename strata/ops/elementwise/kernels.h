@@ -1,6 +1,6 @@
 #pragma once
 // How elementwise functions run on the CPU. Each function has a dense kernel for each type it computes in
-// (scalar_cpu.cpp; simd_cpu.cpp replaces the f32 ones that matter). map_cpu() brings operands of any strides to them,
+// (scalar_cpu.cpp; simd_map() has vectorised ones of most). map_cpu() brings operands of any strides to them,
 // block by block: it gathers strided operands, repeats broadcast ones and converts bf16 and f16 to f32 and back, in
 // buffers that stay in the L1 cache.
 
@@ -180,9 +180,14 @@ using DenseMap = void (*)(void* y, const void* const* in, int64_t n, const MapPa
 
 /// The kernel of `f` for operands that compute in `type` (never bf16 or f16); nullptr when there is none.
 DenseMap scalar_map(Map f, DType type);
-/// The vectorised kernel of `f` for this processor on f32, or for the functions that matter most on bf16 (computing in
+/// The vectorised kernel of `f` for this processor, on bf16 and f16 for the functions that matter most (computing in
 /// f32 and rounding once); nullptr when there is none.
 DenseMap simd_map(Map f, DType type);
+/// Those of f64 (double_cpu.cpp), of whole numbers and bool (whole_cpu.cpp), and of special functions in f32 and f64
+/// (strata/ops/special).
+DenseMap simd_double_map(Map f);
+DenseMap simd_whole_map(Map f, DType type);
+DenseMap simd_special_map(Map f, DType type);
 
 /// Conversions of dense runs for this processor, rounding to nearest even.
 struct Converters {

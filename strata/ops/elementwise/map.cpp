@@ -34,6 +34,8 @@ void gather_rows(void* to, const char* from, const Rows& r) {
       for (int64_t i = 0; i < r.n; ++i) out[i] = v;
     } else if (r.stride == sizeof(T)) {
       for (int64_t i = 0; i < r.n; ++i) std::memcpy(out + i, at + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    } else if (r.stride == 2 * static_cast<int64_t>(sizeof(T))) {
+      gather_second(sizeof(T), out, at, r.n);
     } else {
       for (int64_t i = 0; i < r.n; ++i) std::memcpy(out + i, at + i * r.stride, sizeof(T));
     }
@@ -287,15 +289,15 @@ bool clashes(const Tensor& y, const Tensor& x) {
 void map_cpu(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const MapParams& params) {
   const int n = static_cast<int>(in.size());
   const DType type = in.begin()[n - 1]->dtype();
-  // bf16 throughout may have a kernel of its own; else it computes in f32, through buffers.
+  // 16-bit floats throughout may have a kernel of their own; else they compute in f32, through buffers.
   DenseMap dense = nullptr;
-  if (type == DType::bf16 && y.dtype() == type) {
+  if (is_reduced_floating(type) && y.dtype() == type) {
     dense = simd_map(f, type);
     for (const Tensor* x : in)
       if (x->dtype() != type) dense = nullptr;
   }
   const DType compute = dense ? type : compute_type(type);
-  if (compute == DType::f32) dense = simd_map(f, compute);
+  if (!dense) dense = simd_map(f, compute);
   const bool simd = dense != nullptr;
   if (!dense) dense = scalar_map(f, compute);
   if (!dense) throw DTypeError("map", cat("no elementwise kernel ", static_cast<int>(f), " for ", type));

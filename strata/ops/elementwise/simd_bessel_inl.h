@@ -4,7 +4,7 @@
 
 namespace strata::STRATA_VEC_NS {
 
-constexpr double kLog2OfE = 1.4426950408889634, kTwoByPi = 0.63661977236758134;
+constexpr double kTwoByPi = 0.63661977236758134;
 
 struct Turn {
   VD sin, cos;

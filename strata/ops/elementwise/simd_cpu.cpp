@@ -11,7 +11,11 @@
 namespace strata {
 
 DenseMap simd_map(Map f, DType type) {
-  return STRATA_VEC_CALL(vec_map_of)(f, type);
+  if (!is_floating(type)) return simd_whole_map(f, type);
+  DenseMap map = type == DType::f64 ? simd_double_map(f) : STRATA_VEC_CALL(vec_map_of)(f, type);
+  if (is_reduced_floating(type)) return map;
+  if (!map) map = simd_special_map(f, type);
+  return map ? map : simd_whole_map(f, type);
 }
 const Converters& converters() {
   return STRATA_VEC_CALL(vec_converters)();

@@ -4,6 +4,8 @@
 
 #include "strata/ops/vec/functions_inl.h"
 #include "strata/ops/vec/logarithm_inl.h"
+//
+#include "strata/ops/elementwise/vec_map_inl.h"
 
 namespace strata::STRATA_VEC_NS {
 
@@ -27,11 +29,6 @@ STRATA_INLINE VF truncated(VF x) {
   const VF whole = with_sign_of(__builtin_convertvector(__builtin_convertvector(x, VI), VF), x);
   return absolute(x) < 8388608.f ? whole : x;
 #endif
-}
-template <class F>
-STRATA_INLINE VF each_lane(VF x, F f) {
-  for (int i = 0; i < kW; ++i) x[i] = f(x[i]);
-  return x;
 }
 STRATA_INLINE bool any_lane(VI mask) {
 #if STRATA_VEC_LEVEL >= 2
@@ -193,87 +190,7 @@ STRATA_INLINE VF silu_slope(VF x, VF s) {
   return s * fma(x, 1.f - s, set1(1.f));
 }
 
-// ---- loops ---------------------------------------------------------------------------------------------------------
-
-struct VecConstants {
-  VF a, b, c;
-  explicit VecConstants(const MapParams& p)
-      : a(set1(p.s[0].to<float>())), b(set1(p.s[1].to<float>())), c(set1(p.s[2].to<float>())) {}
-};
-
-template <class F, class... X>
-STRATA_INLINE VF vec_call(const F& f, const VecConstants& c, X... x) {
-  if constexpr (std::is_invocable_v<F, X..., const VecConstants&>)
-    return f(x..., c);
-  else
-    return f(x...);
-}
-template <class F, int N, class T>
-STRATA_INLINE VF vec_at(const F& f, const VecConstants& c, const T* const* in) {
-  if constexpr (N == 1)
-    return vec_call(f, c, load(in[0]));
-  else if constexpr (N == 2)
-    return vec_call(f, c, load(in[0]), load(in[1]));
-  else
-    return vec_call(f, c, load(in[0]), load(in[1]), load(in[2]));
-}
-// The first k lanes; the others read 1, for which no function is slow.
-template <class F, int N, class T>
-STRATA_INLINE VF vec_some(const F& f, const VecConstants& c, const T* const* in, int64_t k) {
-  if constexpr (N == 1)
-    return vec_call(f, c, load_n(in[0], k, 1.f));
-  else if constexpr (N == 2)
-    return vec_call(f, c, load_n(in[0], k, 1.f), load_n(in[1], k, 1.f));
-  else
-    return vec_call(f, c, load_n(in[0], k, 1.f), load_n(in[1], k, 1.f), load_n(in[2], k, 1.f));
-}
-
-// The first vector, or the one `ahead` elements on.
-template <class F, int N, class T>
-STRATA_INLINE VF vec_at(const F& f, const VecConstants& c, const T* const* in, const int64_t* ahead) {
-  const T* p[N];
-  for (int k = 0; k < N; ++k) p[k] = in[k] + ahead[k];
-  return vec_at<F, N>(f, c, p);
-}
-
-template <class F, int N, class T>
-static void vec_map(void* out, const void* const* inputs, int64_t n, const MapParams& params) {
-  const F f{};
-  const VecConstants c(params);
-  const T* in[3];
-  int64_t step[3], vector[3];
-  for (int k = 0; k < N; ++k) {
-    in[k] = static_cast<const T*>(inputs[k]);
-    step[k] = params.step[k];
-    vector[k] = kW * step[k];
-  }
-  const auto advance = [&](int64_t by) {
-    for (int k = 0; k < N; ++k) in[k] += by * step[k];
-  };
-  T* y = static_cast<T*>(out);
-  int64_t i = 0;
-#if STRATA_VEC_LEVEL >= 2
-  if (params.stream && n >= 4 * kW) {
-    const int64_t head = static_cast<int64_t>((64 - reinterpret_cast<uintptr_t>(y) % 64) % 64 / sizeof(T));
-    for (; i < head; i += std::min<int64_t>(kW, head - i)) {
-      const int64_t k = std::min<int64_t>(kW, head - i);
-      store_upto(y + i, vec_some<F, N>(f, c, in, k), k);
-      advance(k);
-    }
-    for (; i + 2 * kW <= n; i += 2 * kW, advance(2 * kW)) {
-      const VF a = vec_at<F, N>(f, c, in), b = vec_at<F, N>(f, c, in, vector);
-      stream2(y + i, a, b);
-    }
-    stream_fence();
-  }
-#endif
-  for (; i + 2 * kW <= n; i += 2 * kW, advance(2 * kW)) {
-    const VF a = vec_at<F, N>(f, c, in), b = vec_at<F, N>(f, c, in, vector);
-    store2(y + i, a, b);
-  }
-  for (; i + kW <= n; i += kW, advance(kW)) store(y + i, vec_at<F, N>(f, c, in));
-  if (i < n) store_n(y + i, vec_some<F, N>(f, c, in, n - i), n - i);
-}
+// ---- conversions ---------------------------------------------------------------------------------------------------
 
 template <class T>
 static void vec_widen(float* y, const void* x, int64_t n) {
@@ -294,7 +211,7 @@ static void vec_narrow(void* y, const float* x, int64_t n) {
 
 struct VecTable {
   DenseMap map[static_cast<size_t>(Map::count)] = {};
-  DenseMap bf16[static_cast<size_t>(Map::count)] = {};
+  DenseMap bf16[static_cast<size_t>(Map::count)] = {}, f16[static_cast<size_t>(Map::count)] = {};
   Converters convert;
   template <int N, class F>
   void row(Map m, F) {
@@ -309,6 +226,7 @@ struct VecTable {
   void hot(Map m, F f, G) {
     row<N>(m, f);
     bf16[static_cast<size_t>(m)] = vec_map<G, N, BFloat16>;
+    f16[static_cast<size_t>(m)] = vec_map<F, N, Half>;
   }
 };
 
@@ -317,9 +235,9 @@ static void vec_unary_rows(VecTable& t) {
   t.hot<1>(Map::neg, [](VF x) { return -x; });
   t.hot<1>(Map::abs, [](VF x) { return absolute(x); });
   t.hot<1>(Map::square, [](VF x) { return x * x; });
-  t.row<1>(Map::reciprocal, [](VF x) { return 1.f / x; });
+  t.hot<1>(Map::reciprocal, [](VF x) { return 1.f / x; });
   t.hot<1>(Map::sqrt, [](VF x) { return square_root(x); });
-  t.row<1>(Map::rsqrt, [](VF x) { return 1.f / square_root(x); });
+  t.hot<1>(Map::rsqrt, [](VF x) { return 1.f / square_root(x); });
   t.hot<1>(
       Map::exp, [](VF x) { return exp(x); }, [](VF x) { return brief::exp_of(x); });
   t.hot<1>(
@@ -345,14 +263,22 @@ static void vec_unary_rows(VecTable& t) {
       Map::tanh, [](VF x) { return tanh_of(x); }, [](VF x) { return brief::tanh_of(x); });
   t.row<1>(Map::erf, [](VF x) { return erf_of(x); });
   t.row<1>(Map::erfc, [](VF x) { return erfc_of(x); });
-  t.row<1>(Map::trunc, [](VF x) { return truncated(x); });
-  t.row<1>(Map::round, [](VF x) { return nearest(x); });
-  t.row<1>(Map::frac, [](VF x) { return x - truncated(x); });
-  t.row<1>(Map::floor, [](VF x) {
+  t.hot<1>(Map::trunc, [](VF x) { return truncated(x); });
+  t.hot<1>(Map::round, [](VF x) { return nearest(x); });
+  t.row<1>(Map::round_decimals, [](VF x, C c) {
+    if (c.b[0] != 0) {
+      const VF q = nearest(x / c.a);
+      return q == 0.f ? q : q * c.a;
+    }
+    const VF p = x * c.a;
+    return absolute(p) <= 3.4028234e38f ? nearest(p) / c.a : x;
+  });
+  t.hot<1>(Map::frac, [](VF x) { return x - truncated(x); });
+  t.hot<1>(Map::floor, [](VF x) {
     const VF w = truncated(x);
     return w > x ? w - 1.f : w;
   });
-  t.row<1>(Map::ceil, [](VF x) {
+  t.hot<1>(Map::ceil, [](VF x) {
     const VF w = truncated(x);
     return w < x ? with_sign_of(w + 1.f, x) : w;
   });
@@ -360,15 +286,6 @@ static void vec_unary_rows(VecTable& t) {
   t.hot<1>(Map::rsub_scalar, [](VF x, C c) { return c.a - x; });
   t.hot<1>(Map::mul_scalar, [](VF x, C c) { return x * c.a; });
   t.hot<1>(Map::div_scalar, [](VF x, C c) { return x / c.a; });
-  // Whole exponents that scripts have (the record gives 2, -1 and halves to kernels of their own); others lane by lane.
-  t.row<1>(Map::pow_scalar, [](VF x, C c) {
-    const float e = c.a[0];
-    if (e == 1.f) return x;
-    if (e == 3.f) return x * x * x;
-    if (e == 4.f) return (x * x) * (x * x);
-    if (e == -2.f) return 1.f / (x * x);
-    return each_lane(x, [e](float v) { return std::pow(v, e); });
-  });
   t.hot<1>(Map::clamp, [](VF x, C c) {
     const VF low = x < c.a ? c.a : x;
     return low > c.b ? c.b : low;
@@ -383,7 +300,7 @@ static void vec_unary_rows(VecTable& t) {
   t.hot<1>(Map::relu, [](VF x) { return x < 0.f ? VF{} : x; });
   t.hot<1>(Map::leaky_relu, [](VF x, C c) { return x > 0.f ? x : x * c.a; });
   t.row<1>(Map::elu, [](VF x, C c) { return x > 0.f ? x * c.b : c.a * c.b * expm1_below(x > 0.f ? VF{} : x); });
-  t.row<1>(Map::hardtanh, [](VF x, C c) { return x < c.a ? c.a : (x > c.b ? c.b : x); });
+  t.hot<1>(Map::hardtanh, [](VF x, C c) { return x < c.a ? c.a : (x > c.b ? c.b : x); });
   t.row<1>(Map::mish, [](VF x) {
     // tanh(log(1 + w)) = w (w + 2) / (w (w + 2) + 2), w = e^x
     const VF w = exp(x > 20.f ? set1(20.f) : x), u = w * (w + 2.f);
@@ -408,9 +325,9 @@ static void vec_binary_rows(VecTable& t) {
   t.hot<2>(Map::sigmoid_backward, [](VF g, VF y) { return g * y * (1.f - y); });
   t.hot<2>(Map::tanh_backward, [](VF g, VF y) { return g * (1.f - y * y); });
   t.hot<2>(Map::relu_backward, [](VF g, VF y) { return y > 0.f ? g : VF{}; });
-  t.row<2>(Map::leaky_relu_backward, [](VF g, VF x, C c) { return x > 0.f ? g : g * c.a; });
-  t.row<2>(Map::hardtanh_backward, [](VF g, VF x, C c) { return x > c.a ? (x < c.b ? g : VF{}) : VF{}; });
-  t.row<2>(Map::clamp_backward, [](VF g, VF x, C c) { return x >= c.a ? (x <= c.b ? g : VF{}) : VF{}; });
+  t.hot<2>(Map::leaky_relu_backward, [](VF g, VF x, C c) { return x > 0.f ? g : g * c.a; });
+  t.hot<2>(Map::hardtanh_backward, [](VF g, VF x, C c) { return x > c.a ? (x < c.b ? g : VF{}) : VF{}; });
+  t.hot<2>(Map::clamp_backward, [](VF g, VF x, C c) { return x >= c.a ? (x <= c.b ? g : VF{}) : VF{}; });
   t.row<2>(Map::elu_backward,
            [](VF g, VF x, C c) { return x > 0.f ? g * c.b : g * (c.a * c.b * exp(x > 0.f ? VF{} : x)); });
   t.row<2>(Map::softplus_backward, [](VF g, VF x, C c) {
@@ -430,9 +347,9 @@ static void vec_binary_rows(VecTable& t) {
   t.hot<2>(
       Map::silu_backward, [](VF g, VF x) { return g * silu_slope(x, 1.f / (1.f + exp(-x))); },
       [](VF g, VF x) { return g * silu_slope(x, brief::sigmoid_of(x)); });
-  t.row<3>(Map::addcmul, [](VF x, VF a, VF b, C c) { return fma(c.a * a, b, x); });
-  t.row<3>(Map::addcdiv, [](VF x, VF a, VF b, C c) { return fma(c.a, a / b, x); });
-  t.row<3>(Map::lerp, [](VF a, VF b, VF w) {
+  t.hot<3>(Map::addcmul, [](VF x, VF a, VF b, C c) { return fma(c.a * a, b, x); });
+  t.hot<3>(Map::addcdiv, [](VF x, VF a, VF b, C c) { return fma(c.a, a / b, x); });
+  t.hot<3>(Map::lerp, [](VF a, VF b, VF w) {
     const VF d = b - a;
     return w < 0.5f ? fma(w, d, a) : fma(d, w - 1.f, b);
   });
@@ -461,7 +378,7 @@ static const VecTable& vec_table() {
 }
 static DenseMap vec_map_of(Map m, DType t) {
   const VecTable& table = vec_table();
-  return (t == DType::bf16 ? table.bf16 : table.map)[static_cast<size_t>(m)];
+  return (t == DType::bf16 ? table.bf16 : t == DType::f16 ? table.f16 : table.map)[static_cast<size_t>(m)];
 }
 static const Converters& vec_converters() {
   return vec_table().convert;

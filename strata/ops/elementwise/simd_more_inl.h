@@ -166,19 +166,8 @@ STRATA_INLINE VF atanh_of(VF x) {
 
 // ---- powers and logarithms -----------------------------------------------------------------------------------------
 
-typedef float VFHalf __attribute__((vector_size(kVecBytes / 2)));
-typedef int64_t VL __attribute__((vector_size(kVecBytes)));
-typedef uint64_t VLU __attribute__((vector_size(kVecBytes)));
+constexpr double kLn2 = 0.69314718055994531;
 
-constexpr double kToInteger = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer, in the low bits
-constexpr double kLn2 = 0.69314718055994531, kInfinity = std::numeric_limits<double>::infinity();
-
-template <int N>
-STRATA_INLINE VD polynomial(VD x, const double (&c)[N]) {
-  VD p = set1(c[0]);
-  for (int i = 1; i < N; ++i) p = fma(p, x, set1(c[i]));
-  return p;
-}
 // For normal positive a.
 STRATA_INLINE VD log2_in_double(VD a) {
   const VLU u = bits<VLU>(a);
@@ -204,21 +193,6 @@ STRATA_INLINE VD exp2_in_double(VD y) {
 STRATA_INLINE VD power_in_double(VD a, VD b) {
   const VD y = b * log2_in_double(a);
   return exp2_in_double(y > 200.0 ? set1(200.0) : (y < -200.0 ? set1(-200.0) : y));
-}
-// f of x (and more) in double, rounded once.
-template <class F, class... X>
-STRATA_INLINE VF in_double(F f, X... x) {
-  VF y;
-  for (int half = 0; half < 2; ++half) {
-    const auto widened = [half](VF v) {
-      VFHalf h;
-      __builtin_memcpy(&h, reinterpret_cast<const char*>(&v) + half * sizeof h, sizeof h);
-      return __builtin_convertvector(h, VD);
-    };
-    const VFHalf h = __builtin_convertvector(f(widened(x)...), VFHalf);
-    __builtin_memcpy(reinterpret_cast<char*>(&y) + half * sizeof h, &h, sizeof h);
-  }
-  return y;
 }
 STRATA_INLINE VF power_of(VF a, VF b) {
   const VF size = absolute(a);
@@ -254,16 +228,6 @@ STRATA_INLINE VD limited_logit_of(VD x, double eps) {
   if (eps < 0) return y;
   const VD low = logit_of(set1(eps));
   return x < eps ? low : (x > 1.0 - eps ? -low : y);
-}
-STRATA_INLINE VD square_root(VD x) {
-#if STRATA_VEC_LEVEL >= 2
-  return _mm512_sqrt_pd(x);
-#elif STRATA_VEC_LEVEL == 1
-  return _mm256_sqrt_pd(x);
-#else
-  for (int i = 0; i < kLanes<double>; ++i) x[i] = std::sqrt(x[i]);
-  return x;
-#endif
 }
 STRATA_INLINE VD erfinv_of(VD x) {
   // erfinv(x) / x in w = -log(1 - x^2): below 5 in w - 2.5, 6e-11; above, as far as f32 goes, in sqrt(w) - 3.12, 2e-11
@@ -344,7 +308,34 @@ static void vec_more_rows(Table& t) {
   t.template row<1>(Map::acosh, [](VF x) { return acosh_of(x); });
   t.template row<1>(Map::atanh, [](VF x) { return atanh_of(x); });
   t.template row<2>(Map::pow, [](VF a, VF b) { return power_of(a, b); });
-  t.template row<1>(Map::scalar_pow, [](VF x, C c) { return power_of(c.a, x); });
+  // Whole exponents that scripts have (the record gives 2, -1 and halves to kernels of their own).
+  t.template row<1>(Map::pow_scalar, [](VF x, C c) {
+    const float e = c.a[0];
+    if (e == 0.f) return set1(1.f);
+    if (e == 1.f) return x;
+    if (e == 3.f) return x * x * x;
+    if (e == 4.f) return (x * x) * (x * x);
+    if (e == -2.f) return 1.f / (x * x);
+    return power_of(x, c.a);
+  });
+  t.template row<1>(Map::scalar_pow, [](VF x, C c) {
+    if (bits<VI>(c.a)[0] != 0) return power_of(c.a, x);
+    constexpr float inf = std::numeric_limits<float>::infinity();
+    return x != x ? x : (x > 0.f ? VF{} : (x < 0.f ? set1(inf) : set1(1.f)));  // of base 0
+  });
+  t.template row<2>(Map::ldexp, [](VF a, VF b) {
+    return in_double(
+        [](VD x, VD e) {
+          // Whole exponents do not pass through 2^e, which may leave the range where the product does not.
+          const VD near = e > 400.0 ? set1(400.0) : (e < -400.0 ? set1(-400.0) : e);
+          const VD outside = e > 0.0 ? set1(kInfinity) : VD{};
+          const auto far = absolute(e) >= 100000.0, whole = truncated(near) == near;
+          const VD power = whole ? power_of_two(near) : exp2_in_double(near);
+          const VD other = e >= 128.0 ? outside : (e < -150.0 ? VD{} : power);
+          return x * (e != e ? e : (far ? outside : (truncated(e) == e ? power : other)));
+        },
+        a, b);
+  });
   t.template row<2>(Map::hypot, [](VF a, VF b) { return hypot_of(a, b); });
   t.template row<2>(Map::logaddexp, [](VF a, VF b) {
     const VF y = (a > b ? a : b) + log1p_unit(exp<false>(-absolute(a - b)));
@@ -362,11 +353,11 @@ static void vec_more_rows(Table& t) {
   });
   t.template row<1>(Map::erfinv, [](VF x) { return erfinv_of(x); });
   t.map[static_cast<size_t>(Map::where)] = vec_where;
-  t.template row<2>(Map::copysign, [](VF a, VF b) { return with_sign_of(a, b); });
-  t.template row<2>(Map::fmax, [](VF a, VF b) { return a != a ? b : (b != b ? a : (a > b ? a : b)); });
-  t.template row<2>(Map::fmin, [](VF a, VF b) { return a != a ? b : (b != b ? a : (a < b ? a : b)); });
-  t.template row<2>(Map::heaviside, [](VF a, VF b) { return a == 0.f ? b : (a > 0.f ? set1(1.f) : VF{}); });
-  t.template row<1>(Map::sign, [](VF x) { return x != x ? x : (x > 0.f ? set1(1.f) : (x < 0.f ? set1(-1.f) : VF{})); });
+  t.template hot<2>(Map::copysign, [](VF a, VF b) { return with_sign_of(a, b); });
+  t.template hot<2>(Map::fmax, [](VF a, VF b) { return a != a ? b : (b != b ? a : (a > b ? a : b)); });
+  t.template hot<2>(Map::fmin, [](VF a, VF b) { return a != a ? b : (b != b ? a : (a < b ? a : b)); });
+  t.template hot<2>(Map::heaviside, [](VF a, VF b) { return a == 0.f ? b : (a > 0.f ? set1(1.f) : VF{}); });
+  t.template hot<1>(Map::sign, [](VF x) { return x != x ? x : (x > 0.f ? set1(1.f) : (x < 0.f ? set1(-1.f) : VF{})); });
   t.template row<1>(Map::frexp_mantissa, [](VF x) { return split_of(x).mantissa; });
   t.template row<1>(Map::frexp_exponent, [](VF x) { return split_of(x).exponent; });
   t.template row<1>(Map::entr, [](VF x) {
@@ -379,9 +370,9 @@ static void vec_more_rows(Table& t) {
   t.template row<1>(Map::replace_between, [](VF x, C c) { return x >= c.a ? (x <= c.b ? c.c : x) : x; });
   t.template row<2>(Map::replace_between_backward,
                     [](VF g, VF x, C c) { return x >= c.a ? (x <= c.b ? VF{} : g) : g; });
-  t.template row<1>(Map::softshrink,
+  t.template hot<1>(Map::softshrink,
                     [](VF x, C c) { return x > c.a ? x - c.a : (x < -c.a ? x + c.a : (x != x ? x : VF{})); });
-  t.template row<2>(Map::prelu, [](VF a, VF b) { return a > 0.f ? a : a * b; });
+  t.template hot<2>(Map::prelu, [](VF a, VF b) { return a > 0.f ? a : a * b; });
   t.template row<2>(Map::nextafter, [](VF a, VF b) {
     // The numbers of one sign are in the order of their bits.
     const VI u = bits<VI>(a), one = u | 1;
@@ -392,11 +383,11 @@ static void vec_more_rows(Table& t) {
     return a != a ? a : (b != b ? b : (a == b ? b : y));
   });
   t.template row<1>(Map::angle, [](VF x) { return x != x ? x : (x < 0.f ? set1(3.14159265f) : VF{}); });
-  t.template row<1>(Map::hardsigmoid, [](VF x) {
+  t.template hot<1>(Map::hardsigmoid, [](VF x) {
     const VF v = x + 3.f;
     return (v < 0.f ? VF{} : (v > 6.f ? set1(6.f) : v)) / 6.f;
   });
-  t.template row<1>(Map::hardswish, [](VF x) {
+  t.template hot<1>(Map::hardswish, [](VF x) {
     const VF v = x + 3.f;
     return x * (v < 0.f ? VF{} : (v > 6.f ? set1(6.f) : v)) / 6.f;
   });

@@ -20,16 +20,7 @@ using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
 // The n losses to `loss`, or where that is null their sum, which is returned.
 template <PairLoss kind, class T>
 double rows(const T* x, const T* target, int64_t n, double param, T* loss) {
-  if constexpr (std::is_same_v<T, double>) {
-    double sum = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const double v = pair_value<kind, double>(x[i], target[i], param);
-      loss ? void(loss[i] = v) : void(sum += v);
-    }
-    return sum;
-  } else {
-    return STRATA_VEC_CALL(pair_rows_any)(kind, dtype_of<T>, x, target, n, static_cast<float>(param), loss);
-  }
+  return STRATA_VEC_CALL(pair_rows_any)(kind, dtype_of<T>, x, target, n, param, loss);
 }
 
 template <PairLoss kind, class T>

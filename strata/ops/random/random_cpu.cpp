@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "strata/core/dispatch.h"
@@ -9,6 +11,12 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/random/box_muller_inl.h"
 #include "strata/ops/random/random_kernels.h"
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
+#endif
+#define STRATA_VEC_FILE "strata/ops/random/draw_inl.h"
+#include "strata/ops/vec/levels_inl.h"
 
 namespace strata {
 namespace {
@@ -20,7 +28,8 @@ constexpr int64_t kRandomGrain = 8;  // chunks below which a second thread does 
 // vectorises the rounds.
 void draw_bits(RngKey key, uint64_t first, int64_t blocks, uint32_t* out) {
   constexpr int kLanes = 8;
-  int64_t b = 0;
+  int64_t b = STRATA_VEC_CALL(draw_blocks)(key.offset + first, key.seed, blocks, out);
+  out += 4 * b;
   for (; b + kLanes <= blocks; b += kLanes) {
     uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
     for (int j = 0; j < kLanes; ++j) {
@@ -248,15 +257,69 @@ void multinomial_cpu(Tensor& y, const Tensor& weights, int64_t num_samples, bool
   });
 }
 
+// The order of random keys: by their first bits into buckets that the cache holds, then each bucket by the next bits,
+// so that hardly an element is far from its place; ties are broken by the index. The result's memory holds the buckets.
 void randperm_cpu(Tensor& y, int64_t n, RngKey key, Device) {
-  std::vector<std::pair<uint64_t, int64_t>> keys(static_cast<size_t>(n));
-  for_chunks<2>(key, n, [&](const uint32_t* bits, int64_t begin, int64_t count) {
-    for (int64_t i = 0; i < count; ++i)
-      keys[static_cast<size_t>(begin + i)] = {static_cast<uint64_t>(bits[2 * i]) << 32 | bits[2 * i + 1], begin + i};
-  });
-  std::sort(keys.begin(), keys.end());
+  // A bucket has about 2^kSizeBits elements.
+  constexpr int kSizeBits = 9;
+  const int index_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(n)));
+  const int bucket_bits = std::clamp(index_bits - kSizeBits, 0, 12);
+  const auto bucket_of = [&](uint64_t k) {
+    return bucket_bits == 0 ? 0 : static_cast<size_t>(k >> (64 - bucket_bits));
+  };
+  const auto each_key = [&](auto&& f) {
+    uint32_t bits[kChunk * 2];
+    for (int64_t begin = 0; begin < n; begin += kChunk) {
+      const int64_t count = std::min(kChunk, n - begin);
+      draw_bits(key, static_cast<uint64_t>(begin / 2), (count + 1) / 2, bits);
+      for (int64_t i = 0; i < count; ++i)
+        f(static_cast<uint64_t>(bits[2 * i]) << 32 | bits[2 * i + 1], static_cast<uint64_t>(begin + i));
+    }
+  };
+  const size_t buckets = size_t{1} << bucket_bits;
+  std::vector<int64_t> starts(buckets + 1);
+  each_key([&](uint64_t k, uint64_t) { ++starts[bucket_of(k) + 1]; });
+  std::partial_sum(starts.begin(), starts.end(), starts.begin());
+  // What is sorted in a bucket: the next bits of the key, and the index.
+  const uint64_t index_mask = (uint64_t{1} << index_bits) - 1;
   int64_t* o = y.data<int64_t>();
-  for (int64_t i = 0; i < n; ++i) o[i] = keys[static_cast<size_t>(i)].second;
+  std::vector<int64_t> next(starts.begin(), starts.end() - 1);
+  each_key([&](uint64_t k, uint64_t i) {
+    o[next[bucket_of(k)]++] = static_cast<int64_t>((k << bucket_bits & ~index_mask) | i);
+  });
+  // Equal in the bits that were kept: the whole keys decide.
+  const auto key_of = [&](uint64_t i) {
+    const auto r = philox(key, i / 2);
+    return i % 2 == 0 ? static_cast<uint64_t>(r[0]) << 32 | r[1] : static_cast<uint64_t>(r[2]) << 32 | r[3];
+  };
+  const auto before = [&](uint64_t a, uint64_t b) {
+    if ((a ^ b) & ~index_mask) return a < b;
+    const uint64_t i = a & index_mask, j = b & index_mask, first = key_of(i), second = key_of(j);
+    return first != second ? first < second : i < j;
+  };
+  parallel_for(0, static_cast<int64_t>(buckets), 64, [&](int64_t first, int64_t last) {
+    std::vector<uint64_t> sorted;
+    std::vector<uint32_t> at;
+    for (int64_t b = first; b < last; ++b) {
+      const int64_t begin = starts[static_cast<size_t>(b)], m = starts[static_cast<size_t>(b) + 1] - begin;
+      if (m == 0) continue;
+      int64_t* in = o + begin;
+      const int places_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(m))), shift = 64 - places_bits;
+      const auto place_of = [&](int64_t v) { return static_cast<size_t>(static_cast<uint64_t>(v) >> shift); };
+      sorted.resize(static_cast<size_t>(m));
+      at.assign((size_t{1} << places_bits) + 1, 0);
+      for (int64_t i = 0; i < m; ++i) ++at[place_of(in[i]) + 1];
+      std::partial_sum(at.begin(), at.end(), at.begin());
+      for (int64_t i = 0; i < m; ++i) sorted[at[place_of(in[i])]++] = static_cast<uint64_t>(in[i]);
+      for (int64_t i = 0; i < m; ++i) {
+        const uint64_t v = sorted[static_cast<size_t>(i)];
+        int64_t j = i;
+        for (; j > 0 && before(v, static_cast<uint64_t>(in[j - 1])); --j) in[j] = in[j - 1];
+        in[j] = static_cast<int64_t>(v);
+      }
+      for (int64_t i = 0; i < m; ++i) in[i] = static_cast<int64_t>(static_cast<uint64_t>(in[i]) & index_mask);
+    }
+  });
 }
 
 }  // namespace strata

@@ -10,6 +10,7 @@
 #include "strata/ops/random/random_kernels.h"
 #include "strata/ops/random/samplers.h"
 #include "strata/ops/sort/sort.h"
+#include "strata/ops/vec/level.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -30,6 +31,41 @@ Moments moments(const Tensor& x) {
     m.kurtosis += z * z * z * z / n;
   }
   return m;
+}
+
+TEST(Random, VectorsDrawTheSameNumbersOnEveryLevel) {
+  for (int level = 0; level <= 3; ++level) {
+    set_vec_level(level);
+    if (vec_level() != level) continue;
+    for (const int64_t n : {1, 63, 64, 65, 2500}) {
+      const RngKey key{0x123456789abcdef0u, 0xfffffffeu};  // the counter's halves carry
+      Tensor x = empty({Shape{n}, DType::f32, Device::cpu(), std::nullopt});
+      uniform_cpu(x, {}, 0, 1, key, DType::f32, Device::cpu());
+      const std::vector<float> v = x.to_vector<float>();
+      for (int64_t i = 0; i < n; ++i)
+        EXPECT_EQ(v[static_cast<size_t>(i)], uniform_f32(philox(key, static_cast<uint64_t>(i / 4))[i % 4]))
+            << i << " on level " << level;
+    }
+  }
+  set_vec_level(-1);
+}
+
+TEST(Random, PermutationsAreTheOrderOfTheirKeys) {
+  for (const int64_t n : {0, 1, 2, 3, 511, 512, 513, 5000, 100001}) {
+    const RngKey key{7, static_cast<uint64_t>(n)};
+    Tensor y = empty({Shape{n}, DType::i64, Device::cpu(), std::nullopt});
+    randperm_cpu(y, n, key, Device::cpu());
+    std::vector<std::pair<uint64_t, int64_t>> keys;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto r = philox(key, static_cast<uint64_t>(i / 2));
+      const size_t w = i % 2 == 0 ? 0 : 2;
+      keys.emplace_back(static_cast<uint64_t>(r[w]) << 32 | r[w + 1], i);
+    }
+    std::sort(keys.begin(), keys.end());
+    const std::vector<int64_t> order = y.to_vector<int64_t>();
+    for (int64_t i = 0; i < n; ++i)
+      ASSERT_EQ(order[static_cast<size_t>(i)], keys[static_cast<size_t>(i)].second) << i << " of " << n;
+  }
 }
 
 TEST(Random, PhiloxMatchesItsPublishedVector) {

@@ -310,7 +310,7 @@ template <class T>
 void sum_exp_rows(const Tensor& y, const ReduceLayout& l, const Tensor& shift) {
   using A = compute_t<T>;
   const Map f = Map::exp;
-  DenseMap exp = std::is_same_v<A, float> ? simd_map(f, DType::f32) : nullptr;
+  DenseMap exp = simd_map(f, dtype_of<A>);
   if (!exp) exp = scalar_map(f, dtype_of<A>);
   const T* p = static_cast<const T*>(l.data.raw_data());
   const A* s = static_cast<const A*>(shift.raw_data());

@@ -1,6 +1,8 @@
 // Functions of vectors that several families have in their loops, for one processor level. No include guard: see
 // levels_inl.h.
 
+#include "strata/ops/vec/doubles_inl.h"
+
 namespace strata::STRATA_VEC_NS {
 
 STRATA_INLINE VF absolute(VF x) {
@@ -49,10 +51,6 @@ STRATA_INLINE VF tanh_of(VF x) {
   const VF a = absolute(x);
   const VF m = expm1_below(a > 10.f ? set1(20.f) : a + a);
   return x != x ? x : with_sign_of(m / (m + 2.f), x);
-}
-STRATA_INLINE VD tanh_of(VD x) {
-  for (int i = 0; i < kLanes<double>; ++i) x[i] = std::tanh(x[i]);
-  return x;
 }
 
 }  // namespace strata::STRATA_VEC_NS

@@ -5,6 +5,7 @@ namespace strata::STRATA_VEC_NS {
 template <int N>
 STRATA_INLINE VF polynomial(VF x, const float (&c)[N]) {
   VF p = set1(c[0]);
+#pragma GCC unroll 40
   for (int i = 1; i < N; ++i) p = fma(p, x, set1(c[i]));
   return p;
 }

@@ -495,9 +495,51 @@ STRATA_INLINE VF exp(VF x) {
   return scale_by_power(p, n);
 #endif
 }
+
+// The same of doubles.
+
+constexpr double kToInteger = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer, in the low bits
+
+// 2^n for whole n in [-1022, 1023].
+STRATA_INLINE VD power_of_two(VD n) {
+  typedef uint64_t VLU __attribute__((vector_size(kVecBytes)));
+  return bits<VD>((bits<VLU>(n + kToInteger) << 52) + 0x3ff0000000000000u);
+}
+// p * 2^n for whole n in [-2000, 2000]: in two steps where 2^n alone may be no normal number.
+STRATA_INLINE VD scale_by_power(VD p, VD n) {
+#if STRATA_VEC_LEVEL >= 2
+  return _mm512_scalef_pd(p, n);
+#else
+  const VD half = (n * 0.5 + kToInteger) - kToInteger;
+  return p * power_of_two(half) * power_of_two(n - half);
+#endif
+}
+// What e^x is past a power of two: x = n ln2 + r + low, e^r = 1 + r + p r^2.
+struct DoubleExpRest {
+  VD n, r, low, p;
+};
+STRATA_INLINE DoubleExpRest exp_rest(VD x) {
+  const VD n = fma(x, set1(1.4426950408889634), set1(kToInteger)) - kToInteger;
+  // ln2 in two parts of which the first has few bits, so that n times it is exact.
+  const VD high = fma(n, set1(-6.93147180369123816490e-01), x);
+  const VD r = fma(n, set1(-1.90821492927058770002e-10), high);
+  const VD low = fma(n, set1(-1.90821492927058770002e-10), high - r);
+  // (e^r - 1 - r) / r^2, |r| <= ln2 / 2, interpolated at Chebyshev nodes: 1e-16
+  static constexpr double c[] = {2.5100424157005067e-08, 2.7620138719733994e-07, 2.7557268378684192e-06,
+                                 2.4801521190217729e-05, 0.00019841269863105968, 0.0013888888917281794,
+                                 0.0083333333333300511,  0.04166666666662399,    0.16666666666666669,
+                                 0.50000000000000011};
+  VD p = set1(c[0]);
+#pragma GCC unroll 9
+  for (int i = 1; i < 10; ++i) p = fma(p, r, set1(c[i]));
+  return {n, r, low, p};
+}
+// e^x to about 1 ulp.
 STRATA_INLINE VD exp(VD x) {
-  for (int i = 0; i < kLanes<double>; ++i) x[i] = std::exp(x[i]);
-  return x;
+  x = x < -760.0 ? set1(-760.0) : x;  // NaN stays
+  x = x > 720.0 ? set1(720.0) : x;
+  const DoubleExpRest e = exp_rest(x);
+  return scale_by_power(1.0 + (e.r + fma(e.r * e.r, e.p, e.low)), e.n);
 }
 // e^(x - shift), at most about 1, as exactly as results of type T can show.
 template <class T>

@@ -1,0 +1,17 @@
+// The vectorised kernels of doubles for this processor; scalar_cpu.cpp has those that are not worth vector code.
+
+#include "strata/ops/elementwise/kernels.h"
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
+#endif
+#define STRATA_VEC_FILE "strata/ops/elementwise/double_inl.h"
+#include "strata/ops/vec/levels_inl.h"
+
+namespace strata {
+
+DenseMap simd_double_map(Map f) {
+  return STRATA_VEC_CALL(double_map_of)(f);
+}
+
+}  // namespace strata

@@ -1,0 +1,171 @@
+// Elementwise kernels of whole numbers and bool, and of what is asked of floats, for one processor level: plain loops,
+// which the compiler makes vectors of (this file's .cpp is built with the options for that). Results are those of
+// functions_inl.h. No include guard: see strata/ops/vec/levels_inl.h.
+
+namespace strata::STRATA_VEC_NS {
+
+template <class T>
+struct WholeConstants {
+  T a, b, c;
+  explicit WholeConstants(const MapParams& p) : a(p.s[0].to<T>()), b(p.s[1].to<T>()), c(p.s[2].to<T>()) {}
+};
+
+// Integer arithmetic wraps around, as the unsigned one of its size does; small types are computed in 32 bits.
+template <class T>
+using Wrapping = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+template <class T>
+STRATA_INLINE Wrapping<T> wrap(T v) {
+  return static_cast<Wrapping<T>>(v);
+}
+
+// Operand k of element i is in[k][i * step[k]], the step 0 or 1: loops with constant steps are those that become
+// vectors.
+template <class F, class T, class O, bool kOneEach, bool kOneEachMore>
+static void whole_loop(O* y, const T* a, const T* b, int64_t n, const WholeConstants<T>& c) {
+  const F f{};
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<O>(f(a[kOneEach ? i : 0], b[kOneEachMore ? i : 0], c));
+}
+template <class F, class T, class O>
+static void whole_map(void* out, const void* const* in, int64_t n, const MapParams& params) {
+  const WholeConstants<T> c(params);
+  O* y = static_cast<O*>(out);
+  const T* a = static_cast<const T*>(in[0]);
+  const T* b = in[1] ? static_cast<const T*>(in[1]) : a;
+  const bool one = params.step[0] == 0, one_more = in[1] ? params.step[1] == 0 : one;
+  if (one && one_more) return whole_loop<F, T, O, false, false>(y, a, b, n, c);
+  if (one) return whole_loop<F, T, O, false, true>(y, a, b, n, c);
+  if (one_more) return whole_loop<F, T, O, true, false>(y, a, b, n, c);
+  whole_loop<F, T, O, true, true>(y, a, b, n, c);
+}
+
+template <class T>
+static void whole_addcmul(void* out, const void* const* in, int64_t n, const MapParams& params) {
+  const WholeConstants<T> c(params);
+  T* y = static_cast<T*>(out);
+  const T *x = static_cast<const T*>(in[0]), *a = static_cast<const T*>(in[1]), *b = static_cast<const T*>(in[2]);
+  const int64_t s = params.step[0], sa = params.step[1], sb = params.step[2];
+  if (s == 1 && sa == 1 && sb == 1) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(wrap(x[i]) + wrap(c.a) * wrap(a[i]) * wrap(b[i]));
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(wrap(x[i * s]) + wrap(c.a) * wrap(a[i * sa]) * wrap(b[i * sb]));
+}
+
+struct WholeTable {
+  DenseMap map[static_cast<size_t>(Map::count)][kNumDTypes] = {};
+  template <class T, class O, class F>
+  void set(Map m, F) {
+    map[static_cast<size_t>(m)][static_cast<size_t>(dtype_of<T>)] = whole_map<F, T, O>;
+  }
+  template <class F>
+  void ints(Map m, F f) {
+    set<uint8_t, uint8_t>(m, f);
+    set<int8_t, int8_t>(m, f);
+    set<int16_t, int16_t>(m, f);
+    set<int32_t, int32_t>(m, f);
+    set<int64_t, int64_t>(m, f);
+  }
+  template <class... T, class F>
+  void questions(Map m, F f) {
+    (set<T, uint8_t>(m, f), ...);
+  }
+  template <class... T>
+  void addcmul() {
+    ((map[static_cast<size_t>(Map::addcmul)][static_cast<size_t>(dtype_of<T>)] = whole_addcmul<T>), ...);
+  }
+  // bool as the bytes 0 and 1.
+  template <class F>
+  void boolean(Map m, F) {
+    map[static_cast<size_t>(m)][static_cast<size_t>(DType::boolean)] = whole_map<F, uint8_t, uint8_t>;
+  }
+};
+
+// Questions, answered with bool.
+static void question_rows(WholeTable& t) {
+  t.questions<float, double>(Map::logical_not, [](auto x, auto, const auto&) { return x == 0; });
+  t.questions<float, double>(Map::isnan, [](auto x, auto, const auto&) { return x != x; });
+  t.questions<float, double>(Map::isinf, [](auto x, auto, const auto&) {
+    constexpr auto most = std::numeric_limits<decltype(x)>::max();
+    return (x > most) | (x < -most);
+  });
+  t.questions<float, double>(Map::isfinite, [](auto x, auto, const auto&) {
+    constexpr auto most = std::numeric_limits<decltype(x)>::max();
+    return (x <= most) & (x >= -most);
+  });
+  t.questions<float, double>(Map::isposinf,
+                             [](auto x, auto, const auto&) { return x > std::numeric_limits<decltype(x)>::max(); });
+  t.questions<float, double>(Map::isneginf,
+                             [](auto x, auto, const auto&) { return x < -std::numeric_limits<decltype(x)>::max(); });
+  t.questions<float, double>(Map::logical_and, [](auto a, auto b, const auto&) { return (a != 0) & (b != 0); });
+  t.questions<float, double>(Map::logical_or, [](auto a, auto b, const auto&) { return (a != 0) | (b != 0); });
+  t.questions<float, double>(Map::logical_xor, [](auto a, auto b, const auto&) { return (a != 0) ^ (b != 0); });
+  t.questions<uint8_t, int8_t, int16_t, int32_t, int64_t>(Map::signbit,
+                                                          [](auto x, auto, const auto&) { return x < 0; });
+}
+
+static void whole_rows(WholeTable& t) {
+  // What the second operand is does not matter to functions of one: it is the first.
+  t.ints(Map::neg, [](auto x, auto, const auto&) { return 0 - wrap(x); });
+  t.ints(Map::abs, [](auto x, auto, const auto&) {
+    const auto minus = static_cast<decltype(x)>(0 - wrap(x));
+    return x < 0 ? minus : x;
+  });
+  t.ints(Map::sign, [](auto x, auto, const auto&) { return (x > 0) - (x < 0); });
+  t.ints(Map::square, [](auto x, auto, const auto&) { return wrap(x) * wrap(x); });
+  t.ints(Map::relu, [](auto x, auto, const auto&) { return x < 0 ? decltype(x)(0) : x; });
+  t.ints(Map::clamp, [](auto x, auto, const auto& c) {
+    const auto low = x < c.a ? c.a : x;
+    return low > c.b ? c.b : low;
+  });
+  t.ints(Map::bitwise_not, [](auto x, auto, const auto&) { return ~x; });
+  t.ints(Map::add, [](auto a, auto b, const auto& c) { return wrap(a) + wrap(c.a) * wrap(b); });
+  t.ints(Map::sub, [](auto a, auto b, const auto& c) { return wrap(a) - wrap(c.a) * wrap(b); });
+  t.ints(Map::mul, [](auto a, auto b, const auto&) { return wrap(a) * wrap(b); });
+  t.ints(Map::maximum, [](auto a, auto b, const auto&) { return a > b ? a : b; });
+  t.ints(Map::minimum, [](auto a, auto b, const auto&) { return a < b ? a : b; });
+  t.ints(Map::fmax, [](auto a, auto b, const auto&) { return a > b ? a : b; });
+  t.ints(Map::fmin, [](auto a, auto b, const auto&) { return a < b ? a : b; });
+  t.ints(Map::bitwise_and, [](auto a, auto b, const auto&) { return a & b; });
+  t.ints(Map::bitwise_or, [](auto a, auto b, const auto&) { return a | b; });
+  t.ints(Map::bitwise_xor, [](auto a, auto b, const auto&) { return a ^ b; });
+  // Shifts by no number of the type's bits give what shifting one by one would.
+  t.ints(Map::left_shift, [](auto a, auto b, const auto&) {
+    const auto by = wrap(b);
+    constexpr Wrapping<decltype(a)> width = 8 * sizeof(a);
+    const auto shifted = wrap(a) << (by & (width - 1));
+    return by >= width ? 0 : shifted;
+  });
+  t.ints(Map::right_shift, [](auto a, auto b, const auto&) {
+    using T = decltype(a);
+    using Signed = std::make_signed_t<Wrapping<T>>;
+    const auto by = wrap(b);
+    constexpr Wrapping<T> width = 8 * sizeof(a);
+    const auto most = by >= width ? width - 1 : by;
+    const auto shifted = static_cast<Signed>(static_cast<Signed>(a) >> (most & (width - 1)));
+    return !std::is_signed_v<T> && by >= width ? Signed{0} : shifted;
+  });
+  t.addcmul<uint8_t, int8_t, int16_t, int32_t, int64_t>();
+  t.boolean(Map::add, [](auto a, auto b, const auto& c) { return c.a != 0 ? a | b : +a; });
+  t.boolean(Map::mul, [](auto a, auto b, const auto&) { return a & b; });
+  t.boolean(Map::bitwise_not, [](auto x, auto, const auto&) { return x ^ 1; });
+  t.boolean(Map::logical_not, [](auto x, auto, const auto&) { return x ^ 1; });
+  t.boolean(Map::maximum, [](auto a, auto b, const auto&) { return a | b; });
+  t.boolean(Map::minimum, [](auto a, auto b, const auto&) { return a & b; });
+  t.boolean(Map::bitwise_and, [](auto a, auto b, const auto&) { return a & b; });
+  t.boolean(Map::bitwise_or, [](auto a, auto b, const auto&) { return a | b; });
+  t.boolean(Map::bitwise_xor, [](auto a, auto b, const auto&) { return a ^ b; });
+}
+
+static DenseMap whole_map_of(Map m, DType type) {
+  static const WholeTable table = [] {
+    WholeTable t;
+    whole_rows(t);
+    question_rows(t);
+    return t;
+  }();
+  return table.map[static_cast<size_t>(m)][static_cast<size_t>(type)];
+}
+
+}  // namespace strata::STRATA_VEC_NS
