@@ -22,28 +22,25 @@ void scale_shift_cpu(Tensor& y, const Tensor& x, const Tensor& scale, const Tens
   auto* out = static_cast<char*>(to.raw_data());
   if (last) {
     parallel_for(0, x.numel() / channels, std::max<int64_t>(1, 16384 / channels), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        STRATA_VEC_CALL(scale_each)
-        (x.dtype(), in + i * channels * size, out + i * channels * size, channels, a.raw_data(), b.raw_data());
+      for (int64_t i = begin; i < end; ++i) STRATA_VEC_CALL(scale_each)
+      (x.dtype(), in + i * channels * size, out + i * channels * size, channels, a.raw_data(), b.raw_data());
     });
     return;
   }
   const int64_t rows = x.size(0) * channels, inner = x.numel() / rows;
   if (inner == 1) {  // [N, C]
     parallel_for(0, x.size(0), std::max<int64_t>(1, 16384 / channels), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        STRATA_VEC_CALL(scale_each)
-        (x.dtype(), in + i * channels * size, out + i * channels * size, channels, a.raw_data(), b.raw_data());
+      for (int64_t i = begin; i < end; ++i) STRATA_VEC_CALL(scale_each)
+      (x.dtype(), in + i * channels * size, out + i * channels * size, channels, a.raw_data(), b.raw_data());
     });
   } else {
     const auto number = [](const Tensor& t, int64_t i) {
       return t.dtype() == DType::f64 ? t.data<double>()[i] : static_cast<double>(t.data<float>()[i]);
     };
     parallel_for(0, rows, std::max<int64_t>(1, 16384 / inner), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        STRATA_VEC_CALL(scale_run)
-        (x.dtype(), in + i * inner * size, out + i * inner * size, inner, number(a, i % channels),
-         number(b, i % channels));
+      for (int64_t i = begin; i < end; ++i) STRATA_VEC_CALL(scale_run)
+      (x.dtype(), in + i * inner * size, out + i * inner * size, inner, number(a, i % channels),
+       number(b, i % channels));
     });
   }
   if (!to.same_as(y)) copy_elements(y, to);

@@ -92,11 +92,13 @@ template <class K, size_t many, class Before>
 void search(const K* sorted, int64_t n, const K (&key)[many], int64_t (&found)[many], Before before) {
   std::fill_n(found, many, 0);
   if (n == 0) return;
-  const K* at[many];
-  std::fill_n(at, many, sorted);
-  for (int64_t length = n; length > 1; length -= length / 2)
-    for (size_t q = 0; q < many; ++q) at[q] += before(key[q], at[q][length / 2 - 1]) ? length / 2 : 0;
-  for (size_t q = 0; q < many; ++q) found[q] = at[q] - sorted + (before(key[q], *at[q]) ? 1 : 0);
+  for (int64_t length = n; length > 1; length -= length / 2) {
+    const int64_t half = length / 2;
+    // A mask and no branch, which would be guessed wrong every other time.
+    for (size_t q = 0; q < many; ++q)
+      found[q] += half & -static_cast<int64_t>(before(key[q], sorted[found[q] + half - 1]));
+  }
+  for (size_t q = 0; q < many; ++q) found[q] += static_cast<int64_t>(before(key[q], sorted[found[q]]));
 }
 
 /// A key and its place in the row, ordered by the key and then by the place: one number where both fit into it.
