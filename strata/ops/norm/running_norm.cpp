@@ -4,12 +4,15 @@
 #include <cmath>
 #include <vector>
 
+#include "strata/core/channels_last.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/norm/channel_statistics_inl.h"
 #include "strata/ops/norm/norm.h"
+#include "strata/ops/norm/scale_shift_kernel.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
@@ -30,16 +33,64 @@ void check_running(const Tensor& mean, const Tensor& var, int64_t channels, std:
   }
 }
 
+// [C] beside [N, C, ...].
+Tensor beside(const Tensor& channels, const Tensor& x) {
+  Shape shape = Shape::filled(static_cast<int>(x.dim()), 1);
+  shape[1] = x.size(1);
+  return channels.reshape(shape);
+}
+
+using ScaleShiftOp = Op<Tensor(const Tensor&, const Tensor&, const Tensor&)>;
+extern const ScaleShiftOp scale_shift_op;
+const ScaleShiftOp scale_shift_op{{
+    .schema = "scale_shift(Tensor x, Tensor scale, Tensor shift) -> Tensor",
+    .internal = true,
+    .doc = "x [N, C, ...] times scale [C] plus shift [C], which are f32 (f64 for f64), rounded once.",
+    .infer =
+        [](const Tensor& x, const Tensor& scale, const Tensor& shift) {
+          constexpr std::string_view op = "scale_shift";
+          check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x);
+          check<ShapeError>(x.dim() >= 2, op, "x is ", x, ", wanted [N, C, ...]");
+          for (const Tensor* t : {&scale, &shift}) {
+            check<ShapeError>(t->shape() == Shape{x.size(1)}, op, "x is ", x, ", scale ", scale, ", shift ", shift);
+            check<DTypeError>(t->dtype() == statistic_dtype(x.dtype()), op, "scale is ", scale, ", shift ", shift,
+                              ", wanted ", statistic_dtype(x.dtype()));
+          }
+          return laid_out_as(x, like(x));
+        },
+    .kernels = {.cpu = scale_shift_cpu},
+    .composed = [](const Tensor& x, const Tensor& scale,
+                   const Tensor& shift) { return addcmul(beside(shift, x), x, beside(scale, x)).to(x.dtype()); },
+    .cost =
+        [](const Tensor& x, const Tensor&, const Tensor&) {
+          return Cost{2.0 * static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          const DType t = statistic_dtype(s.dtype());
+          s.add(s.tensor({2, 3, 5}), s.tensor({3}, t), s.tensor({3}, t));
+          s.add(s.tensor({4, 7}), s.tensor({7}, t), s.tensor({7}, t)).named("no inner dimensions");
+          s.add(s.tensor({2, 2, 37}), s.tensor({2}, t), s.tensor({2}, t)).named("longer than a vector");
+          s.add(transpose(s.tensor({2, 5, 3}), 1, 2), s.tensor({3}, t), s.tensor({3}, t)).named("strided");
+          s.add(permute(s.tensor({2, 3, 4, 5}), {0, 3, 1, 2}), s.tensor({5}, t), s.tensor({5}, t))
+              .named("channels last");
+          s.add(s.tensor({0, 3, 2}), s.tensor({3}, t), s.tensor({3}, t)).named("none");
+          s.invalid<ShapeError>("scale", s.tensor({2, 3}), s.tensor({2}, t), s.tensor({3}, t));
+        },
+}};
+
 // y = x * (weight / sqrt(var + eps)) + (bias - mean * that), per channel.
 Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
                   double eps) {
-  Shape channels = Shape::filled(static_cast<int>(x.dim()), 1);
-  channels[1] = x.size(1);
-  Tensor scale = (var + eps).pow(-0.5);
-  if (weight.defined()) scale = scale * weight;
-  Tensor shift = -(mean * scale);
-  if (bias.defined()) shift = shift + bias;
-  return addcmul(shift.reshape(channels), x, scale.reshape(channels)).to(x.dtype());
+  // On the CPU in one pass, with the channels' numbers in the arithmetic's type.
+  const bool once = x.device().is_cpu() && is_floating(x.dtype());
+  const auto wide = [&](const Tensor& t) { return once ? t.to(statistic_dtype(x.dtype())) : t; };
+  Tensor scale = (wide(var) + eps).pow(-0.5);
+  if (weight.defined()) scale = scale * wide(weight);
+  Tensor shift = -(wide(mean) * scale);
+  if (bias.defined()) shift = shift + wide(bias);
+  if (once) return scale_shift_op(x, scale, shift);
+  return addcmul(beside(shift, x), x, beside(scale, x)).to(x.dtype());
 }
 
 // y without any running statistics that follow: empty ones.

@@ -24,6 +24,18 @@ using Key = Unsigned<sizeof(T)>;
 template <class T>
 constexpr bool kHasNan = !std::is_integral_v<T>;
 
+// The bits of infinity: what is above them, but for the sign, is NaN.
+template <class T>
+constexpr Key<T> kInfinity = 0;
+template <>
+inline constexpr uint64_t kInfinity<double> = 0x7ff0000000000000u;
+template <>
+inline constexpr uint32_t kInfinity<float> = 0x7f800000u;
+template <>
+inline constexpr uint16_t kInfinity<Half> = 0x7c00u;
+template <>
+inline constexpr uint16_t kInfinity<BFloat16> = 0x7f80u;
+
 /// A smaller element has a smaller key, equal ones have one (-0 and 0 too), and so have all NaN: the largest.
 template <class T>
 Key<T> key_of(T v) {
@@ -34,10 +46,12 @@ Key<T> key_of(T v) {
   } else if constexpr (std::is_integral_v<T>) {
     return static_cast<K>(static_cast<K>(v) ^ kTop);
   } else {
-    const auto c = static_cast<compute_t<T>>(v);
-    if (c != c) return std::numeric_limits<K>::max();
-    const K bits = c == 0 ? K{0} : std::bit_cast<K>(v);
-    return (bits & kTop) != 0 ? static_cast<K>(~bits) : static_cast<K>(bits | kTop);
+    // Without branches: the signs of elements are as good as random.
+    const K bits = std::bit_cast<K>(v);
+    const K sign = static_cast<K>(static_cast<std::make_signed_t<K>>(bits) >> (8 * sizeof(K) - 1));
+    K key = static_cast<K>(bits ^ static_cast<K>(sign | kTop));
+    key = static_cast<K>(key + (bits == kTop ? 1 : 0));  // -0
+    return static_cast<K>(key | static_cast<K>(-static_cast<K>(static_cast<K>(bits & ~kTop) > kInfinity<T>)));
   }
 }
 
@@ -78,11 +92,13 @@ template <class K, size_t many, class Before>
 void search(const K* sorted, int64_t n, const K (&key)[many], int64_t (&found)[many], Before before) {
   std::fill_n(found, many, 0);
   if (n == 0) return;
-  const K* at[many];
-  std::fill_n(at, many, sorted);
-  for (int64_t length = n; length > 1; length -= length / 2)
-    for (size_t q = 0; q < many; ++q) at[q] += before(key[q], at[q][length / 2 - 1]) ? length / 2 : 0;
-  for (size_t q = 0; q < many; ++q) found[q] = at[q] - sorted + (before(key[q], *at[q]) ? 1 : 0);
+  for (int64_t length = n; length > 1; length -= length / 2) {
+    const int64_t half = length / 2;
+    // A mask and no branch, which would be guessed wrong every other time.
+    for (size_t q = 0; q < many; ++q)
+      found[q] += half & -static_cast<int64_t>(before(key[q], sorted[found[q] + half - 1]));
+  }
+  for (size_t q = 0; q < many; ++q) found[q] += static_cast<int64_t>(before(key[q], sorted[found[q]]));
 }
 
 /// A key and its place in the row, ordered by the key and then by the place: one number where both fit into it.
@@ -122,6 +138,27 @@ void fill(std::vector<Item>& items, const T* row, int64_t length, bool reversed)
     for (int64_t i = 0; i < length; ++i) items[static_cast<size_t>(i)] = Item::of(static_cast<K>(~key_of(row[i])), i);
   else
     for (int64_t i = 0; i < length; ++i) items[static_cast<size_t>(i)] = Item::of(key_of(row[i]), i);
+}
+
+/// The first k of the items of a row in their order, by a heap of the best so far: for few of many.
+template <class T, class Item>
+void first_few(std::vector<Item>& items, const T* row, int64_t length, int64_t k, bool reversed) {
+  using K = Key<T>;
+  const K flip = reversed ? std::numeric_limits<K>::max() : K{0};
+  const auto key = [&](int64_t i) { return static_cast<K>(key_of(row[i]) ^ flip); };
+  items.clear();
+  for (int64_t i = 0; i < k; ++i) items.push_back(Item::of(key(i), i));
+  std::make_heap(items.begin(), items.end());
+  auto worst = static_cast<K>(items.front().key());
+  for (int64_t i = k; i < length; ++i) {
+    const K next = key(i);
+    if (next >= worst) continue;  // equal ones stand behind those before
+    std::pop_heap(items.begin(), items.end());
+    items.back() = Item::of(next, i);
+    std::push_heap(items.begin(), items.end());
+    worst = static_cast<K>(items.front().key());
+  }
+  std::sort_heap(items.begin(), items.end());
 }
 
 /// Puts items, whose places ascend, in order: by the digits of their keys of `bytes` bytes where there are many.

@@ -15,10 +15,10 @@ namespace {
 
 constexpr int64_t kSortGrain = 4096;
 
-// Takes each row's items through `choose`, then writes the first `take` of them from item `skip` on.
+// Asks `choose` for each row's items, then writes the first `take` of them from item `skip` on.
 template <class Choose>
 void write_rows(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, int64_t skip, int64_t take,
-                bool reversed, std::string_view op, Choose choose) {
+                std::string_view op, Choose choose) {
   dim = wrap_dim(dim, x.dim(), op);
   const SortRows rows = sort_rows(x, dim);
   if (rows.count == 0 || take == 0) return;
@@ -35,8 +35,7 @@ void write_rows(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, i
         std::vector<Item> items, room;
         for (int64_t r = b; r < e; ++r) {
           const T* row = in + r * rows.length;
-          order::fill(items, row, rows.length, reversed);
-          choose(items, room, sizeof(T));
+          choose(items, room, row, rows.length);
           for (int64_t i = 0; i < take; ++i) {
             const int64_t from = items[static_cast<size_t>(skip + i)].at();
             out[r * take + i] = row[from];
@@ -86,26 +85,30 @@ void write_places(Tensor& indices, const Tensor& x, int64_t dim, std::string_vie
 
 void sort_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending) {
   const int64_t n = x.dim() == 0 ? 1 : x.size(dim);
-  write_rows(values, indices, x, dim, 0, n, descending, "sort",
-             [](auto& items, auto& room, size_t bytes) { order::sort(items, room, bytes); });
+  write_rows(values, indices, x, dim, 0, n, "sort",
+             [descending]<class T>(auto& items, auto& room, const T* row, int64_t length) {
+               order::fill(items, row, length, descending);
+               order::sort(items, room, sizeof(T));
+             });
 }
 
 void topk_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool largest) {
-  write_rows(values, indices, x, dim, 0, k, largest, "topk", [k](auto& items, auto&, size_t) {
-    // A heap of k is quicker for few; else the k best are parted off and then ordered.
-    if (k * 64 <= static_cast<int64_t>(items.size())) {
-      std::partial_sort(items.begin(), items.begin() + k, items.end());
-    } else {
-      if (k < static_cast<int64_t>(items.size())) std::nth_element(items.begin(), items.begin() + (k - 1), items.end());
-      std::sort(items.begin(), items.begin() + k);
-    }
-  });
+  write_rows(values, indices, x, dim, 0, k, "topk",
+             [k, largest]<class T>(auto& items, auto&, const T* row, int64_t length) {
+               // A heap of k is quicker for few; else the k best are parted off and then ordered.
+               if (k * 64 <= length) return order::first_few(items, row, length, k, largest);
+               order::fill(items, row, length, largest);
+               if (k < length) std::nth_element(items.begin(), items.begin() + (k - 1), items.end());
+               std::sort(items.begin(), items.begin() + k);
+             });
 }
 
 void kthvalue_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool) {
-  write_rows(values, indices, x, dim, k - 1, 1, false, "kthvalue", [k](auto& items, auto&, size_t) {
-    std::nth_element(items.begin(), items.begin() + (k - 1), items.end());
-  });
+  write_rows(values, indices, x, dim, k - 1, 1, "kthvalue",
+             [k]<class T>(auto& items, auto&, const T* row, int64_t length) {
+               order::fill(items, row, length, false);
+               std::nth_element(items.begin(), items.begin() + (k - 1), items.end());
+             });
 }
 
 void median_place_cpu(Tensor& indices, const Tensor& x, int64_t dim, bool skip_nan) {
