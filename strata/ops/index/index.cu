@@ -7,10 +7,10 @@
 #include "strata/cuda/range.cuh"
 #include "strata/cuda/rows.h"
 #include "strata/ops/copy/copy.h"
-#include "strata/ops/view/view.h"
 #include "strata/ops/index/index_kernels.h"
 #include "strata/ops/index/join_lines_kernel.h"
 #include "strata/ops/index/put_last_kernel.h"
+#include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {

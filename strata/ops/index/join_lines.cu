@@ -81,11 +81,11 @@ __global__ void __launch_bounds__(kThreads)
     if constexpr (kCounted) count[tile * kPitch + thread] = 0;
   }
 
-  // Element u of this thread in a stretch, and its line.
+  // Element u of this thread in a stretch, and its line: neighbours lie side by side in src.
   const auto spot = [&](int u, int& line) {
     const int i = thread + u * kThreads;
-    line = a.step_index == 1 ? i / kStretch : i % kLines;
-    return a.step_index == 1 ? i % kStretch : i / kLines;
+    line = a.step_src == 1 ? i / kStretch : i % kLines;
+    return a.step_src == 1 ? i % kStretch : i / kLines;
   };
   int64_t next_index[kLoads];
   T next_value[kLoads];

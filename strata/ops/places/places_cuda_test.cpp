@@ -60,7 +60,8 @@ TEST_F(PlacesCuda, RunningAlongRowsAndColumns) {
       SCOPED_TRACE(cat(n, " along ", dim));
       const Tensor x = dim == 0 ? rand({n, 35}) * 0.6 + 0.7 : rand({35, n}) * 0.6 + 0.7;
       const auto gradient = [&](const Tensor& from, const auto& f) {
-        const Tensor leaf = from.detach().set_requires_grad();
+        Tensor leaf = from.detach();
+        leaf.set_requires_grad();
         f(leaf).sum().backward();
         return leaf.grad();
       };
@@ -82,9 +83,11 @@ TEST_F(PlacesCuda, RunsAndPairs) {
   expect_same(got.counts, want.counts);
   expect_same(unique_consecutive(on(y), true, true, 0).counts, unique_consecutive(y, true, true, 0).counts);
   for (const double p : {1.0, 2.0}) {
-    const Tensor rows = randn({83, 70}), far = on(rows).set_requires_grad();
+    const Tensor rows = randn({83, 70});
+    Tensor far = on(rows).detach(), near = rows.detach();
+    far.set_requires_grad();
+    near.set_requires_grad();
     expect_near(pdist(far, p), pdist(rows, p));
-    const Tensor near = rows.detach().set_requires_grad();
     pdist(far, p).sum().backward();
     pdist(near, p).sum().backward();
     expect_near(far.grad(), near.grad());
