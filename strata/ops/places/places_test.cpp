@@ -34,7 +34,9 @@ void compare(Join join, int64_t seed) {
     }
   }
   EXPECT_EQ(total, want);
-  if constexpr (kCounted) EXPECT_EQ(count, had);
+  if constexpr (kCounted) {
+    EXPECT_EQ(count, had);
+  }
 }
 
 TEST(Places, JoinedAtOnceAsInTurn) {
