@@ -41,14 +41,14 @@ Tensor beside(const Tensor& channels, const Tensor& x) {
 }
 
 using ScaleShiftOp = Op<Tensor(const Tensor&, const Tensor&, const Tensor&)>;
-extern const ScaleShiftOp scale_shift_op;
-const ScaleShiftOp scale_shift_op{{
-    .schema = "scale_shift(Tensor x, Tensor scale, Tensor shift) -> Tensor",
+extern const ScaleShiftOp scale_shift_channels_op;
+const ScaleShiftOp scale_shift_channels_op{{
+    .schema = "scale_shift_channels(Tensor x, Tensor scale, Tensor shift) -> Tensor",
     .internal = true,
     .doc = "x [N, C, ...] times scale [C] plus shift [C], which are f32 (f64 for f64), rounded once.",
     .infer =
         [](const Tensor& x, const Tensor& scale, const Tensor& shift) {
-          constexpr std::string_view op = "scale_shift";
+          constexpr std::string_view op = "scale_shift_channels";
           check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x);
           check<ShapeError>(x.dim() >= 2, op, "x is ", x, ", wanted [N, C, ...]");
           for (const Tensor* t : {&scale, &shift}) {
@@ -89,7 +89,7 @@ Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const 
   if (weight.defined()) scale = scale * wide(weight);
   Tensor shift = -(wide(mean) * scale);
   if (bias.defined()) shift = shift + wide(bias);
-  if (once) return scale_shift_op(x, scale, shift);
+  if (once) return scale_shift_channels_op(x, scale, shift);
   return addcmul(beside(shift, x), x, beside(scale, x)).to(x.dtype());
 }
 
