@@ -107,7 +107,7 @@ static void question_rows(WholeTable& t) {
 
 static void whole_rows(WholeTable& t) {
   // What the second operand is does not matter to functions of one: it is the first.
-  t.ints(Map::neg, [](auto x, auto, const auto&) { return 0 - wrap(x); });
+  t.ints(Map::neg, [](auto x, auto, const auto&) { return static_cast<decltype(x)>(0 - wrap(x)); });
   t.ints(Map::abs, [](auto x, auto, const auto&) {
     const auto minus = static_cast<decltype(x)>(0 - wrap(x));
     return x < 0 ? minus : x;
