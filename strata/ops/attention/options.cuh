@@ -114,7 +114,7 @@ inline OptionSet set_of(const AttentionCall& c, const Options& o) {
 template <bool kSets, class F>
 void with_set(const AttentionCall& c, const Options& o, F&& f) {
   if constexpr (kSets) {
-    switch (set_of(c, o)) {
+    switch (static_cast<int>(set_of(c, o))) {
       case kSeenKeys:
         return f.template operator()<kSeenKeys>();
       case kAddedMask:

@@ -106,6 +106,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, int64_t, const std::s
         [](const Tensor& gloss, const Tensor& target, const Dims& shape, int64_t, const std::string& reduction) {
           constexpr std::string_view op = "nll_rows_backward";
           check_targets(shape, target, op);
+          check<DTypeError>(is_floating(gloss.dtype()), op, "gloss is ", gloss, ", wants a floating dtype");
           const bool none = parse_reduction(reduction, op) == Reduction::none;
           check<ShapeError>(none ? gloss.shape() == target.shape() : gloss.numel() == 1, op, "gloss is ", gloss);
           return like(gloss).with_shape(shape);

@@ -168,7 +168,7 @@ std::array<TensorMeta, 2> backward_infer(const Tensor& gy, const Tensor& wt, con
                     gy);
   const auto check_codes = [&](const Tensor& t, const Tensor& scale, int64_t cols, std::string_view name) {
     check<ShapeError>(t.dim() == 2 && t.size(1) == cols && t.size(0) % kUnit == 0 && scale.defined() &&
-                          scale.numel() == (rows ? t.size(0) : 1),
+                          scale.shape() == (rows ? Shape{t.size(0), 1} : Shape{1}),
                       op, name, " is ", t, " with scales ", scale, ", wants [in, ", cols, "] and ",
                       rows ? "[in, 1]" : "[1]");
     check<DTypeError>(t.dtype() == DType::u8 && scale.dtype() == DType::f32, op, name, " is ", t, " with scales ",
@@ -267,7 +267,8 @@ std::array<TensorMeta, 3> coded_infer(const Tensor& x, const Tensor& weight, con
   constexpr std::string_view op = "linear_fp8_coded";
   const bool rows = by_row(op, scaling);
   check_layer(op, x, weight, bias);
-  check<ShapeError>(w.shape() == weight.shape() && scale_w.numel() == (rows ? w.size(0) : 1), op, "w_codes is ", w,
+  const auto scales = [&](int64_t n) { return rows ? Shape{n, 1} : Shape{1}; };
+  check<ShapeError>(w.shape() == weight.shape() && scale_w.shape() == scales(w.size(0)), op, "w_codes is ", w,
                     " with scales ", scale_w, ", wants the weight's shape ", weight.shape(), " and ",
                     rows ? "[out, 1]" : "[1]");
   check<DTypeError>(w.dtype() == DType::u8 && scale_w.dtype() == DType::f32, op, "w_codes is ", w, " with scales ",
@@ -278,7 +279,7 @@ std::array<TensorMeta, 3> coded_infer(const Tensor& x, const Tensor& weight, con
         "x wants a gradient: it takes w_codes_t and w_scale_t");
   if (wt.defined() && scale_wt.defined())
     check<ShapeError>(
-        wt.shape() == Shape{weight.size(1), weight.size(0)} && scale_wt.numel() == (rows ? weight.size(1) : 1) &&
+        wt.shape() == Shape{weight.size(1), weight.size(0)} && scale_wt.shape() == scales(weight.size(1)) &&
             wt.dtype() == DType::u8 && scale_wt.dtype() == DType::f32,
         op, "w_codes_t is ", wt, " with scales ", scale_wt, ", wants codes [in, out] and ", rows ? "[in, 1]" : "[1]");
   Shape y = x.shape();
