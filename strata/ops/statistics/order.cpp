@@ -57,10 +57,20 @@ Pair pick(const Tensor& x, int64_t dim, bool keepdim, std::string_view op, F cho
 }
 
 // A place for each row along dim, which keeps size 1 (a 0-dim x its shape).
-TensorMeta place_infer(const Tensor& x, int64_t dim) {
+TensorMeta place_infer(const Tensor& x, int64_t dim, std::string_view op) {
   Shape shape = x.shape();
-  if (x.dim() > 0) shape[wrap_dim(dim, x.dim(), "median")] = 1;
+  dim = wrap_dim(dim, x.dim(), op);
+  check<ShapeError>(x.dim() == 0 || shape[dim] > 0, op, "no elements to choose from along dimension ", dim, " of ", x);
+  if (x.dim() > 0) shape[dim] = 1;
   return like(x).with_shape(shape).with_dtype(DType::i64);
+}
+// The same where no kernel is: calls choose(rows, dim, n) with at least one dimension and dim from the front.
+template <class F>
+Tensor place_composed(const Tensor& x, int64_t dim, std::string_view op, F choose) {
+  const Shape shape = place_infer(x, dim, op).shape;
+  const Tensor rows = x.dim() == 0 ? reshape(x, {1}) : x;
+  dim = wrap_dim(dim, rows.dim(), op);
+  return reshape(choose(rows, dim, rows.shape()[dim]), shape);
 }
 
 // Where the median of each row is. `skip_nan`: of what is not NaN; else a NaN is it.
@@ -69,18 +79,19 @@ const Op<Tensor(const Tensor&, int64_t, bool)> median_place_op{{
     .internal = true,
     .doc = "Where the lower median of each row along dim is (i64), which has size 1 there: with skip_nan of what is "
            "not NaN, else the first NaN.",
-    .infer = [](const Tensor& x, int64_t dim, bool) { return place_infer(x, dim); },
+    .infer = [](const Tensor& x, int64_t dim, bool) { return place_infer(x, dim, "median_place"); },
     .kernels = {.cpu = median_place_cpu},
-    .composed = [](const Tensor& x, int64_t dim, bool skip_nan) -> Tensor {
-      const int64_t n = x.shape()[dim];
-      if (!is_floating(x.dtype())) return std::get<1>(kthvalue(x, (n + 1) / 2, dim, true));
-      if (skip_nan) {
-        const Tensor valid = n - sum(isnan(x), {dim}, true);
-        const Tensor place = floor_divide(clamp_min(valid - 1, 0), 2);
-        return gather(std::get<1>(sort(x, dim)), dim, place);
-      }
-      const auto [largest, first] = max(x, dim, true);  // the first NaN, where there is one
-      return where(isnan(largest), first, std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
+    .composed = [](const Tensor& all, int64_t along, bool skip_nan) -> Tensor {
+      return place_composed(all, along, "median_place", [&](const Tensor& x, int64_t dim, int64_t n) -> Tensor {
+        if (!is_floating(x.dtype())) return std::get<1>(kthvalue(x, (n + 1) / 2, dim, true));
+        if (skip_nan) {
+          const Tensor valid = n - sum(isnan(x), {dim}, true);
+          const Tensor place = floor_divide(clamp_min(valid - 1, 0), 2);
+          return gather(std::get<1>(sort(x, dim)), dim, place);
+        }
+        const auto [largest, first] = max(x, dim, true);  // the first NaN, where there is one
+        return where(isnan(largest), first, std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
+      });
     },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& x, int64_t, bool) { return sort_cost(x); },
@@ -90,7 +101,11 @@ const Op<Tensor(const Tensor&, int64_t, bool)> median_place_op{{
             s.add(s.distinct({3, 5}), 1, skip_nan).not_differentiable();
             s.add(s.distinct({4, 2, 3}), 0, skip_nan).not_differentiable();
             s.add(s.distinct({301}), 0, skip_nan).not_differentiable();
+            s.add(s.distinct({2, 5}), -1, skip_nan).not_differentiable();
+            s.add(s.tensor({}), 0, skip_nan).not_differentiable();
           }
+          s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0, false);
+          s.invalid<IndexError>("out of range", s.tensor({3}), 1, true);
         },
 }};
 
@@ -259,19 +274,20 @@ const Op<Tensor(const Tensor&, int64_t)> mode_place_op{{
     .internal = true,
     .doc = "The last place (i64) of the commonest element of each row along dim, of several the smallest; size 1 "
            "there.",
-    .infer = [](const Tensor& x, int64_t dim) { return place_infer(x, dim); },
+    .infer = [](const Tensor& x, int64_t dim) { return place_infer(x, dim, "mode_place"); },
     .kernels = {.cpu = mode_place_cpu},
-    .composed = [](const Tensor& x, int64_t dim) -> Tensor {
-      const int64_t n = x.shape()[dim];
-      const auto [values, order] = sort(transpose(x, dim, -1), -1);
-      const DeviceScope there(x.device());
-      const Tensor at = expand(arange(n), values.shape());
-      Tensor begin = zeros_like(order);
-      if (n > 1)
-        slice(begin, -1, 1, n)
-            .copy_(where(ne(slice(values, -1, 1, n), slice(values, -1, 0, n - 1)), slice(at, -1, 1, n), 0));
-      const Tensor run = at - cummax(begin, -1).first;
-      return transpose(gather(order, -1, argmax(run, -1, true)), dim, -1);
+    .composed = [](const Tensor& all, int64_t along) -> Tensor {
+      return place_composed(all, along, "mode_place", [](const Tensor& x, int64_t dim, int64_t n) -> Tensor {
+        const auto [values, order] = sort(transpose(x, dim, -1), -1);
+        const DeviceScope there(x.device());
+        const Tensor at = expand(arange(n), values.shape());
+        Tensor begin = zeros_like(order);
+        if (n > 1)
+          slice(begin, -1, 1, n)
+              .copy_(where(ne(slice(values, -1, 1, n), slice(values, -1, 0, n - 1)), slice(at, -1, 1, n), 0));
+        const Tensor run = at - cummax(begin, -1).first;
+        return transpose(gather(order, -1, argmax(run, -1, true)), dim, -1);
+      });
     },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t) { return sort_cost(x); },
@@ -279,6 +295,10 @@ const Op<Tensor(const Tensor&, int64_t)> mode_place_op{{
         [](Samples& s) {
           s.add(s.integers({3, 7}, 0, 3, s.dtype()), 1).not_differentiable();
           s.add(s.integers({600, 2}, 0, 2, s.dtype()), 0).not_differentiable();
+          s.add(s.integers({2, 6}, 0, 2, s.dtype()), -1).not_differentiable();
+          s.add(s.tensor({}), 0).not_differentiable();
+          s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
+          s.invalid<IndexError>("out of range", s.tensor({3}), 1);
         },
 }};
 
