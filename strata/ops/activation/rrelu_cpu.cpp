@@ -4,6 +4,7 @@
 #include "strata/core/parallel.h"
 #include "strata/ops/activation/rrelu_kernels.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/random/random_kernels.h"
 
 namespace strata {
 
@@ -16,13 +17,15 @@ void rrelu_apply_cpu(Tensor& y, const Tensor& g, const Tensor& x, double lower, 
     const T *const p = from.data<T>(), *const q = where.data<T>();
     T* const out = static_cast<T*>(rows.raw_data());
     const C low = static_cast<C>(lower), range = static_cast<C>(upper - lower);
-    parallel_for(0, (n + 3) / 4, 8192, [&](int64_t begin, int64_t end) {
-      for (int64_t block = begin; block < end; ++block) {
-        const auto bits = philox(key, static_cast<uint64_t>(block));
-        for (int64_t i = 4 * block; i < std::min(n, 4 * block + 4); ++i) {
-          const C slope = static_cast<C>(uniform_f32(bits[static_cast<size_t>(i % 4)])) * range + low;
-          const C v = static_cast<C>(p[i]);
-          out[i] = static_cast<T>(static_cast<C>(q[i]) > 0 ? v : v * slope);
+    constexpr int64_t kChunk = 1024;  // numbers drawn at once
+    parallel_for(0, (n + kChunk - 1) / kChunk, 32, [&](int64_t first, int64_t last) {
+      uint32_t bits[kChunk];
+      for (int64_t begin = first * kChunk; begin < std::min(n, last * kChunk); begin += kChunk) {
+        const int64_t count = std::min(kChunk, n - begin);
+        draw_bits(key, static_cast<uint64_t>(begin / 4), (count + 3) / 4, bits);
+        for (int64_t i = 0; i < count; ++i) {
+          const C slope = static_cast<C>(uniform_f32(bits[i])) * range + low, v = static_cast<C>(p[begin + i]);
+          out[begin + i] = static_cast<T>(static_cast<C>(q[begin + i]) > 0 ? v : v * slope);
         }
       }
     });

@@ -272,6 +272,28 @@ STRATA_INLINE VF sine_over(VF x) {
       if (hard[i]) y[i] = a[i] > 3.4028234e38f ? 0.f : static_cast<float>(std::sin(static_cast<double>(a[i])) / a[i]);
   return a == 0.f ? set1(1.f) : (x != x ? x : y);
 }
+// Its derivative with the sign changed, the spherical Bessel function of order 1 (DLMF 10.49.3), where the difference
+// cancels by its series (DLMF 10.53.1).
+STRATA_INLINE VF spherical_bessel_j1_of(VF x) {
+  const VF a = absolute(x);
+  VF y = in_double(
+      [](VD v) {
+        static constexpr double series[] = {1.0 / 93405312000, -1.0 / 518918400, 1.0 / 3991680, -1.0 / 45360,
+                                            1.0 / 840,         -1.0 / 30,        1.0 / 3};
+        const Turn turn = turn_of(v);
+        const VD above = (turn.sin / v - turn.cos) / v;
+        return v < 1.0 ? v * polynomial(v * v, series) : above;
+      },
+      a);
+  const auto hard = !(a <= 1e6f);
+  if (any_lane(hard)) [[unlikely]]
+    for (int i = 0; i < kW; ++i)
+      if (hard[i]) {
+        const double v = a[i];
+        y[i] = a[i] > 3.4028234e38f ? 0.f : static_cast<float>((std::sin(v) / v - std::cos(v)) / v);
+      }
+  return x != x ? x : (x < 0.f ? -y : y);
+}
 // The normal distribution up to x: the bell in double, since its exponent's rounding would show in the tail.
 STRATA_INLINE VF normal_below(VF x) {
   const VF a = absolute(x);
@@ -285,7 +307,8 @@ static void vec_bessel_rows(Table& t) {
   using C = const VecConstants&;
   t.template row<1>(Map::sinc, [](VF x) { return sinc_of(x); });
   t.template row<1>(Map::ndtr, [](VF x) { return normal_below(x); });
-  vec_order_row<Map::spherical_bessel_j>(t, [](VF x) { return sine_over(x); });
+  vec_order_row<Map::spherical_bessel_j>(
+      t, [](VF x) { return sine_over(x); }, [](VF x) { return spherical_bessel_j1_of(x); });
   vec_order_row<Map::bessel_j>(
       t, [](VF x) { return bessel_of<0, false>(x); }, [](VF x) { return bessel_of<1, false>(x); },
       [](VF x) { return bessel_of<2, false>(x); });

@@ -19,12 +19,8 @@
 #include "strata/ops/vec/levels_inl.h"
 
 namespace strata {
-namespace {
 
-constexpr int64_t kChunk = 1024;     // elements drawn at once
-constexpr int64_t kRandomGrain = 8;  // chunks below which a second thread does not pay
-
-// The 32-bit numbers of blocks [first, first + blocks), in order. Eight blocks run side by side so that the compiler
+// Eight blocks run side by side so that the compiler
 // vectorises the rounds.
 void draw_bits(RngKey key, uint64_t first, int64_t blocks, uint32_t* out) {
   constexpr int kLanes = 8;
@@ -63,6 +59,11 @@ void draw_bits(RngKey key, uint64_t first, int64_t blocks, uint32_t* out) {
     out = std::copy(r.begin(), r.end(), out);
   }
 }
+
+namespace {
+
+constexpr int64_t kChunk = 1024;     // elements drawn at once
+constexpr int64_t kRandomGrain = 8;  // chunks below which a second thread does not pay
 
 // Calls f(bits, begin, n) for stretches that cover [0, n): `bits` holds Words 32-bit numbers for each element.
 template <int Words, class F>

@@ -10,6 +10,8 @@
 namespace strata {
 /// Counter blocks that `n` elements of `dtype` use up.
 uint64_t random_blocks(int64_t n, DType dtype);
+/// philox()'s numbers of counter blocks [first, first + blocks), four each, in order: by lanes.
+void draw_bits(RngKey key, uint64_t first, int64_t blocks, uint32_t* out);
 
 void uniform_cpu(Tensor& y, const Shape& shape, double low, double high, RngKey key, DType dtype, Device device);
 void normal_cpu(Tensor& y, const Shape& shape, double mean, double std, RngKey key, DType dtype, Device device);

@@ -209,35 +209,54 @@ Tensor counted_parts(const Tensor& points, const TensorList& edges, const Tensor
       for (const T v : e.to(x.dtype()).to_vector<T>()) keys.push_back(order::key_of(v));
       all.push_back(std::move(keys));
     }
-    std::vector<int64_t> counts(w.defined() ? 0 : static_cast<size_t>(parts));
     const T *p = n > 0 ? x.data<T>() : nullptr, *share = w.defined() && n > 0 ? w.data<T>() : nullptr;
-    T* out = parts > 0 ? y.data<T>() : nullptr;
-    constexpr int64_t kTogether = 8;
+    // And one more for what is outside.
+    std::vector<int64_t> counts(share ? 0 : static_cast<size_t>(parts) + 1);
+    std::vector<T> weights(share ? static_cast<size_t>(parts) + 1 : 0);
+    constexpr int64_t kTogether = 16, kFewEdges = 40;  // all of few edges are looked at, by lanes
     constexpr K kNan = std::numeric_limits<K>::max();
+    using I = std::make_signed_t<K>;
     for (int64_t i = 0; i < n; i += kTogether) {
       const int64_t count = std::min(kTogether, n - i);
       int64_t part[kTogether] = {};
       for (int64_t d = 0; d < columns; ++d) {
         const std::vector<K>& e = all[static_cast<size_t>(d)];
         const auto bins = static_cast<int64_t>(e.size()) - 1;
-        K key[kTogether] = {};
+        T v[kTogether];
+        for (int64_t q = 0; q < kTogether; ++q) v[q] = p[(i + std::min(q, count - 1)) * columns + d];
         int64_t at[kTogether];
-        for (int64_t q = 0; q < count; ++q) key[q] = order::key_of(p[(i + q) * columns + d]);
-        order::search(e.data(), bins + 1, key, at, [](K k, K edge) { return edge <= k; });
-        for (int64_t q = 0; q < count; ++q) {
-          const int64_t a = key[q] == e.back() ? bins - 1 : at[q] - 1;
-          part[q] = part[q] >= 0 && a >= 0 && a < bins && key[q] != kNan ? part[q] * bins + a : -1;
+        if (bins < kFewEdges) {
+          I found[kTogether];
+          const T last = order::value_of<T>(e.back());
+          for (int64_t q = 0; q < kTogether; ++q) found[q] = v[q] == last ? I{-1} : I{0};  // it has its upper edge
+          for (const K edge : e) {
+            const T from = order::value_of<T>(edge);
+            for (int64_t q = 0; q < kTogether; ++q) found[q] = static_cast<I>(found[q] + (from <= v[q] ? 1 : 0));
+          }
+          for (int64_t q = 0; q < kTogether; ++q) at[q] = found[q] - 1;
+        } else {
+          K key[kTogether];
+          for (int64_t q = 0; q < kTogether; ++q) key[q] = order::key_of(v[q]);
+          order::search(e.data(), bins + 1, key, at, [](K k, K edge) { return edge <= k; });
+          for (int64_t q = 0; q < kTogether; ++q)
+            at[q] = key[q] == kNan ? -1 : key[q] == e.back() ? bins - 1 : at[q] - 1;
+        }
+        for (int64_t q = 0; q < kTogether; ++q) {
+          // Masks and no branches, which would be guessed wrong.
+          const int64_t outside = (part[q] | at[q] | (bins - 1 - at[q])) >> 63;
+          part[q] = (part[q] * bins + at[q]) | outside;
         }
       }
       for (int64_t q = 0; q < count; ++q) {
-        if (part[q] < 0) continue;
+        const auto k = static_cast<size_t>(part[q] < 0 ? parts : part[q]);
         if (share)
-          out[part[q]] += share[i + q];
+          weights[k] += share[i + q];
         else
-          ++counts[static_cast<size_t>(part[q])];
+          ++counts[k];
       }
     }
-    for (size_t k = 0; k < counts.size(); ++k) out[k] = static_cast<T>(counts[k]);
+    for (int64_t k = 0; k < parts; ++k)
+      y.data<T>()[k] = share ? weights[static_cast<size_t>(k)] : static_cast<T>(counts[static_cast<size_t>(k)]);
   });
   return y;
 }
