@@ -7,6 +7,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/matmul/gemm_shape.h"
 #include "strata/ops/vec/level.h"
 #include "strata/ops/vec/scratch.h"
@@ -123,6 +124,60 @@ bool multiply_each(const Gemm& g) {
   return true;
 }
 
+// Columns [j, j + cols) of B, which lies by columns, as rows one behind another, from row `begin` to `end`.
+void turn(const Gemm& g, int64_t batch, int64_t begin, int64_t end, int64_t j, int64_t cols, float* to) {
+  constexpr int64_t kFloat = sizeof(float);
+  const int64_t step = g.batch.empty() ? 0 : g.b_batch[0];
+  const float* const from = static_cast<const float*>(g.b) + batch * step + j * g.b_col + begin;
+  // Few columns at once: they may be a page each.
+  for (int64_t c = 0; c < cols; c += 16)
+    transpose_elements(kFloat, reinterpret_cast<const char*>(from + c * g.b_col), kFloat * g.b_col,
+                       reinterpret_cast<char*>(to + begin * cols + c), kFloat * cols, end - begin,
+                       std::min<int64_t>(16, cols - c));
+}
+
+// oneDNN's f32 kernels take up to twice as long where B lies by columns: it is turned first. Of few rows of A by parts
+// of columns, which a cache holds; else all of it, where A lies by columns too (gemm_rows() has the other case).
+bool multiply_turned(const Gemm& g) {
+  constexpr int64_t kLeastRows = 16, kFewRows = 256, kLeastDepth = 192, kLeastColumns = 32, kTile = 64;
+  constexpr int64_t kMostTurned = int64_t{16} << 20;
+  if (g.in != DType::f32 || g.b_col == 1 || g.b_row != 1 || g.batch.size() > 1) return false;
+  if (g.m < kLeastRows || g.n < kLeastColumns || g.k < kLeastDepth || !detail::gemm_onednn(g, true)) return false;
+  const int64_t batch = g.batch.product();
+  ScratchFrame frame;
+  if (g.m < kFewRows) {
+    const int64_t cols = std::clamp<int64_t>((int64_t{1} << 21) / (g.m * g.k) / kTile, 1, 8) * kTile;
+    const int64_t in_n = (g.n + cols - 1) / cols;
+    parallel_for(0, batch * in_n, 1, [&](int64_t begin, int64_t end) {
+      ScratchFrame own;
+      auto* const turned = own.take<float>(g.k * std::min(cols, g.n));
+      for (int64_t p = begin; p < end; ++p) {
+        const int64_t b = p / in_n, j = p % in_n * cols, n = std::min(cols, g.n - j);
+        turn(g, b, 0, g.k, j, n, turned);
+        Gemm part = part_of(g, b, 1, 0, g.m, j, n);
+        part.batch = part.a_batch = part.b_batch = part.c_batch = {};
+        part.b = turned, part.b_row = n, part.b_col = 1;
+        if (!detail::gemm_onednn(part)) detail::gemm_blocked(part);
+      }
+    });
+    return true;
+  }
+  const bool shared = g.batch.empty() || g.b_batch[0] == 0;
+  const int64_t copies = shared ? 1 : batch, tiles = (g.k + kTile - 1) / kTile;
+  if (copies * g.k * g.n > kMostTurned) return false;
+  auto* const turned = frame.take<float>(copies * g.k * g.n);
+  parallel_for(0, copies * tiles, std::max<int64_t>(1, 32768 / (kTile * g.n)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i % tiles * kTile;
+      turn(g, i / tiles, row, std::min(row + kTile, g.k), 0, g.n, turned + i / tiles * g.k * g.n);
+    }
+  });
+  Gemm plain = g;
+  plain.b = turned, plain.b_row = g.n, plain.b_col = 1;
+  if (!shared) plain.b_batch[0] = g.k * g.n;
+  return multiply_onednn(plain);
+}
+
 bool multiply(const Gemm& g, GemmBackend backend) {
   switch (backend) {
     case GemmBackend::onednn:
@@ -135,7 +190,7 @@ bool multiply(const Gemm& g, GemmBackend backend) {
       break;
   }
   if (is_large(g) && (detail::gemm_bf16(g, true) || detail::gemm_bf16(g, false))) return true;
-  return detail::gemm_rows(g) || multiply_onednn(g) || multiply_each(g);
+  return detail::gemm_rows(g) || multiply_turned(g) || multiply_onednn(g) || multiply_each(g);
 }
 
 // oneDNN, or our bf16 kernel, on the innermost batch dim, a loop over the others. False where it has no kernel.
@@ -248,6 +303,50 @@ bool run_split_k(const Gemm& g) {
   return true;
 }
 
+// Products [begin, end) of a batch, one after another, of `columns` columns, or where that is 0 of at most 16.
+template <class T, int columns>
+void run_each(const Gemm& g, int64_t begin, int64_t end) {
+  const int64_t n = columns > 0 ? columns : g.n;
+  for (int64_t p = begin; p < end; ++p) {
+    const T* const a = static_cast<const T*>(g.a) + p * g.a_batch[0];
+    const T* const b = static_cast<const T*>(g.b) + p * g.b_batch[0];
+    T* const c = static_cast<T*>(g.c) + p * g.c_batch[0];
+    for (int64_t i = 0; i < g.m; ++i) {
+      T sums[columns > 0 ? columns : 16] = {};
+      for (int64_t l = 0; l < g.k; ++l) {
+        const T v = a[i * g.a_row + l * g.a_col];
+        for (int64_t j = 0; j < n; ++j) sums[j] += v * b[l * g.b_row + j * g.b_col];
+      }
+      for (int64_t j = 0; j < n; ++j) c[i * g.c_row + j * g.c_col] = sums[j];
+    }
+  }
+}
+
+// Products of so little that any call costs more than they do.
+bool run_small(const Gemm& g) {
+  constexpr int64_t kMostWork = 128, kMostColumns = 16;
+  if (g.batch.size() != 1 || g.m * g.n * g.k > kMostWork || g.n > kMostColumns || g.in != g.out) return false;
+  if (g.alpha != 1 || g.beta != 0 || g.bias != nullptr || g.epilogue != Epilogue::none) return false;
+  if (g.in != DType::f32 && g.in != DType::f64) return false;
+  const bool wide = g.in == DType::f64;
+  parallel_for(0, g.batch[0], 1024, [&](int64_t begin, int64_t end) {
+    const auto run = [&]<int columns>() {
+      wide ? run_each<double, columns>(g, begin, end) : run_each<float, columns>(g, begin, end);
+    };
+    switch (g.n) {
+      case 2:
+        return run.template operator()<2>();
+      case 3:
+        return run.template operator()<3>();
+      case 4:
+        return run.template operator()<4>();
+      default:
+        return run.template operator()<0>();
+    }
+  });
+  return true;
+}
+
 // The product first, then GELU or its derivative over the elements: for kernels that cannot do both at once.
 void run_with_aux(const Gemm& g, GemmBackend backend) {
   const bool slope = g.epilogue == Epilogue::gelu_tanh_grad;
@@ -312,11 +411,13 @@ void gemm(const Gemm& given, GemmBackend backend) {
       return;
   }
   if (run_split_k(g)) return;
-  // Below this much work oneDNN's call costs more than the product; packing costs more where A or B is nearly a vector.
+  if (run_small(g)) return;
+  // Below this much work oneDNN's call, one for a whole batch, costs more than the product; packing costs more where A
+  // or B is nearly a vector.
   const int64_t work = g.m * g.n * g.k;
   // Dots, of a batch too, are a loop of ours; oneDNN takes each for a matrix.
   const bool dots = (g.n == 1 || g.m == 1) && g.bias == nullptr && g.a_col == 1 && g.b_row == 1;
-  const bool tiny = dots || work <= 4096 || (work <= 100000 && g.m >= 4 && g.n >= 4);
+  const bool tiny = dots || (g.batch.empty() && (work <= 4096 || (work <= 100000 && g.m >= 4 && g.n >= 4)));
   if (blocked_only || tiny || !run_library(g, backend)) detail::gemm_blocked(g);
 }
 

@@ -436,6 +436,52 @@ TEST(Gemm, ManyRowsOfF32) {
   EXPECT_EQ(detail::gemm_rows(g), detail::gemm_packed(g, true));
 }
 
+// f32 products whose second operand lies by columns, of few rows and of many, alone and in batches that share it or
+// not: it is turned first, by parts or at once.
+TEST(Gemm, ColumnsAreTurned) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{16, 32, 192}, {33, 65, 193}, {260, 40, 200}})
+    for (Layout a : {Layout::rows, Layout::cols, Layout::padded_cols}) {
+      const Spec s{.in = DType::f32, .out = DType::f32, .m = m, .n = n, .k = k, .a = a, .b = Layout::padded_cols};
+      Spec more = s;
+      more.bias = true, more.beta = 0.5, more.epilogue = Epilogue::relu, more.b = Layout::cols;
+      verify(more, GemmBackend::best);
+      more = s;
+      more.batch = {2}, more.alpha = -2;
+      verify(more, GemmBackend::best);
+      more.b_shared = true;
+      verify(more, GemmBackend::best);
+    }
+}
+
+// Batches of products that are hardly larger than a call.
+TEST(Gemm, SmallBatches) {
+  for (DType t : {DType::f32, DType::f64, DType::bf16})
+    for (auto [m, n, k] : {std::array<int64_t, 3>{1, 2, 3},
+                           {2, 1, 5},
+                           {3, 3, 3},
+                           {4, 4, 4},
+                           {2, 2, 30},
+                           {1, 16, 8},
+                           {1, 17, 4},
+                           {8, 8, 8},
+                           {5, 16, 16},
+                           {40, 40, 40}})
+      for (Layout a : {Layout::rows, Layout::padded_cols})
+        for (Layout b : {Layout::padded_rows, Layout::cols}) {
+          const Spec s{.in = t, .out = t, .m = m, .n = n, .k = k, .a = a, .b = b, .batch = {9}};
+          verify(s, GemmBackend::best);
+          Spec more = s;
+          more.b_shared = true, more.batch = {3, 7};
+          verify(more, GemmBackend::best);
+          more = s;
+          more.alpha = -0.5, more.beta = 2;
+          verify(more, GemmBackend::best);
+          more = s;
+          more.bias = true, more.epilogue = Epilogue::relu;
+          verify(more, GemmBackend::best);
+        }
+}
+
 TEST(Gemm, IntegersWrap) {
   for (DType t : {DType::u8, DType::i8, DType::i16, DType::i32, DType::i64}) {
     verify({.in = t, .out = t, .m = 20, .n = 33, .k = 300, .b = Layout::cols}, GemmBackend::best);
