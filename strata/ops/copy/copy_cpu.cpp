@@ -1,3 +1,4 @@
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -117,13 +118,17 @@ void copy_elements_cpu(const Tensor& dst, const Tensor& src) {
 
 void fill_elements_cpu(const Tensor& dst, Scalar value) {
   dispatch_all(dst.dtype(), "fill", [&]<class T>() {
-    const T v = static_cast<T>(value.to<T>());
+    // Its bits, which are filled by lanes whatever T is.
+    using U = std::conditional_t<
+        sizeof(T) == 1, uint8_t,
+        std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
+    const U v = std::bit_cast<U>(static_cast<T>(value.to<T>()));
     for_each_strided(dst.shape(), std::array<const Tensor*, 1>{&dst}, kGrain,
                      [v](char** p, const int64_t* s, int64_t n) {
                        if (s[0] == sizeof(T)) {
-                         std::fill_n(reinterpret_cast<T*>(p[0]), n, v);
+                         std::fill_n(reinterpret_cast<U*>(p[0]), n, v);
                        } else {
-                         for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(p[0] + i * s[0]) = v;
+                         for (int64_t i = 0; i < n; ++i) *reinterpret_cast<U*>(p[0] + i * s[0]) = v;
                        }
                      });
   });

@@ -34,6 +34,11 @@ void max_into(On on, Tensor& values, Tensor& positions, const Tensor& x, int64_t
         window_max_last_cuda(t, x.shape()[0], x.shape()[1], x.dtype(), x.raw_data(), values.raw_data(),
                              static_cast<int64_t*>(positions.raw_data())))
       return;
+  } else {
+    if (both_last(x, values, spatial) && lies_channels_last(positions) &&
+        cpu::window_max_last(t, x.shape()[0], x.shape()[1], x.dtype(), x.raw_data(), values.raw_data(),
+                             static_cast<int64_t*>(positions.raw_data())))
+      return;
   }
   const Tensor from = x.contiguous();
   Tensor v = values.is_contiguous() ? values : empty(values.meta()),
@@ -207,6 +212,14 @@ Tensor scattered(const Tensor& y, const Tensor& positions, const Shape& result, 
   return x;
 }
 
+// plane_scatter on the processor where all channels lie innermost.
+bool scatter_last(Tensor& x, const Tensor& y, const Tensor& positions, int64_t spatial) {
+  return x.device().is_cpu() && both_last(y, x, spatial) && lies_channels_last(positions) &&
+         cpu::plane_scatter_last(x.shape()[0], x.shape()[1], x.shape()[2] * x.shape()[3], y.shape()[2] * y.shape()[3],
+                                 y.dtype(), y.raw_data(), static_cast<const int64_t*>(positions.raw_data()),
+                                 x.raw_data());
+}
+
 // The elements of x's planes of `spatial` dimensions that `positions` names.
 Tensor at_positions(const Tensor& x, const Tensor& positions, int64_t spatial) {
   return plane_gather(flatten(x, -spatial, -1), flatten(positions, -spatial, -1)).reshape(positions.shape());
@@ -242,6 +255,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
                                     static_cast<const int64_t*>(at.raw_data()), to.raw_data());
                 });
               } else {
+                if (scatter_last(x, g, positions, spatial)) return;
                 const Tensor at = positions.contiguous();
                 dense(x, g, [&](const Tensor& from, Tensor& to) {
                   const int64_t planes = planes_of(g, spatial);
@@ -300,7 +314,7 @@ TensorMeta scatter_infer(const Tensor& y, const Tensor& positions, const Dims& s
   check_list("plane_scatter", size, size.size(), 0, "size");
   check<ShapeError>(y.shape() == positions.shape(), "plane_scatter", "y is ", y, " but positions are ", positions);
   check<DTypeError>(positions.dtype() == DType::i64, "plane_scatter", "positions must be i64, are ", positions);
-  return like(y).with_shape(with_spatial(y.shape(), size));
+  return pooled_meta(y, size);
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, const Dims&)> plane_scatter_op{{
@@ -310,6 +324,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&)> plane_scatter_op{{
            "outside the plane are skipped. The gradient of adaptive_max_pool.",
     .infer = scatter_infer,
     .kernels = on_each_device([](auto on, Tensor& x, const Tensor& y, const Tensor& positions, const Dims& size) {
+      if (scatter_last(x, y, positions, size.size())) return;
       const Tensor at = positions.contiguous();
       dense(x, y, [&](const Tensor& from, Tensor& to) {
         const int64_t planes = planes_of(y, size.size()), in = size.product(),

@@ -118,6 +118,10 @@ void resample(On, Tensor& y, const Tensor& x, int64_t spatial, const Axes& t) {
     if (both_last(x, y, spatial) &&
         resample_last_cuda(t, x.shape()[0], x.shape()[1], x.dtype(), x.raw_data(), y.raw_data()))
       return;
+  } else {
+    if (both_last(x, y, spatial) &&
+        cpu::resample_last(t, x.shape()[0], x.shape()[1], x.dtype(), x.raw_data(), y.raw_data()))
+      return;
   }
   dense(y, x, [&](const Tensor& from, Tensor& to) {
     if constexpr (On::cuda)
@@ -131,6 +135,10 @@ void resample_transposed(On, Tensor& x, const Tensor& y, int64_t spatial, const 
   if constexpr (On::cuda) {
     if (both_last(y, x, spatial) &&
         resample_transposed_last_cuda(t, x.shape()[0], x.shape()[1], x.dtype(), y.raw_data(), x.raw_data()))
+      return;
+  } else {
+    if (both_last(y, x, spatial) &&
+        cpu::resample_transposed_last(t, x.shape()[0], x.shape()[1], x.dtype(), y.raw_data(), x.raw_data()))
       return;
   }
   dense(x, y, [&](const Tensor& from, Tensor& to) {

@@ -8,6 +8,7 @@
 #include "strata/core/parallel.h"
 #include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/pool/pool_kernels.h"
+#include "strata/ops/pool/pool_taps_inl.h"
 #include "strata/ops/vec/scratch.h"
 
 #if defined(__GNUC__)
@@ -19,26 +20,6 @@
 namespace strata::cpu {
 namespace {
 
-// The windows of a dimension: inputs start, start + step, .. for each output, their weights one output after the other.
-struct Taps {
-  int64_t inputs, step;
-  std::vector<int64_t> start, count;
-  std::vector<double> weight;
-
-  explicit Taps(const Axis& a) : inputs(a.in), step(a.kind == pool::AxisKind::pool ? a.dilation : 1) {
-    for (int64_t i = 0; i < a.out; ++i) {
-      const pool::Window<int64_t, double> w = a.kind == pool::AxisKind::pool       ? pool::pool_window<double>(a, i)
-                                              : a.kind == pool::AxisKind::adaptive ? pool::adaptive_window<double>(a, i)
-                                                                                   : pool::resize_window<double>(a, i);
-      start.push_back(w.start);
-      count.push_back(w.count);
-      weight.insert(weight.end(), static_cast<size_t>(w.count), w.rest);
-      if (w.count > 0) weight[weight.size() - static_cast<size_t>(w.count)] = w.first;
-    }
-  }
-  int64_t outputs() const { return static_cast<int64_t>(start.size()); }
-};
-
 // Calls f(plane) for every plane, on several threads where there is enough work.
 template <class F>
 void for_planes(int64_t planes, int64_t work, F&& f) {
@@ -49,18 +30,6 @@ void for_planes(int64_t planes, int64_t work, F&& f) {
 
 int64_t taps_of(const Taps& t) {
   return std::accumulate(t.count.begin(), t.count.end(), int64_t{0});
-}
-
-// Where each output's weights begin.
-std::vector<int64_t> offsets(const Taps& t) {
-  std::vector<int64_t> r(t.start.size());
-  for (size_t i = 1; i < r.size(); ++i) r[i] = r[i - 1] + t.count[i - 1];
-  return r;
-}
-
-template <class T>
-std::vector<compute_t<T>> weights(const Taps& t) {
-  return {t.weight.begin(), t.weight.end()};
 }
 
 // The taps of all three dimensions and the sizes of planes.

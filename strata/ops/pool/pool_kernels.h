@@ -28,6 +28,15 @@ void window_max(const Axes& axes, int64_t planes, DType t, const void* x, void* 
 void plane_scatter(int64_t planes, int64_t in, int64_t out, DType t, const void* y, const int64_t* positions, void* x);
 /// y[p, i] = x[p, positions[p, i]], 0 for positions outside [0, in).
 void plane_gather(int64_t planes, int64_t in, int64_t out, DType t, const void* x, const int64_t* positions, void* y);
+
+// The same of images [n, c, h, w] whose channels lie innermost, as do the results'. False, with nothing done, where
+// they are so few that planes are faster.
+bool resample_last(const Axes& axes, int64_t images, int64_t channels, DType t, const void* x, void* y);
+bool resample_transposed_last(const Axes& axes, int64_t images, int64_t channels, DType t, const void* y, void* x);
+bool window_max_last(const Axes& axes, int64_t images, int64_t channels, DType t, const void* x, void* y,
+                     int64_t* positions);
+bool plane_scatter_last(int64_t images, int64_t channels, int64_t in, int64_t out, DType t, const void* y,
+                        const int64_t* positions, void* x);
 }  // namespace cpu
 
 // The same on a CUDA device's memory, on its current stream. plane_scatter adds in the order of i, as the CPU does.

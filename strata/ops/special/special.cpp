@@ -350,9 +350,12 @@ const LogitOp logit_op{{
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor& x, std::optional<double> eps) {
-          const Tensor inside = logical_and(x >= eps.value_or(0), x <= 1 - eps.value_or(0));
-          const Tensor v = where(inside, x, 0.5);
-          b.set(0, b.gy() * where(inside, reciprocal(v * (1 - v)), eps ? 0.0 : double(NAN)));
+          if (!eps) {  // what lies outside [0, 1] has a product below 0
+            const Tensor product = x * (1 - x);
+            return b.set(0, where(product >= 0, b.gy() / product, double(NAN)));
+          }
+          const Tensor inside = logical_and(x >= *eps, x <= 1 - *eps), v = where(inside, x, 0.5);
+          b.set(0, b.gy() * where(inside, reciprocal(v * (1 - v)), 0.0));
         },
     .inplace = true,
     .adapt = Adapt::promote_float,
