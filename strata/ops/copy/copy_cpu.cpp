@@ -116,6 +116,15 @@ void copy_elements_cpu(const Tensor& dst, const Tensor& src) {
   });
 }
 
+// A long run is copies of its beginning: memcpy has the widest stores there are.
+template <class U>
+static void fill_run(U* to, int64_t n, U v) {
+  constexpr int64_t kFirst = 4096 / sizeof(U);
+  std::fill_n(to, std::min(n, kFirst), v);
+  for (int64_t i = kFirst; i < n; i += kFirst)
+    std::memcpy(to + i, to, static_cast<size_t>(std::min(kFirst, n - i)) * sizeof(U));
+}
+
 void fill_elements_cpu(const Tensor& dst, Scalar value) {
   dispatch_all(dst.dtype(), "fill", [&]<class T>() {
     // Its bits, which are filled by lanes whatever T is.
@@ -126,7 +135,7 @@ void fill_elements_cpu(const Tensor& dst, Scalar value) {
     for_each_strided(dst.shape(), std::array<const Tensor*, 1>{&dst}, kGrain,
                      [v](char** p, const int64_t* s, int64_t n) {
                        if (s[0] == sizeof(T)) {
-                         std::fill_n(reinterpret_cast<U*>(p[0]), n, v);
+                         fill_run(reinterpret_cast<U*>(p[0]), n, v);
                        } else {
                          for (int64_t i = 0; i < n; ++i) *reinterpret_cast<U*>(p[0] + i * s[0]) = v;
                        }

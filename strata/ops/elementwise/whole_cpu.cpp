@@ -1,5 +1,8 @@
 // The kernels of whole numbers for this processor; scalar_cpu.cpp has those that are not worth vector code.
 
+#include <algorithm>
+#include <cstring>
+
 #include "strata/ops/elementwise/kernels.h"
 
 #if defined(__GNUC__)

@@ -53,6 +53,36 @@ static void whole_addcmul(void* out, const void* const* in, int64_t n, const Map
   for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(wrap(x[i * s]) + wrap(c.a) * wrap(a[i * sa]) * wrap(b[i * sb]));
 }
 
+// where(): the first operand is the condition, the others are chosen from as bits of their size.
+template <class Bits, bool kOneEach, bool kOneEachMore>
+static void where_loop(Bits* y, const uint8_t* c, const Bits* a, const Bits* b, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    const Bits yes = a[kOneEach ? i : 0], no = b[kOneEachMore ? i : 0];
+    y[i] = c[i] != 0 ? yes : no;
+  }
+}
+template <class Bits>
+static void whole_where(void* out, const void* const* in, int64_t n, const MapParams& params) {
+  Bits* y = static_cast<Bits*>(out);
+  const uint8_t* c = static_cast<const uint8_t*>(in[0]);
+  const Bits *a = static_cast<const Bits*>(in[1]), *b = static_cast<const Bits*>(in[2]);
+  const bool one = params.step[1] == 0, one_more = params.step[2] == 0;
+  if (params.step[0] == 0) {
+    if (n == 0) return;
+    const Bits* from = *c != 0 ? a : b;
+    if (*c != 0 ? one : one_more)
+      std::fill_n(y, n, *from);
+    else
+      std::memmove(y, from, static_cast<size_t>(n) * sizeof(Bits));
+    return;
+  }
+  if (one && one_more) return where_loop<Bits, false, false>(y, c, a, b, n);
+  if (one) return where_loop<Bits, false, true>(y, c, a, b, n);
+  if (one_more) return where_loop<Bits, true, false>(y, c, a, b, n);
+  where_loop<Bits, true, true>(y, c, a, b, n);
+}
+
 struct WholeTable {
   DenseMap map[static_cast<size_t>(Map::count)][kNumDTypes] = {};
   template <class T, class O, class F>
@@ -74,6 +104,14 @@ struct WholeTable {
   template <class... T>
   void addcmul() {
     ((map[static_cast<size_t>(Map::addcmul)][static_cast<size_t>(dtype_of<T>)] = whole_addcmul<T>), ...);
+  }
+  template <class... T>
+  void where() {
+    using std::conditional_t;
+    ((map[static_cast<size_t>(Map::where)][static_cast<size_t>(dtype_of<T>)] = whole_where<
+          conditional_t<sizeof(T) == 1, uint8_t,
+                        conditional_t<sizeof(T) == 2, uint16_t, conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>>),
+     ...);
   }
   // bool as the bytes 0 and 1.
   template <class F>
@@ -147,6 +185,7 @@ static void whole_rows(WholeTable& t) {
     return !std::is_signed_v<T> && by >= width ? Signed{0} : shifted;
   });
   t.addcmul<uint8_t, int8_t, int16_t, int32_t, int64_t>();
+  t.where<bool, uint8_t, int8_t, int16_t, int32_t, int64_t, double>();
   t.boolean(Map::add, [](auto a, auto b, const auto& c) { return c.a != 0 ? a | b : +a; });
   t.boolean(Map::mul, [](auto a, auto b, const auto&) { return a & b; });
   t.boolean(Map::bitwise_not, [](auto x, auto, const auto&) { return x ^ 1; });
