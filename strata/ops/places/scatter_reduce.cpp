@@ -10,6 +10,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/join_lines_kernel.h"
@@ -112,9 +113,15 @@ void send(const Call& c, C* total, int32_t* count) {
     };
     if (index_step == 0 && step == 1) {  // one index for a whole row
       const int64_t base = row + checked(*at) * along;
-      if (src_step == 1)
-        for (int64_t j = 0; j < width; ++j) put(base + j, from[j]);
-      else
+      if (src_step == 1) {
+        C* const to = total + base;
+        if constexpr (!counted) {
+#pragma GCC ivdep
+          for (int64_t j = 0; j < width; ++j) to[j] = joined(join, to[j], static_cast<C>(from[j]));
+        } else {
+          for (int64_t j = 0; j < width; ++j) put(base + j, from[j]);
+        }
+      } else
         for (int64_t j = 0; j < width; ++j) put(base + j, from[j * src_step]);
       return;
     }
@@ -149,12 +156,20 @@ void join_typed(Tensor& y, const Call& given, bool include_self) {
   } else {
     const Tensor x = contiguous(c.x);
     std::vector<C> total(static_cast<size_t>(size));
-    for (int64_t i = 0; i < size; ++i) total[static_cast<size_t>(i)] = static_cast<C>(x.data<T>()[i]);
+    if constexpr (is_reduced_floating(dtype_of<T>))
+      (std::is_same_v<T, Half> ? converters().f16_to_f32 : converters().bf16_to_f32)(total.data(), x.data<T>(), size);
+    else
+      for (int64_t i = 0; i < size; ++i) total[static_cast<size_t>(i)] = static_cast<C>(x.data<T>()[i]);
     run(total.data());
-    for (int64_t i = 0; i < size; ++i) {
-      const C v = total[static_cast<size_t>(i)];
-      out[i] = static_cast<T>(join == Join::mean ? mean_of(v, count[static_cast<size_t>(i)]) : v);
-    }
+    if constexpr (join == Join::mean)
+      for (int64_t i = 0; i < size; ++i) {
+        C& v = total[static_cast<size_t>(i)];
+        v = mean_of(v, count[static_cast<size_t>(i)]);
+      }
+    if constexpr (is_reduced_floating(dtype_of<T>))
+      (std::is_same_v<T, Half> ? converters().f32_to_f16 : converters().f32_to_bf16)(out, total.data(), size);
+    else
+      for (int64_t i = 0; i < size; ++i) out[i] = static_cast<T>(total[static_cast<size_t>(i)]);
   }
 }
 
@@ -298,6 +313,19 @@ void scatter_reduce_on_card(Tensor& y, const Tensor& x, int64_t dim, const Tenso
 
 // ---- the gradient
 
+// Where all of a slice along dim has one index, as index_reduce() sends them: the indices of slices; else undefined.
+Tensor slice_index(const Call& c) {
+  if (c.index.dim() < 2) return Tensor();
+  Tensor one = c.index;
+  for (int64_t d = c.index.dim() - 1; d >= 0; --d) {
+    if (d == c.dim) continue;
+    const int64_t size = c.index.shape()[d];
+    if (size == 0 || size != c.x.shape()[d] || (size > 1 && c.index.strides()[d] != 0)) return Tensor();
+    one = select(one, d, 0);
+  }
+  return one;
+}
+
 void backward(Backward& b, const Tensor& whole, int64_t d, const Tensor& index, const Tensor& all,
               const std::string& reduce, bool include_self) {
   const Join join = join_of(reduce);
@@ -305,9 +333,18 @@ void backward(Backward& b, const Tensor& whole, int64_t d, const Tensor& index, 
   const Tensor g = as_row(b.gy());
   Tensor gx, gs;
   // What x has no part in where something is sent.
-  const auto own = [&](const Tensor& t) { return include_self ? t : scatter(t, c.dim, c.index, Scalar(0)); };
-  const auto sums = [&](const Tensor& start, const Tensor& sent) { return scatter_add(start, c.dim, c.index, sent); };
-  const auto at = [&](const Tensor& t) { return gather(t, c.dim, c.index); };
+  const Tensor slices = slice_index(c);
+  const auto filled = [&](const Tensor& t, int value) {
+    return slices.defined() ? index_fill(t, c.dim, slices, full_like(empty(like(t).with_shape({})), value))
+                            : scatter(t, c.dim, c.index, Scalar(value));
+  };
+  const auto own = [&](const Tensor& t) { return include_self ? t : filled(t, 0); };
+  const auto sums = [&](const Tensor& start, const Tensor& sent) {
+    return slices.defined() ? index_add(start, c.dim, slices, sent) : scatter_add(start, c.dim, c.index, sent);
+  };
+  const auto at = [&](const Tensor& t) {
+    return slices.defined() ? index_select(t, c.dim, slices) : gather(t, c.dim, c.index);
+  };
   switch (join) {
     case Join::sum:
       gx = own(g);
@@ -339,8 +376,7 @@ void backward(Backward& b, const Tensor& whole, int64_t d, const Tensor& index, 
       gx = own(g * product(ones_like(g), c.src));
       const Tensor zero_x = own(eq(c.x, zeros_like(c.x)).to(g.dtype())), zero_s = eq(c.src, zeros_like(c.src));
       const Tensor zeros = sums(zero_x, zero_s.to(g.dtype()));
-      const Tensor self = include_self ? where(eq(c.x, zeros_like(c.x)), 1, c.x)
-                                       : scatter(where(eq(c.x, zeros_like(c.x)), 1, c.x), c.dim, c.index, Scalar(1));
+      const Tensor factor = where(eq(c.x, zeros_like(c.x)), 1, c.x), self = include_self ? factor : filled(factor, 1);
       const Tensor sent = where(zero_s, 1, c.src), rest = at(product(self, sent)), count = at(zeros);
       // A product with zeros is 0, but not its derivative by them: they stay factors.
       const Tensor zero = at(sums(own(where(eq(c.x, zeros_like(c.x)), c.x, 0)), where(zero_s, c.src, 0)));
