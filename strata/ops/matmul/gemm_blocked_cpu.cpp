@@ -20,6 +20,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/matmul/gemm_shape.h"
 #include "strata/ops/vec/scratch.h"
@@ -32,9 +33,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t kRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 constexpr int64_t kBlockK = 256;
 
-// Sums that lie in vectors; 64-bit integers, which few processors multiply in vectors, are left to the compiler.
+// Sums that lie in vectors; 64-bit integers, where a target does not multiply them in vectors, are left to the
+// compiler.
 template <class T>
-constexpr bool kInVectors = std::is_floating_point_v<T> || std::is_same_v<T, uint32_t>;
+constexpr bool kInVectors = std::is_floating_point_v<T> || std::is_same_v<T, uint32_t> ||
+                            (HWY_TARGET == HWY_AVX3 && std::is_same_v<T, uint64_t>);
 
 template <class T>
 constexpr int64_t tile_cols() {
@@ -86,6 +89,11 @@ void pack(const In* src, int64_t outer, int64_t outer_stride, int64_t k, int64_t
       for (; o + R <= outer; o += R, to += R * k) std::memcpy(to, run + o, R * sizeof(T));
       for (int64_t r = 0; o + r < outer; ++r) to[r] = run[o + r];
     }
+  } else if (sizeof(In) == sizeof(T) && k_stride == 1) {
+    constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+    for (int64_t o = 0; o < outer; o += R)
+      transpose_elements(kSize, reinterpret_cast<const char*>(src + o * outer_stride), kSize * outer_stride,
+                         reinterpret_cast<char*>(dst + o * k), kSize * R, k, std::min(R, outer - o));
   } else {
     for (int64_t o = 0; o < outer; ++o) {
       load_run(src + o * outer_stride, k_stride, k, run);
@@ -136,14 +144,19 @@ HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b
       hn::StoreU(c1[i], d, row + lanes);
     }
   } else {
-    for (int64_t i = 0; i < kRows; ++i) {
-      T sum[kCols] = {};
-      for (int64_t l = 0; l < k; ++l) {
-        const T x = a[l * kRows + i];
-        for (int64_t j = 0; j < kCols; ++j) sum[j] += x * b[l * kCols + j];
+    constexpr int64_t kTogether = 6;  // rows, whose sums do not wait for each other
+    for (int64_t i = 0; i < kRows; i += kTogether) {
+      T sum[kTogether][kCols] = {};
+      for (int64_t l = 0; l < k; ++l)
+#pragma GCC unroll 6
+        for (int64_t r = 0; r < kTogether; ++r) {
+          const T x = a[l * kRows + i + r];
+          for (int64_t j = 0; j < kCols; ++j) sum[r][j] += x * b[l * kCols + j];
+        }
+      for (int64_t r = 0; r < kTogether; ++r) {
+        T* row = acc + (i + r) * ld;
+        for (int64_t j = 0; j < kCols; ++j) row[j] = first ? sum[r][j] : row[j] + sum[r][j];
       }
-      T* row = acc + i * ld;
-      for (int64_t j = 0; j < kCols; ++j) row[j] = first ? sum[j] : row[j] + sum[j];
     }
   }
 }
