@@ -116,15 +116,17 @@ void copy_elements_cpu(const Tensor& dst, const Tensor& src) {
 }
 
 void fill_elements_cpu(const Tensor& dst, Scalar value) {
+  uint64_t bits = 0;
   dispatch_all(dst.dtype(), "fill", [&]<class T>() {
     const T v = static_cast<T>(value.to<T>());
+    std::memcpy(&bits, &v, sizeof v);
+  });
+  dispatch_bytes(dst.dtype(), [&]<class T>() {
     for_each_strided(dst.shape(), std::array<const Tensor*, 1>{&dst}, kGrain,
-                     [v](char** p, const int64_t* s, int64_t n) {
-                       if (s[0] == sizeof(T)) {
-                         std::fill_n(reinterpret_cast<T*>(p[0]), n, v);
-                       } else {
-                         for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(p[0] + i * s[0]) = v;
-                       }
+                     [bits](char** p, const int64_t* s, int64_t n) {
+                       if (s[0] == sizeof(T)) return STRATA_VEC_CALL(fill_sized)(sizeof(T), p[0], bits, n);
+                       const T v = static_cast<T>(bits);
+                       for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(p[0] + i * s[0]) = v;
                      });
   });
 }
