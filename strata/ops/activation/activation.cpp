@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "strata/core/layout.h"
 #include "strata/core/node.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
@@ -162,7 +163,7 @@ const OneNumber softshrink_op{{
     .infer =
         [](const Tensor& x, double lambd) {
           check(lambd >= 0, "softshrink", "lambd must not be negative, got ", lambd);
-          return like(x);
+          return laid_like(x);
         },
     .kernels = on_each_device(
         [](auto on, Tensor& y, const Tensor& x, double lambd) { map(on, Map::softshrink, y, {&x}, {{lambd}}); }),

@@ -1,4 +1,3 @@
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -116,29 +115,18 @@ void copy_elements_cpu(const Tensor& dst, const Tensor& src) {
   });
 }
 
-// A long run is copies of its beginning: memcpy has the widest stores there are.
-template <class U>
-static void fill_run(U* to, int64_t n, U v) {
-  constexpr int64_t kFirst = 4096 / sizeof(U);
-  std::fill_n(to, std::min(n, kFirst), v);
-  for (int64_t i = kFirst; i < n; i += kFirst)
-    std::memcpy(to + i, to, static_cast<size_t>(std::min(kFirst, n - i)) * sizeof(U));
-}
-
 void fill_elements_cpu(const Tensor& dst, Scalar value) {
+  uint64_t bits = 0;
   dispatch_all(dst.dtype(), "fill", [&]<class T>() {
-    // Its bits, which are filled by lanes whatever T is.
-    using U = std::conditional_t<
-        sizeof(T) == 1, uint8_t,
-        std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
-    const U v = std::bit_cast<U>(static_cast<T>(value.to<T>()));
+    const T v = static_cast<T>(value.to<T>());
+    std::memcpy(&bits, &v, sizeof v);
+  });
+  dispatch_bytes(dst.dtype(), [&]<class T>() {
     for_each_strided(dst.shape(), std::array<const Tensor*, 1>{&dst}, kGrain,
-                     [v](char** p, const int64_t* s, int64_t n) {
-                       if (s[0] == sizeof(T)) {
-                         fill_run(reinterpret_cast<U*>(p[0]), n, v);
-                       } else {
-                         for (int64_t i = 0; i < n; ++i) *reinterpret_cast<U*>(p[0] + i * s[0]) = v;
-                       }
+                     [bits](char** p, const int64_t* s, int64_t n) {
+                       if (s[0] == sizeof(T)) return STRATA_VEC_CALL(fill_sized)(sizeof(T), p[0], bits, n);
+                       const T v = static_cast<T>(bits);
+                       for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(p[0] + i * s[0]) = v;
                      });
   });
 }

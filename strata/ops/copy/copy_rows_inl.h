@@ -118,6 +118,26 @@ static void second_sized(int64_t size, void* to, const char* from, int64_t n) {
   second<uint64_t>(to, from, n);
 }
 
+// n times the `size` bytes that `value` begins with.
+template <class T>
+static void fill(void* to, uint64_t value, int64_t n) {
+  typedef T Lanes __attribute__((vector_size(kVecBytes)));
+  constexpr int64_t kCount = kVecBytes / sizeof(T);
+  T* y = static_cast<T*>(to);
+  const T one = static_cast<T>(value);
+  // Stores that cross lines of the cache cost twice.
+  for (; n > 0 && reinterpret_cast<uintptr_t>(y) % kVecBytes != 0; --n) *y++ = one;
+  const Lanes v = Lanes{} + one;
+  for (; n >= kCount; n -= kCount, y += kCount) __builtin_memcpy(y, &v, sizeof v);
+  for (; n > 0; --n) *y++ = one;
+}
+static void fill_sized(int64_t size, void* to, uint64_t value, int64_t n) {
+  if (size == 1) return fill<uint8_t>(to, value, n);
+  if (size == 2) return fill<uint16_t>(to, value, n);
+  if (size == 4) return fill<uint32_t>(to, value, n);
+  fill<uint64_t>(to, value, n);
+}
+
 constexpr int64_t kTile = 16;
 
 template <class T>

@@ -43,10 +43,10 @@ double scale_with_floor(double p) {
 Tensor with_floor(const Tensor& x, double p, const Tensor& keep) {
   const DType wide = statistic_dtype(x.dtype());
   const double a = scale_with_floor(p);
-  return (x.to(wide) * (keep * a) + ((keep - 1) * (-kFloor * a) - kFloor * a * p)).to(x.dtype());
+  return addcmul((keep - 1) * (-kFloor * a) - kFloor * a * p, x.to(wide), keep * a).to(x.dtype());
 }
 Tensor alpha_composed(const Tensor& x, double p, RngKey key, const Shape& shape) {
-  return p == 1 ? x * 0.0 : with_floor(x, p, kept(shape, p, key, x));
+  return p == 0 ? x : p == 1 ? x * 0.0 : with_floor(x, p, kept(shape, p, key, x));
 }
 
 double drawn(RngKey key, size_t i) {
@@ -77,6 +77,7 @@ void channel_samples(Samples& s, std::string_view shape_text) {
   s.add(s.tensor({3, 5, 2, 2}), 0.3, kSampleKey);
   s.add(s.tensor({2, 37}), 0.5, kSampleKey);
   s.add(s.tensor({2, 3, 4}), 1.0, kSampleKey).named("everything");
+  s.add(s.tensor({2, 3, 4}), 0.0, kSampleKey).named("nothing");
   s.invalid<ValueError>("p must be", s.tensor({3, 2}), 1.5, kSampleKey);
   s.invalid<ShapeError>(shape_text, s.tensor({3}), 0.5, kSampleKey);
 }
@@ -91,7 +92,9 @@ const Dropout feature_dropout_op{{
     .composed =
         [](const Tensor& x, double p, RngKey key) {
           check_dropout(x, p, 2, "feature_dropout");
-          const Tensor factors = kept(channels_of(x), p, key, x) * (p < 1 ? 1 / (1 - p) : 0);
+          if (p == 0) return x;
+          if (p == 1) return x * 0.0;
+          const Tensor factors = kept(channels_of(x), p, key, x) * (1 / (1 - p));
           return (x.to(factors.dtype()) * factors).to(x.dtype());
         },
     .draws = one_each,

@@ -189,6 +189,39 @@ void short_rows(const Run& r, char** p, const int64_t* strides, const int64_t* r
   }
 }
 
+// Rows whose operands lie side by side or are one number each: what there is to prepare is prepared once for all.
+bool has_repeated(const Run& r, const int64_t* strides) {
+  bool any = false;
+  for (int k = 0; k <= r.inputs; ++k) {
+    const bool one = r.simd && k > 0 && strides[k] == 0;
+    if (!r.native[k] || (!one && strides[k] != size_of(r.types[k]))) return false;
+    any = any || one;
+  }
+  return any;
+}
+void repeated_rows(const Run& r, char** p, const int64_t* strides, const int64_t* row_strides, int64_t n,
+                   int64_t rows) {
+  alignas(64) char numbers[kMostInputs][64];
+  MapParams constants = *r.params;
+  for (int k = 1; k <= r.inputs; ++k)
+    if (strides[k] == 0) constants.step[k - 1] = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    const void* in[kMostInputs] = {};
+    for (int k = 1; k <= r.inputs; ++k) {
+      const char* from = p[k] + row * row_strides[k];
+      in[k - 1] = strides[k] == 0 ? numbers[k - 1] : from;
+      if (strides[k] != 0 || (row > 0 && row_strides[k] == 0)) continue;
+      dispatch_bytes(r.types[k], [&]<class T>() {
+        T v, all[64 / sizeof(T)];
+        std::memcpy(&v, from, sizeof(T));
+        std::fill_n(all, 64 / sizeof(T), v);
+        std::memcpy(numbers[k - 1], all, sizeof all);
+      });
+    }
+    r.f(p[0] + row * row_strides[0], in, n, constants);
+  }
+}
+
 // Whether operand k, as the result lies, is a matrix that lies transposed.
 bool lies_across(const Run& r, int k, const int64_t* strides, const int64_t* row_strides) {
   const int64_t size = size_of(r.types[k]);
@@ -270,6 +303,8 @@ void run(const Run& r, const std::array<const Tensor*, N>& ts) {
                             return (all ? turned_rows : across_rows)(r, p, strides, row_strides, n, rows);
                           }
                           if (rows > 1 && n < kShortRow) return short_rows(r, p, strides, row_strides, n, rows);
+                          if (rows > 1 && has_repeated(r, strides))
+                            return repeated_rows(r, p, strides, row_strides, n, rows);
                           for (int64_t row = 0; row < rows; ++row) {
                             char* at[N];
                             for (size_t k = 0; k < N; ++k) at[k] = p[k] + row * row_strides[k];

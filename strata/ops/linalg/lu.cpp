@@ -1,7 +1,13 @@
 // Gauss's factors with exchanged rows, and what is solved with them.
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "strata/core/dispatch.h"
+#include "strata/core/loops.h"
+#include "strata/core/parallel.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
@@ -197,17 +203,97 @@ const Op<Tensor(const Tensor&, int64_t)> lu_permutation_op{{
         },
 }};
 
+template <class T>
+void unpack_data(const Tensor& LU, Tensor& L, Tensor& U) {
+  const int64_t m = rows(LU), n = cols(LU), k = least(LU);
+  const Tensor from = contiguous(LU);
+  const T* p = from.data<T>();
+  T *l = L.data<T>(), *u = U.data<T>();
+  parallel_for(0, LU.numel() / (m * n) * m, std::max<int64_t>(1, kGrain / n), [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t i = at % m, kept = std::min(i, k);
+      const T* row = p + at * n;
+      T* low = l + at * k;
+      std::copy(row, row + kept, low);
+      if (i < k) low[i] = T(1);
+      std::fill(low + std::min(i + 1, k), low + k, T(0));
+      if (i >= k) continue;
+      T* high = u + (at / m * k + i) * n;
+      std::fill(high, high + i, T(0));
+      std::copy(row + i, row + n, high + i);
+    }
+  });
+}
+using Triangles = std::tuple<Tensor, Tensor>;
+const Op<Triangles(const Tensor&)> lu_triangles_op{{
+    .schema = "lu_triangles(Tensor LU) -> (Tensor L, Tensor U)",
+    .internal = true,
+    .doc = "L [.., m, k], with a diagonal of 1, and U [.., k, n] of matrices LU [.., m, n] that hold both.",
+    .infer =
+        [](const Tensor& LU) {
+          check_matrix("lu_triangles", LU, "LU");
+          const int64_t k = least(LU);
+          return std::array<TensorMeta, 2>{like(LU).with_shape(with(batch_of(LU), rows(LU), k)),
+                                           like(LU).with_shape(with(batch_of(LU), k, cols(LU)))};
+        },
+    .kernels = {.cpu =
+                    [](Tensor& L, Tensor& U, const Tensor& LU) {
+                      if (LU.numel() > 0)
+                        dispatch_all(LU.dtype(), "lu_triangles", [&]<class T>() { unpack_data<T>(LU, L, U); });
+                    }},
+    .composed =
+        [](const Tensor& LU) {
+          return Triangles{lower(LU), triu(narrow(LU, -2, 0, least(LU)))};
+        },
+    .backward =
+        [](Backward& b, const Tensor& LU) {
+          const int64_t m = rows(LU), n = cols(LU), k = least(LU);
+          Tensor low, high;
+          if (b.has_gy(0)) low = tril(b.gy(0), -1);
+          if (b.has_gy(1)) high = triu(b.gy(1));
+          if (low.defined() && n > k) low = pad(low, {0, n - k});
+          if (high.defined() && m > k) high = pad(high, {0, 0, 0, m - k});
+          if (low.defined() || high.defined()) b.set(0, !low.defined() ? high : high.defined() ? low + high : low);
+        },
+    .dtypes = kWide,
+    .cost =
+        [](const Tensor& LU) {
+          return Cost{0, static_cast<double>(3 * LU.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 4}));
+          s.add(s.tensor({2, 3, 5})).named("wide");
+          s.add(s.tensor({3, 2, 5}).permute({1, 2, 0})).named("tall, strided");
+          s.invalid<ShapeError>("matrices", s.tensor({4}));
+        },
+    .reference =
+        [](const Tensor& LU) {
+          const int64_t m = rows(LU), n = cols(LU), k = least(LU);
+          std::vector<naive::Matrix> L, U;
+          for (const naive::Matrix& a : naive::matrices(LU)) {
+            naive::Matrix l(m, k), u(k, n);
+            for (int64_t i = 0; i < m; ++i)
+              for (int64_t j = 0; j < n; ++j) {
+                if (i > j) l(i, j) = a(i, j);
+                if (i <= j) u(i, j) = a(i, j);
+              }
+            for (int64_t i = 0; i < k; ++i) l(i, i) = 1;
+            L.push_back(l), U.push_back(u);
+          }
+          return Triangles{naive::tensor(L, with(batch_of(LU), m, k)), naive::tensor(U, with(batch_of(LU), k, n))};
+        },
+}};
+
 std::tuple<Tensor, Tensor, Tensor> unpack(const Tensor& LU, const Tensor& pivots, bool data, bool exchanges) {
   check_matrix("lu_unpack", LU, "LU_data");
-  const int64_t m = rows(LU), k = least(LU);
+  const int64_t m = rows(LU);
   Tensor P = filled(LU, {0}, 0), L = P, U = P;
-  if (data) {
-    L = lower(LU);
-    U = triu(narrow(LU, -2, 0, k));
-  }
+  if (data) std::tie(L, U) = lu_triangles_op(LU);
   if (exchanges) {
-    const Tensor order = lu_permutation(pivots, m);
-    P = eq(unsqueeze(counted(LU, m), -1), unsqueeze(order, -2)).to(LU.dtype());
+    // Column c has its 1 in the row that came to be row c.
+    const Tensor order = unsqueeze(lu_permutation(pivots, m), -2);
+    P = scatter(filled(LU, with(batch_of(pivots, 1), m, m), 0), -2, order, Scalar(1));
   }
   return {P, L, U};
 }

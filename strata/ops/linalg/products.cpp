@@ -11,6 +11,7 @@
 #include "strata/ops/linalg/cross_kernel.h"
 #include "strata/ops/linalg/records.h"
 #include "strata/ops/matmul/matmul.h"
+#include "strata/ops/reduce/kernels.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
@@ -255,21 +256,48 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> cross_op{
     .tolerance_reason = "products are rounded before they are subtracted",
 }};
 
+// The dimension that is summed over, of the shape that x and y have together.
+int64_t vecdot_dim(const Tensor& x, const Tensor& y, int64_t dim, Shape& s) {
+  check_same("linalg_vecdot", x, "x", y, "y");
+  check<DTypeError>(x.dtype() != DType::boolean, "linalg_vecdot", "does not take bool");
+  s = broadcast_shapes(x.shape(), y.shape(), "linalg_vecdot");
+  const int64_t d = wrap_dim(dim, s.size(), "linalg_vecdot");
+  check<ShapeError>(!s.empty(), "linalg_vecdot", "x and y are 0-dim, wants vectors");
+  return d;
+}
+Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim) {
+  Shape s;
+  const int64_t d = vecdot_dim(x, y, dim, s);
+  const auto wide = [&](const Tensor& t) { return expand(is_reduced_floating(t.dtype()) ? t.to(DType::f32) : t, s); };
+  return sum(wide(x) * wide(y), {d}).to(x.dtype());
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> vecdot_op{{
     .schema = "linalg_vecdot(Tensor x, Tensor y, int dim=-1) -> Tensor",
     .doc = "Sums of the products along dim; the shapes broadcast.",
     .example = "assert(linalg_vecdot(ones({2, 3}), ones({3}))[0].item() == 3);",
-    .composed =
+    .infer =
         [](const Tensor& x, const Tensor& y, int64_t dim) {
-          check_same("linalg_vecdot", x, "x", y, "y");
-          check<DTypeError>(x.dtype() != DType::boolean, "linalg_vecdot", "does not take bool");
-          const Shape s = broadcast_shapes(x.shape(), y.shape(), "linalg_vecdot");
-          const int64_t d = wrap_dim(dim, s.size(), "linalg_vecdot");
-          check<ShapeError>(!s.empty(), "linalg_vecdot", "x and y are 0-dim, wants vectors");
-          const auto wide = [&](const Tensor& t) {
-            return expand(is_reduced_floating(t.dtype()) ? t.to(DType::f32) : t, s);
-          };
-          return sum(wide(x) * wide(y), {d}).to(x.dtype());
+          Shape s;
+          s.erase(vecdot_dim(x, y, dim, s));
+          return like(x).with_shape(s);
+        },
+    .kernels = {.cpu =
+                    [](Tensor& to, const Tensor& x, const Tensor& y, int64_t dim) {
+                      Shape s;
+                      const int64_t d = vecdot_dim(x, y, dim, s);
+                      if (!is_floating(x.dtype()) || !dot_cpu(to, expand(x, s), expand(y, s), d))
+                        copy_elements(to, vecdot(x, y, dim));
+                    }},
+    .composed = vecdot,
+    .saves = "x:y y:x",
+    .backward =
+        [](Backward& b, const Tensor& x, const Tensor& y, int64_t dim) {
+          Shape s;
+          const int64_t d = vecdot_dim(x, y, dim, s);
+          const Tensor g = unsqueeze(b.gy(), d);
+          if (b.needs(0)) b.set(0, sum_to(g * y, x.shape()));
+          if (b.needs(1)) b.set(1, sum_to(g * x, y.shape()));
         },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& x, const Tensor& y, int64_t) { return pair_cost(x, y, 2); },
@@ -279,8 +307,13 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> vecdot_op{{
           s.add(s.tensor({4, 3}), s.tensor({3})).named("broadcast");
           s.add(s.tensor({2, 5, 3}), s.tensor({2, 5, 3}), 1).named("along dim 1");
           s.add(s.tensor({3, 0}), s.tensor({3, 0})).named("empty sums");
+          s.add(s.tensor({5, 70}), s.tensor({5, 70})).named("long rows");
+          s.add(s.tensor({70, 5}).t(), s.tensor({70, 5}).t()).named("both lie across");
+          s.add(s.tensor({70, 5}), s.tensor({5, 70}).t(), 0).named("one lies across");
+          s.add(s.tensor({3, 70, 2}).permute({2, 0, 1}), s.tensor({3, 70, 2}).permute({2, 0, 1})).named("turned");
           s.invalid<ShapeError>("broadcast", s.tensor({3}), s.tensor({4}));
           s.invalid<DTypeError>("one dtype", s.tensor({3}, DType::f32), s.tensor({3}, DType::f64));
+          s.invalid<IndexError>("out of range", s.tensor({3}), s.tensor({3}), 1);
         },
     .reference =
         [](const Tensor& x, const Tensor& y, int64_t dim) {

@@ -8,6 +8,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/linalg/linalg.h"
 #include "strata/ops/loss/by_hand_inl.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/reduction.h"
@@ -61,10 +62,12 @@ Tensor rows_by_hand(const Tensor& a, const Tensor& b, int64_t dim, F&& f) {
 
 // ---- cosine_similarity --------------------------------------------------------------------------------------------
 
-// x over its norm, which counts as at least eps; the gradient is that of the norm, as in PyTorch.
-Tensor unit(const Tensor& x, int64_t dim, double eps) {
-  const Tensor n = norm(x, 2, {dim}, true), fixed = n.detach();
-  return x / (n + (clamp_min(fixed, eps) - fixed));
+// The norm of x, which counts as at least eps; the gradient is that of the norm, as in PyTorch.
+Tensor length(const Tensor& x, int64_t dim, double eps) {
+  const Tensor n = norm(x, 2, {dim});
+  if (!n.requires_grad()) return clamp_min(n, eps);
+  const Tensor fixed = n.detach();
+  return n + (clamp_min(fixed, eps) - fixed);
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, double)> cosine_similarity_op{{
@@ -78,9 +81,11 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, double)> cosine_similarit
           const std::string_view op = "cosine_similarity";
           const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
           const int64_t at = wrap_dim(dim, shape.size(), op);
-          const Tensor x = as_floating(a).expand(shape), y = as_floating(b).expand(shape);
           check<ShapeError>(!shape.empty(), op, "x1 is ", a, " and x2 is ", b, "; they need a dimension");
-          return sum(unit(x, at, eps) * unit(y, at, eps), {at}).to(floating_type(a, b));
+          const Tensor u = as_floating(a), v = as_floating(b);
+          const DType wide = result_type(u, v);
+          const Tensor x = u.to(wide).expand(shape), y = v.to(wide).expand(shape);
+          return (linalg_vecdot(x, y, at) / length(x, at, eps) / length(y, at, eps)).to(floating_type(a, b));
         },
     .autocast = Autocast::full,
     .samples =

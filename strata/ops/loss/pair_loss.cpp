@@ -3,8 +3,10 @@
 #include <cmath>
 #include <vector>
 
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/loss_kernel.h"
@@ -125,13 +127,21 @@ TensorMeta infer_pair(const Tensor& x, const Tensor& target, const std::string& 
   check<DTypeError>(is_floating(x.dtype()), op, "needs floating arguments, got ", x.dtype());
   const bool positive = kind == PairLoss::huber || kind == PairLoss::smooth_l1;
   check(!positive || param > 0, op, kind == PairLoss::huber ? "delta" : "beta", " must be positive, got ", param);
-  return parse_reduction(reduction, op) == Reduction::none ? like(x) : like(x).with_shape({});
+  return parse_reduction(reduction, op) == Reduction::none ? laid_like(x, target) : like(x).with_shape({});
 }
 
 template <PairLoss kind, class On>
 void run_pair(On on, Tensor& loss, const Tensor& x, const Tensor& target, const std::string& reduction, double param) {
-  const Tensor xc = x.contiguous(), tc = target.contiguous();
   const Reduction r = parse_reduction(reduction, Formula<kind>::name);
+  // Pairs in whatever order they lie; else in row-major order.
+  const bool as_they_lie = lie_alike(x, target) && (r != Reduction::none || lie_alike(x, loss));
+  const Tensor xc = as_they_lie ? x : x.contiguous(), tc = as_they_lie ? target : target.contiguous();
+  if (!as_they_lie && !loss.is_contiguous()) {
+    Tensor dense = empty({loss.shape(), loss.dtype(), loss.device(), std::nullopt});
+    run_pair<kind>(on, dense, xc, tc, reduction, param);
+    loss.copy_(dense);
+    return;
+  }
   const double divisor = r == Reduction::mean ? static_cast<double>(x.numel()) : 1;
   if constexpr (on.cuda)
     pair_loss_cuda(kind, x.dtype(), xc.raw_data(), tc.raw_data(), x.numel(), param, r, divisor, loss.raw_data());

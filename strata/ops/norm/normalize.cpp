@@ -27,7 +27,9 @@ const Op<Tensor(const Tensor&, double, int64_t, double)> normalize_op{{
     .composed =
         [](const Tensor& x, double p, int64_t dim, double eps) {
           const Tensor v = wide(x, "normalize");
-          return (v / clamp_min(norm(v, p, {wrap_dim(dim, x.dim(), "normalize")}, true), eps)).to(x.dtype());
+          const Tensor length = clamp_min(norm(v, p, {wrap_dim(dim, x.dim(), "normalize")}, true), eps);
+          // One quotient a line; of lengths that have none each element has its own.
+          return (eps >= 1e-30 ? v * reciprocal(length) : v / length).to(x.dtype());
         },
     .samples =
         [](Samples& s) {

@@ -37,8 +37,7 @@ const Op<Tensor(const Tensor&, double, int64_t, double)> renorm_op{{
             if (d != dim) others.push_back(d);
           const Tensor w = to(x, is_reduced_floating(x.dtype()) ? DType::f32 : x.dtype());
           const Tensor length = norm(w, p, others, true);
-          const Tensor limit = full_like(length, most);
-          return to(w * where(gt(length, limit), limit / (length + 1e-7), ones_like(length)), x.dtype());
+          return to(w * where(length > most, most / (length + 1e-7), Scalar(1)), x.dtype());
         },
     .autocast = Autocast::full,
     .samples =

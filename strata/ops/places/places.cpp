@@ -291,14 +291,51 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> put_op{{
         },
 }};
 
+void take_cpu(Tensor& y, const Tensor& x, const Tensor& index) {
+  const int64_t n = x.numel(), m = index.numel();
+  if (m == 0) return;
+  const Tensor from = contiguous(x), places = contiguous(index);
+  const auto copy = [&]<class T, class I>() {
+    const T* p = static_cast<const T*>(from.raw_data());
+    T* to = static_cast<T*>(y.raw_data());
+    const I* at = static_cast<const I*>(places.raw_data());
+    parallel_for(0, m, 16384, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t given = at[i], place = given < 0 ? given + n : given;
+        if (static_cast<uint64_t>(place) >= static_cast<uint64_t>(n)) [[unlikely]]
+          throw IndexError("take", cat("index ", given, " is out of range for dimension 0 with size ", n));
+        to[i] = p[place];
+      }
+    });
+  };
+  dispatch_bytes(x.dtype(), [&]<class T>() {
+    index.dtype() == DType::i64 ? copy.template operator()<T, int64_t>() : copy.template operator()<T, int32_t>();
+  });
+}
+
 const Op<Tensor(const Tensor&, const Tensor&)> take_op{{
     .schema = "take(Tensor x, Tensor index) -> Tensor",
     .doc = "The elements at places index of the flattened x, in index's shape. Negative places count from the end.",
     .example = "assert(take(arange(6).view({2, 3}), full({1}, -2)).item() == 4);",
+    .infer =
+        [](const Tensor& x, const Tensor& index) {
+          check_integers(index, "take");
+          return like(x).with_shape(index.shape());
+        },
+    .kernels = {.cpu = take_cpu},
     .composed =
         [](const Tensor& x, const Tensor& index) {
           check_integers(index, "take");
           return strata::index(reshape(x, {x.numel()}), {checked(index, x.numel(), 0, "take")});
+        },
+    .saves = "index",
+    .backward =
+        [](Backward& b, const Tensor& x, const Tensor& index) {
+          const DeviceScope there(b.gy().device());
+          const int64_t n = index.numel();
+          b.set(0, index_put(zeros({x.numel()}, x.dtype()), {checked(reshape(index, {n}), x.numel(), 0, "take")},
+                             reshape(b.gy(), {n}), true)
+                       .reshape(x.shape()));
         },
     .dtypes = kAllTypes,
     .cost =

@@ -1,5 +1,5 @@
-// Windows' largest elements, many windows side by side, for one processor level. No include guard: see
-// strata/ops/vec/levels_inl.h.
+// Windows' largest elements and sums, many windows side by side or one after the other, for one processor level. No
+// include guard: see strata/ops/vec/levels_inl.h.
 
 namespace strata::STRATA_VEC_NS {
 
@@ -37,6 +37,88 @@ static void max_taps(const void* input, int32_t stride, int32_t at, void* larges
 using MaxTaps = void (*)(const void*, int32_t, int32_t, void*, int32_t*, int32_t, bool);
 static MaxTaps max_taps_of(bool in_double) {
   return in_double ? max_taps<double> : max_taps<float>;
+}
+
+// The largest of n > 0 neighbours, and place[i] of it, or i where place is null: the least place of equal ones, and of
+// NaN where there is one.
+template <class C>
+static int32_t best_of_run(const C* from, const int32_t* place, int64_t n, C* best) {
+  constexpr int kRow = 16;
+  C most = from[0];
+  bool nan = false;
+  int64_t i = 0;
+  if (n >= 2 * kRow) {
+    C lanes[kRow];
+    int32_t odd[kRow] = {};
+    for (int l = 0; l < kRow; ++l) lanes[l] = from[l];
+    for (; i + kRow <= n; i += kRow) {
+      for (int l = 0; l < kRow; ++l) {
+        const C v = from[i + l];
+        lanes[l] = v > lanes[l] ? v : lanes[l];
+        odd[l] |= v != v;
+      }
+    }
+    for (int l = 0; l < kRow; ++l) {
+      most = lanes[l] > most ? lanes[l] : most;
+      nan = nan || odd[l] != 0;
+    }
+  }
+  for (; i < n; ++i) {
+    most = from[i] > most ? from[i] : most;
+    nan = nan || from[i] != from[i];
+  }
+  const auto is_best = [&](C v) { return nan ? v != v : v == most; };
+  if (!place) {
+    i = 0;
+    for (constexpr int64_t kBlock = 32; i + kBlock <= n; i += kBlock) {
+      int32_t found = 0;
+      for (int64_t l = 0; l < kBlock; ++l) found |= nan ? from[i + l] != from[i + l] : from[i + l] == most;
+      if (found) break;
+    }
+    while (!is_best(from[i])) ++i;
+    *best = from[i];
+    return static_cast<int32_t>(i);
+  }
+  int64_t at = -1;
+  for (i = 0; i < n; ++i)
+    if (is_best(from[i]) && (at < 0 || place[i] < place[at])) at = i;
+  *best = from[at];
+  return place[at];
+}
+
+// The sum of n neighbours.
+template <class C>
+static C sum_of_run(const C* from, int64_t n) {
+  V<C> sum = {};
+  for_vectors<C>(n, [&](int64_t i, int64_t m) { sum += load_upto(from + i, m, 0); });
+  return reduce_add(sum);
+}
+
+// to[j] = the sum of weight[b] * from[j * stride + b * step] over b < count; kUniform: of one weight.
+template <class C, int kStride>
+STRATA_INLINE void sum_these_taps(const C* __restrict__ from, int64_t stride, int64_t step, int64_t count,
+                                  const C* weight, bool uniform, C* __restrict__ to, int64_t n) {
+  if constexpr (kStride > 0) stride = kStride;
+  for (int64_t b = 0; b < count; ++b) {
+    const C w = uniform ? C(1) : weight[b];
+    const C* at = from + b * step;
+    if (b == 0)
+      for (int64_t j = 0; j < n; ++j) to[j] = w * at[j * stride];
+    else
+      for (int64_t j = 0; j < n; ++j) to[j] += w * at[j * stride];
+  }
+  if (uniform)
+    for (int64_t j = 0; j < n; ++j) to[j] *= weight[0];
+}
+template <class C>
+static void sum_taps(const C* from, int64_t stride, int64_t step, int64_t count, const C* weight, bool uniform, C* to,
+                     int64_t n) {
+  if (stride == 1)
+    sum_these_taps<C, 1>(from, stride, step, count, weight, uniform, to, n);
+  else if (stride == 2)
+    sum_these_taps<C, 2>(from, stride, step, count, weight, uniform, to, n);
+  else
+    sum_these_taps<C, 0>(from, stride, step, count, weight, uniform, to, n);
 }
 
 }  // namespace strata::STRATA_VEC_NS

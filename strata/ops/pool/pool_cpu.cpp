@@ -43,7 +43,8 @@ struct Windows {
   int64_t row_at(int64_t plane, int64_t row) const { return (plane * h.inputs + row) * w.inputs; }
 };
 
-// One dimension after the other: rows are short sums, then whole rows are added up.
+// One dimension after the other. Where they shrink, whole rows are added up first, so that few short sums are left;
+// where they grow, the short sums come first.
 
 // to[i] = the sum of the rows that window i has, times their weights; rows are `width` numbers.
 template <class C>
@@ -76,85 +77,6 @@ void spread_windows(const Taps& t, const std::vector<C>& weight, const std::vect
   }
 }
 
-// Sums of a window's elements, which lie side by side: of a long one eight at a time.
-template <class C, class T>
-C window_sum(const T* at, const C* weight, int64_t count) {
-  constexpr int64_t kLanes = 8;
-  C sum = 0;
-  int64_t b = 0;
-  if (count >= 2 * kLanes) {
-    C lanes[kLanes] = {};
-    for (; b + kLanes <= count; b += kLanes)
-      for (int64_t l = 0; l < kLanes; ++l) lanes[l] += weight[b + l] * static_cast<C>(at[b + l]);
-    for (const C v : lanes) sum += v;
-  }
-  for (; b < count; ++b) sum += weight[b] * static_cast<C>(at[b]);
-  return sum;
-}
-
-template <class T>
-void resample_typed(const Windows& t, int64_t planes, const T* x, T* y) {
-  using C = compute_t<T>;
-  const Taps &d = t.d, &h = t.h, &w = t.w;
-  const auto dw = weights<T>(d), hw = weights<T>(h), ww = weights<T>(w);
-  const auto d0 = offsets(d), ho = offsets(h), wo = offsets(w);
-  const int64_t rows = d.inputs * h.inputs, cols = w.outputs();
-  for_planes(planes, taps_of(w) * rows + taps_of(h) * d.inputs * cols, [&](int64_t p) {
-    ScratchFrame frame;
-    C *first = frame.take<C>(rows * cols), *second = frame.take<C>(d.inputs * h.outputs() * cols),
-      *third = frame.take<C>(t.out);
-    for (int64_t r = 0; r < rows; ++r) {
-      const T* row = x + p * t.in + r * w.inputs;
-      for (int64_t j = 0; j < cols; ++j) {
-        const T* at = row + w.start[j];
-        if (w.step == 1) {
-          first[r * cols + j] = window_sum<C>(at, ww.data() + wo[j], w.count[j]);
-          continue;
-        }
-        C sum = 0;
-        for (int64_t b = 0; b < w.count[j]; ++b) sum += ww[wo[j] + b] * static_cast<C>(at[b * w.step]);
-        first[r * cols + j] = sum;
-      }
-    }
-    for (int64_t k = 0; k < d.inputs; ++k)
-      add_windows(h, hw, ho, first + k * h.inputs * cols, second + k * h.outputs() * cols, cols);
-    add_windows(d, dw, d0, second, third, h.outputs() * cols);
-    for (int64_t i = 0; i < t.out; ++i) y[p * t.out + i] = static_cast<T>(third[i]);
-  });
-}
-
-template <class T>
-void transposed_typed(const Windows& t, int64_t planes, const T* y, T* x) {
-  using C = compute_t<T>;
-  const Taps &d = t.d, &h = t.h, &w = t.w;
-  const auto dw = weights<T>(d), hw = weights<T>(h), ww = weights<T>(w);
-  const auto d0 = offsets(d), ho = offsets(h), wo = offsets(w);
-  const int64_t rows = d.inputs * h.inputs, cols = w.outputs();
-  for_planes(planes, taps_of(w) * rows + taps_of(h) * d.inputs * cols, [&](int64_t p) {
-    ScratchFrame frame;
-    C *third = frame.take<C>(t.out), *second = frame.take<C>(d.inputs * h.outputs() * cols),
-      *first = frame.take<C>(rows * cols), *sums = frame.take<C>(w.inputs);
-    for (int64_t i = 0; i < t.out; ++i) third[i] = static_cast<C>(y[p * t.out + i]);
-    spread_windows(d, dw, d0, third, second, h.outputs() * cols);
-    for (int64_t k = 0; k < d.inputs; ++k)
-      spread_windows(h, hw, ho, second + k * h.outputs() * cols, first + k * h.inputs * cols, cols);
-    for (int64_t r = 0; r < rows; ++r) {
-      std::fill_n(sums, w.inputs, C(0));
-      for (int64_t j = 0; j < cols; ++j) {
-        C* to = sums + w.start[j];
-        const C g = first[r * cols + j];
-        const C* const weight = ww.data() + wo[j];
-        if (w.step == 1) {
-          for (int64_t b = 0; b < w.count[j]; ++b) to[b] += g * weight[b];
-        } else {
-          for (int64_t b = 0; b < w.count[j]; ++b) to[b * w.step] += g * weight[b];
-        }
-      }
-      for (int64_t j = 0; j < w.inputs; ++j) x[p * t.in + r * w.inputs + j] = static_cast<T>(sums[j]);
-    }
-  });
-}
-
 // Outputs begin .. end of a row whose windows have equally many elements and lie at equal distances.
 struct Even {
   int64_t begin = 0, end = 0, stride = 1;
@@ -169,16 +91,174 @@ struct Even {
   }
 };
 
-// A plane in the type that it is compared in.
+// Whether each output is its input.
+bool is_copy(const Taps& t) {
+  if (t.inputs != t.outputs()) return false;
+  for (int64_t i = 0; i < t.inputs; ++i)
+    if (t.count[i] != 1 || t.start[i] != i || t.weight[static_cast<size_t>(i)] != 1) return false;
+  return true;
+}
+
+// The sums of windows along rows, `rows` of them; a window's elements lie t.step apart. Windows that lie at equal
+// distances go side by side, of long ones each by itself.
+template <class C>
+struct RowSums {
+  const Taps& t;
+  const Even even;
+  const std::vector<C> weight;
+  const std::vector<int64_t> offset;
+  bool many, uniform = true;  // every window has one weight for all of its elements
+
+  explicit RowSums(const Taps& taps)
+      : t(taps), even(taps), weight(taps.weight.begin(), taps.weight.end()), offset(offsets(taps)) {
+    many = even.end - even.begin >= 8 && t.count[even.begin] <= 16;
+    for (int64_t i = even.begin; many && i < even.end; ++i)
+      for (int64_t a = 0; a < t.count[i]; ++a) many = many && weight[offset[i] + a] == weight[offset[even.begin] + a];
+    for (int64_t i = 0; i < t.outputs(); ++i)
+      for (int64_t a = 1; a < t.count[i]; ++a) uniform = uniform && weight[offset[i] + a] == weight[offset[i]];
+  }
+  C one(const C* row, int64_t j) const {
+    const C* at = row + t.start[j];
+    const C* w = weight.data() + offset[j];
+    const int64_t n = t.count[j];
+    if (t.step == 1 && uniform && n >= 4) return STRATA_VEC_CALL(sum_of_run<C>)(at, n) * w[0];
+    C sum = 0;
+    for (int64_t b = 0; b < n; ++b) sum += w[b] * at[b * t.step];
+    return sum;
+  }
+  void operator()(const C* row, C* to) const {
+    const int64_t begin = many ? even.begin : t.outputs(), end = many ? even.end : t.outputs();
+    for (int64_t j = 0; j < begin; ++j) to[j] = one(row, j);
+    if (begin < end) STRATA_VEC_CALL(sum_taps<C>)
+    (row + t.start[begin], even.stride, t.step, t.count[begin], weight.data() + offset[begin], uniform, to + begin,
+     end - begin);
+    for (int64_t j = end; j < t.outputs(); ++j) to[j] = one(row, j);
+  }
+};
+
+// A plane in the type that is computed in.
 template <class T>
-const compute_t<T>* widened(const T* plane, int64_t n, std::vector<compute_t<T>>& buffer) {
+const compute_t<T>* widened(const T* plane, int64_t n, compute_t<T>* buffer) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     return plane;
   } else {
-    buffer.resize(static_cast<size_t>(n));
-    (std::is_same_v<T, Half> ? converters().f16_to_f32 : converters().bf16_to_f32)(buffer.data(), plane, n);
-    return buffer.data();
+    (std::is_same_v<T, Half> ? converters().f16_to_f32 : converters().bf16_to_f32)(buffer, plane, n);
+    return buffer;
   }
+}
+template <class T>
+void narrowed(const compute_t<T>* from, int64_t n, T* to) {
+  if constexpr (std::is_same_v<T, compute_t<T>>)
+    std::copy(from, from + n, to);
+  else
+    (std::is_same_v<T, Half> ? converters().f32_to_f16 : converters().f32_to_bf16)(to, from, n);
+}
+
+template <class T>
+void resample_typed(const Windows& t, int64_t planes, const T* x, T* y) {
+  using C = compute_t<T>;
+  const Taps &d = t.d, &h = t.h, &w = t.w;
+  const auto dw = weights<T>(d), hw = weights<T>(h);
+  const auto d0 = offsets(d), ho = offsets(h);
+  const RowSums<C> row_sums(w);
+  const int64_t cols = w.outputs();
+  const bool no_d = is_copy(d), no_h = is_copy(h), no_w = is_copy(w);
+  const bool shrinks = d.outputs() <= d.inputs && h.outputs() <= h.inputs;
+  const int64_t work = shrinks ? t.in + t.out : taps_of(w) * d.inputs * h.inputs + taps_of(h) * d.inputs * cols;
+  for_planes(planes, work, [&](int64_t p) {
+    ScratchFrame frame;
+    const C* from = widened(x + p * t.in, t.in, frame.take<C>(std::is_same_v<T, C> ? 1 : t.in));
+    C* const last = [&] {
+      if constexpr (std::is_same_v<T, C>)
+        return y + p * t.out;
+      else
+        return frame.take<C>(t.out);
+    }();
+    const auto along_d = [&](int64_t width, C* to) {
+      add_windows(d, dw, d0, from, to, width);
+      from = to;
+    };
+    const auto along_h = [&](int64_t count, int64_t width, C* to) {
+      for (int64_t k = 0; k < count; ++k)
+        add_windows(h, hw, ho, from + k * h.inputs * width, to + k * h.outputs() * width, width);
+      from = to;
+    };
+    const auto along_w = [&](int64_t rows, C* to) {
+      for (int64_t r = 0; r < rows; ++r) row_sums(from + r * w.inputs, to + r * cols);
+      from = to;
+    };
+    if (shrinks) {
+      const int64_t deep = d.outputs(), rows = deep * h.outputs();
+      if (!no_d) along_d(h.inputs * w.inputs, no_h && no_w ? last : frame.take<C>(deep * h.inputs * w.inputs));
+      if (!no_h) along_h(deep, w.inputs, no_w ? last : frame.take<C>(rows * w.inputs));
+      if (!no_w) along_w(rows, last);
+    } else {
+      const int64_t rows = d.inputs * h.inputs;
+      if (!no_w) along_w(rows, no_h && no_d ? last : frame.take<C>(rows * cols));
+      if (!no_h) along_h(d.inputs, cols, no_d ? last : frame.take<C>(d.inputs * h.outputs() * cols));
+      if (!no_d) along_d(h.outputs() * cols, last);
+    }
+    if (!std::is_same_v<T, C> || from != last) narrowed<T>(from, t.out, y + p * t.out);
+  });
+}
+
+template <class T>
+void transposed_typed(const Windows& t, int64_t planes, const T* y, T* x) {
+  using C = compute_t<T>;
+  const Taps &d = t.d, &h = t.h, &w = t.w;
+  const auto dw = weights<T>(d), hw = weights<T>(h), ww = weights<T>(w);
+  const auto d0 = offsets(d), ho = offsets(h), wo = offsets(w);
+  const int64_t cols = w.outputs();
+  const bool no_d = is_copy(d), no_h = is_copy(h), no_w = is_copy(w);
+  const bool shrinks = d.outputs() <= d.inputs && h.outputs() <= h.inputs;
+  const int64_t work = shrinks ? t.in + t.out : taps_of(w) * d.inputs * h.inputs + taps_of(h) * d.inputs * cols;
+  for_planes(planes, work, [&](int64_t p) {
+    ScratchFrame frame;
+    const C* from = widened(y + p * t.out, t.out, frame.take<C>(std::is_same_v<T, C> ? 1 : t.out));
+    C* const last = [&] {
+      if constexpr (std::is_same_v<T, C>)
+        return x + p * t.in;
+      else
+        return frame.take<C>(t.in);
+    }();
+    const auto along_d = [&](int64_t width, C* to) {
+      spread_windows(d, dw, d0, from, to, width);
+      from = to;
+    };
+    const auto along_h = [&](int64_t count, int64_t width, C* to) {
+      for (int64_t k = 0; k < count; ++k)
+        spread_windows(h, hw, ho, from + k * h.outputs() * width, to + k * h.inputs * width, width);
+      from = to;
+    };
+    const auto along_w = [&](int64_t rows, C* into) {
+      std::fill_n(into, rows * w.inputs, C(0));
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t j = 0; j < cols; ++j) {
+          C* to = into + r * w.inputs + w.start[j];
+          const C g = from[r * cols + j];
+          const C* const weight = ww.data() + wo[j];
+          if (w.step == 1) {
+            for (int64_t b = 0; b < w.count[j]; ++b) to[b] += g * weight[b];
+          } else {
+            for (int64_t b = 0; b < w.count[j]; ++b) to[b * w.step] += g * weight[b];
+          }
+        }
+      }
+      from = into;
+    };
+    if (shrinks) {
+      const int64_t deep = d.outputs(), rows = deep * h.outputs();
+      if (!no_w) along_w(rows, no_h && no_d ? last : frame.take<C>(rows * w.inputs));
+      if (!no_h) along_h(deep, w.inputs, no_d ? last : frame.take<C>(deep * h.inputs * w.inputs));
+      if (!no_d) along_d(h.inputs * w.inputs, last);
+    } else {
+      const int64_t rows = d.inputs * h.inputs;
+      if (!no_d) along_d(h.outputs() * cols, no_h && no_w ? last : frame.take<C>(d.inputs * h.outputs() * cols));
+      if (!no_h) along_h(d.inputs, cols, no_w ? last : frame.take<C>(rows * cols));
+      if (!no_w) along_w(rows, last);
+    }
+    if (!std::is_same_v<T, C> || from != last) narrowed<T>(from, t.in, x + p * t.in);
+  });
 }
 
 template <class T>
@@ -188,9 +268,12 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
   const Even even(w);
   const auto taps = STRATA_VEC_CALL(max_taps_of)(std::is_same_v<C, double>);
   const bool many = even.end - even.begin >= 8 && t.in < (int64_t{1} << 30);
+  // Else, of windows that hardly overlap: the largest of each column, and of these the largest of each window.
+  const bool columns = !many && t.in < (int64_t{1} << 30) && taps_of(w) <= 2 * w.inputs && w.step == 1;
+  const auto best_of = STRATA_VEC_CALL(best_of_run<C>);
   for_planes(planes, t.work(), [&](int64_t p) {
-    std::vector<C> buffer;
-    const C* from = widened(x + p * t.in, t.in, buffer);
+    ScratchFrame frame;
+    const C* from = widened(x + p * t.in, t.in, frame.take<C>(std::is_same_v<T, C> ? 1 : t.in));
     int64_t to = p * t.out;
     // Calls f(place of the row, number of the row) for the input rows of output row (k, i).
     const auto rows = [&](int64_t k, int64_t i, auto&& f) {
@@ -215,6 +298,32 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
     };
     for (int64_t k = 0; k < d.outputs(); ++k) {
       for (int64_t i = 0; i < h.outputs(); ++i, to += w.outputs()) {
+        if (columns && d.count[k] > 0 && h.count[i] > 0) {
+          const C* values = nullptr;
+          int32_t* places = nullptr;
+          ScratchFrame inner;
+          if (d.count[k] * h.count[i] == 1) {
+            rows(k, i, [&](int64_t row, int64_t) { values = from + row; });
+          } else {
+            C* const best = inner.take<C>(w.inputs);
+            places = inner.take<int32_t>(w.inputs);
+            rows(k, i, [&](int64_t row, int64_t number) {
+              taps(from, 1, static_cast<int32_t>(row), best, places, static_cast<int32_t>(w.inputs), number == 0);
+            });
+            values = best;
+          }
+          for (int64_t j = 0; j < w.outputs(); ++j) {
+            C best = -std::numeric_limits<C>::infinity();
+            int64_t at = -1;
+            if (w.count[j] > 0) {
+              at = best_of(values + w.start[j], places ? places + w.start[j] : nullptr, w.count[j], &best);
+              if (!places) at += values - from + w.start[j];
+            }
+            y[to + j] = static_cast<T>(best);
+            positions[to + j] = at;
+          }
+          continue;
+        }
         const bool side_by_side = many && d.count[k] > 0 && h.count[i] > 0;
         const int64_t begin = side_by_side ? even.begin : w.outputs(), end = side_by_side ? even.end : w.outputs();
         for (int64_t j = 0; j < begin; ++j) one(k, i, j);

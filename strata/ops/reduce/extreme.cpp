@@ -1,6 +1,7 @@
 // Records of maxima and minima, their positions, and of scans.
 
 #include "strata/core/dispatch.h"
+#include "strata/core/layout.h"
 #include "strata/core/loops.h"
 #include "strata/core/op.h"
 #include "strata/core/parallel.h"
@@ -105,10 +106,15 @@ void along(const Tensor& indices, const Tensor& wide, int64_t dim, F f) {
   int64_t inner = 1;
   for (int64_t i = dim + 1; i < wide.dim(); ++i) inner *= wide.shape()[i];
   const int64_t n = wide.dim() == 0 ? 1 : wide.shape()[dim], m = indices.dim() == 0 ? 1 : indices.shape()[dim];
-  for (int64_t i = 0; i < indices.numel(); ++i) {
-    check<IndexError>(at[i] >= 0 && at[i] < n, "pick_along", "index ", at[i], " is out of range for dimension ", dim,
-                      " of ", wide);
-    f((i / inner / m * n + at[i]) * inner + i % inner, i);
+  const int64_t outer = indices.numel() / std::max<int64_t>(1, m * inner);
+  for (int64_t o = 0, i = 0; o < outer; ++o) {
+    for (int64_t k = 0; k < m; ++k) {
+      for (int64_t j = 0; j < inner; ++j, ++i) {
+        if (at[i] < 0 || at[i] >= n) [[unlikely]]
+          throw IndexError("pick_along", cat("index ", at[i], " is out of range for dimension ", dim, " of ", wide));
+        f((o * n + at[i]) * inner + j, i);
+      }
+    }
   }
 }
 
@@ -279,9 +285,12 @@ const ArgOp argmin_op{
 
 TensorMeta infer_scan(const Tensor& x, int64_t dim, std::string_view op) {
   wrap_dim(dim, x.dim(), op);
-  return is_floating(x.dtype()) ? like(x) : like(x).with_dtype(DType::i64);
+  return is_floating(x.dtype()) ? laid_like(x) : laid_like(x).with_dtype(DType::i64);
 }
 void samples_scan(Samples& s) {
+  s.add(s.tensor({9, 11}).t(), 0).named("lies across");
+  s.add(s.tensor({9, 11}).t(), 1).named("lies across, its columns");
+  s.add(s.tensor({3, 17, 4}).permute({2, 0, 1}), 1).named("turned");
   s.add(s.tensor({3, 5}), 0);
   s.add(s.tensor({3, 5}), 1);
   s.add(s.tensor({2, 7, 3}), -2);
@@ -360,7 +369,7 @@ ScanPairOp::Record running(std::string_view schema, std::string_view doc) {
       .infer =
           [](const Tensor& x, int64_t dim) {
             wrap_dim(dim, x.dim(), Largest ? "cummax" : "cummin");
-            return std::array<TensorMeta, 2>{like(x), like(x).with_dtype(DType::i64)};
+            return std::array<TensorMeta, 2>{laid_like(x), laid_like(x).with_dtype(DType::i64)};
           },
       .kernels = on_each_device([](auto on, Tensor& values, Tensor& indices, const Tensor& x, int64_t dim) {
         scan(on, Largest ? Reduction::max : Reduction::min, values, indices, x, wrap_dim(dim, x.dim(), "cummax"));
@@ -379,6 +388,8 @@ ScanPairOp::Record running(std::string_view schema, std::string_view doc) {
           [](Samples& s) {
             s.add(s.distinct({3, 5}), 0);
             s.add(s.distinct({2, 7, 3}), -2);
+            s.add(s.distinct({9, 11}).t(), 0).named("lies across");
+            s.add(s.distinct({3, 7, 4}).permute({2, 0, 1}), 1).named("turned");
             s.invalid<IndexError>("out of range", s.tensor({3}), 1);
           },
       .reference = by_loops::running_extreme<Largest>,

@@ -8,12 +8,6 @@
 
 namespace strata {
 
-float (*extreme_of_run(DType t, bool largest))(const void*, int64_t) {
-  return STRATA_VEC_CALL(run_extreme_of)(t, largest);
-}
-double (*extreme_of_doubles(bool largest))(const void*, int64_t) {
-  return STRATA_VEC_CALL(run_extreme_of_doubles)(largest);
-}
 void (*extreme_of_ints(DType t, bool largest))(const void*, int64_t, void*) {
   return STRATA_VEC_CALL(run_extreme_of_type)(t, largest);
 }

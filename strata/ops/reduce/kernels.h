@@ -25,6 +25,7 @@ enum class Reduction : uint8_t {
   min_abs,
   count_nonzero_float,  // |x|^p
   sum_exp,              // sum exp(x - shift)
+  sum_numbers,          // NaN left out; on the CPU
 };
 
 /// Bit i: dimension i is reduced; all of them for empty dims. Throws IndexError and ValueError naming `op`.
@@ -38,19 +39,20 @@ int64_t reduced_count(const Shape& s, uint32_t mask);
 /// sum_powers, sum_exp, and for mean where y says so. `shift` has y's elements, in the accumulation type. `p` is the
 /// exponent of sum_powers.
 void reduce_cpu(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p);
+/// y (row-major) = the sums of x * z along `dim`, accumulated in f32 or f64; all floating, of one dtype and shape but
+/// for that dimension. False, and nothing done, unless x and z lie alike and y's dimensions are in the order of theirs.
+bool dot_cpu(const Tensor& y, const Tensor& x, const Tensor& z, int64_t dim);
 /// Positions (i64) and, unless undefined, values of the first largest or smallest elements.
 void reduce_index_cpu(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask);
 
-/// A function that gives the largest (smallest) of n >= 0 neighbouring f32, bf16 or f16 numbers, NaN if there is one.
-float (*extreme_of_run(DType t, bool largest))(const void* run, int64_t n);
-/// The same of f64.
-double (*extreme_of_doubles(bool largest))(const void* run, int64_t n);
-/// The same of integers (u8 for bool); the result is of their type.
+/// A function that gives the largest (smallest) of n >= 0 neighbouring integers (u8 for bool); the result is of their
+/// type.
 void (*extreme_of_ints(DType t, bool largest))(const void* run, int64_t n, void* result);
 /// to[i] = from[i], by the processor's own conversion where it has one.
 void widen_run(const Half* from, int64_t n, float* to);
 
-/// Running sum, product, maximum or minimum along `dim` (from its end with `reverse`); the latter two with positions.
+/// Running sum, product, maximum or minimum along `dim` (from its end with `reverse`); the latter two with positions,
+/// laid out as y.
 void scan_cpu(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse);
 
 /// The same on a CUDA device.
@@ -85,10 +87,17 @@ template <class On>
 void scan(On on, Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim,
           bool reverse = false) {
   if (x.numel() == 0) return;  // the lines may be many still
-  if constexpr (on.cuda)
-    scan_cuda(what, y, indices, x, dim, reverse);
-  else
+  if constexpr (on.cuda) {
+    if (y.is_contiguous()) return scan_cuda(what, y, indices, x, dim, reverse);
+    const Tensor dense = empty({y.shape(), y.dtype(), y.device(), std::nullopt});
+    const Tensor at = indices.defined() ? empty({y.shape(), DType::i64, y.device(), std::nullopt}) : indices;
+    scan_cuda(what, dense, at, x, dim, reverse);
+    Tensor values = y, places = indices;
+    values.copy_(dense);
+    if (at.defined()) places.copy_(at);
+  } else {
     scan_cpu(what, y, indices, x, dim, reverse);
+  }
 }
 
 }  // namespace strata

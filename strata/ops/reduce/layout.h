@@ -26,7 +26,8 @@ inline ReduceLayout rows_layout(const Tensor& x, uint32_t mask) {
   return l;
 }
 
-/// As it lies when the reduced dimensions are neighbours in a row-major tensor; else through a copy with them last.
+/// In row-major order when the reduced dimensions are neighbours, as it lies where that is its own; else through a copy
+/// with them last.
 inline ReduceLayout reduce_layout(const Tensor& x, uint32_t mask) {
   ReduceLayout l;
   const Shape& s = x.shape();
@@ -36,11 +37,11 @@ inline ReduceLayout reduce_layout(const Tensor& x, uint32_t mask) {
     if (first < 0) first = i;
     last = i;
   }
-  bool neighbours = x.is_contiguous();
+  bool neighbours = true;
   for (int i = std::max(first, 0); i <= last; ++i) neighbours = neighbours && ((mask >> i & 1) || s[i] == 1);
   if (neighbours) {
     for (int i = 0; i < s.size(); ++i) (first < 0 || i < first ? l.outer : i <= last ? l.n : l.inner) *= s[i];
-    l.data = x;
+    l.data = contiguous(x);
     return l;
   }
   return rows_layout(x, mask);

@@ -265,6 +265,10 @@ const NormOp norm_op{{
     .backward =
         [](Backward& b, const Tensor& x, double p, const Dims& dims, bool keepdim) {
           if (p == 0) return b.set(0, zeros_like(x));
+          if (p == 2 && !is_reduced_floating(x.dtype())) {
+            const Tensor none = b.y() == 0, factor = where(none, 0, b.gy() / where(none, 1, b.y()));
+            return b.set(0, x * spread(factor, x, dims, keepdim));
+          }
           const Tensor g = spread(b.gy(), x, dims, keepdim);
           if (p == 1) return b.set(0, g * sign(x));
           const Tensor y = spread(b.y(), x, dims, keepdim);

@@ -4,7 +4,9 @@
 #include <limits>
 
 #include "strata/core/error.h"
+#include "strata/core/layout.h"
 #include "strata/ops/elementwise/kernels.h"
+#include "strata/ops/reduce/fold_kernels.h"
 #include "strata/ops/reduce/reduce_inl.h"
 
 namespace strata {
@@ -60,8 +62,17 @@ A times(A a, A b) {
     return a * b;
 }
 
+// The vector loops of reductions that have some.
+template <Fold F, class T>
+struct WithLoops {
+  FoldLoops loops = fold_loops(F, dtype_of<T>);
+};
+struct WithoutLoops {};
+template <Fold F, class T>
+using Loops = std::conditional_t<std::is_integral_v<T>, WithoutLoops, WithLoops<F, T>>;
+
 template <class T>
-struct Sum {
+struct Sum : Loops<Fold::sum, T> {
   using Acc = Wide<T>;
   using Shift = Acc;
   Acc init() const { return 0; }
@@ -72,7 +83,7 @@ struct Sum {
   Acc combine(Acc a, Acc b) const { return plus(a, b); }
 };
 template <class T>
-struct Prod {
+struct Prod : Loops<Fold::prod, T> {
   using Acc = Wide<T>;
   using Shift = Acc;
   Acc init() const { return 1; }
@@ -84,28 +95,19 @@ struct Prod {
 };
 // NaN wins: once there, no comparison replaces it.
 template <class T, bool Largest>
-struct Extreme {
+struct Extreme : Loops<Largest ? Fold::max : Fold::min, T> {
   using Acc = compute_t<T>;
   using Shift = Acc;
   // Vector code for whole runs.
   struct OfInts {
     void (*run)(const void*, int64_t, void*) = extreme_of_ints(dtype_of<T>, Largest);
-    explicit operator bool() const { return true; }
     Acc operator()(const void* p, int64_t n) const {
       Acc result;
       run(p, n, &result);
       return result;
     }
   };
-  static auto vector_run() {
-    if constexpr (std::is_same_v<Acc, float>)
-      return extreme_of_run(dtype_of<T>, Largest);
-    else if constexpr (std::is_same_v<Acc, double>)
-      return extreme_of_doubles(Largest);
-    else
-      return OfInts();
-  }
-  decltype(vector_run()) run = vector_run();
+  std::conditional_t<std::is_integral_v<T>, OfInts, WithoutLoops> run;
   Acc init() const {
     if constexpr (std::is_floating_point_v<Acc>)
       return Largest ? -std::numeric_limits<Acc>::infinity() : std::numeric_limits<Acc>::infinity();
@@ -177,7 +179,7 @@ constexpr auto as_is = [](auto a) { return a; };
 // ---- floating reductions ----
 
 template <class T>
-struct Deviations {
+struct Deviations : WithLoops<Fold::sum_squares, T> {
   using Acc = compute_t<T>;
   using Shift = Acc;
   Acc init() const { return 0; }
@@ -188,11 +190,12 @@ struct Deviations {
   }
   Acc combine(Acc a, Acc b) const { return a + b; }
 };
-template <class T, class F>
-struct SumOf {
+template <class T, class F, class Inner = WithoutLoops>
+struct SumOf : Inner {
   using Acc = compute_t<T>;
   using Shift = Acc;
   F f;
+  explicit SumOf(F g) : f(g) {}
   Acc init() const { return 0; }
   template <class X>
   void step(Acc& a, X x, Shift shift, int64_t) const {
@@ -203,7 +206,7 @@ struct SumOf {
 template <class T, bool Largest>
 struct ExtremeAbs : Extreme<T, Largest> {
   using Acc = compute_t<T>;
-  ExtremeAbs() { this->run = nullptr; }
+  ExtremeAbs() { this->loops = fold_loops(Largest ? Fold::max_abs : Fold::min_abs, dtype_of<T>); }
   template <class X>
   void step(Acc& a, X x, Acc, int64_t) const {
     a = this->combine(a, std::abs(static_cast<Acc>(x)));
@@ -214,7 +217,10 @@ template <class T>
 void floating(Reduction what, const Tensor& y, const ReduceLayout& l, const Tensor& shift, double p) {
   using A = compute_t<T>;
   constexpr DType x_type = dtype_of<T>;
-  const auto sum_of = [&]<class F>(F f) { run<SumOf<T, F>, T, T>(SumOf<T, F>{f}, y, l, shift, as_is); };
+  const auto sum_of = [&]<Fold Vectors, class F>(F f) {
+    using S = SumOf<T, F, WithLoops<Vectors, T>>;
+    run<S, T, T>(S(f), y, l, shift, as_is);
+  };
   switch (what) {
     case Reduction::mean: {
       const auto over_n = [n = static_cast<A>(l.n)](A a) { return a / n; };
@@ -224,15 +230,17 @@ void floating(Reduction what, const Tensor& y, const ReduceLayout& l, const Tens
     case Reduction::squared_deviations:
       return run<Deviations<T>, T, A>({}, y, l, shift, as_is);
     case Reduction::sum_abs:
-      return sum_of([](A x, A) { return std::abs(x); });
+      return sum_of.template operator()<Fold::sum_abs>([](A x, A) { return std::abs(x); });
+    case Reduction::sum_numbers:
+      return sum_of.template operator()<Fold::sum_numbers>([](A x, A) { return x == x ? x : A(0); });
     case Reduction::sum_squares:
       return run<Deviations<T>, T, A>({}, y, l, {}, as_is);
     case Reduction::sum_powers: {
       const auto f = [p = static_cast<A>(p)](A x, A) { return std::pow(std::abs(x), p); };
-      return run<SumOf<T, decltype(f)>, T, A>({f}, y, l, {}, as_is);
+      return run<SumOf<T, decltype(f)>, T, A>(SumOf<T, decltype(f)>(f), y, l, {}, as_is);
     }
     case Reduction::count_nonzero_float:
-      return sum_of([](A x, A) { return x != 0 ? A(1) : A(0); });
+      return sum_of.template operator()<Fold::count_nonzero>([](A x, A) { return x != 0 ? A(1) : A(0); });
     case Reduction::max_abs:
       return run<ExtremeAbs<T, true>, T, T>({}, y, l, {}, as_is);
     case Reduction::min_abs:
@@ -339,7 +347,50 @@ void sum_exp_rows(const Tensor& y, const ReduceLayout& l, const Tensor& shift) {
 }
 }  // namespace
 
+namespace {
+// Its dimensions as they lie, where x has no gaps: what is reduced is then next to it more often, and needs no copy.
+std::optional<Dims> order_in_memory(const Tensor& x) {
+  if (x.is_contiguous() || !lie_alike(x, x)) return std::nullopt;
+  Dims order;
+  for (int64_t i = 0; i < x.dim(); ++i) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    const int i = static_cast<int>(a), j = static_cast<int>(b);
+    return x.shape()[i] != 1 && x.shape()[j] != 1 && x.strides()[i] > x.strides()[j];
+  });
+  return order;
+}
+// The same over x as it lies. The results come in the order of the dimensions that are left, and are turned back.
+void reduce_turned(Reduction what, const Tensor& y, const Tensor& x, const Dims& order, uint32_t mask,
+                   const Tensor& shift, double p) {
+  uint32_t turned = 0;
+  Dims left, places;  // the kept dimensions as they lie, and each one's place among them
+  for (int i = 0; i < order.size(); ++i)
+    if (mask >> order[i] & 1)
+      turned |= 1u << i;
+    else
+      left.push_back(order[i]);
+  Shape wide, narrow;
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    if (mask >> d & 1) continue;
+    wide.push_back(x.shape()[static_cast<int>(d)]);
+    for (int i = 0; i < left.size(); ++i)
+      if (left[i] == d) places.push_back(i);
+  }
+  const Tensor data = permute(x, order);
+  if (std::is_sorted(left.begin(), left.end())) return reduce_cpu(what, y, data, turned, shift, p);
+  Dims back = Dims::filled(places.size(), 0);
+  for (int i = 0; i < places.size(); ++i) back[static_cast<int>(places[i])] = i;
+  for (int64_t d : left) narrow.push_back(x.shape()[static_cast<int>(d)]);
+  const Tensor to = empty({narrow, y.dtype(), y.device(), std::nullopt});
+  const Tensor less = shift.defined() ? contiguous(permute(view(shift, wide), back)) : Tensor();
+  reduce_cpu(what, to, data, turned, less, p);
+  Tensor result = view(y, wide);
+  copy_elements(result, permute(to, places));
+}
+}  // namespace
+
 void reduce_cpu(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
+  if (const auto order = order_in_memory(x)) return reduce_turned(what, y, x, *order, mask, shift, p);
   const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : reduce_layout(x, mask);
   switch (what) {
     case Reduction::sum_exp:
@@ -379,43 +430,71 @@ void reduce_index_cpu(bool largest, const Tensor& values, const Tensor& indices,
   });
 }
 
-void scan_cpu(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse) {
-  const Tensor from = contiguous(x);
-  int64_t outer = 1, inner = 1;
-  const int64_t n = x.dim() == 0 ? 1 : x.shape()[dim];
-  for (int i = 0; i < x.dim(); ++i) (i < dim ? outer : i > dim ? inner : outer) *= i == dim ? 1 : x.shape()[i];
-  int64_t* at = indices.defined() ? indices.data<int64_t>() : nullptr;
-  dispatch_numbers(x.dtype(), [&]<class T>() {
-    using A = Wide<T>;
-    using Out = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
-    const T* p = static_cast<const T*>(from.raw_data());
-    parallel_for(0, outer * inner, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
+bool dot_cpu(const Tensor& y, const Tensor& x, const Tensor& z, int64_t dim) {
+  if (!lie_alike(x, z)) return false;
+  const Dims order = order_in_memory(x).value_or(Dims());
+  int64_t outer = 1, n = 1, inner = 1, last = -1;
+  bool before = true;
+  for (int i = 0; i < x.dim(); ++i) {
+    const int64_t d = order.empty() ? i : order[i];
+    const int64_t size = x.shape()[d];
+    if (d == dim) {
+      n = size, before = false;
+      continue;
+    }
+    if (d < last) return false;
+    last = d;
+    (before ? outer : inner) *= size;
+  }
+  if (outer * inner == 0) return true;
+  const DotLoops loops = dot_loops(x.dtype());
+  dispatch_floats(x.dtype(), "dot", [&]<class T>() {
+    using A = compute_t<T>;
+    const T *p = x.data<T>(), *q = z.data<T>();
+    T* to = y.data<T>();
+    if (inner == 1 && n > kRowJob) {
+      const int64_t jobs = (n + kRowJob - 1) / kRowJob;
+      std::vector<A> parts(static_cast<size_t>(outer * jobs)), sums(static_cast<size_t>(outer));
+      parallel_for(0, outer * jobs, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t job = begin; job < end; ++job) {
+          const int64_t at = job % jobs * kRowJob, from = job / jobs * n + at;
+          loops.lines(p + from, q + from, 1, std::min(kRowJob, n - at), &parts[static_cast<size_t>(job)]);
+        }
+      });
+      fold_loops(Fold::sum, dtype_of<A>).lines(parts.data(), outer, jobs, nullptr, sums.data());
+      for (int64_t i = 0; i < outer; ++i) to[i] = static_cast<T>(sums[static_cast<size_t>(i)]);
+      return;
+    }
+    if (inner == 1) {
+      parallel_for(0, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)), [&](int64_t begin, int64_t end) {
+        A sums[kTile];
+        for (int64_t i = begin; i < end; i += kTile) {
+          const int64_t m = std::min(kTile, end - i);
+          loops.lines(p + i * n, q + i * n, m, n, sums);
+          for (int64_t k = 0; k < m; ++k) to[i + k] = static_cast<T>(sums[k]);
+        }
+      });
+      return;
+    }
+    const int64_t tiles = (inner + kTile - 1) / kTile;
+    parallel_for(0, outer * tiles, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n * std::min(inner, kTile))),
                  [&](int64_t begin, int64_t end) {
-                   for (int64_t line = begin; line < end; ++line) {
-                     const int64_t base = line / inner * n * inner + line % inner + (reverse ? (n - 1) * inner : 0);
-                     const int64_t step = reverse ? -inner : inner;
-                     if (what == Reduction::sum || what == Reduction::prod) {
-                       Out* o = static_cast<Out*>(y.raw_data());
-                       A a = what == Reduction::sum ? 0 : 1;
-                       for (int64_t k = 0, i = base; k < n; ++k, i += step) {
-                         a = what == Reduction::sum ? plus(a, static_cast<A>(p[i])) : times(a, static_cast<A>(p[i]));
-                         o[i] = static_cast<Out>(a);
-                       }
-                       continue;
+                   for (int64_t job = begin; job < end; ++job) {
+                     const int64_t column = job % tiles * kTile, width = std::min(kTile, inner - column);
+                     const int64_t first = job / tiles * n * inner + column;
+                     A sums[kTile] = {};
+                     for (int64_t k = 0; k < n; k += kSteps) {
+                       A part[kTile] = {};
+                       loops.rows(p + first + k * inner, q + first + k * inner, std::min(kSteps, n - k), inner, width,
+                                  part);
+                       for (int64_t j = 0; j < width; ++j) sums[j] += part[j];
                      }
-                     T* o = static_cast<T*>(y.raw_data());
-                     compute_t<T> best{};
-                     int64_t where = -1;
-                     for (int64_t k = 0, i = base; k < n; ++k, i += step) {
-                       const auto v = static_cast<compute_t<T>>(p[i]);
-                       const bool better = where < 0 || v != v || (what == Reduction::max ? v >= best : v <= best);
-                       if (better) best = v, where = k;
-                       o[i] = static_cast<T>(best);
-                       at[i] = where;
-                     }
+                     T* const row = to + job / tiles * inner + column;
+                     for (int64_t j = 0; j < width; ++j) row[j] = static_cast<T>(sums[j]);
                    }
                  });
   });
+  return true;
 }
 
 }  // namespace strata

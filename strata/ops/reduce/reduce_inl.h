@@ -57,8 +57,12 @@ class Cascade {
 template <class R, class T>
 typename R::Acc reduce_run(const R& r, const T* p, int64_t n, int64_t at, typename R::Shift shift) {
   using Acc = typename R::Acc;
-  if constexpr (requires { r.run; }) {
-    if (r.run) return r.run(p, n);
+  if constexpr (requires { r.loops; }) {
+    Acc result;
+    r.loops.lines(p, 1, n, &shift, &result);
+    return result;
+  } else if constexpr (requires { r.run; }) {
+    return r.run(p, n);
   }
   Cascade<R> cascade;
   const auto block = [&](const auto* q, int64_t m, int64_t i) {
@@ -107,6 +111,11 @@ void reduce_columns(const R& r, const T* p, int64_t rows, int64_t stride, int64_
   for (int64_t i = 0; i < rows; i += kSteps) {
     for (int64_t j = 0; j < width; ++j) part[j] = r.init();
     const int64_t end = std::min(rows, i + kSteps);
+    if constexpr (requires { r.loops; }) {
+      r.loops.rows(p + i * stride, end - i, stride, width, shift, part);
+      for (int64_t j = 0; j < width; ++j) acc[j] = r.combine(acc[j], part[j]);
+      continue;
+    }
     const auto shift_of = [&](int64_t j) { return shift ? shift[j] : typename R::Shift(); };
     int64_t k = i;
     // Four rows at a time: each partial result is read and written once for all four.
@@ -156,6 +165,19 @@ void reduce_layout_with(const R& r, const ReduceLayout& l, const typename R::Shi
       }
     });
     return;
+  }
+  if constexpr (requires { r.loops; }) {
+    if (l.inner == 1 && l.n <= kRowJob) {
+      parallel_for(0, results, std::max<int64_t>(1, kGrain / l.n), [&](int64_t begin, int64_t end) {
+        Acc acc[kTile];
+        for (int64_t i = begin; i < end; i += kTile) {
+          const int64_t m = std::min(kTile, end - i);
+          r.loops.lines(p + i * l.n, m, l.n, shift ? shift + i : nullptr, acc);
+          for (int64_t k = 0; k < m; ++k) write(i + k, acc[k]);
+        }
+      });
+      return;
+    }
   }
   const int64_t tiles = l.inner == 1 ? 1 : (l.inner + kTile - 1) / kTile;
   const int64_t length = l.inner == 1 ? kRowJob : kColumnJob;  // of n, for one job

@@ -11,6 +11,7 @@
 #include "strata/ops/index/index.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/naive_inl.h"
+#include "strata/ops/reduce/kernels.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/statistics/statistics.h"
 #include "strata/ops/view/view.h"
@@ -45,7 +46,22 @@ const NanOp nansum_op{{
     .schema = "nansum(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
     .doc = "Sum over dims, or over everything, of what is not NaN. Integers and bool sum in i64.",
     .example = "Tensor x = ones({3}); x.slice(0, 0, 1).fill_(NAN); assert(nansum(x).item() == 2);",
-    .composed = [](const Tensor& x, const Dims& dims, bool keepdim) { return sum(without_nan(x), dims, keepdim); },
+    .infer =
+        [](const Tensor& x, const Dims& dims, bool keepdim) {
+          const TensorMeta m = like(x).with_shape(reduced_shape(x.shape(), dim_mask(dims, x.dim(), "nansum"), keepdim));
+          return is_floating(x.dtype()) ? m : m.with_dtype(DType::i64);
+        },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
+      const uint32_t mask = dim_mask(dims, x.dim(), "nansum");
+      if (on.cuda || !is_floating(x.dtype())) return reduce(on, Reduction::sum, y, without_nan(x), mask);
+      reduce(on, Reduction::sum_numbers, y, x, mask);
+    }),
+    .saves = "x",
+    .backward =
+        [](Backward& b, const Tensor& x, const Dims& dims, bool) {
+          const Tensor g = view(b.gy(), reduced_shape(x.shape(), dim_mask(dims, x.dim(), "nansum"), true));
+          b.set(0, masked_fill(expand(g, x.shape()), isnan(x), 0));
+        },
     .autocast = Autocast::full,
     .dtypes = kAllTypes,
     .cost = nan_cost,

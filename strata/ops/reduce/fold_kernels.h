@@ -1,0 +1,41 @@
+#pragma once
+// The inner loops of floating reductions, compiled for each processor level.
+
+#include "strata/core/dtype.h"
+
+namespace strata {
+
+/// What is accumulated over a line of numbers.
+enum class Fold : uint8_t {
+  sum,
+  sum_numbers,  // NaN left out
+  sum_abs,
+  sum_squares,  // of x - shift
+  count_nonzero,
+  prod,
+  max,
+  min,
+  max_abs,
+  min_abs,
+};
+
+/// Both accumulate in the type of the statistic, f32 or f64; NaN wins extremes.
+struct FoldLoops {
+  /// result[i] = what the n neighbours of line i give, each less shift[i] (0 where shift is null) where that matters.
+  void (*lines)(const void* x, int64_t lines, int64_t n, const void* shift, void* result) = nullptr;
+  /// result[j] takes up x[k * stride + j] for k < rows, each less shift[j] unless shift is null.
+  void (*rows)(const void* x, int64_t rows, int64_t stride, int64_t width, const void* shift, void* result) = nullptr;
+};
+/// Those of a floating dtype.
+FoldLoops fold_loops(Fold f, DType t);
+
+/// Sums of products, accumulated as above.
+struct DotLoops {
+  /// result[i] = the sum of x[i * n + j] * z[i * n + j].
+  void (*lines)(const void* x, const void* z, int64_t lines, int64_t n, void* result) = nullptr;
+  /// result[j] += the sum of x[k * stride + j] * z[k * stride + j] over k < rows.
+  void (*rows)(const void* x, const void* z, int64_t rows, int64_t stride, int64_t width, void* result) = nullptr;
+};
+DotLoops dot_loops(DType t);
+
+}  // namespace strata
