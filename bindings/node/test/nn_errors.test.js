@@ -92,8 +92,8 @@ test('constructors with wrong arguments', () => {
     for (const wrong of [...junk, -1, 0, 0.5, 1e9, 2 ** 53, [], [1, 2, 3, 4, 5, 6, 7], [NaN], ['x'], [null], st.ones([2])]) {
       const count = Math.max(args.length, 1);
       // Tables of 10^9 rows are refused for their memory, or not: they are not made here.
+      if (typeof wrong === 'number' && wrong > 1e6 && /linear|conv|embedding|rnn|lstm|gru|norm|attention|transformer|prelu|adaptivelog/i.test(name)) continue;
       for (let i = 0; i < count; ++i) {
-        if (typeof wrong === 'number' && wrong > 1e6 && /linear|conv|embedding|rnn|lstm|gru|norm|attention|transformer|prelu/i.test(name)) continue;
         known(`new ${name}(.. ${String(wrong)?.slice?.(0, 30)} at ${i})`, () => new nn[name](...args.map((a, j) => (i === j ? wrong : a)), ...(i >= args.length ? [wrong] : [])));
       }
       known(`new ${name}(.., ${typeof wrong})`, () => new nn[name](...args, wrong));

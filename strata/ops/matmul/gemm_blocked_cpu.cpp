@@ -383,24 +383,61 @@ void by_rows(const Gemm& g) {
   });
 }
 
-// A matrix with dense columns times a vector: multiples of the columns, added up for a run of rows at a time.
+// sums += columns [begin, end) of A times their factors; four in one pass over the sums.
+template <class In, class T>
+void add_columns(const Gemm& g, int64_t begin, int64_t end, T* HWY_RESTRICT sums) {
+  constexpr int64_t kRun = 4096;  // rows at once, whose sums stay in the nearest cache
+  const In* const x = static_cast<const In*>(g.b);
+  for (int64_t i = 0; i < g.m; i += kRun) {
+    const In* const first = static_cast<const In*>(g.a) + i;
+    const int64_t n = std::min(kRun, g.m - i);
+    T* const to = sums + i;
+    int64_t l = begin;
+    for (; l + 4 <= end; l += 4) {
+      const T x0 = static_cast<T>(x[l * g.b_row]), x1 = static_cast<T>(x[(l + 1) * g.b_row]),
+              x2 = static_cast<T>(x[(l + 2) * g.b_row]), x3 = static_cast<T>(x[(l + 3) * g.b_row]);
+      const In *const c0 = first + l * g.a_col, *const c1 = c0 + g.a_col, *const c2 = c1 + g.a_col,
+                      *const c3 = c2 + g.a_col;
+      int64_t j = 0;
+      if constexpr (kInVectors<T> && std::is_floating_point_v<T>) {
+        const hn::ScalableTag<T> d;
+        const int64_t lanes = hn::Lanes(d);
+        const auto v0 = hn::Set(d, x0), v1 = hn::Set(d, x1), v2 = hn::Set(d, x2), v3 = hn::Set(d, x3);
+        for (; j + lanes <= n; j += lanes) {
+          const auto low = hn::MulAdd(v0, load_lanes(d, c0 + j), hn::LoadU(d, to + j));
+          const auto high = hn::MulAdd(v2, load_lanes(d, c2 + j), hn::Mul(v3, load_lanes(d, c3 + j)));
+          hn::StoreU(hn::Add(hn::MulAdd(v1, load_lanes(d, c1 + j), low), high), d, to + j);
+        }
+      }
+      for (; j < n; ++j)
+        to[j] += (x0 * static_cast<T>(c0[j]) + x1 * static_cast<T>(c1[j])) +
+                 (x2 * static_cast<T>(c2[j]) + x3 * static_cast<T>(c3[j]));
+    }
+    for (; l < end; ++l) {
+      const T factor = static_cast<T>(x[l * g.b_row]);
+      const In* const column = first + l * g.a_col;
+      for (int64_t j = 0; j < n; ++j) to[j] += factor * static_cast<T>(column[j]);
+    }
+  }
+}
+
+// A matrix with dense columns times a vector: multiples of the columns, added up. Parts of the columns run side by
+// side, and are added in order.
 template <class In, class T, class Out>
 void by_columns(const Gemm& g) {
-  constexpr int64_t kRun = 256;
-  const int64_t runs = (g.m + kRun - 1) / kRun;
-  parallel_for(0, runs, std::max<int64_t>(1, 32768 / (kRun * g.k)), [&](int64_t begin, int64_t end) {
-    alignas(64) T run[kRun], sums[kRun];
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t i0 = r * kRun, n = std::min(kRun, g.m - i0);
-      std::fill(sums, sums + kRun, T(0));
-      std::fill(run, run + kRun, T(0));
-      for (int64_t l = 0; l < g.k; ++l) {
-        load_run(static_cast<const In*>(g.a) + i0 + l * g.a_col, 1, n, run);
-        const T x = static_cast<T>(static_cast<const In*>(g.b)[l * g.b_row]);
-        for (int64_t j = 0; j < kRun; ++j) sums[j] += x * run[j];
-      }
-      for (int64_t i = 0; i < n; ++i) store_row<Out, T>(g, sums + i, 1, 0, static_cast<Out*>(g.c) + (i0 + i) * g.c_row);
+  const int64_t parts = std::clamp<int64_t>(g.m * g.k >> 17, 1, 16), each = (g.k + 4 * parts - 1) / (4 * parts) * 4;
+  ScratchFrame frame;
+  T* const sums = frame.take<T>(parts * g.m);
+  parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      std::fill_n(sums + p * g.m, g.m, T(0));
+      add_columns<In, T>(g, std::min(g.k, p * each), std::min(g.k, (p + 1) * each), sums + p * g.m);
     }
+  });
+  parallel_for(0, g.m, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t p = 1; p < parts; ++p)
+      for (int64_t i = begin; i < end; ++i) sums[i] += sums[p * g.m + i];
+    for (int64_t i = begin; i < end; ++i) store_row<Out, T>(g, sums + i, 1, 0, static_cast<Out*>(g.c) + i * g.c_row);
   });
 }
 

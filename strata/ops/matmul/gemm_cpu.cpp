@@ -415,8 +415,12 @@ void gemm(const Gemm& given, GemmBackend backend) {
   // Below this much work oneDNN's call, one for a whole batch, costs more than the product; packing costs more where A
   // or B is nearly a vector.
   const int64_t work = g.m * g.n * g.k;
-  // Dots, of a batch too, are a loop of ours; oneDNN takes each for a matrix.
-  const bool dots = (g.n == 1 || g.m == 1) && g.bias == nullptr && g.a_col == 1 && g.b_row == 1;
+  // Dots, of a batch too, and sums of columns are loops of ours; oneDNN takes each vector for a matrix.
+  const bool vector = (g.n == 1 || g.m == 1) && g.bias == nullptr;
+  const bool columns = g.batch.empty() &&
+                       ((g.n == 1 && g.a_row == 1 && g.m >= 32) || (g.m == 1 && g.b_col == 1 && g.n >= 32)) &&
+                       g.in == DType::f32;
+  const bool dots = vector && ((g.a_col == 1 && g.b_row == 1) || columns);
   const bool tiny = dots || (g.batch.empty() && (work <= 4096 || (work <= 100000 && g.m >= 4 && g.n >= 4)));
   if (blocked_only || tiny || !run_library(g, backend)) detail::gemm_blocked(g);
 }
