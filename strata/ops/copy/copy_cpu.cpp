@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "strata/core/dispatch.h"
 #include "strata/core/layout.h"
 #include "strata/core/loops.h"
+#include "strata/core/parallel.h"
 #include "strata/ops/copy/copy_kernels.h"
 
 #if defined(__GNUC__)
@@ -71,18 +73,71 @@ void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, in
     (size, p[1] + last * row_st[1], st[1], p[0] + last * row_st[0], last > 0 ? -row_st[0] : row_st[0], rows, n);
     return;
   }
+  if (st[0] == size && st[1] == size) {
+    STRATA_VEC_CALL(copy_lines)(p[0], row_st[0], p[1], row_st[1], n * size, rows);
+    return;
+  }
   for (int64_t r = 0; r < rows; ++r) {
     char* to = p[0] + r * row_st[0];
     const char* from = p[1] + r * row_st[1];
-    if (st[0] == size && st[1] == size)
-      std::memcpy(to, from, static_cast<size_t>(n * size));
-    else if (st[0] == size && st[1] == -size)
+    if (st[0] == size && st[1] == -size)
       STRATA_VEC_CALL(reversed_sized)(size, to, from, n);
     else if (st[0] == size && st[1] == 2 * size)
       STRATA_VEC_CALL(second_sized)(size, to, from, n);
     else
       for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * st[0], from + i * st[1], size);
   }
+}
+
+// Copies planes of the dimension that lies side by side in dst and of the one that does in src, if they are two and
+// long enough: turned tile by tile. False, and nothing done, else.
+bool copy_planes(const Tensor& dst, const Tensor& src) {
+  struct Dim {
+    int64_t n, to, from;
+  };
+  const int64_t size = size_of(dst.dtype());
+  Dim dims[kMaxDims];
+  int count = 0, inner = -1, across = -1;
+  for (int d = 0; d < dst.dim(); ++d) {
+    if (dst.shape()[d] == 1) continue;
+    const Dim one{dst.shape()[d], dst.strides()[d] * size, src.strides()[d] * size};
+    // Of neighbours that lie alike in both, one longer dimension.
+    if (count > 0 && dims[count - 1].to == one.to * one.n && dims[count - 1].from == one.from * one.n)
+      dims[count - 1] = {dims[count - 1].n * one.n, one.to, one.from};
+    else
+      dims[count++] = one;
+  }
+  for (int i = 0; i < count; ++i) {
+    if (dims[i].to == size) inner = i;
+    if (dims[i].from == size) across = i;
+  }
+  if (count < 3 || inner < 0 || across < 0 || inner == across || dims[inner].n < 4 || dims[across].n < 4) return false;
+  const Dim columns = dims[inner], rows = dims[across];
+  int rest = 0;
+  int64_t planes = 1;
+  for (int i = 0; i < count; ++i) {
+    if (i == inner || i == across) continue;
+    planes *= dims[i].n;
+    dims[rest++] = dims[i];
+  }
+  // The planes in the order in which they lie in src, of which lines are read that several of them share.
+  std::sort(dims, dims + rest, [](const Dim& a, const Dim& b) { return std::abs(a.from) > std::abs(b.from); });
+  char* const to = static_cast<char*>(dst.raw_data());
+  const char* const from = static_cast<const char*>(src.raw_data());
+  parallel_for(0, planes, std::max<int64_t>(1, kGrain / (rows.n * columns.n)), [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane) {
+      int64_t left = plane, to_at = 0, from_at = 0;
+      for (int i = rest - 1; i >= 0; --i) {
+        const int64_t k = left % dims[i].n;
+        left /= dims[i].n;
+        to_at += k * dims[i].to;
+        from_at += k * dims[i].from;
+      }
+      STRATA_VEC_CALL(transpose_sized)
+      (size, from + from_at, columns.from, to + to_at, rows.to, rows.n, columns.n);
+    }
+  });
+  return true;
 }
 
 }  // namespace
@@ -99,6 +154,7 @@ void gather_second(int64_t size, void* to, const char* from, int64_t n) {
 void copy_elements_cpu(const Tensor& dst, const Tensor& src) {
   const std::array<const Tensor*, 2> ts{&dst, &src};
   if (dst.dtype() == src.dtype()) {
+    if (dst.numel() > 0 && copy_planes(dst, src)) return;
     dispatch_bytes(dst.dtype(),
                    [&]<class T>() { for_each_strided_rows(dst.shape(), ts, kGrain, move_rows<sizeof(T)>); });
     return;

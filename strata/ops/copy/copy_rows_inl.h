@@ -118,6 +118,25 @@ static void second_sized(int64_t size, void* to, const char* from, int64_t n) {
   second<uint64_t>(to, from, n);
 }
 
+// Lines of a few vectors, `bytes` each: a call of memcpy() for each would take as long as the copy.
+static void copy_lines(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t bytes, int64_t lines) {
+  typedef uint8_t Lanes __attribute__((vector_size(kVecBytes)));
+  if (bytes < kVecBytes || bytes > 16 * kVecBytes) {
+    for (int64_t i = 0; i < lines; ++i) __builtin_memcpy(to + i * to_step, from + i * from_step, bytes);
+    return;
+  }
+  for (int64_t i = 0; i < lines; ++i, to += to_step, from += from_step) {
+    // The last vector ends where the line does.
+    Lanes v, last;
+    __builtin_memcpy(&last, from + bytes - kVecBytes, sizeof last);
+    for (int64_t b = 0; b + kVecBytes < bytes; b += kVecBytes) {
+      __builtin_memcpy(&v, from + b, sizeof v);
+      __builtin_memcpy(to + b, &v, sizeof v);
+    }
+    __builtin_memcpy(to + bytes - kVecBytes, &last, sizeof last);
+  }
+}
+
 // n times the `size` bytes that `value` begins with.
 template <class T>
 static void fill(void* to, uint64_t value, int64_t n) {
@@ -159,6 +178,27 @@ STRATA_INLINE void transpose_tile(const char* from, int64_t from_step, char* to,
     __builtin_memcpy(to + i * to_step, line, sizeof line);
   }
 }
+// The same of less than a tile, which goes through whole lines where those are long enough to be worth it.
+template <class T>
+STRATA_INLINE void transpose_part(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t height,
+                                  int64_t width) {
+#if STRATA_VEC_LEVEL >= 2
+  if constexpr (sizeof(T) == 4) {
+    const __mmask16 high = static_cast<__mmask16>((1u << height) - 1), wide = static_cast<__mmask16>((1u << width) - 1);
+    __m512i lines[kTile];
+    for (int i = 0; i < kTile; ++i)
+      lines[i] = i < width ? _mm512_maskz_loadu_epi32(high, from + i * from_step) : _mm512_setzero_si512();
+    transpose16(lines);
+    for (int i = 0; i < kTile; ++i)
+      if (i < height) _mm512_mask_storeu_epi32(to + i * to_step, wide, lines[i]);
+    return;
+  }
+#endif
+  for (int64_t i = 0; i < height; ++i)
+    for (int64_t j = 0; j < width; ++j)
+      __builtin_memcpy(to + i * to_step + j * static_cast<int64_t>(sizeof(T)),
+                       from + j * from_step + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+}
 template <class T>
 static void transpose(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t rows, int64_t cols) {
   constexpr int64_t size = sizeof(T);
@@ -167,13 +207,10 @@ static void transpose(const char* from, int64_t from_step, char* to, int64_t to_
       const char* in = from + c * from_step + r * size;
       char* out = to + r * to_step + c * size;
       const int64_t height = std::min(kTile, rows - r), width = std::min(kTile, cols - c);
-      if (height == kTile && width == kTile) {
+      if (height == kTile && width == kTile)
         transpose_tile<T>(in, from_step, out, to_step);
-        continue;
-      }
-      for (int64_t i = 0; i < height; ++i)
-        for (int64_t j = 0; j < width; ++j)
-          __builtin_memcpy(out + i * to_step + j * size, in + j * from_step + i * size, sizeof(T));
+      else
+        transpose_part<T>(in, from_step, out, to_step, height, width);
     }
   }
 }

@@ -83,6 +83,26 @@ static void whole_where(void* out, const void* const* in, int64_t n, const MapPa
   where_loop<Bits, true, true>(y, c, a, b, n);
 }
 
+// Of bytes, for which vectors have no shifts by different numbers: bit after bit of the number.
+template <class T>
+STRATA_INLINE T shifted_left(T a, T b) {
+  const uint8_t by = static_cast<uint8_t>(b);
+  uint8_t x = static_cast<uint8_t>(a);
+  x = by & 4 ? static_cast<uint8_t>(x << 4) : x;
+  x = by & 2 ? static_cast<uint8_t>(x << 2) : x;
+  x = by & 1 ? static_cast<uint8_t>(x << 1) : x;
+  return static_cast<T>(by >= 8 ? 0 : x);
+}
+template <class T>
+STRATA_INLINE T shifted_right(T a, T b) {
+  const uint8_t given = static_cast<uint8_t>(b), by = given >= 8 ? 7 : given;
+  T x = a;
+  x = by & 4 ? static_cast<T>(x >> 4) : x;
+  x = by & 2 ? static_cast<T>(x >> 2) : x;
+  x = by & 1 ? static_cast<T>(x >> 1) : x;
+  return !std::is_signed_v<T> && given >= 8 ? T(0) : x;
+}
+
 struct WholeTable {
   DenseMap map[static_cast<size_t>(Map::count)][kNumDTypes] = {};
   template <class T, class O, class F>
@@ -170,19 +190,27 @@ static void whole_rows(WholeTable& t) {
   t.ints(Map::bitwise_xor, [](auto a, auto b, const auto&) { return a ^ b; });
   // Shifts by no number of the type's bits give what shifting one by one would.
   t.ints(Map::left_shift, [](auto a, auto b, const auto&) {
-    const auto by = wrap(b);
-    constexpr Wrapping<decltype(a)> width = 8 * sizeof(a);
-    const auto shifted = wrap(a) << (by & (width - 1));
-    return by >= width ? 0 : shifted;
+    if constexpr (sizeof(a) == 1) {
+      return shifted_left(a, b);
+    } else {
+      const auto by = wrap(b);
+      constexpr Wrapping<decltype(a)> width = 8 * sizeof(a);
+      const auto shifted = wrap(a) << (by & (width - 1));
+      return by >= width ? 0 : shifted;
+    }
   });
   t.ints(Map::right_shift, [](auto a, auto b, const auto&) {
     using T = decltype(a);
-    using Signed = std::make_signed_t<Wrapping<T>>;
-    const auto by = wrap(b);
-    constexpr Wrapping<T> width = 8 * sizeof(a);
-    const auto most = by >= width ? width - 1 : by;
-    const auto shifted = static_cast<Signed>(static_cast<Signed>(a) >> (most & (width - 1)));
-    return !std::is_signed_v<T> && by >= width ? Signed{0} : shifted;
+    if constexpr (sizeof(a) == 1) {
+      return shifted_right(a, b);
+    } else {
+      using Signed = std::make_signed_t<Wrapping<T>>;
+      const auto by = wrap(b);
+      constexpr Wrapping<T> width = 8 * sizeof(a);
+      const auto most = by >= width ? width - 1 : by;
+      const auto shifted = static_cast<Signed>(static_cast<Signed>(a) >> (most & (width - 1)));
+      return !std::is_signed_v<T> && by >= width ? Signed{0} : shifted;
+    }
   });
   t.addcmul<uint8_t, int8_t, int16_t, int32_t, int64_t>();
   t.where<bool, uint8_t, int8_t, int16_t, int32_t, int64_t, double>();

@@ -6,6 +6,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/linalg/linalg.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -63,6 +64,18 @@ const Op<Tensor(const Tensor&, double, int64_t)> norm_except_dim_op{{
         },
 }};
 
+// The sums of a * b over all dimensions but dim.
+Tensor dots_except_dim(const Tensor& a, const Tensor& b, int64_t dim) {
+  if (of_all(dim)) return linalg_vecdot(reshape(a, {a.numel()}), reshape(b, {b.numel()}), 0);
+  const int64_t kept = wrap_dim(dim, a.dim(), "weight_norm"), n = a.shape()[kept];
+  int64_t outer = 1, inner = 1;
+  for (int64_t d = 0; d < a.dim(); ++d)
+    if (d != kept) (d < kept ? outer : inner) *= a.shape()[d];
+  if (inner == 1) return linalg_vecdot(reshape(a, {outer, n}), reshape(b, {outer, n}), 0);
+  const Tensor dots = linalg_vecdot(reshape(a, {outer, n, inner}), reshape(b, {outer, n, inner}), 2);
+  return outer == 1 ? dots : sum(dots, {0});
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
     .schema = "weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
     .doc = "v times g over its own lengths, norm_except_dim(v, 2, dim): a weight from directions and lengths (Salimans "
@@ -74,7 +87,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
         [](Backward& b, const Tensor& v, const Tensor& g, int64_t dim) {
           // What of the gradient lies along v changes its length alone.
           const Tensor n = norm_except_dim(v, 2, dim), scale = g / n;
-          const Tensor along = sum_to(b.gy() * v, n.shape());
+          const Tensor along = dots_except_dim(b.gy(), v, dim).reshape(n.shape());
           if (b.needs(0)) b.set(0, addcmul(b.gy() * scale, v, -(scale * along / (n * n))).to(v.dtype()));
           if (b.needs(1)) b.set(1, sum_to(along / n, g.shape()).to(g.dtype()));
         },

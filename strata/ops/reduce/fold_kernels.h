@@ -38,4 +38,11 @@ struct DotLoops {
 };
 DotLoops dot_loops(DType t);
 
+/// best[j] and place[j] = the largest (smallest) of x[k * stride + j] over k < rows and the first k of it, NaN before
+/// all numbers. best is of the type that x's is computed in; rows < 2^31, width <= kIndexWidth. Of u8 to i64 and
+/// floats.
+using IndexColumns = void (*)(const void* x, int64_t rows, int64_t stride, int64_t width, void* best, int32_t* place);
+IndexColumns index_columns(DType t, bool largest);
+inline constexpr int64_t kIndexWidth = 512;
+
 }  // namespace strata

@@ -313,6 +313,42 @@ void index_rows(const ReduceLayout& l, const Tensor& values, int64_t* at) {
   });
 }
 
+// Columns: stretches of them, of which those of the earlier rows win where elements are equal.
+template <class T>
+void index_columns(bool largest, const ReduceLayout& l, T* values, int64_t* at) {
+  using A = compute_t<T>;
+  constexpr int64_t kRows = 4096;
+  const IndexColumns loop = index_columns(dtype_of<T>, largest);
+  const int64_t tiles = (l.inner + kIndexWidth - 1) / kIndexWidth, parts = (l.n + kRows - 1) / kRows;
+  const T* p = static_cast<const T*>(l.data.raw_data());
+  const int64_t work = std::min(l.inner, kIndexWidth) * l.n;
+  parallel_for(0, l.outer * tiles, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+    for (int64_t job = begin; job < end; ++job) {
+      const int64_t o = job / tiles, column = job % tiles * kIndexWidth,
+                    width = std::min(kIndexWidth, l.inner - column);
+      std::vector<A> best(static_cast<size_t>(parts * width));
+      std::vector<int32_t> place(best.size());
+      const auto part = [&](int64_t from, int64_t to) {
+        for (int64_t i = from; i < to; ++i)
+          loop(p + (o * l.n + i * kRows) * l.inner + column, std::min(kRows, l.n - i * kRows), l.inner, width,
+               &best[static_cast<size_t>(i * width)], &place[static_cast<size_t>(i * width)]);
+      };
+      parallel_for(0, parts, 1, part);
+      for (int64_t j = 0; j < width; ++j) {
+        A most = best[static_cast<size_t>(j)];
+        int64_t where = place[static_cast<size_t>(j)];
+        for (int64_t i = 1; i < parts; ++i) {
+          const A b = best[static_cast<size_t>(i * width + j)];
+          if ((largest ? b > most : b < most) || (b != b && most == most))
+            most = b, where = i * kRows + place[static_cast<size_t>(i * width + j)];
+        }
+        at[o * l.inner + column + j] = where;
+        if (values) values[o * l.inner + column + j] = static_cast<T>(most);
+      }
+    }
+  });
+}
+
 // Rows of exponentials: blocks of x - shift go through the vectorised exp, then are summed.
 template <class T>
 void sum_exp_rows(const Tensor& y, const ReduceLayout& l, const Tensor& shift) {
@@ -420,6 +456,10 @@ void reduce_index_cpu(bool largest, const Tensor& values, const Tensor& indices,
       return;
     }
     T* v = values.defined() ? static_cast<T*>(values.raw_data()) : nullptr;
+    if (l.inner >= 16 && l.n > 0 && l.n < (int64_t{1} << 31)) {
+      index_columns<T>(largest, l, v, at);
+      return;
+    }
     const auto go = [&]<class R>(const R& r) {
       reduce_layout_with<R, T>(r, l, nullptr, [&](int64_t i, typename R::Acc a) {
         at[i] = a.index;

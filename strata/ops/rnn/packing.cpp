@@ -37,26 +37,34 @@ Tensor filler(const Tensor& like, int64_t rows, double value) {
 
 // ---- pad_sequence ---------------------------------------------------------------------------------------------------
 
-Tensor pad_composed(const TensorList& sequences, bool batch_first, double value, const std::string& side) {
+TensorMeta pad_infer(const TensorList& sequences, bool batch_first, double, const std::string& side) {
   constexpr std::string_view op = "pad_sequence";
   check(side == "left" || side == "right", op, "padding_side must be left or right, got '", side, "'");
   check(!sequences.empty(), op, "there are no sequences");
   int64_t longest = 0;
+  check<ShapeError>(sequences[0].defined(), op, "a sequence must be [T, ..], got none");
+  DType common = sequences[0].dtype();
   for (const Tensor& s : sequences) {
     check<ShapeError>(s.defined() && s.dim() >= 1, op, "a sequence must be [T, ..], got ", s);
+    Shape rest = s.shape(), first = sequences[0].shape();
+    rest.erase(0), first.erase(0);
+    check<ShapeError>(rest == first, op, "sequences must agree in all sizes but the first, got ", s, " beside ",
+                      sequences[0]);
+    check<DeviceError>(s.device() == sequences[0].device(), op, "sequences are on ", s.device(), " and ",
+                       sequences[0].device());
     longest = std::max(longest, s.size(0));
+    common = promote_types(common, s.dtype());
   }
-  TensorList padded;
-  for (const Tensor& s : sequences) {
-    const int64_t missing = longest - s.size(0);
-    if (missing == 0) {
-      padded.push_back(s);
-    } else {
-      const Tensor fill = filler(s, missing, value);
-      padded.push_back(side == "right" ? cat({s, fill}, 0) : cat({fill, s}, 0));
-    }
-  }
-  return stack(padded, batch_first ? 0 : 1);
+  Shape shape = sequences[0].shape();
+  shape[0] = longest;
+  shape.insert(batch_first ? 0 : 1, static_cast<int64_t>(sequences.size()));
+  return like(sequences[0]).with_shape(shape).with_dtype(common);
+}
+// Where sequence i stands in the padded tensor.
+Tensor place_of(const Tensor& y, size_t i, int64_t length, bool batch_first, const std::string& side) {
+  const Tensor own = select(y, batch_first ? 0 : 1, static_cast<int64_t>(i));
+  const int64_t begin = side == "left" ? own.size(0) - length : 0;
+  return slice(own, 0, begin, begin + length);
 }
 
 const Op<Tensor(const TensorList&, bool, double, const std::string&)> pad_sequence_op{{
@@ -66,7 +74,25 @@ const Op<Tensor(const TensorList&, bool, double, const std::string&)> pad_sequen
            "of the others (with padding_side \"left\" their beginnings) are padding_value. ShapeError, ValueError.",
     .example = "assert(pad_sequence({ones({3}), ones({1})}, true).to_vector<float>() == "
                "std::vector<float>({1, 1, 1, 1, 0, 0}));",
-    .composed = pad_composed,
+    .infer = pad_infer,
+    .kernels = {.everywhere =
+                    [](Tensor& y, const TensorList& sequences, bool batch_first, double value,
+                       const std::string& side) {
+                      const int64_t longest = y.size(batch_first ? 1 : 0);
+                      bool whole = true;
+                      for (const Tensor& s : sequences) whole = whole && s.size(0) == longest;
+                      if (!whole) fill_elements(y, Scalar(value));
+                      for (size_t i = 0; i < sequences.size(); ++i)
+                        if (sequences[i].numel() > 0)
+                          copy_elements(place_of(y, i, sequences[i].size(0), batch_first, side), sequences[i]);
+                    }},
+    .backward =
+        [](Backward& b, const TensorList& sequences, bool batch_first, double, const std::string& side) {
+          for (size_t i = 0; i < sequences.size(); ++i)
+            if (b.needs(static_cast<int>(i)))
+              b.set(static_cast<int>(i),
+                    place_of(b.gy(), i, sequences[i].size(0), batch_first, side).to(sequences[i].dtype()));
+        },
     .dtypes = kAllTypes,
     .cost =
         [](const TensorList& sequences, bool, double, const std::string&) {

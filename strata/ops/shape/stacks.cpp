@@ -197,22 +197,46 @@ const ListOp block_diag_op{{
         "A matrix with the given ones along its diagonal and zeros elsewhere; vectors and numbers are rows. Different "
         "dtypes are promoted.",
     .example = "assert(block_diag({ones({1, 2}), ones({2, 1})}).shape() == Shape({3, 3}));",
-    .composed =
+    .infer =
         [](const TensorList& tensors) {
           check_some(tensors, "block_diag");
-          int64_t width = 0, left = 0;
+          Shape whole{0, 0};
+          DType common = tensors[0].dtype();
           for (const Tensor& t : tensors) {
             check<ShapeError>(t.dim() <= 2, "block_diag", "needs matrices, got ", t);
-            width += at_least(t.shape(), 2)[1];
+            const Shape block = at_least(t.shape(), 2);
+            whole[0] += block[0];
+            whole[1] += block[1];
+            common = promote_types(common, t.dtype());
           }
-          TensorList rows;
-          for (const Tensor& t : tensors) {
-            const Tensor block = with_rank(t, 2);
-            const int64_t columns = block.shape()[1];
-            rows.push_back(pad(block, {left, width - left - columns}));
-            left += columns;
+          return like(tensors[0]).with_shape(whole).with_dtype(common);
+        },
+    .kernels = {.everywhere =
+                    [](Tensor& y, const TensorList& tensors) {
+                      fill_elements(y, 0);
+                      int64_t top = 0, left = 0;
+                      for (const Tensor& t : tensors) {
+                        const Tensor block = with_rank(t, 2);
+                        const int64_t rows = block.shape()[0], columns = block.shape()[1];
+                        if (block.numel() > 0)
+                          copy_elements(slice(slice(y, 0, top, top + rows), 1, left, left + columns), block);
+                        top += rows;
+                        left += columns;
+                      }
+                    }},
+    .backward =
+        [](Backward& b, const TensorList& tensors) {
+          int64_t top = 0, left = 0;
+          for (size_t i = 0; i < tensors.size(); ++i) {
+            const Tensor& t = tensors[i];
+            const Shape block = at_least(t.shape(), 2);
+            if (b.needs(static_cast<int>(i)))
+              b.set(static_cast<int>(i), slice(slice(b.gy(), 0, top, top + block[0]), 1, left, left + block[1])
+                                             .reshape(t.shape())
+                                             .to(t.dtype()));
+            top += block[0];
+            left += block[1];
           }
-          return cat(rows, 0);
         },
     .dtypes = kAllTypes,
     .cost = list_cost,
