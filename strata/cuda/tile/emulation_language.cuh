@@ -120,3 +120,19 @@ constexpr auto max(A a, B b)
     -> std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>, std::common_type_t<A, B>> {
   return a < b ? b : a;
 }
+
+namespace strata::cuda {
+
+struct Sum {
+  template <class T>
+  T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+template <int Width, class T, class Op>
+T warp_reduce(T v, Op op) {
+  for (int o = Width / 2; o > 0; o /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, o));
+  return v;
+}
+
+}  // namespace strata::cuda

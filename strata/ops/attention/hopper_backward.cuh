@@ -24,7 +24,12 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   using In = OptionsIn<kSet>;
   std::conditional_t<kSequences || In::kEvery, AttentionCall, const AttentionCall&> c = given;
   constexpr int D = S::D, M = S::kRows, N = S::kKeys;
+#ifdef STRATA_TILE_EMULATION
   uint8_t* const memory = shared_memory();
+#else
+  extern __shared__ __align__(1024)
+      uint8_t memory[];  // by that function, some of these kernels keep registers in memory
+#endif
   uint8_t* const all_ks = memory;
   uint8_t* const all_vs = all_ks + S::kKeyBuffers * S::kKeyBytes;
   uint8_t* const qs = all_vs + S::kKeyBuffers * S::kKeyBytes;
@@ -181,7 +186,10 @@ __global__ void __launch_bounds__(S::kThreads, 1)
           const int row = row_tile(x, it) * M;
           const int64_t from = (static_cast<int64_t>(x.b) * c.heads + h) * space.pitch + x.tile0 * M + row;
           wait(empty_q + r.stage, r.parity ^ 1);
-          if constexpr (In::kMasks) tile_heads[r.stage] = h, tile_rows[r.stage] = row;
+          if constexpr (In::kMasks) {
+            tile_heads[r.stage] = h;
+            tile_rows[r.stage] = row;
+          }
           arrive_expecting(full_q + r.stage, S::kRowBytes + M * 4);
 #pragma unroll
           for (int i = 0; i < kChunks<D>; ++i)

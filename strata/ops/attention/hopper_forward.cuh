@@ -20,7 +20,11 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   using In = OptionsIn<kSet>;
   std::conditional_t<kSequences || In::kEvery, AttentionCall, const AttentionCall&> c = given;
   constexpr int D = S::D, BK = S::kKeys;
+#ifdef STRATA_TILE_EMULATION
   uint8_t* const memory = shared_memory();
+#else
+  extern __shared__ __align__(1024) uint8_t memory[];
+#endif
   uint8_t* const qs = memory;
   uint8_t* const ks = qs + S::kQueryBuffers * S::kQueryBytes;
   uint8_t* const vs = ks + S::kStages * S::kTileBytes;

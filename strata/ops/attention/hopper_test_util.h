@@ -20,10 +20,11 @@ struct Case {
   int64_t window = 0, offset = 0;
   Mask mask = Mask::none;
   bool mask_of_batch = true, mask_of_head = true, mask_of_query = true, mask_of_key = true;  // else one for all
-  bool mask_f32 = false;                                                                     // of added ones
+  bool lowest = true;     // some queries see the lowest number of an added mask's dtype and nothing else
+  bool mask_f32 = false;  // of added ones
   double dropout = 0;
   bool drawn = true;  // dropout's bits beforehand
-  bool slopes = false, sinks = false, lengths = false;
+  bool slopes = false, sinks = false, lengths = false, grad_lse = false;
   double soft_cap = 0;
   uint64_t seed = 0;  // of the emulation
   unsigned blocks = 2;
@@ -53,7 +54,7 @@ class Operand {
   }
   Operand(const Operand&) = delete;
   template <class F>
-  void each(const F& f) {
+  void each(const F& f) const {
     for (int64_t b = 0; b < batch_; ++b)
       for (int64_t h = 0; h < heads_; ++h)
         for (int64_t i = 0; i < time_; ++i)
@@ -69,6 +70,12 @@ class Operand {
     return static_cast<T*>(v_.data)[b * v_.batch + h * v_.head + i * v_.time + d];
   }
   double operator()(int64_t b, int64_t h, int64_t i, int64_t d) const { return static_cast<float>(at(b, h, i, d)); }
+  /// All of them, row-major.
+  std::vector<double> numbers() const {
+    std::vector<double> all;
+    each([&](auto... i) { all.push_back((*this)(i...)); });
+    return all;
+  }
   const AttentionView& view() const { return v_; }
   CUtensorMap map(int rows) const { return map_of(v_, batch_, heads_, time_, size_, rows); }
   /// As the host makes them for a card: boxes of 64 columns by `rows` rows.
@@ -133,6 +140,8 @@ struct Problem {
     if (of.sinks) c.sinks = sinks.data();
     for (int64_t b = 0; b < of.batch; ++b) lengths.push_back(b % 3 == 2 ? 0 : of.tk - 13 - 100 * (b % 2));
     if (of.lengths) c.key_lengths = lengths.data();
+    grad_lse = some(of.batch * of.heads * of.tq, 1);
+    if (of.grad_lse) c.grad_lse = grad_lse.data();
     make_mask();
   }
 
@@ -169,9 +178,10 @@ struct Problem {
             if (boolean) {
               mask_bool[at] = seen;
             } else {
-              // Some queries see the lowest number there is and nothing else.
               const float lowest = std::is_same_v<T, Half> ? -65504.f : -3.3895314e38f;
-              const T x(i % 19 == 5 ? lowest : seen ? static_cast<float>(random() % 400) / 100 - 2 : -INFINITY);
+              const T x(of.lowest && i % 19 == 5 ? lowest
+                        : seen                   ? static_cast<float>(random() % 400) / 100 - 2
+                                                 : -INFINITY);
               mask_t[at] = x, mask_f32[at] = static_cast<float>(x);
             }
           }
@@ -263,13 +273,13 @@ struct Problem {
   // ---- in double precision ----
 
   struct Rows {
-    std::vector<double> lse, out, grad_q, grad_k, grad_v;
+    std::vector<double> q, k, v, grad_out, lse, out, grad_q, grad_k, grad_v;
   };
   int64_t place(int64_t b, int64_t heads, int64_t h, int64_t time, int64_t i) const {
     return ((b * heads + h) * time + i) * of.d;
   }
   Rows expected(bool gradients) const {
-    Rows r;
+    Rows r{q.numbers(), k.numbers(), v.numbers(), grad_out.numbers(), {}, {}, {}, {}, {}};
     const auto n = [&](int64_t heads, int64_t time) { return static_cast<size_t>(of.batch * heads * time * of.d); };
     r.lse.resize(lse.size()), r.out.resize(n(of.heads, of.tq)), r.grad_q.resize(n(of.heads, of.tq));
     r.grad_k.resize(n(of.kv_heads, of.tk)), r.grad_v.resize(n(of.kv_heads, of.tk));
@@ -281,13 +291,16 @@ struct Problem {
   void add_row(Rows& r, int64_t b, int64_t h, int64_t i, bool gradients) const {
     const int64_t hk = h / (of.heads / of.kv_heads), head = b * of.heads + h;
     const int64_t end = of.lengths ? std::max<int64_t>(lengths[static_cast<size_t>(b)], 0) : of.tk;
+    const auto row = static_cast<size_t>(place(b, of.heads, h, of.tq, i));
+    const double *const qi = &r.q[row], *const go = &r.grad_out[row];
     std::vector<double> s(static_cast<size_t>(of.tk), -INFINITY), slope(s.size(), 1);
     double top = of.sinks ? sinks[static_cast<size_t>(h)] : -INFINITY, sum = 0;
     for (int64_t j = 0; j < end; ++j) {
       const int64_t away = i + of.offset - j;
       if ((of.causal && away < 0) || (of.window > 0 && std::abs(away) >= of.window)) continue;
       double x = 0;
-      for (int64_t d = 0; d < of.d; ++d) x += q(b, h, i, d) * k(b, hk, j, d);
+      const double* const kj = &r.k[static_cast<size_t>(place(b, of.kv_heads, hk, of.tk, j))];
+      for (int64_t d = 0; d < of.d; ++d) x += qi[d] * kj[d];
       x *= c.scale;
       const auto at = static_cast<size_t>(j);
       if (of.soft_cap > 0) {
@@ -301,30 +314,33 @@ struct Problem {
     if (of.sinks) sum = std::exp(sinks[static_cast<size_t>(h)] - top);
     for (const double x : s) sum += x == -INFINITY ? 0 : std::exp(x - top);
     r.lse[static_cast<size_t>(head * of.tq + i)] = sum == 0 ? -INFINITY : top + std::log(sum);
-    double* const o = &r.out[static_cast<size_t>(place(b, of.heads, h, of.tq, i))];
+    double *const o = &r.out[row], *const gq = &r.grad_q[row];
     std::vector<double> weights(s.size()), factors(s.size());
     for (int64_t j = 0; j < of.tk; ++j) {
       const auto at = static_cast<size_t>(j);
       if (s[at] == -INFINITY) continue;
       weights[at] = std::exp(s[at] - top) / sum;
       factors[at] = of.dropout == 0 ? 1 : keeps(head, i, j) ? 1 / (1 - of.dropout) : 0;
-      for (int64_t d = 0; d < of.d; ++d) o[d] += weights[at] * factors[at] * v(b, hk, j, d);
+      const double* const vj = &r.v[static_cast<size_t>(place(b, of.kv_heads, hk, of.tk, j))];
+      for (int64_t d = 0; d < of.d; ++d) o[d] += weights[at] * factors[at] * vj[d];
     }
     if (!gradients) return;
     double delta = 0;
-    for (int64_t d = 0; d < of.d; ++d) delta += o[d] * grad_out(b, h, i, d);
-    double* const gq = &r.grad_q[static_cast<size_t>(place(b, of.heads, h, of.tq, i))];
+    for (int64_t d = 0; d < of.d; ++d) delta += o[d] * go[d];
+    if (of.grad_lse) delta -= grad_lse[static_cast<size_t>(head * of.tq + i)];
     for (int64_t j = 0; j < of.tk; ++j) {
       const auto at = static_cast<size_t>(j);
       if (s[at] == -INFINITY) continue;
-      double dp = 0;
-      for (int64_t d = 0; d < of.d; ++d) dp += grad_out(b, h, i, d) * v(b, hk, j, d);
-      const double ds = weights[at] * (dp * factors[at] - delta) * slope[at] * c.scale;
       const auto key = static_cast<size_t>(place(b, of.kv_heads, hk, of.tk, j));
+      const double *const kj = &r.k[key], *const vj = &r.v[key];
+      double *const gk = &r.grad_k[key], *const gv = &r.grad_v[key];
+      double dp = 0;
+      for (int64_t d = 0; d < of.d; ++d) dp += go[d] * vj[d];
+      const double ds = weights[at] * (dp * factors[at] - delta) * slope[at] * c.scale;
       for (int64_t d = 0; d < of.d; ++d) {
-        gq[d] += ds * k(b, hk, j, d);
-        r.grad_k[key + static_cast<size_t>(d)] += ds * q(b, h, i, d);
-        r.grad_v[key + static_cast<size_t>(d)] += weights[at] * factors[at] * grad_out(b, h, i, d);
+        gq[d] += ds * kj[d];
+        gk[d] += ds * qi[d];
+        gv[d] += weights[at] * factors[at] * go[d];
       }
     }
   }
@@ -347,7 +363,7 @@ struct Problem {
   Case of;
   AttentionCall c;
   Operand<T> q, k, v, out, grad_out, grad_q, grad_k, grad_v;
-  std::vector<float> lse, slopes, sinks, mask_f32;
+  std::vector<float> lse, slopes, sinks, grad_lse, mask_f32;
   std::vector<T> mask_t;
   std::unique_ptr<bool[]> mask_bool;
   std::vector<int64_t> lengths;
