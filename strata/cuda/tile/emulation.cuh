@@ -20,10 +20,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <ucontext.h>
-
 #include "strata/core/dtype.h"
 #include "strata/core/error.h"
+#include "strata/cuda/tile/emulation_fiber.cuh"
 
 #define __device__
 #define __host__
@@ -57,7 +56,7 @@ struct CUtensorMap {
 namespace strata::cuda::tile::emulation {
 
 inline constexpr uint32_t kBase = 1024;  // the address where shared memory begins; zero is none
-inline constexpr size_t kMostShared = 232448, kStackBytes = 256 << 10;
+inline constexpr size_t kMostShared = 232448;
 
 /// Whether fibers run in this build: the thread sanitizer does not follow them.
 #ifdef __SANITIZE_THREAD__
@@ -99,8 +98,7 @@ struct Groups {  // of copies or products that run on
   }
 };
 struct Thread {
-  ucontext_t context{};
-  std::unique_ptr<char[]> stack;
+  Fiber fiber;
   int number = 0;
   bool done = false;
   bool (*ready)(void*) = nullptr;  // null: it can go on
@@ -138,12 +136,7 @@ class Block {
     for (int i = 0; i < threads_; ++i) {
       Thread& t = all_[static_cast<size_t>(i)];
       t.number = i;
-      t.stack.reset(new char[kStackBytes]);
-      getcontext(&t.context);
-      t.context.uc_stack.ss_sp = t.stack.get(), t.context.uc_stack.ss_size = kStackBytes;
-      t.context.uc_link = &scheduler_;
-      makecontext(&t.context, reinterpret_cast<void (*)()>(&Block::begin), 0);
-      t.context.uc_stack.ss_size = 0;  // or the address sanitizer forgets what it knows of a stack at each switch
+      t.fiber.prepare(&Block::begin);
     }
   }
   /// Every thread that can go on does; false when all are done, or one has failed.
@@ -172,7 +165,7 @@ class Block {
   [[noreturn]] void fail(std::string what) {
     if (failure.empty()) failure = cat("thread ", now->number, ": ", what);
     std::string().swap(what);  // this stack is left for good
-    for (;;) swapcontext(&now->context, &scheduler_);
+    for (;;) now->fiber.leave();
   }
   /// Lets other threads run until ready() holds.
   template <class Ready>
@@ -181,7 +174,7 @@ class Block {
     now->ready = [](void* r) { return (*static_cast<const Ready*>(r))(); };
     now->ready_argument = const_cast<void*>(static_cast<const void*>(&ready));
     now->waits_for = what, now->waits_for_which = which;
-    swapcontext(&now->context, &scheduler_);
+    now->fiber.leave();
   }
   /// The last of `size` threads calls act() with what each of them brought.
   template <class Act>
@@ -268,7 +261,7 @@ class Block {
       t.ready = nullptr, moved = true;
       now = &t;
       threadIdx.x = static_cast<unsigned>(t.number);
-      swapcontext(&scheduler_, &t.context);
+      t.fiber.enter();
     }
     if (!alive || !failure.empty()) return false;
     if (!arriving.empty() && (!moved || chance(3))) {
@@ -301,7 +294,6 @@ class Block {
   bool ended_ = false;
   std::vector<uint8_t> bytes_;
   std::vector<Thread> all_;
-  ucontext_t scheduler_{};
   const Work* body_ = nullptr;
 };
 
@@ -310,6 +302,7 @@ inline Block* block = nullptr;  // the one that runs
 inline void Block::begin() {
   (*block->body_)();
   block->now->done = true;
+  for (;;) block->now->fiber.leave();
 }
 
 // Runs `body` on every thread of blocks `first` up to `end` at the same time; the first failure, or nothing.
