@@ -4,8 +4,10 @@
 //
 // A block's threads are fibers that run in turn until they wait. Shared memory is an array, full of NaN at first.
 // Whatever runs on by itself runs as late as it may (seed 0) or at random times (other seeds): copies when no thread
-// can go on, products when they are waited for. Operands are read as their descriptors say, swizzle and all.
+// can go on, products when they are waited for. Operands are read as their descriptors say, swizzle and all. Blocks run
+// one after another (launch()) or at the same time (launch_together()).
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -18,10 +20,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <ucontext.h>
-
 #include "strata/core/dtype.h"
 #include "strata/core/error.h"
+#include "strata/cuda/tile/emulation_fiber.cuh"
 
 #define __device__
 #define __host__
@@ -38,18 +39,24 @@ inline EmulatedIndex threadIdx, blockIdx, blockDim, gridDim;
 struct float2 {
   float x, y;
 };
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
 /// A tensor map: sizes and box in elements, steps in bytes.
 struct CUtensorMap {
   uint8_t* data = nullptr;
   int element_bytes = 0, dims = 3;
-  int64_t sizes[3] = {}, steps[3] = {};
-  int box[3] = {};
+  int64_t sizes[4] = {1, 1, 1, 1}, steps[4] = {};
+  int box[4] = {1, 1, 1, 1};
 };
 
 namespace strata::cuda::tile::emulation {
 
 inline constexpr uint32_t kBase = 1024;  // the address where shared memory begins; zero is none
-inline constexpr size_t kMostShared = 232448, kStackBytes = 256 << 10;
+inline constexpr size_t kMostShared = 232448;
 
 /// Whether fibers run in this build: the thread sanitizer does not follow them.
 #ifdef __SANITIZE_THREAD__
@@ -91,21 +98,29 @@ struct Groups {  // of copies or products that run on
   }
 };
 struct Thread {
-  ucontext_t context{};
-  std::unique_ptr<char[]> stack;
+  Fiber fiber;
   int number = 0;
   bool done = false;
   bool (*ready)(void*) = nullptr;  // null: it can go on
   void* ready_argument = nullptr;
   const char* waits_for = nullptr;
   int64_t waits_for_which = -1;
-  Groups copies, out;  // cp.async and copies to global memory
+  Groups copies, out;               // cp.async, and copies to global memory: what reads shared memory
+  std::vector<Work> writes;         // of copies that have read: what writes global memory
+  std::vector<uint32_t> unfenced;   // places of ordinary stores to shared memory, by 16 bytes
+  const char* unordered = nullptr;  // what the thread did that fence_proxies() has to follow
+
+  void write() {
+    for (Work& w : writes) w();
+    writes.clear();
+  }
 };
 
 class Block {
  public:
   Block(int threads, size_t shared_bytes, uint64_t seed) : seed_(seed), random_(seed), threads_(threads) {
     if (shared_bytes > kMostShared) failure = cat("a block has ", kMostShared, " bytes of shared memory");
+    idle_most_ = seed == 0 ? 0 : 100;
     bytes_.assign(shared_bytes + 1024, 0xff);
     unfenced.assign(shared_bytes / 16 + 1, 0);
     shared = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(bytes_.data()) + 1023) / 1024 * 1024);
@@ -114,31 +129,43 @@ class Block {
     products.resize(groups.size());
   }
 
-  /// Runs `body` on every thread; the first failure, or nothing.
-  std::string run(const Work& body) {
+  /// Begins to run `body` on every thread.
+  void start(const Work& body) {
     body_ = &body;
     all_.resize(static_cast<size_t>(threads_));
     for (int i = 0; i < threads_; ++i) {
       Thread& t = all_[static_cast<size_t>(i)];
       t.number = i;
-      t.stack.reset(new char[kStackBytes]);
-      getcontext(&t.context);
-      t.context.uc_stack.ss_sp = t.stack.get(), t.context.uc_stack.ss_size = kStackBytes;
-      t.context.uc_link = &scheduler_;
-      makecontext(&t.context, reinterpret_cast<void (*)()>(&Block::begin), 0);
-      t.context.uc_stack.ss_size = 0;  // or the address sanitizer forgets what it knows of a stack at each switch
+      t.fiber.prepare(&Block::begin);
     }
-    while (failure.empty() && pass()) {
-    }
-    if (failure.empty()) check_end();
-    return failure;
   }
+  /// Every thread that can go on does; false when all are done, or one has failed.
+  bool pass() {
+    if (!failure.empty() || ended_) return false;
+    if (step()) return true;
+    ended_ = true;
+    if (failure.empty()) check_end();
+    return false;
+  }
+  void stuck() {
+    // What the threads that are not done wait for, neighbours with the same together.
+    std::string last;
+    for (const Thread& t : all_) {
+      if (t.done) continue;
+      std::string what = cat(" for ", t.waits_for, " ", t.waits_for_which);
+      if (what != last)
+        failure += cat(failure.empty() ? "nothing can go on: thread " : ", thread ", t.number, " waits", what);
+      last = std::move(what);
+    }
+  }
+  /// Whether it only waits, unless for another block.
+  bool waits() const { return idle_ > idle_most_; }
 
   /// Called by threads. Does not return.
   [[noreturn]] void fail(std::string what) {
     if (failure.empty()) failure = cat("thread ", now->number, ": ", what);
     std::string().swap(what);  // this stack is left for good
-    for (;;) swapcontext(&now->context, &scheduler_);
+    for (;;) now->fiber.leave();
   }
   /// Lets other threads run until ready() holds.
   template <class Ready>
@@ -147,7 +174,7 @@ class Block {
     now->ready = [](void* r) { return (*static_cast<const Ready*>(r))(); };
     now->ready_argument = const_cast<void*>(static_cast<const void*>(&ready));
     now->waits_for = what, now->waits_for_which = which;
-    swapcontext(&now->context, &scheduler_);
+    now->fiber.leave();
   }
   /// The last of `size` threads calls act() with what each of them brought.
   template <class Act>
@@ -192,11 +219,12 @@ class Block {
   /// Ordinary stores that the copy engine and products may not see yet.
   void stored(uint32_t at, int bytes) {
     for (uint32_t i = (at - kBase) / 16; i <= (at - kBase + static_cast<uint32_t>(bytes) - 1) / 16; ++i)
-      unfenced[i] = now->number + 1;
+      unfenced[i] = now->number + 1, now->unfenced.push_back(i);
   }
   void fenced() {
-    for (int& u : unfenced)
-      if (u == now->number + 1) u = 0;
+    for (const uint32_t i : now->unfenced)
+      if (unfenced[i] == now->number + 1) unfenced[i] = 0;
+    now->unfenced.clear();
   }
   bool seen(uint32_t at) const { return unfenced[(at - kBase) / 16] == 0; }
 
@@ -221,8 +249,7 @@ class Block {
     arriving.erase(arriving.begin() + static_cast<int64_t>(i));
     w();
   }
-  // Every thread that can go on does; false when all are done.
-  bool pass() {
+  bool step() {
     bool alive = false, moved = false;
     const size_t first = seed_ == 0 ? 0 : random_() % all_.size();
     for (size_t i = 0; i < all_.size() && failure.empty(); ++i) {
@@ -234,7 +261,7 @@ class Block {
       t.ready = nullptr, moved = true;
       now = &t;
       threadIdx.x = static_cast<unsigned>(t.number);
-      swapcontext(&scheduler_, &t.context);
+      t.fiber.enter();
     }
     if (!alive || !failure.empty()) return false;
     if (!arriving.empty() && (!moved || chance(3))) {
@@ -242,24 +269,18 @@ class Block {
     } else if (chance(3)) {
       for (Groups& g : products)
         if (!g.closed.empty()) g.finish(g.closed.size() - 1);
-      for (Thread& t : all_)
+      for (Thread& t : all_) {
         if (!t.out.closed.empty() && chance(2)) t.out.finish(t.out.closed.size() - 1);
-    } else if (!moved && seed_ == 0) {
-      stuck();
-    } else if (!moved && ++idle_ > 100) {
-      stuck();
+        if (chance(2)) t.write();
+      }
+    } else if (!moved) {
+      ++idle_;
     }
     if (moved) idle_ = 0;
     return true;
   }
-  void stuck() {
-    for (const Thread& t : all_)
-      if (!t.done) {
-        failure = cat("nothing can go on: thread ", t.number, " waits for ", t.waits_for, " ", t.waits_for_which);
-        return;
-      }
-  }
   void check_end() {
+    for (Thread& t : all_) t.write();
     if (!arriving.empty()) failure = "the block ends before its copies to shared memory";
     for (const Groups& g : products)
       if (!g.idle()) failure = "the block ends before its products";
@@ -269,10 +290,10 @@ class Block {
 
   const uint64_t seed_;
   std::mt19937_64 random_;
-  int threads_, idle_ = 0;
+  int threads_, idle_ = 0, idle_most_ = 0;
+  bool ended_ = false;
   std::vector<uint8_t> bytes_;
   std::vector<Thread> all_;
-  ucontext_t scheduler_{};
   const Work* body_ = nullptr;
 };
 
@@ -281,6 +302,33 @@ inline Block* block = nullptr;  // the one that runs
 inline void Block::begin() {
   (*block->body_)();
   block->now->done = true;
+  for (;;) block->now->fiber.leave();
+}
+
+// Runs `body` on every thread of blocks `first` up to `end` at the same time; the first failure, or nothing.
+inline std::string run_blocks(const Work& body, unsigned first, unsigned end, unsigned threads, size_t shared_bytes,
+                              uint64_t seed) {
+  std::vector<std::unique_ptr<Block>> all;
+  for (unsigned b = first; b < end; ++b) {
+    all.push_back(std::make_unique<Block>(static_cast<int>(threads), shared_bytes, seed == 0 ? 0 : seed + b));
+    all.back()->start(body);
+  }
+  std::string failure;
+  for (bool alive = true; alive && failure.empty();) {
+    alive = false;
+    bool waits = true;
+    for (unsigned b = first; b < end && failure.empty(); ++b) {
+      block = all[b - first].get(), blockIdx = {b, 0, 0};
+      if (block->pass()) alive = true, waits = waits && block->waits();
+      if (!block->failure.empty()) failure = cat("block ", b, ", ", block->failure);
+    }
+    for (unsigned b = first; alive && waits && b < end && failure.empty(); ++b) {
+      all[b - first]->stuck();
+      if (!all[b - first]->failure.empty()) failure = cat("block ", b, ", ", all[b - first]->failure);
+    }
+  }
+  block = nullptr;
+  return failure;
 }
 
 /// Runs blocks one after another; the first failure, or nothing.
@@ -288,15 +336,17 @@ template <class... P, class... A>
 std::string launch(void (*kernel)(P...), unsigned blocks, unsigned threads, size_t shared_bytes, uint64_t seed,
                    const A&... arguments) {
   gridDim = {blocks, 1, 1}, blockDim = {threads, 1, 1};
-  for (unsigned b = 0; b < blocks; ++b) {
-    blockIdx = {b, 0, 0};
-    Block running(static_cast<int>(threads), shared_bytes, seed == 0 ? 0 : seed + b);
-    block = &running;
-    if (running.failure.empty()) running.run([&] { kernel(arguments...); });
-    block = nullptr;
-    if (!running.failure.empty()) return cat("block ", b, ", ", running.failure);
-  }
-  return {};
+  std::string failure;
+  for (unsigned b = 0; b < blocks && failure.empty(); ++b)
+    failure = run_blocks([&] { kernel(arguments...); }, b, b + 1, threads, shared_bytes, seed);
+  return failure;
+}
+/// Runs all blocks at the same time, as those that wait for each other want it.
+template <class... P, class... A>
+std::string launch_together(void (*kernel)(P...), unsigned blocks, unsigned threads, size_t shared_bytes, uint64_t seed,
+                            const A&... arguments) {
+  gridDim = {blocks, 1, 1}, blockDim = {threads, 1, 1};
+  return run_blocks([&] { kernel(arguments...); }, 0, blocks, threads, shared_bytes, seed);
 }
 
 }  // namespace strata::cuda::tile::emulation

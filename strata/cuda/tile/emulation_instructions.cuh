@@ -3,50 +3,7 @@
 
 #include <cstdint>
 
-namespace strata::cuda {
-
-template <class T, int N>
-struct Vec {
-  T v[N];
-};
-template <class T>
-float widen(T v) {
-  return static_cast<float>(v);
-}
-template <class T, class C>
-T narrow(C v) {
-  return static_cast<T>(v);
-}
-
-}  // namespace strata::cuda
-
-// ---- the language ----
-
-inline void __syncwarp() {
-  using strata::cuda::tile::emulation::block;
-  block->meet_warp("__syncwarp", nullptr, [](void**) {});
-}
-inline float __expf(float x) {
-  return std::exp(x);
-}
-inline float __fdividef(float a, float b) {
-  return a / b;
-}
-template <class T>
-T __shfl_xor_sync(unsigned, T value, int mask) {
-  using strata::cuda::tile::emulation::block;
-  struct Lane {
-    T in, out;
-    int mask;
-  } lane{value, value, mask};
-  block->meet_warp("__shfl_xor_sync", &lane, [](void** all) {
-    for (int i = 0; i < 32; ++i) {
-      Lane& l = *static_cast<Lane*>(all[i]);
-      l.out = static_cast<Lane*>(all[i ^ l.mask])->in;
-    }
-  });
-  return lane.out;
-}
+#include "strata/cuda/tile/emulation_language.cuh"
 
 namespace strata::cuda::tile {
 
@@ -65,6 +22,48 @@ template <class T>
 void store_pair(uint8_t* to, T a, T b) {
   emulation::block->stored(shared_address(to), 2 * sizeof(T));
   std::memcpy(to, &a, sizeof a), std::memcpy(to + sizeof a, &b, sizeof b);
+}
+inline void store_four(float4* to, float a, float b, float c, float d) {
+  emulation::block->stored(shared_address(to), 16);
+  *to = {a, b, c, d};
+}
+
+// ---- single threads ----
+
+/// Flushed to zero, as the hardware does.
+inline float fast_exp2(float x) {
+  const float y = std::exp2(x);
+  return y < FLT_MIN ? 0 : y;
+}
+inline float fast_reciprocal(float x) {
+  return 1 / x;
+}
+template <uint32_t kFactor>
+void multiply_wide(uint32_t x, uint32_t& low, uint32_t& high) {
+  const uint64_t p = uint64_t{kFactor} * x;
+  low = static_cast<uint32_t>(p), high = static_cast<uint32_t>(p >> 32);
+}
+inline uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
+  const uint64_t both = static_cast<uint64_t>(high) << 32 | low;
+  uint32_t x = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t of = selector >> (4 * i) & 15;
+    const auto byte = static_cast<uint8_t>(both >> (8 * (of & 7)));
+    x |= static_cast<uint32_t>((of & 8) == 0 ? byte : byte & 0x80 ? 0xff : 0) << (8 * i);
+  }
+  return x;
+}
+inline void wait_count(const int* p, int wanted) {
+  emulation::block->wait_until([=] { return *p >= wanted; }, "a count of", wanted);
+  emulation::block->now->unordered = "wait_count";
+}
+inline void fence_proxies() {
+  emulation::block->now->unordered = nullptr;
+}
+inline void post_count(int* p, int value) {
+  if (emulation::block->now->unordered != nullptr)
+    emulation::block->fail(cat("post_count() after ", emulation::block->now->unordered, "() without fence_proxies()"));
+  *p = value;
 }
 
 // ---- barriers ----
@@ -134,68 +133,130 @@ inline void wait_all_copies() {
 
 namespace emulation {
 
+using Place = std::array<int64_t, 4>;  // where a box begins: column, row, and two more
 // Calls f(shared memory, global memory or null, bytes) for the pieces of a box that lies swizzled from `to` on.
 template <class F>
-void each_piece(const CUtensorMap& map, uint8_t* shared, uint32_t to, const int64_t (&begin)[3], const F& f) {
+void each_piece(const CUtensorMap& map, uint8_t* shared, uint32_t to, const Place& begin, const F& f) {
   const int pieces = map.box[0] * map.element_bytes / 16, in_piece = 16 / map.element_bytes;
+  const auto inside = [&](int dim, int64_t i) { return i >= 0 && i < map.sizes[dim]; };
+  const auto element = static_cast<size_t>(map.element_bytes);
   uint32_t at = to;
-  for (int z = 0; z < map.box[2]; ++z)
-    for (int y = 0; y < map.box[1]; ++y)
+  for (int z = 0; z < map.box[2] * map.box[3]; ++z)
+    for (int y = 0; y < map.box[1]; ++y) {
+      const int64_t i[4] = {begin[0], begin[1] + y, begin[2] + z % map.box[2], begin[3] + z / map.box[2]};
+      const bool row = inside(1, i[1]) && inside(2, i[2]) && inside(3, i[3]);
+      uint8_t* const from = row ? map.data + i[1] * map.steps[1] + i[2] * map.steps[2] + i[3] * map.steps[3] : nullptr;
       for (int p = 0; p < pieces; ++p, at += 16) {
-        const int64_t i[3] = {begin[0] + p * in_piece, begin[1] + y, begin[2] + z};
         uint8_t* const here = shared + ((at ^ ((at >> 7 & 7) << 4)) - kBase);
-        const bool row = i[1] >= 0 && i[1] < map.sizes[1] && i[2] >= 0 && i[2] < map.sizes[2];
-        for (int e = 0; e < in_piece; ++e) {
-          const bool inside = row && i[0] + e >= 0 && i[0] + e < map.sizes[0];
-          f(here + e * map.element_bytes,
-            inside ? map.data + (i[0] + e) * map.element_bytes + i[1] * map.steps[1] + i[2] * map.steps[2] : nullptr,
-            static_cast<size_t>(map.element_bytes));
+        const int64_t column = i[0] + p * in_piece;
+        if (row && inside(0, column) && inside(0, column + in_piece - 1)) {
+          f(here, from + column * map.element_bytes, 16);
+        } else {
+          for (int e = 0; e < in_piece; ++e)
+            f(here + e * map.element_bytes,
+              row && inside(0, column + e) ? from + (column + e) * map.element_bytes : nullptr, element);
         }
       }
+    }
 }
 inline size_t box_bytes(const CUtensorMap& map) {
-  return static_cast<size_t>(map.box[0] * map.box[1] * map.box[2] * map.element_bytes);
+  return static_cast<size_t>(map.box[0] * map.box[1] * map.box[2] * map.box[3] * map.element_bytes);
+}
+// Lands when nothing else goes on, and completes on `at`.
+template <class Copy>
+void arrives_later(uint64_t* at, size_t bytes, const Copy& copy) {
+  Barrier* const barrier = &block->barrier(at);
+  block->arriving.push_back([=] {
+    copy();
+    barrier->bytes -= static_cast<int64_t>(bytes);
+    Block::settle(*barrier);
+  });
+}
+// Reads `bytes` of shared memory when it has to, and calls write() with them some time after.
+template <class Write>
+void leaves_later(uint32_t address, size_t bytes, const Write& write) {
+  block->pointer(address, bytes);
+  for (uint32_t i = 0; i < bytes; i += 16)
+    if (!block->seen(address + i)) block->fail("a copy out of what was stored without fence_shared()");
+  Block* const from = block;
+  Thread* const thread = block->now;
+  thread->out.open.push_back([=] {
+    const uint8_t* const begin = from->pointer(address, bytes);
+    thread->writes.push_back([=, read = std::vector<uint8_t>(begin, begin + bytes)]() mutable { write(read.data()); });
+  });
+}
+inline void copy_box_in(void* to, const CUtensorMap& map, uint64_t* at, const Place& begin) {
+  const uint32_t address = shared_address(to);
+  const size_t bytes = box_bytes(map);
+  if (address % 128 != 0) block->fail("a box begins at no multiple of 128 bytes");
+  block->pointer(address, bytes);
+  uint8_t* const shared = block->shared;
+  arrives_later(at, bytes, [=] {
+    each_piece(map, shared, address, begin, [](uint8_t* to, const uint8_t* global, size_t n) {
+      global != nullptr ? std::memcpy(to, global, n) : std::memset(to, 0, n);
+    });
+  });
+}
+inline void copy_box_out(const CUtensorMap& map, const void* from, const Place& begin) {
+  const uint32_t address = shared_address(from);
+  if (address % 128 != 0) block->fail("a box begins at no multiple of 128 bytes");
+  for (const int64_t b : begin)
+    if (b < 0) block->fail("a copy out begins at a negative place");
+  leaves_later(address, box_bytes(map), [=](uint8_t* read) {
+    each_piece(map, read - (address - kBase), address, begin, [](const uint8_t* from, uint8_t* global, size_t n) {
+      if (global != nullptr) std::memcpy(global, from, n);
+    });
+  });
+}
+inline void check_run(const void* global, uint32_t address, int bytes) {
+  if (address % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0 || bytes % 16 != 0)
+    block->fail("a copy of a run of bytes that is not aligned");
+  block->pointer(address, static_cast<size_t>(bytes));
 }
 
 }  // namespace emulation
 
-inline void copy_in(void* to, const CUtensorMap& given, uint64_t* at, int column, int row, int batch) {
-  using emulation::block;
-  const uint32_t address = shared_address(to);
-  const size_t bytes = emulation::box_bytes(given);
-  if (address % 128 != 0) block->fail("a box begins at no multiple of 128 bytes");
-  block->pointer(address, bytes);
-  emulation::Barrier* const barrier = &block->barrier(at);
-  block->arriving.push_back([=, map = given] {
-    emulation::each_piece(map, block->shared, address, {column, row, batch},
-                          [](uint8_t* shared, const uint8_t* global, size_t n) {
-                            global != nullptr ? std::memcpy(shared, global, n) : std::memset(shared, 0, n);
-                          });
-    barrier->bytes -= static_cast<int64_t>(bytes);
-    emulation::Block::settle(*barrier);
-  });
+inline void acquire_map(const CUtensorMap&) {}
+inline void copy_in(void* to, const CUtensorMap& map, uint64_t* at, int column, int row, int head, int batch) {
+  emulation::copy_box_in(to, map, at, {column, row, head, batch});
+}
+inline void copy_in(void* to, const CUtensorMap& map, uint64_t* at, int column, int row, int batch) {
+  emulation::copy_box_in(to, map, at, {column, row, batch, 0});
 }
 inline void copy_in(void* to, const CUtensorMap& map, uint64_t* at, int column, int row) {
   copy_in(to, map, at, column, row, 0);
 }
-inline void copy_out(const CUtensorMap& given, const void* from, int column, int row, int batch) {
-  using emulation::block;
-  const uint32_t address = shared_address(from);
-  const size_t bytes = emulation::box_bytes(given);
-  if (address % 128 != 0) block->fail("a box begins at no multiple of 128 bytes");
-  if (column < 0 || row < 0 || batch < 0) block->fail("a copy out begins at a negative place");
-  block->pointer(address, bytes);
-  for (uint32_t i = 0; i < bytes; i += 16)
-    if (!block->seen(address + i)) block->fail("a copy out of what was stored without fence_shared()");
-  block->now->out.open.push_back([=, map = given] {
-    emulation::each_piece(map, block->shared, address, {column, row, batch},
-                          [](const uint8_t* shared, uint8_t* global, size_t n) {
-                            if (global != nullptr) std::memcpy(global, shared, n);
-                          });
-  });
+inline void copy_out(const CUtensorMap& map, const void* from, int column, int row, int head, int batch) {
+  emulation::copy_box_out(map, from, {column, row, head, batch});
+}
+inline void copy_out(const CUtensorMap& map, const void* from, int column, int row, int batch) {
+  copy_out(map, from, column, row, batch, 0);
 }
 inline void copy_out(const CUtensorMap& map, const void* from, int column, int row) {
   copy_out(map, from, column, row, 0);
+}
+inline void copy_bytes_in(void* to, const void* from, uint64_t* at, int bytes) {
+  emulation::check_run(from, shared_address(to), bytes);
+  const auto n = static_cast<size_t>(bytes);
+  emulation::arrives_later(at, n, [=] { std::memcpy(to, from, n); });
+}
+inline void copy_bytes_out(float* to, const void* from, int bytes) {
+  emulation::check_run(to, shared_address(from), bytes);
+  const auto n = static_cast<size_t>(bytes);
+  emulation::leaves_later(shared_address(from), n, [=](const uint8_t* read) { std::memcpy(to, read, n); });
+}
+inline void add_bytes_out(float* to, const void* from, int bytes) {
+  if (emulation::block->now->unordered != nullptr)
+    emulation::block->fail(cat("a copy out after ", emulation::block->now->unordered, "() without fence_proxies()"));
+  emulation::check_run(to, shared_address(from), bytes);
+  const auto n = static_cast<size_t>(bytes);
+  emulation::leaves_later(shared_address(from), n, [=](const uint8_t* read) {
+    for (size_t i = 0; i < n / 4; ++i) {
+      float v;
+      std::memcpy(&v, read + 4 * i, 4);
+      to[i] += v;
+    }
+  });
 }
 inline void commit_out() {
   emulation::block->now->out.close();
@@ -209,6 +270,9 @@ inline void wait_out_read() {
 }
 inline void wait_out() {
   wait_out_read<0>();
+  emulation::Thread& now = *emulation::block->now;
+  if (!now.writes.empty()) now.unordered = "wait_out";
+  now.write();
 }
 
 // ---- fragments ----
@@ -422,14 +486,25 @@ void wgmma(D (&d)[R], const A& a, uint64_t b, int accumulate) {
       }
       const std::vector<float> columns =
           emulation::read_operand<typename Types::B>(b, kTransB, kColumns, kDepth, kBytes);
-      for (int t = 0; t < 128; ++t)
-        for (int i = 0; i < R; ++i) {
-          const float* const x = rows.data() + (t / 32 * 16 + t % 32 / 4 + i % 4 / 2 * 8) * kDepth;
-          const float* const y = columns.data() + (i / 4 * 8 + t % 4 * 2 + i % 2) * kDepth;
-          D sum = accumulate ? parts[static_cast<size_t>(t)].d[i] : D(0);
-          for (int k = 0; k < kDepth; ++k) sum += static_cast<D>(x[k] * y[k]);
-          parts[static_cast<size_t>(t)].d[i] = sum;
+      // [depth][columns], for loops along the columns.
+      std::vector<float> turned(columns.size());
+      for (int n = 0; n < kColumns; ++n)
+        for (int k = 0; k < kDepth; ++k)
+          turned[static_cast<size_t>(k * kColumns + n)] = columns[static_cast<size_t>(n * kDepth + k)];
+      for (int row = 0; row < 64; ++row) {
+        // The four threads of the row, whose registers lie in pairs by 8 columns.
+        const Part* const four = parts.data() + row / 16 * 32 + row % 8 * 4;
+        const int first = row % 16 / 8 * 2;
+        const auto place = [](int n) { return n / 8 * 4 + n % 2; };
+        D sums[kColumns];
+        for (int n = 0; n < kColumns; ++n) sums[n] = accumulate ? four[n % 8 / 2].d[place(n) + first] : D(0);
+        for (int k = 0; k < kDepth; ++k) {
+          const float x = rows[static_cast<size_t>(row * kDepth + k)];
+          const float* const y = turned.data() + k * kColumns;
+          for (int n = 0; n < kColumns; ++n) sums[n] += static_cast<D>(x * y[n]);
         }
+        for (int n = 0; n < kColumns; ++n) four[n % 8 / 2].d[place(n) + first] = sums[n];
+      }
     };
     block->products[static_cast<size_t>(block->now->number / 128)].open.push_back(multiply_all);
   });

@@ -37,7 +37,7 @@ static inline CUtensorMap tensor_map(const Matrices& m, int rows) {
   map.data = static_cast<uint8_t*>(const_cast<void*>(m.data)), map.element_bytes = m.element_bytes;
   const int64_t sizes[] = {m.columns, m.rows, m.batches}, steps[] = {m.element_bytes, m.row_bytes, m.batch_bytes};
   for (int i = 0; i < 3; ++i) map.sizes[i] = sizes[i], map.steps[i] = steps[i];
-  map.box[0] = kRowBytes / m.element_bytes, map.box[1] = rows, map.box[2] = 1;
+  map.box[0] = kRowBytes / m.element_bytes, map.box[1] = rows;
   return map;
 }
 #endif

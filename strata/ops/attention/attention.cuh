@@ -1,7 +1,8 @@
 #pragma once
 // What the CUDA attention kernels share: which keys a query sees, masks, dropout, rows of a call's operands.
 
-#include "strata/cuda/kernel.cuh"
+#include "strata/core/dispatch.h"
+#include "strata/cuda/tile/single.cuh"
 #include "strata/ops/attention/attention_kernel.h"
 
 namespace strata::attention_cuda {
@@ -161,13 +162,9 @@ __device__ __forceinline__ Seen seen_queries(const AttentionCall& c, int64_t j) 
   return {static_cast<int>(min(first, c.tq)), static_cast<int>(max(last, int64_t{-1}))};
 }
 
-/// 2^x, as the hardware gives it.
-__device__ __forceinline__ float fast_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
+using cuda::tile::fast_exp2;
 
+#ifndef STRATA_TILE_EMULATION
 /// Whether the tensor-core kernels take a call: bf16 or f16, heads of up to 256 by 8, and rows that 16-byte copies can
 /// read.
 inline bool fits_mma(const AttentionCall& c, bool backward) {
@@ -207,5 +204,6 @@ void backward_hopper(const AttentionCall& c, const Tensor& like_this);
 /// The tensor-core kernels, for calls that fit.
 void forward_mma(const AttentionCall& c, const Tensor& like_this);
 void backward_mma(const AttentionCall& c, RowTerms<float> terms, const Tensor& like_this);
+#endif
 
 }  // namespace strata::attention_cuda

@@ -11,6 +11,7 @@ namespace strata::attention_cuda::hopper {
 
 using namespace cuda::tile;
 
+#ifndef STRATA_TILE_EMULATION
 // ---- on the host ----
 
 /// Multiprocessors of the current device.
@@ -36,5 +37,6 @@ struct MapSet {
 /// `set.count` after one another for each part. `space` keeps their memory.
 const CUtensorMap* maps_of_sequences(const MapSet& set, const Sequences& s, int64_t parts, const Tensor& like_this,
                                      Tensor& space);
+#endif
 
 }  // namespace strata::attention_cuda::hopper

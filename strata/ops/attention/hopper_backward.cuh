@@ -24,7 +24,12 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   using In = OptionsIn<kSet>;
   std::conditional_t<kSequences || In::kEvery, AttentionCall, const AttentionCall&> c = given;
   constexpr int D = S::D, M = S::kRows, N = S::kKeys;
-  extern __shared__ __align__(1024) uint8_t memory[];
+#ifdef STRATA_TILE_EMULATION
+  uint8_t* const memory = shared_memory();
+#else
+  extern __shared__ __align__(1024)
+      uint8_t memory[];  // by that function, some of these kernels keep registers in memory
+#endif
   uint8_t* const all_ks = memory;
   uint8_t* const all_vs = all_ks + S::kKeyBuffers * S::kKeyBytes;
   uint8_t* const qs = all_vs + S::kKeyBuffers * S::kKeyBytes;
@@ -65,7 +70,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       init_barrier(full_q + i, 1), init_barrier(full_g + i, 1);
       init_barrier(empty_q + i, 8), init_barrier(empty_g + i, 8);  // a warp each
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_barriers();
     fence_shared();
   }
   __syncthreads();
@@ -181,7 +186,10 @@ __global__ void __launch_bounds__(S::kThreads, 1)
           const int row = row_tile(x, it) * M;
           const int64_t from = (static_cast<int64_t>(x.b) * c.heads + h) * space.pitch + x.tile0 * M + row;
           wait(empty_q + r.stage, r.parity ^ 1);
-          if constexpr (In::kMasks) tile_heads[r.stage] = h, tile_rows[r.stage] = row;
+          if constexpr (In::kMasks) {
+            tile_heads[r.stage] = h;
+            tile_rows[r.stage] = row;
+          }
           arrive_expecting(full_q + r.stage, S::kRowBytes + M * 4);
 #pragma unroll
           for (int i = 0; i < kChunks<D>; ++i)
@@ -247,7 +255,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
             copy_bytes_out(to, sums, S::kSumBytes);
           } else {
             wait_count(space.counts + at, place);
-            asm volatile("fence.proxy.async;" ::: "memory");
+            fence_proxies();
             add_bytes_out(to, sums, S::kSumBytes);
           }
           commit_out();
@@ -255,7 +263,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
           arrive(empty_sum);
           r.next();
           wait_out();
-          asm volatile("fence.proxy.async;" ::: "memory");
+          fence_proxies();
           post_count(space.counts + at, place + 1);
           if (++it == x.n) it = 0, ++h;
         }
@@ -506,7 +514,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       {
         float4* const to = reinterpret_cast<float4*>(sums) + group * 1024 + threadIdx.x % 128;
 #pragma unroll
-        for (int j = 0; j < 8; ++j) to[j * 128] = float4{sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]};
+        for (int j = 0; j < 8; ++j)
+          store_four(to + j * 128, sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]);
       }
       fence_shared();
       __syncwarp();

@@ -40,21 +40,6 @@ struct BackwardSpace {
   bool rotated;                     // blocks of a head start at different queries
 };
 
-__device__ __forceinline__ void wait_count(const int* p, int wanted) {
-#ifdef STRATA_HOPPER_DEBUG
-  const long long start = clock64();
-#endif
-  for (int have = -1; have < wanted;) {
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(have) : "l"(p) : "memory");
-#ifdef STRATA_HOPPER_DEBUG
-    if (clock64() - start > 200000000LL) __trap();
-#endif
-  }
-}
-__device__ __forceinline__ void post_count(int* p, int value) {
-  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
-}
-
 template <bool kFirst, class A, class B>
 __device__ __forceinline__ auto& either(A& a, B& b) {
   if constexpr (kFirst)

@@ -3,6 +3,7 @@
 // the copies; each of the others owns 64 queries and passes over tiles of keys from the last to the first. The product
 // of the next scores runs while the weights of the current tile are computed and multiplied with the values.
 
+#include <algorithm>
 #include <cfloat>
 
 #include "strata/ops/attention/hopper_forward_tiles.cuh"
@@ -19,7 +20,11 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   using In = OptionsIn<kSet>;
   std::conditional_t<kSequences || In::kEvery, AttentionCall, const AttentionCall&> c = given;
   constexpr int D = S::D, BK = S::kKeys;
+#ifdef STRATA_TILE_EMULATION
+  uint8_t* const memory = shared_memory();
+#else
   extern __shared__ __align__(1024) uint8_t memory[];
+#endif
   uint8_t* const qs = memory;
   uint8_t* const ks = qs + S::kQueryBuffers * S::kQueryBytes;
   uint8_t* const vs = ks + S::kStages * S::kTileBytes;
@@ -44,7 +49,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       init_barrier(full_k + i, 1), init_barrier(full_v + i, 1);
       init_barrier(empty_k + i, 4 * S::kGroups), init_barrier(empty_v + i, 4 * S::kGroups);  // a warp each
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_barriers();
     fence_shared();
   }
   __syncthreads();
@@ -329,9 +334,16 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     const auto skip = [&] {  // a tile that only other warpgroups need
       my_turn(), next_turn();
       if constexpr (In::kMasks) tiles.next();
-      if (copied_mask) wait(full_m + rm.stage, rm.parity), release(empty_m + rm.stage), rm.next();
-      wait(full_k + rk.stage, rk.parity), release(empty_k + rk.stage), rk.next();
-      wait(full_v + rv.stage, rv.parity), release(empty_v + rv.stage), rv.next();
+      // A lane that has not seen the end of a phase when another releases the stage may miss it: nothing else here
+      // keeps a warp's lanes together.
+      const auto pass_over = [&](uint64_t* full, uint64_t* empty, Ring<S::kStages>& r) {
+        wait(full + r.stage, r.parity);
+        __syncwarp();
+        release(empty + r.stage), r.next();
+      };
+      if (copied_mask) pass_over(full_m, empty_m, rm);
+      pass_over(full_k, empty_k, rk);
+      pass_over(full_v, empty_v, rv);
     };
 
     wait(full_q + rq.stage, rq.parity);
@@ -462,6 +474,17 @@ inline int section_of(const AttentionCall& c, int blocks) {
   return static_cast<int>(std::min(heads, fit >= heads ? heads : n));
 }
 
+// Shapes for a set of options. Dropout takes registers: two warpgroups of queries, not three.
+template <int kSet>
+using ShapeOf64 = ForwardShape<64, (kSet & kDropped) != 0 ? 2 : 3, 128, 2, 2, 1, true, true>;
+template <int>
+using ShapeOf96 = ForwardShape<96, 2, 128, 2, 1, 1, true, true>;
+template <int>
+using ShapeOf128 = ForwardShape<128, 2, 128, 2, 1, 1, true, true>;
+template <int>
+using ShapeOf256 = ForwardShape<256, 2, 80, 2, 1, 1, true, true>;
+
+#ifndef STRATA_TILE_EMULATION
 /// What of a forward call does not depend on options.
 template <class S>
 struct ForwardCall {
@@ -503,16 +526,6 @@ void queue_forward(const AttentionCall& c, const Tensor& like_this) {
              {}, {});
 }
 
-// Shapes for a set of options. Dropout takes registers: two warpgroups of queries, not three.
-template <int kSet>
-using ShapeOf64 = ForwardShape<64, (kSet & kDropped) != 0 ? 2 : 3, 128, 2, 2, 1, true, true>;
-template <int>
-using ShapeOf96 = ForwardShape<96, 2, 128, 2, 1, 1, true, true>;
-template <int>
-using ShapeOf128 = ForwardShape<128, 2, 128, 2, 1, 1, true, true>;
-template <int>
-using ShapeOf256 = ForwardShape<256, 2, 80, 2, 1, 1, true, true>;
-
 /// With kSets, calls that ask for one or two of the usual options have kernels of their own.
 template <class T, template <int> class Shape, bool kSets>
 void queue_forward_options(const AttentionCall& c, const Tensor& like_this) {
@@ -539,5 +552,6 @@ void forward_options(const AttentionCall& c, const Tensor& like_this) {
 }
 void forward_options_bf16(const AttentionCall& c, const Tensor& like_this);
 void forward_options_f16(const AttentionCall& c, const Tensor& like_this);
+#endif
 
 }  // namespace strata::attention_cuda::hopper

@@ -8,8 +8,10 @@
 
 namespace strata::attention_cuda::hopper {
 
+#ifndef STRATA_TILE_EMULATION
 /// A map of the mask for boxes of 64 keys by `rows` queries; says in `o` whether there is one.
 CUtensorMap mask_map(const AttentionCall& c, int rows, Options& o);
+#endif
 
 /// Starts the copy of the queries from `row` on and the 64 keys from `key` on.
 __device__ __forceinline__ void copy_mask(void* to, const CUtensorMap& map, uint64_t* barrier, const AttentionCall& c,

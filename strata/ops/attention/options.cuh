@@ -197,20 +197,12 @@ struct TileMasks {
   }
   /// Of scores 4 j + 2 r and the next, packed to 16 bits each.
   __device__ __forceinline__ uint32_t pair(int j, int r) const {
-    return repeated(first[j / 4][r], second[j / 4][r], 0xcc88u + 0x1111u * (j % 4));
+    return cuda::tile::permute_bytes(first[j / 4][r], second[j / 4][r], 0xcc88u + 0x1111u * (j % 4));
   }
   /// Of score i in 32 bits.
   __device__ __forceinline__ uint32_t one(int i) const {
     const uint32_t w = i % 2 == 0 ? first[i / 16][i / 2 % 2] : second[i / 16][i / 2 % 2];
-    return repeated(w, w, 0x8888u + 0x1111u * (i / 4 % 4));
-  }
-
- private:
-  // prmt repeats the sign of a byte where the selector's highest bit is set, which __byte_perm() does not promise.
-  static __device__ __forceinline__ uint32_t repeated(uint32_t low, uint32_t high, uint32_t selector) {
-    uint32_t x;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(x) : "r"(low), "r"(high), "r"(selector));
-    return x;
+    return cuda::tile::permute_bytes(w, w, 0x8888u + 0x1111u * (i / 4 % 4));
   }
 };
 
@@ -298,7 +290,7 @@ __device__ __forceinline__ void mask_scores(float (&s)[4 * kBlocks], const Atten
   if (o.slopes != nullptr) Distances(o.slope_of(b, h), from).take(s);
 }
 
-/// philox() in fewer instructions: nvcc adds zeros to the upper halves of products in 64 bits.
+/// philox() in fewer instructions.
 __device__ __forceinline__ void draw_four(uint32_t (&c)[4], RngKey key, uint64_t block) {
   const uint64_t counter = key.offset + block;
   c[0] = static_cast<uint32_t>(counter), c[1] = static_cast<uint32_t>(counter >> 32), c[2] = c[3] = 0;
@@ -306,12 +298,8 @@ __device__ __forceinline__ void draw_four(uint32_t (&c)[4], RngKey key, uint64_t
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     uint32_t low0, high0, low1, high1;
-    asm("{\n.reg .b64 p;\nmul.wide.u32 p, %2, 0xD2511F53;\nmov.b64 {%0, %1}, p;\n}"
-        : "=r"(low0), "=r"(high0)
-        : "r"(c[0]));
-    asm("{\n.reg .b64 p;\nmul.wide.u32 p, %2, 0xCD9E8D57;\nmov.b64 {%0, %1}, p;\n}"
-        : "=r"(low1), "=r"(high1)
-        : "r"(c[2]));
+    cuda::tile::multiply_wide<0xD2511F53>(c[0], low0, high0);
+    cuda::tile::multiply_wide<0xCD9E8D57>(c[2], low1, high1);
     c[0] = high1 ^ c[1] ^ k0, c[2] = high0 ^ c[3] ^ k1;
     c[1] = low1, c[3] = low0;
     k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;

@@ -17,9 +17,7 @@ __device__ __forceinline__ void soft_cap(float (&s)[kCount], float in) {
     const float doubled = in * static_cast<float>(2 * kLog2e);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      float inverse;
-      asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(fast_exp2(s[i] * doubled) + 1));
-      s[i] = fmaf(inverse, -2.f, 1.f);
+      s[i] = fmaf(cuda::tile::fast_reciprocal(fast_exp2(s[i] * doubled) + 1), -2.f, 1.f);
     }
   } else {
 #pragma unroll
