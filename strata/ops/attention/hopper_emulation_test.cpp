@@ -208,12 +208,19 @@ void check_backward_both(Case c) {
 
 TEST_F(HopperAttention, BackwardPlain) {
   check_backward_both<kNoOptions>({.grad_lse = true});
+  check_backward<At64, kNoOptions, BackwardOf64>(
+      {.tq = 200, .tk = 300, .d = 40, .window = 70, .offset = 60, .seed = 4});
 }
 TEST_F(HopperAttention, BackwardSeenKeys) {
   check_backward_both<kSeenKeys>({.mask = Mask::boolean});
+  Case c{.batch = 2, .heads = 3, .kv_heads = 3, .tq = 130, .tk = 270, .mask = Mask::boolean, .seed = 1};
+  each_broadcast(c, [](const Case& of) { check_backward<At64, kSeenKeys, BackwardOf64>(of); });
 }
 TEST_F(HopperAttention, BackwardAddedMask) {
   check_backward_both<kAddedMask>({.mask = Mask::added});
+  Case c{.batch = 2, .heads = 3, .kv_heads = 3, .tq = 130, .tk = 270, .mask = Mask::added, .seed = 1};
+  c.mask_of_batch = c.mask_of_query = false;
+  check_backward<At64, kAddedMask, BackwardOf64>(c);
 }
 TEST_F(HopperAttention, BackwardDropped) {
   check_backward_both<kDropped>({.dropout = 0.3});
