@@ -389,12 +389,16 @@ std::optional<Dims> order_in_memory(const Tensor& x) {
   if (x.is_contiguous() || !lie_alike(x, x)) return std::nullopt;
   Dims order;
   for (int64_t i = 0; i < x.dim(); ++i) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    const int i = static_cast<int>(a), j = static_cast<int>(b);
-    return x.shape()[i] != 1 && x.shape()[j] != 1 && x.strides()[i] > x.strides()[j];
-  });
+  // A dimension of one may have any stride: those come first.
+  const auto step = [&](int64_t d) {
+    const int i = static_cast<int>(d);
+    return x.shape()[i] == 1 ? INT64_MAX : x.strides()[i];
+  };
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return step(a) > step(b); });
   return order;
 }
+void reduce_as_given(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p);
+
 // The same over x as it lies. The results come in the order of the dimensions that are left, and are turned back.
 void reduce_turned(Reduction what, const Tensor& y, const Tensor& x, const Dims& order, uint32_t mask,
                    const Tensor& shift, double p) {
@@ -413,20 +417,18 @@ void reduce_turned(Reduction what, const Tensor& y, const Tensor& x, const Dims&
       if (left[i] == d) places.push_back(i);
   }
   const Tensor data = permute(x, order);
-  if (std::is_sorted(left.begin(), left.end())) return reduce_cpu(what, y, data, turned, shift, p);
+  if (std::is_sorted(left.begin(), left.end())) return reduce_as_given(what, y, data, turned, shift, p);
   Dims back = Dims::filled(places.size(), 0);
   for (int i = 0; i < places.size(); ++i) back[static_cast<int>(places[i])] = i;
   for (int64_t d : left) narrow.push_back(x.shape()[static_cast<int>(d)]);
   const Tensor to = empty({narrow, y.dtype(), y.device(), std::nullopt});
   const Tensor less = shift.defined() ? contiguous(permute(view(shift, wide), back)) : Tensor();
-  reduce_cpu(what, to, data, turned, less, p);
+  reduce_as_given(what, to, data, turned, less, p);
   Tensor result = view(y, wide);
   copy_elements(result, permute(to, places));
 }
-}  // namespace
 
-void reduce_cpu(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
-  if (const auto order = order_in_memory(x)) return reduce_turned(what, y, x, *order, mask, shift, p);
+void reduce_as_given(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
   const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : reduce_layout(x, mask);
   switch (what) {
     case Reduction::sum_exp:
@@ -445,6 +447,13 @@ void reduce_cpu(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask,
     default:
       return dispatch_floats(x.dtype(), "reduce", [&]<class T>() { floating<T>(what, y, l, shift, p); });
   }
+}
+
+}  // namespace
+
+void reduce_cpu(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
+  if (const auto order = order_in_memory(x)) return reduce_turned(what, y, x, *order, mask, shift, p);
+  reduce_as_given(what, y, x, mask, shift, p);
 }
 
 void reduce_index_cpu(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask) {
