@@ -82,10 +82,12 @@ Tensor dots_except_dim(const Tensor& a, const Tensor& b, int64_t dim) {
 
 using Slopes = std::tuple<Tensor, Tensor>;
 // What of the gradient lies along v changes its length alone.
-Slopes slopes(const Tensor& gy, const Tensor& v, const Tensor& g, int64_t dim) {
-  const Tensor n = norm_except_dim(v, 2, dim), scale = g / n;
+Slopes slopes(const Tensor& up, const Tensor& of_v, const Tensor& of_g, int64_t dim) {
+  const auto wide = [](const Tensor& t) { return is_reduced_floating(t.dtype()) ? t.to(DType::f32) : t; };
+  const Tensor gy = wide(up), v = wide(of_v), g = wide(of_g), n = norm_except_dim(v, 2, dim), scale = g / n;
   const Tensor along = dots_except_dim(gy, v, dim).reshape(n.shape());
-  return {addcmul(gy * scale, v, -(scale * along / (n * n))).to(v.dtype()), sum_to(along / n, g.shape()).to(g.dtype())};
+  return {addcmul(gy * scale, v, -(scale * along / (n * n))).to(of_v.dtype()),
+          sum_to(along / n, g.shape()).to(of_g.dtype())};
 }
 // Whether the lengths are those of rows that lie one after the other.
 bool of_rows(const Tensor& v, const Tensor& g, int64_t dim) {

@@ -105,10 +105,7 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
     .infer = max_pool_infer,
     .kernels = on_each_device([](auto on, Tensor& values, Tensor& positions, const Tensor& x, const Dims& kernel,
                                  const Dims& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
-      const Dims in = spatial_of("max_pool", x, kernel.size());
-      max_into(on, values, positions, x, kernel.size(), axes_of(kernel.size(), [&](int64_t d) {
-                 return pool_axis(in[d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode, false, false);
-               }));
+      max_into(on, values, positions, x, kernel.size(), max_axes(x, kernel, stride, padding, dilation, ceil_mode));
     }),
     .saves = "indices",
     .backward =
@@ -120,9 +117,8 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
     .cost =
         [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
            bool ceil_mode) {
-          Cost c = move_cost(x, max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode)[0].shape,
-                             window_size(kernel));
-          return c;
+          return move_cost(x, max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode)[0].shape,
+                           window_size(kernel));
         },
     .samples =
         [](Samples& s) {
@@ -145,46 +141,6 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
             s.bench(s.tensor({8, 64, 16, 56, 56}), Dims{3, 3, 3}, Dims{2, 2, 2}, Dims{1, 1, 1}, Dims{1, 1, 1});
         },
     .reference = windows_reference,
-}};
-
-const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool)> max_pool_values_op{{
-    .schema = "max_pool_values(Tensor x, int[] kernel, int[] stride, int[] padding, int[] dilation, bool "
-              "ceil_mode=false) -> Tensor",
-    .internal = true,
-    .doc = "The values of max_pool, for where nobody asks for the positions.",
-    .infer = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
-                bool ceil_mode) { return max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode)[0]; },
-    .kernels = {.cpu =
-                    [](Tensor& y, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
-                       const Dims& dilation, bool ceil_mode) {
-                      const Dims in = spatial_of("max_pool", x, kernel.size());
-                      const Axes axes = axes_of(kernel.size(), [&](int64_t d) {
-                        return pool_axis(in[d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode, false, false);
-                      });
-                      dense(y, x, [&](const Tensor& from, Tensor& to) {
-                        cpu::window_max(axes, planes_of(from, kernel.size()), from.dtype(), from.raw_data(),
-                                        to.raw_data(), nullptr);
-                      });
-                    }},
-    .composed = [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
-                   bool ceil_mode) { return std::get<0>(max_pool(x, kernel, stride, padding, dilation, ceil_mode)); },
-    .cost =
-        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
-           bool ceil_mode) {
-          return move_cost(x, max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode)[0].shape,
-                           window_size(kernel));
-        },
-    .samples =
-        [](Samples& s) {
-          s.add(s.distinct({2, 3, 6, 7}), Dims{2, 3}, Dims{2, 2}, Dims{0, 1}, Dims{1, 1});
-          s.add(s.distinct({2, 3, 37}), Dims{3}, Dims{2}, Dims{1}, Dims{2}, true).named("one dimension, dilated, ceil");
-          s.add(s.distinct({2, 2, 5, 4, 3}), Dims{3, 2, 2}, Dims{2, 1, 2}, Dims{1, 0, 1}, Dims{1, 2, 1}, true)
-              .named("three dimensions");
-          s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0}, Dims{1});
-        },
-    .reference =
-        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
-           bool ceil_mode) { return std::get<0>(windows_reference(x, kernel, stride, padding, dilation, ceil_mode)); },
 }};
 
 const Op<Pair(const Tensor&, const Dims&)> adaptive_max_pool_op{{
@@ -450,8 +406,7 @@ Tensor max_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims
   check(k.size() == spatial, op, "kernel ", kernel, " needs ", spatial, " entries");
   const Dims s = stride.empty() ? k : spread(stride, spatial), p = spread(padding, spatial);
   if (!is_floating(x.dtype())) return max_pool_integers(op, x, k, s, p, spread(dilation, spatial), ceil_mode);
-  if (!x.requires_grad() || !grad_enabled())
-    return max_pool_values_op(x, k, s, p, spread(dilation, spatial), ceil_mode);
+  if (!x.requires_grad() || !grad_enabled()) return max_pool_values(x, k, s, p, spread(dilation, spatial), ceil_mode);
   return std::get<0>(max_pool(x, k, s, p, spread(dilation, spatial), ceil_mode));
 }
 template <int Spatial>
