@@ -64,6 +64,17 @@ bool has_dense_conversion(DType to, DType from) {
   return from == DType::f32 || to == DType::f32 || is_reduced_floating(from) || is_reduced_floating(to);
 }
 
+// Every second element, from behind.
+void reversed_seconds(int64_t size, char* to, const char* from, int64_t n) {
+  constexpr int64_t kBlock = 512;
+  alignas(64) char buffer[kBlock * 8];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t m = std::min(kBlock, n - i);
+    STRATA_VEC_CALL(second_sized)(size, buffer, from - 2 * (i + m - 1) * size, m);
+    STRATA_VEC_CALL(reversed_sized)(size, to + i * size, buffer + (m - 1) * size, m);
+  }
+}
+
 template <int64_t size>
 void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, int64_t rows) {
   // Lines that lie across, from either end.
@@ -84,13 +95,16 @@ void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, in
       STRATA_VEC_CALL(reversed_sized)(size, to, from, n);
     else if (st[0] == size && st[1] == 2 * size)
       STRATA_VEC_CALL(second_sized)(size, to, from, n);
+    else if (st[0] == size && st[1] == -2 * size)
+      reversed_seconds(size, to, from, n);
     else
       for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * st[0], from + i * st[1], size);
   }
 }
 
-// Copies planes of the dimension that lies side by side in dst and of the one that does in src, if they are two and
-// long enough: turned tile by tile. False, and nothing done, else.
+// Copies planes of the dimension that lies side by side in dst and of the one that does in src: turned tile by tile
+// where they are two, and long enough. Where they are one, planes of it and of the longest other one, if a walk along
+// dst would take few lines at a time. False, and nothing done, else.
 bool copy_planes(const Tensor& dst, const Tensor& src) {
   struct Dim {
     int64_t n, to, from;
@@ -111,7 +125,19 @@ bool copy_planes(const Tensor& dst, const Tensor& src) {
     if (dims[i].to == size) inner = i;
     if (dims[i].from == size) across = i;
   }
-  if (count < 3 || inner < 0 || across < 0 || inner == across || dims[inner].n < 4 || dims[across].n < 4) return false;
+  if (count < 3 || inner < 0 || across < 0) return false;
+  const bool lines = inner == across;
+  if (lines) {
+    // Lines side by side in both: those of the longest other dimension go together.
+    int next = -1;
+    for (int i = 0; i < count; ++i) {
+      if (i == inner) continue;
+      if (across == inner || dims[i].n > dims[across].n) across = i;
+      if (next < 0 || std::abs(dims[i].to) < std::abs(dims[next].to)) next = i;
+    }
+    if (dims[next].n >= 8 || dims[across].n < 8) return false;
+  }
+  if (dims[inner].n < 4 || dims[across].n < 4) return false;
   const Dim columns = dims[inner], rows = dims[across];
   int rest = 0;
   int64_t planes = 1;
@@ -133,7 +159,10 @@ bool copy_planes(const Tensor& dst, const Tensor& src) {
         to_at += k * dims[i].to;
         from_at += k * dims[i].from;
       }
-      STRATA_VEC_CALL(transpose_sized)
+      if (lines)
+        STRATA_VEC_CALL(copy_lines)(to + to_at, rows.to, from + from_at, rows.from, columns.n * size, rows.n);
+      else
+        STRATA_VEC_CALL(transpose_sized)
       (size, from + from_at, columns.from, to + to_at, rows.to, rows.n, columns.n);
     }
   });

@@ -44,13 +44,19 @@ static void whole_addcmul(void* out, const void* const* in, int64_t n, const Map
   const WholeConstants<T> c(params);
   T* y = static_cast<T*>(out);
   const T *x = static_cast<const T*>(in[0]), *a = static_cast<const T*>(in[1]), *b = static_cast<const T*>(in[2]);
-  const int64_t s = params.step[0], sa = params.step[1], sb = params.step[2];
-  if (s == 1 && sa == 1 && sb == 1) {
+  // Loops with constant steps are those that become vectors.
+  const auto go = [&]<bool kX, bool kA, bool kB>() {
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(wrap(x[i]) + wrap(c.a) * wrap(a[i]) * wrap(b[i]));
-    return;
-  }
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(wrap(x[i * s]) + wrap(c.a) * wrap(a[i * sa]) * wrap(b[i * sb]));
+    for (int64_t i = 0; i < n; ++i)
+      y[i] = static_cast<T>(wrap(x[kX ? i : 0]) + wrap(c.a) * wrap(a[kA ? i : 0]) * wrap(b[kB ? i : 0]));
+  };
+  const auto with_b = [&]<bool kX, bool kA>() {
+    params.step[2] ? go.template operator()<kX, kA, true>() : go.template operator()<kX, kA, false>();
+  };
+  const auto with_a = [&]<bool kX>() {
+    params.step[1] ? with_b.template operator()<kX, true>() : with_b.template operator()<kX, false>();
+  };
+  params.step[0] ? with_a.template operator()<true>() : with_a.template operator()<false>();
 }
 
 // where(): the first operand is the condition, the others are chosen from as bits of their size.

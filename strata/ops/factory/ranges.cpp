@@ -43,7 +43,12 @@ void range_cpu(Tensor& y, const RangeNumbers& r) {
                       : r.last - r.step * static_cast<double>(r.size - 1 - i);
   };
   if (r.power) return generate(y, [=](int64_t i) { return std::pow(r.base, value(i)); });
-  generate(y, value);
+  if (y.dtype() != DType::f32 && y.dtype() != DType::f64) return generate(y, value);
+  const int64_t turn = std::min(r.turn, y.numel());
+  parallel_for(0, y.numel(), kRangeGrain, [&](int64_t b, int64_t e) {
+    evenly_spaced_cpu(y.dtype(), y.raw_data(), b, std::min(e, turn), r.first, r.step, 0);
+    evenly_spaced_cpu(y.dtype(), y.raw_data(), std::max(b, turn), e, r.last, r.step, r.size - 1);
+  });
 }
 template <class On>
 void fill_range(On on, Tensor& y, const RangeNumbers& r) {

@@ -17,6 +17,8 @@ struct RangeNumbers {
   double first = 0, step = 0, last = 0, base = 0;
   int64_t size = 0, turn = INT64_MAX;
 };
+/// y[i] = from + (i - zero) * step for begin <= i < end, computed in double; y is f32 or f64.
+void evenly_spaced_cpu(DType t, void* y, int64_t begin, int64_t end, double from, double step, int64_t zero);
 /// Fills y, of any dtype and strides, on its CUDA device.
 void range_cuda(Tensor& y, const RangeNumbers& r);
 

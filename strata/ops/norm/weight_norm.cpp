@@ -1,13 +1,17 @@
 #include "strata/ops/norm/weight_norm.h"
 
+#include <array>
 #include <cmath>
+#include <tuple>
 #include <vector>
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/linalg/linalg.h"
 #include "strata/ops/naive_inl.h"
+#include "strata/ops/norm/weight_norm_kernel.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
@@ -76,6 +80,80 @@ Tensor dots_except_dim(const Tensor& a, const Tensor& b, int64_t dim) {
   return outer == 1 ? dots : sum(dots, {0});
 }
 
+using Slopes = std::tuple<Tensor, Tensor>;
+// What of the gradient lies along v changes its length alone.
+Slopes slopes(const Tensor& up, const Tensor& of_v, const Tensor& of_g, int64_t dim) {
+  const auto wide = [](const Tensor& t) { return is_reduced_floating(t.dtype()) ? t.to(DType::f32) : t; };
+  const Tensor gy = wide(up), v = wide(of_v), g = wide(of_g), n = norm_except_dim(v, 2, dim), scale = g / n;
+  const Tensor along = dots_except_dim(gy, v, dim).reshape(n.shape());
+  return {addcmul(gy * scale, v, -(scale * along / (n * n))).to(of_v.dtype()),
+          sum_to(along / n, g.shape()).to(of_g.dtype())};
+}
+// Whether the lengths are those of rows that lie one after the other.
+bool of_rows(const Tensor& v, const Tensor& g, int64_t dim) {
+  const int64_t kept = of_all(dim) ? -1 : wrap_dim(dim, v.dim(), "weight_norm");
+  for (int64_t d = 0; d < kept; ++d)
+    if (v.shape()[d] != 1) return false;
+  return v.is_contiguous() && v.dtype() == g.dtype() && g.numel() == (kept < 0 ? 1 : v.shape()[kept]);
+}
+
+const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_norm_backward_op{{
+    .schema = "weight_norm_backward(Tensor gy, Tensor v, Tensor g, int dim) -> (Tensor gv, Tensor gg)",
+    .internal = true,
+    .doc = "The gradients of weight_norm(v, g, dim) for v and g, gy being that of its result.",
+    .infer =
+        [](const Tensor& gy, const Tensor& v, const Tensor& g, int64_t dim) {
+          constexpr std::string_view op = "weight_norm_backward";
+          check<DTypeError>(is_floating(v.dtype()) && v.dtype() == gy.dtype(), op, "v is ", v, " and gy is ", gy,
+                            ", wants one floating dtype");
+          check<ShapeError>(gy.shape() == v.shape(), op, "v is ", v, ", but gy is ", gy);
+          if (!of_all(dim)) wrap_dim(dim, v.dim(), op);
+          return std::array<TensorMeta, 2>{like(v), like(g)};
+        },
+    .kernels = {.cpu =
+                    [](Tensor& gv, Tensor& gg, const Tensor& gy, const Tensor& v, const Tensor& g, int64_t dim) {
+                      if (of_rows(v, g, dim) && v.numel() > 0) {
+                        const Tensor up = contiguous(gy), wanted = contiguous(g);
+                        weight_norm_backward_cpu(v.dtype(), up.raw_data(), v.raw_data(), wanted.raw_data(), g.numel(),
+                                                 v.numel() / g.numel(), gv.raw_data(), gg.raw_data());
+                        return;
+                      }
+                      const auto [of_v, of_g] = slopes(gy, v, g, dim);
+                      copy_elements(gv, of_v);
+                      copy_elements(gg, of_g);
+                    }},
+    .composed = slopes,
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 4}), s.off_grid({3, 4}), s.tensor({3, 1}), 0);
+          s.add(s.tensor({5, 70}), s.off_grid({5, 70}), s.tensor({5, 1}), -2).named("long rows");
+          s.add(s.tensor({2, 3, 2}), s.off_grid({2, 3, 2}), s.tensor({1, 3, 1}), 1).named("not of rows");
+          s.add(s.tensor({4, 3}), s.off_grid({4, 3}), s.tensor({}), -1).named("one length");
+          s.invalid<ShapeError>("but gy is", s.tensor({3, 2}), s.tensor({2, 3}), s.tensor({2, 1}), 0);
+          s.invalid<IndexError>("out of range", s.tensor({3, 2}), s.tensor({3, 2}), s.tensor({3, 1}), 2);
+        },
+    .reference =
+        [](const Tensor& gy, const Tensor& v, const Tensor& g, int64_t dim) {
+          const std::vector<double> own = lengths(v, 2, dim), wanted = g.to_vector<double>();
+          const Array values(v), up(gy);
+          const auto at = [&](const Dims& place) {
+            return of_all(dim) ? size_t{0}
+                               : static_cast<size_t>(place[static_cast<int>(naive::from_front(dim, v.dim()))]);
+          };
+          std::vector<double> along(own.size());
+          naive::each(v.shape(), [&](const Dims& place) { along[at(place)] += up[place] * values[place]; });
+          std::vector<double> of_g(own.size());
+          for (size_t i = 0; i < own.size(); ++i) of_g[i] = along[i] / own[i];
+          return Slopes{naive::made(v.shape(),
+                                    [&](const Dims& place) {
+                                      const size_t i = at(place);
+                                      const double rest = values[place] * along[i] / (own[i] * own[i]);
+                                      return wanted[i] / own[i] * (up[place] - rest);
+                                    }),
+                        from_span<double>(of_g, g.shape())};
+        },
+}};
+
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
     .schema = "weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
     .doc = "v times g over its own lengths, norm_except_dim(v, 2, dim): a weight from directions and lengths (Salimans "
@@ -85,11 +163,10 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
     .saves = "v g",
     .backward =
         [](Backward& b, const Tensor& v, const Tensor& g, int64_t dim) {
-          // What of the gradient lies along v changes its length alone.
-          const Tensor n = norm_except_dim(v, 2, dim), scale = g / n;
-          const Tensor along = dots_except_dim(b.gy(), v, dim).reshape(n.shape());
-          if (b.needs(0)) b.set(0, addcmul(b.gy() * scale, v, -(scale * along / (n * n))).to(v.dtype()));
-          if (b.needs(1)) b.set(1, sum_to(along / n, g.shape()).to(g.dtype()));
+          const bool fused = of_rows(v, g, dim) && b.gy().dtype() == v.dtype();
+          const auto [of_v, of_g] = fused ? weight_norm_backward_op(b.gy(), v, g, dim) : slopes(b.gy(), v, g, dim);
+          if (b.needs(0)) b.set(0, of_v);
+          if (b.needs(1)) b.set(1, of_g);
         },
     .samples =
         [](Samples& s) {

@@ -110,10 +110,7 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
     .infer = max_pool_infer,
     .kernels = on_each_device([](auto on, Tensor& values, Tensor& positions, const Tensor& x, const Dims& kernel,
                                  const Dims& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
-      const Dims in = spatial_of("max_pool", x, kernel.size());
-      max_into(on, values, positions, x, kernel.size(), axes_of(kernel.size(), [&](int64_t d) {
-                 return pool_axis(in[d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode, false, false);
-               }));
+      max_into(on, values, positions, x, kernel.size(), max_axes(x, kernel, stride, padding, dilation, ceil_mode));
     }),
     .saves = "indices",
     .backward =
@@ -125,9 +122,8 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
     .cost =
         [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
            bool ceil_mode) {
-          Cost c = move_cost(x, max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode)[0].shape,
-                             window_size(kernel));
-          return c;
+          return move_cost(x, max_pool_infer(x, kernel, stride, padding, dilation, ceil_mode)[0].shape,
+                           window_size(kernel));
         },
     .samples =
         [](Samples& s) {
@@ -425,6 +421,7 @@ Tensor max_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims
   check(k.size() == spatial, op, "kernel ", kernel, " needs ", spatial, " entries");
   const Dims s = stride.empty() ? k : spread(stride, spatial), p = spread(padding, spatial);
   if (!is_floating(x.dtype())) return max_pool_integers(op, x, k, s, p, spread(dilation, spatial), ceil_mode);
+  if (!x.requires_grad() || !grad_enabled()) return max_pool_values(x, k, s, p, spread(dilation, spatial), ceil_mode);
   return std::get<0>(max_pool(x, k, s, p, spread(dilation, spatial), ceil_mode));
 }
 template <int Spatial>

@@ -39,6 +39,32 @@ static MaxTaps max_taps_of(bool in_double) {
   return in_double ? max_taps<double> : max_taps<float>;
 }
 
+// The same without places.
+template <class C, int kStride>
+STRATA_INLINE void max_value_tap(const C* __restrict__ from, int32_t stride, C* __restrict__ best, int32_t n) {
+  if constexpr (kStride > 0) stride = kStride;
+  for (int32_t j = 0; j < n; ++j) {
+    const C v = from[static_cast<int64_t>(j) * stride], b = best[j];
+    best[j] = (v > b) | (v != v) ? v : b;
+  }
+}
+template <class C>
+static void max_values(const void* input, int32_t stride, int32_t at, void* largest, int32_t*, int32_t n, bool first) {
+  const C* from = static_cast<const C*>(input) + at;
+  C* best = static_cast<C*>(largest);
+  if (first)
+    for (int32_t j = 0; j < n; ++j) best[j] = from[static_cast<int64_t>(j) * stride];
+  else if (stride == 1)
+    max_value_tap<C, 1>(from, stride, best, n);
+  else if (stride == 2)
+    max_value_tap<C, 2>(from, stride, best, n);
+  else
+    max_value_tap<C, 0>(from, stride, best, n);
+}
+static MaxTaps max_values_of(bool in_double) {
+  return in_double ? max_values<double> : max_values<float>;
+}
+
 // The largest of n > 0 neighbours, and place[i] of it, or i where place is null: the least place of equal ones, and of
 // NaN where there is one.
 template <class C>

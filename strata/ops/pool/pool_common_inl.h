@@ -180,6 +180,17 @@ inline Dims pooled_sizes(std::string_view op, const Dims& in, const Dims& kernel
   return out;
 }
 
+// The windows that max_pool looks at, and its values alone.
+inline Axes max_axes(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+                     bool ceil_mode) {
+  const Dims in = spatial_of("max_pool", x, kernel.size());
+  return axes_of(kernel.size(), [&](int64_t d) {
+    return pool_axis(in[d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode, false, false);
+  });
+}
+Tensor max_pool_values(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
+                       const Dims& dilation, bool ceil_mode);
+
 // ---- reference: the linear maps as dense matrices ------------------------------------------------------------------
 
 // M[out, in] of one dimension from a function weight(output, input).

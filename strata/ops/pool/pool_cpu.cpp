@@ -267,6 +267,7 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
   const Taps &d = t.d, &h = t.h, &w = t.w;
   const Even even(w);
   const auto taps = STRATA_VEC_CALL(max_taps_of)(std::is_same_v<C, double>);
+  const auto values = STRATA_VEC_CALL(max_values_of)(std::is_same_v<C, double>);
   const bool many = even.end - even.begin >= 8 && t.in < (int64_t{1} << 30);
   // Else, of windows that hardly overlap: the largest of each column, and of these the largest of each window.
   const bool columns = !many && t.in < (int64_t{1} << 30) && taps_of(w) <= 2 * w.inputs && w.step == 1;
@@ -294,33 +295,33 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
         }
       }
       y[to + j] = static_cast<T>(best);
-      positions[to + j] = at;
+      if (positions) positions[to + j] = at;
     };
     for (int64_t k = 0; k < d.outputs(); ++k) {
       for (int64_t i = 0; i < h.outputs(); ++i, to += w.outputs()) {
         if (columns && d.count[k] > 0 && h.count[i] > 0) {
-          const C* values = nullptr;
+          const C* row_values = nullptr;
           int32_t* places = nullptr;
           ScratchFrame inner;
           if (d.count[k] * h.count[i] == 1) {
-            rows(k, i, [&](int64_t row, int64_t) { values = from + row; });
+            rows(k, i, [&](int64_t row, int64_t) { row_values = from + row; });
           } else {
             C* const best = inner.take<C>(w.inputs);
             places = inner.take<int32_t>(w.inputs);
             rows(k, i, [&](int64_t row, int64_t number) {
               taps(from, 1, static_cast<int32_t>(row), best, places, static_cast<int32_t>(w.inputs), number == 0);
             });
-            values = best;
+            row_values = best;
           }
           for (int64_t j = 0; j < w.outputs(); ++j) {
             C best = -std::numeric_limits<C>::infinity();
             int64_t at = -1;
             if (w.count[j] > 0) {
-              at = best_of(values + w.start[j], places ? places + w.start[j] : nullptr, w.count[j], &best);
-              if (!places) at += values - from + w.start[j];
+              at = best_of(row_values + w.start[j], places ? places + w.start[j] : nullptr, w.count[j], &best);
+              if (!places) at += row_values - from + w.start[j];
             }
             y[to + j] = static_cast<T>(best);
-            positions[to + j] = at;
+            if (positions) positions[to + j] = at;
           }
           continue;
         }
@@ -334,10 +335,12 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
           int32_t place[kBlock];
           rows(k, i, [&](int64_t row, int64_t number) {
             for (int64_t b = 0; b < w.count[j]; ++b)
-              taps(from, static_cast<int32_t>(even.stride), static_cast<int32_t>(row + w.start[j] + b * w.step), best,
-                   place, static_cast<int32_t>(n), number + b == 0);
+              (positions ? taps : values)(from, static_cast<int32_t>(even.stride),
+                                          static_cast<int32_t>(row + w.start[j] + b * w.step), best, place,
+                                          static_cast<int32_t>(n), number + b == 0);
           });
-          for (int64_t m = 0; m < n; ++m) y[to + j + m] = static_cast<T>(best[m]), positions[to + j + m] = place[m];
+          narrowed<T>(best, n, y + to + j);
+          if (positions) std::copy(place, place + n, positions + to + j);
         }
         for (int64_t j = end; j < w.outputs(); ++j) one(k, i, j);
       }

@@ -38,11 +38,15 @@ struct DotLoops {
 };
 DotLoops dot_loops(DType t);
 
-/// best[j] and place[j] = the largest (smallest) of x[k * stride + j] over k < rows and the first k of it, NaN before
-/// all numbers. best is of the type that x's is computed in; rows < 2^31, width <= kIndexWidth. Of u8 to i64 and
-/// floats.
-using IndexColumns = void (*)(const void* x, int64_t rows, int64_t stride, int64_t width, void* best, int32_t* place);
-IndexColumns index_columns(DType t, bool largest);
+/// Extremes with the first place of each, NaN before all numbers, of u8 to i64 and floats. `best` is of the type that
+/// x's is computed in.
+struct IndexLoops {
+  /// Of the n > 0 neighbours of each line.
+  void (*lines)(const void* x, int64_t lines, int64_t n, void* best, int64_t* place) = nullptr;
+  /// Of x[k * stride + j] over 0 <= k < rows; rows < 2^31, width <= kIndexWidth.
+  void (*columns)(const void* x, int64_t rows, int64_t stride, int64_t width, void* best, int32_t* place) = nullptr;
+};
+IndexLoops index_loops(DType t, bool largest);
 inline constexpr int64_t kIndexWidth = 512;
 
 }  // namespace strata

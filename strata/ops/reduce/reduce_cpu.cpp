@@ -281,36 +281,37 @@ void dispatch_numbers(DType t, F&& f) {
 
 }  // namespace
 
-// Rows: first the extreme, which vectorises, then the first place where it stands.
 namespace {
-template <class T, bool Largest>
-void index_rows(const ReduceLayout& l, const Tensor& values, int64_t* at) {
+template <class T>
+void index_rows(bool largest, const ReduceLayout& l, T* values, int64_t* at) {
   using A = compute_t<T>;
-  std::vector<A> extremes(static_cast<size_t>(l.outer));
-  const Extreme<T, Largest> r;
-  reduce_layout_with<Extreme<T, Largest>, T>(r, l, nullptr,
-                                             [&](int64_t i, A a) { extremes[static_cast<size_t>(i)] = a; });
+  const auto loop = index_loops(dtype_of<T>, largest).lines;
   const T* p = static_cast<const T*>(l.data.raw_data());
-  T* v = values.defined() ? static_cast<T*>(values.raw_data()) : nullptr;
-  parallel_for(0, l.outer, std::max<int64_t>(1, kGrain / l.n), [&](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o) {
-      const A wanted = extremes[static_cast<size_t>(o)];
-      const T* row = p + o * l.n;
-      const auto is_wanted = [&](T x) {
-        const A a = static_cast<A>(x);
-        return (a == wanted) | ((wanted != wanted) & (a != a));
-      };
-      int64_t i = 0;
-      for (constexpr int64_t kBlock = 64; i + kBlock <= l.n; i += kBlock) {
-        int found = 0;
-        for (int64_t j = 0; j < kBlock; ++j) found |= is_wanted(row[i + j]);
-        if (found) break;
-      }
-      while (!is_wanted(row[i])) ++i;
-      at[o] = i;
-      if (v) v[o] = row[i];
+  // Of one line its stretches, of which those that come first win where elements are equal.
+  const int64_t length = l.outer < 16 ? kRowJob : l.n, parts = (l.n + length - 1) / length;
+  std::vector<A> best(static_cast<size_t>(l.outer * parts));
+  std::vector<int64_t> place(best.size());
+  parallel_for(0, l.outer * parts, std::max<int64_t>(1, kGrain / length), [&](int64_t begin, int64_t end) {
+    if (parts == 1)
+      return loop(p + begin * l.n, end - begin, l.n, &best[static_cast<size_t>(begin)],
+                  &place[static_cast<size_t>(begin)]);
+    for (int64_t job = begin; job < end; ++job) {
+      const int64_t from = job % parts * length;
+      loop(p + job / parts * l.n + from, 1, std::min(length, l.n - from), &best[static_cast<size_t>(job)],
+           &place[static_cast<size_t>(job)]);
     }
   });
+  for (int64_t o = 0; o < l.outer; ++o) {
+    A most = best[static_cast<size_t>(o * parts)];
+    int64_t where = place[static_cast<size_t>(o * parts)];
+    for (int64_t i = 1; i < parts; ++i) {
+      const A b = best[static_cast<size_t>(o * parts + i)];
+      if ((largest ? b > most : b < most) || (b != b && most == most))
+        most = b, where = i * length + place[static_cast<size_t>(o * parts + i)];
+    }
+    at[o] = where;
+    if (values) values[o] = static_cast<T>(most);
+  }
 }
 
 // Columns: stretches of them, of which those of the earlier rows win where elements are equal.
@@ -318,7 +319,7 @@ template <class T>
 void index_columns(bool largest, const ReduceLayout& l, T* values, int64_t* at) {
   using A = compute_t<T>;
   constexpr int64_t kRows = 4096;
-  const IndexColumns loop = index_columns(dtype_of<T>, largest);
+  const auto loop = index_loops(dtype_of<T>, largest).columns;
   const int64_t tiles = (l.inner + kIndexWidth - 1) / kIndexWidth, parts = (l.n + kRows - 1) / kRows;
   const T* p = static_cast<const T*>(l.data.raw_data());
   const int64_t work = std::min(l.inner, kIndexWidth) * l.n;
@@ -460,11 +461,11 @@ void reduce_index_cpu(bool largest, const Tensor& values, const Tensor& indices,
   const ReduceLayout l = reduce_layout(x, mask);
   int64_t* at = indices.data<int64_t>();
   dispatch_numbers(x.dtype(), [&]<class T>() {
+    T* v = values.defined() ? static_cast<T*>(values.raw_data()) : nullptr;
     if (l.inner == 1 && l.n > 0) {
-      largest ? index_rows<T, true>(l, values, at) : index_rows<T, false>(l, values, at);
+      index_rows<T>(largest, l, v, at);
       return;
     }
-    T* v = values.defined() ? static_cast<T*>(values.raw_data()) : nullptr;
     if (l.inner >= 16 && l.n > 0 && l.n < (int64_t{1} << 31)) {
       index_columns<T>(largest, l, v, at);
       return;

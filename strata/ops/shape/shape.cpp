@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
@@ -379,7 +380,7 @@ const Op<Tensor(const Tensor&, const Dims&)> flip_op{{
             check(!(seen >> w & 1), "flip", "dims ", dims, " lists dimension ", w, " twice");
             seen |= 1u << w;
           }
-          return like(x);
+          return laid_like(x);
         },
     .kernels = {.everywhere = flip_into},
     .backward = [](Backward& b, const Tensor&, const Dims& dims) { b.set(0, flip(b.gy(), dims)); },
