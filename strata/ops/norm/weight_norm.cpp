@@ -9,7 +9,6 @@
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/linalg/linalg.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/norm/weight_norm_kernel.h"
 #include "strata/ops/reduce/reduce.h"
@@ -70,14 +69,12 @@ const Op<Tensor(const Tensor&, double, int64_t)> norm_except_dim_op{{
 
 // The sums of a * b over all dimensions but dim.
 Tensor dots_except_dim(const Tensor& a, const Tensor& b, int64_t dim) {
-  if (of_all(dim)) return linalg_vecdot(reshape(a, {a.numel()}), reshape(b, {b.numel()}), 0);
-  const int64_t kept = wrap_dim(dim, a.dim(), "weight_norm"), n = a.shape()[kept];
-  int64_t outer = 1, inner = 1;
+  if (of_all(dim)) return sum(a * b);
+  const int64_t kept = wrap_dim(dim, a.dim(), "weight_norm");
+  Dims others;
   for (int64_t d = 0; d < a.dim(); ++d)
-    if (d != kept) (d < kept ? outer : inner) *= a.shape()[d];
-  if (inner == 1) return linalg_vecdot(reshape(a, {outer, n}), reshape(b, {outer, n}), 0);
-  const Tensor dots = linalg_vecdot(reshape(a, {outer, n, inner}), reshape(b, {outer, n, inner}), 2);
-  return outer == 1 ? dots : sum(dots, {0});
+    if (d != kept) others.push_back(d);
+  return others.empty() ? a * b : sum(a * b, others, true);
 }
 
 using Slopes = std::tuple<Tensor, Tensor>;
