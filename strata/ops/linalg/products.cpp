@@ -296,8 +296,9 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> vecdot_op{{
           Shape s;
           const int64_t d = vecdot_dim(x, y, dim, s);
           const Tensor g = unsqueeze(b.gy(), d);
-          if (b.needs(0)) b.set(0, sum_to(g * y, x.shape()));
-          if (b.needs(1)) b.set(1, sum_to(g * x, y.shape()));
+          // Of all of s: along dim g has one element, and so may the other operand.
+          if (b.needs(0)) b.set(0, sum_to(expand(g * y, s), x.shape()));
+          if (b.needs(1)) b.set(1, sum_to(expand(g * x, s), y.shape()));
         },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& x, const Tensor& y, int64_t) { return pair_cost(x, y, 2); },
@@ -305,6 +306,8 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> vecdot_op{{
         [](Samples& s) {
           s.add(s.tensor({4, 3}), s.tensor({4, 3}));
           s.add(s.tensor({4, 3}), s.tensor({3})).named("broadcast");
+          s.add(s.tensor({4, 3}), s.tensor({1})).named("broadcast along dim");
+          s.add(s.tensor({}), s.tensor({2, 3})).named("a number");
           s.add(s.tensor({2, 5, 3}), s.tensor({2, 5, 3}), 1).named("along dim 1");
           s.add(s.tensor({3, 0}), s.tensor({3, 0})).named("empty sums");
           s.add(s.tensor({5, 70}), s.tensor({5, 70})).named("long rows");
