@@ -5,6 +5,7 @@
 #include "strata/cuda/tile/emulation_stored.cuh"
 #include "strata/cuda/tile/pipeline.cuh"
 #include "strata/cuda/tile/rows.cuh"
+#include "strata/cuda/tile/single.cuh"
 
 #include <gtest/gtest.h>
 
@@ -300,6 +301,48 @@ TEST_F(TileEmulation, WrongKernelsAreFound) {
   int found = 0;
   for (uint64_t seed = 0; seed < 8; ++seed) found += !outcome<Flaw::released_early>(seed).empty();
   EXPECT_GT(found, 0);
+}
+
+// ---- blocks that wait for each other ----
+
+// Adds a block's number to four sums, the last block first; kFlaw of three steps is left out.
+template <int kFlaw>
+__global__ void ordered_kernel(float* sums, int* count) {
+  float4* const mine = reinterpret_cast<float4*>(shared_memory());
+  const auto number = static_cast<float>(blockIdx.x + 1);
+  const int place = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+  store_four(mine, number, number, number, number);
+  fence_shared();
+  if (threadIdx.x != 0) return;
+  wait_count(count, place);
+  if (kFlaw != 1) fence_proxies();
+  place == 0 ? copy_bytes_out(sums, mine, 16) : add_bytes_out(sums, mine, 16);
+  commit_out();
+  kFlaw == 2 && place == 0 ? wait_out_read() : wait_out();
+  if (kFlaw != 3) fence_proxies();
+  post_count(count, place + 1);
+}
+template <int kFlaw>
+std::string ordered_outcome(uint64_t seed, bool together) {
+  alignas(16) float sums[4] = {7, 7, 7, 7};
+  int count = 0;
+  const auto run = [&](auto launched) {
+    return launched(ordered_kernel<kFlaw>, 3u, 32u, size_t{1024}, seed, static_cast<float*>(sums), &count);
+  };
+  const std::string failure = together ? run([](auto... a) { return emulation::launch_together(a...); })
+                                       : run([](auto... a) { return emulation::launch(a...); });
+  if (!failure.empty()) return failure;
+  return sums[0] == 6 && sums[3] == 6 ? "" : "wrong numbers";
+}
+
+TEST_F(TileEmulation, BlocksThatWaitForEachOther) {
+  for (const uint64_t seed : {0, 1, 2}) {
+    EXPECT_EQ(ordered_outcome<0>(seed, true), "");
+    EXPECT_NE(ordered_outcome<0>(seed, false).find("waits for a count of 2"), std::string::npos);
+    EXPECT_NE(ordered_outcome<1>(seed, true).find("wait_count() without fence_proxies()"), std::string::npos);
+  }
+  EXPECT_EQ(ordered_outcome<2>(0, true), "wrong numbers");  // written over the next block's sum
+  EXPECT_NE(ordered_outcome<3>(0, true).find("wait_out() without fence_proxies()"), std::string::npos);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct Of : S {};
 template <class T>
 inline constexpr double kBound = std::is_same_v<T, Half> ? 3e-3 : 2e-2;
 
-template <class T, int kSet, template <int> class Shape>
+template <class T, int kSet, template <int> class Shape, bool kSequences = false>
 void check_forward(const Case& of) {
   SCOPED_TRACE(of.text());
   using S = Of<Shape<kSet>>;
@@ -37,10 +37,19 @@ void check_forward(const Case& of) {
   const ForwardMaps maps{p.q.map(64), p.k.map(S::kKeys), p.v.map(S::kKeys), p.out.map(64)};
   Schedule schedule{static_cast<int>((of.tq + S::kQueries - 1) / S::kQueries), static_cast<int>(of.batch * of.heads),
                     static_cast<int>(of.heads / of.kv_heads)};
+  Sequences sequences;
+  std::vector<ForwardMaps> maps_of;
+  if (kSequences) {
+    p.make_parts(S::kQueries, S::kKeys), sequences = p.sequences(), schedule.tiles = static_cast<int>(p.of_q.size());
+    for (const Sequence& s : p.parts)
+      maps_of.push_back({p.q.map(64, s.q0, s.tq), p.k.map(S::kKeys, s.k0, s.tk), p.v.map(S::kKeys, s.k0, s.tk),
+                         p.out.map(64, s.q0, s.tq)});
+  }
   const unsigned blocks = std::min(of.blocks, static_cast<unsigned>(schedule.total()));
   const size_t bytes = options.copied ? S::kSharedBytesWithMasks : S::kSharedBytes;
-  ASSERT_EQ(emulation::launch(forward_hopper_kernel<T, S, false, kSet>, blocks, S::kThreads, bytes, of.seed, p.c, maps,
-                              schedule, Sequences{}, static_cast<const ForwardMaps*>(nullptr), options, mask),
+  ASSERT_EQ(emulation::launch_together(forward_hopper_kernel<T, S, kSequences, kSet>, blocks, S::kThreads, bytes,
+                                       of.seed, p.c, maps, schedule, sequences,
+                                       static_cast<const ForwardMaps*>(maps_of.data()), options, mask),
             "");
   const auto want = p.expected(false);
   EXPECT_EQ(p.difference(p.out, want.out, kBound<T>), "");
@@ -53,13 +62,15 @@ void check_forward(const Case& of) {
 using BackwardOf64 = BackwardShape<64, 128, 2, 2>;
 using BackwardOf128 = BackwardShape<128, 64, 2, 1>;
 
-template <class T, int kSet, class Shape>
+template <class T, int kSet, class Shape, bool kSequences = false>
 void check_backward(Case of) {
   // lse does not tell how many keys a query sees that all have bf16's lowest number: it is that number.
   if (std::is_same_v<T, BFloat16>) of.lowest = false;
   SCOPED_TRACE(of.text());
   using S = Of<Shape>;
   Problem<T> p(of);
+  if (kSequences) p.make_parts(S::kRows, S::kKeys);
+  const Sequences sequences = kSequences ? p.sequences() : Sequences{};
   const auto want = p.expected(true);
   size_t at = 0;
   p.out.each([&](auto... i) { p.out.at(i...) = T(static_cast<float>(want.out[at++])); });
@@ -75,8 +86,9 @@ void check_backward(Case of) {
   BackwardSpace space{};
   space.row_tiles = static_cast<int>((of.tq + S::kRows - 1) / S::kRows);
   space.key_tiles = static_cast<int>((of.tk + S::kKeys - 1) / S::kKeys);
+  if (kSequences) space.row_tiles = static_cast<int>(p.of_q.size()), space.key_tiles = static_cast<int>(p.of_k.size());
   space.together = most, space.pitch = space.row_tiles * S::kRows;
-  space.rotated = !of.causal && of.window == 0 && space.key_tiles <= most;
+  space.rotated = !of.causal && of.window == 0 && (kSequences || space.key_tiles <= most);
   const int64_t rows = heads * space.pitch, tiles = heads * space.row_tiles;
   std::vector<float4> sums(static_cast<size_t>(rows * S::D / 4), float4{NAN, NAN, NAN, NAN});
   std::vector<float4> terms(static_cast<size_t>(rows / 2), float4{NAN, NAN, NAN, NAN});
@@ -85,20 +97,25 @@ void check_backward(Case of) {
   space.counts = counts.data(), space.ticket = space.counts + tiles;
   const BackwardMaps maps{p.q.map(S::kRows),        p.k.map(S::kKeys), p.v.map(S::kKeys),
                           p.grad_out.map(S::kRows), p.grad_k.map(64),  p.grad_v.map(64)};
+  std::vector<BackwardMaps> maps_of;
+  for (const Sequence& s : p.parts)
+    maps_of.push_back({p.q.map(S::kRows, s.q0, s.tq), p.k.map(S::kKeys, s.k0, s.tk), p.v.map(S::kKeys, s.k0, s.tk),
+                       p.grad_out.map(S::kRows, s.q0, s.tq), p.grad_k.map(64, s.k0, s.tk),
+                       p.grad_v.map(64, s.k0, s.tk)});
   const auto unit = static_cast<float>(OptionsIn<kSet>::kPlainScores ? kLog2e : 1 / options.lse_factor);
   const auto blocks_of = [](int64_t threads) { return static_cast<unsigned>((threads + 255) / 256); };
   ASSERT_EQ(emulation::launch(backward_rows_kernel<T, S>, blocks_of(rows * (S::D / 8)), 256, 0, of.seed, p.c, space,
-                              Sequences{}, unit),
+                              sequences, unit),
             "");
   const int items = static_cast<int>(of.batch * of.kv_heads) * space.key_tiles;
   const auto blocks = static_cast<unsigned>(S::kStays ? std::min(items, most) : items);
   constexpr size_t kBytes = S::kSharedBytes + (kSet == kNoOptions ? 0 : S::kOptionBytes);
-  ASSERT_EQ(
-      emulation::launch_together(backward_hopper_kernel<T, S, false, kSet>, blocks, S::kThreads, kBytes, of.seed, p.c,
-                                 maps, space, Sequences{}, static_cast<const BackwardMaps*>(nullptr), options, mask),
-      "");
+  ASSERT_EQ(emulation::launch_together(backward_hopper_kernel<T, S, kSequences, kSet>, blocks, S::kThreads, kBytes,
+                                       of.seed, p.c, maps, space, sequences,
+                                       static_cast<const BackwardMaps*>(maps_of.data()), options, mask),
+            "");
   ASSERT_EQ(emulation::launch(backward_queries_kernel<T, S>, blocks_of(tiles * (S::kRows * S::D / 16)), 256, 0, of.seed,
-                              p.c, space, Sequences{}, options),
+                              p.c, space, sequences, options),
             "");
   EXPECT_EQ(p.difference(p.grad_q, want.grad_q, kBound<T>), "");
   EXPECT_EQ(p.difference(p.grad_k, want.grad_k, kBound<T>), "");
@@ -231,6 +248,24 @@ TEST_F(HopperAttention, BackwardSeenKeysDropped) {
 TEST_F(HopperAttention, BackwardEveryOption) {
   each_option(64, [](const Case& of) { check_backward<At64, kEveryOption, BackwardOf64>(of); });
   each_option(128, [](const Case& of) { check_backward<At128, kEveryOption, BackwardOf128>(of); });
+}
+
+// Sequences of different lengths, one empty, with rows behind the last.
+template <class Check>
+void each_packed(const Check& check) {
+  Case c{.heads = 4, .kv_heads = 2, .tq = 420, .tk = 400, .blocks = 4};
+  c.sequences = {{{70, 50}}, {{0, 9}}, {{200, 260}}, {{130, 0}}, {{9, 70}}};
+  check(c);
+  c.causal = true, c.offset = 20, c.seed = 1;
+  check(c);
+}
+TEST_F(HopperAttention, Sequences) {
+  each_packed([](const Case& of) { check_forward<At64, kNoOptions, ShapeOf64, true>(of); });
+  each_packed([](const Case& of) { check_backward<At64, kNoOptions, BackwardOf64, true>(of); });
+  each_packed([](Case of) {
+    of.d = 128;
+    check_backward<At128, kNoOptions, BackwardOf128, true>(of);
+  });
 }
 
 }  // namespace

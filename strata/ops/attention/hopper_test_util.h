@@ -2,6 +2,7 @@
 // For tests of the Hopper kernels on the processor (strata/cuda/tile/emulation.cuh): calls with their operands, what
 // small kernels make of their options beforehand, and results as sums in double precision.
 
+#include <array>
 #include <cmath>
 #include <random>
 #include <string>
@@ -26,15 +27,16 @@ struct Case {
   bool drawn = true;  // dropout's bits beforehand
   bool slopes = false, sinks = false, lengths = false, grad_lse = false;
   double soft_cap = 0;
-  uint64_t seed = 0;  // of the emulation
+  std::vector<std::array<int, 2>> sequences = {};  // queries and keys of each, where there are several in tq and tk
+  uint64_t seed = 0;                               // of the emulation
   unsigned blocks = 2;
 
   std::string text() const {
-    return cat(batch, " x ", heads, " (", kv_heads, ") x ", tq, " x ", tk, " x ", d, causal ? ", causal" : "",
-               ", window ", window, ", offset ", offset, ", mask ", static_cast<int>(mask), mask_of_batch, mask_of_head,
-               mask_of_query, mask_of_key, mask_f32, ", dropout ", dropout, drawn ? " drawn" : "",
-               slopes ? ", slopes" : "", sinks ? ", sinks" : "", lengths ? ", lengths" : "", ", cap ", soft_cap,
-               ", seed ", seed);
+    return cat(sequences.size(), " sequences, ", batch, " x ", heads, " (", kv_heads, ") x ", tq, " x ", tk, " x ", d,
+               causal ? ", causal" : "", ", window ", window, ", offset ", offset, ", mask ", static_cast<int>(mask),
+               mask_of_batch, mask_of_head, mask_of_query, mask_of_key, mask_f32, ", dropout ", dropout,
+               drawn ? " drawn" : "", slopes ? ", slopes" : "", sinks ? ", sinks" : "", lengths ? ", lengths" : "",
+               ", cap ", soft_cap, ", seed ", seed);
   }
 };
 
@@ -78,6 +80,12 @@ class Operand {
   }
   const AttentionView& view() const { return v_; }
   CUtensorMap map(int rows) const { return map_of(v_, batch_, heads_, time_, size_, rows); }
+  /// Of `time` rows from `first` on alone.
+  CUtensorMap map(int rows, int64_t first, int64_t time) const {
+    AttentionView v = v_;
+    v.data = static_cast<T*>(v.data) + first * v.time;
+    return map_of(v, batch_, heads_, std::max<int64_t>(time, 1), size_, rows);
+  }
   /// As the host makes them for a card: boxes of 64 columns by `rows` rows.
   static CUtensorMap map_of(const AttentionView& v, int64_t batch, int64_t heads, int64_t time, int64_t size,
                             int rows) {
@@ -271,6 +279,36 @@ struct Problem {
                               s[2] == 0 ? 1 : rows);
   }
 
+  /// As sequences_of() makes them for a card: a part for each sequence, one for the queries and one for the keys behind
+  /// the last, and which of them tiles belong to.
+  void make_parts(int q_rows, int k_rows) {
+    parts.clear(), of_q.clear(), of_k.clear();
+    int q0 = 0, k0 = 0;
+    for (const auto& n : of.sequences) parts.push_back({q0, n[0], k0, n[1], 0, 0}), q0 += n[0], k0 += n[1];
+    parts.push_back({q0, static_cast<int>(of.tq) - q0, 0, 0, 0, 0});
+    parts.push_back({0, 0, k0, static_cast<int>(of.tk) - k0, 0, 0});
+    for (size_t i = 0; i < parts.size(); ++i) {
+      Sequence& s = parts[i];
+      s.q_tile = static_cast<int>(of_q.size()), s.k_tile = static_cast<int>(of_k.size());
+      of_q.resize(of_q.size() + static_cast<size_t>((s.tq + q_rows - 1) / q_rows), static_cast<int>(i));
+      of_k.resize(of_k.size() + static_cast<size_t>((s.tk + k_rows - 1) / k_rows), static_cast<int>(i));
+    }
+    of_q.resize(static_cast<size_t>(of.tq / q_rows) + parts.size(), -1);
+    of_k.resize(static_cast<size_t>(of.tk / k_rows) + parts.size(), -1);
+    ticket = 0;
+  }
+  Sequences sequences() {
+    return {
+        parts.data(), of_q.data(), of_k.data(), static_cast<int64_t>(of_q.size()), static_cast<int64_t>(of_k.size()),
+        &ticket};
+  }
+  /// What query i may see: its sequence, or everything.
+  Sequence part_of(int64_t i) const {
+    for (const Sequence& s : parts)
+      if (i >= s.q0 && i < s.q0 + s.tq) return s;
+    return {0, static_cast<int>(of.tq), 0, static_cast<int>(of.tk), 0, 0};
+  }
+
   // ---- in double precision ----
 
   struct Rows {
@@ -296,8 +334,9 @@ struct Problem {
     const double *const qi = &r.q[row], *const go = &r.grad_out[row];
     std::vector<double> s(static_cast<size_t>(of.tk), -INFINITY), slope(s.size(), 1);
     double top = of.sinks ? sinks[static_cast<size_t>(h)] : -INFINITY, sum = 0;
-    for (int64_t j = 0; j < end; ++j) {
-      const int64_t away = i + of.offset - j;
+    const Sequence part = part_of(i);
+    for (int64_t j = part.k0; j < std::min<int64_t>(end, part.k0 + part.tk); ++j) {
+      const int64_t away = i - part.q0 + of.offset - (j - part.k0);
       if ((of.causal && away < 0) || (of.window > 0 && std::abs(away) >= of.window)) continue;
       double x = 0;
       const double* const kj = &r.k[static_cast<size_t>(place(b, of.kv_heads, hk, of.tk, j))];
@@ -369,6 +408,9 @@ struct Problem {
   std::unique_ptr<bool[]> mask_bool;
   std::vector<int64_t> lengths;
   std::vector<uint32_t> seen, flags, kept;
+  std::vector<Sequence> parts;
+  std::vector<int> of_q, of_k;
+  int ticket = 0;
 };
 
 }  // namespace
