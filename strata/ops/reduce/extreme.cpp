@@ -291,6 +291,7 @@ void samples_scan(Samples& s) {
   s.add(s.tensor({9, 11}).t(), 0).named("lies across");
   s.add(s.tensor({9, 11}).t(), 1).named("lies across, its columns");
   s.add(s.tensor({3, 17, 4}).permute({2, 0, 1}), 1).named("turned");
+  s.add(expand(unsqueeze(s.tensor({4, 3}).t(), 2), {3, 4, 5}), 2).named("repeated, lies across");
   s.add(s.tensor({3, 5}), 0);
   s.add(s.tensor({3, 5}), 1);
   s.add(s.tensor({2, 7, 3}), -2);

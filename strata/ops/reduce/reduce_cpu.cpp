@@ -391,8 +391,7 @@ std::optional<Dims> order_in_memory(const Tensor& x) {
   Dims order;
   for (int64_t i = 0; i < x.dim(); ++i) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    const int i = static_cast<int>(a), j = static_cast<int>(b);
-    return x.shape()[i] != 1 && x.shape()[j] != 1 && x.strides()[i] > x.strides()[j];
+    return x.strides()[static_cast<int>(a)] > x.strides()[static_cast<int>(b)];
   });
   return order;
 }

@@ -99,9 +99,7 @@ Dims order_in_memory(const Tensor& x) {
   Dims order;
   for (int64_t i = 0; i < x.dim(); ++i) order.push_back(i);
   if (x.is_contiguous()) return order;
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    return x.shape()[a] != 1 && x.shape()[b] != 1 && x.strides()[a] > x.strides()[b];
-  });
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
   return order;
 }
 
@@ -113,6 +111,7 @@ void scan_cpu(Reduction what, const Tensor& y, const Tensor& indices, const Tens
   if (!lie_alike(x, y)) {
     TensorMeta m = y.meta();
     m.dtype = x.dtype();
+    m.strides = y.strides();
     from = empty(m);
     copy_elements(from, x);
   }
