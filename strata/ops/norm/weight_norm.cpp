@@ -5,10 +5,12 @@
 #include <tuple>
 #include <vector>
 
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/linalg/linalg.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/norm/weight_norm_kernel.h"
@@ -154,17 +156,47 @@ const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_no
         },
 }};
 
+TensorMeta infer(const Tensor& v, const Tensor& g, int64_t dim) {
+  constexpr std::string_view op = "weight_norm";
+  check<DTypeError>(is_floating(v.dtype()) && is_floating(g.dtype()), op, "needs floating dtypes, got ", v, " and ", g);
+  Shape n;
+  if (!of_all(dim)) {
+    const int64_t kept = wrap_dim(dim, v.dim(), op);
+    if (v.dim() > 0) n = Shape::filled(static_cast<int>(v.dim()), 1), n[kept] = v.shape()[kept];
+  }
+  const Shape all = broadcast_shapes(v.shape(), broadcast_shapes(g.shape(), n, op), op);
+  return (all == v.shape() ? laid_like(v) : like(v).with_shape(all)).with_dtype(result_type(v, g));
+}
+// Of a g that makes the result larger than v.
+Slopes broadcast_slopes(const Tensor& gy, const Tensor& v, const Tensor& g, int64_t dim) {
+  const Tensor n = norm_except_dim(v, 2, dim), scale = g / n, of_scale = sum_to(gy * v, scale.shape());
+  const Tensor of_n = sum_to(of_scale * scale, n.shape()) / (n * n);
+  return {(sum_to(gy * scale, v.shape()) - v * of_n).to(v.dtype()), sum_to(of_scale / n, g.shape()).to(g.dtype())};
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
     .schema = "weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
     .doc = "v times g over its own lengths, norm_except_dim(v, 2, dim): a weight from directions and lengths (Salimans "
            "and Kingma, arXiv:1602.07868).",
     .example = "assert(weight_norm(full({1, 4}, 3.0), ones({1, 1})).sum().item() == 2);",
-    .composed = [](const Tensor& v, const Tensor& g, int64_t dim) { return v * (g / norm_except_dim(v, 2, dim)); },
+    .infer = infer,
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& v, const Tensor& g, int64_t dim) {
+      if (is_reduced_floating(y.dtype())) {  // rounded once
+        const Tensor wide = v.to(DType::f32);
+        return copy_elements(y, expand(wide * (g.to(DType::f32) / norm_except_dim(wide, 2, dim)), y.shape()));
+      }
+      const Tensor scale = expand((g / norm_except_dim(v, 2, dim)).to(y.dtype()), y.shape());
+      const Tensor from = expand(v.to(y.dtype()), y.shape());
+      map(on, Map::mul, y, {&from, &scale});
+    }),
     .saves = "v g",
     .backward =
         [](Backward& b, const Tensor& v, const Tensor& g, int64_t dim) {
-          const bool fused = of_rows(v, g, dim) && b.gy().dtype() == v.dtype();
-          const auto [of_v, of_g] = fused ? weight_norm_backward_op(b.gy(), v, g, dim) : slopes(b.gy(), v, g, dim);
+          const Tensor& gy = b.gy();
+          const bool fused = of_rows(v, g, dim) && gy.dtype() == v.dtype() && gy.shape() == v.shape();
+          const auto [of_v, of_g] = fused                     ? weight_norm_backward_op(gy, v, g, dim)
+                                    : gy.shape() == v.shape() ? slopes(gy, v, g, dim)
+                                                              : broadcast_slopes(gy, v, g, dim);
           if (b.needs(0)) b.set(0, of_v);
           if (b.needs(1)) b.set(1, of_g);
         },
@@ -175,6 +207,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
           s.add(s.tensor({4, 3}).t(), s.tensor({}), -1).named("one length, strided");
           s.add(s.tensor({5, 70}), s.tensor({5, 1})).named("long rows");
           s.add(s.tensor({3, 5}).t(), s.tensor({5, 1})).named("strided");
+          s.add(s.tensor({5, 3}), s.tensor({1, 3}), 1).named("of columns");
           s.invalid<IndexError>("out of range", s.tensor({3, 2}), s.tensor({3, 1}), 2);
         },
     .reference =
