@@ -296,8 +296,8 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> vecdot_op{{
           Shape s;
           const int64_t d = vecdot_dim(x, y, dim, s);
           const Tensor g = unsqueeze(b.gy(), d);
-          if (b.needs(0)) b.set(0, sum_to(g * y, x.shape()));
-          if (b.needs(1)) b.set(1, sum_to(g * x, y.shape()));
+          if (b.needs(0)) b.set(0, sum_to(g * expand(y, s), x.shape()));
+          if (b.needs(1)) b.set(1, sum_to(g * expand(x, s), y.shape()));
         },
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& x, const Tensor& y, int64_t) { return pair_cost(x, y, 2); },
@@ -305,6 +305,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> vecdot_op{{
         [](Samples& s) {
           s.add(s.tensor({4, 3}), s.tensor({4, 3}));
           s.add(s.tensor({4, 3}), s.tensor({3})).named("broadcast");
+          s.add(s.tensor({4, 1}), s.tensor({3})).named("both broadcast");
           s.add(s.tensor({2, 5, 3}), s.tensor({2, 5, 3}), 1).named("along dim 1");
           s.add(s.tensor({3, 0}), s.tensor({3, 0})).named("empty sums");
           s.add(s.tensor({5, 70}), s.tensor({5, 70})).named("long rows");

@@ -82,6 +82,19 @@ Tensor dots_except_dim(const Tensor& a, const Tensor& b, int64_t dim) {
   return outer == 1 ? dots : sum(dots, {0});
 }
 
+// The shape of the lengths; whether g has one for each.
+Shape lengths_shape(const Tensor& v, int64_t dim, std::string_view op) {
+  Shape n;
+  if (of_all(dim)) return n;
+  const int64_t kept = wrap_dim(dim, v.dim(), op);
+  if (v.dim() > 0) n = Shape::filled(static_cast<int>(v.dim()), 1), n[kept] = v.shape()[kept];
+  return n;
+}
+bool one_each(const Tensor& v, const Tensor& g, int64_t dim) {
+  const Shape n = lengths_shape(v, dim, "weight_norm");
+  return broadcast_shapes(g.shape(), n, "weight_norm") == n;
+}
+
 using Slopes = std::tuple<Tensor, Tensor>;
 // What of the gradient lies along v changes its length alone.
 Slopes slopes(const Tensor& up, const Tensor& of_v, const Tensor& of_g, int64_t dim) {
@@ -96,7 +109,8 @@ bool of_rows(const Tensor& v, const Tensor& g, int64_t dim) {
   const int64_t kept = of_all(dim) ? -1 : wrap_dim(dim, v.dim(), "weight_norm");
   for (int64_t d = 0; d < kept; ++d)
     if (v.shape()[d] != 1) return false;
-  return v.is_contiguous() && v.dtype() == g.dtype() && g.numel() == (kept < 0 ? 1 : v.shape()[kept]);
+  return v.is_contiguous() && v.dtype() == g.dtype() && one_each(v, g, dim) &&
+         g.numel() == (kept < 0 ? 1 : v.shape()[kept]);
 }
 
 const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_norm_backward_op{{
@@ -109,7 +123,7 @@ const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_no
           check<DTypeError>(is_floating(v.dtype()) && v.dtype() == gy.dtype(), op, "v is ", v, " and gy is ", gy,
                             ", wants one floating dtype");
           check<ShapeError>(gy.shape() == v.shape(), op, "v is ", v, ", but gy is ", gy);
-          if (!of_all(dim)) wrap_dim(dim, v.dim(), op);
+          check<ShapeError>(one_each(v, g, dim), op, "g is ", g, ", wants one number for each length of ", v);
           return std::array<TensorMeta, 2>{like(v), like(g)};
         },
     .kernels = {.cpu =
@@ -159,11 +173,7 @@ const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_no
 TensorMeta infer(const Tensor& v, const Tensor& g, int64_t dim) {
   constexpr std::string_view op = "weight_norm";
   check<DTypeError>(is_floating(v.dtype()) && is_floating(g.dtype()), op, "needs floating dtypes, got ", v, " and ", g);
-  Shape n;
-  if (!of_all(dim)) {
-    const int64_t kept = wrap_dim(dim, v.dim(), op);
-    if (v.dim() > 0) n = Shape::filled(static_cast<int>(v.dim()), 1), n[kept] = v.shape()[kept];
-  }
+  const Shape n = lengths_shape(v, dim, op);
   const Shape all = broadcast_shapes(v.shape(), broadcast_shapes(g.shape(), n, op), op);
   return (all == v.shape() ? laid_like(v) : like(v).with_shape(all)).with_dtype(result_type(v, g));
 }
@@ -193,10 +203,11 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
     .backward =
         [](Backward& b, const Tensor& v, const Tensor& g, int64_t dim) {
           const Tensor& gy = b.gy();
-          const bool fused = of_rows(v, g, dim) && gy.dtype() == v.dtype() && gy.shape() == v.shape();
-          const auto [of_v, of_g] = fused                     ? weight_norm_backward_op(gy, v, g, dim)
-                                    : gy.shape() == v.shape() ? slopes(gy, v, g, dim)
-                                                              : broadcast_slopes(gy, v, g, dim);
+          const bool alike = gy.shape() == v.shape() && one_each(v, g, dim);
+          const auto [of_v, of_g] = !alike ? broadcast_slopes(gy, v, g, dim)
+                                    : of_rows(v, g, dim) && gy.dtype() == v.dtype()
+                                        ? weight_norm_backward_op(gy, v, g, dim)
+                                        : slopes(gy, v, g, dim);
           if (b.needs(0)) b.set(0, of_v);
           if (b.needs(1)) b.set(1, of_g);
         },
@@ -208,16 +219,18 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
           s.add(s.tensor({5, 70}), s.tensor({5, 1})).named("long rows");
           s.add(s.tensor({3, 5}).t(), s.tensor({5, 1})).named("strided");
           s.add(s.tensor({5, 3}), s.tensor({1, 3}), 1).named("of columns");
+          s.add(s.tensor({3, 3}), s.tensor({1, 3})).named("g across the lengths");
           s.invalid<IndexError>("out of range", s.tensor({3, 2}), s.tensor({3, 1}), 2);
         },
     .reference =
         [](const Tensor& v, const Tensor& g, int64_t dim) {
-          const std::vector<double> own = lengths(v, 2, dim), wanted = g.to_vector<double>();
+          const std::vector<double> own = lengths(v, 2, dim), wanted = g.expand(v.shape()).to_vector<double>();
           const Array values(v);
+          size_t next = 0;
           return Tensor(naive::made(v.shape(), [&](const Dims& place) {
             const size_t i =
                 of_all(dim) ? 0 : static_cast<size_t>(place[static_cast<int>(naive::from_front(dim, v.dim()))]);
-            return values[place] * wanted[i] / own[i];
+            return values[place] * wanted[next++] / own[i];
           }));
         },
 }};
