@@ -103,7 +103,7 @@ void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, in
 }
 
 // Copies planes of the dimension that lies side by side in dst and of the one that does in src: turned tile by tile
-// where they are two, and long enough. Where they are one, planes of it and of the longest other one, if a walk along
+// where they are two, and long enough. Where they are one, planes of it and of the nearest long one, if a walk along
 // dst would take few lines at a time. False, and nothing done, else.
 bool copy_planes(const Tensor& dst, const Tensor& src) {
   struct Dim {
@@ -128,14 +128,15 @@ bool copy_planes(const Tensor& dst, const Tensor& src) {
   if (count < 3 || inner < 0 || across < 0) return false;
   const bool lines = inner == across;
   if (lines) {
-    // Lines side by side in both: those of the longest other dimension go together.
+    // Lines side by side in both: those of the nearest dimension that has some go together.
     int next = -1;
     for (int i = 0; i < count; ++i) {
       if (i == inner) continue;
-      if (across == inner || dims[i].n > dims[across].n) across = i;
-      if (next < 0 || std::abs(dims[i].to) < std::abs(dims[next].to)) next = i;
+      const auto nearer = [&](int than) { return std::abs(dims[i].to) < std::abs(dims[than].to); };
+      if (dims[i].n >= 8 && (across == inner || nearer(across))) across = i;
+      if (next < 0 || nearer(next)) next = i;
     }
-    if (dims[next].n >= 8 || dims[across].n < 8) return false;
+    if (across == inner || across == next) return false;
   }
   if (dims[inner].n < 4 || dims[across].n < 4) return false;
   const Dim columns = dims[inner], rows = dims[across];

@@ -308,6 +308,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> vecdot_op{{
           s.add(s.tensor({4, 3}), s.tensor({3})).named("broadcast");
           s.add(s.tensor({4, 3}), s.tensor({1})).named("broadcast along dim");
           s.add(s.tensor({}), s.tensor({2, 3})).named("a number");
+          s.add(s.tensor({4, 1}), s.tensor({3})).named("both broadcast");
           s.add(s.tensor({2, 5, 3}), s.tensor({2, 5, 3}), 1).named("along dim 1");
           s.add(s.tensor({3, 0}), s.tensor({3, 0})).named("empty sums");
           s.add(s.tensor({5, 70}), s.tensor({5, 70})).named("long rows");

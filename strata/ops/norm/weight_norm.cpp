@@ -5,10 +5,12 @@
 #include <tuple>
 #include <vector>
 
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/norm/weight_norm_kernel.h"
 #include "strata/ops/reduce/reduce.h"
@@ -77,6 +79,19 @@ Tensor dots_except_dim(const Tensor& a, const Tensor& b, int64_t dim) {
   return others.empty() ? a * b : sum(a * b, others, true);
 }
 
+// The shape of the lengths; whether g has one for each.
+Shape lengths_shape(const Tensor& v, int64_t dim, std::string_view op) {
+  Shape n;
+  if (of_all(dim)) return n;
+  const int64_t kept = wrap_dim(dim, v.dim(), op);
+  if (v.dim() > 0) n = Shape::filled(static_cast<int>(v.dim()), 1), n[kept] = v.shape()[kept];
+  return n;
+}
+bool one_each(const Tensor& v, const Tensor& g, int64_t dim) {
+  const Shape n = lengths_shape(v, dim, "weight_norm");
+  return broadcast_shapes(g.shape(), n, "weight_norm") == n;
+}
+
 using Slopes = std::tuple<Tensor, Tensor>;
 // What of the gradient lies along v changes its length alone.
 Slopes slopes(const Tensor& up, const Tensor& of_v, const Tensor& of_g, int64_t dim) {
@@ -91,7 +106,8 @@ bool of_rows(const Tensor& v, const Tensor& g, int64_t dim) {
   const int64_t kept = of_all(dim) ? -1 : wrap_dim(dim, v.dim(), "weight_norm");
   for (int64_t d = 0; d < kept; ++d)
     if (v.shape()[d] != 1) return false;
-  return v.is_contiguous() && v.dtype() == g.dtype() && g.numel() == (kept < 0 ? 1 : v.shape()[kept]);
+  return v.is_contiguous() && v.dtype() == g.dtype() && one_each(v, g, dim) &&
+         g.numel() == (kept < 0 ? 1 : v.shape()[kept]);
 }
 
 const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_norm_backward_op{{
@@ -104,7 +120,7 @@ const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_no
           check<DTypeError>(is_floating(v.dtype()) && v.dtype() == gy.dtype(), op, "v is ", v, " and gy is ", gy,
                             ", wants one floating dtype");
           check<ShapeError>(gy.shape() == v.shape(), op, "v is ", v, ", but gy is ", gy);
-          if (!of_all(dim)) wrap_dim(dim, v.dim(), op);
+          check<ShapeError>(one_each(v, g, dim), op, "g is ", g, ", wants one number for each length of ", v);
           return std::array<TensorMeta, 2>{like(v), like(g)};
         },
     .kernels = {.cpu =
@@ -151,17 +167,44 @@ const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_no
         },
 }};
 
+TensorMeta infer(const Tensor& v, const Tensor& g, int64_t dim) {
+  constexpr std::string_view op = "weight_norm";
+  check<DTypeError>(is_floating(v.dtype()) && is_floating(g.dtype()), op, "needs floating dtypes, got ", v, " and ", g);
+  const Shape n = lengths_shape(v, dim, op);
+  const Shape all = broadcast_shapes(v.shape(), broadcast_shapes(g.shape(), n, op), op);
+  return (all == v.shape() ? laid_like(v) : like(v).with_shape(all)).with_dtype(result_type(v, g));
+}
+// Of a g that makes the result larger than v.
+Slopes broadcast_slopes(const Tensor& gy, const Tensor& v, const Tensor& g, int64_t dim) {
+  const Tensor n = norm_except_dim(v, 2, dim), scale = g / n, of_scale = sum_to(gy * v, scale.shape());
+  const Tensor of_n = sum_to(of_scale * scale, n.shape()) / (n * n);
+  return {(sum_to(gy * scale, v.shape()) - v * of_n).to(v.dtype()), sum_to(of_scale / n, g.shape()).to(g.dtype())};
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
     .schema = "weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
     .doc = "v times g over its own lengths, norm_except_dim(v, 2, dim): a weight from directions and lengths (Salimans "
            "and Kingma, arXiv:1602.07868).",
     .example = "assert(weight_norm(full({1, 4}, 3.0), ones({1, 1})).sum().item() == 2);",
-    .composed = [](const Tensor& v, const Tensor& g, int64_t dim) { return v * (g / norm_except_dim(v, 2, dim)); },
+    .infer = infer,
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& v, const Tensor& g, int64_t dim) {
+      if (is_reduced_floating(y.dtype())) {  // rounded once
+        const Tensor wide = v.to(DType::f32);
+        return copy_elements(y, expand(wide * (g.to(DType::f32) / norm_except_dim(wide, 2, dim)), y.shape()));
+      }
+      const Tensor scale = expand((g / norm_except_dim(v, 2, dim)).to(y.dtype()), y.shape());
+      const Tensor from = expand(v.to(y.dtype()), y.shape());
+      map(on, Map::mul, y, {&from, &scale});
+    }),
     .saves = "v g",
     .backward =
         [](Backward& b, const Tensor& v, const Tensor& g, int64_t dim) {
-          const bool fused = of_rows(v, g, dim) && b.gy().dtype() == v.dtype();
-          const auto [of_v, of_g] = fused ? weight_norm_backward_op(b.gy(), v, g, dim) : slopes(b.gy(), v, g, dim);
+          const Tensor& gy = b.gy();
+          const bool alike = gy.shape() == v.shape() && one_each(v, g, dim);
+          const auto [of_v, of_g] = !alike ? broadcast_slopes(gy, v, g, dim)
+                                    : of_rows(v, g, dim) && gy.dtype() == v.dtype()
+                                        ? weight_norm_backward_op(gy, v, g, dim)
+                                        : slopes(gy, v, g, dim);
           if (b.needs(0)) b.set(0, of_v);
           if (b.needs(1)) b.set(1, of_g);
         },
@@ -172,16 +215,19 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
           s.add(s.tensor({4, 3}).t(), s.tensor({}), -1).named("one length, strided");
           s.add(s.tensor({5, 70}), s.tensor({5, 1})).named("long rows");
           s.add(s.tensor({3, 5}).t(), s.tensor({5, 1})).named("strided");
+          s.add(s.tensor({5, 3}), s.tensor({1, 3}), 1).named("of columns");
+          s.add(s.tensor({3, 3}), s.tensor({1, 3})).named("g across the lengths");
           s.invalid<IndexError>("out of range", s.tensor({3, 2}), s.tensor({3, 1}), 2);
         },
     .reference =
         [](const Tensor& v, const Tensor& g, int64_t dim) {
-          const std::vector<double> own = lengths(v, 2, dim), wanted = g.to_vector<double>();
+          const std::vector<double> own = lengths(v, 2, dim), wanted = g.expand(v.shape()).to_vector<double>();
           const Array values(v);
+          size_t next = 0;
           return Tensor(naive::made(v.shape(), [&](const Dims& place) {
             const size_t i =
                 of_all(dim) ? 0 : static_cast<size_t>(place[static_cast<int>(naive::from_front(dim, v.dim()))]);
-            return values[place] * wanted[i] / own[i];
+            return values[place] * wanted[next++] / own[i];
           }));
         },
 }};

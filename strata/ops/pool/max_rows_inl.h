@@ -11,9 +11,10 @@ STRATA_INLINE void max_tap(const C* __restrict__ from, int32_t stride, int32_t a
   if constexpr (kStride > 0) stride = kStride;
   for (int32_t j = 0; j < n; ++j) {
     const C v = from[static_cast<int64_t>(j) * stride], b = best[j];
+    const int32_t before = place[j];
     const bool take = (v > b) | ((v != v) & (b == b));
     best[j] = take ? v : b;
-    place[j] = take ? at + j * stride : place[j];
+    place[j] = take ? at + j * stride : before;
   }
 }
 template <class C>

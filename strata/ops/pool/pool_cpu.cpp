@@ -167,7 +167,7 @@ void resample_typed(const Windows& t, int64_t planes, const T* x, T* y) {
   const int64_t work = shrinks ? t.in + t.out : taps_of(w) * d.inputs * h.inputs + taps_of(h) * d.inputs * cols;
   for_planes(planes, work, [&](int64_t p) {
     ScratchFrame frame;
-    const C* from = widened(x + p * t.in, t.in, frame.take<C>(std::is_same_v<T, C> ? 1 : t.in));
+    const C* from = widened(x + p * t.in, t.in, std::is_same_v<T, C> ? nullptr : frame.take<C>(t.in));
     C* const last = [&] {
       if constexpr (std::is_same_v<T, C>)
         return y + p * t.out;
@@ -214,7 +214,7 @@ void transposed_typed(const Windows& t, int64_t planes, const T* y, T* x) {
   const int64_t work = shrinks ? t.in + t.out : taps_of(w) * d.inputs * h.inputs + taps_of(h) * d.inputs * cols;
   for_planes(planes, work, [&](int64_t p) {
     ScratchFrame frame;
-    const C* from = widened(y + p * t.out, t.out, frame.take<C>(std::is_same_v<T, C> ? 1 : t.out));
+    const C* from = widened(y + p * t.out, t.out, std::is_same_v<T, C> ? nullptr : frame.take<C>(t.out));
     C* const last = [&] {
       if constexpr (std::is_same_v<T, C>)
         return x + p * t.in;
@@ -269,12 +269,26 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
   const auto taps = STRATA_VEC_CALL(max_taps_of)(std::is_same_v<C, double>);
   const auto values = STRATA_VEC_CALL(max_values_of)(std::is_same_v<C, double>);
   const bool many = even.end - even.begin >= 8 && t.in < (int64_t{1} << 30);
+  if constexpr (std::is_same_v<T, C>) {
+    // Where the windows of one row go on in those of the next, all rows are one.
+    if (!positions && many && t.in == w.inputs && t.out == w.outputs() && even.begin == 0 && even.end == t.out &&
+        t.in == t.out * even.stride && w.start[0] == 0) {
+      parallel_for(0, planes * t.out, 16384, [&](int64_t begin, int64_t end) {
+        constexpr int64_t kBlock = 2048;
+        for (int64_t j = begin; j < end; j += kBlock)
+          for (int64_t b = 0; b < w.count[0]; ++b)
+            values(x + j * even.stride, static_cast<int32_t>(even.stride), static_cast<int32_t>(b * w.step), y + j,
+                   nullptr, static_cast<int32_t>(std::min(kBlock, end - j)), b == 0);
+      });
+      return;
+    }
+  }
   // Else, of windows that hardly overlap: the largest of each column, and of these the largest of each window.
   const bool columns = !many && t.in < (int64_t{1} << 30) && taps_of(w) <= 2 * w.inputs && w.step == 1;
   const auto best_of = STRATA_VEC_CALL(best_of_run<C>);
   for_planes(planes, t.work(), [&](int64_t p) {
     ScratchFrame frame;
-    const C* from = widened(x + p * t.in, t.in, frame.take<C>(std::is_same_v<T, C> ? 1 : t.in));
+    const C* from = widened(x + p * t.in, t.in, std::is_same_v<T, C> ? nullptr : frame.take<C>(t.in));
     int64_t to = p * t.out;
     // Calls f(place of the row, number of the row) for the input rows of output row (k, i).
     const auto rows = [&](int64_t k, int64_t i, auto&& f) {
@@ -331,7 +345,9 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
         constexpr int64_t kBlock = 256;
         for (int64_t j = begin; j < end; j += kBlock) {
           const int64_t n = std::min(kBlock, end - j);
-          C best[kBlock];
+          C buffer[std::is_same_v<T, C> ? 1 : kBlock];
+          C* best = buffer;
+          if constexpr (std::is_same_v<T, C>) best = y + to + j;
           int32_t place[kBlock];
           rows(k, i, [&](int64_t row, int64_t number) {
             for (int64_t b = 0; b < w.count[j]; ++b)
@@ -339,7 +355,7 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
                                           static_cast<int32_t>(row + w.start[j] + b * w.step), best, place,
                                           static_cast<int32_t>(n), number + b == 0);
           });
-          narrowed<T>(best, n, y + to + j);
+          if constexpr (!std::is_same_v<T, C>) narrowed<T>(best, n, y + to + j);
           if (positions) std::copy(place, place + n, positions + to + j);
         }
         for (int64_t j = end; j < w.outputs(); ++j) one(k, i, j);

@@ -293,6 +293,7 @@ void samples_scan(Samples& s) {
   s.add(s.tensor({3, 17, 4}).permute({2, 0, 1}), 1).named("turned");
   s.add(expand(unsqueeze(s.tensor({3, 2}).t(), -1), {2, 3, 4}), 2).named("repeated");
   s.add(s.tensor({3, 1, 4, 1}).permute({2, 1, 0, 3}), 0).named("turned, ones between");
+  s.add(expand(unsqueeze(s.tensor({4, 3}).t(), 2), {3, 4, 5}), 2).named("repeated, lies across");
   s.add(s.tensor({3, 5}), 0);
   s.add(s.tensor({3, 5}), 1);
   s.add(s.tensor({2, 7, 3}), -2);

@@ -9,10 +9,39 @@ STRATA_INLINE void index_step(C v, int32_t k, C& best, int32_t& place) {
   best = take ? v : best;
   place = take ? k : place;
 }
+// kRows rows, or less well one: of several the compiler makes vectors for integers alone.
 template <class C, int kRows, bool kLargest>
 STRATA_INLINE void index_rows_of(const C* __restrict__ p, int64_t stride, int32_t k, int32_t n, C* __restrict__ best,
                                  int32_t* __restrict__ place) {
-  for (int32_t j = 0; j < n; ++j) {
+  int32_t j = 0;
+  if constexpr (std::is_same_v<C, float>) {
+    for (; j + kW <= n; j += kW) {
+      VF b = load(best + j);
+      VI at;
+      __builtin_memcpy(&at, place + j, sizeof at);
+      for (int32_t r = 0; r < kRows; ++r) {
+        const VF v = load(p + r * stride + j);
+        const VI take = (kLargest ? v > b : v < b) | ((v != v) & (b == b));
+        b = take ? v : b;
+        at = take ? VI{} + (k + r) : at;
+      }
+      store(best + j, b);
+      __builtin_memcpy(place + j, &at, sizeof at);
+    }
+  }
+  if constexpr (std::is_same_v<C, double>) {
+    for (int32_t r = 0; r < kRows; ++r) {
+      for (int32_t i = 0; i < n; ++i) {
+        const C v = p[r * stride + i], b = best[i];
+        const int32_t at = place[i];
+        const bool take = (kLargest ? v > b : v < b) | ((v != v) & (b == b));
+        best[i] = take ? v : b;
+        place[i] = take ? k + r : at;
+      }
+    }
+    return;
+  }
+  for (; j < n; ++j) {
     C b = best[j];
     int32_t at = place[j];
     for (int32_t r = 0; r < kRows; ++r) index_step<C, kLargest>(p[r * stride + j], k + r, b, at);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/core/stand_in.h"
@@ -20,7 +21,7 @@ using naive::Array;
 TensorMeta whole_meta(const Tensor& x, const Tensor& part, const Tensor& src, std::string_view op) {
   check<ShapeError>(src.shape() == part.shape(), op, "src is ", src, ", the part of ", x, " is ", part);
   check<DTypeError>(src.dtype() == x.dtype(), op, "src is ", src, ", x is ", x, ": they must have one dtype");
-  return like(x);
+  return laid_like(x);
 }
 // Kernels see no history: the view is one of the result's own elements.
 template <class View>
@@ -185,7 +186,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const Shape&, const Strides&, int6
     .infer =
         [](const Tensor& x, const Tensor& src, const Shape& shape, const Strides& strides, int64_t offset) {
           const Tensor dense = stand_in(x.shape(), x.dtype());
-          return whole_meta(x, as_strided(dense, shape, strides, offset), src, "as_strided_scatter");
+          TensorMeta m = whole_meta(x, as_strided(dense, shape, strides, offset), src, "as_strided_scatter");
+          m.strides.reset();
+          return m;
         },
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& x, const Tensor& src, const Shape& shape, const Strides& strides,
