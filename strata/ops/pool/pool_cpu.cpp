@@ -136,24 +136,6 @@ struct RowSums {
   }
 };
 
-// A plane in the type that is computed in.
-template <class T>
-const compute_t<T>* widened(const T* plane, int64_t n, compute_t<T>* buffer) {
-  if constexpr (std::is_same_v<T, compute_t<T>>) {
-    return plane;
-  } else {
-    (std::is_same_v<T, Half> ? converters().f16_to_f32 : converters().bf16_to_f32)(buffer, plane, n);
-    return buffer;
-  }
-}
-template <class T>
-void narrowed(const compute_t<T>* from, int64_t n, T* to) {
-  if constexpr (std::is_same_v<T, compute_t<T>>)
-    std::copy(from, from + n, to);
-  else
-    (std::is_same_v<T, Half> ? converters().f32_to_f16 : converters().f32_to_bf16)(to, from, n);
-}
-
 template <class T>
 void resample_typed(const Windows& t, int64_t planes, const T* x, T* y) {
   using C = compute_t<T>;

@@ -43,23 +43,6 @@ void for_rows(int64_t images, int64_t rows, int64_t work, F&& f) {
                });
 }
 
-// n elements in the type that they are computed in.
-template <class T>
-const compute_t<T>* widened(const T* from, int64_t n, compute_t<T>* room) {
-  if constexpr (std::is_same_v<T, compute_t<T>>) {
-    return from;
-  } else {
-    (std::is_same_v<T, Half> ? converters().f16_to_f32 : converters().bf16_to_f32)(room, from, n);
-    return room;
-  }
-}
-template <class T>
-void narrow(const compute_t<T>* from, int64_t n, T* to) {
-  if constexpr (std::is_same_v<T, compute_t<T>>)
-    std::copy_n(from, n, to);
-  else
-    (std::is_same_v<T, Half> ? converters().f32_to_f16 : converters().f32_to_bf16)(to, from, n);
-}
 template <class T>
 constexpr bool kNarrow = !std::is_same_v<T, compute_t<T>>;
 
@@ -87,7 +70,7 @@ void resample_typed(const Taps& h, const Taps& w, int64_t images, int64_t channe
       for (int64_t b = 0; b < w.count[j]; ++b)
         add(to + j * channels, sums + (w.start[j] + b * w.step) * channels, ww[wo[j] + b], channels, b == 0);
     }
-    if constexpr (kNarrow<T>) narrow(to, out, result);
+    if constexpr (kNarrow<T>) narrowed<T>(to, out, result);
   });
 }
 
@@ -124,7 +107,7 @@ void transposed_typed(const Taps& h, const Taps& w, int64_t images, int64_t chan
     for (int64_t j = 0; j < w.outputs(); ++j)
       for (int64_t b = 0; b < w.count[j]; ++b)
         add(to + (w.start[j] + b * w.step) * channels, sums + j * channels, ww[wo[j] + b], channels, false);
-    if constexpr (kNarrow<T>) narrow(to, in, result);
+    if constexpr (kNarrow<T>) narrowed<T>(to, in, result);
   });
 }
 
@@ -164,7 +147,7 @@ void max_typed(const Taps& h, const Taps& w, int64_t images, int64_t channels, c
       }
       std::copy_n(place, channels, positions + first + j * channels);
     }
-    if constexpr (kNarrow<T>) narrow(to, out, y + first);
+    if constexpr (kNarrow<T>) narrowed<T>(to, out, y + first);
   });
 }
 
@@ -218,7 +201,7 @@ bool plane_scatter_last(int64_t images, int64_t channels, int64_t in, int64_t ou
         }
       }
       for (int64_t i = 0; i < in; ++i)
-        narrow(sums + i * n, n, static_cast<T*>(x) + (image * in + i) * channels + begin);
+        narrowed<T>(sums + i * n, n, static_cast<T*>(x) + (image * in + i) * channels + begin);
     });
   });
   return true;

@@ -1,10 +1,13 @@
 #pragma once
 // The windows of pooling and resizing as lists, for this folder's kernels on the processor.
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "strata/core/dispatch.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/pool/pool_kernels.h"
 
 namespace strata::cpu {
@@ -40,6 +43,24 @@ std::vector<int64_t> offsets(const Taps& t) {
 template <class T>
 std::vector<compute_t<T>> weights(const Taps& t) {
   return {t.weight.begin(), t.weight.end()};
+}
+
+// n elements in the type that they are computed in: where they are, or in `room`; and back.
+template <class T>
+const compute_t<T>* widened(const T* from, int64_t n, compute_t<T>* room) {
+  if constexpr (std::is_same_v<T, compute_t<T>>) {
+    return from;
+  } else {
+    (std::is_same_v<T, Half> ? converters().f16_to_f32 : converters().bf16_to_f32)(room, from, n);
+    return room;
+  }
+}
+template <class T>
+void narrowed(const compute_t<T>* from, int64_t n, T* to) {
+  if constexpr (std::is_same_v<T, compute_t<T>>)
+    std::copy_n(from, n, to);
+  else
+    (std::is_same_v<T, Half> ? converters().f32_to_f16 : converters().f32_to_bf16)(to, from, n);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "strata/core/layout.h"
 #include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/reduce/fold_kernels.h"
+#include "strata/ops/reduce/memory_order_inl.h"
 #include "strata/ops/reduce/reduce_inl.h"
 
 namespace strata {
@@ -388,15 +389,7 @@ namespace {
 // Its dimensions as they lie, where x has no gaps: what is reduced is then next to it more often, and needs no copy.
 std::optional<Dims> order_in_memory(const Tensor& x) {
   if (x.is_contiguous() || !lie_alike(x, x)) return std::nullopt;
-  Dims order;
-  for (int64_t i = 0; i < x.dim(); ++i) order.push_back(i);
-  // A dimension of one may have any stride: those come first.
-  const auto step = [&](int64_t d) {
-    const int i = static_cast<int>(d);
-    return x.shape()[i] == 1 ? INT64_MAX : x.strides()[i];
-  };
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return step(a) > step(b); });
-  return order;
+  return dims_in_memory(x);
 }
 void reduce_as_given(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p);
 

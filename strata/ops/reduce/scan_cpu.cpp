@@ -8,6 +8,7 @@
 #include "strata/core/parallel.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/reduce/kernels.h"
+#include "strata/ops/reduce/memory_order_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -94,17 +95,6 @@ void scan_columns(const R& r, const T* p, const Sizes& z, bool reverse) {
   });
 }
 
-// The dimensions from the one with the largest steps on.
-Dims order_in_memory(const Tensor& x) {
-  Dims order;
-  for (int64_t i = 0; i < x.dim(); ++i) order.push_back(i);
-  if (x.is_contiguous()) return order;
-  // A dimension of one may have any stride: those come first.
-  const auto step = [&](int64_t d) { return x.shape()[d] == 1 ? INT64_MAX : x.strides()[d]; };
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return step(a) > step(b); });
-  return order;
-}
-
 }  // namespace
 
 void scan_cpu(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse) {
@@ -118,7 +108,7 @@ void scan_cpu(Reduction what, const Tensor& y, const Tensor& indices, const Tens
   }
   Sizes z;
   bool before = true;
-  for (const int64_t d : order_in_memory(y)) {
+  for (const int64_t d : dims_in_memory(y)) {
     if (d == dim)
       z.n = y.shape()[d], before = false;
     else
