@@ -107,8 +107,11 @@
 #if defined(STRATA_VEC_ONLY)
 #define STRATA_VEC_JOINED(a, b) a##b
 #define STRATA_VEC_LEVEL_NS(n) STRATA_VEC_JOINED(level, n)
-#define STRATA_VEC_CALL(fn) \
-  (::strata::need_vec_level(STRATA_VEC_ONLY), &::strata::STRATA_VEC_LEVEL_NS(STRATA_VEC_ONLY)::fn)
+// With its type, which a function of a template has not by itself here.
+#define STRATA_VEC_CALL(fn)                                                    \
+  (::strata::need_vec_level(STRATA_VEC_ONLY),                                  \
+   static_cast<decltype(&::strata::STRATA_VEC_LEVEL_NS(STRATA_VEC_ONLY)::fn)>( \
+       &::strata::STRATA_VEC_LEVEL_NS(STRATA_VEC_ONLY)::fn))
 #else
 #define STRATA_VEC_CALL(fn)                             \
   (::strata::vec_level() == 3   ? &::strata::level3::fn \
