@@ -65,7 +65,7 @@ _chooses = "the engine chooses its convolutions by their shapes, without trying 
 class _Convolutions(_Backend):
     @property
     def allow_tf32(self) -> bool:
-        """Whether convolutions of float32 on a card may round their operands to TF32: the engine's own switch."""
+        """Whether float32 convolutions and recurrent networks on a card may round operands to TF32: the engine's switch."""
         return _core.allow_tf32_convolutions()
 
     @allow_tf32.setter

@@ -1,6 +1,11 @@
 // What attention has for each query and key, on tensor cores: weights, or the gradient of what is added to the scores,
 // summed over all heads, batches, queries or keys of which the result has one. A block has a tile of the result and
 // passes over what is summed in one order; nothing of [heads, queries, keys] is stored that the result does not have.
+// A result of few tiles (a mask for all heads and batches) would leave most of the card idle: its sums are cut into
+// parts, whose f32 results a second kernel adds up in their order. How many parts depends on the shapes alone, so the
+// bits are the same on every card.
+
+#include <algorithm>
 
 #include "strata/ops/attention/attention.cuh"
 #include "strata/ops/attention/mma.cuh"
@@ -10,9 +15,16 @@ namespace strata::attention_cuda {
 namespace {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps, kRows = 16 * kWarps, kKeys = 64;
+// Blocks that fill a card, tiles that are worth a part of their own, and bytes that the parts' results may take.
+constexpr int64_t kBlocksWanted = 264, kLeastSums = 4, kMostPartBytes = 64 << 20;
 
 template <int D>
-inline constexpr int kSharedBytes = 2 * (kRows + kKeys) * TileShape<D>::kPitch * 2;
+inline constexpr int kStageElements = 2 * (kRows + kKeys) * TileShape<D>::kPitch;
+// One is filled while the other is multiplied, where two fit.
+template <int D>
+inline constexpr int kStages = D <= 128 ? 2 : 1;
+template <int D>
+inline constexpr int kSharedBytes = kStages<D>* kStageElements<D> * 2;
 
 struct Pairs {
   void* to;
@@ -22,10 +34,14 @@ struct Pairs {
   float factor;  // of the sum
   // Blocks of the result and what each sums up, along batches, heads, tiles of queries and of keys.
   int blocks[4], sums[4];
+  // Where the sum is cut: parts, tiles in each, and their results [parts, numel]. One part writes to `to`.
+  int parts, part_sums;
+  float* part_results;
+  int64_t numel;
 };
 
 // The result at (query, key) of a head.
-__device__ __forceinline__ void put(const Pairs& p, int64_t at, float x) {
+__device__ __forceinline__ void put_result(const Pairs& p, int64_t at, float x) {
   x *= p.factor;
   if (p.dtype == DType::f32) {
     static_cast<float*>(p.to)[at] = x;
@@ -36,16 +52,25 @@ __device__ __forceinline__ void put(const Pairs& p, int64_t at, float x) {
   }
 }
 
+__device__ __forceinline__ void put(const Pairs& p, int64_t at, float x) {
+  p.parts == 1 ? put_result(p, at, x) : void(p.part_results[blockIdx.y * p.numel + at] = x);
+}
+
+__global__ void __launch_bounds__(256) add_parts_kernel(const __grid_constant__ Pairs p) {
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
+  if (at >= p.numel) return;
+  float x = 0;
+#pragma unroll 4
+  for (int i = 0; i < p.parts; ++i) x += p.part_results[i * p.numel + at];
+  put_result(p, at, x);
+}
+
 template <class T, int D>
 __global__ void __launch_bounds__(kThreads, 1)
     pairs_kernel(const __grid_constant__ AttentionCall given, const __grid_constant__ Pairs pairs,
                  const float* const delta, const __grid_constant__ Options options) {
   constexpr int kBlocks = kKeys / 8;
   extern __shared__ __align__(128) uint16_t shared[];
-  uint16_t* const qs = shared;
-  uint16_t* const gs = qs + kRows * TileShape<D>::kPitch;
-  uint16_t* const ks = gs + kRows * TileShape<D>::kPitch;
-  uint16_t* const vs = ks + kKeys * TileShape<D>::kPitch;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, size = static_cast<int>(given.d);
   AttentionCall c = given;
   int64_t block = blockIdx.x;
@@ -58,28 +83,66 @@ __global__ void __launch_bounds__(kThreads, 1)
   const RngKey key = resolved(c.key);
   const int64_t group = c.heads / c.kv_heads;
 
-  float sum[kBlocks][4] = {};
-  for (int it = 0; it < n; ++it) {
-    int rest = it;
-    const int kt = first[3] + rest % pairs.sums[3];
-    rest /= pairs.sums[3];
-    const int qt = first[2] + rest % pairs.sums[2];
-    rest /= pairs.sums[2];
-    const int64_t h = first[1] + rest % pairs.sums[1], b = first[0] + rest / pairs.sums[1], hk = h / group;
-    const int64_t q0 = static_cast<int64_t>(qt) * kRows, k0 = static_cast<int64_t>(kt) * kKeys;
-    take_length(c, b);
-    int64_t begin, end;
-    visible_keys(c, q0, min(q0 + kRows, c.tq), begin, end);
-    if (k0 >= end || k0 + kKeys <= begin) continue;
-    if (options.tiles != nullptr && (options.tiles_of(b, h, qt)[kt / 32] >> (kt % 32) & 1) == 0) continue;
-    __syncthreads();
-    copy_tile<kRows, D, kThreads>(qs, head_of<const T>(c.q, b, h), c.q.time, q0, c.tq, size);
-    copy_tile<kKeys, D, kThreads>(ks, head_of<const T>(c.k, b, hk), c.k.time, k0, c.tk, size);
-    if (pairs.gradient) {
-      copy_tile<kRows, D, kThreads>(gs, head_of<const T>(c.grad_out, b, h), c.grad_out.time, q0, c.tq, size);
-      copy_tile<kKeys, D, kThreads>(vs, head_of<const T>(c.v, b, hk), c.v.time, k0, c.tk, size);
+  const int from = static_cast<int>(blockIdx.y) * pairs.part_sums;
+  n = min(n, from + pairs.part_sums);
+
+  // What a step multiplies.
+  struct Tile {
+    int b, h, qt, kt;
+  };
+  // The first tile from `it` on that is seen at all, n where there is none; `c` has the length of its sequence then.
+  const auto find = [&](int it, Tile& tile) {
+    for (; it < n; ++it) {
+      int rest = it;
+      tile.kt = first[3] + rest % pairs.sums[3];
+      rest /= pairs.sums[3];
+      tile.qt = first[2] + rest % pairs.sums[2];
+      rest /= pairs.sums[2];
+      tile.h = first[1] + rest % pairs.sums[1], tile.b = first[0] + rest / pairs.sums[1];
+      const int64_t q0 = static_cast<int64_t>(tile.qt) * kRows, k0 = static_cast<int64_t>(tile.kt) * kKeys;
+      take_length(c, tile.b);
+      int64_t begin, end;
+      visible_keys(c, q0, min(q0 + kRows, c.tq), begin, end);
+      if (k0 >= end || k0 + kKeys <= begin) continue;
+      if (options.tiles == nullptr ||
+          (options.tiles_of(tile.b, tile.h, tile.qt)[tile.kt / 32] >> (tile.kt % 32) & 1) != 0)
+        break;
     }
+    return it;
+  };
+  // Queries, gradients, keys and values of a stage.
+  const auto part = [&](int stage, int rows) {
+    return shared + stage * kStageElements<D> + rows * TileShape<D>::kPitch;
+  };
+  const auto load = [&](const Tile& tile, int stage) {
+    const int64_t b = tile.b, h = tile.h, hk = h / group, q0 = static_cast<int64_t>(tile.qt) * kRows,
+                  k0 = static_cast<int64_t>(tile.kt) * kKeys;
+    copy_tile<kRows, D, kThreads>(part(stage, 0), head_of<const T>(c.q, b, h), c.q.time, q0, c.tq, size);
+    copy_tile<kKeys, D, kThreads>(part(stage, 2 * kRows), head_of<const T>(c.k, b, hk), c.k.time, k0, c.tk, size);
+    if (!pairs.gradient) return;
+    copy_tile<kRows, D, kThreads>(part(stage, kRows), head_of<const T>(c.grad_out, b, h), c.grad_out.time, q0, c.tq,
+                                  size);
+    copy_tile<kKeys, D, kThreads>(part(stage, 2 * kRows + kKeys), head_of<const T>(c.v, b, hk), c.v.time, k0, c.tk,
+                                  size);
+  };
+
+  float sum[kBlocks][4] = {};
+  Tile next;
+  int it = find(from, next), stage = 0;
+  if (kStages < D >> 1 && it < n) load(next, 0);
+  commit_copies();
+  while (it < n) {
+    const Tile tile = next;
+    if (kStages<D> == 1) take_length(c, tile.b), load(tile, 0);
+    it = find(it + 1, next);
+    if (kStages < D >> 1 && it < n) load(next, stage ^ 1);
     commit_copies();
+    const int64_t b = tile.b, h = tile.h, q0 = static_cast<int64_t>(tile.qt) * kRows,
+                  k0 = static_cast<int64_t>(tile.kt) * kKeys;
+    take_length(c, b);
+    const uint16_t *const qs = part(stage, 0), *const gs = part(stage, kRows), *const ks = part(stage, 2 * kRows),
+                          *const vs = part(stage, 2 * kRows + kKeys);
+    if (kStages < D >> 1) stage ^= 1;
 
     const int64_t row = q0 + 16 * warp + lane / 4;  // and row + 8
     const Seen seen[2] = {seen_keys(c, row), seen_keys(c, row + 8)};
@@ -92,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       lse[r] = x == -INFINITY || row + 8 * r >= c.tq ? INFINITY : x * options.per_lse;
       if (pairs.gradient) row_delta[r] = delta[at];
     }
-    wait_copies<0>();
+    wait_copies<kStages<D> - 1>();
     __syncthreads();
 
     float s[kBlocks][4] = {}, dp[kBlocks][4] = {};
@@ -135,6 +198,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         const float multiplier = options.drop_below == 0 ? 1.f : kept[4 * j + e] ? options.kept_scale : 0.f;
         sum[j][e] += pairs.gradient ? p * (dp[j][e] * multiplier - row_delta[e / 2]) : p * multiplier;
       }
+    __syncthreads();  // all have read the stage that is filled next
   }
 
   // What is summed over all queries or keys lies in several lanes, and over queries in several warps.
@@ -213,7 +277,17 @@ bool attention_pairs_cuda(const AttentionCall& c, const AttentionPairs& what, co
   }
   if (blocks >= INT32_MAX || sums >= INT32_MAX) return false;
   p.batch = strides[0], p.head = strides[1], p.query = strides[2], p.key = strides[3];
-  Tensor bits, terms;
+  p.numel = stride;
+  const int64_t most = std::min({(kBlocksWanted + blocks - 1) / blocks, sums / kLeastSums,
+                                 kMostPartBytes / (stride * static_cast<int64_t>(sizeof(float)))});
+  const int64_t wanted = std::max<int64_t>(most, 1);
+  p.part_sums = static_cast<int>(std::max<int64_t>((sums + wanted - 1) / wanted, 1));
+  p.parts = static_cast<int>(std::max<int64_t>((sums + p.part_sums - 1) / p.part_sums, 1));  // of none: zeros
+  Tensor bits, terms, part_results;
+  if (p.parts > 1) {
+    part_results = empty({Shape{p.parts, stride}, DType::f32, like_this.device(), std::nullopt});
+    p.part_results = static_cast<float*>(part_results.raw_data());
+  }
   const Options options = options_of(c, kRows, kKeys, false, like_this, bits);
   const float* delta = nullptr;
   if (what.gradient) {
@@ -224,7 +298,8 @@ bool attention_pairs_cuda(const AttentionCall& c, const AttentionPairs& what, co
     const auto kernel = pairs_kernel<T, D>;
     cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<D>),
                      "scaled_dot_product_attention", "cudaFuncSetAttribute");
-    kernel<<<cuda::blocks_for(blocks, 1), kThreads, kSharedBytes<D>, cuda::stream()>>>(c, p, delta, options);
+    const dim3 grid(cuda::blocks_for(blocks, 1), static_cast<unsigned>(p.parts));
+    kernel<<<grid, kThreads, kSharedBytes<D>, cuda::stream()>>>(c, p, delta, options);
   };
   const auto with = [&]<class T>() {
     c.d <= 64    ? queue.template operator()<T, 64>()
@@ -232,6 +307,7 @@ bool attention_pairs_cuda(const AttentionCall& c, const AttentionPairs& what, co
                  : queue.template operator()<T, 256>();
   };
   c.dtype == DType::bf16 ? with.template operator()<BFloat16>() : with.template operator()<Half>();
+  if (p.parts > 1) add_parts_kernel<<<cuda::blocks_for(stride, 256), 256, 0, cuda::stream()>>>(p);
   return true;
 }
 

@@ -43,8 +43,8 @@ Tensor convolution_transpose(const Tensor& y, const Tensor& weight, const Tensor
 Tensor convolution_weight(const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
                           const Dims& dilation, int64_t groups);
 
-/// Whether convolutions of f32 on a card may round their operands to TF32 (10 bits of mantissa) for the tensor cores, as
-/// cuda::set_allow_tf32() says of other products. On at first, as in PyTorch, whose backends.cudnn.allow_tf32 it is; sums
+/// Whether convolutions of f32 on a card, and what recurrent networks multiply for all steps at once, may round their
+/// operands to TF32 (10 bits of mantissa) for the tensor cores, as cuda::set_allow_tf32() says of other products. On at first, as in PyTorch, whose backends.cudnn.allow_tf32 it is; sums
 /// run in f32 either way. Of the process.
 void set_allow_tf32_convolutions(bool on);
 bool allow_tf32_convolutions();

@@ -89,8 +89,9 @@ void addmm_kernel(On on, Tensor& y, const Tensor& input, const Tensor& a, const 
 }
 
 template <class On>
-void linear_kernel(On on, Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+void linear_kernel(On on, Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias, bool tf32 = false) {
   Gemm g = products::product(y, x, weight.transpose(0, 1));
+  g.tf32 = tf32;
   Tensor dense;
   if (bias.defined()) {
     dense = bias.contiguous();

@@ -27,6 +27,11 @@ Tensor rows_on(const std::vector<int64_t>& rows, const Device& device);
 /// The states [B, hidden] after one step: from_x and from_h [B, gates hidden] are what the input and h give the gates.
 State advance(Cell cell, const Tensor& from_x, const Tensor& from_h, const State& before);
 
+/// a b of matrices, and x weight^T + bias along x's last dimension, for all steps at once: of f32 on a card with
+/// TF32 where set_allow_tf32_convolutions() says so, which gradients keep.
+Tensor product(const Tensor& a, const Tensor& b);
+Tensor input_product(const Tensor& x, const Tensor& weight, const Tensor& bias);
+
 /// Whether recurrence() is the way to go there: it has a kernel, and products by the library would not be faster.
 bool has_recurrence(Cell cell, DType t, const Device& device, int64_t batch, int64_t hidden);
 /// h and (LSTM) c [T, B, hidden] after each step: from_x [T, B, gates hidden] is what the input gives the gates.

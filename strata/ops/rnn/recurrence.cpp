@@ -396,8 +396,8 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
               if (c.defined() && b.needs(2)) b.set(2, gc);
               const Tensor g = gfrom_h.numel() > 0 ? gfrom_h : gx;
               if (b.needs(3)) {
-                b.set(3, matmul(g.reshape({-1, g.size(2)}).transpose(0, 1),
-                                before_each(y, h, reverse).reshape({-1, h.size(1)})));
+                b.set(3, product(g.reshape({-1, g.size(2)}).transpose(0, 1),
+                                 before_each(y, h, reverse).reshape({-1, h.size(1)})));
               }
               if (bias.defined() && b.needs(4)) b.set(4, sum(g, {0, 1}));
             },

@@ -8,6 +8,7 @@
 #include "strata/core/compare_test_util.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
+#include "strata/ops/conv/conv.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/rnn/rnn.h"
@@ -62,7 +63,14 @@ TensorList results(const Problem& p) {
   return all;
 }
 
+struct Tf32 {
+  explicit Tf32(bool on) { set_allow_tf32_convolutions(on); }
+  ~Tf32() { set_allow_tf32_convolutions(true); }
+  Tf32(const Tf32&) = delete;
+};
+
 TEST_F(CudaRecurrent, AgreesWithTheCpuOverManySteps) {
+  const Tf32 off(false);
   for (const std::string_view cell : {"lstm", "gru", "tanh"})
     for (const auto& [batch, hidden] : {std::pair(1, 1), {3, 100}, {50, 131}, {19, 520}}) {
       for (const auto& [dtype, tolerance] : {std::pair(DType::f64, 1e-10), {DType::f32, 1e-4}}) {
@@ -73,6 +81,18 @@ TEST_F(CudaRecurrent, AgreesWithTheCpuOverManySteps) {
           EXPECT_LE(difference(there[i], here[i]), tolerance) << cell << " " << batch << " " << hidden << " " << i;
       }
     }
+}
+
+// As it comes: products of all steps in TF32, forward and in gradients, which other operands than whole ones show.
+TEST_F(CudaRecurrent, RoundsProductsToTf32) {
+  const Problem p = problem("lstm", 20, 32, 256, DType::f32, Device::cuda());
+  const TensorList here = results(problem("lstm", 20, 32, 256, DType::f64, Device::cpu())), there = results(p);
+  for (size_t i = 0; i < here.size(); ++i) EXPECT_LE(difference(there[i], here[i]), 5e-3) << i;
+  const Tf32 off(false);
+  const TensorList whole = results(p);
+  double most = 0;
+  for (size_t i = 0; i < 2; ++i) most = std::max(most, difference(there[i], whole[i].to(DType::f64).to(Device::cpu())));
+  EXPECT_GT(most, 1e-7);
 }
 
 TEST_F(CudaRecurrent, TheSameBitsEveryTime) {

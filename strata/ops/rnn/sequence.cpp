@@ -191,7 +191,7 @@ class Sequences {
   // What the input gives the gates, [T, B, rows]: one product for all steps. A packed sequence has rows of another
   // where it has no more steps.
   Tensor from_input(const Weights& w, const Tensor& x) const {
-    const Tensor all = linear(x, w.ih, w.bias_ih);
+    const Tensor all = input_product(x, w.ih, w.bias_ih);
     if (!packed()) return all;
     const Tensor padded = padded_rows_.defined() ? index_select(all, 0, padded_rows_) : all;
     return padded.reshape({static_cast<int64_t>(counts_.size()), batch_, all.size(1)});
@@ -236,7 +236,7 @@ class Sequences {
       const State first{projects ? no_state(from_x, {batch_, hidden_}) : s.h, s.c};
       auto [y, states] = recurrence(cell_, from_x, first, projects ? matmul(w.hh, w.hr) : w.hh, w.bias_hh,
                                     lengths ? sizes_there_ : Tensor(), reverse);
-      if (projects) y = linear(y, w.hr);
+      if (projects) y = input_product(y, w.hr, {});
       const int64_t last = reverse ? 0 : y.size(0) - 1;
       s = {y.select(0, last), states.defined() ? states.select(0, last) : Tensor()};
       if (!packed()) return y;

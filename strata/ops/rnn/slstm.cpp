@@ -199,7 +199,7 @@ Four sequence(const Tensor& input, const TensorList& hx, const TensorList& param
     check<ShapeError>(p[1].shape() == params[1].shape(), op, "W_hh of layer ", layer, " is ", p[1]);
     for (const Tensor* b : {&b_ih, &b_hh})
       check<ShapeError>(!b->defined() || b->shape() == Shape{4 * hidden}, op, "a bias of layer ", layer, " is ", *b);
-    const TensorList steps = unbind(linear(x, p[0], b_ih), 0);  // one product for all steps
+    const TensorList steps = unbind(input_product(x, p[0], b_ih), 0);  // one product for all steps
     const DType t = wide(steps[0].dtype());
     Tensor h = hx.empty() ? no_state(x, {batch, hidden}) : hx[0].select(0, layer);
     Tensor c = hx.empty() ? zeros({batch, hidden}, t) : hx[1].select(0, layer).to(t);
