@@ -6,7 +6,6 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy_kernels.h"
-#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/dropout/dropout_kernel.h"
 
 namespace strata {
@@ -31,6 +30,7 @@ const Op<Tensor(const Tensor&, double, RngKey)> dropout_op{{
           return laid_like(x);
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double p, RngKey key) {
+      if (p == 0) return copy_elements(on, y, x);  // nothing is drawn for nothing
       const Tensor xc = x.contiguous(), rows = y.is_contiguous() ? y : empty(like(y));
       if constexpr (on.cuda)
         dropout_cuda(x.dtype(), xc.raw_data(), rows.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
@@ -38,7 +38,8 @@ const Op<Tensor(const Tensor&, double, RngKey)> dropout_op{{
         dropout_cpu(x.dtype(), xc.raw_data(), rows.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
       if (!rows.same_as(y)) copy_elements(on, y, rows);
     }),
-    .backward = [](Backward& b, const Tensor&, double p, RngKey key) { b.set(0, dropout(b.gy(), p, key)); },
+    .backward = [](Backward& b, const Tensor&, double p,
+                   RngKey key) { b.set(0, p == 0 ? b.gy() : dropout(b.gy(), p, key)); },
     .draws = [](const Tensor& x, double, RngKey) { return random_blocks(x.numel()); },
     .cost =
         [](const Tensor& x, double, RngKey) {

@@ -115,6 +115,7 @@ const Dropout alpha_dropout_op{{
     .composed =
         [](const Tensor& x, double p, RngKey key) {
           check_dropout(x, p, 0, "alpha_dropout");
+          if (p == 0) return x;
           if (p == 1) return x * 0.0;
           // Of the distance from the floor dropout makes 0, which is the floor, and takes the rest 1 / (1 - p) times.
           const double a = scale_with_floor(p);
@@ -126,6 +127,7 @@ const Dropout alpha_dropout_op{{
         [](Samples& s) {
           s.add(s.tensor({3, 5}), 0.3, kSampleKey);
           s.add(s.tensor({4}), 1.0, kSampleKey).named("everything");
+          s.add(s.tensor({4, 3}), 0.0, kSampleKey).named("nothing");
           s.invalid<ValueError>("p must be", s.tensor({3}), -0.5, kSampleKey);
           s.invalid<DTypeError>("floating", s.tensor({3}, DType::i64), 0.5, kSampleKey);
         },
