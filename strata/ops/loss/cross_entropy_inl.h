@@ -36,14 +36,15 @@ static void cross_entropy_of(const CrossEntropyCall& c) {
   parallel_for(0, c.rows, std::max<int64_t>(1, 16384 / n), [&](int64_t from, int64_t to) {
     for (int64_t r = from; r < to; ++r) {
       const T* x = x0 + r * n;
-      lse[r] = row_logsumexp(x, n);
+      const LogSum<R> sum = row_log_sum(x, n);
+      lse[r] = sum.top + sum.log;
       const int64_t t = c.target[r];
       if (t == c.ignore_index) {
         each[r] = 0;
         continue;
       }
       check_target(c, r);
-      R v = lse[r] - get(x[t]);
+      R v = sum.top - get(x[t]) + sum.log;
       if (c.smoothing > 0) {
         const R s = static_cast<R>(c.smoothing);
         v = v * (1 - s) + s * (lse[r] - row_sum(x, n) / static_cast<R>(n));

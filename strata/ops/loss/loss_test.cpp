@@ -16,6 +16,7 @@
 #include "strata/ops/loss/loss_kernel.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/softmax/softmax.h"
 #include "strata/ops/vec/level.h"
 
 namespace strata {
@@ -111,6 +112,20 @@ TEST(CrossEntropy, LossOfBf16LogitsIsF32) {
   const Tensor loss = cross_entropy(x, target);
   EXPECT_EQ(loss.dtype(), DType::f32);
   EXPECT_NEAR(loss.item(), cross_entropy(x.to(DType::f32), target).item(), 1e-4);
+}
+
+// The loss is the difference of numbers that may be large and nearly equal.
+TEST(CrossEntropy, KeepsItsDigitsFarFromZero) {
+  for (int level = 0; level <= 3; ++level) {
+    const Level at(level);
+    for (const double far : {0.7, 100.25, -3000.5}) {
+      const Tensor one = full({2, 1}, far), three = full({2, 3}, far);
+      EXPECT_EQ(cross_entropy(one, full({2}, 0, DType::i64)).item(), 0) << far << " " << level;
+      EXPECT_NEAR(cross_entropy(three, full({2}, 1, DType::i64)).item(), std::log(3.0), 2e-7) << far << " " << level;
+      EXPECT_EQ(log_softmax(one, 1).to_vector<double>(), std::vector<double>(2, 0)) << far << " " << level;
+      for (const double x : log_softmax(three, 1).to_vector<double>()) EXPECT_NEAR(x, -std::log(3.0), 2e-7) << far;
+    }
+  }
 }
 
 TEST(CrossEntropy, AllIgnoredIsNan) {

@@ -33,27 +33,29 @@ STRATA_INLINE Real<T> likely_max(const T* x, int64_t n) {
 }
 constexpr float kLargestSum = 1e12f;
 
-// log(sum of exp(x))
+// log(sum of exp(x)) as two summands, for x - top - log to keep its digits where they nearly cancel.
+template <class R>
+struct LogSum {
+  R top, log;
+};
 template <class T>
-STRATA_INLINE Real<T> row_logsumexp(const T* x, int64_t n) {
+STRATA_INLINE LogSum<Real<T>> row_log_sum(const T* x, int64_t n) {
   using R = Real<T>;
   constexpr R kLowest = -std::numeric_limits<R>::infinity();
   if constexpr (!std::is_same_v<T, double>) {
-    constexpr float kLog2e = 1.44269504088896341f;
-    const float shift = likely_max(x, n) * kLog2e;
-    const VF below = set1(-shift);
+    const float top = likely_max(x, n);
+    const VF m = set1(top), log2e = set1(1.44269504088896341f);
     VF sum[4] = {};
     // Degree 5 for bf16 too: the result may be as small as the error of the sum.
-    scan4(x, n, kLowest, [&](int c, VF v) { sum[c] += exp2<5>(fma(v, set1(kLog2e), below)); });
+    scan4(x, n, kLowest, [&](int c, VF v) { sum[c] += exp2<5>((v - m) * log2e); });
     const float total = reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3]));
-    if (total >= 0.5f && total < kLargestSum)
-      return static_cast<float>(shift * 0.693147180559945309 + std::log(static_cast<double>(total)));
+    if (total >= 0.5f && total < kLargestSum) return {top, static_cast<float>(std::log(static_cast<double>(total)))};
   }
   const R top = row_max(x, n);
   const V<T> m = set1(top);
   V<T> sum[4] = {};
   scan4(x, n, kLowest, [&](int c, V<T> v) { sum[c] += exp(v - m); });
-  return top + std::log(reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3])));
+  return {top, std::log(reduce_add((sum[0] + sum[1]) + (sum[2] + sum[3])))};
 }
 
 }  // namespace strata::STRATA_VEC_NS

@@ -56,10 +56,11 @@ static void softmax_row(const T* x, T* y, int64_t n, Real<T>* e, bool nt) {
 
 template <class T>
 static void log_softmax_row(const T* x, T* y, int64_t n, bool nt) {
-  const V<T> lse = set1(row_logsumexp(x, n));
+  const auto sum = row_log_sum(x, n);
+  const V<T> top = set1(sum.top), log = set1(sum.log);
   write_row(
       y, n, nt, [&](int64_t i) { prefetch2(x + n + i); },
-      [&](int64_t i, int64_t k) { return load_upto(x + i, k, 0) - lse; });
+      [&](int64_t i, int64_t k) { return load_upto(x + i, k, 0) - top - log; });
 }
 
 template <class T>
