@@ -31,25 +31,29 @@ def dtype_of(name):
 
 
 def filled(spec, generator):
-    """A row-major host tensor whose elements are as the plan says (strata/lab/plan_values.h)."""
-    shape, dtype, v = spec["shape"], dtype_of(spec["dtype"]), spec.get("values")
+    """A row-major tensor on the generator's device whose elements are as the plan says (strata/lab/plan_values.h)."""
+    shape, dtype, v, device = spec["shape"], dtype_of(spec["dtype"]), spec.get("values"), generator.device
+
+    def rand(shape, dtype):
+        return torch.rand(shape, generator=generator, dtype=dtype, device=device)
+
     if "data" in spec:  # a number: one element
-        return torch.frombuffer(bytearray(base64.b64decode(spec["data"])), dtype=dtype).reshape(shape).clone()
+        return torch.frombuffer(bytearray(base64.b64decode(spec["data"])), dtype=dtype).reshape(shape).clone().to(device)
     if v["kind"] == "tiled":
         one = torch.frombuffer(bytearray(base64.b64decode(v["of"]["data"])), dtype=dtype) if v["of"]["data"] else torch.zeros(1, dtype=dtype)
         n = math.prod(shape)
-        return one.repeat(-(-n // one.numel()))[:n].reshape(shape).clone()
+        return one.to(device).repeat(-(-n // one.numel()))[:n].reshape(shape).clone()
     low, high = v["low"], v["high"]
     if v["kind"] == "positive":
         n = shape[-1]
-        r = torch.rand(shape, generator=generator, dtype=torch.float64) - 0.5
-        r = (r + r.mT) / n + torch.diag_embed(1 + 0.5 * torch.rand(shape[:-1], generator=generator, dtype=torch.float64))
+        r = rand(shape, torch.float64) - 0.5
+        r = (r + r.mT) / n + torch.diag_embed(1 + 0.5 * rand(shape[:-1], torch.float64))
         return r.to(dtype)
     if dtype.is_floating_point:
         wide = torch.float64 if dtype is torch.float64 else torch.float32
-        t = low + (high - low) * torch.rand(shape, generator=generator, dtype=wide)
+        t = low + (high - low) * rand(shape, wide)
     else:
-        t = torch.randint(int(low), int(high) + 1, shape, generator=generator)
+        t = torch.randint(int(low), int(high) + 1, shape, generator=generator, device=device)
     if v["kind"] in ("ascending", "descending") and t.numel():
         t[..., 0], t[..., -1] = low, high
         t = t.sort(-1, descending=v["kind"] == "descending").values
@@ -81,7 +85,8 @@ class Case:
     """Arguments of both engines over the same memory."""
 
     def __init__(self, case, device):
-        self.generator = torch.Generator().manual_seed(zlib.crc32(case["op"].encode()))
+        # The device draws: a large case's numbers from the processor took longer than the case.
+        self.generator = torch.Generator(device).manual_seed(zlib.crc32(case["op"].encode()))
         self.device, self.schema = device, arguments(case["schema"])
         pairs = [self.both(spec) for spec in case["args"]]
         self.ours, self.theirs = [p[0] for p in pairs], [p[1] for p in pairs]
@@ -92,7 +97,7 @@ class Case:
     def tensors(self, spec):
         if spec is None:
             return None, None
-        t = laid_out(filled(spec, self.generator).to(self.device), spec.get("layout", "contiguous"))
+        t = laid_out(filled(spec, self.generator), spec.get("layout", "contiguous"))
         return st.from_dlpack(t), t
 
     def both(self, spec):
@@ -276,7 +281,7 @@ def timed_training(case, ours, theirs, clock, say):
             own = [r for r in tensors_in(ours(), st) if r.dtype.is_floating_point and r.requires_grad]
             if not outputs or not own:
                 return None
-            weights = [torch.randn(o.shape, generator=case.generator).to(o.dtype).to(o.device) for o in outputs]
+            weights = [torch.randn(o.shape, generator=case.generator, device=o.device).to(o.dtype) for o in outputs]
             # A record may have more results than PyTorch's function: no gradient flows into those.
             count = min(len(own), len(outputs))
             our_weights = [st.from_dlpack(w) for w in weights[:count]]

@@ -11,6 +11,7 @@ import gc
 import importlib.util
 import json
 import pathlib
+import sys
 import time
 import traceback
 import types
@@ -168,6 +169,14 @@ def steps_of(module, size, device, seed, prepare):
     return iter(module.train(config, np.random.default_rng(seed), device, prepare))
 
 
+def turn(args, what):
+    """Says what turns.py wants to hear, and waits until this process alone is at work."""
+    if args.wait_for_turn:
+        print(what, flush=True)
+        if what == "ready":
+            sys.stdin.readline()
+
+
 def timed(module, args, device, result):
     """Times of steps for about --seconds; on a card of groups of steps, at whose end alone the device is waited for."""
     import torch
@@ -175,12 +184,18 @@ def timed(module, args, device, result):
     def wait(loss):
         return float(loss.detach())  # waits for the device, as printing the loss does
 
+    # Strata's turn begins with its first step, whose search of algorithms is a measurement; PyTorch compiles before its turn.
+    if args.engine == "strata":
+        turn(args, "ready")
     memory = Memory(device)
     start = time.perf_counter()
     training = steps_of(module, args.size, device, args.seed, Weights(None, "", args.compile))
     wait(next(training))
     result["first_s"] = time.perf_counter() - start
     for _ in range(2):
+        wait(next(training))
+    if args.engine != "strata":
+        turn(args, "ready")
         wait(next(training))
     group = 5 if device.type == "cuda" else 1
     clock = time.process_time if args.clock == "cpu" else time.perf_counter
@@ -192,6 +207,7 @@ def timed(module, args, device, result):
             loss = next(training)
         last = wait(loss)
         times.append((clock() - start) / group)
+    turn(args, "timed")
     result["times_s"] = [round(t, 7) for t in times]
     result["peak_bytes"] = memory.peak()
     result["last_loss"] = last
@@ -256,6 +272,7 @@ def main():
     parser.add_argument("--weights", help="folder with the first weights; written where they are not there yet")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--wait-for-turn", action="store_true", help="before timing, as turns.py says; for run.py")
     parser.add_argument("--profile", action="store_true", help="the engine's profiler over five steps, as a table")
     args = parser.parse_args()
     if args.engine == "strata":

@@ -1,6 +1,7 @@
 """The zoo: forty ordinary programs trained by PyTorch and by strata, in turns, each in a process of its own.
 
     python bench/zoo/run.py --size cpu --out results/zoo [--device cuda --size card] [--compile] [--programs gpt2 vae]
+                            [--together 8]
 
 Appends a line to OUT.jsonl after each part and leaves out what is there already, so that a run that was stopped goes
 on; then writes OUT.md: time per step, first step, memory and losses, and what failed. See docs/design/zoo.md."""
@@ -13,37 +14,40 @@ import os
 import pathlib
 import platform
 import re
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from one import names
+from turns import Turns
 
 HERE = pathlib.Path(__file__).resolve().parent
 ENGINES = {"torch": ["--engine", "torch"], "strata": ["--engine", "strata"],
            "compiled": ["--engine", "torch", "--compile"]}
 
 
-def part(program, engine, turn, args, weights):
+def part(program, engine, turn, args, weights, turns):
     """One engine's turn at a program: the line that one.py printed, or what went wrong."""
     command = [sys.executable, str(HERE / "one.py"), program, *ENGINES[engine], "--size", args.size,
                "--device", args.device, "--seconds", str(args.seconds), "--threads", str(args.threads),
-               "--clock", args.clock]
+               "--clock", args.clock, "--wait-for-turn"]
     if turn == 0 and engine != "compiled":  # losses are compared once
         command += ["--losses", str(args.losses), "--weights", str(weights)]
         command += ["--noise"] if engine == "torch" else []
     result = {"program": program, "engine": engine, "turn": turn, "size": args.size, "device": args.device}
-    env = {**os.environ, "OMP_NUM_THREADS": str(args.threads)}
+    # A cache of choices of its own: nothing found by another process, and no lock that one standing still may hold.
+    env = {**os.environ, "OMP_NUM_THREADS": str(args.threads), "XDG_CACHE_HOME": str(weights / f"{program}-{engine}-cache")}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=args.limit, env=env)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        code, output, errors = turns.run(command, args.limit, env)
+        lines = [line for line in output.splitlines() if line.startswith("{")]
         if lines:
             result = {**json.loads(lines[-1]), **result}
         else:
-            result["error"] = f"exit code {done.returncode}: {done.stderr.strip()[-400:]}"
+            result["error"] = f"exit code {code}: {errors.strip()[-400:]}"
     except subprocess.TimeoutExpired:
         result["error"] = f"not done within {args.limit:g} s"
     return result
@@ -173,6 +177,8 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall",
                         help="cpu: time that the process computed, for a machine that others use, with --threads 1")
+    parser.add_argument("--together", type=int, default=1,
+                        help="processes at once, each timed alone; their first steps are not, but for strata's")
     parser.add_argument("--again", action="store_true", help="repeat parts that failed")
     parser.add_argument("--out", default="zoo", help="OUT.jsonl and OUT.md")
     args = parser.parse_args()
@@ -185,21 +191,47 @@ def main():
     rows = [r for r in rows if not (args.again and "error" in r)]
     have = {(r["program"], r["engine"], r["turn"]) for r in rows}
     start = time.monotonic()
+    turns, writing = Turns(), threading.Lock()
+
+    def do(program, engine, turn):
+        """A part that is not there yet, if there is time to begin it. One that fails beside others is tried alone later."""
+        if (program, engine, turn) in have or time.monotonic() - start > args.budget:
+            return
+        row = part(program, engine, turn, args, pathlib.Path(weights), turns)
+        with writing:
+            if "error" in row and args.together > 1 and (program, engine, turn) not in failed:
+                failed.append((program, engine, turn))
+                return
+            rows.append(row)
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            times = row.get("times_s")
+            print(f"{program:21} {engine:9} {1e3 * statistics.median(times):9.2f} ms" if times else
+                  f"{program:21} {engine:9} {row.get('error', '')}", flush=True)
+
+    def pair(program):
+        """The engines whose losses are compared: the first writes the weights that the other loads."""
+        for turn in range(args.turns):
+            for engine in args.engines:
+                do(program, engine, turn)
+
+    def compiled(program):
+        for turn in range(args.turns):
+            do(program, "compiled", turn)
+
+    failed = []
     with tempfile.TemporaryDirectory() as weights, open(path, "a") as file:
-        for program in args.programs:
-            for turn in range(args.turns):
-                for engine in [*args.engines, *(["compiled"] if args.compile else [])]:
-                    if (program, engine, turn) in have or time.monotonic() - start > args.budget:
-                        continue
-                    row = part(program, engine, turn, args, weights)
-                    rows.append(row)
-                    file.write(json.dumps(row) + "\n")
-                    file.flush()
-                    times = row.get("times_s")
-                    print(f"{program:21} {engine:9} {1e3 * statistics.median(times):9.2f} ms" if times else
-                          f"{program:21} {engine:9} {row.get('error', '')}", flush=True)
-            shutil.rmtree(pathlib.Path(weights) / program, ignore_errors=True)
-    machine = f"{device_name(args)}, {args.threads} threads; {datetime.date.today()}"
+        with ThreadPoolExecutor(args.together) as pool:
+            begun = []
+            for program in args.programs:
+                begun += [pool.submit(compiled, program)] if args.compile else []
+                begun += [pool.submit(pair, program)]
+            for one in begun:
+                one.result()
+        for one in failed:
+            do(*one)
+    beside = f", {args.together} processes at once, of which all but the timed one stand still" if args.together > 1 else ""
+    machine = f"{device_name(args)}, {args.threads} threads{beside}; {datetime.date.today()}"
     text = markdown(rows, args, machine)
     out.with_suffix(".md").write_text(text)
     print(text)

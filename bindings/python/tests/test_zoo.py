@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -78,3 +79,63 @@ def test_the_runner_goes_on_where_it_stopped(tmp_path):
     assert "| gcn | - |" in _run("run.py", *given, "gcn", "vae")
     now = (tmp_path / "zoo.jsonl").read_text().splitlines()
     assert now[:2] == lines and [json.loads(line)["program"] for line in now[2:]] == ["vae", "vae"]
+
+
+def _turns():
+    spec = importlib.util.spec_from_file_location("turns", ZOO / "turns.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_all_others_stand_still_while_one_is_timed(tmp_path):
+    """Two processes and their children count; each says how far the others came while it was timed."""
+    turns = _turns().Turns()
+    child = "import sys, time\nwhile True:\n    open(sys.argv[1], 'a').write('.'); time.sleep(0.002)"
+    program = f"""
+import glob, os, subprocess, sys, time
+own = sys.argv[1]
+open(own, 'w').close()
+counter = subprocess.Popen([sys.executable, '-c', {child!r}, own])
+while len(glob.glob({str(tmp_path)!r} + '/count*')) < 2 or any(os.path.getsize(f) == 0 for f in glob.glob({str(tmp_path)!r} + '/count*')):
+    time.sleep(0.002)
+sizes = lambda: [os.path.getsize(f) for f in sorted(glob.glob({str(tmp_path)!r} + '/count*')) if f != own]
+print('an ordinary line', flush=True)
+print('ready', flush=True)
+sys.stdin.readline()
+before, mine = sizes(), os.path.getsize(own)
+time.sleep(0.3)
+moved = sizes() != before, os.path.getsize(own) > mine
+print('timed', flush=True)
+counter.kill()
+print(*moved)
+"""
+    results = [None, None]
+
+    def run(i):
+        results[i] = turns.run([sys.executable, "-c", program, str(tmp_path / f"count{i}")], 60, dict(os.environ))
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for code, output, errors in results:
+        assert code == 0, errors
+        assert output.splitlines() == ["an ordinary line", "False True"]
+    assert turns.live == {}
+
+
+def test_time_standing_still_is_no_time_of_the_limit():
+    turns = _turns().Turns()
+    slow = "import sys, time; print('ready', flush=True); sys.stdin.readline(); time.sleep(2); print('timed', flush=True)"
+    other = "import time; time.sleep(1.2); print('done')"
+    results = []
+    first = threading.Thread(target=lambda: results.append(turns.run([sys.executable, "-c", slow], 60, dict(os.environ))))
+    first.start()
+    assert turns.run([sys.executable, "-c", other], 3, dict(os.environ))[1] == "done\n"
+    first.join()
+    assert results[0][0] == 0
+    with pytest.raises(subprocess.TimeoutExpired):
+        turns.run([sys.executable, "-c", "import time; time.sleep(30)"], 0.3, dict(os.environ))
+    assert turns.live == {}
