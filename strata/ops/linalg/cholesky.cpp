@@ -102,16 +102,42 @@ const Op<Tensor(const Tensor&, bool)> cholesky_op{{
     .reference = factor_reference,
 }};
 
+// The gradient of the factor L of A = L L^T (L^T L with upper) where -g is that of A.
+Tensor factor_gradient(const Tensor& g, const Tensor& L, bool upper) {
+  const Tensor both = g + mT(g);
+  return -(upper ? triu(matmul(L, both)) : tril(matmul(both, L)));
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, bool)> cholesky_solve_op{{
     .schema = "cholesky_solve(Tensor B, Tensor L, bool upper=false) -> Tensor",
     .doc = "X with A X = B, A being L L^T (with upper L^T L): two triangles solved. B [.., n, k]; batches broadcast.",
     .example = "Tensor L = eye(2) * 2.0; assert(cholesky_solve(ones({2, 1}), L)[0].item() == 0.25);",
+    .infer =
+        [](const Tensor& B, const Tensor& L, bool) {
+          constexpr std::string_view op = "cholesky_solve";
+          check_square(op, L, "L");
+          check_matrix(op, B, "B");
+          check_same(op, L, "L", B, "B");
+          check<ShapeError>(rows(B) == rows(L), op, "L is ", L, ", B is ", B,
+                            ", wants B [.., n, k] with n = ", rows(L));
+          return like(B).with_shape(with(broadcast_shapes(batch_of(L), batch_of(B), op), rows(B), cols(B)));
+        },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(linalg_cuda::cholesky_solve)},
     .composed =
         [](const Tensor& B, const Tensor& L, bool upper) {
-          check_square("cholesky_solve", L, "L");
-          check_matrix("cholesky_solve", B, "B");
           const Tensor low = upper ? mT(L) : L;
           return linalg_solve_triangular(mT(low), linalg_solve_triangular(low, B, false), true);
+        },
+    .saves = "L result:L",
+    .backward =
+        [](Backward& b, const Tensor& B, const Tensor& L, bool upper) {
+          const Tensor gB = cholesky_solve(b.gy(), L, upper);
+          // With g the gradient of A, which is -gB X^T: (g + g^T) L.
+          if (b.needs(1)) {
+            const Tensor g = sum_to(matmul(gB, mT(b.y())), L.shape());
+            b.set(1, factor_gradient(g, L, upper));
+          }
+          if (b.needs(0)) b.set(0, sum_to(gB, B.shape()));
         },
     .autocast = Autocast::full,
     .dtypes = kWide,
@@ -150,10 +176,24 @@ const Op<Tensor(const Tensor&, bool)> cholesky_inverse_op{{
     .schema = "cholesky_inverse(Tensor L, bool upper=false) -> Tensor",
     .doc = "The inverse of the matrix whose factor is L: cholesky_solve of the identity.",
     .example = "assert(cholesky_inverse(eye(2) * 2.0)[0][0].item() == 0.25);",
+    .infer =
+        [](const Tensor& L, bool) {
+          check_square("cholesky_inverse", L, "L");
+          return like(L);
+        },
     .composed =
         [](const Tensor& L, bool upper) {
-          check_square("cholesky_inverse", L, "L");
-          return cholesky_solve(identity(L, rows(L)), L, upper);
+          if (!L.device().is_cuda()) return cholesky_solve(identity(L, rows(L)), L, upper);
+          // A product is there a third of a triangle's time.
+          const Exact exact;
+          const Tensor inverse = linalg_solve_triangular(L, expand(identity(L, rows(L)), L.shape()), upper);
+          return upper ? matmul(inverse, mT(inverse)) : matmul(mT(inverse), inverse);
+        },
+    .saves = "L result",
+    .backward =
+        [](Backward& b, const Tensor& L, bool upper) {
+          const Tensor &W = b.y(), g = matmul(matmul(W, b.gy()), W);
+          b.set(0, factor_gradient(g, L, upper));
         },
     .autocast = Autocast::full,
     .dtypes = kWide,
