@@ -40,6 +40,7 @@ void add_factor_samples(Samples& s) {
   s.add(positive(s, {2, 3, 3}), true).named("upper").not_differentiable();
   s.add(positive(s, {3, 1, 2, 2})).named("two batch dimensions").not_differentiable();
   s.add(positive(s, {1, 1})).not_differentiable();
+  s.add(positive(s, {5, 5}), true).named("upper, one").not_differentiable();
   s.add(positive(s, {70, 70})).named("blocked").not_differentiable();
   s.add(s.tensor({0, 0})).named("empty");
   s.add(s.tensor({0, 3, 3})).named("no matrices");
@@ -151,6 +152,7 @@ const Op<Tensor(const Tensor&, const Tensor&, bool)> cholesky_solve_op{{
         [](Samples& s) {
           s.add(s.tensor({3, 2}), well(s, {3, 3}));
           s.add(s.tensor({2, 3, 2}), well(s, {3, 3}), true).named("upper, broadcast");
+          s.add(s.tensor({3, 2}), well(s, {2, 3, 3})).named("factors broadcast it");
           s.add(s.tensor({3, 0}), well(s, {3, 3})).named("nothing to solve");
           s.invalid<ShapeError>("square", s.tensor({3, 2}), s.tensor({3, 2}));
           s.invalid<DTypeError>("one dtype", s.tensor({2, 2}, DType::f32), s.tensor({2, 2}, DType::f64));

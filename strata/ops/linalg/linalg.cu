@@ -1,5 +1,6 @@
 // Cholesky's and Gauss's factors on a card, and what is solved with them.
 
+#include <initializer_list>
 #include <limits>
 #include <vector>
 
@@ -56,6 +57,22 @@ __global__ void __launch_bounds__(kEachThreads)
   });
 }
 
+constexpr int kTile = 32, kTileRows = 8, kTileThreads = kTile * kTileRows;
+// The lower triangle by rows from matrices by columns; zeros above it. A block has a tile.
+template <class T>
+__global__ void __launch_bounds__(kTileThreads) lower_kernel(T* to, const T* from, int64_t n, int64_t tiles) {
+  __shared__ T tile[kTile][kTile + 1];
+  const int64_t place = blockIdx.x % (tiles * tiles), matrix = blockIdx.x / (tiles * tiles) * n * n,
+                row = place / tiles * kTile, column = place % tiles * kTile;
+  const int x = static_cast<int>(threadIdx.x) % kTile, first = static_cast<int>(threadIdx.x) / kTile;
+  for (int y = first; y < kTile; y += kTileRows)
+    if (column <= row && row + x < n && column + y < n) tile[y][x] = from[matrix + (column + y) * n + row + x];
+  __syncthreads();
+  for (int y = first; y < kTile; y += kTileRows)
+    if (row + y < n && column + x < n)
+      to[matrix + (row + y) * n + column + x] = column + x <= row + y ? tile[x][y] : T(0);
+}
+
 template <class T>
 __global__ void __launch_bounds__(kEachThreads)
     triangles_kernel(T* low, T* high, const T* both, int64_t m, int64_t n, int64_t k, int64_t total) {
@@ -109,7 +126,11 @@ void cholesky(Tensor& L, Tensor& info, const Tensor& A, bool upper, bool check_e
     if (upper)
       triu_cuda(L, columns, 0);
     else
-      tril_cuda(L, mT(columns), 0);
+      wide(A, op, [&]<class T>() {
+        const int64_t tiles = (rows(A) + kTile - 1) / kTile;
+        lower_kernel<T><<<static_cast<unsigned>(batch * tiles * tiles), kTileThreads, 0, cuda::stream()>>>(
+            at<T>(L), at<const T>(columns), rows(A), tiles);
+      });
   }
   if (check_errors) require_success(op, info, Failure::not_positive);
 }
@@ -138,28 +159,32 @@ void factor(std::string_view op, const Tensor& columns, const Tensor& pivots, co
                 op);
 }
 
-// Triangles `a` by columns, solved for columns x [.., k, n] in place. Transposed triangles, and those to the right of
-// x, take the library twice as long: operands come as their transposes instead.
+struct Triangle {
+  bool lower, unit;
+};
+// Triangles of `a` by columns, one after the other solved for columns x [.., k, n] in place. Transposed triangles, and
+// those to the right of x, take the library twice as long: operands come as their transposes instead.
 template <class T>
-void solve_columns(std::string_view op, const Tensor& a, const Tensor& x, int64_t side, int64_t count, bool lower,
-                   bool unit) {
+void solve_columns(std::string_view op, const Tensor& a, const Tensor& x, int64_t side, int64_t count,
+                   std::initializer_list<Triangle> triangles) {
   const int64_t size = x.numel() / count;
   const int n = as_int(op, side), k = as_int(op, size / side);
   const auto handle = cuda::cublas_handle();
-  const auto uplo = lower ? CUBLAS_FILL_MODE_LOWER : CUBLAS_FILL_MODE_UPPER;
-  const auto diag = unit ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT;
   const T one = 1;
-  if (count == 1 || (count <= kFewTriangles && side >= kBatchedTriangles)) {
-    for (int64_t b = 0; b < count; ++b)
+  const bool singly = count == 1 || (count <= kFewTriangles && side >= kBatchedTriangles);
+  const Tensor from = singly ? Tensor() : addresses(a, count), to = singly ? Tensor() : addresses(x, count);
+  for (const Triangle t : triangles) {
+    const auto uplo = t.lower ? CUBLAS_FILL_MODE_LOWER : CUBLAS_FILL_MODE_UPPER;
+    const auto diag = t.unit ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT;
+    if (!singly)
+      check_dense(dense<T>().trsm_batched(handle, CUBLAS_SIDE_LEFT, uplo, CUBLAS_OP_N, diag, n, k, &one,
+                                          at<const T*>(from), n, at<T*>(to), n, as_int(op, count)),
+                  op);
+    for (int64_t b = 0; singly && b < count; ++b)
       check_dense(dense<T>().trsm(handle, CUBLAS_SIDE_LEFT, uplo, CUBLAS_OP_N, diag, n, k, &one,
                                   at<const T>(a, b * side * side), n, at<T>(x, b * size), n),
                   op);
-    return;
   }
-  const Tensor from = addresses(a, count), to = addresses(x, count);
-  check_dense(dense<T>().trsm_batched(handle, CUBLAS_SIDE_LEFT, uplo, CUBLAS_OP_N, diag, n, k, &one, at<const T*>(from),
-                                      n, at<T*>(to), n, as_int(op, count)),
-              op);
 }
 
 // The library's way with exchanges and factors together, of matrices by columns: for few columns x.
@@ -208,8 +233,7 @@ Tensor solved(std::string_view op, const Tensor& factors, const Tensor& pivots, 
     return x;
   }
   const Tensor x = reordered<T>(contiguous(B), order_of(pivots, side, count), side, count, false);
-  solve_columns<T>(op, factors, x, side, count, true, true);
-  solve_columns<T>(op, factors, x, side, count, false, false);
+  solve_columns<T>(op, factors, x, side, count, {{.lower = true, .unit = true}, {.lower = false, .unit = false}});
   return x;
 }
 
@@ -291,8 +315,7 @@ void inverse(Tensor& X, Tensor& info, const Tensor& A) {
     const Tensor order = order_of(pivots, side, batch);
     exchanges_kernel<T><<<each_blocks(x.numel()), kEachThreads, 0, cuda::stream()>>>(at<T>(x), at<const int64_t>(order),
                                                                                      side, x.numel());
-    solve_columns<T>(op, columns, x, side, batch, true, true);
-    solve_columns<T>(op, columns, x, side, batch, false, false);
+    solve_columns<T>(op, columns, x, side, batch, {{.lower = true, .unit = true}, {.lower = false, .unit = false}});
   });
   X.copy_(mT(x));
 }
@@ -314,8 +337,7 @@ void solve_factored(Tensor& X, const Tensor& LU, const Tensor& pivots, const Ten
       solve_by_pivots<T>(op, contiguous(mT(all)), exchanges, x, side, count, true);
     } else {  // A^T = U^T L^T P^T: the factors as they lie are the transposes by columns
       const Tensor turned = contiguous(all), y = copied(b);
-      solve_columns<T>(op, turned, y, side, count, true, false);
-      solve_columns<T>(op, turned, y, side, count, false, true);
+      solve_columns<T>(op, turned, y, side, count, {{.lower = true, .unit = false}, {.lower = false, .unit = true}});
       x = reordered<T>(y, order_of(exchanges, side, count), side, count, true);
     }
     X.copy_(left ? mT(x) : x);
@@ -331,7 +353,8 @@ void solve_triangular(Tensor& X, const Tensor& A, const Tensor& B, bool upper, b
   const Tensor a = contiguous(left ? mT(all) : all);
   if (!left) X.copy_(B);
   const Tensor x = left ? copied(mT(expand(B, X.shape()))) : X;
-  wide(A, op, [&]<class T>() { solve_columns<T>(op, a, x, side, count, left != upper, unitriangular); });
+  wide(A, op,
+       [&]<class T>() { solve_columns<T>(op, a, x, side, count, {{.lower = left != upper, .unit = unitriangular}}); });
   if (left) X.copy_(mT(x));
 }
 
@@ -342,8 +365,8 @@ void cholesky_solve(Tensor& X, const Tensor& B, const Tensor& L, bool upper) {
   const Tensor all = expand(L, linalg::with(batch_of(X), side, side)), low = upper ? mT(all) : all;
   const Tensor x = copied(mT(expand(B, X.shape())));
   wide(L, op, [&]<class T>() {
-    solve_columns<T>(op, contiguous(mT(low)), x, side, count, true, false);
-    solve_columns<T>(op, contiguous(low), x, side, count, false, false);
+    solve_columns<T>(op, contiguous(mT(low)), x, side, count, {{.lower = true, .unit = false}});
+    solve_columns<T>(op, contiguous(low), x, side, count, {{.lower = false, .unit = false}});
   });
   X.copy_(mT(x));
 }

@@ -206,6 +206,7 @@ const Op<Tensor(const Tensor&, const Tensor&, bool, bool, bool)> solve_triangula
                 s.add(well(s, {3, 3}), left ? s.tensor({3, 2}) : s.tensor({2, 3}), upper, left, unitriangular);
           s.add(well(s, {2, 1, 3, 3}), s.tensor({4, 3, 2}), true).named("broadcast");
           s.add(well(s, {65, 65}), s.tensor({65, 2}), false).named("blocked").not_differentiable();
+          s.add(well(s, {2, 65, 65}), s.tensor({2, 3, 65}), true, false).named("blocked, batch").not_differentiable();
           s.add(s.tensor({0, 0}), s.tensor({0, 2}), true).named("empty");
           s.invalid<ShapeError>("square", s.tensor({2, 3}), s.tensor({2, 2}), true);
           s.invalid<ShapeError>("wants B", well(s, {3, 3}), s.tensor({2, 3}), true);

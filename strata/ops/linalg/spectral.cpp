@@ -44,6 +44,8 @@ void add_symmetric(Samples& s) {
   s.add(positive(s, {2, 4, 4}) - 3.0, "U").named("upper, batch").not_differentiable();
   s.add(positive(s, {1, 1})).not_differentiable();
   s.add(positive(s, {40, 40})).named("blocked").not_differentiable();
+  s.add(positive(s, {2, 33, 33})).named("blocked, batch").not_differentiable();
+  s.add(positive(s, {5, 33, 33})).named("blocked, as many as are one call").not_differentiable();
   s.add(s.tensor({0, 0})).named("empty");
   s.add(s.tensor({0, 2, 2})).named("no matrices");
   s.invalid<ShapeError>("square", s.tensor({2, 3}));
@@ -218,6 +220,9 @@ const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, const std::stri
           s.add(apart(s, {2, 3, 5}), false).named("wide");
           s.add(apart(s, {4, 3}), true).named("full").not_differentiable();
           s.add(apart(s, {40, 30}), false).named("blocked").not_differentiable();
+          s.add(apart(s, {2, 33, 34}), true).named("blocked, full, batch").not_differentiable();
+          s.add(apart(s, {2, 5, 3}), false, "gesvd").named("gesvd");
+          s.add(apart(s, {3, 4}), true, "gesvd").named("gesvd, full").not_differentiable();
           s.add(s.tensor({1, 1}) + 3.0);
           s.add(s.tensor({3, 0}), true).named("no columns");
           s.add(s.tensor({0, 3}), false).named("no rows");
@@ -329,6 +334,7 @@ const Op<Tensor(const Tensor&, const std::string&)> svdvals_op{{
           s.add(apart(s, {3, 3}));
           s.add(apart(s, {2, 5, 3})).named("tall");
           s.add(apart(s, {2, 3, 5})).named("wide");
+          s.add(apart(s, {2, 34, 33})).named("blocked").not_differentiable();
           s.add(s.tensor({3, 0})).named("no columns");
           s.invalid<ShapeError>("matrices", s.tensor({3}));
         },
