@@ -9,9 +9,9 @@ namespace strata::linalg {
 
 /// Vectors of matrices as a library gives them and as they are wanted: element i of vector j at `from[j * step + i *
 /// apart]`, and at `to[i * beyond + j * stride]`.
-template <class T>
+template <class T, class From = T>
 struct Vectors {
-  const T* from;
+  const From* from;
   T* to;
   int count, length;
   int64_t step, apart, matrix;  // between vectors, elements and matrices of `from`
@@ -38,19 +38,20 @@ __device__ bool points_down(const T* v, int length, int64_t apart) {
   return down;
 }
 
-template <class T>
-__device__ void put(const Vectors<T>& all, int64_t matrix, int j, bool down) {
-  const T* const v = all.from + matrix * all.matrix + j * all.step;
+template <class T, class From>
+__device__ void put(const Vectors<T, From>& all, int64_t matrix, int j, bool down) {
+  const From* const v = all.from + matrix * all.matrix + j * all.step;
   T* const to = all.to + matrix * all.count * all.length + j * all.stride;
   for (int i = static_cast<int>(threadIdx.x) % 32; i < all.length; i += 32)
-    to[i * all.beyond] = down ? -v[i * all.apart] : v[i * all.apart];
+    to[i * all.beyond] = static_cast<T>(down ? -v[i * all.apart] : v[i * all.apart]);
 }
 
 /// Vector j of `lead` is turned so that its largest element is positive, and with it vector j < `pairs` of `other`,
 /// whose further vectors are turned by themselves; `other` may have none. A warp has a vector of each. `Where` keeps a
 /// test's kernel apart from the library's.
-template <class T, class Where = void>
-__global__ void __launch_bounds__(256) oriented_kernel(Vectors<T> lead, Vectors<T> other, int pairs, int64_t total) {
+template <class T, class From = T, class Where = void>
+__global__ void __launch_bounds__(256)
+    oriented_kernel(Vectors<T, From> lead, Vectors<T, From> other, int pairs, int64_t total) {
   const int most = lead.count > other.count ? lead.count : other.count;
   const int64_t item = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.x / 32, matrix = item / most;
   const int j = static_cast<int>(item % most);

@@ -110,7 +110,7 @@ TEST(SmallMatrices, TheLargestElementOfAVectorIsPositive) {
   const Vectors<float> left{u.data(), to_u.data(), kLeft, kLength, kLength, 1, kLeft * kLength, 1, kLeft},
       right{v.data(), to_v.data(), kRight, 4, 1, kRight, 4 * kRight, 4, 1};
   constexpr int64_t kTotal = kBatch * kRight;
-  EXPECT_EQ(launch(&oriented_kernel<float, Here>, (kTotal + 7) / 8, 256, 0, 0, left, right, kPairs, kTotal), "");
+  EXPECT_EQ(launch(&oriented_kernel<float, float, Here>, (kTotal + 7) / 8, 256, 0, 0, left, right, kPairs, kTotal), "");
   const auto sign = [](const float* x, int length, int apart) {
     int best = 0;
     for (int i = 1; i < length; ++i)
