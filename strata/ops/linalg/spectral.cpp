@@ -199,11 +199,13 @@ void svd_backward(Backward& b, const Tensor& A, bool, const std::string&) {
 
 const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, const std::string&)> svd_op{{
     .schema = "linalg_svd(Tensor A, bool full_matrices=true, str driver=\"\") -> (Tensor U, Tensor S, Tensor Vh)",
-    .doc = "A = U diag(S) Vh of matrices [.., m, n]: orthonormal columns of U and rows of Vh, S descending. With "
-           "full_matrices U is [.., m, m] and Vh [.., n, n], else [.., m, k] and [.., k, n], k the shorter side. The "
-           "largest element of each column of U is positive. driver (gesvd, gesvdj) chooses among cuSOLVER's "
-           "algorithms on a card. The gradient (Townsend 2016) of the vectors wants singular values that differ and, "
-           "of matrices that are not square, are not 0; that of columns beyond the first k is left out.",
+    .doc =
+        "A = U diag(S) Vh of matrices [.., m, n]: orthonormal columns of U and rows of Vh, S descending. With "
+        "full_matrices U is [.., m, m] and Vh [.., n, n], else [.., m, k] and [.., k, n], k the shorter side. The "
+        "largest element of each column of U is positive. driver (gesvd, gesvdj) chooses among cuSOLVER's "
+        "algorithms on a card; without one it is gesvdj, for larger matrices of f32 the eigenvalues of A^T A in f64, "
+        "unless the condition is too large for them. The gradient (Townsend 2016) of the vectors wants singular values "
+        "that differ and, of matrices that are not square, are not 0; that of columns beyond the first k is left out.",
     .example = "auto [U, S, Vh] = linalg_svd(ones({3, 2}), false); assert(allclose(matmul(U * S, Vh), ones({3, 2}), "
                "1e-5, 1e-6));",
     .infer = svd_infer,
