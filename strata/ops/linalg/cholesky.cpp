@@ -103,10 +103,10 @@ const Op<Tensor(const Tensor&, bool)> cholesky_op{{
     .reference = factor_reference,
 }};
 
-// The gradient of the factor L of A = L L^T (L^T L with upper) where -g is that of A.
+// The gradient of the factor L of A = L L^T (L^T L with upper) where -g is that of A. Nothing else of L is read.
 Tensor factor_gradient(const Tensor& g, const Tensor& L, bool upper) {
   const Tensor both = g + mT(g);
-  return -(upper ? triu(matmul(L, both)) : tril(matmul(both, L)));
+  return -(upper ? triu(matmul(triu(L), both)) : tril(matmul(both, tril(L))));
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, bool)> cholesky_solve_op{{
