@@ -137,17 +137,35 @@ void cholesky(Tensor& L, Tensor& info, const Tensor& A, bool upper, bool check_e
 
 namespace {
 
+Tensor order_of(const Tensor& pivots, int64_t side, int64_t count);
+template <class T>
+Tensor reordered(const Tensor& x, const Tensor& order, int64_t side, int64_t count, bool back);
+struct Triangle {
+  bool lower, unit;
+};
+template <class T>
+void solve_columns(std::string_view op, const Tensor& a, const Tensor& x, int64_t side, int64_t count,
+                   std::initializer_list<Triangle> triangles);
+
 // The factors of matrices by columns, in place.
 template <class T>
 void factor(std::string_view op, const Tensor& columns, const Tensor& pivots, const Tensor& info, int64_t tall,
             int64_t broad, bool pivot) {
   const int64_t batch = info.numel(), k = std::min(tall, broad);
   const int m = as_int(op, tall), n = as_int(op, broad);
-  if (batch > 1 && m == n && n < kBatchedFactors) {
+  if (batch > 1 && m <= n && m < kBatchedFactors) {  // the routine is for squares
     const Tensor to = addresses(columns, batch);
-    return check_dense(dense<T>().getrf_batched(cuda::cublas_handle(), n, at<T*>(to), n,
-                                                pivot ? at<int>(pivots) : nullptr, at<int>(info), as_int(op, batch)),
-                       op);
+    check_dense(dense<T>().getrf_batched(cuda::cublas_handle(), m, at<T*>(to), m, pivot ? at<int>(pivots) : nullptr,
+                                         at<int>(info), as_int(op, batch)),
+                op);
+    if (m == n) return;
+    // What is to the right of a square is U there too: P A = L U.
+    Tensor rest = narrow(columns, -2, tall, broad - tall);
+    const Tensor x =
+        pivot ? reordered<T>(contiguous(rest), order_of(pivots, tall, batch), tall, batch, false) : copied(rest);
+    solve_columns<T>(op, columns, x, tall, batch, {{.lower = true, .unit = true}});
+    rest.copy_(x);
+    return;
   }
   const auto handle = cuda::cusolver_handle();
   int size = 0;
@@ -159,11 +177,8 @@ void factor(std::string_view op, const Tensor& columns, const Tensor& pivots, co
                 op);
 }
 
-struct Triangle {
-  bool lower, unit;
-};
-// Triangles of `a` by columns, one after the other solved for columns x [.., k, n] in place. Transposed triangles, and
-// those to the right of x, take the library twice as long: operands come as their transposes instead.
+// Triangles at the head of `a` by columns, one after the other solved for columns x [.., k, n] in place. Transposed
+// triangles, and those to the right of x, take the library twice as long: operands come as their transposes instead.
 template <class T>
 void solve_columns(std::string_view op, const Tensor& a, const Tensor& x, int64_t side, int64_t count,
                    std::initializer_list<Triangle> triangles) {
@@ -182,7 +197,7 @@ void solve_columns(std::string_view op, const Tensor& a, const Tensor& x, int64_
                   op);
     for (int64_t b = 0; singly && b < count; ++b)
       check_dense(dense<T>().trsm(handle, CUBLAS_SIDE_LEFT, uplo, CUBLAS_OP_N, diag, n, k, &one,
-                                  at<const T>(a, b * side * side), n, at<T>(x, b * size), n),
+                                  at<const T>(a, b * (a.numel() / count)), n, at<T>(x, b * size), n),
                   op);
   }
 }
