@@ -115,7 +115,8 @@ TEST_F(LinalgCuda, LeastSquaresOfAnyRank) {
         SCOPED_TRACE(cat(m, " x ", n, full ? "" : ", of rank 20", dtype == DType::f32 ? "" : ", f64"));
         Shape left = shape, right = shape;
         left[shape.size() - 1] = right[shape.size() - 2] = 20;
-        const Tensor A = (full ? randn(shape) + eye(m, n) * 20.0 : matmul(randn(left), randn(right))).to(dtype);
+        const Tensor A =
+            full ? randn(shape, dtype) + eye(m, n, dtype) * 20.0 : matmul(randn(left, dtype), randn(right, dtype));
         const Tensor B = randn({m, 3}, dtype);
         const auto got = linalg_lstsq(on(A), on(B)), want = linalg_lstsq(A.to(DType::f64), B.to(DType::f64), 1e-5);
         expect_near(std::get<0>(got), std::get<0>(want), 1e-3);
