@@ -11,6 +11,7 @@
 #include "strata/ops/index/index.h"
 #include "strata/ops/loss/by_hand_inl.h"
 #include "strata/ops/loss/loss.h"
+#include "strata/ops/loss/multi_margin_kernel.h"
 #include "strata/ops/loss/multilabel_margin_kernel.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/reduce/reduce.h"
@@ -137,13 +138,9 @@ const MultiMargin multi_margin_loss_op{{
                             weight, ", wanted [", classes, "]");
           check_classes(target, 0, classes, op);
           const Tensor x = widened(input).reshape({target.numel(), classes});
-          const Tensor t = target.to(DType::i64).reshape({target.numel()}), at = t.unsqueeze(1);
-          Tensor each = clamp_min(margin - gather(x, 1, at) + x, 0);
-          if (p == 2) each = each * each;
-          if (weight.defined()) each = each * index_select(widened(weight), 0, t).unsqueeze(1);
-          const DeviceScope there(x.device());
-          each = where(at == arange(classes, DType::i64), Scalar(0.0), each);
-          each = sum(each, {1}) / static_cast<double>(classes);
+          const Tensor t = target.to(DType::i64).reshape({target.numel()});
+          Tensor each = detail::multi_margin_rows(x, t, p, margin);
+          if (weight.defined()) each = each * index_select(widened(weight), 0, t);
           return reduced(r == "none" ? each.reshape(target.shape()) : each, r, input.dtype(), op);
         },
     .autocast = Autocast::full,

@@ -16,8 +16,10 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
+#include "strata/ops/index/index_kernels.h"
 #include "strata/ops/index/indexing.h"
 #include "strata/ops/naive_inl.h"
+#include "strata/ops/places/scatter_reduce_kernel.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/order_inl.h"
 #include "strata/ops/sort/sort.h"
@@ -77,13 +79,16 @@ Tensor one_column(const Slices& s) {
   return index;
 }
 
-// source in the shape that the slices want: a 0-dim one, or one of x's shape but along dim.
-Tensor fitting(const Slices& s, const Tensor& x, const Tensor& source, std::string_view op) {
+// Of source, in the shape that the slices want: a 0-dim one, or one of x's shape but along dim. Whether it is the
+// former.
+bool check_source(const Tensor& x, const Tensor& source, const Shape& wanted, std::string_view op) {
   check<DTypeError>(source.dtype() == x.dtype(), op, "source is ", source, ", x is ", x, ": they must have one dtype");
-  const bool single = source.numel() == 1 && s.index.numel() == 1 && (source.dim() == 0 || x.dim() == 0);
-  check<ShapeError>(single || source.shape() == s.index.shape(), op, "source is ", source, ", wanted shape ",
-                    s.index.shape());
-  return single ? reshape(source, s.index.shape()) : source;
+  const bool single = source.numel() == 1 && wanted.product() == 1 && (source.dim() == 0 || x.dim() == 0);
+  check<ShapeError>(single || source.shape() == wanted, op, "source is ", source, ", wanted shape ", wanted);
+  return single;
+}
+Tensor fitting(const Slices& s, const Tensor& x, const Tensor& source, std::string_view op) {
+  return check_source(x, source, s.index.shape(), op) ? reshape(source, s.index.shape()) : source;
 }
 
 Cost write_cost(const Tensor& x) {
@@ -190,6 +195,32 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_cop
         },
 }};
 
+// Of a call without gradients, which are scatter_reduce's.
+TensorMeta index_reduce_infer(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
+                              const std::string& reduce, bool) {
+  constexpr std::string_view op = "index_reduce";
+  check(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", op,
+        "reduce must be prod, mean, amax or amin, got \"", reduce, "\"");
+  check<DTypeError>(reduce != "mean" || x.dtype() != DType::boolean, op, "bool has no mean, got ", x);
+  dim = wrap_dim(dim, x.dim(), op);
+  check_integers(index, op);
+  check<ShapeError>(index.dim() <= 1, op, "index must be 1-D, got ", index);
+  Shape wanted = x.dim() == 0 ? Shape{1} : x.shape();
+  wanted[dim] = index.numel();
+  check_source(x, source, wanted, op);
+  return like(x);
+}
+void index_reduce_by(auto on, Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
+                     const std::string& reduce, bool include_self) {
+  const Slices s = slices_of(x, dim, index, "index_reduce", on.cuda);
+  const Tensor from = fitting(s, x, source, "index_reduce");
+  Tensor rows = y.dim() == 0 ? alias(y, {1}, {1}, y.storage_offset()) : y;
+  if constexpr (on.cuda)
+    scatter_reduce_cuda(rows, s.x, s.dim, s.index, from, reduce, include_self, true);
+  else
+    scatter_reduce_cpu(rows, s.x, s.dim, s.index, from, reduce, include_self);
+}
+
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std::string&, bool)> index_reduce_op{{
     .schema = "index_reduce(Tensor x, int dim, Tensor index, Tensor source, str reduce, bool include_self=true) -> "
               "Tensor",
@@ -198,12 +229,15 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std:
            "include_self what was there does not count where something is sent. Gradients as scatter_reduce has them.",
     .example = "Tensor y = index_reduce(ones({2}), 0, zeros({2}, DType::i64), full({2}, 3.0), \"prod\"); "
                "assert(y.to_vector<float>() == std::vector<float>({9, 1}));",
+    .infer = index_reduce_infer,
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t dim, const Tensor& index,
+                                 const Tensor& source, const std::string& reduce, bool include_self) {
+      index_reduce_by(on, y, x, dim, index, source, reduce, include_self);
+    }),
     .composed =
         [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
            bool include_self) {
           constexpr std::string_view op = "index_reduce";
-          check(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", op,
-                "reduce must be prod, mean, amax or amin, got \"", reduce, "\"");
           const Slices s = slices_of(x, dim, index, op);
           return view(scatter_reduce(s.x, s.dim, s.index, fitting(s, x, source, op), reduce, include_self), x.shape());
         },
@@ -322,12 +356,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> take_op{{
           check_integers(index, "take");
           return like(x).with_shape(index.shape());
         },
-    .kernels = {.cpu = take_cpu},
-    .composed =
-        [](const Tensor& x, const Tensor& index) {
-          check_integers(index, "take");
-          return strata::index(reshape(x, {x.numel()}), {checked(index, x.numel(), 0, "take")});
-        },
+    .kernels = {.cpu = take_cpu, .cuda = STRATA_CUDA_KERNEL(take_cuda)},
     .saves = "index",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& index) {

@@ -73,6 +73,22 @@ Tensor place_composed(const Tensor& x, int64_t dim, std::string_view op, F choos
   return reshape(choose(rows, dim, rows.shape()[dim]), shape);
 }
 
+Tensor median_place_reference(const Tensor& x, int64_t dim, bool skip_nan) {
+  const Array all(x);
+  std::vector<double> places;
+  naive::rows(all, naive::from_front(dim, x.dim()), [&](const std::vector<double>& row, const Dims&) {
+    std::vector<size_t> order(row.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return row[a] < row[b] || (row[a] == row[a] && row[b] != row[b]);
+    });
+    const auto numbers =
+        static_cast<size_t>(std::count_if(row.begin(), row.end(), [](double v) { return v == v; }));
+    const bool is_nan = numbers == 0 || (!skip_nan && numbers < row.size());
+    places.push_back(static_cast<double>(order[is_nan ? numbers : (numbers - 1) / 2]));
+  });
+  return Array(place_infer(x, dim, "median_place").shape, places);
+}
 // Where the median of each row is. `skip_nan`: of what is not NaN; else a NaN is it.
 const Op<Tensor(const Tensor&, int64_t, bool)> median_place_op{{
     .schema = "median_place(Tensor x, int dim, bool skip_nan) -> Tensor",
@@ -80,19 +96,7 @@ const Op<Tensor(const Tensor&, int64_t, bool)> median_place_op{{
     .doc = "Where the lower median of each row along dim is (i64), which has size 1 there: with skip_nan of what is "
            "not NaN, else the first NaN.",
     .infer = [](const Tensor& x, int64_t dim, bool) { return place_infer(x, dim, "median_place"); },
-    .kernels = {.cpu = median_place_cpu},
-    .composed = [](const Tensor& all, int64_t along, bool skip_nan) -> Tensor {
-      return place_composed(all, along, "median_place", [&](const Tensor& x, int64_t dim, int64_t n) -> Tensor {
-        if (!is_floating(x.dtype())) return std::get<1>(kthvalue(x, (n + 1) / 2, dim, true));
-        if (skip_nan) {
-          const Tensor valid = n - sum(isnan(x), {dim}, true);
-          const Tensor place = floor_divide(clamp_min(valid - 1, 0), 2);
-          return gather(std::get<1>(sort(x, dim)), dim, place);
-        }
-        const auto [largest, first] = max(x, dim, true);  // the first NaN, where there is one
-        return where(isnan(largest), first, std::get<1>(kthvalue(x, (n + 1) / 2, dim, true)));
-      });
-    },
+    .kernels = {.cpu = median_place_cpu, .cuda = STRATA_CUDA_KERNEL(median_place_cuda)},
     .dtypes = kFloats | kInts,
     .cost = [](const Tensor& x, int64_t, bool) { return sort_cost(x); },
     .samples =
@@ -103,31 +107,28 @@ const Op<Tensor(const Tensor&, int64_t, bool)> median_place_op{{
             s.add(s.distinct({301}), 0, skip_nan).not_differentiable();
             s.add(s.distinct({2, 5}), -1, skip_nan).not_differentiable();
             s.add(s.tensor({}), 0, skip_nan).not_differentiable();
+            // Rows that a block keeps, of few and many elements a thread, and longer ones; distinct ones and ties.
+            s.add(s.tensor({3, 700}), 1, skip_nan).not_differentiable();
+            s.add(s.integers({2, 1300}, 0, 9, s.dtype()), 1, skip_nan).not_differentiable();
+            s.add(s.tensor({2, 9000}), 1, skip_nan).not_differentiable();
+            s.add(s.integers({9000}, 0, 9, s.dtype()), 0, skip_nan).not_differentiable();
           }
           s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0, false);
           s.invalid<IndexError>("out of range", s.tensor({3}), 1, true);
         },
+    .reference = median_place_reference,
 }};
 
 TensorMeta infer_whole(const Tensor& x, std::string_view op) {
   check<ShapeError>(x.numel() > 0 || is_floating(x.dtype()), op, "no elements to choose from in ", x);
   return like(x).with_shape({});
 }
-void median_into(Tensor& y, const Tensor& x, bool skip_nan) {
+void median_into(auto on, Tensor& y, const Tensor& x, bool skip_nan) {
   if (x.numel() == 0) return fill_elements(y, NAN);
-  if (x.device().is_cpu()) return median_cpu(y, x, skip_nan);
-  const Tensor flat = reshape(x, {x.numel()});
-  if (skip_nan && is_floating(x.dtype())) {
-    y.copy_(reshape(gather(flat, 0, median_place_op(flat, 0, true)), {}));
-    return;
-  }
-  const Tensor middle = std::get<0>(kthvalue(flat, (flat.numel() + 1) / 2, 0, false));
-  if (!is_floating(x.dtype())) {
-    y.copy_(middle);
-    return;
-  }
-  const Tensor largest = amax(flat, {0}, false);  // NaN where one is
-  y.copy_(where(isnan(largest), largest, middle));
+  if constexpr (on.cuda)
+    median_cuda(y, x, skip_nan);
+  else
+    median_cpu(y, x, skip_nan);
 }
 // All elements that are as large share it; where it is NaN, the NaN do.
 void backward_whole(Backward& b, const Tensor& x) {
@@ -212,7 +213,7 @@ const WholeOp median_op{{
            "the gradient.",
     .example = "assert(median(arange(4)).item() == 1);",
     .infer = [](const Tensor& x) { return infer_whole(x, "median"); },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x) { median_into(y, x, false); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x) { median_into(on, y, x, false); }),
     .saves = "x result",
     .backward = backward_whole,
     .dtypes = kFloats | kInts,
@@ -226,7 +227,7 @@ const WholeOp nanmedian_op{{
            "gradient.",
     .example = "Tensor x = arange(4, DType::f32); x.slice(0, 0, 1).fill_(NAN); assert(nanmedian(x).item() == 2);",
     .infer = [](const Tensor& x) { return infer_whole(x, "nanmedian"); },
-    .kernels = {.everywhere = [](Tensor& y, const Tensor& x) { median_into(y, x, true); }},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x) { median_into(on, y, x, true); }),
     .saves = "x result",
     .backward = backward_whole,
     .dtypes = kFloats | kInts,
@@ -269,26 +270,34 @@ const AlongOp nanmedian_dim_op{{
 // ---- mode
 
 // In order, equal elements stand in a row: the end of the longest run, the first of several.
+Tensor mode_place_composed(const Tensor& all, int64_t along) {
+  return place_composed(all, along, "mode_place", [](const Tensor& x, int64_t dim, int64_t n) -> Tensor {
+    const auto [values, order] = sort(transpose(x, dim, -1), -1);
+    const DeviceScope there(x.device());
+    const Tensor at = expand(arange(n), values.shape());
+    Tensor begin = zeros_like(order);
+    if (n > 1)
+      slice(begin, -1, 1, n)
+          .copy_(where(ne(slice(values, -1, 1, n), slice(values, -1, 0, n - 1)), slice(at, -1, 1, n), 0));
+    const Tensor run = at - cummax(begin, -1).first;
+    return transpose(gather(order, -1, argmax(run, -1, true)), dim, -1);
+  });
+}
 const Op<Tensor(const Tensor&, int64_t)> mode_place_op{{
     .schema = "mode_place(Tensor x, int dim) -> Tensor",
     .internal = true,
     .doc = "The last place (i64) of the commonest element of each row along dim, of several the smallest; size 1 "
            "there.",
     .infer = [](const Tensor& x, int64_t dim) { return place_infer(x, dim, "mode_place"); },
-    .kernels = {.cpu = mode_place_cpu},
-    .composed = [](const Tensor& all, int64_t along) -> Tensor {
-      return place_composed(all, along, "mode_place", [](const Tensor& x, int64_t dim, int64_t n) -> Tensor {
-        const auto [values, order] = sort(transpose(x, dim, -1), -1);
-        const DeviceScope there(x.device());
-        const Tensor at = expand(arange(n), values.shape());
-        Tensor begin = zeros_like(order);
-        if (n > 1)
-          slice(begin, -1, 1, n)
-              .copy_(where(ne(slice(values, -1, 1, n), slice(values, -1, 0, n - 1)), slice(at, -1, 1, n), 0));
-        const Tensor run = at - cummax(begin, -1).first;
-        return transpose(gather(order, -1, argmax(run, -1, true)), dim, -1);
-      });
-    },
+    .kernels = on_each_device([](auto on, Tensor& at, const Tensor& x, int64_t dim) {
+      if constexpr (!on.cuda)
+        mode_place_cpu(at, x, dim);
+      else if (sorts_for_mode(x.dim() == 0 ? 1 : x.shape()[wrap_dim(dim, x.dim(), "mode_place")]))
+        mode_place_cuda(at, x, dim);
+      else
+        copy_elements(at, mode_place_composed(x, dim));
+    }),
+    .composed = mode_place_composed,
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t) { return sort_cost(x); },
     .samples =
@@ -297,6 +306,9 @@ const Op<Tensor(const Tensor&, int64_t)> mode_place_op{{
           s.add(s.integers({600, 2}, 0, 2, s.dtype()), 0).not_differentiable();
           s.add(s.integers({2, 6}, 0, 2, s.dtype()), -1).not_differentiable();
           s.add(s.tensor({}), 0).not_differentiable();
+          // Rows that a block sorts, of few and many elements a thread, and a longer one.
+          for (const int64_t n : {150, 1200, 4200})
+            s.add(s.integers({1, n}, 0, 60, s.dtype()), 1).not_differentiable();
           s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
           s.invalid<IndexError>("out of range", s.tensor({3}), 1);
         },
