@@ -55,7 +55,7 @@ void put_last_cuda(DType t, void* y, const void* x, const cuda::RowShape& shape,
                    const void* source, bool from_end) {
   const int64_t n = index.numel(), total = shape.pre * n * shape.width, all = shape.pre * shape.rows * shape.width;
   const bool sorts = !numbers_rows(shape.rows, n);
-  const bool merges = y != x && total > 0 && !sorts && all <= 4 * total;
+  const bool merges = y != x && total > 0 && all > 0 && !sorts && all <= 4 * total;
   if (y != x && !merges && all > 0)
     cuda::copy_bytes(y, index.device(), x, index.device(), static_cast<size_t>(all * size_of(t)));
   if (total == 0) return;

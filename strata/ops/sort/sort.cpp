@@ -192,6 +192,11 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool)> kthvalue_op{{
           s.add(s.distinct({3, 5}), 2);
           s.add(s.distinct({5, 3}), 5, 0, true);
           s.add(s.distinct({2, 3, 4}), 1, 1);
+          // Rows that a block keeps, of few and many elements a thread, and longer ones; distinct ones and ties.
+          s.add(s.tensor({2, 700}), 30).not_differentiable();
+          s.add(s.integers({2, 1300}, 0, 9, s.dtype()), 900).not_differentiable();
+          s.add(s.tensor({2, 9000}), 8999).not_differentiable();
+          s.add(s.integers({9000, 2}, 0, 9, s.dtype()), 1234, 0).not_differentiable();
           s.invalid<ValueError>("between 1 and the size 3", s.tensor({3}), 0);
         },
     .reference = [](const Tensor& x, int64_t k, int64_t dim,

@@ -193,7 +193,13 @@ void samples_whole(Samples& s) {
   s.add(s.distinct({4}));
   s.add(s.tensor({}));
   s.add(with_nan(s)).named("NaN").not_differentiable();
-  if (is_floating(s.dtype())) s.add(s.tensor({0})).not_differentiable();
+  s.add(s.tensor({5000})).named("more than a block keeps").not_differentiable();
+  if (is_floating(s.dtype())) {
+    const Tensor x = s.tensor({9000});
+    x.slice(0, 4000, 4001).fill_(NAN);
+    s.add(x).named("several blocks, NaN").not_differentiable();
+    s.add(s.tensor({0})).not_differentiable();
+  }
   s.invalid<ShapeError>("no elements", s.integers({0}, 0, 1));
 }
 void samples_along(Samples& s) {

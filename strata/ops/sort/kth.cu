@@ -1,6 +1,6 @@
-// Medians and modes of rows on a CUDA device.
+// The k-th elements, medians and modes of rows on a CUDA device.
 //
-// The median's key is found digit by digit: counts of a digit among the elements that have those found so far. A block
+// An element's key is found digit by digit: counts of a digit among the elements that have those found so far. A block
 // keeps a row of up to 4096 elements in its registers. Longer rows are read once for each digit of 11 bits, by several
 // blocks, whose counts are added up in memory; the block that comes last finds the digit there. Counts are integers,
 // which have no order. For a mode a block sorts its row and looks for the longest run.
@@ -31,13 +31,18 @@ template <class B>
 __device__ __forceinline__ bool is_nan_key(B key, const Order& order) {
   return order.kind == Kind::floating && key == static_cast<B>(~B(0));
 }
-// Which of the n elements in order, of which `nan` are NaN and last, is the median, from 1: the first NaN unless they
-// do not count.
-__device__ __forceinline__ int64_t rank_of(int64_t n, int64_t nan, bool skip_nan) {
-  if (nan > 0 && !skip_nan) return n - nan + 1;
-  const int64_t numbers = n - nan;
-  return (numbers > 0 ? numbers - 1 : 0) / 2 + 1;
-}
+// Which element of a row in order is wanted: the k-th from 1, or where k is 0 the median.
+struct Wanted {
+  int64_t k;
+  bool skip_nan;
+  // Of n elements, of which `nan` are NaN and last: they do not count, or their first is the median.
+  __device__ __forceinline__ int64_t rank(int64_t n, int64_t nan) const {
+    if (k > 0) return k;
+    if (nan > 0 && !skip_nan) return n - nan + 1;
+    const int64_t numbers = n - nan;
+    return (numbers > 0 ? numbers - 1 : 0) / 2 + 1;
+  }
+};
 // Each of the kAcross threads gets the sum of the earlier ones' values; `warps` may be used again after a barrier.
 template <int kAcross, class N>
 __device__ __forceinline__ N sum_before(N own, N* warps) {
@@ -61,7 +66,7 @@ __device__ __forceinline__ N sum_before(N own, N* warps) {
 
 template <class B, int kItems>
 __global__ void __launch_bounds__(kThreads)
-    row_median_kernel(const B* x, int length, Order order, bool skip_nan, int64_t* places, B* values) {
+    row_kernel(const B* x, int length, Order order, Wanted wanted, int64_t* places, B* values) {
   __shared__ int counts[1 << kRowDigitBits], warps[kThreads / kWarp], found[3], nans;
   const int thread = static_cast<int>(threadIdx.x);
   const B* const row = x + static_cast<int64_t>(blockIdx.x) * length;
@@ -84,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
        shift -= kRowDigitBits) {
     counts[thread] = 0;
     __syncthreads();
-    if (known == 0) rest = static_cast<int>(rank_of(length, nans, skip_nan));
+    if (known == 0) rest = static_cast<int>(wanted.rank(length, nans));
 #pragma unroll
     for (int j = 0; j < kItems; ++j)
       if (j * kThreads + thread < length && static_cast<B>(keys[j] & known) == prefix)
@@ -121,7 +126,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- longer rows ----
 
-// What is known of a row's median: the digits found, a mask of them, which of the elements with these it is and how many
+// What is known of a row's element: the digits found, a mask of them, which of the elements with these it is and how many
 // they are; blocks that are done with a pass, and NaN.
 struct Search {
   uint64_t prefix, known;
@@ -130,10 +135,10 @@ struct Search {
   unsigned done;
 };
 
-// A pass for the digit of `bits` at `shift`: block (part, row). Of all elements `values` gets the value, if any.
+// A pass for the digit of `bits` at `shift`: block (part, row). After the last digit `values`, if any, has the element.
 template <class B>
 __global__ void __launch_bounds__(kLongThreads)
-    digit_kernel(const B* x, int64_t length, int64_t part, Order order, bool skip_nan, int shift, int bits,
+    digit_kernel(const B* x, int64_t length, int64_t part, Order order, Wanted wanted, int shift, int bits,
                  Search* searches, unsigned long long* counts, B* values) {
   __shared__ unsigned mine[kDigits];
   __shared__ unsigned long long warps[kLongThreads / kWarp];
@@ -173,7 +178,7 @@ __global__ void __launch_bounds__(kLongThreads)
     sum += own[j];
   }
   const auto rest = static_cast<unsigned long long>(
-      known == 0 ? rank_of(length, static_cast<int64_t>(__ldcg(&s.nans)), skip_nan) : s.rest);
+      known == 0 ? wanted.rank(length, static_cast<int64_t>(__ldcg(&s.nans))) : s.rest);
   unsigned long long before = sum_before<kLongThreads>(sum, warps);
   // One thread finds it, after all have read the search.
   __syncthreads();
@@ -203,17 +208,22 @@ __global__ void __launch_bounds__(kLongThreads)
 // of several the first block goes along the row.
 template <class B>
 __global__ void __launch_bounds__(kLongThreads)
-    find_kernel(const B* x, int64_t length, int64_t part, Order order, const Search* searches, int64_t* places) {
+    find_kernel(const B* x, int64_t length, int64_t part, Order order, const Search* searches, int64_t* places,
+                B* values) {
   __shared__ int warps[kLongThreads / kWarp];
   const Search s = searches[blockIdx.y];
   const auto prefix = static_cast<B>(s.prefix);
   const B* const row = x + static_cast<int64_t>(blockIdx.y) * length;
   const int thread = static_cast<int>(threadIdx.x);
+  const auto found_at = [&](int64_t i) {
+    places[blockIdx.y] = i;
+    if (values != nullptr) values[blockIdx.y] = row[i];
+  };
   if (s.count == 1) {
     const int64_t begin = static_cast<int64_t>(blockIdx.x) * part, end = begin + part < length ? begin + part : length;
 #pragma unroll 4
     for (int64_t i = begin + thread; i < end; i += kLongThreads)
-      if (key_of(row[i], order) == prefix) places[blockIdx.y] = i;
+      if (key_of(row[i], order) == prefix) found_at(i);
     return;
   }
   if (blockIdx.x != 0) return;
@@ -222,14 +232,14 @@ __global__ void __launch_bounds__(kLongThreads)
     const int64_t i = first + thread;
     const bool hit = i < length && key_of(row[i], order) == prefix;
     const int before = sum_before<kLongThreads>(hit ? 1 : 0, warps);
-    if (hit && passed + before + 1 == s.rest) places[blockIdx.y] = i;
+    if (hit && passed + before + 1 == s.rest) found_at(i);
     passed += __syncthreads_count(hit);
   }
 }
 
-// Medians of `rows` long rows: their places, their values, or both.
+// The wanted elements of `rows` long rows: their places, their values, or both.
 template <class B>
-void search_rows(const B* x, int64_t rows, int64_t length, Order order, bool skip_nan, int64_t* places, B* values,
+void search_rows(const B* x, int64_t rows, int64_t length, Order order, Wanted wanted, int64_t* places, B* values,
                  Device device) {
   constexpr int64_t kMostRows = 16384;
   const int64_t blocks = 2 * cuda::properties(cuda::current_device()).multiprocessors;
@@ -245,25 +255,25 @@ void search_rows(const B* x, int64_t rows, int64_t length, Order order, bool ski
     const dim3 grid(static_cast<unsigned>(parts), static_cast<unsigned>(some));
     for (int top = 8 * static_cast<int>(sizeof(B)); top > 0;) {
       const int bits = std::min(top, kDigitBits), shift = top - bits;
-      digit_kernel<B><<<grid, kLongThreads, 0, cuda::stream()>>>(x + from * length, length, part, order, skip_nan, shift,
+      digit_kernel<B><<<grid, kLongThreads, 0, cuda::stream()>>>(x + from * length, length, part, order, wanted, shift,
                                                                  bits, searches, counts,
-                                                                 values != nullptr ? values + from : nullptr);
+                                                                 places == nullptr ? values + from : nullptr);
       top = shift;
     }
     if (places != nullptr)
       find_kernel<B><<<grid, kLongThreads, 0, cuda::stream()>>>(x + from * length, length, part, order, searches,
-                                                                places + from);
+                                                                places + from, values != nullptr ? values + from : nullptr);
   }
 }
 
 template <class B>
-void find_medians(const B* x, int64_t rows, int64_t length, Order order, bool skip_nan, int64_t* places, B* values,
+void find_elements(const B* x, int64_t rows, int64_t length, Order order, Wanted wanted, int64_t* places, B* values,
                   Device device) {
   if (length > kThreads * kMostItems)
-    return search_rows<B>(x, rows, length, order, skip_nan, places, values, device);
+    return search_rows<B>(x, rows, length, order, wanted, places, values, device);
   const auto launch = [&]<int kItems>() {
-    row_median_kernel<B, kItems><<<static_cast<unsigned>(rows), kThreads, 0, cuda::stream()>>>(
-        x, static_cast<int>(length), order, skip_nan, places, values);
+    row_kernel<B, kItems><<<static_cast<unsigned>(rows), kThreads, 0, cuda::stream()>>>(
+        x, static_cast<int>(length), order, wanted, places, values);
   };
   if (length <= 2 * kThreads) return launch.template operator()<2>();
   if (length <= 4 * kThreads) return launch.template operator()<4>();
@@ -359,16 +369,33 @@ void places_of(Tensor& indices, const Tensor& x, int64_t dim, F&& f) {
 
 void median_place_cuda(Tensor& indices, const Tensor& x, int64_t dim, bool skip_nan) {
   places_of(indices, x, dim, [&]<class B>(const SortRows& rows, const B* from, int64_t* at) {
-    find_medians<B>(from, rows.count, rows.length, order_of(x.dtype()), skip_nan, at, nullptr, x.device());
+    find_elements<B>(from, rows.count, rows.length, order_of(x.dtype()), {0, skip_nan}, at, nullptr, x.device());
   });
 }
 
 void median_cuda(Tensor& y, const Tensor& x, bool skip_nan) {
   const Tensor dense = contiguous(x);
   dispatch_bytes(x.dtype(), [&]<class B>() {
-    find_medians<B>(static_cast<const B*>(dense.raw_data()), 1, x.numel(), order_of(x.dtype()), skip_nan, nullptr,
-                    static_cast<B*>(y.raw_data()), x.device());
+    find_elements<B>(static_cast<const B*>(dense.raw_data()), 1, x.numel(), order_of(x.dtype()), {0, skip_nan}, nullptr,
+                     static_cast<B*>(y.raw_data()), x.device());
   });
+}
+
+void kthvalue_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool) {
+  dim = wrap_dim(dim, x.dim(), "kthvalue");
+  const SortRows rows = sort_rows(x, dim);
+  if (rows.count == 0) return;
+  Shape shape = rows.dense.shape();
+  shape[shape.size() - 1] = 1;
+  const bool direct = lies_as_rows(values, indices, x, dim);
+  const Tensor v = direct ? values : make(shape, x.dtype(), x), at = direct ? indices : make(shape, DType::i64, x);
+  dispatch_bytes(x.dtype(), [&]<class B>() {
+    find_elements<B>(static_cast<const B*>(rows.dense.raw_data()), rows.count, rows.length, order_of(x.dtype()),
+                     {k, false}, static_cast<int64_t*>(at.raw_data()), static_cast<B*>(v.raw_data()), x.device());
+  });
+  if (direct) return;
+  place(values, v, x, dim);
+  place(indices, at, x, dim);
 }
 
 bool sorts_for_mode(int64_t length) {
