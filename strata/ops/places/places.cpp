@@ -125,9 +125,15 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_fil
     .composed =
         [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value) {
           check<ShapeError>(value.numel() == 1 && value.dim() == 0, "index_fill", "value must be 0-dim, got ", value);
-          const Slices s = slices_of(x, dim, index, "index_fill");
           Tensor v = to(value, x.dtype());
           if (!(v.device() == x.device())) v = to(v, x.device());
+          if (x.device().is_cuda() && !(grad_enabled() && (x.requires_grad() || v.requires_grad()))) {
+            const Slices s = slices_of(x, dim, index, "index_fill", true);
+            TensorList places(static_cast<size_t>(s.dim) + 1);
+            places.back() = s.entries;
+            return view(index_put(s.x, places, v), x.shape());
+          }
+          const Slices s = slices_of(x, dim, index, "index_fill");
           // Which slices are named, one number each; then all of x in one pass.
           Shape column = Shape::filled(static_cast<int>(s.x.dim()), 1);
           column[s.dim] = s.x.shape()[s.dim];

@@ -288,7 +288,8 @@ struct Later {
 
 // The last place of the commonest element of a row, of several the smallest: where its run in order ends.
 template <class B, int kAcross, int kItems>
-__global__ void __launch_bounds__(kAcross) row_mode_kernel(const B* x, int length, Order order, int64_t* places) {
+__global__ void __launch_bounds__(kAcross)
+    row_mode_kernel(const B* x, int length, Order order, int64_t* places, B* values) {
   using Radix = cub::BlockRadixSort<B, kAcross, kItems, uint16_t>;
   using Scan = cub::BlockScan<int, kAcross>;
   __shared__ union {
@@ -347,6 +348,7 @@ __global__ void __launch_bounds__(kAcross) row_mode_kernel(const B* x, int lengt
   if (thread != 0) return;
   for (int w = 1; w < kAcross / kWarp; ++w) mine = best[w] > mine ? best[w] : mine;
   places[blockIdx.x] = static_cast<int64_t>(mine & 0xffff);
+  if (values != nullptr) values[blockIdx.x] = row[mine & 0xffff];
 }
 
 // f(rows, memory for a place of each) and from there to the op's result.
@@ -381,7 +383,10 @@ void median_cuda(Tensor& y, const Tensor& x, bool skip_nan) {
   });
 }
 
-void kthvalue_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool) {
+namespace {
+// f(rows, memory for a place and for a value of each), and from there to the op's results.
+template <class F>
+void elements_of(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, F&& f) {
   dim = wrap_dim(dim, x.dim(), "kthvalue");
   const SortRows rows = sort_rows(x, dim);
   if (rows.count == 0) return;
@@ -390,27 +395,48 @@ void kthvalue_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, 
   const bool direct = lies_as_rows(values, indices, x, dim);
   const Tensor v = direct ? values : make(shape, x.dtype(), x), at = direct ? indices : make(shape, DType::i64, x);
   dispatch_bytes(x.dtype(), [&]<class B>() {
-    find_elements<B>(static_cast<const B*>(rows.dense.raw_data()), rows.count, rows.length, order_of(x.dtype()),
-                     {k, false}, static_cast<int64_t*>(at.raw_data()), static_cast<B*>(v.raw_data()), x.device());
+    f(rows, static_cast<const B*>(rows.dense.raw_data()), static_cast<int64_t*>(at.raw_data()),
+      static_cast<B*>(v.raw_data()));
   });
   if (direct) return;
   place(values, v, x, dim);
   place(indices, at, x, dim);
 }
 
+template <class B>
+void find_modes(const SortRows& rows, const B* from, Order order, int64_t* at, B* values) {
+  const auto launch = [&]<int kAcross, int kItems>() {
+    row_mode_kernel<B, kAcross, kItems><<<static_cast<unsigned>(rows.count), kAcross, 0, cuda::stream()>>>(
+        from, static_cast<int>(rows.length), order, at, values);
+  };
+  if (rows.length <= 128) return launch.template operator()<64, 2>();
+  if (rows.length <= 1024) return launch.template operator()<256, 4>();
+  launch.template operator()<kThreads, kMostItems>();
+}
+}  // namespace
+
+void kthvalue_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool) {
+  elements_of(values, indices, x, dim, [&]<class B>(const SortRows& rows, const B* from, int64_t* at, B* v) {
+    find_elements<B>(from, rows.count, rows.length, order_of(x.dtype()), {k, false}, at, v, x.device());
+  });
+}
+void median_dim_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool skip_nan) {
+  elements_of(values, indices, x, dim, [&]<class B>(const SortRows& rows, const B* from, int64_t* at, B* v) {
+    find_elements<B>(from, rows.count, rows.length, order_of(x.dtype()), {0, skip_nan}, at, v, x.device());
+  });
+}
+
 bool sorts_for_mode(int64_t length) {
   return length <= kThreads * kMostItems;
 }
 void mode_place_cuda(Tensor& indices, const Tensor& x, int64_t dim) {
-  const Order order = order_of(x.dtype());
   places_of(indices, x, dim, [&]<class B>(const SortRows& rows, const B* from, int64_t* at) {
-    const auto launch = [&]<int kAcross, int kItems>() {
-      row_mode_kernel<B, kAcross, kItems><<<static_cast<unsigned>(rows.count), kAcross, 0, cuda::stream()>>>(
-          from, static_cast<int>(rows.length), order, at);
-    };
-    if (rows.length <= 128) return launch.template operator()<64, 2>();
-    if (rows.length <= 1024) return launch.template operator()<256, 4>();
-    launch.template operator()<kThreads, kMostItems>();
+    find_modes<B>(rows, from, order_of(x.dtype()), at, nullptr);
+  });
+}
+void mode_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim) {
+  elements_of(values, indices, x, dim, [&]<class B>(const SortRows& rows, const B* from, int64_t* at, B* v) {
+    find_modes<B>(rows, from, order_of(x.dtype()), at, v);
   });
 }
 

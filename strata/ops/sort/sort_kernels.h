@@ -33,8 +33,10 @@ void searchsorted_cpu(Tensor& y, const Tensor& sorted, const Tensor& values, boo
 // On a CUDA device; in a build without CUDA unique_cuda throws and the others are not there.
 void median_place_cuda(Tensor& indices, const Tensor& x, int64_t dim, bool skip_nan);
 void median_cuda(Tensor& y, const Tensor& x, bool skip_nan);
+void median_dim_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool skip_nan);
 // For rows of a length of which sorts_for_mode() is true.
 void mode_place_cuda(Tensor& indices, const Tensor& x, int64_t dim);
+void mode_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim);
 bool sorts_for_mode(int64_t length);
 void sort_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending);
 // The first `take` of each row's sorted elements.

@@ -1,6 +1,7 @@
 // Medians, modes and quantiles.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <string>
@@ -119,6 +120,14 @@ const Op<Tensor(const Tensor&, int64_t, bool)> median_place_op{{
     .reference = median_place_reference,
 }};
 
+// An element of each row along dim and its place.
+std::array<TensorMeta, 2> along_infer(const Tensor& x, int64_t dim, bool keepdim, std::string_view op) {
+  Shape shape = place_infer(x, dim, op).shape;
+  if (x.dim() > 0 && !keepdim) shape.erase(wrap_dim(dim, x.dim(), op));
+  const TensorMeta m = like(x).with_shape(shape);
+  return {m, m.with_dtype(DType::i64)};
+}
+
 TensorMeta infer_whole(const Tensor& x, std::string_view op) {
   check<ShapeError>(x.numel() > 0 || is_floating(x.dtype()), op, "no elements to choose from in ", x);
   return like(x).with_shape({});
@@ -209,9 +218,18 @@ void samples_along(Samples& s) {
   s.add(s.tensor({}), 0);
   s.add(s.tensor({0, 3}), 1);
   s.add(with_nan(s), 1).named("NaN").not_differentiable();
+  s.add(s.tensor({2, 4100}), 1).not_differentiable();
+  s.add(s.integers({2100, 2}, 0, 9, s.dtype()), 0).not_differentiable();
   s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
   s.invalid<IndexError>("out of range", s.tensor({3}), 1);
 }
+
+#ifdef STRATA_WITH_CUDA
+template <bool SkipNan>
+void median_along_card(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool) {
+  median_dim_cuda(values, indices, x, dim, SkipNan);
+}
+#endif
 
 const WholeOp median_op{{
     .schema = "median(Tensor x) -> Tensor",
@@ -247,6 +265,8 @@ const AlongOp median_dim_op{{
            "element. ShapeError for no elements.",
     .example = "auto [v, i] = median(arange(6).view({2, 3}), 1); "
                "assert(v.to_vector<int64_t>() == std::vector<int64_t>({1, 4}) && i.to_vector<int64_t>()[0] == 1);",
+    .infer = [](const Tensor& x, int64_t dim, bool keepdim) { return along_infer(x, dim, keepdim, "median_dim"); },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(median_along_card<false>)},
     .composed =
         [](const Tensor& x, int64_t dim, bool keepdim) {
           return pick(x, dim, keepdim, "median_dim",
@@ -262,6 +282,8 @@ const AlongOp nanmedian_dim_op{{
     .doc = "The lower medians along dim of the elements that are not NaN (NaN where there are none) and where they are "
            "(i64); nanmedian(x, dim). The gradient goes to that element. ShapeError for no elements.",
     .example = "auto [v, i] = nanmedian(full({2, 3}, NAN), 1); assert(std::isnan(v.to_vector<float>()[1]));",
+    .infer = [](const Tensor& x, int64_t dim, bool keepdim) { return along_infer(x, dim, keepdim, "nanmedian_dim"); },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(median_along_card<true>)},
     .composed =
         [](const Tensor& x, int64_t dim, bool keepdim) {
           return pick(x, dim, keepdim, "nanmedian_dim",
@@ -320,22 +342,36 @@ const Op<Tensor(const Tensor&, int64_t)> mode_place_op{{
         },
 }};
 
+Pair mode_composed(const Tensor& x, int64_t dim, bool keepdim) {
+  return pick(x, dim, keepdim, "mode", [](const Tensor& row, int64_t d) { return mode_place_op(row, d); });
+}
+#ifdef STRATA_WITH_CUDA
+void mode_along_card(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool keepdim) {
+  if (sorts_for_mode(x.dim() == 0 ? 1 : x.shape()[wrap_dim(dim, x.dim(), "mode")]))
+    return mode_cuda(values, indices, x, dim);
+  const auto [v, at] = mode_composed(x, dim, keepdim);
+  copy_elements(values, v);
+  copy_elements(indices, at);
+}
+#endif
+
 const AlongOp mode_op{{
     .schema = "mode(Tensor x, int dim=-1, bool keepdim=false) -> (Tensor values, Tensor indices)",
     .doc = "The commonest value along dim (the smallest of several) and the last place where it is (i64). The gradient "
            "goes to that element. ShapeError for no elements.",
     .example = "auto [v, i] = mode(from_span<int64_t>(std::vector<int64_t>{3, 1, 3}, {3})); "
                "assert(v.item() == 3 && i.item() == 2);",
-    .composed =
-        [](const Tensor& x, int64_t dim, bool keepdim) {
-          return pick(x, dim, keepdim, "mode", [](const Tensor& row, int64_t d) { return mode_place_op(row, d); });
-        },
+    .infer = [](const Tensor& x, int64_t dim, bool keepdim) { return along_infer(x, dim, keepdim, "mode"); },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(mode_along_card)},
+    .composed = mode_composed,
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, bool) { return sort_cost(x); },
     .samples =
         [](Samples& s) {
           s.add(s.integers({3, 7}, 0, 3, s.dtype())).not_differentiable();
           s.add(s.integers({6, 2}, 0, 2, s.dtype()), 0, true).not_differentiable();
+          s.add(s.integers({200, 2}, 0, 9, s.dtype()), 0).not_differentiable();
+          s.add(s.integers({1, 4100}, 0, 60, s.dtype()), 1).not_differentiable();
           s.add(s.distinct({2, 3}), 1);
           s.add(s.tensor({}), 0);
           s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
