@@ -365,6 +365,10 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, Scalar)> i
         },
     .samples =
         [](Samples& s) {
+          s.add(s.tensor({20, 33}), 0, s.integers({1100}, 0, 20), s.tensor({1100, 33}))
+              .named("slices, looked through")
+              .not_differentiable();
+          s.add(s.tensor({2, 3, 40}), 1, s.integers({5}, 0, 3), s.tensor({2, 5, 40}), 2).not_differentiable();
           s.add(s.tensor({4, 3}), 0, s.integers({6}, 0, 4), s.tensor({6, 3}));
           s.add(s.tensor({2, 4, 3}), 1, s.integers({5}, 0, 4), s.tensor({2, 5, 3}), Scalar(2));
           s.add(s.tensor({4, 3}), -1, s.integers({2}, 0, 3, DType::i32), s.tensor({4, 2}));

@@ -171,6 +171,10 @@ bool writes_lines(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, 
   if (index.dim() > 1 || x.dim() == 0 || value.dim() != x.dim()) return false;
   const Tensor spread = index_of_slices(index, value.shape(), dim);
   if (add) {
+    if (joins_slices(y, x, dim, value)) {
+      join_slices_cuda(y, x, dim, index, value, {Join::sum, true, from_end, alpha});
+      return true;
+    }
     if (!joins_lines(y, dim, spread, adds_floats_or_words(y.dtype()))) return false;
     join_lines_cuda(y, x, dim, spread, value, {Join::sum, true, from_end, alpha});
   } else {

@@ -25,6 +25,11 @@ bool joins_lines(const Tensor& y, int64_t dim, const Tensor& index, bool any_ord
 void put_lines_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, bool from_end);
 bool puts_lines(const Tensor& y, int64_t dim, const Tensor& index);
 
+/// The same of an index (i64, 1-D or one number) for slices along dim, where joins_slices() is true.
+void join_slices_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
+                      const JoinLines& how);
+bool joins_slices(const Tensor& y, const Tensor& x, int64_t dim, const Tensor& source);
+
 /// An index for slices along dim, 1-D, as one for each element of `shape`, and back to such a view's lines.
 inline Tensor index_of_slices(const Tensor& index, const Shape& shape, int64_t dim) {
   Strides strides = Strides::filled(shape.size(), 0);

@@ -256,6 +256,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std:
           for (const char* reduce : {"prod", "mean", "amax", "amin"}) {
             s.add(s.distinct({4, 2}), 0, index, s.distinct({3, 2}), reduce).not_differentiable();
             s.add(s.distinct({2, 4}), -1, index, s.distinct({2, 3}), reduce, false).not_differentiable();
+            s.add(s.distinct({4, 33}), 0, index, s.distinct({3, 33}), reduce, false).not_differentiable();
           }
           s.add(s.tensor({4, 2}), 0, index, s.tensor({3, 2}), "mean", false);
           s.invalid<ValueError>("reduce must be", s.tensor({4}), 0, index, s.tensor({3}), "sum");

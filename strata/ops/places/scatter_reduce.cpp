@@ -75,6 +75,19 @@ Sending plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& s
   return c;
 }
 
+// Where all of a slice along dim has one index, as index_reduce() sends them: the indices of slices; else undefined.
+Tensor slice_index(const Sending& c) {
+  if (c.index.dim() < 2) return Tensor();
+  Tensor one = c.index;
+  for (int64_t d = c.index.dim() - 1; d >= 0; --d) {
+    if (d == c.dim) continue;
+    const int64_t size = c.index.shape()[d];
+    if (size == 0 || size != c.x.shape()[d] || (size > 1 && c.index.strides()[d] != 0)) return Tensor();
+    one = select(one, d, 0);
+  }
+  return one;
+}
+
 // ---- on the CPU: in the order of the elements, accumulated in the wide type and rounded once
 
 // Sends src to its places in `total` (which holds x), and counts what each has had where count is not null. Both are
@@ -312,6 +325,8 @@ void scatter_reduce_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& 
   const Join join = join_of(reduce);
   Tensor rows = y.dim() == 0 ? alias(y, {1}, {1}, y.storage_offset()) : y;
   const bool sums = join == Join::sum && include_self && !from_end;
+  if (const Tensor slices = slice_index(c); slices.defined() && joins_slices(rows, c.x, c.dim, c.src))
+    return join_slices_cuda(rows, c.x, c.dim, slices, c.src, {join, include_self, from_end});
   if (joins_lines(rows, c.dim, c.index, sums && is_floating(x.dtype()) && x.dtype() != DType::f64))
     return join_lines_cuda(rows, c.x, c.dim, c.index, c.src, {join, include_self, from_end});
   if (sums) return scatter_add_cuda(rows, c.x, c.dim, c.index, c.src);
@@ -330,19 +345,6 @@ void scatter_reduce_on_card(Tensor& y, const Tensor& x, int64_t dim, const Tenso
 #endif
 
 // ---- the gradient
-
-// Where all of a slice along dim has one index, as index_reduce() sends them: the indices of slices; else undefined.
-Tensor slice_index(const Sending& c) {
-  if (c.index.dim() < 2) return Tensor();
-  Tensor one = c.index;
-  for (int64_t d = c.index.dim() - 1; d >= 0; --d) {
-    if (d == c.dim) continue;
-    const int64_t size = c.index.shape()[d];
-    if (size == 0 || size != c.x.shape()[d] || (size > 1 && c.index.strides()[d] != 0)) return Tensor();
-    one = select(one, d, 0);
-  }
-  return one;
-}
 
 void backward(Backward& b, const Tensor& whole, int64_t d, const Tensor& index, const Tensor& all,
               const std::string& reduce, bool include_self) {
