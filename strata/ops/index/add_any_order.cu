@@ -16,9 +16,9 @@
 namespace strata {
 namespace {
 
-constexpr int kSpecial = 255;                       // the exponent of infinities and NaN
+constexpr int kSpecial = 255;                          // the exponent of infinities and NaN
 constexpr int kNegative = 1, kPositive = 2, kNan = 4;  // what a sum with such has met
-constexpr int kFew = 2048;                          // places whose sums a block has in shared memory
+constexpr int kFew = 2048;                             // places whose sums a block has in shared memory
 constexpr int kBlockThreads = 512;
 
 // Where elements go.
@@ -75,9 +75,8 @@ __device__ __forceinline__ unsigned long long mark_of(float v) {
 // sum[place] += the elements sent there. With kInBlock there are few places: each block adds up its own first, in words
 // of 32 bits of which the lower one carries.
 template <class T, bool kInBlock>
-__global__ void __launch_bounds__(kBlockThreads)
-    sum_kernel(Places p, const T* source, float alpha, const int* top, unsigned long long* sum, int places,
-               int digits) {
+__global__ void __launch_bounds__(kBlockThreads) sum_kernel(Places p, const T* source, float alpha, const int* top,
+                                                            unsigned long long* sum, int places, int digits) {
   [[maybe_unused]] __shared__ unsigned low[kInBlock ? kFew : 1], high[kInBlock ? kFew : 1];
   if constexpr (kInBlock) {
     for (int i = static_cast<int>(threadIdx.x); i < places; i += kBlockThreads) low[i] = high[i] = 0;
@@ -127,9 +126,9 @@ __global__ void __launch_bounds__(cuda::kEachThreads)
     const unsigned long long units = sum[i];
     double v = static_cast<double>(static_cast<long long>(units)) * power_of_two(most - 127 - digits);
     if (most == kSpecial)
-      v = (units & kNan) != 0 || (units & (kNegative | kPositive)) == (kNegative | kPositive)
-              ? static_cast<double>(NAN)
-              : (units & kNegative) != 0 ? -static_cast<double>(INFINITY) : static_cast<double>(INFINITY);
+      v = (units & kNan) != 0 || (units & (kNegative | kPositive)) == (kNegative | kPositive) ? static_cast<double>(NAN)
+          : (units & kNegative) != 0 ? -static_cast<double>(INFINITY)
+                                     : static_cast<double>(INFINITY);
     y[i] = cuda::narrow<T>(static_cast<float>(static_cast<double>(cuda::widen(was)) + v));
   });
 }
@@ -161,8 +160,12 @@ bool adds_any_order(DType t, const cuda::RowShape& shape, int64_t n) {
 void add_any_order_cuda(DType t, void* y, const void* x, const cuda::RowShape& shape, const Tensor& index,
                         const void* source, Scalar alpha, bool from_end) {
   const int64_t n = index.numel(), places = shape.pre * shape.rows * shape.width;
-  const Places p{static_cast<const int64_t*>(index.raw_data()), shape.pre * n * shape.width, shape.rows,
-                 cuda::Divisor(shape.width), cuda::Divisor(n), from_end};
+  const Places p{static_cast<const int64_t*>(index.raw_data()),
+                 shape.pre * n * shape.width,
+                 shape.rows,
+                 cuda::Divisor(shape.width),
+                 cuda::Divisor(n),
+                 from_end};
   const size_t bytes = static_cast<size_t>(places * size_of(t));
   if (t == DType::i32 || t == DType::i64 || p.total == 0 || places == 0) {
     if (x == nullptr && bytes > 0) cuda::fill_bytes(index.device(), y, 0, bytes);
@@ -188,8 +191,8 @@ void add_any_order_cuda(DType t, void* y, const void* x, const cuda::RowShape& s
   const int64_t most = few ? 2 * cuda::properties(cuda::current_device()).multiprocessors : int64_t{1} << 20;
   const auto run = [&]<class T>() {
     const auto* const from = static_cast<const T*>(source);
-    top_kernel<T><<<cuda::each_blocks(p.total), cuda::kEachThreads, 0, cuda::stream()>>>(p, from, by, top,
-                                                                                        cuda::range_check());
+    top_kernel<T>
+        <<<cuda::each_blocks(p.total), cuda::kEachThreads, 0, cuda::stream()>>>(p, from, by, top, cuda::range_check());
     if (places == 0) return;
     const auto kernel = few ? sum_kernel<T, true> : sum_kernel<T, false>;
     kernel<<<static_cast<unsigned>(std::min(all, most)), kBlockThreads, 0, cuda::stream()>>>(

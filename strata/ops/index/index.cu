@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "strata/cuda/elementwise.cuh"
+#include "strata/cuda/memory.h"
 #include "strata/cuda/range.cuh"
 #include "strata/cuda/rows.h"
-#include "strata/cuda/memory.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/index/add_any_order_kernel.h"
 #include "strata/ops/index/index_kernels.h"
@@ -143,8 +143,8 @@ void write_into(Tensor& y, const Tensor& x, const Layout& l, Write&& write) {
 }
 
 // to += alpha * source at the rows that the index names, where `from` is what was there.
-void add_at_rows(DType t, void* to, const void* from, const RowShape& shape, const RowIndex& index, const Tensor& source,
-                 Scalar alpha) {
+void add_at_rows(DType t, void* to, const void* from, const RowShape& shape, const RowIndex& index,
+                 const Tensor& source, Scalar alpha) {
   const int64_t n = index.rows.numel();
   if (adds_any_order(t, shape, n))
     return add_any_order_cuda(t, to, from, shape, index.rows, source.raw_data(), alpha, index.from_end);

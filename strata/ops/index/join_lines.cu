@@ -234,8 +234,8 @@ void for_lines(const Tensor& y, const Tensor& x, int64_t dim, const Tensor& inde
   };
   const Tensor ys = lines_of(y), xs = lines_of(x), is = lines_of(index), ss = lines_of(src);
   const auto w = cuda::make_walk<4>(std::array<const Tensor*, 4>{&ys, &xs, &is, &ss}, "scatter_add");
-  Along a{y.shape()[dim],   index.shape()[dim], 1,       y.strides()[dim], x.strides()[dim], index.strides()[dim],
-          src.strides()[dim], from_end};
+  Along a{y.shape()[dim],       index.shape()[dim], 1,       y.strides()[dim], x.strides()[dim],
+          index.strides()[dim], src.strides()[dim], from_end};
   cuda::for_parts(w, 1, [&](const Walk<4>& part, const std::array<int64_t, 4>& at) { launch(part, at, a); });
 }
 
@@ -295,11 +295,10 @@ void join_lines_cuda(Tensor& y, const Tensor& given, int64_t dim, const Tensor& 
       const auto kernel = counted ? join_kernel<T, true> : join_kernel<T, false>;
       allow_memory(reinterpret_cast<const void*>(kernel), memory);
       kernel<<<dim3(cuda::blocks_for(part.numel, kLines), parts_of(a)), kThreads, static_cast<size_t>(memory),
-               cuda::stream()>>>(part, static_cast<T*>(y.raw_data()) + at[0],
-                                 static_cast<const T*>(x.raw_data()) + at[1],
-                                 static_cast<const int64_t*>(index.raw_data()) + at[2],
-                                 static_cast<const T*>(src.raw_data()) + at[3], a, how.join, how.include_self, alpha,
-                                 cuda::range_check());
+               cuda::stream()>>>(
+          part, static_cast<T*>(y.raw_data()) + at[0], static_cast<const T*>(x.raw_data()) + at[1],
+          static_cast<const int64_t*>(index.raw_data()) + at[2], static_cast<const T*>(src.raw_data()) + at[3], a,
+          how.join, how.include_self, alpha, cuda::range_check());
     });
   });
 }

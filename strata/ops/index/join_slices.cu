@@ -130,17 +130,17 @@ void join_slices_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& ind
   const int64_t rows = y.shape()[dim], lines = y.numel() / rows;
   int64_t width = 1;
   for (int64_t d = dim + 1; d < y.dim(); ++d) width *= y.shape()[d];
-  const Slices s{lines, rows, source.shape()[dim], cuda::Divisor(width), index.dim() == 0 ? 1 : index.strides()[0],
-                 how.from_end};
+  const Slices s{
+      lines, rows, source.shape()[dim], cuda::Divisor(width), index.dim() == 0 ? 1 : index.strides()[0], how.from_end};
   const bool counted = how.join != Join::sum || !how.include_self;
   const dim3 grid(cuda::blocks_for(lines, kThreads), cuda::blocks_for(rows, kPlaces));
   dispatch_all(y.dtype(), "index_add", [&]<class T>() {
     const auto alpha = static_cast<Joined<T>>(how.alpha.to<compute_t<T>>());
     const auto kernel = counted ? slices_kernel<T, true> : slices_kernel<T, false>;
-    kernel<<<grid, kThreads, 0, cuda::stream()>>>(
-        s, static_cast<T*>(y.raw_data()), static_cast<const T*>(x.raw_data()),
-        static_cast<const int64_t*>(index.raw_data()), static_cast<const T*>(source.raw_data()), how.join,
-        how.include_self, alpha, cuda::range_check());
+    kernel<<<grid, kThreads, 0, cuda::stream()>>>(s, static_cast<T*>(y.raw_data()), static_cast<const T*>(x.raw_data()),
+                                                  static_cast<const int64_t*>(index.raw_data()),
+                                                  static_cast<const T*>(source.raw_data()), how.join, how.include_self,
+                                                  alpha, cuda::range_check());
   });
 }
 

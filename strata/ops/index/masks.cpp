@@ -69,7 +69,6 @@ const Op<Tensor(const Tensor&, const Tensor&, Scalar)> masked_fill_op{{
         },
 }};
 
-
 const Op<Tensor(const Tensor&, const Tensor&)> masked_select_op{{
     .schema = "masked_select(Tensor x, Tensor mask) -> Tensor",
     .doc = "The elements of x where the bool mask is true, 1-D, in row-major order; x and mask broadcast.",

@@ -86,9 +86,8 @@ Tensor cross_entropy_composed(const Tensor& x, const Tensor& target, const Tenso
   if (weight.defined()) {
     check_weight(weight, rows.size(1), op);
     const Tensor logs = log_softmax(detail::widened(rows), 1);
-    loss = smoothing == 0
-               ? detail::nll_rows(logs, classes, weight.to(logs.dtype()), ignore_index, reduction)
-               : weighted_rows(logs, classes, weight, ignore_index, smoothing, reduction, op);
+    loss = smoothing == 0 ? detail::nll_rows(logs, classes, weight.to(logs.dtype()), ignore_index, reduction)
+                          : weighted_rows(logs, classes, weight, ignore_index, smoothing, reduction, op);
   } else {
     loss = detail::cross_entropy_rows(rows, classes, ignore_index, reduction, smoothing);
   }

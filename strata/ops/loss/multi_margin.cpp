@@ -21,8 +21,8 @@ namespace {
 using by_hand::Numbers;
 
 void check_rows(const Tensor& x, const Tensor& target, int64_t p, std::string_view op) {
-  check<ShapeError>(x.dim() == 2 && x.size(1) > 0 && target.shape() == Shape{x.size(0)}, op, "x is ", x,
-                    " and target ", target, ", wanted [N, C] and [N]");
+  check<ShapeError>(x.dim() == 2 && x.size(1) > 0 && target.shape() == Shape{x.size(0)}, op, "x is ", x, " and target ",
+                    target, ", wanted [N, C] and [N]");
   check<DTypeError>((x.dtype() == DType::f32 || x.dtype() == DType::f64) && target.dtype() == DType::i64, op,
                     "needs f32 or f64 scores and i64 targets, got ", x, " and ", target);
   check(p == 1 || p == 2, op, "p must be 1 or 2, got ", p);

@@ -12,9 +12,9 @@ constexpr int kThreads = 128;
 
 // y[row] = the row's loss, or with kSlopes gx[row][c] = its slopes times g[row].
 template <class T, bool kSlopes>
-__global__ void __launch_bounds__(kThreads) row_kernel(T* y, const T* g, const T* x, const int64_t* target,
-                                                       int64_t classes, bool squared, T margin,
-                                                       cuda::RangeCheck in_range) {
+__global__ void __launch_bounds__(kThreads)
+    row_kernel(T* y, const T* g, const T* x, const int64_t* target, int64_t classes, bool squared, T margin,
+               cuda::RangeCheck in_range) {
   __shared__ T partial[kThreads / cuda::kWarp];
   const int64_t row = blockIdx.x, t = target[row];
   const T* const from = x + row * classes;

@@ -1,7 +1,7 @@
 // The rows of multilabel_margin_loss on a CUDA device: a block has a row, its scores and its targets' bounds in shared
 // memory. Scores of named classes become so low that nothing is above any bound, and a thread has four classes (or
-// targets) at once, so that a number from shared memory serves four pairs. Counts are integers, so that their order does
-// not matter; sums have one order.
+// targets) at once, so that a number from shared memory serves four pairs. Counts are integers, so that their order
+// does not matter; sums have one order.
 
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/range.cuh"

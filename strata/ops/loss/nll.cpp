@@ -223,7 +223,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, const std:
       const Reduction how = parse_reduction(reduction, "nll_loss");
       const Tensor w = weight.defined() ? weight.contiguous() : weight;
       if constexpr (on.cuda) {
-        const Tensor t = target.contiguous(), to = loss.is_contiguous() ? loss : empty(like(loss).with_shape(loss.shape()));
+        const Tensor t = target.contiguous(),
+                     to = loss.is_contiguous() ? loss : empty(like(loss).with_shape(loss.shape()));
         NllCall c = call_of(x.shape(), t, w, ignore_index, how);
         c.dtype = x.dtype();
         for (int d = 0; d < x.dim(); ++d) c.stride[d] = x.strides()[d];

@@ -105,8 +105,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(const NllCall c, T* loss
   __shared__ Sums shared[kThreads / kWarp];
   const Sums sums = block_sums(static_cast<int>(threadIdx.x) < count ? parts[threadIdx.x] : Sums{0, 0}, shared);
   if (threadIdx.x == 0)
-    *loss = narrow<T>(
-        static_cast<compute_t<T>>(c.reduction == Reduction::mean ? sums.loss / sums.weight : sums.loss));
+    *loss = narrow<T>(static_cast<compute_t<T>>(c.reduction == Reduction::mean ? sums.loss / sums.weight : sums.loss));
 }
 
 // The weights of rows [begin, end) together.
@@ -116,7 +115,8 @@ __device__ __forceinline__ double weights_of(const NllCall& c, int64_t begin, in
   for (int64_t first = begin + threadIdx.x; first < end; first += kMany * kThreads) {
     int64_t target[kMany];
 #pragma unroll
-    for (int u = 0; u < kMany; ++u) target[u] = first + u * kThreads < end ? c.target[first + u * kThreads] : c.ignore_index;
+    for (int u = 0; u < kMany; ++u)
+      target[u] = first + u * kThreads < end ? c.target[first + u * kThreads] : c.ignore_index;
 #pragma unroll
     for (int u = 0; u < kMany; ++u) weight += static_cast<double>(weight_of<C>(c, target[u]));
   }
@@ -131,9 +131,8 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(const NllCall c, doub
 
 // gx [outer, classes, inner] in pieces of V elements, which have one class's row where inner is 1.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads)
-    gradient_kernel(const NllCall c, const T* g, T* gx, const double* weight, int64_t pieces, Divisor inner,
-                    Divisor classes) {
+__global__ void __launch_bounds__(kThreads) gradient_kernel(const NllCall c, const T* g, T* gx, const double* weight,
+                                                            int64_t pieces, Divisor inner, Divisor classes) {
   using C = compute_t<T>;
   __shared__ Sums shared[kThreads / kWarp];
   double all = 1;

@@ -100,8 +100,7 @@ TEST_F(PlacesCuda, SlicesJoinedAndPut) {
       expect_same(index_copy(on(x), 0, on(index), on(src)), index_copy(x, 0, index, src));
       expect_same(index_copy(on(x.t()), 1, on(index), on(src.t())), index_copy(x.t(), 1, index, src.t()));
       for (const char* how : {"prod", "mean", "amax", "amin"})
-        expect_near(index_reduce(on(x), 0, on(index), on(src), how, false),
-                    index_reduce(x, 0, index, src, how, false));
+        expect_near(index_reduce(on(x), 0, on(index), on(src), how, false), index_reduce(x, 0, index, src, how, false));
       Tensor in_place = on(x).clone();
       index_add_(in_place, 0, on(front), on(src));
       expect_same(in_place, index_add(x, 0, front, src));

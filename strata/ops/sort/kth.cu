@@ -21,10 +21,10 @@ using namespace sort_detail;
 using cuda::kWarp;
 
 constexpr int kThreads = 256, kMostItems = 16;
-constexpr int kRowDigitBits = 8;                             // a digit's count for each thread
+constexpr int kRowDigitBits = 8;  // a digit's count for each thread
 constexpr int kDigitBits = 11, kDigits = 1 << kDigitBits;
 constexpr int kLongThreads = 512, kOwn = kDigits / kLongThreads;
-constexpr int64_t kPart = 8192;                              // elements of a long row worth a block
+constexpr int64_t kPart = 8192;  // elements of a long row worth a block
 constexpr unsigned kAll = 0xffffffffu;
 
 template <class B>
@@ -126,8 +126,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- longer rows ----
 
-// What is known of a row's element: the digits found, a mask of them, which of the elements with these it is and how many
-// they are; blocks that are done with a pass, and NaN.
+// What is known of a row's element: the digits found, a mask of them, which of the elements with these it is and how
+// many they are; blocks that are done with a pass, and NaN.
 struct Search {
   uint64_t prefix, known;
   int64_t rest, count;
@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(kLongThreads)
     all[thread * kOwn + j] = 0;  // for the next digit
     sum += own[j];
   }
-  const auto rest = static_cast<unsigned long long>(
-      known == 0 ? wanted.rank(length, static_cast<int64_t>(__ldcg(&s.nans))) : s.rest);
+  const auto rest =
+      static_cast<unsigned long long>(known == 0 ? wanted.rank(length, static_cast<int64_t>(__ldcg(&s.nans))) : s.rest);
   unsigned long long before = sum_before<kLongThreads>(sum, warps);
   // One thread finds it, after all have read the search.
   __syncthreads();
@@ -207,9 +207,8 @@ __global__ void __launch_bounds__(kLongThreads)
 // Where the key found stands: the element whose turn it is of the equal ones. One alone is seen by its part's block;
 // of several the first block goes along the row.
 template <class B>
-__global__ void __launch_bounds__(kLongThreads)
-    find_kernel(const B* x, int64_t length, int64_t part, Order order, const Search* searches, int64_t* places,
-                B* values) {
+__global__ void __launch_bounds__(kLongThreads) find_kernel(const B* x, int64_t length, int64_t part, Order order,
+                                                            const Search* searches, int64_t* places, B* values) {
   __shared__ int warps[kLongThreads / kWarp];
   const Search s = searches[blockIdx.y];
   const auto prefix = static_cast<B>(s.prefix);
@@ -261,19 +260,18 @@ void search_rows(const B* x, int64_t rows, int64_t length, Order order, Wanted w
       top = shift;
     }
     if (places != nullptr)
-      find_kernel<B><<<grid, kLongThreads, 0, cuda::stream()>>>(x + from * length, length, part, order, searches,
-                                                                places + from, values != nullptr ? values + from : nullptr);
+      find_kernel<B><<<grid, kLongThreads, 0, cuda::stream()>>>(
+          x + from * length, length, part, order, searches, places + from, values != nullptr ? values + from : nullptr);
   }
 }
 
 template <class B>
 void find_elements(const B* x, int64_t rows, int64_t length, Order order, Wanted wanted, int64_t* places, B* values,
-                  Device device) {
-  if (length > kThreads * kMostItems)
-    return search_rows<B>(x, rows, length, order, wanted, places, values, device);
+                   Device device) {
+  if (length > kThreads * kMostItems) return search_rows<B>(x, rows, length, order, wanted, places, values, device);
   const auto launch = [&]<int kItems>() {
-    row_kernel<B, kItems><<<static_cast<unsigned>(rows), kThreads, 0, cuda::stream()>>>(
-        x, static_cast<int>(length), order, wanted, places, values);
+    row_kernel<B, kItems><<<static_cast<unsigned>(rows), kThreads, 0, cuda::stream()>>>(x, static_cast<int>(length),
+                                                                                        order, wanted, places, values);
   };
   if (length <= 2 * kThreads) return launch.template operator()<2>();
   if (length <= 4 * kThreads) return launch.template operator()<4>();

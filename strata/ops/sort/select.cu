@@ -101,7 +101,8 @@ __device__ void sort_fetched(B* keys, int64_t* places, int size) {
   }
 }
 
-// A block for each part of a row: its k smallest keys in order. Rows with kShort have at most kShortRow elements, and any number of threads.
+// A block for each part of a row: its k smallest keys in order. Rows with kShort have at most kShortRow elements, and
+// any number of threads.
 template <class B, int V, bool kShort>
 __global__ void __launch_bounds__(kThreads, 2)
     select_kernel(const B* x, const Selection s, B flip, B* values, int64_t* indices) {
@@ -230,8 +231,8 @@ void topk_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int6
   shape[shape.size() - 1] = k;
   const bool direct = lies_as_rows(values, indices, x, dim);
   const Tensor v = direct ? values : make(shape, x.dtype(), x), at = direct ? indices : make(shape, DType::i64, x);
-  const int64_t parts = std::clamp<int64_t>(kParts / rows.count, 1,
-                                            std::max<int64_t>(1, rows.length / std::max(kPart, 8 * k)));
+  const int64_t parts =
+      std::clamp<int64_t>(kParts / rows.count, 1, std::max<int64_t>(1, rows.length / std::max(kPart, 8 * k)));
   dispatch_bytes(x.dtype(), [&]<class B>() {
     const B flip = largest ? static_cast<B>(~B(0)) : B(0);
     const auto* from = static_cast<const B*>(rows.dense.raw_data());

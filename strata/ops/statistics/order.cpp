@@ -80,11 +80,9 @@ Tensor median_place_reference(const Tensor& x, int64_t dim, bool skip_nan) {
   naive::rows(all, naive::from_front(dim, x.dim()), [&](const std::vector<double>& row, const Dims&) {
     std::vector<size_t> order(row.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return row[a] < row[b] || (row[a] == row[a] && row[b] != row[b]);
-    });
-    const auto numbers =
-        static_cast<size_t>(std::count_if(row.begin(), row.end(), [](double v) { return v == v; }));
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return row[a] < row[b] || (row[a] == row[a] && row[b] != row[b]); });
+    const auto numbers = static_cast<size_t>(std::count_if(row.begin(), row.end(), [](double v) { return v == v; }));
     const bool is_nan = numbers == 0 || (!skip_nan && numbers < row.size());
     places.push_back(static_cast<double>(order[is_nan ? numbers : (numbers - 1) / 2]));
   });
@@ -335,8 +333,7 @@ const Op<Tensor(const Tensor&, int64_t)> mode_place_op{{
           s.add(s.integers({2, 6}, 0, 2, s.dtype()), -1).not_differentiable();
           s.add(s.tensor({}), 0).not_differentiable();
           // Rows that a block sorts, of few and many elements a thread, and a longer one.
-          for (const int64_t n : {150, 1200, 4200})
-            s.add(s.integers({1, n}, 0, 60, s.dtype()), 1).not_differentiable();
+          for (const int64_t n : {150, 1200, 4200}) s.add(s.integers({1, n}, 0, 60, s.dtype()), 1).not_differentiable();
           s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
           s.invalid<IndexError>("out of range", s.tensor({3}), 1);
         },
