@@ -315,6 +315,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> put_op{{
           s.add(s.tensor({2, 3}), places, s.tensor({3}));
           s.add(s.tensor({2, 3}), s.integers({2, 2}, 0, 6), s.tensor({4}), true);
           s.add(s.tensor({}), s.integers({1}, 0, 1, DType::i32), s.tensor({1}));
+          // More than a line is walked for.
+          for (const bool accumulate : {false, true})
+            s.add(s.tensor({60, 60}), s.integers({5000}, -3600, 3600), s.tensor({5000}), accumulate)
+                .not_differentiable();
           s.invalid<ShapeError>("as many elements", s.tensor({4}), places, s.tensor({2}));
           s.invalid<IndexError>("out of range", s.tensor({2}), places, s.tensor({3}));
         },
