@@ -171,7 +171,9 @@ bool writes_lines(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, 
   if (index.dim() > 1 || x.dim() == 0 || value.dim() != x.dim()) return false;
   const Tensor spread = index_of_slices(index, value.shape(), dim);
   if (add) {
-    if (joins_slices(y, x, dim, value)) {
+    // Of a longer index many may name one place, which is one thread's work there.
+    constexpr int64_t kLongest = 2048;
+    if (value.shape()[dim] <= kLongest && joins_slices(y, x, dim, value)) {
       join_slices_cuda(y, x, dim, index, value, {Join::sum, true, from_end, alpha});
       return true;
     }

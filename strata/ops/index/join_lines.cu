@@ -268,11 +268,11 @@ bool joins_lines(const Tensor& y, int64_t dim, const Tensor& index, bool any_ord
   });
   const int64_t parts = (n + tile - 1) / tile;
   if (lines >= int64_t{1} << 31 || parts > 65535) return false;
-  // In microseconds: 4 ns an element of a line, each part reads the index anew, and all of y is read and written;
-  // sorting is some ten launches and moves an element of 16 bytes four times; in any order it is four launches, with
-  // two atomics an element.
+  // In microseconds: 4 ns an element of a line where many blocks run, 30 where a step waits for the one before; each
+  // part reads the index anew, and all of y is read and written. Sorting is some ten launches and moves an element of
+  // 16 bytes four times; in any order it is four launches, with two atomics an element.
   const double elements = static_cast<double>(index.numel());
-  const double walked = (3 + 0.004 * static_cast<double>(m)) * rounds_of(lines, parts, memory) +
+  const double walked = (3 + (any_order ? 0.03 : 0.004) * static_cast<double>(m)) * rounds_of(lines, parts, memory) +
                         elements * static_cast<double>(12 * parts) / 3e6 + static_cast<double>(y.nbytes()) / 2e6;
   return walked <= (any_order ? 15 + elements * 4e-5 : 50 + elements * 128 / 3e6);
 }
@@ -308,7 +308,8 @@ bool puts_lines(const Tensor& y, int64_t dim, const Tensor& index) {
   if (m == 0 || index.numel() == 0) return true;
   const int64_t lines = index.numel() / m;
   const int64_t tile = tile_within(n, most_memory(), kLines * 4), parts = (n + tile - 1) / tile;
-  if (lines >= int64_t{1} << 31 || parts > 65535 || m * kLines > INT32_MAX) return false;
+  // Of much, sectors of 8 lines are slower than whole rows.
+  if (index.numel() > int64_t{1} << 20 || parts > 65535) return false;
   // In microseconds: a block brings and marks 8 elements a nanosecond, each part anew; otherwise it is four launches,
   // which move an element's place, number and value twice.
   const double elements = static_cast<double>(index.numel());

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 256, kPlaces = 8;
 constexpr int kEach = 4, kChunk = kThreads * kEach;  // elements of the index that are looked at together
-constexpr int kAhead = 4;                            // slices whose loads are under way together
+constexpr int kFew = 4;                              // slices whose loads are under way together
 constexpr int kRowBits = 3;                          // of a kept element: its place in the block, below its number
 static_assert(1 << kRowBits == kPlaces && kChunk << kRowBits <= 65536);
 
@@ -31,6 +31,7 @@ __global__ void __launch_bounds__(kThreads)
     slices_kernel(Slices s, T* y, const T* x, const int64_t* index, const T* source, Join join, bool include_self,
                   Joined<T> alpha, cuda::RangeCheck in_range) {
   using C = Joined<T>;
+  constexpr int kAhead = kCounted ? kFew : 16;  // for sums in which many name one place
   __shared__ C total[kPlaces][kThreads];
   __shared__ int32_t count[kCounted ? kPlaces : 1][kThreads];
   __shared__ uint16_t kept[kChunk];
@@ -77,19 +78,18 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kEach; ++j)
       if (own[j] >= 0) kept[rank++] = static_cast<uint16_t>((thread * kEach + j) << kRowBits | own[j]);
     __syncthreads();
-    if (here)
-      for (int i = 0; i < all; i += kAhead) {
-        T v[kAhead];
-        int place[kAhead];
+    if (here) {
+      const auto join_some = [&]<int N>(int i) {
+        T v[N];
+        int place[N];
 #pragma unroll
-        for (int u = 0; u < kAhead; ++u) {
-          const int e = kept[i + u < all ? i + u : i];
+        for (int u = 0; u < N; ++u) {
+          const int e = kept[i + u];
           place[u] = e & (kPlaces - 1);
           v[u] = source[from + (begin + (e >> kRowBits)) * s.width.d];
         }
 #pragma unroll
-        for (int u = 0; u < kAhead; ++u) {
-          if (i + u >= all) break;
+        for (int u = 0; u < N; ++u) {
           const C next = static_cast<C>(alpha * static_cast<C>(cuda::widen(v[u])));
           C& to = total[place[u]][thread];
           if constexpr (kCounted)
@@ -97,7 +97,12 @@ __global__ void __launch_bounds__(kThreads)
           else
             to = joined(Join::sum, to, next);
         }
-      }
+      };
+      int i = 0;
+      for (; i + kAhead <= all; i += kAhead) join_some.template operator()<kAhead>(i);
+      for (; kAhead > kFew && i + kFew <= all; i += kFew) join_some.template operator()<kFew>(i);
+      for (; i < all; ++i) join_some.template operator()<1>(i);
+    }
     __syncthreads();
   }
   if (!here) return;
