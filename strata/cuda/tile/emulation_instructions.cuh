@@ -119,6 +119,11 @@ inline void copy_async(uint32_t to, const void* from, bool valid = true) {
 inline void copy_async(void* to, const void* from) {
   copy_async(shared_address(to), from);
 }
+inline void copy_four_async(float* to, const float* from) {
+  emulation::Block* const block = emulation::block;
+  uint8_t* const at = block->pointer(shared_address(to), 4);
+  block->now->copies.open.push_back([=] { std::memcpy(at, from, 4); });
+}
 inline void commit_copies() {
   emulation::block->now->copies.close();
 }
@@ -519,15 +524,20 @@ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     uint32_t b[2];
   } mine{c, a, {b0, b1}};
   emulation::block->meet_warp("mma.sync", &mine, [](void** all) {
-    const auto half_of = [](uint32_t v, int e) { return e == 0 ? unpack2<T>(v).x : unpack2<T>(v).y; };
+    // Numbers in a register, and registers along the depth: the first four threads' lie before the next ones'.
+    constexpr int kIn = std::is_same_v<T, float> ? 1 : 2, kHalf = 4 * kIn;
+    const auto number_of = [](const uint32_t& v, int e) {
+      using Operand = emulation::Types<T>;
+      return emulation::number<T>(reinterpret_cast<const uint8_t*>(&v) + e * Operand::kBytes);
+    };
     for (int t = 0; t < 32; ++t)
       for (int i = 0; i < 4; ++i) {
         const int row = t / 4 + i / 2 * 8, column = t % 4 * 2 + i % 2;
         float& sum = static_cast<Part*>(all[t])->c[i];
-        for (int k = 0; k < 16; ++k) {
-          const Part& x = *static_cast<Part*>(all[row % 8 * 4 + k % 8 / 2]);
-          const Part& y = *static_cast<Part*>(all[column * 4 + k % 8 / 2]);
-          sum += half_of(x.a[row / 8 + k / 8 * 2], k % 2) * half_of(y.b[k / 8], k % 2);
+        for (int k = 0; k < 2 * kHalf; ++k) {
+          const Part& x = *static_cast<Part*>(all[row % 8 * 4 + k % kHalf / kIn]);
+          const Part& y = *static_cast<Part*>(all[column * 4 + k % kHalf / kIn]);
+          sum += number_of(x.a[row / 8 + k / kHalf * 2], k % kIn) * number_of(y.b[k / kHalf], k % kIn);
         }
       }
   });

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "strata/cuda/runtime.h"
 #include "strata/ops/attention/attention.cuh"
 #include "strata/ops/attention/mma.cuh"
 #include "strata/ops/attention/options.cuh"
@@ -18,13 +19,15 @@ constexpr int kWarps = 8, kThreads = 32 * kWarps, kRows = 16 * kWarps, kKeys = 6
 // Blocks that fill a card, tiles that are worth a part of their own, and bytes that the parts' results may take.
 constexpr int64_t kBlocksWanted = 264, kLeastSums = 4, kMostPartBytes = 64 << 20;
 
-template <int D>
-inline constexpr int kStageElements = 2 * (kRows + kKeys) * TileShape<D>::kPitch;
+template <class M, int D>
+inline constexpr int kPitch = M::template Shape<D>::kPitch;
+template <class M, int D>
+inline constexpr int kStageElements = 2 * (kRows + kKeys) * kPitch<M, D>;
 // One is filled while the other is multiplied, where two fit.
-template <int D>
-inline constexpr int kStages = D <= 128 ? 2 : 1;
-template <int D>
-inline constexpr int kSharedBytes = kStages<D>* kStageElements<D> * 2;
+template <class M, int D>
+inline constexpr int kStages = D * sizeof(typename M::Stored) <= 256 ? 2 : 1;
+template <class M, int D>
+inline constexpr int kSharedBytes = kStages<M, D>* kStageElements<M, D>* static_cast<int>(sizeof(typename M::Stored));
 
 struct Pairs {
   void* to;
@@ -65,12 +68,15 @@ __global__ void __launch_bounds__(256) add_parts_kernel(const __grid_constant__ 
   put_result(p, at, x);
 }
 
-template <class T, int D>
+template <class M, int D>
 __global__ void __launch_bounds__(kThreads, 1)
     pairs_kernel(const __grid_constant__ AttentionCall given, const __grid_constant__ Pairs pairs,
                  const float* const delta, const __grid_constant__ Options options) {
+  using T = typename M::T;
+  using Stored = typename M::Stored;
   constexpr int kBlocks = kKeys / 8;
-  extern __shared__ __align__(128) uint16_t shared[];
+  extern __shared__ __align__(128) uint8_t shared_bytes[];
+  Stored* const shared = reinterpret_cast<Stored*>(shared_bytes);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, size = static_cast<int>(given.d);
   AttentionCall c = given;
   int64_t block = blockIdx.x;
@@ -112,37 +118,37 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
   // Queries, gradients, keys and values of a stage.
   const auto part = [&](int stage, int rows) {
-    return shared + stage * kStageElements<D> + rows * TileShape<D>::kPitch;
+    return shared + stage * kStageElements<M, D> + rows * kPitch<M, D>;
   };
   const auto load = [&](const Tile& tile, int stage) {
     const int64_t b = tile.b, h = tile.h, hk = h / group, q0 = static_cast<int64_t>(tile.qt) * kRows,
                   k0 = static_cast<int64_t>(tile.kt) * kKeys;
-    copy_tile<kRows, D, kThreads>(part(stage, 0), head_of<const T>(c.q, b, h), c.q.time, q0, c.tq, size);
-    copy_tile<kKeys, D, kThreads>(part(stage, 2 * kRows), head_of<const T>(c.k, b, hk), c.k.time, k0, c.tk, size);
+    copy_tile<M, kRows, D, kThreads>(part(stage, 0), head_of<const T>(c.q, b, h), c.q.time, q0, c.tq, size);
+    copy_tile<M, kKeys, D, kThreads>(part(stage, 2 * kRows), head_of<const T>(c.k, b, hk), c.k.time, k0, c.tk, size);
     if (!pairs.gradient) return;
-    copy_tile<kRows, D, kThreads>(part(stage, kRows), head_of<const T>(c.grad_out, b, h), c.grad_out.time, q0, c.tq,
+    copy_tile<M, kRows, D, kThreads>(part(stage, kRows), head_of<const T>(c.grad_out, b, h), c.grad_out.time, q0, c.tq,
                                   size);
-    copy_tile<kKeys, D, kThreads>(part(stage, 2 * kRows + kKeys), head_of<const T>(c.v, b, hk), c.v.time, k0, c.tk,
+    copy_tile<M, kKeys, D, kThreads>(part(stage, 2 * kRows + kKeys), head_of<const T>(c.v, b, hk), c.v.time, k0, c.tk,
                                   size);
   };
 
   float sum[kBlocks][4] = {};
   Tile next;
   int it = find(from, next), stage = 0;
-  if (kStages < D >> 1 && it < n) load(next, 0);
+  if (kStages<M, D> > 1 && it < n) load(next, 0);
   commit_copies();
   while (it < n) {
     const Tile tile = next;
-    if (kStages<D> == 1) take_length(c, tile.b), load(tile, 0);
+    if (kStages<M, D> == 1) take_length(c, tile.b), load(tile, 0);
     it = find(it + 1, next);
-    if (kStages < D >> 1 && it < n) load(next, stage ^ 1);
+    if (kStages<M, D> > 1 && it < n) load(next, stage ^ 1);
     commit_copies();
     const int64_t b = tile.b, h = tile.h, q0 = static_cast<int64_t>(tile.qt) * kRows,
                   k0 = static_cast<int64_t>(tile.kt) * kKeys;
     take_length(c, b);
-    const uint16_t *const qs = part(stage, 0), *const gs = part(stage, kRows), *const ks = part(stage, 2 * kRows),
+    const Stored *const qs = part(stage, 0), *const gs = part(stage, kRows), *const ks = part(stage, 2 * kRows),
                           *const vs = part(stage, 2 * kRows + kKeys);
-    if (kStages < D >> 1) stage ^= 1;
+    if (kStages<M, D> > 1) stage ^= 1;
 
     const int64_t row = q0 + 16 * warp + lane / 4;  // and row + 8
     const Seen seen[2] = {seen_keys(c, row), seen_keys(c, row + 8)};
@@ -155,31 +161,30 @@ __global__ void __launch_bounds__(kThreads, 1)
       lse[r] = x == -INFINITY || row + 8 * r >= c.tq ? INFINITY : x * options.per_lse;
       if (pairs.gradient) row_delta[r] = delta[at];
     }
-    wait_copies<kStages<D> - 1>();
+    wait_copies<kStages<M, D> - 1>();
     __syncthreads();
 
     float s[kBlocks][4] = {}, dp[kBlocks][4] = {};
 #pragma unroll
-    for (int d = 0; d < D / 16; ++d) {
-      uint32_t a[4], bx[4];
-      load_a<D>(a, qs, 16 * warp, d);
+    for (int d = 0; d < D / M::kDepth; ++d) {
+      typename M::A a;
+      typename M::B bx;
+      M::template load_a<D>(a, qs, 16 * warp, d);
 #pragma unroll
       for (int j = 0; j < kKeys; j += 16) {
-        load_b_rows<D>(bx, ks, j, d);
-        mma<T>(s[j / 8], a, bx[0], bx[1]);
-        mma<T>(s[j / 8 + 1], a, bx[2], bx[3]);
+        M::template load_b_rows<D>(bx, ks, j, d);
+        M::multiply(s[j / 8], s[j / 8 + 1], a, bx);
       }
       if (!pairs.gradient) continue;
-      load_a<D>(a, gs, 16 * warp, d);
+      M::template load_a<D>(a, gs, 16 * warp, d);
 #pragma unroll
       for (int j = 0; j < kKeys; j += 16) {
-        load_b_rows<D>(bx, vs, j, d);
-        mma<T>(dp[j / 8], a, bx[0], bx[1]);
-        mma<T>(dp[j / 8 + 1], a, bx[2], bx[3]);
+        M::template load_b_rows<D>(bx, vs, j, d);
+        M::multiply(dp[j / 8], dp[j / 8 + 1], a, bx);
       }
     }
     float(&flat)[4 * kBlocks] = reinterpret_cast<float(&)[4 * kBlocks]>(s);
-    if (options.cap_in != 0) soft_cap(flat, options.cap_in);
+    if (options.cap_in != 0) soft_cap<M::kExact>(flat, options.cap_in);
     mask_scores<kBlocks>(flat, c, options, b, h, false, mask_row, static_cast<int>(k0),
                          row + c.offset - k0 - 2 * (lane % 4));
     KeptBits<kBlocks> kept;
@@ -261,7 +266,8 @@ namespace strata {
 
 bool attention_pairs_cuda(const AttentionCall& c, const AttentionPairs& what, const Tensor& like_this) {
   using namespace attention_cuda;
-  if (!fits_mma(c, what.gradient) || what.dtype == DType::f64) return false;
+  const bool singles = fits_mma_f32(c, what.gradient) && c.d <= 128;  // a stage of larger ones has no room
+  if ((!singles && !fits_mma(c, what.gradient)) || what.dtype == DType::f64) return false;
   const int64_t full[4] = {c.batch, c.heads, c.tq, c.tk},
                 tiles[4] = {c.batch, c.heads, (c.tq + kRows - 1) / kRows, (c.tk + kKeys - 1) / kKeys};
   Pairs p{};
@@ -294,19 +300,23 @@ bool attention_pairs_cuda(const AttentionCall& c, const AttentionPairs& what, co
     terms = row_terms(c, 1, like_this);
     delta = static_cast<const float*>(terms.raw_data());
   }
-  const auto queue = [&]<class T, int D>() {
-    const auto kernel = pairs_kernel<T, D>;
-    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<D>),
+  const auto queue = [&]<class M, int D>() {
+    const auto kernel = pairs_kernel<M, D>;
+    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<M, D>),
                      "scaled_dot_product_attention", "cudaFuncSetAttribute");
     const dim3 grid(cuda::blocks_for(blocks, 1), static_cast<unsigned>(p.parts));
-    kernel<<<grid, kThreads, kSharedBytes<D>, cuda::stream()>>>(c, p, delta, options);
+    kernel<<<grid, kThreads, kSharedBytes<M, D>, cuda::stream()>>>(c, p, delta, options);
   };
-  const auto with = [&]<class T>() {
-    c.d <= 64    ? queue.template operator()<T, 64>()
-    : c.d <= 128 ? queue.template operator()<T, 128>()
-                 : queue.template operator()<T, 256>();
+  const auto with = [&]<class M>() {
+    if (c.d <= 64) return queue.template operator()<M, 64>();
+    if (c.d <= 128) return queue.template operator()<M, 128>();
+    if constexpr (M::kPiece == 8) queue.template operator()<M, 256>();
   };
-  c.dtype == DType::bf16 ? with.template operator()<BFloat16>() : with.template operator()<Half>();
+  if (singles) {
+    cuda::allow_tf32() ? with.template operator()<Singles<1>>() : with.template operator()<Singles<2>>();
+  } else {
+    c.dtype == DType::bf16 ? with.template operator()<Sixteen<BFloat16>>() : with.template operator()<Sixteen<Half>>();
+  }
   if (p.parts > 1) add_parts_kernel<<<cuda::blocks_for(stride, 256), 256, 0, cuda::stream()>>>(p);
   return true;
 }
