@@ -16,12 +16,24 @@ using namespace cuda::tile;
 template <class M, int Rows, int D, int Threads>
 __device__ __forceinline__ void copy_tile(typename M::Stored* tile, const typename M::T* p, int64_t stride,
                                           int64_t first, int64_t end, int size) {
-  constexpr int kPieces = D / M::kPiece;
-  for (int i = threadIdx.x; i < Rows * kPieces; i += Threads) {
-    const int row = i / kPieces, piece = i % kPieces;
-    const bool valid = first + row < end && M::kPiece * piece < size;
-    copy_async(shared_address(tile + M::template Shape<D>::at(row, piece)),
-               p + (valid ? (first + row) * stride + piece * M::kPiece : 0), valid);
+  constexpr int kPieces = D / M::kPiece, kAll = Rows * kPieces;
+  const typename M::T* const from = p + first * stride;
+  const int rows = static_cast<int>(min(end - first, int64_t{Rows}));
+  if constexpr (Threads % kPieces == 0 && kAll % Threads == 0) {
+    // A thread has one place of every so many rows.
+    constexpr int kStep = Threads / kPieces;
+    const int row = threadIdx.x / kPieces, piece = threadIdx.x % kPieces;
+    const int left = M::kPiece * piece < size ? rows - row : 0;
+    const typename M::T* mine = from + row * stride + piece * M::kPiece;
+#pragma unroll
+    for (int i = 0; i < kAll / Threads; ++i, mine += kStep * stride)
+      copy_async(shared_address(tile + M::template Shape<D>::at(row + i * kStep, piece)), mine, i * kStep < left);
+  } else {
+    for (int i = threadIdx.x; i < kAll; i += Threads) {
+      const int row = i / kPieces, piece = i % kPieces;
+      copy_async(shared_address(tile + M::template Shape<D>::at(row, piece)), from + row * stride + piece * M::kPiece,
+                 row < rows && M::kPiece * piece < size);
+    }
   }
 }
 
@@ -115,26 +127,32 @@ struct Singles {
   static constexpr int kDepth = 8;
   static constexpr bool kExact = kParts == 2;  // as f32 is
 
-  struct A {
+  // Products leave the last 13 bits out. A number a third of 2^-10 larger becomes the nearest one that is left, or
+  // nearly so: on average nothing is lost, and what has no such bits stays as it is, no number too.
+  static __device__ __forceinline__ float rounded(float x) { return x * (1 + 0.69f / 2048); }
+
+  struct B {
     uint32_t r[kParts][4];
 
-    __device__ __forceinline__ void set(int i, float x) {
-      // Products leave the last 13 bits out. A number a third of 2^-10 larger becomes the nearest one that is left, or
-      // nearly so: on average nothing is lost, and what has no such bits stays as it is, no number too.
-      const uint32_t large = __float_as_uint(x * (1 + 0.69f / 2048));
-      if constexpr (kParts == 1) {
-        r[0][i] = large;
-      } else {
-        r[0][i] = large & 0xffffe000u;
+    __device__ __forceinline__ void split(int i, float x, float large) {
+      r[0][i] = __float_as_uint(large);
+      if constexpr (kParts == 2) {
+        r[0][i] &= 0xffffe000u;
         r[1][i] = __float_as_uint(x - __uint_as_float(r[0][i]));
       }
     }
-    __device__ __forceinline__ void set(const uint32_t (&x)[4]) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) set(i, __uint_as_float(x[i]));
-    }
+    // Of two parts the second has what the first leaves out, and its own end may be cut off.
+    __device__ __forceinline__ void set(int i, float x) { split(i, x, kParts == 1 ? rounded(x) : x); }
   };
-  using B = A;
+  // One of two operands is rounded, so that the second parts have either sign and what is lost has no direction.
+  struct A : B {
+    __device__ __forceinline__ void set(int i, float x) { this->split(i, x, rounded(x)); }
+  };
+  template <class Operand>
+  static __device__ __forceinline__ void set_all(Operand& to, const uint32_t (&x)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to.set(i, __uint_as_float(x[i]));
+  }
 
   // Matrices of 8 x 8 numbers of 16 bits are of 8 x 4 of f32.
   template <int D>
@@ -142,7 +160,7 @@ struct Singles {
     const int lane = threadIdx.x % 32;
     uint32_t x[4];
     load_matrices(x, reinterpret_cast<const uint16_t*>(tile + Shape<D>::at(row0 + lane % 16, 2 * k + lane / 16)));
-    a.set(x);
+    set_all(a, x);
   }
   template <int D>
   static __device__ __forceinline__ void load_b_rows(B& b, const Stored* tile, int n0, int k) {
@@ -150,7 +168,7 @@ struct Singles {
     uint32_t x[4];
     load_matrices(x, reinterpret_cast<const uint16_t*>(
                          tile + Shape<D>::at(n0 + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2)));
-    b.set(x);
+    set_all(b, x);
   }
   // A thread of four has numbers t and t + 4 of an operand's depth, and columns 2 t and 2 t + 1 of a sum. As any order of
   // the depth will do, those are what it has of both.
@@ -208,8 +226,36 @@ void with_mma_size(const AttentionCall& c, F&& f) {
 }
 #endif
 
-/// sum += w tile, for a warp's 16 rows of w and D columns of the tile.
+/// s += rows columns^T of exact operands, for the 16 rows from row0 on and a tile of BC columns. Tensor cores cut their
+/// sums off where f32 rounds them, always towards zero: those are short, and what they come to is added up by f32.
 template <class M, int D, int BC>
+__device__ __forceinline__ void add_exact_scores(float (&s)[BC / 8][4], const typename M::Stored* rows, int row0,
+                                                 const typename M::Stored* columns) {
+  constexpr int kSteps = 32 / M::kDepth;
+#pragma unroll 1
+  for (int from = 0; from < D / M::kDepth; from += kSteps) {
+    float part[BC / 8][4] = {};
+#pragma unroll
+    for (int d = from; d < from + kSteps; ++d) {
+      typename M::A a;
+      M::template load_a<D>(a, rows, row0, d);
+#pragma unroll
+      for (int j = 0; j < BC; j += 16) {
+        typename M::B b;
+        M::template load_b_rows<D>(b, columns, j, d);
+        M::multiply(part[j / 8], part[j / 8 + 1], a, b);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < BC / 8; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[j][e] += part[j][e];
+  }
+}
+
+/// sum += w tile, for a warp's 16 rows of w and D columns of the tile. What is exact takes kPart blocks of 8 columns at a
+/// time, as it has sums of their own in registers.
+template <class M, int D, int BC, int kPart>
 __device__ __forceinline__ void add_products(float (&sum)[D / 8][4], const float (&w)[BC / 8][4],
                                              const typename M::Stored* tile) {
   if constexpr (!M::kExact) {
@@ -224,23 +270,22 @@ __device__ __forceinline__ void add_products(float (&sum)[D / 8][4], const float
       }
     }
   } else {
-    // Tensor cores cut their sums off where f32 rounds them, always towards zero: each tile's sum is one of its own.
-    constexpr int kColumns = D / 8 % 8 == 0 ? 8 : 4;
+    // As add_exact_scores(): each tile's sum is one of its own.
 #pragma unroll
-    for (int from = 0; from < D / 8; from += kColumns) {
-      float part[kColumns][4] = {};
+    for (int from = 0; from < D / 8; from += kPart) {
+      float part[kPart][4] = {};
 #pragma unroll
       for (int j = 0; j < BC; j += M::kDepth) {
         const typename M::A a = M::of_sums(w, j);
 #pragma unroll
-        for (int d = 0; d < kColumns; d += 2) {
+        for (int d = 0; d < kPart; d += 2) {
           typename M::B b;
           M::template load_b_columns<D>(b, tile, j, from + d);
           M::multiply(part[d], part[d + 1], a, b);
         }
       }
 #pragma unroll
-      for (int d = 0; d < kColumns; ++d)
+      for (int d = 0; d < kPart; ++d)
 #pragma unroll
         for (int e = 0; e < 4; ++e) sum[from + d][e] += part[d][e];
     }

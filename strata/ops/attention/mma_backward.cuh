@@ -150,19 +150,24 @@ __global__ void __launch_bounds__(BackwardShape<M, D, kOf>::kThreads, 1)
     const float* const delta = lse2 + BC;
 
     float s[BC / 8][4] = {}, dp[BC / 8][4] = {};
+    if constexpr (M::kExact) {
+      add_exact_scores<M, D, BC>(s, r1, 16 * warp, x);
+      if constexpr (kScores) add_exact_scores<M, D, BC>(dp, r2, 16 * warp, y);
+    } else {
 #pragma unroll
-    for (int d = 0; d < kSteps; ++d) {
-      typename M::A a, a2;
-      M::template load_a<D>(a, r1, 16 * warp, d);
-      if constexpr (kScores) M::template load_a<D>(a2, r2, 16 * warp, d);
+      for (int d = 0; d < kSteps; ++d) {
+        typename M::A a, a2;
+        M::template load_a<D>(a, r1, 16 * warp, d);
+        if constexpr (kScores) M::template load_a<D>(a2, r2, 16 * warp, d);
 #pragma unroll
-      for (int j = 0; j < BC; j += 16) {
-        typename M::B bx;
-        M::template load_b_rows<D>(bx, x, j, d);
-        M::multiply(s[j / 8], s[j / 8 + 1], a, bx);
-        if constexpr (kScores) {
-          M::template load_b_rows<D>(bx, y, j, d);
-          M::multiply(dp[j / 8], dp[j / 8 + 1], a2, bx);
+        for (int j = 0; j < BC; j += 16) {
+          typename M::B bx;
+          M::template load_b_rows<D>(bx, x, j, d);
+          M::multiply(s[j / 8], s[j / 8 + 1], a, bx);
+          if constexpr (kScores) {
+            M::template load_b_rows<D>(bx, y, j, d);
+            M::multiply(dp[j / 8], dp[j / 8 + 1], a2, bx);
+          }
         }
       }
     }
@@ -212,8 +217,8 @@ __global__ void __launch_bounds__(BackwardShape<M, D, kOf>::kThreads, 1)
         }
       }
 
-    if constexpr (kValues) add_products<M, D, BC>(value_sum, s, y);
-    if constexpr (kScores) add_products<M, D, BC>(score_sum, dp, x);
+    if constexpr (kValues) add_products<M, D, BC, 4>(value_sum, s, y);
+    if constexpr (kScores) add_products<M, D, BC, 4>(score_sum, dp, x);
   }
   wait_copies<0>();
 

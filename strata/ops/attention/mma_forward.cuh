@@ -96,14 +96,18 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
 
     float s[BK / 8][4] = {};
+    if constexpr (M::kExact) {
+      add_exact_scores<M, D, BK>(s, qs, 16 * warp, kt);
+    } else {
 #pragma unroll
-    for (int d = 0; d < kSteps; ++d) {
-      if constexpr (!kKeepQ) M::template load_a<D>(qa[0], qs, 16 * warp, d);
+      for (int d = 0; d < kSteps; ++d) {
+        if constexpr (!kKeepQ) M::template load_a<D>(qa[0], qs, 16 * warp, d);
 #pragma unroll
-      for (int j = 0; j < BK; j += 16) {
-        typename M::B bk;
-        M::template load_b_rows<D>(bk, kt, j, d);
-        M::multiply(s[j / 8], s[j / 8 + 1], qa[kKeepQ ? d : 0], bk);
+        for (int j = 0; j < BK; j += 16) {
+          typename M::B bk;
+          M::template load_b_rows<D>(bk, kt, j, d);
+          M::multiply(s[j / 8], s[j / 8 + 1], qa[kKeepQ ? d : 0], bk);
+        }
       }
     }
 
@@ -154,7 +158,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         }
       }
 
-    add_products<M, D, BK>(o, s, vt);
+    add_products<M, D, BK, D / 8 % 8 == 0 ? 8 : 4>(o, s, vt);
   }
   wait_copies<0>();
 

@@ -165,22 +165,27 @@ __global__ void __launch_bounds__(kThreads, 1)
     __syncthreads();
 
     float s[kBlocks][4] = {}, dp[kBlocks][4] = {};
+    if constexpr (M::kExact) {
+      add_exact_scores<M, D, kKeys>(s, qs, 16 * warp, ks);
+      if (pairs.gradient) add_exact_scores<M, D, kKeys>(dp, gs, 16 * warp, vs);
+    } else {
 #pragma unroll
-    for (int d = 0; d < D / M::kDepth; ++d) {
-      typename M::A a;
-      typename M::B bx;
-      M::template load_a<D>(a, qs, 16 * warp, d);
+      for (int d = 0; d < D / M::kDepth; ++d) {
+        typename M::A a;
+        typename M::B bx;
+        M::template load_a<D>(a, qs, 16 * warp, d);
 #pragma unroll
-      for (int j = 0; j < kKeys; j += 16) {
-        M::template load_b_rows<D>(bx, ks, j, d);
-        M::multiply(s[j / 8], s[j / 8 + 1], a, bx);
-      }
-      if (!pairs.gradient) continue;
-      M::template load_a<D>(a, gs, 16 * warp, d);
+        for (int j = 0; j < kKeys; j += 16) {
+          M::template load_b_rows<D>(bx, ks, j, d);
+          M::multiply(s[j / 8], s[j / 8 + 1], a, bx);
+        }
+        if (!pairs.gradient) continue;
+        M::template load_a<D>(a, gs, 16 * warp, d);
 #pragma unroll
-      for (int j = 0; j < kKeys; j += 16) {
-        M::template load_b_rows<D>(bx, vs, j, d);
-        M::multiply(dp[j / 8], dp[j / 8 + 1], a, bx);
+        for (int j = 0; j < kKeys; j += 16) {
+          M::template load_b_rows<D>(bx, vs, j, d);
+          M::multiply(dp[j / 8], dp[j / 8 + 1], a, bx);
+        }
       }
     }
     float(&flat)[4 * kBlocks] = reinterpret_cast<float(&)[4 * kBlocks]>(s);
