@@ -1,5 +1,5 @@
 #pragma once
-// Gradients of attention on tensor cores. A block has 128 rows, queries or keys, a warp 16 of them, and passes over
+// Gradients of attention on tensor cores. A block has 128 or 64 rows, queries or keys, a warp 16 of them, and passes over
 // tiles of the other side, keys or queries; it computes the weights of its rows by those columns again and adds up the
 // gradients of its rows alone, so that sums always have one order.
 
@@ -18,8 +18,9 @@ template <class M, int D, Of kOf>
 struct BackwardShape {
   static constexpr bool kSingles = M::kPiece == 4;
   static constexpr int kPitch = M::template Shape<D>::kPitch;
-  // Rows of f32 and 256 columns leave room for half as many.
-  static constexpr int kWarps = kSingles && D > 128 ? 4 : 8, kThreads = 32 * kWarps, kRows = 16 * kWarps;
+  // Of f32 two blocks share a multiprocessor where they fit; rows of 256 columns leave room for half as many.
+  static constexpr int kBlocks = kSingles && D < 128 ? 2 : 1;
+  static constexpr int kWarps = kSingles && D != 128 ? 4 : 8, kThreads = 32 * kWarps, kRows = 16 * kWarps;
   static constexpr int kColumns = D <= 64 || (!kSingles && kOf == Of::query && D <= 128) ? 64
                                   : kSingles && D > 128                                  ? 16
                                                                                          : 32;
@@ -46,7 +47,7 @@ __device__ __forceinline__ void write(const AttentionView& view, int64_t b, int6
 // With rows of queries: s = q k^T, dp = grad_out v^T, grad_q = ds k. With rows of keys, all transposed: s = k q^T,
 // dp = v grad_out^T, grad_k = ds q, grad_v = p grad_out. p = exp2(s factor - lse2), ds = p (dp - delta).
 template <class M, int D, Of kOf, bool kOptions>
-__global__ void __launch_bounds__(BackwardShape<M, D, kOf>::kThreads, 1)
+__global__ void __launch_bounds__(BackwardShape<M, D, kOf>::kThreads, BackwardShape<M, D, kOf>::kBlocks)
     backward_mma_kernel(const __grid_constant__ AttentionCall given, const RowTerms<float> given_terms,
                         const Sequences sequences, const __grid_constant__ Options options) {
   constexpr bool kOfQuery = kOf == Of::query, kScores = kOf != Of::value,

@@ -32,16 +32,16 @@ void check_forward(const Case& of) {
   using S = mma_forward::ForwardShape<M, D>;
   Problem<typename M::T> p(of);
   Options options;
-  if (kOptions) options = p.options(mma_forward::kQueries, 64, false);
-  int64_t tiles = (of.tq + mma_forward::kQueries - 1) / mma_forward::kQueries;
+  if (kOptions) options = p.options(S::kQueries, 64, false);
+  int64_t tiles = (of.tq + S::kQueries - 1) / S::kQueries;
   Sequences sequences;
   if (!of.sequences.empty()) {
-    p.make_parts(mma_forward::kQueries, mma_forward::kQueries);
+    p.make_parts(S::kQueries, S::kQueries);
     sequences = p.sequences(), tiles = sequences.q_tiles;
   }
   ASSERT_EQ(emulation::launch(mma_forward::forward_mma_kernel<M, D, kOptions>,
-                              static_cast<unsigned>(of.batch * of.heads * tiles), mma_forward::kThreads,
-                              S::kSharedBytes, of.seed, p.c, sequences, options),
+                              static_cast<unsigned>(of.batch * of.heads * tiles), S::kThreads, S::kSharedBytes, of.seed,
+                              p.c, sequences, options),
             "");
   const auto want = p.expected(false);
   EXPECT_EQ(p.difference(p.out, want.out, kBound<M>), "");

@@ -1,5 +1,5 @@
 #pragma once
-// Attention on tensor cores (Dao, FlashAttention-2, arXiv:2307.08691): a block has 128 queries, a warp 16 of them, and
+// Attention on tensor cores (Dao, FlashAttention-2, arXiv:2307.08691): a block has 128 or 64 queries, a warp 16 of them, and
 // passes over tiles of keys, the next of which is copied while one is worked on.
 
 #include <cfloat>
@@ -11,26 +11,29 @@
 namespace strata::attention_cuda {
 namespace mma_forward {
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps, kQueries = 16 * kWarps;
-
 // What a kernel for heads of D is made of, with operands of M.
 template <class M, int D>
 struct ForwardShape {
+  static constexpr bool kSingles = M::kPiece == 4;
   static constexpr int kPitch = M::template Shape<D>::kPitch;
-  static constexpr int kKeys = D <= 128 ? 64 : M::kPiece == 4 ? 16 : 32;
-  static constexpr bool kKeepQ = M::kPiece == 8 && D <= 128;  // queries in registers
+  // Of f32 two blocks share a multiprocessor where they fit: one's softmax runs under the other's products.
+  static constexpr int kBlocks = kSingles && D <= 128 ? 2 : 1;
+  static constexpr int kWarps = 8 / kBlocks, kThreads = 32 * kWarps, kQueries = 16 * kWarps;
+  static constexpr int kKeys = D <= (kSingles ? 64 : 128) ? 64 : kSingles && D > 128 ? 16 : 32;
+  static constexpr bool kKeepQ = !kSingles && D <= 128;  // queries in registers
   static constexpr int kSharedBytes =
       (kQueries + 4 * kKeys) * kPitch * static_cast<int>(sizeof(typename M::Stored));
 };
 
 template <class M, int D, bool kOptions>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(ForwardShape<M, D>::kThreads, ForwardShape<M, D>::kBlocks)
     forward_mma_kernel(const __grid_constant__ AttentionCall given, const Sequences sequences,
                        const __grid_constant__ Options options) {
   using T = typename M::T;
   using Stored = typename M::Stored;
   using Shape = ForwardShape<M, D>;
   constexpr int BK = Shape::kKeys, kTile = BK * Shape::kPitch, kSteps = D / M::kDepth;
+  constexpr int kQueries = Shape::kQueries, kThreads = Shape::kThreads;
   constexpr bool kKeepQ = Shape::kKeepQ;
 #ifdef STRATA_TILE_EMULATION
   uint8_t* const memory = shared_memory();
@@ -184,32 +187,26 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 #ifndef STRATA_TILE_EMULATION
 template <class M, int D>
-void queue(const AttentionCall& c, const Sequences& sequences, const Options& options, int64_t blocks) {
+void queue(const AttentionCall& c, const Tensor& like_this) {
+  using Shape = ForwardShape<M, D>;
+  Tensor space, bits;
+  const Sequences sequences = sequences_of(c, Shape::kQueries, Shape::kQueries, like_this, space);
+  const int64_t tiles = c.sequences > 0 ? sequences.q_tiles : (c.tq + Shape::kQueries - 1) / Shape::kQueries;
+  const Options options = has_options(c) ? options_of(c, Shape::kQueries, 64, false, like_this, bits) : Options{};
   const auto with = [&](auto kernel) {
-    constexpr int kBytes = ForwardShape<M, D>::kSharedBytes;
-    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
+    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kSharedBytes),
                      "scaled_dot_product_attention", "cudaFuncSetAttribute");
-    kernel<<<cuda::blocks_for(blocks, 1), kThreads, kBytes, cuda::stream()>>>(c, sequences, options);
+    const int64_t blocks = c.batch * c.heads * tiles;
+    kernel<<<cuda::blocks_for(blocks, 1), Shape::kThreads, Shape::kSharedBytes, cuda::stream()>>>(c, sequences,
+                                                                                                  options);
   };
   has_options(c) ? with(forward_mma_kernel<M, D, true>) : with(forward_mma_kernel<M, D, false>);
-}
-
-/// Makes what a call's kernel reads, and calls f(sequences, options, blocks).
-template <class F>
-void prepare(const AttentionCall& c, const Tensor& like_this, F&& f) {
-  Tensor space, bits;
-  const Sequences sequences = sequences_of(c, kQueries, kQueries, like_this, space);
-  const int64_t tiles = c.sequences > 0 ? sequences.q_tiles : (c.tq + kQueries - 1) / kQueries;
-  const Options options = has_options(c) ? options_of(c, kQueries, 64, false, like_this, bits) : Options{};
-  f(sequences, options, c.batch * c.heads * tiles);
 }
 
 /// For calls that fit, with the kernel of the next head size.
 template <class M>
 void forward_of(const AttentionCall& c, const Tensor& like_this) {
-  prepare(c, like_this, [&](const auto&... given) {
-    with_mma_size<M>(c, [&]<int D>() { queue<M, D>(c, given...); });
-  });
+  with_mma_size<M>(c, [&]<int D>() { queue<M, D>(c, like_this); });
 }
 #endif
 
