@@ -155,8 +155,9 @@ TEST_F(MmaAttention, ForwardOfOnePart) {
   each_option(64, check_forward<OnePart, 64, true>);
 }
 TEST_F(MmaAttention, ForwardOfTwoParts) {
-  each_plain(128, check_forward<TwoParts, 128, false>);
+  each_plain(32, check_forward<TwoParts, 32, false>);
   each_option(32, check_forward<TwoParts, 32, true>);
+  check_forward<TwoParts, 128, false>({.tq = 70, .tk = 90, .d = 120, .causal = true, .offset = 20, .seed = 1});
   check_forward<TwoParts, 256, false>({.tq = 20, .tk = 70, .d = 256});
   check_forward<TwoParts, 256, true>({.tq = 20, .tk = 70, .d = 240, .dropout = 0.3, .drawn = false, .slopes = true});
 }
@@ -169,8 +170,9 @@ TEST_F(MmaAttention, BackwardOfOnePart) {
   each_option(64, check_backward<OnePart, 64, true>);
 }
 TEST_F(MmaAttention, BackwardOfTwoParts) {
-  each_plain(128, check_backward<TwoParts, 128, false>);
+  each_plain(32, check_backward<TwoParts, 32, false>);
   each_option(32, check_backward<TwoParts, 32, true>);
+  check_backward<TwoParts, 128, false>({.tq = 140, .tk = 90, .d = 120, .causal = true, .offset = -50, .seed = 1});
   check_backward<TwoParts, 256, false>({.tq = 20, .tk = 70, .d = 256});
   check_backward<TwoParts, 256, true>({.tq = 20, .tk = 70, .d = 240, .dropout = 0.3, .drawn = false, .soft_cap = 3});
 }
