@@ -61,8 +61,8 @@ double difference(const Tensor& got, const Tensor& want) {
   return most / largest;
 }
 
-// What a call is made in, and how far its results may be from those in double, in units of the largest. TF32 has as many
-// bits as f16; where it is not allowed, f32 is two numbers of TF32.
+// What a call is made in, and how far its results may be from those in double, in units of the largest. TF32 has as
+// many bits as f16; where it is not allowed, f32 is two numbers of TF32.
 struct Kind {
   DType dtype;
   double tolerance;
@@ -279,9 +279,7 @@ TEST_P(CudaAttention, DistancesSoftCapSinksAndLengthsAgreeWithTheCpuInDouble) {
         if (more.sinks) sink_grad = o.sinks.grad();
       };
       run(here, sink_grads[0], true), run(there, sink_grads[1], false), run(again, sink_grads[2], false);
-      const auto what = [&](const char* of) {
-        return "config " + std::to_string(i) + ' ' + text_of(kind) + ": " + of;
-      };
+      const auto what = [&](const char* of) { return "config " + std::to_string(i) + ' ' + text_of(kind) + ": " + of; };
       EXPECT_LE(difference(there.y, here.y), tolerance) << what("result");
       EXPECT_LE(difference(there.gq, here.gq), tolerance) << what("grad q");
       EXPECT_LE(difference(there.gk, here.gk), tolerance) << what("grad k");

@@ -1,6 +1,6 @@
 #pragma once
-// For tests of the tensor-core kernels on the processor (strata/cuda/tile/emulation.cuh): calls with their operands, what
-// small kernels make of their options beforehand, and results as sums in double precision.
+// For tests of the tensor-core kernels on the processor (strata/cuda/tile/emulation.cuh): calls with their operands,
+// what small kernels make of their options beforehand, and results as sums in double precision.
 
 #include <array>
 #include <cmath>

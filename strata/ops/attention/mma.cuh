@@ -107,16 +107,16 @@ struct Sixteen {
   };
 };
 
-/// Rows of D numbers of f32 and 16 bytes, which are an odd number of 16 bytes: whether eight rows are read at one place or
-/// four rows, two apart, at eight columns, all are in different banks.
+/// Rows of D numbers of f32 and 16 bytes, which are an odd number of 16 bytes: whether eight rows are read at one place
+/// or four rows, two apart, at eight columns, all are in different banks.
 template <int D>
 struct SinglesShape {
   static constexpr int kPitch = D + 4;
   __device__ static int at(int row, int piece) { return row * kPitch + 4 * piece; }
 };
 
-/// Operands of f32, each one number of TF32 (10 bits of mantissa), or the sum of two, which has 21: then the product is the
-/// sum of three, the fourth being 2^-22 of it. A product has a depth of 8.
+/// Operands of f32, each one number of TF32 (10 bits of mantissa), or the sum of two, which has 21: then the product is
+/// the sum of three, the fourth being 2^-22 of it. A product has a depth of 8.
 template <int kParts>
 struct Singles {
   using T = float;
@@ -166,12 +166,12 @@ struct Singles {
   static __device__ __forceinline__ void load_b_rows(B& b, const Stored* tile, int n0, int k) {
     const int lane = threadIdx.x % 32;
     uint32_t x[4];
-    load_matrices(x, reinterpret_cast<const uint16_t*>(
-                         tile + Shape<D>::at(n0 + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2)));
+    load_matrices(
+        x, reinterpret_cast<const uint16_t*>(tile + Shape<D>::at(n0 + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2)));
     set_all(b, x);
   }
-  // A thread of four has numbers t and t + 4 of an operand's depth, and columns 2 t and 2 t + 1 of a sum. As any order of
-  // the depth will do, those are what it has of both.
+  // A thread of four has numbers t and t + 4 of an operand's depth, and columns 2 t and 2 t + 1 of a sum. As any order
+  // of the depth will do, those are what it has of both.
   template <int D>
   static __device__ __forceinline__ void load_b_columns(B& b, const Stored* tile, int k0, int block) {
     const int lane = threadIdx.x % 32;
@@ -196,7 +196,9 @@ struct Singles {
     mma<float>(first, a.r[0], b.r[0][0], b.r[0][1]);
     mma<float>(second, a.r[0], b.r[0][2], b.r[0][3]);
   }
-  static __device__ __forceinline__ void put(T* to, float x, float y) { *reinterpret_cast<float2*>(to) = {x, y}; }
+  static __device__ __forceinline__ void put(T* to, float x, float y) {
+    *reinterpret_cast<float2*>(to) = {x, y};
+  }
 
   template <int N>
   struct Slopes {
@@ -207,7 +209,9 @@ struct Singles {
 #pragma unroll
         for (int e = 0; e < 4; ++e) all[j][e] = fmaf(u[j][e], -u[j][e], 1.f);
     }
-    __device__ __forceinline__ float at(int j, int e) const { return all[j][e]; }
+    __device__ __forceinline__ float at(int j, int e) const {
+      return all[j][e];
+    }
   };
 };
 
@@ -253,8 +257,8 @@ __device__ __forceinline__ void add_exact_scores(float (&s)[BC / 8][4], const ty
   }
 }
 
-/// sum += w tile, for a warp's 16 rows of w and D columns of the tile. What is exact takes kPart blocks of 8 columns at a
-/// time, as it has sums of their own in registers.
+/// sum += w tile, for a warp's 16 rows of w and D columns of the tile. What is exact takes kPart blocks of 8 columns at
+/// a time, as it has sums of their own in registers.
 template <class M, int D, int BC, int kPart>
 __device__ __forceinline__ void add_products(float (&sum)[D / 8][4], const float (&w)[BC / 8][4],
                                              const typename M::Stored* tile) {

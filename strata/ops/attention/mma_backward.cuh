@@ -1,7 +1,7 @@
 #pragma once
-// Gradients of attention on tensor cores. A block has 128 or 64 rows, queries or keys, a warp 16 of them, and passes over
-// tiles of the other side, keys or queries; it computes the weights of its rows by those columns again and adds up the
-// gradients of its rows alone, so that sums always have one order.
+// Gradients of attention on tensor cores. A block has 128 or 64 rows, queries or keys, a warp 16 of them, and passes
+// over tiles of the other side, keys or queries; it computes the weights of its rows by those columns again and adds up
+// the gradients of its rows alone, so that sums always have one order.
 
 #include "strata/ops/attention/attention.cuh"
 #include "strata/ops/attention/mma.cuh"

@@ -1,5 +1,5 @@
-// The kernels of attention on mma.sync on the processor (strata/cuda/tile/emulation.cuh): their own sources, for operands
-// of 16 bits, of TF32 and of f32 by three products of TF32, against sums in double precision.
+// The kernels of attention on mma.sync on the processor (strata/cuda/tile/emulation.cuh): their own sources, for
+// operands of 16 bits, of TF32 and of f32 by three products of TF32, against sums in double precision.
 
 #define STRATA_TILE_EMULATION
 #include "strata/ops/attention/mma_backward.cuh"
@@ -24,7 +24,9 @@ using TwoParts = Of<Singles<2>>;
 // The largest error in units of the largest result. TF32 has 10 bits of mantissa, as f16 has: operands, weights and
 // gradients of scores are wrong by up to 2^-11 of themselves. Two such numbers leave 2^-22 out, of each of the terms.
 template <class M>
-inline constexpr double kBound = M::kExact ? 4e-6 : std::is_same_v<typename M::T, float> ? 2e-3 : 2e-2;
+inline constexpr double kBound = M::kExact                              ? 4e-6
+                                 : std::is_same_v<typename M::T, float> ? 2e-3
+                                                                        : 2e-2;
 
 template <class M, int D, bool kOptions>
 void check_forward(const Case& of) {
@@ -115,7 +117,8 @@ class MmaAttention : public ::testing::Test {
   }
 };
 
-// Lengths that end within tiles, several blocks, heads that share keys, causal, windows, sequences of their own lengths.
+// Lengths that end within tiles, several blocks, heads that share keys, causal, windows, sequences of their own
+// lengths.
 template <class Check>
 void each_plain(int64_t d, const Check& check) {
   Case c{.tq = 70, .tk = 150, .d = d, .offset = 80, .grad_lse = true};

@@ -1,6 +1,6 @@
 #pragma once
-// Attention on tensor cores (Dao, FlashAttention-2, arXiv:2307.08691): a block has 128 or 64 queries, a warp 16 of them, and
-// passes over tiles of keys, the next of which is copied while one is worked on.
+// Attention on tensor cores (Dao, FlashAttention-2, arXiv:2307.08691): a block has 128 or 64 queries, a warp 16 of
+// them, and passes over tiles of keys, the next of which is copied while one is worked on.
 
 #include <cfloat>
 
@@ -21,8 +21,7 @@ struct ForwardShape {
   static constexpr int kWarps = 8 / kBlocks, kThreads = 32 * kWarps, kQueries = 16 * kWarps;
   static constexpr int kKeys = D <= (kSingles ? 64 : 128) ? 64 : kSingles && D > 128 ? 16 : 32;
   static constexpr bool kKeepQ = !kSingles && D <= 128;  // queries in registers
-  static constexpr int kSharedBytes =
-      (kQueries + 4 * kKeys) * kPitch * static_cast<int>(sizeof(typename M::Stored));
+  static constexpr int kSharedBytes = (kQueries + 4 * kKeys) * kPitch * static_cast<int>(sizeof(typename M::Stored));
 };
 
 template <class M, int D, bool kOptions>

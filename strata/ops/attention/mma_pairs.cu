@@ -117,9 +117,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return it;
   };
   // Queries, gradients, keys and values of a stage.
-  const auto part = [&](int stage, int rows) {
-    return shared + stage * kStageElements<M, D> + rows * kPitch<M, D>;
-  };
+  const auto part = [&](int stage, int rows) { return shared + stage * kStageElements<M, D> + rows * kPitch<M, D>; };
   const auto load = [&](const Tile& tile, int stage) {
     const int64_t b = tile.b, h = tile.h, hk = h / group, q0 = static_cast<int64_t>(tile.qt) * kRows,
                   k0 = static_cast<int64_t>(tile.kt) * kKeys;
@@ -127,28 +125,28 @@ __global__ void __launch_bounds__(kThreads, 1)
     copy_tile<M, kKeys, D, kThreads>(part(stage, 2 * kRows), head_of<const T>(c.k, b, hk), c.k.time, k0, c.tk, size);
     if (!pairs.gradient) return;
     copy_tile<M, kRows, D, kThreads>(part(stage, kRows), head_of<const T>(c.grad_out, b, h), c.grad_out.time, q0, c.tq,
-                                  size);
+                                     size);
     copy_tile<M, kKeys, D, kThreads>(part(stage, 2 * kRows + kKeys), head_of<const T>(c.v, b, hk), c.v.time, k0, c.tk,
-                                  size);
+                                     size);
   };
 
   float sum[kBlocks][4] = {};
   Tile next;
   int it = find(from, next), stage = 0;
-  if (kStages<M, D> > 1 && it < n) load(next, 0);
+  if (kStages < M, D >> 1 && it < n) load(next, 0);
   commit_copies();
   while (it < n) {
     const Tile tile = next;
     if (kStages<M, D> == 1) take_length(c, tile.b), load(tile, 0);
     it = find(it + 1, next);
-    if (kStages<M, D> > 1 && it < n) load(next, stage ^ 1);
+    if (kStages < M, D >> 1 && it < n) load(next, stage ^ 1);
     commit_copies();
     const int64_t b = tile.b, h = tile.h, q0 = static_cast<int64_t>(tile.qt) * kRows,
                   k0 = static_cast<int64_t>(tile.kt) * kKeys;
     take_length(c, b);
     const Stored *const qs = part(stage, 0), *const gs = part(stage, kRows), *const ks = part(stage, 2 * kRows),
-                          *const vs = part(stage, 2 * kRows + kKeys);
-    if (kStages<M, D> > 1) stage ^= 1;
+                        *const vs = part(stage, 2 * kRows + kKeys);
+    if (kStages < M, D >> 1) stage ^= 1;
 
     const int64_t row = q0 + 16 * warp + lane / 4;  // and row + 8
     const Seen seen[2] = {seen_keys(c, row), seen_keys(c, row + 8)};
