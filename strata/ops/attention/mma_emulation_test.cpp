@@ -4,6 +4,7 @@
 #define STRATA_TILE_EMULATION
 #include "strata/ops/attention/mma_backward.cuh"
 #include "strata/ops/attention/mma_forward.cuh"
+#include "strata/ops/attention/mma_pairs.cuh"
 
 #include <gtest/gtest.h>
 
@@ -110,6 +111,61 @@ void check_backward(Case of) {
   EXPECT_EQ(p.difference(p.grad_v, want.grad_v, kBound<M>), "");
 }
 
+// The gradient of an additive mask [heads, queries, keys] that all batches share, or of one for all heads and queries
+// too.
+template <class M, int D>
+void check_pairs(const Case& of, bool of_queries) {
+  SCOPED_TRACE(of.text());
+  Problem<typename M::T> p(of);
+  const auto want = p.expected(true);
+  const auto n = [](int64_t i) { return static_cast<size_t>(i); };
+  std::vector<float> delta(want.lse.size());
+  for (size_t i = 0; i < delta.size(); ++i) {
+    p.lse[i] = static_cast<float>(want.lse[i]);
+    for (size_t d = 0; d < n(of.d); ++d)
+      delta[i] += static_cast<float>(want.out[i * n(of.d) + d] * want.grad_out[i * n(of.d) + d]);
+  }
+  std::vector<double> sums(n(of_queries ? of.heads * of.tq * of.tk : of.tk), 0);
+  for (int64_t b = 0; b < of.batch; ++b)
+    for (int64_t h = 0; h < of.heads; ++h)
+      for (int64_t i = 0; i < of.tq; ++i)
+        for (int64_t j = 0; j < of.tk; ++j) {
+          if (of.causal && j > i + of.offset) continue;
+          double s = 0, dp = 0;
+          const int64_t hk = h / (of.heads / of.kv_heads), row = (b * of.heads + h) * of.tq + i;
+          for (int64_t d = 0; d < of.d; ++d) {
+            s += p.q(b, h, i, d) * p.k(b, hk, j, d) * p.c.scale;
+            dp += p.grad_out(b, h, i, d) * p.v(b, hk, j, d);
+          }
+          sums[n(of_queries ? (h * of.tq + i) * of.tk + j : j)] +=
+              std::exp(s - want.lse[n(row)]) * (dp - static_cast<double>(delta[n(row)]));
+        }
+  Options options = p.options(mma_pairs::kRows, mma_pairs::kKeys, false);
+  std::vector<float> got(sums.size(), NAN);
+  const auto q_tiles = static_cast<int>((of.tq + mma_pairs::kRows - 1) / mma_pairs::kRows),
+             k_tiles = static_cast<int>((of.tk + mma_pairs::kKeys - 1) / mma_pairs::kKeys),
+             batch = static_cast<int>(of.batch), heads = static_cast<int>(of.heads);
+  mma_pairs::Pairs pairs{};
+  pairs.to = got.data(), pairs.dtype = DType::f32, pairs.gradient = true, pairs.factor = 1;
+  pairs.key = 1, pairs.parts = 1, pairs.numel = static_cast<int64_t>(got.size());
+  for (int i = 0; i < 4; ++i) pairs.blocks[i] = pairs.sums[i] = 1;
+  pairs.sums[0] = batch, pairs.blocks[3] = k_tiles;
+  if (of_queries) {
+    pairs.query = of.tk, pairs.head = of.tq * of.tk, pairs.blocks[1] = heads, pairs.blocks[2] = q_tiles;
+  } else {
+    pairs.sums[1] = heads, pairs.sums[2] = q_tiles;
+  }
+  pairs.part_sums = pairs.sums[0] * pairs.sums[1] * pairs.sums[2];
+  const int blocks = pairs.blocks[1] * pairs.blocks[2] * pairs.blocks[3];
+  ASSERT_EQ(emulation::launch(mma_pairs::pairs_kernel<M, D>, static_cast<unsigned>(blocks), mma_pairs::kThreads,
+                              mma_pairs::kSharedBytes<M, D>, of.seed, p.c, pairs,
+                              static_cast<const float*>(delta.data()), options),
+            "");
+  for (size_t i = 0; i < sums.size(); ++i)
+    ASSERT_LE(std::fabs(got[i] - sums[i]), kBound<M> * (of_queries ? 2 : 20))
+        << i << " is " << got[i] << ", not " << sums[i];
+}
+
 class MmaAttention : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -178,6 +234,15 @@ TEST_F(MmaAttention, BackwardOfTwoParts) {
   check_backward<TwoParts, 128, false>({.tq = 140, .tk = 90, .d = 120, .causal = true, .offset = -50, .seed = 1});
   check_backward<TwoParts, 256, false>({.tq = 20, .tk = 70, .d = 256});
   check_backward<TwoParts, 256, true>({.tq = 20, .tk = 70, .d = 240, .dropout = 0.3, .drawn = false, .soft_cap = 3});
+}
+// In stages that are filled while another is multiplied, and where one fits alone.
+TEST_F(MmaAttention, Pairs) {
+  const Case c{.batch = 2, .heads = 2, .kv_heads = 1, .tq = 140, .tk = 90, .d = 56, .causal = true, .offset = -30};
+  check_pairs<Halves, 64>(c, true);
+  check_pairs<OnePart, 64>(c, false);
+  check_pairs<TwoParts, 64>(c, true);
+  check_pairs<TwoParts, 64>(c, false);
+  check_pairs<TwoParts, 128>({.batch = 3, .heads = 2, .kv_heads = 2, .tq = 30, .tk = 70, .d = 128, .seed = 1}, true);
 }
 
 }  // namespace
