@@ -313,6 +313,13 @@ Tensor row_terms(const AttentionCall& c, double lse_unit, const Tensor& like_thi
   return terms;
 }
 
+bool fits_mma_f32(const AttentionCall& c, bool backward) {
+  if (c.dtype != DType::f32 || !fits_copied_rows(c, backward, 4)) return false;
+  int device = 0;
+  cuda::check_cuda(cudaGetDevice(&device), "scaled_dot_product_attention", "cudaGetDevice");
+  return cuda::properties(device).shared_bytes_per_block >= 227 * 1024;
+}
+
 }  // namespace attention_cuda
 
 using namespace attention_cuda;

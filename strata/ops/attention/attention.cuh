@@ -181,13 +181,12 @@ inline bool fits_copied_rows(const AttentionCall& c, bool backward, int64_t piec
          (!backward || (aligned(c.grad_out, c.heads, c.tq) && aligned(c.grad_q, c.heads, c.tq) &&
                         aligned(c.grad_k, c.kv_heads, c.tk) && aligned(c.grad_v, c.kv_heads, c.tk)));
 }
-/// Whether the tensor-core kernels take a call: in 16 bits, and in f32.
+/// Whether the tensor-core kernels take a call: in 16 bits, and in f32, where a block may have as much shared memory as
+/// on Hopper.
 inline bool fits_mma(const AttentionCall& c, bool backward) {
   return (c.dtype == DType::bf16 || c.dtype == DType::f16) && fits_copied_rows(c, backward, 8);
 }
-inline bool fits_mma_f32(const AttentionCall& c, bool backward) {
-  return c.dtype == DType::f32 && fits_copied_rows(c, backward, 4);
-}
+bool fits_mma_f32(const AttentionCall& c, bool backward);
 /// Whether the Hopper kernels take a call that fits the tensor-core ones: a card of compute capability 9.0 and code for
 /// it, heads above 32 up to 128 (forward 256), strides that bulk copies take.
 bool fits_hopper(const AttentionCall& c, bool backward);
