@@ -474,9 +474,9 @@ inline int section_of(const AttentionCall& c, int blocks) {
   return static_cast<int>(std::min(heads, fit >= heads ? heads : n));
 }
 
-// Shapes for a set of options. Dropout with a mask takes registers: two warpgroups of queries, not three.
+// Shapes for a set of options. Dropout takes registers: two warpgroups of queries, not three.
 template <int kSet>
-using ShapeOf64 = ForwardShape<64, (kSet & kDropped) != 0 && kSet != kDropped ? 2 : 3, 128, 2, 2, 1, true, true>;
+using ShapeOf64 = ForwardShape<64, (kSet & kDropped) != 0 ? 2 : 3, 128, 2, 2, 1, true, true>;
 template <int>
 using ShapeOf96 = ForwardShape<96, 2, 128, 2, 1, 1, true, true>;
 template <int>
