@@ -288,26 +288,27 @@ __global__ void prepare_kernel(const __grid_constant__ Walk w, const T* given, i
   });
 }
 
-/// Tells of counts (on the device) that are no batch sizes. The kernels read nothing out of range for them.
-void check_counts(const RecurrenceCall& r);
-
 /// What both directions do around their walk: memory of zeros on the current stream, the first states, the launch.
 class WalkCall {
  public:
-  /// `own`: elements of the step's array, of the sums' type.
-  WalkCall(const RecurrenceCall& r, const StepProduct& p, int64_t own);
+  /// `own`: elements of the step's array, of the sums' type; `steps`: whose counts there are, 0 where all sequences
+  /// have every step.
+  WalkCall(const StepProduct& p, int64_t own, int64_t steps = 0);
   RecurrencePlan plan;
   Walk walk{};
   void* own;  ///< the step's array
 
-  /// Launches the preparation. `h` and `c`, where they are given, become the first states and the step's array.
+  /// A call whose counts are as given (on the device) gets its own, and the rows before each step. Counts that are no
+  /// batch sizes are told of and made such that nothing out of range is read.
+  void place(RecurrenceCall& r) const;
+  /// Launches the preparation: the weight [columns_per_unit hidden, hidden]; `h` and `c`, where they are given, become
+  /// the first states and the step's array.
   template <class T, bool Transposed>
-  void prepare(const RecurrenceCall& r, const void* h, const void* c) const {
-    const int64_t columns_per_unit = gates(r.cell);
-    prepare_kernel<T, Transposed>
-        <<<cuda::each_blocks(columns_per_unit * r.hidden * r.hidden), cuda::kEachThreads, 0, cuda::stream()>>>(
-            walk, static_cast<const T*>(r.w), columns_per_unit, static_cast<const T*>(h), static_cast<const T*>(c),
-            static_cast<compute_t<T>*>(own));
+  void prepare(const void* weight, int64_t columns_per_unit, const void* h, const void* c) const {
+    const int64_t elements = std::max(columns_per_unit * walk.hidden, walk.batch) * walk.hidden;
+    prepare_kernel<T, Transposed><<<cuda::each_blocks(elements), cuda::kEachThreads, 0, cuda::stream()>>>(
+        walk, static_cast<const T*>(weight), columns_per_unit, static_cast<const T*>(h), static_cast<const T*>(c),
+        static_cast<compute_t<T>*>(own));
   }
   /// Launches iterations [0, iterations) of a walk_kernel: all at once where the card can have all blocks at a time,
   /// else one by one with `streaming`, the same with a weight that is not resident.
@@ -315,6 +316,7 @@ class WalkCall {
 
  private:
   Tensor memory_;
+  int64_t* places_;  // counts of all steps, then the rows before each
 };
 
 template <class T, class Step, bool Resident, int Rows, int Width>
