@@ -57,6 +57,19 @@ inline void wait_count(const int* p, int wanted) {
   emulation::block->wait_until([=] { return *p >= wanted; }, "a count of", wanted);
   emulation::block->now->unordered = "wait_count";
 }
+inline void count_arrival(unsigned* p) {
+  ++*p;
+}
+inline void wait_arrivals(const unsigned* p, unsigned wanted) {
+  emulation::block->wait_until([=] { return static_cast<int>(*p - wanted) >= 0; }, "a count of", wanted);
+}
+inline uint4 load_written(const void* p) {
+  if (reinterpret_cast<uintptr_t>(p) % sizeof(uint4) != 0) emulation::block->fail("16 bytes that are not aligned");
+  return *static_cast<const uint4*>(p);
+}
+inline uint4 load_constant(const void* p) {
+  return load_written(p);
+}
 inline void fence_proxies() {
   emulation::block->now->unordered = nullptr;
 }
@@ -510,6 +523,12 @@ void wgmma(D (&d)[R], const A& a, uint64_t b, int accumulate) {
   });
 }
 
+struct Tf32;
+/// To nearest, halves away from zero, as cvt.rna has it.
+inline float round_tf32(float v) {
+  return std::isfinite(v) ? __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u) : v;
+}
+
 /// c += a b of a warp, at once.
 template <class T>
 void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -519,15 +538,23 @@ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     uint32_t b[2];
   } mine{c, a, {b0, b1}};
   emulation::block->meet_warp("mma.sync", &mine, [](void** all) {
-    const auto half_of = [](uint32_t v, int e) { return e == 0 ? unpack2<T>(v).x : unpack2<T>(v).y; };
+    constexpr bool kHalves = !std::is_same_v<T, Tf32>;
+    const auto element = [](uint32_t v, int e) {
+      if constexpr (kHalves)
+        return e == 0 ? unpack2<T>(v).x : unpack2<T>(v).y;
+      else
+        return __uint_as_float(v & 0xffffe000u);
+    };
+    constexpr int kOfRegister = kHalves ? 2 : 1, kDepth = 8 * kOfRegister;
     for (int t = 0; t < 32; ++t)
       for (int i = 0; i < 4; ++i) {
         const int row = t / 4 + i / 2 * 8, column = t % 4 * 2 + i % 2;
         float& sum = static_cast<Part*>(all[t])->c[i];
-        for (int k = 0; k < 16; ++k) {
-          const Part& x = *static_cast<Part*>(all[row % 8 * 4 + k % 8 / 2]);
-          const Part& y = *static_cast<Part*>(all[column * 4 + k % 8 / 2]);
-          sum += half_of(x.a[row / 8 + k / 8 * 2], k % 2) * half_of(y.b[k / 8], k % 2);
+        for (int k = 0; k < kDepth; ++k) {
+          const int half = k / (kDepth / 2), lane = k % (kDepth / 2) / kOfRegister, e = k % kOfRegister;
+          const Part& x = *static_cast<Part*>(all[row % 8 * 4 + lane]);
+          const Part& y = *static_cast<Part*>(all[column * 4 + lane]);
+          sum += element(x.a[row / 8 + half * 2], e) * element(y.b[half], e);
         }
       }
   });

@@ -4,6 +4,11 @@
 
 #include "strata/cuda/tile/shared_tile.cuh"
 
+namespace strata::cuda::tile {
+/// Names products of mma() of f32 operands that are rounded to TF32.
+struct Tf32;
+}  // namespace strata::cuda::tile
+
 #ifndef STRATA_TILE_EMULATION
 namespace strata::cuda::tile {
 
@@ -23,10 +28,15 @@ __device__ __forceinline__ void load_transposed(uint32_t (&r)[4], const uint16_t
                : "memory");
 }
 
-/// c += a b for a [16][16] of rows, b [16][8].
+/// c += a b for a [16][16] of rows, b [16][8]; of Tf32 with a depth of 8.
 template <class T>
 __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (std::is_same_v<T, Tf32>) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -37,6 +47,13 @@ __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint3
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
+}
+
+/// Rounded to TF32, in the form of an f32: mma() would cut off what it does not read.
+__device__ __forceinline__ float round_tf32(float v) {
+  uint32_t r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
+  return __uint_as_float(r);
 }
 
 /// Two neighbours rounded into one register.

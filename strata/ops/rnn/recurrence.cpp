@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "strata/autograd/autograd.h"
+#include "strata/ops/conv/conv.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -156,10 +157,10 @@ Four gradients(Cell cell, const Tensor& gy, const Tensor& gstates, const Tensor&
       gx[static_cast<size_t>(t)] = through;
     } else {
       const bool lstm = cell == Cell::lstm;
-      const auto [of_x, of_from_h, rest] = step_gradients(
-          cell, own, rows_of(of_c, 0, m), ggates.defined() ? step_of(ggates, counts, t) : Tensor(),
-          lstm ? here(states, c, before) : here(y, h, before), lstm ? here(states, c, t) : Tensor(),
-          step_of(gates, counts, t));
+      const auto [of_x, of_from_h, rest] =
+          step_gradients(cell, own, rows_of(of_c, 0, m), ggates.defined() ? step_of(ggates, counts, t) : Tensor(),
+                         lstm ? here(states, c, before) : here(y, h, before), lstm ? here(states, c, t) : Tensor(),
+                         step_of(gates, counts, t));
       gx[static_cast<size_t>(t)] = of_x;
       through = gfrom_h[static_cast<size_t>(t)] = of_from_h;
       of_state = rest;
@@ -192,6 +193,7 @@ struct Prepared {
             .batch = h.size(0),
             .hidden = h.size(1),
             .reverse = reverse,
+            .tf32 = h.dtype() == DType::f32 && allow_tf32_convolutions(),
             .counts = counts.all() ? nullptr : counts.of.data(),
             .firsts = counts.all() ? nullptr : counts.before.data(),
             .rows = places.defined() ? places.size(0) : steps * h.size(0),
@@ -226,9 +228,9 @@ void forward_kernel(Tensor& y, Tensor& states, Tensor& gates, const Tensor& from
 
 template <auto Kernel>
 void backward_kernel(Tensor& gfrom_x, Tensor& gfrom_h, Tensor& gh, Tensor& gc, const Tensor& gy, const Tensor& gstates,
-                     const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& batch_sizes,
-                     const Tensor& places, const Tensor& y, const Tensor& states, const Tensor& gates,
-                     const std::string& cell, bool reverse) {
+                     const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& batch_sizes, const Tensor& places,
+                     const Tensor& y, const Tensor& states, const Tensor& gates, const std::string& cell,
+                     bool reverse) {
   constexpr std::string_view op = "recurrence_backward";
   Prepared p(op, cell_of(op, cell), y.size(0), h, c, w, batch_sizes, places, reverse);
   p.call.y = p.memory(y);
@@ -358,9 +360,9 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
               const Cell cell = cell_of(op, name);
               check<ShapeError>(y.dim() == 3, op, "y must be [T, B, hidden], got ", y);
               const int64_t width = recurrent::gates(cell) * y.size(2);
-              const TensorMeta x = y.meta().with_shape(places.defined() && places.dim() == 1
-                                                           ? Shape{places.size(0), width}
-                                                           : Shape{y.size(0), y.size(1), width});
+              const TensorMeta x =
+                  y.meta().with_shape(places.defined() && places.dim() == 1 ? Shape{places.size(0), width}
+                                                                            : Shape{y.size(0), y.size(1), width});
               check_arguments(op, cell, x, h, c, w, batch_sizes, places);
               const Shape shape{batch_sizes.defined() ? batch_sizes.size(0) : y.size(0), h.size(0), h.size(1)};
               const auto expect = [&](const Tensor& t, const char* what, const Shape& wanted) {
@@ -412,8 +414,8 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
               }
               const Example e = example(s, Cell::tanh, 2, 3, 4);
               const Tensor y = s.tensor({2, 3, 4}), none = s.tensor({0});
-              s.invalid<ShapeError>("gstates belongs to lstm", y, y, e.h, e.c, e.w, std::nullopt, std::nullopt, y,
-                                    none, none, std::string("tanh"), false);
+              s.invalid<ShapeError>("gstates belongs to lstm", y, y, e.h, e.c, e.w, std::nullopt, std::nullopt, y, none,
+                                    none, std::string("tanh"), false);
               s.invalid<ShapeError>("gy is", e.h, std::nullopt, e.h, e.c, e.w, std::nullopt, std::nullopt, y, none,
                                     none, std::string("tanh"), false);
             },
@@ -429,13 +431,14 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                   "gates)",
         .shown = 2,
         .internal = true,
-        .doc = "All steps of one direction of a recurrent layer: from_x [T, B, gates H] is what the input gives the "
-               "gates, h [B, H] (and c for lstm) the first state, w_hh [gates H, H] and b_hh what h gives them. cell "
-               "is tanh, relu, lstm or gru. y [T, B, H] is h after each step, states c after each step ([0] but for "
-               "lstm). batch_sizes (i64 [T], never rising) says how many of the sequences, the first ones, have each "
-               "step; the others keep their state. from_x then has their rows alone, step after step, and places (i64 "
-               "[rows]) says where these lie among the [T B] of y. gates is what the gradient needs ([0] without keep). "
-               "ShapeError, DTypeError, ValueError.",
+        .doc =
+            "All steps of one direction of a recurrent layer: from_x [T, B, gates H] is what the input gives the "
+            "gates, h [B, H] (and c for lstm) the first state, w_hh [gates H, H] and b_hh what h gives them. cell "
+            "is tanh, relu, lstm or gru. y [T, B, H] is h after each step, states c after each step ([0] but for "
+            "lstm). batch_sizes (i64 [T], never rising) says how many of the sequences, the first ones, have each "
+            "step; the others keep their state. from_x then has their rows alone, step after step, and places (i64 "
+            "[rows]) says where these lie among the [T B] of y. gates is what the gradient needs ([0] without keep). "
+            "ShapeError, DTypeError, ValueError.",
         .infer =
             [](const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
                const Tensor& batch_sizes, const Tensor& places, const std::string& name, bool, bool keep) {
@@ -522,7 +525,8 @@ namespace recurrent {
 bool has_recurrence(Cell cell, DType t, const Device& device, int64_t batch, int64_t hidden) {
   if (device.type == DeviceType::meta) return true;
   if (!forward_op.has_kernel(device.type)) return false;
-  return !device.is_cuda() || batch * hidden == 0 || recurrence_pays(cell, t, batch, hidden, card_limits(device.index));
+  return !device.is_cuda() || batch * hidden == 0 ||
+         recurrence_pays(cell, t, allow_tf32_convolutions(), batch, hidden, card_limits(device.index));
 }
 
 std::tuple<Tensor, Tensor> recurrence(Cell cell, const Tensor& from_x, const State& first, const Tensor& w,

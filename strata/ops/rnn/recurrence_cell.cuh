@@ -2,8 +2,8 @@
 // The arithmetic of one hidden unit of one sequence in one step, and the steps of recurrence.cuh made of it. What is
 // rounded, and what is kept in f32, is as in recurrence_inl.h.
 
-#include "strata/cuda/kernel.cuh"
 #include "strata/ops/rnn/recurrence_kernel.h"
+#include "strata/ops/rnn/recurrence_walk.cuh"
 
 namespace strata::recurrent {
 
@@ -183,8 +183,9 @@ struct ForwardStep {
     return out;
   }
 
+  template <class P>
   __device__ void publish(const Out& out, T* to) const {
-    *to = cuda::narrow<T>(out.h);
+    *to = operand_of<P>(out.h);
   }
 
   __device__ void store(int64_t i, int64_t row, int64_t unit, const Out& out) const {
@@ -277,11 +278,12 @@ struct BackwardStep {
   __device__ R of_gate(const Out& out, int g) const {
     return g == 2 && b.forward.cell == Cell::gru ? out.through_reset : out.gates[g];
   }
+  template <class P>
   __device__ void publish(const Out& out, T* to) const {
 #pragma unroll
     for (int g = 0; g < 4; ++g) {
       if (g >= gates) break;
-      to[g * b.forward.hidden] = cuda::narrow<T>(of_gate(out, g));
+      to[g * b.forward.hidden] = operand_of<P>(of_gate(out, g));
     }
   }
 

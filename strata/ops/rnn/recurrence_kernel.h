@@ -22,6 +22,7 @@ struct RecurrenceCall {
   DType t;
   int64_t steps, batch, hidden;
   bool reverse;           ///< from the last step to the first
+  bool tf32;              ///< on a card f32 operands of products are rounded to TF32
   const int64_t* counts;  ///< [steps]: how many sequences, the first ones, have each step; nullptr: all
   const int64_t* firsts;  ///< [steps], with counts: how many rows of from_x are those of earlier steps
   int64_t rows;           ///< of from_x and of gates: steps batch, with counts their sum

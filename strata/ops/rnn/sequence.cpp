@@ -228,8 +228,8 @@ class Sequences {
     if ((!projects || merges(w)) && has_recurrence(cell_, from_x.dtype(), x.device(), batch_, hidden_)) {
       if (projects) from_x = with_first(w, from_x, s.h, reverse);
       const State first{projects ? no_state(from_x, {batch_, hidden_}) : s.h, s.c};
-      auto [y, states] = recurrence(cell_, from_x, first, projects ? matmul(w.hh, w.hr) : w.hh, w.bias_hh,
-                                    sizes_there_, places_, reverse);
+      auto [y, states] = recurrence(cell_, from_x, first, projects ? matmul(w.hh, w.hr) : w.hh, w.bias_hh, sizes_there_,
+                                    places_, reverse);
       if (projects) y = input_product(y, w.hr, {});
       const int64_t last = reverse ? 0 : y.size(0) - 1;
       s = {y.select(0, last), states.defined() ? states.select(0, last) : Tensor()};

@@ -209,8 +209,8 @@ Four sequence(const Tensor& input, const TensorList& hx, const TensorList& param
     Tensor c = hx.empty() ? zeros({batch, hidden}, t) : hx[1].select(0, layer).to(t);
     Tensor l = hx.empty() ? full({batch, hidden}, kNothing, t) : hx[2].select(0, layer).to(t);
     if (has_slstm_recurrence(low, x.device(), batch, hidden)) {
-      const auto [y, c_each, l_each] = slstm_recurrence(from_x, h.to(low), c, l, p[1].to(low),
-                                                        b_hh.defined() ? b_hh.to(low) : b_hh);
+      const auto [y, c_each, l_each] =
+          slstm_recurrence(from_x, h.to(low), c, l, p[1].to(low), b_hh.defined() ? b_hh.to(low) : b_hh);
       const int64_t last = y.size(0) - 1;
       x = y.to(input.dtype());
       last_h.push_back(x.select(0, last));

@@ -6,12 +6,13 @@ namespace strata::recurrent {
 
 void slstm_recurrence_cuda(const SlstmCall& s) {
   if (s.steps * s.batch * s.hidden == 0) return;
-  WalkCall call({s.batch, s.hidden, 4, s.hidden, static_cast<int64_t>(size_of(s.t))}, 0);
-  dispatch_floats(s.t, "slstm_recurrence", [&]<class T>() {
+  WalkCall call({s.batch, s.hidden, 4, s.hidden, static_cast<int64_t>(size_of(s.t)), s.tf32}, 0);
+  dispatch_operands(s.t, s.tf32, "slstm_recurrence", [&]<class P>() {
+    using T = stored_t<P>;
     using Step = SlstmForwardStep<T>;
-    call.prepare<T, false>(s.w, 4, s.h, nullptr);
+    call.prepare<P, false>(s.w, 4, s.h, nullptr);
     Step step{s};
-    call.launch(walk_kernel_of<T, Step>(call.plan), streaming_kernel_of<T, Step>(call.plan), &step, s.steps);
+    call.launch(walk_kernel_of<P, Step>(call.plan), streaming_kernel_of<P, Step>(call.plan), &step, s.steps);
   });
 }
 

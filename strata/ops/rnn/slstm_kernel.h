@@ -66,6 +66,7 @@ void slstm_step_backward_cuda(Tensor& gsums, Tensor& gc_before, Tensor& gl_befor
 /// All steps of a layer, on contiguous memory. Gates, h and the weight are of dtype t, c and l of the dtype of sums, R.
 struct SlstmCall {
   DType t;
+  bool tf32;  ///< f32 operands of products are rounded to TF32
   int64_t steps, batch, hidden;
   const void* from_x;         ///< [steps, batch, 4 H]: what the input gives the gates
   const void *h, *c, *l;      ///< [batch, H]: the first states
@@ -79,7 +80,7 @@ void slstm_recurrence_cuda(const SlstmCall& s);
 struct SlstmBackwardCall {
   SlstmCall forward;  ///< from_x, h, bias and y are none
   const void *gy, *gc_each, *gl_each;
-  void* gsums;          ///< [steps, batch, 4 H]
+  void* gsums;         ///< [steps, batch, 4 H]
   void *gh, *gc, *gl;  ///< [batch, H]
 };
 void slstm_recurrence_backward_cuda(const SlstmBackwardCall& s);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "strata/core/node.h"
+#include "strata/ops/conv/conv.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -84,6 +85,7 @@ struct Prepared {
 
   Prepared(const Tensor& gates, const Tensor& c, const Tensor& l, const Tensor& w) {
     call.t = gates.dtype();
+    call.tf32 = call.t == DType::f32 && allow_tf32_convolutions();
     call.steps = gates.size(0), call.batch = gates.size(1), call.hidden = w.size(1);
     call.c = memory(c), call.l = memory(l), call.w = memory(w);
   }
@@ -139,8 +141,8 @@ Four gradients(const Tensor& gy, const Tensor& gc_each, const Tensor& gl_each, c
     if (gc_each.defined()) of_c = of_c + gc_each.select(0, t);
     if (gl_each.defined()) of_l = of_l + gl_each.select(0, t);
     auto [g, of_c_before, of_l_before] =
-        slstm_step_gradients(of_h + gy.select(0, t), of_c, of_l, sums.select(0, t), t == 0 ? c : c_each.select(0, t - 1),
-                             t == 0 ? l : l_each.select(0, t - 1));
+        slstm_step_gradients(of_h + gy.select(0, t), of_c, of_l, sums.select(0, t),
+                             t == 0 ? c : c_each.select(0, t - 1), t == 0 ? l : l_each.select(0, t - 1));
     if (more.defined()) g = g + more.select(0, t);
     gsums[static_cast<size_t>(t)] = g;
     of_h = matmul(g, w), of_c = of_c_before, of_l = of_l_before;
@@ -199,8 +201,9 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
         .schema = "slstm_recurrence_backward(Tensor gy, Tensor? gc_each, Tensor? gl_each, Tensor c, Tensor l, Tensor "
                   "w_hh, Tensor c_each, Tensor l_each, Tensor sums) -> (Tensor gsums, Tensor gh, Tensor gc, Tensor gl)",
         .internal = true,
-        .doc = "The gradients of slstm_recurrence for the sums of its gates and for the first states, from those of its "
-               "results (of c_each and l_each none: zero). ShapeError, DTypeError.",
+        .doc =
+            "The gradients of slstm_recurrence for the sums of its gates and for the first states, from those of its "
+            "results (of c_each and l_each none: zero). ShapeError, DTypeError.",
         .infer =
             [](const Tensor& gy, const Tensor& gc_each, const Tensor& gl_each, const Tensor& c, const Tensor& l,
                const Tensor& w, const Tensor& c_each, const Tensor& l_each, const Tensor& sums) {
@@ -219,9 +222,8 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
         .kernels = {.cuda = STRATA_CUDA_KERNEL(backward_kernel<slstm_recurrence_backward_cuda>)},
         .composed =
             [](const Tensor& gy, const Tensor& gc_each, const Tensor& gl_each, const Tensor& c, const Tensor& l,
-               const Tensor& w, const Tensor& c_each, const Tensor& l_each, const Tensor& sums) {
-              return gradients(gy, gc_each, gl_each, {}, c, l, w, c_each, l_each, sums);
-            },
+               const Tensor& w, const Tensor& c_each, const Tensor& l_each,
+               const Tensor& sums) { return gradients(gy, gc_each, gl_each, {}, c, l, w, c_each, l_each, sums); },
         .cost = [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& w,
                    const Tensor&, const Tensor&, const Tensor& sums) { return steps_cost(sums, w, 3); },
         .samples =
@@ -264,8 +266,8 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
                const Tensor& bias, bool keep) {
               constexpr std::string_view op = "slstm_recurrence";
               check_layer(op, from_x.meta(), c, l, w);
-              check<ShapeError>(h.shape() == c.shape() && h.dtype() == w.dtype(), op, "h is ", h, ", c ", c,
-                                ", w_hh ", w);
+              check<ShapeError>(h.shape() == c.shape() && h.dtype() == w.dtype(), op, "h is ", h, ", c ", c, ", w_hh ",
+                                w);
               check<ShapeError>(!bias.defined() || (bias.shape() == Shape{w.size(0)} && bias.dtype() == w.dtype()), op,
                                 "b_hh is ", bias, ", w_hh ", w);
               const Shape shape{from_x.size(0), from_x.size(1), w.size(1)};
@@ -282,9 +284,9 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
               const Tensor y = b.y(0), c_each = b.y(1), l_each = b.y(2), sums = b.y(3);
               const Tensor gy = b.has_gy(0) ? b.gy(0) : zeros_like(y);
               const Tensor gc_each = b.has_gy(1) ? b.gy(1) : Tensor(), gl_each = b.has_gy(2) ? b.gy(2) : Tensor();
-              const auto [g, gh, gc, gl] =
-                  b.has_gy(3) ? gradients(gy, gc_each, gl_each, b.gy(3), c, l, w, c_each, l_each, sums)
-                              : backward_op(gy, gc_each, gl_each, c, l, w, c_each, l_each, sums);
+              const auto [g, gh, gc, gl] = b.has_gy(3)
+                                               ? gradients(gy, gc_each, gl_each, b.gy(3), c, l, w, c_each, l_each, sums)
+                                               : backward_op(gy, gc_each, gl_each, c, l, w, c_each, l_each, sums);
               if (b.needs(0)) b.set(0, g);
               if (b.needs(1)) b.set(1, gh);
               if (b.needs(2)) b.set(2, gc);
@@ -325,14 +327,14 @@ namespace recurrent {
 bool has_slstm_recurrence(DType t, const Device& device, int64_t batch, int64_t hidden) {
   // A step multiplies what one of the LSTM does.
   return device.is_cuda() && forward_op.has_kernel(device.type) &&
-         (batch * hidden == 0 || recurrence_pays(Cell::lstm, t, batch, hidden, card_limits(device.index)));
+         (batch * hidden == 0 ||
+          recurrence_pays(Cell::lstm, t, allow_tf32_convolutions(), batch, hidden, card_limits(device.index)));
 }
 
 std::tuple<Tensor, Tensor, Tensor> slstm_recurrence(const Tensor& from_x, const Tensor& h, const Tensor& c,
                                                     const Tensor& l, const Tensor& w, const Tensor& bias) {
   const auto wants = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
-  const bool keep =
-      grad_enabled() && (wants(from_x) || wants(h) || wants(c) || wants(l) || wants(w) || wants(bias));
+  const bool keep = grad_enabled() && (wants(from_x) || wants(h) || wants(c) || wants(l) || wants(w) || wants(bias));
   auto [y, c_each, l_each, sums] = forward_op(from_x, h, c, l, w, bias, keep);
   return {y, c_each, l_each};
 }

@@ -46,8 +46,9 @@ struct SlstmForwardStep {
     return out;
   }
 
+  template <class P>
   __device__ void publish(const Out& out, T* to) const {
-    *to = cuda::narrow<T>(out.h);
+    *to = operand_of<P>(out.h);
   }
 
   __device__ void store(int64_t i, int64_t row, int64_t unit, const Out& out) const {
@@ -110,9 +111,10 @@ struct SlstmBackwardStep {
     return out;
   }
 
+  template <class P>
   __device__ void publish(const Out& out, T* to) const {
 #pragma unroll
-    for (int g = 0; g < 4; ++g) to[g * b.forward.hidden] = cuda::narrow<T>(out.gates[g]);
+    for (int g = 0; g < 4; ++g) to[g * b.forward.hidden] = operand_of<P>(out.gates[g]);
   }
 
   __device__ void store(int64_t i, int64_t row, int64_t unit, const Out& out) const {

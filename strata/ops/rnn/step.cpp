@@ -71,7 +71,8 @@ const Op<Three(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const
                                 gates);
               const int64_t hidden = gates.size(1) / 4;
               check_state(op, before, "before", hidden, gates);
-              check<ShapeError>(lstm || (!gc.defined() && c.numel() == 0), op, "c belongs to lstm and to no other cell");
+              check<ShapeError>(lstm || (!gc.defined() && c.numel() == 0), op,
+                                "c belongs to lstm and to no other cell");
               for (const Tensor* t : {&gh, &gc, &c}) {
                 if (!t->defined() || (t == &c && !lstm)) continue;
                 check<ShapeError>(t->shape() == before.shape() && t->dtype() == before.dtype(), op, "gh, gc and c are ",
@@ -209,8 +210,7 @@ State advance(Cell cell, const Tensor& from_x, const Tensor& from_h, const State
     const auto [h, c, gates] = by_ops(cell, from_x, from_h, state);
     return {h, lstm ? c : Tensor()};
   }
-  const bool keep =
-      grad_enabled() && (from_x.requires_grad() || from_h.requires_grad() || state.requires_grad());
+  const bool keep = grad_enabled() && (from_x.requires_grad() || from_h.requires_grad() || state.requires_grad());
   const auto [h, c, gates] = step_op(from_x, from_h, state, lstm ? "lstm" : "gru", keep);
   return {h, lstm ? c : Tensor()};
 }

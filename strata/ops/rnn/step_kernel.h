@@ -35,8 +35,8 @@ void step_backward_cpu(const StepBackwardCall& s);
 void step_backward_cuda(const StepBackwardCall& s);
 
 template <auto Kernel>
-void step_forward(Tensor& h, Tensor& c, Tensor& gates, const Tensor& from_x, const Tensor& from_h,
-                  const Tensor& before, const std::string& cell, bool) {
+void step_forward(Tensor& h, Tensor& c, Tensor& gates, const Tensor& from_x, const Tensor& from_h, const Tensor& before,
+                  const std::string& cell, bool) {
   if (h.numel() == 0) return;
   const Tensor x = contiguous(from_x), y = contiguous(from_h), b = contiguous(before);
   Kernel({.cell = cell == "lstm" ? Cell::lstm : Cell::gru,
