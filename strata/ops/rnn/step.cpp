@@ -67,6 +67,7 @@ const Op<Three(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const
                const std::string& name) {
               constexpr std::string_view op = "recurrent_step_backward";
               const bool lstm = cell_of(op, name) == Cell::lstm;
+              check<DTypeError>(is_floating(gates.dtype()), op, "needs a floating dtype, got ", gates.dtype());
               check<ShapeError>(gates.dim() == 2 && gates.size(1) % 4 == 0, op, "the gates are [B, 4 hidden], got ",
                                 gates);
               const int64_t hidden = gates.size(1) / 4;
