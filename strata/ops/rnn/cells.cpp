@@ -142,6 +142,11 @@ void cell_samples(Samples& s) {
   add({}, true, true).named("no batch");
   add({2}, true, false).named("from zeros");
   add({0}, true, true).named("empty");
+  const Tensor x = s.tensor({2, kIn}), h = w({2, kHidden}), w_ih = w({rows, kIn}), w_hh = w({rows, kHidden});
+  if constexpr (kCell == Cell::lstm)
+    s.add(x, TensorList{h, s.tensor({2, kHidden})}, w_ih, w_hh, std::nullopt, w({rows})).named("b_hh alone");
+  else
+    s.add(x, h, w_ih, w_hh, std::nullopt, w({rows})).named("b_hh alone");
 }
 
 template <Cell kCell>

@@ -104,6 +104,24 @@ TEST_F(CudaRecurrent, RoundsProductsToTf32) {
     }
 }
 
+TEST_F(CudaRecurrent, OneSequenceWithoutBiasesOrGradients) {
+  const NoGrad guard;
+  const auto run = [](std::string_view cell, DType dtype, const Device& device) {
+    Problem p = problem(cell, 256, 1, 256, dtype, device);
+    p.parameters.resize(2);
+    const Tensor x = p.x.select(1, 0);
+    const RecurrentArguments bare{.has_biases = false};
+    if (cell == "lstm") return std::get<0>(lstm(x, {}, p.parameters, bare));
+    return std::get<0>(cell == "gru" ? gru(x, {}, p.parameters, bare) : rnn_tanh(x, {}, p.parameters, bare));
+  };
+  for (const std::string_view cell : {"lstm", "gru", "tanh"}) {
+    const Tensor here = run(cell, DType::f64, Device::cpu());
+    EXPECT_LE(difference(run(cell, DType::f32, Device::cuda()), here), 5e-3) << cell;
+    const Tf32 off(false);
+    EXPECT_LE(difference(run(cell, DType::f32, Device::cuda()), here), 1e-4) << cell;
+  }
+}
+
 // Two layers of both directions over sequences of other lengths, and the gradients of everything.
 TEST_F(CudaRecurrent, PackedLayersAgreeWithTheCpus) {
   std::vector<int64_t> sizes;
