@@ -15,6 +15,7 @@
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/sort.h"
+#include "strata/ops/sort/sort_kernels.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -205,7 +206,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> multilabel_ma
           const Tensor named = scatter_add(zeros_like(t), 1, at, used.to(DType::i64)) > 0;
           // Of the other classes, best first, those above target - 1 are the first ones: their sum is a running one.
           const Scalar infinite(static_cast<double>(INFINITY));
-          const Tensor falling = std::get<0>(sort(where(named, infinite, -x), 1));
+          const Tensor falling = sort_values(where(named, infinite, -x), 1);
           const Tensor sums = cumsum(where(falling == infinite, Scalar(0.0), -falling), 1);
           const Tensor bound = gather(x, 1, at) - 1;
           const Tensor count = searchsorted(falling.detach(), -bound.detach());

@@ -21,6 +21,7 @@
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/order_inl.h"
 #include "strata/ops/sort/sort.h"
+#include "strata/ops/sort/sort_kernels.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -417,7 +418,7 @@ const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> isin_op{{
           const DType common = result_type(elements, test_elements);
           const Tensor x = to(elements, common), flat = reshape(to(test_elements, common), {test_elements.numel()});
           if (flat.numel() == 0) return full_like(x, invert, DType::boolean);
-          const Tensor among = std::get<0>(sort(flat));
+          const Tensor among = sort_values(flat, 0);
           const Tensor at = clamp(searchsorted(among, x), Scalar(0), Scalar(flat.numel() - 1));
           const Tensor found = eq(strata::index(among, {at}), x);
           return invert ? logical_not(found) : found;

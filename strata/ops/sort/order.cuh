@@ -56,6 +56,10 @@ __device__ __forceinline__ bool value_of(B key, Order order, B& bits) {
   return true;
 }
 
+constexpr int64_t kWholeRow = int64_t{1} << 21;   // elements of a row that is sorted alone
+constexpr int64_t kTogether = int64_t{1} << 30;   // elements that are sorted together
+constexpr int64_t kNarrow = int64_t{UINT32_MAX};  // elements whose places fit in 32 bits
+
 // Whether the results are dense rows themselves, so that kernels write them where they belong.
 inline bool lies_as_rows(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t dim) {
   return (x.dim() == 0 || dim == x.dim() - 1) && values.is_contiguous() && indices.is_contiguous() &&

@@ -356,7 +356,7 @@ Tensor quantiles(const Tensor& whole, const Tensor& shares, std::optional<int64_
   check<ShapeError>(n > 0, op, "no elements in ", whole);
   // A copy: a number would yield in type promotion, and lose digits to the default dtype.
   const Tensor q = clone(to(reshape(shares, {shares.numel()}), wide));
-  const Tensor ordered = std::get<0>(sort(rows));
+  const Tensor ordered = sort_values(rows, -1);
   Tensor nan;
   {
     NoGrad guard;
