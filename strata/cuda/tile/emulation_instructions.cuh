@@ -162,15 +162,21 @@ void each_piece(const CUtensorMap& map, uint8_t* shared, uint32_t to, const Plac
 inline size_t box_bytes(const CUtensorMap& map) {
   return static_cast<size_t>(map.box[0] * map.box[1] * map.box[2] * map.box[3] * map.element_bytes);
 }
-// Lands when nothing else goes on, and completes on `at`.
+// Lands in block `there` when nothing else goes on, and completes on its barrier at `at`.
 template <class Copy>
-void arrives_later(uint64_t* at, size_t bytes, const Copy& copy) {
-  Barrier* const barrier = &block->barrier(at);
-  block->arriving.push_back([=] {
+void arrives_later(Block& there, uint32_t at, size_t bytes, const Copy& copy) {
+  const auto found = there.barriers.find(at);
+  if (found == there.barriers.end()) block->fail("a copy for a barrier that was not initialised");
+  Barrier* const barrier = &found->second;
+  there.arriving.push_back([=] {
     copy();
     barrier->bytes -= static_cast<int64_t>(bytes);
     Block::settle(*barrier);
   });
+}
+template <class Copy>
+void arrives_later(uint64_t* at, size_t bytes, const Copy& copy) {
+  arrives_later(*block, shared_address(at), bytes, copy);
 }
 // Reads `bytes` of shared memory when it has to, and calls write() with them some time after.
 template <class Write>
@@ -185,17 +191,20 @@ void leaves_later(uint32_t address, size_t bytes, const Write& write) {
     thread->writes.push_back([=, read = std::vector<uint8_t>(begin, begin + bytes)]() mutable { write(read.data()); });
   });
 }
-inline void copy_box_in(void* to, const CUtensorMap& map, uint64_t* at, const Place& begin) {
+inline void copy_box_in(Block& there, void* to, const CUtensorMap& map, uint64_t* at, const Place& begin) {
   const uint32_t address = shared_address(to);
   const size_t bytes = box_bytes(map);
   if (address % 128 != 0) block->fail("a box begins at no multiple of 128 bytes");
   block->pointer(address, bytes);
-  uint8_t* const shared = block->shared;
-  arrives_later(at, bytes, [=] {
+  uint8_t* const shared = there.shared;
+  arrives_later(there, shared_address(at), bytes, [=] {
     each_piece(map, shared, address, begin, [](uint8_t* to, const uint8_t* global, size_t n) {
       global != nullptr ? std::memcpy(to, global, n) : std::memset(to, 0, n);
     });
   });
+}
+inline void copy_box_in(void* to, const CUtensorMap& map, uint64_t* at, const Place& begin) {
+  copy_box_in(*block, to, map, at, begin);
 }
 inline void copy_box_out(const CUtensorMap& map, const void* from, const Place& begin) {
   const uint32_t address = shared_address(from);
@@ -273,6 +282,58 @@ inline void wait_out() {
   emulation::Thread& now = *emulation::block->now;
   if (!now.writes.empty()) now.unordered = "wait_out";
   now.write();
+}
+
+// ---- clusters ----
+
+inline void cluster_sync() {
+  emulation::Block* const block = emulation::block;
+  emulation::Cluster* const c = block->cluster;
+  if (c == nullptr) block->fail("cluster_sync() in a launch without clusters");
+  auto& sent = block->sent[static_cast<size_t>(block->now->number / 32)];
+  for (const emulation::Work& w : sent) w();
+  sent.clear();
+  ++c->arrived;
+  // Threads that have ended are not waited for.
+  block->wait_until(
+      [=, times = c->times] {
+        if (c->times == times && c->arrived == c->alive) c->arrived = 0, ++c->times;
+        return c->times != times;
+      },
+      "cluster_sync");
+}
+inline void arrive_in(uint64_t* at, int rank) {
+  using emulation::block;
+  emulation::Block& there = block->peer(rank, "an arrival");
+  const auto found = there.barriers.find(shared_address(at));
+  if (found == there.barriers.end()) block->fail("an arrival on a barrier that was not initialised");
+  auto& sent = block->sent[static_cast<size_t>(block->now->number / 32)];
+  for (const emulation::Work& w : sent) w();
+  sent.clear();
+  emulation::Barrier& b = found->second;
+  if (b.pending == 0) block->fail("more arrivals than a barrier expects");
+  --b.pending;
+  emulation::Block::settle(b);
+}
+inline void wait_for_blocks(uint64_t* at, uint32_t parity) {
+  wait(at, parity);
+}
+inline void store_four_in(float4* to, int rank, float a, float b, float c, float d) {
+  using emulation::block;
+  const uint32_t address = shared_address(to);
+  if (address % 16 != 0) block->fail("a store of 16 bytes that is not aligned");
+  block->pointer(address, 16);
+  uint8_t* const there = block->peer(rank, "a store").shared + (address - emulation::kBase);
+  block->sent[static_cast<size_t>(block->now->number / 32)].push_back([=] {
+    const float all[] = {a, b, c, d};
+    std::memcpy(there, all, sizeof all);
+  });
+}
+inline void copy_in_blocks(void* to, const CUtensorMap& map, uint64_t* at, int column, int row, int batch,
+                           uint32_t blocks) {
+  for (int rank = 0; rank < 16; ++rank)
+    if ((blocks >> rank & 1) != 0)
+      emulation::copy_box_in(emulation::block->peer(rank, "a copy"), to, map, at, {column, row, batch, 0});
 }
 
 // ---- fragments ----
