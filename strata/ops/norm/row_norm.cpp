@@ -220,6 +220,9 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
                     s.uniform({2, 1, 1}, 0.5, 2, st), s.tensor({2, 3, 20}));
               s.add(s.tensor({0, 5}), s.tensor({0, 5}), Shape{5}, s.tensor({5}), s.tensor({0, 1}, st),
                     s.tensor({0, 1}, st));
+              // A row that the blocks of a cluster share.
+              s.add(s.tensor({2, 8208}), s.tensor({2, 8208}), Shape{8208}, s.tensor({8208}), s.tensor({2, 1}, st),
+                    s.uniform({2, 1}, 0.5, 2, st));
               s.invalid<ShapeError>("gy is", s.tensor({6, 4}), s.tensor({6, 5}), Shape{5}, s.tensor({5}),
                                     s.tensor({6, 1}, st), s.tensor({6, 1}, st));
               s.invalid<ShapeError>("mean and rstd", s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}),
@@ -350,6 +353,9 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
               s.add(s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.uniform({6, 1}, 0.5, 2, st));
               s.add(s.tensor({2, 3, 20}), s.tensor({2, 3, 20}), Shape{20}, std::nullopt,
                     s.uniform({2, 3, 1}, 0.5, 2, st), s.tensor({2, 3, 20}));
+              // A row that the blocks of a cluster share.
+              s.add(s.tensor({2, 8208}), s.tensor({2, 8208}), Shape{8208}, s.tensor({8208}),
+                    s.uniform({2, 1}, 0.5, 2, st), s.tensor({2, 8208}));
               s.invalid<ShapeError>("gy is", s.tensor({6, 4}), s.tensor({6, 5}), Shape{5}, s.tensor({5}),
                                     s.tensor({6, 1}, st));
               if (s.benchmarking())
