@@ -144,6 +144,13 @@ TEST_F(SortCuda, UniqueAndSearchsorted) {
     expect_same(got.counts, want.counts);
     if (inverse) expect_same(got.inverse, want.inverse);
   }
+  for (const double first : {0.0, -0.0}) {  // a zero's sign is that of the first one
+    Tensor zeros_too = randint(-3, 3, {5000}).to(DType::f32);
+    zeros_too.data<float>()[7] = static_cast<float>(first);
+    for (int i = 0; i < 7; ++i) zeros_too.data<float>()[i] = 1;
+    for (int i = 8; i < 5000; i += 3) zeros_too.data<float>()[i] = static_cast<float>(-first);
+    expect_same(unique(on(zeros_too)).values, unique(zeros_too).values);
+  }
   for (const DType t : kTypes) {
     for (const Shape& shape : {Shape{9, 1000}, Shape{1}, Shape{0}}) {
       if (shape.size() == 2) {

@@ -1,5 +1,4 @@
-// Sorted values without their places on a CUDA device. Keys alone move, and a key says all there is to know of its
-// element: -0 stands below 0, and NaN of one sign and of the other, in the order of their bits, stand last.
+// Sorted values without their places on a CUDA device: keys alone move (WholeKeys).
 
 #include <algorithm>
 
@@ -22,27 +21,14 @@ constexpr unsigned kMostDown = 65535;
 // Rows of `length` elements and the keys of these.
 template <class B>
 struct Values {
-  static constexpr B kSign = static_cast<B>(B(1) << (8 * sizeof(B) - 1));
   const B* x;
   B* to;
   int64_t length;
-  Order order;
-  B flip;   // turns the order of the keys around
-  B round;  // how many NaN have a sign: keys of these would be the smallest and go round to the top
+  WholeKeys<B> keys;
+  B flip;  // turns the order of the keys around
 
-  __device__ B key(B bits) const {
-    if (order.kind == Kind::integer) bits ^= kSign;
-    if (order.kind == Kind::floating)
-      bits = static_cast<B>((bits & kSign ? static_cast<B>(~bits) : static_cast<B>(bits | kSign)) - round);
-    return static_cast<B>(bits ^ flip);
-  }
-  __device__ B value(B key) const {
-    key ^= flip;
-    if (order.kind == Kind::integer) return static_cast<B>(key ^ kSign);
-    if (order.kind == Kind::natural) return key;
-    key = static_cast<B>(key + round);
-    return key & kSign ? static_cast<B>(key ^ kSign) : static_cast<B>(~key);
-  }
+  __device__ B key(B bits) const { return static_cast<B>(keys.key(bits) ^ flip); }
+  __device__ B value(B key) const { return keys.value(static_cast<B>(key ^ flip)); }
 };
 
 template <class B, int kAcross, int kItems>
@@ -137,7 +123,7 @@ template <class B>
 bool sort_rows_of(const Values<B>& s, int64_t count, Device device) {
   const bool alone = s.length >= kWholeRow || count == 1;
   if constexpr (sizeof(B) >= 4) {
-    if (alone && s.order.kind == Kind::integer && s.flip == 0) {
+    if (alone && s.keys.kind == Kind::integer && s.flip == 0) {
       using T = std::make_signed_t<B>;
       for (int64_t row = 0; row < count; ++row)
         radix_sort_signed(reinterpret_cast<const T*>(s.x) + row * s.length, reinterpret_cast<T*>(s.to) + row * s.length,
@@ -168,15 +154,10 @@ void sort_values_cuda(Tensor& values, const Tensor& x, int64_t dim, bool descend
   if (rows.count == 0) return;
   const bool direct = lies_as_rows(values, values, x, dim);
   const Tensor v = direct ? values : make(rows.dense.shape(), x.dtype(), x);
-  const Order order = order_of(x.dtype());
   bool sorted = false;
   dispatch_bytes(x.dtype(), [&]<class B>() {
-    const Values<B> s{static_cast<const B*>(rows.dense.raw_data()),
-                      static_cast<B*>(v.raw_data()),
-                      rows.length,
-                      order,
-                      descending ? static_cast<B>(~B(0)) : B(0),
-                      order.kind == Kind::floating ? static_cast<B>(Values<B>::kSign - 1 - order.infinity) : B(0)};
+    const Values<B> s{static_cast<const B*>(rows.dense.raw_data()), static_cast<B*>(v.raw_data()), rows.length,
+                      WholeKeys<B>(order_of(x.dtype())), descending ? static_cast<B>(~B(0)) : B(0)};
     if (rows.length <= kBlockRow<B>)
       block_sort<B>(s, rows.count), sorted = true;
     else
