@@ -33,9 +33,9 @@ __device__ __forceinline__ void cluster_wait() {
 }
 
 /// What ring_backward_kernel() computes, of rows that the kCluster blocks of a cluster share, each with its part of the
-/// columns: their warps' sums go to all of them. A barrier of blocks takes about as long as half of a row's work, so a
-/// row's first pass comes before the second one of the row before: at a barrier a block always has a pass to do. Each
-/// row is read from shared memory twice, for which registers need not hold two of them.
+/// columns: their warps' sums go to all of them. While blocks wait for each other nothing would run, so a row's first
+/// pass comes before the second one of the row before: at a barrier a block always has a pass to do. Each row is read
+/// from shared memory twice, for which registers need not hold two of them.
 /// partial is [cluster][1 or 2][n]; three stages at least.
 template <class T, class A, bool kRms, int kCluster>
 __global__ void __launch_bounds__(kClusterThreads, 1)
