@@ -5,14 +5,14 @@
 
 namespace strata::conv_cuda {
 
-extern template void run_boxes<BFloat16>(int shape, bool share, bool across, const Boxes& g, int blocks, int bytes);
-extern template void run_boxes<Half>(int shape, bool share, bool across, const Boxes& g, int blocks, int bytes);
+extern template void run_boxes<BFloat16>(int shape, bool across, const Boxes& g, int blocks, int bytes);
+extern template void run_boxes<Half>(int shape, bool across, const Boxes& g, int blocks, int bytes);
 
 namespace {
 
 struct Plan {
   int shape = -1;
-  bool runs = false, share = false;
+  bool runs = false;
   int loaded = 0, pixel_stages = 0, filter_stages = 0, bytes = 0;
   int64_t tiles_m = 0, tiles = 0;
   double cost = 0;
@@ -38,28 +38,26 @@ Plan plan(const ConvSizes& s, int multiprocessors) {
   Plan best;
   const bool may_box = s.sh == 1 && s.sw == 1, may_run = fits_runs(s);
   for (int i = 0; i < static_cast<int>(std::size(kBoxShapes)); ++i) {
-    const BoxShape& shape = kBoxShapes[i];
-    for (const int way : {0, 1, 2, 3}) {
-      const bool runs = way % 2 == 1, share = way >= 2;
-      if ((runs ? !may_run : !may_box) || (share && !can_share(shape))) continue;
+    for (const bool runs : {false, true}) {
+      if (runs ? !may_run : !may_box) continue;
+      const BoxShape& shape = kBoxShapes[i];
       const int rows = shape.columns / 8;
       const int64_t further = runs ? 0 : (s.kh - 1) * s.dh;
       if (rows + further > 256) continue;
       Plan p;
-      p.shape = i, p.runs = runs, p.share = share;
+      p.shape = i, p.runs = runs;
       p.loaded = static_cast<int>(rows + further) * kUnit;
       const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
       const int64_t boxes = runs ? up(s.n * s.oh * s.ow, shape.columns) : s.n * up(s.oh, rows) * up(s.ow, 8);
-      p.tiles_m = up(s.oc, 64 * shape.tall), p.tiles = p.tiles_m * up(boxes, share ? 2 * shape.wide : shape.wide);
+      p.tiles_m = up(s.oc, 64 * shape.tall), p.tiles = p.tiles_m * up(boxes, shape.wide);
       if (p.tiles > (1 << 28) || !choose_stages(p, shape, runs ? 1 : static_cast<int>(s.kh))) continue;
       const int64_t chunks = up(s.ic, 64), taps = s.kh * s.kw, loads = runs ? taps : s.kw;
       constexpr double kProducts = 0.8, kBytes = 36, kTile = 2500;  // of the peak; a clock; clocks beside the sum
       const double products = static_cast<double>(chunks * taps * 2 * shape.tall * shape.wide * shape.columns);
-      const int64_t brought = shape.tall * 64 * kRowBytes / (share ? 2 : 1);
-      const auto bytes = static_cast<double>(chunks * (loads * shape.wide * p.loaded + taps * brought));
-      p.cost = static_cast<double>(up(share ? 2 * p.tiles : p.tiles, multiprocessors)) *
-               (std::max(products / kProducts, bytes / kBytes) + kTile);
-      if (share) p.cost *= 1.1;  // two blocks wait for each other
+      const auto bytes =
+          static_cast<double>(chunks * (loads * shape.wide * p.loaded + taps * shape.tall * 64 * kRowBytes));
+      p.cost =
+          static_cast<double>(up(p.tiles, multiprocessors)) * (std::max(products / kProducts, bytes / kBytes) + kTile);
       if (best.shape < 0 || p.cost < best.cost) best = p;
     }
   }
@@ -80,7 +78,7 @@ bool gather_boxes(const ConvSizes& s, DType t, Device device, const void* x, con
   g.source = p.runs ? run_map(s, t, x, shape.columns) : box_map(t, x, pixels, 8, p.loaded / kUnit);
   const int64_t taps = s.kh * s.kw;
   g.filters = across ? box_map(t, w, {s.oc, taps, s.ic, 1, f.tap, f.in, 1}, 1, 64)
-                     : box_map(t, w, {s.ic, taps, s.oc, 1, f.tap, f.out, 1}, 1, p.share ? 64 : 64 * shape.tall);
+                     : box_map(t, w, {s.ic, taps, s.oc, 1, f.tap, f.out, 1}, 1, 64 * shape.tall);
   const int64_t total = s.n * s.oh * s.ow;
   g.result = p.runs ? box_map(t, y, {s.oc, total, 1, 1, s.oc, 1, 1}, shape.columns, 1)
                     : box_map(t, y, {s.oc, s.ow, s.oh, s.n, s.oc, s.oc * s.ow, s.oc * s.ow * s.oh}, 8, rows);
@@ -99,10 +97,9 @@ bool gather_boxes(const ConvSizes& s, DType t, Device device, const void* x, con
   g.dilation_h = static_cast<int>(s.dh), g.dilation_w = static_cast<int>(s.dw);
   g.backwards = backwards;
   g.loaded = p.loaded, g.pixel_stages = p.pixel_stages, g.filter_stages = p.filter_stages;
-  const int together = p.share ? 2 : 1;
-  const int blocks = together * static_cast<int>(std::min<int64_t>(p.tiles, processors / together));
-  t == DType::bf16 ? run_boxes<BFloat16>(p.shape, p.share, across, g, blocks, p.bytes)
-                   : run_boxes<Half>(p.shape, p.share, across, g, blocks, p.bytes);
+  const int blocks = static_cast<int>(std::min<int64_t>(p.tiles, processors));
+  t == DType::bf16 ? run_boxes<BFloat16>(p.shape, across, g, blocks, p.bytes)
+                   : run_boxes<Half>(p.shape, across, g, blocks, p.bytes);
   return true;
 }
 

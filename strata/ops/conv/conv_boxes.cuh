@@ -8,7 +8,7 @@
 //
 // What lies outside of an image comes as zeros in both.
 
-#include "strata/cuda/tile/cluster.cuh"
+#include "strata/cuda/tile/copy.cuh"
 #include "strata/cuda/tile/fragment.cuh"
 #include "strata/cuda/tile/product.cuh"
 #include "strata/ops/conv/conv_boxes_cuda.h"
@@ -59,16 +59,6 @@ __device__ __forceinline__ void copy_box_in(uint32_t to, const CUtensorMap& map,
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
       "[%2];" ::"r"(to),
       "l"(&map), "r"(shared_address(barrier)), "r"(c), "r"(x), "r"(y), "r"(n)
-      : "memory");
-}
-
-/// The same to this place in all blocks of the cluster of which `blocks` has the bit.
-__device__ __forceinline__ void copy_box_in_blocks(uint32_t to, const CUtensorMap& map, uint64_t* barrier, int c, int x,
-                                                   int y, int n, uint32_t blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
-      "l"(&map), "r"(shared_address(barrier)), "r"(c), "r"(x), "r"(y), "r"(n), "h"(static_cast<uint16_t>(blocks))
       : "memory");
 }
 

@@ -4,6 +4,6 @@
 
 namespace strata::conv_cuda {
 
-template void run_boxes<Half>(int shape, bool share, bool across, const Boxes& g, int blocks, int bytes);
+template void run_boxes<Half>(int shape, bool across, const Boxes& g, int blocks, int bytes);
 
 }  // namespace strata::conv_cuda

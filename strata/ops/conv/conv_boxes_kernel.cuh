@@ -2,10 +2,8 @@
 // The kernel of forward and transposed convolutions: filters times pixels, both from shared memory, the result's
 // channels along the rows of the product and its pixels along the columns. A warpgroup computes 64 channels of N
 // pixels; a block has `Tall` of them for further channels of the same pixels, or `Wide` for further pixels. Two warps
-// of another warpgroup start the copies, of pixels and of filters, each around its own ring. `Share` blocks of a
-// cluster have the same channels of pixels one after the other, and bring a part of the filters each, to all of them.
+// of another warpgroup start the copies, of pixels and of filters, each around its own ring.
 
-#include "strata/cuda/tile/launch.cuh"
 #include "strata/ops/conv/conv_boxes.cuh"
 
 namespace strata::conv_cuda {
@@ -14,7 +12,7 @@ struct Boxes {
   CUtensorMap source, filters, result;
   const void* bias;
   Places places;
-  int m, tiles_m, tiles;   // tiles that share filters count once
+  int m, tiles_m, tiles;
   int chunks;              // of 64 channels of the source
   int kernel_h, kernel_w;  // taps
   int dilation_h, dilation_w;
@@ -38,7 +36,7 @@ struct Columns {
   static constexpr int kSecond = N - kFirst;
 };
 
-template <class T, int Tall, int Wide, int N, bool Across, int Share>
+template <class T, int Tall, int Wide, int N, bool Across>
 __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const __grid_constant__ Boxes g) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kGroups = Tall * Wide, kFilters = Tall * 64 * kRowBytes;
@@ -51,30 +49,26 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
                  filters = pixels + static_cast<uint32_t>(g.pixel_stages * Wide * g.loaded);
   const int tid = static_cast<int>(threadIdx.x), group = tid / 128;
   const int loads = loads_of(g), taps = taps_of_load(g);
-  static_assert(Share == 1 || Share == Tall);  // 64 channels' filters each
-  const int rank = static_cast<int>(blockIdx.x) % Share, first_tile = static_cast<int>(blockIdx.x) / Share,
-            next_tile = static_cast<int>(gridDim.x) / Share;
-  const auto box_of = [&](int tile) { return (tile / g.tiles_m * Share + rank) * Wide; };
   if (tid == 0) {
     for (int i = 0; i < kMostStages; ++i) {
       init_barrier(pixels_full + i, 1);
       init_barrier(filters_full + i, 1);
       init_barrier(pixels_empty + i, 4 * kGroups);
-      init_barrier(filters_empty + i, 4 * kGroups * Share);
+      init_barrier(filters_empty + i, 4 * kGroups);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     fence_shared();
   }
-  Share > 1 ? cluster_sync() : __syncthreads();
+  __syncthreads();
 
   if (group == kGroups) {
     give_registers<kGroups == 2 ? 40 : 32>();
     if (tid % 128 == 0) {
       Buffers ring(g.pixel_stages);
-      for (int tile = first_tile; tile < g.tiles; tile += next_tile) {
+      for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
         Place at[Wide];
 #pragma unroll
-        for (int b = 0; b < Wide; ++b) at[b] = place_of(g.places, box_of(tile) + b);
+        for (int b = 0; b < Wide; ++b) at[b] = place_of(g.places, tile / g.tiles_m * Wide + b);
         for (int chunk = 0; chunk < g.chunks; ++chunk) {
           for (int load = 0; load < loads; ++load) {
             wait(pixels_empty + ring.stage, ring.parity ^ 1);
@@ -99,7 +93,7 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
     } else if (tid % 128 == 32) {
       Buffers ring(g.filter_stages);
       const int all = g.kernel_h * g.kernel_w;
-      for (int tile = first_tile; tile < g.tiles; tile += next_tile) {
+      for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
         const int m0 = tile % g.tiles_m * Tall * 64;
         for (int chunk = 0; chunk < g.chunks; ++chunk) {
           for (int load = 0; load < loads; ++load) {
@@ -110,11 +104,7 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
               uint64_t* const full = filters_full + ring.stage;
               arrive_expecting(full, kFilters);
               const uint32_t to = filters + static_cast<uint32_t>(ring.stage * kFilters);
-              if constexpr (Share > 1) {
-                const int m = m0 + rank * 64;
-                copy_box_in_blocks(to + static_cast<uint32_t>(rank * 64 * kRowBytes), g.filters, full,
-                                   Across ? m : chunk * 64, tap, Across ? chunk * 64 : m, 0, (1u << Share) - 1);
-              } else if constexpr (Across) {
+              if constexpr (Across) {
 #pragma unroll
                 for (int i = 0; i < Tall; ++i)
                   copy_box_in(to + i * 64 * kRowBytes, g.filters, full, m0 + i * 64, tap, chunk * 64, 0);
@@ -132,15 +122,8 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
     const int high = group % Tall, right = group / Tall, warp = tid % 128 / 32, lane = tid % 32;
     const uint32_t mine = staged + static_cast<uint32_t>(group * N * kRowBytes);
     Buffers pixel_ring(g.pixel_stages), filter_ring(g.filter_stages);
-    const auto release_filters = [&](int stage) {
-      if constexpr (Share > 1) {
-        if (lane < Share) arrive_in(filters_empty + stage, lane);
-      } else {
-        if (lane == 0) arrive(filters_empty + stage);
-      }
-    };
     float first[kFirst / 2], second[kSecond > 0 ? kSecond / 2 : 1];
-    for (int tile = first_tile; tile < g.tiles; tile += next_tile) {
+    for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
       const int m0 = (tile % g.tiles_m * Tall + high) * 64;
       bool begun = false;
       int held_filters = 0, held_pixels = -1;  // what the products before the last ones queued read
@@ -164,8 +147,10 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
           commit_products();
           if (begun) {
             wait_products<1>();
-            release_filters(held_filters);
-            if (lane == 0 && held_pixels >= 0) arrive(pixels_empty + held_pixels);
+            if (lane == 0) {
+              arrive(filters_empty + held_filters);
+              if (held_pixels >= 0) arrive(pixels_empty + held_pixels);
+            }
           }
           begun = true;
           held_filters = filter_ring.stage, held_pixels = u + 1 == taps ? pixel_ring.stage : -1;
@@ -176,8 +161,10 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
       wait_products<0>();
       pin(first);
       pin(second);
-      release_filters(held_filters);
-      if (lane == 0) arrive(pixels_empty + held_pixels);
+      if (lane == 0) {
+        arrive(filters_empty + held_filters);
+        arrive(pixels_empty + held_pixels);
+      }
 
       // Rounded and turned around: [pixels][64 channels], which the copy engine takes away.
       if (tid % 128 == 0) wait_out_read();
@@ -204,7 +191,7 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
       fence_shared();
       named_sync(1 + group, 128);
       if (tid % 128 == 0) {
-        const int box = box_of(tile) + right;
+        const int box = tile / g.tiles_m * Wide + right;
         const Place to = place_of(g.places, box);
         const bool runs = g.places.runs;
         asm volatile(
@@ -216,20 +203,16 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
     }
     if (tid % 128 == 0) wait_out();
   }
-  if constexpr (Share > 1) cluster_sync();  // until then other blocks tell this one of stages
 #endif
 }
 
 /// Launches the kernel of this many warpgroups and pixels.
-template <class T, int Tall, int Wide, int N, bool Across, int Share>
+template <class T, int Tall, int Wide, int N, bool Across>
 void launch_boxes(const Boxes& g, int blocks, int bytes) {
-  constexpr auto kernel = boxes_kernel<T, Tall, Wide, N, Across, Share>;
-  tile::prepare<kernel>(kMostShared);
-  if constexpr (Share > 1) {
-    tile::launch_clusters<kernel>(Share, blocks, 128 * (Tall * Wide + 1), bytes, g);
-  } else {
-    tile::launch<kernel>(blocks, 128 * (Tall * Wide + 1), bytes, g);
-  }
+  constexpr auto kernel = boxes_kernel<T, Tall, Wide, N, Across>;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared), "convolution",
+             "cudaFuncSetAttribute");
+  kernel<<<static_cast<unsigned>(blocks), 128 * (Tall * Wide + 1), static_cast<size_t>(bytes), stream()>>>(g);
 }
 
 /// A way of cutting the work; see boxes_kernel.
@@ -239,29 +222,18 @@ struct BoxShape {
 inline constexpr BoxShape kBoxShapes[] = {{1, 2, 256}, {1, 2, 224}, {1, 2, 128}, {2, 1, 256},
                                           {2, 1, 224}, {2, 1, 192}, {2, 1, 128}, {3, 1, 192}};
 
-/// Whether two blocks may share the filters.
-constexpr bool can_share(const BoxShape& s) {
-  return s.tall == 2 && s.columns <= 192;
+template <class T, bool Across, size_t... I>
+void launch_shape(int shape, const Boxes& g, int blocks, int bytes, std::index_sequence<I...>) {
+  ((shape == static_cast<int>(I)
+        ? launch_boxes<T, kBoxShapes[I].tall, kBoxShapes[I].wide, kBoxShapes[I].columns, Across>(g, blocks, bytes)
+        : void()),
+   ...);
 }
-
-template <class T, int I, bool Across>
-void launch_shape(const Boxes& g, bool share, int blocks, int bytes) {
-  constexpr BoxShape kShape = kBoxShapes[I];
-  if constexpr (can_share(kShape))
-    if (share) return launch_boxes<T, kShape.tall, kShape.wide, kShape.columns, Across, 2>(g, blocks, bytes);
-  launch_boxes<T, kShape.tall, kShape.wide, kShape.columns, Across, 1>(g, blocks, bytes);
-}
-template <class T, bool Across, int... I>
-void launch_shapes(int shape, bool share, const Boxes& g, int blocks, int bytes, std::integer_sequence<int, I...>) {
-  ((shape == I ? launch_shape<T, I, Across>(g, share, blocks, bytes) : void()), ...);
-}
-/// Launches shape number `shape`; with `share` pairs of blocks have their filters together, and blocks are an even
-/// number.
+/// Launches shape number `shape`.
 template <class T>
-void run_boxes(int shape, bool share, bool across, const Boxes& g, int blocks, int bytes) {
-  constexpr auto kAll = std::make_integer_sequence<int, static_cast<int>(std::size(kBoxShapes))>();
-  across ? launch_shapes<T, true>(shape, share, g, blocks, bytes, kAll)
-         : launch_shapes<T, false>(shape, share, g, blocks, bytes, kAll);
+void run_boxes(int shape, bool across, const Boxes& g, int blocks, int bytes) {
+  constexpr auto kAll = std::make_index_sequence<std::size(kBoxShapes)>();
+  across ? launch_shape<T, true>(shape, g, blocks, bytes, kAll) : launch_shape<T, false>(shape, g, blocks, bytes, kAll);
 }
 
 }  // namespace strata::conv_cuda
