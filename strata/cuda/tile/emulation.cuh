@@ -398,4 +398,4 @@ std::string launch_together(void (*kernel)(P...), unsigned blocks, unsigned thre
 
 }  // namespace strata::cuda::tile::emulation
 
-#include "strata/cuda/tile/emulation_instructions.cuh"
+#include "strata/cuda/tile/emulation_cluster.cuh"
