@@ -2,6 +2,7 @@
 // A matrix product of few tiles and a long sum: kSplit blocks of a cluster take a part of a tile's sum each, and in the
 // end send each other their parts of the rows and columns that the other one finishes; always added in the sum's order.
 // kShare blocks whose tiles lie one below the other bring the columns' operand together, once. A block has one tile.
+// The engine does not launch it: docs/design/cuda-tiles.md has what it took.
 
 #include "strata/ops/matmul/gemm_tiles.cuh"
 

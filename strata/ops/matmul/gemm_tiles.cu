@@ -2,7 +2,6 @@
 
 #include "strata/ops/matmul/gemm_tiles.h"
 
-#include "strata/ops/matmul/gemm_split.h"
 #include "strata/ops/matmul/gemm_tiles_launch.cuh"
 
 namespace strata::cuda {
@@ -74,7 +73,6 @@ bool gemm_tiles(const Gemm& g, Device device) {
     eight.a = g.a, eight.b = g.b, eight.c = g.c;
     return gemm_tiles(eight, device);
   }
-  if (gemm_split({g.in, g.out, a.turned, b.turned, static_cast<float>(g.alpha), g.bias}, j)) return true;
   const int multiprocessors = properties(device.index).multiprocessors;
   // Tiles of half the width where whole ones leave multiprocessors without work.
   const bool narrow_tiles = (g.m + 127) / 128 * ((g.n + 255) / 256) * j.batches < multiprocessors;
