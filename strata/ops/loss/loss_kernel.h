@@ -57,6 +57,10 @@ auto dispatch_pair_loss(PairLoss kind, F&& f) {
 void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
                    Reduction reduction, double divisor, void* loss);
 
+/// -(t log p + (1 - t) log(1 - p)) of each pair, logarithms being at least -100, on a CUDA device; of one floating
+/// dtype.
+void bce_pairs_cuda(Tensor& y, const Tensor& p, const Tensor& t);
+
 /// The same on the current stream of a CUDA device. Of a target that is no class the host hears later (cuda/range.cuh);
 /// the loss and the row's gradient are NaN.
 void cross_entropy_cuda(const CrossEntropyCall& c);

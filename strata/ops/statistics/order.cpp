@@ -1,6 +1,7 @@
 // Medians, modes and quantiles.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <string>
@@ -13,6 +14,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/naive_inl.h"
+#include "strata/ops/reduce/kernels.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/sort/sort.h"
@@ -473,11 +475,28 @@ const QuantileOp nanquantile_op{{
     .reference = quantile_reference<true>,
 }};
 
+uint32_t aminmax_mask(const Tensor& x, std::optional<int64_t> dim) {
+  return dim_mask(dim ? Dims{*dim} : Dims(), x.dim(), "aminmax");
+}
+// kExtremes: extremes_cuda.
+template <auto kExtremes>
+void aminmax_kernel(Tensor& low, Tensor& high, const Tensor& x, std::optional<int64_t> dim, bool) {
+  kExtremes(low, high, x, aminmax_mask(x, dim));
+}
+
 const Op<Pair(const Tensor&, std::optional<int64_t>, bool)> aminmax_op{{
     .schema = "aminmax(Tensor x, int? dim=None, bool keepdim=false) -> (Tensor min, Tensor max)",
     .doc = "The smallest and the largest element along dim, or of all; NaN wins. Equal elements share the gradient. "
            "ShapeError for no elements.",
     .example = "auto [low, high] = aminmax(arange(3)); assert(low.item() == 0 && high.item() == 2);",
+    .infer =
+        [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+          const uint32_t mask = aminmax_mask(x, dim);
+          check<ShapeError>(reduced_count(x.shape(), mask) > 0, "aminmax", "no elements to choose from in ", x);
+          const TensorMeta m = like(x).with_shape(reduced_shape(x.shape(), mask, keepdim));
+          return std::array<TensorMeta, 2>{m, m};
+        },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(aminmax_kernel<extremes_cuda>)},
     .composed =
         [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
           const Dims dims = dim ? Dims{*dim} : Dims();
@@ -493,6 +512,8 @@ const Op<Pair(const Tensor&, std::optional<int64_t>, bool)> aminmax_op{{
           s.add(s.distinct({3, 5}));
           s.add(s.distinct({3, 5}), 0, true);
           s.add(s.distinct({2, 3, 4}), -1);
+          s.add(s.distinct({4, 7}).t(), 0).named("transposed");
+          s.add(s.tensor({8200})).named("long").not_differentiable();
           s.add(s.tensor({}), 0);
           s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
         },
