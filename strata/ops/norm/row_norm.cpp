@@ -5,6 +5,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/cuda/magnitudes.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/norm/norm.h"
 #include "strata/ops/norm/norm_kernel.h"
@@ -100,10 +101,12 @@ void run_forward(On on, bool rms, Tensor& y, void* mean, Tensor& rstd, const Ten
   c.y = y.raw_data();
   c.mean = mean;
   c.rstd = rstd.raw_data();
-  if constexpr (on.cuda)
+  if constexpr (on.cuda) {
+    c.most = cuda::magnitudes_beside(y);
     row_norm_cuda(c);
-  else
+  } else {
     row_norm_cpu(c);
+  }
 }
 
 template <class On>
@@ -129,10 +132,12 @@ void run_backward(On on, bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Ten
   c.grad_x = gx.raw_data();
   c.grad_weight = gw ? gw->raw_data() : nullptr;
   c.grad_bias = gb ? gb->raw_data() : nullptr;
-  if constexpr (on.cuda)
+  if constexpr (on.cuda) {
+    c.most = cuda::magnitudes_beside(gx);
     row_norm_backward_cuda(c);
-  else
+  } else {
     row_norm_backward_cpu(c);
+  }
 }
 
 // ---- layer_norm --------------------------------------------------------------------------------------------------

@@ -62,6 +62,7 @@ __global__ void __launch_bounds__(kMostRowThreads) backward_kernel(const RowNorm
     for (int j = 0; j < V; ++j) one.v[j] = 1;
     return one;
   };
+  Most<T> most(c.most);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.y;
   for (int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.y; first < c.rows; first += step) {
     const int64_t r = first + threadIdx.y, n = r < c.rows ? c.n : 0;
@@ -100,9 +101,10 @@ __global__ void __launch_bounds__(kMostRowThreads) backward_kernel(const RowNorm
 #pragma unroll
         for (int j = 0; j < V; ++j) to.v[j] += more.v[j];
       }
-      store_narrow(static_cast<T*>(c.grad_x) + r * c.n + i, to);
+      store_narrow(static_cast<T*>(c.grad_x) + r * c.n + i, to, most);
     });
   }
+  most.leave();
   if constexpr (kHeld > 0)
     if (partial != nullptr)
       store_columns<C, V, kHeld>(dw, db, c.n, reinterpret_cast<C*>(columns),

@@ -133,6 +133,7 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
   C next_mean = mean_of(r), next_rstd = rstd_of(r);
   uint4* at = first;
   int parity = 0;
+  Most<T> most(c.most);
   if constexpr (kCluster > 1) cluster_barrier();  // all blocks are there
   for (; r < c.rows; r += step) {
     const C rstd = next_rstd, shift = -next_mean * rstd;
@@ -230,11 +231,12 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
         }
 #pragma unroll
         for (int j = 0; j < V; ++j) y.v[j] += m2 * h.v[j];
-        store_narrow(to + k * kRow * V, y);
+        store_narrow(to + k * kRow * V, y, most);
       }
     to += apart;
     if constexpr (!kEarly) at = ask_again(at);
   }
+  most.leave();
   if (partial == nullptr) return;
   constexpr int kSums = kRms ? 1 : 2;
   C* out = partial + unit * kSums * n;
