@@ -60,6 +60,7 @@ void bench_long() {
     const int64_t n = int64_t{1} << 28;
     const Tensor x = randint(-1000000000, 1000000000, {n}).to(DType::i32);
     row("sort 268M i32", 16. * static_cast<double>(n), 1, [&](int64_t) { sort(x); });
+    row("msort 268M i32", 8. * static_cast<double>(n), 1, [&](int64_t) { msort(x); });
   }
   const std::vector<Tensor> one = several(4, {kMany}, DType::f32);
   const double bytes = 4. * static_cast<double>(kMany);

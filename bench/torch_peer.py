@@ -94,6 +94,8 @@ def peer(torch, name):
 def recurrent(torch, v, states=1):
     """No initial state means zeros here, PyTorch wants them; packed sequences are another order of arguments there."""
     x, weights, sizes = v["input"], v["params"], v["batch_sizes"]
+    if sizes is None and x.dim() == 2:  # read as [T, B, in] beyond its end on a card
+        raise ValueError("one sequence without a batch is for its modules alone")
     hx = v["hx"]
     if hx is None or (isinstance(hx, list) and not hx):
         batch = sizes[0] if sizes is not None else x.shape[0 if v["batch_first"] else 1]

@@ -8,6 +8,7 @@
 #include "apps/strata/command.h"
 #include "strata/core/parallel.h"
 #include "strata/train/generate.h"
+#include "strata/train/rehearse.h"
 
 namespace strata::cli {
 namespace {
@@ -21,7 +22,8 @@ struct Arguments {
 int run(const Arguments& a) {
   if (a.threads > 0) set_num_threads(static_cast<int>(a.threads));
   std::vector<std::string> warnings;
-  const TrainedModel trained = load_trained_model(a.checkpoint, &warnings, parse_device(a.device));
+  const TrainedModel trained =
+      detail::load_trained_model_for(a.prompt, a.checkpoint, &warnings, parse_device(a.device));
   for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
   if (a.prompt.empty()) throw UsageError("--prompt is empty: the model needs something to continue");
   TextWriter writer(trained, a.prompt, a.sample);

@@ -3,9 +3,10 @@
 kernel it chooses; for what its function lacks, flex_attention compiled), in turns in one process: forward, and backward,
 milliseconds and TFLOP/s of all pairs (causal: of half).
 
-    attention_options.py [--seconds S] [--filter TEXT]
+    attention_options.py [--seconds S] [--filter TEXT] [--dtype bfloat16|float16|float32]
 
-PyTorch keeps its defaults; masks have the queries' dtype or are boolean."""
+PyTorch keeps its defaults; masks have the queries' dtype or are boolean. In float32 each case runs twice, with
+backends.cuda.matmul.allow_tf32 off and on in both engines."""
 import argparse
 import time
 
@@ -100,17 +101,23 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--seconds", type=float, default=0.03)
     p.add_argument("--filter", default="")
+    p.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     p.add_argument("--shapes", nargs="*", default=["32x8x512x64", "4x16x4096x128"], help="batch x heads x time x size")
     a = p.parse_args()
+    dtype = getattr(torch, a.dtype)
     print(f"{'shape':16} {'mask':36} {'forward ms':>20} {'ratio':>6} {'backward ms':>20} {'ratio':>6} {'TFLOP/s':>12}")
     for shape in a.shapes:
         b, h, t, d = map(int, shape.split("x"))
-        numbers = [torch.randn(b, t, h, d).bfloat16() for _ in range(4)]
-        cases = {name: (mask, options, False) for name, (mask, options) in masks(b, h, t, torch.bfloat16).items()}
+        numbers = [torch.randn(b, t, h, d).to(dtype) for _ in range(4)]
+        cases = {name: (mask, options, False) for name, (mask, options) in masks(b, h, t, dtype).items()}
         cases |= {name: (None, options, True) for name, options in further(b, h, t).items()}
-        for name, (mask, options, by_flex) in cases.items():
-            if a.filter not in name:
-                continue
+        cases = {name: case for name, case in cases.items() if a.filter in name}
+        runs = [(name, tf32) for name in cases for tf32 in ((False, True) if dtype == torch.float32 else (False,))]
+        for name, tf32 in runs:
+            mask, options, by_flex = cases[name]
+            for engine in (st, torch):
+                engine.backends.cuda.matmul.allow_tf32 = tf32
+            name += ", TF32" if tf32 else ""
             times = {}
             for engine, f, synchronize in ((st, st.nn.functional, st.cuda.synchronize), (torch, F, torch.cuda.synchronize)):
                 def on_card(x):

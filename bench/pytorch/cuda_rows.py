@@ -44,9 +44,10 @@ def counts_and_sorts(add, wanted):
     add("kthvalue" + size, 2, lambda x: x.kthvalue(128256 // 2), rows)
     add("sort" + size, 2, lambda x: x.sort(stable=True), rows)
     del rows
-    if wanted("sort 268M i32"):
+    if wanted("sort 268M i32") or wanted("msort 268M i32"):
         long = [torch.randint(-1000000000, 1000000000, (1 << 28,), device="cuda", dtype=torch.int32)]
         add("sort 268M i32", 1, lambda x: x.sort(stable=True), long)
+        add("msort 268M i32", 1, lambda x: x.msort(), long)
         del long
     one = several(4, (many,), torch.float32)
     add("cumsum 16M f32", 4, lambda x: x.cumsum(0), one)
@@ -208,7 +209,7 @@ def main():
             lambda g: aten.embedding_dense_backward(g, text, 256, -1, False),
             g,
         )
-    if any(name.startswith(("bincount", "unique", "cumsum", "topk", "sort")) for name in ours):
+    if any(name.startswith(("bincount", "unique", "cumsum", "topk", "sort", "msort")) for name in ours):
         counts_and_sorts(add, wanted)
     shapes = [(50304, 768), (1024, 768)]
     block = [(768,), (768,), (2304, 768), (2304,), (768, 768), (768,), (768,), (768,), (3072, 768), (3072,), (768, 3072)]

@@ -1,7 +1,7 @@
 """Recurrent layers on a card, forward and backward, in both engines in turns: median ms and their ratio.
 
-PyTorch as it comes: cuDNN, which may round f32 operands to TF32; Strata's steps are full f32.  Usage: recurrent_cuda.py
-[rounds]"""
+Both as they come: f32 operands of products, those within the steps too, may be rounded to TF32.  Usage:
+recurrent_cuda.py [rounds]"""
 import statistics
 import sys
 import time

@@ -13,7 +13,7 @@ namespace {
 
 // A row-major leaf with x's values that shares nothing with it.
 Tensor fresh_leaf(const Tensor& x) {
-  Tensor t = x.detach().clone();
+  Tensor t = x.detach().contiguous().clone();
   if (x.requires_grad()) t.set_requires_grad();
   return t;
 }

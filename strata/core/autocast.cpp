@@ -31,6 +31,7 @@ struct KeptCodes {
 struct CodesState {
   int depth = 0;
   bool captured = false;  // whether the outermost scope began inside the capture of a graph
+  bool follows = false;   // fp8_follows()
   std::map<std::pair<const TensorImpl*, std::string>, KeptCodes> kept;
 };
 thread_local CodesState t_codes;
@@ -39,6 +40,13 @@ using Capturing = bool (*)();
 constinit Capturing g_capturing = nullptr;
 bool capturing() {
   return g_capturing != nullptr && g_capturing();
+}
+
+// Of a scope.
+void end_codes() {
+  if (--t_codes.depth > 0) return;
+  t_codes.kept.clear();
+  t_codes.follows = false;
 }
 
 void set_enabled(bool on) {
@@ -64,6 +72,7 @@ AutocastScope::AutocastScope(AutocastSettings settings) : previous_(autocast_set
   t_autocast.fp8 = std::move(settings.fp8);
   ++t_autocast.depth;
   if (t_codes.depth++ == 0) t_codes.captured = capturing();
+  t_codes.follows = t_codes.follows || (t_autocast.fp8 && t_autocast.fp8->scaling == "tensor");
   set_enabled(settings.enabled);
 }
 AutocastScope::~AutocastScope() {
@@ -72,7 +81,7 @@ AutocastScope::~AutocastScope() {
   t_autocast.fp8 = std::move(previous_.fp8);
   set_enabled(previous_.enabled);
   if (--t_autocast.depth == 0) t_autocast.cache.clear();
-  if (--t_codes.depth == 0) t_codes.kept.clear();
+  end_codes();
 }
 
 bool autocast_enabled() {
@@ -149,6 +158,21 @@ const Fp8Options* autocast_fp8() {
   return autocast_enabled() ? t_autocast.fp8.get() : nullptr;
 }
 
+bool fp8_follows() {
+  return t_codes.follows;
+}
+
+namespace {
+thread_local bool t_renewed = false;
+}
+Fp8RenewedScope::Fp8RenewedScope() : before_(std::exchange(t_renewed, true)) {}
+Fp8RenewedScope::~Fp8RenewedScope() {
+  t_renewed = before_;
+}
+bool fp8_magnitudes_renewed() {
+  return t_renewed;
+}
+
 bool go_fp8(const OpBase& op, ArgsAt at, const Results& into) {
   if (!autocast_fp8()) return false;
   for (const Fp8Way* w = g_ways; w; w = w->next)
@@ -179,7 +203,7 @@ Fp8WeightsScope::Fp8WeightsScope() {
   if (t_codes.depth++ == 0) t_codes.captured = capturing();
 }
 Fp8WeightsScope::~Fp8WeightsScope() {
-  if (--t_codes.depth == 0) t_codes.kept.clear();
+  end_codes();
 }
 
 }  // namespace strata

@@ -25,6 +25,22 @@ bool go_fp8(const OpBase& op, ArgsAt at, const Results& into);
 
 /// The policy of this thread, nullptr while it is another.
 const Fp8Options* autocast_fp8();
+/// Whether what this thread computes may be what a product in fp8 reads next, whose scale is one for all of it: in the
+/// outermost Fp8WeightsScope since its first such policy, so in the backward pass too.
+bool fp8_follows();
+/// While one lives on this thread, who captures a graph has an optimizer's step in it that renews what is kept beside
+/// parameters, and has it brought up to date before each replay.
+class Fp8RenewedScope {
+ public:
+  Fp8RenewedScope();
+  ~Fp8RenewedScope();
+  Fp8RenewedScope(const Fp8RenewedScope&) = delete;
+  Fp8RenewedScope& operator=(const Fp8RenewedScope&) = delete;
+
+ private:
+  bool before_;
+};
+bool fp8_magnitudes_renewed();
 /// Whether `weight`, a linear layer's, may be in fp8 under this thread's policy.
 bool may_be_fp8(const Tensor& weight);
 

@@ -99,7 +99,7 @@ class Accumulator final : public Node {
     const bool sole =
         g.ref().use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous() && !g.storage()->release;
     if (sole && !grad_enabled()) g.storage()->retag(memory::Tag::gradient);
-    grad = grad_enabled() ? g : sole ? g.detach() : g.detach().clone();
+    grad = grad_enabled() ? g : sole ? g.detach() : g.is_contiguous() ? g.detach().clone() : g.detach().contiguous();
   }
 
   TensorImpl* leaf_;

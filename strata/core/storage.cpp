@@ -3,6 +3,8 @@
 #include <memory>
 #include <mutex>
 
+#include "strata/core/beside.h"
+
 namespace strata {
 
 struct Storage::Movable {
@@ -113,6 +115,8 @@ void Storage::retag(memory::Tag to) {
 }
 
 void ref_dispose(Storage* s) {
+  if (detail::g_besides.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    detail::drop_beside(*s);
   if (s->watched.load(std::memory_order_relaxed) != 0) [[unlikely]]
     detail::storage_ends(*s);
   if (s->release) {

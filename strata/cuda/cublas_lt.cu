@@ -7,8 +7,11 @@
 #include <array>
 #include <mutex>
 #include <string>
+#include <system_error>
 
+#include "strata/core/once.h"
 #include "strata/cuda/check.cuh"
+#include "strata/cuda/libraries.h"
 
 namespace strata::cuda {
 
@@ -57,9 +60,25 @@ cublasLtHandle_t cublas_lt_handle(int device) {
   Slot& s = (*slots)[static_cast<size_t>(device)];
   std::call_once(s.once, [&] {
     const DeviceScope scope(device);
+    const strata::detail::OnceScope once("cuBLASLt");
     check_lt(cublas_lt().create(&s.handle), "cublasLtCreate");
   });
   return s.handle;
+}
+
+std::jthread detail::load_libraries(Device device) {
+  if (!device.is_cuda()) return {};
+  try {
+    return std::jthread([device] {
+      try {
+        properties(device.index);  // makes the context
+        cublas_lt_handle(device.index);
+      } catch (const Error&) {
+      }
+    });
+  } catch (const std::system_error&) {  // no thread: later, then
+    return {};
+  }
 }
 
 }  // namespace strata::cuda

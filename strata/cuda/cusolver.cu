@@ -42,6 +42,7 @@ struct Common {
   decltype(&cusolverDnSetStream) set_stream;
   decltype(&cusolverDnCreateSyevjInfo) create_syevj;
   decltype(&cusolverDnCreateGesvdjInfo) create_gesvdj;
+  decltype(&cusolverDnCreateParams) create_parameters;
   decltype(&cublasCreate_v2) create_blas;
   decltype(&cublasSetStream_v2) set_blas_stream;
 };
@@ -52,6 +53,7 @@ const Common& common() {
     find(t.set_stream, cusolver(), "cusolverDnSetStream");
     find(t.create_syevj, cusolver(), "cusolverDnCreateSyevjInfo");
     find(t.create_gesvdj, cusolver(), "cusolverDnCreateGesvdjInfo");
+    find(t.create_parameters, cusolver(), "cusolverDnCreateParams");
     find(t.create_blas, cublas(), "cublasCreate_v2");
     find(t.set_blas_stream, cublas(), "cublasSetStream_v2");
     return t;
@@ -64,8 +66,6 @@ Dense<T> table() {
   const std::string solver = sizeof(T) == 4 ? "cusolverDnS" : "cusolverDnD",
                     blas = sizeof(T) == 4 ? "cublasS" : "cublasD";
   Dense<T> t{};
-  find(t.potrf_size, cusolver(), solver + "potrf_bufferSize");
-  find(t.potrf, cusolver(), solver + "potrf");
   find(t.potrf_batched, cusolver(), solver + "potrfBatched");
   find(t.getrf_size, cusolver(), solver + "getrf_bufferSize");
   find(t.getrf, cusolver(), solver + "getrf");
@@ -82,10 +82,13 @@ Dense<T> table() {
   find(t.gesvd, cusolver(), solver + "gesvd");
   find(t.gesvdj_size, cusolver(), solver + "gesvdj_bufferSize");
   find(t.gesvdj, cusolver(), solver + "gesvdj");
+  find(t.gesvdj_batched_size, cusolver(), solver + "gesvdjBatched_bufferSize");
+  find(t.gesvdj_batched, cusolver(), solver + "gesvdjBatched");
   find(t.trsm, cublas(), blas + "trsm_v2");
   find(t.trsm_batched, cublas(), blas + "trsmBatched");
   find(t.getrf_batched, cublas(), blas + "getrfBatched");
   find(t.getrs_batched, cublas(), blas + "getrsBatched");
+  find(t.matinv_batched, cublas(), blas + "matinvBatched");
   return t;
 }
 
@@ -112,6 +115,24 @@ template <>
 const Dense<double>& dense<double>() {
   static const Dense<double> t = table<double>();
   return t;
+}
+
+const Generic& generic() {
+  static const Generic all = [] {
+    Generic t{};
+    find(t.potrf_size, cusolver(), "cusolverDnXpotrf_bufferSize");
+    find(t.potrf, cusolver(), "cusolverDnXpotrf");
+    return t;
+  }();
+  return all;
+}
+cusolverDnParams_t generic_parameters() {
+  thread_local cusolverDnParams_t p = [] {
+    cusolverDnParams_t made = nullptr;
+    check_dense(common().create_parameters(&made), "linalg");
+    return made;
+  }();
+  return p;
 }
 
 cusolverDnHandle_t cusolver_handle() {

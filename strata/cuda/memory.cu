@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "strata/core/once.h"
 #include "strata/core/tensor.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/memory_inl.cuh"
@@ -26,7 +27,8 @@ using memory::Stats;
 using memory::Tag;
 
 constexpr int64_t kUnit = 512;        // blocks are multiples of this, as cudaMalloc's alignment is
-constexpr int64_t kChunk = 2 << 20;   // physical memory is mapped in pieces of this size, the least that the card takes
+constexpr int64_t kChunk = 2 << 20;   // physical memory is mapped in multiples of this size, the least of the card
+constexpr int64_t kPiece = 16;        // chunks of one piece at most, which is three calls of the driver
 constexpr int64_t kQuick = 64 << 10;  // blocks up to here are kept in lists by size when given back
 constexpr size_t kQuickClasses = kQuick / kUnit;
 
@@ -47,7 +49,7 @@ struct StreamHeap {
   CUdeviceptr base = 0;
   int64_t range = 0;
   Heap heap;
-  std::vector<CUmemGenericAllocationHandle> chunks;  // 0 where nothing is mapped
+  std::vector<CUmemGenericAllocationHandle> chunks;  // of the piece of each chunk; 0 where nothing is mapped
   std::vector<int64_t> quick[kQuickClasses];         // offsets of free small blocks, still "used" in the heap
 
   int pool() const { return key < 0 ? 0 : key / 64; }
@@ -105,29 +107,35 @@ struct DeviceMemory {
     const CUmemAccessDesc access{.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     const int64_t last = (offset + bytes - 1) / kChunk;
     const auto at = [&](int64_t chunk) { return h.base + static_cast<CUdeviceptr>(chunk * kChunk); };
+    const auto lacks = [&](int64_t c) { return c <= last && h.chunks[static_cast<size_t>(c)] == 0; };
     bool enough = true;
-    for (int64_t c = offset / kChunk; c <= last && enough;) {
-      // A run of chunks that lack memory gets access at once.
+    for (int64_t c = offset / kChunk; c <= last && enough; ++c) {
+      if (!lacks(c)) continue;
+      const strata::detail::OnceScope once("memory");
       const int64_t begin = c;
-      for (; c <= last && h.chunks[static_cast<size_t>(c)] == 0; ++c) {
+      while (enough && lacks(c)) {
+        int64_t n = 1;
+        while (n < kPiece && lacks(c + n)) ++n;
         CUmemGenericAllocationHandle handle = 0;
-        const CUresult e =
-            mapped + kChunk > limit() ? CUDA_ERROR_OUT_OF_MEMORY : driver().mem_create(&handle, kChunk, &prop, 0);
-        if (e == CUDA_ERROR_OUT_OF_MEMORY) {
-          enough = false;
-          break;
-        }
+        const auto create = [&] {
+          return mapped + n * kChunk > limit()
+                     ? CUDA_ERROR_OUT_OF_MEMORY
+                     : driver().mem_create(&handle, static_cast<size_t>(n * kChunk), &prop, 0);
+        };
+        CUresult e = create();
+        for (; e == CUDA_ERROR_OUT_OF_MEMORY && n > 1; e = create()) n /= 2;
+        enough = e != CUDA_ERROR_OUT_OF_MEMORY;
+        if (!enough) break;
         check_driver(e, "allocate", "cuMemCreate");
-        check_driver(driver().mem_map(at(c), kChunk, 0, handle, 0), "allocate", "cuMemMap");
-        h.chunks[static_cast<size_t>(c)] = handle;
-        mapped += kChunk;
+        check_driver(driver().mem_map(at(c), static_cast<size_t>(n * kChunk), 0, handle, 0), "allocate", "cuMemMap");
+        std::fill_n(h.chunks.begin() + c, n, handle);
+        mapped += n * kChunk;
+        c += n;
       }
-      if (c > begin) {
+      // A run of pieces gets access at once.
+      if (c > begin)
         check_driver(driver().mem_set_access(at(begin), static_cast<size_t>((c - begin) * kChunk), &access, 1),
                      "allocate", "cuMemSetAccess");
-      } else {
-        ++c;
-      }
     }
     return enough;
   }
@@ -148,15 +156,27 @@ struct DeviceMemory {
       if (h->pool() != 0) continue;
       flush_quick(*h);
       h->heap.trim();
+      // Pieces that lie in [begin, end) as a whole: the driver unmaps no part of one.
       const auto drop = [&](int64_t begin, int64_t end) {
-        for (int64_t c = (begin + kChunk - 1) / kChunk; (c + 1) * kChunk <= end; ++c) {
-          CUmemGenericAllocationHandle& handle = h->chunks[static_cast<size_t>(c)];
-          if (handle == 0) continue;
-          check_driver(driver().mem_unmap(h->base + static_cast<CUdeviceptr>(c * kChunk), kChunk), "release_cached",
-                       "cuMemUnmap");
-          check_driver(driver().mem_release(handle), "release_cached", "cuMemRelease");
-          handle = 0;
-          mapped -= kChunk;
+        const auto handle = [&](int64_t c) -> CUmemGenericAllocationHandle& {
+          return h->chunks[static_cast<size_t>(c)];
+        };
+        const int64_t past = end / kChunk;
+        int64_t c = (begin + kChunk - 1) / kChunk;
+        while (c > 0 && c < past && handle(c) != 0 && handle(c) == handle(c - 1)) ++c;
+        while (c < past) {
+          const CUmemGenericAllocationHandle piece = handle(c);
+          int64_t next = c + 1;
+          while (next < static_cast<int64_t>(h->chunks.size()) && handle(next) == piece) ++next;
+          if (piece != 0 && next <= past) {
+            const auto bytes = static_cast<size_t>((next - c) * kChunk);
+            check_driver(driver().mem_unmap(h->base + static_cast<CUdeviceptr>(c * kChunk), bytes), "release_cached",
+                         "cuMemUnmap");
+            check_driver(driver().mem_release(piece), "release_cached", "cuMemRelease");
+            std::fill_n(h->chunks.begin() + c, next - c, 0);
+            mapped -= static_cast<int64_t>(bytes);
+          }
+          c = next;
         }
       };
       for (const auto& [offset, bytes] : h->heap.holes()) drop(offset, offset + bytes);

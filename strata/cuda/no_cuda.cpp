@@ -6,6 +6,8 @@
 #include "strata/core/tensor.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/launch.h"
+#include "strata/cuda/libraries.h"
+#include "strata/cuda/magnitudes.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/runtime.h"
 
@@ -163,6 +165,17 @@ void copy_bytes(void*, Device, const void*, Device, size_t) {
 }
 void fill_bytes(Device, void*, uint8_t, size_t) {
   refuse("fill");
+}
+
+void want_magnitudes(const Tensor&) {}
+Tensor kept_magnitudes(const Tensor&) {
+  return {};
+}
+void keep_magnitudes(const Tensor&, const Tensor&) {}
+void renew_magnitudes(const Tensor&, const Tensor&) {}
+
+std::jthread detail::load_libraries(Device) {
+  return {};
 }
 
 // A setting of the process, kept for whoever asks; there are no tensor cores to follow it.

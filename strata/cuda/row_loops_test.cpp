@@ -126,6 +126,18 @@ TEST_F(CudaRows, LongRows) {
     expect_alike([](const auto& x) { return softmax(x[0], -1); }, {s}, "softmax");
     expect_alike([&](const auto& x) { return rms_norm(x[0], n, x[1]); }, {s, n}, "rms_norm");
     expect_alike([&](const auto& x) { return layer_norm(x[0], n, x[1], x[2]); }, {s, n, n}, "layer_norm");
+    expect_alike(
+        [&](const auto& x) {
+          const auto [y, sum] = add_layer_norm(x[0], x[1], x[2], x[3]);
+          return y + sum;
+        },
+        {s, s, n, n}, "add_layer_norm");
+    expect_alike(
+        [&](const auto& x) {
+          const auto [y, sum] = add_rms_norm(x[0], x[1], x[2]);
+          return y * sum;
+        },
+        {s, s, n}, "add_rms_norm");
   }
 }
 

@@ -27,10 +27,10 @@ dim3 block_for(int64_t pieces, int64_t each = 1) {
 template <class U>
 __global__ void __launch_bounds__(kThreads)
     take_kernel(const U* x, const int64_t* index, U* y, int64_t n, int64_t total, int64_t rows, int64_t pieces,
-                RangeCheck in_range) {
+                bool from_end, RangeCheck in_range) {
   const int64_t r = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (r >= total) return;
-  const int64_t p = r / n, from = index[r - p * n];
+  const int64_t p = r / n, given = index[r - p * n], from = from_end && given < 0 ? given + rows : given;
   const int64_t readable = is_in_range(from, rows) ? pieces : 0;
   const U* src = x + (p * rows + from) * pieces;
   U* dst = y + r * pieces;
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int u = 0; u < kTaken; ++u)
       if (j + u * blockDim.x < pieces) dst[j + u * blockDim.x] = v[u];
   }
-  if (from != kNoRow) in_range(from, rows);
+  if (!is_in_range(from, rows) && given != kNoRow) in_range.tell(given, rows);
 }
 
 __global__ void __launch_bounds__(kThreads) positions_kernel(int64_t* order, int64_t n) {
@@ -205,7 +205,7 @@ void write_rows(void* y, const RowShape& shape, const SortedIndex& index, const 
 
 }  // namespace
 
-void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& index, void* y) {
+void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& index, void* y, bool from_end) {
   const int64_t n = index.numel(), total = shape.pre * n, bytes = shape.width * size_of(t);
   if (total == 0 || bytes == 0) return;
   const auto launch = [&]<class U>() {
@@ -213,7 +213,7 @@ void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& inde
     const dim3 block = block_for(pieces, kTaken);
     take_kernel<U><<<blocks_for(total, block.y), block, 0, stream()>>>(
         static_cast<const U*>(x), static_cast<const int64_t*>(index.raw_data()), static_cast<U*>(y), n, total,
-        shape.rows, pieces, range_check());
+        shape.rows, pieces, from_end, range_check());
   };
   if (bytes % 16 == 0 && aligned16(x) && aligned16(y)) return launch.template operator()<uint4>();
   dispatch_bytes(t, [&]<class U>() { launch.template operator()<U>(); });

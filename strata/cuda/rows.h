@@ -14,8 +14,9 @@ struct RowShape {
   int64_t pre = 1, rows = 0, width = 1;
 };
 
-/// y [pre, n, width] = the rows of x that index (i64, dense, n elements) names. Both hold elements of dtype t.
-void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& index, void* y);
+/// y [pre, n, width] = the rows of x that index (i64, dense, n elements) names. Both hold elements of dtype t. With
+/// from_end negative ones count from the end.
+void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& index, void* y, bool from_end = false);
 
 /// An index in ascending order, equal ones in the order of their positions.
 struct SortedIndex {

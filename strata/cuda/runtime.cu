@@ -12,6 +12,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include "strata/core/launch.h"
+#include "strata/core/once.h"
 #include "strata/core/storage.h"
 #include "strata/core/tensor.h"
 #include "strata/cuda/check.cuh"
@@ -83,6 +84,7 @@ DeviceState& state(int device) {
   if (s.ready.load(std::memory_order_acquire)) [[likely]]
     return s;
   std::call_once(s.once, [&] {
+    const strata::detail::OnceScope once("card");
     const DeviceScope scope(device);
     cudaDeviceProp p;
     check_cuda(cudaGetDeviceProperties(&p, device), "cuda", "cudaGetDeviceProperties");

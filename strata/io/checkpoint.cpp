@@ -21,6 +21,7 @@
 #include "strata/io/hash.h"
 #include "strata/io/input_file.h"
 #include "strata/io/json.h"
+#include "strata/io/read_ahead.h"
 
 namespace strata::io {
 namespace fs = std::filesystem;
@@ -59,6 +60,10 @@ bool is_plain_name(std::string_view name) {
 
 std::string file_in(const std::string& dir, std::string_view name) {
   return (fs::path(dir) / name).string();
+}
+
+std::string stem_of(const std::string& file) {
+  return file.substr(0, file.size() - kExtension.size());
 }
 
 // Checksum of state.json's own content: of its text with the keys sorted and without the checksum.
@@ -150,6 +155,12 @@ class OpenCheckpoint {
     const auto found = files_.find(name);
     check<IoError>(found != files_.end(), kOp, quote(dir_), " has no file ", quote(name));
     return found->second;
+  }
+  std::vector<InputFile> again(const std::vector<std::string>& only) const {
+    std::vector<InputFile> all;
+    for (const auto& [name, file] : files_)
+      if (only.empty() || std::ranges::find(only, stem_of(name)) != only.end()) all.push_back(file.again());
+    return all;
   }
   void check_sizes() const {
     for (const auto& [name, file] : files_) check_size(state_.files.at(name), file);
@@ -330,7 +341,7 @@ Checkpoint load(const OpenCheckpoint& from, const std::vector<std::string>& only
   if (!tensors) return result;
   for (const std::string& stem : only) from.file(stem + std::string(kExtension));  // throws where there is none
   for (const auto& [name, wanted] : from.state().files) {
-    const std::string stem = name.substr(0, name.size() - kExtension.size());
+    const std::string stem = stem_of(name);
     if (!only.empty() && std::find(only.begin(), only.end(), stem) == only.end()) continue;
     const auto place = into.find(stem);
     result.files[stem] = from.tensors(name, place == into.end() ? TensorMap() : place->second, device);
@@ -362,6 +373,11 @@ Checkpoint load_checkpoint(const FoundCheckpoint& found, const std::vector<std::
 Checkpoint load_checkpoint_state(const FoundCheckpoint& found) {
   check<ValueError>(found.files != nullptr, "load_checkpoint_state", "the checkpoint was not found, or not opened");
   return load(*found.files, {}, false);
+}
+
+detail::ReadAhead detail::read_ahead(const FoundCheckpoint& found, const std::vector<std::string>& only) {
+  check<ValueError>(found.files != nullptr, "read_ahead", "the checkpoint was not found, or not opened");
+  return ReadAhead(found.files->again(only));
 }
 
 Checkpoint load_checkpoint_state(const std::string& dir) {

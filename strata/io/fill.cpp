@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint64_t kPiece = uint64_t{2} << 20;  // still in the cache between the read, the checksum and the copy
 constexpr size_t kThreads = 4, kSlots = 3 * kThreads;
+constexpr size_t kAhead = 32;  // pieces: a disk that has as many to read at once is nearly twice as fast
 
 struct Piece {
   uint64_t offset = 0, bytes = 0;
@@ -132,6 +133,7 @@ class Filler {
   void take(size_t k, Lanes& lanes) {
     Slot& s = slot(k);
     for (auto& [device, sent] : s.sent) sent->synchronize();
+    if (k + kAhead < pieces_.size()) file_.will_need(pieces_[k + kAhead].offset, pieces_[k + kAhead].bytes);
     const Piece p = pieces_[k];
     file_.read(p.offset, s.data(), p.bytes);
     const auto ends_before = [](const Filling& f, uint64_t offset) {

@@ -32,7 +32,9 @@ class InputFile {
   const std::string& path() const { return path_; }
   /// Reads [offset, offset + bytes). Throws IoError: past the end, or the file was cut, or could not be read.
   void read(uint64_t offset, void* to, size_t bytes) const;
-  /// The same as a text.
+  /// Asks the system to read these bytes into its cache, and does not wait for them. Where it cannot, nothing is said.
+  void will_need(uint64_t offset, uint64_t bytes) const noexcept;
+  /// The same as read(), as a text.
   std::string read(uint64_t offset, size_t bytes) const;
   /// Appends all of it to what is hashed.
   void hash(Hasher& hasher) const;

@@ -122,7 +122,7 @@ Tensor Module::register_parameter(std::string name, const Tensor& value) {
   if (value.storage()->tag != memory::Tag::parameter || !value.is_leaf()) {
     NoGrad guard;
     memory::TagScope tag(memory::Tag::parameter);
-    parameter = value.detach().clone();
+    parameter = value.detach().contiguous().clone();
   }
   parameter.set_requires_grad();
   state_->parameters.emplace_back(std::move(name), parameter);

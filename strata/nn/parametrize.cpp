@@ -21,7 +21,7 @@ ParametrizationList::ParametrizationList(std::shared_ptr<Parametrization> first,
   if (start.empty()) start = {value};
   for (size_t i = 0; i < start.size(); ++i) {
     const std::string name = start.size() == 1 ? "original" : cat("original", i);
-    const Tensor own = start[i].detach().clone();  // not the parameter's memory, nor another original's
+    const Tensor own = start[i].detach().contiguous().clone();  // not the parameter's memory, nor another original's
     Tensor kept = trained ? register_parameter(name, own) : register_buffer(name, own);
     if (trained) kept.set_requires_grad(value.requires_grad());
     inside_->originals.push_back(kept);
@@ -209,7 +209,7 @@ void remove_parametrizations(const Module& module, std::string_view name, bool l
   {
     const NoGrad guard;
     const memory::TagScope tag(memory::Tag::parameter);
-    show(entry.slot, (leave_parametrized ? entry.list->forward() : originals[0]).detach().clone());
+    show(entry.slot, (leave_parametrized ? entry.list->forward() : originals[0]).detach().contiguous().clone());
   }
   ParametrizedModule& all = *ParametrizedModule::of(module);
   std::erase_if(all.entries, [&](const Entry& e) { return e.name == name; });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "strata/cuda/kernel.cuh"
+#include "strata/cuda/magnitudes.h"
 #include "strata/cuda/memory.h"
 #include "strata/optim/count_inl.h"
 #include "strata/optim/kernels.h"
@@ -81,8 +82,8 @@ struct Numbers {
 #include "strata/optim/all_rules.inc"
 #undef STRATA_RULE_FN
 
-constexpr int kThreads = 256;
-constexpr int64_t kChunk = 4096;
+constexpr int kThreads = cuda::kParameterWarps * cuda::kWarp;
+constexpr int64_t kChunk = cuda::kParameterChunk;
 constexpr int kTableBytes = 32000;  // a launch's parameters hold 32764 bytes
 
 // Of each slab: the constants as what the rule computes with, in as many bytes as f64 needs, the key of its random
@@ -103,6 +104,7 @@ struct Entry {
   int64_t* step;
   double* rate;
   void* low;
+  uint32_t* most;
   uint32_t first_chunk;
   uint32_t index : 23;  // among the call's slabs
   uint32_t format : 2, grad_format : 2, state_format : 2, low_format : 2, stochastic : 1;
@@ -266,6 +268,10 @@ __global__ void __launch_bounds__(kThreads)
     }
     f(Nearest{}, Nearest{}, Nearest{}, Nearest{});
   };
+  uint32_t most = 0;  // the largest magnitude of what the thread leaves of an f32 parameter
+  const auto take = [&](T p) {
+    if constexpr (std::is_same_v<T, float>) most = max(most, __float_as_uint(p) & 0x7fffffffu);
+  };
   for (int64_t i = begin + threadIdx.x * V; i < end; i += kThreads * V) {
     if (vectors && i + V <= end) {
       T p[V] = {}, g[V], a[V] = {}, b[V] = {}, c[V] = {};
@@ -294,6 +300,8 @@ __global__ void __launch_bounds__(kThreads)
           if constexpr (R::states > 2) put(e.state[2], i, e.state_format, c, of_c);
         });
         if (e.low) put(e.low, i, e.low_format, p, Nearest{});
+#pragma unroll
+        for (int j = 0; j < V; ++j) take(p[j]);
       }
     } else {
       for (int64_t j = i; j < i + V && j < end; ++j) {
@@ -314,9 +322,16 @@ __global__ void __launch_bounds__(kThreads)
             if constexpr (R::states > 2) put_one(e.state[2], j, e.state_format, c, of_c);
           });
           if (e.low) put_one(e.low, j, e.low_format, p, Nearest{});
+          take(p);
         }
       }
     }
+  }
+  if constexpr (!writes_grad<R> && std::is_same_v<T, float>) {
+    if (e.most == nullptr) return;
+    most = __reduce_max_sync(0xffffffffu, most);
+    if (threadIdx.x % cuda::kWarp == 0)
+      e.most[(blockIdx.x - e.first_chunk) * cuda::kParameterWarps + threadIdx.x / cuda::kWarp] = most;
   }
 }
 
@@ -339,6 +354,7 @@ void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
                                 s.step,
                                 s.rate,
                                 s.low,
+                                s.most,
                                 chunks,
                                 static_cast<uint32_t>(&s - slabs.data()),
                                 format_of(s.dtype),

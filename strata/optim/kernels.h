@@ -50,6 +50,8 @@ struct Slab {
   /// A copy of an f32 param in low_dtype (bf16 or f16) that is written with it; nullptr for none.
   void* low = nullptr;
   DType low_dtype = DType::bf16;
+  /// On a CUDA device, where the largest magnitudes of an f32 param are left (cuda::kept_magnitudes); nullptr: nowhere.
+  uint32_t* most = nullptr;
   /// While calls are observed: see ObservedUpdate.
   std::shared_ptr<SlabTensors> tensors = nullptr;
 };

@@ -8,6 +8,7 @@
 #include "strata/core/node.h"
 #include "strata/core/op_call.h"
 #include "strata/cuda/graph.h"
+#include "strata/cuda/magnitudes.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -172,6 +173,9 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
     s.low = low.raw_data();
     s.low_dtype = low.dtype();
   }
+  // What is kept of the parameter for fp8 is written with it.
+  if (const Tensor kept = cuda::kept_magnitudes(p.tensor); kept.defined())
+    s.most = static_cast<uint32_t*>(kept.raw_data());
   if (t_mode.unusual & kObserved) {
     s.tensors = std::make_shared<SlabTensors>(SlabTensors{.param = weights, .grad = p.grad});
     for (size_t i = first_state; i < p.state.size() && i < first_state + kMostStates; ++i)
@@ -189,7 +193,9 @@ Device Optimizer::step_device(const Tensor& param) const {
 }
 
 void Optimizer::count_write(Param& p) {
+  const Tensor magnitudes = fused() ? cuda::kept_magnitudes(p.tensor) : Tensor();  // slab_of()
   bump_version(p.tensor, name_);
+  if (magnitudes.defined()) cuda::keep_magnitudes(p.tensor, magnitudes);
   if (p.renews_low) {
     LowCopy& low = autograd_meta(p.tensor).low;
     bump_version(low.tensor, name_);
@@ -273,7 +279,12 @@ void Optimizer::step(double grad_scale) {
   if (captured) {
     captured_ = std::make_shared<Captured>();
     captured_->grad_scale = grad_scale;
-    cuda::before_replays(alive_, [this, captured = captured_] { refresh(captured); });
+    std::vector<std::pair<Tensor, Tensor>> kept;  // parameters, and what the loops will write of them for fp8
+    for (Param* p : active) kept.emplace_back(p->tensor, cuda::kept_magnitudes(p->tensor));
+    cuda::before_replays(alive_, [this, captured = captured_, kept = std::move(kept)] {
+      for (const auto& [parameter, magnitudes] : kept) cuda::renew_magnitudes(parameter, magnitudes);
+      refresh(captured);
+    });
     for (Param* p : active) {
       captured_->active.push_back(static_cast<size_t>(p - params_.data()));
       captured_->low.push_back(p->renews_low ? autograd_meta(p->tensor).low.tensor : Tensor());

@@ -7,12 +7,16 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "strata/cuda/libraries.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
+#include "strata/io/read_ahead.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/convert.h"
 #include "strata/nn/init.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/optim/record.h"
+#include "strata/train/rehearse.h"
 
 namespace strata {
 namespace {
@@ -182,28 +186,46 @@ std::optional<Recording> read_recorded_step(const std::string& out) {
 }
 
 namespace {
-TrainedModel load_trained(const FoundRun& run, Device device) {
+// A text of the prompt's length and a token after it, through weights that are not there yet: libraries and kernels are
+// loaded while the disk reads.
+void rehearse(const LanguageModel& model, size_t prompt) {
+  const int64_t most = model.context() - 1;
+  if (prompt == 0 || most < 1) return;
+  ModelCache cache = model.make_cache(1);
+  for (const int64_t n : {std::min(static_cast<int64_t>(prompt), most), int64_t{1}})
+    model.next_logits(zeros({1, n}, DType::i64).to(model.device()), cache).to_vector<float>();
+}
+
+TrainedModel load_trained(const FoundRun& run, Device device, const std::string& prompt) {
+  const io::detail::ReadAhead weights = io::detail::read_ahead(run.checkpoint, {kModelFile});
   TrainedModel trained{.config = run.state.config, .step = run.state.step, .tokenizer = {}, .model = {}};
   trained.tokenizer = text::parse_tokenizer(run.state.tokenizer, run.path + ": tokenizer");
   const nn::init::SkipDraws from_file;
   const DeviceScope there(device);
   trained.model = make_model(trained.config.model);
-  load_run(run, *trained.model, nullptr);
   trained.model->eval();
+  if (device.is_cuda()) rehearse(*trained.model, trained.tokenizer->encode(prompt).size());
+  load_run(run, *trained.model, nullptr);
   return trained;
 }
 }  // namespace
 
 TrainedModel load_trained_model(const std::string& path, std::vector<std::string>* warnings, Device device) {
+  return detail::load_trained_model_for({}, path, warnings, device);
+}
+
+TrainedModel detail::load_trained_model_for(const std::string& prompt, const std::string& path,
+                                            std::vector<std::string>* warnings, Device device) {
+  const std::jthread libraries = cuda::detail::load_libraries(device);
   // The newest is nearly always whole, and read as it is checked, without what training alone wants. Where it is not,
   // find_run looks at all of it and at the ones before.
   if (const std::vector<std::string> all = io::list_checkpoints(path); !is_checkpoint(path) && !all.empty()) {
     try {
-      return load_trained(find_run(all.back()), device);
+      return load_trained(find_run(all.back()), device, prompt);
     } catch (const IoError&) {
     }
   }
-  return load_trained(find_run(path, warnings), device);
+  return load_trained(find_run(path, warnings), device, prompt);
 }
 
 }  // namespace strata

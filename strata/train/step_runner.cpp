@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/autocast_fp8.h"
 #include "strata/core/node.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
@@ -83,6 +84,7 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
   const double share = 1.0 / static_cast<double>(batches.size());
   Tensor total;
   std::optional<Fp8WeightsScope> weights(std::in_place);  // their codes are the same for all batches
+  const detail::Fp8RenewedScope renewed;                  // by the optimizer, below
   for (const data::Batch& batch : batches) {
     const Tensor l = loss(batch);
     {

@@ -13,10 +13,13 @@
 #include "strata/autograd/autograd.h"
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
+#include "strata/core/once.h"
 #include "strata/core/parallel.h"
+#include "strata/cuda/libraries.h"
 #include "strata/cuda/runtime.h"
 #include "strata/data/loader.h"
 #include "strata/io/files.h"
+#include "strata/io/read_ahead.h"
 #include "strata/lab/step_costs.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline.h"
@@ -28,6 +31,7 @@
 #include "strata/train/report.h"
 #include "strata/train/run.h"
 #include "strata/train/run_lock.h"
+#include "strata/train/startup.h"
 #include "strata/train/step_runner.h"
 #include "strata/train/train_data.h"
 
@@ -91,6 +95,7 @@ class Run {
   TrainOptions options_;
   Device device_;
   Clock::time_point begin_ = Clock::now();
+  std::vector<std::pair<const char*, double>> once_before_ = detail::once_seconds();
   double elapsed_before_ = 0;
   Clock::time_point training_;
   struct {
@@ -122,6 +127,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   strata::validate(config_);
   device_ = parse_device(config_.device);
   if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
+  const std::jthread libraries = cuda::detail::load_libraries(device_);
   check(!options_.out.empty(), "train", "no folder for the run was given");
   io::make_directories(options_.out);
   lock_.emplace(options_.out);
@@ -133,8 +139,10 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
           "' holds a run already: --resume goes on with it, another --out starts a new one");
     found = trusting ? newest() : find_run(options_.out, &warnings);
   }
+  const io::detail::ReadAhead weights = found ? io::detail::read_ahead(found->checkpoint) : io::detail::ReadAhead();
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
 
+  std::optional<detail::OnceScope> part(std::in_place, "text");
   data_ = open_train_data(config_, options_.out, found ? found->state.tokenizer : std::string());
   check(!found || found->state.text == 0 || found->state.text == data_.text, "train", "'", config_.data.path,
         "' is not the text that the run in '", options_.out,
@@ -143,6 +151,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   check(data_.tokenizer->vocab_size() <= config_.model.vocab, "train", "the tokenizer has ",
         data_.tokenizer->vocab_size(), " tokens, model.vocab is ", config_.model.vocab);
 
+  part.emplace("model");
   manual_seed(static_cast<uint64_t>(config_.seed));
   {
     std::optional<nn::init::SkipDraws> from_file;
@@ -152,6 +161,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   }
   optimizer_ = make_optimizer(config_.optim, model_->named_parameters(), static_cast<uint64_t>(config_.seed),
                               model_->table_names());
+  part.reset();
   schedule_ = make_schedule(config_.optim, config_.steps);
   loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,
                                                        .shuffle = config_.data.shuffle,
@@ -160,6 +170,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
                                                        .pin_memory = device_.is_cuda()});
   steps_.emplace(*model_, *optimizer_, config_, device_);
   if (found) {
+    const detail::OnceScope checkpoint("checkpoint");
     try {
       resume_from(*found);
     } catch (const IoError&) {
@@ -391,6 +402,7 @@ TrainResult Run::run() {
   if (config_.save_first && step_ == 0) save();
   std::string status;
   training_ = Clock::now();
+  std::optional<detail::OnceScope> first(std::in_place, "step");
   while (step_ < config_.steps && status.empty()) {
     if (config_.fit_seconds > 0) fit();
     launch();
@@ -404,8 +416,10 @@ TrainResult Run::run() {
     // Who interrupts does not wait for a validation.
     const bool validates = data_.valid && config_.eval_every > 0 &&
                            (step_ % config_.eval_every == 0 || last || (out_of_time && !status.empty()));
-    // A card computes this step while the one before it is written down, unless more is wanted of this one.
-    const size_t ahead = device_.is_cuda() && !last && !validates && !saves && status.empty() ? 1 : 0;
+    // A card computes this step while the one before it is written down, unless more is wanted of this one; the first
+    // is told of at once, as the second is queued op by op.
+    const bool alone = !device_.is_cuda() || launches_ == 1 || last || validates || saves || !status.empty();
+    const size_t ahead = alone ? 0 : 1;
     while (launched_.size() > ahead) {
       last_ = settle();
       if (validates && launched_.empty()) {
@@ -415,6 +429,10 @@ TrainResult Run::run() {
       }
       metrics_->write(last_);
       if (progress_) progress_->update(last_);
+      if (first) {
+        first.reset();
+        if (device_.is_cuda()) note(detail::startup_text(seconds_since(begin_), once_before_, detail::once_seconds()));
+      }
       if (!std::isnan(last_.valid_loss))
         note(fmt::format("step {}: validation loss {:.4f}", last_.step, last_.valid_loss));
     }

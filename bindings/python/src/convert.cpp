@@ -281,11 +281,11 @@ MemoryFormat memory_format_of(nb::handle format) {
 }
 
 Tensor in_memory_format(const Tensor& x, const MemoryFormat& f, bool copy) {
-  if (!f.channels_last()) return copy ? x.clone() : f.row_major ? x.contiguous() : x;
+  if (!f.channels_last()) return copy ? (f.row_major ? x.contiguous() : x).clone() : f.row_major ? x.contiguous() : x;
   if (x.dim() != f.rank) throw ShapeError("memory_format", cat("needs a tensor of ", f.rank, " dimensions, got ", x));
   const Tensor turned = x.permute(f.innermost);
   if (turned.is_contiguous() && !copy) return x;
-  return (copy ? turned.clone() : turned.contiguous()).permute(f.back);
+  return (copy ? turned.contiguous().clone() : turned.contiguous()).permute(f.back);
 }
 
 Shape shape_of(nb::args sizes) {

@@ -350,7 +350,7 @@ def topk(input: Tensor, k: builtins.int, dim: builtins.int = -1, largest: builti
 
 
 def msort(input: Tensor) -> Tensor:
-    return _ops.sort(input, 0)[0]
+    return _ops.msort(input)
 
 
 # ---- shapes

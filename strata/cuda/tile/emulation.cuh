@@ -5,7 +5,7 @@
 // A block's threads are fibers that run in turn until they wait. Shared memory is an array, full of NaN at first.
 // Whatever runs on by itself runs as late as it may (seed 0) or at random times (other seeds): copies when no thread
 // can go on, products when they are waited for. Operands are read as their descriptors say, swizzle and all. Blocks run
-// one after another (launch()) or at the same time (launch_together()).
+// one after another (launch()), in clusters (launch_clusters()) or all at the same time (launch_together()).
 
 #include <array>
 #include <cmath>
@@ -82,6 +82,12 @@ struct NamedBarrier {
   uint64_t times = 0;
 };
 using Work = std::function<void()>;
+class Block;
+struct Cluster {  // blocks that know each other, and where their threads meet
+  std::vector<Block*> blocks;
+  int alive = 0, arrived = 0;
+  uint64_t times = 0;
+};
 struct Groups {  // of copies or products that run on
   std::vector<Work> open;
   std::deque<std::vector<Work>> closed;
@@ -126,7 +132,7 @@ class Block {
     shared = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(bytes_.data()) + 1023) / 1024 * 1024);
     shared_size = shared_bytes;
     warps.resize(static_cast<size_t>(threads + 31) / 32), groups.resize(static_cast<size_t>(threads + 127) / 128);
-    products.resize(groups.size());
+    products.resize(groups.size()), sent.resize(warps.size());
   }
 
   /// Begins to run `body` on every thread.
@@ -146,6 +152,18 @@ class Block {
     ended_ = true;
     if (failure.empty()) check_end();
     return false;
+  }
+  /// Block `rank` of this one's cluster, for what a thread does `what` to it.
+  Block& peer(int rank, const char* what) {
+    if (cluster == nullptr || rank < 0 || rank >= static_cast<int>(cluster->blocks.size()))
+      fail(cat(what, ": no block ", rank, " in the cluster"));
+    Block& there = *cluster->blocks[static_cast<size_t>(rank)];
+    if (there.ended_) fail(cat(what, ": block ", rank, " of the cluster has ended"));
+    return there;
+  }
+  /// A copy into its shared memory, which does not wait for its threads, is there.
+  void land() {
+    if (!arriving.empty()) land_one();
   }
   void stuck() {
     // What the threads that are not done wait for, neighbours with the same together.
@@ -236,8 +254,10 @@ class Block {
   std::vector<Groups> products;  // of warpgroups
   std::map<uint32_t, Barrier> barriers;
   std::map<int, NamedBarrier> named;
-  std::vector<Work> arriving;  // copies to shared memory by the copy engine
-  std::vector<int> unfenced;   // of 16 bytes: 1 + the thread that stored them
+  Cluster* cluster = nullptr;
+  std::vector<std::vector<Work>> sent;  // of warps: stores to other blocks of which these do not know yet
+  std::vector<Work> arriving;           // copies to shared memory by the copy engine
+  std::vector<int> unfenced;            // of 16 bytes: 1 + the thread that stored them
 
  private:
   static void begin();
@@ -284,6 +304,8 @@ class Block {
     if (!arriving.empty()) failure = "the block ends before its copies to shared memory";
     for (const Groups& g : products)
       if (!g.idle()) failure = "the block ends before its products";
+    for (const auto& s : sent)
+      if (!s.empty()) failure = "the block ends before it has told others of its stores to them";
     for (const Thread& t : all_)
       if (!t.copies.idle() || !t.out.idle()) failure = "the block ends before its copies have read shared memory";
   }
@@ -302,22 +324,37 @@ inline Block* block = nullptr;  // the one that runs
 inline void Block::begin() {
   (*block->body_)();
   block->now->done = true;
+  if (block->cluster != nullptr) --block->cluster->alive;
   for (;;) block->now->fiber.leave();
 }
 
-// Runs `body` on every thread of blocks `first` up to `end` at the same time; the first failure, or nothing.
+// Runs `body` on every thread of blocks `first` up to `end` at the same time; the first failure, or nothing. They may
+// be a cluster.
 inline std::string run_blocks(const Work& body, unsigned first, unsigned end, unsigned threads, size_t shared_bytes,
-                              uint64_t seed) {
+                              uint64_t seed, bool as_cluster = false) {
+  Cluster cluster;
   std::vector<std::unique_ptr<Block>> all;
   for (unsigned b = first; b < end; ++b) {
     all.push_back(std::make_unique<Block>(static_cast<int>(threads), shared_bytes, seed == 0 ? 0 : seed + b));
     all.back()->start(body);
+    if (!as_cluster) continue;
+    all.back()->cluster = &cluster;
+    cluster.blocks.push_back(all.back().get()), cluster.alive += static_cast<int>(threads);
   }
   std::string failure;
+  std::mt19937_64 random(seed);
+  const auto some = [&] { return first + static_cast<unsigned>(random() % (2 * static_cast<uint64_t>(end - first))); };
+  unsigned asleep = seed != 0 ? some() : end;  // a block that the others run ahead of for a while
   for (bool alive = true; alive && failure.empty();) {
     alive = false;
     bool waits = true;
+    if (seed != 0 && random() % 128 == 0) asleep = some();
     for (unsigned b = first; b < end && failure.empty(); ++b) {
+      if (b == asleep && end - first > 1) {
+        alive = true, waits = false;
+        all[b - first]->land();
+        continue;
+      }
       block = all[b - first].get(), blockIdx = {b, 0, 0};
       if (block->pass()) alive = true, waits = waits && block->waits();
       if (!block->failure.empty()) failure = cat("block ", b, ", ", block->failure);
@@ -341,6 +378,16 @@ std::string launch(void (*kernel)(P...), unsigned blocks, unsigned threads, size
     failure = run_blocks([&] { kernel(arguments...); }, b, b + 1, threads, shared_bytes, seed);
   return failure;
 }
+/// Runs clusters of `cluster` blocks one after another.
+template <class... P, class... A>
+std::string launch_clusters(void (*kernel)(P...), unsigned cluster, unsigned blocks, unsigned threads,
+                            size_t shared_bytes, uint64_t seed, const A&... arguments) {
+  gridDim = {blocks, 1, 1}, blockDim = {threads, 1, 1};
+  std::string failure;
+  for (unsigned b = 0; b < blocks && failure.empty(); b += cluster)
+    failure = run_blocks([&] { kernel(arguments...); }, b, b + cluster, threads, shared_bytes, seed, true);
+  return failure;
+}
 /// Runs all blocks at the same time, as those that wait for each other want it.
 template <class... P, class... A>
 std::string launch_together(void (*kernel)(P...), unsigned blocks, unsigned threads, size_t shared_bytes, uint64_t seed,
@@ -351,4 +398,4 @@ std::string launch_together(void (*kernel)(P...), unsigned blocks, unsigned thre
 
 }  // namespace strata::cuda::tile::emulation
 
-#include "strata/cuda/tile/emulation_instructions.cuh"
+#include "strata/cuda/tile/emulation_cluster.cuh"

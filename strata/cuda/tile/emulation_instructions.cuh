@@ -57,6 +57,19 @@ inline void wait_count(const int* p, int wanted) {
   emulation::block->wait_until([=] { return *p >= wanted; }, "a count of", wanted);
   emulation::block->now->unordered = "wait_count";
 }
+inline void count_arrival(unsigned* p) {
+  ++*p;
+}
+inline void wait_arrivals(const unsigned* p, unsigned wanted) {
+  emulation::block->wait_until([=] { return static_cast<int>(*p - wanted) >= 0; }, "a count of", wanted);
+}
+inline uint4 load_written(const void* p) {
+  if (reinterpret_cast<uintptr_t>(p) % sizeof(uint4) != 0) emulation::block->fail("16 bytes that are not aligned");
+  return *static_cast<const uint4*>(p);
+}
+inline uint4 load_constant(const void* p) {
+  return load_written(p);
+}
 inline void fence_proxies() {
   emulation::block->now->unordered = nullptr;
 }
@@ -119,6 +132,11 @@ inline void copy_async(uint32_t to, const void* from, bool valid = true) {
 inline void copy_async(void* to, const void* from) {
   copy_async(shared_address(to), from);
 }
+inline void copy_four_async(float* to, const float* from) {
+  emulation::Block* const block = emulation::block;
+  uint8_t* const at = block->pointer(shared_address(to), 4);
+  block->now->copies.open.push_back([=] { std::memcpy(at, from, 4); });
+}
 inline void commit_copies() {
   emulation::block->now->copies.close();
 }
@@ -162,15 +180,21 @@ void each_piece(const CUtensorMap& map, uint8_t* shared, uint32_t to, const Plac
 inline size_t box_bytes(const CUtensorMap& map) {
   return static_cast<size_t>(map.box[0] * map.box[1] * map.box[2] * map.box[3] * map.element_bytes);
 }
-// Lands when nothing else goes on, and completes on `at`.
+// Lands in block `there` when nothing else goes on, and completes on its barrier at `at`.
 template <class Copy>
-void arrives_later(uint64_t* at, size_t bytes, const Copy& copy) {
-  Barrier* const barrier = &block->barrier(at);
-  block->arriving.push_back([=] {
+void arrives_later(Block& there, uint32_t at, size_t bytes, const Copy& copy) {
+  const auto found = there.barriers.find(at);
+  if (found == there.barriers.end()) block->fail("a copy for a barrier that was not initialised");
+  Barrier* const barrier = &found->second;
+  there.arriving.push_back([=] {
     copy();
     barrier->bytes -= static_cast<int64_t>(bytes);
     Block::settle(*barrier);
   });
+}
+template <class Copy>
+void arrives_later(uint64_t* at, size_t bytes, const Copy& copy) {
+  arrives_later(*block, shared_address(at), bytes, copy);
 }
 // Reads `bytes` of shared memory when it has to, and calls write() with them some time after.
 template <class Write>
@@ -185,17 +209,20 @@ void leaves_later(uint32_t address, size_t bytes, const Write& write) {
     thread->writes.push_back([=, read = std::vector<uint8_t>(begin, begin + bytes)]() mutable { write(read.data()); });
   });
 }
-inline void copy_box_in(void* to, const CUtensorMap& map, uint64_t* at, const Place& begin) {
+inline void copy_box_in(Block& there, void* to, const CUtensorMap& map, uint64_t* at, const Place& begin) {
   const uint32_t address = shared_address(to);
   const size_t bytes = box_bytes(map);
   if (address % 128 != 0) block->fail("a box begins at no multiple of 128 bytes");
   block->pointer(address, bytes);
-  uint8_t* const shared = block->shared;
-  arrives_later(at, bytes, [=] {
+  uint8_t* const shared = there.shared;
+  arrives_later(there, shared_address(at), bytes, [=] {
     each_piece(map, shared, address, begin, [](uint8_t* to, const uint8_t* global, size_t n) {
       global != nullptr ? std::memcpy(to, global, n) : std::memset(to, 0, n);
     });
   });
+}
+inline void copy_box_in(void* to, const CUtensorMap& map, uint64_t* at, const Place& begin) {
+  copy_box_in(*block, to, map, at, begin);
 }
 inline void copy_box_out(const CUtensorMap& map, const void* from, const Place& begin) {
   const uint32_t address = shared_address(from);
@@ -510,6 +537,11 @@ void wgmma(D (&d)[R], const A& a, uint64_t b, int accumulate) {
   });
 }
 
+/// To nearest, halves away from zero, as cvt.rna has it.
+inline float round_tf32(float v) {
+  return std::isfinite(v) ? __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u) : v;
+}
+
 /// c += a b of a warp, at once.
 template <class T>
 void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -519,15 +551,20 @@ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     uint32_t b[2];
   } mine{c, a, {b0, b1}};
   emulation::block->meet_warp("mma.sync", &mine, [](void** all) {
-    const auto half_of = [](uint32_t v, int e) { return e == 0 ? unpack2<T>(v).x : unpack2<T>(v).y; };
+    // Numbers in a register, and registers along the depth: the first four threads' lie before the next ones'.
+    constexpr int kIn = std::is_same_v<T, float> ? 1 : 2, kHalf = 4 * kIn;
+    const auto number_of = [](const uint32_t& v, int e) {
+      using Operand = emulation::Types<T>;
+      return emulation::number<T>(reinterpret_cast<const uint8_t*>(&v) + e * Operand::kBytes);
+    };
     for (int t = 0; t < 32; ++t)
       for (int i = 0; i < 4; ++i) {
         const int row = t / 4 + i / 2 * 8, column = t % 4 * 2 + i % 2;
         float& sum = static_cast<Part*>(all[t])->c[i];
-        for (int k = 0; k < 16; ++k) {
-          const Part& x = *static_cast<Part*>(all[row % 8 * 4 + k % 8 / 2]);
-          const Part& y = *static_cast<Part*>(all[column * 4 + k % 8 / 2]);
-          sum += half_of(x.a[row / 8 + k / 8 * 2], k % 2) * half_of(y.b[k / 8], k % 2);
+        for (int k = 0; k < 2 * kHalf; ++k) {
+          const Part& x = *static_cast<Part*>(all[row % 8 * 4 + k % kHalf / kIn]);
+          const Part& y = *static_cast<Part*>(all[column * 4 + k % kHalf / kIn]);
+          sum += number_of(x.a[row / 8 + k / kHalf * 2], k % kIn) * number_of(y.b[k / kHalf], k % kIn);
         }
       }
   });

@@ -2,7 +2,7 @@
 // Stages of shared memory between one thread that fills them by copies and warpgroups that consume them, each at its
 // own pace (the asynchronous pipeline of FlashAttention-3, arXiv 2407.08608, and of CUTLASS).
 
-#include "strata/cuda/tile/copy.cuh"
+#include "strata/cuda/tile/cluster.cuh"
 
 namespace strata::cuda::tile {
 
@@ -45,6 +45,12 @@ class Pipeline {
   /// runs any more.
   __device__ __forceinline__ void release(bool arrives) {
     if (arrives) arrive(empty_ + released_);
+    released_ = released_ + 1 == kStages ? 0 : released_ + 1;
+  }
+  /// The same where copies of other blocks land in the stage too: block `rank` of the cluster learns it. Each consumer
+  /// tells every block whose copies do, itself among them, by a thread of its own.
+  __device__ __forceinline__ void release_in(bool arrives, int rank) {
+    if (arrives) arrive_in(empty_ + released_, rank);
     released_ = released_ + 1 == kStages ? 0 : released_ + 1;
   }
 

@@ -28,4 +28,30 @@ struct Turns {
   __device__ __forceinline__ void next() { at += static_cast<int>(gridDim.x); }
 };
 
+/// Part `at` of `parts` of a sum's steps, from begin to before end: as many each, but for one more in some of the last.
+struct Span {
+  int begin, end;
+  __device__ __forceinline__ Span(int steps, int parts, int at)
+      : begin(static_cast<int>(int64_t{steps} * at / parts)),
+        end(static_cast<int>(int64_t{steps} * (at + 1) / parts)) {}
+};
+
+/// The blocks of a cluster of kShare * kSplit: kSplit of them have the same tiles and a part of the sum each; kShare
+/// have the same part, of tiles one below the other, and bring the operand that these have in common together. Launched
+/// as one cluster for kShare tiles, whose number is the cluster's.
+template <int kShare, int kSplit>
+struct ClusterTiles {
+  static constexpr int kBlocks = kShare * kSplit;
+  int cluster, rank;
+  __device__ __forceinline__ ClusterTiles()
+      : cluster(static_cast<int>(blockIdx.x) / kBlocks), rank(static_cast<int>(blockIdx.x) % kBlocks) {}
+  __device__ __forceinline__ int tile() const { return rank % kShare; }
+  __device__ __forceinline__ int part() const { return rank / kShare; }
+  /// The block that has the same tile and another part of the sum.
+  __device__ __forceinline__ int with_part(int part) const { return part * kShare + tile(); }
+  /// The first of the blocks that have this one's part; they follow one another.
+  __device__ __forceinline__ int first_of_part() const { return part() * kShare; }
+  __device__ __forceinline__ uint32_t blocks_of_part() const { return ((1u << kShare) - 1) << first_of_part(); }
+};
+
 }  // namespace strata::cuda::tile

@@ -49,6 +49,24 @@ __device__ __forceinline__ void wait_count(const int* p, int wanted) {
 __device__ __forceinline__ void post_count(int* p, int value) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
 }
+/// A count at p, 0 at first, of threads that arrived; after a __syncthreads() what their blocks wrote before is seen by
+/// who waits for them. Counts may wrap around.
+__device__ __forceinline__ void count_arrival(unsigned* p) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(p) : "memory");
+}
+__device__ __forceinline__ void wait_arrivals(const unsigned* p, unsigned wanted) {
+  unsigned now;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(p) : "memory");
+  } while (static_cast<int>(now - wanted) < 0);
+}
+/// 16 bytes that other blocks wrote during this launch (from the L2 cache), or that nothing writes during it.
+__device__ __forceinline__ uint4 load_written(const void* p) {
+  return __ldcg(static_cast<const uint4*>(p));
+}
+__device__ __forceinline__ uint4 load_constant(const void* p) {
+  return __ldg(static_cast<const uint4*>(p));
+}
 /// Between counts and the copies that they order, which the copy engine does: after wait_count() and before
 /// post_count().
 __device__ __forceinline__ void fence_proxies() {

@@ -5,6 +5,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/cuda/magnitudes.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/activation/swiglu_kernel.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -103,10 +104,12 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_op{{
       c.a = ac.raw_data();
       c.b = bc.raw_data();
       c.y = y.raw_data();
-      if constexpr (on.cuda)
+      if constexpr (on.cuda) {
+        c.most = cuda::magnitudes_beside(y);
         swiglu_cuda(c);
-      else
+      } else {
         swiglu_cpu(c);
+      }
     }),
     .saves = "a b",
     .backward =
@@ -163,10 +166,12 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
       c.grad_y = gc.raw_data();
       c.grad_a = gx.raw_data();
       c.grad_b = static_cast<std::byte*>(c.grad_a) + c.n * size_of(x.dtype());
-      if constexpr (on.cuda)
+      if constexpr (on.cuda) {
+        c.most = cuda::magnitudes_beside(gx);
         swiglu_backward_cuda(c);
-      else
+      } else {
         swiglu_backward_cpu(c);
+      }
     }),
     .composed =
         [](const Tensor& gy, const Tensor& x) {
@@ -196,10 +201,12 @@ const Op<Tensor(const Tensor&)> swiglu_packed_op{{
       const Tensor xc = x.contiguous();
       SwigluCall c = halves(xc);
       c.y = y.raw_data();
-      if constexpr (on.cuda)
+      if constexpr (on.cuda) {
+        c.most = cuda::magnitudes_beside(y);
         swiglu_cuda(c);
-      else
+      } else {
         swiglu_cpu(c);
+      }
     }),
     .saves = "x",
     .backward = [](Backward& b, const Tensor& x) { b.set(0, swiglu_packed_backward_op(b.gy(), x)); },

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "strata/cuda/kernel.cuh"
+#include "strata/cuda/magnitudes.cuh"
 #include "strata/ops/activation/swiglu_kernel.h"
 
 namespace strata {
@@ -27,20 +27,25 @@ __device__ __forceinline__ void swiglu_one(T a_, T b_, T g_, T& first, T& second
 template <class T, int V, bool Backward>
 __global__ void __launch_bounds__(kThreads) swiglu_kernel(SwigluCall c, int64_t pieces, int64_t total) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= total) return;
-  const int64_t r = i / pieces, j = (i - r * pieces) * V;
-  const auto a = cuda::load_vec<V>(static_cast<const T*>(c.a) + r * c.a_row + j);
-  const auto b = cuda::load_vec<V>(static_cast<const T*>(c.b) + r * c.b_row + j);
-  cuda::Vec<T, V> g{}, first, second;
-  if constexpr (Backward) g = cuda::load_vec<V>(static_cast<const T*>(c.grad_y) + r * c.n + j);
+  cuda::Most<T> most(c.most);
+  if (i < total) {
+    const int64_t r = i / pieces, j = (i - r * pieces) * V;
+    const auto a = cuda::load_vec<V>(static_cast<const T*>(c.a) + r * c.a_row + j);
+    const auto b = cuda::load_vec<V>(static_cast<const T*>(c.b) + r * c.b_row + j);
+    cuda::Vec<T, V> g{}, first, second;
+    if constexpr (Backward) g = cuda::load_vec<V>(static_cast<const T*>(c.grad_y) + r * c.n + j);
 #pragma unroll
-  for (int k = 0; k < V; ++k) swiglu_one<T, Backward>(a.v[k], b.v[k], g.v[k], first.v[k], second.v[k]);
-  if constexpr (Backward) {
-    cuda::store_vec(static_cast<T*>(c.grad_a) + r * c.grad_a_row + j, first);
-    cuda::store_vec(static_cast<T*>(c.grad_b) + r * c.grad_b_row + j, second);
-  } else {
-    cuda::store_vec(static_cast<T*>(c.y) + r * c.n + j, first);
+    for (int k = 0; k < V; ++k) swiglu_one<T, Backward>(a.v[k], b.v[k], g.v[k], first.v[k], second.v[k]);
+    most.take(first);
+    if constexpr (Backward) {
+      most.take(second);
+      cuda::store_vec(static_cast<T*>(c.grad_a) + r * c.grad_a_row + j, first);
+      cuda::store_vec(static_cast<T*>(c.grad_b) + r * c.grad_b_row + j, second);
+    } else {
+      cuda::store_vec(static_cast<T*>(c.y) + r * c.n + j, first);
+    }
   }
+  most.leave();
 }
 
 template <bool Backward>

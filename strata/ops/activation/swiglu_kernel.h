@@ -17,6 +17,8 @@ struct SwigluCall {
   const void* grad_y = nullptr;  // contiguous
   void *grad_a = nullptr, *grad_b = nullptr;
   int64_t grad_a_row = 0, grad_b_row = 0;
+  // Where the largest magnitudes go (cuda::magnitudes_beside): of y, or of a tensor that grad_a and grad_b fill.
+  uint32_t* most = nullptr;
 };
 void swiglu_cpu(const SwigluCall& c);
 void swiglu_backward_cpu(const SwigluCall& c);

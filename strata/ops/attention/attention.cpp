@@ -149,6 +149,13 @@ const Op<BackwardSignature> attention_backward_op{{
                 s.tensor({2, 1, 7, 8}), std::nullopt, s.tensor({2, 2, 5, 8}), s.uniform({2, 2, 5}, 2, 4, st), false,
                 std::nullopt, 0, 1, 0.0, RngKey{}, s.uniform({2}, 0.1, 0.5), 2.5, integers({7, 3}))
               .named("distances, soft cap, lengths");
+          // Sizes that have kernels of their own.
+          for (const int64_t d : {64, 72, 128, 136})
+            s.add(s.tensor({1, 2, 5, d}), std::nullopt, s.tensor({1, 2, 5, d}), s.tensor({1, 1, 19, d}),
+                  s.tensor({1, 1, 19, d}), std::nullopt, s.tensor({1, 2, 5, d}), s.uniform({1, 2, 5}, 2, 4, st), true,
+                  0.1, 0, 12, 0.0, RngKey{})
+                .named("larger heads")
+                .not_differentiable();
         },
     .tolerance = 32,
     .tolerance_reason =
@@ -181,6 +188,10 @@ void add_samples(Samples& s) {
   s.add(s.tensor({1, 2, 70, 64}), s.tensor({1, 1, 131, 64}), s.tensor({1, 1, 131, 64}), none, true, 0.2, 90, 61)
       .named("several tiles of a size for tensor cores")
       .not_differentiable();
+  for (const int64_t d : {72, 128, 136})
+    s.add(s.tensor({1, 2, 5, d}), s.tensor({1, 1, 19, d}), s.tensor({1, 1, 19, d}), none, true, none, 0, 12)
+        .named("larger heads")
+        .not_differentiable();
   s.add(s.tensor({1, 1, 5, 8}), s.tensor({1, 1, 3, 8}), s.tensor({1, 1, 3, 8}), none, true, none, 4, 41)
       .named("windows behind the last key")
       .not_differentiable();  // lse is -inf everywhere

@@ -4,6 +4,7 @@
 // column. Gradients have one kernel for all three: each result's rows stay with their block, which computes weights
 // again for every tile that it passes; so nothing is added across blocks, and results are the same every time.
 
+#include "strata/cuda/runtime.h"
 #include "strata/ops/attention/attention.cuh"
 #include "strata/ops/attention/options.cuh"
 
@@ -312,6 +313,13 @@ Tensor row_terms(const AttentionCall& c, double lse_unit, const Tensor& like_thi
   return terms;
 }
 
+bool fits_mma_f32(const AttentionCall& c, bool backward) {
+  if (c.dtype != DType::f32 || !fits_copied_rows(c, backward, 4)) return false;
+  int device = 0;
+  cuda::check_cuda(cudaGetDevice(&device), "scaled_dot_product_attention", "cudaGetDevice");
+  return cuda::properties(device).shared_bytes_per_block >= 227 * 1024;
+}
+
 }  // namespace attention_cuda
 
 using namespace attention_cuda;
@@ -319,6 +327,8 @@ using namespace attention_cuda;
 void attention_forward_cuda(const AttentionCall& c, const Tensor& like_this) {
   if (c.batch * c.heads * c.tq == 0) return;
   if (fits_mma(c, false)) return fits_hopper(c, false) ? forward_hopper(c, like_this) : forward_mma(c, like_this);
+  if (fits_mma_f32(c, false))
+    return cuda::allow_tf32() ? forward_mma_tf32(c, like_this) : forward_mma_f32(c, like_this);
   Tensor space;
   const Sequences sequences = sequences_of(c, kTile, kTile, like_this, space);
   dispatch_columns(c.dtype, c.dv, [&]<class T, int N>() {
@@ -333,11 +343,14 @@ void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this) {
   if (c.batch * c.heads == 0) return;
   if (fits_mma(c, true) && fits_hopper(c, true)) return backward_hopper(c, like_this);
   // The tensor-core kernels with options want lse in the unit of their scores.
-  const bool on_tensor_cores = fits_mma(c, true), scores_unit = on_tensor_cores && has_options(c);
+  const bool singles = fits_mma_f32(c, true), on_tensor_cores = singles || fits_mma(c, true);
+  const bool scores_unit = on_tensor_cores && has_options(c);
   const Tensor terms = row_terms(c, scores_unit ? 1 / score_unit(c) : kLog2e, like_this);
   if (on_tensor_cores) {
     float* p = static_cast<float*>(terms.raw_data());
-    return backward_mma(c, RowTerms<float>{p, p + c.batch * c.heads * c.tq}, like_this);
+    const RowTerms<float> rows{p, p + c.batch * c.heads * c.tq};
+    const auto queue = !singles ? backward_mma : cuda::allow_tf32() ? backward_mma_tf32 : backward_mma_f32;
+    return queue(c, rows, like_this);
   }
   Tensor space;
   const Sequences sequences = sequences_of(c, kTile, kTile, like_this, space);

@@ -165,36 +165,28 @@ __device__ __forceinline__ Seen seen_queries(const AttentionCall& c, int64_t j) 
 using cuda::tile::fast_exp2;
 
 #ifndef STRATA_TILE_EMULATION
-/// Whether the tensor-core kernels take a call: bf16 or f16, heads of up to 256 by 8, and rows that 16-byte copies can
-/// read.
-inline bool fits_mma(const AttentionCall& c, bool backward) {
+// Whether heads of a size by 8 up to 256, whose rows 16-byte copies of `piece` numbers can read, have what the
+// tensor-core kernels take.
+inline bool fits_copied_rows(const AttentionCall& c, bool backward, int64_t piece) {
   const bool size = c.d > 0 && c.d <= 256 && c.d % 8 == 0;
   const bool options = c.mask_dtype != DType::f64 && static_cast<float>(c.dropout) < 1 &&
                        (c.soft_cap == 0 || (c.soft_cap > 1e-3 && c.soft_cap < 1e6));
   const auto aligned = [&](const AttentionView& v, int64_t heads, int64_t time) {
-    return cuda::aligned16(v.data) && (c.batch == 1 || v.batch % 8 == 0) && (heads == 1 || v.head % 8 == 0) &&
-           (time == 1 || v.time % 8 == 0);
+    return cuda::aligned16(v.data) && (c.batch == 1 || v.batch % piece == 0) && (heads == 1 || v.head % piece == 0) &&
+           (time == 1 || v.time % piece == 0);
   };
-  return (c.dtype == DType::bf16 || c.dtype == DType::f16) && size && options && c.dv == c.d && c.scale > 0 &&
-         c.scale < 1e6 && c.tq > 0 && c.tk > 0 && c.tq < (1 << 30) && c.tk < (1 << 30) && aligned(c.q, c.heads, c.tq) &&
-         aligned(c.k, c.kv_heads, c.tk) && aligned(c.v, c.kv_heads, c.tk) && aligned(c.out, c.heads, c.tq) &&
+  return size && options && c.dv == c.d && c.scale > 0 && c.scale < 1e6 && c.tq > 0 && c.tk > 0 && c.tq < (1 << 30) &&
+         c.tk < (1 << 30) && aligned(c.q, c.heads, c.tq) && aligned(c.k, c.kv_heads, c.tk) &&
+         aligned(c.v, c.kv_heads, c.tk) && aligned(c.out, c.heads, c.tq) &&
          (!backward || (aligned(c.grad_out, c.heads, c.tq) && aligned(c.grad_q, c.heads, c.tq) &&
                         aligned(c.grad_k, c.kv_heads, c.tk) && aligned(c.grad_v, c.kv_heads, c.tk)));
 }
-/// Calls f.operator()<T, D>() for a call that fits; sizes between fill up with zeros.
-template <class F>
-void dispatch_mma(const AttentionCall& c, F&& f) {
-  const auto with_size = [&]<class T>() {
-    if (c.d <= 32) return f.template operator()<T, 32>();
-    if (c.d <= 64) return f.template operator()<T, 64>();
-    if (c.d <= 80) return f.template operator()<T, 80>();
-    if (c.d <= 96) return f.template operator()<T, 96>();
-    if (c.d <= 128) return f.template operator()<T, 128>();
-    f.template operator()<T, 256>();
-  };
-  c.dtype == DType::bf16 ? with_size.template operator()<BFloat16>() : with_size.template operator()<Half>();
+/// Whether the tensor-core kernels take a call: in 16 bits, and in f32, where a block may have as much shared memory as
+/// on Hopper.
+inline bool fits_mma(const AttentionCall& c, bool backward) {
+  return (c.dtype == DType::bf16 || c.dtype == DType::f16) && fits_copied_rows(c, backward, 8);
 }
-
+bool fits_mma_f32(const AttentionCall& c, bool backward);
 /// Whether the Hopper kernels take a call that fits the tensor-core ones: a card of compute capability 9.0 and code for
 /// it, heads above 32 up to 128 (forward 256), strides that bulk copies take.
 bool fits_hopper(const AttentionCall& c, bool backward);
@@ -204,6 +196,11 @@ void backward_hopper(const AttentionCall& c, const Tensor& like_this);
 /// The tensor-core kernels, for calls that fit.
 void forward_mma(const AttentionCall& c, const Tensor& like_this);
 void backward_mma(const AttentionCall& c, RowTerms<float> terms, const Tensor& like_this);
+/// The same for f32, whose products take three of TF32, and where that is allowed one.
+void forward_mma_f32(const AttentionCall& c, const Tensor& like_this);
+void forward_mma_tf32(const AttentionCall& c, const Tensor& like_this);
+void backward_mma_f32(const AttentionCall& c, RowTerms<float> terms, const Tensor& like_this);
+void backward_mma_tf32(const AttentionCall& c, RowTerms<float> terms, const Tensor& like_this);
 #endif
 
 }  // namespace strata::attention_cuda

@@ -61,6 +61,26 @@ double difference(const Tensor& got, const Tensor& want) {
   return most / largest;
 }
 
+// What a call is made in, and how far its results may be from those in double, in units of the largest. TF32 has as
+// many bits as f16; where it is not allowed, f32 is two numbers of TF32.
+struct Kind {
+  DType dtype;
+  double tolerance;
+  bool tf32 = false;
+};
+constexpr Kind kKinds[] = {{DType::f32, 2e-5}, {DType::f32, 5e-3, true}, {DType::bf16, 2e-2}, {DType::f16, 5e-3}};
+
+struct AllowTf32 {
+  explicit AllowTf32(bool on) { cuda::set_allow_tf32(on); }
+  ~AllowTf32() { cuda::set_allow_tf32(false); }
+  AllowTf32(const AllowTf32&) = delete;
+  AllowTf32& operator=(const AllowTf32&) = delete;
+};
+
+std::string text_of(const Kind& kind) {
+  return (kind.tf32 ? "TF32 of " : "") + std::string(name_of(kind.dtype));
+}
+
 class CudaAttention : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override {
@@ -88,7 +108,10 @@ TEST_P(CudaAttention, AgreesWithTheCpuInDouble) {
                             {1, 2, 2, 200, 100, behind}, {1, 2, 1, 400, 431, plain},  {1, 2, 2, 513, 513, causal},
                             {1, 1, 1, 5, 0, plain}};
   for (size_t i = 0; i < std::size(configs); ++i) {
-    for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 2e-5), {DType::bf16, 2e-2}, {DType::f16, 5e-3}}) {
+    for (const Kind& kind : kKinds) {
+      const AllowTf32 allowed(kind.tf32);
+      const DType dtype = kind.dtype;
+      const double tolerance = kind.tolerance;
       const Config& c = configs[i];
       Tensors here(c, d), there(c, d);
       here.convert(dtype, Device::cpu());
@@ -96,10 +119,10 @@ TEST_P(CudaAttention, AgreesWithTheCpuInDouble) {
       there.convert(dtype, Device::cuda());
       here.run(c.options);
       there.run(c.options);
-      EXPECT_LE(difference(there.y, here.y), tolerance) << "config " << i << ' ' << name_of(dtype);
-      EXPECT_LE(difference(there.gq, here.gq), tolerance) << "config " << i << ' ' << name_of(dtype);
-      EXPECT_LE(difference(there.gk, here.gk), tolerance) << "config " << i << ' ' << name_of(dtype);
-      EXPECT_LE(difference(there.gv, here.gv), tolerance) << "config " << i << ' ' << name_of(dtype);
+      EXPECT_LE(difference(there.y, here.y), tolerance) << "config " << i << ' ' << text_of(kind);
+      EXPECT_LE(difference(there.gq, here.gq), tolerance) << "config " << i << ' ' << text_of(kind);
+      EXPECT_LE(difference(there.gk, here.gk), tolerance) << "config " << i << ' ' << text_of(kind);
+      EXPECT_LE(difference(there.gv, here.gv), tolerance) << "config " << i << ' ' << text_of(kind);
     }
   }
 }
@@ -151,7 +174,10 @@ TEST_P(CudaAttention, MasksAgreeWithTheCpuInDouble) {
       {"bias", {1, 2, 2, 150, 151, dropout}},           {"bias and hidden", {2, 2, 2, 200, 300, both}},
       {"bias and hidden", {1, 2, 2, 300, 300, window}}, {"far below", {1, 2, 2, 100, 200, plain}}};
   for (const auto& [name, c] : all) {
-    for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 2e-5), {DType::bf16, 2e-2}, {DType::f16, 5e-3}}) {
+    for (const Kind& kind : kKinds) {
+      const AllowTf32 allowed(kind.tf32);
+      const DType dtype = kind.dtype;
+      const double tolerance = kind.tolerance;
       const Tensor mask = mask_of(name, c);
       const bool additive = mask.dtype() != DType::boolean;
       for (const DType type : {additive ? DType::f32 : DType::boolean, additive ? dtype : DType::boolean}) {
@@ -166,7 +192,7 @@ TEST_P(CudaAttention, MasksAgreeWithTheCpuInDouble) {
         }
         const auto what = [&](const char* of) {
           return std::string(name) + " of " + std::string(name_of(type)) + ", " + std::to_string(c.tq) + " x " +
-                 std::to_string(c.tk) + ' ' + std::string(name_of(dtype)) + ": " + of;
+                 std::to_string(c.tk) + ' ' + text_of(kind) + ": " + of;
         };
         EXPECT_LE(difference(there.y, here.y), tolerance) << what("result");
         EXPECT_LE(difference(there.gq, here.gq), tolerance) << what("grad q");
@@ -226,7 +252,10 @@ TEST_P(CudaAttention, DistancesSoftCapSinksAndLengthsAgreeWithTheCpuInDouble) {
     manual_seed(11);
     const Shape slopes = more.of_each_batch ? Shape{c.batch, c.heads} : Shape{c.heads};
     const Tensor falls = rand(slopes) * 0.2 + 0.01, sinks = randn({c.heads});
-    for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 2e-5), {DType::bf16, 2e-2}, {DType::f16, 5e-3}}) {
+    for (const Kind& kind : kKinds) {
+      const AllowTf32 allowed(kind.tf32);
+      const DType dtype = kind.dtype;
+      const double tolerance = kind.tolerance;
       Tensors here(c, d), there(c, d), again(c, d);
       Tensor sink_grads[3];
       const auto run = [&](Tensors& t, Tensor& sink_grad, bool reference) {
@@ -250,9 +279,7 @@ TEST_P(CudaAttention, DistancesSoftCapSinksAndLengthsAgreeWithTheCpuInDouble) {
         if (more.sinks) sink_grad = o.sinks.grad();
       };
       run(here, sink_grads[0], true), run(there, sink_grads[1], false), run(again, sink_grads[2], false);
-      const auto what = [&](const char* of) {
-        return "config " + std::to_string(i) + ' ' + std::string(name_of(dtype)) + ": " + of;
-      };
+      const auto what = [&](const char* of) { return "config " + std::to_string(i) + ' ' + text_of(kind) + ": " + of; };
       EXPECT_LE(difference(there.y, here.y), tolerance) << what("result");
       EXPECT_LE(difference(there.gq, here.gq), tolerance) << what("grad q");
       EXPECT_LE(difference(there.gk, here.gk), tolerance) << what("grad k");
@@ -300,7 +327,10 @@ TEST_P(CudaAttention, GradientsOfAdditiveMasksAgreeWithTheCpuInDouble) {
     const auto& [shape, c] = all[i];
     manual_seed(13);
     const Tensor numbers = randn(shape);
-    for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 5e-5), {DType::bf16, 3e-2}, {DType::f16, 1e-2}}) {
+    for (const Kind& kind : kKinds) {
+      const AllowTf32 allowed(kind.tf32);
+      const DType dtype = kind.dtype;
+      const double tolerance = dtype == DType::bf16 ? 3e-2 : dtype == DType::f32 && !kind.tf32 ? 5e-5 : 1e-2;
       Tensors here(c, d), there(c, d);
       here.convert(dtype, Device::cpu());
       here.convert(DType::f64, Device::cpu());
@@ -313,10 +343,10 @@ TEST_P(CudaAttention, GradientsOfAdditiveMasksAgreeWithTheCpuInDouble) {
       EXPECT_EQ(got.grad().shape(), shape);
       // A number for a whole row changes no weight: its gradient is 0, up to what the operands' rounding leaves.
       if (shape[shape.size() - 1] == 1)
-        EXPECT_LE(amax(abs(got.grad())).item(), 30 * tolerance) << "config " << i << ' ' << name_of(dtype);
+        EXPECT_LE(amax(abs(got.grad())).item(), 30 * tolerance) << "config " << i << ' ' << text_of(kind);
       else
-        EXPECT_LE(difference(got.grad(), want.grad()), tolerance) << "config " << i << ' ' << name_of(dtype);
-      EXPECT_LE(difference(there.gq, here.gq), tolerance) << "config " << i << ' ' << name_of(dtype);
+        EXPECT_LE(difference(got.grad(), want.grad()), tolerance) << "config " << i << ' ' << text_of(kind);
+      EXPECT_LE(difference(there.gq, here.gq), tolerance) << "config " << i << ' ' << text_of(kind);
     }
   }
 }
@@ -388,7 +418,10 @@ TEST_P(CudaAttention, SequencesOfDifferentLengthsAgreeWithTheCpuInDouble) {
     const VarlenConfig& c = configs[i];
     const std::vector<int64_t> q_ends = ends_of(c.lengths.q), k_ends = ends_of(c.lengths.k);
     const int64_t tq = q_ends.back() + c.lengths.q_more, tk = k_ends.back() + c.lengths.k_more;
-    for (const auto& [dtype, tolerance] : {std::pair(DType::f32, 2e-5), {DType::bf16, 2e-2}, {DType::f16, 5e-3}}) {
+    for (const Kind& kind : kKinds) {
+      const AllowTf32 allowed(kind.tf32);
+      const DType dtype = kind.dtype;
+      const double tolerance = kind.tolerance;
       manual_seed(i + 1);
       const Tensor q = randn({tq, c.heads, d}).to(dtype), kv = randn({tk, c.kv_heads, 2 * d}).to(dtype),
                    gy = randn({tq, c.heads, d}).to(dtype);
@@ -411,9 +444,9 @@ TEST_P(CudaAttention, SequencesOfDifferentLengthsAgreeWithTheCpuInDouble) {
                  again = run(dtype, Device::cuda());
       for (size_t n = 0; n < 3; ++n) {
         EXPECT_LE(difference(there[n], here[n]), tolerance)
-            << "config " << i << " result " << n << ' ' << name_of(dtype);
+            << "config " << i << " result " << n << ' ' << text_of(kind);
         EXPECT_EQ(there[n].detach().to_vector<float>(), again[n].detach().to_vector<float>())
-            << "config " << i << " result " << n << ' ' << name_of(dtype);
+            << "config " << i << " result " << n << ' ' << text_of(kind);
       }
     }
   }

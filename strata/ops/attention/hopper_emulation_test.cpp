@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "strata/ops/attention/hopper_test_util.h"
+#include "strata/ops/attention/kernel_test_util.h"
 
 namespace strata::attention_cuda::hopper {
 namespace {

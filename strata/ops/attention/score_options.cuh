@@ -7,9 +7,15 @@
 namespace strata::attention_cuda {
 
 /// s becomes tanh(s * in). Scores are mostly small beside the cap: where all of a warp's are, a polynomial serves (of
-/// degree 7, error 3e-7 below 0.5), as there is one unit for exponentials to four for products.
-template <int kCount>
+/// degree 7, error 3e-7 below 0.5), as there is one unit for exponentials to four for products. That times a cap of 50
+/// is more than f32 loses elsewhere: kExact has the library's.
+template <bool kExact = false, int kCount>
 __device__ __forceinline__ void soft_cap(float (&s)[kCount], float in) {
+  if constexpr (kExact) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) s[i] = tanhf(s[i] * in);
+    return;
+  }
   float most[2] = {0, 0};
 #pragma unroll
   for (int i = 0; i < kCount; ++i) most[i % 2] = fmaxf(most[i % 2], fabsf(s[i]));

@@ -87,22 +87,25 @@ const Op<Tensor(const Tensor&, Device, Device)> to_device_op{{
     .reference = [](const Tensor& x, Device, Device) { return Tensor(Array(x)); },
 }};
 
-const Op<Tensor(const Tensor&)> clone_op{{
-    .schema = "clone(Tensor x) -> Tensor",
-    .doc = "A row-major copy of x with its own storage.",
-    .infer = [](const Tensor& x) { return like(x); },
-    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x) { copy_elements(on, y, x); }),
-    .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy()); },
+const Op<Tensor(const Tensor&, bool)> clone_op{{
+    .schema = "clone(Tensor x, bool row_major=false) -> Tensor",
+    .doc = "A copy of x with its own storage, its elements in the same order in memory, without gaps; row-major on "
+           "demand, and where elements of x share their place.",
+    .infer = [](const Tensor& x, bool row_major) { return row_major ? like(x) : laid_like(x); },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, bool) { copy_elements(on, y, x); }),
+    .backward = [](Backward& b, const Tensor&, bool) { b.set(0, b.gy()); },
     .dtypes = kAllTypes,
-    .cost = move_cost,
+    .cost = [](const Tensor& x, bool) { return move_cost(x); },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}));
           s.add(s.tensor({}));
           s.add(s.tensor({0, 2}));
+          s.add(s.tensor({4, 3}).t()).named("turned");
+          s.add(s.tensor({4, 3}).t(), true).named("turned, row-major");
           if (s.benchmarking()) s.bench(s.tensor({4096, 4096}));
         },
-    .reference = [](const Tensor& x) { return Tensor(Array(x)); },
+    .reference = [](const Tensor& x, bool) { return Tensor(Array(x)); },
 }};
 
 // In place only: overwrites dst with src (same shape), converting. dst's old history ends here.
@@ -172,10 +175,10 @@ Tensor to(const Tensor& x, Device device) {
 }
 
 Tensor contiguous(const Tensor& x) {
-  return x.is_contiguous() ? x : clone_op(x);
+  return x.is_contiguous() ? x : clone_op(x, true);
 }
 Tensor clone(const Tensor& x) {
-  return clone_op(x);
+  return clone_op(x, false);
 }
 
 Tensor pin_memory(const Tensor& x) {

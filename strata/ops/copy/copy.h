@@ -11,7 +11,7 @@ Tensor to(const Tensor& x, DType dtype);
 Tensor to(const Tensor& x, Device device);
 /// `x` in row-major order; `x` itself when it is already.
 Tensor contiguous(const Tensor& x);
-/// A row-major copy with its own storage.
+/// A copy with its own storage, its elements in the same order in memory, without gaps.
 Tensor clone(const Tensor& x);
 /// A host tensor with its elements in page-locked memory, row-major: `x` itself when they are there already, else a
 /// copy.

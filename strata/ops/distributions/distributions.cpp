@@ -31,27 +31,23 @@ void check_floating(const Tensor& x, std::string_view op) {
   check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x.dtype());
 }
 
-// In f64 whatever y's dtype is, then rounded once.
-using Sampler = void (*)(Kind, RngKey, Tensor&, const Tensor&, const Tensor&);
-void run(Sampler sample, Kind kind, RngKey key, Tensor& y, const Tensor& a, const Tensor& b) {
-  const auto wide = [](const Tensor& t) { return t.defined() ? t.to(DType::f64).contiguous() : t; };
-  Tensor out = empty({y.shape(), DType::f64, y.device(), std::nullopt});
-  sample(kind, key, out, wide(a), wide(b));
-  copy_elements(y, out);
+// In f64 whatever y's dtype is, then rounded once. y is row-major.
+template <class On>
+void sample(On on, Kind kind, RngKey key, Tensor& y, const Tensor& a, const Tensor& b) {
+  const auto as = [](const Tensor& t, DType type) { return t.defined() ? t.to(type).contiguous() : t; };
+  if constexpr (on.cuda) {
+    sample_cuda(kind, key, y, as(a, y.dtype()), as(b, y.dtype()));
+  } else {
+    Tensor out = empty({y.shape(), DType::f64, y.device(), std::nullopt});
+    sample_cpu(kind, key, out, as(a, DType::f64), as(b, DType::f64));
+    copy_elements(y, out);
+  }
 }
 
-template <Kind kind, Sampler sample>
-void of_one(Tensor& y, const Tensor& a, RngKey key) {
-  run(sample, kind, key, y, a, {});
-}
-template <Sampler sample>
-void slope(Tensor& y, const Tensor& a, const Tensor& x) {
-  run(sample, Kind::gamma_slope, {}, y, a, x);
-}
-template <Sampler sample>
-void successes(Tensor& y, const Tensor& count, const Tensor& prob, RngKey key) {
-  run(sample, Kind::binomial, key, y, count, prob);
-}
+template <Kind kind>
+constexpr auto of_one = on_each_device([](auto on, Tensor& y, const Tensor& a, RngKey key) {
+  sample(on, kind, key, y, a, {});
+});
 
 const Op<Tensor(const Tensor&, const Tensor&)> standard_gamma_grad_op{{
     .schema = "standard_gamma_grad(Tensor concentration, Tensor sample) -> Tensor",
@@ -65,7 +61,8 @@ const Op<Tensor(const Tensor&, const Tensor&)> standard_gamma_grad_op{{
           check_floating(a, "standard_gamma_grad");
           return like(a);
         },
-    .kernels = {.cpu = slope<sample_cpu>, .cuda = STRATA_CUDA_KERNEL(slope<sample_cuda>)},
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, const Tensor& a, const Tensor& x) { sample(on, Kind::gamma_slope, {}, y, a, x); }),
     .adapt = Adapt::promote,
     .cost =
         [](const Tensor& a, const Tensor&) {
@@ -108,7 +105,7 @@ const Op<Tensor(const Tensor&, RngKey)> standard_gamma_op{{
           check_floating(a, "standard_gamma");
           return like(a);
         },
-    .kernels = {.cpu = of_one<Kind::gamma, sample_cpu>, .cuda = STRATA_CUDA_KERNEL(of_one<Kind::gamma, sample_cuda>)},
+    .kernels = of_one<Kind::gamma>,
     .saves = "concentration result",
     .backward = [](Backward& b, const Tensor& a, RngKey) { b.set(0, b.gy() * standard_gamma_grad(a, b.y())); },
     .draws = one_each,
@@ -145,8 +142,7 @@ const Op<Tensor(const Tensor&, RngKey)> poisson_op{{
           check_floating(rate, "poisson");
           return like(rate);
         },
-    .kernels = {.cpu = of_one<Kind::poisson, sample_cpu>,
-                .cuda = STRATA_CUDA_KERNEL(of_one<Kind::poisson, sample_cuda>)},
+    .kernels = of_one<Kind::poisson>,
     .draws = one_each,
     .cost =
         [](const Tensor& rate, RngKey) {
@@ -182,7 +178,9 @@ const Op<Tensor(const Tensor&, const Tensor&, RngKey)> binomial_op{{
           check_floating(count, "binomial");
           return like(count);
         },
-    .kernels = {.cpu = successes<sample_cpu>, .cuda = STRATA_CUDA_KERNEL(successes<sample_cuda>)},
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& count, const Tensor& prob, RngKey key) {
+      sample(on, Kind::binomial, key, y, count, prob);
+    }),
     .draws = [](const Tensor& count, const Tensor& prob,
                 RngKey) { return random_blocks(std::max(count.numel(), prob.numel())); },
     .adapt = Adapt::promote,

@@ -8,7 +8,8 @@ namespace strata {
 
 /// y from contiguous f64 tensors a and b of y's number of elements (b undefined where the kind takes one), y f64.
 void sample_cpu(sampler::Kind kind, RngKey key, Tensor& y, const Tensor& a, const Tensor& b);
-/// The same on a CUDA device, the last bits of logarithms aside.
+/// The same on a CUDA device, the last bits of logarithms and cosines aside, from and to tensors of one floating dtype;
+/// rounded once.
 void sample_cuda(sampler::Kind kind, RngKey key, Tensor& y, const Tensor& a, const Tensor& b);
 
 }  // namespace strata

@@ -46,6 +46,16 @@ constexpr Real log_factorial(Real k) {
          (1.0 / 12 - (1.0 / 360 - (1.0 / 1260 - r / 1680) * r) * r) / n;
 }
 
+/// cos(2 pi x) for x in [0, 1).
+template <std::same_as<double> Real>
+constexpr Real cosine_of_turns(Real x) {
+#ifdef __CUDA_ARCH__
+  return ::cospi(2 * x);  // without the reduction of large arguments
+#else
+  return std::cos(2 * std::numbers::pi * x);
+#endif
+}
+
 /// Marsaglia and Tsang, "A simple method for generating gamma variables", ACM TOMS 26 (2000).
 template <std::same_as<double> Real, class Source>
 constexpr Real gamma(Real a, Source& s) {
@@ -60,7 +70,7 @@ constexpr Real gamma(Real a, Source& s) {
   const Real d = a - 1.0 / 3, c = 1 / std::sqrt(9 * d);
   for (int round = 0; round < kRounds; ++round) {
     s.draw();
-    const Real x = std::sqrt(-2 * std::log(s.second)) * std::cos(2 * std::numbers::pi * s.first);
+    const Real x = std::sqrt(-2 * std::log(s.second)) * cosine_of_turns(s.first);
     const Real t = 1 + c * x, v = t * t * t;
     s.draw();
     // Theirs too: below this the logarithms need not be looked at.

@@ -94,7 +94,8 @@ const Dropout feature_dropout_op{{
           check_dropout(x, p, 2, "feature_dropout");
           if (p == 0) return x;
           if (p == 1) return x * 0.0;
-          const Tensor factors = kept(channels_of(x), p, key, x) * (1 / (1 - p));
+          const DeviceScope there(x.device());
+          const Tensor factors = dropout(full(channels_of(x), 1.0, statistic_dtype(x.dtype())), p, key);
           return (x.to(factors.dtype()) * factors).to(x.dtype());
         },
     .draws = one_each,

@@ -3,8 +3,8 @@
 // The size of the result is one more than the largest element, for which the host must wait in any case: the pass that
 // finds it counts too. A block for each multiprocessor has counters for the values below `near` in shared memory, and
 // leaves them in a table of its own; what the counters do not reach is added to the result by a second pass, with
-// atomics of integers, whose order does not matter. Weights are added up in the order of their positions instead, after
-// a stable sort by value.
+// atomics of integers, whose order does not matter. Weights are added up as add_any_order.cu does; those of f64 in the
+// order of their positions, after a stable sort by value.
 
 #include <algorithm>
 
@@ -14,6 +14,7 @@
 #include "strata/cuda/memory.h"
 #include "strata/cuda/rows.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/index/add_any_order_kernel.h"
 #include "strata/ops/index/index_kernels.h"
 
 namespace strata {
@@ -142,9 +143,13 @@ Tensor count(const Tensor& x, const Tensor& weights, int64_t minlength, DType ty
   if (weights.defined()) {
     count_kernel<T, V, false><<<blocks, kThreads, 0, cuda::stream()>>>(p, n, 0, most, nullptr, nullptr);
     const int64_t bins = checked_bins(top, minlength);
-    const Tensor y = make(bins, type), amounts = contiguous(to(weights, type));
+    const Tensor y = make(bins, type), amounts = contiguous(to(weights, type)), places = contiguous(to(x, DType::i64));
+    if (adds_any_order(type, {1, bins, 1}, n)) {
+      add_any_order_cuda(type, y.raw_data(), nullptr, {1, bins, 1}, places, amounts.raw_data(), 1, false);
+      return y;
+    }
     fill_elements(y, 0);
-    const cuda::SortedIndex sorted = cuda::sort_index(contiguous(to(x, DType::i64)), bins);
+    const cuda::SortedIndex sorted = cuda::sort_index(places, bins);
     cuda::add_rows(type, y.raw_data(), {1, bins, 1}, sorted, amounts.raw_data(), 1);
     return y;
   }

@@ -372,6 +372,10 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, Scalar)> i
           s.invalid<IndexError>("out of range for dimension 0 with size 4", s.tensor({4}), 0, s.integers({1}, 5, 6),
                                 s.tensor({1}));
           s.add(s.tensor({}), 0, s.integers({1}, 0, 1), s.tensor({}));
+          s.add(s.tensor({300, 33}), 0, s.integers({1100}, 0, 300), s.tensor({1100, 33}))
+              .named("slices, looked through")
+              .not_differentiable();
+          s.add(s.tensor({2, 3, 40}), 1, s.integers({5}, 0, 3), s.tensor({2, 5, 40}), Scalar(2)).not_differentiable();
           if (s.benchmarking()) s.bench(s.tensor({5000, 256}), 0, s.integers({8192}, 0, 5000), s.tensor({8192, 256}));
         },
     .reference =

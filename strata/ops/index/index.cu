@@ -1,12 +1,15 @@
 // Indexing on a CUDA device. Results do not depend on how threads meet: of what names one place twice the last wins
-// (put_last.cu), and sums are formed in order, along lines (join_lines.cu) or after sorting.
+// (put_last.cu, join_lines.cu), and sums are formed in order, along lines (join_lines.cu) or after sorting, or in
+// integers, which have none (add_any_order.cu).
 
 #include <algorithm>
 
 #include "strata/cuda/elementwise.cuh"
+#include "strata/cuda/memory.h"
 #include "strata/cuda/range.cuh"
 #include "strata/cuda/rows.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/index/add_any_order_kernel.h"
 #include "strata/ops/index/index_kernels.h"
 #include "strata/ops/index/join_lines_kernel.h"
 #include "strata/ops/index/put_last_kernel.h"
@@ -104,52 +107,115 @@ Tensor rows_named(const Tensor& x, const TensorList& indices, const IndexPlan& p
   return rows;
 }
 
-void read_rows(Tensor& y, const Tensor& x, const Layout& l, const Tensor& index) {
-  const Tensor in = contiguous(permuted(x, l));
-  cuda::take_rows(x.dtype(), in.raw_data(), l.shape, index, y.raw_data());
+// An index by rows, and whether its negative elements count from the end: kernels that take them (`counts`) need no
+// pass before.
+struct RowIndex {
+  Tensor rows;
+  bool from_end;
+};
+RowIndex row_index(const Tensor& x, const TensorList& indices, const IndexPlan& plan, bool counts) {
+  if (plan.indexed.size() == 1 && counts) {
+    const Tensor& index = indices[static_cast<size_t>(plan.indexed[0])];
+    if (index.dtype() == DType::i64) return {contiguous(index), true};
+  }
+  return {rows_named(x, indices, plan), false};
 }
 
-// y = x, then write(memory of y in l's order), whatever y's own layout is.
+void read_rows(Tensor& y, const Tensor& x, const Layout& l, const RowIndex& index) {
+  const Tensor in = contiguous(permuted(x, l));
+  cuda::take_rows(x.dtype(), in.raw_data(), l.shape, index.rows, y.raw_data(), index.from_end);
+}
+
+// write(memory of y, memory of x), both row-major in l's order, whatever y's own layout is: what is written over x is
+// to go to y, which may be x.
 template <class Write>
 void write_into(Tensor& y, const Tensor& x, const Layout& l, Write&& write) {
   if (y.is_contiguous() && l.as_it_is) {
-    if (!y.same_as(x)) copy_elements(y, x);
-    return write(y.raw_data());
+    if (x.is_contiguous()) return write(y.raw_data(), x.raw_data());
+    copy_elements(y, x);
+    return write(y.raw_data(), y.raw_data());
   }
-  const Tensor source = permuted(x, l);
-  const Tensor work = empty({source.shape(), x.dtype(), x.device(), std::nullopt});
-  copy_elements(work, source);
-  write(work.raw_data());
+  const Tensor from = contiguous(permuted(x, l));
+  const bool own = !(from.storage() == x.storage());
+  const Tensor work = own ? from : empty({from.shape(), x.dtype(), x.device(), std::nullopt});
+  write(work.raw_data(), from.raw_data());
   copy_elements(permuted(y, l), work);
 }
 
-void write_rows(Tensor& y, const Tensor& x, const Layout& l, const Tensor& index, const Tensor& value, bool add,
+// to += alpha * source at the rows that the index names, where `from` is what was there.
+void add_at_rows(DType t, void* to, const void* from, const RowShape& shape, const RowIndex& index,
+                 const Tensor& source, Scalar alpha) {
+  const int64_t n = index.rows.numel();
+  if (adds_any_order(t, shape, n))
+    return add_any_order_cuda(t, to, from, shape, index.rows, source.raw_data(), alpha, index.from_end);
+  const size_t bytes = static_cast<size_t>(shape.pre * shape.rows * shape.width * size_of(t));
+  const Device device = index.rows.device();
+  if (to != from && bytes > 0) cuda::copy_bytes(to, device, from, device, bytes);
+  if (n == 0 || source.numel() == 0) return;
+  const cuda::SortedIndex sorted = cuda::sort_index(index.rows, shape.rows);
+  cuda::add_rows(t, to, shape, sorted, source.raw_data(), alpha);
+}
+
+void write_rows(Tensor& y, const Tensor& x, const Layout& l, const RowIndex& index, const Tensor& value, bool add,
                 Scalar alpha) {
-  write_into(y, x, l, [&](void* to) {
-    if (value.numel() == 0) return;
-    const Tensor from = contiguous(value);
-    if (!add) return put_last_cuda(y.dtype(), to, l.shape, index, from.raw_data());
-    cuda::add_rows(y.dtype(), to, l.shape, cuda::sort_index(index, l.shape.rows), from.raw_data(), alpha);
+  const Tensor from = contiguous(value);
+  write_into(y, x, l, [&](void* to, const void* was) {
+    if (add) return add_at_rows(y.dtype(), to, was, l.shape, index, from, alpha);
+    put_last_cuda(y.dtype(), to, was, l.shape, index.rows, from.raw_data(), index.from_end);
   });
+}
+
+// The same of an index for slices along dim, where lines along it are the fast way.
+bool writes_lines(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value, bool add,
+                  Scalar alpha, bool from_end) {
+  if (index.dim() > 1 || x.dim() == 0 || value.dim() != x.dim()) return false;
+  const Tensor spread = index_of_slices(index, value.shape(), dim);
+  if (add) {
+    // Of a longer index many may name one place, which is one thread's work there.
+    constexpr int64_t kLongest = 2048;
+    if (value.shape()[dim] <= kLongest && joins_slices(y, x, dim, value)) {
+      join_slices_cuda(y, x, dim, index, value, {Join::sum, true, from_end, alpha});
+      return true;
+    }
+    if (!joins_lines(y, dim, spread, adds_floats_or_words(y.dtype()))) return false;
+    join_lines_cuda(y, x, dim, spread, value, {Join::sum, true, from_end, alpha});
+  } else {
+    if (!puts_lines(y, dim, spread)) return false;
+    put_lines_cuda(y, x, dim, spread, value, from_end);
+  }
+  return true;
 }
 
 }  // namespace
 
 void index_select_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
-  read_rows(y, x, layout_of(x, wrap_dim(dim, x.dim(), "index_select")), dense_i64(index));
+  read_rows(y, x, layout_of(x, wrap_dim(dim, x.dim(), "index_select")), {dense_i64(index), false});
 }
 void index_add_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
-  const Layout l = layout_of(x, wrap_dim(dim, x.dim(), "index_add"));
-  write_rows(y, x, l, dense_i64(index), source, true, alpha);
+  dim = wrap_dim(dim, x.dim(), "index_add");
+  const Tensor rows = dense_i64(index);
+  if (writes_lines(y, x, dim, rows, source, true, alpha, false)) return;
+  write_rows(y, x, layout_of(x, dim), {rows, false}, source, true, alpha);
 }
 void index_cuda(Tensor& y, const Tensor& x, const TensorList& indices) {
   const IndexPlan plan = plan_index(x, indices, "index");
-  read_rows(y, x, layout_of(x, plan.pre, plan.indexed, plan.post), rows_named(x, indices, plan));
+  read_rows(y, x, layout_of(x, plan.pre, plan.indexed, plan.post), row_index(x, indices, plan, true));
+}
+void take_cuda(Tensor& y, const Tensor& x, const Tensor& index) {
+  const Tensor from = contiguous(x);
+  cuda::take_rows(x.dtype(), from.raw_data(), {1, x.numel(), 1}, dense_i64(index), y.raw_data(), true);
 }
 void index_put_cuda(Tensor& y, const Tensor& x, const TensorList& indices, const Tensor& value, bool accumulate) {
   const IndexPlan plan = plan_index(x, indices, "index_put");
+  if (plan.indexed.size() == 1) {
+    const int64_t dim = plan.indexed[0];
+    const Tensor index = to(indices[static_cast<size_t>(dim)], DType::i64);
+    if (writes_lines(y, x, dim, index, value, accumulate, 1, true)) return;
+  }
   const Layout l = layout_of(x, plan.pre, plan.indexed, plan.post);
-  write_rows(y, x, l, rows_named(x, indices, plan), value, accumulate, 1);
+  const int64_t n = plan.broadcast.product();
+  const bool counts = accumulate ? adds_any_order(x.dtype(), l.shape, n) : numbers_rows(l.shape.rows, n);
+  write_rows(y, x, l, row_index(x, indices, plan, counts), value, accumulate, 1);
 }
 
 // ---- an index for each element ----
@@ -175,7 +241,7 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(Walk<3> w, B* y, const
   in_range(k, size);
 }
 
-// Where in a row-major x the elements of the index land.
+// target[e] = the place that element e of the index names.
 __global__ void __launch_bounds__(kThreads)
     targets_kernel(Walk<3> w, int64_t* target, const int64_t* index, int64_t first, int64_t size, int64_t stride,
                    cuda::RangeCheck in_range) {
@@ -188,31 +254,37 @@ __global__ void __launch_bounds__(kThreads)
   in_range(k, size);
 }
 
+// Where in a row-major x the elements of the index land.
+Tensor targets_of(const Tensor& x, int64_t dim, const Tensor& index) {
+  const Tensor dense = dense_i64(index);
+  if (x.dim() == 1) return dense;
+  const Tensor target = empty(like(dense));
+  // Only the geometry of a row-major x counts here.
+  Strides strides = Strides::filled(static_cast<int>(x.dim()), 1);
+  for (int64_t d = x.dim() - 2; d >= 0; --d) strides[d] = strides[d + 1] * x.shape()[d + 1];
+  const int64_t size = x.dim() == 0 ? 1 : x.shape()[dim], stride = x.dim() == 0 ? 0 : strides[dim];
+  Strides lines = strides;
+  if (x.dim() > 0) lines[dim] = 0;
+  const Tensor seen = alias(target, index.shape(), lines, 0);
+  const auto w = cuda::make_walk<3>(std::array<const Tensor*, 3>{&target, &seen, &dense}, "scatter");
+  cuda::for_parts(w, 1, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
+    targets_kernel<<<cuda::blocks_for(part.numel, kThreads), kThreads, 0, cuda::stream()>>>(
+        part, static_cast<int64_t*>(target.raw_data()) + at[0], static_cast<const int64_t*>(dense.raw_data()) + at[2],
+        at[1], size, stride, cuda::range_check());
+  });
+  return target;
+}
+
 void scatter(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, bool add) {
+  if (index.numel() == 0) {
+    if (!y.same_as(x)) copy_elements(y, x);
+    return;
+  }
   Layout l;
   l.shape = {1, x.numel(), 1};
   for (int64_t d = 0; d < x.dim(); ++d) l.order.push_back(d);
-  write_into(y, x, l, [&](void* to) {
-    if (index.numel() == 0) return;
-    const Tensor dense = dense_i64(index);
-    const Tensor target = empty(like(dense));
-    // Only the geometry of a row-major x counts here.
-    Strides strides = Strides::filled(static_cast<int>(x.dim()), 1);
-    for (int64_t d = x.dim() - 2; d >= 0; --d) strides[d] = strides[d + 1] * x.shape()[d + 1];
-    const int64_t size = x.dim() == 0 ? 1 : x.shape()[dim], stride = x.dim() == 0 ? 0 : strides[dim];
-    Strides lines = strides;
-    if (x.dim() > 0) lines[dim] = 0;
-    const Tensor seen = alias(target, index.shape(), lines, 0);
-    const auto w = cuda::make_walk<3>(std::array<const Tensor*, 3>{&target, &seen, &dense}, "scatter");
-    cuda::for_parts(w, 1, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
-      targets_kernel<<<cuda::blocks_for(part.numel, kThreads), kThreads, 0, cuda::stream()>>>(
-          part, static_cast<int64_t*>(target.raw_data()) + at[0], static_cast<const int64_t*>(dense.raw_data()) + at[2],
-          at[1], size, stride, cuda::range_check());
-    });
-    const Tensor from = contiguous(alias(src, index.shape(), src.strides(), src.storage_offset()));
-    if (!add) return put_last_cuda(y.dtype(), to, l.shape, target, from.raw_data());
-    cuda::add_rows(y.dtype(), to, l.shape, cuda::sort_index(target, x.numel()), from.raw_data(), 1);
-  });
+  write_rows(y, x, l, {targets_of(x, dim, index), false},
+             alias(src, index.shape(), src.strides(), src.storage_offset()), add, 1);
 }
 
 }  // namespace
@@ -232,15 +304,14 @@ void gather_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
   });
 }
 void scatter_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  scatter(y, x, wrap_dim(dim, x.dim(), "scatter"), index, src, false);
+  dim = wrap_dim(dim, x.dim(), "scatter");
+  if (!puts_lines(x, dim, index)) return scatter(y, x, dim, index, src, false);
+  put_lines_cuda(y, x, dim, to(index, DType::i64), src, false);
 }
 void scatter_add_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   dim = wrap_dim(dim, x.dim(), "scatter_add");
-  if (!joins_lines(x, dim, index)) return scatter(y, x, dim, index, src, true);
-  Tensor work = y.is_contiguous() ? y : empty({y.shape(), y.dtype(), y.device(), std::nullopt});
-  if (!work.same_as(x)) copy_elements(work, x);
-  join_lines_cuda(work, dim, to(index, DType::i64), src, Join::sum, true);
-  if (!work.same_as(y)) copy_elements(y, work);
+  if (!joins_lines(x, dim, index, adds_floats_or_words(x.dtype()))) return scatter(y, x, dim, index, src, true);
+  join_lines_cuda(y, x, dim, to(index, DType::i64), src, {});
 }
 
 }  // namespace strata

@@ -42,14 +42,15 @@ void index_select_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& in
 void index_add_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha);
 void gather_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index);
 void scatter_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
+/// The elements of the flattened x that index names; negative places count from the end.
+void take_cuda(Tensor& y, const Tensor& x, const Tensor& index);
 void scatter_add_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 void masked_fill_cuda(Tensor& y, const Tensor& x, const Tensor& mask, Scalar value);
 void masked_scatter_cuda(Tensor& y, const Tensor& x, const Tensor& mask, const Tensor& source);
 void one_hot_cuda(Tensor& y, const Tensor& x, int64_t num_classes);
 // These wait for the device: the shape of the result is there.
-int64_t count_nonzero_cuda(const Tensor& x);
 Tensor bincount_cuda(const Tensor& x, const Tensor& weights, int64_t minlength);
-void masked_select_into_cuda(Tensor& y, const Tensor& x, const Tensor& mask);
-void nonzero_into_cuda(Tensor& y, const Tensor& x);
+Tensor masked_select_cuda(const Tensor& x, const Tensor& mask);
+Tensor nonzero_cuda(const Tensor& x);
 
 }  // namespace strata

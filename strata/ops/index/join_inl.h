@@ -51,32 +51,6 @@ STRATA_JOIN C mean_of(C sum, int64_t count) {
     return sum / by;
 }
 
-/// Joins value[k] to total[place[k]] for the N of k in turn, as if one after the other: all totals are read first, and
-/// what an earlier k made of the same place goes before what was read, so that the reads are under way together.
-/// Where `kCounted`, count[place] says how many were joined, and the first takes the place of what was there.
-template <int N, bool kCounted, class C>
-STRATA_JOIN void join_in_turn(Join join, const int32_t (&place)[N], const C (&value)[N], C* total, int32_t* count) {
-  C now[N];
-  int32_t had[N] = {};
-  for (int k = 0; k < N; ++k) {
-    now[k] = total[place[k]];
-    if constexpr (kCounted) had[k] = count[place[k]];
-  }
-  for (int k = 0; k < N; ++k) {
-    for (int i = 0; i < k; ++i) {
-      if (place[i] != place[k]) continue;
-      now[k] = now[i];
-      had[k] = had[i];
-    }
-    now[k] = kCounted && had[k] == 0 ? value[k] : joined(join, now[k], value[k]);
-    ++had[k];
-  }
-  for (int k = 0; k < N; ++k) {
-    total[place[k]] = now[k];
-    if constexpr (kCounted) count[place[k]] = had[k];
-  }
-}
-
 }  // namespace strata
 
 #undef STRATA_JOIN

@@ -1,85 +1,130 @@
 // Values joined at the places that an index names along one dimension. Elements meet only within their line, so that
-// one thread that goes along a line adds in order, without sorting: a block has 32 lines, a part of whose totals is in
-// shared memory, as wide as that is; its first warp, a line to each thread, goes along them, while the others bring the
-// next stretch. Results have the bits of the CPU's sums.
+// lines need no sorting: a warp goes along each, 32 elements a step, and those of one place are joined in their order.
+// A block has 8 lines next to each other, a part of whose totals is in shared memory; all its threads bring the next
+// stretch while the warps are at the one before. Results have the bits of the CPU's sums.
 
 #include <algorithm>
 
+#include "strata/cuda/current.h"
 #include "strata/cuda/elementwise.cuh"
 #include "strata/cuda/range.cuh"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/index/join_lines_kernel.h"
 
 namespace strata {
 namespace {
+using cuda::kWarp;
 using cuda::Walk;
 
-constexpr int kThreads = 256, kLines = 32, kStretch = 64, kAtOnce = 4;
-constexpr int kPitch = kLines + 1;  // odd: neither lines nor places next to each other share a bank
+constexpr int kLines = 8, kThreads = kLines * kWarp, kStretch = 256;
 constexpr int kLoads = kStretch * kLines / kThreads;
-constexpr int64_t kMemory = 48 * 1024 - 1024;  // a block's shared memory, less what lies there by name
-constexpr int64_t kBlocksAtOnce = 132 * 4;     // of an H200
+constexpr int64_t kMostMemory = 96 * 1024;  // of a block: two to a multiprocessor
+constexpr int64_t kMultiprocessors = 132;   // of an H200
 
-// n places of y and m of index and src along the dimension, with their steps; `tile` places a block.
+// From one line's numbers to the next's in shared memory: of `n` places. Lines lie 4 words apart, so that 4 places of 8
+// lines are in banks of their own.
+__host__ __device__ constexpr int64_t pitch_of(int64_t n) {
+  return (n + 27) / 32 * 32 + 4;
+}
+constexpr int kStretchPitch = static_cast<int>(pitch_of(kStretch));
+
+// n places of y and x and m of index and src along the dimension, with their steps; `tile` places a block.
 struct Along {
   int64_t n, m, tile;
-  int64_t step_y, step_index, step_src;
+  int64_t step_y, step_x, step_index, step_src;
+  bool from_end;
+
+  __device__ __forceinline__ int64_t place(int64_t k) const { return from_end && k < 0 ? k + n : k; }
 };
 
 template <class T>
-constexpr int64_t stretch_bytes = int64_t{kStretch} * kPitch* static_cast<int64_t>(sizeof(Joined<T>) + 4);
+constexpr int64_t stretch_bytes = int64_t{kLines} * kStretchPitch* static_cast<int64_t>(sizeof(Joined<T>) + 4);
 
 template <class T>
-int64_t tile_of(int64_t n, bool counted) {
-  const int64_t row = kPitch * static_cast<int64_t>(sizeof(Joined<T>) + (counted ? 4 : 0));
-  return std::clamp<int64_t>(n, 1, (kMemory - stretch_bytes<T>) / row - 1);  // of no places: only to tell of it
+int64_t bytes_of_place(bool counted) {
+  return kLines * static_cast<int64_t>(sizeof(Joined<T>) + (counted ? 4 : 0));
 }
-template <class T>
-size_t memory_of(int64_t tile, bool counted) {
-  const int64_t row = kPitch * static_cast<int64_t>(sizeof(Joined<T>) + (counted ? 4 : 0));
-  return static_cast<size_t>(stretch_bytes<T> + (tile + 1) * row);
+// The places of a tile whose lines take `room` bytes at `each` a place.
+int64_t tile_within(int64_t n, int64_t room, int64_t each) {
+  const int64_t fit = room / each / 32 * 32 - 32;
+  return std::clamp<int64_t>(n, 1, fit);  // of no places: only to tell of it
+}
+int64_t most_memory() {
+  return std::min(kMostMemory, cuda::properties(cuda::current_device()).shared_bytes_per_block - 1024);
 }
 
-// Block (x, y) has lines 32 x and on, and places `tile` y and on.
-template <class T, bool kCounted>
-__global__ void __launch_bounds__(kThreads)
-    join_kernel(Walk<3> lines, T* y, const int64_t* index, const T* src, Along a, Join join, bool include_self,
-                cuda::RangeCheck in_range) {
-  using C = Joined<T>;
-  extern __shared__ __align__(16) unsigned char memory[];
-  C* const total = reinterpret_cast<C*>(memory);                                 // [tile + 1][kPitch]
-  C* const value = total + (a.tile + 1) * kPitch;                                // [kStretch][kPitch]
-  int32_t* const place = reinterpret_cast<int32_t*>(value + kStretch * kPitch);  // [kStretch][kPitch]
-  int32_t* const count = place + kStretch * kPitch;                              // [tile + 1][kPitch]
-  __shared__ int64_t base[3][kLines];
-  const int thread = static_cast<int>(threadIdx.x);
+// Where the block's lines begin in the operands of a walk.
+template <int N>
+__device__ __forceinline__ int find_lines(const Walk<N>& lines, int64_t (&base)[N][kLines]) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kLines;
   const int held = static_cast<int>(lines.numel - first < kLines ? lines.numel - first : kLines);
-  if (thread < held) {
-    int64_t at[3];
-    lines.offsets(static_cast<uint32_t>(first + thread), 1, at);
+  if (static_cast<int>(threadIdx.x) < held) {
+    int64_t at[N];
+    lines.offsets(static_cast<uint32_t>(first + threadIdx.x), 1, at);
 #pragma unroll
-    for (int k = 0; k < 3; ++k) base[k][thread] = at[k];
+    for (int k = 0; k < N; ++k) base[k][threadIdx.x] = at[k];
   }
   __syncthreads();
+  return held;
+}
 
-  // The part's totals: f(place in the part, line, element of y).
+// f(place in the tile, line) for the places of the block's lines, neighbours by step.
+template <class F>
+__device__ __forceinline__ void each_place(int tile, int held, int64_t step, F&& f) {
+  for (int i = static_cast<int>(threadIdx.x); i < tile * kLines; i += kThreads) {
+    const int p = step == 1 ? i % tile : i / kLines, line = step == 1 ? i / tile : i % kLines;
+    if (line < held) f(p, line);
+  }
+}
+
+// Joins a warp's elements to their totals, as if one after the other: all lanes of a place read the total and take the
+// elements in turn, and the first of them writes. `place` is negative where there is nothing.
+template <bool kCounted, class C>
+__device__ __forceinline__ void join_step(Join join, int32_t place, C value, C* total, int32_t* count) {
+  constexpr unsigned kAll = 0xffffffffu;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const unsigned same = __match_any_sync(kAll, place < 0 ? -1 - lane : place);
+  const int turns = __reduce_max_sync(kAll, __popc(same));
+  C now = C(0);
+  int32_t had = 1;
+  if (place >= 0) {
+    now = total[place];
+    if constexpr (kCounted) had = count[place];
+  }
+  unsigned rest = same;
+  for (int t = 0; t < turns; ++t) {
+    const int from = rest == 0 ? lane : __ffs(static_cast<int>(rest)) - 1;
+    const C next = turns == 1 ? value : __shfl_sync(kAll, value, from);
+    if (rest != 0) {
+      now = kCounted && had == 0 ? next : joined(join, now, next);
+      ++had;
+    }
+    rest &= rest - 1;
+  }
+  if (place >= 0 && lane == __ffs(static_cast<int>(same)) - 1) {
+    total[place] = now;
+    if constexpr (kCounted) count[place] = had;
+  }
+  __syncwarp();
+}
+
+// Block (i, j) has lines 8 i and on, and places `tile` j and on.
+template <class T, bool kCounted>
+__global__ void __launch_bounds__(kThreads)
+    join_kernel(Walk<4> lines, T* y, const T* x, const int64_t* index, const T* src, Along a, Join join,
+                bool include_self, Joined<T> alpha, cuda::RangeCheck in_range) {
+  using C = Joined<T>;
+  extern __shared__ __align__(16) unsigned char memory[];
+  __shared__ int64_t base[4][kLines];
+  const int thread = static_cast<int>(threadIdx.x), own = thread / kWarp, lane = thread % kWarp;
   const int64_t begin = static_cast<int64_t>(blockIdx.y) * a.tile;
   const int tile = static_cast<int>(a.n - begin < a.tile ? a.n - begin : a.tile);
-  const auto each_total = [&](auto&& f) {
-    for (int i = thread; i < tile * kLines; i += kThreads) {
-      const int p = a.step_y == 1 ? i % tile : i / kLines, line = a.step_y == 1 ? i / tile : i % kLines;
-      if (line < held) f(p * kPitch + line, y[base[0][line] + (begin + p) * a.step_y]);
-    }
-  };
-  each_total([&](int i, const T& v) {
-    total[i] = static_cast<C>(cuda::widen(v));
-    if constexpr (kCounted) count[i] = include_self ? 1 : 0;
-  });
-  // What goes elsewhere goes to one place more, which nobody reads.
-  if (thread < kPitch) {
-    total[tile * kPitch + thread] = C(0);
-    if constexpr (kCounted) count[tile * kPitch + thread] = 0;
-  }
+  const int pitch = static_cast<int>(pitch_of(a.tile));
+  C* const total = reinterpret_cast<C*>(memory);                                      // [kLines][pitch]
+  C* const value = total + kLines * pitch;                                            // [kLines][kStretchPitch]
+  int32_t* const place = reinterpret_cast<int32_t*>(value + kLines * kStretchPitch);  // [kLines][kStretchPitch]
+  int32_t* const count = place + kLines * kStretchPitch;                              // [kLines][pitch]
+  const int held = find_lines(lines, base);
 
   // Element u of this thread in a stretch, and its line: neighbours lie side by side in src.
   const auto spot = [&](int u, int& line) {
@@ -94,92 +139,204 @@ __global__ void __launch_bounds__(kThreads)
     for (int u = 0; u < kLoads; ++u) {
       int line;
       const int64_t e = from + spot(u, line);
+      next_index[u] = -1;
+      next_value[u] = T{};
       if (line >= held || e >= a.m) continue;
-      next_index[u] = index[base[1][line] + e * a.step_index];
-      next_value[u] = src[base[2][line] + e * a.step_src];
+      next_index[u] = index[base[2][line] + e * a.step_index];
+      next_value[u] = src[base[3][line] + e * a.step_src];
     }
   };
   load(0);
+  each_place(tile, held, a.step_x, [&](int p, int line) {
+    total[line * pitch + p] = static_cast<C>(cuda::widen(x[base[1][line] + (begin + p) * a.step_x]));
+    if constexpr (kCounted) count[line * pitch + p] = include_self ? 1 : 0;
+  });
   for (int64_t from = 0; from < a.m; from += kStretch) {
     __syncthreads();  // totals are there; the stretch before is done with
 #pragma unroll
     for (int u = 0; u < kLoads; ++u) {
       int line;
       const int e = spot(u, line);
-      int32_t to = tile;
-      C v = C(0);
+      int32_t to = -1;
       if (line < held && from + e < a.m) {
-        const int64_t k = next_index[u];
+        const int64_t k = a.place(next_index[u]);
         if (k >= begin && k < begin + tile) to = static_cast<int32_t>(k - begin);
-        if (blockIdx.y == 0) in_range(k, a.n);
-        v = static_cast<C>(cuda::widen(next_value[u]));
+        if (blockIdx.y == 0 && !cuda::is_in_range(k, a.n)) in_range.tell(next_index[u], a.n);
       }
-      place[e * kPitch + line] = to * kPitch + line;
-      value[e * kPitch + line] = v;
+      place[line * kStretchPitch + e] = to;
+      value[line * kStretchPitch + e] = static_cast<C>(alpha * static_cast<C>(cuda::widen(next_value[u])));
     }
     __syncthreads();
     if (from + kStretch < a.m) load(from + kStretch);
-    if (thread >= kLines) continue;
-    for (int e = 0; e < kStretch; e += kAtOnce) {
-      int32_t to[kAtOnce];
-      C v[kAtOnce];
-#pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) {
-        to[k] = place[(e + k) * kPitch + thread];
-        v[k] = value[(e + k) * kPitch + thread];
-      }
-      join_in_turn<kAtOnce, kCounted>(kCounted ? join : Join::sum, to, v, total, count);
+    if (own >= held) continue;
+    const int steps = static_cast<int>(((a.m - from < kStretch ? a.m - from : kStretch) + kWarp - 1) / kWarp);
+    for (int s = 0; s < steps; ++s) {
+      const int at = own * kStretchPitch + s * kWarp + lane;
+      join_step<kCounted>(kCounted ? join : Join::sum, place[at], value[at], total + own * pitch, count + own * pitch);
     }
   }
   __syncthreads();
-  each_total([&](int i, T& to) {
-    C v = total[i];
+  each_place(tile, held, a.step_y, [&](int p, int line) {
+    C v = total[line * pitch + p];
     if constexpr (kCounted)
-      if (join == Join::mean) v = mean_of(v, count[i]);
-    to = cuda::narrow<T>(v);
+      if (join == Join::mean) v = mean_of(v, count[line * pitch + p]);
+    y[base[0][line] + (begin + p) * a.step_y] = cuda::narrow<T>(v);
   });
 }
 
-}  // namespace
-
-bool joins_lines(const Tensor& y, int64_t dim, const Tensor& index) {
-  const int64_t n = y.shape()[dim], m = index.shape()[dim];
-  if (m == 0 || index.numel() == 0) return true;
-  const int64_t lines = index.numel() / m;
-  const int64_t tile = dispatch_all(y.dtype(), "scatter_add", [&]<class T>() { return tile_of<T>(n, true); });
-  const int64_t parts = (n + tile - 1) / tile;
-  if (lines >= int64_t{1} << 31 || parts > 65535) return false;
-  // In microseconds: 10 ns a step of a line, each part reads the index anew, and all of y is read and written; sorting
-  // is some ten launches and moves an element of 16 bytes four times.
-  const double rounds =
-      static_cast<double>(((lines + kLines - 1) / kLines * parts + kBlocksAtOnce - 1) / kBlocksAtOnce);
-  const double elements = static_cast<double>(index.numel());
-  const double walked = 0.01 * static_cast<double>(m) * rounds + elements * static_cast<double>(12 * parts) / 3e6 +
-                        static_cast<double>(y.nbytes()) / 2e6;
-  return walked <= 50 + elements * 128 / 3e6;
+// The last element that names a place is the largest, whatever order they come in: nobody walks.
+template <class B>
+__global__ void __launch_bounds__(kThreads) put_kernel(Walk<4> lines, B* y, const B* x, const int64_t* index,
+                                                       const B* src, Along a, cuda::RangeCheck in_range) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  int32_t* const last = reinterpret_cast<int32_t*>(memory);  // [kLines][pitch]
+  __shared__ int64_t base[4][kLines];
+  const int thread = static_cast<int>(threadIdx.x), pitch = static_cast<int>(pitch_of(a.tile));
+  const int64_t begin = static_cast<int64_t>(blockIdx.y) * a.tile;
+  const int tile = static_cast<int>(a.n - begin < a.tile ? a.n - begin : a.tile);
+  for (int i = thread; i < kLines * pitch; i += kThreads) last[i] = -1;
+  const int held = find_lines(lines, base);
+  const int m = static_cast<int>(a.m);
+#pragma unroll 4
+  for (int i = thread; i < m * kLines; i += kThreads) {
+    const int line = a.step_index == 1 ? i / m : i % kLines, e = a.step_index == 1 ? i % m : i / kLines;
+    if (line >= held) continue;
+    const int64_t given = index[base[2][line] + e * a.step_index], k = a.place(given);
+    if (k >= begin && k < begin + tile) atomicMax(last + line * pitch + static_cast<int>(k - begin), e);
+    if (blockIdx.y == 0 && !cuda::is_in_range(k, a.n)) in_range.tell(given, a.n);
+  }
+  __syncthreads();
+  each_place(tile, held, a.step_y, [&](int p, int line) {
+    const int e = last[line * pitch + p];
+    y[base[0][line] + (begin + p) * a.step_y] =
+        e < 0 ? x[base[1][line] + (begin + p) * a.step_x] : src[base[3][line] + e * a.step_src];
+  });
 }
 
-void join_lines_cuda(Tensor& y, int64_t dim, const Tensor& index, const Tensor& src, Join join, bool include_self) {
-  if (index.numel() == 0) return;
+// y = x in places that no line of the index has, else nothing; what x is then.
+Tensor rest_copied(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
+  bool all = true;
+  for (int64_t d = 0; d < y.dim(); ++d) all = all && (d == dim || index.shape()[d] == y.shape()[d]);
+  if (all || y.same_as(x)) return x;
+  copy_elements(y, x);
+  return y;
+}
+
+// launch(walk of the lines' beginnings, offsets, along) for the parts that one launch takes.
+template <class Launch>
+void for_lines(const Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, bool from_end,
+               Launch&& launch) {
   // The lines: all but `dim`, of which each tensor has its first place.
   const auto lines_of = [&](const Tensor& t) {
     Shape shape = index.shape();
     shape[dim] = 1;
     return alias(t, shape, t.strides(), t.storage_offset());
   };
-  const Tensor ys = lines_of(y), is = lines_of(index), ss = lines_of(src);
-  const auto w = cuda::make_walk<3>(std::array<const Tensor*, 3>{&ys, &is, &ss}, "scatter_add");
-  const bool counted = join != Join::sum || !include_self;
-  Along a{y.shape()[dim], index.shape()[dim], 1, y.strides()[dim], index.strides()[dim], src.strides()[dim]};
+  const Tensor ys = lines_of(y), xs = lines_of(x), is = lines_of(index), ss = lines_of(src);
+  const auto w = cuda::make_walk<4>(std::array<const Tensor*, 4>{&ys, &xs, &is, &ss}, "scatter_add");
+  Along a{y.shape()[dim],       index.shape()[dim], 1,       y.strides()[dim], x.strides()[dim],
+          index.strides()[dim], src.strides()[dim], from_end};
+  cuda::for_parts(w, 1, [&](const Walk<4>& part, const std::array<int64_t, 4>& at) { launch(part, at, a); });
+}
+
+void allow_memory(const void* kernel, int64_t bytes) {
+  if (bytes > 46 * 1024)
+    cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+                     "scatter", "cudaFuncSetAttribute");
+}
+
+unsigned parts_of(const Along& a) {
+  return static_cast<unsigned>(std::max<int64_t>(1, (a.n + a.tile - 1) / a.tile));
+}
+
+// Microseconds of a launch whose blocks take `each`: 8 lines and a tile of `memory` bytes each.
+double rounds_of(int64_t lines, int64_t parts, int64_t memory) {
+  const int64_t at_once = kMultiprocessors * std::clamp<int64_t>(200 * 1024 / memory, 1, 2);
+  return static_cast<double>(((lines + kLines - 1) / kLines * parts + at_once - 1) / at_once);
+}
+
+}  // namespace
+
+bool joins_lines(const Tensor& y, int64_t dim, const Tensor& index, bool any_order) {
+  const int64_t n = y.shape()[dim], m = index.shape()[dim];
+  if (m == 0 || index.numel() == 0) return true;
+  const int64_t lines = index.numel() / m;
+  int64_t tile = 1, memory = 1;
   dispatch_all(y.dtype(), "scatter_add", [&]<class T>() {
-    a.tile = tile_of<T>(a.n, counted);
-    const auto down = static_cast<unsigned>(std::max<int64_t>(1, (a.n + a.tile - 1) / a.tile));
-    const size_t memory = memory_of<T>(a.tile, counted);
-    const auto kernel = counted ? join_kernel<T, true> : join_kernel<T, false>;
-    cuda::for_parts(w, 1, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
-      kernel<<<dim3(cuda::blocks_for(part.numel, kLines), down), kThreads, memory, cuda::stream()>>>(
-          part, static_cast<T*>(y.raw_data()) + at[0], static_cast<const int64_t*>(index.raw_data()) + at[1],
-          static_cast<const T*>(src.raw_data()) + at[2], a, join, include_self, cuda::range_check());
+    tile = tile_within(n, most_memory() - stretch_bytes<T>, bytes_of_place<T>(true));
+    memory = stretch_bytes<T> + pitch_of(tile) * bytes_of_place<T>(true);
+  });
+  const int64_t parts = (n + tile - 1) / tile;
+  if (lines >= int64_t{1} << 31 || parts > 65535) return false;
+  // In microseconds: 4 ns an element of a line where many blocks run, 30 where a step waits for the one before; each
+  // part reads the index anew, and all of y is read and written. Sorting is some ten launches and moves an element of
+  // 16 bytes four times; in any order it is four launches, with two atomics an element.
+  const double elements = static_cast<double>(index.numel());
+  const double walked = (3 + (any_order ? 0.03 : 0.004) * static_cast<double>(m)) * rounds_of(lines, parts, memory) +
+                        elements * static_cast<double>(12 * parts) / 3e6 + static_cast<double>(y.nbytes()) / 2e6;
+  return walked <= (any_order ? 15 + elements * 4e-5 : 50 + elements * 128 / 3e6);
+}
+
+void join_lines_cuda(Tensor& y, const Tensor& given, int64_t dim, const Tensor& index, const Tensor& sent,
+                     const JoinLines& how) {
+  if (index.numel() == 0) {
+    if (!y.same_as(given)) copy_elements(y, given);
+    return;
+  }
+  const Tensor x = rest_copied(y, given, dim, index);
+  // What is written over may be what is sent.
+  const Tensor src = y.storage() == sent.storage() ? clone(sent) : sent;
+  const bool counted = how.join != Join::sum || !how.include_self;
+  dispatch_all(y.dtype(), "scatter_add", [&]<class T>() {
+    const auto alpha = static_cast<Joined<T>>(how.alpha.to<compute_t<T>>());
+    for_lines(y, x, dim, index, src, how.from_end, [&](const Walk<4>& part, const std::array<int64_t, 4>& at, Along a) {
+      a.tile = tile_within(a.n, most_memory() - stretch_bytes<T>, bytes_of_place<T>(counted));
+      const int64_t memory = stretch_bytes<T> + pitch_of(a.tile) * bytes_of_place<T>(counted);
+      const auto kernel = counted ? join_kernel<T, true> : join_kernel<T, false>;
+      allow_memory(reinterpret_cast<const void*>(kernel), memory);
+      kernel<<<dim3(cuda::blocks_for(part.numel, kLines), parts_of(a)), kThreads, static_cast<size_t>(memory),
+               cuda::stream()>>>(
+          part, static_cast<T*>(y.raw_data()) + at[0], static_cast<const T*>(x.raw_data()) + at[1],
+          static_cast<const int64_t*>(index.raw_data()) + at[2], static_cast<const T*>(src.raw_data()) + at[3], a,
+          how.join, how.include_self, alpha, cuda::range_check());
+    });
+  });
+}
+
+bool puts_lines(const Tensor& y, int64_t dim, const Tensor& index) {
+  const int64_t n = y.shape()[dim], m = index.shape()[dim];
+  if (m == 0 || index.numel() == 0) return true;
+  const int64_t lines = index.numel() / m;
+  const int64_t tile = tile_within(n, most_memory(), kLines * 4), parts = (n + tile - 1) / tile;
+  // Of much, sectors of 8 lines are slower than whole rows.
+  if (index.numel() > int64_t{1} << 20 || parts > 65535) return false;
+  // In microseconds: a block brings and marks 8 elements a nanosecond, each part anew; otherwise it is four launches,
+  // which move an element's place, number and value twice.
+  const double elements = static_cast<double>(index.numel());
+  const double here = (2 + 0.002 * static_cast<double>(m)) * rounds_of(lines, parts, kLines * 4 * tile) +
+                      elements * static_cast<double>(12 * parts) / 3e6;
+  return here <= 10 + elements * 40 / 3e6;
+}
+
+void put_lines_cuda(Tensor& y, const Tensor& given, int64_t dim, const Tensor& index, const Tensor& sent,
+                    bool from_end) {
+  if (index.numel() == 0) {
+    if (!y.same_as(given)) copy_elements(y, given);
+    return;
+  }
+  const Tensor x = rest_copied(y, given, dim, index);
+  const Tensor src = y.storage() == sent.storage() ? clone(sent) : sent;
+  dispatch_bytes(y.dtype(), [&]<class B>() {
+    for_lines(y, x, dim, index, src, from_end, [&](const Walk<4>& part, const std::array<int64_t, 4>& at, Along a) {
+      a.tile = tile_within(a.n, most_memory(), kLines * 4);
+      const int64_t memory = kLines * 4 * pitch_of(a.tile);
+      const auto kernel = put_kernel<B>;
+      allow_memory(reinterpret_cast<const void*>(kernel), memory);
+      kernel<<<dim3(cuda::blocks_for(part.numel, kLines), parts_of(a)), kThreads, static_cast<size_t>(memory),
+               cuda::stream()>>>(part, static_cast<B*>(y.raw_data()) + at[0],
+                                 static_cast<const B*>(x.raw_data()) + at[1],
+                                 static_cast<const int64_t*>(index.raw_data()) + at[2],
+                                 static_cast<const B*>(src.raw_data()) + at[3], a, cuda::range_check());
     });
   });
 }

@@ -69,19 +69,16 @@ const Op<Tensor(const Tensor&, const Tensor&, Scalar)> masked_fill_op{{
         },
 }};
 
-template <auto count, auto select>
-Tensor selected(const Tensor& x, const Tensor& mask) {
-  check_mask(mask, "masked_select");
-  Tensor y = empty(like(x).with_shape({count(mask)}));
-  select(y, x, mask);
-  return y;
-}
-
 const Op<Tensor(const Tensor&, const Tensor&)> masked_select_op{{
     .schema = "masked_select(Tensor x, Tensor mask) -> Tensor",
     .doc = "The elements of x where the bool mask is true, 1-D, in row-major order; x and mask broadcast.",
-    .dynamic = {.cpu = selected<count_nonzero, masked_select_into>,
-                .cuda = STRATA_CUDA_KERNEL(selected<count_nonzero_cuda, masked_select_into_cuda>)},
+    .dynamic = on_each_device([](auto on, const Tensor& x, const Tensor& mask) {
+      check_mask(mask, "masked_select");
+      if constexpr (on.cuda) return masked_select_cuda(x, mask);
+      Tensor y = empty(like(x).with_shape({count_nonzero(mask)}));
+      masked_select_into(y, x, mask);
+      return y;
+    }),
     .saves = "mask",
     .backward = [](Backward& b, const Tensor& x,
                    const Tensor& mask) { b.set(0, masked_scatter(zeros_as(b.gy(), x.shape()), mask, b.gy())); },
@@ -96,6 +93,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> masked_select_op{{
           s.add(s.tensor({3, 5}), s.boolean({3, 5}));
           s.add(s.tensor({3, 5}), s.boolean({5}));
           s.add(s.tensor({0, 5}), s.boolean({5}));
+          s.add(s.tensor({5000}), s.boolean({5000})).not_differentiable();
           s.invalid<DTypeError>("must be bool", s.tensor({3}), s.integers({3}, 0, 2));
         },
     .reference =
@@ -154,10 +152,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> masked_scatter_op{
         },
 }};
 
-template <auto count, auto find>
 Tensor positions(const Tensor& x) {
-  Tensor y = empty({{count(x), x.dim()}, DType::i64, x.device(), std::nullopt});
-  find(y, x);
+  Tensor y = empty({{count_nonzero(x), x.dim()}, DType::i64, x.device(), std::nullopt});
+  nonzero_into(y, x);
   return y;
 }
 
@@ -165,8 +162,7 @@ const Op<Tensor(const Tensor&)> nonzero_op{{
     .schema = "nonzero(Tensor x) -> Tensor",
     .doc = "Positions of the elements that are not 0: [count, x.dim()] i64, in row-major order.",
     .example = "assert(nonzero(arange(3)).to_vector<int64_t>() == std::vector<int64_t>({1, 2}));",
-    .dynamic = {.cpu = positions<count_nonzero, nonzero_into>,
-                .cuda = STRATA_CUDA_KERNEL(positions<count_nonzero_cuda, nonzero_into_cuda>)},
+    .dynamic = {.cpu = positions, .cuda = STRATA_CUDA_KERNEL(nonzero_cuda)},
     .dtypes = kAllTypes,
     .cost =
         [](const Tensor& x) {
@@ -177,6 +173,7 @@ const Op<Tensor(const Tensor&)> nonzero_op{{
           s.add(s.integers({3, 5}, 0, 2, s.dtype()));
           s.add(s.integers({}, 0, 2, s.dtype()));
           s.add(s.tensor({0, 3}));
+          s.add(s.integers({3, 2000}, 0, 2, s.dtype())).named("several blocks");
         },
     .reference =
         [](const Tensor& x) {

@@ -3,8 +3,14 @@
 
 namespace strata {
 
-/// y [pre, rows, width] = source [pre, n, width] at the rows that index (i64, dense, n elements) names; of several that
-/// name one row the last counts. Elements of dtype t, both dense. A row out of range is told of and left out.
-void put_last_cuda(DType t, void* y, const cuda::RowShape& shape, const Tensor& index, const void* source);
+/// Whether rows get numbers: these must be cheaper than a sort of the positions, and fit. from_end asks for it.
+inline bool numbers_rows(int64_t rows, int64_t n) {
+  return n <= INT32_MAX && rows <= 64 * n + (int64_t{1} << 20);
+}
+/// y = x [pre, rows, width], and then source [pre, n, width] at the rows that index (i64, dense, n elements) names; of
+/// several that name one row the last counts. Elements of dtype t, all dense; y may be x. A row out of range is told of
+/// and left out; with from_end negative ones count from the end.
+void put_last_cuda(DType t, void* y, const void* x, const cuda::RowShape& shape, const Tensor& index,
+                   const void* source, bool from_end);
 
 }  // namespace strata

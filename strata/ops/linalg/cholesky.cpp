@@ -40,6 +40,7 @@ void add_factor_samples(Samples& s) {
   s.add(positive(s, {2, 3, 3}), true).named("upper").not_differentiable();
   s.add(positive(s, {3, 1, 2, 2})).named("two batch dimensions").not_differentiable();
   s.add(positive(s, {1, 1})).not_differentiable();
+  s.add(positive(s, {5, 5}), true).named("upper, one").not_differentiable();
   s.add(positive(s, {70, 70})).named("blocked").not_differentiable();
   s.add(s.tensor({0, 0})).named("empty");
   s.add(s.tensor({0, 3, 3})).named("no matrices");
@@ -102,16 +103,42 @@ const Op<Tensor(const Tensor&, bool)> cholesky_op{{
     .reference = factor_reference,
 }};
 
+// The gradient of the factor L of A = L L^T (L^T L with upper) where -g is that of A. Nothing else of L is read.
+Tensor factor_gradient(const Tensor& g, const Tensor& L, bool upper) {
+  const Tensor both = g + mT(g);
+  return -(upper ? triu(matmul(triu(L), both)) : tril(matmul(both, tril(L))));
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, bool)> cholesky_solve_op{{
     .schema = "cholesky_solve(Tensor B, Tensor L, bool upper=false) -> Tensor",
     .doc = "X with A X = B, A being L L^T (with upper L^T L): two triangles solved. B [.., n, k]; batches broadcast.",
     .example = "Tensor L = eye(2) * 2.0; assert(cholesky_solve(ones({2, 1}), L)[0].item() == 0.25);",
+    .infer =
+        [](const Tensor& B, const Tensor& L, bool) {
+          constexpr std::string_view op = "cholesky_solve";
+          check_square(op, L, "L");
+          check_matrix(op, B, "B");
+          check_same(op, L, "L", B, "B");
+          check<ShapeError>(rows(B) == rows(L), op, "L is ", L, ", B is ", B,
+                            ", wants B [.., n, k] with n = ", rows(L));
+          return like(B).with_shape(with(broadcast_shapes(batch_of(L), batch_of(B), op), rows(B), cols(B)));
+        },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(linalg_cuda::cholesky_solve)},
     .composed =
         [](const Tensor& B, const Tensor& L, bool upper) {
-          check_square("cholesky_solve", L, "L");
-          check_matrix("cholesky_solve", B, "B");
           const Tensor low = upper ? mT(L) : L;
           return linalg_solve_triangular(mT(low), linalg_solve_triangular(low, B, false), true);
+        },
+    .saves = "L result:L",
+    .backward =
+        [](Backward& b, const Tensor& B, const Tensor& L, bool upper) {
+          const Tensor gB = cholesky_solve(b.gy(), L, upper);
+          // With g the gradient of A, which is -gB X^T: (g + g^T) L.
+          if (b.needs(1)) {
+            const Tensor g = sum_to(matmul(gB, mT(b.y())), L.shape());
+            b.set(1, factor_gradient(g, L, upper));
+          }
+          if (b.needs(0)) b.set(0, sum_to(gB, B.shape()));
         },
     .autocast = Autocast::full,
     .dtypes = kWide,
@@ -125,6 +152,7 @@ const Op<Tensor(const Tensor&, const Tensor&, bool)> cholesky_solve_op{{
         [](Samples& s) {
           s.add(s.tensor({3, 2}), well(s, {3, 3}));
           s.add(s.tensor({2, 3, 2}), well(s, {3, 3}), true).named("upper, broadcast");
+          s.add(s.tensor({3, 2}), well(s, {2, 3, 3})).named("factors broadcast it");
           s.add(s.tensor({3, 0}), well(s, {3, 3})).named("nothing to solve");
           s.invalid<ShapeError>("square", s.tensor({3, 2}), s.tensor({3, 2}));
           s.invalid<DTypeError>("one dtype", s.tensor({2, 2}, DType::f32), s.tensor({2, 2}, DType::f64));
@@ -150,10 +178,24 @@ const Op<Tensor(const Tensor&, bool)> cholesky_inverse_op{{
     .schema = "cholesky_inverse(Tensor L, bool upper=false) -> Tensor",
     .doc = "The inverse of the matrix whose factor is L: cholesky_solve of the identity.",
     .example = "assert(cholesky_inverse(eye(2) * 2.0)[0][0].item() == 0.25);",
+    .infer =
+        [](const Tensor& L, bool) {
+          check_square("cholesky_inverse", L, "L");
+          return like(L);
+        },
     .composed =
         [](const Tensor& L, bool upper) {
-          check_square("cholesky_inverse", L, "L");
-          return cholesky_solve(identity(L, rows(L)), L, upper);
+          if (!L.device().is_cuda()) return cholesky_solve(identity(L, rows(L)), L, upper);
+          // A product is there a third of a triangle's time.
+          const Exact exact;
+          const Tensor inverse = linalg_solve_triangular(L, expand(identity(L, rows(L)), L.shape()), upper);
+          return upper ? matmul(inverse, mT(inverse)) : matmul(mT(inverse), inverse);
+        },
+    .saves = "L result",
+    .backward =
+        [](Backward& b, const Tensor& L, bool upper) {
+          const Tensor &W = b.y(), g = matmul(matmul(W, b.gy()), W);
+          b.set(0, factor_gradient(g, L, upper));
         },
     .autocast = Autocast::full,
     .dtypes = kWide,

@@ -65,14 +65,6 @@ std::pair<double, double> reference_bound(const Tensor& A, const Tensor& atol, c
   return {number_of(rtol, i, absolute > 0 ? 0 : 1e-5), absolute};
 }
 
-// [m, n] of rank r, whose other singular values are 0 up to rounding.
-Tensor of_rank(Samples& s, const Shape& shape, int64_t r) {
-  Shape left = shape, right = shape;
-  left[left.size() - 1] = r;
-  right[right.size() - 2] = r;
-  return matmul(apart(s, left), apart(s, right));
-}
-
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> pinv_op{{
     .schema = "linalg_pinv(Tensor A, Tensor? atol=None, Tensor? rtol=None, bool hermitian=false) -> Tensor",
     .doc =
@@ -269,45 +261,6 @@ Tensor rank_of(const Tensor& A, const Tensor& S, const Tensor& rtol) {
   return sum(gt(S, bound_of("linalg_lstsq", A, S, {}, rtol)), {-1});
 }
 
-// The shortest of the solutions, and A's rank; neither is empty.
-const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, double)> gelsy_op{{
-    .schema = "lstsq_gelsy(Tensor A, Tensor B, float rcond) -> (Tensor solution, Tensor rank)",
-    .internal = true,
-    .doc = "X of least |A X - B| and of these of least |X|, and the rank (i64) of each matrix A, by factors Q R with "
-           "exchanged columns: what rcond times the largest is not above counts as 0 (Quintana-Orti, Sun and Bischof, "
-           "1998). Elsewhere by singular values.",
-    .infer =
-        [](const Tensor& A, const Tensor& B, double) {
-          constexpr std::string_view op = "lstsq_gelsy";
-          check_matrix(op, A);
-          check_matrix(op, B, "B");
-          check<DTypeError>(A.dtype() == B.dtype(), op, "A is ", A, ", B is ", B, ", wants one dtype");
-          check<ShapeError>(rows(A) == rows(B) && A.numel() > 0 && B.numel() > 0, op, "A is ", A, ", B is ", B,
-                            ", wants elements, and as many rows");
-          const Shape batch = broadcast_shapes(batch_of(A), batch_of(B), op);
-          return std::array<TensorMeta, 2>{like(A).with_shape(with(batch, cols(A), cols(B))),
-                                           like(A).with_shape(batch_of(A)).with_dtype(DType::i64)};
-        },
-    .kernels = {.cpu = linalg_cpu::gelsy},
-    .composed = [](const Tensor& A, const Tensor& B, double rcond) -> std::tuple<Tensor, Tensor> {
-      const Tensor rtol = filled(A, {}, rcond), X = matmul(linalg_pinv(A, {}, rtol), B);
-      const NoGrad none;
-      return {X, rank_of(A, linalg_svdvals(A), rtol)};
-    },
-    .dtypes = kWide,
-    .cost = [](const Tensor& A, const Tensor&, double) { return cubic(A, 4); },
-    .samples =
-        [](Samples& s) {
-          s.add(apart(s, {5, 3}), s.tensor({5, 2}), 1e-5);
-          s.add(apart(s, {3, 5}), s.tensor({3, 2}), 1e-5).named("wide");
-          s.add(apart(s, {2, 1, 4, 3}), s.tensor({3, 4, 1}), 1e-5).named("broadcast");
-          s.add(of_rank(s, {4, 3}, 2), s.tensor({4, 1}), 1e-4).named("rank 2").not_differentiable();
-          s.invalid<ShapeError>("as many rows", s.tensor({3, 2}), s.tensor({2, 2}), 0.0);
-        },
-    .tolerance = 32,
-    .tolerance_reason = "solutions by factors and by singular values are compared, of matrices that are not unitary",
-}};
-
 Lstsq least_squares(const Tensor& A, const Tensor& B, std::optional<double> rcond, const std::string& given) {
   constexpr std::string_view op = "linalg_lstsq";
   check_matrix(op, A);
@@ -334,7 +287,7 @@ Lstsq least_squares(const Tensor& A, const Tensor& B, std::optional<double> rcon
   } else {
     const double bound = rcond ? *rcond : epsilon_of(A.dtype()) * static_cast<double>(std::max(m, n));
     if (driver == "gelsy" && A.numel() > 0 && b.numel() > 0) {
-      std::tie(X, rank) = gelsy_op(A, b, bound);
+      std::tie(X, rank) = detail::lstsq_gelsy(A, b, bound);
       return {vectors ? squeeze(X, -1) : X, residuals, rank, sizes};
     }
     const Tensor rtol = filled(A, {}, bound);
@@ -357,11 +310,12 @@ const Op<Lstsq(const Tensor&, const Tensor&, std::optional<double>, const std::s
     .doc =
         "X of least |A X - B|, and of these of least |X|. driver \"gels\" takes A's rank as full (by linalg_qr) and "
         "is wrong where it is not; \"gelsy\", \"gelsd\" and \"gelss\" take singular values up to rcond (epsilon times "
-        "the longer side) times the largest as 0 (by linalg_pinv; gelsy on the CPU by factors with exchanged columns), "
-        "and give the rank, the last two also the singular values; \"\" is gelsy on every device (PyTorch's is gels on "
-        "a card). residuals are sums of squares for each "
-        "column of B where A has more rows than columns and full rank (not for gelsy). What is not computed is empty. "
-        "B is [.., m, k], or vectors [.., m].",
+        "the longer side) times the largest as 0 (by linalg_pinv; gelsy on the CPU by factors with exchanged columns, "
+        "on a card by those of A^T A in f64, or for f64 by linalg_qr, where none is 0), and give the rank, the last "
+        "two "
+        "also the singular values; \"\" is gelsy on every device (PyTorch's is gels on a card). residuals are sums of "
+        "squares for each column of B where A has more rows than columns and full rank (not for gelsy). What is not "
+        "computed is empty. B is [.., m, k], or vectors [.., m].",
     .example =
         "auto [X, residuals, rank, sizes] = linalg_lstsq(eye(3, 2), ones({3, 1})); assert(allclose(X, ones({2, 1})));",
     .composed = least_squares,

@@ -2,6 +2,7 @@
 // The kernels of this family. All take strided arguments; results are row-major.
 
 #include <string>
+#include <tuple>
 
 #include "strata/core/tensor.h"
 
@@ -12,6 +13,8 @@ namespace detail {
 /// linalg_lu_factor made of A and which are taken as they are: gradients go to A and B, and use them again.
 Tensor solve_factored(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left = true,
                       bool adjoint = false);
+/// The shortest X of least |A X - B|, and the rank of each matrix A; neither is empty.
+std::tuple<Tensor, Tensor> lstsq_gelsy(const Tensor& A, const Tensor& B, double rcond);
 /// Throws unless LU and pivots have the shapes and dtypes of what linalg_lu_factor makes of square matrices A.
 void check_factors(std::string_view op, const Tensor& A, const Tensor& LU, const Tensor& pivots);
 }  // namespace detail
@@ -39,6 +42,9 @@ namespace linalg_cuda {
 STRATA_LINALG_KERNELS
 /// Matrices B [.., n, k]; see the record.
 void solve_factored(Tensor& X, const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool adjoint);
+void inverse(Tensor& X, Tensor& info, const Tensor& A);
+void cholesky_solve(Tensor& X, const Tensor& B, const Tensor& L, bool upper);
+void lu_triangles(Tensor& L, Tensor& U, const Tensor& LU);
 }  // namespace linalg_cuda
 #undef STRATA_LINALG_KERNELS
 

@@ -240,7 +240,8 @@ const Op<Triangles(const Tensor&)> lu_triangles_op{{
                     [](Tensor& L, Tensor& U, const Tensor& LU) {
                       if (LU.numel() > 0)
                         dispatch_all(LU.dtype(), "lu_triangles", [&]<class T>() { unpack_data<T>(LU, L, U); });
-                    }},
+                    },
+                .cuda = STRATA_CUDA_KERNEL(linalg_cuda::lu_triangles)},
     .composed =
         [](const Tensor& LU) {
           return Triangles{lower(LU), triu(narrow(LU, -2, 0, least(LU)))};
@@ -293,7 +294,8 @@ std::tuple<Tensor, Tensor, Tensor> unpack(const Tensor& LU, const Tensor& pivots
   if (exchanges) {
     // Column c has its 1 in the row that came to be row c.
     const Tensor order = unsqueeze(lu_permutation(pivots, m), -2);
-    P = scatter(filled(LU, with(batch_of(pivots, 1), m, m), 0), -2, order, Scalar(1));
+    P = LU.device().is_cuda() ? eq(unsqueeze(counted(LU, m), -1), order).to(LU.dtype())  // three launches, not six
+                              : scatter(filled(LU, with(batch_of(pivots, 1), m, m), 0), -2, order, Scalar(1));
   }
   return {P, L, U};
 }

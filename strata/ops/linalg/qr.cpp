@@ -43,20 +43,19 @@ std::vector<double> reflect(naive::Matrix& a) {
   return tau;
 }
 
-// The first `columns` columns of the product of the reflections.
+// The first `columns` columns of the product of the reflections: the last one comes to the identity first.
 naive::Matrix gather_reflections(const naive::Matrix& a, const double* tau, int64_t count, int64_t columns) {
-  naive::Matrix q = naive::unit(a.m);
-  for (int64_t c = 0; c < count; ++c) {
-    naive::Matrix h = naive::unit(a.m);
-    const auto v = [&](int64_t i) { return i < c ? 0.0 : i == c ? 1.0 : a(i, c); };
-    for (int64_t i = 0; i < a.m; ++i)
-      for (int64_t j = 0; j < a.m; ++j) h(i, j) -= tau[c] * v(i) * v(j);
-    q = naive::product(q, h);
+  naive::Matrix q(a.m, columns);
+  for (int64_t i = 0; i < std::min(a.m, columns); ++i) q(i, i) = 1;
+  for (int64_t c = count; c-- > 0;) {
+    const auto v = [&](int64_t i) { return i == c ? 1.0 : a(i, c); };
+    for (int64_t j = 0; j < columns; ++j) {
+      double sum = 0;
+      for (int64_t i = c; i < a.m; ++i) sum += v(i) * q(i, j);
+      for (int64_t i = c; i < a.m; ++i) q(i, j) -= tau[c] * v(i) * sum;
+    }
   }
-  naive::Matrix r(a.m, columns);
-  for (int64_t i = 0; i < a.m; ++i)
-    for (int64_t j = 0; j < columns; ++j) r(i, j) = q(i, j);
-  return r;
+  return q;
 }
 
 std::array<TensorMeta, 2> qr_infer(const Tensor& A, const std::string& mode) {
@@ -124,6 +123,9 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, const std::string&)> qr_op{{
           s.add(apart(s, {5, 3}), "complete").named("complete, tall").not_differentiable();
           s.add(apart(s, {5, 3}), "r").named("R alone").not_differentiable();
           s.add(apart(s, {50, 40})).named("blocked").not_differentiable();
+          // Beyond a block's shared memory.
+          s.add(apart(s, {600, 33})).named("large, tall").not_differentiable();
+          s.add(apart(s, {180, 140}), "complete").named("large, complete").not_differentiable();
           s.add(s.tensor({1, 1}) + 3.0);
           s.add(s.tensor({0, 3})).named("no rows");
           s.add(s.tensor({3, 0}), "complete").named("no columns").not_differentiable();
@@ -167,6 +169,7 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&)> geqrf_op{{
           s.add(apart(s, {4, 4}));
           s.add(apart(s, {2, 5, 3}));
           s.add(apart(s, {3, 5}));
+          s.add(apart(s, {600, 33})).named("large");
           s.add(s.tensor({0, 3}));
           s.invalid<ShapeError>("matrices", s.tensor({3}));
         },
@@ -218,6 +221,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> householder_product_op{{
         [](Samples& s) {
           s.add(s.uniform({4, 3}, -1, 1), s.uniform({3}, 0.2, 1));
           s.add(s.uniform({2, 3, 3}, -1, 1), s.uniform({2, 2}, 0.2, 1)).named("fewer reflections");
+          s.add(s.uniform({600, 33}, -0.05, 0.05), s.uniform({33}, 0.2, 1)).named("large").not_differentiable();
           s.add(s.tensor({3, 0}), s.tensor({0})).named("empty").not_differentiable();
           s.invalid<ShapeError>("tau", s.tensor({3, 2}), s.tensor({3}));
           s.invalid<ShapeError>("columns", s.tensor({2, 3}), s.tensor({2}));

@@ -100,6 +100,13 @@ Tensor apart(Samples& s, const Shape& shape) {
   return noise + where(places, levels, 0.0).to(noise.dtype());
 }
 
+Tensor of_rank(Samples& s, const Shape& shape, int64_t r) {
+  Shape left = shape, right = shape;
+  left[left.size() - 1] = r;
+  right[right.size() - 2] = r;
+  return matmul(apart(s, left), apart(s, right));
+}
+
 Cost cubic(const Tensor& A, double factor) {
   const double each =
       static_cast<double>(rows(A)) * static_cast<double>(cols(A)) * static_cast<double>(std::max<int64_t>(least(A), 1));

@@ -62,6 +62,8 @@ Tensor well(Samples& s, const Shape& shape);
 Tensor positive(Samples& s, const Shape& shape);
 /// Any shape, singular values apart.
 Tensor apart(Samples& s, const Shape& shape);
+/// [m, n] of rank r, whose other singular values are 0 up to rounding.
+Tensor of_rank(Samples& s, const Shape& shape, int64_t r);
 /// @}
 
 /// n^3 operations times `factor` for each matrix of A, and its bytes twice.

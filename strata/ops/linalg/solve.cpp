@@ -72,6 +72,8 @@ void add_systems(Samples& s) {
   s.add(well(s, {2, 1, 3, 3}), s.tensor({4, 3, 2})).named("broadcast");
   s.add(flip(well(s, {3, 3}), {0}), s.tensor({2, 3}), false).named("right");
   s.add(well(s, {2, 3, 3}), s.tensor({4, 3}), false).named("right, broadcast");
+  s.add(flip(well(s, {5, 5}), {0}), s.tensor({5, 16})).named("by triangles").not_differentiable();
+  s.add(flip(well(s, {2, 17, 17}), {1}), s.tensor({17, 17})).named("by triangles, batch").not_differentiable();
   s.add(s.tensor({0, 0}), s.tensor({0, 2})).named("empty");
   s.add(well(s, {3, 3}), s.tensor({3, 0})).named("nothing to solve");
   s.invalid<ShapeError>("square", s.tensor({2, 3}), s.tensor({2, 1}));
@@ -204,6 +206,7 @@ const Op<Tensor(const Tensor&, const Tensor&, bool, bool, bool)> solve_triangula
                 s.add(well(s, {3, 3}), left ? s.tensor({3, 2}) : s.tensor({2, 3}), upper, left, unitriangular);
           s.add(well(s, {2, 1, 3, 3}), s.tensor({4, 3, 2}), true).named("broadcast");
           s.add(well(s, {65, 65}), s.tensor({65, 2}), false).named("blocked").not_differentiable();
+          s.add(well(s, {2, 65, 65}), s.tensor({2, 3, 65}), true, false).named("blocked, batch").not_differentiable();
           s.add(s.tensor({0, 0}), s.tensor({0, 2}), true).named("empty");
           s.invalid<ShapeError>("square", s.tensor({2, 3}), s.tensor({2, 2}), true);
           s.invalid<ShapeError>("wants B", well(s, {3, 3}), s.tensor({2, 3}), true);
@@ -237,6 +240,8 @@ void add_square(Samples& s) {
   s.add(well(s, {2, 1, 2, 2})).named("batch");
   s.add(well(s, {2, 2, 2})).named("as many matrices as rows");
   s.add(flip(well(s, {4, 4}), {0})).named("exchanges");
+  s.add(flip(well(s, {33, 33}), {0})).named("by triangles").not_differentiable();
+  s.add(flip(well(s, {2, 33, 33}), {2})).named("by triangles, batch").not_differentiable();
   s.add(s.tensor({1, 1}) + 3.0);
   s.add(s.tensor({0, 0})).named("empty");
   s.add(s.tensor({0, 3, 3})).named("no matrices");
@@ -259,11 +264,10 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, bool)> inv_ex_op{{
         },
     .kernels = on_each_device([](auto on, Tensor& X, Tensor& info, const Tensor& A, bool check_errors) {
       // With A's batch: an identity beside a batch of as many matrices would be taken for vectors.
-      const Tensor one = expand(identity(A, rows(A)), A.shape());
       if constexpr (on.cuda)
-        linalg_cuda::solve(X, info, A, one, true, false);
+        linalg_cuda::inverse(X, info, A);
       else
-        linalg_cpu::solve(X, info, A, one, true, false);
+        linalg_cpu::solve(X, info, A, expand(identity(A, rows(A)), A.shape()), true, false);
       if (check_errors) require_success("linalg_inv_ex", info, Failure::singular);
     }),
     .saves = "inverse",

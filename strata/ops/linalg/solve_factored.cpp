@@ -64,6 +64,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool
               add(flip(well(s, {3, 3}), {0}), left ? s.tensor({3, 2}) : s.tensor({2, 3}), left, adjoint);
               add(well(s, {2, 3, 3}), s.tensor({3, 3}), left, adjoint).named("batch");
             }
+          for (const bool adjoint : {false, true}) {
+            add(flip(well(s, {5, 5}), {0}), s.tensor({5, 16}), true, adjoint).named("by triangles");
+            add(flip(well(s, {2, 17, 17}), {1}), s.tensor({17, 17}), false, adjoint).named("by triangles, batch");
+          }
           add(well(s, {3, 3}), s.tensor({3, 0}), true, false).named("nothing to solve");
           const Tensor A = well(s, {3, 3});
           auto [LU, pivots, info] = linalg_lu_factor_ex(A);

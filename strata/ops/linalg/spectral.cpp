@@ -44,6 +44,8 @@ void add_symmetric(Samples& s) {
   s.add(positive(s, {2, 4, 4}) - 3.0, "U").named("upper, batch").not_differentiable();
   s.add(positive(s, {1, 1})).not_differentiable();
   s.add(positive(s, {40, 40})).named("blocked").not_differentiable();
+  s.add(positive(s, {2, 33, 33})).named("blocked, batch").not_differentiable();
+  s.add(positive(s, {5, 33, 33})).named("blocked, as many as are one call").not_differentiable();
   s.add(s.tensor({0, 0})).named("empty");
   s.add(s.tensor({0, 2, 2})).named("no matrices");
   s.invalid<ShapeError>("square", s.tensor({2, 3}));
@@ -197,11 +199,13 @@ void svd_backward(Backward& b, const Tensor& A, bool, const std::string&) {
 
 const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, const std::string&)> svd_op{{
     .schema = "linalg_svd(Tensor A, bool full_matrices=true, str driver=\"\") -> (Tensor U, Tensor S, Tensor Vh)",
-    .doc = "A = U diag(S) Vh of matrices [.., m, n]: orthonormal columns of U and rows of Vh, S descending. With "
-           "full_matrices U is [.., m, m] and Vh [.., n, n], else [.., m, k] and [.., k, n], k the shorter side. The "
-           "largest element of each column of U is positive. driver (gesvd, gesvdj) chooses among cuSOLVER's "
-           "algorithms on a card. The gradient (Townsend 2016) of the vectors wants singular values that differ and, "
-           "of matrices that are not square, are not 0; that of columns beyond the first k is left out.",
+    .doc =
+        "A = U diag(S) Vh of matrices [.., m, n]: orthonormal columns of U and rows of Vh, S descending. With "
+        "full_matrices U is [.., m, m] and Vh [.., n, n], else [.., m, k] and [.., k, n], k the shorter side. The "
+        "largest element of each column of U is positive. driver (gesvd, gesvdj) chooses among cuSOLVER's "
+        "algorithms on a card; without one it is gesvdj, for larger matrices of f32 the eigenvalues of A^T A in f64, "
+        "unless the condition is too large for them. The gradient (Townsend 2016) of the vectors wants singular values "
+        "that differ and, of matrices that are not square, are not 0; that of columns beyond the first k is left out.",
     .example = "auto [U, S, Vh] = linalg_svd(ones({3, 2}), false); assert(allclose(matmul(U * S, Vh), ones({3, 2}), "
                "1e-5, 1e-6));",
     .infer = svd_infer,
@@ -218,6 +222,7 @@ const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, const std::stri
           s.add(apart(s, {2, 3, 5}), false).named("wide");
           s.add(apart(s, {4, 3}), true).named("full").not_differentiable();
           s.add(apart(s, {40, 30}), false).named("blocked").not_differentiable();
+          s.add(apart(s, {2, 33, 34}), true).named("blocked, full, batch").not_differentiable();
           s.add(s.tensor({1, 1}) + 3.0);
           s.add(s.tensor({3, 0}), true).named("no columns");
           s.add(s.tensor({0, 3}), false).named("no rows");
@@ -329,6 +334,7 @@ const Op<Tensor(const Tensor&, const std::string&)> svdvals_op{{
           s.add(apart(s, {3, 3}));
           s.add(apart(s, {2, 5, 3})).named("tall");
           s.add(apart(s, {2, 3, 5})).named("wide");
+          s.add(apart(s, {2, 34, 33})).named("blocked").not_differentiable();
           s.add(s.tensor({3, 0})).named("no columns");
           s.invalid<ShapeError>("matrices", s.tensor({3}));
         },

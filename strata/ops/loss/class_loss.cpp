@@ -1,5 +1,5 @@
 // cross_entropy and nll_loss as callers see them: any rank, weights of classes, probabilities as targets. Rows of
-// classes without weights go to the fused records.
+// classes go to the fused records, those of cross_entropy without weights.
 
 #include <cmath>
 #include <vector>
@@ -35,7 +35,7 @@ Tensor classes_of(const Tensor& target, std::string_view op) {
   return target.to(DType::i64).reshape({target.numel()});
 }
 
-// What both losses do of log-probabilities [rows, C] with weights: a loss for each row, averaged over the weights.
+// Smoothed losses of log-probabilities [rows, C] with weights: a loss for each row, averaged over the weights.
 Tensor weighted_rows(const Tensor& logs, const Tensor& target, const Tensor& weight, int64_t ignore_index,
                      double smoothing, const std::string& reduction, std::string_view op) {
   const Reduction how = parse_reduction(reduction, op);
@@ -44,10 +44,8 @@ Tensor weighted_rows(const Tensor& logs, const Tensor& target, const Tensor& wei
   const Tensor used = where(counts, share, Scalar(0));
   const Tensor at = where(counts, target, Scalar(0)).to(DType::i64).unsqueeze(1);
   Tensor loss = where(counts, -gather(logs, 1, at).squeeze(1) * used, Scalar(0));
-  if (smoothing != 0) {
-    const Tensor even = where(counts, -sum(logs * w, {1}), Scalar(0));
-    loss = loss * (1 - smoothing) + even * (smoothing / static_cast<double>(logs.size(1)));
-  }
+  const Tensor even = where(counts, -sum(logs * w, {1}), Scalar(0));
+  loss = loss * (1 - smoothing) + even * (smoothing / static_cast<double>(logs.size(1)));
   if (how == Reduction::none) return loss;
   return how == Reduction::mean ? sum(loss) / sum(used) : sum(loss);
 }
@@ -88,7 +86,8 @@ Tensor cross_entropy_composed(const Tensor& x, const Tensor& target, const Tenso
   if (weight.defined()) {
     check_weight(weight, rows.size(1), op);
     const Tensor logs = log_softmax(detail::widened(rows), 1);
-    loss = weighted_rows(logs, classes, weight, ignore_index, smoothing, reduction, op);
+    loss = smoothing == 0 ? detail::nll_rows(logs, classes, weight.to(logs.dtype()), ignore_index, reduction)
+                          : weighted_rows(logs, classes, weight, ignore_index, smoothing, reduction, op);
   } else {
     loss = detail::cross_entropy_rows(rows, classes, ignore_index, reduction, smoothing);
   }
@@ -100,17 +99,13 @@ Tensor nll_loss_composed(const Tensor& x, const Tensor& target, const Tensor& we
   const std::string_view op = "nll_loss";
   check<DTypeError>(is_floating(x.dtype()), op, "needs floating log-probabilities, got ", x.dtype());
   const Tensor classes = classes_of(target, op);
-  Tensor loss;
-  if (weight.defined()) {
-    const Tensor rows = detail::class_last(x, target, op);
-    check_weight(weight, rows.size(1), op);
-    loss = weighted_rows(detail::widened(rows), classes, weight, ignore_index, 0, reduction, op).to(x.dtype());
-  } else {
-    detail::check_targets_fit(x, target, op);
-    // Where a row lies does not matter: one element of it is read.
-    const Tensor rows = x.dim() == 1 ? x.unsqueeze(0) : x.dim() == 2 ? x : x.flatten(2);
-    loss = detail::nll_rows(rows, classes, ignore_index, reduction);
-  }
+  detail::check_targets_fit(x, target, op);
+  check_weight(weight, x.size(class_dim(x)), op);
+  // Where a row lies does not matter: one element of it is read.
+  const Tensor rows = x.dim() == 1 ? x.unsqueeze(0) : x.dim() <= 3 ? x : x.flatten(2);
+  const DType wide = statistic_dtype(x.dtype());
+  const Tensor loss =
+      detail::nll_rows(rows, classes, weight.defined() ? weight.to(wide) : weight, ignore_index, reduction);
   return reduction == "none" ? loss.reshape(target.shape()) : loss;
 }
 

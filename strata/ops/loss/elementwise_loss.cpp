@@ -241,6 +241,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> bce_pairs_op{{
           check_floating(p, "binary_cross_entropy");
           return like(p);
         },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(bce_pairs_cuda)},
     .composed =
         [](const Tensor& p, const Tensor& t) {
           // The comparison is false for NaN, which is refused too.

@@ -370,19 +370,6 @@ RowLaunch loss_launch(const CrossEntropyCall& c, int most = kMostRowThreads) {
   return l;
 }
 
-// ---- negative log-likelihood ----
-
-template <class T, class Out>
-__global__ void __launch_bounds__(kThreads) nll_kernel(const CrossEntropyCall c, Out* each, RangeCheck in_range) {
-  const int64_t r = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (r >= c.rows) return;
-  const int64_t t = c.target[r];
-  compute_t<T> v = 0;
-  if (t != c.ignore_index)
-    v = in_range(t, c.classes) ? -widen(static_cast<const T*>(c.x)[r * c.classes + t]) : bad_target<compute_t<T>>();
-  each[r] = narrow<Out>(v);
-}
-
 CrossEntropyCall with_stride(CrossEntropyCall c) {
   if (c.row_stride == 0) c.row_stride = c.classes;
   return c;
@@ -448,22 +435,6 @@ void cross_entropy_total_cuda(const CrossEntropyCall& c, const void* each) {
     using C = compute_t<T>;
     total_kernel<C>
         <<<1, kMostRowThreads, 0, stream()>>>(c, static_cast<const C*>(each), static_cast<C*>(c.loss), range_check());
-  });
-}
-
-void nll_loss_cuda(const CrossEntropyCall& c) {
-  dispatch_floats(c.dtype, "nll_loss", [&]<class T>() {
-    using C = compute_t<T>;
-    T* loss = static_cast<T*>(c.loss);
-    const unsigned blocks = blocks_for(c.rows, kThreads);
-    if (c.reduction == Reduction::none) {
-      if (c.rows > 0) nll_kernel<T, T><<<blocks, kThreads, 0, stream()>>>(c, loss, range_check());
-      return;
-    }
-    const Tensor workspace = make_workspace<C>(c.rows);
-    C* each = static_cast<C*>(workspace.raw_data());
-    if (c.rows > 0) nll_kernel<T, C><<<blocks, kThreads, 0, stream()>>>(c, each, range_check());
-    total_kernel<C><<<1, kMostRowThreads, 0, stream()>>>(c, each, loss, range_check());
   });
 }
 

@@ -57,6 +57,10 @@ auto dispatch_pair_loss(PairLoss kind, F&& f) {
 void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
                    Reduction reduction, double divisor, void* loss);
 
+/// -(t log p + (1 - t) log(1 - p)) of each pair, logarithms being at least -100, on a CUDA device; of one floating
+/// dtype.
+void bce_pairs_cuda(Tensor& y, const Tensor& p, const Tensor& t);
+
 /// The same on the current stream of a CUDA device. Of a target that is no class the host hears later (cuda/range.cuh);
 /// the loss and the row's gradient are NaN.
 void cross_entropy_cuda(const CrossEntropyCall& c);
@@ -70,9 +74,29 @@ void cross_entropy_share_cuda(const CrossEntropyCall& c, void* share);
 void cross_entropy_total_cuda(const CrossEntropyCall& c, const void* each);
 void pair_loss_cuda(PairLoss kind, DType t, const void* x, const void* target, int64_t n, double param,
                     Reduction reduction, double divisor, void* loss);
-/// loss[i] = -x[i][target[i]] of [rows, classes] log-probabilities, or their mean or sum; ignore_index counts nothing.
-/// Here loss has dtype.
-void nll_loss_cuda(const CrossEntropyCall& c);
+
+/// nll_loss of log-probabilities x [outer, classes, inner] with any strides against class indices [outer inner].
+struct NllCall {
+  DType dtype = DType::f32;
+  int64_t outer = 0, classes = 0, inner = 1, ignore_index = -100;
+  int64_t stride[3] = {};  // of x, in elements
+  Reduction reduction = Reduction::mean;
+  const void* x = nullptr;
+  const int64_t* target = nullptr;
+  const void* weight = nullptr;  // [classes] of dtype's arithmetic type; null: 1
+#ifdef __CUDACC__
+  __host__ __device__
+#endif
+      int64_t
+      rows() const {
+    return outer * inner;
+  }
+};
+/// loss, of dtype: -x[target] weight[target] of each row, their sum, or their mean over the weights.
+void nll_loss_cuda(const NllCall& c, void* loss);
+/// grad_x [outer, classes, inner], row-major, from the loss's gradient, both of dtype.
+void nll_loss_backward_cuda(const NllCall& c, const void* grad_loss, void* grad_x);
+
 /// y = x * factor; factor, of x's arithmetic dtype, has any strides.
 void scale_cuda(const Tensor& y, const Tensor& x, const Tensor& factor);
 /// y *= factor for contiguous y and one value of its arithmetic dtype; where that is 1, y is not touched.

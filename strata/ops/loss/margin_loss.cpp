@@ -11,10 +11,12 @@
 #include "strata/ops/index/index.h"
 #include "strata/ops/loss/by_hand_inl.h"
 #include "strata/ops/loss/loss.h"
+#include "strata/ops/loss/multi_margin_kernel.h"
 #include "strata/ops/loss/multilabel_margin_kernel.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/sort.h"
+#include "strata/ops/sort/sort_kernels.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -137,13 +139,9 @@ const MultiMargin multi_margin_loss_op{{
                             weight, ", wanted [", classes, "]");
           check_classes(target, 0, classes, op);
           const Tensor x = widened(input).reshape({target.numel(), classes});
-          const Tensor t = target.to(DType::i64).reshape({target.numel()}), at = t.unsqueeze(1);
-          Tensor each = clamp_min(margin - gather(x, 1, at) + x, 0);
-          if (p == 2) each = each * each;
-          if (weight.defined()) each = each * index_select(widened(weight), 0, t).unsqueeze(1);
-          const DeviceScope there(x.device());
-          each = where(at == arange(classes, DType::i64), Scalar(0.0), each);
-          each = sum(each, {1}) / static_cast<double>(classes);
+          const Tensor t = target.to(DType::i64).reshape({target.numel()});
+          Tensor each = detail::multi_margin_rows(x, t, p, margin);
+          if (weight.defined()) each = each * index_select(widened(weight), 0, t);
           return reduced(r == "none" ? each.reshape(target.shape()) : each, r, input.dtype(), op);
         },
     .autocast = Autocast::full,
@@ -205,7 +203,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> multilabel_ma
           const Tensor named = scatter_add(zeros_like(t), 1, at, used.to(DType::i64)) > 0;
           // Of the other classes, best first, those above target - 1 are the first ones: their sum is a running one.
           const Scalar infinite(static_cast<double>(INFINITY));
-          const Tensor falling = std::get<0>(sort(where(named, infinite, -x), 1));
+          const Tensor falling = sort_values(where(named, infinite, -x), 1);
           const Tensor sums = cumsum(where(falling == infinite, Scalar(0.0), -falling), 1);
           const Tensor bound = gather(x, 1, at) - 1;
           const Tensor count = searchsorted(falling.detach(), -bound.detach());

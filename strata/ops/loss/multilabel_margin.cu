@@ -1,5 +1,7 @@
 // The rows of multilabel_margin_loss on a CUDA device: a block has a row, its scores and its targets' bounds in shared
-// memory. Counts are integers, so that their order does not matter; sums have one order.
+// memory. Scores of named classes become so low that nothing is above any bound, and a thread has four classes (or
+// targets) at once, so that a number from shared memory serves four pairs. Counts are integers, so that their order
+// does not matter; sums have one order.
 
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/range.cuh"
@@ -10,9 +12,26 @@ namespace strata {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kAtOnce = 4;
 
-// Classes c and targets k of a row: shared memory holds score[c], bound[k] = score of target k less 1, slope[c], and
-// whether c is named. The row's result is y[row] (its loss), or with kSlopes gx[row][c].
+// f(numbers of up to kAtOnce of n, this thread's; how many) for all of them.
+template <class F>
+__device__ __forceinline__ void each_few(int n, F&& f) {
+  for (int first = static_cast<int>(threadIdx.x); first < n; first += kAtOnce * kThreads) {
+    int at[kAtOnce], count = 0;
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const bool is = first + u * kThreads < n;
+      at[u] = is ? first + u * kThreads : first;
+      count += is ? 1 : 0;
+    }
+    f(at, count);
+  }
+}
+
+// Classes c and targets k of a row: shared memory holds score[c], of a class that is named in the end -inf; bound[k] =
+// score of target k less 1; slope[c]; and whether c is named. The row's result is y[row] (its loss), or with kSlopes
+// gx[row][c].
 template <class T, bool kSlopes>
 __global__ void __launch_bounds__(kThreads)
     row_kernel(T* y, const T* g, const T* x, const int64_t* target, int classes, cuda::RangeCheck in_range) {
@@ -44,34 +63,60 @@ __global__ void __launch_bounds__(kThreads)
     if (is_class) named[c] = 1;
   }
   __syncthreads();
+  for (int c = thread; c < classes; c += kThreads)
+    if (named[c]) score[c] = score[c] != score[c] && !kSlopes ? score[c] : -T(HUGE_VALF);
+  __syncthreads();
   if constexpr (!kSlopes) {
     T sum = 0;
-    for (int c = thread; c < classes; c += kThreads) {
-      const T v = score[c];
-      if (v != v) sum += v;
-      if (named[c]) continue;
-      T part = 0;
-      for (int k = 0; k < targets; ++k) part += v > bound[k] ? v - bound[k] : T(0);
-      sum += part;
-    }
+    each_few(classes, [&](const int(&at)[kAtOnce], int count) {
+      T v[kAtOnce], part[kAtOnce] = {};
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) v[u] = score[at[u]];
+#pragma unroll 4
+      for (int k = 0; k < targets; ++k) {
+        const T least = bound[k];
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u) part[u] += fmax(v[u] - least, T(0));  // 0 of NaN
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u)
+        if (u < count) sum += v[u] != v[u] ? v[u] : part[u];
+    });
     sum = cuda::block_reduce<kThreads>(sum, cuda::Sum(), partial);
     if (thread == 0) y[row] = sum;
   } else {
-    for (int c = thread; c < classes; c += kThreads) {
-      if (named[c]) continue;
-      const T v = score[c];
-      int above = 0;
-      for (int k = 0; k < targets; ++k) above += v > bound[k] ? 1 : 0;
-      slope[c] = above;  // of a class that is not named nobody else writes
-    }
-    for (int k = thread; k < targets; k += kThreads) {
-      const int64_t c = t[k];
-      if (!cuda::is_in_range(c, classes)) continue;
-      const T least = bound[k];
-      int above = 0;
-      for (int other = 0; other < classes; ++other) above += !named[other] && score[other] > least ? 1 : 0;
-      atomicSub(slope + c, above);
-    }
+    each_few(classes, [&](const int(&at)[kAtOnce], int count) {
+      T v[kAtOnce];
+      int above[kAtOnce] = {};
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) v[u] = score[at[u]];
+#pragma unroll 4
+      for (int k = 0; k < targets; ++k) {
+        const T least = bound[k];
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u) above[u] += v[u] > least ? 1 : 0;
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u)
+        if (u < count && !named[at[u]]) slope[at[u]] = above[u];  // of such a class nobody else writes
+    });
+    each_few(targets, [&](const int(&at)[kAtOnce], int count) {
+      T least[kAtOnce];
+      int above[kAtOnce] = {};
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) least[u] = bound[at[u]];
+#pragma unroll 4
+      for (int c = 0; c < classes; ++c) {
+        const T v = score[c];
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u) above[u] += v > least[u] ? 1 : 0;
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int64_t c = t[at[u]];
+        if (u < count && cuda::is_in_range(c, classes)) atomicSub(slope + c, above[u]);
+      }
+    });
     __syncthreads();
     const T by = g[row];
     for (int c = thread; c < classes; c += kThreads) y[row * classes + c] = by * static_cast<T>(slope[c]);

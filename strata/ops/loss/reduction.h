@@ -22,8 +22,9 @@ Tensor pair_loss(PairLoss kind, const Tensor& x, const Tensor& target, const std
 /// cross_entropy of rows x [N, C] and i64 classes [N] without weights.
 Tensor cross_entropy_rows(const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction,
                           double smoothing);
-/// nll_loss of the same; x may also be [N, C, I] and the classes [N I].
-Tensor nll_rows(const Tensor& x, const Tensor& target, int64_t ignore_index, const std::string& reduction);
+/// nll_loss of the same; x may also be [N, C, I] and the classes [N I]. weight is undefined or of x's arithmetic dtype.
+Tensor nll_rows(const Tensor& x, const Tensor& target, const Tensor& weight, int64_t ignore_index,
+                const std::string& reduction);
 /// Losses composed of ops compute in f32 where an argument is bf16 or f16, and round once: x as f32, or as it is.
 Tensor widened(const Tensor& x);
 /// `each` averaged, added or as it is, in `dtype`; `op` is who asks.

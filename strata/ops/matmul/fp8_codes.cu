@@ -6,6 +6,7 @@
 #include <cuda_fp8.h>
 
 #include "strata/cuda/kernel.cuh"
+#include "strata/cuda/magnitudes.h"
 #include "strata/ops/matmul/scaled_kernels.h"
 
 namespace strata {
@@ -226,8 +227,9 @@ __global__ void __launch_bounds__(kThreads) codes_kernel(Into to, const T* __res
   }
 }
 
+// `magnitudes`: those of x, where whoever wrote it left them; `kept`: of a parameter, many.
 template <class T>
-void codes_of(const Fp8CodesOf& to, const Tensor& x) {
+void codes_of(const Fp8CodesOf& to, const Tensor& x, const Tensor& magnitudes, const Tensor& kept) {
   const int64_t m = x.size(0), k = x.size(1);
   const auto row_tiles = cuda::blocks_for(m, kTile), col_tiles = cuda::blocks_for(k, kTile);
   const cudaStream_t stream = cuda::stream();
@@ -258,12 +260,21 @@ void codes_of(const Fp8CodesOf& to, const Tensor& x) {
     kernel<<<row_tiles * col_tiles, kThreads, 0, stream>>>(into, from);
     return;
   }
-  const int64_t vectors = m * k / cuda::kVec<T>;
-  into.partials = static_cast<int>(std::min<int64_t>(kMostPartials, cuda::blocks_for(vectors, kThreads * kAtOnce)));
-  partial = workspace(into.partials);
-  into.partial = static_cast<const uint32_t*>(partial.raw_data());
-  amax_kernel<T><<<static_cast<unsigned>(into.partials), kThreads, 0, stream>>>(
-      static_cast<uint32_t*>(partial.raw_data()), from, vectors);
+  if (magnitudes.defined()) {
+    into.partials = cuda::kMagnitudeParts;
+    into.partial = static_cast<const uint32_t*>(magnitudes.raw_data());
+  } else {
+    const int64_t vectors = kept.defined() ? kept.numel() / cuda::kVec<float> : m * k / cuda::kVec<T>;
+    into.partials = static_cast<int>(std::min<int64_t>(kMostPartials, cuda::blocks_for(vectors, kThreads * kAtOnce)));
+    partial = workspace(into.partials);
+    auto* parts = static_cast<uint32_t*>(partial.raw_data());
+    into.partial = parts;
+    const auto blocks = static_cast<unsigned>(into.partials);
+    if (kept.defined())
+      amax_kernel<float><<<blocks, kThreads, 0, stream>>>(parts, static_cast<const float*>(kept.raw_data()), vectors);
+    else
+      amax_kernel<T><<<blocks, kThreads, 0, stream>>>(parts, from, vectors);
+  }
   const auto kernel = wide ? codes_kernel<T, false, true> : codes_kernel<T, false, false>;
   kernel<<<row_tiles * col_tiles, kThreads, 0, stream>>>(into, from);
 }
@@ -272,12 +283,14 @@ void codes_of(const Fp8CodesOf& to, const Tensor& x) {
 
 void fp8_codes_cuda(const Fp8CodesOf& to, const Tensor& x) {
   const Tensor from = cuda::aligned16(x.raw_data()) ? x : x.clone();
+  const Tensor left = to.by_row ? Tensor() : cuda::magnitudes_of(x),
+               kept = to.by_row ? Tensor() : cuda::readable_magnitudes(x);
   if (x.dtype() == DType::bf16)
-    codes_of<BFloat16>(to, from);
+    codes_of<BFloat16>(to, from, left, kept);
   else if (x.dtype() == DType::f16)
-    codes_of<Half>(to, from);
+    codes_of<Half>(to, from, left, kept);
   else
-    codes_of<float>(to, from);
+    codes_of<float>(to, from, left, kept);
 }
 
 }  // namespace strata

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "strata/core/once.h"
 #include "strata/core/tensor.h"
 #include "strata/cuda/check.cuh"
 #include "strata/cuda/choice_file.h"
@@ -176,6 +177,7 @@ class Choices {
       order_.splice(order_.begin(), order_, at->second);
       return at->second->second;
     }
+    const strata::detail::OnceScope once("products chosen");
     const Choice c = find(key, problem, call, device);
     order_.emplace_front(key, c);
     index_[key] = order_.begin();

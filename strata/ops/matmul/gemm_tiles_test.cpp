@@ -5,6 +5,7 @@
 #include "strata/ops/matmul/gemm_tiles.cuh"
 #include "strata/cuda/tile/emulation_stored.cuh"
 #include "strata/ops/matmul/gated_tiles.cuh"
+#include "strata/ops/matmul/gemm_split.cuh"
 
 #include <gtest/gtest.h>
 
@@ -22,6 +23,24 @@ struct FinishWhole : Whole<Out> {};
 
 using emulation::Stored;
 
+template <bool kTurnA, bool kTurnB, class A, class B, class Out>
+void expect_product(Stored<A>& a, Stored<B>& b, Stored<Out>& bias, Stored<Out>& c, int m, int n, int k, int batches) {
+  for (int z = 0; z < batches; ++z)
+    for (int i = 0; i < m; ++i)
+      for (int j = 0; j < n; ++j) {
+        double want = 0;
+        for (int l = 0; l < k; ++l) want += (kTurnA ? a(z, l, i) : a(z, i, l)) * (kTurnB ? b(z, l, j) : b(z, j, l));
+        if constexpr (std::is_same_v<A, int8_t>) {
+          ASSERT_EQ(c.at(z, i, j), static_cast<Out>(static_cast<int64_t>(want))) << i << ", " << j;
+        } else {
+          want = 0.5 * want + bias(0, 0, j);
+          const double bound = sizeof(Out) == 4 ? 1e-5 : 1e-2;
+          ASSERT_NEAR(c(z, i, j), want, bound * (1 + std::fabs(want))) << z << ", " << i << ", " << j;
+        }
+      }
+  EXPECT_TRUE(c.padding_is_whole());
+}
+
 template <class In, class Out, int kColumns, bool kTurnA, bool kTurnB, template <class> class Epilogue = Finish>
 void check_product(int m, int n, int k, int batches, uint64_t seed) {
   SCOPED_TRACE(cat(m, " x ", n, " x ", k, ", seed ", seed));
@@ -32,8 +51,7 @@ void check_product(int m, int n, int k, int batches, uint64_t seed) {
   Stored<B> b(batches, kTurnB ? k : n, kTurnB ? n : k, n);
   Stored<Out> c(batches, m, n), bias(1, 1, n, k);
   Epilogue<Out> finish;
-  constexpr bool kWhole = std::is_same_v<In, int8_t>;
-  if constexpr (!kWhole) finish.alpha = 0.5f, finish.bias = &bias.at(0, 0, 0);
+  if constexpr (!std::is_same_v<In, int8_t>) finish.alpha = 0.5f, finish.bias = &bias.at(0, 0, 0);
 
   const GemmMaps maps{tensor_map(a.matrices(), kTurnA ? 64 : S::kRows),
                       tensor_map(b.matrices(), kTurnB ? 64 : S::kColumns), tensor_map(c.matrices(), 64)};
@@ -42,20 +60,27 @@ void check_product(int m, int n, int k, int batches, uint64_t seed) {
   ASSERT_EQ(emulation::launch(gemm_tiles_kernel<In, S, Epilogue<Out>>, blocks, S::kThreads, S::kSharedBytes, seed, maps,
                               bands, m, n, k, finish),
             "");
-  for (int z = 0; z < batches; ++z)
-    for (int i = 0; i < m; ++i)
-      for (int j = 0; j < n; ++j) {
-        double want = 0;
-        for (int l = 0; l < k; ++l) want += (kTurnA ? a(z, l, i) : a(z, i, l)) * (kTurnB ? b(z, l, j) : b(z, j, l));
-        if constexpr (kWhole) {
-          ASSERT_EQ(c.at(z, i, j), static_cast<Out>(static_cast<int64_t>(want))) << i << ", " << j;
-        } else {
-          want = 0.5 * want + bias(0, 0, j);
-          const double bound = sizeof(Out) == 4 ? 1e-5 : 1e-2;
-          ASSERT_NEAR(c(z, i, j), want, bound * (1 + std::fabs(want))) << z << ", " << i << ", " << j;
-        }
-      }
-  EXPECT_TRUE(c.padding_is_whole());
+  expect_product<kTurnA, kTurnB>(a, b, bias, c, m, n, k, batches);
+}
+
+template <class In, class Out, int kShare, int kSplit, bool kTurnA, bool kTurnB>
+void check_split(int m, int n, int k, int batches, uint64_t seed) {
+  SCOPED_TRACE(cat(m, " x ", n, " x ", k, ", clusters of ", kShare, " x ", kSplit, ", seed ", seed));
+  using S = SplitShape<In, Out, kShare, kSplit, kTurnA, kTurnB>;
+  Stored<In> a(batches, kTurnA ? k : m, kTurnA ? m : k, m), b(batches, kTurnB ? k : n, kTurnB ? n : k, n);
+  Stored<Out> c(batches, m, n), bias(1, 1, n, k);
+  Finish<Out> finish;
+  finish.alpha = 0.5f, finish.bias = &bias.at(0, 0, 0);
+  const GemmMaps maps{tensor_map(a.matrices(), kTurnA ? 64 : S::kRows),
+                      tensor_map(b.matrices(), kTurnB ? 64 : S::kBColumns), tensor_map(c.matrices(), 64)};
+  const int high = S::kRows * kShare;
+  const Bands bands{(m + high - 1) / high, (n + S::kColumns - 1) / S::kColumns, batches, 2};
+  constexpr unsigned kBlocks = kShare * kSplit;
+  ASSERT_EQ(emulation::launch_clusters(gemm_split_kernel<In, S, Finish<Out>>, kBlocks,
+                                       kBlocks * static_cast<unsigned>(bands.total()), S::kThreads, S::kSharedBytes,
+                                       seed, maps, bands, m, n, k, finish),
+            "");
+  expect_product<kTurnA, kTurnB>(a, b, bias, c, m, n, k, batches);
 }
 
 class TileGemm : public ::testing::Test {
@@ -90,6 +115,18 @@ TEST_F(TileGemm, EightBits) {
   check_product<Pair<E5M2, E4M3>, float, 256, false, false>(70, 130, 40, 1, 3);
   check_product<int8_t, int32_t, 256, false, false, FinishWhole>(150, 260, 300, 1, 4);
   check_product<int8_t, int8_t, 256, false, false, FinishWhole>(70, 300, 130, 1, 5);
+}
+
+// Clusters whose last tiles lie below the result, parts of unequal length, more steps than stages.
+TEST_F(TileGemm, SplitSums) {
+  for (const uint64_t seed : {0, 1, 2}) {
+    check_split<BFloat16, BFloat16, 2, 2, false, false>(150, 140, 200, 1, seed);
+    check_split<BFloat16, float, 2, 2, true, true>(264, 70, 129, 1, seed);
+    check_split<Half, Half, 1, 4, false, true>(72, 130, 300, 1, seed);
+    check_split<Half, float, 1, 4, true, false>(130, 129, 450, 1, seed);
+    check_split<BFloat16, BFloat16, 1, 2, false, false>(100, 60, 70, 2, seed);
+  }
+  for (const uint64_t seed : {3, 4, 5}) check_split<BFloat16, float, 2, 2, false, true>(140, 120, 1000, 1, seed);
 }
 
 // ---- the gated layer ----

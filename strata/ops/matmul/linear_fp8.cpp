@@ -11,6 +11,7 @@
 #include "strata/core/op_call.h"
 #include "strata/core/samples.h"
 #include "strata/cuda/graph.h"
+#include "strata/cuda/magnitudes.h"
 #include "strata/ops/matmul/fp8_reference_inl.h"
 #include "strata/ops/matmul/linear_fp8_way.h"
 #include "strata/ops/matmul/scaled_inl.h"
@@ -382,6 +383,7 @@ const detail::CaptureAnswer captures(cuda::capturing);
 
 detail::Fp8Codes weight_codes(const Tensor& weight, const std::string& scaling) {
   const NoGrad guard;
+  if (scaling == "tensor") cuda::want_magnitudes(weight);
   const Fp8Matrix w = codes_of(weight.detach(), "e4m3", scaling, true, true);
   return {w.codes, w.scale, w.codes_t, w.scale_t};
 }

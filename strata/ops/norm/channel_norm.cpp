@@ -321,6 +321,8 @@ const Op<Triple(const Tensor&, int64_t, const Tensor&, const Tensor&, double)> g
           s.add(s.tensor({2, 4, 5}), 2, s.tensor({4}), s.tensor({4}));
           s.add(s.tensor({2, 6, 3, 7}), 3, std::nullopt, std::nullopt, 1e-3);
           s.add(s.tensor({3, 4}), 2, s.tensor({4})).named("no inner dimensions");
+          s.add(s.tensor({130, 48}), 3, s.tensor({48}), s.tensor({48})).named("no inner dimensions, many items");
+          s.add(s.tensor({2, 6}), 6).not_differentiable().named("no inner dimensions, a channel each");
           s.invalid<ShapeError>("groups", s.tensor({2, 4, 5}), 3);
           s.invalid<ShapeError>("weight is", s.tensor({2, 4, 5}), 2, s.tensor({5}));
           s.invalid<ValueError>("num_groups", s.tensor({2, 4, 5}), 0);

@@ -169,6 +169,7 @@ __global__ void __launch_bounds__(kMostRowThreads)
 
 void channel_norm_cuda(const ChannelNorm& c) {
   if (c.batch * c.channels * c.inner == 0) return;
+  if (c.inner == 1 && !c.across_batch) return group_rows_cuda(c);
   dispatch_types(c, [&]<class T, class A>() {
     using C = compute_t<T>;
     const Sets sets(c);
@@ -193,6 +194,7 @@ void channel_norm_backward_cuda(const ChannelNormBackward& c) {
                    "norm_backward", "cudaMemsetAsync");
     return;
   }
+  if (c.inner == 1 && !c.across_batch) return group_rows_backward_cuda(c);
   dispatch_types(c, [&]<class T, class A>() {
     using C = compute_t<T>;
     const Sets sets(c);

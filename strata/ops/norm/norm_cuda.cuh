@@ -2,6 +2,7 @@
 // What the CUDA kernels of the norms share.
 
 #include "strata/cuda/current.h"
+#include "strata/cuda/magnitudes.cuh"
 #include "strata/cuda/row_loops.cuh"
 
 namespace strata::cuda {
@@ -30,9 +31,9 @@ __device__ __forceinline__ Vec<compute_t<T>, kVec<T>> widen_words(const uint4& v
   return widen_all(r);
 }
 
-/// Rounds to nearest even; bf16 and f16 by pairs.
+/// Rounds to nearest even; bf16 and f16 by pairs. What is stored is taken into `most`.
 template <class T, class C, int V>
-__device__ __forceinline__ void store_narrow(T* p, const Vec<C, V>& v) {
+__device__ __forceinline__ void store_narrow(T* p, const Vec<C, V>& v, Most<T>& most) {
   if constexpr (V == 8 && (std::is_same_v<T, BFloat16> || std::is_same_v<T, Half>)) {
     uint32_t words[4];
 #pragma unroll
@@ -44,14 +45,21 @@ __device__ __forceinline__ void store_narrow(T* p, const Vec<C, V>& v) {
         const __half2 two = __floats2half2_rn(v.v[2 * k], v.v[2 * k + 1]);
         memcpy(&words[k], &two, 4);
       }
+      most.take_word(words[k]);
     }
     *reinterpret_cast<uint4*>(p) = {words[0], words[1], words[2], words[3]};
   } else {
     Vec<T, V> r;
 #pragma unroll
     for (int j = 0; j < V; ++j) r.v[j] = narrow<T>(v.v[j]);
+    most.take(r);
     store_vec(p, r);
   }
+}
+template <class T, class C, int V>
+__device__ __forceinline__ void store_narrow(T* p, const Vec<C, V>& v) {
+  Most<T> none(nullptr);
+  store_narrow(p, v, none);
 }
 
 /// Memory for `count` values on the current device, as long as the tensor lives.

@@ -26,6 +26,7 @@ struct RowNorm {
   double eps = 1e-5;
   const void *x = nullptr, *weight = nullptr, *bias = nullptr, *residual = nullptr;
   void *y = nullptr, *sum = nullptr, *mean = nullptr, *rstd = nullptr;
+  uint32_t* most = nullptr;  ///< cuda::magnitudes_beside(y)
 };
 void row_norm_cpu(const RowNorm& c);
 void row_norm_cuda(const RowNorm& c);  ///< on the current stream
@@ -38,6 +39,7 @@ struct RowNormBackward {
   int64_t rows = 0, n = 0;
   const void *grad_y = nullptr, *x = nullptr, *weight = nullptr, *mean = nullptr, *rstd = nullptr, *grad_sum = nullptr;
   void *grad_x = nullptr, *grad_weight = nullptr, *grad_bias = nullptr;
+  uint32_t* most = nullptr;  ///< cuda::magnitudes_beside(grad_x)
 };
 void row_norm_backward_cpu(const RowNormBackward& c);
 void row_norm_backward_cuda(const RowNormBackward& c);  ///< on the current stream
@@ -64,6 +66,10 @@ struct ChannelNormBackward {
 };
 void channel_norm_backward_cpu(const ChannelNormBackward& c);
 void channel_norm_backward_cuda(const ChannelNormBackward& c);  ///< on the current stream
+
+/// Group normalisation with inner 1.
+void group_rows_cuda(const ChannelNorm& c);
+void group_rows_backward_cuda(const ChannelNormBackward& c);
 
 /// Batch normalisation of [batch, channels] with inner 1, which is how images lie whose channels are innermost.
 void column_norm_cuda(const ChannelNorm& c);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
@@ -10,12 +11,57 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/norm/norm.h"
+#include "strata/ops/norm/scale_shift_kernel.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {
 
 using naive::Array;
+
+using LimitOp = Op<Tensor(const Tensor&, const Tensor&, double)>;
+const LimitOp limit_lengths_op{{
+    .schema = "limit_lengths(Tensor x, Tensor lengths, float most) -> Tensor",
+    .internal = true,
+    .doc = "x times most / (length + 1e-7) where its length, which broadcasts to x, is above most.",
+    .infer =
+        [](const Tensor& x, const Tensor& lengths, double) {
+          constexpr std::string_view op = "limit_lengths";
+          check<DTypeError>(is_floating(x.dtype()) && lengths.dtype() == statistic_dtype(x.dtype()), op, "got ", x,
+                            " and lengths ", lengths);
+          check<ShapeError>(broadcast_shapes(lengths.shape(), x.shape(), op) == x.shape(), op, "lengths ", lengths,
+                            " do not broadcast to x ", x);
+          return laid_like(x);
+        },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(limit_lengths_cuda)},
+    .composed =
+        [](const Tensor& x, const Tensor& lengths, double most) {
+          return (x * where(lengths > most, most / (lengths + 1e-7), Scalar(1))).to(x.dtype());
+        },
+    .cost =
+        [](const Tensor& x, const Tensor&, double) {
+          return Cost{3.0 * static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          const auto lengths = [&](const Shape& shape) {
+            return s.uniform(shape, 0.5, 3.0).to(statistic_dtype(s.dtype()));
+          };
+          s.add(s.tensor({4, 5}), lengths({4, 1}), 1.0);
+          s.add(s.tensor({3, 16}), lengths({1, 16}), 2.0);
+          s.add(s.tensor({5, 3}).t(), lengths({3, 1}), 1.0).named("strided");
+          s.add(s.tensor({0, 3}), lengths({1, 3}), 1.0).named("none");
+          s.invalid<ShapeError>("broadcast", s.tensor({2, 3}), lengths({2, 3, 1}), 1.0);
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& lengths, double most) {
+          const Array values(x), own(expand(lengths, x.shape()));
+          return Tensor(naive::made(x.shape(), [&](const Dims& at) {
+            return own[at] > most ? values[at] * (most / (own[at] + 1e-7)) : values[at];
+          }));
+        },
+}};
 
 const Op<Tensor(const Tensor&, double, int64_t, double)> renorm_op{{
     .schema = "renorm(Tensor x, float p, int dim, float maxnorm) -> Tensor",
@@ -37,6 +83,7 @@ const Op<Tensor(const Tensor&, double, int64_t, double)> renorm_op{{
             if (d != dim) others.push_back(d);
           const Tensor w = to(x, is_reduced_floating(x.dtype()) ? DType::f32 : x.dtype());
           const Tensor length = norm(w, p, others, true);
+          if (w.device().is_cuda()) return limit_lengths_op(w, length, most).to(x.dtype());
           return to(w * where(length > most, most / (length + 1e-7), Scalar(1)), x.dtype());
         },
     .autocast = Autocast::full,

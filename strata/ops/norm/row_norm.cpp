@@ -5,6 +5,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/cuda/magnitudes.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/norm/norm.h"
 #include "strata/ops/norm/norm_kernel.h"
@@ -100,10 +101,12 @@ void run_forward(On on, bool rms, Tensor& y, void* mean, Tensor& rstd, const Ten
   c.y = y.raw_data();
   c.mean = mean;
   c.rstd = rstd.raw_data();
-  if constexpr (on.cuda)
+  if constexpr (on.cuda) {
+    c.most = cuda::magnitudes_beside(y);
     row_norm_cuda(c);
-  else
+  } else {
     row_norm_cpu(c);
+  }
 }
 
 template <class On>
@@ -129,10 +132,12 @@ void run_backward(On on, bool rms, Tensor& gx, Tensor* gw, Tensor* gb, const Ten
   c.grad_x = gx.raw_data();
   c.grad_weight = gw ? gw->raw_data() : nullptr;
   c.grad_bias = gb ? gb->raw_data() : nullptr;
-  if constexpr (on.cuda)
+  if constexpr (on.cuda) {
+    c.most = cuda::magnitudes_beside(gx);
     row_norm_backward_cuda(c);
-  else
+  } else {
     row_norm_backward_cpu(c);
+  }
 }
 
 // ---- layer_norm --------------------------------------------------------------------------------------------------
@@ -220,6 +225,9 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
                     s.uniform({2, 1, 1}, 0.5, 2, st), s.tensor({2, 3, 20}));
               s.add(s.tensor({0, 5}), s.tensor({0, 5}), Shape{5}, s.tensor({5}), s.tensor({0, 1}, st),
                     s.tensor({0, 1}, st));
+              // A row that the blocks of a cluster share.
+              s.add(s.tensor({2, 8208}), s.tensor({2, 8208}), Shape{8208}, s.tensor({8208}), s.tensor({2, 1}, st),
+                    s.uniform({2, 1}, 0.5, 2, st));
               s.invalid<ShapeError>("gy is", s.tensor({6, 4}), s.tensor({6, 5}), Shape{5}, s.tensor({5}),
                                     s.tensor({6, 1}, st), s.tensor({6, 1}, st));
               s.invalid<ShapeError>("mean and rstd", s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}),
@@ -350,6 +358,9 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
               s.add(s.tensor({6, 5}), s.tensor({6, 5}), Shape{5}, s.tensor({5}), s.uniform({6, 1}, 0.5, 2, st));
               s.add(s.tensor({2, 3, 20}), s.tensor({2, 3, 20}), Shape{20}, std::nullopt,
                     s.uniform({2, 3, 1}, 0.5, 2, st), s.tensor({2, 3, 20}));
+              // A row that the blocks of a cluster share.
+              s.add(s.tensor({2, 8208}), s.tensor({2, 8208}), Shape{8208}, s.tensor({8208}),
+                    s.uniform({2, 1}, 0.5, 2, st), s.tensor({2, 8208}));
               s.invalid<ShapeError>("gy is", s.tensor({6, 4}), s.tensor({6, 5}), Shape{5}, s.tensor({5}),
                                     s.tensor({6, 1}, st));
               if (s.benchmarking())

@@ -110,6 +110,7 @@ __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536
     if (c.mean != nullptr) static_cast<C*>(c.mean)[r] = mean;
     if (c.rstd != nullptr) static_cast<C*>(c.rstd)[r] = rstd;
   }
+  Most<T> most(c.most);
 #pragma unroll
   for (int k = 0; k < kHeld; ++k)
     if (in[k]) {
@@ -123,8 +124,9 @@ __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536
       Vec<C, V> v = value(k);
 #pragma unroll
       for (int j = 0; j < V; ++j) v.v[j] = kRms ? v.v[j] * rstd * w.v[j] : (v.v[j] - mean) * rstd * w.v[j] + b.v[j];
-      store_narrow(static_cast<T*>(c.y) + begin + k * kRow * V, v);
+      store_narrow(static_cast<T*>(c.y) + begin + k * kRow * V, v, most);
     }
+  most.leave();
 }
 
 // Rows that lie unaligned, or that are too long to be held: read for each pass.
@@ -164,6 +166,7 @@ __global__ void __launch_bounds__(kMostRowThreads) forward_kernel(const RowNorm 
     if (c.mean != nullptr) static_cast<C*>(c.mean)[r] = mean;
     if (c.rstd != nullptr) static_cast<C*>(c.rstd)[r] = rstd;
   }
+  Most<T> most(c.most);
   for_row<V, 0>(n, [&](int64_t i, int) {
     Vec<C, V> v = read(i);
 #pragma unroll
@@ -178,8 +181,9 @@ __global__ void __launch_bounds__(kMostRowThreads) forward_kernel(const RowNorm 
 #pragma unroll
       for (int j = 0; j < V; ++j) v.v[j] += bv.v[j];
     }
-    store_narrow(static_cast<T*>(c.y) + r * c.n + i, v);
+    store_narrow(static_cast<T*>(c.y) + r * c.n + i, v, most);
   });
+  most.leave();
 }
 
 // False where a row is too long.

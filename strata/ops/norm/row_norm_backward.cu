@@ -5,6 +5,7 @@
 #include "strata/cuda/row_loops.cuh"
 #include "strata/ops/norm/norm_cuda.cuh"
 #include "strata/ops/norm/norm_kernel.h"
+#include "strata/ops/norm/row_norm_cluster.cuh"
 #include "strata/ops/norm/row_norm_ring.cuh"
 
 namespace strata {
@@ -62,6 +63,7 @@ __global__ void __launch_bounds__(kMostRowThreads) backward_kernel(const RowNorm
     for (int j = 0; j < V; ++j) one.v[j] = 1;
     return one;
   };
+  Most<T> most(c.most);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.y;
   for (int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.y; first < c.rows; first += step) {
     const int64_t r = first + threadIdx.y, n = r < c.rows ? c.n : 0;
@@ -100,9 +102,10 @@ __global__ void __launch_bounds__(kMostRowThreads) backward_kernel(const RowNorm
 #pragma unroll
         for (int j = 0; j < V; ++j) to.v[j] += more.v[j];
       }
-      store_narrow(static_cast<T*>(c.grad_x) + r * c.n + i, to);
+      store_narrow(static_cast<T*>(c.grad_x) + r * c.n + i, to, most);
     });
   }
+  most.leave();
   if constexpr (kHeld > 0)
     if (partial != nullptr)
       store_columns<C, V, kHeld>(dw, db, c.n, reinterpret_cast<C*>(columns),
@@ -174,54 +177,82 @@ void allow_shared(K kernel, size_t bytes) {
                "norm_backward", "cudaFuncSetAttribute");
 }
 
-// Aligned rows of up to kCluster * kRow * kHeld vectors. False where the card has too little shared memory or no
-// clusters.
-template <class T, class A, int kRow, int kHeld, int kCluster = 1>
-bool ring_backward(const RowNormBackward& c, const DeviceProperties& card) {
+// How many rows of `stage` bytes are on their way, `most` at most, beside what the kernel itself has in shared memory.
+int stages_of(size_t stage, size_t most, const DeviceProperties& card) {
+  return static_cast<int>(std::min<size_t>((card.shared_bytes_per_block - 2048) / stage, most));
+}
+int streams_of(const RowNormBackward& c) {
+  return c.grad_sum != nullptr ? 3 : 2;
+}
+// Queues launch(partial, parts), then the sums of the parts.
+template <class T, class A, class Launch>
+void with_parts(const RowNormBackward& c, int64_t parts, const Launch& launch) {
   using C = compute_t<T>;
-  constexpr size_t kStep = size_t{kRingThreads<kHeld>} * kHeld * 16;
-  const size_t stage = kStep * (c.grad_sum != nullptr ? 3 : 2);
-  const auto stages =
-      static_cast<int>(std::min<size_t>((card.shared_bytes_per_block - 1024) / stage, kMostStages<kHeld>));
-  if (stages < 2) return false;
-  if (kCluster > 1 && card.major != 9) return false;  // other cards run what was compiled without clusters
   const bool sums = c.grad_weight != nullptr || c.grad_bias != nullptr;
+  const int64_t all = c.rms ? c.n : 2 * c.n;
+  const Tensor workspace = sums ? make_workspace<C>(parts * all) : Tensor();
+  C* partial = sums ? static_cast<C*>(workspace.raw_data()) : nullptr;
+  launch(partial);
+  if (sums) sum_parts<A>(c, partial, parts, all);
+}
+
+// Aligned rows of up to kRow * kHeld vectors. False where the card has too little shared memory.
+template <class T, class A, int kRow, int kHeld>
+bool ring_backward(const RowNormBackward& c, const DeviceProperties& card) {
+  const size_t stage = size_t{kRingThreads<kHeld>} * kHeld * 16 * streams_of(c);
+  const int stages = stages_of(stage, kMostStages<kHeld>, card);
+  if (stages < 2) return false;
+  const auto launch = [&](auto kernel) {
+    allow_shared(kernel, stage * stages);
+    const int64_t parts = std::min<int64_t>(card.multiprocessors, c.rows);
+    with_parts<T, A>(c, parts, [&](compute_t<T>* partial) {
+      kernel<<<static_cast<unsigned>(parts), kRingThreads<kHeld>, stage * stages, stream()>>>(c, partial, stages);
+    });
+  };
+  c.rms ? launch(ring_backward_kernel<T, A, kRow, kHeld, true>)
+        : launch(ring_backward_kernel<T, A, kRow, kHeld, false>);
+  return true;
+}
+
+// Aligned rows of as many vectors as kCluster blocks hold. False where the card has too little shared memory or no
+// clusters.
+template <class T, class A, int kCluster>
+bool cluster_backward(const RowNormBackward& c, const DeviceProperties& card) {
+  const size_t stage = size_t{kClusterThreads} * kClusterHeld * 16 * streams_of(c);
+  const int stages = stages_of(stage, 5, card);
+  if (stages < 3 || card.major != 9) return false;  // other cards run what was compiled without clusters
   const auto launch = [&](auto kernel) {
     allow_shared(kernel, stage * stages);
     cudaLaunchConfig_t config = {};
-    config.blockDim = dim3(kRingThreads<kHeld>);
+    config.blockDim = dim3(kClusterThreads);
     config.dynamicSmemBytes = stage * stages;
     config.stream = stream();
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = {kCluster, 1, 1};
+    config.attrs = &cluster, config.numAttrs = 1;
+    config.gridDim = dim3(static_cast<unsigned>(kCluster * card.multiprocessors));
     // As many as the card runs at once: blocks of a cluster stand side by side, so that some multiprocessors may be
-    // left over.
-    int at_once = card.multiprocessors;
-    if (kCluster > 1) {
-      config.attrs = &cluster, config.numAttrs = 1;
-      config.gridDim = dim3(static_cast<unsigned>(kCluster * card.multiprocessors));
-      // Asked once: both kernels have one block a multiprocessor, and the same shared memory for as many streams.
-      static std::atomic<int> known[64][2];
-      std::atomic<int>& answer = known[current_device() % 64][c.grad_sum != nullptr];
-      at_once = answer.load(std::memory_order_relaxed);
-      if (at_once == 0) {
-        check_cuda(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config), "norm_backward",
-                   "cudaOccupancyMaxActiveClusters");
-        if (at_once < 1) return false;
-        answer.store(at_once, std::memory_order_relaxed);
-      }
+    // left over. Asked once: both kernels have one block a multiprocessor, and the same shared memory for as many
+    // streams.
+    static std::atomic<int> known[64][2];
+    std::atomic<int>& answer = known[current_device() % 64][c.grad_sum != nullptr];
+    int at_once = answer.load(std::memory_order_relaxed);
+    if (at_once == 0) {
+      check_cuda(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config), "norm_backward",
+                 "cudaOccupancyMaxActiveClusters");
+      if (at_once < 1) return false;
+      answer.store(at_once, std::memory_order_relaxed);
     }
-    const int64_t parts = std::min<int64_t>(at_once, c.rows), all = c.rms ? c.n : 2 * c.n;
-    const Tensor workspace = sums ? make_workspace<C>(parts * all) : Tensor();
-    C* partial = sums ? static_cast<C*>(workspace.raw_data()) : nullptr;
+    const int64_t parts = std::min<int64_t>(at_once, c.rows);
     config.gridDim = dim3(static_cast<unsigned>(kCluster * parts));
-    check_cuda(cudaLaunchKernelEx(&config, kernel, c, partial, stages), "norm_backward", "cudaLaunchKernelEx");
-    if (sums) sum_parts<A>(c, partial, parts, all);
+    with_parts<T, A>(c, parts, [&](compute_t<T>* partial) {
+      check_cuda(cudaLaunchKernelEx(&config, kernel, c, partial, stages), "norm_backward", "cudaLaunchKernelEx");
+    });
     return true;
   };
-  return c.rms ? launch(ring_backward_kernel<T, A, kRow, kHeld, true, kCluster>)
-               : launch(ring_backward_kernel<T, A, kRow, kHeld, false, kCluster>);
+  return c.rms ? launch(cluster_backward_kernel<T, A, true, kCluster>)
+               : launch(cluster_backward_kernel<T, A, false, kCluster>);
 }
 
 // Few vectors a thread, so that many threads find registers; a warp alone needs no barrier.
@@ -237,8 +268,8 @@ bool ring_backward(const RowNormBackward& c, const DeviceProperties& card) {
   // More vectors a thread would leave no registers for the widened weights, of which f32 needs half as many: a row is
   // shared by several blocks instead.
   if constexpr (sizeof(T) == 2)
-    if (vectors <= 2 * 2 * 512 && ring_backward<T, A, 512, 2, 2>(c, card)) return true;
-  if (vectors > 4 * 512 && vectors <= 4 * 2 * 512 && ring_backward<T, A, 512, 2, 4>(c, card)) return true;
+    if (vectors <= 2 * 2 * 512 && cluster_backward<T, A, 2>(c, card)) return true;
+  if (vectors > 4 * 512 && vectors <= 4 * 2 * 512 && cluster_backward<T, A, 4>(c, card)) return true;
   return vectors <= 4 * 512 && ring_backward<T, A, 512, 4>(c, card);
 }
 

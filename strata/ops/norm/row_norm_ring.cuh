@@ -34,34 +34,12 @@ __device__ __forceinline__ void row_barrier(int row) {
   asm volatile("bar.sync %0, %1;" ::"r"(row + 1), "n"(kThreads) : "memory");
 }
 
-/// Stores into the shared memory of block `rank` of the cluster, where this block's own variable `at` would be.
-__device__ __forceinline__ void store_in_cluster(float* at, unsigned rank, float v) {
-#if __CUDA_ARCH__ >= 900
-  uint32_t to;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-               : "=r"(to)
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(at))), "r"(rank));
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory");
-#else
-  __trap();
-#endif
-}
-/// Waits for all threads of the cluster's blocks; what they stored is there.
-__device__ __forceinline__ void cluster_barrier() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-#endif
-}
-
 /// The gradient of x as in RowNormBackward: rstd (g w - m1 - xhat m2), m1 and m2 the means of g w and of g w xhat over
 /// the row. Each group of kRow threads takes every so many rows; rows of x, grad_y and grad_sum are copied to shared
 /// memory `stages` rows ahead, and each thread reads only what it asked for itself. On the way the threads add up their
 /// columns' part of the gradients of weight and (not for RMS norm) bias; partial[block][1 or 2][n] takes their sums
 /// over the block's rows, unless it is null.
-///
-/// A row that is too long for one block's registers is shared by the kCluster blocks of a cluster, each with its part
-/// of the columns: their warps' sums go to all of them. partial is then [cluster][1 or 2][n].
-template <class T, class A, int kRow, int kHeld, bool kRms, int kCluster = 1>
+template <class T, class A, int kRow, int kHeld, bool kRms>
 __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
     ring_backward_kernel(const RowNormBackward c, compute_t<T>* partial, int stages) {
   using C = compute_t<T>;
@@ -71,16 +49,15 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
   // The next row is asked for as soon as this one's place is free; where registers lack, that is after its second pass.
   constexpr bool kEarly = kWide && kRms;
   extern __shared__ uint4 ring[];
-  static_assert(kCluster == 1 || kRows == 1);
-  __shared__ alignas(16) C sums[2][kRows][kCluster * kWarps][2];
+  __shared__ alignas(16) C sums[2][kRows][kWarps][2];
   const int thread = static_cast<int>(threadIdx.x), row = thread / kRow, x0 = thread % kRow, lane = thread % kWarp;
   const int n = static_cast<int>(c.n), streams = c.grad_sum != nullptr ? 3 : 2;
-  const int rank = static_cast<int>(blockIdx.x) % kCluster, column = (rank * kHeld * kRow + x0) * V;
+  const int column = x0 * V;
   bool in[kHeld];
 #pragma unroll
   for (int k = 0; k < kHeld; ++k) in[k] = column + k * kRow * V < n;
 
-  const int64_t unit = blockIdx.x / kCluster, units = gridDim.x / kCluster, step = units * kRows;
+  const int64_t unit = blockIdx.x, units = gridDim.x, step = units * kRows;
   int64_t r = row * units + unit, asked = r;
   const int64_t begin = r * n + column, apart = step * n;
   const T *px = static_cast<const T*>(c.x) + begin, *pg = static_cast<const T*>(c.grad_y) + begin;
@@ -133,7 +110,7 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
   C next_mean = mean_of(r), next_rstd = rstd_of(r);
   uint4* at = first;
   int parity = 0;
-  if constexpr (kCluster > 1) cluster_barrier();  // all blocks are there
+  Most<T> most(c.most);
   for (; r < c.rows; r += step) {
     const C rstd = next_rstd, shift = -next_mean * rstd;
     wait_for_copies_but(stages - 1);
@@ -177,23 +154,7 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
       const C other = __shfl_xor_sync(0xffffffffu, mine, kWarp / 2);
       a = low ? mine : other, b = low ? other : mine;
     }
-    if constexpr (kCluster > 1) {
-      // Every block adds the same numbers up in the same order. The other half of `sums` is written next time round.
-      if (lane < kCluster) {
-        store_in_cluster(&sums[parity][0][rank * kWarps + x0 / kWarp][0], lane, a);
-        store_in_cluster(&sums[parity][0][rank * kWarps + x0 / kWarp][1], lane, b);
-      }
-      cluster_barrier();
-      a = b = 0;
-#pragma unroll
-      for (int q = 0; q < kCluster * kWarps; q += kWarp) {
-        if constexpr (!kRms) a += sums[parity][0][q + lane][0];
-        b += sums[parity][0][q + lane][1];
-      }
-      if constexpr (!kRms) a = warp_reduce(a, Sum());
-      b = warp_reduce(b, Sum());
-      parity ^= 1;
-    } else if constexpr (kWarps > 1) {
+    if constexpr (kWarps > 1) {
       // The other half of `sums` is written next time round: one barrier is enough.
       if (lane == 0) sums[parity][row][x0 / kWarp][0] = a, sums[parity][row][x0 / kWarp][1] = b;
       row_barrier<kRow>(row);
@@ -230,11 +191,12 @@ __global__ void __launch_bounds__(kRingThreads<kHeld>, 1)
         }
 #pragma unroll
         for (int j = 0; j < V; ++j) y.v[j] += m2 * h.v[j];
-        store_narrow(to + k * kRow * V, y);
+        store_narrow(to + k * kRow * V, y, most);
       }
     to += apart;
     if constexpr (!kEarly) at = ask_again(at);
   }
+  most.leave();
   if (partial == nullptr) return;
   constexpr int kSums = kRms ? 1 : 2;
   C* out = partial + unit * kSums * n;

@@ -79,9 +79,13 @@ const ScaleShiftOp scale_shift_channels_op{{
         },
 }};
 
+using ByRunningOp = Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, double)>;
+extern const ByRunningOp normalize_channels_op;
+
 // y = x * (weight / sqrt(var + eps)) + (bias - mean * that), per channel.
 Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
                   double eps) {
+  if (x.device().is_cuda() && is_floating(x.dtype())) return normalize_channels_op(x, mean, var, weight, bias, eps);
   // On the CPU in one pass, with the channels' numbers in the arithmetic's type.
   const bool once = x.device().is_cpu() && is_floating(x.dtype());
   const auto wide = [&](const Tensor& t) { return once ? t.to(statistic_dtype(x.dtype())) : t; };
@@ -92,6 +96,66 @@ Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const 
   if (once) return scale_shift_channels_op(x, scale, shift);
   return addcmul(beside(shift, x), x, beside(scale, x)).to(x.dtype());
 }
+
+const ByRunningOp normalize_channels_op{{
+    .schema =
+        "normalize_channels(Tensor x, Tensor mean, Tensor var, Tensor? weight, Tensor? bias, float eps) -> Tensor",
+    .internal = true,
+    .doc = "(x - mean) / sqrt(var + eps) times weight plus bias, where given: [C] beside x [N, C, ...], rounded once.",
+    .infer =
+        [](const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias, double) {
+          constexpr std::string_view op = "normalize_channels";
+          check<DTypeError>(is_floating(x.dtype()), op, "needs a floating dtype, got ", x);
+          check<ShapeError>(x.dim() >= 2, op, "x is ", x, ", wanted [N, C, ...]");
+          for (const Tensor* t : {&mean, &var, &weight, &bias})
+            check<ShapeError>(!t->defined() || t->shape() == Shape{x.size(1)}, op, "x is ", x, ", a channels' tensor ",
+                              *t);
+          return laid_out_as(x, like(x));
+        },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(by_running_cuda)},
+    .composed =
+        [](const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
+           double eps) {
+          const auto wide = [&](const Tensor& t) { return t.to(statistic_dtype(x.dtype())); };
+          Tensor scale = (wide(var) + eps).pow(-0.5);
+          if (weight.defined()) scale = scale * wide(weight);
+          Tensor shift = -(wide(mean) * scale);
+          if (bias.defined()) shift = shift + wide(bias);
+          return addcmul(beside(shift, x), x, beside(scale, x)).to(x.dtype());
+        },
+    .cost =
+        [](const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&, double) {
+          return Cost{5.0 * static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          const auto none = std::nullopt;
+          s.add(s.tensor({2, 3, 5}), s.tensor({3}), s.uniform({3}, 0.5, 2), s.tensor({3}), s.tensor({3}), 1e-5);
+          s.add(s.tensor({4, 8}), s.tensor({8}), s.uniform({8}, 0.5, 2), none, s.tensor({8}), 1e-2)
+              .named("no inner dimensions");
+          s.add(s.tensor({2, 3, 16}), s.tensor({3}), s.uniform({3}, 0.5, 2), s.tensor({3}), none, 1e-5)
+              .named("whole vectors");
+          s.add(permute(s.tensor({2, 3, 4, 5}), {0, 3, 1, 2}), s.tensor({5}), s.uniform({5}, 0.5, 2), none, none, 1e-5)
+              .named("channels last");
+          s.add(s.tensor({0, 3, 2}), s.tensor({3}), s.uniform({3}, 0.5, 2), none, none, 1e-5).named("none");
+          s.invalid<ShapeError>("channels", s.tensor({2, 3}), s.tensor({2}), s.tensor({3}), none, none, 1e-5);
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
+           double eps) {
+          std::vector<double> v = x.to_vector<double>();
+          const std::vector<double> m = mean.to_vector<double>(), r = var.to_vector<double>();
+          const size_t channels = m.size(), inner = channels == 0 || x.size(0) == 0
+                                                        ? 1
+                                                        : v.size() / channels / static_cast<size_t>(x.size(0));
+          for (size_t i = 0; i < v.size(); ++i) {
+            const size_t c = i / inner % channels;
+            v[i] = (v[i] - m[c]) / std::sqrt(r[c] + eps) * (weight.defined() ? weight.to_vector<double>()[c] : 1) +
+                   (bias.defined() ? bias.to_vector<double>()[c] : 0);
+          }
+          return from_span<double>(v, x.shape());
+        },
+}};
 
 // y without any running statistics that follow: empty ones.
 Triple alone(const Tensor& y) {

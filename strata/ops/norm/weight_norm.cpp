@@ -123,23 +123,32 @@ const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_no
           check<ShapeError>(one_each(v, g, dim), op, "g is ", g, ", wants one number for each length of ", v);
           return std::array<TensorMeta, 2>{like(v), like(g)};
         },
-    .kernels = {.cpu =
-                    [](Tensor& gv, Tensor& gg, const Tensor& gy, const Tensor& v, const Tensor& g, int64_t dim) {
-                      if (of_rows(v, g, dim) && v.numel() > 0) {
-                        const Tensor up = contiguous(gy), wanted = contiguous(g);
-                        weight_norm_backward_cpu(v.dtype(), up.raw_data(), v.raw_data(), wanted.raw_data(), g.numel(),
-                                                 v.numel() / g.numel(), gv.raw_data(), gg.raw_data());
-                        return;
-                      }
-                      const auto [of_v, of_g] = slopes(gy, v, g, dim);
-                      copy_elements(gv, of_v);
-                      copy_elements(gg, of_g);
-                    }},
+    .kernels = on_each_device(
+        [](auto on, Tensor& gv, Tensor& gg, const Tensor& gy, const Tensor& v, const Tensor& g, int64_t dim) {
+          const int64_t rows = g.numel(), n = rows == 0 ? 0 : v.numel() / rows;
+          if (of_rows(v, g, dim) && v.numel() > 0 && (!on.cuda || blocks_have_rows(rows, n))) {
+            const Tensor up = contiguous(gy), wanted = contiguous(g);
+            const auto run = [&](auto kernel) {
+              kernel(v.dtype(), up.raw_data(), v.raw_data(), wanted.raw_data(), rows, n, gv.raw_data(), gg.raw_data());
+            };
+            if constexpr (on.cuda)
+              run(weight_norm_backward_cuda);
+            else
+              run(weight_norm_backward_cpu);
+            return;
+          }
+          const auto [of_v, of_g] = slopes(gy, v, g, dim);
+          copy_elements(gv, of_v);
+          copy_elements(gg, of_g);
+        }),
     .composed = slopes,
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 4}), s.off_grid({3, 4}), s.tensor({3, 1}), 0);
           s.add(s.tensor({5, 70}), s.off_grid({5, 70}), s.tensor({5, 1}), -2).named("long rows");
+          s.add(s.tensor({2, 1300}), s.off_grid({2, 1300}), s.tensor({2, 1}), 0)
+              .named("longer than a block")
+              .not_differentiable();
           s.add(s.tensor({2, 3, 2}), s.off_grid({2, 3, 2}), s.tensor({1, 3, 1}), 1).named("not of rows");
           s.add(s.tensor({4, 3}), s.off_grid({4, 3}), s.tensor({}), -1).named("one length");
           s.invalid<ShapeError>("but gy is", s.tensor({3, 2}), s.tensor({2, 3}), s.tensor({2, 1}), 0);
@@ -188,6 +197,13 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
     .example = "assert(weight_norm(full({1, 4}, 3.0), ones({1, 1})).sum().item() == 2);",
     .infer = infer,
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& v, const Tensor& g, int64_t dim) {
+      if constexpr (on.cuda) {
+        const int64_t rows = g.numel(), n = rows == 0 ? 0 : v.numel() / rows;
+        if (of_rows(v, g, dim) && y.shape() == v.shape() && y.is_contiguous() && blocks_have_rows(rows, n)) {
+          const Tensor wanted = contiguous(g);
+          return weight_norm_cuda(v.dtype(), v.raw_data(), wanted.raw_data(), rows, n, y.raw_data());
+        }
+      }
       if (is_reduced_floating(y.dtype())) {  // rounded once
         const Tensor wide = v.to(DType::f32);
         return copy_elements(y, expand(wide * (g.to(DType::f32) / norm_except_dim(wide, 2, dim)), y.shape()));
@@ -214,6 +230,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
           s.add(s.tensor({2, 3, 2}), s.tensor({1, 3, 1}), 1);
           s.add(s.tensor({4, 3}).t(), s.tensor({}), -1).named("one length, strided");
           s.add(s.tensor({5, 70}), s.tensor({5, 1})).named("long rows");
+          s.add(s.tensor({2, 1300}), s.tensor({2, 1})).named("longer than a block").not_differentiable();
           s.add(s.tensor({3, 5}).t(), s.tensor({5, 1})).named("strided");
           s.add(s.tensor({5, 3}), s.tensor({1, 3}), 1).named("of columns");
           s.add(s.tensor({3, 3}), s.tensor({1, 3})).named("g across the lengths");

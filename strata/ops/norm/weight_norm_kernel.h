@@ -1,5 +1,5 @@
 #pragma once
-// The gradient of weight_norm on raw memory.
+// weight_norm of rows and its gradient on raw memory, row-major, of one floating dtype, sums in f32 or f64.
 
 #include <cstdint>
 
@@ -8,8 +8,17 @@
 namespace strata {
 
 /// For each of `rows` rows of n elements: along = the sum of gy * v, gg = along / |v| and gv = g / |v| (gy - v along /
-/// |v|^2); row-major, of one floating dtype, sums in f32 or f64.
+/// |v|^2).
 void weight_norm_backward_cpu(DType t, const void* gy, const void* v, const void* g, int64_t rows, int64_t n, void* gv,
                               void* gg);
+void weight_norm_backward_cuda(DType t, const void* gy, const void* v, const void* g, int64_t rows, int64_t n, void* gv,
+                               void* gg);
+/// y = g / |v| v for each row, on a CUDA device.
+void weight_norm_cuda(DType t, const void* v, const void* g, int64_t rows, int64_t n, void* y);
+
+/// Whether rows are many or short enough for a block of a card to have one each.
+inline bool blocks_have_rows(int64_t rows, int64_t n) {
+  return rows > 0 && n > 0 && rows < (int64_t{1} << 31) && (n <= 65536 || rows >= 128);
+}
 
 }  // namespace strata

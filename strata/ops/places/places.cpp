@@ -16,11 +16,14 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
+#include "strata/ops/index/index_kernels.h"
 #include "strata/ops/index/indexing.h"
 #include "strata/ops/naive_inl.h"
+#include "strata/ops/places/scatter_reduce_kernel.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/sort/order_inl.h"
 #include "strata/ops/sort/sort.h"
+#include "strata/ops/sort/sort_kernels.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -77,13 +80,16 @@ Tensor one_column(const Slices& s) {
   return index;
 }
 
-// source in the shape that the slices want: a 0-dim one, or one of x's shape but along dim.
-Tensor fitting(const Slices& s, const Tensor& x, const Tensor& source, std::string_view op) {
+// Of source, in the shape that the slices want: a 0-dim one, or one of x's shape but along dim. Whether it is the
+// former.
+bool check_source(const Tensor& x, const Tensor& source, const Shape& wanted, std::string_view op) {
   check<DTypeError>(source.dtype() == x.dtype(), op, "source is ", source, ", x is ", x, ": they must have one dtype");
-  const bool single = source.numel() == 1 && s.index.numel() == 1 && (source.dim() == 0 || x.dim() == 0);
-  check<ShapeError>(single || source.shape() == s.index.shape(), op, "source is ", source, ", wanted shape ",
-                    s.index.shape());
-  return single ? reshape(source, s.index.shape()) : source;
+  const bool single = source.numel() == 1 && wanted.product() == 1 && (source.dim() == 0 || x.dim() == 0);
+  check<ShapeError>(single || source.shape() == wanted, op, "source is ", source, ", wanted shape ", wanted);
+  return single;
+}
+Tensor fitting(const Slices& s, const Tensor& x, const Tensor& source, std::string_view op) {
+  return check_source(x, source, s.index.shape(), op) ? reshape(source, s.index.shape()) : source;
 }
 
 Cost write_cost(const Tensor& x) {
@@ -120,9 +126,16 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_fil
     .composed =
         [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value) {
           check<ShapeError>(value.numel() == 1 && value.dim() == 0, "index_fill", "value must be 0-dim, got ", value);
-          const Slices s = slices_of(x, dim, index, "index_fill");
           Tensor v = to(value, x.dtype());
           if (!(v.device() == x.device())) v = to(v, x.device());
+          if (x.device().is_cuda() && x.numel() <= int64_t{1} << 20 &&
+              !(grad_enabled() && (x.requires_grad() || v.requires_grad()))) {
+            const Slices s = slices_of(x, dim, index, "index_fill", true);
+            TensorList places(static_cast<size_t>(s.dim) + 1);
+            places.back() = s.entries;
+            return view(index_put(s.x, places, v), x.shape());
+          }
+          const Slices s = slices_of(x, dim, index, "index_fill");
           // Which slices are named, one number each; then all of x in one pass.
           Shape column = Shape::filled(static_cast<int>(s.x.dim()), 1);
           column[s.dim] = s.x.shape()[s.dim];
@@ -190,6 +203,32 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_cop
         },
 }};
 
+// Of a call without gradients, which are scatter_reduce's.
+TensorMeta index_reduce_infer(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
+                              const std::string& reduce, bool) {
+  constexpr std::string_view op = "index_reduce";
+  check(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", op,
+        "reduce must be prod, mean, amax or amin, got \"", reduce, "\"");
+  check<DTypeError>(reduce != "mean" || x.dtype() != DType::boolean, op, "bool has no mean, got ", x);
+  dim = wrap_dim(dim, x.dim(), op);
+  check_integers(index, op);
+  check<ShapeError>(index.dim() <= 1, op, "index must be 1-D, got ", index);
+  Shape wanted = x.dim() == 0 ? Shape{1} : x.shape();
+  wanted[dim] = index.numel();
+  check_source(x, source, wanted, op);
+  return like(x);
+}
+void index_reduce_by(auto on, Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
+                     const std::string& reduce, bool include_self) {
+  const Slices s = slices_of(x, dim, index, "index_reduce", on.cuda);
+  const Tensor from = fitting(s, x, source, "index_reduce");
+  Tensor rows = y.dim() == 0 ? alias(y, {1}, {1}, y.storage_offset()) : y;
+  if constexpr (on.cuda)
+    scatter_reduce_cuda(rows, s.x, s.dim, s.index, from, reduce, include_self, true);
+  else
+    scatter_reduce_cpu(rows, s.x, s.dim, s.index, from, reduce, include_self);
+}
+
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std::string&, bool)> index_reduce_op{{
     .schema = "index_reduce(Tensor x, int dim, Tensor index, Tensor source, str reduce, bool include_self=true) -> "
               "Tensor",
@@ -198,12 +237,15 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std:
            "include_self what was there does not count where something is sent. Gradients as scatter_reduce has them.",
     .example = "Tensor y = index_reduce(ones({2}), 0, zeros({2}, DType::i64), full({2}, 3.0), \"prod\"); "
                "assert(y.to_vector<float>() == std::vector<float>({9, 1}));",
+    .infer = index_reduce_infer,
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t dim, const Tensor& index,
+                                 const Tensor& source, const std::string& reduce, bool include_self) {
+      index_reduce_by(on, y, x, dim, index, source, reduce, include_self);
+    }),
     .composed =
         [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
            bool include_self) {
           constexpr std::string_view op = "index_reduce";
-          check(reduce == "prod" || reduce == "mean" || reduce == "amax" || reduce == "amin", op,
-                "reduce must be prod, mean, amax or amin, got \"", reduce, "\"");
           const Slices s = slices_of(x, dim, index, op);
           return view(scatter_reduce(s.x, s.dim, s.index, fitting(s, x, source, op), reduce, include_self), x.shape());
         },
@@ -216,6 +258,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std:
           for (const char* reduce : {"prod", "mean", "amax", "amin"}) {
             s.add(s.distinct({4, 2}), 0, index, s.distinct({3, 2}), reduce).not_differentiable();
             s.add(s.distinct({2, 4}), -1, index, s.distinct({2, 3}), reduce, false).not_differentiable();
+            s.add(s.distinct({4, 33}), 0, index, s.distinct({3, 33}), reduce, false).not_differentiable();
           }
           s.add(s.tensor({4, 2}), 0, index, s.tensor({3, 2}), "mean", false);
           s.invalid<ValueError>("reduce must be", s.tensor({4}), 0, index, s.tensor({3}), "sum");
@@ -274,6 +317,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> put_op{{
           s.add(s.tensor({2, 3}), places, s.tensor({3}));
           s.add(s.tensor({2, 3}), s.integers({2, 2}, 0, 6), s.tensor({4}), true);
           s.add(s.tensor({}), s.integers({1}, 0, 1, DType::i32), s.tensor({1}));
+          // More than a line is walked for.
+          for (const bool accumulate : {false, true})
+            s.add(s.tensor({60, 60}), s.integers({5000}, -3600, 3600), s.tensor({5000}), accumulate)
+                .not_differentiable();
           s.invalid<ShapeError>("as many elements", s.tensor({4}), places, s.tensor({2}));
           s.invalid<IndexError>("out of range", s.tensor({2}), places, s.tensor({3}));
         },
@@ -322,12 +369,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> take_op{{
           check_integers(index, "take");
           return like(x).with_shape(index.shape());
         },
-    .kernels = {.cpu = take_cpu},
-    .composed =
-        [](const Tensor& x, const Tensor& index) {
-          check_integers(index, "take");
-          return strata::index(reshape(x, {x.numel()}), {checked(index, x.numel(), 0, "take")});
-        },
+    .kernels = {.cpu = take_cpu, .cuda = STRATA_CUDA_KERNEL(take_cuda)},
     .saves = "index",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& index) {
@@ -417,7 +459,7 @@ const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> isin_op{{
           const DType common = result_type(elements, test_elements);
           const Tensor x = to(elements, common), flat = reshape(to(test_elements, common), {test_elements.numel()});
           if (flat.numel() == 0) return full_like(x, invert, DType::boolean);
-          const Tensor among = std::get<0>(sort(flat));
+          const Tensor among = sort_values(flat, 0);
           const Tensor at = clamp(searchsorted(among, x), Scalar(0), Scalar(flat.numel() - 1));
           const Tensor found = eq(strata::index(among, {at}), x);
           return invert ? logical_not(found) : found;

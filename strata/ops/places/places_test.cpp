@@ -1,4 +1,4 @@
-// What CUDA kernels share with the CPU: values joined several at once, rows traced through exchanges.
+// What CUDA kernels share with the CPU: means of sums, rows traced through exchanges, stretches of a line.
 
 #include <limits>
 #include <vector>
@@ -13,40 +13,7 @@
 namespace strata {
 namespace {
 
-template <class C, bool kCounted>
-void compare(Join join, int64_t seed) {
-  manual_seed(static_cast<uint64_t>(seed));
-  const std::vector<int64_t> at = randint(0, 5, {64}).to_vector<int64_t>();
-  const std::vector<double> sent = randint(-3, 4, {64}).to(DType::f64).to_vector<double>();
-  std::vector<C> total(5, C(2)), want = total;
-  std::vector<int32_t> count(5, kCounted ? 0 : 1), had = count;
-  for (size_t i = 0; i < at.size(); i += 4) {
-    int32_t place[4];
-    C value[4];
-    for (size_t k = 0; k < 4; ++k) {
-      place[k] = static_cast<int32_t>(at[i + k]);
-      value[k] = static_cast<C>(sent[i + k]);
-    }
-    join_in_turn<4, kCounted>(join, place, value, total.data(), count.data());
-    for (size_t k = 0; k < 4; ++k) {
-      C& to = want[static_cast<size_t>(place[k])];
-      to = kCounted && had[static_cast<size_t>(place[k])]++ == 0 ? value[k] : joined(join, to, value[k]);
-    }
-  }
-  EXPECT_EQ(total, want);
-  if constexpr (kCounted) {
-    EXPECT_EQ(count, had);
-  }
-}
-
-TEST(Places, JoinedAtOnceAsInTurn) {
-  for (int64_t seed = 0; seed < 20; ++seed)
-    for (const Join join : {Join::sum, Join::prod, Join::amax, Join::amin}) {
-      compare<float, false>(join, seed);
-      compare<float, true>(join, seed);
-      compare<int64_t, false>(join, seed);
-      compare<int64_t, true>(join, seed);
-    }
+TEST(Places, MeansOfSums) {
   EXPECT_EQ(mean_of(int64_t{-7}, 2), -4);
   EXPECT_EQ(mean_of(7.0, 2), 3.5);
   EXPECT_EQ(mean_of(7.0, 0), 7.0);

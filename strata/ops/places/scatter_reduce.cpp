@@ -13,9 +13,11 @@
 #include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
+#include "strata/ops/index/index_kernels.h"
 #include "strata/ops/index/join_lines_kernel.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/places/places.h"
+#include "strata/ops/places/scatter_reduce_kernel.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/sort/sort.h"
@@ -59,18 +61,31 @@ TensorMeta infer(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 }
 
 // The same call with one dimension where there was none, and src cut to what index names.
-struct Call {
+struct Sending {
   Tensor x, index, src;
   int64_t dim;
 };
 Tensor as_row(const Tensor& t) {
   return t.dim() == 0 ? reshape(t, {1}) : t;
 }
-Call plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  Call c{as_row(x), as_row(index), as_row(src), wrap_dim(dim, x.dim(), kName)};
+Sending plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  Sending c{as_row(x), as_row(index), as_row(src), wrap_dim(dim, x.dim(), kName)};
   for (int64_t d = 0; d < c.index.dim(); ++d)
     if (c.src.shape()[d] != c.index.shape()[d]) c.src = slice(c.src, d, 0, c.index.shape()[d]);
   return c;
+}
+
+// Where all of a slice along dim has one index, as index_reduce() sends them: the indices of slices; else undefined.
+Tensor slice_index(const Sending& c) {
+  if (c.index.dim() < 2) return Tensor();
+  Tensor one = c.index;
+  for (int64_t d = c.index.dim() - 1; d >= 0; --d) {
+    if (d == c.dim) continue;
+    const int64_t size = c.index.shape()[d];
+    if (size == 0 || size != c.x.shape()[d] || (size > 1 && c.index.strides()[d] != 0)) return Tensor();
+    one = select(one, d, 0);
+  }
+  return one;
 }
 
 // ---- on the CPU: in the order of the elements, accumulated in the wide type and rounded once
@@ -78,7 +93,7 @@ Call plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src)
 // Sends src to its places in `total` (which holds x), and counts what each has had where count is not null. Both are
 // row-major in x's shape; index and src are read where they lie.
 template <Join join, bool counted, class T, class C>
-void send(const Call& c, C* total, int32_t* count) {
+void send(const Sending& c, C* total, int32_t* count) {
   const Shape& sizes = c.index.shape();
   const int last = sizes.size() - 1;
   Strides strides = Strides::filled(sizes.size(), 1);
@@ -130,9 +145,9 @@ void send(const Call& c, C* total, int32_t* count) {
 }
 
 template <Join join, class T>
-void join_typed(Tensor& y, const Call& given, bool include_self) {
+void join_typed(Tensor& y, const Sending& given, bool include_self) {
   using C = Joined<T>;
-  Call c = given;
+  Sending c = given;
   c.index = to(c.index, DType::i64);
   const int64_t size = c.x.numel();
   // How many each place has had, where that is asked for.
@@ -174,7 +189,7 @@ void join_typed(Tensor& y, const Call& given, bool include_self) {
 }
 
 template <class T>
-void join_typed(Tensor& y, const Call& c, Join join, bool include_self) {
+void join_typed(Tensor& y, const Sending& c, Join join, bool include_self) {
   switch (join) {
     case Join::sum:
       return join_typed<Join::sum, T>(y, c, include_self);
@@ -189,6 +204,8 @@ void join_typed(Tensor& y, const Call& c, Join join, bool include_self) {
   }
 }
 
+}  // namespace
+
 void scatter_reduce_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
                         const std::string& reduce, bool include_self) {
   Tensor dense = y.is_contiguous() ? y : empty(like(y));
@@ -196,6 +213,8 @@ void scatter_reduce_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& i
                [&]<class T>() { join_typed<T>(dense, plain(x, dim, index, src), join_of(reduce), include_self); });
   if (!dense.same_as(y)) copy_elements(y, dense);
 }
+
+namespace {
 
 // ---- of other ops, for devices without a kernel
 
@@ -212,7 +231,7 @@ Scalar neutral(Join join, DType t) {
 }
 
 // The largest (smallest) of what is sent to each place: of the values in order, and then by place, the last one.
-Tensor extreme_sent(const Call& c, Join join, const Tensor& base) {
+Tensor extreme_sent(const Sending& c, Join join, const Tensor& base) {
   const bool largest = join == Join::amax;
   const auto [values, order] = sort(transpose(c.src, c.dim, -1), -1, !largest);
   const auto [places, again] = sort(gather(transpose(c.index, c.dim, -1), -1, order), -1);
@@ -236,7 +255,7 @@ Tensor extreme_sent(const Call& c, Join join, const Tensor& base) {
 }
 
 // As many rounds as the most that is sent to one place.
-Tensor product_sent(const Call& c, const Tensor& base) {
+Tensor product_sent(const Sending& c, const Tensor& base) {
   const auto [places, order] = sort(transpose(c.index, c.dim, -1), -1);
   const Tensor values = gather(transpose(c.src, c.dim, -1), -1, order);
   const int64_t n = c.x.shape()[c.dim], m = places.shape().back();
@@ -273,7 +292,7 @@ Tensor composed(const Tensor& whole, int64_t d, const Tensor& index, const Tenso
                      : join == Join::mean && !is_floating(own) ? DType::i64
                                                                : own;
   if (wide != own) return composed(whole.to(wide), d, index, src.to(wide), reduce, include_self).to(own);
-  Call c = plain(whole, d, contiguous(to(index, DType::i64)), src);
+  Sending c = plain(whole, d, contiguous(to(index, DType::i64)), src);
   // The part of x that index reaches.
   Tensor y = clone(c.x), part = y;
   for (int64_t i = 0; i < c.index.dim(); ++i)
@@ -297,39 +316,40 @@ Tensor composed(const Tensor& whole, int64_t d, const Tensor& index, const Tenso
   return reshape(y, whole.shape());
 }
 
+}  // namespace
+
+#ifdef STRATA_WITH_CUDA
+void scatter_reduce_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+                         const std::string& reduce, bool include_self, bool from_end) {
+  const Sending c = plain(x, dim, to(index, DType::i64), src);
+  const Join join = join_of(reduce);
+  Tensor rows = y.dim() == 0 ? alias(y, {1}, {1}, y.storage_offset()) : y;
+  const bool sums = join == Join::sum && include_self && !from_end;
+  if (const Tensor slices = slice_index(c); slices.defined() && joins_slices(rows, c.x, c.dim, c.src))
+    return join_slices_cuda(rows, c.x, c.dim, slices, c.src, {join, include_self, from_end});
+  if (joins_lines(rows, c.dim, c.index, sums && is_floating(x.dtype()) && x.dtype() != DType::f64))
+    return join_lines_cuda(rows, c.x, c.dim, c.index, c.src, {join, include_self, from_end});
+  if (sums) return scatter_add_cuda(rows, c.x, c.dim, c.index, c.src);
+  const int64_t n = c.x.shape()[c.dim];
+  const Tensor front = from_end ? where(lt(c.index, zeros_like(c.index)), c.index + n, c.index) : c.index;
+  copy_elements(y, reshape(composed(c.x, c.dim, front, c.src, reduce, include_self), y.shape()));
+}
+#endif
+
+namespace {
 #ifdef STRATA_WITH_CUDA
 void scatter_reduce_on_card(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
                             const std::string& reduce, bool include_self) {
-  const Call c = plain(x, dim, index, src);
-  Tensor dense = y.is_contiguous() ? y : empty(like(y));
-  Tensor to_rows = as_row(dense);
-  if (!joins_lines(to_rows, c.dim, c.index))
-    return copy_elements(y, composed(x, dim, index, src, reduce, include_self));
-  if (!dense.same_as(x)) copy_elements(dense, x);
-  join_lines_cuda(to_rows, c.dim, to(c.index, DType::i64), c.src, join_of(reduce), include_self);
-  if (!dense.same_as(y)) copy_elements(y, dense);
+  scatter_reduce_cuda(y, x, dim, index, src, reduce, include_self, false);
 }
 #endif
 
 // ---- the gradient
 
-// Where all of a slice along dim has one index, as index_reduce() sends them: the indices of slices; else undefined.
-Tensor slice_index(const Call& c) {
-  if (c.index.dim() < 2) return Tensor();
-  Tensor one = c.index;
-  for (int64_t d = c.index.dim() - 1; d >= 0; --d) {
-    if (d == c.dim) continue;
-    const int64_t size = c.index.shape()[d];
-    if (size == 0 || size != c.x.shape()[d] || (size > 1 && c.index.strides()[d] != 0)) return Tensor();
-    one = select(one, d, 0);
-  }
-  return one;
-}
-
 void backward(Backward& b, const Tensor& whole, int64_t d, const Tensor& index, const Tensor& all,
               const std::string& reduce, bool include_self) {
   const Join join = join_of(reduce);
-  const Call c = plain(whole, d, index, all);
+  const Sending c = plain(whole, d, index, all);
   const Tensor g = as_row(b.gy());
   Tensor gx, gs;
   // What x has no part in where something is sent.

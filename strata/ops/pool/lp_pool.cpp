@@ -211,6 +211,7 @@ const Op<UnpoolSignature> max_unpool2d_op{{
           s.add(s.tensor({2, 3, 2, 3}), places({2, 3, 4, 6}, {2, 2}, {0, 0}), Dims{2});
           s.add(s.tensor({3, 2, 2}), places({3, 6, 5}, {3, 2}, {1, 0}), Dims{3, 2}, Dims{3}, Dims{1, 0}, Dims{6, 5})
               .named("given size, padded");
+          s.add(s.tensor({2, 3, 20, 20}), places({2, 3, 40, 40}, {2, 2}, {0, 0}), Dims{2}).named("large");
           s.invalid<ShapeError>("within a stride", s.tensor({2, 3, 2, 2}), s.integers({2, 3, 2, 2}, 0, 8), Dims{2},
                                 Dims{2}, Dims{0}, Dims{4, 2});
           s.invalid<ValueError>("entries", s.tensor({2, 3, 2, 2}), s.integers({2, 3, 2, 2}, 0, 8), Dims{2, 2, 2});

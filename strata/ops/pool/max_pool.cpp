@@ -350,6 +350,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&)> plane_scatter_op{{
           s.add(s.tensor({2, 3, 4}), s.integers({2, 3, 4}, 0, 3), Dims{3}).named("repeated positions");
           s.add(s.tensor({2, 4}), s.integers({2, 4}, -1, 9), Dims{6}).named("positions outside");
           s.add(s.tensor({2, 3, 2, 2}), s.integers({2, 3, 2, 2}, 0, 24), Dims{2, 3, 4}).named("three dimensions");
+          s.add(s.tensor({2, 3, 20, 20}), s.integers({2, 3, 20, 20}, -5, 1600), Dims{40, 40})
+              .named("large, repeated positions");
+          s.add(s.tensor({1, 1, 10, 10}), s.integers({1, 1, 10, 10}, 0, 2600), Dims{50, 50}).named("a plane in parts");
           s.invalid<ShapeError>("positions", s.tensor({2, 3, 4}), s.integers({2, 3, 3}, 0, 3), Dims{3});
         },
     .reference =

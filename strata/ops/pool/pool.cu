@@ -1,6 +1,8 @@
 // Pooling and resizing on a CUDA device. Every element of a result gathers what belongs to it, in a fixed order, so
 // that gradients have the same bits every time. Windows are computed where they are used, never stored.
 
+#include "strata/core/tensor.h"
+#include "strata/cuda/current.h"
 #include "strata/ops/pool/pool_cuda.cuh"
 
 namespace strata {
@@ -91,14 +93,50 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
+// A block has as many places of a plane as its shared memory, and looks at all of the plane's positions: each value
+// goes to its place, which it claims by a bit. A plane in which two claim one place is left to scatter_kernel.
+constexpr int kPlaceThreads = 512, kPlaceBytes = 72 << 10, kLeastPlaces = 2048, kManyBlocks = 264;
+constexpr int64_t kFewPlaces = 1024;  // fewer in a plane are not worth a block
+
+template <class T>
+__global__ void __launch_bounds__(kPlaceThreads)
+    place_kernel(int64_t tasks, int64_t pieces, int piece, int64_t in, int64_t out, const T* y,
+                 const int64_t* positions, T* x, int* repeated) {
+  extern __shared__ uint4 room[];
+  T* values = reinterpret_cast<T*>(room);
+  auto* claimed = reinterpret_cast<unsigned*>(values + piece);  // pieces are multiples of 32
+  const int words = piece * static_cast<int>(sizeof(T)) / 4 + piece / 32;
+  for (int64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
+    const int64_t plane = task / pieces, first = (task - plane * pieces) * piece;
+    const int size = static_cast<int>(pool::least<int64_t>(piece, in - first));
+    for (int i = static_cast<int>(threadIdx.x); i < words; i += kPlaceThreads) reinterpret_cast<unsigned*>(room)[i] = 0;
+    __syncthreads();
+    for (int64_t k = threadIdx.x; k < out; k += kPlaceThreads) {
+      const int64_t at = positions[plane * out + k] - first;
+      if (at < 0 || at >= size) continue;
+      const unsigned bit = 1u << (at % 32);
+      if ((atomicOr(claimed + at / 32, bit) & bit) != 0)
+        repeated[plane] = 1;
+      else
+        values[at] = y[plane * out + k];
+    }
+    __syncthreads();
+    T* to = x + plane * in + first;
+    for (int i = static_cast<int>(threadIdx.x); i < size; i += kPlaceThreads) to[i] = values[i];
+    __syncthreads();
+  }
+}
+
 // A warp owns a piece of a plane: it looks at all positions of the plane in their order and adds up, in shared memory,
-// what falls into its piece. Lanes with the same position leave their sum to the first of them.
+// what falls into its piece. Lanes with the same position leave their sum to the first of them. With `repeated` it does
+// so for planes alone of which that is said.
 constexpr int kScatterWarps = 8;
 constexpr int kPieceBytes = 6144;
 
 template <class T>
 __global__ void __launch_bounds__(kScatterWarps* kWarp)
-    scatter_kernel(int64_t tasks, int64_t pieces, int64_t in, int64_t out, const T* y, const int64_t* positions, T* x) {
+    scatter_kernel(int64_t tasks, int64_t pieces, int64_t in, int64_t out, const T* y, const int64_t* positions, T* x,
+                   const int* repeated) {
   using C = compute_t<T>;
   constexpr int kPiece = kPieceBytes / sizeof(C);
   __shared__ C shared[kScatterWarps][kPiece];
@@ -107,6 +145,7 @@ __global__ void __launch_bounds__(kScatterWarps* kWarp)
   for (int64_t task = static_cast<int64_t>(blockIdx.x) * kScatterWarps + warp; task < tasks;
        task += static_cast<int64_t>(gridDim.x) * kScatterWarps) {
     const int64_t plane = task / pieces, first = (task - plane * pieces) * kPiece;
+    if (repeated != nullptr && repeated[plane] == 0) continue;
     const int size = static_cast<int>(pool::least<int64_t>(kPiece, in - first));
     for (int i = lane; i < size; i += kWarp) sums[i] = 0;
     __syncwarp();
@@ -142,6 +181,20 @@ __global__ void __launch_bounds__(kScatterWarps* kWarp)
     for (int i = lane; i < size; i += kWarp) to[i] = narrow<T>(sums[i]);
     __syncwarp();
   }
+}
+
+template <class T>
+void place(int64_t planes, int64_t in, int64_t out, const T* y, const int64_t* positions, T* x, int* repeated) {
+  constexpr int64_t kMost = kPlaceBytes * 8 / (8 * static_cast<int64_t>(sizeof(T)) + 1) / 32 * 32;
+  // Planes are cut where there are few; each part looks at all positions.
+  const int64_t fair = std::max<int64_t>(planes * in / kManyBlocks, kLeastPlaces);
+  const int64_t piece = std::min({kMost, (fair + 31) / 32 * 32, (in + 31) / 32 * 32});
+  const int64_t pieces = (in + piece - 1) / piece, tasks = planes * pieces;
+  const auto bytes = static_cast<int>(piece * static_cast<int64_t>(sizeof(T)) + piece / 8);
+  check_cuda(cudaFuncSetAttribute(place_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, kPlaceBytes),
+             "plane_scatter", "cudaFuncSetAttribute");
+  place_kernel<T><<<static_cast<unsigned>(std::min<int64_t>(tasks, kMostBlocks)), kPlaceThreads, bytes, stream()>>>(
+      tasks, pieces, static_cast<int>(piece), in, out, y, positions, x, repeated);
 }
 
 template <class T>
@@ -235,12 +288,21 @@ void plane_scatter_cuda(int64_t planes, int64_t in, int64_t out, DType t, const 
                         void* x) {
   if (planes * in == 0) return;
   dispatch_floats(t, "plane_scatter", [&]<class T>() {
+    Tensor repeated;
+    if (in >= kFewPlaces) {
+      repeated = empty({{planes}, DType::i32, Device::cuda(current_device()), std::nullopt});
+      check_cuda(cudaMemsetAsync(repeated.raw_data(), 0, static_cast<size_t>(repeated.nbytes()), stream()),
+                 "plane_scatter", "cudaMemsetAsync");
+      place<T>(planes, in, out, static_cast<const T*>(y), positions, static_cast<T*>(x),
+               static_cast<int*>(repeated.raw_data()));
+    }
     constexpr int64_t kPiece = kPieceBytes / sizeof(compute_t<T>);
     const int64_t pieces = (in + kPiece - 1) / kPiece, tasks = planes * pieces;
     const auto blocks =
         static_cast<unsigned>(std::min<int64_t>((tasks + kScatterWarps - 1) / kScatterWarps, kMostBlocks));
-    scatter_kernel<T><<<blocks, kScatterWarps * kWarp, 0, stream()>>>(tasks, pieces, in, out, static_cast<const T*>(y),
-                                                                      positions, static_cast<T*>(x));
+    scatter_kernel<T><<<blocks, kScatterWarps * kWarp, 0, stream()>>>(
+        tasks, pieces, in, out, static_cast<const T*>(y), positions, static_cast<T*>(x),
+        repeated.defined() ? static_cast<const int*>(repeated.raw_data()) : nullptr);
   });
 }
 

@@ -151,6 +151,8 @@ const Op<Tensor(const Tensor&, RngKey)> bernoulli_op{{
     .samples =
         [](Samples& s) {
           s.add(s.uniform({3, 5}, 0, 1), kSampleKey).not_differentiable();
+          s.add(s.uniform({42}, 0, 1).narrow(0, 1, 41), kSampleKey).not_differentiable().named("unaligned");
+          s.add(s.integers({3, 7}, 0, 2, s.dtype()), kSampleKey).not_differentiable().named("certain");
           s.add(s.tensor({0}), kSampleKey).not_differentiable();
           s.invalid<ValueError>("lie in [0, 1]", s.uniform({3}, 2, 3), kSampleKey);
           s.invalid<DTypeError>("floating", s.boolean({3}), kSampleKey);

@@ -20,6 +20,12 @@ constexpr int kThreads = 256;
 
 using box_muller::mul_add;
 
+// Whether groups of N elements from `p` on can be stored at once.
+template <class T, int N>
+__device__ __forceinline__ bool lies_whole(const T* p) {
+  return reinterpret_cast<uintptr_t>(p) % sizeof(cuda::Vec<T, N>) == 0;
+}
+
 // Element i is f(its Words 32-bit numbers, i); a thread takes the elements of one counter block.
 template <int Words, class T, class F>
 __global__ void __launch_bounds__(kThreads) draw_kernel(T* y, int64_t n, RngKey key, F f) {
@@ -27,6 +33,13 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(T* y, int64_t n, RngKey 
   const int64_t block = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, begin = block * kEach;
   if (begin >= n) return;
   const auto bits = philox(key, static_cast<uint64_t>(block));
+  if (begin + kEach <= n && lies_whole<T, kEach>(y)) {
+    cuda::Vec<T, kEach> v;
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) v.v[k] = f(&bits[static_cast<size_t>(k * Words)], begin + k);
+    cuda::store_vec(y + begin, v);
+    return;
+  }
 #pragma unroll
   for (int k = 0; k < kEach; ++k)
     if (begin + k < n) y[begin + k] = f(&bits[static_cast<size_t>(k * Words)], begin + k);
@@ -91,13 +104,13 @@ __global__ void __launch_bounds__(kThreads) normal_kernel(T* y, int64_t n, RngKe
   const int64_t block = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, begin = block * kEach;
   if (begin >= n) return;
   const auto bits = philox(key, static_cast<uint64_t>(block));
+  cuda::Vec<T, kEach> v;
 #pragma unroll
-  for (int k = 0; k < kEach; k += 2) {
-    T first, second;
-    f(&bits[static_cast<size_t>(k * kWords)], first, second);
-    if (begin + k < n) y[begin + k] = first;
-    if (begin + k + 1 < n) y[begin + k + 1] = second;
-  }
+  for (int k = 0; k < kEach; k += 2) f(&bits[static_cast<size_t>(k * kWords)], v.v[k], v.v[k + 1]);
+  if (begin + kEach <= n && lies_whole<T, kEach>(y)) return cuda::store_vec(y + begin, v);
+#pragma unroll
+  for (int k = 0; k < kEach; ++k)
+    if (begin + k < n) y[begin + k] = v.v[k];
 }
 
 template <class T>
@@ -121,16 +134,66 @@ struct RandInt {
   }
 };
 
-template <class T>
-struct Bernoulli {
-  const T* p;
-  cuda::RangeCheck check;
-  __device__ T operator()(const uint32_t* bits, int64_t i) const {
-    const double q = static_cast<double>(widen(p[i]));
-    if (!(q >= 0 && q <= 1)) check.refuse(q);
-    return narrow<T>(static_cast<compute_t<T>>(static_cast<double>(bits[0]) * 0x1p-32 < q ? 1 : 0));
+// Whether a number of 32 bits is below the share q of all: bits 2^-32 < q, without arithmetic in f64 where q has none.
+template <class C>
+__device__ __forceinline__ bool below(uint32_t bits, C q) {
+  if constexpr (std::is_same_v<C, double>)
+    return static_cast<double>(bits) * 0x1p-32 < q;
+  else
+    return bits < __float2ull_ru(q * 0x1p32f);  // exact, as is rounding it up
+}
+
+// A thread takes V elements, from a multiple of four on.
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    bernoulli_kernel(T* y, const T* __restrict__ p, int64_t n, RngKey key, cuda::RangeCheck check) {
+  using C = compute_t<T>;
+  constexpr int kLoad = cuda::kVec<T> < V ? cuda::kVec<T> : V;
+  static_assert(V % 4 == 0 && V % kLoad == 0);
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
+  if (first >= n) return;
+  const bool whole = first + V <= n && lies_whole<T, kLoad>(p) && lies_whole<T, kLoad>(y);
+  cuda::Vec<T, kLoad> v[V / kLoad];
+#pragma unroll
+  for (int g = 0; g < V / kLoad; ++g)
+    if (whole) {
+      v[g] = cuda::load_vec<kLoad>(p + first + g * kLoad);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kLoad; ++j) {
+        const int64_t i = first + g * kLoad + j;
+        v[g].v[j] = i < n ? p[i] : narrow<T>(C(0));
+      }
+    }
+  key = resolved(key);
+  bool refused = false;
+  C wrong = 0;
+#pragma unroll
+  for (int k = 0; k < V; k += 4) {
+    const auto bits = philox(key, static_cast<uint64_t>(first + k) / 4);
+#pragma unroll
+    for (int j = k; j < k + 4; ++j) {
+      T& at = v[j / kLoad].v[j % kLoad];
+      const C q = widen(at);
+      const bool bad = !(q >= 0 && q <= 1);
+      refused = refused || bad;
+      wrong = bad ? q : wrong;
+      at = narrow<T>(below(bits[static_cast<size_t>(j - k)], bad ? C(0) : q) ? C(1) : C(0));
+    }
   }
-};
+  if (refused) check.refuse(static_cast<double>(wrong));
+#pragma unroll
+  for (int g = 0; g < V / kLoad; ++g)
+    if (whole) {
+      cuda::store_vec(y + first + g * kLoad, v[g]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kLoad; ++j) {
+        const int64_t i = first + g * kLoad + j;
+        if (i < n) y[i] = v[g].v[j];
+      }
+    }
+}
 
 struct Bits64 {
   int64_t* index;
@@ -271,10 +334,12 @@ void randint_cuda(Tensor& out, int64_t low, int64_t high, const Shape&, RngKey k
 void bernoulli_cuda(Tensor& out, const Tensor& probabilities, RngKey key) {
   const Tensor p = contiguous(probabilities);
   into_dense(out, [&](Tensor& y) {
+    if (y.numel() == 0) return;
     dispatch_floats(y.dtype(), "bernoulli", [&]<class T>() {
-      draw<1, T>(
-          y.raw_data(), y.numel(), key,
-          Bernoulli<T>{static_cast<const T*>(p.raw_data()), cuda::value_check("probabilities must lie in [0, 1]")});
+      constexpr int V = cuda::kVec<T> < 4 ? 4 : cuda::kVec<T>;
+      bernoulli_kernel<T, V><<<cuda::blocks_for(y.numel(), int64_t{kThreads} * V), kThreads, 0, cuda::stream()>>>(
+          static_cast<T*>(y.raw_data()), static_cast<const T*>(p.raw_data()), y.numel(), key,
+          cuda::value_check("probabilities must lie in [0, 1]"));
     });
   });
 }

@@ -101,7 +101,7 @@ void put_along_cuda(const Tensor& y, const Tensor& g, const Tensor& indices, int
   Tensor to = row(y);
   constexpr int64_t kFew = 16;
   if (row(indices).shape()[dim] > kFew && joins_lines(to, dim, row(indices)))
-    return join_lines_cuda(to, dim, row(indices), row(g), Join::sum, true);
+    return join_lines_cuda(to, to, dim, row(indices), row(g), {});
   const Tensor from = contiguous(g), index = contiguous(indices);
   const Lines wide = lines_of(y, dim, false), small = lines_of(g, dim, false);
   dispatch_floats(g.dtype(), "put_along", [&]<class T>() {

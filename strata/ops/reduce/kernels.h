@@ -16,16 +16,16 @@ enum class Reduction : uint8_t {
   min,
   any,
   all,
-  count,               // of bool
-  squared_deviations,  // sum (x - shift)^2
+  count,               // of what is not 0; on the CPU these three want bool
+  squared_deviations,  // sum (x - shift)^2; on the CPU
   sum_abs,
-  sum_squares,
-  sum_powers,
+  sum_squares,  // on the CPU
+  sum_powers,   // on the CPU
   max_abs,
   min_abs,
   count_nonzero_float,  // |x|^p
   sum_exp,              // sum exp(x - shift)
-  sum_numbers,          // NaN left out; on the CPU
+  sum_numbers,          // NaN left out
 };
 
 /// Bit i: dimension i is reduced; all of them for empty dims. Throws IndexError and ValueError naming `op`.
@@ -55,11 +55,15 @@ void widen_run(const Half* from, int64_t n, float* to);
 /// laid out as y.
 void scan_cpu(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse);
 
-/// The same on a CUDA device.
-void reduce_cuda(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p);
-/// squared_deviations from the rows' own means, with one reading of x. False, and nothing done, where the reduced
-/// dimensions are not the last.
-bool squares_about_mean_cuda(const Tensor& y, const Tensor& x, uint32_t mask);
+/// The same on a CUDA device, but for what is of the CPU alone; any, all and count of any dtype.
+void reduce_cuda(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift);
+/// The variance: the squares about the mean, over `freedom`; with `root` its root. `mean`, where defined, gets the
+/// mean. Both have x's dtype and are rounded once.
+void variance_cuda(const Tensor& y, const Tensor& mean, const Tensor& x, uint32_t mask, double freedom, bool root);
+/// The smallest and the largest elements, NaN where there is one, in x's dtype.
+void extremes_cuda(const Tensor& low, const Tensor& high, const Tensor& x, uint32_t mask);
+/// (sum |x|^p)^(1/p) for a finite p that is not 0, in x's dtype, rounded once.
+void norm_cuda(const Tensor& y, const Tensor& x, uint32_t mask, double p);
 void reduce_index_cuda(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask);
 void scan_cuda(Reduction what, const Tensor& y, const Tensor& indices, const Tensor& x, int64_t dim, bool reverse);
 /// y[i] = x at indices[i], and y zeroed with x[i] added at indices[i], along `dim`; see pick_along and put_along.
@@ -72,7 +76,7 @@ template <class On>
 void reduce(On on, Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift = {},
             double p = 0) {
   if constexpr (on.cuda)
-    reduce_cuda(what, y, x, mask, shift, p);
+    reduce_cuda(what, y, x, mask, shift);
   else
     reduce_cpu(what, y, x, mask, shift, p);
 }

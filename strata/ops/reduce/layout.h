@@ -3,6 +3,7 @@
 
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/reduce/kernels.h"
+#include "strata/ops/reduce/memory_order_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -45,6 +46,31 @@ inline ReduceLayout reduce_layout(const Tensor& x, uint32_t mask) {
     return l;
   }
   return rows_layout(x, mask);
+}
+
+/// A tensor and which of its dimensions are reduced.
+struct Reduced {
+  Tensor x;
+  uint32_t mask = 0;
+};
+/// The same with the dimensions as they lie, where x has no gaps and the results stay in their order: what is reduced
+/// needs no copy then, or a smaller one. Else as given.
+inline Reduced as_it_lies(const Tensor& x, uint32_t mask) {
+  if (x.is_contiguous()) return {x, mask};
+  const Dims order = dims_in_memory(x);
+  const Tensor turned = permute(x, order);
+  if (!turned.is_contiguous()) return {x, mask};
+  uint32_t of_turned = 0;
+  int64_t last = -1;
+  for (int i = 0; i < order.size(); ++i) {
+    if (mask >> order[i] & 1) {
+      of_turned |= 1u << i;
+    } else if (turned.shape()[i] != 1) {
+      if (order[i] < last) return {x, mask};
+      last = order[i];
+    }
+  }
+  return {turned, of_turned};
 }
 
 }  // namespace strata

@@ -1,5 +1,5 @@
 #pragma once
-// The dimensions of a tensor as they lie, for this folder's kernels on the processor.
+// The dimensions of a tensor as they lie.
 
 #include <algorithm>
 #include <cstdint>

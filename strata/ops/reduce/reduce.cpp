@@ -52,6 +52,8 @@ void samples_reduce(Samples& s) {
   s.add(s.tensor({3, 37}), Dims{1});
   s.add(s.tensor({37, 3}), Dims{0});
   s.add(s.tensor({2, 9, 5}), Dims{1}, true);
+  s.add(s.tensor({4, 7}).t(), Dims{0}).named("transposed");
+  s.add(permute(s.tensor({2, 3, 4}), {2, 0, 1})).named("turned");
   s.add(s.tensor({5, 0}), Dims{0});
   s.invalid<IndexError>("out of range", s.tensor({3}), Dims{1});
   s.invalid<ValueError>("twice", s.tensor({3, 2}), Dims{0, 0});
@@ -175,6 +177,9 @@ void samples_var(Samples& s) {
   s.add(s.tensor({3, 5, 2}), Dims{0, -1}, 0.0, true);
   s.add(s.tensor({3, 37}), Dims{1});
   s.add(s.tensor({37, 3}), Dims{0}, 2.0);
+  s.add(s.tensor({4, 7}).t(), Dims{1}).named("transposed");
+  s.add(s.tensor({300, 3}), Dims{0}).named("long columns").not_differentiable();
+  s.add(s.tensor({8200})).named("long").not_differentiable();
   s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
   if (s.benchmarking()) s.bench(s.tensor({4096, 4096}), Dims{1});
 }
@@ -182,17 +187,20 @@ double freedom(const Tensor& x, const Dims& dims, double correction) {
   return std::max(0.0, count_of(x, dims) - correction);
 }
 
-// Two passes: the mean, then the squares around it. Rows on a card need one.
+// Two passes: the mean, then the squares around it. A card needs one.
 template <class On>
-Tensor variance(On on, const Tensor& y, const Tensor& x, const Dims& dims, double correction) {
+void variance(On on, Tensor& y, const Tensor& x, const Dims& dims, double correction, bool root) {
   const uint32_t mask = dim_mask(dims, x.dim(), "var");
-  const Tensor squares = accumulator(y);
-  if constexpr (on.cuda)
-    if (squares_about_mean_cuda(squares, x, mask)) return squares / freedom(x, dims, correction);
-  const Tensor middle = accumulator(y);
-  reduce(on, Reduction::mean, middle, x, mask);
-  reduce(on, Reduction::squared_deviations, squares, x, mask, middle);
-  return squares / freedom(x, dims, correction);
+  const double over = freedom(x, dims, correction);
+  if constexpr (on.cuda) {
+    variance_cuda(y, {}, x, mask, over, root);
+  } else {
+    const Tensor squares = accumulator(y), middle = accumulator(y);
+    reduce(on, Reduction::mean, middle, x, mask);
+    reduce(on, Reduction::squared_deviations, squares, x, mask, middle);
+    const Tensor v = squares / over;
+    y.copy_(root ? sqrt(v) : v);
+  }
 }
 Tensor deviations(const Tensor& x, const Dims& dims) {
   return x - mean(x, dims, true);
@@ -205,7 +213,7 @@ const VarOp var_op{{
            "that leaves nothing). DTypeError for integers.",
     .infer = infer_var,
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, double correction, bool) {
-      y.copy_(variance(on, y, x, dims, correction));
+      variance(on, y, x, dims, correction, false);
     }),
     .saves = "x",
     .backward =
@@ -222,7 +230,7 @@ const VarOp std_op{{
     .doc = "The square root of var. Where it is 0, so is the gradient.",
     .infer = infer_var,
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, double correction, bool) {
-      y.copy_(sqrt(variance(on, y, x, dims, correction)));
+      variance(on, y, x, dims, correction, true);
     }),
     .saves = "x result",
     .backward =
@@ -257,9 +265,13 @@ const NormOp norm_op{{
       if (p == 0) return reduce(on, Reduction::count_nonzero_float, y, x, mask);
       if (p == 1) return reduce(on, Reduction::sum_abs, y, x, mask);
       if (std::isinf(p)) return reduce(on, p > 0 ? Reduction::max_abs : Reduction::min_abs, y, x, mask);
-      const Tensor total = accumulator(y);
-      reduce(on, p == 2 ? Reduction::sum_squares : Reduction::sum_powers, total, x, mask, {}, p);
-      y.copy_(p == 2 ? sqrt(total) : pow(total, 1 / p));
+      if constexpr (on.cuda) {
+        norm_cuda(y, x, mask, p);
+      } else {
+        const Tensor total = accumulator(y);
+        reduce(on, p == 2 ? Reduction::sum_squares : Reduction::sum_powers, total, x, mask, {}, p);
+        y.copy_(p == 2 ? sqrt(total) : pow(total, 1 / p));
+      }
     }),
     .saves = "x result",
     .backward =
@@ -291,6 +303,8 @@ const NormOp norm_op{{
           s.add(s.distinct({3, 5}) + 3, -HUGE_VAL, Dims{1});
           s.add(s.off_grid({3, 5}), 0.0);
           s.add(s.tensor({37, 3, 2}), 2.0, Dims{0});
+          s.add(s.off_grid({4, 7}).t(), 2.0, Dims{1}).named("transposed");
+          s.add(s.tensor({8200})).named("long").not_differentiable();
           s.add(s.tensor({0}));
           s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
           if (s.benchmarking()) s.bench(s.tensor({4096, 4096}));
@@ -333,8 +347,10 @@ const ReduceOp logsumexp_op{{
 
 // ---- logic ----
 
-Tensor as_bool(const Tensor& x) {
-  return to(x, DType::boolean);
+// Whether elements are 0 a card asks where it reads them.
+template <class On>
+void reduce_truth(On on, Reduction what, const Tensor& y, const Tensor& x, uint32_t mask) {
+  reduce(on, what, y, on.cuda ? x : to(x, DType::boolean), mask);
 }
 
 TensorMeta infer_bool(const Tensor& x, const Dims& dims, bool keepdim, std::string_view op) {
@@ -344,6 +360,8 @@ void samples_logic(Samples& s) {
   s.add(s.integers({3, 5}, 0, 2, s.dtype())).not_differentiable();
   s.add(s.integers({3, 5}, 0, 2, s.dtype()), Dims{0}).not_differentiable();
   s.add(s.integers({3, 37}, 0, 2, s.dtype()), Dims{1}).not_differentiable();
+  s.add(s.integers({4, 7}, 0, 2, s.dtype()).t(), Dims{1}).named("transposed").not_differentiable();
+  s.add(s.integers({8200}, 0, 2, s.dtype())).named("long").not_differentiable();
   s.add(s.tensor({0, 3}), Dims{0}).not_differentiable();
 }
 
@@ -352,7 +370,7 @@ const ReduceOp any_op{{
     .doc = "Whether any element over dims differs from 0; false for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "any"); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
-      reduce(on, Reduction::any, y, as_bool(x), dim_mask(dims, x.dim(), "any"));
+      reduce_truth(on, Reduction::any, y, x, dim_mask(dims, x.dim(), "any"));
     }),
     .dtypes = kAllTypes,
     .cost = plain_cost,
@@ -369,7 +387,7 @@ const ReduceOp all_op{{
     .doc = "Whether all elements over dims differ from 0; true for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "all"); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
-      reduce(on, Reduction::all, y, as_bool(x), dim_mask(dims, x.dim(), "all"));
+      reduce_truth(on, Reduction::all, y, x, dim_mask(dims, x.dim(), "all"));
     }),
     .dtypes = kAllTypes,
     .cost = plain_cost,
@@ -388,7 +406,7 @@ const CountOp count_nonzero_op{{
     .infer = [](const Tensor& x,
                 const Dims& dims) { return reduced_meta(x, dims, false, "count_nonzero").with_dtype(DType::i64); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims) {
-      reduce(on, Reduction::count, y, as_bool(x), dim_mask(dims, x.dim(), "count_nonzero"));
+      reduce_truth(on, Reduction::count, y, x, dim_mask(dims, x.dim(), "count_nonzero"));
     }),
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&) { return reduce_cost(x); },

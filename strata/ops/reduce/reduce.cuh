@@ -4,8 +4,7 @@
 // card idle, n is cut into groups whose results a second kernel combines. Every order is fixed.
 //
 // A reducer R says what happens: types Acc and Shift; init(), step(acc, value, shift, position), combine(acc, acc),
-// and write(index of the result, acc). One that reduces rows alone
-// has steps(acc, widened vector) instead of step.
+// and write(index of the result, acc). One that has steps(acc, widened vector) too takes rows by vectors.
 
 #include <algorithm>
 #include <bit>
@@ -28,7 +27,7 @@ constexpr int resident_blocks(int bytes) {
 }
 
 template <class R, class T>
-inline constexpr bool kRowsAlone = requires(R r, typename R::Acc a, Vec<compute_t<T>, 1> v) {
+inline constexpr bool kByVectors = requires(R r, typename R::Acc a, Vec<compute_t<T>, 1> v) {
   r.steps(a, v);
 };
 
@@ -49,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int u = 0; u < kAhead; ++u) a[u] = r.init();
   const auto take = [&]<int V>(Acc& to, const Vec<T, V>& v, int64_t i) {
-    if constexpr (kRowsAlone<R, T>) {
+    if constexpr (kByVectors<R, T>) {
       r.steps(to, widen_all(v));
     } else {
 #pragma unroll
@@ -223,7 +222,7 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
     partial = make_partial(groups);
     rows_kernel<R, T><<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(groups)), kThreads, 0, stream()>>>(
         r, x, l.outer, l.n, length, lanes, vectors, s, partial);
-  } else if constexpr (!kRowsAlone<R, T>) {
+  } else {
     const bool wide = kColumns > 1 && l.inner % kColumns == 0 && aligned16(x);
     const int64_t columns = results / (wide ? kColumns : 1);
     const int64_t most_down = kThreads / std::min<int64_t>(kWarp, power_above(columns));

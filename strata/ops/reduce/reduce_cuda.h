@@ -6,6 +6,6 @@
 namespace strata {
 
 /// The reductions that floating elements alone have.
-void reduce_floating_cuda(Reduction what, const Tensor& y, const ReduceLayout& l, const Tensor& shift, double p);
+void reduce_floating_cuda(Reduction what, const Tensor& y, const ReduceLayout& l, const Tensor& shift);
 
 }  // namespace strata

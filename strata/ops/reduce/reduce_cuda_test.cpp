@@ -1,6 +1,7 @@
 // Scans and variances on a CUDA device against the CPU's: short and long rows, few and many, in parts, along other
 // dimensions, backwards.
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -88,8 +89,50 @@ TEST_F(ReduceCuda, VarianceFarFromZero) {
       const Tensor want = var(x.to(DType::f64), {1}, 0), got = var(dx, {1}, 0).to(Device::cpu()).to(DType::f64);
       EXPECT_LT(max(abs(got - want)).item(), t == DType::bf16 ? 1e-2 : 2e-3);
       expect_same(var(dx, {0, 1}), var(dx, {0, 1}).to(Device::cpu()));
+      const Tensor down = strata::std(dx, {0}, 0).to(Device::cpu()).to(DType::f64);
+      const Tensor off = abs(down - strata::std(x.to(DType::f64), {0}, 0));
+      EXPECT_LT(max(off).item(), t == DType::bf16 ? 1e-2 : 2e-3);
     }
   EXPECT_TRUE(std::isnan(var(on(ones({1})), {0}).item()));
+}
+
+// Tensors whose dimensions lie in another order are reduced as they lie.
+TEST_F(ReduceCuda, TurnedTensors) {
+  manual_seed(35);
+  const Tensor x = randint(-3, 4, {5, 6, 700}).to(DType::f64), dx = on(x);
+  for (const Dims& order : {Dims{2, 1, 0}, Dims{2, 0, 1}, Dims{1, 0, 2}})
+    for (const Dims& over : {Dims{}, Dims{0}, Dims{1}, Dims{0, 2}, Dims{1, 2}}) {
+      const Tensor turned = permute(x, order), there = permute(dx, order);
+      SCOPED_TRACE(cat(order, " ", over));
+      // Whole numbers, whose sums are exact in any order.
+      expect_same(sum(there, over), sum(turned, over));
+      expect_same(norm(there, 1, over), norm(turned, 1, over));
+      expect_same(any(there > 2, over), any(turned > 2, over));
+      expect_same(all(there, over), all(turned, over));
+      expect_same(count_nonzero(there, over), count_nonzero(turned, over));
+      EXPECT_LT(max(abs(var(there, over).to(Device::cpu()) - var(turned, over))).item(), 1e-12);
+      EXPECT_LT(max(abs(norm(there, 2, over).to(Device::cpu()) - norm(turned, 2, over))).item(), 1e-10);
+      const auto [v, m] = std_mean(there, over);
+      EXPECT_LT(max(abs(v.to(Device::cpu()) - strata::std(turned, over))).item(), 1e-12);
+      EXPECT_LT(max(abs(m.to(Device::cpu()) - mean(turned, over))).item(), 1e-12);
+    }
+}
+
+TEST_F(ReduceCuda, TruthOfEveryDtype) {
+  for (const DType t : {DType::boolean, DType::u8, DType::i16, DType::i32, DType::i64, DType::bf16, DType::f16,
+                        DType::f32, DType::f64}) {
+    const Tensor x = on(zeros({3, 5000}).to(t));
+    x.select(0, 1).slice(0, 4321, 4322).fill_(1);
+    SCOPED_TRACE(cat(t));
+    EXPECT_EQ(count_nonzero(x).item(), 1);
+    expect_same(any(x, {1}), from_span<bool>(std::array<bool, 3>{false, true, false}, {3}));
+    EXPECT_FALSE(all(x).item<bool>());
+    EXPECT_TRUE(all(x + 1).item<bool>() || t == DType::boolean);
+    if (is_floating(t)) {
+      EXPECT_EQ(count_nonzero(on(full({100}, -0.0).to(t))).item(), 0);
+      EXPECT_EQ(count_nonzero(on(full({100}, NAN).to(t))).item(), 100);
+    }
+  }
 }
 
 }  // namespace

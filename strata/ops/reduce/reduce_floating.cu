@@ -1,5 +1,8 @@
 // Norms, deviations and sums of exponentials on a CUDA device.
 
+#include <cmath>
+#include <limits>
+
 #include "strata/ops/reduce/reduce.cuh"
 #include "strata/ops/reduce/reduce_cuda.h"
 
@@ -30,17 +33,43 @@ struct ExtremeAbs {
   __device__ void write(int64_t i, Acc a) const { y[i] = cuda::narrow<T>(a); }
 };
 
-// The sum of squares about the mean, with one reading: each vector has a mean and squares of its own, and these are put
-// together (Chan, Golub and LeVeque, 1983), so that no digits are lost.
+// The root of order 1 / power of the sum of f(x), rounded once.
+template <class T, class F>
+struct RootOfSum {
+  using Acc = compute_t<T>;
+  using Shift = Acc;
+  T* y;
+  F f;
+  Acc power;
+  __device__ Acc init() const { return 0; }
+  __device__ void step(Acc& a, Acc v, Shift, int64_t) const { a += f(v, Acc(0)); }
+  __device__ Acc combine(Acc a, Acc b) const { return a + b; }
+  __device__ void write(int64_t i, Acc a) const {
+    y[i] = cuda::narrow<T>(power == Acc(0.5) ? std::sqrt(a) : std::pow(a, power));
+  }
+};
+
+// The squares about the mean over `freedom`, or the root of that, with one reading: what is read has a mean and squares
+// of its own, which are put together (Chan, Golub and LeVeque, 1983), so that no digits are lost.
 template <class T>
-struct SquaresAboutMean {
+struct Variance {
   using C = compute_t<T>;
   struct Acc {
     C count, mean, squares;
   };
   using Shift = C;
-  C* y;
+  T* y;
+  T* means;  // or nullptr
+  C freedom;
+  bool root;
   __device__ Acc init() const { return {0, 0, 0}; }
+  // One more element (Welford, 1962).
+  __device__ void step(Acc& a, C v, Shift, int64_t) const {
+    a.count += 1;
+    const C away = v - a.mean;
+    a.mean += away / a.count;
+    a.squares += away * (v - a.mean);
+  }
   template <int V>
   __device__ void steps(Acc& a, const cuda::Vec<C, V>& v) const {
     C mean = 0, squares = 0;
@@ -59,7 +88,9 @@ struct SquaresAboutMean {
     return {count, a.mean + away * share, a.squares + b.squares + away * (away * (a.count * share))};
   }
   __device__ void write(int64_t i, const Acc& a) const {
-    y[i] = a.squares;
+    const C v = a.squares / freedom;
+    y[i] = cuda::narrow<T>(root ? std::sqrt(v) : v);
+    if (means != nullptr) means[i] = cuda::narrow<T>(a.count > 0 ? a.mean : std::numeric_limits<C>::quiet_NaN());
   }
 };
 
@@ -69,10 +100,10 @@ struct Magnitude {
     return x < 0 ? -x : x;
   }
 };
-struct SquaredDeviation {
+struct Square {
   template <class A>
-  __device__ A operator()(A x, A shift) const {
-    return (x - shift) * (x - shift);
+  __device__ A operator()(A x, A) const {
+    return x * x;
   }
 };
 struct Power {
@@ -92,22 +123,16 @@ struct Exponential {
 };
 }  // namespace
 
-void reduce_floating_cuda(Reduction what, const Tensor& y, const ReduceLayout& l, const Tensor& shift, double p) {
+void reduce_floating_cuda(Reduction what, const Tensor& y, const ReduceLayout& l, const Tensor& shift) {
   dispatch_floats(l.data.dtype(), "reduce", [&]<class T>() {
     using A = compute_t<T>;
     T* const to = static_cast<T*>(y.raw_data());
     const auto sum_of = [&]<class Out, class F>(Out* out, F f) {
       reduce_with<SumOf<T, Out, F>, T>({out, f}, l, shift);
     };
-    A* const wide = static_cast<A*>(y.raw_data());
     switch (what) {
-      case Reduction::squared_deviations:
-      case Reduction::sum_squares:
-        return sum_of(wide, SquaredDeviation{});
-      case Reduction::sum_powers:
-        return sum_of(wide, Power{p});
       case Reduction::sum_exp:
-        return sum_of(wide, Exponential{});
+        return sum_of(static_cast<A*>(y.raw_data()), Exponential{});
       case Reduction::sum_abs:
         return sum_of(to, Magnitude{});
       case Reduction::count_nonzero_float:
@@ -122,13 +147,27 @@ void reduce_floating_cuda(Reduction what, const Tensor& y, const ReduceLayout& l
   });
 }
 
-bool squares_about_mean_cuda(const Tensor& y, const Tensor& x, uint32_t mask) {
+void variance_cuda(const Tensor& y, const Tensor& mean, const Tensor& given, uint32_t given_mask, double freedom,
+                   bool root) {
+  const auto [x, mask] = as_it_lies(given, given_mask);
   const ReduceLayout l = reduce_layout(x, mask);
-  if (l.inner != 1) return false;
-  dispatch_floats(x.dtype(), "reduce", [&]<class T>() {
-    reduce_with<SquaresAboutMean<T>, T>({static_cast<compute_t<T>*>(y.raw_data())}, l);
+  dispatch_floats(l.data.dtype(), "var", [&]<class T>() {
+    T* const means = mean.defined() ? static_cast<T*>(mean.raw_data()) : nullptr;
+    reduce_with<Variance<T>, T>({static_cast<T*>(y.raw_data()), means, static_cast<compute_t<T>>(freedom), root}, l);
   });
-  return true;
+}
+
+void norm_cuda(const Tensor& y, const Tensor& given, uint32_t given_mask, double p) {
+  const auto [x, mask] = as_it_lies(given, given_mask);
+  const ReduceLayout l = reduce_layout(x, mask);
+  dispatch_floats(l.data.dtype(), "norm", [&]<class T>() {
+    T* const to = static_cast<T*>(y.raw_data());
+    const auto power = static_cast<compute_t<T>>(1 / p);
+    if (p == 2)
+      reduce_with<RootOfSum<T, Square>, T>({to, {}, power}, l);
+    else
+      reduce_with<RootOfSum<T, Power>, T>({to, {p}, power}, l);
+  });
 }
 
 }  // namespace strata

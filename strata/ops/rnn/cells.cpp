@@ -18,28 +18,6 @@ Tensor no_state(const Tensor& like, const Shape& shape) {
   return zeros(shape, like.dtype());
 }
 
-State advance(Cell cell, const Tensor& from_x, const Tensor& from_h, const State& before) {
-  const int64_t hidden = from_x.size(1) / gates(cell);
-  const auto gate = [hidden](const Tensor& all, int64_t index) { return all.narrow(1, index * hidden, hidden); };
-  switch (cell) {
-    case Cell::tanh:
-      return {tanh(from_x + from_h), {}};
-    case Cell::relu:
-      return {relu(from_x + from_h), {}};
-    case Cell::lstm: {
-      const Tensor sum = from_x + from_h;
-      const Tensor c = sigmoid(gate(sum, 1)) * before.c + sigmoid(gate(sum, 0)) * tanh(gate(sum, 2));
-      return {sigmoid(gate(sum, 3)) * tanh(c), c};
-    }
-    case Cell::gru:
-      break;
-  }
-  const Tensor r = sigmoid(gate(from_x, 0) + gate(from_h, 0));
-  const Tensor z = sigmoid(gate(from_x, 1) + gate(from_h, 1));
-  const Tensor n = tanh(gate(from_x, 2) + r * gate(from_h, 2));
-  return {n + z * (before.h - n), {}};
-}
-
 Numbers naive_product(const Numbers& w, const Numbers& b, const Numbers& x, int64_t rows) {
   Numbers y(static_cast<size_t>(rows));
   for (size_t i = 0; i < y.size(); ++i) {
@@ -164,6 +142,11 @@ void cell_samples(Samples& s) {
   add({}, true, true).named("no batch");
   add({2}, true, false).named("from zeros");
   add({0}, true, true).named("empty");
+  const Tensor x = s.tensor({2, kIn}), h = w({2, kHidden}), w_ih = w({rows, kIn}), w_hh = w({rows, kHidden});
+  if constexpr (kCell == Cell::lstm)
+    s.add(x, TensorList{h, s.tensor({2, kHidden})}, w_ih, w_hh, std::nullopt, w({rows})).named("b_hh alone");
+  else
+    s.add(x, h, w_ih, w_hh, std::nullopt, w({rows})).named("b_hh alone");
 }
 
 template <Cell kCell>

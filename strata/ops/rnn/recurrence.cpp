@@ -6,10 +6,11 @@
 #include <cmath>
 
 #include "strata/autograd/autograd.h"
+#include "strata/ops/conv/conv.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/factory/ranges.h"
+#include "strata/ops/index/index.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
@@ -33,36 +34,49 @@ Cell cell_of(std::string_view op, const std::string& name) {
   throw ValueError(op, cat("cell must be tanh, relu, lstm or gru, got '", name, "'"));
 }
 
-// How many of the sequences have each step; empty: all of them.
-std::vector<int64_t> counts_of(const Tensor& batch_sizes, int64_t batch) {
-  if (!batch_sizes.defined()) return {};
-  const std::vector<int64_t> counts = batch_sizes.to_vector<int64_t>();
-  for (const int64_t n : counts) {
-    check(n >= 0 && n <= batch, "recurrence", "batch_sizes must be at most the batch and never rise, got ",
-          batch_sizes);
-    batch = n;
+// How many of the sequences have each step, and how many rows of from_x those before it have; empty: all of them.
+struct Counts {
+  std::vector<int64_t> of, before;
+  bool all() const { return of.empty(); }
+};
+Counts counts_of(std::string_view op, const Tensor& batch_sizes, const Tensor& places, int64_t batch) {
+  Counts c;
+  if (!batch_sizes.defined()) return c;
+  c.of = batch_sizes.to_vector<int64_t>();
+  int64_t rows = 0;
+  for (const int64_t n : c.of) {
+    check(n >= 0 && n <= batch, op, "batch_sizes must be at most the batch and never rise, got ", batch_sizes);
+    c.before.push_back(rows);
+    rows += n, batch = n;
   }
-  return counts;
+  check(rows == places.size(0), op, "batch_sizes add up to ", rows, ", the rows are ", places.size(0));
+  return c;
 }
 
-void check_arguments(std::string_view op, Cell cell, const Tensor& from_x, const Tensor& h, const Tensor& c,
-                     const Tensor& w, const Tensor& bias, const Tensor& batch_sizes) {
-  check<DTypeError>(is_floating(from_x.dtype()), op, "needs a floating dtype, got ", from_x.dtype());
-  check<ShapeError>(from_x.dim() == 3 && from_x.size(0) > 0, op, "from_x must be [T, B, gates hidden], got ", from_x);
-  const int64_t steps = from_x.size(0), batch = from_x.size(1), width = from_x.size(2), hidden = width / gates(cell);
-  check<ShapeError>(width % gates(cell) == 0, op, "from_x is ", from_x, ", wanted ", gates(cell), " hidden columns");
-  const auto expect = [&](const Tensor& t, const char* what, const Shape& shape) {
-    check<ShapeError>(t.shape() == shape, op, what, " is ", t, ", wanted ", shape);
-    check<DTypeError>(t.dtype() == from_x.dtype(), op, what, " is ", t, ", from_x ", from_x);
+void check_arguments(std::string_view op, Cell cell, const TensorMeta& from_x, const Tensor& h, const Tensor& c,
+                     const Tensor& w, const Tensor& batch_sizes, const Tensor& places) {
+  const bool packed = batch_sizes.defined();
+  const Shape& shape = from_x.shape;
+  check<DTypeError>(is_floating(from_x.dtype), op, "needs a floating dtype, got ", from_x.dtype);
+  check<ShapeError>(shape.size() == (packed ? 2 : 3) && (packed || shape[0] > 0), op, "from_x must be ",
+                    packed ? "[rows, gates hidden]" : "[T, B, gates hidden]", ", got ", shape);
+  const int64_t width = shape[shape.size() - 1], hidden = width / gates(cell);
+  check<ShapeError>(width % gates(cell) == 0, op, "from_x is ", shape, ", wanted ", gates(cell), " hidden columns");
+  const auto expect = [&](const Tensor& t, const char* what, const Shape& wanted) {
+    check<ShapeError>(t.shape() == wanted, op, what, " is ", t, ", wanted ", wanted);
+    check<DTypeError>(t.dtype() == from_x.dtype, op, what, " is ", t, ", from_x of ", from_x.dtype);
   };
-  expect(h, "h", {batch, hidden});
+  check<ShapeError>(h.dim() == 2, op, "h is ", h, ", wanted [B, hidden]");
+  expect(h, "h", {packed ? h.size(0) : shape[1], hidden});
   check<ShapeError>(c.defined() == (cell == Cell::lstm), op, "c belongs to lstm and to no other cell");
-  if (c.defined()) expect(c, "c", {batch, hidden});
+  if (c.defined()) expect(c, "c", {h.size(0), hidden});
   expect(w, "w_hh", {width, hidden});
-  if (bias.defined()) expect(bias, "b_hh", {width});
-  if (!batch_sizes.defined()) return;
-  check<ShapeError>(batch_sizes.dtype() == DType::i64 && batch_sizes.shape() == Shape{steps}, op,
-                    "batch_sizes must be i64 [", steps, "], got ", batch_sizes);
+  check<ShapeError>(places.defined() == packed, op, "batch_sizes and places come together");
+  if (!packed) return;
+  check<ShapeError>(batch_sizes.dtype() == DType::i64 && batch_sizes.dim() == 1 && batch_sizes.size(0) > 0, op,
+                    "batch_sizes must be i64 [T], got ", batch_sizes);
+  check<ShapeError>(places.dtype() == DType::i64 && places.shape() == Shape{shape[0]}, op, "places must be i64 [",
+                    shape[0], "], got ", places);
 }
 
 // h before each step, from that after each and the first one.
@@ -72,82 +86,126 @@ Tensor before_each(const Tensor& y, const Tensor& h, bool reverse) {
                  : cat({h.unsqueeze(0), y.narrow(0, 0, steps - 1)}, 0);
 }
 
-// y and states by ops, step by step. `more` [T, B, gates hidden], where defined, is added to what h gives the gates.
-State by_ops(Cell cell, const Tensor& from_x, const State& first, const Tensor& w, const Tensor& bias,
-             const std::vector<int64_t>& counts, bool reverse, const Tensor& more) {
-  const int64_t steps = from_x.size(0), batch = from_x.size(1);
-  TensorList y(static_cast<size_t>(steps)), states = y;
-  State s = first;
-  const auto rows = [](const Tensor& of, int64_t from, int64_t to) {
-    return !of.defined() || (from == 0 && to == of.size(0)) ? of : of.narrow(0, from, to - from);
-  };
-  for (int64_t i = 0; i < steps; ++i) {
-    const int64_t t = reverse ? steps - 1 - i : i, m = counts.empty() ? batch : counts[static_cast<size_t>(t)];
-    Tensor from_h = linear(s.h, w, bias);
-    if (more.defined()) from_h = from_h + more.select(0, t);
-    State next = advance(cell, rows(from_x.select(0, t), 0, m), rows(from_h, 0, m), {rows(s.h, 0, m), rows(s.c, 0, m)});
-    if (m < batch) {
-      next.h = cat({next.h, rows(s.h, m, batch)}, 0);
-      if (next.c.defined()) next.c = cat({next.c, rows(s.c, m, batch)}, 0);
-    }
-    s = next;
-    y[static_cast<size_t>(t)] = s.h;
-    states[static_cast<size_t>(t)] = s.c;
-  }
-  return {stack(y, 0), first.c.defined() ? stack(states, 0) : Tensor()};
+// Rows [from, to) of a state, which may be none.
+Tensor rows_of(const Tensor& t, int64_t from, int64_t to) {
+  return !t.defined() || (from == 0 && to == t.size(0)) ? t : t.narrow(0, from, to - from);
+}
+// The rows of step t of an array of gates.
+Tensor step_of(const Tensor& all, const Counts& counts, int64_t t) {
+  const auto i = static_cast<size_t>(t);
+  return counts.all() ? all.select(0, t) : all.narrow(0, counts.before[i], counts.of[i]);
+}
+Tensor joined(const Tensor& a, const Tensor& b) {
+  return b.size(0) == 0 ? a : cat({a, b}, 0);
 }
 
-// All results by ops: the gates of all steps follow from the states before them.
+// All results by ops: y and states step by step, then the gates of all steps from the states before them.
 std::tuple<Tensor, Tensor, Tensor> composed(const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w,
-                                            const Tensor& bias, const Tensor& batch_sizes, const std::string& name,
-                                            bool reverse, bool keep) {
+                                            const Tensor& bias, const Tensor& batch_sizes, const Tensor& places,
+                                            const std::string& name, bool reverse, bool keep) {
   const Cell cell = cell_of("recurrence", name);
-  const State s = by_ops(cell, from_x, {h, c}, w, bias, counts_of(batch_sizes, from_x.size(1)), reverse, {});
-  const Tensor none = from_x.detach().reshape({-1}).narrow(0, 0, 0), states = s.c.defined() ? s.c : none;
-  if (!keep || kept_gates(cell) == 0) return {s.h, states, none};
-  const int64_t hidden = h.size(1);
-  const Tensor from_h = linear(before_each(s.h, h, reverse), w, bias);
-  const auto part = [&](const Tensor& of, int64_t gate) { return of.narrow(2, gate * hidden, hidden); };
+  const int64_t batch = h.size(0), hidden = h.size(1);
+  const Counts counts = counts_of("recurrence", batch_sizes, places, batch);
+  const int64_t steps = counts.all() ? from_x.size(0) : batch_sizes.size(0);
+  TensorList ys(static_cast<size_t>(steps)), cs = ys;
+  State s{h, c};
+  for (int64_t i = 0; i < steps; ++i) {
+    const int64_t t = reverse ? steps - 1 - i : i, m = counts.all() ? batch : counts.of[static_cast<size_t>(t)];
+    State next = advance(cell, step_of(from_x, counts, t), rows_of(linear(s.h, w, bias), 0, m),
+                         {rows_of(s.h, 0, m), rows_of(s.c, 0, m)});
+    s.h = joined(next.h, s.h.narrow(0, m, batch - m));
+    if (c.defined()) s.c = joined(next.c, s.c.narrow(0, m, batch - m));
+    ys[static_cast<size_t>(t)] = s.h;
+    cs[static_cast<size_t>(t)] = s.c;
+  }
+  const Tensor y = stack(ys, 0), none = from_x.detach().reshape({-1}).narrow(0, 0, 0);
+  const Tensor states = c.defined() ? stack(cs, 0) : none;
+  if (!keep || kept_gates(cell) == 0) return {y, states, none};
+  Tensor from_h = linear(before_each(y, h, reverse), w, bias);
+  if (places.defined()) from_h = index_select(from_h.reshape({steps * batch, from_h.size(2)}), 0, places);
+  const auto part = [&](const Tensor& of, int64_t gate) { return of.narrow(-1, gate * hidden, hidden); };
   const auto sum = [&](int64_t gate) { return part(from_x, gate) + part(from_h, gate); };
   const Tensor first = sigmoid(sum(0)), second = sigmoid(sum(1));
-  const Tensor gates = cell == Cell::lstm
-                           ? cat({first, second, tanh(sum(2)), sigmoid(sum(3))}, 2)
-                           : cat({first, second, tanh(part(from_x, 2) + first * part(from_h, 2)), part(from_h, 2)}, 2);
-  if (!batch_sizes.defined()) return {s.h, states, gates};
-  const DeviceScope there(from_x.device());
-  const Tensor has = lt(arange(0, from_x.size(1)), batch_sizes.to(from_x.device()).unsqueeze(1));
-  return {s.h, states, where(has.unsqueeze(2), gates, zeros_like(gates))};
+  if (cell == Cell::lstm) return {y, states, cat({first, second, tanh(sum(2)), sigmoid(sum(3))}, -1)};
+  return {y, states, cat({first, second, tanh(part(from_x, 2) + first * part(from_h, 2)), part(from_h, 2)}, -1)};
+}
+
+using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+// The gradients by ops, from the last step to the first. `ggates`, where defined, is the gradient of the gates that
+// were kept, which gradients of gradients have.
+Four gradients(Cell cell, const Tensor& gy, const Tensor& gstates, const Tensor& ggates, const Tensor& h,
+               const Tensor& c, const Tensor& w, const Tensor& batch_sizes, const Tensor& places, const Tensor& y,
+               const Tensor& states, const Tensor& gates, bool reverse) {
+  const int64_t steps = y.size(0), batch = h.size(0);
+  const Counts counts = counts_of("recurrence_backward", batch_sizes, places, batch);
+  TensorList gx(static_cast<size_t>(steps)), gfrom_h = gx;
+  Tensor of_h = zeros_like(h), of_c = c.defined() ? zeros_like(c) : Tensor();
+  for (int64_t i = steps; i-- > 0;) {
+    const int64_t t = reverse ? steps - 1 - i : i, before = reverse ? t + 1 : t - 1;
+    const int64_t m = counts.all() ? batch : counts.of[static_cast<size_t>(t)];
+    const auto here = [&](const Tensor& all, const Tensor& first, int64_t at) {
+      return rows_of(i == 0 && at != t ? first : all.select(0, at), 0, m);
+    };
+    of_h = of_h + gy.select(0, t);
+    if (gstates.defined()) of_c = of_c + gstates.select(0, t);
+    const Tensor own = rows_of(of_h, 0, m);
+    Tensor through, of_state;
+    if (kept_gates(cell) == 0) {
+      const Tensor v = here(y, h, t);
+      through = cell == Cell::tanh ? own * (1 - v * v) : own * gt(v, zeros_like(v)).to(v.dtype());
+      gx[static_cast<size_t>(t)] = through;
+    } else {
+      const bool lstm = cell == Cell::lstm;
+      const auto [of_x, of_from_h, rest] =
+          step_gradients(cell, own, rows_of(of_c, 0, m), ggates.defined() ? step_of(ggates, counts, t) : Tensor(),
+                         lstm ? here(states, c, before) : here(y, h, before), lstm ? here(states, c, t) : Tensor(),
+                         step_of(gates, counts, t));
+      gx[static_cast<size_t>(t)] = of_x;
+      through = gfrom_h[static_cast<size_t>(t)] = of_from_h;
+      of_state = rest;
+    }
+    Tensor of_before = matmul(through, w);
+    if (cell == Cell::gru) of_before = of_before + of_state;
+    of_h = joined(of_before, of_h.narrow(0, m, batch - m));
+    if (c.defined()) of_c = joined(of_state, of_c.narrow(0, m, batch - m));
+  }
+  const auto all = [&](const TensorList& list) { return counts.all() ? stack(list, 0) : cat(list, 0); };
+  const Tensor none = h.detach().reshape({-1}).narrow(0, 0, 0);
+  return {all(gx), cell == Cell::gru ? all(gfrom_h) : none, of_h, c.defined() ? of_c : none};
 }
 
 // ---- calls of the kernels ------------------------------------------------------------------------------------------
 
 // A call on contiguous memory; `keep` holds what had to be copied. A card reads the counts where they are: reading them
 // here would wait for it.
-struct Forward {
+struct Prepared {
   std::vector<Tensor> keep;
-  std::vector<int64_t> counts;
+  Counts counts;
   RecurrenceCall call;
 
-  Forward(Cell cell, const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
-          const Tensor& batch_sizes, bool reverse)
-      : counts(from_x.device().is_cuda() ? std::vector<int64_t>() : counts_of(batch_sizes, from_x.size(1))) {
+  Prepared(std::string_view op, Cell cell, int64_t steps, const Tensor& h, const Tensor& c, const Tensor& w,
+           const Tensor& batch_sizes, const Tensor& places, bool reverse) {
+    if (!h.device().is_cuda()) counts = counts_of(op, batch_sizes, places, h.size(0));
     call = {.cell = cell,
-            .t = from_x.dtype(),
-            .steps = from_x.size(0),
-            .batch = from_x.size(1),
+            .t = h.dtype(),
+            .steps = steps,
+            .batch = h.size(0),
             .hidden = h.size(1),
             .reverse = reverse,
-            .counts = counts.empty() ? nullptr : counts.data(),
-            .from_x = memory(from_x),
+            .tf32 = h.dtype() == DType::f32 && allow_tf32_convolutions(),
+            .counts = counts.all() ? nullptr : counts.of.data(),
+            .firsts = counts.all() ? nullptr : counts.before.data(),
+            .rows = places.defined() ? places.size(0) : steps * h.size(0),
+            .from_x = nullptr,
             .h = memory(h),
             .c = c.defined() ? memory(c) : nullptr,
             .w = memory(w),
-            .bias = bias.defined() ? memory(bias) : nullptr,
+            .bias = nullptr,
             .y = nullptr,
             .states = nullptr,
             .gates = nullptr};
-    if (from_x.device().is_cuda() && batch_sizes.defined())
-      call.counts = static_cast<const int64_t*>(memory(batch_sizes));
+    if (h.device().is_cuda() && batch_sizes.defined()) call.counts = static_cast<const int64_t*>(memory(batch_sizes));
   }
   void* memory(const Tensor& t) {
     keep.push_back(t.contiguous());
@@ -157,71 +215,96 @@ struct Forward {
 
 template <auto Kernel>
 void forward_kernel(Tensor& y, Tensor& states, Tensor& gates, const Tensor& from_x, const Tensor& h, const Tensor& c,
-                    const Tensor& w, const Tensor& bias, const Tensor& batch_sizes, const std::string& cell,
-                    bool reverse, bool) {
-  Forward f(cell_of("recurrence", cell), from_x, h, c, w, bias, batch_sizes, reverse);
-  f.call.y = y.raw_data();
-  f.call.states = states.raw_data();
-  f.call.gates = gates.numel() > 0 ? gates.raw_data() : nullptr;
-  Kernel(f.call);
+                    const Tensor& w, const Tensor& bias, const Tensor& batch_sizes, const Tensor& places,
+                    const std::string& cell, bool reverse, bool) {
+  Prepared p("recurrence", cell_of("recurrence", cell), y.size(0), h, c, w, batch_sizes, places, reverse);
+  p.call.from_x = p.memory(from_x);
+  if (bias.defined()) p.call.bias = p.memory(bias);
+  p.call.y = y.raw_data();
+  p.call.states = states.raw_data();
+  p.call.gates = gates.numel() > 0 ? gates.raw_data() : nullptr;
+  Kernel(p.call);
 }
 
 template <auto Kernel>
 void backward_kernel(Tensor& gfrom_x, Tensor& gfrom_h, Tensor& gh, Tensor& gc, const Tensor& gy, const Tensor& gstates,
-                     const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor&,
-                     const Tensor& batch_sizes, const Tensor& y, const Tensor& states, const Tensor& gates,
-                     const std::string& cell, bool reverse) {
-  Forward f(cell_of("recurrence_backward", cell), from_x, h, c, w, {}, batch_sizes, reverse);
-  f.call.y = f.memory(y);
-  f.call.states = f.memory(states);
-  f.call.gates = f.memory(gates);
-  Kernel({.forward = f.call,
-          .gy = f.memory(gy),
-          .gstates = gstates.defined() ? f.memory(gstates) : nullptr,
+                     const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& batch_sizes, const Tensor& places,
+                     const Tensor& y, const Tensor& states, const Tensor& gates, const std::string& cell,
+                     bool reverse) {
+  constexpr std::string_view op = "recurrence_backward";
+  Prepared p(op, cell_of(op, cell), y.size(0), h, c, w, batch_sizes, places, reverse);
+  p.call.y = p.memory(y);
+  p.call.states = p.memory(states);
+  p.call.gates = p.memory(gates);
+  Kernel({.forward = p.call,
+          .gy = p.memory(gy),
+          .gstates = gstates.defined() ? p.memory(gstates) : nullptr,
           .gfrom_x = gfrom_x.raw_data(),
           .gfrom_h = gfrom_h.numel() > 0 ? gfrom_h.raw_data() : nullptr,
           .gh = gh.raw_data(),
           .gc = c.defined() ? gc.raw_data() : nullptr});
 }
 
-Cost steps_cost(const Tensor& from_x, const Tensor& w, double products, double arrays) {
-  const double rows = static_cast<double>(from_x.size(0) * from_x.size(1));
-  return {(2 * products * static_cast<double>(w.size(1)) + 10) * rows * static_cast<double>(w.size(0)),
-          arrays * static_cast<double>(from_x.nbytes()) + static_cast<double>(w.nbytes())};
+// Rows of from_x, of which `like` [T, B, ..] has one for each sequence.
+double rows_of_steps(const Tensor& like, const Tensor& places) {
+  return static_cast<double>(places.defined() ? places.size(0) : like.size(0) * like.size(1));
+}
+// `arrays`: how often as many bytes as from_x has are read or written.
+Cost steps_cost(double rows, const Tensor& w, double arrays) {
+  const double elements = rows * static_cast<double>(w.size(0));
+  return {(2 * static_cast<double>(w.size(1)) + 10) * elements,
+          arrays * elements * static_cast<double>(size_of(w.dtype())) + static_cast<double>(w.nbytes())};
 }
 
 // ---- samples and references ----------------------------------------------------------------------------------------
 
-struct Example {
-  Tensor from_x, h, c, w, bias;
-};
-Example example(Samples& s, Cell cell, int64_t steps, int64_t batch, int64_t hidden) {
-  const int64_t width = gates(cell) * hidden;
-  const double most = std::min(0.5, 2.5 / std::sqrt(static_cast<double>(hidden)));  // so that states do not grow
-  return {s.uniform({steps, batch, width}, -1, 1), s.uniform({batch, hidden}, -1, 1),
-          cell == Cell::lstm ? s.uniform({batch, hidden}, -1, 1) : Tensor(), s.uniform({width, hidden}, -most, most),
-          s.uniform({width}, -0.5, 0.5)};
-}
 Tensor counted(const std::vector<int64_t>& sizes) {
   return from_span<int64_t>(sizes, {static_cast<int64_t>(sizes.size())});
 }
 
+// With lengths: the sizes of the steps and the places of their rows among [T B].
+struct Example {
+  Tensor from_x, h, c, w, bias, sizes, places;
+};
+Example example(Samples& s, Cell cell, int64_t steps, int64_t batch, int64_t hidden,
+                const std::vector<int64_t>& sizes = {}) {
+  const int64_t width = gates(cell) * hidden;
+  const double most = std::min(0.5, 2.5 / std::sqrt(static_cast<double>(hidden)));  // so that states do not grow
+  std::vector<int64_t> places;
+  for (size_t t = 0; t < sizes.size(); ++t)
+    for (int64_t b = 0; b < sizes[t]; ++b) places.push_back(static_cast<int64_t>(t) * batch + b);
+  const Shape shape = sizes.empty() ? Shape{steps, batch, width} : Shape{static_cast<int64_t>(places.size()), width};
+  return {s.uniform(shape, -1, 1),
+          s.uniform({batch, hidden}, -1, 1),
+          cell == Cell::lstm ? s.uniform({batch, hidden}, -1, 1) : Tensor(),
+          s.uniform({width, hidden}, -most, most),
+          s.uniform({width}, -0.5, 0.5),
+          sizes.empty() ? Tensor() : counted(sizes),
+          sizes.empty() ? Tensor() : counted(places)};
+}
+
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
-using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+Shape kept_shape(Shape from_x, int64_t kept) {
+  from_x[from_x.size() - 1] = kept;
+  return from_x;
+}
 
 // Each sequence on its own, by hand.
 Triple naive_recurrence(const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
-                        const Tensor& batch_sizes, const std::string& name, bool reverse, bool keep) {
+                        const Tensor& batch_sizes, const Tensor& places, const std::string& name, bool reverse,
+                        bool keep) {
   const Cell cell = cell_of("recurrence", name);
-  const int64_t steps = from_x.size(0), batch = from_x.size(1), hidden = h.size(1), width = from_x.size(2);
+  const Counts counts = counts_of("recurrence", batch_sizes, places, h.size(0));
+  const int64_t steps = counts.all() ? from_x.size(0) : batch_sizes.size(0);
+  const int64_t batch = h.size(0), hidden = h.size(1), width = from_x.size(-1);
   const int64_t kept = keep ? kept_gates(cell) * hidden : 0;
   const auto numbers = [](const Tensor& t) { return t.defined() ? t.to_vector<double>() : Numbers(); };
   const Numbers x = numbers(from_x), h0 = numbers(h), c0 = numbers(c), wn = numbers(w), bn = numbers(bias);
-  const std::vector<int64_t> counts = counts_of(batch_sizes, batch);
   Numbers one(static_cast<size_t>(width * width));  // from_x is what the input gives the gates already
   for (int64_t i = 0; i < width; ++i) one[static_cast<size_t>(i * width + i)] = 1;
   Numbers y(static_cast<size_t>(steps * batch * hidden)), states(cell == Cell::lstm ? y.size() : 0),
-      all(static_cast<size_t>(steps * batch * kept));
+      all(static_cast<size_t>(from_x.numel() / std::max<int64_t>(width, 1) * kept));
   const auto row = [](const Numbers& of, int64_t at, int64_t n) {
     return of.empty() ? Numbers() : Numbers(of.begin() + at * n, of.begin() + (at + 1) * n);
   };
@@ -230,14 +313,15 @@ Triple naive_recurrence(const Tensor& from_x, const Tensor& h, const Tensor& c, 
     NaiveState s{row(h0, b, hidden), row(c0, b, hidden)};
     for (int64_t i = 0; i < steps; ++i) {
       const int64_t t = reverse ? steps - 1 - i : i, at = t * batch + b;
-      if (counts.empty() || b < counts[static_cast<size_t>(t)]) {
-        const Numbers gx = row(x, at, width), gh = naive_product(wn, bn, s.h, width);
+      if (counts.all() || b < counts.of[static_cast<size_t>(t)]) {
+        const int64_t own = counts.all() ? at : counts.before[static_cast<size_t>(t)] + b;
+        const Numbers gx = row(x, own, width), gh = naive_product(wn, bn, s.h, width);
         for (int64_t j = 0; j < hidden && kept > 0; ++j) {
           const auto sum = [&](int64_t gate) {
             const auto k = static_cast<size_t>(gate * hidden + j);
             return gx[k] + gh[k];
           };
-          double* const g = all.data() + at * kept + j;
+          double* const g = all.data() + own * kept + j;
           g[0] = logistic(sum(0));
           g[hidden] = logistic(sum(1));
           const auto third = static_cast<size_t>(2 * hidden + j);
@@ -253,185 +337,181 @@ Triple naive_recurrence(const Tensor& from_x, const Tensor& h, const Tensor& c, 
   const auto made = [](const Numbers& v, const Shape& shape) { return from_span<double>(v, shape); };
   return {made(y, {steps, batch, hidden}),
           states.empty() && cell != Cell::lstm ? made({}, {0}) : made(states, {steps, batch, hidden}),
-          kept == 0 ? made({}, {0}) : made(all, {steps, batch, kept})};
+          kept == 0 ? made({}, {0}) : made(all, kept_shape(from_x.shape(), kept))};
 }
 
 // ---- records -------------------------------------------------------------------------------------------------------
 
 const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-              const Tensor&, const Tensor&, const Tensor&, const Tensor&, const std::string&, bool)>
+              const Tensor&, const Tensor&, const Tensor&, const std::string&, bool)>
     backward_op{{
-        .schema = "recurrence_backward(Tensor gy, Tensor? gstates, Tensor from_x, Tensor h, Tensor? c, Tensor w_hh, "
-                  "Tensor? b_hh, Tensor? batch_sizes, Tensor y, Tensor states, Tensor gates, str cell, bool reverse) "
-                  "-> (Tensor gfrom_x, Tensor gfrom_h, Tensor gh, Tensor gc)",
+        .schema = "recurrence_backward(Tensor gy, Tensor? gstates, Tensor h, Tensor? c, Tensor w_hh, Tensor? "
+                  "batch_sizes, Tensor? places, Tensor y, Tensor states, Tensor gates, str cell, bool reverse) -> "
+                  "(Tensor gfrom_x, Tensor gfrom_h, Tensor gh, Tensor gc)",
         .internal = true,
         .doc = "The gradients of recurrence for from_x, h and c, from those of its results y and states (none: zero). "
                "gfrom_h is that of what h gives the gates, [0] where it is gfrom_x (all cells but gru); gc is [0] but "
                "for lstm. ShapeError, DTypeError.",
         .infer =
-            [](const Tensor& gy, const Tensor& gstates, const Tensor& from_x, const Tensor& h, const Tensor& c,
-               const Tensor& w, const Tensor& bias, const Tensor& batch_sizes, const Tensor& y, const Tensor& states,
+            [](const Tensor& gy, const Tensor& gstates, const Tensor& h, const Tensor& c, const Tensor& w,
+               const Tensor& batch_sizes, const Tensor& places, const Tensor& y, const Tensor& states,
                const Tensor& gates, const std::string& name, bool) {
               constexpr std::string_view op = "recurrence_backward";
               const Cell cell = cell_of(op, name);
-              check_arguments(op, cell, from_x, h, c, w, bias, batch_sizes);
-              const Shape shape{from_x.size(0), from_x.size(1), h.size(1)};
+              check<ShapeError>(y.dim() == 3, op, "y must be [T, B, hidden], got ", y);
+              const int64_t width = recurrent::gates(cell) * y.size(2);
+              const TensorMeta x =
+                  y.meta().with_shape(places.defined() && places.dim() == 1 ? Shape{places.size(0), width}
+                                                                            : Shape{y.size(0), y.size(1), width});
+              check_arguments(op, cell, x, h, c, w, batch_sizes, places);
+              const Shape shape{batch_sizes.defined() ? batch_sizes.size(0) : y.size(0), h.size(0), h.size(1)};
               const auto expect = [&](const Tensor& t, const char* what, const Shape& wanted) {
-                check<ShapeError>(t.shape() == wanted && t.dtype() == from_x.dtype(), op, what, " is ", t, ", wanted ",
-                                  wanted, " of ", from_x.dtype());
+                check<ShapeError>(t.shape() == wanted && t.dtype() == y.dtype(), op, what, " is ", t, ", wanted ",
+                                  wanted, " of ", y.dtype());
               };
-              expect(gy, "gy", shape);
               expect(y, "y", shape);
+              expect(gy, "gy", shape);
               check<ShapeError>(!gstates.defined() || cell == Cell::lstm, op,
                                 "gstates belongs to lstm and to no other cell");
               if (gstates.defined()) expect(gstates, "gstates", shape);
               expect(states, "states", cell == Cell::lstm ? shape : Shape{0});
               const int64_t kept = kept_gates(cell) * h.size(1);
-              expect(gates, "gates", kept > 0 ? Shape{shape[0], shape[1], kept} : Shape{0});
-              const TensorMeta x = from_x.meta();
+              expect(gates, "gates", kept_gates(cell) > 0 ? kept_shape(x.shape, kept) : Shape{0});
               return std::array<TensorMeta, 4>{x, cell == Cell::gru ? x : x.with_shape({0}), h.meta(),
                                                c.defined() ? c.meta() : x.with_shape({0})};
             },
         .kernels = {.cpu = backward_kernel<recurrence_backward_cpu>,
                     .cuda = STRATA_CUDA_KERNEL(backward_kernel<recurrence_backward_cuda>)},
         .composed =
-            [](const Tensor& gy, const Tensor& gstates, const Tensor& from_x, const Tensor& h, const Tensor& c,
-               const Tensor& w, const Tensor& bias, const Tensor& batch_sizes, const Tensor&, const Tensor&,
-               const Tensor&, const std::string& name, bool reverse) {
-              const Cell cell = cell_of("recurrence_backward", name);
-              const GradMode on(true);
-              const auto leaf = [](const Tensor& t) {
-                if (!t.defined() || t.requires_grad()) return t;
-                Tensor own = t.detach();
-                own.set_requires_grad();
-                return own;
-              };
-              TensorList inputs{leaf(from_x), leaf(h)};
-              if (c.defined()) inputs.push_back(leaf(c));
-              if (cell == Cell::gru) inputs.push_back(leaf(zeros_like(from_x)));
-              const State s =
-                  by_ops(cell, inputs[0], {inputs[1], c.defined() ? inputs[2] : Tensor()}, w, bias,
-                         counts_of(batch_sizes, from_x.size(1)), reverse, cell == Cell::gru ? inputs[2] : Tensor());
-              TensorList results{s.h}, grads{gy};
-              if (gstates.defined() && s.c.defined()) {
-                results.push_back(s.c);
-                grads.push_back(gstates);
-              }
-              const TensorList g = grad(results, inputs, grads, true);
-              const Tensor none = from_x.detach().reshape({-1}).narrow(0, 0, 0);
-              return Four(g[0], cell == Cell::gru ? g[2] : none, g[1], c.defined() ? g[2] : none);
+            [](const Tensor& gy, const Tensor& gstates, const Tensor& h, const Tensor& c, const Tensor& w,
+               const Tensor& batch_sizes, const Tensor& places, const Tensor& y, const Tensor& states,
+               const Tensor& gates, const std::string& name, bool reverse) {
+              return gradients(cell_of("recurrence_backward", name), gy, gstates, {}, h, c, w, batch_sizes, places, y,
+                               states, gates, reverse);
             },
-        .cost = [](const Tensor&, const Tensor&, const Tensor& from_x, const Tensor&, const Tensor&, const Tensor& w,
-                   const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const std::string&,
-                   bool) { return steps_cost(from_x, w, 1, 3); },
+        .cost = [](const Tensor& gy, const Tensor&, const Tensor&, const Tensor&, const Tensor& w, const Tensor&,
+                   const Tensor& places, const Tensor&, const Tensor&, const Tensor&, const std::string&,
+                   bool) { return steps_cost(rows_of_steps(gy, places), w, 3); },
         .samples =
             [](Samples& s) {
-              const auto add = [&](const std::string& name, const Example& e, const Tensor& sizes, bool reverse,
-                                   bool states_too, const char* what) {
+              const auto add = [&](const std::string& name, const Example& e, bool reverse, bool states_too,
+                                   const char* what) {
                 const auto [y, states, gates] =
-                    naive_recurrence(e.from_x, e.h, e.c, e.w, e.bias, sizes, name, reverse, true);
+                    naive_recurrence(e.from_x, e.h, e.c, e.w, e.bias, e.sizes, e.places, name, reverse, true);
                 const auto own = [&](const Tensor& t) { return t.to(s.dtype()); };
-                s.add(s.uniform(y.shape(), -1, 1), states_too ? s.uniform(y.shape(), -1, 1) : Tensor(), e.from_x, e.h,
-                      e.c, e.w, e.bias, sizes, own(y), own(states), own(gates), name, reverse)
+                s.add(s.uniform(y.shape(), -1, 1), states_too ? s.uniform(y.shape(), -1, 1) : Tensor(), e.h, e.c, e.w,
+                      e.sizes, e.places, own(y), own(states), own(gates), name, reverse)
                     .not_differentiable()
                     .named(cat(name, what));
               };
               for (const auto& [text, cell] : kCells) {
                 const std::string name(text);
                 const bool lstm = cell == Cell::lstm;
-                const Example e = example(s, cell, 4, 3, 5);
-                add(name, e, {}, false, lstm, "");
-                add(name, e, counted({3, 2, 2, 1}), true, lstm, ", backward, lengths");
-                add(name, example(s, cell, 2, 37, 18), counted({37, 20}), false, lstm, ", many sequences");
-                add(name, example(s, cell, 2, 17, 133), counted({17, 6}), lstm, false, ", many units");
+                add(name, example(s, cell, 4, 3, 5), false, lstm, "");
+                add(name, example(s, cell, 4, 3, 5, {3, 2, 2, 1}), true, lstm, ", backward, lengths");
+                add(name, example(s, cell, 2, 37, 18, {37, 20}), false, lstm, ", many sequences");
+                add(name, example(s, cell, 2, 17, 133, {17, 6}), lstm, false, ", many units");
               }
               const Example e = example(s, Cell::tanh, 2, 3, 4);
               const Tensor y = s.tensor({2, 3, 4}), none = s.tensor({0});
-              s.invalid<ShapeError>("gstates belongs to lstm", y, y, e.from_x, e.h, e.c, e.w, e.bias, std::nullopt, y,
-                                    none, none, std::string("tanh"), false);
-              s.invalid<ShapeError>("gy is", e.h, std::nullopt, e.from_x, e.h, e.c, e.w, e.bias, std::nullopt, y, none,
+              s.invalid<ShapeError>("gstates belongs to lstm", y, y, e.h, e.c, e.w, std::nullopt, std::nullopt, y, none,
+                                    none, std::string("tanh"), false);
+              s.invalid<ShapeError>("gy is", e.h, std::nullopt, e.h, e.c, e.w, std::nullopt, std::nullopt, y, none,
                                     none, std::string("tanh"), false);
             },
         .tolerance = 4,
         .tolerance_reason = "each step rounds its gradients, and the step before multiplies them",
     }};
 
-const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                 const std::string&, bool, bool)>
     forward_op{{
-        .schema = "recurrence(Tensor from_x, Tensor h, Tensor? c, Tensor w_hh, Tensor? b_hh, Tensor? batch_sizes, str "
-                  "cell, bool reverse=false, bool keep=true) -> (Tensor y, Tensor states, Tensor gates)",
+        .schema = "recurrence(Tensor from_x, Tensor h, Tensor? c, Tensor w_hh, Tensor? b_hh, Tensor? batch_sizes, "
+                  "Tensor? places, str cell, bool reverse=false, bool keep=true) -> (Tensor y, Tensor states, Tensor "
+                  "gates)",
         .shown = 2,
         .internal = true,
-        .doc = "All steps of one direction of a recurrent layer: from_x [T, B, gates H] is what the input gives the "
-               "gates, h [B, H] (and c for lstm) the first state, w_hh [gates H, H] and b_hh what h gives them. cell "
-               "is tanh, relu, lstm or gru. y [T, B, H] is h after each step, states c after each step ([0] but for "
-               "lstm). batch_sizes (i64 [T], never rising) says how many of the sequences, the first ones, have each "
-               "step; the others keep their state. gates is what the gradient needs ([0] without keep) and has none. "
-               "ShapeError, DTypeError, ValueError.",
+        .doc =
+            "All steps of one direction of a recurrent layer: from_x [T, B, gates H] is what the input gives the "
+            "gates, h [B, H] (and c for lstm) the first state, w_hh [gates H, H] and b_hh what h gives them. cell "
+            "is tanh, relu, lstm or gru. y [T, B, H] is h after each step, states c after each step ([0] but for "
+            "lstm). batch_sizes (i64 [T], never rising) says how many of the sequences, the first ones, have each "
+            "step; the others keep their state. from_x then has their rows alone, step after step, and places (i64 "
+            "[rows]) says where these lie among the [T B] of y. gates is what the gradient needs ([0] without keep). "
+            "ShapeError, DTypeError, ValueError.",
         .infer =
             [](const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
-               const Tensor& batch_sizes, const std::string& name, bool, bool keep) {
-              const Cell cell = cell_of("recurrence", name);
-              check_arguments("recurrence", cell, from_x, h, c, w, bias, batch_sizes);
-              const int64_t kept = keep ? kept_gates(cell) * h.size(1) : 0;
-              const TensorMeta y = from_x.meta().with_shape({from_x.size(0), from_x.size(1), h.size(1)});
+               const Tensor& batch_sizes, const Tensor& places, const std::string& name, bool, bool keep) {
+              constexpr std::string_view op = "recurrence";
+              const Cell cell = cell_of(op, name);
+              check_arguments(op, cell, from_x.meta(), h, c, w, batch_sizes, places);
+              check<ShapeError>(!bias.defined() || bias.shape() == Shape{w.size(0)}, op, "b_hh is ", bias, ", wanted [",
+                                w.size(0), "]");
+              check<DTypeError>(!bias.defined() || bias.dtype() == w.dtype(), op, "b_hh is ", bias, ", w_hh ", w);
+              const int64_t steps = batch_sizes.defined() ? batch_sizes.size(0) : from_x.size(0);
+              const TensorMeta y = from_x.meta().with_shape({steps, h.size(0), h.size(1)});
+              const bool keeps = keep && kept_gates(cell) > 0;
               return std::array<TensorMeta, 3>{
                   y, cell == Cell::lstm ? y : y.with_shape({0}),
-                  y.with_shape(kept > 0 ? Shape{from_x.size(0), from_x.size(1), kept} : Shape{0})};
+                  y.with_shape(keeps ? kept_shape(from_x.shape(), kept_gates(cell) * h.size(1)) : Shape{0})};
             },
         .kernels = {.cpu = forward_kernel<recurrence_cpu>, .cuda = STRATA_CUDA_KERNEL(forward_kernel<recurrence_cuda>)},
         .composed = composed,
-        .saves = "from_x h c w_hh b_hh batch_sizes y states gates",
+        .saves = "h c w_hh batch_sizes places y states gates",
         .backward =
-            [](Backward& b, const Tensor& from_x, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
-               const Tensor& batch_sizes, const std::string& cell, bool reverse, bool) {
-              const Tensor y = b.y(0);
-              check<AutogradError>(!b.has_gy(2), "recurrence", "gates has no gradient");
+            [](Backward& b, const Tensor&, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
+               const Tensor& batch_sizes, const Tensor& places, const std::string& name, bool reverse, bool) {
+              const Tensor y = b.y(0), gy = b.has_gy(0) ? b.gy(0) : zeros_like(y),
+                           gstates = b.has_gy(1) && c.defined() ? b.gy(1) : Tensor();
               const auto [gx, gfrom_h, gh, gc] =
-                  backward_op(b.has_gy(0) ? b.gy(0) : zeros_like(y), b.has_gy(1) && c.defined() ? b.gy(1) : Tensor(),
-                              from_x, h, c, w, bias, batch_sizes, y, b.y(1), b.y(2), cell, reverse);
+                  b.has_gy(2)
+                      ? gradients(cell_of("recurrence", name), gy, gstates, b.gy(2), h, c, w, batch_sizes, places, y,
+                                  b.y(1), b.y(2), reverse)
+                      : backward_op(gy, gstates, h, c, w, batch_sizes, places, y, b.y(1), b.y(2), name, reverse);
               if (b.needs(0)) b.set(0, gx);
               if (b.needs(1)) b.set(1, gh);
               if (c.defined() && b.needs(2)) b.set(2, gc);
-              const Tensor g = gfrom_h.numel() > 0 ? gfrom_h : gx;
+              const Tensor g = flatten(gfrom_h.numel() > 0 ? gfrom_h : gx, 0, -2);
               if (b.needs(3)) {
-                b.set(3, product(g.reshape({-1, g.size(2)}).transpose(0, 1),
-                                 before_each(y, h, reverse).reshape({-1, h.size(1)})));
+                Tensor before = flatten(before_each(y, h, reverse), 0, 1);
+                if (places.defined()) before = index_select(before, 0, places);
+                b.set(3, product(g.transpose(0, 1), before));
               }
-              if (bias.defined() && b.needs(4)) b.set(4, sum(g, {0, 1}));
+              if (bias.defined() && b.needs(4)) b.set(4, sum(g, {0}));
             },
         .autocast = Autocast::low,
-        .cost = [](const Tensor& from_x, const Tensor&, const Tensor&, const Tensor& w, const Tensor&, const Tensor&,
-                   const std::string&, bool, bool) { return steps_cost(from_x, w, 1, 2.5); },
+        .cost = [](const Tensor& from_x, const Tensor& h, const Tensor&, const Tensor& w, const Tensor&, const Tensor&,
+                   const Tensor& places, const std::string&, bool,
+                   bool) { return steps_cost(rows_of_steps(from_x, places), w, 2.5); },
         .samples =
             [](Samples& s) {
+              const auto add = [&](const std::string& name, const Example& e, bool bias, bool reverse, bool keep,
+                                   const char* what) {
+                s.add(e.from_x, e.h, e.c, e.w, bias ? e.bias : Tensor(), e.sizes, e.places, name, reverse, keep)
+                    .not_differentiable()
+                    .named(cat(name, what));
+              };
               for (const auto& [text, cell] : kCells) {
                 const std::string name(text);
-                const Example e = example(s, cell, 4, 3, 5);
-                s.add(e.from_x, e.h, e.c, e.w, e.bias, std::nullopt, name).not_differentiable().named(name);
-                s.add(e.from_x, e.h, e.c, e.w, std::nullopt, counted({3, 3, 1, 1}), name, true, false)
-                    .not_differentiable()
-                    .named(cat(name, ", backward, lengths, no bias, no gradient"));
-                const Example many = example(s, cell, 2, 37, 18);  // several blocks of sequences, odd rows
-                s.add(many.from_x, many.h, many.c, many.w, many.bias, counted({37, 20}), name)
-                    .not_differentiable()
-                    .named(cat(name, ", many sequences"));
+                add(name, example(s, cell, 4, 3, 5), true, false, true, "");
+                add(name, example(s, cell, 4, 3, 5, {3, 3, 1, 1}), false, true, false,
+                    ", backward, lengths, no bias, no gradient");
+                // Several blocks of sequences, odd rows.
+                add(name, example(s, cell, 2, 37, 18, {37, 20}), true, false, true, ", many sequences");
                 // On a card several blocks and several pieces of the depth for each warp.
-                const Example wide = example(s, cell, 3, 17, 133);
-                s.add(wide.from_x, wide.h, wide.c, wide.w, wide.bias, counted({17, 16, 5}), name, cell != Cell::relu)
-                    .not_differentiable()
-                    .named(cat(name, ", many units"));
+                add(name, example(s, cell, 3, 17, 133, {17, 16, 5}), true, cell != Cell::relu, true, ", many units");
               }
-              const Example e = example(s, Cell::gru, 2, 3, 4);
-              s.invalid<ValueError>("cell must be", e.from_x, e.h, e.c, e.w, e.bias, std::nullopt,
-                                    std::string("elman"));
-              s.invalid<ShapeError>("c belongs to lstm", e.from_x, e.h, e.h, e.w, e.bias, std::nullopt,
-                                    std::string("gru"));
-              s.invalid<ShapeError>("w_hh is", e.from_x, e.h, e.c, e.h, e.bias, std::nullopt, std::string("gru"));
-              s.invalid<ShapeError>("batch_sizes must be i64", e.from_x, e.h, e.c, e.w, e.bias, counted({3}),
-                                    std::string("gru"));
-              s.invalid<ValueError>("never rise", e.from_x, e.h, e.c, e.w, e.bias, counted({2, 3}), std::string("gru"));
+              const Example e = example(s, Cell::gru, 2, 3, 4), p = example(s, Cell::gru, 2, 3, 4, {2, 1});
+              const auto none = std::nullopt;
+              const std::string gru("gru");
+              s.invalid<ValueError>("cell must be", e.from_x, e.h, e.c, e.w, e.bias, none, none, std::string("elman"));
+              s.invalid<ShapeError>("c belongs to lstm", e.from_x, e.h, e.h, e.w, e.bias, none, none, gru);
+              s.invalid<ShapeError>("w_hh is", e.from_x, e.h, e.c, e.h, e.bias, none, none, gru);
+              s.invalid<ShapeError>("b_hh is", e.from_x, e.h, e.c, e.w, e.h, none, none, gru);
+              s.invalid<ShapeError>("come together", e.from_x, e.h, e.c, e.w, e.bias, none, counted({3}), gru);
+              s.invalid<ShapeError>("from_x must be", e.from_x, e.h, e.c, e.w, e.bias, p.sizes, p.places, gru);
+              s.invalid<ValueError>("never rise", p.from_x, p.h, p.c, p.w, p.bias, counted({1, 2}), p.places, gru);
+              s.invalid<ValueError>("add up", p.from_x, p.h, p.c, p.w, p.bias, counted({3, 3}), p.places, gru);
             },
         .reference = naive_recurrence,
         .tolerance = 4,
@@ -445,17 +525,19 @@ namespace recurrent {
 bool has_recurrence(Cell cell, DType t, const Device& device, int64_t batch, int64_t hidden) {
   if (device.type == DeviceType::meta) return true;
   if (!forward_op.has_kernel(device.type)) return false;
-  return !device.is_cuda() || batch * hidden == 0 || recurrence_pays(cell, t, batch, hidden, card_limits(device.index));
+  return !device.is_cuda() || batch * hidden == 0 ||
+         recurrence_pays(cell, t, allow_tf32_convolutions(), batch, hidden, card_limits(device.index));
 }
 
 std::tuple<Tensor, Tensor> recurrence(Cell cell, const Tensor& from_x, const State& first, const Tensor& w,
-                                      const Tensor& bias, const Tensor& batch_sizes, bool reverse) {
+                                      const Tensor& bias, const Tensor& batch_sizes, const Tensor& places,
+                                      bool reverse) {
   const auto wants = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
   const bool keep = grad_enabled() && (wants(from_x) || wants(first.h) || wants(first.c) || wants(w) || wants(bias));
   for (const auto& [name, each] : kCells) {
     if (each != cell) continue;
     auto [y, states, gates] =
-        forward_op(from_x, first.h, first.c, w, bias, batch_sizes, std::string(name), reverse, keep);
+        forward_op(from_x, first.h, first.c, w, bias, batch_sizes, places, std::string(name), reverse, keep);
     return {y, cell == Cell::lstm ? states : Tensor()};
   }
   return {};

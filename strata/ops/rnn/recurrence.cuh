@@ -1,278 +1,16 @@
 #pragma once
-// All steps of a recurrent layer in one launch. A block owns hidden units of some sequences: their part of the weight
-// stays in its shared memory, and each step multiplies it with the states of all units, which the group's blocks
-// exchange through two buffers in global memory. A step is: wait for the group, multiply, add up the warps' partial
-// sums, the cell's own arithmetic, write the new states, tell the group. What the cell computes is the Step's.
+// What both directions of a recurrent layer do around their launch of recurrence_walk.cuh.
 
 #include "strata/cuda/each.cuh"
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/memory.h"
-#include "strata/cuda/tile/fragment.cuh"
 #include "strata/ops/rnn/recurrence_cuda.h"
+#include "strata/ops/rnn/recurrence_walk.cuh"
 
 namespace strata::recurrent {
 
-inline constexpr int kWalkWarps = 8, kWalkThreads = 32 * kWalkWarps;
-
-/// A plan's numbers and the launch's memory.
-struct Walk {
-  int64_t batch, hidden, rows, depth_bytes, pitch, partial_bytes_at;
-  int parts, units, columns, partial_pitch;
-  const unsigned char* weight;  ///< [parts, columns] rows of depth_bytes
-  unsigned char* states;        ///< [2, groups rows] rows of depth_bytes: step i reads i % 2 and writes the other
-  int64_t states_bytes;         ///< of one of the two
-  unsigned* arrivals;           ///< one for each group, kArrivalBytes apart, 0 at first
-};
-inline constexpr int kArrivalBytes = 128;
-
-// ---- the barrier of a group ----------------------------------------------------------------------------------------
-
-/// After a __syncthreads(), by one thread: what the block wrote is seen by who waits for it.
-__device__ __forceinline__ void arrive(unsigned* arrivals) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrivals) : "memory");
-}
-__device__ __forceinline__ void wait_for(const unsigned* arrivals, unsigned count) {
-  unsigned now;
-  do {
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(arrivals) : "memory");
-  } while (static_cast<int>(now - count) < 0);
-}
-
-// ---- products ------------------------------------------------------------------------------------------------------
-
-/// 16 bytes that other blocks wrote during this launch: from the L2 cache.
-__device__ __forceinline__ uint4 load_shared_state(const unsigned char* p) {
-  return __ldcg(reinterpret_cast<const uint4*>(p));
-}
-template <bool Resident>
-__device__ __forceinline__ uint4 load_weight(const unsigned char* p) {
-  if constexpr (Resident)
-    return *reinterpret_cast<const uint4*>(p);
-  else
-    return __ldg(reinterpret_cast<const uint4*>(p));
-}
-
-/// What a warp adds to a pass: a [Rows, depth] times w [Width, depth], over every kWalkWarps'th 64 bytes of the depth.
-/// Of each 64 bytes four lanes have 16: any order of the depth gives the same product, so that operands come in whole
-/// pieces. Columns from `columns` on are the last one once more, and not written but to fill up to eight.
-template <class T, int Rows, int Width, bool Resident>
-struct Product;
-
-/// On tensor cores: lane l has rows l / 4 and l / 4 + 8 of the operand, and column l / 4 of the weight.
-template <class T, int Rows, int Width, bool Resident>
-requires(sizeof(T) == 2) struct Product<T, Rows, Width, Resident> {
-  static constexpr int kTall = Rows / 16, kWide = Width / 8;
-  static constexpr int kAhead = (kWide <= kTall ? 16 : 8) / kTall;  // pieces on their way, as registers allow
-  static constexpr int kChains = kTall * kWide <= 4 ? 2 : 1;        // few sums wait for each product before
-
-  __device__ static void add(const unsigned char* a, int64_t depth_bytes, const unsigned char* w, int64_t pitch,
-                             int columns, float* sums, int sums_pitch) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, blocks = static_cast<int>(depth_bytes / 64);
-    a += lane / 4 * depth_bytes + lane % 4 * 16;
-    w += lane % 4 * 16;
-    int columns_at[kWide];
-#pragma unroll
-    for (int n = 0; n < kWide; ++n) columns_at[n] = min(8 * n + lane / 4, columns - 1) * static_cast<int>(pitch);
-    float c[kChains][kTall][kWide][4] = {};
-    for (int first = warp; first < blocks; first += kAhead * kWalkWarps) {
-      uint4 x[kAhead][2 * kTall];
-#pragma unroll
-      for (int s = 0; s < kAhead; ++s) {
-        const int at = first + s * kWalkWarps;
-        if (at >= blocks) break;
-#pragma unroll
-        for (int r = 0; r < 2 * kTall; ++r) x[s][r] = load_shared_state(a + 8 * r * depth_bytes + 64 * at);
-      }
-#pragma unroll
-      for (int s = 0; s < kAhead; ++s) {
-        const int at = first + s * kWalkWarps;
-        if (at >= blocks) continue;  // not break: products of several pieces may overlap
-#pragma unroll
-        for (int n = 0; n < kWide; ++n) {
-          if (!Resident && 8 * n >= columns) break;
-          const uint4 b = load_weight<Resident>(w + columns_at[n] + 64 * at);
-#pragma unroll
-          for (int m = 0; m < kTall; ++m) {
-            const uint4 &upper = x[s][2 * m], &lower = x[s][2 * m + 1];
-            cuda::tile::mma<T>(c[0][m][n], {upper.x, lower.x, upper.y, lower.y}, b.x, b.y);
-            cuda::tile::mma<T>(c[kChains - 1][m][n], {upper.z, lower.z, upper.w, lower.w}, b.z, b.w);
-          }
-        }
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < kWide; ++n) {
-      if (8 * n >= columns) break;
-#pragma unroll
-      for (int m = 0; m < kTall; ++m) {
-        float* const to = sums + (16 * m + lane / 4) * sums_pitch + 8 * n + lane % 4 * 2;
-        const auto sum = [&](int i) { return kChains == 2 ? c[0][m][n][i] + c[kChains - 1][m][n][i] : c[0][m][n][i]; };
-        to[0] = sum(0), to[1] = sum(1);
-        to[8 * sums_pitch] = sum(2), to[8 * sums_pitch + 1] = sum(3);
-      }
-    }
-  }
-};
-
-/// In full precision: of 32 lanes four share the depth, two the columns and four the rows.
-template <class T, int Rows, int Width, bool Resident>
-requires(sizeof(T) >= 4) struct Product<T, Rows, Width, Resident> {
-  static constexpr int kTall = Rows / 4, kWide = Width / 2, kAhead = sizeof(T) == 4 && kWide == 4 ? 8 : 4;
-  static constexpr int kPiece = 16 / sizeof(T);
-
-  __device__ static void add(const unsigned char* a, int64_t depth_bytes, const unsigned char* w, int64_t pitch,
-                             int columns, T* sums, int sums_pitch) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, blocks = static_cast<int>(depth_bytes / 64);
-    const int piece = lane % 4, column = lane / 4 % 2, row = lane / 8;
-    a += row * depth_bytes + piece * 16;
-    w += piece * 16;
-    int columns_at[kWide];
-#pragma unroll
-    for (int n = 0; n < kWide; ++n) columns_at[n] = min(2 * n + column, columns - 1) * static_cast<int>(pitch);
-    T c[kTall * kWide] = {};
-    for (int first = warp; first < blocks; first += kAhead * kWalkWarps) {
-      uint4 x[kAhead][kTall];
-#pragma unroll
-      for (int s = 0; s < kAhead; ++s) {
-        const int at = first + s * kWalkWarps;
-        if (at >= blocks) break;
-#pragma unroll
-        for (int r = 0; r < kTall; ++r) x[s][r] = load_shared_state(a + 4 * r * depth_bytes + 64 * at);
-      }
-#pragma unroll
-      for (int s = 0; s < kAhead; ++s) {
-        const int at = first + s * kWalkWarps;
-        if (at >= blocks) break;
-#pragma unroll
-        for (int n = 0; n < kWide; ++n) {
-          if (!Resident && 2 * n >= columns) break;
-          const uint4 b = load_weight<Resident>(w + columns_at[n] + 64 * at);
-          T by[kPiece];
-          memcpy(by, &b, 16);
-#pragma unroll
-          for (int r = 0; r < kTall; ++r) {
-            T of[kPiece];
-            memcpy(of, &x[s][r], 16);
-#pragma unroll
-            for (int e = 0; e < kPiece; ++e) c[r * kWide + n] += of[e] * by[e];
-          }
-        }
-      }
-    }
-    // Each of the four lanes that share the depth adds up a quarter of the sums.
-    const bool upper = piece % 2 == 1, last = piece / 2 == 1;
-    constexpr int kHalf = kTall * kWide / 2, kQuarter = kHalf / 2;
-#pragma unroll
-    for (int i = 0; i < kHalf; ++i) {
-      const T give = upper ? c[i] : c[kHalf + i], keep = upper ? c[kHalf + i] : c[i];
-      c[i] = keep + __shfl_xor_sync(0xffffffffu, give, 1);
-    }
-#pragma unroll
-    for (int i = 0; i < kQuarter; ++i) {
-      const T give = last ? c[i] : c[kQuarter + i], keep = last ? c[kQuarter + i] : c[i];
-      c[i] = keep + __shfl_xor_sync(0xffffffffu, give, 2);
-    }
-    const int begin = (upper ? kHalf : 0) + (last ? kQuarter : 0);
-#pragma unroll
-    for (int i = 0; i < kQuarter; ++i) {
-      const int at = begin + i;
-      if (2 * (at % kWide) < columns) sums[(row + 4 * (at / kWide)) * sums_pitch + column + 2 * (at % kWide)] = c[i];
-    }
-  }
-};
-
-// ---- the walk ------------------------------------------------------------------------------------------------------
-
-/// Iterations [first, last) of `step`. Between those of one launch the group's blocks wait for each other, for which
-/// all of them must be resident: a cooperative launch, or one iteration a launch. A Step has
-///   multiplies(i)               whether iteration i has a product,
-///   In load(i, row, unit)       what it reads of its own, before the wait,
-///   Out compute(i, in, sum)     the cell; sum(gate) is the unit's sum for that gate,
-///   publish(out, T*)            the states that other blocks read, to a row of the exchanged buffer from the unit on,
-///   store(i, row, unit, out)    what is read after the launch, or later by the same thread.
-template <class T, class Step, int Rows, int Width, bool Resident>
-__global__ void __launch_bounds__(kWalkThreads, 1)
-    walk_kernel(const __grid_constant__ Walk w, const __grid_constant__ Step step, int64_t first, int64_t last) {
-  using R = compute_t<T>;
-  extern __shared__ __align__(128) unsigned char shared[];
-  const int group = static_cast<int>(blockIdx.x) / w.parts, part = static_cast<int>(blockIdx.x) % w.parts;
-  const int64_t unit0 = static_cast<int64_t>(part) * w.units, row0 = group * w.rows;
-  const int units = static_cast<int>(min(static_cast<int64_t>(w.units), w.hidden - unit0));
-  const int64_t rows = min(w.rows, w.batch - row0);
-  unsigned* const arrivals = w.arrivals + group * (kArrivalBytes / sizeof(unsigned));
-  const unsigned char* weight = w.weight + static_cast<int64_t>(part) * w.columns * w.depth_bytes;
-  int64_t pitch = w.depth_bytes;
-  if constexpr (Resident) {
-    const int pieces = static_cast<int>(w.depth_bytes / 16);
-    for (int row = threadIdx.x / 32; row < w.columns; row += kWalkWarps) {
-#pragma unroll 4
-      for (int piece = threadIdx.x % 32; piece < pieces; piece += 32) {
-        *reinterpret_cast<uint4*>(shared + row * w.pitch + piece * 16) =
-            *reinterpret_cast<const uint4*>(weight + row * w.depth_bytes + piece * 16);
-      }
-    }
-    weight = shared, pitch = w.pitch;
-    __syncthreads();
-  }
-  R* const partial = reinterpret_cast<R*>(shared + w.partial_bytes_at);
-  const int of_warp = Rows * w.partial_pitch, warp = threadIdx.x / 32;
-  constexpr int kHeld = Rows / 16;  // items of a thread whose operands are loaded before the wait
-
-  for (int64_t i = first; i < last; ++i) {
-    const unsigned char* const from = w.states + (i & 1) * w.states_bytes + row0 * w.depth_bytes;
-    unsigned char* const to = w.states + ((i + 1) & 1) * w.states_bytes + row0 * w.depth_bytes;
-    for (int64_t tile = 0; tile < rows; tile += Rows) {
-      const auto has = [&](int row, int unit) { return row < Rows && tile + row < rows && unit < units; };
-      const auto load = [&](int item) { return step.load(i, row0 + tile + item / w.units, unit0 + item % w.units); };
-      typename Step::In held[kHeld] = {};
-#pragma unroll
-      for (int k = 0; k < kHeld; ++k) {
-        const int item = static_cast<int>(threadIdx.x) + k * kWalkThreads;
-        if (has(item / w.units, item % w.units)) held[k] = load(item);
-      }
-      if (tile == 0 && i > first) {
-        if (w.parts > 1 && threadIdx.x == 0) wait_for(arrivals, static_cast<unsigned>(i - first) * w.parts);
-        __syncthreads();
-      }
-      if (step.multiplies(i)) {
-        for (int column = 0; column < w.columns; column += Width) {
-          Product<T, Rows, Width, Resident>::add(from + tile * w.depth_bytes, w.depth_bytes, weight + column * pitch,
-                                                 pitch, w.columns - column, partial + warp * of_warp + column,
-                                                 w.partial_pitch);
-        }
-        __syncthreads();
-      }
-      // Only what other blocks wait for is written before they are told.
-      typename Step::Out out;
-      int at = -1;
-      for (int item = threadIdx.x, k = 0; item < Rows * w.units; item += kWalkThreads, ++k) {
-        const int row = item / w.units, unit = item % w.units;
-        if (!has(row, unit)) continue;
-        typename Step::In in = held[0];
-        if (kHeld > 1 && k == 1) in = held[kHeld - 1];
-        if (k >= kHeld) in = load(item);
-        if (at >= 0) step.store(i, row0 + tile + at / w.units, unit0 + at % w.units, out);
-        out = step.compute(i, in, [&](int gate) {
-          const R* const sums = partial + row * w.partial_pitch + gate * w.units + unit;
-          R sum = sums[0];
-#pragma unroll
-          for (int other = 1; other < kWalkWarps; ++other) sum += sums[other * of_warp];
-          return sum;
-        });
-        step.publish(out, reinterpret_cast<T*>(to + (tile + row) * w.depth_bytes) + unit0 + unit);
-        at = item;
-      }
-      __syncthreads();
-      if (w.parts > 1 && tile + Rows >= rows && threadIdx.x == 0) arrive(arrivals);
-      if (at >= 0) step.store(i, row0 + tile + at / w.units, unit0 + at % w.units, out);
-    }
-  }
-}
-
-// ---- the launch ----------------------------------------------------------------------------------------------------
-
 /// Before the walk: the weight in its blocks' rows, and the first states. What is not written was filled with zeros.
-template <class T, bool Transposed>
+template <class P, bool Transposed, class T = stored_t<P>>
 __global__ void prepare_kernel(const __grid_constant__ Walk w, const T* given, int64_t columns_per_unit, const T* h,
                                const T* c, compute_t<T>* carry) {
   const int64_t H = w.hidden;
@@ -280,34 +18,35 @@ __global__ void prepare_kernel(const __grid_constant__ Walk w, const T* given, i
     const int64_t row = e / H, column = e % H, unit = row % H;
     const int64_t to = Transposed ? column : unit / w.units * w.columns + row / H * w.units + unit % w.units;
     auto* const packed = const_cast<unsigned char*>(w.weight) + to * w.depth_bytes;
-    reinterpret_cast<T*>(packed)[Transposed ? row : column] = given[e];
+    reinterpret_cast<T*>(packed)[Transposed ? row : column] = operand_of<P>(cuda::widen(given[e]));
   });
   cuda::for_each(w.batch * H, [&](int64_t e) {
-    if (h != nullptr) reinterpret_cast<T*>(w.states + e / H * w.depth_bytes)[e % H] = h[e];
+    if (h != nullptr) reinterpret_cast<T*>(w.states + e / H * w.depth_bytes)[e % H] = operand_of<P>(cuda::widen(h[e]));
     if (c != nullptr) carry[e] = cuda::widen(c[e]);
   });
 }
 
-/// Tells of counts (on the device) that are no batch sizes. The kernels read nothing out of range for them.
-void check_counts(const RecurrenceCall& r);
-
 /// What both directions do around their walk: memory of zeros on the current stream, the first states, the launch.
 class WalkCall {
  public:
-  /// `own`: elements of the step's array, of the sums' type.
-  WalkCall(const RecurrenceCall& r, const StepProduct& p, int64_t own);
+  /// `own`: elements of the step's array, of the sums' type; `steps`: whose counts there are, 0 where all sequences
+  /// have every step.
+  WalkCall(const StepProduct& p, int64_t own, int64_t steps = 0);
   RecurrencePlan plan;
   Walk walk{};
   void* own;  ///< the step's array
 
-  /// Launches the preparation. `h` and `c`, where they are given, become the first states and the step's array.
-  template <class T, bool Transposed>
-  void prepare(const RecurrenceCall& r, const void* h, const void* c) const {
-    const int64_t columns_per_unit = gates(r.cell);
-    prepare_kernel<T, Transposed>
-        <<<cuda::each_blocks(columns_per_unit * r.hidden * r.hidden), cuda::kEachThreads, 0, cuda::stream()>>>(
-            walk, static_cast<const T*>(r.w), columns_per_unit, static_cast<const T*>(h), static_cast<const T*>(c),
-            static_cast<compute_t<T>*>(own));
+  /// A call whose counts are as given (on the device) gets its own, and the rows before each step. Counts that are no
+  /// batch sizes are told of and made such that nothing out of range is read.
+  void place(RecurrenceCall& r) const;
+  /// Launches the preparation: the weight [columns_per_unit hidden, hidden]; `h` and `c`, where they are given, become
+  /// the first states and the step's array.
+  template <class P, bool Transposed, class T = stored_t<P>>
+  void prepare(const void* weight, int64_t columns_per_unit, const void* h, const void* c) const {
+    const int64_t elements = std::max(columns_per_unit * walk.hidden, walk.batch) * walk.hidden;
+    prepare_kernel<P, Transposed><<<cuda::each_blocks(elements), cuda::kEachThreads, 0, cuda::stream()>>>(
+        walk, static_cast<const T*>(weight), columns_per_unit, static_cast<const T*>(h), static_cast<const T*>(c),
+        static_cast<compute_t<T>*>(own));
   }
   /// Launches iterations [0, iterations) of a walk_kernel: all at once where the card can have all blocks at a time,
   /// else one by one with `streaming`, the same with a weight that is not resident.
@@ -315,31 +54,39 @@ class WalkCall {
 
  private:
   Tensor memory_;
+  int64_t* places_;  // counts of all steps, then the rows before each
 };
 
-template <class T, class Step, bool Resident, int Rows, int Width>
+/// f(P) for the operands of a call: its dtype's, or f32 rounded to TF32.
+template <class F>
+void dispatch_operands(DType t, bool tf32, std::string_view op, F&& f) {
+  if (t == DType::f32 && tf32) return f.template operator()<Tf32>();
+  dispatch_floats(t, op, f);
+}
+
+template <class P, class Step, bool Resident, int Rows, int Width>
 const void* address_of_walk() {
-  return reinterpret_cast<const void*>(walk_kernel<T, Step, Rows, Width, Resident>);
+  return reinterpret_cast<const void*>(walk_kernel<P, Step, Rows, Width, Resident>);
 }
 /// The kernels for a plan: the one whose weight is resident, and the one that reads it from global memory.
-template <class T, class Step>
+template <class P, class Step>
 const void* walk_kernel_of(const RecurrencePlan& p) {
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (kTensorCores<P>) {
     if (p.tile == 32)
-      return p.width == 16 ? address_of_walk<T, Step, true, 32, 16>() : address_of_walk<T, Step, true, 32, 64>();
-    if (p.width == 8) return address_of_walk<T, Step, true, 16, 8>();
-    return p.width == 32 ? address_of_walk<T, Step, true, 16, 32>() : address_of_walk<T, Step, true, 16, 64>();
+      return p.width == 16 ? address_of_walk<P, Step, true, 32, 16>() : address_of_walk<P, Step, true, 32, 64>();
+    if (p.width == 8) return address_of_walk<P, Step, true, 16, 8>();
+    return p.width == 32 ? address_of_walk<P, Step, true, 16, 32>() : address_of_walk<P, Step, true, 16, 64>();
   } else {
-    constexpr int kWide = sizeof(T) == 4 ? 32 : 16;
-    return p.width == 8 ? address_of_walk<T, Step, true, 16, 8>() : address_of_walk<T, Step, true, 16, kWide>();
+    constexpr int kWide = sizeof(P) == 4 ? 32 : 16;
+    return p.width == 8 ? address_of_walk<P, Step, true, 16, 8>() : address_of_walk<P, Step, true, 16, kWide>();
   }
 }
-template <class T, class Step>
+template <class P, class Step>
 const void* streaming_kernel_of(const RecurrencePlan& p) {
-  if constexpr (sizeof(T) == 2)
-    return p.tile == 32 ? address_of_walk<T, Step, false, 32, 64>() : address_of_walk<T, Step, false, 16, 64>();
+  if constexpr (kTensorCores<P>)
+    return p.tile == 32 ? address_of_walk<P, Step, false, 32, 64>() : address_of_walk<P, Step, false, 16, 64>();
   else
-    return address_of_walk < T, Step, false, 16, sizeof(T) == 4 ? 32 : 16 > ();
+    return address_of_walk < P, Step, false, 16, sizeof(P) == 4 ? 32 : 16 > ();
 }
 
 }  // namespace strata::recurrent

@@ -12,6 +12,8 @@ namespace strata::recurrent {
 /// column for each gate; backward depth is gates hidden and a unit has one.
 struct StepProduct {
   int64_t batch, hidden, columns_per_unit, depth, size;  ///< size of an element in bytes
+  bool tf32 = false;                                     ///< operands of f32 are rounded to TF32
+  bool tensor_cores() const { return size == 2 || tf32; }
 };
 
 /// What a card has.
@@ -37,8 +39,8 @@ struct RecurrencePlan {
 RecurrencePlan plan_recurrence(const StepProduct& p, const CardLimits& card);
 
 /// Whether the kernels are the faster way: not for steps that are so large that products by the library, and launches
-/// for each step, cost less.
-bool recurrence_pays(Cell cell, DType t, int64_t batch, int64_t hidden, const CardLimits& card);
+/// for each step, cost less. `tf32`: f32 operands are rounded.
+bool recurrence_pays(Cell cell, DType t, bool tf32, int64_t batch, int64_t hidden, const CardLimits& card);
 /// The calls of recurrence_kernel.h, on the current card and stream. The same bits every time.
 void recurrence_cuda(const RecurrenceCall& r);
 void recurrence_backward_cuda(const RecurrenceBackwardCall& r);

@@ -4,17 +4,19 @@
 
 namespace strata::recurrent {
 
-void recurrence_cuda(const RecurrenceCall& r) {
-  if (r.steps * r.batch * r.hidden == 0) return;
-  check_counts(r);
-  const int64_t g = gates(r.cell);
-  WalkCall call(r, {r.batch, r.hidden, g, r.hidden, static_cast<int64_t>(size_of(r.t))},
-                r.c == nullptr ? 0 : r.batch * r.hidden);
-  dispatch_floats(r.t, "recurrence", [&]<class T>() {
+void recurrence_cuda(const RecurrenceCall& given) {
+  if (given.steps * given.batch * given.hidden == 0) return;
+  const int64_t g = gates(given.cell);
+  WalkCall call({given.batch, given.hidden, g, given.hidden, static_cast<int64_t>(size_of(given.t)), given.tf32},
+                given.c == nullptr ? 0 : given.batch * given.hidden, given.counts == nullptr ? 0 : given.steps);
+  RecurrenceCall r = given;
+  call.place(r);
+  dispatch_operands(r.t, r.tf32, "recurrence", [&]<class P>() {
+    using T = stored_t<P>;
     using Step = ForwardStep<T>;
-    call.prepare<T, false>(r, r.h, r.c);
+    call.prepare<P, false>(r.w, g, r.h, r.c);
     Step step{r, static_cast<compute_t<T>*>(call.own), static_cast<int>(g)};
-    call.launch(walk_kernel_of<T, Step>(call.plan), streaming_kernel_of<T, Step>(call.plan), &step, r.steps);
+    call.launch(walk_kernel_of<P, Step>(call.plan), streaming_kernel_of<P, Step>(call.plan), &step, r.steps);
   });
 }
 

@@ -17,9 +17,9 @@ int64_t round_up(int64_t a, int64_t b) {
 }
 
 // The columns of a pass, as the kernels are compiled.
-int64_t width_of(int64_t size, int64_t tile, int64_t columns) {
-  if (size == 2) return tile == 32 ? (columns <= 16 ? 16 : 64) : columns <= 8 ? 8 : columns <= 32 ? 32 : 64;
-  return columns <= 8 ? 8 : size == 4 ? 32 : 16;
+int64_t width_of(const StepProduct& p, int64_t tile, int64_t columns) {
+  if (p.tensor_cores()) return tile == 32 ? (columns <= 16 ? 16 : 64) : columns <= 8 ? 8 : columns <= 32 ? 32 : 64;
+  return columns <= 8 ? 8 : p.size == 4 ? 32 : 16;
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ RecurrencePlan plan_recurrence(const StepProduct& p, const CardLimits& card) {
         std::clamp(ceil_div(p.hidden, card.multiprocessors / groups), std::min(kLeastUnits, most_units), most_units);
     r.parts = ceil_div(p.hidden, r.units);
     r.columns = r.units * p.columns_per_unit;
-    r.width = width_of(p.size, tile, r.columns);
+    r.width = width_of(p, tile, r.columns);
     r.depth_bytes = round_up(p.depth * p.size, 64);
     r.pitch = r.depth_bytes % 128 == 64 ? r.depth_bytes : r.depth_bytes + 64;
     // 8 more than a multiple of 16: rows of a store lie in different banks.
@@ -50,7 +50,7 @@ RecurrencePlan plan_recurrence(const StepProduct& p, const CardLimits& card) {
     r.shared_bytes = (resident ? r.columns * r.pitch : 0) + r.partial_bytes;
     return r;
   };
-  const bool tall = p.size == 2 && p.batch > kTile;  // passes of 32 sequences
+  const bool tall = p.tensor_cores() && p.batch > kTile;  // passes of 32 sequences
   // The more groups, the fewer blocks wait for each other and the less of the states each of them reads; the weight
   // is then held more often.
   for (int64_t groups = std::min(ceil_div(p.batch, kTile), card.multiprocessors); groups > 0; --groups) {
@@ -66,14 +66,15 @@ RecurrencePlan plan_recurrence(const StepProduct& p, const CardLimits& card) {
   }
 }
 
-bool recurrence_pays(Cell cell, DType t, int64_t batch, int64_t hidden, const CardLimits& card) {
+bool recurrence_pays(Cell cell, DType t, bool tf32, int64_t batch, int64_t hidden, const CardLimits& card) {
   const int64_t g = gates(cell), size = size_of(t);
   // What a step as ops costs besides its product is some 40 us, in which the kernel multiplies this much.
-  constexpr double kMost = 1LL << 30, kMostHalf = 1LL << 32;
+  constexpr double kMost = 1LL << 30, kMostTf32 = 1LL << 31, kMostHalf = 1LL << 32;
   const double products = static_cast<double>(batch) * static_cast<double>(hidden) * static_cast<double>(g * hidden);
-  if (products > (size == 2 ? kMostHalf : kMost)) return false;
-  const RecurrencePlan forward = plan_recurrence({batch, hidden, g, hidden, size}, card),
-                       backward = plan_recurrence({batch, hidden, 1, g * hidden, size}, card);
+  const bool rounded = tf32 && t == DType::f32;
+  if (products > (size == 2 ? kMostHalf : rounded ? kMostTf32 : kMost)) return false;
+  const RecurrencePlan forward = plan_recurrence({batch, hidden, g, hidden, size, rounded}, card),
+                       backward = plan_recurrence({batch, hidden, 1, g * hidden, size, rounded}, card);
   for (const RecurrencePlan& p : {forward, backward}) {
     // A weight that does not fit is read once for each tile.
     constexpr double kMostBytes = 128e6;

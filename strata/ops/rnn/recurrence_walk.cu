@@ -1,3 +1,5 @@
+#include <cub/block/block_scan.cuh>
+
 #include "strata/cuda/current.h"
 #include "strata/cuda/range.cuh"
 #include "strata/ops/factory/factory.h"
@@ -22,11 +24,28 @@ class Places {
   int64_t bytes_ = 0;
 };
 
-__global__ void __launch_bounds__(cuda::kEachThreads)
-    counts_kernel(const int64_t* counts, int64_t steps, int64_t batch, cuda::RangeCheck check) {
-  cuda::for_each(steps, [&](int64_t t) {
-    if (counts[t] < 0 || counts[t] > (t == 0 ? batch : counts[t - 1])) check.refuse(static_cast<double>(counts[t]));
-  });
+constexpr int kPlaceThreads = 256;
+
+// One block: counts [steps] that never rise and whose sum is `rows`, and the sums before each.
+__global__ void __launch_bounds__(kPlaceThreads)
+    places_kernel(const int64_t* given, int64_t steps, int64_t batch, int64_t rows, int64_t* counts, int64_t* firsts,
+                  cuda::RangeCheck check) {
+  using Scan = cub::BlockScan<int64_t, kPlaceThreads>;
+  __shared__ typename Scan::TempStorage storage;
+  int64_t before = 0;
+  for (int64_t begin = 0; begin < steps; begin += kPlaceThreads) {
+    const int64_t t = begin + threadIdx.x;
+    int64_t count = t < steps ? given[t] : 0, first, total;
+    const int64_t most = t == 0 || t >= steps ? batch : given[t - 1];
+    if (count < 0 || count > most) check.refuse(static_cast<double>(count));
+    count = max(int64_t{0}, min(count, batch));
+    Scan(storage).ExclusiveSum(count, first, total);
+    first = min(before + first, rows);
+    if (t < steps) counts[t] = min(count, rows - first), firsts[t] = first;
+    before += total;
+    __syncthreads();
+  }
+  if (threadIdx.x == 0 && before != rows) check.refuse(static_cast<double>(before));
 }
 
 bool can_be_resident(const void* kernel, int64_t shared_bytes, int64_t blocks) {
@@ -43,19 +62,20 @@ bool can_be_resident(const void* kernel, int64_t shared_bytes, int64_t blocks) {
 
 }  // namespace
 
-WalkCall::WalkCall(const RecurrenceCall& r, const StepProduct& p, int64_t own_elements)
+WalkCall::WalkCall(const StepProduct& p, int64_t own_elements, int64_t steps)
     : plan(plan_recurrence(p, card_limits(cuda::current_device()))) {
   const Device device = Device::cuda(cuda::current_device());
   const int64_t states_bytes = plan.groups * plan.rows * plan.depth_bytes;
   Places places;
   const int64_t weight = places.take(plan.parts * plan.columns * plan.depth_bytes),
                 states = places.take(2 * states_bytes), arrivals = places.take(plan.groups * kArrivalBytes),
-                array = places.take(own_elements * std::max<int64_t>(p.size, 4));
+                array = places.take(own_elements * std::max<int64_t>(p.size, 4)),
+                counts = places.take(2 * steps * static_cast<int64_t>(sizeof(int64_t)));
   memory_ = empty({{places.bytes()}, DType::u8, device, std::nullopt});
   auto* const base = static_cast<unsigned char*>(memory_.raw_data());
   cuda::fill_bytes(device, base, 0, static_cast<size_t>(places.bytes()));
-  walk = {.batch = r.batch,
-          .hidden = r.hidden,
+  walk = {.batch = p.batch,
+          .hidden = p.hidden,
           .rows = plan.rows,
           .depth_bytes = plan.depth_bytes,
           .pitch = plan.pitch,
@@ -69,12 +89,17 @@ WalkCall::WalkCall(const RecurrenceCall& r, const StepProduct& p, int64_t own_el
           .states_bytes = states_bytes,
           .arrivals = reinterpret_cast<unsigned*>(base + arrivals)};
   own = base + array;
+  places_ = reinterpret_cast<int64_t*>(base + counts);
 }
 
-void check_counts(const RecurrenceCall& r) {
+void WalkCall::place(RecurrenceCall& r) const {
   if (r.counts == nullptr) return;
-  counts_kernel<<<cuda::each_blocks(r.steps), cuda::kEachThreads, 0, cuda::stream()>>>(
-      r.counts, r.steps, r.batch, cuda::value_check("batch_sizes must be at most the batch and never rise"));
+  int64_t *const counts = places_, *const firsts = places_ + r.steps;
+  places_kernel<<<1, kPlaceThreads, 0, cuda::stream()>>>(
+      r.counts, r.steps, r.batch, r.rows, counts, firsts,
+      cuda::value_check("batch_sizes must be at most the batch, never rise and add up to the rows"));
+  r.counts = counts;
+  r.firsts = firsts;
 }
 
 void WalkCall::launch(const void* kernel, const void* streaming, const void* step, int64_t iterations) {

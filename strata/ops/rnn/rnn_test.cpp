@@ -164,13 +164,13 @@ TEST(Recurrent, PaddingAndPackingAreInverse) {
 TEST(RecurrencePlan, CoversAllWithWhatTheCardHas) {
   using namespace recurrent;
   for (const CardLimits card : {CardLimits{132, 232448}, {108, 166912}, {20, 101376}, {1, 101376}})
-    for (const int64_t size : {2, 4, 8})
+    for (const auto& [size, tf32] : {std::pair(2, false), {4, false}, {4, true}, {8, false}})
       for (const int64_t gates : {1, 3, 4})
         for (const int64_t batch : {1, 16, 17, 33, 64, 100, 1000, 5000})
           for (const int64_t hidden : {1, 5, 100, 513, 1024, 3000, 20000})
             for (const bool forward : {true, false}) {
-              const RecurrencePlan p =
-                  plan_recurrence({batch, hidden, forward ? gates : 1, forward ? hidden : gates * hidden, size}, card);
+              const RecurrencePlan p = plan_recurrence(
+                  {batch, hidden, forward ? gates : 1, forward ? hidden : gates * hidden, size, tf32}, card);
               const auto covers = [](int64_t parts, int64_t each, int64_t all) {
                 return parts * each >= all && (parts - 1) * each < all;
               };
@@ -197,8 +197,8 @@ TEST(RecurrencePlan, KeepsTheWeightOfUsualLayersInSharedMemory) {
   };
   EXPECT_TRUE(both(32, 512, 4) && both(16, 768, 2) && both(64, 1024, 2) && both(64, 1024, 4) && both(8, 1536, 2));
   EXPECT_FALSE(both(16, 4096, 2));
-  EXPECT_TRUE(recurrence_pays(Cell::lstm, DType::bf16, 16, 2048, card));
-  EXPECT_FALSE(recurrence_pays(Cell::lstm, DType::bf16, 512, 4096, card));
+  EXPECT_TRUE(recurrence_pays(Cell::lstm, DType::bf16, false, 16, 2048, card));
+  EXPECT_FALSE(recurrence_pays(Cell::lstm, DType::bf16, false, 512, 4096, card));
 }
 
 }  // namespace

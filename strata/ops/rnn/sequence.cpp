@@ -170,37 +170,30 @@ class Sequences {
     return {no_state(x_, {x_.size(0), real_ * directions_}), hidden_state_, cell_state_};
   }
 
-  // Where sequences have less than all steps: for each step and sequence the row of the packed input [T B], 0 where it
-  // has no such step; and for each row of the packed input where it lies among those.
+  // Where sequences have less than all steps: for each row of the packed input its place among [T B], and how many rows
+  // are those of earlier steps.
   void find_rows() {
     if (counts_.back() == batch_) return;
-    std::vector<int64_t> padded, places;
-    int64_t at = 0;
-    for (const int64_t n : counts_) {
-      for (int64_t b = 0; b < batch_; ++b) {
-        if (b < n) places.push_back(static_cast<int64_t>(padded.size()));
-        padded.push_back(b < n ? at + b : 0);
-      }
-      at += n;
+    std::vector<int64_t> places;
+    for (size_t t = 0; t < counts_.size(); ++t) {
+      firsts_.push_back(static_cast<int64_t>(places.size()));
+      for (int64_t b = 0; b < counts_[t]; ++b) places.push_back(static_cast<int64_t>(t) * batch_ + b);
     }
-    padded_rows_ = rows_on(padded, x_.device());
-    packed_rows_ = rows_on(places, x_.device());
+    places_ = rows_on(places, x_.device());
     sizes_there_ = rows_on(counts_, x_.device());
   }
+  bool lengths() const { return places_.defined(); }
 
-  // What the input gives the gates, [T, B, rows]: one product for all steps. A packed sequence has rows of another
-  // where it has no more steps.
+  // What the input gives the gates, one product for all steps: [T, B, rows], with lengths packed as the input.
   Tensor from_input(const Weights& w, const Tensor& x) const {
     const Tensor all = input_product(x, w.ih, w.bias_ih);
-    if (!packed()) return all;
-    const Tensor padded = padded_rows_.defined() ? index_select(all, 0, padded_rows_) : all;
-    return padded.reshape({static_cast<int64_t>(counts_.size()), batch_, all.size(1)});
+    if (!packed() || lengths()) return all;
+    return all.reshape({static_cast<int64_t>(counts_.size()), batch_, all.size(1)});
   }
-  // The same for each step, packed the first counts_[t] rows.
   TensorList steps_of(const Tensor& from_x) const {
-    TensorList steps = unbind(from_x, 0);
-    for (size_t t = 0; packed() && t < steps.size(); ++t)
-      if (counts_[t] < batch_) steps[t] = steps[t].narrow(0, 0, counts_[t]);
+    if (!lengths()) return unbind(from_x, 0);
+    TensorList steps;
+    for (size_t t = 0; t < counts_.size(); ++t) steps.push_back(from_x.narrow(0, firsts_[t], counts_[t]));
     return steps;
   }
 
@@ -216,36 +209,37 @@ class Sequences {
   bool merges(const Weights& w) const { return x_.device().is_cuda() || 2 * w.hr.size(0) >= hidden_; }
 
   // What the first h, which is no such product, gives the gates, added to what the input gives them.
-  Tensor with_first(const Weights& w, const Tensor& from_x, const Tensor& h, bool reverse, bool lengths) const {
+  Tensor with_first(const Weights& w, const Tensor& from_x, const Tensor& h, bool reverse) const {
     if (!has_first_) return from_x;
+    const int64_t steps = lengths() ? static_cast<int64_t>(counts_.size()) : from_x.size(0);
     std::vector<int64_t> rows(static_cast<size_t>(batch_));
-    for (int64_t b = 0, t = reverse ? from_x.size(0) - 1 : 0; b < batch_; ++b) {
-      while (reverse && lengths && counts_[static_cast<size_t>(t)] <= b) --t;
-      rows[static_cast<size_t>(b)] = t * batch_ + b;
+    for (int64_t b = 0, t = reverse ? steps - 1 : 0; b < batch_; ++b) {
+      while (reverse && lengths() && counts_[static_cast<size_t>(t)] <= b) --t;
+      rows[static_cast<size_t>(b)] = (lengths() ? firsts_[static_cast<size_t>(t)] : t * batch_) + b;
     }
-    return index_add(flatten(from_x, 0, 1), 0, rows_on(rows, x_.device()), linear(h, w.hh).to(from_x.dtype()))
+    return index_add(flatten(from_x, 0, -2), 0, rows_on(rows, x_.device()), linear(h, w.hh).to(from_x.dtype()))
         .reshape(from_x.shape());
   }
 
   // x through one direction: its outputs in the order of x; s becomes the last state of each sequence.
   Tensor direction(const Weights& w, const Tensor& x, State& s, bool reverse) const {
     Tensor from_x = from_input(w, x);
-    const bool lengths = packed() && padded_rows_.defined(), projects = w.hr.defined();
+    const bool projects = w.hr.defined();
     if ((!projects || merges(w)) && has_recurrence(cell_, from_x.dtype(), x.device(), batch_, hidden_)) {
-      if (projects) from_x = with_first(w, from_x, s.h, reverse, lengths);
+      if (projects) from_x = with_first(w, from_x, s.h, reverse);
       const State first{projects ? no_state(from_x, {batch_, hidden_}) : s.h, s.c};
-      auto [y, states] = recurrence(cell_, from_x, first, projects ? matmul(w.hh, w.hr) : w.hh, w.bias_hh,
-                                    lengths ? sizes_there_ : Tensor(), reverse);
+      auto [y, states] = recurrence(cell_, from_x, first, projects ? matmul(w.hh, w.hr) : w.hh, w.bias_hh, sizes_there_,
+                                    places_, reverse);
       if (projects) y = input_product(y, w.hr, {});
       const int64_t last = reverse ? 0 : y.size(0) - 1;
       s = {y.select(0, last), states.defined() ? states.select(0, last) : Tensor()};
       if (!packed()) return y;
       const Tensor rows = y.reshape({-1, y.size(2)});
-      return lengths ? index_select(rows, 0, packed_rows_) : rows;
+      return lengths() ? index_select(rows, 0, places_) : rows;
     }
     const TensorList steps = steps_of(from_x);
     TensorList outputs(steps.size());
-    if (lengths) return packed_direction(w, steps, s, reverse, outputs);
+    if (lengths()) return packed_direction(w, steps, s, reverse, outputs);
     for (size_t i = 0; i < steps.size(); ++i) {
       const size_t t = reverse ? steps.size() - 1 - i : i;
       s = step(w, steps[t], s);
@@ -295,8 +289,8 @@ class Sequences {
   RecurrentArguments a_;
   int64_t directions_, hidden_ = 0, real_ = 0, batch_ = -1;
   bool single_ = false, projects_ = false, has_first_ = false;
-  std::vector<int64_t> counts_;
-  Tensor x_, hidden_state_, cell_state_, padded_rows_, packed_rows_, sizes_there_;
+  std::vector<int64_t> counts_, firsts_;  // of the steps, packed
+  Tensor x_, hidden_state_, cell_state_, places_, sizes_there_;
   std::vector<Weights> weights_;
 };
 

@@ -16,6 +16,7 @@
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/rnn/records.h"
 #include "strata/ops/rnn/slstm_kernel.h"
+#include "strata/ops/rnn/slstm_records.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
 
@@ -26,9 +27,8 @@ using namespace recurrent;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-// What c / n and log n are kept in.
 DType wide(DType t) {
-  return is_reduced_floating(t) ? DType::f32 : t;
+  return slstm_wide(t);
 }
 Tensor gate(const Tensor& all, int64_t index) {
   const int64_t hidden = all.size(1) / 4;
@@ -54,8 +54,10 @@ Tensor log_kept_of(const Tensor& sums, const Tensor& l) {
   return l - softplus(-gate(sums, 1), 1, kFar);
 }
 
-Three backward_composed(const Tensor& gh, const Tensor& gc, const Tensor& gl, const Tensor& sums, const Tensor& c,
-                        const Tensor& l) {
+}  // namespace
+
+Three recurrent::slstm_step_gradients(const Tensor& gh, const Tensor& gc, const Tensor& gl, const Tensor& sums,
+                                      const Tensor& c, const Tensor& l) {
   const Tensor s = sums.to(c.dtype()), dh = gh.to(c.dtype());
   const Tensor a = sigmoid(gate(s, 0) - log_kept_of(s, l)), z = tanh(gate(s, 2)), o = sigmoid(gate(s, 3));
   const Tensor all = gc + dh * o, d = all * (z - c) * a * (1 - a), p = gl * (1 - a) - d, next = c + a * (z - c);
@@ -63,6 +65,8 @@ Three backward_composed(const Tensor& gh, const Tensor& gc, const Tensor& gl, co
       cat({d + gl * a, p * sigmoid(-gate(s, 1)), all * a * (1 - z * z), dh * next * o * (1 - o)}, 1).to(sums.dtype()),
       all * (1 - a), p};
 }
+
+namespace {
 
 const Op<Three(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)> backward_op{{
     .schema = "slstm_step_backward(Tensor gh, Tensor gc, Tensor gl, Tensor sums, Tensor c, Tensor l) -> (Tensor gsums, "
@@ -79,7 +83,7 @@ const Op<Three(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const
           return std::array<TensorMeta, 3>{sums.meta(), c.meta(), c.meta()};
         },
     .kernels = {.cpu = slstm_step_backward_cpu, .cuda = STRATA_CUDA_KERNEL(slstm_step_backward_cuda)},
-    .composed = backward_composed,
+    .composed = slstm_step_gradients,
     .cost =
         [](const Tensor&, const Tensor&, const Tensor&, const Tensor& sums, const Tensor& c, const Tensor&) {
           return Cost{15.0 * sums.numel(), 2.25 * sums.nbytes() + 6.0 * c.nbytes()};
@@ -199,14 +203,24 @@ Four sequence(const Tensor& input, const TensorList& hx, const TensorList& param
     check<ShapeError>(p[1].shape() == params[1].shape(), op, "W_hh of layer ", layer, " is ", p[1]);
     for (const Tensor* b : {&b_ih, &b_hh})
       check<ShapeError>(!b->defined() || b->shape() == Shape{4 * hidden}, op, "a bias of layer ", layer, " is ", *b);
-    const TensorList steps = unbind(input_product(x, p[0], b_ih), 0);  // one product for all steps
-    const DType t = wide(steps[0].dtype());
+    const Tensor from_x = input_product(x, p[0], b_ih);  // one product for all steps
+    const DType low = from_x.dtype(), t = wide(low);
     Tensor h = hx.empty() ? no_state(x, {batch, hidden}) : hx[0].select(0, layer);
     Tensor c = hx.empty() ? zeros({batch, hidden}, t) : hx[1].select(0, layer).to(t);
     Tensor l = hx.empty() ? full({batch, hidden}, kNothing, t) : hx[2].select(0, layer).to(t);
+    if (has_slstm_recurrence(low, x.device(), batch, hidden)) {
+      const auto [y, c_each, l_each] =
+          slstm_recurrence(from_x, h.to(low), c, l, p[1].to(low), b_hh.defined() ? b_hh.to(low) : b_hh);
+      const int64_t last = y.size(0) - 1;
+      x = y.to(input.dtype());
+      last_h.push_back(x.select(0, last));
+      last_c.push_back(c_each.select(0, last));
+      last_l.push_back(l_each.select(0, last));
+      continue;
+    }
     TensorList outputs;
-    for (const Tensor& from_x : steps) {
-      auto [after, c_next, l_next, sums] = step_op(from_x, linear(h, p[1], b_hh).to(from_x.dtype()), c, l);
+    for (const Tensor& of_step : unbind(from_x, 0)) {
+      auto [after, c_next, l_next, sums] = step_op(of_step, linear(h, p[1], b_hh).to(low), c, l);
       h = after, c = c_next, l = l_next;
       outputs.push_back(h);
     }
@@ -218,51 +232,34 @@ Four sequence(const Tensor& input, const TensorList& hx, const TensorList& param
   return {batch_first ? x.transpose(0, 1) : x, stack(last_h, 0), stack(last_c, 0), stack(last_l, 0)};
 }
 
-// As the paper writes it, c, n and m apart.
 Four by_hand(const Tensor& input, const TensorList& hx, const TensorList& params, bool has_biases, int64_t num_layers,
              bool batch_first) {
   const int64_t steps = input.size(batch_first ? 1 : 0), batch = input.size(batch_first ? 0 : 1);
   const int64_t hidden = params[1].size(1);
-  const auto logistic = [](double v) { return 1 / (1 + std::exp(-v)); };
   int64_t width = input.size(2);
-  Numbers x = (batch_first ? input.transpose(0, 1).contiguous() : input).to_vector<double>();
-  Numbers hs, cs, ls;
+  Numbers x = (batch_first ? input.transpose(0, 1).contiguous() : input).to_vector<double>(), hs, cs, ls;
   for (int64_t layer = 0; layer < num_layers; ++layer) {
     const size_t first = static_cast<size_t>(layer) * (has_biases ? 4 : 2);
     const auto numbers = [&](size_t i) { return params[first + i].to_vector<double>(); };
-    const Numbers wi = numbers(0), wh = numbers(1), bi = has_biases ? numbers(2) : Numbers(),
-                  bh = has_biases ? numbers(3) : Numbers();
-    Numbers out(static_cast<size_t>(steps * batch * hidden)), last_h, last_c, last_l;
-    for (int64_t b = 0; b < batch; ++b) {
-      const auto start = [&](size_t i) {
-        if (hx.empty()) return Numbers(static_cast<size_t>(hidden));
-        return hx[i].select(0, layer).select(0, b).contiguous().to_vector<double>();
-      };
-      Numbers h = start(0), c = start(1), m = start(2), n(static_cast<size_t>(hidden), hx.empty() ? 0 : 1);
-      for (int64_t t = 0; t < steps; ++t) {
-        const auto at = x.begin() + (t * batch + b) * width;
-        const Numbers gx = naive_product(wi, bi, Numbers(at, at + width), 4 * hidden),
-                      gh = naive_product(wh, bh, h, 4 * hidden);
-        for (size_t j = 0; j < static_cast<size_t>(hidden); ++j) {
-          const auto sum = [&](size_t g) { return gx[g * h.size() + j] + gh[g * h.size() + j]; };
-          const double log_f = std::log(logistic(sum(1)));
-          const double most = n[j] == 0 ? sum(0) : std::max(log_f + m[j], sum(0));
-          const double in = std::exp(sum(0) - most), keep = std::exp(log_f + m[j] - most);
-          c[j] = keep * c[j] + in * std::tanh(sum(2));
-          n[j] = keep * n[j] + in;
-          m[j] = most;
-          out[static_cast<size_t>((t * batch + b) * hidden) + j] = logistic(sum(3)) * c[j] / n[j];
-        }
-        std::copy_n(out.begin() + (t * batch + b) * hidden, hidden, h.begin());
-      }
-      last_h.insert(last_h.end(), h.begin(), h.end());
-      for (size_t j = 0; j < h.size(); ++j) last_c.push_back(c[j] / n[j]), last_l.push_back(std::log(n[j]) + m[j]);
+    const Numbers wi = numbers(0), bi = has_biases ? numbers(2) : Numbers();
+    Numbers from_x;
+    for (int64_t row = 0; row < steps * batch; ++row) {
+      const auto at = x.begin() + row * width;
+      const Numbers one = naive_product(wi, bi, Numbers(at, at + width), 4 * hidden);
+      from_x.insert(from_x.end(), one.begin(), one.end());
     }
-    x = out;
+    const auto start = [&](size_t i) {
+      if (hx.empty()) return Numbers(static_cast<size_t>(batch * hidden), i == 2 ? kNothing : 0.0);
+      return hx[i].select(0, layer).contiguous().to_vector<double>();
+    };
+    const NaiveSlstm all = naive_slstm(from_x, {start(0), start(1), start(2)}, numbers(1),
+                                       has_biases ? numbers(3) : Numbers(), batch, hidden);
+    const auto append_last = [&](Numbers& to, const Numbers& from) {
+      to.insert(to.end(), from.end() - batch * hidden, from.end());
+    };
+    append_last(hs, all.h), append_last(cs, all.c), append_last(ls, all.l);
+    x = all.h;
     width = hidden;
-    hs.insert(hs.end(), last_h.begin(), last_h.end());
-    cs.insert(cs.end(), last_c.begin(), last_c.end());
-    ls.insert(ls.end(), last_l.begin(), last_l.end());
   }
   const Tensor y = from_span<double>(x, {steps, batch, hidden});
   const auto made = [&](const Numbers& v) { return from_span<double>(v, {num_layers, batch, hidden}); };
@@ -276,7 +273,7 @@ const Op<Four(const Tensor&, const TensorList&, const TensorList&, bool, int64_t
            "batch_first): gates i, f, z, o = W_ih x + b_ih + W_hh h + b_hh, c' = f c + i z, n' = f n + i, h' = "
            "sigmoid(o) c' / n', i being exp of its gate, f sigmoid and z tanh of theirs. hx is {h, c / n, log n} of "
            "[layers, B, hidden] each, or empty for a cell that has seen nothing; params as lstm's. A step is a product "
-           "and one kernel. ShapeError, DTypeError, ValueError.",
+           "and one kernel, on a card all steps are one. ShapeError, DTypeError, ValueError.",
     .example = "auto [y, h, c, l] = slstm(zeros({5, 2, 3}), {}, {ones({16, 3}), ones({16, 4})}, false); "
                "assert(y.shape() == Shape({5, 2, 4}) && c.abs().sum().item() < 4);",
     .composed = sequence,
@@ -317,6 +314,11 @@ const Op<Four(const Tensor&, const TensorList&, const TensorList&, bool, int64_t
 }};
 
 }  // namespace
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> recurrent::slstm_step(const Tensor& from_x, const Tensor& from_h,
+                                                                 const Tensor& c, const Tensor& l) {
+  return step_op(from_x, from_h, c, l);
+}
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> slstm(const Tensor& input, const TensorList& hx, const TensorList& params,
                                                  bool has_biases, int64_t num_layers, bool batch_first) {

@@ -63,4 +63,26 @@ void slstm_step_cuda(Tensor& h, Tensor& c_next, Tensor& l_next, Tensor& sums, co
 void slstm_step_backward_cuda(Tensor& gsums, Tensor& gc_before, Tensor& gl_before, const Tensor& gh, const Tensor& gc,
                               const Tensor& gl, const Tensor& sums, const Tensor& c, const Tensor& l);
 
+/// All steps of a layer, on contiguous memory. Gates, h and the weight are of dtype t, c and l of the dtype of sums, R.
+struct SlstmCall {
+  DType t;
+  bool tf32;  ///< f32 operands of products are rounded to TF32
+  int64_t steps, batch, hidden;
+  const void* from_x;         ///< [steps, batch, 4 H]: what the input gives the gates
+  const void *h, *c, *l;      ///< [batch, H]: the first states
+  const void *w, *bias;       ///< [4 H, H], [4 H] or nullptr
+  void *y, *c_each, *l_each;  ///< [steps, batch, H]: h, c and l after each step
+  void* sums;                 ///< [steps, batch, 4 H], or nullptr where no gradient is wanted
+};
+void slstm_recurrence_cuda(const SlstmCall& s);
+
+/// Its gradient, from those of y and (nullptr: zero) c_each and l_each.
+struct SlstmBackwardCall {
+  SlstmCall forward;  ///< from_x, h, bias and y are none
+  const void *gy, *gc_each, *gl_each;
+  void* gsums;         ///< [steps, batch, 4 H]
+  void *gh, *gc, *gl;  ///< [batch, H]
+};
+void slstm_recurrence_backward_cuda(const SlstmBackwardCall& s);
+
 }  // namespace strata::recurrent

@@ -335,26 +335,57 @@ const Op<Tensor(const Tensor&, const Dims&, const std::string&, Scalar)> pad_op{
 
 // ---- order ----
 
+// The places that each dimension is moved by, in [0, size): shifts of one dimension add up. Without `dims` the
+// flattened x has the only one.
+Dims places_moved(const Tensor& x, const Dims& shifts, const Dims& dims) {
+  const auto within = [](int64_t shift, int64_t n) { return n == 0 ? 0 : (shift % n + n) % n; };
+  if (dims.empty()) {
+    check(shifts.size() == 1, "roll", "without dims one shift is wanted, got ", shifts);
+    return {within(shifts[0], x.numel())};
+  }
+  check(shifts.size() == dims.size(), "roll", "shifts ", shifts, " and dims ", dims, " differ in length");
+  Dims by = Dims::filled(std::max(1, static_cast<int>(x.dim())), 0);
+  for (int i = 0; i < dims.size(); ++i) {
+    const int64_t d = wrap_dim(dims[i], x.dim(), "roll"), n = x.dim() == 0 ? 1 : x.shape()[d];
+    by[d] = within(within(shifts[i], n) + by[d], n);
+  }
+  return by;
+}
+
+// Copies x to y, both from dimension d on still to be moved: each in two parts, so that an element is copied once.
+void roll_parts(const Tensor& y, const Tensor& x, const Dims& by, int64_t d) {
+  while (d < by.size() && by[d] == 0) ++d;
+  if (d == by.size()) return copy_elements(y, x);
+  const int64_t n = x.size(d), first = n - by[d];
+  roll_parts(slice(y, d, by[d], n), slice(x, d, 0, first), by, d + 1);
+  roll_parts(slice(y, d, 0, by[d]), slice(x, d, first, n), by, d + 1);
+}
+
+void roll_into(Tensor& y, const Tensor& x, const Dims& shifts, const Dims& dims) {
+  const Dims by = places_moved(x, shifts, dims);
+  if (x.numel() == 0) return;
+  if (dims.empty())
+    roll_parts(y.view({x.numel()}), reshape(x, {x.numel()}), by, 0);
+  else
+    roll_parts(y, x, by, 0);
+}
+
 const Op<Tensor(const Tensor&, const Dims&, const Dims&)> roll_op{{
     .schema = "roll(Tensor x, int[] shifts, int[] dims=[]) -> Tensor",
     .doc = "Elements moved by shifts[i] places along dims[i]; those beyond the end come back at the start. Without "
-           "dims the "
-           "flattened x is rolled.",
+           "dims the flattened x is rolled, and the result is row-major.",
     .example = "assert(roll(arange(4), {1}).to_vector<int64_t>() == std::vector<int64_t>({3, 0, 1, 2}));",
-    .composed =
+    .infer =
         [](const Tensor& x, const Dims& shifts, const Dims& dims) {
-          if (dims.empty()) {
-            check(shifts.size() == 1, "roll", "without dims one shift is wanted, got ", shifts);
-            return reshape(roll(reshape(x, {x.numel()}), shifts, {0}), x.shape());
-          }
-          check(shifts.size() == dims.size(), "roll", "shifts ", shifts, " and dims ", dims, " differ in length");
-          Tensor y = x;
-          for (int i = 0; i < dims.size(); ++i) {
-            const int64_t d = wrap_dim(dims[i], x.dim(), "roll"), n = x.dim() == 0 ? 1 : x.shape()[d];
-            const int64_t shift = n == 0 ? 0 : (shifts[i] % n + n) % n;
-            if (shift != 0) y = cat({slice(y, d, n - shift, n), slice(y, d, 0, n - shift)}, d);
-          }
-          return y.same_as(x) ? clone(x) : y;
+          places_moved(x, shifts, dims);
+          return dims.empty() ? like(x) : laid_like(x);
+        },
+    .kernels = {.everywhere = roll_into},
+    .backward =
+        [](Backward& b, const Tensor&, const Dims& shifts, const Dims& dims) {
+          Dims back = shifts;
+          for (int64_t& s : back) s = -s;
+          b.set(0, roll(b.gy(), back, dims));
         },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Dims&, const Dims&) { return move_cost(x); },
@@ -362,8 +393,12 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&)> roll_op{{
         [](Samples& s) {
           s.add(s.tensor({2, 3}), Dims{1});
           s.add(s.tensor({2, 3}), Dims{-1, 4}, Dims{0, 1});
+          s.add(s.tensor({2, 3, 4}), Dims{1, -2, 5}, Dims{2, 1, 2}).named("a dimension twice");
+          s.add(s.tensor({3, 2}).t(), Dims{1, 1}, Dims{0, 1}).named("turned");
+          s.add(s.tensor({3, 2}).t(), Dims{2}).named("turned, flattened");
           s.add(s.tensor({0, 3}), Dims{1}, Dims{0});
           s.invalid<ValueError>("differ in length", s.tensor({3}), Dims{1, 2}, Dims{0});
+          s.invalid<ValueError>("one shift is wanted", s.tensor({3}), Dims{1, 2});
           s.invalid<IndexError>("out of range", s.tensor({3}), Dims{1}, Dims{1});
         },
     .reference = by_loops::rolled,

@@ -87,5 +87,32 @@ TEST(Shape, RollFlipAndTriangles) {
   EXPECT_EQ(diag(arange(2), 1).to_vector<int64_t>(), Ints({0, 0, 0, 0, 0, 1, 0, 0, 0}));
 }
 
+TEST(Layout, CopiesKeepTheOrderInMemory) {
+  const Tensor x = arange(24).view({2, 3, 4}), turned = x.permute({2, 0, 1});
+  for (const Tensor& y : {clone(turned), roll(turned, {1, 2}, {0, 2}), roll(turned, {0}, {1})}) {
+    EXPECT_TRUE(y.strides() == turned.strides());
+    EXPECT_FALSE(y.storage() == x.storage());
+  }
+  EXPECT_EQ(clone(turned).to_vector<int64_t>(), turned.to_vector<int64_t>());
+  EXPECT_EQ(roll(turned, {1, 2}, {0, 2}).to_vector<int64_t>(),
+            roll(contiguous(turned), {1, 2}, {0, 2}).to_vector<int64_t>());
+  // Without gaps, and row-major where elements share a place.
+  EXPECT_TRUE(clone(turned.narrow(0, 1, 2)).strides() == Strides({1, 6, 2}));
+  EXPECT_TRUE(clone(arange(3).view({3, 1}).expand({3, 4})).is_contiguous());
+  EXPECT_TRUE(roll(turned, {5}).is_contiguous());
+  EXPECT_TRUE(contiguous(turned).is_contiguous());
+  EXPECT_EQ(roll(turned, {5}).to_vector<int64_t>(), roll(contiguous(turned), {5}).to_vector<int64_t>());
+}
+
+TEST(Layout, GradientsOfCopiesAreThoseOfTheirElements) {
+  Tensor x = ones({3, 4});
+  x.set_requires_grad();
+  const Tensor weight = arange(12).to(DType::f32).view({4, 3});
+  (clone(x.t()) * weight + roll(x.t(), {1, 1}, {0, 1}) * weight).sum().backward();
+  const Tensor want = weight + roll(weight, {-1, -1}, {0, 1});
+  EXPECT_EQ(x.grad().to_vector<float>(), want.t().to_vector<float>());
+  EXPECT_TRUE(x.grad().is_contiguous());
+}
+
 }  // namespace
 }  // namespace strata

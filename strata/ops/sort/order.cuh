@@ -56,6 +56,34 @@ __device__ __forceinline__ bool value_of(B key, Order order, B& bits) {
   return true;
 }
 
+// Keys that say all of their elements, for what is sorted without places: -0 stands below 0, and NaN, in the order of
+// their bits, above all; those with a sign, whose keys would be the smallest, go round to the top.
+template <class B>
+struct WholeKeys {
+  static constexpr B kSign = static_cast<B>(B(1) << (8 * sizeof(B) - 1));
+  Kind kind;
+  B round;  // how many NaN have a sign
+
+  explicit WholeKeys(Order order)
+      : kind(order.kind),
+        round(order.kind == Kind::floating ? static_cast<B>(kSign - 1 - static_cast<B>(order.infinity)) : B(0)) {}
+  __host__ __device__ __forceinline__ B key(B bits) const {
+    if (kind == Kind::natural) return bits;
+    if (kind == Kind::integer) return static_cast<B>(bits ^ kSign);
+    return static_cast<B>((bits & kSign ? static_cast<B>(~bits) : static_cast<B>(bits | kSign)) - round);
+  }
+  __device__ __forceinline__ B value(B key) const {
+    if (kind == Kind::natural) return key;
+    if (kind == Kind::integer) return static_cast<B>(key ^ kSign);
+    key = static_cast<B>(key + round);
+    return key & kSign ? static_cast<B>(key ^ kSign) : static_cast<B>(~key);
+  }
+};
+
+constexpr int64_t kWholeRow = int64_t{1} << 21;   // elements of a row that is sorted alone
+constexpr int64_t kTogether = int64_t{1} << 30;   // elements that are sorted together
+constexpr int64_t kNarrow = int64_t{UINT32_MAX};  // elements whose places fit in 32 bits
+
 // Whether the results are dense rows themselves, so that kernels write them where they belong.
 inline bool lies_as_rows(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t dim) {
   return (x.dim() == 0 || dim == x.dim() - 1) && values.is_contiguous() && indices.is_contiguous() &&

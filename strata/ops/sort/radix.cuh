@@ -20,4 +20,11 @@ void radix_sort(TwoBuffers<K>& keys, int64_t n, int bits, Device device);
 template <class K>
 void radix_sort(TwoBuffers<K>& keys, TwoBuffers<uint32_t>& values, int64_t n, int bits, Device device);
 
+/// Sorts n < 2^32 signed numbers of 32 or 64 bits from one piece of memory into another.
+template <class T>
+void radix_sort_signed(const T* from, T* to, int64_t n, Device device);
+/// The same with a value for each.
+template <class T>
+void radix_sort_signed(const T* from, T* to, const uint32_t* values, uint32_t* sorted, int64_t n, Device device);
+
 }  // namespace strata::sort_detail

@@ -1,4 +1,4 @@
-// The first k elements of rows in order, on a CUDA device, and the k-th.
+// The first k elements of rows in order, on a CUDA device.
 //
 // A block reads its row once for each digit of 11 bits of the keys and counts it in shared memory, until the k smallest
 // and the other elements of the k-th's digit fit in shared memory together: mostly one reading for the counts and one
@@ -34,7 +34,6 @@ struct Selection {
   int64_t length, part;
   int parts;
   int64_t k;
-  bool only_last;
   Order order;
   const int64_t* from;
 };
@@ -102,8 +101,8 @@ __device__ void sort_fetched(B* keys, int64_t* places, int size) {
   }
 }
 
-// A block for each part of a row: its k smallest keys in order, or with `only_last` the last of them alone. Rows with
-// kShort have at most kShortRow elements, and any number of threads.
+// A block for each part of a row: its k smallest keys in order. Rows with kShort have at most kShortRow elements, and
+// any number of threads.
 template <class B, int V, bool kShort>
 __global__ void __launch_bounds__(kThreads, 2)
     select_kernel(const B* x, const Selection s, B flip, B* values, int64_t* indices) {
@@ -119,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
   B prefix = 0, known = 0;                  // the digits found of the k-th key, and a mask of them
   int64_t rest = s.k, count = end - begin;  // which of the elements that have these digits it is; how many they are
-  const auto fits = [&] { return (s.only_last ? 0 : s.k - rest) + count <= kRoom; };
+  const auto fits = [&] { return s.k - rest + count <= kRoom; };
   if constexpr (!kShort) {
     auto* const counts = reinterpret_cast<uint32_t*>(places);
     static_assert(sizeof(places) >= kDigits * sizeof(uint32_t));
@@ -162,14 +161,13 @@ __global__ void __launch_bounds__(kThreads, 2)
   if (thread == 0) taken = 0;
   __syncthreads();
   const bool all_fit = fits();
-  if (all_fit || !s.only_last)
-    sweep<B, V>(row, begin, end, [&](B v, int64_t i) {
-      const B k = key(v), digits = static_cast<B>(k & known);
-      if ((digits < prefix && !s.only_last) || (digits == prefix && all_fit)) {
-        const int at = atomicAdd(&taken, 1);  // in any order: what follows puts them in one
-        keys[at] = k, places[at] = i;
-      }
-    });
+  sweep<B, V>(row, begin, end, [&](B v, int64_t i) {
+    const B k = key(v), digits = static_cast<B>(k & known);
+    if (digits < prefix || (digits == prefix && all_fit)) {
+      const int at = atomicAdd(&taken, 1);  // in any order: what follows puts them in one
+      keys[at] = k, places[at] = i;
+    }
+  });
   if constexpr (!kShort) {
     if (!all_fit) {
       // The digits are those of a whole key, and of the elements that have it the first `rest` belong to the k.
@@ -186,32 +184,25 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
         for (int j = 0; j < kItems; ++j) {
           if (!(is >> j & 1)) continue;
-          if (!s.only_last && rank < rest) {
-            keys[s.k - rest + rank] = prefix, places[s.k - rest + rank] = first + j;
-          } else if (s.only_last && rank == rest - 1) {
-            values[blockIdx.x] = row[first + j];
-            indices[blockIdx.x] = s.from != nullptr ? s.from[row_number * s.length + first + j] : first + j;
-          }
+          if (rank < rest) keys[s.k - rest + rank] = prefix, places[s.k - rest + rank] = first + j;
           ++rank;
         }
         passed += all;
         __syncthreads();
       }
-      if (s.only_last) return;
     }
   }
-  const int fetched = static_cast<int>(all_fit ? (s.only_last ? 0 : s.k - rest) + count : s.k);
+  const int fetched = static_cast<int>(all_fit ? s.k - rest + count : s.k);
   int size = 1;
   while (size < fetched) size *= 2;
   __syncthreads();
   for (int i = fetched + thread; i < size; i += threads) keys[i] = static_cast<B>(~B(0)), places[i] = INT64_MAX;
   __syncthreads();
   sort_fetched(keys, places, size);
-  const int64_t first = s.only_last ? rest - 1 : 0, wanted = s.only_last ? 1 : s.k;
-  for (int64_t i = thread; i < wanted; i += threads) {
-    const int64_t at = places[first + i];
-    values[blockIdx.x * wanted + i] = row[at];
-    indices[blockIdx.x * wanted + i] = s.from != nullptr ? s.from[row_number * s.length + at] : at;
+  for (int64_t i = thread; i < s.k; i += threads) {
+    const int64_t at = places[i];
+    values[blockIdx.x * s.k + i] = row[at];
+    indices[blockIdx.x * s.k + i] = s.from != nullptr ? s.from[row_number * s.length + at] : at;
   }
 }
 
@@ -229,24 +220,26 @@ void select_rows(const B* x, int64_t rows, const Selection& s, B flip, B* values
   }
 }
 
-void select_into(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool largest,
-                 bool only_last) {
+}  // namespace
+
+void topk_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool largest) {
+  dim = wrap_dim(dim, x.dim(), "topk");
+  if (k > kMostSelected) return sort_first_cuda(values, indices, x, dim, largest, k);
   const SortRows rows = sort_rows(x, dim);
   if (rows.count == 0 || k == 0) return;
   Shape shape = rows.dense.shape();
-  shape[shape.size() - 1] = only_last ? 1 : k;
+  shape[shape.size() - 1] = k;
   const bool direct = lies_as_rows(values, indices, x, dim);
   const Tensor v = direct ? values : make(shape, x.dtype(), x), at = direct ? indices : make(shape, DType::i64, x);
-  const int64_t parts = only_last ? 1
-                                  : std::clamp<int64_t>(kParts / rows.count, 1,
-                                                        std::max<int64_t>(1, rows.length / std::max(kPart, 8 * k)));
+  const int64_t parts =
+      std::clamp<int64_t>(kParts / rows.count, 1, std::max<int64_t>(1, rows.length / std::max(kPart, 8 * k)));
   dispatch_bytes(x.dtype(), [&]<class B>() {
     const B flip = largest ? static_cast<B>(~B(0)) : B(0);
     const auto* from = static_cast<const B*>(rows.dense.raw_data());
     auto* const to = static_cast<B*>(v.raw_data());
     auto* const places = static_cast<int64_t*>(at.raw_data());
     constexpr int V = kWide<B>;
-    Selection s{rows.length, rows.length, 1, k, only_last, order_of(x.dtype()), nullptr};
+    Selection s{rows.length, rows.length, 1, k, order_of(x.dtype()), nullptr};
     if (parts == 1) return select_rows<B>(from, rows.count, s, flip, to, places);
     s.parts = static_cast<int>(parts), s.part = rows.length / parts / V * V;
     const Tensor some = make({rows.count, parts * k}, x.dtype(), x),
@@ -255,23 +248,11 @@ void select_into(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, in
     auto* const stood = static_cast<int64_t*>(where.raw_data());
     select_rows<B>(from, rows.count, s, flip, chosen, stood);
     // Each part's are in order, and the parts stand in theirs: equal elements still stand by their places.
-    select_rows<B>(chosen, rows.count, {parts * k, parts * k, 1, k, false, s.order, stood}, flip, to, places);
+    select_rows<B>(chosen, rows.count, {parts * k, parts * k, 1, k, s.order, stood}, flip, to, places);
   });
   if (direct) return;
   place(values, v, x, dim);
   place(indices, at, x, dim);
-}
-
-}  // namespace
-
-void topk_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool largest) {
-  dim = wrap_dim(dim, x.dim(), "topk");
-  if (k > kMostSelected) return sort_first_cuda(values, indices, x, dim, largest, k);
-  select_into(values, indices, x, k, dim, largest, false);
-}
-
-void kthvalue_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool) {
-  select_into(values, indices, x, k, wrap_dim(dim, x.dim(), "kthvalue"), false, true);
 }
 
 }  // namespace strata

@@ -1,5 +1,6 @@
 #include "strata/ops/sort/sort.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -40,14 +41,10 @@ Tensor put_back(const Tensor& g, const Tensor& x, int64_t dim, const Tensor& pla
 std::vector<size_t> order_of(const std::vector<double>& row, bool descending) {
   std::vector<size_t> order(row.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  const auto below = [](double a, double b) { return a < b || (b != b && a == a); };
-  // Insertion: slow, and stable by its form.
-  for (size_t i = 1; i < order.size(); ++i)
-    for (size_t j = i; j > 0; --j) {
-      const double late = row[order[j]], early = row[order[j - 1]];
-      if (!(descending ? below(early, late) : below(late, early))) break;
-      std::swap(order[j], order[j - 1]);
-    }
+  std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) {
+    const double a = row[descending ? j : i], b = row[descending ? i : j];
+    return a < b || (b != b && a == a);
+  });
   return order;
 }
 // Elements skip ... skip + take - 1 of each row in order, and their places; one alone keeps its dimension or not.
@@ -96,6 +93,9 @@ const Op<Pair(const Tensor&, int64_t, bool)> sort_op{{
           s.add(s.tensor({2, 3, 4}), 1).not_differentiable();
           s.add(s.tensor({0, 3}), 0);
           s.add(s.tensor({}));
+          // Longer than what a block sorts: alone, and several together.
+          for (const bool descending : {false, true}) s.add(s.tensor({4500}), 0, descending).not_differentiable();
+          s.add(s.tensor({3, 4200})).not_differentiable();
           s.invalid<IndexError>("out of range", s.tensor({3}), 1);
           if (s.benchmarking()) s.bench(s.tensor({256, 4096}));
         },
@@ -123,6 +123,61 @@ const Op<Tensor(const Tensor&, int64_t, bool)> argsort_op{{
         [](const Tensor& x, int64_t dim, bool descending) {
           return std::get<1>(ordered_by_hand(x, dim, descending, 0, length_of(x, dim), true));
         },
+}};
+
+Tensor values_by_hand(const Tensor& x, int64_t dim, bool descending) {
+  return std::get<0>(ordered_by_hand(x, dim, descending, 0, length_of(x, dim), true));
+}
+Cost values_cost(const Tensor& x, int64_t dim) {
+  return {static_cast<double>(x.numel()) * log_length(x, dim), static_cast<double>(2 * x.nbytes())};
+}
+
+const Op<Tensor(const Tensor&, int64_t, bool)> sort_values_op{{
+    .schema = "sort_values(Tensor x, int dim, bool descending) -> Tensor",
+    .internal = true,
+    .doc = "The elements of each row along dim in order; NaN counts as the largest.",
+    .infer =
+        [](const Tensor& x, int64_t dim, bool) {
+          wrap_dim(dim, x.dim(), "sort_values");
+          return like(x);
+        },
+    .kernels = {.cpu = sort_values_cpu, .cuda = STRATA_CUDA_KERNEL(sort_values_cuda)},
+    .saves = "x",
+    .backward = [](Backward& b, const Tensor& x, int64_t dim,
+                   bool descending) { b.set(0, put_back(b.gy(), x, dim, argsort(x, dim, descending))); },
+    .dtypes = kAllTypes,
+    .cost = [](const Tensor& x, int64_t dim, bool) { return values_cost(x, dim); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({3, 5}), -1, false);
+          s.add(s.distinct({4, 3}), 0, true);
+          s.add(s.tensor({2, 3, 4}), 1, false).not_differentiable();
+          s.add(s.tensor({0, 3}), 0, false);
+          s.add(s.tensor({}), 0, false);
+          // As a block sorts them by few and by many threads, alone, and several together.
+          for (const int64_t length : {200, 1500, 3000, 5000, 9000})
+            s.add(s.tensor({length}), 0, length == 1500).not_differentiable();
+          for (const bool descending : {false, true}) s.add(s.tensor({3, 8200}), 1, descending).not_differentiable();
+          s.invalid<IndexError>("out of range", s.tensor({3}), 1, false);
+        },
+    .reference = values_by_hand,
+}};
+
+const Op<Tensor(const Tensor&)> msort_op{{
+    .schema = "msort(Tensor x) -> Tensor",
+    .doc = "The elements along the first dimension in order; NaN counts as the largest.",
+    .example = "assert(msort(-arange(3)).to_vector<int64_t>() == std::vector<int64_t>({-2, -1, 0}));",
+    .composed = [](const Tensor& x) { return sort_values(x, 0); },
+    .dtypes = kAllTypes,
+    .cost = [](const Tensor& x) { return values_cost(x, 0); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.distinct({5, 3}));
+          s.add(s.distinct({7}));
+          s.add(s.tensor({}));
+          s.add(s.tensor({0, 3}));
+        },
+    .reference = [](const Tensor& x) { return values_by_hand(x, 0, false); },
 }};
 
 const Op<Pair(const Tensor&, int64_t, int64_t, bool)> topk_op{{
@@ -192,6 +247,11 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool)> kthvalue_op{{
           s.add(s.distinct({3, 5}), 2);
           s.add(s.distinct({5, 3}), 5, 0, true);
           s.add(s.distinct({2, 3, 4}), 1, 1);
+          // Rows that a block keeps, of few and many elements a thread, and longer ones; distinct ones and ties.
+          s.add(s.tensor({2, 700}), 30).not_differentiable();
+          s.add(s.integers({2, 1300}, 0, 9, s.dtype()), 900).not_differentiable();
+          s.add(s.tensor({2, 9000}), 8999).not_differentiable();
+          s.add(s.integers({9000, 2}, 0, 9, s.dtype()), 1234, 0).not_differentiable();
           s.invalid<ValueError>("between 1 and the size 3", s.tensor({3}), 0);
         },
     .reference = [](const Tensor& x, int64_t k, int64_t dim,
@@ -348,6 +408,14 @@ std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
 }
 Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
   return argsort_op(x, dim, descending);
+}
+Tensor sort_values(const Tensor& x, int64_t dim, bool descending) {
+  // A gradient wants the places, which it would have to sort for once more.
+  if (grad_enabled() && x.requires_grad()) return std::get<0>(sort(x, dim, descending));
+  return sort_values_op(x, dim, descending);
+}
+Tensor msort(const Tensor& x) {
+  return msort_op(x);
 }
 std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   return topk_op(x, k, dim, largest);

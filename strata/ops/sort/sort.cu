@@ -3,7 +3,7 @@
 // Rows that fit in a block's registers are sorted there: one reading, one writing. Longer ones go through radix sorts
 // of (key, place), 4 bytes each for elements of 4 bytes: a row at a time where that fills the card, else many rows
 // together. Their elements are sorted by key without regard to the row, and then, stably, by row, whose bits are few;
-// where key and row fit in 32 bits together, at once.
+// where key and row fit in 32 bits together, at once. Signed integers of a row alone are sorted as they lie.
 
 #include <algorithm>
 
@@ -21,10 +21,8 @@ namespace {
 using namespace sort_detail;
 
 constexpr int kThreads = 256;
-constexpr int64_t kBlockRow = 4096;               // elements that a block sorts
-constexpr int64_t kWholeRow = int64_t{1} << 21;   // elements of a row that is sorted alone
-constexpr int64_t kTogether = int64_t{1} << 30;   // elements that are sorted together
-constexpr int64_t kNarrow = int64_t{UINT32_MAX};  // elements whose places fit in 32 bits
+constexpr int kEach = 4;             // elements of a thread where they pass by: as many loads are under way
+constexpr int64_t kBlockRow = 4096;  // elements that a block sorts
 constexpr unsigned kMostDown = 65535;
 
 // What the kernels know of a sort: rows of `length`, of which the first `take` are wanted.
@@ -36,7 +34,8 @@ struct Sorting {
   int64_t length, take;
   Order order;
   B flip;  // turns the order of the keys around
-  __device__ B key(int64_t at) const { return static_cast<B>(key_of(x[at], order) ^ flip); }
+  __device__ B key_of_bits(B bits) const { return static_cast<B>(key_of(bits, order) ^ flip); }
+  __device__ B key(int64_t at) const { return key_of_bits(x[at]); }
   // Element `rank` of a row's result is the one at `place`.
   __device__ void put(int64_t row, int64_t rank, int64_t place) const {
     values[row * take + rank] = x[row * length + place];
@@ -95,14 +94,21 @@ void block_sort(const Sorting<B>& s, int64_t rows) {
 template <class B, class K>
 __global__ void __launch_bounds__(kThreads)
     keys_kernel(const Sorting<B> s, int64_t from, K* keys, uint32_t* places, int64_t rows, int row_shift) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= s.length) return;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kEach) + threadIdx.x;
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-    const int64_t e = row * s.length + i;
-    K key = s.key(from + e);
-    if (row_shift != 0) key |= static_cast<K>(row) << row_shift;
-    keys[e] = key;
-    places[e] = static_cast<uint32_t>(e);
+    B x[kEach];
+#pragma unroll
+    for (int u = 0; u < kEach; ++u)
+      if (first + u * kThreads < s.length) x[u] = s.x[from + row * s.length + first + u * kThreads];
+#pragma unroll
+    for (int u = 0; u < kEach; ++u) {
+      if (first + u * kThreads >= s.length) continue;
+      const int64_t e = row * s.length + first + u * kThreads;
+      K key = s.key_of_bits(x[u]);
+      if (row_shift != 0) key |= static_cast<K>(row) << row_shift;
+      keys[e] = key;
+      places[e] = static_cast<uint32_t>(e);
+    }
   }
 }
 
@@ -117,16 +123,29 @@ __global__ void __launch_bounds__(kThreads)
 template <class B, class K>
 __global__ void __launch_bounds__(kThreads)
     results_kernel(const Sorting<B> s, int64_t first, const K* keys, const uint32_t* places, int64_t rows) {
-  const int64_t rank = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (rank >= s.take) return;
+  const int64_t first_rank = static_cast<int64_t>(blockIdx.x) * (kThreads * kEach) + threadIdx.x;
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-    const int64_t e = row * s.length + rank, place = int64_t{places[e]} - row * s.length;
-    B value;
-    if (keys != nullptr && value_of(static_cast<B>(static_cast<B>(keys[e]) ^ s.flip), s.order, value)) {
-      s.values[(first + row) * s.take + rank] = value;
-      s.indices[(first + row) * s.take + rank] = place;
-    } else {
-      s.put(first + row, rank, place);
+    uint32_t at[kEach];
+    K key[kEach];
+#pragma unroll
+    for (int u = 0; u < kEach; ++u) {
+      const int64_t e = row * s.length + first_rank + u * kThreads;
+      if (first_rank + u * kThreads >= s.take) continue;
+      at[u] = places[e];
+      key[u] = keys != nullptr ? keys[e] : K(0);
+    }
+#pragma unroll
+    for (int u = 0; u < kEach; ++u) {
+      const int64_t rank = first_rank + u * kThreads;
+      if (rank >= s.take) continue;
+      const int64_t place = int64_t{at[u]} - row * s.length;
+      B value;
+      if (keys != nullptr && value_of(static_cast<B>(static_cast<B>(key[u]) ^ s.flip), s.order, value)) {
+        s.values[(first + row) * s.take + rank] = value;
+        s.indices[(first + row) * s.take + rank] = place;
+      } else {
+        s.put(first + row, rank, place);
+      }
     }
   }
 }
@@ -152,7 +171,7 @@ void radix_sort_rows(const Sorting<B>& s, int64_t count, Device device) {
     const int row_bits = bits_for(rows);
     const bool packed = kBits + row_bits <= 8 * static_cast<int>(sizeof(K));
     const auto down = static_cast<unsigned>(std::min<int64_t>(rows, kMostDown));
-    keys_kernel<B, K><<<dim3(cuda::blocks_for(s.length, kThreads), down), kThreads, 0, cuda::stream()>>>(
+    keys_kernel<B, K><<<dim3(cuda::blocks_for(s.length, kThreads * kEach), down), kThreads, 0, cuda::stream()>>>(
         s, first * s.length, keys.now, places.now, rows, packed && row_bits > 0 ? kBits : 0);
     radix_sort(keys, places, total, packed ? kBits + row_bits : kBits, device);
     if (!packed) {
@@ -161,8 +180,46 @@ void radix_sort_rows(const Sorting<B>& s, int64_t count, Device device) {
           places.now, numbers.now, static_cast<uint32_t>(total), static_cast<uint32_t>(s.length));
       radix_sort(numbers, places, total, row_bits, device);
     }
-    results_kernel<B, K><<<dim3(cuda::blocks_for(s.take, kThreads), down), kThreads, 0, cuda::stream()>>>(
+    results_kernel<B, K><<<dim3(cuda::blocks_for(s.take, kThreads * kEach), down), kThreads, 0, cuda::stream()>>>(
         s, first, packed ? keys.now : nullptr, places.now, rows);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) places_kernel(uint32_t* places, int64_t n) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kEach) + threadIdx.x;
+#pragma unroll
+  for (int u = 0; u < kEach; ++u) {
+    const int64_t e = first + u * kThreads;
+    if (e < n) places[e] = static_cast<uint32_t>(e);
+  }
+}
+__global__ void __launch_bounds__(kThreads) widen_kernel(const uint32_t* places, int64_t* indices, int64_t n) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kEach) + threadIdx.x;
+  uint32_t at[kEach];
+#pragma unroll
+  for (int u = 0; u < kEach; ++u)
+    if (first + u * kThreads < n) at[u] = places[first + u * kThreads];
+#pragma unroll
+  for (int u = 0; u < kEach; ++u)
+    if (first + u * kThreads < n) indices[first + u * kThreads] = at[u];
+}
+
+// Whole rows of signed integers, one after the other: the sort reads the row itself and writes its values where they
+// belong. Places have 32 bits until they are in order; before, they stand where the row's indices will, whose
+// memory has room for them.
+template <class B>
+void sort_signed_rows(const Sorting<B>& s, int64_t count, Device device) {
+  using T = std::make_signed_t<B>;
+  const Tensor memory = empty({{s.length}, DType::i32, device, std::nullopt});
+  auto* const sorted = static_cast<uint32_t*>(memory.raw_data());
+  const auto blocks = cuda::blocks_for(s.length, kThreads * kEach);
+  for (int64_t row = 0; row < count; ++row) {
+    int64_t* const indices = s.indices + row * s.length;
+    auto* const places = reinterpret_cast<uint32_t*>(indices);
+    places_kernel<<<blocks, kThreads, 0, cuda::stream()>>>(places, s.length);
+    radix_sort_signed(reinterpret_cast<const T*>(s.x) + row * s.length, reinterpret_cast<T*>(s.values) + row * s.length,
+                      places, sorted, s.length, device);
+    widen_kernel<<<blocks, kThreads, 0, cuda::stream()>>>(sorted, indices, s.length);
   }
 }
 
@@ -235,6 +292,11 @@ void sort_first_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t d
                        order_of(x.dtype()),
                        descending ? static_cast<B>(~B(0)) : B(0)};
     if (rows.length <= kBlockRow) return block_sort<B>(s, rows.count);
+    if constexpr (sizeof(B) >= 4) {
+      const bool alone = rows.length >= kWholeRow || rows.count == 1;
+      if (s.order.kind == Kind::integer && !descending && take == rows.length && alone && rows.length <= kNarrow)
+        return sort_signed_rows<B>(s, rows.count, x.device());
+    }
     if (rows.length <= kNarrow) return radix_sort_rows<B>(s, rows.count, x.device());
     sort_longest_rows<B>(s, rows.count, x);
   });

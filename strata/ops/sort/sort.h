@@ -12,6 +12,8 @@ namespace strata {
 std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim = -1, bool descending = false);
 /// Only where they came from.
 Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false);
+/// The elements along the first dimension in order.
+Tensor msort(const Tensor& x);
 /// The k largest (or smallest) elements along `dim`, best first, and where they came from. Throws ValueError unless
 /// 0 <= k <= the size of dim.
 std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true);

@@ -92,6 +92,11 @@ void sort_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, boo
              });
 }
 
+void sort_values_cpu(Tensor& values, const Tensor& x, int64_t dim, bool descending) {
+  Tensor indices = empty({x.shape(), DType::i64, x.device(), std::nullopt});
+  sort_cpu(values, indices, x, dim, descending);
+}
+
 void topk_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool largest) {
   write_rows(values, indices, x, dim, 0, k, "topk",
              [k, largest]<class T>(auto& items, auto&, const T* row, int64_t length) {

@@ -1,7 +1,10 @@
 // Order on a CUDA device against the CPU's: rows larger than a block, ties, NaNs, zeros of both signs.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -109,6 +112,29 @@ TEST_F(SortCuda, LongRows) {
   expect_same(std::get<1>(sort(on(whole))), std::get<1>(sort(whole)));
 }
 
+// Sorted without places: the same numbers, each with its own bits, whatever stands among its equals.
+TEST_F(SortCuda, Msort) {
+  manual_seed(17);
+  const auto bits = [](const Tensor& t) {
+    const Tensor here = t.to(Device::cpu()).contiguous();
+    std::vector<std::string> all;
+    const auto size = static_cast<size_t>(size_of(t.dtype()));
+    for (size_t i = 0; i < static_cast<size_t>(t.numel()); ++i)
+      all.emplace_back(static_cast<const char*>(here.raw_data()) + i * size, size);
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  for (const DType t : kTypes)
+    for (const int64_t length : {1, 33, 1000, 2000, 4097, 8193, 30000}) {
+      const Tensor x = values({length}, t), many = values({length, 3}, t);
+      SCOPED_TRACE(cat(x));
+      const Tensor got = msort(on(x)).to(Device::cpu());
+      EXPECT_TRUE(allclose(got.to(DType::f64), msort(x).to(DType::f64), 0, 0, true));
+      EXPECT_EQ(bits(got), bits(x));
+      EXPECT_TRUE(allclose(msort(on(many)).to(Device::cpu()).to(DType::f64), msort(many).to(DType::f64), 0, 0, true));
+    }
+}
+
 TEST_F(SortCuda, UniqueAndSearchsorted) {
   manual_seed(12);
   const Tensor far = randint(-5, 5, {3000}).to(DType::i64) * (int64_t{1} << 40);
@@ -117,6 +143,13 @@ TEST_F(SortCuda, UniqueAndSearchsorted) {
     expect_same(got.values, want.values);
     expect_same(got.counts, want.counts);
     if (inverse) expect_same(got.inverse, want.inverse);
+  }
+  for (const double first : {0.0, -0.0}) {  // a zero's sign is that of the first one
+    Tensor zeros_too = randint(-3, 3, {5000}).to(DType::f32);
+    zeros_too.data<float>()[7] = static_cast<float>(first);
+    for (int i = 0; i < 7; ++i) zeros_too.data<float>()[i] = 1;
+    for (int i = 8; i < 5000; i += 3) zeros_too.data<float>()[i] = static_cast<float>(-first);
+    expect_same(unique(on(zeros_too)).values, unique(zeros_too).values);
   }
   for (const DType t : kTypes) {
     for (const Shape& shape : {Shape{9, 1000}, Shape{1}, Shape{0}}) {

@@ -1,7 +1,7 @@
 // The different values of a tensor on a CUDA device: a radix sort of keys, then one pass that selects where runs of
 // equal ones begin. Keys of integers are distances from the smallest, sorted by as many bits as the largest distance
 // has; they are sorted alone where nobody asks where the elements stood, and of few bits only counted. Zeros have two
-// signs and NaN many forms, of which the result has the first element's: floating keys take their places along.
+// signs, of which the result has the first element's: it is looked for while floating keys are made (WholeKeys).
 
 #include <algorithm>
 #include <bit>
@@ -66,32 +66,52 @@ __global__ void __launch_bounds__(kThreads)
   if (places != nullptr) places[e] = static_cast<P>(e);
 }
 
-// Whether sorted element i begins a run; NaNs differ from each other.
+// whole[e] = the key of element e; *first_zero becomes the place of the first zero, where there is one.
+template <class B, class K>
+__global__ void __launch_bounds__(kThreads)
+    whole_keys_kernel(const B* x, int64_t n, const WholeKeys<B> keys, K* whole, uint32_t* first_zero) {
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  uint32_t zero = UINT32_MAX;
+  if (e < n) {
+    whole[e] = keys.key(x[e]);
+    if ((x[e] & static_cast<B>(~WholeKeys<B>::kSign)) == 0) zero = static_cast<uint32_t>(e);
+  }
+  zero = __reduce_min_sync(0xffffffffu, zero);
+  // Most zeros are not the first: those need no atomic operation.
+  if (threadIdx.x % cuda::kWarp == 0 && zero < *static_cast<volatile uint32_t*>(first_zero))
+    atomicMin(first_zero, zero);
+}
+
+// Whether sorted element i begins a run; NaNs, above `infinity`, differ from each other; whole keys of zeros, `zero`
+// and the one below it, do not.
 template <class K>
 struct Begins {
   const K* keys;
-  bool has_nan;
-  K nan;
+  bool floating, whole;
+  K infinity, zero;
   template <class I>
   __device__ bool operator()(I i) const {
-    return i == 0 || keys[i] != keys[i - 1] || (has_nan && keys[i] == nan);
+    if (i == 0) return true;
+    const K key = keys[i], before = keys[i - 1];
+    if (floating && key > infinity) return true;
+    return key != before && !(whole && key == zero && before + 1 == zero);
   }
 };
 
 // Of run j its value, from its key or, with places, from its first element, and its length.
 template <class B, class K, class P>
 __global__ void __launch_bounds__(kThreads)
-    runs_kernel(const B* x, const K* keys, const P* places, const P* starts, Order order, uint64_t base, int64_t found,
-                int64_t n, B* values, int64_t* counts) {
+    runs_kernel(const B* x, const K* keys, const P* places, const P* starts, const WholeKeys<B> of,
+                const uint32_t* first_zero, uint64_t base, int64_t found, int64_t n, B* values, int64_t* counts) {
   const int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (j >= found) return;
   const P start = starts[j];
   if (places != nullptr) {
     values[j] = x[places[start]];
   } else {
-    B value{};
-    value_of(static_cast<B>(keys[start] + base), order, value);
-    values[j] = value;
+    const B value = of.value(static_cast<B>(keys[start] + base));
+    const bool zero = first_zero != nullptr && (value & static_cast<B>(~WholeKeys<B>::kSign)) == 0;
+    values[j] = zero ? x[*first_zero] : value;
   }
   if (counts != nullptr) counts[j] = (j + 1 < found ? static_cast<int64_t>(starts[j + 1]) : n) - start;
 }
@@ -133,14 +153,19 @@ struct Found {
 };
 
 template <class B, class K, class P>
-Found runs(const Wanted& w, const K* keys, const P* places) {
+Found runs(const Wanted& w, const K* keys, const P* places, const uint32_t* first_zero = nullptr) {
   const Tensor& x = w.dense;
   const int64_t n = x.numel();
   const Order order = order_of(x.dtype());
   const Tensor starts_memory = make({n}, sizeof(P) == 8 ? DType::i64 : DType::i32, x),
                number = make({1}, DType::i64, x);
   auto* const starts = static_cast<P*>(starts_memory.raw_data());
-  const Begins<K> begins{keys, order.kind == Kind::floating, static_cast<K>(static_cast<B>(~B(0)))};
+  const WholeKeys<B> of(order);
+  const bool whole = first_zero != nullptr;
+  // Other keys have all NaN at the largest.
+  const B infinity = whole ? of.key(static_cast<B>(order.infinity)) : static_cast<B>(~B(1));
+  const Begins<K> begins{keys, order.kind == Kind::floating, whole, static_cast<K>(infinity),
+                         static_cast<K>(whole ? of.key(B(0)) : B(0))};
   size_t bytes = 0;
   const auto select = [&](void* workspace) {
     cuda::check_cuda(cub::DeviceSelect::If(workspace, bytes, thrust::counting_iterator<P>(0), starts,
@@ -154,12 +179,28 @@ Found runs(const Wanted& w, const K* keys, const P* places) {
   cuda::copy_bytes(&found, Device::cpu(), number.raw_data(), x.device(), sizeof found);
   const Found r{make({found}, x.dtype(), x), make({w.counts ? found : 0}, DType::i64, x)};
   runs_kernel<B, K, P><<<cuda::blocks_for(found, kThreads), kThreads, 0, cuda::stream()>>>(
-      static_cast<const B*>(x.raw_data()), keys, places, starts, order, w.base, found, n,
+      static_cast<const B*>(x.raw_data()), keys, places, starts, of, first_zero, w.base, found, n,
       static_cast<B*>(r.values.raw_data()), w.counts ? static_cast<int64_t*>(r.counts.raw_data()) : nullptr);
   if (w.inverse.numel() > 0)
     inverse_kernel<K, P><<<cuda::blocks_for(n, int64_t{kThreads} * kWarpSteps), kThreads, 0, cuda::stream()>>>(
         places, starts, begins, found, n, static_cast<int64_t*>(w.inverse.raw_data()));
   return r;
+}
+
+// Floating elements, fewer than 2^32, without their places.
+template <class B, class K>
+Found by_whole_keys(const Wanted& w) {
+  const Tensor& x = w.dense;
+  const int64_t n = x.numel();
+  const Tensor memory = make({2 * n}, sizeof(K) == 8 ? DType::i64 : DType::i32, x), zero = make({1}, DType::i32, x);
+  cuda::fill_bytes(x.device(), zero.raw_data(), 0xff, 4);
+  auto* const key = static_cast<K*>(memory.raw_data());
+  auto* const first_zero = static_cast<uint32_t*>(zero.raw_data());
+  TwoBuffers<K> keys{key, key + n};
+  whole_keys_kernel<B, K><<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(
+      static_cast<const B*>(x.raw_data()), n, WholeKeys<B>(order_of(x.dtype())), keys.now, first_zero);
+  radix_sort(keys, n, 8 * static_cast<int>(sizeof(B)), x.device());
+  return runs<B, K, uint32_t>(w, keys.now, nullptr, first_zero);
 }
 
 // Keys of `bits` bits in words K; fewer than 2^32.
@@ -233,7 +274,9 @@ Found find(Wanted w) {
   if (n > int64_t{UINT32_MAX}) return by_sorted_index<B>(w);
   const Order order = order_of(x.dtype());
   int bits = 8 * static_cast<int>(sizeof(B));
-  const bool with_places = order.kind == Kind::floating || w.inverse.numel() > 0;
+  const bool with_places = w.inverse.numel() > 0;
+  if (order.kind == Kind::floating && !with_places)
+    return by_whole_keys<B, std::conditional_t<sizeof(B) == 8, uint64_t, uint32_t>>(w);
   if constexpr (sizeof(B) >= 4) {
     if (order.kind != Kind::floating) {
       const Tensor ends = make({2}, DType::i64, x);

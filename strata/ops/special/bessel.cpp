@@ -185,6 +185,8 @@ const ScaledOrderOp bessel_in_op{{
             s.add(s.uniform({3, 5}, -6, 6), n);
             s.add(s.off_grid({3, 5}), n, true);
           }
+          for (const int n : {0, 1, 2})
+            s.add(s.uniform({9}, -20, 20), n, true).named("both sides of 8").not_differentiable();
           s.add(s.tensor({2, 0}), 2);
           s.invalid<ValueError>("from 0 to 16", s.tensor({2}), 17);
         },

@@ -78,6 +78,54 @@ void samples_polynomial(Samples& s, double low, double high) {
   s.invalid<ShapeError>("do not broadcast", s.tensor({2}), s.integers({3}, 0, 7));
 }
 
+// Differences of the closed forms of order 0 would be too coarse: the polynomial's own coefficients, from its values at
+// n + 1 points (Newton's form), differentiated.
+Real reference_of(double x, double order, const std::string& family, int64_t derivative) {
+  const int n = static_cast<int>(order), f = family_of(family);
+  const auto value = [&](Real at) {
+    const Real y = f >= 4 && f < 8 ? 2 * at - 1 : at, o = n;
+    switch (f < 8 ? f % 4 : f) {
+      case 0:
+        return reference_t(y, o);
+      case 1:
+        return reference_u(y, o);
+      case 2:
+        return reference_v(y, o);
+      case 3:
+        return reference_w(y, o);
+      case 8:
+        return reference_hermite(y, o, true);
+      case 9:
+        return reference_hermite(y, o, false);
+      case 10:
+        return reference_laguerre(y, o);
+      default:
+        return reference_legendre(y, o);
+    }
+  };
+  Real points[8], divided[8], power[8] = {};
+  for (int i = 0; i <= n; ++i) divided[i] = value(points[i] = 0.07L + 0.9L * i / (n + 1));
+  for (int k = 1; k <= n; ++k)
+    for (int i = n; i >= k; --i) divided[i] = (divided[i] - divided[i - 1]) / (points[i] - points[i - k]);
+  for (int i = n; i >= 0; --i) {  // power = power * (x - points[i]) + divided[i]
+    for (int k = n; k >= 0; --k)
+      power[k] = (k > 0 ? power[k - 1] : 0) - points[i] * power[k] + (k == 0 ? divided[i] : 0);
+  }
+  Real sum = 0;
+  for (int k = n; k >= derivative; --k) {
+    Real c = power[k];
+    for (int64_t i = 0; i < derivative; ++i) c *= k - static_cast<Real>(i);
+    sum = sum * x + c;
+  }
+  return sum;
+}
+
+// kMap: map_cpu or map_cuda.
+template <auto kMap>
+void whole_order(Tensor& y, const Tensor& x, const Tensor& n, const std::string& family, int64_t derivative) {
+  kMap(Map::polynomial, y, {&x, &n}, {{family_of(family), derivative}});
+}
+
 extern const PolynomialOp polynomial_op;
 
 const PolynomialOp polynomial_op{{
@@ -116,54 +164,54 @@ const PolynomialOp polynomial_op{{
           s.invalid<ValueError>("no family", s.tensor({2}), s.integers({2}, 0, 3), "bernstein");
           s.invalid<ValueError>("from 0 to 7", s.tensor({2}), s.integers({2}, 0, 3), "hermite_h", 8);
         },
-    // Differences of the closed forms of order 0 would be too coarse: the polynomial's own coefficients, from its
-    // values at n + 1 points (Newton's form), differentiated.
-    .reference = pointwise<([](double x, double order, const std::string& family, int64_t derivative) {
-      const int n = static_cast<int>(order), f = family_of(family);
-      const auto value = [&](Real at) {
-        const Real y = f >= 4 && f < 8 ? 2 * at - 1 : at, o = n;
-        switch (f < 8 ? f % 4 : f) {
-          case 0:
-            return reference_t(y, o);
-          case 1:
-            return reference_u(y, o);
-          case 2:
-            return reference_v(y, o);
-          case 3:
-            return reference_w(y, o);
-          case 8:
-            return reference_hermite(y, o, true);
-          case 9:
-            return reference_hermite(y, o, false);
-          case 10:
-            return reference_laguerre(y, o);
-          default:
-            return reference_legendre(y, o);
-        }
-      };
-      Real points[8], divided[8], power[8] = {};
-      for (int i = 0; i <= n; ++i) divided[i] = value(points[i] = 0.07L + 0.9L * i / (n + 1));
-      for (int k = 1; k <= n; ++k)
-        for (int i = n; i >= k; --i) divided[i] = (divided[i] - divided[i - 1]) / (points[i] - points[i - k]);
-      for (int i = n; i >= 0; --i) {  // power = power * (x - points[i]) + divided[i]
-        for (int k = n; k >= 0; --k)
-          power[k] = (k > 0 ? power[k - 1] : 0) - points[i] * power[k] + (k == 0 ? divided[i] : 0);
-      }
-      Real sum = 0;
-      for (int k = n; k >= derivative; --k) {
-        Real c = power[k];
-        for (int64_t i = 0; i < derivative; ++i) c *= k - static_cast<Real>(i);
-        sum = sum * x + c;
-      }
-      return sum;
-    })>,
+    .reference = pointwise<reference_of>,
+    .tolerance = 8,
+    .tolerance_reason = "the recurrence's rounding errors grow with its steps and with the derivatives' factors",
+}};
+
+extern const PolynomialOp whole_order_op;
+const PolynomialOp whole_order_op{{
+    .schema = "orthogonal_polynomial_of_whole(Tensor x, Tensor n, str family, int derivative=0) -> Tensor",
+    .internal = true,
+    .doc = "orthogonal_polynomial for a floating x and i64 orders, which a card reads as they are.",
+    .infer =
+        [](const Tensor& x, const Tensor& n, const std::string& family, int64_t derivative) {
+          constexpr std::string_view op = "orthogonal_polynomial_of_whole";
+          family_of(family);
+          check<DTypeError>(is_floating(x.dtype()) && n.dtype() == DType::i64, op, "x is ", x, " and n ", n);
+          check(derivative >= 0 && derivative < kMostDerivatives, op,
+                "the number of derivatives must be from 0 to 7, got ", derivative);
+          return laid_like(x, n);
+        },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(whole_order<map_cuda>)},
+    .composed = [](const Tensor& x, const Tensor& n, const std::string& family,
+                   int64_t derivative) { return polynomial_op(x, n, family, derivative); },
+    .saves = "x n",
+    .backward = [](Backward& b, const Tensor& x, const Tensor& n, const std::string& family,
+                   int64_t derivative) { b.set(0, b.gy() * whole_order_op(x, n, family, derivative + 1)); },
+    .adapt = Adapt::broadcast,
+    .autocast = Autocast::full,
+    .cost = [](const Tensor& x, const Tensor& n, const std::string&, int64_t) { return map_cost(100, x, x, n); },
+    .samples =
+        [](Samples& s) {
+          for (const std::string_view family : kFamilies) {
+            s.add(s.uniform({2, 5}, 0.1, 0.9), s.integers({5}, 0, 6), std::string(family));
+            s.add(s.uniform({2, 5}, 0.1, 0.9), s.integers({2, 1}, 0, 6), std::string(family), 1);
+          }
+          s.add(s.uniform({3, 2}, 0.1, 0.9).t(), s.integers({3}, 0, 6), "hermite_h", 2).named("strided");
+          s.invalid<DTypeError>("and n", s.tensor({2}), s.tensor({2}), "hermite_h");
+        },
+    .reference = pointwise<reference_of>,
     .tolerance = 8,
     .tolerance_reason = "the recurrence's rounding errors grow with its steps and with the derivatives' factors",
 }};
 
 template <int Family>
 BinaryOp::Record polynomial(BinaryOp::Record r) {
-  r.composed = [](const Tensor& x, const Tensor& n) { return polynomial_op(x, n, std::string(kFamilies[Family]), 0); };
+  r.composed = [](const Tensor& x, const Tensor& n) {
+    const bool whole = x.device().is_cuda() && is_floating(x.dtype()) && n.dtype() == DType::i64;
+    return (whole ? whole_order_op : polynomial_op)(x, n, std::string(kFamilies[Family]), 0);
+  };
   r.tolerance = 8;
   r.tolerance_reason = "the recurrence's rounding errors grow with its steps";
   return r;

@@ -129,6 +129,7 @@ const PolygammaOp polygamma_op{{
           s.add(1, s.uniform({3, 5}, 0.5, 4));
           s.add(3, s.uniform({2, 37}, 0.8, 4));
           s.add(1, s.off_grid({3, 5}));
+          s.add(2, s.uniform({9}, 90, 120)).named("both sides of 100");
           s.add(2, s.tensor({2, 0}));
           s.invalid<ValueError>("cannot be negative", -1, s.tensor({2}));
         },

@@ -313,12 +313,6 @@ STRATA_SPECIAL double ndtri_of(double p) {
   if (p >= 0.25 && p <= 0.75) return erfinv_of(2 * (p - 0.5)) / kSqrtHalf;
   return p < 0.5 ? -erfc_inverse(2 * p) / kSqrtHalf : erfc_inverse(2 * (1 - p)) / kSqrtHalf;
 }
-#ifdef __CUDACC__
-STRATA_SPECIAL float sinc_single(float x) {
-  if (fabsf(x) < 0x1p-13f) return 1.f;  // and no quotient of subnormals
-  return sinpif(x) / (3.14159265f * x);
-}
-#endif
 STRATA_SPECIAL double entr_of(double x) {
   return x > 0 ? -x * std::log(x) : x == 0 ? 0 : x != x ? x : -kInf;
 }

@@ -7,6 +7,8 @@
 #if STRATA_VEC_LEVEL >= 1
 #include "strata/ops/elementwise/double_functions_inl.h"
 //
+#include "strata/ops/special/fits_inl.h"
+//
 #include "strata/ops/special/special_vector_inl.h"
 //
 #include "strata/ops/special/sums_vector_inl.h"

@@ -55,18 +55,6 @@ STRATA_INLINE VD log_gamma_vector(VD x) {
 
 // On [1, 2] by digamma / (x - its zero), reached by the recurrence; from 10 on DLMF 5.11.2, below 0 5.5.4.
 STRATA_INLINE VD digamma_vector(VD x) {
-  // in x - 3/2: 7e-17
-  static constexpr double near_zero[] = {
-      -0.00017312261802727394, 0.00025968482126430747, -0.00015148586836773365, 0.0002272331660987376,
-      -0.00048219905305667889, 0.00072332662792875537, -0.0010376374098418604,  0.0015566317474486838,
-      -0.0023452676325407692,  0.0035190064015022762,  -0.0052799648732574046,  0.0079269446464037968,
-      -0.011908218001568644,   0.0179072524394512,     -0.026975796756138249,   0.040760833812420738,
-      -0.061922133273064534,   0.09498872445494122,    -0.14840492305390884,    0.24054248424077421,
-      -0.42362742128146053,    0.95105587603183295};
-  // (log(x) - 1 / (2 x) - digamma(x)) x^2 in x^-2: 6e-17
-  static constexpr double tail[] = {-0.34213185848415489,   0.081792475029309197,   -0.021080156991782954,
-                                    0.0075756993575984257,  -0.0041666665200247215, 0.0039682539680718082,
-                                    -0.0083333333333332465, 0.083333333333333329};
   const auto mirrored = x < 0.0;
   const VD v = mirrored ? 1.0 - x : x;
   const auto large = v >= 10.0, below = v < 1.0;
@@ -79,9 +67,10 @@ STRATA_INLINE VD digamma_vector(VD x) {
     under = down ? under * y : under;
   }
   constexpr double zero = 1.4616321449683622, rest = 9.549995429965697e-17;
-  const VD small = fma((y - zero) - rest, polynomial(y - 1.5, near_zero), over / under);
+  const VD small = fma((y - zero) - rest, polynomial(y - 1.5, GammaFits::digamma_near), over / under);
   const VD inverse = 1.0 / v, square = inverse * inverse;
-  const VD series = log_of(large ? v : set1(1.0)) - fma(square, polynomial(square, tail), 0.5 * inverse);
+  const VD tail = polynomial(square, GammaFits::digamma_tail);
+  const VD series = log_of(large ? v : set1(1.0)) - fma(square, tail, 0.5 * inverse);
   VD result = large ? series : small;
   if (any_lane(mirrored)) {
     // pi cot(pi x), by the cotangent's or the tangent's side of an eighth of a turn
@@ -98,10 +87,6 @@ STRATA_INLINE VD digamma_vector(VD x) {
 
 // The derivative of digamma: DLMF 5.15.8 from 8 on, reached by the recurrence; below 0 5.15.6.
 STRATA_INLINE VD trigamma_vector(VD x) {
-  // (the function less 1 / x and 1 / (2 x^2)) x^3 in x^-2: 6e-17
-  static constexpr double tail[] = {30.162324992703681,   -6.4640994255594775,   1.1574253415441726,
-                                    -0.25303182992145234, 0.075757144590708814,  -0.033333332043804141,
-                                    0.023809523807580096, -0.033333333333332202, 0.16666666666666666};
   const auto mirrored = x < 0.5;
   const VD v = mirrored ? 1.0 - x : x;
   VD y = v, sum = VD{};
@@ -113,7 +98,8 @@ STRATA_INLINE VD trigamma_vector(VD x) {
     y = up ? y + 2.0 : y;
   }
   const VD inverse = 1.0 / y, square = inverse * inverse;
-  VD result = sum + fma(inverse, fma(square, polynomial(square, tail), set1(1.0)), 0.5 * square);
+  const VD tail = polynomial(square, GammaFits::trigamma_tail);
+  VD result = sum + fma(inverse, fma(square, tail, set1(1.0)), 0.5 * square);
   if (any_lane(mirrored)) {
     const VD sine = sin_half_turns(x), ratio = kPiOf / sine;
     result = mirrored ? (x == -kInfinity ? set1(kNotANumber) : fma(ratio, ratio, -result)) : result;

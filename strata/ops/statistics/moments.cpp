@@ -1,6 +1,7 @@
 // Sums and means without NaN, variances with means, covariances.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "strata/core/op.h"
@@ -53,8 +54,7 @@ const NanOp nansum_op{{
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
       const uint32_t mask = dim_mask(dims, x.dim(), "nansum");
-      if (on.cuda || !is_floating(x.dtype())) return reduce(on, Reduction::sum, y, without_nan(x), mask);
-      reduce(on, Reduction::sum_numbers, y, x, mask);
+      reduce(on, is_floating(x.dtype()) ? Reduction::sum_numbers : Reduction::sum, y, x, mask);
     }),
     .saves = "x",
     .backward =
@@ -125,16 +125,32 @@ void samples_pair(Samples& s) {
   s.add(s.tensor({3, 5}));
   s.add(s.tensor({3, 5, 2}), Dims{0, -1}, 0.0, true);
   s.add(s.tensor({37, 3}), Dims{0}, 2.0);
+  s.add(s.tensor({4, 7}).t(), Dims{1}).named("transposed");
   s.invalid<DTypeError>("floating dtype", s.integers({3}, 0, 5));
 }
 Cost pair_cost(const Tensor& x, const Dims&, double, bool) {
   return {5.0 * static_cast<double>(x.numel()), static_cast<double>(x.nbytes())};
 }
 
+std::array<TensorMeta, 2> infer_pair(const Tensor& x, const Dims& dims, double, bool keepdim) {
+  check<DTypeError>(is_floating(x.dtype()), "var", "needs a floating dtype, got ", x, "; convert with .to(DType::f32)");
+  const TensorMeta m = like(x).with_shape(reduced_shape(x.shape(), dim_mask(dims, x.dim(), "var"), keepdim));
+  return {m, m};
+}
+// A card has the mean when it has the squares about it.
+template <bool Root>
+void pair_cuda(Tensor& v, Tensor& m, const Tensor& x, const Dims& dims, double correction, bool) {
+  const uint32_t mask = dim_mask(dims, x.dim(), "var");
+  const auto n = static_cast<double>(reduced_count(x.shape(), mask));
+  variance_cuda(v, m, x, mask, std::max(0.0, n - correction), Root);
+}
+
 const PairOp var_mean_op{{
     .schema = "var_mean(Tensor x, int[] dims=[], float correction=1, bool keepdim=false) -> (Tensor var, Tensor mean)",
     .doc = "var and mean over the same dims.",
     .example = "auto [v, m] = var_mean(arange(3, DType::f32)); assert(v.item() == 1 && m.item() == 1);",
+    .infer = infer_pair,
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(pair_cuda<false>)},
     .composed = [](const Tensor& x, const Dims& dims, double correction,
                    bool keepdim) { return Pair(var(x, dims, correction, keepdim), mean(x, dims, keepdim)); },
     .cost = pair_cost,
@@ -145,6 +161,8 @@ const PairOp std_mean_op{{
     .schema = "std_mean(Tensor x, int[] dims=[], float correction=1, bool keepdim=false) -> (Tensor std, Tensor mean)",
     .doc = "std and mean over the same dims.",
     .example = "auto [s, m] = std_mean(arange(3, DType::f32)); assert(s.item() == 1 && m.item() == 1);",
+    .infer = infer_pair,
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(pair_cuda<true>)},
     .composed = [](const Tensor& x, const Dims& dims, double correction,
                    bool keepdim) { return Pair(strata::std(x, dims, correction, keepdim), mean(x, dims, keepdim)); },
     .cost = pair_cost,

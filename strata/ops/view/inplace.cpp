@@ -29,7 +29,7 @@ class CopySlices final : public Node {
   std::string_view name() const override { return write_->name(); }
   void apply(Grads& gy, Grads& gx) override {
     // Through ordinary ops, so that it can be differentiated again.
-    const Tensor g = gy[0].is_contiguous() && gy[0].storage_offset() == 0 ? gy[0] : clone(gy[0]);
+    const Tensor g = gy[0].is_contiguous() && gy[0].storage_offset() == 0 ? gy[0] : clone(contiguous(gy[0]));
     const Tensor part = as_strided(g, shape_, view_strides_in(g), view_offset_in());
     Grads in{part}, out(write_->edges.size());
     write_->apply(in, out);

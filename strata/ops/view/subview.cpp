@@ -448,7 +448,8 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t, const Shap
                                    "as_strided_backward",
                                    "a second gradient needs a row-major base that starts at 0 and a view inside of it");
               const Tensor g = reshape(b.gy(), base);
-              b.set(0, as_strided(g.is_contiguous() && g.storage_offset() == 0 ? g : clone(g), shape, strides, offset));
+              b.set(0, as_strided(g.is_contiguous() && g.storage_offset() == 0 ? g : clone(contiguous(g)), shape,
+                                  strides, offset));
             },
         .samples =
             [](Samples& s) {

@@ -89,6 +89,7 @@ void Adafactor::update_on_device(std::span<Param* const> batch, double grad_scal
     s.param = grads.back().raw_data();
     s.dtype = dtype;
     s.state[0] = s.state[1] = s.low = nullptr;
+    s.most = nullptr;
     s.step = nullptr;
     s.k[0] = grad_scale;
     take.push_back(s);

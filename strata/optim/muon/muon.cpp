@@ -138,6 +138,7 @@ void Muon::update(const std::vector<Param*>& active, double grad_scale) {
     s.param = directions.back().raw_data();
     s.dtype = dtype;
     s.low = nullptr;
+    s.most = nullptr;
     s.step = nullptr;  // the update counts
     if (s.tensors) s.tensors->param = directions.back();
     s.k[0] = grad_scale * (1 - o.momentum);

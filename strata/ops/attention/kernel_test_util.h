@@ -1,6 +1,6 @@
 #pragma once
-// For tests of the Hopper kernels on the processor (strata/cuda/tile/emulation.cuh): calls with their operands, what
-// small kernels make of their options beforehand, and results as sums in double precision.
+// For tests of the tensor-core kernels on the processor (strata/cuda/tile/emulation.cuh): calls with their operands,
+// what small kernels make of their options beforehand, and results as sums in double precision.
 
 #include <array>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include "strata/cuda/tile/emulation_stored.cuh"
 #include "strata/ops/attention/mask_tile.cuh"
 
-namespace strata::attention_cuda::hopper {
+namespace strata::attention_cuda {
 namespace {
 
 enum class Mask { none, boolean, added };
@@ -90,9 +90,9 @@ class Operand {
   static CUtensorMap map_of(const AttentionView& v, int64_t batch, int64_t heads, int64_t time, int64_t size,
                             int rows) {
     CUtensorMap m;
-    m.data = static_cast<uint8_t*>(v.data), m.element_bytes = 2, m.dims = 4;
+    m.data = static_cast<uint8_t*>(v.data), m.element_bytes = sizeof(T), m.dims = 4;
     const int64_t sizes[] = {size, time, heads, batch}, steps[] = {1, v.time, v.head, v.batch};
-    for (int i = 0; i < 4; ++i) m.sizes[i] = sizes[i], m.steps[i] = 2 * steps[i];
+    for (int i = 0; i < 4; ++i) m.sizes[i] = sizes[i], m.steps[i] = m.element_bytes * steps[i];
     m.box[0] = 64, m.box[1] = rows;
     return m;
   }
@@ -101,10 +101,12 @@ class Operand {
     std::vector<T> copy = all_;
     const int64_t start = static_cast<T*>(v_.data) - all_.data();
     each([&](int64_t b, int64_t h, int64_t i, int64_t d) {
-      copy[static_cast<size_t>(start + b * v_.batch + h * v_.head + i * v_.time + d)].bits = 0xffff;
+      std::memset(static_cast<void*>(&copy[static_cast<size_t>(start + b * v_.batch + h * v_.head + i * v_.time + d)]),
+                  0xff, sizeof(T));
     });
     int64_t n = 0;
-    for (const T& x : copy) n += x.bits != 0xffff;
+    const uint32_t whole = ~0u;
+    for (const T& x : copy) n += std::memcmp(&x, &whole, sizeof(T)) != 0;
     return n;
   }
 
@@ -414,4 +416,4 @@ struct Problem {
 };
 
 }  // namespace
-}  // namespace strata::attention_cuda::hopper
+}  // namespace strata::attention_cuda

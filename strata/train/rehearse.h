@@ -1,0 +1,15 @@
+#pragma once
+// A trained model for one that will write at once.
+
+#include <string>
+#include <vector>
+
+#include "strata/train/run.h"
+
+namespace strata::detail {
+
+/// load_trained_model(), whose model will continue `prompt`: a card loads the kernels for it while the disk reads.
+TrainedModel load_trained_model_for(const std::string& prompt, const std::string& path,
+                                    std::vector<std::string>* warnings, Device device);
+
+}  // namespace strata::detail
