@@ -189,6 +189,9 @@ def main():
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     rows = [r for r in rows if (r["size"], r["device"]) == (args.size, args.device)]
     rows = [r for r in rows if not (args.again and "error" in r)]
+    # Losses are compared from weights that are gone when the run ends: a pair of which one was stopped begins anew.
+    done = {(r["program"], r["engine"]) for r in rows if r["turn"] == 0}
+    rows = [r for r in rows if r["engine"] == "compiled" or all((r["program"], e) in done for e in args.engines)]
     have = {(r["program"], r["engine"], r["turn"]) for r in rows}
     start = time.monotonic()
     turns, writing = Turns(), threading.Lock()

@@ -38,7 +38,6 @@
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/rnn/rnn.h"
 #include "strata/ops/rnn/slstm.h"
-#include "strata/ops/rnn/slstm_records.h"
 #include "strata/ops/sampling/sampling.h"
 #include "strata/ops/shape/arrange.h"
 #include "strata/ops/shape/shape.h"

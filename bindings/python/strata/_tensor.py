@@ -240,7 +240,7 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 @_method
 def clone(self: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with its own memory; gradients flow through."""
-    return _ops.clone(self) if memory_format is None else self.to(copy=True, memory_format=memory_format)
+    return _ops.clone(self, False) if memory_format is None else self.to(copy=True, memory_format=memory_format)
 
 
 @_method

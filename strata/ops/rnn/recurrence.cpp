@@ -39,17 +39,23 @@ struct Counts {
   std::vector<int64_t> of, before;
   bool all() const { return of.empty(); }
 };
-Counts counts_of(std::string_view op, const Tensor& batch_sizes, const Tensor& places, int64_t batch) {
+Counts counts_of(std::string_view op, const Tensor& batch_sizes, const Tensor& places, const int64_t batches) {
   Counts c;
   if (!batch_sizes.defined()) return c;
   c.of = batch_sizes.to_vector<int64_t>();
-  int64_t rows = 0;
+  int64_t rows = 0, batch = batches;
   for (const int64_t n : c.of) {
     check(n >= 0 && n <= batch, op, "batch_sizes must be at most the batch and never rise, got ", batch_sizes);
     c.before.push_back(rows);
     rows += n, batch = n;
   }
   check(rows == places.size(0), op, "batch_sizes add up to ", rows, ", the rows are ", places.size(0));
+  const std::vector<int64_t> at = places.to_vector<int64_t>();
+  for (size_t t = 0; t < c.of.size(); ++t)
+    for (int64_t b = 0; b < c.of[t]; ++b) {
+      const int64_t wanted = static_cast<int64_t>(t) * batches + b, given = at[static_cast<size_t>(c.before[t] + b)];
+      check(given == wanted, op, "row ", b, " of step ", t, " lies at ", wanted, " among the [T B], places says ", given);
+    }
   return c;
 }
 
@@ -460,7 +466,9 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
         .saves = "h c w_hh batch_sizes places y states gates",
         .backward =
             [](Backward& b, const Tensor&, const Tensor& h, const Tensor& c, const Tensor& w, const Tensor& bias,
-               const Tensor& batch_sizes, const Tensor& places, const std::string& name, bool reverse, bool) {
+               const Tensor& batch_sizes, const Tensor& places, const std::string& name, bool reverse, bool keep) {
+              check<AutogradError>(keep || kept_gates(cell_of("recurrence", name)) == 0, "recurrence",
+                                   "has no gradient with keep=false: the gates were not kept");
               const Tensor y = b.y(0), gy = b.has_gy(0) ? b.gy(0) : zeros_like(y),
                            gstates = b.has_gy(1) && c.defined() ? b.gy(1) : Tensor();
               const auto [gx, gfrom_h, gh, gc] =
@@ -511,6 +519,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
               s.invalid<ShapeError>("come together", e.from_x, e.h, e.c, e.w, e.bias, none, counted({3}), gru);
               s.invalid<ShapeError>("from_x must be", e.from_x, e.h, e.c, e.w, e.bias, p.sizes, p.places, gru);
               s.invalid<ValueError>("never rise", p.from_x, p.h, p.c, p.w, p.bias, counted({1, 2}), p.places, gru);
+              s.invalid<ValueError>("lies at", p.from_x, p.h, p.c, p.w, p.bias, p.sizes, p.places + 1, gru);
               s.invalid<ValueError>("add up", p.from_x, p.h, p.c, p.w, p.bias, counted({3, 3}), p.places, gru);
             },
         .reference = naive_recurrence,

@@ -280,7 +280,8 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
         .saves = "h c l w_hh y c_each l_each sums",
         .backward =
             [](Backward& b, const Tensor&, const Tensor& h, const Tensor& c, const Tensor& l, const Tensor& w,
-               const Tensor& bias, bool) {
+               const Tensor& bias, bool keep) {
+              check<AutogradError>(keep, "slstm_recurrence", "has no gradient with keep=false: the sums were not kept");
               const Tensor y = b.y(0), c_each = b.y(1), l_each = b.y(2), sums = b.y(3);
               const Tensor gy = b.has_gy(0) ? b.gy(0) : zeros_like(y);
               const Tensor gc_each = b.has_gy(1) ? b.gy(1) : Tensor(), gl_each = b.has_gy(2) ? b.gy(2) : Tensor();

@@ -156,7 +156,8 @@ const Op<Three(const Tensor&, const Tensor&, const Tensor&, const std::string&, 
         },
     .saves = "before c gates",
     .backward =
-        [](Backward& b, const Tensor&, const Tensor&, const Tensor& before, const std::string& name, bool) {
+        [](Backward& b, const Tensor&, const Tensor&, const Tensor& before, const std::string& name, bool keep) {
+          check<AutogradError>(keep, "recurrent_step", "has no gradient with keep=false: the gates were not kept");
           const Tensor gh = b.has_gy(0) ? b.gy(0) : zeros_like(before), c = b.y(1), gates = b.y(2);
           const Tensor gc = name == "lstm" && b.has_gy(1) ? b.gy(1) : Tensor();
           const auto [gx, gfrom_h, rest] =
