@@ -29,6 +29,7 @@ def names():
 def load(name):
     spec = importlib.util.spec_from_file_location(f"zoo_{name}", PROGRAMS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # compilers look a function's module up
     spec.loader.exec_module(module)
     return module
 
