@@ -367,6 +367,9 @@ def main():
     for count, line in enumerate(sys.stdin):
         if count % 100 == 99:
             gc.collect()
+            if a.device != "cpu":  # what both engines keep for later calls would fill a card
+                torch.cuda.empty_cache()
+                st.cuda.empty_cache()
         try:
             rows = rows_of(json.loads(line), clock, a.device, say)
         except Exception as e:
