@@ -122,7 +122,7 @@ void copy_to_pinned(const Tensor& pinned, const Tensor& t);
 /// At most this share of the card's memory for tensors, in (0, 1]; returns the previous value. Default 0.97.
 double set_memory_fraction(double fraction, int device = 0);
 
-/// Whether products of f32, attention's too, may have operands of TF32 (10 bits of mantissa) on tensor cores. Off at first.
+/// Whether products of f32 may round their operands to TF32 (10 bits of mantissa) for the tensor cores. Off at first.
 void set_allow_tf32(bool on);
 bool allow_tf32();
 

@@ -1,5 +1,5 @@
-// Layers frozen by name: what is left trains with the gradients that it had, in less memory and less work (the case that
-// PockEngine, Zhu et al. 2023, arXiv:2310.17752, compiles for).
+// Layers frozen by name: what is left trains with the gradients that it had, in less memory and less work (the case
+// that PockEngine, Zhu et al. 2023, arXiv:2310.17752, compiles for).
 #include <map>
 
 #include <gtest/gtest.h>
@@ -77,7 +77,8 @@ Step step_with_frozen(const std::string& family, std::initializer_list<std::stri
 TEST(FrozenLayers, TheOthersTrainWithTheSameGradientsInLessMemoryAndWork) {
   for (const std::string family : {"gpt", "llama"}) {
     const Step all = step_with_frozen(family, {});
-    const Step some = step_with_frozen(family, {"token_embedding", "position_embedding", "blocks.0.", "blocks.1.", "blocks.2."});
+    const Step some =
+        step_with_frozen(family, {"token_embedding", "position_embedding", "blocks.0.", "blocks.1.", "blocks.2."});
     size_t frozen = 0;
     for (const auto& [name, gradient] : all.gradients) {
       const auto it = some.gradients.find(name);
@@ -98,7 +99,8 @@ TEST(FrozenLayers, TheOthersTrainWithTheSameGradientsInLessMemoryAndWork) {
   }
 }
 
-// Weights alone are frozen, norms and biases train (BitFit): gradients flow through all blocks, and are those that they were.
+// Weights alone are frozen, norms and biases train (BitFit): gradients flow through all blocks, and are those that they
+// were.
 TEST(FrozenLayers, InTheMiddleLetGradientsThrough) {
   const Step all = step_with_frozen("gpt", {});
   const Step some = step_with_frozen("gpt", {"blocks.1.", "blocks.2.mlp"});

@@ -277,7 +277,8 @@ MemoryFormat memory_format_of(nb::handle format) {
   if (name == "channels_last_3d") return {5, {0, 2, 3, 4, 1}, {0, 4, 1, 2, 3}};
   if (name == "contiguous_format") return {.row_major = true};
   if (name == "preserve_format") return {};
-  throw nb::type_error("memory_format: one of contiguous_format, preserve_format, channels_last and channels_last_3d is wanted");
+  throw nb::type_error(
+      "memory_format: one of contiguous_format, preserve_format, channels_last and channels_last_3d is wanted");
 }
 
 Tensor in_memory_format(const Tensor& x, const MemoryFormat& f, bool copy) {

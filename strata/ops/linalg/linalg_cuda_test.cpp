@@ -24,7 +24,8 @@ class LinalgCuda : public ::testing::Test {
     const double most = amax(abs(y)).item();
     EXPECT_LT(amax(abs(x - y)).item(), bound * (most > 0 ? most : 1)) << "of " << most;
   }
-  // Jacobi's rotations, and squares of f32 columns: seen were 200 eps (2.4e-5), and half of that in a product of factors.
+  // Jacobi's rotations, and squares of f32 columns: seen were 200 eps (2.4e-5), and half of that in a product of
+  // factors.
   static constexpr double kOrthogonal = 5e-5, kProduct = 2.5e-5;
   static void expect_identity(const Tensor& t) { expect_near(t, expand(eye(t.size(-1)), t.shape()), kOrthogonal); }
   static Tensor positive(const Shape& shape) {

@@ -54,7 +54,8 @@ Counts counts_of(std::string_view op, const Tensor& batch_sizes, const Tensor& p
   for (size_t t = 0; t < c.of.size(); ++t)
     for (int64_t b = 0; b < c.of[t]; ++b) {
       const int64_t wanted = static_cast<int64_t>(t) * batches + b, given = at[static_cast<size_t>(c.before[t] + b)];
-      check(given == wanted, op, "row ", b, " of step ", t, " lies at ", wanted, " among the [T B], places says ", given);
+      check(given == wanted, op, "row ", b, " of step ", t, " lies at ", wanted, " among the [T B], places says ",
+            given);
     }
   return c;
 }
