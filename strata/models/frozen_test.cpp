@@ -8,18 +8,12 @@
 #include "strata/core/recording.h"
 #include "strata/core/rng.h"
 #include "strata/models/language_model.h"
+#include "strata/models/model_test_util.h"
 #include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/factory/factory.h"
 #include "strata/optim/optim.h"
 
 namespace strata {
 namespace {
-
-std::vector<uint8_t> bits(const Tensor& given) {
-  const Tensor t = given.detach().contiguous();
-  const auto* p = static_cast<const uint8_t*>(t.raw_data());
-  return {p, p + t.nbytes()};
-}
 
 struct Step {
   std::map<std::string, std::vector<uint8_t>> gradients, weights, first_weights;
@@ -30,15 +24,7 @@ struct Step {
 // The second of two steps; parameters whose name begins so are frozen.
 Step step_with_frozen(const std::string& family, std::initializer_list<std::string_view> frozen) {
   manual_seed(11);
-  ModelConfig c;
-  c.family = family;
-  c.layers = 4;
-  c.dim = 32;
-  c.heads = 4;
-  c.context = 32;
-  c.vocab = 24;
-  c.dropout = 0;
-  const auto model = make_model(c);
+  const auto model = make_model(small_model(family, 4, 32, 24));
   model->train();
   optim::NamedTensors trained;
   Step found;
@@ -49,9 +35,7 @@ Step step_with_frozen(const std::string& family, std::initializer_list<std::stri
     if (!is_frozen) trained.emplace_back(name, p);
     found.first_weights[name] = bits(p);
   }
-  std::vector<int64_t> ids;
-  for (int64_t i = 0; i < 64; ++i) ids.push_back(i * 5 % 24);
-  const Tensor x = from_span<int64_t>(ids, {2, 32}), y = (x + 1) % Scalar(24);
+  const Tensor x = stepping_tokens(2, 32, 5, 24), y = (x + 1) % Scalar(24);
   // A rate of zero: the second step's gradients are at the first weights in every variant.
   optim::AdamW optimizer(trained, {.lr = 0.0, .weight_decay = 0.0});
   const auto step = [&] {

@@ -10,6 +10,7 @@
 #include "strata/core/parallel.h"
 #include "strata/core/rng.h"
 #include "strata/models/language_model.h"
+#include "strata/models/model_test_util.h"
 #include "strata/nn/nn.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -21,12 +22,6 @@
 
 namespace strata {
 namespace {
-
-std::vector<uint8_t> bits(const Tensor& given) {
-  const Tensor t = given.detach().contiguous();
-  const auto* p = static_cast<const uint8_t*>(t.raw_data());
-  return {p, p + t.nbytes()};
-}
 
 // What a replay leaves in the parameters, which the update's call names.
 std::map<std::string, std::vector<uint8_t>> updated(const Recording& r, const Replay& again,
@@ -87,19 +82,11 @@ int calls(const Recording& r, Phase phase) {
 TEST(RecordedStep, OfGptHasTheSameBitsAgain) {
   for (const bool low : {false, true}) {
     manual_seed(5);
-    ModelConfig c;
-    c.family = "gpt";
-    c.layers = 2;
-    c.dim = 32;
-    c.heads = 4;
-    c.context = 16;
-    c.vocab = 20;
+    ModelConfig c = small_model("gpt", 2, 16, 20);
     c.dropout = 0.1;
     const auto model = make_model(c);
     model->train();
-    std::vector<int64_t> ids;
-    for (int64_t i = 0; i < 32; ++i) ids.push_back(i * 7 % 20);
-    const Tensor x = from_span<int64_t>(ids, {2, 16}), y = (x + 1) % Scalar(20);
+    const Tensor x = stepping_tokens(2, 16, 7, 20), y = (x + 1) % Scalar(20);
     const auto params = model->named_parameters();
     optim::AdamW optimizer(params, {.lr = 1e-2});
     const Recording r = check_step(optimizer, params, [&] {
