@@ -271,6 +271,18 @@ std::vector<Away> saved_stretches(const Recording& step, int64_t at_least) {
   return found;
 }
 
+std::vector<int32_t> last_use_before(const Recording& step, Phase phase) {
+  const Uses uses = uses_of(step);
+  int32_t begins = 0;
+  const auto n = static_cast<int32_t>(step.calls.size());
+  while (begins < n && step.calls[static_cast<size_t>(begins)].phase != phase) ++begins;
+  std::vector<int32_t> last(step.storages.size(), -1);
+  for (size_t s = 0; s < last.size(); ++s)
+    for (const int32_t c : uses.calls[s])
+      if (c < begins) last[s] = c;
+  return last;
+}
+
 std::vector<Away> home_stretches(const Recording& step, Tag tag) {
   const Uses uses = uses_of(step);
   const auto n = static_cast<int32_t>(step.calls.size());

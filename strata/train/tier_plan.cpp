@@ -190,6 +190,17 @@ class Planner {
     return sum;
   }
 
+  // Gradients go when backward has them.
+  static void send_gradients(const Recording& r, std::vector<Away>& away) {
+    const auto n = static_cast<int32_t>(r.calls.size());
+    const std::vector<int32_t> last = memory::last_use_before(r, Phase::update);
+    for (size_t s = 0; s < r.storages.size(); ++s) {
+      const RecordedStorage& st = r.storages[s];
+      if (st.tag == Tag::gradient && last[s] >= 0 && last[s] + 1 < n && st.freed >= n)
+        away.push_back({static_cast<int32_t>(s), last[s], n, true});
+    }
+  }
+
   TierPlan with(const Variant& v, TierPlan p) const {
     const Recording& step = v.dry.step;
     std::vector<Away> away, pass_away;
@@ -209,6 +220,10 @@ class Planner {
     if (p.parameters != Place::device) {
       parameters = stream_parameters(step, away);
       stream_parameters(v.dry.pass, pass_away);
+    }
+    if (p.parameters != Place::device || p.update != Updater::device) {
+      send_gradients(step, away);
+      send_gradients(v.dry.pass, pass_away);
     }
     for (const RecordedStorage& s : step.storages)
       if (s.tag == Tag::gradient) gradients += s.nbytes;
@@ -331,6 +346,14 @@ TierRates measure_rates(Device device, const memory::Budget& budget) {
   r.disk_write *= static_cast<double>(std::max<size_t>(1, budget.disk.size()));
   r.disk_read *= static_cast<double>(std::max<size_t>(1, budget.disk.size()));
   return r;
+}
+
+TierRates rates_of(const lab::KnownCard& card) {
+  return {.to_host = 1e9 * card.from_card_gb_s,
+          .from_host = 1e9 * card.to_card_gb_s,
+          .disk_write = 1e9 * card.disk_write_gb_s,
+          .disk_read = 1e9 * card.disk_read_gb_s,
+          .host_memory = 1e9 * card.host_gb_s};
 }
 
 TierPlan plan_tiers(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates) {

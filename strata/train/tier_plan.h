@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/lab/known_cards.h"
 #include "strata/lab/limits.h"
 #include "strata/memory/budget.h"
 #include "strata/train/config.h"
@@ -31,6 +32,8 @@ struct TierRates {
 };
 /// Measured: of `device`'s bus and this host (about a second), and of the disks of the budget (another).
 TierRates measure_rates(Device device, const memory::Budget& budget);
+/// Of a card that was measured elsewhere, with the machine that it was in.
+TierRates rates_of(const lab::KnownCard& card);
 
 /// What a plan holds in each tier.
 struct TierBytes {
