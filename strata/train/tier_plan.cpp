@@ -1,6 +1,7 @@
 #include "strata/train/tier_plan.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
@@ -358,6 +359,32 @@ TierRates rates_of(const lab::KnownCard& card) {
 
 TierPlan plan_tiers(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates) {
   return Planner(config, limits, rates).run();
+}
+
+std::string budget_advice(const TrainConfig& given, int64_t room) {
+  if (given.memory.any() || room <= 0) return {};
+  TrainConfig config = given;
+  const Device device = parse_device(config.device);
+  // Whole tenths of a GiB, or whole MiB, below what there is.
+  const int64_t unit = room >= int64_t{4} << 30 ? (int64_t{1} << 30) / 10 : int64_t{1} << 20;
+  const int64_t units = room / unit;
+  if (units == 0) return {};
+  config.memory.device = unit == int64_t{1} << 20 ? fmt::format("{}MiB", units)
+                                                  : fmt::format("{:.1f}GiB", static_cast<double>(units) / 10);
+  std::string settings = "--set memory.device=" + config.memory.device;
+  if (device.is_cpu()) {
+    config.memory.disk = std::filesystem::temp_directory_path().string();
+    settings += " memory.disk=" + config.memory.disk;
+  }
+  try {
+    const TierRates rates = measure_rates(device, config.memory.budget());
+    const TierPlan plan = plan_tiers(config, lab::measure_limits(device, 0.1), rates);
+    if (!plan.fits) return {};
+    return fmt::format("{} ({:.3g} s a step, {:.1f} times one with room)", settings, plan.seconds,
+                       plan.seconds / plan.seconds_without);
+  } catch (const Error&) {  // no such card, no room to measure, a disk that takes nothing
+    return {};
+  }
 }
 
 std::string to_text(const TierPlan& p) {

@@ -71,6 +71,11 @@ struct TierPlan {
 /// device. Dry runs alone: nothing is allocated. Throws as estimate_memory().
 TierPlan plan_tiers(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates);
 
+/// What a run that does not fit into `room` bytes of its device's memory can be told: the settings of a budget with
+/// which it would, with its forecast: "--set memory.device=78.50GiB (0.41 s a step, 1.3 times one with room)". Measures
+/// the machine where that is possible. Empty where the run has a budget already, or none helps.
+std::string budget_advice(const TrainConfig& config, int64_t room);
+
 /// The plan as lines: what is where, bytes by tier against the budget, seconds beside those without, what bounds it.
 std::string to_text(const TierPlan& plan);
 
