@@ -38,6 +38,8 @@ class Depot {
   virtual void take_transfers(std::vector<OffloadTransfer>& into) = 0;
   /// Whether take_transfers() would wait for nothing.
   virtual bool quiet() { return true; }
+  /// Goes on with copies that have several legs. Called often; waits for nothing.
+  virtual void poll() {}
   virtual int64_t host_bytes() const { return 0; }
 };
 
@@ -45,8 +47,9 @@ class Depot {
 std::unique_ptr<Depot> make_plain_depot();
 /// Page-locked memory for a card; at most `most` bytes, or all there are where that is 0.
 std::unique_ptr<Depot> make_pinned_depot(Device device, int64_t most, bool timed);
-/// A disk for the CPU or a card.
-std::unique_ptr<Depot> make_disk_depot(Device device, std::shared_ptr<memory::DiskStore> store, bool timed);
+/// A disk: for the CPU, or for a card by way of page-locked memory, of which there is `most` bytes (0: 2 GiB).
+std::unique_ptr<Depot> make_disk_depot(std::shared_ptr<memory::DiskStore> store);
+std::unique_ptr<Depot> make_card_disk_depot(Device device, std::shared_ptr<memory::DiskStore> store, int64_t most);
 
 /// When what happened of a pass, by the device's clock: seconds since the first mark.
 class StepClock {
@@ -59,6 +62,9 @@ class StepClock {
   virtual std::vector<double> read() = 0;
 };
 std::unique_ptr<StepClock> make_clock(Device device);
+
+/// Memory of the device for bytes that come back.
+Ref<Storage> new_near(Device device, size_t nbytes);
 
 /// Host seconds since some moment, the same for all.
 double host_seconds();
