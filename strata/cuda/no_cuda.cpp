@@ -111,6 +111,9 @@ void Graph::reset() {}
 bool capturing() {
   return false;
 }
+uint64_t capture_number() {
+  return 0;
+}
 void before_replays(std::weak_ptr<const void>, std::function<void()>) {
   refuse("before_replays");
 }
