@@ -259,6 +259,8 @@ void Optimizer::set_home(const StateHome& given) {
       if (home_ && home_->sides[p.index].cpu) q.tensor = home_->sides[p.index].mirror;
       const memory::TagScope tag(memory::Tag::optimizer);
       keep_state(q, full_spec(q), pins);
+      for (Tensor& t : q.state)
+        if (const Tier near = memory::backend(t.device()).tier; !home_ && !(t.tier() == near)) t = t.to(near);
       p.state = std::move(q.state);
     }
   } catch (...) {
