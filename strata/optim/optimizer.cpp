@@ -206,27 +206,35 @@ void Optimizer::count_write(Param& p) {
   p.first = false;
 }
 
-bool Optimizer::prepare_state(Param& p, bool dry) {
-  const std::vector<StateSpec> spec = full_spec(p);
-  const auto device_of = [&](const StateSpec& s) {
-    return s.key == "step" ? step_device(p.tensor) : p.tensor.device();
-  };
-  memory::TagScope tag(memory::Tag::optimizer);
-  // What there is may be of a parameter that had another dtype or device then, or without weights in f32.
+size_t Optimizer::keep_state(Param& p, const std::vector<StateSpec>& spec, strata::detail::Pins& pins) {
+  // What there is may be of a parameter that had another dtype, device or home then, or without weights in f32.
   size_t kept = 0;
   const size_t both = std::min(p.state.size(), spec.size());
   while (kept < both && p.state[kept].shape() == spec[kept].shape) ++kept;
   if (kept < both) kept = 0;  // the state of another rule
   p.state.resize(kept);
-  for (size_t i = 0; i < spec.size(); ++i) {
-    const Device device = device_of(spec[i]);
-    if (i < kept && p.state[i].dtype() == spec[i].dtype && p.state[i].device() == device) continue;
+  for (size_t i = 0; i < kept; ++i) {
+    const Place place = place_of(p, spec[i]);
+    Tensor& t = p.state[i];
+    if (t.dtype() == spec[i].dtype && t.device() == place.device && (!place.tier || t.tier() == *place.tier)) continue;
     check(!cuda::capturing(), name_, "run a step before capturing one: '", p.name, "' has no such state yet");
-    if (i < kept) {
-      p.state[i] = p.state[i].to(device).to(spec[i].dtype);
-      continue;
-    }
-    p.state.push_back(empty({spec[i].shape, spec[i].dtype, device, std::nullopt}));
+    const Tensor made = place.make(spec[i]);
+    pins.hold(made, Access::write);
+    const Pin from(t, Access::read);
+    if (!made.is_meta()) copy_elements(made, t);
+    t = made;
+  }
+  return kept;
+}
+
+bool Optimizer::prepare_state(Param& p, bool dry, strata::detail::Pins& pins) {
+  const std::vector<StateSpec> spec = full_spec(p);
+  memory::TagScope tag(memory::Tag::optimizer);
+  const size_t kept = keep_state(p, spec, pins);
+  for (size_t i = kept; i < spec.size(); ++i) {
+    check(!cuda::capturing(), name_, "run a step before capturing one: '", p.name, "' has no such state yet");
+    p.state.push_back(place_of(p, spec[i]).make(spec[i]));
+    pins.hold(p.state.back(), Access::write);
     if (!dry) fill_elements(p.state.back(), spec[i].fill);
   }
   const bool make = kept == 0 && !spec.empty();
@@ -250,32 +258,39 @@ void Optimizer::renew_master(Param& p) {
   p.version = p.tensor.version();
 }
 
+bool Optimizer::take_gradient(Param& p, strata::detail::Pins& pins) {
+  const Tensor g = p.tensor.grad();
+  if (!g.defined()) return false;
+  p.grad = readable_grad(g, p.tensor, name_);
+  pins.hold(p.grad, Access::read);
+  pins.hold(p.tensor, Access::write);
+  for (const Tensor& state : p.state) pins.hold(state, Access::write);
+  // A copy that holds what the parameter holds still does so where the device decides against the step.
+  const LowCopy& low = autograd_meta(p.tensor).low;
+  p.renews_low = fused() && p.tensor.dtype() == DType::f32 && p.tensor.device().is_cuda() && low.tensor.defined() &&
+                 low.is_current(p.tensor, low.tensor.dtype());
+  return true;
+}
+
 void Optimizer::step(double grad_scale) {
   NoGrad guard;
   const strata::detail::PhaseScope phase(Phase::update);
   const bool captured = cuda::capturing();
-  check(!captured || fused(), name_,
-        "cannot be captured in a CUDA graph: it computes on the host with each step's numbers");
+  check(!captured || capturable(), name_, "cannot be captured in a CUDA graph: ",
+        home_ ? "its state has a home from which each step fetches it"
+              : "it computes on the host with each step's numbers");
   // Rules read and write by address. What they take for themselves is in memory that has one.
   const memory::TierScope own{Tier()};
+  if (home_) return step_from_home(grad_scale);
   strata::detail::Pins pins;
   std::vector<Param*> active;
   bool dry = false;
   for (Param& p : params_) {
-    const Tensor g = p.tensor.grad();
-    if (!g.defined()) continue;
-    p.grad = readable_grad(g, p.tensor, name_);
-    pins.hold(p.grad, Access::read);
-    pins.hold(p.tensor, Access::write);
-    for (const Tensor& state : p.state) pins.hold(state, Access::write);
-    // A copy that holds what the parameter holds still does so where the device decides against the step.
-    const LowCopy& low = autograd_meta(p.tensor).low;
-    p.renews_low = fused() && p.tensor.dtype() == DType::f32 && p.tensor.device().is_cuda() && low.tensor.defined() &&
-                   low.is_current(p.tensor, low.tensor.dtype());
+    if (!take_gradient(p, pins)) continue;
     active.push_back(&p);
-    dry = dry || p.tensor.is_meta() || g.is_meta();
+    dry = dry || p.tensor.is_meta() || p.grad.is_meta();
   }
-  for (Param* p : active) p->first = prepare_state(*p, dry);
+  for (Param* p : active) p->first = prepare_state(*p, dry, pins);
   if (captured) {
     captured_ = std::make_shared<Captured>();
     captured_->grad_scale = grad_scale;
@@ -290,6 +305,10 @@ void Optimizer::step(double grad_scale) {
       captured_->low.push_back(p->renews_low ? autograd_meta(p->tensor).low.tensor : Tensor());
     }
   }
+  update_taken(active, grad_scale, dry);
+}
+
+void Optimizer::update_taken(const std::vector<Param*>& active, double grad_scale, bool dry) {
   observed_runs_ = 0;
   if (!dry && !active.empty()) update(active, grad_scale);
   if ((t_mode.unusual & kObserved) && observed_runs_ == 0 && !active.empty()) show_update(active);
@@ -309,12 +328,11 @@ void Optimizer::show_update(const std::vector<Param*>& active) {
 
 double Optimizer::step_clipped(double max_norm) {
   check(max_norm > 0, name_, "max_norm must be positive, got ", max_norm);
-  TensorList tensors;
-  for (const Param& p : params_) tensors.push_back(p.tensor);
   NoGrad guard;
+  const HostGradients gathered(*this);
   TensorList keep;
   strata::detail::Pins pins;
-  const std::vector<Slab> grads = grad_slabs(tensors, false, name_, keep, pins);
+  const std::vector<Slab> grads = grad_slabs(gathered.holders(), false, name_, keep, pins);
   if (fused() && only_device(grads)) return step_clipped_on_device(max_norm, grads);
   const double norm = std::sqrt(sum_of_squares(grads));
   if (std::isfinite(norm)) step(clip_scale(norm, max_norm));
@@ -350,17 +368,18 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
                       "the loss must be f32 or f64, got ", guard.loss);
   }
   NoGrad no_grad;
-  TensorList tensors, keep;
+  const HostGradients gathered(*this);
+  TensorList keep;
   strata::detail::Pins pins;
-  for (const Param& p : params_) tensors.push_back(p.tensor);
-  const std::vector<Slab> grads = grad_slabs(tensors, false, name_, keep, pins);
+  const std::vector<Slab> grads = grad_slabs(gathered.holders(), false, name_, keep, pins);
   const std::optional<Device> card = fused() ? only_device(grads) : std::nullopt;
   const Device where = card.value_or(Device::cpu());
   for (const Tensor& t : {guard.loss, guard.scaler ? guard.scaler->state() : Tensor()})
     check<DeviceError>(!t.defined() || !card || t.device() == *card, name_, "the gradients are on ", where,
                        ", the loss or its scale is ", t);
   check(!cuda::capturing() || card, name_, "cannot be captured in a CUDA graph: ",
-        fused() ? "its gradients are not on one CUDA device" : "it computes on the host with each step's numbers");
+        home_     ? "its state has a home from which each step fetches it"
+        : fused() ? "its gradients are not on one CUDA device" : "it computes on the host with each step's numbers");
   if (!report_.defined() || !(report_.device() == where)) {
     check(!cuda::capturing(), name_, "run a step before capturing one");
     memory::TagScope tag(memory::Tag::optimizer);
@@ -446,6 +465,7 @@ void Optimizer::run_loops(Rule rule, const std::vector<Slab>& slabs) {
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
+  clear_host_gradients(set_to_none);
   for (Param& p : params_) {
     Tensor g = p.tensor.grad();
     if (!g.defined()) continue;
@@ -520,10 +540,12 @@ void Optimizer::load_state(const StateDict& state, bool take) {
                         spec[i].shape);
       check<DTypeError>(it->second.dtype() == spec[i].dtype, name_, "'", key, "' is ", it->second, ", wanted is ",
                         spec[i].dtype);
-      const Device device = spec[i].key == "step" ? step_device(p.tensor) : p.tensor.device();
+      const Place place = place_of(p, spec[i]);
       Tensor copy = it->second;
-      if (!take || !copy.is_contiguous() || !(copy.device() == device) || !is_plain(copy)) {
-        copy = empty({spec[i].shape, spec[i].dtype, device, std::nullopt});
+      if (!take || !copy.is_contiguous() || !(copy.device() == place.device) ||
+          !(place.tier ? copy.tier() == *place.tier : is_plain(copy))) {
+        copy = place.make(spec[i]);
+        const Pin to(copy), from(it->second, Access::read);
         if (!copy.is_meta()) copy_elements(copy, it->second);
       }
       loaded[k].push_back(std::move(copy));

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,11 +16,16 @@
 #include "strata/core/tensor.h"
 #include "strata/optim/low_precision.h"
 
+namespace strata::detail {
+class Pins;
+}
+
 namespace strata::optim {
 
 struct Slab;
 struct ScaleRule;
 struct OptimizerRecord;
+struct StateHome;
 enum class Rule : uint8_t;
 class LossScaler;
 
@@ -89,11 +95,18 @@ class Optimizer {
   void reset_guard();
 
   /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all of this
-  /// library's can but SparseAdam. A replay takes the learning rates, decays and scales as they are then
+  /// library's can but SparseAdam, and none whose state has a home elsewhere. A replay takes the learning rates, decays and scales as they are then
   /// (Adafactor's eps2 and clip_threshold and what shapes Muon's products stay as they were captured); the step's count
   /// is kept on the device. A step must have run before the capture, so that the state exists, and the optimizer must
   /// live while the graph is replayed.
-  bool capturable() const { return fused(); }
+  bool capturable() const { return fused() && !home_; }
+
+  /// Where the state lives from now on, and who updates from it (home.h); a default StateHome is the parameters' own
+  /// device again. State that is there moves. Throws ValueError for a home that this optimizer cannot have, with the
+  /// reason, and DeviceError where there is no such memory; then nothing has changed.
+  void set_home(const StateHome& home);
+  /// The home that was set; its share is the one that was found.
+  StateHome home() const;
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
   void zero_grad(bool set_to_none = true);
@@ -184,6 +197,33 @@ class Optimizer {
     double grad_scale = 1;
     TensorList constants;  // of each call of run()
   };
+  // Of a home (home.cpp): what of each parameter the host has.
+  struct Home;
+  // While one lives, the gradients that the host updates by are on the host.
+  class HostGradients {
+   public:
+    explicit HostGradients(Optimizer& o);
+    ~HostGradients();
+    HostGradients(const HostGradients&) = delete;
+    // The tensors whose gradients a step reads, in the order of the parameters.
+    TensorList holders() const;
+
+   private:
+    Optimizer& optimizer_;
+  };
+  struct Place {
+    Device device;
+    std::optional<Tier> tier;  // of a home; else the thread's
+    Tensor make(const StateSpec& spec) const;
+  };
+  // Where a state of `p` is made.
+  Place place_of(const Param& p, const StateSpec& spec) const;
+  void step_from_home(double grad_scale);
+  void clear_host_gradients(bool set_to_none);
+  // Holds what a step of `p` reads and writes; false where it has no gradient.
+  bool take_gradient(Param& p, strata::detail::Pins& pins);
+  // One update of parameters that take_gradient() took.
+  void update_taken(const std::vector<Param*>& active, double grad_scale, bool dry);
   void load_state(const StateDict& state, bool take);
   void show_update(const std::vector<Param*>& active);
   void run_loops(Rule rule, const std::vector<Slab>& slabs);
@@ -192,8 +232,10 @@ class Optimizer {
   // The rule's states, then those of LowPrecision: a count if there is none yet, the weights in f32.
   std::vector<StateSpec> full_spec(const Param& p) const;
   static bool has_master(const Param& p);
+  // What there is of the state, brought to where and what it is to be; returns how many of them.
+  size_t keep_state(Param& p, const std::vector<StateSpec>& spec, strata::detail::Pins& pins);
   // The state as a step needs it; whether it was made now.
-  bool prepare_state(Param& p, bool dry);
+  bool prepare_state(Param& p, bool dry, strata::detail::Pins& pins);
   void renew_master(Param& p);
   double step_clipped_on_device(double max_norm, const std::vector<Slab>& grads);
   Device step_device(const Tensor& param) const;
@@ -210,6 +252,7 @@ class Optimizer {
   std::string_view name_;
   const OptimizerRecord* record_ = nullptr;
   std::vector<Param> params_;
+  std::shared_ptr<Home> home_;  // nullptr for the parameters' own device
 };
 
 /// An optimizer whose groups have `Options`, which must have the members `double lr`, `LowPrecision low` and
