@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "strata/core/autocast.h"
+#include "strata/core/watched.h"
 
 namespace strata {
 namespace {
@@ -56,6 +57,15 @@ Tensor copy_bytes(const Ref<Storage>& storage) {
 }
 
 }  // namespace
+
+uint64_t detail::watch(Storage& s) {
+  uint64_t watched = s.watched.load(std::memory_order_relaxed);
+  if (watched == 0) {
+    const uint64_t fresh = g_last_watched.fetch_add(1, std::memory_order_relaxed) + 1;
+    watched = s.watched.compare_exchange_strong(watched, fresh) ? fresh : watched;
+  }
+  return watched;
+}
 
 Tensor detail::storage_bytes(const Ref<Storage>& storage) {
   Ref<TensorImpl> bytes = make_ref<TensorImpl>();
@@ -136,11 +146,7 @@ struct Recorder::State {
 
   int32_t place_of(const Tensor& t, int32_t born) {
     Storage& s = *t.storage();
-    uint64_t watched = s.watched.load(std::memory_order_relaxed);
-    if (watched == 0) {
-      const uint64_t fresh = g_last_watched.fetch_add(1, std::memory_order_relaxed) + 1;
-      watched = s.watched.compare_exchange_strong(watched, fresh) ? fresh : watched;
-    }
+    const uint64_t watched = detail::watch(s);
     int32_t place = find(watched);
     if (place >= 0) {
       recording.storages[static_cast<size_t>(place)].tag = s.tag;  // a result of backward became a gradient
