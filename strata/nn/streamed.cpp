@@ -87,11 +87,11 @@ void Streamed::State::descend(const Module& module, const std::string& at, bool 
   const NamedTensors& here = divides && !children.empty() ? own : all;
   for (const auto& [name, t] : here) seen.push_back(&t.impl());
   std::string name = at;
-  if (&here == &own && !own.empty()) {
-    name = own[0].first;
-    for (size_t i = 1; i < own.size(); ++i) name += ", " + own[i].first;
+  if ((&here == &own || at.empty()) && !here.empty()) {
+    name = here[0].first;
+    for (size_t i = 1; i < here.size(); ++i) name += ", " + here[i].first;
   }
-  add_part(name.empty() ? module.kind() : name, here);
+  add_part(name, here);
   if (&here == &all) return;
   for (const auto& [child_name, child] : children)
     descend(child, below(at, child_name), inside || is_container(module), seen);

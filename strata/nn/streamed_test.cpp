@@ -92,8 +92,7 @@ std::string expect_same(Make&& make, StreamOptions options = {}) {
     EXPECT_EQ(heap.pinned.load(), 0);
     EXPECT_EQ(heap.wrong_reads.load(), 0);
     report = streamed.report();
-    for (const auto& part : streamed.parts())
-      if (part.note.find("stays") == std::string::npos) EXPECT_LE(part.bytes, streamed.near_bytes());
+    for (const auto& part : streamed.parts()) EXPECT_LE(part.bytes, streamed.near_bytes());
   }
   EXPECT_EQ(heap.stats(Device::cpu()).live_total, live);
   return report;
@@ -200,7 +199,7 @@ TEST(Streamed, RecomputationKeepsWhatComesIntoParts) {
 
 TEST(Streamed, AConvolutionalNetwork) {
   struct Net : Module {
-    Conv2d conv = register_module("conv", Conv2d(1, 4, 3, {.padding = 1}));
+    Conv2d conv = register_module("conv", Conv2d(1, 4, 3, {.padding = {1}}));
     BatchNorm2d norm = register_module("norm", BatchNorm2d(4));
     Dropout dropout = register_module("dropout", Dropout(0.3));
     Linear out = register_module("out", Linear(4 * 36, 10));
@@ -311,7 +310,7 @@ TEST(Streamed, AutocastsCopiesComeInTheirPlace) {
   }
   for (const Tensor& p : c.net.parameters()) {
     const Tensor& low = autograd_meta(p).low.tensor;
-    if (low.defined()) EXPECT_EQ(low.tier(), kSecond);
+    EXPECT_TRUE(!low.defined() || low.tier() == kSecond);
   }
 }
 
