@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "strata/core/backend.h"
@@ -31,6 +33,8 @@ struct DiskOptions {
   /// says so.
   bool direct = true;
 };
+
+struct DiskRequest;  // private
 
 /// What blocks are made of: each begins on one. Checksums speak of one each.
 inline constexpr size_t kDiskPage = 4096;
@@ -64,9 +68,8 @@ class DiskStore {
 
    private:
     friend class DiskStore;
-    struct Request;
-    explicit Ticket(std::shared_ptr<Request> request) : request_(std::move(request)) {}
-    std::shared_ptr<Request> request_;
+    explicit Ticket(std::shared_ptr<DiskRequest> request) : request_(std::move(request)) {}
+    std::shared_ptr<DiskRequest> request_;
   };
 
   /// Room for `nbytes`, whose contents are undefined until they are written. Throws MemoryError where the limit or the file

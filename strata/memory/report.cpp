@@ -9,13 +9,15 @@
 #include "strata/core/error.h"
 
 namespace strata::memory {
-namespace {
+
 std::string megabytes(int64_t bytes) {
   char text[48];
   std::snprintf(text, sizeof text, bytes >= (int64_t{1} << 30) ? "%.2f GiB" : "%.1f MiB",
                 static_cast<double>(bytes) / (bytes >= (int64_t{1} << 30) ? 1073741824.0 : 1048576.0));
   return text;
 }
+
+namespace {
 
 // "linear in blocks.*" for "linear in blocks.3".
 std::string without_numbers(std::string_view name) {

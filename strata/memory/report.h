@@ -3,11 +3,15 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "strata/core/backend.h"
 
 namespace strata::memory {
+
+/// "1.5 MiB", "20.00 GiB".
+std::string megabytes(int64_t bytes);
 
 /// Throws the MemoryError of a request for `asked` bytes on `where` ("host", "cuda:0"): the limit, who holds what by
 /// tag, which ops in which modules hold the most, and the cheapest fix.

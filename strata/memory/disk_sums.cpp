@@ -1,0 +1,13 @@
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "strata/memory/disk_core.h"
+
+namespace strata::memory {
+
+uint64_t page_sum(const std::byte* page) {
+  const uint64_t sum = XXH3_64bits(page, kDiskPage);
+  return sum != 0 ? sum : 1;
+}
+
+}  // namespace strata::memory
