@@ -9,6 +9,7 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"
+#include "strata/core/recording.h"
 #include "strata/nn/layers.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -333,6 +334,50 @@ TEST(EightBit, StateRoundTripIsBitwise) {
         }
       }
       EXPECT_EQ(bytes(p), bytes(q)) << c.rule << ' ' << update;
+    }
+}
+
+// A step that was recorded is run again from its text: codes, scales and halves are among what it writes.
+TEST(EightBit, ARecordedStepHasTheSameBitsAgain) {
+  for (const Case& c : cases())
+    for (const char* update : {"", "master_weights", "compensated_weights", "stochastic_rounding"}) {
+      OptionValues options = with(c.options, kEight);
+      if (*update != 0) options[update] = true;
+      Tensor p = start({600}, *update == 0 ? DType::f32 : DType::bf16);
+      const auto o = make_optimizer(c.rule, {{{{"p", p}}, options}});
+      const auto step = [&](uint64_t seed) {
+        p.set_grad(Samples(DType::f32, seed).tensor({600}));
+        o->step();
+      };
+      step(3);
+      const Recording recorded = Recording::from_text(record([&] { step(4); }, {.values = true}).to_text());
+      Replay again(recorded);
+      again.run();
+      size_t found = 0;
+      for (const RecordedCall& call : recorded.calls) {
+        if (call.op->name() != "optimizer_update") continue;
+        const auto of = [&](size_t arg, size_t i) {
+          return bytes(again.value(std::get<std::vector<ValueIndex>>(call.args[arg]).at(i)));
+        };
+        const StateDict state = o->state_dict();
+        const auto master = state.find("p.master"), lower = state.find("p.compensation");
+        EXPECT_EQ(of(1, 0), bytes(master != state.end() ? master->second : p)) << c.rule << ' ' << update;
+        const bool in_halves = lower != state.end();
+        if (in_halves || master != state.end()) {
+          EXPECT_EQ(of(4, 0), bytes(in_halves ? lower->second : p)) << c.rule << ' ' << update;
+        }
+        size_t moment = 0;
+        for (const OptimizerState& s : o->record()->states) {
+          const auto codes = state.find(cat("p.", s.name));
+          if (codes == state.end() || codes->second.dtype() != DType::u8) continue;
+          EXPECT_EQ(of(3, moment), bytes(codes->second)) << c.rule << ' ' << s.name;
+          EXPECT_EQ(of(10, moment), bytes(state.at(cat("p.", s.name, "_absmax")))) << c.rule << ' ' << s.name;
+          ++moment;
+        }
+        EXPECT_GT(moment, 0u);
+        ++found;
+      }
+      EXPECT_EQ(found, 1u) << c.rule;
     }
 }
 
