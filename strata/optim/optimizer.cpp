@@ -102,16 +102,25 @@ std::pair<NamedTensors, NamedTensors> split_by_rank(const NamedTensors& params) 
 }
 
 void LowPrecision::validate() const {
-  check(!master_weights || !(stochastic_rounding || low_state), "LowPrecision",
-        "master_weights keeps weights and state in f32: stochastic_rounding and low_state do not go with it");
+  for (const auto& [in_f32, name] :
+       {std::pair{master_weights, "master_weights"}, std::pair{compensated_weights, "compensated_weights"}})
+    check(!in_f32 || !(stochastic_rounding || low_state), "LowPrecision", name,
+          " keeps weights and state in f32: stochastic_rounding and low_state do not go with it");
+  check(!(master_weights && compensated_weights), "LowPrecision",
+        "master_weights and compensated_weights do not go together: both keep the weights in f32");
+  check(!(low_state && state_8bit), "LowPrecision",
+        "low_state and state_8bit do not go together: both say how moments are kept");
+  check(min_8bit_size >= 0, "LowPrecision", "min_8bit_size must not be negative, got ", min_8bit_size);
 }
 
 void Optimizer::add_params(const NamedTensors& params, size_t group, const LowPrecision& low) {
   for (const auto& [name, t] : params) {
     check(t.defined(), name_, "parameter '", name, "' is undefined");
     check<DTypeError>(is_floating(t.dtype()), name_, "parameter '", name, "' is ", t, ", which has no gradient");
-    check<DTypeError>(t.dtype() != DType::f16 || !(low.stochastic_rounding || low.low_state), name_, "parameter '",
-                      name, "' is ", t, ": stochastic_rounding and low_state are for bf16; f16 wants master_weights");
+    check<DTypeError>(
+        t.dtype() != DType::f16 || !(low.stochastic_rounding || low.low_state || low.compensated_weights), name_,
+        "parameter '", name, "' is ", t,
+        ": stochastic_rounding, compensated_weights and low_state are for bf16; f16 wants master_weights");
     check<AutogradError>(t.is_leaf(), name_, "parameter '", name, "' is the result of an op, not a leaf");
     check<ShapeError>(t.is_contiguous(), name_, "parameter '", name, "' must be row-major; it has strides ",
                       t.strides());
@@ -132,6 +141,9 @@ DType Optimizer::moment_dtype(const Param& p) {
 bool Optimizer::has_master(const Param& p) {
   return p.low.master_weights && is_low(p.tensor.dtype());
 }
+bool Optimizer::is_compensated(const Param& p) {
+  return p.low.compensated_weights && p.tensor.dtype() == DType::bf16;
+}
 Tensor Optimizer::weights_of(const Param& p) {
   return has_master(p) ? p.state.back() : p.tensor.detach();
 }
@@ -141,6 +153,7 @@ std::vector<Optimizer::StateSpec> Optimizer::full_spec(const Param& p) const {
   const bool counts = !spec.empty() && spec[0].key == "step";
   if (p.low.stochastic_rounding && p.tensor.dtype() == DType::bf16 && !counts) spec.push_back({"step", {}, DType::i64});
   if (has_master(p)) spec.push_back({"master", p.tensor.shape(), DType::f32});
+  if (is_compensated(p)) spec.push_back({"compensation", p.tensor.shape(), DType::i16});
   return spec;
 }
 
@@ -153,8 +166,20 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
          .grad_dtype = p.grad.dtype(),
          .state_dtype = moment_dtype(p),
          .device = weights.device()};
-  for (size_t i = first_state; i < p.state.size() && i < first_state + kMostStates; ++i)
-    s.state[i - first_state] = p.state[i].raw_data();
+  // The rule's, each with its scales where it has some; not what LowPrecision adds behind them.
+  Tensor states[kMostStates], scales[kMostStates];
+  const size_t end = p.state.size() - (has_master(p) ? 1 : 0);
+  int n = 0;
+  for (size_t i = first_state; i < end && n < kMostStates; ++i, ++n) {
+    const Tensor& t = p.state[i];
+    if (t.dtype() == DType::i64 || t.dtype() == DType::i16) break;
+    states[n] = t;
+    s.state[n] = t.raw_data();
+    if (t.dtype() != DType::u8) continue;
+    s.state_dtype = DType::u8;
+    scales[n] = p.state[++i];
+    s.scale[n] = static_cast<float*>(scales[n].raw_data());
+  }
   for (const Tensor& t : p.state) {
     if (t.dtype() != DType::i64) continue;
     auto* count = static_cast<int64_t*>(t.raw_data());
@@ -168,8 +193,15 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
   s.seed = rounding_key(p.low.seed, p.index);
   // A device that is given no count takes this update for the first: its random bits are then those of update s.t.
   if (s.device.is_cuda() && !s.count && s.t > 0) s.seed += static_cast<uint64_t>(s.t - 1) * kRoundingStride;
-  if (has_master(p) || p.renews_low) {
-    const Tensor& low = has_master(p) ? p.tensor : autograd_meta(p.tensor).low.tensor;
+  Tensor low;  // what is written with the parameter
+  if (has_master(p)) {
+    low = p.tensor.detach();
+  } else if (is_compensated(p)) {
+    low = p.state.back();
+  } else if (p.renews_low) {
+    low = autograd_meta(p.tensor).low.tensor;
+  }
+  if (low.defined()) {
     s.low = low.raw_data();
     s.low_dtype = low.dtype();
   }
@@ -178,11 +210,11 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
     s.most = static_cast<uint32_t*>(kept.raw_data());
   if (t_mode.unusual & kObserved) {
     s.tensors = std::make_shared<SlabTensors>(SlabTensors{.param = weights, .grad = p.grad});
-    for (size_t i = first_state; i < p.state.size() && i < first_state + kMostStates; ++i)
-      s.tensors->state[i - first_state] = p.state[i];
+    std::copy(states, states + n, s.tensors->state);
+    std::copy(scales, scales + n, s.tensors->scale);
     for (const Tensor& t : p.state)
       if (t.dtype() == DType::i64) s.tensors->count = t;
-    if (s.low) s.tensors->low = has_master(p) ? p.tensor.detach() : autograd_meta(p.tensor).low.tensor;
+    s.tensors->low = low;
   }
   return s;
 }
@@ -207,6 +239,7 @@ void Optimizer::count_write(Param& p) {
 }
 
 size_t Optimizer::keep_state(Param& p, const std::vector<StateSpec>& spec, strata::detail::Pins& pins) {
+  refit(p.state, spec);
   // What there is may be of a parameter that had another dtype, device or home then, or without weights in f32.
   size_t kept = 0;
   const size_t both = std::min(p.state.size(), spec.size());
@@ -511,9 +544,10 @@ void Optimizer::take_state_dict(StateDict&& state) {
   state.clear();
 }
 
-void Optimizer::load_state(const StateDict& state, bool take) {
+void Optimizer::load_state(const StateDict& given, bool take) {
   NoGrad guard;
   memory::TagScope tag(memory::Tag::optimizer);
+  const StateDict state = refitted(given);
   std::vector<std::vector<Tensor>> loaded(params_.size());
   size_t used = 0;
   for (size_t k = 0; k < params_.size(); ++k) {

@@ -112,10 +112,12 @@ class Optimizer {
   void zero_grad(bool set_to_none = true);
 
   /// State by "<parameter>.<state>", e.g. "blocks.0.weight.exp_avg"; tensors that share the optimizer's storage.
-  /// Parameters that have not been updated yet have none. Learning rates and other options are not part of it.
+  /// Parameters that have not been updated yet have none. Learning rates and other options are not part of it. A moment
+  /// in 8 bits (LowPrecision::state_8bit) is two tensors: codes of u8 by its name, and "<parameter>.<state>_absmax".
   StateDict state_dict() const;
   /// Copies the state of a state_dict() of an optimizer of the same kind over parameters of the same names. Throws
-  /// ValueError naming a key that is missing or not expected, ShapeError, DTypeError; then nothing has changed.
+  /// ValueError naming a key that is missing or not expected, ShapeError, DTypeError; then nothing has changed. Moments
+  /// in one tensor are rounded to 8 bits where this optimizer keeps them so, and those in 8 bits are widened where not.
   void load_state_dict(const StateDict& state);
   /// The same, without a copy of what is where it belongs already: the optimizer takes the tensors, whose storage
   /// nobody else may use (those of another optimizer's state_dict() are used, by that optimizer).
@@ -145,6 +147,7 @@ class Optimizer {
     double fill = 0;  ///< what it begins with
     /// OptimizerState::after, of the parameter's group.
     double (*after)(const void* options, double lr, int64_t updates) = nullptr;
+    bool nonnegative = false;  ///< of a moment
   };
   struct Param {
     std::string name;
@@ -177,6 +180,10 @@ class Optimizer {
   /// The states that a record names, for a parameter with these options.
   static std::vector<StateSpec> states_of(const OptimizerRecord& record, const void* options, double lr,
                                           const Param& p);
+  /// Appends the moment that is the rule's state `index`: one tensor of moment_dtype(), or its codes in 8 bits and the
+  /// scales of their blocks.
+  static void add_moment(std::vector<StateSpec>& spec, std::string_view key, const Param& p, double fill, Rule rule,
+                         size_t index);
   /// What a rule updates: the parameter, or its weights in f32 where the state has them.
   static Tensor weights_of(const Param& p);
   /// `p` for the fused loops, its states from `first_state` on.
@@ -224,7 +231,7 @@ class Optimizer {
   bool take_gradient(Param& p, strata::detail::Pins& pins);
   // One update of parameters that take_gradient() took.
   void update_taken(const std::vector<Param*>& active, double grad_scale, bool dry);
-  void load_state(const StateDict& state, bool take);
+  void load_state(const StateDict& given, bool take);
   void show_update(const std::vector<Param*>& active);
   void run_loops(Rule rule, const std::vector<Slab>& slabs);
   // Queues the numbers as they are now on the way to the device, where the captured step reads them.
@@ -232,6 +239,11 @@ class Optimizer {
   // The rule's states, then those of LowPrecision: a count if there is none yet, the weights in f32.
   std::vector<StateSpec> full_spec(const Param& p) const;
   static bool has_master(const Param& p);
+  static bool is_compensated(const Param& p);
+  // Codes in 8 bits where `spec` has a moment in one tensor, and the reverse: in what a parameter has, and in what is
+  // loaded.
+  void refit(std::vector<Tensor>& state, const std::vector<StateSpec>& spec) const;
+  StateDict refitted(const StateDict& state) const;
   // What there is of the state, brought to where and what it is to be; returns how many of them.
   size_t keep_state(Param& p, const std::vector<StateSpec>& spec, strata::detail::Pins& pins);
   // The state as a step needs it; whether it was made now.

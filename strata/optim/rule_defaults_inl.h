@@ -40,4 +40,20 @@ inline constexpr bool reads_gradient = !requires {
   R::reads_gradient;
 };
 
+/// Which of the rule's states are never negative, a bit for each; with `static constexpr unsigned nonnegative`.
+template <class R>
+inline constexpr unsigned nonnegative = [] {
+  if constexpr (requires { R::nonnegative; }) {
+    return R::nonnegative;
+  } else {
+    return 0u;
+  }
+}();
+/// Whether its states may be in 8 bits: not with `static constexpr bool exact_states`, where small steps add up or an
+/// element's state must stay as it is.
+template <class R>
+inline constexpr bool in_eight_bits = R::states > 0 && !requires {
+  R::exact_states;
+};
+
 }  // namespace strata::optim

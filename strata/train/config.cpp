@@ -295,9 +295,16 @@ void check_together(const TrainConfig& c, const Origins& origins) {
   if (c.param_dtype != "f32" && low != c.param_dtype)
     fail(blame({"train.param_dtype", "train.dtype"}),
          fmt::format("train.param_dtype = {} wants train.dtype = {}, got {}", c.param_dtype, c.param_dtype, c.dtype));
-  if (c.optim.low_state && c.optim.param_update == "master")
+  if (const std::string& update = c.optim.param_update;
+      c.optim.low_state && (update == "master" || update == "compensated"))
     fail(blame({"train.low_state", "train.param_update"}),
-         "train.low_state keeps moments in bf16, train.param_update = master keeps all in f32");
+         fmt::format("train.low_state keeps moments in bf16, train.param_update = {} keeps all in f32", update));
+  if (c.optim.low_state && c.optim.state_8bit)
+    fail(blame({"train.low_state", "train.state_8bit"}),
+         "train.low_state keeps moments in bf16, train.state_8bit in 8 bits");
+  if (c.optim.param_update == "compensated" && c.optim.optimizer == "adafactor")
+    fail(blame({"train.param_update", "train.optimizer"}),
+         "train.param_update = compensated is not for adafactor, which takes weights in one array");
   const MemoryConfig& y = c.memory;
   try {
     y.budget();

@@ -44,6 +44,7 @@ struct OptimConfig {
   double grad_clip = 1.0;
   std::string param_update = "stochastic";
   bool low_state = false;
+  bool state_8bit = false;
 
   /// @name One of `rule`, to read and to write. Throws ValueError for a key that is none, or of another type.
   /// @{

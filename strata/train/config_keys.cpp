@@ -201,11 +201,17 @@ std::vector<ConfigKey> make_keys() {
        "f32 bf16", 0, 0, top<&T::param_dtype>},
       {"train.param_update", kText,
        "How bf16 weights take an update that is smaller than their last bit: rounded up or down at random, exact on "
-       "average; through weights in f32 that the optimizer keeps (4 bytes each); or rounded to nearest, which loses "
-       "it.",
-       "stochastic master nearest", 0, 0, optim_of<&O::param_update>},
-      {"train.low_state", kBoolean, "The optimizer's moments of bf16 weights in bf16 too (not with master).", "", 0, 0,
+       "average; through weights in f32 that the optimizer keeps, whole (4 bytes each) or what the weight lacks of "
+       "them (2 bytes each, not with adafactor); or rounded to nearest, which loses it.",
+       "stochastic master compensated nearest", 0, 0, optim_of<&O::param_update>},
+      {"train.low_state", kBoolean,
+       "The optimizer's moments of bf16 weights in bf16 too (not with master or compensated).", "", 0, 0,
        optim_of<&O::low_state>},
+      {"train.state_8bit", kBoolean,
+       "The optimizer's moments in 8 bits (not with low_state), but for those of embeddings and of output layers and "
+       "of "
+       "tensors of fewer than 4096 elements.",
+       "", 0, 0, optim_of<&O::state_8bit>},
       {"train.device", kText, "Where the model trains: cpu, cuda, or one card of several, e.g. cuda:1 (--device).", "",
        0, 0, top<&T::device>},
       {"train.graph", kText,

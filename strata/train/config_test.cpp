@@ -116,6 +116,11 @@ TEST(Config, WeightsInBf16WantAutocast) {
   EXPECT_EQ(c.optim.param_update, "stochastic");
   EXPECT_THROW(parse_config("", "c", {"train.param_dtype=\"bf16\""}), ValueError);
   EXPECT_THROW(parse_config("", "c", {"train.low_state=true", "train.param_update=\"master\""}), ValueError);
+  EXPECT_THROW(parse_config("", "c", {"train.low_state=true", "train.param_update=\"compensated\""}), ValueError);
+  EXPECT_THROW(parse_config("", "c", {"train.low_state=true", "train.state_8bit=true"}), ValueError);
+  EXPECT_THROW(parse_config("", "c", {"train.optimizer=\"adafactor\"", "train.param_update=\"compensated\""}),
+               ValueError);
+  EXPECT_TRUE(parse_config("", "c", {"train.state_8bit=true"}).optim.state_8bit);
   EXPECT_THROW(parse_config("", "c", {"train.param_update=\"up\""}), ValueError);
 }
 
