@@ -202,6 +202,19 @@ class Planner {
     }
   }
 
+  // On the device when the update begins.
+  static int64_t live_in_update(const Recording& r, const std::vector<Away>& away) {
+    const auto n = static_cast<int32_t>(r.calls.size());
+    int32_t begins = 0;
+    while (begins < n && r.calls[static_cast<size_t>(begins)].phase != Phase::update) ++begins;
+    int64_t live = 0;
+    for (const RecordedStorage& s : r.storages)
+      if (s.born < begins && s.freed > begins) live += s.nbytes;
+    for (const Away& a : away)
+      if (a.from < begins && a.until > begins) live -= bytes(r, a);
+    return live;
+  }
+
   TierPlan with(const Variant& v, TierPlan p) const {
     const Recording& step = v.dry.step;
     std::vector<Away> away, pass_away;
@@ -216,7 +229,6 @@ class Planner {
       state = drop(step, Tag::optimizer, away);
       drop(v.dry.pass, Tag::optimizer, pass_away);
       p.group = std::clamp(state / 32, int64_t{1} << 20, kGroup);
-      rules.others += 4 * p.group;
     }
     if (p.parameters != Place::device) {
       parameters = stream_parameters(step, away);
@@ -226,8 +238,19 @@ class Planner {
       send_gradients(step, away);
       send_gradients(v.dry.pass, pass_away);
     }
-    for (const RecordedStorage& s : step.storages)
+    int64_t largest = 0, near = 0;
+    for (const RecordedStorage& s : step.storages) {
       if (s.tag == Tag::gradient) gradients += s.nbytes;
+      if (s.tag == Tag::gradient || s.tag == Tag::parameter) largest = std::max(largest, s.nbytes);
+    }
+    if (p.state != Place::device) {
+      // A group and the next one, or what belongs to the largest weight: that is never divided.
+      const double each = static_cast<double>(state) / static_cast<double>(std::max<int64_t>(gradients, 1));
+      p.near = std::max(4 * p.group, static_cast<int64_t>(each * static_cast<double>(largest)) + 2 * p.group);
+      near = p.update != Updater::cpu || on_cpu() ? p.near : 0;
+    }
+    if (p.parameters != Place::device) p.near += 4 * largest;
+    p.kept = p.activations == Place::device ? 0 : v.saved - p.leaving;
     if (rules.link.in == 0) rules.link = link(p.parameters != Place::device ? p.parameters : p.state);
     if (p.moves() && p.activations == Place::device && p.state == Place::device && p.parameters == Place::device)
       rules.link = {1, 1};  // blocks computed again move nothing
@@ -256,7 +279,7 @@ class Planner {
       }
     }
     p.window = rules.window;
-    p.peak.device = m.peak;
+    p.peak.device = std::max(m.peak, v.others + live_in_update(step, away) + near);
     p.seconds = m.seconds;
     double waited = m.waited;
     if (v.dry.further > 0) {

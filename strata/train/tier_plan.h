@@ -45,12 +45,14 @@ struct TierPlan {
   memory::Budget budget;
   Place activations = Place::device;
   int64_t leaving = 0;     ///< bytes of saved activations that leave, the first saved first; the rest stays
+  int64_t kept = 0;        ///< what of them stays
   int64_t window = 0;      ///< bytes fetched ahead of their use at most
   int64_t recomputed = 0;  ///< blocks that keep their inputs alone, the first ones
   Place state = Place::device;
   Updater update = Updater::device;
   int64_t group = 0;  ///< bytes of state that an update through the device has near at once, of each of its buffers
   Place parameters = Place::device;
+  int64_t near = 0;  ///< bytes of weights, gradients and state from elsewhere that may be near at once
 
   TierBytes peak;      ///< forecast: most bytes in each tier
   double seconds = 0;  ///< forecast of a step; 0 where the limits are not known
