@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "strata/core/error.h"
-#include "strata/memory/report.h"
 
 namespace strata::memory {
 
@@ -177,18 +176,23 @@ HomedMemory::Near& HomedMemory::near_of(Device device) {
 void* HomedMemory::allocate(Device device, size_t nbytes, Tag tag) {
   const auto bytes = static_cast<int64_t>(home_->room_bytes(nbytes));
   ledger_.check_room(bytes, tag);
-  Lock lock(mutex_);
-  Near& n = near_of(device);
   auto b = std::make_shared<Block>();
   b->device = device, b->nbytes = nbytes, b->bytes = bytes, b->tag = tag, b->holder = holder();
+  Lock lock(mutex_);
+  Near& n = near_of(device);
   reap(n);
+  // Locking pages takes its time.
+  lock.unlock();
   try {
     b->room = home_->allocate(device, nbytes);
   } catch (const MemoryError&) {
+    lock.lock();
     if (n.ended.empty()) throw;
     drain(lock, n);  // rooms may be free by then
     b->room = home_->allocate(device, nbytes);
+    lock.unlock();
   }
+  lock.lock();
   Block* block = b.get();
   blocks_.emplace(block, std::move(b));
   lock.unlock();
