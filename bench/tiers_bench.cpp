@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/core/node.h"
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/disk.h"

@@ -619,19 +619,4 @@ NearStats HomedMemory::near_stats(Device device) {
   return s;
 }
 
-namespace {
-HomedMemory& homed(std::string_view what, Device device, Tier tier) {
-  auto* m = dynamic_cast<HomedMemory*>(&backend(device, tier));
-  check(m != nullptr, what, "tensors of ", device, " in memory '", tier, "' do not move");
-  return *m;
-}
-}  // namespace
-
-NearStats near_stats(Device device, Tier tier) {
-  return homed("near_stats", device, tier).near_stats(device);
-}
-int64_t set_near_limit(int64_t bytes, Device device, Tier tier) {
-  return homed("set_near_limit", device, tier).set_near_limit(device, bytes);
-}
-
 }  // namespace strata::memory
