@@ -33,6 +33,23 @@ std::vector<Again> calls_again(const OffloadMeasured& m) {
   return all;
 }
 
+// How many storages, one made from the other, are made again for one of `m`.
+constexpr int kMostLinks = 3;
+int links(const OffloadMeasured& m, const OffloadPlan& plan, size_t i, std::vector<int>& known) {
+  if (plan.choices[i].place != SavedPlace::recompute) return 0;
+  if (known[i] > 0) return known[i];
+  int most = 0;
+  for (const int32_t r : m.saved[i].reads)
+    if (static_cast<size_t>(r) < i) most = std::max(most, links(m, plan, static_cast<size_t>(r), known));
+  return known[i] = most + 1;
+}
+bool chains_fit(const OffloadMeasured& m, const OffloadPlan& plan) {
+  std::vector<int> known(m.saved.size());
+  for (size_t i = 0; i < m.saved.size(); ++i)
+    if (links(m, plan, i, known) > kMostLinks) return false;
+  return true;
+}
+
 // Sends what is not computed again, first saved first. Copies may end `wait` seconds after forward. Returns by how much
 // they do.
 double send(const OffloadMeasured& m, const OffloadLimits& limits, double wait, OffloadPlan& plan) {
@@ -99,6 +116,10 @@ OffloadPlan plan_offload(const OffloadMeasured& m, const OffloadLimits& limits) 
       if (a.rate() <= m.out_rate) break;  // waiting for the link frees more
       if (spent + a.seconds > allowed) continue;
       for (const size_t i : a.members) plan.choices[i] = {SavedPlace::recompute, OffloadPlan::kNever};
+      if (!chains_fit(m, plan)) {
+        for (const size_t i : a.members) plan.choices[i] = {};
+        continue;
+      }
       plan.recomputed_bytes += a.bytes;
       spent += a.seconds;
       (void)send(m, limits, 0, plan);

@@ -87,6 +87,22 @@ TEST(OffloadPlan, CallsRunAgainWhereThatFreesMoreThanTheLink) {
   EXPECT_EQ(count(plan_offload(m, {.slowdown = 1.03}), SavedPlace::recompute), 0);
 }
 
+TEST(OffloadPlan, ChainsOfWhatIsMadeAgainAreShort) {
+  OffloadMeasured m = even(20, 0, 0);
+  for (size_t i = 1; i < 20; ++i) {
+    m.saved[i].call = static_cast<int32_t>(i);
+    m.saved[i].cost = {0, 1};
+    m.saved[i].reads = {static_cast<int32_t>(i) - 1};
+  }
+  const OffloadPlan p = plan_offload(m, {.slowdown = 2, .recompute = true});
+  EXPECT_EQ(count(p, SavedPlace::recompute), 15);
+  int links = 0;
+  for (const auto& c : p.choices) {
+    links = c.place == SavedPlace::recompute ? links + 1 : 0;
+    EXPECT_LE(links, 3);
+  }
+}
+
 TEST(OffloadPlan, NoMoreThanIsAskedFor) {
   const double rate = kMiB / 4e-3;
   OffloadMeasured m = even(40, rate, rate);
