@@ -223,31 +223,33 @@ Recipes::FindSlot SavedTensorOffload::Impl::find_saved() {
 }
 
 void SavedTensorOffload::Impl::decide(const std::shared_ptr<Slot>& s) {
-  std::shared_ptr<Recipe> recipe;
-  int result = 0;
+  Recipes::Way way;
   if (options.recompute) {
-    Cost cost;
-    recipe = recipes.find(*s, find_saved(), result, cost);
-    if (recipe) {
+    way = recipes.find(*s, find_saved());
+    if (way.recipe) {
       SavedRecord& r = now.saved[static_cast<size_t>(s->order)];
-      r.call = recipe->number;
-      r.cost = cost;
-      if (!following && cost.flops > kCheapFlops * cost.bytes) recipe = nullptr;
+      r.call = way.recipe->number;
+      r.cost = way.cost;
+      for (const auto& read : way.reads) r.reads.push_back(read->order);
+      // Before anything is measured: cheap calls, from what is there.
+      const bool cheap = way.cost.flops <= kCheapFlops * way.cost.bytes &&
+                         std::none_of(way.reads.begin(), way.reads.end(), [](const auto& x) { return x->recipe; });
+      if (!following && !cheap) way.recipe = nullptr;
     }
   }
-  OffloadPlan::Choice chosen{recipe ? SavedPlace::recompute : options.away};
+  OffloadPlan::Choice chosen{way.recipe ? SavedPlace::recompute : options.away};
   if (following) chosen = choice(s->order);
-  if (chosen.place == SavedPlace::recompute && !recipe) chosen.place = SavedPlace::keep;
+  if (chosen.place == SavedPlace::recompute && !way.recipe) chosen.place = SavedPlace::keep;
   s->place = now.saved[static_cast<size_t>(s->order)].place = chosen.place;
   s->release_at = chosen.release_at;
   if (chosen.place == SavedPlace::keep) {
     stay(*s, stats.kept);
   } else if (chosen.place == SavedPlace::recompute) {
-    recipes.bind(*recipe, find_saved());
-    const auto at = static_cast<size_t>(result);
-    if (recipe->results.size() <= at) recipe->results.resize(at + 1);
-    recipe->results[at] = s;
-    s->recipe = std::move(recipe);
+    recipes.bind(*way.recipe, find_saved());
+    const auto at = static_cast<size_t>(way.result);
+    if (way.recipe->results.size() <= at) way.recipe->results.resize(at + 1);
+    way.recipe->results[at] = s;
+    s->recipe = std::move(way.recipe);
     s->source.reset();
   } else if (following) {
     send(s);

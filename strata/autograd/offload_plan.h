@@ -30,6 +30,7 @@ struct SavedRecord {
   /// cost one run of it.
   int32_t call = -1;
   Cost cost;  ///< of that, what must be computed on the way to it included
+  std::vector<int32_t> reads;  ///< which others it is made from then, by the order of saving
 };
 
 /// A forward and a backward pass, measured.
@@ -72,7 +73,8 @@ struct OffloadPlan {
 /// is. Copies take place in the order of saving, one after the other from when a tensor is saved; the first saved go,
 /// which have the longest way back, as long as their copies end with forward and return within backward. What the
 /// allowed slowdown leaves is spent on running calls again, as long as a second of that frees more than a second of the
-/// link, most bytes a second first, and then on waiting for the link.
+/// link, most bytes a second first, and then on waiting for the link. What is made again from what is made again itself
+/// is there together with it, so such chains have at most three links.
 OffloadPlan plan_offload(const OffloadMeasured& measured, const OffloadLimits& limits);
 
 }  // namespace strata

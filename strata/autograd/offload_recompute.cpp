@@ -158,31 +158,35 @@ const Recipes::Made* Recipes::made(uint64_t storage, uint32_t version) const {
   return at == made_.end() || at->second.version != version ? nullptr : &at->second;
 }
 
-bool Recipes::resolve(const Recipe& r, const FindSlot& saved, uint64_t not_this, int depth, Cost& cost) const {
+bool Recipes::resolve(const Recipe& r, const FindSlot& saved, uint64_t not_this, int depth, Way& way) const {
   if (depth > kMostDepth) return false;
-  cost.flops += r.cost.flops;
-  cost.bytes += r.cost.bytes;
+  way.cost.flops += r.cost.flops;
+  way.cost.bytes += r.cost.bytes;
   bool ok = true;
   const_cast<Recipe&>(r).each_source([&](const Recipe::Source& s) {
     if (!ok || s.storage == 0) return;
     if (s.held.defined()) {
       ok = s.held.version() == s.version;
-    } else if (s.storage != not_this && saved(s.storage, s.version)) {
-    } else {
-      const Made* m = made(s.storage, s.version);
-      ok = m && resolve(*m->recipe, saved, not_this, depth + 1, cost);
+      return;
     }
+    if (std::shared_ptr<Slot> slot = s.storage == not_this ? nullptr : saved(s.storage, s.version)) {
+      way.reads.push_back(std::move(slot));
+      return;
+    }
+    const Made* m = made(s.storage, s.version);
+    ok = m && resolve(*m->recipe, saved, not_this, depth + 1, way);
   });
   return ok;
 }
 
-std::shared_ptr<Recipe> Recipes::find(const Slot& slot, const FindSlot& saved, int& result, Cost& cost) const {
+Recipes::Way Recipes::find(const Slot& slot, const FindSlot& saved) const {
   const uint64_t number = slot.watch.number();
   const Made* m = made(number, slot.version);
-  cost = {};
-  if (!m || !resolve(*m->recipe, saved, number, 1, cost)) return nullptr;
-  result = m->result;
-  return m->recipe;
+  Way way;
+  if (!m || !resolve(*m->recipe, saved, number, 1, way)) return {};
+  way.recipe = m->recipe;
+  way.result = m->result;
+  return way;
 }
 
 void Recipes::bind(Recipe& recipe, const FindSlot& saved) const {

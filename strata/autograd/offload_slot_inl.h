@@ -124,8 +124,14 @@ class Recipes {
 
   /// Finds a saved storage by number and version; nullptr where there is none.
   using FindSlot = std::function<std::shared_ptr<Slot>(uint64_t number, uint32_t version)>;
-  /// How to make `slot` again from what is saved besides; nullptr where it cannot be. `cost` is of all calls needed.
-  std::shared_ptr<Recipe> find(const Slot& slot, const FindSlot& saved, int& result, Cost& cost) const;
+  /// How to make a storage again from what is saved besides.
+  struct Way {
+    std::shared_ptr<Recipe> recipe;  ///< nullptr where it cannot be
+    int result = 0;
+    Cost cost;                                 ///< of all calls needed
+    std::vector<std::shared_ptr<Slot>> reads;  ///< the saved storages that they read
+  };
+  Way find(const Slot& slot, const FindSlot& saved) const;
   /// Takes hold of what the recipe reads: `find` has just given it.
   void bind(Recipe& recipe, const FindSlot& saved) const;
 
@@ -135,7 +141,7 @@ class Recipes {
     int result = 0;
     uint32_t version = 0;
   };
-  bool resolve(const Recipe& r, const FindSlot& saved, uint64_t not_this, int depth, Cost& cost) const;
+  bool resolve(const Recipe& r, const FindSlot& saved, uint64_t not_this, int depth, Way& way) const;
   const Made* made(uint64_t storage, uint32_t version) const;
 
   int64_t small_;
