@@ -10,6 +10,7 @@
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/disk.h"
 #include "strata/memory/tiers.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/optim/home.h"

@@ -40,6 +40,10 @@ struct StateHome {
   /// host, until zero_grad(); parameter.grad() is empty, so that clip_grad_norm() does not see it, but step_clipped()
   /// and step_guarded() do. Otherwise gradients are copied by the step.
   bool gradients_leave = false;
+  /// Of `cpu`, with state in host memory and an optimizer that is one fused rule: step() returns when the update has
+  /// begun, and the parameters get it when the next step() begins or finish() is called. So gradients are those of
+  /// parameters that lack the last update (Ren et al., "ZeRO-Offload", 2021): the bits are not those of other homes.
+  bool delayed = false;
 
   /// Throws ValueError naming the member.
   void validate() const;

@@ -266,6 +266,51 @@ TEST_F(Home, GradientsLeaveInBackwardAndAddUp) {
   }
 }
 
+// The parameters lack the last update until the next step or finish(); gradients are of such parameters.
+TEST_F(Home, ADelayedUpdateIsOneStepLate) {
+  for (const bool leave : {false, true})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(cat(dtype, " leaving ", leave));
+      const AdamWOptions options{.lr = 0.02, .low = {.master_weights = true}};
+      const NamedTensors late = make_params(dtype), exact = make_params(dtype), stale = make_params(dtype);
+      AdamW got(late, options), want(exact, options);
+      got.set_home({.who = Who::cpu, .group_bytes = 9000, .gradients_leave = leave, .delayed = true});
+      const auto backward = [](const NamedTensors& params) {
+        Samples random(DType::f32, 5);
+        Tensor loss = zeros({}, DType::f32);
+        for (const auto& [name, p] : params) loss = loss + sum(to(p * p, DType::f32) * random.tensor(p.shape()));
+        loss.backward();
+      };
+      for (int step = 0; step < 5; ++step) {
+        got.set_lr(0.02 + 0.01 * step);
+        want.set_lr(0.02 + 0.01 * step);
+        for (size_t i = 0; i < late.size(); ++i) EXPECT_EQ(bytes(late[i].second), bytes(stale[i].second)) << step;
+        backward(late);
+        backward(stale);
+        for (size_t i = 0; i < stale.size(); ++i) {
+          Tensor from = stale[i].second, to = exact[i].second;
+          to.set_grad(from.grad());
+          from.set_grad({});
+          const NoGrad guard;
+          from.detach().copy_(to);
+        }
+        EXPECT_EQ(got.step_clipped(100), want.step_clipped(100));
+        got.zero_grad(step % 2 == 0);
+        want.zero_grad();
+      }
+      got.finish();
+      expect_same(got, want);
+      got.finish();  // nothing is under way
+      // Another home, and other state, find the update done.
+      for (Optimizer* o : std::vector<Optimizer*>{&got, &want}) {
+        set_grads(o->params(), DType::f32, 3);
+        o->step();
+      }
+      got.set_home({});
+      expect_same(got, want);
+    }
+}
+
 TEST_F(Home, GradientsOnTheHostComeBackWithTheHome) {
   Tensor p = start({50});
   SGD o(TensorList{p}, {.lr = 1});
@@ -363,6 +408,10 @@ TEST_F(Home, RefusesWhatCannotBe) {
   EXPECT_THROW(o.set_home({.where = Tier::host, .gradients_leave = true}), ValueError);
   EXPECT_THROW(o.set_home({.where = Tier::named("tier of no backend")}), DeviceError);
   EXPECT_THROW(o.set_home({.where = Tier::named("tier of no backend"), .who = Who::cpu}), DeviceError);
+  EXPECT_THROW(o.set_home({.where = Tier::host, .delayed = true}), ValueError);
+  EXPECT_THROW(o.set_home({.where = kSecond, .who = Who::cpu, .delayed = true}), ValueError);
+  Muon muon(TensorList{p});
+  EXPECT_THROW(muon.set_home({.who = Who::cpu, .delayed = true}), ValueError);
   HostBound own(TensorList{p});
   EXPECT_THROW(own.set_home({.who = Who::split}), ValueError);  // nothing to measure it by
   own.set_home({.who = Who::split, .cpu_share = 0.5});
