@@ -103,9 +103,7 @@ struct Optimizer::Home {
   ~Home() {
     for (Side& s : sides) s.hook.remove();
   }
-  Lanes& lanes(Device device) {
-    return all_lanes.try_emplace({device.type, device.index}, device).first->second;
-  }
+  Lanes& lanes(Device device) { return all_lanes.try_emplace({device.type, device.index}, device).first->second; }
 
   // The tier of a state that the CPU, or `device`, updates.
   Tier tier_for(Device device) const {
@@ -115,6 +113,7 @@ struct Optimizer::Home {
 
   // Queues the gradient of `parameter` on its way to the host.
   void send(Side& side, const Tensor& parameter, bool leaves) {
+    check(!cuda::capturing(), "optimizer", "a gradient on its way to the host cannot be captured in a CUDA graph");
     const NoGrad guard;
     const Tensor grad = parameter.grad();
     check<ShapeError>(grad.shape() == parameter.shape(), "optimizer", "the gradient ", grad,
@@ -261,8 +260,7 @@ StateHome Optimizer::home() const {
 void Optimizer::set_home(const StateHome& given) {
   given.validate();
   check(!cuda::capturing(), name_, "set_home() cannot be captured in a CUDA graph");
-  check(!given.delayed || (record_ && record_->rule && fused()), name_,
-        "its update is more than one fused rule, which cannot be delayed");
+  check(!given.delayed || one_run(), name_, "its update is more than one fused rule, which cannot be delayed");
   finish();
   const NoGrad guard;
   const memory::TierScope own{Tier()};

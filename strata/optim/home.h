@@ -67,8 +67,8 @@ struct HomeBytes {
 double split_seconds(const HomeRates& rates, const HomeBytes& bytes, double cpu_share);
 /// The share, in 64ths, for which that is least; the larger of equals, which needs less memory of the device.
 double best_cpu_share(const HomeRates& rates, const HomeBytes& bytes);
-/// Measures them with an optimizer of the same kind and options (of its first group) over 4 Mi elements of `dtype`;
-/// takes some tenths of a second. Throws ValueError for an optimizer without a record.
+/// Measures them with an optimizer of the same kind and options (of its first group) over at most 16 Mi elements of
+/// `dtype`; takes some tenths of a second. Throws ValueError for an optimizer without a record.
 HomeRates measure_home_rates(const Optimizer& optimizer, Device device, DType dtype);
 
 }  // namespace strata::optim
