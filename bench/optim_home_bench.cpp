@@ -1,6 +1,6 @@
 // AdamW's update by where its state lives and who updates: parameters a second beside the bounds from bytes. Parameters
-// of bf16 with weights and moments in f32 (12 bytes of state), on a card; without one on the CPU, where the state may be
-// on disk.
+// of bf16 with weights and moments in f32 (12 bytes of state), on a card; without one on the CPU, where the state may
+// be on disk.
 //     optim_home_bench [million parameters, 1000] [directory for the state on disk]
 #include <chrono>
 #include <cstdio>
@@ -10,6 +10,7 @@
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/disk.h"
 #include "strata/memory/tiers.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/optim/home.h"
@@ -83,11 +84,13 @@ int main(int argc, char** argv) {
   Tensor p = empty({{1}, DType::bf16, device, std::nullopt});
   p.set_requires_grad();
   const HomeRates r = measure_home_rates(AdamW(TensorList{p}, {.low = {.master_weights = true}}), device, DType::bf16);
-  std::printf("%lld M parameters, %d threads; copies %.1f GB/s to the host, %.1f GB/s to the device; updates from their "
-              "own memory: CPU %.2f, device %.2f G parameters/s\n",
-              static_cast<long long>(n / 1000000), num_threads(), r.to_host * 1e-9, r.to_device * 1e-9, r.cpu * 1e-9,
-              r.device * 1e-9);
-  const HomeBytes bytes{.gradient = 2, .parameter = 2, .state = 12}, resident{.gradient = 2, .parameter = 2, .state = 0};
+  std::printf(
+      "%lld M parameters, %d threads; copies %.1f GB/s to the host, %.1f GB/s to the device; updates from their "
+      "own memory: CPU %.2f, device %.2f G parameters/s\n",
+      static_cast<long long>(n / 1000000), num_threads(), r.to_host * 1e-9, r.to_device * 1e-9, r.cpu * 1e-9,
+      r.device * 1e-9);
+  const HomeBytes bytes{.gradient = 2, .parameter = 2, .state = 12},
+      resident{.gradient = 2, .parameter = 2, .state = 0};
   const auto bound = [&](double share, const HomeBytes& b) { return 1 / split_seconds(r, b, share); };
   measure("resident", {}, n, device, r.device);
   if (!card) {

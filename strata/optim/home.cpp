@@ -1,6 +1,7 @@
 #include "strata/optim/home.h"
 
 #include <algorithm>
+#include <future>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -13,6 +14,8 @@
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/optim/kernels.h"
+#include "strata/optim/record.h"
 
 namespace strata::optim {
 namespace {
@@ -71,6 +74,8 @@ void StateHome::validate() const {
   check(cpu_share <= 1, "StateHome", "cpu_share is at most 1, got ", cpu_share);
   check(!gradients_leave || who != Who::device, "StateHome",
         "gradients_leave is for parameters that the CPU updates; who is device");
+  check(!delayed || who == Who::cpu, "StateHome", "delayed is for parameters that the CPU updates; who is ",
+        name_of(who));
 }
 std::string_view name_of(StateHome::Who who) {
   return who == StateHome::Who::device ? "device" : who == StateHome::Who::cpu ? "cpu" : "split";
@@ -98,9 +103,7 @@ struct Optimizer::Home {
   ~Home() {
     for (Side& s : sides) s.hook.remove();
   }
-  Lanes& lanes(Device device) {
-    return all_lanes.try_emplace({device.type, device.index}, device).first->second;
-  }
+  Lanes& lanes(Device device) { return all_lanes.try_emplace({device.type, device.index}, device).first->second; }
 
   // The tier of a state that the CPU, or `device`, updates.
   Tier tier_for(Device device) const {
@@ -110,6 +113,7 @@ struct Optimizer::Home {
 
   // Queues the gradient of `parameter` on its way to the host.
   void send(Side& side, const Tensor& parameter, bool leaves) {
+    check(!cuda::capturing(), "optimizer", "a gradient on its way to the host cannot be captured in a CUDA graph");
     const NoGrad guard;
     const Tensor grad = parameter.grad();
     check<ShapeError>(grad.shape() == parameter.shape(), "optimizer", "the gradient ", grad,
@@ -140,9 +144,10 @@ struct Optimizer::Home {
     leaf.set_grad({});
   }
   // Waits for the gradient that is under way.
-  static void arrived(Side& side) {
+  void arrived(Side& side) {
     wait_for(side.arriving);
     if (!side.more.defined()) return;
+    if (job.valid()) job.wait();  // it may read what is written now
     const NoGrad guard;
     side.mirror.grad().detach().add_(side.more);
     side.more = {};
@@ -151,7 +156,13 @@ struct Optimizer::Home {
   // The parameter as the CPU updates it, with the gradient that has come.
   Param stand_in(const Param& p) {
     Side& side = sides[p.index];
-    arrived(side);
+    const DType dtype = side.mirror.grad().dtype();
+    if (options.delayed && !side.more.defined() && dtype != DType::f64 && p.tensor.dtype() != DType::f64) {
+      if (side.arriving) awaited.push_back(std::move(side.arriving));
+      side.arriving.reset();
+    } else {
+      arrived(side);
+    }
     Param q = p;
     q.tensor = side.mirror;
     const uint32_t version = p.tensor.version();
@@ -165,6 +176,42 @@ struct Optimizer::Home {
     q.version = p.version == version ? side.mirror.version() : side.mirror.version() - 1;
     return q;
   }
+  // What the parameters' devices get from now on comes after what is on its way to them.
+  void join() {
+    for (auto& [device, l] : all_lanes) {
+      l.returned = l.to_device.mark();
+      l.to_device.join();
+    }
+  }
+  // Waits for a delayed update, and queues its way back.
+  void finish(std::string_view name) {
+    if (!job.valid()) return;
+    job.wait();
+    const std::vector<Param*> params = std::exchange(due, {});
+    held.clear();
+    job.get();
+    for (Param* p : params) give_back(*p, name);
+    join();
+  }
+  // While one lives, runs of rules are put down for begin(); without that they are forgotten.
+  struct Delaying {
+    explicit Delaying(Home& home) : h(home) { h.collecting = h.options.delayed; }
+    ~Delaying() {
+      h.collecting = false;
+      h.awaited.clear();
+      h.work.clear();
+      if (h.job.valid()) return;
+      h.held.clear();
+      h.due.clear();
+    }
+    void begin() {
+      h.job = std::async(std::launch::async, [events = std::exchange(h.awaited, {}), runs = std::exchange(h.work, {})] {
+        for (const auto& event : events) event->synchronize();
+        for (const auto& [rule, slabs] : runs) run_rule_cpu(rule, slabs);
+      });
+    }
+    Home& h;
+  };
   // Queues the way back of what the CPU made of it.
   void give_back(Param& p, std::string_view name) {
     Side& side = sides[p.index];
@@ -187,7 +234,24 @@ struct Optimizer::Home {
   std::map<std::pair<DeviceType, int>, Lanes> all_lanes;
   std::mutex mutex;  // of gradients that leave
   int gathered = 0;  // HostGradients that live
+  // Of a delayed update: what it waits for, runs and reads, and whose it is.
+  bool collecting = false;
+  std::vector<std::shared_ptr<cuda::Event>> awaited;
+  std::vector<std::pair<Rule, std::vector<Slab>>> work;
+  TensorList held;
+  std::vector<Param*> due;
+  std::future<void> job;  // the last member: its end is waited for before the others go
 };
+
+void Optimizer::finish() const {
+  const NoGrad guard;
+  if (home_) home_->finish(name_);
+}
+bool Optimizer::delay(Rule rule, const std::vector<Slab>& slabs) {
+  if (!home_ || !home_->collecting) return false;
+  home_->work.emplace_back(rule, slabs);
+  return true;
+}
 
 StateHome Optimizer::home() const {
   return home_ ? home_->options : StateHome{};
@@ -196,6 +260,8 @@ StateHome Optimizer::home() const {
 void Optimizer::set_home(const StateHome& given) {
   given.validate();
   check(!cuda::capturing(), name_, "set_home() cannot be captured in a CUDA graph");
+  check(!given.delayed || one_run(), name_, "its update is more than one fused rule, which cannot be delayed");
+  finish();
   const NoGrad guard;
   const memory::TierScope own{Tier()};
   std::shared_ptr<Home> made;
@@ -230,7 +296,9 @@ void Optimizer::set_home(const StateHome& given) {
         made->tier_for(p.tensor.device());  // throws where there is none
         continue;
       }
-      made->tier_for(Device::cpu());
+      const Tier tier = made->tier_for(Device::cpu());
+      check(!o.delayed || memory::backend(Device::cpu(), tier).bytes == memory::Bytes::fixed, name_,
+            "a delayed update reads its state in the host's memory, not on ", tier);
       dealt += n;
       side.mirror = host_copy_of(p.tensor, memory::Tag::optimizer);
       side.mirror.set_requires_grad();
@@ -246,7 +314,7 @@ void Optimizer::set_home(const StateHome& given) {
     for (Param& p : params_) {
       Home::Side& side = home_->sides[p.index];
       if (!side.cpu) continue;
-      Home::arrived(side);
+      home_->arrived(side);
       if (const Tensor g = side.mirror.grad(); g.defined() && !p.tensor.grad().defined())
         p.tensor.set_grad(g.to(p.tensor.device()));
     }
@@ -311,7 +379,7 @@ TensorList Optimizer::HostGradients::holders() const {
       continue;
     }
     Home::Side& side = optimizer_.home_->sides[p.index];
-    Home::arrived(side);
+    optimizer_.home_->arrived(side);
     all.push_back(side.mirror);
   }
   return all;
@@ -322,17 +390,20 @@ void Optimizer::clear_host_gradients(bool set_to_none) {
   const NoGrad guard;
   for (Home::Side& side : home_->sides) {
     if (!side.cpu) continue;
-    Home::arrived(side);
+    home_->arrived(side);
     if (set_to_none) {
       side.mirror.set_grad({});
-    } else if (Tensor g = side.mirror.grad(); g.defined()) {
-      g.detach().zero_();
+    } else if (const Tensor g = side.mirror.grad(); g.defined()) {
+      const Tensor zero = host_copy_of(g, memory::Tag::gradient);  // a delayed update may still read `g`
+      fill_elements(zero, 0);
+      side.mirror.set_grad(zero);
     }
   }
 }
 
 void Optimizer::step_from_home(double grad_scale) {
   Home& h = *home_;
+  finish();
   const HostGradients gathered(*this);
   struct Group {
     bool cpu = false;
@@ -355,8 +426,12 @@ void Optimizer::step_from_home(double grad_scale) {
     groups[at].params.push_back(&p);
   }
   size_t fetched[2] = {0, 0};  // the next group of either, whose state is on its way
+  Home::Delaying delaying(h);
   // The mirrors are written again.
-  for (auto& [device, lanes] : h.all_lanes) wait_for(lanes.returned);
+  for (auto& [device, lanes] : h.all_lanes) {
+    if (h.options.delayed && lanes.returned) h.awaited.push_back(std::move(lanes.returned));
+    wait_for(lanes.returned);
+  }
   for (size_t k = 0; k < groups.size(); ++k) {
     const Group& group = groups[k];
     strata::detail::Pins pins;
@@ -379,15 +454,23 @@ void Optimizer::step_from_home(double grad_scale) {
       for (const Param* p : groups[next].params)
         for (const Tensor& t : p->state) t.storage()->prefetch();
     }
+    if (h.options.delayed)
+      for (const Param* p : active) h.held.push_back(p->grad);
     update_taken(active, grad_scale, dry);
     for (size_t i = 0; i < stand_ins.size(); ++i) {
-      group.params[i]->state = std::move(stand_ins[i].state);
-      h.give_back(*group.params[i], name_);
+      Param& p = *group.params[i];
+      p.state = std::move(stand_ins[i].state);
+      if (h.options.delayed) {
+        h.due.push_back(&p);
+      } else {
+        h.give_back(p, name_);
+      }
     }
   }
-  for (auto& [device, lanes] : h.all_lanes) {
-    lanes.returned = lanes.to_device.mark();
-    lanes.to_device.join();
+  if (h.options.delayed) {
+    delaying.begin();
+  } else {
+    h.join();
   }
 }
 

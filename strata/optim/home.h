@@ -40,6 +40,10 @@ struct StateHome {
   /// host, until zero_grad(); parameter.grad() is empty, so that clip_grad_norm() does not see it, but step_clipped()
   /// and step_guarded() do. Otherwise gradients are copied by the step.
   bool gradients_leave = false;
+  /// Of `cpu`, with state in host memory and an optimizer that is one fused rule: step() returns when the update has
+  /// begun, and the parameters get it when the next step() begins or finish() is called. So gradients are those of
+  /// parameters that lack the last update (Ren et al., "ZeRO-Offload", 2021): the bits are not those of other homes.
+  bool delayed = false;
 
   /// Throws ValueError naming the member.
   void validate() const;
@@ -63,8 +67,8 @@ struct HomeBytes {
 double split_seconds(const HomeRates& rates, const HomeBytes& bytes, double cpu_share);
 /// The share, in 64ths, for which that is least; the larger of equals, which needs less memory of the device.
 double best_cpu_share(const HomeRates& rates, const HomeBytes& bytes);
-/// Measures them with an optimizer of the same kind and options (of its first group) over 4 Mi elements of `dtype`;
-/// takes some tenths of a second. Throws ValueError for an optimizer without a record.
+/// Measures them with an optimizer of the same kind and options (of its first group) over at most 16 Mi elements of
+/// `dtype`; takes some tenths of a second. Throws ValueError for an optimizer without a record.
 HomeRates measure_home_rates(const Optimizer& optimizer, Device device, DType dtype);
 
 }  // namespace strata::optim

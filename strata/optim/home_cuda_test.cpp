@@ -1,4 +1,5 @@
-// Homes of an optimizer's state on a CUDA device: beside the optimizer that keeps its state there, and beside the CPU's.
+// Homes of an optimizer's state on a CUDA device: beside the optimizer that keeps its state there, and beside the
+// CPU's.
 
 #include <cmath>
 #include <cstring>
@@ -144,8 +145,7 @@ TEST_F(CudaHome, StreamedAsResident) {
       run(*want, c.grad);
       run(*got, c.grad);
       expect_same(*got, *want);
-      for (const auto& [key, t] : got->state_dict())
-        if (t.dim() > 0) EXPECT_EQ(t.tier(), Tier::pinned) << key;
+      for (const auto& [key, t] : got->state_dict()) EXPECT_TRUE(t.dim() == 0 || t.tier() == Tier::pinned) << key;
     }
 }
 
@@ -166,7 +166,7 @@ TEST_F(CudaHome, CpuAndCardGiveTheSameBits) {
                 static_cast<long long>(all));
     const bool promised = c.record->name != "adafactor" && c.record->name != "muon" && c.record->name != "nadam" &&
                           c.record->name != "asgd";
-    if (promised) EXPECT_EQ(differ, 0) << c.name;
+    EXPECT_TRUE(differ == 0 || !promised) << c.name;
   }
 }
 
@@ -235,7 +235,8 @@ TEST_F(CudaHome, TrainingWithGradientsThatLeave) {
     const auto want = train(Device::cuda(), {}, dtype, autocast);
     EXPECT_EQ(train(Device::cuda(), {.who = Who::cpu}, dtype, autocast), want);
     EXPECT_EQ(train(Device::cuda(), {.who = Who::cpu, .gradients_leave = true}, dtype, autocast), want);
-    if (streams()) EXPECT_EQ(train(Device::cuda(), {.where = Tier::host}, dtype, autocast), want);
+    if (!streams()) continue;
+    EXPECT_EQ(train(Device::cuda(), {.where = Tier::host}, dtype, autocast), want);
   }
 }
 
@@ -264,7 +265,8 @@ TEST_F(CudaHome, GradientsThatLeaveFreeTheCard) {
 }
 
 TEST_F(CudaHome, MovesAndIsNotCaptured) {
-  AdamW want(params_on(Device::cuda(), DType::f32), {.lr = 0.1}), got(params_on(Device::cuda(), DType::f32), {.lr = 0.1});
+  AdamW want(params_on(Device::cuda(), DType::f32), {.lr = 0.1}),
+      got(params_on(Device::cuda(), DType::f32), {.lr = 0.1});
   std::vector<StateHome> homes{{.who = Who::cpu}, {}, {.who = Who::split, .cpu_share = 0.5}, {.who = Who::cpu}};
   if (streams()) homes.insert(homes.begin() + 2, {.where = Tier::host});
   uint64_t step = 0;

@@ -16,6 +16,7 @@
 #include "strata/core/recording.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/second_heap_test_util.h"
+#include "strata/memory/tiers.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
@@ -175,6 +176,35 @@ TEST_F(Home, StateIsOnItsTierAndGroupsAreHeldOneByOne) {
   EXPECT_EQ(SecondHeap::get().stats(Device::cpu()).live_total, 0);
 }
 
+// Ten times as much state as may be near.
+TEST_F(Home, OnDiskNoMoreIsNearThanTheBound) {
+  NamedTensors here, there;
+  for (int i = 0; i < 24; ++i) {
+    here.emplace_back(std::to_string(i), start({20'000}));
+    there.emplace_back(std::to_string(i), start({20'000}));
+  }
+  constexpr int64_t kLimit = 768 << 10;
+  const int64_t before = memory::set_near_limit(kLimit, Device::cpu(), memory::kDisk);
+  const memory::NearStats at_first = memory::near_stats(Device::cpu(), memory::kDisk);
+  {
+    AdamW want(here, {.lr = 0.02}), got(there, {.lr = 0.02});
+    got.set_home({.where = memory::kDisk, .group_bytes = 330'000});
+    for (uint64_t step = 0; step < 4; ++step)
+      for (AdamW* o : {&want, &got}) {
+        set_grads(o->params(), DType::f32, step);
+        o->step_clipped(10);
+      }
+    const memory::NearStats s = memory::near_stats(Device::cpu(), memory::kDisk);
+    EXPECT_LE(s.peak, kLimit);
+    EXPECT_EQ(s.pinned, 0);
+    EXPECT_GT(s.prefetches - at_first.prefetches, 0);
+    EXPECT_GT(s.bytes_in - at_first.bytes_in, 2 * 2'500'000);
+    EXPECT_GT(s.bytes_out - at_first.bytes_out, 2 * 2'500'000);
+    expect_same(got, want);
+  }
+  memory::set_near_limit(before, Device::cpu(), memory::kDisk);
+}
+
 TEST_F(Home, MovesWithItsStateAndGradients) {
   for (const Case& c : cases()) {
     if (c.dtype != DType::bf16 && c.dtype != DType::f32) continue;
@@ -266,6 +296,51 @@ TEST_F(Home, GradientsLeaveInBackwardAndAddUp) {
   }
 }
 
+// The parameters lack the last update until the next step or finish(); gradients are of such parameters.
+TEST_F(Home, ADelayedUpdateIsOneStepLate) {
+  for (const bool leave : {false, true})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(cat(dtype, " leaving ", leave));
+      const AdamWOptions options{.lr = 0.02, .low = {.master_weights = true}};
+      const NamedTensors late = make_params(dtype), exact = make_params(dtype), stale = make_params(dtype);
+      AdamW got(late, options), want(exact, options);
+      got.set_home({.who = Who::cpu, .group_bytes = 9000, .gradients_leave = leave, .delayed = true});
+      const auto backward = [](const NamedTensors& params) {
+        Samples random(DType::f32, 5);
+        Tensor loss = zeros({}, DType::f32);
+        for (const auto& [name, p] : params) loss = loss + sum(to(p * p, DType::f32) * random.tensor(p.shape()));
+        loss.backward();
+      };
+      for (int step = 0; step < 5; ++step) {
+        got.set_lr(0.02 + 0.01 * step);
+        want.set_lr(0.02 + 0.01 * step);
+        for (size_t i = 0; i < late.size(); ++i) EXPECT_EQ(bytes(late[i].second), bytes(stale[i].second)) << step;
+        backward(late);
+        backward(stale);
+        for (size_t i = 0; i < stale.size(); ++i) {
+          Tensor from = stale[i].second, to = exact[i].second;
+          to.set_grad(from.grad());
+          from.set_grad({});
+          const NoGrad guard;
+          from.detach().copy_(to);
+        }
+        EXPECT_EQ(got.step_clipped(100), want.step_clipped(100));
+        got.zero_grad(step % 2 == 0);
+        want.zero_grad();
+      }
+      got.finish();
+      expect_same(got, want);
+      got.finish();  // nothing is under way
+      // Another home, and other state, find the update done.
+      for (Optimizer* o : std::vector<Optimizer*>{&got, &want}) {
+        set_grads(o->params(), DType::f32, 3);
+        o->step();
+      }
+      got.set_home({});
+      expect_same(got, want);
+    }
+}
+
 TEST_F(Home, GradientsOnTheHostComeBackWithTheHome) {
   Tensor p = start({50});
   SGD o(TensorList{p}, {.lr = 1});
@@ -314,13 +389,14 @@ TEST_F(Home, GuardedStepsSkipAndDivergeAsOthersDo) {
         AdamW& o = away ? got : want;
         set_grads(o.params(), DType::f32, step, factors[step]);
         const Tensor loss = full({}, step == 3 ? NAN : 2.0);
-        reports[away] = StepReport::of(
-            o.step_guarded({.max_norm = 1, .loss = loss, .scaler = away ? &b : &a}).data<double>());
+        reports[away] =
+            StepReport::of(o.step_guarded({.max_norm = 1, .loss = loss, .scaler = away ? &b : &a}).data<double>());
         o.zero_grad();
       }
       EXPECT_EQ(reports[1].outcome, reports[0].outcome);
-      EXPECT_EQ(reports[1].outcome,
-                step == 1 ? StepReport::skipped : step == 3 ? StepReport::diverged : StepReport::updated);
+      EXPECT_EQ(reports[1].outcome, step == 1   ? StepReport::skipped
+                                    : step == 3 ? StepReport::diverged
+                                                : StepReport::updated);
       EXPECT_EQ(reports[1].scale, reports[0].scale);
       expect_same(got, want);
     }
@@ -363,6 +439,12 @@ TEST_F(Home, RefusesWhatCannotBe) {
   EXPECT_THROW(o.set_home({.where = Tier::host, .gradients_leave = true}), ValueError);
   EXPECT_THROW(o.set_home({.where = Tier::named("tier of no backend")}), DeviceError);
   EXPECT_THROW(o.set_home({.where = Tier::named("tier of no backend"), .who = Who::cpu}), DeviceError);
+  EXPECT_THROW(o.set_home({.where = Tier::host, .delayed = true}), ValueError);
+  EXPECT_THROW(o.set_home({.where = kSecond, .who = Who::cpu, .delayed = true}), ValueError);
+  Muon muon(TensorList{p});
+  EXPECT_THROW(muon.set_home({.who = Who::cpu, .delayed = true}), ValueError);
+  SparseAdam sparse(TensorList{p});
+  EXPECT_THROW(sparse.set_home({.who = Who::cpu, .delayed = true}), ValueError);
   HostBound own(TensorList{p});
   EXPECT_THROW(own.set_home({.who = Who::split}), ValueError);  // nothing to measure it by
   own.set_home({.who = Who::split, .cpu_share = 0.5});

@@ -487,6 +487,7 @@ void Optimizer::run(Rule rule, const std::vector<Slab>& slabs) {
 }
 
 void Optimizer::run_loops(Rule rule, const std::vector<Slab>& slabs) {
+  if (delay(rule, slabs)) return;
   if (!cuda::capturing()) return run_rule(rule, slabs, factor_);
   if (slabs.empty()) {
     captured_->constants.push_back(empty({{0}, DType::f64, Device::cpu(), std::nullopt}));
@@ -520,6 +521,7 @@ int64_t Optimizer::state_bytes() const {
 }
 
 StateDict Optimizer::state_dict() const {
+  finish();
   StateDict all;
   for (const Param& p : params_) {
     const std::vector<StateSpec> spec = full_spec(p);
@@ -545,6 +547,7 @@ void Optimizer::take_state_dict(StateDict&& state) {
 }
 
 void Optimizer::load_state(const StateDict& given, bool take) {
+  finish();
   NoGrad guard;
   memory::TagScope tag(memory::Tag::optimizer);
   const StateDict state = refitted(given);

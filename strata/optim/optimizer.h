@@ -107,6 +107,9 @@ class Optimizer {
   void set_home(const StateHome& home);
   /// The home that was set; its share is the one that was found.
   StateHome home() const;
+  /// Waits for the update that a home with `delayed` has under way: the parameters then have it, as they must where they
+  /// are evaluated or saved, or outlive the optimizer. state_dict() and set_home() call it. Throws what the update threw.
+  void finish() const;
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
   void zero_grad(bool set_to_none = true);
@@ -191,6 +194,9 @@ class Optimizer {
   /// Whether update() over parameters of a CUDA device takes each step's numbers there through run() alone, which can
   /// leave the clipping to the device.
   virtual bool fused() const;
+  /// Whether update() is one call of run() over memory of parameters, gradients and state alone, so that another thread
+  /// can make it later.
+  virtual bool one_run() const;
   /// A rule over tensors of update(), with the factor that a device found.
   void run(Rule rule, const std::vector<Slab>& slabs);
   /// Whether update() runs before a replay: run() only writes constants, and nothing else may be queued.
@@ -226,6 +232,8 @@ class Optimizer {
   // Where a state of `p` is made.
   Place place_of(const Param& p, const StateSpec& spec) const;
   void step_from_home(double grad_scale);
+  // Takes a run of a rule that another thread is to make.
+  bool delay(Rule rule, const std::vector<Slab>& slabs);
   void clear_host_gradients(bool set_to_none);
   // Holds what a step of `p` reads and writes; false where it has no gradient.
   bool take_gradient(Param& p, strata::detail::Pins& pins);

@@ -190,6 +190,9 @@ Optimizer::Optimizer(const OptimizerRecord& record) : name_(record.name), record
 bool Optimizer::fused() const {
   return record_ && record_->rule;
 }
+bool Optimizer::one_run() const {
+  return record_ && record_->rule;
+}
 
 std::vector<Optimizer::StateSpec> Optimizer::states_of(const OptimizerRecord& record, const void* options, double lr,
                                                        const Param& p) {
