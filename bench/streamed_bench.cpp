@@ -17,6 +17,7 @@
 #include "strata/nn/container.h"
 #include "strata/nn/streamed.h"
 #include "strata/nn/transformer.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/random/random.h"
 
 namespace {
