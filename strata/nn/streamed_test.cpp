@@ -179,6 +179,30 @@ TEST(Streamed, SuperpipelineInferenceAtHalfThePeak) {
   EXPECT_EQ(streamed.stats().bytes_ahead, 2 * resident);
 }
 
+TEST(Streamed, PatrickStarMovesLessThanStaticOffload) {
+  const Case c = stack(8);
+  int64_t bytes = 0;
+  for (const Tensor& p : c.net.parameters()) bytes += p.nbytes();
+  // Half of the parameters fit: what forward comes to last is still near when backward begins with it.
+  Streamed streamed(c.net, {.tier = kSecond, .near_bytes = bytes / 2});
+  SecondHeap& heap = SecondHeap::get();
+  for (int step = 0; step < 3; ++step) {
+    for (Tensor p : c.net.parameters()) p.set_grad({});
+    const StreamStats before = streamed.stats();
+    heap.near_peak = heap.near.load();
+    {
+      const StreamScope scope(streamed);
+      c.loss(c.input).backward();
+    }
+    const StreamStats s = streamed.stats();
+    const int64_t came = s.bytes_ahead + s.bytes_late - before.bytes_ahead - before.bytes_late;
+    EXPECT_LE(heap.near_peak.load(), bytes / 2 + 2304);
+    if (step > 0) {
+      EXPECT_EQ(came, bytes + bytes / 2);  // layer by layer: twice all of them
+    }
+  }
+}
+
 TEST(Streamed, RecomputationKeepsWhatComesIntoParts) {
   const Case c = stack(8, 4000);
   const auto activations = [&](const StreamOptions& options) {
