@@ -232,7 +232,7 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     }
     Shape shape = indices.shape();
     shape.push_back(home->width);
-    return alias(found, shape, empty({shape, home->dtype, Device::meta(), std::nullopt}).strides(), 0);
+    return found.view(shape);
   }
 
   static bool asks_for(const Batch& b, const Tensor& indices) {
@@ -519,6 +519,8 @@ RowGradient FeatureTable::gradient() const {
     const std::lock_guard lock(impl_->of_gradients);
     all = impl_->gradients;
   }
+  const std::lock_guard lock(impl_->mutex);
+  impl_->enter();
   const Quiet quiet;
   std::stable_sort(all.begin(), all.end(), [](const Use& a, const Use& b) { return a.number < b.number; });
   const DType wide = dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -549,6 +551,11 @@ std::unique_ptr<RowStore> FeatureTable::make_rows_beside(DType dtype, double val
                           : make_table_rows(rows(), width(), dtype, o.device, o.home);
   fill_rows(*made, value);
   return made;
+}
+void FeatureTable::write_rows(const Tensor& rows, const Tensor& values) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->enter();
+  impl_->write(rows, values);
 }
 RowStore& FeatureTable::home() const {
   return *impl_->home;

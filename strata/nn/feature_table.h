@@ -119,6 +119,8 @@ class FeatureTable final : public data::FeatureSource {
  private:
   friend class optim::RowOptimizer;
   RowStore& home() const;
+  // The same as write() of ascending rows, which are not looked at.
+  void write_rows(const Tensor& rows, const Tensor& values);
   // Rows of another dtype that live where these do, each `value`: what an optimizer keeps of each row.
   std::unique_ptr<RowStore> make_rows_beside(DType dtype, double value) const;
 
