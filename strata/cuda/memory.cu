@@ -11,10 +11,12 @@
 #include "strata/core/tensor.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/memory_inl.cuh"
+#include "strata/cuda/page_locked.h"
 #include "strata/memory/heap.h"
 #include "strata/memory/ledger.h"
 #include "strata/memory/poison.h"
 #include "strata/memory/report.h"
+#include "strata/memory/tiers.h"
 #include "strata/memory/timeline.h"
 #include "strata/memory/timeline_hooks.h"
 
@@ -386,6 +388,7 @@ class CardMemory final : public memory::Backend {
 
 [[maybe_unused]] const bool g_registered = [] {
   memory::register_backend(*new CardMemory);  // it outlives static tensors
+  register_tiers();
   return true;
 }();
 }  // namespace
@@ -423,6 +426,7 @@ int64_t pool_bytes(int device, int pool) {
 
 void record_stream(const Tensor& t, const Stream& stream) {
   if (!t.device().is_cuda() || t.storage()->data == nullptr) return;
+  if (t.tier() == memory::kUnified) return record_pinned(t.storage()->data, stream);
   DeviceMemory& m = memory_of(t.device().index);
   std::lock_guard lock(m.mutex);
   void* data = t.storage()->data;

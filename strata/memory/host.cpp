@@ -17,6 +17,7 @@
 #include "strata/memory/allocator.h"
 #include "strata/memory/bounds.h"
 #include "strata/memory/heap.h"
+#include "strata/memory/homed.h"
 #include "strata/memory/ledger.h"
 #include "strata/memory/poison.h"
 #include "strata/memory/report.h"
@@ -421,6 +422,7 @@ void detail::register_builtin_backends() {
   static const bool done = [] {
     register_backend(*new HostMemory);  // they outlive every static tensor
     register_backend(*new DryMemory);
+    register_backend(detail::host_disk_memory());
     return true;
   }();
   static_cast<void>(done);
