@@ -2,7 +2,8 @@
 // processor and copying: GB/s of the rows' bytes, 262,144 random rows of a table of 2 GiB, and a million.
 //     gather_bench [filter] [--lines FILE] [--ways]
 // --ways prints how the card's reads themselves do, by how they are asked for. FILE takes "name <tab> bytes <tab>
-// milliseconds" lines, which bench/pytorch/gather.py sets beside PyTorch's. Without a card it times the processor's part.
+// milliseconds" lines, which bench/pytorch/gather.py sets beside PyTorch's. Without a card it times the processor's
+// part.
 
 #include <cstdio>
 #include <cstring>
@@ -89,8 +90,8 @@ void gather(const Rows& out, const Case& c, bool on_card) {
     const Tensor there = index.to(Device::cuda());
     card = device_ms(1, [&](int64_t) { index_select(table, 0, there); });
   }
-  std::printf("%-26s %8.3f ms %6.1f GB/s   indexed by the processor, then copied %6.1f GB/s   %5.1f times\n", c.what, card,
-              bytes / card * 1e-6, bytes / processor * 1e-9, processor * 1e3 / card);
+  std::printf("%-26s %8.3f ms %6.1f GB/s   indexed by the processor, then copied %6.1f GB/s   %5.1f times\n", c.what,
+              card, bytes / card * 1e-6, bytes / processor * 1e-9, processor * 1e3 / card);
   out.line(c.what, bytes, card);
   std::fflush(stdout);
 }

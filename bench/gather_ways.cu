@@ -7,8 +7,8 @@
 
 #include <sys/mman.h>
 
-#include <cuda/barrier>
 #include <cuda_runtime.h>
+#include <cuda/barrier>
 
 #include "bench/gather_ways.h"
 
@@ -75,11 +75,10 @@ __global__ void __launch_bounds__(128)
                    : "memory");
     uint32_t done = 0;
     while (!done)
-      asm volatile(
-          "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-          : "=r"(done)
-          : "r"(barrier), "r"(phase)
-          : "memory");
+      asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                   : "=r"(done)
+                   : "r"(barrier), "r"(phase)
+                   : "memory");
     for (int64_t b = lane * 16; b < count * row_bytes; b += 512)
       *reinterpret_cast<uint4*>(y + r * row_bytes + b) = *reinterpret_cast<const uint4*>(rows[warp] + b);
     __syncwarp();
@@ -129,9 +128,8 @@ void bench_gather_ways() {
     int64_t* index = nullptr;
     must(cudaMalloc(&y, n * 4096), "y");
     must(cudaMalloc(&index, n * 8), "index");
-    std::printf("%s pages: a copy of 1 GiB %.1f GB/s\n", large ? "large" : "cudaHostAlloc's", gb_s(1 << 30, [&] {
-                  cudaMemcpyAsync(y, host, n * 4096, cudaMemcpyHostToDevice);
-                }));
+    std::printf("%s pages: a copy of 1 GiB %.1f GB/s\n", large ? "large" : "cudaHostAlloc's",
+                gb_s(1 << 30, [&] { cudaMemcpyAsync(y, host, n * 4096, cudaMemcpyHostToDevice); }));
     std::printf("  row bytes  16 B:  x1     x2     x4     x8 |   4 B:  x2     x4     x8 |  bulk, in order\n");
     for (const int64_t row_bytes : {128, 256, 400, 512, 1024, 4096}) {
       const int64_t rows = bytes / row_bytes;
@@ -145,9 +143,8 @@ void bench_gather_ways() {
       const auto lines = [&]<class U, int N>() {
         const int per_row = static_cast<int>((row_bytes + 127) / 128), groups = kThreads / (128 / sizeof(U));
         const auto blocks = static_cast<unsigned>((n * per_row + groups * N - 1) / (groups * N));
-        return gb_s(static_cast<double>(n) * row_bytes, [&] {
-          lines_kernel<U, N><<<blocks, kThreads>>>(x, index, y, n, row_bytes, per_row);
-        });
+        return gb_s(static_cast<double>(n) * row_bytes,
+                    [&] { lines_kernel<U, N><<<blocks, kThreads>>>(x, index, y, n, row_bytes, per_row); });
       };
       std::printf("  %9d      %6.1f %6.1f %6.1f %6.1f |      %6.1f %6.1f %6.1f |", static_cast<int>(row_bytes),
                   lines.template operator()<uint4, 1>(), lines.template operator()<uint4, 2>(),

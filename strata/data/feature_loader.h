@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "strata/data/feature_source.h"
 #include "strata/data/loader.h"
@@ -19,11 +20,10 @@ struct FeatureLoaderOptions {
   int64_t ahead = 1;
 };
 
-/// A DataLoader's batches, each with the rows that one of its tensors names as one tensor more at its end. The loader's thread
-/// makes the batches (draws samples, looks up neighbours) and FeatureSource::prefetch() begins to read the rows of those
-/// that come next; the rows are gathered when the batch is handed out, so that what was written to the table before is in
-/// them.
-/// \code
+/// A DataLoader's batches, each with the rows that one of its tensors names as one tensor more at its end. The loader's
+/// thread makes the batches (draws samples, looks up neighbours) and FeatureSource::prefetch() begins to read the rows
+/// of those that come next; the rows are gathered when the batch is handed out, so that what was written to the table
+/// before is in them. \code
 ///   FeatureLoader batches(DataLoader(nodes, {.batch_size = 512, .shuffle = true}), table);
 ///   while (auto batch = batches.next()) train(batch->back(), ...);
 /// \endcode
@@ -32,6 +32,10 @@ class FeatureLoader {
  public:
   /// Throws ValueError where there is no table or `ahead` is negative.
   FeatureLoader(DataLoader loader, std::shared_ptr<FeatureSource> features, const FeatureLoaderOptions& options = {});
+  /// Of anything that has gather() and prefetch().
+  template <class Table>
+  FeatureLoader(DataLoader loader, std::shared_ptr<Table> table, const FeatureLoaderOptions& options = {})
+      : FeatureLoader(std::move(loader), feature_source(std::move(table)), options) {}
   ~FeatureLoader();
   FeatureLoader(FeatureLoader&&) noexcept;
   FeatureLoader& operator=(FeatureLoader&&) noexcept;

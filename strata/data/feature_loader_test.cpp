@@ -104,7 +104,7 @@ TEST(FeatureLoader, AnErrorComesWithItsBatch) {
 
   FeatureLoader wrong(numbers(), table, {.indices = 2});
   EXPECT_NE(message<IndexError>([&] { wrong.next(); }).find("none at 2"), std::string::npos);
-  EXPECT_NE(message<ValueError>([&] { FeatureLoader(numbers(), nullptr); }).find("needs a table"), std::string::npos);
+  EXPECT_NE(message<ValueError>([&] { FeatureLoader(numbers(), std::shared_ptr<FeatureSource>()); }).find("needs a table"), std::string::npos);
   EXPECT_NE(message<ValueError>([&] { FeatureLoader(numbers(), table, {.ahead = -1}); }).find("ahead"),
             std::string::npos);
 }

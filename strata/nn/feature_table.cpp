@@ -86,7 +86,8 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     check(o.cache_bytes >= 0, kName, "cache_bytes must not be negative, got ", o.cache_bytes);
     check(!o.device.is_meta(), kName, "has no rows on the meta device");
     const bool on_disk = o.home == memory::kDisk;
-    check(on_disk == !o.directories.empty(), kName, "directories are for the tier disk, which needs one: home is ", o.home);
+    check(on_disk == !o.directories.empty(), kName, "directories are for the tier disk, which needs one: home is ",
+          o.home);
     const Quiet quiet;
     if (on_disk) {
       disk = std::make_shared<memory::DiskStore>(memory::DiskOptions{.directories = o.directories});
@@ -95,14 +96,18 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
       home = make_table_rows(rows, width, dtype, o.device, o.home);
     }
     const int64_t slots = home->row_bytes() == 0 ? 0 : std::min(o.cache_bytes / home->row_bytes(), rows);
-    check(slots < INT32_MAX && (slots == 0 || rows < INT32_MAX), kName, "keeps rows of tables with less than 2^31, got ",
-          rows);
+    check(slots < INT32_MAX && (slots == 0 || rows < INT32_MAX), kName,
+          "keeps rows of tables with less than 2^31, got ", rows);
     by_host = on_disk || (o.keep == Keep::last_used && slots > 0);
     if (by_host || slots > 0) kept.emplace(rows, slots);
     if (slots > 0) cache = empty(near({slots, width}));
     hits_on_device = zeros_at({}, o.device);
   }
-  ~Impl() { abandon(); }
+  ~Impl() {
+    abandon();
+    // What the stream beside still reads goes after it has.
+    if (beside) cuda::current_stream(options.device.index).wait(*beside);
+  }
 
   TensorMeta near(const Shape& shape) const { return {shape, home->dtype, options.device, std::nullopt}; }
   static Tensor zeros_at(const Shape& shape, Device device) {
@@ -240,7 +245,8 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
         b.given.storage_offset() == indices.storage_offset() && b.given.shape() == indices.shape() &&
         b.given.strides() == indices.strides() && b.given.dtype() == indices.dtype())
       return true;
-    return b.index.device().is_cpu() && indices.device().is_cpu() && same_numbers(b.index, flat(indices, Device::cpu()));
+    return b.index.device().is_cpu() && indices.device().is_cpu() &&
+           same_numbers(b.index, flat(indices, Device::cpu()));
   }
 
   void prefetch(const Tensor& indices) {
@@ -300,8 +306,8 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     check(options.keep == Keep::most_used, kName, "keep_most_used() is for tables that keep the most used rows");
     check(given.defined() || uses, kName, "nothing is counted: call count_uses(true) before, or give counts");
     const Tensor counts = (given.defined() ? given : *uses).to(Device::cpu());
-    check<ShapeError>(counts.shape() == Shape{home->rows}, kName, "needs a count for each of ", home->rows, " rows, got ",
-                      counts);
+    check<ShapeError>(counts.shape() == Shape{home->rows}, kName, "needs a count for each of ", home->rows,
+                      " rows, got ", counts);
     check<DTypeError>(counts.dtype() == DType::i64, kName, "needs i64 counts, got ", counts);
     if (!cache.defined()) return;
     complete_all();
@@ -322,7 +328,8 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     const int64_t chunk = std::max<int64_t>(1, kChunkBytes / std::max<int64_t>(1, home->row_bytes()));
     for (int64_t first = 0; first < kept->size(); first += chunk) {
       const int64_t n = std::min(chunk, kept->size() - first);
-      const Tensor index = from_span<int64_t>(std::span(rows).subspan(static_cast<size_t>(first), static_cast<size_t>(n)), {n});
+      const Tensor index =
+          from_span<int64_t>(std::span(rows).subspan(static_cast<size_t>(first), static_cast<size_t>(n)), {n});
       copy_elements(cache.narrow(0, first, n), home->read(index.to(home->device())).to(options.device));
     }
     kept->assign(rows);
@@ -458,8 +465,8 @@ void FeatureTable::write(int64_t first, const Tensor& values) {
 }
 
 Tensor FeatureTable::read(int64_t first, int64_t count) const {
-  check<IndexError>(first >= 0 && count >= 0 && count <= rows() && first <= rows() - count, kName, "rows [", first, ", ",
-                    first + count, ") are out of range for a table of ", rows(), " rows");
+  check<IndexError>(first >= 0 && count >= 0 && count <= rows() && first <= rows() - count, kName, "rows [", first,
+                    ", ", first + count, ") are out of range for a table of ", rows(), " rows");
   const std::lock_guard lock(impl_->mutex);
   impl_->enter();
   const Quiet quiet;

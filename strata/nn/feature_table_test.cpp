@@ -44,7 +44,8 @@ Tensor noise(const Shape& shape, DType dtype, uint32_t seed) {
   std::mt19937 random(seed);
   const Tensor t = empty({shape, dtype, Device::cpu(), std::nullopt});
   auto* p = static_cast<unsigned char*>(t.numel() == 0 ? nullptr : t.raw_data());
-  for (int64_t i = 0; i < t.nbytes(); ++i) p[i] = static_cast<unsigned char>(dtype == DType::boolean ? random() % 2 : random());
+  for (int64_t i = 0; i < t.nbytes(); ++i)
+    p[i] = static_cast<unsigned char>(dtype == DType::boolean ? random() % 2 : random());
   return t;
 }
 bool same_bits(const Tensor& a, const Tensor& b) {
@@ -57,7 +58,8 @@ Tensor ids(const std::vector<int64_t>& v) {
 }
 Tensor some_rows(std::mt19937& random, int64_t n, int64_t rows) {
   std::vector<int64_t> v(static_cast<size_t>(n));
-  for (int64_t& i : v) i = static_cast<int64_t>(random() % 3 == 0 ? random() % rows : random() % std::min<int64_t>(rows, 9));
+  for (int64_t& i : v)
+    i = static_cast<int64_t>(random() % 3 == 0 ? random() % rows : random() % std::min<int64_t>(rows, 9));
   return ids(v);
 }
 
@@ -92,8 +94,13 @@ TEST(FeatureTable, RowsAreThoseOfTheTableWhateverIsKept) {
   };
   for (const Place& place : places())
     for (const Keep keep : {Keep::most_used, Keep::last_used})
-      for (const Rows r : {Rows{1, DType::u8}, {3, DType::bf16}, {64, DType::f32}, {100, DType::f32}, {33, DType::f64},
-                           {4096, DType::boolean}, {5, DType::i64}})
+      for (const Rows r : {Rows{1, DType::u8},
+                           {3, DType::bf16},
+                           {64, DType::f32},
+                           {100, DType::f32},
+                           {33, DType::f64},
+                           {4096, DType::boolean},
+                           {5, DType::i64}})
         for (const int64_t kept : {0, 1, 10, 1000}) {
           SCOPED_TRACE(cat(place.name, ", ", r.width, " ", r.dtype, ", ", kept, " kept ", static_cast<int>(keep)));
           const int64_t rows = 70;

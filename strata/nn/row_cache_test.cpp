@@ -61,8 +61,8 @@ TEST(RowCache, WithoutSlotsNothingIsKept) {
   }
 }
 
-// Against what it must mean: slots and rows name each other, a plan says of every position where its row is, and what the
-// books call kept is what the plans have put there.
+// Against what it must mean: slots and rows name each other, a plan says of every position where its row is, and what
+// the books call kept is what the plans have put there.
 TEST(RowCache, BooksAgreeWithPlans) {
   std::mt19937 random(7);
   for (const int64_t slots : {1, 2, 5, 30, 64}) {

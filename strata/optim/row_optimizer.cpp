@@ -98,7 +98,9 @@ void RowOptimizer::step(double grad_scale) {
   const bool on_card = where.is_cuda(), on_disk = !m.home.table().defined();
   if (on_card && !m.count.defined()) m.count = empty({{}, DType::i64, where, std::nullopt});
   if (on_card) fill_elements(m.count, Scalar(m.updates - 1));
-  const int64_t bytes = on_card ? kCardChunk : on_disk ? kDiskChunk : kHostChunk,
+  const int64_t bytes = on_card   ? kCardChunk
+                        : on_disk ? kDiskChunk
+                                  : kHostChunk,
                 chunk = std::max<int64_t>(1, bytes / std::max<int64_t>(1, m.home.row_bytes()));
   struct Part {
     Tensor index, grad;
@@ -184,7 +186,8 @@ void RowOptimizer::write_state(std::string_view state, int64_t first, const Tens
   check<ShapeError>(values.dim() == 2 && values.size(1) == impl_->home.width, "RowOptimizer", "cannot write ", values,
                     " to rows of ", impl_->home.width);
   RowStore& rows = state_of(impl_->states, state, first, values.size(0));
-  check<DTypeError>(values.dtype() == rows.dtype, "RowOptimizer", "cannot write ", values, " to a state of ", rows.dtype);
+  check<DTypeError>(values.dtype() == rows.dtype, "RowOptimizer", "cannot write ", values, " to a state of ",
+                    rows.dtype);
   rows.write_range(first, values.detach());
 }
 void RowOptimizer::set_updates(int64_t updates) {

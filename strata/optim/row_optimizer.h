@@ -13,10 +13,10 @@
 namespace strata::optim {
 
 /// Updates the rows of a FeatureTable that have a gradient, with the fused rule of an optimizer: "adamw", "adam",
-/// "adagrad", "sgd", "rmsprop" and every other whose state is like the parameter. Each row's state stands beside the rows, on the
-/// same tier, in f32 (f64 beside f64). Lazy, as SparseAdam is: rows without a gradient stay as they are, their state and
-/// weight decay too, while the count of updates, which is the table's, goes on for all. A first step gives the rows that
-/// have a gradient the bits that the dense optimizer gives them.
+/// "adagrad", "sgd", "rmsprop" and every other whose state is like the parameter. Each row's state stands beside the
+/// rows, on the same tier, in f32 (f64 beside f64). Lazy, as SparseAdam is: rows without a gradient stay as they are,
+/// their state and weight decay too, while the count of updates, which is the table's, goes on for all. A first step
+/// gives the rows that have a gradient the bits that the dense optimizer gives them.
 ///
 /// Rows in the reach of a card are read, updated and written back by the card; others by the processor on all threads,
 /// those of a disk while it reads the next ones.
@@ -46,8 +46,8 @@ class RowOptimizer {
   /// @{
   /// "exp_avg", "exp_avg_sq".
   std::vector<std::string> states() const;
-  /// Rows [first, first + count) of a state, on the host; and back. Throws ValueError for a state that there is none of,
-  /// IndexError, ShapeError, DTypeError.
+  /// Rows [first, first + count) of a state, on the host; and back. Throws ValueError for a state that there is none
+  /// of, IndexError, ShapeError, DTypeError.
   Tensor read_state(std::string_view state, int64_t first, int64_t count) const;
   void write_state(std::string_view state, int64_t first, const Tensor& values);
   void set_updates(int64_t updates);

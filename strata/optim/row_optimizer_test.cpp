@@ -37,8 +37,8 @@ class RowOptimizerTest : public ::testing::Test {
       all.push_back({"the card, from disk",
                      {.device = Device::cuda(), .home = memory::kDisk, .cache_bytes = 200, .directories = {path_}}});
       if (memory::find_backend(DeviceType::cuda, memory::kUnified))
-        all.push_back({"the card, over the bus",
-                       {.device = Device::cuda(), .home = memory::kUnified, .cache_bytes = 200}});
+        all.push_back(
+            {"the card, over the bus", {.device = Device::cuda(), .home = memory::kUnified, .cache_bytes = 200}});
     }
     return all;
   }
@@ -66,9 +66,12 @@ struct Kind {
 };
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
-      {"adamw", {{"lr", 0.1}, {"weight_decay", 0.2}}}, {"adamw", {{"lr", 0.1}, {"amsgrad", true}}},
-      {"adam", {{"lr", 0.05}, {"weight_decay", 0.1}}}, {"adagrad", {{"lr", 0.3}, {"initial_accumulator_value", 0.5}}},
-      {"sgd", {{"lr", 0.5}}},                          {"sgd", {{"lr", 0.5}, {"momentum", 0.9}}},
+      {"adamw", {{"lr", 0.1}, {"weight_decay", 0.2}}},
+      {"adamw", {{"lr", 0.1}, {"amsgrad", true}}},
+      {"adam", {{"lr", 0.05}, {"weight_decay", 0.1}}},
+      {"adagrad", {{"lr", 0.3}, {"initial_accumulator_value", 0.5}}},
+      {"sgd", {{"lr", 0.5}}},
+      {"sgd", {{"lr", 0.5}, {"momentum", 0.9}}},
       {"rmsprop", {{"lr", 0.1}}},
   };
   return all;
@@ -98,7 +101,8 @@ TEST_F(RowOptimizerTest, AFirstStepIsThatOfTheDenseOptimizerOnTouchedRows) {
         EXPECT_EQ(rows.updates(), 1);
         EXPECT_EQ(table.gradient().rows.numel(), 0);
         const Tensor touched = ids({0, 7, 22, 39}), now = table.read(0, 40);
-        EXPECT_TRUE(same_bits(index_select(now, 0, touched), index_select(dense.detach().to(Device::cpu()), 0, touched)));
+        EXPECT_TRUE(
+            same_bits(index_select(now, 0, touched), index_select(dense.detach().to(Device::cpu()), 0, touched)));
         Tensor rest = start.clone();
         rest.index_put_({touched}, index_select(now, 0, touched));
         EXPECT_TRUE(same_bits(rest, now));  // no other row has changed
