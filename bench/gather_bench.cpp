@@ -16,7 +16,7 @@
 #include "strata/memory/tiers.h"
 #include "strata/nn/feature_table.h"
 #include "strata/ops/copy/copy.h"
-#include "strata/ops/embedding/embedding.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/random/random.h"

@@ -106,7 +106,10 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
   ~Impl() {
     abandon();
     // What the stream beside still reads goes after it has.
-    if (beside) cuda::current_stream(options.device.index).wait(*beside);
+    try {
+      if (beside) cuda::current_stream(options.device.index).wait(*beside);
+    } catch (...) {  // a card that has failed reads nothing
+    }
   }
 
   TensorMeta near(const Shape& shape) const { return {shape, home->dtype, options.device, std::nullopt}; }
@@ -200,6 +203,11 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     }
   }
 
+  // So that the counts on the device are those of every call before.
+  void settle() {
+    if (!by_host) complete_all();
+  }
+
   // What was to be kept has not come: nothing is, and nothing has begun. Waits for what still writes to memory.
   void abandon() {
     for (Batch& b : ahead) {
@@ -262,6 +270,8 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
       beside->wait(now);
       const cuda::StreamScope scope(*beside);
       begin(b, indices);
+      if (b.index.device().is_cuda()) cuda::record_stream(b.index, *beside);  // it may be the caller's own
+      if (home->table().defined()) cuda::record_stream(home->table(), *beside);
       b.begun = std::make_unique<cuda::Event>(false, options.device.index);
       b.begun->record(*beside);
     } else if (by_host) {
@@ -480,6 +490,7 @@ void FeatureTable::count_uses(bool on) {
   const std::lock_guard lock(impl_->mutex);
   impl_->enter();
   const Quiet quiet;
+  impl_->settle();
   impl_->uses.reset();
   if (on) impl_->uses = Impl::zeros_at({rows()}, impl_->by_host ? Device::cpu() : device());
 }
@@ -487,6 +498,8 @@ Tensor FeatureTable::uses() const {
   const std::lock_guard lock(impl_->mutex);
   impl_->enter();
   check(impl_->uses.has_value(), kName, "nothing is counted: call count_uses(true) before");
+  const Quiet quiet;
+  impl_->settle();
   return impl_->uses->to(Device::cpu()).clone();
 }
 void FeatureTable::keep_most_used(const Tensor& counts) {
@@ -497,6 +510,8 @@ void FeatureTable::keep_most_used(const Tensor& counts) {
 FeatureTableStats FeatureTable::stats() const {
   const std::lock_guard lock(impl_->mutex);
   impl_->enter();
+  const Quiet quiet;
+  impl_->settle();
   FeatureTableStats s = impl_->seen;
   const auto hits = impl_->hits_on_device.item<int64_t>();
   s.hits += hits;
@@ -508,6 +523,7 @@ void FeatureTable::reset_stats() {
   const std::lock_guard lock(impl_->mutex);
   impl_->enter();
   const Quiet quiet;
+  impl_->settle();
   impl_->seen = {};
   impl_->hits_on_device.fill_(0);
 }

@@ -17,7 +17,8 @@ using Options = nn::FeatureTableOptions;
 
 Options table_options(Device device, const std::string& home, const std::string& keep, int64_t cache_bytes,
                       const std::vector<std::string>& directories) {
-  check(home == "own" || home == "unified" || home == "disk", "FeatureTable", "home is own, unified or disk, got ", home);
+  check(home == "own" || home == "unified" || home == "disk", "FeatureTable", "home is own, unified or disk, got ",
+        home);
   check(keep == "most_used" || keep == "last_used", "FeatureTable", "keep is most_used or last_used, got ", keep);
   return {.device = device,
           .home = home == "unified" ? memory::kUnified
@@ -48,7 +49,8 @@ nb::dict stats_of(const FeatureTable& table) {
 
 void bind_features(nb::module_& m) {
   using Release = nb::call_guard<Released>;
-  nb::class_<FeatureTable>(m, "FeatureTable", "Rows that live where there is room, and are handed out as they are asked for.")
+  nb::class_<FeatureTable>(m, "FeatureTable",
+                           "Rows that live where there is room, and are handed out as they are asked for.")
       .def(
           "__init__",
           [](FeatureTable* self, int64_t rows, int64_t width, DType dtype, Device device, const std::string& home,
@@ -70,15 +72,16 @@ void bind_features(nb::module_& m) {
           "write_rows", [](FeatureTable& t, const Tensor& rows, const Tensor& values) { t.write(rows, values); },
           nb::arg("rows"), nb::arg("values"), Release(), "The rows that `rows` (int64, each once) name = values.")
       .def(
-          "write", [](FeatureTable& t, int64_t first, const Tensor& values) { t.write(first, values); }, nb::arg("first"),
-          nb::arg("values"), Release(), "Rows from `first` on = values.")
+          "write", [](FeatureTable& t, int64_t first, const Tensor& values) { t.write(first, values); },
+          nb::arg("first"), nb::arg("values"), Release(), "Rows from `first` on = values.")
       .def("read", &FeatureTable::read, nb::arg("first"), nb::arg("count"), Release(),
            "Rows [first, first + count) as a tensor of the host.")
       .def("count_uses", &FeatureTable::count_uses, nb::arg("on"), Release(),
            "From now on gather() counts how often each row is asked for, or no longer.")
       .def("uses", &FeatureTable::uses, Release(), "How often, int64 [rows].")
       .def(
-          "keep_most_used", [](FeatureTable& t, const std::optional<Tensor>& counts) { t.keep_most_used(counts.value_or(Tensor())); },
+          "keep_most_used",
+          [](FeatureTable& t, const std::optional<Tensor>& counts) { t.keep_most_used(counts.value_or(Tensor())); },
           nb::arg("counts") = nb::none(), Release(), "Keeps the rows with the largest counts: uses(), unless given.")
       .def("stats", &stats_of, "What was asked for: rows, hits, hit_rate, home_rows, home_bytes, prefetched.")
       .def("reset_stats", &FeatureTable::reset_stats, Release())
@@ -98,7 +101,8 @@ void bind_features(nb::module_& m) {
       .def("zero_grad", &FeatureTable::zero_grad);
 
   using optim::RowOptimizer;
-  nb::class_<RowOptimizer>(m, "RowOptimizer", "Updates the rows of a FeatureTable that have a gradient, where they live.")
+  nb::class_<RowOptimizer>(m, "RowOptimizer",
+                           "Updates the rows of a FeatureTable that have a gradient, where they live.")
       .def(
           "__init__",
           [](RowOptimizer* self, FeatureTable& table, const std::string& kind, const nb::dict& options) {
