@@ -2,6 +2,7 @@
 // The tiers beside a device's own memory, by name. docs/design/tiers.md says what each is and which device has which.
 
 #include <cstdint>
+#include <string_view>
 
 #include "strata/core/backend.h"
 
@@ -12,6 +13,10 @@ namespace strata::memory {
 inline const Tier kUnified = Tier::named("unified");
 /// A file: the bytes are near (in the device's own memory) only while a tensor is pinned. For `cpu` and `cuda`.
 inline const Tier kDisk = Tier::named("disk");
+
+/// The tier of that name, of those that this program has memory of for any device: "own" (Tier()), "host", "pinned",
+/// "disk", ... Throws ValueError listing them for another.
+Tier parse_tier(std::string_view name);
 
 /// What moved between a tier's home and a device's own memory so far.
 struct NearStats {
