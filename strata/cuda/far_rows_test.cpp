@@ -1,5 +1,7 @@
 // Rows that a card reads in place in page-locked memory, against the processor's gather, bit for bit.
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -27,7 +29,10 @@ Tensor noise(const Shape& shape, DType dtype) {
   static std::mt19937 random(5);
   const Tensor t = empty({shape, dtype, Device::cpu(), std::nullopt});
   auto* p = static_cast<unsigned char*>(t.raw_data());
-  for (int64_t i = 0; i < t.nbytes(); ++i) p[i] = static_cast<unsigned char>(random());
+  for (int64_t i = 0; i < t.nbytes(); i += 4) {
+    const auto word = static_cast<uint32_t>(random());
+    std::memcpy(p + i, &word, static_cast<size_t>(std::min<int64_t>(4, t.nbytes() - i)));
+  }
   return t;
 }
 Tensor far(const Tensor& t) {
