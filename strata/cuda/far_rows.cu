@@ -1,8 +1,8 @@
-// Rows over the bus. What bounds it is the bus: a card asks for lines of 128 bytes at most, each a request of its own, and
-// waits 1 to 2 microseconds for each. So threads work by aligned lines, eight to one with 16 bytes each, so that no
-// request is smaller than the row makes it, whatever byte the row begins at; and each has several lines on their way, so
-// that together they ask for far more than the bus holds. The shift to where the row goes is in the stores, which are as
-// wide as both addresses allow: the card's own memory takes narrow ones at many times the bus's rate.
+// Rows over the bus. What bounds it is the bus: a card asks for lines of 128 bytes at most, each a request of its own,
+// and waits 1 to 2 microseconds for each. So threads work by aligned lines, eight to one with 16 bytes each, so that no
+// request is smaller than the row makes it, whatever byte the row begins at; and each has several lines on their way,
+// so that together they ask for far more than the bus holds. The shift to where the row goes is in the stores, which
+// are as wide as both addresses allow: the card's own memory takes narrow ones at many times the bus's rate.
 
 #include <algorithm>
 #include <initializer_list>
@@ -18,10 +18,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kLine = 128;
-constexpr int kPiece = 16;                     // bytes of a thread's load
-constexpr int kLanes = kLine / kPiece;         // threads of a line
-constexpr int kGroups = kThreads / kLanes;     // lines that a block asks for at once
-constexpr int kOnTheWay = 4;                   // lines that each thread waits for together
+constexpr int kPiece = 16;                  // bytes of a thread's load
+constexpr int kLanes = kLine / kPiece;      // threads of a line
+constexpr int kGroups = kThreads / kLanes;  // lines that a block asks for at once
+constexpr int kOnTheWay = 4;                // lines that each thread waits for together
 
 struct Table {
   std::byte* x;
@@ -106,9 +106,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // Writes of whole rows, a warp's side by side: the bus takes them without an answer.
 template <class U>
-__global__ void __launch_bounds__(kThreads)
-    put_far_kernel(Table table, const int64_t* index, const U* from, int64_t pieces, int64_t total,
-                   RangeCheck in_range) {
+__global__ void __launch_bounds__(kThreads) put_far_kernel(Table table, const int64_t* index, const U* from,
+                                                           int64_t pieces, int64_t total, RangeCheck in_range) {
   for (int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; e < total;
        e += static_cast<int64_t>(gridDim.x) * kThreads) {
     const int64_t i = e / pieces, j = e - i * pieces, row = index[i];
@@ -149,11 +148,16 @@ void take(Tensor& y, const Tensor& x, const Tensor& index, bool from_end, const 
         range_check());
   };
   switch (common_alignment(kPiece, {apart, address(y.raw_data()), table.row_bytes})) {
-    case 16: return launch.template operator()<16>();
-    case 8: return launch.template operator()<8>();
-    case 4: return launch.template operator()<4>();
-    case 2: return launch.template operator()<2>();
-    default: return launch.template operator()<1>();
+    case 16:
+      return launch.template operator()<16>();
+    case 8:
+      return launch.template operator()<8>();
+    case 4:
+      return launch.template operator()<4>();
+    case 2:
+      return launch.template operator()<2>();
+    default:
+      return launch.template operator()<1>();
   }
 }
 
@@ -191,11 +195,20 @@ void put_far_rows(const Tensor& x, const Tensor& index, const Tensor& from) {
         range_check());
   };
   switch (common_alignment(kPiece, {address(table.x), table.stride, address(from.raw_data()), bytes})) {
-    case 16: launch.template operator()<uint4>(); break;
-    case 8: launch.template operator()<uint64_t>(); break;
-    case 4: launch.template operator()<uint32_t>(); break;
-    case 2: launch.template operator()<uint16_t>(); break;
-    default: launch.template operator()<uint8_t>();
+    case 16:
+      launch.template operator()<uint4>();
+      break;
+    case 8:
+      launch.template operator()<uint64_t>();
+      break;
+    case 4:
+      launch.template operator()<uint32_t>();
+      break;
+    case 2:
+      launch.template operator()<uint16_t>();
+      break;
+    default:
+      launch.template operator()<uint8_t>();
   }
   check_cuda(cudaGetLastError(), "put_far_rows", "the launch");
 }

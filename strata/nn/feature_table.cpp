@@ -86,7 +86,8 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     check(o.cache_bytes >= 0, kName, "cache_bytes must not be negative, got ", o.cache_bytes);
     check(!o.device.is_meta(), kName, "has no rows on the meta device");
     const bool on_disk = o.home == memory::kDisk;
-    check(on_disk == !o.directories.empty(), kName, "directories are for the tier disk, which needs one: home is ", o.home);
+    check(on_disk == !o.directories.empty(), kName, "directories are for the tier disk, which needs one: home is ",
+          o.home);
     const Quiet quiet;
     if (on_disk) {
       disk = std::make_shared<memory::DiskStore>(memory::DiskOptions{.directories = o.directories});
@@ -95,14 +96,21 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
       home = make_table_rows(rows, width, dtype, o.device, o.home);
     }
     const int64_t slots = home->row_bytes() == 0 ? 0 : std::min(o.cache_bytes / home->row_bytes(), rows);
-    check(slots < INT32_MAX && (slots == 0 || rows < INT32_MAX), kName, "keeps rows of tables with less than 2^31, got ",
-          rows);
+    check(slots < INT32_MAX && (slots == 0 || rows < INT32_MAX), kName,
+          "keeps rows of tables with less than 2^31, got ", rows);
     by_host = on_disk || (o.keep == Keep::last_used && slots > 0);
     if (by_host || slots > 0) kept.emplace(rows, slots);
     if (slots > 0) cache = empty(near({slots, width}));
     hits_on_device = zeros_at({}, o.device);
   }
-  ~Impl() { abandon(); }
+  ~Impl() {
+    abandon();
+    // What the stream beside still reads goes after it has.
+    try {
+      if (beside) cuda::current_stream(options.device.index).wait(*beside);
+    } catch (...) {  // a card that has failed reads nothing
+    }
+  }
 
   TensorMeta near(const Shape& shape) const { return {shape, home->dtype, options.device, std::nullopt}; }
   static Tensor zeros_at(const Shape& shape, Device device) {
@@ -195,6 +203,11 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     }
   }
 
+  // So that the counts on the device are those of every call before.
+  void settle() {
+    if (!by_host) complete_all();
+  }
+
   // What was to be kept has not come: nothing is, and nothing has begun. Waits for what still writes to memory.
   void abandon() {
     for (Batch& b : ahead) {
@@ -232,7 +245,7 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     }
     Shape shape = indices.shape();
     shape.push_back(home->width);
-    return alias(found, shape, empty({shape, home->dtype, Device::meta(), std::nullopt}).strides(), 0);
+    return found.view(shape);
   }
 
   static bool asks_for(const Batch& b, const Tensor& indices) {
@@ -240,7 +253,8 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
         b.given.storage_offset() == indices.storage_offset() && b.given.shape() == indices.shape() &&
         b.given.strides() == indices.strides() && b.given.dtype() == indices.dtype())
       return true;
-    return b.index.device().is_cpu() && indices.device().is_cpu() && same_numbers(b.index, flat(indices, Device::cpu()));
+    return b.index.device().is_cpu() && indices.device().is_cpu() &&
+           same_numbers(b.index, flat(indices, Device::cpu()));
   }
 
   void prefetch(const Tensor& indices) {
@@ -256,6 +270,8 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
       beside->wait(now);
       const cuda::StreamScope scope(*beside);
       begin(b, indices);
+      if (b.index.device().is_cuda()) cuda::record_stream(b.index, *beside);  // it may be the caller's own
+      if (home->table().defined()) cuda::record_stream(home->table(), *beside);
       b.begun = std::make_unique<cuda::Event>(false, options.device.index);
       b.begun->record(*beside);
     } else if (by_host) {
@@ -300,8 +316,8 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     check(options.keep == Keep::most_used, kName, "keep_most_used() is for tables that keep the most used rows");
     check(given.defined() || uses, kName, "nothing is counted: call count_uses(true) before, or give counts");
     const Tensor counts = (given.defined() ? given : *uses).to(Device::cpu());
-    check<ShapeError>(counts.shape() == Shape{home->rows}, kName, "needs a count for each of ", home->rows, " rows, got ",
-                      counts);
+    check<ShapeError>(counts.shape() == Shape{home->rows}, kName, "needs a count for each of ", home->rows,
+                      " rows, got ", counts);
     check<DTypeError>(counts.dtype() == DType::i64, kName, "needs i64 counts, got ", counts);
     if (!cache.defined()) return;
     complete_all();
@@ -322,7 +338,8 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     const int64_t chunk = std::max<int64_t>(1, kChunkBytes / std::max<int64_t>(1, home->row_bytes()));
     for (int64_t first = 0; first < kept->size(); first += chunk) {
       const int64_t n = std::min(chunk, kept->size() - first);
-      const Tensor index = from_span<int64_t>(std::span(rows).subspan(static_cast<size_t>(first), static_cast<size_t>(n)), {n});
+      const Tensor index =
+          from_span<int64_t>(std::span(rows).subspan(static_cast<size_t>(first), static_cast<size_t>(n)), {n});
       copy_elements(cache.narrow(0, first, n), home->read(index.to(home->device())).to(options.device));
     }
     kept->assign(rows);
@@ -458,8 +475,8 @@ void FeatureTable::write(int64_t first, const Tensor& values) {
 }
 
 Tensor FeatureTable::read(int64_t first, int64_t count) const {
-  check<IndexError>(first >= 0 && count >= 0 && count <= rows() && first <= rows() - count, kName, "rows [", first, ", ",
-                    first + count, ") are out of range for a table of ", rows(), " rows");
+  check<IndexError>(first >= 0 && count >= 0 && count <= rows() && first <= rows() - count, kName, "rows [", first,
+                    ", ", first + count, ") are out of range for a table of ", rows(), " rows");
   const std::lock_guard lock(impl_->mutex);
   impl_->enter();
   const Quiet quiet;
@@ -473,6 +490,7 @@ void FeatureTable::count_uses(bool on) {
   const std::lock_guard lock(impl_->mutex);
   impl_->enter();
   const Quiet quiet;
+  impl_->settle();
   impl_->uses.reset();
   if (on) impl_->uses = Impl::zeros_at({rows()}, impl_->by_host ? Device::cpu() : device());
 }
@@ -480,6 +498,8 @@ Tensor FeatureTable::uses() const {
   const std::lock_guard lock(impl_->mutex);
   impl_->enter();
   check(impl_->uses.has_value(), kName, "nothing is counted: call count_uses(true) before");
+  const Quiet quiet;
+  impl_->settle();
   return impl_->uses->to(Device::cpu()).clone();
 }
 void FeatureTable::keep_most_used(const Tensor& counts) {
@@ -490,6 +510,8 @@ void FeatureTable::keep_most_used(const Tensor& counts) {
 FeatureTableStats FeatureTable::stats() const {
   const std::lock_guard lock(impl_->mutex);
   impl_->enter();
+  const Quiet quiet;
+  impl_->settle();
   FeatureTableStats s = impl_->seen;
   const auto hits = impl_->hits_on_device.item<int64_t>();
   s.hits += hits;
@@ -501,6 +523,7 @@ void FeatureTable::reset_stats() {
   const std::lock_guard lock(impl_->mutex);
   impl_->enter();
   const Quiet quiet;
+  impl_->settle();
   impl_->seen = {};
   impl_->hits_on_device.fill_(0);
 }
@@ -519,6 +542,8 @@ RowGradient FeatureTable::gradient() const {
     const std::lock_guard lock(impl_->of_gradients);
     all = impl_->gradients;
   }
+  const std::lock_guard lock(impl_->mutex);
+  impl_->enter();
   const Quiet quiet;
   std::stable_sort(all.begin(), all.end(), [](const Use& a, const Use& b) { return a.number < b.number; });
   const DType wide = dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -549,6 +574,11 @@ std::unique_ptr<RowStore> FeatureTable::make_rows_beside(DType dtype, double val
                           : make_table_rows(rows(), width(), dtype, o.device, o.home);
   fill_rows(*made, value);
   return made;
+}
+void FeatureTable::write_rows(const Tensor& rows, const Tensor& values) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->enter();
+  impl_->write(rows, values);
 }
 RowStore& FeatureTable::home() const {
   return *impl_->home;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "strata/core/tensor.h"
-#include "strata/data/feature_source.h"
 
 namespace strata::optim {
 class RowOptimizer;
@@ -58,14 +57,15 @@ struct RowGradient {
 ///     nn::FeatureTable table(features, {.device = Device::cuda(), .home = memory::kUnified, .cache_bytes = 1 << 30});
 ///     table.prefetch(next);            // begins
 ///     Tensor x = table.gather(nodes);  // [n, width], on the card
-class FeatureTable final : public data::FeatureSource {
+class FeatureTable final {
  public:
   /// A table whose elements are undefined until write() (of a disk: reading them throws IoError). Throws ValueError for
   /// sizes below 0 or options that do not fit, DeviceError where there is no such device or memory, MemoryError.
   FeatureTable(int64_t rows, int64_t width, DType dtype, const FeatureTableOptions& options);
   /// A copy of `values` [rows, width].
   explicit FeatureTable(const Tensor& values, const FeatureTableOptions& options = {});
-  ~FeatureTable() override;
+  ~FeatureTable();
+  FeatureTable(const FeatureTable&) = delete;
 
   int64_t rows() const;
   int64_t width() const;
@@ -73,17 +73,17 @@ class FeatureTable final : public data::FeatureSource {
   Device device() const;
 
   /// indices.shape() + [width], on device(): the rows that `indices` (i64 or i32, on any device) name. Where the table
-  /// wants gradients and they are recorded, the result is a leaf, and what backward() brings it goes to gradient(). Throws
-  /// IndexError naming the index and its position (on a card that reads the rows in place, later: the host hears of it when
-  /// it next waits), DTypeError, IoError. Indices on a card are waited for where the host decides what is kept or reads
-  /// a disk.
-  Tensor gather(const Tensor& indices) override;
+  /// wants gradients and they are recorded, the result is a leaf, and what backward() brings it goes to gradient().
+  /// Throws IndexError naming the index and its position (on a card that reads the rows in place, later: the host hears
+  /// of it when it next waits), DTypeError, IoError. Indices on a card are waited for where the host decides what is
+  /// kept or reads a disk.
+  Tensor gather(const Tensor& indices);
   /// Begins to read for the gather() of the same indices that will follow, in the order in which they were begun: on a
   /// disk's threads, or on a stream beside the current one. Nothing where the rows are in reach of the processor.
-  void prefetch(const Tensor& indices) override;
+  void prefetch(const Tensor& indices);
 
-  /// The rows that `rows` (i64 [n], each once) names = values [n, width], also where they are kept or prefetched. Throws
-  /// IndexError, ValueError (a row stands twice), ShapeError, DTypeError, IoError.
+  /// The rows that `rows` (i64 [n], each once) names = values [n, width], also where they are kept or prefetched.
+  /// Throws IndexError, ValueError (a row stands twice), ShapeError, DTypeError, IoError.
   void write(const Tensor& rows, const Tensor& values);
   /// Rows [first, first + values.size(0)) = values. The same errors.
   void write(int64_t first, const Tensor& values);
@@ -98,8 +98,8 @@ class FeatureTable final : public data::FeatureSource {
   void count_uses(bool on);
   /// How often, i64 [rows] of the host. Throws ValueError where nothing is counted.
   Tensor uses() const;
-  /// Keeps the rows with the largest counts (i64 [rows]; of equal ones the first), those of uses() where none are given.
-  /// Throws ValueError unless options said most_used, ShapeError, DTypeError.
+  /// Keeps the rows with the largest counts (i64 [rows]; of equal ones the first), those of uses() where none are
+  /// given. Throws ValueError unless options said most_used, ShapeError, DTypeError.
   void keep_most_used(const Tensor& counts = {});
   FeatureTableStats stats() const;
   void reset_stats();
@@ -110,8 +110,8 @@ class FeatureTable final : public data::FeatureSource {
   /// Throws DTypeError for a table that is not floating.
   void set_requires_grad(bool on);
   bool requires_grad() const;
-  /// The sum of what backward() brought since zero_grad(): of rows that were asked for several times in the order of the
-  /// calls of gather() and of the positions. Empty tensors where nothing came.
+  /// The sum of what backward() brought since zero_grad(): of rows that were asked for several times in the order of
+  /// the calls of gather() and of the positions. Empty tensors where nothing came.
   RowGradient gradient() const;
   void zero_grad();
   /// @}
@@ -119,6 +119,8 @@ class FeatureTable final : public data::FeatureSource {
  private:
   friend class optim::RowOptimizer;
   RowStore& home() const;
+  // The same as write() of ascending rows, which are not looked at.
+  void write_rows(const Tensor& rows, const Tensor& values);
   // Rows of another dtype that live where these do, each `value`: what an optimizer keeps of each row.
   std::unique_ptr<RowStore> make_rows_beside(DType dtype, double value) const;
 

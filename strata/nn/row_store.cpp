@@ -72,12 +72,19 @@ class DiskRows final : public RowStore {
     const Tensor from = values.contiguous();
     if (from.numel() == 0) return;
     const auto bytes = static_cast<size_t>(row_bytes());
+    // Neighbours go together, and so many at once that the disk is busy.
+    constexpr size_t kMostAtOnce = 512;
     std::vector<memory::DiskStore::Ticket> all;
-    all.reserve(static_cast<size_t>(index.numel()));
+    const int64_t n = index.numel();
     const auto* row = index.data<int64_t>();
-    for (int64_t i = 0; i < index.numel(); ++i)
-      all.push_back(disk_->write(block_, bytes_of(from) + static_cast<size_t>(i) * bytes, bytes,
-                                 static_cast<size_t>(row[i]) * bytes));
+    for (int64_t i = 0; i < n;) {
+      int64_t end = i + 1;
+      while (end < n && row[end] == row[end - 1] + 1) ++end;
+      if (all.size() == kMostAtOnce) wait_for(all);
+      all.push_back(disk_->write(block_, bytes_of(from) + static_cast<size_t>(i) * bytes,
+                                 static_cast<size_t>(end - i) * bytes, static_cast<size_t>(row[i]) * bytes));
+      i = end;
+    }
     wait_for(all);
   }
   Tensor read_range(int64_t first, int64_t count) override {
@@ -97,8 +104,8 @@ class DiskRows final : public RowStore {
  private:
   TensorMeta meta(int64_t n) const { return {{n, width}, dtype, Device::cpu(), std::nullopt}; }
   static std::byte* bytes_of(const Tensor& t) { return static_cast<std::byte*>(t.raw_data()); }
-  // All of them: what is under way reads `values`.
-  void wait_for(const std::vector<memory::DiskStore::Ticket>& all) {
+  // All of them, whatever fails: what is under way reads memory of the caller's.
+  void wait_for(std::vector<memory::DiskStore::Ticket>& all) {
     std::exception_ptr failed;
     for (const auto& t : all) {
       try {
@@ -107,6 +114,7 @@ class DiskRows final : public RowStore {
         if (!failed) failed = std::current_exception();
       }
     }
+    all.clear();
     if (failed) std::rethrow_exception(failed);
   }
 

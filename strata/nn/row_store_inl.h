@@ -10,8 +10,8 @@
 
 namespace strata::nn {
 
-/// [rows, width] of one dtype. Rows are named by i64 tensors of one dimension on device(), in range; no call names a row
-/// twice where it writes.
+/// [rows, width] of one dtype. Rows are named by i64 tensors of one dimension on device(), in range; no call names a
+/// row twice where it writes.
 class RowStore {
  public:
   RowStore(int64_t rows, int64_t width, DType dtype) : rows(rows), width(width), dtype(dtype) {}
