@@ -80,13 +80,14 @@ class CudaEightBit : public ::testing::Test {
 struct Way {
   DType dtype;
   OptionValues options;
+  std::string_view update = "";
 };
 std::vector<Way> ways() {
   const OptionValues eight{{"state_8bit", true}, {"min_8bit_size", int64_t{0}}};
   std::vector<Way> all{{DType::f32, eight}, {DType::bf16, eight}, {DType::f16, eight}};
-  all.push_back({DType::bf16, {{"compensated_weights", true}}});
+  all.push_back({DType::bf16, {{"compensated_weights", true}}, "compensated, moments in f32"});
   for (const char* update : {"compensated_weights", "master_weights", "stochastic_rounding"}) {
-    all.push_back({DType::bf16, eight});
+    all.push_back({DType::bf16, eight, update});
     all.back().options[update] = true;
   }
   return all;
@@ -110,7 +111,7 @@ TEST_F(CudaEightBit, HasTheBitsOfTheCpu) {
           pair.a->step();
           pair.b->step();
           EXPECT_EQ(pair.differing().first, 0)
-              << rule << ' ' << way.dtype << " grad " << grad << " way " << &way - ways().data() << " step " << t;
+              << cat(rule, ' ', way.dtype, " grad ", grad, ' ', way.update, " step ", t);
         }
       }
 }
@@ -143,7 +144,7 @@ TEST_F(CudaEightBit, EveryRuleIsNearlyThatOfTheCpu) {
           ASSERT_NEAR(y[j], x[j], 0.02 * std::abs(x[j]) + 0.01) << rule << " tensor " << i << " element " << j;
       }
       const auto [differ, bytes_of_all] = pair.differing();
-      EXPECT_LE(differ, bytes_of_all / 20) << rule << ' ' << way.dtype;
+      EXPECT_LE(differ, bytes_of_all / 20) << cat(rule, ' ', way.dtype, ' ', way.update);
     }
 }
 
@@ -181,8 +182,8 @@ TEST_F(CudaEightBit, TwoRunsHaveTheSameBitsAndResumeToo) {
       return all;
     };
     const auto once = run(false);
-    EXPECT_TRUE(once == run(false)) << way.dtype;
-    EXPECT_TRUE(once == run(true)) << way.dtype;
+    EXPECT_TRUE(once == run(false)) << cat(way.dtype, ' ', way.update);
+    EXPECT_TRUE(once == run(true)) << cat(way.dtype, ' ', way.update);
   }
 }
 
@@ -202,7 +203,7 @@ TEST_F(CudaEightBit, ParametersThatBeginBetweenVectorsAreUpdated) {
         a.step();
         b.step();
       }
-      EXPECT_EQ(bytes(q), bytes(p)) << dtype;
+      EXPECT_EQ(bytes(q), bytes(p)) << cat(dtype);
       EXPECT_EQ(bytes(b.state_dict().at("0.momentum_buffer")), bytes(a.state_dict().at("0.momentum_buffer")));
     }
 }
@@ -244,7 +245,7 @@ TEST_F(CudaEightBit, AGraphHasTheBitsOfEager) {
     Tensor w = leaf(randn({64, 96}).to(DType::bf16).to(Device::cuda()));
     AdamW o(TensorList{w}, {.lr = 0.05, .low = {.compensated_weights = true, .state_8bit = true}});
     const auto work = [&](const Tensor& x) {
-      const Tensor loss = (to(w, DType::f32) * x).square().sum();
+      const Tensor y = to(w, DType::f32) * x, loss = sum(y * y);
       loss.backward();
       o.step();
       o.zero_grad();

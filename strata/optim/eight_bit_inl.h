@@ -13,37 +13,71 @@ constexpr int64_t scale_blocks(int64_t numel) {
   return (numel + kScaleBlock - 1) / kScaleBlock;
 }
 
-/// Of a magnitude's bits the upper half is its key: between two keys there is at most one midpoint of two values.
-/// Numbers below the first key are nearest to 0, those from the last one on to 1.
+/// Of a magnitude's bits the upper half is its key: between two keys there is at most one place where another value
+/// becomes the nearest. Numbers below the first key are nearest to 0, those from the last one on to 1.
 inline constexpr uint32_t kFirstKey = 0x342d, kLastKey = 0x3f80;
 inline constexpr int kKeys = kLastKey - kFirstKey + 1;
 inline constexpr int kCodes = 256;
 /// The code of 0 where values have a sign; without one it is 0.
 inline constexpr uint32_t kZeroCode = 127;
 
+/// Seven decades below 1, and 1 itself: the magnitude of index first[d] + i is i * width[d] + middle[d], and it is what
+/// numbers from i * width[d] + low[d] on are rounded to, or from least[d] on where i is 0. f32, each sum rounded once.
+inline constexpr int kDecades = 8;
+struct Decades {
+  float width[kDecades] = {}, middle[kDecades] = {}, low[kDecades] = {}, least[kDecades] = {};
+  int first[kDecades] = {}, parts[kDecades] = {};
+
+  constexpr float value(int d, int i) const { return static_cast<float>(double{width[d]} * i + double{middle[d]}); }
+  /// f64 has the sum exactly.
+  constexpr float begin(int d, int i) const {
+    return i == 0 ? least[d] : static_cast<float>(double{width[d]} * i + double{low[d]});
+  }
+};
+
 /// The dynamic map of the paper's section 1.3: seven decades below 1, each with twice the values of the one below it,
 /// in the middle of equal parts of [0.1, 1] times its power of ten; and 0 and 1. With a sign, of the largest decade's
 /// 128 parts 64 are left, and -1 has no code.
+constexpr Decades make_decades(bool has_sign) {
+  constexpr double powers[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
+  Decades r;
+  double last = 0;  // the value below
+  for (int d = 0, n = 1; d < kDecades; ++d) {
+    const bool top = d + 1 == kDecades;
+    const int parts = top ? 1 : 1 << (has_sign ? d : d + 1);
+    const double width = top ? 0 : powers[d] * 0.9 / parts, low = top ? 1 : powers[d] * 0.1;
+    r.width[d] = static_cast<float>(width);
+    r.low[d] = static_cast<float>(low);
+    r.middle[d] = static_cast<float>(low + width / 2);
+    r.least[d] = static_cast<float>((last + low + width / 2) / 2);
+    r.first[d] = n;
+    r.parts[d] = parts;
+    last = low + width * (parts - 0.5);
+    n += parts;
+  }
+  return r;
+}
+
 struct alignas(16) EightBitMap {
   float values[kCodes] = {};  ///< by code, ascending
-  /// By key: the index, among the magnitudes in order, of the one that numbers at its beginning are nearest to, times
-  /// 2^16; and, where a midpoint follows, what the lower half of its bits is short of 2^16, so that the sum with the
-  /// lower half of a number carries from there on.
+  /// By key: the index, among the magnitudes in order, of the one that numbers at its beginning are rounded to, times
+  /// 2^16; and, where the numbers of the next one begin, what the lower half of their bits is short of 2^16, so that
+  /// the sum with the lower half of a number carries from there on.
   uint32_t steps[kKeys] = {};
   int magnitudes = 0;  ///< 0 and 1 among them
   bool complete = false;
 };
 
 constexpr EightBitMap make_eight_bit_map(bool has_sign) {
-  constexpr double decades[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
+  const Decades decades = make_decades(has_sign);
   EightBitMap map;
-  float magnitude[kCodes] = {};
+  float magnitude[kCodes] = {}, begin[kCodes] = {};
   int n = 1;
-  for (int d = 0; d < 7; ++d) {
-    const int parts = 1 << (has_sign ? d : d + 1);
-    for (int i = 0; i < parts; ++i) magnitude[n++] = static_cast<float>(decades[d] * (0.1 + 0.9 * (i + 0.5) / parts));
-  }
-  magnitude[n++] = 1;
+  for (int d = 0; d < kDecades; ++d)
+    for (int i = 0; i < decades.parts[d]; ++i, ++n) {
+      magnitude[n] = decades.value(d, i);
+      begin[n] = decades.begin(d, i);
+    }
   map.magnitudes = n;
   for (int i = 0; i < n; ++i) map.values[(has_sign ? static_cast<int>(kZeroCode) : 0) + i] = magnitude[i];
   for (int i = 1; has_sign && i <= static_cast<int>(kZeroCode); ++i)
@@ -52,10 +86,7 @@ constexpr EightBitMap make_eight_bit_map(bool has_sign) {
   for (uint32_t key = 0; key < kKeys; ++key) {
     map.steps[key] = static_cast<uint32_t>(at) << 16;
     if (at + 1 == n) continue;
-    // The least f32 from the midpoint on; f64 has that exactly.
-    const double middle = (static_cast<double>(magnitude[at]) + static_cast<double>(magnitude[at + 1])) / 2;
-    const float rounded = static_cast<float>(middle);
-    const uint32_t bits = std::bit_cast<uint32_t>(rounded) + (static_cast<double>(rounded) < middle ? 1 : 0);
+    const auto bits = std::bit_cast<uint32_t>(begin[at + 1]);
     if (bits >> 16 != kFirstKey + key) continue;
     map.steps[key] += 0x10000 - (bits & 0xffffu);
     ++at;
@@ -80,7 +111,8 @@ constexpr uint32_t key_of(uint32_t bits) {
   const uint32_t key = bits >> 16;
   return key < kFirstKey ? 0 : key > kLastKey ? kKeys - 1 : key - kFirstKey;
 }
-/// The index of the magnitude nearest to it (the larger of two that are equally near), from `step` at its key.
+/// The index of the magnitude nearest to it, from `step` at its key; halfway between two, up to f32's rounding of where
+/// that is, the larger.
 constexpr uint32_t nearest_of(uint32_t step, uint32_t bits) {
   return (step + (bits & 0xffffu)) >> 16;
 }

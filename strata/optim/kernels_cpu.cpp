@@ -169,7 +169,7 @@ void update_any(const Slab& s, int64_t begin, int64_t end) {
     const bool halves = is_split(s), codes = s.state_dtype == DType::u8;
     float* p = wide_param;
     if (halves) {
-      widened_halves(s.param, s.low, at, n, wide_param);
+      widen_halves(s.param, s.low, at, n, wide_param);
     } else {
       p = open(s.param, s.dtype, wide_param);
     }

@@ -51,21 +51,4 @@ void narrow(const float* from, void* array, DType dtype, int64_t at, int64_t n, 
   }
 }
 
-const float* widened_halves(const void* upper, const void* lower, int64_t at, int64_t n, float* buffer) {
-  const auto* high = static_cast<const uint16_t*>(upper) + at;
-  const auto* low = static_cast<const int16_t*>(lower) + at;
-  for (int64_t i = 0; i < n; ++i) buffer[i] = std::bit_cast<float>(joined(high[i], low[i]));
-  return buffer;
-}
-
-void narrow_halves(const float* from, void* upper, void* lower, int64_t at, int64_t n) {
-  auto* high = static_cast<uint16_t*>(upper) + at;
-  auto* low = static_cast<int16_t*>(lower) + at;
-  for (int64_t i = 0; i < n; ++i) {
-    const Halves halves = split(std::bit_cast<uint32_t>(from[i]));
-    high[i] = halves.upper;
-    low[i] = halves.lower;
-  }
-}
-
 }  // namespace strata::optim
