@@ -6,6 +6,7 @@
 #include "strata/cuda/each.cuh"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/linalg/dense_inl.cuh"
+#include "strata/ops/linalg/factors_inl.h"
 #include "strata/ops/linalg/linalg.h"
 #include "strata/ops/linalg/linalg_kernels.h"
 #include "strata/ops/linalg/oriented.cuh"
@@ -146,12 +147,8 @@ void singular(std::string_view op, Tensor* U, Tensor& S, Tensor* Vh, const Tenso
               const std::string& driver) {
   check<ValueError>(driver.empty() || driver == "gesvd" || driver == "gesvdj", op, "driver is \"", driver,
                     "\", wants \"gesvd\" or \"gesvdj\"; gesvda gives approximations and is left out");
+  if (linalg::factors_of_nothing(A, {U, Vh})) return;
   const int64_t m = rows(A), n = cols(A), k = std::min(m, n), batch = batch_of(A).product();
-  if (A.numel() == 0) {
-    for (Tensor* t : {U, Vh})
-      if (t && t->numel() > 0) t->copy_(linalg::identity(A, cols(*t)));
-    return;
-  }
   if (driver.empty() && singular_by_gram(op, U, S, Vh, A, full)) return;
   // The longer side comes first, which gesvd wants: by columns, a wide A is its transpose.
   const bool tall = m >= n;
