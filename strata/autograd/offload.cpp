@@ -32,7 +32,8 @@ Ref<Storage> SavedTensorOffload::Impl::bring(Slot& s, Slot::User& user) {
       bool& flag;
       bool before;
     } scope(making);
-    const std::vector<Ref<Storage>> made = offload::run(*s.recipe, [this](Slot& r, Slot::User& u) { return bring(r, u); });
+    const std::vector<Ref<Storage>> made =
+        offload::run(*s.recipe, [this](Slot& r, Slot::User& u) { return bring(r, u); });
     for (size_t i = 0; i < s.recipe->results.size(); ++i) {
       const std::shared_ptr<Slot> other = s.recipe->results[i].lock();
       if (!other || other->near || other->recipe != s.recipe) continue;
@@ -151,7 +152,9 @@ std::shared_ptr<SavedTensorOffload> SavedTensorOffload::create(const OffloadOpti
   return std::shared_ptr<SavedTensorOffload>(new SavedTensorOffload(o));
 }
 
-SavedTensorOffload::SavedTensorOffload(const OffloadOptions& options) : impl_(std::make_shared<Impl>(options)) {}
+SavedTensorOffload::SavedTensorOffload(const OffloadOptions& options) : impl_(std::make_shared<Impl>(options)) {
+  memory::add_reliever(impl_);
+}
 SavedTensorOffload::~SavedTensorOffload() = default;
 
 std::shared_ptr<void> SavedTensorOffload::pack(const Tensor& t) {
