@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto for_states = [&](auto&& call) {
     const auto one = [&]<int K>(std::integral_constant<int, K> k) {
       if constexpr (K < R::states) {
-        if constexpr ((nonnegative < R >>> K & 1) != 0) {
+        if constexpr ((nonnegative<R> & 1u << K) != 0) {
           call(k, without, std::false_type{});
         } else {
           call(k, with_sign, std::true_type{});
