@@ -7,6 +7,7 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"
+#include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/optim/eight_bit_inl.h"
@@ -210,7 +211,9 @@ void quantize(const float* from, bool has_sign, int64_t n, uint8_t* codes, float
 
 std::pair<Tensor, Tensor> quantized(const Tensor& t, bool has_sign) {
   NoGrad guard;
+  const memory::TierScope own{Tier()};
   const Tensor from = contiguous(t.detach().to(Device::cpu()).to(DType::f32));
+  const Pin pin(from, Access::read);  // it may be on disk
   const Tensor codes = empty({t.shape(), DType::u8, Device::cpu(), std::nullopt});
   const Tensor scales = empty({{scale_blocks(t.numel())}, DType::f32, Device::cpu(), std::nullopt});
   const auto* x = from.data<float>();
@@ -225,12 +228,14 @@ std::pair<Tensor, Tensor> quantized(const Tensor& t, bool has_sign) {
 
 Tensor dequantized(const Tensor& codes, const Tensor& scales, bool has_sign, DType dtype) {
   NoGrad guard;
+  const memory::TierScope own{Tier()};
   check<DTypeError>(codes.dtype() == DType::u8 && scales.dtype() == DType::f32, "dequantize",
                     "takes codes of u8 and scales of f32, got ", codes, " and ", scales);
   check<ShapeError>(scales.shape() == Shape{scale_blocks(codes.numel())}, "dequantize", "codes of shape ",
                     codes.shape(), " have ", scale_blocks(codes.numel()), " scales, got ", scales);
   const Tensor from = contiguous(codes.detach().to(Device::cpu()));
   const Tensor factors = contiguous(scales.detach().to(Device::cpu()));
+  const Pin pin(from, Access::read), another(factors, Access::read);
   const Tensor to = empty({codes.shape(), DType::f32, Device::cpu(), std::nullopt});
   const auto* c = from.data<uint8_t>();
   const auto* s = factors.data<float>();

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto for_states = [&](auto&& call) {
     const auto one = [&]<int K>(std::integral_constant<int, K> k) {
       if constexpr (K < R::states) {
-        if constexpr (((nonnegative<R>) >> K & 1) != 0) {
+        if constexpr ((nonnegative<R> & 1u << K) != 0) {
           call(k, without, std::false_type{});
         } else {
           call(k, with_sign, std::true_type{});
@@ -160,14 +160,11 @@ __global__ void __launch_bounds__(kThreads, 3)
       for (int h = 0; h < kParts; ++h)
 #pragma unroll
         for (int j = 0; j < kLane; ++j) {
-          if (h * kLane * cuda::kWarp + j < left) {
-            g[h][j] *= k[0];
-            R::apply(k, p[h][j], g[h][j], s[0].v[h][j], s[1].v[h][j], s[2].v[h][j]);
-            most = max(most, __float_as_uint(p[h][j]) & 0x7fffffffu);
-          } else {
-            // Beyond the end: nothing to the block's scale.
-            s[0].v[h][j] = s[1].v[h][j] = s[2].v[h][j] = 0;
-          }
+          g[h][j] *= k[0];
+          R::apply(k, p[h][j], g[h][j], s[0].v[h][j], s[1].v[h][j], s[2].v[h][j]);
+          // Beyond the end: nothing to the block's scale, nor to the largest magnitude.
+          if (!whole && h * kLane * cuda::kWarp + j >= left) p[h][j] = s[0].v[h][j] = s[1].v[h][j] = s[2].v[h][j] = 0;
+          most = max(most, __float_as_uint(p[h][j]) & 0x7fffffffu);
         }
       for_states([&](auto i, const auto& map, auto has_sign) {
         const float scale = narrow_codes<has_sign>(s[i], codes[i], map);

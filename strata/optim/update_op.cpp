@@ -73,6 +73,7 @@ class UpdateOp final : public OpBase {
     add(args[2], on_grads ? 2 : 1);
     add(args[3], 2);
     add(args[4], 1);
+    add(args[10], 2);
     for (const Tensor& t : std::get<TensorList>(args[on_grads ? 2 : 1]))
       cost.flops += (on_grads ? 1.0 : 10.0) * static_cast<double>(t.numel());
     return cost;
