@@ -13,11 +13,14 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "strata/core/error.h"
+#include "strata/core/tensor.h"
+#include "strata/io/bitmap.h"
 #include "strata/memory/disk_store.h"
 
 namespace {
@@ -156,6 +159,54 @@ void compare(const std::string& what, double gb, int rounds, std::vector<std::un
   for (size_t i = 0; i < stores.size(); ++i) print(what, stores[i]->name, gb, best[i], best_raw);
 }
 
+// bf16 weights of which half are zero, by magnitude: dense ones read to where they are used, beside packed ones that are
+// expanded on the way.
+void compare_pruned(const std::string& directory, double gb, int rounds) {
+  const auto numel = static_cast<int64_t>(gb * 5e8);
+  const Tensor x = empty({{numel}, DType::bf16, Device::cpu(), {}});
+  auto* weights = static_cast<uint16_t*>(x.raw_data());
+  std::mt19937_64 random(2);
+  for (int64_t i = 0; i < numel; i += 4) {
+    const uint64_t r = random();
+    for (int64_t j = 0; j < std::min<int64_t>(4, numel - i); ++j)
+      weights[i + j] = r >> j & 1 ? static_cast<uint16_t>(r >> 16 * j | 1) : 0;
+  }
+  const std::vector<std::byte> packed = io::pack_bitmap(x);
+  const auto nbytes = static_cast<size_t>(numel) * 2;
+  const std::unique_ptr<std::byte, void (*)(void*)> out(
+      static_cast<std::byte*>(std::aligned_alloc(memory::kDiskPage, nbytes / memory::kDiskPage * memory::kDiskPage + memory::kDiskPage)),
+      std::free);
+  DiskOptions o;
+  o.directories = {directory};
+  DiskStore store(o);
+  DiskStore::Block *dense = store.allocate(nbytes), *small = store.allocate(packed.size());
+  store.wait(store.write(dense, reinterpret_cast<const std::byte*>(weights), nbytes));
+  store.wait(store.write(small, packed.data(), packed.size()));
+  double best_dense = 1e30, best_packed = 1e30;
+  for (int round = 0; round < rounds + 1; ++round) {
+    best_dense = std::min(best_dense, seconds([&] { store.wait(store.read(dense, out.get(), nbytes)); }));
+    std::fill_n(out.get(), nbytes, std::byte{0xff});
+    best_packed = std::min(best_packed, seconds([&] {
+                             io::read_bitmap(store, small, io::read_bitmap_header(store, small), out.get());
+                           }));
+    check(std::equal(out.get(), out.get() + nbytes, reinterpret_cast<const std::byte*>(weights)), "disk_bench",
+          "the weights are not those that were written");
+  }
+  const io::BitmapHeader h = io::parse_bitmap_header(packed, packed.size());
+  double best_expand = 1e30;
+  for (int round = 0; round < 3; ++round)
+    best_expand = std::min(best_expand, seconds([&] {
+                             io::expand_bitmap(h, 0, h.chunks(), std::span(packed).subspan(h.begin[0]), out.get());
+                           }));
+  const double bytes = static_cast<double>(nbytes) * 1e-9, share = static_cast<double>(packed.size()) / static_cast<double>(nbytes);
+  std::printf("pruned weights, bf16, half of them zero, %.2f GB dense, %.4f of it packed (at most %.2f times as fast)\n", bytes,
+              share, 1 / share);
+  std::printf("  dense from the disk               %7.2f GB/s of weights\n", bytes / best_dense);
+  std::printf("  packed, expanded on the way       %7.2f GB/s of weights, %.2f times dense\n", bytes / best_packed,
+              best_dense / best_packed);
+  std::printf("  expansion alone, from memory      %7.2f GB/s of weights\n", bytes / best_expand);
+}
+
 int run(int argc, char** argv) {
   const std::string directory = argc > 1 ? argv[1] : "/tmp";
   const double gib = argc > 2 ? std::atof(argv[2]) : 1;
@@ -193,6 +244,8 @@ int run(int argc, char** argv) {
     compare("random read of " + std::to_string(kib) + " KiB", static_cast<double>(n * each) * 1e-9, rounds, stores,
             [&] { raw.run(false, at, each); }, [&](Stored& s) { s.rows(rows, each); });
   }
+  stores.clear();
+  compare_pruned(directory, std::min(gb, 1.0), rounds);
   return 0;
 }
 
