@@ -1,6 +1,7 @@
 #include "strata/nn/feature_table.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -372,7 +373,7 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
   std::optional<cuda::Stream> beside, last;
 
   std::mutex of_gradients;
-  bool wants_grad = false;
+  std::atomic<bool> wants_grad{false};
   int64_t next_use = 0;
   std::vector<Use> gradients;
 };
