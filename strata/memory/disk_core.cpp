@@ -56,6 +56,7 @@ DiskCore::DiskCore(DiskOptions options, const MakeDiskEngine& make) : options_(s
     lanes_.push_back(std::make_unique<DiskLane>(
         o, directory, make, [](void* self, DiskRequest& r) { static_cast<DiskCore*>(self)->ended(r); }, this));
     direct_ = direct_ && lanes_.back()->file().direct();
+    alignment_ = std::max(alignment_, lanes_.back()->file().memory_alignment());
   }
   free_.resize(lanes_.size());
 }

@@ -194,6 +194,7 @@ class DiskCore {
   int64_t limit_ = 0, taken_ = 0;
   size_t next_file_ = 0;
   bool direct_ = true;
+  size_t alignment_ = 1;  // of memory that whole pages go straight to
   std::vector<std::unique_ptr<DiskLane>> lanes_;  // the last member: engines end first
 };
 

@@ -41,7 +41,7 @@ TEST_P(DiskStoreTest, WholeBlocksOfEverySizeReadAsWritten) {
   o.request = 64 << 10;
   DiskStore store(o);
   EXPECT_EQ(store.engine(), GetParam() == Engine::uring ? "io_uring" : "threads");
-  for (const size_t shift : {0, 64, 1})
+  for (const size_t shift : {0, 4, 64, 512, 1})
     for (const size_t n : {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{65536}, 3 * kMiB + 17}) {
       DiskStore::Block* block = store.allocate(n);
       EXPECT_EQ(DiskStore::size(block), n);
