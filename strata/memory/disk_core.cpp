@@ -25,8 +25,8 @@ bool clash(const DiskRequest& a, const DiskRequest& b) {
 
 void check_range(const DiskStore::Block* block, size_t from, size_t nbytes, std::string_view what) {
   check(block != nullptr, "DiskStore", what, " of no block");
-  check(from <= block->nbytes && nbytes <= block->nbytes - from, "DiskStore", what, " of bytes [", from, ", ", from, " + ",
-        nbytes, ") of a block of ", block->nbytes);
+  check(from <= block->nbytes && nbytes <= block->nbytes - from, "DiskStore", what, " of bytes [", from, ", ", from,
+        " + ", nbytes, ") of a block of ", block->nbytes);
 }
 
 }  // namespace
@@ -108,8 +108,9 @@ DiskStore::Block* DiskCore::allocate(size_t nbytes) {
   }
   {
     const std::lock_guard lock(room_mutex_);
-    check<MemoryError>(limit_ == 0 || taken_ + pages <= limit_, "DiskStore", "cannot get ", megabytes(pages), " on disk ",
-                       names_, ": ", megabytes(taken_), " are in use and the limit is ", megabytes(limit_));
+    check<MemoryError>(limit_ == 0 || taken_ + pages <= limit_, "DiskStore", "cannot get ", megabytes(pages),
+                       " on disk ", names_, ": ", megabytes(taken_), " are in use and the limit is ",
+                       megabytes(limit_));
     block->first_file = next_file_;
     for (size_t order = 0; order < lanes_.size(); ++order) {
       const size_t lane = (block->first_file + order) % lanes_.size();
@@ -119,10 +120,10 @@ DiskStore::Block* DiskCore::allocate(size_t nbytes) {
         if (const int error = take_room(lane, part, offset); error != 0) {
           free_room(*block, order);
           const UnnamedFile& file = lanes_[lane]->file();
-          throw MemoryError("DiskStore", cat("cannot get ", megabytes(part), " in ", file.directory(), ": ",
-                                             std::generic_category().message(error), "; its file system has ",
-                                             megabytes(file.room().free), " free, and blocks here have ",
-                                             megabytes(taken_)));
+          throw MemoryError("DiskStore",
+                            cat("cannot get ", megabytes(part), " in ", file.directory(), ": ",
+                                std::generic_category().message(error), "; its file system has ",
+                                megabytes(file.room().free), " free, and blocks here have ", megabytes(taken_)));
         }
       }
       block->offsets.push_back(offset);

@@ -228,12 +228,11 @@ TEST_P(DiskFaults, APageThatIsNotWhatWasWritten) {
       EXPECT_EQ(out.data()[5 * kDiskPage + 100] ^ in.data()[5 * kDiskPage + 100], std::byte{4});
       continue;
     }
-    const std::string wanted = "byte 20480 of its file (byte 20480 of a block of 65536): this page is not what was written";
+    const std::string wanted =
+        "byte 20480 of its file (byte 20480 of a block of 65536): this page is not what was written";
     EXPECT_NE(message<IoError>([&] { read(core, block, out); }).find(wanted), std::string::npos);
     const int64_t row = 20500;
-    EXPECT_NE(message<IoError>([&] {
-                DiskCore::wait(core.read_rows(block, out.data(), 1, &row, 1, 1));
-              }).find(wanted),
+    EXPECT_NE(message<IoError>([&] { DiskCore::wait(core.read_rows(block, out.data(), 1, &row, 1, 1)); }).find(wanted),
               std::string::npos);
     // A part of it cannot be written: the rest would be taken for right from then on.
     EXPECT_NE(message<IoError>([&] { DiskCore::wait(core.write(block, in.data(), 10, 20490)); }).find(wanted),

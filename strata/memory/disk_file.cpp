@@ -64,7 +64,8 @@ UnnamedFile::UnnamedFile(const std::string& directory, bool direct) : directory_
   }
   if (direct_) alignment_ = alignment_of(fd_);
   if (fd_ < 0) fd_ = open_unnamed(directory, 0);
-  check<IoError>(fd_ >= 0, "DiskStore", "cannot make a file in ", directory, ": ", std::generic_category().message(errno));
+  check<IoError>(fd_ >= 0, "DiskStore", "cannot make a file in ", directory, ": ",
+                 std::generic_category().message(errno));
 }
 
 UnnamedFile::~UnnamedFile() {

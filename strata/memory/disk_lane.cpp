@@ -34,9 +34,8 @@ void copy_out(const DiskPiece& p) {
   auto row = std::upper_bound(r.rows.begin(), r.rows.end(), first,
                               [](int64_t from, const DiskRequest::Row& row) { return from < row.from; });
   for (; row != r.rows.end() && row->from < p.at + static_cast<int64_t>(p.size); ++row)
-    common_bytes(p, row->from, r.row_bytes, [&](const std::byte* at, int64_t i, size_t n) {
-      std::memcpy(row->to + i, at, n);
-    });
+    common_bytes(p, row->from, r.row_bytes,
+                 [&](const std::byte* at, int64_t i, size_t n) { std::memcpy(row->to + i, at, n); });
 }
 
 }  // namespace
@@ -192,9 +191,10 @@ std::string DiskLane::wrong_pages(const DiskPiece& p) const {
   for (size_t i = 0; i < p.size; i += kDiskPage) {
     const uint64_t written = sums[(p.at + i) / kDiskPage];
     if (written == page_sum(p.memory + i)) continue;
-    return cat("reading ", file_.directory(), ", byte ", p.file_offset + static_cast<int64_t>(i),
-               " of its file (byte ", p.at + static_cast<int64_t>(i), " of a block of ", p.request->block->nbytes, "): ",
-               written == 0 ? "this page was never written" : "this page is not what was written: its checksum differs");
+    return cat(
+        "reading ", file_.directory(), ", byte ", p.file_offset + static_cast<int64_t>(i), " of its file (byte ",
+        p.at + static_cast<int64_t>(i), " of a block of ", p.request->block->nbytes, "): ",
+        written == 0 ? "this page was never written" : "this page is not what was written: its checksum differs");
   }
   return {};
 }
