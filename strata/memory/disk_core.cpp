@@ -251,6 +251,10 @@ void DiskCore::ended(DiskRequest& r) {
   Request alive;
   std::vector<DiskRequest*> ready;
   std::unique_ptr<Block> gone;
+  // Which of its pages are new and which old nobody knows: all are lost until they are written again.
+  if (r.write && r.failed.load(std::memory_order_relaxed) && r.block->sums)
+    std::fill(r.block->sums.get() + r.first / static_cast<int64_t>(kDiskPage),
+              r.block->sums.get() + r.end / static_cast<int64_t>(kDiskPage), kLost);
   r.pieces = {};
   r.rows = {};
   {

@@ -23,7 +23,9 @@ namespace strata::memory {
 constexpr size_t whole_pages(size_t n) {
   return (n + kDiskPage - 1) / kDiskPage * kDiskPage;
 }
-/// XXH3 of a page, and never 0: that stands for a page that was not written.
+/// In place of a page's checksum.
+inline constexpr uint64_t kNeverWritten = 0, kLost = 1;
+/// XXH3 of a page, and never one of these.
 uint64_t page_sum(const std::byte* page);
 /// Bytes of a piece that goes by way of a buffer, at most.
 inline constexpr size_t kMostBounced = size_t{256} << 10;
