@@ -160,8 +160,9 @@ TEST(Bitmap, EndorFromADisk) {
     const int64_t before = store.stats().bytes_read;
     read_bitmap(store, block, h, static_cast<std::byte*>(y.raw_data()));
     EXPECT_TRUE(same_bits(x, y)) << rows;
-    if (rows == 9000)
+    if (rows == 9000) {
       EXPECT_LT(static_cast<double>(store.stats().bytes_read - before), 0.57 * static_cast<double>(x.nbytes()));
+    }
     store.deallocate(block);
   }
   // A block that holds something else, and one that was never written.

@@ -207,7 +207,7 @@ TEST_P(DiskFaults, ADiskThatNeverGetsOnWithIt) {
   memory.fill(1);
   DiskCore::Block* block = core.allocate(memory.size());
   for (const int64_t forever : {int64_t{-EAGAIN}, int64_t{0}}) {
-    set([&](DiskTransfer&, int64_t) { return forever; });
+    set([forever](DiskTransfer&, int64_t) { return forever; });
     EXPECT_NE(message<IoError>([&] { write(core, block, memory); }), "no error");
     EXPECT_NE(message<IoError>([&] { read(core, block, memory); }), "no error");
   }
