@@ -285,7 +285,7 @@ void DiskCore::ended(DiskRequest& r) {
   for (DiskRequest* o : ready) launch(*o);
   r.is_done.store(true, std::memory_order_release);
   r.is_done.notify_all();
-  // The last of all: the store may be gone after it.
+  // The last of all, because the store's destructor waits for it.
   const std::lock_guard lock(mutex_);
   if (--unfinished_ == 0) none_left_.notify_all();
 }

@@ -154,6 +154,7 @@ TEST_P(DiskFaults, AnErrorReachesEveryWaiterAndNobodyElse) {
   const auto fine = core.read(good, other.data(), other.size(), 0);
   std::atomic<int> told{0};
   std::vector<std::thread> waiters;
+  waiters.reserve(4);
   for (int i = 0; i < 4; ++i)
     waiters.emplace_back([&] {
       const std::string text = message<IoError>([&] { DiskCore::wait(request); });

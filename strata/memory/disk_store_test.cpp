@@ -390,8 +390,8 @@ TEST_P(DiskStoreTest, AFullFileSystem) {
     if (store.bound().free() > (1 << 19)) return 3;
     store.deallocate(block);
     // Smaller ones, then a larger one where they were: their room is not kept from it.
-    std::vector<DiskStore::Block*> blocks;
-    for (int i = 0; i < 4; ++i) blocks.push_back(store.allocate(kMiB / 4 * 1));
+    DiskStore::Block* blocks[4];
+    for (DiskStore::Block*& b : blocks) b = store.allocate(kMiB / 4);
     store.deallocate(blocks[0]);
     store.deallocate(blocks[2]);
     store.allocate(kMiB);
