@@ -1,6 +1,7 @@
 // A DiskStore beside plain io_uring on the same file system, in turns: a ring of the same depth, O_DIRECT, registered
-// buffers, one file whose room was taken by fallocate. Sequential writes and reads in requests of 1 MiB, random reads of
-// 4, 16 and 64 KiB; then pruned weights, read dense and as a bitmap with values (io/bitmap.h). The best of the rounds.
+// buffers, one file whose room was taken by fallocate. Sequential writes and reads in requests of 1 MiB, random reads
+// of 4, 16 and 64 KiB; then pruned weights, read dense and as a bitmap with values (io/bitmap.h). The best of the
+// rounds.
 //     disk_bench [directory] [GiB] [rounds]
 #include <fcntl.h>
 #include <liburing.h>
@@ -79,7 +80,8 @@ class Raw {
         const auto n = static_cast<unsigned>(each);
         const auto offset = static_cast<uint64_t>(at[begun]);
         if (fixed_)
-          write ? io_uring_prep_write_fixed(sqe, 0, p, n, offset, 0) : io_uring_prep_read_fixed(sqe, 0, p, n, offset, 0);
+          write ? io_uring_prep_write_fixed(sqe, 0, p, n, offset, 0)
+                : io_uring_prep_read_fixed(sqe, 0, p, n, offset, 0);
         else
           write ? io_uring_prep_write(sqe, 0, p, n, offset) : io_uring_prep_read(sqe, 0, p, n, offset);
         io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
@@ -104,8 +106,8 @@ class Raw {
 
 // The same through a store.
 struct Stored {
-  Stored(std::string name, const std::string& directory, size_t nbytes, const Memory& memory, DiskOptions::Engine engine,
-         bool checksums)
+  Stored(std::string name, const std::string& directory, size_t nbytes, const Memory& memory,
+         DiskOptions::Engine engine, bool checksums)
       : name(std::move(name)), memory(memory.data), nbytes(nbytes) {
     DiskOptions o;
     o.directories = {directory};
@@ -124,14 +126,16 @@ struct Stored {
     for (size_t at = 0, i = 0; at < nbytes; at += kPart, i = (i + 1) % 4) {
       store->wait(under_way[i]);
       const size_t n = std::min(kPart, nbytes - at);
-      under_way[i] = write ? store->write(block, memory + i * kPart, n, at) : store->read(block, memory + i * kPart, n, at);
+      under_way[i] =
+          write ? store->write(block, memory + i * kPart, n, at) : store->read(block, memory + i * kPart, n, at);
     }
     for (const DiskStore::Ticket& t : under_way) store->wait(t);
   }
   // Rows of `each` bytes, as many a request as the memory has room for.
   void rows(const std::vector<int64_t>& wanted, size_t each) {
     for (size_t i = 0; i < wanted.size(); i += kMemory / each)
-      store->wait(store->read_rows(block, memory, each, wanted.data() + i, std::min(kMemory / each, wanted.size() - i), each));
+      store->wait(
+          store->read_rows(block, memory, each, wanted.data() + i, std::min(kMemory / each, wanted.size() - i), each));
   }
 
   std::string name;
@@ -159,8 +163,8 @@ void compare(const std::string& what, double gb, int rounds, std::vector<std::un
   for (size_t i = 0; i < stores.size(); ++i) print(what, stores[i]->name, gb, best[i], best_raw);
 }
 
-// bf16 weights of which half are zero, by magnitude: dense ones read to where they are used, beside packed ones that are
-// expanded on the way.
+// bf16 weights of which half are zero, by magnitude: dense ones read to where they are used, beside packed ones that
+// are expanded on the way.
 void compare_pruned(const std::string& directory, double gb, int rounds) {
   const auto numel = static_cast<int64_t>(gb * 5e8);
   const Tensor x = empty({{numel}, DType::bf16, Device::cpu(), {}});
@@ -174,7 +178,8 @@ void compare_pruned(const std::string& directory, double gb, int rounds) {
   const std::vector<std::byte> packed = io::pack_bitmap(x);
   const auto nbytes = static_cast<size_t>(numel) * 2;
   const std::unique_ptr<std::byte, void (*)(void*)> out(
-      static_cast<std::byte*>(std::aligned_alloc(memory::kDiskPage, nbytes / memory::kDiskPage * memory::kDiskPage + memory::kDiskPage)),
+      static_cast<std::byte*>(
+          std::aligned_alloc(memory::kDiskPage, nbytes / memory::kDiskPage * memory::kDiskPage + memory::kDiskPage)),
       std::free);
   DiskOptions o;
   o.directories = {directory};
@@ -186,9 +191,8 @@ void compare_pruned(const std::string& directory, double gb, int rounds) {
   for (int round = 0; round < rounds + 1; ++round) {
     best_dense = std::min(best_dense, seconds([&] { store.wait(store.read(dense, out.get(), nbytes)); }));
     std::fill_n(out.get(), nbytes, std::byte{0xff});
-    best_packed = std::min(best_packed, seconds([&] {
-                             io::read_bitmap(store, small, io::read_bitmap_header(store, small), out.get());
-                           }));
+    best_packed = std::min(
+        best_packed, seconds([&] { io::read_bitmap(store, small, io::read_bitmap_header(store, small), out.get()); }));
     check(std::equal(out.get(), out.get() + nbytes, reinterpret_cast<const std::byte*>(weights)), "disk_bench",
           "the weights are not those that were written");
   }
@@ -198,9 +202,11 @@ void compare_pruned(const std::string& directory, double gb, int rounds) {
     best_expand = std::min(best_expand, seconds([&] {
                              io::expand_bitmap(h, 0, h.chunks(), std::span(packed).subspan(h.begin[0]), out.get());
                            }));
-  const double bytes = static_cast<double>(nbytes) * 1e-9, share = static_cast<double>(packed.size()) / static_cast<double>(nbytes);
-  std::printf("pruned weights, bf16, half of them zero, %.2f GB dense, %.4f of it packed (at most %.2f times as fast)\n", bytes,
-              share, 1 / share);
+  const double bytes = static_cast<double>(nbytes) * 1e-9,
+               share = static_cast<double>(packed.size()) / static_cast<double>(nbytes);
+  std::printf(
+      "pruned weights, bf16, half of them zero, %.2f GB dense, %.4f of it packed (at most %.2f times as fast)\n", bytes,
+      share, 1 / share);
   std::printf("  dense from the disk               %7.2f GB/s of weights\n", bytes / best_dense);
   std::printf("  packed, expanded on the way       %7.2f GB/s of weights, %.2f times dense\n", bytes / best_packed,
               best_dense / best_packed);
@@ -232,7 +238,8 @@ int run(int argc, char** argv) {
   const auto write = [](Stored& s) { s.all(true); };
   compare("first write", gb, 1, stores, write_raw, write);
   compare("write", gb, rounds, stores, write_raw, write);
-  compare("read", gb, rounds, stores, [&] { raw.run(false, in_order, kRequest); }, [](Stored& s) { s.all(false); });
+  compare(
+      "read", gb, rounds, stores, [&] { raw.run(false, in_order, kRequest); }, [](Stored& s) { s.all(false); });
   for (const size_t kib : {4, 16, 64}) {
     const size_t each = kib << 10, n = std::min(nbytes, kMemory * (kib == 64 ? 2 : 1)) / each;
     std::mt19937_64 random(kib);
@@ -241,8 +248,9 @@ int run(int argc, char** argv) {
       rows[i] = static_cast<int64_t>(random() % (nbytes / each));
       at[i] = rows[i] * static_cast<int64_t>(each);
     }
-    compare("random read of " + std::to_string(kib) + " KiB", static_cast<double>(n * each) * 1e-9, rounds, stores,
-            [&] { raw.run(false, at, each); }, [&](Stored& s) { s.rows(rows, each); });
+    compare(
+        "random read of " + std::to_string(kib) + " KiB", static_cast<double>(n * each) * 1e-9, rounds, stores,
+        [&] { raw.run(false, at, each); }, [&](Stored& s) { s.rows(rows, each); });
   }
   stores.clear();
   compare_pruned(directory, std::min(gb, 1.0), rounds);

@@ -24,7 +24,7 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"cuda", {"core", "memory"}},
     {"autograd", {"core", "memory"}},
     {"ops", {"core", "memory", "cuda", "autograd"}},
-    {"io", {"core", "cuda"}},
+    {"io", {"core", "memory", "cuda"}},
     {"text", {"core", "io"}},
     {"data", {"core", "memory", "autograd", "ops", "io", "text"}},
     {"nn", {"core", "memory", "cuda", "autograd", "ops"}},

@@ -63,7 +63,8 @@ std::vector<std::byte> pack_bitmap(const Tensor& x) {
     std::vector<std::byte> values(static_cast<size_t>(kBitmapChunk) * size);
     for (int64_t c = b; c < e; ++c) {
       const int64_t n = elements_of(numel, c);
-      const auto kept = static_cast<uint64_t>(pack_bits(place(c), n, static_cast<int>(size), bits.data(), values.data()));
+      const auto kept =
+          static_cast<uint64_t>(pack_bits(place(c), n, static_cast<int>(size), bits.data(), values.data()));
       begin[static_cast<size_t>(c) + 1] = round_up(static_cast<uint64_t>(n + 7) / 8 + kept * size + kSpare, 64);
     }
   });
@@ -107,15 +108,16 @@ BitmapHeader parse_bitmap_header(std::span<const std::byte> bytes, uint64_t tota
   BitmapHeader h;
   std::string name(reinterpret_cast<const char*>(bytes.data()) + 8, 8);
   name.resize(std::min(name.find('\0'), name.size()));
-  const auto* known = std::find_if(std::begin(kAllDTypes), std::end(kAllDTypes), [&](DType d) { return name_of(d) == name; });
+  const auto* known =
+      std::find_if(std::begin(kAllDTypes), std::end(kAllDTypes), [&](DType d) { return name_of(d) == name; });
   demand(known != std::end(kAllDTypes), "byte 8: no dtype has this name");
   h.dtype = *known;
   const uint64_t rank = u64_at(bytes, 16), chunks = u64_at(bytes, 24);
   uint64_t numel = 1;
   for (uint64_t i = 0; i < rank; ++i) {
     const uint64_t size = u64_at(bytes, kFixedBytes + i * 8);
-    demand(size <= (uint64_t{1} << 56) && (size == 0 || numel <= (uint64_t{1} << 56) / size), "byte ", kFixedBytes + i * 8,
-           ": a size of ", size, " makes the tensor too large");
+    demand(size <= (uint64_t{1} << 56) && (size == 0 || numel <= (uint64_t{1} << 56) / size), "byte ",
+           kFixedBytes + i * 8, ": a size of ", size, " makes the tensor too large");
     numel *= size;
     h.shape.push_back(static_cast<int64_t>(size));
   }
@@ -125,8 +127,8 @@ BitmapHeader parse_bitmap_header(std::span<const std::byte> bytes, uint64_t tota
   h.begin.resize(chunks + 1);
   for (uint64_t i = 0; i <= chunks; ++i) {
     const uint64_t at = kFixedBytes + rank * 8 + i * 8, begin = h.begin[i] = u64_at(bytes, at);
-    demand(begin % 64 == 0 && begin >= length && begin <= total, "byte ", at, ": chunk ", i, " would begin at byte ", begin,
-           " of ", total);
+    demand(begin % 64 == 0 && begin >= length && begin <= total, "byte ", at, ": chunk ", i, " would begin at byte ",
+           begin, " of ", total);
     if (i == 0) continue;
     const auto n = static_cast<uint64_t>(elements_of(h.numel, static_cast<int64_t>(i) - 1));
     const uint64_t least = (n + 7) / 8 + kSpare, most = round_up(least + n * each, 64);
@@ -136,7 +138,8 @@ BitmapHeader parse_bitmap_header(std::span<const std::byte> bytes, uint64_t tota
   return h;
 }
 
-void expand_bitmap(const BitmapHeader& h, int64_t first, int64_t last, std::span<const std::byte> bytes, std::byte* out) {
+void expand_bitmap(const BitmapHeader& h, int64_t first, int64_t last, std::span<const std::byte> bytes,
+                   std::byte* out) {
   check(0 <= first && first <= last && last <= h.chunks(), kName, "chunks [", first, ", ", last, ") of ", h.chunks());
   const uint64_t origin = h.begin[static_cast<size_t>(first)];
   check(bytes.size() == h.begin[static_cast<size_t>(last)] - origin, kName, "chunks [", first, ", ", last, ") have ",

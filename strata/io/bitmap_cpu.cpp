@@ -26,7 +26,8 @@ struct Places {
     for (int pattern = 0; pattern < 1 << kLanes; ++pattern)
       for (int lane = 0, next = 0; lane < kLanes; ++lane) {
         const bool set = pattern >> lane & 1;
-        for (int b = 0; b < kSize; ++b) from[pattern][lane * kSize + b] = set ? static_cast<uint8_t>(next * kSize + b) : 0x80;
+        for (int b = 0; b < kSize; ++b)
+          from[pattern][lane * kSize + b] = set ? static_cast<uint8_t>(next * kSize + b) : 0x80;
         next += set;
       }
   }

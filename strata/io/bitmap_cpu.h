@@ -6,8 +6,8 @@
 
 namespace strata::io {
 
-/// Writes `n` elements of `size` bytes (1, 2, 4 or 8) to `out`: zeros where a bit is 0, the next of the values where it is 1.
-/// Up to 15 bytes behind the last value are read.
+/// Writes `n` elements of `size` bytes (1, 2, 4 or 8) to `out`: zeros where a bit is 0, the next of the values where it
+/// is 1. Up to 15 bytes behind the last value are read.
 void expand_bits(const uint8_t* bits, const std::byte* values, int64_t n, int size, std::byte* out);
 
 /// The other way: sets the bits, appends to `values` what is not zero, and returns how many that are.

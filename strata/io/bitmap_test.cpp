@@ -55,8 +55,15 @@ TEST(Bitmap, EveryDtypeSizeAndShareOfZeros) {
 }
 
 TEST(Bitmap, NegativeZeroAndNanAreKept) {
-  const float f[] = {0.0f, -0.0f, std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(),
-                     std::numeric_limits<float>::denorm_min(), 0.0f, 1.0f, -1.0f, 0.0f};
+  const float f[] = {0.0f,
+                     -0.0f,
+                     std::numeric_limits<float>::quiet_NaN(),
+                     -std::numeric_limits<float>::infinity(),
+                     std::numeric_limits<float>::denorm_min(),
+                     0.0f,
+                     1.0f,
+                     -1.0f,
+                     0.0f};
   const Tensor x = from_span(std::span<const float>(f), {9});
   EXPECT_TRUE(same_bits(x, unpack_bitmap(pack_bitmap(x))));
   EXPECT_TRUE(std::signbit(unpack_bitmap(pack_bitmap(x)).data<float>()[1]));
@@ -117,13 +124,16 @@ TEST(Bitmap, BrokenBytes) {
   EXPECT_NE(after([&](auto& p) { set(p, 24, ~uint64_t{0}); }).find("byte 24"), std::string::npos);
   EXPECT_NE(after([&](auto& p) { set(p, 32, ~uint64_t{0}); }).find("byte 32: a size of"), std::string::npos);
   EXPECT_NE(after([&](auto& p) { set(p, 40, uint64_t{1} << 60); }).find("byte 40: a size of"), std::string::npos);
-  EXPECT_NE(after([&](auto& p) { set(p, 48, 1 << 30); }).find("byte 48: chunk 0 would begin at byte"), std::string::npos);
-  EXPECT_NE(after([&](auto& p) { set(p, 56, 128); }).find("byte 56: chunk 0 of 65536 elements would end"), std::string::npos);
+  EXPECT_NE(after([&](auto& p) { set(p, 48, 1 << 30); }).find("byte 48: chunk 0 would begin at byte"),
+            std::string::npos);
+  EXPECT_NE(after([&](auto& p) { set(p, 56, 128); }).find("byte 56: chunk 0 of 65536 elements would end"),
+            std::string::npos);
   EXPECT_NE(after([](auto& p) { p.resize(p.size() - 64); }).find("chunk 2 would begin"), std::string::npos);
   EXPECT_NE(after([](auto& p) { p.resize(p.size() + 1); }).find("packed bytes end at"), std::string::npos);
   const BitmapHeader h = parse_bitmap_header(packed, packed.size());
-  EXPECT_NE(after([&](auto& p) { std::fill_n(p.begin() + static_cast<std::ptrdiff_t>(h.begin[1]), 20, std::byte{0xff}); })
-                .find("the bits of chunk 1, at byte " + std::to_string(h.begin[1])),
+  EXPECT_NE(after([&](auto& p) {
+              std::fill_n(p.begin() + static_cast<std::ptrdiff_t>(h.begin[1]), 20, std::byte{0xff});
+            }).find("the bits of chunk 1, at byte " + std::to_string(h.begin[1])),
             std::string::npos);
 }
 
@@ -150,7 +160,9 @@ TEST(Bitmap, EndorFromADisk) {
     const int64_t before = store.stats().bytes_read;
     read_bitmap(store, block, h, static_cast<std::byte*>(y.raw_data()));
     EXPECT_TRUE(same_bits(x, y)) << rows;
-    if (rows == 9000) EXPECT_LT(static_cast<double>(store.stats().bytes_read - before), 0.57 * static_cast<double>(x.nbytes()));
+    if (rows == 9000) {
+      EXPECT_LT(static_cast<double>(store.stats().bytes_read - before), 0.57 * static_cast<double>(x.nbytes()));
+    }
     store.deallocate(block);
   }
   // A block that holds something else, and one that was never written.

@@ -25,8 +25,8 @@ bool clash(const DiskRequest& a, const DiskRequest& b) {
 
 void check_range(const DiskStore::Block* block, size_t from, size_t nbytes, std::string_view what) {
   check(block != nullptr, "DiskStore", what, " of no block");
-  check(from <= block->nbytes && nbytes <= block->nbytes - from, "DiskStore", what, " of bytes [", from, ", ", from, " + ",
-        nbytes, ") of a block of ", block->nbytes);
+  check(from <= block->nbytes && nbytes <= block->nbytes - from, "DiskStore", what, " of bytes [", from, ", ", from,
+        " + ", nbytes, ") of a block of ", block->nbytes);
 }
 
 }  // namespace
@@ -56,6 +56,7 @@ DiskCore::DiskCore(DiskOptions options, const MakeDiskEngine& make) : options_(s
     lanes_.push_back(std::make_unique<DiskLane>(
         o, directory, make, [](void* self, DiskRequest& r) { static_cast<DiskCore*>(self)->ended(r); }, this));
     direct_ = direct_ && lanes_.back()->file().direct();
+    alignment_ = std::max(alignment_, lanes_.back()->file().memory_alignment());
   }
   free_.resize(lanes_.size());
 }
@@ -107,8 +108,9 @@ DiskStore::Block* DiskCore::allocate(size_t nbytes) {
   }
   {
     const std::lock_guard lock(room_mutex_);
-    check<MemoryError>(limit_ == 0 || taken_ + pages <= limit_, "DiskStore", "cannot get ", megabytes(pages), " on disk ",
-                       names_, ": ", megabytes(taken_), " are in use and the limit is ", megabytes(limit_));
+    check<MemoryError>(limit_ == 0 || taken_ + pages <= limit_, "DiskStore", "cannot get ", megabytes(pages),
+                       " on disk ", names_, ": ", megabytes(taken_), " are in use and the limit is ",
+                       megabytes(limit_));
     block->first_file = next_file_;
     for (size_t order = 0; order < lanes_.size(); ++order) {
       const size_t lane = (block->first_file + order) % lanes_.size();
@@ -118,10 +120,10 @@ DiskStore::Block* DiskCore::allocate(size_t nbytes) {
         if (const int error = take_room(lane, part, offset); error != 0) {
           free_room(*block, order);
           const UnnamedFile& file = lanes_[lane]->file();
-          throw MemoryError("DiskStore", cat("cannot get ", megabytes(part), " in ", file.directory(), ": ",
-                                             std::generic_category().message(error), "; its file system has ",
-                                             megabytes(file.room().free), " free, and blocks here have ",
-                                             megabytes(taken_)));
+          throw MemoryError("DiskStore",
+                            cat("cannot get ", megabytes(part), " in ", file.directory(), ": ",
+                                std::generic_category().message(error), "; its file system has ",
+                                megabytes(file.room().free), " free, and blocks here have ", megabytes(taken_)));
         }
       }
       block->offsets.push_back(offset);
@@ -249,6 +251,10 @@ void DiskCore::ended(DiskRequest& r) {
   Request alive;
   std::vector<DiskRequest*> ready;
   std::unique_ptr<Block> gone;
+  // Which of its pages are new and which old nobody knows: all are lost until they are written again.
+  if (r.write && r.failed.load(std::memory_order_relaxed) && r.block->sums)
+    std::fill(r.block->sums.get() + r.first / static_cast<int64_t>(kDiskPage),
+              r.block->sums.get() + r.end / static_cast<int64_t>(kDiskPage), kLost);
   r.pieces = {};
   r.rows = {};
   {
@@ -279,7 +285,7 @@ void DiskCore::ended(DiskRequest& r) {
   for (DiskRequest* o : ready) launch(*o);
   r.is_done.store(true, std::memory_order_release);
   r.is_done.notify_all();
-  // The last of all: the store may be gone after it.
+  // The last of all, because the store's destructor waits for it.
   const std::lock_guard lock(mutex_);
   if (--unfinished_ == 0) none_left_.notify_all();
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What a DiskStore is inside: blocks and their order (disk_core.cpp), requests cut into pieces (disk_pieces.cpp), pieces on
-// their way through an engine (disk_lane.cpp). docs/design/tiers.md has the picture.
+// What a DiskStore is inside: blocks and their order (disk_core.cpp), requests cut into pieces (disk_pieces.cpp),
+// pieces on their way through an engine (disk_lane.cpp). docs/design/tiers.md has the picture.
 
 #include <atomic>
 #include <condition_variable>
@@ -23,7 +23,9 @@ namespace strata::memory {
 constexpr size_t whole_pages(size_t n) {
   return (n + kDiskPage - 1) / kDiskPage * kDiskPage;
 }
-/// XXH3 of a page, and never 0: that stands for a page that was not written.
+/// In place of a page's checksum.
+inline constexpr uint64_t kNeverWritten = 0, kLost = 1;
+/// XXH3 of a page, and never one of these.
 uint64_t page_sum(const std::byte* page);
 /// Bytes of a piece that goes by way of a buffer, at most.
 inline constexpr size_t kMostBounced = size_t{256} << 10;
@@ -34,8 +36,8 @@ class DiskLane;
 /// Pages of a block on their way; `DiskTransfer` is what is left of them for the system to do.
 struct DiskPiece : DiskTransfer {
   DiskRequest* request = nullptr;
-  int64_t at = 0;         ///< byte of the block where it begins: a page does
-  size_t size = 0;        ///< of all of it: whole pages
+  int64_t at = 0;   ///< byte of the block where it begins: a page does
+  size_t size = 0;  ///< of all of it: whole pages
   int64_t file_offset = 0;
   size_t lane = 0;
   std::byte* memory = nullptr;  ///< the caller's, or the bounce buffer that it has while it is under way
@@ -118,7 +120,7 @@ class DiskLane final : public DiskSink {
   UnnamedFile file_;
   mutable std::mutex mutex_;  // of what follows
   std::deque<DiskPiece*> waiting_;
-  int slots_;  // how many more may be with the system
+  int slots_;                     // how many more may be with the system
   std::byte* bounces_ = nullptr;  // one piece of memory, cut into buffers
   size_t bounces_bytes_ = 0;
   std::vector<std::byte*> free_bounces_;
@@ -183,7 +185,7 @@ class DiskCore {
   void release_backed();
 
   DiskOptions options_;
-  std::string names_;  // of the directories
+  std::string names_;         // of the directories
   mutable std::mutex mutex_;  // of requests, blocks and the times
   std::condition_variable none_left_;
   int64_t unfinished_ = 0;
@@ -194,6 +196,7 @@ class DiskCore {
   int64_t limit_ = 0, taken_ = 0;
   size_t next_file_ = 0;
   bool direct_ = true;
+  size_t alignment_ = 1;                          // of memory that whole pages go straight to
   std::vector<std::unique_ptr<DiskLane>> lanes_;  // the last member: engines end first
 };
 

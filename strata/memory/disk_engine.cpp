@@ -61,8 +61,8 @@ std::unique_ptr<DiskEngine> make_disk_engine(const DiskOptions& options, int fd,
   if (options.engine != Engine::threads) {
     int error = 0;
     if (auto engine = make_uring_engine(options.depth, fd, sink, error)) return engine;
-    check<IoError>(options.engine == Engine::best, "DiskStore", "the system does not permit io_uring: ",
-                   std::generic_category().message(error));
+    check<IoError>(options.engine == Engine::best, "DiskStore",
+                   "the system does not permit io_uring: ", std::generic_category().message(error));
   }
   return make_threads_engine(options.depth, fd, sink);
 }

@@ -26,7 +26,8 @@ class DiskSink {
  public:
   /// Before the system hears of a transfer: its memory is made ready now.
   virtual void starting(DiskTransfer& t) = 0;
-  /// The system's answer: how many bytes (less than asked is not an error), or -errno. The transfer may be submitted again.
+  /// The system's answer: how many bytes (less than asked is not an error), or -errno. The transfer may be submitted
+  /// again.
   virtual void finished(DiskTransfer& t, int64_t result) = 0;
 
  protected:

@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <iterator>
@@ -32,6 +33,17 @@ bool takes_pages(int fd) {
          ::pread(fd, page.get(), kDiskPage, 0) == static_cast<ssize_t>(kDiskPage);
 }
 
+// What O_DIRECT asks of memory; a page where the system does not say.
+size_t alignment_of(int fd) {
+#ifdef STATX_DIOALIGN
+  struct statx s {};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &s) == 0 && (s.stx_mask & STATX_DIOALIGN) != 0 &&
+      s.stx_dio_mem_align > 0)
+    return std::min<size_t>(s.stx_dio_mem_align, kDiskPage);
+#endif
+  return kDiskPage;
+}
+
 }  // namespace
 
 int open_and_unlink(const std::string& directory, int flags) {
@@ -50,8 +62,10 @@ UnnamedFile::UnnamedFile(const std::string& directory, bool direct) : directory_
       fd_ = -1;
     }
   }
+  if (direct_) alignment_ = alignment_of(fd_);
   if (fd_ < 0) fd_ = open_unnamed(directory, 0);
-  check<IoError>(fd_ >= 0, "DiskStore", "cannot make a file in ", directory, ": ", std::generic_category().message(errno));
+  check<IoError>(fd_ >= 0, "DiskStore", "cannot make a file in ", directory, ": ",
+                 std::generic_category().message(errno));
 }
 
 UnnamedFile::~UnnamedFile() {

@@ -1,6 +1,7 @@
 #pragma once
 // One file of a DiskStore: opened without a name, and which bytes of it are free.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -16,11 +17,16 @@ class UnnamedFile {
   UnnamedFile(const std::string& directory, bool direct);
   ~UnnamedFile();
   UnnamedFile(UnnamedFile&& other) noexcept
-      : directory_(std::move(other.directory_)), fd_(std::exchange(other.fd_, -1)), direct_(other.direct_) {}
+      : directory_(std::move(other.directory_)),
+        fd_(std::exchange(other.fd_, -1)),
+        direct_(other.direct_),
+        alignment_(other.alignment_) {}
   UnnamedFile& operator=(UnnamedFile&&) = delete;
 
   int fd() const { return fd_; }
   bool direct() const { return direct_; }
+  /// What the addresses of whole pages in memory have to be multiples of.
+  size_t memory_alignment() const { return alignment_; }
   const std::string& directory() const { return directory_; }
   /// What is left for this process on its file system, and which that is.
   struct Room {
@@ -33,13 +39,14 @@ class UnnamedFile {
   std::string directory_;
   int fd_ = -1;
   bool direct_ = false;
+  size_t alignment_ = 1;
 };
 
 /// For file systems that know no file without a name: one that loses it at once. A descriptor, or -1 with errno.
 int open_and_unlink(const std::string& directory, int flags);
 
-/// The free bytes of a file that may grow without end: those that the file system gave already ("backed"), and those that
-/// it has to give first. Neighbours of one kind are one. Not thread-safe.
+/// The free bytes of a file that may grow without end: those that the file system gave already ("backed"), and those
+/// that it has to give first. Neighbours of one kind are one. Not thread-safe.
 class FreeExtents {
  public:
   struct Taken {
@@ -65,7 +72,7 @@ class FreeExtents {
 
  private:
   struct Kind {
-    std::map<int64_t, int64_t> by_offset;         // -> bytes
+    std::map<int64_t, int64_t> by_offset;           // -> bytes
     std::set<std::pair<int64_t, int64_t>> by_size;  // (bytes, offset)
     void add(int64_t offset, int64_t nbytes);
     void remove(std::map<int64_t, int64_t>::iterator at);

@@ -34,9 +34,8 @@ void copy_out(const DiskPiece& p) {
   auto row = std::upper_bound(r.rows.begin(), r.rows.end(), first,
                               [](int64_t from, const DiskRequest::Row& row) { return from < row.from; });
   for (; row != r.rows.end() && row->from < p.at + static_cast<int64_t>(p.size); ++row)
-    common_bytes(p, row->from, r.row_bytes, [&](const std::byte* at, int64_t i, size_t n) {
-      std::memcpy(row->to + i, at, n);
-    });
+    common_bytes(p, row->from, r.row_bytes,
+                 [&](const std::byte* at, int64_t i, size_t n) { std::memcpy(row->to + i, at, n); });
 }
 
 }  // namespace
@@ -53,8 +52,8 @@ DiskLane::DiskLane(const DiskOptions& options, const std::string& directory, con
   bounces_ = static_cast<std::byte*>(memory);
   bounces_bytes_ = each * n;
   for (size_t i = n; i-- > 0;) free_bounces_.push_back(bounces_ + i * each);
-  // Those that are used first. One more than the system has, for an engine with a single thread.
-  engine_->register_buffer(bounces_, each * (static_cast<size_t>(options.depth) + 1));
+  // Those that are used first: as many as an engine with one thread needs, and no more than is worth their fixed pages.
+  engine_->register_buffer(bounces_, each * (static_cast<size_t>(std::min(options.depth, 64)) + 1));
 }
 
 DiskLane::~DiskLane() {
@@ -110,7 +109,7 @@ void DiskLane::starting(DiskTransfer& t) {
   if (!p.request->write) return;
   if (p.fill) {
     const uint64_t* sums = p.request->block->sums.get();
-    if (!sums || sums[p.at / kDiskPage] != 0) return;
+    if (!sums || sums[p.at / kDiskPage] != kNeverWritten) return;
     t.write = true;  // nothing to read first
   }
   if (p.bounced) {
@@ -192,9 +191,11 @@ std::string DiskLane::wrong_pages(const DiskPiece& p) const {
   for (size_t i = 0; i < p.size; i += kDiskPage) {
     const uint64_t written = sums[(p.at + i) / kDiskPage];
     if (written == page_sum(p.memory + i)) continue;
-    return cat("reading ", file_.directory(), ", byte ", p.file_offset + static_cast<int64_t>(i),
-               " of its file (byte ", p.at + static_cast<int64_t>(i), " of a block of ", p.request->block->nbytes, "): ",
-               written == 0 ? "this page was never written" : "this page is not what was written: its checksum differs");
+    const char* why = "this page is not what was written: its checksum differs";
+    if (written == kNeverWritten) why = "this page was never written";
+    if (written == kLost) why = "a write of this page has failed";
+    return cat("reading ", file_.directory(), ", byte ", p.file_offset + static_cast<int64_t>(i), " of its file (byte ",
+               p.at + static_cast<int64_t>(i), " of a block of ", p.request->block->nbytes, "): ", why);
   }
   return {};
 }

@@ -38,7 +38,7 @@ int64_t DiskCore::bytes_in_file(size_t nbytes, size_t order) const {
 }
 
 bool DiskCore::fits_straight(const std::byte* p) const {
-  return !direct_ || reinterpret_cast<uintptr_t>(p) % kDiskPage == 0;
+  return reinterpret_cast<uintptr_t>(p) % alignment_ == 0;
 }
 
 // Adds [first, end), at most `most` bytes a piece.

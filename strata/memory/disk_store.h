@@ -47,8 +47,8 @@ struct DiskStats {
   int64_t retried = 0;                              ///< short or interrupted requests that were continued
 };
 
-/// Room for blocks in files, read and written asynchronously. Any thread may call anything; requests for one block are
-/// done in the order in which they were made where one of them writes.
+/// Room for blocks in files, read and written asynchronously. Any thread may call anything; requests for the same pages
+/// of a block are done in the order in which they were made where one of them writes.
 class DiskStore {
  public:
   /// Throws IoError where a directory cannot be written to; ValueError for options that make no sense.
@@ -76,15 +76,19 @@ class DiskStore {
   /// file system has no such room: it is taken from the file system now, so that a later write does not find the disk
   /// full.
   Block* allocate(size_t nbytes);
-  /// Gives it back, when what is under way for it is done.
+  /// Gives it back, when what is under way for it is done. Throws ValueError for a block that is not the store's.
   void deallocate(Block* block);
+  /// As it was asked for.
   static size_t size(const Block* block);
 
   /// Begins to read bytes [from, from + nbytes) of a block into `to`, or to write them. The memory must stay as it is
-  /// until wait() has returned. Where `to` and `from` are multiples of kDiskPage and `nbytes` is one or reaches the
-  /// block's end, with room up to the next page behind `to`, bytes go straight there; others by way of a page-aligned
-  /// buffer. Never throws for what the disk does: wait() does.
+  /// until wait() has returned, and nothing beside it is touched. Whole pages go straight to memory that is aligned,
+  /// where the page begins, as the device wants it: to a page is always enough, many take less, and without O_DIRECT
+  /// all will do. Others and parts of pages go by way of a buffer; a part that is written has the rest of its page read
+  /// first, but for the block's last page. Throws ValueError for bytes outside the block, never for what the disk does:
+  /// wait() does.
   Ticket read(const Block* block, std::byte* to, size_t nbytes, size_t from = 0);
+  /// The same from `data` to bytes [at, at + nbytes).
   Ticket write(Block* block, const std::byte* data, size_t nbytes, size_t at = 0);
   /// One request for many rows: row i is bytes [rows[i] * row_bytes, (rows[i] + 1) * row_bytes) of the block, to
   /// to + i * stride_bytes. Rows that share a page share its read. Throws ValueError for a row outside the block.
@@ -100,11 +104,15 @@ class DiskStore {
   /// Memory that the engine reads and writes best (registered with io_uring): page-aligned, up to the process's limits.
   /// `data` must stay until unregister; advice that never fails.
   void register_buffer(std::byte* data, size_t nbytes);
+  /// The memory may go when this returns. No request uses it.
   void unregister_buffer(std::byte* data);
 
   /// "disk /scratch, /fast": what bounds it (the limit or the fullest file system) and how much of that is taken.
   Bound bound() const;
+  /// Bytes of blocks at most from now on; 0: as much as there is. Returns the previous value. Throws ValueError below
+  /// 0.
   int64_t set_limit(int64_t bytes);
+  /// Since it was made.
   DiskStats stats() const;
   /// "io_uring" or "threads".
   std::string_view engine() const;

@@ -41,8 +41,9 @@ TEST_P(DiskStoreTest, WholeBlocksOfEverySizeReadAsWritten) {
   o.request = 64 << 10;
   DiskStore store(o);
   EXPECT_EQ(store.engine(), GetParam() == Engine::uring ? "io_uring" : "threads");
-  for (const size_t shift : {0, 64, 1})
-    for (const size_t n : {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{65536}, 3 * kMiB + 17}) {
+  for (const size_t shift : {0, 4, 64, 512, 1})
+    for (const size_t n :
+         {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{65536}, 3 * kMiB + 17}) {
       DiskStore::Block* block = store.allocate(n);
       EXPECT_EQ(DiskStore::size(block), n);
       Buffer in(n, shift), out(n + 8, shift);
@@ -91,7 +92,8 @@ TEST_P(DiskStoreTest, PartsOfABlock) {
 TEST_P(DiskStoreTest, RowsInAnyOrderAndTwice) {
   const Scratch second;
   for (const size_t files : {1, 2})
-    for (const size_t row : {size_t{1}, size_t{100}, size_t{256}, size_t{4096}, size_t{5000}, size_t{8192}, size_t{400'000}})
+    for (const size_t row :
+         {size_t{1}, size_t{100}, size_t{256}, size_t{4096}, size_t{5000}, size_t{8192}, size_t{400'000}})
       for (const size_t stride : {row, row + 4096, row + 24}) {
         DiskOptions o = options();
         if (files == 2) o.directories.push_back(second.path());
@@ -260,8 +262,9 @@ TEST_P(DiskStoreTest, LimitBoundAndRoom) {
   DiskStore::Block* block = store.allocate(3 * kMiB);
   EXPECT_EQ(store.bound().used, 3 << 20);
   const std::string refused = message<MemoryError>([&] { store.allocate(kMiB + 1); });
-  EXPECT_NE(refused.find("cannot get 1.0 MiB on disk " + scratch_.path() + ": 3.0 MiB are in use and the limit is 4.0 MiB"),
-            std::string::npos)
+  EXPECT_NE(
+      refused.find("cannot get 1.0 MiB on disk " + scratch_.path() + ": 3.0 MiB are in use and the limit is 4.0 MiB"),
+      std::string::npos)
       << refused;
   store.deallocate(block);
   EXPECT_EQ(store.bound().used, 0);
@@ -282,15 +285,17 @@ TEST_P(DiskStoreTest, InvalidArguments) {
   DiskStore store(options());
   DiskStore::Block* block = store.allocate(1000);
   std::byte memory[16] = {};
-  EXPECT_NE(message<ValueError>([&] { store.read(block, memory, 16, 985); })
-                .find("read of bytes [985, 985 + 16) of a block of 1000"),
+  EXPECT_NE(message<ValueError>([&] {
+              store.read(block, memory, 16, 985);
+            }).find("read of bytes [985, 985 + 16) of a block of 1000"),
             std::string::npos);
   EXPECT_THROW(store.write(block, memory, 1, 1000), ValueError);
   EXPECT_THROW(store.read(block, memory, ~size_t{0}, 1), ValueError);
   EXPECT_THROW(store.read(nullptr, memory, 1), ValueError);
   for (const int64_t row : {int64_t{-1}, int64_t{100}, int64_t{1} << 62})
-    EXPECT_NE(message<ValueError>([&] { store.read_rows(block, memory, 10, &row, 1, 10); })
-                  .find("of a block of 1000 bytes, which has 100 rows of 10"),
+    EXPECT_NE(message<ValueError>([&] {
+                store.read_rows(block, memory, 10, &row, 1, 10);
+              }).find("of a block of 1000 bytes, which has 100 rows of 10"),
               std::string::npos);
   EXPECT_THROW(store.allocate(~size_t{0}), MemoryError);
   store.wait({});
@@ -313,7 +318,8 @@ TEST_P(DiskStoreTest, InvalidArguments) {
   EXPECT_NE(with([](DiskOptions& o) { o.limit = -1; }).find("limit"), std::string::npos);
   EXPECT_NE(with([](DiskOptions& o) { o.directories.push_back("/nowhere/at all"); }).find("/nowhere/at all"),
             std::string::npos);
-  EXPECT_NE(with([](DiskOptions& o) { o.directories = {"/proc/self/exe"}; }).find("Not a directory"), std::string::npos);
+  EXPECT_NE(with([](DiskOptions& o) { o.directories = {"/proc/self/exe"}; }).find("Not a directory"),
+            std::string::npos);
 }
 
 // What f() returns in a process of its own, or 1000 + the signal that ended it.
@@ -384,8 +390,8 @@ TEST_P(DiskStoreTest, AFullFileSystem) {
     if (store.bound().free() > (1 << 19)) return 3;
     store.deallocate(block);
     // Smaller ones, then a larger one where they were: their room is not kept from it.
-    std::vector<DiskStore::Block*> blocks;
-    for (int i = 0; i < 4; ++i) blocks.push_back(store.allocate(kMiB / 4 * 1));
+    DiskStore::Block* blocks[4];
+    for (DiskStore::Block*& b : blocks) b = store.allocate(kMiB / 4);
     store.deallocate(blocks[0]);
     store.deallocate(blocks[2]);
     store.allocate(kMiB);

@@ -7,7 +7,7 @@ namespace strata::memory {
 
 uint64_t page_sum(const std::byte* page) {
   const uint64_t sum = XXH3_64bits(page, kDiskPage);
-  return sum != 0 ? sum : 1;
+  return sum > kLost ? sum : sum + 2;
 }
 
 }  // namespace strata::memory

@@ -72,8 +72,8 @@ class ThreadsEngine final : public DiskEngine {
       --idle_;
       lock.unlock();
       sink_.starting(*t);
-      const ssize_t n = t->write ? ::pwrite(fd_, t->data, t->nbytes, t->offset)
-                                 : ::pread(fd_, t->data, t->nbytes, t->offset);
+      const ssize_t n =
+          t->write ? ::pwrite(fd_, t->data, t->nbytes, t->offset) : ::pread(fd_, t->data, t->nbytes, t->offset);
       sink_.finished(*t, n < 0 ? -errno : n);
       lock.lock();
       ++idle_;

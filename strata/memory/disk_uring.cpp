@@ -1,5 +1,5 @@
-// The engine on io_uring. One thread drives the ring and is the only one to touch it, so that a thread that began a request
-// is never interrupted by its end, nor takes it along when it exits.
+// The engine on io_uring. One thread drives the ring and is the only one to touch it, so that a thread that began a
+// request is never interrupted by its end, nor takes it along when it exits.
 
 #include <liburing.h>
 #include <sys/eventfd.h>
@@ -21,8 +21,8 @@
 namespace strata::memory {
 namespace {
 
-constexpr unsigned kSlots = 1024;                    // of the ring's table of buffers
-constexpr size_t kMostInSlot = size_t{1} << 30;      // what the kernel takes as one buffer
+constexpr unsigned kSlots = 1024;                   // of the ring's table of buffers
+constexpr size_t kMostInSlot = size_t{1} << 30;     // what the kernel takes as one buffer
 constexpr size_t kSubmitBytes = size_t{256} << 10;  // prepared work that the device should not wait for any longer
 
 // io_uring_setup with the flags of newer kernels, else without.
@@ -34,8 +34,8 @@ int open_ring(unsigned entries, io_uring& ring) {
   if (error == -EINVAL) error = io_uring_queue_init(entries, &ring, 0);
   if (error != 0) return -error;
   io_uring_probe* probe = io_uring_get_probe_ring(&ring);
-  const bool reads = probe && io_uring_opcode_supported(probe, IORING_OP_READ) &&
-                     io_uring_opcode_supported(probe, IORING_OP_WRITE);
+  const bool reads =
+      probe && io_uring_opcode_supported(probe, IORING_OP_READ) && io_uring_opcode_supported(probe, IORING_OP_WRITE);
   io_uring_free_probe(probe);
   if (!reads) io_uring_queue_exit(&ring);
   return reads ? 0 : ENOSYS;
