@@ -349,7 +349,9 @@ int64_t status_bytes(const std::string& field) {
 TEST_F(PageLocked, WhatIsReportedIsWhatTheSystemSays) {
   memory::release_cached();
   synchronize();
-  const auto system = [] { return std::vector<int64_t>{status_bytes("VmPin"), status_bytes("VmLck"), status_bytes("VmRSS")}; };
+  const auto system = [] {
+    return std::vector<int64_t>{status_bytes("VmPin"), status_bytes("VmLck"), status_bytes("VmRSS")};
+  };
   const std::vector<int64_t> before = system();
   const int64_t reserved = memory::stats(Device::cpu(), Tier::pinned).reserved;
   std::vector<Tensor> all;
@@ -377,8 +379,9 @@ TEST_F(PageLocked, WhatIsReportedIsWhatTheSystemSays) {
 }
 
 TEST_F(PageLocked, WhatTheSystemRefusesNamesItsLimits) {
-  const std::string text = message<MemoryError>(
-      [] { static_cast<void>(empty({{int64_t{1} << 46}, DType::u8, Device::cpu(), std::nullopt}, Tier::pinned)); });
+  const std::string text = message<MemoryError>([] {
+    static_cast<void>(empty({{int64_t{1} << 46}, DType::u8, Device::cpu(), std::nullopt}, Tier::pinned));
+  });
   EXPECT_TRUE(has(text, "cannot page-lock 70368744177664 bytes")) << text;
   EXPECT_TRUE(has(text, "ulimit -l")) << text;
   const int64_t previous = memory::set_limit(1 << 20, Device::cpu(), Tier::pinned);

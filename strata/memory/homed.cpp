@@ -42,12 +42,12 @@ struct HomedMemory::Block {
   void* room = nullptr;
 
   std::byte* near = nullptr;
-  bool stored = false;   // its room has contents
-  bool dirty = false;    // what is near is newer
+  bool stored = false;  // its room has contents
+  bool dirty = false;   // what is near is newer
   bool pinned = false;
   bool leaving = false;  // a thread waits for it to leave
   bool gone = false;
-  int graphs = 0;  // that use its address
+  int graphs = 0;              // that use its address
   std::exception_ptr failure;  // of the copy home: for the next fetch
   MomentPtr arrival, writing;  // copies under way, from and to its room
   Moments left;                // after which nobody uses its address
@@ -509,8 +509,8 @@ void HomedMemory::reap(Near& n) {
       n.bytes -= e.bytes;
       home_->deallocate_near(e.device, std::exchange(e.near, nullptr), static_cast<size_t>(e.bytes), e.near_tag, after);
     }
-    const bool done = e.near == nullptr && std::all_of(e.moments.begin(), e.moments.end(),
-                                                       [](const MomentPtr& m) { return m->passed(); });
+    const bool done = e.near == nullptr &&
+                      std::all_of(e.moments.begin(), e.moments.end(), [](const MomentPtr& m) { return m->passed(); });
     if (done) home_->deallocate(e.device, e.room, e.nbytes);
     it = done ? n.ended.erase(it) : std::next(it);
   }

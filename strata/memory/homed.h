@@ -73,10 +73,10 @@ class Home {
   virtual void release_cached() {}
 };
 
-/// Movable memory of a tier: blocks are at home in a Home, and near while they are pinned. What nobody pins stays near as
-/// long as the bound allows (set_near_limit()), and leaves in order of last use. A block that was written is copied home
-/// before it leaves; copies begin as soon as blocks of a quarter of the bound would need one. A block that nobody has
-/// written has no contents, and moves nothing.
+/// Movable memory of a tier: blocks are at home in a Home, and near while they are pinned. What nobody pins stays near
+/// as long as the bound allows (set_near_limit()), and leaves in order of last use. A block that was written is copied
+/// home before it leaves; copies begin as soon as blocks of a quarter of the bound would need one. A block that nobody
+/// has written has no contents, and moves nothing.
 class HomedMemory : public Backend {
  public:
   HomedMemory(std::string_view name, DeviceType device, Tier tier, std::unique_ptr<Home> home);

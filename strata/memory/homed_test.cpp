@@ -22,7 +22,7 @@ namespace strata::memory {
 namespace {
 
 const Tier kTest = Tier::named("test home");
-constexpr size_t kBytes = 10000;     // of a block here
+constexpr size_t kBytes = 10000;      // of a block here
 constexpr int64_t kTaken = 3 * 4096;  // that it takes
 
 // A memory of its own, and what a Storage does with its blocks.
