@@ -278,7 +278,13 @@ class CardMemory final : public memory::Backend {
 
   void* allocate(Device device, size_t nbytes, Tag tag) override {
     const std::string* who = memory::holder();
-    void* block = take(device, nbytes, tag, who);
+    void* block = nullptr;
+    try {
+      block = take(device, nbytes, tag, who);
+    } catch (const MemoryError&) {  // what other tiers have near and nobody pins can be at home
+      if (!send_near_home(device)) throw;
+      block = take(device, nbytes, tag, who);
+    }
     if (memory::is_recording()) [[unlikely]]
       memory::record_taken(device, tier, block, nbytes, tag, who);
     const int pattern = memory::poison_pattern();

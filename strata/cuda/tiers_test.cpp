@@ -316,6 +316,25 @@ TEST_P(CardHomes, AGraphHoldsWhatIsNear) {
   EXPECT_EQ(max(other).item<float>(), 13.0F);
 }
 
+TEST_P(CardHomes, WhatNobodyPinsLeavesForTensorsOfTheCardsOwn) {
+  constexpr int64_t n = 16 << 20;  // 64 MiB
+  std::vector<Tensor> all;
+  for (int i = 0; i < 4; ++i) all.push_back(filled({n}, i).to(tier));
+  EXPECT_GE(stats().bytes, 4 * 4 * n);
+  memory::release_cached();
+  for (const Tensor& t : all) t.storage()->prefetch();
+  for (const Tensor& t : all) Pin(t, Access::read);
+  EXPECT_GE(stats().bytes, 4 * 4 * n);
+  const auto total = static_cast<double>(properties().memory_bytes);
+  const double before = set_memory_fraction(static_cast<double>(memory::stats(kCard).reserved + (32 << 20)) / total);
+  EXPECT_NO_THROW(filled({n}, 1));
+  EXPECT_EQ(stats().bytes, 0);
+  const Pin held(all[0], Access::read), also(all[1], Access::read);
+  EXPECT_THROW(filled({4 * n}, 1), MemoryError);
+  set_memory_fraction(before);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(max(all[i]).item<float>(), static_cast<float>(i));
+}
+
 TEST_P(CardHomes, AThousandFetchesLeaveNothingBehind) {
   memory::set_near_limit(2 << 20, kCard, tier);
   std::vector<Tensor> all;
