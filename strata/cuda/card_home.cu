@@ -60,15 +60,7 @@ MomentPtr stream_point(const Stream& stream) {
   return std::make_shared<StreamMoment>(stream);
 }
 
-namespace {
-thread_local bool t_makes_room = false;  // its HomedMemory does so itself, and is locked
-}
-
 std::byte* CardHome::allocate_near(Device device, size_t bytes, Tag tag) {
-  struct Scope {
-    Scope() { t_makes_room = true; }
-    ~Scope() { t_makes_room = false; }
-  } const scope;
   const StreamScope near_stream(CopyStreams::of(device.index).near);
   return Home::allocate_near(device, bytes, tag);
 }
@@ -123,18 +115,6 @@ class PinnedHome final : public CardHome {
 
 std::unique_ptr<memory::Home> make_pinned_home() {
   return std::make_unique<PinnedHome>();
-}
-
-bool send_near_home(Device device) {
-  if (t_makes_room || capturing()) return false;
-  bool any = false;
-  for (const Tier tier : {Tier(Tier::pinned), memory::kDisk}) {
-    const memory::NearStats s = memory::near_stats(device, tier);
-    if (s.bytes == s.pinned) continue;
-    memory::backend(device, tier).release_cached();
-    any = true;
-  }
-  return any;
 }
 
 memory::Backend& pinned_host_memory();

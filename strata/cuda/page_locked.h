@@ -27,8 +27,5 @@ void release_locked();
 
 /// Memory of the tiers that cards have beside their own. Where they are registered.
 void register_tiers();
-/// What those tiers have near on a device, and nobody pins, goes home; false where there is nothing, or this thread
-/// makes room for such a block.
-bool send_near_home(Device device);
 
 }  // namespace strata::cuda

@@ -15,8 +15,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }  // namespace
 
 HomedMemory::HomedMemory(std::string_view name, DeviceType device, Tier tier, std::unique_ptr<Home> home)
-    : Backend(name, device, tier, Bytes::movable), home_(std::move(home)) {}
+    : Backend(name, device, tier, Bytes::movable), home_(std::move(home)), relief_(std::make_shared<Relief>(*this)) {
+  add_reliever(relief_);
+}
 HomedMemory::~HomedMemory() {
+  relief_.reset();
   Lock lock(mutex_);
   for (const auto& n : near_)
     if (n) drain(lock, *n);

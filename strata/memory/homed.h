@@ -117,6 +117,7 @@ class HomedMemory : public Backend {
   struct Ended;
   struct Near;
   struct GraphHold;
+  struct Relief;
   using Lock = std::unique_lock<std::mutex>;
 
   Near& near_of(Device device);
@@ -125,6 +126,7 @@ class HomedMemory : public Backend {
   // Room near: they take a block's near memory, or give it back. With `may_wait` the lock is let go meanwhile.
   bool make_room(Lock& lock, Near& n, int64_t more, bool pinning);
   bool evict(Lock& lock, Near& n, int64_t more, bool may_wait);
+  bool relieve(Device device, int64_t bytes) noexcept;
   bool wait_for_ended(Lock& lock, Near& n);
   void bring(Lock& lock, Near& n, Block& b, bool pinning);
   void send(Near& n, Block& b);
@@ -144,6 +146,7 @@ class HomedMemory : public Backend {
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Near>> near_;  // by device
   std::unordered_map<const void*, std::shared_ptr<Block>> blocks_;
+  std::shared_ptr<Relief> relief_;
 };
 
 namespace detail {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "strata/memory/homed.h"
+#include "strata/memory/pressure.h"
 
 namespace strata::memory {
 
@@ -112,6 +113,13 @@ struct HomedMemory::Near {
     if (b.in == &wanted)
       while (wanted.front() != &b) wanted.front()->leave_list();
   }
+};
+
+// Asked when a request of the device's own memory finds no room.
+struct HomedMemory::Relief final : Reliever {
+  explicit Relief(HomedMemory& m) : memory(m) {}
+  bool relieve(Device device, int64_t bytes) noexcept override { return memory.relieve(device, bytes); }
+  HomedMemory& memory;
 };
 
 // A captured graph's hold on a block: the address stays while it lives.

@@ -11,6 +11,16 @@
 
 namespace strata::memory {
 
+namespace {
+// A thread that makes room itself, under the lock, is not asked for more.
+thread_local bool t_makes_room = false;
+struct MakesRoom {
+  MakesRoom() { t_makes_room = true; }
+  ~MakesRoom() { t_makes_room = false; }
+  MakesRoom(const MakesRoom&) = delete;
+};
+}  // namespace
+
 std::byte* Home::allocate_near(Device device, size_t bytes, Tag tag) {
   return static_cast<std::byte*>(backend(device).allocate(device, bytes, tag));
 }
@@ -86,6 +96,21 @@ bool HomedMemory::evict(Lock& lock, Near& n, int64_t more, bool may_wait) {
   return true;
 }
 
+bool HomedMemory::relieve(Device device, int64_t bytes) noexcept {
+  if (device.type != this->device || t_makes_room || home_->capturing()) return false;
+  Lock lock(mutex_, std::try_to_lock);
+  const auto index = static_cast<size_t>(device.index);
+  if (!lock.owns_lock() || index >= near_.size() || near_[index] == nullptr) return false;
+  Near& n = *near_[index];
+  const int64_t before = n.bytes;
+  try {
+    while (before - n.bytes < bytes && evict(lock, n, bytes, true)) {
+    }
+  } catch (const std::exception&) {  // as much as there was
+  }
+  return n.bytes < before;
+}
+
 bool HomedMemory::wait_for_ended(Lock& lock, Near& n) {
   const auto first = std::find_if(n.ended.begin(), n.ended.end(), [](const auto& e) { return e->near != nullptr; });
   if (first == n.ended.end()) return false;
@@ -102,6 +127,7 @@ void HomedMemory::bring(Lock& lock, Near& n, Block& b, bool pinning) {
   if (!make_room(lock, n, b.bytes, pinning)) refuse_near(n, b);
   while (b.near == nullptr) {
     try {
+      const MakesRoom scope;
       b.near = home_->allocate_near(b.device, static_cast<size_t>(b.bytes), b.tag);
     } catch (const MemoryError&) {
       if (!evict(lock, n, b.bytes, pinning)) throw;

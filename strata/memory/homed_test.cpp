@@ -385,6 +385,26 @@ TEST_F(Homed, AFullDeviceMakesOthersLeave) {
   end(more);
 }
 
+TEST_F(Homed, WhatNobodyPinsLeavesForTheDevicesOwn) {
+  constexpr size_t kMega = size_t{1} << 20;
+  const auto b = several(4, [&] { return make(kMega); });
+  for (size_t i = 0; i < 4; ++i) write(b[i], static_cast<int>(i), kMega);
+  EXPECT_EQ(stats().bytes, static_cast<int64_t>(4 * kMega));
+  const int64_t previous = set_limit(memory::stats(cpu_).live_total + 4096);
+  {
+    const Tensor own = empty({{static_cast<int64_t>(2 * kMega)}, DType::u8, cpu_, std::nullopt});
+    EXPECT_EQ(stats().bytes, static_cast<int64_t>(2 * kMega));
+    fetch(b[2]);
+    fetch(b[3]);
+    EXPECT_THROW(empty({{static_cast<int64_t>(kMega)}, DType::u8, cpu_, std::nullopt}), MemoryError);
+    leave(b[2]);
+    leave(b[3]);
+  }
+  set_limit(previous);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(read(b[i], kMega), static_cast<int>(i));
+  for (void* each : b) end(each, kMega);
+}
+
 TEST_F(Homed, WhatEndsWhileItIsCopiedEndsAfterwards) {
   limit(2);
   home_->hold(true);
