@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "strata/core/error_test_util.h"
-#include "strata/core/node.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/page_locked.h"
 #include "strata/cuda/runtime.h"
@@ -284,38 +283,6 @@ TEST_P(CardHomes, TrainingIsTheSameToTheBit) {
   send_home();
   EXPECT_EQ(memory::stats(kCard, tier).blocks, 0);
   EXPECT_EQ(stats().bytes, 0);
-}
-
-// As a streamed module has it: autocast's copy of a parameter at home, written by the optimizer's step.
-TEST_P(CardHomes, AnOptimizerWritesTheLowCopyWhereItLives) {
-  const auto train = [](Tier where) {
-    Tensor w = ramp({96, 64}, 1e-4).detach();
-    w.set_requires_grad();
-    const Tensor x = ramp({32, 96}, 1e-3);
-    optim::AdamW optimizer({w}, {.lr = 0.01});
-    for (int step = 0; step < 4; ++step) {
-      {
-        const AutocastScope low(DType::bf16);
-        const Tensor y = matmul(x, w).to(DType::f32);
-        sum(y * y).backward();
-      }
-      LowCopy& low = autograd_meta(w).low;
-      EXPECT_TRUE(low.tensor.defined());
-      {
-        const NoGrad guard;
-        low.tensor = low.tensor.to(where);
-      }
-      memory::release_cached();
-      optimizer.step();
-      optimizer.zero_grad();
-      EXPECT_TRUE(low.is_current(w, DType::bf16));
-    }
-    std::vector<float> all = w.to_vector<float>();
-    const std::vector<float> low = autograd_meta(w).low.tensor.to(DType::f32).to_vector<float>();
-    all.insert(all.end(), low.begin(), low.end());
-    return all;
-  };
-  EXPECT_EQ(train(tier), train(Tier()));
 }
 
 TEST_P(CardHomes, AGraphHoldsWhatIsNear) {
