@@ -91,7 +91,7 @@ class LockedPages final : public memory::LockedPool::Source {
   // The system clears pages as they are touched: several threads do that at the memory's speed, where locking does it
   // on one.
   static void touch(std::byte* begin, size_t bytes) {
-    constexpr size_t kPart = size_t{64} << 20;
+    constexpr size_t kPart = size_t{8} << 20;
     const size_t parts = bytes / kPart;
     const auto run = [=](size_t part, size_t of) {
       const size_t from = bytes / of * part, to = part + 1 == of ? bytes : bytes / of * (part + 1);
