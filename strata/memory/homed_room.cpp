@@ -8,18 +8,9 @@
 #include "strata/core/error.h"
 #include "strata/memory/homed.h"
 #include "strata/memory/homed_inl.h"
+#include "strata/memory/pressure.h"
 
 namespace strata::memory {
-
-namespace {
-// A thread that makes room itself, under the lock, is not asked for more.
-thread_local bool t_makes_room = false;
-struct MakesRoom {
-  MakesRoom() { t_makes_room = true; }
-  ~MakesRoom() { t_makes_room = false; }
-  MakesRoom(const MakesRoom&) = delete;
-};
-}  // namespace
 
 std::byte* Home::allocate_near(Device device, size_t bytes, Tag tag) {
   return static_cast<std::byte*>(backend(device).allocate(device, bytes, tag));
@@ -97,7 +88,7 @@ bool HomedMemory::evict(Lock& lock, Near& n, int64_t more, bool may_wait) {
 }
 
 bool HomedMemory::relieve(Device device, int64_t bytes) noexcept {
-  if (device.type != this->device || t_makes_room || home_->capturing()) return false;
+  if (device.type != this->device || home_->capturing()) return false;
   Lock lock(mutex_, std::try_to_lock);
   const auto index = static_cast<size_t>(device.index);
   if (!lock.owns_lock() || index >= near_.size() || near_[index] == nullptr) return false;
@@ -124,13 +115,18 @@ bool HomedMemory::wait_for_ended(Lock& lock, Near& n) {
 }
 
 void HomedMemory::bring(Lock& lock, Near& n, Block& b, bool pinning) {
-  if (!make_room(lock, n, b.bytes, pinning)) refuse_near(n, b);
   while (b.near == nullptr) {
+    if (!make_room(lock, n, b.bytes, pinning)) refuse_near(n, b);
     try {
-      const MakesRoom scope;
+      const NoRelief locked;
       b.near = home_->allocate_near(b.device, static_cast<size_t>(b.bytes), b.tag);
     } catch (const MemoryError&) {
-      if (!evict(lock, n, b.bytes, pinning)) throw;
+      if (evict(lock, n, b.bytes, pinning)) continue;
+      if (!pinning) throw;
+      lock.unlock();
+      const bool given = memory::relieve(b.device, b.bytes);
+      lock.lock();
+      if (!given) throw;
     }
   }
   b.near_tag = b.tag;

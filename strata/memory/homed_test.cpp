@@ -4,8 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -14,6 +17,7 @@
 #include "strata/core/tensor.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/home_test_util.h"
+#include "strata/memory/pressure.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -403,6 +407,32 @@ TEST_F(Homed, WhatNobodyPinsLeavesForTheDevicesOwn) {
   set_limit(previous);
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(read(b[i], kMega), static_cast<int>(i));
   for (void* each : b) end(each, kMega);
+}
+
+// Who is asked for room may hold blocks of the same memory.
+TEST_F(Homed, AFetchThatFindsNoRoomAsksOthers) {
+  constexpr size_t kMega = size_t{1} << 20;
+  struct Giver final : Reliever {
+    std::function<bool()> give;
+    bool relieve(Device, int64_t) noexcept override { return give(); }
+  };
+  void *held = make(kMega), *wanted = make(kMega);
+  fetch(held);
+  const auto giver = std::make_shared<Giver>();
+  giver->give = [&] {
+    if (held == nullptr) return false;
+    leave(held, true);
+    end(std::exchange(held, nullptr), kMega);
+    return true;
+  };
+  const int64_t previous = set_limit(memory::stats(cpu_).live_total + 4096);
+  EXPECT_THROW(fetch(wanted), MemoryError);
+  add_reliever(giver);
+  EXPECT_NO_THROW(fetch(wanted));
+  EXPECT_EQ(held, nullptr);
+  set_limit(previous);
+  leave(wanted);
+  end(wanted, kMega);
 }
 
 TEST_F(Homed, WhatEndsWhileItIsCopiedEndsAfterwards) {
