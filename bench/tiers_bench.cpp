@@ -1,5 +1,5 @@
-// What a card's tiers move: GB/s of fetches and of blocks leaving, at home in page-locked memory and on a disk, beside the
-// same bytes by cudaMemcpyAsync alone; kernels over unified memory; what locking pages costs.
+// What a card's tiers move: GB/s of fetches and of blocks leaving, at home in page-locked memory and on a disk, beside
+// the same bytes by cudaMemcpyAsync alone; kernels over unified memory; what locking pages costs.
 //     tiers_bench [MiB a block] [GiB in all] [DIRECTORY of the disk]
 #include <algorithm>
 #include <chrono>
@@ -48,12 +48,13 @@ void row(const std::string& name, double bytes, double s) {
 void bare(int64_t bytes) {
   const Tensor host = empty({{bytes}, DType::u8, Device::cpu(), std::nullopt}, Tier::pinned);
   const Tensor back = empty({{bytes}, DType::u8, Device::cpu(), std::nullopt}, Tier::pinned);
-  const Tensor card = empty({{bytes}, DType::u8, kCard, std::nullopt}), other = empty({{bytes}, DType::u8, kCard, std::nullopt});
+  const Tensor card = empty({{bytes}, DType::u8, kCard, std::nullopt}),
+               other = empty({{bytes}, DType::u8, kCard, std::nullopt});
   const cuda::Stream in = cuda::Stream::create(), out = cuda::Stream::create();
   const auto copy = [&](const Tensor& to, const Tensor& from, const cuda::Stream& s) {
-    cuda::check_cuda(cudaMemcpyAsync(to.raw_data(), from.raw_data(), static_cast<size_t>(bytes), cudaMemcpyDefault,
-                                     cuda::raw(s)),
-                     "tiers_bench", "cudaMemcpyAsync");
+    cuda::check_cuda(
+        cudaMemcpyAsync(to.raw_data(), from.raw_data(), static_cast<size_t>(bytes), cudaMemcpyDefault, cuda::raw(s)),
+        "tiers_bench", "cudaMemcpyAsync");
   };
   for (int round = 0; round < 2; ++round) {
     const double to = seconds([&] { copy(card, host, in); }), from = seconds([&] { copy(back, other, out); });
@@ -133,7 +134,8 @@ void locking(int64_t bytes) {
   for (const int64_t each : {int64_t{1} << 20, int64_t{16} << 20, int64_t{256} << 20}) {
     if (each > bytes) continue;
     std::vector<Tensor> all;
-    row("lock, blocks of " + std::to_string(each >> 20) + " MiB", static_cast<double>(bytes), seconds([&] { all = make(each); }));
+    row("lock, blocks of " + std::to_string(each >> 20) + " MiB", static_cast<double>(bytes),
+        seconds([&] { all = make(each); }));
     all.clear();
     row("again from what is kept", static_cast<double>(bytes), seconds([&] { all = make(each); }));
     all.clear();

@@ -1,5 +1,5 @@
-// A card's tensors at home on a disk. Bytes go through page-locked memory, a piece at a time, on a thread of its own for
-// each way: one piece is read or written while another is copied.
+// A card's tensors at home on a disk. Bytes go through page-locked memory, a piece at a time, on a thread of its own
+// for each way: one piece is read or written while another is copied.
 
 #include <algorithm>
 #include <condition_variable>

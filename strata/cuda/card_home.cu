@@ -123,10 +123,10 @@ memory::Backend& unified_memory();
 void register_tiers() {
   register_backend(pinned_host_memory());
   register_backend(unified_memory());
-  register_backend(*new memory::HomedMemory("page-locked home of cuda", DeviceType::cuda, Tier::pinned,
-                                            make_pinned_home()));
-  register_backend(*new memory::HomedMemory("disk of cuda", DeviceType::cuda, Tier::named("disk"),
-                                            make_card_disk_home()));
+  register_backend(
+      *new memory::HomedMemory("page-locked home of cuda", DeviceType::cuda, Tier::pinned, make_pinned_home()));
+  register_backend(
+      *new memory::HomedMemory("disk of cuda", DeviceType::cuda, Tier::named("disk"), make_card_disk_home()));
 }
 
 }  // namespace strata::cuda

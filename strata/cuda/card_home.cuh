@@ -9,8 +9,8 @@
 
 namespace strata::cuda {
 
-/// The streams of a device that copies to and from homes run on: each way its own, as a bus has both at once. Near memory
-/// belongs to `near`, which only waits: for those who had a block before to whoever has it next.
+/// The streams of a device that copies to and from homes run on: each way its own, as a bus has both at once. Near
+/// memory belongs to `near`, which only waits: for those who had a block before to whoever has it next.
 struct CopyStreams {
   Stream in, out, near;
   /// Throws DeviceError where there is no such device.

@@ -115,6 +115,9 @@ struct DeviceMemory {
     const int64_t last = (offset + bytes - 1) / kChunk;
     const auto at = [&](int64_t chunk) { return h.base + static_cast<CUdeviceptr>(chunk * kChunk); };
     const auto lacks = [&](int64_t c) { return c <= last && h.chunks[static_cast<size_t>(c)] == 0; };
+    // A chunk that neighbours share is a piece of its own: it would keep the others mapped as long as they live.
+    const int64_t whole = (offset + kChunk - 1) / kChunk, past = (offset + bytes) / kChunk;
+    const auto past_of = [&](int64_t c) { return c >= whole && c < past ? past : c + 1; };
     bool enough = true;
     for (int64_t c = offset / kChunk; c <= last && enough; ++c) {
       if (!lacks(c)) continue;
@@ -122,7 +125,7 @@ struct DeviceMemory {
       const int64_t begin = c;
       while (enough && lacks(c)) {
         int64_t n = 1;
-        while (n < kPiece && lacks(c + n)) ++n;
+        while (n < kPiece && c + n < past_of(c) && lacks(c + n)) ++n;
         CUmemGenericAllocationHandle handle = 0;
         const auto create = [&] {
           return mapped + n * kChunk > limit()

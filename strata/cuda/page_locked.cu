@@ -30,8 +30,8 @@ constexpr size_t kHugePage = size_t{2} << 20;
 class LockedPages final : public memory::LockedPool::Source {
  public:
   void* lock(size_t bytes) override {
-    if (bytes >= (size_t{64} << 20) && memory::backend(Device::cpu()).bound(Device::cpu()).free() <
-                                           static_cast<int64_t>(bytes))
+    if (bytes >= (size_t{64} << 20) &&
+        memory::backend(Device::cpu()).bound(Device::cpu()).free() < static_cast<int64_t>(bytes))
       return nullptr;  // the system would end a program rather than refuse
     const RelaxedScope relaxed(capturing());
     void* data = registers_ ? map_and_register(bytes) : nullptr;
@@ -88,10 +88,10 @@ class LockedPages final : public memory::LockedPool::Source {
     if (refused_ != cudaErrorMemoryAllocation) registers_ = false;  // not on this system
     return nullptr;
   }
-  // The system clears pages as they are touched: several threads do that at the memory's speed, where locking does it on
-  // one.
+  // The system clears pages as they are touched: several threads do that at the memory's speed, where locking does it
+  // on one.
   static void touch(std::byte* begin, size_t bytes) {
-    constexpr size_t kPart = size_t{64} << 20;
+    constexpr size_t kPart = size_t{8} << 20;
     const size_t parts = bytes / kPart;
     const auto run = [=](size_t part, size_t of) {
       const size_t from = bytes / of * part, to = part + 1 == of ? bytes : bytes / of * (part + 1);

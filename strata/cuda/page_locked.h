@@ -1,6 +1,6 @@
 #pragma once
-// Page-locked memory of the host, mapped into the cards: what page-locked tensors of the host, unified tensors and homes
-// of a card's tensors stand on.
+// Page-locked memory of the host, mapped into the cards: what page-locked tensors of the host, unified tensors and
+// homes of a card's tensors stand on.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace strata::cuda {
 
-/// A block that both the host and every card read and write at its address: whole pages of its own, or a piece of a slab
-/// where it is small (memory::LockedPool). Throws MemoryError naming the limit where pages cannot be locked, DeviceError
-/// where there is no card.
+/// A block that both the host and every card read and write at its address: whole pages of its own, or a piece of a
+/// slab where it is small (memory::LockedPool). Throws MemoryError naming the limit where pages cannot be locked,
+/// DeviceError where there is no card.
 void* allocate_locked(size_t nbytes);
 /// What it takes.
 int64_t locked_size(const void* block);

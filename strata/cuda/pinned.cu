@@ -1,5 +1,5 @@
-// Tensors in page-locked memory: the host's, which the cards copy from and to on their own, and the cards', whose kernels
-// read and write it in place.
+// Tensors in page-locked memory: the host's, which the cards copy from and to on their own, and the cards', whose
+// kernels read and write it in place.
 
 #include <cstring>
 #include <mutex>

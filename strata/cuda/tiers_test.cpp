@@ -72,10 +72,10 @@ TEST_F(Unified, KernelsReadAndWriteItInPlace) {
     EXPECT_EQ((u * 2.0).to_vector<float>(), (x * 2.0).to_vector<float>());
     u.add_(x);
     synchronize();
-    const auto* seen = u.data<float>();  // the host's address too
+    auto* seen = static_cast<float*>(u.raw_data());  // the host's address too
     const std::vector<float> v = x.to_vector<float>();
     for (size_t i = 0; i < v.size(); ++i) ASSERT_EQ(seen[i], v[i] + v[i]) << i;
-    u.data<float>()[n - 1] = 7;
+    seen[n - 1] = 7;
     EXPECT_EQ(sum(u.narrow(0, n - 1, 1) * 3.0).item<float>(), 21.0F);
     EXPECT_EQ(u[n / 2].item<float>(), u.to_vector<float>()[static_cast<size_t>(n / 2)]);
     EXPECT_EQ(u.to_string(), u.to(Tier::device).to_string());
@@ -316,6 +316,25 @@ TEST_P(CardHomes, AGraphHoldsWhatIsNear) {
   EXPECT_EQ(max(other).item<float>(), 13.0F);
 }
 
+TEST_P(CardHomes, WhatNobodyPinsLeavesForTensorsOfTheCardsOwn) {
+  constexpr int64_t n = 16 << 20;  // 64 MiB
+  std::vector<Tensor> all;
+  for (int i = 0; i < 4; ++i) all.push_back(filled({n}, i).to(tier));
+  EXPECT_GE(stats().bytes, 4 * 4 * n);
+  memory::release_cached();
+  for (const Tensor& t : all) t.storage()->prefetch();
+  for (const Tensor& t : all) Pin(t, Access::read);
+  EXPECT_GE(stats().bytes, 4 * 4 * n);
+  const auto total = static_cast<double>(properties().memory_bytes);
+  const double before = set_memory_fraction(static_cast<double>(memory::stats(kCard).reserved + (32 << 20)) / total);
+  EXPECT_NO_THROW(filled({n}, 1));
+  EXPECT_EQ(stats().bytes, 0);
+  const Pin held(all[0], Access::read), also(all[1], Access::read);
+  EXPECT_THROW(filled({4 * n}, 1), MemoryError);
+  set_memory_fraction(before);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(max(all[i]).item<float>(), static_cast<float>(i));
+}
+
 TEST_P(CardHomes, AThousandFetchesLeaveNothingBehind) {
   memory::set_near_limit(2 << 20, kCard, tier);
   std::vector<Tensor> all;
@@ -349,7 +368,9 @@ int64_t status_bytes(const std::string& field) {
 TEST_F(PageLocked, WhatIsReportedIsWhatTheSystemSays) {
   memory::release_cached();
   synchronize();
-  const auto system = [] { return std::vector<int64_t>{status_bytes("VmPin"), status_bytes("VmLck"), status_bytes("VmRSS")}; };
+  const auto system = [] {
+    return std::vector<int64_t>{status_bytes("VmPin"), status_bytes("VmLck"), status_bytes("VmRSS")};
+  };
   const std::vector<int64_t> before = system();
   const int64_t reserved = memory::stats(Device::cpu(), Tier::pinned).reserved;
   std::vector<Tensor> all;
@@ -377,8 +398,9 @@ TEST_F(PageLocked, WhatIsReportedIsWhatTheSystemSays) {
 }
 
 TEST_F(PageLocked, WhatTheSystemRefusesNamesItsLimits) {
-  const std::string text = message<MemoryError>(
-      [] { static_cast<void>(empty({{int64_t{1} << 46}, DType::u8, Device::cpu(), std::nullopt}, Tier::pinned)); });
+  const std::string text = message<MemoryError>([] {
+    static_cast<void>(empty({{int64_t{1} << 46}, DType::u8, Device::cpu(), std::nullopt}, Tier::pinned));
+  });
   EXPECT_TRUE(has(text, "cannot page-lock 70368744177664 bytes")) << text;
   EXPECT_TRUE(has(text, "ulimit -l")) << text;
   const int64_t previous = memory::set_limit(1 << 20, Device::cpu(), Tier::pinned);

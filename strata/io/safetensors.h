@@ -76,8 +76,9 @@ class SafetensorsFile {
   TensorMap tensors() const;
   /// All tensors, the file read once and by several threads (fill_tensors). One that `into` has under its name, with
   /// its dtype and shape and contiguous, is filled in place, in memory of whatever tier, and given back; of the others
-  /// there are copies on `device`, of booleans on the host, in the tier of the thread's TierScope. `hasher`, where given, takes every byte of the file. Throws
-  /// IoError as tensor(); what was to be filled may hold anything then.
+  /// there are copies on `device`, of booleans on the host, in the tier of the thread's TierScope. `hasher`, where
+  /// given, takes every byte of the file. Throws IoError as tensor(), and what a Pin throws; what was to be filled may
+  /// hold anything then.
   TensorMap read(const TensorMap& into, Device device = Device::cpu(), Hasher* hasher = nullptr) const;
 
  private:

@@ -108,7 +108,8 @@ struct Trained {
 struct Adam {
   Tensor weight, first, second;
 
-  explicit Adam(const Tensor& w) : weight(w.to(detail::t_caller.tier)), first(zeros(w.shape())), second(zeros(w.shape())) {
+  explicit Adam(const Tensor& w)
+      : weight(w.to(detail::t_caller.tier)), first(zeros(w.shape())), second(zeros(w.shape())) {
     weight.set_requires_grad();
   }
   void step(int count) {

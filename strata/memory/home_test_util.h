@@ -49,7 +49,9 @@ class TestHome final : public Home {
   Bound bound(Device) override { return {"the test's home", int64_t{1} << 40, 0}; }
 
   bool capturing() const override { return captures; }
-  void with_captured(Device, std::function<void()> before_replay) override { graph.push_back(std::move(before_replay)); }
+  void with_captured(Device, std::function<void()> before_replay) override {
+    graph.push_back(std::move(before_replay));
+  }
 
   /// No copy begins while it is on.
   void hold(bool on) {
@@ -74,8 +76,8 @@ class TestHome final : public Home {
   }
 
   int most_rooms = -1;
-  int rooms = 0;        ///< in use
-  int early_ends = 0;   ///< given back while copied
+  int rooms = 0;       ///< in use
+  int early_ends = 0;  ///< given back while copied
   bool captures = false;
   std::vector<std::function<void()>> graph;
 

@@ -73,10 +73,10 @@ class Home {
   virtual void release_cached() {}
 };
 
-/// Movable memory of a tier: blocks are at home in a Home, and near while they are pinned. What nobody pins stays near as
-/// long as the bound allows (set_near_limit()), and leaves in order of last use. A block that was written is copied home
-/// before it leaves; copies begin as soon as blocks of a quarter of the bound would need one. A block that nobody has
-/// written has no contents, and moves nothing.
+/// Movable memory of a tier: blocks are at home in a Home, and near while they are pinned. What nobody pins stays near
+/// as long as the bound allows (set_near_limit()), and leaves in order of last use. A block that was written is copied
+/// home before it leaves; copies begin as soon as blocks of a quarter of the bound would need one. A block that nobody
+/// has written has no contents, and moves nothing.
 class HomedMemory : public Backend {
  public:
   HomedMemory(std::string_view name, DeviceType device, Tier tier, std::unique_ptr<Home> home);
@@ -117,6 +117,7 @@ class HomedMemory : public Backend {
   struct Ended;
   struct Near;
   struct GraphHold;
+  struct Relief;
   using Lock = std::unique_lock<std::mutex>;
 
   Near& near_of(Device device);
@@ -125,6 +126,7 @@ class HomedMemory : public Backend {
   // Room near: they take a block's near memory, or give it back. With `may_wait` the lock is let go meanwhile.
   bool make_room(Lock& lock, Near& n, int64_t more, bool pinning);
   bool evict(Lock& lock, Near& n, int64_t more, bool may_wait);
+  bool relieve(Device device, int64_t bytes) noexcept;
   bool wait_for_ended(Lock& lock, Near& n);
   void bring(Lock& lock, Near& n, Block& b, bool pinning);
   void send(Near& n, Block& b);
@@ -144,6 +146,7 @@ class HomedMemory : public Backend {
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Near>> near_;  // by device
   std::unordered_map<const void*, std::shared_ptr<Block>> blocks_;
+  std::shared_ptr<Relief> relief_;
 };
 
 namespace detail {

@@ -4,8 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -14,6 +17,7 @@
 #include "strata/core/tensor.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/home_test_util.h"
+#include "strata/memory/pressure.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -22,7 +26,7 @@ namespace strata::memory {
 namespace {
 
 const Tier kTest = Tier::named("test home");
-constexpr size_t kBytes = 10000;     // of a block here
+constexpr size_t kBytes = 10000;      // of a block here
 constexpr int64_t kTaken = 3 * 4096;  // that it takes
 
 // A memory of its own, and what a Storage does with its blocks.
@@ -383,6 +387,52 @@ TEST_F(Homed, AFullDeviceMakesOthersLeave) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(read(b[i]), static_cast<int>(i));
   for (void* each : b) end(each);
   end(more);
+}
+
+TEST_F(Homed, WhatNobodyPinsLeavesForTheDevicesOwn) {
+  constexpr size_t kMega = size_t{1} << 20;
+  const auto b = several(4, [&] { return make(kMega); });
+  for (size_t i = 0; i < 4; ++i) write(b[i], static_cast<int>(i), kMega);
+  EXPECT_EQ(stats().bytes, static_cast<int64_t>(4 * kMega));
+  const int64_t previous = set_limit(memory::stats(cpu_).live_total + 4096);
+  {
+    const Tensor own = empty({{static_cast<int64_t>(2 * kMega)}, DType::u8, cpu_, std::nullopt});
+    EXPECT_EQ(stats().bytes, static_cast<int64_t>(2 * kMega));
+    fetch(b[2]);
+    fetch(b[3]);
+    EXPECT_THROW(empty({{static_cast<int64_t>(kMega)}, DType::u8, cpu_, std::nullopt}), MemoryError);
+    leave(b[2]);
+    leave(b[3]);
+  }
+  set_limit(previous);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(read(b[i], kMega), static_cast<int>(i));
+  for (void* each : b) end(each, kMega);
+}
+
+// Who is asked for room may hold blocks of the same memory.
+TEST_F(Homed, AFetchThatFindsNoRoomAsksOthers) {
+  constexpr size_t kMega = size_t{1} << 20;
+  struct Giver final : Reliever {
+    std::function<bool()> give;
+    bool relieve(Device, int64_t) noexcept override { return give(); }
+  };
+  void *held = make(kMega), *wanted = make(kMega);
+  fetch(held);
+  const auto giver = std::make_shared<Giver>();
+  giver->give = [&] {
+    if (held == nullptr) return false;
+    leave(held, true);
+    end(std::exchange(held, nullptr), kMega);
+    return true;
+  };
+  const int64_t previous = set_limit(memory::stats(cpu_).live_total + 4096);
+  EXPECT_THROW(fetch(wanted), MemoryError);
+  add_reliever(giver);
+  EXPECT_NO_THROW(fetch(wanted));
+  EXPECT_EQ(held, nullptr);
+  set_limit(previous);
+  leave(wanted);
+  end(wanted, kMega);
 }
 
 TEST_F(Homed, WhatEndsWhileItIsCopiedEndsAfterwards) {

@@ -18,9 +18,8 @@ void* LockedPool::allocate(size_t nbytes, bool may_unlock) {
     b.bytes = (nbytes + 63) / 64 * 64;
     data = place(b.bytes, may_unlock);
     if (data != nullptr)
-      b.slab = &*std::find_if(slabs_.begin(), slabs_.end(), [&](const Slab& s) {
-        return data >= s.data && data < s.data + kSlab;
-      });
+      b.slab = &*std::find_if(slabs_.begin(), slabs_.end(),
+                              [&](const Slab& s) { return data >= s.data && data < s.data + kSlab; });
   } else {
     b.bytes = (nbytes + kPage - 1) / kPage * kPage;
     if (const auto it = free_.lower_bound(b.bytes); it != free_.end() && it->first <= b.bytes + b.bytes / 128) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace strata::memory {
@@ -48,6 +49,11 @@ bool relieve(Device device, int64_t bytes) noexcept {
   }
   t_relieving = false;
   return given;
+}
+
+NoRelief::NoRelief() : previous_(std::exchange(t_relieving, true)) {}
+NoRelief::~NoRelief() {
+  t_relieving = previous_;
 }
 
 }  // namespace strata::memory

@@ -19,7 +19,17 @@ class Reliever {
 };
 /// It is asked from now on, as long as it lives. Any thread may call it.
 void add_reliever(std::weak_ptr<Reliever> reliever);
-/// Asks them in turn until one has given back something. False within a reliever.
+/// Asks them in turn until one has given back something. False within a reliever, and within a NoRelief.
 bool relieve(Device device, int64_t bytes) noexcept;
+/// While one lives, nobody is asked for what this thread takes: it holds a lock that a reliever may want.
+class NoRelief {
+ public:
+  NoRelief();
+  ~NoRelief();
+  NoRelief(const NoRelief&) = delete;
+
+ private:
+  bool previous_;
+};
 
 }  // namespace strata::memory

@@ -302,6 +302,7 @@ bool Optimizer::take_gradient(Param& p, strata::detail::Pins& pins) {
   const LowCopy& low = autograd_meta(p.tensor).low;
   p.renews_low = fused() && p.tensor.dtype() == DType::f32 && p.tensor.device().is_cuda() && low.tensor.defined() &&
                  low.is_current(p.tensor, low.tensor.dtype());
+  if (p.renews_low) pins.hold(low.tensor, Access::write);  // it may live elsewhere, as the parameter may
   return true;
 }
 
@@ -466,6 +467,7 @@ void Optimizer::refresh(const std::shared_ptr<Captured>& captured) {
     if (!low.defined()) continue;
     LowCopy& now = autograd_meta(p.tensor).low;
     if (now.tensor.defined() && now.tensor.same_as(low) && now.is_current(p.tensor, low.dtype())) continue;
+    const Pin to(low), from(p.tensor, Access::read);
     copy_elements(low, p.tensor);  // somebody wrote to the parameter since
     now = {low, p.tensor.version()};
   }
