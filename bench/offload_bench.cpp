@@ -95,7 +95,7 @@ Result run(const Work& w, const std::shared_ptr<SavedTensorOffload>& offload, bo
       loss = model->loss(tokens, targets);
     }
     loss.backward();
-    optimizer.step_guarded({.max_norm = 1, .loss = loss.detach()});
+    optimizer.step_guarded({.max_norm = 1, .loss = loss.detach().to(DType::f32)});
   };
   Result r;
   for (int i = 0; i < kWarm; ++i) {
@@ -126,6 +126,7 @@ Result run(const Work& w, const std::shared_ptr<SavedTensorOffload>& offload, bo
   if (graph) {
     optimizer.zero_grad(!w.keeps_gradients);
     loss = Tensor();
+    if (offload) offload->settle();
     memory::release_cached();
     captured.emplace();
     captured->capture(step);

@@ -191,6 +191,7 @@ void SavedTensorOffload::settle() {
   const std::lock_guard guard(impl_->lock);
   if (impl_->device.is_cuda()) cuda::synchronize(impl_->device.index);
   impl_->learn();
+  for (auto& [key, d] : impl_->depots) d->rest();
 }
 
 OffloadMeasured SavedTensorOffload::measured() const {

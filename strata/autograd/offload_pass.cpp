@@ -38,29 +38,33 @@ void SavedTensorOffload::Impl::begin_pass() {
   now = {};
   following = plan.has_value();
   measuring = options.adaptive && !fixed && !cuda::capturing() && passes_measured < kMeasuredPasses;
-  if (clock) (void)clock->read();
+  clock.reset();
+  for (auto& [key, d] : depots) d->set_timing(measuring || options.log);
   mark(kBegin);
 }
 
 void SavedTensorOffload::Impl::mark(int32_t what) {
   if (!measuring) return;
   if (!clock || !(clock_device == device)) {
+    marks.clear();
     clock = offload::make_clock(device);
     clock_device = device;
+    if (what != kBegin) {  // the first pass begins when it is known where
+      marks.push_back(kBegin);
+      clock->mark();
+    }
   }
-  if (marks.empty() && what != kBegin) return;
   marks.push_back(what);
   clock->mark();
 }
 
-// Makes a plan of the pass before, where that was measured whole and the device has done it.
+// Makes a plan of the pass before, where that was measured whole. Waits for it then: a few passes are.
 void SavedTensorOffload::Impl::learn() {
-  const bool quiet = std::all_of(depots.begin(), depots.end(), [](const auto& d) { return d.second->quiet(); });
-  if (!quiet) return;
+  const bool whole = measuring && reached_end && !marks.empty();
   std::vector<OffloadTransfer> copies;
-  for (auto& [key, d] : depots) d->take_transfers(copies);
+  for (auto& [key, d] : depots) d->take_transfers(copies, whole);
   std::sort(copies.begin(), copies.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
-  if (measuring && reached_end && !marks.empty() && clock->done()) {
+  if (whole) {
     measuring = false;
     read_clock();
     read_rates(copies);
@@ -154,6 +158,7 @@ std::shared_ptr<void> SavedTensorOffload::Impl::pack(const Tensor& t) {
   const std::lock_guard guard(lock);
   device = t.device();
   if (!forward) begin_pass();
+  if (device.is_meta()) measuring = false;
   const auto token_of = [&](std::shared_ptr<Slot> slot) {
     slot->add_user();
     ++tokens;
@@ -188,7 +193,7 @@ std::shared_ptr<void> SavedTensorOffload::Impl::pack(const Tensor& t) {
     retire();
     return strata::detail::keep_as_it_is();
   }
-  const std::shared_ptr<Slot> slot(new Slot(*t.storage(), place), [this](Slot* s) { slot_ends(s); });
+  const std::shared_ptr<Slot> slot(new Slot(*t.storage(), stats.passes, place), [this](Slot* s) { slot_ends(s); });
   slot->source = t.storage();
   slot->name = now.saved.back().name;
   seen[number] = {version, false, slot};
@@ -223,6 +228,7 @@ Recipes::FindSlot SavedTensorOffload::Impl::find_saved() {
 }
 
 void SavedTensorOffload::Impl::decide(const std::shared_ptr<Slot>& s) {
+  if (s->pass != stats.passes) return stay(*s, stats.kept);  // another thread has begun one meanwhile
   Recipes::Way way;
   if (options.recompute) {
     way = recipes.find(*s, find_saved());
@@ -296,9 +302,10 @@ void SavedTensorOffload::Impl::retire() {
   while (!leaving.empty()) {
     const std::shared_ptr<Slot> s = leaving.front().lock();
     if (s && s->leaving) {
-      const bool due = s->release_at == OffloadPlan::kNever ? leaving_bytes > options.queue_bytes
-                                                            : order >= s->release_at || !forward;
-      if (!due && (cuda::capturing() || !s->parcel->sent())) return;
+      // Backward uses the last of them where they are.
+      const bool planned = s->release_at != OffloadPlan::kNever;
+      const bool due = planned ? order >= s->release_at || !forward : forward && leaving_bytes > options.queue_bytes;
+      if (!due && (cuda::capturing() || !(planned || forward) || !s->parcel->sent())) return;
       s->leaving = false;
       leaving_bytes -= s->bytes;
       release(*s);
@@ -327,17 +334,17 @@ void SavedTensorOffload::Impl::release(Slot& s) {
 Depot& SavedTensorOffload::Impl::depot(Device d, SavedPlace place) {
   for (const auto& [key, there] : depots)
     if (key.first == d && key.second == place) return *there;
-  const bool timed = options.adaptive || options.log;
   std::unique_ptr<Depot> made;
   if (d.is_meta() || (place == SavedPlace::host && d.is_cpu())) {
     made = offload::make_plain_depot();
   } else if (place == SavedPlace::host) {
-    made = offload::make_pinned_depot(d, options.host_bytes, timed);
+    made = offload::make_pinned_depot(d, options.host_bytes);
   } else if (d.is_cpu()) {
     made = offload::make_disk_depot(options.disk);
   } else {
     made = offload::make_card_disk_depot(d, options.disk, options.host_bytes);
   }
+  made->set_timing(measuring || options.log);
   depots.emplace_back(std::pair(d, place), std::move(made));
   return *depots.back().second;
 }

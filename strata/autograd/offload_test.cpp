@@ -241,9 +241,9 @@ TEST(Offload, AFixedPlanIsFollowed) {
 
 // What a recorder sees: the calls that run again, and with which arguments.
 TEST(Offload, CheapCallsRunAgainFromWhatIsSavedBesides) {
-  Tensor x = leaf({64, 32}), w = leaf({32, 16}, 2), v = leaf({8, 16}, 3);
+  Tensor x = leaf({256, 256}), w = leaf({256, 256}, 2), v = leaf({8, 256}, 3);
   const auto loss = [](const TensorList& p) {
-    const Tensor pair = linear(p[0], p[1].t());       // [64, 16]
+    const Tensor pair = linear(p[0], p[1]);            // dear enough to be stored
     return sum(linear(silu(pair) * 2.0, p[2]) * 1.5);  // silu saves pair; the product is saved by linear
   };
   const auto offload = SavedTensorOffload::create(all_again());
@@ -252,7 +252,27 @@ TEST(Offload, CheapCallsRunAgainFromWhatIsSavedBesides) {
   int silus = 0;
   for (const RecordedCall& c : r.calls) silus += c.op->name() == "silu";
   EXPECT_EQ(silus, 2);
-  EXPECT_GE(offload->stats().recomputed, 64 * 16 * 4);
+  EXPECT_EQ(offload->stats().recomputed, 256 * 256 * 4);
+}
+
+// The weights' low copies are read where they are.
+TEST(Offload, ProductsUnderAutocastRunAgain) {
+  const TensorList leaves = {leaf({64, 32}), leaf({48, 32}, 2)};
+  const auto loss = [](const TensorList& p) {
+    const AutocastScope low(DType::bf16);
+    return sum(to(sin(linear(p[0] * 1.0, p[1])), DType::f32));  // sin saves the product
+  };
+  OffloadOptions o = all_again();
+  o.min_bytes = 1024;
+  const auto offload = SavedTensorOffload::create(o);
+  offload->set_plan(OffloadPlan::of({SavedPlace::host, SavedPlace::recompute}));
+  const std::vector<std::string> want = gradients(loss, leaves, nullptr);
+  for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(gradients(loss, leaves, offload), want);
+  EXPECT_EQ(offload->stats().recomputed, 2 * 64 * 48 * 2);
+  const std::vector<SavedRecord> saved = offload->measured().saved;
+  ASSERT_EQ(saved.size(), 2u);
+  EXPECT_EQ(saved[1].reads, std::vector<int32_t>{0});
+  EXPECT_GE(saved[1].cost.flops, 2.0 * 64 * 48 * 32);
 }
 
 TEST(Offload, RandomMasksAreDrawnAgain) {
@@ -403,18 +423,25 @@ TEST(Offload, ThreadsWithHooksOfTheirOwn) {
 }
 
 TEST(Offload, ThreadsOverOneObjectAndBackwardOnAnother) {
-  const auto offload = SavedTensorOffload::create(all_away());
+  OffloadOptions adaptive = all_again();
+  adaptive.adaptive = true;
+  adaptive.slowdown = 2;
   std::atomic<int> wrong{0};
-  const auto work = [&](uint64_t seed) {
-    const TensorList leaves = {leaf({32}, seed)};
-    const Loss loss = [](const TensorList& p) { return sum(sin(exp(p[0] * 0.5) * p[0])); };
-    const std::vector<std::string> plain = gradients(loss, leaves, nullptr);
-    for (int i = 0; i < 30; ++i) wrong += gradients(loss, leaves, offload) != plain;
-  };
-  std::vector<std::thread> threads;
-  for (uint64_t i = 0; i < 3; ++i) threads.emplace_back(work, 10 * i + 1);
-  for (std::thread& t : threads) t.join();
+  for (const OffloadOptions& o : {all_away(), all_again(), adaptive}) {
+    const auto shared = SavedTensorOffload::create(o);
+    const auto work = [&](uint64_t seed) {
+      const TensorList leaves = {leaf({32}, seed)};
+      const Loss loss = [](const TensorList& p) { return sum(sin(silu(exp(p[0] * 0.5) * p[0]) * p[0])); };
+      const std::vector<std::string> plain = gradients(loss, leaves, nullptr);
+      for (int i = 0; i < 50; ++i) wrong += gradients(loss, leaves, shared) != plain;
+    };
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < 3; ++i) threads.emplace_back(work, 10 * i + 1);
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(shared->stats().away_bytes, 0);
+  }
   EXPECT_EQ(wrong, 0);
+  const auto offload = SavedTensorOffload::create(all_away());
   Tensor x = leaf({32});
   Tensor y;
   {
