@@ -32,7 +32,8 @@ Ref<Storage> SavedTensorOffload::Impl::bring(Slot& s, Slot::User& user) {
       bool& flag;
       bool before;
     } scope(making);
-    const std::vector<Ref<Storage>> made = offload::run(*s.recipe, [this](Slot& r, Slot::User& u) { return bring(r, u); });
+    const std::vector<Ref<Storage>> made =
+        offload::run(*s.recipe, [this](Slot& r, Slot::User& u) { return bring(r, u); });
     for (size_t i = 0; i < s.recipe->results.size(); ++i) {
       const std::shared_ptr<Slot> other = s.recipe->results[i].lock();
       if (!other || other->near || other->recipe != s.recipe) continue;

@@ -49,10 +49,11 @@ struct OffloadStats {
   int64_t forwarded = 0;   ///< used where they were, though they were to go: backward was there first
   int64_t recomputed = 0;  ///< made again
   int64_t refused = 0;     ///< that stayed for want of room, or because writing failed
-  double seconds_waited = 0;  ///< that the host waited for copies; on a card, that its compute stream did, where measured
-  int64_t away_bytes = 0;     ///< away now
-  int64_t host_bytes = 0;     ///< page-locked memory held for it now, free blocks included
-  std::string last_failure;   ///< why something was refused last
+  double seconds_waited =
+      0;                   ///< that the host waited for copies; on a card, that its compute stream did, where measured
+  int64_t away_bytes = 0;  ///< away now
+  int64_t host_bytes = 0;  ///< page-locked memory held for it now, free blocks included
+  std::string last_failure;  ///< why something was refused last
 };
 
 /// One copy. Seconds since the first one's object was made: by the device's clock on a card.
@@ -75,12 +76,12 @@ struct OffloadTransfer {
 ///
 /// Storages move, not tensors: what several nodes (or views) save of one moves once. Parameters, leaves and their
 /// low-precision copies, integers, what is small, borrowed or on another tier already stay. A storage's memory is given
-/// back when its copy is done; by default the compute stream waits then, so that it may be used again at once. Gradients
-/// have the bits that they have without. What is written in place after it was saved is an AutogradError from backward,
-/// as without. Throws from backward IoError where a disk fails; the next pass works.
+/// back when its copy is done; by default the compute stream waits then, so that it may be used again at once.
+/// Gradients have the bits that they have without. What is written in place after it was saved is an AutogradError from
+/// backward, as without. Throws from backward IoError where a disk fails; the next pass works.
 ///
-/// While a CUDA graph is captured the same happens on forked streams inside the graph, by the plan of then (see settle());
-/// its page-locked blocks live as long as the graph. To disk that is a DeviceError.
+/// While a CUDA graph is captured the same happens on forked streams inside the graph, by the plan of then (see
+/// settle()); its page-locked blocks live as long as the graph. To disk that is a DeviceError.
 class SavedTensorOffload final : public SavedTensorHooks {
  public:
   /// Throws ValueError for options that make no sense.
@@ -99,12 +100,13 @@ class SavedTensorOffload final : public SavedTensorHooks {
     std::unique_ptr<Parts> parts_;
   };
 
-  /// From the next pass on this plan, and no other. Throws ValueError for one with a place that the options do not allow.
+  /// From the next pass on this plan, and no other. Throws ValueError for one with a place that the options do not
+  /// allow.
   void set_plan(const OffloadPlan& plan);
   /// The one that the next pass follows, if there is one.
   std::optional<OffloadPlan> plan() const;
-  /// Waits for the device and makes the plan of what was measured so far, where the options are adaptive: before a graph
-  /// is captured, whose passes cannot be measured. Not within a capture.
+  /// Waits for the device and makes the plan of what was measured so far, where the options are adaptive: before a
+  /// graph is captured, whose passes cannot be measured. Not within a capture.
   void settle();
   /// The last pass that was measured whole; what it saved in any case.
   OffloadMeasured measured() const;

@@ -184,8 +184,7 @@ TEST_F(OffloadCuda, AGraphMovesThemInEachReplay) {
     // Its blocks are its own: nobody else gets them, and they stay.
     memory::release_cached();
     TensorList others;
-    for (const int64_t mib : {2, 4, 4, 4, 8, 8})
-      others.push_back(full({mib << 18}, 7.0, DType::f32).to(Tier::pinned));
+    for (const int64_t mib : {2, 4, 4, 4, 8, 8}) others.push_back(full({mib << 18}, 7.0, DType::f32).to(Tier::pinned));
     for (int i = 0; i < 10; ++i) {
       for (const Tensor& t : p) t.grad().fill_(3.0);
       graph.replay();

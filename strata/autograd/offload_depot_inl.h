@@ -22,8 +22,8 @@ class Parcel {
   virtual bool sent() = 0;
   /// Begins to bring the bytes back. Throws MemoryError.
   virtual void fetch() = 0;
-  /// After fetch(): a storage of its own with the bytes, for work that is queued from now on. May be fetched again then.
-  /// Throws IoError.
+  /// After fetch(): a storage of its own with the bytes, for work that is queued from now on. May be fetched again
+  /// then. Throws IoError.
   virtual Ref<Storage> take() = 0;
 };
 

@@ -109,9 +109,9 @@ struct SavedTensorOffload::Impl : std::enable_shared_from_this<Impl> {
   Device device;  // of what was saved last
   int64_t most_live = 0, early_bytes = 0;
   std::deque<Wanted> wanted;
-  size_t node = 0;               // of those in `wanted`, which backward is at
+  size_t node = 0;                 // of those in `wanted`, which backward is at
   const Node* expected = nullptr;  // the next; only compared
-  bool making = false;  // a recipe runs
+  bool making = false;             // a recipe runs
 };
 
 // What stands for a saved tensor.

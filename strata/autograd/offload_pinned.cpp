@@ -33,9 +33,10 @@ class PinnedParcel final : public Parcel {
   }
   bool sent() override { return capture_ == cuda::capture_number() && sent_->query(); }
   void fetch() override {
-    check<DeviceError>(capture_ == cuda::capture_number(), "offload",
-                       "a CUDA graph's capture and what runs outside of it cannot share a saved tensor that is away: let "
-                       "forward and backward be in one capture");
+    check<DeviceError>(
+        capture_ == cuda::capture_number(), "offload",
+        "a CUDA graph's capture and what runs outside of it cannot share a saved tensor that is away: let "
+        "forward and backward be in one capture");
     home_ = cuda::current_stream(shared_->device.index);
     near_ = new_near(shared_->device, nbytes_);
     arrived_ = std::make_unique<cuda::Event>(false, shared_->device.index);

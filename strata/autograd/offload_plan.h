@@ -29,15 +29,15 @@ struct SavedRecord {
   /// The call that can make it again from what is saved besides, or -1. Several results of one call have one number and
   /// cost one run of it.
   int32_t call = -1;
-  Cost cost;  ///< of that, what must be computed on the way to it included
+  Cost cost;                   ///< of that, what must be computed on the way to it included
   std::vector<int32_t> reads;  ///< which others it is made from then, by the order of saving
 };
 
 /// A forward and a backward pass, measured.
 struct OffloadMeasured {
   std::vector<SavedRecord> saved;
-  double forward_seconds = 0;   ///< until backward began, without waiting for copies
-  double backward_seconds = 0;  ///< until the last saved tensor was used, the same
+  double forward_seconds = 0;        ///< until backward began, without waiting for copies
+  double backward_seconds = 0;       ///< until the last saved tensor was used, the same
   double out_rate = 0, in_rate = 0;  ///< bytes a second of the link each way; 0 where nothing went
   /// Seconds that an operation and a byte of a call take, as forward's calls took them.
   double seconds_per_flop = 0, seconds_per_byte = 0;
@@ -45,9 +45,9 @@ struct OffloadMeasured {
 
 /// What a plan may cost.
 struct OffloadLimits {
-  double slowdown = 1.02;     ///< times the measured step, at most
-  int64_t keep_bytes = 0;     ///< of saved tensors stay at most, where that can be reached; 0: as few as possible
-  bool recompute = false;     ///< whether tensors may be computed again
+  double slowdown = 1.02;  ///< times the measured step, at most
+  int64_t keep_bytes = 0;  ///< of saved tensors stay at most, where that can be reached; 0: as few as possible
+  bool recompute = false;  ///< whether tensors may be computed again
   SavedPlace away = SavedPlace::host;  ///< where others go: host or disk
 };
 
@@ -69,9 +69,9 @@ struct OffloadPlan {
   static OffloadPlan of(const std::vector<SavedPlace>& places);
 };
 
-/// What to send away and what to compute again, so that the least is left at the end of forward, which is where the peak
-/// is. Copies take place in the order of saving, one after the other from when a tensor is saved; the first saved go,
-/// which have the longest way back, as long as their copies end with forward and return within backward. What the
+/// What to send away and what to compute again, so that the least is left at the end of forward, which is where the
+/// peak is. Copies take place in the order of saving, one after the other from when a tensor is saved; the first saved
+/// go, which have the longest way back, as long as their copies end with forward and return within backward. What the
 /// allowed slowdown leaves is spent on running calls again, as long as a second of that frees more than a second of the
 /// link, most bytes a second first, and then on waiting for the link. What is made again from what is made again itself
 /// is there together with it, so such chains have at most three links.

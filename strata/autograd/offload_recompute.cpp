@@ -14,8 +14,7 @@ void Slot::check_version() const {
   const uint32_t now = watch.version();
   check<AutogradError>(now == version, "backward", "a saved tensor's storage (", bytes, " bytes",
                        name.empty() ? "" : ", of ", name, ") was overwritten by ", watch.last_writer(), " (version ",
-                       now, ", saved at version ", version,
-                       "); clone it first, or use the form that is not in place");
+                       now, ", saved at version ", version, "); clone it first, or use the form that is not in place");
 }
 
 void Slot::serve(User& u) {

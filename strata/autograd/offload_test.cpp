@@ -108,8 +108,8 @@ Tensor mlp(const TensorList& p) {
   return sum(h * h);
 }
 TensorList mlp_leaves(DType dtype = DType::f32) {
-  return {leaf({7, 9}, 1, dtype), leaf({33, 9}, 2, dtype),  leaf({33}, 3, dtype),
-          leaf({21, 33}, 4, dtype), leaf({21}, 5, dtype)};
+  return {leaf({7, 9}, 1, dtype), leaf({33, 9}, 2, dtype), leaf({33}, 3, dtype), leaf({21, 33}, 4, dtype),
+          leaf({21}, 5, dtype)};
 }
 
 TEST(Offload, MlpOfEveryFloatingType) {
@@ -174,7 +174,7 @@ TEST(Offload, LeavesParametersIntegersAndSmallOnesStay) {
   Tensor x = leaf({64}), w = leaf({64}, 2);
   {
     const SavedTensorOffload::Scope scope(offload);
-    const Tensor y = x * w + sum((x * 1.0).slice(0, 0, 2) * (x.slice(0, 0, 2) * 3.0)) + relu(x.narrow(0, 0, 4)) .sum();
+    const Tensor y = x * w + sum((x * 1.0).slice(0, 0, 2) * (x.slice(0, 0, 2) * 3.0)) + relu(x.narrow(0, 0, 4)).sum();
     (void)y;
   }
   for (const SavedRecord& r : offload->measured().saved) EXPECT_GE(r.bytes, 200);
@@ -278,8 +278,8 @@ TEST(Offload, ProductsUnderAutocastRunAgain) {
 TEST(Offload, RandomMasksAreDrawnAgain) {
   const TensorList leaves = {leaf({500}), leaf({500}, 2)};
   const auto loss = [](const TensorList& p) {
-    const Tensor h = sin(p[0] * 1.0);          // p[0] * 1.0 is saved
-    return sum(dropout(exp(h), 0.4) * p[1]);   // exp's result is saved, the product reads the dropped
+    const Tensor h = sin(p[0] * 1.0);         // p[0] * 1.0 is saved
+    return sum(dropout(exp(h), 0.4) * p[1]);  // exp's result is saved, the product reads the dropped
   };
   manual_seed(3);
   const std::vector<std::string> want = gradients(loss, leaves, nullptr);
@@ -607,8 +607,8 @@ TEST(OffloadToDisk, SpoiledBytesAreAnErrorOfBackward) {
   EXPECT_EQ(o.disk->bound().used, 0);
 }
 
-// The meta device has no bytes, but the same accounts, to a tensor: the host does not count the smallest blocks, so that
-// what just fits is fetched a call earlier on one than on the other.
+// The meta device has no bytes, but the same accounts, to a tensor: the host does not count the smallest blocks, so
+// that what just fits is fetched a call earlier on one than on the other.
 TEST(Offload, DryRunsCountTheSamePeak) {
   const auto peak_on = [](Device d) {
     const DeviceScope scope(d);

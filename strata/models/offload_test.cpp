@@ -122,8 +122,7 @@ TEST(OffloadModels, CheckpointedBlocks) {
       std::optional<SavedTensorOffload::Scope> scope;
       if (offload) scope.emplace(offload);
       Tensor h = model.token_embedding(tokens) + model.position_embedding.weight.narrow(0, 0, 24);
-      for (const auto& block : model.blocks)
-        h = checkpoint([&](const Tensor& x) { return block.forward(x); }, h);
+      for (const auto& block : model.blocks) h = checkpoint([&](const Tensor& x) { return block.forward(x); }, h);
       loss = model.norm(h).sum();
     }
     loss.backward();
