@@ -53,7 +53,9 @@ struct OffloadLimits {
 
 /// A decision for each saved storage, by the order of saving; what is saved after those listed is kept.
 struct OffloadPlan {
+  /// No release_at.
   static constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
+  /// What becomes of one of them.
   struct Choice {
     SavedPlace place = SavedPlace::keep;
     /// The compute stream waits for the copy, and the memory is given back, when this many storages have been saved.
