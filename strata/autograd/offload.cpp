@@ -204,6 +204,7 @@ OffloadStats SavedTensorOffload::stats() const {
   const std::lock_guard guard(impl_->lock);
   OffloadStats s = impl_->stats;
   for (const auto& [key, d] : impl_->depots) s.host_bytes += d->host_bytes();
+  s.device_peak = memory::stats(impl_->device).peak_total;
   return s;
 }
 

@@ -49,10 +49,11 @@ struct OffloadStats {
   int64_t forwarded = 0;   ///< used where they were, though they were to go: backward was there first
   int64_t recomputed = 0;  ///< made again
   int64_t refused = 0;     ///< that stayed for want of room, or because writing failed
-  double seconds_waited =
-      0;                   ///< that the host waited for copies; on a card, that its compute stream did, where measured
-  int64_t away_bytes = 0;  ///< away now
-  int64_t host_bytes = 0;  ///< page-locked memory held for it now, free blocks included
+  /// That the host waited for copies; on a card, that its compute stream did in the passes that were measured.
+  double seconds_waited = 0;
+  int64_t away_bytes = 0;    ///< away now
+  int64_t host_bytes = 0;    ///< page-locked memory held for it now, free blocks included
+  int64_t device_peak = 0;   ///< the most that was in use of the device since memory::reset_peak()
   std::string last_failure;  ///< why something was refused last
 };
 

@@ -130,6 +130,7 @@ struct SavedTensorOffload::Impl::Watcher final : CallObserver {
 
   void before(const Call& call) override { open.push_back(&call); }
   void after(const Call& call, std::span<const Tensor> results) override {
+    if (open.empty()) return;  // it began before this did
     open.pop_back();
     if (current_phase() == Phase::forward) {
       const std::lock_guard guard(impl->lock);
@@ -138,6 +139,7 @@ struct SavedTensorOffload::Impl::Watcher final : CallObserver {
     decide();
   }
   void failed(const Call&) override {
+    if (open.empty()) return;
     open.pop_back();
     decide();
   }
