@@ -152,7 +152,9 @@ std::shared_ptr<SavedTensorOffload> SavedTensorOffload::create(const OffloadOpti
   return std::shared_ptr<SavedTensorOffload>(new SavedTensorOffload(o));
 }
 
-SavedTensorOffload::SavedTensorOffload(const OffloadOptions& options) : impl_(std::make_shared<Impl>(options)) {}
+SavedTensorOffload::SavedTensorOffload(const OffloadOptions& options) : impl_(std::make_shared<Impl>(options)) {
+  memory::add_reliever(impl_);
+}
 SavedTensorOffload::~SavedTensorOffload() = default;
 
 std::shared_ptr<void> SavedTensorOffload::pack(const Tensor& t) {

@@ -13,6 +13,7 @@
 #include "strata/autograd/offload.h"
 #include "strata/autograd/offload_depot_inl.h"
 #include "strata/autograd/offload_slot_inl.h"
+#include "strata/memory/pressure.h"
 
 namespace strata {
 
@@ -28,9 +29,9 @@ using offload::View;
 enum OffloadMark : int32_t { kBegin = -1, kWait = -2, kGoOn = -3, kBackward = -4, kEnd = -5 };
 
 // Everything is under one lock: passes of several threads over one object take turns.
-struct SavedTensorOffload::Impl : std::enable_shared_from_this<Impl> {
+struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_from_this<Impl> {
   explicit Impl(const OffloadOptions& o) : options(o), recipes(o.min_bytes) {}
-  ~Impl() { recipes.clear(); }
+  ~Impl() override { recipes.clear(); }
 
   struct Token;
   struct Watcher;
@@ -65,6 +66,7 @@ struct SavedTensorOffload::Impl : std::enable_shared_from_this<Impl> {
   void stay(Slot& s, int64_t& count);
   void send(const std::shared_ptr<Slot>& s);
   void retire();
+  bool relieve(Device wanted_of, int64_t bytes) noexcept override;
   void release(Slot& s);
   Recipes::FindSlot find_saved();
 

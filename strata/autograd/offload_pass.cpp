@@ -308,10 +308,43 @@ void SavedTensorOffload::Impl::retire() {
       if (!due && (cuda::capturing() || !(planned || forward) || !s->parcel->sent())) return;
       s->leaving = false;
       leaving_bytes -= s->bytes;
+      leaving.pop_front();  // before: whoever finds no memory meanwhile goes through the queue too
       release(*s);
+      continue;
     }
     leaving.pop_front();
   }
+}
+
+// Room is wanted now: those on their way out are waited for, first sent first, and of those that were to stay for a
+// while the oldest follow.
+bool SavedTensorOffload::Impl::relieve(Device wanted_of, int64_t bytes) noexcept {
+  const std::unique_lock guard(lock, std::try_to_lock);
+  if (!guard || cuda::capturing() || !(wanted_of == device)) return false;
+  const int64_t away = stats.away_bytes;
+  try {
+    while (stats.away_bytes - away < bytes) {
+      if (leaving.empty()) {
+        if (window.empty() || !forward) break;
+        const std::shared_ptr<Slot> first = window.front().lock();
+        window.pop_front();
+        if (!first || !first->waits) continue;
+        first->waits = false;
+        window_bytes -= first->bytes;
+        send(first);
+        continue;
+      }
+      const std::shared_ptr<Slot> s = leaving.front().lock();
+      leaving.pop_front();
+      if (!s || !s->leaving) continue;
+      s->leaving = false;
+      leaving_bytes -= s->bytes;
+      release(*s);
+    }
+  } catch (const Error& e) {  // what it holds stays held
+    stats.last_failure = e.what();
+  }
+  return stats.away_bytes > away;
 }
 
 void SavedTensorOffload::Impl::release(Slot& s) {

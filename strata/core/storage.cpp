@@ -85,6 +85,8 @@ void Storage::pin(Access access) {
   if (m->pins == 0) {
     data = backend().fetch(device, m->block);
     m->written = false;
+  } else {
+    backend().prefetch(device, m->block);  // this thread uses it too: for a graph, if it captures one
   }
   ++m->pins;
   m->written = m->written || access == Access::write;

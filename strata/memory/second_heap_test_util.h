@@ -92,7 +92,8 @@ class SecondHeap final : public Backend {
 
   std::atomic<int64_t> fetches{0}, hits{0}, write_backs{0}, wrong_reads{0}, prefetches{0};
   std::atomic<int64_t> pinned{0};  // blocks that are held now
-  std::atomic<bool> fails{false};  // bytes that are away cannot be brought
+  std::atomic<int64_t> near{0}, near_peak{0};  // bytes that are here now, and were at most
+  std::atomic<bool> fails{false};              // bytes that are away cannot be brought
 
  private:
   struct Block {
@@ -102,12 +103,16 @@ class SecondHeap final : public Backend {
     std::byte* here = nullptr;
   };
   SecondHeap() : Backend("second heap", DeviceType::cpu, kSecond, Bytes::movable) {}
-  static void bring(Block& b) {
+  void bring(Block& b) {
+    const int64_t now = near += static_cast<int64_t>(b.bytes);
+    for (int64_t most = near_peak; now > most && !near_peak.compare_exchange_weak(most, now);) {
+    }
     b.here = static_cast<std::byte*>(std::aligned_alloc(64, (b.bytes + 63) / 64 * 64));
     std::memcpy(b.here, b.away.get(), b.bytes);
   }
-  static void drop(Block& b) {
+  void drop(Block& b) {
     if (!b.here) return;
+    near -= static_cast<int64_t>(b.bytes);
     std::memset(b.here, 0xff, b.bytes);  // NaN of every floating type
     std::free(b.here);
     b.here = nullptr;

@@ -221,6 +221,7 @@ class Chunks {
   }
 
   Tensor x_, weight_, target_;
+  const Pin near_{weight_, Access::read};  // the copy may live elsewhere, as the parameter may
   int64_t rows_ = 0, width_ = 0, classes_ = 0, stride_ = 0, chunk_ = 0;
   CrossEntropyCall call_;
 };

@@ -1,0 +1,226 @@
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <optional>
+
+#include "strata/autograd/recompute.h"
+#include "strata/core/autocast.h"
+#include "strata/core/op_base.h"
+#include "strata/nn/streamed_inl.h"
+
+namespace strata::nn {
+
+// Follows the calls of a scope's thread: whose turn it is, what is held near for it, what comes next.
+struct StreamScope::Watch final : CallObserver {
+  using State = Streamed::State;
+  using Key = State::Key;
+  using Visit = State::Visit;
+
+  explicit Watch(State& s) : state(s), with_gradients(grad_enabled()), plan(s.plans[with_gradients]), observing(*this) {
+    if (state.options.recompute && with_gradients) recompute.emplace(RecomputeOptions{.inputs = state.options.inputs});
+    bring_next({}, 0);
+  }
+  ~Watch() override {
+    recompute.reset();
+    while (!held.empty()) let_go(held.begin()->first);
+    try {
+      for (State::Slot& s : state.slots) state.settle_low(s);
+    } catch (const Error&) {  // there is no room: the next scope begins with it, and can say so
+    }
+    if (std::uncaught_exceptions() > exceptions || now.empty()) return;
+    for (State::Part& p : state.parts) p.shown.reads = 0;
+    for (const Visit& v : now)
+      if (!v.backward) ++state.parts[v.part].shown.reads;
+    state.plans[with_gradients] = std::move(now);
+  }
+
+  void before(const Call& call) override {
+    const bool within = !open.empty() && !open.back();
+    if (!within && current_phase() != Phase::update) follow(call);
+    open.push_back(call.composed && !within);
+  }
+  void after(const Call&, std::span<const Tensor> results) override {
+    close();
+    if (!cast) return;
+    on_tier.reset();
+    const size_t slot = state.keys.at(cast.get()) / 2;
+    cast = {};
+    let_go(2 * slot + 1);
+    state.set_low(slot, results[0]);
+  }
+  void failed(const Call&) override {
+    close();
+    on_tier.reset();
+    cast = {};
+  }
+
+ private:
+  void follow(const Call& call) {
+    const std::vector<Value> args = call.args();
+    const bool converts = is_cast(call, args);
+    for (const Value& v : args) {
+      if (const auto* t = std::get_if<Tensor>(&v)) see(*t, !converts);
+      if (const auto* list = std::get_if<TensorList>(&v))
+        for (const Tensor& t : *list) see(t, true);
+    }
+    for (const Tensor& t : call.targets) see(t, true);
+    if (!converts) return;
+    // What autocast will read in the parameter's place lives where that does.
+    cast = std::get<Tensor>(args[0]).storage();
+    on_tier.emplace(state.options.tier);
+  }
+  // Of a whole parameter to autocast's precision.
+  bool is_cast(const Call& call, const std::vector<Value>& args) const {
+    if (call.form != Form::fresh || call.op.name() != "to" || grad_enabled() || current_phase() != Phase::forward)
+      return false;
+    const auto* t = std::get_if<Tensor>(&args[0]);
+    if (!t || !t->defined() || t->dtype() != DType::f32 || !is_reduced_floating(std::get<DType>(args[1]))) return false;
+    const auto known = state.keys.find(t->storage().get());
+    return known != state.keys.end() && t->shape() == state.slots[known->second / 2].parameter.shape();
+  }
+  void close() {
+    if (!open.empty()) open.pop_back();
+  }
+
+  // An argument. What is only converted need not stay near.
+  void see(const Tensor& t, bool hold) {
+    if (!t.defined()) return;
+    const auto known = state.keys.find(t.storage().get());
+    if (known == state.keys.end()) return;
+    const Key key = known->second;
+    use(key, hold);
+    // A kernel may look the copy up itself.
+    if (hold && key % 2 == 0 && autocast_enabled() && state.storage_of(key + 1)) use(key + 1, true);
+  }
+  void use(Key key, bool hold) {
+    const size_t part = state.slots[key / 2].part;
+    const bool backward = current_phase() == Phase::backward;
+    if (now.empty() || now.back().part != part || now.back().backward != backward) enter(part, backward);
+    std::vector<Key>& used = now.back().used;
+    if (std::ranges::find(used, key) == used.end()) used.push_back(key);
+    if (hold && !held.contains(key)) pin(key);
+  }
+  void pin(Key key) {
+    Storage* storage = state.storage_of(key);
+    if (!storage) return;
+    if (!storage->resident()) state.stats.bytes_late += static_cast<int64_t>(storage->nbytes);
+    const auto start = std::chrono::steady_clock::now();
+    storage->pin(Access::read);
+    state.stats.seconds_waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    held.emplace(key, Ref<Storage>(storage));
+  }
+  void let_go(Key key) {
+    const auto found = held.find(key);
+    if (found == held.end()) return;
+    const Ref<Storage> storage = std::move(found->second);
+    held.erase(found);
+    storage->unpin();
+  }
+
+  // A part's turn begins.
+  void enter(size_t part, bool backward) {
+    if (backward && plan.empty()) {
+      // The first step: backward goes the other way.
+      plan = now;
+      for (size_t i = now.size(); i-- > 0;) plan.push_back({now[i].part, true, now[i].used});
+      next = now.size();
+    }
+    ++state.stats.visits;
+    const bool found = locate(part, backward);
+    now.push_back({part, backward, {}});
+    if (recompute && !backward && grad_enabled()) {
+      // Backward begins with the last part.
+      if (found && next < plan.size() && plan[next].backward)
+        recompute->keep();
+      else
+        recompute->begin();
+    }
+    int64_t bytes = state.parts[part].shown.bytes;
+    if (found) bytes = bytes_of(plan[next - 1]);
+    bring_next({part}, bytes);
+  }
+  // Whether the part's turn is in the plan; `next` is the one after it then.
+  bool locate(size_t part, bool backward) {
+    const auto is = [&](size_t i) { return plan[i].part == part && plan[i].backward == backward; };
+    if (next < plan.size() && is(next)) return ++next, true;
+    if (plan.empty()) return false;
+    ++state.stats.unforeseen;
+    state.parts[part].unforeseen = true;
+    for (size_t i = 0; i < plan.size(); ++i) {
+      const size_t at = (next + i) % plan.size();
+      if (is(at)) return next = at + 1, true;
+    }
+    return false;
+  }
+
+  int64_t bytes_of(const Visit& v) const {
+    int64_t n = 0;
+    for (const Key key : v.used)
+      if (const Storage* s = state.storage_of(key)) n += static_cast<int64_t>(s->nbytes);
+    if (!v.backward) return n;
+    for (const size_t slot : state.parts[v.part].slots)
+      if (const Tensor g = state.slots[slot].parameter.grad(); g.defined()) n += g.nbytes();
+    return n;
+  }
+  // Of the parts whose turns come next as many as there is room for beside those in `wanted`, which take `bytes`; the
+  // others go.
+  void bring_next(std::vector<size_t> wanted, int64_t bytes) {
+    std::vector<const Visit*> coming;
+    for (size_t i = next; i < plan.size(); ++i) {
+      if (std::ranges::find(wanted, plan[i].part) != wanted.end()) continue;
+      bytes += bytes_of(plan[i]);
+      if (bytes > state.near_bytes) break;
+      wanted.push_back(plan[i].part);
+      coming.push_back(&plan[i]);
+    }
+    std::vector<Key> going;
+    for (const auto& [key, storage] : held)
+      if (std::ranges::find(wanted, state.slots[key / 2].part) == wanted.end()) going.push_back(key);
+    for (const Key key : going) {
+      let_go(key);
+      if (key % 2 == 0) state.settle_low(state.slots[key / 2]);
+    }
+    for (const Visit* v : coming) {
+      for (const Key key : v->used)
+        if (Storage* s = state.storage_of(key)) prefetch(*s);
+      if (!v->backward) continue;
+      for (const size_t slot : state.parts[v->part].slots)
+        if (const Tensor g = state.slots[slot].parameter.grad(); g.defined()) prefetch(*g.storage());
+    }
+  }
+  void prefetch(Storage& s) {
+    if (s.resident()) return;
+    state.stats.bytes_ahead += static_cast<int64_t>(s.nbytes);
+    s.prefetch();
+  }
+
+ public:
+  State& state;
+  const bool with_gradients;
+  const int exceptions = std::uncaught_exceptions();
+  std::vector<Visit> plan;  // the last scope's turns
+  size_t next = 0;          // in it
+  std::vector<Visit> now;
+  std::unordered_map<Key, Ref<Storage>> held;  // pinned
+  std::vector<bool> open;                      // calls, whether they are composed
+  Ref<Storage> cast;                           // the parameter that the open call converts
+  std::optional<memory::TierScope> on_tier;
+  ObserverScope observing;
+  std::optional<Recompute> recompute;
+};
+
+StreamScope::StreamScope(Streamed& streamed) {
+  Streamed::State& s = *streamed.state_;
+  check(!s.in_scope, "StreamScope", "the network has a scope already");
+  s.refresh();
+  watch_ = std::make_unique<Watch>(s);
+  s.in_scope = true;
+}
+
+StreamScope::~StreamScope() {
+  Streamed::State& s = watch_->state;
+  watch_.reset();
+  s.in_scope = false;
+}
+
+}  // namespace strata::nn

@@ -1,0 +1,208 @@
+#include "strata/nn/streamed.h"
+
+#include <algorithm>
+#include <map>
+
+#include "strata/core/node.h"
+#include "strata/core/rebind.h"
+#include "strata/nn/streamed_inl.h"
+
+namespace strata::nn {
+namespace {
+
+bool is_container(const Module& m) {
+  return m.kind() == "ModuleList" || m.kind() == "Sequential";
+}
+bool has_container(const Module& m) {
+  return std::ranges::any_of(m.named_modules(), [](const auto& entry) { return is_container(entry.second); });
+}
+std::string below(const std::string& at, const std::string& name) {
+  return at.empty() ? name : at + "." + name;
+}
+int64_t bytes_of(const NamedTensors& tensors) {
+  int64_t n = 0;
+  for (const auto& [name, t] : tensors) n += t.nbytes();
+  return n;
+}
+
+// Its elements, counted as written as often as before, so that what was made of them (an optimizer's weights in f32) is
+// still known to be of them.
+void move_home(const Tensor& t, Tier tier) {
+  NoGrad guard;
+  const Tensor grad = t.grad();
+  {
+    const memory::TagScope tag(memory::Tag::parameter);
+    const Tensor there = t.detach().to(tier);
+    there.storage()->version.store(t.version(), std::memory_order_relaxed);
+    autograd_meta(t).low = {};
+    rebind(t, there);
+  }
+  if (!grad.defined() || grad.tier() == tier) return;
+  const memory::TagScope tag(memory::Tag::gradient);
+  Tensor(t).set_grad(grad.to(tier));
+}
+
+}  // namespace
+
+Streamed::State::State(const Module& module, const StreamOptions& o) : options(o), near_bytes(o.near_bytes) {
+  check(o.near_bytes >= 0 && o.parts_near >= 1, "Streamed", "near_bytes is not negative and parts_near at least 1, got ",
+        o.near_bytes, " and ", o.parts_near);
+  find_parts(module);
+  int64_t largest = 0;
+  for (const Part& p : parts) largest = std::max(largest, p.shown.bytes);
+  if (near_bytes == 0) near_bytes = o.parts_near * largest;
+  for (const Part& p : parts)
+    check(p.shown.bytes <= near_bytes, "Streamed", "'", p.shown.name, "' has ", p.shown.bytes,
+          " bytes of parameters, which are wanted at once; near_bytes is ", near_bytes);
+  refresh();
+}
+
+Streamed::State::~State() {
+  for (Slot& s : slots) s.hook.remove();
+}
+
+void Streamed::State::add_part(const std::string& name, const NamedTensors& parameters) {
+  if (parameters.empty()) return;
+  Part& part = parts.emplace_back();
+  part.shown = {.name = name, .bytes = bytes_of(parameters)};
+  for (const auto& [full, t] : parameters) {
+    part.slots.push_back(slots.size());
+    slots.push_back({.name = full, .parameter = t, .part = parts.size() - 1});
+  }
+}
+
+// `inside`: of a container's item.
+void Streamed::State::descend(const Module& module, const std::string& at, bool inside,
+                              std::vector<const TensorImpl*>& seen) {
+  NamedTensors all, own;
+  for (const auto& [name, t] : module.named_parameters()) {
+    if (std::ranges::find(seen, &t.impl()) != seen.end()) continue;
+    all.emplace_back(below(at, name), t);
+    if (name.find('.') == std::string::npos) own.push_back(all.back());
+  }
+  const auto children = module.named_children();
+  const int64_t most = near_bytes > 0 ? near_bytes / options.parts_near : INT64_MAX;
+  const bool divides =
+      at.empty() || is_container(module) || (!inside && has_container(module)) || bytes_of(all) > most;
+  const NamedTensors& here = divides && !children.empty() ? own : all;
+  for (const auto& [name, t] : here) seen.push_back(&t.impl());
+  std::string name = at;
+  if ((&here == &own || at.empty()) && !here.empty()) {
+    name = here[0].first;
+    for (size_t i = 1; i < here.size(); ++i) name += ", " + here[i].first;
+  }
+  add_part(name, here);
+  if (&here == &all) return;
+  for (const auto& [child_name, child] : children)
+    descend(child, below(at, child_name), inside || is_container(module), seen);
+}
+
+void Streamed::State::find_parts(const Module& module) {
+  std::vector<const TensorImpl*> seen;
+  // Several on one storage, or a part of one: moving them would part them.
+  std::map<const Storage*, std::vector<std::string>> on;
+  for (const auto& [name, t] : module.named_parameters()) on[t.storage().get()].push_back(name);
+  for (const auto& [name, t] : module.named_parameters()) {
+    const auto& names = on[t.storage().get()];
+    const bool alone = names.size() == 1;
+    if (alone && t.nbytes() == static_cast<int64_t>(t.storage()->nbytes)) continue;
+    seen.push_back(&t.impl());
+    parts.push_back({.shown = {.name = name, .bytes = 0}});
+    parts.back().shown.note =
+        alone ? "is a part of a larger tensor: stays where it is"
+              : cat("shares its bytes with '", name == names[0] ? names[1] : names[0], "': stays where it is");
+  }
+  descend(module, "", false, seen);
+}
+
+void Streamed::State::refresh() {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    Slot& s = slots[i];
+    const Tensor& t = s.parameter;
+    if (s.home != t.storage()) {
+      const memory::Backend& backend = memory::backend(t.device(), options.tier);
+      check(backend.bytes == memory::Bytes::movable, "Streamed", "memory of tier '", backend.tier.name(), "' of ",
+            t.device(), " does not move: what lives there is read in place");
+      if (t.tier() != backend.tier) move_home(t, options.tier);
+      if (s.home) keys.erase(s.home.get());
+      s.home = t.storage();
+      keys[s.home.get()] = 2 * i;
+    }
+    settle_low(s);
+    if (!s.hooked && t.requires_grad() && t.is_leaf()) {
+      s.hooked = true;
+      s.hook = register_post_accumulate_grad_hook(t, [tier = options.tier](const Tensor& leaf) {
+        const Tensor g = leaf.grad();
+        if (!g.defined() || g.requires_grad() || g.tier() == memory::backend(g.device(), tier).tier) return;
+        const NoGrad guard;
+        const memory::TagScope tag(memory::Tag::gradient);
+        Tensor(leaf).set_grad(g.to(tier));
+      });
+    }
+  }
+}
+
+// Autocast's copy, which it made where it was, goes to the tier.
+void Streamed::State::settle_low(Slot& s) {
+  const auto slot = static_cast<size_t>(&s - slots.data());
+  const AutogradMeta* known = s.parameter.impl().autograd.get();
+  const Tensor low = known ? known->low.tensor : Tensor();
+  if (low.defined() && low.tier() != s.parameter.tier()) {
+    const strata::detail::ThreadModeScope plain({false, 0});
+    const memory::TierScope own{Tier()};
+    const Tensor there = low.to(options.tier);
+    autograd_meta(s.parameter).low.tensor = there;
+    set_low(slot, there);
+  } else {
+    set_low(slot, low);
+  }
+}
+
+void Streamed::State::set_low(size_t slot, const Tensor& low) {
+  Slot& s = slots[slot];
+  if (s.low.defined()) keys.erase(s.low.storage().get());
+  s.low = low;
+  if (low.defined()) keys[low.storage().get()] = 2 * slot + 1;
+}
+
+// nullptr for a copy that is not of the parameter's values any more.
+Storage* Streamed::State::storage_of(Key key) const {
+  const Slot& s = slots[key / 2];
+  if (key % 2 == 0) return s.home.get();
+  if (!s.low.defined() || !autograd_meta(s.parameter).low.is_current(s.parameter, s.low.dtype())) return nullptr;
+  return s.low.storage().get();
+}
+
+Streamed::Streamed(const Module& module, const StreamOptions& options)
+    : state_(std::make_unique<State>(module, options)) {}
+Streamed::~Streamed() = default;
+
+std::vector<StreamedPart> Streamed::parts() const {
+  std::vector<StreamedPart> all;
+  for (const State::Part& p : state_->parts) {
+    StreamedPart shown = p.shown;
+    if (shown.note.empty() && p.unforeseen) shown.note = "came out of turn: steps are not alike";
+    if (shown.note.empty() && shown.reads > 1) shown.note = cat("its turn comes ", shown.reads, " times in a forward");
+    all.push_back(std::move(shown));
+  }
+  return all;
+}
+
+int64_t Streamed::near_bytes() const {
+  return state_->near_bytes;
+}
+
+StreamStats Streamed::stats() const {
+  return state_->stats;
+}
+
+std::string Streamed::report() const {
+  std::string text;
+  for (const StreamedPart& p : parts())
+    text += cat(p.name, ": ", p.bytes, " bytes", p.note.empty() ? "" : "; ", p.note, "\n");
+  const StreamStats s = stats();
+  return text + cat(s.bytes_ahead, " bytes came ahead, ", s.bytes_late, " late, in ", s.visits, " turns, ", s.unforeseen,
+                    " of them unforeseen; ", s.seconds_waited, " s waited\n");
+}
+
+}  // namespace strata::nn
