@@ -186,16 +186,18 @@ int main(int argc, char** argv) {
   const bool llama = name == "llama";
   std::printf("%s: %s, %lld x %lld%s\n\n", cuda::properties().name.c_str(), name.c_str(),
               static_cast<long long>(w.batch), static_cast<long long>(w.context), graph ? ", one CUDA graph" : "");
-  OffloadOptions away{.slowdown = 1.02};
+  // The planner's step is forward and backward: what the optimizer takes beside it (about a tenth for these layers) may be
+  // spent too.
+  OffloadOptions away{.slowdown = llama ? 1.022 : 1.02};
   if (!directory.empty()) {
     away.away = SavedPlace::disk;
     away.disk = std::make_shared<memory::DiskStore>(memory::DiskOptions{.directories = {directory}});
   }
   OffloadOptions both = away;
   both.recompute = true;
-  both.slowdown = llama ? 1.1 : 1.08;
+  both.slowdown = llama ? 1.11 : 1.08;
   OffloadOptions more = both;
-  more.slowdown = llama ? 1.25 : 1.2;
+  more.slowdown = llama ? 1.28 : 1.2;
 
   const Result plain = run(w, nullptr, graph);
   std::printf(

@@ -197,6 +197,11 @@ void SavedTensorOffload::settle() {
   for (auto& [key, d] : impl_->depots) d->rest();
 }
 
+bool SavedTensorOffload::settled() const {
+  const std::lock_guard guard(impl_->lock);
+  return impl_->settled();
+}
+
 OffloadMeasured SavedTensorOffload::measured() const {
   const std::lock_guard guard(impl_->lock);
   return impl_->passes_measured > 0 ? impl_->measured : impl_->now;
@@ -205,7 +210,7 @@ OffloadMeasured SavedTensorOffload::measured() const {
 OffloadStats SavedTensorOffload::stats() const {
   const std::lock_guard guard(impl_->lock);
   OffloadStats s = impl_->stats;
-  for (const auto& [key, d] : impl_->depots) s.host_bytes += d->host_bytes();
+  s.host_bytes = impl_->host_bytes();
   s.device_peak = memory::stats(impl_->device).peak_total;
   return s;
 }

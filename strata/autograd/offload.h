@@ -35,8 +35,10 @@ struct OffloadOptions {
   /// whenever other tensors are saved. Else every pass is as the first.
   bool adaptive = true;
   double slowdown = 1.02;
-  int64_t most_kept = 0;  ///< OffloadLimits::keep_bytes
-  bool log = false;       ///< keep a list of transfers: transfers()
+  /// Bytes of saved tensors that stay at most, whatever that costs, and at least: OffloadLimits::keep_bytes; 0: as
+  /// `slowdown` lets.
+  int64_t most_kept = 0;
+  bool log = false;  ///< keep a list of transfers: transfers()
 };
 
 /// What a SavedTensorOffload did since it was made; bytes of storages.
@@ -109,11 +111,14 @@ class SavedTensorOffload final : public SavedTensorHooks {
   /// Waits for the device and makes the plan of what was measured so far, where the options are adaptive: before a
   /// graph is captured, whose passes cannot be measured. Not within a capture.
   void settle();
+  /// Whether the plan stays as it is: it was given, or made of as many measured passes as there will be; or there is to
+  /// be none.
+  bool settled() const;
   /// The last pass that was measured whole; what it saved in any case.
   OffloadMeasured measured() const;
 
   OffloadStats stats() const;
-  /// Since the last call, with OffloadOptions::log; waits for the device.
+  /// Since the last call, with OffloadOptions::log, the last 100,000 of them; waits for the device.
   std::vector<OffloadTransfer> transfers();
 
   std::shared_ptr<void> pack(const Tensor& t) override;

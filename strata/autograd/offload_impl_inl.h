@@ -56,6 +56,8 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   void adopt(OffloadPlan p);
   void mark(int32_t what);
   void see_live();
+  int64_t host_bytes() const;
+  bool settled() const;
   OffloadPlan::Choice choice(int32_t at) const;
 
   // ---- saving ----
@@ -96,7 +98,8 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   bool following = false;
   bool measuring = false;
   bool reached_backward = false, reached_end = false;
-  int passes_measured = 0;
+  int passes_measured = 0, cold_passes = 0;
+  int64_t host_before = 0;  // page-locked bytes when the pass began
   OffloadMeasured now, measured;
   std::unique_ptr<StepClock> clock;
   Device clock_device;

@@ -12,6 +12,10 @@ namespace {
 
 // Passes that are measured before the plan stays: the first is followed by no plan, so its waiting distorts the next.
 constexpr int kMeasuredPasses = 3;
+// Passes that make page-locked memory stand still meanwhile: so many of them are not measured.
+constexpr int kColdPasses = 3;
+// Transfers that a log keeps.
+constexpr size_t kMostLogged = 100'000;
 // Copies of fewer bytes cost a card more than they give.
 constexpr int64_t kLeastOnCard = 64 << 10;
 // Operations a byte of memory traffic up to which a call counts as cheap where nothing was measured yet.
@@ -20,6 +24,8 @@ constexpr double kCheapFlops = 32;
 constexpr double kCardFlops = 500e12, kCardBytes = 3e12, kHostFlops = 100e9, kHostBytes = 20e9;
 // Bytes a second of links that nothing has gone over yet.
 constexpr double kCardLink = 40e9, kOtherLink = 2e9;
+// A bound on what stays comes before time.
+constexpr double kAnyCost = 100;
 
 }  // namespace
 
@@ -37,8 +43,9 @@ void SavedTensorOffload::Impl::begin_pass() {
   most_live = 0;
   now = {};
   following = plan.has_value();
-  measuring = options.adaptive && !fixed && !cuda::capturing() && passes_measured < kMeasuredPasses;
+  measuring = !settled() && !cuda::capturing();
   clock.reset();
+  host_before = host_bytes();
   for (auto& [key, d] : depots) d->set_timing(measuring || options.log);
   mark(kBegin);
 }
@@ -64,21 +71,36 @@ void SavedTensorOffload::Impl::learn() {
   std::vector<OffloadTransfer> copies;
   for (auto& [key, d] : depots) d->take_transfers(copies, whole);
   std::sort(copies.begin(), copies.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
-  if (whole) {
+  if (whole && host_bytes() > host_before && cold_passes < kColdPasses) {
+    measuring = false;
+    ++cold_passes;
+  } else if (whole) {
     measuring = false;
     read_clock();
     read_rates(copies);
+    now.backward_seconds = std::max(now.backward_seconds - seconds_again(now), 0.0);
     measured = now;
     ++passes_measured;
-    adopt(plan_offload(measured, {.slowdown = options.slowdown,
+    adopt(plan_offload(measured, {.slowdown = options.most_kept > 0 ? kAnyCost : options.slowdown,
                                   .keep_bytes = options.most_kept,
                                   .recompute = options.recompute,
                                   .away = options.away}));
     planned_bytes.clear();
     for (const SavedRecord& r : measured.saved) planned_bytes.push_back(r.bytes);
   }
-  if (options.log)
-    transfers.insert(transfers.end(), std::make_move_iterator(copies.begin()), std::make_move_iterator(copies.end()));
+  if (!options.log) return;
+  transfers.insert(transfers.end(), std::make_move_iterator(copies.begin()), std::make_move_iterator(copies.end()));
+  if (transfers.size() > 2 * kMostLogged) transfers.erase(transfers.begin(), transfers.end() - kMostLogged);
+}
+
+bool SavedTensorOffload::Impl::settled() const {
+  return fixed || !options.adaptive || passes_measured >= kMeasuredPasses;
+}
+
+int64_t SavedTensorOffload::Impl::host_bytes() const {
+  int64_t all = 0;
+  for (const auto& [key, d] : depots) all += d->host_bytes();
+  return all;
 }
 
 void SavedTensorOffload::Impl::read_clock() {
@@ -182,11 +204,11 @@ std::shared_ptr<void> SavedTensorOffload::Impl::pack(const Tensor& t) {
     if (at >= planned_bytes.size() || planned_bytes[at] != bytes) {
       following = measuring = false;
       plan.reset();
-      passes_measured = 0;
+      passes_measured = cold_passes = 0;
     }
   }
-  // Recipes read slots, so what comes before one has a slot.
-  const bool may_be_read = options.recompute && (measuring || place <= last_recomputed);
+  // Recipes read slots, so what comes before one has a slot; and a pass that is measured ends with its last slot.
+  const bool may_be_read = measuring || (options.recompute && place <= last_recomputed);
   if (following && choice(place).place == SavedPlace::keep && !may_be_read) {
     seen[number] = {version, true, {}};
     stats.kept += bytes;

@@ -215,6 +215,28 @@ TEST(Offload, WhatIsStillNearIsUsedInPlace) {
   EXPECT_EQ(s.kept, s.saved);
 }
 
+TEST(Offload, ABoundOnWhatStaysIsKept) {
+  const int64_t n = 1 << 16, bytes = n * 4;
+  Tensor x = full({n}, 0.5, DType::f32).set_requires_grad();
+  const Loss chain = [](const TensorList& p) {
+    Tensor y = p[0];
+    for (int i = 0; i < 12; ++i) y = sin(y * y);
+    return sum(y);
+  };
+  OffloadOptions o = all_away();
+  o.adaptive = true;
+  o.most_kept = 4 * bytes;
+  const auto offload = SavedTensorOffload::create(o);
+  const std::vector<std::string> want = gradients(chain, {x}, nullptr);
+  for (int pass = 0; pass < 4; ++pass) EXPECT_EQ(gradients(chain, {x}, offload), want);
+  EXPECT_LE(offload->plan()->kept_bytes, o.most_kept);
+  x.set_grad({});
+  memory::reset_peak(DeviceType::cpu);
+  const int64_t before = live();
+  (void)gradients(chain, {x}, offload);
+  EXPECT_LE(offload->stats().device_peak - before, o.most_kept + 6 * bytes);
+}
+
 TEST(Offload, AFixedPlanIsFollowed) {
   Tensor x = leaf({256});
   const auto loss = [](const TensorList& p) {
@@ -493,11 +515,15 @@ TEST(Offload, OtherShapesMeanAnotherPlan) {
   OffloadOptions o = all_again();
   o.adaptive = true;
   const auto offload = SavedTensorOffload::create(o);
+  int settled = 0;
   for (const int64_t rows : {9, 9, 9, 5, 5, 9, 30, 30}) {
     const TensorList leaves = {leaf({rows, 16}), leaf({16, 16}, 2)};
     const Loss loss = [](const TensorList& p) { return sum(gelu(matmul(gelu(matmul(p[0], p[1])), p[1]))); };
     EXPECT_EQ(gradients(loss, leaves, offload), gradients(loss, leaves, nullptr)) << rows;
+    offload->settle();
+    settled += offload->settled();
   }
+  EXPECT_EQ(settled, 1);  // after three alike
 }
 
 TEST(Offload, ALogOfTransfers) {
