@@ -182,6 +182,7 @@ void SavedTensorOffload::set_plan(const OffloadPlan& plan) {
   }
   const std::lock_guard guard(impl_->lock);
   impl_->fixed = true;
+  impl_->measuring = false;
   impl_->adopt(plan);
 }
 

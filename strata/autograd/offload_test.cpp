@@ -260,6 +260,16 @@ TEST(Offload, AFixedPlanIsFollowed) {
   EXPECT_EQ(s.kept, 1024);
   EXPECT_EQ(s.recomputed, 1024);
   EXPECT_THROW(offload->set_plan(OffloadPlan::of({SavedPlace::disk})), ValueError);
+
+  // What was measured before does not replace it.
+  o.adaptive = true;
+  const auto measures = SavedTensorOffload::create(o);
+  EXPECT_EQ(gradients(loss, {x}, measures), want);
+  const OffloadPlan keeps = OffloadPlan::of({SavedPlace::keep, SavedPlace::host});
+  measures->set_plan(keeps);
+  for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(gradients(loss, {x}, measures), want);
+  EXPECT_TRUE(measures->settled());
+  EXPECT_EQ(measures->plan()->choices, keeps.choices);
   EXPECT_THROW(SavedTensorOffload::create(all_away())->set_plan(OffloadPlan::of({SavedPlace::recompute})), ValueError);
 }
 
