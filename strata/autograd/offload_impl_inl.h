@@ -18,7 +18,6 @@
 namespace strata {
 
 using offload::Depot;
-using offload::Parcel;
 using offload::Recipe;
 using offload::Recipes;
 using offload::Slot;
