@@ -1,8 +1,8 @@
 // What saved tensors that leave a card cost and save: a training step of GPT-2 124M (32 x 1024), or of eight layers of
-// Llama 8B's shape (4 x 4096), bf16 autocast and AdamW, without offload and with it. Prints milliseconds a step, the peak
-// of the card's memory, the peak above what is there between steps (activations, gradients and what kernels take), what
-// left, and what the link could take during forward at 55 GB/s; and whether losses and weights are those without, bit for
-// bit.
+// Llama 8B's shape (4 x 4096), bf16 autocast and AdamW, without offload and with it. Prints milliseconds a step, the
+// peak of the card's memory, the peak above what is there between steps (activations, gradients and what kernels take),
+// what left, and what the link could take during forward at 55 GB/s; and whether losses and weights are those without,
+// bit for bit.
 //     offload_bench gpt2|llama [graph] [disk DIRECTORY]
 #include <algorithm>
 #include <cstdio>
@@ -95,7 +95,7 @@ Result run(const Work& w, const std::shared_ptr<SavedTensorOffload>& offload, bo
       loss = model->loss(tokens, targets);
     }
     loss.backward();
-    optimizer.step_guarded({.max_norm = 1, .loss = loss.detach()});
+    optimizer.step_guarded({.max_norm = 1, .loss = loss.detach().to(DType::f32)});
   };
   Result r;
   for (int i = 0; i < kWarm; ++i) {
@@ -126,6 +126,7 @@ Result run(const Work& w, const std::shared_ptr<SavedTensorOffload>& offload, bo
   if (graph) {
     optimizer.zero_grad(!w.keeps_gradients);
     loss = Tensor();
+    if (offload) offload->settle();
     memory::release_cached();
     captured.emplace();
     captured->capture(step);
@@ -137,8 +138,10 @@ Result run(const Work& w, const std::shared_ptr<SavedTensorOffload>& offload, bo
     cuda::Event begin(true), end(true);
     begin.record(stream);
     for (int i = 0; i < kSteps; ++i) {
-      if (captured) captured->replay();
-      else step();
+      if (captured)
+        captured->replay();
+      else
+        step();
     }
     end.record(stream);
     end.synchronize();
@@ -155,10 +158,9 @@ void print(const char* name, const Result& r, const Result& plain) {
   const double seconds = r.measured.forward_seconds;
   std::printf("| %s | %.1f | %.3f | %.2f | %.2f | %.2f | %.2f | %.2f | %.1f | %.1f | %.2f | %s |\n", name, r.ms,
               r.ms / plain.ms, static_cast<double>(r.peak) / kGiB, static_cast<double>(r.above) / kGiB,
-              static_cast<double>(r.above) / static_cast<double>(plain.above),
-              static_cast<double>(r.stats.sent) / kGiB, static_cast<double>(r.stats.recomputed) / kGiB,
-              r.measured.out_rate / 1e9, seconds * 1e3, seconds * kLink / kGiB,
-              r.loss == plain.loss && r.weights == plain.weights ? "yes" : "NO");
+              static_cast<double>(r.above) / static_cast<double>(plain.above), static_cast<double>(r.stats.sent) / kGiB,
+              static_cast<double>(r.stats.recomputed) / kGiB, r.measured.out_rate / 1e9, seconds * 1e3,
+              seconds * kLink / kGiB, r.loss == plain.loss && r.weights == plain.weights ? "yes" : "NO");
   std::fflush(stdout);
 }
 
@@ -184,21 +186,25 @@ int main(int argc, char** argv) {
   const bool llama = name == "llama";
   std::printf("%s: %s, %lld x %lld%s\n\n", cuda::properties().name.c_str(), name.c_str(),
               static_cast<long long>(w.batch), static_cast<long long>(w.context), graph ? ", one CUDA graph" : "");
-  OffloadOptions away{.slowdown = 1.02};
+  // The planner's step is forward and backward: what the optimizer takes beside it (about a tenth for these layers) may be
+  // spent too.
+  OffloadOptions away{.slowdown = llama ? 1.022 : 1.02};
   if (!directory.empty()) {
     away.away = SavedPlace::disk;
     away.disk = std::make_shared<memory::DiskStore>(memory::DiskOptions{.directories = {directory}});
   }
   OffloadOptions both = away;
   both.recompute = true;
-  both.slowdown = llama ? 1.1 : 1.08;
+  both.slowdown = llama ? 1.11 : 1.08;
   OffloadOptions more = both;
-  more.slowdown = llama ? 1.25 : 1.2;
+  more.slowdown = llama ? 1.28 : 1.2;
 
   const Result plain = run(w, nullptr, graph);
   std::printf(
-      "| saved tensors | ms a step | ratio | peak, GiB | above the rest, GiB | of that without | sent, GiB | computed again, "
-      "GiB | link, GB/s | forward, ms | bound of sent in forward, GiB | same bits |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+      "| saved tensors | ms a step | ratio | peak, GiB | above the rest, GiB | of that without | sent, GiB | computed "
+      "again, "
+      "GiB | link, GB/s | forward, ms | bound of sent in forward, GiB | same bits "
+      "|\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   print("kept", plain, plain);
   const auto row = [&](const char* title, const OffloadOptions& o) {
     const auto offload = SavedTensorOffload::create(o);
@@ -212,9 +218,10 @@ int main(int argc, char** argv) {
   if (directory.empty()) (void)row(llama ? "and computed again, 1.25" : "and computed again, 1.20", more);
   int64_t saved = 0;
   for (const SavedRecord& s : a.measured.saved) saved += s.bytes;
-  std::printf("\nsaved: %.2f GiB in %zu storages; planned: %.2f GiB away of %.2f; with recomputation %.2f away, %.2f again, "
-              "%.1f ms expected\n",
-              static_cast<double>(saved) / kGiB, a.measured.saved.size(), static_cast<double>(a.plan.away_bytes) / kGiB,
-              static_cast<double>(saved) / kGiB, static_cast<double>(b.plan.away_bytes) / kGiB,
-              static_cast<double>(b.plan.recomputed_bytes) / kGiB, b.plan.seconds * 1e3);
+  std::printf(
+      "\nsaved: %.2f GiB in %zu storages; planned: %.2f GiB away of %.2f; with recomputation %.2f away, %.2f again, "
+      "%.1f ms expected\n",
+      static_cast<double>(saved) / kGiB, a.measured.saved.size(), static_cast<double>(a.plan.away_bytes) / kGiB,
+      static_cast<double>(saved) / kGiB, static_cast<double>(b.plan.away_bytes) / kGiB,
+      static_cast<double>(b.plan.recomputed_bytes) / kGiB, b.plan.seconds * 1e3);
 }

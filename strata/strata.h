@@ -8,6 +8,7 @@
 #include "strata/autograd/function.h"
 #include "strata/autograd/gradcheck.h"
 #include "strata/autograd/hooks.h"
+#include "strata/autograd/offload.h"
 #include "strata/core/autocast.h"
 #include "strata/core/dtype_limits.h"
 #include "strata/core/error.h"

@@ -22,7 +22,7 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"core", {}},
     {"memory", {"core"}},
     {"cuda", {"core", "memory"}},
-    {"autograd", {"core", "memory"}},
+    {"autograd", {"core", "memory", "cuda"}},
     {"ops", {"core", "memory", "cuda", "autograd"}},
     {"io", {"core", "memory", "cuda"}},
     {"text", {"core", "io"}},

@@ -182,6 +182,7 @@ void SavedTensorOffload::set_plan(const OffloadPlan& plan) {
   }
   const std::lock_guard guard(impl_->lock);
   impl_->fixed = true;
+  impl_->measuring = false;
   impl_->adopt(plan);
 }
 
@@ -194,6 +195,12 @@ void SavedTensorOffload::settle() {
   const std::lock_guard guard(impl_->lock);
   if (impl_->device.is_cuda()) cuda::synchronize(impl_->device.index);
   impl_->learn();
+  for (auto& [key, d] : impl_->depots) d->rest();
+}
+
+bool SavedTensorOffload::settled() const {
+  const std::lock_guard guard(impl_->lock);
+  return impl_->settled();
 }
 
 OffloadMeasured SavedTensorOffload::measured() const {
@@ -204,7 +211,8 @@ OffloadMeasured SavedTensorOffload::measured() const {
 OffloadStats SavedTensorOffload::stats() const {
   const std::lock_guard guard(impl_->lock);
   OffloadStats s = impl_->stats;
-  for (const auto& [key, d] : impl_->depots) s.host_bytes += d->host_bytes();
+  s.host_bytes = impl_->host_bytes();
+  s.device_peak = memory::stats(impl_->device).peak_total;
   return s;
 }
 

@@ -35,8 +35,10 @@ struct OffloadOptions {
   /// whenever other tensors are saved. Else every pass is as the first.
   bool adaptive = true;
   double slowdown = 1.02;
-  int64_t most_kept = 0;  ///< OffloadLimits::keep_bytes
-  bool log = false;       ///< keep a list of transfers: transfers()
+  /// Bytes of saved tensors that stay at most, whatever that costs, and at least: OffloadLimits::keep_bytes; 0: as
+  /// `slowdown` lets.
+  int64_t most_kept = 0;
+  bool log = false;  ///< keep a list of transfers: transfers()
 };
 
 /// What a SavedTensorOffload did since it was made; bytes of storages.
@@ -49,10 +51,11 @@ struct OffloadStats {
   int64_t forwarded = 0;   ///< used where they were, though they were to go: backward was there first
   int64_t recomputed = 0;  ///< made again
   int64_t refused = 0;     ///< that stayed for want of room, or because writing failed
-  double seconds_waited =
-      0;                   ///< that the host waited for copies; on a card, that its compute stream did, where measured
-  int64_t away_bytes = 0;  ///< away now
-  int64_t host_bytes = 0;  ///< page-locked memory held for it now, free blocks included
+  /// That the host waited for copies; on a card, that its compute stream did in the passes that were measured.
+  double seconds_waited = 0;
+  int64_t away_bytes = 0;    ///< away now
+  int64_t host_bytes = 0;    ///< page-locked memory held for it now, free blocks included
+  int64_t device_peak = 0;   ///< the most that was in use of the device since memory::reset_peak()
   std::string last_failure;  ///< why something was refused last
 };
 
@@ -108,11 +111,14 @@ class SavedTensorOffload final : public SavedTensorHooks {
   /// Waits for the device and makes the plan of what was measured so far, where the options are adaptive: before a
   /// graph is captured, whose passes cannot be measured. Not within a capture.
   void settle();
+  /// Whether the plan stays as it is: it was given, or made of as many measured passes as there will be; or there is to
+  /// be none.
+  bool settled() const;
   /// The last pass that was measured whole; what it saved in any case.
   OffloadMeasured measured() const;
 
   OffloadStats stats() const;
-  /// Since the last call, with OffloadOptions::log; waits for the device.
+  /// Since the last call, with OffloadOptions::log, the last 100,000 of them; waits for the device.
   std::vector<OffloadTransfer> transfers();
 
   std::shared_ptr<void> pack(const Tensor& t) override;

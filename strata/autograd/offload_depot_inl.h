@@ -34,10 +34,12 @@ class Depot {
   /// Begins to copy `source`, which must stay until leave(). Throws MemoryError where there is no room, DeviceError
   /// where that cannot be captured.
   virtual std::unique_ptr<Parcel> send(const Ref<Storage>& source, const std::string& name) = 0;
-  /// Appends what was copied since the last call, with times where `timed`.
-  virtual void take_transfers(std::vector<OffloadTransfer>& into) = 0;
-  /// Whether take_transfers() would wait for nothing.
-  virtual bool quiet() { return true; }
+  /// Appends what was copied since the last call, as far as it is done; with `wait`, all of it. A card's copies are
+  /// among them where timing was on.
+  virtual void take_transfers(std::vector<OffloadTransfer>& into, bool wait) = 0;
+  virtual void set_timing(bool on) {}
+  /// The device is idle.
+  virtual void rest() {}
   /// Goes on with copies that have several legs. Called often; waits for nothing.
   virtual void poll() {}
   virtual int64_t host_bytes() const { return 0; }
@@ -46,7 +48,7 @@ class Depot {
 /// Copies at once, in plain memory; on the meta device it only counts.
 std::unique_ptr<Depot> make_plain_depot();
 /// Page-locked memory for a card; at most `most` bytes, or all there are where that is 0.
-std::unique_ptr<Depot> make_pinned_depot(Device device, int64_t most, bool timed);
+std::unique_ptr<Depot> make_pinned_depot(Device device, int64_t most);
 /// A disk: for the CPU, or for a card by way of page-locked memory, of which there is `most` bytes (0: 2 GiB).
 std::unique_ptr<Depot> make_disk_depot(std::shared_ptr<memory::DiskStore> store);
 std::unique_ptr<Depot> make_card_disk_depot(Device device, std::shared_ptr<memory::DiskStore> store, int64_t most);
@@ -56,9 +58,7 @@ class StepClock {
  public:
   virtual ~StepClock() = default;
   virtual void mark() = 0;
-  /// Whether read() would wait for nothing.
-  virtual bool done() = 0;
-  /// Of each mark since the last read(), which are forgotten.
+  /// Of each mark since the last read(), which are forgotten. Waits for them.
   virtual std::vector<double> read() = 0;
 };
 std::unique_ptr<StepClock> make_clock(Device device);

@@ -65,7 +65,7 @@ class PlainDepot final : public Depot {
   std::unique_ptr<Parcel> send(const Ref<Storage>& source, const std::string& name) override {
     return std::make_unique<PlainParcel>(source, name, done_);
   }
-  void take_transfers(Transfers& into) override {
+  void take_transfers(Transfers& into, bool) override {
     into.insert(into.end(), std::make_move_iterator(done_->begin()), std::make_move_iterator(done_->end()));
     done_->clear();
   }
@@ -79,7 +79,6 @@ class PlainDepot final : public Depot {
 class HostClock final : public StepClock {
  public:
   void mark() override { marks_.push_back(host_seconds()); }
-  bool done() override { return true; }
   std::vector<double> read() override {
     std::vector<double> times = std::exchange(marks_, {});
     for (size_t i = times.size(); i-- > 0;) times[i] -= times[0];
@@ -97,7 +96,6 @@ class CardClock final : public StepClock {
     marks_.push_back(std::make_unique<cuda::Event>(true, device_));
     marks_.back()->record(cuda::current_stream(device_));
   }
-  bool done() override { return marks_.empty() || marks_.back()->query(); }
   std::vector<double> read() override {
     std::vector<double> times;
     if (!marks_.empty()) marks_.back()->synchronize();

@@ -17,6 +17,10 @@ using Transfers = std::vector<OffloadTransfer>;
 struct Disk {
   explicit Disk(std::shared_ptr<DiskStore> s) : store(std::move(s)) {}
   std::shared_ptr<DiskStore> store;
+  void take(Transfers& into) {
+    into.insert(into.end(), std::make_move_iterator(done.begin()), std::make_move_iterator(done.end()));
+    done.clear();
+  }
   Transfers done;
 };
 
@@ -101,10 +105,7 @@ class DiskDepot final : public Depot {
   std::unique_ptr<Parcel> send(const Ref<Storage>& source, const std::string& name) override {
     return std::make_unique<DiskParcel>(disk_, source, name);
   }
-  void take_transfers(Transfers& into) override {
-    into.insert(into.end(), std::make_move_iterator(disk_->done.begin()), std::make_move_iterator(disk_->done.end()));
-    disk_->done.clear();
-  }
+  void take_transfers(Transfers& into, bool) override { disk_->take(into); }
 
  private:
   std::shared_ptr<Disk> disk_;
@@ -151,6 +152,7 @@ class CardDiskParcel final : public Parcel {
   void leave() override { sent_->wait(compute_); }
   bool sent() override { return sent_->query(); }
   void fetch() override {
+    check<DeviceError>(!cuda::capturing(), "offload", "a saved tensor is on a disk: a CUDA graph cannot read it");
     poll();
     if (failed_) std::rethrow_exception(failed_);
     home_ = cuda::current_stream(shared_->device.index);
@@ -236,7 +238,7 @@ class CardDiskParcel final : public Parcel {
 class CardDiskDepot final : public Depot {
  public:
   CardDiskDepot(Device device, std::shared_ptr<DiskStore> store, int64_t most)
-      : shared_(std::make_shared<Pinned>(device, most > 0 ? most : kStaging, false)),
+      : shared_(std::make_shared<Pinned>(device, most > 0 ? most : kStaging)),
         disk_(std::make_shared<Disk>(std::move(store))) {}
   std::unique_ptr<Parcel> send(const Ref<Storage>& source, const std::string& name) override {
     check<DeviceError>(!cuda::capturing(), "offload",
@@ -247,10 +249,7 @@ class CardDiskDepot final : public Depot {
     if (cuda::capturing()) return;
     for (auto at = busy_->begin(); at != busy_->end();) (*at++)->poll();  // which may take itself out
   }
-  void take_transfers(Transfers& into) override {
-    into.insert(into.end(), std::make_move_iterator(disk_->done.begin()), std::make_move_iterator(disk_->done.end()));
-    disk_->done.clear();
-  }
+  void take_transfers(Transfers& into, bool) override { disk_->take(into); }
   int64_t host_bytes() const override { return shared_->held->load(); }
 
  private:

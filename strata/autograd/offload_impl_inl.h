@@ -18,7 +18,6 @@
 namespace strata {
 
 using offload::Depot;
-using offload::Parcel;
 using offload::Recipe;
 using offload::Recipes;
 using offload::Slot;
@@ -56,6 +55,8 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   void adopt(OffloadPlan p);
   void mark(int32_t what);
   void see_live();
+  int64_t host_bytes() const;
+  bool settled() const;
   OffloadPlan::Choice choice(int32_t at) const;
 
   // ---- saving ----
@@ -96,7 +97,8 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   bool following = false;
   bool measuring = false;
   bool reached_backward = false, reached_end = false;
-  int passes_measured = 0;
+  int passes_measured = 0, cold_passes = 0;
+  int64_t host_before = 0;  // page-locked bytes when the pass began
   OffloadMeasured now, measured;
   std::unique_ptr<StepClock> clock;
   Device clock_device;
@@ -132,6 +134,7 @@ struct SavedTensorOffload::Impl::Watcher final : CallObserver {
 
   void before(const Call& call) override { open.push_back(&call); }
   void after(const Call& call, std::span<const Tensor> results) override {
+    if (open.empty()) return;  // it began before this did
     open.pop_back();
     if (current_phase() == Phase::forward) {
       const std::lock_guard guard(impl->lock);
@@ -140,6 +143,7 @@ struct SavedTensorOffload::Impl::Watcher final : CallObserver {
     decide();
   }
   void failed(const Call&) override {
+    if (open.empty()) return;
     open.pop_back();
     decide();
   }

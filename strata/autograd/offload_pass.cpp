@@ -12,6 +12,10 @@ namespace {
 
 // Passes that are measured before the plan stays: the first is followed by no plan, so its waiting distorts the next.
 constexpr int kMeasuredPasses = 3;
+// Passes that make page-locked memory stand still meanwhile: so many of them are not measured.
+constexpr int kColdPasses = 3;
+// Transfers that a log keeps.
+constexpr size_t kMostLogged = 100'000;
 // Copies of fewer bytes cost a card more than they give.
 constexpr int64_t kLeastOnCard = 64 << 10;
 // Operations a byte of memory traffic up to which a call counts as cheap where nothing was measured yet.
@@ -20,6 +24,8 @@ constexpr double kCheapFlops = 32;
 constexpr double kCardFlops = 500e12, kCardBytes = 3e12, kHostFlops = 100e9, kHostBytes = 20e9;
 // Bytes a second of links that nothing has gone over yet.
 constexpr double kCardLink = 40e9, kOtherLink = 2e9;
+// A bound on what stays comes before time.
+constexpr double kAnyCost = 100;
 
 }  // namespace
 
@@ -37,44 +43,64 @@ void SavedTensorOffload::Impl::begin_pass() {
   most_live = 0;
   now = {};
   following = plan.has_value();
-  measuring = options.adaptive && !fixed && !cuda::capturing() && passes_measured < kMeasuredPasses;
-  if (clock) (void)clock->read();
+  measuring = !settled() && !cuda::capturing();
+  clock.reset();
+  host_before = host_bytes();
+  for (auto& [key, d] : depots) d->set_timing(measuring || options.log);
   mark(kBegin);
 }
 
 void SavedTensorOffload::Impl::mark(int32_t what) {
   if (!measuring) return;
   if (!clock || !(clock_device == device)) {
+    marks.clear();
     clock = offload::make_clock(device);
     clock_device = device;
+    if (what != kBegin) {  // the first pass begins when it is known where
+      marks.push_back(kBegin);
+      clock->mark();
+    }
   }
-  if (marks.empty() && what != kBegin) return;
   marks.push_back(what);
   clock->mark();
 }
 
-// Makes a plan of the pass before, where that was measured whole and the device has done it.
+// Makes a plan of the pass before, where that was measured whole. Waits for it then: a few passes are.
 void SavedTensorOffload::Impl::learn() {
-  const bool quiet = std::all_of(depots.begin(), depots.end(), [](const auto& d) { return d.second->quiet(); });
-  if (!quiet) return;
+  const bool whole = measuring && reached_end && !marks.empty();
   std::vector<OffloadTransfer> copies;
-  for (auto& [key, d] : depots) d->take_transfers(copies);
+  for (auto& [key, d] : depots) d->take_transfers(copies, whole);
   std::sort(copies.begin(), copies.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
-  if (measuring && reached_end && !marks.empty() && clock->done()) {
+  if (whole && host_bytes() > host_before && cold_passes < kColdPasses) {
+    measuring = false;
+    ++cold_passes;
+  } else if (whole) {
     measuring = false;
     read_clock();
     read_rates(copies);
+    now.backward_seconds = std::max(now.backward_seconds - seconds_again(now), 0.0);
     measured = now;
     ++passes_measured;
-    adopt(plan_offload(measured, {.slowdown = options.slowdown,
+    adopt(plan_offload(measured, {.slowdown = options.most_kept > 0 ? kAnyCost : options.slowdown,
                                   .keep_bytes = options.most_kept,
                                   .recompute = options.recompute,
                                   .away = options.away}));
     planned_bytes.clear();
     for (const SavedRecord& r : measured.saved) planned_bytes.push_back(r.bytes);
   }
-  if (options.log)
-    transfers.insert(transfers.end(), std::make_move_iterator(copies.begin()), std::make_move_iterator(copies.end()));
+  if (!options.log) return;
+  transfers.insert(transfers.end(), std::make_move_iterator(copies.begin()), std::make_move_iterator(copies.end()));
+  if (transfers.size() > 2 * kMostLogged) transfers.erase(transfers.begin(), transfers.end() - kMostLogged);
+}
+
+bool SavedTensorOffload::Impl::settled() const {
+  return fixed || !options.adaptive || passes_measured >= kMeasuredPasses;
+}
+
+int64_t SavedTensorOffload::Impl::host_bytes() const {
+  int64_t all = 0;
+  for (const auto& [key, d] : depots) all += d->host_bytes();
+  return all;
 }
 
 void SavedTensorOffload::Impl::read_clock() {
@@ -154,6 +180,7 @@ std::shared_ptr<void> SavedTensorOffload::Impl::pack(const Tensor& t) {
   const std::lock_guard guard(lock);
   device = t.device();
   if (!forward) begin_pass();
+  if (device.is_meta()) measuring = false;
   const auto token_of = [&](std::shared_ptr<Slot> slot) {
     slot->add_user();
     ++tokens;
@@ -177,18 +204,18 @@ std::shared_ptr<void> SavedTensorOffload::Impl::pack(const Tensor& t) {
     if (at >= planned_bytes.size() || planned_bytes[at] != bytes) {
       following = measuring = false;
       plan.reset();
-      passes_measured = 0;
+      passes_measured = cold_passes = 0;
     }
   }
-  // Recipes read slots, so what comes before one has a slot.
-  const bool may_be_read = options.recompute && (measuring || place <= last_recomputed);
+  // Recipes read slots, so what comes before one has a slot; and a pass that is measured ends with its last slot.
+  const bool may_be_read = measuring || (options.recompute && place <= last_recomputed);
   if (following && choice(place).place == SavedPlace::keep && !may_be_read) {
     seen[number] = {version, true, {}};
     stats.kept += bytes;
     retire();
     return strata::detail::keep_as_it_is();
   }
-  const std::shared_ptr<Slot> slot(new Slot(*t.storage(), place), [this](Slot* s) { slot_ends(s); });
+  const std::shared_ptr<Slot> slot(new Slot(*t.storage(), stats.passes, place), [this](Slot* s) { slot_ends(s); });
   slot->source = t.storage();
   slot->name = now.saved.back().name;
   seen[number] = {version, false, slot};
@@ -223,6 +250,7 @@ Recipes::FindSlot SavedTensorOffload::Impl::find_saved() {
 }
 
 void SavedTensorOffload::Impl::decide(const std::shared_ptr<Slot>& s) {
+  if (s->pass != stats.passes) return stay(*s, stats.kept);  // another thread has begun one meanwhile
   Recipes::Way way;
   if (options.recompute) {
     way = recipes.find(*s, find_saved());
@@ -296,9 +324,10 @@ void SavedTensorOffload::Impl::retire() {
   while (!leaving.empty()) {
     const std::shared_ptr<Slot> s = leaving.front().lock();
     if (s && s->leaving) {
-      const bool due = s->release_at == OffloadPlan::kNever ? leaving_bytes > options.queue_bytes
-                                                            : order >= s->release_at || !forward;
-      if (!due && (cuda::capturing() || !s->parcel->sent())) return;
+      // Backward uses the last of them where they are.
+      const bool planned = s->release_at != OffloadPlan::kNever;
+      const bool due = planned ? order >= s->release_at || !forward : forward && leaving_bytes > options.queue_bytes;
+      if (!due && (cuda::capturing() || !(planned || forward) || !s->parcel->sent())) return;
       s->leaving = false;
       leaving_bytes -= s->bytes;
       leaving.pop_front();  // before: whoever finds no memory meanwhile goes through the queue too
@@ -360,17 +389,17 @@ void SavedTensorOffload::Impl::release(Slot& s) {
 Depot& SavedTensorOffload::Impl::depot(Device d, SavedPlace place) {
   for (const auto& [key, there] : depots)
     if (key.first == d && key.second == place) return *there;
-  const bool timed = options.adaptive || options.log;
   std::unique_ptr<Depot> made;
   if (d.is_meta() || (place == SavedPlace::host && d.is_cpu())) {
     made = offload::make_plain_depot();
   } else if (place == SavedPlace::host) {
-    made = offload::make_pinned_depot(d, options.host_bytes, timed);
+    made = offload::make_pinned_depot(d, options.host_bytes);
   } else if (d.is_cpu()) {
     made = offload::make_disk_depot(options.disk);
   } else {
     made = offload::make_card_disk_depot(d, options.disk, options.host_bytes);
   }
+  made->set_timing(measuring || options.log);
   depots.emplace_back(std::pair(d, place), std::move(made));
   return *depots.back().second;
 }

@@ -9,6 +9,7 @@ class PinnedParcel final : public Parcel {
  public:
   PinnedParcel(std::shared_ptr<Pinned> shared, const Ref<Storage>& source, std::string name)
       : shared_(std::move(shared)),
+        capture_(cuda::capture_number()),
         blocks_(shared_->blocks_here()),
         nbytes_(source->nbytes),
         name_(std::move(name)),
@@ -17,6 +18,7 @@ class PinnedParcel final : public Parcel {
         sent_(std::make_unique<cuda::Event>(false, shared_->device.index)),
         block_(shared_->copy_out(source, name_, *sent_)) {}
   ~PinnedParcel() override {
+    if (capture_ != cuda::capture_number()) return;  // the graph owns the block, and its own order is all there is
     try {
       if (near_) arrived_->wait(home_);  // its memory is free for home_'s later work
       block_.used = arrived_ ? std::move(arrived_) : std::move(sent_);
@@ -26,9 +28,15 @@ class PinnedParcel final : public Parcel {
   }
 
   // Of the stream that made the source, to which its memory goes back.
-  void leave() override { sent_->wait(compute_); }
-  bool sent() override { return sent_->query(); }
+  void leave() override {
+    if (capture_ == cuda::capture_number()) sent_->wait(compute_);
+  }
+  bool sent() override { return capture_ == cuda::capture_number() && sent_->query(); }
   void fetch() override {
+    check<DeviceError>(
+        capture_ == cuda::capture_number(), "offload",
+        "a CUDA graph's capture and what runs outside of it cannot share a saved tensor that is away: let "
+        "forward and backward be in one capture");
     home_ = cuda::current_stream(shared_->device.index);
     near_ = new_near(shared_->device, nbytes_);
     arrived_ = std::make_unique<cuda::Event>(false, shared_->device.index);
@@ -41,6 +49,7 @@ class PinnedParcel final : public Parcel {
 
  private:
   std::shared_ptr<Pinned> shared_;
+  uint64_t capture_;  // that it was made in
   std::shared_ptr<Blocks> blocks_;
   size_t nbytes_;
   std::string name_;
@@ -52,13 +61,14 @@ class PinnedParcel final : public Parcel {
 
 class PinnedDepot final : public Depot {
  public:
-  PinnedDepot(Device device, int64_t most, bool timed) : shared_(std::make_shared<Pinned>(device, most, timed)) {}
+  PinnedDepot(Device device, int64_t most) : shared_(std::make_shared<Pinned>(device, most)) {}
 
   std::unique_ptr<Parcel> send(const Ref<Storage>& source, const std::string& name) override {
     return std::make_unique<PinnedParcel>(shared_, source, name);
   }
-  void take_transfers(std::vector<OffloadTransfer>& into) override { shared_->take_transfers(into); }
-  bool quiet() override { return shared_->quiet(); }
+  void take_transfers(std::vector<OffloadTransfer>& into, bool wait) override { shared_->take_transfers(into, wait); }
+  void set_timing(bool on) override { shared_->timed = on; }
+  void rest() override { shared_->blocks->rest(); }
   int64_t host_bytes() const override { return shared_->held->load(); }
 
  private:
@@ -67,8 +77,8 @@ class PinnedDepot final : public Depot {
 
 }  // namespace
 
-std::unique_ptr<Depot> make_pinned_depot(Device device, int64_t most, bool timed) {
-  return std::make_unique<PinnedDepot>(device, most, timed);
+std::unique_ptr<Depot> make_pinned_depot(Device device, int64_t most) {
+  return std::make_unique<PinnedDepot>(device, most);
 }
 
 }  // namespace strata::offload

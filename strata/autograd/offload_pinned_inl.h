@@ -37,7 +37,7 @@ class Held {
 // A page-locked block, and the last work that uses it.
 struct Block {
   Tensor bytes;
-  std::unique_ptr<Held> held;
+  std::shared_ptr<Held> held;
   std::unique_ptr<cuda::Event> used;
 };
 
@@ -45,34 +45,58 @@ struct Block {
 // what uses it, the host waits for nothing.
 class Blocks {
  public:
-  Blocks(std::shared_ptr<std::atomic<int64_t>> held, int64_t most) : held_(std::move(held)), most_(most) {}
+  // Of a graph: all that it ever had stay as long as this, because each replay uses them.
+  Blocks(std::shared_ptr<std::atomic<int64_t>> held, int64_t most, bool of_graph)
+      : held_(std::move(held)), most_(most), of_graph_(of_graph) {}
 
-  Block get(size_t nbytes) {
-    if (const auto at = free_.lower_bound(nbytes); at != free_.end() && at->first <= nbytes + nbytes / 4) {
-      Block b = std::move(at->second);
-      free_.erase(at);
-      return b;
+  // A free block or a new one. Of a graph, idle ones of `others` before that.
+  Block get(size_t nbytes, Blocks* others = nullptr) {
+    if (const auto at = fitting(nbytes); at != free_.end()) return take(at);
+    if (others) {
+      if (const auto at = others->fitting(nbytes); at != others->free_.end() && !at->second.used)
+        return keep(others->take(at));
     }
     const auto wanted = static_cast<int64_t>(nbytes);
     const auto too_much = [&] { return most_ > 0 && *held_ + wanted > most_; };
-    while (too_much() && !free_.empty()) free_.erase(free_.begin());  // those of other sizes
+    while (too_much() && !of_graph_ && !free_.empty()) free_.erase(free_.begin());  // those of other sizes
     if (too_much())
       throw MemoryError("offload", cat(nbytes, " bytes more of page-locked memory would pass the limit of ", most_,
                                        " (host_bytes), of which ", held_->load(), " are held"));
     const memory::TagScope tag(memory::Tag::activation);
     const memory::OpScope holder(kPinnedHolder);
     const Ref<Storage> fresh = Storage::create(Device::cpu(), nbytes, Tier::pinned);
-    return {strata::detail::storage_bytes(fresh), std::make_unique<Held>(held_, wanted), nullptr};
+    return keep({strata::detail::storage_bytes(fresh), std::make_shared<Held>(held_, wanted), nullptr});
   }
   void put(Block b) {
     const auto n = static_cast<size_t>(b.bytes.nbytes());
     free_.emplace(n, std::move(b));
   }
+  // Nothing uses the free ones any more.
+  void rest() {
+    for (auto& [n, b] : free_) b.used.reset();
+  }
 
  private:
+  using Free = std::multimap<size_t, Block>;
+  Free::iterator fitting(size_t nbytes) {
+    const auto at = free_.lower_bound(nbytes);
+    return at != free_.end() && at->first <= nbytes + nbytes / 4 ? at : free_.end();
+  }
+  Block take(Free::iterator at) {
+    Block b = std::move(at->second);
+    free_.erase(at);
+    return b;
+  }
+  Block keep(Block b) {
+    if (of_graph_) all_.emplace_back(b.bytes, b.held);
+    return b;
+  }
+
   std::shared_ptr<std::atomic<int64_t>> held_;
   int64_t most_;
-  std::multimap<size_t, Block> free_;
+  bool of_graph_;
+  Free free_;
+  std::vector<std::pair<Tensor, std::shared_ptr<Held>>> all_;
 };
 
 // A copy with its times.
@@ -87,13 +111,12 @@ struct Timed {
 
 // What parcels share with their depot.
 struct Pinned {
-  Pinned(Device device, int64_t most, bool timed)
+  Pinned(Device device, int64_t most)
       : device(device),
         most(most),
-        timed(timed),
         out(cuda::Stream::create(device.index)),
         in(cuda::Stream::create(device.index)),
-        blocks(std::make_shared<Blocks>(held, most)) {}
+        blocks(std::make_shared<Blocks>(held, most, false)) {}
 
   // Outside of a graph, or of the graph that this thread captures: its replays use them again, so they are its own.
   std::shared_ptr<Blocks> blocks_here() {
@@ -101,7 +124,7 @@ struct Pinned {
     if (capture == 0) return blocks;
     std::shared_ptr<Blocks> own = captured.lock();
     if (capture != captured_by || !own) {
-      own = std::make_shared<Blocks>(held, most);
+      own = std::make_shared<Blocks>(held, most, true);
       cuda::before_replays(own, [own] {});  // lives as long as the graph, which is all it is for
       captured = own;
       captured_by = capture;
@@ -110,7 +133,8 @@ struct Pinned {
   }
   // Copies a storage to a block of its own, beside later work of the current stream: `sent` when it is there.
   Block copy_out(const Ref<Storage>& source, const std::string& name, cuda::Event& sent) {
-    Block block = blocks_here()->get(source->nbytes);
+    const std::shared_ptr<Blocks> here = blocks_here();
+    Block block = here->get(source->nbytes, here == blocks ? nullptr : blocks.get());
     out.wait(cuda::current_stream(device.index));
     if (block.used) block.used->wait(out);
     Timed* times = begin(out, source->nbytes, true, name);
@@ -142,16 +166,18 @@ struct Pinned {
     arrived.wait(here);
     if (!(here == home)) cuda::record_stream(strata::detail::storage_bytes(near), here);
   }
-  void take_transfers(std::vector<OffloadTransfer>& into) {
-    for (const auto& c : copies) {
-      c->end.synchronize();
+  void take_transfers(std::vector<OffloadTransfer>& into, bool wait) {
+    std::vector<std::unique_ptr<Timed>> left;
+    for (auto& c : copies) {
+      if (wait) c->end.synchronize();
+      if (!c->end.query()) {
+        left.push_back(std::move(c));
+        continue;
+      }
       const auto at = [&](const cuda::Event& e) { return base_seconds + e.elapsed_ms(*base) / 1e3; };
       into.push_back({at(c->begin), at(c->end), c->bytes, c->out, SavedPlace::host, std::move(c->name)});
     }
-    copies.clear();
-  }
-  bool quiet() const {
-    return std::all_of(copies.begin(), copies.end(), [](const auto& c) { return c->end.query(); });
+    copies = std::move(left);
   }
 
   // The beginning of a copy on `stream`; nullptr where nobody asks for times.
@@ -169,7 +195,7 @@ struct Pinned {
 
   Device device;
   int64_t most;
-  bool timed;
+  bool timed = false;
   cuda::Stream out, in;
   std::shared_ptr<std::atomic<int64_t>> held = std::make_shared<std::atomic<int64_t>>(0);
   std::shared_ptr<Blocks> blocks;

@@ -1,6 +1,7 @@
 #include "strata/autograd/offload_plan.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 
 #include "strata/core/error.h"
@@ -50,19 +51,20 @@ bool chains_fit(const OffloadMeasured& m, const OffloadPlan& plan) {
   return true;
 }
 
-// Sends what is not computed again, first saved first. Copies may end `wait` seconds after forward. Returns by how much
-// they do.
-double send(const OffloadMeasured& m, const OffloadLimits& limits, double wait, OffloadPlan& plan) {
-  for (auto& c : plan.choices)
-    if (c.place != SavedPlace::recompute) c = {};
-  plan.away_bytes = 0;
-  if (m.out_rate <= 0) return 0;
-  double link = 0;
-  const double until = (m.forward_seconds + wait) * (1 + 1e-9);  // rounding decides nothing
-  const auto most_back = static_cast<int64_t>(0.95 * m.in_rate * (m.backward_seconds + wait));
+// Chooses what is sent of what is not computed again, first saved first, as far as copies end with `until` and come
+// back within `back`.
+void choose(const OffloadMeasured& m, const OffloadLimits& limits, double until, double back, OffloadPlan& plan) {
   int64_t left = 0;
-  for (size_t i = 0; i < m.saved.size(); ++i)
-    if (plan.choices[i].place != SavedPlace::recompute) left += m.saved[i].bytes;
+  for (size_t i = 0; i < m.saved.size(); ++i) {
+    if (plan.choices[i].place == SavedPlace::recompute) continue;
+    plan.choices[i] = {};
+    left += m.saved[i].bytes;
+  }
+  plan.away_bytes = 0;
+  if (m.out_rate <= 0) return;
+  double link = 0;
+  until *= 1 + 1e-9;  // rounding decides nothing
+  const auto most_back = static_cast<int64_t>(0.95 * m.in_rate * back);
   for (size_t i = 0; i < m.saved.size(); ++i) {
     if (plan.choices[i].place == SavedPlace::recompute) continue;
     if (limits.keep_bytes > 0 && left <= limits.keep_bytes) break;
@@ -73,16 +75,91 @@ double send(const OffloadMeasured& m, const OffloadLimits& limits, double wait, 
     plan.away_bytes += bytes;
     left -= bytes;
     plan.choices[i].place = limits.away;
-    // The first save after the copy is done.
-    const auto after = std::lower_bound(m.saved.begin() + static_cast<ptrdiff_t>(i), m.saved.end(), done,
-                                        [](const SavedRecord& s, double t) { return s.seconds < t; });
-    plan.choices[i].release_at =
-        std::min(static_cast<int32_t>(after - m.saved.begin()) + 1, static_cast<int32_t>(m.saved.size()));
   }
-  return std::max(link - m.forward_seconds, 0.0);
+}
+
+// The most that is held at once of what is saved, where copies are given back when they are done, and when that is:
+// after so many saves.
+struct Peak {
+  int64_t bytes = 0, largest = 0;  ///< largest of those sent
+  size_t at = 0;
+};
+Peak peak_of(const OffloadMeasured& m, const OffloadPlan& plan) {
+  Peak peak;
+  std::deque<std::pair<double, int64_t>> under_way;  // when it is done, and bytes
+  double link = 0;
+  int64_t held = 0;
+  for (size_t i = 0; i < m.saved.size(); ++i) {
+    const SavedRecord& s = m.saved[i];
+    if (plan.choices[i].place == SavedPlace::recompute) continue;
+    held += s.bytes;
+    if (plan.choices[i].place != SavedPlace::keep) {
+      link = std::max(link, s.seconds) + static_cast<double>(s.bytes) / m.out_rate;
+      under_way.emplace_back(link, s.bytes);
+      peak.largest = std::max(peak.largest, s.bytes);
+    }
+    for (; !under_way.empty() && under_way.front().first <= s.seconds; under_way.pop_front())
+      held -= under_way.front().second;
+    if (held > peak.bytes) {
+      peak.bytes = held;
+      peak.at = i + 1;
+    }
+  }
+  return peak;
+}
+
+// Says when each that is sent is given back: when its copy is done, but no later than what stays would be passed, by
+// more than the largest of them. So what is waited for is waited for before the memory is wanted. Returns how long.
+double release(const OffloadMeasured& m, OffloadPlan& plan) {
+  int64_t most = 0, largest = 0;
+  for (size_t i = 0; i < m.saved.size(); ++i) {
+    if (plan.choices[i].place == SavedPlace::keep)
+      most += m.saved[i].bytes;
+    else if (plan.choices[i].place != SavedPlace::recompute)
+      largest = std::max(largest, m.saved[i].bytes);
+  }
+  most += largest;
+  struct Copy {
+    size_t at;
+    double done;
+  };
+  std::deque<Copy> under_way;
+  double link = 0, waited = 0;
+  int64_t held = 0;
+  const auto give_back = [&](size_t saved_by_then) {
+    held -= m.saved[under_way.front().at].bytes;
+    plan.choices[under_way.front().at].release_at = static_cast<int32_t>(saved_by_then);
+    under_way.pop_front();
+  };
+  for (size_t i = 0; i < m.saved.size(); ++i) {
+    if (plan.choices[i].place == SavedPlace::recompute) continue;
+    double now = m.saved[i].seconds + waited;
+    held += m.saved[i].bytes;
+    if (plan.choices[i].place != SavedPlace::keep) {
+      link = std::max(link, now) + static_cast<double>(m.saved[i].bytes) / m.out_rate;
+      under_way.push_back({i, link});
+    }
+    while (!under_way.empty() && (under_way.front().done <= now || held > most)) {
+      const double late = std::max(under_way.front().done - now, 0.0);
+      waited += late;
+      now += late;
+      give_back(i + 1);
+    }
+  }
+  while (!under_way.empty()) give_back(m.saved.size());
+  return waited + std::max(link - m.forward_seconds - waited, 0.0);
 }
 
 }  // namespace
+
+double seconds_again(const OffloadMeasured& m) {
+  double all = 0;
+  for (const Again& a : calls_again(m))
+    if (std::any_of(a.members.begin(), a.members.end(),
+                    [&](size_t i) { return m.saved[i].place == SavedPlace::recompute; }))
+      all += a.seconds;
+  return all;
+}
 
 std::string_view name_of(SavedPlace place) {
   constexpr std::string_view names[] = {"keep", "host", "disk", "recompute"};
@@ -106,27 +183,38 @@ OffloadPlan plan_offload(const OffloadMeasured& m, const OffloadLimits& limits) 
 
   OffloadPlan plan;
   plan.choices.resize(m.saved.size());
-  const auto enough = [&] {
-    return limits.keep_bytes > 0 && total - plan.recomputed_bytes - plan.away_bytes <= limits.keep_bytes;
-  };
   double spent = 0;
-  (void)send(m, limits, 0, plan);
-  if (limits.recompute && !enough()) {
-    for (const Again& a : calls_again(m)) {
-      if (a.rate() <= m.out_rate) break;  // waiting for the link frees more
-      if (spent + a.seconds > allowed) continue;
-      for (const size_t i : a.members) plan.choices[i] = {SavedPlace::recompute, OffloadPlan::kNever};
-      if (!chains_fit(m, plan)) {
-        for (const size_t i : a.members) plan.choices[i] = {};
-        continue;
-      }
+  const auto within = [&](double wait) {
+    choose(m, limits, m.forward_seconds + wait, m.backward_seconds + wait, plan);
+  };
+  within(0);
+  Peak peak = peak_of(m, plan);
+  const auto enough = [&] {
+    return limits.keep_bytes > 0 && total - plan.recomputed_bytes - plan.away_bytes <= limits.keep_bytes &&
+           peak.bytes <= limits.keep_bytes + peak.largest;
+  };
+  std::vector<Again> again;
+  if (limits.recompute) again = calls_again(m);
+  while (!enough()) {
+    // Of those that are there at the peak, the one that frees most a second.
+    const auto next = std::find_if(again.begin(), again.end(), [&](const Again& a) {
+      return a.members.front() < peak.at && a.rate() > m.out_rate && spent + a.seconds <= allowed;
+    });
+    if (next == again.end()) break;  // waiting for the link frees more
+    const Again a = std::move(*next);
+    again.erase(next);
+    for (const size_t i : a.members) plan.choices[i] = {SavedPlace::recompute, OffloadPlan::kNever};
+    if (!chains_fit(m, plan)) {
+      for (const size_t i : a.members) plan.choices[i] = {};
+    } else {
       plan.recomputed_bytes += a.bytes;
       spent += a.seconds;
-      (void)send(m, limits, 0, plan);
-      if (enough()) break;
     }
+    within(0);
+    peak = peak_of(m, plan);
   }
-  const double wait = enough() ? 0 : send(m, limits, allowed - spent, plan);
+  if (!enough()) within(allowed - spent);
+  const double wait = release(m, plan);
   plan.kept_bytes = total - plan.away_bytes - plan.recomputed_bytes;
   plan.seconds = step + spent + wait;
   return plan;

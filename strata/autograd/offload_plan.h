@@ -36,8 +36,8 @@ struct SavedRecord {
 /// A forward and a backward pass, measured.
 struct OffloadMeasured {
   std::vector<SavedRecord> saved;
-  double forward_seconds = 0;        ///< until backward began, without waiting for copies
-  double backward_seconds = 0;       ///< until the last saved tensor was used, the same
+  double forward_seconds = 0;   ///< until backward began, without waiting for copies
+  double backward_seconds = 0;  ///< until the last saved tensor was used, without waiting and what was computed again
   double out_rate = 0, in_rate = 0;  ///< bytes a second of the link each way; 0 where nothing went
   /// Seconds that an operation and a byte of a call take, as forward's calls took them.
   double seconds_per_flop = 0, seconds_per_byte = 0;
@@ -46,14 +46,16 @@ struct OffloadMeasured {
 /// What a plan may cost.
 struct OffloadLimits {
   double slowdown = 1.02;  ///< times the measured step, at most
-  int64_t keep_bytes = 0;  ///< of saved tensors stay at most, where that can be reached; 0: as few as possible
+  int64_t keep_bytes = 0;  ///< no fewer bytes of saved tensors need to leave than so many stay; 0: as many as can
   bool recompute = false;  ///< whether tensors may be computed again
   SavedPlace away = SavedPlace::host;  ///< where others go: host or disk
 };
 
 /// A decision for each saved storage, by the order of saving; what is saved after those listed is kept.
 struct OffloadPlan {
+  /// No release_at.
   static constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
+  /// What becomes of one of them.
   struct Choice {
     SavedPlace place = SavedPlace::keep;
     /// The compute stream waits for the copy, and the memory is given back, when this many storages have been saved.
@@ -73,8 +75,11 @@ struct OffloadPlan {
 /// peak is. Copies take place in the order of saving, one after the other from when a tensor is saved; the first saved
 /// go, which have the longest way back, as long as their copies end with forward and return within backward. What the
 /// allowed slowdown leaves is spent on running calls again, as long as a second of that frees more than a second of the
-/// link, most bytes a second first, and then on waiting for the link. What is made again from what is made again itself
+/// link, of those that are there when most is held the ones of most bytes a second first, and then on waiting for the
+/// link. What is made again from what is made again itself
 /// is there together with it, so such chains have at most three links.
 OffloadPlan plan_offload(const OffloadMeasured& measured, const OffloadLimits& limits);
+/// What the calls take that a measured pass ran again, by its rates.
+double seconds_again(const OffloadMeasured& measured);
 
 }  // namespace strata

@@ -62,6 +62,23 @@ TEST(OffloadPlan, AllowedTimeIsWaitedForTheLink) {
   EXPECT_NEAR(p.seconds, 0.132, 1e-9);
 }
 
+// Waiting is done while memory is filled, not when it is full.
+TEST(OffloadPlan, WhatIsHeldNeverPassesWhatStays) {
+  const double rate = kMiB / 4e-3;
+  for (const double slowdown : {1.0, 1.2, 1.5, 3.0}) {
+    const OffloadMeasured m = even(40, rate, rate);
+    const OffloadPlan p = plan_offload(m, {.slowdown = slowdown});
+    int64_t held = 0;
+    for (int32_t i = 0; i < 40; ++i) {
+      held += kMiB;
+      for (const auto& c : p.choices) held -= c.release_at == i + 1 ? kMiB : 0;
+      EXPECT_LE(held, p.kept_bytes + kMiB) << slowdown << " after " << i;
+    }
+    EXPECT_EQ(held, p.kept_bytes);
+    EXPECT_LE(p.seconds, 0.12 * slowdown + 1e-9);
+  }
+}
+
 TEST(OffloadPlan, TheWayBackBoundsItToo) {
   const OffloadPlan p = plan_offload(even(40, 1e15, kMiB / 8e-3), {.slowdown = 1});
   EXPECT_EQ(count(p, SavedPlace::host), 9);  // 95% of 80 ms, 8 ms each
@@ -115,6 +132,16 @@ TEST(OffloadPlan, NoMoreThanIsAskedFor) {
   const OffloadPlan both = plan_offload(m, {.slowdown = 1.5, .keep_bytes = 20 * kMiB, .recompute = true});
   EXPECT_EQ(both.kept_bytes, 20 * kMiB);
   EXPECT_LE(both.seconds, 0.12 + 11 * 1e-4);
+}
+
+TEST(OffloadPlan, WhatRanAgainIsCountedOnceACall) {
+  OffloadMeasured m = even(4, 1, 1);
+  for (size_t i = 0; i < 3; ++i) {
+    m.saved[i].call = i < 2 ? 7 : 8;
+    m.saved[i].cost = {1e9, 0};
+    m.saved[i].place = SavedPlace::recompute;
+  }
+  EXPECT_DOUBLE_EQ(seconds_again(m), 2e-3);
 }
 
 TEST(OffloadPlan, WithoutALinkOrAnythingSaved) {

@@ -65,6 +65,13 @@ constexpr Part kParts[] = {
     {"gelu_mlp", 2, "linear_gelu", 3, 0},
 };
 
+// A leaf, or what autocast keeps of one: there whoever saves it.
+bool is_parameter(const Tensor& t) {
+  if (!t.requires_grad()) return false;
+  const Ref<Node> maker = t.grad_fn();
+  return !maker || maker->passes_on();
+}
+
 Recipe::Source source_of(const Tensor& t, int64_t small) {
   Recipe::Source s;
   if (!t.defined()) return s;
@@ -72,7 +79,8 @@ Recipe::Source source_of(const Tensor& t, int64_t small) {
   s.view = View::of(t);
   s.storage = strata::detail::watch_number(storage);
   s.version = t.version();
-  if (storage.tag != memory::Tag::activation || static_cast<int64_t>(storage.nbytes) < small) s.held = t.detach();
+  const bool is_small = static_cast<int64_t>(storage.nbytes) < small;
+  if (is_small || storage.tag != memory::Tag::activation || is_parameter(t)) s.held = t.detach();
   return s;
 }
 

@@ -29,12 +29,18 @@ class Recipe;
 
 /// One storage that is saved, as of one version.
 struct Slot {
-  Slot(Storage& s, int32_t order)
-      : watch(s), version(watch.version()), bytes(static_cast<int64_t>(s.nbytes)), order(order), device(s.device) {}
+  Slot(Storage& s, int64_t pass, int32_t order)
+      : watch(s),
+        version(watch.version()),
+        bytes(static_cast<int64_t>(s.nbytes)),
+        pass(pass),
+        order(order),
+        device(s.device) {}
 
   strata::detail::StorageWatch watch;
   const uint32_t version;
   const int64_t bytes;
+  const int64_t pass;
   const int32_t order;  ///< among those that the pass saves
   const Device device;
   std::string name;
@@ -111,7 +117,7 @@ class Recipe {
 /// What the calls of a pass made, by the number of the storage.
 class Recipes {
  public:
-  /// Tensors below `small` bytes and those with a tag but activation are held.
+  /// Parameters are held, tensors below `small` bytes, and those with a tag but activation.
   explicit Recipes(int64_t small) : small_(small) {}
   /// A call that gave `results`: remembered where one of them has memory of its own and is not small.
   void note(const Call& call, std::span<const Tensor> results);

@@ -196,7 +196,9 @@ TEST(Offload, MemoryIsGivenBackDuringForwardAndFetchedNearBackward) {
     (void)gradients(chain, {x}, offload);
     return memory::stats(DeviceType::cpu).peak_total - before;
   };
-  const int64_t plain = peak_of(nullptr), away = peak_of(SavedTensorOffload::create(all_away()));
+  const auto offload = SavedTensorOffload::create(all_away());
+  const int64_t plain = peak_of(nullptr), away = peak_of(offload);
+  EXPECT_EQ(offload->stats().device_peak, memory::stats(DeviceType::cpu).peak_total);
   EXPECT_GT(plain, 23 * bytes);
   EXPECT_LT(away, 8 * bytes);
 }
@@ -211,6 +213,28 @@ TEST(Offload, WhatIsStillNearIsUsedInPlace) {
   EXPECT_EQ(s.sent, 0);
   EXPECT_EQ(s.fetched, 0);
   EXPECT_EQ(s.kept, s.saved);
+}
+
+TEST(Offload, ABoundOnWhatStaysIsKept) {
+  const int64_t n = 1 << 16, bytes = n * 4;
+  Tensor x = full({n}, 0.5, DType::f32).set_requires_grad();
+  const Loss chain = [](const TensorList& p) {
+    Tensor y = p[0];
+    for (int i = 0; i < 12; ++i) y = sin(y * y);
+    return sum(y);
+  };
+  OffloadOptions o = all_away();
+  o.adaptive = true;
+  o.most_kept = 4 * bytes;
+  const auto offload = SavedTensorOffload::create(o);
+  const std::vector<std::string> want = gradients(chain, {x}, nullptr);
+  for (int pass = 0; pass < 4; ++pass) EXPECT_EQ(gradients(chain, {x}, offload), want);
+  EXPECT_LE(offload->plan()->kept_bytes, o.most_kept);
+  x.set_grad({});
+  memory::reset_peak(DeviceType::cpu);
+  const int64_t before = live();
+  (void)gradients(chain, {x}, offload);
+  EXPECT_LE(offload->stats().device_peak - before, o.most_kept + 6 * bytes);
 }
 
 TEST(Offload, AFixedPlanIsFollowed) {
@@ -236,14 +260,24 @@ TEST(Offload, AFixedPlanIsFollowed) {
   EXPECT_EQ(s.kept, 1024);
   EXPECT_EQ(s.recomputed, 1024);
   EXPECT_THROW(offload->set_plan(OffloadPlan::of({SavedPlace::disk})), ValueError);
+
+  // What was measured before does not replace it.
+  o.adaptive = true;
+  const auto measures = SavedTensorOffload::create(o);
+  EXPECT_EQ(gradients(loss, {x}, measures), want);
+  const OffloadPlan keeps = OffloadPlan::of({SavedPlace::keep, SavedPlace::host});
+  measures->set_plan(keeps);
+  for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(gradients(loss, {x}, measures), want);
+  EXPECT_TRUE(measures->settled());
+  EXPECT_EQ(measures->plan()->choices, keeps.choices);
   EXPECT_THROW(SavedTensorOffload::create(all_away())->set_plan(OffloadPlan::of({SavedPlace::recompute})), ValueError);
 }
 
 // What a recorder sees: the calls that run again, and with which arguments.
 TEST(Offload, CheapCallsRunAgainFromWhatIsSavedBesides) {
-  Tensor x = leaf({64, 32}), w = leaf({32, 16}, 2), v = leaf({8, 16}, 3);
+  Tensor x = leaf({256, 256}), w = leaf({256, 256}, 2), v = leaf({8, 256}, 3);
   const auto loss = [](const TensorList& p) {
-    const Tensor pair = linear(p[0], p[1].t());        // [64, 16]
+    const Tensor pair = linear(p[0], p[1]);            // dear enough to be stored
     return sum(linear(silu(pair) * 2.0, p[2]) * 1.5);  // silu saves pair; the product is saved by linear
   };
   const auto offload = SavedTensorOffload::create(all_again());
@@ -252,7 +286,27 @@ TEST(Offload, CheapCallsRunAgainFromWhatIsSavedBesides) {
   int silus = 0;
   for (const RecordedCall& c : r.calls) silus += c.op->name() == "silu";
   EXPECT_EQ(silus, 2);
-  EXPECT_GE(offload->stats().recomputed, 64 * 16 * 4);
+  EXPECT_EQ(offload->stats().recomputed, 256 * 256 * 4);
+}
+
+// The weights' low copies are read where they are.
+TEST(Offload, ProductsUnderAutocastRunAgain) {
+  const TensorList leaves = {leaf({64, 32}), leaf({48, 32}, 2)};
+  const auto loss = [](const TensorList& p) {
+    const AutocastScope low(DType::bf16);
+    return sum(to(sin(linear(p[0] * 1.0, p[1])), DType::f32));  // sin saves the product
+  };
+  OffloadOptions o = all_again();
+  o.min_bytes = 1024;
+  const auto offload = SavedTensorOffload::create(o);
+  offload->set_plan(OffloadPlan::of({SavedPlace::host, SavedPlace::recompute}));
+  const std::vector<std::string> want = gradients(loss, leaves, nullptr);
+  for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(gradients(loss, leaves, offload), want);
+  EXPECT_EQ(offload->stats().recomputed, 2 * 64 * 48 * 2);
+  const std::vector<SavedRecord> saved = offload->measured().saved;
+  ASSERT_EQ(saved.size(), 2u);
+  EXPECT_EQ(saved[1].reads, std::vector<int32_t>{0});
+  EXPECT_GE(saved[1].cost.flops, 2.0 * 64 * 48 * 32);
 }
 
 TEST(Offload, RandomMasksAreDrawnAgain) {
@@ -403,18 +457,25 @@ TEST(Offload, ThreadsWithHooksOfTheirOwn) {
 }
 
 TEST(Offload, ThreadsOverOneObjectAndBackwardOnAnother) {
-  const auto offload = SavedTensorOffload::create(all_away());
+  OffloadOptions adaptive = all_again();
+  adaptive.adaptive = true;
+  adaptive.slowdown = 2;
   std::atomic<int> wrong{0};
-  const auto work = [&](uint64_t seed) {
-    const TensorList leaves = {leaf({32}, seed)};
-    const Loss loss = [](const TensorList& p) { return sum(sin(exp(p[0] * 0.5) * p[0])); };
-    const std::vector<std::string> plain = gradients(loss, leaves, nullptr);
-    for (int i = 0; i < 30; ++i) wrong += gradients(loss, leaves, offload) != plain;
-  };
-  std::vector<std::thread> threads;
-  for (uint64_t i = 0; i < 3; ++i) threads.emplace_back(work, 10 * i + 1);
-  for (std::thread& t : threads) t.join();
+  for (const OffloadOptions& o : {all_away(), all_again(), adaptive}) {
+    const auto shared = SavedTensorOffload::create(o);
+    const auto work = [&](uint64_t seed) {
+      const TensorList leaves = {leaf({32}, seed)};
+      const Loss loss = [](const TensorList& p) { return sum(sin(silu(exp(p[0] * 0.5) * p[0]) * p[0])); };
+      const std::vector<std::string> plain = gradients(loss, leaves, nullptr);
+      for (int i = 0; i < 50; ++i) wrong += gradients(loss, leaves, shared) != plain;
+    };
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < 3; ++i) threads.emplace_back(work, 10 * i + 1);
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(shared->stats().away_bytes, 0);
+  }
   EXPECT_EQ(wrong, 0);
+  const auto offload = SavedTensorOffload::create(all_away());
   Tensor x = leaf({32});
   Tensor y;
   {
@@ -464,11 +525,15 @@ TEST(Offload, OtherShapesMeanAnotherPlan) {
   OffloadOptions o = all_again();
   o.adaptive = true;
   const auto offload = SavedTensorOffload::create(o);
+  int settled = 0;
   for (const int64_t rows : {9, 9, 9, 5, 5, 9, 30, 30}) {
     const TensorList leaves = {leaf({rows, 16}), leaf({16, 16}, 2)};
     const Loss loss = [](const TensorList& p) { return sum(gelu(matmul(gelu(matmul(p[0], p[1])), p[1]))); };
     EXPECT_EQ(gradients(loss, leaves, offload), gradients(loss, leaves, nullptr)) << rows;
+    offload->settle();
+    settled += offload->settled();
   }
+  EXPECT_EQ(settled, 1);  // after three alike
 }
 
 TEST(Offload, ALogOfTransfers) {
