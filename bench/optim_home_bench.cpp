@@ -22,6 +22,8 @@ using namespace strata;
 using namespace strata::optim;
 using Who = StateHome::Who;
 
+constexpr int64_t kNear = int64_t{512} << 20;  // of the state on disk, in RAM
+
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -80,7 +82,10 @@ int main(int argc, char** argv) {
   const int64_t n = (argc > 1 ? std::atoll(argv[1]) : 1000) * 1000 * 1000;
   const bool card = cuda::device_count() > 0;
   const Device device = card ? Device::cuda() : Device::cpu();
-  if (argc > 2) memory::use_disk({.directories = {argv[2]}});
+  if (argc > 2) {
+    memory::use_disk({.directories = {argv[2]}});
+    memory::set_near_limit(kNear, Device::cpu(), memory::kDisk);
+  }
   Tensor p = empty({{1}, DType::bf16, device, std::nullopt});
   p.set_requires_grad();
   const HomeRates r = measure_home_rates(AdamW(TensorList{p}, {.low = {.master_weights = true}}), device, DType::bf16);
@@ -94,7 +99,7 @@ int main(int argc, char** argv) {
   const auto bound = [&](double share, const HomeBytes& b) { return 1 / split_seconds(r, b, share); };
   measure("resident", {}, n, device, r.device);
   if (!card) {
-    measure("disk", {.where = memory::kDisk}, n, device, r.device);
+    if (argc > 2) measure("disk", {.where = memory::kDisk}, n, device, r.device);
     return 0;
   }
   measure("cpu", {.who = Who::cpu}, n, device, bound(1, bytes));

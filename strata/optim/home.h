@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "strata/memory/tiers.h"
 #include "strata/optim/optimizer.h"
 
 namespace strata::optim {
