@@ -430,6 +430,26 @@ TEST_F(Home, FailuresAreThrownAndLeaveNothingHeld) {
   EXPECT_EQ(other.state_dict().at("p0.step").item<int64_t>(), 2);
 }
 
+TEST_F(Home, AHomeThatCannotBeHadLosesNoGradient) {
+  Tensor p = start({64});
+  SGD o(TensorList{p}, {.lr = 0.1, .momentum = 0.9});
+  o.set_home({.who = Who::cpu, .gradients_leave = true});
+  sum(p * 2.0).backward();
+  o.step();
+  o.zero_grad();
+  sum(p * 2.0).backward();
+  SecondHeap::get().set_limit(Device::cpu(), 1);
+  EXPECT_THROW(o.set_home({.where = kSecond}), MemoryError);
+  SecondHeap::get().set_limit(Device::cpu(), 0);
+  EXPECT_EQ(o.home().who, Who::cpu);
+  EXPECT_EQ(o.step_clipped(1000), 16);  // the root of 64 times 2 squared
+  sum(p).backward();
+  EXPECT_EQ(o.step_clipped(1000), 24);
+  o.zero_grad();
+  sum(p).backward();
+  EXPECT_EQ(o.step_clipped(1000), 8);
+}
+
 TEST_F(Home, RefusesWhatCannotBe) {
   Tensor p = start();
   AdamW o(TensorList{p});
