@@ -264,6 +264,52 @@ TEST_F(CudaHome, GradientsThatLeaveFreeTheCard) {
   for (const auto& [key, t] : o.state_dict()) EXPECT_TRUE(t.device().is_cpu()) << key;
 }
 
+// ZeRO-Offload (Ren et al., 2021): states beyond the card's limit, the losses of Adam on the card. Deep Optimizer
+// States (Maurya et al., 2024): interleaved on both, equal to all on the CPU.
+TEST_F(CudaHome, ZeroOffloadAndDeepOptimizerStates) {
+  const auto train = [](const StateHome& home) {
+    Samples random(DType::f32, 4);
+    NamedTensors params;
+    for (int i = 0; i < 8; ++i) {
+      Tensor w = random.uniform({1024, 1024}, -0.03, 0.03, DType::bf16).to(Device::cuda());
+      w.set_requires_grad();
+      params.emplace_back(std::to_string(i), w);
+    }
+    AdamW o(params, {.lr = 0.01, .low = {.master_weights = true}});
+    o.set_home(home);
+    const Tensor x = to(random.tensor({16, 1024}), DType::bf16).to(Device::cuda());
+    std::vector<double> losses;
+    for (int step = 0; step < 5; ++step) {
+      Tensor h = x;
+      for (const auto& [name, w] : params) h = tanh(matmul(h, w)) + h;
+      const Tensor loss = mean(to(h * h, DType::f32));
+      loss.backward();
+      o.step();
+      o.zero_grad();
+      losses.push_back(loss.item());
+    }
+    return losses;
+  };
+  const auto want = train({});
+  EXPECT_LT(want.back(), want.front());
+  // Room for parameters and gradients (32 MB) and activations, and not for 96 MB of state besides.
+  cuda::synchronize();
+  memory::release_cached();
+  const double room = static_cast<double>(memory::stats(DeviceType::cuda).reserved + (int64_t{112} << 20));
+  const double before = cuda::set_memory_fraction(room / static_cast<double>(cuda::properties().memory_bytes));
+  EXPECT_THROW(train({}), MemoryError);
+  EXPECT_EQ(train({.who = Who::cpu}), want);
+  EXPECT_EQ(train({.who = Who::cpu, .gradients_leave = true}), want);
+  EXPECT_EQ(train({.who = Who::split, .cpu_share = 0.75, .gradients_leave = true}), want);
+  if (streams()) {
+    const int64_t near = memory::set_near_limit(26 << 20, Device::cuda(), Tier::pinned);  // two groups
+    EXPECT_EQ(train({.where = Tier::host, .who = Who::split, .cpu_share = 0.5, .group_bytes = 1}), want);
+    EXPECT_EQ(train({.where = Tier::host, .group_bytes = 1}), want);
+    memory::set_near_limit(near, Device::cuda(), Tier::pinned);
+  }
+  cuda::set_memory_fraction(before);
+}
+
 TEST_F(CudaHome, MovesAndIsNotCaptured) {
   AdamW want(params_on(Device::cuda(), DType::f32), {.lr = 0.1}),
       got(params_on(Device::cuda(), DType::f32), {.lr = 0.1});

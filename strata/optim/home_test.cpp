@@ -19,6 +19,7 @@
 #include "strata/memory/tiers.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/optim.h"
@@ -492,6 +493,42 @@ TEST_F(Home, ARecordedStepShowsItsGroups) {
   int64_t updates = 0;
   for (const RecordedCall& c : r.calls) updates += c.op->name() == "optimizer_update";
   EXPECT_EQ(updates, 7);
+}
+
+// ZeRO-Infinity (Rajbhandari et al., 2021) and Fuyou (Liao et al., 2024): states beyond what may be near, through a
+// disk, each group's reads under the update of the one before it; losses bit for bit those in memory.
+TEST_F(Home, ZeroInfinityAndFuyouTrainThroughADisk) {
+  const auto train = [](const StateHome& home) {
+    Samples random(DType::f32, 4);
+    NamedTensors params;
+    for (int i = 0; i < 12; ++i)
+      params.emplace_back(std::to_string(i), leaf(random.uniform({96, 96}, -0.1, 0.1, DType::bf16)));
+    AdamW o(params, {.lr = 0.01, .low = {.master_weights = true}});
+    o.set_home(home);
+    const Tensor x = to(random.tensor({16, 96}), DType::bf16);
+    std::vector<double> losses;
+    for (int step = 0; step < 5; ++step) {
+      Tensor h = x;
+      for (const auto& [name, w] : params) h = tanh(matmul(h, w)) + h;
+      const Tensor loss = mean(to(h * h, DType::f32));
+      loss.backward();
+      o.step_clipped(1);
+      o.zero_grad();
+      losses.push_back(loss.item());
+    }
+    return losses;
+  };
+  constexpr int64_t kLimit = 512 << 10;  // of 1.3 MB of state
+  const auto want = train({});
+  EXPECT_LT(want.back(), want.front());
+  const int64_t before = memory::set_near_limit(kLimit, Device::cpu(), memory::kDisk);
+  const memory::NearStats first = memory::near_stats(Device::cpu(), memory::kDisk);
+  EXPECT_EQ(train({.where = memory::kDisk, .group_bytes = 120'000}), want);
+  EXPECT_EQ(train({.where = memory::kDisk, .who = Who::cpu, .group_bytes = 120'000, .gradients_leave = true}), want);
+  const memory::NearStats s = memory::near_stats(Device::cpu(), memory::kDisk);
+  EXPECT_GT(s.hits, first.hits);  // fetched ahead
+  EXPECT_GT(s.bytes_in - first.bytes_in, 2 * 1'000'000);
+  memory::set_near_limit(before, Device::cpu(), memory::kDisk);
 }
 
 TEST(HomeShare, IsWhereTheSlowestIsFastest) {
