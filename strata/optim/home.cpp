@@ -271,7 +271,7 @@ void Optimizer::set_home(const StateHome& given) {
     made->sides.resize(params_.size());
     StateHome& o = made->options;
     if (o.who != StateHome::Who::split) o.cpu_share = o.who == StateHome::Who::cpu ? 1 : 0;
-    if (o.cpu_share < 0 && !params_.empty()) {
+    if (o.cpu_share < 0 && !params_.empty() && !params_[0].tensor.is_meta()) {
       const Param& first = params_[0];
       const HomeRates rates = measure_home_rates(*this, first.tensor.device(), first.tensor.dtype());
       double elements = 0, parameter = 0, state = 0;

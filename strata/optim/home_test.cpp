@@ -533,23 +533,33 @@ TEST_F(Home, ZeroInfinityAndFuyouTrainThroughADisk) {
 
 TEST(HomeShare, IsWhereTheSlowestIsFastest) {
   // Alone the device needs 2 s for a unit of state each way, the CPU 1: together two thirds of a second.
-  const HomeRates bus{.to_host = 1, .to_device = 1, .cpu = 1, .device = 100};
+  const HomeRates bus{.to_host = 1, .to_device = 1, .cpu = 1, .device = 100, .cpu_beside_copies = 1};
   const HomeBytes bytes{.gradient = 0, .parameter = 0, .state = 2};
   const double c = best_cpu_share(bus, bytes);
   EXPECT_NEAR(c, 2. / 3, 1. / 64);
   EXPECT_NEAR(split_seconds(bus, bytes, c), 2. / 3, 0.03);
   EXPECT_EQ(split_seconds(bus, bytes, 0), 2);
   EXPECT_EQ(split_seconds(bus, bytes, 1), 1);
+  // Copies take a part of the CPU's memory, unless there are none.
+  HomeRates slowed = bus;
+  slowed.cpu_beside_copies = 0.5;
+  EXPECT_EQ(split_seconds(slowed, bytes, 0.5), 1);
+  EXPECT_EQ(split_seconds(slowed, {.gradient = 0, .parameter = 0, .state = 0}, 0.5), 0.5);
+  EXPECT_EQ(split_seconds(slowed, bytes, 1), 1);
   // A CPU that is slower than the bus gets nothing where that does not help, all of it where the bus is what lacks.
-  EXPECT_EQ(best_cpu_share({.to_host = 1e3, .to_device = 1e3, .cpu = 1e-3, .device = 1e3}, bytes), 0);
-  EXPECT_EQ(best_cpu_share({.to_host = 1e-3, .to_device = 1e-3, .cpu = 1e6, .device = 1}, bytes), 1);
+  EXPECT_EQ(
+      best_cpu_share({.to_host = 1e3, .to_device = 1e3, .cpu = 1e-3, .device = 1e3, .cpu_beside_copies = 1e-3}, bytes),
+      0);
+  EXPECT_EQ(
+      best_cpu_share({.to_host = 1e-3, .to_device = 1e-3, .cpu = 1e6, .device = 1, .cpu_beside_copies = 1e6}, bytes),
+      1);
 }
 
 TEST_F(Home, SplitByMeasuredRates) {
   const NamedTensors params = make_params(DType::f32);
   AdamW o(params);
   const HomeRates r = measure_home_rates(o, Device::cpu(), DType::f32);
-  for (const double rate : {r.to_host, r.to_device, r.cpu, r.device}) {
+  for (const double rate : {r.to_host, r.to_device, r.cpu, r.device, r.cpu_beside_copies}) {
     EXPECT_GT(rate, 1e5);
     EXPECT_LT(rate, 1e13);
   }

@@ -88,8 +88,8 @@ class Optimizer {
   /// A step that is left out, on the device and without waiting for it, where the loss or a gradient is not finite.
   /// After a step that diverged, later ones change nothing either, until reset_guard(): a program may look at the
   /// reports late and still finds the parameters as they were. Returns the report as f64 [5] in one place, which the
-  /// next step overwrites: on the parameters' device where the optimizer is `capturable()` and all gradients are on
-  /// one, else (having waited) on the host.
+  /// next step overwrites: on the parameters' device where the optimizer's rules run there with all gradients on one,
+  /// else (having waited) on the host.
   Tensor step_guarded(const StepGuard& guard = {});
   /// Lets step_guarded() update again after a divergence.
   void reset_guard();
@@ -108,7 +108,7 @@ class Optimizer {
   /// The home that was set; its share is the one that was found.
   StateHome home() const;
   /// Waits for the update that a home with `delayed` has under way: the parameters then have it, as they must where they
-  /// are evaluated or saved, or outlive the optimizer. state_dict() and set_home() call it. Throws what the update threw.
+  /// are evaluated, saved or written by others, or outlive the optimizer. state_dict() and set_home() call it. Throws what the update threw.
   void finish() const;
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
