@@ -243,9 +243,8 @@ bool Optimizer::prepare_state(Param& p, bool dry, strata::detail::Pins& pins) {
     renew_master(p);
   }
   if (dry) return make;
-  // An update of nothing is not counted: on a device no loop would.
   for (size_t i = 0; i < spec.size(); ++i)
-    if (spec[i].key == "step" && p.state[i].device().is_cpu() && p.tensor.numel() > 0) ++*p.state[i].data<int64_t>();
+    if (spec[i].key == "step" && p.state[i].device().is_cpu()) ++*p.state[i].data<int64_t>();
   return make;
 }
 

@@ -207,7 +207,6 @@ void Optimizer::update(const std::vector<Param*>& active, double grad_scale) {
     if (states[first].kind == Kind::rate) rate = first;
   std::map<Rule, std::vector<Slab>> runs;
   for (Param* p : active) {
-    if (p->tensor.numel() == 0) continue;
     const void* options = raw_options(p->group);
     std::vector<Slab>& slabs = runs[record_->rule(options)];
     slabs.push_back(slab_of(*p, first));
