@@ -85,6 +85,13 @@ std::vector<Case> cases() {
     all.push_back({cat(r->name, " f16 master"), r, master, DType::f16, DType::f32});
     all.push_back({cat(r->name, " bf16 stochastic"), r, stochastic, DType::bf16, DType::f32});
     all.push_back({cat(r->name, " bf16 low state"), r, low, DType::bf16, DType::bf16});
+    if (r->option("state_8bit")) {
+      const OptionValues codes{{"state_8bit", true}, {"min_8bit_size", int64_t{0}}};
+      all.push_back({cat(r->name, " f32, 8 bits"), r, codes, DType::f32, DType::f32});
+      OptionValues compensated = codes;
+      compensated["compensated_weights"] = true;
+      all.push_back({cat(r->name, " bf16 compensated, 8 bits"), r, compensated, DType::bf16, DType::bf16});
+    }
     for (const char* option : {"amsgrad", "nesterov", "centered", "use_adamw"})
       if (r->option(option)) {
         OptionValues with{{option, true}};
