@@ -95,7 +95,9 @@ std::vector<Case> cases() {
     if (!r->option("state_8bit")) continue;
     all.push_back({cat(r->name, " bf16, 8 bits"),
                    r,
-                   {{"compensated_weights", true}, {"state_8bit", true}, {"min_8bit_size", int64_t{0}}},
+                   {{r->name == "adafactor" ? "master_weights" : "compensated_weights", true},
+                    {"state_8bit", true},
+                    {"min_8bit_size", int64_t{0}}},
                    DType::bf16,
                    DType::bf16});
   }

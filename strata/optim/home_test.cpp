@@ -89,7 +89,7 @@ std::vector<Case> cases() {
       const OptionValues codes{{"state_8bit", true}, {"min_8bit_size", int64_t{0}}};
       all.push_back({cat(r->name, " f32, 8 bits"), r, codes, DType::f32, DType::f32});
       OptionValues compensated = codes;
-      compensated["compensated_weights"] = true;
+      compensated[r->name == "adafactor" ? "master_weights" : "compensated_weights"] = true;
       all.push_back({cat(r->name, " bf16 compensated, 8 bits"), r, compensated, DType::bf16, DType::bf16});
     }
     for (const char* option : {"amsgrad", "nesterov", "centered", "use_adamw"})
