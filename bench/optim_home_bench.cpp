@@ -22,6 +22,8 @@ using namespace strata;
 using namespace strata::optim;
 using Who = StateHome::Who;
 
+constexpr int64_t kNear = int64_t{512} << 20;  // of state that is at home elsewhere
+
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -67,6 +69,8 @@ void measure(const char* name, const StateHome& home, int64_t n, Device device, 
     std::printf("%-22s %8.1f ms %7.2f G parameters/s %7.2f by bytes %4.0f%%  (first %.1f s", name, best * 1e3,
                 rate * 1e-9, bound * 1e-9, 100 * rate / bound, first);
     if (home.who == Who::split) std::printf(", share of the CPU %.2f", o.home().cpu_share);
+    if (home.where == memory::kDisk)
+      std::printf(", state %.2f GB/s each way", 12e-9 * static_cast<double>(elements) / best);
     std::printf(")\n");
   } catch (const Error& e) {
     std::printf("%-22s %s\n", name, e.what());
@@ -80,21 +84,25 @@ int main(int argc, char** argv) {
   const int64_t n = (argc > 1 ? std::atoll(argv[1]) : 1000) * 1000 * 1000;
   const bool card = cuda::device_count() > 0;
   const Device device = card ? Device::cuda() : Device::cpu();
-  if (argc > 2) memory::use_disk({.directories = {argv[2]}});
+  if (argc > 2) {
+    memory::use_disk({.directories = {argv[2]}});
+    for (const Device d : {Device::cpu(), device}) memory::set_near_limit(kNear, d, memory::kDisk);
+  }
+  if (card) memory::set_near_limit(kNear, device, Tier::pinned);
   Tensor p = empty({{1}, DType::bf16, device, std::nullopt});
   p.set_requires_grad();
   const HomeRates r = measure_home_rates(AdamW(TensorList{p}, {.low = {.master_weights = true}}), device, DType::bf16);
   std::printf(
       "%lld M parameters, %d threads; copies %.1f GB/s to the host, %.1f GB/s to the device; updates from their "
-      "own memory: CPU %.2f, device %.2f G parameters/s\n",
+      "own memory: CPU %.2f (%.2f beside copies), device %.2f G parameters/s\n",
       static_cast<long long>(n / 1000000), num_threads(), r.to_host * 1e-9, r.to_device * 1e-9, r.cpu * 1e-9,
-      r.device * 1e-9);
+      r.cpu_beside_copies * 1e-9, r.device * 1e-9);
   const HomeBytes bytes{.gradient = 2, .parameter = 2, .state = 12},
       resident{.gradient = 2, .parameter = 2, .state = 0};
   const auto bound = [&](double share, const HomeBytes& b) { return 1 / split_seconds(r, b, share); };
   measure("resident", {}, n, device, r.device);
   if (!card) {
-    measure("disk", {.where = memory::kDisk}, n, device, r.device);
+    if (argc > 2) measure("disk", {.where = memory::kDisk}, n, device, r.device);
     return 0;
   }
   measure("cpu", {.who = Who::cpu}, n, device, bound(1, bytes));

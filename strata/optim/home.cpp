@@ -139,6 +139,7 @@ struct Optimizer::Home {
   }
   void leave(size_t i, const Tensor& parameter) {
     const std::lock_guard lock(mutex);
+    if (!parameter.grad().defined()) return;
     send(sides[i], parameter, true);
     Tensor leaf = parameter;
     leaf.set_grad({});
@@ -217,8 +218,8 @@ struct Optimizer::Home {
     Side& side = sides[p.index];
     LowCopy& low = autograd_meta(p.tensor).low;
     const bool renews = low.tensor.defined() && low.is_current(p.tensor, low.tensor.dtype());
-    const Pin to(p.tensor);
     lanes(p.tensor.device()).to_device.run([&] {
+      const Pin to(p.tensor);  // for this stream
       copy_elements(p.tensor.detach(), side.mirror.detach());
       if (renews) copy_elements(low.tensor, p.tensor.detach());
     });
@@ -270,7 +271,7 @@ void Optimizer::set_home(const StateHome& given) {
     made->sides.resize(params_.size());
     StateHome& o = made->options;
     if (o.who != StateHome::Who::split) o.cpu_share = o.who == StateHome::Who::cpu ? 1 : 0;
-    if (o.cpu_share < 0 && !params_.empty()) {
+    if (o.cpu_share < 0 && !params_.empty() && !params_[0].tensor.is_meta()) {
       const Param& first = params_[0];
       const HomeRates rates = measure_home_rates(*this, first.tensor.device(), first.tensor.dtype());
       double elements = 0, parameter = 0, state = 0;
@@ -309,14 +310,15 @@ void Optimizer::set_home(const StateHome& given) {
             });
     }
   }
-  // Gradients that left the device go back to it, or wait for the next hook of the other home.
-  if (home_)
+  // Gradients that left the device go back to it.
+  if (home_ && home_->options.gradients_leave)
     for (Param& p : params_) {
       Home::Side& side = home_->sides[p.index];
       if (!side.cpu) continue;
+      if (p.tensor.grad().defined()) home_->leave(p.index, p.tensor);
       home_->arrived(side);
-      if (const Tensor g = side.mirror.grad(); g.defined() && !p.tensor.grad().defined())
-        p.tensor.set_grad(g.to(p.tensor.device()));
+      if (const Tensor g = side.mirror.grad(); g.defined()) p.tensor.set_grad(g.to(p.tensor.device()));
+      side.mirror.set_grad({});
     }
   std::swap(home_, made);
   try {
@@ -332,7 +334,7 @@ void Optimizer::set_home(const StateHome& given) {
       p.state = std::move(q.state);
     }
   } catch (...) {
-    std::swap(home_, made);  // states that moved go back at the next step
+    std::swap(home_, made);  // states that moved are used where they are, or moved back by the next step
     throw;
   }
 }
@@ -390,7 +392,8 @@ void Optimizer::clear_host_gradients(bool set_to_none) {
   const NoGrad guard;
   for (Home::Side& side : home_->sides) {
     if (!side.cpu) continue;
-    home_->arrived(side);
+    side.arriving.reset();
+    side.more = {};
     if (set_to_none) {
       side.mirror.set_grad({});
     } else if (const Tensor g = side.mirror.grad(); g.defined()) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "strata/memory/tiers.h"
 #include "strata/optim/optimizer.h"
 
 namespace strata::optim {
@@ -55,6 +56,7 @@ std::string_view name_of(StateHome::Who who);
 struct HomeRates {
   double to_host = 0, to_device = 0;  ///< copies with page-locked memory, one way at a time
   double cpu = 0, device = 0;         ///< elements that each updates from memory of its own
+  double cpu_beside_copies = 0;       ///< of the CPU while copies of both directions take their part of its memory
 };
 /// Bytes that move for one element of a parameter.
 struct HomeBytes {
@@ -63,7 +65,8 @@ struct HomeBytes {
   double state = 8;      ///< to the device and back, where that updates
 };
 /// Seconds an element that an update takes at least when the CPU has this share of the elements: the slowest of the
-/// CPU, the device and the copies of either direction, which all work at once.
+/// CPU (beside copies, where the device has a share and its state moves), the device and the copies of either
+/// direction, which all work at once.
 double split_seconds(const HomeRates& rates, const HomeBytes& bytes, double cpu_share);
 /// The share, in 64ths, for which that is least; the larger of equals, which needs less memory of the device.
 double best_cpu_share(const HomeRates& rates, const HomeBytes& bytes);

@@ -92,6 +92,14 @@ std::vector<Case> cases() {
                    {{"stochastic_rounding", true}, {"low_state", true}},
                    DType::bf16,
                    DType::bf16});
+    if (!r->option("state_8bit")) continue;
+    all.push_back({cat(r->name, " bf16, 8 bits"),
+                   r,
+                   {{r->name == "adafactor" ? "master_weights" : "compensated_weights", true},
+                    {"state_8bit", true},
+                    {"min_8bit_size", int64_t{0}}},
+                   DType::bf16,
+                   DType::bf16});
   }
   return all;
 }
@@ -164,8 +172,8 @@ TEST_F(CudaHome, CpuAndCardGiveTheSameBits) {
     const int64_t differ = differing(*there, *here, all);
     std::printf("  %-28s %lld of %lld elements differ\n", c.name.c_str(), static_cast<long long>(differ),
                 static_cast<long long>(all));
-    const bool promised = c.record->name != "adafactor" && c.record->name != "muon" && c.record->name != "nadam" &&
-                          c.record->name != "asgd";
+    const bool promised = !c.options.contains("state_8bit") && c.record->name != "adafactor" &&
+                          c.record->name != "muon" && c.record->name != "nadam" && c.record->name != "asgd";
     EXPECT_TRUE(differ == 0 || !promised) << c.name;
   }
 }
@@ -262,6 +270,52 @@ TEST_F(CudaHome, GradientsThatLeaveFreeTheCard) {
     o.zero_grad();
   }
   for (const auto& [key, t] : o.state_dict()) EXPECT_TRUE(t.device().is_cpu()) << key;
+}
+
+// ZeRO-Offload (Ren et al., 2021): states beyond the card's limit, the losses of Adam on the card. Deep Optimizer
+// States (Maurya et al., 2024): interleaved on both, equal to all on the CPU.
+TEST_F(CudaHome, ZeroOffloadAndDeepOptimizerStates) {
+  const auto train = [](const StateHome& home) {
+    Samples random(DType::f32, 4);
+    NamedTensors params;
+    for (int i = 0; i < 8; ++i) {
+      Tensor w = random.uniform({1024, 1024}, -0.03, 0.03, DType::bf16).to(Device::cuda());
+      w.set_requires_grad();
+      params.emplace_back(std::to_string(i), w);
+    }
+    AdamW o(params, {.lr = 0.01, .low = {.master_weights = true}});
+    o.set_home(home);
+    const Tensor x = to(random.tensor({16, 1024}), DType::bf16).to(Device::cuda());
+    std::vector<double> losses;
+    for (int step = 0; step < 5; ++step) {
+      Tensor h = x;
+      for (const auto& [name, w] : params) h = tanh(matmul(h, w)) + h;
+      const Tensor loss = mean(to(h * h, DType::f32));
+      loss.backward();
+      o.step();
+      o.zero_grad();
+      losses.push_back(loss.item());
+    }
+    return losses;
+  };
+  const auto want = train({});
+  EXPECT_LT(want.back(), want.front());
+  // Room for parameters and gradients (32 MB) and activations, and not for 96 MB of state besides.
+  cuda::synchronize();
+  memory::release_cached();
+  const double room = static_cast<double>(memory::stats(DeviceType::cuda).reserved + (int64_t{112} << 20));
+  const double before = cuda::set_memory_fraction(room / static_cast<double>(cuda::properties().memory_bytes));
+  EXPECT_THROW(train({}), MemoryError);
+  EXPECT_EQ(train({.who = Who::cpu}), want);
+  EXPECT_EQ(train({.who = Who::cpu, .gradients_leave = true}), want);
+  EXPECT_EQ(train({.who = Who::split, .cpu_share = 0.75, .gradients_leave = true}), want);
+  if (streams()) {
+    const int64_t near = memory::set_near_limit(26 << 20, Device::cuda(), Tier::pinned);  // two groups
+    EXPECT_EQ(train({.where = Tier::host, .who = Who::split, .cpu_share = 0.5, .group_bytes = 1}), want);
+    EXPECT_EQ(train({.where = Tier::host, .group_bytes = 1}), want);
+    memory::set_near_limit(near, Device::cuda(), Tier::pinned);
+  }
+  cuda::set_memory_fraction(before);
 }
 
 TEST_F(CudaHome, MovesAndIsNotCaptured) {

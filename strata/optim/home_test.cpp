@@ -19,6 +19,7 @@
 #include "strata/memory/tiers.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/optim.h"
@@ -84,6 +85,13 @@ std::vector<Case> cases() {
     all.push_back({cat(r->name, " f16 master"), r, master, DType::f16, DType::f32});
     all.push_back({cat(r->name, " bf16 stochastic"), r, stochastic, DType::bf16, DType::f32});
     all.push_back({cat(r->name, " bf16 low state"), r, low, DType::bf16, DType::bf16});
+    if (r->option("state_8bit")) {
+      const OptionValues codes{{"state_8bit", true}, {"min_8bit_size", int64_t{0}}};
+      all.push_back({cat(r->name, " f32, 8 bits"), r, codes, DType::f32, DType::f32});
+      OptionValues compensated = codes;
+      compensated[r->name == "adafactor" ? "master_weights" : "compensated_weights"] = true;
+      all.push_back({cat(r->name, " bf16 compensated, 8 bits"), r, compensated, DType::bf16, DType::bf16});
+    }
     for (const char* option : {"amsgrad", "nesterov", "centered", "use_adamw"})
       if (r->option(option)) {
         OptionValues with{{option, true}};
@@ -430,6 +438,26 @@ TEST_F(Home, FailuresAreThrownAndLeaveNothingHeld) {
   EXPECT_EQ(other.state_dict().at("p0.step").item<int64_t>(), 2);
 }
 
+TEST_F(Home, AHomeThatCannotBeHadLosesNoGradient) {
+  Tensor p = start({64});
+  SGD o(TensorList{p}, {.lr = 0.1, .momentum = 0.9});
+  o.set_home({.who = Who::cpu, .gradients_leave = true});
+  sum(p * 2.0).backward();
+  o.step();
+  o.zero_grad();
+  sum(p * 2.0).backward();
+  SecondHeap::get().set_limit(Device::cpu(), 1);
+  EXPECT_THROW(o.set_home({.where = kSecond}), MemoryError);
+  SecondHeap::get().set_limit(Device::cpu(), 0);
+  EXPECT_EQ(o.home().who, Who::cpu);
+  EXPECT_EQ(o.step_clipped(1000), 16);  // the root of 64 times 2 squared
+  sum(p).backward();
+  EXPECT_EQ(o.step_clipped(1000), 24);
+  o.zero_grad();
+  sum(p).backward();
+  EXPECT_EQ(o.step_clipped(1000), 8);
+}
+
 TEST_F(Home, RefusesWhatCannotBe) {
   Tensor p = start();
   AdamW o(TensorList{p});
@@ -474,25 +502,71 @@ TEST_F(Home, ARecordedStepShowsItsGroups) {
   EXPECT_EQ(updates, 7);
 }
 
+// ZeRO-Infinity (Rajbhandari et al., 2021) and Fuyou (Liao et al., 2024): states beyond what may be near, through a
+// disk, each group's reads under the update of the one before it; losses bit for bit those in memory.
+TEST_F(Home, ZeroInfinityAndFuyouTrainThroughADisk) {
+  const auto train = [](const StateHome& home) {
+    Samples random(DType::f32, 4);
+    NamedTensors params;
+    for (int i = 0; i < 12; ++i)
+      params.emplace_back(std::to_string(i), leaf(random.uniform({96, 96}, -0.1, 0.1, DType::bf16)));
+    AdamW o(params, {.lr = 0.01, .low = {.master_weights = true}});
+    o.set_home(home);
+    const Tensor x = to(random.tensor({16, 96}), DType::bf16);
+    std::vector<double> losses;
+    for (int step = 0; step < 5; ++step) {
+      Tensor h = x;
+      for (const auto& [name, w] : params) h = tanh(matmul(h, w)) + h;
+      const Tensor loss = mean(to(h * h, DType::f32));
+      loss.backward();
+      o.step_clipped(1);
+      o.zero_grad();
+      losses.push_back(loss.item());
+    }
+    return losses;
+  };
+  constexpr int64_t kLimit = 512 << 10;  // of 1.3 MB of state
+  const auto want = train({});
+  EXPECT_LT(want.back(), want.front());
+  const int64_t before = memory::set_near_limit(kLimit, Device::cpu(), memory::kDisk);
+  const memory::NearStats first = memory::near_stats(Device::cpu(), memory::kDisk);
+  EXPECT_EQ(train({.where = memory::kDisk, .group_bytes = 120'000}), want);
+  EXPECT_EQ(train({.where = memory::kDisk, .who = Who::cpu, .group_bytes = 120'000, .gradients_leave = true}), want);
+  const memory::NearStats s = memory::near_stats(Device::cpu(), memory::kDisk);
+  EXPECT_GT(s.hits, first.hits);  // fetched ahead
+  EXPECT_GT(s.bytes_in - first.bytes_in, 2 * 1'000'000);
+  memory::set_near_limit(before, Device::cpu(), memory::kDisk);
+}
+
 TEST(HomeShare, IsWhereTheSlowestIsFastest) {
   // Alone the device needs 2 s for a unit of state each way, the CPU 1: together two thirds of a second.
-  const HomeRates bus{.to_host = 1, .to_device = 1, .cpu = 1, .device = 100};
+  const HomeRates bus{.to_host = 1, .to_device = 1, .cpu = 1, .device = 100, .cpu_beside_copies = 1};
   const HomeBytes bytes{.gradient = 0, .parameter = 0, .state = 2};
   const double c = best_cpu_share(bus, bytes);
   EXPECT_NEAR(c, 2. / 3, 1. / 64);
   EXPECT_NEAR(split_seconds(bus, bytes, c), 2. / 3, 0.03);
   EXPECT_EQ(split_seconds(bus, bytes, 0), 2);
   EXPECT_EQ(split_seconds(bus, bytes, 1), 1);
+  // Copies take a part of the CPU's memory, unless there are none.
+  HomeRates slowed = bus;
+  slowed.cpu_beside_copies = 0.5;
+  EXPECT_EQ(split_seconds(slowed, bytes, 0.5), 1);
+  EXPECT_EQ(split_seconds(slowed, {.gradient = 0, .parameter = 0, .state = 0}, 0.5), 0.5);
+  EXPECT_EQ(split_seconds(slowed, bytes, 1), 1);
   // A CPU that is slower than the bus gets nothing where that does not help, all of it where the bus is what lacks.
-  EXPECT_EQ(best_cpu_share({.to_host = 1e3, .to_device = 1e3, .cpu = 1e-3, .device = 1e3}, bytes), 0);
-  EXPECT_EQ(best_cpu_share({.to_host = 1e-3, .to_device = 1e-3, .cpu = 1e6, .device = 1}, bytes), 1);
+  EXPECT_EQ(
+      best_cpu_share({.to_host = 1e3, .to_device = 1e3, .cpu = 1e-3, .device = 1e3, .cpu_beside_copies = 1e-3}, bytes),
+      0);
+  EXPECT_EQ(
+      best_cpu_share({.to_host = 1e-3, .to_device = 1e-3, .cpu = 1e6, .device = 1, .cpu_beside_copies = 1e6}, bytes),
+      1);
 }
 
 TEST_F(Home, SplitByMeasuredRates) {
   const NamedTensors params = make_params(DType::f32);
   AdamW o(params);
   const HomeRates r = measure_home_rates(o, Device::cpu(), DType::f32);
-  for (const double rate : {r.to_host, r.to_device, r.cpu, r.device}) {
+  for (const double rate : {r.to_host, r.to_device, r.cpu, r.device, r.cpu_beside_copies}) {
     EXPECT_GT(rate, 1e5);
     EXPECT_LT(rate, 1e13);
   }

@@ -88,17 +88,17 @@ class Optimizer {
   /// A step that is left out, on the device and without waiting for it, where the loss or a gradient is not finite.
   /// After a step that diverged, later ones change nothing either, until reset_guard(): a program may look at the
   /// reports late and still finds the parameters as they were. Returns the report as f64 [5] in one place, which the
-  /// next step overwrites: on the parameters' device where the optimizer is `capturable()` and all gradients are on
-  /// one, else (having waited) on the host.
+  /// next step overwrites: on the parameters' device where the optimizer's rules run there with all gradients on one,
+  /// else (having waited) on the host.
   Tensor step_guarded(const StepGuard& guard = {});
   /// Lets step_guarded() update again after a divergence.
   void reset_guard();
 
   /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all of this
-  /// library's can but SparseAdam, and none whose state has a home elsewhere. A replay takes the learning rates, decays and scales as they are then
-  /// (Adafactor's eps2 and clip_threshold and what shapes Muon's products stay as they were captured); the step's count
-  /// is kept on the device. A step must have run before the capture, so that the state exists, and the optimizer must
-  /// live while the graph is replayed.
+  /// library's can but SparseAdam, and none whose state has a home elsewhere. A replay takes the learning rates, decays
+  /// and scales as they are then (Adafactor's eps2 and clip_threshold and what shapes Muon's products stay as they were
+  /// captured); the step's count is kept on the device. A step must have run before the capture, so that the state
+  /// exists, and the optimizer must live while the graph is replayed.
   bool capturable() const { return fused() && !home_; }
 
   /// Where the state lives from now on, and who updates from it (home.h); a default StateHome is the parameters' own
@@ -108,7 +108,8 @@ class Optimizer {
   /// The home that was set; its share is the one that was found.
   StateHome home() const;
   /// Waits for the update that a home with `delayed` has under way: the parameters then have it, as they must where they
-  /// are evaluated or saved, or outlive the optimizer. state_dict() and set_home() call it. Throws what the update threw.
+  /// are evaluated, saved or written by others, or outlive the optimizer. state_dict() and set_home() call it. Throws
+  /// what the update threw.
   void finish() const;
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
