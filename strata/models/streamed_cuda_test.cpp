@@ -12,6 +12,7 @@
 #include "strata/models/language_model.h"
 #include "strata/models/model_test_util.h"
 #include "strata/nn/streamed.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/optim/optim.h"
 
 namespace strata {
