@@ -43,15 +43,16 @@ struct StreamStats {
   double seconds_waited = 0;  ///< of this thread for bytes; a card's streams wait by themselves
 };
 
-/// Makes a network's parameters live on a tier, and brings them a part at a time: while one computes, the next one comes,
-/// and those that are not wanted soon go. Which part is next it learns from the step before: it watches which parameters
-/// calls read, in forward, backward and what runs again, so any tree of modules will do, called in whatever way; a step
-/// that goes another way than the last one computes the same, but waits. Of a first step, backward is known.
+/// Makes a network's parameters live on a tier, and brings them a part at a time: while one computes, the next one
+/// comes, and those that are not wanted soon go. Which part is next it learns from the step before: it watches which
+/// parameters calls read, in forward, backward and what runs again, so any tree of modules will do, called in whatever
+/// way; a step that goes another way than the last one computes the same, but waits. Of a first step, backward is
+/// known.
 ///
-/// Parts are the modules at which a descent from `module` ends: below containers (ModuleList, Sequential) and below what
-/// does not fit in near_bytes / parts_near. Parameters that share their bytes with others stay where they are. Gradients
-/// go to the tier as they are accumulated. Low-precision copies that autocast keeps live there too, and are brought in
-/// their place. Buffers stay.
+/// Parts are the modules at which a descent from `module` ends: below containers (ModuleList, Sequential) and below
+/// what does not fit in near_bytes / parts_near. Parameters that share their bytes with others stay where they are.
+/// Gradients go to the tier as they are accumulated. Low-precision copies that autocast keeps live there too, and are
+/// brought in their place. Buffers stay.
 ///
 ///     nn::Streamed streamed(model, {.tier = Tier::pinned});
 ///     for (..) {
@@ -63,13 +64,13 @@ struct StreamStats {
 ///     }
 ///
 /// Every handle to a parameter sees it at its new home, optimizers' too; outside of a scope calls bring what they read.
-/// Losses and gradients are bit for bit those of the network at home on its device. memory::set_near_limit() bounds what
-/// is near of everything on the tier: room for near_bytes and the largest part once more, for its gradient.
+/// Losses and gradients are bit for bit those of the network at home on its device. memory::set_near_limit() bounds
+/// what is near of everything on the tier: room for near_bytes and the largest part once more, for its gradient.
 class Streamed {
  public:
-  /// Moves the parameters. Throws ValueError where the tier's bytes do not move, a part that cannot be divided is larger
-  /// than near_bytes (naming it and its bytes) or numbers make no sense; DeviceError where the parameters' device has no
-  /// such memory; MemoryError where it is full: some have moved then.
+  /// Moves the parameters. Throws ValueError where the tier's bytes do not move, a part that cannot be divided is
+  /// larger than near_bytes (naming it and its bytes) or numbers make no sense; DeviceError where the parameters'
+  /// device has no such memory; MemoryError where it is full: some have moved then.
   explicit Streamed(const Module& module, const StreamOptions& options = {});
   /// The parameters stay at their home.
   ~Streamed();
@@ -89,9 +90,9 @@ class Streamed {
   std::unique_ptr<State> state_;
 };
 
-/// Parameters of a Streamed come and go with the calls of this thread while one lives. One forward, forward and backward,
-/// or several of them: steps that are alike should have the same in it. Throws ValueError where the Streamed has a scope
-/// already.
+/// Parameters of a Streamed come and go with the calls of this thread while one lives. One forward, forward and
+/// backward, or several of them: steps that are alike should have the same in it. Throws ValueError where the Streamed
+/// has a scope already.
 class StreamScope {
  public:
   explicit StreamScope(Streamed& streamed);

@@ -155,7 +155,7 @@ TEST(Streamed, HorizonLmPeakDoesNotDependOnTheNumberOfLayers) {
   EXPECT_EQ(four.near, 2 * 2400 + 2304);  // two parts, and a gradient on its way
   EXPECT_EQ(eight.near, four.near);
   EXPECT_EQ(sixteen.near, four.near);
-  EXPECT_EQ(sixteen.late, 0);                // everything was asked for ahead
+  EXPECT_EQ(sixteen.late, 0);                    // everything was asked for ahead
   EXPECT_EQ(peak_of(16, true).late, 16 * 2400);  // in the first step forward waits, backward is known
   // Forward, backward with what it runs again, and gradients: a pin for each weight and bias of each.
   EXPECT_LE(eight.fetches, 8 * 2 * 4);
@@ -227,9 +227,7 @@ TEST(Streamed, AConvolutionalNetwork) {
     BatchNorm2d norm = register_module("norm", BatchNorm2d(4));
     Dropout dropout = register_module("dropout", Dropout(0.3));
     Linear out = register_module("out", Linear(4 * 36, 10));
-    Tensor forward(const Tensor& x) {
-      return out(dropout(relu(norm(conv(x)))).flatten(1));
-    }
+    Tensor forward(const Tensor& x) { return out(dropout(relu(norm(conv(x)))).flatten(1)); }
   };
   expect_same([] {
     Net net;
