@@ -4,7 +4,7 @@
 
 #include "strata/autograd/stretch_inl.h"
 #include "strata/core/recording.h"
-#include "strata/core/watched.h"
+#include "strata/core/watched_inl.h"
 
 namespace strata {
 namespace {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "strata/core/recording.h"
-#include "strata/core/watched.h"
+#include "strata/core/watched_inl.h"
 
 namespace strata::detail {
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "strata/core/autocast.h"
-#include "strata/core/watched.h"
+#include "strata/core/watched_inl.h"
 
 namespace strata {
 namespace {
