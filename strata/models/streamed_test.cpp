@@ -28,10 +28,14 @@ struct Run {
   nn::StreamOptions options;
   bool streams = false;
   bool low = false;
+  bool made_there = false;  // the model never is on the device as a whole
 };
 std::vector<Bits> train(const ModelConfig& config, const Run& run, std::string* report = nullptr) {
   manual_seed(7);
-  const auto model = make_model(config);
+  const auto model = [&] {
+    const memory::TierScope there(run.made_there ? kDisk : Tier());
+    return make_model(config);
+  }();
   const Tensor x = stepping_tokens(3, 16, 5, config.vocab), y = stepping_tokens(3, 16, 7, config.vocab);
   std::optional<nn::Streamed> streamed;
   if (run.streams) streamed.emplace(*model, run.options);
@@ -70,6 +74,14 @@ TEST(StreamedModels, TrainToTheSameBits) {
         EXPECT_NE(report.find(" 0 of them unforeseen"), std::string::npos) << report;
         EXPECT_EQ(report.find("2 times in a forward") != std::string::npos, tied) << report;
       }
+}
+
+TEST(StreamedModels, AModelThatIsMadeAtItsHome) {
+  for (const std::string_view family : {"gpt", "llama"}) {
+    const ModelConfig c = small_model(family, 3, 16, 61);
+    const auto wanted = train(c, {});
+    EXPECT_EQ(train(c, {{.tier = kDisk}, true, false, true}), wanted) << family;
+  }
 }
 
 TEST(StreamedModels, GenerationIsTheSame) {

@@ -63,7 +63,9 @@ struct StreamStats {
 ///       optimizer.step();
 ///     }
 ///
-/// Every handle to a parameter sees it at its new home, optimizers' too; outside of a scope calls bring what they read.
+/// A network that the device has no room for is made at its home: within a memory::TierScope of the tier. Of one that is
+/// made elsewhere every handle to a parameter sees it at its new home, optimizers' too. Outside of a scope calls bring
+/// what they read.
 /// Losses and gradients are bit for bit those of the network at home on its device. memory::set_near_limit() bounds
 /// what is near of everything on the tier: room for near_bytes and the largest part once more, for its gradient.
 class Streamed {
