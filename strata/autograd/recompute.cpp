@@ -13,7 +13,7 @@ using detail::Stretch;
 using detail::StretchToken;
 using detail::StretchValue;
 
-// Also when a rule is a part of a forward that is differentiated again.
+// A rule's own calls are no stretch's, also where they are to be differentiated again.
 bool in_forward() {
   return current_phase() == Phase::forward;
 }

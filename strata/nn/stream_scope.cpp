@@ -143,11 +143,12 @@ struct StreamScope::Watch final : CallObserver {
   bool locate(size_t part, bool backward) {
     const auto is = [&](size_t i) { return plan[i].part == part && plan[i].backward == backward; };
     if (next < plan.size() && is(next)) return ++next, true;
-    if (plan.empty()) return false;
-    ++state.stats.unforeseen;
-    state.parts[part].unforeseen = true;
+    if (!state.plans[with_gradients].empty()) {
+      ++state.stats.unforeseen;
+      state.parts[part].unforeseen = true;
+    }
     for (size_t i = 0; i < plan.size(); ++i) {
-      const size_t at = (next + i) % plan.size();
+      const size_t at = (next + i) % plan.size();  // a scope may have several passes
       if (is(at)) return next = at + 1, true;
     }
     return false;

@@ -336,6 +336,27 @@ TEST(Streamed, AutocastsCopiesComeInTheirPlace) {
   }
 }
 
+TEST(Streamed, SeveralPassesInAScope) {
+  const Case c = stack(4);
+  Streamed streamed(c.net, {.tier = kSecond});
+  std::vector<Bits> first;
+  for (int i = 0; i < 3; ++i) {
+    for (Tensor p : c.net.parameters()) p.set_grad({});
+    const int64_t late = streamed.stats().bytes_late;
+    std::vector<Bits> grads;
+    {
+      const StreamScope scope(streamed);
+      for (int pass = 0; pass < 3; ++pass) c.loss(c.input).backward();
+    }
+    for (const Tensor& p : c.net.parameters()) grads.push_back(bits(p.grad()));
+    if (i == 0) first = grads;
+    EXPECT_EQ(grads, first);
+    EXPECT_EQ(streamed.stats().bytes_late > late, i == 0);
+  }
+  EXPECT_EQ(streamed.stats().unforeseen, 0);
+  for (const StreamedPart& p : streamed.parts()) EXPECT_EQ(p.note, "its turn comes 3 times in a forward");
+}
+
 TEST(Streamed, GradientsGoHomeAndAddUp) {
   const Case c = stack(3);
   Streamed streamed(c.net, {.tier = kSecond});
