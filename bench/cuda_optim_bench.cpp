@@ -35,7 +35,7 @@ struct Row {
   const char* name;
   DType dtype;
   LowPrecision low;
-  int bytes;  // of each parameter, that must move
+  double bytes;  // of each parameter, that must move
 };
 
 void measure(const char* model, const std::vector<Shape>& shapes) {
@@ -49,11 +49,17 @@ void measure(const char* model, const std::vector<Shape>& shapes) {
   std::printf("%s, %.0f M parameters; copy %.0f GB/s\n", model, static_cast<double>(n) * 1e-6, copy);
   const LowPrecision stochastic{.stochastic_rounding = true}, low{.stochastic_rounding = true, .low_state = true},
       master{.master_weights = true};
-  for (const Row& row : {Row{"f32", DType::f32, {}, 28}, Row{"bf16, nearest", DType::bf16, {}, 22},
-                         Row{"bf16, stochastic", DType::bf16, stochastic, 22},
-                         Row{"bf16, nearest, low state", DType::bf16, {.low_state = true}, 14},
-                         Row{"bf16, stochastic, low state", DType::bf16, low, 14},
-                         Row{"bf16, master weights", DType::bf16, master, 28}}) {
+  for (const Row& row :
+       {Row{"f32", DType::f32, {}, 28}, Row{"bf16, nearest", DType::bf16, {}, 22},
+        Row{"bf16, stochastic", DType::bf16, stochastic, 22},
+        Row{"bf16, nearest, low state", DType::bf16, {.low_state = true}, 14},
+        Row{"bf16, stochastic, low state", DType::bf16, low, 14}, Row{"bf16, master weights", DType::bf16, master, 28},
+        Row{"bf16, compensated", DType::bf16, {.compensated_weights = true}, 26},
+        Row{"f32, 8 bits", DType::f32, {.state_8bit = true}, 16.06},
+        Row{"bf16, nearest, 8 bits", DType::bf16, {.state_8bit = true}, 10.06},
+        Row{"bf16, stochastic, 8 bits", DType::bf16, {.stochastic_rounding = true, .state_8bit = true}, 10.06},
+        Row{"bf16, compensated, 8 bits", DType::bf16, {.compensated_weights = true, .state_8bit = true}, 14.06},
+        Row{"bf16, master weights, 8 bits", DType::bf16, {.master_weights = true, .state_8bit = true}, 16.06}}) {
     TensorList params;
     for (const Shape& s : shapes) {
       Tensor p = on_card(s, row.dtype, 0.5);
@@ -64,7 +70,7 @@ void measure(const char* model, const std::vector<Shape>& shapes) {
     AdamW o(params, {.lr = 1e-4, .low = row.low});
     const double ms = device_ms(1, [&](int64_t) { o.step(); });
     const double rate = row.bytes * 1e-6 * static_cast<double>(n) / ms;
-    std::printf("  %-28s %2d bytes %8.3f ms %6.0f GB/s %4.0f%% of a copy\n", row.name, row.bytes, ms, rate,
+    std::printf("  %-28s %5.2f bytes %8.3f ms %6.0f GB/s %4.0f%% of a copy\n", row.name, row.bytes, ms, rate,
                 100 * rate / copy);
   }
 }

@@ -32,11 +32,11 @@ double best_seconds(F&& f) {
 }
 
 // A transformer's mix of tensors: matrices of 1024 x 1024 and, for each, four vectors of 1024.
-NamedTensors make_params(int64_t total, DType grad) {
+NamedTensors make_params(int64_t total, DType grad, DType dtype = DType::f32) {
   TensorList all;
   for (int64_t n = 0; n < total; n += 1024 * 1024 + 4 * 1024) {
-    all.push_back(full({1024, 1024}, 0.5));
-    for (int i = 0; i < 4; ++i) all.push_back(full({1024}, 0.5));
+    all.push_back(full({1024, 1024}, 0.5, dtype));
+    for (int i = 0; i < 4; ++i) all.push_back(full({1024}, 0.5, dtype));
   }
   for (Tensor& t : all) {
     t.set_requires_grad();
@@ -87,6 +87,27 @@ int main(int argc, char** argv) {
     std::printf("%-22s %9.3f ms %8.2f GB/s\n", "adamw, clipped", t * 1e3, 32e-9 * static_cast<double>(n) / t);
   }
   {
+    AdamW opt(make_params(wanted, DType::f32), {.low = {.state_8bit = true}});
+    row("adamw, 8 bits", opt, n, 16.06, limit);
+  }
+  {
+    AdamW opt(make_params(wanted, DType::bf16, DType::bf16));
+    row("bf16, nearest", opt, n, 22, limit);
+  }
+  {
+    AdamW opt(make_params(wanted, DType::bf16, DType::bf16), {.low = {.compensated_weights = true}});
+    row("bf16, compensated", opt, n, 26, limit);
+  }
+  {
+    AdamW opt(make_params(wanted, DType::bf16, DType::bf16), {.low = {.master_weights = true}});
+    row("bf16, master weights", opt, n, 28, limit);
+  }
+  {
+    AdamW opt(make_params(wanted, DType::bf16, DType::bf16),
+              {.low = {.compensated_weights = true, .state_8bit = true}});
+    row("compensated, 8 bits", opt, n, 14.06, limit);
+  }
+  {
     AdamW opt(make_params(wanted, DType::bf16));
     row("adamw, bf16 gradients", opt, n, 26, limit);
   }
@@ -101,6 +122,10 @@ int main(int argc, char** argv) {
   {
     Lion opt(make_params(wanted, DType::f32));
     row("lion", opt, n, 20, limit);
+  }
+  {
+    Lion opt(make_params(wanted, DType::f32), {.low = {.state_8bit = true}});
+    row("lion, 8 bits", opt, n, 14.03, limit);
   }
   {
     Adafactor opt(make_params(wanted, DType::f32));

@@ -10,17 +10,19 @@
 #include "strata/core/error.h"
 #include "strata/cuda/runtime.h"
 #include "strata/io/files.h"
+#include "strata/lab/known_cards.h"
 #include "strata/lab/peaks.h"
 #include "strata/memory/bounds.h"
 #include "strata/train/estimate.h"
 #include "strata/train/memory_plan.h"
 #include "strata/train/progress.h"
+#include "strata/train/tier_plan.h"
 
 namespace strata::cli {
 namespace {
 
 struct Arguments {
-  std::string config, dtype, device, by, memory_timeline;
+  std::string config, dtype, device, by, memory_timeline, card;
   bool no_limits = false;
   std::vector<std::string> set;
 };
@@ -29,16 +31,33 @@ std::string duration(double s) {
   return s < 1 ? fmt::format("{:.3g} ms", 1e3 * s) : fmt::format("{:.3g} s", s);
 }
 
-// What a step computes and moves, and how long that takes at least.
-void tell_of_step(const Arguments& a, const TrainConfig& config, bool known) {
-  const Device device = parse_device(config.device);
-  lab::Limits limits;
-  if (known && !a.no_limits) {
-    try {
-      limits = lab::measure_limits(device, /*seconds=*/0.1);
-    } catch (const Error&) {  // no room for it
-    }
+// What the device can do: of a card that is elsewhere, what was measured there.
+lab::Limits limits_of(const Arguments& a, const TrainConfig& config, bool known) {
+  if (!a.card.empty()) return lab::known_card(a.card).limits;
+  if (!known || a.no_limits) return {};
+  try {
+    return lab::measure_limits(parse_device(config.device), /*seconds=*/0.1);
+  } catch (const Error&) {  // no room for it
+    return {};
   }
+}
+
+// What is where, and what that costs.
+void tell_of_tiers(const Arguments& a, const TrainConfig& config, bool known, const lab::Limits& limits) {
+  if (!config.memory.any()) return;
+  if (!known && a.card.empty())
+    throw UsageError(
+        fmt::format("there is no {} here, so what moving costs is not known: name a card that was measured, "
+                    "--card {}",
+                    config.device, lab::known_cards()[0].name));
+  const TierRates rates = a.card.empty() ? measure_rates(parse_device(config.device), config.memory.budget())
+                                         : rates_of(lab::known_card(a.card));
+  std::fputs(fmt::format("\n{}", to_text(plan_tiers(config, limits, rates))).c_str(), stdout);
+}
+
+// What a step computes and moves, and how long that takes at least.
+void tell_of_step(const Arguments& a, const TrainConfig& config, const lab::Limits& limits) {
+  const Device device = parse_device(config.device);
   const DryStep step = record_dry_step(config);
   const lab::StepCosts costs = step.costs(limits);
   const lab::CostRow all = costs.all();
@@ -48,8 +67,9 @@ void tell_of_step(const Arguments& a, const TrainConfig& config, bool known) {
              stdout);
   if (all.limit > 0)
     std::fputs(fmt::format("It takes {} at least {}: {} tokens/s at most\n", duration(all.limit),
-                           device.is_cpu() ? std::string("on this machine")
-                                           : fmt::format("on this {}", cuda::properties(device.index).name),
+                           !a.card.empty()   ? fmt::format("on an {}", lab::known_card(a.card).title)
+                           : device.is_cpu() ? std::string("on this machine")
+                                             : fmt::format("on this {}", cuda::properties(device.index).name),
                            format_count(static_cast<double>(step.tokens) / all.limit))
                    .c_str(),
                stdout);
@@ -90,7 +110,9 @@ int run(const Arguments& a) {
                stdout);
   if (!known)
     std::fputs(fmt::format("Whether it fits is not known: there is no {} here.\n", config.device).c_str(), stdout);
-  tell_of_step(a, config, known);
+  const lab::Limits limits = limits_of(a, config, known);
+  tell_of_tiers(a, config, known, limits);
+  tell_of_step(a, config, limits);
   return kOk;
 }
 
@@ -119,6 +141,17 @@ void add_estimate(CLI::App& app, Body& body) {
                    "Write a forecast of who holds memory during a step, as a page")
       ->type_name("FILE.html")
       ->check(writable_file());
+  std::string cards;
+  for (const lab::KnownCard& c : lab::known_cards()) cards += (cards.empty() ? "" : ", ") + std::string(c.name);
+  estimate->add_option("--card", a->card, "Forecast for a card that was measured elsewhere: " + cards)
+      ->type_name("NAME")
+      ->check(CLI::Validator(
+          [](const std::string& name) {
+            for (const lab::KnownCard& c : lab::known_cards())
+              if (c.name == name) return std::string();
+            return "there are no measurements of '" + name + "'";
+          },
+          "NAME"));
   estimate->add_flag("--no-limits", a->no_limits,
                      "Do not measure what this machine can do, so the least time of a step is not told");
   estimate->footer(

@@ -19,6 +19,7 @@
 #include "strata/train/memory_plan.h"
 #include "strata/train/progress.h"
 #include "strata/train/run.h"
+#include "strata/train/tier_plan.h"
 #include "strata/train/trainer.h"
 
 namespace strata::cli {
@@ -78,9 +79,17 @@ void require_memory(const TrainConfig& config) {
   if (plan.fits) return;
   std::fputs(to_text(plan).c_str(), stderr);
   std::string text = "the model does not fit into the memory that is free";
-  for (size_t i = 0; i < plan.fixes.size(); ++i)
-    text += fmt::format("{} {} ({:.2f} GiB)", i == 0 ? "; it would with" : ", or", to_options(plan.fixes[i]),
-                        static_cast<double>(plan.fixes[i].peak + plan.program) / (1 << 30));
+  std::string_view joint = "; it would with";
+  // Other places change no number: they come before other batches.
+  if (const std::string budget = budget_advice(config, plan.bound.free() - plan.program); !budget.empty()) {
+    text += fmt::format("{} {}", joint, budget);
+    joint = ", or";
+  }
+  for (const MemoryFix& fix : plan.fixes) {
+    text += fmt::format("{} {} ({:.2f} GiB)", joint, to_options(fix),
+                        static_cast<double>(fix.peak + plan.program) / (1 << 30));
+    joint = ", or";
+  }
   throw MemoryError("train", text + "; --no-memory-check trains all the same");
 }
 
@@ -119,16 +128,25 @@ int run(const Arguments& a) {
     io::write_file(a.memory_timeline,
                    a.memory_timeline.ends_with(".json") ? timeline->to_json() : timeline->to_html(out));
   };
-  TrainResult r;
-  try {
-    r = train(config,
-              {.out = out, .resume = a.resume, .stop_requested = &after_step, .log = a.quiet ? nullptr : stderr});
-  } catch (...) {
+  const auto write_quietly = [&] {
     try {
       write_timeline();
     } catch (const IoError& e) {  // what ended the run is the greater news
       std::fputs(fmt::format("note: {}\n", e.what()).c_str(), stderr);
     }
+  };
+  TrainResult r;
+  try {
+    r = train(config,
+              {.out = out, .resume = a.resume, .stop_requested = &after_step, .log = a.quiet ? nullptr : stderr});
+  } catch (const MemoryError& e) {
+    write_quietly();
+    const std::string advice =
+        budget_advice(config, memory::tightest_bound(parse_device(config.device)).free() / 10 * 9);
+    if (advice.empty()) throw;
+    throw MemoryError("", cat(e.what(), "\nIt would fit with ", advice));
+  } catch (...) {
+    write_quietly();
     throw;
   }
   std::fputs(r.finished ? fmt::format("{}: {} steps", r.status, r.step).c_str() : r.status.c_str(), stdout);

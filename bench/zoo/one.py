@@ -6,6 +6,7 @@
 Prints one line of JSON a program: times of its steps, memory, and its losses (see docs/design/zoo.md)."""
 
 import argparse
+import ast
 import contextlib
 import gc
 import importlib.util
@@ -170,6 +171,19 @@ def steps_of(module, size, device, seed, prepare):
     return iter(module.train(config, np.random.default_rng(seed), device, prepare))
 
 
+def change(module, name, settings):
+    """Sets numbers of a program's sizes: convnext.batch=256."""
+    for setting in settings:
+        key, value = setting.split("=", 1)
+        program, key = key.split(".", 1)
+        if program != name:
+            continue
+        for size in module.SIZES.values():
+            if key not in size:
+                raise ValueError(f"{name} has no size {key}, but {', '.join(size)}")
+            size[key] = ast.literal_eval(value)
+
+
 def turn(args, what):
     """Says what turns.py wants to hear, and waits until this process alone is at work."""
     if args.wait_for_turn:
@@ -228,6 +242,7 @@ def run(name, args):
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             module = load(name)
+            change(module, name, args.set)
             if args.seconds:
                 timed(module, args, device, result)
             if args.losses:
@@ -264,6 +279,8 @@ def main():
     parser.add_argument("--engine", choices=("strata", "torch"), default="strata")
     parser.add_argument("--size", choices=("tiny", "cpu", "card"), default="tiny")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--set", nargs="*", default=[], metavar="PROGRAM.KEY=VALUE",
+                        help="another number in a program's size: convnext.batch=256")
     parser.add_argument("--compile", action="store_true", help="torch.compile the models while timing")
     parser.add_argument("--seconds", type=float, default=0, help="how long to time steps; 0: not at all")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall",
@@ -296,7 +313,9 @@ def profile(name, args):
     from torch.profiler import ProfilerActivity
 
     device = torch.device(args.device)
-    training = steps_of(load(name), args.size, device, args.seed, Weights(None, "", args.compile))
+    module = load(name)
+    change(module, name, args.set)
+    training = steps_of(module, args.size, device, args.seed, Weights(None, "", args.compile))
     for _ in range(3):
         next(training)
     kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])

@@ -34,7 +34,7 @@ def part(program, engine, turn, args, weights, turns):
     """One engine's turn at a program: the line that one.py printed, or what went wrong."""
     command = [sys.executable, str(HERE / "one.py"), program, *ENGINES[engine], "--size", args.size,
                "--device", args.device, "--seconds", str(args.seconds), "--threads", str(args.threads),
-               "--clock", args.clock, "--wait-for-turn"]
+               "--clock", args.clock, "--wait-for-turn", "--set", *args.set]
     if turn == 0 and engine != "compiled":  # losses are compared once
         command += ["--losses", str(args.losses), "--weights", str(weights)]
         command += ["--noise"] if engine == "torch" else []
@@ -169,6 +169,8 @@ def main():
     parser.add_argument("--compile", action="store_true", help="PyTorch's compiled models as a third engine")
     parser.add_argument("--size", choices=("tiny", "cpu", "card"), default="cpu")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--set", nargs="*", default=[], metavar="PROGRAM.KEY=VALUE",
+                        help="another number in a program's size, in a table (--out) of its own: convnext.batch=256")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=8, help="time steps for about so long a turn")
     parser.add_argument("--losses", type=int, default=8, help="steps whose losses are compared")

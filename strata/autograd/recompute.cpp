@@ -4,7 +4,7 @@
 
 #include "strata/autograd/stretch_inl.h"
 #include "strata/core/recording.h"
-#include "strata/core/watched_inl.h"
+#include "strata/core/storage_watch.h"
 
 namespace strata {
 namespace {
@@ -48,7 +48,7 @@ struct Recompute::State final : SavedTensorHooks {
 
   // Of a storage that no call of the stretch made.
   std::shared_ptr<KeptInput> input_of(const Tensor& t) {
-    const uint64_t number = detail::watch(*t.storage());
+    const uint64_t number = detail::watch_number(*t.storage());
     for (const auto& known : inputs)
       if (std::shared_ptr<KeptInput> in = known.lock(); in && in->storage == number && in->version == t.version())
         return in;
@@ -117,7 +117,7 @@ struct Recompute::State final : SavedTensorHooks {
     if (any_stale(args)) begin();
     if (call.form == Form::inplace)
       for (const Tensor& t : call.targets)
-        if (!stretch->makes(detail::watch(*t.storage()))) return;  // of outside: not to be done twice
+        if (!stretch->makes(detail::watch_number(*t.storage()))) return;  // of outside: not to be done twice
     now.call = stretch->note(call, std::move(args), [&](const Tensor& t) { return input_of(t); });
     if (now.call >= 0) now.stretch = stretch;
   }

@@ -3,13 +3,13 @@
 #include <set>
 
 #include "strata/core/recording.h"
-#include "strata/core/watched_inl.h"
+#include "strata/core/storage_watch.h"
 
 namespace strata::detail {
 
 StretchValue StretchValue::of(const Tensor& t) {
   const TensorImpl& impl = t.impl();
-  return {watch(*t.storage()), impl.dtype, impl.shape, impl.strides, impl.offset, impl.wrapped_number};
+  return {watch_number(*t.storage()), impl.dtype, impl.shape, impl.strides, impl.offset, impl.wrapped_number};
 }
 
 Tensor StretchValue::in(const Tensor& bytes) const {

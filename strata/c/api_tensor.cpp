@@ -5,6 +5,7 @@
 #include "strata/autograd/autograd.h"
 #include "strata/c/handles.h"
 #include "strata/core/node.h"
+#include "strata/memory/tiers.h"
 
 using namespace strata;
 using namespace strata::c;
@@ -84,6 +85,20 @@ strata_dtype strata_tensor_dtype(const strata_tensor* tensor) {
 strata_device strata_tensor_device(const strata_tensor* tensor) {
   return tensor ? c_device(impl_of(tensor)->device) : strata_device{STRATA_CPU, 0};
 }
+strata_status strata_tensor_tier(const strata_tensor* tensor, strata_value* out) {
+  return guarded([&] {
+    need(out, "strata_tensor_tier", "out");
+    *out = give(Value(std::string(need_tensor(tensor, "strata_tensor_tier").tier().name())));
+  });
+}
+strata_status strata_tensor_to_tier(const strata_tensor* tensor, const char* tier, strata_tensor** out) {
+  return guarded([&] {
+    constexpr const char* kName = "strata_tensor_to_tier";
+    need(out, kName, "out");
+    need(tier, kName, "tier");
+    *out = give(need_tensor(tensor, kName).to(memory::parse_tier(tier)));
+  });
+}
 bool strata_tensor_is_contiguous(const strata_tensor* tensor) {
   return tensor && impl_of(tensor)->contiguous;
 }
@@ -104,6 +119,7 @@ strata_status strata_tensor_copy_to_host(const strata_tensor* tensor, void* data
     need(data, kName, "data");
     NoGrad guard;
     const Tensor here = t.to(Device::cpu()).contiguous();
+    const Pin pin(here, Access::read);
     std::memcpy(data, here.raw_data(), bytes);
   });
 }

@@ -102,6 +102,30 @@ TEST(C, TensorsInAndOut) {
   EXPECT_EQ(strata_tensor_data(dry), nullptr);
 }
 
+TEST(C, TensorsOnOtherTiers) {
+  const Tensor x(made({1, 2, 3, 4, 5, 6}, {2, 3}));
+  const auto tier = [](const strata_tensor* t) {
+    strata_value name = {};
+    EXPECT_OK(strata_tensor_tier(t, &name));
+    const std::string text(name.as.text, name.size);
+    strata_value_clear(&name);
+    return text;
+  };
+  EXPECT_EQ(tier(x), "host");
+  Tensor there;
+  EXPECT_OK(strata_tensor_to_tier(x, "disk", &there));
+  EXPECT_EQ(tier(there), "disk");
+  EXPECT_EQ(strata_tensor_data(there), nullptr);
+  float back[6] = {};
+  EXPECT_OK(strata_tensor_copy_to_host(there, back, sizeof back));
+  EXPECT_EQ(back[5], 6);
+  Tensor none;
+  EXPECT_EQ(strata_tensor_to_tier(x, "attic", &none), STRATA_VALUE_ERROR);
+  EXPECT_TRUE(error_has("there is no memory 'attic' in this program; there are own, host, disk")) << error();
+  EXPECT_EQ(strata_tensor_to_tier(x, nullptr, &none), STRATA_VALUE_ERROR);
+  EXPECT_EQ(strata_tensor_tier(nullptr, nullptr), STRATA_VALUE_ERROR);
+}
+
 TEST(C, ArgumentsThatAreRefused) {
   Tensor t;
   const int64_t shape[] = {2, 3}, negative[] = {-1}, huge[] = {int64_t{1} << 40, int64_t{1} << 40};

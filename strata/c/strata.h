@@ -165,8 +165,12 @@ STRATA_EXPORT const int64_t* strata_tensor_strides(const strata_tensor* tensor);
 STRATA_EXPORT int64_t strata_tensor_numel(const strata_tensor* tensor);
 STRATA_EXPORT strata_dtype strata_tensor_dtype(const strata_tensor* tensor);
 STRATA_EXPORT strata_device strata_tensor_device(const strata_tensor* tensor);
+/* The kind of memory that the bytes live in, "host", "device", "pinned", "disk": a text that strata_value_clear frees. */
+STRATA_EXPORT strata_status strata_tensor_tier(const strata_tensor* tensor, strata_value* out);
+/* The tensor in memory of a tier: itself where it is there. "own" is the device's own. */
+STRATA_EXPORT strata_status strata_tensor_to_tier(const strata_tensor* tensor, const char* tier, strata_tensor** out);
 STRATA_EXPORT bool strata_tensor_is_contiguous(const strata_tensor* tensor);
-/* The first element: an address of the tensor's device. NULL for a meta tensor. */
+/* The first element: an address of the tensor's device. NULL for a meta tensor, and where the bytes move (a disk's). */
 STRATA_EXPORT void* strata_tensor_data(const strata_tensor* tensor);
 /* Copies all elements, row-major, to host memory; waits for the device. `bytes` must be what they take. */
 STRATA_EXPORT strata_status strata_tensor_copy_to_host(const strata_tensor* tensor, void* data, size_t bytes);

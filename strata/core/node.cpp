@@ -7,6 +7,7 @@
 #include "strata/core/computed_node.h"
 #include "strata/core/gradient_watch.h"
 #include "strata/core/op.h"
+#include "strata/core/saving.h"
 #include "strata/core/stand_in.h"
 
 namespace strata {
@@ -17,8 +18,17 @@ namespace {
 std::atomic<uint64_t> g_sequence{0};
 thread_local std::shared_ptr<SavedTensorHooks> t_hooks;
 thread_local bool t_packing = false;
+thread_local const Tensor* t_being_saved = nullptr;
 
 }  // namespace
+
+const std::shared_ptr<void>& detail::keep_as_it_is() {
+  static const auto& mark = *new std::shared_ptr<void>(std::make_shared<char>());
+  return mark;
+}
+const Tensor* detail::tensor_being_saved() {
+  return t_being_saved;
+}
 
 namespace {
 // A tensor's gradient, which threads may ask for while others add to it.
@@ -314,15 +324,22 @@ void SavedTensor::hold(const Tensor& t, bool keep, bool is_result) {
   if (is_result && requires_grad_) result_index_ = t.impl().autograd->result_index;
   if (t_hooks && !t_packing) [[unlikely]] {
     t_packing = true;
+    t_being_saved = &t;
     struct Done {
-      ~Done() { t_packing = false; }
+      ~Done() {
+        t_packing = false;
+        t_being_saved = nullptr;
+      }
     } done;
     NoGrad guard;
-    packed_ = std::make_unique<Packed>();
-    packed_->hooks = t_hooks;
-    packed_->value = t_hooks->pack(t.detach());
-    if (!is_result && requires_grad_) packed_->edge = gradient_edge(t);
-    return;
+    std::shared_ptr<void> value = t_hooks->pack(t.detach());
+    if (value != detail::keep_as_it_is()) {
+      packed_ = std::make_unique<Packed>();
+      packed_->hooks = t_hooks;
+      packed_->value = std::move(value);
+      if (!is_result && requires_grad_) packed_->edge = gradient_edge(t);
+      return;
+    }
   }
   tensor_ = is_result ? t.detach() : input_to_keep(t);
 }

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "strata/core/autocast.h"
-#include "strata/core/watched_inl.h"
+#include "strata/core/storage_watch.h"
 
 namespace strata {
 namespace {
@@ -39,9 +39,6 @@ class HostClock final : public RecordClock {
   double none_ = 0;
 };
 
-// Numbers of storages that recorders have seen: one for each, for ever.
-std::atomic<uint64_t> g_last_watched{0};
-
 // Bytes of constants that are kept in any case.
 constexpr int64_t kAlwaysKept = 64;
 
@@ -57,15 +54,6 @@ Tensor copy_bytes(const Ref<Storage>& storage) {
 }
 
 }  // namespace
-
-uint64_t detail::watch(Storage& s) {
-  uint64_t watched = s.watched.load(std::memory_order_relaxed);
-  if (watched == 0) {
-    const uint64_t fresh = g_last_watched.fetch_add(1, std::memory_order_relaxed) + 1;
-    watched = s.watched.compare_exchange_strong(watched, fresh) ? fresh : watched;
-  }
-  return watched;
-}
 
 Tensor detail::storage_bytes(const Ref<Storage>& storage) {
   Ref<TensorImpl> bytes = make_ref<TensorImpl>();
@@ -118,7 +106,7 @@ struct Recorder::State {
         recording.storages[static_cast<size_t>(place)].freed = e.calls;
     ended.clear();
     begun.store(0, std::memory_order_relaxed);
-    first = g_last_watched.load();
+    first = detail::last_watch_number();
     index.clear();
     older.clear();
     written.clear();
@@ -146,7 +134,7 @@ struct Recorder::State {
 
   int32_t place_of(const Tensor& t, int32_t born) {
     Storage& s = *t.storage();
-    const uint64_t watched = detail::watch(s);
+    const uint64_t watched = detail::watch_number(s);
     int32_t place = find(watched);
     if (place >= 0) {
       recording.storages[static_cast<size_t>(place)].tag = s.tag;  // a result of backward became a gradient
@@ -238,6 +226,7 @@ Recorders& recorders() {
 }  // namespace
 
 void detail::storage_ends(const Storage& s) {
+  StorageWatch::ends(s);
   Recorders& r = recorders();
   if (r.count.load(std::memory_order_acquire) == 0) return;
   const uint64_t watched = s.watched.load(std::memory_order_relaxed);
@@ -252,7 +241,7 @@ void detail::storage_ends(const Storage& s) {
 Recorder::Recorder(const RecordOptions& options) : state_(std::make_unique<State>()) {
   state_->options = options;
   if (options.clock) state_->clock = options.clock;
-  state_->first = g_last_watched.load();
+  state_->first = detail::last_watch_number();
   state_->modules.emplace();
   state_->observing.emplace(*this);
   Recorders& r = recorders();

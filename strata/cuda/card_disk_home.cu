@@ -36,7 +36,7 @@ struct Job {
   std::mutex mutex;
   std::condition_variable changed;
   bool over = false;
-  MomentPtr end;  // of the last copy to the card; nullptr where the way is to the disk, or it failed
+  MomentPtr end;  // of the copies to the card; nullptr where the way is to the disk
 };
 
 class JobMoment final : public memory::Moment {
@@ -52,7 +52,10 @@ class JobMoment final : public memory::Moment {
   }
   void order() override {
     await();
-    if (job_->error != nullptr) std::rethrow_exception(job_->error);
+    if (job_->error != nullptr) {
+      if (job_->end != nullptr) job_->end->wait();  // what was copied before it failed
+      std::rethrow_exception(job_->error);
+    }
     if (job_->end != nullptr) job_->end->order();
   }
 
@@ -101,6 +104,10 @@ class Worker {
   virtual void complete(std::deque<Piece>& under_way) = 0;
   virtual void finish(Job&) {}
 
+  static void order(const Stream& stream, const Job& job) {
+    const StreamScope scope(stream);
+    for (const MomentPtr& m : job.after) m->order();
+  }
   static void run(Job& job, auto&& step) {
     if (job.error != nullptr) return;
     try {
@@ -144,7 +151,10 @@ class Worker {
     }
   }
   void end(Job& job) {
+    const std::exception_ptr error = job.error;
+    job.error = nullptr;
     run(job, [&] { finish(job); });
+    if (error != nullptr) job.error = error;
     const std::lock_guard lock(job.mutex);
     job.after.clear();
     job.over = true;
@@ -161,6 +171,7 @@ class Worker {
 // From the disk to a card.
 class Reader final : public Worker {
   void begin(Piece& p) override {
+    if (p.at == 0) order(CopyStreams::of(p.job->device.index).in, *p.job);
     if (p.slot->copied != nullptr) p.slot->copied->wait();
     p.ticket = p.job->room->store->read(p.job->room->block, p.slot->data, p.bytes, p.at);
   }
@@ -195,10 +206,7 @@ class Reader final : public Worker {
 class Writer final : public Worker {
   void begin(Piece& p) override {
     const Stream& out = CopyStreams::of(p.job->device.index).out;
-    if (p.at == 0) {
-      const StreamScope scope(out);
-      for (const MomentPtr& m : p.job->after) m->order();
-    }
+    if (p.at == 0) order(out, *p.job);
     Reader::copy(out, p.slot->data, p.job->near + p.at, p.bytes, cudaMemcpyDeviceToHost, *p.slot);
   }
   // All copies that have come are given to the disk; the first piece is done when the disk has it.
@@ -229,6 +237,7 @@ class CardDiskHome final : public CardHome {
     static auto* reader = new Reader;
     auto job = std::make_shared<Job>();
     job->device = device, job->near = near, job->room = static_cast<DiskRoom*>(room), job->nbytes = nbytes;
+    job->after = {ready(device)};
     return reader->add(std::move(job));
   }
   MomentPtr send(Device device, void* room, const std::byte* near, size_t nbytes,

@@ -52,7 +52,7 @@ const CopyStreams& CopyStreams::of(int device) {
   properties(device);  // throws where there is no such device
   const std::lock_guard lock(all->mutex);
   auto& s = all->streams.at(static_cast<size_t>(device));
-  if (!s) s.emplace(CopyStreams{Stream::create(device), Stream::create(device)});
+  if (!s) s.emplace(CopyStreams{Stream::create(device), Stream::create(device), Stream::create(device)});
   return *s;
 }
 
@@ -61,12 +61,12 @@ MomentPtr stream_point(const Stream& stream) {
 }
 
 std::byte* CardHome::allocate_near(Device device, size_t bytes, Tag tag) {
-  const StreamScope in(CopyStreams::of(device.index).in);
+  const StreamScope near_stream(CopyStreams::of(device.index).near);
   return Home::allocate_near(device, bytes, tag);
 }
 void CardHome::deallocate_near(Device device, std::byte* near, size_t bytes, Tag tag,
                                std::span<const MomentPtr> after) {
-  const StreamScope in(CopyStreams::of(device.index).in);
+  const StreamScope near_stream(CopyStreams::of(device.index).near);
   Home::deallocate_near(device, near, bytes, tag, after);
 }
 std::function<MomentPtr()> CardHome::point(Device device) {
@@ -90,7 +90,9 @@ class PinnedHome final : public CardHome {
   }
   void deallocate(Device, void* room, size_t) override { deallocate_locked(room); }
   MomentPtr bring(Device device, std::byte* near, void* room, size_t nbytes) override {
-    return copy(CopyStreams::of(device.index).in, near, room, nbytes, cudaMemcpyHostToDevice);
+    const CopyStreams& streams = CopyStreams::of(device.index);
+    streams.in.wait(streams.near);
+    return copy(streams.in, near, room, nbytes, cudaMemcpyHostToDevice);
   }
   MomentPtr send(Device device, void* room, const std::byte* near, size_t nbytes,
                  std::span<const MomentPtr> after) override {

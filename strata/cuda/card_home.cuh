@@ -10,9 +10,9 @@
 namespace strata::cuda {
 
 /// The streams of a device that copies to and from homes run on: each way its own, as a bus has both at once. Near memory
-/// belongs to `in`, so whoever has it next is ordered by that stream.
+/// belongs to `near`, which only waits: for those who had a block before to whoever has it next.
 struct CopyStreams {
-  Stream in, out;
+  Stream in, out, near;
   /// Throws DeviceError where there is no such device.
   static const CopyStreams& of(int device);
 };
@@ -26,7 +26,7 @@ class CardHome : public memory::Home {
   std::byte* allocate_near(Device device, size_t bytes, memory::Tag tag) override;
   void deallocate_near(Device device, std::byte* near, size_t bytes, memory::Tag tag,
                        std::span<const memory::MomentPtr> after) override;
-  memory::MomentPtr ready(Device device) override { return stream_point(CopyStreams::of(device.index).in); }
+  memory::MomentPtr ready(Device device) override { return stream_point(CopyStreams::of(device.index).near); }
   std::function<memory::MomentPtr()> point(Device device) override;
   bool capturing() const override;
   void with_captured(Device device, std::function<void()> before_replay) override;

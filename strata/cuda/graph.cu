@@ -2,6 +2,7 @@
 
 #include "strata/cuda/graph.h"
 
+#include <atomic>
 #include <optional>
 
 #include "strata/cuda/check.cuh"
@@ -27,6 +28,12 @@ int64_t GraphPool::reserved_bytes() const {
 
 namespace {
 thread_local Graph::Capture* t_capture = nullptr;
+std::atomic<uint64_t> g_captures{0};
+thread_local uint64_t t_number = 0;
+}  // namespace
+
+uint64_t capture_number() {
+  return t_capture ? t_number : 0;
 }
 
 struct Graph::Capture::State {
@@ -56,6 +63,7 @@ Graph::Capture::Capture(Graph& graph) {
   check_cuda(cudaStreamBeginCapture(raw(state_->stream), cudaStreamCaptureModeThreadLocal), "Graph::capture",
              "cudaStreamBeginCapture");
   t_capture = this;
+  t_number = g_captures.fetch_add(1) + 1;
 }
 
 void before_replays(std::weak_ptr<const void> owner, std::function<void()> update) {

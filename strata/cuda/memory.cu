@@ -15,6 +15,7 @@
 #include "strata/memory/heap.h"
 #include "strata/memory/ledger.h"
 #include "strata/memory/poison.h"
+#include "strata/memory/pressure.h"
 #include "strata/memory/report.h"
 #include "strata/memory/tiers.h"
 #include "strata/memory/timeline.h"
@@ -78,8 +79,12 @@ struct DeviceMemory {
   int64_t mapped = 0, total = 0;
   int pools = 0;  // made so far
   double fraction = 0.97;
+  int64_t most = 0;  // set_limit()
 
-  int64_t limit() const { return static_cast<int64_t>(fraction * static_cast<double>(total)); }
+  int64_t limit() const {
+    const auto share = static_cast<int64_t>(fraction * static_cast<double>(total));
+    return most > 0 ? std::min(most, share) : share;
+  }
 
   StreamHeap& heap_of(int key) {
     for (const auto& h : heaps) {
@@ -336,6 +341,14 @@ class CardMemory final : public memory::Backend {
     return {cat(device, " (", card.name, ")"), static_cast<int64_t>(total), static_cast<int64_t>(total - free)};
   }
 
+  // Of mapped memory: what is kept for reuse counts, and is given back where it stands in a request's way.
+  int64_t set_limit(Device device, int64_t bytes) override {
+    check(bytes >= 0, "set_limit", "needs a number of bytes, or 0 for the card's share; got ", bytes);
+    DeviceMemory& m = memory_of(device.index);
+    std::lock_guard lock(m.mutex);
+    return std::exchange(m.most, bytes);
+  }
+
   Stats stats(Device device) override {
     DeviceMemory& m = memory_of(device.index);
     std::lock_guard lock(m.mutex);
@@ -369,15 +382,19 @@ class CardMemory final : public memory::Backend {
     const int64_t bytes = rounded(nbytes);
     const bool captures = capturing();
     const RelaxedScope relaxed(captures);
-    std::lock_guard lock(m.mutex);
+    std::unique_lock lock(m.mutex);
     if (!m.pending.empty() && !captures) m.take_back(false);
-    StreamHeap& h = m.heap_of(heap_key(capture_pool(), stream.id()));
-    void* data = m.try_take(h, bytes, tag, module);
+    void* data = m.try_take(m.heap_of(heap_key(capture_pool(), stream.id())), bytes, tag, module);
     if (data == nullptr) ++m.accounts.s.retries;
-    if (data == nullptr && !captures) {
+    while (data == nullptr && !captures) {
       m.take_back(true);
       m.unmap_holes();
-      data = m.try_take(h, bytes, tag, module);
+      data = m.try_take(m.heap_of(heap_key(capture_pool(), stream.id())), bytes, tag, module);
+      if (data != nullptr) break;
+      lock.unlock();
+      const bool given = memory::relieve(device, bytes);
+      lock.lock();
+      if (!given) break;
     }
     if (data == nullptr) memory::refuse(m.accounts.s, m.list(), bytes, m.limit(), tag, to_string(device));
     m.accounts.take(bytes, tag);

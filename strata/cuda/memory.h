@@ -41,6 +41,8 @@ class OutsidePoolScope {
 };
 /// Threads that are inside a PoolScope: capturing. Nothing may wait for a whole device then.
 int captures_in_progress();
+/// Which capture of a graph this thread is in: a number that no other has; 0 outside.
+uint64_t capture_number();
 
 /// Up to 4000 bytes of the host to the device, as a kernel's parameters: never waits, needs no pinned memory, and a
 /// graph that captures it keeps the bytes. On the current stream.

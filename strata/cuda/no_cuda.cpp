@@ -4,6 +4,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/tensor.h"
+#include "strata/cuda/far_rows_kernel.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/libraries.h"
@@ -111,6 +112,9 @@ void Graph::reset() {}
 bool capturing() {
   return false;
 }
+uint64_t capture_number() {
+  return 0;
+}
 void before_replays(std::weak_ptr<const void>, std::function<void()>) {
   refuse("before_replays");
 }
@@ -185,6 +189,10 @@ void set_allow_tf32(bool on) {
 }
 bool allow_tf32() {
   return g_tf32.load(std::memory_order_relaxed);
+}
+
+void put_far_rows(const Tensor&, const Tensor&, const Tensor&) {
+  refuse("put_rows");
 }
 
 }  // namespace strata::cuda

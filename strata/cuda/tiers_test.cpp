@@ -1,9 +1,8 @@
 // The tiers that cards have beside their own memory: unified, and at home in page-locked memory or on a disk.
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,7 @@
 #include "strata/cuda/page_locked.h"
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
-#include "strata/memory/disk.h"
+#include "strata/memory/tiers.h"
 #include "strata/strata.h"
 
 namespace strata::cuda {
@@ -26,6 +25,10 @@ const Device kCard = Device::cuda();
 
 Tensor ramp(const Shape& shape, double step) {
   return (reshape(arange(shape.product()), shape).to(DType::f32) * step - 0.5).to(kCard);
+}
+Tensor filled(const Shape& shape, double value) {
+  const DeviceScope card(kCard);
+  return full(shape, value);
 }
 bool has(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
@@ -88,7 +91,7 @@ TEST_F(Unified, ViewsOfAnyAlignmentAndResultsOfOps) {
   const Tensor y = softmax(x, 1);
   EXPECT_EQ(y.tier(), kUnified);
   EXPECT_EQ(y.to_vector<float>(), softmax(u, 1).to_vector<float>());
-  EXPECT_EQ(zeros({3}, {.device = kCard}).tier(), kUnified);
+  EXPECT_EQ(filled({3}, 0).tier(), kUnified);
 }
 
 TEST_F(Unified, CopiesToTheHostComeAfterWhatWasQueued) {
@@ -127,7 +130,7 @@ TEST_F(Unified, ABlockWaitsForTheKernelsThatUseIt) {
 }
 
 TEST_F(Unified, GraphsUseWhatWasThereBefore) {
-  Tensor u = zeros({1000}, {.device = kCard}).to(kUnified);
+  Tensor u = filled({1000}, 0).to(kUnified);
   u.add_(0.0);
   Graph graph;
   graph.capture([&] { u.add_(1.0); });
@@ -194,7 +197,7 @@ TEST_P(CardHomes, TheBoundIsKeptAndThePinnedAreNamed) {
   constexpr int64_t kBytes = 4 << 20;
   memory::set_near_limit(3 * kBytes, kCard, tier);
   std::vector<Tensor> all;
-  for (int i = 0; i < 8; ++i) all.push_back(full({1 << 20}, i, {.device = kCard}).to(tier));
+  for (int i = 0; i < 8; ++i) all.push_back(filled({1 << 20}, i).to(tier));
   for (int round = 0; round < 3; ++round)
     for (size_t i = 0; i < all.size(); ++i) {
       if (i + 1 < all.size()) all[i + 1].storage()->prefetch();
@@ -215,9 +218,9 @@ TEST_P(CardHomes, ABlockLeavesAfterTheWorkThatWasQueued) {
   constexpr int64_t n = 1 << 20;
   memory::set_near_limit(2 * 4 * n, kCard, tier);
   std::vector<Tensor> all;
-  for (int i = 0; i < 4; ++i) all.push_back(full({n}, i, {.device = kCard}).to(tier));
+  for (int i = 0; i < 4; ++i) all.push_back(filled({n}, i).to(tier));
   send_home();
-  const Tensor slow = ones({4096, 4096}, {.device = kCard});
+  const Tensor slow = filled({4096, 4096}, 1);
   Tensor last = slow;
   for (int round = 0; round < 20; ++round) {
     // Work ahead of each use, so that the copies would overtake it if they could.
@@ -285,7 +288,7 @@ TEST_P(CardHomes, TrainingIsTheSameToTheBit) {
 TEST_P(CardHomes, AGraphHoldsWhatIsNear) {
   constexpr int64_t n = 1 << 20;
   memory::set_near_limit(3 * 4 * n, kCard, tier);
-  Tensor x = zeros({n}, {.device = kCard}).to(tier), other = ones({n}, {.device = kCard}).to(tier);
+  Tensor x = filled({n}, 0).to(tier), other = filled({n}, 1).to(tier);
   x.add_(0.0);
   send_home();
   {
@@ -302,7 +305,7 @@ TEST_P(CardHomes, AGraphHoldsWhatIsNear) {
       graph.replay();
       for (int k = 0; k < 3; ++k) other.add_(1.0);
       std::vector<Tensor> more;
-      for (int k = 0; k < 3; ++k) more.push_back(full({n}, k, {.device = kCard}).to(tier));
+      for (int k = 0; k < 3; ++k) more.push_back(filled({n}, k).to(tier));
     }
     EXPECT_TRUE(x.storage()->resident());
     EXPECT_EQ(min(x).item<float>(), 4.0F);
@@ -316,7 +319,7 @@ TEST_P(CardHomes, AGraphHoldsWhatIsNear) {
 TEST_P(CardHomes, AThousandFetchesLeaveNothingBehind) {
   memory::set_near_limit(2 << 20, kCard, tier);
   std::vector<Tensor> all;
-  for (int i = 0; i < 4; ++i) all.push_back(full({1 << 18}, i, {.device = kCard}).to(tier));
+  for (int i = 0; i < 4; ++i) all.push_back(filled({1 << 18}, i).to(tier));
   send_home();
   synchronize();
   const memory::Stats before = memory::stats(kCard);

@@ -7,12 +7,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <system_error>
 #include <thread>
 
 #include "strata/core/backend.h"
 #include "strata/core/error.h"
 #include "strata/cuda/runtime.h"
+#include "strata/memory/tiers.h"
 
 namespace strata::io {
 namespace {
@@ -53,7 +55,7 @@ class Lanes {
 
   void send(Slot& slot, const Tensor& t, size_t at, const std::byte* from, size_t bytes) {
     auto* to = static_cast<std::byte*>(t.raw_data()) + at;
-    if (t.device().is_cpu()) {
+    if (t.device().is_cpu() || t.tier() == memory::kUnified) {
       std::memcpy(to, from, bytes);
       return;
     }
@@ -74,10 +76,11 @@ class Lanes {
 
 class Filler {
  public:
-  Filler(const InputFile& file, const std::vector<Filling>& fillings, Hasher* hasher)
+  // With a hasher, of all bytes in [begin, end).
+  Filler(const InputFile& file, std::span<const Filling> fillings, Hasher* hasher, uint64_t begin, uint64_t end)
       : file_(file), fillings_(fillings), hasher_(hasher) {
     if (hasher_) {
-      cut(0, file_.size());
+      cut(begin, end - begin);
     } else {
       for (const Filling& f : fillings_) cut(f.offset, static_cast<uint64_t>(f.tensor.nbytes()));
     }
@@ -175,7 +178,7 @@ class Filler {
   }
 
   const InputFile& file_;
-  const std::vector<Filling>& fillings_;
+  std::span<const Filling> fillings_;
   Hasher* hasher_;
   std::vector<Piece> pieces_;
   std::map<int, cuda::Stream> callers_;
@@ -188,10 +191,40 @@ class Filler {
   std::exception_ptr error_;
 };
 
+bool is_movable(const Filling& f) {
+  return f.tensor.storage()->backend().bytes == memory::Bytes::movable;
+}
+
 }  // namespace
 
 void fill_tensors(const InputFile& file, const std::vector<Filling>& fillings, Hasher* hasher) {
-  Filler(file, fillings, hasher).run();
+  for (const Filling& f : fillings)  // the host writes there: nobody else may
+    if (f.tensor.tier() == memory::kUnified) cuda::current_stream(f.tensor.device().index).synchronize();
+  if (std::none_of(fillings.begin(), fillings.end(), is_movable)) {
+    Filler(file, fillings, hasher, 0, file.size()).run();
+    return;
+  }
+  // What moves is near while it is filled: stretch by stretch, so that a file may be larger than the memory near.
+  constexpr uint64_t kStretch = uint64_t{64} << 20;
+  uint64_t begin = 0;
+  for (size_t first = 0; first < fillings.size() || begin < file.size();) {
+    std::vector<Pin> pins;
+    uint64_t end = begin;
+    size_t past = first;
+    for (; past < fillings.size() && (past == first || end - begin < kStretch); ++past) {
+      try {
+        pins.emplace_back(fillings[past].tensor);
+      } catch (const MemoryError&) {
+        if (pins.empty()) throw;
+        break;
+      }
+      end = fillings[past].offset + static_cast<uint64_t>(fillings[past].tensor.nbytes());
+    }
+    if (past == fillings.size()) end = file.size();
+    Filler(file, std::span(fillings).subspan(first, past - first), hasher, begin, end).run();
+    begin = end;
+    first = past;
+  }
 }
 
 }  // namespace strata::io

@@ -50,6 +50,7 @@ std::string json_string(std::string_view text, std::string_view what) {
 }
 void check_booleans(const Tensor& t, const SafetensorsEntry& e, std::string_view file) {
   if (e.dtype != DType::boolean || e.nbytes == 0) return;
+  const Pin pin(t, Access::read);
   const auto* bytes = static_cast<const uint8_t*>(t.raw_data());
   const auto* bad = std::find_if(bytes, bytes + e.nbytes, [](uint8_t b) { return b > 1; });
   check<IoError>(bad == bytes + e.nbytes, kOp, quote(file), ": tensor ", quote(e.name), ": byte ", bad - bytes,
@@ -60,6 +61,7 @@ template <class Read>
 Tensor copy_entry(const SafetensorsEntry& e, std::string_view file, Read&& read) {
   Tensor t = empty(TensorMeta{e.shape, e.dtype, Device::cpu()});
   if (e.nbytes == 0) return t;
+  const Pin pin(t);
   read(t.raw_data());
   check_booleans(t, e, file);
   return t;
@@ -68,7 +70,7 @@ Tensor copy_entry(const SafetensorsEntry& e, std::string_view file, Read&& read)
 // Whether the bytes of an entry can be read straight into `t`.
 bool takes(const Tensor& t, const SafetensorsEntry& e) {
   return t.defined() && !t.is_meta() && t.dtype() == e.dtype && t.shape() == e.shape && t.is_contiguous() &&
-         t.tier() == memory::backend(t.device()).tier && e.dtype != DType::boolean;
+         e.dtype != DType::boolean;
 }
 }  // namespace
 
@@ -99,7 +101,6 @@ TensorMap SafetensorsFile::tensors() const {
 }
 
 TensorMap SafetensorsFile::read(const TensorMap& into, Device device, Hasher* hasher) const {
-  const memory::TierScope own{Tier()};
   TensorMap result;
   std::vector<Filling> fillings;
   for (const SafetensorsEntry& e : entries()) {
@@ -160,8 +161,6 @@ std::string header_of(std::vector<SafetensorsItem>& items, const Metadata& metad
     check<ValueError>(!item.name.empty() && item.name != "__metadata__", "save_safetensors",
                       "a tensor cannot be named ", quote(item.name));
     const uint64_t bytes = static_cast<uint64_t>(item.shape.product() * size_of(item.dtype));
-    check<ValueError>(item.data != nullptr || bytes == 0, "save_safetensors", "tensor ", quote(item.name),
-                      " has no data");
     if (header.size() > 1) header += ',';
     header +=
         json_string(item.name, "the name") + ":{\"dtype\":\"" + std::string(format_name(item.dtype)) + "\",\"shape\":[";
@@ -180,46 +179,62 @@ std::string header_of(std::vector<SafetensorsItem>& items, const Metadata& metad
   return header;
 }
 
-std::string_view bytes_of(const SafetensorsItem& item) {
-  return {static_cast<const char*>(item.data), static_cast<size_t>(item.shape.product() * size_of(item.dtype))};
+size_t bytes_of(const SafetensorsItem& item) {
+  return static_cast<size_t>(item.shape.product() * size_of(item.dtype));
 }
 
-// `held` keeps row-major copies of views alive until they are written.
-std::vector<SafetensorsItem> items_of(const TensorMap& tensors, std::vector<Tensor>& held) {
+std::vector<SafetensorsItem> items_of(const TensorMap& tensors) {
   std::vector<SafetensorsItem> items;
   for (const auto& [name, tensor] : tensors) {
     check<DeviceError>(!tensor.is_meta(), "save_safetensors", "tensor ", quote(name),
                        " is a meta tensor: it has no data");
-    held.push_back(tensor.detach().to(Device::cpu()).contiguous());
-    const Tensor& t = held.back();
-    items.push_back({name, t.dtype(), t.shape(), t.numel() ? t.raw_data() : nullptr});
+    items.push_back({name, tensor.dtype(), tensor.shape(), nullptr});
   }
   return items;
+}
+
+// Row-major on the host, one tensor after the other: they may be more than its memory holds.
+template <class Write>
+void each_bytes(const std::vector<SafetensorsItem>& items, const TensorMap& tensors, Write&& write) {
+  const memory::TierScope own{Tier()};
+  for (const SafetensorsItem& item : items) {
+    if (bytes_of(item) == 0) continue;
+    const Tensor t = tensors.at(item.name).detach().to(Device::cpu()).contiguous();
+    const Pin pin(t, Access::read);
+    write({static_cast<const char*>(t.raw_data()), bytes_of(item)});
+  }
 }
 
 }  // namespace
 
 WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsItem> items, const Metadata& metadata) {
+  for (const SafetensorsItem& item : items)
+    check<ValueError>(item.data != nullptr || item.shape.product() == 0, "save_safetensors", "tensor ",
+                      quote(item.name), " has no data");
   uint64_t data = 0;
   const std::string header = header_of(items, metadata, data);
   FileWriter file(path, header.size() + data);
   file.write(header);
-  for (const SafetensorsItem& item : items) file.write(bytes_of(item));
+  for (const SafetensorsItem& item : items) file.write({static_cast<const char*>(item.data), bytes_of(item)});
   return file.commit();
 }
 
 WrittenFile save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
-  std::vector<Tensor> held;
-  return save_safetensors(path, items_of(tensors, held), metadata);
+  std::vector<SafetensorsItem> items = items_of(tensors);
+  uint64_t data = 0;
+  const std::string header = header_of(items, metadata, data);
+  FileWriter file(path, header.size() + data);
+  file.write(header);
+  each_bytes(items, tensors, [&](std::string_view bytes) { file.write(bytes); });
+  return file.commit();
 }
 
 std::string encode_safetensors(const TensorMap& tensors, const Metadata& metadata) {
-  std::vector<Tensor> held;
-  std::vector<SafetensorsItem> items = items_of(tensors, held);
+  std::vector<SafetensorsItem> items = items_of(tensors);
   uint64_t data = 0;
   std::string file = header_of(items, metadata, data);
   file.reserve(file.size() + data);
-  for (const SafetensorsItem& item : items) file += bytes_of(item);
+  each_bytes(items, tensors, [&](std::string_view bytes) { file += bytes; });
   return file;
 }
 

@@ -75,8 +75,8 @@ class SafetensorsFile {
   /// Copies of all tensors.
   TensorMap tensors() const;
   /// All tensors, the file read once and by several threads (fill_tensors). One that `into` has under its name, with
-  /// its dtype and shape, contiguous and in its device's own memory, is filled in place and given back; of the others
-  /// there are copies on `device`, of booleans on the host. `hasher`, where given, takes every byte of the file. Throws
+  /// its dtype and shape and contiguous, is filled in place, in memory of whatever tier, and given back; of the others
+  /// there are copies on `device`, of booleans on the host, in the tier of the thread's TierScope. `hasher`, where given, takes every byte of the file. Throws
   /// IoError as tensor(); what was to be filled may hold anything then.
   TensorMap read(const TensorMap& into, Device device = Device::cpu(), Hasher* hasher = nullptr) const;
 
@@ -102,7 +102,8 @@ struct SafetensorsItem {
 /// empty, reserved or not UTF-8, and for metadata that is not UTF-8; IoError where the file cannot be written.
 WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsItem> items,
                              const Metadata& metadata = {});
-/// The same for tensors. Views are written row-major; DeviceError for meta tensors.
+/// The same for tensors of any tier, which pass through the host's memory one after the other. Views are written
+/// row-major; DeviceError for meta tensors.
 WrittenFile save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata = {});
 /// The bytes that save_safetensors writes, in memory.
 std::string encode_safetensors(const TensorMap& tensors, const Metadata& metadata = {});

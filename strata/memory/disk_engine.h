@@ -44,7 +44,7 @@ class DiskEngine {
   virtual int reserve(int64_t offset, int64_t nbytes) = 0;
   /// Gives it back: advice.
   virtual void release(int64_t offset, int64_t nbytes) = 0;
-  /// Memory that transfers will use often: advice, which never fails.
+  /// Memory that transfers will use often: advice, which never fails. From outside the engine's threads only.
   virtual void register_buffer(std::byte* data, size_t nbytes) = 0;
   virtual void unregister_buffer(std::byte* data) = 0;
   /// "io_uring", "threads"
@@ -55,6 +55,10 @@ using MakeDiskEngine = std::function<std::unique_ptr<DiskEngine>(const DiskOptio
 
 /// As DiskOptions::engine wants it. Throws IoError.
 std::unique_ptr<DiskEngine> make_disk_engine(const DiskOptions& options, int fd, DiskSink& sink);
+
+/// io_uring, driven by one thread. Null, with errno in `error`, where the system has none or forbids it. Throws IoError
+/// where there is no thread.
+std::unique_ptr<DiskEngine> make_uring_engine(int depth, int fd, DiskSink& sink, int& error);
 
 /// pread and pwrite on at most `depth` threads, started when they are wanted. Throws IoError where there is not one.
 std::unique_ptr<DiskEngine> make_threads_engine(int depth, int fd, DiskSink& sink);

@@ -19,13 +19,10 @@ namespace strata::memory {
 namespace {
 
 int open_unnamed(const std::string& directory, int flags) {
-  int fd = ::open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
+  const int fd = ::open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
   // What file systems without such files answer; an old kernel takes the flag for O_DIRECTORY.
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL)) return fd;
-  std::string name = directory + "/.strata-XXXXXX";
-  fd = ::mkostemp(name.data(), O_CLOEXEC | flags);
-  if (fd >= 0) ::unlink(name.c_str());
-  return fd;
+  return open_and_unlink(directory, flags);
 }
 
 // A file system may open a file so, and refuse to read it.
@@ -36,6 +33,13 @@ bool takes_pages(int fd) {
 }
 
 }  // namespace
+
+int open_and_unlink(const std::string& directory, int flags) {
+  std::string name = directory + "/.strata-XXXXXX";
+  const int fd = ::mkostemp(name.data(), O_CLOEXEC | flags);
+  if (fd >= 0) ::unlink(name.c_str());
+  return fd;
+}
 
 UnnamedFile::UnnamedFile(const std::string& directory, bool direct) : directory_(directory) {
   if (direct) {

@@ -35,6 +35,9 @@ class UnnamedFile {
   bool direct_ = false;
 };
 
+/// For file systems that know no file without a name: one that loses it at once. A descriptor, or -1 with errno.
+int open_and_unlink(const std::string& directory, int flags);
+
 /// The free bytes of a file that may grow without end: those that the file system gave already ("backed"), and those that
 /// it has to give first. Neighbours of one kind are one. Not thread-safe.
 class FreeExtents {

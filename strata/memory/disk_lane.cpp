@@ -47,12 +47,14 @@ DiskLane::DiskLane(const DiskOptions& options, const std::string& directory, con
   engine_ = make(options, file_.fd(), *this);
   // As many again as are with the system: their pages are looked at when the system has the next ones already. What is
   // never used takes no memory.
-  const size_t each = std::min(options.request, kMostBounced), n = static_cast<size_t>(options.depth) * 2;
+  const size_t each = std::min(options.request, kMostBounced), n = static_cast<size_t>(options.depth) * 2 + 1;
   void* memory = ::mmap(nullptr, each * n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   check<MemoryError>(memory != MAP_FAILED, "DiskStore", "no memory for ", n, " buffers of ", each, " bytes");
   bounces_ = static_cast<std::byte*>(memory);
   bounces_bytes_ = each * n;
   for (size_t i = n; i-- > 0;) free_bounces_.push_back(bounces_ + i * each);
+  // Those that are used first. One more than the system has, for an engine with a single thread.
+  engine_->register_buffer(bounces_, each * (static_cast<size_t>(options.depth) + 1));
 }
 
 DiskLane::~DiskLane() {

@@ -1,6 +1,5 @@
 #include "strata/memory/disk_store.h"
 
-#include "strata/core/error.h"
 #include "strata/memory/disk_core.h"
 
 namespace strata::memory {
@@ -57,11 +56,6 @@ std::string_view DiskStore::engine() const {
 }
 bool DiskStore::direct() const {
   return impl_->direct();
-}
-
-std::unique_ptr<DiskEngine> make_disk_engine(const DiskOptions& options, int fd, DiskSink& sink) {
-  check<IoError>(options.engine != DiskOptions::Engine::uring, "DiskStore", "io_uring is not in this build");
-  return make_threads_engine(options.depth, fd, sink);
 }
 
 }  // namespace strata::memory

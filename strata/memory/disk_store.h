@@ -18,11 +18,11 @@ struct DiskOptions {
   /// One file in each; blocks are spread over them in turn, a stripe at a time, so that several devices work at once.
   /// The files have no name as soon as they are open, and vanish with the process however it ends.
   std::vector<std::string> directories;
-  int64_t limit = 0;                ///< bytes of blocks at most; 0: as much as the file systems have
-  size_t stripe = size_t{4} << 20;  ///< bytes on one file before the next; a multiple of kDiskPage
-  int depth = 64;                   ///< requests under way at once, of each file
+  int64_t limit = 0;                 ///< bytes of blocks at most; 0: as much as the file systems have
+  size_t stripe = size_t{4} << 20;   ///< bytes on one file before the next; a multiple of kDiskPage
+  int depth = 64;                    ///< requests under way at once, of each file
   size_t request = size_t{1} << 20;  ///< bytes of the largest request; a multiple of kDiskPage
-  bool checksums = true;  ///< every page written is checked when it is read (XXH3, kept in memory)
+  bool checksums = true;             ///< every page written is checked when it is read (XXH3, kept in memory)
   enum class Engine : uint8_t {
     best,     ///< io_uring where the system permits it, else threads
     uring,    ///< io_uring, or IoError
@@ -42,9 +42,9 @@ inline constexpr size_t kDiskPage = 4096;
 /// What a DiskStore did so far.
 struct DiskStats {
   int64_t bytes_read = 0, bytes_written = 0;
-  int64_t reads = 0, writes = 0;  ///< requests to the system
+  int64_t reads = 0, writes = 0;                    ///< requests to the system
   double seconds_reading = 0, seconds_writing = 0;  ///< during which at least one was under way
-  int64_t retried = 0;  ///< short or interrupted requests that were continued
+  int64_t retried = 0;                              ///< short or interrupted requests that were continued
 };
 
 /// Room for blocks in files, read and written asynchronously. Any thread may call anything; requests for one block are
@@ -72,25 +72,27 @@ class DiskStore {
     std::shared_ptr<DiskRequest> request_;
   };
 
-  /// Room for `nbytes`, whose contents are undefined until they are written. Throws MemoryError where the limit or the file
-  /// system has no such room: it is taken from the file system now, so that a later write does not find the disk full.
+  /// Room for `nbytes`, whose contents are undefined until they are written. Throws MemoryError where the limit or the
+  /// file system has no such room: it is taken from the file system now, so that a later write does not find the disk
+  /// full.
   Block* allocate(size_t nbytes);
   /// Gives it back, when what is under way for it is done.
   void deallocate(Block* block);
   static size_t size(const Block* block);
 
-  /// Begins to read bytes [from, from + nbytes) of a block into `to`, or to write them. The memory must stay as it is until
-  /// wait() has returned. Where `to` and `from` are multiples of kDiskPage and `nbytes` is one or reaches the block's end,
-  /// with room up to the next page behind `to`, bytes go straight there; others by way of a page-aligned buffer.
-  /// Never throws for what the disk does: wait() does.
+  /// Begins to read bytes [from, from + nbytes) of a block into `to`, or to write them. The memory must stay as it is
+  /// until wait() has returned. Where `to` and `from` are multiples of kDiskPage and `nbytes` is one or reaches the
+  /// block's end, with room up to the next page behind `to`, bytes go straight there; others by way of a page-aligned
+  /// buffer. Never throws for what the disk does: wait() does.
   Ticket read(const Block* block, std::byte* to, size_t nbytes, size_t from = 0);
   Ticket write(Block* block, const std::byte* data, size_t nbytes, size_t at = 0);
   /// One request for many rows: row i is bytes [rows[i] * row_bytes, (rows[i] + 1) * row_bytes) of the block, to
   /// to + i * stride_bytes. Rows that share a page share its read. Throws ValueError for a row outside the block.
   Ticket read_rows(const Block* block, std::byte* to, size_t stride_bytes, const int64_t* rows, size_t n,
                    size_t row_bytes);
-  /// Returns when it is done. Throws IoError naming the file, the byte and the cause: an I/O error, or a page whose checksum
-  /// is not what was written (of pages never written: that they were not). Several threads may wait for one ticket.
+  /// Returns when it is done. Throws IoError naming the file, the byte and the cause: an I/O error, or a page whose
+  /// checksum is not what was written (of pages never written: that they were not). Several threads may wait for one
+  /// ticket.
   void wait(const Ticket& ticket);
   /// Whether wait() would return at once.
   bool done(const Ticket& ticket) const;

@@ -3,6 +3,7 @@
 #include "strata/memory/disk_store.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -11,83 +12,29 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <atomic>
+#include <cstdio>
 #include <cstring>
-#include <filesystem>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "strata/core/error.h"
 #include "strata/core/error_test_util.h"
+#include "strata/memory/disk_test_util.h"
 
 namespace strata::memory {
 namespace {
 
-namespace fs = std::filesystem;
 using Engine = DiskOptions::Engine;
 constexpr size_t kMiB = size_t{1} << 20;
 
-// A directory for a store, beside the test's other files.
-class Scratch {
- public:
-  Scratch() : path_(testing::TempDir() + "strata_disk_XXXXXX") {
-    if (!::mkdtemp(path_.data())) throw IoError("test", path_);
-  }
-  ~Scratch() { fs::remove_all(path_); }
-  const std::string& path() const { return path_; }
-  size_t entries() const { return static_cast<size_t>(std::distance(fs::directory_iterator(path_), {})); }
-
- private:
-  std::string path_;
-};
-
-// Memory that begins `shift` bytes behind a page.
-class Buffer {
- public:
-  explicit Buffer(size_t nbytes, size_t shift = 0)
-      : memory_(static_cast<std::byte*>(std::aligned_alloc(kDiskPage, (nbytes + shift) / kDiskPage * kDiskPage + kDiskPage))),
-        data_(memory_ + shift),
-        size_(nbytes) {}
-  ~Buffer() { std::free(memory_); }
-  Buffer(const Buffer&) = delete;
-  std::byte* data() const { return data_; }
-  size_t size() const { return size_; }
-  void fill(uint32_t seed) {
-    std::mt19937 random(seed);
-    for (size_t i = 0; i < size_; ++i) data_[i] = static_cast<std::byte>(random());
-  }
-  bool equals(const std::byte* other, size_t nbytes) const { return std::memcmp(data_, other, nbytes) == 0; }
-
- private:
-  std::byte *memory_, *data_;
-  size_t size_;
-};
-
-bool has_uring() {
-  const Scratch scratch;
-  DiskOptions o;
-  o.directories = {scratch.path()};
-  return DiskStore(o).engine() == "io_uring";
-}
-
-class DiskStoreTest : public testing::TestWithParam<Engine> {
- protected:
-  void SetUp() override {
-    if (GetParam() == Engine::uring && !has_uring()) GTEST_SKIP() << "io_uring is not permitted here";
-  }
-  DiskOptions options() const {
-    DiskOptions o;
-    o.directories = {scratch_.path()};
-    o.engine = GetParam();
-    return o;
-  }
-  Scratch scratch_;
-};
-INSTANTIATE_TEST_SUITE_P(Engines, DiskStoreTest, testing::Values(Engine::uring, Engine::threads),
-                         [](const auto& info) { return info.param == Engine::uring ? "uring" : "threads"; });
+class DiskStoreTest : public DiskTest {};
+INSTANTIATE_TEST_SUITE_P(Engines, DiskStoreTest, testing::Values(Engine::uring, Engine::threads), engine_name);
 
 TEST_P(DiskStoreTest, WholeBlocksOfEverySizeReadAsWritten) {
   DiskOptions o = options();
@@ -246,6 +193,231 @@ TEST_P(DiskStoreTest, ManyThreadsWithBlocksOfTheirOwnAndOneInCommon) {
     });
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST_P(DiskStoreTest, RegisteredMemory) {
+  DiskStore store(options());
+  Buffer in(3 * kMiB), out(3 * kMiB + kDiskPage, 64);
+  in.fill(4);
+  store.register_buffer(in.data(), in.size());
+  store.register_buffer(in.data(), in.size());  // twice is once
+  DiskStore::Block* block = store.allocate(in.size());
+  store.wait(store.write(block, in.data(), in.size()));
+  store.register_buffer(out.data(), out.size());
+  // The aligned part goes straight there.
+  store.wait(store.read(block, out.data() + kDiskPage - 64, kMiB, kMiB));
+  EXPECT_TRUE(in.size() == 3 * kMiB && std::memcmp(out.data() + kDiskPage - 64, in.data() + kMiB, kMiB) == 0);
+  store.unregister_buffer(out.data());
+  store.unregister_buffer(out.data());
+  store.unregister_buffer(in.data());
+  // The same addresses, of other memory maybe, are as good as any.
+  in.fill(5);
+  store.wait(store.write(block, in.data(), in.size()));
+  store.wait(store.read(block, out.data() + kDiskPage - 64, 3 * kMiB));
+  EXPECT_TRUE(in.equals(out.data() + kDiskPage - 64, 3 * kMiB));
+}
+
+TEST_P(DiskStoreTest, WhatItDidIsCounted) {
+  DiskOptions o = options();
+  o.request = 256 << 10;
+  DiskStore store(o);
+  Buffer memory(kMiB);
+  memory.fill(1);
+  DiskStore::Block* block = store.allocate(kMiB);
+  store.wait(store.write(block, memory.data(), kMiB));
+  store.wait(store.read(block, memory.data(), kMiB));
+  const DiskStats s = store.stats();
+  EXPECT_EQ(s.bytes_written, 1 << 20);
+  EXPECT_EQ(s.bytes_read, 1 << 20);
+  EXPECT_GE(s.writes, 4);
+  EXPECT_GE(s.reads, 4);
+  EXPECT_EQ(s.writes + s.reads, 8 + s.retried);
+  EXPECT_GT(s.seconds_writing, 0);
+  EXPECT_GT(s.seconds_reading, 0);
+  EXPECT_LT(s.seconds_reading, 60);
+}
+
+TEST_P(DiskStoreTest, WithoutDirectAccess) {
+  DiskOptions o = options();
+  o.direct = false;
+  DiskStore store(o);
+  EXPECT_FALSE(store.direct());
+  Buffer in(kMiB + 5, 1), out(kMiB + 5, 7);
+  in.fill(8);
+  DiskStore::Block* block = store.allocate(in.size());
+  store.wait(store.write(block, in.data(), in.size()));
+  store.wait(store.read(block, out.data(), out.size()));
+  EXPECT_TRUE(in.equals(out.data(), in.size()));
+}
+
+TEST_P(DiskStoreTest, LimitBoundAndRoom) {
+  DiskOptions o = options();
+  o.limit = 4 * kMiB;
+  DiskStore store(o);
+  EXPECT_EQ(store.bound().name, "disk " + scratch_.path());
+  EXPECT_EQ(store.bound().limit, 4 << 20);
+  EXPECT_EQ(store.bound().used, 0);
+  DiskStore::Block* block = store.allocate(3 * kMiB);
+  EXPECT_EQ(store.bound().used, 3 << 20);
+  const std::string refused = message<MemoryError>([&] { store.allocate(kMiB + 1); });
+  EXPECT_NE(refused.find("cannot get 1.0 MiB on disk " + scratch_.path() + ": 3.0 MiB are in use and the limit is 4.0 MiB"),
+            std::string::npos)
+      << refused;
+  store.deallocate(block);
+  EXPECT_EQ(store.bound().used, 0);
+  // A block one page long makes a hole that the next cannot use whole.
+  DiskStore::Block* small = store.allocate(1);
+  DiskStore::Block* large = store.allocate(4 * kMiB - kDiskPage);
+  EXPECT_EQ(store.bound().free(), 0);
+  store.deallocate(small);
+  store.deallocate(large);
+  EXPECT_EQ(store.set_limit(0), 4 << 20);
+  EXPECT_GT(store.bound().limit, 4 << 20);
+  EXPECT_EQ(store.set_limit(kMiB), 0);
+  EXPECT_THROW(store.allocate(2 * kMiB), MemoryError);
+  EXPECT_THROW(store.set_limit(-1), ValueError);
+}
+
+TEST_P(DiskStoreTest, InvalidArguments) {
+  DiskStore store(options());
+  DiskStore::Block* block = store.allocate(1000);
+  std::byte memory[16] = {};
+  EXPECT_NE(message<ValueError>([&] { store.read(block, memory, 16, 985); })
+                .find("read of bytes [985, 985 + 16) of a block of 1000"),
+            std::string::npos);
+  EXPECT_THROW(store.write(block, memory, 1, 1000), ValueError);
+  EXPECT_THROW(store.read(block, memory, ~size_t{0}, 1), ValueError);
+  EXPECT_THROW(store.read(nullptr, memory, 1), ValueError);
+  for (const int64_t row : {int64_t{-1}, int64_t{100}, int64_t{1} << 62})
+    EXPECT_NE(message<ValueError>([&] { store.read_rows(block, memory, 10, &row, 1, 10); })
+                  .find("of a block of 1000 bytes, which has 100 rows of 10"),
+              std::string::npos);
+  EXPECT_THROW(store.allocate(~size_t{0}), MemoryError);
+  store.wait({});
+  EXPECT_TRUE(store.done({}));
+  store.wait(store.read_rows(block, memory, 10, nullptr, 0, 10));
+  store.deallocate(block);
+  EXPECT_THROW(store.deallocate(block), ValueError);
+
+  const auto with = [&](auto change) {
+    return message([&] {
+      DiskOptions o = options();
+      change(o);
+      DiskStore made(o);
+    });
+  };
+  EXPECT_NE(with([](DiskOptions& o) { o.directories.clear(); }).find("a directory"), std::string::npos);
+  EXPECT_NE(with([](DiskOptions& o) { o.stripe = 1000; }).find("stripe"), std::string::npos);
+  EXPECT_NE(with([](DiskOptions& o) { o.request = 0; }).find("requests"), std::string::npos);
+  EXPECT_NE(with([](DiskOptions& o) { o.depth = 0; }).find("depth"), std::string::npos);
+  EXPECT_NE(with([](DiskOptions& o) { o.limit = -1; }).find("limit"), std::string::npos);
+  EXPECT_NE(with([](DiskOptions& o) { o.directories.push_back("/nowhere/at all"); }).find("/nowhere/at all"),
+            std::string::npos);
+  EXPECT_NE(with([](DiskOptions& o) { o.directories = {"/proc/self/exe"}; }).find("Not a directory"), std::string::npos);
+}
+
+// What f() returns in a process of its own, or 1000 + the signal that ended it.
+template <class F>
+int in_child(F&& f) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int result = 99;
+    try {
+      result = f();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+    }
+    ::_exit(result);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+TEST_P(DiskStoreTest, ADirectoryThatWeMayNotWriteTo) {
+  ::chmod(scratch_.path().c_str(), 0555);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::seteuid(65534) != 0) return 2;
+              const std::string text = message<IoError>([&] { DiskStore store(options()); });
+              return text.find(scratch_.path() + ": Permission denied") != std::string::npos ? 0 : 1;
+            }),
+            0);
+}
+
+TEST_P(DiskStoreTest, FileSizeLimits) {
+  EXPECT_EQ(in_child([&] {
+              rlimit limit{};
+              ::getrlimit(RLIMIT_FSIZE, &limit);
+              limit.rlim_cur = kMiB;
+              ::setrlimit(RLIMIT_FSIZE, &limit);
+              DiskStore store(options());
+              const std::string text = message<MemoryError>([&] { store.allocate(2 * kMiB); });
+              if (text.find("File too large") == std::string::npos) return 1;
+              DiskStore::Block* block = store.allocate(512 << 10);
+              // A limit that comes later.
+              limit.rlim_cur = 0;
+              ::setrlimit(RLIMIT_FSIZE, &limit);
+              Buffer memory(512 << 10);
+              memory.fill(1);
+              const DiskStore::Ticket write = store.write(block, memory.data(), memory.size());
+              const std::string late = message<IoError>([&] { store.wait(write); });
+              return late.find("File too large") != std::string::npos ? 0 : 2;
+            }),
+            0);
+}
+
+TEST_P(DiskStoreTest, AFullFileSystem) {
+  const int result = in_child([&] {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", scratch_.path().c_str(), "tmpfs", 0, "size=2m") != 0)
+      return 77;
+    DiskStore store(options());
+    const std::string text = message<MemoryError>([&] { store.allocate(4 * kMiB); });
+    if (text.find("No space left on device") == std::string::npos) return 1;
+    // What there was of it was given back.
+    DiskStore::Block* block = store.allocate(kMiB + kMiB / 2);
+    Buffer memory(kMiB), out(kMiB);
+    memory.fill(1);
+    store.wait(store.write(block, memory.data(), kMiB));
+    store.wait(store.read(block, out.data(), kMiB));
+    if (!out.equals(memory.data(), kMiB)) return 2;
+    if (store.bound().free() > (1 << 19)) return 3;
+    store.deallocate(block);
+    // Smaller ones, then a larger one where they were: their room is not kept from it.
+    std::vector<DiskStore::Block*> blocks;
+    for (int i = 0; i < 4; ++i) blocks.push_back(store.allocate(kMiB / 4 * 1));
+    store.deallocate(blocks[0]);
+    store.deallocate(blocks[2]);
+    store.allocate(kMiB);
+    return 0;
+  });
+  if (result == 77) GTEST_SKIP() << "file systems may not be mounted here";
+  EXPECT_EQ(result, 0);
+}
+
+TEST_P(DiskStoreTest, NothingIsLeftByAProcessThatIsKilled) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    DiskStore store(options());
+    Buffer memory(kMiB);
+    memory.fill(1);
+    DiskStore::Block* block = store.allocate(kMiB);
+    store.wait(store.write(block, memory.data(), kMiB));
+    (void)!::write(ready[1], "1", 1);
+    while (true) store.write(block, memory.data(), kMiB);
+  }
+  char c;
+  ASSERT_EQ(::read(ready[0], &c, 1), 1);
+  EXPECT_EQ(scratch_.entries(), 0) << "a file with a name";
+  ::kill(child, SIGKILL);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(scratch_.entries(), 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "strata/core/error.h"
-#include "strata/memory/report.h"
 
 namespace strata::memory {
 
@@ -177,18 +176,23 @@ HomedMemory::Near& HomedMemory::near_of(Device device) {
 void* HomedMemory::allocate(Device device, size_t nbytes, Tag tag) {
   const auto bytes = static_cast<int64_t>(home_->room_bytes(nbytes));
   ledger_.check_room(bytes, tag);
-  Lock lock(mutex_);
-  Near& n = near_of(device);
   auto b = std::make_shared<Block>();
   b->device = device, b->nbytes = nbytes, b->bytes = bytes, b->tag = tag, b->holder = holder();
+  Lock lock(mutex_);
+  Near& n = near_of(device);
   reap(n);
+  // Locking pages takes its time.
+  lock.unlock();
   try {
     b->room = home_->allocate(device, nbytes);
   } catch (const MemoryError&) {
+    lock.lock();
     if (n.ended.empty()) throw;
     drain(lock, n);  // rooms may be free by then
     b->room = home_->allocate(device, nbytes);
+    lock.unlock();
   }
+  lock.lock();
   Block* block = b.get();
   blocks_.emplace(block, std::move(b));
   lock.unlock();
@@ -613,21 +617,6 @@ NearStats HomedMemory::near_stats(Device device) {
   NearStats s = n.stats;
   s.limit = n.limit, s.bytes = n.bytes, s.pinned = n.pinned;
   return s;
-}
-
-namespace {
-HomedMemory& homed(std::string_view what, Device device, Tier tier) {
-  auto* m = dynamic_cast<HomedMemory*>(&backend(device, tier));
-  check(m != nullptr, what, "tensors of ", device, " in memory '", tier, "' do not move");
-  return *m;
-}
-}  // namespace
-
-NearStats near_stats(Device device, Tier tier) {
-  return homed("near_stats", device, tier).near_stats(device);
-}
-int64_t set_near_limit(int64_t bytes, Device device, Tier tier) {
-  return homed("set_near_limit", device, tier).set_near_limit(device, bytes);
 }
 
 }  // namespace strata::memory

@@ -20,6 +20,7 @@
 #include "strata/memory/homed.h"
 #include "strata/memory/ledger.h"
 #include "strata/memory/poison.h"
+#include "strata/memory/pressure.h"
 #include "strata/memory/report.h"
 #include "strata/memory/timeline.h"
 #include "strata/memory/timeline_hooks.h"
@@ -242,9 +243,16 @@ class HostMemory final : public HeapMemory {
       return poisoned(small, rounded(nbytes));
     }
     const int64_t bytes = rounded(std::min(nbytes, static_cast<size_t>(int64_t{1} << 62)));
-    const std::lock_guard lock(mutex_);
-    const int64_t most = limit(bytes);
-    if (accounts_.s.live_total + bytes > most) refuse_block(bytes, most, tag);
+    std::unique_lock lock(mutex_);
+    int64_t most = limit(bytes);
+    while (accounts_.s.live_total + bytes > most) {
+      const int64_t missing = accounts_.s.live_total + bytes - most;
+      lock.unlock();
+      const bool given = relieve(d, missing);
+      lock.lock();
+      most = limit(bytes);
+      if (!given && accounts_.s.live_total + bytes > most) refuse_block(bytes, most, tag);
+    }
 #if STRATA_PLAIN_MALLOC
     void* block = std::aligned_alloc(kAlignment, static_cast<size_t>(bytes));
     check<MemoryError>(block != nullptr, "allocate", "out of host memory asking for ", nbytes, " bytes");

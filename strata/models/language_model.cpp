@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "strata/autograd/checkpoint.h"
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/memory/allocator.h"
@@ -24,12 +25,26 @@ nn::BlockOptions block_options(const ModelConfig& c) {
           .rope_base = c.rope_theta};
 }
 
+// The first `again` of them are computed again in backward.
 template <class Blocks>
-nn::Residual run_blocks(const Blocks& blocks, const Tensor& x, ModelCache* cache) {
+nn::Residual run_blocks(const Blocks& blocks, const Tensor& x, ModelCache* cache, int64_t again) {
   nn::Residual r{x, {}};
   for (size_t i = 0; i < blocks.size(); ++i) {
-    memory::ModuleScope at(cat("blocks.", i));
-    r = blocks[i].step(r, cache ? &cache->layers[i] : nullptr);
+    const auto step = [&blocks, i](const nn::Residual& in, nn::KvCache* kept) {
+      memory::ModuleScope at(cat("blocks.", i));
+      return blocks[i].step(in, kept);
+    };
+    if (cache) {
+      r = step(r, &cache->layers[i]);
+    } else if (static_cast<int64_t>(i) < again) {
+      r = checkpoint(
+          [step](const Tensor& branch, const Tensor& stream) {
+            return step({branch, stream}, nullptr);
+          },
+          r.branch, r.stream);
+    } else {
+      r = step(r, nullptr);
+    }
   }
   return r;
 }
@@ -99,6 +114,12 @@ Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   return head_cross_entropy(rows, head_, wanted);
 }
 
+void LanguageModel::set_recomputed_blocks(int64_t blocks) {
+  check(blocks >= 0 && blocks <= config_.layers, kind(), "cannot compute ", blocks, " of ", config_.layers,
+        " blocks again");
+  recomputed_ = blocks;
+}
+
 ModelCache LanguageModel::make_cache(int64_t batch) const {
   const int64_t kv_heads = config_.kv_heads > 0 ? config_.kv_heads : config_.heads;
   const DType dtype = autocast_enabled() ? autocast_dtype() : token_embedding.weight.dtype();
@@ -131,7 +152,7 @@ Tensor Gpt::hidden(const Tensor& tokens, ModelCache* cache) const {
   const Tensor x = embed(tokens, cache);
   Tensor positions = position_embedding.weight.narrow(0, cache ? cache->length : 0, tokens.size(1));
   if (positions.dtype() != x.dtype()) positions = positions.to(x.dtype());
-  return nn::add_norm(norm, run_blocks(blocks, dropout(x + positions), cache)).first;
+  return nn::add_norm(norm, run_blocks(blocks, dropout(x + positions), cache, recomputed_blocks())).first;
 }
 
 Llama::Llama(const ModelConfig& config)
@@ -144,7 +165,7 @@ Llama::Llama(const ModelConfig& config)
 }
 
 Tensor Llama::hidden(const Tensor& tokens, ModelCache* cache) const {
-  return nn::add_norm(norm, run_blocks(blocks, embed(tokens, cache), cache)).first;
+  return nn::add_norm(norm, run_blocks(blocks, embed(tokens, cache), cache, recomputed_blocks())).first;
 }
 
 std::shared_ptr<LanguageModel> make_model(const ModelConfig& config) {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "strata/models/model_config.h"
 #include "strata/nn/attention.h"
 #include "strata/nn/container.h"
 #include "strata/nn/init.h"
 #include "strata/nn/transformer.h"
-#include "strata/models/model_config.h"
 
 namespace strata {
 
@@ -44,6 +44,12 @@ class LanguageModel : public nn::Module {
   /// Mean cross entropy (nats per token, a f32 scalar) of `targets` [B, T], the tokens that follow `tokens`.
   Tensor loss(const Tensor& tokens, const Tensor& targets) const;
 
+  /// The first `blocks` of the blocks keep only their inputs for backward, which computes them again (checkpoint()):
+  /// the same gradients to the bit, for about a third more of those blocks' time. The model must live, at its place,
+  /// until backward. None at first. Throws ValueError unless 0 <= blocks <= config().layers.
+  void set_recomputed_blocks(int64_t blocks);
+  int64_t recomputed_blocks() const { return recomputed_; }
+
   /// An empty cache for `batch` texts, with room for context() positions.
   ModelCache make_cache(int64_t batch) const;
   /// Logits [B, vocab] after the last of `tokens`, which continue what is in the cache and are added to it. Nothing is
@@ -72,6 +78,7 @@ class LanguageModel : public nn::Module {
  private:
   Tensor logits(const Tensor& x) const;
   Tensor head_;  // [vocab, dim]
+  int64_t recomputed_ = 0;
 };
 
 /// GPT-2: learned positions, LayerNorm, GELU (Radford et al. 2019).

@@ -5,6 +5,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/core/rng.h"
+#include "strata/memory/allocator.h"
 #include "strata/models/language_model.h"
 #include "strata/models/sampling.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -124,6 +125,48 @@ TEST_P(Family, TiedWeights) {
   EXPECT_EQ(own->num_parameters(), tied->num_parameters() + 20 * 32);
   EXPECT_FALSE(tied->state_dict().contains("head.weight"));
   EXPECT_TRUE(own->state_dict().contains("head.weight"));
+}
+
+// Blocks that are computed again give the same gradients to the bit, dropout and autocast included, and leave less for
+// backward.
+TEST_P(Family, BlocksComputedAgain) {
+  ModelConfig c = tiny(GetParam());
+  c.layers = 3;
+  const auto bits = [](const Tensor& t) { return t.detach().contiguous().to_vector<float>(); };
+  for (const double dropout : {0.0, 0.2}) {
+    for (const bool low : {false, true}) {
+      c.dropout = dropout;
+      std::vector<std::vector<float>> wanted;
+      int64_t most = 0;
+      for (const int64_t again : {0, 2, 3}) {
+        manual_seed(7);
+        const auto model = make_model(c);
+        model->train();
+        model->set_recomputed_blocks(again);
+        const Tensor tokens = pattern(4, 16, 20, 0), targets = pattern(4, 16, 20, 1);
+        manual_seed(8);
+        std::vector<std::vector<float>> found;
+        {
+          std::optional<AutocastScope> autocast;
+          if (low) autocast.emplace(DType::bf16);
+          const Tensor loss = model->loss(tokens, targets);
+          found.push_back(bits(loss));
+          const int64_t held = memory::stats(Device::cpu()).live[static_cast<int>(memory::Tag::activation)];
+          if (again == 0)
+            most = held;
+          else
+            EXPECT_LT(held, most);
+          loss.backward();
+        }
+        for (const Tensor& p : model->parameters()) found.push_back(bits(p.grad()));
+        if (again == 0) wanted = found;
+        EXPECT_EQ(found, wanted) << again << " blocks, dropout " << dropout << ", low " << low;
+      }
+    }
+  }
+  const auto model = make_model(c);
+  EXPECT_THROW(model->set_recomputed_blocks(4), ValueError);
+  EXPECT_THROW(model->set_recomputed_blocks(-1), ValueError);
 }
 
 TEST_P(Family, DryRun) {

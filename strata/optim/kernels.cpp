@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "strata/optim/count_inl.h"
+
 namespace strata::optim {
 namespace {
 
@@ -21,6 +23,20 @@ void for_devices(std::span<const Slab> slabs, F&& f) {
 }
 
 }  // namespace
+
+EightBitStates eight_bit_states(Rule rule) {
+  const auto of = []<class R>() {
+    return in_eight_bits<R> ? EightBitStates{(1u << R::states) - 1, nonnegative<R>} : EightBitStates{};
+  };
+  switch (rule) {
+#define STRATA_ONE_RULE(name, type) \
+  case Rule::name:                  \
+    return of.operator()<counted::type>();
+    STRATA_RULES
+#undef STRATA_ONE_RULE
+  }
+  return {};
+}
 
 void run_rule(Rule rule, std::span<const Slab> slabs, const double* factor) {
   for_devices(slabs, [&](Device device, std::span<const Slab> part) {

@@ -25,7 +25,7 @@ inline constexpr int kConstants = 11;
 inline constexpr int kRate = 1, kNextRate = 7;
 /// The tensors that a slab's addresses are of.
 struct SlabTensors {
-  Tensor param, grad, state[kMostStates], low, count, rate;
+  Tensor param, grad, state[kMostStates], scale[kMostStates], low, count, rate;
 };
 /// One tensor of a multi-tensor loop. `state` and `grad` have as many elements as `param`.
 struct Slab {
@@ -33,10 +33,12 @@ struct Slab {
   void* grad = nullptr;
   void* state[kMostStates] = {};
   int64_t numel = 0;
-  DType dtype = DType::f32;        ///< of param. Arithmetic is in f64 for f64, else in f32
-  DType grad_dtype = DType::f32;   ///< f64 beside f64, else any of f32, bf16, f16
-  DType state_dtype = DType::f32;  ///< likewise
-  double k[kConstants] = {};       ///< the rule's constants for this tensor
+  DType dtype = DType::f32;       ///< of param. Arithmetic is in f64 for f64, else in f32
+  DType grad_dtype = DType::f32;  ///< f64 beside f64, else any of f32, bf16, f16
+  /// Likewise; or u8, codes whose blocks of kScaleBlock elements have their scales in `scale` (eight_bit_inl.h).
+  DType state_dtype = DType::f32;
+  float* scale[kMostStates] = {};
+  double k[kConstants] = {};  ///< the rule's constants for this tensor
   Device device = Device::cpu();
   int64_t t = 0;  ///< number of the update on the host, from 1; on a CUDA device it is *count + 1
   /// On a CUDA device: the updates before this one, and the same where this rule's loop shall count it.
@@ -47,7 +49,8 @@ struct Slab {
   /// Whether a bf16 param, and states of bf16 with it, are rounded stochastically; and by which stream of random bits.
   bool stochastic = false;
   uint64_t seed = 0;
-  /// A copy of an f32 param in low_dtype (bf16 or f16) that is written with it; nullptr for none.
+  /// A copy of an f32 param in low_dtype (bf16 or f16) that is written with it; nullptr for none. Or i16, the lower
+  /// halves of f32 numbers whose upper ones are a bf16 param (rounding_inl.h).
   void* low = nullptr;
   DType low_dtype = DType::bf16;
   /// On a CUDA device, where the largest magnitudes of an f32 param are left (cuda::kept_magnitudes); nullptr: nowhere.
@@ -64,6 +67,15 @@ enum class Rule : uint8_t {
   STRATA_RULES
 #undef STRATA_ONE_RULE
 };
+/// Which of its states may be in 8 bits, and which of them are never negative: a bit for each.
+struct EightBitStates {
+  uint32_t allowed = 0, nonnegative = 0;
+};
+EightBitStates eight_bit_states(Rule rule);
+/// Whether the parameter's numbers are f32 in two halves.
+inline bool is_split(const Slab& s) {
+  return s.low && s.low_dtype == DType::i16;
+}
 /// On a CUDA device the loops are queued on its current stream. With `factor`, an address on the device that holds all
 /// slabs, gradients are scaled by *factor besides, and nothing is changed where that is NaN.
 void run_rule(Rule rule, std::span<const Slab> slabs, const double* factor = nullptr);

@@ -5,6 +5,8 @@
 
 #include "strata/core/parallel.h"
 #include "strata/optim/count_inl.h"
+#include "strata/optim/eight_bit_cpu.h"
+#include "strata/optim/eight_bit_inl.h"
 #include "strata/optim/rounding_inl.h"
 #include "strata/optim/storage_cpu.h"
 
@@ -163,14 +165,35 @@ void update_any(const Slab& s, int64_t begin, int64_t end) {
       widened(array, dtype, at, n, buffer);
       return writable(array, dtype, at, buffer);
     };
-    float* p = open(s.param, s.dtype, wide_param);
+    const auto has_sign = [](int k) { return (nonnegative<R> >> k & 1) == 0; };
+    const bool halves = is_split(s), codes = s.state_dtype == DType::u8;
+    float* p = wide_param;
+    if (halves) {
+      widen_halves(s.param, s.low, at, n, wide_param);
+    } else {
+      p = open(s.param, s.dtype, wide_param);
+    }
     const float* g = widened(s.grad, s.grad_dtype, at, n, wide_grad);
     float* state[kMostStates] = {};
-    for (int k = 0; k < states; ++k) state[k] = open(s.state[k], s.state_dtype, wide_state[k]);
+    for (int k = 0; k < states; ++k) {
+      state[k] = codes ? wide_state[k] : open(s.state[k], s.state_dtype, wide_state[k]);
+      if (codes)
+        dequantize(static_cast<uint8_t*>(s.state[k]) + at, s.scale[k] + at / kScaleBlock, has_sign(k), n, state[k]);
+    }
     update<R, float>(s.k, p, g, state, n);
-    narrow(p, s.param, s.dtype, at, n, of_param);
-    if (s.low) narrow(p, s.low, s.low_dtype, at, n, {});
-    for (int k = 0; k < states; ++k) narrow(state[k], s.state[k], s.state_dtype, at, n, of_state[k]);
+    if (halves) {
+      narrow_halves(p, s.param, s.low, at, n);
+    } else {
+      narrow(p, s.param, s.dtype, at, n, of_param);
+      if (s.low) narrow(p, s.low, s.low_dtype, at, n, {});
+    }
+    for (int k = 0; k < states; ++k) {
+      if (codes) {
+        quantize(state[k], has_sign(k), n, static_cast<uint8_t*>(s.state[k]) + at, s.scale[k] + at / kScaleBlock);
+      } else {
+        narrow(state[k], s.state[k], s.state_dtype, at, n, of_state[k]);
+      }
+    }
   }
 }
 
@@ -279,6 +302,7 @@ HWY_EXPORT(squares);
 namespace {
 
 constexpr int64_t kChunk = 16384;
+static_assert(kRun % kScaleBlock == 0 && kChunk % kRun == 0);
 
 struct Chunk {
   uint32_t slab;

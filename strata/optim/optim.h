@@ -9,6 +9,7 @@
 #include "strata/optim/asgd/asgd.h"
 #include "strata/optim/clip.h"
 #include "strata/optim/graphed.h"
+#include "strata/optim/home.h"
 #include "strata/optim/lbfgs.h"
 #include "strata/optim/lion/lion.h"
 #include "strata/optim/loss_scaler.h"

@@ -102,16 +102,25 @@ std::pair<NamedTensors, NamedTensors> split_by_rank(const NamedTensors& params) 
 }
 
 void LowPrecision::validate() const {
-  check(!master_weights || !(stochastic_rounding || low_state), "LowPrecision",
-        "master_weights keeps weights and state in f32: stochastic_rounding and low_state do not go with it");
+  for (const auto& [in_f32, name] :
+       {std::pair{master_weights, "master_weights"}, std::pair{compensated_weights, "compensated_weights"}})
+    check(!in_f32 || !(stochastic_rounding || low_state), "LowPrecision", name,
+          " keeps weights and state in f32: stochastic_rounding and low_state do not go with it");
+  check(!(master_weights && compensated_weights), "LowPrecision",
+        "master_weights and compensated_weights do not go together: both keep the weights in f32");
+  check(!(low_state && state_8bit), "LowPrecision",
+        "low_state and state_8bit do not go together: both say how moments are kept");
+  check(min_8bit_size >= 0, "LowPrecision", "min_8bit_size must not be negative, got ", min_8bit_size);
 }
 
 void Optimizer::add_params(const NamedTensors& params, size_t group, const LowPrecision& low) {
   for (const auto& [name, t] : params) {
     check(t.defined(), name_, "parameter '", name, "' is undefined");
     check<DTypeError>(is_floating(t.dtype()), name_, "parameter '", name, "' is ", t, ", which has no gradient");
-    check<DTypeError>(t.dtype() != DType::f16 || !(low.stochastic_rounding || low.low_state), name_, "parameter '",
-                      name, "' is ", t, ": stochastic_rounding and low_state are for bf16; f16 wants master_weights");
+    check<DTypeError>(
+        t.dtype() != DType::f16 || !(low.stochastic_rounding || low.low_state || low.compensated_weights), name_,
+        "parameter '", name, "' is ", t,
+        ": stochastic_rounding, compensated_weights and low_state are for bf16; f16 wants master_weights");
     check<AutogradError>(t.is_leaf(), name_, "parameter '", name, "' is the result of an op, not a leaf");
     check<ShapeError>(t.is_contiguous(), name_, "parameter '", name, "' must be row-major; it has strides ",
                       t.strides());
@@ -132,6 +141,9 @@ DType Optimizer::moment_dtype(const Param& p) {
 bool Optimizer::has_master(const Param& p) {
   return p.low.master_weights && is_low(p.tensor.dtype());
 }
+bool Optimizer::is_compensated(const Param& p) {
+  return p.low.compensated_weights && p.tensor.dtype() == DType::bf16;
+}
 Tensor Optimizer::weights_of(const Param& p) {
   return has_master(p) ? p.state.back() : p.tensor.detach();
 }
@@ -141,6 +153,7 @@ std::vector<Optimizer::StateSpec> Optimizer::full_spec(const Param& p) const {
   const bool counts = !spec.empty() && spec[0].key == "step";
   if (p.low.stochastic_rounding && p.tensor.dtype() == DType::bf16 && !counts) spec.push_back({"step", {}, DType::i64});
   if (has_master(p)) spec.push_back({"master", p.tensor.shape(), DType::f32});
+  if (is_compensated(p)) spec.push_back({"compensation", p.tensor.shape(), DType::i16});
   return spec;
 }
 
@@ -153,8 +166,20 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
          .grad_dtype = p.grad.dtype(),
          .state_dtype = moment_dtype(p),
          .device = weights.device()};
-  for (size_t i = first_state; i < p.state.size() && i < first_state + kMostStates; ++i)
-    s.state[i - first_state] = p.state[i].raw_data();
+  // The rule's, each with its scales where it has some; not what LowPrecision adds behind them.
+  Tensor states[kMostStates], scales[kMostStates];
+  const size_t end = p.state.size() - (has_master(p) ? 1 : 0);
+  int n = 0;
+  for (size_t i = first_state; i < end && n < kMostStates; ++i, ++n) {
+    const Tensor& t = p.state[i];
+    if (t.dtype() == DType::i64 || t.dtype() == DType::i16) break;
+    states[n] = t;
+    s.state[n] = t.raw_data();
+    if (t.dtype() != DType::u8) continue;
+    s.state_dtype = DType::u8;
+    scales[n] = p.state[++i];
+    s.scale[n] = static_cast<float*>(scales[n].raw_data());
+  }
   for (const Tensor& t : p.state) {
     if (t.dtype() != DType::i64) continue;
     auto* count = static_cast<int64_t*>(t.raw_data());
@@ -168,8 +193,15 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
   s.seed = rounding_key(p.low.seed, p.index);
   // A device that is given no count takes this update for the first: its random bits are then those of update s.t.
   if (s.device.is_cuda() && !s.count && s.t > 0) s.seed += static_cast<uint64_t>(s.t - 1) * kRoundingStride;
-  if (has_master(p) || p.renews_low) {
-    const Tensor& low = has_master(p) ? p.tensor : autograd_meta(p.tensor).low.tensor;
+  Tensor low;  // what is written with the parameter
+  if (has_master(p)) {
+    low = p.tensor.detach();
+  } else if (is_compensated(p)) {
+    low = p.state.back();
+  } else if (p.renews_low) {
+    low = autograd_meta(p.tensor).low.tensor;
+  }
+  if (low.defined()) {
     s.low = low.raw_data();
     s.low_dtype = low.dtype();
   }
@@ -178,11 +210,11 @@ Slab Optimizer::slab_of(const Param& p, size_t first_state) {
     s.most = static_cast<uint32_t*>(kept.raw_data());
   if (t_mode.unusual & kObserved) {
     s.tensors = std::make_shared<SlabTensors>(SlabTensors{.param = weights, .grad = p.grad});
-    for (size_t i = first_state; i < p.state.size() && i < first_state + kMostStates; ++i)
-      s.tensors->state[i - first_state] = p.state[i];
+    std::copy(states, states + n, s.tensors->state);
+    std::copy(scales, scales + n, s.tensors->scale);
     for (const Tensor& t : p.state)
       if (t.dtype() == DType::i64) s.tensors->count = t;
-    if (s.low) s.tensors->low = has_master(p) ? p.tensor.detach() : autograd_meta(p.tensor).low.tensor;
+    s.tensors->low = low;
   }
   return s;
 }
@@ -206,27 +238,36 @@ void Optimizer::count_write(Param& p) {
   p.first = false;
 }
 
-bool Optimizer::prepare_state(Param& p, bool dry) {
-  const std::vector<StateSpec> spec = full_spec(p);
-  const auto device_of = [&](const StateSpec& s) {
-    return s.key == "step" ? step_device(p.tensor) : p.tensor.device();
-  };
-  memory::TagScope tag(memory::Tag::optimizer);
-  // What there is may be of a parameter that had another dtype or device then, or without weights in f32.
+size_t Optimizer::keep_state(Param& p, const std::vector<StateSpec>& spec, strata::detail::Pins& pins) {
+  refit(p.state, spec);
+  // What there is may be of a parameter that had another dtype, device or home then, or without weights in f32.
   size_t kept = 0;
   const size_t both = std::min(p.state.size(), spec.size());
   while (kept < both && p.state[kept].shape() == spec[kept].shape) ++kept;
   if (kept < both) kept = 0;  // the state of another rule
   p.state.resize(kept);
-  for (size_t i = 0; i < spec.size(); ++i) {
-    const Device device = device_of(spec[i]);
-    if (i < kept && p.state[i].dtype() == spec[i].dtype && p.state[i].device() == device) continue;
+  for (size_t i = 0; i < kept; ++i) {
+    const Place place = place_of(p, spec[i]);
+    Tensor& t = p.state[i];
+    if (t.dtype() == spec[i].dtype && t.device() == place.device && (!place.tier || t.tier() == *place.tier)) continue;
     check(!cuda::capturing(), name_, "run a step before capturing one: '", p.name, "' has no such state yet");
-    if (i < kept) {
-      p.state[i] = p.state[i].to(device).to(spec[i].dtype);
-      continue;
-    }
-    p.state.push_back(empty({spec[i].shape, spec[i].dtype, device, std::nullopt}));
+    const Tensor made = place.make(spec[i]);
+    pins.hold(made, Access::write);
+    const Pin from(t, Access::read);
+    if (!made.is_meta()) copy_elements(made, t);
+    t = made;
+  }
+  return kept;
+}
+
+bool Optimizer::prepare_state(Param& p, bool dry, strata::detail::Pins& pins) {
+  const std::vector<StateSpec> spec = full_spec(p);
+  memory::TagScope tag(memory::Tag::optimizer);
+  const size_t kept = keep_state(p, spec, pins);
+  for (size_t i = kept; i < spec.size(); ++i) {
+    check(!cuda::capturing(), name_, "run a step before capturing one: '", p.name, "' has no such state yet");
+    p.state.push_back(place_of(p, spec[i]).make(spec[i]));
+    pins.hold(p.state.back(), Access::write);
     if (!dry) fill_elements(p.state.back(), spec[i].fill);
   }
   const bool make = kept == 0 && !spec.empty();
@@ -250,32 +291,39 @@ void Optimizer::renew_master(Param& p) {
   p.version = p.tensor.version();
 }
 
+bool Optimizer::take_gradient(Param& p, strata::detail::Pins& pins) {
+  const Tensor g = p.tensor.grad();
+  if (!g.defined()) return false;
+  p.grad = readable_grad(g, p.tensor, name_);
+  pins.hold(p.grad, Access::read);
+  pins.hold(p.tensor, Access::write);
+  for (const Tensor& state : p.state) pins.hold(state, Access::write);
+  // A copy that holds what the parameter holds still does so where the device decides against the step.
+  const LowCopy& low = autograd_meta(p.tensor).low;
+  p.renews_low = fused() && p.tensor.dtype() == DType::f32 && p.tensor.device().is_cuda() && low.tensor.defined() &&
+                 low.is_current(p.tensor, low.tensor.dtype());
+  return true;
+}
+
 void Optimizer::step(double grad_scale) {
   NoGrad guard;
   const strata::detail::PhaseScope phase(Phase::update);
   const bool captured = cuda::capturing();
-  check(!captured || fused(), name_,
-        "cannot be captured in a CUDA graph: it computes on the host with each step's numbers");
+  check(!captured || capturable(), name_, "cannot be captured in a CUDA graph: ",
+        home_ ? "its state has a home from which each step fetches it"
+              : "it computes on the host with each step's numbers");
   // Rules read and write by address. What they take for themselves is in memory that has one.
   const memory::TierScope own{Tier()};
+  if (home_) return step_from_home(grad_scale);
   strata::detail::Pins pins;
   std::vector<Param*> active;
   bool dry = false;
   for (Param& p : params_) {
-    const Tensor g = p.tensor.grad();
-    if (!g.defined()) continue;
-    p.grad = readable_grad(g, p.tensor, name_);
-    pins.hold(p.grad, Access::read);
-    pins.hold(p.tensor, Access::write);
-    for (const Tensor& state : p.state) pins.hold(state, Access::write);
-    // A copy that holds what the parameter holds still does so where the device decides against the step.
-    const LowCopy& low = autograd_meta(p.tensor).low;
-    p.renews_low = fused() && p.tensor.dtype() == DType::f32 && p.tensor.device().is_cuda() && low.tensor.defined() &&
-                   low.is_current(p.tensor, low.tensor.dtype());
+    if (!take_gradient(p, pins)) continue;
     active.push_back(&p);
-    dry = dry || p.tensor.is_meta() || g.is_meta();
+    dry = dry || p.tensor.is_meta() || p.grad.is_meta();
   }
-  for (Param* p : active) p->first = prepare_state(*p, dry);
+  for (Param* p : active) p->first = prepare_state(*p, dry, pins);
   if (captured) {
     captured_ = std::make_shared<Captured>();
     captured_->grad_scale = grad_scale;
@@ -290,6 +338,10 @@ void Optimizer::step(double grad_scale) {
       captured_->low.push_back(p->renews_low ? autograd_meta(p->tensor).low.tensor : Tensor());
     }
   }
+  update_taken(active, grad_scale, dry);
+}
+
+void Optimizer::update_taken(const std::vector<Param*>& active, double grad_scale, bool dry) {
   observed_runs_ = 0;
   if (!dry && !active.empty()) update(active, grad_scale);
   if ((t_mode.unusual & kObserved) && observed_runs_ == 0 && !active.empty()) show_update(active);
@@ -309,12 +361,11 @@ void Optimizer::show_update(const std::vector<Param*>& active) {
 
 double Optimizer::step_clipped(double max_norm) {
   check(max_norm > 0, name_, "max_norm must be positive, got ", max_norm);
-  TensorList tensors;
-  for (const Param& p : params_) tensors.push_back(p.tensor);
   NoGrad guard;
+  const HostGradients gathered(*this);
   TensorList keep;
   strata::detail::Pins pins;
-  const std::vector<Slab> grads = grad_slabs(tensors, false, name_, keep, pins);
+  const std::vector<Slab> grads = grad_slabs(gathered.holders(), false, name_, keep, pins);
   if (fused() && only_device(grads)) return step_clipped_on_device(max_norm, grads);
   const double norm = std::sqrt(sum_of_squares(grads));
   if (std::isfinite(norm)) step(clip_scale(norm, max_norm));
@@ -350,17 +401,18 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
                       "the loss must be f32 or f64, got ", guard.loss);
   }
   NoGrad no_grad;
-  TensorList tensors, keep;
+  const HostGradients gathered(*this);
+  TensorList keep;
   strata::detail::Pins pins;
-  for (const Param& p : params_) tensors.push_back(p.tensor);
-  const std::vector<Slab> grads = grad_slabs(tensors, false, name_, keep, pins);
+  const std::vector<Slab> grads = grad_slabs(gathered.holders(), false, name_, keep, pins);
   const std::optional<Device> card = fused() ? only_device(grads) : std::nullopt;
   const Device where = card.value_or(Device::cpu());
   for (const Tensor& t : {guard.loss, guard.scaler ? guard.scaler->state() : Tensor()})
     check<DeviceError>(!t.defined() || !card || t.device() == *card, name_, "the gradients are on ", where,
                        ", the loss or its scale is ", t);
   check(!cuda::capturing() || card, name_, "cannot be captured in a CUDA graph: ",
-        fused() ? "its gradients are not on one CUDA device" : "it computes on the host with each step's numbers");
+        home_     ? "its state has a home from which each step fetches it"
+        : fused() ? "its gradients are not on one CUDA device" : "it computes on the host with each step's numbers");
   if (!report_.defined() || !(report_.device() == where)) {
     check(!cuda::capturing(), name_, "run a step before capturing one");
     memory::TagScope tag(memory::Tag::optimizer);
@@ -435,6 +487,7 @@ void Optimizer::run(Rule rule, const std::vector<Slab>& slabs) {
 }
 
 void Optimizer::run_loops(Rule rule, const std::vector<Slab>& slabs) {
+  if (delay(rule, slabs)) return;
   if (!cuda::capturing()) return run_rule(rule, slabs, factor_);
   if (slabs.empty()) {
     captured_->constants.push_back(empty({{0}, DType::f64, Device::cpu(), std::nullopt}));
@@ -446,6 +499,7 @@ void Optimizer::run_loops(Rule rule, const std::vector<Slab>& slabs) {
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
+  clear_host_gradients(set_to_none);
   for (Param& p : params_) {
     Tensor g = p.tensor.grad();
     if (!g.defined()) continue;
@@ -467,6 +521,7 @@ int64_t Optimizer::state_bytes() const {
 }
 
 StateDict Optimizer::state_dict() const {
+  finish();
   StateDict all;
   for (const Param& p : params_) {
     const std::vector<StateSpec> spec = full_spec(p);
@@ -491,9 +546,11 @@ void Optimizer::take_state_dict(StateDict&& state) {
   state.clear();
 }
 
-void Optimizer::load_state(const StateDict& state, bool take) {
+void Optimizer::load_state(const StateDict& given, bool take) {
+  finish();
   NoGrad guard;
   memory::TagScope tag(memory::Tag::optimizer);
+  const StateDict state = refitted(given);
   std::vector<std::vector<Tensor>> loaded(params_.size());
   size_t used = 0;
   for (size_t k = 0; k < params_.size(); ++k) {
@@ -520,10 +577,12 @@ void Optimizer::load_state(const StateDict& state, bool take) {
                         spec[i].shape);
       check<DTypeError>(it->second.dtype() == spec[i].dtype, name_, "'", key, "' is ", it->second, ", wanted is ",
                         spec[i].dtype);
-      const Device device = spec[i].key == "step" ? step_device(p.tensor) : p.tensor.device();
+      const Place place = place_of(p, spec[i]);
       Tensor copy = it->second;
-      if (!take || !copy.is_contiguous() || !(copy.device() == device) || !is_plain(copy)) {
-        copy = empty({spec[i].shape, spec[i].dtype, device, std::nullopt});
+      if (!take || !copy.is_contiguous() || !(copy.device() == place.device) ||
+          !(place.tier ? copy.tier() == *place.tier : is_plain(copy))) {
+        copy = place.make(spec[i]);
+        const Pin to(copy), from(it->second, Access::read);
         if (!copy.is_meta()) copy_elements(copy, it->second);
       }
       loaded[k].push_back(std::move(copy));

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,11 +16,16 @@
 #include "strata/core/tensor.h"
 #include "strata/optim/low_precision.h"
 
+namespace strata::detail {
+class Pins;
+}
+
 namespace strata::optim {
 
 struct Slab;
 struct ScaleRule;
 struct OptimizerRecord;
+struct StateHome;
 enum class Rule : uint8_t;
 class LossScaler;
 
@@ -89,20 +95,32 @@ class Optimizer {
   void reset_guard();
 
   /// Whether step_guarded() and step() over parameters on a CUDA device can be captured in a CUDA graph: all of this
-  /// library's can but SparseAdam. A replay takes the learning rates, decays and scales as they are then
+  /// library's can but SparseAdam, and none whose state has a home elsewhere. A replay takes the learning rates, decays and scales as they are then
   /// (Adafactor's eps2 and clip_threshold and what shapes Muon's products stay as they were captured); the step's count
   /// is kept on the device. A step must have run before the capture, so that the state exists, and the optimizer must
   /// live while the graph is replayed.
-  bool capturable() const { return fused(); }
+  bool capturable() const { return fused() && !home_; }
+
+  /// Where the state lives from now on, and who updates from it (home.h); a default StateHome is the parameters' own
+  /// device again. State that is there moves. Throws ValueError for a home that this optimizer cannot have, with the
+  /// reason, and DeviceError where there is no such memory; then nothing has changed.
+  void set_home(const StateHome& home);
+  /// The home that was set; its share is the one that was found.
+  StateHome home() const;
+  /// Waits for the update that a home with `delayed` has under way: the parameters then have it, as they must where they
+  /// are evaluated or saved, or outlive the optimizer. state_dict() and set_home() call it. Throws what the update threw.
+  void finish() const;
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
   /// State by "<parameter>.<state>", e.g. "blocks.0.weight.exp_avg"; tensors that share the optimizer's storage.
-  /// Parameters that have not been updated yet have none. Learning rates and other options are not part of it.
+  /// Parameters that have not been updated yet have none. Learning rates and other options are not part of it. A moment
+  /// in 8 bits (LowPrecision::state_8bit) is two tensors: codes of u8 by its name, and "<parameter>.<state>_absmax".
   StateDict state_dict() const;
   /// Copies the state of a state_dict() of an optimizer of the same kind over parameters of the same names. Throws
-  /// ValueError naming a key that is missing or not expected, ShapeError, DTypeError; then nothing has changed.
+  /// ValueError naming a key that is missing or not expected, ShapeError, DTypeError; then nothing has changed. Moments
+  /// in one tensor are rounded to 8 bits where this optimizer keeps them so, and those in 8 bits are widened where not.
   void load_state_dict(const StateDict& state);
   /// The same, without a copy of what is where it belongs already: the optimizer takes the tensors, whose storage
   /// nobody else may use (those of another optimizer's state_dict() are used, by that optimizer).
@@ -132,6 +150,7 @@ class Optimizer {
     double fill = 0;  ///< what it begins with
     /// OptimizerState::after, of the parameter's group.
     double (*after)(const void* options, double lr, int64_t updates) = nullptr;
+    bool nonnegative = false;  ///< of a moment
   };
   struct Param {
     std::string name;
@@ -164,6 +183,10 @@ class Optimizer {
   /// The states that a record names, for a parameter with these options.
   static std::vector<StateSpec> states_of(const OptimizerRecord& record, const void* options, double lr,
                                           const Param& p);
+  /// Appends the moment that is the rule's state `index`: one tensor of moment_dtype(), or its codes in 8 bits and the
+  /// scales of their blocks.
+  static void add_moment(std::vector<StateSpec>& spec, std::string_view key, const Param& p, double fill, Rule rule,
+                         size_t index);
   /// What a rule updates: the parameter, or its weights in f32 where the state has them.
   static Tensor weights_of(const Param& p);
   /// `p` for the fused loops, its states from `first_state` on.
@@ -171,6 +194,9 @@ class Optimizer {
   /// Whether update() over parameters of a CUDA device takes each step's numbers there through run() alone, which can
   /// leave the clipping to the device.
   virtual bool fused() const;
+  /// Whether update() is one call of run() over memory of parameters, gradients and state alone, so that another thread
+  /// can make it later.
+  virtual bool one_run() const;
   /// A rule over tensors of update(), with the factor that a device found.
   void run(Rule rule, const std::vector<Slab>& slabs);
   /// Whether update() runs before a replay: run() only writes constants, and nothing else may be queued.
@@ -184,7 +210,36 @@ class Optimizer {
     double grad_scale = 1;
     TensorList constants;  // of each call of run()
   };
-  void load_state(const StateDict& state, bool take);
+  // Of a home (home.cpp): what of each parameter the host has.
+  struct Home;
+  // While one lives, the gradients that the host updates by are on the host.
+  class HostGradients {
+   public:
+    explicit HostGradients(Optimizer& o);
+    ~HostGradients();
+    HostGradients(const HostGradients&) = delete;
+    // The tensors whose gradients a step reads, in the order of the parameters.
+    TensorList holders() const;
+
+   private:
+    Optimizer& optimizer_;
+  };
+  struct Place {
+    Device device;
+    std::optional<Tier> tier;  // of a home; else the thread's
+    Tensor make(const StateSpec& spec) const;
+  };
+  // Where a state of `p` is made.
+  Place place_of(const Param& p, const StateSpec& spec) const;
+  void step_from_home(double grad_scale);
+  // Takes a run of a rule that another thread is to make.
+  bool delay(Rule rule, const std::vector<Slab>& slabs);
+  void clear_host_gradients(bool set_to_none);
+  // Holds what a step of `p` reads and writes; false where it has no gradient.
+  bool take_gradient(Param& p, strata::detail::Pins& pins);
+  // One update of parameters that take_gradient() took.
+  void update_taken(const std::vector<Param*>& active, double grad_scale, bool dry);
+  void load_state(const StateDict& given, bool take);
   void show_update(const std::vector<Param*>& active);
   void run_loops(Rule rule, const std::vector<Slab>& slabs);
   // Queues the numbers as they are now on the way to the device, where the captured step reads them.
@@ -192,8 +247,15 @@ class Optimizer {
   // The rule's states, then those of LowPrecision: a count if there is none yet, the weights in f32.
   std::vector<StateSpec> full_spec(const Param& p) const;
   static bool has_master(const Param& p);
+  static bool is_compensated(const Param& p);
+  // Codes in 8 bits where `spec` has a moment in one tensor, and the reverse: in what a parameter has, and in what is
+  // loaded.
+  void refit(std::vector<Tensor>& state, const std::vector<StateSpec>& spec) const;
+  StateDict refitted(const StateDict& state) const;
+  // What there is of the state, brought to where and what it is to be; returns how many of them.
+  size_t keep_state(Param& p, const std::vector<StateSpec>& spec, strata::detail::Pins& pins);
   // The state as a step needs it; whether it was made now.
-  bool prepare_state(Param& p, bool dry);
+  bool prepare_state(Param& p, bool dry, strata::detail::Pins& pins);
   void renew_master(Param& p);
   double step_clipped_on_device(double max_norm, const std::vector<Slab>& grads);
   Device step_device(const Tensor& param) const;
@@ -210,6 +272,7 @@ class Optimizer {
   std::string_view name_;
   const OptimizerRecord* record_ = nullptr;
   std::vector<Param> params_;
+  std::shared_ptr<Home> home_;  // nullptr for the parameters' own device
 };
 
 /// An optimizer whose groups have `Options`, which must have the members `double lr`, `LowPrecision low` and

@@ -94,6 +94,8 @@ void OptimizerRecord::validate(const void* given) const {
   low.master_weights = flag("master_weights");
   low.stochastic_rounding = flag("stochastic_rounding");
   low.low_state = flag("low_state");
+  low.compensated_weights = flag("compensated_weights");
+  low.state_8bit = flag("state_8bit");
   low.validate();
 }
 
@@ -142,11 +144,27 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const std::vect
 
 std::vector<AnyGroup> training_groups(const OptimizerRecord& record, const NamedTensors& params,
                                       const OptionValues& options, const std::set<std::string>& tables) {
-  if (record.groups) return record.groups(params, options, tables);
-  auto [matrices, vectors] = split_by_rank(params);
-  OptionValues undecayed = options;
-  if (record.option("weight_decay")) undecayed["weight_decay"] = 0.0;
-  return {{matrices, options}, {vectors, undecayed}};
+  std::vector<AnyGroup> groups;
+  if (record.groups) {
+    groups = record.groups(params, options, tables);
+  } else {
+    auto [matrices, vectors] = split_by_rank(params);
+    OptionValues undecayed = options;
+    if (record.option("weight_decay")) undecayed["weight_decay"] = 0.0;
+    groups = {{matrices, options}, {vectors, undecayed}};
+  }
+  if (const auto it = options.find("state_8bit"); it == options.end() || it->second != OptionValue(true)) return groups;
+  // Rows that a step does not use make gradients very uneven: tables keep moments in f32 (Dettmers et al., 2022).
+  for (size_t i = 0, n = groups.size(); i < n; ++i) {
+    AnyGroup whole{{}, groups[i].options, groups[i].lr_scale};
+    whole.options["state_8bit"] = false;
+    std::erase_if(groups[i].params, [&](const auto& p) {
+      if (tables.contains(p.first)) whole.params.push_back(p);
+      return tables.contains(p.first);
+    });
+    if (!whole.params.empty()) groups.push_back(std::move(whole));
+  }
+  return groups;
 }
 
 void set_options(Optimizer& optimizer, size_t group, const OptionValues& values) {
@@ -172,10 +190,14 @@ Optimizer::Optimizer(const OptimizerRecord& record) : name_(record.name), record
 bool Optimizer::fused() const {
   return record_ && record_->rule;
 }
+bool Optimizer::one_run() const {
+  return record_ && record_->rule;
+}
 
 std::vector<Optimizer::StateSpec> Optimizer::states_of(const OptimizerRecord& record, const void* options, double lr,
                                                        const Param& p) {
   std::vector<StateSpec> spec;
+  size_t moments = 0;
   for (const OptimizerState& s : record.states) {
     if (s.kind == OptimizerState::Kind::own || (s.when && !s.when(options))) continue;
     if (s.kind == OptimizerState::Kind::count) {
@@ -183,7 +205,7 @@ std::vector<Optimizer::StateSpec> Optimizer::states_of(const OptimizerRecord& re
     } else if (s.kind == OptimizerState::Kind::rate) {
       spec.push_back({s.name, {}, DType::f64, s.after(options, lr, 0), s.after});
     } else {
-      spec.push_back({s.name, p.tensor.shape(), moment_dtype(p), s.fill ? s.fill(options, lr) : 0});
+      add_moment(spec, s.name, p, s.fill ? s.fill(options, lr) : 0, record.rule(options), moments++);
     }
   }
   return spec;

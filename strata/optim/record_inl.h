@@ -50,15 +50,23 @@ OptimizerRecord finished(OptimizerRecord r) {
     return std::make_unique<Class>(made);
   };
   using Kind = OptimizerOption::Kind;
-  const auto low = [&](std::string_view name, std::string_view doc, Kind kind, void* (*field)(void*)) {
-    r.options.push_back({name, doc, kind, field, {}, "-"});
+  const auto low = [&](std::string_view name, std::string_view doc, Kind kind, void* (*field)(void*),
+                       OptionRange range = {}) {
+    r.options.push_back({name, doc, kind, field, range, "-"});
   };
   low("master_weights", "Parameters of 16 bits are the rounding of weights in f32 that the state has.", Kind::boolean,
       [](void* o) -> void* { return &static_cast<Options*>(o)->low.master_weights; });
+  low("compensated_weights", "The state has what parameters of bf16 lack of weights in f32, in 16 bits.", Kind::boolean,
+      [](void* o) -> void* { return &static_cast<Options*>(o)->low.compensated_weights; });
   low("stochastic_rounding", "Parameters of bf16 are rounded up or down at random, exact on average.", Kind::boolean,
       [](void* o) -> void* { return &static_cast<Options*>(o)->low.stochastic_rounding; });
   low("low_state", "Moments of bf16 parameters are kept in bf16 too.", Kind::boolean,
       [](void* o) -> void* { return &static_cast<Options*>(o)->low.low_state; });
+  low("state_8bit", "Moments are kept in 8 bits, with a scale for each block of 256.", Kind::boolean,
+      [](void* o) -> void* { return &static_cast<Options*>(o)->low.state_8bit; });
+  low(
+      "min_8bit_size", "Parameters of fewer elements keep moments in f32 under state_8bit.", Kind::count,
+      [](void* o) -> void* { return &static_cast<Options*>(o)->low.min_8bit_size; }, kNotNegative);
   low("rounding_seed", "Seed of the stochastic rounding.", Kind::seed,
       [](void* o) -> void* { return &static_cast<Options*>(o)->low.seed; });
   return r;

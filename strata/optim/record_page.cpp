@@ -51,7 +51,7 @@ std::string optimizers_markdown() {
       "Options "
       "have the same\nnames in C++ and in Python's groups, Node writes them in camelCase; the keys are those of a "
       "configuration of `strata train`.\nEvery one has those of `LowPrecision` besides: `master_weights`, "
-      "`stochastic_rounding`, `low_state`, `rounding_seed`.\n";
+      "`compensated_weights`,\n`stochastic_rounding`, `low_state`, `state_8bit`, `min_8bit_size`, `rounding_seed`.\n";
   for (const OptimizerRecord* r : optimizer_records()) {
     s += cat("\n## ", r->title, "\n\n", r->doc, "\n");
     s += r->in_training ? cat("`train.optimizer = \"", r->name, "\"`\n")

@@ -37,4 +37,26 @@ constexpr uint16_t stochastic_bf16(uint32_t bits, uint32_t random) {
   return static_cast<uint16_t>((bits + (random & 0xffffu)) >> 16);
 }
 
+// ---- an f32 in two halves: a bf16 that is its rounding, and how many of f32's steps away it is, as an i16 ----
+
+struct Halves {
+  uint16_t upper;
+  int16_t lower;
+};
+/// `upper` is rounded to nearest even. 65537 numbers round to a bf16 that is even, one more than `lower` has: the one
+/// half a step above it in magnitude is taken for its neighbour below. A NaN is only that.
+constexpr Halves split(uint32_t bits) {
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return {0x7fc0, 0};
+  const uint32_t upper = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
+  const auto lower = static_cast<int32_t>(bits - (upper << 16));
+  return {static_cast<uint16_t>(upper), static_cast<int16_t>(lower > 0x7fff ? 0x7fff : lower)};
+}
+/// The bits of the f32. Of a bf16 that was written since, where a number below 0 or above infinity in magnitude would
+/// come out, `lower` counts for nothing.
+constexpr uint32_t joined(uint16_t upper, int16_t lower) {
+  const uint32_t magnitude = upper & 0x7fffu;
+  const bool fits = lower < 0 ? magnitude != 0 : magnitude < 0x7f80u;
+  return (static_cast<uint32_t>(upper) << 16) + (fits ? static_cast<uint32_t>(static_cast<int32_t>(lower)) : 0u);
+}
+
 }  // namespace strata::optim

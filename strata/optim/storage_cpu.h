@@ -25,4 +25,8 @@ float* writable(void* array, DType dtype, int64_t at, float* buffer);
 /// Rounds `from` into the array; does nothing where it is f32, as writable() was the array then.
 void narrow(const float* from, void* array, DType dtype, int64_t at, int64_t n, const Rounding& rounding);
 
+/// The same of f32 numbers in halves (split() and joined() in rounding_inl.h), which `buffer` always is filled with.
+void widen_halves(const void* upper, const void* lower, int64_t at, int64_t n, float* buffer);
+void narrow_halves(const float* from, void* upper, void* lower, int64_t at, int64_t n);
+
 }  // namespace strata::optim

@@ -7,6 +7,7 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/op_base.h"
+#include "strata/optim/eight_bit_inl.h"
 
 namespace strata::optim {
 namespace {
@@ -25,9 +26,9 @@ constexpr int64_t kSettings = 4;
 
 // What it writes, in order.
 TensorList targets_of(bool on_grads, const TensorList& params, const TensorList& grads, const TensorList& states,
-                      const TensorList& low, const TensorList& rates) {
+                      const TensorList& low, const TensorList& rates, const TensorList& scales) {
   TensorList all;
-  for (const TensorList* list : {on_grads ? &grads : &params, &states, &low, &rates})
+  for (const TensorList* list : {on_grads ? &grads : &params, &states, &low, &rates, &scales})
     for (const Tensor& t : *list)
       if (t.defined()) all.push_back(t);
   return all;
@@ -39,7 +40,8 @@ class UpdateOp final : public OpBase {
   UpdateOp()
       : OpBase(
             "optimizer_update(str rule, Tensor[] params, Tensor[] grads, Tensor[] states, Tensor[] low, "
-            "Tensor[] counts, Tensor[] rates, Tensor? constants, Tensor? settings, Tensor? verdict) -> Tensor[]",
+            "Tensor[] counts, Tensor[] rates, Tensor? constants, Tensor? settings, Tensor? verdict, Tensor[] scales) "
+            "-> Tensor[]",
             "One run of an optimizer's rule over lists of tensors, in place.", {}, __FILE__, /*listed=*/false) {}
 
   bool is_view() const override { return false; }
@@ -71,6 +73,7 @@ class UpdateOp final : public OpBase {
     add(args[2], on_grads ? 2 : 1);
     add(args[3], 2);
     add(args[4], 1);
+    add(args[10], 2);
     for (const Tensor& t : std::get<TensorList>(args[on_grads ? 2 : 1]))
       cost.flops += (on_grads ? 1.0 : 10.0) * static_cast<double>(t.numel());
     return cost;
@@ -93,7 +96,8 @@ class UpdateOp final : public OpBase {
                      &rates = list(6);
     const bool on_grads = text->ends_with("_grad");
     const size_t n = grads.size();
-    const TensorList targets = targets_of(on_grads, params, grads, states, low, rates);
+    const TensorList& scales = list(10);
+    const TensorList targets = targets_of(on_grads, params, grads, states, low, rates, scales);
     bool dry = false;
     for (const Tensor& t : targets) dry = dry || t.is_meta();
     if (!dry) {
@@ -104,14 +108,15 @@ class UpdateOp final : public OpBase {
             " cannot be run again: it is not one of the fused rules");
       check<ShapeError>(constants.shape() == Shape{static_cast<int64_t>(n), kConstants} &&
                             settings.shape() == Shape{static_cast<int64_t>(n), kSettings} &&
-                            (on_grads || params.size() == n) && states.size() == n * kMostStates && low.size() == n &&
-                            counts.size() == n && rates.size() == n,
+                            (on_grads || params.size() == n) && states.size() == n * kMostStates &&
+                            scales.size() == n * kMostStates && low.size() == n && counts.size() == n &&
+                            rates.size() == n,
                         name_, "the lists are of different lengths");
       const auto rule = static_cast<Rule>(r);
       std::vector<Slab> slabs(n);
       for (size_t i = 0; i < n; ++i)
-        fill(slabs[i], i, on_grads ? Tensor() : params[i], grads[i], states, low[i], counts[i], rates[i], constants,
-             settings);
+        fill(slabs[i], i, on_grads ? Tensor() : params[i], grads[i], states, scales, low[i], counts[i], rates[i],
+             constants, settings);
       const Tensor verdict = tensor(9);
       run_rule(rule, slabs, verdict.defined() ? &static_cast<const Verdict*>(verdict.raw_data())->factor : nullptr);
     }
@@ -119,8 +124,9 @@ class UpdateOp final : public OpBase {
   }
 
  private:
-  void fill(Slab& s, size_t i, const Tensor& param, const Tensor& grad, const TensorList& states, const Tensor& low,
-            const Tensor& count, const Tensor& rate, const Tensor& constants, const Tensor& settings) const {
+  void fill(Slab& s, size_t i, const Tensor& param, const Tensor& grad, const TensorList& states,
+            const TensorList& scales, const Tensor& low, const Tensor& count, const Tensor& rate,
+            const Tensor& constants, const Tensor& settings) const {
     const Tensor& main = param.defined() ? param : grad;
     const auto fits = [&](const Tensor& t) {
       check<ShapeError>(!t.defined() || (t.numel() == main.numel() && t.is_contiguous() && t.device() == main.device()),
@@ -143,6 +149,13 @@ class UpdateOp final : public OpBase {
       if (!state.defined()) continue;
       s.state[k] = state.raw_data();
       s.state_dtype = state.dtype();
+      if (state.dtype() != DType::u8) continue;
+      const Tensor& scale = scales[i * kMostStates + static_cast<size_t>(k)];
+      check<ShapeError>(scale.defined() && scale.shape() == Shape{scale_blocks(state.numel())} &&
+                            scale.is_contiguous() && scale.device() == main.device(),
+                        name_, "a state in 8 bits, ", state, ", has ", scale_blocks(state.numel()), " scales, got ",
+                        scale);
+      s.scale[k] = scale.data<float>();
     }
     if (low.defined()) {
       s.low = low.raw_data();
@@ -184,6 +197,7 @@ ObservedUpdate::ObservedUpdate(Rule rule, std::span<const Slab> slabs, const Ten
     if (!writes_grads(rule)) params_.push_back(t.param);
     grads_.push_back(t.grad);
     for (int i = 0; i < kMostStates; ++i) states_.push_back(s.state[i] ? t.state[i] : Tensor());
+    for (int i = 0; i < kMostStates; ++i) scales_.push_back(s.state[i] ? t.scale[i] : Tensor());
     low_.push_back(s.low ? t.low : Tensor());
     counts_.push_back(s.count ? t.count : Tensor());
     rates_.push_back(s.rate ? t.rate : Tensor());
@@ -202,7 +216,7 @@ ObservedUpdate::ObservedUpdate(std::string_view name, const TensorList& params, 
 }
 
 void ObservedUpdate::begin(std::string_view rule, bool on_grads) {
-  targets_ = targets_of(on_grads, params_, grads_, states_, low_, rates_);
+  targets_ = targets_of(on_grads, params_, grads_, states_, low_, rates_, scales_);
   args_ = {std::string(rule),
            params_,
            grads_,
@@ -212,7 +226,8 @@ void ObservedUpdate::begin(std::string_view rule, bool on_grads) {
            rates_,
            detail::to_value(constants_),
            detail::to_value(settings_),
-           detail::to_value(verdict_)};
+           detail::to_value(verdict_),
+           scales_};
   given_ = args_;
   call_.emplace(update_op, Form::inplace, false, targets_, strata::detail::kBoxedReader, &given_);
   observed_.emplace(*call_);

@@ -14,10 +14,12 @@ namespace strata::optim {
 
 /// Shows one run of a rule to the thread's observers as a call of
 ///     optimizer_update(str rule, Tensor[] params, Tensor[] grads, Tensor[] states, Tensor[] low, Tensor[] counts,
-///                      Tensor[] rates, Tensor? constants, Tensor? settings, Tensor? verdict) -> Tensor[]
-/// which writes params, states, low and rates in place (rules on gradients: grads), kMostStates states and one of each
-/// other for every parameter, undefined where there is none. `constants` is f64 [n, kConstants], `settings` i64 [n, 4]:
-/// t, stochastic, seed, whether the count on the device is advanced. From these it can be run again.
+///                      Tensor[] rates, Tensor? constants, Tensor? settings, Tensor? verdict, Tensor[] scales)
+///         -> Tensor[]
+/// which writes params, states, low, rates and scales in place (rules on gradients: grads), kMostStates states and
+/// scales (of states in 8 bits) and one of each other for every parameter, undefined where there is none. `constants`
+/// is f64 [n, kConstants], `settings` i64 [n, 4]: t, stochastic, seed, whether the count on the device is advanced.
+/// From these it can be run again.
 class ObservedUpdate {
  public:
   /// Nothing where nobody watches, or where a slab does not know its tensors.
@@ -33,7 +35,7 @@ class ObservedUpdate {
  private:
   void begin(std::string_view rule, bool on_grads);
   std::vector<Value> args_;
-  TensorList params_, grads_, states_, low_, counts_, rates_, targets_;
+  TensorList params_, grads_, states_, low_, counts_, rates_, scales_, targets_;
   Tensor constants_, settings_, verdict_;
   std::span<const Value> given_;
   std::optional<Call> call_;

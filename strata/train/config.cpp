@@ -295,9 +295,36 @@ void check_together(const TrainConfig& c, const Origins& origins) {
   if (c.param_dtype != "f32" && low != c.param_dtype)
     fail(blame({"train.param_dtype", "train.dtype"}),
          fmt::format("train.param_dtype = {} wants train.dtype = {}, got {}", c.param_dtype, c.param_dtype, c.dtype));
-  if (c.optim.low_state && c.optim.param_update == "master")
+  if (const std::string& update = c.optim.param_update;
+      c.optim.low_state && (update == "master" || update == "compensated"))
     fail(blame({"train.low_state", "train.param_update"}),
-         "train.low_state keeps moments in bf16, train.param_update = master keeps all in f32");
+         fmt::format("train.low_state keeps moments in bf16, train.param_update = {} keeps all in f32", update));
+  if (c.optim.low_state && c.optim.state_8bit)
+    fail(blame({"train.low_state", "train.state_8bit"}),
+         "train.low_state keeps moments in bf16, train.state_8bit in 8 bits");
+  if (c.optim.param_update == "compensated" && c.optim.optimizer == "adafactor")
+    fail(blame({"train.param_update", "train.optimizer"}),
+         "train.param_update = compensated is not for adafactor, which takes weights in one array");
+  const MemoryConfig& y = c.memory;
+  try {
+    y.budget();
+  } catch (const ValueError& e) {
+    fail(blame({"memory.device", "memory.host", "memory.disk"}), e.what());
+  }
+  for (const auto& [key, where] : {std::pair{"memory.activations", &y.activations},
+                                   {"memory.state", &y.state},
+                                   {"memory.parameters", &y.parameters}}) {
+    if (*where == "disk" && y.disk.empty())
+      fail(blame({key}), fmt::format("{} = disk wants memory.disk: a folder on it", key));
+    if (*where == "host" && c.device == "cpu")
+      fail(blame({key, "train.device"}),
+           fmt::format("{} = host is for cards: the memory of train.device = cpu is the host's", key));
+  }
+  if (!y.host.empty() && c.device == "cpu")
+    fail(blame({"memory.host", "train.device"}),
+         "memory.host is beside a card: with train.device = cpu say memory.device");
+  if (y.delayed_update && y.update != "cpu")
+    fail(blame({"memory.delayed_update", "memory.update"}), "memory.delayed_update wants memory.update = cpu");
   const ModelConfig& m = c.model;
   if (m.dim % m.heads != 0)
     fail(blame({"model.heads", "model.dim"}),
@@ -409,10 +436,12 @@ void parse_into(TrainConfig& c, std::string_view text, std::string_view source, 
   }
   for (const auto& [section, node] : root) {
     const std::string at = fmt::format("{}:{}", source, section.source().begin.line);
-    const bool known = section.str() == "model" || section.str() == "data" || section.str() == "train";
+    const bool known =
+        section.str() == "model" || section.str() == "data" || section.str() == "train" || section.str() == "memory";
     if (!known) {
       if (!node.is_table()) fail_unknown(at, section.str());
-      fail(at, fmt::format("unknown section {}; the sections are [model], [data] and [train]", quoted(section.str())));
+      fail(at, fmt::format("unknown section {}; the sections are [model], [data], [train] and [memory]",
+                           quoted(section.str())));
     }
     if (!node.is_table())
       fail(at, fmt::format("{} is a section: write [{}] above its keys", section.str(), section.str()));
@@ -457,6 +486,18 @@ void validate(const TrainConfig& config) {
   }
   settle_unread(c, {}, Unread::refused);
   check_together(config, {});
+}
+
+memory::Budget MemoryConfig::budget() const {
+  memory::Budget b;
+  if (!device.empty()) b.device = memory::parse_bytes(device, "memory.device");
+  if (!host.empty()) b.host = memory::parse_bytes(host, "memory.host");
+  b.disk = memory::parse_folders(disk);
+  return b;
+}
+
+bool MemoryConfig::any() const {
+  return !(*this == MemoryConfig{});
 }
 
 std::string value_text(const TrainConfig& config, const ConfigKey& key) {

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "strata/memory/budget.h"
 #include "strata/models/model_config.h"
 
 namespace strata {
@@ -43,6 +44,7 @@ struct OptimConfig {
   double grad_clip = 1.0;
   std::string param_update = "stochastic";
   bool low_state = false;
+  bool state_8bit = false;
 
   /// @name One of `rule`, to read and to write. Throws ValueError for a key that is none, or of another type.
   /// @{
@@ -50,6 +52,25 @@ struct OptimConfig {
   bool& flag(std::string_view key);
   /// @}
   bool operator==(const OptimConfig&) const = default;
+};
+
+/// Section [memory]: how much of each tier the run may take, and what is where. docs/guide/memory.md.
+struct MemoryConfig {
+  std::string device;
+  std::string host;
+  std::string disk;
+  std::string activations = "auto";
+  std::string recompute = "auto";
+  std::string state = "auto";
+  std::string update = "auto";
+  std::string parameters = "auto";
+  bool delayed_update = false;
+
+  /// Throws ValueError naming the key.
+  memory::Budget budget() const;
+  /// Whether any of it differs from a run without tiers.
+  bool any() const;
+  bool operator==(const MemoryConfig&) const = default;
 };
 
 /// Everything that a run of `strata train` is determined by. The meaning, the range and the default of each field
@@ -62,6 +83,7 @@ struct TrainConfig {
   ModelConfig model;
   DataConfig data;
   OptimConfig optim;
+  MemoryConfig memory;
   int64_t steps = 1000;
   double max_seconds = 0.0;
   double fit_seconds = 0.0;

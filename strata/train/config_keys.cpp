@@ -30,6 +30,9 @@ constexpr ConfigField data{&member_of<&TrainConfig::data, Field>};
 template <auto Field>
 constexpr ConfigField optim_of{&member_of<&TrainConfig::optim, Field>};
 
+template <auto Field>
+constexpr ConfigField memory_of{&member_of<&TrainConfig::memory, Field>};
+
 constexpr auto kInteger = ConfigType::integer;
 constexpr auto kNumber = ConfigType::number;
 constexpr auto kBoolean = ConfigType::boolean;
@@ -39,6 +42,7 @@ using M = ModelConfig;
 using D = DataConfig;
 using O = OptimConfig;
 using T = TrainConfig;
+using Y = MemoryConfig;
 
 // The names of the rules that `which` holds for, separated by spaces.
 template <class F>
@@ -197,11 +201,17 @@ std::vector<ConfigKey> make_keys() {
        "f32 bf16", 0, 0, top<&T::param_dtype>},
       {"train.param_update", kText,
        "How bf16 weights take an update that is smaller than their last bit: rounded up or down at random, exact on "
-       "average; through weights in f32 that the optimizer keeps (4 bytes each); or rounded to nearest, which loses "
-       "it.",
-       "stochastic master nearest", 0, 0, optim_of<&O::param_update>},
-      {"train.low_state", kBoolean, "The optimizer's moments of bf16 weights in bf16 too (not with master).", "", 0, 0,
+       "average; through weights in f32 that the optimizer keeps, whole (4 bytes each) or what the weight lacks of "
+       "them (2 bytes each, not with adafactor); or rounded to nearest, which loses it.",
+       "stochastic master compensated nearest", 0, 0, optim_of<&O::param_update>},
+      {"train.low_state", kBoolean,
+       "The optimizer's moments of bf16 weights in bf16 too (not with master or compensated).", "", 0, 0,
        optim_of<&O::low_state>},
+      {"train.state_8bit", kBoolean,
+       "The optimizer's moments in 8 bits (not with low_state), but for those of embeddings and of output layers and "
+       "of "
+       "tensors of fewer than 4096 elements.",
+       "", 0, 0, optim_of<&O::state_8bit>},
       {"train.device", kText, "Where the model trains: cpu, cuda, or one card of several, e.g. cuda:1 (--device).", "",
        0, 0, top<&T::device>},
       {"train.graph", kText,
@@ -220,6 +230,42 @@ std::vector<ConfigKey> make_keys() {
       {"train.sample_prompt", kText, "Start of the text that the model continues for the report.", "", 0, 0,
        top<&T::sample_prompt>},
       {"train.sample_tokens", kInteger, "Length of that text; 0 for none.", "", 0, 1 << 20, top<&T::sample_tokens>},
+
+      {"memory.device", kText,
+       "Bytes of the device's memory that the run may take, e.g. 20GiB; what does not fit is elsewhere while nobody "
+       "uses "
+       "it. Empty: all that is free.",
+       "", 0, 0, memory_of<&Y::device>},
+      {"memory.host", kText, "Bytes of the host's memory beside a card that it may take; empty: what is free.", "", 0,
+       0, memory_of<&Y::host>},
+      {"memory.disk", kText,
+       "Folders on disks that may hold what fits nowhere else, separated by colons; the files have no names and end "
+       "with "
+       "the process. Empty: no disk.",
+       "", 0, 0, memory_of<&Y::disk>},
+      {"memory.activations", kText,
+       "What forward saves for backward: kept, sent to the host's memory or a disk and fetched ahead of backward, or "
+       "as "
+       "the budget wants it.",
+       "auto keep host disk", 0, 0, memory_of<&Y::activations>},
+      {"memory.recompute", kText,
+       "Blocks that keep only their inputs and are computed again in backward: none, all, or as many as the budget "
+       "wants.",
+       "auto none blocks", 0, 0, memory_of<&Y::recompute>},
+      {"memory.state", kText, "Where the optimizer's state and f32 weights live.", "auto device host disk", 0, 0,
+       memory_of<&Y::state>},
+      {"memory.update", kText,
+       "Who updates state that lives elsewhere: the device, in groups that stream through it (the same bits), the "
+       "host's "
+       "processor, or both at once.",
+       "auto device cpu split", 0, 0, memory_of<&Y::update>},
+      {"memory.parameters", kText,
+       "Where the weights live: on the device, or elsewhere, streamed layer by layer, each computed again in backward.",
+       "auto device host disk", 0, 0, memory_of<&Y::parameters>},
+      {"memory.delayed_update", kBoolean,
+       "The host's update of a step runs beside the next step, whose weights are one update older: other numbers, less "
+       "waiting.",
+       "", 0, 0, memory_of<&Y::delayed_update>},
   };
   const auto after = std::ranges::find(keys, "train.weight_decay", &ConfigKey::name) + 1;
   const std::vector<ConfigKey> rules = keys_of_rules();

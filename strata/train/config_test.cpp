@@ -52,6 +52,29 @@ TEST(Config, DefaultsOfTheRulesStay) {
   EXPECT_THROW(o.flag("beta9"), ValueError);
 }
 
+// [memory]: budgets as users write them, and what does not fit together.
+TEST(Config, Memory) {
+  const TrainConfig c = parse_config(
+      "[memory]\ndevice = \"20GiB\"\nhost = \"100 GiB\"\ndisk = \"/a:/b\"\nstate = \"disk\"\n[train]\ndevice = "
+      "\"cuda\"\n");
+  EXPECT_EQ(c.memory.budget(), (memory::Budget{int64_t{20} << 30, int64_t{100} << 30, {"/a", "/b"}}));
+  EXPECT_EQ(parse_config(to_toml(c)), c);
+  EXPECT_TRUE(c.memory.any());
+  EXPECT_FALSE(TrainConfig{}.memory.any());
+  EXPECT_FALSE(TrainConfig{}.memory.budget().any());
+  const auto of = [](const char* text) { return message([&] { parse_config(text, "m.toml"); }); };
+  EXPECT_EQ(of("[memory]\ndevice = \"20G\"\n"),
+            "m.toml:2: memory.device: '20G' has no unit that is known: write bytes as in 20GiB, 512MiB, 1.5TB or 4096");
+  EXPECT_EQ(of("[memory]\nstate = \"disk\"\n"), "m.toml:2: memory.state = disk wants memory.disk: a folder on it");
+  EXPECT_EQ(of("[memory]\nstate = \"host\"\n"),
+            "m.toml:2: memory.state = host is for cards: the memory of train.device = cpu is the host's");
+  EXPECT_EQ(of("[memory]\nhost = \"1GiB\"\n"),
+            "m.toml:2: memory.host is beside a card: with train.device = cpu say memory.device");
+  EXPECT_EQ(of("[memory]\ndelayed_update = true\n"), "m.toml:2: memory.delayed_update wants memory.update = cpu");
+  EXPECT_NE(of("[memory]\nupdate = \"gpu\"\n").find("auto device cpu split"), std::string::npos)
+      << of("[memory]\nupdate = \"gpu\"\n");
+}
+
 // Any of the library's schedules, with its options as text; what is left out is the run's.
 TEST(Config, SchedulesHaveTheirOptions) {
   const auto rate = [](std::vector<std::string> overrides, int64_t step) {
@@ -93,6 +116,11 @@ TEST(Config, WeightsInBf16WantAutocast) {
   EXPECT_EQ(c.optim.param_update, "stochastic");
   EXPECT_THROW(parse_config("", "c", {"train.param_dtype=\"bf16\""}), ValueError);
   EXPECT_THROW(parse_config("", "c", {"train.low_state=true", "train.param_update=\"master\""}), ValueError);
+  EXPECT_THROW(parse_config("", "c", {"train.low_state=true", "train.param_update=\"compensated\""}), ValueError);
+  EXPECT_THROW(parse_config("", "c", {"train.low_state=true", "train.state_8bit=true"}), ValueError);
+  EXPECT_THROW(parse_config("", "c", {"train.optimizer=\"adafactor\"", "train.param_update=\"compensated\""}),
+               ValueError);
+  EXPECT_TRUE(parse_config("", "c", {"train.state_8bit=true"}).optim.state_8bit);
   EXPECT_THROW(parse_config("", "c", {"train.param_update=\"up\""}), ValueError);
 }
 
@@ -149,7 +177,7 @@ TEST(Config, MessagesSayWhereAndWhat) {
   EXPECT_EQ(of("[model]\nqqqqqqqqqq = 3"),
             "gpt.toml:2: unknown key 'model.qqqqqqqqqq'; strata train --help lists the keys");
   EXPECT_EQ(of("[modle]\ndim = 3"),
-            "gpt.toml:1: unknown section 'modle'; the sections are [model], [data] and [train]");
+            "gpt.toml:1: unknown section 'modle'; the sections are [model], [data], [train] and [memory]");
   EXPECT_EQ(of("[model]\ndim = \"wide\""), "gpt.toml:2: model.dim wants an integer, got the text 'wide'");
   EXPECT_EQ(of("[model]\ndim = 2.5"), "gpt.toml:2: model.dim wants an integer, got the number 2.5");
   EXPECT_EQ(of("[model]\ndim = 0"), "gpt.toml:2: model.dim = 0 is out of range, allowed is 1 to 65536");

@@ -56,8 +56,11 @@ TrainConfig checked(TrainConfig config) {
 // The settings' model and optimizer on the meta device, and parts of a step.
 class DryRun {
  public:
-  explicit DryRun(const TrainConfig& config) : config_(config), model(make_model(config)) {
+  DryRun(const TrainConfig& config, std::optional<int64_t> recomputed) : config_(config), model(make_model(config)) {
     model->train();
+    model->set_recomputed_blocks(recomputed                            ? *recomputed
+                                 : config.memory.recompute == "blocks" ? config.model.layers
+                                                                       : 0);
     memory::reset_peak(DeviceType::meta);  // weights of 16 bits were f32 when they were initialised
     optimizer = make_optimizer(config.optim, model->named_parameters(), 0, model->table_names());
   }
@@ -91,11 +94,11 @@ std::string holder_of(const RecordedCall& c) {
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const TrainConfig& given) {
+MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> recomputed) {
   const TrainConfig config = checked(given);
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
-  const DryRun run(config);
+  const DryRun run(config, recomputed);
   const auto make_batch = [&] { return run.make_batch(); };
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
@@ -140,11 +143,11 @@ MemoryEstimate estimate_memory(const TrainConfig& given) {
           .peak = after.peak_reserved - before.reserved};
 }
 
-DryStep record_dry_step(const TrainConfig& given) {
+DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recomputed) {
   const TrainConfig config = checked(given);
   DryStep dry;
   const int64_t before = memory::stats(DeviceType::meta).live_total;
-  const DryRun run(config);
+  const DryRun run(config, recomputed);
   const int64_t passes = std::min<int64_t>(config.accumulate, 2);
   std::vector<data::Batch> batches;
   for (int64_t i = 0; i < passes; ++i) batches.push_back(run.make_batch());

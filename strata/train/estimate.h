@@ -2,6 +2,7 @@
 // What a run will need, known before anything is allocated.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,7 +26,8 @@ struct MemoryEstimate {
 
 /// Runs one training step of the settings on the meta device: the same code, shapes only. model.vocab 0 is taken as the
 /// byte tokenizer's 256. Throws ValueError for settings that do not fit together.
-MemoryEstimate estimate_memory(const TrainConfig& config);
+/// `recomputed` of the blocks keep only their inputs; as memory.recompute says where it is not given.
+MemoryEstimate estimate_memory(const TrainConfig& config, std::optional<int64_t> recomputed = {});
 
 /// A warmed-up training step of the settings as a dry run saw it: forward and backward passes and the update, without
 /// data, workspace within kernels and the norm of the gradients.
@@ -44,6 +46,6 @@ struct DryStep {
 };
 
 /// Records it on the meta device. Throws as estimate_memory().
-DryStep record_dry_step(const TrainConfig& config);
+DryStep record_dry_step(const TrainConfig& config, std::optional<int64_t> recomputed = {});
 
 }  // namespace strata

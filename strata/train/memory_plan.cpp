@@ -55,7 +55,10 @@ class Search {
     if (config_.param_dtype == "f32")
       all.push_back(config_.dtype == "f16" ? Settings{"train.dtype=bf16", "train.param_dtype=bf16"}
                                            : Settings{"train.param_dtype=bf16"});
-    if (!config_.optim.low_state && config_.optim.param_update != "master") all.push_back({"train.low_state=true"});
+    const OptimConfig& o = config_.optim;
+    const bool weights_in_f32 = o.param_update == "master" || o.param_update == "compensated";
+    if (!o.low_state && !o.state_8bit)
+      all.push_back({weights_in_f32 ? "train.state_8bit=true" : "train.low_state=true"});
     return all;
   }
   // A step's batch in `n` equal parts, one after the other: the same step.

@@ -179,15 +179,17 @@ TEST_P(OptimizerOfRun, TakesTheMemoryOfTheEstimate) {
   c_.batch = 2;
   struct Way {
     const char *dtype, *update;
-    bool low_state;
+    bool low_state = false, state_8bit = false;
   };
   int64_t f32 = 0;
-  for (const Way& way :
-       {Way{"f32", "stochastic", false}, Way{"bf16", "nearest", false}, Way{"bf16", "stochastic", false},
-        Way{"bf16", "stochastic", true}, Way{"bf16", "master", false}}) {
+  for (const Way& way : {Way{"f32", "stochastic"}, Way{"bf16", "nearest"}, Way{"bf16", "stochastic"},
+                         Way{"bf16", "stochastic", true}, Way{"bf16", "master"}, Way{"bf16", "compensated"},
+                         Way{"f32", "stochastic", false, true}, Way{"bf16", "compensated", false, true}}) {
+    if (GetParam() == "adafactor" && std::string_view(way.update) == "compensated") continue;
     c_.dtype = c_.param_dtype = way.dtype;
     c_.optim.param_update = way.update;
     c_.optim.low_state = way.low_state;
+    c_.optim.state_8bit = way.state_8bit;
     const MemoryEstimate estimate = estimate_memory(c_);
     ModelConfig m = c_.model;
     m.vocab = 256;
@@ -202,7 +204,8 @@ TEST_P(OptimizerOfRun, TakesTheMemoryOfTheEstimate) {
       bytes += t.nbytes();
       blocks += static_cast<int64_t>(memory::block_size(static_cast<size_t>(t.nbytes())));
     }
-    const std::string what = GetParam() + " " + way.dtype + " " + way.update + (way.low_state ? " low_state" : "");
+    const std::string what = GetParam() + " " + way.dtype + " " + way.update + (way.low_state ? " low_state" : "") +
+                             (way.state_8bit ? " state_8bit" : "");
     EXPECT_EQ(optimizer->state_bytes(), bytes) << what;
     // The estimate is of blocks of an allocator.
     EXPECT_GE(estimate.optimizer, bytes) << what;

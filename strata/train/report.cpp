@@ -235,9 +235,9 @@ std::string costs_json(const lab::StepCosts& costs, bool on_card) {
   std::string rows;
   const lab::StepCosts merged = costs.merged();
   for (const auto& [op, module, phase, sum] : merged.parts())
-    rows +=
-        fmt::format("{}[{},{},{},{},{:.6g},{:.6g},{:.4g},{:.4g}]", rows.empty() ? "" : ",", json_text(op), json_text(module),
-                    json_text(name_of(phase)), sum.calls, sum.flops, sum.bytes, sum.seconds, sum.limit);
+    rows += fmt::format("{}[{},{},{},{},{:.6g},{:.6g},{:.4g},{:.4g}]", rows.empty() ? "" : ",", json_text(op),
+                        json_text(module), json_text(name_of(phase)), sum.calls, sum.flops, sum.bytes, sum.seconds,
+                        sum.limit);
   return fmt::format(",\"costs\":{{\"clock\":\"{}\",\"outside\":{:.4g},\"rows\":[{}]}}",
                      on_card ? "by the card" : "by the host", costs.outside, rows);
 }

@@ -51,6 +51,8 @@ optim::OptionValues options_of(const OptimConfig& c, const optim::OptimizerRecor
   options["master_weights"] = c.param_update == "master";
   options["stochastic_rounding"] = c.param_update == "stochastic";
   options["low_state"] = c.low_state;
+  options["compensated_weights"] = c.param_update == "compensated";
+  options["state_8bit"] = c.state_8bit;
   return options;
 }
 

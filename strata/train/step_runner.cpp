@@ -46,10 +46,11 @@ struct StepRunner::Cuda {
 };
 
 StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config,
-                       Device device)
+                       Device device, const Tiers* tiers)
     : model_(model),
       optimizer_(optimizer),
       device_(device),
+      tiers_(tiers),
       autocast_(autocast_of(config, model)),
       max_norm_(config.optim.grad_clip > 0 ? config.optim.grad_clip : INFINITY),
       must_capture_(config.graph == "on") {
@@ -57,15 +58,17 @@ StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, 
   check(!must_capture_ || device.is_cuda(), "train", "train.graph is on, but train.device is ", device,
         ": only CUDA devices have graphs");
   // All that make_optimizer() makes can, their numbers reach the device before each replay.
+  const std::string refused = tiers_ ? tiers_->refuses_capture() : std::string();
+  check(!must_capture_ || refused.empty(), "train", "train.graph is on, but ", refused);
   check(!must_capture_ || optimizer.capturable(), "train", "train.graph is on, but the optimizer ", optimizer.name(),
         " computes on the host with each step's numbers, which no graph holds");
   if (!device.is_cuda()) return;
   cuda_ = std::make_unique<Cuda>(device);
   for (auto& s : cuda_->slots) s = std::make_unique<Cuda::Slot>(device.index);
-  cuda_->wanted = config.graph != "off" && optimizer.capturable();
+  cuda_->wanted = config.graph != "off" && refused.empty() && optimizer.capturable();
   if (config.graph != "off" && !cuda_->wanted)
-    note_ = fmt::format("no CUDA graph, each op is launched by itself: the optimizer {} computes on the host",
-                        optimizer.name());
+    note_ = "no CUDA graph, each op is launched by itself: " +
+            (refused.empty() ? fmt::format("the optimizer {} computes on the host", optimizer.name()) : refused);
 }
 StepRunner::~StepRunner() = default;
 
@@ -86,7 +89,12 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
   std::optional<Fp8WeightsScope> weights(std::in_place);  // their codes are the same for all batches
   const detail::Fp8RenewedScope renewed;                  // by the optimizer, below
   for (const data::Batch& batch : batches) {
-    const Tensor l = loss(batch);
+    const Tiers::Pass pass(tiers_);
+    Tensor l;
+    {
+      const Tiers::Forward forward(tiers_);
+      l = loss(batch);
+    }
     {
       NoGrad guard;
       const Tensor part = to(l.detach(), DType::f64) * share;
@@ -101,6 +109,7 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
 
 Tensor StepRunner::compute_recorded(const std::vector<data::Batch>& batches) {
   const std::unique_ptr<RecordClock> clock = lab::clock_of(device_);
+  recorded_at_ = std::chrono::steady_clock::now();
   Recorder recorder({.clock = clock.get()});
   Tensor report = compute(batches);
   recorded_ = recorder.finish();
@@ -121,6 +130,7 @@ void StepRunner::try_capture(const std::vector<data::Batch>& batches) {
     check(!(t_mode.unusual & kObserved), "train", "something watches each op (--profile)");
     optimizer_.zero_grad();
     memory::release_cached();  // of the steps before: the graph has memory of its own
+    if (tiers_) tiers_->before_capture();
     c.graph.capture([&] { c.report = compute(batches); });
     if (memory::is_recording()) memory::mark("CUDA graph");
     note_ = fmt::format("the step is one CUDA graph of {} nodes, with {:.0f} MiB of its own", c.graph.nodes(),

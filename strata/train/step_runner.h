@@ -16,14 +16,16 @@
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/optimizer.h"
 #include "strata/train/config.h"
+#include "strata/train/tiers.h"
 
 namespace strata {
 
 class StepRunner {
  public:
-  /// Model and optimizer must outlive it. Throws ValueError where `config.graph` is "on" and the device is no CUDA
-  /// device, or the optimizer cannot be captured.
-  StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config, Device device);
+  /// Model and optimizer must outlive it, and `tiers`, nullptr for a run without. Throws ValueError where
+  /// `config.graph` is "on" and the device is no CUDA device, or the optimizer or the tiers cannot be captured.
+  StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config, Device device,
+             const Tiers* tiers = nullptr);
   ~StepRunner();
 
   /// The next step begins: what is done until its launch() counts in its seconds().
@@ -34,6 +36,8 @@ class StepRunner {
   /// The next launch() is recorded (and not captured): the same step, with an event between any two calls on a device,
   /// which is then waited for.
   void record_next() { record_next_ = true; }
+  /// When the step that was recorded began.
+  std::chrono::steady_clock::time_point recorded_at() const { return recorded_at_; }
   /// What was recorded, once.
   std::optional<Recording> take_recording() { return std::exchange(recorded_, std::nullopt); }
   /// Steps queued whose reports were not read: at most two.
@@ -64,6 +68,7 @@ class StepRunner {
   const LanguageModel& model_;
   optim::Optimizer& optimizer_;
   Device device_;
+  const Tiers* tiers_;
   std::optional<AutocastSettings> autocast_;
   double max_norm_;
   bool must_capture_ = false;
@@ -71,6 +76,7 @@ class StepRunner {
   std::string note_;
   bool record_next_ = false;
   std::optional<Recording> recorded_;
+  std::chrono::steady_clock::time_point recorded_at_;
   size_t queued_ = 0, read_ = 0;
   std::chrono::steady_clock::time_point begun_;  // on the CPU
   double seconds_ = 0;

@@ -6,6 +6,7 @@
 #include <deque>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -20,7 +21,9 @@
 #include "strata/data/loader.h"
 #include "strata/io/files.h"
 #include "strata/io/read_ahead.h"
+#include "strata/lab/peaks.h"
 #include "strata/lab/step_costs.h"
+#include "strata/lab/trace.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -33,6 +36,8 @@
 #include "strata/train/run_lock.h"
 #include "strata/train/startup.h"
 #include "strata/train/step_runner.h"
+#include "strata/train/tier_plan.h"
+#include "strata/train/tiers.h"
 #include "strata/train/train_data.h"
 
 namespace strata {
@@ -107,6 +112,8 @@ class Run {
   TrainData data_;
   std::shared_ptr<LanguageModel> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<TierPlan> plan_;
+  std::optional<Tiers> tiers_;
   std::optional<optim::RunSchedule> schedule_;
   std::optional<data::DataLoader> loader_;
   std::optional<BatchFeeder> feeder_;
@@ -151,16 +158,24 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   check(data_.tokenizer->vocab_size() <= config_.model.vocab, "train", "the tokenizer has ",
         data_.tokenizer->vocab_size(), " tokens, model.vocab is ", config_.model.vocab);
 
+  if (config_.memory.any()) {
+    part.emplace("plan");
+    plan_ = plan_tiers(config_, lab::measure_limits(device_, 0.1), measure_rates(device_, config_.memory.budget()));
+    check<MemoryError>(plan_->fits, "train", "no way was found that keeps to the budget:\n", to_text(*plan_));
+    Tiers::use_disk(*plan_);
+  }
   part.emplace("model");
   manual_seed(static_cast<uint64_t>(config_.seed));
   {
     std::optional<nn::init::SkipDraws> from_file;
     if (found) from_file.emplace();
     const DeviceScope there(device_);  // drawn where they stay: the same bits on every device
+    const memory::TierScope home(plan_ ? Tiers::weights_tier(*plan_, device_) : Tier());
     model_ = make_model(config_);
   }
   optimizer_ = make_optimizer(config_.optim, model_->named_parameters(), static_cast<uint64_t>(config_.seed),
                               model_->table_names());
+  if (plan_) tiers_.emplace(*plan_, *model_, *optimizer_, device_);
   part.reset();
   schedule_ = make_schedule(config_.optim, config_.steps);
   loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,
@@ -168,7 +183,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
                                                        .seed = static_cast<uint64_t>(config_.seed),
                                                        .repeat = true,
                                                        .pin_memory = device_.is_cuda()});
-  steps_.emplace(*model_, *optimizer_, config_, device_);
+  steps_.emplace(*model_, *optimizer_, config_, device_, tiers_ ? &*tiers_ : nullptr);
   if (found) {
     const detail::OnceScope checkpoint("checkpoint");
     try {
@@ -195,6 +210,10 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
       data_.valid ? fmt::format(", {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
       device_.is_cuda() ? fmt::format("on {}", cuda::properties(device_.index).name)
                         : fmt::format("{} threads", num_threads())));
+  if (plan_) {
+    std::istringstream lines(to_text(*plan_));
+    for (std::string line; std::getline(lines, line);) note(line);
+  }
   if (decays_gradient(config_.optim) && config_.optim.weight_decay > 0.01)
     note(fmt::format("train.weight_decay = {} is added to the gradient by {}, where 0 to 0.001 is usual",
                      config_.optim.weight_decay, config_.optim.optimizer));
@@ -278,6 +297,16 @@ void Run::launch() {
 }
 
 void Run::keep_recording(const Recording& step) {
+  if (tiers_) {
+    lab::Trace trace;
+    trace.add_calls(step);
+    tiers_->add_copies(trace, steps_->recorded_at());
+    try {
+      io::write_file(options_.out + "/step.trace.json", trace.to_chrome_json());
+    } catch (const IoError& e) {  // the run can do without
+      note(e.what());
+    }
+  }
   step_costs_.emplace();
   step_costs_->add(step);
   try {
@@ -445,6 +474,8 @@ TrainResult Run::run() {
   if (finished) status = "finished";
   save();
   if (progress_) progress_->finish();
+  if (tiers_)
+    if (const std::string text = tiers_->summary(); !text.empty()) note(text);
   const memory::Stats memory = memory::stats(device_);  // of training, not of the sample
   report(status, true);
   return {.step = step_,

@@ -158,22 +158,28 @@ TEST_P(CapturedRules, EqualTheEagerOnesBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Train, CapturedRules,
                          testing::Values("rmsprop", "adagrad", "adadelta", "adamax", "nadam", "radam"));
 
-class CapturedWeights16 : public OnCard,
-                          public testing::WithParamInterface<std::tuple<const char*, const char*, const char*, bool>> {
-};
+class CapturedWeights16
+    : public OnCard,
+      public testing::WithParamInterface<std::tuple<const char*, const char*, const char*, std::string_view>> {};
 
 TEST_P(CapturedWeights16, EqualTheEagerOnesBitForBit) {
-  std::tie(c_.model.family, c_.optim.optimizer, c_.optim.param_update, c_.optim.low_state) = GetParam();
+  std::string_view moments;
+  std::tie(c_.model.family, c_.optim.optimizer, c_.optim.param_update, moments) = GetParam();
+  c_.optim.low_state = moments == "bf16";
+  c_.optim.state_8bit = moments == "8 bits";
   c_.dtype = c_.param_dtype = "bf16";
   c_.sample_tokens = 4;
   captured_equals_eager();
 }
 INSTANTIATE_TEST_SUITE_P(
     Train, CapturedWeights16,
-    testing::Values(std::tuple{"gpt", "adamw", "stochastic", false}, std::tuple{"llama", "adamw", "stochastic", true},
-                    std::tuple{"gpt", "adamw", "master", false}, std::tuple{"gpt", "lion", "stochastic", false},
-                    std::tuple{"llama", "muon", "stochastic", false}, std::tuple{"gpt", "sgd", "stochastic", false},
-                    std::tuple{"llama", "adafactor", "stochastic", false}));
+    testing::Values(std::tuple{"gpt", "adamw", "stochastic", "f32"}, std::tuple{"llama", "adamw", "stochastic", "bf16"},
+                    std::tuple{"gpt", "adamw", "master", "f32"}, std::tuple{"gpt", "lion", "stochastic", "f32"},
+                    std::tuple{"llama", "muon", "stochastic", "f32"}, std::tuple{"gpt", "sgd", "stochastic", "f32"},
+                    std::tuple{"llama", "adafactor", "stochastic", "f32"},
+                    std::tuple{"gpt", "adamw", "compensated", "8 bits"},
+                    std::tuple{"llama", "muon", "compensated", "8 bits"},
+                    std::tuple{"gpt", "lion", "stochastic", "8 bits"}));
 
 TEST_F(OnCard, FallsBackWithTheReason) {
   CallObserver watch;

@@ -133,12 +133,16 @@ INSTANTIATE_TEST_SUITE_P(Train, Resume,
                                          std::tuple{"gpt", "f32", "muon"}, std::tuple{"gpt", "f32", "sgd"},
                                          std::tuple{"gpt", "f32", "lion"}, std::tuple{"gpt", "f32", "adafactor"}));
 
-class Weights16 : public Trainer, public testing::WithParamInterface<std::tuple<const char*, const char*, bool>> {};
+class Weights16 : public Trainer,
+                  public testing::WithParamInterface<std::tuple<const char*, const char*, std::string_view>> {};
 
 TEST_P(Weights16, ResumeToTheSameBitsAndAnswer) {
   const char* optimizer;
+  std::string_view moments;
   c_.dtype = c_.param_dtype = "bf16";
-  std::tie(optimizer, c_.optim.param_update, c_.optim.low_state) = GetParam();
+  std::tie(optimizer, c_.optim.param_update, moments) = GetParam();
+  c_.optim.low_state = moments == "bf16";
+  c_.optim.state_8bit = moments == "8 bits";
   c_.optim.optimizer = optimizer;
   c_.sample_tokens = 8;
   c_.eval_every = 10;
@@ -154,17 +158,24 @@ TEST_P(Weights16, ResumeToTheSameBitsAndAnswer) {
   const io::TensorMap& weights = c.files.at("model");
   EXPECT_EQ(weights.at("blocks.0.attn.qkv.weight").dtype(), DType::bf16);
   EXPECT_EQ(weights.at("norm.weight").dtype(), DType::f32);
-  EXPECT_EQ(c.files.at("optimizer").contains("blocks.0.attn.qkv.weight.master"), c_.optim.param_update == "master");
+  const io::TensorMap& state = c.files.at("optimizer");
+  EXPECT_EQ(state.contains("blocks.0.attn.qkv.weight.master"), c_.optim.param_update == "master");
+  EXPECT_EQ(state.contains("blocks.0.attn.qkv.weight.compensation"), c_.optim.param_update == "compensated");
+  const auto in_8_bits =
+      std::ranges::count_if(state, [](const auto& entry) { return entry.second.dtype() == DType::u8; });
+  EXPECT_EQ(in_8_bits > 0, c_.optim.state_8bit);
   TokenSampler sampler(load_trained_model(dir_ / "first").model, {1, 2, 3}, {.seed = 1});
   EXPECT_GE(sampler.next(), 0);
 }
-INSTANTIATE_TEST_SUITE_P(Train, Weights16,
-                         testing::Values(std::tuple{"adamw", "stochastic", false},
-                                         std::tuple{"adamw", "stochastic", true}, std::tuple{"adamw", "master", false},
-                                         std::tuple{"adamw", "nearest", false}, std::tuple{"lion", "stochastic", false},
-                                         std::tuple{"muon", "master", false}, std::tuple{"muon", "stochastic", true},
-                                         std::tuple{"sgd", "stochastic", false},
-                                         std::tuple{"adafactor", "stochastic", false}));
+INSTANTIATE_TEST_SUITE_P(
+    Train, Weights16,
+    testing::Values(std::tuple{"adamw", "stochastic", "f32"}, std::tuple{"adamw", "stochastic", "bf16"},
+                    std::tuple{"adamw", "master", "f32"}, std::tuple{"adamw", "nearest", "f32"},
+                    std::tuple{"lion", "stochastic", "f32"}, std::tuple{"muon", "master", "f32"},
+                    std::tuple{"muon", "stochastic", "bf16"}, std::tuple{"sgd", "stochastic", "f32"},
+                    std::tuple{"adafactor", "stochastic", "f32"}, std::tuple{"adamw", "compensated", "f32"},
+                    std::tuple{"adamw", "compensated", "8 bits"}, std::tuple{"adamw", "stochastic", "8 bits"},
+                    std::tuple{"muon", "compensated", "8 bits"}, std::tuple{"lion", "master", "8 bits"}));
 
 TEST_F(Trainer, Bf16WeightsLearnAsF32Ones) {
   c_.steps = 150;
@@ -186,6 +197,10 @@ TEST_F(Trainer, Bf16WeightsLearnAsF32Ones) {
   c_.optim.low_state = false;
   c_.optim.param_update = "master";
   EXPECT_NEAR(last_loss("master"), want, 0.03 * want);
+  c_.optim.param_update = "compensated";
+  EXPECT_NEAR(last_loss("compensated"), want, 0.03 * want);
+  c_.optim.state_8bit = true;
+  EXPECT_NEAR(last_loss("8 bits"), want, 0.03 * want);
 }
 
 TEST_F(Trainer, Fp8LearnsAsBf16AndF32) {

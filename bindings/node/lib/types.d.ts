@@ -51,6 +51,8 @@ export interface Tensor extends Methods {
   readonly strides: number[];
   readonly dtype: DType;
   readonly device: Device;
+  /** The kind of memory that its bytes live in: 'host', 'device', 'pinned', 'disk'. */
+  readonly tier: string;
   readonly ndim: number;
   readonly numel: number;
   readonly nbytes: number;
@@ -81,7 +83,7 @@ export interface Tensor extends Methods {
   size(): number[];
   size(dim: number): number;
 
-  to(...where: (DType | Device | { dtype?: DType; device?: Device } | null | undefined)[]): Tensor;
+  to(...where: (DType | Device | { dtype?: DType; device?: Device; tier?: string } | null | undefined)[]): Tensor;
   cpu(): Tensor;
   cuda(index?: number): Tensor;
   detach(): Tensor;

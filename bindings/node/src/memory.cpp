@@ -193,6 +193,8 @@ napi_value new_typed_array(Env& env, DType dtype, size_t length, napi_value buff
 napi_value data(Call& c) {
   const Tensor t = tensor_of(c.env, c[0], "data", "the tensor");
   check<DeviceError>(t.device().is_cpu(), "data", "the tensor is on ", t.device(), ", use .to('cpu') first");
+  check(t.storage()->backend().bytes == memory::Bytes::fixed, "data", "the tensor's elements move (tier '", t.tier(),
+        "'), use .to({tier: 'own'}) first");
   check(t.is_contiguous(), "data", "the tensor's elements are not in one piece, use .contiguous() first");
   if (t.numel() == 0) {
     napi_value buffer;
@@ -219,6 +221,7 @@ napi_value copy_to(Call& c) {
   napi_value buffer;
   void* bytes;
   c.env.check(napi_create_arraybuffer(c.env.env, static_cast<size_t>(t.nbytes()), &bytes, &buffer));
+  const Pin pin(t, Access::read);
   if (t.nbytes()) std::memcpy(bytes, t.raw_data(), static_cast<size_t>(t.nbytes()));
   return new_typed_array(c.env, t.dtype(), static_cast<size_t>(t.numel()), buffer, 0);
 }

@@ -5,6 +5,7 @@
 #include "bindings/node/src/addon.h"
 #include "bindings/node/src/convert.h"
 #include "strata/autograd/autograd.h"
+#include "strata/memory/tiers.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/indexing.h"
 #include "strata/ops/view/view.h"
@@ -57,6 +58,9 @@ napi_value get_dtype(Call& c) {
 }
 napi_value get_device(Call& c) {
   return c.env.string(to_string(self(c).device()));
+}
+napi_value get_tier(Call& c) {
+  return c.env.string(self(c).tier().name());
 }
 napi_value get_ndim(Call& c) {
   return c.env.integer(self(c).dim());
@@ -191,11 +195,12 @@ napi_value narrow_method(Call& c) {
 napi_value t_method(Call& c) {
   return view_of(c, [](const Tensor& t) { return t.t(); });
 }
-// to("bf16"), to("cuda:0"), to({dtype, device})
+// to("bf16"), to("cuda:0"), to({dtype, device, tier})
 napi_value to_method(Call& c) {
   Env& env = c.env;
   std::optional<DType> dtype;
   std::optional<Device> device;
+  std::optional<Tier> tier;
   for (napi_value v : c.args) {
     if (env.missing(v)) continue;
     if (env.type(v) == napi_object) {
@@ -203,6 +208,8 @@ napi_value to_method(Call& c) {
       if (!env.missing(d)) dtype = parse_dtype(env.text(d, "to", "dtype"));
       d = env.get(v, "device");
       if (!env.missing(d)) device = parse_device(env.text(d, "to", "device"));
+      d = env.get(v, "tier");
+      if (!env.missing(d)) tier = memory::parse_tier(env.text(d, "to", "tier"));
       continue;
     }
     const std::string text = env.text(v, "to", "the argument");
@@ -213,7 +220,8 @@ napi_value to_method(Call& c) {
   }
   return view_of(c, [&](const Tensor& t) {
     Tensor r = dtype ? t.to(*dtype) : t;
-    return device ? r.to(*device) : r;
+    if (device) r = r.to(*device);
+    return tier ? r.to(*tier) : r;
   });
 }
 
@@ -296,6 +304,7 @@ constexpr Property kProperties[] = {
     {"strides", entry<get_strides>, nullptr},
     {"dtype", entry<get_dtype>, nullptr},
     {"device", entry<get_device>, nullptr},
+    {"tier", entry<get_tier>, nullptr},
     {"ndim", entry<get_ndim>, nullptr},
     {"numel", entry<get_numel>, nullptr},
     {"nbytes", entry<get_nbytes>, nullptr},

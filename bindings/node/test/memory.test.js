@@ -18,6 +18,20 @@ async function collect() {
 }
 const sanitized = Boolean(process.env.STRATA_SANITIZED);
 
+test('tensors on other tiers', () => {
+  const x = st.tensor([[1, 2], [3, 4]]);
+  assert.equal(x.tier, 'host');
+  const y = x.to({ tier: 'disk' });
+  assert.equal(y.tier, 'disk');
+  assert.equal(y.toString(), x.toString());
+  assert.deepEqual(Array.from(y.toTypedArray()), [1, 2, 3, 4]);
+  assert.equal(y.at(1, 0).item(), 3);
+  assert.deepEqual(Array.from(y.to({ tier: 'own' }).data()), [1, 2, 3, 4]);
+  assert.equal(y.add(x).tier, 'host');
+  assert.throws(() => y.data(), /elements move \(tier 'disk'\)/);
+  assert.throws(() => x.to({ tier: 'attic' }), /there is no memory 'attic'.*own, host, disk/);
+});
+
 test('data() is the tensor\'s memory, both ways', () => {
   const x = st.tensor([[1, 2], [3, 4]]);
   const array = x.data();

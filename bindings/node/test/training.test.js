@@ -80,6 +80,12 @@ test('weights of bf16 keep small updates', () => {
   assert.equal(stochastic.mean, trained({ stochasticRounding: true, roundingSeed: 3 }).mean);
   assert.equal(trained({ stochasticRounding: true, lowState: true }).state['w.exp_avg'].dtype, 'bf16');
   assert.throws(() => trained({ stochasticRounding: true, masterWeights: true }), /do not go/);
+  const compensated = trained({ compensatedWeights: true, state8bit: true, min8bitSize: 1 });
+  assert.equal(compensated.mean, master.mean);
+  assert.equal(compensated.state['w.compensation'].dtype, 'i16');
+  assert.equal(compensated.state['w.exp_avg'].dtype, 'u8');
+  assert.deepEqual(compensated.state['w.exp_avg_absmax'].shape, [1]);
+  assert.throws(() => trained({ lowState: true, state8bit: true }), /do not go/);
 });
 
 test('guarded steps, loss scaling, clipping', () => {

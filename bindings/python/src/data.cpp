@@ -7,6 +7,7 @@
 #include "strata/data/idx.h"
 #include "strata/data/sampler.h"
 #include "strata/data/token_file.h"
+#include "strata/memory/tiers.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "text.h"
@@ -36,10 +37,7 @@ Tensor read_tokens(const data::TokenFile& file, int64_t begin, int64_t count) {
 // memory::TierScope between __enter__ and __exit__.
 class PyTierScope {
  public:
-  explicit PyTierScope(const std::string& tier) {
-    check(tier == "own" || tier == "pinned", "TierScope", "takes own or pinned, got ", tier);
-    if (tier == "pinned") tier_ = Tier::pinned;
-  }
+  explicit PyTierScope(const std::string& tier) : tier_(memory::parse_tier(tier)) {}
   void enter() { scope_ = std::make_unique<memory::TierScope>(tier_); }
   void exit(nb::handle, nb::handle, nb::handle) { scope_.reset(); }
 
@@ -58,7 +56,7 @@ void bind_data(nb::module_& m) {
         "The order of 0..size-1 that seed and epoch decide, as the engine's own loader draws it: i64 [size].");
   m.def("pin_memory", &strata::pin_memory, nb::arg("t"), Release(),
         "A host tensor in page-locked memory, from which a CUDA device copies on its own: a copy, unless it is there.");
-  nb::class_<PyTierScope>(m, "TierScope", "New tensors of this thread are made in memory of a tier: \"own\", \"pinned\".")
+  nb::class_<PyTierScope>(m, "TierScope", "New tensors of this thread are made in memory of a tier: \"own\", \"pinned\", \"disk\", ...")
       .def(nb::init<const std::string&>(), nb::arg("tier"))
       .def("__enter__", &PyTierScope::enter)
       .def("__exit__", &PyTierScope::exit, nb::arg("type") = nb::none(), nb::arg("value") = nb::none(),

@@ -1,5 +1,6 @@
 // The module strata._core.
 
+#include "features.h"
 #include "py.h"
 
 namespace strata::python {
@@ -28,6 +29,7 @@ NB_MODULE(_core, m) {
   bind_profile(m);
   bind_text(m);
   bind_data(m);
+  bind_features(m);
   bind_train(m);
   bind_recording(m);
 }

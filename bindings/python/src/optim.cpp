@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "options.h"
 #include "py.h"
 #include "strata/nn/averaging.h"
 #include "strata/nn/init.h"
@@ -17,30 +18,6 @@ namespace {
 using optim::NamedTensors;
 
 using Groups = std::vector<std::pair<std::vector<std::pair<std::string, Tensor>>, nb::dict>>;
-
-// Options by name; numbers of Python of any kind where the record wants numbers.
-optim::OptionValues options_of(const optim::OptimizerRecord& record, const nb::dict& d) {
-  using Kind = optim::OptimizerOption::Kind;
-  optim::OptionValues values;
-  for (const auto& [key, value] : d) {
-    const auto name = nb::cast<std::string>(key);
-    const optim::OptimizerOption* option = record.option(name);
-    double number = 0;
-    int64_t whole = 0;
-    bool truth = false;
-    if (option && option->kind == Kind::boolean ? nb::try_cast(value, truth) : false) {
-      values[name] = truth;
-    } else if (option && option->kind != Kind::number && option->kind != Kind::boolean ? nb::try_cast(value, whole)
-                                                                                       : false) {
-      values[name] = whole;
-    } else if ((!option || option->kind == Kind::number) && nb::try_cast(value, number)) {
-      values[name] = number;
-    } else {
-      throw nb::type_error(("option '" + name + "' of an optimizer has a value of the wrong type").c_str());
-    }
-  }
-  return values;
-}
 
 struct PyOptimizer {
   PyOptimizer(const std::string& kind, const Groups& groups) {
@@ -67,6 +44,29 @@ nb::tuple report_of(const Tensor& numbers) {
 }
 
 }  // namespace
+
+optim::OptionValues options_of(const optim::OptimizerRecord& record, const nb::dict& d) {
+  using Kind = optim::OptimizerOption::Kind;
+  optim::OptionValues values;
+  for (const auto& [key, value] : d) {
+    const auto name = nb::cast<std::string>(key);
+    const optim::OptimizerOption* option = record.option(name);
+    double number = 0;
+    int64_t whole = 0;
+    bool truth = false;
+    if (option && option->kind == Kind::boolean ? nb::try_cast(value, truth) : false) {
+      values[name] = truth;
+    } else if (option && option->kind != Kind::number && option->kind != Kind::boolean ? nb::try_cast(value, whole)
+                                                                                       : false) {
+      values[name] = whole;
+    } else if ((!option || option->kind == Kind::number) && nb::try_cast(value, number)) {
+      values[name] = number;
+    } else {
+      throw nb::type_error(("option '" + name + "' of an optimizer has a value of the wrong type").c_str());
+    }
+  }
+  return values;
+}
 
 void bind_optim(nb::module_& m) {
   using Release = nb::call_guard<Released>;

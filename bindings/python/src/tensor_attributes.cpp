@@ -41,6 +41,12 @@ PyObject* get_device(PyObject* self, void*) {
 PyObject* get_ndim(PyObject* self, void*) {
   return get(self, [](const Tensor& t) { return PyLong_FromLongLong(t.dim()); });
 }
+PyObject* get_tier(PyObject* self, void*) {
+  return get(self, [](const Tensor& t) {
+    const std::string_view name = t.tier().name();
+    return PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size()));
+  });
+}
 PyObject* get_itemsize(PyObject* self, void*) {
   return get(self, [](const Tensor& t) { return PyLong_FromLongLong(size_of(t.dtype())); });
 }
@@ -118,6 +124,7 @@ PyGetSetDef g_getset[] = {
     {"dtype", get_dtype, nullptr, "The element type.", nullptr},
     {"device", get_device, nullptr, "Where the elements live.", nullptr},
     {"ndim", get_ndim, nullptr, "The number of dimensions.", nullptr},
+    {"tier", get_tier, nullptr, "The kind of memory that its bytes live in: \"host\", \"device\", \"pinned\", \"disk\".", nullptr},
     {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
     {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
     {"T", get_t, nullptr, "All dimensions reversed, a view.", nullptr},

@@ -8,6 +8,7 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/cuda/runtime.h"
+#include "strata/memory/tiers.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/index/index.h"
@@ -40,16 +41,19 @@ nb::object nested(const Tensor& t, int64_t dim, const std::byte* p) {
   return std::move(out);
 }
 
+// Where elements can be read by address.
 Tensor on_host(const Tensor& t) {
-  if (t.device().is_cpu()) return t.detach();
+  if (t.device().is_cpu() && t.storage()->backend().bytes == memory::Bytes::fixed) return t.detach();
   MaybeRelease release(true);
-  return t.detach().to(Device::cpu());
+  const Tensor here = t.detach().to(Device::cpu());
+  return here.storage()->backend().bytes == memory::Bytes::fixed ? here : here.to(Tier());
 }
 
-// x.to(dtype), x.to(device), x.to(device, dtype), x.to(other), by name too.
+// x.to(dtype), x.to(device), x.to(device, dtype), x.to(other), by name too; x.to(tier="disk").
 Tensor to_anything(const Tensor& x, nb::args args, nb::kwargs options) {
   std::optional<DType> dtype;
   std::optional<Device> device;
+  std::optional<Tier> tier;
   bool copy = false;
   MemoryFormat format;
   const auto see = [&](nb::handle o) {
@@ -81,6 +85,8 @@ Tensor to_anything(const Tensor& x, nb::args args, nb::kwargs options) {
     const std::string name = nb::cast<std::string>(key);
     if (name == "dtype" || name == "device" || name == "other") {
       see(o);
+    } else if (name == "tier") {
+      if (!o.is_none()) tier = memory::parse_tier(cast_argument<std::string>(o, "to", "tier", "a str"));
     } else if (name == "copy") {
       copy = cast_argument<bool>(o, "to", "copy", "a bool");
     } else if (name == "memory_format") {
@@ -93,6 +99,7 @@ Tensor to_anything(const Tensor& x, nb::args args, nb::kwargs options) {
   Tensor y = x;
   if (device && !(*device == x.device())) y = y.to(*device);
   if (dtype && *dtype != x.dtype()) y = y.to(*dtype);
+  if (tier) y = y.to(*tier);
   return in_memory_format(y, format, copy && y.same_as(x));
 }
 

@@ -237,17 +237,52 @@ def test_bfloat16_weights_learn(tmp_path):
 
     nearest = train(1500)[0]
     for how in ({"master_weights": True}, {"stochastic_rounding": True, "rounding_seed": 3},
-                {"stochastic_rounding": True, "low_state": True}):
+                {"stochastic_rounding": True, "low_state": True}, {"compensated_weights": True},
+                {"compensated_weights": True, "state_8bit": True, "min_8bit_size": 1}):
         whole, net, opt = train(1500, **how)
         assert whole < 0.7 * nearest
         state = opt.state[net.weight]
         assert ("master" in state) == ("master_weights" in how)
-        assert state["exp_avg"].dtype == (st.bfloat16 if "low_state" in how else st.float32)
+        assert ("compensation" in state) == ("compensated_weights" in how)
+        assert state["exp_avg"].dtype == (
+            st.bfloat16 if "low_state" in how else st.uint8 if "state_8bit" in how else st.float32)
         # The same again, saved and loaded in the middle.
         _, net, opt = train(700, **how)
         st.save({"net": dict(net.state_dict()), "opt": opt.state_dict()}, tmp_path / "c.safetensors")
         again = train(800, net=nn.Linear(8, 1), saved=st.load(tmp_path / "c.safetensors"), **how)[0]
         assert again == whole
+
+
+def test_moments_in_8_bits():
+    # 64 x 96 weights keep them so, 64 biases do not; files of either kind are read by the other.
+    net = nn.Linear(96, 64)
+    opt = optim.AdamW(net.parameters(), lr=1e-2, state_8bit=True)
+    x = st.randn(32, 96)
+
+    def step(o):
+        o.zero_grad()
+        net(x).square().mean().backward()
+        o.step()
+
+    step(opt)
+    state = opt.state[net.weight]
+    assert state["exp_avg"].dtype == st.uint8 and state["exp_avg"].shape == net.weight.shape
+    assert state["exp_avg_absmax"].shape == (24,) and state["exp_avg_sq_absmax"].dtype == st.float32
+    assert opt.state[net.bias]["exp_avg"].dtype == st.float32
+    plain = optim.AdamW(net.parameters(), lr=1e-2)
+    plain.load_state_dict({**opt.state_dict(), "param_groups": plain.state_dict()["param_groups"]})
+    wide = plain.state[net.weight]
+    assert "exp_avg_absmax" not in wide and wide["exp_avg"].dtype == st.float32
+    assert wide["exp_avg"].abs().max().item() > 0
+    again = optim.AdamW(net.parameters(), lr=1e-2, state_8bit=True)
+    again.load_state_dict({**plain.state_dict(), "param_groups": again.state_dict()["param_groups"]})
+    assert again.state[net.weight]["exp_avg_sq"].tolist() == state["exp_avg_sq"].tolist()
+    step(again)
+    with pytest.raises(ValueError, match="do not go together"):
+        optim.SGD(net.parameters(), state_8bit=True, low_state=True)
+    with pytest.raises(ValueError, match="min_8bit_size"):
+        optim.SGD(net.parameters(), min_8bit_size=-1)
+    assert optim.Muon(net.parameters(), state_8bit=True).param_groups[0]["min_8bit_size"] == 4096
 
 
 def test_float16_weights_with_a_scaler():

@@ -25,6 +25,25 @@ def test_attributes():
         x.shape = (3, 2)
 
 
+def test_tiers():
+    x = st.arange(12, dtype=st.float32).reshape(3, 4)
+    assert x.tier == "host" and x.to(tier="own") is not None and x.to(tier="host").tier == "host"
+    y = x.to(tier="disk")
+    assert y.tier == "disk" and y.t().tier == "disk" and y.device == x.device
+    assert y.tolist() == x.tolist() and y[2, 3].item() == 11 and repr(y) == repr(x)
+    assert (y + x).tolist() == (x + x).tolist() and y.to(tier="own").tier == "host"
+    assert y.to(st.float64, tier="disk").tier == "disk"
+    with st._core.TierScope("disk"):
+        assert st.zeros(3).tier == "disk"
+    w = x.clone().requires_grad_()
+    (w.to(tier="disk") * 2).sum().backward()
+    assert w.grad.tolist() == [[2.0] * 4] * 3
+    with pytest.raises(ValueError, match="there is no memory 'attic' in this program; there are own, host, disk"):
+        x.to(tier="attic")
+    with pytest.raises(st.StrataError, match="is not resident"):
+        y.data_ptr()
+
+
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
              operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
 

@@ -1,10 +1,12 @@
 // conv3d and its transpose, composed of two-dimensional products: a window's slices along the depth are channels.
 
+#include "strata/core/autocast.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/conv/conv_geometry.h"
 #include "strata/ops/conv/conv_reference_inl.h"
+#include "strata/ops/conv/fold_volume_kernel.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
@@ -50,14 +52,23 @@ Tensor conv3d_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dim
                     " does not fit an input of ", last3(x), " with padding ", g.padding);
   check<ShapeError>(w.size(1) * groups == channels, op, "x is ", x, " and weight is ", w, " with ", groups,
                     " groups, wants x [n, ", groups, " times ", w.size(1), ", ..]");
-  const Tensor padded = g.padding[0] > 0 ? pad(x, {0, 0, 0, 0, g.padding[0], g.padding[0]}) : x;
-  Tensor windows = unfold(padded, 2, reach, g.stride[0]);  // [n, channels, depth, h, w, reach]
-  if (g.dilation[0] > 1) windows = slice(windows, -1, 0, reach, g.dilation[0]);
-  const int64_t depth = windows.size(2);
-  const Tensor planes = permute(windows, {0, 2, 1, 5, 3, 4}).reshape({n * depth, channels * kd, x.size(3), x.size(4)});
+  const Tensor planes = depth_windows(x, kd, g.padding[0], g.stride[0], g.dilation[0]);
+  const int64_t depth = (x.size(2) + 2 * g.padding[0] - reach) / g.stride[0] + 1;
   const Tensor y =
       convolution(planes, flat_weight(w), bias, plane(g.stride), plane(g.padding), plane(g.dilation), groups);
   return transpose(y.reshape({n, depth, y.size(1), y.size(2), y.size(3)}), 1, 2).contiguous();
+}
+
+// Whether a transposed convolution is one product with all of a kernel's taps, whose results are then added up: on a
+// card two launches rather than a dozen, for which they are written and read. In 16 bits they are rounded on the way,
+// so that windows must not overlap.
+bool folds(const Tensor& x, const Tensor& w, const Geometry& g) {
+  constexpr int64_t kMostProducts = int64_t{1} << 22;
+  const int64_t products = x.size(0) * last3(x).product() * w.size(1) * g.groups * last3(w).product();
+  if (!x.device().is_cuda() || products > kMostProducts || products == 0) return false;
+  bool apart = true;
+  for (int i = 0; i < 3; ++i) apart = apart && extent(w.size(2 + i), g.dilation[i]) <= g.stride[i];
+  return apart || (size_of(x.dtype()) >= 4 && !autocast_enabled());
 }
 
 Tensor conv_transpose3d_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride,
@@ -83,18 +94,18 @@ Tensor conv_transpose3d_of(const Tensor& x, const Tensor& w, const Tensor& bias,
   const int64_t n = x.size(0), depth = x.size(2), kd = w.size(2), out = w.size(1) * groups;
   if (bias.defined())
     check<ShapeError>(bias.dim() == 1 && bias.size(0) == out, op, "bias is ", bias, ", wants [", out, "]");
+  if (folds(x, w, g)) {
+    const int64_t places = last3(x).product(), taps = last3(w).product();
+    const Tensor products = convolution_transpose(x.reshape({n, x.size(1), 1, places}),
+                                                  w.reshape({w.size(0), w.size(1) * taps, 1, 1}), {}, {1, places},
+                                                  {1, 1}, {0, 0}, {1, 1}, groups);
+    return fold_volume(products.reshape({n, out * taps, places}), bias, size, last3(w), g.stride, g.padding,
+                       g.dilation);
+  }
   const Tensor planes = transpose(x, 1, 2).reshape({n * depth, x.size(1), x.size(3), x.size(4)});
   const Tensor z = convolution_transpose(planes, flat_weight(w), {}, plane(size), plane(g.stride), plane(g.padding),
                                          plane(g.dilation), groups);
-  // Each slice of x has kd slices of the result, which overlap where the kernel is deeper than the stride.
-  Tensor windows = permute(z.reshape({n, depth, out, kd, size[1], size[2]}), {0, 2, 1, 4, 5, 3});
-  const int64_t reach = extent(kd, g.dilation[0]);
-  Shape wide = windows.shape();
-  wide[5] = reach;
-  if (g.dilation[0] > 1) windows = slice_backward(windows, wide, -1, 0, reach, g.dilation[0]);
-  const Shape all{n, out, (depth - 1) * g.stride[0] + reach + extra[0], size[1], size[2]};
-  Tensor y = unfold_backward(windows, all, 2, reach, g.stride[0]);
-  if (g.padding[0] > 0) y = slice(y, 2, g.padding[0], g.padding[0] + size[0], 1);
+  const Tensor y = add_depth_windows(z, n, size[0], kd, g.padding[0], g.stride[0], g.dilation[0]);
   return bias.defined() ? y + bias.reshape({out, 1, 1, 1}) : y.contiguous();
 }
 

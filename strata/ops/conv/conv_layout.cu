@@ -1,5 +1,6 @@
 // Operands of convolutions on Hopper's tensor cores: written once more with their channels innermost.
 
+#include "strata/cuda/tile/fragment.cuh"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/conv/conv_hopper.cuh"
 
@@ -11,9 +12,7 @@ __device__ __forceinline__ uint16_t prepared(uint16_t v) {
 }
 // The tensor cores would cut the lower bits off.
 __device__ __forceinline__ float prepared(float v) {
-  uint32_t r;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
-  return __uint_as_float(r);
+  return tile::round_tf32(v);
 }
 
 // to [n, pixels, groups, padded] from [n, groups, channels, pixels]; zeros in what is padded. A block turns 64 channels
@@ -176,7 +175,8 @@ const void* turn_filters(DType t, Device device, const void* given, int64_t oc, 
 
 bool fits_hopper(const ConvSizes& s, DType t, Device device) {
   constexpr int64_t kMost = int64_t{1} << 30;
-  if (t == DType::f64 || (t == DType::f32 && !allow_tf32_convolutions()) || properties(device.index).major != 9) return false;
+  if (t == DType::f64 || (t == DType::f32 && !allow_tf32_convolutions())) return false;
+  if (properties(device.index).major != 9) return false;
   const int64_t icg = pad_channels(s.ic / s.groups, t), ocg = pad_channels(s.oc / s.groups, t);
   const int64_t taps = s.kh * s.kw;
   const int64_t widest = std::max(icg, ocg);

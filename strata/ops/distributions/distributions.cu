@@ -1,4 +1,5 @@
-// Samplers on a CUDA device: a thread an element, in double, read and written in the tensors' own dtype.
+// Samplers on a CUDA device, in double, read and written in the tensors' own dtype. How many rounds of rejection there
+// are differs from element to element: a lane has several elements and is at one of them.
 
 #include "strata/cuda/kernel.cuh"
 #include "strata/ops/distributions/distributions_kernel.h"
@@ -52,6 +53,70 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(RngKey key, int64_t n,
   y[i] = cuda::narrow<T>(static_cast<compute_t<T>>(drawn));
 }
 
+// Elements i, i + 32, .. of a lane for which the sampler is. Lanes that are done go on to their next element rather
+// than wait for the others; what is doubtful waits until several lanes have such a case, since few lanes at a long
+// test are as slow as all. An element's stream is its own, so that nothing depends on who waits.
+template <class Sampler, class T>
+__device__ __forceinline__ void draw_in_turn(RngKey seed, const T* a, T* y, int64_t i, int64_t end) {
+  constexpr unsigned kAll = 0xffffffffu;
+  constexpr int kEnough = 8;
+  Sampler at_work;
+  sampler::Stream<double> stream{seed, 0};
+  bool busy = false, waits = false;
+  int round = 0;
+  const auto finish = [&](double drawn) {
+    y[i] = cuda::narrow<T>(static_cast<compute_t<T>>(drawn));
+    i += cuda::kWarp;
+    busy = waits = false;
+  };
+  const auto refuse = [&] {
+    waits = false;
+    if (++round == Sampler::kMost) finish(at_work.otherwise());
+  };
+  while (true) {
+    while (!busy && i < end) {
+      const double parameter = cuda::widen(a[i]);
+      if (!Sampler::takes(parameter)) {
+        i += cuda::kWarp;
+        continue;
+      }
+      at_work = Sampler();
+      stream.block = static_cast<uint64_t>(i) * sampler::kBlocks;
+      round = 0;
+      double result = 0;
+      busy = at_work.begin(parameter, stream, result);
+      if (!busy) finish(result);
+    }
+    if (__ballot_sync(kAll, busy) == 0) return;
+    if (busy && !waits) {
+      const sampler::Step step = at_work.propose(stream);
+      if (step == sampler::Step::taken)
+        finish(at_work.result());
+      else if (step == sampler::Step::refused)
+        refuse();
+      else
+        waits = true;
+    }
+    const unsigned waiting = __ballot_sync(kAll, waits), others = __ballot_sync(kAll, i < end && !waits);
+    if (waits && (__popc(waiting) >= kEnough || others == 0)) {
+      if (at_work.settle())
+        finish(at_work.result());
+      else
+        refuse();
+    }
+  }
+}
+
+// A warp has `each` times 32 elements that lie side by side.
+template <class T, class... Samplers>
+__global__ void __launch_bounds__(kThreads) draw_kernel(RngKey key, int64_t n, int each, const T* a, T* y) {
+  const RngKey seed = sampler::stream_key(key);
+  const int64_t span = int64_t{cuda::kWarp} * each;
+  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / cuda::kWarp;
+  const int64_t first = warp * span + threadIdx.x % cuda::kWarp, end = warp * span + span < n ? warp * span + span : n;
+  (draw_in_turn<Samplers, T>(seed, a, y, first, end), ...);
+}
+
 }  // namespace
 
 void sample_cuda(Kind kind, RngKey key, Tensor& y, const Tensor& a, const Tensor& b) {
@@ -63,13 +128,19 @@ void sample_cuda(Kind kind, RngKey key, Tensor& y, const Tensor& a, const Tensor
       sample_kernel<kKind, T><<<cuda::blocks_for(y.numel(), kThreads), kThreads, 0, cuda::stream()>>>(
           key, y.numel(), p, q, static_cast<T*>(y.raw_data()));
     };
+    const auto draw = [&]<class... Samplers>() {
+      // Few elements a lane where there are few, so that all multiprocessors have warps.
+      const int each = y.numel() >= int64_t{1} << 22 ? 8 : y.numel() >= int64_t{1} << 16 ? 4 : 1;
+      draw_kernel<T, Samplers...><<<cuda::blocks_for(y.numel(), int64_t{kThreads} * each), kThreads, 0,
+                                    cuda::stream()>>>(key, y.numel(), each, p, static_cast<T*>(y.raw_data()));
+    };
     switch (kind) {
       case Kind::gamma:
-        return launch.template operator()<Kind::gamma>();
+        return draw.template operator()<sampler::Gamma<double>>();
       case Kind::gamma_slope:
         return launch.template operator()<Kind::gamma_slope>();
       case Kind::poisson:
-        return launch.template operator()<Kind::poisson>();
+        return draw.template operator()<sampler::PoissonRejection<double>, sampler::PoissonProducts<double>>();
       case Kind::binomial:
         return launch.template operator()<Kind::binomial>();
     }

@@ -56,28 +56,128 @@ constexpr Real cosine_of_turns(Real x) {
 #endif
 }
 
+// ---- samplers by rejection, in steps: a card's warps are at steps of different elements at once (distributions.cu)
+//
+// begin() takes the parameter; false: nothing has to be drawn, `result` is it. propose() draws from the stream; of what
+// is doubtful settle() says whether it is taken, which takes longer. result() is what was taken, otherwise() that of an
+// element all of whose kMost proposals were refused. takes() says for which parameters a sampler is.
+
+enum class Step : uint8_t { taken, refused, doubtful };
+
 /// Marsaglia and Tsang, "A simple method for generating gamma variables", ACM TOMS 26 (2000).
+template <std::same_as<double> Real>
+struct Gamma {
+  static constexpr int kMost = kRounds;
+  Real boost = 1, d = 0, c = 0, x = 0, t = 0, v = 0, share = 0;
+
+  static constexpr bool takes(Real) { return true; }
+  template <class Source>
+  constexpr bool begin(Real a, Source& s, Real& result) {
+    result = a > 0 ? a : a == 0 ? 0 : std::numeric_limits<Real>::quiet_NaN();
+    if (!(a > 0) || a > std::numeric_limits<Real>::max()) return false;
+    if (a < 1) {
+      s.draw();
+      boost = std::pow(s.second, 1 / a);
+      a += 1;
+    }
+    d = a - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+    return true;
+  }
+  template <class Source>
+  constexpr Step propose(Source& s) {
+    s.draw();
+    x = std::sqrt(-2 * std::log(s.second)) * cosine_of_turns(s.first);
+    t = 1 + c * x, v = t * t * t;
+    s.draw();
+    share = s.second;
+    if (!(t > 0)) return Step::refused;
+    // Theirs too: below this the logarithms need not be looked at.
+    return share < 1 - 0.0331 * x * x * x * x ? Step::taken : Step::doubtful;
+  }
+  constexpr bool settle() const { return std::log(share) < 0.5 * x * x + d * (1 - v + std::log(v)); }
+  constexpr Real result() const { return boost * d * v; }
+  constexpr Real otherwise() const { return boost * d; }
+};
+
+/// Poisson's of rates below 10: how many uniform numbers have a product above exp(-rate).
+template <std::same_as<double> Real>
+struct PoissonProducts {
+  static constexpr int kMost = 2 * kRounds;
+  Real limit = 0, product = 1, count = 0;
+
+  static constexpr bool takes(Real rate) { return rate < 10; }
+  template <class Source>
+  constexpr bool begin(Real rate, Source&, Real& result) {
+    result = std::numeric_limits<Real>::quiet_NaN();
+    limit = std::exp(-rate);
+    return rate >= 0;
+  }
+  template <class Source>
+  constexpr Step propose(Source& s) {
+    s.draw();
+    product *= s.second;
+    if (product <= limit) return Step::taken;
+    count += 1;
+    return Step::refused;
+  }
+  constexpr bool settle() const { return true; }
+  constexpr Real result() const { return count; }
+  constexpr Real otherwise() const { return count; }
+};
+
+/// Poisson's of rates from 10 on: PTRS of Hoermann, "The transformed rejection method for generating Poisson random
+/// variables", Insurance: Mathematics and Economics 12 (1993).
+template <std::same_as<double> Real>
+struct PoissonRejection {
+  static constexpr int kMost = kRounds;
+  Real rate = 0, a = 0, b = 0, inverse = 0, sure = 0, log_rate = 0, us = 0, v = 0, k = 0;
+
+  static constexpr bool takes(Real rate) { return !PoissonProducts<Real>::takes(rate); }
+  template <class Source>
+  constexpr bool begin(Real given, Source&, Real& result) {
+    result = given;  // NaN too
+    if (!(given <= std::numeric_limits<Real>::max())) return false;
+    const Real root = std::sqrt(given);
+    rate = given, b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
+    inverse = 1.1239 + 1.1328 / (b - 3.4), sure = 0.9277 - 3.6224 / (b - 2), log_rate = std::log(rate);
+    return true;
+  }
+  template <class Source>
+  constexpr Step propose(Source& s) {
+    s.draw();
+    const Real u = s.first - 0.5;
+    v = s.second, us = 0.5 - std::abs(u);
+    k = std::floor((2 * a / us + b) * u + rate + 0.43);
+    if (us >= 0.07 && v <= sure) return Step::taken;
+    return k < 0 || (us < 0.013 && v > us) ? Step::refused : Step::doubtful;
+  }
+  constexpr bool settle() const {
+    return std::log(v * inverse / (a / (us * us) + b)) <= k * log_rate - rate - log_factorial(k);
+  }
+  constexpr Real result() const { return k; }
+  constexpr Real otherwise() const { return std::floor(rate); }
+};
+
+/// What a sampler makes of a with the numbers of a stream.
+template <class Sampler, std::same_as<double> Real, class Source>
+constexpr Real by_steps(Real a, Source& s) {
+  Sampler sampler;
+  Real result = 0;
+  if (!sampler.begin(a, s, result)) return result;
+  for (int round = 0; round < Sampler::kMost; ++round) {
+    const Step step = sampler.propose(s);
+    if (step == Step::taken || (step == Step::doubtful && sampler.settle())) return sampler.result();
+  }
+  return sampler.otherwise();
+}
 template <std::same_as<double> Real, class Source>
 constexpr Real gamma(Real a, Source& s) {
-  if (!(a > 0)) return a == 0 ? 0 : std::numeric_limits<Real>::quiet_NaN();
-  if (a > std::numeric_limits<Real>::max()) return a;
-  Real boost = 1;
-  if (a < 1) {
-    s.draw();
-    boost = std::pow(s.second, 1 / a);
-    a += 1;
-  }
-  const Real d = a - 1.0 / 3, c = 1 / std::sqrt(9 * d);
-  for (int round = 0; round < kRounds; ++round) {
-    s.draw();
-    const Real x = std::sqrt(-2 * std::log(s.second)) * cosine_of_turns(s.first);
-    const Real t = 1 + c * x, v = t * t * t;
-    s.draw();
-    // Theirs too: below this the logarithms need not be looked at.
-    const bool sure = s.second < 1 - 0.0331 * x * x * x * x;
-    if (t > 0 && (sure || std::log(s.second) < 0.5 * x * x + d * (1 - v + std::log(v)))) return boost * d * v;
-  }
-  return boost * d;
+  return by_steps<Gamma<Real>>(a, s);
+}
+template <std::same_as<double> Real, class Source>
+constexpr Real poisson(Real rate, Source& s) {
+  return PoissonProducts<Real>::takes(rate) ? by_steps<PoissonProducts<Real>>(rate, s)
+                                            : by_steps<PoissonRejection<Real>>(rate, s);
 }
 
 /// The derivative of a gamma sample x for its shape a at a fixed share below it, -(dP / da) / (dP / dx), P being the
@@ -105,35 +205,6 @@ constexpr Real gamma_slope(Real a, Real x) {
     if (a + i > x && term * (std::abs(slope) + 1) < 1e-17 * std::abs(sum)) break;
   }
   return -sum * x / a;
-}
-
-/// Products of uniform numbers below 10; from there PTRS of Hoermann, "The transformed rejection method for generating
-/// Poisson random variables", Insurance: Mathematics and Economics 12 (1993).
-template <std::same_as<double> Real, class Source>
-constexpr Real poisson(Real rate, Source& s) {
-  if (!(rate >= 0)) return std::numeric_limits<Real>::quiet_NaN();
-  if (rate > std::numeric_limits<Real>::max()) return rate;
-  if (rate < 10) {
-    const Real limit = std::exp(-rate);
-    Real product = 1;
-    for (int k = 0; k < 2 * kRounds; ++k) {
-      s.draw();
-      product *= s.second;
-      if (product <= limit) return k;
-    }
-    return 2 * kRounds;
-  }
-  const Real root = std::sqrt(rate), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
-  const Real inverse = 1.1239 + 1.1328 / (b - 3.4), sure = 0.9277 - 3.6224 / (b - 2), log_rate = std::log(rate);
-  for (int round = 0; round < kRounds; ++round) {
-    s.draw();
-    const Real u = s.first - 0.5, v = s.second, us = 0.5 - std::abs(u);
-    const Real k = std::floor((2 * a / us + b) * u + rate + 0.43);
-    if (us >= 0.07 && v <= sure) return k;
-    if (k < 0 || (us < 0.013 && v > us)) continue;
-    if (std::log(v * inverse / (a / (us * us) + b)) <= k * log_rate - rate - log_factorial(k)) return k;
-  }
-  return std::floor(rate);
 }
 
 /// Sums of geometric waiting times where few successes are expected; else BTRS of Hoermann, "The generation of binomial

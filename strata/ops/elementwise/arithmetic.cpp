@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/records.h"
 #include "strata/ops/view/view.h"
 
@@ -223,6 +224,13 @@ std::optional<Scalar> as_number(const Tensor& a, Scalar b, Scalar alpha = 1) {
   return alpha.to_double() == 1 ? b : Scalar(b.to_double() * alpha.to_double());
 }
 
+// Integers that meet a floating number become default_dtype(). As a tensor of one element the number would cost a card
+// two launches more.
+Tensor beside(const Tensor& a, Scalar b) {
+  const bool widens = a.defined() && !is_floating(a.dtype()) && !a.impl().wrapped_number && b.kind() == DType::f64;
+  return widens ? to(a, default_dtype()) : a;
+}
+
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
@@ -249,7 +257,8 @@ Tensor rsub(const Tensor& a, Scalar b, Scalar alpha) {
 Tensor mul(const Tensor& a, const Tensor& b) {
   return mul_op(a, b);
 }
-Tensor mul(const Tensor& a, Scalar b) {
+Tensor mul(const Tensor& whole, Scalar b) {
+  const Tensor a = beside(whole, b);
   return as_number(a, b) ? mul_scalar_op(a, b) : mul_op(a, number(b, a));
 }
 Tensor div(const Tensor& a, const Tensor& b) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "strata/ops/elementwise/frexp_kernel.h"
 #include "strata/ops/elementwise/records.h"
 
 namespace strata {
@@ -158,6 +159,8 @@ const FrexpOp frexp_op{{
       return {m, m.with_dtype(DType::i32)};
     },
     .kernels = on_each_device([](auto on, Tensor& mantissa, Tensor& exponent, const Tensor& x) {
+      if constexpr (on.cuda)
+        if (frexp_at_once_cuda(mantissa, exponent, x)) return;
       map(on, Map::frexp_mantissa, mantissa, {&x});
       Tensor e = empty(laid_like(mantissa));
       map(on, Map::frexp_exponent, e, {&x});
@@ -170,6 +173,7 @@ const FrexpOp frexp_op{{
         [](Samples& s) {
           s.add(s.uniform({3, 5}, 1.1, 1.9));
           s.add(s.uniform({2, 37}, -8, 8)).not_differentiable();
+          s.add(s.uniform({5, 3}, 1.1, 1.9).t());
           s.add(s.tensor({2, 0}));
           s.invalid<DTypeError>("does not take i64", s.integers({2}, 0, 5));
         },

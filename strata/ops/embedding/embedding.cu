@@ -1,5 +1,6 @@
 // Embeddings on a CUDA device.
 
+#include "strata/cuda/far_rows_kernel.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/rows.h"
 #include "strata/ops/embedding/embedding_kernel.h"
@@ -7,6 +8,7 @@
 namespace strata {
 
 void embedding_cuda(Tensor& y, const Tensor& indices, const Tensor& weight, std::optional<int64_t>) {
+  if (cuda::has_far_rows(weight)) return cuda::take_far_rows(y, weight, indices.contiguous());
   const Tensor w = weight.contiguous();
   cuda::take_rows(weight.dtype(), w.raw_data(), {1, weight.shape()[0], weight.shape()[1]}, indices.contiguous(),
                   y.raw_data());

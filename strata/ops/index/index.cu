@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "strata/cuda/elementwise.cuh"
+#include "strata/cuda/far_rows_kernel.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/range.cuh"
 #include "strata/cuda/rows.h"
@@ -122,6 +123,8 @@ RowIndex row_index(const Tensor& x, const TensorList& indices, const IndexPlan& 
 }
 
 void read_rows(Tensor& y, const Tensor& x, const Layout& l, const RowIndex& index) {
+  if (l.shape.pre == 1 && l.as_it_is && x.dim() > 0 && l.shape.rows == x.size(0) && cuda::has_far_rows(x))
+    return cuda::take_far_rows(y, x, index.rows, index.from_end);
   const Tensor in = contiguous(permuted(x, l));
   cuda::take_rows(x.dtype(), in.raw_data(), l.shape, index.rows, y.raw_data(), index.from_end);
 }

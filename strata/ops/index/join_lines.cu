@@ -108,12 +108,22 @@ __device__ __forceinline__ void join_step(Join join, int32_t place, C value, C* 
   __syncwarp();
 }
 
+// Sums of integers are the same in any order: nobody waits. Of types of up to 32 bits the lower word says all.
+template <class T>
+__device__ __forceinline__ void add_in_any_order(int64_t* total, int64_t value) {
+  if constexpr (sizeof(T) < sizeof(int64_t))
+    atomicAdd(reinterpret_cast<unsigned*>(total), static_cast<unsigned>(value));  // the lower word comes first
+  else
+    atomicAdd(reinterpret_cast<unsigned long long*>(total), static_cast<unsigned long long>(value));
+}
+
 // Block (i, j) has lines 8 i and on, and places `tile` j and on.
 template <class T, bool kCounted>
 __global__ void __launch_bounds__(kThreads)
     join_kernel(Walk<4> lines, T* y, const T* x, const int64_t* index, const T* src, Along a, Join join,
                 bool include_self, Joined<T> alpha, cuda::RangeCheck in_range) {
   using C = Joined<T>;
+  constexpr bool kAnyOrder = std::is_integral_v<T> && !kCounted;
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ int64_t base[4][kLines];
   const int thread = static_cast<int>(threadIdx.x), own = thread / kWarp, lane = thread % kWarp;
@@ -163,12 +173,17 @@ __global__ void __launch_bounds__(kThreads)
         if (k >= begin && k < begin + tile) to = static_cast<int32_t>(k - begin);
         if (blockIdx.y == 0 && !cuda::is_in_range(k, a.n)) in_range.tell(next_index[u], a.n);
       }
-      place[line * kStretchPitch + e] = to;
-      value[line * kStretchPitch + e] = static_cast<C>(alpha * static_cast<C>(cuda::widen(next_value[u])));
+      const C sent = static_cast<C>(alpha * static_cast<C>(cuda::widen(next_value[u])));
+      if constexpr (kAnyOrder) {
+        if (to >= 0) add_in_any_order<T>(total + line * pitch + to, sent);
+      } else {
+        place[line * kStretchPitch + e] = to;
+        value[line * kStretchPitch + e] = sent;
+      }
     }
-    __syncthreads();
+    if constexpr (!kAnyOrder) __syncthreads();
     if (from + kStretch < a.m) load(from + kStretch);
-    if (own >= held) continue;
+    if (kAnyOrder || own >= held) continue;
     const int steps = static_cast<int>(((a.m - from < kStretch ? a.m - from : kStretch) + kWarp - 1) / kWarp);
     for (int s = 0; s < steps; ++s) {
       const int at = own * kStretchPitch + s * kWarp + lane;

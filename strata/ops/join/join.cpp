@@ -6,6 +6,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/join/join.h"
+#include "strata/ops/join/join_kernels.h"
 #include "strata/ops/join/join_reference_inl.h"
 #include "strata/ops/view/view.h"
 
@@ -61,16 +62,17 @@ const Op<Tensor(const TensorList&, int64_t)> cat_op{{
     .example = "Tensor y = cat({arange(2), arange(3)}); assert(y.to_vector<int64_t>() == std::vector<int64_t>({0, 1, "
                "0, 1, 2}));",
     .infer = cat_meta,
-    .kernels = {.everywhere =
-                    [](Tensor& y, const TensorList& tensors, int64_t dim) {
-                      dim = wrap_dim(dim, y.dim(), "cat");
-                      int64_t offset = y.storage_offset();
-                      for (const Tensor& t : tensors) {
-                        if (is_skipped(t)) continue;
-                        copy_elements(alias(y, t.shape(), y.strides(), offset), t);
-                        offset += t.shape()[dim] * y.strides()[dim];
-                      }
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& y, const TensorList& tensors, int64_t dim) {
+      dim = wrap_dim(dim, y.dim(), "cat");
+      if constexpr (on.cuda)
+        if (cat_at_once_cuda(y, tensors, dim)) return;
+      int64_t offset = y.storage_offset();
+      for (const Tensor& t : tensors) {
+        if (is_skipped(t)) continue;
+        copy_elements(alias(y, t.shape(), y.strides(), offset), t);
+        offset += t.shape()[dim] * y.strides()[dim];
+      }
+    }),
     .backward =
         [](Backward& b, const TensorList& tensors, int64_t dim) {
           dim = wrap_dim(dim, first_joined(tensors).dim(), "cat");
@@ -94,6 +96,10 @@ const Op<Tensor(const TensorList&, int64_t)> cat_op{{
           s.add(TensorList{s.tensor({2, 3}), s.tensor({2, 1}), s.tensor({2, 0})}, -1);
           s.add(TensorList{s.tensor({0}), s.tensor({2, 3})}, 1);
           s.add(TensorList{s.tensor({5})});
+          s.add(TensorList{s.tensor({3, 16}), s.tensor({3, 32})}, 1).named("whole vectors");
+          s.add(TensorList{s.tensor({2, 3}), s.tensor({3, 2}).t(), s.tensor({2, 3})}).named("one turned");
+          s.add(TensorList{s.tensor({2, 2, 3}), s.tensor({2, 1, 3}), s.tensor({2, 0, 3})}, 1).named("middle");
+          s.add(TensorList(67, s.tensor({2, 3})), 1).named("many").not_differentiable();
           s.invalid<ShapeError>("at least one", TensorList{});
           s.invalid<ShapeError>("must agree", TensorList{s.tensor({2, 3}), s.tensor({2, 4})}, 0);
           s.invalid<ShapeError>("stack", TensorList{s.tensor({})});

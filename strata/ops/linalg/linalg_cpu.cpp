@@ -12,6 +12,7 @@
 #include "strata/core/dispatch.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/linalg/factors_inl.h"
 #include "strata/ops/linalg/lapack.h"
 #include "strata/ops/linalg/linalg_kernels.h"
 #include "strata/ops/linalg/records.h"
@@ -395,21 +396,13 @@ void singular(std::string_view op, Tensor* U, Tensor& S, Tensor* Vh, const Tenso
               const std::string& driver) {
   check<ValueError>(driver.empty(), op, "driver \"", driver,
                     "\" is one of cuSOLVER; on the CPU there is none to choose");
+  if (linalg::factors_of_nothing(A, {U, Vh})) return;
   const int64_t tall = rows(A), broad = cols(A), k = std::min(tall, broad), batch = batch_of(A).product();
-  if (batch == 0) return;
   const char job = !U ? 'N' : full ? 'A' : 'S';
   const int m = as_int(op, broad), n = as_int(op, tall), p = static_cast<int>(k);
   std::vector<int> failed(static_cast<size_t>(batch));
   wide(A, op, [&]<class T>() {
     T *s = out<T>(S), *u = U ? out<T>(*U) : nullptr, *vh = Vh ? out<T>(*Vh) : nullptr;
-    if (k == 0) {  // the square factors of nothing are identities
-      for (Tensor* t : {U, Vh})
-        if (t && t->numel() > 0)
-          for (int64_t b = 0, side = cols(*t); b < batch; ++b)
-            for (int64_t i = 0; i < side * side; ++i)
-              t->data<T>()[b * side * side + i] = i % (side + 1) == 0 ? T(1) : T(0);
-      return;
-    }
     const Batch<T> a(A);
     const int64_t u_size = U ? rows(*U) * cols(*U) : 0, v_size = Vh ? rows(*Vh) * cols(*Vh) : 0;
     const int ld_vh = m, ld_u = full ? n : p;

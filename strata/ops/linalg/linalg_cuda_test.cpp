@@ -107,6 +107,10 @@ TEST_F(LinalgCuda, SingularValuesByEachWay) {
     const Tensor sizes = linspace(1, least, 40);
     expect_decomposed(matmul(Q * sizes, std::get<0>(linalg_qr(randn({40, 40})))), false, "");
   }
+  // Many values next to nothing, wide, and in a batch of which one matrix is well conditioned.
+  const Tensor low = matmul(randn({40, 9}), randn({9, 60}));
+  expect_decomposed(low, false, "");
+  expect_decomposed(stack({low, randn({40, 60})}), false, "");
   expect_near(linalg_svdvals(on(zeros({40, 40}))), zeros({40}));
 }
 

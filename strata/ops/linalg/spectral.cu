@@ -6,10 +6,14 @@
 #include "strata/cuda/each.cuh"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/linalg/dense_inl.cuh"
+#include "strata/ops/linalg/factors_inl.h"
+#include "strata/ops/linalg/linalg.h"
 #include "strata/ops/linalg/linalg_kernels.h"
 #include "strata/ops/linalg/oriented.cuh"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/shape/shape.h"
+#include "strata/ops/view/view.h"
 
 namespace strata::linalg_cuda {
 namespace {
@@ -95,10 +99,19 @@ __global__ void __launch_bounds__(kEachThreads) roots_kernel(float* to, const do
   });
 }
 
+// Of columns, the last first: what each has beside those before it, as columns of length 1 that point its way.
+Tensor orthonormal(const Tensor& columns) {
+  const auto [Q, R] = linalg_qr(flip(columns, {-1}));
+  const Tensor down = diagonal(R, 0, -2, -1) < 0.0;
+  return Q * unsqueeze(down.to(DType::f64) * -2.0 + 1.0, -2);
+}
+
 // f32 by the eigenvalues of A^T A (A A^T where that is smaller) in f64: products of f32 are exact there, and the digits
 // that the square of the condition costs f32 has not. The longer vectors are A times the shorter ones, orthonormal to
-// f32's digits up to a condition of kMostCondition. False where that is not so, for small sides, and where the host may
-// not look.
+// f32's digits up to a condition of kMostCondition; beyond it they are A times the shorter ones made orthonormal by
+// reflections, the largest first. What a vector loses to those before it, at most 2^-52 largest^2 / (their value), is
+// below sqrt(2^-52) of the largest value, since the vector itself is no longer than that where theirs is small. False
+// where A is not finite, for small sides, and where the host may not look.
 constexpr float kMostCondition = 3e4F;
 bool singular_by_gram(std::string_view op, Tensor* U, Tensor& S, Tensor* Vh, const Tensor& A, bool full) {
   const int64_t m = rows(A), n = cols(A), k = std::min(m, n), size = std::max(m, n), batch = batch_of(A).product();
@@ -112,13 +125,16 @@ bool singular_by_gram(std::string_view op, Tensor* U, Tensor& S, Tensor* Vh, con
   for (const int32_t status : info.to_vector<int32_t>())
     if (status != 0) return false;
   const std::vector<float> sizes = S.to_vector<float>();
+  bool apart = true;
   for (auto first = sizes.begin(); first != sizes.end(); first += k) {
     const float most = *first, least = *(first + k - 1);
-    if (!std::isfinite(most) || !std::isfinite(least) || (U && !(least * kMostCondition > most))) return false;
+    if (!std::isfinite(most) || !std::isfinite(least)) return false;
+    apart = apart && least * kMostCondition > most;
   }
   if (!U) return true;
-  const Tensor products = matmul(fine, mT(gram)),
-               units = contiguous(products / sqrt(sum(square(products), {-2}, true)));
+  const Tensor products = matmul(fine, mT(gram));
+  const Tensor units =
+      contiguous(apart ? products / sqrt(sum(square(products), {-2}, true)) : flip(orthonormal(products), {-1}));
   const int side = as_int(op, k);
   const linalg::Vectors<float, double> longer{
       at<const double>(units, k - 1), nullptr, side, as_int(op, size), -1, k, size * k, 0, 0},
@@ -131,12 +147,8 @@ void singular(std::string_view op, Tensor* U, Tensor& S, Tensor* Vh, const Tenso
               const std::string& driver) {
   check<ValueError>(driver.empty() || driver == "gesvd" || driver == "gesvdj", op, "driver is \"", driver,
                     "\", wants \"gesvd\" or \"gesvdj\"; gesvda gives approximations and is left out");
+  if (linalg::factors_of_nothing(A, {U, Vh})) return;
   const int64_t m = rows(A), n = cols(A), k = std::min(m, n), batch = batch_of(A).product();
-  if (A.numel() == 0) {
-    for (Tensor* t : {U, Vh})
-      if (t && t->numel() > 0) t->copy_(linalg::identity(A, cols(*t)));
-    return;
-  }
   if (driver.empty() && singular_by_gram(op, U, S, Vh, A, full)) return;
   // The longer side comes first, which gesvd wants: by columns, a wide A is its transpose.
   const bool tall = m >= n;

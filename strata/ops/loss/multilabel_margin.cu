@@ -29,6 +29,17 @@ __device__ __forceinline__ void each_few(int n, F&& f) {
   }
 }
 
+// Adds to above[u] of how many of n numbers is_above(u, number) is true.
+template <class T, class F>
+__device__ __forceinline__ void count_above(const T* numbers, int n, int (&above)[kAtOnce], F&& is_above) {
+#pragma unroll 4
+  for (int i = 0; i < n; ++i) {
+    const T number = numbers[i];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) above[u] += is_above(u, number) ? 1 : 0;
+  }
+}
+
 // Classes c and targets k of a row: shared memory holds score[c], of a class that is named in the end -inf; bound[k] =
 // score of target k less 1; slope[c]; and whether c is named. The row's result is y[row] (its loss), or with kSlopes
 // gx[row][c].
@@ -90,12 +101,7 @@ __global__ void __launch_bounds__(kThreads)
       int above[kAtOnce] = {};
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u) v[u] = score[at[u]];
-#pragma unroll 4
-      for (int k = 0; k < targets; ++k) {
-        const T least = bound[k];
-#pragma unroll
-        for (int u = 0; u < kAtOnce; ++u) above[u] += v[u] > least ? 1 : 0;
-      }
+      count_above(bound, targets, above, [&](int u, T least) { return v[u] > least; });
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u)
         if (u < count && !named[at[u]]) slope[at[u]] = above[u];  // of such a class nobody else writes
@@ -105,12 +111,7 @@ __global__ void __launch_bounds__(kThreads)
       int above[kAtOnce] = {};
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u) least[u] = bound[at[u]];
-#pragma unroll 4
-      for (int c = 0; c < classes; ++c) {
-        const T v = score[c];
-#pragma unroll
-        for (int u = 0; u < kAtOnce; ++u) above[u] += v > least[u] ? 1 : 0;
-      }
+      count_above(score, classes, above, [&](int u, T v) { return v > least[u]; });
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u) {
         const int64_t c = t[at[u]];

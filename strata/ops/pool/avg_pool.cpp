@@ -6,22 +6,26 @@ namespace strata {
 namespace {
 using namespace pool;
 
-double mean_weight(int64_t i, int64_t j, int64_t in, int64_t kernel, int64_t stride, int64_t padding,
-                   bool count_padding) {
+// Of dimension d; the first one has the divisor, where there is one (not 0).
+double mean_weight(int64_t d, int64_t i, int64_t j, int64_t in, int64_t kernel, int64_t stride, int64_t padding,
+                   bool count_padding, int64_t divisor) {
   const int64_t low = i * stride - padding, high = std::min(low + kernel, in + padding);
   if (j < low || j >= high) return 0;
+  if (divisor != 0) return d == 0 ? 1.0 / static_cast<double>(divisor) : 1.0;
   return 1.0 / static_cast<double>(count_padding ? high - low : std::min(high, in) - std::max<int64_t>(low, 0));
 }
 
 Axes mean_axes(const Dims& in, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
-               bool count_padding) {
+               bool count_padding, int64_t divisor) {
   return axes_of(kernel.size(), [&](int64_t d) {
-    return pool_axis(in[d], kernel[d], stride[d], padding[d], 1, ceil_mode, true, count_padding);
+    Axis a = pool_axis(in[d], kernel[d], stride[d], padding[d], 1, ceil_mode, divisor == 0, count_padding);
+    if (divisor != 0 && d == 0) a.scale = static_cast<double>(divisor);
+    return a;
   });
 }
 
 TensorMeta avg_pool_infer(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
-                          bool) {
+                          bool, int64_t) {
   check_floating("avg_pool", x);
   const Dims in = spatial_of("avg_pool", x, kernel.size()), ones = Dims::filled(kernel.size(), 1);
   check_window("avg_pool", kernel, stride, padding, ones);
@@ -29,7 +33,7 @@ TensorMeta avg_pool_infer(const Tensor& x, const Dims& kernel, const Dims& strid
 }
 
 TensorMeta avg_pool_backward_infer(const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride,
-                                   const Dims& padding, bool ceil_mode, bool) {
+                                   const Dims& padding, bool ceil_mode, bool, int64_t) {
   constexpr std::string_view op = "avg_pool_backward";
   check_floating(op, g);
   const Dims out = spatial_of(op, g, kernel.size()), ones = Dims::filled(kernel.size(), 1);
@@ -40,27 +44,35 @@ TensorMeta avg_pool_backward_infer(const Tensor& g, const Dims& size, const Dims
   return pooled_meta(g, size);
 }
 
-const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool)> avg_pool_op{{
+using AvgPoolOp = Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool, int64_t)>;
+using AvgPoolBackwardOp =
+    Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool, bool, int64_t)>;
+extern const AvgPoolBackwardOp avg_pool_backward_op;
+
+const AvgPoolOp avg_pool_op{{
     .schema = "avg_pool(Tensor x, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, bool "
-              "count_include_pad=true) -> Tensor",
+              "count_include_pad=true, int divisor=0) -> Tensor",
     .doc = "The mean of each window over the last one to three dimensions (as many as kernel has entries). Padding "
            "counts as zeros "
-           "unless count_include_pad is false. avg_pool1d, avg_pool2d and avg_pool3d are the friendlier forms.",
+           "unless count_include_pad is false. With a divisor other than 0 the sum over it. avg_pool1d, avg_pool2d and "
+           "avg_pool3d are the friendlier forms.",
     .infer = avg_pool_infer,
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& kernel, const Dims& stride,
-                                 const Dims& padding, bool ceil_mode, bool count) {
+                                 const Dims& padding, bool ceil_mode, bool count, int64_t divisor) {
       resample(on, y, x, kernel.size(),
-               mean_axes(spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding, ceil_mode, count));
+               mean_axes(spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding, ceil_mode, count, divisor));
     }),
     .backward =
         [](Backward& b, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
-           bool count) {
-          b.set(0, avg_pool_backward(b.gy(), spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding,
-                                     ceil_mode, count));
+           bool count, int64_t divisor) {
+          b.set(0, avg_pool_backward_op(b.gy(), spatial_of("avg_pool", x, kernel.size()), kernel, stride, padding,
+                                        ceil_mode, count, divisor));
         },
     .cost =
-        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
-          return move_cost(x, avg_pool_infer(x, kernel, stride, padding, ceil_mode, count).shape, window_size(kernel));
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count,
+           int64_t divisor) {
+          return move_cost(x, avg_pool_infer(x, kernel, stride, padding, ceil_mode, count, divisor).shape,
+                           window_size(kernel));
         },
     .samples =
         [](Samples& s) {
@@ -73,39 +85,47 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, bool, bool
               .named("channels innermost");
           s.add(s.tensor({2, 2, 4, 5, 3}), Dims{2, 3, 2}, Dims{2, 2, 1}, Dims{1, 0, 1}, true, false)
               .named("three dimensions");
+          s.add(s.tensor({2, 3, 6, 7}), Dims{3, 2}, Dims{2, 2}, Dims{1, 1}, true, true, 5).named("divisor, ceil");
+          s.add(s.tensor({2, 6, 7, 8}).permute({0, 3, 1, 2}), Dims{3, 3}, Dims{1, 2}, Dims{1, 1}, false, false, -7)
+              .named("divisor, channels innermost");
+          s.add(s.tensor({2, 2, 4, 5, 3}), Dims{2, 3, 2}, Dims{2, 2, 1}, Dims{1, 0, 1}, true, true, 4)
+              .named("divisor, three dimensions");
           s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0});
           s.invalid<ValueError>("half the kernel", s.tensor({1, 2, 4}), Dims{2}, Dims{1}, Dims{2});
           if (s.benchmarking()) s.bench(s.tensor({8, 64, 16, 56, 56}), Dims{3, 3, 3}, Dims{2, 2, 2}, Dims{1, 1, 1});
         },
     .reference =
-        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
-          const Shape result = avg_pool_infer(x, kernel, stride, padding, ceil_mode, count).shape;
+        [](const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode, bool count,
+           int64_t divisor) {
+          const Shape result = avg_pool_infer(x, kernel, stride, padding, ceil_mode, count, divisor).shape;
           const Dims in = spatial_of("avg_pool", x, kernel.size());
           Dims out;
           for (int i = 0; i < kernel.size(); ++i) out.push_back(result[result.size() - kernel.size() + i]);
           return reference(x, result, in, out, false, [&](int64_t d, int64_t i, int64_t j) {
-            return mean_weight(i, j, in[d], kernel[d], stride[d], padding[d], count);
+            return mean_weight(d, i, j, in[d], kernel[d], stride[d], padding[d], count, divisor);
           });
         },
 }};
 
-const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool, bool)> avg_pool_backward_op{{
+const AvgPoolBackwardOp avg_pool_backward_op{{
     .schema =
         "avg_pool_backward(Tensor g, int[] size, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, "
-        "bool count_include_pad=true) -> Tensor",
+        "bool count_include_pad=true, int divisor=0) -> Tensor",
     .internal = true,
     .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of "
            "avg_pool.",
     .infer = avg_pool_backward_infer,
     .kernels = on_each_device([](auto on, Tensor& x, const Tensor& g, const Dims& size, const Dims& kernel,
-                                 const Dims& stride, const Dims& padding, bool ceil_mode, bool count) {
-      resample_transposed(on, x, g, kernel.size(), mean_axes(size, kernel, stride, padding, ceil_mode, count));
+                                 const Dims& stride, const Dims& padding, bool ceil_mode, bool count,
+                                 int64_t divisor) {
+      resample_transposed(on, x, g, kernel.size(), mean_axes(size, kernel, stride, padding, ceil_mode, count, divisor));
     }),
     .backward = [](Backward& b, const Tensor&, const Dims&, const Dims& kernel, const Dims& stride, const Dims& padding,
-                   bool ceil_mode,
-                   bool count) { b.set(0, avg_pool(b.gy(), kernel, stride, padding, ceil_mode, count)); },
+                   bool ceil_mode, bool count, int64_t divisor) {
+      b.set(0, avg_pool_op(b.gy(), kernel, stride, padding, ceil_mode, count, divisor));
+    },
     .cost =
-        [](const Tensor& g, const Dims& size, const Dims& kernel, const Dims&, const Dims&, bool, bool) {
+        [](const Tensor& g, const Dims& size, const Dims& kernel, const Dims&, const Dims&, bool, bool, int64_t) {
           return Cost{static_cast<double>(g.numel()) * window_size(kernel),
                       static_cast<double>(g.nbytes() + with_spatial(g.shape(), size).product() * size_of(g.dtype()))};
         },
@@ -115,15 +135,17 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims
           s.add(s.tensor({2, 3, 5}), Dims{8}, Dims{3}, Dims{2}, Dims{1}, true, false);
           s.add(s.tensor({2, 2, 2, 4}), Dims{5, 4, 3}, Dims{2, 3, 2}, Dims{2, 2, 1}, Dims{0, 1, 1})
               .named("three dimensions");
+          s.add(s.tensor({2, 3, 5}), Dims{8}, Dims{3}, Dims{2}, Dims{1}, true, true, -3).named("divisor");
           s.invalid<ShapeError>("does not give", s.tensor({2, 3, 5}), Dims{20}, Dims{3}, Dims{2}, Dims{1});
         },
     .reference =
         [](const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride, const Dims& padding,
-           bool ceil_mode, bool count) {
-          const Shape result = avg_pool_backward_infer(g, size, kernel, stride, padding, ceil_mode, count).shape;
+           bool ceil_mode, bool count, int64_t divisor) {
+          const Shape result =
+              avg_pool_backward_infer(g, size, kernel, stride, padding, ceil_mode, count, divisor).shape;
           return reference(g, result, size, spatial_of("avg_pool_backward", g, kernel.size()), true,
                            [&](int64_t d, int64_t i, int64_t j) {
-                             return mean_weight(i, j, size[d], kernel[d], stride[d], padding[d], count);
+                             return mean_weight(d, i, j, size[d], kernel[d], stride[d], padding[d], count, divisor);
                            });
         },
 }};
@@ -196,21 +218,6 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_backward_op{{
 
 // ---- the friendlier forms -------------------------------------------------------------------------------------------
 
-// How many places of the padded input each window covers: with ceil_mode the last ones are not whole.
-Tensor window_sizes(const Dims& in, const Dims& out, const Dims& kernel, const Dims& stride, const Dims& padding) {
-  std::vector<double> sizes{1};
-  for (int d = 0; d < in.size(); ++d) {
-    std::vector<double> next;
-    for (const double s : sizes)
-      for (int64_t i = 0; i < out[d]; ++i) {
-        const int64_t low = i * stride[d] - padding[d];
-        next.push_back(s * static_cast<double>(std::min(low + kernel[d], in[d] + padding[d]) - low));
-      }
-    sizes = std::move(next);
-  }
-  return from_span<double>(sizes, out);
-}
-
 Tensor avg_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims& kernel, const Dims& stride,
                    const Dims& padding, bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
   check_rank(op, x, spatial);
@@ -219,12 +226,7 @@ Tensor avg_pool_nd(std::string_view op, int spatial, const Tensor& x, const Dims
   check(!divisor || *divisor != 0, op, "divisor_override must not be 0");
   const Dims s = stride.empty() ? k : spread(stride, spatial), p = spread(padding, spatial);
   if (!is_floating(x.dtype())) return avg_pool_integers(op, x, k, s, p, ceil_mode, count_include_pad, divisor);
-  if (!divisor) return avg_pool(x, k, s, p, ceil_mode, count_include_pad);
-  const Tensor wide = is_reduced_floating(x.dtype()) ? x.to(DType::f32) : x;
-  const Tensor mean = avg_pool(wide, k, s, p, ceil_mode, true);
-  const Dims in = spatial_of(op, x, spatial), out = spatial_of(op, mean, spatial);
-  const Tensor sizes = window_sizes(in, out, k, s, p) / static_cast<double>(*divisor);
-  return (mean * sizes.to(wide.dtype()).to(x.device())).to(x.dtype());
+  return avg_pool_op(x, k, s, p, ceil_mode, count_include_pad, divisor.value_or(0));
 }
 
 // The sum of each window over its divisor, window by window.
@@ -236,7 +238,7 @@ Tensor avg_by_hand(int spatial, const Tensor& x, const Dims& kernel, const Dims&
   const Dims out = pooled_sizes("avg_pool", in, k, s, p, ones, ceil_mode);
   const Shape result = with_spatial(x.shape(), out);
   const auto weight = [&](int64_t d, int64_t i, int64_t j) {
-    return mean_weight(i, j, in[d], k[d], s[d], p[d], count_include_pad);
+    return mean_weight(d, i, j, in[d], k[d], s[d], p[d], count_include_pad, 0);
   };
   // Sums first: a sum of shares would not be a whole number where the mean is one.
   const Tensor y = reference(x, result, in, out, false,
@@ -389,11 +391,11 @@ const Op<SizeSignature> adaptive_avg_pool3d_op{{
 
 Tensor avg_pool(const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding, bool ceil_mode,
                 bool count_include_pad) {
-  return avg_pool_op(x, kernel, stride, padding, ceil_mode, count_include_pad);
+  return avg_pool_op(x, kernel, stride, padding, ceil_mode, count_include_pad, 0);
 }
 Tensor avg_pool_backward(const Tensor& g, const Dims& size, const Dims& kernel, const Dims& stride, const Dims& padding,
                          bool ceil_mode, bool count_include_pad) {
-  return avg_pool_backward_op(g, size, kernel, stride, padding, ceil_mode, count_include_pad);
+  return avg_pool_backward_op(g, size, kernel, stride, padding, ceil_mode, count_include_pad, 0);
 }
 Tensor adaptive_avg_pool(const Tensor& x, const Dims& output_size) {
   return adaptive_avg_pool_op(x, output_size);

@@ -25,7 +25,7 @@ struct Window {
 template <class I>
 struct BasicAxis {
   AxisKind kind = AxisKind::pool;
-  bool mean = false;                            ///< pool: weights are 1 / (inputs of the window), else 1
+  bool mean = false;                            ///< pool: weights are 1 / (inputs of the window), else 1 / scale
   bool count_padding = false;                   ///< pool: padding counts as inputs of the mean
   bool nearest = false, align_corners = false;  ///< resize
   bool centred = false;                         ///< resize, nearest: by the middle of the output, not its start
@@ -67,7 +67,8 @@ STRATA_EVERYWHERE inline Window<I, W> pool_window(const BasicAxis<I>& a, I i) {
     n -= before;
   }
   n = first >= a.in ? 0 : least<I>(n, a.dilation == 1 ? a.in - first : (a.in - 1 - first) / a.dilation + 1);
-  const W weight = a.mean ? W(1) / static_cast<W>(a.count_padding ? full : most<I>(n, 1)) : W(1);
+  const W share = a.mean ? static_cast<W>(a.count_padding ? full : most<I>(n, 1)) : static_cast<W>(a.scale);
+  const W weight = W(1) / share;
   return {first, n, weight, weight};
 }
 

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "strata/ops/rnn/recurrence_cuda.h"
+#include "strata/ops/rnn/walk_of.cuh"
 
 namespace strata::recurrent {
 namespace {
@@ -90,20 +90,8 @@ struct Memory {
     weight.resize(static_cast<size_t>(plan.parts * plan.columns * plan.depth_bytes / 16));
     states.resize(static_cast<size_t>(2 * bytes / 16));
     arrivals.resize(static_cast<size_t>(plan.groups) * kArrivalBytes / sizeof(unsigned));
-    walk = {.batch = p.batch,
-            .hidden = p.hidden,
-            .rows = plan.rows,
-            .depth_bytes = plan.depth_bytes,
-            .pitch = plan.pitch,
-            .partial_bytes_at = plan.shared_bytes - plan.partial_bytes,
-            .parts = static_cast<int>(plan.parts),
-            .units = static_cast<int>(plan.units),
-            .columns = static_cast<int>(plan.columns),
-            .partial_pitch = static_cast<int>(plan.partial_pitch),
-            .weight = reinterpret_cast<const unsigned char*>(weight.data()),
-            .states = reinterpret_cast<unsigned char*>(states.data()),
-            .states_bytes = bytes,
-            .arrivals = arrivals.data()};
+    walk = walk_of(p, plan, reinterpret_cast<const unsigned char*>(weight.data()),
+                   reinterpret_cast<unsigned char*>(states.data()), arrivals.data());
   }
   void take(const std::vector<T>& w, int64_t gates, bool transposed, const T* h) {
     const int64_t H = walk.hidden;

@@ -4,6 +4,7 @@
 #include "strata/cuda/range.cuh"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/rnn/recurrence.cuh"
+#include "strata/ops/rnn/walk_of.cuh"
 
 namespace strata::recurrent {
 namespace {
@@ -74,20 +75,7 @@ WalkCall::WalkCall(const StepProduct& p, int64_t own_elements, int64_t steps)
   memory_ = empty({{places.bytes()}, DType::u8, device, std::nullopt});
   auto* const base = static_cast<unsigned char*>(memory_.raw_data());
   cuda::fill_bytes(device, base, 0, static_cast<size_t>(places.bytes()));
-  walk = {.batch = p.batch,
-          .hidden = p.hidden,
-          .rows = plan.rows,
-          .depth_bytes = plan.depth_bytes,
-          .pitch = plan.pitch,
-          .partial_bytes_at = plan.shared_bytes - plan.partial_bytes,
-          .parts = static_cast<int>(plan.parts),
-          .units = static_cast<int>(plan.units),
-          .columns = static_cast<int>(plan.columns),
-          .partial_pitch = static_cast<int>(plan.partial_pitch),
-          .weight = base + weight,
-          .states = base + states,
-          .states_bytes = states_bytes,
-          .arrivals = reinterpret_cast<unsigned*>(base + arrivals)};
+  walk = walk_of(p, plan, base + weight, base + states, reinterpret_cast<unsigned*>(base + arrivals));
   own = base + array;
   places_ = reinterpret_cast<int64_t*>(base + counts);
 }

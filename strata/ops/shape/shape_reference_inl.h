@@ -93,7 +93,7 @@ inline Tensor rolled(const Tensor& x, const Dims& shifts, const Dims& dims) {
     return y;
   }
   return added(x, x.shape(), [&](Dims p) {
-    for (int i = 0; i < dims.size(); ++i) {
+    for (int i = 0; x.dim() > 0 && i < dims.size(); ++i) {
       const int64_t d = naive::from_front(dims[i], x.dim()), n = x.shape()[d];
       p[d] = ((p[d] + shifts[i]) % n + n) % n;
     }

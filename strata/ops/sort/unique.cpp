@@ -14,6 +14,7 @@
 #include "strata/ops/join/join.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/sort/runs_kernel.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/view/view.h"
 
@@ -124,6 +125,12 @@ Triple runs(const Tensor& whole, int64_t dim, bool return_inverse, bool return_c
   // A slice begins a run where an element of it differs from the one before.
   Tensor begins = ne(slice(x, dim, 1, n), slice(x, dim, 0, n - 1));
   if (x.dim() > 1) begins = any(reshape(transpose(begins, 0, dim), {n - 1, x.numel() / n}), {1});
+#ifdef STRATA_WITH_CUDA
+  if (x.device().is_cuda()) {
+    const Runs r = runs_cuda(begins, return_inverse, return_counts);
+    return {index_select(x, dim, r.starts), r.numbers, r.lengths};
+  }
+#endif
   begins = cat({full({1}, true, DType::boolean), begins}, 0);
   const Tensor starts = reshape(nonzero(begins), {-1});
   const auto counts = [&] { return cat({slice(starts, 0, 1, starts.numel()), full({1}, n)}, 0) - starts; };

@@ -78,6 +78,14 @@ void samples_polynomial(Samples& s, double low, double high) {
   s.invalid<ShapeError>("do not broadcast", s.tensor({2}), s.integers({3}, 0, 7));
 }
 
+// Of each family itself, and its derivative of that number, with orders of that shape.
+void samples_of_families(Samples& s, const Shape& orders, int64_t derivative) {
+  for (const std::string_view family : kFamilies) {
+    s.add(s.uniform({2, 5}, 0.1, 0.9), s.integers({5}, 0, 6), std::string(family));
+    s.add(s.uniform({2, 5}, 0.1, 0.9), s.integers(orders, 0, 6), std::string(family), derivative);
+  }
+}
+
 // Differences of the closed forms of order 0 would be too coarse: the polynomial's own coefficients, from its values at
 // n + 1 points (Newton's form), differentiated.
 Real reference_of(double x, double order, const std::string& family, int64_t derivative) {
@@ -157,10 +165,7 @@ const PolynomialOp polynomial_op{{
     .cost = [](const Tensor& x, const Tensor& n, const std::string&, int64_t) { return map_cost(100, x, x, n); },
     .samples =
         [](Samples& s) {
-          for (const std::string_view family : kFamilies) {
-            s.add(s.uniform({2, 5}, 0.1, 0.9), s.integers({5}, 0, 6), std::string(family));
-            s.add(s.uniform({2, 5}, 0.1, 0.9), s.integers({5}, 0, 6), std::string(family), 2);
-          }
+          samples_of_families(s, {5}, 2);
           s.invalid<ValueError>("no family", s.tensor({2}), s.integers({2}, 0, 3), "bernstein");
           s.invalid<ValueError>("from 0 to 7", s.tensor({2}), s.integers({2}, 0, 3), "hermite_h", 8);
         },
@@ -194,10 +199,7 @@ const PolynomialOp whole_order_op{{
     .cost = [](const Tensor& x, const Tensor& n, const std::string&, int64_t) { return map_cost(100, x, x, n); },
     .samples =
         [](Samples& s) {
-          for (const std::string_view family : kFamilies) {
-            s.add(s.uniform({2, 5}, 0.1, 0.9), s.integers({5}, 0, 6), std::string(family));
-            s.add(s.uniform({2, 5}, 0.1, 0.9), s.integers({2, 1}, 0, 6), std::string(family), 1);
-          }
+          samples_of_families(s, {2, 1}, 1);
           s.add(s.uniform({3, 2}, 0.1, 0.9).t(), s.integers({3}, 0, 6), "hermite_h", 2).named("strided");
           s.invalid<DTypeError>("and n", s.tensor({2}), s.tensor({2}), "hermite_h");
         },

@@ -44,6 +44,11 @@ const OptimizerRecord& AdafactorOptions::record() {
               {"variance", "Of vectors: mean of the squares.", Kind::own},
           },
       .python = "lr, beta2_decay=-beta2_decay, eps=(eps1?, eps2), d=clip_threshold, weight_decay, *, foreach, maximize",
+      .together =
+          [](const void* options) {
+            check(!static_cast<const O*>(options)->low.compensated_weights, "Adafactor",
+                  "takes weights in one array: master_weights in place of compensated_weights");
+          },
       .decoupled = of<O, [](const O&) { return true; }>,
   });
   return r;

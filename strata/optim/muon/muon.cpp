@@ -105,7 +105,11 @@ Tensor newton_schulz(const Tensor& x, int steps, double eps) {
 }
 
 std::vector<Optimizer::StateSpec> Muon::state_spec(const Param& p) const {
-  if (orthogonal(p)) return {{"momentum_buffer", p.tensor.shape(), moment_dtype(p)}};
+  if (orthogonal(p)) {
+    std::vector<StateSpec> spec;
+    add_moment(spec, "momentum_buffer", p, 0, Rule::muon_momentum, 0);
+    return spec;
+  }
   const AdamWOptions adamw = adamw_options(options_of(p));
   return states_of(AdamWOptions::record(), &adamw, 0, p);
 }

@@ -23,6 +23,7 @@ class SparseAdam final : public OptimizerOf<SparseAdamOptions> {
 
  protected:
   void update(const std::vector<Param*>& active, double grad_scale) override;
+  bool one_run() const override { return false; }  // which rows are used is memory of the update's own
 };
 
 }  // namespace strata::optim

@@ -4,8 +4,14 @@ float64). Parameters of 16 bits lose updates smaller than half of their last bit
 the engine's optimizers has, is given; they are fixed when it is made:
 
 ``master_weights``: the state has the weights in float32, and the parameter is always their rounding (4 bytes each more).
+``compensated_weights``: the same for bfloat16 in 2 bytes each, what the parameter lacks of float32; not for Adafactor.
 ``stochastic_rounding``: bfloat16 parameters are rounded up or down at random, exactly on average; with ``rounding_seed``.
 ``low_state``: moments of bfloat16 parameters in bfloat16 too, as torch keeps them; rounded to nearest, slow ones never move.
+
+and of parameters of any type but float64:
+
+``state_8bit``: moments in 8 bits, with a scale for each 256 elements (``exp_avg`` and ``exp_avg_absmax`` in the state), for
+parameters of ``min_8bit_size`` elements or more.
 """
 
 from __future__ import annotations
@@ -28,8 +34,9 @@ ParamGroup = Dict[str, Any]
 Params = Union[Iterable[Tensor], Iterable[ParamGroup], Iterable[Tuple[str, Tensor]]]
 
 
-# Of every one of the engine's: what becomes of small updates of parameters of 16 bits.
-_LOW = ("master_weights", "stochastic_rounding", "low_state", "rounding_seed")
+# Of every one of the engine's: what becomes of small updates of parameters of 16 bits, how moments are kept.
+_LOW = ("master_weights", "compensated_weights", "stochastic_rounding", "low_state", "state_8bit", "min_8bit_size",
+        "rounding_seed")
 
 
 class Optimizer:

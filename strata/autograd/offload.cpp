@@ -1,0 +1,247 @@
+// The backward half, and what programs call.
+
+#include "strata/autograd/offload.h"
+
+#include <algorithm>
+
+#include "strata/autograd/offload_impl_inl.h"
+#include "strata/cuda/runtime.h"
+#include "strata/memory/allocator.h"
+
+namespace strata {
+
+// ---- backward ------------------------------------------------------------------------------------------------------
+
+Ref<Storage> SavedTensorOffload::Impl::bring(Slot& s, Slot::User& user) {
+  s.check_version();
+  if (s.source) {
+    if (std::exchange(s.waits, false)) {
+      window_bytes -= s.bytes;
+      stay(s, stats.kept);
+    }
+    if (std::exchange(s.leaving, false)) {
+      leaving_bytes -= s.bytes;
+      stay(s, stats.forwarded);
+    }
+    return s.source;
+  }
+  if (!s.near && s.recipe) {
+    struct Making {
+      explicit Making(bool& f) : flag(f), before(std::exchange(f, true)) {}
+      ~Making() { flag = before; }
+      bool& flag;
+      bool before;
+    } scope(making);
+    const std::vector<Ref<Storage>> made =
+        offload::run(*s.recipe, [this](Slot& r, Slot::User& u) { return bring(r, u); });
+    for (size_t i = 0; i < s.recipe->results.size(); ++i) {
+      const std::shared_ptr<Slot> other = s.recipe->results[i].lock();
+      if (!other || other->near || other->recipe != s.recipe) continue;
+      other->near = made[i];
+      stats.recomputed += other->bytes;
+    }
+  } else if (!s.near) {
+    if (!s.fetching) fetch(s);
+    mark(kWait);
+    const double begin = offload::host_seconds();
+    s.fetching = false;
+    early_bytes -= s.bytes;
+    s.near = s.parcel->take();
+    if (!s.device.is_cuda()) stats.seconds_waited += offload::host_seconds() - begin;
+    mark(kGoOn);
+  }
+  Ref<Storage> bytes = s.near;
+  s.serve(user);
+  s.tidy();
+  return bytes;
+}
+
+void SavedTensorOffload::Impl::fetch(Slot& s) {
+  s.parcel->fetch();
+  s.fetching = true;
+  early_bytes += s.bytes;
+  stats.fetched += s.bytes;
+}
+
+void SavedTensorOffload::Impl::want(const std::shared_ptr<Slot>& s, size_t at) {
+  if (s->recipe && !s->near) {
+    want_sources(*s->recipe, at);
+  } else if (s->parcel && !s->near && !s->fetching) {
+    wanted.push_back({s, at});
+  }
+}
+void SavedTensorOffload::Impl::want_sources(Recipe& r, size_t at) {
+  r.each_source([&](Recipe::Source& s) {
+    if (s.slot) want(s.slot, at);
+    if (s.made) want_sources(*s.made, at);
+  });
+}
+
+void SavedTensorOffload::Impl::ahead(const SavedTensorHooks* self, std::span<Node* const> next) {
+  const std::lock_guard guard(lock);
+  if (forward) end_forward();
+  retire();
+  see_live();
+  if (next.front() != expected) {  // another pass than before, or another order
+    wanted.clear();
+    node = 0;
+    std::vector<PackedTensor> packed;
+    for (size_t i = 0; i < next.size(); ++i) {
+      packed.clear();
+      next[i]->list_packed(packed);
+      for (const PackedTensor& p : packed)
+        if (p.hooks.get() == self) want(static_cast<Token*>(p.value.get())->slot, i);
+    }
+  } else {
+    ++node;
+  }
+  expected = next.size() > 1 ? next[1] : nullptr;
+  for (; !wanted.empty(); wanted.pop_front()) {
+    const std::shared_ptr<Slot> s = wanted.front().slot.lock();
+    if (!s || s->source || s->near || s->fetching) continue;
+    const bool soon = wanted.front().node <= node + 1;
+    const int64_t live = memory::stats(s->device).live_total;
+    if (!soon && live + s->bytes > most_live + options.fetch_bytes) return;
+    try {
+      fetch(*s);
+    } catch (const MemoryError&) {  // backward asks again, with more room or this error
+      return;
+    }
+  }
+}
+
+void SavedTensorOffload::Impl::token_ends(Token& token) {
+  const std::lock_guard guard(lock);
+  token.slot->remove_user(token.user);
+  token.slot.reset();
+  if (--tokens > 0 || forward || !reached_backward || reached_end) return;
+  reached_end = true;
+  try {
+    mark(kEnd);
+  } catch (const Error&) {  // the device has failed, and whoever asks next is told
+    measuring = false;
+  }
+}
+
+void SavedTensorOffload::Impl::slot_ends(Slot* s) {
+  const std::unique_ptr<Slot> owned(s);
+  if (s->waits) window_bytes -= s->bytes;
+  if (s->leaving) leaving_bytes -= s->bytes;
+  if (s->fetching) early_bytes -= s->bytes;
+  if (!s->parcel) return;
+  if (!s->source) {
+    stats.away_bytes -= s->bytes;
+    return;
+  }
+  try {
+    s->parcel->leave();
+  } catch (const Error&) {  // nobody wants the copy
+  }
+}
+
+// ---- the hooks -----------------------------------------------------------------------------------------------------
+
+std::shared_ptr<SavedTensorOffload> SavedTensorOffload::create(const OffloadOptions& o) {
+  check(o.away == SavedPlace::host || o.away == SavedPlace::disk, "SavedTensorOffload",
+        "tensors go to host or disk, not to ", name_of(o.away));
+  check(o.away != SavedPlace::disk || o.disk, "SavedTensorOffload", "goes to disk, and has none");
+  check(o.min_bytes > 0 && o.keep_bytes >= 0 && o.queue_bytes >= 0 && o.fetch_bytes >= 0 && o.host_bytes >= 0 &&
+            o.most_kept >= 0,
+        "SavedTensorOffload", "sizes are not negative, and min_bytes is positive");
+  check(o.slowdown >= 1, "SavedTensorOffload", "slowdown is ", o.slowdown, ", wants at least 1");
+  return std::shared_ptr<SavedTensorOffload>(new SavedTensorOffload(o));
+}
+
+SavedTensorOffload::SavedTensorOffload(const OffloadOptions& options) : impl_(std::make_shared<Impl>(options)) {
+  memory::add_reliever(impl_);
+}
+SavedTensorOffload::~SavedTensorOffload() = default;
+
+std::shared_ptr<void> SavedTensorOffload::pack(const Tensor& t) {
+  return impl_->pack(t);
+}
+
+Tensor SavedTensorOffload::unpack(const std::shared_ptr<void>& packed) {
+  const std::lock_guard guard(impl_->lock);
+  auto& token = *static_cast<Impl::Token*>(packed.get());
+  return token.view.on(impl_->bring(*token.slot, token.user));
+}
+
+void SavedTensorOffload::ahead(std::span<Node* const> next) {
+  impl_->ahead(this, next);
+}
+
+void SavedTensorOffload::set_plan(const OffloadPlan& plan) {
+  const OffloadOptions& o = impl_->options;
+  for (size_t i = 0; i < plan.choices.size(); ++i) {
+    const SavedPlace place = plan.choices[i].place;
+    check(place != SavedPlace::disk || o.disk, "SavedTensorOffload", "the plan sends tensor ", i,
+          " to disk, and there is none");
+    check(place != SavedPlace::recompute || o.recompute, "SavedTensorOffload", "the plan computes tensor ", i,
+          " again, which the options do not allow");
+  }
+  const std::lock_guard guard(impl_->lock);
+  impl_->fixed = true;
+  impl_->adopt(plan);
+}
+
+std::optional<OffloadPlan> SavedTensorOffload::plan() const {
+  const std::lock_guard guard(impl_->lock);
+  return impl_->plan;
+}
+
+void SavedTensorOffload::settle() {
+  const std::lock_guard guard(impl_->lock);
+  if (impl_->device.is_cuda()) cuda::synchronize(impl_->device.index);
+  impl_->learn();
+}
+
+OffloadMeasured SavedTensorOffload::measured() const {
+  const std::lock_guard guard(impl_->lock);
+  return impl_->passes_measured > 0 ? impl_->measured : impl_->now;
+}
+
+OffloadStats SavedTensorOffload::stats() const {
+  const std::lock_guard guard(impl_->lock);
+  OffloadStats s = impl_->stats;
+  for (const auto& [key, d] : impl_->depots) s.host_bytes += d->host_bytes();
+  return s;
+}
+
+std::vector<OffloadTransfer> SavedTensorOffload::transfers() {
+  const std::lock_guard guard(impl_->lock);
+  if (impl_->device.is_cuda()) cuda::synchronize(impl_->device.index);
+  impl_->learn();
+  return std::exchange(impl_->transfers, {});
+}
+
+// ---- scopes --------------------------------------------------------------------------------------------------------
+
+struct SavedTensorOffload::Scope::Parts {
+  explicit Parts(const std::shared_ptr<SavedTensorOffload>& offload) : hooks(offload) {
+    if (!offload->impl_->options.recompute) return;
+    watcher.emplace(offload->impl_);
+    observed.emplace(*watcher);
+  }
+  // What calls made is asked for no more: it would hold what they read.
+  ~Parts() {
+    if (!watcher) return;
+    const std::lock_guard guard(watcher->impl->lock);
+    watcher->impl->recipes.clear();
+  }
+  SavedTensorHooksScope hooks;
+  std::optional<Impl::Watcher> watcher;
+  std::optional<ObserverScope> observed;
+};
+
+SavedTensorOffload::Scope::Scope(std::shared_ptr<SavedTensorOffload> offload) {
+  check(offload != nullptr, "SavedTensorOffload::Scope", "there is no offload");
+  {
+    const std::lock_guard guard(offload->impl_->lock);
+    offload->impl_->begin_pass();
+  }
+  parts_ = std::make_unique<Parts>(offload);
+}
+SavedTensorOffload::Scope::~Scope() = default;
+
+}  // namespace strata

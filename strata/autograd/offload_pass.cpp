@@ -1,0 +1,378 @@
+// The forward half: what is saved, where it goes, and what a pass tells the next.
+
+#include <algorithm>
+
+#include "strata/autograd/offload_impl_inl.h"
+#include "strata/core/saving.h"
+#include "strata/cuda/graph.h"
+#include "strata/memory/allocator.h"
+
+namespace strata {
+namespace {
+
+// Passes that are measured before the plan stays: the first is followed by no plan, so its waiting distorts the next.
+constexpr int kMeasuredPasses = 3;
+// Copies of fewer bytes cost a card more than they give.
+constexpr int64_t kLeastOnCard = 64 << 10;
+// Operations a byte of memory traffic up to which a call counts as cheap where nothing was measured yet.
+constexpr double kCheapFlops = 32;
+// What devices do in a second, about: measured passes correct both by one factor.
+constexpr double kCardFlops = 500e12, kCardBytes = 3e12, kHostFlops = 100e9, kHostBytes = 20e9;
+// Bytes a second of links that nothing has gone over yet.
+constexpr double kCardLink = 40e9, kOtherLink = 2e9;
+
+}  // namespace
+
+// ---- the pass ------------------------------------------------------------------------------------------------------
+
+void SavedTensorOffload::Impl::begin_pass() {
+  if (!cuda::capturing()) learn();
+  ++stats.passes;
+  seen.clear();
+  recipes.begin();
+  marks.clear();
+  order = 0;
+  forward = true;
+  reached_backward = reached_end = false;
+  most_live = 0;
+  now = {};
+  following = plan.has_value();
+  measuring = options.adaptive && !fixed && !cuda::capturing() && passes_measured < kMeasuredPasses;
+  if (clock) (void)clock->read();
+  mark(kBegin);
+}
+
+void SavedTensorOffload::Impl::mark(int32_t what) {
+  if (!measuring) return;
+  if (!clock || !(clock_device == device)) {
+    clock = offload::make_clock(device);
+    clock_device = device;
+  }
+  if (marks.empty() && what != kBegin) return;
+  marks.push_back(what);
+  clock->mark();
+}
+
+// Makes a plan of the pass before, where that was measured whole and the device has done it.
+void SavedTensorOffload::Impl::learn() {
+  const bool quiet = std::all_of(depots.begin(), depots.end(), [](const auto& d) { return d.second->quiet(); });
+  if (!quiet) return;
+  std::vector<OffloadTransfer> copies;
+  for (auto& [key, d] : depots) d->take_transfers(copies);
+  std::sort(copies.begin(), copies.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  if (measuring && reached_end && !marks.empty() && clock->done()) {
+    measuring = false;
+    read_clock();
+    read_rates(copies);
+    measured = now;
+    ++passes_measured;
+    adopt(plan_offload(measured, {.slowdown = options.slowdown,
+                                  .keep_bytes = options.most_kept,
+                                  .recompute = options.recompute,
+                                  .away = options.away}));
+    planned_bytes.clear();
+    for (const SavedRecord& r : measured.saved) planned_bytes.push_back(r.bytes);
+  }
+  if (options.log)
+    transfers.insert(transfers.end(), std::make_move_iterator(copies.begin()), std::make_move_iterator(copies.end()));
+}
+
+void SavedTensorOffload::Impl::read_clock() {
+  const std::vector<double> times = clock->read();
+  double waited = 0, since = 0;
+  for (size_t i = 0; i < marks.size(); ++i) {
+    const double t = times[i] - waited;
+    if (marks[i] >= 0) now.saved[static_cast<size_t>(marks[i])].seconds = t;
+    if (marks[i] == kWait) since = times[i];
+    if (marks[i] == kGoOn) waited += times[i] - since;
+    if (marks[i] == kBackward) now.forward_seconds = t;
+    if (marks[i] == kEnd) now.backward_seconds = t - now.forward_seconds;
+  }
+  if (device.is_cuda()) stats.seconds_waited += waited;
+}
+
+void SavedTensorOffload::Impl::read_rates(const std::vector<OffloadTransfer>& copies) {
+  double bytes[2] = {}, seconds[2] = {}, until[2] = {};
+  for (const OffloadTransfer& c : copies) {  // by their beginnings; several may be under way at once
+    bytes[c.out] += static_cast<double>(c.bytes);
+    seconds[c.out] += std::max(c.end - std::max(c.begin, until[c.out]), 0.0);
+    until[c.out] = std::max(until[c.out], c.end);
+  }
+  const auto rate = [&](bool out, double before) {
+    if (seconds[out] > 0) return bytes[out] / seconds[out];
+    return before > 0 ? before : device.is_cuda() && options.away == SavedPlace::host ? kCardLink : kOtherLink;
+  };
+  now.out_rate = rate(true, measured.out_rate);
+  now.in_rate = rate(false, measured.in_rate);
+  const bool card = !device.is_cpu();
+  now.seconds_per_flop = 1 / (card ? kCardFlops : kHostFlops);
+  now.seconds_per_byte = 1 / (card ? kCardBytes : kHostBytes);
+  const double expected = forward_cost.flops * now.seconds_per_flop + forward_cost.bytes * now.seconds_per_byte;
+  if (expected > 0 && now.forward_seconds > 0) {
+    now.seconds_per_flop *= now.forward_seconds / expected;
+    now.seconds_per_byte *= now.forward_seconds / expected;
+  }
+}
+
+void SavedTensorOffload::Impl::adopt(OffloadPlan p) {
+  last_recomputed = -1;
+  for (size_t i = 0; i < p.choices.size(); ++i)
+    if (p.choices[i].place == SavedPlace::recompute) last_recomputed = static_cast<int32_t>(i);
+  plan = std::move(p);
+}
+
+void SavedTensorOffload::Impl::end_forward() {
+  forward = false;
+  reached_backward = true;
+  forward_cost = recipes.total();
+  recipes.clear();
+  mark(kBackward);
+}
+
+// The most that is in use of the device, but for what came back early.
+void SavedTensorOffload::Impl::see_live() {
+  most_live = std::max(most_live, memory::stats(device).live_total - early_bytes);
+}
+
+// ---- saving --------------------------------------------------------------------------------------------------------
+
+bool SavedTensorOffload::Impl::may_move(const Tensor& t) const {
+  if (current_phase() != Phase::forward || !is_floating(t.dtype()) || t.numel() == 0) return false;
+  const Storage& s = *t.storage();
+  const int64_t least = t.device().is_cuda() ? std::max(options.min_bytes, kLeastOnCard) : options.min_bytes;
+  if (s.release || s.tag != memory::Tag::activation || static_cast<int64_t>(s.nbytes) < least) return false;
+  if (s.tier() != memory::backend(s.device).tier) return false;
+  // Leaves, which others hold, and what is kept of them in low precision.
+  const Tensor* original = strata::detail::tensor_being_saved();
+  if (original == nullptr || !original->requires_grad()) return true;
+  const Ref<Node> maker = original->grad_fn();
+  return maker && !maker->passes_on();
+}
+
+std::shared_ptr<void> SavedTensorOffload::Impl::pack(const Tensor& t) {
+  if (!may_move(t)) return strata::detail::keep_as_it_is();
+  const std::lock_guard guard(lock);
+  device = t.device();
+  if (!forward) begin_pass();
+  const auto token_of = [&](std::shared_ptr<Slot> slot) {
+    slot->add_user();
+    ++tokens;
+    return std::shared_ptr<Token>(new Token{shared_from_this(), std::move(slot), View::of(t)});
+  };
+  const uint64_t number = strata::detail::watch_number(*t.storage());
+  const uint32_t version = t.version();
+  if (const auto at = seen.find(number); at != seen.end() && at->second.version == version) {
+    if (at->second.kept) return strata::detail::keep_as_it_is();
+    if (std::shared_ptr<Slot> slot = at->second.slot.lock()) return token_of(std::move(slot));
+  }
+
+  const auto bytes = static_cast<int64_t>(t.storage()->nbytes);
+  const int32_t place = order++;
+  stats.saved += bytes;
+  now.saved.push_back({.bytes = bytes, .name = name_here()});
+  see_live();
+  mark(place);
+  if (following && !fixed) {  // other tensors than those that the plan was made for
+    const auto at = static_cast<size_t>(place);
+    if (at >= planned_bytes.size() || planned_bytes[at] != bytes) {
+      following = measuring = false;
+      plan.reset();
+      passes_measured = 0;
+    }
+  }
+  // Recipes read slots, so what comes before one has a slot.
+  const bool may_be_read = options.recompute && (measuring || place <= last_recomputed);
+  if (following && choice(place).place == SavedPlace::keep && !may_be_read) {
+    seen[number] = {version, true, {}};
+    stats.kept += bytes;
+    retire();
+    return strata::detail::keep_as_it_is();
+  }
+  const std::shared_ptr<Slot> slot(new Slot(*t.storage(), place), [this](Slot* s) { slot_ends(s); });
+  slot->source = t.storage();
+  slot->name = now.saved.back().name;
+  seen[number] = {version, false, slot};
+  std::shared_ptr<Token> token = token_of(slot);
+  if (Watcher* w = Watcher::current(); w && w->impl.get() == this && !w->open.empty()) {
+    w->undecided.push_back(slot);
+  } else {
+    decide(slot);
+  }
+  retire();
+  return token;
+}
+
+std::string SavedTensorOffload::Impl::name_here() {
+  const Watcher* w = Watcher::current();
+  const std::string_view op = w && !w->open.empty() ? w->open.back()->op.name() : std::string_view();
+  const std::string* module = memory::detail::t_caller.module;
+  if (!module) return std::string(op);
+  return op.empty() ? *module : cat(op, " in ", *module);
+}
+
+OffloadPlan::Choice SavedTensorOffload::Impl::choice(int32_t at) const {
+  return static_cast<size_t>(at) < plan->choices.size() ? plan->choices[static_cast<size_t>(at)]
+                                                        : OffloadPlan::Choice();
+}
+
+Recipes::FindSlot SavedTensorOffload::Impl::find_saved() {
+  return [this](uint64_t number, uint32_t version) -> std::shared_ptr<Slot> {
+    const auto at = seen.find(number);
+    return at == seen.end() || at->second.version != version ? nullptr : at->second.slot.lock();
+  };
+}
+
+void SavedTensorOffload::Impl::decide(const std::shared_ptr<Slot>& s) {
+  Recipes::Way way;
+  if (options.recompute) {
+    way = recipes.find(*s, find_saved());
+    if (way.recipe) {
+      SavedRecord& r = now.saved[static_cast<size_t>(s->order)];
+      r.call = way.recipe->number;
+      r.cost = way.cost;
+      for (const auto& read : way.reads) r.reads.push_back(read->order);
+      // Before anything is measured: cheap calls, from what is there.
+      const bool cheap = way.cost.flops <= kCheapFlops * way.cost.bytes &&
+                         std::none_of(way.reads.begin(), way.reads.end(), [](const auto& x) { return x->recipe; });
+      if (!following && !cheap) way.recipe = nullptr;
+    }
+  }
+  OffloadPlan::Choice chosen{way.recipe ? SavedPlace::recompute : options.away};
+  if (following) chosen = choice(s->order);
+  if (chosen.place == SavedPlace::recompute && !way.recipe) chosen.place = SavedPlace::keep;
+  s->place = now.saved[static_cast<size_t>(s->order)].place = chosen.place;
+  s->release_at = chosen.release_at;
+  if (chosen.place == SavedPlace::keep) {
+    stay(*s, stats.kept);
+  } else if (chosen.place == SavedPlace::recompute) {
+    recipes.bind(*way.recipe, find_saved());
+    const auto at = static_cast<size_t>(way.result);
+    if (way.recipe->results.size() <= at) way.recipe->results.resize(at + 1);
+    way.recipe->results[at] = s;
+    s->recipe = std::move(way.recipe);
+    s->source.reset();
+  } else if (following) {
+    send(s);
+  } else {
+    s->waits = true;
+    window.push_back(s);
+    window_bytes += s->bytes;
+    while (window_bytes > options.keep_bytes && !window.empty()) {
+      const std::shared_ptr<Slot> first = window.front().lock();
+      window.pop_front();
+      if (!first || !first->waits) continue;
+      first->waits = false;
+      window_bytes -= first->bytes;
+      send(first);
+    }
+  }
+}
+
+// It does not go; the bytes count once.
+void SavedTensorOffload::Impl::stay(Slot& s, int64_t& count) {
+  if (!std::exchange(s.counted, true)) count += s.bytes;
+}
+
+void SavedTensorOffload::Impl::send(const std::shared_ptr<Slot>& s) {
+  if (s->watch.version() != s->version) return;  // backward will say so
+  try {
+    s->parcel = depot(s->device, s->place).send(s->source, s->name);
+  } catch (const MemoryError& e) {
+    stats.last_failure = e.what();
+    return stay(*s, stats.refused);
+  } catch (const IoError& e) {
+    stats.last_failure = e.what();
+    return stay(*s, stats.refused);
+  }
+  stats.sent += s->bytes;
+  s->leaving = true;
+  leaving.push_back(s);
+  leaving_bytes += s->bytes;
+}
+
+// Gives back the memory of those whose copies are done, or are to be waited for.
+void SavedTensorOffload::Impl::retire() {
+  for (auto& [key, d] : depots) d->poll();
+  while (!leaving.empty()) {
+    const std::shared_ptr<Slot> s = leaving.front().lock();
+    if (s && s->leaving) {
+      const bool due = s->release_at == OffloadPlan::kNever ? leaving_bytes > options.queue_bytes
+                                                            : order >= s->release_at || !forward;
+      if (!due && (cuda::capturing() || !s->parcel->sent())) return;
+      s->leaving = false;
+      leaving_bytes -= s->bytes;
+      leaving.pop_front();  // before: whoever finds no memory meanwhile goes through the queue too
+      release(*s);
+      continue;
+    }
+    leaving.pop_front();
+  }
+}
+
+// Room is wanted now: those on their way out are waited for, first sent first, and of those that were to stay for a
+// while the oldest follow.
+bool SavedTensorOffload::Impl::relieve(Device wanted_of, int64_t bytes) noexcept {
+  const std::unique_lock guard(lock, std::try_to_lock);
+  if (!guard || cuda::capturing() || !(wanted_of == device)) return false;
+  const int64_t away = stats.away_bytes;
+  try {
+    while (stats.away_bytes - away < bytes) {
+      if (leaving.empty()) {
+        if (window.empty() || !forward) break;
+        const std::shared_ptr<Slot> first = window.front().lock();
+        window.pop_front();
+        if (!first || !first->waits) continue;
+        first->waits = false;
+        window_bytes -= first->bytes;
+        send(first);
+        continue;
+      }
+      const std::shared_ptr<Slot> s = leaving.front().lock();
+      leaving.pop_front();
+      if (!s || !s->leaving) continue;
+      s->leaving = false;
+      leaving_bytes -= s->bytes;
+      release(*s);
+    }
+  } catch (const Error& e) {  // what it holds stays held
+    stats.last_failure = e.what();
+  }
+  return stats.away_bytes > away;
+}
+
+void SavedTensorOffload::Impl::release(Slot& s) {
+  mark(kWait);
+  const double begin = offload::host_seconds();
+  try {
+    s.parcel->leave();
+  } catch (const IoError& e) {  // the bytes are still here
+    stats.last_failure = e.what();
+    stay(s, stats.refused);
+    s.parcel.reset();
+    return;
+  }
+  if (!s.device.is_cuda()) stats.seconds_waited += offload::host_seconds() - begin;
+  mark(kGoOn);
+  s.source.reset();
+  stats.away_bytes += s.bytes;
+}
+
+Depot& SavedTensorOffload::Impl::depot(Device d, SavedPlace place) {
+  for (const auto& [key, there] : depots)
+    if (key.first == d && key.second == place) return *there;
+  const bool timed = options.adaptive || options.log;
+  std::unique_ptr<Depot> made;
+  if (d.is_meta() || (place == SavedPlace::host && d.is_cpu())) {
+    made = offload::make_plain_depot();
+  } else if (place == SavedPlace::host) {
+    made = offload::make_pinned_depot(d, options.host_bytes, timed);
+  } else if (d.is_cpu()) {
+    made = offload::make_disk_depot(options.disk);
+  } else {
+    made = offload::make_card_disk_depot(d, options.disk, options.host_bytes);
+  }
+  depots.emplace_back(std::pair(d, place), std::move(made));
+  return *depots.back().second;
+}
+
+}  // namespace strata

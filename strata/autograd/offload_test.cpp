@@ -1,0 +1,614 @@
+// Saved tensors sent away and fetched: the same gradients, less memory, and what can fail.
+#include "strata/autograd/offload.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "strata/autograd/autograd.h"
+#include "strata/autograd/checkpoint.h"
+#include "strata/autograd/function.h"
+#include "strata/core/autocast.h"
+#include "strata/core/recording.h"
+#include "strata/core/samples.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/activation/activation.h"
+#include "strata/ops/attention/attention.h"
+#include "strata/ops/conv/conv.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/dropout/dropout.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/ops/norm/norm.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/softmax/softmax.h"
+
+namespace strata {
+namespace {
+
+// Everything moves, at once, and nothing is measured.
+OffloadOptions all_away() {
+  return {.min_bytes = 1, .keep_bytes = 0, .queue_bytes = 0, .fetch_bytes = 0, .adaptive = false};
+}
+OffloadOptions all_again() {
+  OffloadOptions o = all_away();
+  o.recompute = true;
+  return o;
+}
+
+Tensor leaf(const Shape& shape, uint64_t seed = 1, DType dtype = DType::f32) {
+  return Samples(dtype, seed).tensor(shape).set_requires_grad();
+}
+int64_t live() {
+  return memory::stats(DeviceType::cpu).live_total;
+}
+std::string bits(const Tensor& t) {
+  const Tensor c = contiguous(t.detach());
+  return {static_cast<const char*>(c.raw_data()), static_cast<size_t>(c.nbytes())};
+}
+
+using Loss = std::function<Tensor(const TensorList&)>;
+
+// The gradients of loss(leaves), with hooks or without.
+std::vector<std::string> gradients(const Loss& loss, const TensorList& leaves,
+                                   const std::shared_ptr<SavedTensorOffload>& offload) {
+  for (Tensor t : leaves) t.set_grad({});
+  Tensor y;
+  {
+    std::optional<SavedTensorOffload::Scope> scope;
+    if (offload) scope.emplace(offload);
+    y = loss(leaves);
+  }
+  y.backward();
+  std::vector<std::string> all;
+  for (const Tensor& t : leaves) all.push_back(t.grad().defined() ? bits(t.grad()) : std::string());
+  return all;
+}
+
+// Compares them over several passes (the first is measured, later ones follow its plan), for every way to work.
+void expect_same_bits(const Loss& loss, const TensorList& leaves) {
+  const RngKey random = default_generator().state();
+  const auto run = [&](const std::shared_ptr<SavedTensorOffload>& offload) {
+    default_generator().set_state(random);
+    return gradients(loss, leaves, offload);
+  };
+  const std::vector<std::string> want = run(nullptr);
+  OffloadOptions adaptive = all_again();
+  adaptive.adaptive = true;
+  adaptive.slowdown = 1.5;
+  OffloadOptions windows = all_away();
+  windows.keep_bytes = 3000;
+  windows.queue_bytes = 2000;
+  windows.fetch_bytes = 1000;
+  int way = 0;
+  for (const OffloadOptions& o : {all_away(), all_again(), adaptive, windows}) {
+    const auto offload = SavedTensorOffload::create(o);
+    for (int pass = 0; pass < 4; ++pass) EXPECT_EQ(run(offload), want) << "way " << way << " pass " << pass;
+    const OffloadStats s = offload->stats();
+    EXPECT_EQ(s.passes, 4) << way;
+    EXPECT_GT(s.saved, 0) << way;
+    EXPECT_EQ(s.away_bytes, 0) << way;
+    EXPECT_EQ(s.refused, 0) << way << s.last_failure;
+    ++way;
+  }
+}
+
+Tensor mlp(const TensorList& p) {
+  Tensor h = p[0];
+  for (size_t i = 1; i + 1 < p.size(); i += 2) h = gelu(linear(h, p[i], p[i + 1]), i == 1 ? "tanh" : "none");
+  return sum(h * h);
+}
+TensorList mlp_leaves(DType dtype = DType::f32) {
+  return {leaf({7, 9}, 1, dtype), leaf({33, 9}, 2, dtype), leaf({33}, 3, dtype), leaf({21, 33}, 4, dtype),
+          leaf({21}, 5, dtype)};
+}
+
+TEST(Offload, MlpOfEveryFloatingType) {
+  for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16}) expect_same_bits(mlp, mlp_leaves(t));
+}
+
+TEST(Offload, ConvolutionsNormsAndPools) {
+  expect_same_bits(
+      [](const TensorList& p) {
+        const Tensor a = relu(conv2d(p[0], p[1], {}));
+        const Tensor b = group_norm(a, 2, p[2], p[3]);
+        return sum(sigmoid(conv2d(b, p[4], {})) * 3.0);
+      },
+      {leaf({2, 3, 9, 7}), leaf({4, 3, 3, 3}, 2), leaf({4}, 3), leaf({4}, 4), leaf({2, 4, 3, 3}, 5)});
+}
+
+TEST(Offload, AttentionWithViewsOfOneStorage) {
+  expect_same_bits(
+      [](const TensorList& p) {
+        const Tensor qkv = linear(rms_norm(p[0], {16}, p[1]), p[2]);  // [2, 11, 48]
+        const Tensor heads = qkv.view({2, 11, 3, 2, 8}).permute({2, 0, 3, 1, 4});
+        const Tensor out = scaled_dot_product_attention(heads[0], heads[1], heads[2], {}, 0.0, true);
+        return sum(softmax(linear(dropout(out, 0.3), p[3]), -1) * p[4]);
+      },
+      {leaf({2, 11, 16}), leaf({16}, 2), leaf({48, 16}, 3), leaf({8, 8}, 4), leaf({2, 2, 11, 8}, 5)});
+}
+
+TEST(Offload, AutocastAndItsLowCopies) {
+  const TensorList leaves = mlp_leaves();
+  const auto offload = SavedTensorOffload::create(all_away());
+  const auto low = [](const TensorList& p) {
+    const AutocastScope scope(DType::bf16);
+    return to(mlp(p), DType::f32);
+  };
+  EXPECT_EQ(gradients(low, leaves, offload), gradients(low, leaves, nullptr));
+  // The weights' copies stay: 33 x 9 and 21 x 33 elements of 2 bytes are none of what was saved.
+  for (const SavedRecord& r : offload->measured().saved) {
+    EXPECT_NE(r.bytes, 33 * 9 * 2);
+    EXPECT_NE(r.bytes, 21 * 33 * 2);
+  }
+}
+
+TEST(Offload, StoragesMoveOnce) {
+  Tensor x = leaf({64});
+  const auto offload = SavedTensorOffload::create(all_away());
+  Tensor y;
+  {
+    const SavedTensorOffload::Scope scope(offload);
+    const Tensor h = x * 2.0;  // saved by four nodes, through three views
+    y = sum(h * h) + sum(h.view({8, 8}).t() * h.view({8, 8})) + sum(exp(h.slice(0, 3, 60)) * h.slice(0, 3, 60));
+  }
+  const OffloadStats before = offload->stats();
+  int of_h = 0;
+  for (const SavedRecord& r : offload->measured().saved) of_h += r.bytes == 64 * 4;
+  EXPECT_EQ(of_h, 1);
+  y.backward();
+  EXPECT_EQ(offload->stats().fetched, before.sent);
+}
+
+TEST(Offload, LeavesParametersIntegersAndSmallOnesStay) {
+  const auto offload = SavedTensorOffload::create({.min_bytes = 200, .keep_bytes = 0, .adaptive = false});
+  Tensor x = leaf({64}), w = leaf({64}, 2);
+  {
+    const SavedTensorOffload::Scope scope(offload);
+    const Tensor y = x * w + sum((x * 1.0).slice(0, 0, 2) * (x.slice(0, 0, 2) * 3.0)) + relu(x.narrow(0, 0, 4)).sum();
+    (void)y;
+  }
+  for (const SavedRecord& r : offload->measured().saved) EXPECT_GE(r.bytes, 200);
+  EXPECT_EQ(offload->stats().saved, 64 * 4);  // x * 1.0
+}
+
+TEST(Offload, MemoryIsGivenBackDuringForwardAndFetchedNearBackward) {
+  const int64_t n = 1 << 18, bytes = n * 4;
+  Tensor x = full({n}, 0.5, DType::f32).set_requires_grad();
+  const auto chain = [&](const TensorList&) {
+    Tensor y = x;
+    for (int i = 0; i < 12; ++i) y = sin(y * y);
+    return sum(y);
+  };
+  const auto peak_of = [&](const std::shared_ptr<SavedTensorOffload>& offload) {
+    x.set_grad({});
+    memory::reset_peak(DeviceType::cpu);
+    const int64_t before = live();
+    (void)gradients(chain, {x}, offload);
+    return memory::stats(DeviceType::cpu).peak_total - before;
+  };
+  const int64_t plain = peak_of(nullptr), away = peak_of(SavedTensorOffload::create(all_away()));
+  EXPECT_GT(plain, 23 * bytes);
+  EXPECT_LT(away, 8 * bytes);
+}
+
+TEST(Offload, WhatIsStillNearIsUsedInPlace) {
+  OffloadOptions o = all_away();
+  o.keep_bytes = int64_t{1} << 30;
+  const auto offload = SavedTensorOffload::create(o);
+  const TensorList leaves = mlp_leaves();
+  EXPECT_EQ(gradients(mlp, leaves, offload), gradients(mlp, leaves, nullptr));
+  const OffloadStats s = offload->stats();
+  EXPECT_EQ(s.sent, 0);
+  EXPECT_EQ(s.fetched, 0);
+  EXPECT_EQ(s.kept, s.saved);
+}
+
+TEST(Offload, AFixedPlanIsFollowed) {
+  Tensor x = leaf({256});
+  const auto loss = [](const TensorList& p) {
+    const Tensor a = p[0] * 2.0, b = exp(sin(a)), c = sin(b * b);
+    return sum(c * c);
+  };
+  const std::vector<std::string> want = gradients(loss, {x}, nullptr);
+  OffloadOptions o = all_again();
+  const auto offload = SavedTensorOffload::create(o);
+  // a; exp's result; b * b; c
+  offload->set_plan(OffloadPlan::of({SavedPlace::host, SavedPlace::keep, SavedPlace::recompute, SavedPlace::host}));
+  EXPECT_EQ(gradients(loss, {x}, offload), want);
+  const std::vector<SavedRecord> saved = offload->measured().saved;
+  ASSERT_EQ(saved.size(), 4u);
+  EXPECT_EQ(saved[0].place, SavedPlace::host);
+  EXPECT_EQ(saved[1].place, SavedPlace::keep);
+  EXPECT_EQ(saved[2].place, SavedPlace::recompute);
+  EXPECT_EQ(saved[3].place, SavedPlace::host);
+  const OffloadStats s = offload->stats();
+  EXPECT_EQ(s.sent, 2 * 1024);
+  EXPECT_EQ(s.kept, 1024);
+  EXPECT_EQ(s.recomputed, 1024);
+  EXPECT_THROW(offload->set_plan(OffloadPlan::of({SavedPlace::disk})), ValueError);
+  EXPECT_THROW(SavedTensorOffload::create(all_away())->set_plan(OffloadPlan::of({SavedPlace::recompute})), ValueError);
+}
+
+// What a recorder sees: the calls that run again, and with which arguments.
+TEST(Offload, CheapCallsRunAgainFromWhatIsSavedBesides) {
+  Tensor x = leaf({64, 32}), w = leaf({32, 16}, 2), v = leaf({8, 16}, 3);
+  const auto loss = [](const TensorList& p) {
+    const Tensor pair = linear(p[0], p[1].t());        // [64, 16]
+    return sum(linear(silu(pair) * 2.0, p[2]) * 1.5);  // silu saves pair; the product is saved by linear
+  };
+  const auto offload = SavedTensorOffload::create(all_again());
+  const std::vector<std::string> want = gradients(loss, {x, w, v}, nullptr);
+  const Recording r = record([&] { EXPECT_EQ(gradients(loss, {x, w, v}, offload), want); });
+  int silus = 0;
+  for (const RecordedCall& c : r.calls) silus += c.op->name() == "silu";
+  EXPECT_EQ(silus, 2);
+  EXPECT_GE(offload->stats().recomputed, 64 * 16 * 4);
+}
+
+TEST(Offload, RandomMasksAreDrawnAgain) {
+  const TensorList leaves = {leaf({500}), leaf({500}, 2)};
+  const auto loss = [](const TensorList& p) {
+    const Tensor h = sin(p[0] * 1.0);         // p[0] * 1.0 is saved
+    return sum(dropout(exp(h), 0.4) * p[1]);  // exp's result is saved, the product reads the dropped
+  };
+  manual_seed(3);
+  const std::vector<std::string> want = gradients(loss, leaves, nullptr);
+  manual_seed(3);
+  const auto offload = SavedTensorOffload::create(all_again());
+  EXPECT_EQ(gradients(loss, leaves, offload), want);
+  EXPECT_GT(offload->stats().recomputed, 0);
+}
+
+TEST(Offload, WritesAfterSavingAreErrorsAsWithout) {
+  for (const bool dies_first : {false, true}) {
+    for (const OffloadOptions& o : {all_away(), all_again()}) {
+      const auto offload = SavedTensorOffload::create(o);
+      Tensor x = leaf({64});
+      Tensor loss;
+      {
+        const SavedTensorOffload::Scope scope(offload);
+        Tensor h = x * 2.0;
+        loss = sum(h * h);
+        h.detach().add_(1.0);
+        if (!dies_first) {
+          EXPECT_THROW(loss.backward(), AutogradError);
+          continue;
+        }
+      }
+      try {
+        loss.backward();
+        FAIL() << "no error";
+      } catch (const AutogradError& e) {
+        EXPECT_NE(std::string(e.what()).find("was overwritten by add"), std::string::npos) << e.what();
+      }
+    }
+  }
+}
+
+TEST(Offload, ANewVersionIsAnotherTensor) {
+  Tensor x = leaf({64});
+  const auto loss = [](const TensorList& p) {
+    Tensor h = p[0] * 2.0;
+    const Tensor c = h.clone();
+    const Tensor first = sum(exp(c));
+    h.add_(c);  // h is saved by nobody before this
+    return first + sum(sin(h));
+  };
+  const auto offload = SavedTensorOffload::create(all_away());
+  EXPECT_EQ(gradients(loss, {x}, offload), gradients(loss, {x}, nullptr));
+}
+
+TEST(Offload, RetainedGraphsAndHigherDerivatives) {
+  for (const OffloadOptions& o : {all_away(), all_again()}) {
+    const auto offload = SavedTensorOffload::create(o);
+    Tensor x = leaf({50}, 1, DType::f64), w = leaf({50}, 2, DType::f64);
+    const auto f = [&] { return sum(exp(sin(x * w)) * w); };
+    const auto thrice = [&](bool hooked) {
+      std::optional<SavedTensorOffload::Scope> scope;
+      if (hooked) scope.emplace(offload);
+      const Tensor y = f();
+      x.set_grad({});
+      y.backward({}, true);
+      y.backward({}, true);
+      const TensorList g = grad({y}, {x, w}, {}, true);
+      const TensorList gg = grad({sum(g[0] * g[1])}, {x, w}, {}, false, true);
+      y.backward();
+      EXPECT_THROW(y.backward(), AutogradError);
+      return std::vector<std::string>{bits(x.grad()), bits(g[0]), bits(g[1]), bits(gg[0]), bits(gg[1])};
+    };
+    EXPECT_EQ(thrice(true), thrice(false));
+    EXPECT_EQ(offload->stats().away_bytes, 0);
+  }
+}
+
+TEST(Offload, GradToSomeInputs) {
+  const auto offload = SavedTensorOffload::create(all_away());
+  Tensor x = leaf({30}), w = leaf({30}, 2);
+  const auto get = [&](bool hooked) {
+    std::optional<SavedTensorOffload::Scope> scope;
+    if (hooked) scope.emplace(offload);
+    const Tensor h = x * w;
+    return bits(grad({sum(sin(h) * h)}, {w})[0]);
+  };
+  EXPECT_EQ(get(true), get(false));
+}
+
+TEST(Offload, CheckpointedBlocksInside) {
+  const TensorList leaves = {leaf({12, 16}), leaf({16, 16}, 2), leaf({16, 16}, 3)};
+  const Loss loss = [](const TensorList& p) {
+    Tensor h = p[0] * 1.0;
+    for (int i = 0; i < 3; ++i)
+      h = checkpoint([&](const Tensor& t) { return dropout(gelu(matmul(gelu(matmul(t, p[1])), p[2])), 0.2); }, h);
+    return sum(h);
+  };
+  expect_same_bits(loss, leaves);
+  // The inputs of the blocks are all that is saved, and they go.
+  const auto offload = SavedTensorOffload::create(all_away());
+  (void)gradients(loss, leaves, offload);
+  EXPECT_EQ(offload->stats().sent, 3 * 12 * 16 * 4);
+}
+
+TEST(Offload, InsideOfACheckpoint) {
+  const auto offload = SavedTensorOffload::create(all_away());
+  Tensor x = leaf({40});
+  const auto loss = [&](const TensorList& p) {
+    return checkpoint(
+        [&](const Tensor& t) {
+          const SavedTensorOffload::Scope scope(offload);
+          return sum(sin(t * t));
+        },
+        p[0]);
+  };
+  EXPECT_EQ(gradients(loss, {x}, nullptr),
+            gradients([](const TensorList& p) { return sum(sin(p[0] * p[0])); }, {x}, nullptr));
+}
+
+TEST(Offload, FunctionsOfOnesOwn) {
+  struct Cube : Function<Cube> {
+    static Tensor forward(Ctx& ctx, const Tensor& x) {
+      const Tensor square = x * x;
+      ctx.save_for_backward({x, square});
+      return square * x;
+    }
+    static TensorList backward(Ctx& ctx, const TensorList& g) { return {g[0] * ctx.saved_tensors()[1] * 3.0}; }
+  };
+  const auto loss = [](const TensorList& p) { return sum(Cube::apply(p[0] * 2.0)); };
+  expect_same_bits(loss, {leaf({70})});
+}
+
+TEST(Offload, ThreadsWithHooksOfTheirOwn) {
+  std::vector<std::string> want;
+  std::atomic<int> wrong{0};
+  const auto work = [&](uint64_t seed) {
+    const TensorList leaves = {leaf({16, 16}, seed), leaf({16, 16}, seed + 1)};
+    const Loss loss = [](const TensorList& p) { return sum(gelu(matmul(gelu(matmul(p[0], p[1])), p[1]))); };
+    const std::vector<std::string> plain = gradients(loss, leaves, nullptr);
+    const auto offload = SavedTensorOffload::create(all_again());
+    for (int i = 0; i < 30; ++i) wrong += gradients(loss, leaves, offload) != plain;
+  };
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < 4; ++i) threads.emplace_back(work, 10 * i + 1);
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Offload, ThreadsOverOneObjectAndBackwardOnAnother) {
+  const auto offload = SavedTensorOffload::create(all_away());
+  std::atomic<int> wrong{0};
+  const auto work = [&](uint64_t seed) {
+    const TensorList leaves = {leaf({32}, seed)};
+    const Loss loss = [](const TensorList& p) { return sum(sin(exp(p[0] * 0.5) * p[0])); };
+    const std::vector<std::string> plain = gradients(loss, leaves, nullptr);
+    for (int i = 0; i < 30; ++i) wrong += gradients(loss, leaves, offload) != plain;
+  };
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < 3; ++i) threads.emplace_back(work, 10 * i + 1);
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  Tensor x = leaf({32});
+  Tensor y;
+  {
+    const SavedTensorOffload::Scope scope(offload);
+    y = sum(sin(x * 2.0));
+  }
+  std::thread([&] { y.backward(); }).join();
+  EXPECT_TRUE(x.grad().defined());
+  EXPECT_EQ(offload->stats().away_bytes, 0);
+}
+
+TEST(Offload, DroppedGraphsAndThrowingForwardsGiveAllBack) {
+  for (const OffloadOptions& o : {all_away(), all_again()}) {
+    const auto offload = SavedTensorOffload::create(o);
+    const TensorList leaves = mlp_leaves();
+    const std::vector<std::string> want = gradients(mlp, leaves, nullptr);
+    for (Tensor t : leaves) t.set_grad({});
+    const int64_t before = live();
+    {
+      const SavedTensorOffload::Scope scope(offload);
+      (void)mlp(leaves);  // dropped
+      EXPECT_THROW((void)matmul(gelu(matmul(leaves[0], leaves[1].t())), leaves[0]), ShapeError);
+    }
+    EXPECT_EQ(offload->stats().away_bytes, 0);
+    EXPECT_EQ(live(), before);
+    EXPECT_EQ(gradients(mlp, leaves, offload), want);
+  }
+}
+
+TEST(Offload, NothingGrowsOverAThousandSteps) {
+  OffloadOptions o = all_again();
+  o.adaptive = true;
+  const auto offload = SavedTensorOffload::create(o);
+  Tensor x = leaf({40, 64}), w = leaf({64, 64}, 2);
+  const Loss loss = [](const TensorList& p) { return sum(gelu(matmul(gelu(matmul(p[0], p[1])), p[1]))); };
+  int64_t after_ten = 0;
+  for (int i = 0; i < 1000; ++i) {
+    (void)gradients(loss, {x, w}, offload);
+    if (i == 9) after_ten = live();
+  }
+  EXPECT_EQ(live(), after_ten);
+  EXPECT_EQ(offload->stats().away_bytes, 0);
+  EXPECT_LE(offload->measured().saved.size(), 4u);
+}
+
+TEST(Offload, OtherShapesMeanAnotherPlan) {
+  OffloadOptions o = all_again();
+  o.adaptive = true;
+  const auto offload = SavedTensorOffload::create(o);
+  for (const int64_t rows : {9, 9, 9, 5, 5, 9, 30, 30}) {
+    const TensorList leaves = {leaf({rows, 16}), leaf({16, 16}, 2)};
+    const Loss loss = [](const TensorList& p) { return sum(gelu(matmul(gelu(matmul(p[0], p[1])), p[1]))); };
+    EXPECT_EQ(gradients(loss, leaves, offload), gradients(loss, leaves, nullptr)) << rows;
+  }
+}
+
+TEST(Offload, ALogOfTransfers) {
+  OffloadOptions o = all_away();
+  o.log = true;
+  const auto offload = SavedTensorOffload::create(o);
+  const TensorList leaves = mlp_leaves();
+  (void)gradients(mlp, leaves, offload);
+  const std::vector<OffloadTransfer> log = offload->transfers();
+  const OffloadStats s = offload->stats();
+  int64_t out = 0, in = 0;
+  for (const OffloadTransfer& t : log) {
+    (t.out ? out : in) += t.bytes;
+    EXPECT_LE(t.begin, t.end);
+  }
+  EXPECT_EQ(out, s.sent);
+  EXPECT_EQ(in, s.fetched);
+  EXPECT_GT(out, 0);
+  EXPECT_TRUE(offload->transfers().empty());
+}
+
+// ---- a disk --------------------------------------------------------------------------------------------------------
+
+// A directory for a store.
+class Scratch {
+ public:
+  Scratch() : path_(testing::TempDir() + "strata_offload_XXXXXX") {
+    if (!::mkdtemp(path_.data())) throw IoError("test", path_);
+  }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  std::shared_ptr<memory::DiskStore> store(int64_t limit = 0) const {
+    return std::make_shared<memory::DiskStore>(
+        memory::DiskOptions{.directories = {path_}, .limit = limit, .stripe = 1 << 14, .request = 1 << 13});
+  }
+  // Overwrites what the store's file holds.
+  void spoil() const {
+    int files = 0;
+    for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code none;
+      const std::string target = std::filesystem::read_symlink(fd.path(), none).string();
+      if (target.compare(0, path_.size(), path_) != 0) continue;
+      const int file = ::open(fd.path().c_str(), O_WRONLY);  // the same file, without O_DIRECT
+      ASSERT_GE(file, 0);
+      const std::string noise(1 << 17, '!');
+      EXPECT_EQ(::pwrite(file, noise.data(), noise.size(), 0), static_cast<ssize_t>(noise.size()));
+      ::close(file);
+      ++files;
+    }
+    EXPECT_GT(files, 0);
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST(OffloadToDisk, SameBitsAndNothingLeft) {
+  const Scratch dir;
+  const auto store = dir.store();
+  const TensorList leaves = mlp_leaves(DType::bf16);
+  const std::vector<std::string> want = gradients(mlp, leaves, nullptr);
+  for (OffloadOptions o : {all_away(), all_again()}) {
+    o.away = SavedPlace::disk;
+    o.disk = store;
+    const auto offload = SavedTensorOffload::create(o);
+    for (int pass = 0; pass < 3; ++pass) EXPECT_EQ(gradients(mlp, leaves, offload), want);
+    EXPECT_GT(offload->stats().fetched, 0);
+    EXPECT_EQ(offload->stats().refused, 0) << offload->stats().last_failure;
+  }
+  EXPECT_EQ(store->bound().used, 0);
+  EXPECT_GT(store->stats().bytes_read, 0);
+}
+
+TEST(OffloadToDisk, WhatFindsNoRoomStays) {
+  const Scratch dir;
+  OffloadOptions o = all_away();
+  o.away = SavedPlace::disk;
+  o.disk = dir.store(2 * static_cast<int64_t>(memory::kDiskPage));
+  const auto offload = SavedTensorOffload::create(o);
+  const TensorList leaves = mlp_leaves();
+  EXPECT_EQ(gradients(mlp, leaves, offload), gradients(mlp, leaves, nullptr));
+  const OffloadStats s = offload->stats();
+  EXPECT_GT(s.refused, 0);
+  EXPECT_FALSE(s.last_failure.empty());
+}
+
+// The next step works, and nothing was computed with other bytes.
+TEST(OffloadToDisk, SpoiledBytesAreAnErrorOfBackward) {
+  const Scratch dir;
+  OffloadOptions o = all_away();
+  o.away = SavedPlace::disk;
+  o.disk = dir.store();
+  const auto offload = SavedTensorOffload::create(o);
+  const TensorList leaves = mlp_leaves();
+  const std::vector<std::string> want = gradients(mlp, leaves, nullptr);
+  for (Tensor t : leaves) t.set_grad({});
+  {
+    Tensor y;
+    {
+      const SavedTensorOffload::Scope scope(offload);
+      y = mlp(leaves);
+    }
+    EXPECT_GT(offload->stats().away_bytes, 0);
+    dir.spoil();
+    EXPECT_THROW(y.backward({}, true), IoError);
+    EXPECT_THROW(y.backward(), IoError);
+  }
+  EXPECT_EQ(offload->stats().away_bytes, 0);
+  EXPECT_EQ(gradients(mlp, leaves, offload), want);
+  EXPECT_EQ(o.disk->bound().used, 0);
+}
+
+// The meta device has no bytes, but the same accounts, to a tensor: the host does not count the smallest blocks, so
+// that what just fits is fetched a call earlier on one than on the other.
+TEST(Offload, DryRunsCountTheSamePeak) {
+  const auto peak_on = [](Device d) {
+    const DeviceScope scope(d);
+    Tensor x = full({1 << 16}, 0.5, DType::f32).set_requires_grad();
+    const auto offload = SavedTensorOffload::create(all_away());
+    memory::reset_peak(d);
+    const int64_t before = memory::stats(d).live_total;
+    Tensor y = x;
+    {
+      const SavedTensorOffload::Scope hooks(offload);
+      for (int i = 0; i < 16; ++i) y = sin(y * y);
+      y = sum(y);
+    }
+    y.backward();
+    return memory::stats(d).peak_total - before;
+  };
+  EXPECT_NEAR(static_cast<double>(peak_on(Device::meta())), static_cast<double>(peak_on(Device::cpu())),
+              (1 << 18) + 4096);
+}
+
+TEST(Offload, BadOptions) {
+  EXPECT_THROW(SavedTensorOffload::create({.away = SavedPlace::keep}), ValueError);
+  EXPECT_THROW(SavedTensorOffload::create({.away = SavedPlace::disk}), ValueError);
+  EXPECT_THROW(SavedTensorOffload::create({.min_bytes = 0}), ValueError);
+  EXPECT_THROW(SavedTensorOffload::create({.slowdown = 0.9}), ValueError);
+  EXPECT_THROW(SavedTensorOffload::Scope(nullptr), ValueError);
+}
+
+}  // namespace
+}  // namespace strata

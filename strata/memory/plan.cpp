@@ -1,0 +1,314 @@
+#include "strata/memory/plan.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+#include "strata/core/error.h"
+
+namespace strata::memory {
+namespace {
+
+constexpr std::string_view kWho = "simulate";
+
+// Where each storage is read or written by calls, in order.
+struct Uses {
+  std::vector<std::vector<int32_t>> calls;   // by storage
+  std::vector<std::vector<int32_t>> writes;  // those of them that write
+};
+
+Uses uses_of(const Recording& r) {
+  Uses u;
+  u.calls.resize(r.storages.size());
+  u.writes.resize(r.storages.size());
+  for (size_t i = 0; i < r.calls.size(); ++i) {
+    if (!r.is_work(i)) continue;
+    const RecordedCall& c = r.calls[i];
+    const auto at = static_cast<int32_t>(i);
+    const auto use = [&](ValueIndex v, bool writes) {
+      if (v.at < 0) return;
+      const auto s = static_cast<size_t>(r.values[static_cast<size_t>(v.at)].storage);
+      if (u.calls[s].empty() || u.calls[s].back() != at) u.calls[s].push_back(at);
+      if (writes && (u.writes[s].empty() || u.writes[s].back() != at)) u.writes[s].push_back(at);
+    };
+    for (const RecordedArg& a : c.args) {
+      if (const auto* v = std::get_if<ValueIndex>(&a)) use(*v, false);
+      if (const auto* l = std::get_if<std::vector<ValueIndex>>(&a))
+        for (const ValueIndex v : *l) use(v, false);
+    }
+    for (const ValueIndex v : c.targets) use(v, true);
+    for (const ValueIndex v : c.results) use(v, true);
+  }
+  return u;
+}
+
+// A stretch while the step runs.
+struct Moving {
+  Away away;
+  int64_t bytes = 0;
+  enum { waiting, leaving, gone, coming, back } state = waiting;
+  double begins = 0, ends = 0;  // of the transfer that is or was under way
+};
+
+class Simulation {
+ public:
+  Simulation(const Recording& step, std::span<const double> seconds, std::span<const Away> away, const MoveRules& rules)
+      : step_(step), seconds_(seconds), rules_(rules), live_(rules.others) {
+    const auto n = static_cast<int32_t>(step.calls.size());
+    check(seconds.size() == step.calls.size(), kWho, seconds.size(), " times for ", step.calls.size(), " calls");
+    check((rules.link.in > 0 && rules.link.out > 0) || away.empty(), kWho, "a link has no speed");
+    std::vector<Away> sorted(away.begin(), away.end());
+    std::sort(sorted.begin(), sorted.end(), [](const Away& a, const Away& b) {
+      return a.storage != b.storage ? a.storage < b.storage : a.from < b.from;
+    });
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      const Away& a = sorted[i];
+      check(a.storage >= 0 && static_cast<size_t>(a.storage) < step.storages.size(), kWho, "there is no storage ",
+            a.storage);
+      check(a.from >= -1 && a.from < a.until && a.until <= n, kWho, "storage ", a.storage, " cannot be away from call ",
+            a.from, " to ", a.until, " of ", n);
+      check(a.until == n || a.until <= step.storages[static_cast<size_t>(a.storage)].freed, kWho, "storage ", a.storage,
+            " ends before call ", a.until, ", where it is to be back");
+      check(i == 0 || sorted[i - 1].storage != a.storage || sorted[i - 1].until <= a.from, kWho, "storage ", a.storage,
+            " is away twice at call ", a.from);
+      moving_.push_back({a, step.storages[static_cast<size_t>(a.storage)].nbytes});
+    }
+    for (size_t i = 0; i < moving_.size(); ++i) {
+      by_from_.push_back(i);
+      if (moving_[i].away.until < n) by_until_.push_back(i);
+    }
+    const auto order = [&](std::vector<size_t>& v, int32_t Away::*at) {
+      std::stable_sort(v.begin(), v.end(),
+                       [&](size_t a, size_t b) { return moving_[a].away.*at < moving_[b].away.*at; });
+    };
+    order(by_from_, &Away::from);
+    order(by_until_, &Away::until);
+    born_.resize(step.calls.size() + 1);
+    freed_.resize(step.calls.size() + 1);
+    for (size_t s = 0; s < step.storages.size(); ++s) {
+      const RecordedStorage& r = step.storages[s];
+      born_[static_cast<size_t>(std::max(r.born, 0))].push_back(static_cast<int32_t>(s));
+      if (r.freed <= n) freed_[static_cast<size_t>(r.freed)].push_back(static_cast<int32_t>(s));
+    }
+    away_now_.assign(step.storages.size(), false);
+  }
+
+  Movement run() {
+    leave_after(-1);
+    const auto n = static_cast<int32_t>(step_.calls.size());
+    for (int32_t i = 0; i < n; ++i) {
+      settle();
+      // What ended with the call before is gone before this one's results come.
+      for (const int32_t s : freed_[static_cast<size_t>(i)]) end(s);
+      int64_t needed = 0;
+      for (const int32_t s : born_[static_cast<size_t>(i)])
+        if (!away_now_[static_cast<size_t>(s)]) needed += bytes_of(s);
+      arrive(i, needed);
+      take(needed);
+      ahead(i);
+      now_ += seconds_[static_cast<size_t>(i)];
+      leave_after(i);
+    }
+    result_.seconds = now_;
+    return result_;
+  }
+
+ private:
+  int64_t bytes_of(int32_t s) const { return step_.storages[static_cast<size_t>(s)].nbytes; }
+  void take(int64_t bytes) {
+    make_room(bytes);
+    live_ += bytes;
+    result_.peak = std::max(result_.peak, live_);
+  }
+  // Waits until what leaves has left so much room.
+  void make_room(int64_t bytes) {
+    while (rules_.budget > 0 && live_ + bytes > rules_.budget && !leaving_.empty()) {
+      const Moving& m = moving_[leaving_.front()];
+      if (m.state == Moving::leaving) wait_until(m.ends);
+      settle();
+      if (!leaving_.empty() && moving_[leaving_.front()].state != Moving::leaving) leaving_.pop_front();
+    }
+  }
+  void wait_until(double t) {
+    if (t <= now_) return;
+    result_.waited += t - now_;
+    now_ = t;
+  }
+  void end(int32_t s) {
+    if (away_now_[static_cast<size_t>(s)]) {  // it ends where it is
+      away_now_[static_cast<size_t>(s)] = false;
+      other_ -= bytes_of(s);
+      return;
+    }
+    live_ -= bytes_of(s);
+  }
+  // What has left by now leaves its room.
+  void settle() {
+    while (!leaving_.empty() && moving_[leaving_.front()].ends <= now_) {
+      Moving& m = moving_[leaving_.front()];
+      leaving_.pop_front();
+      if (m.state != Moving::leaving) continue;  // it stayed after all
+      m.state = Moving::gone;
+      gone(m);
+    }
+  }
+  void gone(Moving& m) {
+    away_now_[static_cast<size_t>(m.away.storage)] = true;
+    live_ -= m.bytes;
+    other_ += m.bytes;
+    result_.elsewhere = std::max(result_.elsewhere, other_);
+  }
+  void leave_after(int32_t call) {
+    for (; next_from_ < by_from_.size() && moving_[by_from_[next_from_]].away.from <= call; ++next_from_) {
+      Moving& m = moving_[by_from_[next_from_]];
+      if (call < 0) {  // it begins there: its room was never taken
+        m.state = Moving::gone;
+        away_now_[static_cast<size_t>(m.away.storage)] = true;
+        other_ += m.bytes;
+        result_.elsewhere = std::max(result_.elsewhere, other_);
+      } else if (!m.away.write) {
+        m.state = Moving::gone;
+        gone(m);
+      } else {
+        m.state = Moving::leaving;
+        m.begins = std::max(now_, out_free_);
+        m.ends = out_free_ = m.begins + static_cast<double>(m.bytes) / rules_.link.out;
+        result_.out += m.bytes;
+        leaving_.push_back(by_from_[next_from_]);
+      }
+    }
+  }
+  void fetch(Moving& m) {
+    m.state = Moving::coming;
+    away_now_[static_cast<size_t>(m.away.storage)] = false;
+    other_ -= m.bytes;
+    live_ += m.bytes;
+    near_ += m.bytes;
+    result_.peak = std::max(result_.peak, live_);
+    m.begins = std::max(now_, in_free_);
+    m.ends = in_free_ = m.begins + static_cast<double>(m.bytes) / rules_.link.in;
+    result_.in += m.bytes;
+  }
+  // Those that call `i` reads are there, or waited for.
+  void arrive(int32_t i, int64_t needed) {
+    for (size_t k = next_until_; k < by_until_.size() && moving_[by_until_[k]].away.until <= i; ++k) {
+      Moving& m = moving_[by_until_[k]];
+      settle();
+      if (m.state == Moving::leaving) {
+        if (m.begins > now_) {  // it had not begun to leave: it stays
+          result_.out -= m.bytes;
+          result_.forwarded += m.bytes;
+          m.state = Moving::back;
+          continue;
+        }
+        wait_until(m.ends);
+        settle();
+      }
+      if (m.state == Moving::gone) {
+        make_room(m.bytes + needed);
+        fetch(m);
+      }
+      if (m.state == Moving::coming) {
+        wait_until(m.ends);
+        near_ -= m.bytes;
+        m.state = Moving::back;
+      }
+    }
+    while (next_until_ < by_until_.size() && moving_[by_until_[next_until_]].away.until <= i) ++next_until_;
+  }
+  // In the phase that wants them: a tensor fetched in forward for backward would only be in the way.
+  void ahead(int32_t call) {
+    for (size_t k = next_until_; k < by_until_.size(); ++k) {
+      Moving& m = moving_[by_until_[k]];
+      if (m.state == Moving::coming || m.state == Moving::back) continue;
+      if (m.state != Moving::gone) return;  // in order of use
+      if (phase(m.away.until) != phase(call)) return;
+      if (near_ > 0 && near_ + m.bytes > rules_.window) return;
+      if (rules_.budget > 0 && live_ + m.bytes > rules_.budget) return;
+      fetch(m);
+    }
+  }
+
+  Phase phase(int32_t call) const { return step_.calls[static_cast<size_t>(call)].phase; }
+
+  const Recording& step_;
+  std::span<const double> seconds_;
+  const MoveRules& rules_;
+  std::vector<Moving> moving_;
+  std::vector<size_t> by_from_, by_until_;
+  size_t next_from_ = 0, next_until_ = 0;
+  std::deque<size_t> leaving_;
+  std::vector<std::vector<int32_t>> born_, freed_;  // storages, by call
+  std::vector<bool> away_now_;
+  double now_ = 0, out_free_ = 0, in_free_ = 0;
+  int64_t live_ = 0, other_ = 0, near_ = 0;
+  Movement result_;
+};
+
+}  // namespace
+
+Movement simulate(const Recording& step, std::span<const double> seconds, std::span<const Away> away,
+                  const MoveRules& rules) {
+  return Simulation(step, seconds, away, rules).run();
+}
+
+std::vector<Away> saved_stretches(const Recording& step, int64_t at_least) {
+  const Uses uses = uses_of(step);
+  std::vector<Away> found;
+  for (size_t s = 0; s < step.storages.size(); ++s) {
+    const RecordedStorage& r = step.storages[s];
+    if (r.tag != Tag::activation || r.born < 0 || r.nbytes < at_least) continue;
+    if (step.calls[static_cast<size_t>(r.born)].phase != Phase::forward) continue;
+    int32_t last = -1, first = -1;
+    for (const int32_t c : uses.calls[s]) {
+      const Phase phase = step.calls[static_cast<size_t>(c)].phase;
+      if (phase == Phase::forward && first < 0) last = c;
+      if (phase == Phase::backward && first < 0) first = c;
+    }
+    if (last >= 0 && first > last) found.push_back({static_cast<int32_t>(s), last, first, true});
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Away& a, const Away& b) { return a.from < b.from; });
+  return found;
+}
+
+std::vector<int32_t> last_use_before(const Recording& step, Phase phase) {
+  const Uses uses = uses_of(step);
+  int32_t begins = 0;
+  const auto n = static_cast<int32_t>(step.calls.size());
+  while (begins < n && step.calls[static_cast<size_t>(begins)].phase != phase) ++begins;
+  std::vector<int32_t> last(step.storages.size(), -1);
+  for (size_t s = 0; s < last.size(); ++s)
+    for (const int32_t c : uses.calls[s])
+      if (c < begins) last[s] = c;
+  return last;
+}
+
+std::vector<Away> home_stretches(const Recording& step, Tag tag) {
+  const Uses uses = uses_of(step);
+  const auto n = static_cast<int32_t>(step.calls.size());
+  std::vector<Away> found;
+  for (size_t s = 0; s < step.storages.size(); ++s) {
+    const RecordedStorage& r = step.storages[s];
+    if (r.tag != tag || r.born >= 0 || r.freed < n || r.nbytes == 0 || uses.calls[s].empty()) continue;
+    const std::vector<int32_t>& calls = uses.calls[s];
+    const auto at = static_cast<int32_t>(s);
+    const auto written_in = [&](int32_t from, int32_t to) {
+      return std::any_of(uses.writes[s].begin(), uses.writes[s].end(), [&](int32_t c) { return c >= from && c <= to; });
+    };
+    if (calls.front() > 0) found.push_back({at, -1, calls.front(), false});
+    int32_t since = calls.front();
+    for (size_t i = 1; i < calls.size(); ++i) {
+      if (step.calls[static_cast<size_t>(calls[i - 1])].phase == step.calls[static_cast<size_t>(calls[i])].phase)
+        continue;
+      if (calls[i] > calls[i - 1] + 1) {
+        found.push_back({at, calls[i - 1], calls[i], written_in(since, calls[i - 1])});
+        since = calls[i];
+      }
+    }
+    if (calls.back() + 1 <= n) found.push_back({at, calls.back(), n, written_in(since, calls.back())});
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Away& a, const Away& b) { return a.from < b.from; });
+  return found;
+}
+
+}  // namespace strata::memory

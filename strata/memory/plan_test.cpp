@@ -1,0 +1,189 @@
+// simulate() against what can be worked out by hand, and the stretches of a real step.
+
+#include "strata/memory/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "strata/autograd/autograd.h"
+#include "strata/core/error.h"
+#include "strata/core/tensor.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/ops/reduce/reduce.h"
+
+namespace strata::memory {
+namespace {
+
+// A chain of `n` layers: forward call i reads storage i and makes storage i + 1 of 100 bytes; backward call n + j reads
+// what forward call n - 1 - j made. Each is freed after its last use.
+Recording chain(int n, int64_t bytes = 100) {
+  Recording r;
+  for (int i = 0; i <= n; ++i) {
+    RecordedStorage s;
+    s.nbytes = bytes;
+    s.tag = i == 0 ? Tag::data : Tag::activation;
+    s.born = i - 1;
+    s.freed = i == 0 ? 2 * n : 2 * n - i + 1;
+    r.storages.push_back(s);
+    RecordedValue v;
+    v.storage = i;
+    r.values.push_back(v);
+  }
+  const auto call = [&](Phase phase, std::vector<int32_t> reads, int32_t makes) {
+    RecordedCall c;
+    c.phase = phase;
+    for (const int32_t v : reads) c.args.emplace_back(ValueIndex{v});
+    if (makes >= 0) c.results.push_back({makes});
+    r.calls.push_back(std::move(c));
+  };
+  for (int i = 0; i < n; ++i) call(Phase::forward, {i}, i + 1);
+  for (int i = n; i > 0; --i) call(Phase::backward, {i}, -1);
+  return r;
+}
+
+std::vector<double> each(const Recording& r, double seconds) {
+  return std::vector<double>(r.calls.size(), seconds);
+}
+
+TEST(Plan, NothingAwayIsTheRecording) {
+  const Recording r = chain(4);
+  const Movement m = simulate(r, each(r, 1), {}, {});
+  EXPECT_EQ(m.seconds, 8);
+  EXPECT_EQ(m.waited, 0);
+  EXPECT_EQ(m.peak, r.peak_bytes().first);
+  EXPECT_EQ(m.peak, 500);
+  EXPECT_EQ(m.out + m.in + m.elsewhere, 0);
+}
+
+TEST(Plan, StretchesOfAChain) {
+  const Recording r = chain(4);
+  const std::vector<Away> found = saved_stretches(r, 1);
+  // Storage 4 is read by the next call: it is in use until then, and away for no call.
+  EXPECT_EQ(found, (std::vector<Away>{{1, 1, 7, true}, {2, 2, 6, true}, {3, 3, 5, true}, {4, 3, 4, true}}));
+  EXPECT_TRUE(saved_stretches(r, 101).empty());
+}
+
+TEST(Plan, TransfersHideUnderCompute) {
+  const Recording r = chain(8);
+  const auto found = saved_stretches(r, 1);
+  // A transfer takes half a call: each leaves during the call after its last use.
+  const Movement m = simulate(r, each(r, 1), std::span(found).first(4), {.link = {200, 200}, .window = 100});
+  EXPECT_EQ(m.seconds, 16);
+  EXPECT_EQ(m.waited, 0);
+  EXPECT_EQ(m.out, 400);
+  EXPECT_EQ(m.in, 400);
+  EXPECT_EQ(m.elsewhere, 400);
+  EXPECT_EQ(m.peak, 600);  // data, 5 to 8, and one that is fetched ahead; without: data and 1 to 8
+}
+
+TEST(Plan, SlowLinksAreWaitedFor) {
+  const Recording r = chain(4);
+  const auto found = saved_stretches(r, 1);
+  // 10 calls long: storage 1 leaves from call 1's end (2 s) to 12 s, is wanted at call 7 (7 s), and comes until 22 s.
+  const Movement m = simulate(r, each(r, 1), std::span(found).first(1), {.link = {10, 10}});
+  EXPECT_EQ(m.seconds, 23);
+  EXPECT_EQ(m.waited, 15);
+}
+
+TEST(Plan, WhatHasNotBegunToLeaveStays) {
+  const Recording r = chain(4);
+  const auto found = saved_stretches(r, 1);
+  // The link is busy with storage 1 until 12 s: 2 and 3 are wanted again before.
+  const Movement m = simulate(r, each(r, 1), std::span(found).first(3), {.link = {10, 10}});
+  EXPECT_EQ(m.forwarded, 200);
+  EXPECT_EQ(m.out, 100);
+  EXPECT_EQ(m.in, 100);
+  EXPECT_EQ(m.seconds, 23);
+}
+
+TEST(Plan, ABudgetIsKeptByWaiting) {
+  const Recording r = chain(8);
+  const auto found = saved_stretches(r, 1);
+  const Movement free = simulate(r, each(r, 1), found, {.link = {50, 50}});
+  const Movement kept = simulate(r, each(r, 1), found, {.link = {50, 50}, .budget = 400, .window = 100});
+  EXPECT_GT(free.peak, 400);
+  EXPECT_LE(kept.peak, 400);
+  EXPECT_GT(kept.seconds, free.seconds);
+  EXPECT_GT(kept.waited, 0);
+}
+
+TEST(Plan, ABudgetThatCannotBeKeptIsPassed) {
+  const Recording r = chain(8);
+  EXPECT_EQ(simulate(r, each(r, 1), {}, {.budget = 400}).peak, 900);
+}
+
+TEST(Plan, OthersCount) {
+  const Recording r = chain(2);
+  EXPECT_EQ(simulate(r, each(r, 1), {}, {.others = 1000}).peak, 1000 + r.peak_bytes().first);
+}
+
+TEST(Plan, WhatIsAtHomeComesWhenItIsWanted) {
+  Recording r = chain(4);
+  // A parameter that calls 1 (forward) and 6 (backward) read.
+  RecordedStorage p;
+  p.nbytes = 1000;
+  p.tag = Tag::parameter;
+  p.freed = static_cast<int32_t>(r.calls.size());
+  r.storages.push_back(p);
+  RecordedValue v;
+  v.storage = 5;
+  r.values.push_back(v);
+  for (const size_t c : {1u, 6u}) r.calls[c].args.emplace_back(ValueIndex{5});
+  const std::vector<Away> home = home_stretches(r, Tag::parameter);
+  EXPECT_EQ(home, (std::vector<Away>{{5, -1, 1, false}, {5, 1, 6, false}, {5, 6, 8, false}}));
+  const Movement m = simulate(r, each(r, 1), home, {.link = {1000, 1000}});
+  EXPECT_EQ(m.in, 2000);
+  EXPECT_EQ(m.out, 0);
+  EXPECT_EQ(m.waited, 0);  // it comes during calls 0 and 2
+  EXPECT_EQ(m.elsewhere, 1000);
+  EXPECT_EQ(home_stretches(r, Tag::optimizer).size(), 0u);
+  // Written by the last of them: it goes out once.
+  r.calls[6].phase = Phase::update;
+  r.calls[6].targets.push_back({5});
+  const Movement w = simulate(r, each(r, 1), home_stretches(r, Tag::parameter), {.link = {1000, 1000}});
+  EXPECT_EQ(w.out, 1000);
+}
+
+TEST(Plan, ARealStep) {
+  const DeviceScope dry(Device::meta());
+  const Tensor x = empty({{64, 32}, DType::f32, Device::meta(), std::nullopt});
+  TensorList w;
+  {
+    const TagScope tag(Tag::parameter);
+    for (int i = 0; i < 6; ++i)
+      w.push_back(empty({{32, 32}, DType::f32, Device::meta(), std::nullopt}).set_requires_grad());
+  }
+  const Recording r = record([&] {
+    Tensor h = x;
+    for (const Tensor& m : w) h = tanh(matmul(h, m));
+    sum(h).backward();
+  });
+  const auto found = saved_stretches(r, 4096);
+  EXPECT_EQ(found.size(), 6u);                               // each tanh's result
+  EXPECT_EQ(home_stretches(r, Tag::parameter).size(), 16u);  // the first is read by the first call, and by no rule
+  const Movement all = simulate(r, each(r, 1e-3), {}, {});
+  EXPECT_EQ(all.peak, r.peak_bytes().first);
+  const Movement less = simulate(r, each(r, 1e-3), std::span(found).first(4), {.link = {1e9, 1e9}, .window = 8192});
+  EXPECT_LE(less.peak, all.peak - 8192);
+  EXPECT_EQ(less.seconds, all.seconds);
+}
+
+TEST(Plan, RefusesWhatMakesNoSense) {
+  const Recording r = chain(4);
+  const auto times = each(r, 1);
+  const MoveRules rules{.link = {1, 1}};
+  const auto with = [&](std::vector<Away> a) { simulate(r, times, a, rules); };
+  EXPECT_THROW(with({{9, 1, 2, true}}), ValueError);
+  EXPECT_THROW(with({{1, 2, 2, true}}), ValueError);
+  EXPECT_THROW(with({{1, 1, 9, true}}), ValueError);
+  EXPECT_THROW(with({{1, 1, 4, true}, {1, 3, 7, true}}), ValueError);
+  EXPECT_THROW(with({{4, 4, 7, true}}), ValueError);  // freed at 5
+  EXPECT_THROW(simulate(r, std::vector<double>{1}, {}, {}), ValueError);
+  EXPECT_THROW(simulate(r, times, std::vector<Away>{{1, 1, 7, true}}, {}), ValueError);
+}
+
+}  // namespace
+}  // namespace strata::memory

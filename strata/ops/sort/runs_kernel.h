@@ -1,0 +1,12 @@
+#pragma once
+#include "strata/core/tensor.h"
+
+namespace strata {
+/// Runs of n neighbours, i64: where each begins, the number of each element's, and how long each is. The last two are
+/// empty where they are not wanted.
+struct Runs {
+  Tensor starts, numbers, lengths;
+};
+/// `differs`, [n - 1] of bool: whether element i + 1 is not equal to element i. In a build with CUDA.
+Runs runs_cuda(const Tensor& differs, bool numbers_wanted, bool lengths_wanted);
+}  // namespace strata

@@ -1,0 +1,74 @@
+#pragma once
+// Where an optimizer's state lives, and who updates from it. docs/design/optimizers.md, "A home for the state".
+
+#include <cstdint>
+#include <string>
+
+#include "strata/optim/optimizer.h"
+
+namespace strata::optim {
+
+/// Where the moments and the weights in f32 of an optimizer live between steps, and who updates the parameters; given
+/// to Optimizer::set_home(). Counts and rates, one number each, stay with whoever computes.
+///
+///     optimizer.set_home({.where = memory::kDisk});                          // parameters of the CPU, state in files
+///     optimizer.set_home({.where = Tier::host});                             // of a card: fetched for the update
+///     optimizer.set_home({.where = Tier::host, .who = StateHome::Who::cpu}); // of a card: updated by the CPU
+struct StateHome {
+  /// Who runs the rule.
+  enum class Who : uint8_t {
+    /// The parameters' device: groups of state come to it, one ahead of the one that is updated, and go back. The bits
+    /// are those of a step whose state stays.
+    device,
+    /// The CPU, from a copy of the parameters in host memory: gradients go there, new parameters come back before the
+    /// next op on the current stream. The bits are those of the same optimizer over parameters of the CPU.
+    cpu,
+    /// Some parameters by the one, some by the other, both at work at once (Maurya et al., "Deep Optimizer States",
+    /// 2024).
+    split,
+  };
+  /// A tier (core/backend.h) of whoever updates; Tier() is their own memory. For a card Tier::host is page-locked
+  /// memory of the host.
+  Tier where = {};
+  Who who = Who::device;
+  /// Of `split`: the share of the parameters' elements that the CPU updates, in [0, 1]. Below 0: the one that
+  /// best_cpu_share() finds with rates measured when the home is set, so it may differ from run to run.
+  double cpu_share = -1;
+  /// Bytes of state that are fetched together; a parameter's state is never divided.
+  int64_t group_bytes = int64_t{64} << 20;
+  /// Of what the CPU updates: a gradient leaves the device as soon as backward() has it, and is then added up on the
+  /// host, until zero_grad(); parameter.grad() is empty, so that clip_grad_norm() does not see it, but step_clipped()
+  /// and step_guarded() do. Otherwise gradients are copied by the step.
+  bool gradients_leave = false;
+  /// Of `cpu`, with state in host memory and an optimizer that is one fused rule: step() returns when the update has
+  /// begun, and the parameters get it when the next step() begins or finish() is called. So gradients are those of
+  /// parameters that lack the last update (Ren et al., "ZeRO-Offload", 2021): the bits are not those of other homes.
+  bool delayed = false;
+
+  /// Throws ValueError naming the member.
+  void validate() const;
+};
+/// "device", "cpu", "split".
+std::string_view name_of(StateHome::Who who);
+
+/// What a machine does, in bytes and elements a second.
+struct HomeRates {
+  double to_host = 0, to_device = 0;  ///< copies with page-locked memory, one way at a time
+  double cpu = 0, device = 0;         ///< elements that each updates from memory of its own
+};
+/// Bytes that move for one element of a parameter.
+struct HomeBytes {
+  double gradient = 4;   ///< to the host, where the CPU updates
+  double parameter = 4;  ///< back
+  double state = 8;      ///< to the device and back, where that updates
+};
+/// Seconds an element that an update takes at least when the CPU has this share of the elements: the slowest of the
+/// CPU, the device and the copies of either direction, which all work at once.
+double split_seconds(const HomeRates& rates, const HomeBytes& bytes, double cpu_share);
+/// The share, in 64ths, for which that is least; the larger of equals, which needs less memory of the device.
+double best_cpu_share(const HomeRates& rates, const HomeBytes& bytes);
+/// Measures them with an optimizer of the same kind and options (of its first group) over at most 16 Mi elements of
+/// `dtype`; takes some tenths of a second. Throws ValueError for an optimizer without a record.
+HomeRates measure_home_rates(const Optimizer& optimizer, Device device, DType dtype);
+
+}  // namespace strata::optim

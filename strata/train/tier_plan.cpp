@@ -1,0 +1,449 @@
+#include "strata/train/tier_plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "strata/core/error.h"
+#include "strata/lab/peaks.h"
+#include "strata/lab/step_costs.h"
+#include "strata/memory/plan.h"
+#include "strata/train/estimate.h"
+
+namespace strata {
+namespace {
+
+using memory::Away;
+using memory::Tag;
+
+constexpr int64_t kLeastLeaving = int64_t{1} << 20;  // smaller tensors stay: a transfer has a price of its own
+constexpr int64_t kWindow = int64_t{256} << 20;      // fetched ahead of its use at most
+constexpr int64_t kGroup = int64_t{64} << 20;        // of an update in groups: two are near at once, both ways
+
+// A step with some blocks computed again, and all that plans ask of it.
+struct Variant {
+  int64_t recomputed = 0;
+  DryStep dry;
+  std::vector<double> step_seconds, pass_seconds;
+  std::vector<Away> step_saved, pass_saved;  // what may leave
+  int64_t saved = 0;                         // bytes of them in one pass
+  int64_t others = 0;  // on the device, not in the recording: batches, workspace, the heap's holes
+};
+
+class Planner {
+ public:
+  Planner(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates)
+      : config_(config), limits_(limits), rates_(rates), budget_(config.memory.budget()) {}
+
+  TierPlan run() {
+    const Variant& plain = variant(0);
+    const TierPlan without = with(plain, {});
+    std::optional<TierPlan> best;
+    const auto consider = [&](TierPlan p) {
+      p.budget = budget_;
+      p.peak_without = without.peak.device;
+      p.seconds_without = without.seconds;
+      if (!best || better(p, *best)) best = std::move(p);
+    };
+    for (const int64_t again : recomputations()) {
+      const Variant& v = variant(again);
+      for (const Place parameters : places(config_.memory.parameters)) {
+        for (const Place state : places(config_.memory.state)) {
+          // Weights that live elsewhere are updated there, or by groups that stream through.
+          if (parameters != Place::device && state == Place::device) continue;
+          for (const Updater who : updaters(state)) {
+            TierPlan p;
+            p.recomputed = again;
+            p.parameters = parameters;
+            p.state = state;
+            p.update = who;
+            for (const Place saved : places(config_.memory.activations)) {
+              p.activations = saved;
+              if (saved == Place::device) {
+                consider(with(v, p));
+                continue;
+              }
+              for (const int64_t leaving : shares(v.saved)) {
+                p.leaving = leaving;
+                consider(with(v, p));
+              }
+              p.leaving = 0;
+            }
+          }
+        }
+      }
+    }
+    return *best;
+  }
+
+ private:
+  bool on_cpu() const { return config_.device == "cpu"; }
+  bool bounded() const { return budget_.any(); }
+
+  std::vector<int64_t> recomputations() const {
+    if (config_.memory.recompute == "none") return {0};
+    if (config_.memory.recompute == "blocks") return {config_.model.layers};
+    if (!bounded()) return {0};
+    std::vector<int64_t> all;
+    for (int64_t i = 0; i <= 4; ++i)
+      if (const int64_t n = config_.model.layers * i / 4; all.empty() || all.back() != n) all.push_back(n);
+    return all;
+  }
+  std::vector<Place> places(const std::string& key) const {
+    if (key == "host") return {Place::host};
+    if (key == "disk") return {Place::disk};
+    std::vector<Place> all{Place::device};
+    if (key == "auto" && bounded()) {
+      if (!on_cpu()) all.push_back(Place::host);
+      if (!budget_.disk.empty()) all.push_back(Place::disk);
+    }
+    return all;
+  }
+  std::vector<Updater> updaters(Place state) const {
+    const std::string& key = config_.memory.update;
+    if (state == Place::device || on_cpu() || key == "device") return {Updater::device};
+    if (key == "cpu") return {Updater::cpu};
+    if (key == "split") return {Updater::split};
+    return {Updater::device};  // another updater has other bits: only who asks for it gets it
+  }
+  // Eighths of what is saved.
+  static std::vector<int64_t> shares(int64_t bytes) {
+    std::vector<int64_t> all;
+    for (int64_t i = 1; i <= 8; ++i) all.push_back(bytes * i / 8);
+    return all;
+  }
+
+  const Variant& variant(int64_t recomputed) {
+    auto [at, fresh] = variants_.try_emplace(recomputed);
+    Variant& v = at->second;
+    if (!fresh) return v;
+    v.recomputed = recomputed;
+    v.dry = record_dry_step(config_, recomputed);
+    const MemoryEstimate e = estimate_memory(config_, recomputed);
+    v.others = std::max<int64_t>(0, e.peak - v.dry.step.peak_bytes().first);
+    v.step_seconds = seconds_of(v.dry.step);
+    if (v.dry.further > 0) v.pass_seconds = seconds_of(v.dry.pass);
+    v.step_saved = memory::saved_stretches(v.dry.step, kLeastLeaving);
+    v.pass_saved = memory::saved_stretches(v.dry.pass, kLeastLeaving);
+    const int64_t passes = std::min<int64_t>(config_.accumulate, 2);
+    for (const Away& a : v.step_saved) v.saved += bytes(v.dry.step, a) / passes;
+    return v;
+  }
+  std::vector<double> seconds_of(const Recording& r) const {
+    std::vector<double> all(r.calls.size(), 0);
+    for (size_t i = 0; i < all.size(); ++i)
+      if (r.is_work(i)) all[i] = lab::least_seconds(r, i, limits_) / rates_.efficiency;
+    return all;
+  }
+  static int64_t bytes(const Recording& r, const Away& a) { return r.storages[static_cast<size_t>(a.storage)].nbytes; }
+  memory::Link link(Place place) const {
+    if (place == Place::host) return {rates_.to_host, rates_.from_host};
+    memory::Link disk{rates_.disk_write, rates_.disk_read};
+    if (!on_cpu()) disk = {std::min(disk.out, rates_.to_host), std::min(disk.in, rates_.from_host)};
+    return disk;
+  }
+  // The first `leaving` bytes that each pass saves.
+  static std::vector<Away> first(const Recording& r, const std::vector<Away>& saved, int64_t leaving) {
+    std::vector<Away> all;
+    int64_t sum = 0;
+    int32_t last = -1;
+    for (const Away& a : saved) {
+      // The next pass saves after the backward of the one before.
+      if (last >= 0 && a.from > last) sum = 0, last = -1;
+      if (sum >= leaving) continue;
+      sum += bytes(r, a);
+      last = std::max(last, a.until);
+      all.push_back(a);
+    }
+    return all;
+  }
+  // Away all the time; what the update does of them is counted apart.
+  static int64_t drop(const Recording& r, Tag tag, std::vector<Away>& away) {
+    int64_t sum = 0;
+    const auto n = static_cast<int32_t>(r.calls.size());
+    for (size_t s = 0; s < r.storages.size(); ++s) {
+      const RecordedStorage& st = r.storages[s];
+      if (st.tag != tag || st.born >= 0 || st.freed < n) continue;
+      sum += st.nbytes;
+      away.push_back({static_cast<int32_t>(s), -1, n, false});
+    }
+    return sum;
+  }
+  // Weights: near while a forward or backward call reads them. Gradients leave when they are made.
+  static int64_t stream_parameters(const Recording& r, std::vector<Away>& away) {
+    int64_t sum = 0;
+    const auto n = static_cast<int32_t>(r.calls.size());
+    int32_t update = n;
+    for (int32_t i = n; i > 0 && r.calls[static_cast<size_t>(i - 1)].phase == Phase::update; --i) update = i - 1;
+    std::map<int32_t, bool> seen;
+    for (Away a : memory::home_stretches(r, Tag::parameter)) {
+      if (a.from >= update) continue;
+      a.write = false;
+      if (a.until >= update) a.until = n;
+      if (!seen[a.storage]) sum += bytes(r, a);
+      seen[a.storage] = true;
+      away.push_back(a);
+    }
+    return sum;
+  }
+
+  // Gradients go when backward has them.
+  static void send_gradients(const Recording& r, std::vector<Away>& away) {
+    const auto n = static_cast<int32_t>(r.calls.size());
+    const std::vector<int32_t> last = memory::last_use_before(r, Phase::update);
+    for (size_t s = 0; s < r.storages.size(); ++s) {
+      const RecordedStorage& st = r.storages[s];
+      if (st.tag == Tag::gradient && last[s] >= 0 && last[s] + 1 < n && st.freed >= n)
+        away.push_back({static_cast<int32_t>(s), last[s], n, true});
+    }
+  }
+
+  // On the device when the update begins.
+  static int64_t live_in_update(const Recording& r, const std::vector<Away>& away) {
+    const auto n = static_cast<int32_t>(r.calls.size());
+    int32_t begins = 0;
+    while (begins < n && r.calls[static_cast<size_t>(begins)].phase != Phase::update) ++begins;
+    int64_t live = 0;
+    for (const RecordedStorage& s : r.storages)
+      if (s.born < begins && s.freed > begins) live += s.nbytes;
+    for (const Away& a : away)
+      if (a.from < begins && a.until > begins) live -= bytes(r, a);
+    return live;
+  }
+
+  TierPlan with(const Variant& v, TierPlan p) const {
+    const Recording& step = v.dry.step;
+    std::vector<Away> away, pass_away;
+    memory::MoveRules rules{.budget = budget_.device, .others = v.others};
+    if (p.activations != Place::device) {
+      rules.link = link(p.activations);
+      away = first(step, v.step_saved, p.leaving);
+      pass_away = first(v.dry.pass, v.pass_saved, p.leaving);
+    }
+    int64_t state = 0, parameters = 0, gradients = 0;
+    if (p.state != Place::device) {
+      state = drop(step, Tag::optimizer, away);
+      drop(v.dry.pass, Tag::optimizer, pass_away);
+      p.group = std::clamp(state / 32, int64_t{1} << 20, kGroup);
+    }
+    if (p.parameters != Place::device) {
+      parameters = stream_parameters(step, away);
+      stream_parameters(v.dry.pass, pass_away);
+    }
+    if (p.parameters != Place::device || p.update != Updater::device) {
+      send_gradients(step, away);
+      send_gradients(v.dry.pass, pass_away);
+    }
+    int64_t largest = 0, near = 0;
+    for (const RecordedStorage& s : step.storages) {
+      if (s.tag == Tag::gradient) gradients += s.nbytes;
+      if (s.tag == Tag::gradient || s.tag == Tag::parameter) largest = std::max(largest, s.nbytes);
+    }
+    if (p.state != Place::device) {
+      // A group and the next one, or what belongs to the largest weight: that is never divided.
+      const double each = static_cast<double>(state) / static_cast<double>(std::max<int64_t>(gradients, 1));
+      p.near = std::max(4 * p.group, static_cast<int64_t>(each * static_cast<double>(largest)) + 2 * p.group);
+      near = p.update != Updater::cpu || on_cpu() ? p.near : 0;
+    }
+    if (p.parameters != Place::device) p.near += 4 * largest;
+    p.kept = p.activations == Place::device ? 0 : v.saved - p.leaving;
+    if (rules.link.in == 0) rules.link = link(p.parameters != Place::device ? p.parameters : p.state);
+    if (p.moves() && p.activations == Place::device && p.state == Place::device && p.parameters == Place::device)
+      rules.link = {1, 1};  // blocks computed again move nothing
+    if ((rules.link.in <= 0 || rules.link.out <= 0) && !away.empty()) {
+      p.fits = false;
+      p.peak.device = std::numeric_limits<int64_t>::max();
+      return p;
+    }
+    std::vector<double> seconds = v.step_seconds;
+    double update = 0;
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      if (step.calls[i].phase != Phase::update) continue;
+      update += seconds[i];
+      if (p.state != Place::device) seconds[i] = 0;
+    }
+    // What is left of the budget while as little as possible is fetched ahead is room to fetch more.
+    rules.window = 0;
+    memory::Movement m = memory::simulate(step, seconds, away, rules);
+    if (budget_.device == 0 || m.peak < budget_.device) {
+      rules.window = budget_.device == 0 ? kWindow : std::min(kWindow, budget_.device - m.peak);
+      const memory::Movement ahead = memory::simulate(step, seconds, away, rules);
+      if (budget_.device == 0 || ahead.peak <= budget_.device) {
+        m = ahead;
+      } else {
+        rules.window = 0;
+      }
+    }
+    p.window = rules.window;
+    p.peak.device = std::max(m.peak, v.others + live_in_update(step, away) + near);
+    p.seconds = m.seconds;
+    double waited = m.waited;
+    if (v.dry.further > 0) {
+      const memory::Movement f = memory::simulate(v.dry.pass, v.pass_seconds, pass_away, rules);
+      p.seconds += static_cast<double>(v.dry.further) * f.seconds;
+      waited += static_cast<double>(v.dry.further) * f.waited;
+      p.peak.device = std::max(p.peak.device, f.peak);
+    }
+    if (waited > 0.02 * p.seconds) {
+      p.bound = p.activations == Place::disk || p.parameters == Place::disk ? "the disk" : "the bus";
+    }
+    if (p.state != Place::device) {
+      const auto [took, by] = update_time(p, static_cast<double>(state), static_cast<double>(parameters),
+                                          static_cast<double>(gradients), update);
+      p.seconds += took;
+      if (took > update && took > 0.1 * p.seconds) p.bound = by;
+    }
+    if (p.bound.empty()) p.bound = "compute";
+    // Elsewhere: what is at home there, and the most that was away of the rest.
+    const auto add = [&](Place where, int64_t bytes) { (where == Place::disk ? p.peak.disk : p.peak.host) += bytes; };
+    if (p.state != Place::device) add(p.state, state);
+    if (p.parameters != Place::device) add(p.parameters, parameters + gradients);
+    if (p.activations != Place::device) add(p.activations, std::max<int64_t>(0, m.elsewhere - state - parameters));
+    p.fits =
+        (budget_.device == 0 || p.peak.device <= budget_.device) && (budget_.host == 0 || p.peak.host <= budget_.host);
+    return p;
+  }
+
+  struct Update {
+    double seconds;
+    const char* by;
+  };
+  // Of state that lives elsewhere: in groups through the device, both directions at once; or by the host's processor,
+  // which reads and writes state, reads gradients and writes weights, that come and go over the bus.
+  Update update_time(const TierPlan& p, double state, double parameters, double gradients, double on_device) const {
+    const memory::Link l = link(p.state);
+    const double streamed = std::max({(state + parameters) / l.in, (state + parameters) / l.out, on_device});
+    if (p.update == Updater::device)
+      return {streamed, streamed <= on_device ? "compute" : p.state == Place::disk ? "the disk" : "the bus"};
+    const double bytes = 2 * state + 2 * gradients;
+    double host = std::max(bytes / std::max(rates_.host_memory, 1.0), gradients / rates_.from_host);
+    if (p.state == Place::disk) host = std::max({host, state / l.in, state / l.out});
+    if (p.update == Updater::cpu) return {host, "the host's update"};
+    return {host * streamed / (host + streamed), "the host's update"};
+  }
+
+  // The faster of those that fit; of those that do not, the smaller. Less is moved where the time is the same.
+  static bool better(const TierPlan& a, const TierPlan& b) {
+    if (a.fits != b.fits) return a.fits;
+    if (!a.fits) return a.peak.device < b.peak.device;
+    if (a.seconds != b.seconds) return a.seconds < b.seconds;
+    return a.peak.host + a.peak.disk < b.peak.host + b.peak.disk;
+  }
+
+  const TrainConfig& config_;
+  const lab::Limits& limits_;
+  const TierRates& rates_;
+  const memory::Budget budget_;
+  std::map<int64_t, Variant> variants_;
+};
+
+}  // namespace
+
+std::string_view name_of(Place place) {
+  constexpr std::string_view kNames[] = {"device", "host", "disk"};
+  return kNames[static_cast<size_t>(place)];
+}
+std::string_view name_of(Updater who) {
+  constexpr std::string_view kNames[] = {"device", "cpu", "split"};
+  return kNames[static_cast<size_t>(who)];
+}
+
+TierRates measure_rates(Device device, const memory::Budget& budget) {
+  TierRates r;
+  r.host_memory = 1e9 * lab::measure_peaks(0.1).triad_gb_s;
+  if (device.is_cuda()) {
+    const lab::CardPeaks card = lab::measure_card(device, 0.1);
+    r.to_host = 1e9 * card.from_card_gb_s;
+    r.from_host = 1e9 * card.to_card_gb_s;
+  }
+  // Files are striped: what the slowest does, times as many.
+  for (const std::string& folder : budget.disk) {
+    const lab::DiskRates d = lab::measure_disk(folder);
+    const auto least = [](double sum, double one) { return sum == 0 ? one : std::min(sum, one); };
+    r.disk_write = least(r.disk_write, 1e9 * d.write_gb_s);
+    r.disk_read = least(r.disk_read, 1e9 * d.read_gb_s);
+  }
+  r.disk_write *= static_cast<double>(std::max<size_t>(1, budget.disk.size()));
+  r.disk_read *= static_cast<double>(std::max<size_t>(1, budget.disk.size()));
+  return r;
+}
+
+TierRates rates_of(const lab::KnownCard& card) {
+  return {.to_host = 1e9 * card.from_card_gb_s,
+          .from_host = 1e9 * card.to_card_gb_s,
+          .disk_write = 1e9 * card.disk_write_gb_s,
+          .disk_read = 1e9 * card.disk_read_gb_s,
+          .host_memory = 1e9 * card.host_gb_s};
+}
+
+TierPlan plan_tiers(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates) {
+  return Planner(config, limits, rates).run();
+}
+
+std::string budget_advice(const TrainConfig& given, int64_t room) {
+  if (given.memory.any() || room <= 0) return {};
+  TrainConfig config = given;
+  const Device device = parse_device(config.device);
+  // Whole tenths of a GiB, or whole MiB, below what there is.
+  const int64_t unit = room >= int64_t{4} << 30 ? (int64_t{1} << 30) / 10 : int64_t{1} << 20;
+  const int64_t units = room / unit;
+  if (units == 0) return {};
+  config.memory.device = unit == int64_t{1} << 20 ? fmt::format("{}MiB", units)
+                                                  : fmt::format("{:.1f}GiB", static_cast<double>(units) / 10);
+  std::string settings = "--set memory.device=" + config.memory.device;
+  if (device.is_cpu()) {
+    config.memory.disk = std::filesystem::temp_directory_path().string();
+    settings += " memory.disk=" + config.memory.disk;
+  }
+  try {
+    const TierRates rates = measure_rates(device, config.memory.budget());
+    const TierPlan plan = plan_tiers(config, lab::measure_limits(device, 0.1), rates);
+    if (!plan.fits) return {};
+    return fmt::format("{} ({:.3g} s a step, {:.1f} times one with room)", settings, plan.seconds,
+                       plan.seconds / plan.seconds_without);
+  } catch (const Error&) {  // no such card, no room to measure, a disk that takes nothing
+    return {};
+  }
+}
+
+std::string to_text(const TierPlan& p) {
+  using memory::bytes_text;
+  std::string s;
+  const auto line = [&](std::string_view what, const std::string& text) { s += fmt::format("{:<14}{}\n", what, text); };
+  const auto tier = [&](std::string_view name, int64_t bytes, int64_t bound) {
+    if (bytes == 0 && bound == 0) return;
+    line(name, bound > 0 ? fmt::format("{} of {}", bytes_text(bytes), bytes_text(bound)) : bytes_text(bytes));
+  };
+  line("weights", std::string(p.parameters == Place::device ? "on the device"
+                              : p.parameters == Place::host ? "in the host's memory, layer by layer on the device"
+                                                            : "on disk, layer by layer in memory"));
+  std::string state = p.state == Place::device ? "on the device"
+                      : p.state == Place::host ? "in the host's memory"
+                                               : "on disk";
+  if (p.state != Place::device)
+    state += p.update == Updater::device ? ", streamed through the device in groups"
+             : p.update == Updater::cpu  ? ", updated by the host's processor"
+                                         : ", updated by the host's processor and the device together";
+  line("state", state);
+  std::string saved = p.activations == Place::device
+                          ? "kept"
+                          : fmt::format("the first {} leave for {}", bytes_text(p.leaving),
+                                        p.activations == Place::host ? "the host's memory" : "the disk");
+  if (p.recomputed > 0) saved += fmt::format("; {} blocks are computed again", p.recomputed);
+  line("activations", saved);
+  tier("device", p.peak.device, p.budget.device);
+  tier("host", p.peak.host, p.budget.host);
+  tier("disk", p.peak.disk, 0);
+  if (p.peak_without > 0) line("without tiers", bytes_text(p.peak_without) + " of the device's memory");
+  if (p.seconds > 0)
+    line("step", fmt::format("{:.3g} s, bound by {}; {:.3g} s were everything on the device ({:.2f}x)", p.seconds,
+                             p.bound, p.seconds_without, p.seconds / p.seconds_without));
+  if (!p.fits) s += "No way was found that keeps to the budget.\n";
+  return s;
+}
+
+}  // namespace strata

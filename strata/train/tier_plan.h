@@ -1,0 +1,84 @@
+#pragma once
+// What of a run is where, for a budget: one plan over activations, optimizer state, weights and recomputation, with the
+// time that it should take. docs/design/tiers.md.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "strata/lab/known_cards.h"
+#include "strata/lab/limits.h"
+#include "strata/memory/budget.h"
+#include "strata/train/config.h"
+
+namespace strata {
+
+/// Where something lives.
+enum class Place : uint8_t { device, host, disk };
+/// "device", "host", "disk".
+std::string_view name_of(Place place);
+/// Who updates state that is not on the device.
+enum class Updater : uint8_t { device, cpu, split };
+/// "device", "cpu", "split".
+std::string_view name_of(Updater who);
+
+/// How fast bytes move and the host computes; bytes a second. 0: there is no such way.
+struct TierRates {
+  double to_host = 0, from_host = 0;  ///< a card's bus, each way
+  double disk_write = 0, disk_read = 0;
+  double host_memory = 0;  ///< what the host's processor streams through memory, reads and writes together
+  /// Shares of lab::Limits that kernels reach in a training step.
+  double efficiency = 0.75;
+};
+/// Measured: of `device`'s bus and this host (about a second), and of the disks of the budget (another).
+TierRates measure_rates(Device device, const memory::Budget& budget);
+/// Of a card that was measured elsewhere, with the machine that it was in.
+TierRates rates_of(const lab::KnownCard& card);
+
+/// What a plan holds in each tier.
+struct TierBytes {
+  int64_t device = 0, host = 0, disk = 0;
+};
+
+/// One way of running the settings' step.
+struct TierPlan {
+  memory::Budget budget;
+  Place activations = Place::device;
+  int64_t leaving = 0;     ///< bytes of saved activations that leave, the first saved first; the rest stays
+  int64_t kept = 0;        ///< what of them stays
+  int64_t window = 0;      ///< bytes fetched ahead of their use at most
+  int64_t recomputed = 0;  ///< blocks that keep their inputs alone, the first ones
+  Place state = Place::device;
+  Updater update = Updater::device;
+  int64_t group = 0;  ///< bytes of state that an update through the device has near at once, of each of its buffers
+  Place parameters = Place::device;
+  int64_t near = 0;  ///< bytes of weights, gradients and state from elsewhere that may be near at once
+
+  TierBytes peak;      ///< forecast: most bytes in each tier
+  double seconds = 0;  ///< forecast of a step; 0 where the limits are not known
+  std::string bound;   ///< what takes the time: "compute", "the bus", "the disk", "the host's update"
+  bool fits = true;    ///< the budget is kept in every tier
+
+  int64_t peak_without = 0;    ///< of the device, with everything on it
+  double seconds_without = 0;  ///< of that step, were there room
+
+  /// Whether anything is not as in a run without tiers.
+  bool moves() const {
+    return activations != Place::device || recomputed > 0 || state != Place::device || parameters != Place::device;
+  }
+};
+
+/// The fastest way within config.memory's budget, of those that its keys leave open; where none fits, the one that
+/// takes least of the device, with `fits` false. Where nothing is bounded and no key says otherwise, everything on the
+/// device. Dry runs alone: nothing is allocated. Throws as estimate_memory().
+TierPlan plan_tiers(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates);
+
+/// What a run that does not fit into `room` bytes of its device's memory can be told: the settings of a budget with
+/// which it would, with its forecast: "--set memory.device=78.50GiB (0.41 s a step, 1.3 times one with room)". Measures
+/// the machine where that is possible. Empty where the run has a budget already, or none helps.
+std::string budget_advice(const TrainConfig& config, int64_t room);
+
+/// The plan as lines: what is where, bytes by tier against the budget, seconds beside those without, what bounds it.
+std::string to_text(const TierPlan& plan);
+
+}  // namespace strata

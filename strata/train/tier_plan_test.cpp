@@ -1,0 +1,134 @@
+// Plans for budgets: what they keep to, what they prefer, what they say.
+
+#include "strata/train/tier_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "strata/core/error.h"
+#include "strata/train/estimate.h"
+
+namespace strata {
+namespace {
+
+// 60 MB of weights, gradients and state, 50 MB of activations.
+TrainConfig config_of(std::vector<std::string> more, bool cuda = true) {
+  more.insert(more.begin(), {"model.layers=4", "model.dim=256", "model.heads=4", "model.context=256", "train.batch=8"});
+  if (cuda) more.insert(more.begin(), "train.device=cuda");
+  return parse_config("", "test", more);
+}
+
+// A card that computes for as long as the bus takes for a third of what is saved, each way.
+constexpr lab::Limits kCard{.gb_s = 3000, .gflops = 30000, .matmul_f32 = 30000, .matmul_bf16 = 600000};
+constexpr TierRates kFast{
+    .to_host = 50e9, .from_host = 50e9, .disk_write = 2.5e9, .disk_read = 4e9, .host_memory = 1e11};
+
+int64_t peak_without(const TrainConfig& c) {
+  return plan_tiers(c, kCard, kFast).peak_without;
+}
+
+TEST(TierPlan, NothingMovesWhereNothingIsBounded) {
+  const TierPlan p = plan_tiers(config_of({}), kCard, kFast);
+  EXPECT_FALSE(p.moves());
+  EXPECT_TRUE(p.fits);
+  EXPECT_EQ(p.peak.device, p.peak_without);
+  EXPECT_EQ(p.peak.host + p.peak.disk, 0);
+  EXPECT_EQ(p.seconds, p.seconds_without);
+  EXPECT_EQ(p.bound, "compute");
+  EXPECT_NEAR(static_cast<double>(p.peak.device), static_cast<double>(estimate_memory(config_of({})).peak),
+              0.01 * static_cast<double>(p.peak.device));
+}
+
+TEST(TierPlan, NothingMovesWhereAllFits) {
+  const TierPlan p = plan_tiers(config_of({"memory.device=100GiB"}), kCard, kFast);
+  EXPECT_FALSE(p.moves());
+  EXPECT_TRUE(p.fits);
+}
+
+TEST(TierPlan, KeepsToBudgets) {
+  const int64_t all = peak_without(config_of({}));
+  int64_t last = all + 1;
+  double seconds = 0;
+  for (const double share : {0.9, 0.7, 0.5, 0.4}) {
+    const auto budget = static_cast<int64_t>(share * static_cast<double>(all));
+    const TierPlan p = plan_tiers(config_of({"memory.device=" + std::to_string(budget)}), kCard, kFast);
+    EXPECT_TRUE(p.fits) << share << "\n" << to_text(p);
+    EXPECT_TRUE(p.moves());
+    EXPECT_LE(p.peak.device, budget);
+    EXPECT_LT(p.peak.device, last);
+    EXPECT_GE(p.seconds, seconds * 0.999);  // less room is never faster
+    last = budget;
+    seconds = p.seconds;
+  }
+}
+
+TEST(TierPlan, SaysWhereNoWayFits) {
+  const TierPlan p = plan_tiers(config_of({"memory.device=1MiB"}), kCard, kFast);
+  EXPECT_FALSE(p.fits);
+  EXPECT_NE(to_text(p).find("No way was found"), std::string::npos) << to_text(p);
+  EXPECT_LT(p.peak.device, p.peak_without);
+}
+
+TEST(TierPlan, PrefersWhatCostsLess) {
+  const auto budget = "memory.device=" + std::to_string(peak_without(config_of({})) * 8 / 10);
+  // Over a bus as fast as memory everything may leave; over one that is as slow as a modem blocks are computed again.
+  TierRates fast = kFast, slow = kFast;
+  fast.to_host = fast.from_host = 3e12;
+  slow.to_host = slow.from_host = 1e5;
+  const TierPlan quick = plan_tiers(config_of({budget}), kCard, fast);
+  const TierPlan again = plan_tiers(config_of({budget}), kCard, slow);
+  EXPECT_EQ(quick.recomputed, 0) << to_text(quick);
+  EXPECT_GT(again.recomputed, 0) << to_text(again);
+  EXPECT_EQ(again.activations, Place::device);
+  EXPECT_EQ(again.state, Place::device);
+}
+
+TEST(TierPlan, TakesWhatTheKeysSay) {
+  const TierPlan p =
+      plan_tiers(config_of({"memory.state=host", "memory.update=cpu", "memory.recompute=blocks"}), kCard, kFast);
+  EXPECT_EQ(p.state, Place::host);
+  EXPECT_EQ(p.update, Updater::cpu);
+  EXPECT_EQ(p.recomputed, 4);
+  EXPECT_EQ(p.activations, Place::device);
+  EXPECT_GT(p.peak.host, 20'000'000);  // two moments of 3.2 M weights
+  EXPECT_LT(p.peak.device, p.peak_without);
+  const TierPlan d = plan_tiers(config_of({"memory.disk=/tmp", "memory.activations=disk"}), kCard, kFast);
+  EXPECT_EQ(d.activations, Place::disk);
+  EXPECT_GT(d.leaving, 0);
+}
+
+TEST(TierPlan, OnTheProcessorTheDiskIsTheOtherTier) {
+  const TrainConfig free = config_of({}, false);
+  const TierPlan all = plan_tiers(free, {.gb_s = 20, .gflops = 100, .matmul_f32 = 100, .matmul_bf16 = 200}, kFast);
+  EXPECT_FALSE(all.moves());
+  const auto budget = "memory.device=" + std::to_string(all.peak_without / 3);
+  const TierPlan p = plan_tiers(config_of({budget, "memory.disk=/tmp"}, false),
+                                {.gb_s = 20, .gflops = 100, .matmul_f32 = 100, .matmul_bf16 = 200}, kFast);
+  EXPECT_TRUE(p.fits) << to_text(p);
+  EXPECT_LE(p.peak.device, all.peak_without / 3);
+  EXPECT_GT(p.peak.disk, 0);
+  EXPECT_EQ(p.peak.host, 0);
+}
+
+TEST(TierPlan, HostsBudgetCounts) {
+  const TierPlan p = plan_tiers(config_of({"memory.state=host", "memory.host=1MiB"}), kCard, kFast);
+  EXPECT_FALSE(p.fits);
+}
+
+TEST(TierPlan, AccumulatedPassesCount) {
+  const TierPlan one = plan_tiers(config_of({"memory.state=host"}), kCard, kFast);
+  const TierPlan eight = plan_tiers(config_of({"memory.state=host", "train.accumulate=8"}), kCard, kFast);
+  EXPECT_GT(eight.seconds, 4 * one.seconds_without);
+  EXPECT_LT(eight.seconds / eight.seconds_without, one.seconds / one.seconds_without);  // the update is shared
+}
+
+TEST(TierPlan, Text) {
+  const TierPlan p =
+      plan_tiers(config_of({"memory.state=host", "memory.update=split", "memory.device=1GiB"}), kCard, kFast);
+  const std::string s = to_text(p);
+  for (const char* part : {"weights       on the device", "by the host's processor and the device together",
+                           "of 1.00 GiB", "host          ", "were everything on the device"})
+    EXPECT_NE(s.find(part), std::string::npos) << part << "\n" << s;
+}
+
+}  // namespace
+}  // namespace strata

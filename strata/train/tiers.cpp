@@ -1,0 +1,130 @@
+#include "strata/train/tiers.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "strata/core/error.h"
+#include "strata/memory/disk.h"
+#include "strata/memory/tiers.h"
+#include "strata/optim/home.h"
+
+namespace strata {
+namespace {
+
+Tier tier_of(Place place, Device device) {
+  if (place == Place::device) return {};
+  if (place == Place::disk) return memory::kDisk;
+  return device.is_cuda() ? Tier(Tier::pinned) : Tier();
+}
+
+optim::StateHome home_of(const TierPlan& plan) {
+  using Who = optim::StateHome::Who;
+  optim::StateHome home{.where = plan.state == Place::disk ? memory::kDisk : Tier(Tier::host)};
+  home.who = plan.update == Updater::cpu ? Who::cpu : plan.update == Updater::split ? Who::split : Who::device;
+  home.gradients_leave = home.who != Who::device;
+  if (plan.group > 0) home.group_bytes = plan.group;
+  return home;
+}
+
+}  // namespace
+
+Tier Tiers::weights_tier(const TierPlan& plan, Device device) {
+  return tier_of(plan.parameters, device);
+}
+
+void Tiers::use_disk(const TierPlan& plan) {
+  if (plan.budget.disk.empty()) return;
+  if (plan.activations == Place::disk || plan.state == Place::disk || plan.parameters == Place::disk)
+    memory::use_disk({.directories = plan.budget.disk});
+}
+
+Tiers::Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optimizer, Device device)
+    : plan_(plan), model_(model), optimizer_(optimizer), device_(device) {
+  if (plan.parameters != Place::device) {
+    const Tier tier = tier_of(plan.parameters, device);
+    streamed_ = std::make_unique<nn::Streamed>(model, nn::StreamOptions{.tier = tier, .recompute = false});
+    memory::set_near_limit(plan.near, device, tier);
+  }
+  if (plan.state != Place::device) {
+    optimizer.set_home(home_of(plan));
+    if (plan.state == Place::disk) memory::set_near_limit(plan.near, device, memory::kDisk);
+  }
+  model.set_recomputed_blocks(plan.recomputed);
+  if (plan.activations != Place::device) {
+    OffloadOptions o{.away = plan.activations == Place::disk ? SavedPlace::disk : SavedPlace::host,
+                     .recompute = true,
+                     .keep_bytes = plan.kept,
+                     .fetch_bytes = std::max<int64_t>(plan.window, int64_t{1} << 20),
+                     .host_bytes = plan.activations == Place::host ? plan.budget.host : 0,
+                     .most_kept = std::max<int64_t>(plan.kept, 1),
+                     .log = true};
+    if (plan.activations == Place::disk) o.disk = memory::disk();
+    offload_ = SavedTensorOffload::create(o);
+    offload_made_ = std::chrono::steady_clock::now();
+  }
+  if (plan.budget.device > 0) limit_before_ = memory::backend(device).set_limit(device, plan.budget.device);
+}
+
+Tiers::~Tiers() {
+  if (plan_.budget.device > 0) memory::backend(device_).set_limit(device_, limit_before_);
+  for (const Place place : {plan_.parameters, plan_.state})
+    if (const Tier tier = tier_of(place, device_);
+        tier == memory::kDisk || (place == plan_.parameters && tier != Tier()))
+      memory::set_near_limit(0, device_, tier);
+}
+
+Tiers::Forward::Forward(const Tiers* tiers) {
+  if (tiers && tiers->offload_) saved_.emplace(tiers->offload_);
+}
+Tiers::Pass::Pass(const Tiers* tiers) {
+  if (tiers && tiers->streamed_) streamed_.emplace(*tiers->streamed_);
+}
+
+std::string Tiers::refuses_capture() const {
+  if (plan_.parameters != Place::device) return "weights come and go with the layers";
+  if (plan_.state != Place::device) return "the optimizer's state has a home from which each step fetches it";
+  if (plan_.activations == Place::disk) return "activations go to a disk";
+  return {};
+}
+
+void Tiers::before_capture() const {
+  if (offload_) offload_->settle();
+}
+
+void Tiers::add_copies(lab::Trace& trace, std::chrono::steady_clock::time_point begin) const {
+  if (!offload_) return;
+  const double shift = std::chrono::duration<double>(begin - offload_made_).count();
+  for (const OffloadTransfer& t : offload_->transfers()) {
+    if (t.end < shift) continue;
+    const std::string track = fmt::format("{} {}", t.out ? "to" : "from", name_of(t.place));
+    trace.track(track).spans.push_back(
+        {t.name, t.begin - shift, t.end - shift, t.bytes, t.out ? Phase::forward : Phase::backward});
+  }
+}
+
+std::string Tiers::summary() const {
+  using memory::bytes_text;
+  std::string s;
+  const auto add = [&](const std::string& text) { s += (s.empty() ? "" : "; ") + text; };
+  if (offload_) {
+    const OffloadStats o = offload_->stats();
+    add(fmt::format("activations: {} sent, {} fetched, {} computed again, {} kept, {:.3g} s waited", bytes_text(o.sent),
+                    bytes_text(o.fetched), bytes_text(o.recomputed), bytes_text(o.kept + o.forwarded),
+                    o.seconds_waited));
+    if (o.refused > 0) add(fmt::format("{} found no room elsewhere ({})", bytes_text(o.refused), o.last_failure));
+  }
+  if (streamed_) {
+    const nn::StreamStats w = streamed_->stats();
+    add(fmt::format("weights: {} came ahead, {} late, {:.3g} s waited", bytes_text(w.bytes_ahead),
+                    bytes_text(w.bytes_late), w.seconds_waited));
+  }
+  if (plan_.state != Place::device) {
+    const optim::StateHome home = optimizer_.home();
+    if (home.who == optim::StateHome::Who::split)
+      add(fmt::format("state: the host's processor updates {:.0f}% of it", 100 * home.cpu_share));
+  }
+  return s;
+}
+
+}  // namespace strata

@@ -1,0 +1,73 @@
+#pragma once
+// A TierPlan at work in a training run.
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "strata/autograd/offload.h"
+#include "strata/lab/trace.h"
+#include "strata/models/language_model.h"
+#include "strata/nn/streamed.h"
+#include "strata/optim/optimizer.h"
+#include "strata/train/tier_plan.h"
+
+namespace strata {
+
+/// Keeps model, optimizer and activations where a plan wants them. The device's memory for tensors is bounded by the
+/// plan's budget while one lives: a request past it throws MemoryError.
+class Tiers {
+ public:
+  /// The tier in which the plan wants the model's weights: the TierScope in which to make it, so that a model larger
+  /// than the device never has to be there whole. Tier() is the device's own.
+  static Tier weights_tier(const TierPlan& plan, Device device);
+  /// Before anything is made on a disk: the store in the budget's folders.
+  static void use_disk(const TierPlan& plan);
+
+  /// Sends weights and state home. Model and optimizer must outlive it. Throws MemoryError, IoError, and ValueError for
+  /// an optimizer that cannot have the home that the plan wants.
+  Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optimizer, Device device);
+  ~Tiers();
+  Tiers(const Tiers&) = delete;
+
+  /// Around the forward pass of a training step.
+  class Forward {
+   public:
+    explicit Forward(const Tiers* tiers);
+
+   private:
+    std::optional<SavedTensorOffload::Scope> saved_;
+  };
+  /// Around forward and backward of one batch.
+  class Pass {
+   public:
+    explicit Pass(const Tiers* tiers);
+
+   private:
+    std::optional<nn::StreamScope> streamed_;
+  };
+
+  /// Why a step cannot be captured in a CUDA graph; empty where it can.
+  std::string refuses_capture() const;
+  /// Before a capture: what the copies inside will be is decided now.
+  void before_capture() const;
+
+  /// Copies since the last call, on tracks of their own ("to host", "from disk", ..) for a trace whose second 0 was
+  /// `begin`.
+  void add_copies(lab::Trace& trace, std::chrono::steady_clock::time_point begin) const;
+  /// What was moved so far and waited for, in a line; empty where nothing was.
+  std::string summary() const;
+
+ private:
+  TierPlan plan_;
+  LanguageModel& model_;
+  optim::Optimizer& optimizer_;
+  Device device_;
+  int64_t limit_before_ = 0;
+  std::shared_ptr<SavedTensorOffload> offload_;
+  std::chrono::steady_clock::time_point offload_made_;
+  std::unique_ptr<nn::Streamed> streamed_;
+};
+
+}  // namespace strata
