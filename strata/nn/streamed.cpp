@@ -128,7 +128,7 @@ void Streamed::State::refresh() {
       keys[s.home.get()] = 2 * i;
     }
     settle_low(s);
-    if (!s.hooked && t.requires_grad() && t.is_leaf()) {
+    if (options.gradients && !s.hooked && t.requires_grad() && t.is_leaf()) {
       s.hooked = true;
       s.hook = register_post_accumulate_grad_hook(t, [tier = options.tier](const Tensor& leaf) {
         const Tensor g = leaf.grad();

@@ -19,6 +19,8 @@ struct StreamOptions {
   /// Bytes of parameters near at most, the next parts' included; 0: as much as `parts_near` of the largest part take.
   int64_t near_bytes = 0;
   int parts_near = 2;
+  /// Whether gradients go to the tier as they are accumulated. Not for an optimizer that sends them elsewhere itself.
+  bool gradients = true;
   /// Whether backward computes a part's activations again from what came into the part (strata/autograd/recompute.h).
   bool recompute = true;
   /// Where what comes into a part is kept until backward; Tier(): where it is.
@@ -39,7 +41,7 @@ struct StreamStats {
   int64_t bytes_ahead = 0;    ///< brought because it was known that they come next
   int64_t bytes_late = 0;     ///< brought when a call wanted them
   int64_t visits = 0;         ///< how often a part's turn came
-  int64_t unforeseen = 0;     ///< of them, those that the step before did not have in this place
+  int64_t unforeseen = 0;     ///< of them, those of parts that were neither near nor on their way
   double seconds_waited = 0;  ///< of this thread for bytes; a card's streams wait by themselves
 };
 
@@ -63,11 +65,13 @@ struct StreamStats {
 ///       optimizer.step();
 ///     }
 ///
-/// A network that the device has no room for is made at its home: within a memory::TierScope of the tier. Of one that is
-/// made elsewhere every handle to a parameter sees it at its new home, optimizers' too. Outside of a scope calls bring
-/// what they read.
+/// A network that the device has no room for is made at its home: within a memory::TierScope of the tier. Of one that
+/// is made elsewhere every handle to a parameter sees it at its new home, optimizers' too. Outside of a scope calls
+/// bring what they read.
+///
 /// Losses and gradients are bit for bit those of the network at home on its device. memory::set_near_limit() bounds
-/// what is near of everything on the tier: room for near_bytes and the largest part once more, for its gradient.
+/// what is near of everything on the tier, in whole pages: room for near_bytes and the largest part once more, for its
+/// gradient; twice near_bytes, where the gradients of several passes add up.
 class Streamed {
  public:
   /// Moves the parameters. Throws ValueError where the tier's bytes do not move, a part that cannot be divided is

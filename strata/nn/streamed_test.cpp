@@ -372,6 +372,7 @@ TEST(Streamed, GradientsGoHomeAndAddUp) {
   }
   for (const Tensor& p : c.net.parameters()) twice.push_back(bits(p.grad()));
   for (Tensor p : c.net.parameters()) p.set_grad({});
+  EXPECT_EQ(streamed.stats().unforeseen, 0);
   c.loss(c.input).backward();  // outside of a scope, whose hooks stay
   c.loss(c.input).backward();
   size_t i = 0;
@@ -379,6 +380,14 @@ TEST(Streamed, GradientsGoHomeAndAddUp) {
     EXPECT_EQ(bits(p.grad()), twice[i++]);
     EXPECT_EQ(p.grad().tier(), kSecond);
   }
+}
+
+TEST(Streamed, GradientsStayWhereThatIsWanted) {
+  const Case c = stack(2);
+  Streamed streamed(c.net, {.tier = kSecond, .gradients = false});
+  const StreamScope scope(streamed);
+  c.loss(c.input).backward();
+  for (const Tensor& p : c.net.parameters()) EXPECT_EQ(p.grad().tier(), Tier::host);
 }
 
 TEST(Streamed, ANetworkThatChanges) {

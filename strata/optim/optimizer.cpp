@@ -302,6 +302,7 @@ bool Optimizer::take_gradient(Param& p, strata::detail::Pins& pins) {
   const LowCopy& low = autograd_meta(p.tensor).low;
   p.renews_low = fused() && p.tensor.dtype() == DType::f32 && p.tensor.device().is_cuda() && low.tensor.defined() &&
                  low.is_current(p.tensor, low.tensor.dtype());
+  if (p.renews_low) pins.hold(low.tensor, Access::write);  // it may live elsewhere, as the parameter may
   return true;
 }
 
