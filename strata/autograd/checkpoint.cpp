@@ -20,13 +20,14 @@ struct CheckpointFrame::Token {
 struct CheckpointFrame::Refill final : SavedTensorHooks {
   explicit Refill(CheckpointFrame& f) : frame(f) {}
   std::shared_ptr<void> pack(const Tensor& t) override {
-    // A function that caught the end and went on (a language's catch of everything).
+    // Not with the last tensor that is wanted: the call that saves it is to end as in forward, whoever watches calls.
+    // Again where a function caught the end and went on (a language's catch of everything).
     if (next == frame.slots_.size()) throw Enough();
     Slot& s = frame.slots_[next];
     check<AutogradError>(t.version() == s.version, "checkpoint", "a tensor that the function reads (", t,
                          ") was overwritten since the forward pass");
     if (s.wanted) s.tensor = t;
-    if (++next == frame.slots_.size()) throw Enough();
+    ++next;
     return std::make_shared<Tensor>(t);
   }
   Tensor unpack(const std::shared_ptr<void>& packed) override { return *static_cast<Tensor*>(packed.get()); }

@@ -8,6 +8,7 @@
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/gradcheck.h"
 #include "strata/core/autocast.h"
+#include "strata/core/recording.h"
 #include "strata/core/samples.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
@@ -102,6 +103,33 @@ TEST(Checkpoint, RandomNumbersOfTheRecomputationReachOtherGradients) {
   dropout(x.detach(), 0.5);
   sum(y).backward();
   EXPECT_EQ(list(w.grad()), list(y));  // d(y)/d(w) is the dropped-out x
+}
+
+// A Recording sees every call of the second run as work, with what it makes: plans stand on it.
+TEST(Checkpoint, IsRecordedWhole) {
+  const auto step = [](bool again) {
+    const Tensor x = input({16}), w = input({16}, 2);
+    const auto block = [&](const Tensor& h) { return exp(tanh(sin(h * w))); };
+    return record([&] { sum(again ? checkpoint(block, x) : block(x)).backward(); });
+  };
+  const auto of = [](const Recording& r, std::string_view name, Phase phase) {
+    int n = 0;
+    for (size_t i = 0; i < r.calls.size(); ++i)
+      n += r.is_work(i) && r.calls[i].phase == phase && r.calls[i].op->name() == name && !r.calls[i].results.empty();
+    return n;
+  };
+  const Recording kept = step(false), again = step(true);
+  for (const char* op : {"mul", "sin", "tanh", "exp"}) {
+    EXPECT_EQ(of(again, op, Phase::forward), 1) << op;
+    EXPECT_EQ(of(again, op, Phase::backward), of(kept, op, Phase::backward) + 1) << op;
+  }
+  // Nothing is taken for a tensor that was there before.
+  const auto given = [](const Recording& r) {
+    int n = 0;
+    for (const RecordedStorage& s : r.storages) n += s.born < 0;
+    return n;
+  };
+  EXPECT_EQ(given(again), given(kept));
 }
 
 TEST(Checkpoint, RetainGraphAndSecondBackward) {

@@ -164,6 +164,13 @@ DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recompu
   if (dry.further > 0) dry.pass = record([&] { run.backward(run.loss(batches.back())); });
   dry.tokens = config.batch * config.accumulate * config.model.context;
   dry.parameters = run.model->num_parameters();
+  std::map<std::string, int64_t> parts;
+  for (const auto& [name, p] : run.model->named_parameters()) {
+    const bool block = name.starts_with("blocks.");
+    parts[name.substr(0, name.find('.', block ? std::string_view("blocks.").size() : 0))] += p.nbytes();
+    dry.largest_weight = std::max(dry.largest_weight, static_cast<int64_t>(p.nbytes()));
+  }
+  for (const auto& [name, bytes] : parts) dry.largest_part = std::max(dry.largest_part, bytes);
   return dry;
 }
 

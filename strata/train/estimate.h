@@ -32,12 +32,14 @@ MemoryEstimate estimate_memory(const TrainConfig& config, std::optional<int64_t>
 /// A warmed-up training step of the settings as a dry run saw it: forward and backward passes and the update, without
 /// data, workspace within kernels and the norm of the gradients.
 struct DryStep {
-  Recording step;          ///< with the first two passes of train.accumulate
-  Recording pass;          ///< one like all further passes
-  int64_t further = 0;     ///< how many there are
-  int64_t tokens = 0;      ///< of a whole step
-  int64_t parameters = 0;  ///< elements
-  int64_t peak = 0;        ///< most bytes of tensors at once during it, by the allocator's count
+  Recording step;              ///< with the first two passes of train.accumulate
+  Recording pass;              ///< one like all further passes
+  int64_t further = 0;         ///< how many there are
+  int64_t tokens = 0;          ///< of a whole step
+  int64_t parameters = 0;      ///< elements
+  int64_t largest_part = 0;    ///< bytes of the weights of the block, or other layer, that has most of them
+  int64_t largest_weight = 0;  ///< bytes of the largest weight
+  int64_t peak = 0;            ///< most bytes of tensors at once during it, by the allocator's count
   /// The whole step beside what a machine can do.
   lab::StepCosts costs(const lab::Limits& limits = {}) const;
   /// Memory by tag over the time that the limits allow at least, from the lifetimes in `step`, as a page

@@ -89,8 +89,8 @@ class Planner {
     if (config_.memory.recompute == "blocks") return {config_.model.layers};
     if (!bounded()) return {0};
     std::vector<int64_t> all;
-    for (int64_t i = 0; i <= 4; ++i)
-      if (const int64_t n = config_.model.layers * i / 4; all.empty() || all.back() != n) all.push_back(n);
+    for (int64_t i = 0; i <= 8; ++i)
+      if (const int64_t n = config_.model.layers * i / 8; all.empty() || all.back() != n) all.push_back(n);
     return all;
   }
   std::vector<Place> places(const std::string& key) const {
@@ -238,18 +238,18 @@ class Planner {
       send_gradients(step, away);
       send_gradients(v.dry.pass, pass_away);
     }
-    int64_t largest = 0, near = 0;
-    for (const RecordedStorage& s : step.storages) {
+    int64_t near = 0;
+    for (const RecordedStorage& s : step.storages)
       if (s.tag == Tag::gradient) gradients += s.nbytes;
-      if (s.tag == Tag::gradient || s.tag == Tag::parameter) largest = std::max(largest, s.nbytes);
-    }
     if (p.state != Place::device) {
       // A group and the next one, or what belongs to the largest weight: that is never divided.
       const double each = static_cast<double>(state) / static_cast<double>(std::max<int64_t>(gradients, 1));
-      p.near = std::max(4 * p.group, static_cast<int64_t>(each * static_cast<double>(largest)) + 2 * p.group);
+      p.near = std::max(4 * p.group,
+                        static_cast<int64_t>((each + 2) * static_cast<double>(v.dry.largest_weight)) + 2 * p.group);
       near = p.update != Updater::cpu || on_cpu() ? p.near : 0;
     }
-    if (p.parameters != Place::device) p.near += 4 * largest;
+    // Two parts, and the gradients and low-precision copies of one.
+    if (p.parameters != Place::device) p.near += 5 * v.dry.largest_part;
     p.kept = p.activations == Place::device ? 0 : v.saved - p.leaving;
     if (rules.link.in == 0) rules.link = link(p.parameters != Place::device ? p.parameters : p.state);
     if (p.moves() && p.activations == Place::device && p.state == Place::device && p.parameters == Place::device)

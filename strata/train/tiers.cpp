@@ -41,15 +41,11 @@ void Tiers::use_disk(const TierPlan& plan) {
 
 Tiers::Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optimizer, Device device)
     : plan_(plan), model_(model), optimizer_(optimizer), device_(device) {
-  if (plan.parameters != Place::device) {
-    const Tier tier = tier_of(plan.parameters, device);
-    streamed_ = std::make_unique<nn::Streamed>(model, nn::StreamOptions{.tier = tier, .recompute = false});
-    memory::set_near_limit(plan.near, device, tier);
-  }
-  if (plan.state != Place::device) {
-    optimizer.set_home(home_of(plan));
-    if (plan.state == Place::disk) memory::set_near_limit(plan.near, device, memory::kDisk);
-  }
+  if (plan.parameters != Place::device)
+    streamed_ = std::make_unique<nn::Streamed>(
+        model, nn::StreamOptions{.tier = tier_of(plan.parameters, device), .recompute = false});
+  if (plan.state != Place::device) optimizer.set_home(home_of(plan));
+  for (const Tier tier : movable_tiers()) memory::set_near_limit(plan.near, device, tier);
   model.set_recomputed_blocks(plan.recomputed);
   if (plan.activations != Place::device) {
     OffloadOptions o{.away = plan.activations == Place::disk ? SavedPlace::disk : SavedPlace::host,
@@ -66,12 +62,18 @@ Tiers::Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optim
   if (plan.budget.device > 0) limit_before_ = memory::backend(device).set_limit(device, plan.budget.device);
 }
 
+// Those of the device whose bytes are near only while they are used.
+std::vector<Tier> Tiers::movable_tiers() const {
+  std::vector<Tier> tiers;
+  for (const Place place : {plan_.parameters, plan_.state})
+    if (const Tier t = tier_of(place, device_); t != Tier() && std::find(tiers.begin(), tiers.end(), t) == tiers.end())
+      tiers.push_back(t);
+  return tiers;
+}
+
 Tiers::~Tiers() {
   if (plan_.budget.device > 0) memory::backend(device_).set_limit(device_, limit_before_);
-  for (const Place place : {plan_.parameters, plan_.state})
-    if (const Tier tier = tier_of(place, device_);
-        tier == memory::kDisk || (place == plan_.parameters && tier != Tier()))
-      memory::set_near_limit(0, device_, tier);
+  for (const Tier tier : movable_tiers()) memory::set_near_limit(0, device_, tier);
 }
 
 Tiers::Forward::Forward(const Tiers* tiers) {

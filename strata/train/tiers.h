@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "strata/autograd/offload.h"
 #include "strata/lab/trace.h"
@@ -60,6 +61,8 @@ class Tiers {
   std::string summary() const;
 
  private:
+  std::vector<Tier> movable_tiers() const;
+
   TierPlan plan_;
   LanguageModel& model_;
   optim::Optimizer& optimizer_;
