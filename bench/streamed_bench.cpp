@@ -57,7 +57,8 @@ Figures measure(const Stack& net, Step&& step) {
     const auto start = std::chrono::steady_clock::now();
     step();
     cuda::synchronize();
-    if (i >= 2) ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    if (i >= 2)
+      ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
     f.gib = static_cast<double>(memory::stats(card).peak_total) / (1 << 30);
   }
   std::sort(ms.begin(), ms.end());
@@ -87,19 +88,21 @@ int main(int argc, char** argv) {
   std::printf("%s: %lld layers of dim %lld, batch %lld x 2048, %.2f GB of bf16 parameters\n\n",
               cuda::properties().name.c_str(), static_cast<long long>(layers), static_cast<long long>(dim),
               static_cast<long long>(batch), static_cast<double>(bytes) / 1e9);
-  std::printf("| parameters | activations | ms a step | GiB at most | GB in | GB out | bound of the bus, ms |\n"
-              "|---|---|---|---|---|---|---|\n");
+  std::printf(
+      "| parameters | activations | ms a step | GiB at most | GB in | GB out | bound of the bus, ms |\n"
+      "|---|---|---|---|---|---|---|\n");
   const auto row = [](const char* where, const char* activations, Figures f, double in, double out, double bound) {
-    std::printf("| %s | %s | %.1f | %.2f | %.2f | %.2f | %.1f |\n", where, activations, f.ms, f.gib, in / 1e9, out / 1e9,
-                bound * 1e3);
+    std::printf("| %s | %s | %.1f | %.2f | %.2f | %.2f | %.1f |\n", where, activations, f.ms, f.gib, in / 1e9,
+                out / 1e9, bound * 1e3);
     std::fflush(stdout);
   };
   row("card", "kept", measure(net, [&] { net.forward(x, nullptr).backward(gy); }), 0, 0, 0);
-  row("card", "again", measure(net,
-                               [&] {
-                                 Recompute recompute;
-                                 net.forward(x, &recompute).backward(gy);
-                               }),
+  row("card", "again",
+      measure(net,
+              [&] {
+                Recompute recompute;
+                net.forward(x, &recompute).backward(gy);
+              }),
       0, 0, 0);
   for (const int parts : {2, 3}) {
     for (const bool away : {false, true}) {

@@ -13,7 +13,7 @@ using detail::Stretch;
 using detail::StretchToken;
 using detail::StretchValue;
 
-// Also when a rule is a part of a forward that is differentiated again.
+// A rule's own calls are no stretch's, also where they are to be differentiated again.
 bool in_forward() {
   return current_phase() == Phase::forward;
 }
@@ -80,23 +80,22 @@ struct Recompute::State final : SavedTensorHooks {
     token->tensor = t;
     if (!stretch || !in_forward()) return token;
     token->value = StretchValue::of(t);
-    if (stretch->makes_now(t)) {
-      token->stretch = stretch;
+    const int32_t call = open.empty() ? -1 : open.back().call;
+    if (stretch->count(*token, t.version())) {
+      given_to(*token, stretch, call);
     } else if (const auto in = stretch->find_input(token->value.storage); in && in->version == t.version()) {
       token->input = in;
+      token->tensor = {};
     } else if (!open.empty() && open.back().stretch) {
-      token->call = open.back().call;
+      token->call = call;
       pending.push_back(token);
-      return token;
-    } else {
-      return token;
-    }
-    token->tensor = {};
-    if (token->stretch) {
-      token->call = open.empty() ? -1 : open.back().call;
-      stretch->count(*token);
     }
     return token;
+  }
+  static void given_to(StretchToken& token, const std::shared_ptr<Stretch>& stretch, int32_t call) {
+    token.stretch = stretch;
+    token.call = call;
+    token.tensor = {};
   }
 
   Tensor unpack(const std::shared_ptr<void>& packed) override {
@@ -112,26 +111,22 @@ struct Recompute::State final : SavedTensorHooks {
   }
 
   void note(const Call& call, Open& now) {
-    if (stretch->closed()) begin();         // backward came between
-    if (call.form == Form::out) return;     // whoever reads it reads what came from outside
+    if (stretch->closed()) begin();      // backward came between
+    if (call.form == Form::out) return;  // whoever reads it reads what came from outside
     std::vector<Value> args = call.args();
     if (any_stale(args)) begin();
     if (call.form == Form::inplace)
       for (const Tensor& t : call.targets)
         if (!stretch->makes(detail::watch_number(*t.storage()))) return;  // of outside: not to be done twice
     now.call = stretch->note(call, std::move(args), [&](const Tensor& t) { return input_of(t); });
-    now.stretch = stretch;
+    if (now.call >= 0) now.stretch = stretch;
   }
 
   // What the open call saved of its results is made by the stretch.
   void settle(const Open& call) {
     for (const auto& weak : pending)
-      if (const std::shared_ptr<StretchToken> token = weak.lock();
-          token && call.stretch && !call.stretch->closed() && call.stretch->makes(token->value.storage)) {
-        token->stretch = call.stretch;
-        token->tensor = {};
-        call.stretch->count(*token);
-      }
+      if (const std::shared_ptr<StretchToken> token = weak.lock(); token && call.stretch->count(*token, {}))
+        given_to(*token, call.stretch, call.call);
     pending.clear();
   }
 

@@ -12,18 +12,18 @@ namespace strata {
 
 /// What a Recompute does with the tensors that come into a stretch.
 struct RecomputeOptions {
-  /// Where they are kept until backward. Tier(): where they are. In movable memory (docs/design/memory.md) they leave the
-  /// device, and are brought back one stretch ahead.
+  /// Where they are kept until backward. Tier(): where they are. In movable memory (docs/design/memory.md) they leave
+  /// the device, and are brought back one stretch ahead.
   Tier inputs;
   int64_t least_bytes = 64 << 10;  ///< smaller ones stay
 };
 
-/// While one lives, the calls of its thread's forward are noted, and after begin() nothing that they save for backward is
-/// kept but what came in from outside of the stretch (parameters, activations of earlier ones). Backward, then or later,
-/// runs the calls again that it needs: the same kernels on the same arguments, random keys included, so the same bits.
-/// What cannot be made again is kept as usual: tensors that no call made, results of calls into given tensors. A tensor
-/// from outside that was overwritten before backward is an AutogradError there, as with checkpoint(). Calls that write to
-/// tensors from outside (running statistics, counters) are not run again.
+/// While one lives, the calls of its thread's forward are noted, and after begin() nothing that they save for backward
+/// is kept but what came in from outside of the stretch (parameters, activations of earlier ones). Backward, then or
+/// later, runs the calls again that it needs: the same kernels on the same arguments, random keys included, so the same
+/// bits. What cannot be made again is kept as usual: tensors that no call made, results of calls into given tensors. A
+/// tensor from outside that was overwritten before backward is an AutogradError there, as with checkpoint(). Calls that
+/// write to tensors from outside (running statistics, counters) are not run again.
 ///
 ///     Recompute recompute;
 ///     for (const auto& block : blocks) {

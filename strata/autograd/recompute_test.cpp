@@ -7,6 +7,7 @@
 
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/checkpoint.h"
+#include "strata/autograd/function.h"
 #include "strata/core/autocast.h"
 #include "strata/core/error_test_util.h"
 #include "strata/core/rng.h"
@@ -229,6 +230,25 @@ TEST(Recompute, OutlivesItsScopeAndServesOtherThreads) {
   for (std::thread& t : threads) t.join();
   for (const auto& g : got) EXPECT_EQ(g, bytes(plain));
   y = {};
+}
+
+// Saves what it gets itself, outside of calls.
+struct Twice final : Function<Twice> {
+  static Tensor forward(FunctionCtx& ctx, const Tensor& x) {
+    ctx.save_for_backward({x});
+    return x * x;
+  }
+  static TensorList backward(FunctionCtx& ctx, const TensorList& gy) { return {gy[0] * ctx.saved_tensors()[0] * 2.0}; }
+};
+
+TEST(Recompute, FunctionsThatSaveThemselves) {
+  const Tensor x = leaf({7});
+  const auto f = [&](auto cut) {
+    cut();
+    const Tensor y = Twice::apply(exp(x)), g = grad({sum(y)}, {x}, {}, false, true)[0];  // in the middle of a stretch
+    return sum(Twice::apply(y) * g);
+  };
+  expect_same({x}, f);
 }
 
 TEST(Recompute, CallsThatThrow) {

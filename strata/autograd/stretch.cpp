@@ -24,29 +24,40 @@ StretchToken::~StretchToken() {
 }
 
 bool Stretch::is_stale(const Tensor& t) const {
+  const std::lock_guard lock(mutex_);
   const uint64_t storage = t.storage()->watched.load(std::memory_order_relaxed);
   if (const auto m = made_.find(storage); m != made_.end()) return m->second.version != t.version();
   const auto in = inputs_.find(storage);
   return in != inputs_.end() && in->second->version != t.version();
 }
 
+bool Stretch::makes(uint64_t storage) const {
+  const std::lock_guard lock(mutex_);
+  return made_.contains(storage);
+}
+
+bool Stretch::closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
 std::shared_ptr<KeptInput> Stretch::find_input(uint64_t storage) const {
+  const std::lock_guard lock(mutex_);
   const auto found = inputs_.find(storage);
   return found == inputs_.end() ? nullptr : found->second;
 }
 
-bool Stretch::makes_now(const Tensor& t) const {
-  const auto m = made_.find(t.storage()->watched.load(std::memory_order_relaxed));
-  return m != made_.end() && m->second.version == t.version();
-}
-
-void Stretch::count(StretchToken& token) {
+bool Stretch::count(const StretchToken& token, std::optional<uint32_t> version) {
   const std::lock_guard lock(mutex_);
-  ++made_.at(token.value.storage).tokens;
+  const auto m = made_.find(token.value.storage);
+  if (closed_ || m == made_.end() || (version && m->second.version != *version)) return false;
+  ++m->second.tokens;
+  return true;
 }
 
 void Stretch::note_results(int32_t call, std::span<const Tensor> results, bool inplace) {
   const std::lock_guard lock(mutex_);
+  if (closed_) return;
   bool any = inplace;
   Noted& n = calls_[static_cast<size_t>(call)];
   for (const Tensor& t : results) {
@@ -71,7 +82,7 @@ void Stretch::note_results(int32_t call, std::span<const Tensor> results, bool i
 
 void Stretch::drop(int32_t call) {
   const std::lock_guard lock(mutex_);
-  calls_[static_cast<size_t>(call)] = {};
+  if (!closed_) calls_[static_cast<size_t>(call)] = {};
 }
 
 void Stretch::close() {

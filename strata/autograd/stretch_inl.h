@@ -1,8 +1,10 @@
 #pragma once
-// A stretch of forward: its calls, what came in, and what it makes again when backward asks. Used by recompute.cpp alone.
+// A stretch of forward: its calls, what came in, and what it makes again when backward asks. Used by recompute.cpp
+// alone.
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -43,7 +45,8 @@ struct StretchToken {
   uint32_t round = 0;  ///< of the stretch, when backward last took it
 };
 
-/// One stretch. It is filled on the thread of forward until close().
+/// One stretch. It is filled on the thread of forward until close(), which backward, on whatever thread, does where
+/// forward has not.
 class Stretch {
  public:
   explicit Stretch(std::weak_ptr<Stretch> before) : before_(std::move(before)) {}
@@ -52,20 +55,21 @@ class Stretch {
   /// @{
   /// Whether reading `t` cannot be noted any more: it was written since by no call of the stretch.
   bool is_stale(const Tensor& t) const;
-  /// Notes a call, whose tensors are all not stale. `input` makes or finds what is kept of a storage from outside.
+  /// Notes a call, whose tensors are all not stale, and returns its number; -1 where the stretch is closed. `input`
+  /// makes or finds what is kept of a storage from outside.
   template <class Input>
   int32_t note(const Call& call, std::vector<Value>&& args, Input&& input);
   void note_results(int32_t call, std::span<const Tensor> results, bool inplace);
   /// The call made nothing: it threw.
   void drop(int32_t call);
-  bool makes(uint64_t storage) const { return made_.contains(storage); }
+  bool makes(uint64_t storage) const;
   std::shared_ptr<KeptInput> find_input(uint64_t storage) const;
-  /// Whether `t` is as calls of the stretch made it.
-  bool makes_now(const Tensor& t) const;
-  void count(StretchToken& token);
+  /// Counts a saved tensor that calls of the stretch made and (where `version` is given) nothing has written since: the
+  /// stretch will make it again. False, and nothing was done, where it is none or the stretch is closed.
+  bool count(const StretchToken& token, std::optional<uint32_t> version);
   /// Forgets the calls and inputs that nothing saved depends on.
   void close();
-  bool closed() const { return closed_; }
+  bool closed() const;
   /// @}
 
   /// @name Backward: any thread
@@ -79,23 +83,24 @@ class Stretch {
     const OpBase* op = nullptr;
     bool inplace = false;
     const std::string* module = nullptr;
-    std::vector<Value> args;                              // without tensors
-    std::vector<std::pair<size_t, StretchValue>> tensors;  // argument, and the tensor in it; of lists one after the other
-    std::vector<StretchValue> results;                    // storage 0 where nothing new was made
+    std::vector<Value> args;  // without tensors
+    std::vector<std::pair<size_t, StretchValue>>
+        tensors;                        // argument, and the tensor in it; of lists one after the other
+    std::vector<StretchValue> results;  // storage 0 where nothing new was made
   };
   struct Made {
-    int32_t tokens = 0;       // that stand for parts of it
-    int32_t left = 0;         // of them, not taken in this round
-    uint32_t version = 0;     // after the last call that wrote it
+    int32_t tokens = 0;        // that stand for parts of it
+    int32_t left = 0;          // of them, not taken in this round
+    uint32_t version = 0;      // after the last call that wrote it
     int32_t overwritten = -1;  // the last call that wrote it in place
-    Tensor bytes;             // made again
+    Tensor bytes;              // made again
   };
   void close_locked();
   void run_again();
   void run(size_t i, std::unordered_map<uint64_t, Tensor>& there);
   void prefetch();
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<Noted> calls_;
   std::unordered_map<uint64_t, std::shared_ptr<KeptInput>> inputs_;
   std::unordered_map<uint64_t, Made> made_;
@@ -107,6 +112,7 @@ class Stretch {
 template <class Input>
 int32_t Stretch::note(const Call& call, std::vector<Value>&& args, Input&& input) {
   const std::lock_guard lock(mutex_);
+  if (closed_) return -1;
   Noted& n = calls_.emplace_back();
   n.op = &call.op;
   n.inplace = call.form == Form::inplace;

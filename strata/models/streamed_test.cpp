@@ -24,14 +24,20 @@ Bits bits_of(const Tensor& t) {
   return bits(t);
 }
 
-struct Run {
+struct Way {
   nn::StreamOptions options;
   bool streams = false;
   bool low = false;
+  bool made_there = false;   // the model never is on the device as a whole
+  bool checkpoints = false;  // the model computes its blocks again by itself
 };
-std::vector<Bits> train(const ModelConfig& config, const Run& run, std::string* report = nullptr) {
+std::vector<Bits> train(const ModelConfig& config, const Way& run, std::string* report = nullptr) {
   manual_seed(7);
-  const auto model = make_model(config);
+  const auto model = [&] {
+    const memory::TierScope there(run.made_there ? kDisk : Tier());
+    return make_model(config);
+  }();
+  if (run.checkpoints) model->set_recomputed_blocks(config.layers);
   const Tensor x = stepping_tokens(3, 16, 5, config.vocab), y = stepping_tokens(3, 16, 7, config.vocab);
   std::optional<nn::Streamed> streamed;
   if (run.streams) streamed.emplace(*model, run.options);
@@ -70,6 +76,28 @@ TEST(StreamedModels, TrainToTheSameBits) {
         EXPECT_NE(report.find(" 0 of them unforeseen"), std::string::npos) << report;
         EXPECT_EQ(report.find("2 times in a forward") != std::string::npos, tied) << report;
       }
+}
+
+TEST(StreamedModels, AModelThatIsMadeAtItsHome) {
+  for (const std::string_view family : {"gpt", "llama"}) {
+    const ModelConfig c = small_model(family, 3, 16, 61);
+    const auto wanted = train(c, {});
+    EXPECT_EQ(train(c, {{.tier = kDisk}, true, false, true}), wanted) << family;
+  }
+}
+
+TEST(StreamedModels, AModelThatCheckpointsItself) {
+  for (const bool low : {false, true}) {
+    const ModelConfig c = small_model("llama", 3, 16, 61);
+    const auto wanted = train(c, {.low = low});
+    Way run{{.tier = kDisk, .recompute = false}, true, low};
+    run.checkpoints = true;
+    std::string report;
+    EXPECT_EQ(train(c, run, &report), wanted) << low;
+    EXPECT_NE(report.find(" 0 of them unforeseen"), std::string::npos) << report;
+    run.options.recompute = true;  // twice: of no use, and no harm
+    EXPECT_EQ(train(c, run), wanted) << low;
+  }
 }
 
 TEST(StreamedModels, GenerationIsTheSame) {

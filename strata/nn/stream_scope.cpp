@@ -143,11 +143,13 @@ struct StreamScope::Watch final : CallObserver {
   bool locate(size_t part, bool backward) {
     const auto is = [&](size_t i) { return plan[i].part == part && plan[i].backward == backward; };
     if (next < plan.size() && is(next)) return ++next, true;
-    if (plan.empty()) return false;
-    ++state.stats.unforeseen;
-    state.parts[part].unforeseen = true;
+    // Skipped turns do no harm, as long as the part is near or on its way.
+    if (!state.plans[with_gradients].empty() && std::ranges::find(window, part) == window.end()) {
+      ++state.stats.unforeseen;
+      state.parts[part].unforeseen = true;
+    }
     for (size_t i = 0; i < plan.size(); ++i) {
-      const size_t at = (next + i) % plan.size();
+      const size_t at = (next + i) % plan.size();  // a scope may have several passes
       if (is(at)) return next = at + 1, true;
     }
     return false;
@@ -157,9 +159,6 @@ struct StreamScope::Watch final : CallObserver {
     int64_t n = 0;
     for (const Key key : v.used)
       if (const Storage* s = state.storage_of(key)) n += static_cast<int64_t>(s->nbytes);
-    if (!v.backward) return n;
-    for (const size_t slot : state.parts[v.part].slots)
-      if (const Tensor g = state.slots[slot].parameter.grad(); g.defined()) n += g.nbytes();
     return n;
   }
   // Of the parts whose turns come next as many as there is room for beside those in `wanted`, which take `bytes`; the
@@ -173,6 +172,7 @@ struct StreamScope::Watch final : CallObserver {
       wanted.push_back(plan[i].part);
       coming.push_back(&plan[i]);
     }
+    window = wanted;
     std::vector<Key> going;
     for (const auto& [key, storage] : held)
       if (std::ranges::find(wanted, state.slots[key / 2].part) == wanted.end()) going.push_back(key);
@@ -198,8 +198,9 @@ struct StreamScope::Watch final : CallObserver {
   State& state;
   const bool with_gradients;
   const int exceptions = std::uncaught_exceptions();
-  std::vector<Visit> plan;  // the last scope's turns
-  size_t next = 0;          // in it
+  std::vector<Visit> plan;     // the last scope's turns
+  size_t next = 0;             // in it
+  std::vector<size_t> window;  // parts that are near or on their way
   std::vector<Visit> now;
   std::unordered_map<Key, Ref<Storage>> held;  // pinned
   std::vector<bool> open;                      // calls, whether they are composed

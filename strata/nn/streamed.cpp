@@ -45,8 +45,8 @@ void move_home(const Tensor& t, Tier tier) {
 }  // namespace
 
 Streamed::State::State(const Module& module, const StreamOptions& o) : options(o), near_bytes(o.near_bytes) {
-  check(o.near_bytes >= 0 && o.parts_near >= 1, "Streamed", "near_bytes is not negative and parts_near at least 1, got ",
-        o.near_bytes, " and ", o.parts_near);
+  check(o.near_bytes >= 0 && o.parts_near >= 1, "Streamed",
+        "near_bytes is not negative and parts_near at least 1, got ", o.near_bytes, " and ", o.parts_near);
   find_parts(module);
   int64_t largest = 0;
   for (const Part& p : parts) largest = std::max(largest, p.shown.bytes);
@@ -82,8 +82,7 @@ void Streamed::State::descend(const Module& module, const std::string& at, bool 
   }
   const auto children = module.named_children();
   const int64_t most = near_bytes > 0 ? near_bytes / options.parts_near : INT64_MAX;
-  const bool divides =
-      at.empty() || is_container(module) || (!inside && has_container(module)) || bytes_of(all) > most;
+  const bool divides = at.empty() || is_container(module) || (!inside && has_container(module)) || bytes_of(all) > most;
   const NamedTensors& here = divides && !children.empty() ? own : all;
   for (const auto& [name, t] : here) seen.push_back(&t.impl());
   std::string name = at;
@@ -129,7 +128,7 @@ void Streamed::State::refresh() {
       keys[s.home.get()] = 2 * i;
     }
     settle_low(s);
-    if (!s.hooked && t.requires_grad() && t.is_leaf()) {
+    if (options.gradients && !s.hooked && t.requires_grad() && t.is_leaf()) {
       s.hooked = true;
       s.hook = register_post_accumulate_grad_hook(t, [tier = options.tier](const Tensor& leaf) {
         const Tensor g = leaf.grad();
@@ -201,8 +200,8 @@ std::string Streamed::report() const {
   for (const StreamedPart& p : parts())
     text += cat(p.name, ": ", p.bytes, " bytes", p.note.empty() ? "" : "; ", p.note, "\n");
   const StreamStats s = stats();
-  return text + cat(s.bytes_ahead, " bytes came ahead, ", s.bytes_late, " late, in ", s.visits, " turns, ", s.unforeseen,
-                    " of them unforeseen; ", s.seconds_waited, " s waited\n");
+  return text + cat(s.bytes_ahead, " bytes came ahead, ", s.bytes_late, " late, in ", s.visits, " turns, ",
+                    s.unforeseen, " of them unforeseen; ", s.seconds_waited, " s waited\n");
 }
 
 }  // namespace strata::nn

@@ -19,6 +19,8 @@ struct StreamOptions {
   /// Bytes of parameters near at most, the next parts' included; 0: as much as `parts_near` of the largest part take.
   int64_t near_bytes = 0;
   int parts_near = 2;
+  /// Whether gradients go to the tier as they are accumulated. Not for an optimizer that sends them elsewhere itself.
+  bool gradients = true;
   /// Whether backward computes a part's activations again from what came into the part (strata/autograd/recompute.h).
   bool recompute = true;
   /// Where what comes into a part is kept until backward; Tier(): where it is.
@@ -39,19 +41,20 @@ struct StreamStats {
   int64_t bytes_ahead = 0;    ///< brought because it was known that they come next
   int64_t bytes_late = 0;     ///< brought when a call wanted them
   int64_t visits = 0;         ///< how often a part's turn came
-  int64_t unforeseen = 0;     ///< of them, those that the step before did not have in this place
+  int64_t unforeseen = 0;     ///< of them, those of parts that were neither near nor on their way
   double seconds_waited = 0;  ///< of this thread for bytes; a card's streams wait by themselves
 };
 
-/// Makes a network's parameters live on a tier, and brings them a part at a time: while one computes, the next one comes,
-/// and those that are not wanted soon go. Which part is next it learns from the step before: it watches which parameters
-/// calls read, in forward, backward and what runs again, so any tree of modules will do, called in whatever way; a step
-/// that goes another way than the last one computes the same, but waits. Of a first step, backward is known.
+/// Makes a network's parameters live on a tier, and brings them a part at a time: while one computes, the next one
+/// comes, and those that are not wanted soon go. Which part is next it learns from the step before: it watches which
+/// parameters calls read, in forward, backward and what runs again, so any tree of modules will do, called in whatever
+/// way; a step that goes another way than the last one computes the same, but waits. Of a first step, backward is
+/// known.
 ///
-/// Parts are the modules at which a descent from `module` ends: below containers (ModuleList, Sequential) and below what
-/// does not fit in near_bytes / parts_near. Parameters that share their bytes with others stay where they are. Gradients
-/// go to the tier as they are accumulated. Low-precision copies that autocast keeps live there too, and are brought in
-/// their place. Buffers stay.
+/// Parts are the modules at which a descent from `module` ends: below containers (ModuleList, Sequential) and below
+/// what does not fit in near_bytes / parts_near. Parameters that share their bytes with others stay where they are.
+/// Gradients go to the tier as they are accumulated. Low-precision copies that autocast keeps live there too, and are
+/// brought in their place. Buffers stay.
 ///
 ///     nn::Streamed streamed(model, {.tier = Tier::pinned});
 ///     for (..) {
@@ -62,14 +65,18 @@ struct StreamStats {
 ///       optimizer.step();
 ///     }
 ///
-/// Every handle to a parameter sees it at its new home, optimizers' too; outside of a scope calls bring what they read.
-/// Losses and gradients are bit for bit those of the network at home on its device. memory::set_near_limit() bounds what
-/// is near of everything on the tier: room for near_bytes and the largest part once more, for its gradient.
+/// A network that the device has no room for is made at its home: within a memory::TierScope of the tier. Of one that
+/// is made elsewhere every handle to a parameter sees it at its new home, optimizers' too. Outside of a scope calls
+/// bring what they read.
+///
+/// Losses and gradients are bit for bit those of the network at home on its device. memory::set_near_limit() bounds
+/// what is near of everything on the tier, in whole pages: room for near_bytes and the largest part once more, for its
+/// gradient; twice near_bytes, where the gradients of several passes add up.
 class Streamed {
  public:
-  /// Moves the parameters. Throws ValueError where the tier's bytes do not move, a part that cannot be divided is larger
-  /// than near_bytes (naming it and its bytes) or numbers make no sense; DeviceError where the parameters' device has no
-  /// such memory; MemoryError where it is full: some have moved then.
+  /// Moves the parameters. Throws ValueError where the tier's bytes do not move, a part that cannot be divided is
+  /// larger than near_bytes (naming it and its bytes) or numbers make no sense; DeviceError where the parameters'
+  /// device has no such memory; MemoryError where it is full: some have moved then.
   explicit Streamed(const Module& module, const StreamOptions& options = {});
   /// The parameters stay at their home.
   ~Streamed();
@@ -89,9 +96,9 @@ class Streamed {
   std::unique_ptr<State> state_;
 };
 
-/// Parameters of a Streamed come and go with the calls of this thread while one lives. One forward, forward and backward,
-/// or several of them: steps that are alike should have the same in it. Throws ValueError where the Streamed has a scope
-/// already.
+/// Parameters of a Streamed come and go with the calls of this thread while one lives. One forward, forward and
+/// backward, or several of them: steps that are alike should have the same in it. Throws ValueError where the Streamed
+/// has a scope already.
 class StreamScope {
  public:
   explicit StreamScope(Streamed& streamed);

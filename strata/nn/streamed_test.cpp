@@ -155,7 +155,7 @@ TEST(Streamed, HorizonLmPeakDoesNotDependOnTheNumberOfLayers) {
   EXPECT_EQ(four.near, 2 * 2400 + 2304);  // two parts, and a gradient on its way
   EXPECT_EQ(eight.near, four.near);
   EXPECT_EQ(sixteen.near, four.near);
-  EXPECT_EQ(sixteen.late, 0);                // everything was asked for ahead
+  EXPECT_EQ(sixteen.late, 0);                    // everything was asked for ahead
   EXPECT_EQ(peak_of(16, true).late, 16 * 2400);  // in the first step forward waits, backward is known
   // Forward, backward with what it runs again, and gradients: a pin for each weight and bias of each.
   EXPECT_LE(eight.fetches, 8 * 2 * 4);
@@ -227,9 +227,7 @@ TEST(Streamed, AConvolutionalNetwork) {
     BatchNorm2d norm = register_module("norm", BatchNorm2d(4));
     Dropout dropout = register_module("dropout", Dropout(0.3));
     Linear out = register_module("out", Linear(4 * 36, 10));
-    Tensor forward(const Tensor& x) {
-      return out(dropout(relu(norm(conv(x)))).flatten(1));
-    }
+    Tensor forward(const Tensor& x) { return out(dropout(relu(norm(conv(x)))).flatten(1)); }
   };
   expect_same([] {
     Net net;
@@ -338,6 +336,27 @@ TEST(Streamed, AutocastsCopiesComeInTheirPlace) {
   }
 }
 
+TEST(Streamed, SeveralPassesInAScope) {
+  const Case c = stack(4);
+  Streamed streamed(c.net, {.tier = kSecond});
+  std::vector<Bits> first;
+  for (int i = 0; i < 3; ++i) {
+    for (Tensor p : c.net.parameters()) p.set_grad({});
+    const int64_t late = streamed.stats().bytes_late;
+    std::vector<Bits> grads;
+    {
+      const StreamScope scope(streamed);
+      for (int pass = 0; pass < 3; ++pass) c.loss(c.input).backward();
+    }
+    for (const Tensor& p : c.net.parameters()) grads.push_back(bits(p.grad()));
+    if (i == 0) first = grads;
+    EXPECT_EQ(grads, first);
+    EXPECT_EQ(streamed.stats().bytes_late > late, i == 0);
+  }
+  EXPECT_EQ(streamed.stats().unforeseen, 0);
+  for (const StreamedPart& p : streamed.parts()) EXPECT_EQ(p.note, "its turn comes 3 times in a forward");
+}
+
 TEST(Streamed, GradientsGoHomeAndAddUp) {
   const Case c = stack(3);
   Streamed streamed(c.net, {.tier = kSecond});
@@ -353,6 +372,7 @@ TEST(Streamed, GradientsGoHomeAndAddUp) {
   }
   for (const Tensor& p : c.net.parameters()) twice.push_back(bits(p.grad()));
   for (Tensor p : c.net.parameters()) p.set_grad({});
+  EXPECT_EQ(streamed.stats().unforeseen, 0);
   c.loss(c.input).backward();  // outside of a scope, whose hooks stay
   c.loss(c.input).backward();
   size_t i = 0;
@@ -360,6 +380,14 @@ TEST(Streamed, GradientsGoHomeAndAddUp) {
     EXPECT_EQ(bits(p.grad()), twice[i++]);
     EXPECT_EQ(p.grad().tier(), kSecond);
   }
+}
+
+TEST(Streamed, GradientsStayWhereThatIsWanted) {
+  const Case c = stack(2);
+  Streamed streamed(c.net, {.tier = kSecond, .gradients = false});
+  const StreamScope scope(streamed);
+  c.loss(c.input).backward();
+  for (const Tensor& p : c.net.parameters()) EXPECT_EQ(p.grad().tier(), Tier::host);
 }
 
 TEST(Streamed, ANetworkThatChanges) {

@@ -123,6 +123,7 @@ struct Optimizer::Home {
     arrived(side);
     Lane& lane = lanes(parameter.device()).to_host;
     lane.run([&] {
+      const Pin near(from, Access::read);  // for this stream
       if (from.device().is_cuda()) {
         cuda::copy_to_pinned(to, from);
       } else {
@@ -219,7 +220,9 @@ struct Optimizer::Home {
     LowCopy& low = autograd_meta(p.tensor).low;
     const bool renews = low.tensor.defined() && low.is_current(p.tensor, low.tensor.dtype());
     lanes(p.tensor.device()).to_device.run([&] {
-      const Pin to(p.tensor);  // for this stream
+      strata::detail::Pins pins;  // for this stream: what it writes may go only when it has written
+      pins.hold(p.tensor, Access::write);
+      if (renews) pins.hold(low.tensor, Access::write);
       copy_elements(p.tensor.detach(), side.mirror.detach());
       if (renews) copy_elements(low.tensor, p.tensor.detach());
     });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "strata/optim/count_inl.h"
+#include "strata/optim/groups_inl.h"
 
 namespace strata::optim {
 namespace {
@@ -50,7 +51,15 @@ void run_rule(Rule rule, std::span<const Slab> slabs, const double* factor) {
 double sum_of_squares(std::span<const Slab> slabs) {
   double sum = 0;
   for_devices(slabs, [&](Device device, std::span<const Slab> part) {
-    sum += device.is_cuda() ? sum_of_squares_cuda(part, device).item<double>() : sum_of_squares_cpu(part);
+    if (device.is_cuda()) {
+      sum += sum_of_squares_cuda(part, device).item<double>();
+    } else {
+      double here = 0;
+      for_groups(
+          part, [](const Slab&) { return true; },
+          [&](std::span<const Slab> group) { here = sum_of_squares_cpu(group, here); });
+      sum += here;
+    }
   });
   return sum;
 }

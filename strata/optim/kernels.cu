@@ -9,6 +9,7 @@
 
 #include "strata/cuda/memory.h"
 #include "strata/optim/count_inl.h"
+#include "strata/optim/groups_inl.h"
 #include "strata/optim/loops.cuh"
 #include "strata/optim/verdict_inl.h"
 
@@ -278,12 +279,13 @@ Tensor sum_of_squares_cuda(std::span<const Slab> slabs, Device device) {
   double* to = static_cast<double*>(parts.raw_data());
   double* at = to;
   const auto part = [&]<class G>() {
-    for_tables<Entry>(
-        slabs, [](const Slab& s) { return s.grad_dtype == dtype_of<G>; },
-        [&](const Table<Entry>& table, uint32_t chunks) {
-          squares_kernel<G><<<chunks, kThreads, 0, cuda::stream()>>>(table, at);
-          at += chunks;
-        });
+    const auto takes = [](const Slab& s) { return s.grad_dtype == dtype_of<G>; };
+    for_groups(slabs, takes, [&](std::span<const Slab> group) {
+      for_tables<Entry>(group, takes, [&](const Table<Entry>& table, uint32_t chunks) {
+        squares_kernel<G><<<chunks, kThreads, 0, cuda::stream()>>>(table, at);
+        at += chunks;
+      });
+    });
   };
   part.operator()<float>();
   part.operator()<BFloat16>();

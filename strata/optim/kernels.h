@@ -103,8 +103,10 @@ struct ScaleRule {
 void judge_cuda(const Tensor& to, const Tensor& sum_of_squares, const Tensor& loss, double max_norm, ScaleRule rule);
 
 /// The sum of the squares of all gradients, in f64; the same for any number of threads, and every time.
+/// Those that are away (strata/optim/groups_inl.h) are brought near a few at a time.
 double sum_of_squares(std::span<const Slab> slabs);
-double sum_of_squares_cpu(std::span<const Slab> slabs);
+/// Of gradients that are near, added to `sum` one chunk after the other.
+double sum_of_squares_cpu(std::span<const Slab> slabs, double sum = 0);
 /// As a tensor of `device`, which holds all of them; does not wait for it.
 Tensor sum_of_squares_cuda(std::span<const Slab> slabs, Device device);
 

@@ -336,7 +336,7 @@ void run_rule_cpu(Rule rule, std::span<const Slab> given) {
   });
 }
 
-double sum_of_squares_cpu(std::span<const Slab> slabs) {
+double sum_of_squares_cpu(std::span<const Slab> slabs, double sum) {
   const std::vector<Chunk> chunks = chunks_of(slabs);
   std::vector<double> parts(chunks.size());
   parallel_for(0, static_cast<int64_t>(chunks.size()), 4, [&](int64_t begin, int64_t end) {
@@ -346,7 +346,6 @@ double sum_of_squares_cpu(std::span<const Slab> slabs) {
       parts[static_cast<size_t>(i)] = HWY_DYNAMIC_DISPATCH(squares)(s, c.begin, std::min(c.begin + kChunk, s.numel));
     }
   });
-  double sum = 0;
   for (double p : parts) sum += p;
   return sum;
 }

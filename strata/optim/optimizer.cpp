@@ -46,9 +46,14 @@ std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::strin
                       g.strides());
     check<DTypeError>(is_floating(g.dtype()), op, "takes floating gradients, got ", g);
     keep.push_back(g);
-    pins.hold(g, writable ? Access::write : Access::read);
-    slabs.push_back({.grad = g.raw_data(), .numel = g.numel(), .grad_dtype = g.dtype(), .device = g.device()});
-    if (t_mode.unusual & kObserved) slabs.back().tensors = std::make_shared<SlabTensors>(SlabTensors{.grad = g});
+    // What is only read is brought near by who reads it.
+    const bool away = !writable && g.storage()->backend().bytes == memory::Bytes::movable;
+    if (!away) pins.hold(g, writable ? Access::write : Access::read);
+    slabs.push_back({.grad = away ? nullptr : g.raw_data(),
+                     .numel = g.numel(),
+                     .grad_dtype = g.dtype(),
+                     .device = g.device()});
+    if (away || (t_mode.unusual & kObserved)) slabs.back().tensors = std::make_shared<SlabTensors>(SlabTensors{.grad = g});
   }
   return slabs;
 }

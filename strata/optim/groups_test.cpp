@@ -1,0 +1,47 @@
+// Norms of gradients that live elsewhere: the same bits, and few of them near.
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "strata/core/error_test_util.h"
+#include "strata/core/rng.h"
+#include "strata/memory/tiers.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/random/random.h"
+#include "strata/optim/optim.h"
+
+namespace strata::optim {
+namespace {
+using memory::kDisk;
+
+TEST(GradientGroups, NormsAreTheSameBits) {
+  manual_seed(3);
+  TensorList here, away;
+  int64_t bytes = 0;
+  for (int i = 0; i < 24; ++i) {
+    const Shape shape = i == 5 ? Shape{0, 3} : Shape{70 + i, 1000};  // one has no elements
+    const DType dtype = i % 5 == 1 ? DType::bf16 : i % 7 == 2 ? DType::f64 : DType::f32;
+    for (TensorList* list : {&here, &away}) list->push_back(randn(shape, dtype == DType::bf16 ? DType::f32 : dtype));
+    const Tensor g = randn(shape, dtype) * 0.1;
+    for (TensorList* list : {&here, &away}) list->back().set_requires_grad();
+    here.back().set_grad(g);
+    away.back().set_grad(g.to(kDisk));
+    bytes += g.nbytes();
+  }
+  const int64_t limit = int64_t{3} << 20;
+  ASSERT_GT(bytes, 2 * limit);
+  memory::backend(Device::cpu(), kDisk).release_cached();
+  memory::set_near_limit(limit, Device::cpu(), kDisk);
+  EXPECT_EQ(grad_norm(away), grad_norm(here));
+  // Those that are changed are all held.
+  EXPECT_NE(message([&] { clip_grad_norm(away, 1.0); }).find("set_near_limit"), std::string::npos);
+  memory::set_near_limit(0, Device::cpu(), kDisk);
+  EXPECT_EQ(clip_grad_norm(away, 1.0), clip_grad_norm(here, 1.0));
+  AdamW one(here), other(away);
+  EXPECT_EQ(one.step_clipped(0.5), other.step_clipped(0.5));
+  EXPECT_EQ(StepReport::of(one.step_guarded({.max_norm = 0.1}).data<double>()).norm,
+            StepReport::of(other.step_guarded({.max_norm = 0.1}).data<double>()).norm);
+}
+
+}  // namespace
+}  // namespace strata::optim
