@@ -94,6 +94,8 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
       disk = std::make_shared<memory::DiskStore>(memory::DiskOptions{.directories = o.directories});
       home = make_disk_rows(rows, width, dtype, disk, o.device.is_cuda());
     } else {
+      check(memory::backend(o.device, o.home).bytes == memory::Bytes::fixed, kName,
+            "rows live in memory that does not ", "move, or on a disk: home is ", o.home);
       home = make_table_rows(rows, width, dtype, o.device, o.home);
     }
     const int64_t slots = home->row_bytes() == 0 ? 0 : std::min(o.cache_bytes / home->row_bytes(), rows);
@@ -105,7 +107,6 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     hits_on_device = zeros_at({}, o.device);
   }
   ~Impl() {
-    abandon();
     // What the stream beside still reads goes after it has.
     try {
       if (beside) cuda::current_stream(options.device.index).wait(*beside);
@@ -209,20 +210,21 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     if (!by_host) complete_all();
   }
 
-  // What was to be kept has not come: nothing is, and nothing has begun. Waits for what still writes to memory.
+  // What was to be kept has not come: nothing is, and nothing has begun.
   void abandon() {
-    for (Batch& b : ahead) {
-      try {
-        if (b.reading.ticket) home->finish(b.reading);
-      } catch (...) {  // of a read that nobody wants any more
-      }
-    }
     ahead.clear();
     if (by_host && options.keep == Keep::last_used) kept->clear();
+  }
+  // What is kept may not be what is at home any more.
+  void forget() {
+    ahead.clear();
+    if (kept) kept->clear();
+    slots = Tensor();
   }
 
   Tensor gather(const Tensor& indices) {
     const Quiet quiet;
+    check_indices(indices);
     const auto it = std::find_if(ahead.begin(), ahead.end(), [&](const Batch& b) { return asks_for(b, indices); });
     Tensor found;
     if (it != ahead.end()) {
@@ -270,11 +272,12 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
       if (!beside) beside = cuda::Stream::create(options.device.index);
       beside->wait(now);
       const cuda::StreamScope scope(*beside);
+      auto begun = std::make_unique<cuda::Event>(false, options.device.index);
       begin(b, indices);
       if (b.index.device().is_cuda()) cuda::record_stream(b.index, *beside);  // it may be the caller's own
       if (home->table().defined()) cuda::record_stream(home->table(), *beside);
-      b.begun = std::make_unique<cuda::Event>(false, options.device.index);
-      b.begun->record(*beside);
+      begun->record(*beside);
+      b.begun = std::move(begun);
     } else if (by_host) {
       begin(b, indices);
     } else {
@@ -292,7 +295,12 @@ struct FeatureTable::Impl : std::enable_shared_from_this<FeatureTable::Impl> {
     complete_all();
     if (rows.numel() == 0 || home->width == 0) return;
     const Device there = home->device(), device = options.device;
-    home->write(rows.to(there), values.to(there));
+    try {
+      home->write(rows.to(there), values.to(there));
+    } catch (...) {
+      forget();
+      throw;
+    }
     if (!cache.defined() && ahead.empty()) return;
     const Tensor index = rows.to(device), now = values.to(device);
     if (by_host && cache.defined()) {
