@@ -191,9 +191,6 @@ TEST(FeatureTable, RefusesWhatDoesNotFit) {
   refuses<ValueError>([&] { FeatureTable(1, 2, DType::f32, {.cache_bytes = -1}); }, "cache_bytes");
   refuses<ValueError>([&] { FeatureTable(1, 2, DType::f32, {.home = memory::kDisk}); }, "directories");
   refuses<ValueError>([&] { FeatureTable(1, 2, DType::f32, {.directories = {dir.path()}}); }, "directories");
-  refuses<MemoryError>(
-      [&] { FeatureTable(int64_t{1} << 40, 1024, DType::f32, {.home = memory::kDisk, .directories = {dir.path()}}); },
-      "DiskStore");
   refuses<DeviceError>([&] { FeatureTable(1, 2, DType::f32, {.home = memory::kUnified}); }, "unified");
   refuses<ShapeError>([&] { FeatureTable(noise({3}, DType::f32, 1)); }, "[rows, width]");
   FeatureTable unwritten(100, 64, DType::f32, {.home = memory::kDisk, .directories = {dir.path()}});
