@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 
 #include <cuda_runtime.h>
-#include <cuda/barrier>
 
 #include "bench/gather_ways.h"
 

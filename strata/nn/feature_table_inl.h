@@ -138,11 +138,13 @@ struct FeatureTable::Impl {
 
   // ---- a batch: begin, then complete ----
 
-  void begin(Batch& b, const Tensor& indices) {
+  // With `keep` the caller may write over `indices` before it is completed.
+  void begin(Batch& b, const Tensor& indices, bool keep) {
     check_indices(indices);
     b.given = indices;
     b.version = indices.version();
     b.index = flat(indices, by_host ? Device::cpu() : options.device);
+    if (keep && b.index.storage() == indices.storage()) b.index = b.index.clone();
     if (by_host) {
       check_range(b.index, home->rows);
       if (uses) count(b.index);
@@ -216,15 +218,16 @@ struct FeatureTable::Impl {
     b.reading = {};
   }
 
-  // All that have begun, in the order in which what is kept was decided.
-  void complete_all() {
+  // The first of those that have begun, in the order in which what is kept was decided.
+  void complete_first(size_t count) {
     try {
-      for (Batch& b : ahead) complete(b);
+      for (size_t i = 0; i < count; ++i) complete(ahead[i]);
     } catch (...) {
       abandon();
       throw;
     }
   }
+  void complete_all() { complete_first(ahead.size()); }
 
   // So that the counts on the device are those of every call before.
   void settle() {
@@ -250,7 +253,7 @@ struct FeatureTable::Impl {
     Tensor found;
     if (it != ahead.end()) {
       const auto which = it - ahead.begin();
-      complete_all();
+      complete_first(static_cast<size_t>(which) + 1);  // others go on
       found = ahead[static_cast<size_t>(which)].rows;
       ahead.erase(ahead.begin(), ahead.begin() + which + 1);
       ++seen.prefetched;
@@ -258,7 +261,7 @@ struct FeatureTable::Impl {
       complete_all();
       Batch& b = ahead.emplace_back();
       try {
-        begin(b, indices);
+        begin(b, indices, false);
       } catch (...) {
         if (!ahead.empty()) ahead.pop_back();
         throw;
@@ -294,13 +297,13 @@ struct FeatureTable::Impl {
       beside->wait(now);
       const cuda::StreamScope scope(*beside);
       auto begun = std::make_unique<cuda::Event>(false, options.device.index);
-      begin(b, indices);
-      if (b.index.device().is_cuda()) cuda::record_stream(b.index, *beside);  // it may be the caller's own
+      begin(b, indices, true);
+      if (indices.device().is_cuda()) cuda::record_stream(indices, *beside);
       if (home->table().defined()) cuda::record_stream(home->table(), *beside);
       begun->record(*beside);
       b.begun = std::move(begun);
     } else if (by_host) {
-      begin(b, indices);
+      begin(b, indices, true);
     } else {
       check_indices(indices);
       return check_range(flat(indices, Device::cpu()), home->rows);
