@@ -2,6 +2,8 @@
 // Rows of a table that a card reads in place over the bus (memory::kUnified), with a cache of some of them in the
 // card's own memory.
 
+#include <cstdint>
+
 #include "strata/core/tensor.h"
 
 namespace strata::cuda {
