@@ -2,6 +2,7 @@
 // loads it has on their way, loads or bulk copies, small pages or large. GB/s of the rows' bytes.
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
