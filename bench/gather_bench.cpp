@@ -23,6 +23,8 @@
 #include "strata/ops/view/view.h"
 #ifdef STRATA_WITH_CUDA
 #include "bench/gather_ways.h"
+#include "strata/cuda/far_rows_kernel.h"
+#include "strata/cuda/launch.h"
 #endif
 
 namespace {
@@ -84,16 +86,45 @@ void gather(const Rows& out, const Case& c, bool on_card) {
     std::printf("%-26s processor alone %6.1f GB/s\n", c.what, bytes / processor * 1e-9);
     return;
   }
-  double card = 0;
+  double card = 0, sorted = 0;
   {
     const Tensor table = bytes_of_table(rows, stride, c.dtype, Device::cuda(), memory::kUnified).narrow(1, 0, c.width);
     const Tensor there = index.to(Device::cuda());
     card = device_ms(1, [&](int64_t) { index_select(table, 0, there); });
+#ifdef STRATA_WITH_CUDA
+    Tensor y = empty({{c.n, c.width}, c.dtype, Device::cuda(), std::nullopt});
+    const cuda::LaunchScope scope("index_select", Device::cuda());
+    sorted = device_ms(1, [&](int64_t) { cuda::take_far_rows(y, table, there, false, cuda::FarOrder::by_place); });
+#endif
   }
-  std::printf("%-26s %8.3f ms %6.1f GB/s   indexed by the processor, then copied %6.1f GB/s   %5.1f times\n", c.what,
-              card, bytes / card * 1e-6, bytes / processor * 1e-9, processor * 1e3 / card);
+  std::printf("%-26s %8.3f ms %6.1f GB/s   sorted %6.1f   indexed by the processor, then copied %6.1f   %5.1f times\n",
+              c.what, card, bytes / card * 1e-6, bytes / sorted * 1e-6, bytes / processor * 1e-9,
+              processor * 1e3 / card);
   out.line(c.what, bytes, card);
   std::fflush(stdout);
+}
+
+// Indices on the host: a FeatureTable lets the processor read short rows for the card, piece by piece.
+void by_host(const Rows& out) {
+  for (const int64_t width : {32, 64, 100, 128, 150, 200, 256}) {
+    const int64_t rows = kTable / (width * 4), n = 262144;
+    nn::FeatureTable table(rows, width, DType::f32, {.device = Device::cuda(), .home = memory::kUnified});
+    const int64_t part = rows / 16;
+    const Tensor one = ones({part, width});
+    for (int64_t r = 0; r + part <= rows; r += part) table.write(r, one);
+    cuda::synchronize();
+    std::vector<Tensor> given;
+    for (int i = 0; i < 4; ++i) given.push_back(randint(0, part * 16, {n}));
+    const double bytes = static_cast<double>(n * width * 4), s = best_seconds([&] {
+                                                                   for (const Tensor& t : given) table.gather(t);
+                                                                   cuda::synchronize();
+                                                                 }) /
+                                                                 4;
+    std::printf("%4lld f32, host's indices     %8.3f ms %6.1f GB/s\n", static_cast<long long>(width), s * 1e3,
+                bytes / s * 1e-9);
+    out.line(cat("host ", width, " f32"), bytes, s * 1e3);
+    std::fflush(stdout);
+  }
 }
 
 // A table with rows that are asked for more often: with a tenth of it kept, and without.
@@ -168,6 +199,7 @@ int main(int argc, char** argv) {
   }
   for (const Case& c : cases())
     if (out.wanted(c.what)) gather(out, c, on_card);
+  if (on_card && out.wanted("host")) by_host(out);
   if (out.wanted("kept")) cached(out, on_card);
   return 0;
 }

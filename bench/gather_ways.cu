@@ -1,6 +1,8 @@
 // Ways to read rows of page-locked memory from a card, by themselves: how many bytes a thread takes at a time, how many
 // loads it has on their way, loads or bulk copies, small pages or large. GB/s of the rows' bytes.
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -8,7 +10,6 @@
 #include <sys/mman.h>
 
 #include <cuda_runtime.h>
-#include <cuda/barrier>
 
 #include "bench/gather_ways.h"
 
@@ -130,33 +131,43 @@ void bench_gather_ways() {
     must(cudaMalloc(&index, n * 8), "index");
     std::printf("%s pages: a copy of 1 GiB %.1f GB/s\n", large ? "large" : "cudaHostAlloc's",
                 gb_s(1 << 30, [&] { cudaMemcpyAsync(y, host, n * 4096, cudaMemcpyHostToDevice); }));
-    std::printf("  row bytes  16 B:  x1     x2     x4     x8 |   4 B:  x2     x4     x8 |  bulk, in order\n");
+    std::printf(
+        "  row bytes |  x1     x4     x8  |  4 B x4 |  bulk | sorted  in order | within 16 MiB  64 MiB  256 MiB  1 "
+        "GiB\n");
     for (const int64_t row_bytes : {128, 256, 400, 512, 1024, 4096}) {
-      const int64_t rows = bytes / row_bytes;
       std::vector<int64_t> which(n);
       uint64_t s = 88172645463325252ull;
-      for (int64_t& i : which) {
-        s ^= s << 13, s ^= s >> 7, s ^= s << 17;
-        i = static_cast<int64_t>(s % static_cast<uint64_t>(rows));
-      }
-      must(cudaMemcpy(index, which.data(), n * 8, cudaMemcpyHostToDevice), "index");
+      const auto draw = [&](int64_t of) {
+        for (int64_t& i : which) {
+          s ^= s << 13, s ^= s >> 7, s ^= s << 17;
+          i = static_cast<int64_t>(s % static_cast<uint64_t>(of / row_bytes));
+        }
+      };
+      const auto send = [&] { must(cudaMemcpy(index, which.data(), n * 8, cudaMemcpyHostToDevice), "index"); };
+      const double moved = static_cast<double>(n) * static_cast<double>(row_bytes);
       const auto lines = [&]<class U, int N>() {
         const int per_row = static_cast<int>((row_bytes + 127) / 128), groups = kThreads / (128 / sizeof(U));
         const auto blocks = static_cast<unsigned>((n * per_row + groups * N - 1) / (groups * N));
-        return gb_s(static_cast<double>(n) * row_bytes,
-                    [&] { lines_kernel<U, N><<<blocks, kThreads>>>(x, index, y, n, row_bytes, per_row); });
+        return gb_s(moved, [&] { lines_kernel<U, N><<<blocks, kThreads>>>(x, index, y, n, row_bytes, per_row); });
       };
-      std::printf("  %9d      %6.1f %6.1f %6.1f %6.1f |      %6.1f %6.1f %6.1f |", static_cast<int>(row_bytes),
-                  lines.template operator()<uint4, 1>(), lines.template operator()<uint4, 2>(),
-                  lines.template operator()<uint4, 4>(), lines.template operator()<uint4, 8>(),
-                  lines.template operator()<uint32_t, 2>(), lines.template operator()<uint32_t, 4>(),
-                  lines.template operator()<uint32_t, 8>());
-      for (const unsigned blocks : {66u, 264u, 792u})
-        std::printf(" %6.1f", gb_s(static_cast<double>(n) * row_bytes,
-                                   [&] { bulk_kernel<<<blocks, 128>>>(x, index, y, n, row_bytes); }));
-      for (int64_t i = 0; i < n; ++i) which[static_cast<size_t>(i)] = i % rows;
-      must(cudaMemcpy(index, which.data(), n * 8, cudaMemcpyHostToDevice), "index");
-      std::printf(" %6.1f\n", lines.template operator()<uint4, 4>());
+      draw(bytes);
+      send();
+      std::printf("  %9d | %6.1f %6.1f %6.1f |  %6.1f |", static_cast<int>(row_bytes),
+                  lines.template operator()<uint4, 1>(), lines.template operator()<uint4, 4>(),
+                  lines.template operator()<uint4, 8>(), lines.template operator()<uint32_t, 4>());
+      std::printf("%6.1f |", gb_s(moved, [&] { bulk_kernel<<<264, 128>>>(x, index, y, n, row_bytes); }));
+      std::sort(which.begin(), which.end());
+      send();
+      std::printf(" %6.1f ", lines.template operator()<uint4, 4>());
+      for (int64_t i = 0; i < n; ++i) which[static_cast<size_t>(i)] = i % (bytes / row_bytes);
+      send();
+      std::printf("   %6.1f |      ", lines.template operator()<uint4, 4>());
+      for (const int64_t part : {16, 64, 256, 1024}) {
+        draw(part << 20);
+        send();
+        std::printf(" %6.1f ", lines.template operator()<uint4, 4>());
+      }
+      std::printf("\n");
       std::fflush(stdout);
     }
     cudaFree(y);

@@ -191,6 +191,7 @@ TEST(FeatureTable, RefusesWhatDoesNotFit) {
   refuses<ValueError>([&] { FeatureTable(1, 2, DType::f32, {.cache_bytes = -1}); }, "cache_bytes");
   refuses<ValueError>([&] { FeatureTable(1, 2, DType::f32, {.home = memory::kDisk}); }, "directories");
   refuses<ValueError>([&] { FeatureTable(1, 2, DType::f32, {.directories = {dir.path()}}); }, "directories");
+  refuses<DeviceError>([&] { FeatureTable(1, 2, DType::f32, {.home = memory::kUnified}); }, "unified");
   refuses<ShapeError>([&] { FeatureTable(noise({3}, DType::f32, 1)); }, "[rows, width]");
   FeatureTable unwritten(100, 64, DType::f32, {.home = memory::kDisk, .directories = {dir.path()}});
   refuses<IoError>([&] { unwritten.gather(ids({3})); }, "never written");
@@ -208,6 +209,44 @@ TEST(FeatureTable, AFailedReadLeavesNothingHalfKept) {
   refuses<IoError>([&] { table.gather(ids({1, 2, 40})); }, "never written");
   EXPECT_TRUE(same_bits(table.gather(ids({1, 3})), embedding(ids({1, 3}), plain)));
   EXPECT_TRUE(same_bits(table.gather(ids({2, 1})), embedding(ids({2, 1}), plain)));
+}
+
+TEST(FeatureTable, IndicesMayChangeAfterTheyWereBegun) {
+  const Scratch dir;
+  for (const Place& place : places())
+    for (const bool on_device : {false, true}) {
+      SCOPED_TRACE(cat(place.name, on_device ? ", indices there" : ""));
+      const Tensor plain = noise({40, 6}, DType::f32, 1);
+      Tensor host = plain.clone();
+      FeatureTable table(plain, options_of(place, dir, Keep::last_used, 5 * 24));
+      Tensor index = ids({1, 2, 3});
+      if (on_device) index = index.to(place.device);
+      table.prefetch(index);
+      index.add_(10);
+      const Tensor now = noise({1, 6}, DType::f32, 2);
+      table.write(ids({2}), now);
+      host.index_put_({ids({2})}, now);
+      EXPECT_TRUE(same_bits(table.gather(index), embedding(ids({11, 12, 13}), host)));
+      EXPECT_TRUE(same_bits(table.gather(ids({1, 2, 3})), embedding(ids({1, 2, 3}), host)));
+    }
+}
+
+// What was begun later is neither waited for nor lost.
+TEST(FeatureTable, BatchesAreCompletedInTheirOrder) {
+  const Scratch dir;
+  for (const Place& place : places())
+    for (const Keep keep : {Keep::most_used, Keep::last_used}) {
+      SCOPED_TRACE(place.name);
+      const Tensor plain = noise({40, 6}, DType::f32, 1);
+      FeatureTable table(plain, options_of(place, dir, keep, 4 * 24));
+      const std::vector<Tensor> batches = {ids({1, 2, 3}), ids({3, 4, 5, 1}), ids({9, 8, 7, 6}), ids({1, 2, 9}),
+                                           ids({3})};
+      for (const Tensor& b : batches) table.prefetch(b);
+      for (const size_t i : {0, 1, 3, 4}) {  // the third is not asked for
+        EXPECT_TRUE(same_bits(table.gather(batches[i]), embedding(batches[i], plain)));
+      }
+      EXPECT_TRUE(same_bits(table.gather(batches[2]), embedding(batches[2], plain)));
+    }
 }
 
 TEST(FeatureTable, CountsHits) {

@@ -25,7 +25,7 @@ class RowCache {
   /// The slot of a row; -1 where it is not kept.
   int32_t slot(int64_t row) const { return slot_of_[static_cast<size_t>(row)]; }
   std::span<const int32_t> slots() const { return slot_of_; }
-  int64_t size() const { return static_cast<int64_t>(row_in_.size()); }
+  int64_t size() const { return static_cast<int64_t>(all_.size()); }
 
   /// A batch asks for `rows`, all in range. With `admit`, what is missing takes the place of what was not asked for
   /// since the hand passed it last (a clock: second chance), never of what this batch asks for; where there is no such
@@ -37,13 +37,18 @@ class RowCache {
   void clear();
 
  private:
+  // What is known of a slot, in one place: rows are asked for in no order, so that each is a miss of the processor's
+  // caches.
+  struct Slot {
+    int64_t row = -1;    // that it holds; -1: none
+    int64_t batch = 0;   // the last one that asked for it
+    int32_t place = 0;   // in that batch's `found`
+    bool asked = false;  // since the hand passed
+  };
   int64_t take_slot();
 
-  std::vector<int32_t> slot_of_;   // of each row
-  std::vector<int64_t> row_in_;    // of each slot; -1: none
-  std::vector<uint8_t> asked_;     // of each slot: since the hand passed
-  std::vector<int64_t> batch_of_;  // of each slot: the last batch that asked for it
-  std::vector<int32_t> place_of_;  // of each slot, in this batch's `found`
+  std::vector<int32_t> slot_of_;  // of each row
+  std::vector<Slot> all_;
   int64_t hand_ = 0, batch_ = 0;
 };
 

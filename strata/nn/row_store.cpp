@@ -13,6 +13,23 @@
 #include "strata/ops/embedding/embedding.h"
 
 namespace strata::nn {
+
+struct RowsOnTheirWay {
+  RowsOnTheirWay(std::shared_ptr<memory::DiskStore> store, Tensor to, memory::DiskStore::Ticket which)
+      : disk(std::move(store)), rows(std::move(to)), ticket(std::move(which)) {}
+  ~RowsOnTheirWay() {
+    try {
+      disk->wait(ticket);
+    } catch (...) {  // of a read that nobody wants any more, or whose error is known
+    }
+  }
+  RowsOnTheirWay(const RowsOnTheirWay&) = delete;
+
+  const std::shared_ptr<memory::DiskStore> disk;
+  const Tensor rows;
+  const memory::DiskStore::Ticket ticket;
+};
+
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{8} << 20;
@@ -26,10 +43,10 @@ class TableRows final : public RowStore {
   Tensor table() const override { return table_; }
   Reading begin(const Tensor& index, int64_t more) override {
     const Tensor found = embedding(index, table_);
-    if (more == 0) return {found, index, {}};
+    if (more == 0) return {found};
     const Tensor all = empty({{index.numel() + more, width}, dtype, device(), std::nullopt});
     copy_elements(all.narrow(0, 0, index.numel()), found);
-    return {all, index, {}};
+    return {all};
   }
   Tensor finish(const Reading& reading) override { return reading.rows; }
   void write(const Tensor& index, const Tensor& values) override { put_rows(table_, index, values); }
@@ -57,15 +74,16 @@ class DiskRows final : public RowStore {
 
   Device device() const override { return Device::cpu(); }
   Reading begin(const Tensor& index, int64_t more) override {
-    Reading r{empty(meta(index.numel() + more), tier_), index, {}};
-    if (index.numel() == 0 || width == 0) return r;
+    const Tensor rows = empty(meta(index.numel() + more), tier_);
+    if (index.numel() == 0 || width == 0) return {rows};
     const auto bytes = static_cast<size_t>(row_bytes());
-    r.ticket = disk_->read_rows(block_, bytes_of(r.rows), bytes, index.data<int64_t>(),
-                                static_cast<size_t>(index.numel()), bytes);
-    return r;
+    return {rows,
+            std::make_shared<RowsOnTheirWay>(disk_, rows,
+                                             disk_->read_rows(block_, bytes_of(rows), bytes, index.data<int64_t>(),
+                                                              static_cast<size_t>(index.numel()), bytes))};
   }
   Tensor finish(const Reading& reading) override {
-    if (reading.ticket) disk_->wait(reading.ticket);
+    if (reading.pending) disk_->wait(reading.pending->ticket);
     return reading.rows;
   }
   void write(const Tensor& index, const Tensor& values) override {

@@ -10,6 +10,9 @@
 
 namespace strata::nn {
 
+/// What a disk is still writing to memory.
+struct RowsOnTheirWay;
+
 /// [rows, width] of one dtype. Rows are named by i64 tensors of one dimension on device(), in range; no call names a
 /// row twice where it writes.
 class RowStore {
@@ -27,11 +30,11 @@ class RowStore {
   /// All of them as a tensor that kernels of device() read in place; undefined where there is none.
   virtual Tensor table() const { return {}; }
 
-  /// Rows on their way to the first of [n + more, width]: there when finish() has returned.
+  /// Rows on their way to the first of [n + more, width]: there when finish() has returned. Dropping it waits until
+  /// nothing writes there any more.
   struct Reading {
     Tensor rows;
-    Tensor index;
-    memory::DiskStore::Ticket ticket;
+    std::shared_ptr<RowsOnTheirWay> pending = nullptr;
   };
   /// `index` has n elements. Throws MemoryError.
   virtual Reading begin(const Tensor& index, int64_t more = 0) = 0;

@@ -114,36 +114,19 @@ void RowOptimizer::step(double grad_scale) {
     for (const State& s : m.states) p.states.push_back(s.rows->begin(p.index));
     return p;
   };
-  // What is on its way writes into memory: it must arrive, whatever happens to the rest.
-  const auto arrive = [&](const Part& p) {
-    const auto quietly = [](RowStore& store, const RowStore::Reading& r) {
-      try {
-        store.finish(r);
-      } catch (const Error&) {
-      }
-    };
-    quietly(m.home, p.rows);
-    for (size_t i = 0; i < p.states.size(); ++i) quietly(*m.states[i].rows, p.states[i]);
-  };
   Part next;
   if (n > 0) next = begin(0);
   for (int64_t first = 0; first < n; first += chunk) {
     const Part now = std::exchange(next, {});
-    try {
-      if (first + chunk < n) next = begin(first + chunk);
-      const Tensor rows = m.home.finish(now.rows);
-      TensorList states;
-      for (size_t i = 0; i < m.states.size(); ++i) states.push_back(m.states[i].rows->finish(now.states[i]));
-      Slab slab = m.slab(rows, now.grad, states, grad_scale);
-      if (on_card) slab.count = static_cast<const int64_t*>(m.count.raw_data());
-      run_rule(m.record.rule(m.settings->raw_options(0)), std::span(&slab, 1));
-      for (size_t i = 0; i < m.states.size(); ++i) m.states[i].rows->write(now.index, states[i]);
-      m.table.write_rows(now.index, rows);
-    } catch (...) {
-      arrive(now);
-      if (next.index.defined()) arrive(next);
-      throw;
-    }
+    if (first + chunk < n) next = begin(first + chunk);
+    const Tensor rows = m.home.finish(now.rows);
+    TensorList states;
+    for (size_t i = 0; i < m.states.size(); ++i) states.push_back(m.states[i].rows->finish(now.states[i]));
+    Slab slab = m.slab(rows, now.grad, states, grad_scale);
+    if (on_card) slab.count = static_cast<const int64_t*>(m.count.raw_data());
+    run_rule(m.record.rule(m.settings->raw_options(0)), std::span(&slab, 1));
+    for (size_t i = 0; i < m.states.size(); ++i) m.states[i].rows->write(now.index, states[i]);
+    m.table.write_rows(now.index, rows);
   }
 }
 

@@ -12,22 +12,29 @@ def plain(rows=30, width=5):
     return st.randn(rows, width)
 
 
-@pytest.mark.parametrize("home", ["own", "disk"])
+HOMES = ["own", "disk"] + (["unified"] if st.cuda.is_available() else [])
+
+
+def same(a, b):
+    return st.equal(a.cpu(), b)
+
+
+@pytest.mark.parametrize("home", HOMES)
 @pytest.mark.parametrize("keep", ["last_used", "most_used"])
 def test_rows_are_those_of_the_table(home, keep, tmp_path):
     values = plain()
-    where = {"directories": str(tmp_path)} if home == "disk" else {}
+    where = {"disk": {"directories": str(tmp_path)}, "unified": {"device": "cuda"}}.get(home, {})
     table = FeatureTable.from_tensor(values, home=home, keep=keep, cache_bytes=8 * 20, **where)
     assert (len(table), table.width, table.dtype, table.cache_rows) == (30, 5, st.float32, 8)
     index = st.tensor([[3, 29], [3, 0]])
     table.count_uses(True)
-    assert st.equal(table[index], values[index])
+    assert same(table[index], values[index])
     table.prefetch(index)
-    assert st.equal(table.gather(index.to(st.int32)), values[index])
+    assert same(table.gather(index.to(st.int32)), values[index])
     assert table.uses().tolist()[3] >= 2
     if keep == "most_used":
         table.keep_most_used()
-        assert st.equal(table[index], values[index])
+        assert same(table[index], values[index])
     stats = table.stats()
     assert stats["rows"] >= 8 and stats["hits"] > 0 and 0 < stats["hit_rate"] < 1
     table.reset_stats()
@@ -35,7 +42,7 @@ def test_rows_are_those_of_the_table(home, keep, tmp_path):
     table.write_rows(st.tensor([3]), st.zeros(1, 5))
     table.write(29, st.ones(1, 5))
     assert table[index].sum().item() == pytest.approx(5 + values[0].sum().item(), rel=1e-5)
-    assert st.equal(table.read(1, 2), values[1:3])
+    assert same(table.read(1, 2), values[1:3])
 
 
 def test_errors_are_pythons(tmp_path):
