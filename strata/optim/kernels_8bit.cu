@@ -100,7 +100,10 @@ __global__ void __launch_bounds__(kThreads, 3)
     one(std::integral_constant<int, 1>{});
     one(std::integral_constant<int, 2>{});
   };
-  for (uint32_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+  // Neighbouring chunks, mostly of one tensor.
+  const auto bound = [&](uint32_t block) { return static_cast<uint32_t>(uint64_t{chunks} * block / gridDim.x); };
+  const uint32_t last = bound(blockIdx.x + 1);
+  for (uint32_t chunk = bound(blockIdx.x); chunk < last;) {
     const EightBitEntry& e = table.of(chunk);
     const double* row = constants + kRow * e.index;
     Numbers<float> k;
@@ -110,98 +113,100 @@ __global__ void __launch_bounds__(kThreads, 3)
       if constexpr (reads_gradient<R>) k.v[0] *= static_cast<float>(f);
     }
     const uint64_t key = e.stochastic ? static_cast<uint64_t>(__double_as_longlong(row[kConstants])) : 0;
-    const bool first = chunk == e.first_chunk;
-    if (first && threadIdx.x == 0) {
+    if (chunk == e.first_chunk && threadIdx.x == 0) {
       if (e.step) ++*e.step;
       if (e.rate) *e.rate = row[kConstants + 1];
     }
-    const int64_t begin = (chunk - e.first_chunk) * kChunk, end = min(begin + kChunk, e.numel);
     const uintptr_t addresses = reinterpret_cast<uintptr_t>(e.param) | reinterpret_cast<uintptr_t>(e.grad) |
                                 reinterpret_cast<uintptr_t>(e.state[0]) | reinterpret_cast<uintptr_t>(e.state[1]) |
                                 reinterpret_cast<uintptr_t>(e.state[2]) | reinterpret_cast<uintptr_t>(e.low);
-    uint32_t most = 0;  // the largest magnitude of what the thread leaves of an f32 parameter
-    for (int64_t at = begin + warp * kScaleBlock; at < end; at += kScaleBlock * (kThreads / cuda::kWarp)) {
-      const int64_t number = at / kScaleBlock, left = end - at - lane * kLane;  // elements from the lane's first on
-      const bool whole = addresses % 16 == 0 && at + kScaleBlock <= end;
-      const auto place = [&](int h) { return at + h * kLane * cuda::kWarp + lane * kLane; };
-      float p[kParts][kLane] = {}, g[kParts][kLane] = {};
-      uint32_t codes[kMostStates][kParts] = {};
-      State s[kMostStates];
-      if (whole) {
-        uint2 lower[kParts];
+    const uint32_t stop = min(last, e.first_chunk + static_cast<uint32_t>((e.numel + kChunk - 1) / kChunk));
+    for (; chunk < stop; ++chunk) {
+      const int64_t begin = (chunk - e.first_chunk) * kChunk, end = min(begin + kChunk, e.numel);
+      uint32_t most = 0;  // the largest magnitude of what the thread leaves of an f32 parameter
+      for (int64_t at = begin + warp * kScaleBlock; at < end; at += kScaleBlock * (kThreads / cuda::kWarp)) {
+        const int64_t number = at / kScaleBlock, left = end - at - lane * kLane;  // elements from the lane's first on
+        const bool whole = addresses % 16 == 0 && at + kScaleBlock <= end;
+        const auto place = [&](int h) { return at + h * kLane * cuda::kWarp + lane * kLane; };
+        float p[kParts][kLane] = {}, g[kParts][kLane] = {};
+        uint32_t codes[kMostStates][kParts] = {};
+        State s[kMostStates];
+        if (whole) {
+          uint2 lower[kParts];
 #pragma unroll
-        for (int h = 0; h < kParts; ++h) {
-          lower[h] = fetch_weights(p[h], e, place(h));
-          fetch(g[h], e.grad, place(h), e.grad_format);
-          for_states([&](auto i, const auto&, auto) {
-            codes[i][h] = *reinterpret_cast<const uint32_t*>(static_cast<const uint8_t*>(e.state[i]) + place(h));
-          });
-        }
-#pragma unroll
-        for (int h = 0; h < kParts; ++h) {
-          unpack_weights(p[h], lower[h], e);
-          unpack(g[h], e.grad_format);
-        }
-      } else {
-#pragma unroll
-        for (int h = 0; h < kParts; ++h)
-#pragma unroll
-          for (int j = 0; j < kLane; ++j) {
-            if (h * kLane * cuda::kWarp + j >= left) continue;
-            p[h][j] = get_weight<float>(e, place(h) + j);
-            g[h][j] = get_one<float>(e.grad, place(h) + j, e.grad_format);
+          for (int h = 0; h < kParts; ++h) {
+            lower[h] = fetch_weights(p[h], e, place(h));
+            fetch(g[h], e.grad, place(h), e.grad_format);
             for_states([&](auto i, const auto&, auto) {
-              codes[i][h] |= static_cast<uint32_t>(static_cast<const uint8_t*>(e.state[i])[place(h) + j]) << (8 * j);
+              codes[i][h] = *reinterpret_cast<const uint32_t*>(static_cast<const uint8_t*>(e.state[i]) + place(h));
             });
           }
-      }
-      for_states([&](auto i, const auto& map, auto) { widen_codes(s[i], codes[i], e.scale[i][number], map); });
 #pragma unroll
-      for (int h = 0; h < kParts; ++h)
-#pragma unroll
-        for (int j = 0; j < kLane; ++j) {
-          g[h][j] *= k[0];
-          R::apply(k, p[h][j], g[h][j], s[0].v[h][j], s[1].v[h][j], s[2].v[h][j]);
-          // Beyond the end: nothing to the block's scale, nor to the largest magnitude.
-          if (!whole && h * kLane * cuda::kWarp + j >= left) p[h][j] = s[0].v[h][j] = s[1].v[h][j] = s[2].v[h][j] = 0;
-          most = max(most, __float_as_uint(p[h][j]) & 0x7fffffffu);
-        }
-      for_states([&](auto i, const auto& map, auto has_sign) {
-        const float scale = narrow_codes<has_sign>(s[i], codes[i], map);
-        if (lane == 0) e.scale[i][number] = scale;
-      });
-      if (whole) {
-#pragma unroll
-        for (int h = 0; h < kParts; ++h) {
-          if (e.stochastic) {
-            put_weights(e, place(h), p[h], random_at(key, place(h)));
-          } else {
-            put_weights(e, place(h), p[h], Nearest{});
+          for (int h = 0; h < kParts; ++h) {
+            unpack_weights(p[h], lower[h], e);
+            unpack(g[h], e.grad_format);
           }
-          for_states([&](auto i, const auto&, auto) {
-            *reinterpret_cast<uint32_t*>(static_cast<uint8_t*>(e.state[i]) + place(h)) = codes[i][h];
-          });
+        } else {
+#pragma unroll
+          for (int h = 0; h < kParts; ++h)
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) {
+              if (h * kLane * cuda::kWarp + j >= left) continue;
+              p[h][j] = get_weight<float>(e, place(h) + j);
+              g[h][j] = get_one<float>(e.grad, place(h) + j, e.grad_format);
+              for_states([&](auto i, const auto&, auto) {
+                codes[i][h] |= static_cast<uint32_t>(static_cast<const uint8_t*>(e.state[i])[place(h) + j]) << (8 * j);
+              });
+            }
         }
-      } else {
+        for_states([&](auto i, const auto& map, auto) { widen_codes(s[i], codes[i], e.scale[i][number], map); });
 #pragma unroll
         for (int h = 0; h < kParts; ++h)
 #pragma unroll
           for (int j = 0; j < kLane; ++j) {
-            if (h * kLane * cuda::kWarp + j >= left) continue;
+            g[h][j] *= k[0];
+            R::apply(k, p[h][j], g[h][j], s[0].v[h][j], s[1].v[h][j], s[2].v[h][j]);
+            // Beyond the end: nothing to the block's scale, nor to the largest magnitude.
+            if (!whole && h * kLane * cuda::kWarp + j >= left) p[h][j] = s[0].v[h][j] = s[1].v[h][j] = s[2].v[h][j] = 0;
+            most = max(most, __float_as_uint(p[h][j]) & 0x7fffffffu);
+          }
+        for_states([&](auto i, const auto& map, auto has_sign) {
+          const float scale = narrow_codes<has_sign>(s[i], codes[i], map);
+          if (lane == 0) e.scale[i][number] = scale;
+        });
+        if (whole) {
+#pragma unroll
+          for (int h = 0; h < kParts; ++h) {
             if (e.stochastic) {
-              put_weight(e, place(h) + j, p[h][j], random_at(key, place(h)));
+              put_weights(e, place(h), p[h], random_at(key, place(h)));
             } else {
-              put_weight(e, place(h) + j, p[h][j], Nearest{});
+              put_weights(e, place(h), p[h], Nearest{});
             }
             for_states([&](auto i, const auto&, auto) {
-              static_cast<uint8_t*>(e.state[i])[place(h) + j] = static_cast<uint8_t>(codes[i][h] >> (8 * j));
+              *reinterpret_cast<uint32_t*>(static_cast<uint8_t*>(e.state[i]) + place(h)) = codes[i][h];
             });
           }
+        } else {
+#pragma unroll
+          for (int h = 0; h < kParts; ++h)
+#pragma unroll
+            for (int j = 0; j < kLane; ++j) {
+              if (h * kLane * cuda::kWarp + j >= left) continue;
+              if (e.stochastic) {
+                put_weight(e, place(h) + j, p[h][j], random_at(key, place(h)));
+              } else {
+                put_weight(e, place(h) + j, p[h][j], Nearest{});
+              }
+              for_states([&](auto i, const auto&, auto) {
+                static_cast<uint8_t*>(e.state[i])[place(h) + j] = static_cast<uint8_t>(codes[i][h] >> (8 * j));
+              });
+            }
+        }
       }
+      if (e.most == nullptr) continue;
+      most = __reduce_max_sync(0xffffffffu, most);
+      if (lane == 0) e.most[(chunk - e.first_chunk) * cuda::kParameterWarps + warp] = most;
     }
-    if (e.most == nullptr) continue;
-    most = __reduce_max_sync(0xffffffffu, most);
-    if (lane == 0) e.most[(chunk - e.first_chunk) * cuda::kParameterWarps + warp] = most;
   }
 }
 
