@@ -415,6 +415,23 @@ TEST(EightBit, BytesOfTheState) {
   EXPECT_EQ(make_optimizer("muon", {{{{"p", p}}, eight}})->state_bytes(), 8192 + 32 * 4);
 }
 
+TEST(EightBit, StridedGradientsAndThoseOfOtherTypes) {
+  for (const DType grad : {DType::f32, DType::bf16, DType::f16}) {
+    Tensor p = start({70, 90}), q = leaf(p);
+    const AdamWOptions options{.lr = 0.05, .low = {.state_8bit = true}};
+    AdamW a(TensorList{p}, options), b(TensorList{q}, options);
+    for (uint64_t t = 0; t < 3; ++t) {
+      const Tensor g = to(Samples(DType::f32, 3 + t).tensor({90, 70}), grad);
+      p.set_grad(g.t());
+      q.set_grad(to(contiguous(g.t()), DType::f32));
+      a.step();
+      b.step();
+    }
+    EXPECT_EQ(bytes(p), bytes(q));
+    EXPECT_EQ(bytes(a.state_dict()), bytes(b.state_dict()));
+  }
+}
+
 TEST(EightBit, NothingAndOneElementAreUpdated) {
   for (const Shape& shape : {Shape{0}, Shape{}, Shape{1}, Shape{2, 0, 3}, Shape{257}}) {
     Tensor p = start(shape);
@@ -472,6 +489,16 @@ TEST(EightBit, StatesInOneTensorAreConvertedAndBack) {
     EXPECT_EQ(bytes(back.state_dict().at(key)), bytes(dequantized(codes, scales, has_sign, DType::f32)));
   }
   EXPECT_FALSE(back.state_dict().contains("p.exp_avg_absmax"));
+  // In bf16 too, as low_state keeps them.
+  Tensor low = leaf(to(p.detach(), DType::bf16)), also = leaf(low);
+  AdamW in_bf16({{"p", low}}, {.low = {.low_state = true}}), in_eight({{"p", also}}, {.low = {.state_8bit = true}});
+  low.set_grad(Samples(DType::f32, 3).tensor({5000}));
+  in_bf16.step();
+  in_eight.load_state_dict(in_bf16.state_dict());
+  const auto from_bf16 = quantized(in_bf16.state_dict().at("p.exp_avg"), true);
+  EXPECT_EQ(bytes(in_eight.state_dict().at("p.exp_avg")), bytes(from_bf16.first));
+  in_bf16.load_state_dict(in_eight.state_dict());
+  EXPECT_EQ(in_bf16.state_dict().at("p.exp_avg").dtype(), DType::bf16);
   EXPECT_EQ(saved.size(), 3u);  // what was given is as it was
   // Codes without scales, or with those of another tensor.
   StateDict broken = state;
