@@ -129,7 +129,7 @@ void narrow_as(const float* from, float inverse, int64_t n, uint8_t* codes) {
   const F factor = hn::Set(d, inverse), zero = hn::Zero(d), one = hn::Set(d, 1.f);
   const F of_bits = hn::Set(d, kDecadesOfBits), of_one = hn::Set(d, kDecadeOfOne);
   const F least = hn::Set(d, kDecadesOf[HasSign].least[0]), back = hn::Set(d, 0x1p-10f);
-  // Where no magnitude is relative to a scale there are NaN.
+  // Nothing is relative to a scale of 0 or NaN.
   for (; inverse > 0 && i + lanes <= n; i += lanes) {
     const F x = hn::LoadU(d, from + i), y = hn::Abs(hn::Mul(x, factor));
     // The logarithm, near enough to be in the right decade or the one below, and the same for the part of it.
@@ -155,8 +155,7 @@ void narrow_as(const float* from, float inverse, int64_t n, uint8_t* codes) {
   }
 #endif
   for (; i < n; ++i) {
-    const uint32_t bits = std::bit_cast<uint32_t>(from[i] * inverse) & 0x7fffffffu;
-    codes[i] = static_cast<uint8_t>(code_of<HasSign>(from[i], nearest_of(map.steps[key_of(bits)], bits)));
+    codes[i] = static_cast<uint8_t>(code_of<HasSign>(from[i], nearest_of(map, place_of(from[i], inverse))));
   }
 }
 

@@ -14,7 +14,7 @@ constexpr int64_t scale_blocks(int64_t numel) {
 }
 
 /// Of a magnitude's bits the upper half is its key: between two keys there is at most one place where another value
-/// becomes the nearest. Numbers below the first key are nearest to 0, those from the last one on to 1.
+/// becomes the nearest. Numbers up to the first key are nearest to 0, those from the last one on to 1.
 inline constexpr uint32_t kFirstKey = 0x342d, kLastKey = 0x3f80;
 inline constexpr int kKeys = kLastKey - kFirstKey + 1;
 inline constexpr int kCodes = 256;
@@ -106,15 +106,16 @@ constexpr float inverse_scale(float scale) {
   return scale > 0 ? 1 / scale : 0.f;
 }
 
-/// Where a number's magnitude, relative to its scale, is looked up: `bits` are those of it.
-constexpr uint32_t key_of(uint32_t bits) {
-  const uint32_t key = bits >> 16;
-  return key < kFirstKey ? 0 : key > kLastKey ? kKeys - 1 : key - kFirstKey;
+/// The bits of x's magnitude relative to its scale, where it is looked up; of the first key's beginning for what is
+/// less and for what is NaN, beside a scale of NaN.
+constexpr uint32_t place_of(float x, float inverse) {
+  constexpr float least = std::bit_cast<float>(kFirstKey << 16);
+  const float y = (x < 0 ? -x : x) * inverse;
+  return std::bit_cast<uint32_t>(y > least ? y : least);
 }
-/// The index of the magnitude nearest to it, from `step` at its key; halfway between two, up to f32's rounding of where
-/// that is, the larger.
-constexpr uint32_t nearest_of(uint32_t step, uint32_t bits) {
-  return (step + (bits & 0xffffu)) >> 16;
+/// The index of the magnitude that is nearest; halfway between two, up to f32's rounding of where that is, the larger.
+constexpr uint32_t nearest_of(const EightBitMap& map, uint32_t place) {
+  return (map.steps[(place >> 16) - kFirstKey] + (place & 0xffffu)) >> 16;
 }
 /// The code of x whose magnitude's is `index`. Without a sign what is not 0 does not become 0: such numbers are
 /// divided by.

@@ -102,9 +102,9 @@ TEST(EightBit, RoundsToTheNearestOfAllValues) {
           const double got = std::abs(again[i] - block[i]), least = std::abs(map.values[want] - block[i]);
           ASSERT_NEAR(got, least, 4e-7 * std::abs(block[i])) << block[i];
         }
-        const uint32_t bits = std::bit_cast<uint32_t>(std::abs(block[i])), step = map.steps[key_of(bits)];
-        ASSERT_EQ(int{codes[i]}, static_cast<int>(has_sign ? code_of<true>(block[i], nearest_of(step, bits))
-                                                           : code_of<false>(block[i], nearest_of(step, bits))))
+        const uint32_t index = nearest_of(map, place_of(block[i], 1));
+        ASSERT_EQ(int{codes[i]},
+                  static_cast<int>(has_sign ? code_of<true>(block[i], index) : code_of<false>(block[i], index)))
             << block[i];
         ASSERT_EQ(again[i], map.values[codes[i]]);
         // Half of a part of its decade; between two decades half of the distance of values, a part and a fifth of it.
@@ -135,8 +135,7 @@ TEST(EightBit, VectorsAndOneNumberAtATimeAreTheSame) {
         for (int64_t i = b * kScaleBlock; i < end; ++i) most = std::max(most, std::abs(from[i]));
         ASSERT_EQ(scales.data<float>()[b], most);
         for (int64_t i = b * kScaleBlock; i < end; ++i) {
-          const uint32_t bits = std::bit_cast<uint32_t>(std::abs(from[i]) * inverse_scale(most));
-          const uint32_t index = nearest_of(kMaps[has_sign].steps[key_of(bits)], bits);
+          const uint32_t index = nearest_of(kMaps[has_sign], place_of(from[i], inverse_scale(most)));
           ASSERT_EQ(codes.data<uint8_t>()[i],
                     has_sign ? code_of<true>(from[i], index) : code_of<false>(from[i], index));
         }
