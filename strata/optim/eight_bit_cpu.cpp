@@ -29,31 +29,30 @@ constexpr Decades kDecadesOf[] = {make_decades(false), make_decades(true)};
 // What each decade has, as often as the widest vectors need it.
 constexpr int kTableLanes = 16;
 struct alignas(64) DecadeTables {
-  float width[kTableLanes] = {}, middle[kTableLanes] = {}, low[kTableLanes] = {}, first[kTableLanes] = {};
-  float last[kTableLanes] = {};   // place in the decade
-  float parts[kTableLanes] = {};  // 1 / width
-  float next[kTableLanes] = {};   // where the decade above begins
+  float width[kTableLanes] = {}, start[kTableLanes] = {}, parts[kTableLanes] = {}, shift[kTableLanes] = {};
+  float last[kTableLanes] = {};
+  float next[kTableLanes] = {};  // where the decade above begins
 };
 constexpr DecadeTables make_tables(const Decades& decades) {
   DecadeTables t;
   for (int i = 0; i < kTableLanes; ++i) {
     const int d = i % kDecades;
-    const bool top = d + 1 == kDecades;
     t.width[i] = decades.width[d];
-    t.middle[i] = decades.middle[d];
-    t.low[i] = top ? 0 : decades.low[d];  // all of it is one place
-    t.first[i] = static_cast<float>(decades.first[d]);
-    t.last[i] = static_cast<float>(decades.parts[d] - 1);
-    t.parts[i] = top ? 0 : 1 / decades.width[d];
-    t.next[i] = top ? 2 : decades.least[d + 1];
+    t.start[i] = decades.start[d];
+    t.parts[i] = decades.parts[d];
+    t.shift[i] = decades.shift[d];
+    t.last[i] = static_cast<float>(decades.last[d]);
+    t.next[i] = d + 1 == kDecades ? 2 : decades.least[d + 1];
   }
   return t;
 }
 constexpr DecadeTables kTables[] = {make_tables(kDecadesOf[0]), make_tables(kDecadesOf[1])};
-// A number's bits times the first, and the second added, is its decade or the one below when it is rounded: half for
-// the rounding, 0.3 that a decade begins late, and the line between two powers of 2 is at most 0.03 below the
-// logarithm.
-constexpr float kDecadesOfBits = 0.30103f / 8388608, kDecadeOfOne = 7 - 0.30103f * 127 - 0.3f - 0.5f;
+// f32 has whole numbers above this one alone: what is added to it is rounded to one, which is in the lowest bits.
+constexpr float kWhole = 8388608;
+// A number's bits times the first, and the second added, is its decade or the one below when it is rounded: 0.77 less
+// than the logarithm, of which a decade begins at most 0.28 late, and the line between two powers of 2 at most 0.03
+// below that.
+constexpr float kDecadesOfBits = 0.30103f / 8388608, kDecadeOfNone = -32.5f;
 static_assert(kMaps[0].complete && kMaps[0].magnitudes == 256 && kMaps[1].complete && kMaps[1].magnitudes == 129);
 }  // namespace strata::optim
 #endif
@@ -80,12 +79,6 @@ using I = hn::Vec<hn::RebindToSigned<D>>;
 HWY_INLINE F of_decade(const float (&numbers)[kTableLanes], I decade) {
   return hn::TableLookupLanes(hn::Load(D(), numbers), hn::IndicesFromVec(D(), decade));
 }
-// f32 has whole numbers above this one alone: what a small number rounds to is in the lowest bits of the sum.
-constexpr float kWhole = 8388608;
-HWY_INLINE I whole_bits(F small) {
-  const hn::RebindToSigned<D> di;
-  return hn::And(hn::BitCast(di, hn::Add(small, hn::Set(D(), kWhole))), hn::Set(di, kDecades - 1));
-}
 #endif
 
 template <bool HasSign>
@@ -107,8 +100,7 @@ void widen_as(const uint8_t* codes, float scale, int64_t n, float* to) {
     const F power = HasSign ? index : hn::Add(index, hn::Set(d, 1.f));
     const I exponent = hn::Sub(hn::ShiftRight<23>(hn::BitCast(di, power)), hn::Set(di, HasSign ? 127 : 128));
     const I decade = hn::And(exponent, hn::Set(di, kDecades - 1));
-    const F place = hn::Sub(index, of_decade(tables.first, decade));
-    const F magnitude = hn::MulAdd(place, of_decade(tables.width, decade), of_decade(tables.middle, decade));
+    const F magnitude = hn::MulAdd(index, of_decade(tables.width, decade), of_decade(tables.start, decade));
     const F value = hn::IfThenElseZero(hn::Gt(index, hn::Zero(d)), hn::CopySign(magnitude, number));
     hn::StoreU(hn::Mul(value, factor), d, to + i);
   }
@@ -127,36 +119,30 @@ void narrow_as(const float* from, float inverse, int64_t n, uint8_t* codes) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const DecadeTables& tables = kTables[HasSign];
   const F factor = hn::Set(d, inverse), zero = hn::Zero(d), one = hn::Set(d, 1.f);
-  const F of_bits = hn::Set(d, kDecadesOfBits), of_one = hn::Set(d, kDecadeOfOne);
-  const F least = hn::Set(d, kDecadesOf[HasSign].least[0]), back = hn::Set(d, 0x1p-10f);
-  // Where no magnitude is relative to a scale there are NaN.
+  const F of_bits = hn::Set(d, kDecadesOfBits), of_none = hn::Set(d, kDecadeOfNone + kWhole);
+  const F least = hn::Set(d, kDecadesOf[HasSign].least[0]), whole = hn::Set(d, kWhole);
+  const I low_bits = hn::Set(di, kDecades - 1);
+  // Nothing is relative to a scale of 0 or NaN.
   for (; inverse > 0 && i + lanes <= n; i += lanes) {
     const F x = hn::LoadU(d, from + i), y = hn::Abs(hn::Mul(x, factor));
-    // The logarithm, near enough to be in the right decade or the one below, and the same for the part of it.
-    const F logarithm = hn::MulAdd(hn::ConvertTo(d, hn::BitCast(di, y)), of_bits, of_one);
-    const I below = whole_bits(hn::Max(logarithm, zero));
+    const F logarithm = hn::MulAdd(hn::ConvertTo(d, hn::BitCast(di, y)), of_bits, of_none);
+    const I below = hn::And(hn::BitCast(di, hn::Max(logarithm, whole)), low_bits);
     const I decade = hn::IfThenElse(hn::RebindMask(di, hn::Ge(y, of_decade(tables.next, below))),
                                     hn::Add(below, hn::Set(di, 1)), below);
-    const F begin = of_decade(tables.low, decade);
-    const F place = hn::Floor(hn::MulSub(hn::Sub(y, begin), of_decade(tables.parts, decade), back));
-    const F next = hn::Add(place, one);
-    const F found = hn::IfThenElse(hn::Ge(y, hn::MulAdd(next, of_decade(tables.width, decade), begin)), next, place);
-    const F sum = hn::Add(of_decade(tables.first, decade), hn::Min(found, of_decade(tables.last, decade)));
-    const F index = hn::IfThenElseZero(hn::Ge(y, least), sum);
-    F code;
+    const F place = hn::MulAdd(y, of_decade(tables.parts, decade), of_decade(tables.shift, decade));
+    const F index = hn::Min(hn::Floor(place), of_decade(tables.last, decade));
+    F code;  // and kWhole
     if constexpr (HasSign) {
-      const F middle = hn::Set(d, static_cast<float>(kZeroCode));
-      code = hn::Max(hn::Add(middle, hn::CopySign(index, x)), zero);
+      const F middle = hn::Set(d, kWhole + static_cast<float>(kZeroCode));
+      code = hn::Max(hn::Add(middle, hn::CopySign(hn::IfThenElseZero(hn::Ge(y, least), index), x)), whole);
     } else {
-      code = hn::IfThenElseZero(hn::Gt(x, zero), hn::Max(index, one));
+      code = hn::Add(hn::IfThenElseZero(hn::Gt(x, zero), hn::Max(index, one)), whole);
     }
-    hn::StoreU(hn::TruncateTo(db, hn::BitCast(hn::RebindToUnsigned<D>(), hn::Add(code, hn::Set(d, kWhole)))), db,
-               codes + i);
+    hn::StoreU(hn::TruncateTo(db, hn::BitCast(hn::RebindToUnsigned<D>(), code)), db, codes + i);
   }
 #endif
   for (; i < n; ++i) {
-    const uint32_t bits = std::bit_cast<uint32_t>(from[i] * inverse) & 0x7fffffffu;
-    codes[i] = static_cast<uint8_t>(code_of<HasSign>(from[i], nearest_of(map.steps[key_of(bits)], bits)));
+    codes[i] = static_cast<uint8_t>(code_of<HasSign>(from[i], nearest_of(map, place_of(from[i], inverse))));
   }
 }
 

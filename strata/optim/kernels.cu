@@ -66,12 +66,12 @@ __global__ void __launch_bounds__(kThreads)
     if (vectors && i + V <= end) {
       T p[V] = {}, g[V], a[V] = {}, b[V] = {}, c[V] = {};
       uint2 lower = {};
-      if constexpr (!writes_grad<R>) lower = fetch_weights(p, e, i);
+      if constexpr (!writes_grad<R>) lower = fetch_weights(p, e, i, e.format);
       fetch(g, e.grad, i, e.grad_format);
       if constexpr (R::states > 0) fetch(a, e.state[0], i, e.state_format);
       if constexpr (R::states > 1) fetch(b, e.state[1], i, e.state_format);
       if constexpr (R::states > 2) fetch(c, e.state[2], i, e.state_format);
-      if constexpr (!writes_grad<R>) unpack_weights(p, lower, e);
+      if constexpr (!writes_grad<R>) unpack_weights(p, lower, e.format);
       unpack(g, e.grad_format);
       if constexpr (R::states > 0) unpack(a, e.state_format);
       if constexpr (R::states > 1) unpack(b, e.state_format);
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads)
         put(e.grad, i, e.grad_format, g, Nearest{});
       } else {
         rounded(i, [&](const auto& of_param, const auto& of_a, const auto& of_b, const auto& of_c) {
-          put_weights(e, i, p, of_param);
+          put_weights(e, i, p, of_param, e.format);
           if constexpr (R::states > 0) put(e.state[0], i, e.state_format, a, of_a);
           if constexpr (R::states > 1) put(e.state[1], i, e.state_format, b, of_b);
           if constexpr (R::states > 2) put(e.state[2], i, e.state_format, c, of_c);

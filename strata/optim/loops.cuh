@@ -213,16 +213,16 @@ __device__ __forceinline__ void put(void* array, int64_t i, uint32_t format, con
 
 // A parameter's numbers, and the copy that is written with them.
 template <int V, class T>
-__device__ __forceinline__ uint2 fetch_weights(T (&p)[V], const Entry& e, int64_t i) {
-  fetch(p, e.param, i, e.format);
-  if (e.format != kSplit) return {};
+__device__ __forceinline__ uint2 fetch_weights(T (&p)[V], const Entry& e, int64_t i, uint32_t format) {
+  fetch(p, e.param, i, format);
+  if (format != kSplit) return {};
   return *reinterpret_cast<const uint2*>(static_cast<const uint16_t*>(e.low) + i);
 }
 template <int V, class T>
-__device__ __forceinline__ void unpack_weights(T (&p)[V], uint2 lower, const Entry& e) {
-  unpack(p, e.format);
+__device__ __forceinline__ void unpack_weights(T (&p)[V], uint2 lower, uint32_t format) {
+  unpack(p, format);
   if constexpr (std::is_same_v<T, float>) {
-    if (e.format != kSplit) return;
+    if (format != kSplit) return;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       const uint32_t word = j < 2 ? lower.x : lower.y;
@@ -232,9 +232,10 @@ __device__ __forceinline__ void unpack_weights(T (&p)[V], uint2 lower, const Ent
   }
 }
 template <int V, class T, class Round>
-__device__ __forceinline__ void put_weights(const Entry& e, int64_t i, const T (&p)[V], const Round& round) {
+__device__ __forceinline__ void put_weights(const Entry& e, int64_t i, const T (&p)[V], const Round& round,
+                                            uint32_t format) {
   if constexpr (std::is_same_v<T, float>) {
-    if (e.format == kSplit) {
+    if (format == kSplit) {
       uint32_t upper[V], lower[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
@@ -250,7 +251,7 @@ __device__ __forceinline__ void put_weights(const Entry& e, int64_t i, const T (
       return;
     }
   }
-  put(e.param, i, e.format, p, round);
+  put(e.param, i, format, p, round);
   if (e.low) put(e.low, i, e.low_format, p, Nearest{});
 }
 
@@ -306,7 +307,8 @@ void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
     table.n = 0, chunks = 0;
   };
   for (const Slab& s : slabs) {
-    if (s.numel == 0 || !takes(s)) continue;
+    // Where there is nothing to update, that is still counted.
+    if ((s.numel == 0 && !s.step && !s.rate) || !takes(s)) continue;
     if (table.n == Table<E>::kMost) flush();
     E& entry = table.entries[table.n++];
     static_cast<Entry&>(entry) = {s.param,
@@ -316,7 +318,7 @@ void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
                                   s.step,
                                   s.rate,
                                   s.low,
-                                  s.most,
+                                  s.numel > 0 ? s.most : nullptr,
                                   chunks,
                                   static_cast<uint32_t>(&s - slabs.data()),
                                   is_split(s) ? kSplit : format_of(s.dtype),
@@ -325,7 +327,7 @@ void for_tables(std::span<const Slab> slabs, Takes&& takes, Launch&& launch) {
                                   format_of(s.low_dtype),
                                   s.stochastic};
     if constexpr (requires { entry.scale; }) std::copy(s.scale, s.scale + kMostStates, entry.scale);
-    chunks += cuda::blocks_for(s.numel, kChunk);
+    chunks += std::max(1u, cuda::blocks_for(s.numel, kChunk));
   }
   flush();
 }

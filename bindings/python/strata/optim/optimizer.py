@@ -105,7 +105,7 @@ class Optimizer:
     def _options(self, group: ParamGroup) -> Dict[str, Any]:
         """A group's options under the names of the optimizer's record."""
         options: Dict[str, Any] = {}
-        for name, to in (*self._takes.items(), *((name, name) for name in _LOW)):
+        for name, to in (*self._takes.items(), *((name, name) for name in _LOW if name in group)):  # old pickles lack some
             value = group[name]
             for one, key in zip(value, to) if isinstance(to, tuple) else ((value, to),):
                 if key.startswith("-"):
