@@ -1,6 +1,7 @@
 // frexp on a CUDA device: both results of an element in one reading.
 
 #include <cmath>
+#include <limits>
 
 #include "strata/cuda/kernel.cuh"
 #include "strata/ops/copy/copy.h"
