@@ -49,8 +49,8 @@ int64_t tile_within(int64_t n, int64_t room, int64_t each) {
   const int64_t fit = room / each / 32 * 32 - 32;
   return std::clamp<int64_t>(n, 1, fit);  // of no places: only to tell of it
 }
-// The same, and fewer where `lines` lines would be too few blocks: a block of fewer places has fewer steps to go, though
-// it looks at all elements.
+// The same, and fewer where `lines` lines would be too few blocks: a block of fewer places has fewer steps to go,
+// though it looks at all elements.
 constexpr int64_t kLeastTile = 64;
 int64_t tile_of(int64_t n, int64_t lines, int64_t room, int64_t each) {
   const int64_t most = tile_within(n, room, each), blocks = (lines + kLines - 1) / kLines;
@@ -314,10 +314,10 @@ bool joins_lines(const Tensor& y, int64_t dim, const Tensor& index, bool any_ord
   });
   const int64_t parts = (n + tile - 1) / tile;
   if (lines >= int64_t{1} << 31 || parts > 65535) return false;
-  // In microseconds: 4 ns an element of a line where many blocks run, or 30 where a step waits for the one before, and 6
-  // to look at one that is for another part; each part reads the index anew, and all of y is read and written. Sorting
-  // is some ten launches and moves an element of 16 bytes four times; in any order it is four launches, with two atomics
-  // an element.
+  // In microseconds: 4 ns an element of a line where many blocks run, or 30 where a step waits for the one before, and
+  // 6 to look at one that is for another part; each part reads the index anew, and all of y is read and written.
+  // Sorting is some ten launches and moves an element of 16 bytes four times; in any order it is four launches, with
+  // two atomics an element.
   const double elements = static_cast<double>(index.numel()), along = static_cast<double>(m);
   const double steps =
       any_order ? (0.03 / static_cast<double>(parts) + (parts > 1 ? 0.006 : 0.0)) * along : 0.004 * along;
