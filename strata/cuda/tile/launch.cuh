@@ -25,42 +25,6 @@ void launch(int blocks, int threads, int shared_bytes, const A&... arguments) {
             stream()>>>(arguments...);
 }
 
-namespace detail {
-struct ClusterLaunch {
-  cudaLaunchConfig_t config = {};
-  cudaLaunchAttribute size = {};
-  ClusterLaunch(int cluster, int blocks, int threads, int shared_bytes) {
-    config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(static_cast<unsigned>(threads));
-    config.dynamicSmemBytes = static_cast<size_t>(shared_bytes), config.stream = stream();
-    size.id = cudaLaunchAttributeClusterDimension, size.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-    config.attrs = &size, config.numAttrs = 1;
-  }
-  ClusterLaunch(const ClusterLaunch&) = delete;
-};
-}  // namespace detail
-
-/// The same in clusters of `cluster` blocks, into which `blocks` divides.
-template <auto kKernel, class... A>
-void launch_clusters(int cluster, int blocks, int threads, int shared_bytes, const A&... arguments) {
-  prepare<kKernel>(shared_bytes);
-  const detail::ClusterLaunch l(cluster, blocks, threads, shared_bytes);
-  check_cuda(cudaLaunchKernelEx(&l.config, kKernel, arguments...), "tiles", "cudaLaunchKernelEx");
-}
-/// How many such clusters run at the same time: blocks of one stand side by side, so that some multiprocessors may be
-/// left over.
-template <auto kKernel>
-int clusters_at_once(int cluster, int threads, int shared_bytes) {
-  thread_local int asked = -1, answer = 0;
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "tiles", "cudaGetDevice");
-  if (asked == device) return answer;
-  prepare<kKernel>(shared_bytes);
-  const detail::ClusterLaunch l(cluster, cluster, threads, shared_bytes);
-  check_cuda(cudaOccupancyMaxActiveClusters(&answer, kKernel, &l.config), "tiles", "cudaOccupancyMaxActiveClusters");
-  asked = device;
-  return answer;
-}
-
 /// Blocks that stay: as many as there are multiprocessors and pieces of work.
 inline int staying_blocks(int pieces) {
   int device = 0;

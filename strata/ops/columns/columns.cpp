@@ -148,6 +148,8 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims
           s.add(s.tensor({2, 4, 5}), Dims{3}, Dims{1}, Dims{2, 1}).named("no batch");
           s.add(transpose(s.tensor({2, 5, 3, 4}), 1, 3), Dims{1, 2}, Dims{1}, Dims{0, 3}, Dims{1, 2})
               .named("transposed, wide padding");
+          s.add(s.tensor({2, 2, 3, 8}), Dims{3}, Dims{1}, Dims{1}).named("rows of whole vectors");
+          s.add(s.tensor({1, 2, 3, 8}), Dims{2, 3}, Dims{1}, Dims{0, 1}, Dims{1, 2}).named("whole vectors, strided");
           s.add(s.tensor({0, 3, 4, 5}), Dims{2}).named("empty batch");
           s.invalid<ShapeError>("wants", s.tensor({4, 5}), Dims{2});
           s.invalid<ShapeError>("no windows", s.tensor({1, 2, 3, 3}), Dims{4});

@@ -13,15 +13,20 @@ struct Split {
   Divisor cols, rows, kw, kh;  // of the elements that a thread has, last dimension first
 };
 
-template <class T>
+// A thread has V windows that follow each other in a row, for which it divides once; `total` and s.cols count such.
+template <class T, int V>
 __global__ void __launch_bounds__(kEachThreads) im2col_kernel(Geometry g, Split s, int64_t total, const T* x, T* y) {
   for_each(total, [&](int64_t e) {
     int64_t j, i, kw, kh;
     const int64_t plane = s.kh.split(s.kw.split(s.rows.split(s.cols.split(e, j), i), kw), kh);
-    const int64_t row = i * g.h.stride - g.h.padding + kh * g.h.dilation,
-                  col = j * g.w.stride - g.w.padding + kw * g.w.dilation;
-    const bool inside = row >= 0 && row < g.h.size && col >= 0 && col < g.w.size;
-    y[e] = inside ? x[(plane * g.h.size + row) * g.w.size + col] : T(0);
+    const int64_t row = i * g.h.stride - g.h.padding + kh * g.h.dilation;
+    int64_t col = j * V * g.w.stride - g.w.padding + kw * g.w.dilation;
+    const T* const from = x + (plane * g.h.size + row) * g.w.size;
+    const bool has_row = row >= 0 && row < g.h.size;
+    Vec<T, V> v;
+#pragma unroll
+    for (int k = 0; k < V; ++k, col += g.w.stride) v.v[k] = has_row && col >= 0 && col < g.w.size ? from[col] : T(0);
+    store_vec(y + e * V, v);
   });
 }
 
@@ -56,10 +61,17 @@ __global__ void __launch_bounds__(kEachThreads) col2im_kernel(Geometry g, Diviso
 void im2col_cuda(const Geometry& g, DType t, const void* x, void* y) {
   const int64_t total = g.planes * g.h.kernel * g.w.kernel * g.h.windows * g.w.windows;
   if (total == 0) return;
-  const Split s{Divisor(g.w.windows), Divisor(g.h.windows), Divisor(g.w.kernel), Divisor(g.h.kernel)};
   dispatch_bytes(t, [&]<class T>() {
-    im2col_kernel<T>
-        <<<each_blocks(total), kEachThreads, 0, stream()>>>(g, s, total, static_cast<const T*>(x), static_cast<T*>(y));
+    const auto run = [&]<int V>(std::integral_constant<int, V>) {
+      const Split s{Divisor(g.w.windows / V), Divisor(g.h.windows), Divisor(g.w.kernel), Divisor(g.h.kernel)};
+      im2col_kernel<T, V><<<each_blocks(total / V), kEachThreads, 0, stream()>>>(
+          g, s, total / V, static_cast<const T*>(x), static_cast<T*>(y));
+    };
+    constexpr int kMany = 4;
+    if (g.w.windows % kMany == 0 && aligned16(y))
+      run(std::integral_constant<int, kMany>());
+    else
+      run(std::integral_constant<int, 1>());
   });
 }
 

@@ -96,9 +96,9 @@ Tensor conv_transpose3d_of(const Tensor& x, const Tensor& w, const Tensor& bias,
     check<ShapeError>(bias.dim() == 1 && bias.size(0) == out, op, "bias is ", bias, ", wants [", out, "]");
   if (folds(x, w, g)) {
     const int64_t places = last3(x).product(), taps = last3(w).product();
-    const Tensor products = convolution_transpose(x.reshape({n, x.size(1), 1, places}),
-                                                  w.reshape({w.size(0), w.size(1) * taps, 1, 1}), {}, {1, places},
-                                                  {1, 1}, {0, 0}, {1, 1}, groups);
+    const Tensor products =
+        convolution_transpose(x.reshape({n, x.size(1), 1, places}), w.reshape({w.size(0), w.size(1) * taps, 1, 1}), {},
+                              {1, places}, {1, 1}, {0, 0}, {1, 1}, groups);
     return fold_volume(products.reshape({n, out * taps, places}), bias, size, last3(w), g.stride, g.padding,
                        g.dilation);
   }

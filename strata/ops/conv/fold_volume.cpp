@@ -53,11 +53,12 @@ Tensor fold_composed(const Tensor& windows, const Tensor& bias, const Dims& size
   const Dims places = places_of(size, kernel, stride, padding, dilation);
   const int64_t n = shape[0], channels = shape[1] * kernel[0], of_plane = kernel[1] * kernel[2];
   const int64_t across = places[1] * places[2];
-  const Tensor slices = permute(windows.reshape({n, channels * of_plane, places[0], across}), {0, 2, 1, 3});
+  const DType wide = is_reduced_floating(windows.dtype()) ? DType::f32 : windows.dtype();  // rounded once
+  const Tensor slices = permute(windows.to(wide).reshape({n, channels * of_plane, places[0], across}), {0, 2, 1, 3});
   const Tensor planes = col2im(slices.reshape({n * places[0], channels * of_plane, across}), plane(size), plane(kernel),
                                plane(dilation), plane(padding), plane(stride));
   const Tensor y = add_depth_windows(planes, n, size[0], kernel[0], padding[0], stride[0], dilation[0]);
-  return bias.defined() ? y + bias.reshape({shape[1], 1, 1, 1}) : y.contiguous();
+  return (bias.defined() ? y + bias.to(wide).reshape({shape[1], 1, 1, 1}) : y.contiguous()).to(windows.dtype());
 }
 
 #ifdef STRATA_WITH_CUDA

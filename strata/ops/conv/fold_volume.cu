@@ -64,8 +64,12 @@ void fold_volume_cuda(Tensor& y, const Tensor& windows, const Tensor& bias, cons
                       const Dims& stride, const Dims& padding, const Dims& dilation) {
   const auto axis = [&](int i) {
     const int64_t places = (size[i] + 2 * padding[i] - extent(kernel[i], dilation[i])) / stride[i] + 1;
-    return Axis{static_cast<int32_t>(kernel[i]), static_cast<int32_t>(padding[i]), static_cast<int32_t>(dilation[i]),
-                static_cast<int32_t>(places),    Divisor(size[i]),                 Divisor(stride[i])};
+    return Axis{static_cast<int32_t>(kernel[i]),
+                static_cast<int32_t>(padding[i]),
+                static_cast<int32_t>(dilation[i]),
+                static_cast<int32_t>(places),
+                Divisor(size[i]),
+                Divisor(stride[i])};
   };
   const Volume v{axis(0), axis(1), axis(2), Divisor(y.size(1))};
   const int64_t total = y.numel();

@@ -131,8 +131,9 @@ void sample_cuda(Kind kind, RngKey key, Tensor& y, const Tensor& a, const Tensor
     const auto draw = [&]<class... Samplers>() {
       // Few elements a lane where there are few, so that all multiprocessors have warps.
       const int each = y.numel() >= int64_t{1} << 22 ? 8 : y.numel() >= int64_t{1} << 16 ? 4 : 1;
-      draw_kernel<T, Samplers...><<<cuda::blocks_for(y.numel(), int64_t{kThreads} * each), kThreads, 0,
-                                    cuda::stream()>>>(key, y.numel(), each, p, static_cast<T*>(y.raw_data()));
+      draw_kernel<T, Samplers...>
+          <<<cuda::blocks_for(y.numel(), int64_t{kThreads} * each), kThreads, 0, cuda::stream()>>>(
+              key, y.numel(), each, p, static_cast<T*>(y.raw_data()));
     };
     switch (kind) {
       case Kind::gamma:

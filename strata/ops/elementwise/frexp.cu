@@ -1,6 +1,7 @@
 // frexp on a CUDA device: both results of an element in one reading.
 
 #include <cmath>
+#include <limits>
 
 #include "strata/cuda/kernel.cuh"
 #include "strata/ops/copy/copy.h"
@@ -45,7 +46,7 @@ bool frexp_at_once_cuda(Tensor& mantissa, Tensor& exponent, const Tensor& x) {
     constexpr int V = sizeof(T) == 8 ? 2 : 4;
     frexp_kernel<T, V><<<cuda::blocks_for(x.numel(), kThreads * V), kThreads, 0, cuda::stream()>>>(
         x.numel(), static_cast<const T*>(from.raw_data()), static_cast<T*>(mantissa.raw_data()),
-        exponent.data<int32_t>());
+        static_cast<int32_t*>(exponent.raw_data()));
   });
   return true;
 }

@@ -49,6 +49,15 @@ int64_t tile_within(int64_t n, int64_t room, int64_t each) {
   const int64_t fit = room / each / 32 * 32 - 32;
   return std::clamp<int64_t>(n, 1, fit);  // of no places: only to tell of it
 }
+// The same, and fewer where `lines` lines would be too few blocks: a block of fewer places has fewer steps to go,
+// though it looks at all elements.
+constexpr int64_t kLeastTile = 64;
+int64_t tile_of(int64_t n, int64_t lines, int64_t room, int64_t each) {
+  const int64_t most = tile_within(n, room, each), blocks = (lines + kLines - 1) / kLines;
+  const int64_t parts = std::max<int64_t>(1, 2 * kMultiprocessors / std::max<int64_t>(1, blocks));
+  const int64_t fair = std::max((n + parts - 1) / parts, kLeastTile);
+  return std::min(most, (fair + 31) / 32 * 32);
+}
 int64_t most_memory() {
   return std::min(kMostMemory, cuda::properties(cuda::current_device()).shared_bytes_per_block - 1024);
 }
@@ -106,6 +115,26 @@ __device__ __forceinline__ void join_step(Join join, int32_t place, C value, C* 
     if constexpr (kCounted) count[place] = had;
   }
   __syncwarp();
+}
+
+// Moves those of a warp's `count` elements that name a place to the front, in their order; returns how many they are.
+template <class C>
+__device__ __forceinline__ int kept_of(int32_t* place, C* value, int count) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  int kept = 0;
+  for (int first = 0; first < count; first += kWarp) {
+    const int32_t to = first + lane < count ? place[first + lane] : -1;
+    const C v = value[first + lane];  // a stretch has room for whole steps
+    const unsigned named = __ballot_sync(0xffffffffu, to >= 0);
+    __syncwarp();  // all have read
+    if (to >= 0) {
+      const int at = kept + __popc(named & ((1u << lane) - 1));
+      place[at] = to, value[at] = v;
+    }
+    kept += __popc(named);
+    __syncwarp();
+  }
+  return kept;
 }
 
 // Sums of integers are the same in any order: nobody waits. Of types of up to 32 bits the lower word says all.
@@ -184,11 +213,13 @@ __global__ void __launch_bounds__(kThreads)
     if constexpr (!kAnyOrder) __syncthreads();
     if (from + kStretch < a.m) load(from + kStretch);
     if (kAnyOrder || own >= held) continue;
-    const int steps = static_cast<int>(((a.m - from < kStretch ? a.m - from : kStretch) + kWarp - 1) / kWarp);
-    for (int s = 0; s < steps; ++s) {
-      const int at = own * kStretchPitch + s * kWarp + lane;
-      join_step<kCounted>(kCounted ? join : Join::sum, place[at], value[at], total + own * pitch, count + own * pitch);
-    }
+    int32_t* const places = place + own * kStretchPitch;
+    C* const values = value + own * kStretchPitch;
+    int elements = static_cast<int>(a.m - from < kStretch ? a.m - from : kStretch);
+    if (a.tile < a.n) elements = kept_of(places, values, elements);  // others are for other blocks
+    for (int e = lane; e - lane < elements; e += kWarp)
+      join_step<kCounted>(kCounted ? join : Join::sum, e < elements ? places[e] : -1, values[e], total + own * pitch,
+                          count + own * pitch);
   }
   __syncthreads();
   each_place(tile, held, a.step_y, [&](int p, int line) {
@@ -278,16 +309,19 @@ bool joins_lines(const Tensor& y, int64_t dim, const Tensor& index, bool any_ord
   const int64_t lines = index.numel() / m;
   int64_t tile = 1, memory = 1;
   dispatch_all(y.dtype(), "scatter_add", [&]<class T>() {
-    tile = tile_within(n, most_memory() - stretch_bytes<T>, bytes_of_place<T>(true));
+    tile = tile_of(n, lines, most_memory() - stretch_bytes<T>, bytes_of_place<T>(true));
     memory = stretch_bytes<T> + pitch_of(tile) * bytes_of_place<T>(true);
   });
   const int64_t parts = (n + tile - 1) / tile;
   if (lines >= int64_t{1} << 31 || parts > 65535) return false;
-  // In microseconds: 4 ns an element of a line where many blocks run, 30 where a step waits for the one before; each
-  // part reads the index anew, and all of y is read and written. Sorting is some ten launches and moves an element of
-  // 16 bytes four times; in any order it is four launches, with two atomics an element.
-  const double elements = static_cast<double>(index.numel());
-  const double walked = (3 + (any_order ? 0.03 : 0.004) * static_cast<double>(m)) * rounds_of(lines, parts, memory) +
+  // In microseconds: 4 ns an element of a line where many blocks run, or 30 where a step waits for the one before, and
+  // 6 to look at one that is for another part; each part reads the index anew, and all of y is read and written.
+  // Sorting is some ten launches and moves an element of 16 bytes four times; in any order it is four launches, with
+  // two atomics an element.
+  const double elements = static_cast<double>(index.numel()), along = static_cast<double>(m);
+  const double steps =
+      any_order ? (0.03 / static_cast<double>(parts) + (parts > 1 ? 0.006 : 0.0)) * along : 0.004 * along;
+  const double walked = (3 + steps) * rounds_of(lines, parts, memory) +
                         elements * static_cast<double>(12 * parts) / 3e6 + static_cast<double>(y.nbytes()) / 2e6;
   return walked <= (any_order ? 15 + elements * 4e-5 : 50 + elements * 128 / 3e6);
 }
@@ -305,7 +339,7 @@ void join_lines_cuda(Tensor& y, const Tensor& given, int64_t dim, const Tensor& 
   dispatch_all(y.dtype(), "scatter_add", [&]<class T>() {
     const auto alpha = static_cast<Joined<T>>(how.alpha.to<compute_t<T>>());
     for_lines(y, x, dim, index, src, how.from_end, [&](const Walk<4>& part, const std::array<int64_t, 4>& at, Along a) {
-      a.tile = tile_within(a.n, most_memory() - stretch_bytes<T>, bytes_of_place<T>(counted));
+      a.tile = tile_of(a.n, part.numel, most_memory() - stretch_bytes<T>, bytes_of_place<T>(counted));
       const int64_t memory = stretch_bytes<T> + pitch_of(a.tile) * bytes_of_place<T>(counted);
       const auto kernel = counted ? join_kernel<T, true> : join_kernel<T, false>;
       allow_memory(reinterpret_cast<const void*>(kernel), memory);

@@ -15,7 +15,7 @@ constexpr int kMany = 64;  // tensors of a launch: their descriptions are parame
 template <int Most>
 struct Parts {
   int count = 0;
-  int64_t row = 0;               // of y
+  int64_t row = 0;                 // of y
   uint32_t blocks[Most + 1] = {};  // before each tensor's
   uint32_t words[Most] = {};
   int64_t at[Most] = {};  // in a row of y

@@ -23,8 +23,9 @@ namespace {
 using by_hand::Numbers;
 
 // What has kernels.
-bool is_plain(double p) {
-  return p == 1 || p == 2;
+template <class On>
+bool has_kernel(On, double p) {
+  return On::cuda ? p > 0 && std::isfinite(p) : p == 1 || p == 2;
 }
 int64_t pairs_of(int64_t rows) {
   return rows * (rows - 1) / 2;
@@ -82,7 +83,7 @@ const Backward4 pdist_backward_op{{
           return like(x);
         },
     .kernels = on_each_device([](auto on, Tensor& gx, const Tensor& g, const Tensor& x, const Tensor& y, double p) {
-      if (!is_plain(p)) return void(gx.copy_(pdist_backward_composed(g, x, y, p)));
+      if (!has_kernel(on, p)) return void(gx.copy_(pdist_backward_composed(g, x, y, p)));
       if constexpr (on.cuda)
         pdist_backward_cuda(gx, g, x, y, p);
       else
@@ -101,6 +102,11 @@ const Backward4 pdist_backward_op{{
           lengths.slice(0, 1, 2).fill_(0);
           s.add(s.tensor({3}), s.distinct({3, 4}), lengths, 2.0).not_differentiable().named("equal rows");
           s.add(s.tensor({3}), s.distinct({3, 4}), s.uniform({3}, 1, 2), 3.0).named("another norm");
+          s.add(s.tensor({3}), s.distinct({3, 4}), s.uniform({3}, 1, 2), 0.5).named("below 1").not_differentiable();
+          s.add(s.tensor({10}), s.distinct({5, 3}), s.uniform({10}, 1, 2), 2.4)
+              .not_differentiable()
+              .named("a fraction");
+          s.add(s.tensor({3}), s.distinct({3, 4}), lengths, 1.5).not_differentiable().named("equal rows, another norm");
           s.invalid<ShapeError>("each pair", s.tensor({3}), s.tensor({5, 3}), s.tensor({3}), 2.0);
         },
     .reference =
@@ -137,7 +143,7 @@ const Op<Tensor(const Tensor&, double)> pdist_op{{
           return like(x).with_shape({pairs_of(x.size(0))});
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double p) {
-      if (!is_plain(p)) return void(y.copy_(norm(Pairs(detail::widened(x)).difference, p, {1})));
+      if (!has_kernel(on, p)) return void(y.copy_(norm(Pairs(detail::widened(x)).difference, p, {1})));
       if constexpr (on.cuda)
         pdist_cuda(y, x, p);
       else
@@ -158,6 +164,8 @@ const Op<Tensor(const Tensor&, double)> pdist_op{{
           s.add(s.distinct({37, 3})).named("many rows").not_differentiable();
           s.add(s.distinct({3, 18}).t(), 1.0).named("strided");
           s.add(s.distinct({4, 3}), 3.0).named("another norm");
+          for (const double p : {0.5, 1.5, 2.4}) s.add(s.distinct({4, 3}), p).not_differentiable();
+          s.add(s.distinct({37, 3}), 3.0).named("another norm, many rows").not_differentiable();
           s.add(s.tensor({1, 3})).named("no pair");
           s.invalid<ShapeError>("wanted [N, M]", s.tensor({3}));
           s.invalid<ValueError>("negative", s.tensor({3, 2}), -1.0);

@@ -116,14 +116,13 @@ const AvgPoolBackwardOp avg_pool_backward_op{{
            "avg_pool.",
     .infer = avg_pool_backward_infer,
     .kernels = on_each_device([](auto on, Tensor& x, const Tensor& g, const Dims& size, const Dims& kernel,
-                                 const Dims& stride, const Dims& padding, bool ceil_mode, bool count,
-                                 int64_t divisor) {
+                                 const Dims& stride, const Dims& padding, bool ceil_mode, bool count, int64_t divisor) {
       resample_transposed(on, x, g, kernel.size(), mean_axes(size, kernel, stride, padding, ceil_mode, count, divisor));
     }),
-    .backward = [](Backward& b, const Tensor&, const Dims&, const Dims& kernel, const Dims& stride, const Dims& padding,
-                   bool ceil_mode, bool count, int64_t divisor) {
-      b.set(0, avg_pool_op(b.gy(), kernel, stride, padding, ceil_mode, count, divisor));
-    },
+    .backward =
+        [](Backward& b, const Tensor&, const Dims&, const Dims& kernel, const Dims& stride, const Dims& padding,
+           bool ceil_mode, bool count,
+           int64_t divisor) { b.set(0, avg_pool_op(b.gy(), kernel, stride, padding, ceil_mode, count, divisor)); },
     .cost =
         [](const Tensor& g, const Dims& size, const Dims& kernel, const Dims&, const Dims&, bool, bool, int64_t) {
           return Cost{static_cast<double>(g.numel()) * window_size(kernel),

@@ -10,6 +10,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/random/box_muller_inl.h"
 #include "strata/ops/random/random_kernels.h"
+#include "strata/ops/reduce/reduce.h"
 
 namespace strata {
 namespace {
@@ -226,24 +227,11 @@ __device__ __forceinline__ double unit_of(RngKey key, int64_t i) {
   return uniform_f64(bits[0], bits[1]);
 }
 
-// Running sums of a row a block, in the CPU's order: one thread adds what all load.
+// The last of a row's running sums is what all its weights come to.
 __global__ void __launch_bounds__(kThreads)
-    running_sums_kernel(const double* weights, double* sums, int64_t n, cuda::RangeCheck check) {
-  __shared__ double part[kThreads];
-  weights += blockIdx.x * n;
-  sums += blockIdx.x * n;
-  double total = 0;
-  for (int64_t begin = 0; begin < n; begin += kThreads) {
-    const int64_t i = begin + threadIdx.x;
-    if (i < n) part[threadIdx.x] = weights[i];
-    __syncthreads();
-    if (threadIdx.x == 0)
-      for (int k = 0; k < kThreads && begin + k < n; ++k) part[k] = total += part[k];
-    __syncthreads();
-    if (i < n) sums[i] = part[threadIdx.x];
-    __syncthreads();
-  }
-  if (threadIdx.x == 0 && total == 0) check.refuse(total);
+    totals_kernel(const double* sums, int64_t n, int64_t rows, cuda::RangeCheck check) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (row < rows && sums[row * n + n - 1] == 0) check.refuse(0);
 }
 
 __global__ void __launch_bounds__(kThreads) weights_kernel(const double* weights, int64_t all, cuda::RangeCheck check) {
@@ -273,7 +261,7 @@ __global__ void __launch_bounds__(kThreads)
       low = middle + 1;
     }
   }
-  low = min(low, n - 1);
+  low = ::min(low, n - 1);
   while (low > 0 && weights[low] == 0) --low;
   y[s] = low;
 }
@@ -349,20 +337,23 @@ void multinomial_cuda(Tensor& out, const Tensor& weights, int64_t num_samples, b
   const int64_t n = w.shape().back(), all = w.numel(), rows = n == 0 ? 0 : all / n;
   if (rows == 0) return;
   const auto* p = static_cast<const double*>(w.raw_data());
-  const Tensor numbers = workspace({all}, DType::f64, w);
-  auto* x = static_cast<double*>(numbers.raw_data());
   into_dense(out, [&](Tensor& y) {
     auto* o = static_cast<int64_t*>(y.raw_data());
     weights_kernel<<<cuda::blocks_for(all, kThreads), kThreads, 0, cuda::stream()>>>(
         p, all, cuda::value_check("weights must be finite and not negative"));
     if (replacement) {
+      // In a fixed order, but not the CPU's: a number that falls within rounding of a sum may go to its neighbour.
+      const Tensor sums = cumsum(w, -1);
+      const auto* x = static_cast<const double*>(sums.raw_data());
       const int64_t draws = rows * num_samples;
-      running_sums_kernel<<<static_cast<unsigned>(rows), kThreads, 0, cuda::stream()>>>(
-          p, x, n, cuda::value_check("the weights of a row must not all be 0"));
+      totals_kernel<<<cuda::blocks_for(rows, kThreads), kThreads, 0, cuda::stream()>>>(
+          x, n, rows, cuda::value_check("the weights of a row must not all be 0"));
       with_replacement_kernel<<<cuda::blocks_for(draws, kThreads), kThreads, 0, cuda::stream()>>>(
           p, x, o, n, num_samples, draws, key);
       return;
     }
+    const Tensor times = workspace({all}, DType::f64, w);
+    auto* x = static_cast<double*>(times.raw_data());
     const Tensor index = workspace({all}, DType::i64, w), order = workspace({n}, DType::i64, w),
                  sorted = workspace({n}, DType::f64, w);
     auto* from = static_cast<int64_t*>(index.raw_data());

@@ -64,8 +64,9 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&)> roll_op{{
           places_moved(x, shifts, dims);
           return dims.empty() ? like(x) : laid_like(x);
         },
-    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& shifts,
-                                 const Dims& dims) { roll_into(on, y, x, shifts, dims); }),
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& shifts, const Dims& dims) {
+      roll_into(on, y, x, shifts, dims);
+    }),
     .backward =
         [](Backward& b, const Tensor&, const Dims& shifts, const Dims& dims) {
           Dims back = shifts;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include <cub/device/device_scan.cuh>
-#include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/iterator/transform_iterator.h>
+#include <cub/device/device_scan.cuh>
+#include <cub/device/device_select.cuh>
 
 #include "strata/cuda/current.h"
 #include "strata/cuda/launch.h"
