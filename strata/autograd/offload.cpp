@@ -96,14 +96,20 @@ void SavedTensorOffload::Impl::ahead(const SavedTensorHooks* self, std::span<Nod
     ++node;
   }
   expected = next.size() > 1 ? next[1] : nullptr;
+  while (!early.empty()) {  // had by now
+    const std::shared_ptr<Slot> s = early.front().slot.lock();
+    if (s && s->fetching) break;
+    early.pop_front();
+  }
   for (; !wanted.empty(); wanted.pop_front()) {
     const std::shared_ptr<Slot> s = wanted.front().slot.lock();
     if (!s || s->source || s->near || s->fetching) continue;
     const bool soon = wanted.front().node <= node + 1;
     const int64_t live = memory::stats(s->device).live_total;
-    if (!soon && live + s->bytes > most_live + options.fetch_bytes) return;
+    if (!soon && live + s->bytes > std::min(most_live + options.fetch_bytes, ceiling)) return;
     try {
       fetch(*s);
+      early.push_back(wanted.front());
     } catch (const MemoryError&) {  // backward asks again, with more room or this error
       return;
     }

@@ -2,6 +2,7 @@
 // The state of a SavedTensorOffload.
 
 #include <deque>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -113,6 +114,9 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   Device device;  // of what was saved last
   int64_t most_live = 0, early_bytes = 0;
   std::deque<Wanted> wanted;
+  std::deque<Wanted> early;  // fetched, and not yet asked for; the farthest last
+  // Bytes in use above which nothing is fetched early: what a request that found no room has taught.
+  int64_t ceiling = std::numeric_limits<int64_t>::max();
   size_t node = 0;                 // of those in `wanted`, which backward is at
   const Node* expected = nullptr;  // the next; only compared
   bool making = false;             // a recipe runs

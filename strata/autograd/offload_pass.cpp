@@ -343,30 +343,43 @@ void SavedTensorOffload::Impl::retire() {
 bool SavedTensorOffload::Impl::relieve(Device wanted_of, int64_t bytes) noexcept {
   const std::unique_lock guard(lock, std::try_to_lock);
   if (!guard || cuda::capturing() || !(wanted_of == device)) return false;
-  const int64_t away = stats.away_bytes;
+  int64_t given = 0;
   try {
-    while (stats.away_bytes - away < bytes) {
-      if (leaving.empty()) {
-        if (window.empty() || !forward) break;
+    while (given < bytes) {
+      if (!leaving.empty()) {
+        const std::shared_ptr<Slot> s = leaving.front().lock();
+        leaving.pop_front();
+        if (!s || !s->leaving) continue;
+        s->leaving = false;
+        leaving_bytes -= s->bytes;
+        release(*s);
+        if (!s->source) given += s->bytes;
+      } else if (forward && !window.empty()) {
         const std::shared_ptr<Slot> first = window.front().lock();
         window.pop_front();
         if (!first || !first->waits) continue;
         first->waits = false;
         window_bytes -= first->bytes;
         send(first);
-        continue;
+      } else if (!forward && !early.empty()) {
+        // What came back first of all that is not wanted yet: it will come once more.
+        ceiling = std::min(ceiling, memory::stats(device).live_total - bytes);
+        const Wanted last = early.back();
+        early.pop_back();
+        const std::shared_ptr<Slot> s = last.slot.lock();
+        if (!s || !std::exchange(s->fetching, false)) continue;
+        early_bytes -= s->bytes;
+        (void)s->parcel->take();
+        wanted.push_front(last);
+        given += s->bytes;
+      } else {
+        break;
       }
-      const std::shared_ptr<Slot> s = leaving.front().lock();
-      leaving.pop_front();
-      if (!s || !s->leaving) continue;
-      s->leaving = false;
-      leaving_bytes -= s->bytes;
-      release(*s);
     }
   } catch (const Error& e) {  // what it holds stays held
     stats.last_failure = e.what();
   }
-  return stats.away_bytes > away;
+  return given > 0;
 }
 
 void SavedTensorOffload::Impl::release(Slot& s) {
