@@ -21,8 +21,9 @@ using memory::Away;
 using memory::Tag;
 
 constexpr int64_t kLeastLeaving = int64_t{1} << 20;  // smaller tensors stay: a transfer has a price of its own
-constexpr int64_t kWindow = int64_t{256} << 20;      // fetched ahead of its use at most
-constexpr int64_t kGroup = int64_t{64} << 20;        // of an update in groups: two are near at once, both ways
+constexpr double kMargin = 0.94;  // of a budget is planned with: kernels take workspace, and memory has holes
+constexpr int64_t kWindow = int64_t{256} << 20;  // fetched ahead of its use at most
+constexpr int64_t kGroup = int64_t{64} << 20;    // of an update in groups: two are near at once, both ways
 
 // A step with some blocks computed again, and all that plans ask of it.
 struct Variant {
@@ -37,7 +38,11 @@ struct Variant {
 class Planner {
  public:
   Planner(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates)
-      : config_(config), limits_(limits), rates_(rates), budget_(config.memory.budget()) {}
+      : config_(config),
+        limits_(limits),
+        rates_(rates),
+        budget_(config.memory.budget()),
+        planned_(static_cast<int64_t>(kMargin * static_cast<double>(budget_.device))) {}
 
   TierPlan run() {
     const Variant& plain = variant(0);
@@ -218,7 +223,7 @@ class Planner {
   TierPlan with(const Variant& v, TierPlan p) const {
     const Recording& step = v.dry.step;
     std::vector<Away> away, pass_away;
-    memory::MoveRules rules{.budget = budget_.device, .others = v.others};
+    memory::MoveRules rules{.budget = planned_, .others = v.others};
     if (p.activations != Place::device) {
       rules.link = link(p.activations);
       away = first(step, v.step_saved, p.leaving);
@@ -269,10 +274,10 @@ class Planner {
     // What is left of the budget while as little as possible is fetched ahead is room to fetch more.
     rules.window = 0;
     memory::Movement m = memory::simulate(step, seconds, away, rules);
-    if (budget_.device == 0 || m.peak < budget_.device) {
-      rules.window = budget_.device == 0 ? kWindow : std::min(kWindow, budget_.device - m.peak);
+    if (planned_ == 0 || m.peak < planned_) {
+      rules.window = planned_ == 0 ? kWindow : std::min(kWindow, planned_ - m.peak);
       const memory::Movement ahead = memory::simulate(step, seconds, away, rules);
-      if (budget_.device == 0 || ahead.peak <= budget_.device) {
+      if (planned_ == 0 || ahead.peak <= planned_) {
         m = ahead;
       } else {
         rules.window = 0;
@@ -303,8 +308,8 @@ class Planner {
     if (p.state != Place::device) add(p.state, state);
     if (p.parameters != Place::device) add(p.parameters, parameters + gradients);
     if (p.activations != Place::device) add(p.activations, std::max<int64_t>(0, m.elsewhere - state - parameters));
-    p.fits =
-        (budget_.device == 0 || p.peak.device <= budget_.device) && (budget_.host == 0 || p.peak.host <= budget_.host);
+    const int64_t most = p.moves() ? planned_ : budget_.device;
+    p.fits = (most == 0 || p.peak.device <= most) && (budget_.host == 0 || p.peak.host <= budget_.host);
     return p;
   }
 
@@ -338,6 +343,8 @@ class Planner {
   const lab::Limits& limits_;
   const TierRates& rates_;
   const memory::Budget budget_;
+  // Of the device. A run in which nothing moves is as its forecast, so it may take all of it.
+  const int64_t planned_;
   std::map<int64_t, Variant> variants_;
 };
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <deque>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <sstream>
 
@@ -57,6 +59,27 @@ std::string last_part(std::string path) {
 // Which sign a NaN has is chance.
 std::string unsigned_text(double v) {
   return std::isnan(v) ? "nan" : fmt::format("{}", v);
+}
+
+// What plans weigh, measured once a process for each device and set of folders.
+struct Measured {
+  lab::Limits limits;
+  TierRates rates;
+};
+Measured measured(Device device, const MemoryConfig& memory) {
+  static std::mutex mutex;
+  static std::map<std::string, Measured> all;
+  const std::lock_guard lock(mutex);
+  const auto [at, fresh] = all.try_emplace(cat(device, ' ', memory.disk));
+  if (fresh) {
+    try {
+      at->second = {lab::measure_limits(device, 0.1), measure_rates(device, memory.budget())};
+    } catch (...) {
+      all.erase(at);
+      throw;
+    }
+  }
+  return at->second;
 }
 
 // The newest checkpoint was taken to be whole, and is not.
@@ -160,7 +183,8 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
 
   if (config_.memory.any()) {
     part.emplace("plan");
-    plan_ = plan_tiers(config_, lab::measure_limits(device_, 0.1), measure_rates(device_, config_.memory.budget()));
+    const Measured speeds = measured(device_, config_.memory);
+    plan_ = plan_tiers(config_, speeds.limits, speeds.rates);
     check<MemoryError>(plan_->fits, "train", "no way was found that keeps to the budget:\n", to_text(*plan_));
     Tiers::use_disk(*plan_);
   }

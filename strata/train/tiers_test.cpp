@@ -1,0 +1,155 @@
+// Training under budgets: what a run computes does not depend on where its bytes are.
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "strata/core/error.h"
+#include "strata/memory/allocator.h"
+#include "strata/memory/tiers.h"
+#include "strata/train/tier_plan.h"
+#include "strata/train/trainer_test_util.h"
+
+namespace strata {
+namespace {
+
+class Tiers : public TrainTest {
+ protected:
+  Tiers() {
+    c_.model.layers = 4;
+    c_.model.dim = 256;
+    c_.model.context = 128;
+    c_.batch = 8;
+    c_.steps = 2;
+    c_.save_every = 0;
+    c_.memory.disk = "";
+    std::filesystem::create_directories(dir_ / "disk");
+  }
+  TrainResult run(const char* name, const MemoryConfig& memory, bool resume = false) {
+    TrainConfig c = c_;
+    c.memory = memory;
+    return train(c, {.out = dir_ / name, .resume = resume, .log = nullptr});
+  }
+  MemoryConfig with(const std::string& device) {
+    MemoryConfig m;
+    m.device = device;
+    m.disk = dir_ / "disk";
+    return m;
+  }
+  std::string share(double part) {
+    return std::to_string(static_cast<int64_t>(part * static_cast<double>(plan_tiers(c_, {}, {}).peak_without)));
+  }
+};
+
+// ZeRO-Infinity, Horizon-LM, SSDTrain on the processor: state, weights and activations on a disk, each alone and
+// together.
+TEST_F(Tiers, EveryPlaceTrainsToTheSameBits) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    c_.dtype = dtype;
+    c_.model.layers = 3;
+    const std::string plain = std::string("plain-") + dtype;
+    const TrainResult wanted = run(plain.c_str(), {});
+    int i = 0;
+    const auto check = [&](auto&& set) {
+      MemoryConfig m;
+      m.disk = dir_ / "disk";
+      set(m);
+      const std::string name = std::string(dtype) + std::to_string(i++);
+      SCOPED_TRACE(name);
+      expect_same_checkpoints(wanted.checkpoint, run(name.c_str(), m).checkpoint);
+    };
+    check([](MemoryConfig& m) { m.activations = "disk"; });
+    check([](MemoryConfig& m) { m.state = "disk"; });
+    check([](MemoryConfig& m) { m.recompute = "blocks"; });
+    check([](MemoryConfig& m) { m.parameters = m.state = "disk"; });
+    check([](MemoryConfig& m) { m.parameters = m.state = m.activations = "disk", m.recompute = "blocks"; });
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "disk"));  // files without names
+}
+
+// Every optimizer that a run can name, its state on a disk.
+TEST_F(Tiers, AnyOptimizersStateHasAHome) {
+  c_.model.layers = 1;
+  for (const char* optimizer : {"adamw", "sgd", "lion", "adafactor", "muon"}) {
+    SCOPED_TRACE(optimizer);
+    c_.optim = OptimConfig{};
+    c_.optim.optimizer = optimizer;
+    c_.optim.lr = learning_rate(optimizer) / 10;
+    c_.optim.weight_decay = 0;
+    const std::string plain = std::string(optimizer) + "-plain", away = std::string(optimizer) + "-away";
+    const TrainResult wanted = run(plain.c_str(), {});
+    MemoryConfig m;
+    m.disk = dir_ / "disk";
+    m.state = "disk";
+    expect_same_checkpoints(wanted.checkpoint, run(away.c_str(), m).checkpoint);
+  }
+}
+
+TEST_F(Tiers, BudgetsAreKeptAndChangeNoNumber) {
+  const TrainResult plain = run("plain", {});
+  for (const double part : {0.8, 0.5, 0.35}) {
+    const std::string name = "budget" + std::to_string(part), budget = share(part);
+    SCOPED_TRACE(budget);
+    const int64_t before = memory::stats(Device::cpu()).live_total;
+    const TrainResult r = run(name.c_str(), with(budget));
+    EXPECT_LE(r.peak_memory, std::stoll(budget));
+    EXPECT_LT(r.peak_memory, plain.peak_memory);
+    expect_same_checkpoints(plain.checkpoint, r.checkpoint);
+    EXPECT_EQ(memory::stats(Device::cpu()).live_total, before);  // and all of it was given back
+  }
+  // A run afterwards has all the memory again.
+  expect_same_checkpoints(plain.checkpoint, run("after", {}).checkpoint);
+}
+
+TEST_F(Tiers, AnotherBudgetGoesOnToTheSameBits) {
+  c_.steps = 6;
+  const TrainResult whole = run("whole", {});
+  c_.max_seconds = 1e-3;  // stops after the first step, the schedule as it is
+  const TrainResult first = run("parts", with(share(0.5)));
+  EXPECT_EQ(first.step, 1);
+  const TrainResult second = run("parts", with(share(0.8)), true);
+  EXPECT_EQ(second.step, 2);
+  c_.max_seconds = 0;
+  const TrainResult last = run("parts", {}, true);
+  EXPECT_TRUE(last.finished);
+  expect_same_checkpoints(whole.checkpoint, last.checkpoint);
+}
+
+TEST_F(Tiers, ABudgetThatNoWayKeepsIsRefused) {
+  try {
+    run("little", with("64KiB"));
+    FAIL() << "a model in 64 KiB";
+  } catch (const MemoryError& e) {
+    EXPECT_NE(std::string(e.what()).find("no way was found that keeps to the budget"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("64.00 KiB"), std::string::npos) << e.what();
+  }
+  MemoryConfig nowhere = with("1GiB");
+  nowhere.disk = dir_ / "no such folder";
+  nowhere.state = "disk";
+  EXPECT_THROW(run("nowhere", nowhere), IoError);
+}
+
+// The recorded step's time line: copies to the disk beside compute.
+TEST_F(Tiers, TheRecordedStepHasATrace) {
+  MemoryConfig m;
+  m.disk = dir_ / "disk";
+  m.activations = "disk";
+  c_.model.dim = 512;  // tensors of a MiB and more leave
+  run("traced", m);
+  const auto json = nlohmann::json::parse(io::read_file(dir_ / "traced/step.trace.json"));
+  std::map<std::string, int> spans;
+  std::map<int, std::string> tracks;
+  for (const auto& e : json["traceEvents"])
+    if (e["ph"] == "M" && e["name"] == "thread_name") tracks[e["tid"]] = e["args"]["name"];
+  for (const auto& e : json["traceEvents"])
+    if (e["ph"] == "X") ++spans[tracks.at(e["tid"])];
+  EXPECT_GT(spans["compute"], 50);
+  EXPECT_GT(spans["to disk"], 0);
+  EXPECT_GT(spans["from disk"], 0);
+  run("untraced", {});
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "untraced/step.trace.json"));
+}
+
+}  // namespace
+}  // namespace strata
