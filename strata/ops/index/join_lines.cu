@@ -110,6 +110,7 @@ __device__ __forceinline__ void join_step(Join join, int32_t place, C value, C* 
     }
     rest &= rest - 1;
   }
+  __syncwarp();  // all have read: shuffles order no memory
   if (place >= 0 && lane == __ffs(static_cast<int>(same)) - 1) {
     total[place] = now;
     if constexpr (kCounted) count[place] = had;
