@@ -21,7 +21,7 @@ using memory::Away;
 using memory::Tag;
 
 constexpr int64_t kLeastLeaving = int64_t{1} << 20;  // smaller tensors stay: a transfer has a price of its own
-constexpr double kMargin = 0.94;  // of a budget is planned with: kernels take workspace, and memory has holes
+constexpr double kMargin = 0.9;  // of a budget is planned with: kernels take workspace, and memory has holes
 constexpr int64_t kWindow = int64_t{256} << 20;  // fetched ahead of its use at most
 constexpr int64_t kGroup = int64_t{64} << 20;    // of an update in groups: two are near at once, both ways
 

@@ -88,7 +88,7 @@ TEST_F(Tiers, AnyOptimizersStateHasAHome) {
 
 TEST_F(Tiers, BudgetsAreKeptAndChangeNoNumber) {
   const TrainResult plain = run("plain", {});
-  for (const double part : {0.8, 0.5, 0.35}) {
+  for (const double part : {0.8, 0.5, 0.4}) {
     const std::string name = "budget" + std::to_string(part), budget = share(part);
     SCOPED_TRACE(budget);
     const int64_t before = memory::stats(Device::cpu()).live_total;
