@@ -23,8 +23,6 @@
 #include "strata/ops/view/view.h"
 #ifdef STRATA_WITH_CUDA
 #include "bench/gather_ways.h"
-#include "strata/cuda/far_rows_kernel.h"
-#include "strata/cuda/launch.h"
 #endif
 
 namespace {
@@ -86,20 +84,14 @@ void gather(const Rows& out, const Case& c, bool on_card) {
     std::printf("%-26s processor alone %6.1f GB/s\n", c.what, bytes / processor * 1e-9);
     return;
   }
-  double card = 0, sorted = 0;
+  double card = 0;
   {
     const Tensor table = bytes_of_table(rows, stride, c.dtype, Device::cuda(), memory::kUnified).narrow(1, 0, c.width);
     const Tensor there = index.to(Device::cuda());
     card = device_ms(1, [&](int64_t) { index_select(table, 0, there); });
-#ifdef STRATA_WITH_CUDA
-    Tensor y = empty({{c.n, c.width}, c.dtype, Device::cuda(), std::nullopt});
-    const cuda::LaunchScope scope("index_select", Device::cuda());
-    sorted = device_ms(1, [&](int64_t) { cuda::take_far_rows(y, table, there, false, cuda::FarOrder::by_place); });
-#endif
   }
-  std::printf("%-26s %8.3f ms %6.1f GB/s   sorted %6.1f   indexed by the processor, then copied %6.1f   %5.1f times\n",
-              c.what, card, bytes / card * 1e-6, bytes / sorted * 1e-6, bytes / processor * 1e-9,
-              processor * 1e3 / card);
+  std::printf("%-26s %8.3f ms %6.1f GB/s   indexed by the processor, then copied %6.1f   %5.1f times\n", c.what, card,
+              bytes / card * 1e-6, bytes / processor * 1e-9, processor * 1e3 / card);
   out.line(c.what, bytes, card);
   std::fflush(stdout);
 }

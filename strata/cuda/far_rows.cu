@@ -35,11 +35,10 @@ struct Cache {
   unsigned long long* hits;
 };
 
-// Row i of the result, or row order[i], is what index[i] names.
 template <int Granule, bool Cached>
 __global__ void __launch_bounds__(kThreads)
-    take_far_kernel(Table table, Cache cache, const int64_t* index, const int64_t* order, std::byte* y, int64_t n,
-                    bool from_end, RangeCheck in_range) {
+    take_far_kernel(Table table, Cache cache, const int64_t* index, std::byte* y, int64_t n, bool from_end,
+                    RangeCheck in_range) {
   using Unit = typename detail::WordOf<Granule>::type;
   const int lane = threadIdx.x % kLanes;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kGroups * kOnTheWay) + threadIdx.x / kLanes;
@@ -81,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int u = 0; u < kOnTheWay; ++u) {
     if (row[u] >= n) continue;
     const int64_t at = piece[u] - begin[u];  // negative in front of the row
-    std::byte* to = y + (order ? order[row[u]] : row[u]) * table.row_bytes + at;
+    std::byte* to = y + row[u] * table.row_bytes + at;
     if constexpr (Granule == kPiece) {
       if (at >= 0 && at < table.row_bytes) *reinterpret_cast<uint4*>(to) = v[u];
     } else {
@@ -135,12 +134,9 @@ Table table_of(const Tensor& x, int64_t bytes) {
 }
 
 template <bool Cached>
-void take(Tensor& y, const Tensor& x, const Tensor& given, bool from_end, const Cache& cache, bool by_place) {
-  const int64_t n = given.numel();
+void take(Tensor& y, const Tensor& x, const Tensor& index, bool from_end, const Cache& cache) {
+  const int64_t n = index.numel();
   if (n == 0 || y.numel() == 0) return;
-  const SortedIndex sorted = by_place ? sort_index(given, x.size(0)) : SortedIndex{given, {}};
-  const Tensor& index = sorted.keys;
-  const int64_t* order = by_place ? static_cast<const int64_t*>(sorted.order.raw_data()) : nullptr;
   Table table = table_of(x, y.nbytes() / n);
   const int64_t cached = address(cache.rows);  // 0 where there is none
   const int64_t apart = common_alignment(kLine, {address(table.x), table.stride, cached, Cached ? table.row_bytes : 0});
@@ -148,8 +144,8 @@ void take(Tensor& y, const Tensor& x, const Tensor& given, bool from_end, const 
   table.lines = static_cast<int>((kLine - apart + table.row_bytes + kLine - 1) / kLine);
   const auto launch = [&]<int Granule>() {
     take_far_kernel<Granule, Cached><<<blocks_for(n * table.lines, kGroups * kOnTheWay), kThreads, 0, stream()>>>(
-        table, cache, static_cast<const int64_t*>(index.raw_data()), order, static_cast<std::byte*>(y.raw_data()), n,
-        from_end, range_check());
+        table, cache, static_cast<const int64_t*>(index.raw_data()), static_cast<std::byte*>(y.raw_data()), n, from_end,
+        range_check());
   };
   switch (common_alignment(kPiece, {apart, address(y.raw_data()), table.row_bytes})) {
     case 16:
@@ -177,16 +173,15 @@ bool has_far_rows(const Tensor& x) {
   return true;
 }
 
-void take_far_rows(Tensor& y, const Tensor& x, const Tensor& index, bool from_end, FarOrder order) {
-  take<false>(y, x, index, from_end, {}, order == FarOrder::by_place);
+void take_far_rows(Tensor& y, const Tensor& x, const Tensor& index, bool from_end) {
+  take<false>(y, x, index, from_end, {});
 }
 
 void take_rows_through_cache(Tensor& y, const Tensor& x, const Tensor& index, const Tensor& cache, const Tensor& slots,
                              int64_t* hits) {
   take<true>(y, x, index, false,
              {static_cast<const std::byte*>(cache.raw_data()), static_cast<const int32_t*>(slots.raw_data()),
-              cache.size(0), reinterpret_cast<unsigned long long*>(hits)},
-             false);
+              cache.size(0), reinterpret_cast<unsigned long long*>(hits)});
 }
 
 void put_far_rows(const Tensor& x, const Tensor& index, const Tensor& from) {

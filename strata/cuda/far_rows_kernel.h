@@ -12,14 +12,10 @@ namespace strata::cuda {
 /// take_far_rows() reads them where they are.
 bool has_far_rows(const Tensor& x);
 
-/// In which order rows are asked for.
-enum class FarOrder : uint8_t { as_given, by_place };
-
 /// y [n, ...] = the slices of x along dimension 0 that index (i64, dense, n elements) names, of a table with far rows.
 /// With from_end negative ones count from the end. Of an index outside x the host hears later (range.cuh); it reads
 /// zeros. Every 16 bytes that a row touches are read once for each time that it is named, in requests of whole lines.
-void take_far_rows(Tensor& y, const Tensor& x, const Tensor& index, bool from_end = false,
-                   FarOrder order = FarOrder::as_given);
+void take_far_rows(Tensor& y, const Tensor& x, const Tensor& index, bool from_end = false);
 
 /// The same of a table wherever it lives, but row i comes from row slots[i] of `cache` where slots[i] (i32, one for
 /// each row of x) is not negative. `cache` is dense, its rows like x's. Adds to *hits (i64, on the device) how many
