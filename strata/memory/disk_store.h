@@ -23,6 +23,7 @@ struct DiskOptions {
   int depth = 64;                    ///< requests under way at once, of each file
   size_t request = size_t{1} << 20;  ///< bytes of the largest request; a multiple of kDiskPage
   bool checksums = true;             ///< every page written is checked when it is read (XXH3, kept in memory)
+  /// Who asks the system.
   enum class Engine : uint8_t {
     best,     ///< io_uring where the system permits it, else threads
     uring,    ///< io_uring, or IoError
