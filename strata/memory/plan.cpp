@@ -289,13 +289,13 @@ std::vector<Away> home_stretches(const Recording& step, Tag tag) {
   std::vector<Away> found;
   for (size_t s = 0; s < step.storages.size(); ++s) {
     const RecordedStorage& r = step.storages[s];
-    if (r.tag != tag || r.born >= 0 || r.freed < n || r.nbytes == 0 || uses.calls[s].empty()) continue;
+    if (r.tag != tag || r.freed < n || r.nbytes == 0 || uses.calls[s].empty()) continue;
     const std::vector<int32_t>& calls = uses.calls[s];
     const auto at = static_cast<int32_t>(s);
     const auto written_in = [&](int32_t from, int32_t to) {
       return std::any_of(uses.writes[s].begin(), uses.writes[s].end(), [&](int32_t c) { return c >= from && c <= to; });
     };
-    if (calls.front() > 0) found.push_back({at, -1, calls.front(), false});
+    if (r.born < 0 && calls.front() > 0) found.push_back({at, -1, calls.front(), false});
     int32_t since = calls.front();
     for (size_t i = 1; i < calls.size(); ++i) {
       if (step.calls[static_cast<size_t>(calls[i - 1])].phase == step.calls[static_cast<size_t>(calls[i])].phase)

@@ -59,8 +59,9 @@ std::vector<Away> saved_stretches(const Recording& step, int64_t at_least);
 /// The last call that reads or writes each storage before the first call of `phase`; -1 where there is none.
 std::vector<int32_t> last_use_before(const Recording& step, Phase phase);
 
-/// The stretches between uses of what is there before the step and after it, of that tag: from its beginning to the
-/// first use, between forward and backward, and from the last use to the end. Bytes that calls wrote in between go out.
+/// The stretches between uses of what is there after the step, of that tag: from the step's beginning to the first use
+/// of what was there before, between uses in different phases, and from the last use to the end. Bytes that calls wrote
+/// in between go out.
 std::vector<Away> home_stretches(const Recording& step, Tag tag);
 
 }  // namespace strata::memory

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -21,7 +22,9 @@ using memory::Away;
 using memory::Tag;
 
 constexpr int64_t kLeastLeaving = int64_t{1} << 20;  // smaller tensors stay: a transfer has a price of its own
-constexpr double kMargin = 0.9;  // of a budget is planned with: kernels take workspace, and memory has holes
+// Of a budget, that is left to kernels' workspace and to holes: a tenth, and no more than this.
+constexpr double kMargin = 0.1;
+constexpr int64_t kMostMargin = int64_t{512} << 20;
 constexpr int64_t kWindow = int64_t{256} << 20;  // fetched ahead of its use at most
 constexpr int64_t kGroup = int64_t{64} << 20;    // of an update in groups: two are near at once, both ways
 
@@ -42,7 +45,8 @@ class Planner {
         limits_(limits),
         rates_(rates),
         budget_(config.memory.budget()),
-        planned_(static_cast<int64_t>(kMargin * static_cast<double>(budget_.device))) {}
+        planned_(budget_.device -
+                 std::min(static_cast<int64_t>(kMargin * static_cast<double>(budget_.device)), kMostMargin)) {}
 
   TierPlan run() {
     const Variant& plain = variant(0);
@@ -178,34 +182,24 @@ class Planner {
     }
     return sum;
   }
-  // Weights: near while a forward or backward call reads them. Gradients leave when they are made.
-  static int64_t stream_parameters(const Recording& r, std::vector<Away>& away) {
+  // Near while a forward or backward call uses them, and elsewhere during the update; returns their bytes.
+  static int64_t stream(const Recording& r, Tag tag, std::vector<Away>& away) {
     int64_t sum = 0;
     const auto n = static_cast<int32_t>(r.calls.size());
     int32_t update = n;
     for (int32_t i = n; i > 0 && r.calls[static_cast<size_t>(i - 1)].phase == Phase::update; --i) update = i - 1;
-    std::map<int32_t, bool> seen;
-    for (Away a : memory::home_stretches(r, Tag::parameter)) {
+    std::set<int32_t> seen;
+    for (Away a : memory::home_stretches(r, tag)) {
       if (a.from >= update) continue;
-      a.write = false;
+      if (tag == Tag::parameter) a.write = false;
       if (a.until >= update) a.until = n;
-      if (!seen[a.storage]) sum += bytes(r, a);
-      seen[a.storage] = true;
+      if (seen.insert(a.storage).second) sum += bytes(r, a);
       away.push_back(a);
     }
     return sum;
   }
-
-  // Gradients go when backward has them.
-  static void send_gradients(const Recording& r, std::vector<Away>& away) {
-    const auto n = static_cast<int32_t>(r.calls.size());
-    const std::vector<int32_t> last = memory::last_use_before(r, Phase::update);
-    for (size_t s = 0; s < r.storages.size(); ++s) {
-      const RecordedStorage& st = r.storages[s];
-      if (st.tag == Tag::gradient && last[s] >= 0 && last[s] + 1 < n && st.freed >= n)
-        away.push_back({static_cast<int32_t>(s), last[s], n, true});
-    }
-  }
+  // Gradients are near while backward adds to them.
+  static void send_gradients(const Recording& r, std::vector<Away>& away) { stream(r, Tag::gradient, away); }
 
   // On the device when the update begins.
   static int64_t live_in_update(const Recording& r, const std::vector<Away>& away) {
@@ -236,8 +230,8 @@ class Planner {
       p.group = std::clamp(state / 32, int64_t{1} << 20, kGroup);
     }
     if (p.parameters != Place::device) {
-      parameters = stream_parameters(step, away);
-      stream_parameters(v.dry.pass, pass_away);
+      parameters = stream(step, Tag::parameter, away);
+      stream(v.dry.pass, Tag::parameter, pass_away);
     }
     if (p.parameters != Place::device || p.update != Updater::device) {
       send_gradients(step, away);

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Deque, Iterable, Iterator, List, Optional, Sequence, Union
+from typing import Any, Deque, Iterable, Iterator, List, Optional, Sequence, Union, cast
 
 from . import _core as C
 from ._core import Tensor
@@ -36,7 +36,7 @@ class FeatureTable(C.FeatureTable):
         directories: Union[str, Sequence[str]] = (),
     ) -> None:
         where = [directories] if isinstance(directories, str) else list(directories)
-        super().__init__(rows, width, dtype, device, home, keep, cache_bytes, where)
+        super().__init__(rows, width, cast(C.dtype, dtype), cast(C.device, device), home, keep, cache_bytes, where)
 
     @classmethod
     def from_tensor(cls, values: Tensor, **options: Any) -> "FeatureTable":

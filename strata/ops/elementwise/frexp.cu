@@ -18,8 +18,9 @@ __global__ void __launch_bounds__(kThreads) frexp_kernel(int64_t n, const T* x, 
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
   const auto split = [](T v, T& m, int32_t& e) {
     const C wide = cuda::widen(v);
+    // In f64, where no number of the smaller types is denormal.
     int power = 0;
-    m = cuda::narrow<T>(std::frexp(wide, &power));
+    m = cuda::narrow<T>(static_cast<C>(std::frexp(static_cast<double>(wide), &power)));
     e = std::abs(wide) <= std::numeric_limits<C>::max() ? power : 0;  // unspecified in C where not finite
   };
   if (i + V <= n) {

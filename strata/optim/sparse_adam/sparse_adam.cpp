@@ -78,12 +78,13 @@ void SparseAdam::update(const std::vector<Param*>& active, double grad_scale) {
   TensorList used;
   std::vector<Slab> slabs;
   for (Param* p : active) {
-    if (p->tensor.numel() == 0) continue;
+    // A card's loops advance the count, of a parameter without elements too; the host has done it already.
+    if (p->tensor.numel() == 0 && p->tensor.device().is_cpu()) continue;
     slabs.push_back(slab_of(*p, 1));
     Slab& s = slabs.back();
     s.k[0] = grad_scale;
     record()->constants(s.k, &options_of(*p), lr(p->group), p->first);
-    if (refreshing()) continue;
+    if (refreshing() || p->tensor.numel() == 0) continue;
     // On the host one loop a row that is used; the others are not touched.
     if (s.device.is_cpu() && !s.tensors && !s.stochastic && s.grad_dtype == DType::f32 && p->grad.is_contiguous() &&
         p->grad.dim() > 0) {
