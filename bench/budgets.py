@@ -21,7 +21,7 @@ CONFIGS = HERE.parent / "configs"
 LLAMA_3B = ["model.layers=28", "model.dim=3072", "model.heads=24", "model.kv_heads=8", "model.ffn_dim=8192", "model.vocab=128256",
             "model.context=2048", "train.batch=4"]
 LLAMA_8B = ["model.layers=32", "model.dim=4096", "model.heads=32", "model.kv_heads=8", "model.ffn_dim=14336", "model.vocab=128256",
-            "model.context=4096", "train.batch=1"]
+            "model.context=4096", "train.batch=1", "train.param_dtype=bf16", "train.param_update=compensated", "train.state_8bit=true"]
 
 # name: configuration, settings of all its runs, and the budgets (the first is what others are compared with)
 CASES = {

@@ -10,6 +10,7 @@
 #include "strata/cuda/libraries.h"
 #include "strata/cuda/magnitudes.h"
 #include "strata/cuda/memory.h"
+#include "strata/cuda/page_locked.h"
 #include "strata/cuda/runtime.h"
 
 namespace strata::cuda {
@@ -189,6 +190,10 @@ void set_allow_tf32(bool on) {
 }
 bool allow_tf32() {
   return g_tf32.load(std::memory_order_relaxed);
+}
+
+int64_t locked_bytes_used() {
+  return 0;
 }
 
 void put_far_rows(const Tensor&, const Tensor&, const Tensor&) {
