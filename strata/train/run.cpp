@@ -15,6 +15,7 @@
 #include "strata/nn/convert.h"
 #include "strata/nn/init.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/optim/home.h"
 #include "strata/optim/record.h"
 #include "strata/train/rehearse.h"
 
@@ -167,14 +168,19 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
 
 void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optimizer) {
   const Device device = model.device();
-  const auto read = [&](const char* file, const io::TensorMap& into) {
-    io::Checkpoint c = io::load_checkpoint(run.checkpoint, {file}, {{file, into}}, device);
+  const auto read = [&](const char* file, const io::TensorMap& into, Device where) {
+    io::Checkpoint c = io::load_checkpoint(run.checkpoint, {file}, {{file, into}}, where);
     return std::move(c.files.at(file));
   };
-  model.load_state_dict(read(kModelFile, model.state_dict()));  // straight into its parameters
+  model.load_state_dict(read(kModelFile, model.state_dict(), device));  // straight into its parameters
   if (!optimizer) return;
   const memory::TagScope tag(memory::Tag::optimizer);
-  optimizer->take_state_dict(read(kOptimizerFile, {}));
+  // Straight to where it lives.
+  const optim::StateHome home = optimizer->home();
+  const Device where = home.who == optim::StateHome::Who::device ? device : Device::cpu();
+  const Tier tier = home.where == Tier::host ? (where.is_cuda() ? Tier(Tier::pinned) : Tier()) : home.where;
+  const memory::TierScope there(tier);
+  optimizer->take_state_dict(read(kOptimizerFile, {}, where));
 }
 
 void write_recorded_step(const std::string& out, const Recording& step) {

@@ -108,8 +108,10 @@ TEST_F(Tiers, AnotherBudgetGoesOnToTheSameBits) {
   c_.max_seconds = 1e-3;  // stops after the first step, the schedule as it is
   const TrainResult first = run("parts", with(share(0.5)));
   EXPECT_EQ(first.step, 1);
-  const TrainResult second = run("parts", with(share(0.8)), true);
+  const std::string less = share(0.4);  // than weights and state take
+  const TrainResult second = run("parts", with(less), true);
   EXPECT_EQ(second.step, 2);
+  EXPECT_LE(second.peak_memory, std::stoll(less));
   c_.max_seconds = 0;
   const TrainResult last = run("parts", {}, true);
   EXPECT_TRUE(last.finished);
