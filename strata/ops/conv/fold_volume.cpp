@@ -38,6 +38,10 @@ TensorMeta fold_meta(const Tensor& windows, const Tensor& bias, const Dims& size
   for (int i = 0; i < 3; ++i)
     check(kernel[i] >= 1 && stride[i] >= 1 && dilation[i] >= 1 && padding[i] >= 0, kName,
           "kernel, stride and dilation must be at least 1, padding 0");
+  constexpr int64_t kMost = int64_t{1} << 20;  // so that products of three of them are numbers
+  for (const Dims* list : {&size, &kernel, &stride, &padding, &dilation})
+    for (int i = 0; i < 3; ++i)
+      check((*list)[i] <= kMost && (*list)[i] >= 0, kName, "entries lie in [0, ", kMost, "], got ", *list);
   const int64_t taps = kernel.product(), places = places_of(size, kernel, stride, padding, dilation).product();
   check<ShapeError>(windows.dim() == 3 && windows.size(1) % taps == 0 && windows.size(2) == places, kName,
                     "windows are ", windows, ", wanted [n, channels times ", taps, ", ", places, "]");
