@@ -67,6 +67,7 @@ Tensor detail::storage_bytes(const Ref<Storage>& storage) {
 }
 
 struct Recorder::State {
+  bool asking = false;  // for a call's cost
   // What a storage's version was when the last call that wrote it was done.
   struct Written {
     uint32_t version = 0;
@@ -274,6 +275,7 @@ Recording Recorder::cut() {
 
 void Recorder::before(const Call& call) {
   State& s = *state_;
+  if (s.asking) return;
   const auto at = static_cast<int32_t>(s.recording.calls.size());
   s.begun.store(at + 1, std::memory_order_relaxed);
   RecordedCall& c = s.recording.calls.emplace_back();
@@ -300,7 +302,7 @@ void Recorder::before(const Call& call) {
 
 void Recorder::after(const Call& call, std::span<const Tensor> results) {
   State& s = *state_;
-  if (s.open.empty()) return;  // it began before this did
+  if (s.asking || s.open.empty()) return;  // it began before this did
   const int32_t at = s.open.back();
   s.close();
   s.results(call, results, at);
@@ -323,7 +325,15 @@ void Recorder::State::results(const Call& call, std::span<const Tensor> results,
     c.stream = stream_of(t.device(), c.stream);
   }
   if (c.composed || call.op.is_view()) return;
-  c.cost = call.cost();  // the arguments are known to be good only now
+  // The arguments are known to be good only now. What a cost calls to be known is no part of the program.
+  {
+    struct Asking {
+      explicit Asking(bool& a) : asks(a) { asks = true; }
+      ~Asking() { asks = false; }
+      bool& asks;
+    } scope(asking);
+    c.cost = call.cost();
+  }
   if (c.cost.flops != 0 || c.cost.bytes != 0) return;
   const auto add = [&](ValueIndex v) {
     if (v.at < 0) return;
@@ -340,7 +350,7 @@ void Recorder::State::results(const Call& call, std::span<const Tensor> results,
 // What a call that threw had called before stands.
 void Recorder::failed(const Call&) {
   State& s = *state_;
-  if (s.open.empty()) return;
+  if (s.asking || s.open.empty()) return;
   s.recording.calls[static_cast<size_t>(s.open.back())].composed = true;
   s.close();
   s.hand_over();
