@@ -197,6 +197,17 @@ TEST(Estimate, TrainRefusesWhatDoesNotFit) {
   EXPECT_NE(forced.output.find("strata: error: cannot get "), std::string::npos) << forced.output;
 }
 
+// With a budget it is the plan that says whether a run fits, not what all of it would take at once.
+TEST(Estimate, ABudgetIsAskedInsteadOfTheWhole) {
+  const io::TempDir dir;
+  io::write_file(dir / "text.txt", std::string(20000, 'a'));
+  const Result r = strata("train --data " + (dir / "text.txt") + " --out " + (dir / "run") +
+                          " --set model.dim=65536 model.layers=4 model.heads=512 memory.device=1GiB");
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.output.find("no way was found that keeps to the budget"), std::string::npos) << r.output;
+  EXPECT_EQ(r.output.find("It does not fit: "), std::string::npos) << r.output;
+}
+
 TEST(Estimate, UlimitCounts) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer reserves more address space than any limit";

@@ -111,7 +111,8 @@ int run(const Arguments& a) {
     throw UsageError("'" + out + "' holds no run to go on with: give its folder as --out, or --data to begin one");
   if (config.data.path.empty()) throw UsageError("no text to train on: give --data FILE or --data FOLDER");
 
-  if (!a.no_memory_check) require_memory(config);
+  // Of a run with a budget the trainer asks, by its plan: what is elsewhere need not fit here.
+  if (!a.no_memory_check && !config.memory.any()) require_memory(config);
 
   const StopOnSignal signals("this step", /*or_pipe=*/true);
   std::optional<lab::OpProfile> profile;
