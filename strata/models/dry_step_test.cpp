@@ -72,33 +72,34 @@ Program own(int64_t batch) {
   return {net->parameters(), [net, x] { return mean(net->forward(x)); }};
 }
 
+// A program in training; a first step has made the optimizer's state.
+struct Training {
+  Training(const Make& make, int64_t batch, const std::string& name)
+      : program(make(batch)), optimizer(optim::make_optimizer(name, {{optim::number_params(program.parameters)}})) {
+    step();
+  }
+  void step() const {
+    optimizer->zero_grad();
+    program.loss().backward();
+    optimizer->step();
+  }
+  Program program;
+  std::unique_ptr<optim::Optimizer> optimizer;
+};
+
 int64_t dry_peak(const Make& make, int64_t batch, const std::string& optimizer) {
   const DeviceScope dry(Device::meta());
-  const Program p = make(batch);
-  const auto o = optim::make_optimizer(optimizer, {{optim::number_params(p.parameters)}});
-  const auto step = [&] {
-    o->zero_grad();
-    p.loss().backward();
-    o->step();
-  };
-  step();
-  return record(step).peak_bytes().first;
+  const Training training(make, batch, optimizer);
+  return record([&] { training.step(); }).peak_bytes().first;
 }
 
 int64_t real_peak(const Make& make, int64_t batch, const std::string& optimizer) {
   // What kernels take for themselves, and keep, is not of the program.
   const auto workspace = static_cast<int>(memory::Tag::workspace);
   const memory::Stats before = memory::stats(Device::cpu());
-  const Program p = make(batch);
-  const auto o = optim::make_optimizer(optimizer, {{optim::number_params(p.parameters)}});
-  const auto step = [&] {
-    o->zero_grad();
-    p.loss().backward();
-    o->step();
-  };
-  step();
+  const Training training(make, batch, optimizer);
   memory::reset_peak(Device::cpu());
-  step();
+  training.step();
   const memory::Stats s = memory::stats(Device::cpu());
   return s.peak_total - s.peak[workspace] - (before.live_total - before.live[workspace]);
 }
