@@ -78,6 +78,18 @@ std::string run_last(const LastTiling& t, bool turned, const std::vector<T>& x, 
   return run_last<T, K, kNext>(t, turned, x, w, bias, y, seed);
 }
 
+template <class T, int K, int kBlocks>
+std::string run_last_weight(const LastTiling& t, const std::vector<T>& x, const std::vector<T>& y,
+                            std::vector<float>& sums, uint64_t seed) {
+  if (t.w == 8 * kBlocks)
+    return emulation::launch(last_weight_kernel<Own<T>, K, kBlocks>, static_cast<unsigned>(t.groups * t.shares),
+                             kLastThreads, static_cast<size_t>(t.weight_bytes(K)), seed, t, bits(x), bits(y),
+                             sums.data());
+  if constexpr (kBlocks == 7) return "no such width";
+  constexpr int kNext = kBlocks == 1 ? 2 : kBlocks == 2 ? 4 : 7;
+  return run_last_weight<T, K, kNext>(t, x, y, sums, seed);
+}
+
 // [n, channels, pixels] from or to [n, pixels, channels].
 template <class T>
 std::vector<T> turned_around(const std::vector<T>& from, int64_t n, int64_t channels, bool back) {
@@ -165,10 +177,7 @@ void check(const Case& c) {
             "");
   compare(turned_around(gradient, c.n, c.channels, true), gx, "gradient with channels innermost");
   sums.assign(static_cast<size_t>(last.shares) * w.size(), NAN), total.assign(w.size(), 0);
-  ASSERT_EQ(emulation::launch(last_weight_kernel<Own<T>, K>, static_cast<unsigned>(last.groups * last.shares),
-                              kLastThreads, static_cast<size_t>(last.weight_bytes(K)), c.seed, last, bits(last_x),
-                              bits(last_gy), sums.data()),
-            "");
+  ASSERT_EQ((run_last_weight<T, K, 1>(last, last_x, last_gy, sums, c.seed)), "");
   for (size_t i = 0; i < sums.size(); ++i) total[i % w.size()] += sums[i];
   compare(total, gw, "filter's gradient with channels innermost");
 }

@@ -62,11 +62,13 @@ bool depthwise_last_weight(const ConvSizes& s, DType t, Device device, const voi
   const Tensor sums = workspace(DType::f32, device, tiling.shares * size);
   auto* const parts = static_cast<float*>(sums.raw_data());
   dispatch_bands(t, s.kh, [&]<class E, int K>() {
-    constexpr auto kernel = last_weight_kernel<E, K>;
-    const int bytes = tiling.weight_bytes(K);
-    prepare<kernel>(bytes);
-    kernel<<<static_cast<unsigned>(tiling.groups * tiling.shares), kLastThreads, static_cast<size_t>(bytes), stream()>>>(
-        tiling, static_cast<const uint16_t*>(x), static_cast<const uint16_t*>(y), parts);
+    by_blocks(tiling.w, [&](auto blocks) {
+      constexpr auto kernel = last_weight_kernel<E, K, decltype(blocks)::value>;
+      const int bytes = tiling.weight_bytes(K);
+      prepare<kernel>(bytes);
+      kernel<<<static_cast<unsigned>(tiling.groups * tiling.shares), kLastThreads, static_cast<size_t>(bytes),
+               stream()>>>(tiling, static_cast<const uint16_t*>(x), static_cast<const uint16_t*>(y), parts);
+    });
   });
   add_depthwise_shares(t, size, tiling.shares, parts, w);
   return true;
