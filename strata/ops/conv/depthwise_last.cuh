@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kLastThreads)
 
 /// sums[share, channel, tap]: of each share of the tiles.
 template <class Of, int K, int kBlocks>
-__global__ void __launch_bounds__(kLastThreads)
+__global__ void __launch_bounds__(kLastThreads, 2)
     last_weight_kernel(const __grid_constant__ LastTiling t, const uint16_t* x, const uint16_t* y, float* sums) {
   using T = typename Of::T;
   constexpr int kChannel = LastTiling::channel_of(kBlocks), kRow = LastTiling::row_of(kBlocks);
