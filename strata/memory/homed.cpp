@@ -115,8 +115,11 @@ void HomedMemory::unpin(Near& n, Block& b) {
 
 std::byte* HomedMemory::fetch(Device device, void* block) {
   Block& b = *static_cast<Block*>(block);
+  const auto start = std::chrono::steady_clock::now();
   Lock lock(mutex_);
   Near& n = near_of(device);
+  const bool was_reserved = b.reserved;
+  changed_.wait(lock, [&] { return !b.reserved; });
   if (b.failure != nullptr) std::rethrow_exception(std::exchange(b.failure, nullptr));
   if (home_->capturing()) {
     check<DeviceError>(b.near != nullptr, "fetch", "a tensor of ", static_cast<int64_t>(b.nbytes), " bytes",
@@ -131,14 +134,13 @@ std::byte* HomedMemory::fetch(Device device, void* block) {
   const bool hit = b.near != nullptr;
   n.stats.hits += hit;
   pin(n, b);
-  const auto start = std::chrono::steady_clock::now();
-  bool waits = false;
+  bool waits = was_reserved;
   try {
     if (!hit) {
       bring(lock, n, b, true);
       n.pinned += b.bytes;
     }
-    waits = (b.writing && !b.writing->passed()) || (b.arrival && !b.arrival->passed());
+    waits = waits || (b.writing && !b.writing->passed()) || (b.arrival && !b.arrival->passed());
     lock.unlock();
     order(b);
     lock.lock();
@@ -190,6 +192,7 @@ void HomedMemory::leave(Device device, void* block, bool written) {
 }
 
 void HomedMemory::prefetch(Device device, void* block) {
+  if (is_asked(block)) return;
   Block& b = *static_cast<Block*>(block);
   Lock lock(mutex_);
   try {

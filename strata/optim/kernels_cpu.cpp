@@ -336,6 +336,17 @@ void run_rule_cpu(Rule rule, std::span<const Slab> given) {
   });
 }
 
+int64_t square_parts_cpu(int64_t numel) {
+  return (numel + kChunk - 1) / kChunk;
+}
+
+void squares_cpu(const Slab& s, double* to) {
+  parallel_for(0, square_parts_cpu(s.numel), 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      to[i] = HWY_DYNAMIC_DISPATCH(squares)(s, i * kChunk, std::min((i + 1) * kChunk, s.numel));
+  });
+}
+
 double sum_of_squares_cpu(std::span<const Slab> slabs, double sum) {
   const std::vector<Chunk> chunks = chunks_of(slabs);
   std::vector<double> parts(chunks.size());

@@ -18,11 +18,13 @@ Tier tier_of(Place place, Device device) {
   return device.is_cuda() ? Tier(Tier::pinned) : Tier();
 }
 
-optim::StateHome home_of(const TierPlan& plan) {
+optim::StateHome home_of(const TierPlan& plan, Device device) {
   using Who = optim::StateHome::Who;
   optim::StateHome home{.where = plan.state == Place::disk ? memory::kDisk : Tier(Tier::host)};
   home.who = plan.update == Updater::cpu ? Who::cpu : plan.update == Updater::split ? Who::split : Who::device;
-  home.gradients_leave = home.who != Who::device;
+  // What is all in the host's memory is updated there while the next forward begins.
+  home.ahead = device.is_cuda() && plan.state == Place::host && plan.parameters == Place::host;
+  home.gradients_leave = home.who != Who::device && !home.ahead;
   if (plan.group > 0) home.group_bytes = plan.group;
   return home;
 }
@@ -44,7 +46,7 @@ Tiers::Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optim
   if (plan.parameters != Place::device)
     streamed_ = std::make_unique<nn::Streamed>(
         model, nn::StreamOptions{.tier = tier_of(plan.parameters, device), .recompute = false});
-  if (plan.state != Place::device) optimizer.set_home(home_of(plan));
+  if (plan.state != Place::device) optimizer.set_home(home_of(plan, device));
   for (const Tier tier : movable_tiers()) memory::set_near_limit(plan.near, device, tier);
   model.set_recomputed_blocks(plan.recomputed);
   if (plan.activations != Place::device) {
