@@ -44,6 +44,11 @@ def filled(spec, generator):
         n = math.prod(shape)
         return one.to(device).repeat(-(-n // one.numel()))[:n].reshape(shape).clone()
     low, high = v["low"], v["high"]
+    if v["kind"] == "spread":  # in order over the last dimensions, none twice
+        n = max(1, math.prod(shape[-v["dims"]:]))
+        step = max(1, int(high - low + 1) // n)
+        places = torch.arange(n, device=device).reshape(shape[-v["dims"]:]) * step + int(low)
+        return (places + torch.randint(0, step, shape, generator=generator, device=device)).to(dtype)
     if v["kind"] == "positive":
         n = shape[-1]
         r = rand(shape, torch.float64) - 0.5

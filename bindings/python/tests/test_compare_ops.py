@@ -155,7 +155,31 @@ def test_contents_and_layouts():
     assert t[:, 0].eq(0).all() and t[:, -1].eq(20).all() and (t.diff(dim=1) >= 0).all()
     spec = {"dtype": "f64", "shape": [2, 32, 32], "values": {"kind": "positive", "low": 0, "high": 1}}
     torch.linalg.cholesky(compare_worker.filled(spec, g))
+    spec = {"dtype": "i64", "shape": [3, 4, 5], "values": {"kind": "spread", "low": 0, "high": 41, "dims": 2}}
+    t = compare_worker.filled(spec, g).flatten(1)
+    assert (t.diff(dim=1) > 0).all() and torch.equal(t // 2, torch.arange(20).expand(3, 20))
     x = torch.arange(48.0).reshape(2, 3, 2, 4)
     for layout in ("contiguous", "transposed", "every_second", "channels_last"):
         y = compare_worker.laid_out(x, layout)
         assert torch.equal(x, y) and (y.is_contiguous() == (layout == "contiguous")), layout
+
+
+def test_pytorch_is_asked_as_its_users_ask():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing to compare with")
+
+    def called(op, **values):
+        given = torch_peer.ADAPTED[op](torch, values) if op in torch_peer.ADAPTED else list(values.values())
+        given, named = given if isinstance(given, tuple) else (given, {})
+        return torch_peer.peer(torch, op)(*given, **named)
+
+    x = torch.arange(12.0).reshape(3, 4)
+    at = torch.tensor([2, 0])
+    assert torch.equal(called("index", x=x, indices=[None, at]), x[:, at])
+    put = called("index_put", x=x, indices=[None, at], values=torch.zeros(3, 2), accumulate=False)
+    assert put[:, at].eq(0).all() and torch.equal(put[:, 1], x[:, 1])
+    layer = torch.nn.GRU(4, 5)
+    one = torch.randn(6, 4)
+    want, state = layer(one)
+    got, ours = called("gru", input=one, hx=None, params=layer._flat_weights, has_biases=True, num_layers=1, dropout=0.0, train=False,
+                       bidirectional=False, batch_first=False, batch_sizes=None)
+    assert torch.equal(got, want) and torch.equal(ours, state)
