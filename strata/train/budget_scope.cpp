@@ -222,7 +222,6 @@ struct BudgetScope::State {
         keys(checked(keys, device, o != nullptr)),
         budget(this->keys.budget()),
         taken(device),
-        wanted(std::make_shared<Wanted>(device)),
         speeds(measured_speeds(device, budget)) {
     for (const Tensor& t : model.parameters()) t.storage()->retag(memory::Tag::parameter);
     turns.emplace(parts_of(model));
@@ -243,7 +242,6 @@ struct BudgetScope::State {
                        bytes_text(budget.device), "; it needs ",
                        bytes_text(live + std::max<int64_t>(live / 8, 4 * turns->parts().front().bytes)), " or more");
     limit.emplace(device, budget.device);
-    memory::add_reliever(wanted);
     memory::reset_peak(device);
     begin();
   }
@@ -302,12 +300,19 @@ struct BudgetScope::State {
   // What is elsewhere goes by `to` from now on.
   void move(const TierPlan& to) {
     pass.reset();
-    forward.reset();
     turns->set_again(0);
+    forward.reset();
     tiers.reset();
     if (optimizer && to.state == Place::device) optimizer->set_home({});
     if (to.parameters == Place::device) nn::move_parameters(model, Tier());
-    tiers.emplace(to, model, optimizer, device);
+    TierPlan bounded = to;
+    bounded.budget.device = 0;  // the bound is the scope's, from its beginning to its end
+    tiers.emplace(bounded, model, optimizer, device);
+    // Asked after all others: where they have given nothing.
+    const int64_t last = wanted ? wanted->last.load() : 0;
+    wanted = std::make_shared<Wanted>(device);
+    wanted->last = last;
+    memory::add_reliever(wanted);
     turns->refresh();
     turns->set_again(to.recomputed);
     plan = to;
@@ -410,7 +415,7 @@ struct BudgetScope::State {
   const memory::Budget budget;
   const std::thread::id thread = std::this_thread::get_id();
   const Taken taken;
-  const std::shared_ptr<Wanted> wanted;
+  std::shared_ptr<Wanted> wanted;
   const TierSpeeds speeds;
   std::optional<Limit> limit;
   std::optional<Turns> turns;

@@ -51,10 +51,14 @@ Program mlp() {
 }
 
 Program cnn() {
-  const nn::Sequential net(nn::Conv2d(3, 32, 3, {.padding = {1}}), nn::BatchNorm2d(32), nn::ReLU(),
-                           nn::Conv2d(32, 32, 3, {.padding = {1}}), nn::ReLU(), nn::MaxPool2d(2),
-                           nn::Conv2d(32, 64, 3, {.padding = {1}}), nn::ReLU(), nn::Flatten(),
-                           nn::Linear(64 * 16 * 16, 10));
+  nn::Sequential net(nn::Conv2d(3, 32, 3, {.padding = {1}}), nn::BatchNorm2d(32), nn::ReLU());
+  for (int i = 0; i < 5; ++i) {
+    net.push_back(nn::Conv2d(32, 32, 3, {.padding = {1}}));
+    net.push_back(nn::ReLU());
+  }
+  net.push_back(nn::MaxPool2d(2));
+  net.push_back(nn::Flatten());
+  net.push_back(nn::Linear(32 * 16 * 16, 10));
   return {net, [net](const Tensor& x) { return mean(square(net(x))); }, {32, 3, 32, 32}};
 }
 
@@ -67,8 +71,7 @@ struct Decoder : nn::Module {
     Tensor forward(const Tensor& x) const { return x + down(gelu(up(norm(x)))); }
   };
   Decoder() {
-    for (int i = 0; i < 6; ++i) blocks.push_back(list.append(Block()));
-    register_module("blocks", list);
+    for (int i = 0; i < 6; ++i) blocks.push_back(Block());
   }
   Tensor forward(const Tensor& x) const {
     Tensor y = matmul(x, table);
@@ -76,8 +79,7 @@ struct Decoder : nn::Module {
     return mean(square(matmul(y, transpose(table, 0, 1))));
   }
   Tensor table = register_parameter("table", randn({64, 256}) * 0.1);
-  nn::ModuleList list;
-  std::vector<Block> blocks;
+  nn::ModuleList<Block> blocks = register_module("blocks", nn::ModuleList<Block>());
 };
 Program decoder() {
   const auto net = std::make_shared<Decoder>();
@@ -159,8 +161,8 @@ class Budgets : public testing::Test {
     return m;
   }
   void expect_same(const std::function<Program()>& make, double share, const Case& c = {}) {
-    const int64_t before = memory::stats(Device::cpu()).live_total;
     const Outcome plain = run(make, nullptr, c);
+    const int64_t before = memory::stats(Device::cpu()).live_total;
     const int64_t device = static_cast<int64_t>(share * static_cast<double>(plain.peak));
     const MemoryConfig memory = with(device);
     const Outcome kept = run(make, &memory, c);
@@ -171,7 +173,14 @@ class Budgets : public testing::Test {
     EXPECT_EQ(memory::stats(Device::cpu()).live_total, before);
     last_ = kept;
   }
-  io::TempDir dir_;
+  // One for all: how fast its disk is is measured once.
+  static void SetUpTestSuite() { folder() = std::make_unique<io::TempDir>(); }
+  static void TearDownTestSuite() { folder().reset(); }
+  static std::unique_ptr<io::TempDir>& folder() {
+    static std::unique_ptr<io::TempDir> dir;
+    return dir;
+  }
+  const io::TempDir& dir_ = *folder();
   Outcome last_;
 };
 
@@ -277,7 +286,7 @@ TEST_F(Budgets, ExceptionsLeaveEverythingUsable) {
   {
     BudgetScope budget(p.net, *optimizer, with(most));
     for (int i = 0; i < 5; ++i) {
-      const RngState before = default_generator().state();
+      const RngKey before = default_generator().state();
       for (bool again = true; again;) {
         again = false;
         optimizer->zero_grad();

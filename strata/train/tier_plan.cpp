@@ -426,7 +426,10 @@ TierRates measure_rates(Device device, const memory::Budget& budget) {
   }
   // Files are striped: what the slowest does, times as many.
   for (const std::string& folder : budget.disk) {
-    const lab::DiskRates d = lab::measure_disk(folder);
+    // As much as is likely to go there, so that a small disk will do for a small budget.
+    const lab::DiskRates d = lab::measure_disk(
+        folder, budget.device > 0 ? std::clamp(budget.device / 4, int64_t{16} << 20, int64_t{256} << 20)
+                                  : int64_t{256} << 20);
     const auto least = [](double sum, double one) { return sum == 0 ? one : std::min(sum, one); };
     r.disk_write = least(r.disk_write, 1e9 * d.write_gb_s);
     r.disk_read = least(r.disk_read, 1e9 * d.read_gb_s);
