@@ -236,11 +236,18 @@ struct BudgetScope::State {
   void start(const TierPlan& first) {
     Tiers::use_disk(first);
     move(first);
-    const int64_t live = memory::stats(device).live_total;
-    check<MemoryError>(budget.device == 0 || live <= budget.device, "BudgetScope", bytes_text(live),
-                       " of tensors are on ", device, " before the loop begins, more than the budget of ",
-                       bytes_text(budget.device), "; it needs ",
-                       bytes_text(live + std::max<int64_t>(live / 8, 4 * turns->parts().front().bytes)), " or more");
+    const memory::Stats now = memory::stats(device);
+    const int64_t stays = now.live_total - near_bytes();  // the rest is on its way, or goes when it must
+    if (budget.device > 0 && stays > budget.device) {
+      std::string held;
+      for (int i = 0; i < memory::kNumTags; ++i)
+        if (now.live[i] > 0)
+          held += cat(held.empty() ? "" : ", ", memory::name_of(static_cast<memory::Tag>(i)), " ", bytes_text(now.live[i]));
+      throw MemoryError("BudgetScope",
+                        cat(bytes_text(now.live_total), " of tensors (", held, ") are on ", device,
+                            " before the loop begins, more than the budget of ", bytes_text(budget.device),
+                            "; it needs ", bytes_text(stays + std::max(stays / 8, 4 * largest_part())), " or more"));
+    }
     limit.emplace(device, budget.device);
     memory::reset_peak(device);
     begin();
@@ -342,10 +349,15 @@ struct BudgetScope::State {
     }
     if (optimizer)
       for (const auto& [name, t] : optimizer->state_dict()) count(t);
+    return memory::stats(device).live_total - bytes - near_bytes();
+  }
+  // Of what is at home elsewhere.
+  int64_t near_bytes() const {
+    int64_t bytes = 0;
     for (const Tier tier : {memory::kDisk, Tier::pinned})
       if (memory::find_backend(device.type, tier) && memory::backend(device, tier).bytes == memory::Bytes::movable)
         bytes += memory::near_stats(device, tier).bytes;
-    return memory::stats(device).live_total - bytes;
+    return bytes;
   }
 
   void learn() {

@@ -89,7 +89,7 @@ nb::dict to_dict(const TierPlan& p) {
 // Scopes between __enter__ and __exit__.
 struct Offload {
   std::shared_ptr<SavedTensorOffload> offload;
-  std::vector<std::unique_ptr<SavedTensorOffload::Scope>> scopes;
+  std::vector<std::shared_ptr<SavedTensorOffload::Scope>> scopes;
 };
 struct Again {
   RecomputeOptions options;
@@ -166,7 +166,7 @@ void bind_tiers(nb::module_& m) {
           nb::arg("away"), nb::arg("recompute"), nb::arg("min_bytes"), nb::arg("keep_bytes"), nb::arg("slowdown"),
           nb::arg("most_kept"))
       .def("enter",
-           [](Offload& o) { o.scopes.push_back(std::make_unique<SavedTensorOffload::Scope>(o.offload)); })
+           [](Offload& o) { o.scopes.push_back(std::make_shared<SavedTensorOffload::Scope>(o.offload)); })
       .def("exit", [](Offload& o) { o.scopes.pop_back(); })
       .def("stats", [](Offload& o) { return to_dict(o.offload->stats()); }, "What it did so far, in bytes.");
 

@@ -10,6 +10,12 @@ from strata import nn
 from strata.nn import functional as F
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One for all: how fast its disk is is measured once."""
+    return tmp_path_factory.mktemp("disk")
+
+
 class Perceptron(nn.Module):
     def __init__(self):
         super().__init__()
@@ -119,10 +125,10 @@ def loop(kind, optimizer=lambda p: st.optim.AdamW(p, lr=1e-3), steps=5, passes=1
     return seen + everything(model, opt), peak, plan
 
 
-def expect_same(kind, share, tmp_path, **options):
+def expect_same(kind, share, folder, **options):
     plain, peak, _ = loop(kind, **options)
     device = int(share * peak)
-    kept, used, plan = loop(kind, device=device, disk=str(tmp_path), **options)
+    kept, used, plan = loop(kind, device=device, disk=str(folder), **options)
     assert used <= device < peak, plan.describe()
     assert len(kept) == len(plain)
     for a, b in zip(kept, plain):
@@ -132,8 +138,8 @@ def expect_same(kind, share, tmp_path, **options):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", [0.75, 0.5])
-def test_any_network_trains_to_the_same_bits(kind, share, tmp_path):
-    plan = expect_same(kind, share, tmp_path)
+def test_any_network_trains_to_the_same_bits(kind, share, folder):
+    plan = expect_same(kind, share, folder)
     assert plan.planned and plan.plan["fits"] and plan.plan["peak_device"] < plan.plan["peak_without"]
     assert f"of {device_text(plan)}" in plan.describe()
 
@@ -142,9 +148,9 @@ def device_text(plan):
     return next(line for line in plan.describe().splitlines() if line.startswith("device")).split(" of ")[1]
 
 
-def test_accumulation_and_evaluation(tmp_path):
-    expect_same("transformer", 0.6, tmp_path, passes=3)
-    expect_same("transformer", 0.6, tmp_path, evaluates=True)
+def test_accumulation_and_evaluation(folder):
+    expect_same("transformer", 0.6, folder, passes=3)
+    expect_same("transformer", 0.6, folder, evaluates=True)
 
 
 class Own(st.optim.Optimizer):
@@ -164,21 +170,21 @@ class Own(st.optim.Optimizer):
 @pytest.mark.parametrize("optimizer", [
     lambda p: st.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: st.optim.Adam(p), lambda p: st.optim.Adagrad(p), Own,
     lambda p: st.optim.AdamW(p, state_8bit=True), lambda p: st.optim.RMSprop(p)])
-def test_optimizers(optimizer, tmp_path):
-    expect_same("transformer", 0.7, tmp_path, optimizer=optimizer)
+def test_optimizers(optimizer, folder):
+    expect_same("transformer", 0.7, folder, optimizer=optimizer)
 
 
-def test_where_parts_are_can_be_said(tmp_path):
+def test_where_parts_are_can_be_said(folder):
     plain, _, _ = loop("transformer")
     for keys, wanted in [(dict(activations="disk"), "activations"), (dict(state="disk"), "state"),
                          (dict(state="disk", parameters="disk"), "weights"), (dict(recompute="blocks"), "recomputed")]:
-        kept, _, plan = loop("transformer", disk=[str(tmp_path)], **keys)
+        kept, _, plan = loop("transformer", disk=[str(folder)], **keys)
         assert all(np.array_equal(a, b) for a, b in zip(kept, plain)), plan.describe()
         assert plan.plan[wanted] in ("disk", 7), plan.plan
-    assert not list(tmp_path.iterdir())  # files without names
+    assert not list(folder.iterdir())  # files without names
 
 
-def test_clipping_and_schedules_go_on(tmp_path):
+def test_clipping_and_schedules_go_on(folder):
     def train(budget):
         st.manual_seed(2)
         model = Transformer()
@@ -194,7 +200,7 @@ def test_clipping_and_schedules_go_on(tmp_path):
                 schedule.step()
 
         if budget:
-            with st.memory.budget("40MiB", disk=str(tmp_path), model=model, optimizer=opt) as plan:
+            with st.memory.budget("40MiB", disk=str(folder), model=model, optimizer=opt) as plan:
                 run()
             assert plan.planned and plan.peak <= 40 << 20
         else:
@@ -204,14 +210,14 @@ def test_clipping_and_schedules_go_on(tmp_path):
     assert all(np.array_equal(a, b) for a, b in zip(train(True), train(False)))
 
 
-def test_a_budget_that_cannot_be_kept_names_one(tmp_path):
+def test_a_budget_that_cannot_be_kept_names_one(folder):
     model = Perceptron()
     opt = st.optim.AdamW(model.parameters())
     with pytest.raises(st.OutOfMemoryError, match="before the loop begins, more than the budget of 1.00 MiB; it needs"):
         with st.memory.budget("1MiB", model=model, optimizer=opt):
             pass
     with pytest.raises(st.OutOfMemoryError, match=r'the budget of 12.00 MiB was not enough: .* device = "\d+MiB" is the least to try'):
-        with st.memory.budget("12MiB", disk=str(tmp_path), model=model, optimizer=opt):
+        with st.memory.budget("12MiB", disk=str(folder), model=model, optimizer=opt):
             loss_of(model, rows()).backward()
             opt.step()
     # Everything is as before.
@@ -220,12 +226,12 @@ def test_a_budget_that_cannot_be_kept_names_one(tmp_path):
     opt.step()
 
 
-def test_exceptions_leave_everything_usable(tmp_path):
+def test_exceptions_leave_everything_usable(folder):
     st.manual_seed(0)
     model = Transformer()
     opt = st.optim.AdamW(model.parameters())
     with pytest.raises(KeyError):
-        with st.memory.budget("40MiB", disk=str(tmp_path), model=model, optimizer=opt):
+        with st.memory.budget("40MiB", disk=str(folder), model=model, optimizer=opt):
             for i in range(4):
                 loss = loss_of(model, tokens())
                 if i == 3:
@@ -236,13 +242,13 @@ def test_exceptions_leave_everything_usable(tmp_path):
     for p in model.parameters():
         assert p.tier == "host"
     before = [p.detach().numpy().copy() for p in model.parameters()]
-    with st.memory.budget("40MiB", disk=str(tmp_path), model=model, optimizer=opt):  # a second loop
+    with st.memory.budget("40MiB", disk=str(folder), model=model, optimizer=opt):  # a second loop
         pass
     for p, b in zip(model.parameters(), before):
         assert np.array_equal(p.detach().numpy(), b)
 
 
-def test_what_makes_no_sense(tmp_path):
+def test_what_makes_no_sense(folder):
     model = Perceptron()
     opt = st.optim.AdamW(model.parameters())
     for match, error, options in [("memory.device", ValueError, dict(device="much")),
@@ -258,9 +264,9 @@ def test_what_makes_no_sense(tmp_path):
     with pytest.raises(ValueError, match="LBFGS"):
         st.memory.budget(model=model, optimizer=st.optim.LBFGS(model.parameters()))
     with pytest.raises(ValueError, match="its state cannot live on disk"):
-        with st.memory.budget(disk=str(tmp_path), state="disk", model=model, optimizer=Own(model.parameters())):
+        with st.memory.budget(disk=str(folder), state="disk", model=model, optimizer=Own(model.parameters())):
             pass
-    with st.memory.budget("200MiB", disk=str(tmp_path), model=model, optimizer=opt):
+    with st.memory.budget("200MiB", disk=str(folder), model=model, optimizer=opt):
         with pytest.raises(ValueError, match="already"):
             with st.memory.budget("200MiB", model=model, optimizer=st.optim.SGD(model.parameters())):
                 pass
@@ -269,7 +275,7 @@ def test_what_makes_no_sense(tmp_path):
     opt.load_state_dict(opt.state_dict())
 
 
-def test_another_thread(tmp_path):
+def test_another_thread(folder):
     model = Perceptron()
     opt = st.optim.AdamW(model.parameters())
     found = []
@@ -281,7 +287,7 @@ def test_another_thread(tmp_path):
             found.append(str(e))
         found.append(float(st.ones(1000).sum()))  # others compute beside it
 
-    with st.memory.budget("200MiB", disk=str(tmp_path), model=model, optimizer=opt):
+    with st.memory.budget("200MiB", disk=str(folder), model=model, optimizer=opt):
         thread = threading.Thread(target=elsewhere)
         thread.start()
         thread.join()
@@ -301,8 +307,8 @@ def gradients(model, around):
     return [p.grad.numpy().copy() for p in model.parameters()]
 
 
-def test_offload_recompute_and_streamed(tmp_path):
-    st.memory.use_disk(str(tmp_path))
+def test_offload_recompute_and_streamed(folder):
+    st.memory.use_disk(str(folder))
     st.manual_seed(3)
     model = Transformer()
     plain = gradients(model, lambda loss: loss().backward())
@@ -345,8 +351,8 @@ def test_offload_recompute_and_streamed(tmp_path):
         st.memory.recompute().begin()
 
 
-def test_the_states_home(tmp_path):
-    st.memory.use_disk(str(tmp_path))
+def test_the_states_home(folder):
+    st.memory.use_disk(str(folder))
 
     def train(home):
         st.manual_seed(5)
