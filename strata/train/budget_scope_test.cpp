@@ -46,8 +46,12 @@ struct Program {
 };
 
 Program mlp() {
-  const nn::Sequential net(nn::Linear(256, 1024), nn::ReLU(), nn::Linear(1024, 1024), nn::GELU(), nn::Dropout(0.1),
-                           nn::Linear(1024, 1024), nn::GELU(), nn::Linear(1024, 16));
+  nn::Sequential net(nn::Linear(256, 1024), nn::ReLU(), nn::Dropout(0.1));
+  for (int i = 0; i < 5; ++i) {
+    net.push_back(nn::Linear(1024, 1024));
+    net.push_back(nn::GELU());
+  }
+  net.push_back(nn::Linear(1024, 16));
   return {net, [net](const Tensor& x) { return mean(square(net(x))); }, {2048, 256}};
 }
 

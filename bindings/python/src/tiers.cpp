@@ -2,6 +2,8 @@
 
 #include "tiers.h"
 
+#include <nanobind/stl/map.h>
+
 #include <map>
 #include <memory>
 
