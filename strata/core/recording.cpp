@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "strata/core/autocast.h"
+#include "strata/core/recording_marks.h"
 #include "strata/core/storage_watch.h"
 
 namespace strata {
@@ -145,6 +146,10 @@ struct Recorder::State {
     recording.storages.push_back({static_cast<int64_t>(s.nbytes), s.device, s.tag, born, 0, {}});
     written.push_back({s.version.load(std::memory_order_relaxed)});
     last_value.push_back(-1);
+    know(watched, place);
+    return place;
+  }
+  void know(uint64_t watched, int32_t place) {
     if (watched > first) {
       const uint64_t at = watched - first - 1;
       if (at >= index.size()) index.resize(at + 1, -1);
@@ -152,7 +157,6 @@ struct Recorder::State {
     } else {
       older.emplace(watched, place);
     }
-    return place;
   }
 
   bool keeps(const Storage& s) const {
@@ -216,8 +220,13 @@ struct Recorder::State {
 namespace {
 // Those that record now, on whatever thread.
 struct Recorders {
+  struct One {
+    Recorder* recorder;
+    const std::atomic<int32_t>* begun;  // calls
+    void (*returns)(Recorder&, uint64_t copy, uint64_t number);
+  };
   std::mutex lock;
-  std::vector<Recorder*> all;
+  std::vector<One> all;
   std::atomic<int> count{0};
 };
 Recorders& recorders() {
@@ -232,8 +241,8 @@ void detail::storage_ends(const Storage& s) {
   if (r.count.load(std::memory_order_acquire) == 0) return;
   const uint64_t watched = s.watched.load(std::memory_order_relaxed);
   const std::lock_guard lock(r.lock);
-  for (Recorder* recorder : r.all) {
-    Recorder::State& state = *recorder->state_;
+  for (const Recorders::One& one : r.all) {
+    Recorder::State& state = *one.recorder->state_;
     const std::lock_guard guard(state.ended_lock);
     state.ended.push_back({watched, state.begun.load(std::memory_order_relaxed)});
   }
@@ -247,8 +256,26 @@ Recorder::Recorder(const RecordOptions& options) : state_(std::make_unique<State
   state_->observing.emplace(*this);
   Recorders& r = recorders();
   const std::lock_guard lock(r.lock);
-  r.all.push_back(this);
+  r.all.push_back({this, &state_->begun, [](Recorder& recorder, uint64_t copy, uint64_t number) {
+                     State& s = *recorder.state_;
+                     if (const int32_t place = s.find(number); place >= 0) s.know(copy, place);
+                   }});
   r.count.fetch_add(1);
+}
+
+void detail::storage_returns(Storage& copy, uint64_t number) {
+  Recorders& r = recorders();
+  if (r.count.load(std::memory_order_acquire) == 0) return;
+  const uint64_t watched = watch_number(copy);
+  const std::lock_guard lock(r.lock);
+  for (const Recorders::One& one : r.all) one.returns(*one.recorder, watched, number);
+}
+
+int32_t detail::recorded_calls() {
+  Recorders& r = recorders();
+  if (r.count.load(std::memory_order_acquire) == 0) return 0;
+  const std::lock_guard lock(r.lock);
+  return r.all.empty() ? 0 : r.all.back().begun->load(std::memory_order_relaxed);
 }
 
 Recorder::~Recorder() {
@@ -262,7 +289,7 @@ Recording Recorder::finish() {
     s.modules.reset();
     Recorders& r = recorders();
     const std::lock_guard lock(r.lock);
-    std::erase(r.all, this);
+    std::erase_if(r.all, [this](const Recorders::One& one) { return one.recorder == this; });
     r.count.fetch_sub(1);
   }
   return s.take();
