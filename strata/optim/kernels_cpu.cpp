@@ -111,6 +111,17 @@ struct Constants {
 #include "strata/optim/all_rules.inc"
 #undef STRATA_RULE_FN
 
+// States that the rule changes, the first ones. Others may be shared between slabs, which are updated side by side, so
+// that not even what they hold may be written to them.
+template <class R>
+inline constexpr int changed = [] {
+  if constexpr (requires { R::changed; }) {
+    return R::changed;
+  } else {
+    return R::states;
+  }
+}();
+
 // n elements of a tensor whose constants are k.
 template <class R, class T>
 void update(const double* k, T* param, const T* grad, T* const (&state)[kMostStates], int64_t n) {
@@ -126,9 +137,9 @@ void update(const double* k, T* param, const T* grad, T* const (&state)[kMostSta
     Vec<T> vg = hn::Mul(hn::LoadU(d, g), constants[0]);
     R::apply(constants, vp, vg, va, vb, vc);
     hn::StoreU(vp, d, p);
-    if constexpr (R::states > 0) hn::StoreU(va, d, a);
-    if constexpr (R::states > 1) hn::StoreU(vb, d, b);
-    if constexpr (R::states > 2) hn::StoreU(vc, d, c);
+    if constexpr (changed<R> > 0) hn::StoreU(va, d, a);
+    if constexpr (changed<R> > 1) hn::StoreU(vb, d, b);
+    if constexpr (changed<R> > 2) hn::StoreU(vc, d, c);
   };
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) one(param + i, grad + i, state[0] + i, state[1] + i, state[2] + i);
@@ -142,7 +153,7 @@ void update(const double* k, T* param, const T* grad, T* const (&state)[kMostSta
   for (int s = 0; s < R::states; ++s) std::copy_n(state[s] + i, rest, ts[s]);
   one(tp, tg, ts[0], ts[1], ts[2]);
   std::copy_n(tp, rest, param + i);
-  for (int s = 0; s < R::states; ++s) std::copy_n(ts[s], rest, state[s] + i);
+  for (int s = 0; s < changed<R>; ++s) std::copy_n(ts[s], rest, state[s] + i);
 }
 
 template <class R>
@@ -187,7 +198,7 @@ void update_any(const Slab& s, int64_t begin, int64_t end) {
       narrow(p, s.param, s.dtype, at, n, of_param);
       if (s.low) narrow(p, s.low, s.low_dtype, at, n, {});
     }
-    for (int k = 0; k < states; ++k) {
+    for (int k = 0; k < changed<R>; ++k) {
       if (codes) {
         quantize(state[k], has_sign(k), n, static_cast<uint8_t*>(s.state[k]) + at, s.scale[k] + at / kScaleBlock);
       } else {
