@@ -128,6 +128,7 @@ void update(const double* k, T* param, const T* grad, T* const (&state)[kMostSta
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const Constants<T> constants(k);
+  constexpr int kChanged = changed<R>;
   const auto one = [&](T* HWY_RESTRICT p, const T* HWY_RESTRICT g, T* HWY_RESTRICT a, T* HWY_RESTRICT b,
                        T* HWY_RESTRICT c) HWY_ATTR {
     Vec<T> vp = hn::LoadU(d, p), va = hn::Zero(d), vb = hn::Zero(d), vc = hn::Zero(d);
@@ -137,9 +138,9 @@ void update(const double* k, T* param, const T* grad, T* const (&state)[kMostSta
     Vec<T> vg = hn::Mul(hn::LoadU(d, g), constants[0]);
     R::apply(constants, vp, vg, va, vb, vc);
     hn::StoreU(vp, d, p);
-    if constexpr (changed<R> > 0) hn::StoreU(va, d, a);
-    if constexpr (changed<R> > 1) hn::StoreU(vb, d, b);
-    if constexpr (changed<R> > 2) hn::StoreU(vc, d, c);
+    if constexpr (kChanged > 0) hn::StoreU(va, d, a);
+    if constexpr (kChanged > 1) hn::StoreU(vb, d, b);
+    if constexpr (kChanged > 2) hn::StoreU(vc, d, c);
   };
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) one(param + i, grad + i, state[0] + i, state[1] + i, state[2] + i);
@@ -153,7 +154,7 @@ void update(const double* k, T* param, const T* grad, T* const (&state)[kMostSta
   for (int s = 0; s < R::states; ++s) std::copy_n(state[s] + i, rest, ts[s]);
   one(tp, tg, ts[0], ts[1], ts[2]);
   std::copy_n(tp, rest, param + i);
-  for (int s = 0; s < changed<R>; ++s) std::copy_n(ts[s], rest, state[s] + i);
+  for (int s = 0; s < kChanged; ++s) std::copy_n(ts[s], rest, state[s] + i);
 }
 
 template <class R>
