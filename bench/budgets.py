@@ -226,7 +226,7 @@ def case(a, name, tmp):
               f"  forecast {(seconds or 0) * 1e3:8.1f} ms {(peak or 0) / 2**30:7.3f} GiB  {same}; {len(rows)} steps in {whole:.0f} s,"
               f" host {watch.resident / 2**30:.2f} GiB ({watch.resident_in_steps / 2**30:.2f} after the first step), disk {(watch.free_before - watch.free) / 2**30:.2f} GiB", flush=True)
         moved = watch.a_step(len(rows) // 2, len(rows) - 1)
-        if any(b.startswith("memory.disk=") for b in budget) and moved and max(moved) > 0:
+        if any(b.startswith("memory.disk=") for b in budget) and moved and max(moved) > 1e6:
             rates = disk_rates(tmp)
             alone = disk_seconds(rates, *moved)
             print(f"{'':8} a step reads {moved[0] / 1e9:.3f} GB and writes {moved[1] / 1e9:.3f}: {alone * 1e3:.1f} ms of a disk with {rates[0] / 1e9:.2f},"
