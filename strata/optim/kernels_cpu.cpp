@@ -111,16 +111,12 @@ struct Constants {
 #include "strata/optim/all_rules.inc"
 #undef STRATA_RULE_FN
 
-// States that the rule changes, the first ones. Others may be shared between slabs, which are updated side by side, so
-// that not even what they hold may be written to them.
+// States that a rule changes, the first ones. Another may be shared between slabs, which are updated side by side, so
+// that not even what it holds may be written to it.
 template <class R>
-inline constexpr int changed = [] {
-  if constexpr (requires { R::changed; }) {
-    return R::changed;
-  } else {
-    return R::states;
-  }
-}();
+inline constexpr int changed = R::states;
+template <>
+inline constexpr int changed<SparseAdamRule> = 2;  // which rows are used: one row of ones for all of them
 
 // n elements of a tensor whose constants are k.
 template <class R, class T>
