@@ -63,7 +63,7 @@ class Watch(threading.Thread):
     def __init__(self, pid, metrics, disk):
         super().__init__(daemon=True)
         self.pid, self.metrics, self.disk = pid, metrics, disk
-        self.resident = 0
+        self.resident = self.resident_in_steps = 0
         self.free = self.free_before = self.free_now()
         self.moved = []  # steps, bytes read, bytes written
         self.ended = threading.Event()
@@ -81,7 +81,10 @@ class Watch(threading.Thread):
             except (OSError, ValueError):
                 continue
             m = re.search(r"VmRSS:\s+(\d+) kB", status)
-            self.resident = max(self.resident, int(m.group(1)) << 10 if m else 0)
+            held = int(m.group(1)) << 10 if m else 0
+            self.resident = max(self.resident, held)
+            if steps > 0:  # before, the machine is measured
+                self.resident_in_steps = max(self.resident_in_steps, held)
             self.free = min(self.free, self.free_now())
             self.moved.append((steps, int(io["read_bytes"]), int(io["write_bytes"])))
 
@@ -221,9 +224,9 @@ def case(a, name, tmp):
         same = "same losses" if losses == base[2] else f"losses differ at step {next(k for k, (x, y) in enumerate(zip(losses, base[2])) if x != y) + 1}"
         print(f"{name:8} {label:36} {took * 1e3:9.1f} ms {took / base[0]:6.2f}x {rate:9.0f} tokens/s  peak {held / 2**30:7.3f} GiB {held / base[1]:5.2f}x"
               f"  forecast {(seconds or 0) * 1e3:8.1f} ms {(peak or 0) / 2**30:7.3f} GiB  {same}; {len(rows)} steps in {whole:.0f} s,"
-              f" host {watch.resident / 2**30:.2f} GiB, disk {(watch.free_before - watch.free) / 2**30:.2f} GiB", flush=True)
+              f" host {watch.resident / 2**30:.2f} GiB ({watch.resident_in_steps / 2**30:.2f} after the first step), disk {(watch.free_before - watch.free) / 2**30:.2f} GiB", flush=True)
         moved = watch.a_step(len(rows) // 2, len(rows) - 1)
-        if any(b.startswith("memory.disk=") for b in budget) and moved and max(moved) > 0:
+        if any(b.startswith("memory.disk=") for b in budget) and moved and max(moved) > 1e6:
             rates = disk_rates(tmp)
             alone = disk_seconds(rates, *moved)
             print(f"{'':8} a step reads {moved[0] / 1e9:.3f} GB and writes {moved[1] / 1e9:.3f}: {alone * 1e3:.1f} ms of a disk with {rates[0] / 1e9:.2f},"

@@ -10,13 +10,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "strata/core/error.h"
 #include "strata/core/parallel.h"
 #include "strata/core/rng.h"
 #include "strata/cuda/runtime.h"

@@ -78,13 +78,13 @@ Args filled(std::span<const Value> args, std::span<const Contents> contents, boo
 }
 
 // An unpooling's places are those of maxima, one in each window: how many dimensions a plane of them has; 0 for other
-// ops. Repeated places mean another result in each library, and none of them is made for that.
+// ops. Repeated places mean another result in each library, and no library is made for them.
 int64_t plane_dims(const OpBase& op) {
   constexpr std::string_view kName = "max_unpool";
   return op.name().starts_with(kName) ? op.name()[kName.size()] - '0' : 0;
 }
 
-// Elements of the last `dims` dimensions of the first result.
+// Elements of the last `dims` dimensions of the result; 0 where the op refuses the arguments.
 int64_t plane_of_result(const OpBase& op, const Args& args, int64_t dims) {
   const NoGrad guard;
   const DeviceScope dry(Device::meta());
@@ -92,9 +92,13 @@ int64_t plane_of_result(const OpBase& op, const Args& args, int64_t dims) {
     return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt});
   });
   int64_t plane = 1;
-  visit(op.call_boxed(shapes), [&](const Tensor& t) {
-    for (int64_t d = 0; d < dims; ++d) plane *= t.shape()[t.dim() - 1 - d];
-  });
+  try {
+    visit(op.call_boxed(shapes), [&](const Tensor& t) {
+      for (int64_t d = 0; d < dims; ++d) plane *= t.shape()[t.dim() - 1 - d];
+    });
+  } catch (const Error&) {
+    return 0;
+  }
   return plane;
 }
 
@@ -184,13 +188,13 @@ class Grown {
   double factor(const Args& args, int group) const {
     return group < 0 ? 1 : growth_.factor(args, static_cast<size_t>(group));
   }
-  // Where arguments are broadcast to one shape, and among special functions, integers are operands: a shift, a
-  // polynomial's degree. Elsewhere they point into something.
   bool spreads(const Tensor& t) const { return plane_dims(op_) > 0 && !is_number(t) && !is_floating(t.dtype()); }
   Contents spread(const Args& args) const {
     const int64_t dims = plane_dims(op_), plane = plane_of_result(op_, args, dims);
     return {.kind = Contents::spread, .low = 0, .high = static_cast<double>(plane - 1), .of = {}, .dims = dims};
   }
+  // Where arguments are broadcast to one shape, and among special functions, integers are operands: a shift, a
+  // polynomial's degree. Elsewhere they point into something.
   bool operands() const { return op_.adapt() != Adapt::none || op_.family() == "special"; }
   std::vector<Contents> contents(const Args& args) const {
     const double by = factor(args, group_);
