@@ -1,8 +1,8 @@
 #pragma once
 // depthwise_bands.cuh for images whose channels lie innermost, [n, height, width, channels]: a block has 16 channels of
-// 16 rows of results (of one image or of several small ones). Pixels come as they lie and are turned around on their way
-// into shared memory, where a row has the columns of one channel after those of the other; results are turned back there.
-// A warp has two of the channels, whose band matrices it reads from a table of pairs of neighbouring taps.
+// 16 rows of results (of one image or of several small ones). Pixels come as they lie and are turned around on their
+// way into shared memory, where a row has the columns of one channel after those of the other; results are turned back
+// there. A warp has two of the channels, whose band matrices it reads from a table of pairs of neighbouring taps.
 
 #include "strata/cuda/tile/single.cuh"
 #include "strata/ops/conv/depthwise_bands.cuh"
@@ -18,8 +18,8 @@ inline constexpr int kPairs = 24;  // of taps that a row of a band has at a dist
 /// How images are cut: tiles of h x w results of `images` images, h images <= 16.
 struct LastTiling {
   int n, channels, ih, iw, oh, ow, ph, pw;
-  int h, w, down, across;  // of a tile, w a multiple of 8; tiles of an image
-  int images, rows;        // in a tile; rows of inputs of each
+  int h, w, down, across;     // of a tile, w a multiple of 8; tiles of an image
+  int images, rows;           // in a tile; rows of inputs of each
   int groups, tiles, shares;  // of 16 channels; tiles of all images; blocks of a group
   FastDivisor by_image, by_tile, by_across, by_h, by_w;
 
@@ -62,7 +62,8 @@ inline LastTiling last_tiling(int64_t n, int64_t channels, int64_t ih, int64_t i
   t.groups = up(t.channels, kLastChannels), t.tiles = up(t.n, t.images) * t.down * t.across;
   t.shares = low(t.tiles, up(3 * multiprocessors, t.groups));
   const auto divisor = [](int d) { return FastDivisor(static_cast<uint32_t>(d)); };
-  t.by_image = divisor(t.rows), t.by_tile = divisor(t.down * t.across), t.by_across = divisor(t.across), t.by_h = divisor(t.h), t.by_w = divisor(t.w);
+  t.by_image = divisor(t.rows), t.by_tile = divisor(t.down * t.across), t.by_across = divisor(t.across),
+  t.by_h = divisor(t.h), t.by_w = divisor(t.w);
   return t;
 }
 
@@ -81,8 +82,8 @@ __device__ __forceinline__ LastTile last_tile(const LastTiling& t, int tile) {
 }
 
 /// Pixels of `images` images from row `top` and column `left` on (either may be negative), `rows` of each and kColumns
-/// columns, turned around: a row has kColumns numbers of each of 16 channels from c0 on, and begins kRow after the last.
-/// Zeros for what is outside. `by_image` divides by `rows`.
+/// columns, turned around: a row has kColumns numbers of each of 16 channels from c0 on, and begins kRow after the
+/// last. Zeros for what is outside. `by_image` divides by `rows`.
 template <int kColumns, int kChannel, int kRow>
 __device__ __forceinline__ void load_pixels(uint16_t* to, const uint16_t* from, int channels, int c0, int n0, int n,
                                             int images, int height, int width, int top, int left, int rows,
@@ -250,8 +251,8 @@ __global__ void __launch_bounds__(kLastThreads, 2)
     __syncthreads();  // the last tile has been read, or all is clear
     load_pixels<8 * kBlocks + 8, kChannel, kRow>(in, x, t.channels, c0, at.n0, t.n, t.images, t.ih, t.iw, at.y - t.ph,
                                                  at.x - t.pw, t.rows, t.by_image);
-    load_pixels<8 * kBlocks, kChannel, kRow>(grads, y, t.channels, c0, at.n0, t.n, t.images, t.oh, t.ow, at.y, at.x, t.h,
-                                             t.by_h);
+    load_pixels<8 * kBlocks, kChannel, kRow>(grads, y, t.channels, c0, at.n0, t.n, t.images, t.oh, t.ow, at.y, at.x,
+                                             t.h, t.by_h);
     __syncthreads();
 #pragma unroll
     for (int u = 0; u < kChannelsOfWarp; ++u) {
