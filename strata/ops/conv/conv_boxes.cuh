@@ -20,8 +20,8 @@
 #endif
 
 namespace strata::conv_cuda {
-using cuda::FastDivisor;
 using cpu::ConvSizes;
+using cuda::FastDivisor;
 
 using namespace cuda::tile;
 

@@ -77,10 +77,9 @@ bool check_plan(const Case& c, int shape, BoxWay way, uint64_t seed) {
   for (size_t i = 0; i < sources.size(); ++i) g.sources[i] = box_map(source.data(), sources[i]);
   for (size_t i = 0; i < results.size(); ++i) g.results[i] = box_map(result.data(), results[i]);
   // Filters [oc, taps, ic]: the result's channels are innermost where it is transposed.
-  g.filters = c.transposed
-                  ? box_map(filters.data(), {w.results, taps, w.channels, 1, s.ic, taps * s.ic, 1, 1, 64})
-                  : box_map(filters.data(), {w.channels, taps, w.results, 1, s.ic, taps * s.ic, 1, 1,
-                                             64 * kBoxShapes[shape].tall});
+  g.filters = c.transposed ? box_map(filters.data(), {w.results, taps, w.channels, 1, s.ic, taps * s.ic, 1, 1, 64})
+                           : box_map(filters.data(), {w.channels, taps, w.results, 1, s.ic, taps * s.ic, 1, 1,
+                                                      64 * kBoxShapes[shape].tall});
   g.bias = bias.data();
   const unsigned blocks = static_cast<unsigned>(std::min(g.work.tiles, 3));
   constexpr auto kAll = std::make_index_sequence<std::size(kBoxShapes)>();

@@ -29,7 +29,8 @@ std::string run_filter(const FilterBoxes& g, const FilterPlan& p, uint64_t seed)
 // What blocks shared.
 Shared check(const ConvSizes& sizes, int clusters, uint64_t seed) {
   const ConvSizes s = with_result(sizes);
-  SCOPED_TRACE(cat(s.n, " images ", s.ih, " x ", s.iw, ", ", s.ic, " to ", s.oc, ", clusters ", clusters, ", seed ", seed));
+  SCOPED_TRACE(
+      cat(s.n, " images ", s.ih, " x ", s.iw, ", ", s.ic, " to ", s.oc, ", clusters ", clusters, ", seed ", seed));
   ConvChoice choice;
   choice.clusters = clusters;
   const FilterPlan p = plan_filter(s, false, 5, choice);
@@ -61,8 +62,8 @@ TEST(ConvFilterBoxes, AreTheSumsOfAllPixels) {
   if (!emulation::kRuns) GTEST_SKIP() << "fibers do not run under the thread sanitizer";
   // n, ic, oc, groups, ih, iw, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw
   const ConvSizes low{3, 72, 64, 1, 9, 13, 0, 0, 3, 3, 1, 1, 1, 1, 1, 1},
-      middle{4, 72, 256, 1, 9, 7, 0, 0, 3, 3, 1, 1, 1, 1, 1, 1},
-      odd{5, 8, 72, 1, 10, 17, 0, 0, 5, 3, 1, 1, 2, 0, 1, 2}, high{5, 128, 192, 1, 7, 7, 0, 0, 3, 2, 1, 1, 1, 1, 1, 1},
+      middle{4, 72, 256, 1, 9, 7, 0, 0, 3, 3, 1, 1, 1, 1, 1, 1}, odd{5, 8, 72, 1, 10, 17, 0, 0, 5, 3, 1, 1, 2, 0, 1, 2},
+      high{5, 128, 192, 1, 7, 7, 0, 0, 3, 2, 1, 1, 1, 1, 1, 1},
       dilated{2, 16, 136, 1, 12, 9, 0, 0, 3, 3, 1, 1, 2, 1, 2, 1};
   EXPECT_EQ(check(low, -1, 0), Shared::nothing);
   EXPECT_EQ(check(middle, 1, 0), Shared::x);

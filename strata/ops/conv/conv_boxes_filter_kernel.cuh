@@ -24,7 +24,7 @@ enum class Shared { nothing, x, y };
 /// What a launch does; the maps are beside it.
 struct FilterWork {
   Places places;
-  int first_y, first_x;  // of the window of result (0, 0), in x
+  int first_y, first_x;     // of the window of result (0, 0), in x
   int m, channels, chunks;  // chunks of 64 channels
   int kernel_h, kernel_w, dilation_h, dilation_w;
   int loaded, further;  // bytes of x for a step; from a piece to the next
@@ -87,7 +87,8 @@ __device__ __forceinline__ void copy_run(void* to, const CUtensorMap& map, uint6
 }
 
 template <bool kBoth>
-__device__ __forceinline__ void copy_x(const FilterBoxes& all, uint8_t* to, uint64_t* ready, const Place& at, int tile) {
+__device__ __forceinline__ void copy_x(const FilterBoxes& all, uint8_t* to, uint64_t* ready, const Place& at,
+                                       int tile) {
   const FilterWork& g = all.work;
   const int top = at.y * g.places.step_y + g.first_y, left = at.x * g.places.step_x + g.first_x;
   if (g.places.runs) {
@@ -225,8 +226,8 @@ __global__ void __launch_bounds__(128 * (Tall + 1), filter_blocks_at_once<Tall>(
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
           const int c = piece.channel + j * 8 + lane % 4 * 2;
-          if (c < g.channels) *reinterpret_cast<float2*>(line + c) = {values[from + j * 4 + h * 2],
-                                                                      values[from + j * 4 + h * 2 + 1]};
+          if (c < g.channels)
+            *reinterpret_cast<float2*>(line + c) = {values[from + j * 4 + h * 2], values[from + j * 4 + h * 2 + 1]};
         }
       }
     };

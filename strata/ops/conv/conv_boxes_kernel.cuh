@@ -27,8 +27,8 @@ struct BoxWork {
   int tiles_m, tiles_of_phase, tiles;
   int m, chunks;  // channels of the result; 64 channels of the source
   int dilation_h, dilation_w;
-  int parities;                // boxes of rows that a column of taps reads: the stride of the source's rows, or 1
-  int loaded, arriving;        // bytes of a box with its further rows, and how many of them are copied
+  int parities;          // boxes of rows that a column of taps reads: the stride of the source's rows, or 1
+  int loaded, arriving;  // bytes of a box with its further rows, and how many of them are copied
   int pixel_stages, filter_stages;
 };
 struct Boxes {

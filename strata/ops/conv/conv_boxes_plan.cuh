@@ -127,9 +127,8 @@ inline Standing standing(const Windows& w) {
     const int64_t own = last + 1 - top, shared = std::max(height - top, last + 1);
     all.rows = std::max({all.rows, rows, std::min(own, shared)});
   });
-  each_load([&](int64_t, int64_t top, int64_t last, int64_t) {
-    all.zeros = std::max(all.zeros, last - top + 1 - all.rows);
-  });
+  each_load(
+      [&](int64_t, int64_t top, int64_t last, int64_t) { all.zeros = std::max(all.zeros, last - top + 1 - all.rows); });
   return all;
 }
 
@@ -184,12 +183,14 @@ inline BoxPlan plan_boxes(const Windows& w, int shape_number, BoxWay way, bool m
   return p;
 }
 
-/// The cheapest by a count of clocks: products, or what comes from L2, whichever is more; of those that `choice` leaves.
+/// The cheapest by a count of clocks: products, or what comes from L2, whichever is more; of those that `choice`
+/// leaves.
 inline BoxPlan plan_boxes(const Windows& w, bool may_run, int multiprocessors, const ConvChoice& choice) {
   BoxPlan best;
   for (int i = 0; i < static_cast<int>(std::size(kBoxShapes)); ++i) {
     for (const BoxWay way : {BoxWay::rows, BoxWay::runs, BoxWay::images}) {
-      if ((choice.shape >= 0 && choice.shape != i) || (choice.way >= 0 && choice.way != static_cast<int>(way))) continue;
+      if ((choice.shape >= 0 && choice.shape != i) || (choice.way >= 0 && choice.way != static_cast<int>(way)))
+        continue;
       const BoxPlan p = plan_boxes(w, i, way, may_run, multiprocessors);
       if (p.shape >= 0 && (best.shape < 0 || p.cost < best.cost)) best = p;
     }
@@ -228,9 +229,9 @@ inline std::vector<BoxMap> source_maps(const Windows& w, const BoxPlan& p) {
   for (int64_t y = 0; y < 2; ++y) {
     for (int64_t x = 0; x < 2; ++x) {
       const int64_t top = std::min(y, w.step_y - 1), left = std::min(x, w.step_x - 1);
-      maps.push_back({w.channels, (w.width - left + w.step_x - 1) / w.step_x, (w.height - top + w.step_y - 1) / w.step_y,
-                      w.n, w.channels * w.step_x, row * w.step_y, row * w.height, 8,
-                      p.way == BoxWay::images ? p.box_rows : p.loaded / kUnit, p.images,
+      maps.push_back({w.channels, (w.width - left + w.step_x - 1) / w.step_x,
+                      (w.height - top + w.step_y - 1) / w.step_y, w.n, w.channels * w.step_x, row * w.step_y,
+                      row * w.height, 8, p.way == BoxWay::images ? p.box_rows : p.loaded / kUnit, p.images,
                       top * row + left * w.channels});
     }
   }

@@ -430,9 +430,9 @@ void add_filter_shares(const ConvSizes& s, DType t, const float* sums, int share
       const int64_t chunks = (icg + 63) / 64;
       if (taps > 1 && taps <= kMostTurnedTaps && icg >= 32 && s.oc * chunks < (1 << 30) && conv_choice().adding != 0) {
         turned_shares_kernel<T>
-            <<<static_cast<unsigned>(s.oc * chunks), kThreads, static_cast<size_t>(taps) * 65 * sizeof(float), stream()>>>(
-                sums, shares, s.oc * taps * padded, taps, static_cast<int>(icg), padded, static_cast<int>(chunks),
-                FastDivisor(static_cast<uint32_t>(taps)), static_cast<T*>(w));
+            <<<static_cast<unsigned>(s.oc * chunks), kThreads, static_cast<size_t>(taps) * 65 * sizeof(float),
+               stream()>>>(sums, shares, s.oc * taps * padded, taps, static_cast<int>(icg), padded,
+                           static_cast<int>(chunks), FastDivisor(static_cast<uint32_t>(taps)), static_cast<T*>(w));
         return;
       }
       filter_shares_kernel<T><<<blocks_for(s.oc * taps * padded, kThreads), kThreads, 0, stream()>>>(

@@ -24,9 +24,8 @@ void depthwise_bands_weight(const ConvSizes& s, DType t, const void* x, const vo
 /// w = the sums [share, size] added up in their order; 16 bits.
 void add_depthwise_shares(DType t, int64_t size, int64_t shares, const float* sums, void* w);
 
-
-/// The same three where x and y have their channels innermost and these are a multiple of 8; w is row-major. False, with
-/// nothing done, for what they do not take.
+/// The same three where x and y have their channels innermost and these are a multiple of 8; w is row-major. False,
+/// with nothing done, for what they do not take.
 bool depthwise_last_forward(const ConvSizes& s, DType t, const void* x, const void* w, const void* bias, void* y);
 bool depthwise_last_transpose(const ConvSizes& s, DType t, const void* y, const void* w, const void* bias, void* x);
 bool depthwise_last_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w);

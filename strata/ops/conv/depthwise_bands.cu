@@ -50,8 +50,8 @@ int64_t depthwise_bands_shares(const ConvSizes& s) {
 }
 
 void depthwise_bands_weight(const ConvSizes& s, DType t, const void* x, const void* y, float* sums) {
-  const BandTiling tiling = band_tiling(s.n, s.oc, s.ih, s.iw, s.oh, s.ow, s.ph, s.pw, static_cast<int>(s.kh), x, y,
-                                        multiprocessors());
+  const BandTiling tiling =
+      band_tiling(s.n, s.oc, s.ih, s.iw, s.oh, s.ow, s.ph, s.pw, static_cast<int>(s.kh), x, y, multiprocessors());
   dispatch_bands(t, s.kh, [&]<class E, int K>() {
     band_weight_kernel<E, K>
         <<<blocks_of_bands(tiling), kBandThreads, static_cast<size_t>(tiling.weight_bytes(K)), stream()>>>(

@@ -1,12 +1,12 @@
 #pragma once
 // Depthwise convolutions of 16 bits as products of matrices (mma.sync), for square filters of 3, 5 or 7 that move by
-// one. Of a channel's images, a row a of the filter is a band matrix: the results' columns 8 j .. 8 j + 7 take the inputs'
-// columns 8 j .. 8 j + 15 (from the padding on), so that
+// one. Of a channel's images, a row a of the filter is a band matrix: the results' columns 8 j .. 8 j + 7 take the
+// inputs' columns 8 j .. 8 j + 15 (from the padding on), so that
 //
 //   y[16 rows][8] += x[16 rows, a further][16] times band[16][8],   band[k][n] = w[a][k - n],
 //
-// sums over the filter's rows in f32 registers. Half of the products are by zeros; the cores make them so fast that what
-// the memory brings is waited for. The gradient of the filter sums over rows instead,
+// sums over the filter's rows in f32 registers. Half of the products are by zeros; the cores make them so fast that
+// what the memory brings is waited for. The gradient of the filter sums over rows instead,
 //
 //   C[16][8] += x[16 rows, a further][16]^T times gy[16 rows][8],   dw[a][b] = the sum of C[n + b][n] over n,
 //
@@ -171,7 +171,8 @@ __global__ void __launch_bounds__(kBandThreads)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int b = lane % 4 * 2 + e + 8 * half - lane / 4, tap = a * K + b;
-        if (b >= 0 && b < K) pair |= static_cast<uint32_t>(w[channel * K * K + (turned ? K * K - 1 - tap : tap)]) << (16 * e);
+        if (b >= 0 && b < K)
+          pair |= static_cast<uint32_t>(w[channel * K * K + (turned ? K * K - 1 - tap : tap)]) << (16 * e);
       }
       band[a][half] = pair;
     }

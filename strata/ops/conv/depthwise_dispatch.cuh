@@ -27,10 +27,14 @@ void dispatch_bands(DType t, int64_t k, F&& f) {
 template <class F>
 void by_blocks(int width, F&& f) {
   switch (width) {
-    case 8: return f(std::integral_constant<int, 1>());
-    case 16: return f(std::integral_constant<int, 2>());
-    case 32: return f(std::integral_constant<int, 4>());
-    default: return f(std::integral_constant<int, 7>());
+    case 8:
+      return f(std::integral_constant<int, 1>());
+    case 16:
+      return f(std::integral_constant<int, 2>());
+    case 32:
+      return f(std::integral_constant<int, 4>());
+    default:
+      return f(std::integral_constant<int, 7>());
   }
 }
 

@@ -42,9 +42,12 @@ const Case kCases[] = {
     {3, 2, 56, 56, 7, 3, 3, 0},  // one plane a tile, seven blocks of columns
     {5, 2, 14, 14, 7, 3, 3, 1},  // several planes, pairs of columns
     {21, 1, 7, 7, 7, 3, 3, 2},   // many planes, single columns, a last group that is not full
-    {3, 2, 28, 28, 5, 2, 2, 0},  {2, 1, 131, 67, 5, 0, 2, 3},  // tiles of planes
-    {2, 2, 10, 13, 7, 6, 0, 0},  {3, 1, 5, 200, 3, 1, 2, 4},
-    {1, 3, 9, 8, 3, 1, 1, 5},    {1, 1, 1, 1, 3, 1, 1, 0},
+    {3, 2, 28, 28, 5, 2, 2, 0},
+    {2, 1, 131, 67, 5, 0, 2, 3},  // tiles of planes
+    {2, 2, 10, 13, 7, 6, 0, 0},
+    {3, 1, 5, 200, 3, 1, 2, 4},
+    {1, 3, 9, 8, 3, 1, 1, 5},
+    {1, 1, 1, 1, 3, 1, 1, 0},
     {2, 1, 70, 58, 7, 3, 3, 0},
     // Channels in eights, for images that have them innermost.
     {2, 24, 56, 56, 7, 3, 3, 1},
@@ -117,7 +120,8 @@ void check(const Case& c) {
   const auto at = [](int64_t i) { return static_cast<size_t>(i); };
   for (int64_t q = 0; q < c.n * c.channels; ++q) {
     const int64_t channel = q % c.channels;
-    for (int64_t i = 0; i < c.height * c.width; ++i) gx[at(q * c.height * c.width + i)] = static_cast<float>(bias[at(channel)]);
+    for (int64_t i = 0; i < c.height * c.width; ++i)
+      gx[at(q * c.height * c.width + i)] = static_cast<float>(bias[at(channel)]);
     for (int64_t i = 0; i < oh; ++i)
       for (int64_t j = 0; j < ow; ++j) {
         const size_t to = at((q * oh + i) * ow + j);
@@ -145,7 +149,8 @@ void check(const Case& c) {
 
   // Two multiprocessors: shares of several images.
   std::vector<T> result(static_cast<size_t>(out), T(NAN));
-  const BandTiling forward = band_tiling(c.n, c.channels, c.height, c.width, oh, ow, c.ph, c.pw, K, x.data(), gy.data(), 1);
+  const BandTiling forward =
+      band_tiling(c.n, c.channels, c.height, c.width, oh, ow, c.ph, c.pw, K, x.data(), gy.data(), 1);
   ASSERT_EQ((run_forward<T, K, 1>(forward, false, x, w, bias, result, c.seed)), "");
   compare(result, y, "result");
 
@@ -171,10 +176,10 @@ void check(const Case& c) {
   ASSERT_EQ((run_last<T, K, 1>(last, false, last_x, w, bias, result, c.seed)), "");
   compare(turned_around(result, c.n, c.channels, true), y, "result with channels innermost");
   gradient.assign(gradient.size(), T(NAN));
-  ASSERT_EQ((run_last<T, K, 1>(
-                last_tiling(c.n, c.channels, oh, ow, c.height, c.width, K - 1 - c.ph, K - 1 - c.pw, K, 1), true, last_gy,
-                w, bias, gradient, c.seed)),
-            "");
+  ASSERT_EQ(
+      (run_last<T, K, 1>(last_tiling(c.n, c.channels, oh, ow, c.height, c.width, K - 1 - c.ph, K - 1 - c.pw, K, 1),
+                         true, last_gy, w, bias, gradient, c.seed)),
+      "");
   compare(turned_around(gradient, c.n, c.channels, true), gx, "gradient with channels innermost");
   sums.assign(static_cast<size_t>(last.shares) * w.size(), NAN), total.assign(w.size(), 0);
   ASSERT_EQ((run_last_weight<T, K, 1>(last, last_x, last_gy, sums, c.seed)), "");
@@ -203,7 +208,7 @@ TEST(DepthwiseBands, FitTheMemoryOfABlock) {
         EXPECT_GE(t.down * t.h, out);
         EXPECT_GE(t.across * t.w, out);
         const LastTiling last = last_tiling(64, 96, size, size, out, out, padding, padding, k, 132);
-        EXPECT_LE(last.forward_bytes(k), 74 * 1024) << size;   // three blocks a multiprocessor
+        EXPECT_LE(last.forward_bytes(k), 74 * 1024) << size;  // three blocks a multiprocessor
         EXPECT_LE(last.weight_bytes(k), 112 * 1024) << size;  // two
         EXPECT_LE(last.images * last.h, 16);
         EXPECT_GE(last.down * last.h, out);

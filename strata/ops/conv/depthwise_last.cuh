@@ -1,8 +1,8 @@
 #pragma once
 // depthwise_bands.cuh for images whose channels lie innermost, [n, height, width, channels]: a block has 16 channels of
-// 16 rows of results (of one image or of several small ones). Pixels come as they lie and are turned around on their way
-// into shared memory, where a row has the columns of one channel after those of the other; results are turned back there.
-// A warp has two of the channels, whose band matrices it reads from a table of pairs of neighbouring taps.
+// 16 rows of results (of one image or of several small ones). Pixels come as they lie and are turned around on their
+// way into shared memory, where a row has the columns of one channel after those of the other; results are turned back
+// there. A warp has two of the channels, whose band matrices it reads from a table of pairs of neighbouring taps.
 
 #include "strata/cuda/tile/single.cuh"
 #include "strata/ops/conv/depthwise_bands.cuh"
@@ -12,13 +12,14 @@ namespace bands {
 
 inline constexpr int kLastThreads = 256, kLastWarps = kLastThreads / 32, kLastChannels = 16,
                      kChannelsOfWarp = kLastChannels / kLastWarps;
+static_assert(kChannelsOfWarp == 2);
 inline constexpr int kPairs = 24;  // of taps that a row of a band has at a distance of -8 .. 15 from its diagonal
 
 /// How images are cut: tiles of h x w results of `images` images, h images <= 16.
 struct LastTiling {
   int n, channels, ih, iw, oh, ow, ph, pw;
-  int h, w, down, across;  // of a tile, w a multiple of 8; tiles of an image
-  int images, rows;        // in a tile; rows of inputs of each
+  int h, w, down, across;     // of a tile, w a multiple of 8; tiles of an image
+  int images, rows;           // in a tile; rows of inputs of each
   int groups, tiles, shares;  // of 16 channels; tiles of all images; blocks of a group
   FastDivisor by_image, by_tile, by_across, by_h, by_w;
 
@@ -32,9 +33,10 @@ struct LastTiling {
   }
   static constexpr int table_bytes(int k) { return kLastChannels * k * kPairs * 4; }
   // Elements of a channel's columns in a row of inputs (or gradients), where there are so many blocks of 8 results; of
-  // a row of all channels: eight rows are in different banks.
+  // a row of all channels. Eight rows are in different banks, and so are 32 columns of the first and the ninth channel.
   static constexpr int channel_of(int blocks) { return 8 * blocks + 8; }
-  static constexpr int row_of(int blocks) { return kLastChannels * channel_of(blocks) + 8; }
+  static constexpr int kGap = 32;  // before the ninth channel
+  static constexpr int row_of(int blocks) { return kLastChannels * channel_of(blocks) + kGap + 8; }
   static constexpr int kOutPixel = kLastChannels + 8;  // and of a pixel and a row of results
   static constexpr int out_row(int blocks) { return 8 * blocks * kOutPixel + 8; }
 };
@@ -60,7 +62,8 @@ inline LastTiling last_tiling(int64_t n, int64_t channels, int64_t ih, int64_t i
   t.groups = up(t.channels, kLastChannels), t.tiles = up(t.n, t.images) * t.down * t.across;
   t.shares = low(t.tiles, up(3 * multiprocessors, t.groups));
   const auto divisor = [](int d) { return FastDivisor(static_cast<uint32_t>(d)); };
-  t.by_image = divisor(t.rows), t.by_tile = divisor(t.down * t.across), t.by_across = divisor(t.across), t.by_h = divisor(t.h), t.by_w = divisor(t.w);
+  t.by_image = divisor(t.rows), t.by_tile = divisor(t.down * t.across), t.by_across = divisor(t.across),
+  t.by_h = divisor(t.h), t.by_w = divisor(t.w);
   return t;
 }
 
@@ -79,37 +82,48 @@ __device__ __forceinline__ LastTile last_tile(const LastTiling& t, int tile) {
 }
 
 /// Pixels of `images` images from row `top` and column `left` on (either may be negative), `rows` of each and kColumns
-/// columns, turned around: a row has kColumns numbers of each of 16 channels from c0 on, and begins kRow after the last.
-/// Zeros for what is outside. `by_image` divides by `rows`.
+/// columns, turned around: a row has kColumns numbers of each of 16 channels from c0 on, and begins kRow after the
+/// last. Zeros for what is outside. `by_image` divides by `rows`.
 template <int kColumns, int kChannel, int kRow>
 __device__ __forceinline__ void load_pixels(uint16_t* to, const uint16_t* from, int channels, int c0, int n0, int n,
                                             int images, int height, int width, int top, int left, int rows,
                                             const FastDivisor& by_image) {
-  // A warp has a row: 16 pixels at once, a lane has 8 channels of one. Loads under way before the first is stored:
-  constexpr int kAhead = (kColumns + 15) / 16;
-  const int lane = static_cast<int>(threadIdx.x) % 32, pixel = lane / 2, half = lane % 2 * 8;
-  const bool any = c0 + half < channels;
+  // A warp has a row: 32 pixels at once, a lane has 8 channels of two. Loads under way before the first is stored:
+  constexpr int kAhead = (kColumns + 31) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32, pixel = lane / 2 * 2, half = lane % 2;
+  const bool any = c0 + 8 * half < channels;
   for (int line = static_cast<int>(threadIdx.x) / 32; line < images * rows; line += kLastWarps) {
     const int image = quotient(by_image, line), y = top + line - image * rows;
     const bool inside = any && n0 + image < n && y >= 0 && y < height;
     const uint16_t* const row =
-        from + ((static_cast<int64_t>(n0 + image) * height + y) * width + left + pixel) * channels + c0 + half;
-    uint4 four[kAhead];
+        from + ((static_cast<int64_t>(n0 + image) * height + y) * width + left + pixel) * channels + c0 + 8 * half;
+    uint4 two[kAhead][2];
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int x = left + pixel + 32 * u + e;
+        two[u][e] = uint4{0, 0, 0, 0};
+        if (inside && x >= 0 && x < width && pixel + 32 * u < kColumns)
+          two[u][e] = load_constant(row + (32 * u + e) * channels);
+      }
+    uint16_t* const at = to + line * kRow + half * (8 * kChannel + LastTiling::kGap) + pixel;
 #pragma unroll
     for (int u = 0; u < kAhead; ++u) {
-      const int x = left + pixel + 16 * u;
-      four[u] = uint4{0, 0, 0, 0};
-      if (inside && x >= 0 && x < width) four[u] = load_constant(row + 16 * u * channels);
-    }
-    uint16_t* const at = to + line * kRow + half * kChannel + pixel;
+      if (kColumns % 32 != 0 && u + 1 == kAhead && pixel >= kColumns % 32) break;
+      const uint32_t a[4] = {two[u][0].x, two[u][0].y, two[u][0].z, two[u][0].w},
+                     b[4] = {two[u][1].x, two[u][1].y, two[u][1].z, two[u][1].w};
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u) {
-      if (kColumns % 16 != 0 && u + 1 == kAhead && pixel >= kColumns % 16) break;
-      const uint32_t pairs[4] = {four[u].x, four[u].y, four[u].z, four[u].w};
-#pragma unroll
-      for (int e = 0; e < 8; ++e) at[16 * u + e * kChannel] = static_cast<uint16_t>(pairs[e / 2] >> (e % 2 * 16));
+      for (int e = 0; e < 8; ++e)
+        *reinterpret_cast<uint32_t*>(at + 32 * u + e * kChannel) =
+            permute_bytes(a[e / 2], b[e / 2], e % 2 == 0 ? 0x5410 : 0x7632);
     }
   }
+}
+/// Where a channel's columns begin in a row.
+template <int kChannel>
+__device__ __forceinline__ int channel_at(int c) {
+  return c * kChannel + (c >= kLastChannels / 2 ? LastTiling::kGap : 0);
 }
 
 /// `turned`: the filter is read from its end. blockIdx.x: share, group of channels.
@@ -158,7 +172,7 @@ __global__ void __launch_bounds__(kLastThreads)
 #pragma unroll
         for (int e = 0; e < 4; ++e) sums[u][j][e] = add;
       const uint32_t* const pairs = table + c * K * kPairs + 8 + lane % 4 * 2 - lane / 4;
-      const uint16_t* const first = in + row_of_lane * kRow + c * kChannel + lane / 16 * 8;
+      const uint16_t* const first = in + row_of_lane * kRow + channel_at<kChannel>(c) + lane / 16 * 8;
 #pragma unroll
       for (int a = 0; a < K; ++a) {
         const uint16_t* const from = first + a * kRow;
@@ -179,25 +193,26 @@ __global__ void __launch_bounds__(kLastThreads)
       }
     }
     __syncthreads();  // the inputs have been read: results [row][pixel][16 channels] in their place
+    // Words of two channels. Of the four words of 16 bytes, word k of a pixel is at k ^ q, q being half its column:
+    // then the lanes of a warp, which have one word of four columns and eight rows, are in different banks.
+    const int word = warp / 4 * 4 + (warp % 4 ^ lane % 4);
 #pragma unroll
-    for (int u = 0; u < kChannelsOfWarp; ++u)
+    for (int j = 0; j < kBlocks; ++j)
 #pragma unroll
-      for (int j = 0; j < kBlocks; ++j)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const uint32_t two = pack2<T>(sums[u][j][2 * half], sums[u][j][2 * half + 1]);
-          uint16_t* const to = in + (lane / 4 + 8 * half) * kOutRow + (8 * j + lane % 4 * 2) * kOutPixel +
-                               warp * kChannelsOfWarp + u;
-          to[0] = static_cast<uint16_t>(two), to[kOutPixel] = static_cast<uint16_t>(two >> 16);
-        }
+      for (int e = 0; e < 4; ++e)
+        *reinterpret_cast<uint32_t*>(in + (lane / 4 + e / 2 * 8) * kOutRow +
+                                     (8 * j + lane % 4 * 2 + e % 2) * kOutPixel + 2 * word) =
+            pack2<T>(sums[0][j][e], sums[1][j][e]);
     __syncthreads();
     for (int i = tid; i < t.images * t.h * t.w * 2; i += kLastThreads) {
       const int part = i % 2 * 8, line = quotient(t.by_w, i / 2), column = i / 2 - line * t.w;
       const int image = quotient(t.by_h, line), row = at.y + line - image * t.h;
       if (at.n0 + image >= t.n || row >= t.oh || at.x + column >= t.ow || c0 + part >= t.channels) continue;
+      uint4 v = *reinterpret_cast<const uint4*>(in + line * kOutRow + column * kOutPixel + part);
+      if (column / 2 % 2 == 1) v = uint4{v.y, v.x, v.w, v.z};
+      if (column / 4 % 2 == 1) v = uint4{v.z, v.w, v.x, v.y};
       *reinterpret_cast<uint4*>(
-          y + ((static_cast<int64_t>(at.n0 + image) * t.oh + row) * t.ow + at.x + column) * t.channels + c0 + part) =
-          *reinterpret_cast<const uint4*>(in + line * kOutRow + column * kOutPixel + part);
+          y + ((static_cast<int64_t>(at.n0 + image) * t.oh + row) * t.ow + at.x + column) * t.channels + c0 + part) = v;
     }
   }
 }
@@ -236,14 +251,14 @@ __global__ void __launch_bounds__(kLastThreads, 2)
     __syncthreads();  // the last tile has been read, or all is clear
     load_pixels<8 * kBlocks + 8, kChannel, kRow>(in, x, t.channels, c0, at.n0, t.n, t.images, t.ih, t.iw, at.y - t.ph,
                                                  at.x - t.pw, t.rows, t.by_image);
-    load_pixels<8 * kBlocks, kChannel, kRow>(grads, y, t.channels, c0, at.n0, t.n, t.images, t.oh, t.ow, at.y, at.x, t.h,
-                                             t.by_h);
+    load_pixels<8 * kBlocks, kChannel, kRow>(grads, y, t.channels, c0, at.n0, t.n, t.images, t.oh, t.ow, at.y, at.x,
+                                             t.h, t.by_h);
     __syncthreads();
 #pragma unroll
     for (int u = 0; u < kChannelsOfWarp; ++u) {
       const int of = warp * kChannelsOfWarp + u;
-      const uint16_t* const grad = grads + lane % 16 * kRow + of * kChannel + lane / 16 * 8;
-      const uint16_t* const from = in + input_row * kRow + of * kChannel + lane / 8 % 2 * 8;
+      const uint16_t* const grad = grads + lane % 16 * kRow + channel_at<kChannel>(of) + lane / 16 * 8;
+      const uint16_t* const from = in + input_row * kRow + channel_at<kChannel>(of) + lane / 8 % 2 * 8;
       uint32_t held[K][2];  // the block of columns that the last product shares with the next
 #pragma unroll
       for (int a = 0; a < K; ++a) {
