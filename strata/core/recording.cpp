@@ -93,6 +93,8 @@ struct Recorder::State {
   std::atomic<int32_t> begun{0};
   std::mutex ended_lock;
   std::vector<Ended> ended;
+  std::unordered_map<int32_t, int32_t> copies;      // that are a place's too, how many
+  std::vector<std::pair<int32_t, int32_t>> joined;  // places of storages that are another's since so many calls
   std::optional<ObserverScope> observing;
   std::optional<detail::ModulesWatched> modules;
 
@@ -103,9 +105,15 @@ struct Recorder::State {
     for (size_t i = 0; i < seconds.size(); ++i) recording.calls[i].seconds = seconds[i];
     const std::lock_guard guard(ended_lock);
     for (RecordedStorage& s : recording.storages) s.freed = static_cast<int32_t>(recording.calls.size());
-    for (const Ended& e : ended)
-      if (const int32_t place = find(e.watched); place >= 0)
-        recording.storages[static_cast<size_t>(place)].freed = e.calls;
+    for (const Ended& e : ended) {
+      const int32_t place = find(e.watched);
+      if (place < 0) continue;
+      if (const auto at = copies.find(place); at != copies.end() && at->second-- > 0) continue;  // others live
+      recording.storages[static_cast<size_t>(place)].freed = e.calls;
+    }
+    copies.clear();
+    for (const auto& [place, calls] : joined) recording.storages[static_cast<size_t>(place)].freed = calls;
+    joined.clear();
     ended.clear();
     begun.store(0, std::memory_order_relaxed);
     first = detail::last_watch_number();
@@ -155,8 +163,15 @@ struct Recorder::State {
       if (at >= index.size()) index.resize(at + 1, -1);
       index[at] = place;
     } else {
-      older.emplace(watched, place);
+      older.insert_or_assign(watched, place);
     }
+  }
+  // A place that a call made for it has had its time.
+  void join(uint64_t copy, int32_t place) {
+    if (const int32_t own = find(copy); own >= 0 && own != place)
+      joined.emplace_back(own, begun.load(std::memory_order_relaxed));
+    ++copies[place];
+    know(copy, place);
   }
 
   bool keeps(const Storage& s) const {
@@ -258,7 +273,7 @@ Recorder::Recorder(const RecordOptions& options) : state_(std::make_unique<State
   const std::lock_guard lock(r.lock);
   r.all.push_back({this, &state_->begun, [](Recorder& recorder, uint64_t copy, uint64_t number) {
                      State& s = *recorder.state_;
-                     if (const int32_t place = s.find(number); place >= 0) s.know(copy, place);
+                     if (const int32_t place = s.find(number); place >= 0) s.join(copy, place);
                    }});
   r.count.fetch_add(1);
 }
