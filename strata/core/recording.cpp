@@ -5,6 +5,7 @@
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <unordered_map>
 
 #include "strata/core/autocast.h"
@@ -237,6 +238,7 @@ namespace {
 struct Recorders {
   struct One {
     Recorder* recorder;
+    std::thread::id thread;
     const std::atomic<int32_t>* begun;  // calls
     void (*returns)(Recorder&, uint64_t copy, uint64_t number);
   };
@@ -271,7 +273,7 @@ Recorder::Recorder(const RecordOptions& options) : state_(std::make_unique<State
   state_->observing.emplace(*this);
   Recorders& r = recorders();
   const std::lock_guard lock(r.lock);
-  r.all.push_back({this, &state_->begun, [](Recorder& recorder, uint64_t copy, uint64_t number) {
+  r.all.push_back({this, std::this_thread::get_id(), &state_->begun, [](Recorder& recorder, uint64_t copy, uint64_t number) {
                      State& s = *recorder.state_;
                      if (const int32_t place = s.find(number); place >= 0) s.join(copy, place);
                    }});
@@ -283,14 +285,17 @@ void detail::storage_returns(Storage& copy, uint64_t number) {
   if (r.count.load(std::memory_order_acquire) == 0) return;
   const uint64_t watched = watch_number(copy);
   const std::lock_guard lock(r.lock);
-  for (const Recorders::One& one : r.all) one.returns(*one.recorder, watched, number);
+  for (const Recorders::One& one : r.all)
+    if (one.thread == std::this_thread::get_id()) one.returns(*one.recorder, watched, number);
 }
 
 int32_t detail::recorded_calls() {
   Recorders& r = recorders();
   if (r.count.load(std::memory_order_acquire) == 0) return 0;
   const std::lock_guard lock(r.lock);
-  return r.all.empty() ? 0 : r.all.back().begun->load(std::memory_order_relaxed);
+  for (size_t i = r.all.size(); i-- > 0;)
+    if (r.all[i].thread == std::this_thread::get_id()) return r.all[i].begun->load(std::memory_order_relaxed);
+  return 0;
 }
 
 Recorder::~Recorder() {
