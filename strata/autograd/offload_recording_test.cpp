@@ -76,6 +76,26 @@ TEST(OffloadRecording, AStorageThatReturns) {
   detail::storage_returns(*x.storage(), uint64_t{1} << 60);
 }
 
+// What a call made of it, as a gradient that goes to its home: two for a moment.
+TEST(OffloadRecording, ACopyThatACallMade) {
+  Tensor x = ones({64});
+  Recorder recorder;
+  Tensor y = x * 2.0;
+  Tensor copy = y.clone();
+  detail::storage_returns(*copy.storage(), detail::watch_number(*y.storage()));
+  y = {};
+  (void)(copy * 4.0);
+  (void)(copy * 5.0);
+  const Recording r = recorder.finish();
+  ASSERT_EQ(r.calls.size(), 4u);
+  const auto storage = [&](ValueIndex v) { return r.values[static_cast<size_t>(v.at)].storage; };
+  const int32_t made = storage(r.calls[0].results[0]), cloned = storage(r.calls[1].results[0]);
+  EXPECT_EQ(r.storages[static_cast<size_t>(cloned)].freed, 2);
+  EXPECT_EQ(storage(std::get<ValueIndex>(r.calls[3].args[0])), made);
+  EXPECT_EQ(r.storages[static_cast<size_t>(made)].freed, 4);
+  copy = {};
+}
+
 // A scope around steps and one within: whichever ends first.
 TEST(OffloadRecording, ObserversEndInAnyOrder) {
   const Tensor x = ones({8});

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <unordered_map>
 
 #include "strata/core/autocast.h"
@@ -93,6 +94,8 @@ struct Recorder::State {
   std::atomic<int32_t> begun{0};
   std::mutex ended_lock;
   std::vector<Ended> ended;
+  std::unordered_map<int32_t, int32_t> copies;      // that are a place's too, how many
+  std::vector<std::pair<int32_t, int32_t>> joined;  // places of storages that are another's since so many calls
   std::optional<ObserverScope> observing;
   std::optional<detail::ModulesWatched> modules;
 
@@ -103,9 +106,15 @@ struct Recorder::State {
     for (size_t i = 0; i < seconds.size(); ++i) recording.calls[i].seconds = seconds[i];
     const std::lock_guard guard(ended_lock);
     for (RecordedStorage& s : recording.storages) s.freed = static_cast<int32_t>(recording.calls.size());
-    for (const Ended& e : ended)
-      if (const int32_t place = find(e.watched); place >= 0)
-        recording.storages[static_cast<size_t>(place)].freed = e.calls;
+    for (const Ended& e : ended) {
+      const int32_t place = find(e.watched);
+      if (place < 0) continue;
+      if (const auto at = copies.find(place); at != copies.end() && at->second-- > 0) continue;  // others live
+      recording.storages[static_cast<size_t>(place)].freed = e.calls;
+    }
+    copies.clear();
+    for (const auto& [place, calls] : joined) recording.storages[static_cast<size_t>(place)].freed = calls;
+    joined.clear();
     ended.clear();
     begun.store(0, std::memory_order_relaxed);
     first = detail::last_watch_number();
@@ -155,8 +164,15 @@ struct Recorder::State {
       if (at >= index.size()) index.resize(at + 1, -1);
       index[at] = place;
     } else {
-      older.emplace(watched, place);
+      older.insert_or_assign(watched, place);
     }
+  }
+  // A place that a call made for it has had its time.
+  void join(uint64_t copy, int32_t place) {
+    if (const int32_t own = find(copy); own >= 0 && own != place)
+      joined.emplace_back(own, begun.load(std::memory_order_relaxed));
+    ++copies[place];
+    know(copy, place);
   }
 
   bool keeps(const Storage& s) const {
@@ -222,6 +238,7 @@ namespace {
 struct Recorders {
   struct One {
     Recorder* recorder;
+    std::thread::id thread;
     const std::atomic<int32_t>* begun;  // calls
     void (*returns)(Recorder&, uint64_t copy, uint64_t number);
   };
@@ -256,9 +273,9 @@ Recorder::Recorder(const RecordOptions& options) : state_(std::make_unique<State
   state_->observing.emplace(*this);
   Recorders& r = recorders();
   const std::lock_guard lock(r.lock);
-  r.all.push_back({this, &state_->begun, [](Recorder& recorder, uint64_t copy, uint64_t number) {
+  r.all.push_back({this, std::this_thread::get_id(), &state_->begun, [](Recorder& recorder, uint64_t copy, uint64_t number) {
                      State& s = *recorder.state_;
-                     if (const int32_t place = s.find(number); place >= 0) s.know(copy, place);
+                     if (const int32_t place = s.find(number); place >= 0) s.join(copy, place);
                    }});
   r.count.fetch_add(1);
 }
@@ -268,14 +285,17 @@ void detail::storage_returns(Storage& copy, uint64_t number) {
   if (r.count.load(std::memory_order_acquire) == 0) return;
   const uint64_t watched = watch_number(copy);
   const std::lock_guard lock(r.lock);
-  for (const Recorders::One& one : r.all) one.returns(*one.recorder, watched, number);
+  for (const Recorders::One& one : r.all)
+    if (one.thread == std::this_thread::get_id()) one.returns(*one.recorder, watched, number);
 }
 
 int32_t detail::recorded_calls() {
   Recorders& r = recorders();
   if (r.count.load(std::memory_order_acquire) == 0) return 0;
   const std::lock_guard lock(r.lock);
-  return r.all.empty() ? 0 : r.all.back().begun->load(std::memory_order_relaxed);
+  for (size_t i = r.all.size(); i-- > 0;)
+    if (r.all[i].thread == std::this_thread::get_id()) return r.all[i].begun->load(std::memory_order_relaxed);
+  return 0;
 }
 
 Recorder::~Recorder() {

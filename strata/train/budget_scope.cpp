@@ -63,18 +63,14 @@ std::vector<Part> parts_of(const nn::Module& model) {
 // Follows forward on its thread: which part's turn it is. The first parts keep nothing and are computed again.
 class Turns final : public CallObserver {
  public:
-  explicit Turns(std::vector<Part> parts) : parts_(std::move(parts)), observing_(*this) { refresh(); }
+  explicit Turns(std::vector<Part> parts) : parts_(std::move(parts)) {}
 
-  /// Parameters have other storages now.
-  void refresh() {
-    owner_.clear();
-    for (size_t i = 0; i < parts_.size(); ++i)
-      for (const Tensor& t : parts_[i].parameters) owner_.try_emplace(t.storage().get(), i);
-  }
-  /// Turns of each pass that keep nothing.
-  void set_again(int64_t turns) {
-    again_ = turns;
+  /// Turns of each pass that keep nothing; where there are none, calls are looked at only to `note` turns.
+  void set_again(int64_t turns, bool note) {
     rest();
+    again_ = turns;
+    if (turns == 0 && !note) return observing_.reset();
+    if (!observing_) observing_.emplace(*this);
   }
   /// Forward is over.
   void rest() {
@@ -98,8 +94,12 @@ class Turns final : public CallObserver {
     if (!open_.empty()) open_.pop_back();
   }
   void see(const Call& call) {
-    if (current_phase() == Phase::backward) return rest();
+    if (current_phase() == Phase::backward) {
+      stale_ = true;
+      return rest();
+    }
     if (current_phase() != Phase::forward || !grad_enabled()) return;
+    if (std::exchange(stale_, false)) refresh();
     args_.clear();
     call.args(args_);
     for (const Value& v : args_) {
@@ -111,6 +111,16 @@ class Turns final : public CallObserver {
       break;
     }
     args_.clear();
+  }
+  // The storages of parameters now, and of what autocast keeps of them.
+  void refresh() {
+    owner_.clear();
+    for (size_t i = 0; i < parts_.size(); ++i)
+      for (const Tensor& t : parts_[i].parameters) {
+        owner_.try_emplace(t.storage().get(), i);
+        const AutogradMeta* known = t.impl().autograd.get();
+        if (known && known->low.tensor.defined()) owner_.try_emplace(known->low.tensor.storage().get(), i);
+      }
   }
   void begin(size_t part) {
     if (over_) passes_.emplace_back();
@@ -130,10 +140,10 @@ class Turns final : public CallObserver {
   std::vector<bool> open_;  // calls, whether they are composed
   std::vector<Value> args_;
   int64_t again_ = 0;
-  bool over_ = true;
+  bool over_ = true, stale_ = true;
   size_t now_ = 0;
   std::vector<std::vector<int32_t>> passes_;
-  ObserverScope observing_;
+  std::optional<ObserverScope> observing_;
   std::optional<Recompute> recompute_;
 };
 
@@ -234,7 +244,6 @@ struct BudgetScope::State {
   }
 
   void start(const TierPlan& first) {
-    Tiers::use_disk(first);
     move(first);
     const memory::Stats now = memory::stats(device);
     const int64_t stays = now.live_total - near_bytes();  // the rest is on its way, or goes when it must
@@ -289,7 +298,7 @@ struct BudgetScope::State {
     const bool bounded = budget.device > 0;
     TierPlan p{.budget = budget, .least = least_leaving(), .cheap_again = false};
     p.activations = place(keys.activations, bounded);
-    p.state = place(keys.state, bounded && state > 0 && weights + state > budget.device / 2);
+    p.state = place(keys.state, bounded && state > 0 && weights + state > budget.device / 8);
     p.parameters = p.state == Place::device ? Place::device : place(keys.parameters, weights > budget.device / 4);
     if (keys.parameters == "host" || keys.parameters == "disk")
       check(p.state != Place::device, "BudgetScope", "weights on the ", keys.parameters,
@@ -304,12 +313,29 @@ struct BudgetScope::State {
     return p;
   }
 
+  // The disk of the budget, at its first use. Where tensors of an earlier scope are still there, so is this one's place.
+  void use_disk(const TierPlan& to) {
+    static std::mutex mutex;
+    static std::vector<std::string> folders;
+    const std::lock_guard lock(mutex);
+    if (disk_known) return;
+    if (to.activations != Place::disk && to.state != Place::disk && to.parameters != Place::disk) return;
+    try {
+      Tiers::use_disk(to);
+    } catch (const ValueError&) {
+      if (folders != budget.disk) throw;
+    }
+    folders = budget.disk;
+    disk_known = true;
+  }
+
   // What is elsewhere goes by `to` from now on.
   void move(const TierPlan& to) {
     pass.reset();
-    turns->set_again(0);
+    turns->rest();
     forward.reset();
     tiers.reset();
+    use_disk(to);
     if (optimizer && to.state == Place::device) optimizer->set_home({});
     if (to.parameters == Place::device) nn::move_parameters(model, Tier());
     TierPlan bounded = to;
@@ -320,8 +346,7 @@ struct BudgetScope::State {
     wanted = std::make_shared<Wanted>(device);
     wanted->last = last;
     memory::add_reliever(wanted);
-    turns->refresh();
-    turns->set_again(to.recomputed);
+    turns->set_again(to.recomputed, !planned);
     plan = to;
   }
   void begin() {
@@ -382,6 +407,7 @@ struct BudgetScope::State {
       now.seconds_without = best.seconds_without;
       now.peak.device = std::max(now.peak.device, memory::stats(device).peak_total);
       plan = now;
+      turns->set_again(0, false);
       return;
     }
     const TierPlan before = plan;
@@ -437,6 +463,7 @@ struct BudgetScope::State {
   std::optional<Tiers::Pass> pass;
   std::unique_ptr<RecordClock> clock;
   std::optional<Recorder> recorder;
+  bool disk_known = false;
   int64_t steps = 0;
   int64_t others = 0;
   bool planned = false;

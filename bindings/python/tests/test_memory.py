@@ -1,5 +1,6 @@
 """st.memory: loops within a budget have the bits of those without, in the memory that was given."""
 
+import gc
 import threading
 
 import numpy as np
@@ -142,7 +143,7 @@ def expect_same(kind, share, folder, **options):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("share", [0.8, 0.55])
+@pytest.mark.parametrize("share", [0.8, 0.6])
 def test_any_network_trains_to_the_same_bits(kind, share, folder):
     plan = expect_same(kind, share, folder)
     assert plan.planned and plan.plan["fits"] and plan.plan["peak_device"] < plan.plan["peak_without"]
@@ -185,7 +186,7 @@ def test_where_parts_are_can_be_said(folder):
                          (dict(state="disk", parameters="disk"), "weights"), (dict(recompute="blocks"), "recomputed")]:
         kept, _, plan = loop("transformer", disk=[str(folder)], **keys)
         assert all(np.array_equal(a, b) for a, b in zip(kept, plain)), plan.describe()
-        assert plan.plan[wanted] in ("disk", 7), plan.plan
+        assert plan.plan[wanted] in ("disk", 8), plan.plan
     assert not list(folder.iterdir())  # files without names
 
 
@@ -313,6 +314,7 @@ def gradients(model, around):
 
 
 def test_offload_recompute_and_streamed(folder):
+    gc.collect()  # an exception's frames hold tensors that are there
     st.memory.use_disk(str(folder))
     st.manual_seed(3)
     model = Transformer()
@@ -343,6 +345,12 @@ def test_offload_recompute_and_streamed(folder):
     found = gradients(model, stream)
     assert all(np.array_equal(a, b) for a, b in zip(found, plain))
     assert all(p.tier == "disk" for p in model.parameters())
+    first = next(model.parameters())
+    assert np.array_equal(first.detach().numpy(), first.detach().to(tier="own").numpy())
+    with pytest.raises(BufferError, match="at home on another tier"):
+        memoryview(first.detach())
+    with pytest.raises(BufferError, match="at home on another tier"):
+        first.detach().__dlpack__()
     assert streamed.stats()["bytes_ahead"] > 0 and len(streamed.parts()) == 7 and "blocks.4" in streamed.report()
     near = st.memory.near_stats("cpu", "disk")
     assert near["fetches"] > 0 and st.memory.set_near_limit(0, "cpu", "disk") == near["limit"]
@@ -357,6 +365,7 @@ def test_offload_recompute_and_streamed(folder):
 
 
 def test_the_states_home(folder):
+    gc.collect()
     st.memory.use_disk(str(folder))
 
     def train(home):
