@@ -66,6 +66,28 @@ static MaxTaps max_values_of(bool in_double) {
   return in_double ? max_values<double> : max_values<float>;
 }
 
+// All elements of each window at once, of windows of two or three; of others one tap after the other.
+template <class C, int kStride, int kCount>
+STRATA_INLINE void max_short_windows(const C* __restrict__ from, int32_t step, C* __restrict__ to, int32_t n) {
+  for (int32_t j = 0; j < n; ++j) {
+    C best = from[static_cast<int64_t>(j) * kStride];
+    for (int b = 1; b < kCount; ++b) {
+      const C v = from[static_cast<int64_t>(j) * kStride + static_cast<int64_t>(b) * step];
+      best = (v > best) | (v != v) ? v : best;
+    }
+    to[j] = best;
+  }
+}
+template <class C>
+static void max_windows(const C* from, int32_t stride, int32_t step, int32_t count, C* to, int32_t n) {
+  if (count == 2 && stride == 1) return max_short_windows<C, 1, 2>(from, step, to, n);
+  if (count == 2 && stride == 2) return max_short_windows<C, 2, 2>(from, step, to, n);
+  if (count == 3 && stride == 1) return max_short_windows<C, 1, 3>(from, step, to, n);
+  if (count == 3 && stride == 2) return max_short_windows<C, 2, 3>(from, step, to, n);
+  if (count == 3 && stride == 3) return max_short_windows<C, 3, 3>(from, step, to, n);
+  for (int32_t b = 0; b < count; ++b) max_values<C>(from, stride, b * step, to, nullptr, n, b == 0);
+}
+
 // The largest of n > 0 neighbours, and place[i] of it, or i where place is null: the least place of equal ones, and of
 // NaN where there is one.
 template <class C>

@@ -265,6 +265,30 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
       return;
     }
   }
+  if constexpr (std::is_same_v<T, C>) {
+    // Planes of one row, which are too short for what a plane costs below.
+    if (!positions && many && t.in == w.inputs && t.out == w.outputs() && d.count[0] == 1 && h.count[0] == 1) {
+      const auto windows = STRATA_VEC_CALL(max_windows<C>);
+      const int64_t first = even.begin, last = even.end;
+      for_planes(planes, taps_of(w), [&](int64_t p) {
+        const C* const from = x + p * t.in;
+        C* const to = y + p * t.out;
+        const auto one = [&](int64_t j) {
+          C best = -std::numeric_limits<C>::infinity();
+          for (int64_t b = 0; b < w.count[j]; ++b) {
+            const C v = from[w.start[j] + b * w.step];
+            best = v > best || v != v ? v : best;
+          }
+          to[j] = best;
+        };
+        for (int64_t j = 0; j < first; ++j) one(j);
+        windows(from + w.start[first], static_cast<int32_t>(even.stride), static_cast<int32_t>(w.step),
+                static_cast<int32_t>(w.count[first]), to + first, static_cast<int32_t>(last - first));
+        for (int64_t j = last; j < w.outputs(); ++j) one(j);
+      });
+      return;
+    }
+  }
   // Else, of windows that hardly overlap: the largest of each column, and of these the largest of each window.
   const bool columns = !many && t.in < (int64_t{1} << 30) && taps_of(w) <= 2 * w.inputs && w.step == 1;
   const auto best_of = STRATA_VEC_CALL(best_of_run<C>);
