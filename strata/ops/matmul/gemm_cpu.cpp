@@ -31,7 +31,10 @@ bool is_plain(int64_t rows, int64_t cols, int64_t row, int64_t col) {
 template <class T>
 void copy_rows(const T* from, int64_t row, int64_t col, T* to, int64_t cols, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
-    for (int64_t j = 0; j < cols; ++j) to[i * cols + j] = from[i * row + j * col];
+    if (col == 2)
+      gather_second(sizeof(T), to + i * cols, reinterpret_cast<const char*>(from + i * row), cols);
+    else
+      for (int64_t j = 0; j < cols; ++j) to[i * cols + j] = from[i * row + j * col];
   }
 }
 

@@ -25,10 +25,16 @@ using sending::Sending;
 template <Join join, class T>
 using Total = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && join != Join::mean, T, Joined<T>>;
 
+// joined() without a branch, which would be guessed wrong every other time.
 template <Join join, class C>
 C join_one(C total, C v) {
   using W = std::conditional_t<std::is_integral_v<C>, std::conditional_t<(sizeof(C) < 4), int32_t, int64_t>, C>;
-  return static_cast<C>(joined(join, static_cast<W>(total), static_cast<W>(v)));
+  if constexpr (join == Join::amax)
+    return (v != v) | (v > total) ? v : total;
+  else if constexpr (join == Join::amin)
+    return (v != v) | (v < total) ? v : total;
+  else
+    return static_cast<C>(joined(join, static_cast<W>(total), static_cast<W>(v)));
 }
 
 // to[j] = to[j] joined with from[j], in rows that do not overlap.

@@ -250,6 +250,7 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
   const Even even(w);
   const auto taps = STRATA_VEC_CALL(max_taps_of)(std::is_same_v<C, double>);
   const auto values = STRATA_VEC_CALL(max_values_of)(std::is_same_v<C, double>);
+  [[maybe_unused]] const auto windows = STRATA_VEC_CALL(max_windows<C>);
   const bool many = even.end - even.begin >= 8 && t.in < (int64_t{1} << 30);
   if constexpr (std::is_same_v<T, C>) {
     // Where the windows of one row go on in those of the next, all rows are one.
@@ -258,9 +259,8 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
       parallel_for(0, planes * t.out, 16384, [&](int64_t begin, int64_t end) {
         constexpr int64_t kBlock = 2048;
         for (int64_t j = begin; j < end; j += kBlock)
-          for (int64_t b = 0; b < w.count[0]; ++b)
-            values(x + j * even.stride, static_cast<int32_t>(even.stride), static_cast<int32_t>(b * w.step), y + j,
-                   nullptr, static_cast<int32_t>(std::min(kBlock, end - j)), b == 0);
+          windows(x + j * even.stride, static_cast<int32_t>(even.stride), static_cast<int32_t>(w.step),
+                  static_cast<int32_t>(w.count[0]), y + j, static_cast<int32_t>(std::min(kBlock, end - j)));
       });
       return;
     }
@@ -268,7 +268,6 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
   if constexpr (std::is_same_v<T, C>) {
     // Planes of one row, which are too short for what a plane costs below.
     if (!positions && many && t.in == w.inputs && t.out == w.outputs() && d.count[0] == 1 && h.count[0] == 1) {
-      const auto windows = STRATA_VEC_CALL(max_windows<C>);
       const int64_t first = even.begin, last = even.end;
       for_planes(planes, taps_of(w), [&](int64_t p) {
         const C* const from = x + p * t.in;

@@ -1,7 +1,6 @@
 // Different slices of a tensor, and runs of equal ones.
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 #include <vector>
 
@@ -15,7 +14,6 @@
 #include "strata/ops/join/join.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
-#include "strata/ops/sort/order_inl.h"
 #include "strata/ops/sort/runs_kernel.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/view/view.h"
@@ -82,59 +80,6 @@ Triple groups(const Tensor& x, int64_t dim, bool return_inverse, bool return_cou
       inverse[static_cast<size_t>(rows.order[i])] = static_cast<int64_t>(g);
   }
   return {index_select(x.dim() == 0 ? reshape(x, {1}) : x, dim, on(x, first)), on(x, inverse), on(x, counts)};
-}
-
-// Whether elements are equal as numbers: -0 and 0 are, NaN is not.
-template <class T>
-bool equal_elements(T a, T b) {
-  if constexpr (is_reduced_floating(dtype_of<T>)) {
-    constexpr auto infinity = static_cast<uint16_t>(order::kInfinity<T>);
-    const auto x = std::bit_cast<uint16_t>(a), y = std::bit_cast<uint16_t>(b);
-    return (x == y && (x & 0x7fff) <= infinity) || ((x | y) & 0x7fff) == 0;
-  } else {
-    return a == b;
-  }
-}
-
-// On the CPU, for single elements: the first of each run of equal ones.
-Triple element_runs(const Tensor& x, bool return_inverse, bool return_counts) {
-  const Tensor host = contiguous(x);
-  const int64_t n = x.numel();
-  Triple all;
-  dispatch_all(x.dtype(), "unique_consecutive", [&]<class T>() {
-    const T* p = n > 0 ? host.data<T>() : nullptr;
-    int64_t found = n > 0 ? 1 : 0;
-    for (int64_t i = 1; i < n; ++i) found += equal_elements(p[i], p[i - 1]) ? 0 : 1;
-    const auto made = [](const Shape& shape, DType t) { return empty({shape, t, Device::cpu(), std::nullopt}); };
-    const Tensor values = made({found}, x.dtype()), inverse = made(return_inverse ? x.shape() : Shape{0}, DType::i64),
-                 counts = made({return_counts ? found : 0}, DType::i64);
-    all = {values, inverse, counts};
-    if (n == 0) return;
-    T* const first = values.data<T>();
-    int64_t *const run = return_inverse ? inverse.data<int64_t>() : nullptr,
-                   *const often = return_counts ? counts.data<int64_t>() : nullptr;
-    // Written for every element and not where a run begins, which would be guessed wrong.
-    const auto fill = [&]<bool inverse, bool counted>() {
-      int64_t k = 0;
-      first[0] = p[0];
-      if constexpr (inverse) run[0] = 0;
-      if constexpr (counted) often[0] = 1;
-      for (int64_t i = 1; i < n; ++i) {
-        const bool same = equal_elements(p[i], p[i - 1]);
-        const T before = first[k];
-        k += same ? 0 : 1;
-        first[k] = same ? before : p[i];
-        if constexpr (inverse) run[i] = k;
-        if constexpr (counted) often[k] = i + 1;
-      }
-    };
-    const auto with = [&]<bool inverse>() {
-      often ? fill.template operator()<inverse, true>() : fill.template operator()<inverse, false>();
-    };
-    run ? with.template operator()<true>() : with.template operator()<false>();
-    for (int64_t k = often ? found : 0; --k > 0;) often[k] -= often[k - 1];  // they are the runs' ends
-  });
-  return all;
 }
 
 // Runs of equal neighbours with a few passes over all slices, on the device where they are.
@@ -243,7 +188,7 @@ const Op<Triple(const Tensor&, bool, bool, std::optional<int64_t>)> unique_conse
                     [](const Tensor& x, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
                       if (dim)
                         return runs(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), return_inverse, return_counts);
-                      if (x.device().is_cpu()) return element_runs(x, return_inverse, return_counts);
+                      if (x.device().is_cpu()) return element_runs_cpu(x, return_inverse, return_counts);
                       Triple all = runs(reshape(x, {x.numel()}), 0, return_inverse, return_counts);
                       if (return_inverse) std::get<1>(all) = reshape(std::get<1>(all), x.shape());
                       return all;

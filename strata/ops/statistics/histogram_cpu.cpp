@@ -6,14 +6,18 @@
 #include <vector>
 
 #include "strata/core/dispatch.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/sort/order_inl.h"
 #include "strata/ops/statistics/histogram_kernel.h"
 
+#define STRATA_VEC_FILE "strata/ops/statistics/histogram_rows_inl.h"
+#include "strata/ops/vec/levels_inl.h"
+
 namespace strata {
 namespace {
 
-constexpr int64_t kTogether = 16, kFewEdges = 40;  // all of few edges are looked at, by lanes
+constexpr int64_t kTogether = 256, kFewEdges = 40;  // all of few edges are looked at, by lanes
 
 // One column's edges: which part a number lies in.
 template <class T>
@@ -28,111 +32,98 @@ class Column {
     for (const K k : keys_) edges_.push_back(order::value_of<T>(k));
     if (bins() >= kFewEdges && n >= 4 * bins()) build_table();
   }
-  int64_t bins() const { return static_cast<int64_t>(edges_.size()) - 1; }
+  int64_t bins() const { return static_cast<int64_t>(keys_.size()) - 1; }
 
-  /// at[q] = the part of v[q]: the last one whose lower edge is no larger. Negative, or bins() or more, outside.
-  template <class P>
-  void find(const T (&v)[kTogether], P (&at)[kTogether]) const {
+  /// at[q] = the part of v[q], for n numbers: the last one whose lower edge is no larger. Negative, or bins() or more,
+  /// outside.
+  void find(const T* v, int64_t n, int32_t* at) const {
     if (bins() < kFewEdges)
-      look(v, at);
+      STRATA_VEC_CALL(parts_of_few<T>)(v, n, edges_.data(), bins() + 1, at);
     else if (!starts_.empty())
-      look_up(v, at);
+      look_up(v, n, at);
     else
-      search(v, at);
+      search(v, n, at);
   }
 
  private:
-  template <class P>
-  void look(const T (&v)[kTogether], P (&at)[kTogether]) const {
-    using I = std::make_signed_t<K>;
-    I found[kTogether];
-    const T last = edges_.back();
-    for (int64_t q = 0; q < kTogether; ++q) found[q] = v[q] == last ? I{-1} : I{0};  // it has its upper edge
-    for (const T from : edges_)
-      for (int64_t q = 0; q < kTogether; ++q) found[q] = static_cast<I>(found[q] + (from <= v[q] ? 1 : 0));
-    for (int64_t q = 0; q < kTogether; ++q) at[q] = static_cast<P>(found[q] - 1);
+  void search(const T* v, int64_t n, int32_t* at) const {
+    constexpr int64_t kMany = 16;
+    for (int64_t i = 0; i < n; i += kMany) {
+      const int64_t count = std::min(kMany, n - i);
+      K key[kMany];
+      int64_t found[kMany];
+      for (int64_t q = 0; q < kMany; ++q) key[q] = order::key_of(v[i + std::min(q, count - 1)]);
+      order::search(keys_.data(), bins() + 1, key, found, [](K k, K edge) { return edge <= k; });
+      for (int64_t q = 0; q < count; ++q)
+        at[i + q] = static_cast<int32_t>(key[q] == std::numeric_limits<K>::max() ? -1
+                                         : key[q] == keys_.back()                ? bins() - 1
+                                                                                 : found[q] - 1);
+    }
   }
 
-  template <class P>
-  void search(const T (&v)[kTogether], P (&at)[kTogether]) const {
-    K key[kTogether];
-    int64_t found[kTogether];
-    for (int64_t q = 0; q < kTogether; ++q) key[q] = order::key_of(v[q]);
-    order::search(keys_.data(), bins() + 1, key, found, [](K k, K edge) { return edge <= k; });
-    for (int64_t q = 0; q < kTogether; ++q)
-      at[q] = static_cast<P>(key[q] == std::numeric_limits<K>::max() ? -1
-                             : key[q] == keys_.back()                ? bins() - 1
-                                                                     : found[q] - 1);
-  }
-
-  // The range in equal boxes, a few for each edge; which edges lie in each. A box never falls where its number grows, as
-  // subtracting and multiplying round alike: edges of lower boxes are below a number, those of higher ones above it.
+  // The range in equal boxes, several for each edge; which edges lie in each. A box never falls where its number grows,
+  // as subtracting and multiplying round alike: edges of lower boxes are below a number, those of higher ones above it.
   void build_table() {
     const T first = edges_.front(), last = edges_.back();
-    boxes_ = 2 * bins();
+    boxes_ = static_cast<int32_t>(std::min<int64_t>(4 * bins(), 1 << 20));
     scale_ = static_cast<T>(boxes_) / (last - first);
     const bool finite = std::all_of(edges_.begin(), edges_.end(), [](T e) { return std::isfinite(e); });
     if (!finite || !std::is_sorted(edges_.begin(), edges_.end()) || !std::isfinite(last - first) ||
-        !std::isfinite(scale_) || boxes_ > (int64_t{1} << 20))
+        !std::isfinite(scale_))
       return;
     starts_.assign(static_cast<size_t>(boxes_) + 1, 0);
     for (const T e : edges_) ++starts_[static_cast<size_t>(box(e)) + 1];
     for (size_t b = 1; b < starts_.size(); ++b) starts_[b] += starts_[b - 1];
+    edges_.push_back(std::numeric_limits<T>::infinity());  // what an empty last box looks at
   }
-  int64_t box(T v) const {
-    return std::min<int64_t>(static_cast<int64_t>((v - edges_.front()) * scale_), boxes_ - 1);
-  }
-  template <class P>
-  void look_up(const T (&v)[kTogether], P (&at)[kTogether]) const {
-    const T first = edges_.front(), last = edges_.back();
-    for (int64_t q = 0; q < kTogether; ++q) {
-      if (!(v[q] >= first && v[q] <= last)) {
-        at[q] = -1;
-        continue;
-      }
-      const auto b = static_cast<size_t>(box(v[q]));
-      const T *from = edges_.data() + starts_[b], *const end = edges_.data() + starts_[b + 1];
-      if (end - from > 8)
-        from = std::upper_bound(from, end, v[q]);
-      else
-        while (from < end && *from <= v[q]) ++from;
-      at[q] = static_cast<P>(std::min<int64_t>(from - edges_.data(), bins()) - 1);
+  int32_t box(T v) const { return std::min(static_cast<int32_t>((v - edges_.front()) * scale_), boxes_ - 1); }
+  void look_up(const T* v, int64_t n, int32_t* at) const {
+    const auto all = static_cast<int32_t>(bins());
+    const T first = edges_.front(), last = edges_[static_cast<size_t>(all)], *const e = edges_.data();
+    for (int64_t q = 0; q < n; ++q) {
+      const bool inside = (v[q] >= first) & (v[q] <= last);
+      const auto b = static_cast<size_t>(box(inside ? v[q] : first));
+      const int32_t from = starts_[b], many = starts_[b + 1] - from;
+      int32_t below = from + static_cast<int32_t>((many > 0) & (e[from] <= v[q]));
+      if (many > 1) below = static_cast<int32_t>(std::upper_bound(e + from, e + from + many, v[q]) - e);
+      at[q] = inside ? std::min(below, all) - 1 : -1;
     }
   }
 
   std::vector<K> keys_;  // which have the edges' order, NaN last
   std::vector<T> edges_;
   std::vector<int32_t> starts_;
-  int64_t boxes_ = 0;
+  int32_t boxes_ = 0;
   T scale_ = 0;
 };
 
-// Calls put(point, part) for the points in order; the part is the number of parts for what is outside. P holds that number.
+// Calls put(point, part) for the points in order; the part is the number of parts for what is outside. P holds that
+// number.
 template <class P, class T, class F>
 void each_part(const Tensor& x, const std::vector<Column<T>>& columns, int64_t parts, F&& put) {
   const int64_t n = x.shape()[0], row = x.strides()[0], col = x.strides()[1];
   const T* const p = n > 0 ? x.data<T>() : nullptr;
+  T buffer[kTogether];
+  int32_t at[kTogether];
+  P part[kTogether];
   for (int64_t i = 0; i < n; i += kTogether) {
     const int64_t count = std::min(kTogether, n - i);
-    P part[kTogether] = {};
+    std::fill_n(part, count, P{0});
     for (size_t d = 0; d < columns.size(); ++d) {
-      const T* const from = p + i * row + static_cast<int64_t>(d) * col;
-      T v[kTogether];
-      if (count == kTogether)
-        for (int64_t q = 0; q < kTogether; ++q) v[q] = from[q * row];
-      else
-        for (int64_t q = 0; q < kTogether; ++q) v[q] = from[std::min(q, count - 1) * row];
-      P at[kTogether];
-      columns[d].find(v, at);
+      const T* v = p + i * row + static_cast<int64_t>(d) * col;
+      if (row == 2)
+        gather_second(sizeof(T), buffer, reinterpret_cast<const char*>(v), count);
+      else if (row != 1)
+        for (int64_t q = 0; q < count; ++q) buffer[q] = v[q * row];
+      columns[d].find(row == 1 ? v : buffer, count, at);
       const auto bins = static_cast<P>(columns[d].bins());
-      for (int64_t q = 0; q < kTogether; ++q) {
+      for (int64_t q = 0; q < count; ++q) {
         // Masks and no branches, which would be guessed wrong.
         const P outside = (part[q] | at[q] | (bins - 1 - at[q])) >> (8 * sizeof(P) - 1);
         part[q] = (part[q] * bins + at[q]) | outside;
       }
     }
-    for (int64_t q = 0; q < kTogether; ++q) part[q] = part[q] < 0 ? static_cast<P>(parts) : part[q];
-    for (int64_t q = 0; q < count; ++q) put(i + q, static_cast<size_t>(part[q]));
+    for (int64_t q = 0; q < count; ++q) put(i + q, static_cast<size_t>(part[q] < 0 ? static_cast<P>(parts) : part[q]));
   }
 }
 
