@@ -13,6 +13,23 @@
 #include "strata/ops/places/scatter_reduce_kernel.h"
 #include "strata/ops/places/sending_inl.h"
 
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
+#endif
+namespace strata {
+namespace {
+// Rows of Elements that are joined to rows of what they are accumulated in.
+template <Join kJoin, class T>
+struct JoinRow {
+  static constexpr Join join = kJoin;
+  using Element = T;
+  using Total = std::conditional_t<std::is_integral_v<T>, T, compute_t<T>>;
+};
+}  // namespace
+}  // namespace strata
+#define STRATA_VEC_FILE "strata/ops/places/join_rows_inl.h"
+#include "strata/ops/vec/levels_inl.h"
+
 namespace strata {
 namespace {
 
@@ -25,31 +42,19 @@ using sending::Sending;
 template <Join join, class T>
 using Total = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && join != Join::mean, T, Joined<T>>;
 
-// joined() without a branch, which would be guessed wrong every other time.
 template <Join join, class C>
 C join_one(C total, C v) {
   using W = std::conditional_t<std::is_integral_v<C>, std::conditional_t<(sizeof(C) < 4), int32_t, int64_t>, C>;
-  if constexpr (join == Join::amax)
-    return (v != v) | (v > total) ? v : total;
-  else if constexpr (join == Join::amin)
-    return (v != v) | (v < total) ? v : total;
-  else
-    return static_cast<C>(joined(join, static_cast<W>(total), static_cast<W>(v)));
+  return static_cast<C>(joined(join, static_cast<W>(total), static_cast<W>(v)));
 }
 
 // to[j] = to[j] joined with from[j], in rows that do not overlap.
 template <Join join, class T, class C>
 void join_row(const T* from, C* to, int64_t n) {
-  if constexpr (is_reduced_floating(dtype_of<T>)) {
-    constexpr int64_t kBlock = 512;
-    float wide[kBlock];
-    for (int64_t j = 0; j < n; j += kBlock) {
-      const int64_t count = std::min(kBlock, n - j);
-      (std::is_same_v<T, Half> ? converters().f16_to_f32 : converters().bf16_to_f32)(wide, from + j, count);
-      for (int64_t k = 0; k < count; ++k) to[j + k] = join_one<join>(to[j + k], wide[k]);
-    }
-  } else {
-#pragma GCC ivdep
+  if constexpr (std::is_same_v<T, C> || is_reduced_floating(dtype_of<T>)) {
+    using Row = JoinRow<join, T>;
+    STRATA_VEC_CALL(join_row<Row>)(from, to, n);
+  } else {  // bits, which are added up in a wide type
     for (int64_t j = 0; j < n; ++j) to[j] = join_one<join>(to[j], static_cast<C>(from[j]));
   }
 }

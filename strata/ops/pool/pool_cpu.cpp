@@ -390,12 +390,16 @@ void plane_scatter(int64_t planes, int64_t in, int64_t out, DType t, const void*
   dispatch_floats(t, "plane_scatter", [&]<class T>() {
     using C = compute_t<T>;
     for_planes(planes, in + out, [&](int64_t p) {
-      std::vector<C> sums(static_cast<size_t>(in));
+      ScratchFrame frame;
+      constexpr bool kWide = std::is_same_v<T, C>;
+      const C* from = widened(static_cast<const T*>(y) + p * out, out, kWide ? nullptr : frame.take<C>(out));
+      C* const sums = kWide ? static_cast<C*>(x) + p * in : frame.take<C>(in);
+      std::fill_n(sums, in, C(0));
       for (int64_t i = 0; i < out; ++i) {
         const int64_t at = positions[p * out + i];
-        if (at >= 0 && at < in) sums[at] += static_cast<C>(static_cast<const T*>(y)[p * out + i]);
+        if (at >= 0 && at < in) sums[at] += from[i];
       }
-      for (int64_t i = 0; i < in; ++i) static_cast<T*>(x)[p * in + i] = static_cast<T>(sums[i]);
+      if constexpr (!kWide) narrowed<T>(sums, in, static_cast<T*>(x) + p * in);
     });
   });
 }

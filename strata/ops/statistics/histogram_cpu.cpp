@@ -79,14 +79,16 @@ class Column {
   int32_t box(T v) const { return std::min(static_cast<int32_t>((v - edges_.front()) * scale_), boxes_ - 1); }
   void look_up(const T* v, int64_t n, int32_t* at) const {
     const auto all = static_cast<int32_t>(bins());
-    const T first = edges_.front(), last = edges_[static_cast<size_t>(all)], *const e = edges_.data();
+    const T* const e = edges_.data();
+    int32_t boxes[kTogether], outside[kTogether];
+    STRATA_VEC_CALL(boxes_of<T>)(v, n, e[0], e[all], scale_, boxes_, boxes, outside);
     for (int64_t q = 0; q < n; ++q) {
-      const bool inside = (v[q] >= first) & (v[q] <= last);
-      const auto b = static_cast<size_t>(box(inside ? v[q] : first));
-      const int32_t from = starts_[b], many = starts_[b + 1] - from;
-      int32_t below = from + static_cast<int32_t>((many > 0) & (e[from] <= v[q]));
-      if (many > 1) below = static_cast<int32_t>(std::upper_bound(e + from, e + from + many, v[q]) - e);
-      at[q] = inside ? std::min(below, all) - 1 : -1;
+      const auto b = static_cast<size_t>(boxes[q]);
+      const int32_t from = starts_[b], end = starts_[b + 1];
+      // Of no edge in the box, the next one is above the number.
+      int32_t below = from + static_cast<int32_t>(e[from] <= v[q]);
+      if (end - from > 1) below = static_cast<int32_t>(std::upper_bound(e + from, e + end, v[q]) - e);
+      at[q] = (std::min(below, all) - 1) | outside[q];
     }
   }
 

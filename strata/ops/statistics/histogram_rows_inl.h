@@ -1,4 +1,4 @@
-// Numbers among a few edges, for one processor level. No include guard: see strata/ops/vec/levels_inl.h.
+// Numbers among edges, for one processor level. No include guard: see strata/ops/vec/levels_inl.h.
 
 namespace strata::STRATA_VEC_NS {
 
@@ -19,6 +19,17 @@ static void parts_of_few(const T* v, int64_t n, const T* edges, int64_t count, i
       for (int64_t i = 0; i < m; ++i) found[i] += edge <= from[i] ? I{1} : I{0};
     }
     for (int64_t i = 0; i < m; ++i) at[begin + i] = static_cast<int32_t>(found[i]);
+  }
+}
+
+// Which of the equal boxes from `first` on each number lies in, and -1 where it is not in [first, last], else 0.
+template <class T>
+static void boxes_of(const T* v, int64_t n, T first, T last, T scale, int32_t boxes, int32_t* box, int32_t* outside) {
+  for (int64_t i = 0; i < n; ++i) {
+    const bool inside = (v[i] >= first) & (v[i] <= last);
+    const auto at = static_cast<int32_t>(((inside ? v[i] : first) - first) * scale);
+    box[i] = at < boxes ? at : boxes - 1;
+    outside[i] = inside ? 0 : -1;
   }
 }
 
