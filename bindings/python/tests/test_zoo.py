@@ -81,6 +81,31 @@ def test_the_runner_goes_on_where_it_stopped(tmp_path):
     assert now[:2] == lines and [json.loads(line)["program"] for line in now[2:]] == ["vae", "vae"]
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: nothing to share")
+def test_programs_at_once_have_their_own_processors(tmp_path):
+    given = ["--size", "tiny", "--engines", "strata", "--turns", "2", "--seconds", "0.01", "--threads", "1"]
+    given += ["--workers", "2", "--out", str(tmp_path / "zoo"), "--programs", "gcn", "vae"]
+    assert "2 programs at once, each bound to processors of its own" in _run("run.py", *given)
+    lines = [json.loads(line) for line in (tmp_path / "zoo.jsonl").read_text().splitlines()]
+    assert sorted((r["program"], r["turn"]) for r in lines) == [(p, t) for p in ("gcn", "vae") for t in (0, 1)]
+    assert all(len(r["times_s"]) >= 3 for r in lines)
+
+    turns, found = _turns().Apart(), []
+    show = "import os; print(sorted(os.sched_getaffinity(0)))"
+
+    def run(cpu):
+        os.sched_setaffinity(0, {cpu})  # of this thread
+        found.append((cpu, turns.run([sys.executable, "-c", show], 60, dict(os.environ))))
+
+    for cpu in sorted(os.sched_getaffinity(0))[:2]:
+        thread = threading.Thread(target=run, args=(cpu,))
+        thread.start()
+        thread.join()
+    assert [result for _, result in found] == [(0, f"[{cpu}]\n", "") for cpu, _ in found]
+    with pytest.raises(subprocess.TimeoutExpired):
+        turns.run([sys.executable, "-c", "import time; time.sleep(30)"], 0.3, dict(os.environ))
+
+
 def _turns():
     spec = importlib.util.spec_from_file_location("turns", ZOO / "turns.py")
     module = importlib.util.module_from_spec(spec)
