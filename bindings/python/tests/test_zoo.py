@@ -106,6 +106,33 @@ def test_programs_at_once_have_their_own_processors(tmp_path):
         turns.run([sys.executable, "-c", "import time; time.sleep(30)"], 0.3, dict(os.environ))
 
 
+def test_what_fusion_would_save_is_counted():
+    lines = _run("count.py", "--size", "tiny", "llama", "dqn").splitlines()
+    assert lines[0].startswith("| program | size | calls |") and len(lines) == 4
+    for name, line in zip(("llama", "dqn"), lines[2:], strict=True):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert cells[:2] == [name, "tiny"] and int(cells[2]) > 30
+        assert float(cells[7].rstrip("%")) < 100
+    assert float(lines[2].split("|")[8].strip(" %")) > 10  # a norm and rotations written as chains
+
+
+def test_the_count_of_a_chain():
+    """exp and mul read what was written just before: one result never need be written, the other is saved for backward."""
+    sys.path.insert(0, str(ZOO))
+    try:
+        import count
+    finally:
+        sys.path.remove(str(ZOO))
+    x = st.ones(1024, requires_grad=True)
+    recording = st.record(lambda: (st.exp(x * 2.0) * 3.0).sum().backward())
+    total = count.count(recording, count.families())
+    # forward: x * 2 written and read once; exp's result read, and kept for backward; the product written, read by sum.
+    # backward: the gradient of the product written, read by exp's rule; what that writes is read by the last call, behind
+    # which it may live on.
+    assert total["saved"] == 4096 * (2 + 1 + 2 + 2 + 1)
+    assert total["calls"] == sum(bool(recording[i]["work"] and recording[i]["bytes"]) for i in range(len(recording)))
+
+
 def _turns():
     spec = importlib.util.spec_from_file_location("turns", ZOO / "turns.py")
     module = importlib.util.module_from_spec(spec)
