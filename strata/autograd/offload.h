@@ -16,7 +16,7 @@ namespace strata {
 
 /// How a SavedTensorOffload works.
 struct OffloadOptions {
-  /// Where tensors go: host, or disk (which needs `disk`).
+  /// Where tensors go: host, or disk (which needs `disk`); keep: none leaves, and what `recompute` drops is all.
   SavedPlace away = SavedPlace::host;
   std::shared_ptr<memory::DiskStore> disk;
   /// Whether what a cheap call made of saved tensors is dropped, and that call runs again: the same kernel on the same

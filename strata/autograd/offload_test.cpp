@@ -290,6 +290,24 @@ TEST(Offload, CheapCallsRunAgainFromWhatIsSavedBesides) {
 }
 
 // The weights' low copies are read where they are.
+TEST(Offload, CallsRunAgainAndNothingLeaves) {
+  const TensorList leaves = mlp_leaves();
+  const std::vector<std::string> want = gradients(mlp, leaves, nullptr);
+  OffloadOptions o = all_again();
+  o.away = SavedPlace::keep;
+  for (const bool adaptive : {false, true}) {
+    o.adaptive = adaptive;
+    o.most_kept = adaptive ? 1 : 0;
+    const auto offload = SavedTensorOffload::create(o);
+    for (int pass = 0; pass < 5; ++pass) EXPECT_EQ(gradients(mlp, leaves, offload), want) << adaptive << pass;
+    const OffloadStats s = offload->stats();
+    EXPECT_GT(s.recomputed, 0);
+    EXPECT_GT(s.kept, 0);
+    EXPECT_EQ(s.sent + s.fetched + s.host_bytes, 0);
+    EXPECT_THROW(offload->set_plan(OffloadPlan::of({SavedPlace::host})), ValueError);
+  }
+}
+
 TEST(Offload, ProductsUnderAutocastRunAgain) {
   const TensorList leaves = {leaf({64, 32}), leaf({48, 32}, 2)};
   const auto loss = [](const TensorList& p) {
@@ -669,6 +687,7 @@ TEST(Offload, DryRunsCountTheSamePeak) {
 
 TEST(Offload, BadOptions) {
   EXPECT_THROW(SavedTensorOffload::create({.away = SavedPlace::keep}), ValueError);
+  EXPECT_THROW(SavedTensorOffload::create({.away = SavedPlace::recompute}), ValueError);
   EXPECT_THROW(SavedTensorOffload::create({.away = SavedPlace::disk}), ValueError);
   EXPECT_THROW(SavedTensorOffload::create({.min_bytes = 0}), ValueError);
   EXPECT_THROW(SavedTensorOffload::create({.slowdown = 0.9}), ValueError);
