@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/autograd/offload_plan.h"
 #include "strata/lab/known_cards.h"
 #include "strata/lab/limits.h"
 #include "strata/memory/budget.h"
@@ -48,11 +49,17 @@ struct TierPlan {
   int64_t kept = 0;        ///< what of them stays
   int64_t window = 0;      ///< bytes fetched ahead of their use at most
   int64_t recomputed = 0;  ///< blocks that keep their inputs alone, the first ones
+  /// What becomes of each saved tensor where single calls run again, by the order of saving; else empty.
+  OffloadPlan calls;
   Place state = Place::device;
   Updater update = Updater::device;
   int64_t group = 0;  ///< bytes of state that an update through the device has near at once, of each of its buffers
   Place parameters = Place::device;
-  int64_t near = 0;  ///< bytes of weights, gradients and state from elsewhere that may be near at once
+  std::vector<std::string> in_place;  ///< weights that are read where they live, in memory that a card reaches
+  int64_t weights_near = 0;           ///< bytes of weights near in forward and backward, those that come next included
+  /// Bytes of weights, gradients and state from elsewhere that may be near at once in forward and backward, and in the
+  /// update.
+  int64_t near = 0, near_in_update = 0;
 
   TierBytes peak;      ///< forecast: most bytes in each tier
   double seconds = 0;  ///< forecast of a step; 0 where the limits are not known
@@ -64,7 +71,8 @@ struct TierPlan {
 
   /// Whether anything is not as in a run without tiers.
   bool moves() const {
-    return activations != Place::device || recomputed > 0 || state != Place::device || parameters != Place::device;
+    return activations != Place::device || recomputed > 0 || !calls.choices.empty() || state != Place::device ||
+           parameters != Place::device;
   }
 };
 

@@ -41,11 +41,18 @@ void Tiers::use_disk(const TierPlan& plan) {
 
 Tiers::Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optimizer, Device device)
     : plan_(plan), model_(model), optimizer_(optimizer), device_(device) {
-  if (plan.parameters != Place::device)
-    streamed_ = std::make_unique<nn::Streamed>(
-        model, nn::StreamOptions{.tier = tier_of(plan.parameters, device), .recompute = false});
-  if (plan.state != Place::device) optimizer.set_home(home_of(plan));
-  for (const Tier tier : movable_tiers()) memory::set_near_limit(plan.near, device, tier);
+  const optim::StateHome home = home_of(plan);
+  if (plan.parameters != Place::device) {
+    nn::StreamOptions o{.tier = tier_of(plan.parameters, device),
+                        .near_bytes = device.is_cuda() ? plan.weights_near : 0,
+                        .gradients = !home.gradients_leave || home.who == optim::StateHome::Who::split,
+                        .recompute = false,
+                        .in_place = plan.in_place};
+    if (!plan.in_place.empty()) o.in_place_tier = memory::kUnified;
+    streamed_ = std::make_unique<nn::Streamed>(model, o);
+  }
+  if (plan.state != Place::device) optimizer.set_home(home);
+  set_near(std::max(plan.near, plan.near_in_update));
   model.set_recomputed_blocks(plan.recomputed);
   if (plan.activations != Place::device) {
     OffloadOptions o{.away = plan.activations == Place::disk ? SavedPlace::disk : SavedPlace::host,
@@ -59,6 +66,10 @@ Tiers::Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optim
     offload_ = SavedTensorOffload::create(o);
     offload_made_ = std::chrono::steady_clock::now();
   }
+  if (!plan.calls.choices.empty()) {
+    offload_ = SavedTensorOffload::create({.away = SavedPlace::keep, .recompute = true});
+    offload_->set_plan(plan.calls);
+  }
   if (plan.budget.device > 0) limit_before_ = memory::backend(device).set_limit(device, plan.budget.device);
 }
 
@@ -71,16 +82,28 @@ std::vector<Tier> Tiers::movable_tiers() const {
   return tiers;
 }
 
+void Tiers::set_near(int64_t bytes) const {
+  for (const Tier tier : movable_tiers()) memory::set_near_limit(bytes, device_, tier);
+}
+
 Tiers::~Tiers() {
   if (plan_.budget.device > 0) memory::backend(device_).set_limit(device_, limit_before_);
-  for (const Tier tier : movable_tiers()) memory::set_near_limit(0, device_, tier);
+  set_near(0);
 }
 
 Tiers::Forward::Forward(const Tiers* tiers) {
   if (tiers && tiers->offload_) saved_.emplace(tiers->offload_);
 }
+Tiers::Pass::Bound::Bound(const Tiers& t) : tiers(t) {
+  tiers.set_near(tiers.plan_.near);
+}
+Tiers::Pass::Bound::~Bound() {
+  tiers.set_near(tiers.plan_.near_in_update);
+}
 Tiers::Pass::Pass(const Tiers* tiers) {
-  if (tiers && tiers->streamed_) streamed_.emplace(*tiers->streamed_);
+  if (!tiers) return;
+  if (tiers->plan_.near != tiers->plan_.near_in_update) bound_.emplace(*tiers);
+  if (tiers->streamed_) streamed_.emplace(*tiers->streamed_);
 }
 
 std::string Tiers::refuses_capture() const {

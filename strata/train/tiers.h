@@ -46,6 +46,13 @@ class Tiers {
     explicit Pass(const Tiers* tiers);
 
    private:
+    // What may be near in forward and backward; afterwards what may be in the update.
+    struct Bound {
+      explicit Bound(const Tiers& tiers);
+      ~Bound();
+      const Tiers& tiers;
+    };
+    std::optional<Bound> bound_;
     std::optional<nn::StreamScope> streamed_;
   };
 
@@ -62,6 +69,7 @@ class Tiers {
 
  private:
   std::vector<Tier> movable_tiers() const;
+  void set_near(int64_t bytes) const;
 
   TierPlan plan_;
   LanguageModel& model_;
