@@ -30,6 +30,8 @@ CASES = {
     "llama3b": ("llama-1b.toml", LLAMA_3B,
                 [[], ["memory.device=40GiB"], ["memory.device=14GiB"], ["memory.device=14GiB", "memory.update=split"],
                  ["memory.device=14GiB", "memory.update=cpu"]]),
+    "llama14": ("llama-1b.toml", LLAMA_3B,
+                [["memory.device=14GiB"], ["memory.device=14GiB", "memory.update=split"], ["memory.device=14GiB", "memory.update=cpu"]]),
     "llama8b": ("llama-1b.toml", LLAMA_8B, [["memory.device=24GiB"], ["memory.device=24GiB", "train.accumulate=8"]]),
     "cpu": ("quickstart.toml", ["train.device=cpu", "train.batch=16", "model.dim=512", "model.layers=6", "model.heads=8"],
             [[], ["memory.device=400MiB", "memory.disk={disk}"], ["memory.device=200MiB", "memory.disk={disk}"]]),
@@ -100,6 +102,10 @@ def case(a, name, tmp):
         same = "same losses" if losses == base[2] else f"losses differ at step {next(k for k, (x, y) in enumerate(zip(losses, base[2])) if x != y) + 1}"
         print(f"{name:8} {label:36} {took * 1e3:9.1f} ms {took / base[0]:6.2f}x {rate:9.0f} tokens/s  peak {held / 2**30:7.3f} GiB {held / base[1]:5.2f}x"
               f"  forecast {(seconds or 0) * 1e3:8.1f} ms {(peak or 0) / 2**30:7.3f} GiB  {same}; {whole:.0f} s", flush=True)
+        # What was planned on this machine, what moved, and what kept the step from being one graph.
+        for line in (log + err).splitlines():
+            if re.match(r"(weights|activations|state)[: ]|step  |peak memory|no CUDA graph|the step is", line.strip()):
+                print("    " + line.strip(), flush=True)
 
 
 def main():

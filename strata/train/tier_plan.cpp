@@ -329,6 +329,7 @@ class Planner {
       if (s.tag == Tag::gradient) gradients += s.nbytes;
     set_near(v, static_cast<double>(state) / static_cast<double>(std::max<int64_t>(gradients, 1)), p);
     rules.near = p.weights_near;
+    // Room of its own, also while it is empty: memory that two streams took in turns would be mapped anew each time.
     rules.others += p.near;
     p.kept = p.activations == Place::device ? 0 : v.saved - p.leaving;
     if (rules.link.in == 0) rules.link = link(weights_away ? p.parameters : p.state);
@@ -360,7 +361,7 @@ class Planner {
       }
     }
     p.window = rules.window;
-    const int64_t in_update = v.others + live_in_update(step, away) + p.near_in_update;
+    const int64_t in_update = v.others + live_in_update(step, away) + p.near;
     // Half of what is left then keeps weights near; the rest is for holes.
     if (weights_away && rules.window == 0 && std::max(m.peak, in_update) < planned_) {
       const int64_t more = std::min((planned_ - std::max(m.peak, in_update)) / 2, w.bytes + w.copied);
@@ -399,28 +400,33 @@ class Planner {
     return p;
   }
 
-  // What comes and goes has room of its own, which nobody else gets while it is empty: what is near by turns in forward
-  // and backward, and what an update through the device works on.
+  // What is near at most of what lives elsewhere: weights by turns and gradients on their way in forward and backward,
+  // and what an update through the device works on.
   void set_near(const Variant& v, double state_each, TierPlan& p) const {
     const StepWeights& w = v.weights;
-    const int64_t turn = std::max(w.largest_turn, v.dry.largest_part * (on_cpu() ? 1 : 0));
     const bool weights_away = p.parameters != Place::device;
+    int64_t beside = 0;  // weights
     if (weights_away) {
+      const int64_t turn = on_cpu() ? std::max(w.largest_turn, v.dry.largest_part) : w.largest_turn;
       if (p.parameters == Place::host && !on_cpu() && !w.in_place.empty())
         p.in_place = w.copied > 0 ? v.dry.tables_and_head : v.dry.tables;
       p.weights_near = std::max(2 * turn + w.largest_table, v.dry.largest_block);
-      p.near = p.weights_near + turn;
-      // The gradients of a turn on their way home, twice where the head's are among them: rows add to them later.
-      if (p.update != Updater::cpu || on_cpu()) p.near += std::max(2 * turn, 2 * w.largest);
+      // One that leaves, and the gradients of a turn on their way home, twice where the head's are among them: rows add
+      // to them later.
+      beside = turn;
+      if (p.update != Updater::cpu || on_cpu()) beside += std::max(2 * turn, 2 * w.largest);
+      p.near = p.weights_near + beside;
     }
     if (p.state == Place::device) return;
     // Groups, or what belongs to the largest weight, which is never divided: its state, and where weights are away its
     // gradient, itself and its copy.
-    const auto largest = static_cast<double>(w.largest);
     const double with_it = p.update == Updater::cpu && !on_cpu() ? 0 : state_each + (weights_away ? 1 : 0);
-    const double itself = weights_away ? (w.in_place.empty() || on_cpu() ? 1.5 : 0.5) : 0;
-    p.near_in_update = std::max(4 * p.group, static_cast<int64_t>((with_it + itself) * largest) + 2 * p.group);
-    if (!weights_away) p.near = on_cpu() ? p.near_in_update : 2 * p.group;
+    const double itself = weights_away ? (p.in_place.empty() ? 1.5 : 0.5) : 0;
+    const int64_t update =
+        std::max(4 * p.group, static_cast<int64_t>((with_it + itself) * static_cast<double>(w.largest)) + 2 * p.group);
+    if (update <= p.near) return;
+    p.near = update;
+    if (weights_away) p.weights_near = update - beside;
   }
 
   struct Update {

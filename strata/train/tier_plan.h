@@ -56,10 +56,8 @@ struct TierPlan {
   int64_t group = 0;  ///< bytes of state that an update through the device has near at once, of each of its buffers
   Place parameters = Place::device;
   std::vector<std::string> in_place;  ///< weights that are read where they live, in memory that a card reaches
-  int64_t weights_near = 0;           ///< bytes of weights near in forward and backward, those that come next included
-  /// Bytes of weights, gradients and state from elsewhere that may be near at once in forward and backward, and in the
-  /// update.
-  int64_t near = 0, near_in_update = 0;
+  int64_t weights_near = 0;  ///< bytes of weights near in forward and backward, those that come next included
+  int64_t near = 0;          ///< bytes of weights, gradients and state from elsewhere that may be near at once
 
   TierBytes peak;      ///< forecast: most bytes in each tier
   double seconds = 0;  ///< forecast of a step; 0 where the limits are not known

@@ -52,7 +52,7 @@ Tiers::Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optim
     streamed_ = std::make_unique<nn::Streamed>(model, o);
   }
   if (plan.state != Place::device) optimizer.set_home(home);
-  set_near(std::max(plan.near, plan.near_in_update));
+  set_near(plan.near);
   model.set_recomputed_blocks(plan.recomputed);
   if (plan.activations != Place::device) {
     OffloadOptions o{.away = plan.activations == Place::disk ? SavedPlace::disk : SavedPlace::host,
@@ -94,16 +94,8 @@ Tiers::~Tiers() {
 Tiers::Forward::Forward(const Tiers* tiers) {
   if (tiers && tiers->offload_) saved_.emplace(tiers->offload_);
 }
-Tiers::Pass::Bound::Bound(const Tiers& t) : tiers(t) {
-  tiers.set_near(tiers.plan_.near);
-}
-Tiers::Pass::Bound::~Bound() {
-  tiers.set_near(tiers.plan_.near_in_update);
-}
 Tiers::Pass::Pass(const Tiers* tiers) {
-  if (!tiers) return;
-  if (tiers->plan_.near != tiers->plan_.near_in_update) bound_.emplace(*tiers);
-  if (tiers->streamed_) streamed_.emplace(*tiers->streamed_);
+  if (tiers && tiers->streamed_) streamed_.emplace(*tiers->streamed_);
 }
 
 std::string Tiers::refuses_capture() const {

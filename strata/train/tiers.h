@@ -46,13 +46,6 @@ class Tiers {
     explicit Pass(const Tiers* tiers);
 
    private:
-    // What may be near in forward and backward; afterwards what may be in the update.
-    struct Bound {
-      explicit Bound(const Tiers& tiers);
-      ~Bound();
-      const Tiers& tiers;
-    };
-    std::optional<Bound> bound_;
     std::optional<nn::StreamScope> streamed_;
   };
 
