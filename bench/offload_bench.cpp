@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
   }
   OffloadOptions both = away;
   both.recompute = true;
-  both.slowdown = llama ? 1.11 : 1.08;
+  both.slowdown = llama ? 1.085 : 1.05;  // steps take 3% more than is planned
   OffloadOptions more = both;
   more.slowdown = llama ? 1.28 : 1.2;
 
@@ -214,6 +214,17 @@ int main(int argc, char** argv) {
     return r;
   };
   const Result a = row(directory.empty() ? "to the host, 1.02" : "to the disk, 1.02", away);
+  if (graph) {  // what of it is waiting for copies while forward runs
+    const auto offload = SavedTensorOffload::create(away);
+    OffloadPlan late = a.plan;
+    for (OffloadPlan::Choice& c : late.choices)
+      if (c.release_at != OffloadPlan::kNever) c.release_at = static_cast<int32_t>(late.choices.size());
+    offload->set_plan(late);
+    print("the same, waited for when forward ends", run(w, offload, graph), plain);
+  }
+  OffloadOptions calls = both;
+  calls.away = SavedPlace::keep;
+  if (directory.empty()) (void)row("none leaves, computed again", calls);
   const Result b = row(llama ? "and computed again, 1.10" : "and computed again, 1.08", both);
   if (directory.empty()) (void)row(llama ? "and computed again, 1.25" : "and computed again, 1.20", more);
   int64_t saved = 0;

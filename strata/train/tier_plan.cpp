@@ -411,10 +411,8 @@ class Planner {
       if (p.parameters == Place::host && !on_cpu() && !w.in_place.empty())
         p.in_place = w.copied > 0 ? v.dry.tables_and_head : v.dry.tables;
       p.weights_near = std::max(2 * turn + w.largest_table, v.dry.largest_block);
-      // One that leaves, and the gradients of a turn on their way home, twice where the head's are among them: rows add
-      // to them later.
-      beside = turn;
-      if (p.update != Updater::cpu || on_cpu()) beside += std::max(2 * turn, 2 * w.largest);
+      // A turn that leaves, and gradients on their way home, the largest at once.
+      beside = turn + std::max(2 * turn, (on_cpu() ? 2 : 1) * w.largest);
       p.near = p.weights_near + beside;
     }
     if (p.state == Place::device) return;
