@@ -289,7 +289,6 @@ TEST(Offload, CheapCallsRunAgainFromWhatIsSavedBesides) {
   EXPECT_EQ(offload->stats().recomputed, 256 * 256 * 4);
 }
 
-// The weights' low copies are read where they are.
 TEST(Offload, CallsRunAgainAndNothingLeaves) {
   const TensorList leaves = mlp_leaves();
   const std::vector<std::string> want = gradients(mlp, leaves, nullptr);
@@ -308,6 +307,7 @@ TEST(Offload, CallsRunAgainAndNothingLeaves) {
   }
 }
 
+// The weights' low copies are read where they are.
 TEST(Offload, ProductsUnderAutocastRunAgain) {
   const TensorList leaves = {leaf({64, 32}), leaf({48, 32}, 2)};
   const auto loss = [](const TensorList& p) {

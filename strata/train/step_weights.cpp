@@ -117,7 +117,6 @@ class Finder {
       for (const size_t call : calls)
         step_.calls[call].args.emplace_back(ValueIndex{static_cast<int32_t>(step_.values.size())});
       copies_.insert(value.storage);
-      found_.largest_table = std::max(found_.largest_table, copy.nbytes);
       step_.storages.push_back(copy);
       step_.values.push_back(value);
     }
@@ -127,12 +126,17 @@ class Finder {
     const std::set<int32_t> turns(found_.by_turns.begin(), found_.by_turns.end());
     for (size_t i = 0; i < step_.calls.size(); ++i) {
       const RecordedCall& c = step_.calls[i];
-      if (!step_.is_work(i) || c.phase != Phase::forward || is_head_loss(c)) continue;
+      if (!step_.is_work(i) || c.phase != Phase::forward) continue;
       for (const RecordedArg& a : c.args) {
         const auto* v = std::get_if<ValueIndex>(&a);
         if (!v || v->at < 0) continue;
         const int32_t s = step_.values[static_cast<size_t>(v->at)].storage;
-        if (turns.contains(s)) read[turn_of(c)].insert(s);
+        if (!turns.contains(s)) continue;
+        if (is_head_loss(c)) {
+          found_.largest_head = std::max(found_.largest_head, storage(s).nbytes);
+        } else {
+          read[turn_of(c)].insert(s);
+        }
       }
     }
     for (const auto& [name, storages] : read) {

@@ -18,7 +18,7 @@ struct StepWeights {
   int64_t bytes = 0;              ///< of all parameters
   int64_t copied = 0;             ///< of their low-precision copies
   int64_t largest_turn = 0;       ///< of what one block, or another module, reads of `by_turns`
-  int64_t largest_table = 0;      ///< of one of `by_turns` that stands for one of `in_place`
+  int64_t largest_head = 0;       ///< of one of `by_turns` that the head's loss reads
   int64_t largest = 0;            ///< of one parameter
 };
 

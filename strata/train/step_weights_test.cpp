@@ -47,7 +47,7 @@ TEST(StepWeights, CopiesComeAndTheTiedTableIsReadInPlace) {
   EXPECT_EQ(bytes_of(r, w.at_rest), 4 * kLayers * kBlock);
   EXPECT_FALSE(w.casts.empty());
   EXPECT_EQ(w.largest_turn, 2 * kBlock + 2 * kDim * 4);
-  EXPECT_EQ(w.largest_table, head);
+  EXPECT_EQ(w.largest_head, head);
   EXPECT_EQ(w.largest, 4 * std::max(kTable, 2 * kDim * kFfn));
   for (const int32_t s : w.by_turns) EXPECT_TRUE(is_read(r, s)) << s;
   // Copies are there once, and the head's with them.
@@ -70,6 +70,7 @@ TEST(StepWeights, WeightsInLowPrecisionComeThemselves) {
   EXPECT_EQ(w.copied, 0);
   EXPECT_EQ(w.bytes, 2 * (2 * kTable + kLayers * kBlock) + (2 * kLayers + 1) * kDim * 4);  // norms stay in f32
   EXPECT_EQ(bytes_of(r, w.in_place), 2 * kTable);  // the head is read as a whole
+  EXPECT_EQ(w.largest_head, 2 * kTable);
   EXPECT_TRUE(w.at_rest.empty());
   EXPECT_TRUE(w.casts.empty());
 }

@@ -410,7 +410,7 @@ class Planner {
       const int64_t turn = on_cpu() ? std::max(w.largest_turn, v.dry.largest_part) : w.largest_turn;
       if (p.parameters == Place::host && !on_cpu() && !w.in_place.empty())
         p.in_place = w.copied > 0 ? v.dry.tables_and_head : v.dry.tables;
-      p.weights_near = std::max(2 * turn + w.largest_table, v.dry.largest_block);
+      p.weights_near = std::max(2 * turn + w.largest_head, v.dry.largest_block);
       // A turn that leaves, and gradients on their way home, the largest at once.
       beside = turn + std::max(2 * turn, (on_cpu() ? 2 : 1) * w.largest);
       p.near = p.weights_near + beside;
