@@ -100,10 +100,15 @@ class Finder {
         copies_.insert(static_cast<int32_t>(s));
     }
   }
+  // A matrix in low precision, of as many elements as a parameter in f32.
   bool is_weight_like(int32_t s) const {
-    return std::ranges::any_of(step_.values, [&](const RecordedValue& v) {
-      return v.storage == s && v.shape.size() >= 2 && is_reduced_floating(v.dtype);
-    });
+    const int64_t nbytes = step_.storages[static_cast<size_t>(s)].nbytes;
+    return std::ranges::any_of(
+               step_.storages,
+               [&](const RecordedStorage& r) { return r.tag == Tag::parameter && r.nbytes == 2 * nbytes; }) &&
+           std::ranges::any_of(step_.values, [&](const RecordedValue& v) {
+             return v.storage == s && v.shape.size() >= 2 && is_reduced_floating(v.dtype);
+           });
   }
   void add_heads() {
     for (const auto& [s, calls] : heads_) {

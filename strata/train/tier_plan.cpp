@@ -271,14 +271,14 @@ class Planner {
     }
   }
   // Weights of which a card reads copies or rows come by turns. The processor's are converted anew in each step.
-  void stream_weights(const Recording& r, const StepWeights& w, std::vector<Away>& away) const {
+  void stream_weights(const Recording& r, const StepWeights& w, bool in_place, std::vector<Away>& away) const {
     const auto n = static_cast<int32_t>(r.calls.size());
     std::vector<int32_t> all = w.by_turns;
     all.insert(all.end(), w.at_rest.begin(), w.at_rest.end());
-    if (on_cpu()) {
-      all.insert(all.end(), w.in_place.begin(), w.in_place.end());
-    } else {
+    if (in_place) {
       for (const int32_t s : w.in_place) away.push_back({s, -1, n, false});
+    } else {
+      all.insert(all.end(), w.in_place.begin(), w.in_place.end());
     }
     come_and_go(r, memory::home_stretches(r, all), true, away);
   }
@@ -318,8 +318,10 @@ class Planner {
       p.group = std::clamp(state / 32, int64_t{1} << 20, kGroup);
     }
     if (weights_away) {
-      stream_weights(step, w, away);
-      stream_weights(v.dry.pass, v.pass_weights, pass_away);
+      if (p.parameters == Place::host && !on_cpu() && !w.in_place.empty())
+        p.in_place = w.copied > 0 ? v.dry.tables_and_head : v.dry.tables;
+      stream_weights(step, w, !p.in_place.empty(), away);
+      stream_weights(v.dry.pass, v.pass_weights, !p.in_place.empty(), pass_away);
     }
     if (weights_away || p.update != Updater::device) {
       send_gradients(step, away);
@@ -408,9 +410,8 @@ class Planner {
     int64_t beside = 0;  // weights
     if (weights_away) {
       const int64_t turn = on_cpu() ? std::max(w.largest_turn, v.dry.largest_part) : w.largest_turn;
-      if (p.parameters == Place::host && !on_cpu() && !w.in_place.empty())
-        p.in_place = w.copied > 0 ? v.dry.tables_and_head : v.dry.tables;
-      p.weights_near = std::max(2 * turn + w.largest_head, v.dry.largest_block);
+      p.weights_near =
+          std::max(2 * turn + w.largest_head, p.in_place.empty() ? v.dry.largest_part : v.dry.largest_block);
       // A turn that leaves, and gradients on their way home, the largest at once.
       beside = turn + std::max(2 * turn, (on_cpu() ? 2 : 1) * w.largest);
       p.near = p.weights_near + beside;

@@ -45,7 +45,7 @@ Tiers::Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optim
   if (plan.parameters != Place::device) {
     nn::StreamOptions o{.tier = tier_of(plan.parameters, device),
                         .near_bytes = device.is_cuda() ? plan.weights_near : 0,
-                        .parts_near = device.is_cuda() ? 1 : 2,
+                        .parts_near = device.is_cuda() && plan.weights_near > 0 ? 1 : 2,
                         .gradients = !home.gradients_leave || home.who == optim::StateHome::Who::split,
                         .recompute = false,
                         .in_place = plan.in_place};
