@@ -460,6 +460,14 @@ int64_t pool_bytes(int device, int pool) {
   return bytes;
 }
 
+bool heap_holds(const Stream& stream, size_t nbytes, int64_t limit) {
+  DeviceMemory& m = memory_of(stream.device());
+  std::lock_guard lock(m.mutex);
+  if (!m.pending.empty()) m.take_back(false);
+  const Heap& heap = m.heap_of(heap_key(0, stream.id())).heap;
+  return heap.top_after(rounded(nbytes)) <= std::max(heap.top(), limit);
+}
+
 void record_stream(const Tensor& t, const Stream& stream) {
   if (!t.device().is_cuda() || t.storage()->data == nullptr) return;
   if (t.tier() == memory::kUnified) return record_pinned(t.storage()->data, stream);

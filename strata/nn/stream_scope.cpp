@@ -136,7 +136,12 @@ struct StreamScope::Watch final : CallObserver {
         recompute->begin();
     }
     int64_t bytes = state.parts[part].shown.bytes;
-    if (found) bytes = bytes_of(plan[next - 1]);
+    if (found) {
+      // What of it is not on its way comes before what others want.
+      bytes = bytes_of(plan[next - 1]);
+      for (const Key key : plan[next - 1].used)
+        if (Storage* s = held.contains(key) ? nullptr : state.storage_of(key)) prefetch(*s);
+    }
     bring_next({part}, bytes);
   }
   // Whether the part's turn is in the plan; `next` is the one after it then.

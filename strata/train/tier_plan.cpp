@@ -31,6 +31,7 @@ constexpr int64_t kWindow = int64_t{256} << 20;  // fetched ahead of its use at 
 constexpr int64_t kGroup = int64_t{64} << 20;    // of an update in groups: two are near at once, both ways
 // Of a weight's gradient several parts of a step may add to it, with so many calls between: it is at home meanwhile.
 constexpr int32_t kGradientGap = 8;
+constexpr int64_t kHoles = 4;  // what is near takes so much more room for holes: a part of it (set_near_limit())
 // What a bus and an updating host reach beside what was measured of either alone: copies both ways at once 48.8 to 50.8
 // of 55.3 GB/s (bench/results/tiers-2026-11-26.md); an update reads whatever it writes, of which a triad's count leaves
 // out a quarter (bench/results/optim-home-2026-11-26.md: 134 of 110 GB/s).
@@ -332,7 +333,8 @@ class Planner {
     set_near(v, static_cast<double>(state) / static_cast<double>(std::max<int64_t>(gradients, 1)), p);
     rules.near = p.weights_near;
     // Room of its own, also while it is empty: memory that two streams took in turns would be mapped anew each time.
-    rules.others += p.near;
+    const int64_t room = p.near + p.near / kHoles;
+    rules.others += room;
     p.kept = p.activations == Place::device ? 0 : v.saved - p.leaving;
     if (rules.link.in == 0) rules.link = link(weights_away ? p.parameters : p.state);
     if (weights_away) rules.link.in *= kBothWays, rules.link.out *= kBothWays;
@@ -363,12 +365,14 @@ class Planner {
       }
     }
     p.window = rules.window;
-    const int64_t in_update = v.others + live_in_update(step, away) + p.near;
-    // Half of what is left then keeps weights near; the rest is for holes.
+    int64_t in_update = v.others + live_in_update(step, away) + room;
+    // What is left then keeps weights near.
     if (weights_away && rules.window == 0 && std::max(m.peak, in_update) < planned_) {
-      const int64_t more = std::min((planned_ - std::max(m.peak, in_update)) / 2, w.bytes + w.copied);
+      const int64_t left = planned_ - std::max(m.peak, in_update);
+      const int64_t more = std::min(left * kHoles / (kHoles + 1), w.bytes + w.copied);
       p.weights_near += more, p.near += more;
-      rules.near += more, rules.others += more;
+      rules.near += more, rules.others += more + more / kHoles;
+      in_update += more + more / kHoles;
       m = memory::simulate(step, seconds, away, rules);
     }
     p.peak.device = std::max(m.peak, in_update);
