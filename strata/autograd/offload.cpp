@@ -210,10 +210,12 @@ std::optional<OffloadPlan> SavedTensorOffload::plan() const {
   return impl_->plan;
 }
 
-void SavedTensorOffload::settle() {
+void SavedTensorOffload::settle(double pass_seconds) {
+  check(pass_seconds >= 0, "SavedTensorOffload", "a pass does not take ", pass_seconds, " seconds");
   const std::lock_guard guard(impl_->lock);
   if (impl_->device.is_cuda()) cuda::synchronize(impl_->device.index);
   impl_->learn();
+  if (pass_seconds > 0) impl_->shorten(pass_seconds);
   for (auto& [key, d] : impl_->depots) d->rest();
 }
 

@@ -54,6 +54,8 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   void read_clock();
   void read_rates(const std::vector<OffloadTransfer>& copies);
   void adopt(OffloadPlan p);
+  void plan_for(const OffloadMeasured& m);
+  void shorten(double pass_seconds);
   void mark(int32_t what);
   void see_live();
   int64_t host_bytes() const;

@@ -145,6 +145,26 @@ TEST(Offload, WhatComesBackEarlyLeavesRoomForBackward) {
   }
 }
 
+// In a graph forward is shorter than when a host queues it: less leaves.
+TEST(Offload, AShorterPassSendsLess) {
+  OffloadOptions o = all_away();
+  o.adaptive = true;
+  o.slowdown = 1;
+  const auto offload = SavedTensorOffload::create(o);
+  const TensorList leaves = mlp_leaves();
+  for (int pass = 0; pass < 5; ++pass) gradients(mlp, leaves, offload);
+  const OffloadMeasured m = offload->measured();
+  offload->settle();
+  const OffloadPlan whole = *offload->plan();
+  offload->settle(2 * (m.forward_seconds + m.backward_seconds));  // what was measured is less
+  EXPECT_EQ(offload->plan()->choices, whole.choices);
+  offload->settle(1e-3 * (m.forward_seconds + m.backward_seconds));
+  EXPECT_NEAR(offload->plan()->seconds, 1e-3 * whole.seconds, 1e-3 * whole.seconds);
+  EXPECT_LE(offload->plan()->away_bytes, whole.away_bytes);
+  EXPECT_EQ(gradients(mlp, leaves, offload), gradients(mlp, leaves, nullptr));
+  EXPECT_THROW(offload->settle(-1), ValueError);
+}
+
 TEST(Offload, WhatIsStillNearIsUsedInPlace) {
   OffloadOptions o = all_away();
   o.keep_bytes = int64_t{1} << 30;

@@ -346,12 +346,13 @@ class Planner {
       return p;
     }
     std::vector<double> seconds = v.step_seconds;
-    double update = 0;
+    double update = 0, passes = 0;
     for (size_t i = 0; i < seconds.size(); ++i) {
+      (step.calls[i].phase == Phase::update ? update : passes) += seconds[i];
       if (step.calls[i].phase != Phase::update) continue;
-      update += seconds[i];
       if (p.state != Place::device) seconds[i] = 0;
     }
+    p.pass_seconds = passes / static_cast<double>(std::min<int64_t>(config_.accumulate, 2));
     // What is left of the budget while as little as possible is fetched ahead is room to fetch more.
     rules.window = 0;
     memory::Movement m = memory::simulate(step, seconds, away, rules);
@@ -401,8 +402,11 @@ class Planner {
     if (p.activations != Place::device)
       add(p.activations, std::max<int64_t>(0, m.elsewhere - state - (weights_away ? at_home : 0)));
     const bool away_at_all = p.activations != Place::device || p.state != Place::device || weights_away;
+    // Holes are room that no tensor has.
+    const int64_t mapped = p.peak.device;
+    p.peak.device -= p.near / kHoles;
     const int64_t most = away_at_all ? planned_ : p.moves() ? budget_.device - budget_.device / 50 : budget_.device;
-    p.fits = (most == 0 || p.peak.device <= most) && (budget_.host == 0 || p.peak.host <= budget_.host);
+    p.fits = (most == 0 || mapped <= most) && (budget_.host == 0 || p.peak.host <= budget_.host);
     return p;
   }
 

@@ -56,13 +56,14 @@ struct TierPlan {
   int64_t group = 0;  ///< bytes of state that an update through the device has near at once, of each of its buffers
   Place parameters = Place::device;
   std::vector<std::string> in_place;  ///< weights that are read where they live, in memory that a card reaches
-  int64_t weights_near = 0;  ///< bytes of weights near in forward and backward, those that come next included
-  int64_t near = 0;          ///< bytes of weights, gradients and state from elsewhere that may be near at once
+  int64_t weights_near = 0;           ///< bytes of weights near in forward and backward, those that come next included
+  int64_t near = 0;                   ///< bytes of weights, gradients and state from elsewhere that may be near at once
 
-  TierBytes peak;      ///< forecast: most bytes in each tier
-  double seconds = 0;  ///< forecast of a step; 0 where the limits are not known
-  std::string bound;   ///< what takes the time: "compute", "the bus", "the disk", "the host's update"
-  bool fits = true;    ///< the budget is kept in every tier
+  TierBytes peak;           ///< forecast: most bytes in each tier
+  double seconds = 0;       ///< forecast of a step; 0 where the limits are not known
+  double pass_seconds = 0;  ///< of that, what one pass's forward and backward compute
+  std::string bound;        ///< what takes the time: "compute", "the bus", "the disk", "the host's update"
+  bool fits = true;         ///< the budget is kept in every tier
 
   int64_t peak_without = 0;    ///< of the device, with everything on it
   double seconds_without = 0;  ///< of that step, were there room

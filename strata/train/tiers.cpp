@@ -107,7 +107,7 @@ std::string Tiers::refuses_capture() const {
 }
 
 void Tiers::before_capture() const {
-  if (offload_) offload_->settle();
+  if (offload_) offload_->settle(plan_.pass_seconds);
 }
 
 void Tiers::add_copies(lab::Trace& trace, std::chrono::steady_clock::time_point begin) const {
