@@ -1,12 +1,7 @@
 // Saved tensors sent away and fetched: the same gradients, less memory, and what can fail.
 #include "strata/autograd/offload.h"
 
-#include <fcntl.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -16,6 +11,7 @@
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/checkpoint.h"
 #include "strata/autograd/function.h"
+#include "strata/autograd/offload_test_util.h"
 #include "strata/core/autocast.h"
 #include "strata/core/recording.h"
 #include "strata/core/samples.h"
@@ -34,84 +30,6 @@
 
 namespace strata {
 namespace {
-
-// Everything moves, at once, and nothing is measured.
-OffloadOptions all_away() {
-  return {.min_bytes = 1, .keep_bytes = 0, .queue_bytes = 0, .fetch_bytes = 0, .adaptive = false};
-}
-OffloadOptions all_again() {
-  OffloadOptions o = all_away();
-  o.recompute = true;
-  return o;
-}
-
-Tensor leaf(const Shape& shape, uint64_t seed = 1, DType dtype = DType::f32) {
-  return Samples(dtype, seed).tensor(shape).set_requires_grad();
-}
-int64_t live() {
-  return memory::stats(DeviceType::cpu).live_total;
-}
-std::string bits(const Tensor& t) {
-  const Tensor c = contiguous(t.detach());
-  return {static_cast<const char*>(c.raw_data()), static_cast<size_t>(c.nbytes())};
-}
-
-using Loss = std::function<Tensor(const TensorList&)>;
-
-// The gradients of loss(leaves), with hooks or without.
-std::vector<std::string> gradients(const Loss& loss, const TensorList& leaves,
-                                   const std::shared_ptr<SavedTensorOffload>& offload) {
-  for (Tensor t : leaves) t.set_grad({});
-  Tensor y;
-  {
-    std::optional<SavedTensorOffload::Scope> scope;
-    if (offload) scope.emplace(offload);
-    y = loss(leaves);
-  }
-  y.backward();
-  std::vector<std::string> all;
-  for (const Tensor& t : leaves) all.push_back(t.grad().defined() ? bits(t.grad()) : std::string());
-  return all;
-}
-
-// Compares them over several passes (the first is measured, later ones follow its plan), for every way to work.
-void expect_same_bits(const Loss& loss, const TensorList& leaves) {
-  const RngKey random = default_generator().state();
-  const auto run = [&](const std::shared_ptr<SavedTensorOffload>& offload) {
-    default_generator().set_state(random);
-    return gradients(loss, leaves, offload);
-  };
-  const std::vector<std::string> want = run(nullptr);
-  OffloadOptions adaptive = all_again();
-  adaptive.adaptive = true;
-  adaptive.slowdown = 1.5;
-  OffloadOptions windows = all_away();
-  windows.keep_bytes = 3000;
-  windows.queue_bytes = 2000;
-  windows.fetch_bytes = 1000;
-  int way = 0;
-  for (const OffloadOptions& o : {all_away(), all_again(), adaptive, windows}) {
-    const auto offload = SavedTensorOffload::create(o);
-    for (int pass = 0; pass < 4; ++pass) EXPECT_EQ(run(offload), want) << "way " << way << " pass " << pass;
-    const OffloadStats s = offload->stats();
-    EXPECT_EQ(s.passes, 4) << way;
-    EXPECT_GT(s.saved, 0) << way;
-    EXPECT_EQ(s.away_bytes, 0) << way;
-    EXPECT_EQ(s.refused, 0) << way << s.last_failure;
-    ++way;
-  }
-}
-
-Tensor mlp(const TensorList& p) {
-  Tensor h = p[0];
-  for (size_t i = 1; i + 1 < p.size(); i += 2) h = gelu(linear(h, p[i], p[i + 1]), i == 1 ? "tanh" : "none");
-  return sum(h * h);
-}
-TensorList mlp_leaves(DType dtype = DType::f32) {
-  return {leaf({7, 9}, 1, dtype), leaf({33, 9}, 2, dtype), leaf({33}, 3, dtype), leaf({21, 33}, 4, dtype),
-          leaf({21}, 5, dtype)};
-}
-
 TEST(Offload, MlpOfEveryFloatingType) {
   for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16}) expect_same_bits(mlp, mlp_leaves(t));
 }
@@ -203,6 +121,50 @@ TEST(Offload, MemoryIsGivenBackDuringForwardAndFetchedNearBackward) {
   EXPECT_LT(away, 8 * bytes);
 }
 
+// What comes back early stands beside what backward takes for itself: the peak is forward's.
+TEST(Offload, WhatComesBackEarlyLeavesRoomForBackward) {
+  OffloadOptions o = all_away();
+  o.keep_bytes = 8 << 20;
+  const auto offload = SavedTensorOffload::create(o);
+  Tensor x = leaf({1 << 18});
+  for (int pass = 0; pass < 2; ++pass) {
+    x.set_grad({});
+    memory::reset_peak(DeviceType::cpu);
+    Tensor h = x;
+    {
+      const SavedTensorOffload::Scope scope(offload);
+      for (int i = 0; i < 24; ++i) h = tanh(h);
+      h = sum(h);
+    }
+    const int64_t forward = memory::stats(DeviceType::cpu).peak_total;
+    memory::reset_peak(DeviceType::cpu);
+    const int64_t fetched = offload->stats().fetched;
+    h.backward();
+    EXPECT_GE(offload->stats().fetched - fetched, 14 << 20);
+    EXPECT_LE(memory::stats(DeviceType::cpu).peak_total, forward);
+  }
+}
+
+// In a graph forward is shorter than when a host queues it: less leaves.
+TEST(Offload, AShorterPassSendsLess) {
+  OffloadOptions o = all_away();
+  o.adaptive = true;
+  o.slowdown = 1;
+  const auto offload = SavedTensorOffload::create(o);
+  const TensorList leaves = mlp_leaves();
+  for (int pass = 0; pass < 5; ++pass) gradients(mlp, leaves, offload);
+  const OffloadMeasured m = offload->measured();
+  offload->settle();
+  const OffloadPlan whole = *offload->plan();
+  offload->settle(2 * (m.forward_seconds + m.backward_seconds));  // what was measured is less
+  EXPECT_EQ(offload->plan()->choices, whole.choices);
+  offload->settle(1e-3 * (m.forward_seconds + m.backward_seconds));
+  EXPECT_NEAR(offload->plan()->seconds, 1e-3 * whole.seconds, 1e-3 * whole.seconds);
+  EXPECT_LE(offload->plan()->away_bytes, whole.away_bytes);
+  EXPECT_EQ(gradients(mlp, leaves, offload), gradients(mlp, leaves, nullptr));
+  EXPECT_THROW(offload->settle(-1), ValueError);
+}
+
 TEST(Offload, WhatIsStillNearIsUsedInPlace) {
   OffloadOptions o = all_away();
   o.keep_bytes = int64_t{1} << 30;
@@ -271,56 +233,6 @@ TEST(Offload, AFixedPlanIsFollowed) {
   EXPECT_TRUE(measures->settled());
   EXPECT_EQ(measures->plan()->choices, keeps.choices);
   EXPECT_THROW(SavedTensorOffload::create(all_away())->set_plan(OffloadPlan::of({SavedPlace::recompute})), ValueError);
-}
-
-// What a recorder sees: the calls that run again, and with which arguments.
-TEST(Offload, CheapCallsRunAgainFromWhatIsSavedBesides) {
-  Tensor x = leaf({256, 256}), w = leaf({256, 256}, 2), v = leaf({8, 256}, 3);
-  const auto loss = [](const TensorList& p) {
-    const Tensor pair = linear(p[0], p[1]);            // dear enough to be stored
-    return sum(linear(silu(pair) * 2.0, p[2]) * 1.5);  // silu saves pair; the product is saved by linear
-  };
-  const auto offload = SavedTensorOffload::create(all_again());
-  const std::vector<std::string> want = gradients(loss, {x, w, v}, nullptr);
-  const Recording r = record([&] { EXPECT_EQ(gradients(loss, {x, w, v}, offload), want); });
-  int silus = 0;
-  for (const RecordedCall& c : r.calls) silus += c.op->name() == "silu";
-  EXPECT_EQ(silus, 2);
-  EXPECT_EQ(offload->stats().recomputed, 256 * 256 * 4);
-}
-
-// The weights' low copies are read where they are.
-TEST(Offload, ProductsUnderAutocastRunAgain) {
-  const TensorList leaves = {leaf({64, 32}), leaf({48, 32}, 2)};
-  const auto loss = [](const TensorList& p) {
-    const AutocastScope low(DType::bf16);
-    return sum(to(sin(linear(p[0] * 1.0, p[1])), DType::f32));  // sin saves the product
-  };
-  OffloadOptions o = all_again();
-  o.min_bytes = 1024;
-  const auto offload = SavedTensorOffload::create(o);
-  offload->set_plan(OffloadPlan::of({SavedPlace::host, SavedPlace::recompute}));
-  const std::vector<std::string> want = gradients(loss, leaves, nullptr);
-  for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(gradients(loss, leaves, offload), want);
-  EXPECT_EQ(offload->stats().recomputed, 2 * 64 * 48 * 2);
-  const std::vector<SavedRecord> saved = offload->measured().saved;
-  ASSERT_EQ(saved.size(), 2u);
-  EXPECT_EQ(saved[1].reads, std::vector<int32_t>{0});
-  EXPECT_GE(saved[1].cost.flops, 2.0 * 64 * 48 * 32);
-}
-
-TEST(Offload, RandomMasksAreDrawnAgain) {
-  const TensorList leaves = {leaf({500}), leaf({500}, 2)};
-  const auto loss = [](const TensorList& p) {
-    const Tensor h = sin(p[0] * 1.0);         // p[0] * 1.0 is saved
-    return sum(dropout(exp(h), 0.4) * p[1]);  // exp's result is saved, the product reads the dropped
-  };
-  manual_seed(3);
-  const std::vector<std::string> want = gradients(loss, leaves, nullptr);
-  manual_seed(3);
-  const auto offload = SavedTensorOffload::create(all_again());
-  EXPECT_EQ(gradients(loss, leaves, offload), want);
-  EXPECT_GT(offload->stats().recomputed, 0);
 }
 
 TEST(Offload, WritesAfterSavingAreErrorsAsWithout) {
@@ -555,96 +467,6 @@ TEST(Offload, ALogOfTransfers) {
   EXPECT_TRUE(offload->transfers().empty());
 }
 
-// ---- a disk --------------------------------------------------------------------------------------------------------
-
-// A directory for a store.
-class Scratch {
- public:
-  Scratch() : path_(testing::TempDir() + "strata_offload_XXXXXX") {
-    if (!::mkdtemp(path_.data())) throw IoError("test", path_);
-  }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  std::shared_ptr<memory::DiskStore> store(int64_t limit = 0) const {
-    return std::make_shared<memory::DiskStore>(
-        memory::DiskOptions{.directories = {path_}, .limit = limit, .stripe = 1 << 14, .request = 1 << 13});
-  }
-  // Overwrites what the store's file holds.
-  void spoil() const {
-    int files = 0;
-    for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
-      std::error_code none;
-      const std::string target = std::filesystem::read_symlink(fd.path(), none).string();
-      if (target.compare(0, path_.size(), path_) != 0) continue;
-      const int file = ::open(fd.path().c_str(), O_WRONLY);  // the same file, without O_DIRECT
-      ASSERT_GE(file, 0);
-      const std::string noise(1 << 17, '!');
-      EXPECT_EQ(::pwrite(file, noise.data(), noise.size(), 0), static_cast<ssize_t>(noise.size()));
-      ::close(file);
-      ++files;
-    }
-    EXPECT_GT(files, 0);
-  }
-
- private:
-  std::string path_;
-};
-
-TEST(OffloadToDisk, SameBitsAndNothingLeft) {
-  const Scratch dir;
-  const auto store = dir.store();
-  const TensorList leaves = mlp_leaves(DType::bf16);
-  const std::vector<std::string> want = gradients(mlp, leaves, nullptr);
-  for (OffloadOptions o : {all_away(), all_again()}) {
-    o.away = SavedPlace::disk;
-    o.disk = store;
-    const auto offload = SavedTensorOffload::create(o);
-    for (int pass = 0; pass < 3; ++pass) EXPECT_EQ(gradients(mlp, leaves, offload), want);
-    EXPECT_GT(offload->stats().fetched, 0);
-    EXPECT_EQ(offload->stats().refused, 0) << offload->stats().last_failure;
-  }
-  EXPECT_EQ(store->bound().used, 0);
-  EXPECT_GT(store->stats().bytes_read, 0);
-}
-
-TEST(OffloadToDisk, WhatFindsNoRoomStays) {
-  const Scratch dir;
-  OffloadOptions o = all_away();
-  o.away = SavedPlace::disk;
-  o.disk = dir.store(2 * static_cast<int64_t>(memory::kDiskPage));
-  const auto offload = SavedTensorOffload::create(o);
-  const TensorList leaves = mlp_leaves();
-  EXPECT_EQ(gradients(mlp, leaves, offload), gradients(mlp, leaves, nullptr));
-  const OffloadStats s = offload->stats();
-  EXPECT_GT(s.refused, 0);
-  EXPECT_FALSE(s.last_failure.empty());
-}
-
-// The next step works, and nothing was computed with other bytes.
-TEST(OffloadToDisk, SpoiledBytesAreAnErrorOfBackward) {
-  const Scratch dir;
-  OffloadOptions o = all_away();
-  o.away = SavedPlace::disk;
-  o.disk = dir.store();
-  const auto offload = SavedTensorOffload::create(o);
-  const TensorList leaves = mlp_leaves();
-  const std::vector<std::string> want = gradients(mlp, leaves, nullptr);
-  for (Tensor t : leaves) t.set_grad({});
-  {
-    Tensor y;
-    {
-      const SavedTensorOffload::Scope scope(offload);
-      y = mlp(leaves);
-    }
-    EXPECT_GT(offload->stats().away_bytes, 0);
-    dir.spoil();
-    EXPECT_THROW(y.backward({}, true), IoError);
-    EXPECT_THROW(y.backward(), IoError);
-  }
-  EXPECT_EQ(offload->stats().away_bytes, 0);
-  EXPECT_EQ(gradients(mlp, leaves, offload), want);
-  EXPECT_EQ(o.disk->bound().used, 0);
-}
-
 // The meta device has no bytes, but the same accounts, to a tensor: the host does not count the smallest blocks, so
 // that what just fits is fetched a call earlier on one than on the other.
 TEST(Offload, DryRunsCountTheSamePeak) {
@@ -669,6 +491,7 @@ TEST(Offload, DryRunsCountTheSamePeak) {
 
 TEST(Offload, BadOptions) {
   EXPECT_THROW(SavedTensorOffload::create({.away = SavedPlace::keep}), ValueError);
+  EXPECT_THROW(SavedTensorOffload::create({.away = SavedPlace::recompute}), ValueError);
   EXPECT_THROW(SavedTensorOffload::create({.away = SavedPlace::disk}), ValueError);
   EXPECT_THROW(SavedTensorOffload::create({.min_bytes = 0}), ValueError);
   EXPECT_THROW(SavedTensorOffload::create({.slowdown = 0.9}), ValueError);
