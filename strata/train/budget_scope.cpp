@@ -210,7 +210,10 @@ MemoryConfig checked(const MemoryConfig& keys, Device device, bool engine) {
 class Limit {
  public:
   Limit(Device device, int64_t bytes) : device_(device), bytes_(bytes) {
-    if (bytes > 0) before_ = memory::backend(device).set_limit(device, bytes);
+    if (bytes == 0) return;
+    // A card's bound is one of the memory that it has mapped, so what others have left there counts.
+    memory::backend(device).release_cached();
+    before_ = memory::backend(device).set_limit(device, bytes);
   }
   ~Limit() {
     if (bytes_ > 0) memory::backend(device_).set_limit(device_, before_);
