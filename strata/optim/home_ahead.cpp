@@ -165,6 +165,8 @@ bool Optimizer::goes_ahead(Param& p, double grad_scale, AheadUpdate& update) {
     p.first = true;
   } else {
     strata::detail::Pins pins;
+    if (has_master(p) && (p.state.size() != spec.size() || p.version != p.tensor.version()))
+      pins.hold(p.tensor, Access::read);  // its elements are what the weights in f32 come from
     const bool made = prepare_state(p, false, pins);
     p.first = p.first || made;
   }
