@@ -254,11 +254,15 @@ std::vector<bool> Optimizer::begin_ahead(double grad_scale) {
   return begun;
 }
 
+std::optional<AheadTimes> Optimizer::ahead_times() const {
+  return ahead_ ? ahead_->times : std::nullopt;
+}
+
 void Optimizer::end_ahead() const {
   if (!ahead_ || !ahead_->update) return;
   const std::unique_ptr<AheadUpdate> update = std::move(ahead_->update);
   update->wait();
-  ahead_->host_share = update->host_share();
+  ahead_->times = update->times();
 }
 
 }  // namespace strata::optim

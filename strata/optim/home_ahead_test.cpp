@@ -165,6 +165,7 @@ TEST_F(Ahead, LargeParametersAreDividedWithoutADifference) {
     AdamW want(here, options), got(there, options);
     got.set_home({.where = kAhead, .who = Who::split, .ahead = true});
     EXPECT_LT(got.home().cpu_share, 0);
+    EXPECT_FALSE(got.ahead_times().has_value());
     for (uint64_t step = 0; step < 2; ++step)
       for (AdamW* o : {&want, &got}) {
         set_grads(o->params(), DType::f32, step);
@@ -173,6 +174,7 @@ TEST_F(Ahead, LargeParametersAreDividedWithoutADifference) {
       }
     expect_same(got, want);
     EXPECT_EQ(got.home().cpu_share, 1);  // there is nobody else
+    EXPECT_GT(got.ahead_times()->seconds, 0);
   }
 }
 
