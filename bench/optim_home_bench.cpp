@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <tuple>
 
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"
@@ -29,13 +30,14 @@ double now() {
 }
 
 // Weights of a transformer's layers of this width, as many as make n elements.
-TensorList make_params(int64_t n, Device device) {
+TensorList make_params(int64_t n, Device device, Tier tier = {}) {
   constexpr int64_t kWidth = 2048;
   TensorList all;
   const auto add = [&](const Shape& shape) {
     Tensor p = empty({shape, DType::bf16, device, std::nullopt}), g = empty(p.meta());
     fill_elements(p, 0.5);
     fill_elements(g, 0.25);
+    if (!(tier == Tier())) p = p.to(tier), g = g.to(tier);
     p.set_requires_grad();
     p.set_grad(g);
     all.push_back(p);
@@ -51,7 +53,7 @@ TensorList make_params(int64_t n, Device device) {
 void measure(const char* name, const StateHome& home, int64_t n, Device device, double bound) {
   TensorList params;
   try {
-    params = make_params(n, device);
+    params = make_params(n, device, home.ahead ? Tier::pinned : Tier());
     int64_t elements = 0;
     for (const Tensor& p : params) elements += p.numel();
     AdamW o(params, {.lr = 1e-4, .low = {.master_weights = true}});
@@ -59,6 +61,7 @@ void measure(const char* name, const StateHome& home, int64_t n, Device device, 
     const auto step = [&] {
       const double begin = now();
       o.step();
+      if (home.ahead) o.finish();
       if (device.is_cuda()) cuda::synchronize();
       return now() - begin;
     };
@@ -110,6 +113,12 @@ int main(int argc, char** argv) {
   const double share = best_cpu_share(r, bytes);
   measure("split", {.where = Tier::host, .who = Who::split, .cpu_share = share}, n, device, bound(share, bytes));
   measure("split, half", {.where = Tier::host, .who = Who::split, .cpu_share = 0.5}, n, device, bound(0.5, bytes));
+  // Everything at home on the host: gradients were brought there before, and parameters stay.
+  const HomeBytes pieces{.gradient = 0, .parameter = 0, .state = 16};
+  for (const auto& [name, who, part] :
+       {std::tuple{"ahead, cpu", Who::cpu, 1.0}, {"ahead, device", Who::device, 0.0}, {"ahead, both", Who::split, -1.0}})
+    measure(name, {.where = Tier::host, .who = who, .ahead = true}, n, device,
+            bound(part < 0 ? best_cpu_share(r, pieces) : part, pieces));
   // Half of the state stays on the card: Deep Optimizer States' static part.
   measure("split, half resident", {.who = Who::split, .cpu_share = 0.5}, n, device, bound(0.5, resident));
   if (argc > 2) {

@@ -120,6 +120,7 @@ std::byte* HomedMemory::fetch(Device device, void* block) {
   Near& n = near_of(device);
   const bool was_reserved = b.reserved;
   changed_.wait(lock, [&] { return !b.reserved; });
+  if (b.refusal != nullptr) std::rethrow_exception(std::exchange(b.refusal, nullptr));
   if (b.failure != nullptr) std::rethrow_exception(std::exchange(b.failure, nullptr));
   if (home_->capturing()) {
     check<DeviceError>(b.near != nullptr, "fetch", "a tensor of ", static_cast<int64_t>(b.nbytes), " bytes",

@@ -39,6 +39,7 @@ struct HomedMemory::Block {
   bool gone = false;
   int graphs = 0;              // that use its address
   std::exception_ptr failure;  // of the copy home: for the next fetch
+  std::exception_ptr refusal;  // of who had it for himself: the same, until the next who has it
   MomentPtr arrival, writing;  // copies under way, from and to its room
   Moments left;                // after which nobody uses its address
   Moments busy;                // the copies after which its room may be given back

@@ -1,8 +1,10 @@
 // Of a HomedMemory: how near memory becomes free, bytes come and go, and what graphs hold.
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "strata/core/error.h"
@@ -97,7 +99,12 @@ bool HomedMemory::evict(Lock& lock, Near& n, int64_t more, bool may_wait) {
 
 bool HomedMemory::relieve(Device device, int64_t bytes) noexcept {
   if (device.type != this->device || home_->capturing()) return false;
+  // Others hold it for moments; the thread itself may, far below.
   Lock lock(mutex_, std::try_to_lock);
+  for (int i = 0; i < 200 && !lock.owns_lock(); ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock.try_lock();
+  }
   const auto index = static_cast<size_t>(device.index);
   if (!lock.owns_lock() || index >= near_.size() || near_[index] == nullptr) return false;
   Near& n = *near_[index];

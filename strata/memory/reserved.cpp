@@ -28,6 +28,7 @@ bool HomedMemory::reserve(void* block) {
   const Lock lock(mutex_);
   if (b.pinned || b.reserved || b.graphs > 0) return false;
   b.reserved = true;
+  b.refusal = nullptr;
   if (b.near != nullptr && b.dirty && b.failure == nullptr && !b.leaving) send(near_of(b.device), b);
   return true;
 }
@@ -75,7 +76,7 @@ void HomedMemory::release(void* block, bool written, std::exception_ptr failure)
   Lock lock(mutex_);
   b.reserved = false;
   b.stored = b.stored || written;
-  if (failure != nullptr) b.failure = std::move(failure);
+  b.refusal = std::move(failure);
   changed_.notify_all();
   tidy(lock, near_of(b.device));
 }

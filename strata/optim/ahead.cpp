@@ -56,6 +56,7 @@ void AheadUpdate::add(std::unique_ptr<Owner> owner, std::span<const std::pair<Ru
 }
 
 void AheadUpdate::begin(Device device, bool host, AheadCard* card, const Tensor& verdict) {
+  begun_ = known_ = std::chrono::steady_clock::now();
   if (verdict.defined()) {
     verdict_ = verdict;
     report_ = strata::empty({verdict.shape(), verdict.dtype(), Device::cpu(), std::nullopt}, Tier::pinned);
@@ -91,10 +92,12 @@ void AheadUpdate::wait_for_exposed() {
   changed_.wait(lock, [&] { return exposed_ == 0 || running_ == 0; });
 }
 
-double AheadUpdate::host_share() const {
+AheadTimes AheadUpdate::times() const {
   int64_t all = 0;
   for (const Piece& p : pieces_) all += p.slab.numel;
-  return all > 0 ? static_cast<double>(by_host_.load()) / static_cast<double>(all) : 0;
+  const auto seconds = [](auto from, auto to) { return std::chrono::duration<double>(to - from).count(); };
+  return {seconds(begun_, known_), seconds(known_, ended_),
+          all > 0 ? static_cast<double>(by_host_.load()) / static_cast<double>(all) : 0};
 }
 
 // The last executor to end gives back what failed on the way.
@@ -109,6 +112,7 @@ void AheadUpdate::run(const std::function<void()>& executor) noexcept {
   }
   const std::lock_guard lock(mutex_);
   if (--running_ > 0) return;
+  ended_ = std::chrono::steady_clock::now();
   if (failure_ || skipped_)
     for (const auto& owner : owners_) end(*owner, failure_);
   changed_.notify_all();
@@ -117,6 +121,7 @@ void AheadUpdate::run(const std::function<void()>& executor) noexcept {
 // Waits for what was found of the gradients.
 void AheadUpdate::judge() {
   if (ready_) ready_->synchronize();
+  known_ = std::chrono::steady_clock::now();
   if (!verdict_.defined()) return;
   factor_ = static_cast<const Verdict*>(report_.raw_data())->factor;
   if (!std::isnan(factor_)) return;

@@ -3,6 +3,7 @@
 // by the processor, by a card, or by both, whoever is free. docs/design/optimizers.md, "Ahead of the next forward".
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
@@ -17,6 +18,7 @@
 
 #include "strata/cuda/runtime.h"
 #include "strata/memory/reserved.h"
+#include "strata/optim/home.h"
 #include "strata/optim/kernels.h"
 
 namespace strata::optim {
@@ -67,8 +69,8 @@ class AheadUpdate {
   void wait_for_exposed();
   /// Throws what an executor threw. Every reservation has ended.
   void wait();
-  /// Of the elements, those that the processor updated.
-  double host_share() const;
+  /// Once it was waited for.
+  AheadTimes times() const;
 
   // ---- for executors
 
@@ -99,6 +101,7 @@ class AheadUpdate {
   double factor_ = 1;
   bool skipped_ = false;
   std::atomic<int64_t> by_host_{0};
+  std::chrono::steady_clock::time_point begun_, known_, ended_;
   std::vector<std::jthread> threads_;
 };
 

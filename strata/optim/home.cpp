@@ -267,7 +267,7 @@ bool Optimizer::delay(Rule rule, const std::vector<Slab>& slabs) {
 
 StateHome Optimizer::home() const {
   StateHome home = home_ ? home_->options : StateHome{};
-  if (ahead_ && home.who == StateHome::Who::split) home.cpu_share = ahead_->host_share;
+  if (ahead_ && ahead_->times && home.who == StateHome::Who::split) home.cpu_share = ahead_->times->cpu_share;
   return home;
 }
 

@@ -60,6 +60,13 @@ struct StateHome {
 /// "device", "cpu", "split".
 std::string_view name_of(StateHome::Who who);
 
+/// Of the last update that ran ahead and was waited for.
+struct AheadTimes {
+  double until_known = 0;  ///< seconds from step() until it was known what gradients are scaled by
+  double seconds = 0;      ///< from then on until all was updated
+  double cpu_share = 0;    ///< of the elements
+};
+
 /// What a machine does, in bytes and elements a second.
 struct HomeRates {
   double to_host = 0, to_device = 0;  ///< copies with page-locked memory, one way at a time

@@ -165,6 +165,8 @@ bool Optimizer::goes_ahead(Param& p, double grad_scale, AheadUpdate& update) {
     p.first = true;
   } else {
     strata::detail::Pins pins;
+    if (has_master(p) && (p.state.size() != spec.size() || p.version != p.tensor.version()))
+      pins.hold(p.tensor, Access::read);  // its elements are what the weights in f32 come from
     const bool made = prepare_state(p, false, pins);
     p.first = p.first || made;
   }
@@ -252,11 +254,15 @@ std::vector<bool> Optimizer::begin_ahead(double grad_scale) {
   return begun;
 }
 
+std::optional<AheadTimes> Optimizer::ahead_times() const {
+  return ahead_ ? ahead_->times : std::nullopt;
+}
+
 void Optimizer::end_ahead() const {
   if (!ahead_ || !ahead_->update) return;
   const std::unique_ptr<AheadUpdate> update = std::move(ahead_->update);
   update->wait();
-  ahead_->host_share = update->host_share();
+  ahead_->times = update->times();
 }
 
 }  // namespace strata::optim

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,7 @@ struct Optimizer::Ahead {
   // While step() asks the rule what it would run.
   bool collecting = false;
   std::vector<std::pair<Rule, std::vector<Slab>>> collected;
-  double host_share = -1;  // of the last update
+  std::optional<AheadTimes> times;  // of the last update that was waited for
   std::unique_ptr<AheadCard> card;
   std::unique_ptr<AheadUpdate> update;  // the last member: its end is waited for before the others go
 };

@@ -46,6 +46,15 @@ std::vector<uint8_t> bytes(const Tensor& t) {
   return {p, p + t.nbytes()};
 }
 
+// A parameter of these elements, which is at home where they are to be.
+Tensor leaf_at(const Tensor& t, bool away) {
+  Tensor p = leaf(t).detach();
+  if (away) p = p.to(kAhead);
+  p.set_requires_grad();
+  EXPECT_EQ(p.tier() == kAhead, away);
+  return p;
+}
+
 const std::vector<Shape> kShapes{{37}, {64, 33}, {}, {0}, {3, 17, 5}, {4097}, {9, 21}};
 
 NamedTensors make_params(DType dtype, bool away, const std::vector<Shape>& shapes = kShapes) {
@@ -53,8 +62,7 @@ NamedTensors make_params(DType dtype, bool away, const std::vector<Shape>& shape
   NamedTensors all;
   Samples random(DType::f32, 3);
   for (size_t i = 0; i < shapes.size(); ++i) {
-    const Tensor t = random.uniform(shapes[i], -1, 1, dtype);
-    all.emplace_back("p" + std::to_string(i), leaf(away ? t.to(kAhead) : t));
+    all.emplace_back("p" + std::to_string(i), leaf_at(random.uniform(shapes[i], -1, 1, dtype), away));
   }
   return all;
 }
@@ -157,6 +165,7 @@ TEST_F(Ahead, LargeParametersAreDividedWithoutADifference) {
     AdamW want(here, options), got(there, options);
     got.set_home({.where = kAhead, .who = Who::split, .ahead = true});
     EXPECT_LT(got.home().cpu_share, 0);
+    EXPECT_FALSE(got.ahead_times().has_value());
     for (uint64_t step = 0; step < 2; ++step)
       for (AdamW* o : {&want, &got}) {
         set_grads(o->params(), DType::f32, step);
@@ -165,6 +174,7 @@ TEST_F(Ahead, LargeParametersAreDividedWithoutADifference) {
       }
     expect_same(got, want);
     EXPECT_EQ(got.home().cpu_share, 1);  // there is nobody else
+    EXPECT_GT(got.ahead_times()->seconds, 0);
   }
 }
 
@@ -245,8 +255,7 @@ TEST_F(Ahead, TrainsToTheSameBitsAndNormsAreNotedInBackward) {
     NamedTensors params;
     std::vector<HookHandle> hooks;
     for (int i = 0; i < 6; ++i) {
-      const Tensor w = random.uniform({40, 40}, -0.2, 0.2, dtype);
-      params.emplace_back(std::to_string(i), leaf(away ? w.to(kAhead) : w));
+      params.emplace_back(std::to_string(i), leaf_at(random.uniform({40, 40}, -0.2, 0.2, dtype), away));
       if (i == 2) params[2].second.set_requires_grad(false);
       if (away && i != 2)
         hooks.push_back(register_post_accumulate_grad_hook(params.back().second, [](const Tensor& p) {
@@ -331,7 +340,7 @@ TEST_F(Ahead, MovesWithItsStateBetweenHomes) {
 TEST_F(Ahead, WhatIsNotAtHomeIsUpdatedAtOnce) {
   NamedTensors here = make_params(DType::f32, false, {{50}, {60}, {70}, {80}}),
                there = make_params(DType::f32, true, {{50}, {60}, {70}, {80}});
-  there[1].second = leaf(here[1].second);
+  there[1].second = leaf_at(here[1].second, false);
   AdamW want(here, {.lr = 0.1}), got(there, {.lr = 0.1});
   got.set_home(kHome);
   for (uint64_t step = 0; step < 3; ++step) {

@@ -29,6 +29,7 @@ struct StateHome;
 enum class Rule : uint8_t;
 class LossScaler;
 class AheadUpdate;
+struct AheadTimes;
 
 /// Parameters with their names, as nn::Module::named_parameters() gives them.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
@@ -108,6 +109,8 @@ class Optimizer {
   void set_home(const StateHome& home);
   /// The home that was set; its share is the one that was found.
   StateHome home() const;
+  /// Of a home with `ahead`: how long the last update took that was waited for; nothing before the first.
+  std::optional<AheadTimes> ahead_times() const;
   /// Waits for the update that a home with `delayed` or `ahead` has under way. With `delayed` the parameters have it only
   /// then, as they must where they are evaluated, saved or written by others, or outlive the optimizer. state_dict() and
   /// set_home() call it. Throws what the update threw.

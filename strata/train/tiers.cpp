@@ -141,7 +141,10 @@ std::string Tiers::summary() const {
   }
   if (plan_.state != Place::device) {
     const optim::StateHome home = optimizer_->home();
-    if (home.who == optim::StateHome::Who::split)
+    if (const auto times = optimizer_->ahead_times())
+      add(fmt::format("update: {:.3g} s under the next forward, {:.3g} s after its step was queued", times->seconds,
+                      times->until_known));
+    if (home.who == optim::StateHome::Who::split && home.cpu_share >= 0)
       add(fmt::format("state: the host's processor updates {:.0f}% of it", 100 * home.cpu_share));
   }
   return s;
