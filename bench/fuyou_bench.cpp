@@ -1,8 +1,9 @@
-// Optimizer state on a disk (Liao et al., "Fuyou", 2024): groups of state that are read, updated and written back while
-// others come and go, beside the same groups one after the other: read, update, write, and only then the next. Both
-// have the same memory for it. Training steps of a stack of matrices in bf16, AdamW's weights and moments in f32 (12
-// bytes a parameter).
-//     fuyou_bench [million parameters, 100] [directory] [rows of a batch, 64] [trace.json]
+// Optimizer state on a disk (Liao et al., "Fuyou", 2024) beside the computing of the same steps: the first groups are
+// fetched during forward and backward, groups come and go beside each other and beside the update, and the last are
+// written under the next step's forward; and the same groups one after the other: read, update, write, and only then
+// the next. Both have the same memory for it, half of the state. Training steps of a stack of matrices in bf16, AdamW's
+// weights and moments in f32 (12 bytes a parameter).
+//     fuyou_bench [million parameters, 100] [directory] [rows of a batch, 64] [batches a step, 1] [trace.json]
 // "in turn" is what the parts take one after the other: computing, reading and writing, each measured by itself; what a
 // step takes less was hidden. The trace has a time line of one step of either way.
 
@@ -16,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "strata/core/error.h"
 #include "strata/core/parallel.h"
 #include "strata/core/rng.h"
 #include "strata/cuda/runtime.h"
@@ -37,7 +39,6 @@ using namespace strata;
 using memory::kDisk;
 
 constexpr int64_t kWidth = 2048, kState = 12 * kWidth * kWidth;  // bytes of one matrix's state
-constexpr int64_t kNear = 4 * kState;                            // that may be in memory at once
 constexpr int kSteps = 4;                                        // the first makes the state, and is not counted
 
 double now() {
@@ -88,29 +89,47 @@ struct Figures {
   double step() const { return backward + update; }
 };
 
-Figures train(Way way, int64_t n, int64_t rows, Device device) {
+struct Setting {
+  int64_t parameters, rows, batches;
+  Device device;
+  int64_t groups() const { return std::max<int64_t>(parameters / (kWidth * kWidth), 8); }
+  int64_t near_bytes() const { return groups() / 2 * kState; }  // that may be in memory at once
+};
+
+// Asks for the state of the first parameters, as much as three quarters of what may be near: the rest is for what
+// leaves.
+void fetch_ahead(const optim::AdamW& optimizer, int64_t bytes) {
+  const auto state = optimizer.state_dict();
+  for (int64_t i = 0, asked = 0; asked + kState <= bytes * 3 / 4; ++i, asked += kState)
+    for (const char* key : {"exp_avg", "exp_avg_sq", "master"})
+      if (const auto at = state.find(cat(i, '.', key)); at != state.end()) at->second.storage()->prefetch();
+}
+
+Figures train(Way way, const Setting& s) {
+  const Device device = s.device;
+  const int64_t near = s.near_bytes();
   const DeviceScope on(device);
   manual_seed(1);
   const auto synchronize = [&] {
     if (device.is_cuda()) cuda::synchronize();
   };
   TensorList params;
-  for (int64_t i = 0; i < std::max<int64_t>(n / (kWidth * kWidth), 2); ++i) {
+  for (int64_t i = 0; i < s.groups(); ++i) {
     Tensor w = (rand({kWidth, kWidth}, DType::f32) * 0.04 - 0.02).to(DType::bf16);
     w.set_requires_grad();
     params.push_back(w);
   }
-  const Tensor x = randn({rows, kWidth}, DType::f32).to(DType::bf16);
+  const Tensor x = randn({s.rows, kWidth}, DType::f32).to(DType::bf16);
   const optim::AdamWOptions options{.lr = 1e-3, .low = {.master_weights = true}};
   // One after the other: an optimizer for each group, whose state goes home before the next begins.
   std::vector<std::unique_ptr<optim::AdamW>> optimizers;
-  const size_t each = way == Way::serial ? static_cast<size_t>(kNear / kState) : params.size();
+  const size_t each = way == Way::serial ? static_cast<size_t>(near / kState) : params.size();
   for (size_t i = 0; i < params.size(); i += each) {
     const auto first = params.begin() + static_cast<std::ptrdiff_t>(i);
     const auto count = static_cast<std::ptrdiff_t>(std::min(each, params.size() - i));
     optimizers.push_back(std::make_unique<optim::AdamW>(TensorList(first, first + count), options));
     if (way != Way::resident)
-      optimizers.back()->set_home({.where = kDisk, .group_bytes = way == Way::serial ? kNear : kState});
+      optimizers.back()->set_home({.where = kDisk, .group_bytes = way == Way::serial ? near : kState});
   }
   Figures f;
   for (int step = 0; step < kSteps; ++step) {
@@ -121,10 +140,14 @@ Figures train(Way way, int64_t n, int64_t rows, Device device) {
     {
       std::optional<DiskWatch> watch;
       if (step == kSteps - 1 && way != Way::resident) watch.emplace(trace, begin);
-      Tensor h = x;
-      for (const Tensor& w : params) h = tanh(matmul(h, w)) + h;
-      const Tensor loss = mean((h * h).to(DType::f32));
-      loss.backward();
+      if (way == Way::overlapped && step > 0) fetch_ahead(*optimizers[0], near);
+      Tensor loss;
+      for (int64_t batch = 0; batch < s.batches; ++batch) {
+        Tensor h = x;
+        for (const Tensor& w : params) h = tanh(matmul(h, w)) + h;
+        loss = mean((h * h).to(DType::f32));
+        loss.backward();
+      }
       f.losses.push_back(loss.item());
       synchronize();
       middle = now();
@@ -136,19 +159,19 @@ Figures train(Way way, int64_t n, int64_t rows, Device device) {
       }
       for (Tensor w : params) w.set_grad({});
       synchronize();
-      // What still has to be written belongs to the step.
-      if (way == Way::overlapped) memory::backend(device, kDisk).release_cached();
+      // Steps that are counted begin with nothing to be written, and end so.
+      if (way == Way::overlapped && (step == 0 || step == kSteps - 1)) memory::backend(device, kDisk).release_cached();
     }
     const double end = now();
     if (step == 0) continue;
-    const memory::DiskStats s = memory::disk()->stats();
+    const memory::DiskStats after = memory::disk()->stats();
     constexpr double kCounted = kSteps - 1;
     f.backward += (middle - begin) / kCounted;
     f.update += (end - middle) / kCounted;
-    f.reading += (s.seconds_reading - before.seconds_reading) / kCounted;
-    f.writing += (s.seconds_writing - before.seconds_writing) / kCounted;
-    f.bytes_read += (s.bytes_read - before.bytes_read) / (kSteps - 1);
-    f.bytes_written += (s.bytes_written - before.bytes_written) / (kSteps - 1);
+    f.reading += (after.seconds_reading - before.seconds_reading) / kCounted;
+    f.writing += (after.seconds_writing - before.seconds_writing) / kCounted;
+    f.bytes_read += (after.bytes_read - before.bytes_read) / (kSteps - 1);
+    f.bytes_written += (after.bytes_written - before.bytes_written) / (kSteps - 1);
     trace.track("compute").spans.push_back({"forward, backward", 0, middle - begin, 0, Phase::backward});
     trace.track("compute").spans.push_back({"update", middle - begin, end - begin, 0, Phase::update});
     f.trace = std::move(trace);
@@ -160,22 +183,25 @@ Figures train(Way way, int64_t n, int64_t rows, Device device) {
 
 int main(int argc, char** argv) {
   const auto number = [&](int i, int64_t otherwise) { return argc > i ? std::atoll(argv[i]) : otherwise; };
-  const int64_t n = number(1, 100) * 1000 * 1000, rows = number(3, 64);
   const bool card = cuda::device_count() > 0;
-  const Device device = card ? Device::cuda() : Device::cpu();
+  const Setting s{.parameters = number(1, 100) * 1000 * 1000,
+                  .rows = number(3, 64),
+                  .batches = number(4, 1),
+                  .device = card ? Device::cuda() : Device::cpu()};
+  const double state = static_cast<double>(s.groups() * kState), near = static_cast<double>(s.near_bytes());
   if (argc > 2) memory::use_disk({.directories = {argv[2]}});
   // A group's own update has the gradients and parameters beside its state, which are not of this tier.
-  memory::set_near_limit(kNear, device, kDisk);
+  memory::set_near_limit(s.near_bytes(), s.device, kDisk);
   std::printf("%s, %d threads; %.2f GB of state on a disk (%s), %.2f GB of it near at most\n",
-              card ? cuda::properties().name.c_str() : "the CPU", num_threads(), 12e-9 * static_cast<double>(n),
-              std::string(memory::disk()->engine()).c_str(), static_cast<double>(kNear) * 1e-9);
-  const Figures resident = train(Way::resident, n, rows, device);
+              card ? cuda::properties().name.c_str() : "the CPU", num_threads(), state * 1e-9,
+              std::string(memory::disk()->engine()).c_str(), near * 1e-9);
+  const Figures resident = train(Way::resident, s);
   std::printf("%-11s %8.1f ms a step, of it the update %8.1f ms\n", "resident", resident.step() * 1e3,
               resident.update * 1e3);
   double serial = 0;
   for (const Way way : {Way::serial, Way::overlapped}) {
     const char* name = way == Way::serial ? "serial" : "overlapped";
-    const Figures f = train(way, n, rows, device);
+    const Figures f = train(way, s);
     if (way == Way::serial) serial = f.step();
     const double turn = resident.step() + f.reading + f.writing;
     std::printf(
@@ -185,8 +211,8 @@ int main(int argc, char** argv) {
         static_cast<double>(f.bytes_written) * 1e-9, f.writing * 1e3, turn * 1e3, (turn - f.step()) * 1e3,
         f.step() / serial, f.losses == resident.losses ? "losses as resident" : "LOSSES DIFFER");
     std::fflush(stdout);
-    if (argc > 4) io::write_file(std::string(argv[4]) + "." + name, f.trace.to_chrome_json());
+    if (argc > 5) io::write_file(std::string(argv[5]) + "." + name, f.trace.to_chrome_json());
   }
-  memory::set_near_limit(0, device, kDisk);
+  memory::set_near_limit(0, s.device, kDisk);
   return 0;
 }
