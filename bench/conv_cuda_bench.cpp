@@ -142,8 +142,6 @@ void all_ways(const Batch& b, bool last, bool depthwise) {
           };
           run(last ? "planned nhwc" : "planned");
           for (int i = 0; depthwise && i < 2; ++i) with("depthwise %d", i, 0, {.depthwise = i});
-          for (int i = 0; !depthwise && weight && i < 4; ++i)
-            with("clusters %d adding %d", i / 2, i % 2, {.clusters = i / 2, .adding = i % 2});
           for (int shape = 0; !depthwise && !weight && shape < 8; ++shape)
             for (int way = 0; way < 3; ++way) with("shape %d way %d", shape, way, {.shape = shape, .way = way});
           conv_choice() = {};

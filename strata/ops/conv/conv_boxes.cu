@@ -21,12 +21,7 @@ bool gather_boxes(const Windows& w, const ConvSizes* runs, int64_t taps, DType t
   const bool across = f.in != 1;
   Boxes g{};
   g.work = work_of(w, p);
-  if (p.way == BoxWay::runs) {
-    g.sources[0] = run_map(*runs, t, x, shape.columns);
-  } else {
-    const std::vector<BoxMap> maps = source_maps(w, p);
-    for (size_t i = 0; i < maps.size(); ++i) g.sources[i] = box_map(t, x, maps[i]);
-  }
+  g.source = p.way == BoxWay::runs ? run_map(*runs, t, x, shape.columns) : box_map(t, x, source_map(w, p));
   g.filters = across ? box_map(t, filters, {w.results, taps, w.channels, 1, f.tap, f.in, 1, 1, 64})
                      : box_map(t, filters, {w.channels, taps, w.results, 1, f.tap, f.out, 1, 1, 64 * shape.tall});
   const std::vector<BoxMap> results = result_maps(w, p);

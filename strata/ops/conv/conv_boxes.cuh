@@ -3,8 +3,7 @@
 //
 // - a box of 8 columns by some rows of an image, with the rows above and below that a column of taps reaches: the taps
 //   of a column find theirs some times 1024 bytes further, since eight pixels of 64 channels are one unit of the
-//   swizzle. Small images stand on top of each other in a box, the zeros between two of them once. With a stride of 2
-//   the rows and columns of one parity are an image of their own, and every other tap reads it.
+//   swizzle. Small images stand on top of each other in a box, the zeros between two of them once. Stride 1.
 // - a run of pixels over rows and images (im2col), for each tap anew: any stride, nothing wasted on small images.
 //
 // What lies outside of an image comes as zeros in both.
@@ -96,6 +95,9 @@ CUtensorMap run_map(const ConvSizes& s, DType t, const void* data, int pixels);
 /// Whether sizes and addresses are such as the copy engine takes.
 bool fits_boxes(const ConvSizes& s, DType t, Device device, const void* x, const void* y);
 #endif
+/// What the plans count with: of the peak of products; bytes a clock and multiprocessor that come from L2.
+inline constexpr double kProductRate = 0.75, kBytesOfClock = 36;
+
 /// Whether runs of pixels of x can be copied: small windows, as high as wide.
 inline bool fits_runs(const ConvSizes& s) {
   // Corners of a map are 8 bits, strides 3; square windows, as the corners' order is not written down anywhere. Maps of

@@ -2,14 +2,9 @@
 // The gradient of filters from channels-last tensors on Hopper's tensor cores: a sum over pixels, 64 of them a step, a
 // share of the steps for each block. The columns of a product are three pieces of 64 channels: of boxes three taps
 // below one another, which read the same box some rows further; of runs three taps, or pieces, copied each.
-//
-// Two blocks may be a cluster. They take the same steps, and what both multiply with comes once from L2: of two blocks
-// of further rows (output channels) the pixels of x, of two of further columns those of y. They take turns in copying
-// it to both.
 
 #include <algorithm>
 
-#include "strata/cuda/tile/cluster.cuh"
 #include "strata/ops/conv/conv_boxes.cuh"
 
 namespace strata::conv_cuda {
@@ -17,9 +12,6 @@ namespace strata::conv_cuda {
 using namespace cuda::tile;
 
 inline constexpr int kPixels = 64, kPieces = 3, kTile = kPixels * kRowBytes;  // of 64 pixels and channels
-
-/// What the blocks of a cluster share.
-enum class Shared { nothing, x, y };
 
 /// What a launch does; the maps are beside it.
 struct FilterWork {
@@ -50,69 +42,6 @@ __device__ __forceinline__ Piece piece_of(const FilterWork& g, int tile, int i) 
   return {a < g.kernel_h ? a * g.kernel_w + column % g.kernel_w : -1, tile % g.chunks * 64};
 }
 
-/// Copies of boxes and runs to both blocks of a cluster, or to this one.
-template <bool kBoth>
-__device__ __forceinline__ void copy_box(void* to, const CUtensorMap& map, uint64_t* barrier, int c, int x, int y,
-                                         int n) {
-  if constexpr (kBoth) {
-#ifdef STRATA_TILE_EMULATION
-    for (int rank = 0; rank < 2; ++rank)
-      emulation::copy_box_in(emulation::block->peer(rank, "a copy"), to, map, barrier, {c, x, y, n});
-#else
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-        "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(shared_address(to)),
-        "l"(&map), "r"(shared_address(barrier)), "r"(c), "r"(x), "r"(y), "r"(n), "h"(static_cast<uint16_t>(3))
-        : "memory");
-#endif
-  } else {
-    copy_in(to, map, barrier, c, x, y, n);
-  }
-}
-template <bool kBoth>
-__device__ __forceinline__ void copy_run(void* to, const CUtensorMap& map, uint64_t* barrier, int c, int x, int y,
-                                         int n, int right, int down) {
-#ifndef STRATA_TILE_EMULATION
-  if constexpr (kBoth) {
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.multicast::cluster "
-        "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(shared_address(to)),
-        "l"(&map), "r"(shared_address(barrier)), "r"(c), "r"(x), "r"(y), "r"(n), "h"(static_cast<uint16_t>(right)),
-        "h"(static_cast<uint16_t>(down)), "h"(static_cast<uint16_t>(3))
-        : "memory");
-    return;
-  }
-#endif
-  copy_run_in(to, map, barrier, c, x, y, n, right, down);
-}
-
-template <bool kBoth>
-__device__ __forceinline__ void copy_x(const FilterBoxes& all, uint8_t* to, uint64_t* ready, const Place& at,
-                                       int tile) {
-  const FilterWork& g = all.work;
-  const int top = at.y * g.places.step_y + g.first_y, left = at.x * g.places.step_x + g.first_x;
-  if (g.places.runs) {
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      const Piece piece = piece_of(g, tile, i);  // where there is none, any
-      const int tap = max(piece.tap, 0), a = tap / g.kernel_w, b = tap - a * g.kernel_w;
-      copy_run<kBoth>(to + i * kTile, all.x, ready, piece.channel, left, top, at.n, b * g.dilation_w, a * g.dilation_h);
-    }
-  } else {
-    const int column = tile / g.chunks, a = column / g.kernel_w * kPieces, b = column % g.kernel_w;
-    copy_box<kBoth>(to, all.x, ready, tile % g.chunks * 64, left + b * g.dilation_w, top + a * g.dilation_h, at.n);
-  }
-}
-template <bool kBoth, int Tall>
-__device__ __forceinline__ void copy_y(const FilterBoxes& all, uint8_t* to, uint64_t* ready, const Place& at, int box,
-                                       int m0) {
-  const bool runs = all.work.places.runs;
-#pragma unroll
-  for (int i = 0; i < Tall; ++i)
-    copy_box<kBoth>(to + i * kTile, all.y, ready, m0 + i * 64, runs ? box * kPixels : at.x, runs ? 0 : at.y,
-                    runs ? 0 : at.n);
-}
-
 template <int Tall>
 constexpr int filter_blocks_at_once() {
   return Tall == 1 ? 2 : 1;
@@ -122,13 +51,12 @@ constexpr int filter_bytes(int tall, int loaded, int stages) {
   return stages * (tall * kTile + loaded) + 2 * kMostStages * 8;
 }
 
-/// Block: share, column, row from the highest to the lowest. kShared is not nothing: in clusters of two.
-template <class Of, int Tall, Shared kShared>
+/// Block: share, column, row from the highest to the lowest.
+template <class Of, int Tall>
 __global__ void __launch_bounds__(128 * (Tall + 1), filter_blocks_at_once<Tall>())
     filter_boxes_kernel(const __grid_constant__ FilterBoxes all) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Of::T;
-  constexpr bool kPair = kShared != Shared::nothing;
   const FilterWork& g = all.work;
   const int bytes = Tall * kTile + g.loaded;
   uint8_t* const memory = shared_memory();
@@ -142,33 +70,43 @@ __global__ void __launch_bounds__(128 * (Tall + 1), filter_blocks_at_once<Tall>(
   if (tid == 0) {
     for (int i = 0; i < kMostStages; ++i) {
       init_barrier(full + i, 1);
-      init_barrier(empty + i, 4 * Tall * (kPair ? 2 : 1));
+      init_barrier(empty + i, 4 * Tall);
     }
     fence_barriers();
     fence_shared();
   }
   __syncthreads();
-  if constexpr (kPair) cluster_sync();
 
   if (group == Tall) {
     give_registers<Tall == 3 ? 32 : 40>();
     if (tid % 128 == 0) {
+      // Divided before the steps: one thread starts all copies, and its divisions would be what they wait for.
+      int channel[kPieces], down[kPieces], right[kPieces];
+      const bool runs = g.places.runs;
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) {
+        const Piece piece = piece_of(g, tile, i);  // where there is none, any
+        const int tap = max(piece.tap, 0), a = tap / g.kernel_w;
+        channel[i] = piece.channel, down[i] = a * g.dilation_h, right[i] = (tap - a * g.kernel_w) * g.dilation_w;
+      }
       Buffers ring(g.stages);
-      const int rank = number % 2;
       for (int box = begin; box < end; ++box) {
-        kPair ? wait_for_blocks(empty + ring.stage, ring.parity ^ 1) : wait(empty + ring.stage, ring.parity ^ 1);
+        wait(empty + ring.stage, ring.parity ^ 1);
         uint64_t* const ready = full + ring.stage;
         arrive_expecting(ready, static_cast<uint32_t>(bytes));
         uint8_t *const y_at = memory + ring.stage * bytes, *const x_at = y_at + Tall * kTile;
         const Place at = place_of(g.places, box);
-        const bool turn = (box - begin) % 2 == rank;
-        if constexpr (kShared != Shared::y) copy_y<false, Tall>(all, y_at, ready, at, box, m0);
-        if constexpr (kShared == Shared::y) {
-          if (turn) copy_y<true, Tall>(all, y_at, ready, at, box, m0);
-        }
-        if constexpr (kShared != Shared::x) copy_x<false>(all, x_at, ready, at, tile);
-        if constexpr (kShared == Shared::x) {
-          if (turn) copy_x<true>(all, x_at, ready, at, tile);
+        const int top = at.y * g.places.step_y + g.first_y, left = at.x * g.places.step_x + g.first_x;
+#pragma unroll
+        for (int i = 0; i < Tall; ++i)
+          copy_in(y_at + i * kTile, all.y, ready, m0 + i * 64, runs ? box * kPixels : at.x, runs ? 0 : at.y,
+                  runs ? 0 : at.n);
+        if (runs) {
+#pragma unroll
+          for (int i = 0; i < kPieces; ++i)
+            copy_run_in(x_at + i * kTile, all.x, ready, channel[i], left, top, at.n, right[i], down[i]);
+        } else {
+          copy_in(x_at, all.x, ready, channel[0], left + right[0], top + down[0], at.n);
         }
         ring.next();
       }
@@ -200,13 +138,7 @@ __global__ void __launch_bounds__(128 * (Tall + 1), filter_blocks_at_once<Tall>(
       }
       commit_products();
       wait_products<1>();
-      if (held >= 0) {
-        if constexpr (kPair) {
-          if (lane < 2) arrive_in(empty + held, lane);
-        } else {
-          if (lane == 0) arrive(empty + held);
-        }
-      }
+      if (held >= 0 && lane == 0) arrive(empty + held);
       held = ring.stage;
       ring.next();
     }
@@ -235,8 +167,6 @@ __global__ void __launch_bounds__(128 * (Tall + 1), filter_blocks_at_once<Tall>(
     write(first, 32, 1);
     write(second, 0, 2);
   }
-  // The other block's copies land here, and its threads arrive on barriers of this one.
-  if constexpr (kPair) cluster_sync();
 #endif
 }
 
@@ -245,7 +175,6 @@ __global__ void __launch_bounds__(128 * (Tall + 1), filter_blocks_at_once<Tall>(
 /// How the gradient of filters is computed; `work` lacks nothing but what maps and sums are of.
 struct FilterPlan {
   int tall = 0;  // 64 rows each; none fits
-  Shared shared = Shared::nothing;
   FilterWork work{};
   BoxMap x{}, y{};  // x of boxes only
   int bytes = 0;
@@ -268,7 +197,7 @@ inline int choose_shares(int64_t tiles, int64_t slots, int64_t steps, int64_t re
   return static_cast<int>(best);
 }
 
-inline FilterPlan plan_filter(const ConvSizes& s, bool may_run, int multiprocessors, const ConvChoice& choice) {
+inline FilterPlan plan_filter(const ConvSizes& s, bool may_run, int multiprocessors) {
   const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const auto i = [](int64_t v) { return static_cast<int>(v); };
   const int64_t chunks = up(s.ic, 64), taps = s.kh * s.kw, total = s.n * s.oh * s.ow;
@@ -282,19 +211,11 @@ inline FilterPlan plan_filter(const ConvSizes& s, bool may_run, int multiprocess
   const int64_t box_steps = s.n * up(s.oh, 8) * up(s.ow, 8), run_steps = up(total, kPixels);
   const int64_t box_tiles = up(s.kh, kPieces) * s.kw * chunks, run_tiles = up(taps * chunks, kPieces);
   const int64_t rows = up(s.oc, 64 * tall);
-  // Of two blocks one copies what they share.
-  const auto shared_by = [&](int64_t tiles) {
-    if (choice.clusters == 0 || tall == 1) return Shared::nothing;
-    return rows % 2 == 0 ? Shared::x : tiles % 2 == 0 ? Shared::y : Shared::nothing;
-  };
-  const auto step_clocks = [&](int64_t tiles, int64_t loaded) {
-    const Shared shared = shared_by(tiles);
-    const double bytes = tall * kTile / (shared == Shared::y ? 2.0 : 1.0) +
-                         static_cast<double>(loaded) / (shared == Shared::x ? 2.0 : 1.0);
-    return std::max(tall * 384 / 0.8, bytes / 36);
+  const auto step_clocks = [&](int64_t loaded) {
+    return std::max(tall * 384 / kProductRate, static_cast<double>(tall * kTile + loaded) / kBytesOfClock);
   };
   const auto clocks = [&](int64_t tiles, int64_t steps, int64_t loaded) {
-    return static_cast<double>(tiles * steps) * step_clocks(tiles, loaded);
+    return static_cast<double>(tiles * steps) * step_clocks(loaded);
   };
   const bool may_box = s.sh == 1 && s.sw == 1 && box_rows <= 64;
   if (!may_box && !may_run) return p;
@@ -326,8 +247,8 @@ inline FilterPlan plan_filter(const ConvSizes& s, bool may_run, int multiprocess
   g.boxes = i(steps), g.rows = i(rows), g.tiles = i(tiles);
   const int at_once = tall == 1 ? 2 : 1;
   g.shares = choose_shares(tiles * rows, int64_t{multiprocessors} * at_once, steps, p.results,
-                           step_clocks(tiles, g.loaded) / 1.7e9 * at_once);
-  p.shared = shared_by(tiles), p.tall = tall;
+                           step_clocks(g.loaded) / 1.7e9 * at_once);
+  p.tall = tall;
   return p;
 }
 

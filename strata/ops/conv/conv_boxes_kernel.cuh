@@ -27,33 +27,29 @@ struct BoxWork {
   int tiles_m, tiles_of_phase, tiles;
   int m, chunks;  // channels of the result; 64 channels of the source
   int dilation_h, dilation_w;
-  int parities;          // boxes of rows that a column of taps reads: the stride of the source's rows, or 1
   int loaded, arriving;  // bytes of a box with its further rows, and how many of them are copied
   int pixel_stages, filter_stages;
 };
 struct Boxes {
-  CUtensorMap sources[4];  // of a stride of 2 the pixels of each parity: rows' parity 2 + columns' parity
-  CUtensorMap filters, results[kMostPhases];
+  CUtensorMap source, filters, results[kMostPhases];
   const void* bias;
   BoxWork work;
 };
 
-/// How many boxes of pixels a chunk of channels takes, and how many taps box `load` serves.
+/// How many boxes of pixels a chunk of channels takes, and how many taps each serves.
 __device__ __forceinline__ int loads_of(const BoxWork& g, const Phase& p) {
-  return g.places.runs ? p.kernel_h * p.kernel_w : p.kernel_w * min(g.parities, p.kernel_h);
+  return g.places.runs ? p.kernel_h * p.kernel_w : p.kernel_w;
 }
-/// The first row of taps that a load serves, and its column.
+__device__ __forceinline__ int taps_of_load(const BoxWork& g, const Phase& p) {
+  return g.places.runs ? 1 : p.kernel_h;
+}
+/// The first row of taps that a load serves, and its column: those of a box columns, those of runs row after row.
 struct Load {
-  int row, column;
+  int row = 0, column = 0;
+  __device__ __forceinline__ void next(const Phase& p) {
+    if (++column == p.kernel_w) column = 0, ++row;
+  }
 };
-__device__ __forceinline__ Load load_at(const BoxWork& g, const Phase& p, int load) {
-  const int of_column = g.places.runs ? p.kernel_w : min(g.parities, p.kernel_h);
-  const int high = load / of_column, low = load - high * of_column;
-  return g.places.runs ? Load{high, low} : Load{low, high};
-}
-__device__ __forceinline__ int taps_of(const BoxWork& g, const Phase& p, const Load& at) {
-  return g.places.runs ? 1 : (p.kernel_h - at.row + g.parities - 1) / g.parities;
-}
 
 /// The sums of a warpgroup: N columns in one product, or in two.
 template <int N>
@@ -101,7 +97,6 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
     give_registers<kGroups == 2 ? 40 : 32>();
     if (tid % 128 == 0) {
       Buffers ring(g.pixel_stages);
-      const int twice_y = g.places.step_y == 2, twice_x = g.places.step_x == 2;
       for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
         const int phase = tile / g.tiles_of_phase, place = (tile - phase * g.tiles_of_phase) / g.tiles_m;
         const Phase& p = g.phases[phase];
@@ -110,23 +105,20 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
 #pragma unroll
         for (int b = 0; b < Wide; ++b) at[b] = place_of(g.places, place * Wide + b);
         for (int chunk = 0; chunk < g.chunks; ++chunk) {
-          for (int load = 0; load < loads; ++load) {
+          Load of;
+          for (int load = 0; load < loads; ++load, of.next(p)) {
             wait(pixels_empty + ring.stage, ring.parity ^ 1);
             uint64_t* const full = pixels_full + ring.stage;
             arrive_expecting(full, static_cast<uint32_t>(Wide * g.arriving));
             uint8_t* to = pixels + ring.stage * Wide * g.loaded;
-            const Load of = load_at(g, p, load);
 #pragma unroll
             for (int b = 0; b < Wide; ++b, to += g.loaded) {
+              const int y = at[b].y * g.places.step_y + p.first_y, x = at[b].x * g.places.step_x + p.first_x;
               if (g.places.runs) {
-                copy_run_in(to, all.sources[0], full, chunk * 64, at[b].x * g.places.step_x + p.first_x,
-                            at[b].y * g.places.step_y + p.first_y, at[b].n, of.column * g.dilation_w,
+                copy_run_in(to, all.source, full, chunk * 64, x, y, at[b].n, of.column * g.dilation_w,
                             of.row * g.dilation_h);
               } else {
-                // Of strides of 2: a place in the image of its parity.
-                const int y = p.first_y + (g.parities > 1 ? of.row : 0), x = p.first_x + of.column * g.dilation_w;
-                copy_in(to, all.sources[(y & twice_y) * 2 + (x & twice_x)], full, chunk * 64, at[b].x + (x >> twice_x),
-                        at[b].y + (y >> twice_y), at[b].n);
+                copy_in(to, all.source, full, chunk * 64, x + of.column * g.dilation_w, y, at[b].n);
               }
             }
             ring.next();
@@ -137,13 +129,13 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
       Buffers ring(g.filter_stages);
       for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
         const Phase& p = g.phases[tile / g.tiles_of_phase];
-        const int loads = loads_of(g, p), m0 = tile % g.tiles_of_phase % g.tiles_m * Tall * 64;
+        const int loads = loads_of(g, p), taps = taps_of_load(g, p);
+        const int m0 = tile % g.tiles_of_phase % g.tiles_m * Tall * 64;
         for (int chunk = 0; chunk < g.chunks; ++chunk) {
-          for (int load = 0; load < loads; ++load) {
-            const Load of = load_at(g, p, load);
-            const int taps = taps_of(g, p, of);
+          Load of;
+          for (int load = 0; load < loads; ++load, of.next(p)) {
             for (int u = 0; u < taps; ++u) {
-              const int tap = p.tap + (of.row + u * g.parities) * p.tap_row + of.column * p.tap_column;
+              const int tap = p.tap + (of.row + u) * p.tap_row + of.column * p.tap_column;
               wait(filters_empty + ring.stage, ring.parity ^ 1);
               uint64_t* const full = filters_full + ring.stage;
               arrive_expecting(full, kFilters);
@@ -167,48 +159,45 @@ __global__ void __launch_bounds__(128 * (Tall * Wide + 1), 1) boxes_kernel(const
     uint8_t* const mine = staged + group * N * kRowBytes;
     const uint32_t mine_at = shared_address(mine), pixels_at = shared_address(pixels),
                    filters_at = shared_address(filters);
-    const int further = g.places.runs || g.parities > 1 ? kUnit : g.dilation_h * kUnit;  // from a tap to the next
     Buffers pixel_ring(g.pixel_stages), filter_ring(g.filter_stages);
     float first[kFirst / 2], second[kSecond > 0 ? kSecond / 2 : 1];
     for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
       const int phase = tile / g.tiles_of_phase, in_phase = tile - phase * g.tiles_of_phase;
       const Phase& p = g.phases[phase];
-      const int m0 = (in_phase % g.tiles_m * Tall + high) * 64, loads = loads_of(g, p);
+      const int m0 = (in_phase % g.tiles_m * Tall + high) * 64, loads = g.chunks * loads_of(g, p);
+      const int taps = taps_of_load(g, p);
       bool begun = false;
       int held_filters = 0, held_pixels = -1;  // what the products before the last ones queued read
-      for (int chunk = 0; chunk < g.chunks; ++chunk) {
-        for (int load = 0; load < loads; ++load) {
-          const int taps = taps_of(g, p, load_at(g, p, load));
-          wait(pixels_full + pixel_ring.stage, pixel_ring.parity);
-          const uint32_t box = pixels_at + static_cast<uint32_t>((pixel_ring.stage * Wide + right) * g.loaded);
-          for (int u = 0; u < taps; ++u) {
-            wait(filters_full + filter_ring.stage, filter_ring.parity);
-            const uint32_t a = filters_at + static_cast<uint32_t>(filter_ring.stage * kFilters + high * 64 * kRowBytes),
-                           b = box + static_cast<uint32_t>(u * further);
-            fence_products();
+      for (int load = 0; load < loads; ++load) {
+        wait(pixels_full + pixel_ring.stage, pixel_ring.parity);
+        const uint32_t box = pixels_at + static_cast<uint32_t>((pixel_ring.stage * Wide + right) * g.loaded);
+        for (int u = 0; u < taps; ++u) {
+          wait(filters_full + filter_ring.stage, filter_ring.parity);
+          const uint32_t a = filters_at + static_cast<uint32_t>(filter_ring.stage * kFilters + high * 64 * kRowBytes),
+                         b = box + static_cast<uint32_t>(u * g.dilation_h * kUnit);
+          fence_products();
 #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-              const uint64_t left = Across ? descriptor_t(a + static_cast<uint32_t>(k * 16 * kRowBytes), 64 * kRowBytes)
-                                           : descriptor_k(a + static_cast<uint32_t>(k * 32));
-              multiply<T, Across, false>(first, left, descriptor_k(b + static_cast<uint32_t>(k * 32)), begun || k > 0);
-              if constexpr (kSecond > 0)
-                multiply<T, Across, false>(
-                    second, left, descriptor_k(b + static_cast<uint32_t>(kFirst * kRowBytes + k * 32)), begun || k > 0);
-            }
-            commit_products();
-            if (begun) {
-              wait_products<1>();
-              if (lane == 0) {
-                arrive(filters_empty + held_filters);
-                if (held_pixels >= 0) arrive(pixels_empty + held_pixels);
-              }
-            }
-            begun = true;
-            held_filters = filter_ring.stage, held_pixels = u + 1 == taps ? pixel_ring.stage : -1;
-            filter_ring.next();
+          for (int k = 0; k < 4; ++k) {
+            const uint64_t left = Across ? descriptor_t(a + static_cast<uint32_t>(k * 16 * kRowBytes), 64 * kRowBytes)
+                                         : descriptor_k(a + static_cast<uint32_t>(k * 32));
+            multiply<T, Across, false>(first, left, descriptor_k(b + static_cast<uint32_t>(k * 32)), begun || k > 0);
+            if constexpr (kSecond > 0)
+              multiply<T, Across, false>(
+                  second, left, descriptor_k(b + static_cast<uint32_t>(kFirst * kRowBytes + k * 32)), begun || k > 0);
           }
-          pixel_ring.next();
+          commit_products();
+          if (begun) {
+            wait_products<1>();
+            if (lane == 0) {
+              arrive(filters_empty + held_filters);
+              if (held_pixels >= 0) arrive(pixels_empty + held_pixels);
+            }
+          }
+          begun = true;
+          held_filters = filter_ring.stage, held_pixels = u + 1 == taps ? pixel_ring.stage : -1;
+          filter_ring.next();
         }
+        pixel_ring.next();
       }
       wait_products<0>();
       pin(first);

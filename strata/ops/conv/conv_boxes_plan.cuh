@@ -104,31 +104,21 @@ inline bool choose_stages(BoxPlan& p, const BoxShape& shape, int taps) {
 }
 
 /// Rows from an image to the next one in a box of several, such that windows read their own image, or what is zero
-/// above the next one; and rows of zeros wanted below the last.
+/// above the next one; and rows of zeros wanted below the last. Stride 1.
 struct Standing {
   int64_t rows = 0, zeros = 0;
 };
 inline Standing standing(const Windows& w) {
   Standing all;
-  const auto each_load = [&](auto&& f) {
-    for (const PhasePlan& p : w.phases) {
-      const int64_t parities = std::min<int64_t>(w.step_y, p.phase.kernel_h);
-      for (int64_t q = 0; q < parities; ++q) {
-        const int64_t first = p.phase.first_y + (w.step_y > 1 ? q : 0), parity = first & (w.step_y - 1);
-        const int64_t top = (first - parity) / w.step_y, taps = (p.phase.kernel_h - q + parities - 1) / parities;
-        const int64_t height = (w.height - parity + w.step_y - 1) / w.step_y;
-        f(p.rows, top, p.rows - 1 + (taps - 1) * (w.step_y > 1 ? 1 : w.dilation_h) + top, height);
-      }
-    }
-  };
-  // From `top` to `last`: all within an image's own rows; or all of them lie above the next one, and what is beyond
-  // them are zeros above that one.
-  each_load([&](int64_t rows, int64_t top, int64_t last, int64_t height) {
-    const int64_t own = last + 1 - top, shared = std::max(height - top, last + 1);
-    all.rows = std::max({all.rows, rows, std::min(own, shared)});
-  });
-  each_load(
-      [&](int64_t, int64_t top, int64_t last, int64_t) { all.zeros = std::max(all.zeros, last - top + 1 - all.rows); });
+  // The last row that a window reads, from its phase's first.
+  const auto reach = [&](const PhasePlan& p) { return p.rows - 1 + (p.phase.kernel_h - 1) * w.dilation_h; };
+  for (const PhasePlan& p : w.phases) {
+    // All within an image's own rows; or all of them lie above the next one, and what is beyond them are zeros above
+    // that one.
+    const int64_t top = p.phase.first_y, own = reach(p) + 1, shared = std::max(w.height - top, reach(p) + top + 1);
+    all.rows = std::max({all.rows, p.rows, std::min(own, shared)});
+  }
+  for (const PhasePlan& p : w.phases) all.zeros = std::max(all.zeros, reach(p) + 1 - all.rows);
   return all;
 }
 
@@ -139,17 +129,13 @@ inline BoxPlan plan_boxes(const Windows& w, int shape_number, BoxWay way, bool m
   BoxPlan p;
   const bool runs = way == BoxWay::runs;
   if (w.phases.empty() || (runs && !(may_run && w.dense))) return p;
-  // Each parity is an image of its own.
-  const bool strided = w.step_y > 1 || w.step_x > 1;
-  if (!runs && strided &&
-      (w.step_y > 2 || w.step_x > 2 || w.height < w.step_y || w.width < w.step_x || (w.step_y > 1 && w.dilation_h > 1)))
-    return p;
+  if (!runs && (w.step_y > 1 || w.step_x > 1)) return p;
   int64_t rows = 0, columns = 0, further = 0, most_taps = 1;
   for (const PhasePlan& phase : w.phases) {
     rows = std::max(rows, phase.rows), columns = std::max(columns, phase.columns);
-    const int64_t taps = up(phase.phase.kernel_h, w.step_y);
     if (runs) continue;
-    further = std::max(further, (taps - 1) * (w.step_y > 1 ? 1 : w.dilation_h)), most_taps = std::max(most_taps, taps);
+    further = std::max(further, (phase.phase.kernel_h - 1) * w.dilation_h);
+    most_taps = std::max<int64_t>(most_taps, phase.phase.kernel_h);
   }
   const int64_t box_rows = shape.columns / 8;
   if (box_rows + further > 256) return p;
@@ -168,15 +154,15 @@ inline BoxPlan plan_boxes(const Windows& w, int shape_number, BoxWay way, bool m
   const auto phases = static_cast<int64_t>(w.phases.size());
   if (p.tiles_of_phase * phases > (1 << 28) || !choose_stages(p, shape, static_cast<int>(most_taps))) return BoxPlan();
 
-  constexpr double kProducts = 0.8, kBytes = 36, kTile = 2500;  // of the peak; a clock; clocks beside the sum
+  constexpr double kTile = 2500;  // clocks beside the sum
   double clocks = 0;
   for (const PhasePlan& phase : w.phases) {
     const int64_t chunks = up(w.channels, 64), taps = int64_t{phase.phase.kernel_h} * phase.phase.kernel_w;
-    const int64_t loads = runs ? taps : phase.phase.kernel_w * std::min<int64_t>(w.step_y, phase.phase.kernel_h);
+    const int64_t loads = runs ? taps : phase.phase.kernel_w;
     const auto products = static_cast<double>(chunks * taps * 2 * shape.tall * shape.wide * shape.columns);
     const auto bytes =
         static_cast<double>(chunks * (loads * shape.wide * p.arriving + taps * shape.tall * 64 * kRowBytes));
-    clocks += std::max(products / kProducts, bytes / kBytes) + kTile;
+    clocks += std::max(products / kProductRate, bytes / kBytesOfClock) + kTile;
   }
   p.cost = static_cast<double>(up(p.tiles_of_phase * phases, multiprocessors)) * clocks / static_cast<double>(phases);
   p.shape = shape_number;
@@ -198,7 +184,7 @@ inline BoxPlan plan_boxes(const Windows& w, bool may_run, int multiprocessors, c
   return best;
 }
 
-/// What the kernel is told of a plan, and the maps of a source by boxes (not of runs) and of the results.
+/// What the kernel is told of a plan, and the maps of a source by boxes (not by runs) and of the results.
 inline BoxWork work_of(const Windows& w, const BoxPlan& p) {
   const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const auto i = [](int64_t v) { return static_cast<int>(v); };
@@ -217,25 +203,14 @@ inline BoxWork work_of(const Windows& w, const BoxPlan& p) {
   g.tiles = i(p.tiles_of_phase) * i(static_cast<int64_t>(w.phases.size()));
   g.chunks = i(up(w.channels, 64));
   g.dilation_h = i(w.dilation_h), g.dilation_w = i(w.dilation_w);
-  g.parities = at.runs ? 1 : i(w.step_y);
   g.loaded = p.loaded, g.arriving = p.arriving;
   g.pixel_stages = p.pixel_stages, g.filter_stages = p.filter_stages;
   return g;
 }
-/// Of the pixels of each parity, as BoxWork's `sources` are numbered; one where the strides are 1.
-inline std::vector<BoxMap> source_maps(const Windows& w, const BoxPlan& p) {
-  std::vector<BoxMap> maps;
+inline BoxMap source_map(const Windows& w, const BoxPlan& p) {
   const int64_t row = w.channels * w.width;
-  for (int64_t y = 0; y < 2; ++y) {
-    for (int64_t x = 0; x < 2; ++x) {
-      const int64_t top = std::min(y, w.step_y - 1), left = std::min(x, w.step_x - 1);
-      maps.push_back({w.channels, (w.width - left + w.step_x - 1) / w.step_x,
-                      (w.height - top + w.step_y - 1) / w.step_y, w.n, w.channels * w.step_x, row * w.step_y,
-                      row * w.height, 8, p.way == BoxWay::images ? p.box_rows : p.loaded / kUnit, p.images,
-                      top * row + left * w.channels});
-    }
-  }
-  return maps;
+  const int rows = p.way == BoxWay::images ? p.box_rows : p.loaded / kUnit;
+  return {w.channels, w.width, w.height, w.n, w.channels, row, row * w.height, 8, rows, p.images};
 }
 inline std::vector<BoxMap> result_maps(const Windows& w, const BoxPlan& p) {
   std::vector<BoxMap> maps;

@@ -181,7 +181,7 @@ TEST(CudaConvolutionChoices, AllAgreeWithTheCpu) {
     here.convert(DType::f64, Device::cpu());
     here.run(c);
     for (int i = 0; i < 24; ++i) {
-      conv_cuda::conv_choice() = {.shape = i % 8, .way = i / 8, .clusters = i % 2, .adding = i / 2 % 2};
+      conv_cuda::conv_choice() = {.shape = i % 8, .way = i / 8};
       Tensors there(c);
       there.convert(DType::bf16, Device::cuda());
       there.turn(i % 3 == 0);

@@ -1,7 +1,6 @@
 // The gradient of a convolution's filters on Hopper's tensor cores: a sum over pixels, a share of them for each block;
 // the shares are added up in order.
 
-#include "strata/ops/conv/conv_choice_cuda.h"
 #include "strata/ops/conv/conv_hopper.cuh"
 
 namespace strata::conv_cuda {
@@ -308,7 +307,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The same for 64 channels of a filter a block, turned around in shared memory: w is written in whole lines.
-constexpr int kMostTurnedTaps = 64;
+// Where there are many shares, the blocks are too few for them.
+constexpr int kMostTurnedTaps = 64, kFewShares = 8;
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     turned_shares_kernel(const float* sums, int shares, int64_t size, int taps, int channels, int padded, int chunks,
@@ -428,7 +428,7 @@ void add_filter_shares(const ConvSizes& s, DType t, const float* sums, int share
   dispatch_floats(t, "convolution_weight", [&]<class T>() {
     if constexpr (sizeof(T) < 8) {
       const int64_t chunks = (icg + 63) / 64;
-      if (taps > 1 && taps <= kMostTurnedTaps && icg >= 32 && s.oc * chunks < (1 << 30) && conv_choice().adding != 0) {
+      if (taps > 1 && taps <= kMostTurnedTaps && icg >= 32 && s.oc * chunks < (1 << 30) && shares <= kFewShares) {
         turned_shares_kernel<T>
             <<<static_cast<unsigned>(s.oc * chunks), kThreads, static_cast<size_t>(taps) * 65 * sizeof(float),
                stream()>>>(sums, shares, s.oc * taps * padded, taps, static_cast<int>(icg), padded,

@@ -60,7 +60,7 @@ inline LastTiling last_tiling(int64_t n, int64_t channels, int64_t ih, int64_t i
   t.images = low(t.n, 16 / t.h);
   t.rows = t.h + k - 1;
   t.groups = up(t.channels, kLastChannels), t.tiles = up(t.n, t.images) * t.down * t.across;
-  t.shares = low(t.tiles, up(3 * multiprocessors, t.groups));
+  t.shares = low(t.tiles, up(8 * multiprocessors, t.groups));
   const auto divisor = [](int d) { return FastDivisor(static_cast<uint32_t>(d)); };
   t.by_image = divisor(t.rows), t.by_tile = divisor(t.down * t.across), t.by_across = divisor(t.across),
   t.by_h = divisor(t.h), t.by_w = divisor(t.w);
@@ -84,39 +84,48 @@ __device__ __forceinline__ LastTile last_tile(const LastTiling& t, int tile) {
 /// Pixels of `images` images from row `top` and column `left` on (either may be negative), `rows` of each and kColumns
 /// columns, turned around: a row has kColumns numbers of each of 16 channels from c0 on, and begins kRow after the
 /// last. Zeros for what is outside. `by_image` divides by `rows`.
-template <int kColumns, int kChannel, int kRow>
+template <int kColumns, int kChannel, int kRow, int kLines>
 __device__ __forceinline__ void load_pixels(uint16_t* to, const uint16_t* from, int channels, int c0, int n0, int n,
                                             int images, int height, int width, int top, int left, int rows,
                                             const FastDivisor& by_image) {
-  // A warp has a row: 32 pixels at once, a lane has 8 channels of two. Loads under way before the first is stored:
-  constexpr int kAhead = (kColumns + 31) / 32;
+  // A warp has a row: 32 pixels at once, a lane has 8 channels of two. Of so many rows all loads are under way before
+  // the first is stored.
+  constexpr int kSteps = (kColumns + 31) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32, pixel = lane / 2 * 2, half = lane % 2;
   const bool any = c0 + 8 * half < channels;
-  for (int line = static_cast<int>(threadIdx.x) / 32; line < images * rows; line += kLastWarps) {
-    const int image = quotient(by_image, line), y = top + line - image * rows;
-    const bool inside = any && n0 + image < n && y >= 0 && y < height;
-    const uint16_t* const row =
-        from + ((static_cast<int64_t>(n0 + image) * height + y) * width + left + pixel) * channels + c0 + 8 * half;
-    uint4 two[kAhead][2];
+  for (int first = static_cast<int>(threadIdx.x) / 32; first < images * rows; first += kLines * kLastWarps) {
+    uint4 two[kLines][kSteps][2];
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u)
+    for (int k = 0; k < kLines; ++k) {
+      const int line = first + k * kLastWarps, image = quotient(by_image, line), y = top + line - image * rows;
+      const bool inside = any && line < images * rows && n0 + image < n && y >= 0 && y < height;
+      const uint16_t* const row =
+          from + ((static_cast<int64_t>(n0 + image) * height + y) * width + left + pixel) * channels + c0 + 8 * half;
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int x = left + pixel + 32 * u + e;
-        two[u][e] = uint4{0, 0, 0, 0};
-        if (inside && x >= 0 && x < width && pixel + 32 * u < kColumns)
-          two[u][e] = load_constant(row + (32 * u + e) * channels);
+      for (int u = 0; u < kSteps; ++u)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int x = left + pixel + 32 * u + e;
+          two[k][u][e] = uint4{0, 0, 0, 0};
+          if (inside && x >= 0 && x < width && pixel + 32 * u < kColumns)
+            two[k][u][e] = load_constant(row + (32 * u + e) * channels);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < kLines; ++k) {
+      const int line = first + k * kLastWarps;
+      if (line >= images * rows) break;
+      uint16_t* const at = to + line * kRow + half * (8 * kChannel + LastTiling::kGap) + pixel;
+#pragma unroll
+      for (int u = 0; u < kSteps; ++u) {
+        if (kColumns % 32 != 0 && u + 1 == kSteps && pixel >= kColumns % 32) break;
+        const uint32_t a[4] = {two[k][u][0].x, two[k][u][0].y, two[k][u][0].z, two[k][u][0].w},
+                       b[4] = {two[k][u][1].x, two[k][u][1].y, two[k][u][1].z, two[k][u][1].w};
+#pragma unroll
+        for (int e = 0; e < 8; ++e)
+          *reinterpret_cast<uint32_t*>(at + 32 * u + e * kChannel) =
+              permute_bytes(a[e / 2], b[e / 2], e % 2 == 0 ? 0x5410 : 0x7632);
       }
-    uint16_t* const at = to + line * kRow + half * (8 * kChannel + LastTiling::kGap) + pixel;
-#pragma unroll
-    for (int u = 0; u < kAhead; ++u) {
-      if (kColumns % 32 != 0 && u + 1 == kAhead && pixel >= kColumns % 32) break;
-      const uint32_t a[4] = {two[u][0].x, two[u][0].y, two[u][0].z, two[u][0].w},
-                     b[4] = {two[u][1].x, two[u][1].y, two[u][1].z, two[u][1].w};
-#pragma unroll
-      for (int e = 0; e < 8; ++e)
-        *reinterpret_cast<uint32_t*>(at + 32 * u + e * kChannel) =
-            permute_bytes(a[e / 2], b[e / 2], e % 2 == 0 ? 0x5410 : 0x7632);
     }
   }
 }
@@ -159,8 +168,8 @@ __global__ void __launch_bounds__(kLastThreads)
   for (int tile = begin; tile < end; ++tile) {
     const LastTile at = last_tile(t, tile);
     __syncthreads();  // the last tile's results have been read, or all is prepared
-    load_pixels<8 * kBlocks + 8, kChannel, kRow>(in, x, t.channels, c0, at.n0, t.n, t.images, t.ih, t.iw, at.y - t.ph,
-                                                 at.x - t.pw, t.rows, t.by_image);
+    load_pixels<8 * kBlocks + 8, kChannel, kRow, 3>(in, x, t.channels, c0, at.n0, t.n, t.images, t.ih, t.iw,
+                                                    at.y - t.ph, at.x - t.pw, t.rows, t.by_image);
     __syncthreads();
     float sums[kChannelsOfWarp][kBlocks][4];
 #pragma unroll
@@ -249,10 +258,10 @@ __global__ void __launch_bounds__(kLastThreads, 2)
   for (int tile = begin; tile < end; ++tile) {
     const LastTile at = last_tile(t, tile);
     __syncthreads();  // the last tile has been read, or all is clear
-    load_pixels<8 * kBlocks + 8, kChannel, kRow>(in, x, t.channels, c0, at.n0, t.n, t.images, t.ih, t.iw, at.y - t.ph,
-                                                 at.x - t.pw, t.rows, t.by_image);
-    load_pixels<8 * kBlocks, kChannel, kRow>(grads, y, t.channels, c0, at.n0, t.n, t.images, t.oh, t.ow, at.y, at.x,
-                                             t.h, t.by_h);
+    load_pixels<8 * kBlocks + 8, kChannel, kRow, 2>(in, x, t.channels, c0, at.n0, t.n, t.images, t.ih, t.iw,
+                                                    at.y - t.ph, at.x - t.pw, t.rows, t.by_image);
+    load_pixels<8 * kBlocks, kChannel, kRow, 2>(grads, y, t.channels, c0, at.n0, t.n, t.images, t.oh, t.ow, at.y, at.x,
+                                                t.h, t.by_h);
     __syncthreads();
 #pragma unroll
     for (int u = 0; u < kChannelsOfWarp; ++u) {
