@@ -395,6 +395,7 @@ struct BudgetScope::State {
 
   void learn() {
     RecordedStep ran{.dry = {.step = recorder->finish()}, .turns = turns->take(), .least = least_leaving()};
+    ran.fused_update = optimizer && optimizer->record() && optimizer->record()->rule;
     recorder.reset();
     const Recording& r = ran.dry.step;
     if (std::none_of(r.calls.begin(), r.calls.end(), [](const RecordedCall& c) { return c.phase == Phase::backward; }))

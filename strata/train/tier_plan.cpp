@@ -14,6 +14,7 @@
 #include "strata/lab/peaks.h"
 #include "strata/lab/step_costs.h"
 #include "strata/memory/plan.h"
+#include "strata/optim/record.h"
 #include "strata/train/estimate.h"
 #include "strata/train/step_weights_inl.h"
 
@@ -37,6 +38,10 @@ constexpr int64_t kHoles = 4;  // what is near takes so much more room for holes
 // of 55.3 GB/s (bench/results/tiers-2026-11-26.md); an update reads whatever it writes, of which a triad's count leaves
 // out a quarter (bench/results/optim-home-2026-11-26.md: 134 of 110 GB/s).
 constexpr double kBothWays = 0.9, kUpdateBytes = 1.2;
+
+// Of an update that runs ahead: what its card's pieces take (strata/optim/ahead_inl.h), four of 2 Mi elements of
+// weights, gradient and two moments in f32 and a copy.
+constexpr int64_t kPieces = 4 * (int64_t{2} << 20) * 18;
 
 // Shares of what is saved that single calls make again, another way than blocks: parts, of which every fourth is tried,
 // and then those before the best.
@@ -71,6 +76,8 @@ struct Steps {
   virtual int64_t least() const { return kLeastLeaving; }
   // Whether single calls can be chosen that run again.
   virtual bool single_calls() const = 0;
+  // Whether the optimizer's rule is one that kernels apply element by element.
+  virtual bool fused_update() const = 0;
   // All but what may leave; nothing where there is no such way.
   virtual std::optional<Variant> variant(const Again& again) = 0;
 };
@@ -83,6 +90,9 @@ class DrySteps final : public Steps {
   int64_t blocks() const override { return config_.model.layers; }
   int64_t passes() const override { return std::min<int64_t>(config_.accumulate, 2); }
   bool single_calls() const override { return true; }
+  bool fused_update() const override {
+    return static_cast<bool>(optim::optimizer_record(config_.optim.optimizer).rule);
+  }
   std::optional<Variant> variant(const Again& again) override {
     Variant v;
     v.recomputed = again.blocks;
@@ -149,6 +159,7 @@ class RanSteps final : public Steps {
   int64_t passes() const override { return std::max<int64_t>(1, static_cast<int64_t>(step_.turns.size())); }
   int64_t least() const override { return step_.least; }
   bool single_calls() const override { return false; }
+  bool fused_update() const override { return step_.fused_update; }
   std::optional<Variant> variant(const Again& again) override {
     if (again.parts > 0) return {};
     Variant v;
@@ -223,8 +234,7 @@ class Planner {
     if (!bounded() && !calls) return {{}};
     std::vector<Again> all;
     for (int64_t i = 0; i <= 8 && !calls; ++i)
-      if (const int64_t n = blocks * i / 8; all.empty() || all.back().blocks != n)
-        all.push_back({.blocks = n});
+      if (const int64_t n = blocks * i / 8; all.empty() || all.back().blocks != n) all.push_back({.blocks = n});
     for (int i = kStride; i < kParts && steps_.single_calls(); i += kStride) all.push_back({.parts = i});
     return all;
   }
@@ -411,7 +421,7 @@ class Planner {
     set_near(v, static_cast<double>(state) / static_cast<double>(std::max<int64_t>(gradients, 1)), p);
     rules.near = p.weights_near;
     // Room of its own, also while it is empty: memory that two streams took in turns would be mapped anew each time.
-    const int64_t room = p.near + p.near / kHoles;
+    const int64_t room = p.near + p.near / kHoles + (runs_ahead(p) && p.update != Updater::cpu ? kPieces : 0);
     rules.others += room;
     p.kept = p.activations == Place::device ? 0 : v.saved - p.leaving;
     if (rules.link.in == 0) rules.link = link(weights_away ? p.parameters : p.state);
@@ -424,13 +434,16 @@ class Planner {
       return p;
     }
     std::vector<double> seconds = v.step_seconds;
-    double update = 0, passes = 0;
+    double update = 0, passes = 0, forward = 0;
     for (size_t i = 0; i < seconds.size(); ++i) {
       (step.calls[i].phase == Phase::update ? update : passes) += seconds[i];
+      if (step.calls[i].phase == Phase::forward) forward += seconds[i];
       if (step.calls[i].phase != Phase::update) continue;
       if (p.state != Place::device) seconds[i] = 0;
     }
-    p.pass_seconds = passes / static_cast<double>(steps_.passes());
+    const auto recorded = static_cast<double>(steps_.passes());
+    p.pass_seconds = passes / recorded;
+    forward /= recorded;
     // What is left of the budget while as little as possible is fetched ahead is room to fetch more.
     rules.window = 0;
     memory::Movement m = memory::simulate(step, seconds, away, rules);
@@ -467,7 +480,8 @@ class Planner {
       p.bound = p.activations == Place::disk || p.parameters == Place::disk ? "the disk" : "the bus";
     }
     if (p.state != Place::device) {
-      const auto [took, by] = update_time(p, w, static_cast<double>(state), static_cast<double>(gradients), update);
+      auto [took, by] = update_time(p, w, static_cast<double>(state), static_cast<double>(gradients), update);
+      if (runs_ahead(p)) took = std::max(0.0, took - forward);
       p.seconds += took;
       if (took > update && took > 0.1 * p.seconds) p.bound = by;
     }
@@ -502,7 +516,7 @@ class Planner {
       beside = turn + std::max(2 * turn, (on_cpu() ? 2 : 1) * w.largest);
       p.near = p.weights_near + beside;
     }
-    if (p.state == Place::device) return;
+    if (p.state == Place::device || runs_ahead(p)) return;
     // Groups, or what belongs to the largest weight, which is never divided: its state, and where weights are away its
     // gradient, itself and its copy.
     const double with_it = p.update == Updater::cpu && !on_cpu() ? 0 : state_each + (weights_away ? 1 : 0);
@@ -512,6 +526,11 @@ class Planner {
     if (update <= p.near) return;
     p.near = update;
     if (weights_away) p.weights_near = update - beside;
+  }
+
+  // Whether the update runs under the next forward, on the host's memory (optim::StateHome::ahead), as Tiers has it.
+  bool runs_ahead(const TierPlan& p) const {
+    return !on_cpu() && p.state == Place::host && p.parameters == Place::host && steps_.fused_update();
   }
 
   struct Update {
@@ -526,13 +545,14 @@ class Planner {
     const bool away = p.parameters != Place::device;
     const double weights = away ? static_cast<double>(w.bytes + w.copied) : 0;
     const double in = state + weights + (away ? gradients : 0), out = state + weights;
-    const double norm = away ? gradients / l.in : 0;
+    const double norm = away && !runs_ahead(p) ? gradients / l.in : 0;
     const double streamed = std::max({in / l.in / kBothWays, out / l.out / kBothWays, on_device}) + norm;
     if (p.update == Updater::device)
       return {streamed, streamed <= on_device ? "compute" : p.state == Place::disk ? "the disk" : "the bus"};
     const double bytes = 2 * state + gradients + 2 * static_cast<double>(w.bytes);
     const double speed = std::max(rates_.host_memory * kUpdateBytes, 1.0);
     double host = std::max(bytes / speed, static_cast<double>(w.bytes) / rates_.from_host) + gradients / speed;
+    if (runs_ahead(p)) host = (bytes + static_cast<double>(w.copied)) / speed;
     if (p.state == Place::disk) host = std::max({host, state / l.in, state / l.out});
     if (p.update == Updater::cpu) return {host, "the host's update"};
     return {host * streamed / (host + streamed), "the host's update"};
@@ -579,8 +599,8 @@ TierRates measure_rates(Device device, const memory::Budget& budget) {
   for (const std::string& folder : budget.disk) {
     // As much as is likely to go there, so that a small disk will do for a small budget.
     const lab::DiskRates d = lab::measure_disk(
-        folder, budget.device > 0 ? std::clamp(budget.device / 4, int64_t{16} << 20, int64_t{256} << 20)
-                                  : int64_t{256} << 20);
+        folder,
+        budget.device > 0 ? std::clamp(budget.device / 4, int64_t{16} << 20, int64_t{256} << 20) : int64_t{256} << 20);
     const auto least = [](double sum, double one) { return sum == 0 ? one : std::min(sum, one); };
     r.disk_write = least(r.disk_write, 1e9 * d.write_gb_s);
     r.disk_read = least(r.disk_read, 1e9 * d.read_gb_s);

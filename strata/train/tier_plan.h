@@ -101,6 +101,7 @@ struct RecordedStep {
   std::vector<std::vector<int32_t>> turns;
   int64_t others = 0;                ///< bytes on the device beside what the calls read and make
   int64_t least = int64_t{1} << 20;  ///< TierPlan::least
+  bool fused_update = true;          ///< the optimizer's rule is one that kernels apply element by element
 };
 
 /// plan_tiers() for it: what is to be where is as `memory` says. Seconds are those that the calls took, so they speak of
