@@ -1,5 +1,5 @@
-"""Processor cores for what is timed at the same time: each worker has its own, and while there are enough, both halves of
-a core that runs two threads belong to one worker or lie idle."""
+"""Processor cores for what is timed at the same time: each worker has its own, and while there are enough, both halves
+of a core that runs two threads belong to one worker or lie idle."""
 import os
 import pathlib
 
@@ -27,7 +27,7 @@ def apart(cpus, siblings=siblings_of):
 
 
 def groups(count, size, cpus=None, siblings=siblings_of):
-    """`count` sets of `size` logical processors of those that this process may use. Raises ValueError if there are too few."""
+    """`count` sets of `size` logical processors of those that this process may use. ValueError if there are too few."""
     allowed = os.sched_getaffinity(0) if cpus is None else cpus
     if count < 1 or size < 1 or count * size > len(allowed):
         raise ValueError(f"{count} workers with {size} processors each, of {len(allowed)} that this process may use")

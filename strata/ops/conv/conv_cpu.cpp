@@ -156,15 +156,24 @@ void weight_by_parts(const ConvSizes& s, const T* x, const T* y, T* w) {
   detail::add_parts(static_cast<const T*>(sums.get()), parts, size, w);
 }
 
+// For a weight's gradient oneDNN is as fast as products over unrolled windows up to some ten columns, and takes 1.5
+// times as long for 15, twice for 31 and 64 (docs/design/cpu-convs.md). A part's unrolled image has a bound.
+bool long_windows(const ConvSizes& s) {
+  constexpr int64_t kLong = 15, kFew = 8, kMostUnrolled = int64_t{1} << 23;
+  return s.kw >= kLong && s.groups == 1 && std::min(s.ic, s.oc) >= kFew &&
+         s.ic * s.kh * s.kw <= kMostUnrolled / std::max<int64_t>(s.oh * s.ow, 1);
+}
+
 void weight_f32(const ConvSizes& s, const float* x, const float* y, float* w) {
-  if (!detail::conv_onednn(ConvKind::weight, s, DType::f32, DType::f32, x, y, nullptr, w)) weight_by_parts(s, x, y, w);
+  if (long_windows(s) || !detail::conv_onednn(ConvKind::weight, s, DType::f32, DType::f32, x, y, nullptr, w))
+    weight_by_parts(s, x, y, w);
 }
 
 // Through f32, in which oneDNN also gives the sums of bf16 products.
 template <class T>
 void weight_reduced(const ConvSizes& s, const T* x, const T* y, T* w) {
   const auto sums = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(weight_size(s)));
-  if (dtype_of<T> != DType::bf16 ||
+  if (dtype_of<T> != DType::bf16 || long_windows(s) ||
       !detail::conv_onednn(ConvKind::weight, s, DType::bf16, DType::f32, x, y, nullptr, sums.get())) {
     const auto wide_x = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(input_size(s)));
     const auto wide_y = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(output_size(s)));

@@ -76,7 +76,8 @@ TEST(Conv, PartsOfEveryKindAgreeWithDoubleOnAnyNumberOfThreads) {
                               {21, 3, 70, 23, 7, 2, 1},    // a first layer
                               {5, 48, 96, 11, 3, 1, 4},    // groups
                               {18, 32, 32, 12, 3, 1, 32},  // a window for each channel
-                              {9, 72, 200, 6, 1, 1, 1}};   // a window of one element
+                              {9, 72, 200, 6, 1, 1, 1},    // a window of one element
+                              {18, 9, 10, 20, 17, 1, 1}};  // long windows
   const int before = num_threads();
   for (DType t : {DType::f32, DType::bf16}) {
     for (const Layer& l : layers) {

@@ -388,10 +388,11 @@ TEST(StridedLines, AreCopiedWhereTheyBelongAndNowhereElse) {
             std::vector<char> want(static_cast<size_t>(to.nbytes()));
             for (int64_t r = 0; r < rows; ++r)
               for (int64_t i = 0; i < n; ++i)
-                std::memcpy(want.data() + (r * wide + 2 + i * to_step) * size, a + (r * width + 1 + i * from_step) * size,
-                            static_cast<size_t>(size));
+                std::memcpy(want.data() + (r * wide + 2 + i * to_step) * size,
+                            a + (r * width + 1 + i * from_step) * size, static_cast<size_t>(size));
             ASSERT_EQ(std::memcmp(want.data(), b, want.size()), 0)
-                << n << " elements of " << size << " bytes, steps " << from_step << " and " << to_step << ", level " << level;
+                << n << " elements of " << size << " bytes, steps " << from_step << " and " << to_step << ", level "
+                << level;
           }
   });
 }

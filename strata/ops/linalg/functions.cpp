@@ -196,6 +196,11 @@ const Op<Tensor(const Tensor&, const std::string&)> cond_op{{
             return reverse ? amin(S, {-1}) / amax(S, {-1}) : amax(S, {-1}) / amin(S, {-1});
           }
           check_square("linalg_cond", A);
+          if (p == "nuc" && least(A) > 0) {  // the inverse's singular values are the inverses of A's
+            const Tensor S = linalg_svdvals(A), singular = std::get<2>(linalg_lu_factor_ex(A.detach())) > 0;
+            return where(singular, filled(A, {}, std::numeric_limits<double>::infinity()),
+                         sum(S, {-1}) * sum(1.0 / where(unsqueeze(singular, -1), 1.0, S), {-1}));
+          }
           auto [inverse, info] = linalg_inv_ex(A);
           const Tensor y = linalg_matrix_norm(A, p) *
                            linalg_matrix_norm(where(unsqueeze(unsqueeze(info > 0, -1), -1), 0.0, inverse), p);
@@ -210,6 +215,7 @@ const Op<Tensor(const Tensor&, const std::string&)> cond_op{{
           s.add(apart(s, {2, 4, 3}), "-2").named("tall");
           for (const char* p : {"fro", "nuc", "inf", "-inf", "1", "-1"}) s.add(apart(s, {2, 3, 3}), p);
           s.add(s.tensor({2, 2}) * 0.0, "fro").named("singular").not_differentiable();
+          s.add(s.tensor({3, 3}) * 0.0, "nuc").named("singular, nuc").not_differentiable();
           s.invalid<ShapeError>("square", s.tensor({2, 3}), "fro");
           s.invalid<ValueError>("ord", s.tensor({2, 2}), "max");
         },

@@ -9,7 +9,8 @@
 namespace strata {
 namespace {
 
-// Calls f(row, target, rest), where rest(g) calls g(begin, end) for the classes before the target and for those after it.
+// Calls f(row, target, rest), where rest(g) calls g(begin, end) for the classes before the target and for those after
+// it.
 template <class F>
 void each_row(const Tensor& x, const Tensor& target, F&& f) {
   const int64_t rows = x.size(0), classes = x.size(1);

@@ -73,7 +73,8 @@ static void channel_norm_of(const ChannelNorm& c) {
         const int64_t at = s * per, channel = s % c.groups * per;
         const V<T> m = set1(mean[s]), r = set1(rstd[s]);
         for_vectors<T>(per, [&](int64_t j, int64_t k) {
-          const V<T> a = w ? r * load_upto(w + channel + j, k, 0) : r, o = b ? load_upto(b + channel + j, k, 0) : V<T>{};
+          const V<T> a = w ? r * load_upto(w + channel + j, k, 0) : r,
+                     o = b ? load_upto(b + channel + j, k, 0) : V<T>{};
           store_upto(y + at + j, fma(load_upto(x + at + j, k, 0) - m, a, o), k);
         });
       }

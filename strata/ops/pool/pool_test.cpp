@@ -62,7 +62,8 @@ TEST(Pool, LargestOfLinesAreThoseWithPlaces) {
           for (const int64_t dilation : {1, 2, 5})
             for (const bool ceil_mode : {false, true}) {
               if (2 * padding > kernel) continue;
-              SCOPED_TRACE(testing::Message() << kernel << " " << stride << " " << padding << " " << dilation << ceil_mode);
+              SCOPED_TRACE(testing::Message()
+                           << kernel << " " << stride << " " << padding << " " << dilation << ceil_mode);
               const Tensor got = max_pool1d(x, {kernel}, {stride}, {padding}, {dilation}, ceil_mode);
               const Tensor want = std::get<0>(max_pool(x, {kernel}, {stride}, {padding}, {dilation}, ceil_mode));
               ASSERT_EQ(to_string(got.shape()), to_string(want.shape()));

@@ -40,8 +40,9 @@ std::tuple<Tensor, Tensor, Tensor> element_runs_cpu(const Tensor& x, bool return
     all = {values, inverse, counts};
     if (n == 0) return;
     T* const first = values.data<T>();
-    int64_t *const run = return_inverse ? inverse.data<int64_t>() : nullptr,
-                   *const often = return_counts ? counts.data<int64_t>() : nullptr;
+    int64_t *const run = return_inverse ? inverse.data<int64_t>() : nullptr, *const often = return_counts
+                                                                                                ? counts.data<int64_t>()
+                                                                                                : nullptr;
     // Written for every element and not where a run begins, which would be guessed wrong.
     const auto fill = [&]<bool kNumbered, bool kCounted>() {
       int64_t k = 0;

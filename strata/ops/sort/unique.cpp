@@ -90,7 +90,8 @@ Triple runs(const Tensor& whole, int64_t dim, bool return_inverse, bool return_c
   const Tensor none = empty({0}, DType::i64);
   if (n == 0) return {clone(x), none, none};
   if (n == 1)
-    return {clone(x), return_inverse ? full({1}, 0, DType::i64) : none, return_counts ? full({1}, 1, DType::i64) : none};
+    return {clone(x), return_inverse ? full({1}, 0, DType::i64) : none,
+            return_counts ? full({1}, 1, DType::i64) : none};
   // A slice begins a run where an element of it differs from the one before.
   Tensor begins = ne(slice(x, dim, 1, n), slice(x, dim, 0, n - 1));
   if (x.dim() > 1) begins = any(reshape(transpose(begins, 0, dim), {n - 1, x.numel() / n}), {1});

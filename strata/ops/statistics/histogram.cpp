@@ -269,11 +269,16 @@ const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> histogra
           const auto edges = [&](std::vector<double> e) {
             return from_span<double>(e, {static_cast<int64_t>(e.size())}).to(s.dtype());
           };
-          s.add(s.tensor({9, 2}), TensorList{edges({-2, -0.5, 0.25, 2}), edges({-1, 0, 1.5})}).not_differentiable();
-          s.add(s.tensor({3, 4, 1}), TensorList{edges({-1, 0, 1})}, s.uniform({3, 4}, 0.5, 2.0)).not_differentiable();
-          s.add(s.tensor({20, 1}), TensorList{edges({-1, 0.5, 1})}, std::nullopt, true).not_differentiable();
+          // Five edges and more, which are in order by no chance when a sample grows.
+          s.add(s.tensor({9, 2}), TensorList{edges({-2, -1, -0.5, 0.25, 1, 2}), edges({-1, -0.5, 0, 0.75, 1.5})})
+              .not_differentiable();
+          s.add(s.tensor({3, 4, 1}), TensorList{edges({-1, -0.5, 0, 0.5, 1})}, s.uniform({3, 4}, 0.5, 2.0))
+              .not_differentiable();
+          s.add(s.tensor({20, 1}), TensorList{edges({-1, -0.75, 0.5, 0.75, 1})}, std::nullopt, true)
+              .not_differentiable();
           s.add(edges({0, 1, 2, 2}).view({4, 1}), TensorList{edges({0, 1, 2})}).not_differentiable();
-          s.add(s.tensor({2, 37}).t(), TensorList{edges({-2, 0.25, 2}), edges({-1, -0.5, -0.5, 1.5})}).not_differentiable();
+          s.add(s.tensor({2, 37}).t(), TensorList{edges({-2, 0.25, 2}), edges({-1, -0.5, -0.5, 1.5})})
+              .not_differentiable();
           // Steps that every dtype has, between which most numbers lie; the same with some close together.
           std::vector<double> many, close;
           for (int i = 0; i < 64; ++i) {
@@ -286,7 +291,9 @@ const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> histogra
               .not_differentiable()
               .named("many edges, weights");
           s.add(x, TensorList{edges(close)}).not_differentiable().named("close edges");
-          s.add(s.tensor({70, 2}), TensorList{edges(many), edges({-1, 0, 1})}).not_differentiable().named("few and many");
+          s.add(s.tensor({70, 2}), TensorList{edges(many), edges({-1, 0, 1})})
+              .not_differentiable()
+              .named("few and many");
           s.invalid<ShapeError>("a column for each", s.tensor({5, 2}), TensorList{edges({0, 1})});
           s.invalid<ShapeError>("two elements", s.tensor({5, 1}), TensorList{edges({0})});
           s.invalid<ShapeError>("weight", s.tensor({5, 1}), TensorList{edges({0, 1})}, s.tensor({4}));
@@ -344,7 +351,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> histogram_op
         },
     .samples =
         [](Samples& s) {
-          const Tensor edges = from_span<double>(std::vector<double>{-1, -0.25, 0.5, 2}, {4}).to(s.dtype());
+          const Tensor edges = from_span<double>(std::vector<double>{-1, -0.25, 0.5, 0.75, 2}, {5}).to(s.dtype());
           s.add(s.tensor({4, 5}), edges).not_differentiable();
           s.add(s.tensor({6}), edges, s.uniform({6}, 0.5, 2.0), true).not_differentiable();
           s.invalid<ShapeError>("one shape", s.tensor({4}), edges, s.tensor({3}));

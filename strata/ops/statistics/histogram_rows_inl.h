@@ -2,8 +2,8 @@
 
 namespace strata::STRATA_VEC_NS {
 
-// at[i] = which of the parts between neighbours of `count` ascending edges v[i] lies in, the last edge in the last part:
-// negative, or no part, outside.
+// at[i] = which of the parts between neighbours of `count` ascending edges v[i] lies in, the last edge in the last
+// part: negative, or no part, outside.
 template <class T>
 static void parts_of_few(const T* v, int64_t n, const T* edges, int64_t count, int32_t* at) {
   using I = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
