@@ -1,0 +1,111 @@
+// Saved tensors on a disk.
+#include "strata/autograd/offload.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "strata/autograd/autograd.h"
+#include "strata/autograd/offload_test_util.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/reduce/reduce.h"
+
+namespace strata {
+namespace {
+
+// A directory for a store.
+class Scratch {
+ public:
+  Scratch() : path_(testing::TempDir() + "strata_offload_XXXXXX") {
+    if (!::mkdtemp(path_.data())) throw IoError("test", path_);
+  }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  std::shared_ptr<memory::DiskStore> store(int64_t limit = 0) const {
+    return std::make_shared<memory::DiskStore>(
+        memory::DiskOptions{.directories = {path_}, .limit = limit, .stripe = 1 << 14, .request = 1 << 13});
+  }
+  // Overwrites what the store's file holds.
+  void spoil() const {
+    int files = 0;
+    for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code none;
+      const std::string target = std::filesystem::read_symlink(fd.path(), none).string();
+      if (target.compare(0, path_.size(), path_) != 0) continue;
+      const int file = ::open(fd.path().c_str(), O_WRONLY);  // the same file, without O_DIRECT
+      ASSERT_GE(file, 0);
+      const std::string noise(1 << 17, '!');
+      EXPECT_EQ(::pwrite(file, noise.data(), noise.size(), 0), static_cast<ssize_t>(noise.size()));
+      ::close(file);
+      ++files;
+    }
+    EXPECT_GT(files, 0);
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST(OffloadToDisk, SameBitsAndNothingLeft) {
+  const Scratch dir;
+  const auto store = dir.store();
+  const TensorList leaves = mlp_leaves(DType::bf16);
+  const std::vector<std::string> want = gradients(mlp, leaves, nullptr);
+  for (OffloadOptions o : {all_away(), all_again()}) {
+    o.away = SavedPlace::disk;
+    o.disk = store;
+    const auto offload = SavedTensorOffload::create(o);
+    for (int pass = 0; pass < 3; ++pass) EXPECT_EQ(gradients(mlp, leaves, offload), want);
+    EXPECT_GT(offload->stats().fetched, 0);
+    EXPECT_EQ(offload->stats().refused, 0) << offload->stats().last_failure;
+  }
+  EXPECT_EQ(store->bound().used, 0);
+  EXPECT_GT(store->stats().bytes_read, 0);
+}
+
+TEST(OffloadToDisk, WhatFindsNoRoomStays) {
+  const Scratch dir;
+  OffloadOptions o = all_away();
+  o.away = SavedPlace::disk;
+  o.disk = dir.store(2 * static_cast<int64_t>(memory::kDiskPage));
+  const auto offload = SavedTensorOffload::create(o);
+  const TensorList leaves = mlp_leaves();
+  EXPECT_EQ(gradients(mlp, leaves, offload), gradients(mlp, leaves, nullptr));
+  const OffloadStats s = offload->stats();
+  EXPECT_GT(s.refused, 0);
+  EXPECT_FALSE(s.last_failure.empty());
+}
+
+// The next step works, and nothing was computed with other bytes.
+TEST(OffloadToDisk, SpoiledBytesAreAnErrorOfBackward) {
+  const Scratch dir;
+  OffloadOptions o = all_away();
+  o.away = SavedPlace::disk;
+  o.disk = dir.store();
+  const auto offload = SavedTensorOffload::create(o);
+  const TensorList leaves = mlp_leaves();
+  const std::vector<std::string> want = gradients(mlp, leaves, nullptr);
+  for (Tensor t : leaves) t.set_grad({});
+  {
+    Tensor y;
+    {
+      const SavedTensorOffload::Scope scope(offload);
+      y = mlp(leaves);
+    }
+    EXPECT_GT(offload->stats().away_bytes, 0);
+    dir.spoil();
+    EXPECT_THROW(y.backward({}, true), IoError);
+    EXPECT_THROW(y.backward(), IoError);
+  }
+  EXPECT_EQ(offload->stats().away_bytes, 0);
+  EXPECT_EQ(gradients(mlp, leaves, offload), want);
+  EXPECT_EQ(o.disk->bound().used, 0);
+}
+
+}  // namespace
+}  // namespace strata
