@@ -8,6 +8,7 @@
 
 #include "strata/lab/known_cards.h"
 #include "strata/lab/limits.h"
+#include "strata/memory/bounds.h"
 #include "strata/memory/budget.h"
 #include "strata/train/config.h"
 
@@ -50,6 +51,7 @@ struct TierPlan {
   int64_t recomputed = 0;  ///< blocks that keep their inputs alone, the first ones
   Place state = Place::device;
   Updater update = Updater::device;
+  bool delayed = false;  ///< the host's update runs beside the next step: memory.delayed_update
   int64_t group = 0;  ///< bytes of state that an update through the device has near at once, of each of its buffers
   Place parameters = Place::device;
   int64_t near = 0;  ///< bytes of weights, gradients and state from elsewhere that may be near at once
@@ -77,6 +79,13 @@ TierPlan plan_tiers(const TrainConfig& config, const lab::Limits& limits, const 
 /// which it would, with its forecast: "--set memory.device=78.50GiB (0.41 s a step, 1.3 times one with room)". Measures
 /// the machine where that is possible. Empty where the run has a budget already, or none helps.
 std::string budget_advice(const TrainConfig& config, int64_t room);
+
+/// Throws MemoryError, with the plan, where it takes more of a tier than is free there: of the device, of the host
+/// beside a card, of the disk where it uses one. For plans that no budget bounds, and budgets of more than there is.
+void require_room(const TierPlan& plan, const memory::Bound& device, const memory::Bound& host,
+                  const memory::Bound& disk);
+/// The same with what is free now, and the disk that the tier `disk` is on.
+void require_room(const TierPlan& plan, Device device);
 
 /// The plan as lines: what is where, bytes by tier against the budget, seconds beside those without, what bounds it.
 std::string to_text(const TierPlan& plan);
