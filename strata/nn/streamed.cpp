@@ -5,6 +5,7 @@
 
 #include "strata/core/node.h"
 #include "strata/core/rebind.h"
+#include "strata/memory/transfers.h"
 #include "strata/nn/streamed_inl.h"
 
 namespace strata::nn {
@@ -130,11 +131,12 @@ void Streamed::State::refresh() {
     settle_low(s);
     if (options.gradients && !s.hooked && t.requires_grad() && t.is_leaf()) {
       s.hooked = true;
-      s.hook = register_post_accumulate_grad_hook(t, [tier = options.tier](const Tensor& leaf) {
+      s.hook = register_post_accumulate_grad_hook(t, [tier = options.tier, name = s.name](const Tensor& leaf) {
         const Tensor g = leaf.grad();
         if (!g.defined() || g.requires_grad() || g.tier() == memory::backend(g.device(), tier).tier) return;
         const NoGrad guard;
         const memory::TagScope tag(memory::Tag::gradient);
+        const memory::MovedName moved([&] { return "gradient of " + name; });
         Tensor(leaf).set_grad(g.to(tier));
       });
     }

@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "strata/autograd/offload_depot_inl.h"
 #include "strata/core/error.h"
 #include "strata/memory/disk.h"
 #include "strata/memory/tiers.h"
+#include "strata/memory/transfers.h"
 #include "strata/optim/home.h"
 
 namespace strata {
@@ -23,6 +25,7 @@ optim::StateHome home_of(const TierPlan& plan) {
   optim::StateHome home{.where = plan.state == Place::disk ? memory::kDisk : Tier(Tier::host)};
   home.who = plan.update == Updater::cpu ? Who::cpu : plan.update == Updater::split ? Who::split : Who::device;
   home.gradients_leave = home.who != Who::device;
+  home.delayed = plan.delayed;
   if (plan.group > 0) home.group_bytes = plan.group;
   return home;
 }
@@ -57,7 +60,6 @@ Tiers::Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optim
                      .log = true};
     if (plan.activations == Place::disk) o.disk = memory::disk();
     offload_ = SavedTensorOffload::create(o);
-    offload_made_ = std::chrono::steady_clock::now();
   }
   if (plan.budget.device > 0) limit_before_ = memory::backend(device).set_limit(device, plan.budget.device);
 }
@@ -94,14 +96,15 @@ void Tiers::before_capture() const {
   if (offload_) offload_->settle();
 }
 
-void Tiers::add_copies(lab::Trace& trace, std::chrono::steady_clock::time_point begin) const {
+void Tiers::add_activations(lab::Trace& trace, double begun) const {
   if (!offload_) return;
-  const double shift = std::chrono::duration<double>(begin - offload_made_).count();
+  const double shift = begun - (memory::host_seconds() - offload::host_seconds());
   for (const OffloadTransfer& t : offload_->transfers()) {
-    if (t.end < shift) continue;
-    const std::string track = fmt::format("{} {}", t.out ? "to" : "from", name_of(t.place));
-    trace.track(track).spans.push_back(
-        {t.name, t.begin - shift, t.end - shift, t.bytes, t.out ? Phase::forward : Phase::backward});
+    if (t.begin < shift) continue;
+    const std::string track = fmt::format("activations {} {}", t.out ? "to" : "from", name_of(t.place));
+    const lab::TrackKind kind = t.place == SavedPlace::disk ? lab::TrackKind::disk : lab::TrackKind::copy;
+    trace.track(track, kind)
+        .spans.push_back({t.name, t.begin - shift, t.end - shift, t.bytes, t.out ? Phase::forward : Phase::backward});
   }
 }
 
