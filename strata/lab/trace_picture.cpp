@@ -79,7 +79,7 @@ std::string rectangles(const TraceTrack& track, double length, double x0, double
   const double unit = width / length;
   for (const Bar& b : bars_of(track, 1 / unit)) {
     // A hair between neighbours, so that a row of calls is one.
-    const double wide = (b.end - b.begin) * unit, shown = std::max(wide > 3 ? wide - 0.4 : wide, 0.4);
+    const double wide = (b.end - b.begin) * unit, shown = std::max(wide > 3 ? wide - 0.4 : wide, 0.8);
     s += fmt::format(
         "<rect x=\"{:.2f}\" y=\"{:g}\" width=\"{:.2f}\" height=\"{:g}\" fill=\"{}\"><title>{}</title></rect>",
         x0 + b.begin * unit, y, shown, height, fill_of(b.paint), html_text(b.title()));

@@ -98,12 +98,14 @@ void Tiers::before_capture() const {
 
 void Tiers::add_activations(lab::Trace& trace, double begun) const {
   if (!offload_) return;
+  // The store has told when it read and wrote what; who moves saved tensors does not say their names.
+  for (lab::TraceTrack& t : trace.tracks)
+    for (lab::TraceSpan& s : t.spans)
+      if (t.kind == lab::TrackKind::disk && s.name.empty()) s.name = "activations";
   const double shift = begun - (memory::host_seconds() - offload::host_seconds());
   for (const OffloadTransfer& t : offload_->transfers()) {
-    if (t.begin < shift) continue;
-    const std::string track = fmt::format("activations {} {}", t.out ? "to" : "from", name_of(t.place));
-    const lab::TrackKind kind = t.place == SavedPlace::disk ? lab::TrackKind::disk : lab::TrackKind::copy;
-    trace.track(track, kind)
+    if (t.begin < shift || t.place == SavedPlace::disk) continue;
+    trace.track(t.out ? "activations to host" : "activations from host")
         .spans.push_back({t.name, t.begin - shift, t.end - shift, t.bytes, t.out ? Phase::forward : Phase::backward});
   }
 }

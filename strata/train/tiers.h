@@ -53,8 +53,9 @@ class Tiers {
   /// Before a capture: what the copies inside will be is decided now.
   void before_capture() const;
 
-  /// Copies of activations since the last call, on tracks of their own ("activations to host", ..) for a trace whose
-  /// second 0 was `begun` by memory::host_seconds(). All else that moves a lab::Tracer sees by itself.
+  /// Copies of activations since the last call, on tracks of their own ("activations to host", ..), for a trace whose
+  /// second 0 was `begun` by memory::host_seconds(); those that a disk has are named. All else a lab::Tracer sees by
+  /// itself.
   void add_activations(lab::Trace& trace, double begun) const;
   /// What was moved so far and waited for, in a line; empty where nothing was.
   std::string summary() const;

@@ -164,9 +164,9 @@ TEST_F(Tiers, TheRecordedStepHasATrace) {
   const std::string read = "read " + (dir_ / "disk"), write = "write " + (dir_ / "disk");
   EXPECT_GT(names["compute"].size(), 50u);
   EXPECT_GT(names["waiting"].size(), 0u);
-  EXPECT_GT(bytes["activations to disk"], 0);
-  EXPECT_GT(bytes["activations from disk"], 0);
   const std::string name = parameter_with_state(names[write]);
+  EXPECT_TRUE(names[read].count("activations"));
+  EXPECT_TRUE(names[write].count("activations"));
   EXPECT_TRUE(names[read].count(name)) << name;
   EXPECT_TRUE(names[read].count("state of " + name)) << name;
   EXPECT_TRUE(names[write].count("gradient of " + name)) << name;
