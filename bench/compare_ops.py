@@ -9,6 +9,7 @@ lost. docs/design/compare.md says how to read it.
 What is in the results file already is not timed again: the same command goes on where the time limit stopped it. Needs
 PyTorch and the strata package in one Python."""
 import argparse
+import collections
 import datetime
 import hashlib
 import json
@@ -21,9 +22,12 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import cores  # noqa: E402
 from tokens import command  # noqa: E402
 
 # Fields of a planned case by which its results are found again.
@@ -122,19 +126,36 @@ class Worker:
         return [{"problem": f"ended the process: {name}: {phase}"}]
 
 
-def run(todo, worker, out, deadline, limit, show=sys.stderr):
-    """Asks for one case after another until the time is up; returns how many were done."""
-    with open(out, "a") as f:
-        for i, (key, case) in enumerate(todo):
-            if time.monotonic() >= deadline:
-                return i
+def run(todo, workers, out, deadline, limit, show=sys.stderr, cpus=None):
+    """Asks for one case after another until the time is up; returns how many were done. Several workers take the next case
+    each as they come to it, bound to the processors of theirs in `cpus`."""
+    waiting, writing, count, failed = collections.deque(enumerate(todo)), threading.Lock(), 0, threading.Event()
+
+    def work(worker, own):
+        nonlocal count
+        if own:
+            cores.bind(own)  # this thread starts the worker's processes
+        while time.monotonic() < deadline and not failed.is_set():
+            try:
+                i, (key, case) = waiting.popleft()
+            except IndexError:
+                return
             if show and show.isatty():
                 print(f"\r\033[K{i + 1}/{len(todo)} {case['op']} {case['size']} {case['varied']}", end="", file=show, flush=True)
             about = {"key": key, **{k: case[k] for k in ("op", "size", "dtype", "varied", "label")}, "arguments": text_of(case)}
             rows = worker.ask(case, limit)
-            f.write("".join(json.dumps({**about, **row}) + "\n" for row in rows))
-            f.flush()
-    return len(todo)
+            with writing:
+                f.write("".join(json.dumps({**about, **row}) + "\n" for row in rows))
+                f.flush()
+                count += 1
+
+    with open(out, "a") as f, ThreadPoolExecutor(len(workers)) as pool:
+        try:
+            for done in [pool.submit(work, *one) for one in zip(workers, cpus or [None] * len(workers))]:
+                done.result()
+        finally:
+            failed.set()  # an error of one thread, or an interrupt, ends the others after the case they are at
+    return count
 
 
 def text_of(case):
@@ -287,9 +308,17 @@ def main():
     p.add_argument("--table", help="write the page to this file as well")
     p.add_argument("--rows", type=int, default=60, help="lines of the ranked table")
     p.add_argument("--commit", default="")
-    p.add_argument("--part", default="1/1", help="I/N: every N-th case from the I-th on, for several processors at once")
+    p.add_argument("--part", default="1/1", help="I/N: every N-th case from the I-th on, for several machines or a sample of the plan")
+    p.add_argument("--workers", type=int, default=1, help="cases at once on the CPU, each by a process bound to --threads processors of its own")
     a = p.parse_args()
-    begin, left = time.monotonic(), 0
+    begin, left, cpus = time.monotonic(), 0, None
+    if a.workers != 1:
+        if a.device != "cpu" or not a.threads:
+            sys.exit("--workers are for --device cpu, with --threads")
+        try:
+            cpus = cores.groups(a.workers, a.threads)
+        except ValueError as e:
+            sys.exit(f"--workers: {e}")
     if not a.report:
         if a.plan:
             lines = read_lines(a.plan)
@@ -307,11 +336,13 @@ def main():
             with open(a.out, "a") as f:
                 f.write(json.dumps({"run": {"command": command("bench/compare_ops.py", sys.argv[1:]), "machine": machine(a.device),
                                             "date": datetime.date.today().isoformat(), "commit": a.commit}}) + "\n")
-        worker = Worker(["--device", a.device, "--seconds", str(a.seconds), "--threads", str(a.threads), "--clock", a.clock])
+        options = ["--device", a.device, "--seconds", str(a.seconds), "--threads", str(a.threads), "--clock", a.clock]
+        workers = [Worker(options) for _ in range(a.workers)]
         try:
-            left = len(todo) - run(todo, worker, a.out, begin + 60 * a.minutes, a.limit)
+            left = len(todo) - run(todo, workers, a.out, begin + 60 * a.minutes, a.limit, cpus=cpus)
         finally:
-            worker.stop()
+            for worker in workers:
+                worker.stop()
     lines = read_lines(a.out)
     rows = [r for r in lines if "run" not in r]
     runs = [r["run"] for r in lines if "run" in r]

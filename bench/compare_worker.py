@@ -44,6 +44,11 @@ def filled(spec, generator):
         n = math.prod(shape)
         return one.to(device).repeat(-(-n // one.numel()))[:n].reshape(shape).clone()
     low, high = v["low"], v["high"]
+    if v["kind"] == "spread":  # in order over the last dimensions, none twice
+        n = max(1, math.prod(shape[-v["dims"]:]))
+        step = max(1, int(high - low + 1) // n)
+        places = torch.arange(n, device=device).reshape(shape[-v["dims"]:]) * step + int(low)
+        return (places + torch.randint(0, step, shape, generator=generator, device=device)).to(dtype)
     if v["kind"] == "positive":
         n = shape[-1]
         r = rand(shape, torch.float64) - 0.5
@@ -241,13 +246,14 @@ class Clock:
         gc.collect(1)  # what this case left; a whole collection took as long as the case
         gc.disable()
         try:
-            for call in calls:
-                self.once(call, 1)
+            # Both were called before; a longer call needs no estimate, which would take as long as its rounds.
             single = [self.once(call, 1) for call in calls]
-            counts = [max(1, min(10000, int(self.seconds / ROUNDS / max(t, 1e-9)))) for t in single]
-            # A first estimate of a short call is mostly the clock's: once more.
-            single = [min(t, self.once(call, max(1, n // 10))) for t, call, n in zip(single, calls, counts)]
-            counts = [max(1, min(100000, int(self.seconds / ROUNDS / max(t, 1e-9)))) for t in single]
+            counts = [1] * len(calls)
+            for _ in range(2):  # the first estimate of a short call is mostly the clock's
+                for i, call in enumerate(calls):
+                    if single[i] < self.seconds:
+                        single[i] = min(single[i], self.once(call, max(1, counts[i] // 10)))
+                        counts[i] = max(1, min(100000, int(self.seconds / ROUNDS / max(single[i], 1e-9))))
             rounds = ROUNDS if max(single) < self.seconds else 3 if max(single) < 1 else 1
             times = [[] for _ in calls]
             for _ in range(rounds):

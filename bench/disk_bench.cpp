@@ -1,7 +1,7 @@
 // A DiskStore beside plain io_uring on the same file system, in turns: a ring of the same depth, O_DIRECT, registered
 // buffers, one file whose room was taken by fallocate. Sequential writes and reads in requests of 1 MiB, random reads
-// of 4, 16 and 64 KiB; then pruned weights, read dense and as a bitmap with values (io/bitmap.h). The best of the
-// rounds.
+// of 4, 16 and 64 KiB; then pruned weights, read dense and as a bitmap with values (io/bitmap.h; Endor). The best of
+// the rounds.
 //     disk_bench [directory] [GiB] [rounds]
 #include <fcntl.h>
 #include <liburing.h>

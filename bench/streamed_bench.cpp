@@ -1,5 +1,6 @@
 // A stack of Llama's blocks whose parameters live in page-locked host memory, beside the same at home on the card:
-// milliseconds of forward and backward, the card's memory at most, and what the bus allows.
+// milliseconds of forward and backward, the card's memory at most (Horizon-LM: the same for any number of layers;
+// Superpipeline: less than half), and what the bus allows.
 //     streamed_bench [LAYERS] [BATCH] [DIM] [GB/s of the bus]
 #include <algorithm>
 #include <chrono>

@@ -68,10 +68,29 @@ RENAMED = {
     "im2col": "unfold", "col2im": "fold", "constant_pad": "pad", "weight_norm": "_weight_norm", "batch_norm_running": "batch_norm",
     "standard_gamma": "_standard_gamma", "standard_gamma_grad": "_standard_gamma_grad", "dirichlet": "_sample_dirichlet",
 }
+
+
+def sequences(name):
+    """A recurrent layer as its module calls it: one sequence alone is a batch of one, along dimension `alone`."""
+    def of(torch):
+        f = getattr(torch, name)
+
+        def call(*values, alone=None):
+            if alone is None:
+                return f(*values)
+            y, *states = f(*values)
+            return (y.squeeze(alone), *(s.squeeze(1) for s in states))
+        return call
+    return of
+
+
 # Records for which it is a method or an operator.
 WRITTEN = {
+    **{name: sequences(name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "unfold": lambda torch: torch.Tensor.unfold,
-    "index": lambda torch: lambda x, indices: x[tuple(indices)],
+    "index": lambda torch: lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)],
+    "index_put": lambda torch: lambda x, indices, values, accumulate=False: (
+        torch.ops.aten.index_put if any(i is None for i in indices) else torch.index_put)(x, indices, values, accumulate),
     "slice": lambda torch: lambda x, dim, start, end, step: x[(slice(None),) * (dim % x.dim()) + (slice(start, end, step),)],
     "uniform": lambda torch: lambda shape, low, high, dtype, device: torch.empty(shape, dtype=dtype, device=device).uniform_(low, high),
     "conv_same": lambda torch: lambda x, weight, bias, dilation, groups: getattr(torch.nn.functional, f"conv{weight.dim() - 2}d")(
@@ -93,17 +112,19 @@ def peer(torch, name):
 
 def recurrent(torch, v, states=1):
     """No initial state means zeros here, PyTorch wants them; packed sequences are another order of arguments there."""
-    x, weights, sizes = v["input"], v["params"], v["batch_sizes"]
+    x, weights, sizes, hx = v["input"], v["params"], v["batch_sizes"], v["hx"]
+    alone = None
     if sizes is None and x.dim() == 2:  # read as [T, B, in] beyond its end on a card
-        raise ValueError("one sequence without a batch is for its modules alone")
-    hx = v["hx"]
+        alone = 0 if v["batch_first"] else 1
+        x = x.unsqueeze(alone)
+        hx = [h.unsqueeze(1) for h in hx] if isinstance(hx, list) else None if hx is None else hx.unsqueeze(1)
     if hx is None or (isinstance(hx, list) and not hx):
         batch = sizes[0] if sizes is not None else x.shape[0 if v["batch_first"] else 1]
         layers = v["num_layers"] * (2 if v["bidirectional"] else 1)
         zeros = torch.zeros(layers, int(batch), weights[1].shape[1], dtype=x.dtype, device=x.device)
         hx = [zeros] * states if states > 1 else zeros
     rest = [hx, weights, v["has_biases"], v["num_layers"], v["dropout"], v["train"], v["bidirectional"]]
-    return [x, *rest, v["batch_first"]] if sizes is None else [x, sizes, *rest]
+    return ([x, *rest, v["batch_first"]] if sizes is None else [x, sizes, *rest]), {} if alone is None else {"alone": alone}
 
 
 def lstm(torch, v):
@@ -117,7 +138,7 @@ def training(torch, v):
 
 def windows(torch, v):
     """A list of one number stands for every axis: PyTorch takes the number, and None for an empty list."""
-    return [(x[0] if len(x) == 1 else x or None) if isinstance(x, list) else x for x in v.values()]
+    return [(x[0] if len(x) == 1 and name != "output_size" else x or None) if isinstance(x, list) else x for name, x in v.items()]
 
 
 # Records whose arguments stand otherwise in PyTorch: PyTorch's by position, or these and others by name, from the record's.

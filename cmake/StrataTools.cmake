@@ -116,7 +116,7 @@ function(strata_room name)
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "_cpu\\.cpp$")
   set(options -fno-math-errno -fno-trapping-math)
-  if(STRATA_QUICK_BUILD)
+  if(STRATA_QUICK_BUILD AND NOT STRATA_SANITIZE)
     list(PREPEND options -O2)  # -O3 takes half as long again, and these have their vectors written out where it matters most
   elseif(NOT STRATA_SANITIZE)
     list(PREPEND options -O3)

@@ -1,6 +1,7 @@
 #pragma once
 // Everything that a program built on Strata uses. Adding an op of one's own needs strata/core/op.h and
-// strata/core/samples.h besides (docs/guide/own_op.md).
+// strata/core/samples.h besides (docs/guide/own_op.md); runs of the command line, and budgets around loops, are a library
+// of their own, Strata::train (strata/train/*.h).
 
 #include "strata/autograd/anomaly.h"
 #include "strata/autograd/autograd.h"
@@ -9,6 +10,7 @@
 #include "strata/autograd/gradcheck.h"
 #include "strata/autograd/hooks.h"
 #include "strata/autograd/offload.h"
+#include "strata/autograd/recompute.h"
 #include "strata/core/autocast.h"
 #include "strata/core/dtype_limits.h"
 #include "strata/core/error.h"
@@ -20,6 +22,7 @@
 #include "strata/cuda/runtime.h"
 #include "strata/data/combined.h"
 #include "strata/data/dataset.h"
+#include "strata/data/feature_loader.h"
 #include "strata/data/idx.h"
 #include "strata/data/loader.h"
 #include "strata/data/sampler.h"
@@ -29,9 +32,13 @@
 #include "strata/io/checkpoint.h"
 #include "strata/io/safetensors.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/budget.h"
+#include "strata/memory/disk.h"
 #include "strata/memory/ledger.h"
+#include "strata/memory/tiers.h"
 #include "strata/nn/nn.h"
 #include "strata/ops/ops.h"
 #include "strata/optim/optim.h"
+#include "strata/optim/row_optimizer.h"
 #include "strata/text/bpe.h"
 #include "strata/text/tokenizer.h"

@@ -4,7 +4,9 @@ once more with channels_last tensors (dtype bf16-nhwc).  Usage: conv.py [images]
 With a table of the other program as second argument both are joined: conv.py 64 TABLE. "layouts" in place of the number
 of images: dense layers in both layouts, as conv_cuda_bench layouts prints them:
 
-  conv_cuda_bench layouts > TABLE; python3 conv.py layouts TABLE"""
+  conv_cuda_bench layouts > TABLE; python3 conv.py layouts TABLE
+
+"depthwise": layers with a filter for each channel, as conv_cuda_bench depthwise prints them, in both layouts."""
 import statistics
 import sys
 
@@ -24,6 +26,17 @@ LAYOUTS = [
     (("3x3 64-64 56", 64, 56, 64, 3, 1, 1, 1), 64), (("3x3 512-512 7", 512, 7, 512, 3, 1, 1, 1), 64),
     (("3x3 128-128 64", 128, 64, 128, 3, 1, 1, 1), 16), (("3x3 192-192 14", 192, 14, 192, 3, 1, 1, 1), 128),
     (("3x3 256-256 14", 256, 14, 256, 3, 1, 1, 1), 64), (("3x3/2 128-128 56", 128, 56, 128, 3, 2, 1, 1), 64),
+    (("3x3/2 256-256 28", 256, 28, 256, 3, 2, 1, 1), 64), (("3x3/2 512-512 14", 512, 14, 512, 3, 2, 1, 1), 64),
+    (("2x2/2 96-192 56", 96, 56, 192, 2, 2, 0, 1), 64),
+]
+DEPTHWISE = [
+    (("7x7 depthwise 96 56", 96, 56, 96, 7, 1, 3, 96), 256),
+    (("7x7 depthwise 192 28", 192, 28, 192, 7, 1, 3, 192), 256),
+    (("7x7 depthwise 384 14", 384, 14, 384, 7, 1, 3, 384), 256),
+    (("7x7 depthwise 768 7", 768, 7, 768, 7, 1, 3, 768), 256),
+    (("3x3 depthwise 256 28", 256, 28, 256, 3, 1, 1, 256), 64),
+    (("5x5 depthwise 480 14", 480, 14, 480, 5, 1, 2, 480), 128),
+    (("3x3 depthwise 32 112", 32, 112, 32, 3, 1, 1, 32), 64),
 ]
 SETS, WARMUP, ROUNDS = 3, 3, 12
 F = torch.nn.functional
@@ -87,9 +100,9 @@ def pools(n, dtype, label):
     row("global average 64 112", label, "forward", 0, lambda i: F.adaptive_avg_pool2d(x[i], 1))
 
 
-def layouts():
+def layouts(layers):
     torch.backends.cudnn.benchmark = True
-    for l, n in LAYOUTS:
+    for l, n in layers:
         for label in ("bf16", "bf16-nhwc"):
             layer(l, n, torch.bfloat16, label)
     ours = {}
@@ -97,19 +110,19 @@ def layouts():
         if line.count("|") == 4:
             name, label, direction, us, _ = line.strip().split("|")
             ours[name, label, direction] = float(us)
-    print(f"{'microseconds':20}{'direction':10}{'ours':>8}{'ours last':>11}{'cuDNN last':>12}{'cuDNN':>8}"
-          f"{'last to last':>14}")
+    print(f"{'microseconds':24}{'direction':10}{'ours':>8}{'ours last':>11}{'cuDNN last':>12}{'cuDNN':>8}"
+          f"{'ratio':>8}")
     for (name, label, direction), us in results.items():
-        last = ours.get((name, "bf16-nhwc", direction))
-        if label == "bf16" and last is not None:
-            theirs = results[name, "bf16-nhwc", direction]
-            print(f"{name:20}{direction:10}{ours[name, label, direction]:8.1f}{last:11.1f}{theirs:12.1f}{us:8.1f}"
-                  f"{theirs / last:14.2f}")
+        mine = ours.get((name, "bf16", direction))
+        if label == "bf16" and mine is not None:
+            last, theirs = ours.get((name, "bf16-nhwc", direction)), results[name, "bf16-nhwc", direction]
+            ratio = us / mine if last is None else theirs / last  # of the same layout
+            print(f"{name:24}{direction:10}{mine:8.1f}{last or 0:11.1f}{theirs:12.1f}{us:8.1f}{ratio:8.2f}")
 
 
 def main():
-    if len(sys.argv) > 1 and sys.argv[1] == "layouts":
-        return layouts()
+    if len(sys.argv) > 1 and sys.argv[1] in ("layouts", "depthwise"):
+        return layouts(LAYOUTS if sys.argv[1] == "layouts" else DEPTHWISE)
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 64
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.benchmark_limit = 5  # of its own choice; all of them take a minute

@@ -1,7 +1,7 @@
 """The zoo: forty ordinary programs trained by PyTorch and by strata, in turns, each in a process of its own.
 
     python bench/zoo/run.py --size cpu --out results/zoo [--device cuda --size card] [--compile] [--programs gpt2 vae]
-                            [--together 8]
+                            [--together 8] [--threads 2 --workers 4]
 
 Appends a line to OUT.jsonl after each part and leaves out what is there already, so that a run that was stopped goes
 on; then writes OUT.md: time per step, first step, memory and losses, and what failed. See docs/design/zoo.md."""
@@ -22,10 +22,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from one import names
-from turns import Turns
-
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import cores  # noqa: E402
+from one import names  # noqa: E402
+from turns import Apart, Turns  # noqa: E402
+
 ENGINES = {"torch": ["--engine", "torch"], "strata": ["--engine", "strata"],
            "compiled": ["--engine", "torch", "--compile"]}
 
@@ -34,7 +36,7 @@ def part(program, engine, turn, args, weights, turns):
     """One engine's turn at a program: the line that one.py printed, or what went wrong."""
     command = [sys.executable, str(HERE / "one.py"), program, *ENGINES[engine], "--size", args.size,
                "--device", args.device, "--seconds", str(args.seconds), "--threads", str(args.threads),
-               "--clock", args.clock, "--wait-for-turn", "--set", *args.set]
+               "--clock", args.clock, *turns.arguments, "--set", *args.set]
     if turn == 0 and engine != "compiled":  # losses are compared once
         command += ["--losses", str(args.losses), "--weights", str(weights)]
         command += ["--noise"] if engine == "torch" else []
@@ -181,9 +183,19 @@ def main():
                         help="cpu: time that the process computed, for a machine that others use, with --threads 1")
     parser.add_argument("--together", type=int, default=1,
                         help="processes at once, each timed alone; their first steps are not, but for strata's")
+    parser.add_argument("--workers", type=int, default=1,
+                        help="programs at once on the CPU, timed at the same time, each bound to --threads processors of its own")
     parser.add_argument("--again", action="store_true", help="repeat parts that failed")
     parser.add_argument("--out", default="zoo", help="OUT.jsonl and OUT.md")
     args = parser.parse_args()
+    own = []
+    if args.workers > 1:
+        if args.device != "cpu" or args.together > 1:
+            parser.error("--workers are for --device cpu, without --together")
+        try:
+            own = cores.groups(args.workers, args.threads)
+        except ValueError as e:
+            parser.error(f"--workers: {e}")
 
     out = pathlib.Path(args.out)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -196,7 +208,8 @@ def main():
     rows = [r for r in rows if r["engine"] == "compiled" or all((r["program"], e) in done for e in args.engines)]
     have = {(r["program"], r["engine"], r["turn"]) for r in rows}
     start = time.monotonic()
-    turns, writing = Turns(), threading.Lock()
+    turns, writing = Apart() if own else Turns(), threading.Lock()
+    several = max(args.together, args.workers)
 
     def do(program, engine, turn):
         """A part that is not there yet, if there is time to begin it. One that fails beside others is tried alone later."""
@@ -204,7 +217,7 @@ def main():
             return
         row = part(program, engine, turn, args, pathlib.Path(weights), turns)
         with writing:
-            if "error" in row and args.together > 1 and (program, engine, turn) not in failed:
+            if "error" in row and several > 1 and (program, engine, turn) not in failed:
                 failed.append((program, engine, turn))
                 return
             rows.append(row)
@@ -226,7 +239,7 @@ def main():
 
     failed = []
     with tempfile.TemporaryDirectory() as weights, open(path, "a") as file:
-        with ThreadPoolExecutor(args.together) as pool:
+        with ThreadPoolExecutor(several, initializer=(lambda: cores.bind(own.pop())) if own else None) as pool:
             begun = []
             for program in args.programs:
                 begun += [pool.submit(compiled, program)] if args.compile else []
@@ -236,6 +249,7 @@ def main():
         for one in failed:
             do(*one)
     beside = f", {args.together} processes at once, of which all but the timed one stand still" if args.together > 1 else ""
+    beside = f", {args.workers} programs at once, each bound to processors of its own" if args.workers > 1 else beside
     machine = f"{device_name(args)}, {args.threads} threads{beside}; {datetime.date.today()}"
     text = markdown(rows, args, machine)
     out.with_suffix(".md").write_text(text)

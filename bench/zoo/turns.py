@@ -37,7 +37,27 @@ def signal_all(pid, number):
             os.kill(one, number)
 
 
+class Apart:
+    """Processes that are timed at the same time, each on the processors to which the thread that runs it is bound."""
+
+    arguments = ()  # what one.py is told
+
+    def run(self, command, limit, env):
+        """(exit code, output, errors) of a command. Raises TimeoutExpired after `limit` seconds."""
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, errors="replace", env=env, start_new_session=True)
+        try:
+            output, errors = process.communicate(timeout=limit)
+        except BaseException:
+            signal_all(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        return process.returncode, output, errors
+
+
 class Turns:
+    arguments = ("--wait-for-turn",)
+
     def __init__(self):
         self.one = threading.Lock()  # held by whom is timed, and while a process starts
         self.live = {}  # process number: seconds that it stood still

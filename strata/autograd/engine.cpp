@@ -202,7 +202,10 @@ class Pass : detail::GatheredGrads, detail::PartialPass {
       Tensor& slot = p.grads[e.index];
       if (!slot.defined()) {
         slot = std::move(g);
-      } else if (!mode_ && is_exclusive(slot) && slot.dtype() == g.dtype()) {
+      } else if (e.node->takes_f32() && is_reduced_floating(slot.dtype()) && g.dtype() == slot.dtype()) {
+        slot = slot.to(DType::f32).add(g.to(DType::f32));  // what was cast for several ops has its sum in f32
+      } else if (!mode_ && is_exclusive(slot) &&
+                 (slot.dtype() == g.dtype() || (slot.dtype() == DType::f32 && is_reduced_floating(g.dtype())))) {
         slot.add_(g);
       } else {
         slot = slot.add(g);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "strata/autograd/offload_impl_inl.h"
+#include "strata/core/recording_marks.h"
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
 
@@ -38,6 +39,7 @@ Ref<Storage> SavedTensorOffload::Impl::bring(Slot& s, Slot::User& user) {
       const std::shared_ptr<Slot> other = s.recipe->results[i].lock();
       if (!other || other->near || other->recipe != s.recipe) continue;
       other->near = made[i];
+      strata::detail::storage_returns(*made[i], other->watch.number());
       stats.recomputed += other->bytes;
     }
   } else if (!s.near) {
@@ -47,6 +49,7 @@ Ref<Storage> SavedTensorOffload::Impl::bring(Slot& s, Slot::User& user) {
     s.fetching = false;
     early_bytes -= s.bytes;
     s.near = s.parcel->take();
+    strata::detail::storage_returns(*s.near, s.watch.number());
     if (!s.device.is_cuda()) stats.seconds_waited += offload::host_seconds() - begin;
     mark(kGoOn);
   }

@@ -170,9 +170,7 @@ bool SavedTensorOffload::Impl::may_move(const Tensor& t) const {
   if (s.tier() != memory::backend(s.device).tier) return false;
   // Leaves, which others hold, and what is kept of them in low precision.
   const Tensor* original = strata::detail::tensor_being_saved();
-  if (original == nullptr || !original->requires_grad()) return true;
-  const Ref<Node> maker = original->grad_fn();
-  return maker && !maker->passes_on();
+  return original == nullptr || !original->requires_grad() || !offload::stays(*original);
 }
 
 std::shared_ptr<void> SavedTensorOffload::Impl::pack(const Tensor& t) {

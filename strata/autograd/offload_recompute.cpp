@@ -47,6 +47,13 @@ Tensor View::on(const Ref<Storage>& storage) const {
 
 // ---- recipes -------------------------------------------------------------------------------------------------------
 
+// Autocast's cast of a result is an activation like any other.
+bool stays(const Tensor& t) {
+  const Ref<Node> maker = t.grad_fn();
+  if (!maker || !maker->passes_on()) return !maker;
+  return maker->name() != "to" || !maker->edges[0].node || maker->edges[0].node->edges.empty();
+}
+
 namespace {
 
 // Calls deep, through what is not saved.
@@ -65,13 +72,6 @@ constexpr Part kParts[] = {
     {"gelu_mlp", 2, "linear_gelu", 3, 0},
 };
 
-// A leaf, or what autocast keeps of one: there whoever saves it.
-bool is_parameter(const Tensor& t) {
-  if (!t.requires_grad()) return false;
-  const Ref<Node> maker = t.grad_fn();
-  return !maker || maker->passes_on();
-}
-
 Recipe::Source source_of(const Tensor& t, int64_t small) {
   Recipe::Source s;
   if (!t.defined()) return s;
@@ -80,7 +80,7 @@ Recipe::Source source_of(const Tensor& t, int64_t small) {
   s.storage = strata::detail::watch_number(storage);
   s.version = t.version();
   const bool is_small = static_cast<int64_t>(storage.nbytes) < small;
-  if (is_small || storage.tag != memory::Tag::activation || is_parameter(t)) s.held = t.detach();
+  if (is_small || storage.tag != memory::Tag::activation || (t.requires_grad() && stays(t))) s.held = t.detach();
   return s;
 }
 

@@ -25,6 +25,10 @@ struct View {
   Tensor on(const Ref<Storage>& storage) const;
 };
 
+/// Whether the memory of `t`, which wants a gradient, is there whoever saves it: a leaf, what autocast keeps of one, a
+/// parameter that is computed before each use.
+bool stays(const Tensor& t);
+
 class Recipe;
 
 /// One storage that is saved, as of one version.

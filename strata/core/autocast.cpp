@@ -95,10 +95,16 @@ AutocastSettings autocast_settings() {
 }
 
 namespace {
-// The tape's entry of a parameter's cast. A gradient that is in the parameter's dtype already passes through.
+// Whether what is computed now is computed again, from other values, by a graph: it uses no cast made outside.
+bool makes_graph() {
+  return detail::t_gradient_watch != nullptr || capturing();
+}
+
+// The tape's entry of a cast that several ops read. A gradient that is in the source's dtype already passes through.
 struct CastNode final : Node {
-  CastNode(const Tensor& parameter, bool keeps_low) : dtype(parameter.dtype()), keeps_low(keeps_low) {
-    edges.push_back(gradient_edge(parameter));
+  CastNode(const Tensor& source, bool keeps_low)
+      : dtype(source.dtype()), keeps_low(keeps_low), in_graph(makes_graph()) {
+    edges.push_back(gradient_edge(source));
   }
   std::string_view name() const override { return "to"; }
   bool takes_f32() const override { return dtype == DType::f32 && !keeps_low; }
@@ -108,13 +114,54 @@ struct CastNode final : Node {
   }
   DType dtype;
   bool keeps_low;
+  bool in_graph;  // the cast is part of one
 };
+
+std::mutex g_low_copies;  // threads may share a tensor
+
+// The cast of an f32 result that wants a gradient, kept with it while nothing writes to it: what q, k and v are
+// computed from is cast once, and their gradients are summed in f32. Hooks that pack what is saved see it as any other
+// tensor.
+Tensor low_result(const Tensor& t, DType dtype) {
+  {
+    const std::lock_guard lock(g_low_copies);
+    const LowCopy& low = autograd_meta(t).low;
+    if (low.is_current(t, dtype)) {
+      const auto* node = dynamic_cast<const CastNode*>(low.tensor.grad_fn().get());
+      if (node != nullptr && node->in_graph == makes_graph()) return low.tensor;
+    }
+  }
+  const uint32_t version = t.version();
+  Tensor made;
+  {
+    NoGrad guard;
+    made = t.detach().to(dtype);
+  }
+  set_history(made, Ref<Node>(new CastNode(t, false)), 0);
+  const std::lock_guard lock(g_low_copies);
+  autograd_meta(t).low = {made, version};
+  return made;
+}
+
+// The cast of an f32 tensor that wants no gradient. One that comes a second time as it was (a frozen weight, an input
+// of several layers) is kept from then on.
+Tensor low_constant(const Tensor& t, DType dtype) {
+  if (makes_graph()) return t.to(dtype);
+  bool again = false;
+  {
+    const std::lock_guard lock(g_low_copies);
+    LowCopy& low = autograd_meta(t).low;
+    const uint32_t seen = t.version() + 1;  // beside no tensor
+    again = low.tensor.defined() || low.version == seen;
+    if (!again) low.version = seen;
+  }
+  return again ? detail::low_copy(t, dtype) : t.to(dtype);
+}
 }  // namespace
 
 namespace detail {
 Tensor low_copy(const Tensor& parameter, DType dtype) {
-  static std::mutex mutex;  // threads may share a parameter
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(g_low_copies);
   LowCopy& low = autograd_meta(parameter).low;
   if (!low.is_current(parameter, dtype)) {
     NoGrad guard;
@@ -131,7 +178,11 @@ Tensor autocast_tensor(const Tensor& t, Autocast policy, DType widest) {
   if (t.dtype() == target || policy == Autocast::keep) return t;
   const ThreadModeScope uncast({t_mode.grad_enabled, t_mode.unusual & ~kAutocast});  // the cast itself is not cast
   const bool parameter = policy == Autocast::low && t.dtype() == DType::f32 && t.requires_grad() && t.is_leaf();
-  if (!parameter) return t.to(target);
+  if (!parameter) {
+    if (policy != Autocast::low || t.dtype() != DType::f32) return t.to(target);
+    if (!t.requires_grad()) return low_constant(t, target);
+    return grad_enabled() && !t.is_leaf() ? low_result(t, target) : t.to(target);
+  }
   if (!grad_enabled()) return low_copy(t, target);
   auto& entry = t_autocast.cache[&t.impl()];
   if (!entry.first.defined() || entry.second.dtype() != target) {

@@ -1,5 +1,6 @@
 #include "strata/core/autocast_fp8.h"
 #include "strata/core/call_path_inl.h"
+#include "strata/core/mixed_way.h"
 #include "strata/core/partial_pass.h"
 
 #include <memory>
@@ -369,6 +370,7 @@ void CallPath::call_cast(ArgsAt at, const Results& into) const {
 }
 
 void CallPath::call_adapted(ArgsAt at, const Results& into) const {
+  if (go_mixed(*this, at, into)) return;
   Adapter adapter(name_, policies_.adapt);
   const Substitutes all(*this, at, adapter);
   if (t_mode.unusual & kObserved) return call_observed(all.at(), into);
@@ -474,6 +476,7 @@ void CallPath::out_plain(Tensor& result, ArgsAt at) const {
 void CallPath::call_inplace(Tensor& self, ArgsAt at) const {
   // Apart, so that its tensors are not in the way of the usual call.
   const auto adapted = [&]() __attribute__((noinline)) {
+    if (go_mixed_inplace(*this, self, at)) return;
     Adapter adapter(name_, policies_.adapt);
     adapter.pin(self);
     Substitutes all(*this, at, adapter);

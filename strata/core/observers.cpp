@@ -8,15 +8,20 @@
 namespace strata {
 
 namespace {
-thread_local std::vector<CallObserver*> t_observers;
-}
+struct Installed {
+  CallObserver* observer;
+  const ObserverScope* by;
+};
+thread_local std::vector<Installed> t_observers;
+}  // namespace
 
 ObserverScope::ObserverScope(CallObserver& observer) {
-  t_observers.push_back(&observer);
+  t_observers.push_back({&observer, this});
   t_mode.unusual |= kObserved;
 }
+// Not always the innermost: a scope over steps of a loop and one within a step may end in any order.
 ObserverScope::~ObserverScope() {
-  t_observers.pop_back();
+  std::erase_if(t_observers, [this](const Installed& i) { return i.by == this; });
   if (t_observers.empty()) t_mode.unusual &= ~kObserved;
 }
 
@@ -25,9 +30,9 @@ namespace detail {
 ObservedCall::ObservedCall(const Call& call) : call_(call) {
   for (size_t i = 0; i < t_observers.size(); ++i) {
     try {
-      t_observers[i]->before(call);
+      t_observers[i].observer->before(call);
     } catch (...) {
-      while (i-- > 0) t_observers[i]->failed(call);
+      while (i-- > 0) t_observers[i].observer->failed(call);
       throw;
     }
   }
@@ -36,16 +41,16 @@ void ObservedCall::done(std::span<const Tensor> results) {
   ended_ = true;
   for (size_t i = 0; i < t_observers.size(); ++i) {
     try {
-      t_observers[i]->after(call_, results);
+      t_observers[i].observer->after(call_, results);
     } catch (...) {
-      while (++i < t_observers.size()) t_observers[i]->failed(call_);
+      while (++i < t_observers.size()) t_observers[i].observer->failed(call_);
       throw;
     }
   }
 }
 ObservedCall::~ObservedCall() {
   if (ended_) return;
-  for (CallObserver* o : t_observers) o->failed(call_);
+  for (const Installed& i : t_observers) i.observer->failed(call_);
 }
 
 const Call::Reader kBoxedReader{

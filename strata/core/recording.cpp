@@ -5,9 +5,11 @@
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <unordered_map>
 
 #include "strata/core/autocast.h"
+#include "strata/core/recording_marks.h"
 #include "strata/core/storage_watch.h"
 
 namespace strata {
@@ -92,6 +94,8 @@ struct Recorder::State {
   std::atomic<int32_t> begun{0};
   std::mutex ended_lock;
   std::vector<Ended> ended;
+  std::unordered_map<int32_t, int32_t> copies;      // that are a place's too, how many
+  std::vector<std::pair<int32_t, int32_t>> joined;  // places of storages that are another's since so many calls
   std::optional<ObserverScope> observing;
   std::optional<detail::ModulesWatched> modules;
 
@@ -102,9 +106,15 @@ struct Recorder::State {
     for (size_t i = 0; i < seconds.size(); ++i) recording.calls[i].seconds = seconds[i];
     const std::lock_guard guard(ended_lock);
     for (RecordedStorage& s : recording.storages) s.freed = static_cast<int32_t>(recording.calls.size());
-    for (const Ended& e : ended)
-      if (const int32_t place = find(e.watched); place >= 0)
-        recording.storages[static_cast<size_t>(place)].freed = e.calls;
+    for (const Ended& e : ended) {
+      const int32_t place = find(e.watched);
+      if (place < 0) continue;
+      if (const auto at = copies.find(place); at != copies.end() && at->second-- > 0) continue;  // others live
+      recording.storages[static_cast<size_t>(place)].freed = e.calls;
+    }
+    copies.clear();
+    for (const auto& [place, calls] : joined) recording.storages[static_cast<size_t>(place)].freed = calls;
+    joined.clear();
     ended.clear();
     begun.store(0, std::memory_order_relaxed);
     first = detail::last_watch_number();
@@ -145,14 +155,24 @@ struct Recorder::State {
     recording.storages.push_back({static_cast<int64_t>(s.nbytes), s.device, s.tag, born, 0, {}});
     written.push_back({s.version.load(std::memory_order_relaxed)});
     last_value.push_back(-1);
+    know(watched, place);
+    return place;
+  }
+  void know(uint64_t watched, int32_t place) {
     if (watched > first) {
       const uint64_t at = watched - first - 1;
       if (at >= index.size()) index.resize(at + 1, -1);
       index[at] = place;
     } else {
-      older.emplace(watched, place);
+      older.insert_or_assign(watched, place);
     }
-    return place;
+  }
+  // A place that a call made for it has had its time.
+  void join(uint64_t copy, int32_t place) {
+    if (const int32_t own = find(copy); own >= 0 && own != place)
+      joined.emplace_back(own, begun.load(std::memory_order_relaxed));
+    ++copies[place];
+    know(copy, place);
   }
 
   bool keeps(const Storage& s) const {
@@ -216,8 +236,14 @@ struct Recorder::State {
 namespace {
 // Those that record now, on whatever thread.
 struct Recorders {
+  struct One {
+    Recorder* recorder;
+    std::thread::id thread;
+    const std::atomic<int32_t>* begun;  // calls
+    void (*returns)(Recorder&, uint64_t copy, uint64_t number);
+  };
   std::mutex lock;
-  std::vector<Recorder*> all;
+  std::vector<One> all;
   std::atomic<int> count{0};
 };
 Recorders& recorders() {
@@ -232,8 +258,8 @@ void detail::storage_ends(const Storage& s) {
   if (r.count.load(std::memory_order_acquire) == 0) return;
   const uint64_t watched = s.watched.load(std::memory_order_relaxed);
   const std::lock_guard lock(r.lock);
-  for (Recorder* recorder : r.all) {
-    Recorder::State& state = *recorder->state_;
+  for (const Recorders::One& one : r.all) {
+    Recorder::State& state = *one.recorder->state_;
     const std::lock_guard guard(state.ended_lock);
     state.ended.push_back({watched, state.begun.load(std::memory_order_relaxed)});
   }
@@ -247,8 +273,29 @@ Recorder::Recorder(const RecordOptions& options) : state_(std::make_unique<State
   state_->observing.emplace(*this);
   Recorders& r = recorders();
   const std::lock_guard lock(r.lock);
-  r.all.push_back(this);
+  r.all.push_back({this, std::this_thread::get_id(), &state_->begun, [](Recorder& recorder, uint64_t copy, uint64_t number) {
+                     State& s = *recorder.state_;
+                     if (const int32_t place = s.find(number); place >= 0) s.join(copy, place);
+                   }});
   r.count.fetch_add(1);
+}
+
+void detail::storage_returns(Storage& copy, uint64_t number) {
+  Recorders& r = recorders();
+  if (r.count.load(std::memory_order_acquire) == 0) return;
+  const uint64_t watched = watch_number(copy);
+  const std::lock_guard lock(r.lock);
+  for (const Recorders::One& one : r.all)
+    if (one.thread == std::this_thread::get_id()) one.returns(*one.recorder, watched, number);
+}
+
+int32_t detail::recorded_calls() {
+  Recorders& r = recorders();
+  if (r.count.load(std::memory_order_acquire) == 0) return 0;
+  const std::lock_guard lock(r.lock);
+  for (size_t i = r.all.size(); i-- > 0;)
+    if (r.all[i].thread == std::this_thread::get_id()) return r.all[i].begun->load(std::memory_order_relaxed);
+  return 0;
 }
 
 Recorder::~Recorder() {
@@ -262,7 +309,7 @@ Recording Recorder::finish() {
     s.modules.reset();
     Recorders& r = recorders();
     const std::lock_guard lock(r.lock);
-    std::erase(r.all, this);
+    std::erase_if(r.all, [this](const Recorders::One& one) { return one.recorder == this; });
     r.count.fetch_sub(1);
   }
   return s.take();

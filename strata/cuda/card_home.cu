@@ -111,6 +111,7 @@ class PinnedHome final : public CardHome {
     for (const MomentPtr& m : after) m->order();
     return copy(out, room, near, nbytes, cudaMemcpyDeviceToHost);
   }
+  std::byte* address(void* room) const override { return static_cast<std::byte*>(room); }
   memory::Bound bound(Device) override { return memory::backend(Device::cpu()).bound(Device::cpu()); }
   void release_cached() override { release_locked(); }
 

@@ -68,12 +68,38 @@ bool runs(const OpBase& op, const Args& args) {
   return got <= kMostGrowth * given + (1 << 16);
 }
 
-Args filled(std::span<const Value> args, std::span<const Contents> contents) {
+// With `bounds` integers reach to both ends of their range.
+Args filled(std::span<const Value> args, std::span<const Contents> contents, bool bounds = false) {
   size_t at = 0;
   return map(args, [&](const Tensor& t) {
     const Contents& c = contents[at++];
-    return is_number(t) ? t : c.make(t.shape(), t.dtype());
+    return is_number(t) ? t : c.make(t.shape(), t.dtype(), bounds);
   });
+}
+
+// An unpooling's places are those of maxima, one in each window: how many dimensions a plane of them has; 0 for other
+// ops. Repeated places mean another result in each library, and no library is made for them.
+int64_t plane_dims(const OpBase& op) {
+  constexpr std::string_view kName = "max_unpool";
+  return op.name().starts_with(kName) ? op.name()[kName.size()] - '0' : 0;
+}
+
+// Elements of the last `dims` dimensions of the result; 0 where the op refuses the arguments.
+int64_t plane_of_result(const OpBase& op, const Args& args, int64_t dims) {
+  const NoGrad guard;
+  const DeviceScope dry(Device::meta());
+  const Args shapes = map(args, [](const Tensor& t) {
+    return empty({t.shape(), t.dtype(), Device::meta(), std::nullopt});
+  });
+  int64_t plane = 1;
+  try {
+    visit(op.call_boxed(shapes), [&](const Tensor& t) {
+      for (int64_t d = 0; d < dims; ++d) plane *= t.shape()[t.dim() - 1 - d];
+    });
+  } catch (const Error&) {
+    return 0;
+  }
+  return plane;
 }
 
 // One sample with all that is needed to make it of any size.
@@ -108,7 +134,9 @@ class Grown {
     visit_defined(args_, [&](const Tensor& t) {
       Contents k = plain_[at++];
       // A benchmark's data are no part of a plan.
-      if (!is_number(t) && t.numel() <= kMostData) {
+      if (spreads(t)) {
+        k = spread(args_);
+      } else if (!is_number(t) && t.numel() <= kMostData) {
         k.kind = Contents::tiled;
         k.of = t;
       }
@@ -132,15 +160,17 @@ class Grown {
   // What integers are multiplied by: by the group of sizes whose growth they must keep up with, or not at all; and
   // which tensors hold the sample's numbers again and again because the op takes no others.
   bool choose(double small) {
-    const auto runs_with = [&](const Args& args) { return runs(op_, filled(args, contents(args))); };
+    const auto runs_with = [&](const Args& args) { return runs(op_, filled(args, contents(args), true)); };
     tiny_ = growth_.sized(kTiny, Growth::Round::powers);
     if (elements_of(tiny_) > kMostTried) return false;
     const size_t groups = growth_.groups();
     std::vector<int> order(groups + 1);
     for (size_t i = 0; i <= groups; ++i) order[i] = static_cast<int>(i) - 1;
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return factor(tiny_, a) > factor(tiny_, b); });
-    for (const int tiling : {0, 1, 2}) {
-      tiling_ = tiling;
+    // Places counted from the end are a habit of this library: first without, then as the sample has them.
+    for (const int way : {-1, 0, 1, 2}) {
+      tiling_ = std::max(way, 0);
+      front_ = way < 0;
       for (const int group : order) {
         group_ = group;
         if (!runs_with(tiny_)) continue;
@@ -158,6 +188,11 @@ class Grown {
   double factor(const Args& args, int group) const {
     return group < 0 ? 1 : growth_.factor(args, static_cast<size_t>(group));
   }
+  bool spreads(const Tensor& t) const { return plane_dims(op_) > 0 && !is_number(t) && !is_floating(t.dtype()); }
+  Contents spread(const Args& args) const {
+    const int64_t dims = plane_dims(op_), plane = plane_of_result(op_, args, dims);
+    return {.kind = Contents::spread, .low = 0, .high = static_cast<double>(plane - 1), .of = {}, .dims = dims};
+  }
   // Where arguments are broadcast to one shape, and among special functions, integers are operands: a shift, a
   // polynomial's degree. Elsewhere they point into something.
   bool operands() const { return op_.adapt() != Adapt::none || op_.family() == "special"; }
@@ -168,11 +203,14 @@ class Grown {
     visit_defined(args_, [&](const Tensor& t) {
       Contents c = plain_[at++];
       const bool index = !is_number(t) && !operands() && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
-      if (!is_number(t) && t.numel() <= kMostData && (tiling_ == 2 || (tiling_ == 1 && !is_floating(t.dtype())))) {
+      if (spreads(t)) {
+        c = spread(args);
+      } else if (!is_number(t) && t.numel() <= kMostData &&
+                 (tiling_ == 2 || (tiling_ == 1 && !is_floating(t.dtype())))) {
         c.kind = Contents::tiled;
         c.of = t;
       } else if (index) {
-        c = c.grown(by);
+        c = (front_ ? c.from_the_front() : c).grown(by);
       }
       r.push_back(c);
     });
@@ -183,7 +221,7 @@ class Grown {
   Args args_, tiny_;
   Growth growth_;
   std::vector<Contents> plain_;
-  bool usable_ = false;
+  bool usable_ = false, front_ = true;
   int group_ = -1, tiling_ = 0;
 };
 

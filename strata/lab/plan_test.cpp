@@ -98,6 +98,25 @@ TEST(Contents, AreLikeTheSample) {
   EXPECT_NO_THROW(OpBase::find("linalg_cholesky")->call_boxed(Args{matrix.make({64, 64}, DType::f64)}));
 }
 
+TEST(Contents, PlacesOfMaximaAreInOrderAndNoneTwice) {
+  const Contents c{.kind = Contents::spread, .low = 0, .high = 39, .of = {}, .dims = 2};
+  const std::vector<double> v = values(c.make({3, 4, 5}, DType::i64));  // 40 places for each list of 20
+  for (size_t i = 0; i < v.size(); ++i) {
+    EXPECT_EQ(std::floor(v[i] / 2), static_cast<double>(i % 20)) << i;
+  }
+  EXPECT_EQ(c.json()["dims"], 2);
+}
+
+TEST(Contents, BoundsAreBothThere) {
+  const Contents c{.kind = Contents::uniform, .low = 2, .high = 900, .of = {}};
+  const std::vector<double> v = values(c.make({7}, DType::i64, true));
+  EXPECT_EQ(v.front(), 900);
+  EXPECT_EQ(v.back(), 2);
+  const Contents both{.kind = Contents::uniform, .low = -4, .high = 2, .of = {}};
+  EXPECT_EQ(both.from_the_front().low, 0);
+  EXPECT_EQ(both.from_the_front().high, 3);
+}
+
 // Small plans: what they hold is the same, and the sizes are asked for on the meta device.
 PlanOptions quick() {
   PlanOptions o;
@@ -162,6 +181,43 @@ TEST(Plan, TheMiddleCasesRun) {
     const OpBase& op = *OpBase::find(name);
     for (const Case& c : plan(op, quick()).cases)
       EXPECT_NO_THROW(op.call_boxed(made(c))) << name << " " << c.size << " " << c.varied;
+  }
+}
+
+// An index that a library does not take ends a process's use of a card there: none may be in a plan.
+TEST(Plan, IndicesAreInTheirDimensionCountedFromTheFront) {
+  for (const char* name : {"index_copy", "index_fill"}) {
+    const OpBase& op = *OpBase::find(name);
+    for (const Case& c : plan(op, quick()).cases) {
+      const Args args = made(c);
+      const Tensor& x = std::get<Tensor>(args[0]);
+      const int64_t dim = std::get<int64_t>(args[1]), size = x.dim() == 0 ? 1 : x.shape()[(dim + x.dim()) % x.dim()];
+      for (const double v : values(std::get<Tensor>(args[2])))
+        EXPECT_TRUE(v >= 0 && v < static_cast<double>(size)) << name << " " << c.size << " " << c.varied;
+    }
+  }
+}
+
+TEST(Plan, PlacesOfAnUnpoolingAreInItsPlaneAndNoneTwice) {
+  for (const int64_t dims : {1, 2, 3}) {
+    const OpBase& op = *OpBase::find("max_unpool" + std::to_string(dims) + "d");
+    const Plan p = plan(op, quick());
+    EXPECT_GT(p.cases.size(), 8u);
+    for (const Case& c : p.cases) {
+      const Args args = made(c);
+      const std::vector<Value> results = op.call_boxed(args);
+      const Shape got = std::get<Tensor>(results[0]).shape(), at = std::get<Tensor>(args[1]).shape();
+      int64_t plane = 1, list = 1;
+      for (int64_t d = 0; d < dims; ++d) {
+        plane *= got[got.size() - 1 - d];
+        list *= at[at.size() - 1 - d];
+      }
+      const std::vector<double> v = values(std::get<Tensor>(args[1]));
+      for (size_t i = 0; i < v.size(); ++i) {
+        EXPECT_TRUE(v[i] >= 0 && v[i] < static_cast<double>(plane)) << op.name() << " " << c.varied;
+        EXPECT_TRUE(i % static_cast<size_t>(list) == 0 || v[i] > v[i - 1]) << op.name() << " " << c.varied;
+      }
+    }
   }
 }
 

@@ -104,15 +104,37 @@ Contents Contents::grown(double factor) const {
   return c;
 }
 
-Tensor Contents::make(const Shape& shape, DType dtype) const {
+Contents Contents::from_the_front() const {
+  Contents c = *this;
+  if (kind != uniform || low >= 0) return c;
+  c.high = std::max(high, -low - 1);
+  c.low = 0;
+  return c;
+}
+
+Tensor Contents::make(const Shape& shape, DType dtype, bool bounds) const {
   if (kind == tiled) return lab::tiled(of, shape);
   Samples samples(dtype);
+  if (kind == spread) {
+    int64_t list = 1;
+    for (int64_t d = 0; d < std::min<int64_t>(dims, shape.size()); ++d) list *= shape[shape.size() - 1 - d];
+    const auto step = static_cast<int64_t>((high - low + 1) / static_cast<double>(std::max<int64_t>(list, 1)));
+    std::vector<double> v = values(samples.integers(shape, 0, std::max<int64_t>(step, 1), DType::i64));
+    for (size_t i = 0; i < v.size(); ++i) v[i] += low + static_cast<double>(static_cast<int64_t>(i) % list * step);
+    return from_doubles(v, shape, dtype);
+  }
   const bool whole = is_integral(dtype, true);
   const Tensor t = whole ? samples.integers(shape, static_cast<int64_t>(low), static_cast<int64_t>(high) + 1, dtype)
                          : samples.uniform(shape, low, high, dtype);
   const bool square = shape.size() >= 2 && shape.back() == shape[shape.size() - 2];
-  if (kind == uniform || t.numel() == 0 || t.dim() == 0 || (kind == positive && !square)) return t;
+  if (t.numel() == 0 || t.dim() == 0 || (kind == positive && !square)) return t;
+  if (kind == uniform && !(bounds && whole)) return t;
   std::vector<double> v = values(t);
+  if (kind == uniform) {
+    v.front() = std::floor(high);
+    v.back() = std::floor(low);
+    return from_doubles(v, shape, dtype);
+  }
   const auto row = static_cast<size_t>(shape.back());
   for (size_t r = 0; r < v.size(); r += row) {
     const std::span<double> one(v.data() + r, row);
@@ -138,8 +160,9 @@ Tensor Contents::make(const Shape& shape, DType dtype) const {
 }
 
 nlohmann::ordered_json Contents::json() const {
-  static constexpr const char* kNames[] = {"uniform", "ascending", "descending", "positive", "tiled"};
+  static constexpr const char* kNames[] = {"uniform", "ascending", "descending", "positive", "tiled", "spread"};
   if (kind == tiled) return {{"kind", kNames[kind]}, {"of", tensor_json(of)}};
+  if (kind == spread) return {{"kind", kNames[kind]}, {"low", low}, {"high", high}, {"dims", dims}};
   return {{"kind", kNames[kind]}, {"low", low}, {"high", high}};
 }
 

@@ -46,6 +46,7 @@ class TestHome final : public Home {
   MomentPtr send(Device, void* room, const std::byte* near, size_t nbytes, std::span<const MomentPtr>) override {
     return add({.to = room, .from = near, .bytes = nbytes, .room = room, .reads = false, .moment = {}});
   }
+  std::byte* address(void* room) const override { return has_addresses ? static_cast<std::byte*>(room) : nullptr; }
   Bound bound(Device) override { return {"the test's home", int64_t{1} << 40, 0}; }
 
   bool capturing() const override { return captures; }
@@ -79,6 +80,7 @@ class TestHome final : public Home {
   int rooms = 0;       ///< in use
   int early_ends = 0;  ///< given back while copied
   bool captures = false;
+  bool has_addresses = true;
   std::vector<std::function<void()>> graph;
 
  private:

@@ -110,9 +110,12 @@ void HomedMemory::unpin(Near& n, Block& b) {
 
 std::byte* HomedMemory::fetch(Device device, void* block) {
   Block& b = *static_cast<Block*>(block);
+  const double asked = host_seconds();
   Lock lock(mutex_);
   Near& n = near_of(device);
   b.take_name();
+  const bool was_reserved = b.reserved;
+  changed_.wait(lock, [&] { return !b.reserved; });
   if (b.failure != nullptr) std::rethrow_exception(std::exchange(b.failure, nullptr));
   if (home_->capturing()) {
     check<DeviceError>(b.near != nullptr, "fetch", "a tensor of ", static_cast<int64_t>(b.nbytes), " bytes",
@@ -127,15 +130,14 @@ std::byte* HomedMemory::fetch(Device device, void* block) {
   const bool hit = b.near != nullptr;
   n.stats.hits += hit;
   pin(n, b);
-  const double asked = host_seconds();
-  bool waits = false, stands = false;  // for bytes; the thread itself
+  bool waits = was_reserved, stands = was_reserved;  // for bytes; the thread itself
   try {
     if (!hit) {
       bring(lock, n, b, true);
       n.pinned += b.bytes;
     }
-    waits = (b.writing && !b.writing->passed()) || (b.arrival && !b.arrival->passed());
-    stands = !b.is_settled();
+    waits = waits || (b.writing && !b.writing->passed()) || (b.arrival && !b.arrival->passed());
+    stands = stands || !b.is_settled();
     lock.unlock();
     order(b);
     lock.lock();
@@ -189,6 +191,7 @@ void HomedMemory::leave(Device device, void* block, bool written) {
 }
 
 void HomedMemory::prefetch(Device device, void* block) {
+  if (is_asked(block)) return;
   Block& b = *static_cast<Block*>(block);
   Lock lock(mutex_);
   try {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,10 @@
 
 #include "strata/memory/ledger.h"
 #include "strata/memory/tiers.h"
+
+namespace strata {
+struct Storage;
+}
 
 namespace strata::memory {
 
@@ -62,6 +67,10 @@ class Home {
   /// where work is done when it was queued.
   virtual std::function<MomentPtr()> point(Device) { return {}; }
 
+  /// The address of a room's bytes in the host's memory, where the processor may read and write them; nullptr: it has
+  /// none.
+  virtual std::byte* address(void* /*room*/) const { return nullptr; }
+
   /// Whether the thread's work is being captured, to be run later at the same addresses.
   virtual bool capturing() const { return false; }
   /// Calls before_replay() before each run of what the thread is capturing, which owns it.
@@ -108,6 +117,23 @@ class HomedMemory : public Backend {
   /// Everything that nobody pins goes home.
   void release_cached() override;
 
+  /// @name Blocks that somebody has for himself (strata/memory/reserved.h)
+  /// While a block is reserved, fetch() of it waits, and prefetch() of it stays in the queue. Whoever has it is one
+  /// thread at a time, and calls nothing else for the block.
+  /// @{
+  /// The block of a storage of this memory; nullptr while it is pinned.
+  void* block_of(Storage& storage);
+  /// False where it is pinned or reserved already. What is newer near than at home is on its way from now on.
+  bool reserve(void* block);
+  /// Where its bytes would be at home; nullptr where the home has no addresses.
+  std::byte* home_address(void* block);
+  /// Waits until the newest bytes are at home and nothing copies from or to it; they are near no longer. Throws the
+  /// IoError of a copy home that failed: the bytes are near then, as they were.
+  void settle_home(void* block);
+  /// Others have it again. `written`: there are new bytes at home. With `failure` the next fetch() throws that.
+  void release(void* block, bool written, std::exception_ptr failure);
+  /// @}
+
   /// strata/memory/tiers.h
   int64_t set_near_limit(Device device, int64_t bytes);
   NearStats near_stats(Device device);
@@ -120,6 +146,8 @@ class HomedMemory : public Backend {
   struct Relief;
   using Lock = std::unique_lock<std::mutex>;
 
+  // Whether block_of() asks, which is told then.
+  static bool is_asked(void* block);
   Near& near_of(Device device);
   void pin(Near& n, Block& b);
   void unpin(Near& n, Block& b);

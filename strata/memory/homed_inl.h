@@ -36,7 +36,8 @@ struct HomedMemory::Block {
   bool stored = false;  // its room has contents
   bool dirty = false;   // what is near is newer
   bool pinned = false;
-  bool leaving = false;  // a thread waits for it to leave
+  bool leaving = false;   // a thread waits for it to leave
+  bool reserved = false;  // one has it for himself
   bool gone = false;
   int graphs = 0;              // that use its address
   std::exception_ptr failure;  // of the copy home: for the next fetch

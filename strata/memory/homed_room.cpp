@@ -180,8 +180,10 @@ void HomedMemory::tidy(Lock& lock, Near& n) {
     for (int64_t excess = n.excess(0, false); excess > 0; excess = n.excess(0, false))
       if (!evict(lock, n, excess, false)) break;
     while (n.dirty_bytes > n.cap() / 4) send(n, *n.dirty.front());
-    while (!n.wanted.empty()) {
-      Block& b = *n.wanted.front();
+    for (;;) {
+      const auto next = std::ranges::find_if(n.wanted, [](const Block* b) { return !b->reserved; });
+      if (next == n.wanted.end()) break;
+      Block& b = **next;
       if (!make_room(lock, n, b.bytes, false)) break;
       b.leave_list();
       bring(lock, n, b, false);

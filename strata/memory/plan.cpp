@@ -271,6 +271,65 @@ std::vector<Away> saved_stretches(const Recording& step, int64_t at_least) {
   return found;
 }
 
+int32_t end_of_phase(const Recording& step, int32_t call) {
+  const auto n = static_cast<int32_t>(step.calls.size());
+  const Phase phase = step.calls[static_cast<size_t>(call)].phase;
+  while (call < n && step.calls[static_cast<size_t>(call)].phase == phase) ++call;
+  return call;
+}
+
+void run_again(Recording& step, std::span<double> seconds, int32_t begin, int32_t end) {
+  const Uses uses = uses_of(step);
+  const auto n = static_cast<int32_t>(step.calls.size());
+  std::vector<int32_t> again(step.storages.size(), -1);  // the storage that takes its place in backward
+  int32_t back = n;                                      // the first call that reads any of them
+  std::vector<std::pair<size_t, int32_t>> dropped;       // with the last use in forward
+  for (size_t s = 0; s < again.size(); ++s) {
+    const RecordedStorage& r = step.storages[s];
+    if (r.tag != Tag::activation || r.born < begin || r.born >= end) continue;
+    int32_t last = r.born, first = n;
+    for (const int32_t c : uses.calls[s]) {
+      if (step.calls[static_cast<size_t>(c)].phase == Phase::forward) last = std::max(last, c);
+      if (step.calls[static_cast<size_t>(c)].phase == Phase::backward) first = std::min(first, c);
+    }
+    if (first == n || last >= end) continue;
+    dropped.emplace_back(s, last);
+    back = std::min(back, first);
+  }
+  if (dropped.empty()) return;
+  for (const auto& [s, last] : dropped) {
+    RecordedStorage made = step.storages[s];
+    made.born = back;
+    again[s] = static_cast<int32_t>(step.storages.size());
+    step.storages[s].freed = last + 1;
+    step.storages.push_back(made);
+  }
+  std::vector<int32_t> moved(step.values.size(), -1);
+  const auto move = [&](ValueIndex& v) {
+    if (v.at < 0) return;
+    const int32_t storage = step.values[static_cast<size_t>(v.at)].storage;
+    if (static_cast<size_t>(storage) >= again.size() || again[static_cast<size_t>(storage)] < 0) return;
+    int32_t& to = moved[static_cast<size_t>(v.at)];
+    if (to < 0) {
+      to = static_cast<int32_t>(step.values.size());
+      step.values.push_back(step.values[static_cast<size_t>(v.at)]);
+      step.values.back().storage = again[static_cast<size_t>(storage)];
+    }
+    v.at = to;
+  };
+  for (int32_t i = back; i < n; ++i) {
+    RecordedCall& c = step.calls[static_cast<size_t>(i)];
+    for (RecordedArg& a : c.args) {
+      if (auto* v = std::get_if<ValueIndex>(&a)) move(*v);
+      if (auto* l = std::get_if<std::vector<ValueIndex>>(&a))
+        for (ValueIndex& v : *l) move(v);
+    }
+    for (ValueIndex& v : c.targets) move(v);
+    for (ValueIndex& v : c.results) move(v);
+  }
+  for (int32_t i = begin; i < end; ++i) seconds[static_cast<size_t>(back)] += seconds[static_cast<size_t>(i)];
+}
+
 std::vector<int32_t> last_use_before(const Recording& step, Phase phase) {
   const Uses uses = uses_of(step);
   int32_t begins = 0;

@@ -56,6 +56,14 @@ Movement simulate(const Recording& step, std::span<const double> seconds, std::s
 /// of the tag activation.
 std::vector<Away> saved_stretches(const Recording& step, int64_t at_least);
 
+/// The first call from `call` on that is of another phase; the number of calls where none is.
+int32_t end_of_phase(const Recording& step, int32_t call);
+
+/// Changes a recorded step into one whose calls [begin, end) of forward keep nothing that they make for backward but
+/// what later calls of forward read: backward makes it again where it first reads any of it, in the time that these
+/// calls took (strata/autograd/recompute.h does that). `seconds` are the calls'.
+void run_again(Recording& step, std::span<double> seconds, int32_t begin, int32_t end);
+
 /// The last call that reads or writes each storage before the first call of `phase`; -1 where there is none.
 std::vector<int32_t> last_use_before(const Recording& step, Phase phase);
 

@@ -66,6 +66,41 @@ TEST(Plan, StretchesOfAChain) {
   EXPECT_TRUE(saved_stretches(r, 101).empty());
 }
 
+TEST(Plan, StretchesThatRunAgain) {
+  Recording r = chain(6);
+  std::vector<double> seconds = each(r, 1);
+  EXPECT_EQ(end_of_phase(r, 0), 6);
+  EXPECT_EQ(end_of_phase(r, 6), 12);
+  // Calls 0 to 2 make storages 1 to 3. Call 3 reads the last, which stays; backward reads 2 at call 10, 1 at call 11.
+  run_again(r, seconds, 0, 3);
+  ASSERT_EQ(r.storages.size(), 9u);
+  EXPECT_EQ(r.storages[1].freed, 2);
+  EXPECT_EQ(r.storages[2].freed, 3);
+  EXPECT_EQ(r.storages[3].freed, 10);
+  for (const size_t again : {7u, 8u}) EXPECT_EQ(r.storages[again].born, 10);
+  EXPECT_EQ(r.storages[7].freed, 12);
+  EXPECT_EQ(r.storages[8].freed, 11);
+  const auto read = [&](size_t call) {
+    return r.values[static_cast<size_t>(std::get<ValueIndex>(r.calls[call].args[0]).at)].storage;
+  };
+  EXPECT_EQ(read(2), 2);  // forward as it was
+  EXPECT_EQ(read(9), 3);
+  EXPECT_EQ(read(10), 8);
+  EXPECT_EQ(read(11), 7);
+  EXPECT_EQ(seconds[10], 4);
+  EXPECT_EQ(std::accumulate(seconds.begin(), seconds.end(), 0.0), 15);
+  EXPECT_EQ(simulate(r, seconds, {}, {}).seconds, 15);
+  EXPECT_EQ(saved_stretches(r, 1).size(), 4u);  // what runs again is there to be sent no more
+  // Nothing is saved of a stretch of which backward reads nothing.
+  Recording forward = chain(2);
+  forward.calls.resize(2);
+  for (RecordedStorage& s : forward.storages) s.freed = 2;
+  std::vector<double> two(2, 1);
+  run_again(forward, two, 0, 2);
+  EXPECT_EQ(forward.storages.size(), 3u);
+  EXPECT_EQ(two[0] + two[1], 2);
+}
+
 TEST(Plan, TransfersHideUnderCompute) {
   const Recording r = chain(8);
   const auto found = saved_stretches(r, 1);

@@ -7,6 +7,7 @@
 #include "strata/nn/conv.h"
 #include "strata/nn/convert.h"
 #include "strata/nn/encoder_decoder.h"
+#include "strata/nn/feature_table.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/nn/layers.h"
@@ -16,4 +17,5 @@
 #include "strata/nn/parametrize.h"
 #include "strata/nn/rnn.h"
 #include "strata/nn/slstm.h"
+#include "strata/nn/streamed.h"
 #include "strata/nn/transformer.h"

@@ -5,6 +5,8 @@
 
 #include "strata/core/node.h"
 #include "strata/core/rebind.h"
+#include "strata/core/recording_marks.h"
+#include "strata/core/storage_watch.h"
 #include "strata/memory/transfers.h"
 #include "strata/nn/streamed_inl.h"
 
@@ -137,7 +139,9 @@ void Streamed::State::refresh() {
         const NoGrad guard;
         const memory::TagScope tag(memory::Tag::gradient);
         const memory::MovedName moved([&] { return "gradient of " + name; });
-        Tensor(leaf).set_grad(g.to(tier));
+        const Tensor there = g.to(tier);
+        strata::detail::storage_returns(*there.storage(), strata::detail::watch_number(*g.storage()));
+        Tensor(leaf).set_grad(there);
       });
     }
   }
@@ -172,6 +176,21 @@ Storage* Streamed::State::storage_of(Key key) const {
   if (key % 2 == 0) return s.home.get();
   if (!s.low.defined() || !autograd_meta(s.parameter).low.is_current(s.parameter, s.low.dtype())) return nullptr;
   return s.low.storage().get();
+}
+
+void move_parameters(const Module& module, Tier tier) {
+  std::map<const Storage*, int> on;
+  for (const Tensor& t : module.parameters()) ++on[t.storage().get()];
+  for (const Tensor& t : module.parameters()) {
+    const bool alone = on[t.storage().get()] == 1 && t.nbytes() == static_cast<int64_t>(t.storage()->nbytes);
+    const Tier there = memory::backend(t.device(), tier).tier;
+    if (alone && t.nbytes() > 0 && t.tier() != there) move_home(t, there);
+    if (const Tensor g = t.grad(); g.defined() && g.tier() != there) {
+      const NoGrad guard;
+      const memory::TagScope tag(memory::Tag::gradient);
+      Tensor(t).set_grad(g.to(there));
+    }
+  }
 }
 
 Streamed::Streamed(const Module& module, const StreamOptions& options)

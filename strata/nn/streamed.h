@@ -96,6 +96,11 @@ class Streamed {
   std::unique_ptr<State> state_;
 };
 
+/// Moves a network's parameters, with their gradients, to a tier of their device, Tier() being its own: what a Streamed
+/// does when it is made, and the way back. Every handle to a parameter sees it there. Parameters that share their bytes
+/// with others stay where they are. Throws as Tensor::to(): those before have moved then.
+void move_parameters(const Module& module, Tier tier);
+
 /// Parameters of a Streamed come and go with the calls of this thread while one lives. One forward, forward and
 /// backward, or several of them: steps that are alike should have the same in it. Throws ValueError where the Streamed
 /// has a scope already.

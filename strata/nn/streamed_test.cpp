@@ -126,6 +126,30 @@ TEST(Streamed, AStackOfLayers) {
   expect_same([] { return stack(4, 300); }, {.inputs = kSecond});
 }
 
+// The way there and back by hand: handles, versions and gradients stay.
+TEST(Streamed, ParametersMoveThereAndBack) {
+  SecondHeap& heap = SecondHeap::get();
+  const int64_t live = heap.stats(Device::cpu()).live_total;
+  const Case c = stack(3);
+  c.loss(c.input).backward();
+  const Tensor handle = c.net.parameters()[0];
+  const Bits weight = bits(handle), grad = bits(handle.grad());
+  const uint32_t version = handle.version();
+  move_parameters(c.net, kSecond);
+  for (const Tensor& t : c.net.parameters()) {
+    EXPECT_TRUE(t.tier() == kSecond && t.grad().tier() == kSecond);
+    EXPECT_EQ(t.storage()->tag, memory::Tag::parameter);
+  }
+  EXPECT_EQ(bits(handle), weight);
+  EXPECT_EQ(handle.version(), version);
+  move_parameters(c.net, Tier());
+  for (const Tensor& t : c.net.parameters()) EXPECT_TRUE(t.tier() == Tier::host && t.grad().tier() == Tier::host);
+  EXPECT_EQ(bits(handle), weight);
+  EXPECT_EQ(bits(handle.grad()), grad);
+  EXPECT_EQ(heap.stats(Device::cpu()).live_total, live);
+  EXPECT_THROW(move_parameters(c.net, Tier::named("nowhere")), DeviceError);
+}
+
 // What is near at most, of a step after the first, and how the bytes came.
 struct Peak {
   int64_t near, late;

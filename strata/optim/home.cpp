@@ -16,6 +16,7 @@
 #include "strata/memory/transfers.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/optim/home_ahead_inl.h"
 #include "strata/optim/kernels.h"
 #include "strata/optim/record.h"
 
@@ -89,6 +90,8 @@ void StateHome::validate() const {
         "gradients_leave is for parameters that the CPU updates; who is device");
   check(!delayed || who == Who::cpu, "StateHome", "delayed is for parameters that the CPU updates; who is ",
         name_of(who));
+  check(!ahead || !(delayed || gradients_leave), "StateHome",
+        "ahead reads gradients at their home: delayed and gradients_leave do not go with it");
 }
 std::string_view name_of(StateHome::Who who) {
   return who == StateHome::Who::device ? "device" : who == StateHome::Who::cpu ? "cpu" : "split";
@@ -266,16 +269,23 @@ struct Optimizer::Home {
 
 void Optimizer::finish() const {
   const NoGrad guard;
+  end_ahead();
   if (home_) home_->finish(name_);
 }
 bool Optimizer::delay(Rule rule, const std::vector<Slab>& slabs) {
+  if (ahead_ && ahead_->collecting) {
+    ahead_->collected.emplace_back(rule, slabs);
+    return true;
+  }
   if (!home_ || !home_->collecting) return false;
   home_->work.emplace_back(rule, slabs);
   return true;
 }
 
 StateHome Optimizer::home() const {
-  return home_ ? home_->options : StateHome{};
+  StateHome home = home_ ? home_->options : StateHome{};
+  if (ahead_ && home.who == StateHome::Who::split) home.cpu_share = ahead_->host_share;
+  return home;
 }
 
 void Optimizer::set_home(const StateHome& given) {
@@ -286,12 +296,15 @@ void Optimizer::set_home(const StateHome& given) {
   const NoGrad guard;
   const memory::TierScope own{Tier()};
   std::shared_ptr<Home> made;
+  std::shared_ptr<Ahead> ahead;
   if (given.who != StateHome::Who::device || !(given.where == Tier())) {
     made = std::make_shared<Home>(given);
     made->sides.resize(params_.size());
     StateHome& o = made->options;
+    o.ahead = o.ahead && one_run();
+    if (o.ahead) ahead = std::make_shared<Ahead>(*this, o);
     if (o.who != StateHome::Who::split) o.cpu_share = o.who == StateHome::Who::cpu ? 1 : 0;
-    if (o.cpu_share < 0 && !params_.empty() && !params_[0].tensor.is_meta()) {
+    if (o.cpu_share < 0 && !o.ahead && !params_.empty() && !params_[0].tensor.is_meta()) {
       const Param& first = params_[0];
       const HomeRates rates = measure_home_rates(*this, first.tensor.device(), first.tensor.dtype());
       double elements = 0, parameter = 0, state = 0;
@@ -312,7 +325,7 @@ void Optimizer::set_home(const StateHome& given) {
       const auto n = static_cast<double>(p.tensor.numel());
       seen += n;
       Home::Side& side = made->sides[p.index];
-      side.cpu = o.cpu_share >= 1 || (o.cpu_share > 0 && dealt + n / 2 <= o.cpu_share * seen);
+      side.cpu = !o.ahead && (o.cpu_share >= 1 || (o.cpu_share > 0 && dealt + n / 2 <= o.cpu_share * seen));
       if (!side.cpu) {
         made->tier_for(p.tensor.device());  // throws where there is none
         continue;
@@ -341,6 +354,7 @@ void Optimizer::set_home(const StateHome& given) {
       side.mirror.set_grad({});
     }
   std::swap(home_, made);
+  std::swap(ahead_, ahead);
   try {
     for (Param& p : params_) {
       if (p.state.empty() || p.tensor.is_meta()) continue;
@@ -354,6 +368,7 @@ void Optimizer::set_home(const StateHome& given) {
       p.state = std::move(q.state);
     }
   } catch (...) {
+    std::swap(ahead_, ahead);
     std::swap(home_, made);  // states that moved are used where they are, or moved back by the next step
     throw;
   }
@@ -362,6 +377,9 @@ void Optimizer::set_home(const StateHome& given) {
 Optimizer::Place Optimizer::place_of(const Param& p, const StateSpec& spec) const {
   const bool cpu = home_ && home_->sides[p.index].cpu;
   const Device own = cpu ? Device::cpu() : p.tensor.device();
+  // Whoever takes a piece is told the numbers, which stay with the host.
+  if (ahead_ && !ahead_->here[p.index] && spec.shape.empty())
+    return {Device::cpu(), memory::backend(Device::cpu()).tier};
   const Device device = spec.key == "step" && !cpu ? step_device(p.tensor) : own;
   if (!home_ || p.tensor.is_meta()) return {device, std::nullopt};
   // A number stays with whoever computes.
@@ -409,6 +427,7 @@ TensorList Optimizer::HostGradients::holders() const {
 
 void Optimizer::clear_host_gradients(bool set_to_none) {
   if (!home_) return;
+  forget_squares();
   const NoGrad guard;
   for (Home::Side& side : home_->sides) {
     if (!side.cpu) continue;
@@ -428,6 +447,7 @@ void Optimizer::step_from_home(double grad_scale) {
   Home& h = *home_;
   finish();
   const HostGradients gathered(*this);
+  const std::vector<bool> begun = ahead_ ? begin_ahead(grad_scale) : std::vector<bool>(params_.size());
   struct Group {
     bool cpu = false;
     int64_t bytes = 0;
@@ -437,6 +457,7 @@ void Optimizer::step_from_home(double grad_scale) {
   size_t open[2] = {SIZE_MAX, SIZE_MAX};  // the group of the device, and of the CPU, that takes more
   for (Param& p : params_) {
     const Home::Side& side = h.sides[p.index];
+    if (begun[p.index]) continue;
     if (!(side.cpu ? side.mirror : p.tensor).grad().defined()) continue;
     int64_t bytes = 0;
     for (const StateSpec& s : full_spec(p)) bytes += s.shape.product() * size_of(s.dtype);
@@ -468,7 +489,7 @@ void Optimizer::step_from_home(double grad_scale) {
       take_gradient(*active.back(), pins);
       dry = dry || active.back()->tensor.is_meta() || active.back()->grad.is_meta();
     }
-    for (Param* p : active) p->first = prepare_state(*p, dry, pins);
+    for (Param* p : active) p->first = prepare_state(*p, dry, pins) || p->first;
     for (const bool cpu : {false, true}) {
       size_t& next = fetched[cpu];
       if (next > k) continue;  // it is on its way already

@@ -48,6 +48,22 @@ void run_rule(Rule rule, std::span<const Slab> slabs, const double* factor) {
   });
 }
 
+int64_t square_parts(int64_t numel, Device device) {
+  return device.is_cuda() ? square_parts_cuda(numel) : square_parts_cpu(numel);
+}
+void squares_of(const Slab& s, double* to) {
+  s.device.is_cuda() ? squares_cuda(s, to) : squares_cpu(s, to);
+}
+Tensor total_of(const Tensor& parts) {
+  if (parts.device().is_cuda()) return total_cuda(parts);
+  const auto* each = static_cast<const double*>(parts.raw_data());
+  const Tensor sum = empty({Shape{}, DType::f64, Device::cpu(), std::nullopt});
+  auto* to = static_cast<double*>(sum.raw_data());
+  *to = 0;
+  for (int64_t i = 0; i < parts.numel(); ++i) *to += each[i];
+  return sum;
+}
+
 double sum_of_squares(std::span<const Slab> slabs) {
   double sum = 0;
   for_devices(slabs, [&](Device device, std::span<const Slab> part) {

@@ -270,30 +270,53 @@ void run_rule_cuda(Rule rule, std::span<const Slab> slabs, const Tensor& constan
   cuda::check_cuda(cudaGetLastError(), "optimizer", "the update");
 }
 
+namespace {
+// The parts of the gradients that are G's, from `at` on; returns the end.
+template <class G>
+double* queue_squares(std::span<const Slab> slabs, double* at) {
+  const auto takes = [](const Slab& s) { return s.grad_dtype == dtype_of<G>; };
+  for_groups(slabs, takes, [&](std::span<const Slab> group) {
+    for_tables<Entry>(group, takes, [&](const Table<Entry>& table, uint32_t chunks) {
+      squares_kernel<G><<<chunks, kThreads, 0, cuda::stream()>>>(table, at);
+      at += chunks;
+    });
+  });
+  return at;
+}
+double* queue_squares(std::span<const Slab> slabs, double* at) {
+  at = queue_squares<float>(slabs, at);
+  at = queue_squares<BFloat16>(slabs, at);
+  at = queue_squares<Half>(slabs, at);
+  return queue_squares<double>(slabs, at);
+}
+Tensor queue_total(const double* parts, int64_t n, Device device) {
+  const Tensor sum = empty({Shape{}, DType::f64, device, std::nullopt});
+  total_kernel<<<1, kTotalThreads, 0, cuda::stream()>>>(parts, n, static_cast<double*>(sum.raw_data()));
+  cuda::check_cuda(cudaGetLastError(), "optimizer", "the sum of squares");
+  return sum;
+}
+}  // namespace
+
 Tensor sum_of_squares_cuda(std::span<const Slab> slabs, Device device) {
   const cuda::DeviceScope scope(device.index);
   int64_t n = 0;
-  for (const Slab& s : slabs) n += (s.numel + kChunk - 1) / kChunk;
-  const Tensor sum = empty({Shape{}, DType::f64, device, std::nullopt});
+  for (const Slab& s : slabs) n += square_parts_cuda(s.numel);
   const Tensor parts = empty({Shape{n}, DType::f64, device, std::nullopt});
-  double* to = static_cast<double*>(parts.raw_data());
-  double* at = to;
-  const auto part = [&]<class G>() {
-    const auto takes = [](const Slab& s) { return s.grad_dtype == dtype_of<G>; };
-    for_groups(slabs, takes, [&](std::span<const Slab> group) {
-      for_tables<Entry>(group, takes, [&](const Table<Entry>& table, uint32_t chunks) {
-        squares_kernel<G><<<chunks, kThreads, 0, cuda::stream()>>>(table, at);
-        at += chunks;
-      });
-    });
-  };
-  part.operator()<float>();
-  part.operator()<BFloat16>();
-  part.operator()<Half>();
-  part.operator()<double>();
-  total_kernel<<<1, kTotalThreads, 0, cuda::stream()>>>(to, at - to, static_cast<double*>(sum.raw_data()));
-  cuda::check_cuda(cudaGetLastError(), "optimizer", "the sum of squares");
-  return sum;
+  auto* to = static_cast<double*>(parts.raw_data());
+  return queue_total(to, queue_squares(slabs, to) - to, device);
+}
+
+int64_t square_parts_cuda(int64_t numel) {
+  return (numel + kChunk - 1) / kChunk;
+}
+void squares_cuda(const Slab& s, double* to) {
+  const cuda::DeviceScope scope(s.device.index);
+  queue_squares(std::span(&s, 1), to);
+  cuda::check_cuda(cudaGetLastError(), "optimizer", "the squares");
+}
+Tensor total_cuda(const Tensor& parts) {
+  const cuda::DeviceScope scope(parts.device().index);
+  return queue_total(static_cast<const double*>(parts.raw_data()), parts.numel(), parts.device());
 }
 
 }  // namespace strata::optim

@@ -110,4 +110,16 @@ double sum_of_squares_cpu(std::span<const Slab> slabs, double sum = 0);
 /// As a tensor of `device`, which holds all of them; does not wait for it.
 Tensor sum_of_squares_cuda(std::span<const Slab> slabs, Device device);
 
+/// The same sum of gradients that are looked at one by one, as they are made: each leaves so many numbers of f64 on its
+/// device, and the total of all of these, one gradient after the other, is sum_of_squares()'s to the bit, where they are
+/// in its order: as given, on a CUDA device those of f32 before bf16, f16 and f64.
+int64_t square_parts(int64_t numel, Device device);
+void squares_of(const Slab& s, double* to);
+Tensor total_of(const Tensor& parts);
+void squares_cpu(const Slab& s, double* to);
+int64_t square_parts_cpu(int64_t numel);
+void squares_cuda(const Slab& s, double* to);
+int64_t square_parts_cuda(int64_t numel);
+Tensor total_cuda(const Tensor& parts);
+
 }  // namespace strata::optim

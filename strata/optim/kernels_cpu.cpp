@@ -111,12 +111,20 @@ struct Constants {
 #include "strata/optim/all_rules.inc"
 #undef STRATA_RULE_FN
 
+// States that a rule changes, the first ones. Another may be shared between slabs, which are updated side by side, so
+// that not even what it holds may be written to it.
+template <class R>
+inline constexpr int changed = R::states;
+template <>
+inline constexpr int changed<SparseAdamRule> = 2;  // which rows are used: one row of ones for all of them
+
 // n elements of a tensor whose constants are k.
 template <class R, class T>
 void update(const double* k, T* param, const T* grad, T* const (&state)[kMostStates], int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const Constants<T> constants(k);
+  constexpr int kChanged = changed<R>;
   const auto one = [&](T* HWY_RESTRICT p, const T* HWY_RESTRICT g, T* HWY_RESTRICT a, T* HWY_RESTRICT b,
                        T* HWY_RESTRICT c) HWY_ATTR {
     Vec<T> vp = hn::LoadU(d, p), va = hn::Zero(d), vb = hn::Zero(d), vc = hn::Zero(d);
@@ -126,9 +134,9 @@ void update(const double* k, T* param, const T* grad, T* const (&state)[kMostSta
     Vec<T> vg = hn::Mul(hn::LoadU(d, g), constants[0]);
     R::apply(constants, vp, vg, va, vb, vc);
     hn::StoreU(vp, d, p);
-    if constexpr (R::states > 0) hn::StoreU(va, d, a);
-    if constexpr (R::states > 1) hn::StoreU(vb, d, b);
-    if constexpr (R::states > 2) hn::StoreU(vc, d, c);
+    if constexpr (kChanged > 0) hn::StoreU(va, d, a);
+    if constexpr (kChanged > 1) hn::StoreU(vb, d, b);
+    if constexpr (kChanged > 2) hn::StoreU(vc, d, c);
   };
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) one(param + i, grad + i, state[0] + i, state[1] + i, state[2] + i);
@@ -142,7 +150,7 @@ void update(const double* k, T* param, const T* grad, T* const (&state)[kMostSta
   for (int s = 0; s < R::states; ++s) std::copy_n(state[s] + i, rest, ts[s]);
   one(tp, tg, ts[0], ts[1], ts[2]);
   std::copy_n(tp, rest, param + i);
-  for (int s = 0; s < R::states; ++s) std::copy_n(ts[s], rest, state[s] + i);
+  for (int s = 0; s < kChanged; ++s) std::copy_n(ts[s], rest, state[s] + i);
 }
 
 template <class R>
@@ -187,7 +195,7 @@ void update_any(const Slab& s, int64_t begin, int64_t end) {
       narrow(p, s.param, s.dtype, at, n, of_param);
       if (s.low) narrow(p, s.low, s.low_dtype, at, n, {});
     }
-    for (int k = 0; k < states; ++k) {
+    for (int k = 0; k < changed<R>; ++k) {
       if (codes) {
         quantize(state[k], has_sign(k), n, static_cast<uint8_t*>(s.state[k]) + at, s.scale[k] + at / kScaleBlock);
       } else {
@@ -333,6 +341,17 @@ void run_rule_cpu(Rule rule, std::span<const Slab> given) {
       const Slab& s = slabs[c.slab];
       HWY_DYNAMIC_DISPATCH(run)(rule, s, c.begin, std::min(c.begin + kChunk, s.numel));
     }
+  });
+}
+
+int64_t square_parts_cpu(int64_t numel) {
+  return (numel + kChunk - 1) / kChunk;
+}
+
+void squares_cpu(const Slab& s, double* to) {
+  parallel_for(0, square_parts_cpu(s.numel), 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      to[i] = HWY_DYNAMIC_DISPATCH(squares)(s, i * kChunk, std::min((i + 1) * kChunk, s.numel));
   });
 }
 

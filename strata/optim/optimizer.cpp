@@ -377,12 +377,14 @@ void Optimizer::show_update(const std::vector<Param*>& active) {
 double Optimizer::step_clipped(double max_norm) {
   check(max_norm > 0, name_, "max_norm must be positive, got ", max_norm);
   NoGrad guard;
+  end_ahead();  // the last verdict is read by it
   const HostGradients gathered(*this);
   TensorList keep;
   strata::detail::Pins pins;
   const std::vector<Slab> grads = grad_slabs(gathered.holders(), false, name_, keep, pins);
   if (fused() && only_device(grads)) return step_clipped_on_device(max_norm, grads);
-  const double norm = std::sqrt(sum_of_squares(grads));
+  const Tensor noted = noted_squares(Device::cpu());
+  const double norm = std::sqrt(noted.defined() ? noted.item<double>() : sum_of_squares(grads));
   if (std::isfinite(norm)) step(clip_scale(norm, max_norm));
   return norm;
 }
@@ -392,13 +394,16 @@ double Optimizer::step_clipped(double max_norm) {
 double Optimizer::step_clipped_on_device(double max_norm, const std::vector<Slab>& grads) {
   std::vector<bool> fresh;
   for (const Param& p : params_) fresh.push_back(p.state.empty());
-  const Tensor sum = sum_of_squares_cuda(grads, grads[0].device), verdict = judge_once(sum, max_norm);
+  Tensor sum = noted_squares(grads[0].device);
+  if (!sum.defined()) sum = sum_of_squares_cuda(grads, grads[0].device);
+  const Tensor verdict = judge_once(sum, max_norm);
   factor_ = factor_of(verdict);
   verdict_ = verdict;
   step();
   factor_ = nullptr;
   verdict_ = {};
   const double norm = std::sqrt(sum.item<double>());
+  if (!std::isfinite(norm)) end_ahead();
   for (size_t i = 0; i < params_.size() && !std::isfinite(norm); ++i)
     if (fresh[i]) params_[i].state.clear();
   return norm;
@@ -416,6 +421,7 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
                       "the loss must be f32 or f64, got ", guard.loss);
   }
   NoGrad no_grad;
+  end_ahead();  // the last verdict is read by it
   const HostGradients gathered(*this);
   TensorList keep;
   strata::detail::Pins pins;
@@ -442,7 +448,8 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
     rule = {static_cast<double*>(host_state.raw_data()), o.growth, o.backoff, static_cast<double>(o.growth_interval)};
   }
   if (card) {
-    judge_cuda(report_, sum_of_squares_cuda(grads, *card), guard.loss, guard.max_norm, rule);
+    const Tensor noted = noted_squares(*card);
+    judge_cuda(report_, noted.defined() ? noted : sum_of_squares_cuda(grads, *card), guard.loss, guard.max_norm, rule);
     factor_ = factor_of(report_);
     verdict_ = report_;
     try {
@@ -456,7 +463,8 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
     verdict_ = {};
   } else {
     auto& verdict = *static_cast<Verdict*>(report_.raw_data());
-    judge(verdict, sum_of_squares(grads), guard.loss.defined() ? guard.loss.item() : 0, guard.max_norm, rule);
+    const Tensor noted = noted_squares(Device::cpu());
+    judge(verdict, noted.defined() ? noted.item<double>() : sum_of_squares(grads), guard.loss.defined() ? guard.loss.item() : 0, guard.max_norm, rule);
     if (guard.scaler && !guard.scaler->state().same_as(host_state)) guard.scaler->load_state(host_state);
     if (static_cast<int>(verdict.outcome) == StepReport::updated) step(verdict.factor);
   }

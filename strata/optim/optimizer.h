@@ -28,6 +28,7 @@ struct OptimizerRecord;
 struct StateHome;
 enum class Rule : uint8_t;
 class LossScaler;
+class AheadUpdate;
 
 /// Parameters with their names, as nn::Module::named_parameters() gives them.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
@@ -107,9 +108,9 @@ class Optimizer {
   void set_home(const StateHome& home);
   /// The home that was set; its share is the one that was found.
   StateHome home() const;
-  /// Waits for the update that a home with `delayed` has under way: the parameters then have it, as they must where they
-  /// are evaluated, saved or written by others, or outlive the optimizer. state_dict() and set_home() call it. Throws
-  /// what the update threw.
+  /// Waits for the update that a home with `delayed` or `ahead` has under way. With `delayed` the parameters have it only
+  /// then, as they must where they are evaluated, saved or written by others, or outlive the optimizer. state_dict() and
+  /// set_home() call it. Throws what the update threw.
   void finish() const;
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
@@ -233,6 +234,16 @@ class Optimizer {
   // Where a state of `p` is made.
   Place place_of(const Param& p, const StateSpec& spec) const;
   void step_from_home(double grad_scale);
+  // Of a home with `ahead` (home_ahead.cpp): updates whose step() has returned.
+  struct Ahead;
+  // Begins those that can be; by the parameters' index, which they are.
+  std::vector<bool> begin_ahead(double grad_scale);
+  bool goes_ahead(Param& p, double grad_scale, AheadUpdate& update);
+  void end_ahead() const;
+  // The sum of squares of all gradients, of one device, from what was noted as backward() made them; undefined where not
+  // all was.
+  Tensor noted_squares(Device device);
+  void forget_squares();
   // Takes a run of a rule that another thread is to make.
   bool delay(Rule rule, const std::vector<Slab>& slabs);
   void clear_host_gradients(bool set_to_none);
@@ -273,7 +284,8 @@ class Optimizer {
   std::string_view name_;
   const OptimizerRecord* record_ = nullptr;
   std::vector<Param> params_;
-  std::shared_ptr<Home> home_;  // nullptr for the parameters' own device
+  std::shared_ptr<Home> home_;    // nullptr for the parameters' own device
+  std::shared_ptr<Ahead> ahead_;  // nullptr where step() updates before it returns
 };
 
 /// An optimizer whose groups have `Options`, which must have the members `double lr`, `LowPrecision low` and

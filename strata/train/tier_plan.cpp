@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 
@@ -40,13 +41,83 @@ struct Variant {
   int64_t others = 0;  // on the device, not in the recording: batches, workspace, the heap's holes
 };
 
+// What is planned for: steps with some blocks computed again.
+struct Steps {
+  virtual ~Steps() = default;
+  virtual int64_t blocks() const = 0;
+  virtual int64_t passes() const = 0;  // in one recording
+  virtual int64_t least() const { return kLeastLeaving; }
+  // All but what may leave.
+  virtual Variant variant(int64_t recomputed) const = 0;
+};
+
+// Of settings, by dry runs and the limits of a machine.
+class DrySteps final : public Steps {
+ public:
+  DrySteps(const TrainConfig& config, const lab::Limits& limits, double efficiency)
+      : config_(config), limits_(limits), efficiency_(efficiency) {}
+  int64_t blocks() const override { return config_.model.layers; }
+  int64_t passes() const override { return std::min<int64_t>(config_.accumulate, 2); }
+  Variant variant(int64_t recomputed) const override {
+    Variant v;
+    v.dry = record_dry_step(config_, recomputed);
+    const MemoryEstimate e = estimate_memory(config_, recomputed);
+    v.others = std::max<int64_t>(0, e.peak - v.dry.step.peak_bytes().first);
+    v.step_seconds = seconds_of(v.dry.step);
+    if (v.dry.further > 0) v.pass_seconds = seconds_of(v.dry.pass);
+    return v;
+  }
+
+ private:
+  std::vector<double> seconds_of(const Recording& r) const {
+    std::vector<double> all(r.calls.size(), 0);
+    for (size_t i = 0; i < all.size(); ++i)
+      if (r.is_work(i)) all[i] = lab::least_seconds(r, i, limits_) / efficiency_;
+    return all;
+  }
+  const TrainConfig& config_;
+  const lab::Limits& limits_;
+  const double efficiency_;
+};
+
+// Of a step that has run.
+class RanSteps final : public Steps {
+ public:
+  explicit RanSteps(const RecordedStep& step) : step_(step) {}
+  int64_t blocks() const override {
+    size_t most = 0;
+    for (const auto& pass : step_.turns) most = std::max(most, pass.size());
+    return static_cast<int64_t>(most);
+  }
+  int64_t passes() const override { return std::max<int64_t>(1, static_cast<int64_t>(step_.turns.size())); }
+  int64_t least() const override { return step_.least; }
+  Variant variant(int64_t recomputed) const override {
+    Variant v;
+    v.dry = step_.dry;
+    v.others = step_.others;
+    v.step_seconds.resize(v.dry.step.calls.size(), 0);
+    for (size_t i = 0; i < v.step_seconds.size(); ++i)
+      if (v.dry.step.is_work(i)) v.step_seconds[i] = v.dry.step.calls[i].seconds;
+    for (const std::vector<int32_t>& pass : step_.turns)
+      for (size_t k = 0; k < pass.size() && static_cast<int64_t>(k) < recomputed; ++k) {
+        const int32_t end = k + 1 < pass.size() ? pass[k + 1] : memory::end_of_phase(v.dry.step, pass[k]);
+        memory::run_again(v.dry.step, v.step_seconds, pass[k], end);
+      }
+    return v;
+  }
+
+ private:
+  const RecordedStep& step_;
+};
+
 class Planner {
  public:
-  Planner(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates)
-      : config_(config),
-        limits_(limits),
+  Planner(const Steps& steps, const MemoryConfig& keys, bool on_cpu, const TierRates& rates)
+      : steps_(steps),
+        keys_(keys),
+        on_cpu_(on_cpu),
         rates_(rates),
-        budget_(config.memory.budget()),
+        budget_(keys.budget()),
         planned_(budget_.device -
                  std::min(static_cast<int64_t>(kMargin * static_cast<double>(budget_.device)), kMostMargin)) {}
 
@@ -62,18 +133,19 @@ class Planner {
     };
     for (const int64_t again : recomputations()) {
       const Variant& v = variant(again);
-      for (const Place parameters : places(config_.memory.parameters)) {
-        for (const Place state : places(config_.memory.state)) {
+      for (const Place parameters : places(keys_.parameters)) {
+        for (const Place state : places(keys_.state)) {
           // Weights that live elsewhere are updated there, or by groups that stream through.
           if (parameters != Place::device && state == Place::device) continue;
           for (const Updater who : updaters(state)) {
             TierPlan p;
+            p.least = steps_.least();
             p.recomputed = again;
             p.parameters = parameters;
             p.state = state;
             p.update = who;
-            p.delayed = config_.memory.delayed_update && who == Updater::cpu;
-            for (const Place saved : places(config_.memory.activations)) {
+            p.delayed = keys_.delayed_update && who == Updater::cpu;
+            for (const Place saved : places(keys_.activations)) {
               p.activations = saved;
               if (saved == Place::device) {
                 consider(with(v, p));
@@ -93,16 +165,17 @@ class Planner {
   }
 
  private:
-  bool on_cpu() const { return config_.device == "cpu"; }
+  bool on_cpu() const { return on_cpu_; }
   bool bounded() const { return budget_.any(); }
 
   std::vector<int64_t> recomputations() const {
-    if (config_.memory.recompute == "none") return {0};
-    if (config_.memory.recompute == "blocks") return {config_.model.layers};
+    const int64_t blocks = steps_.blocks();
+    if (keys_.recompute == "none") return {0};
+    if (keys_.recompute == "blocks") return {blocks};
     if (!bounded()) return {0};
     std::vector<int64_t> all;
     for (int64_t i = 0; i <= 8; ++i)
-      if (const int64_t n = config_.model.layers * i / 8; all.empty() || all.back() != n) all.push_back(n);
+      if (const int64_t n = blocks * i / 8; all.empty() || all.back() != n) all.push_back(n);
     return all;
   }
   std::vector<Place> places(const std::string& key) const {
@@ -116,7 +189,7 @@ class Planner {
     return all;
   }
   std::vector<Updater> updaters(Place state) const {
-    const std::string& key = config_.memory.update;
+    const std::string& key = keys_.update;
     if (state == Place::device || on_cpu() || key == "device") return {Updater::device};
     if (key == "cpu") return {Updater::cpu};
     if (key == "split") return {Updater::split};
@@ -133,23 +206,12 @@ class Planner {
     auto [at, fresh] = variants_.try_emplace(recomputed);
     Variant& v = at->second;
     if (!fresh) return v;
+    v = steps_.variant(recomputed);
     v.recomputed = recomputed;
-    v.dry = record_dry_step(config_, recomputed);
-    const MemoryEstimate e = estimate_memory(config_, recomputed);
-    v.others = std::max<int64_t>(0, e.peak - v.dry.step.peak_bytes().first);
-    v.step_seconds = seconds_of(v.dry.step);
-    if (v.dry.further > 0) v.pass_seconds = seconds_of(v.dry.pass);
-    v.step_saved = memory::saved_stretches(v.dry.step, kLeastLeaving);
-    v.pass_saved = memory::saved_stretches(v.dry.pass, kLeastLeaving);
-    const int64_t passes = std::min<int64_t>(config_.accumulate, 2);
-    for (const Away& a : v.step_saved) v.saved += bytes(v.dry.step, a) / passes;
+    v.step_saved = memory::saved_stretches(v.dry.step, steps_.least());
+    v.pass_saved = memory::saved_stretches(v.dry.pass, steps_.least());
+    for (const Away& a : v.step_saved) v.saved += bytes(v.dry.step, a) / steps_.passes();
     return v;
-  }
-  std::vector<double> seconds_of(const Recording& r) const {
-    std::vector<double> all(r.calls.size(), 0);
-    for (size_t i = 0; i < all.size(); ++i)
-      if (r.is_work(i)) all[i] = lab::least_seconds(r, i, limits_) / rates_.efficiency;
-    return all;
   }
   static int64_t bytes(const Recording& r, const Away& a) { return r.storages[static_cast<size_t>(a.storage)].nbytes; }
   memory::Link link(Place place) const {
@@ -336,8 +398,9 @@ class Planner {
     return a.peak.host + a.peak.disk < b.peak.host + b.peak.disk;
   }
 
-  const TrainConfig& config_;
-  const lab::Limits& limits_;
+  const Steps& steps_;
+  const MemoryConfig& keys_;
+  const bool on_cpu_;
   const TierRates& rates_;
   const memory::Budget budget_;
   // Of the device. A run in which nothing moves is as its forecast, so it may take all of it.
@@ -366,7 +429,10 @@ TierRates measure_rates(Device device, const memory::Budget& budget) {
   }
   // Files are striped: what the slowest does, times as many.
   for (const std::string& folder : budget.disk) {
-    const lab::DiskRates d = lab::measure_disk(folder);
+    // As much as is likely to go there, so that a small disk will do for a small budget.
+    const lab::DiskRates d = lab::measure_disk(
+        folder, budget.device > 0 ? std::clamp(budget.device / 4, int64_t{16} << 20, int64_t{256} << 20)
+                                  : int64_t{256} << 20);
     const auto least = [](double sum, double one) { return sum == 0 ? one : std::min(sum, one); };
     r.disk_write = least(r.disk_write, 1e9 * d.write_gb_s);
     r.disk_read = least(r.disk_read, 1e9 * d.read_gb_s);
@@ -384,8 +450,31 @@ TierRates rates_of(const lab::KnownCard& card) {
           .host_memory = 1e9 * card.host_gb_s};
 }
 
+TierSpeeds measured_speeds(Device device, const memory::Budget& budget) {
+  static std::mutex mutex;
+  static std::map<std::string, TierSpeeds> all;
+  const std::lock_guard lock(mutex);
+  std::string key = to_string(device);
+  for (const std::string& folder : budget.disk) key += ":" + folder;
+  const auto [at, fresh] = all.try_emplace(key);
+  if (fresh) {
+    try {
+      at->second = {lab::measure_limits(device, 0.1), measure_rates(device, budget)};
+    } catch (...) {
+      all.erase(at);
+      throw;
+    }
+  }
+  return at->second;
+}
+
 TierPlan plan_tiers(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates) {
-  return Planner(config, limits, rates).run();
+  const DrySteps steps(config, limits, rates.efficiency);
+  return Planner(steps, config.memory, config.device == "cpu", rates).run();
+}
+
+TierPlan plan_recorded(const RecordedStep& step, const MemoryConfig& memory, Device device, const TierRates& rates) {
+  return Planner(RanSteps(step), memory, device.is_cpu(), rates).run();
 }
 
 std::string budget_advice(const TrainConfig& given, int64_t room) {

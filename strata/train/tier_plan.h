@@ -11,6 +11,7 @@
 #include "strata/memory/bounds.h"
 #include "strata/memory/budget.h"
 #include "strata/train/config.h"
+#include "strata/train/estimate.h"
 
 namespace strata {
 
@@ -36,6 +37,15 @@ TierRates measure_rates(Device device, const memory::Budget& budget);
 /// Of a card that was measured elsewhere, with the machine that it was in.
 TierRates rates_of(const lab::KnownCard& card);
 
+/// What plans weigh of this machine.
+struct TierSpeeds {
+  lab::Limits limits;
+  TierRates rates;
+};
+/// Measured once a process for each device and set of folders: some seconds. Throws IoError for a folder that takes
+/// nothing.
+TierSpeeds measured_speeds(Device device, const memory::Budget& budget);
+
 /// What a plan holds in each tier.
 struct TierBytes {
   int64_t device = 0, host = 0, disk = 0;
@@ -48,7 +58,9 @@ struct TierPlan {
   int64_t leaving = 0;     ///< bytes of saved activations that leave, the first saved first; the rest stays
   int64_t kept = 0;        ///< what of them stays
   int64_t window = 0;      ///< bytes fetched ahead of their use at most
-  int64_t recomputed = 0;  ///< blocks that keep their inputs alone, the first ones
+  int64_t least = int64_t{1} << 20;  ///< bytes below which a saved tensor stays
+  bool cheap_again = true;           ///< where activations leave: whether cheap calls are rather made again
+  int64_t recomputed = 0;            ///< blocks that keep their inputs alone, the first ones
   Place state = Place::device;
   Updater update = Updater::device;
   bool delayed = false;  ///< the host's update runs beside the next step: memory.delayed_update
@@ -74,6 +86,21 @@ struct TierPlan {
 /// takes least of the device, with `fits` false. Where nothing is bounded and no key says otherwise, everything on the
 /// device. Dry runs alone: nothing is allocated. Throws as estimate_memory().
 TierPlan plan_tiers(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates);
+
+/// A step that has run: one of a program's own loop.
+struct RecordedStep {
+  /// With its calls' seconds and the bytes of its largest weight and part: all of the step in `step`, however many
+  /// passes it has.
+  DryStep dry;
+  /// Calls at which a part of the network begins its forward, by pass: what may be computed again as a whole.
+  std::vector<std::vector<int32_t>> turns;
+  int64_t others = 0;                ///< bytes on the device beside what the calls read and make
+  int64_t least = int64_t{1} << 20;  ///< TierPlan::least
+};
+
+/// plan_tiers() for it: what is to be where is as `memory` says. Seconds are those that the calls took, so they speak of
+/// this machine.
+TierPlan plan_recorded(const RecordedStep& step, const MemoryConfig& memory, Device device, const TierRates& rates);
 
 /// What a run that does not fit into `room` bytes of its device's memory can be told: the settings of a budget with
 /// which it would, with its forecast: "--set memory.device=78.50GiB (0.41 s a step, 1.3 times one with room)". Measures

@@ -20,11 +20,13 @@ Tier tier_of(Place place, Device device) {
   return device.is_cuda() ? Tier(Tier::pinned) : Tier();
 }
 
-optim::StateHome home_of(const TierPlan& plan) {
+optim::StateHome home_of(const TierPlan& plan, Device device) {
   using Who = optim::StateHome::Who;
   optim::StateHome home{.where = plan.state == Place::disk ? memory::kDisk : Tier(Tier::host)};
   home.who = plan.update == Updater::cpu ? Who::cpu : plan.update == Updater::split ? Who::split : Who::device;
-  home.gradients_leave = home.who != Who::device;
+  // What is all in the host's memory is updated there while the next forward begins.
+  home.ahead = device.is_cuda() && plan.state == Place::host && plan.parameters == Place::host && !plan.delayed;
+  home.gradients_leave = home.who != Who::device && !home.ahead;
   home.delayed = plan.delayed;
   if (plan.group > 0) home.group_bytes = plan.group;
   return home;
@@ -42,17 +44,17 @@ void Tiers::use_disk(const TierPlan& plan) {
     memory::use_disk({.directories = plan.budget.disk});
 }
 
-Tiers::Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optimizer, Device device)
-    : plan_(plan), model_(model), optimizer_(optimizer), device_(device) {
+Tiers::Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* optimizer, Device device)
+    : plan_(plan), optimizer_(optimizer), device_(device) {
   if (plan.parameters != Place::device)
     streamed_ = std::make_unique<nn::Streamed>(
         model, nn::StreamOptions{.tier = tier_of(plan.parameters, device), .recompute = false});
-  if (plan.state != Place::device) optimizer.set_home(home_of(plan));
+  if (plan.state != Place::device) optimizer->set_home(home_of(plan, device));
   for (const Tier tier : movable_tiers()) memory::set_near_limit(plan.near, device, tier);
-  model.set_recomputed_blocks(plan.recomputed);
   if (plan.activations != Place::device) {
     OffloadOptions o{.away = plan.activations == Place::disk ? SavedPlace::disk : SavedPlace::host,
-                     .recompute = true,
+                     .recompute = plan.cheap_again,
+                     .min_bytes = plan.least,
                      .keep_bytes = plan.kept,
                      .fetch_bytes = std::max<int64_t>(plan.window, int64_t{1} << 20),
                      .host_bytes = plan.activations == Place::host ? plan.budget.host : 0,
@@ -127,7 +129,7 @@ std::string Tiers::summary() const {
                     bytes_text(w.bytes_late), w.seconds_waited));
   }
   if (plan_.state != Place::device) {
-    const optim::StateHome home = optimizer_.home();
+    const optim::StateHome home = optimizer_->home();
     if (home.who == optim::StateHome::Who::split)
       add(fmt::format("state: the host's processor updates {:.0f}% of it", 100 * home.cpu_share));
   }

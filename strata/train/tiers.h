@@ -1,5 +1,5 @@
 #pragma once
-// A TierPlan at work in a training run.
+// A TierPlan at work: in a run of `strata train`, and in a program's own loop (budget_scope.h).
 
 #include <memory>
 #include <optional>
@@ -8,7 +8,6 @@
 
 #include "strata/autograd/offload.h"
 #include "strata/lab/trace.h"
-#include "strata/models/language_model.h"
 #include "strata/nn/streamed.h"
 #include "strata/optim/optimizer.h"
 #include "strata/train/tier_plan.h"
@@ -25,9 +24,10 @@ class Tiers {
   /// Before anything is made on a disk: the store in the budget's folders.
   static void use_disk(const TierPlan& plan);
 
-  /// Sends weights and state home. Model and optimizer must outlive it. Throws MemoryError, IoError, and ValueError for
-  /// an optimizer that cannot have the home that the plan wants.
-  Tiers(const TierPlan& plan, LanguageModel& model, optim::Optimizer& optimizer, Device device);
+  /// Sends weights and state home; what the plan computes again is the caller's affair. Model and optimizer (nullptr
+  /// where its state stays) must outlive it. Throws MemoryError, IoError, and ValueError for an optimizer that cannot
+  /// have the home that the plan wants.
+  Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* optimizer, Device device);
   ~Tiers();
   Tiers(const Tiers&) = delete;
 
@@ -64,8 +64,7 @@ class Tiers {
   std::vector<Tier> movable_tiers() const;
 
   TierPlan plan_;
-  LanguageModel& model_;
-  optim::Optimizer& optimizer_;
+  optim::Optimizer* optimizer_;
   Device device_;
   int64_t limit_before_ = 0;
   std::shared_ptr<SavedTensorOffload> offload_;

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <deque>
 #include <filesystem>
-#include <map>
-#include <mutex>
 #include <optional>
 #include <sstream>
 
@@ -60,27 +58,6 @@ std::string last_part(std::string path) {
 // Which sign a NaN has is chance.
 std::string unsigned_text(double v) {
   return std::isnan(v) ? "nan" : fmt::format("{}", v);
-}
-
-// What plans weigh, measured once a process for each device and set of folders.
-struct Measured {
-  lab::Limits limits;
-  TierRates rates;
-};
-Measured measured(Device device, const MemoryConfig& memory) {
-  static std::mutex mutex;
-  static std::map<std::string, Measured> all;
-  const std::lock_guard lock(mutex);
-  const auto [at, fresh] = all.try_emplace(cat(device, ' ', memory.disk));
-  if (fresh) {
-    try {
-      at->second = {lab::measure_limits(device, 0.1), measure_rates(device, memory.budget())};
-    } catch (...) {
-      all.erase(at);
-      throw;
-    }
-  }
-  return at->second;
 }
 
 // The newest checkpoint was taken to be whole, and is not.
@@ -185,7 +162,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
 
   if (config_.memory.any()) {
     part.emplace("plan");
-    const Measured speeds = measured(device_, config_.memory);
+    const TierSpeeds speeds = measured_speeds(device_, config_.memory.budget());
     plan_ = plan_tiers(config_, speeds.limits, speeds.rates);
     // Forecasts are good to some percent: what is that near is tried, under the same bound.
     const auto most = static_cast<int64_t>(1.05 * static_cast<double>(plan_->budget.device));
@@ -205,7 +182,10 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   }
   optimizer_ = make_optimizer(config_.optim, model_->named_parameters(), static_cast<uint64_t>(config_.seed),
                               model_->table_names());
-  if (plan_) tiers_.emplace(*plan_, *model_, *optimizer_, device_);
+  if (plan_) {
+    model_->set_recomputed_blocks(plan_->recomputed);
+    tiers_.emplace(*plan_, *model_, &*optimizer_, device_);
+  }
   part.reset();
   schedule_ = make_schedule(config_.optim, config_.steps);
   loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,

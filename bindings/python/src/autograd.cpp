@@ -8,6 +8,7 @@
 #include "strata/autograd/checkpoint.h"
 #include "strata/autograd/function.h"
 #include "strata/autograd/gradcheck.h"
+#include "strata/autograd/over_argument.h"
 #include "strata/core/autocast.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
@@ -255,6 +256,14 @@ void bind_autograd(nb::module_& m) {
   m.def("_hvp", &products<detail::hvp>);
   m.def("_jacobian", &matrix<detail::jacobian>);
   m.def("_hessian", &matrix<detail::hessian>);
+  m.def("_set_aside", [](nb::handle x) -> nb::object {
+    const Tensor same = set_aside(tensor_of(x.ptr()));
+    return same.defined() ? wrapped(same) : nb::none();
+  });
+  m.def("_put_over", [](nb::object x, nb::handle y) {
+    put_over(tensor_of(x.ptr()), tensor_of(y.ptr()));
+    return x;
+  });
   m.def("is_grad_enabled", [] { return grad_enabled(); });
   m.def("_set_grad_enabled", [](bool on) { return std::exchange(t_mode.grad_enabled, on); });
   m.def("backward", [](nb::handle outputs, nb::handle grads, std::optional<bool> retain, bool create_graph) {

@@ -12,6 +12,10 @@
 namespace strata::python {
 namespace {
 
+bool bytes_move(const Tensor& t) {
+  return t.storage()->backend().bytes == memory::Bytes::movable;
+}
+
 // ---- out: the buffer protocol ---------------------------------------------------------------------------------------
 
 const char* format_of(DType t) {
@@ -182,6 +186,8 @@ void capsule_end(PyObject* capsule) {
 nb::object lend(const Tensor& x, nb::object stream, nb::object max_version, nb::object dl_device,
                 std::optional<bool> copy) {
   if (x.is_meta()) throw nb::buffer_error("a meta tensor has no elements to lend");
+  if (bytes_move(x))
+    throw nb::buffer_error("__dlpack__: the tensor is at home on another tier; use .to(tier=\"own\")");
   if (x.requires_grad())
     throw nb::buffer_error("__dlpack__: a tensor that requires a gradient cannot be lent; use detach()");
   Device wanted = x.device();
@@ -384,6 +390,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const char* reason = nullptr;
   if (!t.device().is_cpu()) reason = "the tensor is not in host memory; use .cpu()";
   else if (t.requires_grad()) reason = "the tensor requires a gradient; use .detach()";
+  else if (bytes_move(t)) reason = "the tensor is at home on another tier, where its bytes have no address; use .to(tier=\"own\")";
   else if (!format_of(t.dtype())) reason = "the buffer protocol has no bfloat16";
   else if (!(flags & PyBUF_STRIDES) && !t.is_contiguous()) reason = "the tensor is not row-major";
   if (reason) {
@@ -507,6 +514,7 @@ void bind_exchange(nb::module_& m) {
         "A 1-D tensor over the memory of an object with the buffer protocol.");
   m.def("from_dlpack", from_dlpack, nb::arg("x"), nb::kw_only(), nb::arg("device") = nb::none(), nb::arg("copy") = nb::none(),
         "A tensor over the memory of another library's array (an object with __dlpack__, or a capsule).");
+  m.def("_bytes_move", &bytes_move, nb::arg("t"), "Whether it is at home on a tier where its bytes have no address of their own.");
   m.def("_tensor", [](nb::object data, std::optional<DType> dtype, std::optional<Device> device) {
     return tensor_from(data, dtype, device);
   }, nb::arg("data").none(), nb::arg("dtype") = nb::none(), nb::arg("device") = nb::none());

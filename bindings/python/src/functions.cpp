@@ -12,6 +12,7 @@
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/activation/activation.h"
+#include "strata/ops/activation/leaky_relu_kernel.h"
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
@@ -200,6 +201,10 @@ void bind_functions(nb::module_& m) {
         },
         nb::arg("input"), nb::arg("other"), nb::arg("rtol") = 1e-5, nb::arg("atol") = 1e-8, nb::arg("equal_nan") = false);
   m.def("equal", [](const Tensor& a, const Tensor& b) { return equal(a, b); }, nb::arg("input"), nb::arg("other"));
+  m.def("_leaky_relu_over", [](nb::object x, double negative_slope) {
+    leaky_relu_over(tensor_of(x.ptr()), negative_slope);
+    return x;
+  });
   m.def("swiglu", [](const Tensor& a, OptTensor b) { return b ? swiglu(a, *b) : swiglu(a); }, nb::arg("a"), nb::arg("b") = nb::none());
   m.def("unflatten", [](const Tensor& x, int64_t dim, const Dims& sizes) { return unflatten(x, dim, sizes); },
         nb::arg("input"), nb::arg("dim"), nb::arg("sizes"));

@@ -2,6 +2,7 @@
 
 #include "features.h"
 #include "py.h"
+#include "tiers.h"
 
 namespace strata::python {
 void bind_distributions(nb::module_& m);  // distributions.cpp
@@ -31,5 +32,6 @@ NB_MODULE(_core, m) {
   bind_data(m);
   bind_features(m);
   bind_train(m);
+  bind_tiers(m);
   bind_recording(m);
 }

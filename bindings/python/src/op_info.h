@@ -24,6 +24,13 @@ using Unary = Op<Tensor(const Tensor&)>;
 using Binary = Op<Tensor(const Tensor&, const Tensor&)>;
 using BinaryScaled = Op<Tensor(const Tensor&, const Tensor&, Scalar)>;
 
+/// An op of two tensors where the second one is a number, which is then no tensor.
+struct NumberForms {
+  std::string_view op;
+  Tensor (*fresh)(const Tensor& x, Scalar number);
+  Tensor& (*inplace)(Tensor& x, Scalar number);
+};
+
 /// A record, its schema read once; it lives as long as the program.
 struct OpInfo {
   const OpBase* op;
@@ -33,6 +40,7 @@ struct OpInfo {
   const Unary* unary = nullptr;
   const Binary* binary = nullptr;
   const BinaryScaled* scaled = nullptr;
+  const NumberForms* with_number = nullptr;
   std::string name, doc;
 };
 

@@ -11,6 +11,7 @@
 #include "strata/core/describe.h"
 #include "strata/core/error.h"
 #include "strata/core/saves.h"
+#include "strata/ops/elementwise/elementwise.h"
 
 namespace strata::python {
 namespace {
@@ -61,6 +62,20 @@ void written_over(const OpInfo& info, Values& values) {
   x.copy_(std::get<Tensor>(info.op->call_boxed(args)[0]));
 }
 
+const NumberForms* number_forms(std::string_view op) {
+  static constexpr NumberForms kForms[] = {
+      {"add", [](const Tensor& x, Scalar v) { return add(x, v); },
+       [](Tensor& x, Scalar v) -> Tensor& { return x.add_(v); }},
+      {"sub", [](const Tensor& x, Scalar v) { return sub(x, v); }, [](Tensor& x, Scalar v) -> Tensor& { return sub_(x, v); }},
+      {"mul", [](const Tensor& x, Scalar v) { return mul(x, v); },
+       [](Tensor& x, Scalar v) -> Tensor& { return x.mul_(v); }},
+      {"div", [](const Tensor& x, Scalar v) { return div(x, v); }, [](Tensor& x, Scalar v) -> Tensor& { return div_(x, v); }},
+  };
+  for (const NumberForms& f : kForms)
+    if (f.op == op) return &f;
+  return nullptr;
+}
+
 PyObject* op_call(PyObject* self, PyObject* const* given, size_t nargsf, PyObject* names) {
   const auto* op = reinterpret_cast<PyOp*>(self);
   const OpInfo& info = *op->info;
@@ -86,6 +101,26 @@ PyObject* op_call(PyObject* self, PyObject* const* given, size_t nargsf, PyObjec
             }
             return wrap(std::move(y));
           }
+        }
+        Scalar number;
+        const bool may_be_number = !names && count == 2 && info.with_number && is_tensor(given[0]) &&
+                                   !is_tensor(given[1]) && is_floating(tensor_of(given[0]).dtype());
+        if (may_be_number && !to_scalar(given[1], number)) {
+          if (PyErr_Occurred()) return nullptr;
+        } else if (may_be_number) {
+          Tensor& x = tensor_of(given[0]);
+          if (op->inplace) {
+            MaybeRelease release(is_heavy(x));
+            info.with_number->inplace(x, number);
+            Py_INCREF(given[0]);
+            return given[0];
+          }
+          Tensor y;
+          {
+            MaybeRelease release(is_heavy(x));
+            y = info.with_number->fresh(x, number);
+          }
+          return wrap(std::move(y));
         }
         if (Py_TYPE(self) == g_method_type && (count == 0 || !is_tensor(given[0]))) {
           PyErr_Format(PyExc_TypeError, "Tensor.%s: the first argument is a Tensor", info.name.c_str());
@@ -250,6 +285,7 @@ OpInfo* describe_op(const OpBase& op) {
     if (!info->args[i].has_default) info->required = i + 1;
   info->unary = dynamic_cast<const Unary*>(&op);
   info->binary = dynamic_cast<const Binary*>(&op);
+  info->with_number = number_forms(op.name());
   const auto* scaled = dynamic_cast<const BinaryScaled*>(&op);
   if (scaled && info->args[2].has_default) {
     const Value& v = *op.schema().args[2].default_value;

@@ -68,6 +68,10 @@ optim::OptionValues options_of(const optim::OptimizerRecord& record, const nb::d
   return values;
 }
 
+optim::Optimizer& optimizer_of(nb::handle o) {
+  return *cast_argument<PyOptimizer&>(o, "optimizer", "optimizer", "one of the engine's optimizers").optimizer;
+}
+
 void bind_optim(nb::module_& m) {
   using Release = nb::call_guard<Released>;
   nb::class_<optim::LossScaler>(m, "LossScaler", "The scale that keeps gradients of f16 from vanishing.")

@@ -144,11 +144,21 @@ Tensor& through_copy(Tensor& x, const Tensor& y) {
   const bool recorded = grad_enabled() && (x.requires_grad() || y.requires_grad());
   return x.copy_(tt(recorded ? x.clone() : x, y));
 }
-template <Tensor& (*f)(Tensor&, const Tensor&)>
+// `number`: the form for a floating tensor and a number, where there is one.
+template <Tensor& (*f)(Tensor&, const Tensor&), Tensor& (*number)(Tensor&, Scalar) = nullptr>
 PyObject* inplace(PyObject* self, PyObject* other) {
   return guarded(
       [&]() -> PyObject* {
         Tensor& x = tensor_of(self);
+        if constexpr (number != nullptr) {
+          Scalar s;
+          if (!is_tensor(other) && is_floating(x.dtype()) && to_scalar(other, s)) {
+            MaybeRelease release(is_heavy(x));
+            number(x, s);
+            return self_ref(self);
+          }
+          if (PyErr_Occurred()) return nullptr;
+        }
         Tensor y;
         if (!to_operand(other, x.device(), y)) return PyErr_Occurred() ? nullptr : not_implemented();
         MaybeRelease release(is_heavy(x));
@@ -176,6 +186,32 @@ Tensor& imul(Tensor& x, const Tensor& y) {
 Tensor& idiv(Tensor& x, const Tensor& y) {
   static const OpBase* const op = OpBase::find("div");
   return in_place<static_cast<TT>(div), static_cast<Tensor& (Tensor::*)(const Tensor&)>(&Tensor::div_)>(op, x, y);
+}
+
+Tensor& iadd_number(Tensor& x, Scalar v) {
+  return x.add_(v);
+}
+Tensor& isub_number(Tensor& x, Scalar v) {
+  return sub_(x, v);
+}
+Tensor& imul_number(Tensor& x, Scalar v) {
+  return x.mul_(v);
+}
+Tensor& idiv_number(Tensor& x, Scalar v) {
+  return div_(x, v);
+}
+
+PyObject* nb_iadd(PyObject* a, PyObject* b) {
+  return inplace<iadd, iadd_number>(a, b);
+}
+PyObject* nb_isub(PyObject* a, PyObject* b) {
+  return inplace<isub, isub_number>(a, b);
+}
+PyObject* nb_imul(PyObject* a, PyObject* b) {
+  return inplace<imul, imul_number>(a, b);
+}
+PyObject* nb_idiv(PyObject* a, PyObject* b) {
+  return inplace<idiv, idiv_number>(a, b);
 }
 
 template <TT f>
@@ -230,10 +266,10 @@ PyType_Slot g_slots[] = {
     STRATA_SLOT(Py_nb_positive, nb_positive),
     STRATA_SLOT(Py_nb_absolute, unary<abs>),
     STRATA_SLOT(Py_nb_invert, unary<bitwise_not>),
-    STRATA_SLOT(Py_nb_inplace_add, inplace<iadd>),
-    STRATA_SLOT(Py_nb_inplace_subtract, inplace<isub>),
-    STRATA_SLOT(Py_nb_inplace_multiply, inplace<imul>),
-    STRATA_SLOT(Py_nb_inplace_true_divide, inplace<idiv>),
+    STRATA_SLOT(Py_nb_inplace_add, nb_iadd),
+    STRATA_SLOT(Py_nb_inplace_subtract, nb_isub),
+    STRATA_SLOT(Py_nb_inplace_multiply, nb_imul),
+    STRATA_SLOT(Py_nb_inplace_true_divide, nb_idiv),
     STRATA_SLOT(Py_nb_inplace_floor_divide, inplace<through_copy<static_cast<TT>(floor_divide)>>),
     STRATA_SLOT(Py_nb_inplace_remainder, inplace<through_copy<static_cast<TT>(remainder)>>),
     STRATA_SLOT(Py_nb_inplace_and, inplace<through_copy<bitwise_and>>),

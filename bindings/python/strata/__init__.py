@@ -42,7 +42,7 @@ from .random import get_rng_state, set_rng_state
 from ._plugin import Plugin, load_plugin
 from ._version import __version__
 from . import amp, backends, distributions, func, linalg, models, nn, optim, random, special, testing, utils
-from . import accelerator, distributed, features, hub, jit, masked, profiler, signal
+from . import accelerator, distributed, features, hub, jit, masked, memory, profiler, signal
 from ._compile import compile  # noqa: A004
 from ._graphed import graphed
 from ._vmap import vmap

@@ -194,7 +194,8 @@ def unsqueeze_(self: Tensor, dim: int) -> Tensor:
 
 @_method
 def numpy(self: Tensor, *, force: bool = False) -> Any:
-    """A NumPy array over the same memory; with ``force`` from any device, with or without gradient."""
+    """A NumPy array over the same memory; with ``force`` from any device, with or without gradient. Of a tensor that is at home
+    on another tier (a disk) it is a copy."""
     import numpy as np
 
     t = self.detach().cpu() if force else self
@@ -202,6 +203,8 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
         raise _core.AutogradError("numpy: the tensor requires a gradient; use detach().numpy()")
     if t.device.type != "cpu":
         raise _core.DeviceError(f"numpy: the tensor is on {t.device}; use cpu().numpy()")
+    if _core._bytes_move(t):
+        t = t.to(tier="own")
     if t.dtype == _core.bfloat16:
         try:
             import ml_dtypes  # type: ignore[import-not-found,unused-ignore]

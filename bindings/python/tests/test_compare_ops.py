@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench"))
 import compare_ops  # noqa: E402
+import cores  # noqa: E402
 import torch_peer  # noqa: E402
 
 STRATA = os.environ.get("STRATA_COMMAND", "")
@@ -38,12 +40,12 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
     cases = [case("relu"), case("relu", "transposed"), case("sum")]
     first = Answers()
     todo = compare_ops.pending(cases, compare_ops.read_lines(out), "cpu")
-    assert compare_ops.run(todo[:2], first, out, time.monotonic() + 60, 5, show=None) == 2
+    assert compare_ops.run(todo[:2], [first], out, time.monotonic() + 60, 5, show=None) == 2
     with open(out, "a") as f:
         f.write('{"key": "cut o')  # the process was killed while it wrote
     second = Answers()
     todo = compare_ops.pending(cases, compare_ops.read_lines(out), "cpu")
-    assert compare_ops.run(todo, second, out, time.monotonic() + 60, 5, show=None) == 1
+    assert compare_ops.run(todo, [second], out, time.monotonic() + 60, 5, show=None) == 1
     assert first.asked == ["relu", "relutransposed"] and second.asked == ["sum"]
     # Another device is another comparison.
     assert len(compare_ops.pending(cases, compare_ops.read_lines(out), "cuda")) == 3
@@ -52,8 +54,63 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
 def test_the_time_limit_begins_nothing_more(tmp_path):
     out, worker = tmp_path / "results.jsonl", Answers()
     todo = compare_ops.pending([case("relu"), case("sum")], [], "cpu")
-    assert compare_ops.run(todo, worker, out, time.monotonic() - 1, 5, show=None) == 0
+    assert compare_ops.run(todo, [worker], out, time.monotonic() - 1, 5, show=None) == 0
     assert worker.asked == [] and compare_ops.read_lines(out) == []
+
+
+class Bound(Answers):
+    """Says on which processors it was asked, after having waited for the others to be asked too."""
+
+    def __init__(self, together):
+        super().__init__()
+        self.together = together
+
+    def ask(self, one, limit):
+        super().ask(one, limit)
+        self.together.wait(20)
+        return [{"pass": "forward", "ours": 2e-6, "theirs": 1e-6, "cpus": sorted(os.sched_getaffinity(0))}]
+
+
+def test_workers_share_the_cases_and_no_processor(tmp_path):
+    out, before = tmp_path / "results.jsonl", os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("one processor: nothing to share")
+    workers = [Bound(threading.Barrier(2))]
+    workers.append(Bound(workers[0].together))
+    todo = compare_ops.pending([case("relu"), case("sum"), case("relu", "transposed"), case("sum", "transposed")], [], "cpu")
+    cpus = cores.groups(2, 1)
+    assert compare_ops.run(todo, workers, out, time.monotonic() + 60, 5, show=None, cpus=cpus) == 4
+    assert [len(w.asked) for w in workers] == [2, 2] and sorted(sum((w.asked for w in workers), [])) == sorted(c["op"] + c["varied"] for _, c in todo)
+    rows = compare_ops.read_lines(out)
+    assert {r["key"] for r in rows} == {key for key, _ in todo} and not compare_ops.pending([c for _, c in todo], rows, "cpu")
+    assert {tuple(r["cpus"]) for r in rows} == {tuple(sorted(c)) for c in cpus} and os.sched_getaffinity(0) == before
+
+
+def test_an_error_of_one_worker_ends_the_run(tmp_path):
+    class Broken(Answers):
+        def ask(self, one, limit):
+            raise RuntimeError("broken")
+
+    class Slow(Answers):
+        def ask(self, one, limit):
+            time.sleep(0.05)
+            return super().ask(one, limit)
+
+    todo = compare_ops.pending([case("relu", str(i)) for i in range(2000)], [], "cpu")
+    slow = Slow()
+    with pytest.raises(RuntimeError, match="broken"):
+        compare_ops.run(todo, [Broken(), slow], tmp_path / "results.jsonl", time.monotonic() + 60, 5, show=None)
+    assert len(slow.asked) < 200
+
+
+def test_processors_of_a_core_stay_together():
+    pairs = lambda cpu: {cpu - cpu % 2, cpu - cpu % 2 + 1}  # noqa: E731
+    far = lambda cpu: {cpu % 4, cpu % 4 + 4}  # noqa: E731
+    assert cores.groups(3, 1, range(8), pairs) == [{0}, {2}, {4}] and cores.groups(2, 2, range(8), far) == [{0, 1}, {2, 3}]
+    assert cores.groups(5, 1, range(8), pairs) == [{0}, {2}, {4}, {6}, {1}]
+    assert cores.groups(2, 1, {1, 5, 6}, far) == [{1}, {6}]
+    with pytest.raises(ValueError, match="3 workers with 2 processors each, of 4"):
+        cores.groups(3, 2, range(4), pairs)
 
 
 def scripted(text):
@@ -155,7 +212,31 @@ def test_contents_and_layouts():
     assert t[:, 0].eq(0).all() and t[:, -1].eq(20).all() and (t.diff(dim=1) >= 0).all()
     spec = {"dtype": "f64", "shape": [2, 32, 32], "values": {"kind": "positive", "low": 0, "high": 1}}
     torch.linalg.cholesky(compare_worker.filled(spec, g))
+    spec = {"dtype": "i64", "shape": [3, 4, 5], "values": {"kind": "spread", "low": 0, "high": 41, "dims": 2}}
+    t = compare_worker.filled(spec, g).flatten(1)
+    assert (t.diff(dim=1) > 0).all() and torch.equal(t // 2, torch.arange(20).expand(3, 20))
     x = torch.arange(48.0).reshape(2, 3, 2, 4)
     for layout in ("contiguous", "transposed", "every_second", "channels_last"):
         y = compare_worker.laid_out(x, layout)
         assert torch.equal(x, y) and (y.is_contiguous() == (layout == "contiguous")), layout
+
+
+def test_pytorch_is_asked_as_its_users_ask():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing to compare with")
+
+    def called(op, **values):
+        given = torch_peer.ADAPTED[op](torch, values) if op in torch_peer.ADAPTED else list(values.values())
+        given, named = given if isinstance(given, tuple) else (given, {})
+        return torch_peer.peer(torch, op)(*given, **named)
+
+    x = torch.arange(12.0).reshape(3, 4)
+    at = torch.tensor([2, 0])
+    assert torch.equal(called("index", x=x, indices=[None, at]), x[:, at])
+    put = called("index_put", x=x, indices=[None, at], values=torch.zeros(3, 2), accumulate=False)
+    assert put[:, at].eq(0).all() and torch.equal(put[:, 1], x[:, 1])
+    layer = torch.nn.GRU(4, 5)
+    one = torch.randn(6, 4)
+    want, state = layer(one)
+    got, ours = called("gru", input=one, hx=None, params=layer._flat_weights, has_biases=True, num_layers=1, dropout=0.0, train=False,
+                       bidirectional=False, batch_first=False, batch_sizes=None)
+    assert torch.equal(got, want) and torch.equal(ours, state)

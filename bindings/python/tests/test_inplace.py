@@ -22,6 +22,8 @@ def arguments(name):
         "put": (st.tensor([2, 7]), st.rand(2)), "addmm": (st.rand(3, 2), st.rand(2, 4)), "addmv": (st.rand(3, 4), st.rand(4)),
         "addr": (st.rand(3), st.rand(4)), "addbmm": (st.rand(2, 3, 2), st.rand(2, 2, 4)),
         "baddbmm": (st.rand(2, 3, 2), st.rand(2, 2, 4)), "cumsum": (1,), "cumprod": (1,), "mvlgamma": (1,), "renorm": (2.0, 0, 0.8),
+        "add_mixed": (st.rand(3, 4).to(st.bfloat16),), "mul_mixed": (st.rand(3, 4).to(st.float16),),
+        "matmul_add": (st.rand(3, 2), st.rand(2, 4)),
         "add_scalar": (2,), "mul_scalar": (3.0,), "div_scalar": (3.0,), "rsub_scalar": (3.0,),
     }
     if name in special:
@@ -86,3 +88,61 @@ def test_operators_follow_the_record():
             (y * y).sum().backward()
             found.append((a.grad.tolist(), b.grad.tolist()))
         assert found[0] == found[1]
+
+
+def calls(function):
+    recording = st.record(function)
+    return [recording[i]["op"] for i in range(len(recording)) if recording[i]["work"]]
+
+
+def test_a_number_is_no_tensor():
+    """One call each, in place or not, as operators and as methods; integers go the way of promotion."""
+    x = st.ones(4)
+
+    def in_place_operators():
+        y = x
+        y += 1
+        y -= 0.5
+        y *= 3.0
+        y /= 2
+
+    assert calls(in_place_operators) == ["add_scalar", "add_scalar", "mul_scalar", "div_scalar"]
+    assert x.tolist() == [2.25] * 4
+    assert calls(lambda: x.add_(1).sub_(0.25).mul_(2).div_(3.0)) == ["add_scalar", "add_scalar", "mul_scalar", "div_scalar"]
+    assert x.tolist() == [2.0] * 4
+    assert calls(lambda: st.mul(x, 0.5)) == ["mul_scalar"] and calls(lambda: x.sub(1)) == ["add_scalar"]
+    whole = st.tensor([3, 4])
+    whole += 1
+    assert whole.mul_(2).tolist() == [8, 10] and whole.dtype == st.int64
+    assert (whole.mul(0.5)).tolist() == [4.0, 5.0]
+    with pytest.raises(st.AutogradError, match="leaf"):
+        st.ones(2, requires_grad=True).mul_(2)
+    half = st.ones(3, dtype=st.bfloat16)
+    assert half.mul_(0.1).dtype == st.bfloat16
+    w = st.ones(3, requires_grad=True)
+    y = w * 1.0
+    y *= 2.5
+    y.sum().backward()
+    assert w.grad.tolist() == [2.5] * 3
+
+
+@pytest.mark.parametrize("layer", [st.nn.SiLU, st.nn.LeakyReLU, st.nn.ELU, st.nn.Hardswish, st.nn.Mish])
+def test_an_activation_in_place_makes_no_copy(layer):
+    x = st.rand(3, 4) - 0.5
+    found = []
+    for inplace in (False, True):
+        w = st.ones(3, 4, requires_grad=True)
+        h = x * w
+        if inplace:
+            assert not {"clone", "copy_"} & set(calls(lambda: layer(inplace=True)(h)))
+            y = h
+        else:
+            y = layer()(h)
+        (y * y).sum().backward()
+        found.append((y.detach().tolist(), w.grad.tolist()))
+    assert found[0] == found[1]
+    h = x * st.ones(3, 4, requires_grad=True)
+    row = h[0]
+    layer(inplace=True)(h)  # a view sees the write
+    assert row.tolist() == h[0].tolist() == layer()(x)[0].tolist()
+    assert st.equal(layer(inplace=True)(x.clone()), layer()(x))

@@ -81,6 +81,58 @@ def test_the_runner_goes_on_where_it_stopped(tmp_path):
     assert now[:2] == lines and [json.loads(line)["program"] for line in now[2:]] == ["vae", "vae"]
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: nothing to share")
+def test_programs_at_once_have_their_own_processors(tmp_path):
+    given = ["--size", "tiny", "--engines", "strata", "--turns", "2", "--seconds", "0.01", "--threads", "1"]
+    given += ["--workers", "2", "--out", str(tmp_path / "zoo"), "--programs", "gcn", "vae"]
+    assert "2 programs at once, each bound to processors of its own" in _run("run.py", *given)
+    lines = [json.loads(line) for line in (tmp_path / "zoo.jsonl").read_text().splitlines()]
+    assert sorted((r["program"], r["turn"]) for r in lines) == [(p, t) for p in ("gcn", "vae") for t in (0, 1)]
+    assert all(len(r["times_s"]) >= 3 for r in lines)
+
+    turns, found = _turns().Apart(), []
+    show = "import os; print(sorted(os.sched_getaffinity(0)))"
+
+    def run(cpu):
+        os.sched_setaffinity(0, {cpu})  # of this thread
+        found.append((cpu, turns.run([sys.executable, "-c", show], 60, dict(os.environ))))
+
+    for cpu in sorted(os.sched_getaffinity(0))[:2]:
+        thread = threading.Thread(target=run, args=(cpu,))
+        thread.start()
+        thread.join()
+    assert [result for _, result in found] == [(0, f"[{cpu}]\n", "") for cpu, _ in found]
+    with pytest.raises(subprocess.TimeoutExpired):
+        turns.run([sys.executable, "-c", "import time; time.sleep(30)"], 0.3, dict(os.environ))
+
+
+def test_what_fusion_would_save_is_counted():
+    lines = _run("count.py", "--size", "tiny", "llama", "dqn").splitlines()
+    assert lines[0].startswith("| program | size | calls |") and len(lines) == 4
+    for name, line in zip(("llama", "dqn"), lines[2:], strict=True):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert cells[:2] == [name, "tiny"] and int(cells[2]) > 30
+        assert float(cells[7].rstrip("%")) < 100
+    assert float(lines[2].split("|")[8].strip(" %")) > 10  # a norm and rotations written as chains
+
+
+def test_the_count_of_a_chain():
+    """exp and mul read what was written just before: one result never need be written, the other is saved for backward."""
+    sys.path.insert(0, str(ZOO))
+    try:
+        import count
+    finally:
+        sys.path.remove(str(ZOO))
+    x = st.ones(1024, requires_grad=True)
+    recording = st.record(lambda: (st.exp(x * 2.0) * 3.0).sum().backward())
+    total = count.count(recording, count.families())
+    # forward: x * 2 written and read once; exp's result read, and kept for backward; the product written, read by sum.
+    # backward: the gradient of the product written, read by exp's rule; what that writes is read by the last call, behind
+    # which it may live on.
+    assert total["saved"] == 4096 * (2 + 1 + 2 + 2 + 1)
+    assert total["calls"] == sum(bool(recording[i]["work"] and recording[i]["bytes"]) for i in range(len(recording)))
+
+
 def _turns():
     spec = importlib.util.spec_from_file_location("turns", ZOO / "turns.py")
     module = importlib.util.module_from_spec(spec)

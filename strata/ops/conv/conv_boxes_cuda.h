@@ -1,6 +1,7 @@
 #pragma once
 // Convolutions of tensors with their channels innermost on Hopper's tensor cores, fed by the copy engine.
 
+#include "strata/ops/conv/conv_choice_cuda.h"
 #include "strata/ops/conv/conv_cuda.h"
 
 namespace strata::conv_cuda {
@@ -20,7 +21,7 @@ inline FilterLayout channels_last_filter(const cpu::ConvSizes& s) {
 /// kernels do not hold; as in the next two.
 bool boxes_forward(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* w,
                    const FilterLayout& layout, const void* bias, void* y);
-/// x = the transpose applied to y, + bias; strides of one.
+/// x = the transpose applied to y, + bias; four phases (products of the strides) at most, each of which has taps.
 bool boxes_transpose(const cpu::ConvSizes& s, DType t, Device device, const void* y, const void* w,
                      const FilterLayout& layout, const void* bias, void* x);
 /// w (row-major) = the gradient of <y, conv_forward(x, w)>, x and y channels-last.

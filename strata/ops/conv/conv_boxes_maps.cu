@@ -54,7 +54,7 @@ bool copies_boxes() {
   return tiled() != nullptr && im2col() != nullptr && built_for_hopper();
 }
 
-CUtensorMap box_map(DType t, const void* data, const BoxMap& m, int box_columns, int box_rows) {
+CUtensorMap box_map(DType t, const void* data, const BoxMap& m) {
   // Where there is one element only, its stride means nothing, but must be allowed.
   const auto bytes = [&](int64_t count, int64_t stride) {
     return static_cast<cuuint64_t>(count == 1 ? 16 : stride * size_of(t));
@@ -62,11 +62,13 @@ CUtensorMap box_map(DType t, const void* data, const BoxMap& m, int box_columns,
   const cuuint64_t sizes[4] = {static_cast<cuuint64_t>(m.channels), static_cast<cuuint64_t>(m.columns),
                                static_cast<cuuint64_t>(m.rows), static_cast<cuuint64_t>(m.n)};
   const cuuint64_t strides[3] = {bytes(m.columns, m.column), bytes(m.rows, m.row), bytes(m.n, m.image)};
-  const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(box_columns), static_cast<cuuint32_t>(box_rows), 1};
+  const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(m.box_columns), static_cast<cuuint32_t>(m.box_rows),
+                             static_cast<cuuint32_t>(m.box_images)};
+  const char* const from = static_cast<const char*>(data) + m.offset * size_of(t);
   const cuuint32_t steps[4] = {1, 1, 1, 1};
   CUtensorMap map;
   const CUresult e =
-      tiled()(&map, type_of(t), 4, const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      tiled()(&map, type_of(t), 4, const_cast<char*>(from), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   cuda::check_driver(e, "convolution", "cuTensorMapEncodeTiled");
   return map;
@@ -88,13 +90,6 @@ CUtensorMap run_map(const ConvSizes& s, DType t, const void* data, int pixels) {
                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   cuda::check_driver(e, "convolution", "cuTensorMapEncodeIm2col");
   return map;
-}
-
-bool fits_runs(const ConvSizes& s) {
-  // Corners of a map are 8 bits, strides 3; square windows, as the corners' order is not written down anywhere. Maps of
-  // tensors below 128 KiB are wrong in some drivers.
-  return s.ph == s.pw && s.ph >= -100 && s.ph - (s.kh - 1) * s.dh >= -100 && (s.kh - 1) * s.dh == (s.kw - 1) * s.dw &&
-         s.ph <= 100 && (s.kh - 1) * s.dh <= 100 && s.sh <= 8 && s.sw <= 8 && s.n * s.ih * s.iw * s.ic >= 65536 + 64;
 }
 
 bool fits_boxes(const ConvSizes& s, DType t, Device device, const void* x, const void* y) {

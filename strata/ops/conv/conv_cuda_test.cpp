@@ -12,6 +12,7 @@
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/conv/conv.h"
+#include "strata/ops/conv/conv_choice_cuda.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/random/random.h"
 
@@ -159,6 +160,65 @@ TEST_P(CudaConvolution, HasTheSameBitsEveryTime) {
   EXPECT_EQ(a.gw.to_vector<float>(), b.gw.to_vector<float>());
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaConvolution, ::testing::Range(size_t{0}, std::size(kConfigs)));
+
+// What a card's own plan leaves out: every shape and way of the kernels of channels-last tensors, and both of depthwise
+// filters.
+TEST(CudaConvolutionChoices, AllAgreeWithTheCpu) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  struct Forget {
+    ~Forget() { conv_cuda::conv_choice() = {}; }
+  } forget;
+  const Config configs[] = {
+      {{37, 136, 7, 7}, {200, 136, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true},
+      {{5, 128, 41, 39}, {256, 128, 3, 3}, {2, 2}, {1, 1}, {1, 1}, 1, true},
+      {{16, 192, 14, 14}, {192, 192, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false},
+      {{6, 24, 30, 32}, {40, 24, 4, 4}, {2, 2}, {1, 1}, {1, 1}, 1, true},
+      {{11, 64, 13, 12}, {128, 64, 5, 3}, {2, 1}, {2, 2}, {1, 2}, 1, false},
+  };
+  for (const Config& c : configs) {
+    Tensors here(c);
+    here.convert(DType::bf16, Device::cpu());
+    here.convert(DType::f64, Device::cpu());
+    here.run(c);
+    for (int i = 0; i < 24; ++i) {
+      conv_cuda::conv_choice() = {.shape = i % 8, .way = i / 8, .clusters = i % 2, .adding = i / 2 % 2};
+      Tensors there(c);
+      there.convert(DType::bf16, Device::cuda());
+      there.turn(i % 3 == 0);
+      there.run(c);
+      EXPECT_LE(difference(there.y, here.y), 4e-3) << i;
+      EXPECT_LE(difference(there.gx, here.gx), 4e-3) << i;
+      EXPECT_LE(difference(there.gw, here.gw), 4e-3) << i;
+    }
+  }
+  const Config depthwise[] = {
+      {{9, 24, 56, 56}, {24, 1, 7, 7}, {1, 1}, {3, 3}, {1, 1}, 24, true},
+      {{5, 20, 28, 28}, {20, 1, 7, 7}, {1, 1}, {3, 3}, {1, 1}, 20, true},
+      {{19, 32, 7, 7}, {32, 1, 7, 7}, {1, 1}, {3, 3}, {1, 1}, 32, false},
+      {{2, 40, 20, 131}, {40, 1, 5, 5}, {1, 1}, {0, 2}, {1, 1}, 40, true},
+      {{37, 6, 7, 7}, {6, 1, 7, 7}, {1, 1}, {3, 3}, {1, 1}, 6, false},
+      {{2, 5, 131, 67}, {5, 1, 5, 5}, {1, 1}, {0, 2}, {1, 1}, 5, true},
+      {{70, 3, 14, 14}, {3, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 3, true},
+  };
+  for (const Config& c : depthwise) {
+    for (const auto& [dtype, tolerance] : {std::pair(DType::bf16, 4e-3), {DType::f16, 1e-3}}) {
+      Tensors here(c);
+      here.convert(dtype, Device::cpu());
+      here.convert(DType::f64, Device::cpu());
+      here.run(c);
+      for (int i = 0; i < 4; ++i) {
+        conv_cuda::conv_choice() = {.depthwise = i % 2};
+        Tensors there(c);
+        there.convert(dtype, Device::cuda());
+        if (i / 2 == 1) there.turn(false);
+        there.run(c);
+        EXPECT_LE(difference(there.y, here.y), tolerance) << i;
+        EXPECT_LE(difference(there.gx, here.gx), tolerance) << i;
+        EXPECT_LE(difference(there.gw, here.gw), tolerance) << i;
+      }
+    }
+  }
+}
 
 // Windows of one image that are larger than the workspace: rows of the result are unrolled in pieces.
 TEST(CudaConvolutionPieces, AgreeWithTheCpu) {

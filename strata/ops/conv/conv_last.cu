@@ -3,6 +3,7 @@
 #include "strata/core/channels_last.h"
 #include "strata/ops/conv/conv_boxes_cuda.h"
 #include "strata/ops/conv/conv_cuda.cuh"
+#include "strata/ops/conv/depthwise.cuh"
 #include "strata/ops/matmul/gemm_cuda.h"
 
 namespace strata {
@@ -31,7 +32,7 @@ bool is_plain(const ConvSizes& s) {
 bool conv_forward_last_cuda(const ConvSizes& s, DType t, Device device, const void* x, const Tensor& w,
                             const void* bias, void* y) {
   if (s.n * s.oc * s.oh * s.ow == 0) return true;
-  if (is_depthwise(s)) return false;
+  if (is_depthwise(s)) return depthwise_last_forward(s, t, x, w.contiguous().raw_data(), bias, y);
   const Filter f(s, w);
   if (is_plain(s)) {
     Gemm g;
@@ -52,7 +53,7 @@ bool conv_forward_last_cuda(const ConvSizes& s, DType t, Device device, const vo
 bool conv_transpose_last_cuda(const ConvSizes& s, DType t, Device device, const void* y, const Tensor& w,
                               const void* bias, void* x) {
   if (s.n * s.ic * s.ih * s.iw == 0) return true;
-  if (is_depthwise(s)) return false;
+  if (is_depthwise(s)) return depthwise_last_transpose(s, t, y, w.contiguous().raw_data(), bias, x);
   const Filter f(s, w);
   if (is_plain(s)) {
     Gemm g;
@@ -71,7 +72,8 @@ bool conv_transpose_last_cuda(const ConvSizes& s, DType t, Device device, const 
 }
 
 bool conv_weight_last_cuda(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {
-  if (s.oc * s.ic * s.kh * s.kw == 0 || s.n * s.oh * s.ow == 0 || is_depthwise(s)) return false;
+  if (s.oc * s.ic * s.kh * s.kw == 0 || s.n * s.oh * s.ow == 0) return false;
+  if (is_depthwise(s)) return depthwise_last_weight(s, t, device, x, y, w);
   if (boxes_weight(s, t, device, x, y, w)) return true;
   if (is_plain(s)) {
     Gemm g;

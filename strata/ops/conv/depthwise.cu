@@ -184,6 +184,7 @@ void by_size(const ConvSizes& s, F&& f) {
 }  // namespace
 
 void depthwise_forward(const ConvSizes& s, DType t, const void* x, const void* w, const void* bias, void* y) {
+  if (fits_bands(s, t)) return depthwise_bands_forward(s, t, x, w, bias, y);
   if (fits_tiles(s, t)) return depthwise_tiles_forward(s, t, x, w, bias, y);
   const int64_t plane = s.oh * s.ow;
   const int threads = threads_of(plane);
@@ -197,6 +198,7 @@ void depthwise_forward(const ConvSizes& s, DType t, const void* x, const void* w
 }
 
 void depthwise_transpose(const ConvSizes& s, DType t, const void* y, const void* w, const void* bias, void* x) {
+  if (fits_bands(s, t)) return depthwise_bands_transpose(s, t, y, w, bias, x);
   if (fits_tiles(s, t)) return depthwise_tiles_transpose(s, t, y, w, bias, x);
   const int64_t plane = s.ih * s.iw;
   const int threads = threads_of(plane);
@@ -209,13 +211,25 @@ void depthwise_transpose(const ConvSizes& s, DType t, const void* y, const void*
   });
 }
 
+void add_depthwise_shares(DType t, int64_t size, int64_t shares, const float* sums, void* w) {
+  dispatch_floats(t, "convolution_weight", [&]<class T>() {
+    if constexpr (sizeof(T) == 2)
+      shares_kernel<T><<<blocks_for(size, kThreads), kThreads, 0, stream()>>>(size, shares, sums, static_cast<T*>(w));
+  });
+}
+
 void depthwise_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {
-  // About four blocks for each of a large card's multiprocessors.
-  const int64_t shares = std::clamp<int64_t>(528 / s.oc, 1, std::min<int64_t>(s.n, 1024)), size = s.oc * s.kh * s.kw;
+  const bool bands = fits_bands(s, t);
+  // Without bands about four blocks for each of a large card's multiprocessors.
+  const int64_t shares =
+      bands ? depthwise_bands_shares(s) : std::clamp<int64_t>(528 / s.oc, 1, std::min<int64_t>(s.n, 1024));
+  const int64_t size = s.oc * s.kh * s.kw;
   const Tensor sums = workspace(sum_dtype(t), device, shares * size);
   dispatch_floats(t, "convolution_weight", [&]<class T>() {
     auto* parts = static_cast<compute_t<T>*>(sums.raw_data());
-    if (fits_tiles(s, t)) {
+    if (bands) {
+      depthwise_bands_weight(s, t, x, y, static_cast<float*>(sums.raw_data()));
+    } else if (fits_tiles(s, t)) {
       depthwise_tiles_weight(s, t, x, y, shares, static_cast<float*>(sums.raw_data()));
     } else {
       weight_kernel<T><<<dim3(static_cast<unsigned>(s.oc), static_cast<unsigned>(shares)), kThreads, 0, stream()>>>(

@@ -75,6 +75,29 @@ void reversed_seconds(int64_t size, char* to, const char* from, int64_t n) {
   }
 }
 
+// Lines of a few elements at any distances, for which a loop for each would take longer than its copies.
+constexpr int64_t kShort = 8;
+template <int64_t size, int64_t... I>
+void short_lines(char* to, int64_t to_step, int64_t to_line, const char* from, int64_t from_step, int64_t from_line,
+                 int64_t lines, std::integer_sequence<int64_t, I...>) {
+  for (; lines > 0; --lines, to += to_line, from += from_line)
+    (std::memcpy(to + I * to_step, from + I * from_step, size), ...);
+}
+template <int64_t size, int64_t N = 1>
+void short_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, int64_t rows) {
+  if constexpr (N < kShort)
+    if (n > N) return short_rows<size, N + 1>(p, st, row_st, n, rows);
+  short_lines<size>(p[0], st[0], row_st[0], p[1], st[1], row_st[1], rows, std::make_integer_sequence<int64_t, N>{});
+}
+// Of elements that lie side by side in both, by units as long as their lines.
+template <int64_t size>
+void short_dense_rows(char** p, const int64_t* row_st, int64_t n, int64_t rows) {
+  if constexpr (size < 8)
+    if (n % 2 == 0) return short_dense_rows<2 * size>(p, row_st, n / 2, rows);
+  const int64_t st[2] = {size, size};
+  short_rows<size>(p, st, row_st, n, rows);
+}
+
 template <int64_t size>
 void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, int64_t rows) {
   // Lines that lie across, from either end.
@@ -84,8 +107,17 @@ void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, in
     (size, p[1] + last * row_st[1], st[1], p[0] + last * row_st[0], last > 0 ? -row_st[0] : row_st[0], rows, n);
     return;
   }
-  if (st[0] == size && st[1] == size) {
+  const bool dense = st[0] == size && st[1] == size;
+  if (rows > 4 && n <= kShort) {
+    if (!dense) return short_rows<size>(p, st, row_st, n, rows);
+    if (n * size < 16) return short_dense_rows<size>(p, row_st, n, rows);
+  }
+  if (dense) {
     STRATA_VEC_CALL(copy_lines)(p[0], row_st[0], p[1], row_st[1], n * size, rows);
+    return;
+  }
+  if (st[0] == size && st[1] == 2 * size) {
+    STRATA_VEC_CALL(second_lines)(size, p[0], row_st[0], p[1], row_st[1], n, rows);
     return;
   }
   for (int64_t r = 0; r < rows; ++r) {
@@ -93,8 +125,6 @@ void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, in
     const char* from = p[1] + r * row_st[1];
     if (st[0] == size && st[1] == -size)
       STRATA_VEC_CALL(reversed_sized)(size, to, from, n);
-    else if (st[0] == size && st[1] == 2 * size)
-      STRATA_VEC_CALL(second_sized)(size, to, from, n);
     else if (st[0] == size && st[1] == -2 * size)
       reversed_seconds(size, to, from, n);
     else

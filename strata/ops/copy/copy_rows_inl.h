@@ -90,32 +90,54 @@ static void reversed(void* to, const void* last, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = x[-i];
 }
 
-// Every second element: the first ones of the pairs in two vectors.
-template <class T, size_t... I>
-STRATA_INLINE T firsts(T a, T b, std::index_sequence<I...>) {
-  return __builtin_shufflevector(a, b, static_cast<int>(2 * I)...);
+// Every second element of 2 n - 1, as many as a vector of kBytes has. The last pair may end with the memory: its second
+// element is not read, so that the second vector begins one element before the first one's end.
+template <class T, int kBytes, size_t... I>
+STRATA_INLINE void second_vector(T* to, const char* from, std::index_sequence<I...>) {
+  typedef T Lanes __attribute__((vector_size(kBytes)));
+  constexpr size_t kCount = sizeof...(I);
+  Lanes a, b;
+  __builtin_memcpy(&a, from, sizeof a);
+  __builtin_memcpy(&b, from + (kCount - 1) * sizeof(T), sizeof b);
+  const Lanes v = __builtin_shufflevector(a, b, static_cast<int>(I < kCount / 2 ? 2 * I : 2 * I + 1)...);
+  __builtin_memcpy(to, &v, sizeof v);
+}
+// Whole vectors, of which the last one ends where the elements do; false if there are too few for one.
+template <class T, int kBytes>
+STRATA_INLINE bool second_vectors(T* to, const char* from, int64_t n) {
+  constexpr int64_t kCount = kBytes / static_cast<int64_t>(sizeof(T));
+  if constexpr (kCount >= 2) {
+    if (n < kCount) return false;
+    constexpr int64_t step = 2 * static_cast<int64_t>(sizeof(T));
+    int64_t i = 0;
+    for (; i + kCount <= n; i += kCount)
+      second_vector<T, kBytes>(to + i, from + i * step, std::make_index_sequence<kCount>{});
+    if (i < n)
+      second_vector<T, kBytes>(to + n - kCount, from + (n - kCount) * step, std::make_index_sequence<kCount>{});
+    return true;
+  } else {
+    return false;
+  }
 }
 template <class T>
-static void second(void* to, const char* from, int64_t n) {
-  typedef T Lanes __attribute__((vector_size(kVecBytes)));
-  constexpr int64_t kCount = kVecBytes / sizeof(T);
-  T* y = static_cast<T*>(to);
-  int64_t i = 0;
-  // The last pair may end with the memory: its second element is not read.
-  for (; i + kCount < n; i += kCount) {
-    Lanes a, b;
-    __builtin_memcpy(&a, from + 2 * i * static_cast<int64_t>(sizeof(T)), sizeof a);
-    __builtin_memcpy(&b, from + (2 * i + kCount) * static_cast<int64_t>(sizeof(T)), sizeof b);
-    const Lanes v = firsts(a, b, std::make_index_sequence<kCount>{});
-    __builtin_memcpy(y + i, &v, sizeof v);
-  }
-  for (; i < n; ++i) __builtin_memcpy(y + i, from + 2 * i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+STRATA_INLINE void second(void* to, const char* from, int64_t n) {
+  T* const y = static_cast<T*>(to);
+  if (second_vectors<T, kVecBytes>(y, from, n) || second_vectors<T, kVecBytes / 2>(y, from, n)) return;
+  for (int64_t i = 0; i < n; ++i) __builtin_memcpy(y + i, from + 2 * i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+}
+template <class T>
+static void second_lines_of(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n, int64_t lines) {
+  for (int64_t i = 0; i < lines; ++i) second<T>(to + i * to_step, from + i * from_step, n);
+}
+static void second_lines(int64_t size, char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n,
+                         int64_t lines) {
+  if (size == 1) return second_lines_of<uint8_t>(to, to_step, from, from_step, n, lines);
+  if (size == 2) return second_lines_of<uint16_t>(to, to_step, from, from_step, n, lines);
+  if (size == 4) return second_lines_of<uint32_t>(to, to_step, from, from_step, n, lines);
+  second_lines_of<uint64_t>(to, to_step, from, from_step, n, lines);
 }
 static void second_sized(int64_t size, void* to, const char* from, int64_t n) {
-  if (size == 1) return second<uint8_t>(to, from, n);
-  if (size == 2) return second<uint16_t>(to, from, n);
-  if (size == 4) return second<uint32_t>(to, from, n);
-  second<uint64_t>(to, from, n);
+  second_lines(size, static_cast<char*>(to), 0, from, 0, n, 1);
 }
 
 // Lines of a few vectors, `bytes` each: a call of memcpy() for each would take as long as the copy.

@@ -31,6 +31,7 @@ const Op<Tensor(const Tensor&, double, RngKey)> dropout_op{{
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double p, RngKey key) {
       if (p == 0) return copy_elements(on, y, x);  // nothing is drawn for nothing
+      if (p == 1) return fill_elements(on, y, 0);
       const Tensor xc = x.contiguous(), rows = y.is_contiguous() ? y : empty(like(y));
       if constexpr (on.cuda)
         dropout_cuda(x.dtype(), xc.raw_data(), rows.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);

@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "strata/core/mixed_way.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/mixed_kernel.h"
 #include "strata/ops/elementwise/records.h"
 #include "strata/ops/view/view.h"
 
@@ -38,6 +40,7 @@ const ScaledOp add_op{{
         },
     .reference = pointwise<([](double a, double b, Scalar alpha) { return a + alpha.to_double() * b; })>,
 }};
+const detail::MixedWay add_way(add_op, add_mixed_way, add_mixed_way_inplace);
 
 const ScaledOp sub_op{{
     .schema = "sub(Tensor a, Tensor b, Scalar alpha=1) -> Tensor",
@@ -78,6 +81,7 @@ const BinaryOp mul_op{binary<Map::mul>({
     .dtypes = kAllTypes,
     .reference = pointwise<([](double a, double b) { return a * b; })>,
 })};
+const detail::MixedWay mul_way(mul_op, mul_mixed_way, mul_mixed_way_inplace);
 
 // ---- a floating tensor and a number ----
 // The number is used as it is: a bf16 tensor times 0.1 is not first rounded to bf16(0.1), and no tensor is made for it.

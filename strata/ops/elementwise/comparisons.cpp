@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "strata/ops/elementwise/isclose_kernel.h"
 #include "strata/ops/elementwise/records.h"
 #include "strata/ops/view/view.h"
 
@@ -128,6 +129,8 @@ const IscloseOp isclose_op{{
         [](auto on, Tensor& y, const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
           const MapParams p{{rtol, atol, equal_nan}};
           if (is_floating(a.dtype())) return map(on, Map::isclose, y, {&a, &b}, p);
+          if constexpr (!on.cuda)
+            if (isclose_ints_cpu(y, a, b, rtol, atol)) return;
           const Tensor wide_a = a.to(DType::f64), wide_b = b.to(DType::f64);
           map(on, Map::isclose, y, {&wide_a, &wide_b}, p);
         }),
@@ -142,6 +145,8 @@ const IscloseOp isclose_op{{
           const Tensor x = s.integers({3, 5}, 0, 3, s.dtype());
           s.add(x, s.integers({3, 5}, 0, 3, s.dtype())).not_differentiable();
           s.add(x, s.integers({5}, 0, 3, s.dtype()), 0.0, 1.5, true).not_differentiable();
+          s.add(s.integers({2, 41}, 0, 100, s.dtype()), s.integers({2, 41}, 0, 100, s.dtype()), 0.1, 2.0)
+              .not_differentiable();
           s.invalid<ValueError>("must not be negative", x, x, -1.0);
         },
     .reference = pointwise<([](double a, double b, double rtol, double atol, bool equal_nan) {

@@ -3,9 +3,23 @@
 #include <cmath>
 
 #include "strata/ops/elementwise/records.h"
+#include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {
+
+// An expanded gradient, as a mean's is, has few numbers of its own: they are multiplied once each.
+bool is_spread(const Tensor& g) {
+  for (int64_t d = 0; d < g.dim(); ++d)
+    if (g.strides()[d] == 0 && g.shape()[d] > 1) return true;
+  return false;
+}
+Tensor scaled_then_spread(const Tensor& g, Scalar by) {
+  Tensor own = g;
+  for (int64_t d = 0; d < g.dim(); ++d)
+    if (g.strides()[d] == 0 && g.shape()[d] > 1) own = slice(own, d, 0, 1);
+  return expand(own * by, g.shape());
+}
 
 using TernaryOp = Op<Tensor(const Tensor&, const Tensor&, const Tensor&)>;
 using ScaledTernaryOp = Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Scalar)>;
@@ -64,7 +78,9 @@ const PowScalarOp pow_scalar_op{{
         [](Backward& b, const Tensor& x, Scalar e) {
           if (e.to_double() == 0) return b.set(0, no_slope(b.gy()));
           const Scalar less = e.to_double() - 1;
-          b.set(0, b.gy() * (less.to_double() == 1 ? x : pow(x, less)) * e);
+          const Tensor slope = less.to_double() == 1 ? x : pow(x, less);
+          if (is_spread(b.gy())) return b.set(0, scaled_then_spread(b.gy(), e) * slope);
+          b.set(0, b.gy() * slope * e);
         },
     .inplace = true,
     .autocast = Autocast::full,

@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "strata/core/dispatch.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/elementwise/kernels.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/factory/ranges.h"
 #include "strata/ops/vec/level.h"
 
 namespace strata {
@@ -368,6 +371,28 @@ TEST(EverySecondElement, IsGatheredWithoutReadingPastTheEnd) {
           EXPECT_EQ(std::memcmp(to.data() + i * size, from.data() + 2 * i * size, static_cast<size_t>(size)), 0)
               << "element " << i << " of " << n << ", " << size << " bytes each, on level " << level;
       }
+  });
+}
+
+TEST(StridedLines, AreCopiedWhereTheyBelongAndNowhereElse) {
+  on_every_level([](int level) {
+    for (const DType t : {DType::u8, DType::i16, DType::i32, DType::i64})
+      for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 130})
+        for (const int64_t from_step : {1, 2, 3})
+          for (const int64_t to_step : {1, 2}) {
+            const int64_t rows = 6, width = n * from_step + 1, wide = n * to_step + 2, size = size_of(t);
+            const Tensor from = arange(1, rows * width + 1, 1, DType::i64).to(t).view({rows, width});
+            const Tensor to = zeros({rows, wide}, t);
+            to.slice(1, 2, wide, to_step).copy_(from.slice(1, 1, width, from_step));
+            const char *a = static_cast<const char*>(from.raw_data()), *b = static_cast<const char*>(to.raw_data());
+            std::vector<char> want(static_cast<size_t>(to.nbytes()));
+            for (int64_t r = 0; r < rows; ++r)
+              for (int64_t i = 0; i < n; ++i)
+                std::memcpy(want.data() + (r * wide + 2 + i * to_step) * size, a + (r * width + 1 + i * from_step) * size,
+                            static_cast<size_t>(size));
+            ASSERT_EQ(std::memcmp(want.data(), b, want.size()), 0)
+                << n << " elements of " << size << " bytes, steps " << from_step << " and " << to_step << ", level " << level;
+          }
   });
 }
 

@@ -25,10 +25,12 @@ const Op<TensorList(const Tensor&, const Dims&)> unravel_index_op{{
           for (const int64_t size : shape) check(size > 0, "unravel_index", "shape must be positive, got ", shape);
           TensorList found;
           Tensor rest = indices;
-          for (int64_t d = shape.size() - 1; d >= 0; --d) {
-            found.push_back(remainder(rest, Scalar(shape[d])));
-            rest = floor_divide(rest, Scalar(shape[d]));
+          for (int64_t d = shape.size() - 1; d > 0; --d) {  // one division for both
+            const Tensor quotient = floor_divide(rest, Scalar(shape[d]));
+            found.push_back(rest - quotient * Scalar(shape[d]));
+            rest = quotient;
           }
+          if (!shape.empty()) found.push_back(remainder(rest, Scalar(shape[0])));
           std::ranges::reverse(found);
           return found;
         },

@@ -4,6 +4,8 @@
 
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/linalg/linalg_kernels.h"
 #include "strata/ops/linalg/records.h"
 #include "strata/ops/matmul/matmul.h"
@@ -174,6 +176,31 @@ const Op<Tensor(const Tensor&, const Tensor&, bool)> cholesky_solve_op{{
         },
 }};
 
+// By halves, so that products do most of the work and zeros are not multiplied.
+constexpr int64_t kHalved = 96;
+
+Tensor block(const Tensor& A, int64_t row, int64_t rows_end, int64_t col, int64_t cols_end) {
+  return slice(slice(A, -2, row, rows_end), -1, col, cols_end);
+}
+Tensor joined(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d) {
+  return cat({cat({a, b}, -1), cat({c, d}, -1)}, -2);
+}
+Tensor lower_inverse(const Tensor& L) {
+  const int64_t n = rows(L), h = n / 2;
+  if (n <= kHalved) return linalg_solve_triangular(L, expand(identity(L, n), L.shape()), false);
+  const Tensor a = lower_inverse(block(L, 0, h, 0, h)), d = lower_inverse(block(L, h, n, h, n));
+  const Tensor c = neg(matmul(d, matmul(block(L, h, n, 0, h), a)));
+  return joined(a, zeros_like(mT(c)), c, d);
+}
+// mT(M) M of a lower triangle M.
+Tensor gram_of_lower(const Tensor& M) {
+  const int64_t n = rows(M), h = n / 2;
+  if (n <= kHalved) return matmul(mT(M), M);
+  const Tensor low = block(M, h, n, 0, h), d = block(M, h, n, h, n);
+  const Tensor c = matmul(mT(d), low);
+  return joined(gram_of_lower(block(M, 0, h, 0, h)) + matmul(mT(low), low), mT(c), c, gram_of_lower(d));
+}
+
 const Op<Tensor(const Tensor&, bool)> cholesky_inverse_op{{
     .schema = "cholesky_inverse(Tensor L, bool upper=false) -> Tensor",
     .doc = "The inverse of the matrix whose factor is L: cholesky_solve of the identity.",
@@ -185,7 +212,10 @@ const Op<Tensor(const Tensor&, bool)> cholesky_inverse_op{{
         },
     .composed =
         [](const Tensor& L, bool upper) {
-          if (!L.device().is_cuda()) return cholesky_solve(identity(L, rows(L)), L, upper);
+          if (!L.device().is_cuda()) {
+            if (rows(L) <= kHalved) return cholesky_solve(identity(L, rows(L)), L, upper);
+            return gram_of_lower(lower_inverse(upper ? mT(L) : L));
+          }
           // A product is there a third of a triangle's time.
           const Exact exact;
           const Tensor inverse = linalg_solve_triangular(L, expand(identity(L, rows(L)), L.shape()), upper);
@@ -205,6 +235,8 @@ const Op<Tensor(const Tensor&, bool)> cholesky_inverse_op{{
           s.add(well(s, {3, 3}));
           s.add(well(s, {2, 4, 4}), true).named("upper");
           s.add(s.tensor({0, 0})).named("empty");
+          s.add(well(s, {101, 101})).not_differentiable().named("by halves");
+          s.add(well(s, {2, 98, 98}), true).not_differentiable().named("by halves, upper");
           s.invalid<ShapeError>("square", s.tensor({3, 2}));
         },
     .reference =

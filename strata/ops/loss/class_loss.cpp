@@ -10,6 +10,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/loss/loss.h"
+#include "strata/ops/loss/planes_kernel.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/softmax/softmax.h"
@@ -81,8 +82,14 @@ Tensor cross_entropy_composed(const Tensor& x, const Tensor& target, const Tenso
   check(smoothing >= 0 && smoothing <= 1, op, "label_smoothing must be in [0, 1], got ", smoothing);
   if (is_floating(target.dtype())) return of_probabilities(x, target, weight, reduction, smoothing);
   check<DTypeError>(is_floating(x.dtype()), op, "needs floating logits, got ", x.dtype());
-  const Tensor rows = detail::class_last(x, target, op), classes = classes_of(target, op);
+  detail::check_targets_fit(x, target, op);
+  const Tensor classes = classes_of(target, op);
   Tensor loss;
+  if (!weight.defined() && detail::lies_in_planes(x)) {
+    loss = detail::cross_entropy_planes(x, classes, ignore_index, reduction, smoothing);
+    return reduction == "none" ? loss.reshape(target.shape()) : loss;
+  }
+  const Tensor rows = detail::class_last(x, target, op);
   if (weight.defined()) {
     check_weight(weight, rows.size(1), op);
     const Tensor logs = log_softmax(detail::widened(rows), 1);

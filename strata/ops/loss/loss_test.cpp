@@ -9,6 +9,7 @@
 
 #include "strata/autograd/autograd.h"
 #include "strata/core/node.h"
+#include "strata/core/recording.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -18,6 +19,7 @@
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/softmax/softmax.h"
 #include "strata/ops/vec/level.h"
+#include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {
@@ -95,6 +97,26 @@ TEST(CrossEntropy, FurtherDimensionsAreRows) {
         return s;
       }(),
       1e-5);
+}
+
+// Classes as planes of an image: the numbers of rows, without rows.
+TEST(CrossEntropy, PlanesAreReadAsTheyLie) {
+  const Tensor x = numbers({2, 5, 64, 70}).set_requires_grad(), target = classes({2, 64, 70}, 5);
+  for (const char* reduction : {"mean", "sum", "none"}) {
+    const CrossEntropyOptions options{.ignore_index = 3, .reduction = reduction, .label_smoothing = 0.1};
+    const Recording r = record([&] { sum(cross_entropy(x, target, options)).backward(); });
+    for (const RecordedCall& c : r.calls) {
+      EXPECT_NE(c.op->name(), "clone");
+      EXPECT_NE(c.op->name(), "cross_entropy_rows");
+    }
+    const Tensor got = x.grad();
+    Tensor(x).set_grad({});
+    const Tensor rows = x.detach().permute({0, 2, 3, 1}).reshape({-1, 5}).set_requires_grad();
+    const Tensor loss = cross_entropy(rows, target.reshape({-1}), options);
+    EXPECT_EQ(cross_entropy(x.detach(), target, options).to_vector<float>(), loss.detach().to_vector<float>());
+    sum(loss).backward();
+    EXPECT_EQ(got.to_vector<float>(), rows.grad().view({2, 64, 70, 5}).permute({0, 3, 1, 2}).to_vector<float>());
+  }
 }
 
 TEST(CrossEntropy, KeepsOneNumberARow) {

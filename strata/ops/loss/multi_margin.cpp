@@ -65,7 +65,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, double)> m
                             "g is ", g, ", wanted a number for each row of ", x);
           return TensorMeta{x.shape(), x.dtype(), x.device(), std::nullopt};
         },
-    .kernels = {.cuda = STRATA_CUDA_KERNEL(multi_margin_rows_backward_cuda)},
+    .kernels = {.cpu = multi_margin_rows_backward_cpu, .cuda = STRATA_CUDA_KERNEL(multi_margin_rows_backward_cuda)},
     .composed =
         [](const Tensor& g, const Tensor& x, const Tensor& target, int64_t p, double margin) {
           const Tensor named = is_target(x, target), far = above(x, target, margin);
@@ -107,7 +107,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, double)> multi_margin_row
           check_rows(x, target, p, "multi_margin_rows");
           return like(x).with_shape({x.size(0)});
         },
-    .kernels = {.cuda = STRATA_CUDA_KERNEL(multi_margin_rows_cuda)},
+    .kernels = {.cpu = multi_margin_rows_cpu, .cuda = STRATA_CUDA_KERNEL(multi_margin_rows_cuda)},
     .composed =
         [](const Tensor& x, const Tensor& target, int64_t p, double margin) {
           Tensor each = clamp_min(above(x, target, margin), 0);
@@ -127,6 +127,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, double)> multi_margin_row
           s.add(s.tensor({7, 2}).t(), s.integers({2}, 0, 7), 2, 6.0).named("strided");
           s.add(s.tensor({3, 5}), s.integers({3}, 0, 5)).not_differentiable();
           s.add(s.tensor({0, 5}), s.integers({0}, 0, 5));
+          s.add(s.tensor({5, 1}), s.integers({5}, 0, 1), 2, 6.0).named("one class");
           s.invalid<ShapeError>("wanted [N, C]", s.tensor({3, 4}), s.integers({2}, 0, 4));
           s.invalid<ValueError>("p must be", s.tensor({3, 4}), s.integers({3}, 0, 4), 3);
           if (s.benchmarking()) s.bench(s.tensor({512, 512}), s.integers({512}, 0, 512));

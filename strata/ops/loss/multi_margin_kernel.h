@@ -11,6 +11,9 @@ namespace detail {
 Tensor multi_margin_rows(const Tensor& x, const Tensor& target, int64_t p, double margin);
 }  // namespace detail
 
+void multi_margin_rows_cpu(Tensor& y, const Tensor& x, const Tensor& target, int64_t p, double margin);
+void multi_margin_rows_backward_cpu(Tensor& gx, const Tensor& g, const Tensor& x, const Tensor& target, int64_t p,
+                                    double margin);
 void multi_margin_rows_cuda(Tensor& y, const Tensor& x, const Tensor& target, int64_t p, double margin);
 void multi_margin_rows_backward_cuda(Tensor& gx, const Tensor& g, const Tensor& x, const Tensor& target, int64_t p,
                                      double margin);

@@ -3,7 +3,9 @@
 #include "strata/ops/matmul/gemm_cpu.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
@@ -31,14 +33,18 @@ bool is_plain(int64_t rows, int64_t cols, int64_t row, int64_t col) {
 template <class T>
 void copy_rows(const T* from, int64_t row, int64_t col, T* to, int64_t cols, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
-    for (int64_t j = 0; j < cols; ++j) to[i * cols + j] = from[i * row + j * col];
+    if (col == 2)
+      gather_second(sizeof(T), to + i * cols, reinterpret_cast<const char*>(from + i * row), cols);
+    else
+      for (int64_t j = 0; j < cols; ++j) to[i * cols + j] = from[i * row + j * col];
   }
 }
 
-// A contiguous copy of an operand that is not plain, over all batches that differ, in its place; updates its strides.
+// A dense copy of an operand that is not plain, over all batches that differ, in its place; updates its strides.
 void make_plain(ScratchFrame& frame, int64_t batches, int64_t rows, int64_t cols, DType t, const void*& data,
                 int64_t& row, int64_t& col, int64_t* batch_stride) {
-  const bool shared = batch_stride == nullptr || *batch_stride == 0;
+  const bool shared = batch_stride == nullptr || *batch_stride == 0, by_columns = std::abs(row) < std::abs(col);
+  if (by_columns) std::swap(rows, cols), std::swap(row, col);  // as it lies: no line is read for one element
   const int64_t copies = shared ? 1 : batches, size = size_of(t), step = shared ? 0 : *batch_stride;
   const auto* from = static_cast<const char*>(data);
   auto* to = frame.take<char>(copies * rows * cols * size);
@@ -57,6 +63,7 @@ void make_plain(ScratchFrame& frame, int64_t batches, int64_t rows, int64_t cols
       });
   data = to;
   row = cols, col = 1;
+  if (by_columns) std::swap(row, col);
   if (!shared) *batch_stride = rows * cols;
 }
 

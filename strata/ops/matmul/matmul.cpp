@@ -79,11 +79,21 @@ void product_backward(Backward& bw, Tensor g, const Tensor& a, const Tensor& b) 
   const Tensor ma = a.dim() == 1 ? unsqueeze(a, 0) : a, mb = b.dim() == 1 ? unsqueeze(b, 1) : b;
   if (b.dim() == 1) g = unsqueeze(g, -1);
   if (a.dim() == 1) g = unsqueeze(g, -2);
-  if (bw.needs(0)) bw.set(0, reshape(sum_to(matmul(g, swap_last(mb)), ma.shape()), a.shape()));
+  const Shape batch = leading(g);
+  if (bw.needs(0)) {
+    if (mb.dim() == 2 && ma.dim() > 2 && batch == leading(ma))
+      set_product_gradient(bw, 0, bw.needs(1) || g.is_contiguous() ? as_rows(g) : g, mb.t(), a.shape());
+    else if (batch == leading(ma) && batch == leading(mb))
+      set_product_gradient(bw, 0, g, swap_last(mb), a.shape());
+    else
+      bw.set(0, reshape(sum_to(matmul(g, swap_last(mb)), ma.shape()), a.shape()));
+  }
   if (!bw.needs(1)) return;
   if (mb.dim() == 2 && ma.dim() > 2) {
     // The sum over the batch is part of one product.
-    bw.set(1, reshape(matmul(as_rows(ma).t(), as_rows(g)), b.shape()));
+    set_product_gradient(bw, 1, as_rows(ma).t(), as_rows(g), b.shape());
+  } else if (batch == leading(ma) && batch == leading(mb)) {
+    set_product_gradient(bw, 1, swap_last(ma), g, b.shape());
   } else {
     bw.set(1, reshape(sum_to(matmul(swap_last(ma), g), mb.shape()), b.shape()));
   }
@@ -432,10 +442,11 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
     .saves = "x:weight weight:x",
     .backward =
         [](Backward& bw, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-          const Tensor& gy = bw.gy();
-          if (bw.needs(0)) bw.set(0, matmul(gy, weight));
-          if (!bw.needs(1) && !bw.needs(2)) return;
-          const Tensor rows = as_rows(gy);
+          const bool rest = bw.needs(1) || bw.needs(2);
+          // Rows that lie apart are copied for the others alone.
+          const Tensor rows = rest || bw.gy().is_contiguous() ? as_rows(bw.gy()) : bw.gy();
+          if (bw.needs(0)) set_product_gradient(bw, 0, rows, weight, x.shape());
+          if (!rest) return;
           if (bw.needs(1)) set_weight_gradient(bw, 1, rows, as_rows(x));
           if (bw.needs(2)) bw.set(2, rows.sum({0}));
         },
@@ -481,11 +492,6 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
 const detail::Fp8Way linear_way(linear_op, detail::linear_fp8_way);
 
 }  // namespace
-
-void set_weight_gradient(Backward& bw, int i, const Tensor& gy, const Tensor& x) {
-  const bool wide = bw.takes_f32(i) && is_reduced_floating(gy.dtype()) && !grad_enabled();
-  bw.set(i, wide ? matmul_f32(gy.t(), x) : matmul(gy.t(), x));
-}
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   return matmul_op(a, b);

@@ -5,6 +5,10 @@
 
 namespace strata {
 class Backward;
+/// Sets the gradient of input `i`, of shape `shape`, to the product a b of matrices or of equally long batches of them:
+/// added within the product to what other ops gave the input, where the pass allows that (Backward::gathered); in f32
+/// where it goes to autocast's cast.
+void set_product_gradient(Backward& bw, int i, const Tensor& a, const Tensor& b, const Shape& shape);
 /// Sets the gradient of input `i`, the weight [out, in] of a layer, from gy [rows, out] and x [rows, in]; in f32 where
 /// that goes to a parameter's cast.
 void set_weight_gradient(Backward& bw, int i, const Tensor& gy, const Tensor& x);

@@ -35,7 +35,9 @@ Tensor vector_product(const Tensor& input, const Tensor& mat, const Tensor& vec,
   check_factors("addmv", mat, beta, alpha);
   check<ShapeError>(mat.shape()[1] == vec.shape()[0], "addmv", "inner sizes differ: mat is ", mat, ", vec is ", vec);
   check_broadcast("addmv", input, {mat.shape()[0]});
-  return squeeze(addmm(unsqueeze(input, -1), mat, unsqueeze(vec, 1), beta, alpha), 1);
+  // A number is no row of the product's one column.
+  const Tensor column = input.dim() == 0 ? expand(input, {mat.shape()[0]}) : input;
+  return squeeze(addmm(unsqueeze(column, -1), mat, unsqueeze(vec, 1), beta, alpha), 1);
 }
 
 const ScaledOp addmv_op{{

@@ -67,6 +67,19 @@ static void channel_norm_of(const ChannelNorm& c) {
                    rstd[s] = R(1) / std::sqrt(squares / count + static_cast<R>(c.eps));
                  }
                });
+  if (S == 1 && !c.across_batch) {  // a group's channels are neighbours
+    parallel_for(0, stats, std::max<int64_t>(1, 16384 / per), [&](int64_t from, int64_t to) {
+      for (int64_t s = from; s < to; ++s) {
+        const int64_t at = s * per, channel = s % c.groups * per;
+        const V<T> m = set1(mean[s]), r = set1(rstd[s]);
+        for_vectors<T>(per, [&](int64_t j, int64_t k) {
+          const V<T> a = w ? r * load_upto(w + channel + j, k, 0) : r, o = b ? load_upto(b + channel + j, k, 0) : V<T>{};
+          store_upto(y + at + j, fma(load_upto(x + at + j, k, 0) - m, a, o), k);
+        });
+      }
+    });
+    return;
+  }
   parallel_for(0, c.batch * C, std::max<int64_t>(1, 16384 / S), [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i) {
       const int64_t channel = i % C, s = c.across_batch ? channel / per : i / C * c.groups + channel / per;
@@ -94,20 +107,47 @@ static void channel_norm_backward_of(const ChannelNormBackward& c) {
   };
   ScratchFrame frame;
   R *sum = frame.take<R>(c.batch * C), *product = frame.take<R>(c.batch * C);
-  parallel_for(0, c.batch * C, std::max<int64_t>(1, 16384 / S), [&](int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; ++i) {
-      sum[i] = product[i] = 0;
-      sum_and_product(gy + i * S, x + i * S, S, mean[stat_of(i / C, i % C)], sum[i], product[i]);
+  const bool neighbours = S == 1 && !c.across_batch;  // a group's channels are
+  // Calls f(statistic, first of its channels) for all groups of all items.
+  const auto each_group = [&](auto&& f) {
+    parallel_for(0, stats, std::max<int64_t>(1, 16384 / per), [&](int64_t from, int64_t to) {
+      for (int64_t s = from; s < to; ++s) f(s, s % c.groups * per);
+    });
+  };
+  if (neighbours) {
+    each_group([&](int64_t s, int64_t) {
+      const int64_t at = s * per;
+      const V<T> m = set1(mean[s]);
+      for_vectors<T>(per, [&](int64_t j, int64_t k) {
+        const V<T> g = load_upto(gy + at + j, k, 0);
+        store_upto(sum + at + j, g, k);
+        store_upto(product + at + j, g * (load_upto(x + at + j, k, 0) - m), k);
+      });
+    });
+  } else {
+    parallel_for(0, c.batch * C, std::max<int64_t>(1, 16384 / S), [&](int64_t from, int64_t to) {
+      for (int64_t i = from; i < to; ++i) {
+        sum[i] = product[i] = 0;
+        sum_and_product(gy + i * S, x + i * S, S, mean[stat_of(i / C, i % C)], sum[i], product[i]);
+      }
+    });
+  }
+  if (gw || gb) {
+    R *by_weight = frame.take<R>(C), *by_bias = frame.take<R>(C);
+    std::fill_n(by_weight, C, R(0));
+    std::fill_n(by_bias, C, R(0));
+    for (int64_t item = 0; item < c.batch; ++item)
+      for (int64_t first = 0; first < C; first += per) {
+        const R r = rstd[stat_of(item, first)];
+        for (int64_t channel = first; channel < first + per; ++channel) {
+          by_weight[channel] += product[item * C + channel] * r;
+          by_bias[channel] += sum[item * C + channel];
+        }
+      }
+    for (int64_t channel = 0; channel < C; ++channel) {
+      if (gw) put(gw[channel], by_weight[channel]);
+      if (gb) put(gb[channel], by_bias[channel]);
     }
-  });
-  for (int64_t channel = 0; channel < C && (gw || gb); ++channel) {
-    R a = 0, b = 0;
-    for (int64_t item = 0; item < c.batch; ++item) {
-      a += product[item * C + channel] * rstd[stat_of(item, channel)];
-      b += sum[item * C + channel];
-    }
-    if (gw) put(gw[channel], a);
-    if (gb) put(gb[channel], b);
   }
   // grad_x = rstd w gy - m1 rstd - (x - mean) rstd^3 m2, m1 and m2 the means of w gy and of w gy (x - mean)
   R *m1 = frame.take<R>(stats), *m2 = frame.take<R>(stats);
@@ -124,6 +164,18 @@ static void channel_norm_backward_of(const ChannelNormBackward& c) {
   for (int64_t s = 0; s < stats; ++s) {
     m1[s] *= rstd[s] / count;
     m2[s] *= rstd[s] * rstd[s] * rstd[s] / count;
+  }
+  if (neighbours) {
+    each_group([&](int64_t s, int64_t channel) {
+      const int64_t at = s * per;
+      const V<T> r = set1(rstd[s]), b = set1(m1[s]), p = set1(m2[s]), m = set1(mean[s]);
+      for_vectors<T>(per, [&](int64_t j, int64_t k) {
+        const V<T> a = w ? r * load_upto(w + channel + j, k, 0) : r;
+        const V<T> v = load_upto(gy + at + j, k, 0) * a - b - (load_upto(x + at + j, k, 0) - m) * p;
+        store_upto(gx + at + j, v, k);
+      });
+    });
+    return;
   }
   parallel_for(0, c.batch * C, std::max<int64_t>(1, 16384 / S), [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i) {

@@ -238,6 +238,14 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
             },
     }};
 
+// What other ops gave x as its gradient (the sum beside a residual branch): the kernel adds it, so it is taken from the
+// pass, which gets it back within the new gradient. Nothing where it may not be taken or has another dtype.
+Tensor taken_sum(Backward& b, const Tensor& x) {
+  Tensor* const sum = b.needs(0) ? b.gathered(0) : nullptr;
+  const bool fits = sum != nullptr && sum->dtype() == x.dtype() && sum->shape() == x.shape();
+  return fits && sum->device() == b.gy(0).device() ? std::exchange(*sum, Tensor()) : Tensor();
+}
+
 // What reaches x through the saved statistics, where something differentiates these too.
 Tensor through_statistics(Backward& b, const Tensor& x, int64_t n, Tensor gx, int mean_at, int rstd_at, bool rms) {
   const double inv = 1.0 / static_cast<double>(n);
@@ -279,7 +287,7 @@ const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, doubl
         [](Backward& b, const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, double) {
           Tensor gx;
           if (b.has_gy(0)) {
-            auto [g, gw, gb] = layer_norm_backward_op(b.gy(0), x, normalized, weight, b.y(1), b.y(2), {});
+            auto [g, gw, gb] = layer_norm_backward_op(b.gy(0), x, normalized, weight, b.y(1), b.y(2), taken_sum(b, x));
             gx = g;
             if (weight.defined() && b.needs(1)) b.set(1, gw);
             if (bias.defined() && b.needs(2)) b.set(2, gb.to(bias.dtype()));
@@ -394,7 +402,7 @@ const Op<Pair(const Tensor&, const Shape&, const Tensor&, double)> rms_norm_op{{
         [](Backward& b, const Tensor& x, const Shape& normalized, const Tensor& weight, double) {
           Tensor gx;
           if (b.has_gy(0)) {
-            auto [g, gw] = rms_norm_backward_op(b.gy(0), x, normalized, weight, b.y(1), {});
+            auto [g, gw] = rms_norm_backward_op(b.gy(0), x, normalized, weight, b.y(1), taken_sum(b, x));
             gx = g;
             if (weight.defined() && b.needs(1)) b.set(1, gw);
           }

@@ -12,6 +12,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/norm/channel_statistics_inl.h"
 #include "strata/ops/norm/norm.h"
+#include "strata/ops/norm/running_statistics_kernel.h"
 #include "strata/ops/norm/scale_shift_kernel.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -168,6 +169,11 @@ Triple followed(const Tensor& y, const Tensor& running_mean, const Tensor& runni
                 const Tensor& rstd, int64_t n, double momentum, double eps) {
   NoGrad guard;
   const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);
+  if (mean.dim() == 1 && running_mean.dtype() == mean.dtype() && running_var.dtype() == mean.dtype()) {
+    const auto [new_mean, new_var] =
+        detail::running_statistics(running_mean, running_var, mean, rstd, {momentum, eps, unbiased});
+    return Triple(y, new_mean, new_var);
+  }
   Tensor m = mean, var = (rstd.pow(-2.0) + -eps) * unbiased;
   if (m.dim() == 2) m = strata::mean(m, {0}), var = strata::mean(var, {0});
   return Triple(y, add(running_mean * (1 - momentum), m.to(running_mean.dtype()), momentum),

@@ -197,12 +197,18 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
     .example = "assert(weight_norm(full({1, 4}, 3.0), ones({1, 1})).sum().item() == 2);",
     .infer = infer,
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& v, const Tensor& g, int64_t dim) {
-      if constexpr (on.cuda) {
-        const int64_t rows = g.numel(), n = rows == 0 ? 0 : v.numel() / rows;
-        if (of_rows(v, g, dim) && y.shape() == v.shape() && y.is_contiguous() && blocks_have_rows(rows, n)) {
-          const Tensor wanted = contiguous(g);
-          return weight_norm_cuda(v.dtype(), v.raw_data(), wanted.raw_data(), rows, n, y.raw_data());
-        }
+      const int64_t rows = g.numel(), n = rows == 0 ? 0 : v.numel() / rows;
+      if (of_rows(v, g, dim) && y.shape() == v.shape() && y.is_contiguous() && v.numel() > 0 &&
+          (!on.cuda || blocks_have_rows(rows, n))) {
+        const Tensor wanted = contiguous(g);
+        const auto run = [&](auto kernel) {
+          kernel(v.dtype(), v.raw_data(), wanted.raw_data(), rows, n, y.raw_data());
+        };
+        if constexpr (on.cuda)
+          run(weight_norm_cuda);
+        else
+          run(weight_norm_cpu);
+        return;
       }
       if (is_reduced_floating(y.dtype())) {  // rounded once
         const Tensor wide = v.to(DType::f32);

@@ -8,6 +8,10 @@
 
 namespace strata {
 
+void weight_norm_cpu(DType t, const void* v, const void* g, int64_t rows, int64_t n, void* y) {
+  STRATA_VEC_CALL(weight_norm)(t, v, g, rows, n, y);
+}
+
 void weight_norm_backward_cpu(DType t, const void* gy, const void* v, const void* g, int64_t rows, int64_t n, void* gv,
                               void* gg) {
   STRATA_VEC_CALL(weight_norm_backward)(t, gy, v, g, rows, n, gv, gg);

@@ -13,7 +13,8 @@ void weight_norm_backward_cpu(DType t, const void* gy, const void* v, const void
                               void* gg);
 void weight_norm_backward_cuda(DType t, const void* gy, const void* v, const void* g, int64_t rows, int64_t n, void* gv,
                                void* gg);
-/// y = g / |v| v for each row, on a CUDA device.
+/// y = g / |v| v for each row.
+void weight_norm_cpu(DType t, const void* v, const void* g, int64_t rows, int64_t n, void* y);
 void weight_norm_cuda(DType t, const void* v, const void* g, int64_t rows, int64_t n, void* y);
 
 /// Whether rows are many or short enough for a block of a card to have one each.

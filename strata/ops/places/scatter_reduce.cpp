@@ -10,7 +10,6 @@
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/index_kernels.h"
@@ -18,6 +17,7 @@
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/places/places.h"
 #include "strata/ops/places/scatter_reduce_kernel.h"
+#include "strata/ops/places/sending_inl.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/sort/sort.h"
@@ -26,16 +26,11 @@
 namespace strata {
 namespace {
 
-constexpr std::string_view kName = "scatter_reduce";
-
-Join join_of(const std::string& reduce) {
-  if (reduce == "sum") return Join::sum;
-  if (reduce == "prod") return Join::prod;
-  if (reduce == "mean") return Join::mean;
-  if (reduce == "amax") return Join::amax;
-  check(reduce == "amin", kName, "reduce must be sum, prod, mean, amax or amin, got \"", reduce, "\"");
-  return Join::amin;
-}
+using sending::as_row;
+using sending::join_of;
+using sending::kName;
+using sending::plain;
+using sending::Sending;
 
 TensorMeta infer(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
                  bool) {
@@ -60,21 +55,6 @@ TensorMeta infer(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
   return like(x);
 }
 
-// The same call with one dimension where there was none, and src cut to what index names.
-struct Sending {
-  Tensor x, index, src;
-  int64_t dim;
-};
-Tensor as_row(const Tensor& t) {
-  return t.dim() == 0 ? reshape(t, {1}) : t;
-}
-Sending plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  Sending c{as_row(x), as_row(index), as_row(src), wrap_dim(dim, x.dim(), kName)};
-  for (int64_t d = 0; d < c.index.dim(); ++d)
-    if (c.src.shape()[d] != c.index.shape()[d]) c.src = slice(c.src, d, 0, c.index.shape()[d]);
-  return c;
-}
-
 // Where all of a slice along dim has one index, as index_reduce() sends them: the indices of slices; else undefined.
 Tensor slice_index(const Sending& c) {
   if (c.index.dim() < 2) return Tensor();
@@ -87,134 +67,6 @@ Tensor slice_index(const Sending& c) {
   }
   return one;
 }
-
-// ---- on the CPU: in the order of the elements, accumulated in the wide type and rounded once
-
-// Sends src to its places in `total` (which holds x), and counts what each has had where count is not null. Both are
-// row-major in x's shape; index and src are read where they lie.
-template <Join join, bool counted, class T, class C>
-void send(const Sending& c, C* total, int32_t* count) {
-  const Shape& sizes = c.index.shape();
-  const int last = sizes.size() - 1;
-  Strides strides = Strides::filled(sizes.size(), 1);
-  for (int d = last; d-- > 0;) strides[d] = strides[d + 1] * c.x.shape()[d + 1];
-  const int64_t n = c.x.shape()[c.dim], width = sizes[last], along = strides[c.dim],
-                step = c.dim == last ? 0 : strides[last], index_step = c.index.strides()[last],
-                src_step = c.src.strides()[last];
-  const int64_t* at0 = c.index.data<int64_t>();
-  const T* from0 = c.src.data<T>();
-  const auto put = [&](int64_t i, const T& v) {
-    const C w = static_cast<C>(v);
-    if constexpr (counted)
-      total[i] = count[i]++ == 0 ? w : joined(join, total[i], w);
-    else
-      total[i] = joined(join, total[i], w);
-  };
-  Shape lead = sizes;
-  lead[last] = std::min<int64_t>(width, 1);
-  naive::each(lead, [&](const Dims& place) {
-    int64_t row = 0, at_row = 0, from_row = 0;
-    for (int d = 0; d < last; ++d) {
-      row += d == c.dim ? 0 : place[d] * strides[d];
-      at_row += place[d] * c.index.strides()[d];
-      from_row += place[d] * c.src.strides()[d];
-    }
-    const int64_t* at = at0 + at_row;
-    const T* from = from0 + from_row;
-    const auto checked = [&](int64_t i) {
-      if (i < 0 || i >= n)
-        throw IndexError(kName, cat("index ", i, " is out of range for dimension ", c.dim, " with size ", n));
-      return i;
-    };
-    if (index_step == 0 && step == 1) {  // one index for a whole row
-      const int64_t base = row + checked(*at) * along;
-      if (src_step == 1) {
-        C* const to = total + base;
-        if constexpr (!counted) {
-#pragma GCC ivdep
-          for (int64_t j = 0; j < width; ++j) to[j] = joined(join, to[j], static_cast<C>(from[j]));
-        } else {
-          for (int64_t j = 0; j < width; ++j) put(base + j, from[j]);
-        }
-      } else
-        for (int64_t j = 0; j < width; ++j) put(base + j, from[j * src_step]);
-      return;
-    }
-    for (int64_t j = 0; j < width; ++j) put(row + checked(at[j * index_step]) * along + j * step, from[j * src_step]);
-  });
-}
-
-template <Join join, class T>
-void join_typed(Tensor& y, const Sending& given, bool include_self) {
-  using C = Joined<T>;
-  Sending c = given;
-  c.index = to(c.index, DType::i64);
-  const int64_t size = c.x.numel();
-  // How many each place has had, where that is asked for.
-  const bool counted = !include_self || join == Join::mean;
-  std::vector<int32_t> count(counted ? static_cast<size_t>(size) : 0, include_self ? 1 : 0);
-  const auto run = [&](C* total) {
-    if (c.index.numel() == 0) return;
-    if (counted)
-      send<join, true, T, C>(c, total, count.data());
-    else
-      send<join, false, T, C>(c, total, nullptr);
-  };
-  T* out = size > 0 ? y.data<T>() : nullptr;
-  if constexpr (std::is_same_v<T, C>) {
-    // Where x is written over, src may lie in the same memory.
-    if (y.storage() == c.src.storage()) c.src = clone(c.src);
-    if (size > 0 && !(y.raw_data() == c.x.raw_data() && c.x.is_contiguous())) copy_elements(y, reshape(c.x, y.shape()));
-    run(out);
-    if constexpr (join == Join::mean)
-      for (int64_t i = 0; i < size; ++i) out[i] = mean_of(out[i], count[static_cast<size_t>(i)]);
-  } else {
-    const Tensor x = contiguous(c.x);
-    std::vector<C> total(static_cast<size_t>(size));
-    if constexpr (is_reduced_floating(dtype_of<T>))
-      (std::is_same_v<T, Half> ? converters().f16_to_f32 : converters().bf16_to_f32)(total.data(), x.data<T>(), size);
-    else
-      for (int64_t i = 0; i < size; ++i) total[static_cast<size_t>(i)] = static_cast<C>(x.data<T>()[i]);
-    run(total.data());
-    if constexpr (join == Join::mean)
-      for (int64_t i = 0; i < size; ++i) {
-        C& v = total[static_cast<size_t>(i)];
-        v = mean_of(v, count[static_cast<size_t>(i)]);
-      }
-    if constexpr (is_reduced_floating(dtype_of<T>))
-      (std::is_same_v<T, Half> ? converters().f32_to_f16 : converters().f32_to_bf16)(out, total.data(), size);
-    else
-      for (int64_t i = 0; i < size; ++i) out[i] = static_cast<T>(total[static_cast<size_t>(i)]);
-  }
-}
-
-template <class T>
-void join_typed(Tensor& y, const Sending& c, Join join, bool include_self) {
-  switch (join) {
-    case Join::sum:
-      return join_typed<Join::sum, T>(y, c, include_self);
-    case Join::prod:
-      return join_typed<Join::prod, T>(y, c, include_self);
-    case Join::mean:
-      return join_typed<Join::mean, T>(y, c, include_self);
-    case Join::amax:
-      return join_typed<Join::amax, T>(y, c, include_self);
-    case Join::amin:
-      return join_typed<Join::amin, T>(y, c, include_self);
-  }
-}
-
-}  // namespace
-
-void scatter_reduce_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
-                        const std::string& reduce, bool include_self) {
-  Tensor dense = y.is_contiguous() ? y : empty(like(y));
-  dispatch_all(x.dtype(), kName,
-               [&]<class T>() { join_typed<T>(dense, plain(x, dim, index, src), join_of(reduce), include_self); });
-  if (!dense.same_as(y)) copy_elements(y, dense);
-}
-
-namespace {
 
 // ---- of other ops, for devices without a kernel
 

@@ -66,6 +66,43 @@ static MaxTaps max_values_of(bool in_double) {
   return in_double ? max_values<double> : max_values<float>;
 }
 
+// As many elements as a vector has, every second one; what is read ends with the last of them.
+template <class C, size_t... I>
+STRATA_INLINE V<C> every_second(const C* p, std::index_sequence<I...>) {
+  constexpr size_t kCount = sizeof...(I);
+  V<C> a, b;
+  __builtin_memcpy(&a, p, sizeof a);
+  __builtin_memcpy(&b, p + kCount - 1, sizeof b);
+  return __builtin_shufflevector(a, b, static_cast<int>(I < kCount / 2 ? 2 * I : 2 * I + 1)...);
+}
+template <class C, int kStride>
+STRATA_INLINE V<C> load_apart(const C* p) {
+  if constexpr (kStride == 1)
+    return load(p);
+  else
+    return every_second(p, std::make_index_sequence<kLanes<C>>{});
+}
+template <class C, int kStride>
+STRATA_INLINE void max_windows_apart(const C* from, int32_t step, int32_t count, C* to, int64_t n) {
+  constexpr int64_t kCount = kLanes<C>;
+  for (int64_t j = 0;; j = std::min(j + kCount, n - kCount)) {  // the last vector ends where the windows do
+    V<C> best = load_apart<C, kStride>(from + j * kStride);
+    for (int32_t b = 1; b < count; ++b) {
+      const V<C> v = load_apart<C, kStride>(from + j * kStride + static_cast<int64_t>(b) * step);
+      best = (v > best) | (v != v) ? v : best;
+    }
+    store(to + j, best);
+    if (j + kCount >= n) return;
+  }
+}
+// All elements of each window at once where the windows are near each other, else one tap after the other.
+template <class C>
+static void max_windows(const C* from, int32_t stride, int32_t step, int32_t count, C* to, int32_t n) {
+  if (stride == 1 && n >= kLanes<C>) return max_windows_apart<C, 1>(from, step, count, to, n);
+  if (stride == 2 && n >= kLanes<C>) return max_windows_apart<C, 2>(from, step, count, to, n);
+  for (int32_t b = 0; b < count; ++b) max_values<C>(from, stride, b * step, to, nullptr, n, b == 0);
+}
+
 // The largest of n > 0 neighbours, and place[i] of it, or i where place is null: the least place of equal ones, and of
 // NaN where there is one.
 template <class C>

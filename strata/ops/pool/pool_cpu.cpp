@@ -250,6 +250,7 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
   const Even even(w);
   const auto taps = STRATA_VEC_CALL(max_taps_of)(std::is_same_v<C, double>);
   const auto values = STRATA_VEC_CALL(max_values_of)(std::is_same_v<C, double>);
+  [[maybe_unused]] const auto windows = STRATA_VEC_CALL(max_windows<C>);
   const bool many = even.end - even.begin >= 8 && t.in < (int64_t{1} << 30);
   if constexpr (std::is_same_v<T, C>) {
     // Where the windows of one row go on in those of the next, all rows are one.
@@ -258,9 +259,31 @@ void max_typed(const Windows& t, int64_t planes, const T* x, T* y, int64_t* posi
       parallel_for(0, planes * t.out, 16384, [&](int64_t begin, int64_t end) {
         constexpr int64_t kBlock = 2048;
         for (int64_t j = begin; j < end; j += kBlock)
-          for (int64_t b = 0; b < w.count[0]; ++b)
-            values(x + j * even.stride, static_cast<int32_t>(even.stride), static_cast<int32_t>(b * w.step), y + j,
-                   nullptr, static_cast<int32_t>(std::min(kBlock, end - j)), b == 0);
+          windows(x + j * even.stride, static_cast<int32_t>(even.stride), static_cast<int32_t>(w.step),
+                  static_cast<int32_t>(w.count[0]), y + j, static_cast<int32_t>(std::min(kBlock, end - j)));
+      });
+      return;
+    }
+  }
+  if constexpr (std::is_same_v<T, C>) {
+    // Planes of one row, which are too short for what a plane costs below.
+    if (!positions && many && t.in == w.inputs && t.out == w.outputs() && d.count[0] == 1 && h.count[0] == 1) {
+      const int64_t first = even.begin, last = even.end;
+      for_planes(planes, taps_of(w), [&](int64_t p) {
+        const C* const from = x + p * t.in;
+        C* const to = y + p * t.out;
+        const auto one = [&](int64_t j) {
+          C best = -std::numeric_limits<C>::infinity();
+          for (int64_t b = 0; b < w.count[j]; ++b) {
+            const C v = from[w.start[j] + b * w.step];
+            best = v > best || v != v ? v : best;
+          }
+          to[j] = best;
+        };
+        for (int64_t j = 0; j < first; ++j) one(j);
+        windows(from + w.start[first], static_cast<int32_t>(even.stride), static_cast<int32_t>(w.step),
+                static_cast<int32_t>(w.count[first]), to + first, static_cast<int32_t>(last - first));
+        for (int64_t j = last; j < w.outputs(); ++j) one(j);
       });
       return;
     }
@@ -367,12 +390,16 @@ void plane_scatter(int64_t planes, int64_t in, int64_t out, DType t, const void*
   dispatch_floats(t, "plane_scatter", [&]<class T>() {
     using C = compute_t<T>;
     for_planes(planes, in + out, [&](int64_t p) {
-      std::vector<C> sums(static_cast<size_t>(in));
+      ScratchFrame frame;
+      constexpr bool kWide = std::is_same_v<T, C>;
+      const C* from = widened(static_cast<const T*>(y) + p * out, out, kWide ? nullptr : frame.take<C>(out));
+      C* const sums = kWide ? static_cast<C*>(x) + p * in : frame.take<C>(in);
+      std::fill_n(sums, in, C(0));
       for (int64_t i = 0; i < out; ++i) {
         const int64_t at = positions[p * out + i];
-        if (at >= 0 && at < in) sums[at] += static_cast<C>(static_cast<const T*>(y)[p * out + i]);
+        if (at >= 0 && at < in) sums[at] += from[i];
       }
-      for (int64_t i = 0; i < in; ++i) static_cast<T*>(x)[p * in + i] = static_cast<T>(sums[i]);
+      if constexpr (!kWide) narrowed<T>(sums, in, static_cast<T*>(x) + p * in);
     });
   });
 }

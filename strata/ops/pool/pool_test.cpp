@@ -49,6 +49,29 @@ TEST(Pool, InterpolateWorkedByHand) {
               values({1, 1.5, 2, 2, 2.5, 3, 3, 3.5, 4}, {1, 1, 3, 3}));
 }
 
+// Rows of one line are taken several windows at a time where nobody asks for the places.
+TEST(Pool, LargestOfLinesAreThoseWithPlaces) {
+  for (const DType t : {DType::f32, DType::f64}) {
+    Tensor x = Samples(t).distinct({2, 3, 61});
+    x[0][1][7].fill_(NAN);
+    x[1][0].fill_(-INFINITY);
+    x[1][2][60].fill_(NAN);
+    for (const int64_t kernel : {1, 2, 3, 4})
+      for (const int64_t stride : {1, 2, 3, 4})
+        for (const int64_t padding : {0, 1})
+          for (const int64_t dilation : {1, 2, 5})
+            for (const bool ceil_mode : {false, true}) {
+              if (2 * padding > kernel) continue;
+              SCOPED_TRACE(testing::Message() << kernel << " " << stride << " " << padding << " " << dilation << ceil_mode);
+              const Tensor got = max_pool1d(x, {kernel}, {stride}, {padding}, {dilation}, ceil_mode);
+              const Tensor want = std::get<0>(max_pool(x, {kernel}, {stride}, {padding}, {dilation}, ceil_mode));
+              ASSERT_EQ(to_string(got.shape()), to_string(want.shape()));
+              const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
+              for (size_t i = 0; i < a.size(); ++i) ASSERT_TRUE(a[i] == b[i] || (a[i] != a[i] && b[i] != b[i])) << i;
+            }
+  }
+}
+
 // A step that leads far outside reads the element at the border, whatever the filter.
 TEST(Pool, StepsOutsideReadTheBorder) {
   const Tensor x = values({1, 2, 3, 4}, {1, 4});

@@ -342,6 +342,8 @@ const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> searchsorted_op{{
           s.add(ascending({2, 5}), s.tensor({2, 3}), true).not_differentiable();
           s.add(ascending({0}), s.tensor({3})).not_differentiable();
           s.add(ascending({7}), s.tensor({}), true, true).not_differentiable();
+          s.add(ascending({2, 130}), s.tensor({2, 1}), true).not_differentiable().named("few of many");
+          s.add(ascending({70}), s.tensor({})).not_differentiable().named("one of many");
           s.invalid<ShapeError>("must agree", ascending({2, 5}), s.tensor({3, 3}));
           s.invalid<ShapeError>("needs a dimension", s.tensor({}), s.tensor({3}));
         },

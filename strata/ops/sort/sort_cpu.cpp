@@ -249,28 +249,35 @@ void searchsorted_cpu(Tensor& y, const Tensor& sorted, const Tensor& values, boo
   dispatch_all(s.dtype(), "searchsorted", [&]<class T>() {
     using K = order::Key<T>;
     const T *table = n > 0 ? s.data<T>() : nullptr, *in = v.numel() > 0 ? v.data<T>() : nullptr;
-    std::vector<K> keys(static_cast<size_t>(s.numel()));
-    std::transform(table, table + s.numel(), keys.begin(), order::key_of<T>);
-    parallel_for(0, v.numel(), kSortGrain, [&](int64_t b, int64_t e) {
-      // Several searches go side by side: each step of one waits for its step before.
-      constexpr int64_t kTogether = 8;
-      for (int64_t i = b; i < e;) {
-        const int64_t row = m == 0 ? 0 : i / m, last = m == 0 ? e : std::min(e, (row + 1) * m);
-        const K* sorted = keys.data() + row * n;
-        for (; i < last; i += kTogether) {
-          const int64_t count = std::min(kTogether, last - i);
-          K key[kTogether] = {};
-          for (int64_t q = 0; q < count; ++q) key[q] = order::key_of(in[i + q]);
-          int64_t found[kTogether] = {};
-          if (right)
-            order::search(sorted, n, key, found, [](K k, K t) { return t <= k; });
-          else
-            order::search(sorted, n, key, found, [](K k, K t) { return t < k; });
-          std::copy(found, found + count, out + i);
+    const auto run = [&]<class E>(const E* sorted, auto&& element, auto&& below, auto&& no_further) {
+      parallel_for(0, v.numel(), kSortGrain, [&](int64_t b, int64_t e) {
+        // Several searches go side by side: each step of one waits for its step before.
+        constexpr int64_t kTogether = 8;
+        for (int64_t i = b; i < e;) {
+          const int64_t row = m == 0 ? 0 : i / m, last = m == 0 ? e : std::min(e, (row + 1) * m);
+          for (; i < last; i += kTogether) {
+            const int64_t count = std::min(kTogether, last - i);
+            E key[kTogether] = {};
+            for (int64_t q = 0; q < count; ++q) key[q] = element(in[i + q]);
+            int64_t found[kTogether] = {};
+            if (right)
+              order::search(sorted + row * n, n, key, found, no_further);
+            else
+              order::search(sorted + row * n, n, key, found, below);
+            std::copy(found, found + count, out + i);
+          }
+          i = last;
         }
-        i = last;
-      }
-    });
+      });
+    };
+    const auto key = order::key_of<T>;
+    if (v.numel() < s.numel() / 64) {  // keys of all that is sorted would take longer than the searches
+      const auto same = [](T value) { return value; };
+      return run(table, same, [&](T k, T t) { return key(t) < key(k); }, [&](T k, T t) { return key(t) <= key(k); });
+    }
+    std::vector<K> keys(static_cast<size_t>(s.numel()));
+    std::transform(table, table + s.numel(), keys.begin(), key);
+    run(keys.data(), key, [](K k, K t) { return t < k; }, [](K k, K t) { return t <= k; });
   });
 }
 

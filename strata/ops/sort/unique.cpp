@@ -82,39 +82,6 @@ Triple groups(const Tensor& x, int64_t dim, bool return_inverse, bool return_cou
   return {index_select(x.dim() == 0 ? reshape(x, {1}) : x, dim, on(x, first)), on(x, inverse), on(x, counts)};
 }
 
-// On the CPU, for single elements: the first of each run of equal ones.
-Triple element_runs(const Tensor& x, bool return_inverse, bool return_counts) {
-  const Tensor host = contiguous(x);
-  const int64_t n = x.numel();
-  Triple all;
-  dispatch_all(x.dtype(), "unique_consecutive", [&]<class T>() {
-    using C = compute_t<T>;
-    const T* p = n > 0 ? host.data<T>() : nullptr;
-    const auto begins = [&](int64_t i) { return i == 0 || !(static_cast<C>(p[i]) == static_cast<C>(p[i - 1])); };
-    int64_t found = 0;
-    for (int64_t i = 0; i < n; ++i) found += begins(i) ? 1 : 0;
-    const auto made = [](const Shape& shape, DType t) { return empty({shape, t, Device::cpu(), std::nullopt}); };
-    const Tensor values = made({found}, x.dtype()), inverse = made(return_inverse ? x.shape() : Shape{0}, DType::i64),
-                 counts = made({return_counts ? found : 0}, DType::i64);
-    if (n > 0) {
-      T* first = values.data<T>();
-      int64_t *run = return_inverse ? inverse.data<int64_t>() : nullptr,
-              *often = return_counts ? counts.data<int64_t>() : nullptr;
-      for (int64_t i = 0, begin = 0, k = -1; i < n; ++i) {
-        if (begins(i)) {
-          if (often && k >= 0) often[k] = i - begin;
-          begin = i;
-          first[++k] = p[i];
-        }
-        if (run) run[i] = k;
-        if (often && i + 1 == n) often[k] = n - begin;
-      }
-    }
-    all = {values, inverse, counts};
-  });
-  return all;
-}
-
 // Runs of equal neighbours with a few passes over all slices, on the device where they are.
 Triple runs(const Tensor& whole, int64_t dim, bool return_inverse, bool return_counts) {
   const DeviceScope there(whole.device());
@@ -122,6 +89,8 @@ Triple runs(const Tensor& whole, int64_t dim, bool return_inverse, bool return_c
   const int64_t n = x.shape()[dim];
   const Tensor none = empty({0}, DType::i64);
   if (n == 0) return {clone(x), none, none};
+  if (n == 1)
+    return {clone(x), return_inverse ? full({1}, 0, DType::i64) : none, return_counts ? full({1}, 1, DType::i64) : none};
   // A slice begins a run where an element of it differs from the one before.
   Tensor begins = ne(slice(x, dim, 1, n), slice(x, dim, 0, n - 1));
   if (x.dim() > 1) begins = any(reshape(transpose(begins, 0, dim), {n - 1, x.numel() / n}), {1});
@@ -219,7 +188,7 @@ const Op<Triple(const Tensor&, bool, bool, std::optional<int64_t>)> unique_conse
                     [](const Tensor& x, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
                       if (dim)
                         return runs(x, wrap_dim(*dim, x.dim(), "unique_consecutive"), return_inverse, return_counts);
-                      if (x.device().is_cpu()) return element_runs(x, return_inverse, return_counts);
+                      if (x.device().is_cpu()) return element_runs_cpu(x, return_inverse, return_counts);
                       Triple all = runs(reshape(x, {x.numel()}), 0, return_inverse, return_counts);
                       if (return_inverse) std::get<1>(all) = reshape(std::get<1>(all), x.shape());
                       return all;

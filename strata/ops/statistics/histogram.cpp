@@ -15,7 +15,6 @@
 #include "strata/ops/index/index.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/reduce/reduce.h"
-#include "strata/ops/sort/order_inl.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/statistics/histogram_kernel.h"
 #include "strata/ops/statistics/statistics.h"
@@ -196,71 +195,6 @@ const Op<TensorList(const Tensor&, const Dims&, const Tensor&)> bin_edges_op{{
         },
 }};
 
-// On the CPU: how many points [n, columns], or how much weight, lie between neighbours of each column's edges.
-Tensor counted_parts(const Tensor& points, const TensorList& edges, const Tensor& weight, int64_t parts) {
-  const Tensor x = contiguous(points), w = weight.defined() ? contiguous(weight) : weight;
-  const Tensor y = full({parts}, Scalar(0), x.dtype());
-  const int64_t n = x.shape()[0], columns = x.shape()[1];
-  dispatch_wide_floats(x.dtype(), "histogramdd", [&]<class T>() {
-    using K = order::Key<T>;
-    std::vector<std::vector<K>> all;  // the edges' keys, which have their order
-    for (const Tensor& e : edges) {
-      std::vector<K> keys;
-      for (const T v : e.to(x.dtype()).to_vector<T>()) keys.push_back(order::key_of(v));
-      all.push_back(std::move(keys));
-    }
-    const T *p = n > 0 ? x.data<T>() : nullptr, *share = w.defined() && n > 0 ? w.data<T>() : nullptr;
-    // And one more for what is outside.
-    std::vector<int64_t> counts(share ? 0 : static_cast<size_t>(parts) + 1);
-    std::vector<T> weights(share ? static_cast<size_t>(parts) + 1 : 0);
-    constexpr int64_t kTogether = 16, kFewEdges = 40;  // all of few edges are looked at, by lanes
-    constexpr K kNan = std::numeric_limits<K>::max();
-    using I = std::make_signed_t<K>;
-    for (int64_t i = 0; i < n; i += kTogether) {
-      const int64_t count = std::min(kTogether, n - i);
-      int64_t part[kTogether] = {};
-      for (int64_t d = 0; d < columns; ++d) {
-        const std::vector<K>& e = all[static_cast<size_t>(d)];
-        const auto bins = static_cast<int64_t>(e.size()) - 1;
-        T v[kTogether];
-        for (int64_t q = 0; q < kTogether; ++q) v[q] = p[(i + std::min(q, count - 1)) * columns + d];
-        int64_t at[kTogether];
-        if (bins < kFewEdges) {
-          I found[kTogether];
-          const T last = order::value_of<T>(e.back());
-          for (int64_t q = 0; q < kTogether; ++q) found[q] = v[q] == last ? I{-1} : I{0};  // it has its upper edge
-          for (const K edge : e) {
-            const T from = order::value_of<T>(edge);
-            for (int64_t q = 0; q < kTogether; ++q) found[q] = static_cast<I>(found[q] + (from <= v[q] ? 1 : 0));
-          }
-          for (int64_t q = 0; q < kTogether; ++q) at[q] = found[q] - 1;
-        } else {
-          K key[kTogether];
-          for (int64_t q = 0; q < kTogether; ++q) key[q] = order::key_of(v[q]);
-          order::search(e.data(), bins + 1, key, at, [](K k, K edge) { return edge <= k; });
-          for (int64_t q = 0; q < kTogether; ++q)
-            at[q] = key[q] == kNan ? -1 : key[q] == e.back() ? bins - 1 : at[q] - 1;
-        }
-        for (int64_t q = 0; q < kTogether; ++q) {
-          // Masks and no branches, which would be guessed wrong.
-          const int64_t outside = (part[q] | at[q] | (bins - 1 - at[q])) >> 63;
-          part[q] = (part[q] * bins + at[q]) | outside;
-        }
-      }
-      for (int64_t q = 0; q < count; ++q) {
-        const auto k = static_cast<size_t>(part[q] < 0 ? parts : part[q]);
-        if (share)
-          weights[k] += share[i + q];
-        else
-          ++counts[k];
-      }
-    }
-    for (int64_t k = 0; k < parts; ++k)
-      y.data<T>()[k] = share ? weights[static_cast<size_t>(k)] : static_cast<T>(counts[static_cast<size_t>(k)]);
-  });
-  return y;
-}
-
 const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> histogramdd_op{{
     .schema = "histogramdd(Tensor x, Tensor[] edges, Tensor? weight=None, bool density=false) -> Tensor",
     .doc =
@@ -298,7 +232,7 @@ const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> histogra
                       const Tensor w = weight.defined() ? wide(reshape(weight, {n})) : Tensor();
                       Tensor h;
                       if (x.device().is_cpu()) {
-                        h = counted_parts(points, edges, w, parts);
+                        h = histogramdd_cpu(points, edges, w, parts);
                       } else {
                         Tensor part = full_like(empty(like(x).with_shape({n}).with_dtype(DType::i64)), 0);
                         Tensor inside = full_like(part, true, DType::boolean);
@@ -339,6 +273,20 @@ const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> histogra
           s.add(s.tensor({3, 4, 1}), TensorList{edges({-1, 0, 1})}, s.uniform({3, 4}, 0.5, 2.0)).not_differentiable();
           s.add(s.tensor({20, 1}), TensorList{edges({-1, 0.5, 1})}, std::nullopt, true).not_differentiable();
           s.add(edges({0, 1, 2, 2}).view({4, 1}), TensorList{edges({0, 1, 2})}).not_differentiable();
+          s.add(s.tensor({2, 37}).t(), TensorList{edges({-2, 0.25, 2}), edges({-1, -0.5, -0.5, 1.5})}).not_differentiable();
+          // Steps that every dtype has, between which most numbers lie; the same with some close together.
+          std::vector<double> many, close;
+          for (int i = 0; i < 64; ++i) {
+            many.push_back(i / 32.0 - 1);
+            close.push_back(i < 40 ? i / 64.0 - 0.5 : (i - 40) * 64.0 + 2);
+          }
+          const Tensor x = s.distinct({5, 101, 1}) + 0.0078125;
+          s.add(x, TensorList{edges(many)}).not_differentiable().named("many edges");
+          s.add(x.transpose(0, 1), TensorList{edges(many)}, s.uniform({101, 5}, 0.5, 2.0), true)
+              .not_differentiable()
+              .named("many edges, weights");
+          s.add(x, TensorList{edges(close)}).not_differentiable().named("close edges");
+          s.add(s.tensor({70, 2}), TensorList{edges(many), edges({-1, 0, 1})}).not_differentiable().named("few and many");
           s.invalid<ShapeError>("a column for each", s.tensor({5, 2}), TensorList{edges({0, 1})});
           s.invalid<ShapeError>("two elements", s.tensor({5, 1}), TensorList{edges({0})});
           s.invalid<ShapeError>("weight", s.tensor({5, 1}), TensorList{edges({0, 1})}, s.tensor({4}));

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Sequence, Tuple, Union
 
-from .._core import Tensor, dtype as DType, empty, is_grad_enabled
+from .._core import Tensor, _put_over, _set_aside, dtype as DType, empty, is_grad_enabled
 from . import init
 from .parameter import Parameter
 
@@ -37,10 +37,14 @@ def ints(value: Ints, n: int) -> Tuple[int, ...]:
 
 
 def replace(x: Tensor, function: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:
-    """``function`` of x, written over x where that is wanted; its gradient then reads a copy of x."""
+    """``function`` of x, written over x where that is wanted; its gradient then reads what x was, whose memory is kept, or
+    a copy of it where others see that memory."""
     if not inplace:
         return function(x)
-    return x.copy_(function(x.clone() if x.requires_grad and is_grad_enabled() else x))
+    if not (x.requires_grad and is_grad_enabled()):
+        return x.copy_(function(x))
+    before = _set_aside(x)
+    return x.copy_(function(x.clone())) if before is None else _put_over(x, function(before))
 
 
 def check_p(p: float) -> None:

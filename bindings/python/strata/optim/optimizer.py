@@ -19,7 +19,8 @@ from __future__ import annotations
 import math
 import weakref
 from collections import defaultdict
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+from contextlib import nullcontext
+from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Tuple, Union
 
 from .. import _core as C
 from .._core import Tensor
@@ -31,6 +32,7 @@ from . import _layout
 __all__ = ["Optimizer"]
 
 ParamGroup = Dict[str, Any]
+_NOTHING = nullcontext()
 Params = Union[Iterable[Tensor], Iterable[ParamGroup], Iterable[Tuple[str, Tensor]]]
 
 
@@ -58,6 +60,7 @@ class Optimizer:
         self._step_pre_hooks: Dict[int, Callable[..., Any]] = {}
         self._step_post_hooks: Dict[int, Callable[..., Any]] = {}
         self._engine: Optional[C.Optimizer] = None
+        self._around: Any = None  # st.memory.budget
         self._own_state: Dict[Tensor, Dict[str, Any]] = defaultdict(dict)
         given: List[Any] = list(params)
         if not given:
@@ -125,6 +128,8 @@ class Optimizer:
     def _build(self) -> None:
         if not self._kind:
             return
+        if self._around is not None:
+            raise ValueError(f"{type(self).__name__}: within st.memory.budget no state is loaded and no group added: do that before")
         named: List[Tuple[List[Tuple[str, Tensor]], Dict[str, Any]]] = []
         index = 0
         for group in self.param_groups:
@@ -186,6 +191,17 @@ class Optimizer:
         C.cuda_before_replays(update)
 
     def _update(self, grad_scale: float) -> None:
+        with self._budgeted():
+            self._update_now(grad_scale)
+
+    def _budgeted(self) -> ContextManager[Any]:
+        """Around an update: st.memory.budget, which this ends a step of, unless it looks from outside."""
+        if self._around is None or "step" in self.__dict__:
+            return _NOTHING
+        around: ContextManager[Any] = self._around._step()
+        return around
+
+    def _update_now(self, grad_scale: float) -> None:
         self._taken += 1
         if C.cuda_capturing():
             self._before_replays()
@@ -215,7 +231,23 @@ class Optimizer:
                 self.step()
             return norm
         self._taken += 1
-        return self._sync().step_clipped(float(max_norm))
+        with self._budgeted():
+            return self._sync().step_clipped(float(max_norm))
+
+    def set_home(self, where: str = "own", *, who: str = "device", cpu_share: float = -1.0, group_bytes: int = 64 << 20,
+                 gradients_leave: bool = False, delayed: bool = False) -> None:
+        """Where the state lives from now on, and who updates from it: ``where`` is a tier ("host", which is page-locked beside
+        a card; "disk"; "own", the parameters' device), from which groups of ``group_bytes`` come for the update; ``who`` is the
+        "device", the "cpu", or both ("split", ``cpu_share`` of the elements by the CPU; below 0 a share that is measured).
+        ``gradients_leave`` and ``delayed`` as in C++'s StateHome. Only for the engine's optimizers: ValueError else."""
+        if self._engine is None:
+            raise ValueError(f"{type(self).__name__} is written in Python: its state has no home")
+        C.optimizer_set_home(self._engine, where, who, float(cpu_share), group_bytes, gradients_leave, delayed)
+
+    def finish(self) -> None:
+        """Waits for the update that a ``delayed`` home has under way."""
+        if self._engine is not None:
+            C.optimizer_finish(self._engine)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients, or fills them with zeros."""
@@ -320,7 +352,7 @@ class Optimizer:
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.defaults, self.param_groups = state["defaults"], state["param_groups"]
         self._step_pre_hooks, self._step_post_hooks = {}, {}
-        self._engine, self._own_state, self._taken = None, defaultdict(dict), 0
+        self._engine, self._around, self._own_state, self._taken = None, None, defaultdict(dict), 0
         self._build()
         self.load_state_dict(state["saved"])
 

@@ -6,7 +6,7 @@ import warnings
 from typing import Any, Optional
 
 from ... import _ops as ops
-from ..._core import Tensor
+from ..._core import Tensor, _leaky_relu_over
 from .._parts import replace
 
 __all__ = [
@@ -59,6 +59,8 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where positive, else negative_slope x."""
+    if inplace and negative_slope >= 0 and input.is_floating_point():
+        return _leaky_relu_over(input, negative_slope)
     return replace(input, lambda x: ops.leaky_relu(x, negative_slope), inplace)
 
 

@@ -1,0 +1,114 @@
+// Gradients that are products go into what is there already, instead of into a tensor of their own that is then added.
+
+#include "strata/core/op.h"
+#include "strata/core/samples.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/ops/matmul/matmul_inl.h"
+#include "strata/ops/matmul/matmul_kernels.h"
+#include "strata/ops/matmul/records.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+using namespace products;
+
+bool holds_sum_of(DType sum, DType in) {
+  return sum == in || (sum == DType::f32 && is_reduced_floating(in));
+}
+
+// Of [.., m, k] and [.., k, n], without broadcasting.
+Shape product_shape(const Tensor& a, const Tensor& b) {
+  Shape s = a.shape();
+  s[s.size() - 1] = b.shape().back();
+  return s;
+}
+bool same_batch(const Tensor& a, const Tensor& b) {
+  if (a.dim() != b.dim() || a.dim() < 2) return false;
+  for (int64_t d = 0; d + 2 < a.dim(); ++d)
+    if (a.shape()[d] != b.shape()[d]) return false;
+  return true;
+}
+
+const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> matmul_add_op{{
+    .schema = "matmul_add(Tensor sum, Tensor a, Tensor b) -> Tensor",
+    .internal = true,
+    .doc =
+        "sum + a b for a [.., m, k], b [.., k, n] and sum [.., m, n], without broadcasting; sum has the dtype of a and "
+        "b, or is f32 where they are bf16 or f16. In place it is one pass over sum, within the product.",
+    .infer =
+        [](const Tensor& sum, const Tensor& a, const Tensor& b) {
+          check_dtypes("matmul_add", a, b);
+          check<DTypeError>(holds_sum_of(sum.dtype(), a.dtype()), "matmul_add", "sum is ", sum, ", wants ", a.dtype(),
+                            " or the f32 of their products");
+          check<ShapeError>(same_batch(a, b) && a.shape().back() == b.shape()[b.dim() - 2], "matmul_add", "a is ", a,
+                            " and b is ", b, ", wants [.., m, k] and [.., k, n]");
+          check<ShapeError>(sum.shape() == product_shape(a, b), "matmul_add", "sum is ", sum, ", the product ",
+                            product_shape(a, b));
+          return like(sum);
+        },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& sum, const Tensor& a, const Tensor& b) {
+      if (!y.same_as(sum)) y.copy_(sum);
+      Gemm g = product(y, a, b);
+      g.beta = 1;
+      run(on, g, y);
+    }),
+    .saves = "a:b b:a",
+    .backward =
+        [](Backward& bw, const Tensor&, const Tensor& a, const Tensor& b) {
+          if (bw.needs(0)) bw.set(0, bw.gy());
+          const Tensor gy = bw.gy().to(a.dtype());
+          if (bw.needs(1)) bw.set(1, matmul(gy, transpose(b, -2, -1)));
+          if (bw.needs(2)) bw.set(2, matmul(transpose(a, -2, -1), gy));
+        },
+    .inplace = true,
+    .dtypes = kFloats,
+    .cost =
+        [](const Tensor& sum, const Tensor& a, const Tensor& b) {
+          Cost c = matmul_cost(a, b);
+          c.bytes = static_cast<double>(a.nbytes() + b.nbytes() + 2 * sum.nbytes());
+          return c;
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 5}), s.tensor({4, 3}), s.tensor({3, 5}));
+          s.add(s.tensor({2, 4, 5}), s.tensor({2, 4, 3}), transpose(s.tensor({2, 5, 3}), 1, 2)).named("batch");
+          s.add(s.tensor({5, 4}).t(), s.tensor({3, 4}).t(), s.tensor({3, 5})).named("transposed");
+          s.add(s.tensor({4, 5}), s.tensor({4, 0}), s.tensor({0, 5})).named("empty sum");
+          s.add(s.tensor({0, 5}), s.tensor({0, 3}), s.tensor({3, 5})).named("no rows");
+          s.add(s.tensor({40, 50}), s.tensor({40, 70}), s.tensor({70, 50})).named("medium");
+          s.invalid<ShapeError>("the product", s.tensor({4, 1}), s.tensor({4, 3}), s.tensor({3, 5}));
+          s.invalid<ShapeError>("wants [.., m, k]", s.tensor({4, 5}), s.tensor({4, 3}), s.tensor({2, 5}));
+          s.invalid<DTypeError>("sum is", s.tensor({2, 2}, DType::f64), s.tensor({2, 2}, DType::f32),
+                                s.tensor({2, 2}, DType::f32));
+          if (s.benchmarking()) s.bench(s.tensor({1024, 256}), s.tensor({2048, 1024}).t(), s.tensor({2048, 256}));
+        },
+    .reference = [](const Tensor& sum, const Tensor& a,
+                    const Tensor& b) { return combined_reference(sum, matmul_reference(a, b), 1, 1); },
+}};
+
+}  // namespace
+
+void set_product_gradient(Backward& bw, int i, const Tensor& a, const Tensor& b, const Shape& shape) {
+  const bool to_cast = bw.takes_f32(i) && !grad_enabled();
+  const bool wide = to_cast && is_reduced_floating(a.dtype());
+  if (same_batch(a, b)) {
+    // A cast's sum is f32: what came in 16 bits is widened by the engine, not added to in place.
+    Tensor* const sum = bw.gathered(i);
+    if (sum != nullptr && sum->shape() == shape && sum->device() == a.device() &&
+        holds_sum_of(sum->dtype(), a.dtype()) && !(wide && sum->dtype() != DType::f32)) {
+      Tensor into = sum->view(product_shape(a, b));
+      matmul_add_op.inplace(into, a, b);
+      return;
+    }
+  }
+  bw.set(i, reshape(wide ? matmul_f32(a, b) : matmul(a, b), shape));
+}
+
+void set_weight_gradient(Backward& bw, int i, const Tensor& gy, const Tensor& x) {
+  set_product_gradient(bw, i, gy.t(), x, {gy.shape()[1], x.shape()[1]});
+}
+
+}  // namespace strata

@@ -1,0 +1,554 @@
+#include "strata/train/budget_scope.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "strata/autograd/recompute.h"
+#include "strata/core/error.h"
+#include "strata/core/recording_marks.h"
+#include "strata/cuda/graph.h"
+#include "strata/lab/device_clock.h"
+#include "strata/memory/allocator.h"
+#include "strata/memory/bounds.h"
+#include "strata/memory/plan.h"
+#include "strata/memory/pressure.h"
+#include "strata/memory/tiers.h"
+#include "strata/nn/streamed.h"
+#include "strata/optim/home.h"
+#include "strata/train/tiers.h"
+
+namespace strata {
+namespace {
+
+using memory::bytes_text;
+
+constexpr int64_t kRecordedStep = 1;  // the first makes the optimizer's state
+constexpr int64_t kGroup = int64_t{64} << 20;
+
+// The part of the network that a parameter belongs to: an item of the outermost container, or a child.
+std::string part_of(const std::string& name, const std::set<std::string>& containers) {
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+    if (containers.count(name.substr(0, dot))) return name.substr(0, name.find('.', dot + 1));
+  return name.substr(0, name.find('.'));
+}
+
+struct Part {
+  std::string name;
+  TensorList parameters;
+  int64_t bytes = 0;
+};
+std::vector<Part> parts_of(const nn::Module& model) {
+  std::set<std::string> containers;
+  for (const auto& [name, m] : model.named_modules())
+    if (m.kind() == "ModuleList" || m.kind() == "Sequential") containers.insert(name);
+  const bool all = containers.count("") > 0;  // the model is one: its children are its items
+  containers.erase("");
+  std::vector<Part> parts;
+  for (const auto& [name, t] : model.named_parameters()) {
+    const std::string at = all ? name.substr(0, name.find('.')) : part_of(name, containers);
+    if (parts.empty() || parts.back().name != at) parts.push_back({at, {}, 0});
+    parts.back().parameters.push_back(t);
+    parts.back().bytes += t.nbytes();
+  }
+  return parts;
+}
+
+// Follows forward on its thread: which part's turn it is. The first parts keep nothing and are computed again.
+class Turns final : public CallObserver {
+ public:
+  explicit Turns(std::vector<Part> parts) : parts_(std::move(parts)) {}
+
+  /// Turns of each pass that keep nothing; where there are none, calls are looked at only to `note` turns.
+  void set_again(int64_t turns, bool note) {
+    rest();
+    again_ = turns;
+    if (turns == 0 && !note) return observing_.reset();
+    if (!observing_) observing_.emplace(*this);
+  }
+  /// Forward is over.
+  void rest() {
+    recompute_.reset();
+    over_ = true;
+  }
+  /// The calls at which turns began since the last call, by pass; with a recorder's numbers.
+  std::vector<std::vector<int32_t>> take() { return std::exchange(passes_, {}); }
+  const std::vector<Part>& parts() const { return parts_; }
+
+  void before(const Call& call) override {
+    const bool within = !open_.empty() && !open_.back();
+    if (!within) see(call);
+    open_.push_back(call.composed && !within);
+  }
+  void after(const Call&, std::span<const Tensor>) override { close(); }
+  void failed(const Call&) override { close(); }
+
+ private:
+  void close() {
+    if (!open_.empty()) open_.pop_back();
+  }
+  void see(const Call& call) {
+    if (current_phase() == Phase::backward) {
+      stale_ = true;
+      return rest();
+    }
+    if (current_phase() != Phase::forward || !grad_enabled()) return;
+    if (std::exchange(stale_, false)) refresh();
+    args_.clear();
+    call.args(args_);
+    for (const Value& v : args_) {
+      const auto* t = std::get_if<Tensor>(&v);
+      if (!t || !t->defined()) continue;
+      const auto found = owner_.find(t->storage().get());
+      if (found == owner_.end() || (!over_ && found->second == now_)) continue;
+      begin(found->second);
+      break;
+    }
+    args_.clear();
+  }
+  // The storages of parameters now, and of what autocast keeps of them.
+  void refresh() {
+    owner_.clear();
+    for (size_t i = 0; i < parts_.size(); ++i)
+      for (const Tensor& t : parts_[i].parameters) {
+        owner_.try_emplace(t.storage().get(), i);
+        const AutogradMeta* known = t.impl().autograd.get();
+        if (known && known->low.tensor.defined()) owner_.try_emplace(known->low.tensor.storage().get(), i);
+      }
+  }
+  void begin(size_t part) {
+    if (over_) passes_.emplace_back();
+    if (passes_.size() > kMostPasses) passes_.erase(passes_.begin());
+    over_ = false;
+    now_ = part;
+    // Recorders see a call after this does.
+    passes_.back().push_back(detail::recorded_calls());
+    if (static_cast<int64_t>(passes_.back().size()) > again_) return recompute_.reset();
+    if (!recompute_) recompute_.emplace();
+    recompute_->begin();
+  }
+
+  static constexpr size_t kMostPasses = 4096;
+  std::vector<Part> parts_;
+  std::map<const Storage*, size_t> owner_;
+  std::vector<bool> open_;  // calls, whether they are composed
+  std::vector<Value> args_;
+  int64_t again_ = 0;
+  bool over_ = true, stale_ = true;
+  size_t now_ = 0;
+  std::vector<std::vector<int32_t>> passes_;
+  std::optional<ObserverScope> observing_;
+  std::optional<Recompute> recompute_;
+};
+
+// Asked for memory where there is none: gives nothing, and knows what was wanted.
+struct Wanted final : memory::Reliever {
+  explicit Wanted(Device d) : device(d) {}
+  bool relieve(Device of, int64_t bytes) noexcept override {
+    if (of == device) last.store(bytes, std::memory_order_relaxed);
+    return false;
+  }
+  const Device device;
+  std::atomic<int64_t> last{0};  // bytes missing when somebody was last asked for them
+};
+
+// Devices that have a scope.
+struct Taken {
+  explicit Taken(Device d) : device(d) {
+    const std::lock_guard lock(mutex());
+    check(all().insert(to_string(d)).second, "BudgetScope", "the memory of ", d,
+          " is within a budget already: one scope at a time");
+  }
+  ~Taken() {
+    const std::lock_guard lock(mutex());
+    all().erase(to_string(device));
+  }
+  Taken(const Taken&) = delete;
+  static std::mutex& mutex() {
+    static std::mutex m;
+    return m;
+  }
+  static std::set<std::string>& all() {
+    static std::set<std::string> s;
+    return s;
+  }
+  const Device device;
+};
+
+Device device_of(const nn::Module& model) {
+  const TensorList all = model.parameters();
+  check(!all.empty(), "BudgetScope", "the model has no parameters");
+  for (const Tensor& t : all)
+    check(t.device() == all[0].device(), "BudgetScope", "parameters are on ", all[0].device(), " and on ", t.device(),
+          ": a budget is for one device");
+  check(!all[0].device().is_meta(), "BudgetScope", "parameters are on meta: there is nothing to keep");
+  return all[0].device();
+}
+
+// The keys as a run's settings would be checked.
+MemoryConfig checked(const MemoryConfig& keys, Device device, bool engine) {
+  TrainConfig config;
+  config.memory = keys;
+  config.device = device.is_cpu() ? "cpu" : to_string(device);
+  validate(config);
+  if (engine) return keys;
+  MemoryConfig own = keys;
+  for (std::string* key : {&own.state, &own.parameters}) {
+    check(*key == "auto" || *key == "device", "BudgetScope",
+          "the optimizer is none of the library's: its state cannot live on ", *key);
+    *key = "device";
+  }
+  return own;
+}
+
+class Limit {
+ public:
+  Limit(Device device, int64_t bytes) : device_(device), bytes_(bytes) {
+    if (bytes > 0) before_ = memory::backend(device).set_limit(device, bytes);
+  }
+  ~Limit() {
+    if (bytes_ > 0) memory::backend(device_).set_limit(device_, before_);
+  }
+  Limit(const Limit&) = delete;
+
+ private:
+  Device device_;
+  int64_t bytes_, before_ = 0;
+};
+
+}  // namespace
+
+struct BudgetScope::State {
+  State(const nn::Module& m, optim::Optimizer* o, const MemoryConfig& keys)
+      : model(m),
+        optimizer(o),
+        device(device_of(m)),
+        keys(checked(keys, device, o != nullptr)),
+        budget(this->keys.budget()),
+        taken(device),
+        speeds(measured_speeds(device, budget)) {
+    for (const Tensor& t : model.parameters()) t.storage()->retag(memory::Tag::parameter);
+    turns.emplace(parts_of(model));
+    try {
+      start(thrifty());
+    } catch (...) {
+      end();
+      throw;
+    }
+  }
+
+  void start(const TierPlan& first) {
+    move(first);
+    const memory::Stats now = memory::stats(device);
+    const int64_t stays = now.live_total - near_bytes();  // the rest is on its way, or goes when it must
+    if (budget.device > 0 && stays > budget.device) {
+      std::string held;
+      for (int i = 0; i < memory::kNumTags; ++i)
+        if (now.live[i] > 0)
+          held += cat(held.empty() ? "" : ", ", memory::name_of(static_cast<memory::Tag>(i)), " ", bytes_text(now.live[i]));
+      throw MemoryError("BudgetScope",
+                        cat(bytes_text(now.live_total), " of tensors (", held, ") are on ", device,
+                            " before the loop begins, more than the budget of ", bytes_text(budget.device),
+                            "; it needs ", bytes_text(stays + std::max(stays / 8, 4 * largest_part())), " or more"));
+    }
+    limit.emplace(device, budget.device);
+    memory::reset_peak(device);
+    begin();
+  }
+
+  int64_t bytes_of_parameters() const {
+    int64_t n = 0;
+    for (const Part& p : turns->parts()) n += p.bytes;
+    return n;
+  }
+  int64_t largest_part() const {
+    std::map<std::string, int64_t> by_name;
+    int64_t most = 0;
+    for (const Part& p : turns->parts()) most = std::max(most, by_name[p.name] += p.bytes);
+    return most;
+  }
+  int64_t largest_weight() const {
+    int64_t most = 0;
+    for (const Tensor& t : model.parameters()) most = std::max(most, static_cast<int64_t>(t.nbytes()));
+    return most;
+  }
+  int64_t least_leaving() const {
+    constexpr int64_t kLeast = int64_t{64} << 10, kMost = int64_t{1} << 20;
+    return budget.device > 0 ? std::clamp(budget.device >> 10, kLeast, kMost) : kMost;
+  }
+
+  // As much elsewhere as can be, of what would not fit well beside activations: how the steps begin that nobody knows
+  // yet.
+  TierPlan thrifty() const {
+    const std::optional<Place> away = !device.is_cpu()      ? std::optional(Place::host)
+                                      : !budget.disk.empty() ? std::optional(Place::disk)
+                                                             : std::nullopt;
+    const int64_t weights = 2 * bytes_of_parameters(), state = optimizer ? optimizer->state_bytes() : 0;
+    const auto place = [&](const std::string& key, bool leaves) {
+      if (key == "host") return Place::host;
+      if (key == "disk") return Place::disk;
+      return key == "auto" && away && leaves ? *away : Place::device;
+    };
+    const bool bounded = budget.device > 0;
+    TierPlan p{.budget = budget, .least = least_leaving(), .cheap_again = false};
+    p.activations = place(keys.activations, bounded);
+    p.state = place(keys.state, bounded && state > 0 && weights + state > budget.device / 8);
+    p.parameters = p.state == Place::device ? Place::device : place(keys.parameters, weights > budget.device / 4);
+    if (keys.parameters == "host" || keys.parameters == "disk")
+      check(p.state != Place::device, "BudgetScope", "weights on the ", keys.parameters,
+            " are updated there: the state has to be elsewhere too");
+    p.update = keys.update == "cpu" && !device.is_cpu() ? Updater::cpu : Updater::device;
+    // Of an update: a group and the next one, or what belongs to the largest weight.
+    p.group = std::clamp(state / 32, int64_t{1} << 20, kGroup);
+    const double each = static_cast<double>(state) / static_cast<double>(std::max<int64_t>(weights / 2, 1));
+    p.near = std::max(4 * p.group, static_cast<int64_t>((each + 2) * static_cast<double>(largest_weight())) + 2 * p.group);
+    if (p.parameters != Place::device) p.near += 5 * largest_part();
+    p.window = p.least;
+    return p;
+  }
+
+  // The disk of the budget, at its first use. Where tensors of an earlier scope are still there, so is this one's place.
+  void use_disk(const TierPlan& to) {
+    static std::mutex mutex;
+    static std::vector<std::string> folders;
+    const std::lock_guard lock(mutex);
+    if (disk_known) return;
+    if (to.activations != Place::disk && to.state != Place::disk && to.parameters != Place::disk) return;
+    try {
+      Tiers::use_disk(to);
+    } catch (const ValueError&) {
+      if (folders != budget.disk) throw;
+    }
+    folders = budget.disk;
+    disk_known = true;
+  }
+
+  // What is elsewhere goes by `to` from now on.
+  void move(const TierPlan& to) {
+    pass.reset();
+    turns->rest();
+    forward.reset();
+    tiers.reset();
+    use_disk(to);
+    if (optimizer && to.state == Place::device) optimizer->set_home({});
+    if (to.parameters == Place::device) nn::move_parameters(model, Tier());
+    TierPlan bounded = to;
+    bounded.budget.device = 0;  // the bound is the scope's, from its beginning to its end
+    tiers.emplace(bounded, model, optimizer, device);
+    // Asked after all others: where they have given nothing.
+    const int64_t last = wanted ? wanted->last.load() : 0;
+    wanted = std::make_shared<Wanted>(device);
+    wanted->last = last;
+    memory::add_reliever(wanted);
+    turns->set_again(to.recomputed, !planned);
+    plan = to;
+  }
+  void begin() {
+    if (!forward) forward.emplace(&*tiers);
+    pass.emplace(&*tiers);
+    if (steps < kRecordedStep || planned || recorder) return;
+    others = other_bytes();
+    turns->take();
+    if (!clock) clock = lab::clock_of(device);
+    recorder.emplace(RecordOptions{.clock = clock.get()});
+  }
+
+  // On the device, but for parameters, gradients and state.
+  int64_t other_bytes() const {
+    std::set<const Storage*> known;
+    int64_t bytes = 0;
+    const auto count = [&](const Tensor& t) {
+      if (t.defined() && t.device() == device && t.tier() == memory::backend(device).tier &&
+          known.insert(t.storage().get()).second)
+        bytes += static_cast<int64_t>(t.storage()->nbytes);
+    };
+    for (const Tensor& t : model.parameters()) {
+      count(t);
+      count(t.grad());
+    }
+    if (optimizer)
+      for (const auto& [name, t] : optimizer->state_dict()) count(t);
+    return memory::stats(device).live_total - bytes - near_bytes();
+  }
+  // Of what is at home elsewhere.
+  int64_t near_bytes() const {
+    int64_t bytes = 0;
+    for (const Tier tier : {memory::kDisk, Tier::pinned})
+      if (memory::find_backend(device.type, tier) && memory::backend(device, tier).bytes == memory::Bytes::movable)
+        bytes += memory::near_stats(device, tier).bytes;
+    return bytes;
+  }
+
+  void learn() {
+    RecordedStep ran{.dry = {.step = recorder->finish()}, .turns = turns->take(), .least = least_leaving()};
+    recorder.reset();
+    const Recording& r = ran.dry.step;
+    if (std::none_of(r.calls.begin(), r.calls.end(), [](const RecordedCall& c) { return c.phase == Phase::backward; }))
+      return;  // no step: the next may be one
+    ran.dry.largest_part = largest_part();
+    ran.dry.largest_weight = largest_weight();
+    for (const RecordedStorage& s : r.storages)
+      if (s.born < 0 && s.tag != memory::Tag::parameter && s.tag != memory::Tag::gradient &&
+          s.tag != memory::Tag::optimizer)
+        others -= s.nbytes;
+    ran.others = std::max<int64_t>(0, others);
+    const TierPlan best = plan_recorded(ran, keys, device, speeds.rates);
+    planned = true;
+    if (!best.fits) {  // what has run so far has kept to the budget
+      why = "no other way was found that keeps to the budget: steps go on as the first ones";
+      TierPlan now = plan;
+      now.peak_without = best.peak_without;
+      now.seconds_without = best.seconds_without;
+      now.peak.device = std::max(now.peak.device, memory::stats(device).peak_total);
+      plan = now;
+      turns->set_again(0, false);
+      return;
+    }
+    const TierPlan before = plan;
+    try {
+      move(best);
+    } catch (const MemoryError& e) {
+      why = cat("the plan found no room, so steps go on as the first ones: ", e.what());
+      move(before);
+    }
+  }
+
+  void check_thread() const {
+    check(std::this_thread::get_id() == thread, "BudgetScope", "a step ends on another thread than the scope's");
+  }
+  // Everything is as without a scope. Weights and state return where `device` has room.
+  void end() {
+    recorder.reset();
+    pass.reset();
+    turns.reset();
+    forward.reset();
+    tiers.reset();
+    limit.reset();
+    int64_t away = 0;
+    const Tier near = memory::backend(device).tier;
+    for (const Tensor& t : model.parameters())
+      if (t.tier() != near) away += t.nbytes() + (t.grad().defined() ? t.grad().nbytes() : 0);
+    const bool state = optimizer && optimizer->home().where != Tier();
+    if (state) away += optimizer->state_bytes();
+    if (away == 0 && !state) return;
+    // Something is to be left for who goes on.
+    if (static_cast<double>(away) > 0.8 * static_cast<double>(memory::tightest_bound(device).free())) return;
+    try {
+      nn::move_parameters(model, Tier());
+      if (state) optimizer->set_home({});
+    } catch (const MemoryError&) {  // others took it meanwhile: the rest stays, and is read where it is
+    }
+  }
+
+  nn::Module model;
+  optim::Optimizer* optimizer;
+  const Device device;
+  const MemoryConfig keys;
+  const memory::Budget budget;
+  const std::thread::id thread = std::this_thread::get_id();
+  const Taken taken;
+  std::shared_ptr<Wanted> wanted;
+  const TierSpeeds speeds;
+  std::optional<Limit> limit;
+  std::optional<Turns> turns;
+  TierPlan plan;
+  std::optional<Tiers> tiers;
+  std::optional<Tiers::Forward> forward;
+  std::optional<Tiers::Pass> pass;
+  std::unique_ptr<RecordClock> clock;
+  std::optional<Recorder> recorder;
+  bool disk_known = false;
+  int64_t steps = 0;
+  int64_t others = 0;
+  bool planned = false;
+  std::string why;
+};
+
+BudgetScope::BudgetScope(const nn::Module& model, optim::Optimizer& optimizer, const MemoryConfig& budget)
+    : state_(std::make_unique<State>(model, &optimizer, budget)) {}
+BudgetScope::BudgetScope(const nn::Module& model, const MemoryConfig& budget)
+    : state_(std::make_unique<State>(model, nullptr, budget)) {}
+
+BudgetScope::~BudgetScope() {
+  try {
+    close();
+  } catch (const Error&) {  // a disk that fails: told by whoever reads there next
+  }
+}
+
+void BudgetScope::close() {
+  if (!state_) return;
+  state_->check_thread();
+  const std::unique_ptr<State> last = std::move(state_);
+  last->end();
+}
+
+void BudgetScope::before_update() {
+  check(state_ != nullptr, "BudgetScope", "it has ended");
+  State& s = *state_;
+  s.check_thread();
+  check<DeviceError>(!cuda::capturing(), "BudgetScope", "a step within a budget cannot be captured in a CUDA graph");
+  s.turns->rest();
+  s.pass.reset();  // the update wants the room
+}
+
+void BudgetScope::after_update() {
+  State& s = *state_;
+  ++s.steps;
+  if (s.recorder) s.learn();
+  s.begin();
+}
+
+void BudgetScope::update_failed() noexcept {
+  try {
+    state_->begin();
+  } catch (const Error&) {  // steps go on without bringing ahead
+  }
+}
+
+bool BudgetScope::planned() const {
+  return state_ && state_->planned;
+}
+const TierPlan& BudgetScope::plan() const {
+  check(state_ != nullptr, "BudgetScope", "it has ended");
+  return state_->plan;
+}
+int64_t BudgetScope::peak() const {
+  check(state_ != nullptr, "BudgetScope", "it has ended");
+  return memory::stats(state_->device).peak_total;
+}
+
+std::string BudgetScope::describe() const {
+  check(state_ != nullptr, "BudgetScope", "it has ended");
+  const State& s = *state_;
+  std::string text;
+  if (!s.planned)
+    text += fmt::format("step {} of the first {}, which are recorded with as much elsewhere as can be\n", s.steps + 1,
+                        kRecordedStep + 1);
+  if (!s.why.empty()) text += s.why + "\n";
+  text += to_text(s.plan);
+  text += fmt::format("{:<14}{} on {} after {} steps\n", "so far", bytes_text(peak()), to_string(s.device), s.steps);
+  if (const std::string moved = s.tiers->summary(); !moved.empty()) text += fmt::format("{:<14}{}\n", "moved", moved);
+  return text;
+}
+
+std::string BudgetScope::advice() const {
+  if (!state_) return {};
+  const State& s = *state_;
+  const int64_t missing = s.wanted->last.load(std::memory_order_relaxed);
+  if (missing == 0 || s.budget.device == 0) return {};
+  const int64_t least = s.budget.device + missing;
+  std::string text = fmt::format("the budget of {} was not enough: {} more were wanted when all that can be elsewhere was; "
+                                 "device = \"{}MiB\" is the least to try",
+                                 bytes_text(s.budget.device), bytes_text(missing), (least + least / 10 >> 20) + 1);
+  if (s.device.is_cpu() && s.budget.disk.empty()) text += ", or disk = \"FOLDER\", which lets tensors leave memory";
+  return text;
+}
+
+}  // namespace strata
