@@ -2,8 +2,8 @@
 //
 //     large_transformer [DIM BLOCKS BATCH BUDGET FOLDER]       large_transformer 1024 24 8 2GiB /scratch
 //
-// Without BUDGET a half of what the loop without one took. On a processor the budget is of RAM, and FOLDER is on the disk
-// that takes the rest (the system's folder for temporary files, where none is given).
+// Without BUDGET a half of what the loop without one took. On a processor the budget is of RAM, and FOLDER is on the
+// disk that takes the rest (the system's folder for temporary files, where none is given).
 
 #include <cstdio>
 #include <cstdlib>
@@ -36,8 +36,8 @@ struct Block : nn::Module {
     const auto heads = [&](const Tensor& t) {
       return transpose(reshape(t, {batch, time, kHeads, dim / kHeads}), 1, 2);
     };
-    const Tensor y = scaled_dot_product_attention(heads(parts[0]), heads(parts[1]), heads(parts[2]), {},
-                                                  {.is_causal = true});
+    const Tensor y =
+        scaled_dot_product_attention(heads(parts[0]), heads(parts[1]), heads(parts[2]), {}, {.is_causal = true});
     const Tensor z = x + out(reshape(transpose(y, 1, 2), {batch, time, dim}));
     return z + down(gelu(up(after(z))));
   }

@@ -27,7 +27,8 @@ class Block(nn.Module):
         q, k, v = (p.reshape(b, t, HEADS, d // HEADS).transpose(1, 2) for p in self.qkv(self.before(x)).chunk(3, -1))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, d)
         x = x + self.out(y)
-        return x + self.down(F.gelu(self.up(self.after(x))))
+        x = x + self.down(F.gelu(self.up(self.after(x))))
+        return x
 
 
 class Transformer(nn.Module):
@@ -38,10 +39,11 @@ class Transformer(nn.Module):
         self.head = nn.Linear(dim, VOCAB)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embedding(tokens)
+        x: Tensor = self.embedding(tokens)
         for block in self.blocks:
             x = block(x)
-        return self.head(x)
+        logits: Tensor = self.head(x)
+        return logits
 
 
 def train(args: argparse.Namespace, budget: Optional[str]) -> Tuple[List[float], int]:

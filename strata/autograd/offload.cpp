@@ -88,12 +88,17 @@ void SavedTensorOffload::Impl::ahead(const SavedTensorHooks* self, std::span<Nod
   if (next.front() != expected) {  // another pass than before, or another order
     wanted.clear();
     node = 0;
+    takes.assign(next.size(), 0);
     std::vector<PackedTensor> packed;
     for (size_t i = 0; i < next.size(); ++i) {
       packed.clear();
       next[i]->list_packed(packed);
-      for (const PackedTensor& p : packed)
-        if (p.hooks.get() == self) want(static_cast<Token*>(p.value.get())->slot, i);
+      for (const PackedTensor& p : packed) {
+        if (p.hooks.get() != self) continue;
+        const std::shared_ptr<Slot>& slot = static_cast<Token*>(p.value.get())->slot;
+        takes[i] += slot->recipe ? 2 * slot->bytes : slot->bytes;
+        want(slot, i);
+      }
     }
   } else {
     ++node;
@@ -104,11 +109,15 @@ void SavedTensorOffload::Impl::ahead(const SavedTensorHooks* self, std::span<Nod
     if (s && s->fetching) break;
     early.pop_front();
   }
+  int64_t taken = 0;
+  size_t looked = node;
   for (; !wanted.empty(); wanted.pop_front()) {
     const std::shared_ptr<Slot> s = wanted.front().slot.lock();
     if (!s || s->source || s->near || s->fetching) continue;
     const bool soon = wanted.front().node <= node + 1;
-    const int64_t live = memory::stats(s->device).live_total;
+    // Until it is used it stands beside what is taken meanwhile.
+    for (; looked < wanted.front().node; ++looked) taken = std::max(taken, takes[looked]);
+    const int64_t live = memory::stats(s->device).live_total + taken;
     if (!soon && live + s->bytes > std::min(most_live + options.fetch_bytes, ceiling)) return;
     try {
       fetch(*s);
@@ -151,8 +160,10 @@ void SavedTensorOffload::Impl::slot_ends(Slot* s) {
 // ---- the hooks -----------------------------------------------------------------------------------------------------
 
 std::shared_ptr<SavedTensorOffload> SavedTensorOffload::create(const OffloadOptions& o) {
-  check(o.away == SavedPlace::host || o.away == SavedPlace::disk, "SavedTensorOffload",
-        "tensors go to host or disk, not to ", name_of(o.away));
+  check(o.away != SavedPlace::recompute, "SavedTensorOffload", "tensors go to host or disk, or stay, not to ",
+        name_of(o.away));
+  check(o.away != SavedPlace::keep || o.recompute, "SavedTensorOffload",
+        "nothing leaves, and nothing is computed again: there is nothing to do");
   check(o.away != SavedPlace::disk || o.disk, "SavedTensorOffload", "goes to disk, and has none");
   check(o.min_bytes > 0 && o.keep_bytes >= 0 && o.queue_bytes >= 0 && o.fetch_bytes >= 0 && o.host_bytes >= 0 &&
             o.most_kept >= 0,
@@ -186,6 +197,8 @@ void SavedTensorOffload::set_plan(const OffloadPlan& plan) {
     const SavedPlace place = plan.choices[i].place;
     check(place != SavedPlace::disk || o.disk, "SavedTensorOffload", "the plan sends tensor ", i,
           " to disk, and there is none");
+    check(place != SavedPlace::host || o.away != SavedPlace::keep, "SavedTensorOffload", "the plan sends tensor ", i,
+          " to the host, and by the options none leaves");
     check(place != SavedPlace::recompute || o.recompute, "SavedTensorOffload", "the plan computes tensor ", i,
           " again, which the options do not allow");
   }
@@ -200,10 +213,12 @@ std::optional<OffloadPlan> SavedTensorOffload::plan() const {
   return impl_->plan;
 }
 
-void SavedTensorOffload::settle() {
+void SavedTensorOffload::settle(double pass_seconds) {
+  check(pass_seconds >= 0, "SavedTensorOffload", "a pass does not take ", pass_seconds, " seconds");
   const std::lock_guard guard(impl_->lock);
   if (impl_->device.is_cuda()) cuda::synchronize(impl_->device.index);
   impl_->learn();
+  if (pass_seconds > 0) impl_->shorten(pass_seconds);
   for (auto& [key, d] : impl_->depots) d->rest();
 }
 

@@ -16,7 +16,7 @@ namespace strata {
 
 /// How a SavedTensorOffload works.
 struct OffloadOptions {
-  /// Where tensors go: host, or disk (which needs `disk`).
+  /// Where tensors go: host, or disk (which needs `disk`); keep: none leaves, and what `recompute` drops is all.
   SavedPlace away = SavedPlace::host;
   std::shared_ptr<memory::DiskStore> disk;
   /// Whether what a cheap call made of saved tensors is dropped, and that call runs again: the same kernel on the same
@@ -109,8 +109,10 @@ class SavedTensorOffload final : public SavedTensorHooks {
   /// The one that the next pass follows, if there is one.
   std::optional<OffloadPlan> plan() const;
   /// Waits for the device and makes the plan of what was measured so far, where the options are adaptive: before a
-  /// graph is captured, whose passes cannot be measured. Not within a capture.
-  void settle();
+  /// graph is captured, whose passes cannot be measured. Not within a capture. What was measured is passes whose calls
+  /// a host queued; `pass_seconds` is what forward and backward take in the graph, where that is known and less: as
+  /// much shorter is the time for copies, and what a plan sends beyond it would be waited for.
+  void settle(double pass_seconds = 0);
   /// Whether the plan stays as it is: it was given, or made of as many measured passes as there will be; or there is to
   /// be none.
   bool settled() const;

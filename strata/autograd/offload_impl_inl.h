@@ -54,6 +54,8 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   void read_clock();
   void read_rates(const std::vector<OffloadTransfer>& copies);
   void adopt(OffloadPlan p);
+  void plan_for(const OffloadMeasured& m);
+  void shorten(double pass_seconds);
   void mark(int32_t what);
   void see_live();
   int64_t host_bytes() const;
@@ -117,7 +119,9 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   std::deque<Wanted> early;  // fetched, and not yet asked for; the farthest last
   // Bytes in use above which nothing is fetched early: what a request that found no room has taught.
   int64_t ceiling = std::numeric_limits<int64_t>::max();
-  size_t node = 0;                 // of those in `wanted`, which backward is at
+  size_t node = 0;  // of those in `wanted`, which backward is at
+  // By node, about what it takes for itself while it runs: what it has made again, and gradients of what it saved.
+  std::vector<int64_t> takes;
   const Node* expected = nullptr;  // the next; only compared
   bool making = false;             // a recipe runs
 };

@@ -81,16 +81,32 @@ void SavedTensorOffload::Impl::learn() {
     now.backward_seconds = std::max(now.backward_seconds - seconds_again(now), 0.0);
     measured = now;
     ++passes_measured;
-    adopt(plan_offload(measured, {.slowdown = options.most_kept > 0 ? kAnyCost : options.slowdown,
-                                  .keep_bytes = options.most_kept,
-                                  .recompute = options.recompute,
-                                  .away = options.away}));
+    plan_for(measured);
     planned_bytes.clear();
     for (const SavedRecord& r : measured.saved) planned_bytes.push_back(r.bytes);
   }
   if (!options.log) return;
   transfers.insert(transfers.end(), std::make_move_iterator(copies.begin()), std::make_move_iterator(copies.end()));
   if (transfers.size() > 2 * kMostLogged) transfers.erase(transfers.begin(), transfers.end() - kMostLogged);
+}
+
+void SavedTensorOffload::Impl::plan_for(const OffloadMeasured& m) {
+  adopt(plan_offload(m, {.slowdown = options.most_kept > 0 ? kAnyCost : options.slowdown,
+                         .keep_bytes = options.most_kept,
+                         .recompute = options.recompute,
+                         .away = options.away}));
+}
+
+// The plan again, of a pass that takes less than the measured one did.
+void SavedTensorOffload::Impl::shorten(double pass_seconds) {
+  const double measured_seconds = measured.forward_seconds + measured.backward_seconds;
+  if (fixed || passes_measured == 0 || measured_seconds <= pass_seconds) return;
+  const double part = pass_seconds / measured_seconds;
+  OffloadMeasured m = measured;
+  for (SavedRecord& s : m.saved) s.seconds *= part;
+  m.forward_seconds *= part, m.backward_seconds *= part;
+  m.seconds_per_flop *= part, m.seconds_per_byte *= part;
+  plan_for(m);
 }
 
 bool SavedTensorOffload::Impl::settled() const {

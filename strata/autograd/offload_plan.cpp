@@ -61,7 +61,7 @@ void choose(const OffloadMeasured& m, const OffloadLimits& limits, double until,
     left += m.saved[i].bytes;
   }
   plan.away_bytes = 0;
-  if (m.out_rate <= 0) return;
+  if (m.out_rate <= 0 || limits.away == SavedPlace::keep) return;
   double link = 0;
   until *= 1 + 1e-9;  // rounding decides nothing
   const auto most_back = static_cast<int64_t>(0.95 * m.in_rate * back);
@@ -174,8 +174,9 @@ OffloadPlan OffloadPlan::of(const std::vector<SavedPlace>& places) {
 
 OffloadPlan plan_offload(const OffloadMeasured& m, const OffloadLimits& limits) {
   check(limits.slowdown >= 1, "plan_offload", "slowdown is ", limits.slowdown, ", wants at least 1");
-  check(limits.away == SavedPlace::host || limits.away == SavedPlace::disk, "plan_offload",
-        "tensors go to host or disk, not to ", name_of(limits.away));
+  check(limits.away != SavedPlace::recompute, "plan_offload", "tensors go to host or disk, or stay, not to ",
+        name_of(limits.away));
+  const double link = limits.away == SavedPlace::keep ? 0 : m.out_rate;
   const double step = m.forward_seconds + m.backward_seconds;
   const double allowed = (limits.slowdown - 1) * step;
   int64_t total = 0;
@@ -198,7 +199,7 @@ OffloadPlan plan_offload(const OffloadMeasured& m, const OffloadLimits& limits) 
   while (!enough()) {
     // Of those that are there at the peak, the one that frees most a second.
     const auto next = std::find_if(again.begin(), again.end(), [&](const Again& a) {
-      return a.members.front() < peak.at && a.rate() > m.out_rate && spent + a.seconds <= allowed;
+      return a.members.front() < peak.at && a.rate() > link && spent + a.seconds <= allowed;
     });
     if (next == again.end()) break;  // waiting for the link frees more
     const Again a = std::move(*next);

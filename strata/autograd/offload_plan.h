@@ -48,7 +48,7 @@ struct OffloadLimits {
   double slowdown = 1.02;  ///< times the measured step, at most
   int64_t keep_bytes = 0;  ///< no fewer bytes of saved tensors need to leave than so many stay; 0: as many as can
   bool recompute = false;  ///< whether tensors may be computed again
-  SavedPlace away = SavedPlace::host;  ///< where others go: host or disk
+  SavedPlace away = SavedPlace::host;  ///< where others go: host or disk; keep: nothing leaves
 };
 
 /// A decision for each saved storage, by the order of saving; what is saved after those listed is kept.

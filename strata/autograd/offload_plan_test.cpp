@@ -104,6 +104,25 @@ TEST(OffloadPlan, CallsRunAgainWhereThatFreesMoreThanTheLink) {
   EXPECT_EQ(count(plan_offload(m, {.slowdown = 1.03}), SavedPlace::recompute), 0);
 }
 
+TEST(OffloadPlan, CallsAloneWhereNothingLeaves) {
+  OffloadMeasured m = even(40, 1e15, 1e15);  // a link that would take all
+  for (size_t i = 0; i < 40; i += 2) {
+    m.saved[i].call = static_cast<int32_t>(i);
+    m.saved[i].cost = {0, i < 20 ? 1e6 : 5e5};
+  }
+  const OffloadPlan all =
+      plan_offload(m, {.slowdown = 100, .keep_bytes = 1, .recompute = true, .away = SavedPlace::keep});
+  EXPECT_EQ(count(all, SavedPlace::recompute), 20);
+  EXPECT_EQ(count(all, SavedPlace::host), 0);
+  EXPECT_EQ(all.kept_bytes, 20 * kMiB);
+  // The fastest first, and no more than is asked for.
+  const OffloadPlan some =
+      plan_offload(m, {.slowdown = 100, .keep_bytes = 30 * kMiB, .recompute = true, .away = SavedPlace::keep});
+  EXPECT_EQ(some.recomputed_bytes, 10 * kMiB);
+  for (size_t i = 0; i < 40; ++i)
+    EXPECT_EQ(some.choices[i].place, i >= 20 && i % 2 == 0 ? SavedPlace::recompute : SavedPlace::keep) << i;
+}
+
 TEST(OffloadPlan, ChainsOfWhatIsMadeAgainAreShort) {
   OffloadMeasured m = even(20, 0, 0);
   for (size_t i = 1; i < 20; ++i) {

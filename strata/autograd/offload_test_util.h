@@ -1,8 +1,7 @@
 #pragma once
-// What tests of saved tensors that leave share: ways to send them, a loss, gradients as bytes.
+// What tests of saved tensors that go away share: options, losses, and gradients with hooks beside those without.
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,12 +10,12 @@
 
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/offload.h"
-#include "strata/core/rng.h"
 #include "strata/core/samples.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
 

@@ -273,10 +273,11 @@ Recorder::Recorder(const RecordOptions& options) : state_(std::make_unique<State
   state_->observing.emplace(*this);
   Recorders& r = recorders();
   const std::lock_guard lock(r.lock);
-  r.all.push_back({this, std::this_thread::get_id(), &state_->begun, [](Recorder& recorder, uint64_t copy, uint64_t number) {
-                     State& s = *recorder.state_;
-                     if (const int32_t place = s.find(number); place >= 0) s.join(copy, place);
-                   }});
+  r.all.push_back(
+      {this, std::this_thread::get_id(), &state_->begun, [](Recorder& recorder, uint64_t copy, uint64_t number) {
+         State& s = *recorder.state_;
+         if (const int32_t place = s.find(number); place >= 0) s.join(copy, place);
+       }});
   r.count.fetch_add(1);
 }
 

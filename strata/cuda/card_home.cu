@@ -6,6 +6,7 @@
 
 #include "strata/cuda/graph.h"
 #include "strata/cuda/memory.h"
+#include "strata/cuda/memory_inl.cuh"
 #include "strata/cuda/stream_transfer.h"
 
 namespace strata::cuda {
@@ -70,6 +71,9 @@ MomentPtr stream_point(const Stream& stream) {
   return std::make_shared<StreamMoment>(stream);
 }
 
+bool CardHome::has_hole(Device device, size_t bytes, int64_t limit) {
+  return heap_holds(CopyStreams::of(device.index).near, bytes, limit);
+}
 std::byte* CardHome::allocate_near(Device device, size_t bytes, Tag tag) {
   const StreamScope near_stream(CopyStreams::of(device.index).near);
   return Home::allocate_near(device, bytes, tag);

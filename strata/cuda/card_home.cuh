@@ -23,6 +23,7 @@ memory::MomentPtr stream_point(const Stream& stream);
 /// Near memory of a card, and graphs.
 class CardHome : public memory::Home {
  public:
+  bool has_hole(Device device, size_t bytes, int64_t limit) override;
   std::byte* allocate_near(Device device, size_t bytes, memory::Tag tag) override;
   void deallocate_near(Device device, std::byte* near, size_t bytes, memory::Tag tag,
                        std::span<const memory::MomentPtr> after) override;

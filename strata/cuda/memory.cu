@@ -1,6 +1,7 @@
 #include "strata/cuda/memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -29,10 +30,11 @@ using memory::Heap;
 using memory::Stats;
 using memory::Tag;
 
-constexpr int64_t kUnit = 512;        // blocks are multiples of this, as cudaMalloc's alignment is
-constexpr int64_t kChunk = 2 << 20;   // physical memory is mapped in multiples of this size, the least of the card
-constexpr int64_t kPiece = 16;        // chunks of one piece at most, which is three calls of the driver
-constexpr int64_t kQuick = 64 << 10;  // blocks up to here are kept in lists by size when given back
+constexpr int64_t kUnit = 512;            // blocks are multiples of this, as cudaMalloc's alignment is
+constexpr int64_t kChunk = 2 << 20;       // physical memory is mapped in multiples of this size, the least of the card
+constexpr int64_t kPiece = 16;            // chunks of one piece at most, which is three calls of the driver
+constexpr int64_t kUnmapped = 256 << 20;  // of holes at least, when a request finds no room
+constexpr int64_t kQuick = 64 << 10;      // blocks up to here are kept in lists by size when given back
 constexpr size_t kQuickClasses = kQuick / kUnit;
 
 int64_t rounded(size_t nbytes) {
@@ -156,14 +158,20 @@ struct DeviceMemory {
       list.clear();
     }
   }
-  // Unmaps chunks that lie in holes, but those of pools, which replays use. The device may still run kernels that used
-  // them: waits for it first, which must not be while a graph is captured.
-  void unmap_holes() {
+  // Unmaps chunks that lie in holes, but those of pools, which replays use: those of other heaps than `for_key` first,
+  // and no more than `enough` bytes, because what is unmapped in vain is mapped again. The device may still run kernels
+  // that used them: waits for it first, which must not be while a graph is captured.
+  void unmap_holes(int64_t enough = std::numeric_limits<int64_t>::max(), int for_key = kNobody) {
     if (captures_in_progress() > 0) return;
     const DeviceScope scope(device);
     check_cuda(cudaDeviceSynchronize(), "allocate", "an earlier kernel");
-    for (const auto& h : heaps) {
-      if (h->pool() != 0) continue;
+    const int64_t least = mapped - std::min(mapped, enough);
+    std::vector<StreamHeap*> order;
+    for (const bool own : {false, true})
+      for (const auto& h : heaps)
+        if (h->pool() == 0 && (h->key == for_key) == own) order.push_back(h.get());
+    for (StreamHeap* h : order) {
+      if (mapped <= least) break;
       flush_quick(*h);
       h->heap.trim();
       // Pieces that lie in [begin, end) as a whole: the driver unmaps no part of one.
@@ -174,7 +182,7 @@ struct DeviceMemory {
         const int64_t past = end / kChunk;
         int64_t c = (begin + kChunk - 1) / kChunk;
         while (c > 0 && c < past && handle(c) != 0 && handle(c) == handle(c - 1)) ++c;
-        while (c < past) {
+        while (c < past && mapped > least) {
           const CUmemGenericAllocationHandle piece = handle(c);
           int64_t next = c + 1;
           while (next < static_cast<int64_t>(h->chunks.size()) && handle(next) == piece) ++next;
@@ -389,10 +397,18 @@ class CardMemory final : public memory::Backend {
     if (!m.pending.empty() && !captures) m.take_back(false);
     void* data = m.try_take(m.heap_of(heap_key(capture_pool(), stream.id())), bytes, tag, module);
     if (data == nullptr) ++m.accounts.s.retries;
+    const int key = heap_key(capture_pool(), stream.id());
     while (data == nullptr && !captures) {
+      const bool waits = !m.pending.empty();
       m.take_back(true);
-      m.unmap_holes();
-      data = m.try_take(m.heap_of(heap_key(capture_pool(), stream.id())), bytes, tag, module);
+      if (waits) data = m.try_take(m.heap_of(key), bytes, tag, module);
+      if (data != nullptr) break;
+      // A little more than is asked for, and then all: each time the device is waited for.
+      for (const int64_t enough : {std::max(2 * bytes, kUnmapped), std::numeric_limits<int64_t>::max()}) {
+        m.unmap_holes(enough, key);
+        data = m.try_take(m.heap_of(key), bytes, tag, module);
+        if (data != nullptr) break;
+      }
       if (data != nullptr) break;
       lock.unlock();
       const bool given = memory::relieve(device, bytes);
@@ -442,6 +458,14 @@ int64_t pool_bytes(int device, int pool) {
   for (const auto& h : m.heaps)
     if (h->pool() == pool) bytes += h->mapped_bytes();
   return bytes;
+}
+
+bool heap_holds(const Stream& stream, size_t nbytes, int64_t limit) {
+  DeviceMemory& m = memory_of(stream.device());
+  std::lock_guard lock(m.mutex);
+  if (!m.pending.empty()) m.take_back(false);
+  const Heap& heap = m.heap_of(heap_key(0, stream.id())).heap;
+  return heap.top_after(rounded(nbytes)) <= std::max(heap.top(), limit);
 }
 
 void record_stream(const Tensor& t, const Stream& stream) {

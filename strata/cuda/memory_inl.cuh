@@ -1,5 +1,5 @@
 #pragma once
-// What the rooms of device memory and of page-locked memory share.
+// What the rooms of device memory, of page-locked memory and of homes share.
 
 #include "strata/cuda/check.cuh"
 
@@ -9,6 +9,9 @@ namespace strata::cuda {
 /// after it is given back until the stream has passed. A copy that a graph captures is not noted: each replay makes it,
 /// so the block must be held as long as the graph.
 void record_pinned(const void* host, const Stream& stream);
+
+/// Whether the stream's heap has a hole of so many bytes, or may grow by them without reaching beyond `limit` bytes.
+bool heap_holds(const Stream& stream, size_t nbytes, int64_t limit);
 
 /// Calls in a scope that wait for nothing, yet are counted by the driver among those that a capture forbids: mapping
 /// and locking memory.

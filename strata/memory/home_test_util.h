@@ -47,6 +47,10 @@ class TestHome final : public Home {
     return add({.to = room, .from = near, .bytes = nbytes, .room = room, .reads = false, .moment = {}});
   }
   std::byte* address(void* room) const override { return has_addresses ? static_cast<std::byte*>(room) : nullptr; }
+  bool has_hole(Device, size_t bytes, int64_t limit) override {
+    asked = limit;
+    return static_cast<int64_t>(bytes) <= hole;
+  }
   Bound bound(Device) override { return {"the test's home", int64_t{1} << 40, 0}; }
 
   bool capturing() const override { return captures; }
@@ -77,8 +81,9 @@ class TestHome final : public Home {
   }
 
   int most_rooms = -1;
-  int rooms = 0;       ///< in use
-  int early_ends = 0;  ///< given back while copied
+  int rooms = 0;                               ///< in use
+  int early_ends = 0;                          ///< given back while copied
+  int64_t hole = int64_t{1} << 40, asked = 0;  ///< the largest hole of near memory; the bound that was asked for
   bool captures = false;
   bool has_addresses = true;
   std::vector<std::function<void()>> graph;

@@ -57,6 +57,9 @@ class Home {
   virtual MomentPtr send(Device device, void* room, const std::byte* near, size_t nbytes,
                          std::span<const MomentPtr> after) = 0;
 
+  /// Whether near memory has a hole of so many bytes, or may grow by them without reaching beyond `limit` bytes from its
+  /// beginning. What it has grown to it keeps.
+  virtual bool has_hole(Device /*device*/, size_t /*bytes*/, int64_t /*limit*/) { return true; }
   /// Near memory of room_bytes(nbytes), uninitialised: the device's own. Throws MemoryError.
   virtual std::byte* allocate_near(Device device, size_t bytes, Tag tag);
   /// Gives it back: whoever has it next comes after all of `after`, which are streamed().

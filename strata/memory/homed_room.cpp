@@ -12,6 +12,10 @@
 
 namespace strata::memory {
 
+namespace {
+constexpr int64_t kHoles = 4;  // of a bound on near bytes, that much more may be taken by holes between them
+}
+
 std::byte* Home::allocate_near(Device device, size_t bytes, Tag tag) {
   return static_cast<std::byte*>(backend(device).allocate(device, bytes, tag));
 }
@@ -24,8 +28,12 @@ bool HomedMemory::make_room(Lock& lock, Near& n, int64_t more, bool pinning) {
   for (;;) {
     reap(n);
     const int64_t excess = n.excess(more, pinning);
-    if (excess <= 0) return true;
-    if (!evict(lock, n, excess, pinning)) return false;
+    // Bytes enough, but not in one piece: more leaves, rather than that near memory outgrows its bound by more than
+    // holes may take. A pin comes where nothing can leave.
+    const bool enough = excess <= 0;
+    if (enough && (n.limit == 0 || home_->has_hole(n.device, static_cast<size_t>(more), n.limit + n.limit / kHoles)))
+      return true;
+    if (!evict(lock, n, enough ? more : excess, pinning)) return enough && pinning;
   }
 }
 

@@ -114,6 +114,30 @@ TEST_F(Homed, BytesComeBackAndTheBoundIsKept) {
   EXPECT_EQ(memory_->stats(cpu_).live_total, 0);
 }
 
+TEST_F(Homed, WhatFindsNoHoleMakesOthersLeave) {
+  limit(8);
+  const auto blocks = several(6, [&] { return make(); });
+  for (int i = 0; i < 6; ++i) write(blocks[static_cast<size_t>(i)], i);
+  settle();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(read(blocks[static_cast<size_t>(i)]), i);
+  EXPECT_EQ(home_->asked, 10 * kTaken);  // a quarter of the bound besides
+  // There would be room for all, but not in one piece: prefetching takes what nobody pins, and then waits.
+  home_->hole = 0;
+  fetch(blocks[0]);
+  memory_->prefetch(cpu_, blocks[4]);
+  EXPECT_FALSE(near(blocks[4]));
+  for (int i = 1; i < 4; ++i) EXPECT_FALSE(near(blocks[static_cast<size_t>(i)])) << i;
+  EXPECT_TRUE(near(blocks[0]));
+  // A pin comes all the same.
+  EXPECT_EQ(read(blocks[5]), 5);
+  home_->hole = kTaken;
+  leave(blocks[0]);
+  EXPECT_EQ(read(blocks[4]), 4);
+  for (void* b : blocks) end(b);
+  settle();
+  EXPECT_EQ(stats().bytes, 0);
+}
+
 TEST_F(Homed, OddSizesComeBack) {
   limit(8);
   for (const size_t n : {size_t{1}, size_t{63}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{40001}}) {

@@ -46,7 +46,8 @@ Uses uses_of(const Recording& r) {
 struct Moving {
   Away away;
   int64_t bytes = 0;
-  enum { waiting, leaving, gone, coming, back } state = waiting;
+  // idle: nobody uses what is near, and it is given up where another that is counted apart wants the room.
+  enum { waiting, leaving, idle, gone, coming, back } state = waiting;
   double begins = 0, ends = 0;  // of the transfer that is or was under way
 };
 
@@ -91,6 +92,11 @@ class Simulation {
       if (r.freed <= n) freed_[static_cast<size_t>(r.freed)].push_back(static_cast<int32_t>(s));
     }
     away_now_.assign(step.storages.size(), false);
+    apart_.assign(step.storages.size(), false);
+    for (const Moving& m : moving_) apart_[static_cast<size_t>(m.away.storage)] = m.away.apart;
+    for (const Moving& m : moving_)
+      check(apart_[static_cast<size_t>(m.away.storage)] == m.away.apart, kWho, "storage ", m.away.storage,
+            " is counted apart in some of its stretches");
   }
 
   Movement run() {
@@ -102,7 +108,7 @@ class Simulation {
       for (const int32_t s : freed_[static_cast<size_t>(i)]) end(s);
       int64_t needed = 0;
       for (const int32_t s : born_[static_cast<size_t>(i)])
-        if (!away_now_[static_cast<size_t>(s)]) needed += bytes_of(s);
+        if (!away_now_[static_cast<size_t>(s)]) (apart_[static_cast<size_t>(s)] ? apart_near_ : needed) += bytes_of(s);
       arrive(i, needed);
       take(needed);
       ahead(i);
@@ -140,7 +146,7 @@ class Simulation {
       other_ -= bytes_of(s);
       return;
     }
-    live_ -= bytes_of(s);
+    (apart_[static_cast<size_t>(s)] ? apart_near_ : live_) -= bytes_of(s);
   }
   // What has left by now leaves its room.
   void settle() {
@@ -154,7 +160,7 @@ class Simulation {
   }
   void gone(Moving& m) {
     away_now_[static_cast<size_t>(m.away.storage)] = true;
-    live_ -= m.bytes;
+    (m.away.apart ? apart_near_ : live_) -= m.bytes;
     other_ += m.bytes;
     result_.elsewhere = std::max(result_.elsewhere, other_);
   }
@@ -166,6 +172,10 @@ class Simulation {
         away_now_[static_cast<size_t>(m.away.storage)] = true;
         other_ += m.bytes;
         result_.elsewhere = std::max(result_.elsewhere, other_);
+      } else if (!m.away.write && m.away.apart) {
+        m.state = Moving::idle;
+        idle_.push_back(by_from_[next_from_]);
+        idle_bytes_ += m.bytes;
       } else if (!m.away.write) {
         m.state = Moving::gone;
         gone(m);
@@ -178,13 +188,34 @@ class Simulation {
       }
     }
   }
+  // Is used again, where it still is.
+  void stay(Moving& m) {
+    m.state = Moving::back;
+    idle_bytes_ -= m.bytes;
+  }
+  // Those that were used longest ago give their room to one of so many bytes.
+  void give_up(int64_t bytes) {
+    for (; !idle_.empty() && apart_near_ + bytes > rules_.near; idle_.pop_front()) {
+      Moving& m = moving_[idle_.front()];
+      if (m.state != Moving::idle) continue;
+      m.state = Moving::gone;
+      idle_bytes_ -= m.bytes;
+      gone(m);
+    }
+  }
   void fetch(Moving& m) {
+    if (m.away.apart) give_up(m.bytes);
     m.state = Moving::coming;
     away_now_[static_cast<size_t>(m.away.storage)] = false;
     other_ -= m.bytes;
-    live_ += m.bytes;
-    near_ += m.bytes;
-    result_.peak = std::max(result_.peak, live_);
+    if (m.away.apart) {
+      apart_near_ += m.bytes;
+      result_.near = std::max(result_.near, apart_near_);
+    } else {
+      live_ += m.bytes;
+      near_ += m.bytes;
+      result_.peak = std::max(result_.peak, live_);
+    }
     m.begins = std::max(now_, in_free_);
     m.ends = in_free_ = m.begins + static_cast<double>(m.bytes) / rules_.link.in;
     result_.in += m.bytes;
@@ -204,28 +235,40 @@ class Simulation {
         wait_until(m.ends);
         settle();
       }
+      if (m.state == Moving::idle) stay(m);
       if (m.state == Moving::gone) {
-        make_room(m.bytes + needed);
+        if (!m.away.apart) make_room(m.bytes + needed);
         fetch(m);
       }
       if (m.state == Moving::coming) {
         wait_until(m.ends);
-        near_ -= m.bytes;
+        if (!m.away.apart) near_ -= m.bytes;
         m.state = Moving::back;
       }
     }
     while (next_until_ < by_until_.size() && moving_[by_until_[next_until_]].away.until <= i) ++next_until_;
   }
-  // In the phase that wants them: a tensor fetched in forward for backward would only be in the way.
+  // In order of use, each kind by its own bound. What is not apart only in the phase that wants it: a tensor fetched in
+  // forward for backward would only be in the way.
   void ahead(int32_t call) {
-    for (size_t k = next_until_; k < by_until_.size(); ++k) {
+    bool more = true, more_apart = true;
+    for (size_t k = next_until_; k < by_until_.size() && (more || more_apart); ++k) {
       Moving& m = moving_[by_until_[k]];
       if (m.state == Moving::coming || m.state == Moving::back) continue;
-      if (m.state != Moving::gone) return;  // in order of use
-      if (phase(m.away.until) != phase(call)) return;
-      if (near_ > 0 && near_ + m.bytes > rules_.window) return;
-      if (rules_.budget > 0 && live_ + m.bytes > rules_.budget) return;
-      fetch(m);
+      bool& goes_on = m.away.apart ? more_apart : more;
+      if (!goes_on) continue;
+      if (m.state == Moving::idle) {
+        stay(m);
+        continue;
+      }
+      goes_on = m.state == Moving::gone;
+      if (m.away.apart) {
+        goes_on = goes_on && apart_near_ - idle_bytes_ + m.bytes <= rules_.near;
+      } else {
+        goes_on = goes_on && phase(m.away.until) == phase(call) && (near_ == 0 || near_ + m.bytes <= rules_.window) &&
+                  (rules_.budget == 0 || live_ + m.bytes <= rules_.budget);
+      }
+      if (goes_on) fetch(m);
     }
   }
 
@@ -237,11 +280,11 @@ class Simulation {
   std::vector<Moving> moving_;
   std::vector<size_t> by_from_, by_until_;
   size_t next_from_ = 0, next_until_ = 0;
-  std::deque<size_t> leaving_;
+  std::deque<size_t> leaving_, idle_;
   std::vector<std::vector<int32_t>> born_, freed_;  // storages, by call
-  std::vector<bool> away_now_;
+  std::vector<bool> away_now_, apart_;              // by storage
   double now_ = 0, out_free_ = 0, in_free_ = 0;
-  int64_t live_ = 0, other_ = 0, near_ = 0;
+  int64_t live_ = 0, other_ = 0, near_ = 0, apart_near_ = 0, idle_bytes_ = 0;
   Movement result_;
 };
 
@@ -342,29 +385,43 @@ std::vector<int32_t> last_use_before(const Recording& step, Phase phase) {
   return last;
 }
 
-std::vector<Away> home_stretches(const Recording& step, Tag tag) {
+std::vector<Away> home_stretches(const Recording& step, Tag tag, int32_t gap) {
+  const Uses uses = uses_of(step);
+  const auto n = static_cast<int32_t>(step.calls.size());
+  std::vector<int32_t> storages;
+  for (size_t s = 0; s < step.storages.size(); ++s) {
+    const RecordedStorage& r = step.storages[s];
+    if (r.tag == tag && r.freed >= n && r.nbytes > 0 && !uses.calls[s].empty())
+      storages.push_back(static_cast<int32_t>(s));
+  }
+  return home_stretches(step, storages, gap);
+}
+
+std::vector<Away> home_stretches(const Recording& step, std::span<const int32_t> storages, int32_t gap) {
   const Uses uses = uses_of(step);
   const auto n = static_cast<int32_t>(step.calls.size());
   std::vector<Away> found;
-  for (size_t s = 0; s < step.storages.size(); ++s) {
-    const RecordedStorage& r = step.storages[s];
-    if (r.tag != tag || r.freed < n || r.nbytes == 0 || uses.calls[s].empty()) continue;
+  for (const int32_t at : storages) {
+    const auto s = static_cast<size_t>(at);
     const std::vector<int32_t>& calls = uses.calls[s];
-    const auto at = static_cast<int32_t>(s);
     const auto written_in = [&](int32_t from, int32_t to) {
       return std::any_of(uses.writes[s].begin(), uses.writes[s].end(), [&](int32_t c) { return c >= from && c <= to; });
     };
-    if (r.born < 0 && calls.front() > 0) found.push_back({at, -1, calls.front(), false});
+    const auto phase = [&](size_t i) { return step.calls[static_cast<size_t>(calls[i])].phase; };
+    if (calls.empty()) {
+      found.push_back({at, -1, n, false});
+      continue;
+    }
+    if (step.storages[s].born < 0 && calls.front() > 0) found.push_back({at, -1, calls.front(), false});
     int32_t since = calls.front();
     for (size_t i = 1; i < calls.size(); ++i) {
-      if (step.calls[static_cast<size_t>(calls[i - 1])].phase == step.calls[static_cast<size_t>(calls[i])].phase)
-        continue;
-      if (calls[i] > calls[i - 1] + 1) {
+      const int32_t between = calls[i] - calls[i - 1];
+      if (between > 1 && (phase(i - 1) != phase(i) || between > gap)) {
         found.push_back({at, calls[i - 1], calls[i], written_in(since, calls[i - 1])});
         since = calls[i];
       }
     }
-    if (calls.back() + 1 <= n) found.push_back({at, calls.back(), n, written_in(since, calls.back())});
+    found.push_back({at, calls.back(), n, written_in(since, calls.back())});
   }
   std::stable_sort(found.begin(), found.end(), [](const Away& a, const Away& b) { return a.from < b.from; });
   return found;

@@ -3,6 +3,7 @@
 // what that costs in time: the arithmetic under every plan. docs/design/tiers.md.
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct Away {
   int32_t from = -1;    ///< it leaves after this call; -1: it begins the step elsewhere
   int32_t until = 0;    ///< it must be back before this call; the number of calls: it stays away to the end
   bool write = true;    ///< its bytes go out; else what is elsewhere holds already, and room is free at once
+  /// Counted in MoveRules::near where it is near, and never in `budget`: weights that come by turns. All stretches of a
+  /// storage have the same here.
+  bool apart = false;
   friend bool operator==(const Away&, const Away&) = default;
 };
 
@@ -31,6 +35,9 @@ struct MoveRules {
   int64_t budget = 0;                   ///< bytes in the device's memory at most; 0: no bound
   int64_t window = int64_t{256} << 20;  ///< bytes fetched ahead of their use at most; the next one always may be
   int64_t others = 0;                   ///< bytes that are there all the time and not in the recording
+  /// Bytes of what is `apart` that are near at most, but that the next one always may be. What is not written and not
+  /// used for a while stays as long as nothing else wants its room.
+  int64_t near = 0;
 };
 
 /// What came out.
@@ -41,12 +48,14 @@ struct Movement {
   int64_t out = 0, in = 0;  ///< bytes moved each way
   int64_t forwarded = 0;    ///< bytes that were wanted before they had begun to leave, and stayed
   int64_t elsewhere = 0;    ///< most bytes on the other tier at once
+  int64_t near = 0;         ///< most bytes of what is `apart` that were near at once
 };
 
 /// Goes through the calls in order, each taking `seconds[call]`, while transfers run beside them in the order in which
 /// they were asked for: a storage leaves when the call `from` is done, and is fetched again, in order of use, as far
 /// ahead within the phase that uses it as window and budget let it be. A call waits where its storages have not
-/// arrived, or where its results find no room until something has left. Throws ValueError for stretches that name no
+/// arrived, or where its results find no room until something has left. What is `apart` is fetched ahead across phases,
+/// in order of use among its like. Throws ValueError for stretches that name no
 /// storage or call, or that overlap.
 Movement simulate(const Recording& step, std::span<const double> seconds, std::span<const Away> away,
                   const MoveRules& rules);
@@ -68,8 +77,11 @@ void run_again(Recording& step, std::span<double> seconds, int32_t begin, int32_
 std::vector<int32_t> last_use_before(const Recording& step, Phase phase);
 
 /// The stretches between uses of what is there after the step, of that tag: from the step's beginning to the first use
-/// of what was there before, between uses in different phases, and from the last use to the end. Bytes that calls wrote
-/// in between go out.
-std::vector<Away> home_stretches(const Recording& step, Tag tag);
+/// of what was there before, between uses in different phases, and from the last use to the end; also between uses in
+/// one phase that have `gap` calls or more between them. Bytes that calls wrote in between go out.
+std::vector<Away> home_stretches(const Recording& step, Tag tag, int32_t gap = std::numeric_limits<int32_t>::max());
+/// The same of these storages, whatever their tags. What no call uses is away all the time.
+std::vector<Away> home_stretches(const Recording& step, std::span<const int32_t> storages,
+                                 int32_t gap = std::numeric_limits<int32_t>::max());
 
 }  // namespace strata::memory

@@ -182,6 +182,64 @@ TEST(Plan, WhatIsAtHomeComesWhenItIsWanted) {
   EXPECT_EQ(w.out, 1000);
 }
 
+// Weights of 1000 bytes of eight calls, four of forward and four of backward, in order and back.
+Recording chain_of_weights() {
+  Recording r = chain(4);
+  for (int i = 0; i < 4; ++i) {
+    RecordedStorage p;
+    p.nbytes = 1000;
+    p.tag = Tag::parameter;
+    p.freed = static_cast<int32_t>(r.calls.size());
+    r.storages.push_back(p);
+    RecordedValue v;
+    v.storage = 5 + i;
+    r.values.push_back(v);
+    for (const int c : {i, 7 - i}) r.calls[static_cast<size_t>(c)].args.emplace_back(ValueIndex{5 + i});
+  }
+  return r;
+}
+
+TEST(Plan, WeightsAreCountedApart) {
+  const Recording r = chain_of_weights();
+  std::vector<Away> home = home_stretches(r, std::vector<int32_t>{5, 6, 7, 8});
+  for (Away& a : home) a.apart = true;
+  const int64_t others = r.peak_bytes().first - 4000;
+  // A weight comes in half a call. The first is there when the step begins; two are near at once.
+  const Movement two = simulate(r, each(r, 1), home, {.link = {2000, 2000}, .near = 2000});
+  EXPECT_EQ(two.waited, 0);
+  EXPECT_EQ(two.near, 2000);
+  EXPECT_EQ(two.peak, others);  // what is apart is not in it
+  EXPECT_EQ(two.out, 0);
+  // In forward three come; the last two are still near for backward, which brings two.
+  EXPECT_EQ(two.in, 3000 + 2000);
+  // Where all fit, each comes once.
+  const Movement all = simulate(r, each(r, 1), home, {.link = {2000, 2000}, .near = 4000});
+  EXPECT_EQ(all.in, 3000);
+  EXPECT_EQ(all.near, 4000);
+  // One at a time is waited for: half a call each.
+  const Movement one = simulate(r, each(r, 1), home, {.link = {2000, 2000}, .near = 1000});
+  EXPECT_EQ(one.in, 3000 + 3000);
+  EXPECT_EQ(one.waited, 3);
+  // Over a slow link time is its: three weights before the last of forward can begin.
+  const Movement slow = simulate(r, each(r, 1), home, {.link = {200, 200}, .near = 2000});
+  EXPECT_GE(slow.seconds, 25);
+  home[0].apart = false;
+  EXPECT_THROW(simulate(r, each(r, 1), home, {.link = {1, 1}}), ValueError);
+}
+
+TEST(Plan, StretchesWithinAPhase) {
+  Recording r = chain_of_weights();
+  r.calls[3].args.emplace_back(ValueIndex{5});  // the first weight again, in forward
+  const std::vector<int32_t> first{5};
+  EXPECT_EQ(home_stretches(r, first), (std::vector<Away>{{5, 3, 7, false}, {5, 7, 8, false}}));
+  EXPECT_EQ(home_stretches(r, first, 2), (std::vector<Away>{{5, 0, 3, false}, {5, 3, 7, false}, {5, 7, 8, false}}));
+  RecordedStorage unused;
+  unused.nbytes = 10;
+  unused.freed = 8;
+  r.storages.push_back(unused);
+  EXPECT_EQ(home_stretches(r, std::vector<int32_t>{9}), (std::vector<Away>{{9, -1, 8, false}}));
+}
+
 TEST(Plan, ARealStep) {
   const DeviceScope dry(Device::meta());
   const Tensor x = empty({{64, 32}, DType::f32, Device::meta(), std::nullopt});

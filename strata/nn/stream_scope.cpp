@@ -138,7 +138,12 @@ struct StreamScope::Watch final : CallObserver {
         recompute->begin();
     }
     int64_t bytes = state.parts[part].shown.bytes;
-    if (found) bytes = bytes_of(plan[next - 1]);
+    if (found) {
+      // What of it is not on its way comes before what others want.
+      bytes = bytes_of(plan[next - 1]);
+      for (const Key key : plan[next - 1].used)
+        if (Storage* s = held.contains(key) ? nullptr : state.storage_of(key)) prefetch(*s);
+    }
     bring_next({part}, bytes);
   }
   // Whether the part's turn is in the plan; `next` is the one after it then.
@@ -164,15 +169,14 @@ struct StreamScope::Watch final : CallObserver {
     return n;
   }
   // Of the parts whose turns come next as many as there is room for beside those in `wanted`, which take `bytes`; the
-  // others go.
+  // others go. Of the first that does not fit as a whole, the weights that do come as well.
   void bring_next(std::vector<size_t> wanted, int64_t bytes) {
-    std::vector<const Visit*> coming;
-    for (size_t i = next; i < plan.size(); ++i) {
+    std::vector<std::pair<const Visit*, int64_t>> coming;  // with bytes that there are for it
+    for (size_t i = next; i < plan.size() && bytes < state.near_bytes; ++i) {
       if (std::ranges::find(wanted, plan[i].part) != wanted.end()) continue;
+      coming.emplace_back(&plan[i], state.near_bytes - bytes);
       bytes += bytes_of(plan[i]);
-      if (bytes > state.near_bytes) break;
-      wanted.push_back(plan[i].part);
-      coming.push_back(&plan[i]);
+      if (bytes <= state.near_bytes) wanted.push_back(plan[i].part);
     }
     window = wanted;
     std::vector<Key> going;
@@ -182,13 +186,18 @@ struct StreamScope::Watch final : CallObserver {
       let_go(key);
       if (key % 2 == 0) state.settle_low(state.slots[key / 2]);
     }
-    for (const Visit* v : coming) {
-      for (const Key key : v->used) {
+    for (auto [visit, room] : coming) {
+      for (const Key key : visit->used) {
+        Storage* s = state.storage_of(key);
+        if (!s) continue;
+        room -= static_cast<int64_t>(s->nbytes);
+        if (room < 0) break;
         const memory::MovedName moved([&] { return name_of(key); });
-        if (Storage* s = state.storage_of(key)) prefetch(*s);
+        prefetch(*s);
       }
-      if (!v->backward) continue;
-      for (const size_t slot : state.parts[v->part].slots)
+      if (room < 0) break;
+      if (!visit->backward) continue;
+      for (const size_t slot : state.parts[visit->part].slots)
         if (const Tensor g = state.slots[slot].parameter.grad(); g.defined()) {
           const memory::MovedName moved([&] { return "gradient of " + state.slots[slot].name; });
           prefetch(*g.storage());

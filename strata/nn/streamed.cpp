@@ -22,11 +22,6 @@ bool has_container(const Module& m) {
 std::string below(const std::string& at, const std::string& name) {
   return at.empty() ? name : at + "." + name;
 }
-int64_t bytes_of(const NamedTensors& tensors) {
-  int64_t n = 0;
-  for (const auto& [name, t] : tensors) n += t.nbytes();
-  return n;
-}
 
 // Its elements, counted as written as often as before, so that what was made of them (an optimizer's weights in f32) is
 // still known to be of them.
@@ -50,6 +45,10 @@ void move_home(const Tensor& t, Tier tier) {
 Streamed::State::State(const Module& module, const StreamOptions& o) : options(o), near_bytes(o.near_bytes) {
   check(o.near_bytes >= 0 && o.parts_near >= 1, "Streamed",
         "near_bytes is not negative and parts_near at least 1, got ", o.near_bytes, " and ", o.parts_near);
+  const NamedTensors all = module.named_parameters();
+  for (const std::string& name : o.in_place)
+    check(std::ranges::any_of(all, [&](const auto& p) { return p.first == name; }), "Streamed",
+          "in_place names no parameter: '", name, "'");
   find_parts(module);
   int64_t largest = 0;
   for (const Part& p : parts) largest = std::max(largest, p.shown.bytes);
@@ -67,25 +66,33 @@ Streamed::State::~State() {
 void Streamed::State::add_part(const std::string& name, const NamedTensors& parameters) {
   if (parameters.empty()) return;
   Part& part = parts.emplace_back();
-  part.shown = {.name = name, .bytes = bytes_of(parameters)};
+  part.shown.name = name;
   for (const auto& [full, t] : parameters) {
     part.slots.push_back(slots.size());
-    slots.push_back({.name = full, .parameter = t, .part = parts.size() - 1});
+    const bool in_place = is_in_place(full);
+    slots.push_back({.name = full, .parameter = t, .part = parts.size() - 1, .in_place = in_place});
+    if (!in_place) part.shown.bytes += t.nbytes();
   }
+}
+
+bool Streamed::State::is_in_place(const std::string& name) const {
+  return std::ranges::find(options.in_place, name) != options.in_place.end();
 }
 
 // `inside`: of a container's item.
 void Streamed::State::descend(const Module& module, const std::string& at, bool inside,
                               std::vector<const TensorImpl*>& seen) {
   NamedTensors all, own;
+  int64_t bytes = 0;
   for (const auto& [name, t] : module.named_parameters()) {
     if (std::ranges::find(seen, &t.impl()) != seen.end()) continue;
     all.emplace_back(below(at, name), t);
+    if (!is_in_place(all.back().first)) bytes += t.nbytes();
     if (name.find('.') == std::string::npos) own.push_back(all.back());
   }
   const auto children = module.named_children();
   const int64_t most = near_bytes > 0 ? near_bytes / options.parts_near : INT64_MAX;
-  const bool divides = at.empty() || is_container(module) || (!inside && has_container(module)) || bytes_of(all) > most;
+  const bool divides = at.empty() || is_container(module) || (!inside && has_container(module)) || bytes > most;
   const NamedTensors& here = divides && !children.empty() ? own : all;
   for (const auto& [name, t] : here) seen.push_back(&t.impl());
   std::string name = at;
@@ -122,10 +129,13 @@ void Streamed::State::refresh() {
     Slot& s = slots[i];
     const Tensor& t = s.parameter;
     if (s.home != t.storage()) {
-      const memory::Backend& backend = memory::backend(t.device(), options.tier);
-      check(backend.bytes == memory::Bytes::movable, "Streamed", "memory of tier '", backend.tier.name(), "' of ",
-            t.device(), " does not move: what lives there is read in place");
-      if (t.tier() != backend.tier) move_home(t, options.tier);
+      const Tier tier = s.in_place ? options.in_place_tier : options.tier;
+      const memory::Backend& backend = memory::backend(t.device(), tier);
+      check(backend.bytes == memory::Bytes::movable || s.in_place, "Streamed", "memory of tier '", backend.tier.name(),
+            "' of ", t.device(), " does not move: what lives there is read in place");
+      check(backend.bytes == memory::Bytes::fixed || !s.in_place, "Streamed", "'", s.name,
+            "' is to be read in place, but bytes of tier '", backend.tier.name(), "' of ", t.device(), " move");
+      if (t.tier() != backend.tier) move_home(t, backend.tier);
       if (s.home) keys.erase(s.home.get());
       s.home = t.storage();
       keys[s.home.get()] = 2 * i;
@@ -152,7 +162,7 @@ void Streamed::State::settle_low(Slot& s) {
   const auto slot = static_cast<size_t>(&s - slots.data());
   const AutogradMeta* known = s.parameter.impl().autograd.get();
   const Tensor low = known ? known->low.tensor : Tensor();
-  if (low.defined() && low.tier() != s.parameter.tier()) {
+  if (low.defined() && low.tier() != memory::backend(low.device(), options.tier).tier) {
     const strata::detail::ThreadModeScope plain({false, 0});
     const memory::TierScope own{Tier()};
     const Tensor there = low.to(options.tier);
@@ -170,10 +180,10 @@ void Streamed::State::set_low(size_t slot, const Tensor& low) {
   if (low.defined()) keys[low.storage().get()] = 2 * slot + 1;
 }
 
-// nullptr for a copy that is not of the parameter's values any more.
+// nullptr for what is read in place, and for a copy that is not of the parameter's values any more.
 Storage* Streamed::State::storage_of(Key key) const {
   const Slot& s = slots[key / 2];
-  if (key % 2 == 0) return s.home.get();
+  if (key % 2 == 0) return s.in_place ? nullptr : s.home.get();
   if (!s.low.defined() || !autograd_meta(s.parameter).low.is_current(s.parameter, s.low.dtype())) return nullptr;
   return s.low.storage().get();
 }

@@ -17,6 +17,7 @@ struct StreamOptions {
   /// The parameters' home: movable memory of their device (`pinned` of a card, memory::kDisk of any).
   Tier tier = Tier::pinned;
   /// Bytes of parameters near at most, the next parts' included; 0: as much as `parts_near` of the largest part take.
+  /// Of the part that does not fit as a whole, the weights that do come all the same.
   int64_t near_bytes = 0;
   int parts_near = 2;
   /// Whether gradients go to the tier as they are accumulated. Not for an optimizer that sends them elsewhere itself.
@@ -25,6 +26,11 @@ struct StreamOptions {
   bool recompute = true;
   /// Where what comes into a part is kept until backward; Tier(): where it is.
   Tier inputs;
+  /// Names of parameters that never come near as a whole: tables of which calls read rows, and weights that are only
+  /// read to be converted for autocast, in whose place the copy comes. They live on `in_place_tier`, where their device
+  /// reads them in place: memory::kUnified of a card, or Tier(), its own.
+  std::vector<std::string> in_place;
+  Tier in_place_tier;
 };
 
 /// A part of a network that comes and goes as a whole.
@@ -75,8 +81,9 @@ struct StreamStats {
 class Streamed {
  public:
   /// Moves the parameters. Throws ValueError where the tier's bytes do not move, a part that cannot be divided is
-  /// larger than near_bytes (naming it and its bytes) or numbers make no sense; DeviceError where the parameters'
-  /// device has no such memory; MemoryError where it is full: some have moved then.
+  /// larger than near_bytes (naming it and its bytes), `in_place` names no parameter, the bytes of its tier move, or
+  /// numbers make no sense; DeviceError where the parameters' device has no such memory; MemoryError where it is full:
+  /// some have moved then.
   explicit Streamed(const Module& module, const StreamOptions& options = {});
   /// The parameters stay at their home.
   ~Streamed();

@@ -15,9 +15,10 @@ struct Streamed::State {
     std::string name;
     Tensor parameter;
     size_t part = 0;
-    Ref<Storage> home;  // its bytes, as long as they are on the tier
-    Tensor low;         // autocast's copy, where that is on the tier
-    HookHandle hook;    // sends the gradient home
+    bool in_place = false;  // it has a place of its own, and only its copy comes and goes
+    Ref<Storage> home;      // its bytes, as long as they are on the tier
+    Tensor low;             // autocast's copy, where that is on the tier
+    HookHandle hook;        // sends the gradient home
     bool hooked = false;
   };
   struct Part {
@@ -40,6 +41,7 @@ struct Streamed::State {
   void find_parts(const Module& module);
   void descend(const Module& module, const std::string& at, bool inside, std::vector<const TensorImpl*>& seen);
   void add_part(const std::string& name, const NamedTensors& parameters);
+  bool is_in_place(const std::string& name) const;
   /// Brings what is known of parameters up to date: those that have other bytes now go to the tier.
   void refresh();
   void settle_low(Slot& s);

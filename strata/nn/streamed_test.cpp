@@ -360,6 +360,77 @@ TEST(Streamed, AutocastsCopiesComeInTheirPlace) {
   }
 }
 
+// A table of which rows are read, tied to the head, in autocast: its place is its own, and its copy comes for the head.
+TEST(Streamed, TablesAreReadInPlace) {
+  struct Net : Module {
+    Embedding table = register_module("table", Embedding(50, 24));
+    Stack stack = register_module("stack", Stack(3));
+    Tensor forward(const Tensor& rows) const { return linear(stack.forward(table(rows)), table.weight); }
+  };
+  const auto make = [] {
+    const Net net;
+    return Case{net,
+                [net](const Tensor& rows) {
+                  const AutocastScope low(DType::bf16);
+                  const Tensor y = net.forward(rows);
+                  return sum(y * y);
+                },
+                from_span<int64_t>(std::vector<int64_t>{3, 49, 0, 3, 17}, {5})};
+  };
+  const StreamOptions options{.tier = kSecond, .recompute = false, .in_place = {"table.weight"}};
+  const std::string report = expect_same(make, options);
+  EXPECT_NE(report.find("table: 0 bytes;"), std::string::npos) << report;
+  // Of the table the copy alone comes, while nobody writes to it.
+  const Case c = make();
+  Streamed streamed(c.net, options);
+  EXPECT_EQ(streamed.near_bytes(), 2 * 2400);
+  for (int i = 0; i < 4; ++i) {
+    for (Tensor p : c.net.parameters()) p.set_grad({});
+    const StreamStats before = streamed.stats();
+    {
+      const StreamScope scope(streamed);
+      c.loss(c.input).backward();
+    }
+    const StreamStats s = streamed.stats();
+    if (i < 2) continue;  // the second step brings as the first one read, which made the copies
+    const int64_t came = s.bytes_ahead + s.bytes_late - before.bytes_ahead - before.bytes_late;
+    const int64_t table = 50 * 24 * 2, layers = 3 * 24 * 25 * 2, gradient = 50 * 24 * 4;
+    EXPECT_LE(came, 2 * table + 2 * layers + gradient);
+    EXPECT_EQ(s.bytes_late, before.bytes_late);
+  }
+  for (const auto& [name, p] : c.net.named_parameters()) {
+    EXPECT_EQ(p.tier(), name == "table.weight" ? Tier::host : kSecond) << name;
+    EXPECT_EQ(autograd_meta(p).low.tensor.defined() && autograd_meta(p).low.tensor.tier() == kSecond, true) << name;
+  }
+}
+
+// Of a part that does not fit beside the one whose turn it is, the weights that do come.
+TEST(Streamed, PartsComeByTheirWeights) {
+  struct Net : Module {
+    Sequential a = register_module("a", Sequential(Linear(24, 24), Linear(24, 24)));
+    ModuleList<Stack> list = register_module("list", ModuleList<Stack>());
+    Net() {
+      list.push_back(Stack(1));
+      list.push_back(Stack(2));
+    }
+    Tensor forward(const Tensor& x) const { return list[1].forward(list[0].forward(x)); }
+  };
+  const Net net;
+  const Tensor x = randn({5, 24});
+  const NoGrad guard;
+  const Bits wanted = bits(net.forward(x));
+  // Beside list.0 (2400 bytes) there is room for one of the two layers of list.1.
+  Streamed streamed(net, {.tier = kSecond, .near_bytes = 4800, .parts_near = 1});
+  for (int i = 0; i < 3; ++i) {
+    const StreamScope scope(streamed);
+    const StreamStats before = streamed.stats();
+    EXPECT_EQ(bits(net.forward(x)), wanted);
+    if (i > 0) {
+      EXPECT_EQ(streamed.stats().bytes_late - before.bytes_late, 2400);
+    }
+  }
+}
+
 TEST(Streamed, SeveralPassesInAScope) {
   const Case c = stack(4);
   Streamed streamed(c.net, {.tier = kSecond});
@@ -443,6 +514,10 @@ TEST(Streamed, WhatCannotBeIsSaid) {
             "Streamed: 'list.0' has 2400 bytes of parameters, which are wanted at once; near_bytes is 2399");
   EXPECT_NE(refusal({.near_bytes = -1}).find("not negative"), std::string::npos);
   EXPECT_NE(refusal({.parts_near = 0}).find("at least 1"), std::string::npos);
+  EXPECT_NE(refusal({.in_place = {"list.7.weight"}}).find("in_place names no parameter: 'list.7.weight'"),
+            std::string::npos);
+  EXPECT_NE(refusal({.in_place = {"list.0.weight"}, .in_place_tier = kSecond}).find("is to be read in place"),
+            std::string::npos);
   EXPECT_NE(refusal({}, Tier::host).find("does not move"), std::string::npos);
   EXPECT_NE(refusal({}, Tier::named("nowhere")).find("'nowhere'"), std::string::npos);
   for (const Tensor& p : c.net.parameters()) EXPECT_EQ(p.tier(), Tier::host);

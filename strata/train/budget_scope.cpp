@@ -68,6 +68,7 @@ class Turns final : public CallObserver {
   /// Turns of each pass that keep nothing; where there are none, calls are looked at only to `note` turns.
   void set_again(int64_t turns, bool note) {
     rest();
+    stale_ = true;
     again_ = turns;
     if (turns == 0 && !note) return observing_.reset();
     if (!observing_) observing_.emplace(*this);
@@ -210,7 +211,10 @@ MemoryConfig checked(const MemoryConfig& keys, Device device, bool engine) {
 class Limit {
  public:
   Limit(Device device, int64_t bytes) : device_(device), bytes_(bytes) {
-    if (bytes > 0) before_ = memory::backend(device).set_limit(device, bytes);
+    if (bytes == 0) return;
+    // A card's bound is one of the memory that it has mapped, so what others have left there counts.
+    memory::backend(device).release_cached();
+    before_ = memory::backend(device).set_limit(device, bytes);
   }
   ~Limit() {
     if (bytes_ > 0) memory::backend(device_).set_limit(device_, before_);
@@ -251,7 +255,8 @@ struct BudgetScope::State {
       std::string held;
       for (int i = 0; i < memory::kNumTags; ++i)
         if (now.live[i] > 0)
-          held += cat(held.empty() ? "" : ", ", memory::name_of(static_cast<memory::Tag>(i)), " ", bytes_text(now.live[i]));
+          held +=
+              cat(held.empty() ? "" : ", ", memory::name_of(static_cast<memory::Tag>(i)), " ", bytes_text(now.live[i]));
       throw MemoryError("BudgetScope",
                         cat(bytes_text(now.live_total), " of tensors (", held, ") are on ", device,
                             " before the loop begins, more than the budget of ", bytes_text(budget.device),
@@ -286,7 +291,7 @@ struct BudgetScope::State {
   // As much elsewhere as can be, of what would not fit well beside activations: how the steps begin that nobody knows
   // yet.
   TierPlan thrifty() const {
-    const std::optional<Place> away = !device.is_cpu()      ? std::optional(Place::host)
+    const std::optional<Place> away = !device.is_cpu()       ? std::optional(Place::host)
                                       : !budget.disk.empty() ? std::optional(Place::disk)
                                                              : std::nullopt;
     const int64_t weights = 2 * bytes_of_parameters(), state = optimizer ? optimizer->state_bytes() : 0;
@@ -307,13 +312,15 @@ struct BudgetScope::State {
     // Of an update: a group and the next one, or what belongs to the largest weight.
     p.group = std::clamp(state / 32, int64_t{1} << 20, kGroup);
     const double each = static_cast<double>(state) / static_cast<double>(std::max<int64_t>(weights / 2, 1));
-    p.near = std::max(4 * p.group, static_cast<int64_t>((each + 2) * static_cast<double>(largest_weight())) + 2 * p.group);
+    p.near =
+        std::max(4 * p.group, static_cast<int64_t>((each + 2) * static_cast<double>(largest_weight())) + 2 * p.group);
     if (p.parameters != Place::device) p.near += 5 * largest_part();
     p.window = p.least;
     return p;
   }
 
-  // The disk of the budget, at its first use. Where tensors of an earlier scope are still there, so is this one's place.
+  // The disk of the budget, at its first use. Where tensors of an earlier scope are still there, so is this one's
+  // place.
   void use_disk(const TierPlan& to) {
     static std::mutex mutex;
     static std::vector<std::string> folders;
@@ -350,8 +357,9 @@ struct BudgetScope::State {
     plan = to;
   }
   void begin() {
-    if (!forward) forward.emplace(&*tiers);
-    pass.emplace(&*tiers);
+    const Tiers* now = tiers ? &*tiers : nullptr;
+    if (!forward) forward.emplace(now);
+    pass.emplace(now);
     if (steps < kRecordedStep || planned || recorder) return;
     others = other_bytes();
     turns->take();
@@ -416,6 +424,12 @@ struct BudgetScope::State {
     } catch (const MemoryError& e) {
       why = cat("the plan found no room, so steps go on as the first ones: ", e.what());
       move(before);
+    } catch (const Error&) {  // the loop may end, or go on without what a disk has refused
+      pass.reset();
+      forward.reset();
+      tiers.reset();
+      turns->set_again(0, false);
+      throw;
     }
   }
 
@@ -480,6 +494,8 @@ BudgetScope::~BudgetScope() {
     close();
   } catch (const Error&) {  // a disk that fails: told by whoever reads there next
   }
+  // Of another thread: what that one's calls still look at stays.
+  if (state_) (void)state_.release();
 }
 
 void BudgetScope::close() {
@@ -499,6 +515,7 @@ void BudgetScope::before_update() {
 }
 
 void BudgetScope::after_update() {
+  check(state_ != nullptr, "BudgetScope", "it has ended");
   State& s = *state_;
   ++s.steps;
   if (s.recorder) s.learn();
@@ -507,7 +524,7 @@ void BudgetScope::after_update() {
 
 void BudgetScope::update_failed() noexcept {
   try {
-    state_->begin();
+    if (state_) state_->begin();
   } catch (const Error&) {  // steps go on without bringing ahead
   }
 }
@@ -534,7 +551,8 @@ std::string BudgetScope::describe() const {
   if (!s.why.empty()) text += s.why + "\n";
   text += to_text(s.plan);
   text += fmt::format("{:<14}{} on {} after {} steps\n", "so far", bytes_text(peak()), to_string(s.device), s.steps);
-  if (const std::string moved = s.tiers->summary(); !moved.empty()) text += fmt::format("{:<14}{}\n", "moved", moved);
+  if (const std::string moved = s.tiers ? s.tiers->summary() : ""; !moved.empty())
+    text += fmt::format("{:<14}{}\n", "moved", moved);
   return text;
 }
 
@@ -544,9 +562,10 @@ std::string BudgetScope::advice() const {
   const int64_t missing = s.wanted->last.load(std::memory_order_relaxed);
   if (missing == 0 || s.budget.device == 0) return {};
   const int64_t least = s.budget.device + missing;
-  std::string text = fmt::format("the budget of {} was not enough: {} more were wanted when all that can be elsewhere was; "
-                                 "device = \"{}MiB\" is the least to try",
-                                 bytes_text(s.budget.device), bytes_text(missing), (least + least / 10 >> 20) + 1);
+  std::string text = fmt::format(
+      "the budget of {} was not enough: {} more were wanted when all that can be elsewhere was; "
+      "device = \"{}MiB\" is the least to try",
+      bytes_text(s.budget.device), bytes_text(missing), (least + least / 10 >> 20) + 1);
   if (s.device.is_cpu() && s.budget.disk.empty()) text += ", or disk = \"FOLDER\", which lets tensors leave memory";
   return text;
 }

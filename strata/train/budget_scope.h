@@ -28,8 +28,8 @@ namespace strata {
 ///
 /// The first two steps run with as much elsewhere as can be, and the second is recorded; then plan_recorded() chooses
 /// what is where from what was seen, and the steps from the third on go by that. Model, loss and optimizer may be any;
-/// what may be computed again are the parts of the network (items of its ModuleLists and Sequentials, else its children)
-/// in the order in which forward comes to them.
+/// what may be computed again are the parts of the network (items of its ModuleLists and Sequentials, else its
+/// children) in the order in which forward comes to them.
 ///
 /// All of it happens on the thread that made it, one scope at a time for each device. As long as it lives the device's
 /// memory for tensors is bounded by the budget, whoever takes it: a request past it is a MemoryError, after which

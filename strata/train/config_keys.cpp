@@ -246,9 +246,9 @@ std::vector<ConfigKey> make_keys() {
        "backward, or as the budget wants it.",
        "auto keep host disk", 0, 0, memory_of<&Y::activations>},
       {"memory.recompute", kText,
-       "Blocks that keep only their inputs and are computed again in backward: none, all, or as many as the budget "
-       "wants.",
-       "auto none blocks", 0, 0, memory_of<&Y::recompute>},
+       "What is computed again in backward: nothing, all blocks from their inputs, single calls of most bytes a "
+       "second, as few as the budget asks for, or whichever of them costs least.",
+       "auto none blocks calls", 0, 0, memory_of<&Y::recompute>},
       {"memory.state", kText,
        "Where the optimizer's state and f32 weights live: on the device, in the memory of a card's host, on a disk, or "
        "as the budget wants it.",

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "strata/autograd/autograd.h"
+#include "strata/autograd/offload.h"
 #include "strata/core/dry_run.h"
 #include "strata/data/dataset.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline_data.h"
+#include "strata/nn/convert.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/matmul/gemm_cpu.h"
@@ -56,7 +59,12 @@ TrainConfig checked(TrainConfig config) {
 // The settings' model and optimizer on the meta device, and parts of a step.
 class DryRun {
  public:
-  DryRun(const TrainConfig& config, std::optional<int64_t> recomputed) : config_(config), model(make_model(config)) {
+  DryRun(const TrainConfig& config, std::optional<int64_t> recomputed, const OffloadPlan* saved)
+      : config_(config), model(make_model(config)) {
+    if (saved) {
+      offload = SavedTensorOffload::create({.away = SavedPlace::keep, .recompute = true});
+      if (!saved->choices.empty()) offload->set_plan(*saved);
+    }
     model->train();
     model->set_recomputed_blocks(recomputed                            ? *recomputed
                                  : config.memory.recompute == "blocks" ? config.model.layers
@@ -72,6 +80,8 @@ class DryRun {
   Tensor loss(const data::Batch& batch) const {
     std::optional<AutocastScope> autocast;
     if (const auto settings = autocast_of(config_, *model)) autocast.emplace(*settings);
+    std::optional<SavedTensorOffload::Scope> scope;
+    if (offload) scope.emplace(offload);
     return model->loss(batch[0], batch[1]);
   }
   void backward(const Tensor& loss) const {
@@ -86,6 +96,7 @@ class DryRun {
  public:
   std::shared_ptr<LanguageModel> model;
   std::unique_ptr<optim::Optimizer> optimizer;
+  std::shared_ptr<SavedTensorOffload> offload;
 };
 
 std::string holder_of(const RecordedCall& c) {
@@ -94,11 +105,11 @@ std::string holder_of(const RecordedCall& c) {
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> recomputed) {
+MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved) {
   const TrainConfig config = checked(given);
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
-  const DryRun run(config, recomputed);
+  const DryRun run(config, recomputed, saved);
   const auto make_batch = [&] { return run.make_batch(); };
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
@@ -143,11 +154,19 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
           .peak = after.peak_reserved - before.reserved};
 }
 
-DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recomputed) {
+OffloadMeasured dry_saved(const TrainConfig& given) {
+  const TrainConfig config = checked(given);
+  const OffloadPlan none;  // of nothing: what there is is listed
+  const DryRun run(config, 0, &none);
+  const Tensor loss = run.loss(run.make_batch());
+  return run.offload->measured();
+}
+
+DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved) {
   const TrainConfig config = checked(given);
   DryStep dry;
   const int64_t before = memory::stats(DeviceType::meta).live_total;
-  const DryRun run(config, recomputed);
+  const DryRun run(config, recomputed, saved);
   const int64_t passes = std::min<int64_t>(config.accumulate, 2);
   std::vector<data::Batch> batches;
   for (int64_t i = 0; i < passes; ++i) batches.push_back(run.make_batch());
@@ -170,7 +189,13 @@ DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recompu
     parts[name.substr(0, name.find('.', block ? std::string_view("blocks.").size() : 0))] += p.nbytes();
     dry.largest_weight = std::max(dry.largest_weight, static_cast<int64_t>(p.nbytes()));
   }
-  for (const auto& [name, bytes] : parts) dry.largest_part = std::max(dry.largest_part, bytes);
+  for (const auto& [name, bytes] : parts) {
+    dry.largest_part = std::max(dry.largest_part, bytes);
+    if (name.starts_with("blocks.")) dry.largest_block = std::max(dry.largest_block, bytes);
+  }
+  const auto names = [](const std::set<std::string>& all) { return std::vector<std::string>(all.begin(), all.end()); };
+  dry.tables = names(nn::table_names(*run.model));
+  dry.tables_and_head = names(run.model->table_names());
   return dry;
 }
 

@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "strata/autograd/offload_plan.h"
 #include "strata/core/recording.h"
 #include "strata/lab/step_costs.h"
 #include "strata/train/config.h"
@@ -27,7 +29,9 @@ struct MemoryEstimate {
 /// Runs one training step of the settings on the meta device: the same code, shapes only. model.vocab 0 is taken as the
 /// byte tokenizer's 256. Throws ValueError for settings that do not fit together.
 /// `recomputed` of the blocks keep only their inputs; as memory.recompute says where it is not given.
-MemoryEstimate estimate_memory(const TrainConfig& config, std::optional<int64_t> recomputed = {});
+/// With `saved`, forward's saved tensors are dropped and made again as that plan says; none of it leaves.
+MemoryEstimate estimate_memory(const TrainConfig& config, std::optional<int64_t> recomputed = {},
+                               const OffloadPlan* saved = nullptr);
 
 /// A warmed-up training step of the settings as a dry run saw it: forward and backward passes and the update, without
 /// data, workspace within kernels and the norm of the gradients.
@@ -38,8 +42,11 @@ struct DryStep {
   int64_t tokens = 0;          ///< of a whole step
   int64_t parameters = 0;      ///< elements
   int64_t largest_part = 0;    ///< bytes of the weights of the block, or other layer, that has most of them
+  int64_t largest_block = 0;   ///< the same of blocks alone
   int64_t largest_weight = 0;  ///< bytes of the largest weight
-  int64_t peak = 0;            ///< most bytes of tensors at once during it, by the allocator's count
+  /// Names of the weights of which rows are read, and of these with the head's.
+  std::vector<std::string> tables, tables_and_head;
+  int64_t peak = 0;  ///< most bytes of tensors at once during it, by the allocator's count
   /// The whole step beside what a machine can do.
   lab::StepCosts costs(const lab::Limits& limits = {}) const;
   /// Memory by tag over the time that the limits allow at least, from the lifetimes in `step`, as a page
@@ -48,6 +55,9 @@ struct DryStep {
 };
 
 /// Records it on the meta device. Throws as estimate_memory().
-DryStep record_dry_step(const TrainConfig& config, std::optional<int64_t> recomputed = {});
+DryStep record_dry_step(const TrainConfig& config, std::optional<int64_t> recomputed = {},
+                        const OffloadPlan* saved = nullptr);
+/// What a pass of the step saves, in order, and which calls can make it again: the times in it are not known.
+OffloadMeasured dry_saved(const TrainConfig& config);
 
 }  // namespace strata

@@ -17,6 +17,7 @@
 #include "strata/memory/disk.h"
 #include "strata/memory/plan.h"
 #include "strata/train/estimate.h"
+#include "strata/train/step_weights_inl.h"
 
 namespace strata {
 namespace {
@@ -26,29 +27,54 @@ using memory::Tag;
 
 constexpr int64_t kLeastLeaving = int64_t{1} << 20;  // smaller tensors stay: a transfer has a price of its own
 // Of a budget, that is left to kernels' workspace and to holes: a tenth, and no more than this.
+// Without anything that moves the forecast's own error is all, of a fiftieth.
 constexpr double kMargin = 0.1;
 constexpr int64_t kMostMargin = int64_t{512} << 20;
 constexpr int64_t kWindow = int64_t{256} << 20;  // fetched ahead of its use at most
 constexpr int64_t kGroup = int64_t{64} << 20;    // of an update in groups: two are near at once, both ways
+// Of a weight's gradient several parts of a step may add to it, with so many calls between: it is at home meanwhile.
+constexpr int32_t kGradientGap = 8;
+constexpr int64_t kHoles = 4;  // what is near takes so much more room for holes: a part of it (set_near_limit())
+// What a bus and an updating host reach beside what was measured of either alone: copies both ways at once 48.8 to 50.8
+// of 55.3 GB/s (bench/results/tiers-2026-11-26.md); an update reads whatever it writes, of which a triad's count leaves
+// out a quarter (bench/results/optim-home-2026-11-26.md: 134 of 110 GB/s).
+constexpr double kBothWays = 0.9, kUpdateBytes = 1.2;
 
-// A step with some blocks computed again, and all that plans ask of it.
+// Shares of what is saved that single calls make again, another way than blocks: parts, of which every fourth is tried,
+// and then those before the best.
+constexpr int kParts = 32, kStride = 4;
+// What a plan of single calls may cost: the budget comes first, and the simulated time decides.
+constexpr double kAnySlowdown = 100;
+
+// A step with some blocks, or calls, computed again, and all that plans ask of it.
 struct Variant {
   int64_t recomputed = 0;
+  OffloadPlan calls;
   DryStep dry;
+  StepWeights weights, pass_weights;
   std::vector<double> step_seconds, pass_seconds;
   std::vector<Away> step_saved, pass_saved;  // what may leave
   int64_t saved = 0;                         // bytes of them in one pass
   int64_t others = 0;  // on the device, not in the recording: batches, workspace, the heap's holes
 };
 
-// What is planned for: steps with some blocks computed again.
+// Blocks that are computed again, or parts of what is saved that single calls make again.
+struct Again {
+  int64_t blocks = 0;
+  int parts = 0;
+  auto operator<=>(const Again&) const = default;
+};
+
+// What is planned for: steps with something computed again.
 struct Steps {
   virtual ~Steps() = default;
   virtual int64_t blocks() const = 0;
   virtual int64_t passes() const = 0;  // in one recording
   virtual int64_t least() const { return kLeastLeaving; }
-  // All but what may leave.
-  virtual Variant variant(int64_t recomputed) const = 0;
+  // Whether single calls can be chosen that run again.
+  virtual bool single_calls() const = 0;
+  // All but what may leave; nothing where there is no such way.
+  virtual std::optional<Variant> variant(const Again& again) = 0;
 };
 
 // Of settings, by dry runs and the limits of a machine.
@@ -58,32 +84,65 @@ class DrySteps final : public Steps {
       : config_(config), limits_(limits), efficiency_(efficiency) {}
   int64_t blocks() const override { return config_.model.layers; }
   int64_t passes() const override { return std::min<int64_t>(config_.accumulate, 2); }
-  Variant variant(int64_t recomputed) const override {
+  bool single_calls() const override { return true; }
+  std::optional<Variant> variant(const Again& again) override {
     Variant v;
-    v.dry = record_dry_step(config_, recomputed);
-    const MemoryEstimate e = estimate_memory(config_, recomputed);
+    v.recomputed = again.blocks;
+    const OffloadPlan* calls = nullptr;
+    if (again.parts > 0) {
+      v.calls = calls_again(again.parts);
+      if (v.calls.choices.empty()) return {};
+      calls = &v.calls;
+    }
+    v.dry = record_dry_step(config_, again.blocks, calls);
+    const MemoryEstimate e = estimate_memory(config_, again.blocks, calls);
+    // A card's fused updates renew low-precision copies.
+    const bool renewed = config_.device != "cpu";
+    v.weights = find_weights(v.dry.step, renewed);
+    v.pass_weights = find_weights(v.dry.pass, renewed);
     v.others = std::max<int64_t>(0, e.peak - v.dry.step.peak_bytes().first);
     v.step_seconds = seconds_of(v.dry.step);
+    if (renewed)
+      for (const int32_t cast : v.weights.casts) v.step_seconds[static_cast<size_t>(cast)] = 0;
     if (v.dry.further > 0) v.pass_seconds = seconds_of(v.dry.pass);
     return v;
   }
 
  private:
+  // Which calls make so much of what is saved again, the fastest first; empty where there are none that do.
+  OffloadPlan calls_again(int parts) {
+    if (!saved_) saved_ = dry_saved(config_);
+    OffloadMeasured& m = *saved_;
+    const double flops = config_.dtype == "f32" ? limits_.matmul_f32 : limits_.matmul_bf16;
+    m.seconds_per_flop = flops > 0 ? 1 / (1e9 * flops * efficiency_) : 0;
+    m.seconds_per_byte = limits_.gb_s > 0 ? 1 / (1e9 * limits_.gb_s * efficiency_) : 0;
+    m.forward_seconds = m.backward_seconds = 1;
+    int64_t all = 0;
+    for (const SavedRecord& r : m.saved) all += r.bytes;
+    OffloadPlan plan = plan_offload(m, {.slowdown = kAnySlowdown,
+                                        .keep_bytes = std::max<int64_t>(all - all * parts / kParts, 1),
+                                        .recompute = true,
+                                        .away = SavedPlace::keep});
+    if (plan.recomputed_bytes <= all * (parts - 1) / kParts) return {};
+    return plan;
+  }
   std::vector<double> seconds_of(const Recording& r) const {
     std::vector<double> all(r.calls.size(), 0);
     for (size_t i = 0; i < all.size(); ++i)
       if (r.is_work(i)) all[i] = lab::least_seconds(r, i, limits_) / efficiency_;
     return all;
   }
+
   const TrainConfig& config_;
   const lab::Limits& limits_;
   const double efficiency_;
+  std::optional<OffloadMeasured> saved_;  // of the step with all of it kept
 };
 
 // Of a step that has run.
 class RanSteps final : public Steps {
  public:
-  explicit RanSteps(const RecordedStep& step) : step_(step) {}
+  RanSteps(const RecordedStep& step, bool renewed) : step_(step), renewed_(renewed) {}
   int64_t blocks() const override {
     size_t most = 0;
     for (const auto& pass : step_.turns) most = std::max(most, pass.size());
@@ -91,28 +150,34 @@ class RanSteps final : public Steps {
   }
   int64_t passes() const override { return std::max<int64_t>(1, static_cast<int64_t>(step_.turns.size())); }
   int64_t least() const override { return step_.least; }
-  Variant variant(int64_t recomputed) const override {
+  bool single_calls() const override { return false; }
+  std::optional<Variant> variant(const Again& again) override {
+    if (again.parts > 0) return {};
     Variant v;
+    v.recomputed = again.blocks;
     v.dry = step_.dry;
     v.others = step_.others;
     v.step_seconds.resize(v.dry.step.calls.size(), 0);
     for (size_t i = 0; i < v.step_seconds.size(); ++i)
       if (v.dry.step.is_work(i)) v.step_seconds[i] = v.dry.step.calls[i].seconds;
     for (const std::vector<int32_t>& pass : step_.turns)
-      for (size_t k = 0; k < pass.size() && static_cast<int64_t>(k) < recomputed; ++k) {
+      for (size_t k = 0; k < pass.size() && static_cast<int64_t>(k) < again.blocks; ++k) {
         const int32_t end = k + 1 < pass.size() ? pass[k + 1] : memory::end_of_phase(v.dry.step, pass[k]);
         memory::run_again(v.dry.step, v.step_seconds, pass[k], end);
       }
+    v.weights = find_weights(v.dry.step, renewed_);
+    v.step_seconds.resize(v.dry.step.calls.size(), 0);
     return v;
   }
 
  private:
   const RecordedStep& step_;
+  const bool renewed_;  // low-precision copies, by the updates
 };
 
 class Planner {
  public:
-  Planner(const Steps& steps, const MemoryConfig& keys, bool on_cpu, const TierRates& rates)
+  Planner(Steps& steps, const MemoryConfig& keys, bool on_cpu, const TierRates& rates)
       : steps_(steps),
         keys_(keys),
         on_cpu_(on_cpu),
@@ -122,45 +187,29 @@ class Planner {
                  std::min(static_cast<int64_t>(kMargin * static_cast<double>(budget_.device)), kMostMargin)) {}
 
   TierPlan run() {
-    const Variant& plain = variant(0);
+    const Variant& plain = *variant({});
     const TierPlan without = with(plain, {});
     std::optional<TierPlan> best;
-    const auto consider = [&](TierPlan p) {
-      p.budget = budget_;
-      p.peak_without = without.peak.device;
-      p.seconds_without = without.seconds;
-      if (!best || better(p, *best)) best = std::move(p);
-    };
-    for (const int64_t again : recomputations()) {
-      const Variant& v = variant(again);
-      for (const Place parameters : places(keys_.parameters)) {
-        for (const Place state : places(keys_.state)) {
-          // Weights that live elsewhere are updated there, or by groups that stream through.
-          if (parameters != Place::device && state == Place::device) continue;
-          for (const Updater who : updaters(state)) {
-            TierPlan p;
-            p.least = steps_.least();
-            p.recomputed = again;
-            p.parameters = parameters;
-            p.state = state;
-            p.update = who;
-            p.delayed = keys_.delayed_update && who == Updater::cpu;
-            for (const Place saved : places(keys_.activations)) {
-              p.activations = saved;
-              if (saved == Place::device) {
-                consider(with(v, p));
-                continue;
-              }
-              for (const int64_t leaving : shares(v.saved)) {
-                p.leaving = leaving;
-                consider(with(v, p));
-              }
-              p.leaving = 0;
-            }
-          }
-        }
+    std::map<Again, double> fastest;
+    const auto try_ways = [&](const Again& again) {
+      const Variant* v = variant(again);
+      if (!v) return;
+      for (TierPlan& p : ways(*v)) {
+        p.budget = budget_;
+        p.peak_without = without.peak.device;
+        p.seconds_without = without.seconds;
+        double& least = fastest.try_emplace(again, p.seconds).first->second;
+        least = std::min(least, p.seconds);
+        if (!best || better(p, *best)) best = std::move(p);
       }
-    }
+    };
+    for (const Again& again : recomputations()) try_ways(again);
+    if (!best) try_ways({});  // no call can run again, or what leaves has them do so
+    // Between the last of the parts that were faster than what was found, but did not fit, and the next.
+    int faster = 0;
+    for (const auto& [again, seconds] : fastest)
+      if (seconds < best->seconds) faster = std::max(faster, again.parts);
+    for (int more = 1; more < kStride && faster > 0; ++more) try_ways({.parts = faster + more});
     return *best;
   }
 
@@ -168,14 +217,52 @@ class Planner {
   bool on_cpu() const { return on_cpu_; }
   bool bounded() const { return budget_.any(); }
 
-  std::vector<int64_t> recomputations() const {
+  std::vector<Again> recomputations() const {
+    if (keys_.recompute == "none") return {{}};
     const int64_t blocks = steps_.blocks();
-    if (keys_.recompute == "none") return {0};
-    if (keys_.recompute == "blocks") return {blocks};
-    if (!bounded()) return {0};
-    std::vector<int64_t> all;
-    for (int64_t i = 0; i <= 8; ++i)
-      if (const int64_t n = blocks * i / 8; all.empty() || all.back() != n) all.push_back(n);
+    if (keys_.recompute == "blocks") return {{.blocks = blocks}};
+    const bool calls = keys_.recompute == "calls" && steps_.single_calls();
+    if (!bounded() && !calls) return {{}};
+    std::vector<Again> all;
+    for (int64_t i = 0; i <= 8 && !calls; ++i)
+      if (const int64_t n = blocks * i / 8; all.empty() || all.back().blocks != n)
+        all.push_back({.blocks = n});
+    for (int i = kStride; i < kParts && steps_.single_calls(); i += kStride) all.push_back({.parts = i});
+    return all;
+  }
+  // All that the keys leave open.
+  std::vector<TierPlan> ways(const Variant& v) const {
+    std::vector<TierPlan> all;
+    for (const Place parameters : places(keys_.parameters)) {
+      for (const Place state : places(keys_.state)) {
+        // Weights that live elsewhere are updated there, or by groups that stream through.
+        if (parameters != Place::device && state == Place::device) continue;
+        for (const Updater who : updaters(state)) {
+          TierPlan p;
+          p.least = steps_.least();
+          p.recomputed = v.recomputed;
+          p.calls = v.calls;
+          p.parameters = parameters;
+          p.state = state;
+          p.update = who;
+          p.delayed = keys_.delayed_update && who == Updater::cpu;
+          for (const Place saved : places(keys_.activations)) {
+            // What leaves by a plan of its own has calls run again as its times, once measured, say.
+            if (saved != Place::device && !v.calls.choices.empty()) continue;
+            p.activations = saved;
+            if (saved == Place::device) {
+              all.push_back(with(v, p));
+              continue;
+            }
+            for (const int64_t leaving : shares(v.saved)) {
+              p.leaving = leaving;
+              all.push_back(with(v, p));
+            }
+            p.leaving = 0;
+          }
+        }
+      }
+    }
     return all;
   }
   std::vector<Place> places(const std::string& key) const {
@@ -202,16 +289,19 @@ class Planner {
     return all;
   }
 
-  const Variant& variant(int64_t recomputed) {
-    auto [at, fresh] = variants_.try_emplace(recomputed);
-    Variant& v = at->second;
-    if (!fresh) return v;
-    v = steps_.variant(recomputed);
-    v.recomputed = recomputed;
-    v.step_saved = memory::saved_stretches(v.dry.step, steps_.least());
-    v.pass_saved = memory::saved_stretches(v.dry.pass, steps_.least());
-    for (const Away& a : v.step_saved) v.saved += bytes(v.dry.step, a) / steps_.passes();
-    return v;
+  // nullptr: there is no such way.
+  const Variant* variant(const Again& again) {
+    const auto [at, fresh] = variants_.try_emplace(again);
+    if (fresh) {
+      at->second = steps_.variant(again);
+      if (at->second) {
+        Variant& v = *at->second;
+        v.step_saved = memory::saved_stretches(v.dry.step, steps_.least());
+        v.pass_saved = memory::saved_stretches(v.dry.pass, steps_.least());
+        for (const Away& a : v.step_saved) v.saved += bytes(v.dry.step, a) / steps_.passes();
+      }
+    }
+    return at->second ? &*at->second : nullptr;
   }
   static int64_t bytes(const Recording& r, const Away& a) { return r.storages[static_cast<size_t>(a.storage)].nbytes; }
   memory::Link link(Place place) const {
@@ -247,24 +337,37 @@ class Planner {
     }
     return sum;
   }
-  // Near while a forward or backward call uses them, and elsewhere during the update; returns their bytes.
-  static int64_t stream(const Recording& r, Tag tag, std::vector<Away>& away) {
-    int64_t sum = 0;
-    const auto n = static_cast<int32_t>(r.calls.size());
-    int32_t update = n;
-    for (int32_t i = n; i > 0 && r.calls[static_cast<size_t>(i - 1)].phase == Phase::update; --i) update = i - 1;
-    std::set<int32_t> seen;
-    for (Away a : memory::home_stretches(r, tag)) {
+  static int32_t update_begins(const Recording& r) {
+    auto update = static_cast<int32_t>(r.calls.size());
+    while (update > 0 && r.calls[static_cast<size_t>(update - 1)].phase == Phase::update) --update;
+    return update;
+  }
+  // Near while a forward or backward call uses them, and elsewhere during the update.
+  static void come_and_go(const Recording& r, std::vector<Away> stretches, bool weights, std::vector<Away>& away) {
+    const int32_t update = update_begins(r);
+    for (Away a : stretches) {
       if (a.from >= update) continue;
-      if (tag == Tag::parameter) a.write = false;
-      if (a.until >= update) a.until = n;
-      if (seen.insert(a.storage).second) sum += bytes(r, a);
+      if (a.until >= update) a.until = static_cast<int32_t>(r.calls.size());
+      a.apart = weights;
       away.push_back(a);
     }
-    return sum;
+  }
+  // Weights of which a card reads copies or rows come by turns. The processor's are converted anew in each step.
+  void stream_weights(const Recording& r, const StepWeights& w, bool in_place, std::vector<Away>& away) const {
+    const auto n = static_cast<int32_t>(r.calls.size());
+    std::vector<int32_t> all = w.by_turns;
+    all.insert(all.end(), w.at_rest.begin(), w.at_rest.end());
+    if (in_place) {
+      for (const int32_t s : w.in_place) away.push_back({s, -1, n, false});
+    } else {
+      all.insert(all.end(), w.in_place.begin(), w.in_place.end());
+    }
+    come_and_go(r, memory::home_stretches(r, all), true, away);
   }
   // Gradients are near while backward adds to them.
-  static void send_gradients(const Recording& r, std::vector<Away>& away) { stream(r, Tag::gradient, away); }
+  static void send_gradients(const Recording& r, std::vector<Away>& away) {
+    come_and_go(r, memory::home_stretches(r, Tag::gradient, kGradientGap), false, away);
+  }
 
   // On the device when the update begins.
   static int64_t live_in_update(const Recording& r, const std::vector<Away>& away) {
@@ -288,52 +391,53 @@ class Planner {
       away = first(step, v.step_saved, p.leaving);
       pass_away = first(v.dry.pass, v.pass_saved, p.leaving);
     }
-    int64_t state = 0, parameters = 0, gradients = 0;
+    const StepWeights& w = v.weights;
+    const bool weights_away = p.parameters != Place::device;
+    int64_t state = 0, gradients = 0;
     if (p.state != Place::device) {
       state = drop(step, Tag::optimizer, away);
       drop(v.dry.pass, Tag::optimizer, pass_away);
       p.group = std::clamp(state / 32, int64_t{1} << 20, kGroup);
     }
-    if (p.parameters != Place::device) {
-      parameters = stream(step, Tag::parameter, away);
-      stream(v.dry.pass, Tag::parameter, pass_away);
+    if (weights_away) {
+      if (p.parameters == Place::host && !on_cpu() && !w.in_place.empty())
+        p.in_place = w.copied > 0 ? v.dry.tables_and_head : v.dry.tables;
+      stream_weights(step, w, !p.in_place.empty(), away);
+      stream_weights(v.dry.pass, v.pass_weights, !p.in_place.empty(), pass_away);
     }
-    if (p.parameters != Place::device || p.update != Updater::device) {
+    if (weights_away || p.update != Updater::device) {
       send_gradients(step, away);
       send_gradients(v.dry.pass, pass_away);
     }
-    int64_t near = 0;
     for (const RecordedStorage& s : step.storages)
       if (s.tag == Tag::gradient) gradients += s.nbytes;
-    if (p.state != Place::device) {
-      // A group and the next one, or what belongs to the largest weight: that is never divided.
-      const double each = static_cast<double>(state) / static_cast<double>(std::max<int64_t>(gradients, 1));
-      p.near = std::max(4 * p.group,
-                        static_cast<int64_t>((each + 2) * static_cast<double>(v.dry.largest_weight)) + 2 * p.group);
-      near = p.update != Updater::cpu || on_cpu() ? p.near : 0;
-    }
-    // Two parts, and the gradients and low-precision copies of one.
-    if (p.parameters != Place::device) p.near += 5 * v.dry.largest_part;
+    set_near(v, static_cast<double>(state) / static_cast<double>(std::max<int64_t>(gradients, 1)), p);
+    rules.near = p.weights_near;
+    // Room of its own, also while it is empty: memory that two streams took in turns would be mapped anew each time.
+    const int64_t room = p.near + p.near / kHoles;
+    rules.others += room;
     p.kept = p.activations == Place::device ? 0 : v.saved - p.leaving;
-    if (rules.link.in == 0) rules.link = link(p.parameters != Place::device ? p.parameters : p.state);
+    if (rules.link.in == 0) rules.link = link(weights_away ? p.parameters : p.state);
+    if (weights_away) rules.link.in *= kBothWays, rules.link.out *= kBothWays;
     if (p.moves() && p.activations == Place::device && p.state == Place::device && p.parameters == Place::device)
-      rules.link = {1, 1};  // blocks computed again move nothing
+      rules.link = {1, 1};  // what is computed again moves nothing
     if ((rules.link.in <= 0 || rules.link.out <= 0) && !away.empty()) {
       p.fits = false;
       p.peak.device = std::numeric_limits<int64_t>::max();
       return p;
     }
     std::vector<double> seconds = v.step_seconds;
-    double update = 0;
+    double update = 0, passes = 0;
     for (size_t i = 0; i < seconds.size(); ++i) {
+      (step.calls[i].phase == Phase::update ? update : passes) += seconds[i];
       if (step.calls[i].phase != Phase::update) continue;
-      update += seconds[i];
       if (p.state != Place::device) seconds[i] = 0;
     }
+    p.pass_seconds = passes / static_cast<double>(steps_.passes());
     // What is left of the budget while as little as possible is fetched ahead is room to fetch more.
     rules.window = 0;
     memory::Movement m = memory::simulate(step, seconds, away, rules);
-    if (planned_ == 0 || m.peak < planned_) {
+    if (p.activations != Place::device && (planned_ == 0 || m.peak < planned_)) {
       rules.window = planned_ == 0 ? kWindow : std::min(kWindow, planned_ - m.peak);
       const memory::Movement ahead = memory::simulate(step, seconds, away, rules);
       if (planned_ == 0 || ahead.peak <= planned_) {
@@ -343,7 +447,17 @@ class Planner {
       }
     }
     p.window = rules.window;
-    p.peak.device = std::max(m.peak, v.others + live_in_update(step, away) + near);
+    int64_t in_update = v.others + live_in_update(step, away) + room;
+    // What is left then keeps weights near.
+    if (weights_away && rules.window == 0 && std::max(m.peak, in_update) < planned_) {
+      const int64_t left = planned_ - std::max(m.peak, in_update);
+      const int64_t more = std::min(left * kHoles / (kHoles + 1), w.bytes + w.copied);
+      p.weights_near += more, p.near += more;
+      rules.near += more, rules.others += more + more / kHoles;
+      in_update += more + more / kHoles;
+      m = memory::simulate(step, seconds, away, rules);
+    }
+    p.peak.device = std::max(m.peak, in_update);
     p.seconds = m.seconds;
     double waited = m.waited;
     if (v.dry.further > 0) {
@@ -356,8 +470,7 @@ class Planner {
       p.bound = p.activations == Place::disk || p.parameters == Place::disk ? "the disk" : "the bus";
     }
     if (p.state != Place::device) {
-      const auto [took, by] = update_time(p, static_cast<double>(state), static_cast<double>(parameters),
-                                          static_cast<double>(gradients), update);
+      const auto [took, by] = update_time(p, w, static_cast<double>(state), static_cast<double>(gradients), update);
       p.seconds += took;
       if (took > update && took > 0.1 * p.seconds) p.bound = by;
     }
@@ -365,11 +478,43 @@ class Planner {
     // Elsewhere: what is at home there, and the most that was away of the rest.
     const auto add = [&](Place where, int64_t bytes) { (where == Place::disk ? p.peak.disk : p.peak.host) += bytes; };
     if (p.state != Place::device) add(p.state, state);
-    if (p.parameters != Place::device) add(p.parameters, parameters + gradients);
-    if (p.activations != Place::device) add(p.activations, std::max<int64_t>(0, m.elsewhere - state - parameters));
-    const int64_t most = p.moves() ? planned_ : budget_.device;
-    p.fits = (most == 0 || p.peak.device <= most) && (budget_.host == 0 || p.peak.host <= budget_.host);
+    const int64_t at_home = w.bytes + w.copied;
+    if (weights_away) add(p.parameters, at_home + gradients);
+    if (p.activations != Place::device)
+      add(p.activations, std::max<int64_t>(0, m.elsewhere - state - (weights_away ? at_home : 0)));
+    const bool away_at_all = p.activations != Place::device || p.state != Place::device || weights_away;
+    // Holes are room that no tensor has.
+    const int64_t mapped = p.peak.device;
+    p.peak.device -= p.near / kHoles;
+    const int64_t most = away_at_all ? planned_ : p.moves() ? budget_.device - budget_.device / 50 : budget_.device;
+    p.fits = (most == 0 || mapped <= most) && (budget_.host == 0 || p.peak.host <= budget_.host);
     return p;
+  }
+
+  // What is near at most of what lives elsewhere: weights by turns and gradients on their way in forward and backward,
+  // and what an update through the device works on.
+  void set_near(const Variant& v, double state_each, TierPlan& p) const {
+    const StepWeights& w = v.weights;
+    const bool weights_away = p.parameters != Place::device;
+    int64_t beside = 0;  // weights
+    if (weights_away) {
+      const int64_t turn = on_cpu() ? std::max(w.largest_turn, v.dry.largest_part) : w.largest_turn;
+      p.weights_near =
+          std::max(2 * turn + w.largest_head, p.in_place.empty() ? v.dry.largest_part : v.dry.largest_block);
+      // A turn that leaves, and gradients on their way home, the largest at once.
+      beside = turn + std::max(2 * turn, (on_cpu() ? 2 : 1) * w.largest);
+      p.near = p.weights_near + beside;
+    }
+    if (p.state == Place::device) return;
+    // Groups, or what belongs to the largest weight, which is never divided: its state, and where weights are away its
+    // gradient, itself and its copy.
+    const double with_it = p.update == Updater::cpu && !on_cpu() ? 0 : state_each + (weights_away ? 1 : 0);
+    const double itself = weights_away ? (p.in_place.empty() ? 1.5 : 0.5) : 0;
+    const int64_t update =
+        std::max(4 * p.group, static_cast<int64_t>((with_it + itself) * static_cast<double>(w.largest)) + 2 * p.group);
+    if (update <= p.near) return;
+    p.near = update;
+    if (weights_away) p.weights_near = update - beside;
   }
 
   struct Update {
@@ -377,14 +522,20 @@ class Planner {
     const char* by;
   };
   // Of state that lives elsewhere: in groups through the device, both directions at once; or by the host's processor,
-  // which reads and writes state, reads gradients and writes weights, that come and go over the bus.
-  Update update_time(const TierPlan& p, double state, double parameters, double gradients, double on_device) const {
+  // which reads and writes state and weights and reads gradients. What is at home with the weights passes over the bus
+  // too: gradients twice, first for their norm.
+  Update update_time(const TierPlan& p, const StepWeights& w, double state, double gradients, double on_device) const {
     const memory::Link l = link(p.state);
-    const double streamed = std::max({(state + parameters) / l.in, (state + parameters) / l.out, on_device});
+    const bool away = p.parameters != Place::device;
+    const double weights = away ? static_cast<double>(w.bytes + w.copied) : 0;
+    const double in = state + weights + (away ? gradients : 0), out = state + weights;
+    const double norm = away ? gradients / l.in : 0;
+    const double streamed = std::max({in / l.in / kBothWays, out / l.out / kBothWays, on_device}) + norm;
     if (p.update == Updater::device)
       return {streamed, streamed <= on_device ? "compute" : p.state == Place::disk ? "the disk" : "the bus"};
-    const double bytes = 2 * state + 2 * gradients;
-    double host = std::max(bytes / std::max(rates_.host_memory, 1.0), gradients / rates_.from_host);
+    const double bytes = 2 * state + gradients + 2 * static_cast<double>(w.bytes);
+    const double speed = std::max(rates_.host_memory * kUpdateBytes, 1.0);
+    double host = std::max(bytes / speed, static_cast<double>(w.bytes) / rates_.from_host) + gradients / speed;
     if (p.state == Place::disk) host = std::max({host, state / l.in, state / l.out});
     if (p.update == Updater::cpu) return {host, "the host's update"};
     return {host * streamed / (host + streamed), "the host's update"};
@@ -398,14 +549,14 @@ class Planner {
     return a.peak.host + a.peak.disk < b.peak.host + b.peak.disk;
   }
 
-  const Steps& steps_;
+  Steps& steps_;
   const MemoryConfig& keys_;
   const bool on_cpu_;
   const TierRates& rates_;
   const memory::Budget budget_;
   // Of the device. A run in which nothing moves is as its forecast, so it may take all of it.
   const int64_t planned_;
-  std::map<int64_t, Variant> variants_;
+  std::map<Again, std::optional<Variant>> variants_;
 };
 
 }  // namespace
@@ -469,12 +620,13 @@ TierSpeeds measured_speeds(Device device, const memory::Budget& budget) {
 }
 
 TierPlan plan_tiers(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates) {
-  const DrySteps steps(config, limits, rates.efficiency);
+  DrySteps steps(config, limits, rates.efficiency);
   return Planner(steps, config.memory, config.device == "cpu", rates).run();
 }
 
 TierPlan plan_recorded(const RecordedStep& step, const MemoryConfig& memory, Device device, const TierRates& rates) {
-  return Planner(RanSteps(step), memory, device.is_cpu(), rates).run();
+  RanSteps steps(step, !device.is_cpu());
+  return Planner(steps, memory, device.is_cpu(), rates).run();
 }
 
 std::string budget_advice(const TrainConfig& given, int64_t room) {
@@ -549,6 +701,8 @@ std::string to_text(const TierPlan& p) {
                           : fmt::format("the first {} leave for {}", bytes_text(p.leaving),
                                         p.activations == Place::host ? "the host's memory" : "the disk");
   if (p.recomputed > 0) saved += fmt::format("; {} blocks are computed again", p.recomputed);
+  if (!p.calls.choices.empty())
+    saved += fmt::format(" but for {}, which single calls make again", bytes_text(p.calls.recomputed_bytes));
   line("activations", saved);
   tier("device", p.peak.device, p.budget.device);
   tier("host", p.peak.host, p.budget.host);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/autograd/offload_plan.h"
 #include "strata/lab/known_cards.h"
 #include "strata/lab/limits.h"
 #include "strata/memory/bounds.h"
@@ -61,24 +62,30 @@ struct TierPlan {
   int64_t least = int64_t{1} << 20;  ///< bytes below which a saved tensor stays
   bool cheap_again = true;           ///< where activations leave: whether cheap calls are rather made again
   int64_t recomputed = 0;            ///< blocks that keep their inputs alone, the first ones
+  /// What becomes of each saved tensor where single calls run again, by the order of saving; else empty.
+  OffloadPlan calls;
   Place state = Place::device;
   Updater update = Updater::device;
   bool delayed = false;  ///< the host's update runs beside the next step: memory.delayed_update
   int64_t group = 0;  ///< bytes of state that an update through the device has near at once, of each of its buffers
   Place parameters = Place::device;
-  int64_t near = 0;  ///< bytes of weights, gradients and state from elsewhere that may be near at once
+  std::vector<std::string> in_place;  ///< weights that are read where they live, in memory that a card reaches
+  int64_t weights_near = 0;           ///< bytes of weights near in forward and backward, those that come next included
+  int64_t near = 0;                   ///< bytes of weights, gradients and state from elsewhere that may be near at once
 
-  TierBytes peak;      ///< forecast: most bytes in each tier
-  double seconds = 0;  ///< forecast of a step; 0 where the limits are not known
-  std::string bound;   ///< what takes the time: "compute", "the bus", "the disk", "the host's update"
-  bool fits = true;    ///< the budget is kept in every tier
+  TierBytes peak;           ///< forecast: most bytes in each tier
+  double seconds = 0;       ///< forecast of a step; 0 where the limits are not known
+  double pass_seconds = 0;  ///< of that, what one pass's forward and backward compute
+  std::string bound;        ///< what takes the time: "compute", "the bus", "the disk", "the host's update"
+  bool fits = true;         ///< the budget is kept in every tier
 
   int64_t peak_without = 0;    ///< of the device, with everything on it
   double seconds_without = 0;  ///< of that step, were there room
 
   /// Whether anything is not as in a run without tiers.
   bool moves() const {
-    return activations != Place::device || recomputed > 0 || state != Place::device || parameters != Place::device;
+    return activations != Place::device || recomputed > 0 || !calls.choices.empty() || state != Place::device ||
+           parameters != Place::device;
   }
 };
 

@@ -77,9 +77,50 @@ TEST(TierPlan, PrefersWhatCostsLess) {
   const TierPlan quick = plan_tiers(config_of({budget}), kCard, fast);
   const TierPlan again = plan_tiers(config_of({budget}), kCard, slow);
   EXPECT_EQ(quick.recomputed, 0) << to_text(quick);
-  EXPECT_GT(again.recomputed, 0) << to_text(again);
+  EXPECT_GT(again.recomputed + again.calls.recomputed_bytes, 0) << to_text(again);
   EXPECT_EQ(again.activations, Place::device);
   EXPECT_EQ(again.state, Place::device);
+}
+
+// Single calls free more a second than whole blocks: a budget that they reach is theirs.
+TEST(TierPlan, SingleCallsRunAgainBeforeBlocks) {
+  const int64_t all = peak_without(config_of({"train.dtype=bf16"}));
+  TierRates slow = kFast;
+  slow.to_host = slow.from_host = 1e5;
+  const auto budget = "memory.device=" + std::to_string(all * 8 / 10);
+  const TierPlan p = plan_tiers(config_of({"train.dtype=bf16", budget}), kCard, slow);
+  EXPECT_TRUE(p.fits) << to_text(p);
+  EXPECT_EQ(p.recomputed, 0) << to_text(p);
+  EXPECT_GT(p.calls.recomputed_bytes, 0);
+  EXPECT_TRUE(p.moves());
+  EXPECT_NE(to_text(p).find("which single calls make again"), std::string::npos) << to_text(p);
+  const TierPlan blocks = plan_tiers(config_of({"train.dtype=bf16", budget, "memory.recompute=blocks"}), kCard, slow);
+  EXPECT_LT(p.seconds, blocks.seconds);
+  // Asked for without a bound they are few; beside activations that leave, those decide of calls themselves.
+  const TierPlan few = plan_tiers(config_of({"train.dtype=bf16", "memory.recompute=calls"}), kCard, kFast);
+  EXPECT_GT(few.calls.recomputed_bytes, 0);
+  EXPECT_LT(few.calls.recomputed_bytes, p.calls.recomputed_bytes);
+  const TierPlan away = plan_tiers(config_of({"memory.recompute=calls", "memory.activations=host"}), kCard, kFast);
+  EXPECT_EQ(away.activations, Place::host);
+  EXPECT_TRUE(away.calls.choices.empty());
+}
+
+// Low-precision copies move, f32 weights stay home, and the table has its place: by bytes over the bus, with an update
+// through the device that reads gradients, weights, copies and state and writes all but gradients.
+TEST(TierPlan, WeightsAreForecastByTheirBytes) {
+  const TrainConfig c =
+      config_of({"train.dtype=bf16", "model.vocab=512", "memory.parameters=host", "memory.state=host"});
+  const TierPlan p = plan_tiers(c, kCard, {.to_host = 5e8, .from_host = 5e8, .host_memory = 1e11});
+  const MemoryEstimate e = estimate_memory(c);
+  const auto weights = static_cast<double>(e.parameters), state = static_cast<double>(e.optimizer);
+  const double rate = 0.9 * 5e8;
+  // In: copies twice, but for those that are still near; then the update, and gradients for their norm.
+  const double update = (state + 2.5 * weights) / rate + weights / 5e8;
+  EXPECT_GT(p.seconds, update + 0.5 * weights / rate);
+  EXPECT_LT(p.seconds, update + 2.6 * weights / rate + p.seconds_without);
+  EXPECT_EQ(p.bound, "the bus");
+  EXPECT_FALSE(p.in_place.empty());
+  EXPECT_LT(p.weights_near, e.parameters);
 }
 
 TEST(TierPlan, TakesWhatTheKeysSay) {

@@ -46,11 +46,19 @@ void Tiers::use_disk(const TierPlan& plan) {
 
 Tiers::Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* optimizer, Device device)
     : plan_(plan), optimizer_(optimizer), device_(device) {
-  if (plan.parameters != Place::device)
-    streamed_ = std::make_unique<nn::Streamed>(
-        model, nn::StreamOptions{.tier = tier_of(plan.parameters, device), .recompute = false});
-  if (plan.state != Place::device) optimizer->set_home(home_of(plan, device));
-  for (const Tier tier : movable_tiers()) memory::set_near_limit(plan.near, device, tier);
+  const optim::StateHome home = home_of(plan, device);
+  if (plan.parameters != Place::device) {
+    nn::StreamOptions o{.tier = tier_of(plan.parameters, device),
+                        .near_bytes = device.is_cuda() ? plan.weights_near : 0,
+                        .parts_near = device.is_cuda() && plan.weights_near > 0 ? 1 : 2,
+                        .gradients = !home.gradients_leave || home.who == optim::StateHome::Who::split,
+                        .recompute = false,
+                        .in_place = plan.in_place};
+    if (!plan.in_place.empty()) o.in_place_tier = memory::kUnified;
+    streamed_ = std::make_unique<nn::Streamed>(model, o);
+  }
+  if (plan.state != Place::device) optimizer->set_home(home);
+  set_near(plan.near);
   if (plan.activations != Place::device) {
     OffloadOptions o{.away = plan.activations == Place::disk ? SavedPlace::disk : SavedPlace::host,
                      .recompute = plan.cheap_again,
@@ -62,6 +70,10 @@ Tiers::Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* op
                      .log = true};
     if (plan.activations == Place::disk) o.disk = memory::disk();
     offload_ = SavedTensorOffload::create(o);
+  }
+  if (!plan.calls.choices.empty()) {
+    offload_ = SavedTensorOffload::create({.away = SavedPlace::keep, .recompute = true});
+    offload_->set_plan(plan.calls);
   }
   if (plan.budget.device > 0) limit_before_ = memory::backend(device).set_limit(device, plan.budget.device);
 }
@@ -75,9 +87,13 @@ std::vector<Tier> Tiers::movable_tiers() const {
   return tiers;
 }
 
+void Tiers::set_near(int64_t bytes) const {
+  for (const Tier tier : movable_tiers()) memory::set_near_limit(bytes, device_, tier);
+}
+
 Tiers::~Tiers() {
   if (plan_.budget.device > 0) memory::backend(device_).set_limit(device_, limit_before_);
-  for (const Tier tier : movable_tiers()) memory::set_near_limit(0, device_, tier);
+  set_near(0);
 }
 
 Tiers::Forward::Forward(const Tiers* tiers) {
@@ -95,7 +111,7 @@ std::string Tiers::refuses_capture() const {
 }
 
 void Tiers::before_capture() const {
-  if (offload_) offload_->settle();
+  if (offload_) offload_->settle(plan_.pass_seconds);
 }
 
 void Tiers::add_activations(lab::Trace& trace, double begun) const {

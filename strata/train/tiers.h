@@ -62,6 +62,7 @@ class Tiers {
 
  private:
   std::vector<Tier> movable_tiers() const;
+  void set_near(int64_t bytes) const;
 
   TierPlan plan_;
   optim::Optimizer* optimizer_;

@@ -13,7 +13,7 @@ Losses, gradients and weights are bit for bit those of the loop without it."""
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union, cast
 
 from . import _core as C
 from ._core import Tensor
@@ -258,9 +258,9 @@ def use_disk(folders: Folders, limit: int = 0) -> None:
 
 def near_stats(device: C.DeviceLike, tier: str) -> Dict[str, Any]:
     """What moved between a tier's home and a device's own memory so far."""
-    return dict(C.memory_near_stats(device, tier))
+    return dict(C.memory_near_stats(cast(C.device, device), tier))
 
 
 def set_near_limit(bytes: int, device: C.DeviceLike, tier: str) -> int:
     """At most so many bytes of a tier's tensors near at once; 0: as much as there is. The previous number."""
-    return int(C.memory_set_near_limit(bytes, device, tier))
+    return int(C.memory_set_near_limit(bytes, cast(C.device, device), tier))
