@@ -4,8 +4,10 @@
 // what left, and what the link could take during forward at 55 GB/s; and whether losses and weights are those without,
 // bit for bit.
 //     offload_bench gpt2|llama [graph] [disk DIRECTORY]
+// from the repository's root, or with STRATA_SOURCE_DIR naming it.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -22,6 +24,7 @@
 #include "strata/models/language_model.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/optim/optim.h"
+#include "strata/train/config.h"
 
 namespace {
 
@@ -35,31 +38,13 @@ struct Work {
   bool keeps_gradients = false;
 };
 
-Work work_of(const std::string& name) {
-  Work w;
-  ModelConfig& c = w.model;
-  if (name == "gpt2") {
-    c.layers = 12;
-    c.dim = 768;
-    c.heads = 12;
-    c.context = 1024;
-    c.vocab = 50257;
-    w.batch = 32;
-  } else {
-    c.family = "llama";
-    c.layers = 8;
-    c.dim = 4096;
-    c.heads = 32;
-    c.kv_heads = 8;
-    c.context = 4096;
-    c.ffn_dim = 14336;
-    c.vocab = 1024;
-    c.rope_theta = 500000;
-    w.batch = 4;
-    w.keeps_gradients = true;
-  }
-  w.context = c.context;
-  return w;
+// The shapes of configs/; of the larger one eight layers, and a text of few words.
+Work work_of(bool llama) {
+  const char* source = std::getenv("STRATA_SOURCE_DIR");
+  const std::string configs = std::string(source ? source : ".") + "/configs/";
+  const TrainConfig c = llama ? load_config(configs + "llama-8b.toml", {"model.layers=8", "model.vocab=1024"})
+                              : load_config(configs + "gpt2-124m.toml");
+  return {.model = c.model, .batch = c.batch, .context = c.model.context, .keeps_gradients = llama};
 }
 
 Tensor tokens_of(const Work& w, int64_t step) {
@@ -183,8 +168,8 @@ int main(int argc, char** argv) {
     std::printf("offload_bench gpt2|llama [graph] [disk DIRECTORY]\n");
     return 1;
   }
-  const Work w = work_of(name);
   const bool llama = name == "llama";
+  const Work w = work_of(llama);
   std::printf("%s: %s, %lld x %lld%s\n\n", cuda::properties().name.c_str(), name.c_str(),
               static_cast<long long>(w.batch), static_cast<long long>(w.context), graph ? ", one CUDA graph" : "");
   // The planner's step is forward and backward: what the optimizer takes beside it (about a tenth for these layers) may

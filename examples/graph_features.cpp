@@ -12,9 +12,8 @@
 #include <vector>
 
 #include <strata/data/feature_loader.h>
-#include <strata/memory/tiers.h>
-#include <strata/nn/feature_table.h>
-#include <strata/strata.h>
+
+#include "table.h"
 
 using namespace strata;
 
@@ -93,35 +92,22 @@ class Sage final : public nn::Module {
 
 int main(int argc, char** argv) {
   const int64_t nodes = argc > 1 ? std::atoll(argv[1]) : 4000;
-  const int64_t cache = (argc > 2 ? std::atoll(argv[2]) : 0) << 20;
-  const bool on_card = cuda::device_count() > 0;
   manual_seed(1);
   const auto graph = std::make_shared<Graph>(make_graph(nodes, 1));
 
-  nn::FeatureTableOptions options;
-  options.device = on_card ? Device::cuda() : Device::cpu();
-  options.cache_bytes = cache;
-  if (argc > 3) {
-    options.home = memory::kDisk;
-    options.directories = {argv[3]};
-  } else if (on_card) {
-    options.home = memory::kUnified;
-  }
+  const nn::FeatureTableOptions options = table_options(argc, argv);
   const auto features = std::make_shared<nn::FeatureTable>(nodes, kWidth, DType::f32, options);
   // Noise, and a faint word of the community; made and written part by part, as a larger table would be.
   const Tensor signs = randn({kCommunities, kWidth}) * 0.3;
-  for (int64_t first = 0; first < nodes; first += 100000) {
-    const int64_t count = std::min<int64_t>(100000, nodes - first);
+  write_in_parts(nodes, [&](int64_t first, int64_t count) {
     const Tensor of = from_span<int64_t>(
         std::span(graph->community).subspan(static_cast<size_t>(first), static_cast<size_t>(count)), {count});
     features->write(first, randn({count, kWidth}) + index_select(signs, 0, of));
-  }
+  });
 
   Sage first(kWidth, kHidden), second(kHidden, kCommunities);
-  if (on_card) {
-    first.to(Device::cuda());
-    second.to(Device::cuda());
-  }
+  first.to(options.device);
+  second.to(options.device);
   TensorList parameters = first.parameters();
   for (const Tensor& p : second.parameters()) parameters.push_back(p);
   optim::AdamW optimizer(parameters, {0.005});
@@ -151,11 +137,8 @@ int main(int argc, char** argv) {
     right += (logits((*batch)[2]).argmax(-1) == (*batch)[1].to(options.device)).to(DType::i64).sum().item<int64_t>();
     all += (*batch)[1].numel();
   }
-  const nn::FeatureTableStats s = features->stats();
   const double accuracy = static_cast<double>(right) / static_cast<double>(all);
   std::printf("%.1f %% of the nodes that were not seen are right\n", 100 * accuracy);
-  std::printf("%lld rows were asked for, %.1f %% of them kept; %.1f MB read from a table of %.1f MB\n",
-              static_cast<long long>(s.rows), 100 * s.hit_rate(), static_cast<double>(s.home_bytes) * 1e-6,
-              static_cast<double>(nodes * kWidth * 4) * 1e-6);
+  print_reads(*features);
   return accuracy > 0.9 ? 0 : 1;
 }

@@ -12,10 +12,9 @@
 #include <vector>
 
 #include <strata/data/feature_loader.h>
-#include <strata/memory/tiers.h>
-#include <strata/nn/feature_table.h>
 #include <strata/optim/row_optimizer.h>
-#include <strata/strata.h>
+
+#include "table.h"
 
 using namespace strata;
 
@@ -67,27 +66,18 @@ class Visits final : public data::Dataset {
 
 int main(int argc, char** argv) {
   const int64_t users = argc > 1 ? std::atoll(argv[1]) : 600, items = users / 3;
-  const int64_t cache = (argc > 2 ? std::atoll(argv[2]) : 0) << 20;
-  const bool on_card = cuda::device_count() > 0;
   manual_seed(1);
 
-  nn::FeatureTableOptions options;
-  options.device = on_card ? Device::cuda() : Device::cpu();
-  options.cache_bytes = cache;
-  if (argc > 3) {
-    options.home = memory::kDisk;
-    options.directories = {argv[3]};
-  } else if (on_card) {
-    options.home = memory::kUnified;
-  }
+  const nn::FeatureTableOptions options = table_options(argc, argv);
   const auto table = std::make_shared<nn::FeatureTable>(users + items, kWidth, DType::f32, options);
-  for (int64_t first = 0; first < users + items; first += 100000)
-    table->write(first, randn({std::min<int64_t>(100000, users + items - first), kWidth}) * 0.3);
+  write_in_parts(users + items, [&](int64_t first, int64_t count) {
+    table->write(first, randn({count, kWidth}) * 0.3);
+  });
   table->set_requires_grad(true);
   optim::RowOptimizer rows(*table, "adagrad", {{"lr", 0.15}});
 
   nn::Sequential net(nn::Linear(2 * kWidth + kDense, 32), nn::ReLU(), nn::Linear(32, 1));
-  if (on_card) net.to(Device::cuda());
+  net.to(options.device);
   optim::AdamW optimizer(net.named_parameters(), {0.003});
 
   data::FeatureLoader visits(
@@ -110,10 +100,7 @@ int main(int argc, char** argv) {
     if (step >= steps - 30) end += now / 30;
     if (step % 50 == 0) std::printf("step %3d  loss %.4f\n", step, now);
   }
-  const nn::FeatureTableStats s = table->stats();
   std::printf("loss %.4f in the first 30 steps, %.4f in the last\n", begin, end);
-  std::printf("%lld rows were asked for, %.1f %% of them kept; %.1f MB read from a table of %.1f MB\n",
-              static_cast<long long>(s.rows), 100 * s.hit_rate(), static_cast<double>(s.home_bytes) * 1e-6,
-              static_cast<double>((users + items) * kWidth * 4) * 1e-6);
+  print_reads(*table);
   return end < begin - 0.03 || users > 600 ? 0 : 1;  // more users want more visits
 }

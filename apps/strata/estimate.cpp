@@ -13,6 +13,7 @@
 #include "strata/lab/known_cards.h"
 #include "strata/lab/peaks.h"
 #include "strata/memory/bounds.h"
+#include "strata/memory/budget.h"
 #include "strata/train/estimate.h"
 #include "strata/train/memory_plan.h"
 #include "strata/train/progress.h"
@@ -62,7 +63,7 @@ void tell_of_step(const Arguments& a, const TrainConfig& config, const lab::Limi
   const lab::StepCosts costs = step.costs(limits);
   const lab::CostRow all = costs.all();
   std::fputs(fmt::format("\nA step of {} tokens: {:.4g} GFLOP, at least {} moved\n", step.tokens, 1e-9 * all.flops,
-                         format_bytes(static_cast<int64_t>(all.bytes)))
+                         memory::bytes_text(static_cast<int64_t>(all.bytes)))
                  .c_str(),
              stdout);
   if (all.limit > 0)

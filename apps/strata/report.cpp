@@ -7,19 +7,33 @@
 
 #include "apps/strata/checks.h"
 #include "apps/strata/command.h"
+#include "strata/core/error.h"
 #include "strata/io/files.h"
 #include "strata/train/report.h"
+#include "strata/train/run.h"
 
 namespace strata::cli {
 namespace {
 
 struct Arguments {
   std::vector<std::string> runs;
-  std::string out;
+  std::string out, time_line;
   bool no_sample = false, no_limits = false;
 };
 
+// The recorded step's time line alone.
+int draw_time_line(const Arguments& a) {
+  if (a.runs.size() != 1) throw UsageError("--time-line draws the step of one run");
+  const lab::Trace trace = read_trace(a.runs[0]);
+  check<IoError>(!trace.tracks.empty(), "report", "'", a.runs[0],
+                 "' has no step.trace.json: runs with a [memory] section write one");
+  io::write_file(a.time_line, trace.to_svg());
+  std::fputs(fmt::format("{}\ntime line {}\n", to_text(trace.summary()), a.time_line).c_str(), stdout);
+  return kOk;
+}
+
 int run(const Arguments& a) {
+  if (!a.time_line.empty()) return draw_time_line(a);
   std::string out = a.out;
   if (a.runs.size() == 1) {
     if (out.empty()) out = a.runs[0] + "/report.html";
@@ -45,6 +59,11 @@ void add_report(CLI::App& app, Body& body) {
   report->add_option("RUN", a->runs, "Folders of runs; with several their curves lie over each other")->required();
   report->add_option("--out", a->out, "Page to write [RUN/report.html; of several ./report.html]")
       ->type_name("FILE.html")
+      ->check(writable_file());
+  report
+      ->add_option("--time-line", a->time_line,
+                   "Write, in place of the page, the picture of what the recorded step computed and moved when")
+      ->type_name("FILE.svg")
       ->check(writable_file());
   report->add_flag("--no-sample", a->no_sample, "The model of a single run writes no text for the page");
   report->add_flag(

@@ -15,6 +15,7 @@
 #include "strata/lab/peaks.h"
 #include "strata/lab/profile.h"
 #include "strata/memory/bounds.h"
+#include "strata/memory/budget.h"
 #include "strata/memory/timeline.h"
 #include "strata/train/memory_plan.h"
 #include "strata/train/progress.h"
@@ -138,8 +139,11 @@ int run(const Arguments& a) {
   };
   TrainResult r;
   try {
-    r = train(config,
-              {.out = out, .resume = a.resume, .stop_requested = &after_step, .log = a.quiet ? nullptr : stderr});
+    r = train(config, {.out = out,
+                       .resume = a.resume,
+                       .stop_requested = &after_step,
+                       .log = a.quiet ? nullptr : stderr,
+                       .memory_check = !a.no_memory_check});
   } catch (const MemoryError& e) {
     write_quietly();
     const std::string advice =
@@ -156,8 +160,8 @@ int run(const Arguments& a) {
     std::fputs(fmt::format(", validation loss {:.4f}", r.valid_loss).c_str(), stdout);
     if (r.valid_step < r.step) std::fputs(fmt::format(" at step {}", r.valid_step).c_str(), stdout);
   }
-  std::fputs(fmt::format("\npeak memory {} of tensors, {} reserved\n", format_bytes(r.peak_memory),
-                         format_bytes(r.peak_reserved))
+  std::fputs(fmt::format("\npeak memory {} of tensors, {} reserved\n", memory::bytes_text(r.peak_memory),
+                         memory::bytes_text(r.peak_reserved))
                  .c_str(),
              stdout);
   if (!r.checkpoint.empty()) std::fputs(fmt::format("checkpoint {}\n", r.checkpoint).c_str(), stdout);

@@ -486,5 +486,62 @@ TEST_F(TrainCommand, KilledAndResumedIsTheSameToTheBit) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].loss, b[i].loss) << i;
 }
 
+// The same with weights, state and activations on a disk: a kill leaves nothing there, and what goes on, also with
+// another budget, ends at the bits of a run that moves nothing.
+TEST_F(TrainCommand, KilledWithTiersOnLeavesNothingBehind) {
+  const std::string plain = dir_ / "plain", killed = dir_ / "killed", disk = dir_ / "disk";
+  fs::create_directory(disk);
+  const auto arguments = [&](const std::string& out, const std::vector<std::string>& memory) {
+    std::vector<std::string> all{"train",
+                                 dir_ / "tiny.toml",
+                                 "--data",
+                                 dir_ / "text.txt",
+                                 "--out",
+                                 out,
+                                 "--resume",
+                                 "--steps",
+                                 "60",
+                                 "--set",
+                                 "train.save_every=5",
+                                 "train.eval_every=0",
+                                 "train.sample_tokens=0"};
+    all.insert(all.end(), memory.begin(), memory.end());
+    return all;
+  };
+  ASSERT_EQ(Child(arguments(plain, {})).wait(), 0);
+  const std::vector<std::string> away{"memory.disk=" + disk, "memory.parameters=disk", "memory.state=disk",
+                                      "memory.activations=disk"};
+  {
+    Child child(arguments(killed, away));
+    wait_for([&] { return !child.running() || has_saved(killed); });
+    child.kill(SIGKILL);
+    ASSERT_EQ(child.wait(), 128 + SIGKILL);
+  }
+  EXPECT_TRUE(fs::is_empty(disk));
+  ASSERT_EQ(Child(arguments(killed, {"memory.disk=" + disk, "memory.parameters=auto", "memory.state=disk",
+                                     "memory.activations=auto"}))
+                .wait(),
+            0);
+  EXPECT_TRUE(fs::is_empty(disk));
+  for (const char* file : {"/step-00000060/model.safetensors", "/step-00000060/optimizer.safetensors"})
+    EXPECT_EQ(io::read_file(plain + file), io::read_file(killed + file)) << file;
+}
+
+// The picture of the recorded step alone.
+TEST_F(TrainCommand, ReportDrawsTheTimeLine) {
+  const std::string out = dir_ / "run", picture = dir_ / "step.svg";
+  ASSERT_EQ(strata(tiny() + "--out " + out + " --set memory.state=disk memory.disk=" + dir_.path()).status, 0);
+  const Result r = strata("report " + out + " --time-line " + picture);
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_NE(r.output.find("compute busy "), std::string::npos) << r.output;
+  const std::string svg = io::read_file(picture);
+  EXPECT_TRUE(svg.starts_with("<svg "));
+  EXPECT_NE(svg.find(">compute<"), std::string::npos);
+  const std::string plain = dir_ / "plain";
+  ASSERT_EQ(strata(tiny() + "--out " + plain).status, 0);
+  expect_one_line_error(strata("report " + plain + " --time-line " + picture), 1, "step.trace.json");
+  EXPECT_EQ(strata("report " + out + " " + plain + " --time-line " + picture).status, 2);
+}
+
 }  // namespace
 }  // namespace strata::cli

@@ -6,11 +6,13 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "strata/cuda/card_home.cuh"
+#include "strata/cuda/stream_transfer.h"
 #include "strata/memory/disk_home.h"
 
 namespace strata::cuda {
@@ -20,7 +22,7 @@ using memory::DiskStore;
 using memory::MomentPtr;
 
 constexpr size_t kPiece = size_t{4} << 20;
-constexpr size_t kSlots = 8;  // pieces under way, each way
+constexpr size_t kSlots = 8;  // pieces under way, each way, where so much can be page-locked
 
 // A block on its way.
 struct Job {
@@ -29,6 +31,7 @@ struct Job {
   const DiskRoom* room = nullptr;
   size_t nbytes = 0;
   std::vector<MomentPtr> after;
+  const std::string name = memory::moved_name();  // for a log
 
   size_t begun = 0, ended = 0;  // bytes; the worker's own
   std::exception_ptr error;     // the same until `over`
@@ -95,7 +98,7 @@ class Worker {
  protected:
   struct Piece {
     std::shared_ptr<Job> job;
-    Slot* slot = nullptr;
+    Slot* slot = nullptr;  // none of a job that has failed
     size_t at = 0, bytes = 0;
     DiskStore::Ticket ticket;
   };
@@ -126,26 +129,43 @@ class Worker {
     jobs_.pop_front();
     return job;
   }
+  // One that nothing uses; nullptr where all are under way. Throws MemoryError where not one can be had.
+  Slot* take_slot() {
+    if (!idle_.empty()) {
+      Slot* slot = idle_.front();
+      idle_.pop_front();
+      return slot;
+    }
+    if (made_ == most_) return nullptr;
+    try {
+      slots_[made_].data = static_cast<std::byte*>(allocate_locked(kPiece));
+    } catch (const MemoryError&) {
+      if (made_ == 0) throw;
+      most_ = made_;  // fewer do, slower
+      return nullptr;
+    }
+    return &slots_[made_++];
+  }
   void work() {
     std::deque<Piece> under_way;
     std::shared_ptr<Job> job;
-    for (size_t count = 0;;) {
+    for (;;) {
       if (job == nullptr) job = next(under_way.empty());
-      if (job != nullptr && under_way.size() < kSlots) {
-        Slot& slot = slots_[count++ % kSlots];
-        Piece p{job, &slot, job->begun, std::min(kPiece, job->nbytes - job->begun), {}};
-        run(*job, [&] {
-          if (slot.data == nullptr) slot.data = static_cast<std::byte*>(allocate_locked(kPiece));
-          begin(p);
-        });
-        job->begun += p.bytes;
-        under_way.push_back(std::move(p));
-        if (job->begun == job->nbytes) job = nullptr;
-        continue;
+      if (job != nullptr) {
+        Piece p{job, nullptr, job->begun, std::min(kPiece, job->nbytes - job->begun), {}};
+        run(*job, [&] { p.slot = take_slot(); });
+        if (p.slot != nullptr || job->error != nullptr) {
+          run(*job, [&] { begin(p); });
+          job->begun += p.bytes;
+          under_way.push_back(std::move(p));
+          if (job->begun == job->nbytes) job = nullptr;
+          continue;
+        }
       }
       complete(under_way);
       const Piece p = std::move(under_way.front());
       under_way.pop_front();
+      if (p.slot != nullptr) idle_.push_back(p.slot);
       p.job->ended += p.bytes;
       if (p.job->ended == p.job->nbytes) end(*p.job);
     }
@@ -166,6 +186,8 @@ class Worker {
   std::deque<std::shared_ptr<Job>> jobs_;
   bool started_ = false;
   Slot slots_[kSlots];
+  size_t made_ = 0, most_ = kSlots;
+  std::deque<Slot*> idle_;
 };
 
 // From the disk to a card.
@@ -173,6 +195,7 @@ class Reader final : public Worker {
   void begin(Piece& p) override {
     if (p.at == 0) order(CopyStreams::of(p.job->device.index).in, *p.job);
     if (p.slot->copied != nullptr) p.slot->copied->wait();
+    const memory::MovedName moved([&] { return p.job->name; });
     p.ticket = p.job->room->store->read(p.job->room->block, p.slot->data, p.bytes, p.at);
   }
   void complete(std::deque<Piece>& under_way) override {
@@ -180,6 +203,7 @@ class Reader final : public Worker {
     Job& job = *p.job;
     run(job, [&] {
       job.room->store->wait(p.ticket);
+      const memory::MovedName moved([&] { return job.name; });
       copy(CopyStreams::of(job.device.index).in, job.near + p.at, p.slot->data, p.bytes, cudaMemcpyHostToDevice,
            *p.slot);
     });
@@ -191,6 +215,9 @@ class Reader final : public Worker {
  public:
   static void copy(const Stream& stream, void* to, const void* from, size_t bytes, cudaMemcpyKind kind, Slot& slot) {
     const DeviceScope device(stream.device());
+    const StreamTransfer transfer(memory::TransferKind::copy,
+                                  kind == cudaMemcpyDeviceToHost ? "to host" : "from host",
+                                  static_cast<int64_t>(bytes), stream);
     check_cuda(cudaMemcpyAsync(to, from, bytes, kind, raw(stream)), "copy", "cudaMemcpyAsync");
     slot.copied = stream_point(stream);
   }
@@ -207,6 +234,7 @@ class Writer final : public Worker {
   void begin(Piece& p) override {
     const Stream& out = CopyStreams::of(p.job->device.index).out;
     if (p.at == 0) order(out, *p.job);
+    const memory::MovedName moved([&] { return p.job->name; });
     Reader::copy(out, p.slot->data, p.job->near + p.at, p.bytes, cudaMemcpyDeviceToHost, *p.slot);
   }
   // All copies that have come are given to the disk; the first piece is done when the disk has it.
@@ -216,13 +244,15 @@ class Writer final : public Worker {
       if (&p != &under_way.front() && !p.slot->copied->passed()) break;
       run(*p.job, [&] {
         p.slot->copied->wait();
+        const memory::MovedName moved([&] { return p.job->name; });
         p.ticket = p.job->room->store->write(p.job->room->block, p.slot->data, p.bytes, p.at);
       });
     }
     Piece& first = under_way.front();
     if (first.ticket) run(*first.job, [&] { first.job->room->store->wait(first.ticket); });
     if (first.job->error != nullptr && first.ticket) Reader::try_wait(*first.job->room->store, first.ticket);
-    if (first.job->error != nullptr && first.slot->copied != nullptr) first.slot->copied->wait();
+    if (first.job->error != nullptr && first.slot != nullptr && first.slot->copied != nullptr)
+      first.slot->copied->wait();
   }
 };
 

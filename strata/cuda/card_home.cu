@@ -7,6 +7,7 @@
 #include "strata/cuda/graph.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/memory_inl.cuh"
+#include "strata/cuda/stream_transfer.h"
 
 namespace strata::cuda {
 namespace {
@@ -34,11 +35,20 @@ class StreamMoment final : public memory::Moment {
     }
   }
   void order() override {
-    if (const Stream now = current_stream(stream_.device()); !(now == stream_)) event_.wait(now);
+    const Stream now = current_stream(stream_.device());
+    if (now == stream_) return;
+    std::optional<StreamTransfer> wait;
+    if (memory::transfers_wanted() && !copies(now)) wait.emplace(memory::TransferKind::wait, "waiting", 0, now);
+    event_.wait(now);
   }
   bool streamed() const override { return true; }
 
  private:
+  // Whether that is a stream which nobody computes on.
+  static bool copies(const Stream& stream) {
+    const CopyStreams& s = CopyStreams::of(stream.device());
+    return stream == s.in || stream == s.out || stream == s.near;
+  }
   const Stream stream_;
   Event event_;
 };
@@ -112,6 +122,9 @@ class PinnedHome final : public CardHome {
  private:
   static MomentPtr copy(const Stream& stream, void* to, const void* from, size_t nbytes, cudaMemcpyKind kind) {
     const DeviceScope device(stream.device());
+    const StreamTransfer transfer(memory::TransferKind::copy,
+                                  kind == cudaMemcpyDeviceToHost ? "to host" : "from host",
+                                  static_cast<int64_t>(nbytes), stream);
     check_cuda(cudaMemcpyAsync(to, from, nbytes, kind, raw(stream)), "copy", "cudaMemcpyAsync");
     return stream_point(stream);
   }

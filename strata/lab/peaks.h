@@ -46,7 +46,8 @@ Limits measure_limits(Device device, double seconds = 0.3);
 struct DiskRates {
   double write_gb_s = 0, read_gb_s = 0;
 };
-/// Writes and reads `bytes` (rounded up to MiB) in a file without a name in `folder`. Throws IoError.
+/// Writes and reads `bytes` (rounded up to MiB) in a file without a name in `folder`; of a disk with little room a
+/// quarter of what is free. Throws IoError, also where that is less than 1 MiB.
 DiskRates measure_disk(const std::string& folder, int64_t bytes = int64_t{1} << 28);
 
 }  // namespace strata::lab

@@ -5,9 +5,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "strata/core/error.h"
@@ -118,6 +121,21 @@ class ScratchFile {
   bool direct_ = false;
 };
 
+// A quarter of what a file there may take; as much as one wants where nobody says.
+int64_t most_to_measure(const std::string& folder) {
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  int64_t most = kAny;
+  struct statvfs s {};
+  if (::statvfs(folder.c_str(), &s) == 0)
+    most = static_cast<int64_t>(std::min<uint64_t>(uint64_t{s.f_bavail} * s.f_frsize, kAny));
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    most = std::min(most, static_cast<int64_t>(limit.rlim_cur));
+  if (most == kAny) return kAny;
+  // Whole pieces, so that rounding up finds room.
+  return most / 4 / (1 << 20) * (1 << 20);
+}
+
 }  // namespace
 
 CardPeaks measure_card(Device card, double seconds) {
@@ -160,6 +178,11 @@ Limits detail::card_limits(Device card, double seconds) {
 DiskRates measure_disk(const std::string& folder, int64_t bytes) {
   check(bytes > 0, "measure_disk", "needs a number of bytes, got ", bytes);
   constexpr size_t kPiece = 1 << 20;
+  if (const int64_t most = most_to_measure(folder); bytes > most) {
+    check<IoError>(most >= static_cast<int64_t>(kPiece), "measure_disk", "'", folder, "' has no room for ", 4 * kPiece,
+                   " bytes, a quarter of which would be written to measure it");
+    bytes = most;
+  }
   const int64_t pieces = (bytes + static_cast<int64_t>(kPiece) - 1) / static_cast<int64_t>(kPiece);
   const std::unique_ptr<char, decltype(&std::free)> buffer(static_cast<char*>(std::aligned_alloc(4096, kPiece)),
                                                            &std::free);

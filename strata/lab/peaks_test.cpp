@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "strata/core/error.h"
 #include "strata/cuda/runtime.h"
@@ -41,6 +42,21 @@ TEST(Peaks, OfADiskArePlausible) {
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
   EXPECT_THROW(measure_disk(dir / "nowhere"), IoError);
   EXPECT_THROW(measure_disk(dir.path(), 0), ValueError);
+}
+
+// Under a limit of file sizes, as on a small disk: with what fits.
+TEST(Peaks, OfASmallDiskAreMeasuredWithWhatFits) {
+  const io::TempDir dir;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto limited = [&](rlim_t bytes, auto&& f) {
+    const rlimit now{bytes, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &now), 0);
+    f();
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  };
+  limited(10 << 20, [&] { EXPECT_GT(measure_disk(dir.path()).write_gb_s, 1e-4); });
+  limited(3 << 20, [&] { EXPECT_THROW(measure_disk(dir.path()), IoError); });
 }
 
 TEST(Peaks, BoundOps) {

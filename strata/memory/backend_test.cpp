@@ -290,7 +290,7 @@ TEST(Backends, CountsByTagAndRefusesAtItsLimit) {
   const int64_t previous = set_limit(now.live_total + 1000, Device::cpu(), kSecond);
   EXPECT_EQ(backend(Device::cpu(), kSecond).bound(Device::cpu()).free(), 1000);
   const std::string text = refusal([] { zeros({1 << 16}).to(kSecond); });
-  EXPECT_TRUE(has(text, "cannot get 0.2 MiB for activation memory on second heap")) << text;
+  EXPECT_TRUE(has(text, "cannot get 256.0 KiB for activation memory on second heap")) << text;
   EXPECT_TRUE(has(text, "encoder")) << text;
   EXPECT_EQ(stats(Device::cpu(), kSecond).live_total, now.live_total);
   zeros({100}).to(kSecond);

@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "strata/core/error.h"
-#include "strata/memory/report.h"
+#include "strata/memory/budget.h"
 
 namespace strata::memory {
 namespace {
@@ -104,13 +104,13 @@ DiskStore::Block* DiskCore::allocate(size_t nbytes) {
   block->nbytes = nbytes;
   if (options_.checksums && pages > 0) {
     block->sums.reset(static_cast<uint64_t*>(std::calloc(static_cast<size_t>(pages) / kDiskPage, sizeof(uint64_t))));
-    check<MemoryError>(block->sums != nullptr, "DiskStore", "no memory for the checksums of ", megabytes(pages));
+    check<MemoryError>(block->sums != nullptr, "DiskStore", "no memory for the checksums of ", bytes_text(pages));
   }
   {
     const std::lock_guard lock(room_mutex_);
-    check<MemoryError>(limit_ == 0 || taken_ + pages <= limit_, "DiskStore", "cannot get ", megabytes(pages),
-                       " on disk ", names_, ": ", megabytes(taken_), " are in use and the limit is ",
-                       megabytes(limit_));
+    check<MemoryError>(limit_ == 0 || taken_ + pages <= limit_, "DiskStore", "cannot get ", bytes_text(pages),
+                       " on disk ", names_, ": ", bytes_text(taken_), " are in use and the limit is ",
+                       bytes_text(limit_));
     block->first_file = next_file_;
     for (size_t order = 0; order < lanes_.size(); ++order) {
       const size_t lane = (block->first_file + order) % lanes_.size();
@@ -121,9 +121,9 @@ DiskStore::Block* DiskCore::allocate(size_t nbytes) {
           free_room(*block, order);
           const UnnamedFile& file = lanes_[lane]->file();
           throw MemoryError("DiskStore",
-                            cat("cannot get ", megabytes(part), " in ", file.directory(), ": ",
+                            cat("cannot get ", bytes_text(part), " in ", file.directory(), ": ",
                                 std::generic_category().message(error), "; its file system has ",
-                                megabytes(file.room().free), " free, and blocks here have ", megabytes(taken_)));
+                                bytes_text(file.room().free), " free, and blocks here have ", bytes_text(taken_)));
         }
       }
       block->offsets.push_back(offset);
@@ -218,6 +218,7 @@ DiskCore::Request DiskCore::begin(Request request) {
     return request;
   }
   r.left = r.pieces.size();
+  if (transfers_wanted()) r.notes = std::make_unique<DiskNotes>(lanes_.size());
   {
     const std::lock_guard lock(mutex_);
     Block& b = *r.block;
@@ -255,6 +256,7 @@ void DiskCore::ended(DiskRequest& r) {
   if (r.write && r.failed.load(std::memory_order_relaxed) && r.block->sums)
     std::fill(r.block->sums.get() + r.first / static_cast<int64_t>(kDiskPage),
               r.block->sums.get() + r.end / static_cast<int64_t>(kDiskPage), kLost);
+  if (r.notes) r.notes->tell(r.write, [&](size_t i) -> const std::string& { return lanes_[i]->file().directory(); });
   r.pieces = {};
   r.rows = {};
   {

@@ -13,9 +13,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "strata/core/error.h"
 #include "strata/memory/disk_engine.h"
 #include "strata/memory/disk_file.h"
 #include "strata/memory/disk_store.h"
+#include "strata/memory/transfers.h"
 
 namespace strata::memory {
 
@@ -47,6 +49,32 @@ struct DiskPiece : DiskTransfer {
   int idle = 0;  ///< answers in a row that brought it no further
 };
 
+/// What a TransferLog is told of a request: its part in each file.
+class DiskNotes {
+ public:
+  explicit DiskNotes(size_t lanes) : name_(moved_name()), asked_(host_seconds()), parts_(lanes) {}
+  void starts(size_t lane);
+  void ends(const DiskPiece& piece);
+  /// `directory(lane)` names the file's.
+  template <class F>
+  void tell(bool write, F&& directory) const {
+    for (size_t i = 0; i < parts_.size(); ++i)
+      if (const Part& p = parts_[i]; p.bytes > 0)
+        note_transfer({TransferKind::disk, cat(write ? "write " : "read ", directory(i)), name_, p.begin, p.end,
+                       p.bytes, p.begin - asked_});
+  }
+
+ private:
+  struct Part {
+    double begin = 0, end = 0;
+    int64_t bytes = 0;
+  };
+  const std::string name_;
+  const double asked_;
+  std::mutex mutex_;
+  std::vector<Part> parts_;
+};
+
 /// What a Ticket speaks of.
 struct DiskRequest {
   DiskStore::Block* block = nullptr;
@@ -66,7 +94,8 @@ struct DiskRequest {
   std::vector<DiskPiece> pieces;
   std::atomic<size_t> left{0};  ///< pieces that have not ended
   std::atomic<bool> failed{false};
-  std::string error;  ///< set by whoever set `failed`, read when it is done
+  std::unique_ptr<DiskNotes> notes;  ///< where somebody listens
+  std::string error;                 ///< set by whoever set `failed`, read when it is done
   std::atomic<bool> is_done{false};
 
   // Under the core's lock: the block's unfinished requests, in the order in which they were made.

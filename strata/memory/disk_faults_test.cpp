@@ -278,7 +278,7 @@ TEST_P(DiskFaults, RoomIsRefusedAndGivenBack) {
   faults_.reserve = [&](int64_t, int64_t nbytes) { return nbytes > left ? ENOSPC : (left -= nbytes, 0); };
   DiskCore::Block* first = core.allocate(256 * kKiB);
   const std::string text = message<MemoryError>([&] { core.allocate(512 * kKiB); });
-  EXPECT_NE(text.find("cannot get 0.2 MiB in "), std::string::npos) << text;
+  EXPECT_NE(text.find("cannot get 256.0 KiB in "), std::string::npos) << text;
   EXPECT_NE(text.find("No space left on device"), std::string::npos) << text;
   EXPECT_EQ(core.bound().used, 256 << 10);
   // The part that had been got, of the second file, is used for the next.

@@ -40,6 +40,16 @@ void copy_out(const DiskPiece& p) {
 
 }  // namespace
 
+void DiskNotes::starts(size_t lane) {
+  const std::lock_guard lock(mutex_);
+  if (parts_[lane].begin == 0) parts_[lane].begin = host_seconds();
+}
+void DiskNotes::ends(const DiskPiece& piece) {
+  const std::lock_guard lock(mutex_);
+  parts_[piece.lane].end = host_seconds();
+  parts_[piece.lane].bytes += static_cast<int64_t>(piece.size);
+}
+
 DiskLane::DiskLane(const DiskOptions& options, const std::string& directory, const MakeDiskEngine& make,
                    void (*ended)(void*, DiskRequest&), void* owner)
     : ended_(ended), owner_(owner), file_(directory, options.direct), slots_(options.depth) {
@@ -101,6 +111,7 @@ void DiskLane::starting(DiskTransfer& t) {
   auto& p = static_cast<DiskPiece&>(t);
   if (p.ready) return;
   p.ready = true;
+  if (p.request->notes) p.request->notes->starts(p.lane);
   if (p.bounced) {
     const std::lock_guard lock(mutex_);
     p.memory = p.data = free_bounces_.back();
@@ -175,6 +186,7 @@ void DiskLane::end(DiskPiece& p, const std::string& error) {
     free_bounces_.push_back(p.memory);
   }
   DiskRequest& r = *p.request;
+  if (r.notes && p.ready) r.notes->ends(p);
   if (!error.empty() && !r.failed.exchange(true)) r.error = error;
   if (r.left.fetch_sub(1, std::memory_order_acq_rel) == 1) ended_(owner_, r);
 }

@@ -262,9 +262,9 @@ TEST_P(DiskStoreTest, LimitBoundAndRoom) {
   DiskStore::Block* block = store.allocate(3 * kMiB);
   EXPECT_EQ(store.bound().used, 3 << 20);
   const std::string refused = message<MemoryError>([&] { store.allocate(kMiB + 1); });
-  EXPECT_NE(
-      refused.find("cannot get 1.0 MiB on disk " + scratch_.path() + ": 3.0 MiB are in use and the limit is 4.0 MiB"),
-      std::string::npos)
+  EXPECT_NE(refused.find("cannot get 1.00 MiB on disk " + scratch_.path() +
+                         ": 3.00 MiB are in use and the limit is 4.00 MiB"),
+            std::string::npos)
       << refused;
   store.deallocate(block);
   EXPECT_EQ(store.bound().used, 0);

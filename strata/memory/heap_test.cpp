@@ -162,10 +162,10 @@ TEST(Allocator, RefusalSaysWhoHoldsWhat) {
     ADD_FAILURE() << "no error";
   } catch (const MemoryError& e) {
     const std::string text = e.what();
-    EXPECT_NE(text.find("16.0 MiB"), std::string::npos) << text;
-    EXPECT_NE(text.find("activation 4.0 MiB"), std::string::npos) << text;
+    EXPECT_NE(text.find("16.00 MiB"), std::string::npos) << text;
+    EXPECT_NE(text.find("activation 4.00 MiB"), std::string::npos) << text;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    EXPECT_NE(text.find("in blocks.3.attention 4.0 MiB"), std::string::npos) << text;
+    EXPECT_NE(text.find("in blocks.3.attention 4.00 MiB"), std::string::npos) << text;
 #endif
     EXPECT_NE(text.find("Cheapest fix"), std::string::npos) << text;
   }
@@ -189,8 +189,8 @@ TEST(Allocator, RefusalAddsUpLayersOfOneKind) {
     text = e.what();
   }
   set_limit(previous);
-  EXPECT_NE(text.find("in layers.*.up 3.0 MiB in 3 tensors,"), std::string::npos) << text;
-  EXPECT_NE(text.find("in layer12 1.0 MiB"), std::string::npos) << text;
+  EXPECT_NE(text.find("in layers.*.up 3.00 MiB in 3 tensors,"), std::string::npos) << text;
+  EXPECT_NE(text.find("in layer12 1.00 MiB"), std::string::npos) << text;
 }
 
 }  // namespace

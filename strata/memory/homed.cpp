@@ -1,6 +1,5 @@
 #include "strata/memory/homed.h"
 
-#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -8,11 +7,6 @@
 #include "strata/memory/homed_inl.h"
 
 namespace strata::memory {
-namespace {
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-}  // namespace
 
 HomedMemory::HomedMemory(std::string_view name, DeviceType device, Tier tier, std::unique_ptr<Home> home)
     : Backend(name, device, tier, Bytes::movable), home_(std::move(home)), relief_(std::make_shared<Relief>(*this)) {
@@ -44,6 +38,7 @@ void* HomedMemory::allocate(Device device, size_t nbytes, Tag tag) {
   ledger_.check_room(bytes, tag);
   auto b = std::make_shared<Block>();
   b->device = device, b->nbytes = nbytes, b->bytes = bytes, b->tag = tag, b->holder = holder();
+  b->take_name();
   Lock lock(mutex_);
   Near& n = near_of(device);
   reap(n);
@@ -115,9 +110,10 @@ void HomedMemory::unpin(Near& n, Block& b) {
 
 std::byte* HomedMemory::fetch(Device device, void* block) {
   Block& b = *static_cast<Block*>(block);
-  const auto start = std::chrono::steady_clock::now();
+  const double asked = host_seconds();
   Lock lock(mutex_);
   Near& n = near_of(device);
+  b.take_name();
   const bool was_reserved = b.reserved;
   changed_.wait(lock, [&] { return !b.reserved; });
   if (b.refusal != nullptr) std::rethrow_exception(std::exchange(b.refusal, nullptr));
@@ -135,13 +131,14 @@ std::byte* HomedMemory::fetch(Device device, void* block) {
   const bool hit = b.near != nullptr;
   n.stats.hits += hit;
   pin(n, b);
-  bool waits = was_reserved;
+  bool waits = was_reserved, stands = was_reserved;  // for bytes; the thread itself
   try {
     if (!hit) {
       bring(lock, n, b, true);
       n.pinned += b.bytes;
     }
     waits = waits || (b.writing && !b.writing->passed()) || (b.arrival && !b.arrival->passed());
+    stands = stands || !b.is_settled();
     lock.unlock();
     order(b);
     lock.lock();
@@ -153,7 +150,9 @@ std::byte* HomedMemory::fetch(Device device, void* block) {
     throw;
   }
   n.stats.waits += waits;
-  if (!hit || waits) n.stats.seconds_waited += seconds_since(start);
+  if (!hit || waits) n.stats.seconds_waited += host_seconds() - asked;
+  if (stands && transfers_wanted())
+    note_transfer({TransferKind::wait, "waiting", b.shown_name(), asked, host_seconds(), b.stored ? b.bytes : 0});
   return b.near;
 }
 
@@ -198,6 +197,7 @@ void HomedMemory::prefetch(Device device, void* block) {
   Lock lock(mutex_);
   try {
     Near& n = near_of(device);
+    b.take_name();
     if (home_->capturing()) {
       if (b.pinned) hold_for_graph(n, b);
       return;

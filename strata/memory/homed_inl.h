@@ -10,6 +10,7 @@
 
 #include "strata/memory/homed.h"
 #include "strata/memory/pressure.h"
+#include "strata/memory/transfers.h"
 
 namespace strata::memory {
 
@@ -28,6 +29,7 @@ struct HomedMemory::Block {
   int64_t bytes = 0;  // that it takes, at home and near
   Tag tag = Tag::activation, near_tag = Tag::activation;
   const std::string* holder = nullptr;
+  std::string name;  // for a log: what a MovedName said of it last
   void* room = nullptr;
 
   std::byte* near = nullptr;
@@ -48,6 +50,14 @@ struct HomedMemory::Block {
   std::list<Block*>::iterator at, dirty_at;
   bool is_queued = false;  // in Near::dirty
 
+  // Asked for, or written, under a name: what comes of that is told under it, whoever's turn makes it happen.
+  void take_name() {
+    if (transfers_wanted() && !moved_name().empty()) name = moved_name();
+  }
+  std::string shown_name() const {
+    if (!name.empty()) return name;
+    return holder != nullptr && !holder->empty() ? *holder : std::string(name_of(tag));
+  }
   void enter(std::list<Block*>& list) {
     leave_list();
     at = list.insert(list.end(), this);

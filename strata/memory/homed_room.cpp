@@ -147,6 +147,7 @@ void HomedMemory::bring(Lock& lock, Near& n, Block& b, bool pinning) {
   b.near_tag = b.tag;
   n.bytes += b.bytes;
   n.stats.peak = std::max(n.stats.peak, n.bytes);
+  const MovedName moved([&] { return b.shown_name(); });
   try {
     b.arrival = b.stored ? home_->bring(b.device, b.near, b.room, b.nbytes) : home_->ready(b.device);
   } catch (...) {
@@ -160,6 +161,7 @@ void HomedMemory::bring(Lock& lock, Near& n, Block& b, bool pinning) {
 
 void HomedMemory::send(Near& n, Block& b) {
   n.unqueue_dirty(b);
+  const MovedName moved([&] { return b.shown_name(); });
   try {
     b.writing = home_->send(b.device, b.room, b.near, b.nbytes, b.left);
   } catch (const std::exception&) {

@@ -1,21 +1,14 @@
 #include "strata/memory/report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "strata/core/error.h"
+#include "strata/memory/budget.h"
 
 namespace strata::memory {
-
-std::string megabytes(int64_t bytes) {
-  char text[48];
-  std::snprintf(text, sizeof text, bytes >= (int64_t{1} << 30) ? "%.2f GiB" : "%.1f MiB",
-                static_cast<double>(bytes) / (bytes >= (int64_t{1} << 30) ? 1073741824.0 : 1048576.0));
-  return text;
-}
 
 namespace {
 
@@ -37,12 +30,12 @@ std::string without_numbers(std::string_view name) {
 
 void refuse(const Stats& s, std::span<const BlockInfo> blocks, int64_t asked, int64_t limit, Tag tag,
             std::string_view where) {
-  std::string text = cat("cannot get ", megabytes(asked), " for ", name_of(tag), " memory on ", where, ": ",
-                         megabytes(s.live_total), " are in use and the limit is ", megabytes(limit));
+  std::string text = cat("cannot get ", bytes_text(asked), " for ", name_of(tag), " memory on ", where, ": ",
+                         bytes_text(s.live_total), " are in use and the limit is ", bytes_text(limit));
   const char* before = ". Held by tag: ";
   for (int i = 0; i < kNumTags; ++i) {
     if (s.live[i] == 0) continue;
-    text += cat(before, name_of(static_cast<Tag>(i)), " ", megabytes(s.live[i]));
+    text += cat(before, name_of(static_cast<Tag>(i)), " ", bytes_text(s.live[i]));
     before = ", ";
   }
   // Layers of one kind are one line: "linear in blocks.*".
@@ -66,7 +59,7 @@ void refuse(const Stats& s, std::span<const BlockInfo> blocks, int64_t asked, in
   if (top.size() > 8) top.resize(8);
   before = ". Most is held by ";
   for (const Held& h : top) {
-    text += cat(before, h.name, " ", megabytes(h.bytes));
+    text += cat(before, h.name, " ", bytes_text(h.bytes));
     if (h.blocks > 1) text += cat(" in ", h.blocks, " tensors");
     if (h.tag != Tag::activation) text += cat(" (", name_of(h.tag), ")");
     before = ", ";

@@ -10,9 +10,6 @@
 
 namespace strata::memory {
 
-/// "1.5 MiB", "20.00 GiB".
-std::string megabytes(int64_t bytes);
-
 /// Throws the MemoryError of a request for `asked` bytes on `where` ("host", "cuda:0"): the limit, who holds what by
 /// tag, which ops in which modules hold the most, and the cheapest fix.
 [[noreturn]] void refuse(const Stats& s, std::span<const BlockInfo> blocks, int64_t asked, int64_t limit, Tag tag,

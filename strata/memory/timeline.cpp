@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "strata/core/error.h"
+#include "strata/core/html_text.h"
 #include "strata/memory/timeline_data.h"
 #include "strata/memory/timeline_hooks.h"
 #include "strata/memory/timeline_page.h"
@@ -33,20 +34,6 @@ void append_text(std::string& out, std::string_view text) {
     }
   }
   out += '"';
-}
-
-std::string escaped(std::string_view text) {
-  std::string s;
-  for (const char c : text) {
-    if (c == '&') {
-      s += "&amp;";
-    } else if (c == '<') {
-      s += "&lt;";
-    } else {
-      s += c;
-    }
-  }
-  return s;
 }
 
 void replace(std::string& page, std::string_view what, const std::string& with) {
@@ -208,7 +195,7 @@ std::string to_json(const TimelineData& data) {
 
 std::string to_html(const TimelineData& data, std::string_view title) {
   std::string page = kTimelinePage;
-  replace(page, "{{title}}", escaped(title));
+  replace(page, "{{title}}", strata::detail::html_text(title));
   replace(page, "{{data}}", to_json(data));  // its texts hold no '<'
   return page;
 }

@@ -129,7 +129,7 @@ TEST(Timeline, PageHoldsTheRecordAndNoForeignMarkup) {
   full({5000}, 1.0);
   timeline.stop();
   const std::string page = timeline.to_html("a <b> & c");
-  EXPECT_NE(page.find("a &lt;b> &amp; c"), std::string::npos);
+  EXPECT_NE(page.find("a &lt;b&gt; &amp; c"), std::string::npos);
   EXPECT_EQ(page.find("alert(1)"), page.rfind("alert(1)"));
   EXPECT_EQ(page.find("</script><script>alert"), std::string::npos);
   EXPECT_EQ(page.find("{{"), std::string::npos);

@@ -1,13 +1,17 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"
 #include "strata/cuda/far_rows_kernel.h"
 #include "strata/cuda/launch.h"
+#include "strata/memory/transfers.h"
 #include "strata/nn/row_store_inl.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/embedding/embedding.h"
@@ -77,19 +81,25 @@ class DiskRows final : public RowStore {
     const Tensor rows = empty(meta(index.numel() + more), tier_);
     if (index.numel() == 0 || width == 0) return {rows};
     const auto bytes = static_cast<size_t>(row_bytes());
+    const memory::MovedName moved([&] { return shown_name(); });
     return {rows,
             std::make_shared<RowsOnTheirWay>(disk_, rows,
                                              disk_->read_rows(block_, bytes_of(rows), bytes, index.data<int64_t>(),
                                                               static_cast<size_t>(index.numel()), bytes))};
   }
   Tensor finish(const Reading& reading) override {
-    if (reading.pending) disk_->wait(reading.pending->ticket);
+    if (!reading.pending) return reading.rows;
+    std::optional<memory::TimedTransfer> waiting;
+    const memory::MovedName moved([&] { return shown_name(); });
+    if (!disk_->done(reading.pending->ticket)) waiting.emplace(memory::TransferKind::wait, "waiting");
+    disk_->wait(reading.pending->ticket);
     return reading.rows;
   }
   void write(const Tensor& index, const Tensor& values) override {
     const Tensor from = values.contiguous();
     if (from.numel() == 0) return;
     const auto bytes = static_cast<size_t>(row_bytes());
+    const memory::MovedName moved([&] { return shown_name(); });
     // Neighbours go together, and so many at once that the disk is busy.
     constexpr size_t kMostAtOnce = 512;
     std::vector<memory::DiskStore::Ticket> all;
@@ -107,6 +117,7 @@ class DiskRows final : public RowStore {
   }
   Tensor read_range(int64_t first, int64_t count) override {
     const Tensor to = empty(meta(count), tier_);
+    const memory::MovedName moved([&] { return shown_name(); });
     if (to.numel() > 0)
       disk_->wait(disk_->read(block_, bytes_of(to), static_cast<size_t>(to.nbytes()),
                               static_cast<size_t>(first * row_bytes())));
@@ -114,6 +125,7 @@ class DiskRows final : public RowStore {
   }
   void write_range(int64_t first, const Tensor& values) override {
     const Tensor from = values.to(Device::cpu()).contiguous();
+    const memory::MovedName moved([&] { return shown_name(); });
     if (from.numel() > 0)
       disk_->wait(disk_->write(block_, bytes_of(from), static_cast<size_t>(from.nbytes()),
                                static_cast<size_t>(first * row_bytes())));
@@ -121,6 +133,7 @@ class DiskRows final : public RowStore {
 
  private:
   TensorMeta meta(int64_t n) const { return {{n, width}, dtype, Device::cpu(), std::nullopt}; }
+  std::string shown_name() const { return cat("rows of a table [", rows, ", ", width, "]"); }
   static std::byte* bytes_of(const Tensor& t) { return static_cast<std::byte*>(t.raw_data()); }
   // All of them, whatever fails: what is under way reads memory of the caller's.
   void wait_for(std::vector<memory::DiskStore::Ticket>& all) {

@@ -6,6 +6,7 @@
 #include "strata/autograd/recompute.h"
 #include "strata/core/autocast.h"
 #include "strata/core/op_base.h"
+#include "strata/memory/transfers.h"
 #include "strata/nn/streamed_inl.h"
 
 namespace strata::nn {
@@ -105,6 +106,7 @@ struct StreamScope::Watch final : CallObserver {
     if (!storage) return;
     if (!storage->resident()) state.stats.bytes_late += static_cast<int64_t>(storage->nbytes);
     const auto start = std::chrono::steady_clock::now();
+    const memory::MovedName moved([&] { return name_of(key); });
     storage->pin(Access::read);
     state.stats.seconds_waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     held.emplace(key, Ref<Storage>(storage));
@@ -190,13 +192,21 @@ struct StreamScope::Watch final : CallObserver {
         if (!s) continue;
         room -= static_cast<int64_t>(s->nbytes);
         if (room < 0) break;
+        const memory::MovedName moved([&] { return name_of(key); });
         prefetch(*s);
       }
       if (room < 0) break;
       if (!visit->backward) continue;
       for (const size_t slot : state.parts[visit->part].slots)
-        if (const Tensor g = state.slots[slot].parameter.grad(); g.defined()) prefetch(*g.storage());
+        if (const Tensor g = state.slots[slot].parameter.grad(); g.defined()) {
+          const memory::MovedName moved([&] { return "gradient of " + state.slots[slot].name; });
+          prefetch(*g.storage());
+        }
     }
+  }
+  std::string name_of(Key key) const {
+    const std::string& name = state.slots[key / 2].name;
+    return key % 2 == 0 ? name : name + " in low precision";
   }
   void prefetch(Storage& s) {
     if (s.resident()) return;

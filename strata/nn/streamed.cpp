@@ -7,6 +7,7 @@
 #include "strata/core/rebind.h"
 #include "strata/core/recording_marks.h"
 #include "strata/core/storage_watch.h"
+#include "strata/memory/transfers.h"
 #include "strata/nn/streamed_inl.h"
 
 namespace strata::nn {
@@ -142,11 +143,12 @@ void Streamed::State::refresh() {
     settle_low(s);
     if (options.gradients && !s.hooked && t.requires_grad() && t.is_leaf()) {
       s.hooked = true;
-      s.hook = register_post_accumulate_grad_hook(t, [tier = options.tier](const Tensor& leaf) {
+      s.hook = register_post_accumulate_grad_hook(t, [tier = options.tier, name = s.name](const Tensor& leaf) {
         const Tensor g = leaf.grad();
         if (!g.defined() || g.requires_grad() || g.tier() == memory::backend(g.device(), tier).tier) return;
         const NoGrad guard;
         const memory::TagScope tag(memory::Tag::gradient);
+        const memory::MovedName moved([&] { return "gradient of " + name; });
         const Tensor there = g.to(tier);
         strata::detail::storage_returns(*there.storage(), strata::detail::watch_number(*g.storage()));
         Tensor(leaf).set_grad(there);

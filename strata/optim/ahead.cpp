@@ -3,6 +3,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/memory/transfers.h"
 #include "strata/optim/ahead_inl.h"
 #include "strata/optim/eight_bit_inl.h"
 
@@ -180,7 +181,11 @@ void AheadUpdate::on_host() {
       const bool wide = s.dtype == DType::f64;
       s.k[0] = wide ? s.k[0] * factor_ : static_cast<double>(static_cast<float>(s.k[0]) * static_cast<float>(factor_));
     }
-    run_rule_cpu(taken[0]->rule, slabs);
+    {
+      const memory::MovedName moved([&] { return "update of " + taken[0]->owner->name; });
+      const memory::TimedTransfer processor(memory::TransferKind::processor, "processor");
+      run_rule_cpu(taken[0]->rule, slabs);
+    }
     for (const Piece* p : taken) {
       by_host_ += p->slab.numel;
       done(*p);

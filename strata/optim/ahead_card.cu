@@ -6,6 +6,7 @@
 
 #include "strata/core/node.h"
 #include "strata/cuda/check.cuh"
+#include "strata/cuda/stream_transfer.h"
 #include "strata/memory/allocator.h"
 #include "strata/optim/ahead_inl.h"
 #include "strata/optim/eight_bit_inl.h"
@@ -23,7 +24,7 @@ struct Array {
 };
 struct Layout {
   Array param, grad, low, state[kMostStates], scale[kMostStates];
-  int64_t bytes = 0;
+  int64_t bytes = 0, coming = 0, going = 0;
 
   explicit Layout(const Slab& s) {
     add(param, s.param, s.numel * size_of(s.dtype));
@@ -35,6 +36,10 @@ struct Layout {
       add(state[i], s.state[i], s.numel * size_of(s.state_dtype));
       add(scale[i], s.scale[i], (s.numel + kScaleBlock - 1) / kScaleBlock * static_cast<int64_t>(sizeof(float)));
     }
+    each([&](const Array& a) {
+      coming += a.comes ? a.bytes : 0;
+      going += a.goes ? a.bytes : 0;
+    });
   }
   template <class F>
   void each(F&& f) const {
@@ -125,9 +130,13 @@ class Executor final : public AheadCard {
     }
     s.piece = &piece;
     auto* near = static_cast<std::byte*>(s.bytes.raw_data());
-    layout.each([&](const Array& a) {
-      if (a.home && a.comes) copy(in_, near + a.at, a.home, a.bytes, cudaMemcpyHostToDevice);
-    });
+    const memory::MovedName moved([&] { return "update of " + piece.owner->name; });
+    {
+      const cuda::StreamTransfer transfer(memory::TransferKind::copy, "from host", layout.coming, in_);
+      layout.each([&](const Array& a) {
+        if (a.home && a.comes) copy(in_, near + a.at, a.home, a.bytes, cudaMemcpyHostToDevice);
+      });
+    }
     int64_t* count = static_cast<int64_t*>(counts_.raw_data()) + index;
     *count = piece.slab.t - 1;
     copy(in_, s.count.raw_data(), count, sizeof *count, cudaMemcpyHostToDevice);
@@ -151,9 +160,12 @@ class Executor final : public AheadCard {
     run_rule_cuda(piece.rule, one, s.constants, factor);
     s.updated->record(rule_);
     s.updated->wait(out_);
-    layout.each([&](const Array& a) {
-      if (a.home && a.goes) copy(out_, a.home, near + a.at, a.bytes, cudaMemcpyDeviceToHost);
-    });
+    {
+      const cuda::StreamTransfer transfer(memory::TransferKind::copy, "to host", layout.going, out_);
+      layout.each([&](const Array& a) {
+        if (a.home && a.goes) copy(out_, a.home, near + a.at, a.bytes, cudaMemcpyDeviceToHost);
+      });
+    }
     s.gone->record(out_);
   }
 

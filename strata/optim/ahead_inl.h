@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -35,6 +36,7 @@ class AheadUpdate {
       bool written = false;
     };
     std::vector<Part> parts;
+    std::string name;    ///< of the parameter, for a log
     Tensor count;        ///< i64 of the host, which counts this update already; undefined for none
     TensorList fixed;    ///< what is not reserved, as it lies in the host's memory
     bool exposed = false;  ///< readers of its weights are not held back

@@ -11,7 +11,9 @@
 #include "strata/core/op_call.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
+#include "strata/cuda/stream_transfer.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/transfers.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/optim/home_ahead_inl.h"
@@ -34,12 +36,16 @@ class Lane {
   explicit Lane(Device device) : device_(device) {
     if (device.is_cuda()) stream_.emplace(cuda::Stream::create(device.index));
   }
-  // Calls copy(), whose work comes after what the current stream holds now.
+  // Calls copy(), whose work comes after what the current stream holds now. `track` and bytes are for a log.
   template <class F>
-  void run(F&& copy) {
-    if (!stream_) return copy();
+  void run(std::string_view track, int64_t bytes, F&& copy) {
+    if (!stream_) {
+      const memory::TimedTransfer transfer(memory::TransferKind::copy, track, bytes);
+      return copy();
+    }
     stream_->wait(cuda::current_stream(device_.index));
     const cuda::StreamScope scope(*stream_);
+    const cuda::StreamTransfer transfer(memory::TransferKind::copy, track, bytes, *stream_);
     copy();
   }
   // The point that run() has come to; nullptr where nothing is under way.
@@ -66,6 +72,13 @@ class Lane {
 void wait_for(std::shared_ptr<cuda::Event>& event) {
   if (event) event->synchronize();
   event.reset();
+}
+
+// "blocks.0.weight to blocks.3.bias"
+template <class Params>
+std::string shown_name(const Params& params) {
+  if (params.size() == 1) return params[0]->name;
+  return params.empty() ? std::string() : cat(params.front()->name, " to ", params.back()->name);
 }
 
 }  // namespace
@@ -115,7 +128,7 @@ struct Optimizer::Home {
   }
 
   // Queues the gradient of `parameter` on its way to the host.
-  void send(Side& side, const Tensor& parameter, bool leaves) {
+  void send(Side& side, const Tensor& parameter, const std::string& name, bool leaves) {
     check(!cuda::capturing(), "optimizer", "a gradient on its way to the host cannot be captured in a CUDA graph");
     const NoGrad guard;
     const Tensor grad = parameter.grad();
@@ -125,7 +138,8 @@ struct Optimizer::Home {
     const Tensor to = host_copy_of(from, memory::Tag::gradient);
     arrived(side);
     Lane& lane = lanes(parameter.device()).to_host;
-    lane.run([&] {
+    const memory::MovedName moved([&] { return "gradient of " + name; });
+    lane.run("to host", from.nbytes(), [&] {
       const Pin near(from, Access::read);  // for this stream
       if (from.device().is_cuda()) {
         cuda::copy_to_pinned(to, from);
@@ -141,10 +155,10 @@ struct Optimizer::Home {
       side.mirror.set_grad(to);
     }
   }
-  void leave(size_t i, const Tensor& parameter) {
+  void leave(size_t i, const Tensor& parameter, const std::string& name) {
     const std::lock_guard lock(mutex);
     if (!parameter.grad().defined()) return;
-    send(sides[i], parameter, true);
+    send(sides[i], parameter, name, true);
     Tensor leaf = parameter;
     leaf.set_grad({});
   }
@@ -212,6 +226,8 @@ struct Optimizer::Home {
     void begin() {
       h.job = std::async(std::launch::async, [events = std::exchange(h.awaited, {}), runs = std::exchange(h.work, {})] {
         for (const auto& event : events) event->synchronize();
+        const memory::MovedName moved([] { return std::string("delayed update"); });
+        const memory::TimedTransfer processor(memory::TransferKind::processor, "processor");
         for (const auto& [rule, slabs] : runs) run_rule_cpu(rule, slabs);
       });
     }
@@ -222,7 +238,8 @@ struct Optimizer::Home {
     Side& side = sides[p.index];
     LowCopy& low = autograd_meta(p.tensor).low;
     const bool renews = low.tensor.defined() && low.is_current(p.tensor, low.tensor.dtype());
-    lanes(p.tensor.device()).to_device.run([&] {
+    const memory::MovedName moved([&] { return p.name; });
+    lanes(p.tensor.device()).to_device.run("from host", p.tensor.nbytes(), [&] {
       strata::detail::Pins pins;  // for this stream: what it writes may go only when it has written
       pins.hold(p.tensor, Access::write);
       if (renews) pins.hold(low.tensor, Access::write);
@@ -321,8 +338,8 @@ void Optimizer::set_home(const StateHome& given) {
       side.mirror.set_requires_grad();
       if (o.gradients_leave && p.tensor.requires_grad())
         side.hook = register_post_accumulate_grad_hook(
-            p.tensor, [home = std::weak_ptr<Home>(made), i = p.index](const Tensor& leaf) {
-              if (const auto h = home.lock()) h->leave(i, leaf);
+            p.tensor, [home = std::weak_ptr<Home>(made), i = p.index, name = p.name](const Tensor& leaf) {
+              if (const auto h = home.lock()) h->leave(i, leaf, name);
             });
     }
   }
@@ -331,7 +348,7 @@ void Optimizer::set_home(const StateHome& given) {
     for (Param& p : params_) {
       Home::Side& side = home_->sides[p.index];
       if (!side.cpu) continue;
-      if (p.tensor.grad().defined()) home_->leave(p.index, p.tensor);
+      if (p.tensor.grad().defined()) home_->leave(p.index, p.tensor, p.name);
       home_->arrived(side);
       if (const Tensor g = side.mirror.grad(); g.defined()) p.tensor.set_grad(g.to(p.tensor.device()));
       side.mirror.set_grad({});
@@ -380,9 +397,9 @@ Optimizer::HostGradients::HostGradients(Optimizer& o) : optimizer_(o) {
   for (const Param& p : o.params_) {
     if (!h.sides[p.index].cpu || !p.tensor.grad().defined()) continue;
     if (h.options.gradients_leave) {
-      h.leave(p.index, p.tensor);
+      h.leave(p.index, p.tensor, p.name);
     } else {
-      h.send(h.sides[p.index], p.tensor, false);
+      h.send(h.sides[p.index], p.tensor, p.name, false);
     }
   }
 }
@@ -479,11 +496,19 @@ void Optimizer::step_from_home(double grad_scale) {
       for (next = k + 1; next < groups.size() && groups[next].cpu != cpu;) ++next;
       if (next == groups.size()) continue;
       for (const Param* p : groups[next].params)
-        for (const Tensor& t : p->state) t.storage()->prefetch();
+        for (const Tensor& t : p->state) {
+          const memory::MovedName moved([&] { return "state of " + p->name; });
+          t.storage()->prefetch();
+        }
     }
     if (h.options.delayed)
       for (const Param* p : active) h.held.push_back(p->grad);
-    update_taken(active, grad_scale, dry);
+    {
+      std::optional<memory::TimedTransfer> processor;
+      const memory::MovedName moved([&] { return shown_name(active); });
+      if (group.cpu && !dry && !h.options.delayed) processor.emplace(memory::TransferKind::processor, "processor");
+      update_taken(active, grad_scale, dry);
+    }
     for (size_t i = 0; i < stand_ins.size(); ++i) {
       Param& p = *group.params[i];
       p.state = std::move(stand_ins[i].state);

@@ -172,6 +172,7 @@ bool Optimizer::goes_ahead(Param& p, double grad_scale, AheadUpdate& update) {
   }
   auto owner = std::make_unique<AheadUpdate::Owner>();
   owner->exposed = exposed;
+  owner->name = p.name;
   bool reserved = true;
   // The same elements, at home.
   const auto at_home = [&](const Tensor& t, bool written) -> Tensor {

@@ -10,6 +10,7 @@
 #include "strata/cuda/graph.h"
 #include "strata/cuda/magnitudes.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/transfers.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/optim/kernels.h"
@@ -268,6 +269,7 @@ size_t Optimizer::keep_state(Param& p, const std::vector<StateSpec>& spec, strat
 bool Optimizer::prepare_state(Param& p, bool dry, strata::detail::Pins& pins) {
   const std::vector<StateSpec> spec = full_spec(p);
   memory::TagScope tag(memory::Tag::optimizer);
+  const memory::MovedName moved([&] { return "state of " + p.name; });
   const size_t kept = keep_state(p, spec, pins);
   for (size_t i = kept; i < spec.size(); ++i) {
     check(!cuda::capturing(), name_, "run a step before capturing one: '", p.name, "' has no such state yet");
@@ -299,10 +301,17 @@ void Optimizer::renew_master(Param& p) {
 bool Optimizer::take_gradient(Param& p, strata::detail::Pins& pins) {
   const Tensor g = p.tensor.grad();
   if (!g.defined()) return false;
-  p.grad = readable_grad(g, p.tensor, name_);
-  pins.hold(p.grad, Access::read);
-  pins.hold(p.tensor, Access::write);
-  for (const Tensor& state : p.state) pins.hold(state, Access::write);
+  const auto hold = [&](const Tensor& t, Access access, const char* what) {
+    const memory::MovedName moved([&] { return what + p.name; });
+    pins.hold(t, access);
+  };
+  {
+    const memory::MovedName moved([&] { return "gradient of " + p.name; });
+    p.grad = readable_grad(g, p.tensor, name_);
+  }
+  hold(p.grad, Access::read, "gradient of ");
+  hold(p.tensor, Access::write, "");
+  for (const Tensor& state : p.state) hold(state, Access::write, "state of ");
   // A copy that holds what the parameter holds still does so where the device decides against the step.
   const LowCopy& low = autograd_meta(p.tensor).low;
   p.renews_low = fused() && p.tensor.dtype() == DType::f32 && p.tensor.device().is_cuda() && low.tensor.defined() &&

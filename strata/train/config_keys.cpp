@@ -232,40 +232,38 @@ std::vector<ConfigKey> make_keys() {
       {"train.sample_tokens", kInteger, "Length of that text; 0 for none.", "", 0, 1 << 20, top<&T::sample_tokens>},
 
       {"memory.device", kText,
-       "Bytes of the device's memory that the run may take, e.g. 20GiB; what does not fit is elsewhere while nobody "
-       "uses "
-       "it. Empty: all that is free.",
+       "Bytes of the device's memory (with train.device = cpu: of RAM) that the run may take, e.g. 20GiB; what does "
+       "not fit is elsewhere while nobody uses it. Empty: all that is free, and only what keys below say moves.",
        "", 0, 0, memory_of<&Y::device>},
       {"memory.host", kText, "Bytes of the host's memory beside a card that it may take; empty: what is free.", "", 0,
        0, memory_of<&Y::host>},
       {"memory.disk", kText,
        "Folders on disks that may hold what fits nowhere else, separated by colons; the files have no names and end "
-       "with "
-       "the process. Empty: no disk.",
+       "with the process. Empty: no disk.",
        "", 0, 0, memory_of<&Y::disk>},
       {"memory.activations", kText,
-       "What forward saves for backward: kept, sent to the host's memory or a disk and fetched ahead of backward, or "
-       "as "
-       "the budget wants it.",
+       "What forward saves for backward: kept, sent to the memory of a card's host or to a disk and fetched ahead of "
+       "backward, or as the budget wants it.",
        "auto keep host disk", 0, 0, memory_of<&Y::activations>},
       {"memory.recompute", kText,
        "What is computed again in backward: nothing, all blocks from their inputs, single calls of most bytes a "
-       "second, "
-       "as few as the budget asks for, or whichever of them costs least.",
+       "second, as few as the budget asks for, or whichever of them costs least.",
        "auto none blocks calls", 0, 0, memory_of<&Y::recompute>},
-      {"memory.state", kText, "Where the optimizer's state and f32 weights live.", "auto device host disk", 0, 0,
-       memory_of<&Y::state>},
+      {"memory.state", kText,
+       "Where the optimizer's state and f32 weights live: on the device, in the memory of a card's host, on a disk, or "
+       "as the budget wants it.",
+       "auto device host disk", 0, 0, memory_of<&Y::state>},
       {"memory.update", kText,
-       "Who updates state that lives elsewhere: the device, in groups that stream through it (the same bits), the "
-       "host's "
-       "processor, or both at once.",
+       "Who updates state that lives elsewhere: the device, in groups that stream through it (the same bits; auto), or "
+       "of a card's the host's processor, or both at once (the bits of a step on the host).",
        "auto device cpu split", 0, 0, memory_of<&Y::update>},
       {"memory.parameters", kText,
-       "Where the weights live: on the device, or elsewhere, streamed layer by layer, each computed again in backward.",
+       "Where the weights live: on the device, or in the memory of a card's host or on a disk, from where they come "
+       "layer by layer, ahead of their use; their gradients go there. auto: as the budget wants it.",
        "auto device host disk", 0, 0, memory_of<&Y::parameters>},
       {"memory.delayed_update", kBoolean,
-       "The host's update of a step runs beside the next step, whose weights are one update older: other numbers, less "
-       "waiting.",
+       "With memory.update = cpu: the host's update of a step runs beside the next step, whose weights are one update "
+       "older: other numbers, less waiting.",
        "", 0, 0, memory_of<&Y::delayed_update>},
   };
   const auto after = std::ranges::find(keys, "train.weight_decay", &ConfigKey::name) + 1;

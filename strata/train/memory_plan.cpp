@@ -8,6 +8,7 @@
 
 #include "strata/core/device.h"
 #include "strata/core/error.h"
+#include "strata/memory/budget.h"
 
 namespace strata {
 namespace {
@@ -121,10 +122,6 @@ class Search {
   int64_t room_;
 };
 
-std::string gib(int64_t bytes) {
-  return fmt::format("{:.3f} GiB", static_cast<double>(bytes) / (1 << 30));
-}
-
 }  // namespace
 
 MemoryPlan plan_memory(const TrainConfig& config, const memory::Bound& bound) {
@@ -141,16 +138,19 @@ std::string to_text(const MemoryPlan& plan) {
   const std::pair<const char*, int64_t> rows[] = {
       {"parameters", e.parameters},   {"gradients", e.gradients}, {"optimizer", e.optimizer},
       {"activations", e.activations}, {"data", e.data},           {"peak", e.peak}};
-  const auto row = [](const char* label, int64_t bytes) { return fmt::format("{:<14}{:>16}", label, gib(bytes)); };
+  const auto row = [](const char* label, int64_t bytes) {
+    return fmt::format("{:<14}{:>16}", label, memory::bytes_text(bytes));
+  };
   std::string s;
   for (const auto& [label, bytes] : rows) s += row(label, bytes) + '\n';
   if (plan.program > 0) s += row("program", plan.program) + '\n';
   const int64_t wanted = e.peak + plan.program, free = plan.bound.free();
   if (free == std::numeric_limits<int64_t>::max()) return s;  // nothing bounds it
-  s += row("free", free) +
-       fmt::format("  ({}: {}, {} in use)\n\n", plan.bound.name, gib(plan.bound.limit), gib(plan.bound.used));
-  s += plan.fits ? fmt::format("It fits: {} of {} that are free.\n", gib(wanted), gib(free))
-                 : fmt::format("It does not fit: {} are missing.\n", gib(wanted - free));
+  s += row("free", free) + fmt::format("  ({}: {}, {} in use)\n\n", plan.bound.name,
+                                       memory::bytes_text(plan.bound.limit), memory::bytes_text(plan.bound.used));
+  s += plan.fits
+           ? fmt::format("It fits: {} of {} that are free.\n", memory::bytes_text(wanted), memory::bytes_text(free))
+           : fmt::format("It does not fit: {} are missing.\n", memory::bytes_text(wanted - free));
   return s;
 }
 

@@ -59,12 +59,6 @@ std::string format_count(double n) {
   return fmt::format("{:.{}f}{}", n, digits, kUnits[unit]);
 }
 
-std::string format_bytes(int64_t bytes) {
-  const double mib = static_cast<double>(bytes) / (1 << 20);
-  if (mib >= 1024) return fmt::format("{:.2f} GiB", mib / 1024);
-  return fmt::format("{:.{}f} MiB", mib, mib < 99.95 ? 1 : 0);
-}
-
 std::string progress_line(const StepMetrics& m, int64_t total_steps, int width, int64_t first_step,
                           double first_elapsed_s, std::string_view unit, bool with_bar) {
   const double fraction = total_steps > 0 ? static_cast<double>(m.step) / static_cast<double>(total_steps) : 0.0;

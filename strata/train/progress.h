@@ -17,9 +17,6 @@ std::string format_duration(double seconds);
 /// A count with three digits and a unit: "950", "12.3k", "4.56M".
 std::string format_count(double n);
 
-/// A size in MiB, or GiB from one on: "8.3 MiB", "412 MiB", "1.25 GiB".
-std::string format_bytes(int64_t bytes);
-
 /// The progress line: bar, percent, step, loss, lr, tokens/s, time left; exactly the parts that fit in `width` columns,
 /// the least important left out first. Time left is extrapolated from the steps since `first_step`, whose
 /// elapsed_s was `first_elapsed_s`.

@@ -8,7 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "strata/core/html_text.h"
 #include "strata/io/files.h"
+#include "strata/memory/budget.h"
 #include "strata/text/utf8.h"
 #include "strata/train/progress.h"
 #include "strata/train/report_page.h"
@@ -20,38 +22,7 @@ constexpr size_t kMaxPoints = 2000;
 
 // Text as HTML shows it, whatever its bytes.
 std::string escaped(std::string_view raw) {
-  const std::string text = text::valid_utf8(raw);
-  std::string s;
-  s.reserve(text.size());
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        s += "&amp;";
-        break;
-      case '<':
-        s += "&lt;";
-        break;
-      case '>':
-        s += "&gt;";
-        break;
-      case '"':
-        s += "&quot;";
-        break;
-      case '\'':
-        s += "&#39;";
-        break;
-      default:
-        // Control characters that HTML does not allow show as their Unicode pictures.
-        if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') {
-          s += fmt::format("&#x{:x};", 0x2400 + c);
-        } else if (c == 0x7f) {
-          s += "&#x2421;";
-        } else {
-          s += c;
-        }
-    }
-  }
-  return s;
+  return detail::html_text(text::valid_utf8(raw));
 }
 
 // A curve as JSON columns, averaged down to kMaxPoints; steps without the quantity are left out. With `axes` also the
@@ -260,16 +231,19 @@ std::string report_html(const ReportInput& in) {
           : fmt::format("{} &middot; {} layers &middot; {} wide &middot; context {} &middot; {} &middot; {}",
                         escaped(in.config.model.family), in.config.model.layers, in.config.model.dim,
                         in.config.model.context, escaped(in.config.optim.optimizer), escaped(in.config.dtype));
-  const std::string body =
-      filled(kRunBody,
-             {{"cards", summary(in)},
-              {"costs", in.costs.parts().empty() ? "" : "<section class=\"panel wide costs\" id=\"costs\"></section>"},
-              {"sample", sample},
-              {"model", own ? "<pre>" + escaped(in.network) + "</pre>" : config_table(in.config, "model")},
-              {"dataset", own ? std::string("<p>–</p>") : config_table(in.config, "data")},
-              {"train", own ? table(in.settings) : config_table(in.config, "train")},
-              {"run", table(run)},
-              {"machine", table(machine_rows(in.machine))}});
+  const std::string body = filled(
+      kRunBody,
+      {{"cards", summary(in)},
+       {"costs", in.costs.parts().empty() ? "" : "<section class=\"panel wide costs\" id=\"costs\"></section>"},
+       {"trace", in.trace.tracks.empty() ? ""
+                                         : "<section class=\"panel wide\"><h2>Time line of the recorded step</h2>" +
+                                               in.trace.to_html() + "</section>"},
+       {"sample", sample},
+       {"model", own ? "<pre>" + escaped(in.network) + "</pre>" : config_table(in.config, "model")},
+       {"dataset", own ? std::string("<p>–</p>") : config_table(in.config, "data")},
+       {"train", own ? table(in.settings) : config_table(in.config, "train")},
+       {"run", table(run)},
+       {"machine", table(machine_rows(in.machine))}});
   return page(escaped(in.title), subtitle, "", body,
               "Settings in bold are not the default. Strata " + escaped(in.machine.version), data);
 }
@@ -302,12 +276,13 @@ std::string comparison_html(const std::vector<ReportInput>& runs) {
     std::string valid = number(best ? best->valid_loss : NAN);
     if (best && best->valid_loss == least) valid = "<b>" + valid + "</b>";
     const double rate = median_rate(in.metrics);
-    results += row("td", {swatch, in.parameters > 0 ? format_count(static_cast<double>(in.parameters)) : "–",
-                          fmt::format("{}", last.step), format_count(static_cast<double>(last.tokens)),
-                          number(last_loss(in.metrics).mean), valid, best ? fmt::format("{}", best->step) : "–",
-                          format_duration(last.elapsed_s), std::isfinite(rate) ? format_count(rate) : "–",
-                          std::isfinite(last.peak_memory) ? format_bytes(static_cast<int64_t>(last.peak_memory)) : "–",
-                          escaped(in.status.substr(0, in.status.find(':')))});
+    results +=
+        row("td", {swatch, in.parameters > 0 ? format_count(static_cast<double>(in.parameters)) : "–",
+                   fmt::format("{}", last.step), format_count(static_cast<double>(last.tokens)),
+                   number(last_loss(in.metrics).mean), valid, best ? fmt::format("{}", best->step) : "–",
+                   format_duration(last.elapsed_s), std::isfinite(rate) ? format_count(rate) : "–",
+                   std::isfinite(last.peak_memory) ? memory::bytes_text(static_cast<int64_t>(last.peak_memory)) : "–",
+                   escaped(in.status.substr(0, in.status.find(':')))});
   }
   results += "</tbody></table>";
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "strata/lab/step_costs.h"
+#include "strata/lab/trace.h"
 #include "strata/train/config.h"
 #include "strata/train/machine.h"
 #include "strata/train/metrics.h"
@@ -29,6 +30,7 @@ struct ReportInput {
   std::vector<std::pair<std::string, std::string>> settings;
   std::string unit = "tokens";  ///< what is counted and timed
   lab::StepCosts costs;         ///< of one step, for the table "where the time and bytes go"; empty for none
+  lab::Trace trace;             ///< of that step, for the time line; empty for none
 };
 
 /// The page. A run of any length gives a page of bounded size: curves of more than 2,000 points are averaged down.

@@ -44,6 +44,7 @@ const char* const kRunBody = R"html(<div class="cards">
   <section class="panel plot" id="lr"></section>
   <section class="panel plot" id="rate"></section>
   <section class="panel plot" id="grad"></section>
+  {{trace}}
   {{costs}}
   {{sample}}
   <div class="stack">
@@ -138,6 +139,16 @@ table i { width: 14px; height: 3px; border-radius: 2px; display: inline-block; v
 .costs tr.all > * { border-top: 1px solid var(--faint); font-weight: 650; }
 .costs p { color: var(--faint); font-size: 12.5px; margin: 8px 0 0; }
 .costs .more { border: none; background: none; padding: 0; color: var(--blue); }
+.trace p { margin: 0 0 6px; color: var(--soft); font-size: 13px; }
+.trace .keys { display: flex; flex-wrap: wrap; gap: 2px 14px; margin-bottom: 10px; font-size: 12.5px; }
+.trace .keys i { width: 10px; height: 10px; border-radius: 2px; display: inline-block; margin-right: 6px; }
+.trace .row { display: grid; grid-template-columns: 190px minmax(0, 1fr) 44px; align-items: center; gap: 0 10px; margin-bottom: 5px; }
+.trace b { font-weight: 400; font-size: 13px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.trace svg { display: block; width: 100%; height: 18px; background: var(--grid); border-radius: 3px; }
+.trace em { font-style: normal; text-align: right; color: var(--soft); font-size: 12.5px; font-variant-numeric: tabular-nums; }
+.trace .scale { position: relative; height: 18px; color: var(--faint); font-size: 11.5px; font-variant-numeric: tabular-nums; }
+.trace .scale span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
+.trace .scale span:first-child { transform: none; }
 .empty { color: var(--faint); padding: 40px 0; text-align: center; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 tr + tr > * { border-top: 1px solid var(--grid); }
@@ -152,6 +163,7 @@ pre b { color: var(--blue); font-weight: inherit; }
 .stack { display: grid; gap: 14px; min-width: 0; }
 footer { color: var(--faint); font-size: 12.5px; text-align: center; padding-top: 8px; }
 @media (max-width: 900px) { .grid { grid-template-columns: 1fr; } header .tools { margin-left: 0; } }
+@media (max-width: 640px) { .trace .row { grid-template-columns: minmax(0, 1fr) 40px; } .trace b { grid-column: 1 / -1; } .trace b:empty { display: none; } }
 @media print { header .tools { display: none; } .panel { break-inside: avoid; } }
 )html";
 

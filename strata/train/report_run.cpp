@@ -13,6 +13,7 @@
 #include "strata/core/tensor.h"
 #include "strata/cuda/runtime.h"
 #include "strata/lab/peaks.h"
+#include "strata/memory/budget.h"
 #include "strata/train/generate.h"
 #include "strata/train/progress.h"
 #include "strata/train/report.h"
@@ -41,6 +42,7 @@ void read_step(ReportInput& in, const std::string& folder, bool with_limits) {
     if (!step) return;
     in.costs = lab::StepCosts(with_limits ? limits_of(*step) : lab::Limits());
     in.costs.add(*step);
+    in.trace = read_trace(folder);
   } catch (const IoError& e) {
     in.notes.emplace_back("Recorded step", fmt::format("not shown: {}", e.what()));
   }
@@ -71,7 +73,8 @@ ReportInput read_run(const std::string& folder, bool with_sample, bool with_limi
     in.parameters = make_model(in.config.model)->num_parameters();
   }
   if (!in.metrics.empty() && std::isfinite(in.metrics.back().peak_memory))
-    in.notes.emplace_back("Peak memory of tensors", format_bytes(static_cast<int64_t>(in.metrics.back().peak_memory)));
+    in.notes.emplace_back("Peak memory of tensors",
+                          memory::bytes_text(static_cast<int64_t>(in.metrics.back().peak_memory)));
   in.notes.emplace_back("Checkpoint", found.path.substr(found.path.rfind('/') + 1));
   if (with_sample && in.config.sample_tokens > 0) {
     const TrainedModel trained = load_trained_model(folder);

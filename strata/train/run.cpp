@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -25,6 +27,7 @@ namespace {
 constexpr const char* kModelFile = "model";
 constexpr const char* kOptimizerFile = "optimizer";
 constexpr const char* kRecordedStep = "/step.recording";
+constexpr const char* kTrace = "/step.trace.json";
 
 const std::string& entry(const io::Checkpoint& c, const std::string& path, const std::string& key) {
   const auto it = c.state.find(key);
@@ -191,6 +194,22 @@ std::optional<Recording> read_recorded_step(const std::string& out) {
   struct stat s {};
   if (::stat((out + kRecordedStep).c_str(), &s) != 0) return std::nullopt;
   return Recording::from_text(io::read_file(out + kRecordedStep));
+}
+
+void write_trace(const std::string& out, const lab::Trace& trace) {
+  const std::string path = out + kTrace;
+  std::error_code none;
+  if (trace.tracks.empty()) {
+    std::filesystem::remove(path, none);
+  } else {
+    io::write_file(path, trace.to_chrome_json());
+  }
+}
+
+lab::Trace read_trace(const std::string& out) {
+  std::error_code none;
+  if (!std::filesystem::exists(out + kTrace, none)) return {};
+  return lab::Trace::from_chrome_json(io::read_file(out + kTrace));
 }
 
 namespace {

@@ -4,6 +4,7 @@
 //   OUT/step-00001000/   model.safetensors, optimizer.safetensors, state.json (strata/io/checkpoint.h)
 //   OUT/metrics.jsonl    one line a step
 //   OUT/step.recording   the second step since the run was last started, as a Recording
+//   OUT/step.trace.json  of a run with tiers: what that step computed and moved when
 //   OUT/report.html      the run on one page
 //   OUT/data/            the tokenised text
 
@@ -17,6 +18,7 @@
 #include "strata/core/rng.h"
 #include "strata/data/sampler.h"
 #include "strata/io/checkpoint.h"
+#include "strata/lab/trace.h"
 #include "strata/models/language_model.h"
 #include "strata/optim/lr_schedule.h"
 #include "strata/optim/optimizer.h"
@@ -82,6 +84,11 @@ void write_recorded_step(const std::string& out, const Recording& step);
 /// Reads it; nothing where there is none. Throws IoError for a file that is damaged, or holds ops that this program
 /// does not have.
 std::optional<Recording> read_recorded_step(const std::string& out);
+/// Writes OUT/step.trace.json, for chrome://tracing and Perfetto; removes it for a trace without tracks. Throws
+/// IoError.
+void write_trace(const std::string& out, const lab::Trace& trace);
+/// Reads it; empty where there is none. Throws IoError for a file that is damaged.
+lab::Trace read_trace(const std::string& out);
 
 /// A trained model, ready to write.
 struct TrainedModel {

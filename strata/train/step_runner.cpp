@@ -12,6 +12,7 @@
 #include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
 #include "strata/lab/device_clock.h"
+#include "strata/lab/tracer.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline.h"
 #include "strata/ops/copy/copy.h"
@@ -108,8 +109,15 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
 }
 
 Tensor StepRunner::compute_recorded(const std::vector<data::Batch>& batches) {
+  if (tiers_) {
+    lab::Tracer tracer(device_);
+    Tensor report = compute(batches);
+    trace_ = tracer.finish();
+    tiers_->add_activations(trace_, tracer.begun());
+    recorded_ = tracer.recording();
+    return report;
+  }
   const std::unique_ptr<RecordClock> clock = lab::clock_of(device_);
-  recorded_at_ = std::chrono::steady_clock::now();
   Recorder recorder({.clock = clock.get()});
   Tensor report = compute(batches);
   recorded_ = recorder.finish();

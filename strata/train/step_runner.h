@@ -12,6 +12,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/recording.h"
 #include "strata/data/dataset.h"
+#include "strata/lab/trace.h"
 #include "strata/models/language_model.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/optimizer.h"
@@ -34,12 +35,12 @@ class StepRunner {
   /// CPU the step is done when it returns.
   void launch(const std::vector<data::Batch>& batches, double lr);
   /// The next launch() is recorded (and not captured): the same step, with an event between any two calls on a device,
-  /// which is then waited for.
+  /// which is then waited for. Of a step with tiers what moves meanwhile is recorded too.
   void record_next() { record_next_ = true; }
-  /// When the step that was recorded began.
-  std::chrono::steady_clock::time_point recorded_at() const { return recorded_at_; }
   /// What was recorded, once.
   std::optional<Recording> take_recording() { return std::exchange(recorded_, std::nullopt); }
+  /// Its time line, once; empty without tiers.
+  lab::Trace take_trace() { return std::exchange(trace_, {}); }
   /// Steps queued whose reports were not read: at most two.
   size_t unread() const { return queued_ - read_; }
   /// The oldest unread report; waits for its step.
@@ -76,7 +77,7 @@ class StepRunner {
   std::string note_;
   bool record_next_ = false;
   std::optional<Recording> recorded_;
-  std::chrono::steady_clock::time_point recorded_at_;
+  lab::Trace trace_;
   size_t queued_ = 0, read_ = 0;
   std::chrono::steady_clock::time_point begun_;  // on the CPU
   double seconds_ = 0;

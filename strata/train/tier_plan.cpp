@@ -13,6 +13,8 @@
 #include "strata/core/error.h"
 #include "strata/lab/peaks.h"
 #include "strata/lab/step_costs.h"
+#include "strata/memory/bounds.h"
+#include "strata/memory/disk.h"
 #include "strata/memory/plan.h"
 #include "strata/optim/record.h"
 #include "strata/train/estimate.h"
@@ -253,6 +255,7 @@ class Planner {
           p.parameters = parameters;
           p.state = state;
           p.update = who;
+          p.delayed = keys_.delayed_update && who == Updater::cpu;
           for (const Place saved : places(keys_.activations)) {
             // What leaves by a plan of its own has calls run again as its times, once measured, say.
             if (saved != Place::device && !v.calls.choices.empty()) continue;
@@ -672,6 +675,27 @@ std::string budget_advice(const TrainConfig& given, int64_t room) {
   }
 }
 
+void require_room(const TierPlan& plan, const memory::Bound& device, const memory::Bound& host,
+                  const memory::Bound& disk) {
+  using memory::bytes_text;
+  const auto require = [&](int64_t bytes, const memory::Bound& bound, std::string_view what, std::string_view advice) {
+    check<MemoryError>(bytes <= bound.free(), "train", "the plan takes ", bytes_text(bytes), " of ", what,
+                       ", of which ", bytes_text(bound.free()), " are free (", bound.name, ": ",
+                       bytes_text(bound.limit), ", ", bytes_text(bound.used), " in use); ", advice, ":\n",
+                       to_text(plan));
+  };
+  require(plan.peak.device, device, "the device's memory", "memory.device bounds it");
+  require(plan.peak.host, host, "the host's memory", "memory.host bounds it");
+  require(plan.peak.disk, disk, "the disk", "memory.disk may name further folders");
+}
+
+void require_room(const TierPlan& plan, Device device) {
+  const memory::Bound nothing{"nothing", std::numeric_limits<int64_t>::max(), 0};
+  require_room(plan, memory::tightest_bound(device),
+               plan.peak.host > 0 ? memory::tightest_bound(Device::cpu()) : nothing,
+               plan.peak.disk > 0 ? memory::disk()->bound() : nothing);
+}
+
 std::string to_text(const TierPlan& p) {
   using memory::bytes_text;
   std::string s;
@@ -688,6 +712,7 @@ std::string to_text(const TierPlan& p) {
                                                : "on disk";
   if (p.state != Place::device)
     state += p.update == Updater::device ? ", streamed through the device in groups"
+             : p.delayed                 ? ", updated by the host's processor beside the next step"
              : p.update == Updater::cpu  ? ", updated by the host's processor"
                                          : ", updated by the host's processor and the device together";
   line("state", state);

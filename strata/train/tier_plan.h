@@ -9,6 +9,7 @@
 #include "strata/autograd/offload_plan.h"
 #include "strata/lab/known_cards.h"
 #include "strata/lab/limits.h"
+#include "strata/memory/bounds.h"
 #include "strata/memory/budget.h"
 #include "strata/train/config.h"
 #include "strata/train/estimate.h"
@@ -65,6 +66,7 @@ struct TierPlan {
   OffloadPlan calls;
   Place state = Place::device;
   Updater update = Updater::device;
+  bool delayed = false;  ///< the host's update runs beside the next step: memory.delayed_update
   int64_t group = 0;  ///< bytes of state that an update through the device has near at once, of each of its buffers
   Place parameters = Place::device;
   std::vector<std::string> in_place;  ///< weights that are read where they live, in memory that a card reaches
@@ -112,6 +114,13 @@ TierPlan plan_recorded(const RecordedStep& step, const MemoryConfig& memory, Dev
 /// which it would, with its forecast: "--set memory.device=78.50GiB (0.41 s a step, 1.3 times one with room)". Measures
 /// the machine where that is possible. Empty where the run has a budget already, or none helps.
 std::string budget_advice(const TrainConfig& config, int64_t room);
+
+/// Throws MemoryError, with the plan, where it takes more of a tier than is free there: of the device, of the host
+/// beside a card, of the disk where it uses one. For plans that no budget bounds, and budgets of more than there is.
+void require_room(const TierPlan& plan, const memory::Bound& device, const memory::Bound& host,
+                  const memory::Bound& disk);
+/// The same with what is free now, and the disk that the tier `disk` is on.
+void require_room(const TierPlan& plan, Device device);
 
 /// The plan as lines: what is where, bytes by tier against the budget, seconds beside those without, what bounds it.
 std::string to_text(const TierPlan& plan);

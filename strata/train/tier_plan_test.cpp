@@ -171,5 +171,32 @@ TEST(TierPlan, Text) {
     EXPECT_NE(s.find(part), std::string::npos) << part << "\n" << s;
 }
 
+// What a plan takes is compared with what is free, tier by tier.
+TEST(TierPlanRoom, IsAskedForInEveryTier) {
+  TierPlan p;
+  p.peak = {.device = 90 << 20, .host = 200 << 20, .disk = 300 << 20};
+  const memory::Bound device{"a card", 150 << 20, 60 << 20}, host{"a machine", 200 << 20, 0},
+      disk{"disk /d", 400 << 20, 100 << 20};
+  require_room(p, device, host, disk);
+  const auto refusal = [&](const memory::Bound& d, const memory::Bound& h, const memory::Bound& k) -> std::string {
+    try {
+      require_room(p, d, h, k);
+    } catch (const MemoryError& e) {
+      return e.what();
+    }
+    return "fits";
+  };
+  const auto less = [](memory::Bound b) { return ++b.used, b; };
+  const std::string text = refusal(less(device), host, disk);
+  EXPECT_NE(
+      text.find("the plan takes 90.00 MiB of the device's memory, of which 90.00 MiB are free (a card: 150.0 MiB, "
+                "60.00 MiB in use); memory.device bounds it"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("activations "), std::string::npos) << text;  // the plan
+  EXPECT_NE(refusal(device, less(host), disk).find("of the host's memory"), std::string::npos);
+  EXPECT_NE(refusal(device, host, less(disk)).find("of the disk, "), std::string::npos);
+}
+
 }  // namespace
 }  // namespace strata

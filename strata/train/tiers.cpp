@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "strata/autograd/offload_depot_inl.h"
 #include "strata/core/error.h"
 #include "strata/memory/disk.h"
 #include "strata/memory/tiers.h"
+#include "strata/memory/transfers.h"
 #include "strata/optim/home.h"
 
 namespace strata {
@@ -23,8 +25,9 @@ optim::StateHome home_of(const TierPlan& plan, Device device) {
   optim::StateHome home{.where = plan.state == Place::disk ? memory::kDisk : Tier(Tier::host)};
   home.who = plan.update == Updater::cpu ? Who::cpu : plan.update == Updater::split ? Who::split : Who::device;
   // What is all in the host's memory is updated there while the next forward begins.
-  home.ahead = device.is_cuda() && plan.state == Place::host && plan.parameters == Place::host;
+  home.ahead = device.is_cuda() && plan.state == Place::host && plan.parameters == Place::host && !plan.delayed;
   home.gradients_leave = home.who != Who::device && !home.ahead;
+  home.delayed = plan.delayed;
   if (plan.group > 0) home.group_bytes = plan.group;
   return home;
 }
@@ -67,7 +70,6 @@ Tiers::Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* op
                      .log = true};
     if (plan.activations == Place::disk) o.disk = memory::disk();
     offload_ = SavedTensorOffload::create(o);
-    offload_made_ = std::chrono::steady_clock::now();
   }
   if (!plan.calls.choices.empty()) {
     offload_ = SavedTensorOffload::create({.away = SavedPlace::keep, .recompute = true});
@@ -112,14 +114,17 @@ void Tiers::before_capture() const {
   if (offload_) offload_->settle(plan_.pass_seconds);
 }
 
-void Tiers::add_copies(lab::Trace& trace, std::chrono::steady_clock::time_point begin) const {
+void Tiers::add_activations(lab::Trace& trace, double begun) const {
   if (!offload_) return;
-  const double shift = std::chrono::duration<double>(begin - offload_made_).count();
+  // The store has told when it read and wrote what; who moves saved tensors does not say their names.
+  for (lab::TraceTrack& t : trace.tracks)
+    for (lab::TraceSpan& s : t.spans)
+      if (t.kind == lab::TrackKind::disk && s.name.empty()) s.name = "activations";
+  const double shift = begun - (memory::host_seconds() - offload::host_seconds());
   for (const OffloadTransfer& t : offload_->transfers()) {
-    if (t.end < shift) continue;
-    const std::string track = fmt::format("{} {}", t.out ? "to" : "from", name_of(t.place));
-    trace.track(track).spans.push_back(
-        {t.name, t.begin - shift, t.end - shift, t.bytes, t.out ? Phase::forward : Phase::backward});
+    if (t.begin < shift || t.place == SavedPlace::disk) continue;
+    trace.track(t.out ? "activations to host" : "activations from host")
+        .spans.push_back({t.name, t.begin - shift, t.end - shift, t.bytes, t.out ? Phase::forward : Phase::backward});
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 // A TierPlan at work: in a run of `strata train`, and in a program's own loop (budget_scope.h).
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,9 +53,10 @@ class Tiers {
   /// Before a capture: what the copies inside will be is decided now.
   void before_capture() const;
 
-  /// Copies since the last call, on tracks of their own ("to host", "from disk", ..) for a trace whose second 0 was
-  /// `begin`.
-  void add_copies(lab::Trace& trace, std::chrono::steady_clock::time_point begin) const;
+  /// Copies of activations since the last call, on tracks of their own ("activations to host", ..), for a trace whose
+  /// second 0 was `begun` by memory::host_seconds(); those that a disk has are named. All else a lab::Tracer sees by
+  /// itself.
+  void add_activations(lab::Trace& trace, double begun) const;
   /// What was moved so far and waited for, in a line; empty where nothing was.
   std::string summary() const;
 
@@ -69,7 +69,6 @@ class Tiers {
   Device device_;
   int64_t limit_before_ = 0;
   std::shared_ptr<SavedTensorOffload> offload_;
-  std::chrono::steady_clock::time_point offload_made_;
   std::unique_ptr<nn::Streamed> streamed_;
 };
 

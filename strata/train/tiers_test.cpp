@@ -1,13 +1,18 @@
 // Training under budgets: what a run computes does not depend on where its bytes are.
 
 #include <filesystem>
+#include <map>
+#include <set>
+#include <string>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "strata/core/error.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/tiers.h"
+#include "strata/memory/transfers.h"
+#include "strata/train/report.h"
+#include "strata/train/run.h"
 #include "strata/train/tier_plan.h"
 #include "strata/train/trainer_test_util.h"
 
@@ -36,6 +41,13 @@ class Tiers : public TrainTest {
     m.device = device;
     m.disk = dir_ / "disk";
     return m;
+  }
+  // The first of "state of ..".
+  static std::string parameter_with_state(const std::set<std::string>& names) {
+    for (const std::string& n : names)
+      if (n.starts_with("state of ")) return n.substr(9);
+    ADD_FAILURE() << "no state moved";
+    return {};
   }
   std::string share(double part) {
     return std::to_string(static_cast<int64_t>(part * static_cast<double>(plan_tiers(c_, {}, {}).peak_without)));
@@ -157,25 +169,48 @@ TEST_F(Tiers, ABudgetThatNoWayKeepsIsRefused) {
   EXPECT_THROW(run("nowhere", nowhere), IoError);
 }
 
-// The recorded step's time line: copies to the disk beside compute.
+// The recorded step's time line: all that moves, named, beside compute.
 TEST_F(Tiers, TheRecordedStepHasATrace) {
   MemoryConfig m;
   m.disk = dir_ / "disk";
-  m.activations = "disk";
+  m.activations = m.state = m.parameters = "disk";
   c_.model.dim = 512;  // tensors of a MiB and more leave
   run("traced", m);
-  const auto json = nlohmann::json::parse(io::read_file(dir_ / "traced/step.trace.json"));
-  std::map<std::string, int> spans;
-  std::map<int, std::string> tracks;
-  for (const auto& e : json["traceEvents"])
-    if (e["ph"] == "M" && e["name"] == "thread_name") tracks[e["tid"]] = e["args"]["name"];
-  for (const auto& e : json["traceEvents"])
-    if (e["ph"] == "X") ++spans[tracks.at(e["tid"])];
-  EXPECT_GT(spans["compute"], 50);
-  EXPECT_GT(spans["to disk"], 0);
-  EXPECT_GT(spans["from disk"], 0);
+  const lab::Trace trace = read_trace(dir_ / "traced");
+  std::map<std::string, std::set<std::string>> names;
+  std::map<std::string, int64_t> bytes;
+  for (const lab::TraceTrack& t : trace.tracks)
+    for (const lab::TraceSpan& s : t.spans) {
+      EXPECT_GE(s.begin, 0) << t.name << ": " << s.name;
+      EXPECT_GE(s.end, s.begin) << t.name << ": " << s.name;
+      names[t.name].insert(s.name);
+      bytes[t.name] += s.bytes;
+    }
+  const std::string read = "read " + (dir_ / "disk"), write = "write " + (dir_ / "disk");
+  EXPECT_GT(names["compute"].size(), 50u);
+  EXPECT_GT(names["waiting"].size(), 0u);
+  const std::string name = parameter_with_state(names[write]);
+  EXPECT_TRUE(names[read].count("activations"));
+  EXPECT_TRUE(names[write].count("activations"));
+  EXPECT_TRUE(names[read].count(name)) << name;
+  EXPECT_TRUE(names[read].count("state of " + name)) << name;
+  EXPECT_TRUE(names[write].count("gradient of " + name)) << name;
+  EXPECT_GT(bytes[read], 0);
+  const lab::TraceSummary s = trace.summary();
+  EXPECT_GT(s.compute, 0);
+  EXPECT_LE(s.compute, s.seconds);
+  EXPECT_LE(s.disk_hidden, s.disk);
+
+  const std::string page = io::read_file(dir_ / "traced/report.html");
+  EXPECT_NE(page.find("Time line of the recorded step"), std::string::npos);
+  EXPECT_NE(page.find("compute busy"), std::string::npos);
+  EXPECT_NE(report_html(read_run(dir_ / "traced")).find("compute busy"), std::string::npos);
+
   run("untraced", {});
   EXPECT_FALSE(std::filesystem::exists(dir_ / "untraced/step.trace.json"));
+  EXPECT_EQ(io::read_file(dir_ / "untraced/report.html").find("Time line"), std::string::npos);
+  EXPECT_TRUE(read_trace(dir_ / "untraced").tracks.empty());
+  EXPECT_FALSE(memory::transfers_wanted());
 }
 
 }  // namespace

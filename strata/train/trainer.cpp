@@ -25,6 +25,7 @@
 #include "strata/lab/step_costs.h"
 #include "strata/lab/trace.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/budget.h"
 #include "strata/memory/timeline.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/train/feeder.h"
@@ -124,6 +125,7 @@ class Run {
   int64_t step_ = 0, tokens_ = 0, saved_step_ = -1;
   int launches_ = 0;                          // of this start
   std::optional<lab::StepCosts> step_costs_;  // of the step that was recorded
+  lab::Trace trace_;                          // of the same, with tiers
   std::string checkpoint_;
   StepMetrics last_;
   double valid_loss_ = NAN;
@@ -167,6 +169,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
     check<MemoryError>(plan_->fits || (plan_->budget.device > 0 && plan_->peak.device <= most), "train",
                        "no way was found that keeps to the budget:\n", to_text(*plan_));
     Tiers::use_disk(*plan_);
+    if (options_.memory_check) require_room(*plan_, device_);
   }
   part.emplace("model");
   manual_seed(static_cast<uint64_t>(config_.seed));
@@ -304,19 +307,11 @@ void Run::launch() {
 }
 
 void Run::keep_recording(const Recording& step) {
-  if (tiers_) {
-    lab::Trace trace;
-    trace.add_calls(step);
-    tiers_->add_copies(trace, steps_->recorded_at());
-    try {
-      io::write_file(options_.out + "/step.trace.json", trace.to_chrome_json());
-    } catch (const IoError& e) {  // the run can do without
-      note(e.what());
-    }
-  }
+  trace_ = steps_->take_trace();
   step_costs_.emplace();
   step_costs_->add(step);
   try {
+    write_trace(options_.out, trace_);
     write_recorded_step(options_.out, step);
   } catch (const IoError& e) {  // the run can do without
     note(e.what());
@@ -327,6 +322,7 @@ void Run::keep_recording(const Recording& step) {
 void Run::recall_step() {
   try {
     if (const std::optional<Recording> step = read_recorded_step(options_.out)) step_costs_.emplace().add(*step);
+    trace_ = read_trace(options_.out);
   } catch (const IoError&) {  // it will be written again
   }
 }
@@ -376,6 +372,7 @@ void Run::diverged(const Launched& l, const optim::StepReport& r) {
 
 double Run::validate() {
   NoGrad guard;
+  optimizer_->finish();  // a delayed update
   model_->eval();
   double total = 0;
   int64_t count = 0;
@@ -389,6 +386,7 @@ double Run::validate() {
 
 void Run::save() {
   if (saved_step_ == step_ || config_.save_every < 0) return;
+  optimizer_->finish();
   RunState s;
   s.config = config_;
   s.tokenizer = data_.tokenizer->to_json();
@@ -421,9 +419,10 @@ void Run::report(const std::string& status, bool with_sample) {
   r.machine = machine_info();
   r.parameters = model_->num_parameters();
   if (step_costs_) r.costs = *step_costs_;
+  r.trace = trace_;
   r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
   if (data_.valid) r.notes.emplace_back("Validation tokens", format_count(static_cast<double>(data_.valid_tokens)));
-  r.notes.emplace_back("Peak memory of tensors", format_bytes(memory::stats(device_).peak_total));
+  r.notes.emplace_back("Peak memory of tensors", memory::bytes_text(memory::stats(device_).peak_total));
   r.notes.emplace_back("Checkpoint", checkpoint_.empty() ? "none yet" : last_part(checkpoint_));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;
@@ -477,6 +476,7 @@ TrainResult Run::run() {
       report("running", false);
     }
   }
+  optimizer_->finish();
   const bool finished = status.empty();
   if (finished) status = "finished";
   save();

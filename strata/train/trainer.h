@@ -17,6 +17,8 @@ struct TrainOptions {
   /// Asked after every step: true saves and stops.
   bool (*stop_requested)() = nullptr;
   std::FILE* log = stderr;  ///< the progress line and notes; nullptr for none
+  /// Whether a run whose [memory] moves something is refused where its plan takes more of a tier than is free.
+  bool memory_check = true;
 };
 
 /// How a run ended.

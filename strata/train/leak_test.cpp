@@ -1,0 +1,135 @@
+// Nothing grows in a thousand steps with every mover on at once.
+
+#include <dirent.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "strata/autograd/autograd.h"
+#include "strata/autograd/offload.h"
+#include "strata/core/parallel.h"
+#include "strata/io/temp_dir.h"
+#include "strata/lab/tracer.h"
+#include "strata/memory/allocator.h"
+#include "strata/memory/disk.h"
+#include "strata/memory/tiers.h"
+#include "strata/models/language_model.h"
+#include "strata/models/model_test_util.h"
+#include "strata/nn/streamed.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/optim/home.h"
+#include "strata/optim/optim.h"
+
+namespace strata {
+namespace {
+
+int64_t entries(const char* folder) {
+  int64_t n = 0;
+  DIR* d = ::opendir(folder);
+  while (::readdir(d) != nullptr) ++n;
+  ::closedir(d);
+  return n;
+}
+int64_t resident_bytes() {
+  std::FILE* f = std::fopen("/proc/self/statm", "r");
+  long long all = 0, resident = 0;
+  const int got = std::fscanf(f, "%lld %lld", &all, &resident);
+  std::fclose(f);
+  return got == 2 ? resident * ::sysconf(_SC_PAGESIZE) : 0;
+}
+
+// What the process holds between two steps.
+struct Held {
+  int64_t own, on_disk, own_blocks, disk_blocks, disk_bytes, near, heap, resident, descriptors, threads;
+
+  static Held now() {
+    const Device cpu = Device::cpu();
+    memory::release_cached();  // what is under way ends
+    const memory::Stats own = memory::stats(cpu), disk = memory::stats(cpu, memory::kDisk);
+    return {.own = own.live_total,
+            .on_disk = disk.live_total,
+            .own_blocks = own.blocks,
+            .disk_blocks = disk.blocks,
+            .disk_bytes = memory::disk()->bound().used,
+            .near = memory::near_stats(cpu, memory::kDisk).bytes,
+            .heap = static_cast<int64_t>(::mallinfo2().uordblks),
+            .resident = resident_bytes(),
+            .descriptors = entries("/proc/self/fd"),
+            .threads = entries("/proc/self/task")};
+  }
+};
+
+TEST(Leaks, AThousandStepsWithEveryMoverOn) {
+  const io::TempDir dir;
+  const int threads = num_threads();
+  set_num_threads(1);
+  // Not past the cache, so that a busy disk makes nobody wait.
+  memory::use_disk({.directories = {dir.path()}, .direct = false});
+  {
+    manual_seed(1);
+    const std::shared_ptr<LanguageModel> made = make_model(small_model("gpt", 2, 16, 32));
+    const LanguageModel& model = *made;
+    nn::Streamed streamed(model, {.tier = memory::kDisk, .recompute = false});
+    optim::AdamW optimizer(model.named_parameters(), {.lr = 1e-3});
+    optimizer.set_home({.where = memory::kDisk, .group_bytes = 64 << 10});
+    const auto offload = SavedTensorOffload::create(
+        {.away = SavedPlace::disk, .disk = memory::disk(), .min_bytes = 1, .keep_bytes = 0, .adaptive = false});
+    const Tensor x = stepping_tokens(2, 16, 3, 32), y = stepping_tokens(2, 16, 5, 32);
+    const auto step = [&] {
+      optimizer.zero_grad();
+      const nn::StreamScope scope(streamed);
+      Tensor loss;
+      {
+        const SavedTensorOffload::Scope saved(offload);
+        loss = model.loss(x, y);
+      }
+      loss.backward();
+      optimizer.step_clipped(1);
+      return loss.item();
+    };
+    const double first = step();
+    // Of what lives there: the rest comes and goes.
+    memory::set_near_limit(memory::stats(Device::cpu(), memory::kDisk).live_total / 8 * 5, Device::cpu(),
+                           memory::kDisk);
+    constexpr int kWarm = 200, kSteps = 1000;
+    Held before{};
+    for (int i = 1; i < kSteps; ++i) {
+      if (i == kWarm) before = Held::now();
+      if (i % 50 != 0) {
+        step();
+        continue;
+      }
+      lab::Tracer tracer;  // who listens leaves nothing either
+      step();
+      EXPECT_GT(tracer.finish().tracks.size(), 1u);
+    }
+    const Held after = Held::now();
+    EXPECT_LT(step(), first);  // it has learnt
+    EXPECT_GT(offload->stats().sent, 0);
+    EXPECT_GT(memory::disk()->stats().bytes_read, 0);
+    EXPECT_EQ(after.own, before.own);
+    EXPECT_EQ(after.own_blocks, before.own_blocks);
+    EXPECT_EQ(after.on_disk, before.on_disk);
+    EXPECT_EQ(after.disk_blocks, before.disk_blocks);
+    EXPECT_EQ(after.disk_bytes, before.disk_bytes);
+    EXPECT_EQ(after.near, before.near);
+    EXPECT_EQ(after.descriptors, before.descriptors);
+    EXPECT_LE(after.threads, before.threads);
+    EXPECT_LE(after.heap, before.heap + (64 << 10));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    EXPECT_LE(after.resident, before.resident + (4 << 20));  // the heap's holes move
+#endif
+  }
+  memory::set_near_limit(0, Device::cpu(), memory::kDisk);
+  memory::release_cached();  // the last writes end
+  EXPECT_EQ(memory::disk()->bound().used, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));  // the file has no name
+  set_num_threads(threads);
+}
+
+}  // namespace
+}  // namespace strata
