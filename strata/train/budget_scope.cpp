@@ -346,6 +346,7 @@ struct BudgetScope::State {
     pass.reset();
     turns->rest();
     forward.reset();
+    if (optimizer) optimizer->finish();  // an update that still runs writes the weights where they are
     tiers.reset();
     use_disk(to);
     if (optimizer && to.state == Place::device) optimizer->set_home({});
@@ -448,6 +449,7 @@ struct BudgetScope::State {
     pass.reset();
     turns.reset();
     forward.reset();
+    if (optimizer) optimizer->finish();
     tiers.reset();
     limit.reset();
     int64_t away = 0;
