@@ -99,7 +99,7 @@ def everything(model, optimizer):
     return found
 
 
-def loop(kind, optimizer=lambda p: st.optim.AdamW(p, lr=1e-3), steps=5, passes=1, evaluates=False, **budget):
+def loop(kind, optimizer=lambda p: st.optim.AdamW(p, lr=1e-3), steps=4, passes=1, evaluates=False, **budget):
     """Losses, then weights and state; the peak; the budget's object."""
     st.manual_seed(1)
     make, batch = KINDS[kind]
