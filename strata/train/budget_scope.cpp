@@ -283,6 +283,11 @@ struct BudgetScope::State {
     for (const Tensor& t : model.parameters()) most = std::max(most, static_cast<int64_t>(t.nbytes()));
     return most;
   }
+  // Of an update: a 32nd of the state, so that no group has many more of the weights than that.
+  int64_t group_bytes() const {
+    const int64_t state = optimizer ? optimizer->state_bytes() : 0;
+    return std::clamp(state / 32, int64_t{4} << 10, kGroup);
+  }
   int64_t least_leaving() const {
     constexpr int64_t kLeast = int64_t{64} << 10, kMost = int64_t{1} << 20;
     return budget.device > 0 ? std::clamp(budget.device >> 10, kLeast, kMost) : kMost;
@@ -310,10 +315,10 @@ struct BudgetScope::State {
             " are updated there: the state has to be elsewhere too");
     p.update = keys.update == "cpu" && !device.is_cpu() ? Updater::cpu : Updater::device;
     // Of an update: a group and the next one, or what belongs to the largest weight.
-    p.group = std::clamp(state / 32, int64_t{1} << 20, kGroup);
+    p.group = group_bytes();
     const double each = static_cast<double>(state) / static_cast<double>(std::max<int64_t>(weights / 2, 1));
-    p.near =
-        std::max(4 * p.group, static_cast<int64_t>((each + 2) * static_cast<double>(largest_weight())) + 2 * p.group);
+    const auto largest = static_cast<double>(largest_weight());
+    p.near = std::max(4 * p.group, static_cast<int64_t>((each + 2) * largest) + 2 * p.group + weights / 16);
     if (p.parameters != Place::device) p.near += 5 * largest_part();
     p.window = p.least;
     return p;
@@ -341,6 +346,7 @@ struct BudgetScope::State {
     pass.reset();
     turns->rest();
     forward.reset();
+    if (optimizer) optimizer->finish();  // an update that still runs writes the weights where they are
     tiers.reset();
     use_disk(to);
     if (optimizer && to.state == Place::device) optimizer->set_home({});
@@ -407,7 +413,8 @@ struct BudgetScope::State {
           s.tag != memory::Tag::optimizer)
         others -= s.nbytes;
     ran.others = std::max<int64_t>(0, others);
-    const TierPlan best = plan_recorded(ran, keys, device, speeds.rates);
+    TierPlan best = plan_recorded(ran, keys, device, speeds.rates);
+    if (best.state != Place::device) best.group = std::min(best.group, group_bytes());
     planned = true;
     if (!best.fits) {  // what has run so far has kept to the budget
       why = "no other way was found that keeps to the budget: steps go on as the first ones";
@@ -443,6 +450,7 @@ struct BudgetScope::State {
     pass.reset();
     turns.reset();
     forward.reset();
+    if (optimizer) optimizer->finish();
     tiers.reset();
     limit.reset();
     int64_t away = 0;
