@@ -1,12 +1,13 @@
-"""What a training step of the zoo's programs moves and computes, and what fusing chains of elementwise calls would save:
-counted from a recording of one step, on the meta device (no card, no memory), so at the card's sizes.
+"""What a training step of the zoo's programs moves, and what fusing chains of elementwise calls would save of it.
+
+Counted from a recording of one step on the meta device (no card, no memory), so at the card's sizes:
 
     PYTHONPATH=build/release/python python bench/zoo/count.py --size card --page bench/results/zoo-cuda-2026-11-26.md
 
 A chain saves a read where an elementwise call, or one that reduces or normalises, reads what an elementwise call of the
-same pass (forward, backward) wrote, and the write where nobody else reads it. That is the most that a compiler can save by
-fusion: it does not count what recomputation would. A program that looks at values is recorded on the processor at the
-size `cpu`; its bytes are then of that size."""
+same pass (forward, backward) wrote, and the write where nobody else reads it. That is the most that a compiler can save
+by fusion: it does not count what recomputation would. A program that looks at values is recorded on the processor at
+the size `cpu`; its bytes are then of that size."""
 
 import argparse
 import collections
@@ -114,8 +115,9 @@ def measured(page):
 
 def line_of(name, size, total, args, times):
     saved = total["saved"] / args.gb_s / 1e6
-    cells = [name, size, total["calls"], f"{total['flops'] / 1e12:.2f}", f"{total['bytes'] / 1e9:.1f}",
-             f"{total['chains'] / 1e9:.1f}", f"{total['saved'] / 1e9:.1f}", f"{100 * total['saved'] / total['bytes']:.0f}%"]
+    cells = [name, size, total["calls"], f"{total['flops'] / 1e12:.2f}"]
+    cells += [f"{total[key] / 1e9:.1f}" for key in ("bytes", "chains", "saved")]
+    cells.append(f"{100 * total['saved'] / total['bytes']:.0f}%")
     if times is not None:
         strata, compiled = times.get(name, (None, None))
         known = strata is not None and size == "card"
@@ -129,7 +131,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("programs", nargs="*", default=[])
     parser.add_argument("--size", choices=("tiny", "cpu", "card"), default="card")
-    parser.add_argument("--gb-s", type=float, default=2800, help="of the card's memory, as elementwise kernels reach it")
+    parser.add_argument("--gb-s", type=float, default=2800, help="of a card's memory, as elementwise kernels reach it")
     parser.add_argument("--page", type=pathlib.Path, help="a page of the zoo on a card, to set the savings beside")
     parser.add_argument("--set", nargs="*", default=[], metavar="PROGRAM.KEY=VALUE", help="as one.py's")
     parser.add_argument("--one", help=argparse.SUPPRESS)  # this program, in this process
@@ -152,7 +154,8 @@ def main():
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     names = args.programs or sorted(path.stem for path in (pathlib.Path(__file__).parent / "programs").glob("*.py"))
     for name in names:  # a process each: what one holds is gone with it
-        done = subprocess.run([sys.executable, __file__, "--one", name, *sys.argv[1:]], stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, __file__, "--one", name, *sys.argv[1:]]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         print(done.stdout if done.returncode == 0 else f"| {name} | failed |\n", end="", flush=True)
 
 

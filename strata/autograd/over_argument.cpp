@@ -3,7 +3,6 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/rebind.h"
-#include "strata/ops/view/view.h"
 
 namespace strata {
 

@@ -66,10 +66,12 @@ const NumberForms* number_forms(std::string_view op) {
   static constexpr NumberForms kForms[] = {
       {"add", [](const Tensor& x, Scalar v) { return add(x, v); },
        [](Tensor& x, Scalar v) -> Tensor& { return x.add_(v); }},
-      {"sub", [](const Tensor& x, Scalar v) { return sub(x, v); }, [](Tensor& x, Scalar v) -> Tensor& { return sub_(x, v); }},
+      {"sub", [](const Tensor& x, Scalar v) { return sub(x, v); },
+       [](Tensor& x, Scalar v) -> Tensor& { return sub_(x, v); }},
       {"mul", [](const Tensor& x, Scalar v) { return mul(x, v); },
        [](Tensor& x, Scalar v) -> Tensor& { return x.mul_(v); }},
-      {"div", [](const Tensor& x, Scalar v) { return div(x, v); }, [](Tensor& x, Scalar v) -> Tensor& { return div_(x, v); }},
+      {"div", [](const Tensor& x, Scalar v) { return div(x, v); },
+       [](Tensor& x, Scalar v) -> Tensor& { return div_(x, v); }},
   };
   for (const NumberForms& f : kForms)
     if (f.op == op) return &f;

@@ -1,13 +1,20 @@
 // Gradients that are products go into what is there already, instead of into a tensor of their own that is then added.
 
+#include <cstdlib>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/matmul/matmul_inl.h"
 #include "strata/ops/matmul/matmul_kernels.h"
 #include "strata/ops/matmul/records.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -89,7 +96,90 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> matmul_add_op{{
                     const Tensor& b) { return combined_reference(sum, matmul_reference(a, b), 1, 1); },
 }};
 
+// STRATA_BIAS_SUMS=within at the start of the program: a card's library sums the bias's gradient while the weight's
+// reads the same rows, where it can.
+bool sums_within() {
+  static const bool within = [] {
+    const char* const s = std::getenv("STRATA_BIAS_SUMS");
+    return s != nullptr && std::string_view(s) == "within";
+  }();
+  return within;
+}
+
+using Pair = std::tuple<Tensor, Tensor>;
+
+const Op<Pair(const Tensor&, const Tensor&, bool)> linear_gradients_op{{
+    .schema = "linear_gradients(Tensor gy, Tensor x, bool wide=false) -> (Tensor gweight, Tensor gbias)",
+    .internal = true,
+    .doc =
+        "The gradients of a linear layer's weight [out, in] and bias [out] from the rows gy [rows, out] and x [rows, "
+        "in]: gy^T x, with `wide` in f32 where they are bf16 or f16, and the sums of gy's columns.",
+    .infer =
+        [](const Tensor& gy, const Tensor& x, bool wide) {
+          check_rank("linear_gradients", gy, "gy", 2);
+          check_rank("linear_gradients", x, "x", 2);
+          check_dtypes("linear_gradients", gy, x);
+          check<DTypeError>(is_floating(gy.dtype()), "linear_gradients", "needs floating rows, got ", gy);
+          check<ShapeError>(gy.shape()[0] == x.shape()[0], "linear_gradients", "gy is ", gy, ", x is ", x);
+          const TensorMeta w = like(gy).with_shape({gy.shape()[1], x.shape()[1]});
+          return std::array<TensorMeta, 2>{wide ? w.with_dtype(statistic_dtype(gy.dtype())) : w,
+                                           like(gy).with_shape({gy.shape()[1]})};
+        },
+    .kernels = on_each_device([](auto on, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, bool) {
+      const Gemm g = product(gw, gy.t(), x);
+      if constexpr (on.cuda) {
+        const Tensor sums = gw.dtype() == gb.dtype() ? gb : empty(like(gb).with_dtype(gw.dtype()));
+        if (sums_within() && cuda::gemm_with_sums(g, sums.raw_data(), gw.device())) {
+          if (!sums.same_as(gb)) gb.copy_(sums);
+          return;
+        }
+      }
+      run(on, g, gw);
+      gb.copy_(sum(gy, {0}));
+    }),
+    .composed =
+        [](const Tensor& gy, const Tensor& x, bool wide) {
+          const bool f32 = wide && is_reduced_floating(gy.dtype());
+          return Pair(f32 ? matmul_f32(gy.t(), x) : matmul(gy.t(), x), sum(gy, {0}));
+        },
+    .dtypes = kFloats,
+    .cost =
+        [](const Tensor& gy, const Tensor& x, bool wide) {
+          Cost c = matmul_cost(gy.t(), x);
+          if (wide) c.bytes += 2.0 * static_cast<double>(gy.shape()[1] * x.shape()[1]);
+          c.bytes += static_cast<double>(gy.nbytes());
+          return c;
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({7, 5}), s.tensor({7, 3}));
+          s.add(s.tensor({64, 96}), s.tensor({64, 32}), true).named("wide");
+          s.add(s.tensor({5, 7}).t(), s.tensor({7, 6})).named("strided");
+          s.add(s.tensor({0, 4}), s.tensor({0, 3})).named("no rows");
+          s.invalid<ShapeError>("x is", s.tensor({4, 5}), s.tensor({3, 5}));
+          if (s.benchmarking()) s.bench(s.tensor({8192, 2048}), s.tensor({8192, 512}), true);
+        },
+    .reference =
+        [](const Tensor& gy, const Tensor& x, bool) {
+          const std::vector<double> v = gy.to_vector<double>();
+          std::vector<double> sums(static_cast<size_t>(gy.shape()[1]));
+          for (size_t i = 0; i < v.size(); ++i) sums[i % sums.size()] += v[i];
+          return Pair(matmul_reference(gy.t(), x), from_span<double>(sums, {gy.shape()[1]}));
+        },
+}};
+
 }  // namespace
+
+void set_layer_gradients(Backward& bw, const Tensor& gy, const Tensor& x) {
+  if (bw.needs(1) && bw.needs(2) && bw.gathered(1) == nullptr) {
+    auto [weight, bias] = linear_gradients_op(gy, x, bw.takes_f32(1) && !grad_enabled());
+    bw.set(1, std::move(weight));
+    bw.set(2, std::move(bias));
+    return;
+  }
+  if (bw.needs(1)) set_weight_gradient(bw, 1, gy, x);
+  if (bw.needs(2)) bw.set(2, gy.sum({0}));
+}
 
 void set_product_gradient(Backward& bw, int i, const Tensor& a, const Tensor& b, const Shape& shape) {
   const bool to_cast = bw.takes_f32(i) && !grad_enabled();

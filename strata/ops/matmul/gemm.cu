@@ -58,7 +58,8 @@ constexpr size_t kMostPlans = 512;
 
 // One product with at most one batch dim. False, with nothing queued, where cuBLASLt has no kernel for it.
 // g.bias is aligned to 16 bytes. With `fuse` the library applies the epilogue where it can, else a pass of ours.
-bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fuse) {
+// `sums`: see gemm_with_sums(); no bias and no epilogue then.
+bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fuse, void* sums = nullptr) {
   const bool batched = !g.batch.empty();
   const int64_t batches = batched ? g.batch[0] : 1;
   if (batches > INT32_MAX) return false;
@@ -83,6 +84,8 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fus
     epilogue = bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
   } else if (bias) {
     epilogue = CUBLASLT_EPILOGUE_BIAS;
+  } else if (sums != nullptr) {
+    epilogue = CUBLASLT_EPILOGUE_BGRADB;  // of the library's second operand, which is our A
   }
   const bool uses_aux = epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
                         epilogue == CUBLASLT_EPILOGUE_DGELU;
@@ -115,11 +118,12 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fus
     desc.set(CUBLASLT_MATMUL_DESC_TRANSA, b.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
     desc.set(CUBLASLT_MATMUL_DESC_TRANSB, a.by_rows ? CUBLAS_OP_N : CUBLAS_OP_T);
     desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-    if (bias) desc.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(out));
+    if (bias || sums != nullptr) desc.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(out));
     if (uses_aux) desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.c_row);
   }
   const Plan& plan = *known;
   if (bias) plan.desc.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+  if (sums != nullptr) plan.desc.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(sums));
   if (uses_aux) plan.desc.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.aux);
   const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
   const LtCall call{cublas_lt_handle(device.index),
@@ -269,6 +273,15 @@ void gemm(const Gemm& given, Device device) {
         multiply(one, *a, *b, device, true) || (one.epilogue != Epilogue::none && multiply(one, *a, *b, device, false));
     if (!done) gemm_own(one);
   }
+}
+
+bool gemm_with_sums(const Gemm& g, void* sums, Device device) {
+  check_dtypes(g);
+  const auto a = lie(g.m, g.k, g.a_row, g.a_col), b = lie(g.k, g.n, g.b_row, g.b_col);
+  const bool plain = g.batch.empty() && g.bias == nullptr && g.epilogue == Epilogue::none && g.aux == nullptr &&
+                     g.c_col == 1 && g.c_row >= g.n && g.m > 1 && g.n > 1 && g.k > 0;
+  if (!plain || !a || !b || !is_floating(g.in) || g.in == DType::f64 || !aligned16(sums) || tiles_first()) return false;
+  return multiply(g, *a, *b, device, false, sums);
 }
 
 }  // namespace strata::cuda

@@ -11,4 +11,9 @@ namespace strata::cuda {
 /// cuBLASLt (libcublasLt.so.13 or .12) cannot be loaded.
 void gemm(const Gemm& g, Device device);
 
+/// The same product and, while A is read, the sums of its rows over k into `sums` ([m], of C's dtype): with A the
+/// transposed gradient of a layer's result, that of its bias. False, with nothing queued, where the library has no kernel
+/// that does both.
+bool gemm_with_sums(const Gemm& g, void* sums, Device device);
+
 }  // namespace strata::cuda

@@ -447,8 +447,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
           const Tensor rows = rest || bw.gy().is_contiguous() ? as_rows(bw.gy()) : bw.gy();
           if (bw.needs(0)) set_product_gradient(bw, 0, rows, weight, x.shape());
           if (!rest) return;
-          if (bw.needs(1)) set_weight_gradient(bw, 1, rows, as_rows(x));
-          if (bw.needs(2)) bw.set(2, rows.sum({0}));
+          set_layer_gradients(bw, rows, bw.needs(1) ? as_rows(x) : x);
         },
     .autocast = Autocast::low,
     .dtypes = kNumbers,

@@ -12,4 +12,6 @@ void set_product_gradient(Backward& bw, int i, const Tensor& a, const Tensor& b,
 /// Sets the gradient of input `i`, the weight [out, in] of a layer, from gy [rows, out] and x [rows, in]; in f32 where
 /// that goes to a parameter's cast.
 void set_weight_gradient(Backward& bw, int i, const Tensor& gy, const Tensor& x);
+/// Sets those of a layer's weight (input 1) and bias (input 2), as far as they are wanted, from the same rows.
+void set_layer_gradients(Backward& bw, const Tensor& gy, const Tensor& x);
 }  // namespace strata
