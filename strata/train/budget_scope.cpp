@@ -22,6 +22,7 @@
 #include "strata/memory/tiers.h"
 #include "strata/nn/streamed.h"
 #include "strata/optim/home.h"
+#include "strata/optim/record.h"
 #include "strata/train/tiers.h"
 
 namespace strata {
