@@ -137,7 +137,7 @@ __device__ __forceinline__ int channel_at(int c) {
 
 /// `turned`: the filter is read from its end. blockIdx.x: share, group of channels.
 template <class Of, int K, int kBlocks>
-__global__ void __launch_bounds__(kLastThreads)
+__global__ void __launch_bounds__(kLastThreads, 3)
     last_forward_kernel(const __grid_constant__ LastTiling t, bool turned, const uint16_t* x, const uint16_t* w,
                         const typename Of::T* bias, uint16_t* y) {
   using T = typename Of::T;
