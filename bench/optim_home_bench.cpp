@@ -115,8 +115,9 @@ int main(int argc, char** argv) {
   measure("split, half", {.where = Tier::host, .who = Who::split, .cpu_share = 0.5}, n, device, bound(0.5, bytes));
   // Everything at home on the host: gradients were brought there before, and parameters stay.
   const HomeBytes pieces{.gradient = 0, .parameter = 0, .state = 16};
-  for (const auto& [name, who, part] :
-       {std::tuple{"ahead, cpu", Who::cpu, 1.0}, {"ahead, device", Who::device, 0.0}, {"ahead, both", Who::split, -1.0}})
+  for (const auto& [name, who, part] : {std::tuple{"ahead, cpu", Who::cpu, 1.0},
+                                        {"ahead, device", Who::device, 0.0},
+                                        {"ahead, both", Who::split, -1.0}})
     measure(name, {.where = Tier::host, .who = who, .ahead = true}, n, device,
             bound(part < 0 ? best_cpu_share(r, pieces) : part, pieces));
   // Half of the state stays on the card: Deep Optimizer States' static part.

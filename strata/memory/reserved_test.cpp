@@ -2,8 +2,8 @@
 #include "strata/memory/reserved.h"
 
 #include <atomic>
-#include <cmath>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <thread>

@@ -1,6 +1,7 @@
 #pragma once
-// An update whose step() has returned: pieces of parameters whose bytes are at home in the host's memory, taken in order
-// by the processor, by a card, or by both, whoever is free. docs/design/optimizers.md, "Ahead of the next forward".
+// An update whose step() has returned: pieces of parameters whose bytes are at home in the host's memory, taken in
+// order by the processor, by a card, or by both, whoever is free. docs/design/optimizers.md, "Ahead of the next
+// forward".
 
 #include <atomic>
 #include <chrono>
@@ -36,9 +37,9 @@ class AheadUpdate {
       bool written = false;
     };
     std::vector<Part> parts;
-    std::string name;    ///< of the parameter, for a log
-    Tensor count;        ///< i64 of the host, which counts this update already; undefined for none
-    TensorList fixed;    ///< what is not reserved, as it lies in the host's memory
+    std::string name;      ///< of the parameter, for a log
+    Tensor count;          ///< i64 of the host, which counts this update already; undefined for none
+    TensorList fixed;      ///< what is not reserved, as it lies in the host's memory
     bool exposed = false;  ///< readers of its weights are not held back
 
    private:
@@ -97,7 +98,7 @@ class AheadUpdate {
   size_t next_ = 0, exposed_ = 0;
   int running_ = 0;
   std::exception_ptr failure_;
-  Tensor verdict_, report_;  // on the card, and its copy on the host
+  Tensor verdict_, report_;           // on the card, and its copy on the host
   std::optional<cuda::Event> ready_;  // of the card, after which its kernels use nothing of it
   std::once_flag judged_;
   double factor_ = 1;

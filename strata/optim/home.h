@@ -47,9 +47,9 @@ struct StateHome {
   bool delayed = false;
 
   /// With weights, gradients and state at home in the host's memory (`where` and the parameters' own tier: Tier::pinned
-  /// of a card): step() returns when the update has begun, and whoever reads a weight waits until it has its own. So the
-  /// update runs under the next forward, in the order of the parameters. The bytes are updated at home by the CPU, or
-  /// pass through the card in pieces, or both take pieces as they are free (`split`, without a share). Low-precision
+  /// of a card): step() returns when the update has begun, and whoever reads a weight waits until it has its own. So
+  /// the update runs under the next forward, in the order of the parameters. The bytes are updated at home by the CPU,
+  /// or pass through the card in pieces, or both take pieces as they are free (`split`, without a share). Low-precision
   /// copies that autocast keeps on the tier are written with the weights. The bits are those of other homes. Parameters
   /// that are elsewhere are updated by step() itself, as all are by an optimizer that is more than one fused rule.
   bool ahead = false;

@@ -63,9 +63,8 @@ Optimizer::Ahead::Ahead(Optimizer& o, const StateHome& home) : who(home.who), he
     Note& note = notes[p.index];
     note.at = noted;
     noted += square_parts(p.tensor.numel(), device);
-    note.hook = register_post_accumulate_grad_hook(p.tensor, [this, i = p.index](const Tensor& leaf) {
-      note_squares(i, leaf.grad());
-    });
+    note.hook = register_post_accumulate_grad_hook(
+        p.tensor, [this, i = p.index](const Tensor& leaf) { note_squares(i, leaf.grad()); });
   }
 }
 Optimizer::Ahead::~Ahead() {

@@ -33,7 +33,8 @@ std::vector<uint8_t> bytes(const Tensor& t) {
   const auto* p = static_cast<const uint8_t*>(here.raw_data());
   return {p, p + here.nbytes()};
 }
-const std::vector<Shape> kShapes{{37}, {64, 128}, {5000}, {}, {3, 17, 33}, {0}, {4096}, {8193}, {300, 700}, {1, 9000011}};
+const std::vector<Shape> kShapes{{37}, {64, 128}, {5000}, {},         {3, 17, 33},
+                                 {0},  {4096},    {8193}, {300, 700}, {1, 9000011}};
 
 // Tier(): on the card.
 NamedTensors params_on(DType dtype, Tier tier, const std::vector<Shape>& shapes = kShapes) {
@@ -170,7 +171,8 @@ TEST_F(CudaAhead, BothTakePieces) {
   AdamW o(params);
   o.set_home(home(Who::split));
   for (uint64_t step = 0; step < 2; ++step) {
-    for (const auto& [name, p] : params) Tensor(p).set_grad(full(p.shape(), 0.25, DType::f32).to(Device::cuda()).to(Tier::pinned));
+    for (const auto& [name, p] : params)
+      Tensor(p).set_grad(full(p.shape(), 0.25, DType::f32).to(Device::cuda()).to(Tier::pinned));
     o.step();
   }
   o.finish();

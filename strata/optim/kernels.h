@@ -111,8 +111,8 @@ double sum_of_squares_cpu(std::span<const Slab> slabs, double sum = 0);
 Tensor sum_of_squares_cuda(std::span<const Slab> slabs, Device device);
 
 /// The same sum of gradients that are looked at one by one, as they are made: each leaves so many numbers of f64 on its
-/// device, and the total of all of these, one gradient after the other, is sum_of_squares()'s to the bit, where they are
-/// in its order: as given, on a CUDA device those of f32 before bf16, f16 and f64.
+/// device, and the total of all of these, one gradient after the other, is sum_of_squares()'s to the bit, where they
+/// are in its order: as given, on a CUDA device those of f32 before bf16, f16 and f64.
 int64_t square_parts(int64_t numel, Device device);
 void squares_of(const Slab& s, double* to);
 Tensor total_of(const Tensor& parts);

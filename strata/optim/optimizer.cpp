@@ -50,11 +50,10 @@ std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::strin
     // What is only read is brought near by who reads it.
     const bool away = !writable && g.storage()->backend().bytes == memory::Bytes::movable;
     if (!away) pins.hold(g, writable ? Access::write : Access::read);
-    slabs.push_back({.grad = away ? nullptr : g.raw_data(),
-                     .numel = g.numel(),
-                     .grad_dtype = g.dtype(),
-                     .device = g.device()});
-    if (away || (t_mode.unusual & kObserved)) slabs.back().tensors = std::make_shared<SlabTensors>(SlabTensors{.grad = g});
+    slabs.push_back(
+        {.grad = away ? nullptr : g.raw_data(), .numel = g.numel(), .grad_dtype = g.dtype(), .device = g.device()});
+    if (away || (t_mode.unusual & kObserved))
+      slabs.back().tensors = std::make_shared<SlabTensors>(SlabTensors{.grad = g});
   }
   return slabs;
 }
@@ -433,7 +432,8 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
                        ", the loss or its scale is ", t);
   check(!cuda::capturing() || card, name_, "cannot be captured in a CUDA graph: ",
         home_     ? "its state has a home from which each step fetches it"
-        : fused() ? "its gradients are not on one CUDA device" : "it computes on the host with each step's numbers");
+        : fused() ? "its gradients are not on one CUDA device"
+                  : "it computes on the host with each step's numbers");
   if (!report_.defined() || !(report_.device() == where)) {
     check(!cuda::capturing(), name_, "run a step before capturing one");
     memory::TagScope tag(memory::Tag::optimizer);
@@ -464,7 +464,8 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
   } else {
     auto& verdict = *static_cast<Verdict*>(report_.raw_data());
     const Tensor noted = noted_squares(Device::cpu());
-    judge(verdict, noted.defined() ? noted.item<double>() : sum_of_squares(grads), guard.loss.defined() ? guard.loss.item() : 0, guard.max_norm, rule);
+    judge(verdict, noted.defined() ? noted.item<double>() : sum_of_squares(grads),
+          guard.loss.defined() ? guard.loss.item() : 0, guard.max_norm, rule);
     if (guard.scaler && !guard.scaler->state().same_as(host_state)) guard.scaler->load_state(host_state);
     if (static_cast<int>(verdict.outcome) == StepReport::updated) step(verdict.factor);
   }

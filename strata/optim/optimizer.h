@@ -111,9 +111,9 @@ class Optimizer {
   StateHome home() const;
   /// Of a home with `ahead`: how long the last update took that was waited for; nothing before the first.
   std::optional<AheadTimes> ahead_times() const;
-  /// Waits for the update that a home with `delayed` or `ahead` has under way. With `delayed` the parameters have it only
-  /// then, as they must where they are evaluated, saved or written by others, or outlive the optimizer. state_dict() and
-  /// set_home() call it. Throws what the update threw.
+  /// Waits for the update that a home with `delayed` or `ahead` has under way. With `delayed` the parameters have it
+  /// only then, as they must where they are evaluated, saved or written by others, or outlive the optimizer.
+  /// state_dict() and set_home() call it. Throws what the update threw.
   void finish() const;
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
@@ -243,8 +243,8 @@ class Optimizer {
   std::vector<bool> begin_ahead(double grad_scale);
   bool goes_ahead(Param& p, double grad_scale, AheadUpdate& update);
   void end_ahead() const;
-  // The sum of squares of all gradients, of one device, from what was noted as backward() made them; undefined where not
-  // all was.
+  // The sum of squares of all gradients, of one device, from what was noted as backward() made them; undefined where
+  // not all was.
   Tensor noted_squares(Device device);
   void forget_squares();
   // Takes a run of a rule that another thread is to make.
