@@ -390,7 +390,7 @@ class Planner {
     }
     if (p.state != Place::device) {
       const auto [took, by] = update_time(p, w, static_cast<double>(state), static_cast<double>(gradients), update);
-      p.seconds += took;
+      p.seconds += goes_ahead(p) ? std::max(took - m.forward, 0.0) : took;
       if (took > update && took > 0.1 * p.seconds) p.bound = by;
     }
     if (p.bound.empty()) p.bound = "compute";
@@ -440,21 +440,27 @@ class Planner {
     double seconds;
     const char* by;
   };
+  // What is all in the host's memory is updated there while the next forward runs (StateHome::ahead); the squares of
+  // gradients were added up as they were made.
+  bool goes_ahead(const TierPlan& p) const {
+    return !on_cpu() && p.parameters == Place::host && p.state == Place::host;
+  }
   // Of state that lives elsewhere: in groups through the device, both directions at once; or by the host's processor,
   // which reads and writes state and weights and reads gradients. What is at home with the weights passes over the bus
-  // too: gradients twice, first for their norm.
+  // too; unless the update goes ahead, copies both ways, and gradients twice, first for their norm.
   Update update_time(const TierPlan& p, const StepWeights& w, double state, double gradients, double on_device) const {
     const memory::Link l = link(p.state);
-    const bool away = p.parameters != Place::device;
-    const double weights = away ? static_cast<double>(w.bytes + w.copied) : 0;
-    const double in = state + weights + (away ? gradients : 0), out = state + weights;
-    const double norm = away ? gradients / l.in : 0;
+    const bool away = p.parameters != Place::device, ahead = goes_ahead(p);
+    const double weights = away ? static_cast<double>(w.bytes) : 0, copies = away ? static_cast<double>(w.copied) : 0;
+    const double in = state + weights + (ahead ? 0 : copies) + (away ? gradients : 0), out = state + weights + copies;
+    const double norm = away && !ahead ? gradients / l.in : 0;
     const double streamed = std::max({in / l.in / kBothWays, out / l.out / kBothWays, on_device}) + norm;
     if (p.update == Updater::device)
       return {streamed, streamed <= on_device ? "compute" : p.state == Place::disk ? "the disk" : "the bus"};
     const double bytes = 2 * state + gradients + 2 * static_cast<double>(w.bytes);
     const double speed = std::max(rates_.host_memory * kUpdateBytes, 1.0);
-    double host = std::max(bytes / speed, static_cast<double>(w.bytes) / rates_.from_host) + gradients / speed;
+    double host = ahead ? bytes / speed
+                        : std::max(bytes / speed, static_cast<double>(w.bytes) / rates_.from_host) + gradients / speed;
     if (p.state == Place::disk) host = std::max({host, state / l.in, state / l.out});
     if (p.update == Updater::cpu) return {host, "the host's update"};
     return {host * streamed / (host + streamed), "the host's update"};
