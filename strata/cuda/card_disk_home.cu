@@ -279,6 +279,9 @@ class CardDiskHome final : public CardHome {
     return writer->add(std::move(job));
   }
   memory::Bound bound(Device) override { return memory::disk()->bound(); }
+
+ protected:
+  const Stream& near_stream(Device device) const override { return CopyStreams::of(device.index).near_of_disk; }
 };
 }  // namespace
 

@@ -63,7 +63,9 @@ const CopyStreams& CopyStreams::of(int device) {
   properties(device);  // throws where there is no such device
   const std::lock_guard lock(all->mutex);
   auto& s = all->streams.at(static_cast<size_t>(device));
-  if (!s) s.emplace(CopyStreams{Stream::create(device), Stream::create(device), Stream::create(device)});
+  if (!s)
+    s.emplace(
+        CopyStreams{Stream::create(device), Stream::create(device), Stream::create(device), Stream::create(device)});
   return *s;
 }
 
@@ -72,15 +74,15 @@ MomentPtr stream_point(const Stream& stream) {
 }
 
 bool CardHome::has_hole(Device device, size_t bytes, int64_t limit) {
-  return heap_holds(CopyStreams::of(device.index).near, bytes, limit);
+  return heap_holds(near_stream(device), bytes, limit);
 }
 std::byte* CardHome::allocate_near(Device device, size_t bytes, Tag tag) {
-  const StreamScope near_stream(CopyStreams::of(device.index).near);
+  const StreamScope scope(near_stream(device));
   return Home::allocate_near(device, bytes, tag);
 }
 void CardHome::deallocate_near(Device device, std::byte* near, size_t bytes, Tag tag,
                                std::span<const MomentPtr> after) {
-  const StreamScope near_stream(CopyStreams::of(device.index).near);
+  const StreamScope scope(near_stream(device));
   Home::deallocate_near(device, near, bytes, tag, after);
 }
 std::function<MomentPtr()> CardHome::point(Device device) {

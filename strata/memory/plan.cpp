@@ -102,7 +102,9 @@ class Simulation {
   Movement run() {
     leave_after(-1);
     const auto n = static_cast<int32_t>(step_.calls.size());
+    bool in_backward = false;
     for (int32_t i = 0; i < n; ++i) {
+      if (!in_backward && phase(i) == Phase::backward) in_backward = true, result_.forward = now_;
       settle();
       // What ended with the call before is gone before this one's results come.
       for (const int32_t s : freed_[static_cast<size_t>(i)]) end(s);

@@ -43,6 +43,7 @@ struct MoveRules {
 /// What came out.
 struct Movement {
   double seconds = 0;       ///< of the step
+  double forward = 0;       ///< of them, before the first call of backward
   double waited = 0;        ///< of them, for room or for bytes that had not come
   int64_t peak = 0;         ///< most bytes in the device's memory; past the budget where it could not be kept
   int64_t out = 0, in = 0;  ///< bytes moved each way

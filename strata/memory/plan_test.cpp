@@ -52,6 +52,7 @@ TEST(Plan, NothingAwayIsTheRecording) {
   const Recording r = chain(4);
   const Movement m = simulate(r, each(r, 1), {}, {});
   EXPECT_EQ(m.seconds, 8);
+  EXPECT_EQ(m.forward, 4);
   EXPECT_EQ(m.waited, 0);
   EXPECT_EQ(m.peak, r.peak_bytes().first);
   EXPECT_EQ(m.peak, 500);

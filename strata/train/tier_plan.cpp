@@ -437,16 +437,13 @@ class Planner {
       return p;
     }
     std::vector<double> seconds = v.step_seconds;
-    double update = 0, passes = 0, forward = 0;
+    double update = 0, passes = 0;
     for (size_t i = 0; i < seconds.size(); ++i) {
       (step.calls[i].phase == Phase::update ? update : passes) += seconds[i];
-      if (step.calls[i].phase == Phase::forward) forward += seconds[i];
       if (step.calls[i].phase != Phase::update) continue;
       if (p.state != Place::device) seconds[i] = 0;
     }
-    const auto recorded = static_cast<double>(steps_.passes());
-    p.pass_seconds = passes / recorded;
-    forward /= recorded;
+    p.pass_seconds = passes / static_cast<double>(steps_.passes());
     // What is left of the budget while as little as possible is fetched ahead is room to fetch more.
     rules.window = 0;
     memory::Movement m = memory::simulate(step, seconds, away, rules);
@@ -483,9 +480,8 @@ class Planner {
       p.bound = p.activations == Place::disk || p.parameters == Place::disk ? "the disk" : "the bus";
     }
     if (p.state != Place::device) {
-      auto [took, by] = update_time(p, w, static_cast<double>(state), static_cast<double>(gradients), update);
-      if (runs_ahead(p)) took = std::max(0.0, took - forward);
-      p.seconds += took;
+      const auto [took, by] = update_time(p, w, static_cast<double>(state), static_cast<double>(gradients), update);
+      p.seconds += runs_ahead(p) ? std::max(took - m.forward, 0.0) : took;
       if (took > update && took > 0.1 * p.seconds) p.bound = by;
     }
     if (p.bound.empty()) p.bound = "compute";
@@ -531,7 +527,8 @@ class Planner {
     if (weights_away) p.weights_near = update - beside;
   }
 
-  // Whether the update runs under the next forward, on the host's memory (optim::StateHome::ahead), as Tiers has it.
+  // Whether the update runs under the next forward, on the host's memory (optim::StateHome::ahead), as Tiers has it; the
+  // squares of gradients were added up as they were made.
   bool runs_ahead(const TierPlan& p) const {
     return !on_cpu() && p.state == Place::host && p.parameters == Place::host && steps_.fused_update();
   }
@@ -542,20 +539,20 @@ class Planner {
   };
   // Of state that lives elsewhere: in groups through the device, both directions at once; or by the host's processor,
   // which reads and writes state and weights and reads gradients. What is at home with the weights passes over the bus
-  // too: gradients twice, first for their norm.
+  // too; unless the update goes ahead, copies both ways, and gradients twice, first for their norm.
   Update update_time(const TierPlan& p, const StepWeights& w, double state, double gradients, double on_device) const {
     const memory::Link l = link(p.state);
-    const bool away = p.parameters != Place::device;
-    const double weights = away ? static_cast<double>(w.bytes + w.copied) : 0;
-    const double in = state + weights + (away ? gradients : 0), out = state + weights;
-    const double norm = away && !runs_ahead(p) ? gradients / l.in : 0;
+    const bool away = p.parameters != Place::device, ahead = runs_ahead(p);
+    const double weights = away ? static_cast<double>(w.bytes) : 0, copies = away ? static_cast<double>(w.copied) : 0;
+    const double in = state + weights + (ahead ? 0 : copies) + (away ? gradients : 0), out = state + weights + copies;
+    const double norm = away && !ahead ? gradients / l.in : 0;
     const double streamed = std::max({in / l.in / kBothWays, out / l.out / kBothWays, on_device}) + norm;
     if (p.update == Updater::device)
       return {streamed, streamed <= on_device ? "compute" : p.state == Place::disk ? "the disk" : "the bus"};
     const double bytes = 2 * state + gradients + 2 * static_cast<double>(w.bytes);
     const double speed = std::max(rates_.host_memory * kUpdateBytes, 1.0);
-    double host = std::max(bytes / speed, static_cast<double>(w.bytes) / rates_.from_host) + gradients / speed;
-    if (runs_ahead(p)) host = (bytes + static_cast<double>(w.copied)) / speed;
+    double host = ahead ? (bytes + copies) / speed
+                        : std::max(bytes / speed, static_cast<double>(w.bytes) / rates_.from_host) + gradients / speed;
     if (p.state == Place::disk) host = std::max({host, state / l.in, state / l.out});
     if (p.update == Updater::cpu) return {host, "the host's update"};
     return {host * streamed / (host + streamed), "the host's update"};
