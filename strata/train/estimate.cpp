@@ -184,10 +184,17 @@ DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recompu
   dry.tokens = config.batch * config.accumulate * config.model.context;
   dry.parameters = run.model->num_parameters();
   std::map<std::string, int64_t> parts;
+  const auto state = run.optimizer->state_dict();
   for (const auto& [name, p] : run.model->named_parameters()) {
     const bool block = name.starts_with("blocks.");
     parts[name.substr(0, name.find('.', block ? std::string_view("blocks.").size() : 0))] += p.nbytes();
     dry.largest_weight = std::max(dry.largest_weight, static_cast<int64_t>(p.nbytes()));
+    // Tables may keep more of it than others.
+    const std::string prefix = name + ".";
+    int64_t own = 0;
+    for (auto it = state.lower_bound(prefix); it != state.end() && it->first.starts_with(prefix); ++it)
+      own += it->second.nbytes();
+    dry.largest_state = std::max(dry.largest_state, own);
   }
   for (const auto& [name, bytes] : parts) {
     dry.largest_part = std::max(dry.largest_part, bytes);

@@ -44,6 +44,7 @@ struct DryStep {
   int64_t largest_part = 0;    ///< bytes of the weights of the block, or other layer, that has most of them
   int64_t largest_block = 0;   ///< the same of blocks alone
   int64_t largest_weight = 0;  ///< bytes of the largest weight
+  int64_t largest_state = 0;   ///< bytes of the optimizer's state of the weight that has most of it
   /// Names of the weights of which rows are read, and of these with the head's.
   std::vector<std::string> tables, tables_and_head;
   int64_t peak = 0;  ///< most bytes of tensors at once during it, by the allocator's count

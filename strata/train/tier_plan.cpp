@@ -516,12 +516,13 @@ class Planner {
       p.near = p.weights_near + beside;
     }
     if (p.state == Place::device || runs_ahead(p)) return;
-    // Groups, or what belongs to the largest weight, which is never divided: its state, and where weights are away its
-    // gradient, itself and its copy.
-    const double with_it = p.update == Updater::cpu && !on_cpu() ? 0 : state_each + (weights_away ? 1 : 0);
-    const double itself = weights_away ? (p.in_place.empty() ? 1.5 : 0.5) : 0;
-    const int64_t update =
-        std::max(4 * p.group, static_cast<int64_t>((with_it + itself) * static_cast<double>(w.largest)) + 2 * p.group);
+    // Groups, or what belongs to the largest weight, which is never divided: its state (a table may keep more than
+    // others have on average), and where weights are away its gradient, itself and its copy.
+    const auto largest = static_cast<double>(w.largest);
+    const double own = std::max(static_cast<double>(v.dry.largest_state), state_each * largest);
+    const double with_it = p.update == Updater::cpu && !on_cpu() ? 0 : own + (weights_away ? largest : 0);
+    const double itself = weights_away ? (p.in_place.empty() ? 1.5 : 0.5) * largest : 0;
+    const int64_t update = std::max(4 * p.group, static_cast<int64_t>(with_it + itself) + 2 * p.group);
     if (update <= p.near) return;
     p.near = update;
     if (weights_away) p.weights_near = update - beside;

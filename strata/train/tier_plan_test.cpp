@@ -61,6 +61,21 @@ TEST(TierPlan, KeepsToBudgets) {
   }
 }
 
+// A table keeps moments in f32 where other weights have 8 bits, and all of its state is near at once.
+TEST(TierPlan, TheStateOfATableIsNearAsAWhole) {
+  const std::vector<std::string> settings{"model.vocab=50000",
+                                          "data.tokenizer=ids",
+                                          "train.dtype=bf16",
+                                          "train.param_dtype=bf16",
+                                          "train.param_update=compensated",
+                                          "train.state_8bit=true",
+                                          "memory.state=host"};
+  const TierPlan p = plan_tiers(config_of(settings), kCard, kFast);
+  constexpr int64_t kTable = 50000 * 256;
+  EXPECT_EQ(record_dry_step(config_of(settings)).largest_state, kTable * (4 + 4 + 2) + 8);  // and the count
+  EXPECT_GE(p.near, kTable * (4 + 4 + 2));
+}
+
 TEST(TierPlan, SaysWhereNoWayFits) {
   const TierPlan p = plan_tiers(config_of({"memory.device=1MiB"}), kCard, kFast);
   EXPECT_FALSE(p.fits);
