@@ -107,7 +107,7 @@ __device__ __forceinline__ void load_planes(uint16_t* to, const uint16_t* from, 
                                             int height, int width, int top, int left, int rows, int pitch, int columns,
                                             int load_rows, int vectors, const FastDivisor& by_image,
                                             const FastDivisor& by_vector) {
-  constexpr int kAhead = 8;  // loads under way before the first is stored
+  constexpr int kAhead = 4;  // loads under way before the first is stored; with 8, 1.1 to 1.9 times as long
   const int first = top > 0 ? top : 0, column0 = left > 0 ? left / V * V : 0, all = images * load_rows * vectors;
   for (int begin = static_cast<int>(threadIdx.x); begin < all; begin += kAhead * kBandThreads) {
     Raw<V> raw[kAhead];
