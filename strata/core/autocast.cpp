@@ -128,7 +128,9 @@ Tensor low_result(const Tensor& t, DType dtype) {
     const LowCopy& low = autograd_meta(t).low;
     if (low.is_current(t, dtype)) {
       const auto* node = dynamic_cast<const CastNode*>(low.tensor.grad_fn().get());
-      if (node != nullptr && node->in_graph == makes_graph()) return low.tensor;
+      // Of the history that it has now, too: its elements may be another tensor's since.
+      if (node != nullptr && node->in_graph == makes_graph() && node->edges[0].node.get() == t.grad_fn().get())
+        return low.tensor;
     }
   }
   const uint32_t version = t.version();

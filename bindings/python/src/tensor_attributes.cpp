@@ -107,6 +107,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
     if (!value || !is_tensor(value)) throw nb::type_error("data: a Tensor is wanted");
     // The same elements under the tensor that optimizers and modules already hold.
     rebind(t, tensor_of(value).detach());
+    if (AutogradMeta* tape = t.impl().autograd.get()) tape->low = {};  // what autocast kept of the elements before
   });
 }
 PyObject* get_is_cuda(PyObject* self, void*) {

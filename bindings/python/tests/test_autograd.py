@@ -346,3 +346,18 @@ def test_views_and_in_place_history():
     assert w.tolist() == [0.5, 0.5] and w.requires_grad
     d = (w * 2).detach_()
     assert not d.requires_grad and d.is_leaf
+
+
+def test_new_data_is_cast_anew():
+    """What autocast keeps of a tensor in low precision is of the elements that it has."""
+    for wanted in (False, True):
+        x, w = st.ones(2, 4), st.ones(4, 4, requires_grad=wanted)
+
+        def product():
+            with st.autocast("cpu", dtype=st.bfloat16):
+                return (x @ w).detach().float().tolist()
+
+        for _ in range(3):
+            assert product() == [[4.0] * 4] * 2
+        w.data = st.full((4, 4), 3.0)
+        assert product() == [[12.0] * 4] * 2

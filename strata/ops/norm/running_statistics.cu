@@ -26,9 +26,10 @@ void running_statistics_cuda(Tensor& new_mean, Tensor& new_var, const Tensor& ru
   const int64_t channels = mean.numel();
   if (channels == 0) return;
   const auto run = [&]<class T>() {
+    const auto of = [](const Tensor& t) { return static_cast<const T*>(t.raw_data()); };
     running_kernel<T><<<cuda::blocks_for(channels, kThreads), kThreads, 0, cuda::stream()>>>(
         channels, static_cast<T>(1 - update.momentum), static_cast<T>(update.momentum), static_cast<T>(update.eps),
-        static_cast<T>(update.unbiased), running_mean.data<T>(), running_var.data<T>(), mean.data<T>(), rstd.data<T>(),
+        static_cast<T>(update.unbiased), of(running_mean), of(running_var), of(mean), of(rstd),
         static_cast<T*>(new_mean.raw_data()), static_cast<T*>(new_var.raw_data()));
   };
   if (mean.dtype() == DType::f64)
