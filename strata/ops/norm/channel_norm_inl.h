@@ -68,7 +68,7 @@ static void channel_norm_of(const ChannelNorm& c) {
                  }
                });
   if (S == 1 && !c.across_batch) {  // a group's channels are neighbours
-    parallel_for(0, stats, std::max<int64_t>(1, 16384 / per), [&](int64_t from, int64_t to) {
+    parallel_for(0, stats, std::max<int64_t>(1, 16384 / std::max<int64_t>(per, 1)), [&](int64_t from, int64_t to) {
       for (int64_t s = from; s < to; ++s) {
         const int64_t at = s * per, channel = s % c.groups * per;
         const V<T> m = set1(mean[s]), r = set1(rstd[s]);
@@ -111,7 +111,7 @@ static void channel_norm_backward_of(const ChannelNormBackward& c) {
   const bool neighbours = S == 1 && !c.across_batch;  // a group's channels are
   // Calls f(statistic, first of its channels) for all groups of all items.
   const auto each_group = [&](auto&& f) {
-    parallel_for(0, stats, std::max<int64_t>(1, 16384 / per), [&](int64_t from, int64_t to) {
+    parallel_for(0, stats, std::max<int64_t>(1, 16384 / std::max<int64_t>(per, 1)), [&](int64_t from, int64_t to) {
       for (int64_t s = from; s < to; ++s) f(s, s % c.groups * per);
     });
   };

@@ -38,14 +38,12 @@ using sending::kName;
 using sending::plain;
 using sending::Sending;
 
-// What is accumulated. Of whole numbers the low bits are those of the wide type's, and the largest is the same; a sum
-// of bits is whether any is set, a product whether all are.
+// What is accumulated. Of whole numbers the low bits are those of the wide type's, and the largest is the same.
 template <Join join, class T>
-using Total = std::conditional_t<std::is_integral_v<T> && join != Join::mean, T, Joined<T>>;
+using Total = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && join != Join::mean, T, Joined<T>>;
 
 template <Join join, class C>
 C join_one(C total, C v) {
-  if constexpr (std::is_same_v<C, bool>) return join == Join::prod || join == Join::amin ? total & v : total | v;
   using W = std::conditional_t<std::is_integral_v<C>, std::conditional_t<(sizeof(C) < 4), int32_t, int64_t>, C>;
   return static_cast<C>(joined(join, static_cast<W>(total), static_cast<W>(v)));
 }
@@ -53,11 +51,11 @@ C join_one(C total, C v) {
 // to[j] = to[j] joined with from[j], in rows that do not overlap.
 template <Join join, class T, class C>
 void join_row(const T* from, C* to, int64_t n) {
-  if constexpr (std::is_same_v<T, bool> || join == Join::mean) {
-    for (int64_t j = 0; j < n; ++j) to[j] = join_one<join>(to[j], static_cast<C>(from[j]));
-  } else {
+  if constexpr (std::is_same_v<T, C> || is_reduced_floating(dtype_of<T>)) {
     using Row = JoinRow<join, T>;
     STRATA_VEC_CALL(join_row<Row>)(from, to, n);
+  } else {  // bits, which are added up in a wide type
+    for (int64_t j = 0; j < n; ++j) to[j] = join_one<join>(to[j], static_cast<C>(from[j]));
   }
 }
 

@@ -273,13 +273,11 @@ void searchsorted_cpu(Tensor& y, const Tensor& sorted, const Tensor& values, boo
     const auto key = order::key_of<T>;
     if (v.numel() < s.numel() / 64) {  // keys of all that is sorted would take longer than the searches
       const auto same = [](T value) { return value; };
-      return run(
-          table, same, [&](T k, T t) { return key(t) < key(k); }, [&](T k, T t) { return key(t) <= key(k); });
+      return run(table, same, [&](T k, T t) { return key(t) < key(k); }, [&](T k, T t) { return key(t) <= key(k); });
     }
     std::vector<K> keys(static_cast<size_t>(s.numel()));
     std::transform(table, table + s.numel(), keys.begin(), key);
-    run(
-        keys.data(), key, [](K k, K t) { return t < k; }, [](K k, K t) { return t <= k; });
+    run(keys.data(), key, [](K k, K t) { return t < k; }, [](K k, K t) { return t <= k; });
   });
 }
 
