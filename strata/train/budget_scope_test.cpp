@@ -438,17 +438,6 @@ TEST_F(Budgets, ObserversMayEndInAnyOrder) {
   EXPECT_GT(recorder->finish().calls.size(), 100u);
 }
 
-// Of a card: to page-locked memory and to a disk.
-TEST_F(Budgets, OnACard) {
-  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
-  for (const double share : {0.8, 0.55}) {
-    SCOPED_TRACE(share);
-    expect_same(mlp, share, {.device = Device::cuda()});
-    expect_same(decoder, share, {.device = Device::cuda()});
-    expect_same(decoder, share, {.passes = 2, .evaluates = true, .device = Device::cuda()});
-  }
-}
-
 // An update of the program's own.
 TEST_F(Budgets, UpdatesThatAreNoOptimizer) {
   const auto train = [&](const MemoryConfig* memory) {
