@@ -59,11 +59,11 @@ TEST(Reserved, TheHolderWorksAtHomeAndOthersFindIt) {
   EXPECT_EQ(p[kCount - 1], 2);
   std::atomic<bool> read{false};
   double found = 0;
+  t.storage()->prefetch();  // waits in the queue; behind a reader that waits it would wait itself
   std::jthread reader([&] {
     found = value(t);
     read = true;
   });
-  t.storage()->prefetch();  // waits in the queue
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE(read);
   for (int64_t i = 0; i < kCount; ++i) p[i] = 3;
