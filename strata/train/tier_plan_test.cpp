@@ -178,8 +178,9 @@ TEST(TierPlan, AccumulatedPassesCount) {
 }
 
 TEST(TierPlan, Text) {
-  const TierPlan p =
-      plan_tiers(config_of({"memory.state=host", "memory.update=split", "memory.device=1GiB"}), kCard, kFast);
+  const TierPlan p = plan_tiers(
+      config_of({"memory.parameters=device", "memory.state=host", "memory.update=split", "memory.device=1GiB"}), kCard,
+      kFast);
   const std::string s = to_text(p);
   for (const char* part : {"weights       on the device", "by the host's processor and the device together",
                            "of 1.00 GiB", "host          ", "were everything on the device"})
