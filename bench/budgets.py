@@ -229,7 +229,7 @@ def case(a, name, tmp):
               f"  forecast {(seconds or 0) * 1e3:8.1f} ms {(peak or 0) / 2**30:7.3f} GiB  {same}; {len(rows)} steps in {whole:.0f} s,"
               f" host {watch.resident / 2**30:.2f} GiB ({watch.resident_in_steps / 2**30:.2f} after the first step), disk {(watch.free_before - watch.free) / 2**30:.2f} GiB", flush=True)
         # What was planned on this machine, what moved, and what kept the step from being one graph.
-        for line in (log + err).splitlines():
+        for line in log.splitlines():
             if re.match(r"(weights|activations|state)[: ]|step  |peak memory|no CUDA graph|the step is", line.strip()):
                 print("    " + line.strip(), flush=True)
         moved = watch.a_step(len(rows) // 2, len(rows) - 1)

@@ -121,7 +121,7 @@ TEST_F(Tiers, SingleCallsRunAgainToTheSameBits) {
     c_.model.dim = 512;
     c_.model.layers = 3;
     MemoryConfig m;
-    m.device = share(dtype == std::string("f32") ? 0.93 : 0.97);
+    m.device = share(0.97);
     m.recompute = "calls";
     TrainConfig budgeted = c_;
     budgeted.memory = m;
