@@ -69,6 +69,7 @@ class Watch(threading.Thread):
         self.resident = self.resident_in_steps = 0
         self.free = self.free_before = self.free_now()
         self.moved = []  # steps, bytes read, bytes written
+        self.log = ""    # of the program
         self.ended = threading.Event()
 
     def free_now(self):
@@ -180,7 +181,7 @@ def train(a, strata, config, device, text, out, settings, disk):
         watch.ended.set()
         watch.join()
         err.seek(0)
-        log = err.read().strip()
+        log = watch.log = err.read().strip()
     if program.returncode != 0:
         return None, watch, log.splitlines()[-1] if log else str(program.returncode)
     return [json.loads(line) for line in open(out / "metrics.jsonl")], watch, time.monotonic() - begin
@@ -229,7 +230,7 @@ def case(a, name, tmp):
               f"  forecast {(seconds or 0) * 1e3:8.1f} ms {(peak or 0) / 2**30:7.3f} GiB  {same}; {len(rows)} steps in {whole:.0f} s,"
               f" host {watch.resident / 2**30:.2f} GiB ({watch.resident_in_steps / 2**30:.2f} after the first step), disk {(watch.free_before - watch.free) / 2**30:.2f} GiB", flush=True)
         # What was planned on this machine, what moved, and what kept the step from being one graph.
-        for line in log.splitlines():
+        for line in watch.log.splitlines():
             if re.match(r"(weights|activations|state)[: ]|step  |peak memory|no CUDA graph|the step is", line.strip()):
                 print("    " + line.strip(), flush=True)
         moved = watch.a_step(len(rows) // 2, len(rows) - 1)
