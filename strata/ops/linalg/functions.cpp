@@ -271,7 +271,7 @@ Lstsq least_squares(const Tensor& A, const Tensor& B, std::optional<double> rcon
   constexpr std::string_view op = "linalg_lstsq";
   check_matrix(op, A);
   check_same(op, A, "A", B, "B");
-  const std::string driver = given.empty() ? "gelsy" : given;
+  const std::string driver = !given.empty() ? given : A.device().is_cuda() ? "gels" : "gelsy";
   check<ValueError>(driver == "gels" || driver == "gelsy" || driver == "gelsd" || driver == "gelss", op, "driver is \"",
                     given, "\", wants \"gels\", \"gelsy\", \"gelsd\" or \"gelss\"");
   const int64_t m = rows(A), n = cols(A);
@@ -319,7 +319,7 @@ const Op<Lstsq(const Tensor&, const Tensor&, std::optional<double>, const std::s
         "the longer side) times the largest as 0 (by linalg_pinv; gelsy on the CPU by factors with exchanged columns, "
         "on a card by those of A^T A in f64, or for f64 by linalg_qr, where none is 0), and give the rank, the last "
         "two "
-        "also the singular values; \"\" is gelsy on every device (PyTorch's is gels on a card). residuals are sums of "
+        "also the singular values; \"\" is gelsy on the CPU and gels on a card, as PyTorch's. residuals are sums of "
         "squares for each column of B where A has more rows than columns and full rank (not for gelsy). What is not "
         "computed is empty. B is [.., m, k], or vectors [.., m].",
     .example =
@@ -330,11 +330,11 @@ const Op<Lstsq(const Tensor&, const Tensor&, std::optional<double>, const std::s
     .cost = [](const Tensor& A, const Tensor&, std::optional<double>, const std::string&) { return cubic(A, 20); },
     .samples =
         [](Samples& s) {
-          s.add(apart(s, {4, 3}), s.tensor({4, 2}));
-          for (const char* driver : {"gels", "gelsd", "gelss", "gelsy"}) {
+          for (const char* driver : {"gelsy", "gels", "gelsd", "gelss"}) {  // the default is another one on a card
             s.add(apart(s, {2, 5, 3}), s.tensor({2, 5, 2}), std::nullopt, driver).named("tall");
             s.add(apart(s, {3, 5}), s.tensor({3, 2}), std::nullopt, driver).named("wide");
           }
+          s.add(apart(s, {4, 3}), s.tensor({4, 2}), std::nullopt, "gelsy");
           s.add(apart(s, {2, 4, 3}), s.tensor({2, 4}), 0.01, "gelsd").named("vectors");
           s.add(of_rank(s, {4, 3}, 2), s.tensor({4, 1}), std::nullopt, "gelsy").named("rank 2").not_differentiable();
           s.invalid<ShapeError>("wants B", s.tensor({3, 2}), s.tensor({2, 2}));

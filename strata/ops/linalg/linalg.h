@@ -68,7 +68,7 @@ Tensor linalg_inv(const Tensor& A);
 std::tuple<Tensor, Tensor> linalg_inv_ex(const Tensor& A, bool check_errors = false);
 /// (solution, residuals, rank, singular_values): X of least |A X - B|, of least norm among these. `driver` "gels" (A
 /// has full rank), "gelsy", "gelsd" or "gelss" (any rank; singular values up to rcond times the largest count as 0);
-/// "" is gelsy on every device. What a driver does not compute is empty.
+/// "" is gelsy on the CPU and gels on a card, as PyTorch's. What a driver does not compute is empty.
 std::tuple<Tensor, Tensor, Tensor, Tensor> linalg_lstsq(const Tensor& A, const Tensor& B,
                                                         std::optional<double> rcond = {}, std::string_view driver = "");
 /// The inverse of a tensor seen as a matrix of its first `ind` dimensions by the others.

@@ -201,6 +201,7 @@ TEST(Linalg, KnownValues) {
     EXPECT_EQ(residuals.numel(), std::string_view(driver) == "gelsy" ? 0 : 1);
     EXPECT_NEAR(residuals.numel() > 0 ? residuals.item() : 1.0 / 6, 1.0 / 6, 1e-12) << driver;
   }
+  EXPECT_EQ(std::get<2>(linalg_lstsq(A, B)).item<int64_t>(), 2);  // gelsy, which finds the rank
 }
 
 }  // namespace
