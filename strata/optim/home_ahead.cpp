@@ -49,7 +49,7 @@ std::byte* reserve(AheadUpdate::Owner& owner, const Tensor& t, bool written) {
 Optimizer::Ahead::Ahead(Optimizer& o, const StateHome& home) : who(home.who), here(o.params_.size()) {
   notes.resize(o.params_.size());
   for (const Param& p : o.params_) {
-    here[p.index] = !moves(p.tensor) && !lies_on_host(p.tensor);
+    here[p.index] = p.tensor.dim() == 0 || (!moves(p.tensor) && !lies_on_host(p.tensor));
     if (here[p.index] || !p.tensor.requires_grad()) continue;
     const Device device = p.tensor.device();
     if (!parts.defined()) {
@@ -144,8 +144,9 @@ bool Optimizer::goes_ahead(Param& p, double grad_scale, AheadUpdate& update) {
   const bool wide = p.tensor.dtype() == DType::f64;
   const bool readable = wide ? g.dtype() == DType::f64 : g.dtype() != DType::f64 && is_floating(g.dtype());
   const bool exposed = lies_on_host(p.tensor);
-  if (p.tensor.numel() == 0 || !(moves(p.tensor) || exposed) || !readable || !g.is_contiguous() ||
-      g.shape() != p.tensor.shape() || !(moves(g) || (exposed && lies_on_host(g))))
+  // State of one number stays with the parameter's device.
+  if (p.tensor.dim() == 0 || p.tensor.numel() == 0 || !(moves(p.tensor) || exposed) || !readable ||
+      !g.is_contiguous() || g.shape() != p.tensor.shape() || !(moves(g) || (exposed && lies_on_host(g))))
     return false;
   const std::vector<StateSpec> spec = full_spec(p);
   // A card takes pieces of any size from the host, whose numbers it does not change.
