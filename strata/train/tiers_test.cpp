@@ -102,31 +102,6 @@ TEST_F(Tiers, BudgetsAreKeptAndChangeNoNumber) {
   expect_same_checkpoints(plain.checkpoint, run("after", {}).checkpoint);
 }
 
-// Where nothing but calls run again, no byte moves; and the forecast is the peak.
-TEST_F(Tiers, SingleCallsRunAgainToTheSameBits) {
-  for (const char* dtype : {"f32", "bf16"}) {
-    c_.dtype = dtype;
-    c_.model.dim = 512;
-    c_.model.layers = 3;
-    MemoryConfig m;
-    m.device = share(dtype == std::string("f32") ? 0.93 : 0.97);
-    m.recompute = "calls";
-    TrainConfig budgeted = c_;
-    budgeted.memory = m;
-    const TierPlan plan = plan_tiers(budgeted, {}, {});
-    ASSERT_TRUE(plan.fits) << to_text(plan);
-    EXPECT_GT(plan.calls.recomputed_bytes, 0) << to_text(plan);
-    const std::string plain = std::string("plain-") + dtype, again = std::string("again-") + dtype;
-    const TrainResult wanted = run(plain.c_str(), {}), r = run(again.c_str(), m);
-    expect_same_checkpoints(wanted.checkpoint, r.checkpoint);
-    EXPECT_LE(r.peak_memory, std::stoll(m.device));
-    EXPECT_LT(r.peak_memory, wanted.peak_memory);
-    // The processor's kernels take workspace in backward, which no dry run sees.
-    EXPECT_NEAR(static_cast<double>(r.peak_memory), static_cast<double>(plan.peak.device),
-                0.06 * static_cast<double>(plan.peak.device));
-  }
-}
-
 TEST_F(Tiers, AnotherBudgetGoesOnToTheSameBits) {
   c_.steps = 6;
   const TrainResult whole = run("whole", {});
