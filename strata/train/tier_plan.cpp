@@ -28,9 +28,9 @@ using memory::Tag;
 
 constexpr int64_t kLeastLeaving = int64_t{1} << 20;  // smaller tensors stay: a transfer has a price of its own
 // Of a budget, that is left to kernels' workspace and to holes: a tenth, and no more than this.
-// Without anything that moves the forecast's own error is all, of a fiftieth.
+// Of a card where nothing moves a fiftieth, the forecast's own error, but a tenth of little.
 constexpr double kMargin = 0.1;
-constexpr int64_t kMostMargin = int64_t{512} << 20;
+constexpr int64_t kMostMargin = int64_t{512} << 20, kLeastMargin = int64_t{128} << 20;
 constexpr int64_t kWindow = int64_t{256} << 20;  // fetched ahead of its use at most
 constexpr int64_t kGroup = int64_t{64} << 20;    // of an update in groups: two are near at once, both ways
 // Of a weight's gradient several parts of a step may add to it, with so many calls between: it is at home meanwhile.
@@ -496,7 +496,11 @@ class Planner {
     // Holes are room that no tensor has.
     const int64_t mapped = p.peak.device;
     p.peak.device -= p.near / kHoles;
-    const int64_t most = away_at_all ? planned_ : p.moves() ? budget_.device - budget_.device / 50 : budget_.device;
+    // Where nothing moves a card keeps to its forecast; the processor's kernels take workspace that no dry run sees.
+    const int64_t error = std::max(budget_.device / 50, std::min(budget_.device - planned_, kLeastMargin));
+    const int64_t most = away_at_all || (on_cpu() && p.moves()) ? planned_
+                         : p.moves()                            ? budget_.device - error
+                                                                : budget_.device;
     p.fits = (most == 0 || mapped <= most) && (budget_.host == 0 || p.peak.host <= budget_.host);
     return p;
   }

@@ -102,7 +102,7 @@ TEST(TierPlan, SingleCallsRunAgainBeforeBlocks) {
   const int64_t all = peak_without(config_of({"train.dtype=bf16"}));
   TierRates slow = kFast;
   slow.to_host = slow.from_host = 1e5;
-  const auto budget = "memory.device=" + std::to_string(all * 8 / 10);
+  const auto budget = "memory.device=" + std::to_string(all * 9 / 10);
   const TierPlan p = plan_tiers(config_of({"train.dtype=bf16", budget}), kCard, slow);
   EXPECT_TRUE(p.fits) << to_text(p);
   EXPECT_EQ(p.recomputed, 0) << to_text(p);

@@ -121,7 +121,6 @@ TEST_F(Tiers, SingleCallsRunAgainToTheSameBits) {
     c_.model.dim = 512;
     c_.model.layers = 3;
     MemoryConfig m;
-    m.device = share(0.97);
     m.recompute = "calls";
     TrainConfig budgeted = c_;
     budgeted.memory = m;
@@ -131,7 +130,6 @@ TEST_F(Tiers, SingleCallsRunAgainToTheSameBits) {
     const std::string plain = std::string("plain-") + dtype, again = std::string("again-") + dtype;
     const TrainResult wanted = run(plain.c_str(), {}), r = run(again.c_str(), m);
     expect_same_checkpoints(wanted.checkpoint, r.checkpoint);
-    EXPECT_LE(r.peak_memory, std::stoll(m.device));
     EXPECT_LT(r.peak_memory, wanted.peak_memory);
     // The processor's kernels take workspace in backward, which no dry run sees.
     EXPECT_NEAR(static_cast<double>(r.peak_memory), static_cast<double>(plan.peak.device),
