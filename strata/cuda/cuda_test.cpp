@@ -71,6 +71,16 @@ TEST_F(Cuda, FreedMemoryIsReusedOnItsStreamAndMergedWithNeighbours) {
   EXPECT_EQ(memory::stats(DeviceType::cuda).live_total, before + (4 << 20));
 }
 
+// A request for more addresses than there are leaves nothing behind, also where nothing is mapped yet.
+TEST_F(Cuda, AbsurdRequestsDoNotStandInTheWayOfOthers) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THROW(empty({{int64_t{1} << 44}, DType::f32, Device::cuda(), std::nullopt}), MemoryError);
+    const Tensor small = ones({3}, {.device = Device::cuda()});
+    EXPECT_EQ(small.to_vector<float>(), std::vector<float>(3, 1));
+    memory::release_cached();
+  }
+}
+
 TEST_F(Cuda, FragmentsDoNotKillALargeRequest) {
   // Many small blocks, every second one given back, then a request larger than any hole and than what is left.
   const int64_t total = properties(0).memory_bytes;

@@ -239,6 +239,8 @@ struct DeviceMemory {
     const int64_t offset = h.heap.place(bytes, tag, module);
     if (h.heap.top() > h.range || !map(h, offset, bytes)) {
       h.heap.remove(offset);
+      // The hole that a request for more than the range leaves behind would have all later ones refused.
+      if (h.heap.top() > h.range) h.heap.trim();
       return nullptr;
     }
     return reinterpret_cast<void*>(h.base + static_cast<CUdeviceptr>(offset));
