@@ -75,7 +75,7 @@ TEST_F(Cuda, FreedMemoryIsReusedOnItsStreamAndMergedWithNeighbours) {
 TEST_F(Cuda, AbsurdRequestsDoNotStandInTheWayOfOthers) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_THROW(empty({{int64_t{1} << 44}, DType::f32, Device::cuda(), std::nullopt}), MemoryError);
-    const Tensor small = card(ones({3}));
+    const Tensor small = ones({3}).to(Device::cuda());
     EXPECT_EQ(small.to_vector<float>(), std::vector<float>(3, 1));
     memory::release_cached();
   }
