@@ -38,8 +38,7 @@ Ref<Storage> SavedTensorOffload::Impl::bring(Slot& s, Slot::User& user) {
     for (size_t i = 0; i < s.recipe->results.size(); ++i) {
       const std::shared_ptr<Slot> other = s.recipe->results[i].lock();
       if (!other || other->near || other->recipe != s.recipe) continue;
-      other->near = made[i];
-      strata::detail::storage_returns(*made[i], other->watch.number());
+      other->near = made[i];  // for a recorder a storage of its own: what it is made again for was freed
       stats.recomputed += other->bytes;
     }
   } else if (!s.near) {

@@ -409,6 +409,11 @@ struct BudgetScope::State {
       return;  // no step: the next may be one
     ran.dry.largest_part = largest_part();
     ran.dry.largest_weight = largest_weight();
+    if (optimizer) {
+      std::map<std::string, int64_t> own;
+      for (const auto& [name, t] : optimizer->state_dict())
+        ran.dry.largest_state = std::max(ran.dry.largest_state, own[name.substr(0, name.rfind('.'))] += t.nbytes());
+    }
     for (const RecordedStorage& s : r.storages)
       if (s.born < 0 && s.tag != memory::Tag::parameter && s.tag != memory::Tag::gradient &&
           s.tag != memory::Tag::optimizer)

@@ -63,7 +63,7 @@ TEST(DryStep, ForecastsMemoryOverTime) {
   const DryStep step = record_dry_step(config_of({}));
   const auto data_of = [&](const lab::Limits& limits) {
     const std::string html = step.timeline_html("a <step>", "cpu", limits);
-    EXPECT_NE(html.find("a &lt;step>"), std::string::npos);
+    EXPECT_NE(html.find("a &lt;step&gt;"), std::string::npos);
     const std::string open = "<script id=\"data\" type=\"application/json\">";
     const size_t begin = html.find(open) + open.size();
     return nlohmann::json::parse(html.substr(begin, html.find("</script>", begin) - begin));
