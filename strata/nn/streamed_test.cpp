@@ -429,7 +429,7 @@ TEST(Streamed, PartsComeByTheirWeights) {
     EXPECT_EQ(bits(net.forward(x)), wanted);
     if (i > 0) {
       EXPECT_EQ(streamed.stats().bytes_late, before.bytes_late);
-      EXPECT_EQ(streamed.stats().bytes_ahead - before.bytes_ahead, 3 * 2400);
+      EXPECT_EQ(streamed.stats().bytes_ahead - before.bytes_ahead, 2400);  // of three layers two find room
     }
   }
 }

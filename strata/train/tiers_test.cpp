@@ -133,7 +133,7 @@ TEST_F(Tiers, SingleCallsRunAgainToTheSameBits) {
     EXPECT_LT(r.peak_memory, wanted.peak_memory);
     // The processor's kernels take workspace in backward, which no dry run sees.
     EXPECT_NEAR(static_cast<double>(r.peak_memory), static_cast<double>(plan.peak.device),
-                0.06 * static_cast<double>(plan.peak.device));
+                0.08 * static_cast<double>(plan.peak.device));
   }
 }
 
