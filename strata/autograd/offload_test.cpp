@@ -141,7 +141,7 @@ TEST(Offload, WhatComesBackEarlyLeavesRoomForBackward) {
     const int64_t fetched = offload->stats().fetched;
     h.backward();
     EXPECT_GE(offload->stats().fetched - fetched, 14 << 20);
-    EXPECT_LE(memory::stats(DeviceType::cpu).peak_total, forward);
+    EXPECT_LE(memory::stats(DeviceType::cpu).peak_total, forward + 4096);  // scalars besides
   }
 }
 
