@@ -9,6 +9,7 @@
 #include "strata/ops/factory/ranges.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/loss_kernel.h"
+#include "strata/ops/loss/lse_gradient_inl.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -149,11 +150,7 @@ const Op<ForwardSignature> cross_entropy_rows_op{{
           Tensor gx;
           if (b.has_gy(0))
             gx = cross_entropy_backward_op(b.gy(0), x, target, b.y(1), ignore_index, reduction, smoothing);
-          if (b.has_gy(1)) {
-            const Tensor p = add(x.to(b.gy(1).dtype()), b.y(1).unsqueeze(1), -1).exp();
-            const Tensor through_lse = (p * b.gy(1).unsqueeze(1)).to(x.dtype());
-            gx = gx.defined() ? gx + through_lse : through_lse;
-          }
+          if (b.has_gy(1)) gx = with_lse_gradient(gx, x, b.y(1), b.gy(1));
           b.set(0, gx);
         },
     .cost =
