@@ -212,6 +212,9 @@ TEST(OverArgument, WhatOthersSeeIsNotSetAside) {
   EXPECT_FALSE(set_aside(y).defined());
   const Tensor z = x * 3.0;
   EXPECT_THROW(put_over(z, x.to(DType::f64)), ValueError);
+  EXPECT_THROW(set_aside({}), Error);
+  EXPECT_THROW(put_over(z, {}), Error);
+  EXPECT_THROW(put_over({}, z), Error);
 }
 
 TEST(LeakyReluOver, NeedsNoCopyForBackward) {

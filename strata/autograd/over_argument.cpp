@@ -7,6 +7,7 @@
 namespace strata {
 
 Tensor set_aside(const Tensor& x, uint32_t holders) {
+  check(x.defined(), "set_aside", "there is no tensor");
   const TensorImpl& impl = x.impl();
   if (x.is_leaf() || impl.view_base || x.ref().use_count() > holders || x.storage().use_count() > 1) return {};
   Tensor same = x.detach();
@@ -15,6 +16,7 @@ Tensor set_aside(const Tensor& x, uint32_t holders) {
 }
 
 void put_over(const Tensor& x, const Tensor& y) {
+  check(x.defined() && y.defined(), "put_over", "there is no tensor");
   check(y.shape() == x.shape() && y.dtype() == x.dtype() && y.device() == x.device(), "put_over", "the result is ", y,
         ", the tensor ", x);
   rebind(x, y);

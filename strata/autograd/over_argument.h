@@ -10,7 +10,7 @@ namespace strata {
 
 /// A tensor with the memory and history of `x`, for the op to read and save. Undefined, and nothing may be put over x,
 /// where the write would be missed by whoever else sees that memory (a view, a tensor saved for another op, a leaf).
-/// `holders`: references to x that the caller knows of.
+/// `holders`: references to x that the caller knows of. Throws ValueError if x is undefined.
 Tensor set_aside(const Tensor& x, uint32_t holders = 1);
 
 /// x shows the elements of `y`, which was computed from set_aside(x), and has its history. Throws ValueError unless y

@@ -257,11 +257,11 @@ void bind_autograd(nb::module_& m) {
   m.def("_jacobian", &matrix<detail::jacobian>);
   m.def("_hessian", &matrix<detail::hessian>);
   m.def("_set_aside", [](nb::handle x) -> nb::object {
-    const Tensor same = set_aside(tensor_of(x.ptr()));
+    const Tensor same = set_aside(own_tensor(x, "set_aside"));
     return same.defined() ? wrapped(same) : nb::none();
   });
-  m.def("_put_over", [](nb::object x, nb::handle y) {
-    put_over(tensor_of(x.ptr()), tensor_of(y.ptr()));
+  m.def("_put_over", [](nb::object x, const Tensor& y) {
+    put_over(own_tensor(x, "put_over"), y);
     return x;
   });
   m.def("is_grad_enabled", [] { return grad_enabled(); });

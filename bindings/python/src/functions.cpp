@@ -202,7 +202,7 @@ void bind_functions(nb::module_& m) {
         nb::arg("input"), nb::arg("other"), nb::arg("rtol") = 1e-5, nb::arg("atol") = 1e-8, nb::arg("equal_nan") = false);
   m.def("equal", [](const Tensor& a, const Tensor& b) { return equal(a, b); }, nb::arg("input"), nb::arg("other"));
   m.def("_leaky_relu_over", [](nb::object x, double negative_slope) {
-    leaky_relu_over(tensor_of(x.ptr()), negative_slope);
+    leaky_relu_over(own_tensor(x, "leaky_relu"), negative_slope);
     return x;
   });
   m.def("swiglu", [](const Tensor& a, OptTensor b) { return b ? swiglu(a, *b) : swiglu(a); }, nb::arg("a"), nb::arg("b") = nb::none());

@@ -38,6 +38,11 @@ inline bool is_tensor(PyObject* o) {
 inline Tensor& tensor_of(PyObject* o) {
   return reinterpret_cast<PyTensor*>(o)->value;
 }
+/// The tensor that `o` is, itself and not a copy. Throws TypeError naming `who` for any other object.
+inline Tensor& own_tensor(nb::handle o, const char* who) {
+  if (!is_tensor(o.ptr())) throw nb::type_error((std::string(who) + ": the first argument is a Tensor").c_str());
+  return tensor_of(o.ptr());
+}
 /// A new reference: a Python tensor, or None for an undefined one.
 PyObject* wrap(Tensor t);
 /// The same, for nanobind.

@@ -163,8 +163,7 @@ struct HookHandle {
 
 // What a method was called of, which `Tensor.fill_(None, 1)` says may be anything.
 Tensor& own(nb::handle self) {
-  if (!is_tensor(self.ptr())) throw nb::type_error("a method of Tensor: the first argument is a Tensor");
-  return tensor_of(self.ptr());
+  return own_tensor(self, "a method of Tensor");
 }
 
 nb::object same(nb::handle self) {

@@ -122,6 +122,16 @@ def test_no_argument_ends_the_program(part):
     assert refused > 500 and accepted > 20
 
 
+def test_inner_entries_that_change_a_tensor_take_nothing_else():
+    x = st.ones(2, requires_grad=True) * 2
+    for wrong in (None, 1.5, "x", [x], object()):
+        for call in (lambda o: st._core._set_aside(o), lambda o: st._core._put_over(o, x), lambda o: st._core._put_over(x, o),
+                     lambda o: st._core._leaky_relu_over(o, 0.1)):
+            with pytest.raises(TypeError):
+                call(wrong)
+    assert x.tolist() == [2, 2]
+
+
 # ---- PyTorch's argument names
 
 
