@@ -244,6 +244,11 @@ void check_spec(const ModelSpec& s) {
   check_chance("embedding_dropout", s.embedding_dropout);
   check(std::isfinite(s.logit_soft_cap) && s.logit_soft_cap >= 0, kOp, "logit_soft_cap is ", s.logit_soft_cap);
   check_number("logit_scale", s.logit_scale);
+  if (!s.encoder_head) return;
+  const EncoderHeadSpec& h = *s.encoder_head;
+  if (h.kind == EncoderHeadSpec::Kind::labels) check_size("encoder_head.labels", h.labels);
+  check(!h.pooled || s.pooler, kOp, "a head of the pooled vector wants a pooler");
+  if (h.norm) check_norm(*h.norm);
 }
 
 std::string to_string(const ModelSpec& s) {
@@ -275,8 +280,17 @@ std::string to_string(const ModelSpec& s) {
     text += cat("  image: ", s.image->channels, " x ", s.image->height, " x ", s.image->width, ", patches of ",
                 s.image->patch, s.image->class_token ? ", class token" : "", ", register tokens ",
                 s.image->register_tokens, '\n');
-  if (s.vocab > 0)
+  if (s.vocab > 0 && s.kind == ModelKind::decoder)
     text += cat("  head: ", s.tied ? "the token embedding" : "its own", s.head_bias ? ", bias" : "", '\n');
+  if (s.positions_skip_padding) text += "  positions: without padding\n";
+  if (s.pooler) text += "  pooler\n";
+  if (s.encoder_head) {
+    const EncoderHeadSpec& h = *s.encoder_head;
+    text += cat(
+        "  encoder head: ", h.kind == EncoderHeadSpec::Kind::tokens ? std::string("tokens") : cat(h.labels, " labels"),
+        h.pooled ? " of the pooled vector" : "", h.dense ? cat(", dense ", name_of(h.activation)) : std::string(),
+        h.norm ? cat(", ", text_of(*h.norm)) : std::string(), '\n');
+  }
   line("logit soft cap", s.logit_soft_cap, usual.logit_soft_cap);
   line("logit scale", s.logit_scale, usual.logit_scale);
   return text;
