@@ -207,10 +207,23 @@ void check_spec(const ModelSpec& s) {
       check(part.parts.empty(), kOp, "a part has no parts");
       check_spec(part);
     }
+    if (s.kind == ModelKind::pair) {
+      check(s.pair.has_value(), kOp, "a pair has no PairSpec");
+      check_size("pair.projection", s.pair->projection);
+    }
     return;
   }
   check_size("dim", s.dim);
-  if (!s.image) {
+  if (s.image) {
+    const ImageSpec& i = *s.image;
+    check_size("image.channels", i.channels);
+    check_size("image.patch", i.patch);
+    check(i.height >= i.patch && i.width >= i.patch && i.height < (1 << 24) && i.width < (1 << 24), kOp,
+          "an image of ", i.height, " x ", i.width, " has no patches of ", i.patch);
+    check_size("image.register_tokens", i.register_tokens, 0);
+    check(s.learned_positions == (i.height / i.patch) * (i.width / i.patch) + i.class_token, kOp, s.learned_positions,
+          " positions are not those of the image's patches");
+  } else {
     check_size("vocab", s.vocab);
     check_size("context", s.context);
   }
@@ -255,6 +268,7 @@ std::string to_string(const ModelSpec& s) {
   const ModelSpec usual;
   std::string text = cat(name_of(s.kind), '\n');
   for (const ModelSpec& part : s.parts) text += to_string(part);
+  if (s.pair) text += cat("  pair: vectors of ", s.pair->projection, ", end token ", s.pair->end_token, '\n');
   const auto line = [&](std::string_view name, const auto& value, const auto& plain) {
     if (!(value == plain)) text += cat("  ", name, ": ", value, '\n');
   };
