@@ -74,7 +74,7 @@ Tensor ImageEncoder::positions(int64_t rows, int64_t columns) const {
                           .view({1, own_rows, own_columns, dim})
                           .permute({0, 3, 1, 2})
                           .to(DType::f32);
-  const Tensor resized = interpolate(grid, Dims{rows, columns}, {}, "bicubic")
+  const Tensor resized = interpolate(grid, Dims{rows, columns}, {}, "bicubic", false, false, i.smooth_positions)
                              .to(position_embedding.dtype())
                              .permute({0, 2, 3, 1})
                              .reshape({rows * columns, dim});

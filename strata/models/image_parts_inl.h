@@ -25,4 +25,9 @@ struct ImageNames {
 };
 std::vector<WeightRow> image_weights(const ModelSpec& spec, const ImageNames& names);
 
+/// DINOv2, with register tokens where model_type says so.
+ModelSpec read_dinov2(const ConfigReader& config);
+std::string write_dinov2(const ModelSpec& spec);
+std::vector<WeightRow> dinov2_weights(const ModelSpec& spec);
+
 }  // namespace strata::parts

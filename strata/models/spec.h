@@ -30,6 +30,7 @@ struct ImageSpec {
   bool class_token = true;
   int64_t register_tokens = 0;  ///< more learned tokens, after the class token
   bool mask_token = false;
+  bool smooth_positions = false;  ///< positions are resized with antialiasing
 
   bool operator==(const ImageSpec&) const = default;
 };
