@@ -405,5 +405,52 @@ TEST(Pipeline, IdentityIsOfWhatDecidesIds) {
   EXPECT_NE(byte_words({{"normalizer", bert}, {"added_tokens", {added(256, "x", true)}}})->identity(), one);
 }
 
+// Files from strangers: each row of the cases, bytes changed, cut and doubled, is a tokenizer or an error.
+TEST(Pipeline, MutatedFilesAreTokenizersOrErrors) {
+  uint32_t state = 7;
+  const auto next = [&](size_t n) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % n;
+  };
+  std::vector<std::string> files;
+  each_row([&](const PipelineTokenizer& t, const std::string& parts, const Json&) {
+    // Without most of the vocabulary, so that what changes is the rest.
+    Json file = Json::parse(parts);
+    file["model"] = {{"type", "WordLevel"}, {"unk_token", "a"}, {"vocab", {{"a", 0}, {"b", 1}, {"<s>", 2}}}};
+    files.push_back(file.dump());
+  });
+  int read = 0, refused = 0;
+  for (int i = 0; i < 6000 && !files.empty(); ++i) {
+    std::string file = files[next(files.size())];
+    for (size_t k = next(3); k < 3; ++k) {
+      const size_t at = next(file.size());
+      switch (next(4)) {
+        case 0:
+          file[at] = static_cast<char>(next(256));
+          break;
+        case 1:
+          file.erase(at, next(8));
+          break;
+        case 2:
+          file.insert(at, file.substr(next(file.size()), next(30)));
+          break;
+        default:
+          file[at] = "0\"[]{},:.-xA"[next(13)];
+      }
+    }
+    try {
+      const auto t = PipelineTokenizer::parse(file, "mutated");
+      const std::string text = "a b<s> A\xc3\xa4 \xe6\xbc\xa2 12\xff";
+      const Ids ids = t->encode(text, EncodeOptions{});
+      for (const int32_t id : ids) ASSERT_TRUE(id >= 0 && id < t->vocab_size()) << file;
+      EXPECT_TRUE(is_utf8(t->decode(ids))) << file;
+      ++read;
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_TRUE(files.empty() || (read > 100 && refused > 100)) << read << " " << refused;
+}
+
 }  // namespace
 }  // namespace strata::text
