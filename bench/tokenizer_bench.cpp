@@ -1,4 +1,4 @@
-// Tokenizer models beside another library's, called by tokenizers.py: every command prints seconds.
+// Tokenizer models beside another library's, called by tokenizer_models.py: every command prints seconds.
 //
 //   tokenizer_bench train TYPE TEXT VOCAB THREADS MODEL.json    words between blanks, counted and learned from
 //   tokenizer_bench encode MODEL.json TEXT THREADS              the same words to ids; prints their number and a
