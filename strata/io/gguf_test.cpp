@@ -7,7 +7,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/error_test_util.h"
-#include "strata/io/gguf_blocks.h"
+#include "strata/io/gguf_blocks_cpu.h"
 #include "strata/io/temp_dir.h"
 #include "strata/io/weight_cases_test_util.h"
 #include "strata/io/weight_files.h"
