@@ -15,8 +15,8 @@ Tensor dequantize_weight(const PackedWeight& w, DType dtype = DType::f32);
 /// ShapeError, DTypeError, ValueError.
 Tensor packed_linear(const Tensor& x, const PackedWeight& w, const Tensor& bias = {});
 
-/// g W: g [.., rows] -> [.., columns], of g's dtype: the gradient of packed_linear for x. W's numbers are rounded to g's
-/// dtype. Differentiable for g. Throws ShapeError, DTypeError, ValueError.
+/// g W: g [.., rows] -> [.., columns], of g's dtype: the gradient of packed_linear for x. W's numbers are rounded to
+/// g's dtype. Differentiable for g. Throws ShapeError, DTypeError, ValueError.
 Tensor packed_matmul(const Tensor& g, const PackedWeight& w);
 
 }  // namespace strata

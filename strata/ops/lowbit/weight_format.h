@@ -1,6 +1,6 @@
 #pragma once
-// Matrices of a linear layer in 4 to 8 bits a number: one table of formats, and what a matrix in one of them consists of.
-// docs/design/low_bit.md.
+// Matrices of a linear layer in 4 to 8 bits a number: one table of formats, and what a matrix in one of them consists
+// of. docs/design/low_bit.md.
 
 #include <cstdint>
 #include <span>
@@ -42,8 +42,8 @@ std::span<const WeightFormat> weight_formats();
 const WeightFormat& weight_format(WeightCodes codes);
 const WeightFormat& weight_format(std::string_view name);
 
-/// A matrix W [rows, columns] in one of the formats: see docs/design/low_bit.md for the parts. Parts that a matrix lacks
-/// are undefined tensors.
+/// A matrix W [rows, columns] in one of the formats: see docs/design/low_bit.md for the parts. Parts that a matrix
+/// lacks are undefined tensors.
 ///
 ///     PackedWeight w = quantize_weight(randn({64, 128}), "int4", {.block_columns = 32});
 ///     Tensor y = packed_linear(x, w);                  // x [.., 128] -> [.., 64]
@@ -55,7 +55,7 @@ struct PackedWeight {
   Tensor scales;                              ///< [blocks of rows, blocks of columns], floating; u8 where nested
   Tensor zeros;                               ///< like scales, i8 for int8, u8 for int4
   Tensor order;                               ///< i32 [columns]: column j of the codes is column order[j] of W
-  Tensor nested;                              ///< f32 [257 + ceil(scales / 256)]: offset, values of codes, scales of scales
+  Tensor nested;  ///< f32 [257 + ceil(scales / 256)]: offset, values of codes, scales of scales
 
   /// Blocks down and across: the shape of `scales`.
   Shape grid() const;
@@ -82,8 +82,8 @@ struct QuantizeOptions {
 };
 
 /// W [rows, columns], floating, rounded to the nearest of `format`'s numbers under scales by the largest magnitude (for
-/// int8 and int4 not symmetric: by the range). nf4 takes block_rows 1 and columns that are a multiple of block_columns, 64
-/// where that is 0. Formats of GGUF: q8_0 and q4_0; the others are read, not made. Throws ValueError, ShapeError,
+/// int8 and int4 not symmetric: by the range). nf4 takes block_rows 1 and columns that are a multiple of block_columns,
+/// 64 where that is 0. Formats of GGUF: q8_0 and q4_0; the others are read, not made. Throws ValueError, ShapeError,
 /// DTypeError. On the CPU.
 PackedWeight quantize_weight(const Tensor& weight, std::string_view format, const QuantizeOptions& options = {});
 
