@@ -1,8 +1,8 @@
 #include "strata/nn/transformer.h"
 
-#include "strata/nn/module_hooks_inl.h"
-#include "strata/ops/activation/activation.h"
+
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/activation/activation.h"
 #include "strata/ops/matmul/mlp.h"
 #include "strata/ops/norm/norm.h"
 
@@ -26,9 +26,6 @@ GptMlp::GptMlp(int64_t dim, int64_t ffn_dim)
       down(register_module("down", Linear(ffn_dim, dim))) {}
 
 Tensor GptMlp::forward(const Tensor& x) const {
-  // Layers that hooks watch, or that compute something else than their weight says, are called.
-  if (detail::ModuleHooks::of_module(up, false) || detail::ModuleHooks::of_module(down, false))
-    return down(gelu(up(x), "tanh"));
   return gelu_feed_forward(x, up.weight, up.bias, down.weight, down.bias);
 }
 

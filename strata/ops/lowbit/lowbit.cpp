@@ -118,7 +118,7 @@ const Op<DecodeSignature> dequantize_weight_op{{
       decode_rows(on, Laid(packed(columns, codes, scales, zeros, order, nested, format, block_rows, block_columns)), 0,
                   y);
     }),
-    .dtypes = kFloats,
+    .dtypes = dtype_bit(DType::f32) | dtype_bit(DType::bf16) | dtype_bit(DType::f16),
     .cost =
         [](Part codes, Part scales, Part zeros, Part order, Part nested, int64_t columns, const std::string&, int64_t,
            int64_t, DType dtype) {
