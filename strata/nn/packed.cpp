@@ -1,9 +1,11 @@
 #include "strata/nn/packed.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "strata/core/error.h"
@@ -22,11 +24,8 @@ constexpr std::string_view kPack = "pack_linear";
 constexpr std::string_view kFormat = "format";  // of the weight's buffers, beside its parts
 
 Tensor& part_of(PackedWeight& w, std::string_view name, std::string_view op) {
-  const std::pair<std::string_view, Tensor*> all[] = {{"codes", &w.codes},
-                                                      {"scales", &w.scales},
-                                                      {"zeros", &w.zeros},
-                                                      {"order", &w.order},
-                                                      {"nested", &w.nested}};
+  const std::pair<std::string_view, Tensor*> all[] = {
+      {"codes", &w.codes}, {"scales", &w.scales}, {"zeros", &w.zeros}, {"order", &w.order}, {"nested", &w.nested}};
   for (const auto& [known, t] : all)
     if (known == name) return *t;
   throw ValueError(op, cat("a packed weight has no part \"", name, "\""));
@@ -87,7 +86,8 @@ std::set<const TensorImpl*> not_alone(const Module& module) {
 
 bool skipped(const std::string& name, const std::vector<std::string>& skip) {
   const std::string whole = "." + name + ".";
-  return std::ranges::any_of(skip, [&](const std::string& s) { return whole.find("." + s + ".") != std::string::npos; });
+  return std::ranges::any_of(skip,
+                             [&](const std::string& s) { return whole.find("." + s + ".") != std::string::npos; });
 }
 
 double norm_of(const Tensor& t) {
@@ -111,8 +111,8 @@ void pack_linear(const Module& linear, const PackedWeight& weight) {
   }
   check<ShapeError>(made->slot.shape() == Shape{weight.rows, weight.columns}, kPack, "the weight of \"", linear.path(),
                     "\" is ", made->slot, ", the packed one [", weight.rows, ", ", weight.columns, "]");
-  check<DeviceError>(!made->bias.defined() || made->bias.device() == weight.codes.device() || made->bias.is_meta(), kPack,
-                     "the bias of \"", linear.path(), "\" is ", made->bias, ", codes are ", weight.codes);
+  check<DeviceError>(!made->bias.defined() || made->bias.device() == weight.codes.device() || made->bias.is_meta(),
+                     kPack, "the bias of \"", linear.path(), "\" is ", made->bias, ", codes are ", weight.codes);
   const Module holder = holder_of(made->weight);
   detail::ModuleHooks& hooks = *detail::ModuleHooks::of_module(linear, true);
   detail::ModuleHooks::forget(linear, "weight");
@@ -189,12 +189,11 @@ std::vector<PackedLayer> quantize(const Module& module, std::string_view format,
     const Module& layer = modules.at(name);
     const Tensor weight = *own_parameter(layer, "weight");
     try {
-      PackedWeight w = quantize_weight(weight, format, options.rounding);
+      const PackedWeight w = quantize_weight(weight, format, options.rounding);
       const Tensor near = weight.detach().to(Device::cpu()).to(DType::f32);
       const double size = norm_of(near);
       made.push_back({name, w.bits(), size == 0 ? 0 : norm_of(near - dequantize_weight(w)) / size, 0});
-      for (const auto& [part, t] : w.parts()) part_of(w, part, kPack) = t.to(weight.device());
-      pack_linear(layer, w);
+      pack_linear(layer, moved(w, weight.device()));
     } catch (const ShapeError& e) {
       throw ShapeError("quantize", cat("layer \"", name, "\": ", e.what()));
     } catch (const ValueError& e) {

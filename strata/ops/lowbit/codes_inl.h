@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
+
+#include "strata/core/dtype.h"
+#include "strata/core/error.h"
 
 // NF4's numbers, for a table on the host and one on the card.
 #define STRATA_NF4_VALUES                                                                             \
@@ -21,6 +25,15 @@ inline void put_four_bits(uint8_t* row, int64_t column, int code) {
 inline int get_four_bits(const uint8_t* row, int64_t column) {
   const uint8_t byte = row[column / 32 * 16 + column % 16];
   return column % 32 < 16 ? byte & 15 : byte >> 4;
+}
+/// A scale as a part of `t` will hold it, so that codes are those of what is read again. 1 where it becomes 0, which
+/// codes cannot be divided by: all of them are then 0. Throws ValueError in the name of `op` where it becomes infinite.
+inline float stored_scale(float v, DType t, std::string_view op) {
+  const float s = t == DType::f16    ? static_cast<float>(Half(v))
+                  : t == DType::bf16 ? static_cast<float>(BFloat16(v))
+                                     : v;
+  check(std::isfinite(s), op, "a scale of ", v, " is too large for ", t);
+  return s == 0 ? 1.0f : s;
 }
 /// The code, from `least` to `most`, whose number (code - zero) scale is nearest to v; ties to the even quotient.
 inline int nearest_code(float v, float scale, float zero, int least, int most) {

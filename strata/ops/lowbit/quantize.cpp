@@ -36,16 +36,6 @@ void each_in(const float* x, int64_t columns, int64_t r, int64_t r_end, int64_t 
     for (int64_t j = c; j < c_end; ++j) f(i, j, x[i * columns + j]);
 }
 
-// A scale as it will be read again, so that codes are those of what the part holds. 1 where it becomes 0, which codes
-// cannot be divided by: all of them are then 0.
-float stored(float v, DType t) {
-  const float s = t == DType::f16    ? static_cast<float>(Half(v))
-                  : t == DType::bf16 ? static_cast<float>(BFloat16(v))
-                                     : v;
-  check(std::isfinite(s), kName, "a scale of ", v, " is too large for ", t);
-  return s == 0 ? 1.0f : s;
-}
-
 struct Grid {
   float scale;
   int zero;
@@ -54,11 +44,11 @@ struct Grid {
 Grid grid_of(float low, float high, int least, int most, bool symmetric, int middle, DType scale_dtype) {
   if (symmetric) {
     const float largest = std::max(std::fabs(low), std::fabs(high));
-    return {stored(largest / static_cast<float>(most - middle), scale_dtype), middle};
+    return {lowbit::stored_scale(largest / static_cast<float>(most - middle), scale_dtype, kName), middle};
   }
   low = std::min(low, 0.0f), high = std::max(high, 0.0f);
   if (low == high) return {1.0f, least};
-  const float scale = stored((high - low) / static_cast<float>(most - least), scale_dtype);
+  const float scale = lowbit::stored_scale((high - low) / static_cast<float>(most - least), scale_dtype, kName);
   return {scale, std::clamp(static_cast<int>(std::nearbyint(static_cast<float>(least) - low / scale)), least, most)};
 }
 
@@ -83,7 +73,7 @@ void by_blocks(PackedWeight& w, const float* x, const QuantizeOptions& o) {
       });
       if (floating) {
         const float largest = std::max(std::fabs(low), std::fabs(high));
-        const float scale = stored(largest / 448.0f, o.scale_dtype);
+        const float scale = lowbit::stored_scale(largest / 448.0f, o.scale_dtype, kName);
         scales.data<float>()[b] = scale;
         each_in(x, w.columns, r, r_end, c, c_end,
                 [&](int64_t i, int64_t j, float v) { codes[i * bytes + j] = fp8_code(v / scale, kE4m3); });

@@ -194,12 +194,18 @@ double PackedWeight::bits() const {
   return 8.0 * static_cast<double>(nbytes()) / static_cast<double>(std::max<int64_t>(1, rows * columns));
 }
 
+PackedWeight moved(const PackedWeight& w, Device device) {
+  PackedWeight there = w;
+  for (Tensor* t : {&there.codes, &there.scales, &there.zeros, &there.order, &there.nested})
+    if (t->defined()) *t = t->to(device);
+  return there;
+}
+
 Tensor PackedWeight::decode() const {
   check("PackedWeight");
-  PackedWeight dense = *this;
-  const auto near = [](const Tensor& t) { return t.defined() ? t.to(Device::cpu()).contiguous() : t; };
-  dense.codes = near(codes), dense.scales = near(scales), dense.zeros = near(zeros), dense.order = near(order),
-  dense.nested = near(nested);
+  PackedWeight dense = moved(*this, Device::cpu());
+  for (Tensor* t : {&dense.codes, &dense.scales, &dense.zeros, &dense.order, &dense.nested})
+    if (t->defined()) *t = t->contiguous();
   const Tensor y = empty({{rows, columns}, DType::f64, Device::cpu(), std::nullopt});
   if (y.numel() == 0) return y;
   std::vector<double> row(static_cast<size_t>(columns));

@@ -72,6 +72,9 @@ struct PackedWeight {
   void check(std::string_view op, bool values = true) const;
 };
 
+/// The same with its parts on `device`.
+PackedWeight moved(const PackedWeight& w, Device device);
+
 /// How quantize_weight() makes codes.
 struct QuantizeOptions {
   int64_t block_rows = 1;     ///< what one scale is for; 0: all rows
