@@ -22,8 +22,8 @@ namespace {
 
 // Who speaks, as sets of conversations spell it.
 constexpr std::pair<std::string_view, std::string_view> kSpeakers[] = {
-    {"human", "user"},      {"user", "user"},     {"gpt", "assistant"}, {"assistant", "assistant"},
-    {"system", "system"},   {"tool", "tool"},
+    {"human", "user"},          {"user", "user"},     {"gpt", "assistant"},
+    {"assistant", "assistant"}, {"system", "system"}, {"tool", "tool"},
 };
 // Members of a row that the template sees beside the messages.
 constexpr std::string_view kTemplateMembers[] = {"tools", "documents"};
@@ -120,7 +120,8 @@ struct ChatEncoder::Impl {
       row.variables = *more;
     }
     for (const std::string_view name : kTemplateMembers)
-      if (const auto found = json.find(std::string(name)); found != json.end()) row.variables[std::string(name)] = *found;
+      if (const auto found = json.find(std::string(name)); found != json.end())
+        row.variables[std::string(name)] = *found;
     return row;
   }
 
@@ -137,8 +138,10 @@ struct ChatEncoder::Impl {
       row.templated = false;
       row.answer = text->get<std::string>();
     } else {
-      throw IoError("", cat(place, ": has neither 'messages', 'conversations', 'prompt' with 'completion' nor 'text'; "
-                                   "its members are ", json_members(json)));
+      throw IoError("", cat(place,
+                            ": has neither 'messages', 'conversations', 'prompt' with 'completion' nor 'text'; "
+                            "its members are ",
+                            json_members(json)));
     }
     return row;
   }
@@ -158,10 +161,11 @@ struct ChatEncoder::Impl {
   // The length of a rendered beginning of the conversation, which is to be how the whole begins.
   size_t prefix(const Row& row, size_t messages, bool prompt, const Rendered& whole, const std::string& place) const {
     const std::string text = render(row, messages, prompt, place).text;
-    check<ValueError>(whole.text.starts_with(text), "chat", place, ": the chat template renders the first ", messages,
-                      " messages", prompt ? " and the prompt behind them" : "",
-                      " otherwise than within all of them, so what the assistant wrote cannot be found; a template with "
-                      "{% generation %} blocks says it");
+    check<ValueError>(
+        whole.text.starts_with(text), "chat", place, ": the chat template renders the first ", messages, " messages",
+        prompt ? " and the prompt behind them" : "",
+        " otherwise than within all of them, so what the assistant wrote cannot be found; a template with "
+        "{% generation %} blocks says it");
     return text.size();
   }
 
@@ -169,8 +173,9 @@ struct ChatEncoder::Impl {
     Ranges ranges;
     if (marks_answers) {
       const size_t from = row.learn_from == 0 ? 0 : prefix(row, row.learn_from, false, whole, place);
-      for (const auto& range : whole.generated)
-        if (range.first >= from) ranges.push_back(range);
+      // Answers that touch are one range.
+      for (const auto& [begin, end] : whole.generated)
+        if (end > from) ranges.emplace_back(std::max(begin, from), end);
       return ranges;
     }
     for (size_t i = row.learn_from; i < row.messages.size(); ++i) {

@@ -70,8 +70,8 @@ class ChatEncoder {
   std::unique_ptr<const Impl> impl_;
 };
 
-/// All rows of JSONL files (find_text_files, compressed or not) in their order, by every core. Throws as find_text_files
-/// and ChatEncoder::encode, and IoError where there are none.
+/// All rows of JSONL files (find_text_files, compressed or not) in their order, by every core. Throws as
+/// find_text_files and ChatEncoder::encode, and IoError where there are none.
 std::shared_ptr<StoredSequences> load_chats(std::span<const std::string> sources, const ChatEncoder& encoder);
 
 /// Pairs for preference training. A batch is {chosen tokens, chosen targets, rejected tokens, rejected targets}, each

@@ -59,9 +59,9 @@ class FieldFinder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool object = false, out_of_range = false;
-  size_t byte = 0;           // from 1: where it is not JSON
-  int found = 0;             // values of the field
-  std::string_view type;     // of the last
+  size_t byte = 0;        // from 1: where it is not JSON
+  int found = 0;          // values of the field
+  std::string_view type;  // of the last
 
  private:
   bool wanted() const { return armed_ && matched_ + 1 == path_.size(); }
@@ -88,8 +88,8 @@ class FieldFinder final : public nlohmann::json_sax<nlohmann::json> {
 
 [[noreturn]] void not_json(const JsonLine& line, size_t byte) {
   // The parser counts from 1, and the end of the line as one more.
-  throw IoError("", cat(place_of(line), ", byte ", line.byte + (byte > 0 ? byte - 1 : 0),
-                        ": is not valid JSON from here on"));
+  throw IoError(
+      "", cat(place_of(line), ", byte ", line.byte + (byte > 0 ? byte - 1 : 0), ": is not valid JSON from here on"));
 }
 
 }  // namespace
@@ -107,8 +107,8 @@ bool json_text(const JsonLine& line, std::string_view field, std::string& text) 
   }
   check<IoError>(finder.object, "", place_of(line), ": is no JSON object");
   check<IoError>(finder.found > 0, "", place_of(line), ": the object has no member ", quote(field));
-  check<IoError>(finder.found == 1, "", place_of(line), ": the object has the member ", quote(field), " ",
-                 finder.found, " times");
+  check<IoError>(finder.found == 1, "", place_of(line), ": the object has the member ", quote(field), " ", finder.found,
+                 " times");
   if (finder.type == "null") return false;
   check<IoError>(finder.type == "a string", "", place_of(line), ": the member ", quote(field), " is ", finder.type,
                  ", a string is wanted");
@@ -126,8 +126,8 @@ ordered_json json_row(const JsonLine& line) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
-      check<IoError>(++depth <= io::kMaxJsonDepth, "", place_of(line), ", byte ", line.byte + i,
-                     ": nests deeper than ", io::kMaxJsonDepth, " levels");
+      check<IoError>(++depth <= io::kMaxJsonDepth, "", place_of(line), ", byte ", line.byte + i, ": nests deeper than ",
+                     io::kMaxJsonDepth, " levels");
     } else if (c == ']' || c == '}') {
       --depth;
     }

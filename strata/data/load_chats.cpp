@@ -63,8 +63,7 @@ PreferenceDataset::PreferenceDataset(std::shared_ptr<const Sequences> chosen, st
   check(chosen_ && rejected_ && chosen_->size() == rejected_->size() && chosen_->size() > 0, op,
         "wants as many chosen as rejected texts, at least one");
   check(context >= 1, op, "context must be at least 1, got ", context);
-  for (int64_t i = 0; i < size(); ++i)
-    truncated_ += std::max(chosen_->length(i), rejected_->length(i)) > context + 1;
+  for (int64_t i = 0; i < size(); ++i) truncated_ += std::max(chosen_->length(i), rejected_->length(i)) > context + 1;
 }
 
 Batch PreferenceDataset::get_batch(std::span<const Sample> samples) const {

@@ -138,8 +138,8 @@ void PackedRows::pack(std::vector<Piece> pieces) {
 }
 
 double PackedRows::fill() const {
-  const int64_t placed =
-      std::accumulate(pieces_.begin(), pieces_.end(), int64_t{0}, [](int64_t n, const Piece& p) { return n + p.count; });
+  const int64_t placed = std::accumulate(pieces_.begin(), pieces_.end(), int64_t{0},
+                                         [](int64_t n, const Piece& p) { return n + p.count; });
   return static_cast<double>(placed) / static_cast<double>(size() * options_.context);
 }
 

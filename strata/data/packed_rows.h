@@ -48,9 +48,9 @@ struct PackedRowsOptions {
   DType dtype = DType::i64;
 };
 
-/// Rows of T tokens, each of one text or several. A text of n tokens takes n - 1 places: each of its tokens but the last
-/// is an input, whose target is the one behind it, or kIgnored where that is not learned. What stands where depends on
-/// the texts and the options alone; a DataLoader shuffles the rows and resumes as with any Dataset.
+/// Rows of T tokens, each of one text or several. A text of n tokens takes n - 1 places: each of its tokens but the
+/// last is an input, whose target is the one behind it, or kIgnored where that is not learned. What stands where
+/// depends on the texts and the options alone; a DataLoader shuffles the rows and resumes as with any Dataset.
 ///
 /// A batch has {tokens, targets, positions, documents, ends}: the first four [B, T], with positions from 0 in each text
 /// and documents counting the texts of a row from 0; what is left of a row has token 0, target kIgnored and, where

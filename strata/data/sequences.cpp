@@ -10,8 +10,8 @@ namespace {
 
 void check_range(int64_t index, int64_t size, int64_t begin, int64_t count, int64_t length) {
   check<IndexError>(index >= 0 && index < size, "Sequences", "sequence ", index, " is out of range, there are ", size);
-  check<IndexError>(begin >= 0 && begin <= length && count >= 0 && count <= length - begin, "Sequences", "tokens ", begin, " to ",
-                    begin, " + ", count, " of sequence ", index, " are out of range, it has ", length);
+  check<IndexError>(begin >= 0 && begin <= length && count >= 0 && count <= length - begin, "Sequences", "tokens ",
+                    begin, " to ", begin, " + ", count, " of sequence ", index, " are out of range, it has ", length);
 }
 
 }  // namespace
@@ -35,8 +35,7 @@ int64_t StoredSequences::length(int64_t index) const {
   return ends_[static_cast<size_t>(index)] - begin;
 }
 
-void StoredSequences::read(int64_t index, int64_t begin, std::span<int32_t> tokens,
-                           std::span<uint8_t> learned) const {
+void StoredSequences::read(int64_t index, int64_t begin, std::span<int32_t> tokens, std::span<uint8_t> learned) const {
   check_range(index, size(), begin, static_cast<int64_t>(tokens.size()), length(index));
   const auto at = static_cast<std::ptrdiff_t>(begin_of(index) + begin);
   std::copy_n(tokens_.begin() + at, tokens.size(), tokens.begin());
@@ -56,8 +55,7 @@ FileSequences::FileSequences(std::shared_ptr<const TokenFile> file, int64_t begi
   check(begin >= 0 && begin < end && end <= file_->documents(), "FileSequences", "documents ", begin, " to ", end,
         " are not in '", file_->path(), "', which has ", file_->documents());
 }
-FileSequences::FileSequences(std::shared_ptr<const TokenFile> file)
-    : FileSequences(file, 0, file->documents()) {}
+FileSequences::FileSequences(std::shared_ptr<const TokenFile> file) : FileSequences(file, 0, file->documents()) {}
 
 int64_t FileSequences::length(int64_t index) const {
   check<IndexError>(index >= 0 && index < size(), "Sequences", "sequence ", index, " is out of range, there are ",

@@ -17,8 +17,8 @@ namespace strata::data {
 using io::quote;
 namespace {
 
-constexpr size_t kBlock = size_t{1} << 20;      // of several documents
-constexpr size_t kWhole = size_t{4} << 20;      // of a part of a whole file
+constexpr size_t kBlock = size_t{1} << 20;  // of several documents
+constexpr size_t kWhole = size_t{4} << 20;  // of a part of a whole file
 constexpr size_t kRead = size_t{256} << 10;
 constexpr std::string_view kFormats[] = {"auto", "whole", "paragraphs", "lines", "jsonl"};
 constexpr std::string_view kPolicies[] = {"refuse", "replace", "keep"};
@@ -62,11 +62,11 @@ struct TextReader::Impl {
   io::ByteStream stream;
   TextOptions options;
   TextFormat format;
-  std::string buffer;     // read and not yet given
-  size_t at = 0;          // of the buffer: where the next document begins
-  uint64_t line = 1;      // there
-  uint64_t byte = 0;      // there
-  bool ended = false;     // of the file
+  std::string buffer;  // read and not yet given
+  size_t at = 0;       // of the buffer: where the next document begins
+  uint64_t line = 1;   // there
+  uint64_t byte = 0;   // there
+  bool ended = false;  // of the file
   bool started = false;
 
   Impl(io::ByteStream s, const TextOptions& o)
@@ -203,10 +203,13 @@ bool TextReader::next(TextBlock& block) {
   block.clear();
   block.format = impl_->format;
   switch (impl_->format) {
-    case TextFormat::paragraphs: return impl_->next_paragraphs(block);
+    case TextFormat::paragraphs:
+      return impl_->next_paragraphs(block);
     case TextFormat::lines:
-    case TextFormat::jsonl: return impl_->next_lines(block);
-    default: return impl_->next_whole(block);
+    case TextFormat::jsonl:
+      return impl_->next_lines(block);
+    default:
+      return impl_->next_whole(block);
   }
 }
 

@@ -80,7 +80,8 @@ void encode(const Job& job, Work& work) {
   std::string text;
   const auto put = [&](std::span<const int32_t> ids) {
     for (const int32_t id : ids)
-      check<ValueError>(id >= 0 && id < vocab, "data", "the tokenizer gave the id ", id, ", its vocabulary has ", vocab);
+      check<ValueError>(id >= 0 && id < vocab, "data", "the tokenizer gave the id ", id, ", its vocabulary has ",
+                        vocab);
     if (job.token_bytes == 2) {
       append<uint16_t>(ids, work.tokens);
     } else {

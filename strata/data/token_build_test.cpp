@@ -30,7 +30,8 @@ const text::BpeTokenizer& tokenizer() {
 }
 
 std::string words(std::mt19937& random, size_t count) {
-  static constexpr std::string_view kWords[] = {"the", "quick", "brown", "fox", "dog", "and", "mat", "jumps", "\xc3\xa9t\xc3\xa9"};
+  static constexpr std::string_view kWords[] = {
+      "the", "quick", "brown", "fox", "dog", "and", "mat", "jumps", "\xc3\xa9t\xc3\xa9"};
   std::string text;
   for (size_t i = 0; i < count; ++i) text += cat(i > 0 ? " " : "", kWords[random() % std::size(kWords)]);
   return text;
@@ -46,7 +47,8 @@ TEST(TokenBuild, DocumentsOfEveryFormat) {
   TempDir dir;
   io::write_file(dir / "lines", "the fox\n\nthe dog\r\n  \nthe mat");
   io::write_file(dir / "paragraphs", "\n\nthe fox\nthe dog\n \t\nthe mat\n\n\nand\n");
-  io::write_file(dir / "rows.jsonl", "{\"text\": \"the fox\"}\n{\"text\": null}\n{\"text\": \"\"}\n\n{\"a\": [{}], \"text\": \"a\\nb\"}");
+  io::write_file(dir / "rows.jsonl",
+                 "{\"text\": \"the fox\"}\n{\"text\": null}\n{\"text\": \"\"}\n\n{\"a\": [{}], \"text\": \"a\\nb\"}");
   const auto documents = [&](const std::string& name, TextFormat format) {
     build_token_file(dir / name, tokenizer(), dir / "out", {.separator = "<|end|>", .text = {.format = format}});
     const TokenFile file(dir / "out");
@@ -226,10 +228,12 @@ TEST(TokenBuild, ErrorsNameFileLineAndByte) {
   EXPECT_EQ(error(good + "{\"text\": \"x\"", rows), "/a.jsonl': line 2, byte 27: is not valid JSON from here on");
   EXPECT_EQ(error(good + "[1]", rows), "/a.jsonl': line 2: is no JSON object");
   EXPECT_EQ(error(good + "{\"txt\": 1}", rows), "/a.jsonl': line 2: the object has no member 'text'");
-  EXPECT_EQ(error(good + "{\"text\": 1}", rows), "/a.jsonl': line 2: the member 'text' is a number, a string is wanted");
+  EXPECT_EQ(error(good + "{\"text\": 1}", rows),
+            "/a.jsonl': line 2: the member 'text' is a number, a string is wanted");
   EXPECT_EQ(error(good + "{\"text\": {\"text\": \"a\"}}", rows),
             "/a.jsonl': line 2: the member 'text' is an object, a string is wanted");
-  EXPECT_EQ(error("{\"text\": \"a\", \"text\": \"b\"}", rows), "/a.jsonl': line 1: the object has the member 'text' 2 times");
+  EXPECT_EQ(error("{\"text\": \"a\", \"text\": \"b\"}", rows),
+            "/a.jsonl': line 1: the object has the member 'text' 2 times");
   EXPECT_EQ(error("{\"text\": \"a\", \"n\": 1e999}", rows), "/a.jsonl': line 1: a number is out of range");
   EXPECT_EQ(error(good + "{\"text\": \"\xff\"}", rows),
             "/a.jsonl': line 2, byte 25: the text is not UTF-8 here, and what is not is to be refused");
@@ -243,7 +247,8 @@ TEST(TokenBuild, ErrorsNameFileLineAndByte) {
   EXPECT_EQ(error("a\nb\n\nlo\nng\n", {.text = {.format = TextFormat::paragraphs, .max_document = 4}}),
             "/a.jsonl': line 4, byte 5: the paragraph that begins here has more than 4 bytes");
   EXPECT_EQ(error("\n  \n", {.text = {.format = TextFormat::lines}}), "/a.jsonl' and what else was read has no text");
-  EXPECT_EQ(error(good, {.separator = "<|no|>", .text = {}}).find("special token '<|no|>'") == std::string::npos, false);
+  EXPECT_EQ(error(good, {.separator = "<|no|>", .text = {}}).find("special token '<|no|>'") == std::string::npos,
+            false);
   // a nested field
   std::ofstream(dir / "n.jsonl") << "{\"meta\": {\"body\": \"deep\", \"x\": {\"body\": 1}}, \"body\": \"no\"}\n";
   build_token_file(dir / "n.jsonl", tokenizer(), dir / "out", {.text = {.field = "meta.body"}});

@@ -80,8 +80,10 @@ bool SectionFolder::read(size_t index) {
     if (input.size() < sizeof header) return false;
     input.read(0, &header, sizeof header);
     const Section& s = header.section;
-    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.checksum != header.compute_checksum()) return false;
-    if (header.job != job_ || header.index != index || s.tokens > input.size() || s.documents > input.size()) return false;
+    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.checksum != header.compute_checksum())
+      return false;
+    if (header.job != job_ || header.index != index || s.tokens > input.size() || s.documents > input.size())
+      return false;
     if (input.size() != sizeof header + padded_to_8(s.tokens * token_bytes_) + 8 * s.documents) return false;
     io::Hasher hash;
     std::vector<char> buffer(size_t{1} << 20);

@@ -13,13 +13,13 @@ namespace strata::data {
 
 /// What a piece holds.
 struct Section {
-  uint64_t blocks = 0;  ///< of text, from the first of all to the last in this piece
-  uint64_t digest = 0;  ///< of the sources (SourceHash) when that last one had been read
+  uint64_t blocks = 0;                                 ///< of text, from the first of all to the last in this piece
+  uint64_t digest = 0;                                 ///< of the sources (SourceHash) when that last one had been read
   uint64_t tokens = 0, documents = 0, text_bytes = 0;  ///< of this piece
 };
 
-/// A folder of pieces, locked while this lives. A piece is a file that is there whole or not at all: header, tokens, and
-/// for each document that ends in it u64 the tokens before its end.
+/// A folder of pieces, locked while this lives. A piece is a file that is there whole or not at all: header, tokens,
+/// and for each document that ends in it u64 the tokens before its end.
 class SectionFolder {
  public:
   /// `job` identifies sources, tokenizer and options. Keeps the pieces of this job that are whole, from the first on,
