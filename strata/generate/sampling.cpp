@@ -1,4 +1,4 @@
-#include "strata/models/sampling.h"
+#include "strata/generate/sampling.h"
 
 #include <algorithm>
 #include <cmath>
