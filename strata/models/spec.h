@@ -34,6 +34,20 @@ struct ImageSpec {
   bool operator==(const ImageSpec&) const = default;
 };
 
+/// What an encoder of text ends in, beyond its hidden states.
+struct EncoderHeadSpec {
+  /// Logits of each place's token, or of labels for the whole text.
+  enum class Kind : uint8_t { tokens, labels };
+  Kind kind = Kind::tokens;
+  int64_t labels = 0;    ///< Kind::labels
+  bool pooled = false;   ///< labels are of the pooled vector, else of the first place's
+  bool dense = true;     ///< a layer [dim, dim], `activation`, and `norm` where there is one, stand before
+  nn::Activation activation = nn::Activation::gelu;
+  std::optional<nn::NormSpec> norm = {};
+
+  bool operator==(const EncoderHeadSpec&) const = default;
+};
+
 /// A whole model.
 ///
 ///     const ModelSpec spec = model_spec(config);      // of a run's [model] section
@@ -59,6 +73,9 @@ struct ModelSpec {
   double logit_soft_cap = 0;  ///< where > 0: a logit s is logit_soft_cap * tanh(s / logit_soft_cap)
   double logit_scale = 1;     ///< logits are multiplied by it
 
+  bool positions_skip_padding = false;  ///< an encoder counts positions without what is padding (RoBERTa)
+  bool pooler = false;                  ///< tanh of a layer [dim, dim] over the first place's vector
+  std::optional<EncoderHeadSpec> encoder_head = {};
   std::optional<ImageSpec> image = {};
   std::vector<ModelSpec> parts = {};  ///< of ModelKind::encoder_decoder and pair
 

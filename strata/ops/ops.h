@@ -12,6 +12,7 @@
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding.h"
+#include "strata/ops/experts/experts.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
 #include "strata/ops/generation/generation.h"
