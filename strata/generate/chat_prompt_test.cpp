@@ -20,7 +20,7 @@ text::TokenizerFolder folder_with(std::string chat_template) {
       {"id": 1, "content": "<a>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false},
       {"id": 2, "content": "</s>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false}],
     "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
-    "model": {"type": "BPE", "vocab": {"<": 3, "u": 4, ">": 5, "h": 6, "i": 7, "a": 8, "s": 9, "/": 10, "x": 11},
+    "model": {"type": "BPE", "vocab": {"<u>": 0, "<a>": 1, "</s>": 2, "<": 3, "u": 4, ">": 5, "h": 6, "i": 7, "a": 8, "s": 9, "/": 10, "x": 11},
               "merges": [], "unk_token": "x"}})");
   folder.named = {{"eos_token", 2}};
   folder.chat_template = std::move(chat_template);
