@@ -6,6 +6,7 @@
 
 #include "py.h"
 #include "strata/text/bpe.h"
+#include "strata/text/pipeline_tokenizer.h"
 
 namespace strata::python {
 namespace {
@@ -61,6 +62,15 @@ void bind_text(nb::module_& m) {
           },
           nb::arg("text"), nb::arg("special") = false,
           "Ids of str or bytes; with `special`, names of special tokens become their ids.")
+      .def(
+          "encode_whole",
+          [](const PyTokenizer& t, nb::object text) {
+            const std::string_view bytes = bytes_of(text);
+            const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(t.tokenizer.get());
+            return pipeline ? pipeline->encode(bytes, text::EncodeOptions{}) : t.tokenizer->encode(bytes);
+          },
+          nb::arg("text"),
+          "Ids of a whole text: with the special tokens that a tokenizer.json puts around one, and those that it spells.")
       .def(
           "decode",
           [](const PyTokenizer& t, const std::vector<int32_t>& ids) { return text_or_bytes(t.tokenizer->decode(ids)); },

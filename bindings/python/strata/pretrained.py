@@ -1,0 +1,222 @@
+"""Models that exist: folders as Hugging Face writes them, as modules that run, learn and write.
+
+    model = st.load_pretrained("Qwen2.5-0.5B-Instruct", dtype=st.bfloat16, device="cuda")
+    print(model.generate_text("The sea is", max_new_tokens=40))
+    print(model.chat([{"role": "user", "content": "Hello!"}], max_new_tokens=100))
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, TypeVar, Union
+
+from . import _core as C
+from ._core import Tensor, Tokenizer
+from ._functions import tensor
+from ._grad_mode import no_grad
+from .nn.module import Module
+from .nn.parameter import Parameter
+
+__all__ = ["Completion", "PretrainedModel", "load_pretrained", "text_embeddings"]
+
+P = TypeVar("P", bound="PretrainedModel")
+Prompt = Union[str, Sequence[int]]
+Message = Mapping[str, Any]
+
+
+class Completion:
+    """A text that was written: ``tokens`` (a stop id included), ``text``, ``finish`` ("length", "stop_id", "stop_string",
+    "cancelled"), ``score`` (of beams), ``logprobs`` and ``top_logprobs`` where asked for."""
+
+    def __init__(self, made: Mapping[str, Any]) -> None:
+        self.tokens: List[int] = list(made["tokens"])
+        self.text: str = made["text"]
+        self.finish: str = made["finish"]
+        self.score: float = made["score"]
+        self.logprobs: List[float] = list(made["logprobs"])
+        self.top_logprobs: List[List[Any]] = list(made["top_logprobs"])
+
+    def __repr__(self) -> str:
+        return f"Completion({self.text!r}, {len(self.tokens)} tokens, finish={self.finish!r})"
+
+
+class PretrainedModel(Module):
+    """A model of a folder (:func:`load_pretrained`). What it takes depends on its ``kind``:
+
+    ``decoder``: tokens [B, T] -> logits [B, T, vocab]; :meth:`generate`, :meth:`chat`, :meth:`loss`.
+    ``encoder``: tokens [B, T] -> hidden states, or logits where the folder's class has a head; :meth:`embed`.
+    ``image_encoder``: pixels [B, C, H, W] -> hidden states, or logits.
+    ``pair`` (CLIP): :meth:`text_vectors`, :meth:`image_vectors`, :meth:`scores`.
+
+    ``padding`` is boolean, [B, T], True at what is no token. Parameters have the engine's names."""
+
+    tokenizer: Optional[Tokenizer]
+
+    def __init__(self, engine: "C.Pretrained") -> None:
+        super().__init__()
+        self._engine = engine
+        self.tokenizer = engine.tokenizer
+        for name, tensor in engine.named_parameters():
+            self._owner(name).register_parameter(name.rpartition(".")[2], tensor._as_subclass(Parameter))
+        for name, tensor in engine.named_buffers():
+            self._owner(name).register_buffer(name.rpartition(".")[2], tensor)
+        self.eval()
+
+    def _owner(self, name: str) -> Module:
+        module: Module = self
+        for part in name.split(".")[:-1]:
+            child = module._modules.get(part)
+            if child is None:
+                child = Module()
+                module.add_module(part, child)
+            module = child
+        return module
+
+    @property
+    def family(self) -> str:
+        """The record that it was loaded by: "llama", "bert"."""
+        return str(self._engine.family)
+
+    @property
+    def kind(self) -> str:
+        """"decoder", "encoder", "image_encoder" or "pair"."""
+        return str(self._engine.kind)
+
+    @property
+    def config(self) -> Dict[str, Any]:
+        """What config.json says."""
+        return dict(json.loads(self._engine.config))
+
+    @property
+    def generation_config(self) -> Dict[str, Any]:
+        """What generation_config.json says; empty where there is none."""
+        text = self._engine.generation_config
+        return dict(json.loads(text)) if text else {}
+
+    @property
+    def special_ids(self) -> Dict[str, int]:
+        """Ids of the tokenizer's named tokens: {"bos_token": 1, ..}."""
+        return dict(self._engine.special_ids)
+
+    @property
+    def context(self) -> int:
+        """The most positions that it was made for."""
+        return int(self._engine.context)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens its embedding has."""
+        return int(self._engine.vocab)
+
+    def describe(self) -> str:
+        """All that decides what it computes, as text."""
+        return str(self._engine.spec)
+
+    def forward(self, x: Tensor, padding: Optional[Tensor] = None, types: Optional[Tensor] = None) -> Tensor:
+        return self._engine.forward(x, padding, types)
+
+    def hidden(self, x: Tensor, padding: Optional[Tensor] = None, types: Optional[Tensor] = None) -> Tensor:
+        """What the last block gives, [B, T, dim]."""
+        return self._engine.hidden(x, padding, types)
+
+    def pooled(self, hidden: Tensor) -> Tensor:
+        """An encoder's one vector [B, dim] of hidden()."""
+        return self._engine.pooled(hidden)
+
+    def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """A decoder's mean cross entropy of the tokens that follow, without all logits in memory."""
+        return self._engine.loss(tokens, targets)
+
+    def text_vectors(self, tokens: Tensor, padding: Optional[Tensor] = None) -> Tensor:
+        """A pair's vectors of texts, of length 1."""
+        return self._engine.text_vectors(tokens, padding)
+
+    def image_vectors(self, pixels: Tensor) -> Tensor:
+        """A pair's vectors of images, of length 1."""
+        return self._engine.image_vectors(pixels)
+
+    def scores(self, text_vectors: Tensor, image_vectors: Tensor) -> Tensor:
+        """How well they go together, [texts, images]: logits."""
+        return self._engine.scores(text_vectors, image_vectors)
+
+    def train(self: P, mode: bool = True) -> P:
+        super().train(mode)
+        self._engine.train(mode)
+        return self
+
+    # ---- text ----
+
+    def _tokenizer(self, what: str) -> Tokenizer:
+        if self.tokenizer is None:
+            raise ValueError(f"{what}: the folder has no tokenizer: give ids")
+        return self.tokenizer
+
+    def encode(self, text: str) -> List[int]:
+        """Ids of a text, with the special tokens that the tokenizer puts around one."""
+        return list(self._tokenizer("encode").encode_whole(text))
+
+    def _ids(self, prompt: Prompt) -> List[int]:
+        return self.encode(prompt) if isinstance(prompt, str) else [int(i) for i in prompt]
+
+    def generate(
+        self, prompts: Union[Prompt, Sequence[Prompt]], *,
+        callback: Optional[Callable[[int, int, int, str, bool], Optional[bool]]] = None, **options: Any,
+    ) -> Any:
+        """Continues a prompt (a text or ids), or many at a time: a list of completions for each (one list for a single
+        prompt). Options are those of generation_config.json (``max_new_tokens``, ``do_sample``, ``temperature``, ``top_k``,
+        ``top_p``, ``min_p``, ``typical_p``, ``repetition_penalty``, ``num_return_sequences``, ``num_beams``,
+        ``stop_strings``, ..), which the folder's file has defaults of, and ``seed``, ``frequency_penalty``,
+        ``presence_penalty``, ``logprobs``, ``top_logprobs``. ``callback(request, completion, token, text, last)`` sees each
+        token as it is drawn; False ends that text."""
+        single = isinstance(prompts, str) or (len(prompts) > 0 and all(isinstance(p, int) for p in prompts))
+        many: List[Prompt] = [prompts] if single else list(prompts)  # type: ignore[list-item, arg-type]
+        made = self._engine.generate([self._ids(p) for p in many], json.dumps(options), callback)
+        completions = [[Completion(c) for c in g["completions"]] for g in made]
+        return completions[0] if single else completions
+
+    def generate_text(self, prompt: str, **options: Any) -> str:
+        """The text that continues ``prompt``."""
+        self._tokenizer("generate_text")
+        return str(self.generate(prompt, **options)[0].text)
+
+    def chat_prompt(self, messages: Iterable[Message], **variables: Any) -> List[int]:
+        """The ids of a conversation as the folder's chat template writes it, ending where the assistant is to write.
+        ``tools``, ``documents`` and what else the template knows are ``variables``. What a message spells is text, special
+        tokens too."""
+        return list(self._engine.chat_prompt(json.dumps(list(messages)), json.dumps(variables)))
+
+    def chat(self, messages: Iterable[Message], *, variables: Optional[Mapping[str, Any]] = None, **options: Any) -> str:
+        """The assistant's answer to a conversation."""
+        ids = self.chat_prompt(messages, **dict(variables or {}))
+        return str(self.generate(ids, **options)[0].text)
+
+    def embed(self, texts: Sequence[str], *, pooling: str = "mean", normalize: bool = True) -> Tensor:
+        """One vector [texts, dim] for each text, by an encoder's hidden states."""
+        rows = [self.encode(t)[: self.context] for t in texts]
+        width = max((len(r) for r in rows), default=0)
+        if width == 0:
+            raise ValueError("embed: the texts have no tokens")
+        pad = self.special_ids.get("pad_token", 0)
+        device = next(self.parameters()).device
+        tokens = tensor([r + [pad] * (width - len(r)) for r in rows], dtype=C.int64, device=device)
+        padding = tensor([[False] * len(r) + [True] * (width - len(r)) for r in rows], device=device)
+        with no_grad():
+            return text_embeddings(self.hidden(tokens, padding), padding, pooling=pooling, normalize=normalize)
+
+
+def text_embeddings(
+    hidden: Tensor, padding: Optional[Tensor] = None, *, pooling: str = "mean", normalize: bool = False
+) -> Tensor:
+    """One vector [B, dim] of hidden states [B, T, dim]: pooling "first", "last", "mean", "max", "weighted_mean" or
+    "root_mean" over what is no padding."""
+    return C.text_embeddings(hidden, padding, pooling, normalize)
+
+
+def load_pretrained(
+    folder: Union[str, "os.PathLike[str]"], *, dtype: Optional["C.dtype"] = None, device: Any = "cpu"
+) -> PretrainedModel:
+    """Loads a folder as Hugging Face writes it (config.json, safetensors or PyTorch's files, tokenizer.json, ..): weights
+    straight to ``device``, as stored or in ``dtype``. In evaluation mode. ValueError for a configuration that is not
+    known in full, and where files do not hold what it says."""
+    return PretrainedModel(C.Pretrained.load(os.fspath(folder), dtype, C.device(device)))
