@@ -1,8 +1,8 @@
 #include "strata/nn/transformer.h"
 
-
-#include "strata/ops/elementwise/elementwise.h"
+#include "strata/nn/hooks.h"
 #include "strata/ops/activation/activation.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/matmul/mlp.h"
 #include "strata/ops/norm/norm.h"
 
@@ -26,6 +26,8 @@ GptMlp::GptMlp(int64_t dim, int64_t ffn_dim)
       down(register_module("down", Linear(ffn_dim, dim))) {}
 
 Tensor GptMlp::forward(const Tensor& x) const {
+  if (has_forward_hooks(up) || has_forward_hooks(down)) [[unlikely]]
+    return down(gelu(up(x), "tanh"));
   return gelu_feed_forward(x, up.weight, up.bias, down.weight, down.bias);
 }
 
