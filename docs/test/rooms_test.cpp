@@ -30,7 +30,7 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"nn", {"core", "memory", "cuda", "autograd", "ops"}},
     {"optim", {"core", "memory", "cuda", "autograd", "ops", "nn"}},
     {"distributions", {"core", "memory", "autograd", "ops"}},
-    {"models", {"core", "memory", "autograd", "ops", "nn"}},
+    {"models", {"core", "memory", "autograd", "ops", "io", "nn"}},
     {"lab", {"core", "memory", "cuda", "autograd", "ops", "nn"}},
     {"train", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "optim", "models", "lab"}},
     {"c", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "optim", "models", "lab", "train"}},

@@ -89,8 +89,7 @@ Lora::Lora(const Module& map, const std::vector<LoraPart>& parts, const LoraOpti
     if (name == "bias") inside_->bias = p;
   inside_->in = weight.size(1);
   inside_->out = weight.size(0);
-  inside_->dropout = options.dropout;
-  inside_->dora = options.dora;
+  inside_->form = {options.dropout, options.rslora, options.dora};
   check(hook_of(map) == nullptr, kOp, "'", map.path(), "' has adapters already");
   check_dropout(options.dropout);
   std::vector<LinearPart> ranges;
@@ -152,11 +151,11 @@ Tensor Lora::lengths(const LoraPart& part) const {
 Tensor Lora::forward(const Tensor& x, const Tensor& y) const {
   if (inside_->merged || t_without) return y;
   const ModuleCall in(*this);
-  const bool drops = inside_->dropout > 0 && is_training();
+  const bool drops = inside_->form.dropout > 0 && is_training();
   Tensor from = autocast_enabled() ? x : x.to(parts()[0].A.dtype());
-  if (drops) from = dropout(from, inside_->dropout);
+  if (drops) from = dropout(from, inside_->form.dropout);
   const Tensor added = linear(linear(from, down()), up());
-  if (!inside_->dora) return (y + added).to(y.dtype());
+  if (!inside_->form.dora) return (y + added).to(y.dtype());
   Tensor growth;  // [out]: magnitude over length, less 1; 0 in rows without an adapter
   for (const LoraPart& p : parts()) {
     const int64_t below = inside_->out - p.of.first - p.of.rows;
@@ -178,7 +177,7 @@ void Lora::merge() const {
   for (const LoraPart& p : parts()) {
     Tensor rows = rows_of(inside_->weight, p.of);
     Tensor sum = rows.to(p.A.dtype()) + addition(p);
-    if (inside_->dora) {
+    if (inside_->form.dora) {
       const Tensor growth = (p.magnitude / lengths(p)).unsqueeze(1).detach();
       inside_->merged_growth.push_back(growth);
       sum = sum * growth;
@@ -196,7 +195,7 @@ void Lora::unmerge() const {
     const LoraPart& p = parts()[i];
     Tensor rows = rows_of(inside_->weight, p.of);
     Tensor sum = rows.to(p.A.dtype());
-    if (inside_->dora) sum = sum / inside_->merged_growth[i];
+    if (inside_->form.dora) sum = sum / inside_->merged_growth[i];
     rows.copy_(sum - addition(p));
   }
   inside_->merged = false;

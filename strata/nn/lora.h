@@ -66,6 +66,12 @@ class Lora : public Module {
   /// dropout outside of [0, 1).
   Lora(const Module& map, const std::vector<LoraPart>& parts, const LoraOptions& options);
   const std::vector<LoraPart>& parts() const { return inside_->parts; }
+  /// What all parts have in common.
+  struct Form {
+    double dropout = 0;
+    bool rslora = false, dora = false;
+  };
+  const Form& form() const { return inside_->form; }
   /// y, what the map makes of x, with what the adapters add; y itself where they are merged or switched off.
   Tensor forward(const Tensor& x, const Tensor& y) const;
   bool is_merged() const { return inside_->merged; }
@@ -79,8 +85,8 @@ class Lora : public Module {
     Tensor weight, bias;  // the map's
     std::vector<LoraPart> parts;
     int64_t in = 0, out = 0;
-    double dropout = 0;
-    bool dora = false, merged = false;
+    Form form;
+    bool merged = false;
     std::vector<Tensor> merged_growth;  // of DoRA: what rows were multiplied with
   };
   Tensor down() const;
