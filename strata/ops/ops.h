@@ -21,6 +21,7 @@
 #include "strata/ops/linalg/linalg.h"
 #include "strata/ops/loss/adaptive.h"
 #include "strata/ops/loss/loss.h"
+#include "strata/ops/loss/preference.h"
 #include "strata/ops/masked/masked.h"
 #include "strata/ops/matmul/gated.h"
 #include "strata/ops/matmul/linear_fp8.h"
