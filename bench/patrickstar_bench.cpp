@@ -38,20 +38,22 @@ constexpr int64_t kContext = 128;
 constexpr int kSteps = 5;  // the first two make state and learn the order; they are not counted
 
 struct Stack : nn::Module {
-  Stack(int64_t layers, int64_t dim) {
+  Stack(int64_t layers, int64_t dim) : rotary({.dims = 64}) {
     for (int64_t i = 0; i < layers; ++i)
-      blocks.push_back(nn::LlamaBlock({.dim = dim, .heads = dim / 64, .kv_heads = dim / 64}));
+      blocks.push_back(nn::TransformerBlock(dim, nn::llama_layer({.dim = dim, .heads = dim / 64})));
   }
   Tensor loss(const Tensor& x, Recompute* recompute) const {
+    const nn::Places places{.turns = {rotary.rows(0, x.size(1), x.size(1), x)}};
     nn::Residual r{x, {}};
     for (size_t i = 0; i < blocks.size(); ++i) {
       if (recompute) i + 1 < blocks.size() ? recompute->begin() : recompute->keep();
-      r = blocks[i].step(r);
+      r = blocks[i].step(r, places);
     }
-    const Tensor y = (r.stream + r.branch).to(DType::f32);
+    const Tensor y = r.sum().to(DType::f32);
     return mean(y * y);
   }
-  nn::ModuleList<nn::LlamaBlock> blocks = register_module("blocks", nn::ModuleList<nn::LlamaBlock>());
+  nn::ModuleList<nn::TransformerBlock> blocks = register_module("blocks", nn::ModuleList<nn::TransformerBlock>());
+  nn::RotaryTables rotary;
 };
 
 enum class Way { fixed, window, plan };

@@ -26,19 +26,22 @@ namespace {
 using namespace strata;
 
 struct Stack : nn::Module {
-  Stack(int64_t layers, int64_t dim) {
-    for (int64_t i = 0; i < layers; ++i)
-      blocks.push_back(nn::LlamaBlock({.dim = dim, .heads = dim / 128, .kv_heads = std::max<int64_t>(dim / 512, 1)}));
+  Stack(int64_t layers, int64_t dim) : rotary({.dims = 128}) {
+    const nn::LayerSpec layer =
+        nn::llama_layer({.dim = dim, .heads = dim / 128, .kv_heads = std::max<int64_t>(dim / 512, 1)});
+    for (int64_t i = 0; i < layers; ++i) blocks.push_back(nn::TransformerBlock(dim, layer));
   }
   Tensor forward(const Tensor& x, Recompute* recompute) const {
+    const nn::Places places{.turns = {rotary.rows(0, x.size(1), x.size(1), x)}};
     nn::Residual r{x, {}};
     for (size_t i = 0; i < blocks.size(); ++i) {
       if (recompute) i + 1 < blocks.size() ? recompute->begin() : recompute->keep();
-      r = blocks[i].step(r);
+      r = blocks[i].step(r, places);
     }
-    return r.stream + r.branch;
+    return r.sum();
   }
-  nn::ModuleList<nn::LlamaBlock> blocks = register_module("blocks", nn::ModuleList<nn::LlamaBlock>());
+  nn::ModuleList<nn::TransformerBlock> blocks = register_module("blocks", nn::ModuleList<nn::TransformerBlock>());
+  nn::RotaryTables rotary;
 };
 
 struct Figures {

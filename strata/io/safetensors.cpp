@@ -4,50 +4,16 @@
 #include <cstring>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "strata/core/backend.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/io/fill.h"
+#include "strata/io/safetensors_stored_inl.h"
 
 namespace strata::io {
 namespace {
 constexpr std::string_view kOp = "safetensors";
 
-std::string_view format_name(DType type) {
-  switch (type) {
-    case DType::u8:
-      return "U8";
-    case DType::i8:
-      return "I8";
-    case DType::i16:
-      return "I16";
-    case DType::i32:
-      return "I32";
-    case DType::i64:
-      return "I64";
-    case DType::f16:
-      return "F16";
-    case DType::bf16:
-      return "BF16";
-    case DType::f32:
-      return "F32";
-    case DType::f64:
-      return "F64";
-    case DType::boolean:
-      return "BOOL";
-  }
-  return "";
-}
-
-std::string json_string(std::string_view text, std::string_view what) {
-  try {
-    return nlohmann::json(text).dump();
-  } catch (const nlohmann::json::exception&) {
-    throw ValueError("save_safetensors", cat(what, " ", quote(text), " is not UTF-8"));
-  }
-}
 void check_booleans(const Tensor& t, const SafetensorsEntry& e, std::string_view file) {
   if (e.dtype != DType::boolean || e.nbytes == 0) return;
   const Pin pin(t, Access::read);
@@ -132,72 +98,25 @@ TensorMap read_safetensors(std::span<const std::byte> file, const SafetensorsHea
 
 namespace {
 
-// The header of a file with these tensors, its length before it; `items` come into the order of the data.
-std::string header_of(std::vector<SafetensorsItem>& items, const Metadata& metadata, uint64_t& data_bytes) {
-  std::sort(items.begin(), items.end(), [](const SafetensorsItem& a, const SafetensorsItem& b) {
-    const int64_t sa = size_of(a.dtype), sb = size_of(b.dtype);
-    return sa != sb ? sa > sb : a.name < b.name;
-  });
-  std::vector<std::string_view> names;
-  names.reserve(items.size());
-  for (const SafetensorsItem& item : items) names.push_back(item.name);
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  check<ValueError>(twice == names.end(), "save_safetensors", "the name ", twice == names.end() ? "" : quote(*twice),
-                    " is given twice");
-
-  // Written by hand, so that the header keeps the order of the data.
-  std::string header = "{";
-  if (!metadata.empty()) {
-    header += "\"__metadata__\":{";
-    for (const auto& [key, value] : metadata) {
-      if (header.back() != '{') header += ',';
-      header += json_string(key, "the metadata key") + ":" + json_string(value, "the metadata value");
-    }
-    header += '}';
-  }
-  uint64_t position = 0;
-  for (const SafetensorsItem& item : items) {
-    check<ValueError>(!item.name.empty() && item.name != "__metadata__", "save_safetensors",
-                      "a tensor cannot be named ", quote(item.name));
-    const uint64_t bytes = static_cast<uint64_t>(item.shape.product() * size_of(item.dtype));
-    if (header.size() > 1) header += ',';
-    header +=
-        json_string(item.name, "the name") + ":{\"dtype\":\"" + std::string(format_name(item.dtype)) + "\",\"shape\":[";
-    for (int i = 0; i < item.shape.size(); ++i) header += cat(i ? "," : "", item.shape[i]);
-    header += cat("],\"data_offsets\":[", position, ",", position + bytes, "]}");
-    position += bytes;
-  }
-  header += '}';
-  header.resize((header.size() + 7) / 8 * 8, ' ');  // the data starts aligned
-  check<ValueError>(header.size() <= kMaxSafetensorsHeader, "save_safetensors", "the header would have ", header.size(),
-                    " bytes, at most ", kMaxSafetensorsHeader, " are allowed: use fewer tensors or less metadata");
-
-  data_bytes = position;
-  const uint64_t length = header.size();
-  header.insert(0, reinterpret_cast<const char*>(&length), sizeof length);
-  return header;
+size_t bytes_of(const StoredItem& item) {
+  return static_cast<size_t>(*stored_bytes(*item.type, item.shape));
 }
 
-size_t bytes_of(const SafetensorsItem& item) {
-  return static_cast<size_t>(item.shape.product() * size_of(item.dtype));
-}
-
-std::vector<SafetensorsItem> items_of(const TensorMap& tensors) {
-  std::vector<SafetensorsItem> items;
+std::vector<StoredItem> items_of(const TensorMap& tensors) {
+  std::vector<StoredItem> items;
   for (const auto& [name, tensor] : tensors) {
     check<DeviceError>(!tensor.is_meta(), "save_safetensors", "tensor ", quote(name),
                        " is a meta tensor: it has no data");
-    items.push_back({name, tensor.dtype(), tensor.shape(), nullptr});
+    items.push_back({name, &stored_type(tensor.dtype()), tensor.shape()});
   }
   return items;
 }
 
 // Row-major on the host, one tensor after the other: they may be more than its memory holds.
 template <class Write>
-void each_bytes(const std::vector<SafetensorsItem>& items, const TensorMap& tensors, Write&& write) {
+void each_bytes(const std::vector<StoredItem>& items, const TensorMap& tensors, Write&& write) {
   const memory::TierScope own{Tier()};
-  for (const SafetensorsItem& item : items) {
+  for (const StoredItem& item : items) {
     if (bytes_of(item) == 0) continue;
     const Tensor t = tensors.at(item.name).detach().to(Device::cpu()).contiguous();
     const Pin pin(t, Access::read);
@@ -208,32 +127,37 @@ void each_bytes(const std::vector<SafetensorsItem>& items, const TensorMap& tens
 }  // namespace
 
 WrittenFile save_safetensors(const std::string& path, std::vector<SafetensorsItem> items, const Metadata& metadata) {
-  for (const SafetensorsItem& item : items)
+  std::vector<StoredItem> stored;
+  std::map<std::string_view, const void*> data;
+  for (const SafetensorsItem& item : items) {
     check<ValueError>(item.data != nullptr || item.shape.product() == 0, "save_safetensors", "tensor ",
                       quote(item.name), " has no data");
-  uint64_t data = 0;
-  const std::string header = header_of(items, metadata, data);
-  FileWriter file(path, header.size() + data);
+    stored.push_back({item.name, &stored_type(item.dtype), item.shape});
+    data.emplace(item.name, item.data);
+  }
+  uint64_t data_bytes = 0;
+  const std::string header = stored_header(stored, metadata, data_bytes);
+  FileWriter file(path, header.size() + data_bytes);
   file.write(header);
-  for (const SafetensorsItem& item : items) file.write({static_cast<const char*>(item.data), bytes_of(item)});
+  for (const StoredItem& item : stored) file.write({static_cast<const char*>(data.at(item.name)), bytes_of(item)});
   return file.commit();
 }
 
 WrittenFile save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
-  std::vector<SafetensorsItem> items = items_of(tensors);
-  uint64_t data = 0;
-  const std::string header = header_of(items, metadata, data);
-  FileWriter file(path, header.size() + data);
+  std::vector<StoredItem> items = items_of(tensors);
+  uint64_t data_bytes = 0;
+  const std::string header = stored_header(items, metadata, data_bytes);
+  FileWriter file(path, header.size() + data_bytes);
   file.write(header);
   each_bytes(items, tensors, [&](std::string_view bytes) { file.write(bytes); });
   return file.commit();
 }
 
 std::string encode_safetensors(const TensorMap& tensors, const Metadata& metadata) {
-  std::vector<SafetensorsItem> items = items_of(tensors);
-  uint64_t data = 0;
-  std::string file = header_of(items, metadata, data);
-  file.reserve(file.size() + data);
+  std::vector<StoredItem> items = items_of(tensors);
+  uint64_t data_bytes = 0;
+  std::string file = stored_header(items, metadata, data_bytes);
+  file.reserve(file.size() + data_bytes);
   each_bytes(items, tensors, [&](std::string_view bytes) { file += bytes; });
   return file;
 }

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "strata/core/error.h"
-#include "strata/io/safetensors.h"
+#include "strata/io/safetensors_stored_inl.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
@@ -22,13 +22,17 @@ constexpr uint64_t kPrefix = 8;   // bytes of the header's length
 constexpr uint64_t kStart = 256;  // enough to know other formats by
 constexpr std::string_view kMetadataKey = "__metadata__";
 
-struct DTypeName {
-  std::string_view name;
-  DType type;
-};
-constexpr DTypeName kDTypes[] = {
-    {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16}, {"I64", DType::i64},
-    {"I32", DType::i32}, {"I16", DType::i16}, {"I8", DType::i8},   {"U8", DType::u8},     {"BOOL", DType::boolean}};
+const StoredType* find_type(std::string_view name, bool with_dtype) {
+  const StoredType* type = find_stored_type(name);
+  return type && type->safetensors && (type->dtype || !with_dtype) ? type : nullptr;
+}
+
+std::string type_names(bool with_dtype) {
+  std::string names;
+  for (const StoredType& t : stored_types())
+    if (find_type(t.name, with_dtype)) names += cat(names.empty() ? "" : " ", t.name);
+  return names;
+}
 
 // Reads the header's text and remembers how far the parser has come, for messages.
 struct Cursor {
@@ -56,7 +60,7 @@ struct Cursor {
 
 struct RawEntry {
   std::string name;
-  DType dtype = DType::f32;
+  const StoredType* type = nullptr;
   Shape shape;
   uint64_t begin = 0, end = 0;
 };
@@ -66,7 +70,8 @@ class HeaderReader {
  public:
   using json = nlohmann::json;
 
-  HeaderReader(std::string_view file, std::string_view text) : file_(file), text_(text), progress_(text.data()) {}
+  HeaderReader(std::string_view file, std::string_view text, bool with_dtype)
+      : file_(file), text_(text), progress_(text.data()), with_dtype_(with_dtype) {}
 
   void run() {
     Cursor first{text_.data(), &progress_}, last{text_.data() + text_.size(), &progress_};
@@ -98,10 +103,11 @@ class HeaderReader {
   }
   bool string(std::string& text) {
     if (place_ == Place::dtype) {
-      const auto* known = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](auto& d) { return d.name == text; });
-      if (known == std::end(kDTypes))
-        fail("dtype ", quote(text, 30), " is not one that Strata has (F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL)");
-      entries.back().dtype = known->type;
+      const StoredType* type = find_type(text, with_dtype_);
+      if (!type)
+        fail("dtype ", quote(text, 30), with_dtype_ ? " is not one that Strata has (" : " is not one of the format (",
+             type_names(with_dtype_), ")");
+      entries.back().type = type;
       place_ = Place::tensor;
     } else if (place_ == Place::metadata_value) {
       metadata[key_] = std::move(text);
@@ -237,20 +243,12 @@ class HeaderReader {
 
   std::string_view file_, text_;
   const char* progress_;
+  bool with_dtype_;
   Place place_ = Place::start;
   std::string key_;
   int seen_ = 0, offsets_ = 0;
   bool have_metadata_ = false;
 };
-
-// Bytes of a tensor. Throws where the product of the sizes leaves 63 bits.
-uint64_t checked_bytes(const RawEntry& e, std::string_view file) {
-  int64_t n = size_of(e.dtype);
-  for (const int64_t size : e.shape)
-    check<IoError>(!__builtin_mul_overflow(n, size, &n), kOp, quote(file), ": tensor ", quote(e.name), ": shape ",
-                   e.shape, " of ", e.dtype, " is larger than 64 bits can count");
-  return static_cast<uint64_t>(n);
-}
 
 // What else the file is, by its first bytes; empty for none that is known. `name` as it is quoted.
 std::string other_format(std::string_view start, const std::string& name) {
@@ -289,10 +287,15 @@ uint64_t header_length(std::string_view start, uint64_t size, std::string_view n
   return length;
 }
 
+// As messages name it: what Strata has by its own name.
+std::string_view type_text(const StoredType& type) {
+  return type.dtype ? strata::name_of(*type.dtype) : type.name;
+}
+
 // `text` is the header, `data_bytes` is what the file has after it.
-SafetensorsHeader parse_header(std::string_view text, uint64_t data_bytes, std::string_view name) {
+StoredHeader parse_header(std::string_view text, uint64_t data_bytes, std::string_view name, bool with_dtype) {
   check<IoError>(text.starts_with('{'), kOp, quote(name), ": byte 8: the header does not start with '{'");
-  HeaderReader reader(name, text);
+  HeaderReader reader(name, text, with_dtype);
   reader.run();
 
   const uint64_t data_begin = kPrefix + text.size();
@@ -305,7 +308,7 @@ SafetensorsHeader parse_header(std::string_view text, uint64_t data_bytes, std::
   std::sort(raw.begin(), raw.end(), [](const RawEntry& a, const RawEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
-  SafetensorsHeader header;
+  StoredHeader header;
   header.metadata = std::move(reader.metadata);
   header.entries.reserve(raw.size());
   uint64_t position = 0;
@@ -320,15 +323,33 @@ SafetensorsHeader parse_header(std::string_view text, uint64_t data_bytes, std::
                              e.begin < position ? " overlap another tensor that ends at "
                                                 : " leave bytes that belong to no tensor, from ",
                              position));
-    const uint64_t bytes = checked_bytes(e, name);
-    if (bytes != e.end - e.begin)
+    const std::optional<uint64_t> bytes = stored_bytes(*e.type, e.shape);
+    check<IoError>(bytes.has_value(), kOp, quote(name), ": tensor ", quote(e.name), ": shape ", e.shape, " of ",
+                   type_text(*e.type), e.type->block > 1 ? " is no whole number of bytes, or" : " is",
+                   " larger than 64 bits can count");
+    if (*bytes != e.end - e.begin)
       throw IoError(kOp, cat(quote(name), ": tensor ", quote(e.name), ": ", offsets(), " are ", e.end - e.begin,
-                             " bytes, shape ", e.shape, " of ", e.dtype, " needs ", bytes));
+                             " bytes, shape ", e.shape, " of ", type_text(*e.type), " needs ", *bytes));
     position = e.end;
-    header.entries.push_back({std::move(e.name), e.dtype, e.shape, data_begin + e.begin, bytes});
+    header.entries.push_back({std::move(e.name), e.type, e.shape, data_begin + e.begin, *bytes});
   }
   check<IoError>(position == data_bytes, kOp, quote(name), ": the tensors end at byte ", position,
                  " of the data, which has ", data_bytes, " bytes: ", data_bytes - position, " belong to no tensor");
+  return header;
+}
+
+StoredHeader read_header(const InputFile& file, bool with_dtype) {
+  const std::string start = file.read(0, static_cast<size_t>(std::min<uint64_t>(file.size(), kStart)));
+  const uint64_t length = header_length(start, file.size(), file.path());
+  return parse_header(file.read(kPrefix, length), file.size() - kPrefix - length, file.path(), with_dtype);
+}
+
+SafetensorsHeader with_dtypes(StoredHeader&& stored) {
+  SafetensorsHeader header;
+  header.metadata = std::move(stored.metadata);
+  header.entries.reserve(stored.entries.size());
+  for (StoredEntry& e : stored.entries)
+    header.entries.push_back({std::move(e.name), *e.type->dtype, e.shape, e.offset, e.nbytes});
   return header;
 }
 }  // namespace
@@ -336,13 +357,15 @@ SafetensorsHeader parse_header(std::string_view text, uint64_t data_bytes, std::
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view name) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   const uint64_t length = header_length(text.substr(0, kStart), file.size(), name);
-  return parse_header(text.substr(kPrefix, length), file.size() - kPrefix - length, name);
+  return with_dtypes(parse_header(text.substr(kPrefix, length), file.size() - kPrefix - length, name, true));
 }
 
 SafetensorsHeader read_safetensors_header(const InputFile& file) {
-  const std::string start = file.read(0, static_cast<size_t>(std::min<uint64_t>(file.size(), kStart)));
-  const uint64_t length = header_length(start, file.size(), file.path());
-  return parse_header(file.read(kPrefix, length), file.size() - kPrefix - length, file.path());
+  return with_dtypes(read_header(file, true));
+}
+
+StoredHeader read_stored_header(const InputFile& file) {
+  return read_header(file, false);
 }
 
 }  // namespace strata::io

@@ -1,6 +1,8 @@
 #include "strata/models/language_model.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "strata/autograd/checkpoint.h"
 #include "strata/core/autocast.h"
@@ -9,60 +11,67 @@
 #include "strata/nn/convert.h"
 #include "strata/nn/init.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/factory/ranges.h"
+#include "strata/ops/index/index.h"
+#include "strata/ops/index/indexing.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/matmul/matmul.h"
+#include "strata/ops/reduce/reduce.h"
 
 namespace strata {
 namespace {
 
-nn::BlockOptions block_options(const ModelConfig& c) {
-  return {.dim = c.dim,
-          .heads = c.heads,
-          .kv_heads = c.kv_heads,
-          .ffn_dim = c.ffn_dim,
-          .dropout = c.dropout,
-          .norm_eps = c.norm_eps,
-          .rope_base = c.rope_theta};
+const ModelSpec& checked(const ModelSpec& spec) {
+  check_spec(spec);
+  check(spec.kind == ModelKind::decoder, "LanguageModel", "wants the spec of a decoder");
+  return spec;
 }
 
-// The first `again` of them are computed again in backward.
-template <class Blocks>
-nn::Residual run_blocks(const Blocks& blocks, const Tensor& x, ModelCache* cache, int64_t again) {
-  nn::Residual r{x, {}};
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    const auto step = [&blocks, i](const nn::Residual& in, nn::KvCache* kept) {
-      memory::ModuleScope at(cat("blocks.", i));
-      return blocks[i].step(in, kept);
-    };
-    if (cache) {
-      r = step(r, &cache->layers[i]);
-    } else if (static_cast<int64_t>(i) < again) {
-      r = checkpoint(
-          [step](const Tensor& branch, const Tensor& stream) {
-            return step({branch, stream}, nullptr);
-          },
-          r.branch, r.stream);
-    } else {
-      r = step(r, nullptr);
-    }
-  }
-  return r;
+// Frequencies that follow the length of the text have no longest one.
+bool is_open(const ModelSpec& spec) {
+  return spec.learned_positions == 0 && std::ranges::any_of(spec.rotary, [](const nn::RotarySpec& r) {
+           return r.scaling == nn::RotarySpec::Scaling::dynamic;
+         });
+}
+
+double rounded(double value, DType dtype) {
+  const auto single = static_cast<float>(value);
+  if (dtype == DType::bf16) return static_cast<float>(BFloat16(single));
+  if (dtype == DType::f16) return static_cast<float>(Half(single));
+  return dtype == DType::f32 ? single : value;
+}
+
+// [B, 1, T, keys]: true where the query at a position sees the key at another one.
+Tensor window_mask(const Tensor& positions, int64_t keys, int64_t window) {
+  const DeviceScope there(positions.device());
+  const Tensor at = positions.unsqueeze(1).unsqueeze(3), key = arange(keys, DType::i64).view({1, 1, 1, keys});
+  const Tensor seen = key <= at;
+  return window > 0 ? logical_and(seen, key > at - window) : seen;
 }
 
 }  // namespace
 
-LanguageModel::LanguageModel(std::string_view kind, const ModelConfig& config)
-    : Module(kind),
-      token_embedding(
-          register_module("token_embedding", nn::Embedding(std::max<int64_t>(config.vocab, 1), config.dim))),
-      config_(config) {
-  check(config.vocab > 0, "make_model", "model.vocab is ", config.vocab,
-        ": it must be set, or come from the tokenizer");
+LanguageModel::LanguageModel(const ModelSpec& spec)
+    : Module("LanguageModel"),
+      token_embedding(register_module("token_embedding", nn::Embedding(checked(spec).vocab, spec.dim))),
+      position_embedding(spec.learned_positions > 0
+                             ? std::optional<nn::Embedding>(register_module(
+                                   "position_embedding", nn::Embedding(spec.learned_positions, spec.dim)))
+                             : std::nullopt),
+      dropout(register_module("dropout", nn::Dropout(spec.embedding_dropout))),
+      blocks(register_module("blocks", nn::ModuleList<nn::TransformerBlock>())),
+      spec_(spec) {
+  for (const nn::LayerSpec& layer : spec.layers) blocks.push_back(nn::TransformerBlock(spec.dim, layer));
+  if (spec.final_norm) norm = register_module("norm", nn::Norm(spec.dim, *spec.final_norm));
+  for (const nn::RotarySpec& r : spec.rotary) rotary_.emplace_back(r);
+  make_head();
+  initialise();
 }
 
 void LanguageModel::initialise() {
   parts_.reset();
-  const double residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers));
+  const double residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(spec_.layers.size()));
   for (const auto& [name, p] : named_parameters()) {
     const bool writes_residual = name.ends_with("attn.out.weight") || name.ends_with("mlp.down.weight");
     if (p.dim() >= 2)
@@ -80,98 +89,161 @@ std::set<std::string> LanguageModel::table_names() const {
 }
 
 void LanguageModel::make_head() {
-  if (config_.tied_embeddings) {
-    head_ = token_embedding.weight;
-  } else {
-    head_ = register_module("head", nn::Linear(config_.dim, config_.vocab, false)).weight;
-  }
+  head_ =
+      spec_.tied ? token_embedding.weight : register_module("head", nn::Linear(spec_.dim, spec_.vocab, false)).weight;
+  if (spec_.head_bias) head_bias_ = new_parameter("head_bias", {spec_.vocab});
 }
 
-Tensor LanguageModel::embed(const Tensor& tokens, const ModelCache* cache) const {
+Tensor LanguageModel::embed(const Tensor& tokens, const Tensor& positions) const {
+  Tensor x;
+  {
+    memory::ModuleScope at("token_embedding");
+    x = token_embedding(tokens);
+    // The factor is rounded as the weights are, as in the library that they come from.
+    if (spec_.embedding_scale != 1) x = x * rounded(spec_.embedding_scale, x.dtype());
+    if (autocast_enabled()) x = x.to(autocast_dtype());
+  }
+  if (position_embedding) {
+    Tensor rows = positions.defined() ? (*position_embedding)(positions + spec_.position_offset)
+                                      : position_embedding->weight.narrow(0, spec_.position_offset, tokens.size(1));
+    if (rows.dtype() != x.dtype()) rows = rows.to(x.dtype());
+    x = x + rows;
+  }
+  return dropout(x);
+}
+
+// The first recomputed_ blocks are computed again in backward.
+Tensor LanguageModel::run(const Tensor& x, const nn::Places& places, ModelCache* cache) const {
+  nn::Residual r{x, {}};
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const auto step = [this, i, &places](const nn::Residual& in, nn::KvCache* kept) {
+      memory::ModuleScope at(cat("blocks.", i));
+      return blocks[i].step(in, places, kept);
+    };
+    if (cache) {
+      r = step(r, &cache->layers[i]);
+    } else if (static_cast<int64_t>(i) < recomputed_) {
+      r = checkpoint(
+          [this, i, places](const Tensor& branch, const Tensor& stream) {
+            memory::ModuleScope at(cat("blocks.", i));
+            return blocks[i].step({branch, stream}, places);
+          },
+          r.branch, r.stream);
+    } else {
+      r = step(r, nullptr);
+    }
+  }
+  return norm ? nn::add_norm(*norm, r).first : r.sum();
+}
+
+void LanguageModel::check_room(const Tensor& tokens, int64_t filled, int64_t room) const {
   check<ShapeError>(tokens.dim() == 2, kind(), "tokens are [B, T], got ", tokens);
-  const int64_t filled = cache ? cache->length : 0;
-  check<ShapeError>(filled + tokens.size(1) <= config_.context, kind(), tokens.size(1), " tokens after ", filled,
-                    " do not fit the context of ", config_.context);
-  memory::ModuleScope at("token_embedding");
-  const Tensor x = token_embedding(tokens);
-  return autocast_enabled() ? x.to(autocast_dtype()) : x;
+  check<ShapeError>(filled + tokens.size(1) <= room, kind(), tokens.size(1), " tokens after ", filled,
+                    " do not fit the context of ", room);
+}
+
+Tensor LanguageModel::hidden(const Tensor& tokens, const Tensor& padding) const {
+  check_room(tokens, 0, is_open(spec_) ? std::numeric_limits<int64_t>::max() : context());
+  const int64_t time = tokens.size(1);
+  nn::Places places;
+  Tensor positions;
+  if (padding.defined()) {
+    check<ShapeError>(padding.dtype() == DType::boolean && padding.shape() == tokens.shape(), kind(),
+                      "padding is boolean of the tokens' shape ", tokens.shape(), ", got ", padding);
+    const Tensor real = logical_not(padding);
+    positions = clamp(cumsum(real.to(DType::i64), 1) - 1, 0, std::nullopt);
+    places.seen = real.unsqueeze(1).unsqueeze(1);
+    places.turns_by_row = true;
+  }
+  const Tensor x = embed(tokens, positions);
+  for (const nn::RotaryTables& r : rotary_)
+    places.turns.push_back(positions.defined() ? r.at(positions, time, x) : r.rows(0, time, time, x));
+  return run(x, places, nullptr);
+}
+
+Tensor LanguageModel::hidden(const Tensor& tokens, ModelCache& cache, const Tensor& counts) const {
+  check<ShapeError>(tokens.dim() == 2 && cache.lengths.shape() == Shape{tokens.size(0)}, kind(), "tokens are ", tokens,
+                    ", the cache is for ", cache.lengths.shape());
+  check<ShapeError>(!counts.defined() || (counts.shape() == cache.lengths.shape() && counts.dtype() == DType::i64),
+                    kind(), "counts are i64 ", cache.lengths.shape(), ", got ", counts);
+  check_room(tokens, cache.host_counts ? cache.length : 0, cache.capacity);
+  const NoGrad guard;
+  const DeviceScope there(cache.lengths.device());
+  const int64_t time = tokens.size(1);
+  const Tensor positions = cache.lengths.unsqueeze(1) + arange(time, DType::i64).unsqueeze(0);
+  nn::Places places;
+  places.first = cache.host_counts && cache.length == 0;
+  places.slots = clamp(positions, std::nullopt, cache.capacity - 1);
+  places.lengths = counts.defined() ? cache.lengths + counts : cache.lengths + time;
+  places.reach = cache.host_counts ? cache.length + time : cache.capacity;
+  places.turns_by_row = !places.first;
+  const Tensor x = embed(tokens, places.slots);
+  for (const nn::RotaryTables& r : rotary_)
+    places.turns.push_back(places.first ? r.rows(0, time, cache.capacity, x) : r.at(places.slots, cache.capacity, x));
+  if (!places.first) {
+    std::set<int64_t> windows;
+    for (const nn::LayerSpec& layer : spec_.layers) windows.insert(layer.attention.window);
+    for (const int64_t window : windows)
+      if (time > 1 || window > 0) places.masks.emplace_back(window, window_mask(positions, places.reach, window));
+  }
+  const Tensor y = run(x, places, &cache);
+  cache.lengths.copy_(places.lengths);
+  if (cache.host_counts) cache.length += time;
+  return y;
 }
 
 Tensor LanguageModel::logits(const Tensor& x) const {
   memory::ModuleScope at("head");
-  return linear(x, head_);
+  Tensor y = linear(x, head_, head_bias_);
+  if (spec_.logit_scale != 1) y = y * spec_.logit_scale;
+  if (spec_.logit_soft_cap > 0) y = (y * (1 / spec_.logit_soft_cap)).tanh() * spec_.logit_soft_cap;
+  return y;
 }
 
-Tensor LanguageModel::forward(const Tensor& tokens) const {
-  return logits(hidden(tokens, nullptr));
+Tensor LanguageModel::forward(const Tensor& tokens, const Tensor& padding) const {
+  return logits(hidden(tokens, padding));
 }
 
 Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   check<ShapeError>(tokens.shape() == targets.shape(), kind(), "tokens are ", tokens, ", targets ", targets);
-  const Tensor x = hidden(tokens, nullptr);
+  const Tensor x = hidden(tokens);
   memory::ModuleScope at("loss");
-  const Tensor rows = x.view({-1, config_.dim}), wanted = targets.reshape({-1});
+  const Tensor rows = x.view({-1, spec_.dim}), wanted = targets.reshape({-1});
+  if (head_bias_.defined() || spec_.logit_scale != 1 || spec_.logit_soft_cap > 0)
+    return cross_entropy(logits(rows), wanted);
   return head_cross_entropy(rows, head_, wanted);
 }
 
-void LanguageModel::set_recomputed_blocks(int64_t blocks) {
-  check(blocks >= 0 && blocks <= config_.layers, kind(), "cannot compute ", blocks, " of ", config_.layers,
-        " blocks again");
-  recomputed_ = blocks;
+void LanguageModel::set_recomputed_blocks(int64_t count) {
+  const auto all = static_cast<int64_t>(spec_.layers.size());
+  check(count >= 0 && count <= all, kind(), "cannot compute ", count, " of ", all, " blocks again");
+  recomputed_ = count;
 }
 
-ModelCache LanguageModel::make_cache(int64_t batch) const {
-  const int64_t kv_heads = config_.kv_heads > 0 ? config_.kv_heads : config_.heads;
+ModelCache LanguageModel::make_cache(int64_t batch, int64_t capacity) const {
+  check(batch > 0 && capacity >= 0, kind(), "a cache wants texts and room, got ", batch, " and ", capacity);
   const DType dtype = autocast_enabled() ? autocast_dtype() : token_embedding.weight.dtype();
   ModelCache cache;
-  DeviceScope on(device());
-  for (int64_t i = 0; i < config_.layers; ++i)
-    cache.layers.push_back(nn::KvCache::create(batch, kv_heads, config_.context, config_.dim / config_.heads, dtype));
+  cache.capacity = capacity > 0 ? capacity : context();
+  check(cache.capacity <= context() || is_open(spec_), kind(), "a cache of ", cache.capacity,
+        " positions is longer than the context of ", context());
+  const DeviceScope on(device());
+  cache.lengths = zeros({batch}, DType::i64);
+  for (const auto& block : blocks) cache.layers.push_back(block.attn.make_cache(batch, cache.capacity, dtype));
   return cache;
 }
 
-Tensor LanguageModel::next_logits(const Tensor& tokens, ModelCache& cache) const {
-  NoGrad guard;
-  const Tensor x = hidden(tokens, &cache);
-  cache.length += tokens.size(1);
-  return logits(x.select(1, x.size(1) - 1));
-}
-
-Gpt::Gpt(const ModelConfig& config)
-    : LanguageModel("Gpt", config),
-      position_embedding(register_module("position_embedding", nn::Embedding(config.context, config.dim))),
-      dropout(register_module("dropout", nn::Dropout(config.dropout))),
-      blocks(register_module("blocks", nn::ModuleList<nn::GptBlock>())),
-      norm(register_module("norm", nn::LayerNorm(config.dim, config.norm_eps))) {
-  for (int64_t i = 0; i < config.layers; ++i) blocks.push_back(nn::GptBlock(block_options(config)));
-  make_head();
-  initialise();
-}
-
-Tensor Gpt::hidden(const Tensor& tokens, ModelCache* cache) const {
-  const Tensor x = embed(tokens, cache);
-  Tensor positions = position_embedding.weight.narrow(0, cache ? cache->length : 0, tokens.size(1));
-  if (positions.dtype() != x.dtype()) positions = positions.to(x.dtype());
-  return nn::add_norm(norm, run_blocks(blocks, dropout(x + positions), cache, recomputed_blocks())).first;
-}
-
-Llama::Llama(const ModelConfig& config)
-    : LanguageModel("Llama", config),
-      blocks(register_module("blocks", nn::ModuleList<nn::LlamaBlock>())),
-      norm(register_module("norm", nn::RMSNorm(config.dim, config.norm_eps))) {
-  for (int64_t i = 0; i < config.layers; ++i) blocks.push_back(nn::LlamaBlock(block_options(config)));
-  make_head();
-  initialise();
-}
-
-Tensor Llama::hidden(const Tensor& tokens, ModelCache* cache) const {
-  return nn::add_norm(norm, run_blocks(blocks, embed(tokens, cache), cache, recomputed_blocks())).first;
+Tensor LanguageModel::next_logits(const Tensor& tokens, ModelCache& cache, const Tensor& counts) const {
+  const NoGrad guard;
+  const Tensor x = hidden(tokens, cache, counts);
+  if (!counts.defined()) return logits(x.select(1, x.size(1) - 1));
+  const DeviceScope there(x.device());
+  const Tensor last = clamp(counts - 1, 0, std::nullopt);
+  return logits(x.index({arange(x.size(0), DType::i64), last}));
 }
 
 std::shared_ptr<LanguageModel> make_model(const ModelConfig& config) {
-  if (config.family == "gpt") return std::make_shared<Gpt>(config);
-  check(config.family == "llama", "make_model", "model.family is gpt or llama, got '", config.family, "'");
-  return std::make_shared<Llama>(config);
+  return std::make_shared<LanguageModel>(model_spec(config));
 }
 
 }  // namespace strata

@@ -1,5 +1,5 @@
 #pragma once
-// Decoder-only language models, built from a run's settings.
+// Decoder-only language models, built from a spec: a run's settings, or what a model from elsewhere says of itself.
 
 #include <memory>
 #include <optional>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "strata/models/model_config.h"
+#include "strata/models/spec.h"
 #include "strata/nn/attention.h"
 #include "strata/nn/container.h"
 #include "strata/nn/init.h"
@@ -15,10 +16,15 @@
 
 namespace strata {
 
-/// What generation keeps between steps: keys and values of every layer.
+/// What generation keeps between steps, for a batch of texts of different lengths: keys and values of every layer.
 struct ModelCache {
   std::vector<nn::KvCache> layers;
-  int64_t length = 0;  ///< positions filled
+  Tensor lengths;        ///< [B] i64 on the model's device: positions filled of each text
+  int64_t capacity = 0;  ///< room for so many positions
+  int64_t length = 0;    ///< no text has more, as far as the host counts: calls of `tokens` [B, T] add T
+  /// Whether the host counts. Where not (a step that a graph replays), attention looks at the whole capacity up to each
+  /// text's length, and the caller sees to it that no text outgrows it.
+  bool host_counts = true;
 };
 
 /// Tokens in, logits of the following token out. Token tensors are i64 [B, T] with T <= context().
@@ -28,84 +34,78 @@ struct ModelCache {
 ///     auto model = make_model(c);
 ///     Tensor loss = model->loss(inputs, targets);
 ///     loss.backward();
+///
+/// Parameters in order: token_embedding.weight [vocab, dim], position_embedding.weight (learned positions), blocks.N.*
+/// (nn::TransformerBlock), norm.*, head.weight [vocab, dim] unless tied, head_bias.
 class LanguageModel : public nn::Module {
   std::optional<nn::init::SkipDraws> parts_{std::in_place};  // before them: initialise() draws their weights anew
 
  public:
-  virtual ~LanguageModel() = default;
-  const ModelConfig& config() const { return config_; }
-  int64_t context() const { return config_.context; }
-  int64_t vocab() const { return config_.vocab; }
+  /// Weights are drawn as GPT-2's: N(0, 0.02), the layers that write to the residual stream divided by sqrt(2 layers),
+  /// biases 0. Throws what check_spec does, and ValueError for a spec that is no decoder's.
+  explicit LanguageModel(const ModelSpec& spec);
+  const ModelSpec& spec() const { return spec_; }
+  /// Most positions: those of spec().context; of a model without learned positions a longer text is taken too.
+  int64_t context() const { return spec_.context; }
+  int64_t vocab() const { return spec_.vocab; }
   /// Where its parameters are.
   Device device() const { return token_embedding.weight.device(); }
 
-  /// Logits [B, T, vocab] of the token after each position. Throws ShapeError, IndexError for a token >= vocab.
-  Tensor forward(const Tensor& tokens) const;
+  /// Logits [B, T, vocab] of the token after each position. `padding` [B, T], boolean, where given: true at what is no
+  /// token, at the beginnings or ends of rows; positions are counted without it, and what it has is not seen.
+  /// Throws ShapeError, IndexError for a token >= vocab.
+  Tensor forward(const Tensor& tokens, const Tensor& padding = {}) const;
+  /// What the output layer reads, [B, T, dim]; forward() is logits() of it.
+  Tensor hidden(const Tensor& tokens, const Tensor& padding = {}) const;
   /// Mean cross entropy (nats per token, a f32 scalar) of `targets` [B, T], the tokens that follow `tokens`.
   Tensor loss(const Tensor& tokens, const Tensor& targets) const;
 
   /// The first `blocks` of the blocks keep only their inputs for backward, which computes them again (checkpoint()):
   /// the same gradients to the bit, for about a third more of those blocks' time. The model must live, at its place,
-  /// until backward. None at first. Throws ValueError unless 0 <= blocks <= config().layers.
+  /// until backward. None at first. Throws ValueError unless 0 <= blocks <= layers.
   void set_recomputed_blocks(int64_t blocks);
   int64_t recomputed_blocks() const { return recomputed_; }
 
-  /// An empty cache for `batch` texts, with room for context() positions.
-  ModelCache make_cache(int64_t batch) const;
-  /// Logits [B, vocab] after the last of `tokens`, which continue what is in the cache and are added to it. Nothing is
-  /// recorded. Throws ValueError where the cache has no room.
-  Tensor next_logits(const Tensor& tokens, ModelCache& cache) const;
+  /// @name With a cache
+  /// @{
+  /// An empty cache for `batch` texts, with room for `capacity` positions; 0: context(). Of models whose rotary
+  /// positions change with the length (dynamic, longrope), the capacity is the length that decides.
+  ModelCache make_cache(int64_t batch, int64_t capacity = 0) const;
+  /// What the output layer reads, [B, T, dim], for `tokens` [B, T] which continue the texts in the cache and are added
+  /// to it. `counts` [B], i64 on the model's device, where given: only the first counts[b] of row b are tokens, the
+  /// rest is padding whose results mean nothing. Nothing is recorded, and nothing waits for the device. Throws
+  /// ShapeError where the cache has no room that the host counts.
+  Tensor hidden(const Tensor& tokens, ModelCache& cache, const Tensor& counts = {}) const;
+  /// Logits [.., vocab] of what hidden() gave, any part of it.
+  Tensor logits(const Tensor& hidden) const;
+  /// Logits [B, vocab] after the last token of each row: logits() of hidden() there.
+  Tensor next_logits(const Tensor& tokens, ModelCache& cache, const Tensor& counts = {}) const;
+  /// @}
 
   /// The names of its embeddings and of its output layer: what optimizers for linear maps leave to others.
   std::set<std::string> table_names() const;
 
-  nn::Embedding token_embedding;  ///< [vocab, dim]
-
- protected:
-  LanguageModel(std::string_view kind, const ModelConfig& config);
-  /// What the output layer reads, [B, T, dim].
-  virtual Tensor hidden(const Tensor& tokens, ModelCache* cache) const = 0;
-  /// The token vectors of checked `tokens`, in the autocast precision where that is on.
-  Tensor embed(const Tensor& tokens, const ModelCache* cache) const;
-  /// GPT-2's initialisation: N(0, 0.02), the layers that write to the residual stream divided by sqrt(2 layers), biases
-  /// 0.
-  void initialise();
-  /// Makes the output layer: its own, or the token embedding's weight.
-  void make_head();
-
-  ModelConfig config_;
+  nn::Embedding token_embedding;                    ///< [vocab, dim]
+  std::optional<nn::Embedding> position_embedding;  ///< learned positions
+  nn::Dropout dropout;                              ///< on the embeddings
+  nn::ModuleList<nn::TransformerBlock> blocks;
+  std::optional<nn::Norm> norm;  ///< before the output layer
 
  private:
-  Tensor logits(const Tensor& x) const;
-  Tensor head_;  // [vocab, dim]
+  void initialise();
+  void make_head();
+  // Vectors of tokens at positions [B, T], or at 0, 1, .. where undefined.
+  Tensor embed(const Tensor& tokens, const Tensor& positions) const;
+  void check_room(const Tensor& tokens, int64_t filled, int64_t room) const;
+  Tensor run(const Tensor& x, const nn::Places& places, ModelCache* cache) const;
+
+  ModelSpec spec_;
+  std::vector<nn::RotaryTables> rotary_;
+  Tensor head_, head_bias_;  // [vocab, dim], [vocab]
   int64_t recomputed_ = 0;
 };
 
-/// GPT-2: learned positions, LayerNorm, GELU (Radford et al. 2019).
-class Gpt final : public LanguageModel {
- public:
-  explicit Gpt(const ModelConfig& config);
-  nn::Embedding position_embedding;
-  nn::Dropout dropout;
-  nn::ModuleList<nn::GptBlock> blocks;
-  nn::LayerNorm norm;
-
- protected:
-  Tensor hidden(const Tensor& tokens, ModelCache* cache) const override;
-};
-
-/// Llama: rotary positions, RMSNorm, SwiGLU, grouped-query attention, no biases (Touvron et al., arXiv:2302.13971).
-class Llama final : public LanguageModel {
- public:
-  explicit Llama(const ModelConfig& config);
-  nn::ModuleList<nn::LlamaBlock> blocks;
-  nn::RMSNorm norm;
-
- protected:
-  Tensor hidden(const Tensor& tokens, ModelCache* cache) const override;
-};
-
-/// The model of `config.family`; config.vocab must be set. Throws ValueError.
+/// The model of a run's settings, model_spec(config). Throws ValueError.
 std::shared_ptr<LanguageModel> make_model(const ModelConfig& config);
 
 }  // namespace strata

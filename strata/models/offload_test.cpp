@@ -117,7 +117,7 @@ TEST(OffloadModels, AnyPlanGivesTheSameBits) {
 TEST(OffloadModels, CheckpointedBlocks) {
   const ModelConfig config = small_model("gpt", 4, 24, 61);
   manual_seed(3);
-  const Gpt model(config);
+  const LanguageModel model(model_spec(config));
   const Tensor tokens = stepping_tokens(2, 24, 7, 61);
   const auto gradients = [&](const std::shared_ptr<SavedTensorOffload>& offload) {
     for (Tensor p : model.parameters()) p.set_grad({});
@@ -125,9 +125,9 @@ TEST(OffloadModels, CheckpointedBlocks) {
     {
       std::optional<SavedTensorOffload::Scope> scope;
       if (offload) scope.emplace(offload);
-      Tensor h = model.token_embedding(tokens) + model.position_embedding.weight.narrow(0, 0, 24);
+      Tensor h = model.token_embedding(tokens) + model.position_embedding->weight.narrow(0, 0, 24);
       for (const auto& block : model.blocks) h = checkpoint([&](const Tensor& x) { return block.forward(x); }, h);
-      loss = model.norm(h).sum();
+      loss = (*model.norm)(h).sum();
     }
     loss.backward();
     std::vector<std::vector<uint8_t>> all;

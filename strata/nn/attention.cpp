@@ -1,15 +1,13 @@
 #include "strata/nn/attention.h"
 
-#include <bit>
-#include <mutex>
-#include <tuple>
-
 #include "strata/core/node.h"
 #include "strata/nn/init.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/attention/multi_head_attention.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/factory/ranges.h"
+#include "strata/ops/index/indexing.h"
 #include "strata/ops/matmul/matmul.h"
 
 namespace strata::nn {
@@ -20,12 +18,33 @@ int64_t checked_head_size(std::string_view op, int64_t dim, int64_t heads) {
   return dim / heads;
 }
 
-// [B, T, n D] to [B, n, T, D].
-Tensor split_heads(const Tensor& x, int64_t heads) {
-  return x.view({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
-}
+// [B, n, T, D] to [B, T, n D].
 Tensor join_heads(const Tensor& x) {
   return x.transpose(1, 2).flatten(2);
+}
+
+const AttentionSpec& checked(const AttentionSpec& s) {
+  constexpr const char* op = "SelfAttention";
+  check(s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0, op, "kv_heads ", s.kv_heads,
+        " does not divide heads ", s.heads);
+  check(s.head_size > 0 && s.value_size > 0, op, "head_size is ", s.head_size, ", value_size ", s.value_size);
+  return s;
+}
+
+// x [B, T, n, D] turned.
+Tensor turned(const Tensor& x, const Turns& turns, bool by_row) {
+  if (!by_row) return rotary(x.transpose(1, 2), turns.cos, turns.sin, turns.interleaved).transpose(1, 2);
+  const Tensor rows = x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)}).transpose(0, 1);
+  return rotary(rows, turns.cos, turns.sin, turns.interleaved).transpose(0, 1).reshape(x.shape());
+}
+
+// k and v [B, T, n, D] into their places.
+void write(KvCache& cache, const Tensor& k, const Tensor& v, const Places& places) {
+  const NoGrad guard;
+  const DeviceScope there(k.device());
+  const Tensor row = arange(k.size(0), DType::i64).view({k.size(0), 1});
+  cache.k.index_put_({row, Slice(), places.slots}, k.to(cache.k.dtype()));
+  cache.v.index_put_({row, Slice(), places.slots}, v.to(cache.v.dtype()));
 }
 
 }  // namespace
@@ -97,85 +116,89 @@ std::pair<Tensor, Tensor> MultiheadAttention::attend(const Tensor& query, const 
   return {time_first(y), weights};
 }
 
-KvCache KvCache::create(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t head_size, DType dtype) {
-  const Shape shape{batch, kv_heads, capacity, head_size};
-  return {empty(shape, dtype), empty(shape, dtype), 0};
+KvCache KvCache::create(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t head_size, int64_t value_size,
+                        DType dtype) {
+  return {empty({batch, kv_heads, capacity, head_size}, dtype), empty({batch, kv_heads, capacity, value_size}, dtype)};
 }
 
-// Rows 0 .. of rotary_tables() on the device and in the dtype that were last asked for.
-struct SelfAttention::RotaryTables {
-  std::mutex mutex;
-  Tensor cosines, sines;
-
-  std::tuple<Tensor, Tensor> rows(int64_t offset, int64_t time, int64_t dim, double base, const Tensor& like) {
-    const DType dtype = statistic_dtype(like.dtype());
-    const std::lock_guard lock(mutex);
-    if (!cosines.defined() || cosines.size(0) < offset + time || cosines.dtype() != dtype ||
-        !(cosines.device() == like.device())) {
-      const NoGrad guard;
-      const DeviceScope there(like.device());
-      // A text that grows by a token at a time gets new tables a few times only.
-      const auto capacity = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(offset + time)));
-      std::tie(cosines, sines) = rotary_tables(capacity, dim, base, 0, dtype);
-    }
-    return {cosines.narrow(0, offset, time), sines.narrow(0, offset, time)};
-  }
-};
-
-SelfAttention::SelfAttention(int64_t dim, int64_t heads, const SelfAttentionOptions& options)
-    : Module("SelfAttention", cat("heads=", heads, ", kv_heads=", options.kv_heads > 0 ? options.kv_heads : heads)),
-      qkv(register_module("qkv", Linear(dim,
-                                        (heads + 2 * (options.kv_heads > 0 ? options.kv_heads : heads)) *
-                                            checked_head_size("SelfAttention", dim, heads),
-                                        options.bias))),
-      out(register_module("out", Linear(dim, dim, options.bias))),
-      heads_(heads),
-      kv_heads_(options.kv_heads > 0 ? options.kv_heads : heads),
-      head_size_(dim / heads),
-      options_(options),
-      tables_(options.rope_base ? std::make_shared<RotaryTables>() : nullptr) {
-  check(heads_ % kv_heads_ == 0, "SelfAttention", "kv_heads ", kv_heads_, " does not divide heads ", heads_);
-  check(!options.rope_base || head_size_ % 2 == 0, "SelfAttention", "rotary positions turn pairs, but the head size ",
-        head_size_, " is odd");
+SelfAttention::SelfAttention(int64_t dim, const AttentionSpec& spec)
+    : Module("SelfAttention", cat("heads=", spec.heads, ", kv_heads=", spec.kv_heads)),
+      qkv(register_module(
+          "qkv", Linear(dim, checked(spec).heads * spec.head_size + spec.kv_heads * (spec.head_size + spec.value_size),
+                        spec.bias))),
+      out(register_module("out", Linear(spec.heads * spec.value_size, dim, spec.out_bias))),
+      spec_(spec) {
+  if (!spec.query_key_norm) return;
+  const int64_t q_width = spec.norm_whole_width ? spec.heads * spec.head_size : spec.head_size;
+  const int64_t k_width = spec.norm_whole_width ? spec.kv_heads * spec.head_size : spec.head_size;
+  q_norm = register_module("q_norm", Norm(q_width, *spec.query_key_norm));
+  k_norm = register_module("k_norm", Norm(k_width, *spec.query_key_norm));
 }
 
-Tensor SelfAttention::rotate(const Tensor& x, int64_t offset) const {
-  const auto [cosines, sines] = tables_->rows(offset, x.size(2), head_size_, *options_.rope_base, x);
-  return rotary(x, cosines, sines);
+KvCache SelfAttention::make_cache(int64_t batch, int64_t capacity, DType dtype) const {
+  return KvCache::create(batch, spec_.kv_heads, capacity, spec_.head_size, spec_.value_size, dtype);
 }
 
-Tensor SelfAttention::forward(const Tensor& x, KvCache* cache) const {
+Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* cache) const {
   check<ShapeError>(x.dim() == 3, "SelfAttention", "wants [B, T, dim], got ", x);
-  const int64_t time = x.size(1);
-  const Tensor packed = qkv(x);
-  AttentionOptions options{.is_causal = options_.causal, .dropout_p = is_training() ? options_.dropout : 0.0};
-  if (!cache && options_.rope_base) {
-    const auto [cosines, sines] = tables_->rows(0, time, head_size_, *options_.rope_base, packed);
-    return out(packed_attention(packed_rotary(packed, cosines, sines, heads_, kv_heads_), heads_, kv_heads_, options));
+  const auto [heads, kv_heads] = std::pair(spec_.heads, spec_.kv_heads);
+  const int64_t batch = x.size(0), time = x.size(1), d = spec_.head_size, dv = spec_.value_size;
+  const Turns* turns = nullptr;
+  if (spec_.rotary >= 0) {
+    check(static_cast<size_t>(spec_.rotary) < places.turns.size(), "SelfAttention", "wants the turns of rotary ",
+          spec_.rotary, ", got those of ", places.turns.size());
+    turns = &places.turns[static_cast<size_t>(spec_.rotary)];
   }
-  if (!cache) return out(packed_attention(packed, heads_, kv_heads_, options));
+  const AttentionOptions options{.is_causal = spec_.causal,
+                                 .scale = spec_.scale,
+                                 .window = spec_.window,
+                                 .dropout_p = is_training() ? spec_.dropout : 0.0,
+                                 .logit_soft_cap = spec_.soft_cap};
+  Tensor packed = qkv(x);
+  // Queries and keys turn where they lie, unless they are changed before or their values have another size.
+  const bool in_place = !q_norm && d == dv && !(turns && turns->interleaved);
+  if (in_place && turns) {
+    packed = places.turns_by_row ? packed_rotary(packed.view({1, batch * time, packed.size(2)}), turns->cos, turns->sin,
+                                                 heads, kv_heads)
+                                       .view(packed.shape())
+                                 : packed_rotary(packed, turns->cos, turns->sin, heads, kv_heads);
+  }
+  if (in_place && !cache && !places.seen.defined()) return out(packed_attention(packed, heads, kv_heads, options));
 
-  const Tensor heads = split_heads(packed, heads_ + 2 * kv_heads_);
-  const int64_t offset = cache ? cache->length : 0;
-  Tensor q = heads.narrow(1, 0, heads_), k = heads.narrow(1, heads_, kv_heads_);
-  Tensor v = heads.narrow(1, heads_ + kv_heads_, kv_heads_);
-  if (options_.rope_base) {
-    const Tensor turned = rotate(heads.narrow(1, 0, heads_ + kv_heads_), offset);
-    q = turned.narrow(1, 0, heads_);
-    k = turned.narrow(1, heads_, kv_heads_);
+  Tensor q = packed.narrow(2, 0, heads * d), k = packed.narrow(2, heads * d, kv_heads * d);
+  if (q_norm && spec_.norm_whole_width) {
+    q = (*q_norm)(q);
+    k = (*k_norm)(k);
   }
-  if (cache) {
-    check(offset + time <= cache->k.size(2), "SelfAttention", "the cache has room for ", cache->k.size(2),
-          " positions, ", offset, " are filled and ", time, " more came");
-    NoGrad guard;
-    cache->k.narrow(2, offset, time).copy_(k);
-    cache->v.narrow(2, offset, time).copy_(v);
-    cache->length = offset + time;
-    k = cache->k.narrow(2, 0, cache->length);
-    v = cache->v.narrow(2, 0, cache->length);
-    options.query_offset = offset;
+  q = q.view({batch, time, heads, d});
+  k = k.view({batch, time, kv_heads, d});
+  if (q_norm && !spec_.norm_whole_width) {
+    q = (*q_norm)(q);
+    k = (*k_norm)(k);
   }
-  return out(join_heads(scaled_dot_product_attention(q, k, v, {}, options)));
+  const Tensor v = packed.narrow(2, (heads + kv_heads) * d, kv_heads * dv).view({batch, time, kv_heads, dv});
+  if (turns && !in_place) {
+    q = turned(q, *turns, places.turns_by_row);
+    k = turned(k, *turns, places.turns_by_row);
+  }
+  if (cache && !places.first) return out(cached(q, k, v, places, *cache));
+  if (cache) write(*cache, k, v, places);
+  return out(join_heads(
+      scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), places.seen, options)));
+}
+
+Tensor SelfAttention::cached(const Tensor& q, const Tensor& k, const Tensor& v, const Places& places,
+                             KvCache& cache) const {
+  write(cache, k, v, places);
+  Tensor mask;
+  if (q.size(1) > 1 || spec_.window > 0) {
+    for (const auto& [window, seen] : places.masks)
+      if (window == spec_.window) mask = seen;
+    check(mask.defined(), "SelfAttention", "there is no mask for the window ", spec_.window);
+  }
+  const AttentionOptions options{.scale = spec_.scale, .logit_soft_cap = spec_.soft_cap, .key_lengths = places.lengths};
+  const Tensor keys = cache.k.narrow(2, 0, places.reach), values = cache.v.narrow(2, 0, places.reach);
+  return join_heads(scaled_dot_product_attention(q.transpose(1, 2), keys, values, mask, options));
 }
 
 }  // namespace strata::nn

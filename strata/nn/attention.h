@@ -1,11 +1,14 @@
 #pragma once
 // Attention layers, and the cache of keys and values that generation needs.
 
-#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "strata/nn/layer_spec.h"
 #include "strata/nn/layers.h"
+#include "strata/nn/norm.h"
+#include "strata/nn/rotary.h"
 
 namespace strata::nn {
 
@@ -67,46 +70,64 @@ class MultiheadAttention : public Module {
   MultiheadAttentionOptions options_;
 };
 
-/// Keys and values of the positions seen so far, of one layer: [B, kv_heads, capacity, head size] each.
+/// Keys and values of the positions seen so far, of one layer: [B, kv_heads, capacity, head size] and [B, kv_heads,
+/// capacity, value size].
 struct KvCache {
   Tensor k, v;
-  int64_t length = 0;  ///< positions filled
 
   /// An empty one with room for `capacity` positions.
-  static KvCache create(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t head_size, DType dtype);
+  static KvCache create(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t head_size, int64_t value_size,
+                        DType dtype);
 };
 
-/// Of SelfAttention.
-struct SelfAttentionOptions {
-  int64_t kv_heads = 0;  ///< a divisor of heads; 0 takes heads
-  bool bias = true;
-  double dropout = 0;               ///< on the attention weights
-  std::optional<double> rope_base;  ///< rotary positions with this base
-  bool causal = true;
+/// Where the tokens of a call stand and what they see: the same for all layers of a model. By default they are at
+/// positions 0, 1, .., and see what AttentionSpec lets them.
+struct Places {
+  /// Turns of this call's tokens for each RotarySpec of the model.
+  std::vector<Turns> turns = {};
+  /// Whether turns are [B * T, P], those of each row, instead of [T, P], the same for all.
+  bool turns_by_row = false;
+  /// Boolean, broadcasts to [B, 1, T, keys]: true where a query may see a key, beside what the spec says.
+  Tensor seen = {};
+
+  /// @name With a KvCache
+  /// @{
+  Tensor slots = {};    ///< [B, T] i64: places of the cache for this call's keys
+  Tensor lengths = {};  ///< [B] i64: keys of each text, this call's included; none behind them is seen
+  int64_t reach = 0;    ///< the first so many places of the cache are looked at
+  bool first = false;   ///< the cache was empty: this call's keys are all there are
+  /// For each window of the model's layers (0: none): boolean [B, 1, T, reach], true where a query sees a key. Needed
+  /// unless `first`, or T is 1 and there is no window.
+  std::vector<std::pair<int64_t, Tensor>> masks = {};
+  /// @}
 };
 
-/// Self-attention of decoders. Queries, keys and values come from one product and are read in place. Parameters:
-/// qkv.weight [(heads + 2 kv_heads) D, dim], out.weight [dim, dim], and their biases, D = dim / heads.
+/// Self-attention of transformers. Queries, keys and values come from one product and are read in place. Parameters:
+/// qkv.weight [(heads + kv_heads) head_size + kv_heads value_size, dim], out.weight [dim, heads value_size], and their
+/// biases; q_norm and k_norm where the spec has them.
+///
+///     const SelfAttention attention(64, {.heads = 4, .kv_heads = 2, .head_size = 16, .value_size = 16});
+///     const Tensor y = attention(x);                        // x [B, T, 64]
 class SelfAttention : public Module {
  public:
-  /// Throws ValueError unless heads divides dim and kv_heads divides heads.
-  SelfAttention(int64_t dim, int64_t heads, const SelfAttentionOptions& options = {});
-  /// x [B, T, dim]; with `cache`, x continues the positions in it and is added to it (not recorded for gradients).
-  /// Throws ValueError where the cache has no room.
-  Tensor forward(const Tensor& x, KvCache* cache = nullptr) const;
-  Tensor operator()(const Tensor& x, KvCache* cache = nullptr) const {
-    return called(*this, x, [&](const Tensor& t) { return forward(t, cache); });
+  /// Throws ValueError unless kv_heads divides heads and sizes are positive.
+  SelfAttention(int64_t dim, const AttentionSpec& spec);
+  /// x [B, T, dim] to the same shape. With `cache`, x continues what is in it and is added to it (not recorded for
+  /// gradients).
+  Tensor forward(const Tensor& x, const Places& places = {}, KvCache* cache = nullptr) const;
+  Tensor operator()(const Tensor& x, const Places& places = {}, KvCache* cache = nullptr) const {
+    return called(*this, x, [&](const Tensor& t) { return forward(t, places, cache); });
   }
+  const AttentionSpec& spec() const { return spec_; }
+  /// An empty cache of its sizes.
+  KvCache make_cache(int64_t batch, int64_t capacity, DType dtype) const;
 
   Linear qkv, out;
+  std::optional<Norm> q_norm, k_norm;
 
  private:
-  Tensor rotate(const Tensor& x, int64_t offset) const;
-
-  struct RotaryTables;
-  int64_t heads_, kv_heads_, head_size_;
-  SelfAttentionOptions options_;
-  std::shared_ptr<RotaryTables> tables_;  // with rope_base; made when first needed, then kept
+  Tensor cached(const Tensor& q, const Tensor& k, const Tensor& v, const Places& places, KvCache& cache) const;
+  AttentionSpec spec_;
 };
 
 }  // namespace strata::nn

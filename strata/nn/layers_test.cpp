@@ -37,7 +37,7 @@ TEST(Layers, Linear) {
   const Linear l(5, 3);
   const Tensor x = randn({2, 4, 5});
   expect_close(l(x), x.matmul(l.weight.t()) + l.bias);
-  expect_gradients(l, l(x));
+  expect_gradients(l, l(x, places));
   EXPECT_THROW(l(randn({2, 4})), ShapeError);
 }
 
@@ -163,7 +163,7 @@ TEST(Layers, MultiheadAttention) {
 }
 
 TEST(Layers, SelfAttentionGroupedHeads) {
-  const SelfAttention a(16, 4, {.kv_heads = 2});
+  const SelfAttention a(16, {.heads = 4, .kv_heads = 2, .head_size = 4, .value_size = 4});
   const Tensor x = randn({2, 6, 16}), packed = a.qkv(x);
   const Tensor q = heads_of(packed.narrow(2, 0, 16).contiguous(), 4);
   const auto shared = [&](int64_t at) {  // each key head serves two query heads
@@ -171,40 +171,156 @@ TEST(Layers, SelfAttentionGroupedHeads) {
   };
   expect_close(a(x), a.out(attention(q, shared(16), shared(24), true).transpose(1, 2).flatten(2)));
   expect_gradients(a, a(x));
-  EXPECT_THROW(SelfAttention(16, 4, {.kv_heads = 3}), ValueError);
+  EXPECT_THROW(SelfAttention(16, {.heads = 4, .kv_heads = 3, .head_size = 4, .value_size = 4}), ValueError);
 }
 
-TEST(Layers, CacheGivesWhatOnePassGives) {
-  NoGrad guard;
-  for (const bool rope : {false, true}) {
-    SelfAttentionOptions options{.kv_heads = 2};
-    if (rope) options.rope_base = 10000;
-    const SelfAttention a(16, 4, options);
-    const Tensor x = randn({2, 9, 16});
-    KvCache cache = KvCache::create(2, 2, 9, 4, DType::f32);
-    const Tensor first = a(x.narrow(1, 0, 5), &cache), second = a(x.narrow(1, 5, 1), &cache),
-                 third = a(x.narrow(1, 6, 3), &cache);
-    expect_close(cat({first, second, third}, 1), a(x));
-    EXPECT_EQ(cache.length, 9);
-    EXPECT_THROW(a(x.narrow(1, 0, 1), &cache), ValueError);
-  }
+// Queries, keys and values of other sizes, norms of queries and keys, windows, soft caps, pairs of neighbours: against
+// the definition.
+TEST(Layers, SelfAttentionOfASpec) {
+  const NoGrad guard;
+  const Tensor x = randn({2, 7, 16});
+  const RotaryTables tables({.dims = 4, .base = 100, .interleaved = true});
+  const Turns turns = tables.rows(0, 7, 7, x);
+  const AttentionSpec spec{.heads = 4,
+                           .kv_heads = 2,
+                           .head_size = 6,
+                           .value_size = 5,
+                           .window = 3,
+                           .bias = false,
+                           .query_key_norm = NormSpec{.kind = NormSpec::Kind::rms, .one_plus = true},
+                           .scale = 0.3,
+                           .soft_cap = 2,
+                           .rotary = 0};
+  const SelfAttention a(16, spec);
+  EXPECT_EQ(a.qkv.weight.shape(), Shape({24 + 12 + 10, 16}));
+  EXPECT_EQ(a.out.weight.shape(), Shape({16, 20}));
+  EXPECT_EQ(a.q_norm->weight.to_vector<float>(), std::vector<float>(6, 0));
+  const Tensor packed = a.qkv(x);
+  const auto heads = [&](int64_t at, int64_t n, int64_t d) {
+    return packed.narrow(2, at, n * d).reshape({2, 7, n, d}).transpose(1, 2);
+  };
+  const auto twice = [](const Tensor& t) {
+    return t.unsqueeze(2).expand({2, 2, 2, 7, t.size(3)}).reshape({2, 4, 7, t.size(3)});
+  };
+  const auto normed = [](const Tensor& t) { return t / sqrt(mean(t * t, -1, true) + 1e-5); };
+  const Tensor q = rotary(normed(heads(0, 4, 6)), turns.cos, turns.sin, true);
+  const Tensor k = twice(rotary(normed(heads(24, 2, 6)), turns.cos, turns.sin, true)), v = twice(heads(36, 2, 5));
+  Tensor scores = tanh(matmul(q, k.transpose(2, 3)) * 0.3 / 2) * 2;
+  const Tensor at = arange(7, DType::i64), gap = at.unsqueeze(1) - at.unsqueeze(0);
+  scores = masked_fill(scores, logical_or(gap < 0, gap >= 3), -INFINITY);
+  const Tensor want = a.out(matmul(scores.softmax(-1), v).transpose(1, 2).flatten(2));
+  const Places places{.turns = {turns}};
+  expect_close(a(x, places), want);
+  // The turns of each row beside one another, and a mask that hides nothing.
+  const Tensor rows = at.unsqueeze(0).expand({2, 7});
+  const Places by_row{.turns = {tables.at(rows, 7, x)}, .turns_by_row = true, .seen = full({2, 1, 1, 7}, true)};
+  expect_close(a(x, by_row), want);
+  EXPECT_THROW(a(x), ValueError);
 }
 
 TEST(Layers, Blocks) {
   const Tensor x = randn({2, 6, 16});
-  const GptBlock g({.dim = 16, .heads = 4});
+  const TransformerBlock g(16, gpt_layer({.dim = 16, .heads = 4}));
   const Tensor h = x + g.attn(g.norm1(x));
-  expect_close(g(x), h + g.mlp.down(gelu(g.mlp.up(g.norm2(h)), "tanh")));
+  expect_close(g(x), h + g.mlp.down(gelu((*g.mlp.up)((*g.norm2)(h)), "tanh")));
   expect_gradients(g, g(x));
-  EXPECT_EQ(g.mlp.up.weight.shape(), Shape({64, 16}));
-  const LlamaBlock l({.dim = 16, .heads = 4, .kv_heads = 2});
-  const Tensor k = x + l.attn(l.norm1(x));
-  const Tensor both = l.mlp.gate_up(l.norm2(k));
+  EXPECT_EQ(g.mlp.up->weight.shape(), Shape({64, 16}));
+  const TransformerBlock l(16, llama_layer({.dim = 16, .heads = 4, .kv_heads = 2}));
+  const Places places{.turns = {RotaryTables({.dims = 4}).rows(0, 6, 6, x)}};
+  const Tensor k = x + l.attn(l.norm1(x), places);
+  const Tensor both = (*l.mlp.gate_up)((*l.norm2)(k));
   const int64_t n = both.size(-1) / 2;
-  expect_close(l(x), k + l.mlp.down(silu(both.narrow(-1, 0, n)) * both.narrow(-1, n, n)));
-  expect_gradients(l, l(x));
+  expect_close(l(x, places), k + l.mlp.down(silu(both.narrow(-1, 0, n)) * both.narrow(-1, n, n)));
+  expect_gradients(l, l(x, places));
   EXPECT_EQ(n, 64);
   EXPECT_FALSE(l.attn.qkv.bias.defined());
+}
+
+TEST(Layers, BlocksWithNormsElsewhere) {
+  const Tensor x = randn({2, 6, 16});
+  LayerSpec spec = gpt_layer({.dim = 16, .heads = 4});
+  spec.feed_forward = {.width = 24, .activation = Activation::gelu, .gated = true, .bias = false};
+  const auto make = [&](NormPlacement placement) {
+    spec.placement = placement;
+    TransformerBlock block(16, spec);
+    const NoGrad guard;
+    for (const auto& [name, p] : block.named_parameters())
+      if (p.dim() == 1) init::uniform_(p, 0.5, 1.5);
+    return block;
+  };
+  const auto feed = [](const TransformerBlock& b, const Tensor& t) {
+    const Tensor both = (*b.mlp.gate_up)(t);
+    return b.mlp.down(gelu(both.narrow(2, 0, 24), "none") * both.narrow(2, 24, 24));
+  };
+  {
+    const TransformerBlock b = make(NormPlacement::after);
+    const Tensor y = b.norm1(x + b.attn(x));
+    expect_close(b(x), (*b.norm2)(y + feed(b, y)));
+    expect_gradients(b, b(x));
+  }
+  {
+    const TransformerBlock b = make(NormPlacement::branch);
+    const Tensor y = x + b.norm1(b.attn(x));
+    expect_close(b(x), y + (*b.norm2)(feed(b, y)));
+    expect_gradients(b, b(x));
+  }
+  {
+    const TransformerBlock b = make(NormPlacement::sandwich);
+    const Tensor y = x + (*b.norm3)(b.attn(b.norm1(x)));
+    expect_close(b(x), y + (*b.norm4)(feed(b, (*b.norm2)(y))));
+    expect_gradients(b, b(x));
+  }
+  {
+    const TransformerBlock b = make(NormPlacement::parallel);
+    const Tensor n = b.norm1(x);
+    expect_close(b(x), x + b.attn(n) + feed(b, n));
+    EXPECT_FALSE(b.norm2.has_value());
+    expect_gradients(b, b(x));
+  }
+  {
+    const TransformerBlock b = make(NormPlacement::parallel_norms);
+    expect_close(b(x), x + b.attn(b.norm1(x)) + feed(b, (*b.norm2)(x)));
+    expect_gradients(b, b(x));
+  }
+  spec.layer_scale = true;
+  const TransformerBlock b = make(NormPlacement::before);
+  const Tensor y = x + b.attn(b.norm1(x)) * b.scale1;
+  expect_close(b(x), y + feed(b, (*b.norm2)(y)) * b.scale2);
+}
+
+// Frequencies against the formulas of the papers, at numbers worked out by hand.
+TEST(Layers, RotaryScaling) {
+  const auto frequencies = [](const RotarySpec& spec, int64_t length) { return rotary_frequencies(spec, length); };
+  using Scaling = RotarySpec::Scaling;
+  EXPECT_EQ(frequencies({.dims = 4, .base = 100}, 8), (std::vector<double>{1, 0.1}));
+  EXPECT_EQ(frequencies({.dims = 4, .base = 100, .scaling = Scaling::linear, .factor = 4}, 8),
+            (std::vector<double>{0.25, 0.025}));
+  const RotarySpec dynamic{.dims = 4, .base = 100, .scaling = Scaling::dynamic, .factor = 2, .context = 8};
+  EXPECT_EQ(frequencies(dynamic, 8), (std::vector<double>{1, 0.1}));
+  EXPECT_NEAR(frequencies(dynamic, 16)[1], 1 / std::sqrt(100 * 9.0), 1e-12);  // base * (2 * 2 - 1)^(4 / 2)
+  const RotarySpec longrope{.dims = 4,
+                            .base = 100,
+                            .scaling = Scaling::longrope,
+                            .original_context = 8,
+                            .short_factors = {1, 2},
+                            .long_factors = {4, 5}};
+  EXPECT_EQ(frequencies(longrope, 8), (std::vector<double>{1, 0.05}));
+  EXPECT_EQ(frequencies(longrope, 9), (std::vector<double>{0.25, 0.02}));
+  EXPECT_THROW(RotaryTables({.dims = 4, .scaling = Scaling::longrope, .original_context = 8, .short_factors = {1}}),
+               ValueError);
+  EXPECT_THROW(RotaryTables({.dims = 3}), ValueError);
+  EXPECT_THROW(RotaryTables({.dims = 4, .scaling = Scaling::yarn}), ValueError);
+  // A context of 2 pi 8 turns pair 0 eight times and pair 1 0.8 times.
+  const RotarySpec llama3{.dims = 4, .base = 100, .scaling = Scaling::llama3, .factor = 8, .original_context = 50};
+  const double turns = 5 / (2 * std::numbers::pi);  // of pair 1: below low_frequency 1
+  EXPECT_NEAR(frequencies(llama3, 8)[0], 1, 1e-12);
+  EXPECT_NEAR(frequencies(llama3, 8)[1], turns < 1 ? 0.0125 : 0, 1e-12);
+  // One regime after the other from the same tables.
+  const RotaryTables tables(longrope);
+  const Tensor x = zeros({1});
+  EXPECT_NEAR(tables.rows(1, 1, 8, x).cos.select(1, 0).item(), std::cos(1.0), 1e-6);
+  EXPECT_NEAR(tables.rows(1, 1, 9, x).cos.select(1, 0).item(), std::cos(0.25), 1e-6);
+  EXPECT_NEAR(tables.rows(1, 1, 8, x).sin.select(1, 1).item(), std::sin(0.05), 1e-6);
 }
 
 TEST(Layers, RecurrentCells) {
@@ -257,7 +373,7 @@ TEST(Layers, RecurrentLayersAndDirections) {
 }
 
 TEST(Layers, AutocastRunsLowAndKeepsMasterWeights) {
-  const GptBlock g({.dim = 32, .heads = 4});
+  const TransformerBlock g(32, gpt_layer({.dim = 32, .heads = 4}));
   const Tensor x = randn({2, 6, 32}), exact = g(x);
   Tensor low;
   {

@@ -2,6 +2,7 @@
 
 #include "strata/core/node.h"
 #include "strata/nn/init.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/norm/norm.h"
 
@@ -25,6 +26,29 @@ RMSNorm::RMSNorm(const Shape& normalized_shape, double eps, bool elementwise_aff
 
 Tensor RMSNorm::forward(const Tensor& x) const {
   return rms_norm(x, shape_, weight, eps_);
+}
+
+Norm::Norm(int64_t dim, const NormSpec& spec)
+    : Module(spec.kind == NormSpec::Kind::rms ? "RMSNorm" : "LayerNorm", cat(Shape{dim}, ", eps=", spec.eps)),
+      spec_(spec) {
+  weight = init::constant_(new_parameter("weight", {dim}), spec.one_plus ? 0 : 1);
+  if (spec.kind == NormSpec::Kind::layer && spec.bias) bias = init::zeros_(new_parameter("bias", {dim}));
+}
+
+// In the precision of statistics: 1 + weight of bf16 would lose what the weight says.
+Tensor Norm::factor() const {
+  return spec_.one_plus ? weight.to(statistic_dtype(weight.dtype())) + 1 : weight;
+}
+
+Tensor Norm::forward(const Tensor& x) const {
+  if (spec_.kind == NormSpec::Kind::rms) return rms_norm(x, weight.shape(), factor(), spec_.eps);
+  return layer_norm(x, weight.shape(), factor(), bias, spec_.eps);
+}
+
+std::pair<Tensor, Tensor> Norm::add(const Tensor& branch, const Tensor& stream) const {
+  auto [normed, sum] = spec_.kind == NormSpec::Kind::rms ? add_rms_norm(branch, stream, factor(), spec_.eps)
+                                                         : add_layer_norm(branch, stream, factor(), bias, spec_.eps);
+  return {std::move(normed), std::move(sum)};
 }
 
 GroupNorm::GroupNorm(int64_t num_groups, int64_t num_channels, double eps, bool affine)

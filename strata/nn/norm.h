@@ -1,6 +1,9 @@
 #pragma once
 // Normalisation layers. Parameter and buffer names and initial values (weights 1, biases 0) are PyTorch's.
 
+#include <utility>
+
+#include "strata/nn/layer_spec.h"
 #include "strata/nn/module.h"
 
 namespace strata::nn {
@@ -36,6 +39,25 @@ class RMSNorm : public Module {
  private:
   Shape shape_;
   double eps_;
+};
+
+/// The norm of a spec over a last dimension of `dim`. Parameters: weight [dim], and bias [dim] where the spec has one.
+///
+///     const Norm norm(64, {.kind = NormSpec::Kind::rms, .eps = 1e-6});
+class Norm : public Module {
+ public:
+  Norm(int64_t dim, const NormSpec& spec);
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return called(*this, x); }
+  /// norm(stream + branch) and that sum, in one pass.
+  std::pair<Tensor, Tensor> add(const Tensor& branch, const Tensor& stream) const;
+  const NormSpec& spec() const { return spec_; }
+
+  Tensor weight, bias;
+
+ private:
+  Tensor factor() const;
+  NormSpec spec_;
 };
 
 /// Normalises groups of channels of each item of [N, C, ...]; weight and bias are [C].

@@ -1,78 +1,158 @@
 #include "strata/nn/transformer.h"
 
 #include "strata/nn/hooks.h"
+#include "strata/nn/init.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/matmul/mlp.h"
-#include "strata/ops/norm/norm.h"
 
 namespace strata::nn {
+namespace {
 
-std::pair<Tensor, Tensor> add_norm(const LayerNorm& norm, const Residual& r) {
+AttentionSpec attention_of(const BlockOptions& o, bool bias) {
+  check(o.dim > 0 && o.heads > 0 && o.dim % o.heads == 0, "BlockOptions", o.heads, " heads do not divide ", o.dim,
+        " dimensions");
+  return {.heads = o.heads,
+          .kv_heads = o.kv_heads > 0 ? o.kv_heads : o.heads,
+          .head_size = o.dim / o.heads,
+          .value_size = o.dim / o.heads,
+          .bias = bias,
+          .out_bias = bias,
+          .dropout = o.dropout};
+}
+
+bool has_norm2(NormPlacement placement) {
+  return placement != NormPlacement::parallel;
+}
+
+}  // namespace
+
+LayerSpec gpt_layer(const BlockOptions& o) {
+  return {.attention = attention_of(o, true),
+          .feed_forward = {.width = o.ffn_dim > 0 ? o.ffn_dim : 4 * o.dim},
+          .norm = {.kind = NormSpec::Kind::layer, .eps = o.norm_eps},
+          .dropout = o.dropout};
+}
+
+LayerSpec llama_layer(const BlockOptions& o) {
+  AttentionSpec attention = attention_of(o, false);
+  attention.rotary = 0;
+  const int64_t width = o.ffn_dim > 0 ? o.ffn_dim : (8 * o.dim / 3 + 63) / 64 * 64;
+  return {.attention = attention,
+          .feed_forward = {.width = width, .activation = Activation::silu, .gated = true, .bias = false},
+          .norm = {.kind = NormSpec::Kind::rms, .eps = o.norm_eps},
+          .dropout = o.dropout};
+}
+
+Tensor activate(const Tensor& x, Activation activation) {
+  switch (activation) {
+    case Activation::gelu:
+      return gelu(x, "none");
+    case Activation::gelu_tanh:
+      return gelu(x, "tanh");
+    case Activation::gelu_quick:
+      return x * (x * 1.702).sigmoid();
+    case Activation::silu:
+      return silu(x);
+    case Activation::relu:
+      return relu(x);
+    case Activation::tanh:
+      return x.tanh();
+    case Activation::sigmoid:
+      return x.sigmoid();
+  }
+  throw ValueError("activate", "there is no such activation");
+}
+
+Tensor Residual::sum() const {
+  return stream.defined() ? stream + branch : branch;
+}
+
+std::pair<Tensor, Tensor> add_norm(const Norm& norm, const Residual& r) {
   if (!r.stream.defined()) return {norm(r.branch), r.branch};
-  auto [normed, sum] = add_layer_norm(r.branch, r.stream, norm.weight, norm.bias, norm.eps());
-  return {std::move(normed), std::move(sum)};
+  return norm.add(r.branch, r.stream);
 }
 
-std::pair<Tensor, Tensor> add_norm(const RMSNorm& norm, const Residual& r) {
-  if (!r.stream.defined()) return {norm(r.branch), r.branch};
-  auto [normed, sum] = add_rms_norm(r.branch, r.stream, norm.weight, norm.eps());
-  return {std::move(normed), std::move(sum)};
+FeedForward::FeedForward(int64_t dim, const FeedForwardSpec& spec)
+    : Module("FeedForward"),
+      up(spec.gated ? std::nullopt : std::optional<Linear>(register_module("up", Linear(dim, spec.width, spec.bias)))),
+      gate_up(spec.gated ? std::optional<Linear>(register_module("gate_up", Linear(dim, 2 * spec.width, spec.bias)))
+                         : std::nullopt),
+      down(register_module("down", Linear(spec.width, dim, spec.bias))),
+      spec_(spec) {}
+
+Tensor FeedForward::forward(const Tensor& x) const {
+  if (!spec_.gated && spec_.activation == Activation::gelu_tanh && !has_forward_hooks(*up) && !has_forward_hooks(down))
+    return gelu_feed_forward(x, up->weight, up->bias, down.weight, down.bias);
+  if (!spec_.gated) return down(activate((*up)(x), spec_.activation));
+  const Tensor both = (*gate_up)(x);
+  if (spec_.activation == Activation::silu) return down(swiglu(both));
+  const Tensor gate = both.narrow(-1, 0, spec_.width), value = both.narrow(-1, spec_.width, spec_.width);
+  return down(activate(gate, spec_.activation) * value);
 }
 
-GptMlp::GptMlp(int64_t dim, int64_t ffn_dim)
-    : Module("GptMlp"),
-      up(register_module("up", Linear(dim, ffn_dim))),
-      down(register_module("down", Linear(ffn_dim, dim))) {}
-
-Tensor GptMlp::forward(const Tensor& x) const {
-  if (has_forward_hooks(up) || has_forward_hooks(down)) [[unlikely]]
-    return down(gelu(up(x), "tanh"));
-  return gelu_feed_forward(x, up.weight, up.bias, down.weight, down.bias);
+TransformerBlock::TransformerBlock(int64_t dim, const LayerSpec& spec)
+    : Module("TransformerBlock"),
+      norm1(register_module("norm1", Norm(dim, spec.norm))),
+      attn(register_module("attn", SelfAttention(dim, spec.attention))),
+      norm2(has_norm2(spec.placement) ? std::optional<Norm>(register_module("norm2", Norm(dim, spec.norm)))
+                                      : std::nullopt),
+      mlp(register_module("mlp", FeedForward(dim, spec.feed_forward))),
+      dropout(register_module("dropout", Dropout(spec.dropout))),
+      spec_(spec) {
+  if (spec.placement == NormPlacement::sandwich) {
+    norm3 = register_module("norm3", Norm(dim, spec.norm));
+    norm4 = register_module("norm4", Norm(dim, spec.norm));
+  }
+  if (spec.layer_scale) {
+    scale1 = init::ones_(new_parameter("scale1", {dim}));
+    scale2 = init::ones_(new_parameter("scale2", {dim}));
+  }
 }
 
-LlamaMlp::LlamaMlp(int64_t dim, int64_t ffn_dim)
-    : Module("LlamaMlp"),
-      gate_up(register_module("gate_up", Linear(dim, 2 * ffn_dim, false))),
-      down(register_module("down", Linear(ffn_dim, dim, false))) {}
-
-Tensor LlamaMlp::forward(const Tensor& x) const {
-  return down(swiglu(gate_up(x)));
+Residual TransformerBlock::step(const Residual& r, const Places& places, KvCache* cache) const {
+  const auto scaled = [](const Tensor& branch, const Tensor& scale) {
+    return scale.defined() ? branch * scale : branch;
+  };
+  const auto attend = [&](const Tensor& x) { return dropout(scaled(attn(x, places, cache), scale1)); };
+  const auto feed = [&](const Tensor& x) { return dropout(scaled(mlp(x), scale2)); };
+  switch (spec_.placement) {
+    case NormPlacement::before: {
+      const auto [normed, stream] = add_norm(norm1, r);
+      const auto [normed2, stream2] = add_norm(*norm2, {attend(normed), stream});
+      return {feed(normed2), stream2};
+    }
+    case NormPlacement::sandwich: {
+      const auto [normed, stream] = add_norm(norm1, r);
+      const auto [normed2, stream2] = add_norm(*norm2, {(*norm3)(attend(normed)), stream});
+      return {(*norm4)(feed(normed2)), stream2};
+    }
+    case NormPlacement::branch: {
+      const Tensor x = r.sum();
+      const Tensor y = x + norm1(attend(x));
+      return {(*norm2)(feed(y)), y};
+    }
+    case NormPlacement::after: {
+      const Tensor x = r.sum();
+      const Tensor y = norm1.add(attend(x), x).first;
+      return {norm2->add(feed(y), y).first, {}};
+    }
+    case NormPlacement::parallel: {
+      const auto [normed, stream] = add_norm(norm1, r);
+      const Tensor attended = attend(normed);
+      return {attended + feed(normed), stream};
+    }
+    case NormPlacement::parallel_norms: {
+      const auto [normed, stream] = add_norm(norm1, r);
+      const Tensor attended = attend(normed);
+      return {attended + feed((*norm2)(stream)), stream};
+    }
+  }
+  throw ValueError("TransformerBlock", "there is no such placement of norms");
 }
 
-template <class Norm, class Mlp>
-DecoderBlock<Norm, Mlp>::DecoderBlock(std::string_view kind, const BlockOptions& o,
-                                      const SelfAttentionOptions& attention, int64_t ffn_dim)
-    : Module(kind),
-      norm1(register_module("norm1", Norm(o.dim, o.norm_eps))),
-      attn(register_module("attn", SelfAttention(o.dim, o.heads, attention))),
-      norm2(register_module("norm2", Norm(o.dim, o.norm_eps))),
-      mlp(register_module("mlp", Mlp(o.dim, ffn_dim))),
-      dropout(register_module("dropout", Dropout(o.dropout))) {}
-
-template <class Norm, class Mlp>
-Residual DecoderBlock<Norm, Mlp>::step(const Residual& r, KvCache* cache) const {
-  const auto [normed, stream] = add_norm(norm1, r);
-  const auto [normed2, stream2] = add_norm(norm2, {dropout(attn(normed, cache)), stream});
-  return {dropout(mlp(normed2)), stream2};
+Tensor TransformerBlock::forward(const Tensor& x, const Places& places, KvCache* cache) const {
+  return step({x, {}}, places, cache).sum();
 }
-
-template <class Norm, class Mlp>
-Tensor DecoderBlock<Norm, Mlp>::forward(const Tensor& x, KvCache* cache) const {
-  const Residual r = step({x, {}}, cache);
-  return r.stream + r.branch;
-}
-
-template class DecoderBlock<LayerNorm, GptMlp>;
-template class DecoderBlock<RMSNorm, LlamaMlp>;
-
-GptBlock::GptBlock(const BlockOptions& o)
-    : DecoderBlock("GptBlock", o, {.kv_heads = o.kv_heads, .dropout = o.dropout},
-                   o.ffn_dim > 0 ? o.ffn_dim : 4 * o.dim) {}
-
-LlamaBlock::LlamaBlock(const BlockOptions& o)
-    : DecoderBlock("LlamaBlock", o,
-                   {.kv_heads = o.kv_heads, .bias = false, .dropout = o.dropout, .rope_base = o.rope_base},
-                   o.ffn_dim > 0 ? o.ffn_dim : (8 * o.dim / 3 + 63) / 64 * 64) {}
 
 }  // namespace strata::nn

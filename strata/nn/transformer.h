@@ -1,7 +1,7 @@
 #pragma once
-// Decoder blocks: GPT-2's (LayerNorm, GELU; Radford et al. 2019) and Llama's (RMSNorm, SwiGLU, rotary positions;
-// Touvron et al., arXiv:2302.13971).
+// Blocks of transformers, built from a LayerSpec: those of GPT-2, Llama, Gemma, GPT-NeoX, BERT and their kin.
 
+#include <optional>
 #include <utility>
 
 #include "strata/nn/attention.h"
@@ -9,7 +9,7 @@
 
 namespace strata::nn {
 
-/// Sizes of a decoder block.
+/// Sizes of the blocks of decoders that are trained here.
 struct BlockOptions {
   int64_t dim = 0;
   int64_t heads = 0;
@@ -17,69 +17,72 @@ struct BlockOptions {
   int64_t ffn_dim = 0;   ///< 0 takes 4 dim (GPT) or 8/3 dim rounded up to a multiple of 64 (Llama)
   double dropout = 0;    ///< on attention weights and on what each branch adds
   double norm_eps = 1e-5;
-  double rope_base = 10000;  ///< Llama only
 };
+/// GPT-2's block (Radford et al. 2019): LayerNorm, biases, GELU. Throws ValueError unless heads divides dim.
+LayerSpec gpt_layer(const BlockOptions& options);
+/// Llama's (Touvron et al., arXiv:2302.13971): RMSNorm, the first rotary positions of the model, grouped-query
+/// attention, SwiGLU, no biases. Throws ValueError unless heads divides dim.
+LayerSpec llama_layer(const BlockOptions& options);
+
+/// x through the nonlinearity.
+Tensor activate(const Tensor& x, Activation activation);
 
 /// The residual stream between two halves of blocks, before it is added up: x = stream + branch. The addition is left
 /// to the norm that follows, which does both in one pass.
 struct Residual {
   Tensor branch;
   Tensor stream;  ///< undefined at the start: x = branch
+
+  /// x itself.
+  Tensor sum() const;
 };
 
-/// GPT-2's feed-forward layer: down(gelu(up(x))), tanh form.
-class GptMlp : public Module {
+/// norm(x) and x of a residual stream, in one pass.
+std::pair<Tensor, Tensor> add_norm(const Norm& norm, const Residual& r);
+
+/// down(act(up(x))), or down(act(a) * b) where gate_up(x) is a beside b. Parameters: up.weight [width, dim] or
+/// gate_up.weight [2 width, dim], down.weight [dim, width], and their biases.
+class FeedForward : public Module {
  public:
-  GptMlp(int64_t dim, int64_t ffn_dim);
+  FeedForward(int64_t dim, const FeedForwardSpec& spec);
   Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return called(*this, x); }
-  Linear up, down;
+  const FeedForwardSpec& spec() const { return spec_; }
+
+  std::optional<Linear> up;       ///< where it is not gated
+  std::optional<Linear> gate_up;  ///< where it is
+  Linear down;
+
+ private:
+  FeedForwardSpec spec_;
 };
 
-/// Llama's feed-forward layer: down(silu(a) * b) where gate_up(x) is a beside b; no biases.
-class LlamaMlp : public Module {
+/// A block: attention and a feed-forward part, their norms where LayerSpec::placement has them. Parameters in order:
+/// norm1, attn, norm2, mlp, then norm3 and norm4 (sandwich), scale1 and scale2 (layer_scale).
+///
+///     const TransformerBlock block(64, spec.layers[0]);
+///     const Tensor y = block(x);                            // x [B, T, 64]
+class TransformerBlock : public Module {
  public:
-  LlamaMlp(int64_t dim, int64_t ffn_dim);
-  Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return called(*this, x); }
-  Linear gate_up, down;
-};
-
-/// x + attn(norm1(x)), then + mlp(norm2(.)): x [B, T, dim] -> the same shape.
-template <class Norm, class Mlp>
-class DecoderBlock : public Module {
- public:
-  Tensor forward(const Tensor& x, KvCache* cache = nullptr) const;
-  Tensor operator()(const Tensor& x, KvCache* cache = nullptr) const {
-    return called(*this, x, [&](const Tensor& t) { return forward(t, cache); });
+  TransformerBlock(int64_t dim, const LayerSpec& spec);
+  Tensor forward(const Tensor& x, const Places& places = {}, KvCache* cache = nullptr) const;
+  Tensor operator()(const Tensor& x, const Places& places = {}, KvCache* cache = nullptr) const {
+    return called(*this, x, [&](const Tensor& t) { return forward(t, places, cache); });
   }
   /// The same without the last addition, for a stack of blocks.
-  Residual step(const Residual& r, KvCache* cache = nullptr) const;
+  Residual step(const Residual& r, const Places& places = {}, KvCache* cache = nullptr) const;
+  const LayerSpec& spec() const { return spec_; }
 
   Norm norm1;
   SelfAttention attn;
-  Norm norm2;
-  Mlp mlp;
+  std::optional<Norm> norm2;  ///< not with NormPlacement::parallel
+  FeedForward mlp;
   Dropout dropout;
+  std::optional<Norm> norm3, norm4;  ///< behind attention and the feed-forward part: NormPlacement::sandwich
+  Tensor scale1, scale2;             ///< [dim]: LayerSpec::layer_scale
 
- protected:
-  DecoderBlock(std::string_view kind, const BlockOptions& o, const SelfAttentionOptions& attention, int64_t ffn_dim);
+ private:
+  LayerSpec spec_;
 };
-
-/// GPT-2's block: LayerNorm, biases, GELU.
-class GptBlock : public DecoderBlock<LayerNorm, GptMlp> {
- public:
-  explicit GptBlock(const BlockOptions& options);
-};
-
-/// Llama's block: RMSNorm, rotary positions, grouped-query attention, SwiGLU, no biases.
-class LlamaBlock : public DecoderBlock<RMSNorm, LlamaMlp> {
- public:
-  explicit LlamaBlock(const BlockOptions& options);
-};
-
-/// norm(stream + branch) and that sum, in one pass.
-std::pair<Tensor, Tensor> add_norm(const LayerNorm& norm, const Residual& r);
-std::pair<Tensor, Tensor> add_norm(const RMSNorm& norm, const Residual& r);
 
 }  // namespace strata::nn

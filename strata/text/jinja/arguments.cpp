@@ -33,7 +33,8 @@ std::string Take::text(const char* name, std::string otherwise) {
   return t ? t->bytes : otherwise;
 }
 void Take::done() {
-  if (place_ < args_.positional.size()) fail(what_ + " takes " + std::to_string(place_) + " arguments, got " + std::to_string(args_.positional.size()));
+  if (place_ < args_.positional.size())
+    fail(what_ + " takes " + std::to_string(place_) + " arguments, got " + std::to_string(args_.positional.size()));
   for (const auto& [key, value] : args_.named)
     if (std::find(taken_.begin(), taken_.end(), key) == taken_.end()) fail(what_ + " has no argument '" + key + "'");
 }

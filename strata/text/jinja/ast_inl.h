@@ -12,9 +12,38 @@ namespace strata::text::jinja {
 
 enum class What {
   // statements
-  block, output, for_loop, if_chain, set, set_block, macro, call_block, filter_block, generation, break_loop, continue_loop, with,
+  block,
+  output,
+  for_loop,
+  if_chain,
+  set,
+  set_block,
+  macro,
+  call_block,
+  filter_block,
+  generation,
+  break_loop,
+  continue_loop,
+  with,
   // expressions
-  constant, name, list, tuple, dict, unary, binary, compare, logic_and, logic_or, logic_not, condition, attribute, item, slice, call, filter, test
+  constant,
+  name,
+  list,
+  tuple,
+  dict,
+  unary,
+  binary,
+  compare,
+  logic_and,
+  logic_or,
+  logic_not,
+  condition,
+  attribute,
+  item,
+  slice,
+  call,
+  filter,
+  test
 };
 
 struct Node;

@@ -1,21 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <map>
 
-#include <fmt/args.h>
 #include <fmt/format.h>
 
-#include "strata/text/jinja/render_inl.h"
+#include "strata/text/jinja/filters_inl.h"
 
 namespace strata::text::jinja {
 namespace {
-
-using Filter = Value (*)(Renderer&, const Value&, Arguments&);
-
-const Value& defined(const Value& v) {
-  if (v.undefined()) fail(v.as<Undefined>()->why);
-  return v;
-}
 
 // "a.b.0" of a value, as map(attribute=..) and its like read it.
 Value reach(Renderer& r, Value v, const Value& path) {
@@ -24,7 +15,8 @@ Value reach(Renderer& r, Value v, const Value& path) {
   for (size_t begin = 0; begin <= names.size();) {
     const size_t end = std::min(names.find('.', begin), names.size());
     const std::string name = names.substr(begin, end - begin);
-    const bool number = !name.empty() && name.size() < 10 && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); });
+    const bool number = !name.empty() && name.size() < 10 &&
+                        std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); });
     v = r.item(v, number ? Value(int64_t{std::stoll(name)}) : Value(Text(name)));
     begin = end + 1;
   }
@@ -40,7 +32,8 @@ void sort(Renderer& r, std::vector<Value>& items, const std::vector<Value>& keys
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   r.pay(items.size() * 64 * 8);
-  for (size_t i = 0; i + 1 < keys.size(); ++i) less(keys[i], keys[i + 1]);  // what has no order is refused before it is sorted
+  for (size_t i = 0; i + 1 < keys.size(); ++i)
+    less(keys[i], keys[i + 1]);  // what has no order is refused before it is sorted
   const auto before = [&](size_t a, size_t b) { return reverse ? less(keys[b], keys[a]) : less(keys[a], keys[b]); };
   std::stable_sort(order.begin(), order.end(), before);
   std::vector<Value> sorted;
@@ -57,7 +50,8 @@ Value sort_filter(Renderer& r, const Value& v, Arguments& args) {
   for (const Value& x : items) {
     std::vector<Value> key;
     if (by && by->text() && by->text()->bytes.find(',') != std::string::npos) {
-      for (const Value& part : split(*by->text(), std::make_unique<Text>(",").get(), -1, false)) key.push_back(key_of(reach(r, x, part), exact));
+      for (const Value& part : split(*by->text(), std::make_unique<Text>(",").get(), -1, false))
+        key.push_back(key_of(reach(r, x, part), exact));
     } else {
       key.push_back(key_of(by && !by->none() ? reach(r, x, *by) : x, exact));
     }
@@ -152,7 +146,8 @@ Value groupby(Renderer& r, const Value& v, Arguments& args) {
   for (size_t i = 0; i < items.size();) {
     const Value first = group(items[i]);
     std::vector<Value> same;
-    for (; i < items.size() && equal(key_of(group(items[i]), exact), key_of(first, exact)); ++i) same.push_back(items[i]);
+    for (; i < items.size() && equal(key_of(group(items[i]), exact), key_of(first, exact)); ++i)
+      same.push_back(items[i]);
     out.push_back(make_list({first, make_list(std::move(same))}, true));
   }
   return make_list(std::move(out));
@@ -239,35 +234,6 @@ Value slices(Renderer& r, const Value& v, Arguments& args) {
   return make_list(std::move(out));
 }
 
-Value indent(Renderer& r, const Value& v, Arguments& args) {
-  Take take("indent", args);
-  const Value* width = take.get("width");
-  const bool first = take.flag("first", false), blank = take.flag("blank", false);
-  take.done();
-  const Text text = to_text(defined(v));
-  Text by;
-  if (width && width->text()) {
-    by = *width->text();
-  } else {
-    const int64_t n = width ? as_integer(*width, "indent") : 4;
-    if (n > (1 << 16)) fail("indent by " + std::to_string(n));
-    by = Text(std::string(static_cast<size_t>(std::max<int64_t>(n, 0)), ' '));
-  }
-  Text out;
-  size_t begin = 0;
-  for (bool head = true;; head = false) {
-    const size_t end = std::min(text.bytes.find('\n', begin), text.bytes.size());
-    const bool empty = end == begin;
-    if (head ? first : (!empty || blank)) out.append(by);
-    out.append(text.slice(begin, end));
-    r.pay(out.bytes.size() / 1024);
-    if (static_cast<int64_t>(out.bytes.size()) > r.options.limits.output_bytes) r.pay(out.bytes.size());
-    if (end == text.bytes.size()) return out;
-    out.append("\n");
-    begin = end + 1;
-  }
-}
-
 Value to_number(const Value& v, Arguments& args, bool whole) {
   Take take(whole ? "int" : "float", args);
   const Value* given = take.get("default");
@@ -289,12 +255,14 @@ Value to_number(const Value& v, Arguments& args, bool whole) {
     const char* digits = s.c_str();
     if (base == 16 || base == 8 || base == 2) {
       const size_t at = s[0] == '-' || s[0] == '+' ? 1 : 0;
-      if (s.size() > at + 1 && s[at] == '0' && std::string("xXoObB").find(s[at + 1]) != std::string::npos) s.erase(at, 2), digits = s.c_str();
+      if (s.size() > at + 1 && s[at] == '0' && std::string("xXoObB").find(s[at + 1]) != std::string::npos)
+        s.erase(at, 2), digits = s.c_str();
     }
     const long long x = std::strtoll(digits, &end, base >= 2 && base <= 36 ? static_cast<int>(base) : 10);
     if (*end == '\0' && end != digits && errno == 0) return int64_t{x};
   }
-  const bool decimal = s.find_first_not_of("+-.0123456789eE") == std::string::npos || s.find("inf") != std::string::npos || s.find("nan") != std::string::npos;
+  const bool decimal = s.find_first_not_of("+-.0123456789eE") == std::string::npos ||
+                       s.find("inf") != std::string::npos || s.find("nan") != std::string::npos;
   const double x = std::strtod(s.c_str(), &end);
   if (!decimal || *end != '\0') return otherwise;
   if (!whole) return x;
@@ -315,151 +283,6 @@ Value round(Renderer&, const Value& v, Arguments& args) {
   if (v.integral() && digits >= 0) return v.integer();
   if (digits < 0) return std::nearbyint(x * by) / by;
   return std::strtod(fmt::format("{:.{}f}", x, digits).c_str(), nullptr);
-}
-
-// Python's "%s %d" formatting, of texts and numbers.
-Value format(Renderer& r, const Value& v, Arguments& args) {
-  const Text& pattern = as_text(v, "format");
-  Text out;
-  size_t next = 0, begin = 0;
-  const std::string& s = pattern.bytes;
-  for (size_t i = 0; i < s.size(); ++i) {
-    if (s[i] != '%') continue;
-    out.append(pattern.slice(begin, i));
-    size_t k = i + 1;
-    std::string name;
-    if (k < s.size() && s[k] == '(') {
-      const size_t close = s.find(')', k);
-      if (close == std::string::npos) fail("format: '%(' has no end");
-      name = s.substr(k + 1, close - k - 1);
-      k = close + 1;
-    }
-    const size_t flags = k;
-    while (k < s.size() && std::string("-+ 0#").find(s[k]) != std::string::npos) ++k;
-    while (k < s.size() && (std::isdigit(static_cast<unsigned char>(s[k])) || s[k] == '.')) ++k;
-    if (k >= s.size() || k - flags > 6) fail("format: an incomplete '%'");
-    const std::string spec = s.substr(flags, k - flags);
-    const char kind = s[k];
-    begin = k + 1;
-    i = k;
-    if (kind == '%') {
-      out.append("%");
-      continue;
-    }
-    const Value* arg = nullptr;
-    if (name.empty()) {
-      if (next >= args.positional.size()) fail("format: not enough arguments");
-      arg = &args.positional[next++];
-    } else {
-      for (const auto& [key, value] : args.named)
-        if (key == name) arg = &value;
-      if (!arg) fail("format: no argument '" + name + "'");
-    }
-    char buffer[512];
-    if (kind == 's' || kind == 'r') {
-      const Text t = kind == 's' ? to_text(*arg) : to_repr(*arg);
-      if (spec.empty()) {
-        out.append(t);
-      } else {
-        const bool left = spec.find('-') != std::string::npos;
-        const auto room = std::atoll(spec.c_str() + (left ? 1 : 0)) - length(t);
-        const std::string spaces(static_cast<size_t>(std::clamp<int64_t>(room, 0, 100000)), ' ');
-        if (!left) out.append(spaces);
-        out.append(t);
-        if (left) out.append(spaces);
-      }
-    } else if (std::string("dixXoeEfFgG").find(kind) != std::string::npos && arg->number()) {
-      if (std::string("dixXo").find(kind) != std::string::npos) {
-        const int64_t whole = arg->integral() ? arg->integer() : static_cast<int64_t>(arg->real());
-        std::snprintf(buffer, sizeof buffer, ("%" + spec + "ll" + (kind == 'i' ? 'd' : kind)).c_str(), static_cast<long long>(whole));
-      } else {
-        std::snprintf(buffer, sizeof buffer, ("%" + spec + kind).c_str(), arg->real());
-      }
-      out.append(buffer);
-    } else {
-      fail(std::string("format: '%") + kind + "' of a " + type_name(*arg));
-    }
-    r.pay(out.bytes.size() / 1024);
-  }
-  out.append(pattern.slice(begin, s.size()));
-  return out;
-}
-
-Value escape(const Value& v) {
-  Text out;
-  const Text t = to_text(v);
-  for (size_t i = 0; i < t.bytes.size(); ++i) {
-    const char c = t.bytes[i];
-    Text piece = c == '&' ? Text("&amp;") : c == '<' ? Text("&lt;") : c == '>' ? Text("&gt;") : c == '\'' ? Text("&#39;") : c == '"' ? Text("&#34;") : t.slice(i, i + 1);
-    if (!t.marks.empty()) piece.mark(t.marks[i]);
-    out.append(piece);
-  }
-  return out;
-}
-
-Value urlencode(const Value& v) {
-  const auto quote = [](const Text& t, bool query = false) {
-    std::string s;
-    for (const unsigned char c : t.bytes) {
-      const bool plain = std::isalnum(c) || c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !query);
-      s += plain ? std::string(1, static_cast<char>(c)) : query && c == ' ' ? "+" : fmt::format("%{:02X}", c);
-    }
-    Text out(s);
-    out.mark(t.any());
-    return out;
-  };
-  if (v.text() || !v.dict()) return quote(to_text(v));
-  Text out;
-  for (const auto& [key, value] : v.dict()->items) {
-    if (!out.bytes.empty()) out.append("&");
-    out.append(quote(to_text(key), true));
-    out.append("=");
-    out.append(quote(to_text(value), true));
-  }
-  return out;
-}
-
-Value truncate(const Value& v, Arguments& args) {
-  Take take("truncate", args);
-  const int64_t most = take.integer("length", 255);
-  const bool words = take.flag("killwords", false);
-  const Text* ending = take.text("end");
-  const int64_t leeway = take.integer("leeway", 5);
-  take.done();
-  const Text t = to_text(defined(v)), tail = ending ? *ending : Text("...");
-  const auto at = offsets(t);
-  if (most < length(tail) || leeway < 0) fail("truncate to " + std::to_string(most));
-  if (static_cast<int64_t>(at.size()) - 1 <= most + leeway) return t;
-  Text cut = t.slice(0, at[static_cast<size_t>(most - length(tail))]);
-  if (!words)
-    if (const size_t space = cut.bytes.rfind(' '); space != std::string::npos) cut = cut.slice(0, space);
-  cut.append(tail);
-  return cut;
-}
-
-Value tojson(const Value& v, Arguments& args) {
-  Take take("tojson", args);
-  JsonStyle style;
-  style.ensure_ascii = take.flag("ensure_ascii", false);
-  const Value* indent = take.get("indent");
-  const Value* separators = take.get("separators");
-  style.sort_keys = take.flag("sort_keys", false);
-  take.done();
-  if (indent && !indent->none()) {
-    style.indent = 0;
-    if (indent->text()) {
-      style.indent_text = indent->text()->bytes;
-    } else {
-      style.indent_text = std::string(static_cast<size_t>(std::clamp<int64_t>(as_integer(*indent, "tojson's indent"), 0, 64)), ' ');
-    }
-    style.item = ",";
-  }
-  if (separators && !separators->none()) {
-    if (!separators->list() || separators->list()->items.size() != 2) fail("tojson's separators are two texts");
-    style.item = as_text(separators->list()->items[0], "a separator").bytes;
-    style.key = as_text(separators->list()->items[1], "a separator").bytes;
-  }
-  return to_json(v, style);
 }
 
 Value length_of(Renderer&, const Value& v, Arguments&) {
@@ -484,16 +307,6 @@ Value default_of(Renderer&, const Value& v, Arguments& args) {
   return v.undefined() || (falsy && !truth(v)) ? (other ? *other : Value(Text())) : v;
 }
 
-Value replace_filter(Renderer& r, const Value& v, Arguments& args) {
-  Take take("replace", args);
-  const Text from = to_text(take.need("old")), to = to_text(take.need("new"));
-  const int64_t most = take.integer("count", -1);
-  take.done();
-  const Text t = to_text(v);
-  r.pay(t.bytes.size() / std::max<size_t>(from.bytes.size(), 1) * to.bytes.size());
-  return replace(t, from, to, most);
-}
-
 Value join_filter(Renderer& r, const Value& v, Arguments& args) {
   Take take("join", args);
   const Value* between = take.get("d");
@@ -512,17 +325,6 @@ Value items_of(Renderer& r, const Value& v, Arguments&) {
   return r.call(method(v, "items"), none);
 }
 
-Value trim(Renderer&, const Value& v, Arguments& args) {
-  Take take("trim", args);
-  const Text* set = take.text("chars");
-  take.done();
-  return strip(to_text(v), set, true, true);
-}
-
-Value by_method(Renderer& r, const Value& v, Arguments& args, const char* name) {
-  return r.call(method(to_text(v), name), args);
-}
-
 Value reversed(Renderer& r, const Value& v, Arguments&) {
   auto items = r.items(v);
   std::reverse(items.begin(), items.end());
@@ -537,59 +339,46 @@ Value absolute(Renderer& r, const Value& v, Arguments&) {
   return v.real() < 0 ? r.binary("-", 0, v) : v;
 }
 
-const std::map<std::string, Filter>& table() {
-  static const std::map<std::string, Filter> filters = {
-      {"abs", absolute},
-      {"attr", [](Renderer& r, const Value& v, Arguments& a) { return a.positional.empty() ? Value() : r.attribute(v, as_text(a.positional[0], "attr").bytes); }},
-      {"batch", batches},
-      {"capitalize", [](Renderer&, const Value& v, Arguments&) -> Value { return capitalize(to_text(v)); }},
-      {"center", [](Renderer& r, const Value& v, Arguments& a) {
-         if (a.positional.empty() && a.named.empty()) a.positional.emplace_back(80);
-         return by_method(r, v, a, "center");
-       }},
-      {"count", length_of},
-      {"d", default_of},
-      {"default", default_of},
-      {"dictsort", dictsort},
-      {"e", [](Renderer&, const Value& v, Arguments&) { return escape(v); }},
-      {"escape", [](Renderer&, const Value& v, Arguments&) { return escape(v); }},
-      {"first", [](Renderer& r, const Value& v, Arguments&) { return end_of(r, v, false); }},
-      {"float", [](Renderer&, const Value& v, Arguments& a) { return to_number(v, a, false); }},
-      {"forceescape", [](Renderer&, const Value& v, Arguments&) { return escape(v); }},
-      {"format", format},
-      {"groupby", groupby},
-      {"indent", indent},
-      {"int", [](Renderer&, const Value& v, Arguments& a) { return to_number(v, a, true); }},
-      {"items", items_of},
-      {"join", join_filter},
-      {"last", [](Renderer& r, const Value& v, Arguments&) { return end_of(r, v, true); }},
-      {"length", length_of},
-      {"list", [](Renderer& r, const Value& v, Arguments&) { return make_list(r.items(v)); }},
-      {"lower", [](Renderer&, const Value& v, Arguments&) -> Value { return lower(to_text(v)); }},
-      {"map", map},
-      {"max", [](Renderer& r, const Value& v, Arguments& a) { return extreme(r, v, a, true); }},
-      {"min", [](Renderer& r, const Value& v, Arguments& a) { return extreme(r, v, a, false); }},
-      {"reject", [](Renderer& r, const Value& v, Arguments& a) { return choose(r, v, a, false, false); }},
-      {"rejectattr", [](Renderer& r, const Value& v, Arguments& a) { return choose(r, v, a, false, true); }},
-      {"replace", replace_filter},
-      {"reverse", reversed},
-      {"round", round},
-      {"safe", [](Renderer&, const Value& v, Arguments&) { return v; }},
-      {"select", [](Renderer& r, const Value& v, Arguments& a) { return choose(r, v, a, true, false); }},
-      {"selectattr", [](Renderer& r, const Value& v, Arguments& a) { return choose(r, v, a, true, true); }},
-      {"slice", slices},
-      {"sort", sort_filter},
-      {"string", [](Renderer&, const Value& v, Arguments&) -> Value { return to_text(v); }},
-      {"sum", sum},
-      {"title", [](Renderer& r, const Value& v, Arguments& a) { return by_method(r, v, a, "title"); }},
-      {"tojson", [](Renderer&, const Value& v, Arguments& a) { return tojson(v, a); }},
-      {"trim", trim},
-      {"truncate", [](Renderer&, const Value& v, Arguments& a) { return truncate(v, a); }},
-      {"unique", unique},
-      {"upper", [](Renderer&, const Value& v, Arguments&) -> Value { return upper(to_text(v)); }},
-      {"urlencode", [](Renderer&, const Value& v, Arguments&) { return urlencode(v); }},
-      {"wordcount", [](Renderer&, const Value& v, Arguments&) -> Value { return static_cast<int64_t>(split(to_text(v), nullptr, -1, false).size()); }},
-  };
+const FilterTable& table() {
+  static const FilterTable filters = [] {
+    FilterTable all = text_filters();
+    all.insert({
+        {"abs", absolute},
+        {"attr",
+         [](Renderer& r, const Value& v, Arguments& a) {
+           return a.positional.empty() ? Value() : r.attribute(v, as_text(a.positional[0], "attr").bytes);
+         }},
+        {"batch", batches},
+        {"count", length_of},
+        {"d", default_of},
+        {"default", default_of},
+        {"dictsort", dictsort},
+        {"first", [](Renderer& r, const Value& v, Arguments&) { return end_of(r, v, false); }},
+        {"float", [](Renderer&, const Value& v, Arguments& a) { return to_number(v, a, false); }},
+        {"groupby", groupby},
+        {"int", [](Renderer&, const Value& v, Arguments& a) { return to_number(v, a, true); }},
+        {"items", items_of},
+        {"join", join_filter},
+        {"last", [](Renderer& r, const Value& v, Arguments&) { return end_of(r, v, true); }},
+        {"length", length_of},
+        {"list", [](Renderer& r, const Value& v, Arguments&) { return make_list(r.items(v)); }},
+        {"map", map},
+        {"max", [](Renderer& r, const Value& v, Arguments& a) { return extreme(r, v, a, true); }},
+        {"min", [](Renderer& r, const Value& v, Arguments& a) { return extreme(r, v, a, false); }},
+        {"reject", [](Renderer& r, const Value& v, Arguments& a) { return choose(r, v, a, false, false); }},
+        {"rejectattr", [](Renderer& r, const Value& v, Arguments& a) { return choose(r, v, a, false, true); }},
+        {"reverse", reversed},
+        {"round", round},
+        {"safe", [](Renderer&, const Value& v, Arguments&) { return v; }},
+        {"select", [](Renderer& r, const Value& v, Arguments& a) { return choose(r, v, a, true, false); }},
+        {"selectattr", [](Renderer& r, const Value& v, Arguments& a) { return choose(r, v, a, true, true); }},
+        {"slice", slices},
+        {"sort", sort_filter},
+        {"sum", sum},
+        {"unique", unique},
+    });
+    return all;
+  }();
   return filters;
 }
 

@@ -34,7 +34,8 @@ Value make_namespace(Renderer&, Arguments& args) {
 }
 
 Value make_range(Renderer& r, Arguments& args) {
-  if (!args.named.empty() || args.positional.empty() || args.positional.size() > 3) fail("range() takes one to three numbers");
+  if (!args.named.empty() || args.positional.empty() || args.positional.size() > 3)
+    fail("range() takes one to three numbers");
   int64_t v[3] = {0, 0, 1};
   for (size_t i = 0; i < args.positional.size(); ++i) v[i] = as_integer(args.positional[i], "range()");
   if (args.positional.size() == 1) std::swap(v[0], v[1]);
@@ -81,7 +82,9 @@ Value make_joiner(Renderer&, Arguments& args) {
   const Text* sep = take.text("sep");
   take.done();
   const Text between = sep ? *sep : Text(", ");
-  return native("joiner", [between, used = std::make_shared<bool>(false)](Renderer&, Arguments&) -> Value { return std::exchange(*used, true) ? between : Text(); });
+  return native("joiner", [between, used = std::make_shared<bool>(false)](Renderer&, Arguments&) -> Value {
+    return std::exchange(*used, true) ? between : Text();
+  });
 }
 
 struct Cycler final : Object, std::enable_shared_from_this<Cycler> {

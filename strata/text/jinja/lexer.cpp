@@ -161,10 +161,12 @@ class Lexer {
       for (size_t k = 1; k <= n; ++k) {
         const char d = i + k < s_.size() ? s_[i + k] : 'x';
         if (!std::isxdigit(static_cast<unsigned char>(d))) fail_at(line_, "an escape in a string lacks its digits");
-        value = value * 16 + static_cast<uint32_t>(std::isdigit(static_cast<unsigned char>(d)) ? d - '0' : (d | 32) - 'a' + 10);
+        value = value * 16 +
+                static_cast<uint32_t>(std::isdigit(static_cast<unsigned char>(d)) ? d - '0' : (d | 32) - 'a' + 10);
       }
       i += n;
-      if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) fail_at(line_, "an escape in a string is no character");
+      if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000))
+        fail_at(line_, "an escape in a string is no character");
       text += encode(value);
     };
     if (c == 'x') {
@@ -211,10 +213,12 @@ class Lexer {
 
   // Tokens up to `close`, which within brackets is none.
   void expression(std::string_view close) {
-    static constexpr std::array kOps = {"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"};
+    static constexpr std::array kOps = {"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
+                                        "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
     std::string open;
     for (;;) {
-      if (at_ >= s_.size()) fail_at(line_, "the template ends within '" + std::string(close == "}}" ? "{{" : "{%") + "'");
+      if (at_ >= s_.size())
+        fail_at(line_, "the template ends within '" + std::string(close == "}}" ? "{{" : "{%") + "'");
       const auto c = static_cast<unsigned char>(s_[at_]);
       if (open.empty()) {
         const bool sign = (c == '-' || (c == '+' && close == "%}")) && s_.compare(at_ + 1, 2, close) == 0;
@@ -234,11 +238,14 @@ class Lexer {
         number();
       } else if (std::isalpha(c) || c == '_' || c >= 0x80) {
         size_t i = at_;
-        while (i < s_.size() && (std::isalnum(static_cast<unsigned char>(s_[i])) || s_[i] == '_' || static_cast<unsigned char>(s_[i]) >= 0x80)) ++i;
+        while (i < s_.size() && (std::isalnum(static_cast<unsigned char>(s_[i])) || s_[i] == '_' ||
+                                 static_cast<unsigned char>(s_[i]) >= 0x80))
+          ++i;
         add(Token::name, s_.substr(at_, i - at_));
         at_ = i;
       } else {
-        const auto op = std::find_if(kOps.begin(), kOps.end(), [&](std::string_view o) { return s_.compare(at_, o.size(), o) == 0; });
+        const auto op = std::find_if(kOps.begin(), kOps.end(),
+                                     [&](std::string_view o) { return s_.compare(at_, o.size(), o) == 0; });
         if (op == kOps.end()) fail_at(line_, std::string("unexpected character '") + static_cast<char>(c) + "'");
         const std::string text = *op;
         if (text == "(" || text == "[" || text == "{") open += text == "(" ? ')' : text == "[" ? ']' : '}';

@@ -35,10 +35,14 @@ class Parser {
   [[noreturn]] void error(const std::string& message) const { fail_at(peek().line, message); }
   std::string shown() const {
     switch (peek().kind) {
-      case Token::end: return "the template's end";
-      case Token::block_end: return "'%}'";
-      case Token::output_end: return "'}}'";
-      default: return "'" + peek().text + "'";
+      case Token::end:
+        return "the template's end";
+      case Token::block_end:
+        return "'%}'";
+      case Token::output_end:
+        return "'}}'";
+      default:
+        return "'" + peek().text + "'";
     }
   }
   void expect(std::string_view text) {
@@ -73,7 +77,10 @@ class Parser {
     for (;;) {
       const Token& t = peek();
       if (t.kind == Token::end) {
-        if (!ends.empty()) error("the template ends where '" + *std::find_if(ends.begin(), ends.end(), [](const auto& e) { return e.starts_with("end"); }) + "' is missing");
+        if (!ends.empty())
+          error("the template ends where '" +
+                *std::find_if(ends.begin(), ends.end(), [](const auto& e) { return e.starts_with("end"); }) +
+                "' is missing");
         return block;
       }
       if (t.kind == Token::data) {
@@ -126,7 +133,8 @@ class Parser {
     }
     for (const char* other : {"include", "import", "from", "extends", "block", "autoescape", "trans", "do", "debug"})
       if (tag == other) fail_at(line, "'{% " + tag + " %}' is not available in chat templates");
-    fail_at(line, tag.starts_with("end") || tag == "else" || tag == "elif" ? "'" + tag + "' belongs to no block" : "there is no block '" + tag + "'");
+    fail_at(line, tag.starts_with("end") || tag == "else" || tag == "elif" ? "'" + tag + "' belongs to no block"
+                                                                           : "there is no block '" + tag + "'");
   }
   void end(const char* name) {
     expect(name);
@@ -188,7 +196,8 @@ class Parser {
   NodePtr name() {
     NodePtr n = make(What::name, peek().line);
     n->text = identifier();
-    for (const char* reserved : {"true", "false", "none", "True", "False", "None", "and", "or", "not", "if", "else", "in", "is"})
+    for (const char* reserved :
+         {"true", "false", "none", "True", "False", "None", "and", "or", "not", "if", "else", "in", "is"})
       if (n->text == reserved) fail_at(n->line, "'" + n->text + "' cannot be assigned to");
     return n;
   }
@@ -309,7 +318,8 @@ class Parser {
     bool is_tuple = false;
     const auto ends = [&] {
       const Token& t = peek();
-      return t.kind == Token::output_end || t.kind == Token::block_end || t.op_is(")") || t.is("recursive") || (!conditions && t.is("if"));
+      return t.kind == Token::output_end || t.kind == Token::block_end || t.op_is(")") || t.is("recursive") ||
+             (!conditions && t.is("if"));
     };
     for (;;) {
       if (ends()) break;
@@ -401,7 +411,8 @@ class Parser {
     return chain({"+", "-"}, What::binary, [&] { return chain({"~"}, What::binary, [&] { return product(); }); });
   }
   NodePtr product() {
-    return chain({"*", "/", "//", "%"}, What::binary, [&] { return chain({"**"}, What::binary, [&] { return unary(true); }); });
+    return chain({"*", "/", "//", "%"}, What::binary,
+                 [&] { return chain({"**"}, What::binary, [&] { return unary(true); }); });
   }
   NodePtr unary(bool with_filters) {
     Deeper deeper(*this);
@@ -441,7 +452,8 @@ class Parser {
           fail_at(t.line, "the number " + t.text + " is too large");
         return constant(value, t.line);
       }
-      case Token::real: return constant(std::strtod(t.text.c_str(), nullptr), t.line);
+      case Token::real:
+        return constant(std::strtod(t.text.c_str(), nullptr), t.line);
       case Token::op:
         if (t.text == "(") {
           if (accept_op(")")) return make(What::tuple, t.line);
@@ -472,7 +484,9 @@ class Parser {
           return n;
         }
         [[fallthrough]];
-      default: --at_; error("expected an expression, got " + shown());
+      default:
+        --at_;
+        error("expected an expression, got " + shown());
     }
   }
 
@@ -577,11 +591,12 @@ class Parser {
         if (!test_exists(t->text)) fail_at(line, "there is no test '" + t->text + "'");
         t->kids.push_back(std::move(n));
         const Token& a = peek();
-        const bool word = a.kind == Token::name && !a.is("else") && !a.is("or") && !a.is("and") && !a.is("is") && !a.is("if") && !a.is("not") &&
-                          !a.is("in") && !a.is("recursive");
+        const bool word = a.kind == Token::name && !a.is("else") && !a.is("or") && !a.is("and") && !a.is("is") &&
+                          !a.is("if") && !a.is("not") && !a.is("in") && !a.is("recursive");
         if (a.op_is("(")) {
           arguments(*t);
-        } else if (word || a.kind == Token::string || a.kind == Token::integer || a.kind == Token::real || a.op_is("[") || a.op_is("{")) {
+        } else if (word || a.kind == Token::string || a.kind == Token::integer || a.kind == Token::real ||
+                   a.op_is("[") || a.op_is("{")) {
           t->kids.push_back(postfix(primary()));
         }
         if (negated) {

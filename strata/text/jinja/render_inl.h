@@ -16,6 +16,18 @@ struct Scope {
   std::shared_ptr<Scope> outer;
 };
 
+/// Counts calls within calls, whatever leaves them.
+struct Deeper {
+  int64_t& depth;
+  Deeper(int64_t& d, int64_t most) : depth(d) {
+    if (++depth > most) {
+      --depth;
+      fail("calls nested deeper than " + std::to_string(most));
+    }
+  }
+  ~Deeper() { --depth; }
+};
+
 class Renderer {
  public:
   Renderer(const Options& options, std::shared_ptr<Scope> globals);

@@ -1,7 +1,8 @@
 #pragma once
-// Chat templates: Jinja (https://jinja.palletsprojects.com, 3.1) as `transformers` runs it: blocks trimmed (trim_blocks,
-// lstrip_blocks), loop controls, `tojson` without escapes, `raise_exception`, `strftime_now`, `generation` blocks, an
-// immutable sandbox. Nothing of the machine can be reached from a template, and what it may cost is bounded.
+// Chat templates: Jinja (https://jinja.palletsprojects.com, 3.1) as `transformers` runs it: blocks trimmed
+// (trim_blocks, lstrip_blocks), loop controls, `tojson` without escapes, `raise_exception`, `strftime_now`,
+// `generation` blocks, an immutable sandbox. Nothing of the machine can be reached from a template, and what it may
+// cost is bounded.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +20,8 @@ namespace strata::text::jinja {
 
 /// What rendering may cost. A template that passes one of them ends with a ValueError that names it.
 struct Limits {
-  int64_t steps = 10'000'000;           ///< expressions and statements, and one for each 64 bytes that an operation makes
-  int64_t depth = 200;                  ///< calls within calls; in a source: expressions and blocks within each other
+  int64_t steps = 10'000'000;  ///< expressions and statements, and one for each 64 bytes that an operation makes
+  int64_t depth = 200;         ///< calls within calls; in a source: expressions and blocks within each other
   int64_t output_bytes = int64_t{1} << 26;  ///< of the result, and of any text on the way
 };
 
@@ -61,7 +62,8 @@ class Template {
   /// Runs it with the members of two objects as variables: `data` comes from outside (messages, tools, documents),
   /// `trusted` from the model's own files (bos_token, ..) and is believed. Throws ValueError with the line for
   /// raise_exception(), undefined values that are used, operations that do not fit their values, and a passed limit.
-  Rendered render(const nlohmann::ordered_json& data, const nlohmann::ordered_json& trusted = nlohmann::ordered_json::object()) const;
+  Rendered render(const nlohmann::ordered_json& data,
+                  const nlohmann::ordered_json& trusted = nlohmann::ordered_json::object()) const;
 
  private:
   std::unique_ptr<const Node> root_;

@@ -16,7 +16,8 @@ using Json = nlohmann::ordered_json;
 
 std::tm morning() {
   std::tm t{};
-  t.tm_year = 124, t.tm_mon = 6, t.tm_mday = 26, t.tm_hour = 9, t.tm_min = 5, t.tm_sec = 7, t.tm_wday = 5, t.tm_yday = 207;
+  t.tm_year = 124, t.tm_mon = 6, t.tm_mday = 26, t.tm_hour = 9, t.tm_min = 5, t.tm_sec = 7, t.tm_wday = 5,
+  t.tm_yday = 207;
   return t;
 }
 
@@ -38,7 +39,9 @@ TEST(ChatTemplate, MakesWhatJinjaMakes) {
   for (std::string line; std::getline(rows, line);) {
     const Json row = Json::parse(line);
     const std::string source = row.at("source");
-    const auto render = [&] { return Template(source, {.now = morning}).render(row.at("data"), row.value("trusted", Json::object())).text; };
+    const auto render = [&] {
+      return Template(source, {.now = morning}).render(row.at("data"), row.value("trusted", Json::object())).text;
+    };
     if (row.contains("fails")) {
       EXPECT_THROW(render(), ValueError) << source;
       ++refused;
@@ -61,12 +64,16 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
 }
 
 TEST(ChatTemplate, SaysWhatCameFromData) {
-  const Template t("{{ bos }}{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim | upper }}[{{ m.content[1:3] }}]{% endfor %}{{ messages | tojson }}");
+  const Template t(
+      "{{ bos }}{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim | upper }}[{{ m.content[1:3] }}]{% endfor "
+      "%}{{ messages | tojson }}");
   const Json data = {{"messages", {{{"role", "user"}, {"content", " <s>x "}}}}};
   const Rendered r = t.render(data, {{"bos", "<s>"}});
   EXPECT_EQ(r.text.substr(0, 22), "<s><|user|><S>X[<s]" + std::string("[{\""));
   ASSERT_GE(r.from_data.size(), 4u);
-  const auto piece = [&](size_t i) { return r.text.substr(r.from_data[i].first, r.from_data[i].second - r.from_data[i].first); };
+  const auto piece = [&](size_t i) {
+    return r.text.substr(r.from_data[i].first, r.from_data[i].second - r.from_data[i].first);
+  };
   EXPECT_EQ(piece(0), "user");
   EXPECT_EQ(piece(1), "<S>X");
   EXPECT_EQ(piece(2), "<s");
@@ -80,9 +87,34 @@ TEST(ChatTemplate, SaysWhatCameFromData) {
 // Whatever is done to a message's text, the control token in it stays marked.
 TEST(ChatTemplate, MarksPassThroughEveryOperation) {
   const Json data = {{"c", "a<|end|>b"}, {"l", {"<|end|>"}}};
-  for (const char* e : {"c", "c ~ 'x'", "'x' + c", "c[1:-1]", "c | trim", "c.strip('ab')", "c.replace('a', 'z')", "'q'.replace('q', c)", "c.split('a')[1]", "l | join", "l | first", "'-'.join(l)", "c | indent",
-                        "c * 2", "c | string", "c | truncate(300)", "c.partition('a')[2]", "'%s' | format(c)", "c | default('')", "[c]", "{'k': c}", "c | tojson", "(c, 1)[0]", "c.splitlines()[0]", "c.center(40)",
-                        "c | reverse | reverse", "c.removeprefix('a')", "'x' ~ l"}) {
+  for (const char* e : {"c",
+                        "c ~ 'x'",
+                        "'x' + c",
+                        "c[1:-1]",
+                        "c | trim",
+                        "c.strip('ab')",
+                        "c.replace('a', 'z')",
+                        "'q'.replace('q', c)",
+                        "c.split('a')[1]",
+                        "l | join",
+                        "l | first",
+                        "'-'.join(l)",
+                        "c | indent",
+                        "c * 2",
+                        "c | string",
+                        "c | truncate(300)",
+                        "c.partition('a')[2]",
+                        "'%s' | format(c)",
+                        "c | default('')",
+                        "[c]",
+                        "{'k': c}",
+                        "c | tojson",
+                        "(c, 1)[0]",
+                        "c.splitlines()[0]",
+                        "c.center(40)",
+                        "c | reverse | reverse",
+                        "c.removeprefix('a')",
+                        "'x' ~ l"}) {
     const Rendered r = Template("<|end|>{% set x = " + std::string(e) + " %}{{ x }}").render(data);
     std::vector<bool> marked(r.text.size());
     for (const auto& [b, end] : r.from_data)
@@ -93,23 +125,33 @@ TEST(ChatTemplate, MarksPassThroughEveryOperation) {
     EXPECT_GE(found, 1u) << e;
     for (size_t i = 0; i < 7; ++i) EXPECT_FALSE(marked[i]) << e;
   }
-  const Rendered block = Template("{% set x %}[{{ c }}]{% endset %}{% macro m(v) %}({{ v }}){% endmacro %}{{ m(x) }}").render(data);
+  const Rendered block =
+      Template("{% set x %}[{{ c }}]{% endset %}{% macro m(v) %}({{ v }}){% endmacro %}{{ m(x) }}").render(data);
   EXPECT_EQ(block.text, "([a<|end|>b])");
   EXPECT_EQ(block.from_data, (Ranges{{2, 11}}));
 }
 
 TEST(ChatTemplate, SaysWhatTheAssistantWrote) {
-  const Template t("{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<e>{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}");
-  const Rendered r = t.render({{"messages", {{{"role", "user"}, {"content", "q"}}, {{"role", "assistant"}, {"content", "a1"}}, {{"role", "assistant"}, {"content", ""}}}}});
+  const Template t(
+      "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<e>{% "
+      "endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}");
+  const Rendered r = t.render({{"messages",
+                                {{{"role", "user"}, {"content", "q"}},
+                                 {{"role", "assistant"}, {"content", "a1"}},
+                                 {{"role", "assistant"}, {"content", ""}}}}});
   EXPECT_EQ(r.text, "[user]q[assistant]a1<e>[assistant]<e>");
   EXPECT_EQ(r.generated, (Ranges{{18, 23}, {34, 37}}));
 }
 
 TEST(ChatTemplate, WhatItMayCostIsBounded) {
-  const auto passes = [&](std::string_view source, std::string_view limit) { EXPECT_NE(error_of(source).find(limit), std::string::npos) << source << ": " << error_of(source); };
+  const auto passes = [&](std::string_view source, std::string_view limit) {
+    EXPECT_NE(error_of(source).find(limit), std::string::npos) << source << ": " << error_of(source);
+  };
   passes("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "steps");
-  passes("{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "grows past");
-  passes("{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "grows past");
+  passes("{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+         "grows past");
+  passes("{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+         "grows past");
   passes("{{ 'x' * 999999999999 }}", "grows past");
   passes("{{ 'x'.center(9999999999) }}", "characters");
   passes("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested deeper");
@@ -128,16 +170,20 @@ TEST(ChatTemplate, WhatItMayCostIsBounded) {
   passes("{{ 9223372036854775808 }}", "too large");
   passes("{{ 10 ** 30 }}", "too large");
   passes("{{ -9223372036854775807 - 1 - 1 }}", "too large");
-  EXPECT_NE(error_of("{% for i in range(100) %}{% endfor %}", Json::object(), {.steps = 50}).find("more than 50 steps"), std::string::npos);
+  EXPECT_NE(error_of("{% for i in range(100) %}{% endfor %}", Json::object(), {.steps = 50}).find("more than 50 steps"),
+            std::string::npos);
 }
 
 TEST(ChatTemplate, NothingOfTheMachineCanBeReached) {
-  for (const char* e : {"''.__class__", "[].__class__", "namespace.__globals__", "raise_exception.__self__", "d.__dict__", "''['__class__']"})
+  for (const char* e : {"''.__class__", "[].__class__", "namespace.__globals__", "raise_exception.__self__",
+                        "d.__dict__", "''['__class__']"})
     EXPECT_EQ(Template("{{ (" + std::string(e) + ") is defined }}").render({{"d", Json::object()}}).text, "False") << e;
 }
 
 TEST(ChatTemplate, RendersOnSeveralThreads) {
-  const Template t("{% set ns = namespace(n=0) %}{% macro m(x) %}{{ x }};{% endmacro %}{% for x in l %}{% set ns.n = ns.n + x %}{{ m(ns.n) }}{% endfor %}");
+  const Template t(
+      "{% set ns = namespace(n=0) %}{% macro m(x) %}{{ x }};{% endmacro %}{% for x in l %}{% set ns.n = ns.n + x %}{{ "
+      "m(ns.n) }}{% endfor %}");
   std::vector<std::thread> threads;
   std::vector<std::string> out(4);
   for (size_t i = 0; i < out.size(); ++i)

@@ -51,7 +51,8 @@ const std::map<std::string, Test>& table() {
       {"boolean", [](Renderer&, const Value& v, Arguments&) { return v.as<bool>() != nullptr; }},
       {"callable", [](Renderer&, const Value& v, Arguments&) { return v.object() && v.object()->callable(); }},
       {"defined", [](Renderer&, const Value& v, Arguments&) { return !v.undefined(); }},
-      {"divisibleby", [](Renderer&, const Value& v, Arguments& a) { return divisible(v, as_integer(other(a), "divisibleby"), 0); }},
+      {"divisibleby",
+       [](Renderer&, const Value& v, Arguments& a) { return divisible(v, as_integer(other(a), "divisibleby"), 0); }},
       {"escaped", [](Renderer&, const Value&, Arguments&) { return false; }},
       {"even", [](Renderer&, const Value& v, Arguments&) { return divisible(v, 2, 0); }},
       {"odd", [](Renderer&, const Value& v, Arguments&) { return divisible(v, 2, 1); }},
@@ -62,18 +63,21 @@ const std::map<std::string, Test>& table() {
       {"float", [](Renderer&, const Value& v, Arguments&) { return v.as<double>() != nullptr; }},
       {"integer", [](Renderer&, const Value& v, Arguments&) { return v.as<int64_t>() != nullptr; }},
       {"iterable", [](Renderer&, const Value& v, Arguments&) { return sequence(v) || v.undefined(); }},
-      {"lower", [](Renderer& r, const Value& v, Arguments&) {
+      {"lower",
+       [](Renderer& r, const Value& v, Arguments&) {
          Arguments none;
          return truth(r.call(method(to_text(v), "islower"), none));
        }},
-      {"upper", [](Renderer& r, const Value& v, Arguments&) {
+      {"upper",
+       [](Renderer& r, const Value& v, Arguments&) {
          Arguments none;
          return truth(r.call(method(to_text(v), "isupper"), none));
        }},
       {"mapping", [](Renderer&, const Value& v, Arguments&) { return v.dict() != nullptr; }},
       {"none", [](Renderer&, const Value& v, Arguments&) { return v.none(); }},
       {"number", [](Renderer&, const Value& v, Arguments&) { return v.number(); }},
-      {"sameas", [](Renderer&, const Value& v, Arguments& a) { return v.v.index() == other(a).v.index() && equal(v, other(a)); }},
+      {"sameas",
+       [](Renderer&, const Value& v, Arguments& a) { return v.v.index() == other(a).v.index() && equal(v, other(a)); }},
       {"sequence", [](Renderer&, const Value& v, Arguments&) { return sequence(v) || v.undefined(); }},
       {"string", [](Renderer&, const Value& v, Arguments&) { return v.text() != nullptr; }},
       {"undefined", [](Renderer&, const Value& v, Arguments&) { return v.undefined(); }},

@@ -75,7 +75,8 @@ Value find_in(const Text& t, Arguments& args, const char* name, bool last, bool 
   const auto at = offsets(t);
   int64_t found = -1;
   if (from <= to) {
-    const std::string_view within = std::string_view(t.bytes).substr(at[static_cast<size_t>(from)], at[static_cast<size_t>(to)] - at[static_cast<size_t>(from)]);
+    const std::string_view within = std::string_view(t.bytes).substr(
+        at[static_cast<size_t>(from)], at[static_cast<size_t>(to)] - at[static_cast<size_t>(from)]);
     const size_t place = last ? within.rfind(what.bytes) : within.find(what.bytes);
     if (place != std::string_view::npos) found = length(Text(t.bytes.substr(0, at[static_cast<size_t>(from)] + place)));
   }
@@ -102,7 +103,8 @@ Text padded(const Text& t, Arguments& args, const char* name, bool left, bool ri
 }
 
 bool ends(const Text& t, const Value& with, bool front) {
-  if (const List* l = with.list()) return std::any_of(l->items.begin(), l->items.end(), [&](const Value& v) { return ends(t, v, front); });
+  if (const List* l = with.list())
+    return std::any_of(l->items.begin(), l->items.end(), [&](const Value& v) { return ends(t, v, front); });
   const std::string& w = as_text(with, front ? "startswith" : "endswith").bytes;
   return front ? t.bytes.starts_with(w) : t.bytes.ends_with(w);
 }
@@ -110,7 +112,8 @@ bool ends(const Text& t, const Value& with, bool front) {
 Value partition(const Text& t, const Text& by, bool last) {
   if (by.bytes.empty()) fail("partition by an empty str");
   const size_t at = last ? t.bytes.rfind(by.bytes) : t.bytes.find(by.bytes);
-  if (at == std::string::npos) return last ? make_list({Text(), Text(), t}, true) : make_list({t, Text(), Text()}, true);
+  if (at == std::string::npos)
+    return last ? make_list({Text(), Text(), t}, true) : make_list({t, Text(), Text()}, true);
   const size_t end = at + by.bytes.size();
   return make_list({t.slice(0, at), t.slice(at, end), t.slice(end, t.bytes.size())}, true);
 }
@@ -153,19 +156,27 @@ Value text_method(const Text& t, const std::string& name) {
   if (name == "upper") return plain(upper);
   if (name == "lower" || name == "casefold") return plain(lower);
   if (name == "capitalize") return plain(capitalize);
-  if (name == "swapcase") return plain([](const Text& s) { return each(s, [](uint32_t c, size_t) { return upper_of(c) != encode(c) ? upper_of(c) : lower_of(c); }); });
+  if (name == "swapcase")
+    return plain([](const Text& s) {
+      return each(s, [](uint32_t c, size_t) { return upper_of(c) != encode(c) ? upper_of(c) : lower_of(c); });
+    });
   if (name == "title")
     return plain([](const Text& s) {
       bool inside = false;
-      return each(s, [&](uint32_t c, size_t) { return std::exchange(inside, is_cased(c)) ? lower_of(c) : title_of(c); });
+      return each(s,
+                  [&](uint32_t c, size_t) { return std::exchange(inside, is_cased(c)) ? lower_of(c) : title_of(c); });
     });
-  if (name == "isdigit" || name == "isdecimal" || name == "isnumeric") return plain([](const Text& s) { return all(s, is_digit); });
+  if (name == "isdigit" || name == "isdecimal" || name == "isnumeric")
+    return plain([](const Text& s) { return all(s, is_digit); });
   if (name == "isalpha") return plain([](const Text& s) { return all(s, is_letter); });
-  if (name == "isalnum") return plain([](const Text& s) { return all(s, [](uint32_t c) { return is_letter(c) || is_digit(c); }); });
+  if (name == "isalnum")
+    return plain([](const Text& s) { return all(s, [](uint32_t c) { return is_letter(c) || is_digit(c); }); });
   if (name == "isspace") return plain([](const Text& s) { return all(s, is_space); });
   if (name == "isupper") return plain([](const Text& s) { return cased(s, upper_of); });
   if (name == "islower") return plain([](const Text& s) { return cased(s, lower_of); });
-  if (name == "isascii") return plain([](const Text& s) { return std::all_of(s.bytes.begin(), s.bytes.end(), [](char c) { return !(c & 0x80); }); });
+  if (name == "isascii")
+    return plain(
+        [](const Text& s) { return std::all_of(s.bytes.begin(), s.bytes.end(), [](char c) { return !(c & 0x80); }); });
   if (name == "strip" || name == "lstrip" || name == "rstrip") {
     const bool left = name != "rstrip", right = name != "lstrip";
     return with([name, left, right](Renderer&, const Text& s, A& args) -> Value {
@@ -207,7 +218,9 @@ Value text_method(const Text& t, const std::string& name) {
       return replace(s, from, to, most);
     });
   if (name == "find" || name == "rfind" || name == "index" || name == "rindex")
-    return with([name](Renderer&, const Text& s, A& args) { return find_in(s, args, name.c_str(), name[0] == 'r', name.ends_with("index")); });
+    return with([name](Renderer&, const Text& s, A& args) {
+      return find_in(s, args, name.c_str(), name[0] == 'r', name.ends_with("index"));
+    });
   if (name == "count")
     return with([](Renderer&, const Text& s, A& args) -> Value {
       Take take("count", args);
@@ -226,9 +239,12 @@ Value text_method(const Text& t, const std::string& name) {
       for (const Value& v : items) as_text(v, "an item of join");
       return join(r, items, s);
     });
-  if (name == "center") return with([](Renderer&, const Text& s, A& args) -> Value { return padded(s, args, "center", true, true); });
-  if (name == "ljust") return with([](Renderer&, const Text& s, A& args) -> Value { return padded(s, args, "ljust", false, true); });
-  if (name == "rjust") return with([](Renderer&, const Text& s, A& args) -> Value { return padded(s, args, "rjust", true, false); });
+  if (name == "center")
+    return with([](Renderer&, const Text& s, A& args) -> Value { return padded(s, args, "center", true, true); });
+  if (name == "ljust")
+    return with([](Renderer&, const Text& s, A& args) -> Value { return padded(s, args, "ljust", false, true); });
+  if (name == "rjust")
+    return with([](Renderer&, const Text& s, A& args) -> Value { return padded(s, args, "rjust", true, false); });
   if (name == "zfill")
     return with([](Renderer&, const Text& s, A& args) -> Value {
       Arguments more = args;
@@ -267,14 +283,18 @@ Value list_method(const std::shared_ptr<const List>& l, const std::string& name)
       const Value& what = take.need("value");
       take.done();
       r.pay(l->items.size() * 64);
-      if (name == "count") return static_cast<int64_t>(std::count_if(l->items.begin(), l->items.end(), [&](const Value& v) { return equal(v, what); }));
+      if (name == "count")
+        return static_cast<int64_t>(
+            std::count_if(l->items.begin(), l->items.end(), [&](const Value& v) { return equal(v, what); }));
       const auto at = std::find_if(l->items.begin(), l->items.end(), [&](const Value& v) { return equal(v, what); });
       if (at == l->items.end()) fail("the list does not contain " + to_repr(what).bytes);
       return static_cast<int64_t>(at - l->items.begin());
     });
   for (const char* changes : {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"})
     if (!l->tuple && name == changes)
-      return native(name, [name](Renderer&, Arguments&) -> Value { fail("lists cannot be changed here: '" + name + "' (make a new one by '+')"); });
+      return native(name, [name](Renderer&, Arguments&) -> Value {
+        fail("lists cannot be changed here: '" + name + "' (make a new one by '+')");
+      });
   return Undefined{};
 }
 
@@ -284,7 +304,8 @@ Value dict_method(const std::shared_ptr<const Dict>& d, const std::string& name)
       Take(name, args).done();
       r.pay(d->items.size() * 64);
       std::vector<Value> out;
-      for (const auto& [key, value] : d->items) out.push_back(name == "items" ? make_list({key, value}, true) : name == "keys" ? key : value);
+      for (const auto& [key, value] : d->items)
+        out.push_back(name == "items" ? make_list({key, value}, true) : name == "keys" ? key : value);
       return make_list(std::move(out));
     });
   if (name == "get")
@@ -304,7 +325,9 @@ Value dict_method(const std::shared_ptr<const Dict>& d, const std::string& name)
     });
   for (const char* changes : {"pop", "popitem", "update", "clear", "setdefault"})
     if (name == changes)
-      return native(name, [name](Renderer&, Arguments&) -> Value { fail("dicts cannot be changed here: '" + name + "' (make a new one by dict(.., key=value))"); });
+      return native(name, [name](Renderer&, Arguments&) -> Value {
+        fail("dicts cannot be changed here: '" + name + "' (make a new one by dict(.., key=value))");
+      });
   return Undefined{};
 }
 
@@ -328,7 +351,9 @@ std::vector<Value> split(const Text& t, const Text* separator, int64_t most, boo
     const std::string& by = separator->bytes;
     size_t begin = 0, end = t.bytes.size();
     while (room()) {
-      const size_t at = !from_right ? t.bytes.find(by, begin) : end >= by.size() ? t.bytes.rfind(by, end - by.size()) : std::string::npos;
+      const size_t at = !from_right        ? t.bytes.find(by, begin)
+                        : end >= by.size() ? t.bytes.rfind(by, end - by.size())
+                                           : std::string::npos;
       if (at == std::string::npos || (!from_right && at + by.size() > end)) break;
       if (from_right) {
         parts.emplace_back(at + by.size(), end);
@@ -351,7 +376,8 @@ std::vector<Value> split(const Text& t, const Text* separator, int64_t most, boo
       if (begin == end) break;
       size_t other = from_right ? end : begin;
       if (room()) {
-        while (from_right ? other > begin && !space(other - 1) : other < end && !space(other)) from_right ? --other : ++other;
+        while (from_right ? other > begin && !space(other - 1) : other < end && !space(other))
+          from_right ? --other : ++other;
         parts.emplace_back(at[from_right ? other : begin], at[from_right ? end : other]);
         (from_right ? end : begin) = other;
       } else {  // the rest, white space at its far end gone
@@ -381,7 +407,8 @@ Text replace(const Text& t, const Text& from, const Text& to, int64_t most) {
     return out;
   }
   size_t begin = 0;
-  for (size_t at = t.bytes.find(from.bytes); at != std::string::npos && (most < 0 || n < most); at = t.bytes.find(from.bytes, begin), ++n) {
+  for (size_t at = t.bytes.find(from.bytes); at != std::string::npos && (most < 0 || n < most);
+       at = t.bytes.find(from.bytes, begin), ++n) {
     out.append(t.slice(begin, at));
     out.append(to);
     begin = at + from.bytes.size();

@@ -79,15 +79,24 @@ Value Object::call(Renderer&, Arguments&) {
 
 std::string type_name(const Value& v) {
   switch (v.v.index()) {
-    case 0: return "undefined";
-    case 1: return "None";
-    case 2: return "bool";
-    case 3: return "int";
-    case 4: return "float";
-    case 5: return "str";
-    case 6: return v.list()->tuple ? "tuple" : "list";
-    case 7: return "dict";
-    default: return v.object()->kind();
+    case 0:
+      return "undefined";
+    case 1:
+      return "None";
+    case 2:
+      return "bool";
+    case 3:
+      return "int";
+    case 4:
+      return "float";
+    case 5:
+      return "str";
+    case 6:
+      return v.list()->tuple ? "tuple" : "list";
+    case 7:
+      return "dict";
+    default:
+      return v.object()->kind();
   }
 }
 
@@ -107,7 +116,8 @@ bool equal(const Value& a, const Value& b) {
   if (a.text()) return a.text()->bytes == b.text()->bytes;
   if (const List* x = a.list()) {
     const List* y = b.list();
-    return x->tuple == y->tuple && x->items.size() == y->items.size() && std::equal(x->items.begin(), x->items.end(), y->items.begin(), equal);
+    return x->tuple == y->tuple && x->items.size() == y->items.size() &&
+           std::equal(x->items.begin(), x->items.end(), y->items.begin(), equal);
   }
   if (const Dict* x = a.dict()) {
     const Dict* y = b.dict();
@@ -204,7 +214,8 @@ void write_json(const Value& v, const JsonStyle& style, int64_t level, Text& out
   if (v.none()) return out.append("null");
   if (const bool* b = v.as<bool>()) return out.append(*b ? "true" : "false");
   if (v.as<int64_t>()) return out.append(std::to_string(v.integer()));
-  if (const double* x = v.as<double>()) return out.append(std::isnan(*x) ? "NaN" : std::isinf(*x) ? (*x > 0 ? "Infinity" : "-Infinity") : real_text(*x));
+  if (const double* x = v.as<double>())
+    return out.append(std::isnan(*x) ? "NaN" : std::isinf(*x) ? (*x > 0 ? "Infinity" : "-Infinity") : real_text(*x));
   if (const Text* t = v.text()) return out.append(json_text(*t, style.ensure_ascii));
   const bool lines = style.indent >= 0;
   const auto newline = [&](int64_t depth) {
@@ -229,7 +240,9 @@ void write_json(const Value& v, const JsonStyle& style, int64_t level, Text& out
     if (d->items.empty()) return out.append("{}");
     std::vector<const std::pair<Value, Value>*> items;
     for (const auto& item : d->items) items.push_back(&item);
-    if (style.sort_keys) std::stable_sort(items.begin(), items.end(), [](const auto* a, const auto* b) { return less(a->first, b->first); });
+    if (style.sort_keys)
+      std::stable_sort(items.begin(), items.end(),
+                       [](const auto* a, const auto* b) { return less(a->first, b->first); });
     out.append("{");
     for (size_t i = 0; i < items.size(); ++i) {
       separate(i == 0);
@@ -305,13 +318,18 @@ Value from_json(const nlohmann::ordered_json& j, char marks) {
     return t;
   };
   switch (j.type()) {
-    case nlohmann::ordered_json::value_t::boolean: return j.get<bool>();
-    case nlohmann::ordered_json::value_t::number_integer: return j.get<int64_t>();
+    case nlohmann::ordered_json::value_t::boolean:
+      return j.get<bool>();
+    case nlohmann::ordered_json::value_t::number_integer:
+      return j.get<int64_t>();
     case nlohmann::ordered_json::value_t::number_unsigned:
-      check(j.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX), "template", "the number ", j.get<uint64_t>(), " among its variables is too large");
+      check(j.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX), "template", "the number ", j.get<uint64_t>(),
+            " among its variables is too large");
       return static_cast<int64_t>(j.get<uint64_t>());
-    case nlohmann::ordered_json::value_t::number_float: return j.get<double>();
-    case nlohmann::ordered_json::value_t::string: return text(j.get_ref<const std::string&>());
+    case nlohmann::ordered_json::value_t::number_float:
+      return j.get<double>();
+    case nlohmann::ordered_json::value_t::string:
+      return text(j.get_ref<const std::string&>());
     case nlohmann::ordered_json::value_t::array: {
       std::vector<Value> items;
       for (const auto& x : j) items.push_back(from_json(x, marks));
@@ -322,7 +340,8 @@ Value from_json(const nlohmann::ordered_json& j, char marks) {
       for (const auto& [key, x] : j.items()) items.emplace_back(text(key), from_json(x, marks));
       return make_dict(std::move(items));
     }
-    default: return None{};
+    default:
+      return None{};
   }
 }
 
@@ -376,8 +395,8 @@ std::vector<size_t> offsets(const Text& t) {
 
 // Python's str.isspace.
 bool is_space(uint32_t c) {
-  return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
-         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+  return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 Text strip(const Text& t, const Text* set, bool left, bool right) {

@@ -69,7 +69,9 @@ struct Object {
 };
 
 struct Value {
-  std::variant<Undefined, None, bool, int64_t, double, Text, std::shared_ptr<const List>, std::shared_ptr<const Dict>, std::shared_ptr<Object>> v;
+  std::variant<Undefined, None, bool, int64_t, double, Text, std::shared_ptr<const List>, std::shared_ptr<const Dict>,
+               std::shared_ptr<Object>>
+      v;
 
   Value() = default;
   template <class T>
