@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
@@ -22,6 +21,7 @@
 #include "strata/io/input_file.h"
 #include "strata/io/json.h"
 #include "strata/io/read_ahead.h"
+#include "strata/io/temporary_directory_inl.h"
 
 namespace strata::io {
 namespace fs = std::filesystem;
@@ -31,7 +31,6 @@ constexpr std::string_view kOp = "checkpoint";
 constexpr std::string_view kFormat = "strata-checkpoint";
 constexpr int kVersion = 1;
 constexpr std::string_view kPrefix = "step-";
-constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kStateFile = "state.json";
 constexpr std::string_view kExtension = ".safetensors";
 constexpr uint64_t kMaxState = 64u << 20;
@@ -224,7 +223,7 @@ bool sizes_match(const std::string& dir) {
 // Renames before deleting, so that a kill in between leaves rubbish that says so and not a broken checkpoint.
 void remove_checkpoint(const std::string& dir) {
   const fs::path from(dir),
-      to = from.parent_path() / cat(kTemporary, "deleted-", from.filename().string(), "-", ::getpid());
+      to = from.parent_path() / cat(kTemporaryPrefix, "deleted-", from.filename().string(), "-", ::getpid());
   std::error_code error;
   fs::rename(from, to, error);
   if (error == std::errc::no_such_file_or_directory) return;  // somebody else deleted it
@@ -232,51 +231,6 @@ void remove_checkpoint(const std::string& dir) {
   if (!error) fs::remove_all(to, ignored);
   check<IoError>(!error, kOp, "cannot delete the old checkpoint '", dir, "': ", error.message());
 }
-
-// What a killed process left behind; a directory that somebody writes is locked.
-void remove_leftover_directories(const std::string& run_dir) {
-  std::error_code ignored;
-  std::vector<std::string> found;
-  for (auto it = fs::directory_iterator(run_dir, ignored); !ignored && it != fs::directory_iterator();
-       it.increment(ignored))
-    if (it->path().filename().string().starts_with(kTemporary)) found.push_back(it->path().string());
-  for (const std::string& path : found) {
-    const Descriptor folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)};
-    if (folder.fd >= 0 && try_lock(folder.fd)) fs::remove_all(path, ignored);
-  }
-}
-
-// A new directory in `run_dir`, locked while this lives, deleted with it unless it was renamed.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory(const std::string& run_dir, std::string_view name) {
-    static std::atomic<uint64_t> counter{0};
-    while (!lock_) {
-      path_ = file_in(run_dir, cat(kTemporary, name, "-", ::getpid(), "-", ++counter));
-      if (::mkdir(path_.c_str(), 0777) != 0) {
-        const int error = errno;
-        check<IoError>(error == EEXIST, "", "cannot make a directory in '", run_dir, "': ", errno_text(error));
-        continue;
-      }
-      lock_.emplace(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-      check<IoError>(lock_->fd >= 0 || errno == ENOENT, "", "cannot open '", path_, "': ", errno_text(errno));
-      // somebody who cleans up may have had it between the calls; where there are no locks, nobody does
-      if (lock_->fd < 0 || (!try_lock(lock_->fd) && errno == EWOULDBLOCK) || !is_named(lock_->fd, path_)) lock_.reset();
-    }
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    if (is_named(lock_->fd, path_)) fs::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  std::optional<Descriptor> lock_;
-};
 
 void publish(const std::string& temporary, const std::string& target) {
   if (::rename(temporary.c_str(), target.c_str()) == 0) return;
@@ -302,7 +256,7 @@ std::string save_checkpoint(const std::string& run_dir, int64_t step, const Tens
   check<ValueError>(step >= 0, "save_checkpoint", "step must be at least 0, got ", step);
   check<ValueError>(keep_last >= 0, "save_checkpoint", "keep_last must be at least 0 (0 keeps all), got ", keep_last);
   make_directories(run_dir);
-  remove_leftover_directories(run_dir);
+  remove_leftover_directories(run_dir, kTemporaryPrefix);
   const std::string name = directory_name(step), target = file_in(run_dir, name);
   {
     const TemporaryDirectory made(run_dir, name);

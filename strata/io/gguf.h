@@ -151,13 +151,6 @@ GgufHeader parse_gguf(std::span<const std::byte> file, std::string_view name);
 /// The same of a file, of which only that part is read.
 GgufHeader read_gguf_header(const InputFile& file);
 
-/// A tensor that a GgufWriter is to write.
-struct GgufItem {
-  std::string name;
-  const StoredType* type = nullptr;
-  Shape shape;
-};
-
 /// Writes a GGUF file, whole or not at all (FileWriter): metadata and table first, then one tensor after the other, in
 /// the order of the items. What parse_gguf read is written again byte for byte where its bytes are.
 ///
@@ -171,7 +164,8 @@ class GgufWriter {
   /// The alignment is the metadata's general.alignment, 32 without. Throws ValueError for an item without a type that
   /// GGUF has, a name or key given twice or empty or not UTF-8, sizes that its blocks do not divide, an alignment that
   /// is no power of two, a `version` other than 2 and 3; IoError where the file cannot be written.
-  GgufWriter(const std::string& path, const GgufMetadata& metadata, std::vector<GgufItem> items, uint32_t version = 3);
+  GgufWriter(const std::string& path, const GgufMetadata& metadata, std::vector<StoredItem> items,
+             uint32_t version = 3);
   ~GgufWriter();
   GgufWriter(GgufWriter&&) noexcept;
 

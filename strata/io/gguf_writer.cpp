@@ -6,6 +6,7 @@
 #include "strata/core/error.h"
 #include "strata/io/gguf.h"
 #include "strata/io/gguf_coding_inl.h"
+#include "strata/io/stored_write_inl.h"
 
 namespace strata::io {
 namespace {
@@ -25,11 +26,11 @@ void check_text(std::string_view text, std::string_view what) {
   check<ValueError>(is_utf8(text), kOp, what, " ", quote(text), " is not UTF-8");
 }
 
-uint64_t bytes_of(const GgufItem& item) {
+uint64_t bytes_of(const StoredItem& item) {
   return *stored_bytes(*item.type, item.shape);
 }
 
-void check_item(const GgufItem& item, std::set<std::string_view>& names) {
+void check_item(const StoredItem& item, std::set<std::string_view>& names) {
   check_text(item.name, "a tensor's name");
   const std::string what = cat("tensor ", quote(item.name));
   check<ValueError>(names.insert(item.name).second, kOp, what, " is given twice");
@@ -49,7 +50,7 @@ uint64_t alignment_of(const GgufMetadata& metadata) {
 }
 
 // All before the data, with the padding after it; `data_bytes` are what the tensors need with theirs.
-std::string header_of(const GgufMetadata& metadata, const std::vector<GgufItem>& items, uint32_t version,
+std::string header_of(const GgufMetadata& metadata, const std::vector<StoredItem>& items, uint32_t version,
                       uint64_t alignment, uint64_t& data_bytes) {
   check<ValueError>(version == 2 || version == 3, kOp, "version ", version, ": 2 and 3 are written");
   std::string header(kGguf);
@@ -64,7 +65,7 @@ std::string header_of(const GgufMetadata& metadata, const std::vector<GgufItem>&
   }
   std::set<std::string_view> names;
   data_bytes = 0;
-  for (const GgufItem& item : items) {
+  for (const StoredItem& item : items) {
     check_item(item, names);
     append_string(header, item.name);
     append_number(header, static_cast<uint32_t>(item.shape.size()));
@@ -84,12 +85,12 @@ std::string header_of(const GgufMetadata& metadata, const std::vector<GgufItem>&
 
 struct GgufWriter::State {
   uint64_t alignment, data_bytes = 0;
-  std::vector<GgufItem> items;
+  std::vector<StoredItem> items;
   std::string header;
   FileWriter file;
   size_t next = 0;
 
-  State(const std::string& path, const GgufMetadata& metadata, std::vector<GgufItem> all, uint32_t version)
+  State(const std::string& path, const GgufMetadata& metadata, std::vector<StoredItem> all, uint32_t version)
       : alignment(alignment_of(metadata)),
         items(std::move(all)),
         header(header_of(metadata, items, version, alignment, data_bytes)),
@@ -97,7 +98,7 @@ struct GgufWriter::State {
     file.write(header);
     header = {};
   }
-  const GgufItem& take() {
+  const StoredItem& take() {
     check<ValueError>(next < items.size(), kOp, "all ", items.size(), " tensors have been written");
     return items[next];
   }
@@ -108,50 +109,20 @@ struct GgufWriter::State {
   }
 };
 
-GgufWriter::GgufWriter(const std::string& path, const GgufMetadata& metadata, std::vector<GgufItem> items,
+GgufWriter::GgufWriter(const std::string& path, const GgufMetadata& metadata, std::vector<StoredItem> items,
                        uint32_t version)
     : state_(std::make_unique<State>(path, metadata, std::move(items), version)) {}
 GgufWriter::~GgufWriter() = default;
 GgufWriter::GgufWriter(GgufWriter&&) noexcept = default;
 
 void GgufWriter::write(const Tensor& tensor) {
-  const GgufItem& item = state_->take();
-  const StoredType& type = *item.type;
-  const std::string what = cat("tensor ", quote(item.name));
-  check<DTypeError>(type.dtype && (type.is_plain() || type.encode), kOp, what, ": there is no encoder for ", type.name);
-  check<DTypeError>(type.is_plain() || is_floating(tensor.dtype()), kOp, what, ": ", tensor.dtype(),
-                    " does not become ", type.name, ", floating elements are wanted");
-  check<ShapeError>(tensor.shape() == item.shape, kOp, what, " is ", tensor.shape(), ", ", item.shape,
-                    " was said before");
-  check<DeviceError>(!tensor.is_meta(), kOp, what, " is a meta tensor: it has no data");
-  constexpr int64_t kPiece = int64_t{1} << 20;  // elements, a multiple of every block
-  const Tensor flat = tensor.detach().reshape({tensor.numel()});
-  std::string blocks;
-  for (int64_t at = 0; at < flat.numel(); at += kPiece) {
-    const int64_t n = std::min(kPiece, flat.numel() - at);
-    const memory::TierScope own{Tier()};
-    const Tensor piece = flat.narrow(0, at, n).to(*type.dtype).to(Device::cpu()).contiguous();
-    const Pin pin(piece, Access::read);
-    if (type.is_plain()) {
-      state_->file.write(piece.raw_data(), static_cast<size_t>(piece.nbytes()));
-      continue;
-    }
-    blocks.resize(static_cast<size_t>(n / type.block * type.block_bytes));
-    try {
-      type.encode(piece.data<float>(), n / type.block, reinterpret_cast<std::byte*>(blocks.data()));
-    } catch (const ValueError& e) {
-      throw ValueError(kOp, cat(what, ": ", e.what()));
-    }
-    state_->file.write(blocks);
-  }
+  const StoredItem& item = state_->take();
+  write_stored(state_->file, item, tensor, kOp);
   state_->pad();
 }
 
 void GgufWriter::write_bytes(std::span<const std::byte> bytes) {
-  const GgufItem& item = state_->take();
-  check<ValueError>(bytes.size() == bytes_of(item), kOp, "tensor ", quote(item.name), ": ", bytes.size(),
-                    " bytes are given, ", bytes_of(item), " are wanted");
-  state_->file.write(bytes.data(), bytes.size());
+  write_stored(state_->file, state_->take(), bytes, kOp);
   state_->pad();
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <iterator>
 #include <set>
 #include <string>
 #include <tuple>
@@ -11,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "strata/core/error.h"
+#include "strata/io/json_cursor_inl.h"
 #include "strata/io/safetensors_stored_inl.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
@@ -34,30 +34,6 @@ std::string type_names(bool with_dtype) {
   return names;
 }
 
-// Reads the header's text and remembers how far the parser has come, for messages.
-struct Cursor {
-  using iterator_category = std::forward_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  const char* at = nullptr;
-  const char** progress = nullptr;
-
-  reference operator*() const { return *at; }
-  Cursor& operator++() {
-    *progress = ++at;
-    return *this;
-  }
-  Cursor operator++(int) {
-    Cursor old = *this;
-    ++*this;
-    return old;
-  }
-  friend bool operator==(const Cursor& a, const Cursor& b) { return a.at == b.at; }
-};
-
 struct RawEntry {
   std::string name;
   const StoredType* type = nullptr;
@@ -74,7 +50,7 @@ class HeaderReader {
       : file_(file), text_(text), progress_(text.data()), with_dtype_(with_dtype) {}
 
   void run() {
-    Cursor first{text_.data(), &progress_}, last{text_.data() + text_.size(), &progress_};
+    JsonCursor first{text_.data(), &progress_}, last{text_.data() + text_.size(), &progress_};
     json::sax_parse(first, last, this);
   }
 

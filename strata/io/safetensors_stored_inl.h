@@ -26,13 +26,6 @@ struct StoredHeader {
 /// As read_safetensors_header, but that refuses types without a dtype.
 StoredHeader read_stored_header(const InputFile& file);
 
-/// A tensor of a file that is to be written.
-struct StoredItem {
-  std::string name;
-  const StoredType* type = nullptr;
-  Shape shape;
-};
-
 /// The header of a file with these tensors, its length before it. `items` come into the order of their data: by falling
 /// size of an element, then by name, so that each is aligned to its element. `data_bytes` are what all of them need.
 /// Throws ValueError as save_safetensors does, for a type that the format has not, and sizes that make no whole bytes.

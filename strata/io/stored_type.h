@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "strata/core/dims.h"
@@ -44,6 +45,13 @@ const StoredType* find_stored_type(std::string_view name);
 const StoredType* find_ggml_type(uint64_t number);
 /// By the name of PyTorch's class of storage, "HalfStorage", or of its dtype, "float16"; nullptr where there is none.
 const StoredType* find_torch_type(std::string_view name);
+
+/// A tensor that a file is to hold: what a writer must know of all of them before the first is written.
+struct StoredItem {
+  std::string name;
+  const StoredType* type = nullptr;
+  Shape shape;
+};
 
 /// Bytes of a row-major tensor. Nothing where they are more than 63 bits count, or where the last dimension (for the
 /// types of GGUF) or the number of elements (for those of less than a byte) is no multiple of the block.

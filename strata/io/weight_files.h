@@ -39,10 +39,10 @@ struct WeightEntry {
 struct WeightRead {
   std::string name;  ///< of the entry
   /// Any view of any tensor: contiguous or not, of any device, tier and dtype. Its shape is the entry's (or `view`'s),
-  /// but for the first size where rows are taken. What is floating may not go into integers. Not read: undefined.
+  /// but for the first size where rows are taken. What is floating may not go into integers.
   Tensor target;
-  int64_t first =
-      0;  ///< row (of the first dimension) at which target's first row is; target's first size says how many
+  /// Takes rows of the first dimension, as many as target's first size says, from this one on. Not given: all of it.
+  std::optional<int64_t> first = std::nullopt;
   /// Reads the entry as if it had this shape, of as many elements: rows by heads, say. Blocks stay whole: the last size
   /// is a multiple of the block.
   std::optional<Shape> view = std::nullopt;
@@ -65,8 +65,10 @@ class WeightFiles {
   /// pytorch_model.bin.index.json, adapter_model.bin, the only *.gguf. A path to an index's JSON is taken as well.
   ///
   /// Refused: names of an index that leave its folder, a shard that is missing or cut, an index's name that its shard
-  /// has not, a tensor of a shard that the index has not or puts elsewhere, a tensor in two shards; what
-  /// parse_safetensors, GgufFile and TorchFile refuse; parts of a split GGUF file.
+  /// has not, a tensor of a shard that the index has not or puts elsewhere; a safetensors header that is not right (its
+  /// types are all of the format's), and what parse_gguf refuses; of PyTorch's files all but plain tensors in dicts, by
+  /// the name of what was to be called: nothing is ever executed; their format from before the zip files; TorchScript;
+  /// parts of a split GGUF file.
   explicit WeightFiles(const std::string& path);
   ~WeightFiles();
   WeightFiles(WeightFiles&&) noexcept;
@@ -91,7 +93,7 @@ class WeightFiles {
   /// What a GGUF file says of the model; nullptr for other formats.
   const GgufMetadata* gguf() const;
 
-  /// A copy, of its own dtype; blocks become f32. Throws IoError for a type that has no dtype, by its name.
+  /// A copy, of its own dtype; blocks become f32. Throws DTypeError for a type that has no dtype, by its name.
   Tensor tensor(std::string_view name, Device device = Device::cpu()) const;
   /// Some rows (of the first dimension) of it. Throws IndexError where it has not so many.
   Tensor rows(std::string_view name, int64_t first, int64_t count, Device device = Device::cpu()) const;
