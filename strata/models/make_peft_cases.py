@@ -1,26 +1,27 @@
 #!/usr/bin/env python3
 """Writes peft_cases.json, what peft_test.cpp reads: small linear maps with adapters, and what PEFT makes of an input.
 
-  python3 make_peft_cases.py > peft_cases.json      (needs torch and peft)"""
+  python3 make_peft_cases.py > peft_cases.json      (needs torch, transformers and peft)"""
 import json
 import tempfile
 
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
+from transformers.pytorch_utils import Conv1D
 
 
 def table(t):
     return {"shape": list(t.shape), "values": [float(f"{v:.9g}") for v in t.detach().float().flatten().tolist()]}
 
 
-def case(name, bias=True, fan_in=5, fan_out=4, **options):
+def case(name, bias=True, fan_in=5, fan_out=4, transposed=False, **options):
     torch.manual_seed(7)
 
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.proj = torch.nn.Linear(fan_in, fan_out, bias=bias)
+            self.proj = Conv1D(fan_out, fan_in) if transposed else torch.nn.Linear(fan_in, fan_out, bias=bias)
 
         def forward(self, x):
             return self.proj(x)
@@ -56,6 +57,7 @@ CASES = [
     case("dora", r=2, lora_alpha=4, use_dora=True),
     case("dora without a bias", bias=False, r=1, lora_alpha=5, use_dora=True),
     case("dora, rslora, dropout that evaluation does not have", r=3, lora_alpha=2, use_dora=True, use_rslora=True, lora_dropout=0.25),
+    case("a map whose weight is [in, out]", transposed=True, fan_out=5, r=2, lora_alpha=4, use_dora=True),
     case("a rank over both sizes", fan_in=2, fan_out=3, r=4, lora_alpha=4),
 ]
 print(json.dumps(CASES, separators=(",", ":")))

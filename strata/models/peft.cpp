@@ -10,34 +10,32 @@
 #include "strata/core/node.h"
 #include "strata/io/files.h"
 #include "strata/io/safetensors.h"
+#include "strata/models/peft_inl.h"
 #include "strata/nn/init.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/index/index.h"
 
 namespace strata {
+
+std::string peft::listed(const std::vector<std::string>& lines) {
+  constexpr size_t kShown = 12;
+  std::string text;
+  for (size_t i = 0; i < std::min(lines.size(), kShown); ++i) text += (i ? "; " : "") + lines[i];
+  if (lines.size() > kShown) text += cat(" and ", lines.size() - kShown, " more");
+  return text;
+}
+
 namespace {
 
 constexpr std::string_view kLoad = "load_adapter", kSave = "save_adapter";
-constexpr std::string_view kConfigFile = "/adapter_config.json", kTensorFile = "/adapter_model.safetensors";
-constexpr std::string_view kPrefix = "base_model.model.";
-constexpr uint64_t kMostConfig = uint64_t{16} << 20;
-
-// The tensors of a part, behind its name.
-constexpr std::string_view kDown = ".lora_A.weight", kUp = ".lora_B.weight", kMagnitude = ".lora_magnitude_vector";
+using peft::kConfigFile, peft::kDown, peft::kMagnitude, peft::kMostConfig, peft::kPrefix, peft::kTensorFile, peft::kUp,
+    peft::listed;
 
 std::string module_of(std::string_view tensor) {
   return std::string(tensor.substr(0, tensor.rfind('.')));
 }
 bool ends_with_name(std::string_view module, std::string_view name) {
   return module == name || (module.ends_with(name) && module[module.size() - name.size() - 1] == '.');
-}
-
-std::string listed(const std::vector<std::string>& lines) {
-  constexpr size_t kShown = 12;
-  std::string text;
-  for (size_t i = 0; i < std::min(lines.size(), kShown); ++i) text += (i ? "; " : "") + lines[i];
-  if (lines.size() > kShown) text += cat(" and ", lines.size() - kShown, " more");
-  return text;
 }
 
 // Rows in our order, of a file's tensor; or with `back` in the file's, of ours.

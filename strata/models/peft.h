@@ -30,6 +30,7 @@ struct AdapterConfig {
   double alpha = 8;
   double dropout = 0;
   bool rslora = false, dora = false;
+  bool fan_in_fan_out = false;  ///< the weights that were adapted are [in, out] in their files
   std::map<std::string, int64_t> rank_pattern;
   std::map<std::string, double> alpha_pattern;
   std::vector<std::string> modules_to_save;
@@ -37,6 +38,8 @@ struct AdapterConfig {
 
   int64_t rank_of(std::string_view module) const;
   double alpha_of(std::string_view module) const;
+  /// What its addition is multiplied by.
+  double scale_of(std::string_view module) const;
 };
 
 /// Reads one. Throws IoError naming `source` and the key: for what is not JSON, another peft_type, a value of a wrong

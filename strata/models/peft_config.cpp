@@ -18,10 +18,9 @@ using json = nlohmann::json;
 
 // Keys that say how the adapter was made, or for whom: what it computes is in the tensors and the keys that are read.
 constexpr std::string_view kPassedOver[] = {
-    "auto_mapping",   "corda_config",   "eva_config",          "exclude_modules",
-    "fan_in_fan_out", "inference_mode", "layers_to_transform", "layers_pattern",
-    "lora_ga_config", "megatron_core",  "peft_version",        "qalora_group_size",
-    "revision",       "runtime_config", "target_modules",      "task_type",
+    "auto_mapping",        "corda_config",   "eva_config",     "exclude_modules", "inference_mode",
+    "layers_to_transform", "layers_pattern", "lora_ga_config", "megatron_core",   "peft_version",
+    "qalora_group_size",   "revision",       "runtime_config", "target_modules",  "task_type",
 };
 // Ways to begin that leave the base as it was.
 constexpr std::string_view kBeginnings[] = {"gaussian", "eva", "orthogonal"};
@@ -87,6 +86,11 @@ double AdapterConfig::alpha_of(std::string_view module) const {
   return of_pattern(alpha_pattern, module, alpha);
 }
 
+double AdapterConfig::scale_of(std::string_view module) const {
+  const auto by = static_cast<double>(rank_of(module));
+  return alpha_of(module) / (rslora ? std::sqrt(by) : by);
+}
+
 AdapterConfig parse_adapter_config(std::string_view text, std::string_view source) {
   const json all = io::parse_json(text, source);
   const Reader in{source};
@@ -106,6 +110,8 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view sourc
       c.rslora = in.boolean(key, v);
     } else if (key == "use_dora") {
       c.dora = in.boolean(key, v);
+    } else if (key == "fan_in_fan_out") {
+      c.fan_in_fan_out = in.boolean(key, v);
     } else if (key == "rank_pattern") {
       in.pattern(c.rank_pattern, key, v, [&](const std::string& k, const json& x) { return in.rank(k, x); });
     } else if (key == "alpha_pattern") {

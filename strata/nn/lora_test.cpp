@@ -244,17 +244,17 @@ TEST(Lora, UnderAutocastAndOnLowWeights) {
 // A module that reads weights of its parts sees that they have adapters.
 TEST(Lora, FeedForwardLayersCallWhatHasAdapters) {
   manual_seed(9);
-  const GptMlp mlp(8, 12);
+  const FeedForward mlp(8, {.width = 12, .activation = Activation::gelu_tanh});
   const Tensor x = randn({3, 8}), before = mlp(x);
-  EXPECT_FALSE(has_forward_hooks(mlp.up));
+  EXPECT_FALSE(has_forward_hooks(*mlp.up));
   add_lora(mlp, {.rank = 2, .alpha = 2, .targets = {"up"}});
-  EXPECT_TRUE(has_forward_hooks(mlp.up));
+  EXPECT_TRUE(has_forward_hooks(*mlp.up));
   expect_close(mlp(x), before);
   fill(mlp);
-  expect_close(mlp(x), mlp.down(gelu(mlp.up(x), "tanh")));
+  expect_close(mlp(x), mlp.down(gelu((*mlp.up)(x), "tanh")));
   EXPECT_GT((mlp(x) - before).abs().max().item(), 0.01);
   remove_lora(mlp);
-  EXPECT_FALSE(has_forward_hooks(mlp.up));
+  EXPECT_FALSE(has_forward_hooks(*mlp.up));
   expect_close(mlp(x), before);
 }
 
