@@ -8,6 +8,7 @@
 #include "strata/nn/convert.h"
 #include "strata/nn/encoder_decoder.h"
 #include "strata/nn/feature_table.h"
+#include "strata/nn/heads.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/nn/layers.h"
