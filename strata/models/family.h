@@ -20,7 +20,8 @@ struct FamilySample {
   std::string_view config;  ///< config.json as transformers reads it
 };
 
-/// An architecture. `spec` and `config` are each other's inverse: spec(config(s)) == s.
+/// An architecture. `spec` and `config` are each other's inverse: spec(config(s)) == s for every s
+/// that spec() gives.
 struct Family {
   std::string_view name;   ///< "llama": the file's name, error texts
   std::string_view title;  ///< "Llama 2, 3": what it covers, for the docs
@@ -31,7 +32,8 @@ struct Family {
   /// From config.json, which it reads whole: what it does not know is refused by name (ConfigReader). Throws
   /// ValueError.
   ModelSpec (*spec)(const ConfigReader& config) = nullptr;
-  /// The text of a config.json that transformers reads. Throws ValueError for a spec that the family cannot say.
+  /// The text of a config.json that transformers 4 and 5 read. A spec that the family cannot say is write_config()'s to
+  /// notice.
   std::string (*config)(const ModelSpec& spec) = nullptr;
   /// Every tensor of its files.
   std::vector<WeightRow> (*weights)(const ModelSpec& spec) = nullptr;
@@ -52,5 +54,7 @@ const Family& family_named(std::string_view name);
 const Family& family_of_gguf(std::string_view architecture);
 /// config -> spec, with check_spec and ConfigReader::finish.
 ModelSpec read_spec(const Family& family, const ConfigReader& config);
+/// spec -> config. Throws ValueError where reading the text would not give the spec again: one of another family.
+std::string write_config(const Family& family, const ModelSpec& spec);
 
 }  // namespace strata

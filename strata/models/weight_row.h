@@ -48,6 +48,7 @@ class WeightView {
 struct WeightRow {
   std::string parameter;      ///< our name, "blocks.0.attn.qkv.weight"
   std::string name;           ///< of a Hugging Face folder's files, "model.layers.0.self_attn.q_proj.weight"
+  std::string other_name = {};  ///< what it is called in files of other versions of that library
   Shape shape;                ///< there
   WeightView view = {};       ///< of ours, in the order of that file
   std::string gguf = {};      ///< of a GGUF file, "blk.0.attn_q.weight"; empty: not there

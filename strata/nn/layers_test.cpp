@@ -1,6 +1,7 @@
 // Each layer against its formula, written with plain ops, and its gradient reaching every parameter.
 
 #include <cmath>
+#include <numbers>
 
 #include <gtest/gtest.h>
 
@@ -8,10 +9,12 @@
 #include "strata/core/node.h"
 #include "strata/core/rng.h"
 #include "strata/nn/nn.h"
+#include "strata/ops/attention/attention.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
+#include "strata/ops/index/index.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
@@ -37,7 +40,7 @@ TEST(Layers, Linear) {
   const Linear l(5, 3);
   const Tensor x = randn({2, 4, 5});
   expect_close(l(x), x.matmul(l.weight.t()) + l.bias);
-  expect_gradients(l, l(x, places));
+  expect_gradients(l, l(x));
   EXPECT_THROW(l(randn({2, 4})), ShapeError);
 }
 
@@ -202,7 +205,7 @@ TEST(Layers, SelfAttentionOfASpec) {
   const auto twice = [](const Tensor& t) {
     return t.unsqueeze(2).expand({2, 2, 2, 7, t.size(3)}).reshape({2, 4, 7, t.size(3)});
   };
-  const auto normed = [](const Tensor& t) { return t / sqrt(mean(t * t, -1, true) + 1e-5); };
+  const auto normed = [](const Tensor& t) { return t / sqrt(mean(t * t, {-1}, true) + 1e-5); };
   const Tensor q = rotary(normed(heads(0, 4, 6)), turns.cos, turns.sin, true);
   const Tensor k = twice(rotary(normed(heads(24, 2, 6)), turns.cos, turns.sin, true)), v = twice(heads(36, 2, 5));
   Tensor scores = tanh(matmul(q, k.transpose(2, 3)) * 0.3 / 2) * 2;

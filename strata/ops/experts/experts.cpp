@@ -82,8 +82,9 @@ const Op<Pair(const Tensor&, int64_t, const Tensor&, const std::string&, int64_t
             "top_groups best groups, scored by their max or by the sum of their two best (arXiv:2405.04434, "
             "arXiv:2412.19437). With normalize the weights of a row are divided by their sum; then times scale. Equal "
             "scores: the smaller number. Gradients reach the logits through the weights.",
-        .example = "auto [weights, experts] = route_experts(tensor({{1.0, 3.0, 2.0}}), 2);\n"
-                   "assert(experts[0][0].item() == 1 && experts[0][1].item() == 2);",
+        .example =
+            "auto [weights, experts] = route_experts(from_span<float>(std::vector<float>{1, 3, 2}, {1, 3}), 2);\n"
+            "assert(experts[0][0].item() == 1 && experts[0][1].item() == 2);",
         .composed = route,
         .autocast = Autocast::full,
         .cost =
