@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "strata/models/language_model.h"
+#include "strata/models/weight_row.h"
 #include "strata/nn/lora.h"
 
 namespace strata {
@@ -22,6 +24,13 @@ struct AdapterNames {
   std::map<std::string, std::string> tensors;
   bool fan_in_fan_out = false;  ///< the files' weights are [in, out], as GPT-2's
 };
+
+/// What a family's rows say of the maps of `model`, which was built from the spec that the rows are of. Maps whose
+/// rows lie in a file in pieces have no part.
+AdapterNames adapter_names(const nn::Module& model, const std::vector<WeightRow>& rows);
+/// Names for a model of no family's, which PEFT does not know: its own, "blocks.0.attn.q" for the queries' rows of
+/// "blocks.0.attn.qkv", and "gate" and "up" of "gate_up".
+AdapterNames own_adapter_names(const LanguageModel& model);
 
 /// What an adapter_config.json says. Ranks and alphas of `patterns` are those of the modules whose name is the key, or
 /// ends with it behind a dot; a key that begins with ^ is the whole name.

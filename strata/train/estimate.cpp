@@ -16,6 +16,7 @@
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/vec/scratch_kept.h"
+#include "strata/train/fine_tune.h"
 #include "strata/train/precision.h"
 #include "strata/train/run.h"
 
@@ -51,6 +52,7 @@ int64_t product_scratch(const LanguageModel& model, int64_t rows) {
 }
 
 TrainConfig checked(TrainConfig config) {
+  apply_init(config);
   if (config.model.vocab == 0) config.model.vocab = 256;
   validate(config);
   return config;
@@ -70,7 +72,7 @@ class DryRun {
                                  : config.memory.recompute == "blocks" ? config.model.layers
                                                                        : 0);
     memory::reset_peak(DeviceType::meta);  // weights of 16 bits were f32 when they were initialised
-    optimizer = make_optimizer(config.optim, model->named_parameters(), 0, model->table_names());
+    optimizer = make_optimizer(config.optim, trained_parameters(*model), 0, model->table_names());
   }
   data::Batch make_batch() const {
     memory::TagScope tag(Tag::data);
