@@ -10,6 +10,7 @@ bool has_forward_hooks(const Module& module) {
   if (detail::modules_with_hooks.load(std::memory_order_relaxed) == 0) return false;
   detail::ModuleHooks* hooks = detail::ModuleHooks::of_module(module, false);
   if (!hooks) return false;
+  if (hooks->instead) return true;
   for (const auto kind : {detail::HookKind::before, detail::HookKind::after})
     for (const auto& hook : hooks->of(kind))
       if (!hook->removed) return true;
@@ -62,7 +63,9 @@ Tensor hooked_forward(const Module& module, const Tensor& x, ForwardRef forward)
       return replaced;
     });
   }
-  Tensor y = run(module, *hooks, HookKind::after, in, forward.call(forward.fn, in), true);
+  const std::shared_ptr<const Replacement> instead = hooks->instead;  // a hook may take it away
+  const Tensor own = instead ? instead->forward(in) : forward.call(forward.fn, in);
+  Tensor y = run(module, *hooks, HookKind::after, in, own, true);
   if (backward && y.requires_grad()) {
     y = y.view(y.shape());
     register_hook(y, [module, grad_output, wants_grad](const Tensor& g) {

@@ -47,7 +47,7 @@ struct CallableModuleHook final : ModuleHook {
 };
 }  // namespace detail
 
-/// Whether anything runs before or after the module's forward. A module that computes with a part's weight, to do two
+/// Whether anything runs before, behind or instead of the module's forward. A module that computes with a part's weight, to do two
 /// layers in one op, calls the part instead where this holds.
 bool has_forward_hooks(const Module& module);
 

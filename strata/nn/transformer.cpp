@@ -82,6 +82,7 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardSpec& spec)
       spec_(spec) {}
 
 Tensor FeedForward::forward(const Tensor& x) const {
+  // The fused pair reads weights by itself. Layers that hooks watch, or that are packed, are called.
   if (!spec_.gated && spec_.activation == Activation::gelu_tanh && !has_forward_hooks(*up) && !has_forward_hooks(down))
     return gelu_feed_forward(x, up->weight, up->bias, down.weight, down.bias);
   if (!spec_.gated) return down(activate((*up)(x), spec_.activation));
