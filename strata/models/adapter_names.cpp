@@ -46,8 +46,7 @@ FileRows rows_of(const WeightRow& row, const Shape& shape) {
 AdapterNames adapter_names(const nn::Module& model, const std::vector<WeightRow>& rows) {
   AdapterNames names;
   std::map<std::string, Shape> maps, parameters;
-  for (const nn::LinearMap& m : nn::linear_maps(model))
-    maps[m.path + std::string(kWeight)] = m.module.parameter("weight").shape();
+  for (const nn::LinearMap& m : nn::linear_maps(model)) maps[m.path + std::string(kWeight)] = m.shape;
   for (const auto& [name, t] : model.named_parameters()) parameters[name] = t.shape();
   std::map<std::string, int64_t> times;
   for (const WeightRow& row : rows) ++times[row.parameter];

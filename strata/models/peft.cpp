@@ -91,7 +91,7 @@ AdapterConfig load_adapter(const std::string& dir, const nn::Module& model, cons
   Contents in{file, {}, {}};
   std::vector<Found> found;
   for (nn::LinearMap& m : nn::linear_maps(model, names.parts)) {
-    const int64_t width = m.module.parameter("weight").size(1);
+    const int64_t width = m.shape[1];
     std::vector<nn::LoraPart> own;
     for (const nn::LinearPart& p : m.parts) {
       if (!in.has(p.name + std::string(kDown)) && !in.has(p.name + std::string(kUp))) continue;

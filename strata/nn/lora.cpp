@@ -10,12 +10,14 @@
 #include "strata/nn/init.h"
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/nn/name_pattern.h"
+#include "strata/nn/packed.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/linalg/linalg.h"
+#include "strata/ops/lowbit/lowbit.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/shape/shape.h"
 
@@ -47,6 +49,13 @@ std::string last_word(std::string_view name) {
 
 Tensor rows_of(const Tensor& weight, const LinearPart& part) {
   return weight.narrow(0, part.first, part.rows);
+}
+
+// [out, in] of a map whose weight may be packed.
+Shape shape_of(const Module& map) {
+  if (!is_packed(map)) return map.parameter("weight").shape();
+  const PackedWeight w = packed_weight(map);
+  return {w.rows, w.columns};
 }
 
 // B A scale, [rows, in] in f32.
@@ -83,19 +92,22 @@ void check_part(const LoraPart& p) {
 Lora::Lora(const Module& map, const std::vector<LoraPart>& parts, const LoraOptions& options)
     : Module("Lora"), inside_(std::make_shared<Inside>()) {
   check(map.kind() == kMap, kOp, "adapters are for linear maps, not for a ", map.kind());
-  const Tensor weight = map.parameter("weight");
-  inside_->weight = weight;
+  const Shape shape = shape_of(map);
+  if (is_packed(map))
+    inside_->packed = packed_weight(map);
+  else
+    inside_->weight = map.parameter("weight");
   for (const auto& [name, p] : map.named_parameters())
     if (name == "bias") inside_->bias = p;
-  inside_->in = weight.size(1);
-  inside_->out = weight.size(0);
+  inside_->in = shape[1];
+  inside_->out = shape[0];
   inside_->form = {options.dropout, options.rslora, options.dora};
   check(hook_of(map) == nullptr, kOp, "'", map.path(), "' has adapters already");
   check_dropout(options.dropout);
   std::vector<LinearPart> ranges;
   for (const LoraPart& p : parts) ranges.push_back(p.of);
   check_parts(map.path(), ranges, inside_->out);
-  const DeviceScope there(weight.device());
+  const DeviceScope there(inside_->packed ? inside_->packed->codes.device() : inside_->weight.device());
   const memory::TagScope tag(memory::Tag::parameter);
   for (LoraPart p : parts) {
     check_part(p);
@@ -141,11 +153,16 @@ Tensor Lora::up() const {
   return all;
 }
 
+// The weight as a matrix: of a packed one, what its codes stand for.
+Tensor Lora::dense(DType dtype) const {
+  return inside_->packed ? dequantize_weight(*inside_->packed).to(dtype) : inside_->weight.to(dtype);
+}
+
 // The lengths of the rows of the sum, a constant to the gradient (arXiv:2402.09353, section 4.3).
 Tensor Lora::lengths(const LoraPart& part) const {
   const NoGrad guard;
   const AutocastScope exact(DType::bf16, false);
-  return linalg_vector_norm(rows_of(inside_->weight, part.of).to(part.A.dtype()) + addition(part), 2, Dims{1});
+  return linalg_vector_norm(rows_of(dense(part.A.dtype()), part.of) + addition(part), 2, Dims{1});
 }
 
 Tensor Lora::forward(const Tensor& x, const Tensor& y) const {
@@ -163,7 +180,7 @@ Tensor Lora::forward(const Tensor& x, const Tensor& y) const {
     growth = growth.defined() ? growth + own : own;
   }
   // What the weight alone makes of the input, which with dropout is another than the call had.
-  const Tensor base = drops                     ? linear(from, inside_->weight.to(from.dtype()))
+  const Tensor base = drops                     ? linear(from, dense(from.dtype()))
                       : inside_->bias.defined() ? y - inside_->bias.to(y.dtype())
                                                 : y;
   return (y + growth * base + (growth + 1) * added).to(y.dtype());
@@ -171,6 +188,8 @@ Tensor Lora::forward(const Tensor& x, const Tensor& y) const {
 
 void Lora::merge() const {
   check(!inside_->merged, "merge_lora", "the adapters of '", path(), "' are merged already");
+  check(!inside_->packed, "merge_lora", "the weight of '", path(),
+        "' is packed: unpack it (unpack_linear), or merge into the weights that it was made from");
   const NoGrad guard;
   const AutocastScope exact(DType::bf16, false);
   inside_->merged_growth.clear();
@@ -234,12 +253,12 @@ std::vector<LinearMap> linear_maps(const Module& root, const LinearParts& parts)
     const bool inside =
         std::ranges::any_of(closed, [&](const std::string& p) { return p.empty() || path.starts_with(p + "."); });
     if (part.kind() != kMap || inside) continue;
-    const int64_t out = part.parameter("weight").size(0);
+    const Shape shape = shape_of(part);
     const auto given = parts.find(path);
-    LinearMap map{
-        path, part,
-        given == parts.end() ? std::vector<LinearPart>{{path.empty() ? part.kind() : path, 0, out}} : given->second};
-    check_parts(path, map.parts, out);
+    LinearMap map{path, part, shape,
+                  given == parts.end() ? std::vector<LinearPart>{{path.empty() ? part.kind() : path, 0, shape[0]}}
+                                       : given->second};
+    check_parts(path, map.parts, shape[0]);
     maps.push_back(std::move(map));
   }
   return maps;

@@ -12,11 +12,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "strata/nn/module.h"
+#include "strata/ops/lowbit/weight_format.h"
 
 namespace strata::nn {
 
@@ -76,13 +78,14 @@ class Lora : public Module {
   Tensor forward(const Tensor& x, const Tensor& y) const;
   bool is_merged() const { return inside_->merged; }
   /// Writes what is added into the map's weight, computed in f32 and rounded once, or takes it out again within that
-  /// rounding. Throws ValueError where that has been done.
+  /// rounding. Throws ValueError where that has been done, and for a weight that is packed.
   void merge() const;
   void unmerge() const;
 
  private:
   struct Inside {
-    Tensor weight, bias;  // the map's
+    Tensor weight, bias;                 // the map's
+    std::optional<PackedWeight> packed;  // in the weight's place
     std::vector<LoraPart> parts;
     int64_t in = 0, out = 0;
     Form form;
@@ -91,6 +94,7 @@ class Lora : public Module {
   };
   Tensor down() const;
   Tensor up() const;
+  Tensor dense(DType dtype) const;
   Tensor lengths(const LoraPart& part) const;
   std::shared_ptr<Inside> inside_;
 };
@@ -99,6 +103,7 @@ class Lora : public Module {
 struct LinearMap {
   std::string path;
   Module module;
+  Shape shape;  ///< of its weight, [out, in]
   std::vector<LinearPart> parts;
 };
 /// All of them, in the order of the tree; those of which a module reads the weight itself (MultiheadAttention's

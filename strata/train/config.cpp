@@ -306,6 +306,7 @@ void check_together(const TrainConfig& c, const Origins& origins) {
     fail(blame({"train.param_update", "train.optimizer"}),
          "train.param_update = compensated is not for adafactor, which takes weights in one array");
   const TuneConfig& u = c.tune;
+  const bool own = c.init.empty();  // else sizes are the other model's
   if (c.model.family == "init" && c.init.empty())
     fail(blame({"model.family"}), "model.family = init wants model.init: a folder of a model");
   if (c.init.empty() && c.data.format == "preferences")
@@ -313,6 +314,11 @@ void check_together(const TrainConfig& c, const Origins& origins) {
   if (u.method != "full" && !u.freeze.empty())
     fail(blame({"tune.freeze"}),
          fmt::format("tune.freeze is for tune.method = full: {} trains its adapters and tune.train", u.method));
+  if (u.quantize != "none" && (u.method == "full" || own))
+    fail(blame({"tune.quantize", "tune.method"}),
+         fmt::format("tune.quantize = {} is for adapters (tune.method = lora or dora) on a model that exists "
+                     "(model.init)",
+                     u.quantize));
   if (u.preference == "ipo" && u.label_smoothing > 0)
     fail(blame({"tune.label_smoothing", "tune.preference"}), "tune.label_smoothing is of tune.preference = sigmoid");
   const MemoryConfig& y = c.memory;
@@ -336,7 +342,6 @@ void check_together(const TrainConfig& c, const Origins& origins) {
   if (y.delayed_update && y.update != "cpu")
     fail(blame({"memory.delayed_update", "memory.update"}), "memory.delayed_update wants memory.update = cpu");
   const ModelConfig& m = c.model;
-  const bool own = c.init.empty();  // else these are the other model's
   if (own && m.dim % m.heads != 0)
     fail(blame({"model.heads", "model.dim"}),
          fmt::format("model.heads = {} does not divide model.dim = {}", m.heads, m.dim));

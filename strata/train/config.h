@@ -87,6 +87,7 @@ struct TuneConfig {
   std::string alphas;
   std::string train;
   std::string freeze;
+  std::string quantize = "none";
   std::string preference = "sigmoid";
   double beta = 0.1;
   double label_smoothing = 0;

@@ -159,6 +159,11 @@ std::vector<ConfigKey> make_keys() {
        "norm\".",
        "", 0, 0, tune<&U::train>},
       {"tune.freeze", kText, "Weights that are not trained.", "", 0, 0, tune<&U::freeze>},
+      {"tune.quantize", kText,
+       "Keeps the frozen linear maps of the blocks in 4 bits a number (QLoRA: NF4 in blocks of 64, whose scales are in "
+       "8 "
+       "bits), for lora and dora.",
+       "none nf4", 0, 0, tune<&U::quantize>},
       {"tune.preference", kText,
        "The loss of data.format = preferences: DPO's, or IPO's, of the answers' log-probabilities under the model and "
        "under what it began as.",

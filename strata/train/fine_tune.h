@@ -48,6 +48,10 @@ void apply_tuning(const LanguageModel& model, const TuneConfig& tune, const Adap
 /// load_weights and apply_tuning.
 std::shared_ptr<LanguageModel> make_tuned_model(const TrainConfig& config);
 
+/// Writes the adapters of a run, and what is trained beside them, as OUT/adapter, a folder of PEFT's. Throws IoError,
+/// and ValueError as save_adapter does.
+void save_adapter_of(const std::string& out, const LanguageModel& model, const TrainConfig& config);
+
 /// The parameters that are trained.
 nn::NamedTensors trained_parameters(const nn::Module& model);
 /// What a checkpoint of a run holds of the model: all of its state, less what is frozen and comes from the init.

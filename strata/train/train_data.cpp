@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "strata/data/token_file.h"
 #include "strata/io/files.h"
 #include "strata/io/input_file.h"
 #include "strata/text/bpe.h"
+#include "strata/train/conversations_inl.h"
+#include "strata/train/fine_tune.h"
 
 namespace strata {
 namespace {
@@ -54,10 +57,18 @@ std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t 
 TrainData open_train_data(const TrainConfig& config, const std::string& out, const std::string& tokenizer_json) {
   check(!config.data.path.empty(), "train", "no text to train on: give --data FILE or --data FOLDER");
   TrainData d;
-  if (tokenizer_json.empty())
-    d.tokenizer = make_tokenizer(config.data, config.model.vocab);
-  else
+  std::optional<InitModel> init;
+  if (!config.init.empty()) init = find_init(config.init);
+  if (!tokenizer_json.empty())
     d.tokenizer = text::parse_tokenizer(tokenizer_json, "the checkpoint's tokenizer");
+  else if (init)
+    d.tokenizer = init_tokenizer(*init);
+  else
+    d.tokenizer = make_tokenizer(config.data, config.model.vocab);
+  if (config.data.format != "text") {
+    open_conversations(d, config, init);
+    return d;
+  }
   const std::string folder = out + "/data";
   io::make_directories(folder);
   io::remove_leftovers(folder);
@@ -84,8 +95,7 @@ TrainData open_train_data(const TrainConfig& config, const std::string& out, con
   return d;
 }
 
-std::vector<std::vector<data::Sample>> validation_samples(const data::TokenDataset& data, int64_t batch,
-                                                          int64_t batches) {
+std::vector<std::vector<data::Sample>> validation_samples(const data::Dataset& data, int64_t batch, int64_t batches) {
   const int64_t wanted = std::min(data.size(), batch * batches);
   std::vector<std::vector<data::Sample>> all;
   for (int64_t i = 0; i < wanted; ++i) {

@@ -28,10 +28,12 @@
 #include "strata/memory/budget.h"
 #include "strata/memory/timeline.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/train/conversations_inl.h"
 #include "strata/train/feeder.h"
 #include "strata/train/fine_tune.h"
 #include "strata/train/generate.h"
 #include "strata/train/machine.h"
+#include "strata/train/precision.h"
 #include "strata/train/progress.h"
 #include "strata/train/report.h"
 #include "strata/train/run.h"
@@ -190,6 +192,18 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   if (plan_) {
     model_->set_recomputed_blocks(plan_->recomputed);
     tiers_.emplace(*plan_, *model_, &*optimizer_, device_);
+  }
+  if (config_.data.format == "preferences") {
+    part.emplace("reference");
+    std::optional<AutocastScope> autocast;
+    if (const auto settings = autocast_of(config_, *model_)) autocast.emplace(*settings);
+    const auto with_reference = [&](std::shared_ptr<const data::Dataset>& pairs, const char* name) {
+      if (pairs)
+        pairs = reference_answers(pairs, *model_, config_, fmt::format("{}/data/{}.safetensors", options_.out, name),
+                                  data_.text, found.has_value());
+    };
+    with_reference(data_.train, "train.reference");
+    with_reference(data_.valid, "valid.reference");
   }
   part.reset();
   schedule_ = make_schedule(config_.optim, config_.steps);
@@ -407,6 +421,7 @@ void Run::save() {
   s.sampler = feeder_->state();
   if (steps_->scaler()) s.loss_scale = steps_->scaler()->state().to_vector<double>();
   checkpoint_ = save_run(options_.out, s, *model_, *optimizer_, static_cast<int>(config_.keep_last));
+  if (config_.tune.method != "full") save_adapter_of(options_.out, *model_, config_);
   saved_step_ = step_;
 }
 
