@@ -1,5 +1,6 @@
 #include "strata/nn/heads.h"
 
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/ranges.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/matmul/matmul.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "strata/core/autocast.h"
@@ -171,7 +172,14 @@ Tensor Lora::forward(const Tensor& x, const Tensor& y) const {
   const bool drops = inside_->form.dropout > 0 && is_training();
   Tensor from = autocast_enabled() ? x : x.to(parts()[0].A.dtype());
   if (drops) from = dropout(from, inside_->form.dropout);
+  // Products so thin are not for eight bits.
+  std::optional<AutocastScope> sixteen;
+  if (AutocastSettings now = autocast_settings(); autocast_enabled() && now.fp8) {
+    now.fp8 = nullptr;
+    sixteen.emplace(std::move(now));
+  }
   const Tensor added = linear(linear(from, down()), up());
+  sixteen.reset();
   if (!inside_->form.dora) return (y + added).to(y.dtype());
   Tensor growth;  // [out]: magnitude over length, less 1; 0 in rows without an adapter
   for (const LoraPart& p : parts()) {

@@ -8,7 +8,7 @@
 #include "strata/data/dataset.h"
 #include "strata/models/language_model.h"
 #include "strata/train/config.h"
-#include "strata/train/fine_tune.h"
+#include "strata/train/fine_tune_inl.h"
 #include "strata/train/train_data.h"
 
 namespace strata {

@@ -17,7 +17,7 @@
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/vec/scratch_kept.h"
 #include "strata/train/conversations_inl.h"
-#include "strata/train/fine_tune.h"
+#include "strata/train/fine_tune_inl.h"
 #include "strata/train/precision.h"
 #include "strata/train/run.h"
 

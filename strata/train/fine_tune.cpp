@@ -1,4 +1,4 @@
-#include "strata/train/fine_tune.h"
+#include "strata/train/fine_tune_inl.h"
 
 #include <algorithm>
 #include <charconv>
@@ -69,14 +69,13 @@ std::vector<std::pair<std::string, double>> values_of(const std::string& text, s
 std::set<std::string> named(const LanguageModel& model, const std::string& patterns, std::string_view key) {
   std::set<std::string> names;
   for (const std::string& pattern : nn::words_of(patterns)) {
-    const size_t before = names.size();
     bool found = false;
     for (const auto& [name, p] : model.named_parameters()) {
       if (!nn::is_named(name, pattern)) continue;
       found = true;
       names.insert(name);
     }
-    check(found || names.size() > before, key, "the model has no weight named '", pattern, "'");
+    check(found, key, "the model has no weight named '", pattern, "'");
   }
   return names;
 }
@@ -283,6 +282,28 @@ nn::NamedTensors trained_parameters(const nn::Module& model) {
   for (auto& [name, p] : model.named_parameters())
     if (p.requires_grad()) trained.emplace_back(name, p);
   return trained;
+}
+
+double held_out_loss(const std::string& model, const std::string& text, Device device) {
+  const InitModel init = find_init(model);
+  TrainConfig config;
+  config.init = model;
+  const DeviceScope there(device);
+  const std::shared_ptr<LanguageModel> loaded = make_tuned_model(config);
+  loaded->eval();
+  const std::vector<int32_t> ids = init_tokenizer(init)->encode(read_text(text));
+  const int64_t all = static_cast<int64_t>(ids.size()) - 1, most = std::min<int64_t>(loaded->context(), 1024);
+  check(all >= 1, "held_out_loss", io::quote(text), " has less than two tokens");
+  const NoGrad guard;
+  double total = 0;
+  for (int64_t begin = 0; begin < all; begin += most) {
+    const int64_t n = std::min(most, all - begin);
+    const std::vector<int64_t> part(ids.begin() + begin, ids.begin() + begin + n + 1);
+    const Tensor row = from_span<int64_t>(part, {1, n + 1});
+    const Tensor x = row.narrow(1, 0, n).contiguous().to(device), y = row.narrow(1, 1, n).contiguous().to(device);
+    total += loaded->loss(x, y).item() * static_cast<double>(n);
+  }
+  return total / static_cast<double>(all);
 }
 
 namespace {

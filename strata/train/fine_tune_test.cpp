@@ -1,7 +1,7 @@
 // Runs that begin from models that exist: whole, in parts, with adapters, on weights of 4 bits; conversations and
 // preferences.
 
-#include "strata/train/fine_tune.h"
+#include "strata/train/fine_tune_inl.h"
 
 #include <cmath>
 #include <filesystem>

@@ -19,7 +19,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/optim/home.h"
 #include "strata/optim/record.h"
-#include "strata/train/fine_tune.h"
+#include "strata/train/fine_tune_inl.h"
 #include "strata/train/rehearse.h"
 
 namespace strata {

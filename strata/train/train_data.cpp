@@ -9,7 +9,7 @@
 #include "strata/io/input_file.h"
 #include "strata/text/bpe.h"
 #include "strata/train/conversations_inl.h"
-#include "strata/train/fine_tune.h"
+#include "strata/train/fine_tune_inl.h"
 
 namespace strata {
 namespace {

@@ -30,7 +30,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/train/conversations_inl.h"
 #include "strata/train/feeder.h"
-#include "strata/train/fine_tune.h"
+#include "strata/train/fine_tune_inl.h"
 #include "strata/train/generate.h"
 #include "strata/train/machine.h"
 #include "strata/train/precision.h"

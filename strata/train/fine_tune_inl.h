@@ -52,6 +52,11 @@ std::shared_ptr<LanguageModel> make_tuned_model(const TrainConfig& config);
 /// and ValueError as save_adapter does.
 void save_adapter_of(const std::string& out, const LanguageModel& model, const TrainConfig& config);
 
+/// The mean loss, in nats a token, that a model (as model.init names one) has on a text, in windows of its context, at
+/// most 1024 tokens, with weights in f32. Throws as find_init and load_weights, ValueError for a text without two
+/// tokens.
+double held_out_loss(const std::string& model, const std::string& text, Device device = Device::cpu());
+
 /// The parameters that are trained.
 nn::NamedTensors trained_parameters(const nn::Module& model);
 /// What a checkpoint of a run holds of the model: all of its state, less what is frozen and comes from the init.
