@@ -78,4 +78,40 @@ std::vector<TextFile> find_text_files(std::span<const std::string> sources) {
   return files;
 }
 
+std::vector<std::string> read_documents(std::span<const std::string> sources, const TextOptions& options,
+                                        uint64_t most) {
+  std::vector<std::string> documents;
+  uint64_t bytes = 0;
+  TextOptions parts = options;
+  parts.cut = true;   // of a whole file no more than is wanted
+  bool open = false;  // the last document goes on
+  for (const TextFile& file : find_text_files(sources)) {
+    TextReader reader(file.path, parts);
+    TextBlock block;
+    std::string text;
+    while (bytes < most && reader.next(block))
+      for (const TextBlock::Part& part : block.parts) {
+        if (bytes >= most || !document_of(block, part, file.path, parts, text)) continue;
+        if (text.size() > most - bytes) {
+          size_t n = static_cast<size_t>(most - bytes);
+          while (n > 0 && (text[n] & 0xc0) == 0x80) --n;
+          text.resize(n);
+          bytes = most;
+        } else {
+          bytes += text.size();
+        }
+        if (open) {
+          documents.back() += text;
+        } else {
+          documents.push_back(std::move(text));
+        }
+        open = !part.ends_document;
+      }
+    open = false;
+    if (bytes >= most) break;
+  }
+  check<IoError>(!documents.empty() && bytes > 0, "", quote(sources.front()), " has no text");
+  return documents;
+}
+
 }  // namespace strata::data

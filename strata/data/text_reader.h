@@ -118,6 +118,11 @@ struct TextFile {
 /// missing, or has no text.
 std::vector<TextFile> find_text_files(std::span<const std::string> sources);
 
+/// The first documents of files (find_text_files), until they have `most` bytes: the one that passes it is cut there, at
+/// a character. Throws IoError as TextReader and document_of do, and where there are none.
+std::vector<std::string> read_documents(std::span<const std::string> sources, const TextOptions& options,
+                                        uint64_t most = UINT64_MAX);
+
 /// How much of `text` can be encoded on its own with the same result as within the whole: up to a single line break
 /// between words, `wanted` to 2 * `wanted` bytes in, else all of a shorter text. Where a longer text has no such place,
 /// `wanted`: the tokens around the cut may then differ (their text never does).

@@ -126,7 +126,7 @@ class Pipeline {
         return (!order_.empty() && order_.front()->done) || (order_.empty() && all_read_);
       });
       if (woken) continue;
-      const BuildProgress read = read_;
+      const BuildProgress read = skipped_;
       lock.unlock();
       wait(read);
       lock.lock();
@@ -182,8 +182,10 @@ class Pipeline {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return order_.size() < limit_ || stop.stop_requested(); });
         if (stop.stop_requested()) return;
-        read_ = read;
-        if (skip) continue;
+        if (skip) {
+          skipped_ = read;
+          continue;
+        }
         order_.push_back(std::move(work));
         changed_.notify_all();
       }
@@ -236,7 +238,8 @@ class Pipeline {
   uint64_t next_ = 0;                        // the number of the first block that no thread took
   bool all_read_ = false;
   std::exception_ptr reader_error_;
-  BuildProgress read_;
+  BuildProgress skipped_;  // of an earlier build
+  BuildProgress read_;     // of all
   uint64_t digest_ = 0;
   std::vector<std::jthread> threads_;  // joined before all else goes
 };
@@ -354,7 +357,7 @@ BuildProgress run(const Job& job, SectionFolder& folder, const std::string& path
   };
   for (;;) {
     std::unique_ptr<Work> work = pipeline.next([&](const BuildProgress& read) {
-      update(read);
+      if (read.bytes_read > done.bytes_read) update(read);
       stop_if_asked();
     });
     if (!work) break;
@@ -367,6 +370,7 @@ BuildProgress run(const Job& job, SectionFolder& folder, const std::string& path
   }
   journal.flush();
   assemble(job, folder, pipeline.digest(), path);
+  done.finished = true;
   update(pipeline.all_read());
   return done;
 }

@@ -96,10 +96,11 @@ struct TokenFileOptions {
 /// How far a build is.
 struct BuildProgress {
   int64_t files = 0, files_read = 0;
-  uint64_t bytes = 0, bytes_read = 0;  ///< as they are in the files, compressed or not
+  uint64_t bytes = 0, bytes_read = 0;  ///< as they are in the files, compressed or not: of all, of what is encoded
   uint64_t text_bytes = 0;             ///< encoded, those of an earlier build among them
   uint64_t reused_bytes = 0;           ///< of these
   int64_t documents = 0, tokens = 0;
+  bool finished = false;  ///< the file is there
 };
 
 /// Is told of a build, in the thread that asked for it.

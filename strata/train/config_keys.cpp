@@ -172,7 +172,7 @@ std::vector<ConfigKey> make_keys() {
       {"tune.label_smoothing", kNumber, "Of sigmoid, the probability that a pair is the wrong way round.", "", 0, 0.499,
        tune<&U::label_smoothing>},
 
-      {"data.path", kText, "Text file, or folder of text files, to train on (--data).", "", 0, 0, data<&D::path>},
+      {"data.path", kText, "Text file, folder of text files, or tokens that strata data made, to train on (--data).", "", 0, 0, data<&D::path>},
       {"data.valid_path", kText, "Text to validate on; empty takes the end of the training text.", "", 0, 0,
        data<&D::valid_path>},
       {"data.valid_fraction", kNumber, "Part of the training text kept for validation.", "", 0, 0.9,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "strata/core/dtype.h"
@@ -25,6 +26,16 @@ inline void put_four_bits(uint8_t* row, int64_t column, int code) {
 inline int get_four_bits(const uint8_t* row, int64_t column) {
   const uint8_t byte = row[column / 32 * 16 + column % 16];
   return column % 32 < 16 ? byte & 15 : byte >> 4;
+}
+/// The unit of 32 columns whose codes lie eight in a word, in order from the lowest bits.
+inline void put_unit(uint8_t* unit, const uint32_t (&words)[4]) {
+  const auto spread = [](uint64_t w) {  // byte i is code i
+    w = (w | w << 16) & 0x0000ffff0000ffffu;
+    w = (w | w << 8) & 0x00ff00ff00ff00ffu;
+    return (w | w << 4) & 0x0f0f0f0f0f0f0f0fu;
+  };
+  const uint64_t halves[2] = {spread(words[0]) | spread(words[2]) << 4, spread(words[1]) | spread(words[3]) << 4};
+  std::memcpy(unit, halves, 16);
 }
 /// A scale as a part of `t` will hold it, so that codes are those of what is read again. 1 where it becomes 0, which
 /// codes cannot be divided by: all of them are then 0. Throws ValueError in the name of `op` where it becomes infinite.
