@@ -26,17 +26,15 @@
 namespace strata {
 namespace {
 
-data::ChatEncoder encoder_of(const TrainData& d, const std::optional<InitModel>& init) {
+data::ChatEncoder encoder_of(const TrainData& d, const text::TokenizerFolder& init) {
   data::ChatOptions o;
-  std::string chat_template;
-  if (init) {
-    chat_template = chat_template_of(*init);
-    o.variables = template_variables_of(*init);
-    const nlohmann::json variables = nlohmann::json::parse(o.variables);
-    const std::string end = variables.value("eos_token", std::string());
-    if (d.tokenizer->special_tokens().contains(end)) o.end_token = end;
-  }
-  return data::ChatEncoder(d.tokenizer, chat_template, o);
+  nlohmann::json variables = nlohmann::json::object();
+  for (const auto& [name, id] : init.named)
+    for (const auto& [text, special] : d.tokenizer->special_tokens())
+      if (special == id) variables[name] = text;
+  o.variables = variables.dump();
+  o.end_token = variables.value("eos_token", std::string());
+  return data::ChatEncoder(d.tokenizer, init.chat_template, o);
 }
 
 // Of tokens and of what is learned: another text, tokenizer or template has another.
@@ -85,7 +83,7 @@ void split(TrainData& d, const std::shared_ptr<const data::Dataset>& all, double
 
 }  // namespace
 
-void open_conversations(TrainData& d, const TrainConfig& config, const std::optional<InitModel>& init) {
+void open_conversations(TrainData& d, const TrainConfig& config, const text::TokenizerFolder& init) {
   const data::ChatEncoder encoder = encoder_of(d, init);
   const int64_t context = config.model.context;
   const bool pairs = config.data.format == "preferences";

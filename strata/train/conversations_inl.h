@@ -2,20 +2,19 @@
 // Conversations and preferences as the data of a run.
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "strata/data/dataset.h"
 #include "strata/models/language_model.h"
+#include "strata/text/tokenizer_folder.h"
 #include "strata/train/config.h"
-#include "strata/train/fine_tune_inl.h"
 #include "strata/train/train_data.h"
 
 namespace strata {
 
-/// Fills in all but the tokenizer, which is there, for data.format = chat or preferences, through the template of the
-/// init. Throws IoError, ValueError.
-void open_conversations(TrainData& data, const TrainConfig& config, const std::optional<InitModel>& init);
+/// Fills in all but the tokenizer, which is there, for data.format = chat or preferences, through the template of
+/// `init`. Throws IoError, ValueError.
+void open_conversations(TrainData& data, const TrainConfig& config, const text::TokenizerFolder& init);
 
 /// The mean loss of a batch of the settings' data.format, under the thread's autocast. A batch of preferences is
 /// data::PreferenceDataset's and behind it [B] each, what reference_answers() appends.

@@ -4,13 +4,10 @@
 #include <charconv>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/io/files.h"
 #include "strata/io/hash.h"
-#include "strata/io/json.h"
 #include "strata/io/weight_files.h"
 #include "strata/models/pretrained.h"
 #include "strata/nn/convert.h"
@@ -31,23 +28,6 @@ constexpr uint64_t kMostText = uint64_t{256} << 20;
 
 std::string read_text(const std::string& path) {
   return io::read_file(path, kMostText);
-}
-
-// tokenizer_config.json, an empty object where there is none.
-nlohmann::json tokenizer_config(const InitModel& init) {
-  const std::string path = init.path + "/tokenizer_config.json";
-  if (init.is_run || !fs::is_regular_file(path)) return nlohmann::json::object();
-  nlohmann::json all = io::parse_json(read_text(path), path);
-  check<IoError>(all.is_object(), path, "is no JSON object");
-  return all;
-}
-
-// A token's text: as it is, or in an object that says more of it.
-std::string token_text(const nlohmann::json& token) {
-  if (token.is_string()) return token.get<std::string>();
-  if (token.is_object() && token.contains("content") && token["content"].is_string())
-    return token["content"].get<std::string>();
-  return {};
 }
 
 // "mlp=8 blocks.0=4".
@@ -207,35 +187,11 @@ void apply_init(TrainConfig& config) {
   m.context = context;
 }
 
-std::shared_ptr<text::Tokenizer> init_tokenizer(const InitModel& init) {
-  if (init.is_run) return text::parse_tokenizer(find_run(init.path).state.tokenizer, init.path + ": tokenizer");
-  const std::string path = init.path + "/tokenizer.json";
-  check<IoError>(fs::is_regular_file(path), "model.init", io::quote(init.path), " holds no tokenizer.json");
-  return text::parse_tokenizer(read_text(path), path);
-}
-
-std::string chat_template_of(const InitModel& init) {
-  const std::string path = init.path + "/chat_template.jinja";
-  if (!init.is_run && fs::is_regular_file(path)) return read_text(path);
-  const nlohmann::json all = tokenizer_config(init);
-  if (!all.contains("chat_template")) return {};
-  const nlohmann::json& t = all["chat_template"];
-  if (t.is_string()) return t.get<std::string>();
-  if (t.is_array())  // several, by name
-    for (const nlohmann::json& one : t)
-      if (one.is_object() && one.value("name", nlohmann::json()) == "default" && one.contains("template") &&
-          one["template"].is_string())
-        return one["template"].get<std::string>();
-  return {};
-}
-
-std::string template_variables_of(const InitModel& init) {
-  nlohmann::json variables = nlohmann::json::object();
-  const nlohmann::json all = tokenizer_config(init);
-  for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"})
-    if (all.contains(key))
-      if (const std::string text = token_text(all[key]); !text.empty()) variables[key] = text;
-  return variables.dump();
+text::TokenizerFolder init_tokenizer(const InitModel& init) {
+  if (!init.is_run) return text::load_tokenizer_folder(init.path);
+  text::TokenizerFolder own;
+  own.tokenizer = text::parse_tokenizer(find_run(init.path).state.tokenizer, init.path + ": tokenizer");
+  return own;
 }
 
 AdapterNames adapter_names(const LanguageModel& model, const InitModel& init) {
@@ -291,7 +247,7 @@ double held_out_loss(const std::string& model, const std::string& text, Device d
   const DeviceScope there(device);
   const std::shared_ptr<LanguageModel> loaded = make_tuned_model(config);
   loaded->eval();
-  const std::vector<int32_t> ids = init_tokenizer(init)->encode(read_text(text));
+  const std::vector<int32_t> ids = init_tokenizer(init).tokenizer->encode(read_text(text));
   const int64_t all = static_cast<int64_t>(ids.size()) - 1, most = std::min<int64_t>(loaded->context(), 1024);
   check(all >= 1, "held_out_loss", io::quote(text), " has less than two tokens");
   const NoGrad guard;

@@ -9,7 +9,7 @@
 #include "strata/models/family.h"
 #include "strata/models/language_model.h"
 #include "strata/models/peft.h"
-#include "strata/text/tokenizer.h"
+#include "strata/text/tokenizer_folder.h"
 #include "strata/train/config.h"
 
 namespace strata {
@@ -29,12 +29,9 @@ InitModel find_init(const std::string& path);
 /// Throws as find_init.
 void apply_init(TrainConfig& config);
 
-/// The tokenizer of the init: a run's own, or a folder's tokenizer.json. Throws IoError, ValueError where it has none.
-std::shared_ptr<text::Tokenizer> init_tokenizer(const InitModel& init);
-/// A folder's chat template: chat_template.jinja, else what tokenizer_config.json says; empty where there is none.
-std::string chat_template_of(const InitModel& init);
-/// The names of its special tokens in tokenizer_config.json, as JSON for the template.
-std::string template_variables_of(const InitModel& init);
+/// The tokenizer of the init and what stands beside it: a run's own, which has no template, or a folder's. Throws as
+/// load_tokenizer_folder.
+text::TokenizerFolder init_tokenizer(const InitModel& init);
 
 /// Where the maps of a model that began so stand in files: as its family says, or by names of its own.
 AdapterNames adapter_names(const LanguageModel& model, const InitModel& init);

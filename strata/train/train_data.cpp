@@ -65,12 +65,12 @@ std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t 
 TrainData open_train_data(const TrainConfig& config, const std::string& out, const std::string& tokenizer_json) {
   check(!config.data.path.empty(), "train", "no text to train on: give --data FILE or --data FOLDER");
   TrainData d;
-  std::optional<InitModel> init;
-  if (!config.init.empty()) init = find_init(config.init);
+  text::TokenizerFolder init;
+  if (!config.init.empty()) init = init_tokenizer(find_init(config.init));
   if (!tokenizer_json.empty())
     d.tokenizer = text::parse_tokenizer(tokenizer_json, "the checkpoint's tokenizer");
-  else if (init)
-    d.tokenizer = init_tokenizer(*init);
+  else if (init.tokenizer)
+    d.tokenizer = std::move(init.tokenizer);
   else
     d.tokenizer = data::is_token_file(config.data.path) ? tokenizer_of_token_file(config.data.path)
                                                         : make_tokenizer(config.data, config.model.vocab);
