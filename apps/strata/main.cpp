@@ -134,6 +134,7 @@ int run(int argc, char** argv) {
   add_generate(app, body);
   add_estimate(app, body);
   add_report(app, body);
+  add_model(app, body);
   add_ops(app, body);
   add_lab(app, body);
   add_info(app, body);

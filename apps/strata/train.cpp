@@ -27,7 +27,7 @@ namespace strata::cli {
 namespace {
 
 struct Arguments {
-  std::string config, data, out, dtype, device, graph, memory_timeline;
+  std::string config, data, init, out, dtype, device, graph, memory_timeline;
   bool resume = false, quiet = false, profile = false, no_memory_check = false;
   long long steps = 0, seed = -1;
   std::vector<std::string> set;
@@ -47,6 +47,7 @@ std::string quoted(const std::string& text) {
 std::vector<std::string> overrides(const Arguments& a) {
   std::vector<std::string> all;
   if (!a.data.empty()) all.push_back("data.path=" + quoted(a.data));
+  if (!a.init.empty()) all.push_back("model.init=" + quoted(a.init));
   if (!a.dtype.empty()) all.push_back("train.dtype=" + quoted(a.dtype));
   if (!a.device.empty()) all.push_back("train.device=" + quoted(a.device));
   if (!a.graph.empty()) all.push_back("train.graph=" + quoted(a.graph));
@@ -185,6 +186,12 @@ void add_train(CLI::App& app, Body& body) {
   auto a = std::make_shared<Arguments>();
   train->add_option("config", a->config, "Settings (TOML); the defaults below hold where it is silent");
   train->add_option("--data", a->data, "Text file, or folder of text files, to train on")->type_name("PATH");
+  train
+      ->add_option(
+          "--init", a->init,
+          "Begin from a model that exists: a folder as Hugging Face writes it, or a run's (sections [model] and "
+          "[tune])")
+      ->type_name("DIR");
   train->add_option("--out", a->out, "Folder for the run [runs/NAME, NAME being the configuration's]")
       ->type_name("DIR");
   train->add_flag(
@@ -228,6 +235,7 @@ void add_train(CLI::App& app, Body& body) {
            "been.\n\n"
            "  strata train --data book.txt --out runs/book --set model.layers=6 train.lr=1e-3\n"
            "  strata train --resume --out runs/book --steps 5000\n"
+           "  strata train --data chats.jsonl --init models/llama --set data.format=chat tune.method=lora\n"
            "  strata generate --checkpoint runs/book --prompt 'Once'\n\n"
            "Settings, with their defaults:\n" +
            config_help();

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string text_of(const ConfigKey& key) {
+std::string text_of(const JsonKey& key) {
   std::string text;
   for (const std::string_view name : key.names) text += cat(text.empty() ? "" : " or ", '\'', name, '\'');
   return text;
@@ -111,12 +111,12 @@ struct ConfigReader::State {
   std::set<std::string, std::less<>> read;
   std::vector<std::shared_ptr<State>> within;
 
-  [[noreturn]] void fail(const ConfigKey& key, std::string_view what, const json* given = nullptr) const {
+  [[noreturn]] void fail(const JsonKey& key, std::string_view what, const json* given = nullptr) const {
     throw ValueError(
         "config", cat(source, ": ", text_of(key), ' ', what, given ? ", got " : "", given ? short_text(*given) : ""));
   }
   // The value under any of the names; nullptr where there is none. Equal values may come twice.
-  const json* find(const ConfigKey& key) {
+  const json* find(const JsonKey& key) {
     const json* found = nullptr;
     for (const std::string_view name : key.names) {
       read.emplace(name);
@@ -127,39 +127,39 @@ struct ConfigReader::State {
     }
     return found;
   }
-  const json* find_set(const ConfigKey& key) {
+  const json* find_set(const JsonKey& key) {
     const json* found = find(key);
     return found && found->is_null() ? nullptr : found;
   }
-  double number(const ConfigKey& key, const json& j) const {
+  double number(const JsonKey& key, const json& j) const {
     if (!j.is_number() || !std::isfinite(j.get<double>())) fail(key, "is to be a number", &j);
     return j.get<double>();
   }
-  int64_t integer(const ConfigKey& key, const json& j) const {
+  int64_t integer(const JsonKey& key, const json& j) const {
     const bool fits =
         j.is_number_integer() && (!j.is_number_unsigned() || j.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
     if (!fits) fail(key, "is to be a whole number", &j);
     return j.get<int64_t>();
   }
-  int64_t size(const ConfigKey& key, const json& j) const {
+  int64_t size(const JsonKey& key, const json& j) const {
     const int64_t n = integer(key, j);
     if (n < 1 || n >= int64_t{1} << 31) fail(key, "is to be from 1 to 2^31 - 1", &j);
     return n;
   }
-  std::string text(const ConfigKey& key, const json& j) const {
+  std::string text(const JsonKey& key, const json& j) const {
     if (!j.is_string()) fail(key, "is to be a text", &j);
     return j.get<std::string>();
   }
   // What `read_one` makes of the value; of an absent key `absent`, of null an error.
   template <class T, class F>
-  T value_of(const ConfigKey& key, const std::optional<T>& absent, F&& read_one) {
+  T value_of(const JsonKey& key, const std::optional<T>& absent, F&& read_one) {
     const json* found = find(key);
     if (found) return read_one(*found);
     if (!absent) fail(key, "is missing");
     return *absent;
   }
   template <class T, class F>
-  std::optional<std::vector<T>> list_of(const ConfigKey& key, F&& read_one) {
+  std::optional<std::vector<T>> list_of(const JsonKey& key, F&& read_one) {
     const json* found = find_set(key);
     if (!found) return std::nullopt;
     if (!found->is_array()) fail(key, "is to be a list", found);
@@ -183,54 +183,54 @@ ConfigReader::ConfigReader(std::string_view text, std::string_view source) : sta
   check<IoError>(state_->value.is_object(), "config", source, ": is no JSON object");
 }
 
-bool ConfigReader::has(const ConfigKey& key) const {
+bool ConfigReader::has(const JsonKey& key) const {
   return state_->find(key) != nullptr;
 }
-bool ConfigReader::is_null(const ConfigKey& key) const {
+bool ConfigReader::is_null(const JsonKey& key) const {
   const json* found = state_->find(key);
   return found && found->is_null();
 }
 
-int64_t ConfigReader::integer(const ConfigKey& key, std::optional<int64_t> absent) const {
+int64_t ConfigReader::integer(const JsonKey& key, std::optional<int64_t> absent) const {
   return state_->value_of<int64_t>(key, absent, [&](const json& j) { return state_->integer(key, j); });
 }
-int64_t ConfigReader::size(const ConfigKey& key, std::optional<int64_t> absent) const {
+int64_t ConfigReader::size(const JsonKey& key, std::optional<int64_t> absent) const {
   return state_->value_of<int64_t>(key, absent, [&](const json& j) { return state_->size(key, j); });
 }
-double ConfigReader::number(const ConfigKey& key, std::optional<double> absent) const {
+double ConfigReader::number(const JsonKey& key, std::optional<double> absent) const {
   return state_->value_of<double>(key, absent, [&](const json& j) { return state_->number(key, j); });
 }
-bool ConfigReader::flag(const ConfigKey& key, std::optional<bool> absent) const {
+bool ConfigReader::flag(const JsonKey& key, std::optional<bool> absent) const {
   return state_->value_of<bool>(key, absent, [&](const json& j) {
     if (!j.is_boolean()) state_->fail(key, "is to be true or false", &j);
     return j.get<bool>();
   });
 }
-std::string ConfigReader::text(const ConfigKey& key, std::optional<std::string_view> absent) const {
+std::string ConfigReader::text(const JsonKey& key, std::optional<std::string_view> absent) const {
   const auto usual = absent ? std::optional<std::string>(*absent) : std::nullopt;
   return state_->value_of<std::string>(key, usual, [&](const json& j) { return state_->text(key, j); });
 }
-std::optional<int64_t> ConfigReader::maybe_size(const ConfigKey& key, std::optional<int64_t> absent) const {
+std::optional<int64_t> ConfigReader::maybe_size(const JsonKey& key, std::optional<int64_t> absent) const {
   const json* found = state_->find(key);
   if (!found) return absent;
   return found->is_null() ? std::nullopt : std::optional<int64_t>(state_->size(key, *found));
 }
-std::optional<double> ConfigReader::maybe_number(const ConfigKey& key, std::optional<double> absent) const {
+std::optional<double> ConfigReader::maybe_number(const JsonKey& key, std::optional<double> absent) const {
   const json* found = state_->find(key);
   if (!found) return absent;
   return found->is_null() ? std::nullopt : std::optional<double>(state_->number(key, *found));
 }
-std::optional<std::vector<double>> ConfigReader::numbers(const ConfigKey& key) const {
+std::optional<std::vector<double>> ConfigReader::numbers(const JsonKey& key) const {
   return state_->list_of<double>(key, [&](const json& j) { return state_->number(key, j); });
 }
-std::optional<std::vector<std::string>> ConfigReader::texts(const ConfigKey& key) const {
+std::optional<std::vector<std::string>> ConfigReader::texts(const JsonKey& key) const {
   return state_->list_of<std::string>(key, [&](const json& j) { return state_->text(key, j); });
 }
-std::optional<std::vector<int64_t>> ConfigReader::integers(const ConfigKey& key) const {
+std::optional<std::vector<int64_t>> ConfigReader::integers(const JsonKey& key) const {
   return state_->list_of<int64_t>(key, [&](const json& j) { return state_->integer(key, j); });
 }
 
-std::optional<ConfigReader> ConfigReader::object(const ConfigKey& key) const {
+std::optional<ConfigReader> ConfigReader::object(const JsonKey& key) const {
   const json* found = state_->find_set(key);
   if (!found) return std::nullopt;
   if (!found->is_object()) state_->fail(key, "is to be an object", found);
@@ -241,7 +241,7 @@ std::optional<ConfigReader> ConfigReader::object(const ConfigKey& key) const {
   return ConfigReader(child);
 }
 
-bool ConfigReader::is_list(const ConfigKey& key) const {
+bool ConfigReader::is_list(const JsonKey& key) const {
   for (const std::string_view name : key.names) {
     const auto found = state_->value.find(std::string(name));
     if (found != state_->value.end()) return found->is_array();
@@ -249,36 +249,36 @@ bool ConfigReader::is_list(const ConfigKey& key) const {
   return false;
 }
 
-std::optional<int64_t> ConfigReader::members(const ConfigKey& key) const {
+std::optional<int64_t> ConfigReader::members(const JsonKey& key) const {
   const json* found = state_->find_set(key);
   if (!found) return std::nullopt;
   if (!found->is_object()) state_->fail(key, "is to be an object", found);
   return static_cast<int64_t>(found->size());
 }
 
-void ConfigReader::ignore(const ConfigKey& key) const {
+void ConfigReader::ignore(const JsonKey& key) const {
   for (const std::string_view name : key.names) state_->read.emplace(name);
 }
-void ConfigReader::expect(const ConfigKey& key, bool value) const {
+void ConfigReader::expect(const JsonKey& key, bool value) const {
   const json* found = state_->find_set(key);
   if (found && !(found->is_boolean() && found->get<bool>() == value))
     state_->fail(key, cat("is taken as ", value ? "true" : "false", " alone"), found);
 }
-void ConfigReader::expect(const ConfigKey& key, std::string_view value) const {
+void ConfigReader::expect(const JsonKey& key, std::string_view value) const {
   const json* found = state_->find_set(key);
   if (found && !(found->is_string() && found->get<std::string>() == value))
     state_->fail(key, cat("is taken as '", value, "' alone"), found);
 }
-void ConfigReader::expect(const ConfigKey& key, double value) const {
+void ConfigReader::expect(const JsonKey& key, double value) const {
   const json* found = state_->find_set(key);
   if (found && !(found->is_number() && found->get<double>() == value))
     state_->fail(key, cat("is taken as ", value, " alone"), found);
 }
-void ConfigReader::expect_none(const ConfigKey& key) const {
+void ConfigReader::expect_none(const JsonKey& key) const {
   const json* found = state_->find_set(key);
   if (found) state_->fail(key, "is not taken", found);
 }
-void ConfigReader::refuse(const ConfigKey& key, std::string_view why) const {
+void ConfigReader::refuse(const JsonKey& key, std::string_view why) const {
   state_->fail(key, why, state_->find(key));
 }
 

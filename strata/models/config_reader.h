@@ -12,10 +12,10 @@
 namespace strata {
 
 /// The names that a value may have in a config.json: of several that are there all must be equal.
-struct ConfigKey {
-  ConfigKey(const char* name) : names{name} {}
-  ConfigKey(std::string_view name) : names{name} {}
-  ConfigKey(std::initializer_list<std::string_view> all) : names(all) {}
+struct JsonKey {
+  JsonKey(const char* name) : names{name} {}
+  JsonKey(std::string_view name) : names{name} {}
+  JsonKey(std::initializer_list<std::string_view> all) : names(all) {}
   std::vector<std::string_view> names;
 };
 
@@ -33,47 +33,47 @@ class ConfigReader {
   ConfigReader(std::string_view text, std::string_view source);
 
   /// Whether there is such a key, null or not; it counts as read.
-  bool has(const ConfigKey& key) const;
+  bool has(const JsonKey& key) const;
   /// Whether it is there and is null.
-  bool is_null(const ConfigKey& key) const;
+  bool is_null(const JsonKey& key) const;
 
   /// @name A value, or `absent` where there is none; without `absent` the key must be there.
   /// @{
-  int64_t integer(const ConfigKey& key, std::optional<int64_t> absent = {}) const;
-  int64_t size(const ConfigKey& key, std::optional<int64_t> absent = {}) const;  ///< from 1 to 2^31 - 1
-  double number(const ConfigKey& key, std::optional<double> absent = {}) const;  ///< finite
-  bool flag(const ConfigKey& key, std::optional<bool> absent = {}) const;
-  std::string text(const ConfigKey& key, std::optional<std::string_view> absent = {}) const;
+  int64_t integer(const JsonKey& key, std::optional<int64_t> absent = {}) const;
+  int64_t size(const JsonKey& key, std::optional<int64_t> absent = {}) const;  ///< from 1 to 2^31 - 1
+  double number(const JsonKey& key, std::optional<double> absent = {}) const;  ///< finite
+  bool flag(const JsonKey& key, std::optional<bool> absent = {}) const;
+  std::string text(const JsonKey& key, std::optional<std::string_view> absent = {}) const;
   /// @}
   /// @name The same where null is allowed: nullopt.
   /// @{
-  std::optional<int64_t> maybe_size(const ConfigKey& key, std::optional<int64_t> absent = {}) const;
-  std::optional<double> maybe_number(const ConfigKey& key, std::optional<double> absent = {}) const;
+  std::optional<int64_t> maybe_size(const JsonKey& key, std::optional<int64_t> absent = {}) const;
+  std::optional<double> maybe_number(const JsonKey& key, std::optional<double> absent = {}) const;
   /// @}
   /// @name Lists; nullopt where absent or null
   /// @{
-  std::optional<std::vector<double>> numbers(const ConfigKey& key) const;
-  std::optional<std::vector<std::string>> texts(const ConfigKey& key) const;
-  std::optional<std::vector<int64_t>> integers(const ConfigKey& key) const;
+  std::optional<std::vector<double>> numbers(const JsonKey& key) const;
+  std::optional<std::vector<std::string>> texts(const JsonKey& key) const;
+  std::optional<std::vector<int64_t>> integers(const JsonKey& key) const;
   /// @}
   /// Whether a list is under the key; it does not count as read.
-  bool is_list(const ConfigKey& key) const;
+  bool is_list(const JsonKey& key) const;
   /// How many members the object under the key has; nullopt where absent or null.
-  std::optional<int64_t> members(const ConfigKey& key) const;
+  std::optional<int64_t> members(const JsonKey& key) const;
   /// The object under the key; nullopt where absent or null.
-  std::optional<ConfigReader> object(const ConfigKey& key) const;
+  std::optional<ConfigReader> object(const JsonKey& key) const;
 
   /// The key is known, and its value changes no result here.
-  void ignore(const ConfigKey& key) const;
+  void ignore(const JsonKey& key) const;
   /// The key may only be absent, null or this value: what the engine does not have otherwise.
-  void expect(const ConfigKey& key, bool value) const;
-  void expect(const ConfigKey& key, std::string_view value) const;
-  void expect(const ConfigKey& key, const char* value) const { expect(key, std::string_view(value)); }
-  void expect(const ConfigKey& key, double value) const;
+  void expect(const JsonKey& key, bool value) const;
+  void expect(const JsonKey& key, std::string_view value) const;
+  void expect(const JsonKey& key, const char* value) const { expect(key, std::string_view(value)); }
+  void expect(const JsonKey& key, double value) const;
   /// The key may only be absent or null.
-  void expect_none(const ConfigKey& key) const;
+  void expect_none(const JsonKey& key) const;
   /// Throws ValueError: file, key, its value, and why it is refused.
-  [[noreturn]] void refuse(const ConfigKey& key, std::string_view why) const;
+  [[noreturn]] void refuse(const JsonKey& key, std::string_view why) const;
 
   /// Throws ValueError that lists the keys that were not read, here and in objects that were, and that are not in
   /// unread_keys().

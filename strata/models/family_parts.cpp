@@ -41,8 +41,8 @@ std::string names_of(const Table& table) {
 }
 
 // A number that may stand in either of two objects; where in both, the same.
-double number_of(const ConfigReader& config, const std::optional<ConfigReader>& own, const ConfigKey& outer,
-                 const ConfigKey& inner, double absent) {
+double number_of(const ConfigReader& config, const std::optional<ConfigReader>& own, const JsonKey& outer,
+                 const JsonKey& inner, double absent) {
   const auto outside = config.maybe_number(outer), inside = own ? own->maybe_number(inner) : std::nullopt;
   if (outside && inside && *outside != *inside)
     config.refuse(outer, cat("stands in ", own->source(), " as well, and differs"));
@@ -81,7 +81,7 @@ void read_longrope(const ConfigReader& own, RotarySpec& r, double factor) {
 
 }  // namespace
 
-Activation read_activation(const ConfigReader& config, const ConfigKey& key, std::string_view absent) {
+Activation read_activation(const ConfigReader& config, const JsonKey& key, std::string_view absent) {
   const std::string name = config.text(key, absent);
   for (const auto& [known, activation] : kActivations)
     if (known == name) return activation;
@@ -108,7 +108,7 @@ RotarySpec read_rotary(const ConfigReader& config, const std::optional<ConfigRea
   if (!(part > 0 && part <= 1) || r.dims % 2 != 0 || r.dims == 0)
     config.refuse(keys.part_key, cat("gives ", part, " of ", keys.head_size, " elements, which is no number of pairs"));
   if (!own) return r;
-  const ConfigKey type{"rope_type", "type"};
+  const JsonKey type{"rope_type", "type"};
   const std::string name = own->text(type, "default");
   const auto* found = std::ranges::find(kScalings, name, &std::pair<std::string_view, Scaling>::first);
   if (found == std::end(kScalings)) own->refuse(type, cat("is taken as one of ", names_of(kScalings)));

@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 /// The activation under a key of config.json, of which `absent` is the name where there is none. Throws ValueError for
 /// one that is not had.
-nn::Activation read_activation(const ConfigReader& config, const ConfigKey& key, std::string_view absent);
+nn::Activation read_activation(const ConfigReader& config, const JsonKey& key, std::string_view absent);
 /// The name that is written.
 std::string_view activation_name(nn::Activation activation);
 
@@ -24,8 +24,8 @@ struct RotaryKeys {
   double base = 10000;           ///< where none is said
   double part = 1;               ///< of a head that turns, where none is said
   int64_t original_context = 0;  ///< where none is said beside them; 0: what they say, else context
-  ConfigKey base_key = "rope_theta";
-  ConfigKey part_key = "partial_rotary_factor";
+  JsonKey base_key = "rope_theta";
+  JsonKey part_key = "partial_rotary_factor";
 };
 /// rope_scaling (transformers 4) or rope_parameters (5), of which one may be there, with the keys beside them.
 nn::RotarySpec read_rotary(const ConfigReader& config, const RotaryKeys& keys);
@@ -61,7 +61,7 @@ struct LlamaUsual {
   double base = 10000;
   bool tied = false;
   std::string_view activation = "silu";
-  ConfigKey activation_key = "hidden_act";
+  JsonKey activation_key = "hidden_act";
 };
 /// A decoder with Llama's keys: RMSNorm before each branch, gated feed-forward parts, no biases, one rotary spec, no
 /// windows. Also checks keys that all of them may have (is_decoder, is_encoder_decoder).

@@ -9,6 +9,7 @@
 #include "strata/core/node.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/convert.h"
+#include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -89,8 +90,8 @@ std::set<std::string> LanguageModel::table_names() const {
 }
 
 void LanguageModel::make_head() {
-  head_ =
-      spec_.tied ? token_embedding.weight : register_module("head", nn::Linear(spec_.dim, spec_.vocab, false)).weight;
+  if (!spec_.tied) head_map_ = register_module("head", nn::Linear(spec_.dim, spec_.vocab, false));
+  head_ = head_map_ ? head_map_->weight : token_embedding.weight;
   if (spec_.head_bias) head_bias_ = new_parameter("head_bias", {spec_.vocab});
 }
 
@@ -143,18 +144,19 @@ void LanguageModel::check_room(const Tensor& tokens, int64_t filled, int64_t roo
 }
 
 Tensor LanguageModel::hidden(const Tensor& tokens, const Tensor& padding) const {
+  if (!padding.defined()) return hidden_at(tokens, {}, {});
+  check<ShapeError>(padding.dtype() == DType::boolean && padding.shape() == tokens.shape(), kind(),
+                    "padding is boolean of the tokens' shape ", tokens.shape(), ", got ", padding);
+  const Tensor real = logical_not(padding);
+  return hidden_at(tokens, clamp(cumsum(real.to(DType::i64), 1) - 1, 0, std::nullopt), real.unsqueeze(1).unsqueeze(1));
+}
+
+Tensor LanguageModel::hidden_at(const Tensor& tokens, const Tensor& positions, const Tensor& seen) const {
   check_room(tokens, 0, is_open(spec_) ? std::numeric_limits<int64_t>::max() : context());
   const int64_t time = tokens.size(1);
   nn::Places places;
-  Tensor positions;
-  if (padding.defined()) {
-    check<ShapeError>(padding.dtype() == DType::boolean && padding.shape() == tokens.shape(), kind(),
-                      "padding is boolean of the tokens' shape ", tokens.shape(), ", got ", padding);
-    const Tensor real = logical_not(padding);
-    positions = clamp(cumsum(real.to(DType::i64), 1) - 1, 0, std::nullopt);
-    places.seen = real.unsqueeze(1).unsqueeze(1);
-    places.turns_by_row = true;
-  }
+  places.seen = seen;
+  places.turns_by_row = positions.defined();
   const Tensor x = embed(tokens, positions);
   for (const nn::RotaryTables& r : rotary_)
     places.turns.push_back(positions.defined() ? r.at(positions, time, x) : r.rows(0, time, time, x));
@@ -194,7 +196,13 @@ Tensor LanguageModel::hidden(const Tensor& tokens, ModelCache& cache, const Tens
 
 Tensor LanguageModel::logits(const Tensor& x) const {
   memory::ModuleScope at("head");
-  Tensor y = linear(x, head_, head_bias_);
+  Tensor y;
+  if (head_map_ && nn::has_forward_hooks(*head_map_)) {
+    y = (*head_map_)(x);
+    if (head_bias_.defined()) y = y + head_bias_;
+  } else {
+    y = linear(x, head_, head_bias_);
+  }
   if (spec_.logit_scale != 1) y = y * spec_.logit_scale;
   if (spec_.logit_soft_cap > 0) y = (y * (1 / spec_.logit_soft_cap)).tanh() * spec_.logit_soft_cap;
   return y;
@@ -204,14 +212,33 @@ Tensor LanguageModel::forward(const Tensor& tokens, const Tensor& padding) const
   return logits(hidden(tokens, padding));
 }
 
-Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
-  check<ShapeError>(tokens.shape() == targets.shape(), kind(), "tokens are ", tokens, ", targets ", targets);
-  const Tensor x = hidden(tokens);
+Tensor LanguageModel::head_loss(const Tensor& x, const Tensor& targets, const std::string& reduction) const {
   memory::ModuleScope at("loss");
   const Tensor rows = x.view({-1, spec_.dim}), wanted = targets.reshape({-1});
-  if (head_bias_.defined() || spec_.logit_scale != 1 || spec_.logit_soft_cap > 0)
-    return cross_entropy(logits(rows), wanted);
-  return head_cross_entropy(rows, head_, wanted);
+  const bool plain = !head_bias_.defined() && spec_.logit_scale == 1 && spec_.logit_soft_cap == 0;
+  if (!plain || (head_map_ && nn::has_forward_hooks(*head_map_)))
+    return cross_entropy(logits(rows), wanted, {.reduction = reduction});
+  return head_cross_entropy(rows, head_, wanted, {.reduction = reduction});
+}
+
+Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
+  check<ShapeError>(tokens.shape() == targets.shape(), kind(), "tokens are ", tokens, ", targets ", targets);
+  return head_loss(hidden(tokens), targets, "mean");
+}
+
+Tensor LanguageModel::packed_loss(const Tensor& tokens, const Tensor& targets, const Tensor& positions,
+                                  const Tensor& documents) const {
+  for (const Tensor* t : {&targets, &positions, &documents})
+    check<ShapeError>(tokens.dim() == 2 && t->shape() == tokens.shape(), kind(), "tokens are ", tokens,
+                      ", what goes with them is ", *t);
+  // [B, 1, T, T]: whether a query and a key are of one text.
+  const Tensor seen = (documents.unsqueeze(2) == documents.unsqueeze(1)).unsqueeze(1);
+  return head_loss(hidden_at(tokens, positions, seen), targets, "mean");
+}
+
+Tensor LanguageModel::log_probabilities(const Tensor& tokens, const Tensor& targets) const {
+  check<ShapeError>(tokens.shape() == targets.shape(), kind(), "tokens are ", tokens, ", targets ", targets);
+  return -head_loss(hidden(tokens), targets, "none").view(tokens.shape()).sum({1});
 }
 
 void LanguageModel::set_recomputed_blocks(int64_t count) {

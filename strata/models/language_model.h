@@ -59,6 +59,12 @@ class LanguageModel : public nn::Module {
   Tensor hidden(const Tensor& tokens, const Tensor& padding = {}) const;
   /// Mean cross entropy (nats per token, a f32 scalar) of `targets` [B, T], the tokens that follow `tokens`.
   Tensor loss(const Tensor& tokens, const Tensor& targets) const;
+  /// The same of rows that hold several texts, none of which sees another: `positions` and `documents`, i64 [B, T],
+  /// count from 0 within each text and number the texts of a row (data::PackedRows). Targets of -100 are not learned.
+  Tensor packed_loss(const Tensor& tokens, const Tensor& targets, const Tensor& positions,
+                     const Tensor& documents) const;
+  /// The log-probability of each row's targets, those of -100 left out: f32 [B]. Rows may end in padding.
+  Tensor log_probabilities(const Tensor& tokens, const Tensor& targets) const;
 
   /// The first `blocks` of the blocks keep only their inputs for backward, which computes them again (checkpoint()):
   /// the same gradients to the bit, for about a third more of those blocks' time. The model must live, at its place,
@@ -98,10 +104,15 @@ class LanguageModel : public nn::Module {
   Tensor embed(const Tensor& tokens, const Tensor& positions) const;
   void check_room(const Tensor& tokens, int64_t filled, int64_t room) const;
   Tensor run(const Tensor& x, const nn::Places& places, ModelCache* cache) const;
+  // What hidden() is without a cache: tokens at `positions`, 0, 1, .. where undefined, that see what is `seen`.
+  Tensor hidden_at(const Tensor& tokens, const Tensor& positions, const Tensor& seen) const;
+  // The cross entropy of what hidden() gave.
+  Tensor head_loss(const Tensor& hidden, const Tensor& targets, const std::string& reduction) const;
 
   ModelSpec spec_;
   std::vector<nn::RotaryTables> rotary_;
-  Tensor head_, head_bias_;  // [vocab, dim], [vocab]
+  Tensor head_, head_bias_;             // [vocab, dim], [vocab]
+  std::optional<nn::Linear> head_map_;  // whose weight head_ is, unless tied
   int64_t recomputed_ = 0;
 };
 

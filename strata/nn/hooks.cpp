@@ -4,7 +4,20 @@
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/view/view.h"
 
-namespace strata::nn::detail {
+namespace strata::nn {
+
+bool has_forward_hooks(const Module& module) {
+  if (detail::modules_with_hooks.load(std::memory_order_relaxed) == 0) return false;
+  detail::ModuleHooks* hooks = detail::ModuleHooks::of_module(module, false);
+  if (!hooks) return false;
+  if (hooks->instead) return true;
+  for (const auto kind : {detail::HookKind::before, detail::HookKind::after})
+    for (const auto& hook : hooks->of(kind))
+      if (!hook->removed) return true;
+  return false;
+}
+
+namespace detail {
 
 ModuleHooks::ModuleHooks() {
   modules_with_hooks.fetch_add(1, std::memory_order_relaxed);
@@ -63,4 +76,6 @@ Tensor hooked_forward(const Module& module, const Tensor& x, ForwardRef forward)
   return y;
 }
 
-}  // namespace strata::nn::detail
+}  // namespace detail
+
+}  // namespace strata::nn

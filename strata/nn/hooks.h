@@ -47,6 +47,10 @@ struct CallableModuleHook final : ModuleHook {
 };
 }  // namespace detail
 
+/// Whether anything runs before, behind or instead of the module's forward. A module that computes with a part's weight, to do two
+/// layers in one op, calls the part instead where this holds.
+bool has_forward_hooks(const Module& module);
+
 /// Ends a module's hook. It may be copied and dropped; only remove() takes the hook away.
 class ModuleHookHandle {
  public:

@@ -305,6 +305,22 @@ void check_together(const TrainConfig& c, const Origins& origins) {
   if (c.optim.param_update == "compensated" && c.optim.optimizer == "adafactor")
     fail(blame({"train.param_update", "train.optimizer"}),
          "train.param_update = compensated is not for adafactor, which takes weights in one array");
+  const TuneConfig& u = c.tune;
+  const bool own = c.init.empty();  // else sizes are the other model's
+  if (c.model.family == "init" && c.init.empty())
+    fail(blame({"model.family"}), "model.family = init wants model.init: a folder of a model");
+  if (c.init.empty() && c.data.format == "preferences")
+    fail(blame({"data.format"}), "data.format = preferences wants model.init: a model that answers already");
+  if (u.method != "full" && !u.freeze.empty())
+    fail(blame({"tune.freeze"}),
+         fmt::format("tune.freeze is for tune.method = full: {} trains its adapters and tune.train", u.method));
+  if (u.quantize != "none" && (u.method == "full" || own))
+    fail(blame({"tune.quantize", "tune.method"}),
+         fmt::format("tune.quantize = {} is for adapters (tune.method = lora or dora) on a model that exists "
+                     "(model.init)",
+                     u.quantize));
+  if (u.preference == "ipo" && u.label_smoothing > 0)
+    fail(blame({"tune.label_smoothing", "tune.preference"}), "tune.label_smoothing is of tune.preference = sigmoid");
   const MemoryConfig& y = c.memory;
   try {
     y.budget();
@@ -326,24 +342,24 @@ void check_together(const TrainConfig& c, const Origins& origins) {
   if (y.delayed_update && y.update != "cpu")
     fail(blame({"memory.delayed_update", "memory.update"}), "memory.delayed_update wants memory.update = cpu");
   const ModelConfig& m = c.model;
-  if (m.dim % m.heads != 0)
+  if (own && m.dim % m.heads != 0)
     fail(blame({"model.heads", "model.dim"}),
          fmt::format("model.heads = {} does not divide model.dim = {}", m.heads, m.dim));
-  if (m.kv_heads != 0 && m.heads % m.kv_heads != 0)
+  if (own && m.kv_heads != 0 && m.heads % m.kv_heads != 0)
     fail(blame({"model.kv_heads", "model.heads"}),
          fmt::format("model.kv_heads = {} does not divide model.heads = {}", m.kv_heads, m.heads));
-  if (m.family == "llama" && (m.dim / m.heads) % 2 != 0)
+  if (own && m.family == "llama" && (m.dim / m.heads) % 2 != 0)
     fail(blame({"model.heads", "model.dim", "model.family"}),
          fmt::format("rotary positions turn pairs of numbers, but model.dim / model.heads = {} is odd",
                      m.dim / m.heads));
-  if (c.data.tokenizer == "byte" && m.vocab != 0 && m.vocab < 256)
+  if (own && c.data.tokenizer == "byte" && m.vocab != 0 && m.vocab < 256)
     fail(blame({"model.vocab", "data.tokenizer"}),
          fmt::format("model.vocab = {} is less than the 256 tokens of the byte tokenizer", m.vocab));
-  if (c.data.tokenizer == "bpe" && m.vocab < 257)
+  if (own && c.data.tokenizer == "bpe" && m.vocab < 257)
     fail(blame({"data.tokenizer", "model.vocab"}),
          fmt::format("data.tokenizer = bpe wants model.vocab of at least 257 (256 bytes and one pair), got {}",
                      m.vocab));
-  if (c.data.tokenizer == "ids" && m.vocab < 1)
+  if (own && c.data.tokenizer == "ids" && m.vocab < 1)
     fail(blame({"data.tokenizer", "model.vocab"}), "data.tokenizer = ids wants model.vocab: how many ids there are");
   try {
     make_schedule(c.optim, c.steps);

@@ -20,6 +20,8 @@ struct DataConfig {
   std::string valid_path;
   double valid_fraction = 0.05;
   std::string tokenizer = "byte";
+  std::string format = "text";
+  std::string packing = "first_fit";
   bool shuffle = true;
 
   bool operator==(const DataConfig&) const = default;
@@ -73,6 +75,26 @@ struct MemoryConfig {
   bool operator==(const MemoryConfig&) const = default;
 };
 
+/// Section [tune]: what of a model is trained, and how. docs/design/fine_tuning.md.
+struct TuneConfig {
+  std::string method = "full";
+  int64_t rank = 16;
+  double alpha = 32;
+  double dropout = 0;
+  bool rslora = false;
+  std::string targets = "blocks";
+  std::string ranks;
+  std::string alphas;
+  std::string train;
+  std::string freeze;
+  std::string quantize = "none";
+  std::string preference = "sigmoid";
+  double beta = 0.1;
+  double label_smoothing = 0;
+
+  bool operator==(const TuneConfig&) const = default;
+};
+
 /// Everything that a run of `strata train` is determined by. The meaning, the range and the default of each field
 /// stand in config_keys(); `strata train --help` prints them.
 ///
@@ -81,6 +103,8 @@ struct MemoryConfig {
 ///     validate(c);
 struct TrainConfig {
   ModelConfig model;
+  std::string init;  ///< model.init
+  TuneConfig tune;
   DataConfig data;
   OptimConfig optim;
   MemoryConfig memory;

@@ -31,6 +31,9 @@ template <auto Field>
 constexpr ConfigField optim_of{&member_of<&TrainConfig::optim, Field>};
 
 template <auto Field>
+constexpr ConfigField tune{&member_of<&TrainConfig::tune, Field>};
+
+template <auto Field>
 constexpr ConfigField memory_of{&member_of<&TrainConfig::memory, Field>};
 
 constexpr auto kInteger = ConfigType::integer;
@@ -43,6 +46,7 @@ using D = DataConfig;
 using O = OptimConfig;
 using T = TrainConfig;
 using Y = MemoryConfig;
+using U = TuneConfig;
 
 // The names of the rules that `which` holds for, separated by spaces.
 template <class F>
@@ -108,8 +112,9 @@ std::vector<ConfigKey> keys_of_rules() {
 std::vector<ConfigKey> make_keys() {
   std::vector<ConfigKey> keys{
       {"model.family", kText,
-       "GPT-2 (LayerNorm, GELU, learned positions) or Llama (RMSNorm, SwiGLU, rotary positions).", "gpt llama", 0, 0,
-       model<&M::family>},
+       "GPT-2 (LayerNorm, GELU, learned positions) or Llama (RMSNorm, SwiGLU, rotary positions); init: what model.init "
+       "says.",
+       "gpt llama init", 0, 0, model<&M::family>},
       {"model.layers", kInteger, "Transformer blocks.", "", 1, 1024, model<&M::layers>},
       {"model.dim", kInteger, "Width of the residual stream; a multiple of heads.", "", 1, 65536, model<&M::dim>},
       {"model.heads", kInteger, "Attention heads.", "", 1, 1024, model<&M::heads>},
@@ -127,6 +132,45 @@ std::vector<ConfigKey> make_keys() {
        model<&M::tied_embeddings>},
       {"model.rope_theta", kNumber, "Base of the rotary frequencies (llama).", "", 1, 1e12, model<&M::rope_theta>},
       {"model.norm_eps", kNumber, "Added to the variance inside the norms.", "", 1e-12, 1, model<&M::norm_eps>},
+      {"model.init", kText,
+       "What the weights begin as: a folder of a model as Hugging Face writes it, or a run's or a checkpoint's. What "
+       "the model is made like and its tokenizer come from there; of this section context counts still, the tokens of "
+       "a row, where it is no more than the model's.",
+       "", 0, 0, top<&T::init>},
+
+      {"tune.method", kText,
+       "What is trained: all weights, or beside frozen ones adapters of low rank (lora), or these with learned lengths "
+       "of the rows (dora).",
+       "full lora dora", 0, 0, tune<&U::method>},
+      {"tune.rank", kInteger, "Rank of the adapters.", "", 1, 1 << 16, tune<&U::rank>},
+      {"tune.alpha", kNumber, "What adapters add is multiplied by alpha / rank.", "", 0, 1e9, tune<&U::alpha>},
+      {"tune.dropout", kNumber, "Probability of dropping a number that comes into an adapter during training.", "", 0,
+       0.99, tune<&U::dropout>},
+      {"tune.rslora", kBoolean, "Multiplied by alpha / sqrt(rank) instead.", "", 0, 0, tune<&U::rslora>},
+      {"tune.targets", kText,
+       "Linear maps that get adapters: names or parts of names between dots, as here or in the model's files, "
+       "separated "
+       "by spaces, * for any part, e.g. \"q_proj v_proj\" or \"blocks.*.attn\".",
+       "", 0, 0, tune<&U::targets>},
+      {"tune.ranks", kText, "Other ranks for some of them, e.g. \"mlp=8 blocks.0=4\".", "", 0, 0, tune<&U::ranks>},
+      {"tune.alphas", kText, "Other alphas for some of them.", "", 0, 0, tune<&U::alphas>},
+      {"tune.train", kText,
+       "Weights that are trained beside adapters, or of method full the only ones: names as in targets, e.g. \"head "
+       "norm\".",
+       "", 0, 0, tune<&U::train>},
+      {"tune.freeze", kText, "Weights that are not trained.", "", 0, 0, tune<&U::freeze>},
+      {"tune.quantize", kText,
+       "Keeps the frozen linear maps of the blocks in 4 bits a number (QLoRA: NF4 in blocks of 64, whose scales are in "
+       "8 "
+       "bits), for lora and dora.",
+       "none nf4", 0, 0, tune<&U::quantize>},
+      {"tune.preference", kText,
+       "The loss of data.format = preferences: DPO's, or IPO's, of the answers' log-probabilities under the model and "
+       "under what it began as.",
+       "sigmoid ipo", 0, 0, tune<&U::preference>},
+      {"tune.beta", kNumber, "What moving away from the beginning costs.", "", 1e-6, 1e6, tune<&U::beta>},
+      {"tune.label_smoothing", kNumber, "Of sigmoid, the probability that a pair is the wrong way round.", "", 0, 0.499,
+       tune<&U::label_smoothing>},
 
       {"data.path", kText, "Text file, folder of text files, or tokens that strata data made, to train on (--data).", "", 0, 0, data<&D::path>},
       {"data.valid_path", kText, "Text to validate on; empty takes the end of the training text.", "", 0, 0,
@@ -138,6 +182,14 @@ std::vector<ConfigKey> make_keys() {
        "need "
        "model.vocab).",
        "byte bpe ids", 0, 0, data<&D::tokenizer>},
+      {"data.format", kText,
+       "What the text is: running text; JSON lines of conversations (messages, prompt and completion, text), of which "
+       "what the assistant writes is learned; or JSON lines with a chosen and a rejected answer. The latter two want a "
+       "model with a chat template, where lines hold messages.",
+       "text chat preferences", 0, 0, data<&D::format>},
+      {"data.packing", kText,
+       "How conversations share a row, none seeing another: one behind another in their order, or where they fit best.",
+       "first_fit next_fit", 0, 0, data<&D::packing>},
       {"data.shuffle", kBoolean,
        "Windows of the text in random order, cut differently in each epoch; false takes them as they stand.", "", 0, 0,
        data<&D::shuffle>},

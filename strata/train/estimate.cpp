@@ -16,6 +16,8 @@
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/vec/scratch_kept.h"
+#include "strata/train/conversations_inl.h"
+#include "strata/train/fine_tune_inl.h"
 #include "strata/train/precision.h"
 #include "strata/train/run.h"
 
@@ -51,6 +53,7 @@ int64_t product_scratch(const LanguageModel& model, int64_t rows) {
 }
 
 TrainConfig checked(TrainConfig config) {
+  apply_init(config);
   if (config.model.vocab == 0) config.model.vocab = 256;
   validate(config);
   return config;
@@ -70,19 +73,18 @@ class DryRun {
                                  : config.memory.recompute == "blocks" ? config.model.layers
                                                                        : 0);
     memory::reset_peak(DeviceType::meta);  // weights of 16 bits were f32 when they were initialised
-    optimizer = make_optimizer(config.optim, model->named_parameters(), 0, model->table_names());
+    optimizer = make_optimizer(config.optim, trained_parameters(*model), 0, model->table_names());
   }
   data::Batch make_batch() const {
     memory::TagScope tag(Tag::data);
-    const TensorMeta meta{{config_.batch, config_.model.context}, DType::i64, Device::meta(), std::nullopt};
-    return {empty(meta), empty(meta)};
+    return empty_batch(config_);
   }
   Tensor loss(const data::Batch& batch) const {
     std::optional<AutocastScope> autocast;
     if (const auto settings = autocast_of(config_, *model)) autocast.emplace(*settings);
     std::optional<SavedTensorOffload::Scope> scope;
     if (offload) scope.emplace(offload);
-    return model->loss(batch[0], batch[1]);
+    return batch_loss(*model, batch, config_);
   }
   void backward(const Tensor& loss) const {
     (config_.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(config_.accumulate))).backward();

@@ -70,7 +70,7 @@ ReportInput read_run(const std::string& folder, bool with_sample, bool with_limi
   in.status = step >= in.config.steps ? std::string("finished") : fmt::format("step {} of {}", step, in.config.steps);
   {
     DeviceScope dry(Device::meta());
-    in.parameters = make_model(in.config.model)->num_parameters();
+    in.parameters = make_model(in.config)->num_parameters();
   }
   if (!in.metrics.empty() && std::isfinite(in.metrics.back().peak_memory))
     in.notes.emplace_back("Peak memory of tensors",

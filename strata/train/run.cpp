@@ -12,13 +12,14 @@
 #include "strata/cuda/libraries.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
+#include "strata/io/hash.h"
 #include "strata/io/read_ahead.h"
 #include "strata/memory/allocator.h"
-#include "strata/nn/convert.h"
 #include "strata/nn/init.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/optim/home.h"
 #include "strata/optim/record.h"
+#include "strata/train/fine_tune_inl.h"
 #include "strata/train/rehearse.h"
 
 namespace strata {
@@ -68,9 +69,7 @@ bool is_checkpoint(const std::string& path) {
 }  // namespace
 
 std::shared_ptr<LanguageModel> make_model(const TrainConfig& config) {
-  auto model = make_model(config.model);
-  nn::convert_parameters(*model, parse_dtype(config.param_dtype));
-  return model;
+  return make_tuned_model(config);
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const optim::NamedTensors& parameters,
@@ -123,12 +122,14 @@ std::string save_run(const std::string& out, const RunState& state, const Langua
                                            {"sampler", data::to_string(state.sampler)}};
   if (state.log.lines >= 0) texts["log"] = to_string(state.log);
   if (state.text != 0) texts["text"] = std::to_string(state.text);
+  if (state.base != 0) texts["base"] = io::to_hex(state.base);
   if (state.loss_scale.size() == 2) {
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
   }
-  return io::save_checkpoint(
-      out, state.step, {{kModelFile, model.state_dict()}, {kOptimizerFile, optimizer.state_dict()}}, texts, keep_last);
+  return io::save_checkpoint(out, state.step,
+                             {{kModelFile, kept_state(model, state.config)}, {kOptimizerFile, optimizer.state_dict()}},
+                             texts, keep_last);
 }
 
 bool has_run(const std::string& out) {
@@ -162,11 +163,20 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
   s.rng.offset = number<uint64_t>(entry(c, run.path, "rng_offset"), run.path, "rng_offset");
   s.sampler = data::parse_sampler_state(entry(c, run.path, "sampler"));
   if (c.state.contains("log")) s.log = parse_log_mark(entry(c, run.path, "log"));
+  if (c.state.contains("base"))
+    check<IoError>(io::parse_hex(entry(c, run.path, "base"), s.base), run.path, "'base' is no checksum");
   if (c.state.contains("text")) s.text = number<uint64_t>(entry(c, run.path, "text"), run.path, "text");
   if (c.state.contains("loss_scale"))
     s.loss_scale = {number<double>(entry(c, run.path, "loss_scale"), run.path, "loss_scale"),
                     number<double>(entry(c, run.path, "loss_scale_steps"), run.path, "loss_scale_steps")};
   return run;
+}
+
+void check_base(const FoundRun& run, const LanguageModel& model) {
+  if (run.state.base == 0) return;
+  const uint64_t now = base_checksum(model, run.state.config);
+  check<IoError>(now == run.state.base, run.path, "it was trained on other weights than '", run.state.config.init,
+                 "' holds now (their checksum is ", io::to_hex(now), ", it was ", io::to_hex(run.state.base), ")");
 }
 
 void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optimizer) {
@@ -175,7 +185,14 @@ void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optim
     io::Checkpoint c = io::load_checkpoint(run.checkpoint, {file}, {{file, into}}, where);
     return std::move(c.files.at(file));
   };
-  model.load_state_dict(read(kModelFile, model.state_dict(), device));  // straight into its parameters
+  // Straight into its parameters; those that come from model.init are there already.
+  const nn::StateDict kept = kept_state(model, run.state.config);
+  const io::TensorMap found = read(kModelFile, kept, device);
+  for (const auto& [name, t] : kept)
+    check<IoError>(found.contains(name), run.path, "the model's file has no '", name, "'");
+  for (const auto& [name, t] : found)
+    check<IoError>(kept.contains(name), run.path, "the model has no place for '", name, "'");
+  model.load_state_dict(found, false);
   if (!optimizer) return;
   const memory::TagScope tag(memory::Tag::optimizer);
   // Straight to where it lives.
@@ -229,7 +246,10 @@ TrainedModel load_trained(const FoundRun& run, Device device, const std::string&
   trained.tokenizer = text::parse_tokenizer(run.state.tokenizer, run.path + ": tokenizer");
   const nn::init::SkipDraws from_file;
   const DeviceScope there(device);
-  trained.model = make_model(trained.config.model);
+  TrainConfig as = trained.config;
+  if (as.init.empty()) as.param_dtype = "f32";  // else the frozen weights are those that were trained with
+  trained.model = make_model(as);
+  check_base(run, *trained.model);
   trained.model->eval();
   if (device.is_cuda()) rehearse(*trained.model, trained.tokenizer->encode(prompt).size());
   load_run(run, *trained.model, nullptr);

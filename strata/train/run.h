@@ -28,7 +28,7 @@
 
 namespace strata {
 
-/// The model of the settings, with weights of train.param_dtype.
+/// The model of the settings, with weights of train.param_dtype; with model.init that of make_tuned_model().
 std::shared_ptr<LanguageModel> make_model(const TrainConfig& config);
 
 /// The optimizer that the settings name. Matrices decay, vectors (norms, biases) do not. `seed` is that of stochastic
@@ -51,6 +51,7 @@ struct RunState {
   int64_t step = 0;       ///< steps done
   int64_t tokens = 0;     ///< tokens trained on
   uint64_t text = 0;      ///< TrainData::text; 0 where it is not known
+  uint64_t base = 0;      ///< checksum of the weights of model.init that are frozen (base_checksum()); 0 for none
   double elapsed_s = 0;
   RngKey rng;                  ///< of default_generator()
   data::SamplerState sampler;  ///< of the training data
@@ -76,7 +77,11 @@ struct FoundRun {
 FoundRun find_run(const std::string& path, std::vector<std::string>* warnings = nullptr);
 /// Whether `out` holds a checkpoint, whole or not.
 bool has_run(const std::string& out);
-/// Fills the model, and the optimizer where given, from a checkpoint. Throws IoError, ValueError, ShapeError.
+/// Throws IoError where the frozen weights of `model`, which model.init gave, are not those that the run was trained
+/// with.
+void check_base(const FoundRun& run, const LanguageModel& model);
+/// Fills the model, and the optimizer where given, from a checkpoint; weights that are frozen since model.init gave
+/// them are not in it. Throws IoError, ValueError, ShapeError.
 void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optimizer);
 
 /// Writes OUT/step.recording. Throws IoError.

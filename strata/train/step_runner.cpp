@@ -18,6 +18,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/train/conversations_inl.h"
 #include "strata/train/precision.h"
 
 namespace strata {
@@ -52,6 +53,7 @@ StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, 
       optimizer_(optimizer),
       device_(device),
       tiers_(tiers),
+      config_(config),
       autocast_(autocast_of(config, model)),
       max_norm_(config.optim.grad_clip > 0 ? config.optim.grad_clip : INFINITY),
       must_capture_(config.graph == "on") {
@@ -80,7 +82,9 @@ bool StepRunner::captured() const {
 Tensor StepRunner::loss(const data::Batch& batch) const {
   std::optional<AutocastScope> autocast;
   if (autocast_) autocast.emplace(*autocast_);
-  return model_.loss(batch[0].to(device_), batch[1].to(device_));
+  data::Batch here;
+  for (const Tensor& t : batch) here.push_back(t.to(device_));
+  return batch_loss(model_, here, config_);
 }
 
 Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {

@@ -70,6 +70,7 @@ class StepRunner {
   optim::Optimizer& optimizer_;
   Device device_;
   const Tiers* tiers_;
+  TrainConfig config_;
   std::optional<AutocastSettings> autocast_;
   double max_norm_;
   bool must_capture_ = false;

@@ -525,8 +525,8 @@ class Planner {
     if (weights_away) p.weights_near = update - beside;
   }
 
-  // Whether the update runs under the next forward, on the host's memory (optim::StateHome::ahead), as Tiers has it; the
-  // squares of gradients were added up as they were made.
+  // Whether the update runs under the next forward, on the host's memory (optim::StateHome::ahead), as Tiers has it;
+  // the squares of gradients were added up as they were made.
   bool runs_ahead(const TierPlan& p) const {
     return !on_cpu() && p.state == Place::host && p.parameters == Place::host && steps_.fused_update();
   }

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "strata/data/token_file.h"
 #include "strata/io/files.h"
 #include "strata/io/input_file.h"
 #include "strata/text/bpe.h"
+#include "strata/train/conversations_inl.h"
+#include "strata/train/fine_tune_inl.h"
 
 namespace strata {
 namespace {
@@ -62,11 +65,19 @@ std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t 
 TrainData open_train_data(const TrainConfig& config, const std::string& out, const std::string& tokenizer_json) {
   check(!config.data.path.empty(), "train", "no text to train on: give --data FILE or --data FOLDER");
   TrainData d;
-  if (tokenizer_json.empty())
+  text::TokenizerFolder init;
+  if (!config.init.empty()) init = init_tokenizer(find_init(config.init));
+  if (!tokenizer_json.empty())
+    d.tokenizer = text::parse_tokenizer(tokenizer_json, "the checkpoint's tokenizer");
+  else if (init.tokenizer)
+    d.tokenizer = std::move(init.tokenizer);
+  else
     d.tokenizer = data::is_token_file(config.data.path) ? tokenizer_of_token_file(config.data.path)
                                                         : make_tokenizer(config.data, config.model.vocab);
-  else
-    d.tokenizer = text::parse_tokenizer(tokenizer_json, "the checkpoint's tokenizer");
+  if (config.data.format != "text") {
+    open_conversations(d, config, init);
+    return d;
+  }
   const std::string folder = out + "/data";
   io::make_directories(folder);
   io::remove_leftovers(folder);
@@ -99,8 +110,7 @@ TrainData open_train_data(const TrainConfig& config, const std::string& out, con
   return d;
 }
 
-std::vector<std::vector<data::Sample>> validation_samples(const data::TokenDataset& data, int64_t batch,
-                                                          int64_t batches) {
+std::vector<std::vector<data::Sample>> validation_samples(const data::Dataset& data, int64_t batch, int64_t batches) {
   const int64_t wanted = std::min(data.size(), batch * batches);
   std::vector<std::vector<data::Sample>> all;
   for (int64_t i = 0; i < wanted; ++i) {

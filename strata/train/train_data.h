@@ -11,11 +11,12 @@
 
 namespace strata {
 
-/// Text tokenised once into OUT/data/*.tokens and read from there: it may be larger than memory.
+/// What a run learns from. Running text is tokenised once into OUT/data/*.tokens and read from there: it may be larger
+/// than memory. Conversations and preferences are tokens in memory.
 struct TrainData {
   std::shared_ptr<text::Tokenizer> tokenizer;
-  std::shared_ptr<const data::TokenDataset> train;
-  std::shared_ptr<const data::TokenDataset> valid;  ///< nullptr where none was asked for
+  std::shared_ptr<const data::Dataset> train;
+  std::shared_ptr<const data::Dataset> valid;  ///< nullptr where none was asked for
   int64_t train_tokens = 0;
   int64_t valid_tokens = 0;
   uint64_t text = 0;               ///< checksum of the training text and of what cut it into tokens
@@ -37,7 +38,6 @@ TrainData open_train_data(const TrainConfig& config, const std::string& out, con
 
 /// The validation batches: `batches` of `batch` windows, spread evenly over the data, the same each time. Fewer where
 /// the data has fewer.
-std::vector<std::vector<data::Sample>> validation_samples(const data::TokenDataset& data, int64_t batch,
-                                                          int64_t batches);
+std::vector<std::vector<data::Sample>> validation_samples(const data::Dataset& data, int64_t batch, int64_t batches);
 
 }  // namespace strata

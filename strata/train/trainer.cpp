@@ -28,9 +28,12 @@
 #include "strata/memory/budget.h"
 #include "strata/memory/timeline.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/train/conversations_inl.h"
 #include "strata/train/feeder.h"
+#include "strata/train/fine_tune_inl.h"
 #include "strata/train/generate.h"
 #include "strata/train/machine.h"
+#include "strata/train/precision.h"
 #include "strata/train/progress.h"
 #include "strata/train/report.h"
 #include "strata/train/run.h"
@@ -123,6 +126,7 @@ class Run {
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> progress_;
   int64_t step_ = 0, tokens_ = 0, saved_step_ = -1;
+  uint64_t base_ = 0;
   int launches_ = 0;                          // of this start
   std::optional<lab::StepCosts> step_costs_;  // of the step that was recorded
   lab::Trace trace_;                          // of the same, with tiers
@@ -134,6 +138,7 @@ class Run {
 
 Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) : config_(config), options_(options) {
   strata::validate(config_);
+  apply_init(config_);
   device_ = parse_device(config_.device);
   if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
   const std::jthread libraries = cuda::detail::load_libraries(device_);
@@ -180,11 +185,25 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
     const memory::TierScope home(plan_ ? Tiers::weights_tier(*plan_, device_) : Tier());
     model_ = make_model(config_);
   }
-  optimizer_ = make_optimizer(config_.optim, model_->named_parameters(), static_cast<uint64_t>(config_.seed),
+  base_ = base_checksum(*model_, config_);
+  if (found) check_base(*found, *model_);
+  optimizer_ = make_optimizer(config_.optim, trained_parameters(*model_), static_cast<uint64_t>(config_.seed),
                               model_->table_names());
   if (plan_) {
     model_->set_recomputed_blocks(plan_->recomputed);
     tiers_.emplace(*plan_, *model_, &*optimizer_, device_);
+  }
+  if (config_.data.format == "preferences") {
+    part.emplace("reference");
+    std::optional<AutocastScope> autocast;
+    if (const auto settings = autocast_of(config_, *model_)) autocast.emplace(*settings);
+    const auto with_reference = [&](std::shared_ptr<const data::Dataset>& pairs, const char* name) {
+      if (pairs)
+        pairs = reference_answers(pairs, *model_, config_, fmt::format("{}/data/{}.safetensors", options_.out, name),
+                                  data_.text, found.has_value());
+    };
+    with_reference(data_.train, "train.reference");
+    with_reference(data_.valid, "valid.reference");
   }
   part.reset();
   schedule_ = make_schedule(config_.optim, config_.steps);
@@ -213,9 +232,10 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   progress_.emplace(config_.steps, options_.log);
   for (const std::string& w : warnings) note("skipping the " + w);
   for (const std::string& m : mended) note(m);
+  const int64_t all = model_->num_parameters(), trained = model_->num_parameters(true);
   note(fmt::format(
-      "{}, {} parameters; {} training tokens{}; {}", config_.model.family,
-      format_count(static_cast<double>(model_->num_parameters())),
+      "{}, {} parameters{}; {} training tokens{}; {}", config_.model.family, format_count(static_cast<double>(all)),
+      trained == all ? "" : fmt::format(", {} of them trained", format_count(static_cast<double>(trained))),
       format_count(static_cast<double>(data_.train_tokens)),
       data_.valid ? fmt::format(", {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
       device_.is_cuda() ? fmt::format("on {}", cuda::properties(device_.index).name)
@@ -247,7 +267,8 @@ FoundRun Run::newest() const {
 void Run::resume_from(const FoundRun& found) {
   const RunState& s = found.state;
   for (const ConfigKey& key : config_keys()) {
-    if (!key.name.starts_with("model.") && key.name != "train.optimizer") continue;
+    const bool decides = key.name.starts_with("model.") || key.name.starts_with("tune.") || key.name == "data.format";
+    if (!decides && key.name != "train.optimizer") continue;
     const std::string now = value_text(config_, key), then = value_text(s.config, key);
     check(now == then, "train", key.name, " is ", now, ", but the run in '", options_.out, "' has ", then,
           " (strata train --resume --out ", options_.out, " goes on with the run's own settings)");
@@ -393,12 +414,14 @@ void Run::save() {
   s.step = step_;
   s.tokens = tokens_;
   s.text = data_.text;
+  s.base = base_;
   s.elapsed_s = elapsed();
   s.rng = default_generator().state();
   s.log = metrics_->mark();
   s.sampler = feeder_->state();
   if (steps_->scaler()) s.loss_scale = steps_->scaler()->state().to_vector<double>();
   checkpoint_ = save_run(options_.out, s, *model_, *optimizer_, static_cast<int>(config_.keep_last));
+  if (config_.tune.method != "full") save_adapter_of(options_.out, *model_, config_);
   saved_step_ = step_;
 }
 

@@ -430,7 +430,8 @@ TEST_F(Trainer, IdsInTheirOwnOrder) {
   c_.model.vocab = 300;
   const TrainData d = open_train_data(c_, dir_ / "run");
   EXPECT_EQ(d.train_tokens, 1000);
-  for (const int64_t epoch : {0, 1}) EXPECT_EQ(d.train->begin_of({.index = 2, .epoch = epoch}), 64);
+  for (const int64_t epoch : {0, 1})
+    EXPECT_EQ(dynamic_cast<const data::TokenDataset&>(*d.train).begin_of({.index = 2, .epoch = epoch}), 64);
   c_.steps = 2;
   c_.sample_tokens = 3;
   train_in("run");

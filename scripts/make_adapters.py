@@ -1,0 +1,82 @@
+"""Adapters of the models that make_models.py made, written and read by PEFT.
+
+make_adapters.py FOLDER [NAME ...]          FOLDER/<name>/adapter-<kind>: a folder of PEFT's with expected.safetensors, the
+                                            logits [1, T, vocab] of the adapted model for `tokens` of reference.safetensors
+make_adapters.py --check FOLDER [NAME ...]  reads FOLDER/<name>/adapter-<kind>-again, which the tests wrote, and compares:
+                                            no key missing or unexpected, the same logits
+"""
+
+import json
+import os
+import sys
+import zlib
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.utils import set_peft_model_state_dict
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging
+
+KINDS = {
+    "lora": {"r": 4, "lora_alpha": 6},
+    "rslora": {"r": 3, "lora_alpha": 5, "use_rslora": True, "lora_dropout": 0.1},
+    "dora": {"r": 2, "lora_alpha": 4, "use_dora": True},
+}
+
+
+def base(folder: str) -> torch.nn.Module:
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
+        config = AutoConfig.for_model(**json.load(f))
+    # The folder's config.json has no line for each key that transformers writes.
+    return AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def logits(model: torch.nn.Module, folder: str) -> torch.Tensor:
+    tokens = load_file(os.path.join(folder, "reference.safetensors"))["tokens"]
+    with torch.no_grad():
+        return model(input_ids=tokens, use_cache=False).logits.float()
+
+
+def make(folder: str) -> None:
+    for kind, options in KINDS.items():
+        torch.manual_seed(zlib.crc32((os.path.basename(folder) + kind).encode()))
+        model = base(folder)
+        names = [n for n, m in model.named_modules() if type(m).__name__ in ("Linear", "Conv1D") and "head" not in n and "embed_out" not in n]
+        adapted = get_peft_model(model, LoraConfig(target_modules=names, rank_pattern={"^" + names[0]: 1}, **options)).eval()
+        with torch.no_grad():
+            for name, p in adapted.named_parameters():
+                if "lora_B" in name:
+                    p.normal_(0, 0.3)
+                elif "magnitude" in name:
+                    p.mul_(torch.empty_like(p).uniform_(0.7, 1.4))
+        target = os.path.join(folder, "adapter-" + kind)
+        adapted.save_pretrained(target)
+        save_file({"logits": logits(adapted, folder).contiguous()}, os.path.join(target, "expected.safetensors"))
+    print(f"{os.path.basename(folder)}: adapters of {len(names)} maps")
+
+
+def check(folder: str) -> None:
+    for kind in KINDS:
+        ours, theirs = (os.path.join(folder, f"adapter-{kind}{end}") for end in ("-again", ""))
+        if not os.path.isdir(ours):
+            raise SystemExit(f"{ours} is not there: the tests of adapters write it")
+        model = PeftModel.from_pretrained(base(folder), ours).eval()
+        result = set_peft_model_state_dict(model, load_file(os.path.join(ours, "adapter_model.safetensors")))
+        missing = [k for k in result.missing_keys if "lora_" in k]
+        if missing or result.unexpected_keys:
+            raise SystemExit(f"{ours}: missing {missing}, unexpected {result.unexpected_keys}")
+        want = load_file(os.path.join(theirs, "expected.safetensors"))["logits"]
+        off = (logits(model, folder) - want).abs().max().item() / want.abs().max().item()
+        if not off < 1e-5:
+            raise SystemExit(f"{ours}: logits are off by {off}")
+    print(f"{os.path.basename(folder)}: PEFT reads ours")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    arguments = [a for a in sys.argv[1:] if a != "--check"]
+    root = arguments[0]
+    for name in arguments[1:] or sorted(n for n in os.listdir(root) if os.path.isfile(os.path.join(root, n, "reference.safetensors"))):
+        (check if "--check" in sys.argv else make)(os.path.join(root, name))

@@ -1,0 +1,109 @@
+// Adapters that PEFT made for models of every family (scripts/make-models, make_adapters.py) against what is loaded
+// here, and folders of ours for PEFT to read (make_adapters.py --check).
+
+#include <cstdlib>
+#include <filesystem>
+#include <ostream>
+
+#include <gtest/gtest.h>
+
+#include "strata/core/node.h"
+#include "strata/io/safetensors.h"
+#include "strata/models/average.h"
+#include "strata/models/peft.h"
+#include "strata/models/pretrained.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/reduce/reduce.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Case {
+  const Family* family;
+  FamilySample sample;
+  std::string kind;
+  std::string name() const { return cat(family->name, '-', sample.name); }
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name() << ' ' << c.kind;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Family* family : families())
+    if (family->kind == ModelKind::decoder)
+      for (const FamilySample& sample : family->samples)
+        for (const char* kind : {"lora", "rslora", "dora"}) all.push_back({family, sample, kind});
+  return all;
+}
+
+fs::path models() {
+  if (const char* given = std::getenv("STRATA_MODELS")) return given;
+  const char* source = std::getenv("STRATA_SOURCE_DIR");
+  return fs::path(source ? source : ".") / "build/models";
+}
+
+class PretrainedAdapters : public testing::TestWithParam<Case> {};
+
+TEST_P(PretrainedAdapters, ComputeWhatTheyComputeThereAndAreGivenBack) {
+  const std::string folder = (models() / GetParam().name()).string(), adapter = folder + "/adapter-" + GetParam().kind;
+  if (!fs::exists(adapter + "/expected.safetensors"))
+    GTEST_SKIP() << adapter << " is not there: scripts/make-models writes it where peft is installed";
+  const NoGrad guard;
+  const Pretrained loaded = load_pretrained(folder);
+  const Tensor tokens = io::SafetensorsFile(folder + "/reference.safetensors").tensor("tokens");
+  const Tensor want = io::SafetensorsFile(adapter + "/expected.safetensors").tensor("logits");
+  const double most = want.abs().max().item();
+  const Tensor before = loaded.model->forward(tokens);
+  EXPECT_GT((before - want).abs().max().item(), 0.01 * most);  // the adapter does something
+
+  const AdapterNames names = adapter_names(*loaded.model, loaded.family->weights(loaded.spec));
+  load_adapter(adapter, *loaded.model, names);
+  loaded.model->eval();
+  EXPECT_LE((loaded.model->forward(tokens) - want).abs().max().item(), 1e-4 * most);
+  {
+    const nn::WithoutLora off;
+    EXPECT_EQ((loaded.model->forward(tokens) - before).abs().max().item(), 0);
+  }
+
+  // Written again: the same tensors under the same names.
+  const std::string again = adapter + "-again";
+  fs::remove_all(again);
+  save_adapter(again, *loaded.model, names, {.base = folder, .task_type = "CAUSAL_LM"});
+  const io::TensorMap theirs = io::SafetensorsFile(adapter + "/adapter_model.safetensors").tensors(),
+                      ours = io::SafetensorsFile(again + "/adapter_model.safetensors").tensors();
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (const auto& [name, t] : theirs) {
+    ASSERT_TRUE(ours.contains(name)) << name;
+    EXPECT_EQ((ours.at(name) - t).abs().max().item(), 0) << name;
+  }
+
+  nn::merge_lora(*loaded.model);
+  EXPECT_LE((loaded.model->forward(tokens) - want).abs().max().item(), 1e-4 * most);
+}
+
+TEST_P(PretrainedAdapters, MergedIntoFilesComputeTheSame) {
+  const std::string folder = (models() / GetParam().name()).string(), adapter = folder + "/adapter-" + GetParam().kind;
+  if (!fs::exists(adapter + "/expected.safetensors")) GTEST_SKIP() << adapter << " is not there";
+  const NoGrad guard;
+  const std::string merged = adapter + "-merged";
+  fs::remove_all(merged);
+  merge_adapter(folder, adapter, merged);
+  const Tensor tokens = io::SafetensorsFile(folder + "/reference.safetensors").tensor("tokens");
+  const Tensor want = io::SafetensorsFile(adapter + "/expected.safetensors").tensor("logits");
+  const Pretrained loaded = load_pretrained(merged);
+  EXPECT_LE((loaded.model->forward(tokens) - want).abs().max().item(), 1e-4 * want.abs().max().item());
+  fs::remove_all(merged);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PretrainedAdapters, testing::ValuesIn(cases()), [](const auto& info) {
+  std::string name = info.param.name() + "_" + info.param.kind;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+});
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,32 @@
+#pragma once
+// Conversations and preferences as the data of a run.
+
+#include <memory>
+#include <string>
+
+#include "strata/data/dataset.h"
+#include "strata/models/language_model.h"
+#include "strata/text/tokenizer_folder.h"
+#include "strata/train/config.h"
+#include "strata/train/train_data.h"
+
+namespace strata {
+
+/// Fills in all but the tokenizer, which is there, for data.format = chat or preferences, through the template of
+/// `init`. Throws IoError, ValueError.
+void open_conversations(TrainData& data, const TrainConfig& config, const text::TokenizerFolder& init);
+
+/// The mean loss of a batch of the settings' data.format, under the thread's autocast. A batch of preferences is
+/// data::PreferenceDataset's and behind it [B] each, what reference_answers() appends.
+Tensor batch_loss(const LanguageModel& model, const data::Batch& batch, const TrainConfig& config);
+/// A batch like those of the settings, without contents: on the thread's default device.
+data::Batch empty_batch(const TrainConfig& config);
+
+/// `pairs` with the log-probabilities of their answers under `model` as it is now, adapters switched off. They are kept
+/// in the file at `path`, and read from there where it holds those of this text (`text`, TrainData's checksum). A run
+/// that goes on (`resumed`) and trains the whole model has no other way to know them. Throws IoError.
+std::shared_ptr<const data::Dataset> reference_answers(std::shared_ptr<const data::Dataset> pairs,
+                                                       const LanguageModel& model, const TrainConfig& config,
+                                                       const std::string& path, uint64_t text, bool resumed);
+
+}  // namespace strata
