@@ -231,7 +231,7 @@ WeightPart check_part(const WeightEntry& e, const WeightRead& part, std::string_
 }
 
 void read_parts(const std::vector<InputFile>& files, std::vector<WeightPart> parts) {
-  std::stable_sort(parts.begin(), parts.end(), [](const WeightPart& a, const WeightPart& b) {
+  std::sort(parts.begin(), parts.end(), [](const WeightPart& a, const WeightPart& b) {
     const uint64_t oa = offset_of(*a.entry, a.first), ob = offset_of(*b.entry, b.first);
     return a.entry->file != b.entry->file ? a.entry->file < b.entry->file : oa < ob;
   });
