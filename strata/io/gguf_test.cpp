@@ -247,7 +247,7 @@ TEST(Gguf, TheWriterRefuses) {
   EXPECT_THROW(out.write(empty(TensorMeta{{32}, DType::f32, Device::meta(), std::nullopt})), DeviceError);
   Tensor infinite = counted({32});
   infinite.data<float>()[3] = std::numeric_limits<float>::infinity();
-  EXPECT_SAYS(message<ValueError>([&] { out.write(infinite); }), "tensor 'a': Q8_0: a number is inf");
+  EXPECT_SAYS(message<ValueError>([&] { out.write(infinite); }), "tensor 'a': Q8_0: a number is not finite");
   out.write(counted({32}));
   EXPECT_SAYS(message<DTypeError>([&] { out.write(counted({256})); }), "there is no encoder for Q4_K");
   EXPECT_SAYS(message<ValueError>([&] { out.commit(); }), "1 tensors have not been written");
