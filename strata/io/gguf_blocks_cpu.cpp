@@ -44,26 +44,35 @@ struct Scale {
   }
 };
 
-// The first number of largest magnitude.
-float largest(const float* x, int n, std::string_view type) {
-  float largest = x[0];
-  for (int i = 0; i < n; ++i) {
-    check<ValueError>(std::isfinite(x[i]), type, "a number is ", x[i], ", which blocks do not hold");
-    if (std::fabs(x[i]) > std::fabs(largest)) largest = x[i];
-  }
-  return largest;
+// The largest magnitude: as integers, in whose order the bits of positive numbers stand, which a compiler makes vectors
+// of.
+float largest(const float* x, std::string_view type) {
+  int32_t bits[32], most = 0;
+  std::memcpy(bits, x, sizeof bits);
+  for (int i = 0; i < 32; ++i) most = std::max(most, bits[i] & 0x7fffffff);
+  check<ValueError>(most < 0x7f800000, type, "a number is not finite, which blocks do not hold");
+  float magnitude;
+  std::memcpy(&magnitude, &most, sizeof magnitude);
+  return magnitude;
+}
+
+// To the nearest integer, halves away from zero, as roundf.
+int rounded(float x) {
+  const float a = std::fabs(x);
+  const int whole = static_cast<int>(a), n = whole + (a - static_cast<float>(whole) >= 0.5F);
+  return x < 0 ? -n : n;
 }
 
 }  // namespace
 
-void decode_q8_0(const std::byte* from, int64_t blocks, float* to) {
+void decode_q8_0(const std::byte* from, int64_t blocks, float* __restrict to) {
   for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 34, to += 32) {
     const float d = half_at(b);
     for (int i = 0; i < 32; ++i) to[i] = static_cast<float>(static_cast<int8_t>(b[2 + i])) * d;
   }
 }
 
-void decode_q4_0(const std::byte* from, int64_t blocks, float* to) {
+void decode_q4_0(const std::byte* from, int64_t blocks, float* __restrict to) {
   for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 18, to += 32) {
     const float d = half_at(b);
     for (int i = 0; i < 16; ++i) {
@@ -73,7 +82,7 @@ void decode_q4_0(const std::byte* from, int64_t blocks, float* to) {
   }
 }
 
-void decode_q4_k(const std::byte* from, int64_t blocks, float* to) {
+void decode_q4_k(const std::byte* from, int64_t blocks, float* __restrict to) {
   for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 144) {
     const float d = half_at(b), dmin = half_at(b + 2);
     Byte scale[8], min[8];
@@ -88,7 +97,7 @@ void decode_q4_k(const std::byte* from, int64_t blocks, float* to) {
   }
 }
 
-void decode_q5_k(const std::byte* from, int64_t blocks, float* to) {
+void decode_q5_k(const std::byte* from, int64_t blocks, float* __restrict to) {
   for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 176) {
     const float d = half_at(b), dmin = half_at(b + 2);
     Byte scale[8], min[8];
@@ -104,19 +113,20 @@ void decode_q5_k(const std::byte* from, int64_t blocks, float* to) {
   }
 }
 
-void decode_q6_k(const std::byte* from, int64_t blocks, float* to) {
+void decode_q6_k(const std::byte* from, int64_t blocks, float* __restrict to) {
   for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 210) {
     const Byte *low = b, *high = b + 128, *scale = b + 192;
     const float d = half_at(b + 208);
     for (int half = 0; half < 2; ++half, low += 64, high += 32, scale += 8) {
       for (int part = 0; part < 4; ++part, to += 32) {
-        float ds[2];
-        for (int i = 0; i < 2; ++i) ds[i] = d * static_cast<float>(static_cast<int8_t>(scale[part * 2 + i]));
-        const Byte* l = low + part % 2 * 32;
+        const Byte *l = low + part % 2 * 32, *h = high;
         const int shift = part / 2 * 4;
-        for (int i = 0; i < 32; ++i) {
-          const int q = ((l[i] >> shift) & 15) | ((high[i] >> part * 2) & 3) << 4;
-          to[i] = ds[i / 16] * static_cast<float>(q - 32);
+        for (int run = 0; run < 2; ++run, l += 16, h += 16) {
+          const float ds = d * static_cast<float>(static_cast<int8_t>(scale[part * 2 + run]));
+          for (int i = 0; i < 16; ++i) {
+            const int q = ((l[i] >> shift) & 15) | ((h[i] >> part * 2) & 3) << 4;
+            to[run * 16 + i] = ds * static_cast<float>(q - 32);
+          }
         }
       }
     }
@@ -125,20 +135,25 @@ void decode_q6_k(const std::byte* from, int64_t blocks, float* to) {
 
 void encode_q8_0(const float* from, int64_t blocks, std::byte* to) {
   for (; blocks > 0; --blocks, from += 32, to += 34) {
-    const Scale scale(std::fabs(largest(from, 32, "Q8_0")) / 127, "Q8_0", to);
-    for (int i = 0; i < 32; ++i)
-      to[2 + i] = static_cast<std::byte>(static_cast<int8_t>(std::round(from[i] * scale.inverse)));
+    const float inverse = Scale(largest(from, "Q8_0") / 127, "Q8_0", to).inverse;
+    int8_t q[32];
+    for (int i = 0; i < 32; ++i) q[i] = static_cast<int8_t>(rounded(from[i] * inverse));
+    std::memcpy(to + 2, q, sizeof q);
   }
 }
 
 void encode_q4_0(const float* from, int64_t blocks, std::byte* to) {
   for (; blocks > 0; --blocks, from += 32, to += 18) {
-    const float d = largest(from, 32, "Q4_0") / -8;
-    const Scale scale(d, "Q4_0", to);
+    const float most = largest(from, "Q4_0");
+    float first = 0;
+    for (int i = 31; i >= 0; --i) first = std::fabs(from[i]) == most ? from[i] : first;
+    const float d = first / -8, inverse = Scale(d, "Q4_0", to).inverse;
     // Where the scale has no inverse the reference's numbers are what a processor makes of infinities: 0.
-    const bool none = d != 0 && scale.inverse == 0;
-    const auto q = [&](float x) { return none ? 0 : std::clamp(static_cast<int>(x * scale.inverse + 8.5F), 0, 15); };
-    for (int i = 0; i < 16; ++i) to[2 + i] = static_cast<std::byte>(q(from[i]) | q(from[16 + i]) << 4);
+    const float half = d != 0 && inverse == 0 ? 0 : 8.5F;
+    Byte q[32], packed[16];
+    for (int i = 0; i < 32; ++i) q[i] = static_cast<Byte>(std::min(static_cast<int>(from[i] * inverse + half), 15));
+    for (int i = 0; i < 16; ++i) packed[i] = static_cast<Byte>(q[i] | q[16 + i] << 4);
+    std::memcpy(to + 2, packed, sizeof packed);
   }
 }
 

@@ -182,6 +182,11 @@ TEST(Gguf, EveryValueThatIsWrittenIsRead) {
   m.set("deep", GgufValue::of({GgufValue::of(std::vector<float>{1}), GgufValue::of(std::vector<std::string>{"x"})},
                               GgufType::array));
   m.set("yes", GgufValue::of(false));  // replaced in its place
+  std::vector<std::string> many;       // longer than what is read at a time
+  for (int i = 0; i < 40'000; ++i) many.push_back(std::string(static_cast<size_t>(i % 23), 'x'));
+  m.set("many", GgufValue::of(many));
+  m.set("long", GgufValue::of(std::string(700'000, 'y')));
+  m.set("after", GgufValue::of(many));
   const TempDir dir;
   for (const uint32_t version : {2U, 3U}) {
     GgufWriter(dir / "x", m, {}, version).commit();
@@ -242,11 +247,21 @@ TEST(Gguf, TheWriterRefuses) {
   EXPECT_THROW(out.write(empty(TensorMeta{{32}, DType::f32, Device::meta(), std::nullopt})), DeviceError);
   Tensor infinite = counted({32});
   infinite.data<float>()[3] = std::numeric_limits<float>::infinity();
-  EXPECT_SAYS(message<ValueError>([&] { out.write(infinite); }), "tensor 'a': Q8_0: a number is inf");
+  EXPECT_SAYS(message<ValueError>([&] { out.write(infinite); }), "tensor 'a': Q8_0: a number is not finite");
   out.write(counted({32}));
   EXPECT_SAYS(message<DTypeError>([&] { out.write(counted({256})); }), "there is no encoder for Q4_K");
   EXPECT_SAYS(message<ValueError>([&] { out.commit(); }), "1 tensors have not been written");
   EXPECT_THROW(InputFile(dir / "x"), IoError);  // nothing under the name
+}
+
+TEST(Gguf, ATensorThatFailedHalfWayIsNotGoneOnWith) {
+  const TempDir dir;
+  Tensor x = counted({(1 << 20) + 32});  // two pieces
+  x.data<float>()[1 << 20] = std::numeric_limits<float>::infinity();
+  GgufWriter out(dir / "x", {}, {{"a", find_stored_type("Q8_0"), x.shape()}});
+  EXPECT_THROW(out.write(x), ValueError);
+  EXPECT_SAYS(message<ValueError>([&] { out.write(x); }), "tensor 'a' was written in part");
+  EXPECT_THROW(out.commit(), ValueError);
 }
 
 TEST(Gguf, RefusesWhatIsNoFileOfOurs) {

@@ -89,6 +89,7 @@ struct GgufWriter::State {
   std::string header;
   FileWriter file;
   size_t next = 0;
+  uint64_t position = 0;  // in the file, of the next tensor
 
   State(const std::string& path, const GgufMetadata& metadata, std::vector<StoredItem> all, uint32_t version)
       : alignment(alignment_of(metadata)),
@@ -96,15 +97,19 @@ struct GgufWriter::State {
         header(header_of(metadata, items, version, alignment, data_bytes)),
         file(path, header.size() + data_bytes) {
     file.write(header);
+    position = header.size();
     header = {};
   }
   const StoredItem& take() {
     check<ValueError>(next < items.size(), kOp, "all ", items.size(), " tensors have been written");
+    check<ValueError>(file.bytes_written() == position, kOp, "tensor ", quote(items[next].name),
+                      " was written in part, when an error ended that");
     return items[next];
   }
   void pad() {
     const uint64_t bytes = bytes_of(items[next]);
     file.write(std::string(padded(bytes, alignment) - bytes, '\0'));
+    position += padded(bytes, alignment);
     ++next;
   }
 };

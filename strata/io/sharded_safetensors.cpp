@@ -54,6 +54,7 @@ struct ShardedSafetensorsWriter::State {
   std::vector<std::string> order;
   size_t shard = 0, item = 0;
   std::optional<FileWriter> file;
+  uint64_t position = 0;  // in the file, of the next tensor
 
   std::string path(const std::string& name) const { return folder + "/" + name; }
   // The next item; its file is open.
@@ -61,13 +62,21 @@ struct ShardedSafetensorsWriter::State {
     while (shard < shards.size() && item == shards[shard].items.size()) finish();
     check<ValueError>(shard < shards.size(), kOp, "all ", order.size(), " tensors have been written");
     if (!file) open();
-    return shards[shard].items[item];
+    const StoredItem& next = shards[shard].items[item];
+    check<ValueError>(file->bytes_written() == position, kOp, "tensor ", quote(next.name),
+                      " was written in part, when an error ended that");
+    return next;
   }
   void open() {
     Shard& s = shards[shard];
     file.emplace(path(s.name), s.header.size() + s.data_bytes);
     file->write(s.header);
+    position = s.header.size();
     s.header = {};
+  }
+  void written(const StoredItem& done) {
+    position += *stored_bytes(*done.type, done.shape);
+    ++item;
   }
   void finish() {
     if (!file) open();
@@ -105,13 +114,13 @@ const std::vector<std::string>& ShardedSafetensorsWriter::order() const {
 void ShardedSafetensorsWriter::write(const Tensor& tensor) {
   const StoredItem& item = state_->next();
   write_stored(*state_->file, item, tensor, kOp);
-  ++state_->item;
+  state_->written(item);
 }
 
 void ShardedSafetensorsWriter::write_bytes(std::span<const std::byte> bytes) {
   const StoredItem& item = state_->next();
   write_stored(*state_->file, item, bytes, kOp);
-  ++state_->item;
+  state_->written(item);
 }
 
 std::vector<std::string> ShardedSafetensorsWriter::commit() {

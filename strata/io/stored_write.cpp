@@ -2,6 +2,7 @@
 
 #include "strata/core/backend.h"
 #include "strata/core/error.h"
+#include "strata/core/parallel.h"
 #include "strata/io/stored_write_inl.h"
 
 namespace strata::io {
@@ -31,7 +32,11 @@ void write_stored(FileWriter& file, const StoredItem& item, const Tensor& tensor
     }
     blocks.resize(static_cast<size_t>(n / type.block * type.block_bytes));
     try {
-      type.encode(piece.data<float>(), n / type.block, reinterpret_cast<std::byte*>(blocks.data()));
+      const float* from = piece.data<float>();
+      auto* to = reinterpret_cast<std::byte*>(blocks.data());
+      parallel_for(0, n / type.block, 1024, [&](int64_t begin, int64_t end) {
+        type.encode(from + begin * type.block, end - begin, to + begin * type.block_bytes);
+      });
     } catch (const ValueError& e) {
       throw ValueError(op, cat(what, ": ", e.what()));
     }

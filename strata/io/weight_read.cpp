@@ -11,6 +11,7 @@
 #include "strata/core/backend.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/core/parallel.h"
 #include "strata/io/fill.h"
 #include "strata/io/weight_read_inl.h"
 
@@ -19,8 +20,8 @@ namespace {
 
 constexpr std::string_view kOp = "WeightFiles";
 constexpr int64_t kPiece = int64_t{1} << 20;  // elements: a multiple of every block
-constexpr size_t kThreads = 4;
-constexpr size_t kAhead = 16;  // jobs that the system is asked for before they are read
+constexpr int kThreads = 8;                   // at most: decoding keeps some cores busy where a disk is fast
+constexpr size_t kAhead = 16;                 // jobs that the system is asked for before they are read
 
 uint64_t offset_of(const WeightEntry& e, int64_t element) {
   return e.offset + static_cast<uint64_t>(element / e.type->block * e.type->block_bytes);
@@ -88,7 +89,7 @@ class Pieces {
 
   void run() {
     std::vector<std::jthread> threads;
-    const size_t wanted = jobs_.size() < 2 ? 0 : std::min(kThreads, jobs_.size());
+    const size_t wanted = jobs_.size() < 2 ? 0 : std::min(most_, jobs_.size());
     try {
       while (threads.size() < wanted) threads.emplace_back([this] { work(); });
     } catch (const std::system_error&) {  // those that there are, then
@@ -133,7 +134,7 @@ class Pieces {
     try {
       for (;;) {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return ready_.size() < 2 * kThreads || error_; });
+        changed_.wait(lock, [&] { return ready_.size() < 2 * most_ || error_; });
         if (next_ >= jobs_.size() || error_) return;
         const size_t k = next_++;
         lock.unlock();
@@ -162,6 +163,7 @@ class Pieces {
 
   const InputFile& file_;
   const std::vector<Job>& jobs_;
+  const size_t most_ = static_cast<size_t>(std::clamp(num_threads(), 2, kThreads));
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::pair<const Job*, Tensor>> ready_;  // undefined: is in its place
@@ -231,7 +233,7 @@ WeightPart check_part(const WeightEntry& e, const WeightRead& part, std::string_
 }
 
 void read_parts(const std::vector<InputFile>& files, std::vector<WeightPart> parts) {
-  std::stable_sort(parts.begin(), parts.end(), [](const WeightPart& a, const WeightPart& b) {
+  std::sort(parts.begin(), parts.end(), [](const WeightPart& a, const WeightPart& b) {
     const uint64_t oa = offset_of(*a.entry, a.first), ob = offset_of(*b.entry, b.first);
     return a.entry->file != b.entry->file ? a.entry->file < b.entry->file : oa < ob;
   });
