@@ -14,6 +14,7 @@
 
 namespace strata::data {
 
+/// How conversations become tokens.
 struct ChatOptions {
   /// The model's own variables for its template, a JSON object: {"bos_token": "<s>", "eos_token": "</s>"}.
   std::string variables = "{}";

@@ -34,6 +34,7 @@ std::string_view to_string(LongText way);
 /// Throws ValueError that lists them.
 LongText parse_long_text(std::string_view name);
 
+/// How texts are packed.
 struct PackedRowsOptions {
   /// Tokens of a row, T.
   int64_t context = 1024;

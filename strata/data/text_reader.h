@@ -66,7 +66,9 @@ struct TextBlock {
   std::vector<Part> parts;
   TextFormat format = TextFormat::whole;
 
+  /// A part's bytes.
   std::string_view part(const Part& p) const { return std::string_view(bytes).substr(p.begin, p.end - p.begin); }
+  /// Leaves nothing in it.
   void clear() {
     bytes.clear();
     parts.clear();

@@ -1,6 +1,10 @@
 // Files of data and the order of samples: what strata/utils/data.py draws from.
 
 #include <memory>
+#include <utility>
+#include <variant>
+
+#include <nanobind/stl/variant.h>
 
 #include "py.h"
 #include "strata/core/node.h"
@@ -71,12 +75,24 @@ void bind_data(nb::module_& m) {
       .def("read", &read_tokens, nb::arg("begin"), nb::arg("count"), "Tokens [begin, begin + count) as an i64 tensor.");
   m.def(
       "build_token_file",
-      [](const std::string& source, const PyTokenizer& tokenizer, const std::string& path, const std::string& separator) {
+      [](const std::variant<std::string, std::vector<std::string>>& source, const PyTokenizer& tokenizer,
+         const std::string& path, const std::string& separator, const std::string& format, const std::string& field,
+         const std::string& utf8) {
+        const auto* one = std::get_if<std::string>(&source);
+        const std::vector<std::string> sources =
+            one ? std::vector<std::string>{*one} : std::get<std::vector<std::string>>(source);
+        data::TokenFileOptions options{.separator = separator};
+        options.text.format = data::parse_text_format(format);
+        options.text.field = field;
+        options.text.utf8 = data::parse_utf8_policy(utf8);
         Released release;
-        data::build_token_file(source, *tokenizer.tokenizer, path, {.separator = separator});
+        const data::BuildProgress done = data::build_token_file(sources, *tokenizer.tokenizer, path, options);
+        return std::pair(done.tokens, done.documents);
       },
       nb::arg("source"), nb::arg("tokenizer"), nb::arg("path"), nb::arg("separator") = "",
-      "Tokenises a text file, or all text files of a folder, into a token file.");
+      nb::arg("format") = to_string(data::TextFormat::whole), nb::arg("field") = "text",
+      nb::arg("utf8") = to_string(data::Utf8Policy::keep),
+      "Tokenises text files, all of a folder, or what matches a pattern, into a token file: (tokens, documents).");
 }
 
 }  // namespace strata::python

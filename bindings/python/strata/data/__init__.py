@@ -1,0 +1,1 @@
+"""Making text ready for training: ``python -m strata.data.convert`` (Parquet and Arrow)."""
