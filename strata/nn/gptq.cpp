@@ -93,6 +93,9 @@ PackedWeight gptq_weight(const Tensor& weight, const Tensor& hessian, std::strin
 
   Tensor w = weight.detach().to(Device::cpu()).to(DType::f32).contiguous().clone();
   Tensor h = hessian.detach().to(Device::cpu()).to(DType::f64).contiguous().clone();
+  for (int64_t i = 0; i < k * k; ++i)
+    check(std::isfinite(h.data<double>()[i]), kName, "the inputs' products are not finite: ", h.data<double>()[i],
+          " at [", i / k, ", ", i % k, "]");
   for (int64_t i = 0; i < k; ++i)
     if (h.data<double>()[i * k + i] == 0) {  // never seen: any code will do, and 0 costs nothing
       h.data<double>()[i * k + i] = 1;

@@ -304,8 +304,9 @@ TEST(Gptq, WhatCannotBeIsRefused) {
   const Tensor w = randn({4, 64}), h = eye(64);
   EXPECT_NE(message([&] { gptq_weight(w, h, "nf4"); }).find("makes int4 and int8"), std::string::npos);
   EXPECT_NE(message([&] { gptq_weight(w, eye(32), "int4"); }).find("sums [columns, columns]"), std::string::npos);
+  EXPECT_NE(message([&] { gptq_weight(w, h * -1.0, "int4"); }).find("no inverse"), std::string::npos);
   EXPECT_NE(message([&] { gptq_weight(w, h, "int4", {.group_size = 20}); }).find("multiple of 32"), std::string::npos);
-  EXPECT_NE(message([&] { gptq_weight(w, h * NAN, "int4"); }).find("no inverse"), std::string::npos);
+  EXPECT_NE(message([&] { gptq_weight(w, h * NAN, "int4"); }).find("are not finite"), std::string::npos);
   Net net;
   EXPECT_NE(message([&] { gptq(net, "int4", {.group_size = 32}, [] {}); }).find("gave the layer \"in\" nothing"),
             std::string::npos);
