@@ -40,9 +40,7 @@ Tensor inverse_factor(const Tensor& hessian, double damp) {
     const auto [upper, info2] = linalg_cholesky_ex(cholesky_inverse(lower), true);
     if (info2.item() == 0) return upper.contiguous();
   }
-  throw ValueError(kName,
-                   "the inputs' products have no inverse, however much is added to their diagonal: are there numbers "
-                   "that are not finite?");
+  throw ValueError(kName, "the inputs' products have no inverse, however much is added to their diagonal");
 }
 
 struct Codes {
@@ -188,7 +186,7 @@ std::vector<PackedLayer> detail::gptq(const Module& module, std::string_view for
       if (last > first && bytes > options.hessian_bytes) break;
       sums.push_back(zeros({k, k}).to(weight.device()));
       hooks.push_back(register_forward_pre_hook(layer, [sum = sums.back(), k](const Module&, const Tensor& x) {
-        const Tensor rows = x.detach().reshape({-1, k}).to(DType::f32);
+        const Tensor rows = x.detach().reshape({x.numel() / k, k}).to(DType::f32);
         Tensor(sum).add_(matmul(rows.t(), rows));
       }));
     }
