@@ -82,7 +82,7 @@ PackedWeight read_gptq(const PackedScheme& s, const PackedPieces& pieces) {
     });
   const int most = (1 << s.bits) - 1;
   w.zeros = zeros_from(*w.format, w.rows, groups, [&](int64_t n, int64_t g) {
-    return zeros.code(g, n / per, static_cast<int>(n % per)) + s.zero_offset & most;
+    return (zeros.code(g, n / per, static_cast<int>(n % per)) + s.zero_offset) & most;
   });
   w.scales = scales.t().contiguous();
   return w;
@@ -101,7 +101,7 @@ PackedPieces write_gptq(const PackedScheme& s, const PackedWeight& w) {
                                  })},
           {"qzeros", words_from(w.columns / group, w.rows / per, s.bits,
                                 [&](int64_t g, int64_t i, int p) {
-                                  return zero_of(w, zeros, i * per + p, g) - s.zero_offset & most;
+                                  return (zero_of(w, zeros, i * per + p, g) - s.zero_offset) & most;
                                 })},
           {"scales", near(w.scales).t().contiguous()},
           {"g_idx", g_idx}};

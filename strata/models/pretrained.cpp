@@ -7,6 +7,7 @@
 #include "strata/core/error.h"
 #include "strata/io/files.h"
 #include "strata/io/weight_files.h"
+#include "strata/models/packed_rows_inl.h"
 #include "strata/nn/init.h"
 #include "strata/ops/elementwise/elementwise.h"
 
@@ -31,14 +32,17 @@ class DefaultDType {
 // Rows and the entries of files that they name, and what is wrong.
 class Plan {
  public:
-  Plan(const nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files)
-      : files_(files), gguf_(files.format() == io::WeightsFormat::gguf) {
+  Plan(const nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files,
+       const std::optional<PackedScheme>& scheme)
+      : files_(files), module_(module), gguf_(files.format() == io::WeightsFormat::gguf) {
     for (const auto& [name, p] : module.named_parameters()) parameters_.emplace(name, p);
     bool bare = !gguf_ && !family.base_prefix.empty();
     for (const io::WeightEntry& e : files.entries()) bare = bare && !e.name.starts_with(family.base_prefix);
     const std::string_view prefix = bare ? family.base_prefix : std::string_view();
     std::set<std::string> taken, filled;
-    for (const WeightRow& row : family.weights(spec)) take(row, prefix, taken, filled);
+    const std::vector<WeightRow> rows = family.weights(spec);
+    packed_.emplace(module, rows, prefix, files, scheme);
+    for (const WeightRow& row : rows) take(row, prefix, taken, filled);
     for (const auto& [name, p] : parameters_)
       if (!filled.contains(name))
         wrong(cat("parameter ", name, ' ', p.shape(), ": no row of ", family.name, " fills it"));
@@ -54,6 +58,7 @@ class Plan {
 
   void read() const {
     const NoGrad guard;
+    packed_->load(module_, files_);
     files_.read(parts_);
     for (const auto& [view, plus] : raised_) Tensor(view).copy_(view - plus);
     for (const auto& [name, parameter] : repeats_) {
@@ -74,6 +79,11 @@ class Plan {
 
   void take(const WeightRow& row, std::string_view prefix, std::set<std::string>& taken,
             std::set<std::string>& filled) {
+    if (const std::vector<std::string>* const entries = packed_->entries(row)) {
+      taken.insert(entries->begin(), entries->end());
+      filled.insert(row.parameter);
+      return;
+    }
     std::string name = gguf_ ? row.gguf : row.name;
     if (gguf_ && name.empty()) return;
     if (!prefix.empty() && name.starts_with(prefix)) name.erase(0, prefix.size());
@@ -103,7 +113,9 @@ class Plan {
   }
 
   const io::WeightFiles& files_;
+  const nn::Module& module_;
   bool gguf_;
+  std::optional<PackedRows> packed_;
   std::map<std::string, Tensor, std::less<>> parameters_;
   std::vector<io::WeightRead> parts_;
   std::vector<std::pair<Tensor, double>> raised_;
@@ -117,6 +129,7 @@ std::string read_config(const std::string& folder) {
 
 std::pair<const Family*, ModelSpec> spec_of(const std::string& text, const std::string& folder) {
   const ConfigReader config(text, (std::filesystem::path(folder) / "config.json").string());
+  for (const char* key : {"quantization_config", "compression_config"}) config.ignore(key);  // packed_scheme()'s
   const Family& family = family_of(config);
   return {&family, read_spec(family, config)};
 }
@@ -166,8 +179,9 @@ std::pair<const Family*, ModelSpec> read_pretrained_spec(const std::string& fold
   return spec_of(read_config(folder), folder);
 }
 
-void load_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files) {
-  Plan(module, family, spec, files).read();
+void load_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files,
+                  const std::optional<PackedScheme>& scheme) {
+  Plan(module, family, spec, files, scheme).read();
 }
 
 Pretrained load_pretrained(const std::string& folder, const PretrainedOptions& options) {
@@ -177,18 +191,20 @@ Pretrained load_pretrained(const std::string& folder, const PretrainedOptions& o
   std::tie(p.family, p.spec) = spec_of(p.config, folder);
   const std::filesystem::path generation = std::filesystem::path(folder) / "generation_config.json";
   if (std::filesystem::exists(generation)) p.generation_config = io::read_file(generation.string(), kMaxConfig);
+  const std::optional<PackedScheme> scheme =
+      packed_scheme(p.config, (std::filesystem::path(folder) / "config.json").string());
   const io::WeightFiles files(folder);
   {
     const DeviceScope dry(Device::meta());
     Pretrained shapes;
     make_module(shapes, p.spec);
-    const Plan fits(shapes.module(), *p.family, p.spec, files);
+    const Plan fits(shapes.module(), *p.family, p.spec, files, scheme);
   }
   const DeviceScope there(options.device);
   const DefaultDType dtype(options.dtype.value_or(most_bytes(files)));
   const nn::init::SkipDraws from_file;
   make_module(p, p.spec);
-  load_weights(p.module(), *p.family, p.spec, files);
+  load_weights(p.module(), *p.family, p.spec, files, scheme);
   p.module().eval();
   return p;
 }

@@ -10,6 +10,7 @@
 #include "strata/models/family.h"
 #include "strata/models/image_encoder.h"
 #include "strata/models/language_model.h"
+#include "strata/models/packed_files.h"
 #include "strata/models/text_encoder.h"
 
 namespace strata {
@@ -58,6 +59,9 @@ std::pair<const Family*, ModelSpec> read_pretrained_spec(const std::string& fold
 /// of the files that no row takes, rows without a tensor, tensors of another shape or of a type that is not decoded,
 /// parameters that no row fills; then nothing was read. ValueError as well where an output layer that is to be the
 /// embedding is another one: then parameters are filled.
-void load_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files);
+/// Where `scheme` is given, and of GGUF's blocks, low-bit matrices stay so in the layers that they are the weights of
+/// (nn::pack_linear); the head, embeddings, and layers made of matrices of several formats get their numbers.
+void load_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files,
+                  const std::optional<PackedScheme>& scheme = {});
 
 }  // namespace strata

@@ -40,9 +40,7 @@ Tensor inverse_factor(const Tensor& hessian, double damp) {
     const auto [upper, info2] = linalg_cholesky_ex(cholesky_inverse(lower), true);
     if (info2.item() == 0) return upper.contiguous();
   }
-  throw ValueError(kName,
-                   "the inputs' products have no inverse, however much is added to their diagonal: are there numbers "
-                   "that are not finite?");
+  throw ValueError(kName, "the inputs' products have no inverse, however much is added to their diagonal");
 }
 
 struct Codes {
@@ -93,6 +91,9 @@ PackedWeight gptq_weight(const Tensor& weight, const Tensor& hessian, std::strin
 
   Tensor w = weight.detach().to(Device::cpu()).to(DType::f32).contiguous().clone();
   Tensor h = hessian.detach().to(Device::cpu()).to(DType::f64).contiguous().clone();
+  for (int64_t i = 0; i < k * k; ++i)
+    check(std::isfinite(h.data<double>()[i]), kName, "the inputs' products are not finite: ", h.data<double>()[i],
+          " at [", i / k, ", ", i % k, "]");
   for (int64_t i = 0; i < k; ++i)
     if (h.data<double>()[i * k + i] == 0) {  // never seen: any code will do, and 0 costs nothing
       h.data<double>()[i * k + i] = 1;
@@ -185,7 +186,7 @@ std::vector<PackedLayer> detail::gptq(const Module& module, std::string_view for
       if (last > first && bytes > options.hessian_bytes) break;
       sums.push_back(zeros({k, k}).to(weight.device()));
       hooks.push_back(register_forward_pre_hook(layer, [sum = sums.back(), k](const Module&, const Tensor& x) {
-        const Tensor rows = x.detach().reshape({-1, k}).to(DType::f32);
+        const Tensor rows = x.detach().reshape({x.numel() / k, k}).to(DType::f32);
         Tensor(sum).add_(matmul(rows.t(), rows));
       }));
     }

@@ -21,7 +21,7 @@ namespace strata::nn {
 namespace {
 
 constexpr std::string_view kPack = "pack_linear";
-constexpr std::string_view kFormat = "format";  // of the weight's buffers, beside its parts
+constexpr std::string_view kBlocks = "blocks";  // beside the parts: i64 [3], columns and the sizes of blocks
 
 Tensor& part_of(PackedWeight& w, std::string_view name, std::string_view op) {
   const std::pair<std::string_view, Tensor*> all[] = {
@@ -49,14 +49,16 @@ std::optional<Tensor> own_parameter(const Module& module, std::string_view name)
   return {};
 }
 
-// A buffers' module with the parts; `w`'s become what is registered.
+// Modules with the parts as buffers, which `w`'s become: "int4.codes" and so on. That the format's name is theirs too
+// keeps a state from being loaded into another format.
 Module holder_of(PackedWeight& w) {
-  Module holder("PackedWeight", cat(w.format->name, ", ", w.rows, " x ", w.columns));
+  Module parts("PackedParts", cat(w.rows, " x ", w.columns));
   const memory::TagScope tag(memory::Tag::parameter);
-  for (const auto& [name, t] : w.parts()) part_of(w, name, kPack) = holder.register_buffer(name, t);
-  const std::vector<int64_t> format{static_cast<int64_t>(w.format->codes), w.rows, w.columns, w.block_rows,
-                                    w.block_columns};
-  holder.register_buffer(std::string(kFormat), from_span<int64_t>(format, {5}));
+  for (const auto& [name, t] : w.parts()) part_of(w, name, kPack) = parts.register_buffer(name, t);
+  parts.register_buffer(std::string(kBlocks),
+                        from_span<int64_t>(std::vector<int64_t>{w.columns, w.block_rows, w.block_columns}, {3}));
+  Module holder("PackedWeight");
+  holder.register_module(std::string(w.format->name), parts);
   return holder;
 }
 
@@ -148,23 +150,29 @@ void pack_from_state(const Module& module, const StateDict& state) {
   constexpr std::string_view op = "pack_from_state";
   std::map<std::string, Module> modules;
   for (const auto& [name, part] : module.named_modules()) modules.emplace(name, part);
-  for (const auto& [name, format] : state) {
-    const std::string end = cat("weight.", kFormat);
-    if (!name.ends_with(end) || (name.size() > end.size() && name[name.size() - end.size() - 1] != '.')) continue;
-    const std::string prefix = name.substr(0, name.size() - kFormat.size());
-    const std::string layer = name.size() > end.size() ? name.substr(0, name.size() - end.size() - 1) : "";
+  for (const auto& [name, blocks] : state) {
+    // "<layer>.weight.<format>.blocks", or without a layer.
+    const std::string end = cat(".", kBlocks);
+    if (!name.ends_with(end)) continue;
+    const std::string path = name.substr(0, name.size() - end.size());
+    const size_t dot = path.rfind('.');
+    if (dot == std::string::npos) continue;
+    const std::string slot = path.substr(0, dot);
+    if (slot != "weight" && !slot.ends_with(".weight")) continue;
+    const std::string layer = slot == "weight" ? "" : slot.substr(0, slot.size() - std::string_view(".weight").size());
     const auto found = modules.find(layer);
     check(found != modules.end(), op, "there is no layer \"", layer, "\" for \"", name, "\"");
-    check<DTypeError>(format.dtype() == DType::i64, op, "\"", name, "\" is ", format, ", wants i64");
-    check<ShapeError>(format.shape() == Shape{5}, op, "\"", name, "\" is ", format, ", wants [5]");
-    const std::vector<int64_t> v = format.to_vector<int64_t>();
-    check(v[0] >= 0 && v[0] < static_cast<int64_t>(weight_formats().size()), op, "\"", name, "\" names format ", v[0],
-          ", there are ", weight_formats().size());
+    check<DTypeError>(blocks.dtype() == DType::i64, op, "\"", name, "\" is ", blocks, ", wants i64");
+    check<ShapeError>(blocks.shape() == Shape{3}, op, "\"", name, "\" is ", blocks, ", wants [3]");
+    const std::vector<int64_t> sizes = blocks.to_vector<int64_t>();
     PackedWeight w;
-    w.format = &weight_formats()[static_cast<size_t>(v[0])];
-    w.rows = v[1], w.columns = v[2], w.block_rows = v[3], w.block_columns = v[4];
+    w.format = &weight_format(std::string_view(path).substr(dot + 1));
+    w.columns = sizes[0], w.block_rows = sizes[1], w.block_columns = sizes[2];
+    const std::string prefix = path + ".";
     for (auto it = state.upper_bound(prefix); it != state.end() && it->first.starts_with(prefix); ++it)
       if (it->first != name) part_of(w, std::string_view(it->first).substr(prefix.size()), op) = it->second;
+    check(w.codes.defined() && w.codes.dim() == 2, op, "\"", prefix, "codes\" is ", w.codes, ", wants a matrix");
+    w.rows = w.codes.size(0);
     pack_linear(found->second, w);
   }
 }

@@ -15,8 +15,8 @@ namespace strata::nn {
 /// gradients reach x. The old weight's memory is given back: what holds its handle sees a meta tensor of its shape. A
 /// layer that is packed already gets the new weight.
 ///
-/// In the state the parts are "weight.codes", "weight.scales" and so on, and "weight.format" (i64: place of the format
-/// in weight_formats(), rows, columns, block_rows, block_columns), so that pack_from_state() makes the same of a new
+/// In the state the parts are "weight.int4.codes", "weight.int4.scales" and so on, by the format's name, and
+/// "weight.int4.blocks" (i64: columns, block_rows, block_columns), so that pack_from_state() makes the same of a new
 /// network. Module::to(device) moves them; Module::to(dtype) would round the scales too: convert first, then pack.
 ///
 /// Throws ValueError for another kind of module, and for one whose weight others share or read by themselves
@@ -29,7 +29,7 @@ PackedWeight packed_weight(const Module& linear);
 /// Gives it a parameter "weight" of `dtype` again, frozen, with the numbers that the codes stand for.
 void unpack_linear(const Module& linear, DType dtype = DType::f32);
 
-/// Packs the layers of `module` for which `state` has a "weight.format", with the parts that stand there, which are
+/// Packs the layers of `module` for which `state` has a packed weight, with the parts that stand there, which are
 /// not copied. load_state_dict(state) may follow for the rest.
 ///     nn::pack_from_state(net, state); net.load_state_dict(state);      // the same logits as those of the net it came
 ///     from

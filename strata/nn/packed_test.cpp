@@ -88,7 +88,7 @@ TEST(Packed, AStateLoadsToTheSameLogits) {
     const Tensor x = randn({3, 64}), want = net.forward(x).detach();
     const StateDict state = net.state_dict();
     EXPECT_FALSE(state.contains("in.weight"));
-    EXPECT_TRUE(state.contains("in.weight.codes") && state.contains("in.weight.format") && state.contains("in.bias"));
+    EXPECT_TRUE(state.contains(cat("in.weight.", way.format, ".codes")) && state.contains("in.bias"));
     StateDict again;
     for (const auto& [name, t] : state) again.emplace(name, t.clone());
     Net other;
@@ -183,14 +183,23 @@ TEST(Packed, WhatCannotBeIsRefused) {
   Net other;
   pack_linear(other.in, w);
   StateDict state = other.state_dict();
-  state["in.weight.tail"] = zeros({1});
+  state["in.weight.int8.tail"] = zeros({1});
   EXPECT_NE(message([&] { pack_from_state(net, state); }).find("no part \"tail\""), std::string::npos);
-  state.erase("in.weight.tail");
-  state["in.weight.format"] = full({5}, 99, DType::i64);
-  EXPECT_NE(message([&] { pack_from_state(net, state); }).find("names format 99"), std::string::npos);
-  state["gone.weight.format"] = state["in.weight.format"];
-  state.erase("in.weight.format");
+  state.erase("in.weight.int8.tail");
+  const Tensor blocks = state["in.weight.int8.blocks"];
+  state["in.weight.int8.blocks"] = full({3}, 99, DType::i64);
+  EXPECT_NE(message([&] { pack_from_state(net, state); }).find("codes of int8 for [96, 99]"), std::string::npos);
+  state["in.weight.int8.blocks"] = blocks;
+  state["in.weight.int3.blocks"] = blocks;
+  EXPECT_NE(message([&] { pack_from_state(net, state); }).find("there is no \"int3\""), std::string::npos);
+  state.erase("in.weight.int3.blocks");
+  state["gone.weight.int8.blocks"] = blocks;
   EXPECT_NE(message([&] { pack_from_state(net, state); }).find("no layer \"gone\""), std::string::npos);
+  // A state of another format does not load, though all sizes are equal.
+  Net nf4, int4;
+  quantize(nf4, "nf4", {.rounding = {.block_columns = 32}});
+  quantize(int4, "int4", {.rounding = {.block_columns = 32}});
+  EXPECT_NE(message([&] { int4.load_state_dict(nf4.state_dict()); }).find("in.weight.int4.codes"), std::string::npos);
 }
 
 // ---- GPTQ ----
@@ -304,8 +313,9 @@ TEST(Gptq, WhatCannotBeIsRefused) {
   const Tensor w = randn({4, 64}), h = eye(64);
   EXPECT_NE(message([&] { gptq_weight(w, h, "nf4"); }).find("makes int4 and int8"), std::string::npos);
   EXPECT_NE(message([&] { gptq_weight(w, eye(32), "int4"); }).find("sums [columns, columns]"), std::string::npos);
+  EXPECT_NE(message([&] { gptq_weight(w, h * -1.0, "int4"); }).find("no inverse"), std::string::npos);
   EXPECT_NE(message([&] { gptq_weight(w, h, "int4", {.group_size = 20}); }).find("multiple of 32"), std::string::npos);
-  EXPECT_NE(message([&] { gptq_weight(w, h * NAN, "int4"); }).find("no inverse"), std::string::npos);
+  EXPECT_NE(message([&] { gptq_weight(w, h * NAN, "int4"); }).find("are not finite"), std::string::npos);
   Net net;
   EXPECT_NE(message([&] { gptq(net, "int4", {.group_size = 32}, [] {}); }).find("gave the layer \"in\" nothing"),
             std::string::npos);

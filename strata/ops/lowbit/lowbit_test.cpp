@@ -177,6 +177,49 @@ TEST(LowBit, DoubleQuantisedNf4TakesAtMost413HundredthsOfABit) {
   EXPECT_LT(error(twice), error(once) * 1.02);
 }
 
+TEST(LowBit, RowsTakenAndMatricesJoinedAreTheSameNumbers) {
+  Samples s(DType::f32);
+  for (const PackedWeight& w : lowbit::random_formats(s)) {
+    const std::vector<float> all = dequantize_weight(w).to_vector<float>();
+    const auto rows_of = [&](const std::vector<int64_t>& rows) {
+      std::vector<float> y;
+      for (const int64_t r : rows)
+        for (int64_t k = 0; k < w.columns; ++k) y.push_back(all[static_cast<size_t>(r * w.columns + k)]);
+      return y;
+    };
+    const std::vector<int64_t> some{w.rows - 1, 0, 1, 1};
+    const Tensor index = from_span<int64_t>(some, {4});
+    if (w.format->scaled && w.block_rows > 1) {
+      EXPECT_NE(message([&] { take_rows(w, index); }).find("a scale is for 16 rows"), std::string::npos);
+    } else {
+      const PackedWeight taken = take_rows(w, index);
+      EXPECT_EQ(dequantize_weight(taken).to_vector<float>(), rows_of(some)) << w.format->name;
+      EXPECT_NE(message([&] { take_rows(w, full({1}, w.rows, DType::i64)); }).find("there is no row"),
+                std::string::npos);
+      const PackedWeight joined = concat_rows({taken, w, taken});
+      std::vector<float> want = rows_of(some);
+      want.insert(want.end(), all.begin(), all.end());
+      const std::vector<float> end = rows_of(some);
+      want.insert(want.end(), end.begin(), end.end());
+      EXPECT_EQ(dequantize_weight(joined).to_vector<float>(), want) << w.format->name;
+    }
+    std::vector<float> twice = all;
+    twice.insert(twice.end(), all.begin(), all.end());
+    EXPECT_EQ(dequantize_weight(concat_rows({w, w})).to_vector<float>(), twice) << w.format->name;
+  }
+  // One with zeros and one without; scales of two dtypes; blocks that end with the matrix, which stay.
+  const PackedWeight a = quantize_weight(randn({4, 64}), "int4", {.block_columns = 32, .symmetric = false}),
+                     b = quantize_weight(randn({2, 64}), "int4", {.block_columns = 32, .scale_dtype = DType::f16});
+  std::vector<float> want = dequantize_weight(a).to_vector<float>();
+  const std::vector<float> rest = dequantize_weight(b).to_vector<float>();
+  want.insert(want.end(), rest.begin(), rest.end());
+  EXPECT_EQ(dequantize_weight(concat_rows({a, b})).to_vector<float>(), want);
+  const PackedWeight blocks = quantize_weight(randn({64, 64}), "e4m3", {.block_rows = 32, .block_columns = 32});
+  EXPECT_EQ(concat_rows({blocks, blocks}).block_rows, 32);
+  EXPECT_NE(message([&] { concat_rows({a, blocks}); }).find("matrices of one format"), std::string::npos);
+  EXPECT_NE(message([&] { concat_rows({}); }).find("one matrix at least"), std::string::npos);
+}
+
 TEST(LowBit, AutocastRoundsXNotScales) {
   Samples s(DType::f32);
   const PackedWeight w = lowbit::random_packed(s, "int8", 8, 64);

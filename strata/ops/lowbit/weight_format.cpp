@@ -242,8 +242,9 @@ void PackedWeight::check(std::string_view op, bool values) const {
                   " holds its scales: block_rows is 1 and block_columns 0, got ", block_rows, " and ", block_columns);
     return;
   }
-  strata::check(block_rows >= 0 && block_columns >= 0, op, "blocks are of 0 or more rows and columns, got ", block_rows,
-                " and ", block_columns);
+  constexpr int64_t kMost = int64_t{1} << 31;
+  strata::check(block_rows >= 0 && block_columns >= 0 && block_rows < kMost && block_columns < kMost, op,
+                "blocks are of 0 to 2^31 rows and columns, got ", block_rows, " and ", block_columns);
   strata::check(block_columns % 32 == 0 || block_columns >= columns, op, "block_columns is a multiple of 32 or all ",
                 columns, ", got ", block_columns);
   strata::check<ShapeError>(scales.defined() && scales.shape() == grid(), op, "scales of [", rows, ", ", columns,

@@ -75,6 +75,14 @@ struct PackedWeight {
 /// The same with its parts on `device`.
 PackedWeight moved(const PackedWeight& w, Device device);
 
+/// Rows of `w` by number (i64 [n]), any of them in any order; the same numbers. Nested scales become plain ones in f32.
+/// Throws IndexError for a row that there is not, ValueError where a scale is for several rows but not for all.
+PackedWeight take_rows(const PackedWeight& w, const Tensor& rows);
+/// Matrices of as many columns, one below the other; the same numbers. Scales that differ in kind become one for each
+/// row, in f32 where their dtypes differ; nested ones become plain. Throws ValueError for none, and for formats, blocks
+/// of columns or orders that differ.
+PackedWeight concat_rows(const std::vector<PackedWeight>& parts);
+
 /// How quantize_weight() makes codes.
 struct QuantizeOptions {
   int64_t block_rows = 1;     ///< what one scale is for; 0: all rows

@@ -1,0 +1,176 @@
+#include "strata/models/packed_rows_inl.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/io/weight_files.h"
+#include "strata/nn/packed.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/lowbit/lowbit.h"
+
+namespace strata {
+namespace {
+
+constexpr std::string_view kName = "load_weights", kWeight = ".weight";
+
+// The rows of a parameter [.., columns] that a view of it shows, in order; nothing where it does not show whole rows.
+std::optional<std::vector<int64_t>> shown_rows(const WeightView& view, const Shape& shape) {
+  if (shape.size() != 2 || shape[1] == 0) return {};
+  const Tensor v = view.of(empty({shape, DType::u8, Device::meta(), std::nullopt}));
+  const int64_t columns = shape[1], last = v.dim() - 1;
+  if (last < 0 || v.size(last) != columns || (columns > 1 && v.strides()[last] != 1) ||
+      v.storage_offset() % columns != 0)
+    return {};
+  std::vector<int64_t> rows{v.storage_offset() / columns};
+  for (int64_t d = 0; d < last; ++d) {
+    if (v.strides()[d] % columns != 0) return {};
+    std::vector<int64_t> more;
+    for (const int64_t r : rows)
+      for (int64_t i = 0; i < v.size(d); ++i) more.push_back(r + i * (v.strides()[d] / columns));
+    rows = std::move(more);
+  }
+  return rows;
+}
+
+std::string key_of(const WeightRow& row) {
+  return cat(row.parameter, '\n', row.name, '\n', row.gguf);
+}
+
+// GGUF's types whose blocks products read as they are.
+bool is_block_format(std::string_view type) {
+  return std::ranges::any_of(weight_formats(), [&](const WeightFormat& f) {
+    return !f.scaled && std::ranges::equal(f.name, type, [](char a, char b) {
+      return a == std::tolower(static_cast<unsigned char>(b));
+    });
+  });
+}
+
+}  // namespace
+
+PackedRows::PackedRows(const nn::Module& module, const std::vector<WeightRow>& rows, std::string_view prefix,
+                       const io::WeightFiles& files, const std::optional<PackedScheme>& scheme)
+    : scheme_(scheme) {
+  const bool gguf = files.format() == io::WeightsFormat::gguf;
+  if (!gguf && !scheme) return;
+  for (const std::string& layer : nn::packable_layers(module, {"head"})) packable_.insert(cat(layer, kWeight));
+  std::map<std::string, Shape> shapes;
+  for (const auto& [name, t] : module.named_parameters()) shapes.emplace(name, t.shape());
+  std::map<std::string, size_t> count;  // rows of each parameter
+  for (const WeightRow& row : rows) {
+    ++count[row.parameter];
+    Part part{row, gguf ? row.gguf : row.name, {}};
+    if (!gguf && !prefix.empty() && part.layer.starts_with(prefix)) part.layer.erase(0, prefix.size());
+    if (!part.layer.ends_with(kWeight)) continue;
+    if (gguf) {
+      const io::WeightEntry* entry = files.find(part.layer);
+      if (!entry || !packable_.contains(row.parameter) || row.gguf_plus != 0 || !is_block_format(entry->type->name))
+        continue;
+      part.entries.push_back(part.layer);
+    } else {
+      const std::string name = part.layer;
+      part.layer.resize(name.size() - kWeight.size());
+      PackedPieces there;
+      for (const PackedPiece& p : scheme->file->pieces)
+        if (std::string own = cat(part.layer, ".", p.suffix); files.contains(own)) {
+          there.emplace(p.suffix, Tensor());
+          part.entries.push_back(std::move(own));
+        }
+      if (!is_packed_layer(*scheme, there)) continue;
+    }
+    std::vector<Part>& all = of_parameter_[row.parameter];
+    places_[key_of(row)] = {row.parameter, all.size()};
+    all.push_back(std::move(part));
+  }
+  // Of GGUF a layer whose rows are of several types is the reader's; of a scheme its parts are decoded.
+  for (auto it = of_parameter_.begin(); it != of_parameter_.end();) {
+    bool whole = it->second.size() == count[it->first];
+    if (gguf)
+      for (const Part& p : it->second)
+        whole = whole && files.entry(p.layer).type == files.entry(it->second[0].layer).type &&
+                shown_rows(p.row.gguf_view, shapes.at(it->first)).has_value();
+    if (gguf && !whole) {
+      for (const Part& p : it->second) places_.erase(key_of(p.row));
+      it = of_parameter_.erase(it);
+      continue;
+    }
+    if (!whole) packable_.erase(it->first);
+    ++it;
+  }
+}
+
+const std::vector<std::string>* PackedRows::entries(const WeightRow& row) const {
+  const auto found = places_.find(key_of(row));
+  if (found == places_.end()) return nullptr;
+  return &of_parameter_.at(found->second.first)[found->second.second].entries;
+}
+
+PackedWeight PackedRows::read(const Part& part, const io::WeightFiles& files) const {
+  PackedWeight w;
+  if (files.format() == io::WeightsFormat::gguf) {
+    const io::WeightEntry& entry = files.entry(part.layer);
+    check<ShapeError>(entry.shape.size() == 2, kName, part.layer, " is ", entry.shape, ", wants a matrix");
+    return packed_gguf(entry.type->name, files.bytes(part.layer), entry.shape[0], entry.shape[1]);
+  }
+  PackedPieces pieces;
+  for (const std::string& name : part.entries) {
+    const io::WeightEntry& entry = files.entry(name);
+    const bool bytes = !entry.type->dtype.has_value() && entry.type->name == "F8_E4M3";
+    pieces.emplace(name.substr(part.layer.size() + 1),
+                   bytes ? files.bytes(name).view(entry.shape) : files.tensor(name));
+  }
+  w = read_packed(*scheme_, pieces, cat(files.path(), ": ", part.layer));
+  check<ShapeError>(Shape({w.rows, w.columns}) == part.row.shape, kName, files.path(), ": ", part.layer, " is [",
+                    w.rows, ", ", w.columns, "], is to be ", part.row.shape);
+  return w;
+}
+
+// The parts as the one matrix that the parameter is; nothing where they cannot be.
+std::optional<PackedWeight> PackedRows::joined(const std::vector<PackedWeight>& parts, const std::vector<Part>& rows,
+                                               const Shape& shape) const {
+  std::vector<int64_t> ours;
+  for (const Part& p : rows) {
+    const auto shown = shown_rows(scheme_ ? p.row.view : p.row.gguf_view, shape);
+    if (!shown) return {};
+    ours.insert(ours.end(), shown->begin(), shown->end());
+  }
+  std::vector<int64_t> from(ours.size(), -1);
+  if (static_cast<int64_t>(ours.size()) != shape[0]) return {};
+  for (size_t j = 0; j < ours.size(); ++j) from[static_cast<size_t>(ours[j])] = static_cast<int64_t>(j);
+  if (std::ranges::find(from, -1) != from.end()) return {};
+  for (const PackedWeight& p : parts)
+    if (p.format != parts[0].format || p.block_columns != parts[0].block_columns || p.columns != shape[1] ||
+        p.order.defined() != parts[0].order.defined() ||
+        (p.order.defined() && p.order.to_vector<int32_t>() != parts[0].order.to_vector<int32_t>()))
+      return {};
+  const PackedWeight w = concat_rows(parts);
+  if (std::ranges::is_sorted(from)) return w;
+  if (w.format->scaled && w.block_rows > 1) return {};
+  return take_rows(w, from_span<int64_t>(from, {shape[0]}));
+}
+
+void PackedRows::load(const nn::Module& module, const io::WeightFiles& files) const {
+  const NoGrad guard;
+  std::map<std::string, nn::Module> modules;
+  for (const auto& [name, part] : module.named_modules()) modules.emplace(name, part);
+  std::map<std::string, Tensor> parameters;
+  for (const auto& [name, t] : module.named_parameters()) parameters.emplace(name, t);
+  for (const auto& [name, rows] : of_parameter_) {
+    const Tensor parameter = parameters.at(name);
+    std::vector<PackedWeight> parts;
+    for (const Part& p : rows) parts.push_back(read(p, files));
+    const std::optional<PackedWeight> whole =
+        packable_.contains(name) ? joined(parts, rows, parameter.shape()) : std::nullopt;
+    if (whole) {
+      nn::pack_linear(modules.at(name.substr(0, name.size() - kWeight.size())), moved(*whole, parameter.device()));
+      continue;
+    }
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Tensor view = (scheme_ ? rows[i].row.view : rows[i].row.gguf_view).of(parameter.detach());
+      Tensor(view).copy_(dequantize_weight(parts[i]).view(view.shape()));
+    }
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,51 @@
+#pragma once
+// Low-bit weights of a model's files on their way into its layers: which rows of a family they are, and where they go.
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strata/models/packed_files.h"
+#include "strata/models/weight_row.h"
+#include "strata/nn/module.h"
+
+namespace strata {
+namespace io {
+class WeightFiles;
+}
+
+/// Rows whose weight is stored in low bits. A Linear whose rows all are, in one format, becomes packed; of others,
+/// embeddings and heads and layers of a format that cannot be joined, the numbers are decoded into the parameter.
+class PackedRows {
+ public:
+  /// Looks at names and types only. Of GGUF's blocks those of layers that will be packed; the reader decodes the
+  /// others.
+  PackedRows(const nn::Module& module, const std::vector<WeightRow>& rows, std::string_view prefix,
+             const io::WeightFiles& files, const std::optional<PackedScheme>& scheme);
+
+  /// The entries of the files that make the row; nullptr where it is not stored in low bits.
+  const std::vector<std::string>* entries(const WeightRow& row) const;
+  /// Reads them and packs or fills what `module` has. Throws as read_packed(), and ShapeError for a matrix of another
+  /// shape than its row's.
+  void load(const nn::Module& module, const io::WeightFiles& files) const;
+
+ private:
+  struct Part {
+    WeightRow row;
+    std::string layer;                 // its name in the files, without ".weight"
+    std::vector<std::string> entries;  // of its pieces; of GGUF the one
+  };
+  PackedWeight read(const Part& part, const io::WeightFiles& files) const;
+  std::optional<PackedWeight> joined(const std::vector<PackedWeight>& parts, const std::vector<Part>& rows,
+                                     const Shape& shape) const;
+
+  std::optional<PackedScheme> scheme_;
+  std::map<std::string, std::vector<Part>> of_parameter_;
+  std::map<std::string, std::pair<std::string, size_t>> places_;  // by the row's names
+  std::set<std::string> packable_;                                // parameters of layers that may be packed
+};
+
+}  // namespace strata
