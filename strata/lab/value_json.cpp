@@ -4,6 +4,7 @@
 #include <string_view>
 #include <variant>
 
+#include "strata/core/base64_inl.h"
 #include "strata/lab/compare.h"
 
 namespace strata::lab {
@@ -44,24 +45,11 @@ struct ValueJson {
 
 }  // namespace
 
-std::string base64(std::string_view bytes) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const auto at = [&](size_t k) { return k < bytes.size() ? static_cast<uint8_t>(bytes[k]) : 0u; };
-    const uint32_t three = at(i) << 16 | at(i + 1) << 8 | at(i + 2);
-    for (int k = 0; k < 4; ++k)
-      text += i + static_cast<size_t>(k) > bytes.size() ? '=' : kDigits[three >> (18 - 6 * k) & 63];
-  }
-  return text;
-}
-
 nlohmann::ordered_json tensor_json(const Tensor& t) {
   if (!t.defined()) return nullptr;
   return {{"dtype", name_of(t.dtype())},
           {"shape", std::vector<int64_t>(t.shape().begin(), t.shape().end())},
-          {"data", base64(bytes(t))}};
+          {"data", strata::detail::base64(bytes(t))}};
 }
 
 nlohmann::ordered_json value_json(const Value& value) {

@@ -11,7 +11,6 @@
 
 namespace strata::lab {
 
-std::string base64(std::string_view bytes);
 /// {"dtype", "shape", "data"}; null for an undefined one.
 nlohmann::ordered_json tensor_json(const Tensor& t);
 nlohmann::ordered_json value_json(const Value& value);

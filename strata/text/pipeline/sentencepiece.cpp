@@ -1,8 +1,10 @@
 #include "strata/text/pipeline/sentencepiece.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
+#include "strata/core/base64_inl.h"
 #include "strata/core/error.h"
 #include "strata/io/files.h"
 #include "strata/text/pipeline/token_models_inl.h"
@@ -84,28 +86,48 @@ json model_json(const SentencePieceModel& model) {
           {"merges", merges_of(model, vocabulary)}};
 }
 
-bool has_user_defined(const SentencePieceModel& model) {
-  return std::any_of(model.pieces.begin(), model.pieces.end(),
-                     [](const Piece& p) { return p.type == PieceType::user_defined; });
+// Those that can be found: blanks are escaped in texts, in these pieces they are not.
+std::vector<std::string_view> user_defined(const SentencePieceModel& model) {
+  std::vector<std::string_view> found;
+  for (const Piece& p : model.pieces)
+    if (p.type == PieceType::user_defined && !(model.escape_whitespaces && p.text.find(' ') != std::string::npos))
+      found.push_back(p.text);
+  return found;
 }
 
 json replace(json pattern, std::string_view content) {
   return {{"type", "Replace"}, {"pattern", std::move(pattern)}, {"content", content}};
 }
 
-// Pieces that users defined are looked for in the normalised text, and are normalised for that as well; a prefix may
-// not come to them. Then it is the pre-tokeniser that sets it, which spares a text that starts with a blank.
-json normalizer_json(const SentencePieceModel& model, bool prefix) {
+// The prefix. Pieces that users defined are looked for in the normalised text, and for that are normalised themselves:
+// one of them alone gets no prefix.
+json prefix_json(const SentencePieceModel& model) {
+  const std::string_view blank = model.escape_whitespaces ? kBlank : " ";
+  const std::vector<std::string_view> alone = user_defined(model);
+  if (alone.empty()) return {{"type", "Prepend"}, {"prepend", blank}};
+  std::string any;
+  for (const std::string_view text : alone) {
+    any += any.empty() ? "" : "|";
+    for (const char c : text) {
+      if (static_cast<unsigned char>(c) < 0x80 && std::isalnum(static_cast<unsigned char>(c)) == 0) any += '\\';
+      any += c;
+    }
+  }
+  return replace({{"Regex", cat("\\A(?=[\\s\\S])(?!(?:", any, ")\\z)")}}, blank);
+}
+
+json normalizer_json(const SentencePieceModel& model) {
   json steps = json::array();
   if (!model.precompiled_charsmap.empty())
-    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", detail::base64(model.precompiled_charsmap)}});
+    steps.push_back(
+        {{"type", "Precompiled"}, {"precompiled_charsmap", strata::detail::base64(model.precompiled_charsmap)}});
   if (model.remove_extra_whitespaces) {
     // blanks at the end are removed after they were escaped: so written ones are, too
     steps.push_back(replace({{"Regex", "\\A +"}}, ""));
     steps.push_back(replace({{"Regex", model.escape_whitespaces ? cat("[ ", kBlank, "]+\\z") : " +\\z"}}, ""));
     steps.push_back(replace({{"Regex", " {2,}"}}, " "));
   }
-  if (prefix) steps.push_back({{"type", "Prepend"}, {"prepend", model.escape_whitespaces ? kBlank : " "}});
+  if (model.add_dummy_prefix) steps.push_back(prefix_json(model));
   if (model.escape_whitespaces) steps.push_back(replace({{"String", " "}}, kBlank));
   return steps.empty() ? json() : json{{"type", "Sequence"}, {"normalizers", std::move(steps)}};
 }
@@ -130,32 +152,25 @@ bool blanks_only_start(const SentencePieceModel& model) {
   });
 }
 
-json metaspace(std::string_view scheme, bool split) {
-  return {{"type", "Metaspace"}, {"replacement", kBlank}, {"prepend_scheme", scheme}, {"split", split}};
-}
 }  // namespace
 
 json tokenizer_json(const SentencePieceModel& model, const AddedEnds& ends) {
   check(!model.treat_whitespace_as_suffix, kOp, "treat_whitespace_as_suffix is not read");
-  const bool prefix_by_pieces = model.add_dummy_prefix && model.escape_whitespaces && has_user_defined(model);
-  check(prefix_by_pieces || !model.add_dummy_prefix || !has_user_defined(model), kOp,
-        "pieces that users defined, with a dummy prefix and blanks that stay, are not read");
   json added = json::array();
+  const std::vector<std::string_view> found = user_defined(model);
   for (size_t i = 0; i < model.pieces.size(); ++i) {
     const Piece& p = model.pieces[i];
-    const bool special = p.type == PieceType::control || p.type == PieceType::unknown;
-    if (special || p.type == PieceType::user_defined)
-      added.push_back(detail::added_token(i, p.text, special, !special));
+    if (p.type == PieceType::control || p.type == PieceType::unknown)
+      added.push_back(detail::added_token(i, p.text, true, false));
+    else if (std::find(found.begin(), found.end(), p.text) != found.end())
+      added.push_back(detail::added_token(i, p.text, false, true));
   }
-  const bool split = model.escape_whitespaces && blanks_only_start(model);
-  json pre_tokenizer;
-  if (prefix_by_pieces)
-    pre_tokenizer = metaspace("first", split);
-  else if (split)
-    pre_tokenizer = metaspace("never", true);
+  json cut;
+  if (model.escape_whitespaces && blanks_only_start(model))
+    cut = {{"type", "Metaspace"}, {"replacement", kBlank}, {"prepend_scheme", "never"}, {"split", true}};
   return detail::tokenizer_file({.model = model_json(model),
-                                 .normalizer = normalizer_json(model, model.add_dummy_prefix && !prefix_by_pieces),
-                                 .pre_tokenizer = std::move(pre_tokenizer),
+                                 .normalizer = normalizer_json(model),
+                                 .pre_tokenizer = std::move(cut),
                                  .decoder = decoder_json(model),
                                  .added_tokens = std::move(added)},
                                 ends);

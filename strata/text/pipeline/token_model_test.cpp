@@ -120,9 +120,9 @@ TEST(TokenModel, ErrorsNameTheField) {
   EXPECT_EQ(error_of({{"type", 1}}), "t.json: model.type must be a string");
   EXPECT_EQ(error_of({{"type", "BPE"}, {"merges", json::array()}}), "t.json: model.vocab is missing");
   EXPECT_EQ(error_of(bpe(json::array(), json::array())), "t.json: model.vocab must be an object of tokens and ids");
-  EXPECT_EQ(error_of(bpe({{"a", -1}}, json::array())), "t.json: model.vocab['a'] must be an id from 0 to 16777215");
-  EXPECT_EQ(error_of(bpe({{"a", 1 << 24}}, json::array())),
-            "t.json: model.vocab['a'] must be an id from 0 to 16777215");
+  EXPECT_EQ(error_of(bpe({{"a", -1}}, json::array())), "t.json: model.vocab['a'] must be an id from 0 to 4194303");
+  EXPECT_EQ(error_of(bpe({{"a", 1 << 22}}, json::array())),
+            "t.json: model.vocab['a'] must be an id from 0 to 4194303");
   EXPECT_EQ(error_of(bpe({{"a", 3}, {"b", 3}}, json::array())), "t.json: model.vocab['b'] has the id 3 of 'a'");
   EXPECT_EQ(error_of(bpe({{"a", 3}}, 5)), "t.json: model.merges must be a list");
   EXPECT_EQ(error_of(bpe({{"a", 3}}, {"a"})),

@@ -145,7 +145,7 @@ TEST(TokenTrainer, RefusesBadOptions) {
   EXPECT_EQ(error("BPA", {}),
             "train_token_model: there is no type 'BPA', known are BPE, WordPiece, WordLevel, Unigram");
   EXPECT_EQ(error("BPE", {.vocab_size = 1, .special_tokens = {"a", "b"}}),
-            "train_token_model: vocab_size is 1, wanted from 2 special tokens to 16777215");
+            "train_token_model: vocab_size is 1, wanted from 2 special tokens to 4194303");
   EXPECT_EQ(error("BPE", {.special_tokens = {""}}), "train_token_model: a special token cannot be empty");
   EXPECT_EQ(error("BPE", {.special_tokens = {"\xff"}}), "train_token_model: special_tokens '\xff' is not UTF-8");
   EXPECT_EQ(error("BPE", {.initial_alphabet = {"ab"}}),

@@ -5,20 +5,6 @@ namespace strata::text::detail {
 
 using nlohmann::json;
 
-// RFC 4648.
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    uint32_t group = 0;
-    for (size_t i = 0; i < 3; ++i)
-      group = group << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0u);
-    for (size_t i = 0; i < 4; ++i) text += at + i > bytes.size() ? '=' : digits[group >> (18 - 6 * i) & 63];
-  }
-  return text;
-}
-
 json added_token(size_t id, std::string_view text, bool special, bool normalized) {
   return {{"id", id},        {"content", text},          {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", normalized}, {"special", special}};

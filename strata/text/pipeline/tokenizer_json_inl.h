@@ -10,8 +10,6 @@
 
 namespace strata::text::detail {
 
-std::string base64(std::string_view bytes);
-
 /// `normalized`: looked for in the normalised text.
 nlohmann::json added_token(size_t id, std::string_view text, bool special, bool normalized);
 

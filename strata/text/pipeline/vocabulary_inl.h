@@ -13,7 +13,7 @@ namespace strata::text::detail {
 class Vocabulary {
  public:
   /// No id reaches it: the table of ids is as long as the largest.
-  static constexpr int64_t kMaxIds = 1 << 24;
+  static constexpr int64_t kMaxIds = 1 << 22;
   static constexpr int32_t kNone = -1;
 
   void reserve(size_t tokens, size_t bytes) { tokens_.reserve(tokens, bytes); }
