@@ -170,14 +170,24 @@ struct TextGenerator::Run {
       if (const auto& t = running[static_cast<size_t>(other)];
           t && t->request == text.request && rows.length(other) == static_cast<int64_t>(r.prompt.size())) {
         rows.copy(other, row, options.seed);
+        generator.texts_[static_cast<size_t>(row)] = r.prompt;
         running[static_cast<size_t>(row)] = std::move(text);
         return;
       }
     const bool wanted = r.options.prompt_logprobs && text.completion == 0;
+    std::vector<int64_t>& last = generator.texts_[static_cast<size_t>(row)];
+    int64_t kept = 0;
+    if (generator.options_.reuse && !wanted) {
+      // The last token of either was not read, or is to be.
+      const auto most = static_cast<int64_t>(std::min(last.size(), r.prompt.size())) - 1;
+      while (kept < most && last[static_cast<size_t>(kept)] == r.prompt[static_cast<size_t>(kept)]) ++kept;
+    }
+    last.clear();  // nothing is known of a row whose start throws
     Tensor hidden;
-    rows.start(row, r.prompt, options, 0, wanted ? &hidden : nullptr);
+    rows.start(row, r.prompt, options, 0, kept, wanted ? &hidden : nullptr);
+    last = r.prompt;
     if (wanted) prompt_logprobs(*generator.model_, hidden, r, results[static_cast<size_t>(text.request)]);
-    statistics().prompt_tokens += static_cast<int64_t>(r.prompt.size());
+    statistics().prompt_tokens += static_cast<int64_t>(r.prompt.size()) - kept;
     statistics().prompt_seconds += seconds() - from;
     running[static_cast<size_t>(row)] = std::move(text);
   }
@@ -222,9 +232,11 @@ struct TextGenerator::Run {
   void write() {
     if (waiting.empty()) return;
     const int64_t most_rows = std::min<int64_t>(generator.options_.batch, static_cast<int64_t>(waiting.size()));
-    if (generator.rows_ == nullptr || generator.rows_->rows() < most_rows) {
+    // Rows at rest are computed too: no more of them than there are texts.
+    if (generator.rows_ == nullptr || generator.rows_->rows() != most_rows) {
       generator.rows_.reset();
       generator.rows_ = std::make_unique<Sequences>(generator.model_, most_rows, sequences());
+      generator.texts_.assign(static_cast<size_t>(most_rows), {});
     }
     Sequences& rows = *generator.rows_;
     running.resize(static_cast<size_t>(rows.rows()));
@@ -241,11 +253,13 @@ struct TextGenerator::Run {
       const std::vector<int64_t> ids = rows.ids().to_vector<int64_t>();
       note_logprobs();
       ++statistics().steps;
-      for (size_t row = 0; row < running.size(); ++row)
-        if (running[row] && !take(*running[row], ids[row])) {
-          running[row].reset();
-          rows.stop(static_cast<int64_t>(row));
-        }
+      for (size_t row = 0; row < running.size(); ++row) {
+        if (!running[row]) continue;
+        generator.texts_[row].push_back(ids[row]);
+        if (take(*running[row], ids[row])) continue;
+        running[row].reset();
+        rows.stop(static_cast<int64_t>(row));
+      }
       statistics().output_seconds += seconds() - from;
     }
   }
