@@ -400,6 +400,7 @@ TEST(Refusals, NameTheRequestBeforeAnythingIsComputed) {
       {with([](O& o) { o.min_p = -0.1; }), "min_p"},
       {with([](O& o) { o.top_k = -1; }), "top_k"},
       {with([](O& o) { o.n = 0; }), "n is at least 1"},
+      {with([](O& o) { o.n = -7; }), "n is at least 1"},
       {with([](O& o) { o.max_tokens = -1; }), "max_tokens"},
       {with([](O& o) { o.repetition_penalty = 0; }), "repetition_penalty"},
       {with([](O& o) { o.presence_penalty = INFINITY; }), "presence_penalty"},

@@ -106,10 +106,11 @@ struct TextGenerator::Run {
 
   Run(TextGenerator& g, const std::vector<GenerationRequest>& r, const Callback& c)
       : generator(g), requests(r), callback(c), results(r.size()) {
+    check_requests();
     for (size_t i = 0; i < r.size(); ++i) {
       results[i].completions.resize(static_cast<size_t>(r[i].options.n));
       if (r[i].options.beams == 1)
-        for (int64_t c = 0; c < r[i].options.n; ++c) waiting.push_back({static_cast<int64_t>(i), c, most(r[i])});
+        for (int64_t n = 0; n < r[i].options.n; ++n) waiting.push_back({static_cast<int64_t>(i), n, most(r[i])});
     }
   }
 
@@ -162,7 +163,10 @@ struct TextGenerator::Run {
     const GenerationRequest& r = of(text);
     GenerationOptions options = r.options;
     options.seed = seed_of(r.options.seed, text.completion);
-    if (generator.tokenizer_) text.stream.emplace(generator.tokenizer_), text.stops.emplace(r.options.stop_strings);
+    if (generator.tokenizer_) {
+      text.stream.emplace(generator.tokenizer_, generator.options_.skip_special_tokens);
+      text.stops.emplace(r.options.stop_strings);
+    }
     Sequences& rows = *generator.rows_;
     const double from = seconds();
     // Its sibling, where that has just been read too.
@@ -305,8 +309,12 @@ struct TextGenerator::Run {
       c.finish = beams[i].stopped ? Finish::stop_id : Finish::length;
       if (beams[i].stopped)
         c.stop = std::ranges::find(r.options.stop_ids, c.tokens.back()) - r.options.stop_ids.begin();
-      std::vector<int32_t> written(c.tokens.begin(), c.tokens.end() - (beams[i].stopped ? 1 : 0));
-      if (generator.tokenizer_) c.text = generator.tokenizer_->decode(written);
+      if (generator.tokenizer_) {
+        TextStream stream(generator.tokenizer_, generator.options_.skip_special_tokens);
+        for (auto id = c.tokens.begin(); id != c.tokens.end() - (beams[i].stopped ? 1 : 0); ++id)
+          c.text += stream.add(*id);
+        c.text += stream.finish();
+      }
       statistics().output_tokens += static_cast<int64_t>(c.tokens.size());
       // Which text it will be is known at the end alone.
       if (callback) callback({request, static_cast<int64_t>(i), c.tokens.back(), c.text, true});
@@ -319,7 +327,6 @@ std::vector<Generated> TextGenerator::generate(const std::vector<GenerationReque
                                                const Callback& callback) {
   statistics_ = {};
   Run run(*this, requests, callback);
-  run.check_requests();
   try {
     run.write();
   } catch (...) {

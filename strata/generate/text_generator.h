@@ -84,6 +84,7 @@ struct TextGeneratorOptions {
   /// A prompt that goes on where a text of the last call ended, or began with the same tokens, is read from there on: a
   /// conversation's next turn. What was read in other parts differs in the last bits.
   bool reuse = false;
+  bool skip_special_tokens = true;  ///< special tokens have no text
 };
 
 /// Continues prompts of any lengths, many at a time. A request's tokens do not depend on the others. Ids that the
