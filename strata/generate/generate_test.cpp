@@ -334,6 +334,20 @@ TEST_P(Families, AConversationIsNotReadAgain) {
             TextGenerator(model).generate({{{9}, {.max_tokens = 2}}})[0].completions[0].tokens);
 }
 
+TEST_P(Families, ATextRollsOnWhereItsContextIsFull) {
+  const auto model = model_of(GetParam(), 40, 12);
+  const Ids prompt(30, 3);  // longer than the context
+  TokenSampler one(model, std::vector<int32_t>(prompt.begin(), prompt.end()), {.temperature = 0.9, .seed = 6});
+  Ids want;
+  for (int i = 0; i < 40; ++i) want.push_back(one.next());
+  const GenerationOptions o{.max_tokens = 40, .temperature = 0.9, .seed = 6};
+  TextGenerator writer(model, nullptr, {.roll = true});
+  const std::vector<Generated> out = writer.generate({{prompt, o}, {{1, 2}, {.max_tokens = 25}}});
+  EXPECT_EQ(out[0].completions[0].tokens, want);
+  EXPECT_EQ(out[1].completions[0].tokens.size(), 25u);
+  EXPECT_THROW(writer.generate({{prompt, {}}}), ValueError) << "it would never end";
+}
+
 // ---- logprobs
 
 TEST_P(Families, LogprobsAreTheModelsOwn) {

@@ -126,7 +126,8 @@ struct TextGenerator::Run {
   // The last token that is written has no place of its own.
   int64_t most(const GenerationRequest& r) const {
     const auto n = static_cast<int64_t>(r.prompt.size());
-    int64_t most = capacity() - n + 1;
+    const bool rolls = generator.options_.roll && r.options.beams == 1;
+    int64_t most = rolls ? std::numeric_limits<int64_t>::max() : capacity() - n + 1;
     if (r.options.max_tokens > 0) most = std::min(most, r.options.max_tokens);
     if (r.options.max_length > 0) most = std::min(most, r.options.max_length - n);
     return most;
@@ -145,6 +146,8 @@ struct TextGenerator::Run {
           check<IndexError>(t >= 0 && t < generator.model_->vocab(), kOp, "token ", t,
                             " of the prompt is not in the vocabulary of ", generator.model_->vocab());
         check_options(r.options, generator.model_->vocab());
+        check(!generator.options_.roll || r.options.max_tokens > 0 || r.options.max_length > 0, kOp,
+              "a text that goes on at a full context wants a max_tokens");
         check(r.options.stop_strings.empty() || generator.tokenizer_ != nullptr, kOp, "stop strings want a tokenizer");
         check(most(r) >= 1, kOp, "a prompt of ", r.prompt.size(),
               " tokens leaves no room for another: the text may have ", capacity(),
@@ -172,7 +175,7 @@ struct TextGenerator::Run {
     // Its sibling, where that has just been read too.
     for (int64_t other = 0; other < row; ++other)
       if (const auto& t = running[static_cast<size_t>(other)];
-          t && t->request == text.request && rows.length(other) == static_cast<int64_t>(r.prompt.size())) {
+          t && t->request == text.request && completion(*t).tokens.empty()) {
         rows.copy(other, row, options.seed);
         generator.texts_[static_cast<size_t>(row)] = r.prompt;
         running[static_cast<size_t>(row)] = std::move(text);
@@ -181,19 +184,34 @@ struct TextGenerator::Run {
     const bool wanted = r.options.prompt_logprobs && text.completion == 0;
     std::vector<int64_t>& last = generator.texts_[static_cast<size_t>(row)];
     int64_t kept = 0;
-    if (generator.options_.reuse && !wanted) {
+    // Not of a text that went on behind a full context: its beginning is gone.
+    const bool whole =
+        static_cast<int64_t>(last.size()) == rows.length(row) && r.prompt.size() <= static_cast<size_t>(capacity());
+    if (generator.options_.reuse && !wanted && whole) {
       // The last token of either was not read, or is to be.
       const auto most = static_cast<int64_t>(std::min(last.size(), r.prompt.size())) - 1;
       while (kept < most && last[static_cast<size_t>(kept)] == r.prompt[static_cast<size_t>(kept)]) ++kept;
     }
     last.clear();  // nothing is known of a row whose start throws
     Tensor hidden;
-    rows.start(row, r.prompt, options, 0, kept, wanted ? &hidden : nullptr);
+    const auto all = std::span<const int64_t>(r.prompt);
+    rows.start(row, all.last(std::min(all.size(), static_cast<size_t>(capacity()))), options, 0, kept,
+               wanted ? &hidden : nullptr);
     last = r.prompt;
     if (wanted) prompt_logprobs(*generator.model_, hidden, r, results[static_cast<size_t>(text.request)]);
     statistics().prompt_tokens += static_cast<int64_t>(r.prompt.size()) - kept;
     statistics().prompt_seconds += seconds() - from;
     running[static_cast<size_t>(row)] = std::move(text);
+  }
+
+  // The second half of a text whose context is full, as the start of a new one.
+  void roll(const Text& text, int64_t row) {
+    GenerationOptions options = of(text).options;
+    options.seed = seed_of(options.seed, text.completion);
+    const auto all = std::span<const int64_t>(generator.texts_[static_cast<size_t>(row)]);
+    const int64_t half = std::max<int64_t>(1, capacity() / 2);
+    generator.rows_->start(row, all.last(std::min(all.size(), static_cast<size_t>(half))), options,
+                           static_cast<int64_t>(completion(text).tokens.size()));
   }
 
   // A token more of a text; false where that was its last.
@@ -253,6 +271,8 @@ struct TextGenerator::Run {
           begin(std::move(next), row);
         }
       const double from = seconds();
+      for (int64_t row = 0; row < rows.rows(); ++row)
+        if (const auto& t = running[static_cast<size_t>(row)]; t && rows.length(row) > rows.capacity()) roll(*t, row);
       rows.step();
       const std::vector<int64_t> ids = rows.ids().to_vector<int64_t>();
       note_logprobs();

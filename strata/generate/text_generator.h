@@ -85,6 +85,10 @@ struct TextGeneratorOptions {
   /// conversation's next turn. What was read in other parts differs in the last bits.
   bool reuse = false;
   bool skip_special_tokens = true;  ///< special tokens have no text
+  /// Texts end at no full context: its second half is read again, as the start of a new one, and of a prompt that is
+  /// longer its end is read. What fell out is not seen any more; penalties count what is read again as the prompt.
+  /// Wants a max_tokens or max_length.
+  bool roll = false;
 };
 
 /// Continues prompts of any lengths, many at a time. A request's tokens do not depend on the others. Ids that the
