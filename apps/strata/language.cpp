@@ -137,6 +137,7 @@ GenerationOptions WritingOptions::over(GenerationOptions o) const {
   };
   // Who says how to draw wants something drawn.
   if (o.temperature == 0 && !temperature_ && (top_k_ || top_p_ || min_p_ || typical_p_ || seed_)) o.temperature = 1;
+  if (tokens_) o.max_length = 0;
   take(tokens_, o.max_tokens), take(min_tokens_, o.min_tokens), take(top_k_, o.top_k), take(n_, o.n);
   take(seed_, o.seed), take(temperature_, o.temperature), take(top_p_, o.top_p), take(min_p_, o.min_p);
   take(typical_p_, o.typical_p), take(repetition_, o.repetition_penalty), take(frequency_, o.frequency_penalty);

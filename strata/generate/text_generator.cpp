@@ -52,7 +52,8 @@ void prompt_logprobs(const LanguageModel& model, const Tensor& hidden, const Gen
   for (int64_t at = 0, n = hidden.defined() ? hidden.size(0) : 0; at < n; at += kPart) {
     const int64_t count = std::min(kPart, n - at);
     const Tensor logits = model.logits(narrow(hidden, 0, at, count)).to(DType::f32);
-    const auto first = request.prompt.begin() + at + 1;
+    // Of a prompt that is longer than the context the end was read.
+    const auto first = request.prompt.end() - n + at;
     const Tensor next = from_span<int64_t>(std::vector<int64_t>(first, first + count), {count}).to(logits.device());
     for (const float v : cross_entropy(logits, next, {.reduction = "none"}).to_vector<float>())
       result.prompt_logprobs.push_back(-static_cast<double>(v));
