@@ -70,7 +70,7 @@ TEST(Cli, ErrorsSayWhatIsWantedAndWhereTheHelpIs) {
 
 TEST(Cli, HelpNamesTheWholeCommandAndFitsTheScreen) {
   for (const char* command :
-       {"train", "generate", "estimate", "ops", "info", "lab", "lab verify", "lab bench", "lab compare"}) {
+       {"train", "generate", "chat", "embed", "estimate", "ops", "info", "lab", "lab verify", "lab bench", "lab compare"}) {
     const Result r = strata(std::string(command) + " --help");
     EXPECT_EQ(r.status, 0);
     EXPECT_NE(r.output.find(std::string("Usage: strata ") + command + " "), std::string::npos) << r.output;

@@ -1,4 +1,6 @@
 #include <cstdio>
+#include <fstream>
+#include <iostream>
 #include <memory>
 #include <string>
 
@@ -6,73 +8,135 @@
 
 #include "apps/strata/checks.h"
 #include "apps/strata/command.h"
-#include "strata/core/parallel.h"
-#include "strata/train/generate.h"
-#include "strata/train/rehearse.h"
+#include "apps/strata/language.h"
+#include "strata/core/json_text.h"
+#include "strata/generate/text_generator.h"
+#include "strata/text/utf8.h"
 
 namespace strata::cli {
 namespace {
 
 struct Arguments {
-  std::string checkpoint, prompt = "\n", device = "cpu";
-  long long tokens = 200, threads = 0;
-  SampleOptions sample{.temperature = 0.8};
+  ModelArguments model;
+  WritingOptions writing;
+  std::string prompt = "\n", prompts;
+  int64_t batch = 8;
+  bool json = false, logprobs = false, statistics = false;
+  int64_t top_logprobs = 0;
 };
 
-int run(const Arguments& a) {
-  if (a.threads > 0) set_num_threads(static_cast<int>(a.threads));
-  std::vector<std::string> warnings;
-  const TrainedModel trained =
-      detail::load_trained_model_for(a.prompt, a.checkpoint, &warnings, parse_device(a.device));
-  for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
-  if (a.prompt.empty()) throw UsageError("--prompt is empty: the model needs something to continue");
-  TextWriter writer(trained, a.prompt, a.sample);
-  std::fputs(a.prompt.c_str(), stdout);
-  for (long long i = 0; i < a.tokens; ++i) {
-    const std::string piece = writer.next();
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
-    // A reader that went away ends the writing.
-    if (std::fflush(stdout) != 0) break;
+// JSON has no other text than UTF-8.
+std::string json_text(const std::string& text) {
+  return detail::json_string(text::valid_utf8(text));
+}
+
+std::string json_logprobs(const std::vector<double>& values) {
+  return detail::json_list(values, [](double v) { return fmt::format("{:.6g}", v); });
+}
+
+// A line for each text.
+std::string json_line(const std::string& prompt, const Completion& c, const GenerationOptions& o) {
+  std::string line = fmt::format(
+      "{{\"prompt\": {}, \"text\": {}, \"tokens\": {}, \"finish\": \"{}\"", json_text(prompt), json_text(c.text),
+      detail::json_list(c.tokens, [](int64_t id) { return std::to_string(id); }), to_string(c.finish));
+  if (o.beams > 1) line += fmt::format(", \"score\": {:.6g}", c.score);
+  if (o.logprobs) line += fmt::format(", \"logprobs\": {}", json_logprobs(c.logprobs));
+  if (o.top_logprobs > 0)
+    line += fmt::format(", \"top_logprobs\": {}", detail::json_list(c.top_logprobs, [](const auto& place) {
+                          return detail::json_list(place, [](const TokenLogprob& t) {
+                            return fmt::format("[{}, {:.6g}]", t.id, t.logprob);
+                          });
+                        }));
+  return line + "}\n";
+}
+
+std::vector<std::string> prompts_of(const std::string& file) {
+  std::ifstream opened;
+  if (file != "-") {
+    opened.open(file);
+    if (!opened) throw IoError("generate", fmt::format("cannot read '{}'", file));
   }
-  std::fputc('\n', stdout);
+  std::istream& in = file == "-" ? std::cin : opened;
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+void tell(const GenerationStatistics& s) {
+  std::fputs(fmt::format("{} tokens read at {:.1f} a second, {} written at {:.1f} a second, the first after {:.3f} s\n",
+                         s.prompt_tokens, s.prompt_rate(), s.output_tokens, s.output_rate(), s.first_token_seconds)
+                 .c_str(),
+             stderr);
+}
+
+int run(const Arguments& a) {
+  const bool many = !a.prompts.empty();
+  if (!many && a.prompt.empty()) throw UsageError("--prompt is empty: the model needs something to continue");
+  const std::vector<std::string> prompts = many ? prompts_of(a.prompts) : std::vector<std::string>{a.prompt};
+  const Language language = a.model.load(many ? std::string() : a.prompt);
+  GenerationOptions usual = language.options;
+  if (usual.max_tokens == 0 && usual.max_length == 0) usual.max_tokens = 200;
+  GenerationOptions options = a.writing.over(usual);
+  options.logprobs = a.logprobs;
+  options.top_logprobs = a.top_logprobs;
+  const bool json = many || a.json || a.logprobs || a.top_logprobs > 0;
+  if (!json && options.max_tokens == 0 && options.max_length == 0) {  // --tokens 0
+    std::fputs((a.prompt + "\n").c_str(), stdout);
+    return kOk;
+  }
+
+  std::vector<GenerationRequest> requests;
+  for (const std::string& prompt : prompts) requests.push_back({language.encode(prompt), options});
+  TextGeneratorOptions room;
+  room.batch = a.batch;
+  room.roll = language.folder == nullptr && options.beams == 1;  // a run of ours goes on where its context is full
+  TextGenerator writer(language.model, language.tokenizer, room);
+  if (json) {
+    const std::vector<Generated> out = writer.generate(requests);
+    for (size_t i = 0; i < out.size(); ++i)
+      for (const Completion& c : out[i].completions) {
+        const std::string line = json_line(prompts[i], c, options);
+        std::fwrite(line.data(), 1, line.size(), stdout);
+      }
+  } else if (options.n > 1 || options.beams > 1) {
+    const Generated out = writer.generate(requests)[0];
+    for (const Completion& c : out.completions) std::fputs((a.prompt + c.text + "\n\n").c_str(), stdout);
+  } else {
+    std::fputs(a.prompt.c_str(), stdout);
+    std::fflush(stdout);
+    writer.generate(requests, [](const GenerationPiece& piece) {
+      std::fwrite(piece.text.data(), 1, piece.text.size(), stdout);
+      return std::fflush(stdout) == 0;  // a reader that went away ends the writing
+    });
+    std::fputc('\n', stdout);
+  }
+  if (a.statistics) tell(writer.statistics());
   return kOk;
 }
 
 }  // namespace
 
 void add_generate(CLI::App& app, Body& body) {
-  CLI::App* generate = app.add_subcommand("generate", "Let a trained model continue a text");
+  CLI::App* generate = app.add_subcommand("generate", "Let a model continue a text, or many");
   auto a = std::make_shared<Arguments>();
-  generate
-      ->add_option("--checkpoint", a->checkpoint, "Folder of a run (its newest checkpoint is taken) or of a checkpoint")
-      ->required()
-      ->type_name("DIR");
+  a->model.add(*generate, true);
   generate->add_option("--prompt", a->prompt, "The text to continue")->type_name("TEXT");
-  generate->add_option("--tokens", a->tokens, "Tokens to write")
+  generate->add_option("--prompts", a->prompts, "A file with a prompt a line ('-': standard input); writes JSON lines")
+      ->type_name("FILE");
+  generate->add_option("--batch", a->batch, "Texts that are written at a time")
       ->type_name("N")
       ->capture_default_str()
-      ->check(at_least(0));
-  generate
-      ->add_option("--temperature", a->sample.temperature,
-                   "Above 1 more varied, below 1 more likely text; 0 always the likeliest token")
-      ->type_name("T")
-      ->capture_default_str()
-      ->check(between(0.0, 1000.0));
-  generate->add_option("--top-k", a->sample.top_k, "Choose among the K likeliest tokens only; 0 for all")
-      ->type_name("K")
-      ->capture_default_str()
-      ->check(at_least(0));
-  generate->add_option("--top-p", a->sample.top_p, "Choose among the likeliest tokens that together have probability P")
-      ->type_name("P")
-      ->capture_default_str()
-      ->check(between(1e-6, 1.0));
-  generate->add_option("--seed", a->sample.seed, "The same seed writes the same text")
+      ->check(between<int64_t>(1, 65535));
+  a->writing.add(*generate, true);
+  generate->add_flag("--json", a->json, "Write a JSON line for each text");
+  generate->add_flag("--logprobs", a->logprobs, "With the logarithm of each token's probability (implies --json)");
+  generate->add_option("--top-logprobs", a->top_logprobs, "And of the N likeliest tokens at its place")
       ->type_name("N")
-      ->capture_default_str()
       ->check(at_least(0));
-  generate->add_option("--threads", a->threads, "Threads; 0 takes every core")->type_name("N")->check(between(0, 4096));
-  generate->add_option("--device", a->device, "cpu or cuda")->type_name("DEVICE")->check(device_name());
+  generate->add_flag("--statistics", a->statistics, "Tell how fast it was, on the standard error");
   generate->footer(
+      "What is not asked for is as the model's generation_config.json has it, else 200 tokens of temperature 0.8.\n"
+      "  strata generate --model Qwen2.5-0.5B --prompt 'Once upon a time' --tokens 100\n"
       "  strata generate --checkpoint runs/quickstart --prompt 'Tensor ' --tokens 200 --temperature 0.7 --seed 1");
   generate->callback([&body, a] { body = [a] { return run(*a); }; });
 }

@@ -132,6 +132,8 @@ int run(int argc, char** argv) {
   add_train(app, body);
   add_data(app, body);
   add_generate(app, body);
+  add_chat(app, body);
+  add_embed(app, body);
   add_estimate(app, body);
   add_report(app, body);
   add_model(app, body);

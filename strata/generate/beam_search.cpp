@@ -66,7 +66,7 @@ std::vector<Beam> beam_search(Sequences& rows, const std::vector<int64_t>& promp
   check(rows.vocab() > static_cast<int64_t>(o.stop_ids.size()) && rows.vocab() > 1, "beam_search", "a vocabulary of ",
         rows.vocab(), " with ", o.stop_ids.size(), " stop ids leaves nothing to continue with");
   const NoGrad guard;
-  rows.start(0, prompt, o, 0, hidden);
+  rows.start(0, prompt, o, 0, 0, hidden);
   for (int64_t r = 1; r < o.beams; ++r) rows.copy(0, r, o.seed);
   const auto keep = static_cast<int64_t>(std::max<size_t>(2, 1 + o.stop_ids.size()) * beams);
   // All begin alike: only the first one's continuations count.

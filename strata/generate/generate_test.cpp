@@ -12,6 +12,7 @@
 
 #include "strata/core/node.h"
 #include "strata/generate/generation_config.h"
+#include "strata/generate/sampling.h"
 #include "strata/generate/sequences.h"
 #include "strata/generate/text_generator.h"
 #include "strata/generate/text_stream.h"
@@ -19,6 +20,7 @@
 #include "strata/models/model_test_util.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/factory/ranges.h"
 #include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/softmax/softmax.h"
@@ -283,6 +285,69 @@ TEST(Ends, StatisticsCountWhatWasDone) {
   EXPECT_LT(s.first_token_seconds, s.prompt_seconds + s.output_seconds + 1);
 }
 
+// ---- parts of it
+
+TEST(Parts, TheOpDrawsWhatTheHostDrew) {
+  manual_seed(8);
+  const int64_t draws = 400, ids = 100;
+  const Tensor logits = randn({draws, ids}) * 2.0;
+  const std::vector<float> all = logits.to_vector<float>();
+  for (const SampleOptions& o :
+       std::vector<SampleOptions>{{.seed = 3},
+                                  {.temperature = 0},
+                                  {.temperature = 0.7, .seed = 4},
+                                  {.top_k = 7, .seed = 5},
+                                  {.top_p = 0.75, .seed = 6},
+                                  {.temperature = 1.4, .top_k = 30, .top_p = 0.5, .seed = 7, .vocab = 60}}) {
+    const auto [tokens, logprobs] =
+        sample_tokens(logits, full({draws}, static_cast<int64_t>(o.seed), DType::i64), arange(draws, DType::i64),
+                      {.temperature = full({}, o.temperature, DType::f32),
+                       .top_k = full({}, o.top_k, DType::i64),
+                       .top_p = full({}, o.top_p, DType::f32)},
+                      o.vocab);
+    const Ids got = tokens.to_vector<int64_t>();
+    for (int64_t i = 0; i < draws; ++i)
+      EXPECT_EQ(got[static_cast<size_t>(i)],
+                sample_token(std::span(all).subspan(static_cast<size_t>(i * ids), ids), o, static_cast<uint64_t>(i)))
+          << i;
+  }
+}
+
+TEST_P(Families, AConversationIsNotReadAgain) {
+  const auto model = model_of(GetParam());
+  TextGenerator chat(model, nullptr, {.reuse = true});
+  Ids prompt = {3, 1, 4, 1, 5, 9, 2, 6};
+  for (int turn = 0; turn < 3; ++turn) {
+    const GenerationOptions o{.max_tokens = 6, .temperature = 0};
+    const Ids written = chat.generate({{prompt, o}})[0].completions[0].tokens;
+    EXPECT_EQ(written, TextGenerator(model).generate({{prompt, o}})[0].completions[0].tokens) << turn;
+    // The last token that was written, and those that the turn adds.
+    EXPECT_EQ(chat.statistics().prompt_tokens, turn == 0 ? 8 : 4) << turn;
+    prompt = joined(joined(prompt, written), {20, 21, 22});
+  }
+  prompt.resize(4);  // another conversation with the same beginning
+  prompt.push_back(30);
+  EXPECT_EQ(chat.generate({{prompt, {.max_tokens = 6, .temperature = 0}}})[0].completions[0].tokens,
+            TextGenerator(model).generate({{prompt, {.max_tokens = 6, .temperature = 0}}})[0].completions[0].tokens);
+  EXPECT_EQ(chat.statistics().prompt_tokens, 1);
+  EXPECT_EQ(chat.generate({{{9}, {.max_tokens = 2}}})[0].completions[0].tokens,
+            TextGenerator(model).generate({{{9}, {.max_tokens = 2}}})[0].completions[0].tokens);
+}
+
+TEST_P(Families, ATextRollsOnWhereItsContextIsFull) {
+  const auto model = model_of(GetParam(), 40, 12);
+  const Ids prompt(30, 3);  // longer than the context
+  TokenSampler one(model, std::vector<int32_t>(prompt.begin(), prompt.end()), {.temperature = 0.9, .seed = 6});
+  Ids want;
+  for (int i = 0; i < 40; ++i) want.push_back(one.next());
+  const GenerationOptions o{.max_tokens = 40, .temperature = 0.9, .seed = 6};
+  TextGenerator writer(model, nullptr, {.roll = true});
+  const std::vector<Generated> out = writer.generate({{prompt, o}, {{1, 2}, {.max_tokens = 25}}});
+  EXPECT_EQ(out[0].completions[0].tokens, want);
+  EXPECT_EQ(out[1].completions[0].tokens.size(), 25u);
+  EXPECT_THROW(writer.generate({{prompt, {}}}), ValueError) << "it would never end";
+}
+
 // ---- logprobs
 
 TEST_P(Families, LogprobsAreTheModelsOwn) {
@@ -349,6 +414,7 @@ TEST(Refusals, NameTheRequestBeforeAnythingIsComputed) {
       {with([](O& o) { o.min_p = -0.1; }), "min_p"},
       {with([](O& o) { o.top_k = -1; }), "top_k"},
       {with([](O& o) { o.n = 0; }), "n is at least 1"},
+      {with([](O& o) { o.n = -7; }), "n is at least 1"},
       {with([](O& o) { o.max_tokens = -1; }), "max_tokens"},
       {with([](O& o) { o.repetition_penalty = 0; }), "repetition_penalty"},
       {with([](O& o) { o.presence_penalty = INFINITY; }), "presence_penalty"},
@@ -394,6 +460,7 @@ TEST(Rows, RefuseWhatTheyHaveNot) {
   EXPECT_THROW(rows.reorder(Ids{0, 2}), IndexError);
   EXPECT_THROW(rows.reorder(Ids{0}), ShapeError);
   EXPECT_THROW(rows.append(zeros({2})), ShapeError);
+  EXPECT_THROW(rows.start(0, Ids{1, 2}, {}, 0, 1), ValueError) << "there is nothing to keep";
   rows.start(1, Ids(8, 1), {});
   rows.step();
   EXPECT_EQ(rows.length(1), 9);

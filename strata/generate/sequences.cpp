@@ -80,7 +80,7 @@ void Sequences::set_ids(Tensor& ids, Tensor* values, int64_t row, const std::vec
 }
 
 void Sequences::start(int64_t row, std::span<const int64_t> prompt, const GenerationOptions& o, int64_t drawn,
-                      Tensor* hidden) {
+                      int64_t kept, Tensor* hidden) {
   check<IndexError>(row >= 0 && row < rows(), kOp, "there is no row ", row, " of ", rows());
   check(!prompt.empty(), kOp, "the prompt is empty");
   const auto n = static_cast<int64_t>(prompt.size());
@@ -89,6 +89,8 @@ void Sequences::start(int64_t row, std::span<const int64_t> prompt, const Genera
     check<IndexError>(t >= 0 && t < model_->vocab(), kOp, "token ", t, " is not in the vocabulary of ",
                       model_->vocab());
   check_options(o, model_->vocab());
+  check(kept >= 0 && kept < n && kept < std::max<int64_t>(1, length(row)), kOp, "of a text of ", length(row),
+        " tokens a prompt of ", n, " cannot keep ", kept);
   stop(row);
   const NoGrad guard;
   const Tensor text =
@@ -98,10 +100,11 @@ void Sequences::start(int64_t row, std::span<const int64_t> prompt, const Genera
   ModelCache own;
   for (const nn::KvCache& layer : cache_.layers) own.layers.push_back({part(layer.k, row), part(layer.v, row)});
   own.lengths = part(cache_.lengths, row);
-  own.lengths.fill_(0);
+  own.lengths.fill_(kept);
+  own.length = kept;
   own.capacity = capacity();
   std::vector<Tensor> read;
-  for (int64_t at = 0; at < n - 1; at += chunk_) {
+  for (int64_t at = kept; at < n - 1; at += chunk_) {
     const Tensor y = model_->hidden(narrow(text, 1, at, std::min(chunk_, n - 1 - at)), own);
     if (hidden != nullptr) read.push_back(y.select(0, 0));
   }

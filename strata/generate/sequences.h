@@ -51,11 +51,12 @@ class Sequences {
   bool is_running(int64_t row) const { return runs_.at(static_cast<size_t>(row)); }
 
   /// Begins a text in `row`: reads the prompt but for its last token, which the first step reads. `drawn`: tokens that
-  /// this request drew before, in a text that goes on here. With `hidden` what the output layer reads for each token
-  /// read, [T - 1, dim], goes there. Throws ValueError for an empty prompt and one that does not fit, IndexError for a
-  /// token that the model does not have, and what check_options() does.
+  /// this request drew before, in a text that goes on here. `kept`: so many tokens at the prompt's beginning are those
+  /// that the row's last text began with, and are not read again. With `hidden` what the output layer reads for each
+  /// token read, [T - 1 - kept, dim], goes there. Throws ValueError for an empty prompt and one that does not fit,
+  /// IndexError for a token that the model does not have, and what check_options() does.
   void start(int64_t row, std::span<const int64_t> prompt, const GenerationOptions& options, int64_t drawn = 0,
-             Tensor* hidden = nullptr);
+             int64_t kept = 0, Tensor* hidden = nullptr);
   /// Row `to` becomes a copy of row `from`, drawing by `seed`.
   void copy(int64_t from, int64_t to, uint64_t seed);
   /// Row i becomes a copy of row from[i], for all rows at once.

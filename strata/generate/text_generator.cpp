@@ -52,7 +52,8 @@ void prompt_logprobs(const LanguageModel& model, const Tensor& hidden, const Gen
   for (int64_t at = 0, n = hidden.defined() ? hidden.size(0) : 0; at < n; at += kPart) {
     const int64_t count = std::min(kPart, n - at);
     const Tensor logits = model.logits(narrow(hidden, 0, at, count)).to(DType::f32);
-    const auto first = request.prompt.begin() + at + 1;
+    // Of a prompt that is longer than the context the end was read.
+    const auto first = request.prompt.end() - n + at;
     const Tensor next = from_span<int64_t>(std::vector<int64_t>(first, first + count), {count}).to(logits.device());
     for (const float v : cross_entropy(logits, next, {.reduction = "none"}).to_vector<float>())
       result.prompt_logprobs.push_back(-static_cast<double>(v));
@@ -106,10 +107,11 @@ struct TextGenerator::Run {
 
   Run(TextGenerator& g, const std::vector<GenerationRequest>& r, const Callback& c)
       : generator(g), requests(r), callback(c), results(r.size()) {
+    check_requests();
     for (size_t i = 0; i < r.size(); ++i) {
       results[i].completions.resize(static_cast<size_t>(r[i].options.n));
       if (r[i].options.beams == 1)
-        for (int64_t c = 0; c < r[i].options.n; ++c) waiting.push_back({static_cast<int64_t>(i), c, most(r[i])});
+        for (int64_t n = 0; n < r[i].options.n; ++n) waiting.push_back({static_cast<int64_t>(i), n, most(r[i])});
     }
   }
 
@@ -125,7 +127,8 @@ struct TextGenerator::Run {
   // The last token that is written has no place of its own.
   int64_t most(const GenerationRequest& r) const {
     const auto n = static_cast<int64_t>(r.prompt.size());
-    int64_t most = capacity() - n + 1;
+    const bool rolls = generator.options_.roll && r.options.beams == 1;
+    int64_t most = rolls ? std::numeric_limits<int64_t>::max() : capacity() - n + 1;
     if (r.options.max_tokens > 0) most = std::min(most, r.options.max_tokens);
     if (r.options.max_length > 0) most = std::min(most, r.options.max_length - n);
     return most;
@@ -144,6 +147,8 @@ struct TextGenerator::Run {
           check<IndexError>(t >= 0 && t < generator.model_->vocab(), kOp, "token ", t,
                             " of the prompt is not in the vocabulary of ", generator.model_->vocab());
         check_options(r.options, generator.model_->vocab());
+        check(!generator.options_.roll || r.options.max_tokens > 0 || r.options.max_length > 0, kOp,
+              "a text that goes on at a full context wants a max_tokens");
         check(r.options.stop_strings.empty() || generator.tokenizer_ != nullptr, kOp, "stop strings want a tokenizer");
         check(most(r) >= 1, kOp, "a prompt of ", r.prompt.size(),
               " tokens leaves no room for another: the text may have ", capacity(),
@@ -162,24 +167,52 @@ struct TextGenerator::Run {
     const GenerationRequest& r = of(text);
     GenerationOptions options = r.options;
     options.seed = seed_of(r.options.seed, text.completion);
-    if (generator.tokenizer_) text.stream.emplace(generator.tokenizer_), text.stops.emplace(r.options.stop_strings);
+    if (generator.tokenizer_) {
+      text.stream.emplace(generator.tokenizer_, generator.options_.skip_special_tokens);
+      text.stops.emplace(r.options.stop_strings);
+    }
     Sequences& rows = *generator.rows_;
     const double from = seconds();
     // Its sibling, where that has just been read too.
     for (int64_t other = 0; other < row; ++other)
       if (const auto& t = running[static_cast<size_t>(other)];
-          t && t->request == text.request && rows.length(other) == static_cast<int64_t>(r.prompt.size())) {
+          t && t->request == text.request && completion(*t).tokens.empty()) {
         rows.copy(other, row, options.seed);
+        generator.texts_[static_cast<size_t>(row)] = r.prompt;
         running[static_cast<size_t>(row)] = std::move(text);
         return;
       }
     const bool wanted = r.options.prompt_logprobs && text.completion == 0;
+    std::vector<int64_t>& last = generator.texts_[static_cast<size_t>(row)];
+    int64_t kept = 0;
+    // Not of a text that went on behind a full context: its beginning is gone.
+    const bool whole =
+        static_cast<int64_t>(last.size()) == rows.length(row) && r.prompt.size() <= static_cast<size_t>(capacity());
+    if (generator.options_.reuse && !wanted && whole) {
+      // The last token of either was not read, or is to be.
+      const auto most = static_cast<int64_t>(std::min(last.size(), r.prompt.size())) - 1;
+      while (kept < most && last[static_cast<size_t>(kept)] == r.prompt[static_cast<size_t>(kept)]) ++kept;
+    }
+    last.clear();  // nothing is known of a row whose start throws
     Tensor hidden;
-    rows.start(row, r.prompt, options, 0, wanted ? &hidden : nullptr);
+    const auto all = std::span<const int64_t>(r.prompt);
+    rows.start(row, all.last(std::min(all.size(), static_cast<size_t>(capacity()))), options, 0, kept,
+               wanted ? &hidden : nullptr);
+    last = r.prompt;
     if (wanted) prompt_logprobs(*generator.model_, hidden, r, results[static_cast<size_t>(text.request)]);
-    statistics().prompt_tokens += static_cast<int64_t>(r.prompt.size());
+    statistics().prompt_tokens += static_cast<int64_t>(r.prompt.size()) - kept;
     statistics().prompt_seconds += seconds() - from;
     running[static_cast<size_t>(row)] = std::move(text);
+  }
+
+  // The second half of a text whose context is full, as the start of a new one.
+  void roll(const Text& text, int64_t row) {
+    GenerationOptions options = of(text).options;
+    options.seed = seed_of(options.seed, text.completion);
+    const auto all = std::span<const int64_t>(generator.texts_[static_cast<size_t>(row)]);
+    const int64_t half = std::max<int64_t>(1, capacity() / 2);
+    generator.rows_->start(row, all.last(std::min(all.size(), static_cast<size_t>(half))), options,
+                           static_cast<int64_t>(completion(text).tokens.size()));
   }
 
   // A token more of a text; false where that was its last.
@@ -222,9 +255,11 @@ struct TextGenerator::Run {
   void write() {
     if (waiting.empty()) return;
     const int64_t most_rows = std::min<int64_t>(generator.options_.batch, static_cast<int64_t>(waiting.size()));
-    if (generator.rows_ == nullptr || generator.rows_->rows() < most_rows) {
+    // Rows at rest are computed too: no more of them than there are texts.
+    if (generator.rows_ == nullptr || generator.rows_->rows() != most_rows) {
       generator.rows_.reset();
       generator.rows_ = std::make_unique<Sequences>(generator.model_, most_rows, sequences());
+      generator.texts_.assign(static_cast<size_t>(most_rows), {});
     }
     Sequences& rows = *generator.rows_;
     running.resize(static_cast<size_t>(rows.rows()));
@@ -237,15 +272,19 @@ struct TextGenerator::Run {
           begin(std::move(next), row);
         }
       const double from = seconds();
+      for (int64_t row = 0; row < rows.rows(); ++row)
+        if (const auto& t = running[static_cast<size_t>(row)]; t && rows.length(row) > rows.capacity()) roll(*t, row);
       rows.step();
       const std::vector<int64_t> ids = rows.ids().to_vector<int64_t>();
       note_logprobs();
       ++statistics().steps;
-      for (size_t row = 0; row < running.size(); ++row)
-        if (running[row] && !take(*running[row], ids[row])) {
-          running[row].reset();
-          rows.stop(static_cast<int64_t>(row));
-        }
+      for (size_t row = 0; row < running.size(); ++row) {
+        if (!running[row]) continue;
+        generator.texts_[row].push_back(ids[row]);
+        if (take(*running[row], ids[row])) continue;
+        running[row].reset();
+        rows.stop(static_cast<int64_t>(row));
+      }
       statistics().output_seconds += seconds() - from;
     }
   }
@@ -291,8 +330,12 @@ struct TextGenerator::Run {
       c.finish = beams[i].stopped ? Finish::stop_id : Finish::length;
       if (beams[i].stopped)
         c.stop = std::ranges::find(r.options.stop_ids, c.tokens.back()) - r.options.stop_ids.begin();
-      std::vector<int32_t> written(c.tokens.begin(), c.tokens.end() - (beams[i].stopped ? 1 : 0));
-      if (generator.tokenizer_) c.text = generator.tokenizer_->decode(written);
+      if (generator.tokenizer_) {
+        TextStream stream(generator.tokenizer_, generator.options_.skip_special_tokens);
+        for (auto id = c.tokens.begin(); id != c.tokens.end() - (beams[i].stopped ? 1 : 0); ++id)
+          c.text += stream.add(*id);
+        c.text += stream.finish();
+      }
       statistics().output_tokens += static_cast<int64_t>(c.tokens.size());
       // Which text it will be is known at the end alone.
       if (callback) callback({request, static_cast<int64_t>(i), c.tokens.back(), c.text, true});
@@ -305,7 +348,6 @@ std::vector<Generated> TextGenerator::generate(const std::vector<GenerationReque
                                                const Callback& callback) {
   statistics_ = {};
   Run run(*this, requests, callback);
-  run.check_requests();
   try {
     run.write();
   } catch (...) {

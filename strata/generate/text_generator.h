@@ -65,7 +65,7 @@ struct GenerationPiece {
 
 /// How long it took.
 struct GenerationStatistics {
-  int64_t prompt_tokens = 0;       ///< read
+  int64_t prompt_tokens = 0;       ///< of prompts: read, not reused
   int64_t output_tokens = 0;       ///< written
   int64_t steps = 0;               ///< each a token of every running text
   double prompt_seconds = 0;       ///< reading prompts
@@ -81,6 +81,14 @@ struct TextGeneratorOptions {
   int64_t capacity = 0;         ///< tokens of a text, its prompt included; 0: the model's context
   int64_t prefill_chunk = 512;  ///< tokens of a prompt that are read at once
   bool graph = true;            ///< on a CUDA device: steps are captured and replayed
+  /// A prompt that goes on where a text of the last call ended, or began with the same tokens, is read from there on: a
+  /// conversation's next turn. What was read in other parts differs in the last bits.
+  bool reuse = false;
+  bool skip_special_tokens = true;  ///< special tokens have no text
+  /// Texts end at no full context: its second half is read again, as the start of a new one, and of a prompt that is
+  /// longer its end is read. What fell out is not seen any more; penalties count what is read again as the prompt.
+  /// Wants a max_tokens or max_length.
+  bool roll = false;
 };
 
 /// Continues prompts of any lengths, many at a time. A request's tokens do not depend on the others. Ids that the
@@ -115,7 +123,8 @@ class TextGenerator {
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   TextGeneratorOptions options_;
   GenerationStatistics statistics_;
-  std::unique_ptr<class Sequences> rows_;  // made when first needed, then kept
+  std::unique_ptr<class Sequences> rows_;    // made when first needed, then kept
+  std::vector<std::vector<int64_t>> texts_;  // by row: what it read last
 };
 
 }  // namespace strata

@@ -21,9 +21,19 @@ size_t unfinished(std::string_view text) {
 
 }  // namespace
 
+TextStream::TextStream(std::shared_ptr<const text::Tokenizer> tokenizer, bool skip_special_tokens)
+    : tokenizer_(std::move(tokenizer)) {
+  if (const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(tokenizer_.get()))
+    decoder_.emplace(*pipeline, text::DecodeOptions{.skip_special_tokens = skip_special_tokens});
+  else if (skip_special_tokens)
+    for (const auto& [name, id] : tokenizer_->special_tokens()) skipped_.insert(id);
+}
+
 std::string TextStream::add(int64_t id) {
   check<IndexError>(id >= 0 && id < tokenizer_->vocab_size(), "TextStream", "token ", id, " is not one of ",
                     tokenizer_->vocab_size());
+  if (decoder_) return decoder_->add(static_cast<int32_t>(id));
+  if (skipped_.contains(id)) return {};
   ids_.push_back(static_cast<int32_t>(id));
   const std::string before = tokenizer_->decode({ids_.data(), given_}), now = tokenizer_->decode(ids_);
   // Until the text goes on where it was, nothing is given; nor while its end stands for bytes that are no character
@@ -43,6 +53,7 @@ std::string TextStream::give(std::string_view more) {
 }
 
 std::string TextStream::finish() {
+  if (decoder_) return decoder_->finish();
   const std::string before = tokenizer_->decode({ids_.data(), given_}), now = tokenizer_->decode(ids_);
   std::string rest = give(now.substr(std::min(before.size(), now.size())));
   return rest + std::exchange(held_, {});

@@ -3,23 +3,27 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "strata/text/tokenizer.h"
+#include "strata/text/pipeline_tokenizer.h"
 
 namespace strata {
 
-/// The text of tokens that come one after another. What a token adds is what the text of all has more than that of
-/// those before, so spaces that depend on neighbours are right; a character is given when it is whole.
+/// The text of tokens that come one after another, of any tokenizer: of a tokenizer.json by its StreamDecoder. Of
+/// others what a token adds is what the text of all has more than that of those before, so spaces that depend on
+/// neighbours are right; a character is given when it is whole.
 ///
 ///     TextStream stream(tokenizer);
 ///     for (const int64_t id : ids) std::fputs(stream.add(id).c_str(), stdout);
 ///     std::fputs(stream.finish().c_str(), stdout);
 class TextStream {
  public:
-  explicit TextStream(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  /// With `skip_special_tokens` special tokens have no text.
+  explicit TextStream(std::shared_ptr<const text::Tokenizer> tokenizer, bool skip_special_tokens = false);
   /// Text that the token adds; what is cut within a character comes with a later token. Throws IndexError for an id
   /// that the tokenizer does not have.
   std::string add(int64_t id);
@@ -30,6 +34,8 @@ class TextStream {
   std::string give(std::string_view more);
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
+  std::optional<text::StreamDecoder> decoder_;  // of a PipelineTokenizer
+  std::set<int64_t> skipped_;
   std::vector<int32_t> ids_;  // those whose text the next one's depends on
   size_t given_ = 0;          // of them that have been given
   std::string held_;          // bytes of a character that is not whole

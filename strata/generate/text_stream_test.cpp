@@ -65,7 +65,7 @@ class Words final : public text::Tokenizer {
   std::string to_json() const override { return "{}"; }
 
  private:
-  std::map<std::string, int32_t> special_;
+  std::map<std::string, int32_t> special_{{"c", 2}};
 };
 
 TEST(TextStream, LooksAtNeighbours) {
@@ -78,6 +78,35 @@ TEST(TextStream, LooksAtNeighbours) {
     for (const std::string& piece : given(words, ids)) all += piece;
     EXPECT_EQ(all, words->decode(ids));
   }
+}
+
+TEST(TextStream, OfATokenizerJson) {
+  const std::shared_ptr<const text::Tokenizer> file = text::parse_tokenizer(R"({
+      "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
+      "added_tokens": [{"id": 3, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                        "normalized": false, "special": true}],
+      "pre_tokenizer": {"type": "Whitespace"},
+      "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": false},
+      "model": {"type": "WordLevel", "vocab": {"a": 0, "##b": 1, "c": 2}, "unk_token": "c"}})");
+  const std::vector<int32_t> ids = {0, 1, 3, 2};
+  const auto text = [&](bool skip) {
+    TextStream stream(file, skip);
+    std::string all;
+    for (const int32_t id : ids) all += stream.add(id);
+    return all + stream.finish();
+  };
+  EXPECT_EQ(text(false), file->decode(ids));
+  EXPECT_EQ(text(true), "ab c");
+  TextStream stream(file);
+  EXPECT_THROW(stream.add(4), IndexError);
+}
+
+TEST(TextStream, SpecialTokensOfOurOwn) {
+  const auto words = std::make_shared<Words>();
+  TextStream stream(words, true);
+  EXPECT_EQ(stream.add(0), "a");
+  EXPECT_EQ(stream.add(2), "") << "special";
+  EXPECT_EQ(stream.add(1), " b");
 }
 
 // Pieces of one byte, of two, and the whole text at once.

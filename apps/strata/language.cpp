@@ -1,0 +1,187 @@
+#include "apps/strata/language.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "apps/strata/checks.h"
+#include "apps/strata/command.h"
+#include "strata/core/parallel.h"
+#include "strata/cuda/runtime.h"
+#include "strata/generate/generation_config.h"
+#include "strata/models/pretrained.h"
+#include "strata/text/pipeline_tokenizer.h"
+#include "strata/train/rehearse.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr double kMost = std::numeric_limits<double>::max();
+
+const std::pair<const char*, EarlyStopping> kEarlyStopping[] = {
+    {"likely", EarlyStopping::likely}, {"at-once", EarlyStopping::at_once}, {"never", EarlyStopping::never}};
+const std::pair<const char*, DType> kDTypes[] = {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
+
+// "ID:VALUE".
+std::pair<int64_t, double> bias_of(const std::string& text) {
+  int64_t id = 0;
+  double value = 0;
+  const size_t colon = text.find(':');
+  const auto whole = [](const char* from, const char* to, auto& v) {
+    const auto [end, error] = std::from_chars(from, to, v);
+    return error == std::errc() && end == to;
+  };
+  const char* all = text.data();
+  if (colon == std::string::npos || !whole(all, all + colon, id) || !whole(all + colon + 1, all + text.size(), value))
+    throw UsageError(fmt::format("--logit-bias wants ID:NUMBER, got '{}'", text));
+  return {id, value};
+}
+
+}  // namespace
+
+std::string usual_device() {
+  return cuda::device_count() > 0 ? "cuda" : "cpu";
+}
+
+std::vector<int64_t> Language::encode(const std::string& text) const {
+  const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(tokenizer.get());
+  const std::vector<int32_t> ids =
+      pipeline != nullptr ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer->encode(text);
+  return {ids.begin(), ids.end()};
+}
+
+Language load_language(const std::string& path, const std::string& prompt, const std::string& device,
+                       const std::string& dtype) {
+  Language l;
+  std::error_code ignored;
+  if (!std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored)) {
+    std::vector<std::string> warnings;
+    const TrainedModel trained = detail::load_trained_model_for(prompt, path, &warnings, parse_device(device));
+    for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
+    l.model = trained.model;
+    l.tokenizer = trained.tokenizer;
+    l.options.temperature = 0.8;
+    return l;
+  }
+  PretrainedOptions options{.device = parse_device(device)};
+  for (const auto& [name, type] : kDTypes)
+    if (dtype == name) options.dtype = type;
+  l.folder = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(path));
+  l.tokenizer = std::shared_ptr<const text::Tokenizer>(l.folder, l.folder->tokenizer.get());
+  const Pretrained pretrained = load_pretrained(path, options);
+  if (pretrained.model == nullptr)
+    throw ValueError(
+        "load", fmt::format("'{}' is no model that writes text: a {} is an encoder", path, pretrained.family->name));
+  l.model = pretrained.model;
+  l.options = pretrained.generation_config.empty()
+                  ? GenerationOptions{.temperature = 0.8}
+                  : parse_generation_config(pretrained.generation_config, path + "/generation_config.json");
+  if (l.options.stop_ids.empty() && l.folder->eos) l.options.stop_ids = {*l.folder->eos};
+  return l;
+}
+
+void WritingOptions::add(CLI::App& c, bool texts) {
+  const auto number = [&](const char* name, auto& to, const char* what, double least, double most, const char* type) {
+    c.add_option(name, to, what)->type_name(type)->check(between(least, most));
+  };
+  const auto count = [&](const char* name, auto& to, const char* what, int64_t least) {
+    c.add_option(name, to, what)->type_name("N")->check(at_least(least));
+  };
+  count("--tokens", tokens_, "Tokens to write at most", 0);
+  count("--min-tokens", min_tokens_, "Tokens before which no stop id is drawn", 0);
+  number("--temperature", temperature_, "Above 1 more varied, below 1 more likely text; 0 always the likeliest token",
+         0, 1000, "T");
+  count("--top-k", top_k_, "Choose among the N likeliest tokens only; 0 for all", 0);
+  number("--top-p", top_p_, "Choose among the likeliest tokens that together have probability P", 1e-6, 1, "P");
+  number("--min-p", min_p_, "Only tokens at least P times as likely as the likeliest", 0, 1, "P");
+  number("--typical-p", typical_p_, "The tokens nearest to the entropy that together have probability P", 1e-6, 1, "P");
+  number("--repetition-penalty", repetition_, "Above 1 tokens that were seen are less likely", 1e-6, 1000, "X");
+  number("--frequency-penalty", frequency_, "Taken off a token's logit for each time it was written", -1000, 1000, "X");
+  number("--presence-penalty", presence_, "Taken off the logits of tokens that were written", -1000, 1000, "X");
+  c.add_option("--logit-bias", biases_, "Added to the logit of an id; may come more than once")
+      ->type_name("ID:X")
+      ->allow_extra_args(false);
+  c.add_option("--forbid", forbidden_, "An id that is never written; may come more than once")
+      ->type_name("ID")
+      ->allow_extra_args(false)
+      ->check(at_least(0));
+  c.add_option("--stop", stops_, "Text that ends the text, and is no part of it; may come more than once")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
+  c.add_option("--stop-id", stop_ids_, "An id that ends the text, besides the model's own; may come more than once")
+      ->type_name("ID")
+      ->allow_extra_args(false)
+      ->check(at_least(0));
+  c.add_flag("--ignore-stop-ids", ignore_stop_ids_, "The model's own stop ids end no text");
+  count("--seed", seed_, "The same seed writes the same text", 0);
+  if (!texts) return;
+  count("--n", n_, "Texts for each prompt", 1);
+  count("--beams", beams_, "Above 1: beam search, which draws nothing", 1);
+  number("--length-penalty", length_penalty_, "Beams: scores are divided by the length to this power", -kMost, kMost,
+         "X");
+  std::vector<std::string> names;
+  for (const auto& [name, value] : kEarlyStopping) names.emplace_back(name);
+  c.add_option("--early-stopping", early_stopping_, "Beams: when a search ends")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember(names));
+}
+
+GenerationOptions WritingOptions::over(GenerationOptions o) const {
+  const auto take = [](const auto& given, auto& to) {
+    if (given) to = static_cast<std::remove_reference_t<decltype(to)>>(*given);
+  };
+  // Who says how to draw wants something drawn.
+  if (o.temperature == 0 && !temperature_ && (top_k_ || top_p_ || min_p_ || typical_p_ || seed_)) o.temperature = 1;
+  if (tokens_) o.max_length = 0;
+  take(tokens_, o.max_tokens), take(min_tokens_, o.min_tokens), take(top_k_, o.top_k), take(n_, o.n);
+  take(seed_, o.seed), take(temperature_, o.temperature), take(top_p_, o.top_p), take(min_p_, o.min_p);
+  take(typical_p_, o.typical_p), take(repetition_, o.repetition_penalty), take(frequency_, o.frequency_penalty);
+  take(presence_, o.presence_penalty), take(length_penalty_, o.length_penalty);
+  if (beams_ && *beams_ > 1) {
+    // What a model comes with for drawing says nothing of a search; what was asked for here is told to be wrong.
+    GenerationOptions off;
+    if (!temperature_) o.temperature = off.temperature;
+    if (!top_k_) o.top_k = off.top_k;
+    if (!top_p_) o.top_p = off.top_p;
+    if (!min_p_) o.min_p = off.min_p;
+    if (!typical_p_) o.typical_p = off.typical_p;
+  } else if (beams_ && o.beams > 1) {
+    o.temperature = temperature_.value_or(0);
+  }
+  take(beams_, o.beams);
+  for (const auto& [name, value] : kEarlyStopping)
+    if (early_stopping_ == name) o.early_stopping = value;
+  for (const std::string& text : biases_) o.logit_bias.push_back(bias_of(text));
+  for (const int64_t id : forbidden_) o.logit_bias.emplace_back(id, kNever);
+  if (ignore_stop_ids_) o.stop_ids.clear();
+  o.stop_ids.insert(o.stop_ids.end(), stop_ids_.begin(), stop_ids_.end());
+  o.stop_strings.insert(o.stop_strings.end(), stops_.begin(), stops_.end());
+  return o;
+}
+
+void ModelArguments::add(CLI::App& c, bool checkpoint) {
+  device = usual_device();
+  CLI::Option* model =
+      c.add_option(checkpoint ? "--model,--checkpoint" : "--model", path,
+                   "Folder of a model as Hugging Face writes it, of a run (its newest checkpoint) or of a checkpoint");
+  model->required()->type_name("DIR");
+  std::vector<std::string> types;
+  for (const auto& [name, type] : kDTypes) types.emplace_back(name);
+  c.add_option("--dtype", dtype, "Of a model's weights; the files' where not given")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember(types));
+  c.add_option("--threads", threads, "Threads; 0 takes every core")->type_name("N")->check(between<int64_t>(0, 4096));
+  c.add_option("--device", device, "cpu or cuda")->type_name("DEVICE")->capture_default_str()->check(device_name());
+}
+
+Language ModelArguments::load(const std::string& prompt) const {
+  if (threads > 0) set_num_threads(static_cast<int>(threads));
+  return load_language(path, prompt, device, dtype);
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,64 @@
+#pragma once
+// What generate and chat share: a model that writes, from a folder of any kind, and the options of writing.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "strata/generate/options.h"
+#include "strata/models/language_model.h"
+#include "strata/text/tokenizer_folder.h"
+
+namespace strata::cli {
+
+/// The card where there is one.
+std::string usual_device();
+
+/// A model and what it reads and writes with.
+struct Language {
+  std::shared_ptr<LanguageModel> model;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<text::TokenizerFolder> folder;  ///< of a model from elsewhere; nullptr for a run of ours
+  GenerationOptions options;                      ///< what its makers would have; of a run 0.8 for the temperature
+
+  /// A text's ids, as its makers begin one.
+  std::vector<int64_t> encode(const std::string& text) const;
+};
+
+/// From a folder as Hugging Face writes it (it has a config.json) or a run or checkpoint of ours. `prompt`: what it
+/// will be asked first, if it is known. `dtype`: of the weights; empty: the files'. Warnings go to the standard error.
+Language load_language(const std::string& path, const std::string& prompt, const std::string& device,
+                       const std::string& dtype);
+
+/// What was asked for on the command line; what was not is left as it is.
+class WritingOptions {
+ public:
+  /// Adds the options to `command`. `texts`: also those that ask for several texts.
+  void add(CLI::App& command, bool texts);
+  /// `usual`, with what was asked for.
+  GenerationOptions over(GenerationOptions usual) const;
+
+ private:
+  std::optional<int64_t> tokens_, min_tokens_, top_k_, n_, beams_;
+  std::optional<uint64_t> seed_;
+  std::optional<double> temperature_, top_p_, min_p_, typical_p_, repetition_, frequency_, presence_, length_penalty_;
+  std::string early_stopping_;
+  std::vector<std::string> stops_, biases_;
+  std::vector<int64_t> stop_ids_, forbidden_;
+  bool ignore_stop_ids_ = false;
+};
+
+/// The model's and device's options of both commands.
+struct ModelArguments {
+  std::string path, device, dtype;
+  int64_t threads = 0;
+  void add(CLI::App& command, bool checkpoint);
+  /// Sets the number of threads and loads.
+  Language load(const std::string& prompt = {}) const;
+};
+
+}  // namespace strata::cli
