@@ -64,6 +64,7 @@ class ConfigReader {
   /// The key may only be absent, null or this value: what the engine does not have otherwise.
   void expect(const ConfigKey& key, bool value) const;
   void expect(const ConfigKey& key, std::string_view value) const;
+  void expect(const ConfigKey& key, const char* value) const { expect(key, std::string_view(value)); }
   void expect(const ConfigKey& key, double value) const;
   /// The key may only be absent or null.
   void expect_none(const ConfigKey& key) const;

@@ -73,7 +73,8 @@ void LanguageModel::initialise() {
   parts_.reset();
   const double residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(spec_.layers.size()));
   for (const auto& [name, p] : named_parameters()) {
-    const bool writes_residual = name.ends_with("attn.out.weight") || name.ends_with("mlp.down.weight");
+    const bool writes_residual = name.ends_with("attn.out.weight") || name.ends_with("mlp.down.weight") ||
+                                 name.ends_with("experts.down") || name.ends_with("experts.shared_down.weight");
     if (p.dim() >= 2)
       nn::init::normal_(p, 0, writes_residual ? residual_std : 0.02);
     else if (name.ends_with("bias"))
