@@ -7,7 +7,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # What a build of the library and the command line needs, and what the tests and benchmarks add. Debian 12's libdnnl-dev asks
 # for OpenCL in CMake, but only recommends the package. OpenBLAS is loaded when a program decomposes its first matrix.
 BUILD_PACKAGES=(g++ cmake ninja-build ccache mold libdnnl-dev ocl-icd-opencl-dev libhwy-dev libfmt-dev libxxhash-dev
-                libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libopenblas0-pthread zlib1g-dev liburing-dev libutf8proc-dev)
+                libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libopenblas0-pthread zlib1g-dev liburing-dev libutf8proc-dev
+                libpcre2-dev libzstd-dev)
 TEST_PACKAGES=(libgtest-dev libbenchmark-dev)
 
 say() { printf '\033[1m%s\033[0m\n' "$*"; }

@@ -7,6 +7,11 @@ tokens [1, T], logits [1, T, vocab]     one text, longer than any window and tha
 rows, mask [B, T], row_logits           texts of different lengths, padded at the beginning (mask: 1 at tokens)
 prompt [1, P], greedy [1, 64]           the likeliest next tokens, one after the other, without a cache
 train [B, T], loss, grad.NAME           the mean cross entropy of each token after those before it, its gradients
+
+Of an encoder of text: tokens, mask [B, T] (padded at the ends), types [B, T]; hidden (0 at padding), pooled and logits where
+the model has them; of an encoder of images: pixels, hidden, pooled and logits, wide and wide_hidden (another size), masked
+and masked_hidden; of both: tokens, pixels, text, image (vectors before they get length 1), scores. With weights, loss and
+grad.NAME (of a file's tensor NAME): the sum of the last of these times the weights, and its gradients.
 """
 
 import json
@@ -16,8 +21,9 @@ import tempfile
 import zlib
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 from transformers.utils import logging
 
 GREEDY = 64
@@ -63,17 +69,82 @@ def decoder(model: torch.nn.Module, vocab: int) -> dict[str, torch.Tensor]:
     loss = torch.nn.functional.cross_entropy(logits(train)[:, :-1].flatten(0, 1), train[:, 1:].flatten())
     loss.backward()
     out |= {"prompt": prompt, "greedy": written[:, prompt.shape[1] :], "train": train, "loss": loss.detach().reshape(1)}
-    return out
+    return out | gradients(model)
 
 
 def gradients(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Under the names and in the shapes that the model's files have: a copy of it, whose weights are the gradients."""
+    """Under the names and in the shapes that files have: as weights of the model, which writes them and has its own again."""
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        kept = {name: p.clone() for name, p in model.named_parameters()}
         for p in model.parameters():
-            p.copy_(p.grad)
+            p.copy_(torch.zeros_like(p) if p.grad is None else p.grad)
         model.save_pretrained(folder)
         files = load_file(os.path.join(folder, "model.safetensors"))
+        for name, p in model.named_parameters():
+            p.copy_(kept[name])
     return {"grad." + name: t for name, t in files.items() if not name.endswith("e_score_correction_bias")}
+
+
+def with_gradients(model: torch.nn.Module, out: dict[str, torch.Tensor], result: torch.Tensor) -> dict[str, torch.Tensor]:
+    weights = torch.randn(result.shape)
+    loss = (result * weights).sum()
+    loss.backward()
+    out = {name: t.detach() for name, t in out.items()} | {"weights": weights, "loss": loss.detach().reshape(1)}
+    return out | gradients(model)
+
+
+def text_encoder(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    lengths = [5, 17, 24]
+    mask = torch.tensor([[int(i < n) for i in range(24)] for n in lengths])
+    tokens = torch.where(mask == 1, torch.randint(2, model.config.vocab_size, mask.shape), model.config.pad_token_id)
+    types = torch.randint(0, getattr(model.config, "type_vocab_size", 1), mask.shape)
+    more = {"token_type_ids": types} if hasattr(model.config, "type_vocab_size") else {}
+    base = model.base_model(input_ids=tokens, attention_mask=mask, **more)
+    out = {"tokens": tokens, "mask": mask, "types": types, "hidden": base.last_hidden_state * mask[:, :, None]}
+    result = out["hidden"]
+    if getattr(base, "pooler_output", None) is not None:
+        out["pooled"] = result = base.pooler_output
+    if model is not model.base_model:
+        logits = model(input_ids=tokens, attention_mask=mask, **more).logits
+        out["logits"] = result = logits * mask[:, :, None] if logits.dim() == 3 else logits
+    return with_gradients(model, out, result)
+
+
+def image_encoder(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    c = model.config
+    height, width = (c.image_size, c.image_size) if isinstance(c.image_size, int) else c.image_size
+    resize = {"interpolate_pos_encoding": True} if c.model_type == "vit" else {}
+    pixels = torch.randn(2, c.num_channels, height, width)
+    wide = torch.randn(1, c.num_channels, height + c.patch_size, width + 3 * c.patch_size)
+    base = model.base_model(pixel_values=pixels)
+    out = {"pixels": pixels, "hidden": base.last_hidden_state, "pooled": base.pooler_output, "wide": wide}
+    out = {name: t for name, t in out.items() if t is not None}
+    if height == width:
+        out["wide_hidden"] = model.base_model(pixel_values=wide, **resize).last_hidden_state
+    if getattr(c, "use_mask_token", False):
+        out["masked"] = torch.rand(2, height // c.patch_size * (width // c.patch_size)) < 0.4
+        out["masked_hidden"] = model.base_model(pixel_values=pixels, bool_masked_pos=out["masked"]).last_hidden_state
+        out["masked"] = out["masked"].long()
+    result = out["hidden"]
+    if model is not model.base_model:
+        out["logits"] = result = model(pixel_values=pixels).logits
+    return with_gradients(model, out, result)
+
+
+def pair(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    c = model.config
+    end = c.text_config.eos_token_id if c.text_config.eos_token_id != 2 else c.text_config.vocab_size - 1
+    tokens = torch.randint(3, c.text_config.vocab_size - 1, (3, 12))
+    mask = torch.ones_like(tokens)
+    for row, n in enumerate([4, 11, 7]):
+        tokens[row, n:] = 1
+        tokens[row, n] = end
+        mask[row, n + 1 :] = 0
+    pixels = torch.randn(2, 3, c.vision_config.image_size, c.vision_config.image_size)
+    both = model(input_ids=tokens, attention_mask=mask, pixel_values=pixels)
+    out = {"tokens": tokens, "mask": mask, "pixels": pixels, "scores": both.logits_per_text}
+    out["text"], out["image"] = both.text_embeds, both.image_embeds
+    return with_gradients(model, out, both.logits_per_text)
 
 
 def make(folder: str) -> None:
@@ -81,23 +152,35 @@ def make(folder: str) -> None:
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
         given = json.load(f)
     config = AutoConfig.for_model(**given)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    config._attn_implementation = "eager"
+    kind = given.get("architectures", [""])[0]
+    if kind in ("", config.architectures) or kind.endswith("CausalLM"):
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    else:
+        model = getattr(transformers, kind)(config).float().eval()
     with torch.no_grad():
         draw(model)
-    reference = decoder(model, config.vocab_size)
-    spread = reference["logits"].std(-1).mean().item()
-    if not 0.5 < spread < 50:
-        raise SystemExit(f"{folder}: logits spread by {spread}, which compares little")
+    if isinstance(model, transformers.CLIPModel):
+        reference = pair(model)
+    elif model.main_input_name == "pixel_values":
+        reference = image_encoder(model)
+    elif "CausalLM" in type(model).__name__ or "LMHead" in type(model).__name__:
+        reference = decoder(model, config.vocab_size)
+    else:
+        reference = text_encoder(model)
+    said = reference.get("logits", reference.get("scores", reference.get("hidden")))
+    spread = said.std(-1).mean().item()
+    if not 0.05 < spread < 50:
+        raise SystemExit(f"{folder}: results spread by {spread}, which compares little")
     model.save_pretrained(folder, max_shard_size="64KB" if "plain" in folder else "5GB")
     # The configuration stays as it was given: its spelling is part of what is tested.
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
         os.replace(f.name, os.path.join(folder, "config.saved.json"))
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
         json.dump(given, f, indent=2)
-    reference |= gradients(model)
     save_file({name: t.contiguous() for name, t in reference.items()}, os.path.join(folder, "reference.safetensors"))
     parameters = sum(p.numel() for p in model.parameters())
-    print(f"{os.path.basename(folder)}: {parameters} parameters, logits spread by {spread:.2f}")
+    print(f"{os.path.basename(folder)}: {parameters} parameters, results spread by {spread:.2f}")
 
 
 if __name__ == "__main__":

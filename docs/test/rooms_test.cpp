@@ -30,10 +30,12 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"nn", {"core", "memory", "cuda", "autograd", "ops"}},
     {"optim", {"core", "memory", "cuda", "autograd", "ops", "nn"}},
     {"distributions", {"core", "memory", "autograd", "ops"}},
-    {"models", {"core", "memory", "autograd", "ops", "io", "nn"}},
+    {"models", {"core", "memory", "autograd", "ops", "io", "text", "nn"}},
+    {"eval", {"core", "memory", "ops", "text"}},
+    {"generate", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "nn", "models"}},
     {"lab", {"core", "memory", "cuda", "autograd", "ops", "nn"}},
-    {"train", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "optim", "models", "lab"}},
-    {"c", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "optim", "models", "lab", "train"}},
+    {"train", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab"}},
+    {"c", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab", "train"}},
 };
 
 struct Include {

@@ -56,6 +56,10 @@ class ConfigReader {
   std::optional<std::vector<std::string>> texts(const ConfigKey& key) const;
   std::optional<std::vector<int64_t>> integers(const ConfigKey& key) const;
   /// @}
+  /// Whether a list is under the key; it does not count as read.
+  bool is_list(const ConfigKey& key) const;
+  /// How many members the object under the key has; nullopt where absent or null.
+  std::optional<int64_t> members(const ConfigKey& key) const;
   /// The object under the key; nullopt where absent or null.
   std::optional<ConfigReader> object(const ConfigKey& key) const;
 

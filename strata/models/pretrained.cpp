@@ -133,7 +133,35 @@ DType most_bytes(const io::WeightFiles& files) {
   return most;
 }
 
+void make_module(Pretrained& p, const ModelSpec& spec) {
+  switch (spec.kind) {
+    case ModelKind::decoder:
+      p.model = std::make_shared<LanguageModel>(spec);
+      return;
+    case ModelKind::encoder:
+      p.text_encoder = std::make_shared<TextEncoder>(spec);
+      return;
+    case ModelKind::image_encoder:
+      p.image_encoder = std::make_shared<ImageEncoder>(spec);
+      return;
+    case ModelKind::pair:
+      p.pair = std::make_shared<ContrastivePair>(spec);
+      return;
+    case ModelKind::encoder_decoder:
+      break;
+  }
+  throw ValueError("load_pretrained", "models of this kind are not made");
+}
+
 }  // namespace
+
+nn::Module& Pretrained::module() const {
+  if (model) return *model;
+  if (text_encoder) return *text_encoder;
+  if (image_encoder) return *image_encoder;
+  check(pair != nullptr, "Pretrained", "there is no model");
+  return *pair;
+}
 
 std::pair<const Family*, ModelSpec> read_pretrained_spec(const std::string& folder) {
   return spec_of(read_config(folder), folder);
@@ -148,22 +176,21 @@ Pretrained load_pretrained(const std::string& folder, const PretrainedOptions& o
   p.folder = folder;
   p.config = read_config(folder);
   std::tie(p.family, p.spec) = spec_of(p.config, folder);
-  check(p.family->kind == ModelKind::decoder, "load_pretrained", folder, ": is a ", p.family->title,
-        ", which is no decoder");
   const std::filesystem::path generation = std::filesystem::path(folder) / "generation_config.json";
   if (std::filesystem::exists(generation)) p.generation_config = io::read_file(generation.string(), kMaxConfig);
   const io::WeightFiles files(folder);
   {
     const DeviceScope dry(Device::meta());
-    const LanguageModel shapes(p.spec);
-    const Plan fits(shapes, *p.family, p.spec, files);
+    Pretrained shapes;
+    make_module(shapes, p.spec);
+    const Plan fits(shapes.module(), *p.family, p.spec, files);
   }
   const DeviceScope there(options.device);
   const DefaultDType dtype(options.dtype.value_or(most_bytes(files)));
   const nn::init::SkipDraws from_file;
-  p.model = std::make_shared<LanguageModel>(p.spec);
-  load_weights(*p.model, *p.family, p.spec, files);
-  p.model->eval();
+  make_module(p, p.spec);
+  load_weights(p.module(), *p.family, p.spec, files);
+  p.module().eval();
   return p;
 }
 

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "strata/models/family.h"
+#include "strata/models/image_encoder.h"
 #include "strata/models/language_model.h"
+#include "strata/models/text_encoder.h"
 
 namespace strata {
 namespace io {
@@ -26,9 +28,17 @@ struct PretrainedOptions {
 struct Pretrained {
   const Family* family = nullptr;
   ModelSpec spec;
-  std::shared_ptr<LanguageModel> model;  ///< of ModelKind::decoder, in evaluation mode
-  std::string config;                    ///< the text of config.json
-  std::string generation_config;         ///< of generation_config.json; empty where there is none
+  /// @name The model, in evaluation mode: the one of these that its ModelKind says
+  /// @{
+  std::shared_ptr<LanguageModel> model;
+  std::shared_ptr<TextEncoder> text_encoder;
+  std::shared_ptr<ImageEncoder> image_encoder;
+  std::shared_ptr<ContrastivePair> pair;
+  /// @}
+  /// It, whichever it is.
+  nn::Module& module() const;
+  std::string config;             ///< the text of config.json
+  std::string generation_config;  ///< of generation_config.json; empty where there is none
   std::string folder;
 };
 

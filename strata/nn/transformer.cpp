@@ -1,6 +1,7 @@
 #include "strata/nn/transformer.h"
 
 #include "strata/nn/init.h"
+#include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/matmul/mlp.h"
@@ -66,8 +67,10 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardSpec& spec) : Module("Fee
 
 Tensor FeedForward::forward(const Tensor& x) const {
   if (experts) return (*experts)(x);
+  // The fused pair reads weights by itself. Layers that hooks watch, or that are packed, are called.
+  const auto plain = [](const Module& layer) { return !detail::ModuleHooks::of_module(layer, false); };
   if (spec_.gated) return (*down)(activate_gated((*gate_up)(x), spec_.activation));
-  if (spec_.activation == Activation::gelu_tanh)
+  if (spec_.activation == Activation::gelu_tanh && plain(*up) && plain(*down))
     return gelu_feed_forward(x, up->weight, up->bias, down->weight, down->bias);
   return (*down)(activate((*up)(x), spec_.activation));
 }

@@ -10,6 +10,7 @@
 #include "strata/io/files.h"
 #include "strata/io/json.h"
 #include "strata/text/bpe.h"
+#include "strata/text/pipeline/pipeline_parts_inl.h"
 
 namespace strata::text {
 using json = nlohmann::json;
@@ -107,7 +108,9 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, std::string_vi
   check<IoError>(text.size() <= kMaxFile, op, io::quote(source), " has ", text.size(), " bytes, at most ", kMaxFile,
                  " are allowed");
   const json j = io::parse_json(text, source);
-  need(j.is_object() && j.value("format", json()) == "strata-tokenizer", "format", "'strata-tokenizer'");
+  if (j.is_object() && !j.contains("format") && j.contains("model")) return PipelineTokenizer::Parts::parse(j, source);
+  need(j.is_object() && j.value("format", json()) == "strata-tokenizer", "format",
+       "'strata-tokenizer' (a tokenizer.json has a model instead)");
   need(j.value("version", json()) == 1, "version", "1");
   const json type = j.value("type", json());
   need(type == "byte" || type == "bpe" || type == "ids", "type", "'byte', 'bpe' or 'ids'");

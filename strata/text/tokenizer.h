@@ -18,8 +18,8 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   /// How many ids there are.
   virtual int64_t vocab_size() const = 0;
-  /// decode(encode(text)) == text, for any bytes (but see IdTokenizer). Text that spells a special token is ordinary
-  /// text here.
+  /// decode(encode(text)) == text, for any bytes (but see IdTokenizer and PipelineTokenizer). Text that spells a
+  /// special token is ordinary text here.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
   /// The bytes of the ids; a special token is its own name. Throws IndexError for an id out of range.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
@@ -29,7 +29,7 @@ class Tokenizer {
   virtual std::string to_json() const = 0;
 
   /// As encode, but a special token's name becomes its id (the longest one where several fit).
-  std::vector<int32_t> encode_with_special(std::string_view text) const;
+  virtual std::vector<int32_t> encode_with_special(std::string_view text) const;
   /// Throws IoError where the file cannot be written.
   void save(const std::string& path) const;
 };
@@ -65,9 +65,10 @@ class IdTokenizer final : public Tokenizer {
   std::map<std::string, int32_t> special_;
 };
 
-/// Makes a tokenizer from to_json()'s text. Throws IoError naming `source` and the field that is wrong.
+/// Makes a tokenizer from to_json()'s text, or a PipelineTokenizer from a tokenizer.json; its members tell which.
+/// Throws IoError naming `source` and the field that is wrong.
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json, std::string_view source = "tokenizer");
-/// Reads a file that save() wrote.
+/// Reads a file that save() wrote, or a tokenizer.json.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 
 }  // namespace strata::text

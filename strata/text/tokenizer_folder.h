@@ -1,0 +1,42 @@
+#pragma once
+// The tokenizer of a folder as Hugging Face writes them.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "strata/text/tokenizer.h"
+
+namespace strata::text {
+
+/// What a folder says about text: its tokenizer, and what stands beside it.
+struct TokenizerFolder {
+  /// From tokenizer.json, else from vocab.json and merges.txt, else from vocab.txt; a tokenizer.json of our own runs
+  /// may be any Tokenizer, the others are PipelineTokenizers.
+  std::unique_ptr<Tokenizer> tokenizer;
+  /// Ids by their name in tokenizer_config.json or special_tokens_map.json ("bos_token", "eos_token", "unk_token",
+  /// "sep_token", "pad_token", "cls_token", "mask_token"); only those that the tokenizer has.
+  std::map<std::string, int32_t> named;
+  std::optional<int32_t> bos, eos, pad, unk;  ///< of `named`
+  /// For DecodeOptions; false where the folder does not say.
+  bool clean_up_tokenization_spaces = false;
+  /// The template for chats, empty where there is none: chat_template.jinja, else chat_template.json, else
+  /// tokenizer_config.json; of several, the one named "default".
+  std::string chat_template;
+  /// All of them by name, where tokenizer_config.json has a list.
+  std::map<std::string, std::string> chat_templates;
+  /// How its configuration names it ("LlamaTokenizer"); may be empty.
+  std::string tokenizer_class;
+};
+
+/// Reads a folder. Only files of these names directly in it are opened. Tokens that tokenizer_config.json has beyond
+/// tokenizer.json's are added, as `transformers` does. Throws IoError that names the file and the field; for a folder
+/// with a tokenizer.model alone, too.
+///
+///     const TokenizerFolder folder = load_tokenizer_folder("Qwen2.5-0.5B");
+///     folder.tokenizer->encode("Hello");
+TokenizerFolder load_tokenizer_folder(const std::string& directory);
+
+}  // namespace strata::text
