@@ -136,6 +136,22 @@ TEST_P(Pretrained_, CacheOfABatchOfDifferentLengths) {
   }
 }
 
+// Rows that rest stay as they are, in a full cache too; the host counts nothing.
+TEST_P(Pretrained_, RowsThatRest) {
+  const NoGrad guard;
+  const Tensor tokens = of("tokens").narrow(1, 0, 24), want = of("logits");
+  ModelCache cache = loaded.model->make_cache(2, 24);
+  const auto counts = [](int64_t a, int64_t b) { return from_span<int64_t>(std::vector<int64_t>{a, b}, {2}); };
+  loaded.model->hidden(cat({tokens, tokens}, 0), cache, counts(24, 20));
+  cache.host_counts = false;
+  for (int64_t at = 20; at < 24; ++at) {
+    const Tensor next = tokens.narrow(1, at, 1);
+    const Tensor logits = loaded.model->next_logits(cat({next, next}, 0), cache, counts(0, 1));
+    if (!by_length(loaded.spec)) expect_near(logits.select(0, 1), want.select(0, 0).select(0, at), 2e-4, cat(at));
+  }
+  EXPECT_EQ(cache.lengths.to_vector<int64_t>(), (std::vector<int64_t>{24, 24}));
+}
+
 TEST_P(Pretrained_, GreedyTokens) {
   const NoGrad guard;
   const Tensor prompt = of("prompt");

@@ -6,8 +6,7 @@
 #include "strata/ops/attention/multi_head_attention.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/factory/ranges.h"
-#include "strata/ops/index/indexing.h"
+#include "strata/ops/generation/generation.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/matmul/matmul.h"
 
@@ -42,13 +41,11 @@ Tensor turned(const Tensor& x, const Turns& turns, bool by_row) {
   return rotary(rows, turns.cos, turns.sin, turns.interleaved).transpose(0, 1).reshape(x.shape());
 }
 
-// k and v [B, T, n, D] into their places.
+// k and v [B, T, n, D] behind what each text has.
 void write(KvCache& cache, const Tensor& k, const Tensor& v, const Places& places) {
   const NoGrad guard;
-  const DeviceScope there(k.device());
-  const Tensor row = arange(k.size(0), DType::i64).view({k.size(0), 1});
-  cache.k.index_put_({row, Slice(), places.slots}, k.to(cache.k.dtype()));
-  cache.v.index_put_({row, Slice(), places.slots}, v.to(cache.v.dtype()));
+  cache_write_(cache.k, k.transpose(1, 2).to(cache.k.dtype()), places.starts, places.counts);
+  cache_write_(cache.v, v.transpose(1, 2).to(cache.v.dtype()), places.starts, places.counts);
 }
 
 }  // namespace
@@ -122,7 +119,7 @@ std::pair<Tensor, Tensor> MultiheadAttention::attend(const Tensor& query, const 
 
 KvCache KvCache::create(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t head_size, int64_t value_size,
                         DType dtype) {
-  return {empty({batch, kv_heads, capacity, head_size}, dtype), empty({batch, kv_heads, capacity, value_size}, dtype)};
+  return {zeros({batch, kv_heads, capacity, head_size}, dtype), zeros({batch, kv_heads, capacity, value_size}, dtype)};
 }
 
 namespace {
@@ -247,25 +244,18 @@ Tensor SelfAttention::latent(const Tensor& x, const Places& places, KvCache* cac
   return out(attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), places, cached));
 }
 
-// Of heads first, [B, n, T, D]; `cached` keys are those of places.reach.
+// Of heads first, [B, n, T, D]; `cached` keys are those of a cache.
 Tensor SelfAttention::attend(const Tensor& q, const Tensor& k, const Tensor& v, const Places& places,
                              bool cached) const {
-  AttentionOptions options{.scale = spec_.scale, .logit_soft_cap = spec_.soft_cap};
-  Tensor mask = places.seen;
-  if (cached) {
-    mask = {};
-    if (q.size(2) > 1 || spec_.window > 0) {
-      for (const auto& [window, seen] : places.masks)
-        if (window == spec_.window) mask = seen;
-      check(mask.defined(), "SelfAttention", "there is no mask for the window ", spec_.window);
-    }
-    options.key_lengths = places.lengths;
-  } else {
-    options.is_causal = spec_.causal;
-    options.window = spec_.window;
-    options.dropout_p = is_training() ? spec_.dropout : 0.0;
-  }
-  return join_heads(scaled_dot_product_attention(q, k, v, mask, options));
+  if (cached)
+    return join_heads(cache_attention(
+        q, k, v, places.queries, {.scale = spec_.scale, .window = spec_.window, .logit_soft_cap = spec_.soft_cap}));
+  return join_heads(scaled_dot_product_attention(q, k, v, places.seen,
+                                                 {.is_causal = spec_.causal,
+                                                  .scale = spec_.scale,
+                                                  .window = spec_.window,
+                                                  .dropout_p = is_training() ? spec_.dropout : 0.0,
+                                                  .logit_soft_cap = spec_.soft_cap}));
 }
 
 }  // namespace strata::nn

@@ -92,14 +92,20 @@ struct Places {
 
   /// @name With a KvCache
   /// @{
-  Tensor slots = {};    ///< [B, T] i64: places of the cache for this call's keys
-  Tensor lengths = {};  ///< [B] i64: keys of each text, this call's included; none behind them is seen
+  Tensor starts = {};   ///< [B] i64: keys of each text before this call, whose keys follow them
+  Tensor counts = {};   ///< [B] i64: only the first so many tokens of a row are any; undefined: all
+  Tensor queries = {};  ///< [B] i64: the place of each text's first query: starts, but below reach for rows that rest
   int64_t reach = 0;    ///< the first so many places of the cache are looked at
   bool first = false;   ///< the cache was empty: this call's keys are all there are
-  /// For each window of the model's layers (0: none): boolean [B, 1, T, reach], true where a query sees a key. Needed
-  /// unless `first`, or T is 1 and there is no window.
-  std::vector<std::pair<int64_t, Tensor>> masks = {};
   /// @}
+};                    ///< [B, T] i64: places of the cache for this call's keys
+Tensor lengths = {};  ///< [B] i64: keys of each text, this call's included; none behind them is seen
+int64_t reach = 0;    ///< the first so many places of the cache are looked at
+bool first = false;   ///< the cache was empty: this call's keys are all there are
+/// For each window of the model's layers (0: none): boolean [B, 1, T, reach], true where a query sees a key. Needed
+/// unless `first`, or T is 1 and there is no window.
+std::vector<std::pair<int64_t, Tensor>> masks = {};
+/// @}
 };
 
 /// Self-attention of transformers. Queries, keys and values come from one product and are read in place. Parameters:
