@@ -34,6 +34,12 @@ const AttentionSpec& checked(const AttentionSpec& s) {
   return s;
 }
 
+// Rows of the first product.
+int64_t packed_width(const AttentionSpec& s) {
+  if (!s.latent) return s.heads * s.head_size + s.kv_heads * (s.head_size + s.value_size);
+  return (s.latent->q_rank > 0 ? s.latent->q_rank : s.heads * s.head_size) + s.latent->kv_rank + s.latent->rope_size;
+}
+
 // x [B, T, n, D] turned.
 Tensor turned(const Tensor& x, const Turns& turns, bool by_row) {
   if (!by_row) return rotary(x.transpose(1, 2), turns.cos, turns.sin, turns.interleaved).transpose(1, 2);
@@ -121,16 +127,6 @@ KvCache KvCache::create(int64_t batch, int64_t kv_heads, int64_t capacity, int64
                         DType dtype) {
   return {zeros({batch, kv_heads, capacity, head_size}, dtype), zeros({batch, kv_heads, capacity, value_size}, dtype)};
 }
-
-namespace {
-
-// Rows of the first product.
-int64_t packed_width(const AttentionSpec& s) {
-  if (!s.latent) return s.heads * s.head_size + s.kv_heads * (s.head_size + s.value_size);
-  return (s.latent->q_rank > 0 ? s.latent->q_rank : s.heads * s.head_size) + s.latent->kv_rank + s.latent->rope_size;
-}
-
-}  // namespace
 
 SelfAttention::SelfAttention(int64_t dim, const AttentionSpec& spec)
     : Module("SelfAttention", cat("heads=", spec.heads, ", kv_heads=", spec.kv_heads)),

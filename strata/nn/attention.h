@@ -98,14 +98,6 @@ struct Places {
   int64_t reach = 0;    ///< the first so many places of the cache are looked at
   bool first = false;   ///< the cache was empty: this call's keys are all there are
   /// @}
-};                    ///< [B, T] i64: places of the cache for this call's keys
-Tensor lengths = {};  ///< [B] i64: keys of each text, this call's included; none behind them is seen
-int64_t reach = 0;    ///< the first so many places of the cache are looked at
-bool first = false;   ///< the cache was empty: this call's keys are all there are
-/// For each window of the model's layers (0: none): boolean [B, 1, T, reach], true where a query sees a key. Needed
-/// unless `first`, or T is 1 and there is no window.
-std::vector<std::pair<int64_t, Tensor>> masks = {};
-/// @}
 };
 
 /// Self-attention of transformers. Queries, keys and values come from one product and are read in place. Parameters:
