@@ -32,6 +32,7 @@ NB_MODULE(_core, m) {
   bind_data(m);
   bind_features(m);
   bind_train(m);
+  bind_pretrained(m);
   bind_tiers(m);
   bind_recording(m);
 }

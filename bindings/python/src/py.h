@@ -200,6 +200,7 @@ void bind_io(nb::module_& m);
 void bind_text(nb::module_& m);
 void bind_train(nb::module_& m);
 void bind_recording(nb::module_& m);
+void bind_pretrained(nb::module_& m);
 
 /// Adds a method to the Tensor type: a nanobind function whose first argument is the tensor.
 template <class F, class... Extra>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training and encoding of tokenizer models beside PyPI's `tokenizers`, in turns on the same text and words.
 
-  python3 bench/tokenizer_models.py TEXT BUILD/bench/tokenizer_bench [--mb 80] [--vocab 32000] [--threads 1 2] [--rounds 3]
+  python3 bench/token_models.py TEXT BUILD/bench/token_models_bench [--mb 80] [--vocab 32000] [--threads 1 2] [--rounds 3]
 
 The text is made of TEXT (tinyshakespeare): copies of it, in which every twentieth word has one letter replaced by a random one, up to --mb megabytes: so it has as many rare words as
 a large corpus. Words are what stands between blanks in both engines. Seconds of training include counting words; encoding is of the same text with the vocabulary that was trained.

@@ -1,7 +1,7 @@
-// Tokenizer models beside another library's, called by tokenizer_models.py: every command prints seconds.
+// Tokenizer models beside another library's, called by token_models.py: every command prints seconds.
 //
-//   tokenizer_bench train TYPE TEXT VOCAB THREADS MODEL.json    words between blanks, counted and learned from
-//   tokenizer_bench encode MODEL.json TEXT THREADS              the same words to ids; prints their number and a
+//   token_models_bench train TYPE TEXT VOCAB THREADS MODEL.json    words between blanks, counted and learned from
+//   token_models_bench encode MODEL.json TEXT THREADS              the same words to ids; prints their number and a
 //   checksum, too
 
 #include <atomic>
@@ -114,6 +114,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;
   }
-  std::fprintf(stderr, "tokenizer_bench train TYPE TEXT VOCAB THREADS MODEL.json | encode MODEL.json TEXT THREADS\n");
+  std::fprintf(stderr, "token_models_bench train TYPE TEXT VOCAB THREADS MODEL.json | encode MODEL.json TEXT THREADS\n");
   return 2;
 }
