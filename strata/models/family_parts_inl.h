@@ -81,6 +81,13 @@ struct DeepseekUsual {
 void read_deepseek(const ConfigReader& config, ModelSpec& spec, const DeepseekUsual& usual);
 void write_deepseek(Json& config, const ModelSpec& spec);
 
+/// Views of the packed projections of attention: rows of queries, keys and values.
+struct PackedRows {
+  WeightView q, k, v;
+  int64_t q_rows, k_rows, v_rows;
+};
+PackedRows packed_rows(const nn::AttentionSpec& attention);
+
 /// How the files of a decoder with Llama's names differ.
 struct LlamaNames {
   bool gguf_pairs = false;    ///< GGUF has queries and keys in the order of gguf_rotary_rows

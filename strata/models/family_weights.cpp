@@ -65,25 +65,25 @@ class Rows {
   }
 
   void attention(const nn::AttentionSpec& a) {
-    const int64_t q = a.heads * a.head_size, k = a.kv_heads * a.head_size, v = a.kv_heads * a.value_size;
+    const PackedRows p = packed_rows(a);
     if (a.query_key_norm) {
       norm("attn.q_norm", "self_attn.q_norm", "attn_q_norm", a.head_size);
       norm("attn.k_norm", "self_attn.k_norm", "attn_k_norm", a.head_size);
     }
-    if (names_.joined) return linear("attn.qkv", "self_attn.qkv_proj", "attn_qkv", q + k + v, spec_.dim, a.bias);
+    if (names_.joined)
+      return linear("attn.qkv", "self_attn.qkv_proj", "attn_qkv", p.q_rows + p.k_rows + p.v_rows, spec_.dim, a.bias);
     const auto turned = [&](size_t from, const WeightView& view, int64_t heads) {
       if (!names_.gguf_pairs) return;
       for (size_t i = from; i < rows_.size(); ++i)
         rows_[i].gguf_view = gguf_rotary_rows(view, heads, a.head_size, i == from ? Shape{spec_.dim} : Shape{});
     };
-    const WeightView whole, queries = whole.narrow(0, 0, q), keys = whole.narrow(0, q, k);
     size_t from = rows_.size();
-    linear("attn.qkv", "self_attn.q_proj", "attn_q", q, spec_.dim, a.bias, queries);
-    turned(from, queries, a.heads);
+    linear("attn.qkv", "self_attn.q_proj", "attn_q", p.q_rows, spec_.dim, a.bias, p.q);
+    turned(from, p.q, a.heads);
     from = rows_.size();
-    linear("attn.qkv", "self_attn.k_proj", "attn_k", k, spec_.dim, a.bias, keys);
-    turned(from, keys, a.kv_heads);
-    linear("attn.qkv", "self_attn.v_proj", "attn_v", v, spec_.dim, a.bias, whole.narrow(0, q + k, v));
+    linear("attn.qkv", "self_attn.k_proj", "attn_k", p.k_rows, spec_.dim, a.bias, p.k);
+    turned(from, p.k, a.kv_heads);
+    linear("attn.qkv", "self_attn.v_proj", "attn_v", p.v_rows, spec_.dim, a.bias, p.v);
   }
 
   void latent(const nn::AttentionSpec& a) {
@@ -154,6 +154,12 @@ class Rows {
 };
 
 }  // namespace
+
+PackedRows packed_rows(const nn::AttentionSpec& a) {
+  const int64_t q = a.heads * a.head_size, k = a.kv_heads * a.head_size, v = a.kv_heads * a.value_size;
+  const WeightView whole;
+  return {whole.narrow(0, 0, q), whole.narrow(0, q, k), whole.narrow(0, q + k, v), q, k, v};
+}
 
 std::vector<WeightRow> llama_weights(const ModelSpec& spec, const LlamaNames& names) {
   return Rows(spec, names).all();
