@@ -36,6 +36,9 @@ def draw(model: torch.nn.Module) -> None:
             p.normal_(0, 1.5 / p.shape[-1] ** 0.5 if "embed" not in name and "wte" not in name else 0.7)
         else:
             p.add_(torch.randn_like(p) * 0.2)
+    for name, b in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            b.normal_(0, 0.2)
 
 
 def decoder(model: torch.nn.Module, vocab: int) -> dict[str, torch.Tensor]:
@@ -66,27 +69,28 @@ def decoder(model: torch.nn.Module, vocab: int) -> dict[str, torch.Tensor]:
     loss = torch.nn.functional.cross_entropy(logits(train)[:, :-1].flatten(0, 1), train[:, 1:].flatten())
     loss.backward()
     out |= {"prompt": prompt, "greedy": written[:, prompt.shape[1] :], "train": train, "loss": loss.detach().reshape(1)}
-    for name, p in model.named_parameters():
-        out["grad." + name] = p.grad
-    return out
+    return out | gradients(model)
 
 
-def with_gradients(model: torch.nn.Module, out: dict[str, torch.Tensor], result: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Gradients under the names that files have: as weights of the model, which it writes."""
-    weights = torch.randn(result.shape)
-    loss = (result * weights).sum()
-    loss.backward()
-    with torch.no_grad():
+def gradients(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Under the names and in the shapes that files have: as weights of the model, which writes them and has its own again."""
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
         kept = {name: p.clone() for name, p in model.named_parameters()}
         for p in model.parameters():
             p.copy_(torch.zeros_like(p) if p.grad is None else p.grad)
-        with tempfile.TemporaryDirectory() as folder:
-            model.save_pretrained(folder)
-            gradients = load_file(os.path.join(folder, "model.safetensors"))
+        model.save_pretrained(folder)
+        files = load_file(os.path.join(folder, "model.safetensors"))
         for name, p in model.named_parameters():
             p.copy_(kept[name])
+    return {"grad." + name: t for name, t in files.items() if not name.endswith("e_score_correction_bias")}
+
+
+def with_gradients(model: torch.nn.Module, out: dict[str, torch.Tensor], result: torch.Tensor) -> dict[str, torch.Tensor]:
+    weights = torch.randn(result.shape)
+    loss = (result * weights).sum()
+    loss.backward()
     out = {name: t.detach() for name, t in out.items()} | {"weights": weights, "loss": loss.detach().reshape(1)}
-    return out | {"grad." + name: g for name, g in gradients.items()}
+    return out | gradients(model)
 
 
 def text_encoder(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -168,7 +172,6 @@ def make(folder: str) -> None:
     spread = said.std(-1).mean().item()
     if not 0.05 < spread < 50:
         raise SystemExit(f"{folder}: results spread by {spread}, which compares little")
-    model.zero_grad()
     model.save_pretrained(folder, max_shard_size="64KB" if "plain" in folder else "5GB")
     # The configuration stays as it was given: its spelling is part of what is tested.
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
@@ -176,12 +179,14 @@ def make(folder: str) -> None:
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
         json.dump(given, f, indent=2)
     save_file({name: t.contiguous() for name, t in reference.items()}, os.path.join(folder, "reference.safetensors"))
-    print(f"{os.path.basename(folder)}: {sum(p.numel() for p in model.parameters())} parameters, results spread by {spread:.2f}")
+    parameters = sum(p.numel() for p in model.parameters())
+    print(f"{os.path.basename(folder)}: {parameters} parameters, results spread by {spread:.2f}")
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     root = sys.argv[1]
     names = sys.argv[2:] or sorted(n for n in os.listdir(root) if os.path.isfile(os.path.join(root, n, "config.json")))
     for name in names:

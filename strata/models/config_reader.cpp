@@ -1,6 +1,7 @@
 #include "strata/models/config_reader.h"
 
 #include <cmath>
+#include <map>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -109,7 +110,7 @@ struct ConfigReader::State {
   json value;
   std::string source;
   std::set<std::string, std::less<>> read;
-  std::vector<std::shared_ptr<State>> within;
+  std::map<std::string, std::shared_ptr<State>> within;  // by key: objects that were asked for
 
   [[noreturn]] void fail(const JsonKey& key, std::string_view what, const json* given = nullptr) const {
     throw ValueError(
@@ -173,7 +174,7 @@ struct ConfigReader::State {
       for (const std::string_view other : kUnread) known = known || other == name;
       if (!known) names.push_back(cat(source, ": '", name, "' = ", short_text(ignored)));
     }
-    for (const auto& child : within) child->unread(names);
+    for (const auto& [key, child] : within) child->unread(names);
   }
 };
 
@@ -234,10 +235,12 @@ std::optional<ConfigReader> ConfigReader::object(const JsonKey& key) const {
   const json* found = state_->find_set(key);
   if (!found) return std::nullopt;
   if (!found->is_object()) state_->fail(key, "is to be an object", found);
-  auto child = std::make_shared<State>();
-  child->value = *found;
-  child->source = cat(state_->source, ": ", text_of(key));
-  state_->within.push_back(child);
+  auto& child = state_->within[text_of(key)];
+  if (!child) {
+    child = std::make_shared<State>();
+    child->value = *found;
+    child->source = cat(state_->source, ": ", text_of(key));
+  }
   return ConfigReader(child);
 }
 

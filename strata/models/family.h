@@ -39,7 +39,8 @@ struct Family {
   std::vector<WeightRow> (*weights)(const ModelSpec& spec) = nullptr;
   /// The prefix of names that files of the model without its head lack: "model.".
   std::string_view base_prefix = {};
-  /// Ends of names of files that hold no weights: tables that the library made again when it loaded them.
+  /// Ends of names of files that hold no weights of ours: tables that the library made again when it loaded them. One
+  /// that ends with a dot is a beginning.
   std::vector<std::string_view> buffers = {};
   std::vector<FamilySample> samples = {};
 };

@@ -69,13 +69,17 @@ ModelSpec read_llama(const ConfigReader& config, const LlamaUsual& usual);
 /// The keys that read_llama reads, with model_type and architectures of `family` before them.
 Json write_llama(const Family& family, const ModelSpec& spec, const LlamaUsual& usual);
 
-/// How the files of a decoder with Llama's names differ.
-struct LlamaNames {
-  bool gguf_pairs = false;  ///< GGUF has queries and keys in the order of gguf_rotary_rows
-  bool joined = false;      ///< qkv_proj and gate_up_proj are one tensor each (Phi-3)
-  double gguf_plus = 0;     ///< of norms
+/// Keys of how routers of experts are trained, which change no result.
+void ignore_router_training(const ConfigReader& config);
+/// What DeepSeek-V2 and V3 share: attention over a compressed cache, layers of which the first are dense, shared
+/// experts.
+struct DeepseekUsual {
+  int64_t first_dense, routed, shared, expert_width;
+  std::optional<int64_t> per_token, groups, top_groups;
+  double scale;
 };
-std::vector<WeightRow> llama_weights(const ModelSpec& spec, const LlamaNames& names = {});
+void read_deepseek(const ConfigReader& config, ModelSpec& spec, const DeepseekUsual& usual);
+void write_deepseek(Json& config, const ModelSpec& spec);
 
 /// Views of the packed projections of attention: rows of queries, keys and values.
 struct PackedRows {
@@ -83,5 +87,15 @@ struct PackedRows {
   int64_t q_rows, k_rows, v_rows;
 };
 PackedRows packed_rows(const nn::AttentionSpec& attention);
+
+/// How the files of a decoder with Llama's names differ.
+struct LlamaNames {
+  bool gguf_pairs = false;    ///< GGUF has queries and keys in the order of gguf_rotary_rows
+  bool joined = false;        ///< qkv_proj and gate_up_proj are one tensor each (Phi-3)
+  double gguf_plus = 0;       ///< of norms
+  bool gguf_experts = false;  ///< GGUF's names of experts are known
+  std::string_view experts_block = "mlp", expert_gate = "gate_proj", expert_up = "up_proj", expert_down = "down_proj";
+};
+std::vector<WeightRow> llama_weights(const ModelSpec& spec, const LlamaNames& names = {});
 
 }  // namespace strata::parts

@@ -43,14 +43,6 @@ double rounded(double value, DType dtype) {
   return dtype == DType::f32 ? single : value;
 }
 
-// [B, 1, T, keys]: true where the query at a position sees the key at another one.
-Tensor window_mask(const Tensor& positions, int64_t keys, int64_t window) {
-  const DeviceScope there(positions.device());
-  const Tensor at = positions.unsqueeze(1).unsqueeze(3), key = arange(keys, DType::i64).view({1, 1, 1, keys});
-  const Tensor seen = key <= at;
-  return window > 0 ? logical_and(seen, key > at - window) : seen;
-}
-
 }  // namespace
 
 LanguageModel::LanguageModel(const ModelSpec& spec)
@@ -74,7 +66,8 @@ void LanguageModel::initialise() {
   parts_.reset();
   const double residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(spec_.layers.size()));
   for (const auto& [name, p] : named_parameters()) {
-    const bool writes_residual = name.ends_with("attn.out.weight") || name.ends_with("mlp.down.weight");
+    const bool writes_residual = name.ends_with("attn.out.weight") || name.ends_with("mlp.down.weight") ||
+                                 name.ends_with("experts.down") || name.ends_with("experts.shared_down.weight");
     if (p.dim() >= 2)
       nn::init::normal_(p, 0, writes_residual ? residual_std : 0.02);
     else if (name.ends_with("bias"))
@@ -172,24 +165,21 @@ Tensor LanguageModel::hidden(const Tensor& tokens, ModelCache& cache, const Tens
   const NoGrad guard;
   const DeviceScope there(cache.lengths.device());
   const int64_t time = tokens.size(1);
-  const Tensor positions = cache.lengths.unsqueeze(1) + arange(time, DType::i64).unsqueeze(0);
   nn::Places places;
+  places.starts = cache.lengths;
+  places.counts = counts;
   places.first = cache.host_counts && cache.length == 0;
-  places.slots = clamp(positions, std::nullopt, cache.capacity - 1);
-  places.lengths = counts.defined() ? cache.lengths + counts : cache.lengths + time;
   places.reach = cache.host_counts ? cache.length + time : cache.capacity;
+  places.queries = time == 1 && !cache.host_counts ? clamp_max(cache.lengths, cache.capacity - 1) : cache.lengths;
   places.turns_by_row = !places.first;
-  const Tensor x = embed(tokens, places.slots);
+  // Behind a row's tokens may be no room: what is there means nothing.
+  const Tensor positions =
+      clamp(cache.lengths.unsqueeze(1) + arange(time, DType::i64).unsqueeze(0), std::nullopt, cache.capacity - 1);
+  const Tensor x = embed(tokens, positions);
   for (const nn::RotaryTables& r : rotary_)
-    places.turns.push_back(places.first ? r.rows(0, time, cache.capacity, x) : r.at(places.slots, cache.capacity, x));
-  if (!places.first) {
-    std::set<int64_t> windows;
-    for (const nn::LayerSpec& layer : spec_.layers) windows.insert(layer.attention.window);
-    for (const int64_t window : windows)
-      if (time > 1 || window > 0) places.masks.emplace_back(window, window_mask(positions, places.reach, window));
-  }
+    places.turns.push_back(places.first ? r.rows(0, time, cache.capacity, x) : r.at(positions, cache.capacity, x));
   const Tensor y = run(x, places, &cache);
-  cache.lengths.copy_(places.lengths);
+  cache.lengths.copy_(counts.defined() ? cache.lengths + counts : cache.lengths + time);
   if (cache.host_counts) cache.length += time;
   return y;
 }

@@ -36,6 +36,7 @@ class Plan {
        const std::optional<PackedScheme>& scheme)
       : files_(files), module_(module), gguf_(files.format() == io::WeightsFormat::gguf) {
     for (const auto& [name, p] : module.named_parameters()) parameters_.emplace(name, p);
+    for (const auto& [name, b] : module.named_buffers()) parameters_.emplace(name, b);
     bool bare = !gguf_ && !family.base_prefix.empty();
     for (const io::WeightEntry& e : files.entries()) bare = bare && !e.name.starts_with(family.base_prefix);
     const std::string_view prefix = bare ? family.base_prefix : std::string_view();
@@ -72,8 +73,8 @@ class Plan {
   void wrong(std::string line) { wrong_.push_back(std::move(line)); }
 
   static bool is_buffer(const Family& family, std::string_view name) {
-    for (const std::string_view end : family.buffers)
-      if (name.ends_with(end)) return true;
+    for (const std::string_view part : family.buffers)
+      if (part.ends_with('.') ? name.starts_with(part) : name.ends_with(part)) return true;
     return false;
   }
 
@@ -85,7 +86,7 @@ class Plan {
       return;
     }
     std::string name = gguf_ ? row.gguf : row.name;
-    if (gguf_ && name.empty()) return;
+    if (name.empty()) return;  // not in files of this kind
     if (!prefix.empty() && name.starts_with(prefix)) name.erase(0, prefix.size());
     const io::WeightEntry* entry = files_.find(name);
     if (!entry && !gguf_ && !row.other_name.empty()) entry = files_.find(row.other_name);

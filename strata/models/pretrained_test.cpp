@@ -136,6 +136,22 @@ TEST_P(Pretrained_, CacheOfABatchOfDifferentLengths) {
   }
 }
 
+// Rows that rest stay as they are, in a full cache too; the host counts nothing.
+TEST_P(Pretrained_, RowsThatRest) {
+  const NoGrad guard;
+  const Tensor tokens = of("tokens").narrow(1, 0, 24), want = of("logits");
+  ModelCache cache = loaded.model->make_cache(2, 24);
+  const auto counts = [](int64_t a, int64_t b) { return from_span<int64_t>(std::vector<int64_t>{a, b}, {2}); };
+  loaded.model->hidden(cat({tokens, tokens}, 0), cache, counts(24, 20));
+  cache.host_counts = false;
+  for (int64_t at = 20; at < 24; ++at) {
+    const Tensor next = tokens.narrow(1, at, 1);
+    const Tensor logits = loaded.model->next_logits(cat({next, next}, 0), cache, counts(0, 1));
+    if (!by_length(loaded.spec)) expect_near(logits.select(0, 1), want.select(0, 0).select(0, at), 2e-4, cat(at));
+  }
+  EXPECT_EQ(cache.lengths.to_vector<int64_t>(), (std::vector<int64_t>{24, 24}));
+}
+
 TEST_P(Pretrained_, GreedyTokens) {
   const NoGrad guard;
   const Tensor prompt = of("prompt");
@@ -170,7 +186,7 @@ TEST_P(Pretrained_, Gradients) {
   for (const auto& [name, p] : loaded.model->named_parameters()) gradients.emplace(name, p.grad());
   int64_t compared = 0;
   for (const WeightRow& row : loaded.family->weights(loaded.spec)) {
-    if (row.repeats) continue;
+    if (row.repeats || row.name.empty() || !gradients.contains(row.parameter)) continue;  // or a buffer
     auto want = reference.find("grad." + row.name);
     if (want == reference.end()) want = reference.find("grad." + row.other_name);
     ASSERT_TRUE(want != reference.end()) << row.name;
@@ -195,8 +211,9 @@ TEST_P(Pretrained_, TensorsAreGivenBack) {
   const io::WeightFiles files(loaded.folder);
   std::map<std::string, Tensor> parameters;
   for (const auto& [name, p] : loaded.model->named_parameters()) parameters.emplace(name, p.detach());
+  for (const auto& [name, b] : loaded.model->named_buffers()) parameters.emplace(name, b);
   for (const WeightRow& row : loaded.family->weights(loaded.spec)) {
-    if (row.repeats) continue;
+    if (row.repeats || row.name.empty()) continue;
     const std::string name = files.contains(row.name) ? row.name : row.other_name;
     const Tensor there = files.tensor(name);
     EXPECT_TRUE(equal(row.view.of(parameters.at(row.parameter)).contiguous().view(row.shape), there)) << name;
@@ -240,9 +257,9 @@ TEST(LoadPretrained, WhatDoesNotFitIsListed) {
   f.tensors["model.layers.2.mlp.up_proj.weight"] = zeros({96, 64}, DType::i32);
   const std::string folder = f.write();
   const std::string text = message<ValueError>([&] { load_pretrained(folder); });
-  for (const char* part : {"4 differences", "missing: model.norm.weight (64), for norm.weight",
-                           "model.layers.1.mlp.up_proj.weight (3, 64) is to be (96, 64)", "left over",
-                           "layers.7.input_layernorm", "layers.2.mlp.up_proj.weight (96, 64) is of type I32"})
+  for (const char* part : {"4 differences", "missing: model.norm.weight [64], for norm.weight",
+                           "model.layers.1.mlp.up_proj.weight [3, 64] is to be [96, 64]", "left over",
+                           "layers.7.input_layernorm", "layers.2.mlp.up_proj.weight [96, 64] is of type I32"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   EXPECT_EQ(text.find("inv_freq"), std::string::npos) << text;
 }

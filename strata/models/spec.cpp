@@ -42,6 +42,28 @@ void check_attention(const nn::AttentionSpec& a, size_t rotary) {
   check(std::isfinite(a.soft_cap) && a.soft_cap >= 0, kOp, "attention.soft_cap is ", a.soft_cap);
   check_chance("attention.dropout", a.dropout);
   if (a.query_key_norm) check_norm(*a.query_key_norm);
+  if (!a.latent) return;
+  check_size("latent.q_rank", a.latent->q_rank, 0);
+  check_size("latent.kv_rank", a.latent->kv_rank);
+  check_size("latent.rope_size", a.latent->rope_size);
+  check(a.latent->rope_size < a.head_size && a.kv_heads == a.heads, kOp, "a latent's rope_size ", a.latent->rope_size,
+        " is to be below head_size ", a.head_size, ", and kv_heads to be heads");
+}
+
+void check_experts(const nn::ExpertsSpec& e) {
+  check_size("experts.count", e.count);
+  check_size("experts.per_token", e.per_token);
+  check_size("experts.width", e.width);
+  check_size("experts.shared_width", e.shared_width, 0);
+  check_size("experts.groups", e.groups);
+  check_size("experts.top_groups", e.top_groups);
+  check(e.count <= 65536 && e.per_token <= e.count, kOp, "experts.per_token is ", e.per_token, " of ", e.count);
+  check(e.count % e.groups == 0 && e.top_groups <= e.groups, kOp, e.top_groups, " of ", e.groups, " groups of ",
+        e.count, " experts");
+  check(e.per_token <= e.count / e.groups * e.top_groups, kOp, "experts.per_token ", e.per_token,
+        " is more than the taken groups have");
+  check(!e.groups_by_two || e.groups == 1 || e.count / e.groups >= 2, kOp, "groups of one expert have no two best");
+  check_number("experts.scale", e.scale);
 }
 
 // Fields that are not at their defaults, as "name value, ..".
@@ -170,7 +192,8 @@ std::string text_of(const nn::LayerSpec& l) {
     f.add("experts",
           cat(e.per_token, " of ", e.count, ", width ", e.width, ", shared ", e.shared_width, ", groups ", e.top_groups,
               " of ", e.groups, e.groups_by_two ? " by two" : "", sigmoid ? ", sigmoid" : ", softmax",
-              e.correction_bias ? ", corrected" : "", e.normalise ? ", normalised" : "", ", scale ", e.scale));
+              e.correction_bias ? ", corrected" : "", e.normalise ? ", normalised" : "", ", scale ", e.scale,
+              e.precise_router ? ", precise router" : ""));
   }
   f.add("norms", cat(name_of(l.placement), ", ", text_of(l.norm)));
   f.add("dropout", l.dropout, usual.dropout);
@@ -247,7 +270,10 @@ void check_spec(const ModelSpec& s) {
     if (l.attention.rotary >= 0)
       check(s.rotary[static_cast<size_t>(l.attention.rotary)].dims <= l.attention.head_size, kOp,
             "rotary.dims is larger than head_size ", l.attention.head_size);
-    if (!l.feed_forward.experts) check_size("feed_forward.width", l.feed_forward.width);
+    if (l.feed_forward.experts)
+      check_experts(*l.feed_forward.experts);
+    else
+      check_size("feed_forward.width", l.feed_forward.width);
     check_norm(l.norm);
     check_chance("dropout", l.dropout);
   }

@@ -46,8 +46,8 @@ class WeightView {
 
 /// One tensor of a file.
 struct WeightRow {
-  std::string parameter;        ///< our name, "blocks.0.attn.qkv.weight"
-  std::string name;             ///< of a Hugging Face folder's files, "model.layers.0.self_attn.q_proj.weight"
+  std::string parameter;  ///< our name, "blocks.0.attn.qkv.weight"
+  std::string name;       ///< in a Hugging Face folder, "model.layers.0.self_attn.q_proj.weight"; empty: not there
   std::string other_name = {};  ///< what it is called in files of other versions of that library
   Shape shape;                  ///< there
   WeightView view = {};         ///< of ours, in the order of that file

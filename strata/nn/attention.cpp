@@ -6,8 +6,8 @@
 #include "strata/ops/attention/multi_head_attention.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/factory/ranges.h"
-#include "strata/ops/index/indexing.h"
+#include "strata/ops/generation/generation.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/matmul/matmul.h"
 
 namespace strata::nn {
@@ -27,8 +27,17 @@ const AttentionSpec& checked(const AttentionSpec& s) {
   constexpr const char* op = "SelfAttention";
   check(s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0, op, "kv_heads ", s.kv_heads,
         " does not divide heads ", s.heads);
+  check(!s.latent || (s.latent->kv_rank > 0 && s.latent->q_rank >= 0 && s.latent->rope_size > 0 &&
+                      s.latent->rope_size < s.head_size && s.kv_heads == s.heads),
+        op, "a latent wants kv_rank, rope_size below head_size, and as many kv_heads as heads");
   check(s.head_size > 0 && s.value_size > 0, op, "head_size is ", s.head_size, ", value_size ", s.value_size);
   return s;
+}
+
+// Rows of the first product.
+int64_t packed_width(const AttentionSpec& s) {
+  if (!s.latent) return s.heads * s.head_size + s.kv_heads * (s.head_size + s.value_size);
+  return (s.latent->q_rank > 0 ? s.latent->q_rank : s.heads * s.head_size) + s.latent->kv_rank + s.latent->rope_size;
 }
 
 // x [B, T, n, D] turned.
@@ -38,13 +47,11 @@ Tensor turned(const Tensor& x, const Turns& turns, bool by_row) {
   return rotary(rows, turns.cos, turns.sin, turns.interleaved).transpose(0, 1).reshape(x.shape());
 }
 
-// k and v [B, T, n, D] into their places.
+// k and v [B, T, n, D] behind what each text has.
 void write(KvCache& cache, const Tensor& k, const Tensor& v, const Places& places) {
   const NoGrad guard;
-  const DeviceScope there(k.device());
-  const Tensor row = arange(k.size(0), DType::i64).view({k.size(0), 1});
-  cache.k.index_put_({row, Slice(), places.slots}, k.to(cache.k.dtype()));
-  cache.v.index_put_({row, Slice(), places.slots}, v.to(cache.v.dtype()));
+  cache_write_(cache.k, k.transpose(1, 2).to(cache.k.dtype()), places.starts, places.counts);
+  cache_write_(cache.v, v.transpose(1, 2).to(cache.v.dtype()), places.starts, places.counts);
 }
 
 }  // namespace
@@ -118,16 +125,26 @@ std::pair<Tensor, Tensor> MultiheadAttention::attend(const Tensor& query, const 
 
 KvCache KvCache::create(int64_t batch, int64_t kv_heads, int64_t capacity, int64_t head_size, int64_t value_size,
                         DType dtype) {
-  return {empty({batch, kv_heads, capacity, head_size}, dtype), empty({batch, kv_heads, capacity, value_size}, dtype)};
+  return {zeros({batch, kv_heads, capacity, head_size}, dtype), zeros({batch, kv_heads, capacity, value_size}, dtype)};
 }
 
 SelfAttention::SelfAttention(int64_t dim, const AttentionSpec& spec)
     : Module("SelfAttention", cat("heads=", spec.heads, ", kv_heads=", spec.kv_heads)),
-      qkv(register_module(
-          "qkv", Linear(dim, checked(spec).heads * spec.head_size + spec.kv_heads * (spec.head_size + spec.value_size),
-                        spec.bias))),
+      qkv(register_module("qkv", Linear(dim, packed_width(checked(spec)), spec.bias))),
       out(register_module("out", Linear(spec.heads * spec.value_size, dim, spec.out_bias))),
       spec_(spec) {
+  if (spec.latent) {
+    const LatentSpec& l = *spec.latent;
+    const NormSpec norm = spec.query_key_norm.value_or(NormSpec{.kind = NormSpec::Kind::rms});
+    if (l.q_rank > 0) {
+      q_norm = register_module("q_norm", Norm(l.q_rank, norm));
+      q_up = register_module("q_up", Linear(l.q_rank, spec.heads * spec.head_size, false));
+    }
+    k_norm = register_module("k_norm", Norm(l.kv_rank, norm));
+    const int64_t plain = spec.head_size - l.rope_size;
+    kv_up = register_module("kv_up", Linear(l.kv_rank, spec.heads * (plain + spec.value_size), false));
+    return;
+  }
   if (!spec.query_key_norm) return;
   const int64_t q_width = spec.norm_whole_width ? spec.heads * spec.head_size : spec.head_size;
   const int64_t k_width = spec.norm_whole_width ? spec.kv_heads * spec.head_size : spec.head_size;
@@ -136,24 +153,23 @@ SelfAttention::SelfAttention(int64_t dim, const AttentionSpec& spec)
 }
 
 KvCache SelfAttention::make_cache(int64_t batch, int64_t capacity, DType dtype) const {
+  if (spec_.latent) return KvCache::create(batch, 1, capacity, spec_.latent->kv_rank, spec_.latent->rope_size, dtype);
   return KvCache::create(batch, spec_.kv_heads, capacity, spec_.head_size, spec_.value_size, dtype);
+}
+
+const Turns* SelfAttention::turns_of(const Places& places) const {
+  if (spec_.rotary < 0) return nullptr;
+  check(static_cast<size_t>(spec_.rotary) < places.turns.size(), "SelfAttention", "wants the turns of rotary ",
+        spec_.rotary, ", got those of ", places.turns.size());
+  return &places.turns[static_cast<size_t>(spec_.rotary)];
 }
 
 Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* cache) const {
   check<ShapeError>(x.dim() == 3, "SelfAttention", "wants [B, T, dim], got ", x);
+  if (spec_.latent) return latent(x, places, cache);
   const auto [heads, kv_heads] = std::pair(spec_.heads, spec_.kv_heads);
   const int64_t batch = x.size(0), time = x.size(1), d = spec_.head_size, dv = spec_.value_size;
-  const Turns* turns = nullptr;
-  if (spec_.rotary >= 0) {
-    check(static_cast<size_t>(spec_.rotary) < places.turns.size(), "SelfAttention", "wants the turns of rotary ",
-          spec_.rotary, ", got those of ", places.turns.size());
-    turns = &places.turns[static_cast<size_t>(spec_.rotary)];
-  }
-  const AttentionOptions options{.is_causal = spec_.causal,
-                                 .scale = spec_.scale,
-                                 .window = spec_.window,
-                                 .dropout_p = is_training() ? spec_.dropout : 0.0,
-                                 .logit_soft_cap = spec_.soft_cap};
+  const Turns* turns = turns_of(places);
   Tensor packed = qkv(x);
   // Queries and keys turn where they lie, unless they are changed before or their values have another size.
   const bool in_place = !q_norm && d == dv && !(turns && turns->interleaved);
@@ -163,7 +179,13 @@ Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* ca
                                        .view(packed.shape())
                                  : packed_rotary(packed, turns->cos, turns->sin, heads, kv_heads);
   }
-  if (in_place && !cache && !places.seen.defined()) return out(packed_attention(packed, heads, kv_heads, options));
+  if (in_place && !cache && !places.seen.defined())
+    return out(packed_attention(packed, heads, kv_heads,
+                                {.is_causal = spec_.causal,
+                                 .scale = spec_.scale,
+                                 .window = spec_.window,
+                                 .dropout_p = is_training() ? spec_.dropout : 0.0,
+                                 .logit_soft_cap = spec_.soft_cap}));
 
   Tensor q = packed.narrow(2, 0, heads * d), k = packed.narrow(2, heads * d, kv_heads * d);
   if (q_norm && spec_.norm_whole_width) {
@@ -176,29 +198,60 @@ Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* ca
     q = (*q_norm)(q);
     k = (*k_norm)(k);
   }
-  const Tensor v = packed.narrow(2, (heads + kv_heads) * d, kv_heads * dv).view({batch, time, kv_heads, dv});
+  Tensor v = packed.narrow(2, (heads + kv_heads) * d, kv_heads * dv).view({batch, time, kv_heads, dv});
   if (turns && !in_place) {
     q = turned(q, *turns, places.turns_by_row);
     k = turned(k, *turns, places.turns_by_row);
   }
-  if (cache && !places.first) return out(cached(q, k, v, places, *cache));
+  q = q.transpose(1, 2);
   if (cache) write(*cache, k, v, places);
-  return out(join_heads(
-      scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), places.seen, options)));
+  if (!cache || places.first) return out(attend(q, k.transpose(1, 2), v.transpose(1, 2), places, false));
+  return out(attend(q, cache->k.narrow(2, 0, places.reach), cache->v.narrow(2, 0, places.reach), places, true));
 }
 
-Tensor SelfAttention::cached(const Tensor& q, const Tensor& k, const Tensor& v, const Places& places,
-                             KvCache& cache) const {
-  write(cache, k, v, places);
-  Tensor mask;
-  if (q.size(1) > 1 || spec_.window > 0) {
-    for (const auto& [window, seen] : places.masks)
-      if (window == spec_.window) mask = seen;
-    check(mask.defined(), "SelfAttention", "there is no mask for the window ", spec_.window);
+// Keys and values are made of the compressed ones anew for each call: right for any, but a step over a long cache is
+// slower by that product than one with the up-projections moved behind attention.
+Tensor SelfAttention::latent(const Tensor& x, const Places& places, KvCache* cache) const {
+  const LatentSpec& l = *spec_.latent;
+  const int64_t batch = x.size(0), time = x.size(1), heads = spec_.heads, plain = spec_.head_size - l.rope_size;
+  const int64_t first = l.q_rank > 0 ? l.q_rank : heads * spec_.head_size;
+  const Turns* turns = turns_of(places);
+  const Tensor packed = qkv(x);
+  Tensor q = packed.narrow(2, 0, first);
+  if (q_up) q = (*q_up)((*q_norm)(q));
+  q = q.view({batch, time, heads, spec_.head_size});
+  Tensor small = (*k_norm)(packed.narrow(2, first, l.kv_rank)).view({batch, time, 1, l.kv_rank});
+  Tensor shared = packed.narrow(2, first + l.kv_rank, l.rope_size).view({batch, time, 1, l.rope_size});
+  if (turns) {
+    q = strata::cat({q.narrow(3, 0, plain), turned(q.narrow(3, plain, l.rope_size), *turns, places.turns_by_row)}, 3);
+    shared = turned(shared, *turns, places.turns_by_row);
   }
-  const AttentionOptions options{.scale = spec_.scale, .logit_soft_cap = spec_.soft_cap, .key_lengths = places.lengths};
-  const Tensor keys = cache.k.narrow(2, 0, places.reach), values = cache.v.narrow(2, 0, places.reach);
-  return join_heads(scaled_dot_product_attention(q.transpose(1, 2), keys, values, mask, options));
+  const bool cached = cache && !places.first;
+  if (cache) write(*cache, small, shared, places);
+  if (cached) {
+    small = cache->k.narrow(2, 0, places.reach).transpose(1, 2);
+    shared = cache->v.narrow(2, 0, places.reach).transpose(1, 2);
+  }
+  const int64_t keys = small.size(1);
+  const Tensor both =
+      (*kv_up)(small.reshape({batch, keys, l.kv_rank})).view({batch, keys, heads, plain + spec_.value_size});
+  const Tensor k = strata::cat({both.narrow(3, 0, plain), shared.expand({batch, keys, heads, l.rope_size})}, 3);
+  const Tensor v = both.narrow(3, plain, spec_.value_size);
+  return out(attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), places, cached));
+}
+
+// Of heads first, [B, n, T, D]; `cached` keys are those of a cache.
+Tensor SelfAttention::attend(const Tensor& q, const Tensor& k, const Tensor& v, const Places& places,
+                             bool cached) const {
+  if (cached)
+    return join_heads(cache_attention(
+        q, k, v, places.queries, {.scale = spec_.scale, .window = spec_.window, .logit_soft_cap = spec_.soft_cap}));
+  return join_heads(scaled_dot_product_attention(q, k, v, places.seen,
+                                                 {.is_causal = spec_.causal,
+                                                  .scale = spec_.scale,
+                                                  .window = spec_.window,
+                                                  .dropout_p = is_training() ? spec_.dropout : 0.0,
+                                                  .logit_soft_cap = spec_.soft_cap}));
 }
 
 }  // namespace strata::nn

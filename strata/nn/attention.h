@@ -92,19 +92,19 @@ struct Places {
 
   /// @name With a KvCache
   /// @{
-  Tensor slots = {};    ///< [B, T] i64: places of the cache for this call's keys
-  Tensor lengths = {};  ///< [B] i64: keys of each text, this call's included; none behind them is seen
+  Tensor starts = {};   ///< [B] i64: keys of each text before this call, whose keys follow them
+  Tensor counts = {};   ///< [B] i64: only the first so many tokens of a row are any; undefined: all
+  Tensor queries = {};  ///< [B] i64: the place of each text's first query: starts, but below reach for rows that rest
   int64_t reach = 0;    ///< the first so many places of the cache are looked at
   bool first = false;   ///< the cache was empty: this call's keys are all there are
-  /// For each window of the model's layers (0: none): boolean [B, 1, T, reach], true where a query sees a key. Needed
-  /// unless `first`, or T is 1 and there is no window.
-  std::vector<std::pair<int64_t, Tensor>> masks = {};
   /// @}
 };
 
 /// Self-attention of transformers. Queries, keys and values come from one product and are read in place. Parameters:
 /// qkv.weight [(heads + kv_heads) head_size + kv_heads value_size, dim], out.weight [dim, heads value_size], and their
-/// biases; q_norm and k_norm where the spec has them.
+/// biases; q_norm and k_norm where the spec has them. With LatentSpec: qkv gives what queries are made from (q_rank
+/// numbers, or the queries themselves), kv_rank numbers and rope_size more; q_norm and k_norm are over the first two,
+/// q_up [heads head_size, q_rank] and kv_up [heads (head_size - rope_size + value_size), kv_rank] make heads of them.
 ///
 ///     const SelfAttention attention(64, {.heads = 4, .kv_heads = 2, .head_size = 16, .value_size = 16});
 ///     const Tensor y = attention(x);                        // x [B, T, 64]
@@ -124,9 +124,12 @@ class SelfAttention : public Module {
 
   Linear qkv, out;
   std::optional<Norm> q_norm, k_norm;
+  std::optional<Linear> q_up, kv_up;  ///< with LatentSpec; q_up where q_rank is not 0
 
  private:
-  Tensor cached(const Tensor& q, const Tensor& k, const Tensor& v, const Places& places, KvCache& cache) const;
+  Tensor latent(const Tensor& x, const Places& places, KvCache* cache) const;
+  const Turns* turns_of(const Places& places) const;
+  Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Places& places, bool cached) const;
   AttentionSpec spec_;
 };
 

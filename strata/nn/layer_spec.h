@@ -65,7 +65,7 @@ struct RotarySpec {
 };
 
 /// DeepSeek's attention over a compressed cache (DeepSeek-V2, arXiv:2405.04434): keys and values are made from kv_rank
-/// numbers a position, and rope_size more hold the position.
+/// numbers a position, and rope_size more, which all heads share, hold the position. Only these are cached.
 struct LatentSpec {
   int64_t q_rank = 0;  ///< queries pass through so many numbers; 0: directly
   int64_t kv_rank = 0;
@@ -111,6 +111,7 @@ struct ExpertsSpec {
   bool correction_bias = false;  ///< a number of each expert is added to the scores for the choice alone
   bool normalise = false;        ///< the taken weights are divided by their sum
   double scale = 1;              ///< of the taken weights
+  bool precise_router = false;   ///< the router's product is in f32, whatever x is
 
   bool operator==(const ExpertsSpec&) const = default;
 };

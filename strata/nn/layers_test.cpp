@@ -225,7 +225,7 @@ TEST(Layers, Blocks) {
   const Tensor x = randn({2, 6, 16});
   const TransformerBlock g(16, gpt_layer({.dim = 16, .heads = 4}));
   const Tensor h = x + g.attn(g.norm1(x));
-  expect_close(g(x), h + g.mlp.down(gelu((*g.mlp.up)((*g.norm2)(h)), "tanh")));
+  expect_close(g(x), h + (*g.mlp.down)(gelu((*g.mlp.up)((*g.norm2)(h)), "tanh")));
   expect_gradients(g, g(x));
   EXPECT_EQ(g.mlp.up->weight.shape(), Shape({64, 16}));
   const TransformerBlock l(16, llama_layer({.dim = 16, .heads = 4, .kv_heads = 2}));
@@ -233,7 +233,7 @@ TEST(Layers, Blocks) {
   const Tensor k = x + l.attn(l.norm1(x), places);
   const Tensor both = (*l.mlp.gate_up)((*l.norm2)(k));
   const int64_t n = both.size(-1) / 2;
-  expect_close(l(x, places), k + l.mlp.down(silu(both.narrow(-1, 0, n)) * both.narrow(-1, n, n)));
+  expect_close(l(x, places), k + (*l.mlp.down)(silu(both.narrow(-1, 0, n)) * both.narrow(-1, n, n)));
   expect_gradients(l, l(x, places));
   EXPECT_EQ(n, 64);
   EXPECT_FALSE(l.attn.qkv.bias.defined());
@@ -253,7 +253,7 @@ TEST(Layers, BlocksWithNormsElsewhere) {
   };
   const auto feed = [](const TransformerBlock& b, const Tensor& t) {
     const Tensor both = (*b.mlp.gate_up)(t);
-    return b.mlp.down(gelu(both.narrow(2, 0, 24), "none") * both.narrow(2, 24, 24));
+    return (*b.mlp.down)(gelu(both.narrow(2, 0, 24), "none") * both.narrow(2, 24, 24));
   };
   {
     const TransformerBlock b = make(NormPlacement::after);

@@ -7,6 +7,7 @@
 #include "strata/nn/conv.h"
 #include "strata/nn/convert.h"
 #include "strata/nn/encoder_decoder.h"
+#include "strata/nn/experts.h"
 #include "strata/nn/feature_table.h"
 #include "strata/nn/heads.h"
 #include "strata/nn/hooks.h"

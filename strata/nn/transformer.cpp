@@ -44,26 +44,6 @@ LayerSpec llama_layer(const BlockOptions& o) {
           .dropout = o.dropout};
 }
 
-Tensor activate(const Tensor& x, Activation activation) {
-  switch (activation) {
-    case Activation::gelu:
-      return gelu(x, "none");
-    case Activation::gelu_tanh:
-      return gelu(x, "tanh");
-    case Activation::gelu_quick:
-      return x * (x * 1.702).sigmoid();
-    case Activation::silu:
-      return silu(x);
-    case Activation::relu:
-      return relu(x);
-    case Activation::tanh:
-      return x.tanh();
-    case Activation::sigmoid:
-      return x.sigmoid();
-  }
-  throw ValueError("activate", "there is no such activation");
-}
-
 Tensor Residual::sum() const {
   return stream.defined() ? stream + branch : branch;
 }
@@ -73,23 +53,25 @@ std::pair<Tensor, Tensor> add_norm(const Norm& norm, const Residual& r) {
   return norm.add(r.branch, r.stream);
 }
 
-FeedForward::FeedForward(int64_t dim, const FeedForwardSpec& spec)
-    : Module("FeedForward"),
-      up(spec.gated ? std::nullopt : std::optional<Linear>(register_module("up", Linear(dim, spec.width, spec.bias)))),
-      gate_up(spec.gated ? std::optional<Linear>(register_module("gate_up", Linear(dim, 2 * spec.width, spec.bias)))
-                         : std::nullopt),
-      down(register_module("down", Linear(spec.width, dim, spec.bias))),
-      spec_(spec) {}
+FeedForward::FeedForward(int64_t dim, const FeedForwardSpec& spec) : Module("FeedForward"), spec_(spec) {
+  if (spec.experts) {
+    experts = register_module("experts", Experts(dim, *spec.experts, spec.activation));
+    return;
+  }
+  if (spec.gated)
+    gate_up = register_module("gate_up", Linear(dim, 2 * spec.width, spec.bias));
+  else
+    up = register_module("up", Linear(dim, spec.width, spec.bias));
+  down = register_module("down", Linear(spec.width, dim, spec.bias));
+}
 
 Tensor FeedForward::forward(const Tensor& x) const {
+  if (experts) return (*experts)(x);
   // The fused pair reads weights by itself. Layers that hooks watch, or that are packed, are called.
-  if (!spec_.gated && spec_.activation == Activation::gelu_tanh && !has_forward_hooks(*up) && !has_forward_hooks(down))
-    return gelu_feed_forward(x, up->weight, up->bias, down.weight, down.bias);
-  if (!spec_.gated) return down(activate((*up)(x), spec_.activation));
-  const Tensor both = (*gate_up)(x);
-  if (spec_.activation == Activation::silu) return down(swiglu(both));
-  const Tensor gate = both.narrow(-1, 0, spec_.width), value = both.narrow(-1, spec_.width, spec_.width);
-  return down(activate(gate, spec_.activation) * value);
+  if (spec_.gated) return (*down)(activate_gated((*gate_up)(x), spec_.activation));
+  if (spec_.activation == Activation::gelu_tanh && !has_forward_hooks(*up) && !has_forward_hooks(*down))
+    return gelu_feed_forward(x, up->weight, up->bias, down->weight, down->bias);
+  return (*down)(activate((*up)(x), spec_.activation));
 }
 
 TransformerBlock::TransformerBlock(int64_t dim, const LayerSpec& spec)

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "strata/nn/attention.h"
+#include "strata/nn/experts.h"
 #include "strata/nn/norm.h"
 
 namespace strata::nn {
@@ -24,9 +25,6 @@ LayerSpec gpt_layer(const BlockOptions& options);
 /// attention, SwiGLU, no biases. Throws ValueError unless heads divides dim.
 LayerSpec llama_layer(const BlockOptions& options);
 
-/// x through the nonlinearity.
-Tensor activate(const Tensor& x, Activation activation);
-
 /// The residual stream between two halves of blocks, before it is added up: x = stream + branch. The addition is left
 /// to the norm that follows, which does both in one pass.
 struct Residual {
@@ -41,7 +39,8 @@ struct Residual {
 std::pair<Tensor, Tensor> add_norm(const Norm& norm, const Residual& r);
 
 /// down(act(up(x))), or down(act(a) * b) where gate_up(x) is a beside b. Parameters: up.weight [width, dim] or
-/// gate_up.weight [2 width, dim], down.weight [dim, width], and their biases.
+/// gate_up.weight [2 width, dim], down.weight [dim, width], and their biases; of experts those of Experts, under
+/// "experts".
 class FeedForward : public Module {
  public:
   FeedForward(int64_t dim, const FeedForwardSpec& spec);
@@ -51,7 +50,8 @@ class FeedForward : public Module {
 
   std::optional<Linear> up;       ///< where it is not gated
   std::optional<Linear> gate_up;  ///< where it is
-  Linear down;
+  std::optional<Linear> down;     ///< without experts
+  std::optional<Experts> experts;
 
  private:
   FeedForwardSpec spec_;
