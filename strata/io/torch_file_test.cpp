@@ -240,7 +240,7 @@ TEST(TorchFile, RefusesBrokenPickles) {
     for (int k = 0; k < 10; ++k) laughs += std::string("h") + static_cast<char>(i - 1);
     laughs += std::string("eq") + i + "0";
   }
-  EXPECT_SAYS(pickle("}" + text("a") + laughs + "h\x1ds."), "hold too many values");
+  EXPECT_SAYS(pickle("}" + text("a") + laughs + "h\x1ds."), "names have more than");
   const std::string t = tensor(storage("0", 4), 0, {1}, {1});
   EXPECT_SAYS(pickle(dict(text("a") + t + text("a") + t)), "tensor 'a' is given twice");
   EXPECT_SAYS(pickle(dict(text("a.b") + t + text("a") + "}" + text("b") + t + "s")), "tensor 'a.b' is given twice");
