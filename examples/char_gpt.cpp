@@ -5,7 +5,7 @@
 #include <string>
 
 #include <strata/io/files.h>
-#include <strata/models/sampling.h>
+#include <strata/generate/sampling.h>
 #include <strata/strata.h>
 
 using namespace strata;

@@ -29,6 +29,7 @@ class UsageError : public std::runtime_error {
 /// An error's text for users: without the name of the function or class that threw it, unless that is an operation.
 std::string plain_text(const Error& error);
 
+void add_data(CLI::App& app, Body& body);
 void add_estimate(CLI::App& app, Body& body);
 void add_generate(CLI::App& app, Body& body);
 void add_info(CLI::App& app, Body& body);

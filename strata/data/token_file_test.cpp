@@ -44,7 +44,7 @@ TEST(TokenFile, FromAFile) {
   EXPECT_EQ(file.size(), 12);
   EXPECT_EQ(file.vocab_size(), 256);
   EXPECT_EQ(file.token_bytes(), 2);
-  EXPECT_EQ(fs::file_size(dir / "out/a.bin"), 64u + 24u + 8u);
+  EXPECT_EQ(fs::file_size(dir / "out/a.bin"), 88u + 24u + 8u + 16u + 8u);  // header, tokens, start, identity, table
   EXPECT_EQ(read_all(file, bytes), "hello tokens");
   std::vector<int64_t> some(3);
   file.read(9, std::span<int64_t>(some));
@@ -117,7 +117,17 @@ std::string as_version_1(const std::string& file, size_t token_bytes) {
   std::string header = file.substr(0, 40);
   header[8] = 1;
   const uint64_t checksum = io::xxh64(header);
-  return header + std::string(reinterpret_cast<const char*>(&checksum), 8) + file.substr(64, token_bytes);
+  return header + std::string(reinterpret_cast<const char*>(&checksum), 8) + file.substr(88, token_bytes);
+}
+
+// As version 2 wrote a file of one block: neither documents nor an identity.
+std::string as_version_2(const std::string& file, size_t token_bytes) {
+  const auto raw = [](uint64_t value) { return std::string(reinterpret_cast<const char*>(&value), 8); };
+  const std::string tokens = file.substr(88, (token_bytes + 7) / 8 * 8), table = raw(io::xxh64(tokens));
+  std::string header = file.substr(0, 48);
+  header[8] = 2;
+  header += raw(io::xxh64(table));
+  return header + raw(io::xxh64(header)) + tokens + table;
 }
 
 void write_raw(const std::string& path, const std::string& bytes) {
@@ -136,11 +146,11 @@ TEST(TokenFile, RefusesDamage) {
     return error_of(dir / "x");
   };
   EXPECT_NE(with(0, 'X').find("not a Strata token file"), std::string::npos);
-  EXPECT_NE(with(8, 3).find("version"), std::string::npos);
-  for (const size_t at : {12, 16, 24, 32, 40, 48, 56})
+  EXPECT_NE(with(8, 4).find("version"), std::string::npos);
+  for (const size_t at : {12, 16, 24, 32, 40, 48, 56, 64, 72, 80})
     EXPECT_NE(with(at, 77).find("checksum"), std::string::npos) << at;
   write_raw(dir / "x", good.substr(0, good.size() - 1));
-  EXPECT_NE(error_of(dir / "x").find("with 10 tokens of 2 bytes it has 96 bytes, there are 95"), std::string::npos)
+  EXPECT_NE(error_of(dir / "x").find("with 10 tokens of 2 bytes it has 144 bytes, there are 143"), std::string::npos)
       << error_of(dir / "x");
   write_raw(dir / "x", good.substr(0, 40));
   EXPECT_NE(error_of(dir / "x").find("has 40 bytes"), std::string::npos);
@@ -175,7 +185,7 @@ TEST(TokenFile, EveryFlippedBitIsFoundAndMended) {
   EXPECT_TRUE(notes.empty());
   // with the source gone there is nothing to build it from
   std::string bad = good;
-  bad[70] ^= 1;
+  bad[94] ^= 1;
   write_raw(dir / "a.bin", bad);
   fs::remove(dir / "a");
   try {
@@ -183,7 +193,7 @@ TEST(TokenFile, EveryFlippedBitIsFoundAndMended) {
     FAIL() << "took damaged tokens";
   } catch (const IoError& e) {
     const std::string text = e.what();
-    for (const std::string& part : {dir / "a.bin", std::string("byte 64"), std::string("is gone")})
+    for (const std::string& part : {dir / "a.bin", std::string("byte 88"), std::string("is gone")})
       EXPECT_NE(text.find(part), std::string::npos) << text;
   }
 }
@@ -195,8 +205,8 @@ TEST(TokenFile, BlocksAreCheckedWhenTheyAreRead) {
   io::write_file(dir / "a", text);
   build_token_file(dir / "a", ByteTokenizer(), dir / "a.bin");
   std::string bad = io::read_file(dir / "a.bin");
-  EXPECT_EQ(bad.size(), 64u + 200'000 + 4 * 8);
-  bad[64 + 70'000] ^= 16;  // in the second block of 32768 tokens
+  EXPECT_EQ(bad.size(), 88u + 200'000 + 8 + 16 + 4 * 8);
+  bad[88 + 70'000] ^= 16;  // in the second block of 32768 tokens
   write_raw(dir / "a.bin", bad);
   const TokenFile file(dir / "a.bin");
   std::vector<int32_t> ids(100);
@@ -209,7 +219,7 @@ TEST(TokenFile, BlocksAreCheckedWhenTheyAreRead) {
       file.read(damaged, std::span<int32_t>(ids));
       FAIL() << damaged;
     } catch (const IoError& e) {
-      EXPECT_NE(std::string(e.what()).find(dir / "a.bin" + "': byte 65600: the 65536 bytes"), std::string::npos)
+      EXPECT_NE(std::string(e.what()).find(dir / "a.bin" + "': byte 65624: the 65536 bytes"), std::string::npos)
           << e.what();
     }
   }
@@ -266,6 +276,35 @@ TEST(TokenFile, Version1IsReadAndBuiltAgain) {
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_NE(notes[0].find("without checksums"), std::string::npos) << notes[0];
   EXPECT_EQ(io::read_file(dir / "a.bin"), now);
+}
+
+TEST(TokenFile, Version2IsReadAndKept) {
+  TempDir dir;
+  io::write_file(dir / "a", "0123456789");
+  const ByteTokenizer bytes;
+  build_token_file(dir / "a", bytes, dir / "a.bin");
+  const std::string before = as_version_2(io::read_file(dir / "a.bin"), 20);
+  write_raw(dir / "a.bin", before);
+  const TokenFile file(dir / "a.bin");
+  EXPECT_TRUE(file.has_checksums());
+  EXPECT_EQ(read_all(file, bytes), "0123456789");
+  EXPECT_EQ(file.documents(), 0);
+  EXPECT_EQ(file.tokenizer(), "");
+  EXPECT_FALSE(file.separator().has_value());
+  EXPECT_THROW(file.document(0), IndexError);
+  file.verify();
+  file.require_tokenizer(bytes);  // as many ids: all that it can tell
+  EXPECT_THROW(file.require_tokenizer(text::IdTokenizer(255)), ValueError);
+  for (size_t bit = 0; bit < 8 * before.size(); ++bit) {
+    std::string bad = before;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ 1 << bit % 8);
+    write_raw(dir / "x", bad);
+    EXPECT_THROW(TokenFile(dir / "x").verify(), IoError) << bit;
+  }
+  std::vector<std::string> notes;
+  open_or_build_token_file(dir / "a", bytes, dir / "a.bin", {}, &notes);
+  EXPECT_TRUE(notes.empty());
+  EXPECT_EQ(io::read_file(dir / "a.bin"), before);
 }
 
 TEST(TokenFile, LargerThanAPiece) {

@@ -89,8 +89,9 @@ class GgufValue {
 /// Keys and values in a file's order, by key. Keys are given once.
 class GgufMetadata {
  public:
+  GgufMetadata() = default;
   /// `source` is the file that it is of, for messages.
-  explicit GgufMetadata(std::string source = {}) : source_(std::move(source)) {}
+  explicit GgufMetadata(std::string source) : source_(std::move(source)) {}
 
   const std::vector<std::pair<std::string, GgufValue>>& entries() const { return entries_; }
   bool contains(std::string_view key) const { return find(key) != nullptr; }

@@ -4,7 +4,7 @@
 
 #include "strata/core/dtype.h"
 #include "strata/core/error.h"
-#include "strata/io/gguf_blocks.h"
+#include "strata/io/gguf_blocks_cpu.h"
 
 namespace strata::io {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "strata/io/gguf_blocks.h"
+#include "strata/io/gguf_blocks_cpu.h"
 
 namespace strata::io {
 namespace {

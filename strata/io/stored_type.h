@@ -26,7 +26,7 @@ struct StoredType {
   bool safetensors = false;        ///< whether safetensors files may hold it
   std::string_view torch;          ///< PyTorch's name of the dtype ("float32"); empty where it has none
   std::string_view torch_storage;  ///< and of its class of storage ("FloatStorage")
-  /// Blocks to f32 (strata/io/gguf_blocks.h); nullptr for plain numbers and for blocks that are not decoded.
+  /// Blocks to f32 (strata/io/gguf_blocks_cpu.h); nullptr for plain numbers and for blocks that are not decoded.
   void (*decode)(const std::byte* from, int64_t blocks, float* to) = nullptr;
   /// f32 to blocks; nullptr where there is no encoder.
   void (*encode)(const float* from, int64_t blocks, std::byte* to) = nullptr;

@@ -241,6 +241,14 @@ std::optional<ConfigReader> ConfigReader::object(const ConfigKey& key) const {
   return ConfigReader(child);
 }
 
+bool ConfigReader::is_list(const ConfigKey& key) const {
+  for (const std::string_view name : key.names) {
+    const auto found = state_->value.find(std::string(name));
+    if (found != state_->value.end()) return found->is_array();
+  }
+  return false;
+}
+
 std::optional<int64_t> ConfigReader::members(const ConfigKey& key) const {
   const json* found = state_->find_set(key);
   if (!found) return std::nullopt;

@@ -56,6 +56,8 @@ class ConfigReader {
   std::optional<std::vector<std::string>> texts(const ConfigKey& key) const;
   std::optional<std::vector<int64_t>> integers(const ConfigKey& key) const;
   /// @}
+  /// Whether a list is under the key; it does not count as read.
+  bool is_list(const ConfigKey& key) const;
   /// How many members the object under the key has; nullopt where absent or null.
   std::optional<int64_t> members(const ConfigKey& key) const;
   /// The object under the key; nullopt where absent or null.
@@ -66,6 +68,7 @@ class ConfigReader {
   /// The key may only be absent, null or this value: what the engine does not have otherwise.
   void expect(const ConfigKey& key, bool value) const;
   void expect(const ConfigKey& key, std::string_view value) const;
+  void expect(const ConfigKey& key, const char* value) const { expect(key, std::string_view(value)); }
   void expect(const ConfigKey& key, double value) const;
   /// The key may only be absent or null.
   void expect_none(const ConfigKey& key) const;

@@ -391,7 +391,8 @@ std::vector<WeightRow> llama_weights(const ModelSpec& s, const LlamaNames& names
     }
   }
   norm("norm.weight", "model.norm.weight", s.dim, "output_norm.weight");
-  if (!s.tied) add("head.weight", "lm_head.weight", {s.vocab, s.dim}, "output.weight");
+  add(s.tied ? "token_embedding.weight" : "head.weight", "lm_head.weight", {s.vocab, s.dim}, "output.weight").repeats =
+      s.tied;
   return rows;
 }
 

@@ -7,7 +7,7 @@
 #include "strata/core/rng.h"
 #include "strata/memory/allocator.h"
 #include "strata/models/language_model.h"
-#include "strata/models/sampling.h"
+#include "strata/generate/sampling.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/optim/optim.h"

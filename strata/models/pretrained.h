@@ -4,16 +4,23 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strata/models/family.h"
+#include "strata/models/image_encoder.h"
 #include "strata/models/language_model.h"
+#include "strata/models/text_encoder.h"
 
 namespace strata {
+namespace io {
+class WeightFiles;
+}
 
 /// How a folder is read.
 struct PretrainedOptions {
-  std::optional<DType> dtype = {};  ///< of the parameters; as stored where not given
+  /// Of the parameters; where not given, the one that most bytes of the files have.
+  std::optional<DType> dtype = {};
   Device device = Device::cpu();
 };
 
@@ -21,26 +28,36 @@ struct PretrainedOptions {
 struct Pretrained {
   const Family* family = nullptr;
   ModelSpec spec;
-  std::shared_ptr<LanguageModel> model;  ///< of ModelKind::decoder, in evaluation mode
-  std::string config;                    ///< the text of config.json
-  std::string generation_config;         ///< of generation_config.json; empty where there is none
+  /// @name The model, in evaluation mode: the one of these that its ModelKind says
+  /// @{
+  std::shared_ptr<LanguageModel> model;
+  std::shared_ptr<TextEncoder> text_encoder;
+  std::shared_ptr<ImageEncoder> image_encoder;
+  std::shared_ptr<ContrastivePair> pair;
+  /// @}
+  /// It, whichever it is.
+  nn::Module& module() const;
+  std::string config;             ///< the text of config.json
+  std::string generation_config;  ///< of generation_config.json; empty where there is none
   std::string folder;
 };
 
-/// Reads config.json and the weights of a folder: model.safetensors, or the shards that model.safetensors.index.json
-/// lists. The model is made without memory first, then each file is read in the order of its bytes into the parameters.
-/// Throws IoError for files that cannot be read or are no JSON, ValueError for a configuration that is refused, and
-/// ValueError that lists all of: tensors of the files that no row takes, rows without a tensor, and tensors of another
-/// shape.
+/// Reads config.json and the weights of a folder, in whatever files io::WeightFiles finds them. The files are checked
+/// against the family's rows before memory is taken, and then read in the order of their bytes straight into the
+/// parameters. Throws IoError for files that cannot be read, ValueError for a configuration that is refused, and what
+/// load_weights throws.
 ///
 ///     const Pretrained p = load_pretrained("models/llama", {.dtype = DType::bf16});
 ///     const Tensor logits = p.model->forward(tokens);
 Pretrained load_pretrained(const std::string& folder, const PretrainedOptions& options = {});
 
-/// The family and spec of a folder's config.json alone.
+/// The family and spec that a folder's config.json says.
 std::pair<const Family*, ModelSpec> read_pretrained_spec(const std::string& folder);
 
-/// Fills the parameters of `module` from a folder's files by rows; what load_pretrained does after making the module.
-void load_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const std::string& folder);
+/// Fills the parameters of `module` from files by the family's rows. Throws one ValueError that lists all of: tensors
+/// of the files that no row takes, rows without a tensor, tensors of another shape or of a type that is not decoded,
+/// parameters that no row fills; then nothing was read. ValueError as well where an output layer that is to be the
+/// embedding is another one: then parameters are filled.
+void load_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files);
 
 }  // namespace strata

@@ -207,10 +207,23 @@ void check_spec(const ModelSpec& s) {
       check(part.parts.empty(), kOp, "a part has no parts");
       check_spec(part);
     }
+    if (s.kind == ModelKind::pair) {
+      check(s.pair.has_value(), kOp, "a pair has no PairSpec");
+      check_size("pair.projection", s.pair->projection);
+    }
     return;
   }
   check_size("dim", s.dim);
-  if (!s.image) {
+  if (s.image) {
+    const ImageSpec& i = *s.image;
+    check_size("image.channels", i.channels);
+    check_size("image.patch", i.patch);
+    check(i.height >= i.patch && i.width >= i.patch && i.height < (1 << 24) && i.width < (1 << 24), kOp,
+          "an image of ", i.height, " x ", i.width, " has no patches of ", i.patch);
+    check_size("image.register_tokens", i.register_tokens, 0);
+    check(s.learned_positions == (i.height / i.patch) * (i.width / i.patch) + i.class_token, kOp, s.learned_positions,
+          " positions are not those of the image's patches");
+  } else {
     check_size("vocab", s.vocab);
     check_size("context", s.context);
   }
@@ -244,12 +257,18 @@ void check_spec(const ModelSpec& s) {
   check_chance("embedding_dropout", s.embedding_dropout);
   check(std::isfinite(s.logit_soft_cap) && s.logit_soft_cap >= 0, kOp, "logit_soft_cap is ", s.logit_soft_cap);
   check_number("logit_scale", s.logit_scale);
+  if (!s.encoder_head) return;
+  const EncoderHeadSpec& h = *s.encoder_head;
+  if (h.kind == EncoderHeadSpec::Kind::labels) check_size("encoder_head.labels", h.labels);
+  check(!h.pooled || s.pooler, kOp, "a head of the pooled vector wants a pooler");
+  if (h.norm) check_norm(*h.norm);
 }
 
 std::string to_string(const ModelSpec& s) {
   const ModelSpec usual;
   std::string text = cat(name_of(s.kind), '\n');
   for (const ModelSpec& part : s.parts) text += to_string(part);
+  if (s.pair) text += cat("  pair: vectors of ", s.pair->projection, ", end token ", s.pair->end_token, '\n');
   const auto line = [&](std::string_view name, const auto& value, const auto& plain) {
     if (!(value == plain)) text += cat("  ", name, ": ", value, '\n');
   };
@@ -275,8 +294,17 @@ std::string to_string(const ModelSpec& s) {
     text += cat("  image: ", s.image->channels, " x ", s.image->height, " x ", s.image->width, ", patches of ",
                 s.image->patch, s.image->class_token ? ", class token" : "", ", register tokens ",
                 s.image->register_tokens, '\n');
-  if (s.vocab > 0)
+  if (s.vocab > 0 && s.kind == ModelKind::decoder)
     text += cat("  head: ", s.tied ? "the token embedding" : "its own", s.head_bias ? ", bias" : "", '\n');
+  if (s.positions_skip_padding) text += "  positions: without padding\n";
+  if (s.pooler) text += "  pooler\n";
+  if (s.encoder_head) {
+    const EncoderHeadSpec& h = *s.encoder_head;
+    text += cat(
+        "  encoder head: ", h.kind == EncoderHeadSpec::Kind::tokens ? std::string("tokens") : cat(h.labels, " labels"),
+        h.pooled ? " of the pooled vector" : "", h.dense ? cat(", dense ", name_of(h.activation)) : std::string(),
+        h.norm ? cat(", ", text_of(*h.norm)) : std::string(), '\n');
+  }
   line("logit soft cap", s.logit_soft_cap, usual.logit_soft_cap);
   line("logit scale", s.logit_scale, usual.logit_scale);
   return text;

@@ -30,22 +30,32 @@ struct ImageSpec {
   bool class_token = true;
   int64_t register_tokens = 0;  ///< more learned tokens, after the class token
   bool mask_token = false;
+  bool smooth_positions = false;  ///< positions are resized with antialiasing
 
   bool operator==(const ImageSpec&) const = default;
 };
 
-/// What an encoder of text ends in, beyond its hidden states.
+/// What an encoder ends in, beyond its hidden states.
 struct EncoderHeadSpec {
   /// Logits of each place's token, or of labels for the whole text.
   enum class Kind : uint8_t { tokens, labels };
   Kind kind = Kind::tokens;
   int64_t labels = 0;    ///< Kind::labels
   bool pooled = false;   ///< labels are of the pooled vector, else of the first place's
+  bool patches = false;  ///< of an image: beside the first place's vector, the mean of the patches'
   bool dense = true;     ///< a layer [dim, dim], `activation`, and `norm` where there is one, stand before
   nn::Activation activation = nn::Activation::gelu;
   std::optional<nn::NormSpec> norm = {};
 
   bool operator==(const EncoderHeadSpec&) const = default;
+};
+
+/// How two encoders give vectors of one space (CLIP; Radford et al., arXiv:2103.00020).
+struct PairSpec {
+  int64_t projection = 0;  ///< size of the vectors
+  int64_t end_token = 0;   ///< a text's vector is that of the first place of this token; 2: of the largest token
+
+  bool operator==(const PairSpec&) const = default;
 };
 
 /// A whole model.
@@ -77,6 +87,7 @@ struct ModelSpec {
   bool pooler = false;                  ///< tanh of a layer [dim, dim] over the first place's vector
   std::optional<EncoderHeadSpec> encoder_head = {};
   std::optional<ImageSpec> image = {};
+  std::optional<PairSpec> pair = {};
   std::vector<ModelSpec> parts = {};  ///< of ModelKind::encoder_decoder and pair
 
   bool operator==(const ModelSpec&) const = default;

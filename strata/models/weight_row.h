@@ -46,14 +46,16 @@ class WeightView {
 
 /// One tensor of a file.
 struct WeightRow {
-  std::string parameter;      ///< our name, "blocks.0.attn.qkv.weight"
-  std::string name;           ///< of a Hugging Face folder's files, "model.layers.0.self_attn.q_proj.weight"
+  std::string parameter;        ///< our name, "blocks.0.attn.qkv.weight"
+  std::string name;             ///< of a Hugging Face folder's files, "model.layers.0.self_attn.q_proj.weight"
   std::string other_name = {};  ///< what it is called in files of other versions of that library
-  Shape shape;                ///< there
-  WeightView view = {};       ///< of ours, in the order of that file
-  std::string gguf = {};      ///< of a GGUF file, "blk.0.attn_q.weight"; empty: not there
-  WeightView gguf_view = {};  ///< of ours, in the order of that file, whose shape it has
-  double gguf_plus = 0;       ///< is added there to each number (Gemma's norms: 1)
+  Shape shape;                  ///< there
+  WeightView view = {};         ///< of ours, in the order of that file
+  std::string gguf = {};        ///< of a GGUF file, "blk.0.attn_q.weight"; empty: not there
+  WeightView gguf_view = {};    ///< of ours, in the order of that file, whose shape it has
+  double gguf_plus = 0;         ///< is added there to each number (Gemma's norms: 1)
+  /// The file may have it not. Where it has, it is equal to the parameter, which another row fills; it is not written.
+  bool repeats = false;
 };
 
 /// Rows are made for a Hugging Face file, and the same for GGUF where it does not say otherwise.

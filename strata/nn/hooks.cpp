@@ -50,7 +50,9 @@ Tensor hooked_forward(const Module& module, const Tensor& x, ForwardRef forward)
       return replaced;
     });
   }
-  Tensor y = run(module, *hooks, HookKind::after, in, forward.call(forward.fn, in), true);
+  const std::shared_ptr<const Replacement> instead = hooks->instead;  // a hook may take it away
+  const Tensor own = instead ? instead->forward(in) : forward.call(forward.fn, in);
+  Tensor y = run(module, *hooks, HookKind::after, in, own, true);
   if (backward && y.requires_grad()) {
     y = y.view(y.shape());
     register_hook(y, [module, grad_output, wants_grad](const Tensor& g) {

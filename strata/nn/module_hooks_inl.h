@@ -2,11 +2,18 @@
 // Where a module keeps its hooks, and what a parametrisation does to what is registered in it.
 
 #include <array>
+#include <memory>
 #include <string_view>
 
 #include "strata/nn/hooks.h"
 
 namespace strata::nn::detail {
+
+/// What is computed in the place of a module's own forward, between its hooks.
+struct Replacement {
+  virtual ~Replacement() = default;
+  virtual Tensor forward(const Tensor& x) const = 0;
+};
 
 /// The hooks of one module, by kind; counted while they live.
 struct ModuleHooks {
@@ -22,6 +29,7 @@ struct ModuleHooks {
   static void forget(const Module& module, std::string_view name);
   std::vector<std::shared_ptr<ModuleHook>>& of(HookKind kind) { return all[static_cast<size_t>(kind)]; }
   std::array<std::vector<std::shared_ptr<ModuleHook>>, 3> all;
+  std::shared_ptr<const Replacement> instead;  ///< or null
 };
 
 }  // namespace strata::nn::detail

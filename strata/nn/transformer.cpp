@@ -1,6 +1,7 @@
 #include "strata/nn/transformer.h"
 
 #include "strata/nn/init.h"
+#include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/matmul/mlp.h"
@@ -81,7 +82,9 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardSpec& spec)
       spec_(spec) {}
 
 Tensor FeedForward::forward(const Tensor& x) const {
-  if (!spec_.gated && spec_.activation == Activation::gelu_tanh)
+  // The fused pair reads weights by itself. Layers that hooks watch, or that are packed, are called.
+  const auto plain = [](const Module& layer) { return !detail::ModuleHooks::of_module(layer, false); };
+  if (!spec_.gated && spec_.activation == Activation::gelu_tanh && plain(*up) && plain(down))
     return gelu_feed_forward(x, up->weight, up->bias, down.weight, down.bias);
   if (!spec_.gated) return down(activate((*up)(x), spec_.activation));
   const Tensor both = (*gate_up)(x);

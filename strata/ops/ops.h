@@ -23,6 +23,8 @@
 #include "strata/ops/linalg/linalg.h"
 #include "strata/ops/loss/adaptive.h"
 #include "strata/ops/loss/loss.h"
+#include "strata/ops/lowbit/lowbit.h"
+#include "strata/ops/lowbit/weight_format.h"
 #include "strata/ops/masked/masked.h"
 #include "strata/ops/matmul/gated.h"
 #include "strata/ops/matmul/linear_fp8.h"

@@ -1,34 +1,24 @@
 #include "strata/text/bpe.h"
 
 #include <algorithm>
-#include <limits>
 #include <unordered_map>
 
 #include <nlohmann/json.hpp>
 
 #include "strata/core/error.h"
 #include "strata/io/files.h"
+#include "strata/text/pipeline/merges_inl.h"
 #include "strata/text/presplit.h"
 
 namespace strata::text {
-
-struct BpeTokenizer::Ranks {
-  std::unordered_map<uint64_t, int32_t, detail::PairHash> by_pair;  // pair -> id of the merged token
-
-  static constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
-  int32_t find(int32_t left, int32_t right) const {
-    const auto found = by_pair.find(detail::pair_key(left, right));
-    return found == by_pair.end() ? kNone : found->second;
-  }
-};
 
 BpeTokenizer::BpeTokenizer(std::vector<Merge> merges, const std::vector<std::string>& special_tokens)
     : merges_(std::move(merges)) {
   constexpr std::string_view op = "tokenizer";
   check(static_cast<int64_t>(merges_.size()) <= detail::kMaxMerges, op, "has ", merges_.size(), " merges, at most ",
         detail::kMaxMerges, " are allowed");
-  auto ranks = std::make_unique<Ranks>();
-  ranks->by_pair.reserve(merges_.size());
+  auto ranks = std::make_unique<detail::MergeTable>();
+  ranks->reserve(merges_.size());
   tokens_.reserve(256 + merges_.size() + special_tokens.size());
   for (int b = 0; b < 256; ++b) tokens_.emplace_back(1, static_cast<char>(b));
   for (size_t i = 0; i < merges_.size(); ++i) {
@@ -38,8 +28,8 @@ BpeTokenizer::BpeTokenizer(std::vector<Merge> merges, const std::vector<std::str
           ", only 0 to ", id - 1, " exist before it");
     check(tokens_[left].size() + tokens_[right].size() <= kMaxPiece, op, "merge ", i, " makes a token of ",
           tokens_[left].size() + tokens_[right].size(), " bytes, at most ", kMaxPiece, " can occur");
-    check(ranks->by_pair.emplace(detail::pair_key(left, right), id).second, op, "merge ", i, " of ids ", left, " and ",
-          right, " is given twice");
+    check(ranks->add(left, right, {static_cast<uint32_t>(i), id}), op, "merge ", i, " of ids ", left, " and ", right,
+          " is given twice");
     tokens_.push_back(tokens_[left] + tokens_[right]);
   }
   for (const std::string& name : special_tokens) {
@@ -54,21 +44,9 @@ BpeTokenizer::BpeTokenizer(std::vector<Merge> merges, const std::vector<std::str
 BpeTokenizer::~BpeTokenizer() = default;
 
 void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& out) const {
-  int32_t ids[kMaxPiece], merged[kMaxPiece];  // merged[i]: what ids[i] and ids[i + 1] become, or kNone
-  int n = static_cast<int>(piece.size());
-  for (int i = 0; i < n; ++i) ids[i] = static_cast<unsigned char>(piece[i]);
-  for (int i = 0; i + 1 < n; ++i) merged[i] = ranks_->find(ids[i], ids[i + 1]);
-  while (n > 1) {
-    const int at = static_cast<int>(std::min_element(merged, merged + n - 1) - merged);
-    if (merged[at] == Ranks::kNone) break;
-    ids[at] = merged[at];
-    std::copy(ids + at + 2, ids + n, ids + at + 1);
-    if (at + 2 < n) std::copy(merged + at + 2, merged + n - 1, merged + at + 1);
-    --n;
-    if (at > 0) merged[at - 1] = ranks_->find(ids[at - 1], ids[at]);
-    if (at + 1 < n) merged[at] = ranks_->find(ids[at], ids[at + 1]);
-  }
-  out.insert(out.end(), ids, ids + n);
+  const size_t from = out.size();
+  for (const char c : piece) out.push_back(static_cast<unsigned char>(c));
+  detail::merge_by_rank(*ranks_, out, from);
 }
 
 std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {

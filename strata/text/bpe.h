@@ -13,6 +13,9 @@
 #include "strata/text/tokenizer.h"
 
 namespace strata::text {
+namespace detail {
+class MergeTable;
+}
 
 /// Two ids that become one.
 using Merge = std::pair<int32_t, int32_t>;
@@ -36,13 +39,12 @@ class BpeTokenizer final : public Tokenizer {
   const std::string& token(int32_t id) const;
 
  private:
-  struct Ranks;
   void encode_piece(std::string_view piece, std::vector<int32_t>& out) const;
 
   std::vector<Merge> merges_;
   std::vector<std::string> tokens_;
   std::map<std::string, int32_t> special_;
-  std::unique_ptr<const Ranks> ranks_;
+  std::unique_ptr<const detail::MergeTable> ranks_;
 };
 
 /// How train_bpe learns.
@@ -63,16 +65,6 @@ BpeTokenizer train_bpe(std::span<const std::string_view> texts, const BpeTrainOp
 
 namespace detail {
 inline constexpr int64_t kMaxMerges = 1'000'000;
-inline uint64_t pair_key(int32_t left, int32_t right) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-}
-/// Spreads a pair_key over a hash table.
-struct PairHash {
-  size_t operator()(uint64_t key) const {
-    key *= 0x9e3779b97f4a7c15u;
-    return static_cast<size_t>(key ^ key >> 32);
-  }
-};
 }  // namespace detail
 
 }  // namespace strata::text

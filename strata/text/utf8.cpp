@@ -1,6 +1,8 @@
 #include "strata/text/utf8.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 namespace strata::text {
 
@@ -22,6 +24,23 @@ size_t utf8_length(std::string_view s) {
   for (size_t i = 2; i < n; ++i)
     if (at(i) < 0x80 || at(i) > 0xbf) return 0;
   return n;
+}
+
+size_t invalid_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    uint64_t eight = 0;
+    if (text.size() - at >= 8) {
+      std::memcpy(&eight, text.data() + at, 8);
+      if ((eight & 0x8080808080808080u) == 0) {
+        at += 8;
+        continue;
+      }
+    }
+    const size_t n = utf8_length(text.substr(at));
+    if (n == 0) return at;
+    at += n;
+  }
+  return text.size();
 }
 
 std::string valid_utf8(std::string_view text) {

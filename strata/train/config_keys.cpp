@@ -128,7 +128,7 @@ std::vector<ConfigKey> make_keys() {
       {"model.rope_theta", kNumber, "Base of the rotary frequencies (llama).", "", 1, 1e12, model<&M::rope_theta>},
       {"model.norm_eps", kNumber, "Added to the variance inside the norms.", "", 1e-12, 1, model<&M::norm_eps>},
 
-      {"data.path", kText, "Text file, or folder of text files, to train on (--data).", "", 0, 0, data<&D::path>},
+      {"data.path", kText, "Text file, folder of text files, or tokens that strata data made, to train on (--data).", "", 0, 0, data<&D::path>},
       {"data.valid_path", kText, "Text to validate on; empty takes the end of the training text.", "", 0, 0,
        data<&D::valid_path>},
       {"data.valid_fraction", kNumber, "Part of the training text kept for validation.", "", 0, 0.9,

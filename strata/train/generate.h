@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "strata/models/sampling.h"
+#include "strata/generate/sampling.h"
 #include "strata/train/run.h"
 
 namespace strata {

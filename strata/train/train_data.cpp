@@ -42,6 +42,14 @@ std::string read_start(const std::string& path, uint64_t limit) {
 
 }  // namespace
 
+std::shared_ptr<text::Tokenizer> tokenizer_of_token_file(const std::string& path) {
+  const std::string beside = path + ".tokenizer.json";
+  std::error_code error;
+  check<IoError>(std::filesystem::exists(beside, error), path,
+                 "is a file of tokens, and the tokenizer that strata data wrote beside it, '", beside, "', is gone");
+  return text::load_tokenizer(beside);
+}
+
 std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t vocab) {
   if (data.tokenizer == "byte") return std::make_shared<text::ByteTokenizer>();
   if (data.tokenizer == "ids") return std::make_shared<text::IdTokenizer>(vocab);
@@ -55,13 +63,20 @@ TrainData open_train_data(const TrainConfig& config, const std::string& out, con
   check(!config.data.path.empty(), "train", "no text to train on: give --data FILE or --data FOLDER");
   TrainData d;
   if (tokenizer_json.empty())
-    d.tokenizer = make_tokenizer(config.data, config.model.vocab);
+    d.tokenizer = data::is_token_file(config.data.path) ? tokenizer_of_token_file(config.data.path)
+                                                        : make_tokenizer(config.data, config.model.vocab);
   else
     d.tokenizer = text::parse_tokenizer(tokenizer_json, "the checkpoint's tokenizer");
   const std::string folder = out + "/data";
   io::make_directories(folder);
   io::remove_leftovers(folder);
   const auto open = [&](const std::string& source, const char* name) {
+    if (data::is_token_file(source)) {
+      auto tokens = std::make_shared<const data::TokenFile>(source);
+      tokens->require_tokenizer(*d.tokenizer);
+      tokens->verify();
+      return tokens;
+    }
     return std::make_shared<const data::TokenFile>(
         data::open_or_build_token_file(source, *d.tokenizer, folder + "/" + name, {}, &d.notes));
   };

@@ -10,7 +10,7 @@
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
-#include "strata/models/sampling.h"
+#include "strata/generate/sampling.h"
 #include "strata/train/report.h"
 #include "strata/train/run.h"
 #include "strata/train/train_data.h"

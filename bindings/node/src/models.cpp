@@ -6,7 +6,7 @@
 #include "bindings/node/src/convert.h"
 #include "bindings/node/src/errors.h"
 #include "bindings/node/src/task.h"
-#include "strata/models/sampling.h"
+#include "strata/generate/sampling.h"
 #include "strata/train/run.h"
 #include "strata/train/trainer.h"
 

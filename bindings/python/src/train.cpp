@@ -5,7 +5,7 @@
 #include "py.h"
 #include "strata/core/node.h"
 #include "strata/io/files.h"
-#include "strata/models/sampling.h"
+#include "strata/generate/sampling.h"
 #include "strata/train/metrics.h"
 #include "strata/train/progress.h"
 #include "strata/train/report.h"

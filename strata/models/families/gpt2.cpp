@@ -100,7 +100,8 @@ std::vector<WeightRow> weights(const ModelSpec& s) {
     linear(ours + "mlp.down", theirs + "mlp.c_proj", gguf + "ffn_down", width, s.dim);
   }
   norm("norm", "transformer.ln_f", "output_norm");
-  if (!s.tied) same("head.weight", "lm_head.weight", "output.weight", {s.vocab, s.dim});
+  same(s.tied ? "token_embedding.weight" : "head.weight", "lm_head.weight", "output.weight", {s.vocab, s.dim});
+  rows.back().repeats = s.tied;
   return rows;
 }
 

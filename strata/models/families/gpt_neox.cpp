@@ -107,10 +107,9 @@ std::vector<WeightRow> weights(const ModelSpec& s) {
     linear(ours + "mlp.down", theirs + "mlp.dense_4h_to_h", gguf + "ffn_down", width, s.dim, true);
   }
   norm("norm", "gpt_neox.final_layer_norm", "output_norm");
-  if (!s.tied) {
-    same("head.weight", "embed_out.weight", "output.weight", {s.vocab, s.dim});
-    rows.back().other_name = "lm_head.weight";
-  }
+  same(s.tied ? "token_embedding.weight" : "head.weight", "embed_out.weight", "output.weight", {s.vocab, s.dim});
+  rows.back().other_name = "lm_head.weight";
+  rows.back().repeats = s.tied;
   return rows;
 }
 

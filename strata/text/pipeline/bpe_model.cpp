@@ -249,6 +249,7 @@ const TokenModelType kBpeType = {
     .parse = [](const ModelReader& reader) -> std::unique_ptr<TokenModel> {
       return std::make_unique<BpeModel>(reader);
     },
+    .train = train_bpe_model,
 };
 
 }  // namespace strata::text::detail

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "strata/text/pipeline/token_model.h"
+#include "strata/text/pipeline/token_trainer.h"
 #include "strata/text/pipeline/vocabulary_inl.h"
 
 namespace strata::text::detail {
@@ -47,7 +48,13 @@ struct TokenModelType {
   std::string_view name;            // the "type"
   std::vector<const char*> fields;  // without which it is no such model; a file without "type" is the first that fits
   std::unique_ptr<TokenModel> (*parse)(const ModelReader& reader);
+  nlohmann::json (*train)(const WordCounts& words, const TokenTrainOptions& options);
 };
+
+nlohmann::json train_bpe_model(const WordCounts& words, const TokenTrainOptions& options);
+nlohmann::json train_word_piece_model(const WordCounts& words, const TokenTrainOptions& options);
+nlohmann::json train_word_level_model(const WordCounts& words, const TokenTrainOptions& options);
+nlohmann::json train_unigram_model(const WordCounts& words, const TokenTrainOptions& options);
 
 extern const TokenModelType kBpeType, kWordPieceType, kWordLevelType, kUnigramType;
 

@@ -212,6 +212,7 @@ const TokenModelType kUnigramType = {
     .parse = [](const ModelReader& reader) -> std::unique_ptr<TokenModel> {
       return std::make_unique<UnigramModel>(reader);
     },
+    .train = train_unigram_model,
 };
 
 }  // namespace strata::text::detail

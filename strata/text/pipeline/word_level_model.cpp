@@ -41,6 +41,7 @@ const TokenModelType kWordLevelType = {
     .parse = [](const ModelReader& reader) -> std::unique_ptr<TokenModel> {
       return std::make_unique<WordLevelModel>(reader);
     },
+    .train = train_word_level_model,
 };
 
 }  // namespace strata::text::detail

@@ -91,6 +91,7 @@ const TokenModelType kWordPieceType = {
     .parse = [](const ModelReader& reader) -> std::unique_ptr<TokenModel> {
       return std::make_unique<WordPieceModel>(reader);
     },
+    .train = train_word_piece_model,
 };
 
 }  // namespace strata::text::detail

@@ -6,9 +6,12 @@
 #include <span>
 #include <vector>
 
+#include "strata/generate/options.h"
 #include "strata/models/language_model.h"
 
 namespace strata {
+
+class Sequences;
 
 /// How the next token is chosen from the logits.
 struct SampleOptions {
@@ -29,8 +32,8 @@ int64_t sample_token(std::span<const float> logits, const SampleOptions& options
 ///     TokenSampler sampler(model, prompt, {.temperature = 0.8});
 ///     for (int i = 0; i < 100; ++i) std::cout << tokenizer.decode({{sampler.next()}});
 ///
-/// Keys and values of what was seen are kept. Where the context is full, the second half of it is read again, as the
-/// start of a new one. The model is put into evaluation mode.
+/// A row of Sequences, whose step draws. Where the context is full, the second half of it is read again, as the start
+/// of a new one. The model is put into evaluation mode.
 class TokenSampler {
  public:
   /// Of a prompt longer than the context, its end is read. Throws ValueError for an empty prompt or options out of
@@ -39,12 +42,10 @@ class TokenSampler {
   int32_t next();
 
  private:
-  std::shared_ptr<LanguageModel> model_;
-  std::vector<int32_t> tokens_;  // all so far
-  size_t read_ = 0;              // of them in the cache, or dropped
-  SampleOptions options_;
-  ModelCache cache_;
-  uint64_t drawn_ = 0;
+  std::vector<int64_t> tokens_;  // all so far
+  GenerationOptions options_;
+  std::shared_ptr<Sequences> row_;
+  int64_t drawn_ = 0;
 };
 
 }  // namespace strata

@@ -1,10 +1,11 @@
-#include "strata/models/sampling.h"
+#include "strata/generate/sampling.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "strata/core/rng.h"
+#include "strata/generate/sequences.h"
 
 namespace strata {
 namespace {
@@ -66,28 +67,28 @@ int64_t sample_token(std::span<const float> logits, const SampleOptions& options
 
 TokenSampler::TokenSampler(std::shared_ptr<LanguageModel> model, std::vector<int32_t> prompt,
                            const SampleOptions& options)
-    : model_(std::move(model)), tokens_(std::move(prompt)), options_(options) {
-  check_options(options_);
+    : tokens_(prompt.begin(), prompt.end()),
+      options_{
+          .temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p, .seed = options.seed},
+      row_(std::make_shared<Sequences>(std::move(model), 1, SequencesOptions{.vocab = options.vocab})) {
+  check_options(options);
   check(!tokens_.empty(), kOp, "the prompt is empty");
-  for (const int32_t t : tokens_)
-    check<IndexError>(t >= 0 && t < model_->vocab(), kOp, "token ", t, " is not in the vocabulary of ",
-                      model_->vocab());
-  model_->eval();
+  for (const int64_t t : tokens_)
+    check<IndexError>(t >= 0 && t < row_->model_vocab(), kOp, "token ", t, " is not in the vocabulary of ",
+                      row_->model_vocab());
 }
 
 int32_t TokenSampler::next() {
-  const auto context = static_cast<size_t>(model_->context());
-  if (cache_.layers.empty() || static_cast<size_t>(cache_.length) + (tokens_.size() - read_) > context) {
-    const size_t wanted = drawn_ == 0 ? context : std::max<size_t>(1, context / 2);
-    cache_ = model_->make_cache(1);
-    read_ = tokens_.size() - std::min(tokens_.size(), wanted);
+  const int64_t context = row_->capacity(), seen = row_->length(0);
+  if (seen == 0 || seen > context) {
+    const int64_t wanted = seen == 0 ? context : std::max<int64_t>(1, context / 2);
+    const auto all = std::span<const int64_t>(tokens_);
+    row_->start(0, all.last(std::min(all.size(), static_cast<size_t>(wanted))), options_, drawn_);
   }
-  const std::vector<int64_t> fresh(tokens_.begin() + static_cast<int64_t>(read_), tokens_.end());
-  const Tensor input = from_span<int64_t>(fresh, {1, static_cast<int64_t>(fresh.size())}).to(model_->device());
-  const std::vector<float> logits = model_->next_logits(input, cache_).to_vector<float>();
-  read_ = tokens_.size();
-  tokens_.push_back(static_cast<int32_t>(sample_token(logits, options_, drawn_++)));
-  return tokens_.back();
+  row_->step();
+  ++drawn_;
+  tokens_.push_back(row_->ids().to_vector<int64_t>().front());
+  return static_cast<int32_t>(tokens_.back());
 }
 
 }  // namespace strata

@@ -1,0 +1,104 @@
+// Products with low-bit matrices beside f32 and bf16 ones of the same sizes, on the processor, in turns: microseconds,
+// bytes of the weight a second, and times the f32 product. First what reading memory gives.
+//
+//   build/release/bench/lowbit_bench [rows] [columns]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "strata/core/node.h"
+#include "strata/core/parallel.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/lowbit/lowbit.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/ops/random/random.h"
+#include "strata/ops/reduce/reduce.h"
+
+using namespace strata;
+
+namespace {
+
+struct Way {
+  std::string name;
+  std::vector<Tensor> dense;         // one of these is the weight,
+  std::vector<PackedWeight> packed;  // or one of these: by turns, so that none stays in the caches
+  DType x;
+  double bytes;
+  std::vector<double> seconds;
+};
+
+// Seconds of f().
+template <class F>
+double seconds_of(F&& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+double median(std::vector<double> v) {
+  std::ranges::sort(v);
+  return v[v.size() / 2];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int64_t rows = argc > 1 ? std::atoll(argv[1]) : 4096, columns = argc > 2 ? std::atoll(argv[2]) : 4096;
+  constexpr int kCopies = 6, kRounds = 25;
+  const NoGrad guard;
+  manual_seed(1);
+  std::vector<Way> ways;
+  const Tensor w = randn({rows, columns});
+  for (const DType t : {DType::f32, DType::bf16}) {
+    Way way{std::string(name_of(t)), {}, {}, t, static_cast<double>(rows * columns * size_of(t)), {}};
+    for (int i = 0; i < kCopies; ++i) way.dense.push_back(w.to(t).clone());
+    ways.push_back(way);
+  }
+  const struct {
+    const char* format;
+    QuantizeOptions options;
+  } formats[] = {{"int8", {}},
+                 {"e4m3", {.block_rows = 128, .block_columns = 128}},
+                 {"int4", {.block_columns = 128, .scale_dtype = DType::f16}},
+                 {"nf4", {.nested = true}},
+                 {"q8_0", {}},
+                 {"q4_0", {}}};
+  for (const auto& f : formats)
+    for (const DType t : {DType::f32, DType::bf16}) {
+      const PackedWeight one = quantize_weight(w, f.format, f.options);
+      Way way{cat(f.format, ", x ", t), {}, {}, t, static_cast<double>(one.nbytes()), {}};
+      for (int i = 0; i < kCopies; ++i) {
+        PackedWeight copy = one;
+        for (Tensor* part : {&copy.codes, &copy.scales, &copy.nested})
+          if (part->defined()) *part = part->clone();
+        way.packed.push_back(copy);
+      }
+      ways.push_back(way);
+    }
+  std::vector<double> reading;
+  const Tensor big = randn({64 << 20});
+  for (int i = 0; i < 9; ++i) reading.push_back(seconds_of([&] { static_cast<void>(big.sum().item()); }));
+  const double memory = static_cast<double>(big.nbytes()) / median(reading);
+  std::printf("[%lld, %lld], %d threads; reading memory: %.1f GB/s\n", static_cast<long long>(rows),
+              static_cast<long long>(columns), num_threads(), memory / 1e9);
+  for (const int64_t m : {1, 2, 4, 8, 16, 32, 128}) {
+    for (Way& way : ways) way.seconds.clear();
+    for (int round = -2; round < kRounds; ++round)
+      for (Way& way : ways) {
+        const auto at = static_cast<size_t>((round + 2) % kCopies);
+        const Tensor x = full({m, columns}, 0.5).to(way.x);
+        const double s = seconds_of(
+            [&] { const Tensor y = way.dense.empty() ? packed_linear(x, way.packed[at]) : linear(x, way.dense[at]); });
+        if (round >= 0) way.seconds.push_back(s);
+      }
+    std::printf("\n| %lld rows of x | us | GB/s of weight | least us by bytes | times f32 |\n|---|---|---|---|---|\n",
+                static_cast<long long>(m));
+    for (const Way& way : ways) {
+      const double s = median(way.seconds);
+      std::printf("| %s | %.0f | %.1f | %.0f | %.2f |\n", way.name.c_str(), s * 1e6, way.bytes / s / 1e9,
+                  way.bytes / memory * 1e6, median(ways[0].seconds) / s);
+    }
+  }
+}

@@ -1,0 +1,188 @@
+"""Makes each FOLDER/<name>/config.json into a random model, and beside it reference.safetensors: what transformers computes.
+
+make_models.py FOLDER [NAME ...]. In f32, by the plain ("eager") attention; the seed is the model's name. The tensors of
+reference.safetensors, of a decoder:
+
+tokens [1, T], logits [1, T, vocab]     one text, longer than any window and than what scalings by length begin at
+rows, mask [B, T], row_logits           texts of different lengths, padded at the beginning (mask: 1 at tokens)
+prompt [1, P], greedy [1, 64]           the likeliest next tokens, one after the other, without a cache
+train [B, T], loss, grad.NAME           the mean cross entropy of each token after those before it, its gradients
+
+Of an encoder of text: tokens, mask [B, T] (padded at the ends), types [B, T]; hidden (0 at padding), pooled and logits where
+the model has them; of an encoder of images: pixels, hidden, pooled and logits, wide and wide_hidden (another size), masked
+and masked_hidden; of both: tokens, pixels, text, image (vectors before they get length 1), scores. With weights, loss and
+grad.NAME (of a file's tensor NAME): the sum of the last of these times the weights, and its gradients.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import zlib
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig
+from transformers.utils import logging
+
+GREEDY = 64
+
+
+def draw(model: torch.nn.Module) -> None:
+    """Weights that make logits far from flat, and that no two parameters share by chance."""
+    for name, p in model.named_parameters():
+        if p.dim() >= 2:
+            p.normal_(0, 1.5 / p.shape[-1] ** 0.5 if "embed" not in name and "wte" not in name else 0.7)
+        else:
+            p.add_(torch.randn_like(p) * 0.2)
+
+
+def decoder(model: torch.nn.Module, vocab: int) -> dict[str, torch.Tensor]:
+    def logits(tokens: torch.Tensor, **more: torch.Tensor) -> torch.Tensor:
+        return model(input_ids=tokens, use_cache=False, **more).logits.float()
+
+    def text(rows: int, length: int) -> torch.Tensor:
+        return torch.randint(1, vocab, (rows, length))
+
+    tokens = text(1, 48)
+    lengths = [5, 24, 17]
+    mask = torch.tensor([[int(i >= 24 - n) for i in range(24)] for n in lengths])
+    rows = text(len(lengths), 24) * mask
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    prompt = text(1, 8)
+    written = prompt
+    with torch.no_grad():
+        out = {
+            "tokens": tokens,
+            "logits": logits(tokens),
+            "rows": rows,
+            "mask": mask,
+            "row_logits": logits(rows, attention_mask=mask, position_ids=positions) * mask[:, :, None],
+        }
+        for _ in range(GREEDY):
+            written = torch.cat([written, logits(written)[:, -1].argmax(1, keepdim=True)], 1)
+    train = text(2, 20)
+    loss = torch.nn.functional.cross_entropy(logits(train)[:, :-1].flatten(0, 1), train[:, 1:].flatten())
+    loss.backward()
+    out |= {"prompt": prompt, "greedy": written[:, prompt.shape[1] :], "train": train, "loss": loss.detach().reshape(1)}
+    for name, p in model.named_parameters():
+        out["grad." + name] = p.grad
+    return out
+
+
+def with_gradients(model: torch.nn.Module, out: dict[str, torch.Tensor], result: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Gradients under the names that files have: as weights of the model, which it writes."""
+    weights = torch.randn(result.shape)
+    loss = (result * weights).sum()
+    loss.backward()
+    with torch.no_grad():
+        kept = {name: p.clone() for name, p in model.named_parameters()}
+        for p in model.parameters():
+            p.copy_(torch.zeros_like(p) if p.grad is None else p.grad)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(folder)
+            gradients = load_file(os.path.join(folder, "model.safetensors"))
+        for name, p in model.named_parameters():
+            p.copy_(kept[name])
+    out = {name: t.detach() for name, t in out.items()} | {"weights": weights, "loss": loss.detach().reshape(1)}
+    return out | {"grad." + name: g for name, g in gradients.items()}
+
+
+def text_encoder(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    lengths = [5, 17, 24]
+    mask = torch.tensor([[int(i < n) for i in range(24)] for n in lengths])
+    tokens = torch.where(mask == 1, torch.randint(2, model.config.vocab_size, mask.shape), model.config.pad_token_id)
+    types = torch.randint(0, getattr(model.config, "type_vocab_size", 1), mask.shape)
+    more = {"token_type_ids": types} if hasattr(model.config, "type_vocab_size") else {}
+    base = model.base_model(input_ids=tokens, attention_mask=mask, **more)
+    out = {"tokens": tokens, "mask": mask, "types": types, "hidden": base.last_hidden_state * mask[:, :, None]}
+    result = out["hidden"]
+    if getattr(base, "pooler_output", None) is not None:
+        out["pooled"] = result = base.pooler_output
+    if model is not model.base_model:
+        logits = model(input_ids=tokens, attention_mask=mask, **more).logits
+        out["logits"] = result = logits * mask[:, :, None] if logits.dim() == 3 else logits
+    return with_gradients(model, out, result)
+
+
+def image_encoder(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    c = model.config
+    height, width = (c.image_size, c.image_size) if isinstance(c.image_size, int) else c.image_size
+    resize = {"interpolate_pos_encoding": True} if c.model_type == "vit" else {}
+    pixels = torch.randn(2, c.num_channels, height, width)
+    wide = torch.randn(1, c.num_channels, height + c.patch_size, width + 3 * c.patch_size)
+    base = model.base_model(pixel_values=pixels)
+    out = {"pixels": pixels, "hidden": base.last_hidden_state, "pooled": base.pooler_output, "wide": wide}
+    out = {name: t for name, t in out.items() if t is not None}
+    if height == width:
+        out["wide_hidden"] = model.base_model(pixel_values=wide, **resize).last_hidden_state
+    if getattr(c, "use_mask_token", False):
+        out["masked"] = torch.rand(2, height // c.patch_size * (width // c.patch_size)) < 0.4
+        out["masked_hidden"] = model.base_model(pixel_values=pixels, bool_masked_pos=out["masked"]).last_hidden_state
+        out["masked"] = out["masked"].long()
+    result = out["hidden"]
+    if model is not model.base_model:
+        out["logits"] = result = model(pixel_values=pixels).logits
+    return with_gradients(model, out, result)
+
+
+def pair(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    c = model.config
+    end = c.text_config.eos_token_id if c.text_config.eos_token_id != 2 else c.text_config.vocab_size - 1
+    tokens = torch.randint(3, c.text_config.vocab_size - 1, (3, 12))
+    mask = torch.ones_like(tokens)
+    for row, n in enumerate([4, 11, 7]):
+        tokens[row, n:] = 1
+        tokens[row, n] = end
+        mask[row, n + 1 :] = 0
+    pixels = torch.randn(2, 3, c.vision_config.image_size, c.vision_config.image_size)
+    both = model(input_ids=tokens, attention_mask=mask, pixel_values=pixels)
+    out = {"tokens": tokens, "mask": mask, "pixels": pixels, "scores": both.logits_per_text}
+    out["text"], out["image"] = both.text_embeds, both.image_embeds
+    return with_gradients(model, out, both.logits_per_text)
+
+
+def make(folder: str) -> None:
+    torch.manual_seed(zlib.crc32(os.path.basename(folder).encode()))
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
+        given = json.load(f)
+    config = AutoConfig.for_model(**given)
+    config._attn_implementation = "eager"
+    kind = given.get("architectures", [""])[0]
+    if kind in ("", config.architectures) or kind.endswith("CausalLM"):
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    else:
+        model = getattr(transformers, kind)(config).float().eval()
+    with torch.no_grad():
+        draw(model)
+    if isinstance(model, transformers.CLIPModel):
+        reference = pair(model)
+    elif model.main_input_name == "pixel_values":
+        reference = image_encoder(model)
+    elif "CausalLM" in type(model).__name__ or "LMHead" in type(model).__name__:
+        reference = decoder(model, config.vocab_size)
+    else:
+        reference = text_encoder(model)
+    said = reference.get("logits", reference.get("scores", reference.get("hidden")))
+    spread = said.std(-1).mean().item()
+    if not 0.05 < spread < 50:
+        raise SystemExit(f"{folder}: results spread by {spread}, which compares little")
+    model.zero_grad()
+    model.save_pretrained(folder, max_shard_size="64KB" if "plain" in folder else "5GB")
+    # The configuration stays as it was given: its spelling is part of what is tested.
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
+        os.replace(f.name, os.path.join(folder, "config.saved.json"))
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+        json.dump(given, f, indent=2)
+    save_file({name: t.contiguous() for name, t in reference.items()}, os.path.join(folder, "reference.safetensors"))
+    print(f"{os.path.basename(folder)}: {sum(p.numel() for p in model.parameters())} parameters, results spread by {spread:.2f}")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    root = sys.argv[1]
+    names = sys.argv[2:] or sorted(n for n in os.listdir(root) if os.path.isfile(os.path.join(root, n, "config.json")))
+    for name in names:
+        make(os.path.join(root, name))

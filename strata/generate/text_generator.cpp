@@ -1,0 +1,320 @@
+#include "strata/generate/text_generator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <limits>
+#include <optional>
+
+#include "strata/core/node.h"
+#include "strata/generate/beam_search.h"
+#include "strata/generate/sequences.h"
+#include "strata/generate/text_stream.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/loss/loss.h"
+#include "strata/ops/softmax/softmax.h"
+#include "strata/ops/sort/sort.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+namespace {
+
+constexpr std::string_view kOp = "generate";
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Streams of numbers of a request's texts: the first has the request's own seed.
+uint64_t seed_of(uint64_t seed, int64_t completion) {
+  if (completion == 0) return seed;
+  const auto words = philox({seed, uint64_t{1} << 63}, static_cast<uint64_t>(completion));
+  return static_cast<uint64_t>(words[0]) << 32 | words[1];
+}
+
+// For each row of logits the likeliest n ids.
+std::vector<std::vector<TokenLogprob>> likeliest(const Tensor& logits, int64_t n) {
+  const auto [values, places] = topk(log_softmax(logits.to(DType::f32), -1), n);
+  const std::vector<float> value = values.to_vector<float>();
+  const std::vector<int64_t> place = places.to_vector<int64_t>();
+  std::vector<std::vector<TokenLogprob>> rows(static_cast<size_t>(logits.size(0)));
+  for (size_t i = 0; i < place.size(); ++i)
+    rows[i / static_cast<size_t>(n)].push_back({place[i], static_cast<double>(value[i])});
+  return rows;
+}
+
+// Of the prompt's tokens but the first, from what the output layer reads at those before them. A part at a time: the
+// logits of a long prompt are large.
+void prompt_logprobs(const LanguageModel& model, const Tensor& hidden, const GenerationRequest& request,
+                     Generated& result) {
+  constexpr int64_t kPart = 256;
+  const NoGrad guard;
+  for (int64_t at = 0, n = hidden.defined() ? hidden.size(0) : 0; at < n; at += kPart) {
+    const int64_t count = std::min(kPart, n - at);
+    const Tensor logits = model.logits(narrow(hidden, 0, at, count)).to(DType::f32);
+    const auto first = request.prompt.begin() + at + 1;
+    const Tensor next = from_span<int64_t>(std::vector<int64_t>(first, first + count), {count}).to(logits.device());
+    for (const float v : cross_entropy(logits, next, {.reduction = "none"}).to_vector<float>())
+      result.prompt_logprobs.push_back(-static_cast<double>(v));
+    if (request.options.top_logprobs > 0)
+      std::ranges::move(likeliest(logits, request.options.top_logprobs),
+                        std::back_inserter(result.top_prompt_logprobs));
+  }
+}
+
+}  // namespace
+
+const char* to_string(Finish finish) {
+  switch (finish) {
+    case Finish::stop_id:
+      return "stop_id";
+    case Finish::stop_string:
+      return "stop_string";
+    case Finish::cancelled:
+      return "cancelled";
+    case Finish::length:
+      break;
+  }
+  return "length";
+}
+
+TextGenerator::TextGenerator(std::shared_ptr<LanguageModel> model, std::shared_ptr<const text::Tokenizer> tokenizer,
+                             const TextGeneratorOptions& options)
+    : model_(std::move(model)), tokenizer_(std::move(tokenizer)), options_(options) {
+  check(options_.batch >= 1, kOp, "batch is at least 1, got ", options_.batch);
+  check(options_.capacity >= 0, kOp, "capacity is at least 0, got ", options_.capacity);
+  check(options_.prefill_chunk >= 1, kOp, "prefill_chunk is at least 1, got ", options_.prefill_chunk);
+}
+TextGenerator::~TextGenerator() = default;
+
+// One call of generate().
+struct TextGenerator::Run {
+  // A text that is being written, or waits to be.
+  struct Text {
+    int64_t request = 0, completion = 0, most = 0;
+    std::optional<TextStream> stream = {};
+    std::optional<StopStrings> stops = {};
+  };
+
+  TextGenerator& generator;
+  const std::vector<GenerationRequest>& requests;
+  const Callback& callback;
+  std::vector<Generated> results;
+  std::deque<Text> waiting;
+  std::vector<std::optional<Text>> running = {};  // by row
+  double begun = seconds();
+
+  Run(TextGenerator& g, const std::vector<GenerationRequest>& r, const Callback& c)
+      : generator(g), requests(r), callback(c), results(r.size()) {
+    for (size_t i = 0; i < r.size(); ++i) {
+      results[i].completions.resize(static_cast<size_t>(r[i].options.n));
+      if (r[i].options.beams == 1)
+        for (int64_t c = 0; c < r[i].options.n; ++c) waiting.push_back({static_cast<int64_t>(i), c, most(r[i])});
+    }
+  }
+
+  const GenerationRequest& of(const Text& t) const { return requests[static_cast<size_t>(t.request)]; }
+  Completion& completion(const Text& t) {
+    return results[static_cast<size_t>(t.request)].completions[static_cast<size_t>(t.completion)];
+  }
+  GenerationStatistics& statistics() { return generator.statistics_; }
+
+  int64_t capacity() const {
+    return generator.options_.capacity > 0 ? generator.options_.capacity : generator.model_->context();
+  }
+  // The last token that is written has no place of its own.
+  int64_t most(const GenerationRequest& r) const {
+    const auto n = static_cast<int64_t>(r.prompt.size());
+    int64_t most = capacity() - n + 1;
+    if (r.options.max_tokens > 0) most = std::min(most, r.options.max_tokens);
+    if (r.options.max_length > 0) most = std::min(most, r.options.max_length - n);
+    return most;
+  }
+
+  SequencesOptions sequences() const {
+    const auto& o = generator.options_;
+    return {o.capacity, o.prefill_chunk, generator.tokenizer_ ? generator.tokenizer_->vocab_size() : 0, o.graph};
+  }
+
+  void check_requests() const {
+    for (size_t i = 0; i < requests.size(); ++i) try {
+        const GenerationRequest& r = requests[i];
+        check(!r.prompt.empty(), kOp, "the prompt is empty");
+        for (const int64_t t : r.prompt)
+          check<IndexError>(t >= 0 && t < generator.model_->vocab(), kOp, "token ", t,
+                            " of the prompt is not in the vocabulary of ", generator.model_->vocab());
+        check_options(r.options, generator.model_->vocab());
+        check(r.options.stop_strings.empty() || generator.tokenizer_ != nullptr, kOp, "stop strings want a tokenizer");
+        check(most(r) >= 1, kOp, "a prompt of ", r.prompt.size(),
+              " tokens leaves no room for another: the text may have ", capacity(),
+              r.options.max_length > 0 ? cat(", max_length is ", r.options.max_length) : std::string());
+      } catch (const Error& e) {
+        if (requests.size() == 1) throw;
+        const std::string text = cat("request ", i, ": ", e.what());
+        if (dynamic_cast<const IndexError*>(&e) != nullptr) throw IndexError(kOp, text);
+        throw ValueError(kOp, text);
+      }
+  }
+
+  // ---- texts that draw
+
+  void begin(Text text, int64_t row) {
+    const GenerationRequest& r = of(text);
+    GenerationOptions options = r.options;
+    options.seed = seed_of(r.options.seed, text.completion);
+    if (generator.tokenizer_) text.stream.emplace(generator.tokenizer_), text.stops.emplace(r.options.stop_strings);
+    Sequences& rows = *generator.rows_;
+    const double from = seconds();
+    // Its sibling, where that has just been read too.
+    for (int64_t other = 0; other < row; ++other)
+      if (const auto& t = running[static_cast<size_t>(other)];
+          t && t->request == text.request && rows.length(other) == static_cast<int64_t>(r.prompt.size())) {
+        rows.copy(other, row, options.seed);
+        running[static_cast<size_t>(row)] = std::move(text);
+        return;
+      }
+    const bool wanted = r.options.prompt_logprobs && text.completion == 0;
+    Tensor hidden;
+    rows.start(row, r.prompt, options, 0, wanted ? &hidden : nullptr);
+    if (wanted) prompt_logprobs(*generator.model_, hidden, r, results[static_cast<size_t>(text.request)]);
+    statistics().prompt_tokens += static_cast<int64_t>(r.prompt.size());
+    statistics().prompt_seconds += seconds() - from;
+    running[static_cast<size_t>(row)] = std::move(text);
+  }
+
+  // A token more of a text; false where that was its last.
+  bool take(Text& text, int64_t id) {
+    Completion& c = completion(text);
+    const GenerationOptions& o = of(text).options;
+    c.tokens.push_back(id);
+    ++statistics().output_tokens;
+    if (statistics().output_tokens == 1) statistics().first_token_seconds = seconds() - begun;
+    bool ends = false;
+    std::string piece;
+    if (const auto at = std::ranges::find(o.stop_ids, id); at != o.stop_ids.end()) {
+      c.finish = Finish::stop_id;
+      c.stop = at - o.stop_ids.begin();
+      ends = true;
+    } else if (text.stream) {
+      piece = text.stops->add(text.stream->add(id));
+      if (text.stops->found() >= 0) {
+        c.finish = Finish::stop_string;
+        c.stop = text.stops->found();
+        ends = true;
+      }
+    }
+    if (!ends && static_cast<int64_t>(c.tokens.size()) >= text.most) {
+      c.finish = Finish::length;
+      ends = true;
+    }
+    if (ends && text.stream && text.stops->found() < 0) {
+      piece += text.stops->add(text.stream->finish());
+      piece += text.stops->finish();
+    }
+    c.text += piece;
+    if (callback && !callback({text.request, text.completion, id, piece, ends}) && !ends) {
+      c.finish = Finish::cancelled;
+      ends = true;
+    }
+    return !ends;
+  }
+
+  void write() {
+    if (waiting.empty()) return;
+    const int64_t most_rows = std::min<int64_t>(generator.options_.batch, static_cast<int64_t>(waiting.size()));
+    if (generator.rows_ == nullptr || generator.rows_->rows() < most_rows) {
+      generator.rows_.reset();
+      generator.rows_ = std::make_unique<Sequences>(generator.model_, most_rows, sequences());
+    }
+    Sequences& rows = *generator.rows_;
+    running.resize(static_cast<size_t>(rows.rows()));
+    const auto any = [&] { return std::ranges::any_of(running, [](const auto& t) { return t.has_value(); }); };
+    while (any() || !waiting.empty()) {
+      for (int64_t row = 0; row < rows.rows() && !waiting.empty(); ++row)
+        if (!running[static_cast<size_t>(row)]) {
+          Text next = std::move(waiting.front());
+          waiting.pop_front();
+          begin(std::move(next), row);
+        }
+      const double from = seconds();
+      rows.step();
+      const std::vector<int64_t> ids = rows.ids().to_vector<int64_t>();
+      note_logprobs();
+      ++statistics().steps;
+      for (size_t row = 0; row < running.size(); ++row)
+        if (running[row] && !take(*running[row], ids[row])) {
+          running[row].reset();
+          rows.stop(static_cast<int64_t>(row));
+        }
+      statistics().output_seconds += seconds() - from;
+    }
+  }
+
+  // Of the step's tokens, where somebody asks.
+  void note_logprobs() {
+    Sequences& rows = *generator.rows_;
+    int64_t most = 0;
+    bool any = false;
+    for (const auto& t : running)
+      if (t) {
+        any = any || of(*t).options.logprobs;
+        most = std::max(most, of(*t).options.top_logprobs);
+      }
+    const std::vector<float> own = any ? rows.logprobs().to_vector<float>() : std::vector<float>();
+    const auto top = most > 0 ? likeliest(rows.logits(), most) : std::vector<std::vector<TokenLogprob>>();
+    for (size_t row = 0; row < running.size(); ++row) {
+      if (!running[row]) continue;
+      const GenerationOptions& o = of(*running[row]).options;
+      Completion& c = completion(*running[row]);
+      if (o.logprobs) c.logprobs.push_back(static_cast<double>(own[row]));
+      if (o.top_logprobs > 0) c.top_logprobs.emplace_back(top[row].begin(), top[row].begin() + o.top_logprobs);
+    }
+  }
+
+  // ---- beams
+
+  void search(int64_t request) {
+    const GenerationRequest& r = requests[static_cast<size_t>(request)];
+    Generated& result = results[static_cast<size_t>(request)];
+    const double from = seconds();
+    Sequences rows(generator.model_, r.options.beams, sequences());
+    Tensor hidden;
+    const std::vector<Beam> beams =
+        beam_search(rows, r.prompt, r.options, most(r), r.options.prompt_logprobs ? &hidden : nullptr);
+    prompt_logprobs(*generator.model_, hidden, r, result);
+    result.completions.resize(std::min(beams.size(), static_cast<size_t>(r.options.n)));
+    statistics().prompt_tokens += static_cast<int64_t>(r.prompt.size());
+    for (size_t i = 0; i < result.completions.size(); ++i) {
+      Completion& c = result.completions[i];
+      c.tokens = beams[i].tokens;
+      c.score = beams[i].score;
+      c.finish = beams[i].stopped ? Finish::stop_id : Finish::length;
+      if (beams[i].stopped)
+        c.stop = std::ranges::find(r.options.stop_ids, c.tokens.back()) - r.options.stop_ids.begin();
+      std::vector<int32_t> written(c.tokens.begin(), c.tokens.end() - (beams[i].stopped ? 1 : 0));
+      if (generator.tokenizer_) c.text = generator.tokenizer_->decode(written);
+      statistics().output_tokens += static_cast<int64_t>(c.tokens.size());
+      // Which text it will be is known at the end alone.
+      if (callback) callback({request, static_cast<int64_t>(i), c.tokens.back(), c.text, true});
+    }
+    statistics().output_seconds += seconds() - from;
+  }
+};
+
+std::vector<Generated> TextGenerator::generate(const std::vector<GenerationRequest>& requests,
+                                               const Callback& callback) {
+  statistics_ = {};
+  Run run(*this, requests, callback);
+  run.check_requests();
+  try {
+    run.write();
+  } catch (...) {
+    rows_.reset();  // rows that ran
+    throw;
+  }
+  for (size_t i = 0; i < requests.size(); ++i)
+    if (requests[i].options.beams > 1) run.search(static_cast<int64_t>(i));
+  return std::move(run.results);
+}
+
+}  // namespace strata

@@ -1,0 +1,206 @@
+#include "strata/nn/packed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "strata/core/error.h"
+#include "strata/core/rebind.h"
+#include "strata/memory/allocator.h"
+#include "strata/nn/module_hooks_inl.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/lowbit/lowbit.h"
+#include "strata/ops/reduce/reduce.h"
+
+namespace strata::nn {
+namespace {
+
+constexpr std::string_view kPack = "pack_linear";
+constexpr std::string_view kFormat = "format";  // of the weight's buffers, beside its parts
+
+Tensor& part_of(PackedWeight& w, std::string_view name, std::string_view op) {
+  const std::pair<std::string_view, Tensor*> all[] = {
+      {"codes", &w.codes}, {"scales", &w.scales}, {"zeros", &w.zeros}, {"order", &w.order}, {"nested", &w.nested}};
+  for (const auto& [known, t] : all)
+    if (known == name) return *t;
+  throw ValueError(op, cat("a packed weight has no part \"", name, "\""));
+}
+
+// What a packed Linear computes with.
+struct PackedForward final : detail::Replacement {
+  PackedWeight weight;  // its parts are the buffers: to(device) moves them
+  Tensor slot, bias;    // what was the parameter, and what still is one
+
+  Tensor forward(const Tensor& x) const override { return packed_linear(x, weight, bias); }
+};
+std::shared_ptr<const PackedForward> forward_of(const Module& module) {
+  const detail::ModuleHooks* hooks = detail::ModuleHooks::of_module(module, false);
+  return hooks ? std::dynamic_pointer_cast<const PackedForward>(hooks->instead) : nullptr;
+}
+
+std::optional<Tensor> own_parameter(const Module& module, std::string_view name) {
+  for (const auto& [n, t] : module.named_parameters())
+    if (n == name) return t;
+  return {};
+}
+
+// A buffers' module with the parts; `w`'s become what is registered.
+Module holder_of(PackedWeight& w) {
+  Module holder("PackedWeight", cat(w.format->name, ", ", w.rows, " x ", w.columns));
+  const memory::TagScope tag(memory::Tag::parameter);
+  for (const auto& [name, t] : w.parts()) part_of(w, name, kPack) = holder.register_buffer(name, t);
+  const std::vector<int64_t> format{static_cast<int64_t>(w.format->codes), w.rows, w.columns, w.block_rows,
+                                    w.block_columns};
+  holder.register_buffer(std::string(kFormat), from_span<int64_t>(format, {5}));
+  return holder;
+}
+
+// The slot shows a tensor without memory, or that of `value`; nothing else of it stays.
+void show(const Tensor& slot, const Tensor& value) {
+  Tensor(slot).set_grad({});
+  AutogradMeta& tape = autograd_meta(slot);
+  tape.low = {};
+  rebind(slot, value);
+  slot.impl().requires_grad = false;
+}
+
+// Parameters that several modules have, or whose module reads them without calling the layer.
+std::set<const TensorImpl*> not_alone(const Module& module) {
+  std::map<const TensorImpl*, int> owners;
+  std::set<const TensorImpl*> found;
+  for (const auto& [name, part] : module.named_modules()) {
+    std::set<const TensorImpl*> below;
+    for (const auto& [child_name, child] : part.named_children())
+      for (const Tensor& t : child.parameters()) below.insert(&t.impl());
+    for (const auto& [own_name, t] : part.named_parameters())
+      if (own_name.find('.') == std::string::npos && ++owners[&t.impl()] > 1) found.insert(&t.impl());
+    if (part.kind() == "MultiheadAttention") found.insert(below.begin(), below.end());
+  }
+  return found;
+}
+
+bool skipped(const std::string& name, const std::vector<std::string>& skip) {
+  const std::string whole = "." + name + ".";
+  return std::ranges::any_of(skip,
+                             [&](const std::string& s) { return whole.find("." + s + ".") != std::string::npos; });
+}
+
+double norm_of(const Tensor& t) {
+  return std::sqrt((t * t).sum().item());
+}
+
+}  // namespace
+
+void pack_linear(const Module& linear, const PackedWeight& weight) {
+  check(linear.kind() == "Linear", kPack, "wants a Linear, got a ", linear.kind(), " at \"", linear.path(), "\"");
+  weight.check(kPack);
+  const NoGrad guard;
+  auto made = std::make_shared<PackedForward>();
+  made->weight = weight;
+  if (const std::shared_ptr<const PackedForward> before = forward_of(linear)) {
+    made->slot = before->slot, made->bias = before->bias;
+  } else {
+    const std::optional<Tensor> slot = own_parameter(linear, "weight");
+    check(slot.has_value(), kPack, "the layer at \"", linear.path(), "\" has no parameter \"weight\"");
+    made->slot = *slot, made->bias = own_parameter(linear, "bias").value_or(Tensor());
+  }
+  check<ShapeError>(made->slot.shape() == Shape{weight.rows, weight.columns}, kPack, "the weight of \"", linear.path(),
+                    "\" is ", made->slot, ", the packed one [", weight.rows, ", ", weight.columns, "]");
+  check<DeviceError>(!made->bias.defined() || made->bias.device() == weight.codes.device() || made->bias.is_meta(),
+                     kPack, "the bias of \"", linear.path(), "\" is ", made->bias, ", codes are ", weight.codes);
+  const Module holder = holder_of(made->weight);
+  detail::ModuleHooks& hooks = *detail::ModuleHooks::of_module(linear, true);
+  detail::ModuleHooks::forget(linear, "weight");
+  Module(linear).register_module("weight", holder);
+  show(made->slot, empty({made->slot.shape(), made->slot.dtype(), Device::meta(), std::nullopt}));
+  hooks.instead = std::move(made);
+}
+
+bool is_packed(const Module& module) {
+  return forward_of(module) != nullptr;
+}
+PackedWeight packed_weight(const Module& linear) {
+  const std::shared_ptr<const PackedForward> forward = forward_of(linear);
+  check(forward != nullptr, "packed_weight", "the ", linear.kind(), " at \"", linear.path(), "\" is not packed");
+  return forward->weight;
+}
+
+void unpack_linear(const Module& linear, DType dtype) {
+  const std::shared_ptr<const PackedForward> forward = forward_of(linear);
+  check(forward != nullptr, "unpack_linear", "the ", linear.kind(), " at \"", linear.path(), "\" is not packed");
+  const NoGrad guard;
+  const memory::TagScope tag(memory::Tag::parameter);
+  const Tensor dense = dequantize_weight(forward->weight, dtype);
+  detail::ModuleHooks::of_module(linear, true)->instead = nullptr;
+  detail::ModuleHooks::forget(linear, "weight");
+  show(forward->slot, dense);
+  // Registered as it is, so that old handles show it, then frozen again.
+  Tensor weight = Module(linear).register_parameter("weight", forward->slot);
+  weight.set_requires_grad(false);
+}
+
+void pack_from_state(const Module& module, const StateDict& state) {
+  constexpr std::string_view op = "pack_from_state";
+  std::map<std::string, Module> modules;
+  for (const auto& [name, part] : module.named_modules()) modules.emplace(name, part);
+  for (const auto& [name, format] : state) {
+    const std::string end = cat("weight.", kFormat);
+    if (!name.ends_with(end) || (name.size() > end.size() && name[name.size() - end.size() - 1] != '.')) continue;
+    const std::string prefix = name.substr(0, name.size() - kFormat.size());
+    const std::string layer = name.size() > end.size() ? name.substr(0, name.size() - end.size() - 1) : "";
+    const auto found = modules.find(layer);
+    check(found != modules.end(), op, "there is no layer \"", layer, "\" for \"", name, "\"");
+    check<DTypeError>(format.dtype() == DType::i64, op, "\"", name, "\" is ", format, ", wants i64");
+    check<ShapeError>(format.shape() == Shape{5}, op, "\"", name, "\" is ", format, ", wants [5]");
+    const std::vector<int64_t> v = format.to_vector<int64_t>();
+    check(v[0] >= 0 && v[0] < static_cast<int64_t>(weight_formats().size()), op, "\"", name, "\" names format ", v[0],
+          ", there are ", weight_formats().size());
+    PackedWeight w;
+    w.format = &weight_formats()[static_cast<size_t>(v[0])];
+    w.rows = v[1], w.columns = v[2], w.block_rows = v[3], w.block_columns = v[4];
+    for (auto it = state.upper_bound(prefix); it != state.end() && it->first.starts_with(prefix); ++it)
+      if (it->first != name) part_of(w, std::string_view(it->first).substr(prefix.size()), op) = it->second;
+    pack_linear(found->second, w);
+  }
+}
+
+std::vector<std::string> packable_layers(const Module& module, const std::vector<std::string>& skip) {
+  const std::set<const TensorImpl*> shared = not_alone(module);
+  std::vector<std::string> names;
+  for (const auto& [name, part] : module.named_modules()) {
+    if (part.kind() != "Linear" || is_packed(part) || skipped(name, skip)) continue;
+    const std::optional<Tensor> weight = own_parameter(part, "weight");
+    if (weight && !shared.contains(&weight->impl())) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<PackedLayer> quantize(const Module& module, std::string_view format, const PackOptions& options) {
+  const NoGrad guard;
+  std::map<std::string, Module> modules;
+  for (const auto& [name, part] : module.named_modules()) modules.emplace(name, part);
+  std::vector<PackedLayer> made;
+  for (const std::string& name : packable_layers(module, options.skip)) {
+    const Module& layer = modules.at(name);
+    const Tensor weight = *own_parameter(layer, "weight");
+    try {
+      const PackedWeight w = quantize_weight(weight, format, options.rounding);
+      const Tensor near = weight.detach().to(Device::cpu()).to(DType::f32);
+      const double size = norm_of(near);
+      made.push_back({name, w.bits(), size == 0 ? 0 : norm_of(near - dequantize_weight(w)) / size, 0});
+      pack_linear(layer, moved(w, weight.device()));
+    } catch (const ShapeError& e) {
+      throw ShapeError("quantize", cat("layer \"", name, "\": ", e.what()));
+    } catch (const ValueError& e) {
+      throw ValueError("quantize", cat("layer \"", name, "\": ", e.what()));
+    }
+  }
+  return made;
+}
+
+}  // namespace strata::nn

@@ -1,0 +1,312 @@
+// Low-bit matrices on a CUDA device: decoding, and products with few rows of x.
+
+#include "strata/cuda/kernel.cuh"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/lowbit/codes_inl.h"
+#include "strata/ops/lowbit/lowbit_kernels.h"
+#include "strata/ops/matmul/fp8.h"
+
+namespace strata {
+namespace {
+
+constexpr int kUnit = 32;  // columns that a thread decodes at a time
+
+__constant__ float nf4_numbers[16] = {STRATA_NF4_VALUES};
+
+__device__ __forceinline__ float half_at(const uint8_t* p) {
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(p[0] | p[1] << 8)));
+}
+
+// The scale and the zero of a block. Scales have one of four dtypes, or are codes themselves.
+struct Block {
+  float scale, zero;
+};
+__device__ __forceinline__ Block block_at(const PackedView& w, int64_t row, int64_t column) {
+  const int64_t at = row / w.block_rows * w.grid_columns + column / w.block_columns;
+  Block b{0, w.kind == WeightCodes::int4 ? 8.0f : 0.0f};
+  if (w.nested != nullptr) {
+    const float code = w.nested[1 + static_cast<const uint8_t*>(w.scales)[at]];
+    b.scale = __fadd_rn(__fmul_rn(code, w.nested[257 + at / 256]), w.nested[0]);
+  } else if (w.scale_dtype == DType::f32) {
+    b.scale = static_cast<const float*>(w.scales)[at];
+  } else if (w.scale_dtype == DType::f64) {
+    b.scale = static_cast<float>(static_cast<const double*>(w.scales)[at]);
+  } else if (w.scale_dtype == DType::f16) {
+    b.scale = cuda::widen(static_cast<const Half*>(w.scales)[at]);
+  } else {
+    b.scale = cuda::widen(static_cast<const BFloat16*>(w.scales)[at]);
+  }
+  if (w.zeros != nullptr)
+    b.zero = w.kind == WeightCodes::int8 ? static_cast<float>(static_cast<int8_t>(w.zeros[at]))
+                                         : static_cast<float>(w.zeros[at]);
+  return b;
+}
+
+// 4 * N bytes, in loads of sixteen where they are aligned.
+template <int N>
+__device__ __forceinline__ void load_words(const uint8_t* p, uint32_t (&to)[N]) {
+  if (reinterpret_cast<uintptr_t>(p) % 16 == 0) {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      const uint4 v = *reinterpret_cast<const uint4*>(p + 4 * i);
+      to[i] = v.x, to[i + 1] = v.y, to[i + 2] = v.z, to[i + 3] = v.w;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      to[i] = p[4 * i] | p[4 * i + 1] << 8 | p[4 * i + 2] << 16 | static_cast<uint32_t>(p[4 * i + 3]) << 24;
+  }
+}
+__device__ __forceinline__ int byte_of(const uint32_t* words, int i) {
+  return static_cast<int>(words[i / 4] >> (8 * (i % 4)) & 255);
+}
+
+// The bytes of unit `u` of a row that has one byte a column; zeros past its end.
+__device__ __forceinline__ void load_bytes(const PackedView& w, const uint8_t* row, int64_t u, uint32_t (&to)[8]) {
+  const int64_t left = w.columns - u * kUnit;
+  if (left >= kUnit) {
+    load_words(row + u * kUnit, to);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    to[i] = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (4 * i + j < left) to[i] |= static_cast<uint32_t>(row[u * kUnit + 4 * i + j]) << (8 * j);
+  }
+}
+
+struct SubBlock {
+  float scale, least;
+};
+__device__ __forceinline__ SubBlock sub_block(const uint8_t* b, int j) {
+  const uint8_t* s = b + 4;
+  const int scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | (s[j - 4] >> 6 << 4);
+  const int least = j < 4 ? s[j + 4] & 63 : (s[j + 4] >> 4) | (s[j] >> 6 << 4);
+  return {half_at(b) * static_cast<float>(scale), half_at(b + 2) * static_cast<float>(least)};
+}
+
+// Columns [32 u, 32 u + 32) of a row, in the order of the codes. One rounding for each step that the format has.
+template <WeightCodes kKind>
+__device__ __forceinline__ void decode_unit(const PackedView& w, int64_t row, int64_t u, float (&v)[kUnit]) {
+  const uint8_t* codes = w.codes + row * w.row_bytes;
+  if constexpr (kKind == WeightCodes::int8 || kKind == WeightCodes::e4m3) {
+    uint32_t words[8];
+    load_bytes(w, codes, u, words);
+    const Block b = block_at(w, row, u * kUnit);
+#pragma unroll
+    for (int i = 0; i < kUnit; ++i) {
+      const int code = byte_of(words, i);
+      if constexpr (kKind == WeightCodes::int8)
+        v[i] = (static_cast<float>(static_cast<int8_t>(code)) - b.zero) * b.scale;
+      else
+        v[i] = fp8_value(static_cast<uint8_t>(code), kE4m3) * b.scale;
+    }
+  } else if constexpr (kKind == WeightCodes::int4 || kKind == WeightCodes::nf4) {
+    uint32_t words[4];
+    load_words(codes + u * 16, words);
+    const Block b = block_at(w, row, u * kUnit);
+#pragma unroll
+    for (int i = 0; i < kUnit; ++i) {
+      const int code = byte_of(words, i % 16) >> (i / 16 * 4) & 15;
+      if constexpr (kKind == WeightCodes::int4)
+        v[i] = (static_cast<float>(code) - b.zero) * b.scale;
+      else
+        v[i] = nf4_numbers[code] * b.scale;
+    }
+  } else if constexpr (kKind == WeightCodes::q8_0) {
+    const uint8_t* b = codes + u * 34;
+    const float d = half_at(b);
+#pragma unroll
+    for (int i = 0; i < kUnit; ++i) v[i] = static_cast<float>(static_cast<int8_t>(b[2 + i])) * d;
+  } else if constexpr (kKind == WeightCodes::q4_0) {
+    const uint8_t* b = codes + u * 18;
+    const float d = half_at(b);
+#pragma unroll
+    for (int i = 0; i < kUnit; ++i) v[i] = static_cast<float>((b[2 + i % 16] >> (i / 16 * 4) & 15) - 8) * d;
+  } else if constexpr (kKind == WeightCodes::q4_k || kKind == WeightCodes::q5_k) {
+    constexpr bool five = kKind == WeightCodes::q5_k;
+    const int j = static_cast<int>(u % 8);
+    const uint8_t *b = codes + u / 8 * (five ? 176 : 144), *q = b + (five ? 48 : 16) + j / 2 * 32;
+    const SubBlock s = sub_block(b, j);
+#pragma unroll
+    for (int i = 0; i < kUnit; ++i) {
+      int code = q[i] >> (j % 2 * 4) & 15;
+      if constexpr (five) code |= (b[16 + i] >> j & 1) << 4;
+      v[i] = __fsub_rn(__fmul_rn(static_cast<float>(code), s.scale), s.least);
+    }
+  } else {
+    const int j = static_cast<int>(u % 8), in = j % 4;
+    const uint8_t *b = codes + u / 8 * 210, *low = b + j / 4 * 64 + in % 2 * 32, *high = b + 128 + j / 4 * 32;
+    const float d = half_at(b + 208);
+#pragma unroll
+    for (int i = 0; i < kUnit; ++i) {
+      const int code = (low[i] >> (in / 2 * 4) & 15) | (high[i] >> (in * 2) & 3) << 4;
+      v[i] = static_cast<float>(code - 32) * (d * static_cast<float>(static_cast<int8_t>(b[192 + 2 * j + i / 16])));
+    }
+  }
+}
+
+// f.template operator()<kind>().
+template <class F>
+void by_kind(WeightCodes kind, F&& f) {
+  switch (kind) {
+    case WeightCodes::int8:
+      return f.template operator()<WeightCodes::int8>();
+    case WeightCodes::e4m3:
+      return f.template operator()<WeightCodes::e4m3>();
+    case WeightCodes::int4:
+      return f.template operator()<WeightCodes::int4>();
+    case WeightCodes::nf4:
+      return f.template operator()<WeightCodes::nf4>();
+    case WeightCodes::q8_0:
+      return f.template operator()<WeightCodes::q8_0>();
+    case WeightCodes::q4_0:
+      return f.template operator()<WeightCodes::q4_0>();
+    case WeightCodes::q4_k:
+      return f.template operator()<WeightCodes::q4_k>();
+    case WeightCodes::q5_k:
+      return f.template operator()<WeightCodes::q5_k>();
+    case WeightCodes::q6_k:
+      return f.template operator()<WeightCodes::q6_k>();
+  }
+}
+
+constexpr int kThreads = 128;
+
+// A thread for each unit of W.
+template <WeightCodes kKind, class T>
+__global__ void __launch_bounds__(kThreads)
+    decode_kernel(PackedView w, int64_t begin, T* y, int64_t rows, int64_t units) {
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (e >= rows * units) return;
+  const int64_t row = e / units, u = e % units;
+  float v[kUnit];
+  decode_unit<kKind>(w, begin + row, u, v);
+  T* const to = y + row * w.columns;
+#pragma unroll
+  for (int i = 0; i < kUnit; ++i) {
+    int64_t column = u * kUnit + i;
+    if (column >= w.columns) break;
+    if (w.order != nullptr) column = w.order[column];
+    // Where an order is wrong, which only the host could have seen, nothing is written past a row.
+    if (static_cast<uint64_t>(column) < static_cast<uint64_t>(w.columns)) to[column] = cuda::narrow<T>(v[i]);
+  }
+}
+
+// x's columns in the order of the codes.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    ordered_kernel(T* y, const T* x, const int32_t* order, int64_t m, int64_t columns) {
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (e >= m * columns) return;
+  const int64_t column = order[e % columns];
+  y[e] = static_cast<uint64_t>(column) < static_cast<uint64_t>(columns) ? x[e / columns * columns + column] : T{};
+}
+
+// A warp for each row of W, whose lanes take units in turn; sums for up to kM rows of x, from row `first` on. The order
+// in which a lane and then the warp adds depends on the sizes alone.
+template <WeightCodes kKind, class T, int kM>
+__global__ void __launch_bounds__(kThreads) product_kernel(PackedView w, const T* x, const T* bias, T* y, int64_t m) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / cuda::kWarp) + threadIdx.x / cuda::kWarp;
+  if (row >= w.rows) return;
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * kM, units = (w.columns + kUnit - 1) / kUnit;
+  const int rows = static_cast<int>(m - first < kM ? m - first : kM);
+  float sums[kM] = {};
+  const bool vectors = w.columns % kUnit == 0 && reinterpret_cast<uintptr_t>(x) % 16 == 0;
+  for (int64_t u = lane; u < units; u += cuda::kWarp) {
+    float v[kUnit];
+    decode_unit<kKind>(w, row, u, v);
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+      if (i >= rows) break;
+      const T* const from = x + (first + i) * w.columns + u * kUnit;
+      constexpr int kN = cuda::kVec<T>;
+      if (vectors) {
+#pragma unroll
+        for (int k = 0; k < kUnit; k += kN) {
+          const cuda::Vec<T, kN> four = cuda::load_vec<kN>(from + k);
+#pragma unroll
+          for (int j = 0; j < kN; ++j) sums[i] = fmaf(v[k + j], cuda::widen(four.v[j]), sums[i]);
+        }
+      } else {
+#pragma unroll
+        for (int k = 0; k < kUnit; ++k)
+          if (u * kUnit + k < w.columns) sums[i] = fmaf(v[k], cuda::widen(from[k]), sums[i]);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kM; ++i) {
+    float sum = sums[i];
+#pragma unroll
+    for (int step = cuda::kWarp / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (lane == 0 && i < rows) {
+      if (bias != nullptr) sum += cuda::widen(bias[row]);
+      y[(first + i) * w.rows + row] = cuda::narrow<T>(sum);
+    }
+  }
+}
+
+template <class F>
+void by_dtype(DType t, F&& f) {
+  switch (t) {
+    case DType::bf16:
+      return f.template operator()<BFloat16>();
+    case DType::f16:
+      return f.template operator()<Half>();
+    default:
+      return f.template operator()<float>();
+  }
+}
+
+}  // namespace
+
+void lowbit_decode_cuda(const PackedView& w, int64_t begin, const Tensor& y) {
+  const int64_t rows = y.size(0), units = (w.columns + kUnit - 1) / kUnit;
+  if (rows * units == 0) return;
+  const unsigned blocks = cuda::blocks_for(rows * units, kThreads);
+  by_kind(w.kind, [&]<WeightCodes kKind>() {
+    if (y.dtype() == DType::f64) {
+      decode_kernel<kKind, double>
+          <<<blocks, kThreads, 0, cuda::stream()>>>(w, begin, static_cast<double*>(y.raw_data()), rows, units);
+      return;
+    }
+    by_dtype(y.dtype(), [&]<class T>() {
+      decode_kernel<kKind, T>
+          <<<blocks, kThreads, 0, cuda::stream()>>>(w, begin, static_cast<T*>(y.raw_data()), rows, units);
+    });
+  });
+}
+
+void lowbit_product_cuda(const PackedView& w, const Tensor& x, const Tensor& bias, const Tensor& y) {
+  const int64_t m = x.numel() / w.columns;
+  const unsigned blocks = cuda::blocks_for(w.rows, kThreads / cuda::kWarp);
+  by_dtype(x.dtype(), [&]<class T>() {
+    Tensor ordered = x;
+    if (w.order != nullptr) {
+      ordered = empty({x.shape(), x.dtype(), x.device(), std::nullopt});
+      ordered_kernel<T><<<cuda::blocks_for(x.numel(), kThreads), kThreads, 0, cuda::stream()>>>(
+          static_cast<T*>(ordered.raw_data()), static_cast<const T*>(x.raw_data()), w.order, m, w.columns);
+    }
+    const auto* from = static_cast<const T*>(ordered.raw_data());
+    const auto* add = bias.defined() ? static_cast<const T*>(bias.raw_data()) : nullptr;
+    auto* const to = static_cast<T*>(y.raw_data());
+    by_kind(w.kind, [&]<WeightCodes kKind>() {
+      const auto launch = [&]<int kM>(std::integral_constant<int, kM>) {
+        product_kernel<kKind, T, kM>
+            <<<dim3(blocks, cuda::blocks_for(m, kM)), kThreads, 0, cuda::stream()>>>(w, from, add, to, m);
+      };
+      if (m == 1)
+        launch(std::integral_constant<int, 1>{});
+      else if (m <= 4)
+        launch(std::integral_constant<int, 4>{});
+      else
+        launch(std::integral_constant<int, 8>{});
+    });
+  });
+}
+
+}  // namespace strata

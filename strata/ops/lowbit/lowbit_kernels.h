@@ -1,0 +1,43 @@
+#pragma once
+// What the kernels of low-bit products read, on any device.
+
+#include <cstdint>
+
+#include "strata/core/tensor.h"
+#include "strata/ops/lowbit/weight_format.h"
+
+namespace strata {
+
+/// A packed matrix on raw memory, its blocks resolved. All parts lie densely on one device.
+struct PackedView {
+  WeightCodes kind;
+  DType scale_dtype;  ///< floating, or u8 where `nested`
+  int64_t rows, columns;
+  int64_t row_bytes;
+  int64_t block_rows, block_columns, grid_columns;
+  const uint8_t* codes;
+  const void* scales;    ///< null where the codes hold them
+  const uint8_t* zeros;  ///< u8, of int8 i8; or null
+  const int32_t* order;  ///< or null
+  const float* nested;   ///< or null
+
+  /// Whether codes are unsigned and stand for (code - zero), 8 where there are no zeros.
+  float default_zero() const { return kind == WeightCodes::int4 ? 8.0f : 0.0f; }
+};
+
+/// Rows of x up to which a product decodes W as it goes.
+inline constexpr int64_t kMostFusedRows = 32;
+
+namespace cpu {
+/// W's rows [begin, end) as `dtype` into `to`, `stride` elements apart, in W's order of columns. On the calling thread.
+void lowbit_decode(const PackedView& w, int64_t begin, int64_t end, DType dtype, void* to, int64_t stride);
+/// y[i, n] = the sum over k of x[i, k] W[n, k], plus bias[n] unless null: x [m, columns], y [m, rows] and bias dense,
+/// of `dtype`, which is not f64; 1 <= m <= kMostFusedRows. On all threads.
+void lowbit_product(const PackedView& w, DType dtype, const void* x, int64_t m, const void* bias, void* y);
+}  // namespace cpu
+
+/// The same on a card: W's rows from `begin` on into `y` [some rows, columns], and the product for x [.., columns].
+void lowbit_decode_cuda(const PackedView& w, int64_t begin, const Tensor& y);
+void lowbit_product_cuda(const PackedView& w, const Tensor& x, const Tensor& bias, const Tensor& y);
+
+}  // namespace strata
