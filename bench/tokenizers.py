@@ -1,23 +1,20 @@
 #!/usr/bin/env python3
 """Tokenizers of the usual chains beside PyPI's `tokenizers`: ids and decoded text compared, time on one thread and on many.
 
-    bench/tokenizers.py TEXT [--program build/release/bench/tokenizers_bench] [--megabytes 20] [--threads 1 2] [--compare]
+    bench/tokenizers.py TEXT [--program build/release/bench/tokenizers_bench] [--megabytes 20] [--threads 1 2] [--passes 3] [--compare]
 
 TEXT is any plain text; documents are made of its lines, some words changed, and of random Unicode (a twentieth). The tokenizers are
-trained on it, vocabularies of 32,000. Passes alternate between the two; the best of three counts. --compare also compares every id
+trained on it, vocabularies of 32,000. The two run in turns; the best of --passes counts. --compare also compares every id
 and every decoded text.
 """
 
 import argparse
-import base64
 import json
 import os
 import random
-import struct
 import subprocess
 import sys
 import tempfile
-import time
 
 
 def documents(text, megabytes, seed=14):
@@ -105,7 +102,7 @@ def tokenizers_of(text, vocab):
     yield "Llama 2: whole text, BPE", Tokenizer.from_str(json.dumps(data))
 
 
-def peer(path, docs_path, threads, out=None):
+def peer(path, docs_path, threads, passes, out=None):
     """In a process of its own: rayon's threads are fixed at its first use."""
     code = """
 import sys, time, json, os
@@ -115,20 +112,20 @@ t = Tokenizer.from_file(sys.argv[1])
 loaded = time.perf_counter() - begin
 docs = open(sys.argv[2], encoding="utf-8", newline="").read().split("\\0")[:-1]
 best = 1e30
-for _ in range(3):
+for _ in range(int(sys.argv[3])):
     begin = time.perf_counter()
     made = t.encode_batch_fast(docs)
     best = min(best, time.perf_counter() - begin)
 print(json.dumps({"load_s": loaded, "encode_s": best, "ids": sum(len(e.ids) for e in made)}))
-if len(sys.argv) > 3:
+if len(sys.argv) > 4:
     import array
-    with open(sys.argv[3], "wb") as f, open(sys.argv[4], "w", encoding="utf-8", newline="") as g:
+    with open(sys.argv[4], "wb") as f, open(sys.argv[5], "w", encoding="utf-8", newline="") as g:
         for e in made:
             array.array("i", e.ids + [-1]).tofile(f)
             g.write(t.decode(e.ids) + "\\0")
 """
     env = dict(os.environ, TOKENIZERS_PARALLELISM="true" if threads > 1 else "false", RAYON_NUM_THREADS=str(threads))
-    return json.loads(subprocess.run([sys.executable, "-c", code, path, docs_path, *(out or [])], env=env, check=True, capture_output=True, text=True).stdout)
+    return json.loads(subprocess.run([sys.executable, "-c", code, path, docs_path, str(passes), *(out or [])], env=env, check=True, capture_output=True, text=True).stdout)
 
 
 def main():
@@ -137,6 +134,7 @@ def main():
     parser.add_argument("--program", default="build/release/bench/tokenizers_bench")
     parser.add_argument("--megabytes", type=float, default=20)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--vocab", type=int, default=32000)
     parser.add_argument("--compare", action="store_true")
     parser.add_argument("--only", default="")
@@ -159,7 +157,7 @@ def main():
             with open(docs_path, "w", encoding="utf-8", newline="") as f:
                 for doc in documents(text, args.megabytes):
                     f.write(doc + "\0")
-        print(f"{os.path.getsize(docs_path) / 1e6:.1f} MB in documents of about 4 KB; MB/s, best of three\n")
+        print(f"{os.path.getsize(docs_path) / 1e6:.1f} MB in documents of about 4 KB; MB/s, best of {args.passes} passes\n")
         print("| tokenizer | threads | Strata | `tokenizers` | |\n|---|---|---|---|---|")
         for i, name in enumerate(json.load(open(names_path))):
             if args.only not in name:
@@ -168,8 +166,8 @@ def main():
             for threads in args.threads:
                 compare = args.compare and threads == args.threads[0]
                 files = [[f"{folder}/{who}.{kind}" for kind in ("ids", "txt")] for who in ("ours", "theirs")]
-                ours = json.loads(subprocess.run([args.program, path, docs_path, str(threads), *(files[0] if compare else [])], check=True, capture_output=True, text=True).stdout)
-                theirs = peer(path, docs_path, threads, files[1] if compare else None)
+                ours = json.loads(subprocess.run([args.program, path, docs_path, str(threads), str(args.passes), *(files[0] if compare else [])], check=True, capture_output=True, text=True).stdout)
+                theirs = peer(path, docs_path, threads, args.passes, files[1] if compare else None)
                 speed = [ours["bytes"] / 1e6 / x["encode_s"] for x in (ours, theirs)]
                 note = ""
                 if compare:

@@ -24,8 +24,8 @@ double now() {
 
 int run(int argc, char** argv) {
   using namespace strata;
-  if (argc < 4) {
-    std::fputs("tokenizers_bench TOKENIZER DOCUMENTS THREADS [IDS [TEXTS]]\n", stderr);
+  if (argc != 5 && argc != 7) {
+    std::fputs("tokenizers_bench TOKENIZER DOCUMENTS THREADS PASSES [IDS TEXTS]\n", stderr);
     return 2;
   }
   set_num_threads(std::atoi(argv[3]));
@@ -41,7 +41,7 @@ int run(int argc, char** argv) {
   }
   double best = 1e30;
   std::vector<std::vector<int32_t>> ids;
-  for (int pass = 0; pass < 3; ++pass) {
+  for (int pass = 0; pass < std::atoi(argv[4]); ++pass) {
     ids.clear();
     const double start = now();
     ids = tokenizer->encode_batch(documents);
@@ -50,22 +50,20 @@ int run(int argc, char** argv) {
   size_t n = 0;
   for (const auto& d : ids) n += d.size();
   std::printf("{\"load_s\": %.4f, \"encode_s\": %.4f, \"bytes\": %zu, \"ids\": %zu}\n", loaded, best, all.size(), n);
-  if (argc > 4) {
-    io::FileWriter out(argv[4]);
+  if (argc == 7) {
+    io::FileWriter out(argv[5]);
     for (const auto& d : ids) {
       const int32_t end = -1;
       out.write(d.data(), d.size() * sizeof d[0]);
       out.write(&end, sizeof end);
     }
     out.commit();
-  }
-  if (argc > 5) {
-    io::FileWriter out(argv[5]);
+    io::FileWriter texts(argv[6]);
     for (const auto& d : ids) {
-      out.write(tokenizer->decode(d, {.skip_special_tokens = true}));
-      out.write(std::string_view("\0", 1));
+      texts.write(tokenizer->decode(d, {.skip_special_tokens = true}));
+      texts.write(std::string_view("\0", 1));
     }
-    out.commit();
+    texts.commit();
   }
   return 0;
 }

@@ -179,7 +179,7 @@ struct TextGenerator::Run {
           t && t->request == text.request && completion(*t).tokens.empty()) {
         rows.copy(other, row, options.seed);
         generator.texts_[static_cast<size_t>(row)] = r.prompt;
-        running[static_cast<size_t>(row)] = std::move(text);
+        running[static_cast<size_t>(row)].emplace(std::move(text));
         return;
       }
     const bool wanted = r.options.prompt_logprobs && text.completion == 0;
@@ -202,7 +202,7 @@ struct TextGenerator::Run {
     if (wanted) prompt_logprobs(*generator.model_, hidden, r, results[static_cast<size_t>(text.request)]);
     statistics().prompt_tokens += static_cast<int64_t>(r.prompt.size()) - kept;
     statistics().prompt_seconds += seconds() - from;
-    running[static_cast<size_t>(row)] = std::move(text);
+    running[static_cast<size_t>(row)].emplace(std::move(text));
   }
 
   // The second half of a text whose context is full, as the start of a new one.

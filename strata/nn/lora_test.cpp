@@ -251,7 +251,7 @@ TEST(Lora, FeedForwardLayersCallWhatHasAdapters) {
   EXPECT_TRUE(has_forward_hooks(*mlp.up));
   expect_close(mlp(x), before);
   fill(mlp);
-  expect_close(mlp(x), mlp.down(gelu((*mlp.up)(x), "tanh")));
+  expect_close(mlp(x), (*mlp.down)(gelu((*mlp.up)(x), "tanh")));
   EXPECT_GT((mlp(x) - before).abs().max().item(), 0.01);
   remove_lora(mlp);
   EXPECT_FALSE(has_forward_hooks(*mlp.up));

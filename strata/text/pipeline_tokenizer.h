@@ -19,6 +19,10 @@ namespace strata::text {
 namespace jinja {
 struct Rendered;
 }
+namespace pipeline {
+struct TokenizerParts;
+struct Around;
+}  // namespace pipeline
 
 /// A token that stands beside the model's vocabulary and is found before it.
 struct AddedToken {
@@ -66,8 +70,6 @@ struct Encoding {
 ///     pipeline.encode("Hello <s>", EncodeOptions{.add_special_tokens = true, .parse_special = false});
 class PipelineTokenizer final : public Tokenizer {
  public:
-  struct Parts;
-  struct Post;
   /// From the text of a tokenizer.json. Throws IoError naming `source` and the JSON path that is wrong.
   static std::unique_ptr<PipelineTokenizer> parse(std::string_view json, std::string_view source = "tokenizer.json");
   ~PipelineTokenizer() override;
@@ -115,10 +117,12 @@ class PipelineTokenizer final : public Tokenizer {
 
  private:
   friend class StreamDecoder;
-  PipelineTokenizer(std::shared_ptr<const Parts> parts, std::shared_ptr<const Post> post);
+  friend struct pipeline::TokenizerParts;
+  PipelineTokenizer(std::shared_ptr<const pipeline::TokenizerParts> parts,
+                    std::shared_ptr<const pipeline::Around> around);
   void check_post_processor(std::string_view source) const;
-  std::shared_ptr<const Parts> parts_;
-  std::shared_ptr<const Post> post_;
+  std::shared_ptr<const pipeline::TokenizerParts> parts_;
+  std::shared_ptr<const pipeline::Around> around_;
 };
 
 /// Decodes ids one by one, as a model makes them: what it returns together is what decode() of all ids returns, and

@@ -108,7 +108,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, std::string_vi
   check<IoError>(text.size() <= kMaxFile, op, io::quote(source), " has ", text.size(), " bytes, at most ", kMaxFile,
                  " are allowed");
   const json j = io::parse_json(text, source);
-  if (j.is_object() && !j.contains("format") && j.contains("model")) return PipelineTokenizer::Parts::parse(j, source);
+  if (j.is_object() && !j.contains("format") && j.contains("model")) return pipeline::TokenizerParts::parse(j, source);
   need(j.is_object() && j.value("format", json()) == "strata-tokenizer", "format",
        "'strata-tokenizer' (a tokenizer.json has a model instead)");
   need(j.value("version", json()) == 1, "version", "1");

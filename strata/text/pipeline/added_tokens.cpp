@@ -46,7 +46,7 @@ AddedTokens::AddedTokens(Fields& file, const TokenModel& model, const Normalizer
   std::vector<AddedToken> listed;
   const Json* list = file.find("added_tokens");
   if (list != nullptr && !list->is_null()) {
-    file.list("added_tokens", [&](const Json& node, std::string path) {
+    file.list("added_tokens", kMaxTokens, [&](const Json& node, std::string path) {
       Fields f(node, path.substr(path.starts_with('.') ? 1 : 0), file.source());
       AddedToken t;
       f.integer("id", 0, UINT32_MAX);

@@ -36,7 +36,7 @@ class AddedTokens {
   /// Reads the list. Ids are not the file's but what the library gives: the model's for a token that it has, else the
   /// next ones behind its vocabulary. Throws IoError for a token of more than kMaxBytes.
   AddedTokens(Fields& file, const TokenModel& model, const Normalizer* normalizer);
-  static constexpr size_t kMaxBytes = 1024;
+  static constexpr size_t kMaxBytes = 1024, kMaxTokens = 1'000'000;
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
   /// nullptr where the id is no added token's.

@@ -469,7 +469,7 @@ struct BlanksBetween final : Decoder {
 
 std::unique_ptr<const Decoder> parse_sequence(Fields& f) {
   auto sequence = std::make_unique<Sequence>();
-  f.list("decoders", [&](const Json& node, std::string path) {
+  f.list("decoders", kMaxParts, [&](const Json& node, std::string path) {
     Parsed<Decoder> parsed = parse_decoder(node, std::move(path), f.source());
     sequence->parts.push_back(std::move(parsed.part));
     return std::move(parsed.json);

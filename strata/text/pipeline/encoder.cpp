@@ -16,8 +16,8 @@ bool overlaps(const ByteRanges& ranges, size_t begin, size_t end) {
 
 class Encoder final : public PieceSink {
  public:
-  Encoder(const PipelineTokenizer::Parts& parts, std::string_view text, const SpecialRule& rule,
-          std::vector<int32_t>& ids, std::vector<size_t>* begins)
+  Encoder(const TokenizerParts& parts, std::string_view text, const SpecialRule& rule, std::vector<int32_t>& ids,
+          std::vector<size_t>* begins)
       : parts_(parts),
         text_(text),
         rule_(rule),
@@ -101,22 +101,26 @@ class Encoder final : public PieceSink {
     return base_ + (origin_->empty() ? 0 : (*origin_)[std::min(at, origin_->size() - 1)]);
   }
 
-  /// Cuts a word within each special token that it spells and the model would see.
+  /// Where the model makes special tokens of a word that only spells them, the word is cut within each.
   void encode_guarded(std::string_view word) {
-    while (!word.empty()) {
-      const size_t before = ids_.size();
-      parts_.model->encode(word, ids_);
-      size_t cut = std::string_view::npos;
-      for (const auto& [id, spelling] : parts_.guarded) {
-        if (std::find(ids_.begin() + static_cast<ptrdiff_t>(before), ids_.end(), id) == ids_.end()) continue;
-        const size_t found = word.find(spelling);
-        if (found != std::string_view::npos) cut = std::min(cut, found + char_at(spelling, 0).bytes);
-      }
-      if (cut == std::string_view::npos) return;
-      ids_.resize(before);
-      parts_.model->encode(word.substr(0, cut), ids_);
-      word.remove_prefix(cut);
+    const size_t before = ids_.size();
+    parts_.model->encode(word, ids_);
+    const auto guarded = [&](int32_t id) {
+      return std::binary_search(parts_.guarded.begin(), parts_.guarded.end(), id);
+    };
+    if (std::none_of(ids_.begin() + static_cast<ptrdiff_t>(before), ids_.end(), guarded)) return;
+    size_t done = 0, at = 0, begin = 0, end = 0;
+    int32_t id = 0;
+    std::vector<int32_t> again;
+    for (; parts_.guarded_spellings->find(word, at, begin, end, id); at = begin + 1) {
+      const size_t cut = begin + char_at(word, begin).bytes;
+      parts_.model->encode(word.substr(done, cut - done), again);
+      done = cut;
     }
+    if (done == 0) return;  // an unknown token, say
+    if (done < word.size()) parts_.model->encode(word.substr(done), again);
+    ids_.resize(before);
+    ids_.insert(ids_.end(), again.begin(), again.end());
   }
 
   /// Bytes of a word that a token of it stands for; "<0x41>" for one.
@@ -152,7 +156,7 @@ class Encoder final : public PieceSink {
     }
   }
 
-  const PipelineTokenizer::Parts& parts_;
+  const TokenizerParts& parts_;
   std::string_view text_;
   const SpecialRule& rule_;
   bool guards_;
@@ -167,8 +171,8 @@ class Encoder final : public PieceSink {
 
 }  // namespace
 
-void encode_text(const PipelineTokenizer::Parts& parts, std::string_view text, const SpecialRule& rule,
-                 std::vector<int32_t>& ids, std::vector<size_t>* begins) {
+void encode_text(const TokenizerParts& parts, std::string_view text, const SpecialRule& rule, std::vector<int32_t>& ids,
+                 std::vector<size_t>* begins) {
   check(text.size() < UINT32_MAX, "tokenizer", "a text of ", text.size(), " bytes, at most ", UINT32_MAX - 1);
   const RegexBudget budget(text.size());
   Encoder(parts, text, rule, ids, begins).run();

@@ -21,7 +21,7 @@ struct SpecialRule {
 };
 
 /// Appends the ids of valid UTF-8 and, where `begins` is given, for each where in the text it begins.
-void encode_text(const PipelineTokenizer::Parts& parts, std::string_view text, const SpecialRule& rule,
-                 std::vector<int32_t>& ids, std::vector<size_t>* begins);
+void encode_text(const TokenizerParts& parts, std::string_view text, const SpecialRule& rule, std::vector<int32_t>& ids,
+                 std::vector<size_t>* begins);
 
 }  // namespace strata::text::pipeline

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "strata/io/files.h"
 #include "strata/text/pipeline/fields_inl.h"
 #include "strata/text/pipeline/unicode_inl.h"
@@ -29,9 +31,12 @@ const Json& Fields::need(std::string_view key, std::string_view wanted) const {
   return *value;
 }
 
-const Json& Fields::array(std::string_view key) const {
-  const Json& value = need(key, "a list");
-  if (!value.is_array()) fail(key, "a list");
+const Json& Fields::array(std::string_view key, size_t most) const {
+  const std::string wanted = cat("a list of at most ", most);
+  const Json& value = need(key, wanted);
+  if (!value.is_array() || value.size() > most) fail(key, wanted);
+  // Parts of a chain call each other.
+  if (most == kMaxParts && std::count(path_.begin(), path_.end(), '[') > 1) fail(key, "no list within two others");
   return value;
 }
 

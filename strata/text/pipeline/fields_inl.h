@@ -18,6 +18,9 @@ namespace strata::text::pipeline {
 
 using Json = nlohmann::json;
 
+/// Parts that a Sequence may have.
+inline constexpr size_t kMaxParts = 64;
+
 /// An object of the file. Fields nobody asks for are passed over, as the `tokenizers` library does.
 class Fields {
  public:
@@ -37,10 +40,11 @@ class Fields {
   std::optional<bool> optional_boolean(std::string_view key);
   /// [string, id].
   std::pair<std::string, int32_t> token_and_id(std::string_view key);
-  /// The list of objects under `key`, each given to `read(node, its path)`; what that returns is written back.
+  /// The list of at most `most` objects under `key`, each given to `read(node, its path)`; what that returns is written
+  /// back. With kMaxParts, lists within two others are refused.
   template <class Read>
-  void list(std::string_view key, Read&& read) {
-    const Json& items = array(key);
+  void list(std::string_view key, size_t most, Read&& read) {
+    const Json& items = array(key, most);
     Json out = Json::array();
     for (size_t i = 0; i < items.size(); ++i) out.push_back(read(items[i], cat(path_, '.', key, '[', i, ']')));
     read_[std::string(key)] = std::move(out);
@@ -59,7 +63,7 @@ class Fields {
 
  private:
   const Json& need(std::string_view key, std::string_view wanted) const;
-  const Json& array(std::string_view key) const;
+  const Json& array(std::string_view key, size_t most) const;
 
   const Json& node_;
   std::string path_;

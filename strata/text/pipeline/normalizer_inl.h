@@ -26,7 +26,7 @@ struct NormalText {
 };
 /// What a text of so many bytes may grow to.
 inline size_t growth_limit(size_t bytes) {
-  return (size_t{1} << 20) + 64 * bytes;
+  return (size_t{1} << 20) + 16 * bytes;
 }
 
 /// Writes a text anew, from left to right, and takes its place when finished.

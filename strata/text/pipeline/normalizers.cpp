@@ -263,7 +263,7 @@ struct Sequence final : Normalizer {
 };
 std::unique_ptr<const Normalizer> parse_sequence(Fields& f) {
   auto sequence = std::make_unique<Sequence>();
-  f.list("normalizers", [&](const Json& node, std::string path) {
+  f.list("normalizers", kMaxParts, [&](const Json& node, std::string path) {
     Parsed<Normalizer> parsed = parse_normalizer(node, std::move(path), f.source());
     sequence->parts.push_back(std::move(parsed.part));
     return std::move(parsed.json);

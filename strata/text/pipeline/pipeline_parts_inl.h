@@ -16,23 +16,24 @@
 #include "strata/text/pipeline/token_model.h"
 #include "strata/text/pipeline_tokenizer.h"
 
-namespace strata::text {
+namespace strata::text::pipeline {
 
-struct PipelineTokenizer::Parts {
+struct TokenizerParts {
   /// PipelineTokenizer::parse of what is parsed already.
-  static std::unique_ptr<PipelineTokenizer> parse(const pipeline::Json& root, std::string_view source);
+  static std::unique_ptr<PipelineTokenizer> parse(const Json& root, std::string_view source);
 
   std::unique_ptr<const TokenModel> model;
-  pipeline::Parsed<pipeline::Normalizer> normalizer;  // no part: none
-  pipeline::PreTokenizers pre_tokenizers;
-  pipeline::Json pre_tokenizer;  // as it is written back
-  bool spells_bytes = false;     // the last pre-tokeniser's spelling is done word by word
-  pipeline::Parsed<pipeline::Decoder> decoder;
-  std::optional<pipeline::AddedTokens> added;
+  Parsed<Normalizer> normalizer;  // no part: none
+  PreTokenizers pre_tokenizers;
+  Json pre_tokenizer;         // as it is written back
+  bool spells_bytes = false;  // the last pre-tokeniser's spelling is done word by word
+  Parsed<Decoder> decoder;
+  std::optional<AddedTokens> added;
   std::map<std::string, int32_t> special;
-  /// Special tokens that the model makes of their own spelling, and that spelling in its vocabulary.
-  std::vector<std::pair<int32_t, std::string>> guarded;
-  pipeline::Json truncation, padding;
+  /// Special tokens that the model makes of their own spelling, sorted, and those spellings.
+  std::vector<int32_t> guarded;
+  std::optional<TokenFinder> guarded_spellings;
+  Json truncation, padding;
   int64_t vocab_size = 0;
 
   /// What decoding takes an id for; nullopt for a gap.
@@ -40,6 +41,6 @@ struct PipelineTokenizer::Parts {
 };
 
 /// The post-processor stands apart: with_template() changes nothing else.
-struct PipelineTokenizer::Post : pipeline::Parsed<pipeline::PostProcessor> {};
+struct Around : Parsed<PostProcessor> {};
 
-}  // namespace strata::text
+}  // namespace strata::text::pipeline

@@ -271,6 +271,11 @@ TEST(Pipeline, ErrorsNameThePath) {
             std::string::npos);
   EXPECT_NE(error_of({{"added_tokens", {added(256, std::string(2000, 'x'), true)}}}).find("added_tokens[0].content"),
             std::string::npos);
+  Json nested = {{"type", "Fuse"}};
+  for (int i = 0; i < 4; ++i) nested = {{"type", "Sequence"}, {"decoders", Json::array({nested})}};
+  EXPECT_NE(error_of({{"decoder", nested}}).find("decoder.decoders[0].decoders[0].decoders is"), std::string::npos);
+  const Json many = {{"type", "Sequence"}, {"normalizers", Json::array_t(65, {{"type", "NFC"}})}};
+  EXPECT_NE(error_of({{"normalizer", many}}).find("wanted a list of at most 64"), std::string::npos);
   EXPECT_THROW(byte_words()->decode(Ids{256}), IndexError);
   EXPECT_THROW(byte_words()->decode(Ids{-1}), IndexError);
 }

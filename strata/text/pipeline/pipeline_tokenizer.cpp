@@ -58,7 +58,7 @@ Json part_or_null(Fields& file, std::string_view key) {
 
 }  // namespace
 
-std::optional<std::string_view> PipelineTokenizer::Parts::decoded(int32_t id) const {
+std::optional<std::string_view> pipeline::TokenizerParts::decoded(int32_t id) const {
   check<IndexError>(id >= 0 && id < vocab_size, kOp, "id ", id, " is out of range, the vocabulary has ", vocab_size);
   if (const AddedToken* t = added->find(id)) return added->decoded(*t);
   const std::string_view token = model->token(id);
@@ -66,20 +66,21 @@ std::optional<std::string_view> PipelineTokenizer::Parts::decoded(int32_t id) co
   return token;
 }
 
-PipelineTokenizer::PipelineTokenizer(std::shared_ptr<const Parts> parts, std::shared_ptr<const Post> post)
-    : parts_(std::move(parts)), post_(std::move(post)) {}
+PipelineTokenizer::PipelineTokenizer(std::shared_ptr<const pipeline::TokenizerParts> parts,
+                                     std::shared_ptr<const pipeline::Around> around)
+    : parts_(std::move(parts)), around_(std::move(around)) {}
 PipelineTokenizer::~PipelineTokenizer() = default;
 
 std::unique_ptr<PipelineTokenizer> PipelineTokenizer::parse(std::string_view json, std::string_view source) {
-  return Parts::parse(io::parse_json(json, source), source);
+  return pipeline::TokenizerParts::parse(io::parse_json(json, source), source);
 }
 
-std::unique_ptr<PipelineTokenizer> PipelineTokenizer::Parts::parse(const Json& root, std::string_view source) {
+std::unique_ptr<PipelineTokenizer> pipeline::TokenizerParts::parse(const Json& root, std::string_view source) {
   Fields file(root, "", source);
   if (file.find("version") != nullptr && file.string("version") != "1.0") file.fail("version", "\"1.0\"");
   const pipeline::RegexBudget budget(0);
 
-  auto parts = std::make_shared<Parts>();
+  auto parts = std::make_shared<TokenizerParts>();
   const Json* model = file.find("model");
   if (model == nullptr) file.fail("model", "an object");
   parts->model = parse_token_model(*model, source);
@@ -100,6 +101,7 @@ std::unique_ptr<PipelineTokenizer> PipelineTokenizer::Parts::parse(const Json& r
 
   parts->added.emplace(file, *parts->model, parts->normalizer.part.get());
   parts->vocab_size = parts->model->vocab_size();
+  std::vector<std::pair<std::string, int32_t>> spellings;
   for (const AddedToken& t : parts->added->tokens()) {
     parts->vocab_size = std::max<int64_t>(parts->vocab_size, int64_t{t.id} + 1);
     if (!t.special) continue;
@@ -110,10 +112,14 @@ std::unique_ptr<PipelineTokenizer> PipelineTokenizer::Parts::parse(const Json& r
       parts->model->encode(t.content, ids);
     } catch (const ValueError&) {  // it cannot spell it
     }
-    if (std::find(ids.begin(), ids.end(), t.id) != ids.end()) parts->guarded.emplace_back(t.id, t.content);
+    if (std::find(ids.begin(), ids.end(), t.id) != ids.end()) spellings.emplace_back(t.content, t.id);
   }
 
-  auto post = std::make_shared<Post>();
+  for (const auto& [spelling, id] : spellings) parts->guarded.push_back(id);
+  std::sort(parts->guarded.begin(), parts->guarded.end());
+  parts->guarded_spellings.emplace(spellings);
+
+  auto post = std::make_shared<pipeline::Around>();
   if (const Json node = part_or_null(file, "post_processor"); !node.is_null())
     static_cast<pipeline::Parsed<pipeline::PostProcessor>&>(*post) =
         pipeline::parse_post_processor(node, "post_processor", source);
@@ -123,11 +129,11 @@ std::unique_ptr<PipelineTokenizer> PipelineTokenizer::Parts::parse(const Json& r
 }
 
 void PipelineTokenizer::check_post_processor(std::string_view source) const {
-  if (post_->part == nullptr) return;
+  if (around_->part == nullptr) return;
   for (size_t texts = 1; texts <= 2; ++texts) {
     std::vector<Segment> made;
     try {
-      made = post_->part->apply(std::vector<Segment>(texts), true);
+      made = around_->part->apply(std::vector<Segment>(texts), true);
     } catch (const ValueError&) {  // encoding will say it
     }
     for (const Segment& s : made)
@@ -152,8 +158,8 @@ std::vector<int32_t> PipelineTokenizer::encode_with_special(std::string_view tex
 std::vector<int32_t> PipelineTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<Segment> segments(1);
   pipeline::encode_text(*parts_, Valid(text), {.parse_special = options.parse_special}, segments[0].ids, nullptr);
-  if (post_->part == nullptr || !options.add_special_tokens) return std::move(segments[0].ids);
-  segments = post_->part->apply(std::move(segments), true);
+  if (around_->part != nullptr) segments = around_->part->apply(std::move(segments), options.add_special_tokens);
+  if (segments.size() == 1) return std::move(segments[0].ids);
   std::vector<int32_t> ids;
   for (const Segment& s : segments) ids.insert(ids.end(), s.ids.begin(), s.ids.end());
   return ids;
@@ -168,7 +174,7 @@ Encoding PipelineTokenizer::encode_pair(std::string_view first, std::string_view
     segments[i].type_id = static_cast<int32_t>(i);
     segments[i].sequence = static_cast<int>(i);
   }
-  if (post_->part != nullptr) segments = post_->part->apply(std::move(segments), options.add_special_tokens);
+  if (around_->part != nullptr) segments = around_->part->apply(std::move(segments), options.add_special_tokens);
   Encoding made;
   for (const Segment& s : segments) {
     made.ids.insert(made.ids.end(), s.ids.begin(), s.ids.end());
@@ -189,7 +195,7 @@ Encoding PipelineTokenizer::encode(const jinja::Rendered& rendered, bool add_spe
     while (range != rendered.generated.end() && range->second <= begins[i]) ++range;
     generated[i] = range != rendered.generated.end() && range->first <= begins[i];
   }
-  if (post_->part != nullptr) segments = post_->part->apply(std::move(segments), add_special_tokens);
+  if (around_->part != nullptr) segments = around_->part->apply(std::move(segments), add_special_tokens);
   Encoding made;
   for (const Segment& s : segments) {
     made.ids.insert(made.ids.end(), s.ids.begin(), s.ids.end());
@@ -247,7 +253,7 @@ std::string PipelineTokenizer::to_json() const {
                     {"added_tokens", parts_->added->json()},
                     {"normalizer", parts_->normalizer.json},
                     {"pre_tokenizer", parts_->pre_tokenizer},
-                    {"post_processor", post_->json},
+                    {"post_processor", around_->json},
                     {"decoder", parts_->decoder.json},
                     {"model", parts_->model->to_json()}};
   return all.dump() + "\n";
@@ -255,8 +261,8 @@ std::string PipelineTokenizer::to_json() const {
 
 std::string PipelineTokenizer::identity() const {
   io::Hasher hasher;
-  for (const Json& part :
-       {parts_->added->json(), parts_->normalizer.json, parts_->pre_tokenizer, post_->json, parts_->model->to_json()}) {
+  for (const Json& part : {parts_->added->json(), parts_->normalizer.json, parts_->pre_tokenizer, around_->json,
+                           parts_->model->to_json()}) {
     const std::string text = part.dump();
     hasher.update_u64(text.size());
     hasher.update(text);
@@ -285,7 +291,7 @@ std::unique_ptr<PipelineTokenizer> PipelineTokenizer::with_template(std::optiona
   for (Json& piece : around("B", 1)) pair.push_back(std::move(piece));
   const Json node = {
       {"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", std::move(tokens)}};
-  auto post = std::make_shared<Post>();
+  auto post = std::make_shared<pipeline::Around>();
   static_cast<pipeline::Parsed<pipeline::PostProcessor>&>(*post) =
       pipeline::parse_post_processor(node, "post_processor", "template");
   return std::unique_ptr<PipelineTokenizer>(new PipelineTokenizer(parts_, std::move(post)));

@@ -60,6 +60,7 @@ struct ByteLevel final : PostProcessor {
 };
 
 struct TemplateProcessing final : PostProcessor {
+  static constexpr size_t kMaxPieces = 256;
   struct Piece {
     int sequence = -1;         // 0: A, 1: B, -1: special tokens
     std::vector<int32_t> ids;  // of those
@@ -89,7 +90,7 @@ struct TemplateProcessing final : PostProcessor {
     }
     f.keep("special_tokens", std::move(kept));
     const auto pieces = [&](std::string_view key, std::vector<Piece>& out, bool pair) {
-      f.list(key, [&](const Json& node, std::string path) {
+      f.list(key, kMaxPieces, [&](const Json& node, std::string path) {
         if (!node.is_object() || node.size() != 1) f.fail(key, "objects of one member");
         const std::string& kind = node.begin().key();
         Fields fields(node.begin().value(), cat(path, '.', kind), f.source());
@@ -129,7 +130,7 @@ struct TemplateProcessing final : PostProcessor {
 
 struct Sequence final : PostProcessor {
   explicit Sequence(Fields& f) {
-    f.list("processors", [&](const Json& node, std::string path) {
+    f.list("processors", kMaxParts, [&](const Json& node, std::string path) {
       Parsed<PostProcessor> parsed = parse_post_processor(node, std::move(path), f.source());
       parts.push_back(std::move(parsed.part));
       return std::move(parsed.json);

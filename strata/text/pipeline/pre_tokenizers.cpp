@@ -332,7 +332,7 @@ struct Sequence final : PreTokenizer {
 };
 std::unique_ptr<const PreTokenizer> parse_sequence(Fields& f) {
   auto sequence = std::make_unique<Sequence>();
-  f.list("pretokenizers", [&](const Json& node, std::string path) {
+  f.list("pretokenizers", kMaxParts, [&](const Json& node, std::string path) {
     return parse_pre_tokenizer(node, std::move(path), f.source(), sequence->parts);
   });
   return sequence;

@@ -93,12 +93,19 @@ class Precompiled final : public Normalizer {
   }
 
  private:
+  /// Ignorable characters that are not assigned break clusters as control characters do; utf8proc has none of them.
+  static bool breaks(uint32_t c) {
+    return c == 0x2065 || (c >= 0xfff0 && c <= 0xfff8) || c == 0xe0000 || (c >= 0xe0002 && c <= 0xe001f) ||
+           (c >= 0xe0080 && c <= 0xe00ff) || (c >= 0xe01f0 && c <= 0xe0fff);
+  }
   static size_t cluster_end(std::string_view in, size_t at) {
     Char c = char_at(in, at);
+    if (breaks(c.code)) return at + c.bytes;
     utf8proc_int32_t state = 0;
     for (at += c.bytes; at < in.size(); at += c.bytes) {
       const auto before = static_cast<utf8proc_int32_t>(c.code);
       c = char_at(in, at);
+      if (breaks(c.code)) break;
       if (utf8proc_grapheme_break_stateful(before, static_cast<utf8proc_int32_t>(c.code), &state)) break;
     }
     return at;

@@ -16,7 +16,7 @@ namespace strata::text::pipeline {
 namespace {
 
 constexpr std::string_view kOp = "tokenizer";
-constexpr double kSeconds = 10, kSecondsPerByte = 4e-6;
+constexpr double kSeconds = 2, kSecondsPerByte = 4e-6;
 constexpr uint32_t kMatchLimit = 5'000'000, kDepthLimit = 100'000, kHeapKiB = 64 << 10;
 constexpr size_t kJitStack = 1 << 20;
 

@@ -16,7 +16,7 @@ struct Collect final : pipeline::TokenSink {
 }  // namespace
 
 struct StreamDecoder::State {
-  const PipelineTokenizer::Parts& parts;
+  const pipeline::TokenizerParts& parts;
   bool skip_special;
   std::vector<std::unique_ptr<pipeline::TokenSink>> stages;  // the last takes the tokens, the first has the text
   Collect* made = nullptr;

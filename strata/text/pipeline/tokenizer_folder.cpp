@@ -142,13 +142,13 @@ TokenizerFolder load_tokenizer_folder(const std::string& directory) {
       made.tokenizer = load_tokenizer(tokenizer);
     } else {
       add_tokens(root, config, path);
-      made.tokenizer = PipelineTokenizer::Parts::parse(root, tokenizer);
+      made.tokenizer = pipeline::TokenizerParts::parse(root, tokenizer);
     }
   } else {
     Json root = pipeline::tokenizer_of_vocabulary_files(directory, config);
     add_listed_tokens(root, directory + "/added_tokens.json");
     add_tokens(root, config, path);
-    auto pipeline = PipelineTokenizer::Parts::parse(root, directory);
+    auto pipeline = pipeline::TokenizerParts::parse(root, directory);
     const auto asked = [&](const char* key, const char* token) -> std::optional<int32_t> {
       const bool wanted = config.contains(key) && config[key].is_boolean() && config[key].get<bool>();
       return wanted && config.contains(token) ? pipeline->id(pipeline::token_text(config[token])) : std::nullopt;
