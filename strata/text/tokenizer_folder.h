@@ -13,8 +13,9 @@ namespace strata::text {
 
 /// What a folder says about text: its tokenizer, and what stands beside it.
 struct TokenizerFolder {
-  /// From tokenizer.json, else from vocab.json and merges.txt, else from vocab.txt; a tokenizer.json of our own runs
-  /// may be any Tokenizer, the others are PipelineTokenizers.
+  /// From tokenizer.json, else from sentencepiece's tokenizer.model or spiece.model, else from vocab.json and
+  /// merges.txt, else from vocab.txt; a tokenizer.json of our own runs may be any Tokenizer, the others are
+  /// PipelineTokenizers.
   std::unique_ptr<Tokenizer> tokenizer;
   /// Ids by their name in tokenizer_config.json or special_tokens_map.json ("bos_token", "eos_token", "unk_token",
   /// "sep_token", "pad_token", "cls_token", "mask_token"); only those that the tokenizer has.
@@ -32,8 +33,7 @@ struct TokenizerFolder {
 };
 
 /// Reads a folder. Only files of these names directly in it are opened. Tokens that tokenizer_config.json has beyond
-/// tokenizer.json's are added, as `transformers` does. Throws IoError that names the file and the field; for a folder
-/// with a tokenizer.model alone, too.
+/// tokenizer.json's are added, as `transformers` does. Throws IoError that names the file and the field.
 ///
 ///     const TokenizerFolder folder = load_tokenizer_folder("Qwen2.5-0.5B");
 ///     folder.tokenizer->encode("Hello");

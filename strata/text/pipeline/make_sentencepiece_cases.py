@@ -3,7 +3,7 @@
 
   python3 make_sentencepiece_cases.py > sentencepiece_cases.jsonl      (needs sentencepiece, tokenizers)
 
-A row: {"kind", "model": hexadecimal, "texts", "ids"}. That the whole tokenizer.json does as sentencepiece does is seen with another program's help, by hand:
+A row: {"kind", "model": hexadecimal, "texts", "normalized", "ids"}. That the whole tokenizer.json does as sentencepiece does is seen with another program's help, by hand:
 
   python3 make_sentencepiece_cases.py check PROGRAM      (PROGRAM prints the tokenizer.json of a tokenizer.model)"""
 import io
@@ -42,11 +42,12 @@ def main():
             found = options.get("user_defined_symbols", [])
             model = train(kind, options)
             processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-            row = {"kind": kind, "model": model.hex(), "texts": [], "ids": []}
+            row = {"kind": kind, "model": model.hex(), "texts": [], "normalized": [], "ids": []}
             for text in texts(r):
                 if any(f in text for f in found):
                     continue  # these are looked for before a model sees the text
-                row["texts"].append(processor.normalize(text))
+                row["texts"].append(text)
+                row["normalized"].append(processor.normalize(text))
                 row["ids"].append(processor.encode(text))
             print(json.dumps(row, ensure_ascii=False))
 

@@ -8,6 +8,7 @@
 
 #include <utf8proc.h>
 
+#include "strata/core/base64_inl.h"
 #include "strata/text/pipeline/normalizer_inl.h"
 #include "strata/text/pipeline/unicode_inl.h"
 #include "strata/text/utf8.h"
@@ -15,33 +16,10 @@
 namespace strata::text::pipeline {
 namespace {
 
-std::optional<std::string> of_base64(std::string_view text) {
-  std::string out;
-  uint32_t bits = 0;
-  int n = 0;
-  size_t i = 0;
-  for (; i < text.size() && text[i] != '='; ++i) {
-    const char c = text[i];
-    const int v = c >= 'A' && c <= 'Z'   ? c - 'A'
-                  : c >= 'a' && c <= 'z' ? c - 'a' + 26
-                  : c >= '0' && c <= '9' ? c - '0' + 52
-                  : c == '+'             ? 62
-                  : c == '/'             ? 63
-                                         : -1;
-    if (v < 0) return {};
-    bits = bits << 6 | static_cast<uint32_t>(v);
-    n += 6;
-    if (n >= 8) out += static_cast<char>(bits >> (n -= 8));
-  }
-  if (text.size() % 4 != 0 || text.size() - i > 2 || text.find_first_not_of('=', i) != std::string_view::npos)
-    return {};
-  return out;
-}
-
 class Precompiled final : public Normalizer {
  public:
   explicit Precompiled(Fields& f) {
-    const std::optional<std::string> blob = of_base64(f.string("precompiled_charsmap"));
+    const std::optional<std::string> blob = strata::detail::from_base64(f.string("precompiled_charsmap"));
     if (!blob) f.fail("precompiled_charsmap", "base64");
     uint32_t bytes = 0;
     const bool sized = blob->size() >= 4 && (std::memcpy(&bytes, blob->data(), 4),

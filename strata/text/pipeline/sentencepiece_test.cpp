@@ -1,6 +1,7 @@
 #include "strata/text/pipeline/sentencepiece.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <sstream>
 
@@ -10,6 +11,7 @@
 #include "strata/core/error.h"
 #include "strata/io/files.h"
 #include "strata/text/pipeline/token_model.h"
+#include "strata/text/tokenizer_folder.h"
 
 namespace strata::text {
 namespace {
@@ -38,6 +40,8 @@ TEST(SentencePiece, GivesTheIdsOfSentencepiece) {
   if (source_dir == nullptr) GTEST_SKIP() << "STRATA_SOURCE_DIR is not set; ctest sets it";
   std::istringstream rows(io::read_file(std::string(source_dir) + "/strata/text/pipeline/sentencepiece_cases.jsonl"));
   std::map<std::string, int> compared;
+  const std::string directory = testing::TempDir() + "sentencepiece_test";
+  io::make_directories(directory);
   for (std::string line; std::getline(rows, line);) {
     const json row = json::parse(line);
     const std::string kind = row.at("kind");
@@ -45,17 +49,22 @@ TEST(SentencePiece, GivesTheIdsOfSentencepiece) {
     EXPECT_EQ(model.kind == SentencePieceModel::Kind::bpe, kind == "bpe");
     const json tokenizer = tokenizer_json(model);
     const auto tokens = parse_token_model(tokenizer.at("model"), "t.model");
+    io::write_file(directory + "/tokenizer.model", of_hex(row.at("model").get<std::string>()));
+    const TokenizerFolder folder = load_tokenizer_folder(directory);
     ASSERT_EQ(tokens->vocab_size(), static_cast<int64_t>(model.pieces.size()));
     for (size_t i = 0; i < model.pieces.size(); ++i)
       EXPECT_EQ(tokens->token(static_cast<int32_t>(i)), model.pieces[i].text);
     for (size_t i = 0; i < row.at("texts").size(); ++i) {
       std::vector<int32_t> ids;
-      const auto text = row["texts"][i].get<std::string>();
-      if (!text.empty()) tokens->encode(text, ids);
-      EXPECT_EQ(ids, row.at("ids")[i].get<std::vector<int32_t>>()) << kind << " " << text;
+      const auto text = row["texts"][i].get<std::string>(), normalized = row.at("normalized")[i].get<std::string>();
+      const auto wanted = row.at("ids")[i].get<std::vector<int32_t>>();
+      if (!normalized.empty()) tokens->encode(normalized, ids);
+      EXPECT_EQ(ids, wanted) << kind << " " << normalized;
+      EXPECT_EQ(folder.tokenizer->encode(text), wanted) << kind << " " << text;
       ++compared[kind];
     }
   }
+  std::filesystem::remove_all(directory);
   EXPECT_GT(compared["bpe"], 30);
   EXPECT_GT(compared["unigram"], 20);
 }

@@ -7,6 +7,7 @@
 #include "strata/core/error.h"
 #include "strata/io/files.h"
 #include "strata/io/json.h"
+#include "strata/text/pipeline/sentencepiece.h"
 
 namespace strata::text::pipeline {
 namespace {
@@ -234,9 +235,51 @@ const Kind& kind_of(const std::string& directory, const Json& config) {
   check<IoError>(fits != nullptr, kOp, io::quote(directory), ": there is no tokenizer.json, and its tokenizer_class ",
                  name.empty() ? "is not named" : cat("is ", io::quote(name)), "; known are ", known);
   for (const char* file : fits->files)
-    check<IoError>(exists(directory + "/" + file), kOp, io::quote(directory), ": there is no ", file,
-                   exists(directory + "/tokenizer.model") ? " (a tokenizer.model alone is not read)" : "");
+    check<IoError>(exists(directory + "/" + file), kOp, io::quote(directory), ": there is no ", file);
   return *fits;
+}
+
+// Files of sentencepiece, under the names that transformers gives them. (XLM-RoBERTa's sentencepiece.bpe.model is not
+// among them: its ids are shifted.)
+constexpr const char* kPieceFiles[] = {"tokenizer.model", "spiece.model"};
+
+// Which classes put ids around a text where their configuration does not say.
+struct PieceEnds {
+  std::string_view tokenizer_class;
+  bool bos, eos;
+};
+constexpr PieceEnds kPieceEnds[] = {
+    {"LlamaTokenizer", true, false},
+    {"CodeLlamaTokenizer", true, false},
+    {"GemmaTokenizer", true, false},
+    {"T5Tokenizer", false, true},
+};
+
+Json tokenizer_of_pieces(const std::string& path, Json& config) {
+  const SentencePieceModel model = parse_sentencepiece(io::read_file(path, kMaxFile), path);
+  const auto name = [&](const char* token, const std::string& text) {
+    const bool has =
+        std::any_of(model.pieces.begin(), model.pieces.end(), [&](const auto& p) { return p.text == text; });
+    if (has && !config.contains(token)) config[token] = text;
+  };
+  name("bos_token", model.bos_piece);
+  name("eos_token", model.eos_piece);
+  for (const SentencePieceModel::Piece& p : model.pieces)
+    if (p.type == PieceType::unknown) name("unk_token", p.text);
+  std::string_view called = config.contains("tokenizer_class") && config["tokenizer_class"].is_string()
+                                ? std::string_view(config["tokenizer_class"].get_ref<const std::string&>())
+                                : std::string_view();
+  if (called.ends_with("Fast")) called.remove_suffix(4);
+  for (const PieceEnds& ends : kPieceEnds) {
+    if (ends.tokenizer_class != called) continue;
+    if (!config.contains("add_bos_token")) config["add_bos_token"] = ends.bos;
+    if (!config.contains("add_eos_token")) config["add_eos_token"] = ends.eos;
+  }
+  try {
+    return tokenizer_json(model);
+  } catch (const ValueError& e) {
+    throw IoError(kOp, cat(io::quote(path), ": ", e.what()));
+  }
 }
 
 }  // namespace
@@ -249,6 +292,8 @@ std::string token_text(const Json& token) {
 }
 
 Json tokenizer_of_vocabulary_files(const std::string& directory, Json& config) {
+  for (const char* file : kPieceFiles)
+    if (const std::string path = directory + "/" + file; exists(path)) return tokenizer_of_pieces(path, config);
   const Kind& kind = kind_of(directory, config);
   for (const NamedToken& t : kind.tokens)
     if (!config.contains(t.name)) config[t.name] = t.text;

@@ -1,5 +1,6 @@
 #pragma once
-// Folders without a tokenizer.json: what the classes of `transformers` make of vocab.json and merges.txt, or vocab.txt.
+// Folders without a tokenizer.json: what the classes of `transformers` make of vocab.json and merges.txt, of vocab.txt, or
+// of sentencepiece's tokenizer.model.
 
 #include <string>
 #include <string_view>
