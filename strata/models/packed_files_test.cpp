@@ -175,7 +175,8 @@ TEST(PackedFiles, PiecesThatDoNotFitAreRefusedWithTheLayersName) {
       Shape longer = whole.shape();
       longer[0] += 1;
       given.find(p.suffix)->second = zeros(longer, whole.dtype());
-      refused(given, " longer ");
+      // One more row of codes is none too many where a block has it, or one scale is for all.
+      if (p.suffix != "weight" || scheme.block_rows == 1) refused(given, " longer ");
       given.find(p.suffix)->second = whole.narrow(0, 0, 0);
       refused(given, " empty ");
     }

@@ -107,10 +107,10 @@ const std::vector<std::string>* PackedRows::entries(const WeightRow& row) const 
 }
 
 PackedWeight PackedRows::read(const Part& part, const io::WeightFiles& files) const {
-  PackedWeight w;
   if (files.format() == io::WeightsFormat::gguf) {
     const io::WeightEntry& entry = files.entry(part.layer);
-    check<ShapeError>(entry.shape.size() == 2, kName, part.layer, " is ", entry.shape, ", wants a matrix");
+    check<ShapeError>(entry.shape == part.row.shape, kName, files.path(), ": ", part.layer, " is ", entry.shape,
+                      ", is to be ", part.row.shape);
     return packed_gguf(entry.type->name, files.bytes(part.layer), entry.shape[0], entry.shape[1]);
   }
   PackedPieces pieces;
@@ -120,7 +120,7 @@ PackedWeight PackedRows::read(const Part& part, const io::WeightFiles& files) co
     pieces.emplace(name.substr(part.layer.size() + 1),
                    bytes ? files.bytes(name).view(entry.shape) : files.tensor(name));
   }
-  w = read_packed(*scheme_, pieces, cat(files.path(), ": ", part.layer));
+  PackedWeight w = read_packed(*scheme_, pieces, cat(files.path(), ": ", part.layer));
   check<ShapeError>(Shape({w.rows, w.columns}) == part.row.shape, kName, files.path(), ": ", part.layer, " is [",
                     w.rows, ", ", w.columns, "], is to be ", part.row.shape);
   return w;

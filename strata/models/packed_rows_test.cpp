@@ -1,5 +1,7 @@
 // Folders whose weights are of low bits, loaded: the logits are those of a model with the numbers in full.
 
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "strata/core/error_test_util.h"
 #include "strata/core/node.h"
 #include "strata/io/files.h"
+#include "strata/io/gguf.h"
 #include "strata/io/safetensors.h"
 #include "strata/io/temp_dir.h"
 #include "strata/models/packed_files.h"
@@ -130,6 +133,47 @@ TEST(PackedRows, OfALayerThatIsPackedInPartTheNumbersAreTaken) {
   int layers = 0;
   for (const auto& [name, part] : got.model->named_modules()) layers += nn::is_packed(part);
   EXPECT_EQ(layers, 2 * 3);
+}
+
+TEST(PackedRows, BlocksOfGgufStayWhereALayersAreOfOneType) {
+  const Tensor tokens = from_span<int64_t>(std::vector<int64_t>{1, 5, 9, 90, 3, 3, 17}, {1, 7});
+  for (const bool mixed : {false, true}) {
+    const io::TempDir a, b;
+    const Pretrained want =
+        load_pretrained(write_folder(a, config_with(""), random_files().tensors), {.dtype = DType::f32});
+    std::map<std::string, Tensor> parameters;
+    for (const auto& [name, t] : want.model->named_parameters()) parameters.emplace(name, t.detach());
+    std::vector<io::StoredItem> items;
+    std::vector<std::string> bytes;
+    for (const WeightRow& row : want.family->weights(want.spec)) {
+      if (row.gguf.empty()) continue;
+      Tensor view = row.gguf_view.of(parameters.at(row.parameter));
+      Tensor dense = view.contiguous().view(row.shape);
+      const bool block = row.shape.size() == 2 && row.name.find("layers.") != std::string::npos;
+      // With `mixed`, values are of another type than queries and keys, beside which they lie here.
+      const bool four = mixed && row.name.find("v_proj") != std::string::npos;
+      if (block) {
+        const PackedWeight w = quantize_weight(dense, four ? "q4_0" : "q8_0");
+        view.copy_(dequantize_weight(w).view(view.shape()));
+        dense = w.codes;
+      }
+      items.push_back({row.gguf, io::find_stored_type(!block ? "F32" : four ? "Q4_0" : "Q8_0"), row.shape});
+      bytes.emplace_back(static_cast<const char*>(dense.raw_data()), static_cast<size_t>(dense.nbytes()));
+    }
+    io::GgufMetadata about;
+    about.set("general.architecture", io::GgufValue::of("llama"));
+    io::GgufWriter writer(b / "model.gguf", about, items);
+    for (const std::string& one : bytes) writer.write_bytes(std::as_bytes(std::span(one)));
+    writer.commit();
+    io::write_file(b / "config.json", config_with(""));
+    const Pretrained got = load_pretrained(b.path(), {.dtype = DType::f32});
+    const NoGrad guard;
+    const Tensor y = got.model->forward(tokens), z = want.model->forward(tokens);
+    EXPECT_LE((y - z).abs().max().item(), 1e-4 * z.abs().max().item()) << mixed;
+    int layers = 0;
+    for (const auto& [name, part] : got.model->named_modules()) layers += nn::is_packed(part);
+    EXPECT_EQ(layers, mixed ? 2 * 3 : 2 * 4);
+  }
 }
 
 TEST(PackedRows, FoldersThatDoNotFitAreRefused) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "strata/core/autocast.h"
 #include "strata/core/op.h"
@@ -65,6 +66,19 @@ struct Laid {
   }
 };
 
+// The same in double, by the reference decode.
+void decode_wide(const Laid& l, int64_t begin, const Tensor& y) {
+  const int64_t columns = l.w.columns;
+  parallel_for(0, y.size(0), 1, [&](int64_t b, int64_t e) {
+    std::vector<double> row(static_cast<size_t>(columns));
+    for (int64_t n = b; n < e; ++n) {
+      l.w.format->decode(l.w, begin + n, row.data());
+      double* const to = y.data<double>() + n * columns;
+      for (int64_t k = 0; k < columns; ++k) to[l.view.order ? l.view.order[k] : k] = row[static_cast<size_t>(k)];
+    }
+  });
+}
+
 // Rows [begin, begin + y.size(0)) of W into y, which is dense.
 template <class On>
 void decode_rows(On on, const Laid& l, int64_t begin, const Tensor& y) {
@@ -73,6 +87,7 @@ void decode_rows(On on, const Laid& l, int64_t begin, const Tensor& y) {
     lowbit_decode_cuda(l.view, begin, y);
   } else {
     const int64_t columns = l.w.columns, bytes = columns * size_of(y.dtype());
+    if (y.dtype() == DType::f64) return decode_wide(l, begin, y);
     auto* const to = static_cast<std::byte*>(y.raw_data());
     parallel_for(0, y.size(0), std::max<int64_t>(1, 65536 / columns), [&](int64_t b, int64_t e) {
       cpu::lowbit_decode(l.view, begin + b, begin + e, y.dtype(), to + b * bytes, columns);
@@ -96,7 +111,8 @@ const Op<DecodeSignature> dequantize_weight_op{{
         "dequantize_weight(" STRATA_LOWBIT_PARTS ", int columns, " STRATA_LOWBIT_FORMAT ", DType dtype=f32) -> Tensor",
     .doc =
         "The matrix W [rows, columns] that codes [rows, ..] of a low-bit format stand for, as a floating dtype. Each "
-        "number is decoded in f32 and rounded once. format: int8, e4m3, int4, nf4, q8_0, q4_0, q4_k, q5_k or q6_k; the "
+        "number is decoded in f32 (f64 in double) and rounded once. format: int8, e4m3, int4, nf4, q8_0, q4_0, q4_k, "
+        "q5_k or q6_k; the "
         "parts of each are those of PackedWeight (docs/design/low_bit.md): scales [rows / block_rows, columns / "
         "block_columns], zeros like scales, order i32 [columns], nested f32. A block of 0 is the whole side. Not "
         "differentiable.",
@@ -118,7 +134,7 @@ const Op<DecodeSignature> dequantize_weight_op{{
       decode_rows(on, Laid(packed(columns, codes, scales, zeros, order, nested, format, block_rows, block_columns)), 0,
                   y);
     }),
-    .dtypes = dtype_bit(DType::f32) | dtype_bit(DType::bf16) | dtype_bit(DType::f16),
+    .dtypes = kFloats,
     .cost =
         [](Part codes, Part scales, Part zeros, Part order, Part nested, int64_t columns, const std::string&, int64_t,
            int64_t, DType dtype) {

@@ -17,28 +17,44 @@ __device__ __forceinline__ float half_at(const uint8_t* p) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(p[0] | p[1] << 8)));
 }
 
+// Numbers are made as R: float, or double where W is wanted in f64. One rounding for each step that a format has.
+__device__ __forceinline__ float times(float a, float b) {
+  return __fmul_rn(a, b);
+}
+__device__ __forceinline__ double times(double a, double b) {
+  return __dmul_rn(a, b);
+}
+__device__ __forceinline__ float plus(float a, float b) {
+  return __fadd_rn(a, b);
+}
+__device__ __forceinline__ double plus(double a, double b) {
+  return __dadd_rn(a, b);
+}
+
 // The scale and the zero of a block. Scales have one of four dtypes, or are codes themselves.
+template <class R>
 struct Block {
-  float scale, zero;
+  R scale, zero;
 };
-__device__ __forceinline__ Block block_at(const PackedView& w, int64_t row, int64_t column) {
+template <class R>
+__device__ __forceinline__ Block<R> block_at(const PackedView& w, int64_t row, int64_t column) {
   const int64_t at = row / w.block_rows * w.grid_columns + column / w.block_columns;
-  Block b{0, w.kind == WeightCodes::int4 ? 8.0f : 0.0f};
+  Block<R> b{0, static_cast<R>(w.kind == WeightCodes::int4 ? 8 : 0)};
   if (w.nested != nullptr) {
-    const float code = w.nested[1 + static_cast<const uint8_t*>(w.scales)[at]];
-    b.scale = __fadd_rn(__fmul_rn(code, w.nested[257 + at / 256]), w.nested[0]);
+    const R code = w.nested[1 + static_cast<const uint8_t*>(w.scales)[at]];
+    b.scale = plus(times(code, static_cast<R>(w.nested[257 + at / 256])), static_cast<R>(w.nested[0]));
   } else if (w.scale_dtype == DType::f32) {
     b.scale = static_cast<const float*>(w.scales)[at];
   } else if (w.scale_dtype == DType::f64) {
-    b.scale = static_cast<float>(static_cast<const double*>(w.scales)[at]);
+    b.scale = static_cast<R>(static_cast<const double*>(w.scales)[at]);
   } else if (w.scale_dtype == DType::f16) {
     b.scale = cuda::widen(static_cast<const Half*>(w.scales)[at]);
   } else {
     b.scale = cuda::widen(static_cast<const BFloat16*>(w.scales)[at]);
   }
   if (w.zeros != nullptr)
-    b.zero = w.kind == WeightCodes::int8 ? static_cast<float>(static_cast<int8_t>(w.zeros[at]))
-                                         : static_cast<float>(w.zeros[at]);
+    b.zero =
+        w.kind == WeightCodes::int8 ? static_cast<R>(static_cast<int8_t>(w.zeros[at])) : static_cast<R>(w.zeros[at]);
   return b;
 }
 
@@ -77,73 +93,75 @@ __device__ __forceinline__ void load_bytes(const PackedView& w, const uint8_t* r
   }
 }
 
+template <class R>
 struct SubBlock {
-  float scale, least;
+  R scale, least;
 };
-__device__ __forceinline__ SubBlock sub_block(const uint8_t* b, int j) {
+template <class R>
+__device__ __forceinline__ SubBlock<R> sub_block(const uint8_t* b, int j) {
   const uint8_t* s = b + 4;
   const int scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | (s[j - 4] >> 6 << 4);
   const int least = j < 4 ? s[j + 4] & 63 : (s[j + 4] >> 4) | (s[j] >> 6 << 4);
-  return {half_at(b) * static_cast<float>(scale), half_at(b + 2) * static_cast<float>(least)};
+  return {static_cast<R>(half_at(b)) * scale, static_cast<R>(half_at(b + 2)) * least};  // exact
 }
 
-// Columns [32 u, 32 u + 32) of a row, in the order of the codes. One rounding for each step that the format has.
-template <WeightCodes kKind>
-__device__ __forceinline__ void decode_unit(const PackedView& w, int64_t row, int64_t u, float (&v)[kUnit]) {
+// Columns [32 u, 32 u + 32) of a row, in the order of the codes.
+template <WeightCodes kKind, class R>
+__device__ __forceinline__ void decode_unit(const PackedView& w, int64_t row, int64_t u, R (&v)[kUnit]) {
   const uint8_t* codes = w.codes + row * w.row_bytes;
   if constexpr (kKind == WeightCodes::int8 || kKind == WeightCodes::e4m3) {
     uint32_t words[8];
     load_bytes(w, codes, u, words);
-    const Block b = block_at(w, row, u * kUnit);
+    const Block<R> b = block_at<R>(w, row, u * kUnit);
 #pragma unroll
     for (int i = 0; i < kUnit; ++i) {
       const int code = byte_of(words, i);
       if constexpr (kKind == WeightCodes::int8)
-        v[i] = (static_cast<float>(static_cast<int8_t>(code)) - b.zero) * b.scale;
+        v[i] = (static_cast<R>(static_cast<int8_t>(code)) - b.zero) * b.scale;
       else
-        v[i] = fp8_value(static_cast<uint8_t>(code), kE4m3) * b.scale;
+        v[i] = static_cast<R>(fp8_value(static_cast<uint8_t>(code), kE4m3)) * b.scale;
     }
   } else if constexpr (kKind == WeightCodes::int4 || kKind == WeightCodes::nf4) {
     uint32_t words[4];
     load_words(codes + u * 16, words);
-    const Block b = block_at(w, row, u * kUnit);
+    const Block<R> b = block_at<R>(w, row, u * kUnit);
 #pragma unroll
     for (int i = 0; i < kUnit; ++i) {
       const int code = byte_of(words, i % 16) >> (i / 16 * 4) & 15;
       if constexpr (kKind == WeightCodes::int4)
-        v[i] = (static_cast<float>(code) - b.zero) * b.scale;
+        v[i] = (static_cast<R>(code) - b.zero) * b.scale;
       else
-        v[i] = nf4_numbers[code] * b.scale;
+        v[i] = static_cast<R>(nf4_numbers[code]) * b.scale;
     }
   } else if constexpr (kKind == WeightCodes::q8_0) {
     const uint8_t* b = codes + u * 34;
-    const float d = half_at(b);
+    const R d = half_at(b);
 #pragma unroll
-    for (int i = 0; i < kUnit; ++i) v[i] = static_cast<float>(static_cast<int8_t>(b[2 + i])) * d;
+    for (int i = 0; i < kUnit; ++i) v[i] = static_cast<R>(static_cast<int8_t>(b[2 + i])) * d;
   } else if constexpr (kKind == WeightCodes::q4_0) {
     const uint8_t* b = codes + u * 18;
-    const float d = half_at(b);
+    const R d = half_at(b);
 #pragma unroll
-    for (int i = 0; i < kUnit; ++i) v[i] = static_cast<float>((b[2 + i % 16] >> (i / 16 * 4) & 15) - 8) * d;
+    for (int i = 0; i < kUnit; ++i) v[i] = static_cast<R>((b[2 + i % 16] >> (i / 16 * 4) & 15) - 8) * d;
   } else if constexpr (kKind == WeightCodes::q4_k || kKind == WeightCodes::q5_k) {
     constexpr bool five = kKind == WeightCodes::q5_k;
     const int j = static_cast<int>(u % 8);
     const uint8_t *b = codes + u / 8 * (five ? 176 : 144), *q = b + (five ? 48 : 16) + j / 2 * 32;
-    const SubBlock s = sub_block(b, j);
+    const SubBlock<R> s = sub_block<R>(b, j);
 #pragma unroll
     for (int i = 0; i < kUnit; ++i) {
       int code = q[i] >> (j % 2 * 4) & 15;
       if constexpr (five) code |= (b[16 + i] >> j & 1) << 4;
-      v[i] = __fsub_rn(__fmul_rn(static_cast<float>(code), s.scale), s.least);
+      v[i] = plus(times(static_cast<R>(code), s.scale), -s.least);
     }
   } else {
     const int j = static_cast<int>(u % 8), in = j % 4;
     const uint8_t *b = codes + u / 8 * 210, *low = b + j / 4 * 64 + in % 2 * 32, *high = b + 128 + j / 4 * 32;
-    const float d = half_at(b + 208);
+    const R d = half_at(b + 208);
 #pragma unroll
     for (int i = 0; i < kUnit; ++i) {
       const int code = (low[i] >> (in / 2 * 4) & 15) | (high[i] >> (in * 2) & 3) << 4;
-      v[i] = static_cast<float>(code - 32) * (d * static_cast<float>(static_cast<int8_t>(b[192 + 2 * j + i / 16])));
+      v[i] = static_cast<R>(code - 32) * (d * static_cast<R>(static_cast<int8_t>(b[192 + 2 * j + i / 16])));
     }
   }
 }
@@ -182,7 +200,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (e >= rows * units) return;
   const int64_t row = e / units, u = e % units;
-  float v[kUnit];
+  compute_t<T> v[kUnit];
   decode_unit<kKind>(w, begin + row, u, v);
   T* const to = y + row * w.columns;
 #pragma unroll

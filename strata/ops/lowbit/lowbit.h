@@ -6,7 +6,7 @@
 
 namespace strata {
 
-/// W [rows, columns] as `dtype` (floating): each number decoded in f32, then rounded once. Throws as
+/// W [rows, columns] as `dtype` (floating): each number decoded in f32 (f64: in double), then rounded once. Throws as
 /// PackedWeight::check(); DTypeError. Not differentiable.
 Tensor dequantize_weight(const PackedWeight& w, DType dtype = DType::f32);
 

@@ -271,10 +271,10 @@ void PackedWeight::check(std::string_view op, bool values) const {
   strata::check<DTypeError>(order.dtype() == DType::i32, op, "order is i32, got ", order);
   strata::check<ShapeError>(order.shape() == Shape{columns}, op, "order is [", columns, "], got ", order);
   if (!values || order.is_meta()) return;
-  const Tensor near = order.to(Device::cpu()).contiguous();
+  const std::vector<int32_t> columns_of = order.to_vector<int32_t>();
   std::vector<bool> seen(static_cast<size_t>(columns));
   for (int64_t k = 0; k < columns; ++k) {
-    const int64_t c = near.data<int32_t>()[k];
+    const int64_t c = columns_of[static_cast<size_t>(k)];
     strata::check<IndexError>(c >= 0 && c < columns && !seen[static_cast<size_t>(c)], op, "order names column ", c,
                               " at ", k, ": every one of ", columns, " columns once is wanted");
     seen[static_cast<size_t>(c)] = true;
