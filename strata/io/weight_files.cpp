@@ -59,9 +59,11 @@ std::string find_in(const std::string& folder) {
 
 // The first bytes that tell what a file is.
 WeightsFormat format_of(const InputFile& file) {
-  const std::string start = file.read(0, static_cast<size_t>(std::min<uint64_t>(file.size(), 4)));
-  if (start == "GGUF") return WeightsFormat::gguf;
-  if (start == "PK\x03\x04") return WeightsFormat::torch;
+  const std::string start = file.read(0, static_cast<size_t>(std::min<uint64_t>(file.size(), 9)));
+  if (start.starts_with("GGUF")) return WeightsFormat::gguf;
+  if (start.starts_with("PK\x03\x04")) return WeightsFormat::torch;
+  // The length of a safetensors header may begin with the same bytes: its JSON follows behind eight of them.
+  if (start.ends_with('{') && start.size() == 9) return WeightsFormat::safetensors;
   check<IoError>(
       start.size() < 2 || start[0] != '\x80' || start[1] < 2 || start[1] > 5, kOp, quote(file.path()),
       ": is PyTorch's format from before 1.6, which is pickled objects one after the other; where PyTorch is "
