@@ -79,7 +79,8 @@ std::string config_text(const Family& family, const ModelSpec& spec, const Expor
   io::parse_json(text, "config.json");  // refuses what the next line would only end with the stack
   auto json = nlohmann::ordered_json::parse(text);
   // Where a family's token for padding lies outside of a small vocabulary the library makes no model.
-  if (options.config.empty()) json["pad_token_id"] = nullptr;
+  const bool own = options.config.empty() && spec.kind == ModelKind::decoder;
+  if (own && !json.contains("pad_token_id")) json["pad_token_id"] = nullptr;
   json["dtype"] = json["torch_dtype"] = io::stored_type(dtype).torch;
   return json.dump(2) + "\n";
 }
