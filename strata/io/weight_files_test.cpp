@@ -84,6 +84,17 @@ TEST(WeightFiles, AFolderHasItsFirstName) {
   EXPECT_SAYS(refusal(dir / "none"), "No such file");
 }
 
+// The length of a safetensors header may begin with the bytes that a pickle does.
+TEST(WeightFiles, AHeaderWhoseLengthLooksLikeAPickle) {
+  const TempDir dir;
+  for (const uint64_t length : {0x280, 0x380, 0x480, 0x580}) {
+    std::string header = R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+    header.resize(length, ' ');
+    write_file(dir / "x", number_bytes(length) + header + "\7");
+    EXPECT_EQ(WeightFiles(dir / "x").tensor("x").item(), 7);
+  }
+}
+
 TEST(WeightFiles, ShardsOfPyTorchsFilesAndTheirIndex) {
   const TempDir dir;
   write_file(dir / "pytorch_model-1.bin", from_hex(weight_cases("torch", "protocol4").at(0)[1]));

@@ -78,6 +78,9 @@ std::string config_text(const Family& family, const ModelSpec& spec, const Expor
   const std::string text = options.config.empty() ? write_config(family, spec) : options.config;
   io::parse_json(text, "config.json");  // refuses what the next line would only end with the stack
   auto json = nlohmann::ordered_json::parse(text);
+  // Where a family's token for padding lies outside of a small vocabulary the library makes no model.
+  const bool own = options.config.empty() && spec.kind == ModelKind::decoder;
+  if (own && !json.contains("pad_token_id")) json["pad_token_id"] = nullptr;
   json["dtype"] = json["torch_dtype"] = io::stored_type(dtype).torch;
   return json.dump(2) + "\n";
 }
