@@ -13,8 +13,8 @@ namespace strata::text {
 
 /// What a folder says about text: its tokenizer, and what stands beside it.
 struct TokenizerFolder {
-  /// From tokenizer.json, else from vocab.json and merges.txt, else from vocab.txt; a tokenizer.json of our own runs
-  /// may be any Tokenizer, the others are PipelineTokenizers.
+  /// From tokenizer.json, else from tokenizer.model or spiece.model, from vocab.json and merges.txt, or from vocab.txt;
+  /// a tokenizer.json of our own runs may be any Tokenizer, the others are PipelineTokenizers.
   std::unique_ptr<Tokenizer> tokenizer;
   /// Ids by their name in tokenizer_config.json or special_tokens_map.json ("bos_token", "eos_token", "unk_token",
   /// "sep_token", "pad_token", "cls_token", "mask_token"); only those that the tokenizer has.
