@@ -1,7 +1,6 @@
 #include "strata/text/pipeline_tokenizer.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "strata/core/parallel.h"
 #include "strata/io/files.h"
@@ -23,17 +22,7 @@ namespace {
 constexpr std::string_view kOp = "tokenizer";
 
 bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    uint64_t eight = 0;
-    if (text.size() >= 8 && (std::memcpy(&eight, text.data(), 8), (eight & 0x8080808080808080u) == 0)) {
-      text.remove_prefix(8);
-      continue;
-    }
-    const size_t n = utf8_length(text);
-    if (n == 0) return false;
-    text.remove_prefix(n);
-  }
-  return true;
+  return invalid_utf8(text) == text.size();
 }
 
 /// A text and, where it is not UTF-8, a copy with U+FFFD.

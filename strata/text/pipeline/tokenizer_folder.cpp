@@ -144,8 +144,12 @@ TokenizerFolder load_tokenizer_folder(const std::string& directory) {
       add_tokens(root, config, path);
       made.tokenizer = pipeline::TokenizerParts::parse(root, tokenizer);
     }
+  } else if (Json root = pipeline::tokenizer_of_sentencepiece(directory, config); !root.is_null()) {
+    add_listed_tokens(root, directory + "/added_tokens.json");
+    add_tokens(root, config, path);
+    made.tokenizer = pipeline::TokenizerParts::parse(root, directory);
   } else {
-    Json root = pipeline::tokenizer_of_vocabulary_files(directory, config);
+    root = pipeline::tokenizer_of_vocabulary_files(directory, config);
     add_listed_tokens(root, directory + "/added_tokens.json");
     add_tokens(root, config, path);
     auto pipeline = pipeline::TokenizerParts::parse(root, directory);

@@ -1,5 +1,7 @@
 #include "strata/text/tokenizer_folder.h"
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -155,6 +157,45 @@ TEST_F(Folder, WhatStandsBesideATokenizerJson) {
 TEST_F(Folder, OurOwnTokenizer) {
   write("tokenizer.json", ByteTokenizer().to_json());
   EXPECT_EQ(load().tokenizer->vocab_size(), 256);
+}
+
+/// A field of a protocol buffer that holds bytes.
+std::string field(int number, const std::string& bytes) {
+  return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(bytes.size()) + bytes;
+}
+
+TEST_F(Folder, ModelOfSentencepiece) {
+  std::string model;
+  const auto piece = [&](const char* text, float score, int type) {
+    std::string bytes(4, '\0');
+    std::memcpy(bytes.data(), &score, 4);
+    model += field(1, field(1, text) + "\x15" + bytes + "\x18" + static_cast<char>(type));
+  };
+  piece("<unk>", 0, 2);
+  piece("<s>", 0, 3);
+  piece("</s>", 0, 3);
+  piece("\xe2\x96\x81", -3, 1);
+  piece("a", -2, 1);
+  piece(
+      "\xe2\x96\x81"
+      "a",
+      -1, 1);
+  write("tokenizer.model", model);
+  TokenizerFolder f = load();
+  EXPECT_EQ(encode(f, "a aa"), (Ids{5, 5, 4}));
+  EXPECT_EQ(f.tokenizer->decode(Ids{5, 5, 4}), "a aa");
+  EXPECT_EQ(f.bos, 1);
+  EXPECT_EQ(f.eos, 2);
+  EXPECT_EQ(f.unk, 0);
+  EXPECT_EQ(encode(load({{"tokenizer_class", "LlamaTokenizer"}}), "a"), (Ids{1, 5}));
+  EXPECT_EQ(encode(load({{"tokenizer_class", "T5TokenizerFast"}}), "a"), (Ids{5, 2}));
+  EXPECT_EQ(
+      encode(load({{"tokenizer_class", "LlamaTokenizer"}, {"add_bos_token", false}, {"add_eos_token", true}}), "a"),
+      (Ids{5, 2}));
+  // Control pieces are no text.
+  EXPECT_EQ(f.tokenizer->special_tokens().count("</s>"), 1u);
+  const Ids spelled = f.tokenizer->encode("</s>");
+  EXPECT_EQ(std::count(spelled.begin(), spelled.end(), 2), 0);
 }
 
 TEST_F(Folder, WhatIsMissingIsNamed) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "strata/core/error.h"
@@ -289,6 +290,49 @@ std::string token_text(const Json& token) {
   if (token.is_object() && token.contains("content") && token["content"].is_string())
     return token["content"].get<std::string>();
   return {};
+}
+
+Json tokenizer_of_sentencepiece(const std::string& directory, Json& config) {
+  std::string path = directory + "/tokenizer.model";
+  if (!exists(path)) path = directory + "/spiece.model";
+  if (!exists(path)) return {};
+  const SentencePieceModel model = parse_sentencepiece(io::read_file(path, kMaxFile), path);
+  const auto place = [&](const std::string& text) -> std::optional<int32_t> {
+    const auto at =
+        std::find_if(model.pieces.begin(), model.pieces.end(), [&](const auto& p) { return p.text == text; });
+    return at == model.pieces.end() ? std::nullopt : std::optional(static_cast<int32_t>(at - model.pieces.begin()));
+  };
+  const auto put = [&](const char* name, const std::string& piece) {
+    if (!config.contains(name) && place(piece)) config[name] = piece;
+  };
+  put("bos_token", model.bos_piece);
+  put("eos_token", model.eos_piece);
+  for (const SentencePieceModel::Piece& p : model.pieces)
+    if (p.type == PieceType::unknown) put("unk_token", p.text);
+
+  // What goes around a text where the configuration does not say.
+  struct Ends {
+    std::string_view type;
+    bool bos, eos;
+  };
+  constexpr Ends ends[] = {
+      {"LlamaTokenizer", true, false}, {"GemmaTokenizer", true, false}, {"T5Tokenizer", false, true}};
+  std::string name = config.contains("tokenizer_class") ? token_text(config["tokenizer_class"]) : std::string();
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  Ends usual{name, false, false};
+  for (const Ends& e : ends)
+    if (e.type == name) usual = e;
+  AddedEnds around;
+  const auto asked = [&](const char* key, bool fallback, const char* token) {
+    return flag(config, key, fallback) && config.contains(token) ? place(token_text(config[token])) : std::nullopt;
+  };
+  around.bos = asked("add_bos_token", usual.bos, "bos_token");
+  around.eos = asked("add_eos_token", usual.eos, "eos_token");
+  try {
+    return tokenizer_json(model, around);
+  } catch (const ValueError& e) {
+    throw IoError(kOp, cat(io::quote(path), ": ", e.what()));
+  }
 }
 
 Json tokenizer_of_vocabulary_files(const std::string& directory, Json& config) {

@@ -9,6 +9,10 @@
 
 namespace strata::text::pipeline {
 
+/// The tokenizer.json that a folder with a model of sentencepiece means (tokenizer.model, spiece.model); null where
+/// there is none. `config` as below. Throws IoError for what is no such model, or one that tokenizer.json cannot say.
+nlohmann::json tokenizer_of_sentencepiece(const std::string& directory, nlohmann::json& config);
+
 /// The tokenizer.json that a folder of the older kind means. `config`: its tokenizer_config.json, an object; special
 /// tokens by their names ("bos_token") are put in where it has none. Throws IoError for a folder without such files and
 /// for a class that is in no record.
