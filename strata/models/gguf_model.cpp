@@ -117,7 +117,10 @@ std::string config_of(const Family& family, const io::GgufMetadata& m, bool tied
   const bool factor = has(kFactor), original = has(kOriginal);
   has(kFinetuned);
   if (has(kScaling) && m.text(prefix + std::string(kScaling)) != "none") {
-    Json scaling{{"rope_type", m.text(prefix + std::string(kScaling))}};
+    const std::string& kind = m.text(prefix + std::string(kScaling));
+    check(kind == "linear" || kind == "yarn", kOp, prefix, kScaling, " is ", io::quote(kind),
+          "; none, linear and yarn are taken");
+    Json scaling{{"rope_type", kind}};
     if (factor) scaling["factor"] = shortest(m.number(prefix + std::string(kFactor)));
     if (original) scaling["original_max_position_embeddings"] = m.integer(prefix + std::string(kOriginal));
     config["rope_scaling"] = scaling;

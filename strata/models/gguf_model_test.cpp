@@ -104,6 +104,7 @@ TEST(GgufModel, KeysThatAreNotKnownAreRefused) {
   EXPECT_NE(with("llama.expert_count", io::GgufValue::of(uint32_t{8})).find("llama.expert_count"), std::string::npos);
   EXPECT_NE(with("general.architecture", io::GgufValue::of("mamba")).find("'mamba' names no family"),
             std::string::npos);
+  EXPECT_NE(with("llama.rope.scaling.type", io::GgufValue::of("dynamic")).find("linear and yarn"), std::string::npos);
   EXPECT_NE(with("llama.block_count", io::GgufValue::of("two")).find("an integer is wanted"), std::string::npos);
   EXPECT_NE(with("llama.attention.value_length", io::GgufValue::of(uint32_t{3})).find("head_dim"), std::string::npos);
   io::save_safetensors(dir / "z", io::TensorMap{});
