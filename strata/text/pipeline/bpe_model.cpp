@@ -80,6 +80,11 @@ class BpeModel final : public VocabularyModel {
     if (const json* dropout = reader.optional("dropout"))
       reader.need(dropout->is_number() && dropout->get<double>() == 0, "dropout",
                   "must be null or 0: words have one encoding here");
+    // Every character of a word may fall back on the bytes of these as well.
+    reader.need(!prefix_ || prefix_->size() <= kMaxDecoration, "continuing_subword_prefix",
+                cat("must have at most ", kMaxDecoration, " bytes"));
+    reader.need(!suffix_ || suffix_->size() <= kMaxDecoration, "end_of_word_suffix",
+                cat("must have at most ", kMaxDecoration, " bytes"));
     if (byte_fallback_) bytes_ = byte_token_ids(vocabulary_);
     add_merges(reader);
     for (size_t c = 0; c < kPlain; ++c) {

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <functional>
+#include <limits>
 
+#include "strata/core/error.h"
 #include "strata/text/pipeline/byte_hash_inl.h"
 #include "strata/text/pipeline/merges_inl.h"
 
@@ -49,6 +51,8 @@ struct Symbol {
 
 void merge_many(const MergeTable& table, std::vector<int32_t>& ids, size_t from) {
   const size_t n = ids.size() - from;
+  check(n <= static_cast<size_t>(std::numeric_limits<int32_t>::max()), "BPE", "a word has ", n,
+        " characters and bytes");
   std::vector<Symbol> symbols(n);
   std::vector<uint64_t> heap;  // rank and position: the least rank first, the leftmost of equals
   const auto look = [&](int32_t at) {

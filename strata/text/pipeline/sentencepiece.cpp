@@ -32,6 +32,8 @@ detail::Vocabulary vocabulary_of(const SentencePieceModel& model) {
   return vocabulary;
 }
 
+constexpr size_t kMaxMerged = 256;  // bytes of a piece: it is looked for at every place where it can be cut
+
 // All pairs of pieces that make a piece, in the order of its score; of one piece the pair of the shorter left side
 // first: in a run of one character it is the leftmost, which sentencepiece takes.
 json merges_of(const SentencePieceModel& model, const detail::Vocabulary& vocabulary) {
@@ -45,8 +47,8 @@ json merges_of(const SentencePieceModel& model, const detail::Vocabulary& vocabu
   json merges = json::array();
   for (const int32_t id : order) {
     const std::string_view text = model.pieces[static_cast<size_t>(id)].text;
-    check(text.size() <= detail::kMaxTokenBytes, kOp, "piece ", id, " has ", text.size(), " bytes, at most ",
-          detail::kMaxTokenBytes, " are allowed");
+    check(text.size() <= kMaxMerged, kOp, "piece ", id, " has ", text.size(), " bytes, at most ", kMaxMerged,
+          " are allowed");
     for (size_t cut = 1; cut < text.size(); ++cut) {
       if ((static_cast<unsigned char>(text[cut]) & 0xc0) == 0x80) continue;
       const int32_t left = vocabulary.find(text.substr(0, cut)), right = vocabulary.find(text.substr(cut));
@@ -86,13 +88,9 @@ json model_json(const SentencePieceModel& model) {
           {"merges", merges_of(model, vocabulary)}};
 }
 
-// Those that can be found: blanks are escaped in texts, in these pieces they are not.
-std::vector<std::string_view> user_defined(const SentencePieceModel& model) {
-  std::vector<std::string_view> found;
-  for (const Piece& p : model.pieces)
-    if (p.type == PieceType::user_defined && !(model.escape_whitespaces && p.text.find(' ') != std::string::npos))
-      found.push_back(p.text);
-  return found;
+// Whether texts can have it: blanks are escaped in texts, in pieces that users defined they are not.
+bool is_user_defined(const SentencePieceModel& model, const Piece& p) {
+  return p.type == PieceType::user_defined && !(model.escape_whitespaces && p.text.find(' ') != std::string::npos);
 }
 
 json replace(json pattern, std::string_view content) {
@@ -103,16 +101,16 @@ json replace(json pattern, std::string_view content) {
 // one of them alone gets no prefix.
 json prefix_json(const SentencePieceModel& model) {
   const std::string_view blank = model.escape_whitespaces ? kBlank : " ";
-  const std::vector<std::string_view> alone = user_defined(model);
-  if (alone.empty()) return {{"type", "Prepend"}, {"prepend", blank}};
   std::string any;
-  for (const std::string_view text : alone) {
+  for (const Piece& p : model.pieces) {
+    if (!is_user_defined(model, p)) continue;
     any += any.empty() ? "" : "|";
-    for (const char c : text) {
+    for (const char c : p.text) {
       if (static_cast<unsigned char>(c) < 0x80 && std::isalnum(static_cast<unsigned char>(c)) == 0) any += '\\';
       any += c;
     }
   }
+  if (any.empty()) return {{"type", "Prepend"}, {"prepend", blank}};
   return replace({{"Regex", cat("\\A(?=[\\s\\S])(?!(?:", any, ")\\z)")}}, blank);
 }
 
@@ -157,12 +155,11 @@ bool blanks_only_start(const SentencePieceModel& model) {
 json tokenizer_json(const SentencePieceModel& model, const AddedEnds& ends) {
   check(!model.treat_whitespace_as_suffix, kOp, "treat_whitespace_as_suffix is not read");
   json added = json::array();
-  const std::vector<std::string_view> found = user_defined(model);
   for (size_t i = 0; i < model.pieces.size(); ++i) {
     const Piece& p = model.pieces[i];
     if (p.type == PieceType::control || p.type == PieceType::unknown)
       added.push_back(detail::added_token(i, p.text, true, false));
-    else if (std::find(found.begin(), found.end(), p.text) != found.end())
+    else if (is_user_defined(model, p))
       added.push_back(detail::added_token(i, p.text, false, true));
   }
   json cut;

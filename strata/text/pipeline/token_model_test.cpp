@@ -121,8 +121,7 @@ TEST(TokenModel, ErrorsNameTheField) {
   EXPECT_EQ(error_of({{"type", "BPE"}, {"merges", json::array()}}), "t.json: model.vocab is missing");
   EXPECT_EQ(error_of(bpe(json::array(), json::array())), "t.json: model.vocab must be an object of tokens and ids");
   EXPECT_EQ(error_of(bpe({{"a", -1}}, json::array())), "t.json: model.vocab['a'] must be an id from 0 to 4194303");
-  EXPECT_EQ(error_of(bpe({{"a", 1 << 22}}, json::array())),
-            "t.json: model.vocab['a'] must be an id from 0 to 4194303");
+  EXPECT_EQ(error_of(bpe({{"a", 1 << 22}}, json::array())), "t.json: model.vocab['a'] must be an id from 0 to 4194303");
   EXPECT_EQ(error_of(bpe({{"a", 3}, {"b", 3}}, json::array())), "t.json: model.vocab['b'] has the id 3 of 'a'");
   EXPECT_EQ(error_of(bpe({{"a", 3}}, 5)), "t.json: model.merges must be a list");
   EXPECT_EQ(error_of(bpe({{"a", 3}}, {"a"})),
@@ -133,6 +132,9 @@ TEST(TokenModel, ErrorsNameTheField) {
             "t.json: model.merges[0] must be two tokens, a list of two or with one blank between them");
   EXPECT_EQ(error_of(bpe({{"a", 3}, {"b", 4}}, {"a b"})),
             "t.json: model.merges[0] needs the token 'ab', which is not in vocab");
+  json prefixed = bpe({{"a", 3}}, json::array());
+  prefixed["continuing_subword_prefix"] = std::string(65, '#');
+  EXPECT_EQ(error_of(prefixed), "t.json: model.continuing_subword_prefix must have at most 64 bytes");
   json dropout = bpe({{"a", 3}}, json::array());
   dropout["dropout"] = 0.1;
   EXPECT_EQ(error_of(dropout), "t.json: model.dropout must be null or 0: words have one encoding here");

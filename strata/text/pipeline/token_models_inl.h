@@ -78,6 +78,8 @@ class VocabularyModel : public TokenModel {
 
 /// Longer words are refused: positions are 32 bits.
 inline constexpr size_t kMaxWordBytes = size_t{1} << 30;
+/// Of a prefix or suffix that characters get.
+inline constexpr size_t kMaxDecoration = 64;
 /// Longest token of the models that look for tokens at every position.
 inline constexpr size_t kMaxTokenBytes = 4096;
 

@@ -47,6 +47,10 @@ void check_options(const TokenTrainOptions& o) {
   valid("continuing_subword_prefix", o.continuing_subword_prefix.value_or(""));
   valid("end_of_word_suffix", o.end_of_word_suffix.value_or(""));
   valid("unk_token", o.unk_token.value_or(""));
+  check(o.continuing_subword_prefix.value_or("").size() <= kMaxDecoration, op, "continuing_subword_prefix has over ",
+        kMaxDecoration, " bytes");
+  check(o.end_of_word_suffix.value_or("").size() <= kMaxDecoration, op, "end_of_word_suffix has over ", kMaxDecoration,
+        " bytes");
   check(o.limit_alphabet.value_or(0) >= 0, op, "limit_alphabet is ", o.limit_alphabet.value_or(0), ", wanted >= 0");
   check(o.max_token_length.value_or(1) >= 1, op, "max_token_length is ", o.max_token_length.value_or(1),
         ", wanted >= 1");

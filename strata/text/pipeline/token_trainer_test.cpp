@@ -152,6 +152,8 @@ TEST(TokenTrainer, RefusesBadOptions) {
             "train_token_model: initial_alphabet 'ab' is not one character");
   EXPECT_EQ(error("Unigram", {.shrinking_factor = 1}),
             "train_token_model: shrinking_factor is 1, wanted between 0 and 1");
+  EXPECT_EQ(error("BPE", {.end_of_word_suffix = std::string(65, '>')}),
+            "train_token_model: end_of_word_suffix has over 64 bytes");
   EXPECT_EQ(error("Unigram", {.max_piece_length = 0}), "train_token_model: max_piece_length is 0, wanted 1 to 256");
 }
 
