@@ -379,7 +379,7 @@ TEST_F(TrainCommand, DamagedTokensAreBuiltAgain) {
   EXPECT_EQ(io::read_file(tokens), whole);
   io::write_file(tokens, damaged);
   fs::remove(dir_ / "text.txt");
-  expect_one_line_error(strata("train --resume --out " + out + " --steps 8"), 1, "train.tokens': byte 64: ");
+  expect_one_line_error(strata("train --resume --out " + out + " --steps 8"), 1, "train.tokens': byte 88: ");
 }
 
 TEST_F(TrainCommand, TokensThatAreCutWhileTheyAreUsedEndTheRunWithAReason) {

@@ -57,6 +57,7 @@ ordered_json message(std::string_view role, const ordered_json& content) {
 
 struct ChatEncoder::Impl {
   std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::optional<MarkedText> marked;
   std::optional<text::jinja::Template> chat_template;
   bool marks_answers = false;  // the template has generation blocks
   ordered_json trusted;
@@ -205,8 +206,8 @@ struct ChatEncoder::Impl {
       return result;
     }
     const Rendered whole = render(row, row.messages.size(), false, place);
-    if (options.learn_all) return encode_marked(*tokenizer, whole.text, whole.from_data, {{0, whole.text.size()}});
-    return encode_marked(*tokenizer, whole.text, whole.from_data, answers(row, whole, place));
+    if (options.learn_all) return marked->encode(whole.text, whole.from_data, {{0, whole.text.size()}});
+    return marked->encode(whole.text, whole.from_data, answers(row, whole, place));
   }
 };
 
@@ -215,6 +216,7 @@ ChatEncoder::ChatEncoder(std::shared_ptr<const text::Tokenizer> tokenizer, std::
   auto impl = std::make_unique<Impl>();
   check(tokenizer != nullptr, "ChatEncoder", "needs a tokenizer");
   impl->tokenizer = std::move(tokenizer);
+  impl->marked.emplace(*impl->tokenizer);
   impl->options = options;
   if (!chat_template.empty()) impl->chat_template.emplace(chat_template);
   impl->marks_answers = has_generation_blocks(chat_template);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strata/data/marked_text_inl.h"
@@ -16,36 +17,12 @@ bool touches(const Ranges& ranges, size_t begin, size_t end) {
   return after != ranges.end() && after->first < end;
 }
 
-// Special tokens by their first byte, the longest first.
-class SpecialNames {
- public:
-  explicit SpecialNames(const text::Tokenizer& tokenizer) {
-    for (const auto& [name, id] : tokenizer.special_tokens())
-      if (!name.empty()) by_first_[static_cast<unsigned char>(name[0])].push_back({name, id});
-    for (auto& names : by_first_)
-      std::ranges::stable_sort(names, [](const Name& a, const Name& b) { return a.text.size() > b.text.size(); });
-  }
-  struct Name {
-    std::string_view text;
-    int32_t id;
-  };
-  const Name* at(std::string_view text, size_t begin, const Ranges& from_data) const {
-    for (const Name& name : by_first_[static_cast<unsigned char>(text[begin])])
-      if (text.substr(begin).starts_with(name.text) && !touches(from_data, begin, begin + name.text.size()))
-        return &name;
-    return nullptr;
-  }
-
- private:
-  std::vector<Name> by_first_[256];
-};
-
 class Encoder {
  public:
   Encoder(const text::Tokenizer& tokenizer, std::string_view text, const Ranges& learned)
       : tokenizer_(tokenizer), text_(text), learned_(learned) {}
 
-  void special(size_t begin, const SpecialNames::Name& name) {
+  void special(size_t begin, const MarkedText::Name& name) {
     put(name.id, touches(learned_, begin, begin + name.text.size()));
   }
 
@@ -95,13 +72,24 @@ class Encoder {
 
 }  // namespace
 
-MarkedTokens encode_marked(const text::Tokenizer& tokenizer, std::string_view text, const Ranges& from_data,
-                           const Ranges& learned) {
-  const SpecialNames names(tokenizer);
-  Encoder encoder(tokenizer, text, learned);
+MarkedText::MarkedText(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+  for (const auto& [name, id] : tokenizer.special_tokens())
+    if (!name.empty()) by_first_[static_cast<unsigned char>(name[0])].push_back({name, id});
+  for (auto& names : by_first_)
+    std::ranges::stable_sort(names, [](const Name& a, const Name& b) { return a.text.size() > b.text.size(); });
+}
+
+const MarkedText::Name* MarkedText::name_at(std::string_view text, size_t begin, const Ranges& from_data) const {
+  for (const Name& name : by_first_[static_cast<unsigned char>(text[begin])])
+    if (text.substr(begin).starts_with(name.text) && !touches(from_data, begin, begin + name.text.size())) return &name;
+  return nullptr;
+}
+
+MarkedTokens MarkedText::encode(std::string_view text, const Ranges& from_data, const Ranges& learned) const {
+  Encoder encoder(tokenizer_, text, learned);
   size_t plain = 0;
   for (size_t at = 0; at < text.size();) {
-    const SpecialNames::Name* name = names.at(text, at, from_data);
+    const Name* name = name_at(text, at, from_data);
     if (!name) {
       ++at;
       continue;

@@ -43,8 +43,7 @@ std::string read_start(const std::string& path, uint64_t limit) {
   return text;
 }
 
-}  // namespace
-
+// The tokenizer that `strata data` wrote beside its tokens.
 std::shared_ptr<text::Tokenizer> tokenizer_of_token_file(const std::string& path) {
   const std::string beside = path + ".tokenizer.json";
   std::error_code error;
@@ -52,6 +51,8 @@ std::shared_ptr<text::Tokenizer> tokenizer_of_token_file(const std::string& path
                  "is a file of tokens, and the tokenizer that strata data wrote beside it, '", beside, "', is gone");
   return text::load_tokenizer(beside);
 }
+
+}  // namespace
 
 std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t vocab) {
   if (data.tokenizer == "byte") return std::make_shared<text::ByteTokenizer>();

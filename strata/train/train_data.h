@@ -27,9 +27,6 @@ struct TrainData {
 /// ValueError.
 std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t vocab);
 
-/// The tokenizer beside a token file that `strata data` wrote: PATH.tokenizer.json. Throws IoError.
-std::shared_ptr<text::Tokenizer> tokenizer_of_token_file(const std::string& path);
-
 /// Tokenises (or finds tokenised) the text of `config` under `out`, and splits it. `tokenizer_json` is a resumed run's
 /// tokenizer, empty for a new one. A text that is a token file already is read as it is, with the tokenizer beside it;
 /// one of another tokenizer is refused. Throws IoError (no such text, unreadable, no text in it) and ValueError (too short
