@@ -142,7 +142,8 @@ ModelSpec read_dinov2(const ConfigReader& c) {
     s.image->register_tokens = c.size("num_register_tokens", 4);
     s.image->smooth_positions = true;
   }
-  s.image->mask_token = c.flag("use_mask_token", true);
+  // With registers there always is one.
+  s.image->mask_token = registers || c.flag("use_mask_token", true);
   c.expect("drop_path_rate", 0.0);
   // The first is what weights begin at; the others are of a backbone's outputs.
   for (const char* key :
@@ -175,7 +176,7 @@ std::string write_dinov2(const ModelSpec& s) {
   j["qkv_bias"] = l.attention.bias;
   j["attention_probs_dropout_prob"] = l.attention.dropout;
   j["hidden_dropout_prob"] = s.embedding_dropout;
-  j["use_mask_token"] = s.image->mask_token;
+  if (!registers) j["use_mask_token"] = s.image->mask_token;
   if (registers) j["num_register_tokens"] = s.image->register_tokens;
   write_image_sizes(j, *s.image);
   if (s.encoder_head) write_labels(j, s.encoder_head->labels);

@@ -24,7 +24,7 @@ const Family& dinov2_with_registers() {
           {"labels", R"({"model_type": "dinov2_with_registers",
                   "architectures": ["Dinov2WithRegistersForImageClassification"], "hidden_size": 48,
                   "num_hidden_layers": 1, "num_attention_heads": 2, "mlp_ratio": 2, "image_size": 16, "patch_size": 8,
-                  "num_register_tokens": 2, "use_mask_token": false, "id2label": {"0": "a", "1": "b"}})"},
+                  "num_register_tokens": 2, "id2label": {"0": "a", "1": "b"}})"},
       }};
   return family;
 }
