@@ -170,7 +170,8 @@ Tensor LanguageModel::hidden(const Tensor& tokens, ModelCache& cache, const Tens
   places.counts = counts;
   places.first = cache.host_counts && cache.length == 0;
   places.reach = cache.host_counts ? cache.length + time : cache.capacity;
-  places.queries = time == 1 && !cache.host_counts ? clamp_max(cache.lengths, cache.capacity - 1) : cache.lengths;
+  // A row that rests may be longer than those that the host counts; its results mean nothing.
+  places.queries = clamp_max(cache.lengths, places.reach - time);
   places.turns_by_row = !places.first;
   // Behind a row's tokens may be no room: what is there means nothing.
   const Tensor positions =
