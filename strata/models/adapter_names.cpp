@@ -48,14 +48,11 @@ AdapterNames adapter_names(const nn::Module& model, const std::vector<WeightRow>
   std::map<std::string, Shape> maps, parameters;
   for (const nn::LinearMap& m : nn::linear_maps(model)) maps[m.path + std::string(kWeight)] = m.shape;
   for (const auto& [name, t] : model.named_parameters()) parameters[name] = t.shape();
-  std::map<std::string, int64_t> times;
-  for (const WeightRow& row : rows) ++times[row.parameter];
   for (const WeightRow& row : rows) {
     const auto map = maps.find(row.parameter);
-    const bool whole =
-        times[row.parameter] == 1 && parameters.contains(row.parameter) && parameters[row.parameter] == row.shape;
+    const bool whole = parameters.contains(row.parameter) && parameters[row.parameter] == row.shape;
     if (map == maps.end()) {
-      if (whole) names.tensors[row.parameter] = row.name;
+      if (whole) names.tensors.emplace(row.parameter, row.name);  // of tied ones the first
       continue;
     }
     if (!row.name.ends_with(kWeight)) continue;
@@ -74,7 +71,8 @@ AdapterNames adapter_names(const nn::Module& model, const std::vector<WeightRow>
       for (size_t i = 0; i < file.ours.size(); ++i)
         order[static_cast<size_t>(file.ours[i] - least)] = static_cast<int64_t>(i);
     }
-    if (whole && in_order && !file.transposed) names.tensors[row.parameter] = row.name;
+    if (whole && in_order && !file.transposed)
+      names.tensors.emplace(row.parameter, row.name);  // of tied ones the first
   }
   return names;
 }
