@@ -14,6 +14,7 @@ import zlib
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.utils import set_peft_model_state_dict
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
@@ -36,6 +37,15 @@ def logits(model: torch.nn.Module, folder: str) -> torch.Tensor:
     tokens = load_file(os.path.join(folder, "reference.safetensors"))["tokens"]
     with torch.no_grad():
         return model(input_ids=tokens, use_cache=False).logits.float()
+
+
+def is_decoder(folder: str) -> bool:
+    """A model that predicts the next token, as transformers computed it: adapters are compared by its logits."""
+    reference = os.path.join(folder, "reference.safetensors")
+    if not os.path.isfile(reference):
+        return False
+    with safe_open(reference, "pt") as f:
+        return "greedy" in f.keys()
 
 
 def make(folder: str) -> None:
@@ -78,5 +88,5 @@ if __name__ == "__main__":
     logging.set_verbosity_error()
     arguments = [a for a in sys.argv[1:] if a != "--check"]
     root = arguments[0]
-    for name in arguments[1:] or sorted(n for n in os.listdir(root) if os.path.isfile(os.path.join(root, n, "reference.safetensors"))):
+    for name in arguments[1:] or sorted(n for n in os.listdir(root) if is_decoder(os.path.join(root, n))):
         (check if "--check" in sys.argv else make)(os.path.join(root, name))
