@@ -44,8 +44,11 @@ def is_decoder(folder: str) -> bool:
     reference = os.path.join(folder, "reference.safetensors")
     if not os.path.isfile(reference):
         return False
-    with safe_open(reference, "pt") as f:
-        return "greedy" in f.keys()
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
+        if any("expert" in key for key in json.load(f)):  # PEFT has no such adapters for experts in one tensor
+            return False
+    with safe_open(reference, "pt") as tensors:
+        return "greedy" in tensors.keys()
 
 
 def make(folder: str) -> None:
