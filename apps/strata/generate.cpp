@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -102,9 +103,10 @@ int run(const Arguments& a) {
     const Generated out = writer.generate(requests)[0];
     for (const Completion& c : out.completions) std::fputs((a.prompt + c.text + "\n\n").c_str(), stdout);
   } else {
-    std::fputs(a.prompt.c_str(), stdout);
-    std::fflush(stdout);
-    writer.generate(requests, [](const GenerationPiece& piece) {
+    bool begun = false;
+    writer.generate(requests, [&](const GenerationPiece& piece) {
+      // Not before what may be refused was not.
+      if (!std::exchange(begun, true)) std::fputs(a.prompt.c_str(), stdout);
       std::fwrite(piece.text.data(), 1, piece.text.size(), stdout);
       return std::fflush(stdout) == 0;  // a reader that went away ends the writing
     });

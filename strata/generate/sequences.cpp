@@ -203,6 +203,8 @@ void Sequences::stop(int64_t row) {
   const NoGrad guard;
   runs_[static_cast<size_t>(row)] = false;
   set(running_, row, 0);
+  // It is computed like the others: at a place that every cache has. What it read stays, for start() to keep.
+  set(cache_.lengths, row, 0);
 }
 
 void Sequences::check_room() const {
