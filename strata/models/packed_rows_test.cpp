@@ -68,7 +68,7 @@ const std::vector<Way>& ways() {
        {.block_columns = 32, .symmetric = false, .scale_dtype = DType::f16}},
       {R"({"quant_method": "gptq", "bits": 8, "group_size": -1})", "int8", {.scale_dtype = DType::f16}},
       {R"({"quant_method": "awq", "bits": 4, "group_size": 64})", "int4", {.block_columns = 64, .symmetric = false}},
-      {R"({"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"g": {"targets": ["Linear"],)"
+      {R"({"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"g": {)"
        R"( "weights": {"num_bits": 4, "strategy": "group", "group_size": 32}}}})",
        "int4",
        {.block_columns = 32, .scale_dtype = DType::bf16}},
