@@ -243,7 +243,7 @@ json word_piece_json(const GgufVocabulary& v) {
   json model = {{"type", "WordPiece"},
                 {"unk_token", unknown},
                 {"continuing_subword_prefix", "##"},
-                {"max_input_chars_per_word", 100},
+                {"max_input_chars_per_word", 100u},
                 {"vocab", vocabulary_of(tokens)}};
   return detail::tokenizer_file({.model = std::move(model),
                                  .normalizer = {{"type", "BertNormalizer"},

@@ -71,8 +71,10 @@ json model_json(const SentencePieceModel& model) {
   if (model.kind == SentencePieceModel::Kind::unigram) {
     json vocab = json::array();
     for (const Piece& p : model.pieces) vocab.push_back({p.text, static_cast<double>(p.score)});
-    return {
-        {"type", "Unigram"}, {"unk_id", unknown}, {"vocab", std::move(vocab)}, {"byte_fallback", model.byte_fallback}};
+    return {{"type", "Unigram"},
+            {"unk_id", static_cast<uint32_t>(unknown)},
+            {"vocab", std::move(vocab)},
+            {"byte_fallback", model.byte_fallback}};
   }
   check(model.kind == SentencePieceModel::Kind::bpe, kOp,
         "a model of words or of characters is not read, only Unigram and BPE are");
@@ -135,7 +137,7 @@ json decoder_json(const SentencePieceModel& model) {
   if (model.escape_whitespaces) steps.push_back(replace({{"String", kBlank}}, " "));
   if (model.byte_fallback) steps.push_back({{"type", "ByteFallback"}});
   steps.push_back({{"type", "Fuse"}});
-  if (model.add_dummy_prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  if (model.add_dummy_prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1u}, {"stop", 0u}});
   return {{"type", "Sequence"}, {"decoders", std::move(steps)}};
 }
 

@@ -18,20 +18,20 @@ json ends_json(const json& added, const AddedEnds& ends) {
     for (const json& t : added) {
       if (t.at("id") != id) continue;
       const std::string name = t.at("content");
-      special[name] = {{"id", name}, {"ids", {id}}, {"tokens", {name}}};
+      special[name] = {{"id", name}, {"ids", {static_cast<uint32_t>(id)}}, {"tokens", {name}}};
       return name;
     }
     throw ValueError("tokenizer", cat("id ", id, ", to be set around texts, is no control token"));
   };
-  const auto around = [&](std::string_view name, int type) {
+  const auto around = [&](std::string_view name, unsigned type) {
     json list = json::array();
     if (ends.bos) list.push_back({{"SpecialToken", {{"id", token(*ends.bos)}, {"type_id", type}}}});
     list.push_back({{"Sequence", {{"id", name}, {"type_id", type}}}});
     if (ends.eos) list.push_back({{"SpecialToken", {{"id", token(*ends.eos)}, {"type_id", type}}}});
     return list;
   };
-  json single = around("A", 0), pair = single;
-  for (const json& part : around("B", 1)) pair.push_back(part);
+  json single = around("A", 0u), pair = single;
+  for (const json& part : around("B", 1u)) pair.push_back(part);
   return {{"type", "TemplateProcessing"},
           {"single", std::move(single)},
           {"pair", std::move(pair)},

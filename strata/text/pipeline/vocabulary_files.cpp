@@ -240,49 +240,6 @@ const Kind& kind_of(const std::string& directory, const Json& config) {
   return *fits;
 }
 
-// Files of sentencepiece, under the names that transformers gives them. (XLM-RoBERTa's sentencepiece.bpe.model is not
-// among them: its ids are shifted.)
-constexpr const char* kPieceFiles[] = {"tokenizer.model", "spiece.model"};
-
-// Which classes put ids around a text where their configuration does not say.
-struct PieceEnds {
-  std::string_view tokenizer_class;
-  bool bos, eos;
-};
-constexpr PieceEnds kPieceEnds[] = {
-    {"LlamaTokenizer", true, false},
-    {"CodeLlamaTokenizer", true, false},
-    {"GemmaTokenizer", true, false},
-    {"T5Tokenizer", false, true},
-};
-
-Json tokenizer_of_pieces(const std::string& path, Json& config) {
-  const SentencePieceModel model = parse_sentencepiece(io::read_file(path, kMaxFile), path);
-  const auto name = [&](const char* token, const std::string& text) {
-    const bool has =
-        std::any_of(model.pieces.begin(), model.pieces.end(), [&](const auto& p) { return p.text == text; });
-    if (has && !config.contains(token)) config[token] = text;
-  };
-  name("bos_token", model.bos_piece);
-  name("eos_token", model.eos_piece);
-  for (const SentencePieceModel::Piece& p : model.pieces)
-    if (p.type == PieceType::unknown) name("unk_token", p.text);
-  std::string_view called = config.contains("tokenizer_class") && config["tokenizer_class"].is_string()
-                                ? std::string_view(config["tokenizer_class"].get_ref<const std::string&>())
-                                : std::string_view();
-  if (called.ends_with("Fast")) called.remove_suffix(4);
-  for (const PieceEnds& ends : kPieceEnds) {
-    if (ends.tokenizer_class != called) continue;
-    if (!config.contains("add_bos_token")) config["add_bos_token"] = ends.bos;
-    if (!config.contains("add_eos_token")) config["add_eos_token"] = ends.eos;
-  }
-  try {
-    return tokenizer_json(model);
-  } catch (const ValueError& e) {
-    throw IoError(kOp, cat(io::quote(path), ": ", e.what()));
-  }
-}
-
 }  // namespace
 
 std::string token_text(const Json& token) {
@@ -292,6 +249,7 @@ std::string token_text(const Json& token) {
   return {};
 }
 
+// XLM-RoBERTa's sentencepiece.bpe.model is not among the names: its ids are shifted.
 Json tokenizer_of_sentencepiece(const std::string& directory, Json& config) {
   std::string path = directory + "/tokenizer.model";
   if (!exists(path)) path = directory + "/spiece.model";
@@ -315,8 +273,10 @@ Json tokenizer_of_sentencepiece(const std::string& directory, Json& config) {
     std::string_view type;
     bool bos, eos;
   };
-  constexpr Ends ends[] = {
-      {"LlamaTokenizer", true, false}, {"GemmaTokenizer", true, false}, {"T5Tokenizer", false, true}};
+  constexpr Ends ends[] = {{"LlamaTokenizer", true, false},
+                           {"CodeLlamaTokenizer", true, false},
+                           {"GemmaTokenizer", true, false},
+                           {"T5Tokenizer", false, true}};
   std::string name = config.contains("tokenizer_class") ? token_text(config["tokenizer_class"]) : std::string();
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   Ends usual{name, false, false};
@@ -336,8 +296,6 @@ Json tokenizer_of_sentencepiece(const std::string& directory, Json& config) {
 }
 
 Json tokenizer_of_vocabulary_files(const std::string& directory, Json& config) {
-  for (const char* file : kPieceFiles)
-    if (const std::string path = directory + "/" + file; exists(path)) return tokenizer_of_pieces(path, config);
   const Kind& kind = kind_of(directory, config);
   for (const NamedToken& t : kind.tokens)
     if (!config.contains(t.name)) config[t.name] = t.text;
