@@ -108,8 +108,8 @@ std::optional<bool> Fields::optional_boolean(std::string_view key) {
 std::pair<std::string, int32_t> Fields::token_and_id(std::string_view key) {
   constexpr std::string_view wanted = "[a string, an id]";
   const Json& value = need(key, wanted);
-  if (!value.is_array() || value.size() != 2 || !value[0].is_string() || !value[1].is_number_unsigned() ||
-      value[1].get<uint64_t>() > uint64_t{INT32_MAX})
+  if (!value.is_array() || value.size() != 2 || !value[0].is_string() || !value[1].is_number_integer() ||
+      value[1].get<int64_t>() < 0 || value[1].get<int64_t>() > INT32_MAX)
     fail(key, wanted);
   keep(key, value);
   return {value[0].get<std::string>(), value[1].get<int32_t>()};

@@ -79,7 +79,7 @@ struct TemplateProcessing final : PostProcessor {
       std::vector<int32_t>& ids = tokens[name];
       const Json* list = token.find("ids");
       const auto is_id = [](const Json& id) {
-        return id.is_number_unsigned() && id.get<uint64_t>() <= uint64_t{INT32_MAX};
+        return id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() <= INT32_MAX;
       };
       if (list == nullptr || !list->is_array() || !std::all_of(list->begin(), list->end(), is_id))
         token.fail("ids", "a list of ids");
