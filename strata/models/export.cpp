@@ -50,9 +50,10 @@ std::map<std::string, Written> views_of(const nn::Module& module, const Family& 
     parameters.emplace(name, p.detach());
     left.insert(name);
   }
+  for (const auto& [name, b] : module.named_buffers()) parameters.emplace(name, b);
   std::map<std::string, Written> all;
   for (const WeightRow& row : rows) {
-    if (row.repeats) continue;
+    if (row.repeats || row.name.empty()) continue;  // stands there once, or in GGUF alone
     const auto found = parameters.find(row.parameter);
     check(found != parameters.end(), kOp, "a row of ", family.name, " writes ", row.name, " from '", row.parameter,
           "', which the model has not");
@@ -103,7 +104,7 @@ void save_pretrained(const nn::Module& module, const Family& family, const Model
   std::vector<io::StoredItem> items;
   std::map<DType, int64_t> bytes;
   for (const WeightRow& row : rows) {
-    if (row.repeats) continue;
+    if (row.repeats || row.name.empty()) continue;
     const DType dtype = options.dtype.value_or(views.at(row.name).view.dtype());
     items.push_back({row.name, &io::stored_type(dtype), row.shape});
     bytes[dtype] += row.shape.product() * size_of(dtype);
