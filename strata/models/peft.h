@@ -45,7 +45,9 @@ struct AdapterConfig {
   std::vector<std::string> modules_to_save;
   std::string base;  ///< base_model_name_or_path: what was adapted; empty where it is not said
 
+  /// The rank of a module of the file, by the pattern that names it, else `r`.
   int64_t rank_of(std::string_view module) const;
+  /// Its alpha, likewise.
   double alpha_of(std::string_view module) const;
   /// What its addition is multiplied by.
   double scale_of(std::string_view module) const;
