@@ -36,7 +36,8 @@ class FineTune : public TrainTest {
   void make_base(const std::string& family = "llama") {
     c_.model.family = family;
     c_.model.dim = 64;
-    c_.steps = 15;
+    c_.optim.lr = 5e-3;
+    c_.steps = 80;
     train_in("base");
     c_.init = dir_ / "base";
     std::string text;
@@ -209,13 +210,15 @@ TEST_F(FineTune, WeightsOfFourBitsLearnAsWell) {
   const TrainResult low = train_in("nf4");
   const double p = last_loss("bf16"), q = last_loss("nf4");
   EXPECT_LT(q, 0.8 * first_loss("nf4"));
-  EXPECT_NEAR(q, p, 0.03 * p);
+  EXPECT_NEAR(q, p, 0.01 * p);
   const TrainedModel trained = load_trained_model(dir_ / "nf4");
   int64_t packed = 0;
   for (const auto& [name, m] : trained.model->named_modules()) {
     if (!nn::is_packed(m)) continue;
     ++packed;
-    EXPECT_LE(nn::packed_weight(m).bits(), 4.7) << name;  // the 257 numbers of a matrix so small count
+    // Four bits, a byte for 64 of them, a number for 256 such bytes, and the 257 numbers of each matrix.
+    const double numbers = static_cast<double>(nn::packed_weight(m).rows * nn::packed_weight(m).columns);
+    EXPECT_LE(nn::packed_weight(m).bits(), 4 + 8.0 / 64 + 32.0 / (64 * 256) + 259 * 32 / numbers) << name;
   }
   EXPECT_EQ(packed, 8);
   for (const auto& [name, t] : kept("nf4")) EXPECT_NE(name.find(".lora."), std::string::npos) << name;
