@@ -54,6 +54,13 @@ class FineTune : public TrainTest {
   }
   double first_loss(const char* name) { return metrics(name).front().loss; }
   double last_loss(const char* name) { return metrics(name).back().loss; }
+  // The mean of the last third: a batch's own loss varies by more than what is compared.
+  double late_loss(const char* name) {
+    const auto all = metrics(name);
+    double sum = 0;
+    for (size_t i = all.size() * 2 / 3; i < all.size(); ++i) sum += all[i].loss;
+    return sum / static_cast<double>(all.size() - all.size() * 2 / 3);
+  }
   io::TensorMap kept(const std::string& name) {
     return io::load_checkpoint(io::list_checkpoints(dir_ / name).back()).files.at("model");
   }
@@ -201,16 +208,18 @@ TEST_F(FineTune, BeginsFromATunedRun) {
 TEST_F(FineTune, WeightsOfFourBitsLearnAsWell) {
   make_base();
   c_.dtype = "bf16";
-  c_.steps = 40;
+  c_.steps = 150;
   c_.tune.method = "lora";
   c_.tune.rank = 8;
   c_.eval_every = 0;
   const TrainResult plain = train_in("bf16");
   c_.tune.quantize = "nf4";
   const TrainResult low = train_in("nf4");
-  const double p = last_loss("bf16"), q = last_loss("nf4");
+  const double p = late_loss("bf16"), q = late_loss("nf4");
   EXPECT_LT(q, 0.8 * first_loss("nf4"));
-  EXPECT_NEAR(q, p, 0.01 * p);
+  RecordProperty("of_bf16", std::to_string(p));
+  RecordProperty("of_nf4", std::to_string(q));
+  EXPECT_LE(q, 1.01 * p);
   const TrainedModel trained = load_trained_model(dir_ / "nf4");
   int64_t packed = 0;
   for (const auto& [name, m] : trained.model->named_modules()) {
