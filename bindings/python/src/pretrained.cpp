@@ -2,6 +2,8 @@
 
 #include "strata/models/pretrained.h"
 
+#include <nanobind/stl/map.h>
+
 #include <filesystem>
 #include <map>
 
@@ -76,6 +78,9 @@ GenerationOptions options_of(const PyPretrained& p, const std::string& call) {
     }
   }
   GenerationOptions o = parse_generation_config(all.dump(), "generate");
+  // A file may name an end that a smaller vocabulary has not: it is never drawn.
+  if (!said.contains("eos_token_id"))
+    std::erase_if(o.stop_ids, [&](int64_t id) { return id >= p.model->spec.vocab; });
   o.seed = own.seed;
   o.frequency_penalty = own.frequency_penalty, o.presence_penalty = own.presence_penalty;
   o.logprobs = own.logprobs, o.top_logprobs = own.top_logprobs, o.prompt_logprobs = own.prompt_logprobs;

@@ -5,7 +5,8 @@ import pytest
 import strata as st
 
 OPS = st._core.ops
-NAMES = sorted(name[:-1] for name in OPS if name.endswith("_") and name[:-1] in OPS)
+# A cache is written without gradients.
+NAMES = sorted(name[:-1] for name in OPS if name.endswith("_") and name[:-1] in OPS and name != "cache_write_")
 
 
 def arguments(name):

@@ -1,0 +1,107 @@
+"""Models that exist, from Python: tiny ones that scripts/make-models wrote, with what transformers computes."""
+
+import os
+import pathlib
+
+import pytest
+
+import strata as st
+
+MODELS = pathlib.Path(os.environ.get("STRATA_MODELS") or pathlib.Path(os.environ.get("STRATA_SOURCE_DIR", ".")) / "build/models")
+
+
+def load(name):
+    if not (MODELS / name / "reference.safetensors").exists():
+        pytest.skip(f"{MODELS / name} is not there: scripts/make-models writes it")
+    return st.load_pretrained(MODELS / name), st.load(str(MODELS / name / "reference.safetensors"))
+
+
+def near(got, want, share=1e-4):
+    assert got.shape == want.shape
+    assert (got - want).abs().max().item() <= share * want.abs().max().item()
+
+
+@pytest.mark.parametrize("name", ["llama-plain", "gpt2-plain", "qwen3-plain"])
+def test_decoders_give_transformers_logits_and_tokens(name):
+    model, reference = load(name)
+    assert model.kind == "decoder" and model.family == name.split("-")[0] and not model.training
+    with st.no_grad():
+        near(model(reference["tokens"]), reference["logits"])
+    prompt = [int(i) for i in reference["prompt"].flatten().tolist()]
+    want = [int(i) for i in reference["greedy"].flatten().tolist()]
+    written = model.generate(prompt, max_new_tokens=len(want))
+    assert written[0].tokens == want and written[0].finish == "length"
+    # Many at a time, each as if it were alone.
+    many = model.generate([prompt, prompt[:3], prompt[2:]], max_new_tokens=8)
+    assert many[0][0].tokens == want[:8]
+    assert many[1][0].tokens == model.generate(prompt[:3], max_new_tokens=8)[0].tokens
+
+
+def test_options_draw_and_are_checked():
+    model, _ = load("llama-plain")
+    draw = dict(max_new_tokens=6, do_sample=True, temperature=0.9, num_return_sequences=2)
+    one, again = model.generate([1, 2, 3], seed=5, **draw), model.generate([1, 2, 3], seed=5, **draw)
+    assert [c.tokens for c in one] == [c.tokens for c in again] and one[0].tokens != one[1].tokens
+    assert model.generate([1, 2, 3], seed=6, **draw)[0].tokens != one[0].tokens
+    seen = []
+    said = model.generate([1, 2, 3], max_new_tokens=4, logprobs=True, top_logprobs=2,
+                          callback=lambda request, completion, token, text, last: seen.append(token))
+    assert seen == said[0].tokens and len(said[0].logprobs) == 4 and len(said[0].top_logprobs[0]) == 2
+    stopped = model.generate([1, 2, 3], max_new_tokens=50, callback=lambda *_: False)
+    assert stopped[0].finish == "cancelled" and len(stopped[0].tokens) == 1
+    with pytest.raises(RuntimeError, match="enough"):
+        model.generate([1], max_new_tokens=3, callback=lambda *_: (_ for _ in ()).throw(RuntimeError("enough")))
+    for wrong in (dict(nonsense=1), dict(temperature="hot", do_sample=True), dict(seed="x"), dict(no_repeat_ngram_size=2)):
+        with pytest.raises((ValueError, IOError)):
+            model.generate([1], max_new_tokens=2, **wrong)
+    with pytest.raises(ValueError, match="no tokenizer"):
+        model.generate("text", max_new_tokens=1)
+    with pytest.raises(ValueError):
+        model.chat([{"role": "user", "content": "hi"}])
+
+
+def test_it_is_a_module_that_learns():
+    model, reference = load("llama-plain")
+    assert model.special_ids == {} and model.config["model_type"] == "llama" and "decoder" in model.describe()
+    model.train()
+    optimizer = st.optim.AdamW(model.parameters(), lr=1e-2)
+    x = reference["train"][:, :-1].contiguous()
+    y = reference["train"][:, 1:].contiguous()
+    near(model.loss(x, y).reshape(1), reference["loss"], 1e-5)
+    first = model.loss(x, y).item()
+    for _ in range(10):
+        optimizer.zero_grad()
+        model.loss(x, y).backward()
+        optimizer.step()
+    assert model.loss(x, y).item() < 0.7 * first
+    assert set(model.state_dict()) == {name for name, _ in model.named_parameters()}
+
+
+def test_encoders_and_pairs():
+    bert, reference = load("bert-plain")
+    padding = reference["mask"] == 0
+    with st.no_grad():
+        hidden = bert.hidden(reference["tokens"], padding, reference["types"])
+        near(hidden * reference["mask"].unsqueeze(2).to(hidden.dtype), reference["hidden"])
+        near(bert.pooled(hidden), reference["pooled"])
+        vectors = st.text_embeddings(hidden, padding, pooling="mean", normalize=True)
+        assert vectors.shape == (3, 64) and ((vectors * vectors).sum(1) - 1).abs().max().item() < 1e-5
+    with pytest.raises(ValueError, match="pooling is"):
+        st.text_embeddings(hidden, padding, pooling="middle")
+    with pytest.raises(ValueError, match="no model that writes"):
+        bert.generate([1], max_new_tokens=1)
+    vit, reference = load("vit-labels")
+    with st.no_grad():
+        near(vit(reference["pixels"]), reference["logits"])
+    clip, reference = load("clip-plain")
+    with st.no_grad():
+        text = clip.text_vectors(reference["tokens"], reference["mask"] == 0)
+        near(clip.scores(text, clip.image_vectors(reference["pixels"])), reference["scores"])
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    with pytest.raises(IOError):
+        st.load_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "unheard-of"}')
+    with pytest.raises(ValueError, match="unheard-of"):
+        st.load_pretrained(tmp_path)
