@@ -181,7 +181,7 @@ void tell_of_text(const Source& s, Rows& rows) {
 void tell_of_need(const Pretrained& model, bool measure, Rows& rows) {
   const int64_t all = elements(model.module());
   const LanguageModel* decoder = model.model.get();
-  // Learned positions and texts beyond what the model was made for have no cache.
+  // A cache of more positions than the model was made for is refused.
   const int64_t tokens = decoder != nullptr ? std::min(kCached, decoder->context()) : 0;
   const int64_t cached = decoder != nullptr ? elements_cached(*decoder, tokens) : 0;
   const memory::Bound bound = memory::tightest_bound(Device::cpu());
