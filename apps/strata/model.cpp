@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "apps/strata/checks.h"
-#include "apps/strata/command.h"
+#include "apps/strata/model.h"
 #include "strata/core/error.h"
 #include "strata/models/average.h"
 #include "strata/train/fine_tune_inl.h"
@@ -49,8 +49,11 @@ int average(const AverageArguments& a) {
 }  // namespace
 
 void add_model(CLI::App& app, Body& body) {
-  CLI::App* model = app.add_subcommand("model", "Models as files: merge adapters, average weights");
+  CLI::App* model =
+      app.add_subcommand("model", "Models as files: what they are, other forms, merged adapters, averages");
   model->require_subcommand(1);
+  add_model_info(*model, body);
+  add_model_convert(*model, body);
 
   CLI::App* merged = model->add_subcommand("merge", "Merge an adapter folder (PEFT's) into the weights of its base");
   auto m = std::make_shared<MergeArguments>();
