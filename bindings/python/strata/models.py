@@ -29,6 +29,25 @@ def make_config(config: Config) -> TrainConfig:
     return TrainConfig.load(os.fspath(config))
 
 
+def adopt(module: Module, engine: Any) -> None:
+    """Registers the parameters and buffers of an engine's model under their names, in modules made for the dots in them."""
+
+    def owner(name: str) -> Module:
+        inner = module
+        for part in name.split(".")[:-1]:
+            child = inner._modules.get(part)
+            if child is None:
+                child = Module()
+                inner.add_module(part, child)
+            inner = child
+        return inner
+
+    for name, tensor in engine.named_parameters():
+        owner(name).register_parameter(name.rpartition(".")[2], tensor._as_subclass(Parameter))
+    for name, tensor in engine.named_buffers():
+        owner(name).register_buffer(name.rpartition(".")[2], tensor)
+
+
 class LanguageModel(Module):
     """A decoder-only language model (settings ``model.*``): tokens [B, T] (i64) -> logits [B, T, vocab].
 
@@ -60,20 +79,7 @@ class LanguageModel(Module):
     def _adopt(self, engine: "C.LanguageModel", settings: TrainConfig, step: int) -> None:
         self._engine, self.config, self.step = engine, settings, step
         self.tokenizer = engine.tokenizer
-        for name, tensor in engine.named_parameters():
-            self._owner(name).register_parameter(name.rpartition(".")[2], tensor._as_subclass(Parameter))
-        for name, tensor in engine.named_buffers():
-            self._owner(name).register_buffer(name.rpartition(".")[2], tensor)
-
-    def _owner(self, name: str) -> Module:
-        module: Module = self
-        for part in name.split(".")[:-1]:
-            child = module._modules.get(part)
-            if child is None:
-                child = Module()
-                module.add_module(part, child)
-            module = child
-        return module
+        adopt(self, engine)
 
     @property
     def context(self) -> int:

@@ -15,8 +15,8 @@ from . import _core as C
 from ._core import Tensor, Tokenizer
 from ._functions import tensor
 from ._grad_mode import no_grad
+from .models import adopt
 from .nn.module import Module
-from .nn.parameter import Parameter
 
 __all__ = ["Completion", "PretrainedModel", "load_pretrained", "text_embeddings"]
 
@@ -57,21 +57,8 @@ class PretrainedModel(Module):
         super().__init__()
         self._engine = engine
         self.tokenizer = engine.tokenizer
-        for name, tensor in engine.named_parameters():
-            self._owner(name).register_parameter(name.rpartition(".")[2], tensor._as_subclass(Parameter))
-        for name, tensor in engine.named_buffers():
-            self._owner(name).register_buffer(name.rpartition(".")[2], tensor)
+        adopt(self, engine)
         self.eval()
-
-    def _owner(self, name: str) -> Module:
-        module: Module = self
-        for part in name.split(".")[:-1]:
-            child = module._modules.get(part)
-            if child is None:
-                child = Module()
-                module.add_module(part, child)
-            module = child
-        return module
 
     @property
     def family(self) -> str:
