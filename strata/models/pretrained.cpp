@@ -146,34 +146,38 @@ DType most_bytes(const io::WeightFiles& files) {
   return most;
 }
 
-void make_module(Pretrained& p, const ModelSpec& spec) {
-  switch (spec.kind) {
-    case ModelKind::decoder:
-      p.model = std::make_shared<LanguageModel>(spec);
-      return;
-    case ModelKind::encoder:
-      p.text_encoder = std::make_shared<TextEncoder>(spec);
-      return;
-    case ModelKind::image_encoder:
-      p.image_encoder = std::make_shared<ImageEncoder>(spec);
-      return;
-    case ModelKind::pair:
-      p.pair = std::make_shared<ContrastivePair>(spec);
-      return;
-    case ModelKind::encoder_decoder:
-      break;
-  }
-  throw ValueError("load_pretrained", "models of this kind are not made");
-}
-
 }  // namespace
 
 nn::Module& Pretrained::module() const {
   if (model) return *model;
   if (text_encoder) return *text_encoder;
   if (image_encoder) return *image_encoder;
-  check(pair != nullptr, "Pretrained", "there is no model");
-  return *pair;
+  if (pair) return *pair;
+  check(encoder_decoder != nullptr, "Pretrained", "there is no model");
+  return *encoder_decoder;
+}
+
+Pretrained make_module(const ModelSpec& spec) {
+  Pretrained p;
+  p.spec = spec;
+  switch (spec.kind) {
+    case ModelKind::decoder:
+      p.model = std::make_shared<LanguageModel>(spec);
+      break;
+    case ModelKind::encoder:
+      p.text_encoder = std::make_shared<TextEncoder>(spec);
+      break;
+    case ModelKind::image_encoder:
+      p.image_encoder = std::make_shared<ImageEncoder>(spec);
+      break;
+    case ModelKind::pair:
+      p.pair = std::make_shared<ContrastivePair>(spec);
+      break;
+    case ModelKind::encoder_decoder:
+      p.encoder_decoder = std::make_shared<EncoderDecoder>(spec);
+      break;
+  }
+  return p;
 }
 
 std::pair<const Family*, ModelSpec> read_pretrained_spec(const std::string& folder) {
@@ -186,26 +190,28 @@ void load_weights(nn::Module& module, const Family& family, const ModelSpec& spe
 }
 
 Pretrained load_pretrained(const std::string& folder, const PretrainedOptions& options) {
-  Pretrained p;
-  p.folder = folder;
-  p.config = read_config(folder);
-  std::tie(p.family, p.spec) = spec_of(p.config, folder);
+  const std::string config = read_config(folder);
+  const auto [family, spec] = spec_of(config, folder);
+  std::string settings;
   const std::filesystem::path generation = std::filesystem::path(folder) / "generation_config.json";
-  if (std::filesystem::exists(generation)) p.generation_config = io::read_file(generation.string(), kMaxConfig);
+  if (std::filesystem::exists(generation)) settings = io::read_file(generation.string(), kMaxConfig);
   const std::optional<PackedScheme> scheme =
-      packed_scheme(p.config, (std::filesystem::path(folder) / "config.json").string());
+      packed_scheme(config, (std::filesystem::path(folder) / "config.json").string());
   const io::WeightFiles files(folder);
   {
     const DeviceScope dry(Device::meta());
-    Pretrained shapes;
-    make_module(shapes, p.spec);
-    const Plan fits(shapes.module(), *p.family, p.spec, files, scheme);
+    const Pretrained shapes = make_module(spec);
+    const Plan fits(shapes.module(), *family, spec, files, scheme);
   }
   const DeviceScope there(options.device);
   const DefaultDType dtype(options.dtype.value_or(most_bytes(files)));
   const nn::init::SkipDraws from_file;
-  make_module(p, p.spec);
-  load_weights(p.module(), *p.family, p.spec, files, scheme);
+  Pretrained p = make_module(spec);
+  p.family = family;
+  p.config = config;
+  p.generation_config = settings;
+  p.folder = folder;
+  load_weights(p.module(), *family, spec, files, scheme);
   p.module().eval();
   return p;
 }

@@ -52,6 +52,13 @@ struct PyPretrained {
   }
 };
 
+// Of the part that reads or writes texts.
+const ModelSpec& text_spec(const PyPretrained& p) {
+  const ModelSpec& spec = p.model->spec;
+  if (spec.kind == ModelKind::pair) return spec.parts[0];
+  return spec.kind == ModelKind::encoder_decoder ? spec.parts[1] : spec;
+}
+
 // generation_config.json with what the call says on top of it; keys are that file's, and those that it lacks.
 GenerationOptions options_of(const PyPretrained& p, const std::string& call) {
   nlohmann::json all = p.model->generation_config.empty()
@@ -79,8 +86,7 @@ GenerationOptions options_of(const PyPretrained& p, const std::string& call) {
   }
   GenerationOptions o = parse_generation_config(all.dump(), "generate");
   // A file may name an end that a smaller vocabulary has not: it is never drawn.
-  if (!said.contains("eos_token_id"))
-    std::erase_if(o.stop_ids, [&](int64_t id) { return id >= p.model->spec.vocab; });
+  if (!said.contains("eos_token_id")) std::erase_if(o.stop_ids, [&](int64_t id) { return id >= p.model->spec.vocab; });
   o.seed = own.seed;
   o.frequency_penalty = own.frequency_penalty, o.presence_penalty = own.presence_penalty;
   o.logprobs = own.logprobs, o.top_logprobs = own.top_logprobs, o.prompt_logprobs = own.prompt_logprobs;
@@ -217,15 +223,8 @@ void bind_pretrained(nb::module_& m) {
             p.model->module().to(d);
           },
           Release())
-      .def_prop_ro("context",
-                   [](const PyPretrained& p) {
-                     return p.model->spec.kind == ModelKind::pair ? p.model->spec.parts[0].context
-                                                                  : p.model->spec.context;
-                   })
-      .def_prop_ro("vocab",
-                   [](const PyPretrained& p) {
-                     return p.model->spec.kind == ModelKind::pair ? p.model->spec.parts[0].vocab : p.model->spec.vocab;
-                   })
+      .def_prop_ro("context", [](const PyPretrained& p) { return text_spec(p).context; })
+      .def_prop_ro("vocab", [](const PyPretrained& p) { return text_spec(p).vocab; })
       .def(
           "forward",
           [](const PyPretrained& p, const Tensor& x, const OptTensor& pad, const OptTensor& kinds) {
