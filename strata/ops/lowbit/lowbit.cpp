@@ -220,7 +220,8 @@ void linear_kernel(On on, Tensor& y, const Tensor& x, const PackedWeight& w, con
   const Laid l(w);
   const int64_t m = rows_of(x);
   const Tensor dense = x.contiguous(), add = bias.defined() ? bias.contiguous() : bias;
-  if (m <= kMostFusedRows && x.dtype() != DType::f64 && w.columns > 0) {
+  const int64_t most = on.cuda ? kMostFusedRows : cpu::lowbit_most_rows(x.dtype());
+  if (m <= most && x.dtype() != DType::f64 && w.columns > 0) {
     if constexpr (on.cuda)
       lowbit_product_cuda(l.view, dense, add, y);
     else
