@@ -7,7 +7,7 @@
 
 #include "strata/core/error.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 // Elements of one exchange take at most this many bytes for each peer: what bounds the memory that a reduction needs.
@@ -276,4 +276,4 @@ void Communicator::barrier() {
   }
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -12,7 +12,7 @@
 #include "strata/dist/reduction.h"
 #include "strata/dist/transport.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 
 /// The collectives of one group. Each begins with a few bytes to every peer that say which one it is and how large: a
 /// rank that finds another one than its own throws std::runtime_error naming the peer before anything is written. Sums
@@ -67,4 +67,4 @@ class Communicator {
   int64_t sent_ = 0;
 };
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

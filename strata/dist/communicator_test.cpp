@@ -12,7 +12,7 @@
 #include "strata/core/dispatch.h"
 #include "strata/dist/local_transport_test_util.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 constexpr int kSizes[] = {1, 2, 3, 4, 7};
@@ -240,4 +240,4 @@ TEST(Communicator, AbortEndsWhoWaits) {
 }
 
 }  // namespace
-}  // namespace strata::dist
+}  // namespace strata::distributed

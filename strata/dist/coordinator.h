@@ -10,7 +10,7 @@
 
 #include "strata/dist/store.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 
 /// How a coordinator is started.
 struct CoordinatorOptions {
@@ -79,4 +79,4 @@ class StoreClient final : public Store {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

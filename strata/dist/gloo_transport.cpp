@@ -13,7 +13,7 @@
 
 #include "strata/dist/transport.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 class MeetingStore final : public gloo::rendezvous::Store {
@@ -132,9 +132,9 @@ void GlooTransfer::wait() {
 }
 
 }  // namespace
-}  // namespace strata::dist
+}  // namespace strata::distributed
 
-extern "C" __attribute__((visibility("default"))) std::unique_ptr<strata::dist::Transport> strata_transport_1(
-    const strata::dist::TransportRequest& request, strata::dist::Meeting& meeting) {
-  return std::make_unique<strata::dist::GlooTransport>(request, meeting);
+extern "C" __attribute__((visibility("default"))) std::unique_ptr<strata::distributed::Transport> strata_transport_1(
+    const strata::distributed::TransportRequest& request, strata::distributed::Meeting& meeting) {
+  return std::make_unique<strata::distributed::GlooTransport>(request, meeting);
 }

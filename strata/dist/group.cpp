@@ -3,7 +3,7 @@
 #include "strata/core/error.h"
 #include "strata/dist/group_inl.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 
 void Work::wait() {
   if (!state_) return;
@@ -117,4 +117,4 @@ void Group::barrier() {
   run("barrier", [](Communicator& c) { c.barrier(); });
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -1,10 +1,10 @@
 #pragma once
 // Groups of ranks, and this process's part in its job.
 //
-//     dist::init();                                   // reads what strata launch, mpirun, srun or torchrun says
-//     dist::set_mesh(dist::Mesh("dp=2 tp=2"));
-//     Tensor y = dist::all_reduce(x, "sum", "dp");    // strata/dist/collectives/collectives.h
-//     dist::shutdown();
+//     distributed::init();                                   // reads what strata launch, mpirun, srun or torchrun says
+//     distributed::set_mesh(dist::Mesh("dp=2 tp=2"));
+//     Tensor y = distributed::all_reduce(x, "sum", "dp");    // strata/dist/collectives/collectives.h
+//     distributed::shutdown();
 
 #include <chrono>
 #include <functional>
@@ -19,7 +19,7 @@
 #include "strata/dist/recorder.h"
 #include "strata/dist/store.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 
 /// The ranks of a job as a grid with named axes, the last one varying fastest: "dp=2 tp=2" puts ranks 0 and 1 into one
 /// "tp" group and 0 and 2 into one "dp" group.
@@ -122,4 +122,4 @@ FlightRecorder& recorder();
 /// Leaves the job: waits for every rank where nothing has failed, then says goodbye. Nothing happens before init().
 void shutdown();
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

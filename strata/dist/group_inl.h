@@ -9,7 +9,7 @@
 
 #include "strata/dist/group.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 
 struct Work::State {
   std::mutex mutex;
@@ -48,4 +48,4 @@ struct Group::Impl {
 /// Of a failed collective: ends every group of this process, learns what the others were doing, and returns the text.
 std::string failure_of(const std::string& group, const std::vector<int>& ranks, std::string_view error);
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace strata::dist {
+namespace strata::distributed {
 
 /// What a launcher tells a process in its environment.
 struct Job {
@@ -33,4 +33,4 @@ std::optional<Job> job_of(const Environment& environment);
 /// job_of() of this process's environment.
 std::optional<Job> current_job();
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -18,7 +18,7 @@
 
 #include "strata/dist/transport.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 
 /// What the threads share.
 struct Mailboxes {
@@ -97,4 +97,4 @@ inline void on_ranks(int size, const std::function<void(int, std::unique_ptr<Tra
   }
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

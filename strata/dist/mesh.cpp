@@ -5,7 +5,7 @@
 #include "strata/core/error.h"
 #include "strata/dist/group.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 constexpr int kMostRanks = 1 << 20;
@@ -83,4 +83,4 @@ std::vector<int> Mesh::ranks_of(std::string_view group, int rank) const {
   return ranks;
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -4,7 +4,7 @@
 #include "strata/core/error_test_util.h"
 #include "strata/dist/group.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 using Ranks = std::vector<int>;
@@ -49,4 +49,4 @@ TEST(Mesh, RefusesWhatItCannotBe) {
 }
 
 }  // namespace
-}  // namespace strata::dist
+}  // namespace strata::distributed

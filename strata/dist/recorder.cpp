@@ -8,7 +8,7 @@
 #include "strata/core/backend.h"
 #include "strata/core/error.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 double seconds_now() {
@@ -150,4 +150,4 @@ std::string explain(std::string_view group, const std::vector<int>& ranks, const
   return text;
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -11,7 +11,7 @@
 #include "strata/core/dtype.h"
 #include "strata/core/tensor.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 
 /// One collective of this process.
 struct CollectiveEntry {
@@ -71,4 +71,4 @@ struct RankView {
 /// (dead; in another collective than most; not in it at all), then a line for each rank.
 std::string explain(std::string_view group, const std::vector<int>& ranks, const std::vector<RankView>& views);
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 RankView view(int rank, uint64_t sequence, const std::string& what, bool inside, std::string failure = {}) {
@@ -92,4 +92,4 @@ TEST(Explain, RanksOfOtherGroupsAreListedAndNotBlamed) {
 }
 
 }  // namespace
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -6,7 +6,7 @@
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 constexpr std::string_view kNames[] = {"sum", "avg", "min", "max", "product"};
@@ -79,4 +79,4 @@ void reduce_parts(Reduction r, DType dtype, std::span<const void* const> parts, 
   dispatch_all(dtype, "reduce", [&]<class T>() { reduce_typed<T>(r, parts, out, count); });
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

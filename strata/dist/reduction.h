@@ -7,7 +7,7 @@
 
 #include "strata/core/dtype.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 
 /// What becomes of the ranks' values.
 enum class Reduction : uint8_t { sum, avg, min, max, product };
@@ -22,4 +22,4 @@ void check_reduction(std::string_view op, Reduction r, DType dtype);
 /// f16 and bf16 are added in f32 and rounded once. `out` may be one of the parts.
 void reduce_parts(Reduction r, DType dtype, std::span<const void* const> parts, void* out, int64_t count);
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

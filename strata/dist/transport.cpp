@@ -12,7 +12,7 @@
 #include "strata/core/error.h"
 #include "strata/dist/store.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 // The folder of the program or shared library that this code is in.
 std::filesystem::path own_folder() {
@@ -54,4 +54,4 @@ MakeTransport transport_module(const std::string& name) {
                                      "); it is built where its library is installed"));
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

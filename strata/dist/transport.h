@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-namespace strata::dist {
+namespace strata::distributed {
 
 /// How ranks tell each other their addresses while they connect. get() waits.
 class Meeting {
@@ -57,4 +57,4 @@ inline constexpr const char* kTransportSymbol = "strata_transport_1";
 /// beside it. Throws DistributedError saying where it was looked for.
 MakeTransport transport_module(const std::string& name);
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -12,7 +12,7 @@
 #include "strata/dist/group.h"
 #include "strata/dist/group_inl.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 using std::chrono::milliseconds;
@@ -286,7 +286,7 @@ Group& group(std::string_view name) {
   return world().group(name);
 }
 Store& store() {
-  check<DistributedError>(initialized(), "store", "there is none before dist::init()");
+  check<DistributedError>(initialized(), "store", "there is none before distributed::init()");
   return world().store();
 }
 FlightRecorder& recorder() {
@@ -308,4 +308,4 @@ std::string failure_of(const std::string& group, const std::vector<int>& ranks, 
   return world().failure_of(group, ranks, error);
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

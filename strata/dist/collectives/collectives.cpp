@@ -15,7 +15,7 @@
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 using Text = const std::string&;
@@ -36,7 +36,7 @@ int64_t rank_in(std::string_view op, int64_t rank, const Group& g) {
 }
 
 double size_of_group(Text group) {
-  return static_cast<double>(dist::group(group).size());
+  return static_cast<double>(distributed::group(group).size());
 }
 
 // Bytes that a rank of n sends of x where each is to get all but its own part.
@@ -49,7 +49,7 @@ void copy_into(Tensor& y, const Tensor& x) {
 }
 
 void all_reduce_cpu(Tensor& y, const Tensor& x, Text reduction, Text group) {
-  Group& g = dist::group(group);
+  Group& g = distributed::group(group);
   const Reduction r = reduction_named("all_reduce", reduction);
   copy_into(y, x);
   g.run(call_text("all_reduce", reduction, x),
@@ -63,11 +63,11 @@ const Op<Tensor(const Tensor&, Text, Text)> all_reduce_op{{
         "product; bool takes min (all) and max (any). Every rank gets the same bits. f16 and bf16 are added in f32 and "
         "rounded once. The gradient of sum and avg is the same reduction of the ranks' gradients; the others have none. "
         "A group is text: axes of the mesh (\"dp\", \"dp+cp\") or \"world\".",
-    .example = "assert(dist::all_reduce(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",
+    .example = "assert(distributed::all_reduce(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",
     .infer =
         [](const Tensor& x, Text reduction, Text group) {
           check_reduction("all_reduce", reduction_named("all_reduce", reduction), x.dtype());
-          dist::group(group);
+          distributed::group(group);
           return like(x);
         },
     .kernels = {.cpu = all_reduce_cpu},
@@ -96,7 +96,7 @@ const Op<Tensor(const Tensor&, Text, Text)> all_reduce_op{{
 }};
 
 void reduce_cpu(Tensor& y, const Tensor& x, int64_t root, Text reduction, Text group) {
-  Group& g = dist::group(group);
+  Group& g = distributed::group(group);
   const Reduction r = reduction_named("reduce", reduction);
   copy_into(y, x);
   g.run(call_text("reduce", cat(reduction, " to ", root), x), [&](Communicator& c) {
@@ -110,11 +110,11 @@ const Op<Tensor(const Tensor&, int64_t, Text, Text)> reduce_op{{
     .doc =
         "all_reduce at one rank of the group, `root`: the others get zeros. The gradient of sum is the root's, in every "
         "rank; avg divides it by the number of ranks; the other reductions have none.",
-    .example = "assert(dist::reduce(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",
+    .example = "assert(distributed::reduce(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",
     .infer =
         [](const Tensor& x, int64_t root, Text reduction, Text group) {
           check_reduction("reduce", reduction_named("reduce", reduction), x.dtype());
-          rank_in("reduce", root, dist::group(group));
+          rank_in("reduce", root, distributed::group(group));
           return like(x);
         },
     .kernels = {.cpu = reduce_cpu},
@@ -136,7 +136,7 @@ const Op<Tensor(const Tensor&, int64_t, Text, Text)> reduce_op{{
 }};
 
 void broadcast_cpu(Tensor& y, const Tensor& x, int64_t root, Text group) {
-  Group& g = dist::group(group);
+  Group& g = distributed::group(group);
   copy_into(y, x);
   g.run(call_text("broadcast", cat("from ", root), x), [&](Communicator& c) {
     c.broadcast(y.raw_data(), static_cast<size_t>(y.nbytes()), static_cast<int>(root));
@@ -147,10 +147,10 @@ const Op<Tensor(const Tensor&, int64_t, Text)> broadcast_op{{
     .schema = "broadcast(Tensor x, int root=0, str group=\"world\") -> Tensor",
     .doc = "The x of the group's rank `root`, in every rank. All have the same shape and dtype. The gradient is the sum of "
            "the ranks', at the root; zeros elsewhere.",
-    .example = "assert(dist::broadcast(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",
+    .example = "assert(distributed::broadcast(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",
     .infer =
         [](const Tensor& x, int64_t root, Text group) {
-          rank_in("broadcast", root, dist::group(group));
+          rank_in("broadcast", root, distributed::group(group));
           return like(x);
         },
     .kernels = {.cpu = broadcast_cpu},
@@ -167,7 +167,7 @@ const Op<Tensor(const Tensor&, int64_t, Text)> broadcast_op{{
 }};
 
 void all_gather_cpu(Tensor& y, const Tensor& x, int64_t dim, Text group) {
-  Group& g = dist::group(group);
+  Group& g = distributed::group(group);
   const Tensor own = x.contiguous();
   const auto bytes = static_cast<size_t>(own.nbytes());
   dim = wrap_dim(dim, x.dim(), "all_gather");
@@ -187,13 +187,13 @@ const Op<Tensor(const Tensor&, int64_t, Text)> all_gather_op{{
     .schema = "all_gather(Tensor x, int dim=0, str group=\"world\") -> Tensor",
     .doc = "The ranks' x, one behind the other along `dim` in the order of the ranks. All have the same shape and dtype. The "
            "gradient is this rank's part of the sum of the ranks' (reduce_scatter).",
-    .example = "assert(dist::all_gather(ones({2, 3}), 1).shape() == Shape({2, 3}));  // a job of one",
+    .example = "assert(distributed::all_gather(ones({2, 3}), 1).shape() == Shape({2, 3}));  // a job of one",
     .infer =
         [](const Tensor& x, int64_t dim, Text group) {
           check<ShapeError>(x.dim() >= 1, "all_gather", "needs at least one dimension, got ", x);
           dim = wrap_dim(dim, x.dim(), "all_gather");
           Shape shape = x.shape();
-          shape[static_cast<size_t>(dim)] *= dist::group(group).size();
+          shape[static_cast<size_t>(dim)] *= distributed::group(group).size();
           return like(x).with_shape(shape);
         },
     .kernels = {.cpu = all_gather_cpu},
@@ -212,7 +212,7 @@ const Op<Tensor(const Tensor&, int64_t, Text)> all_gather_op{{
 }};
 
 void reduce_scatter_cpu(Tensor& y, const Tensor& x, int64_t dim, Text reduction, Text group) {
-  Group& g = dist::group(group);
+  Group& g = distributed::group(group);
   const Reduction r = reduction_named("reduce_scatter", reduction);
   dim = wrap_dim(dim, x.dim(), "reduce_scatter");
   Tensor room = x.contiguous();
@@ -233,14 +233,14 @@ const Op<Tensor(const Tensor&, int64_t, Text, Text)> reduce_scatter_op{{
     .doc = "This rank's part along `dim` of the ranks' x, reduced as by all_reduce: 1/n of x, whose size there is a multiple "
            "of the group's. The gradient of sum is the ranks' gradients, one behind the other (all_gather); avg divides it "
            "by the number of ranks; the other reductions have none.",
-    .example = "assert(dist::reduce_scatter(ones({4})).shape() == Shape({4}));  // a job of one",
+    .example = "assert(distributed::reduce_scatter(ones({4})).shape() == Shape({4}));  // a job of one",
     .infer =
         [](const Tensor& x, int64_t dim, Text reduction, Text group) {
           constexpr std::string_view kOp = "reduce_scatter";
           check<ShapeError>(x.dim() >= 1, kOp, "needs at least one dimension, got ", x);
           check_reduction(kOp, reduction_named(kOp, reduction), x.dtype());
           dim = wrap_dim(dim, x.dim(), kOp);
-          const int64_t n = dist::group(group).size();
+          const int64_t n = distributed::group(group).size();
           check<ShapeError>(x.size(dim) % n == 0, kOp, "dimension ", dim, " of ", x, " is no multiple of the ", n,
                             " ranks of ", group);
           Shape shape = x.shape();
@@ -282,7 +282,7 @@ Shape exchanged(std::string_view op, const Tensor& x, int64_t& split, int64_t& c
 }
 
 void all_to_all_cpu(Tensor& y, const Tensor& x, int64_t split, int64_t concat, Text group) {
-  Group& g = dist::group(group);
+  Group& g = distributed::group(group);
   const int64_t n = g.size();
   exchanged("all_to_all", x, split, concat, n);
   const int64_t count = x.numel() / n, each = x.size(split) / n;
@@ -310,10 +310,10 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, Text)> all_to_all_op{{
     .doc = "Cuts x along split_dim into a part for each rank of the group, and joins the parts that come from each, in the "
            "order of the ranks, along concat_dim. With two dimensions it moves a cut from one to the other (Ulysses, "
            "arXiv:2309.14509). The gradient is the same exchange back.",
-    .example = "assert(dist::all_to_all(ones({2, 4}), 1, 0).shape() == Shape({2, 4}));  // a job of one",
+    .example = "assert(distributed::all_to_all(ones({2, 4}), 1, 0).shape() == Shape({2, 4}));  // a job of one",
     .infer =
         [](const Tensor& x, int64_t split, int64_t concat, Text group) {
-          return like(x).with_shape(exchanged("all_to_all", x, split, concat, dist::group(group).size()));
+          return like(x).with_shape(exchanged("all_to_all", x, split, concat, distributed::group(group).size()));
         },
     .kernels = {.cpu = all_to_all_cpu},
     .backward = [](Backward& b, const Tensor&, int64_t split, int64_t concat,
@@ -345,7 +345,7 @@ std::vector<int64_t> counts_of(const Tensor& counts, const Group& g, std::string
 
 Tensor all_to_all_rows_cpu(const Tensor& x, const Tensor& send_counts, const Tensor& receive_counts, Text group) {
   constexpr std::string_view kOp = "all_to_all_rows";
-  Group& g = dist::group(group);
+  Group& g = distributed::group(group);
   check<ShapeError>(x.dim() >= 1, kOp, "needs at least one dimension, got ", x);
   const std::vector<int64_t> gives = counts_of(send_counts, g, "send_counts"),
                              gets = counts_of(receive_counts, g, "receive_counts");
@@ -373,7 +373,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Text)> all_to_all_r
            "result has receive_counts[0] rows of rank 0, and so on. Counts are i64 with an element for each rank; what one "
            "sends must be what the other receives. The gradient is the exchange back.",
     .example = "Tensor n = from_span<int64_t>(std::vector<int64_t>{2}, {1});\n"
-               "assert(dist::all_to_all_rows(ones({2, 3}), n, n).shape() == Shape({2, 3}));  // a job of one",
+               "assert(distributed::all_to_all_rows(ones({2, 3}), n, n).shape() == Shape({2, 3}));  // a job of one",
     .dynamic = {.cpu = all_to_all_rows_cpu},
     .saves = "send_counts receive_counts",
     .backward = [](Backward& b, const Tensor&, const Tensor& send_counts, const Tensor& receive_counts,
@@ -392,7 +392,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Text)> all_to_all_r
 }};
 
 void ring_shift_cpu(Tensor& y, const Tensor& x, int64_t by, Text group) {
-  Group& g = dist::group(group);
+  Group& g = distributed::group(group);
   const Tensor own = x.contiguous();
   const int64_t n = g.size(), step = (by % n + n) % n;
   g.run(call_text("ring_shift", cat("by ", by), x), [&](Communicator& c) {
@@ -405,10 +405,10 @@ const Op<Tensor(const Tensor&, int64_t, Text)> ring_shift_op{{
     .schema = "ring_shift(Tensor x, int by=1, str group=\"world\") -> Tensor",
     .doc = "The x of the rank that stands `by` places before this one in the group's ring; negative: behind it. All have the "
            "same shape and dtype. The gradient goes the other way.",
-    .example = "assert(dist::ring_shift(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",
+    .example = "assert(distributed::ring_shift(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",
     .infer =
         [](const Tensor& x, int64_t, Text group) {
-          dist::group(group);
+          distributed::group(group);
           return like(x);
         },
     .kernels = {.cpu = ring_shift_cpu},
@@ -452,7 +452,7 @@ Tensor ring_shift(const Tensor& x, int64_t by, Text group) {
 }
 
 void send(const Tensor& x, int64_t to, Text group) {
-  Group& g = dist::group(group);
+  Group& g = distributed::group(group);
   check<DeviceError>(x.device().is_cpu(), "send", "takes tensors of the CPU, got ", x);
   check(rank_in("send", to, g) != g.rank(), "send", "a rank cannot send to itself");
   const Tensor own = x.detach().contiguous();
@@ -461,7 +461,7 @@ void send(const Tensor& x, int64_t to, Text group) {
   });
 }
 Tensor receive(const Tensor& like_this, int64_t from, Text group) {
-  Group& g = dist::group(group);
+  Group& g = distributed::group(group);
   check<DeviceError>(like_this.device().is_cpu(), "receive", "takes tensors of the CPU, got ", like_this);
   check(rank_in("receive", from, g) != g.rank(), "receive", "a rank cannot receive from itself");
   Tensor y = empty(like_this.shape(), like_this.dtype());
@@ -471,7 +471,7 @@ Tensor receive(const Tensor& like_this, int64_t from, Text group) {
   return y;
 }
 void barrier(Text group) {
-  dist::group(group).barrier();
+  distributed::group(group).barrier();
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -9,7 +9,7 @@
 
 #include "strata/core/tensor.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 
 /// The ranks' x, reduced elementwise: "sum", "avg", "min", "max" or "product". The same bits in every rank.
 Tensor all_reduce(const Tensor& x, const std::string& reduction = "sum", const std::string& group = "world");
@@ -40,4 +40,4 @@ Tensor receive(const Tensor& like, int64_t from, const std::string& group = "wor
 /// Returns when every rank of the group has called it.
 void barrier(const std::string& group = "world");
 
-}  // namespace strata::dist
+}  // namespace strata::distributed
