@@ -35,8 +35,8 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"eval", {"core", "memory", "ops", "text"}},
     {"generate", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "nn", "models"}},
     {"lab", {"core", "memory", "cuda", "autograd", "ops", "nn"}},
-    {"train", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab"}},
-    {"c", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab", "train"}},
+    {"train", {"core", "memory", "cuda", "autograd", "ops", "dist", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab"}},
+    {"c", {"core", "memory", "cuda", "autograd", "ops", "dist", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab", "train"}},
 };
 
 struct Include {
