@@ -1,0 +1,82 @@
+#pragma once
+// The coordinator: an HTTP server that holds a job's Store, hears its ranks' heartbeats, and shows its state.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strata/dist/store.h"
+
+namespace strata::distributed {
+
+/// How a coordinator is started.
+struct CoordinatorOptions {
+  int size = 1;                    ///< ranks of the job
+  std::string host = "127.0.0.1";  ///< the interface that it listens on
+  int port = 0;                    ///< 0: any that is free; it is bound before the constructor returns
+  std::string secret;              ///< requests without it are refused; not empty
+};
+
+/// What a rank says of itself, every second.
+struct Heartbeat {
+  int rank = 0;
+  std::string host;
+  int64_t pid = 0;
+  std::string state;  ///< one line: the collective it is in or did last, and the step
+  int64_t step = -1;  ///< of training; -1 where there is none
+  double waiting = 0;  ///< seconds it has been waiting for others in the collective it is in; 0 outside
+};
+
+/// What is known of a rank.
+struct RankState {
+  Heartbeat last;
+  double age = 0;       ///< seconds since that heartbeat; negative where none came yet
+  bool left = false;    ///< said goodbye
+  std::string failure;  ///< why it is taken for dead or failed; empty while it is well
+};
+
+/// The server. Its pages: /status (people), /metrics (Prometheus), and what StoreClient asks. Requests are bounded in
+/// size; a client that is slow or sends garbage holds up nobody else.
+class Coordinator {
+ public:
+  /// Binds and serves. Throws DistributedError where the port is taken or the host is none of this machine's.
+  explicit Coordinator(const CoordinatorOptions& options);
+  ~Coordinator();
+  int port() const;
+  /// Every rank's state.
+  std::vector<RankState> ranks() const;
+  /// Marks a rank as failed: what the launcher saw of it. Every rank learns of it with its next heartbeat.
+  void fail(int rank, std::string_view why);
+  /// The store, for this process.
+  Store& store();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A rank's connection to the coordinator.
+class StoreClient final : public Store {
+ public:
+  /// Waits for the coordinator at `address` ("host:port") for up to `patience`. Throws DistributedError when there is
+  /// none by then or the secret is refused.
+  StoreClient(std::string_view address, std::string_view secret, std::chrono::milliseconds patience);
+  ~StoreClient() override;
+  void set(std::string_view key, std::string_view value) override;
+  std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
+  int64_t add(std::string_view key, int64_t amount) override;
+  void remove(std::string_view key) override;
+  /// Says that this rank lives, and hears of the others: every rank's state, those that failed with why.
+  std::vector<RankState> beat(const Heartbeat& mine);
+  /// Says goodbye: this rank ends in order.
+  void leave(int rank);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata::distributed
