@@ -24,6 +24,7 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"cuda", {"core", "memory"}},
     {"autograd", {"core", "memory", "cuda"}},
     {"ops", {"core", "memory", "cuda", "autograd"}},
+    {"dist", {"core", "memory", "cuda", "autograd", "ops"}},
     {"io", {"core", "memory", "cuda"}},
     {"text", {"core", "io"}},
     {"data", {"core", "memory", "autograd", "ops", "io", "text"}},
