@@ -119,6 +119,7 @@ class Connection final : public httplib::Stream {
 }  // namespace
 
 HttpServer::HttpServer() {
+  restore();
   set_socket_options([](socket_t socket) {
     // Not SO_REUSEPORT, the library's default: with it two servers share a port.
     const int yes = 1;

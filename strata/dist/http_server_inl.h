@@ -2,6 +2,7 @@
 // cpp-httplib's server, with bounds for what strangers send.
 
 #include <atomic>
+#include <csignal>
 #include <string>
 #include <thread>
 
@@ -9,10 +10,20 @@
 
 namespace strata::dist::detail {
 
+// httplib's server changes what SIGPIPE does in its process.
+class KeptPipeSignal {
+ public:
+  KeptPipeSignal() { ::sigaction(SIGPIPE, nullptr, &before_); }
+  void restore() const { ::sigaction(SIGPIPE, &before_, nullptr); }
+
+ private:
+  struct sigaction before_ {};
+};
+
 /// A server whose connections are bounded in time and size: a request must be there within 5 s, whatever its client
 /// does meanwhile, with at most 8 KiB before its body. Each connection serves one request, so that a rank holds no
 /// thread between two. Threads take no signals of the process, and writing to a client that went away raises none.
-class HttpServer final : public httplib::Server {
+class HttpServer final : private KeptPipeSignal, public httplib::Server {
  public:
   HttpServer();
   ~HttpServer() override { close(); }

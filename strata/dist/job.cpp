@@ -5,7 +5,9 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
-#include <vector>
+#include <set>
+#include <tuple>
+#include <utility>
 
 #include <unistd.h>
 
@@ -235,7 +237,8 @@ std::vector<Said> all_said(const Reader& reader) {
           said.size.name, " = ", said.size.value);
     if (!found.empty()) {
       const Said& inner = found.front();
-      if (by.kind == Kind::slurm && inner.by->starts_itself) continue;
+      // Slurm's own PMI says nothing of the host.
+      if (by.kind == Kind::slurm && inner.by->starts_itself && inner.local_size.name != nullptr) continue;
       for (const auto& [a, b] : {std::pair{inner.size, said.size}, std::pair{inner.rank, said.rank}})
         check(a.value == b.value, kOp, a.name, " is ", a.value, " and ", b.name, " is ", b.value,
               ": two launchers contradict each other; unset what one of them has left");
@@ -254,7 +257,7 @@ Number known(const std::vector<Said>& all, Number Said::*member, const char* wan
 
 // What the launchers call this job; of one that says nothing, the process that started this one.
 std::string id_of(const Reader& reader, const std::vector<Said>& all) {
-  std::string id = cat(static_cast<int64_t>(::geteuid()), " ", all[0].by->name);
+  std::string id = cat(static_cast<int64_t>(::geteuid()));
   bool named = false;
   for (const Said& said : all)
     for (const char* name : said.by->job)
@@ -335,6 +338,19 @@ std::optional<Job> job_of(const Environment& environment) {
     if (const Variable secret = reader.text("STRATA_JOB_SECRET")) job.secret = secret.text;
   }
   return job;
+}
+
+std::vector<std::string> job_variables() {
+  std::set<std::string> names{
+      "MASTER_ADDR", "MASTER_PORT", "STRATA_JOB_SECRET", "TORCHELASTIC_USE_AGENT_STORE", "SLURM_STEP_TASKS_PER_NODE",
+      "SLURM_NODEID"};
+  for (const Launcher& by : kLaunchers) {
+    if (by.marker != nullptr) names.insert(by.marker);
+    for (const Launcher::Names& of : {by.rank, by.size, by.local_rank, by.local_size})
+      for (const char* name : of)
+        if (name != nullptr) names.insert(name);
+  }
+  return {names.begin(), names.end()};
 }
 
 std::optional<Job> current_job() {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace strata::dist {
 
@@ -40,5 +41,9 @@ using Environment = std::function<const char*(const char* name)>;
 std::optional<Job> job_of(const Environment& environment);
 /// job_of() of this process's environment.
 std::optional<Job> current_job();
+
+/// The variables by which launchers say what job_of() reads: who starts ranks of its own takes them out of their
+/// environment first.
+std::vector<std::string> job_variables();
 
 }  // namespace strata::dist

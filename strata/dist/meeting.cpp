@@ -32,18 +32,11 @@ struct File {
   }
 };
 
-// A number listens at itself, a name (which its own host may know as its loopback) at every interface.
-std::string interface_of(const std::string& host) {
-  unsigned char bytes[16];
-  const bool number = ::inet_pton(AF_INET, host.c_str(), bytes) == 1 || ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
-  return number ? host : "0.0.0.0";
-}
-
 std::unique_ptr<Coordinator> start_at(const Job& job) {
   const size_t colon = job.coordinator.rfind(':');
   std::string host = job.coordinator.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  CoordinatorOptions options{.size = job.size, .host = interface_of(host), .secret = job.secret};
+  CoordinatorOptions options{.size = job.size, .host = interface_for(host), .secret = job.secret};
   const std::string port = job.coordinator.substr(colon + 1);
   (void)std::from_chars(port.data(), port.data() + port.size(), options.port);
   return std::make_unique<Coordinator>(options);
@@ -71,6 +64,12 @@ std::unique_ptr<StoreClient> find_by_file(const Job& job, milliseconds patience)
 }
 
 }  // namespace
+
+std::string interface_for(const std::string& host) {
+  unsigned char bytes[16];
+  const bool number = ::inet_pton(AF_INET, host.c_str(), bytes) == 1 || ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
+  return number ? host : "0.0.0.0";
+}
 
 std::string random_secret() {
   unsigned char bytes[16];

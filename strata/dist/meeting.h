@@ -13,6 +13,10 @@ namespace strata::dist {
 /// 128 random bits of the system, as 32 hexadecimal digits.
 std::string random_secret();
 
+/// What a coordinator listens at so that others reach it under the name `host`: a number itself, for a name (which its
+/// own host may know as its loopback) all interfaces.
+std::string interface_for(const std::string& host);
+
 /// Where a job's coordinator is, and what it wants to hear.
 struct Address {
   std::string coordinator;  ///< "host:port"
