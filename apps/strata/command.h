@@ -36,6 +36,7 @@ void add_estimate(CLI::App& app, Body& body);
 void add_generate(CLI::App& app, Body& body);
 void add_info(CLI::App& app, Body& body);
 void add_lab(CLI::App& app, Body& body);
+void add_launch(CLI::App& app, Body& body);
 void add_model(CLI::App& app, Body& body);
 void add_ops(CLI::App& app, Body& body);
 void add_report(CLI::App& app, Body& body);

@@ -17,16 +17,18 @@ struct CoordinatorOptions {
   int size = 1;                    ///< ranks of the job
   std::string host = "127.0.0.1";  ///< the interface that it listens on
   int port = 0;                    ///< 0: any that is free; it is bound before the constructor returns
-  std::string secret;              ///< requests without it are refused; not empty
+  std::string secret;              ///< requests without it are refused; not empty, printable ASCII, 256 bytes at most
+  /// A rank whose last heartbeat is older has failed.
+  std::chrono::milliseconds silence{5000};
 };
 
 /// What a rank says of itself, every second.
 struct Heartbeat {
   int rank = 0;
-  std::string host;
+  std::string host;  ///< at most 256 bytes
   int64_t pid = 0;
-  std::string state;  ///< one line: the collective it is in or did last, and the step
-  int64_t step = -1;  ///< of training; -1 where there is none
+  std::string state;   ///< one line: the collective it is in or did last, and the step; at most 1,024 bytes are sent
+  int64_t step = -1;   ///< of training; -1 where there is none
   double waiting = 0;  ///< seconds it has been waiting for others in the collective it is in; 0 outside
 };
 
@@ -38,18 +40,27 @@ struct RankState {
   std::string failure;  ///< why it is taken for dead or failed; empty while it is well
 };
 
-/// The server. Its pages: /status (people), /metrics (Prometheus), and what StoreClient asks. Requests are bounded in
-/// size; a client that is slow or sends garbage holds up nobody else.
+/// The server. Its pages: /status (people), /metrics (Prometheus), and what StoreClient asks. Both pages are open to
+/// this host, where they show no more than `ps` does, and to others with the secret (as a password or bearer token).
+///
+/// Requests are bounded in size and time; a client that is slow or sends garbage holds up nobody else. At most 64
+/// requests wait for a key at once; others are told to ask again, less often the more ranks there are, so that the
+/// server's threads (96 at most) and load are bounded whatever the size of the job.
 class Coordinator {
  public:
   /// Binds and serves. Throws DistributedError where the port is taken or the host is none of this machine's.
   explicit Coordinator(const CoordinatorOptions& options);
   ~Coordinator();
   int port() const;
+  /// Tells where a rank runs, before it says so itself.
+  void started(int rank, std::string_view host, int64_t pid);
   /// Every rank's state.
   std::vector<RankState> ranks() const;
   /// Marks a rank as failed: what the launcher saw of it. Every rank learns of it with its next heartbeat.
+  /// A rank that has left cannot fail any more, and one that has failed stays so until another process takes its place.
   void fail(int rank, std::string_view why);
+  /// A rank ended in order, whether it said so or not.
+  void leave(int rank);
   /// The store, for this process.
   Store& store();
 
@@ -58,7 +69,7 @@ class Coordinator {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A rank's connection to the coordinator.
+/// A rank's way to the coordinator: one connection a request, so that any threads can ask at once.
 class StoreClient final : public Store {
  public:
   /// Waits for the coordinator at `address` ("host:port") for up to `patience`. Throws DistributedError when there is
@@ -69,8 +80,10 @@ class StoreClient final : public Store {
   std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
   int64_t add(std::string_view key, int64_t amount) override;
   void remove(std::string_view key) override;
-  /// Says that this rank lives, and hears of the others: every rank's state, those that failed with why.
-  std::vector<RankState> beat(const Heartbeat& mine);
+  /// Says that this rank lives, and hears of the others: every rank's state by its number, those that failed with why.
+  /// Where `everyone` is false, only those that left or failed are told (the others are as if never heard of): what a
+  /// large job asks for every second. Throws DistributedError where another living process has this rank.
+  std::vector<RankState> beat(const Heartbeat& mine, bool everyone = true);
   /// Says goodbye: this rank ends in order.
   void leave(int rank);
 

@@ -16,23 +16,23 @@
 namespace strata::distributed {
 namespace {
 
-class MeetingStore final : public gloo::rendezvous::Store {
+class BookStore final : public gloo::rendezvous::Store {
  public:
-  explicit MeetingStore(Meeting& meeting) : meeting_(meeting) {}
+  explicit BookStore(AddressBook& book) : book_(book) {}
   void set(const std::string& key, const std::vector<char>& data) override {
-    meeting_.set(key, std::string(data.begin(), data.end()));
+    book_.set(key, std::string(data.begin(), data.end()));
   }
   std::vector<char> get(const std::string& key) override {
-    const std::string value = meeting_.get(key);
+    const std::string value = book_.get(key);
     return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override {
-    for (const std::string& key : keys) meeting_.get(key);
+    for (const std::string& key : keys) book_.get(key);
   }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
 
  private:
-  Meeting& meeting_;
+  AddressBook& book_;
 };
 
 class GlooTransport;
@@ -58,12 +58,12 @@ class GlooTransfer final : public Transfer {
 
 class GlooTransport final : public Transport {
  public:
-  GlooTransport(const TransportRequest& request, Meeting& meeting)
+  GlooTransport(const TransportRequest& request, AddressBook& book)
       : context_(std::make_shared<gloo::rendezvous::Context>(request.rank, request.size)) {
     gloo::transport::tcp::attr attributes;
     attributes.hostname = request.interface;
     device_ = gloo::transport::tcp::CreateDevice(attributes);
-    MeetingStore store(meeting);
+    BookStore store(book);
     context_->setTimeout(request.timeout);
     context_->connectFullMesh(store, device_);
   }
@@ -135,6 +135,6 @@ void GlooTransfer::wait() {
 }  // namespace strata::distributed
 
 extern "C" __attribute__((visibility("default"))) std::unique_ptr<strata::distributed::Transport> strata_transport_1(
-    const strata::distributed::TransportRequest& request, strata::distributed::Meeting& meeting) {
-  return std::make_unique<strata::distributed::GlooTransport>(request, meeting);
+    const strata::distributed::TransportRequest& request, strata::distributed::AddressBook& book) {
+  return std::make_unique<strata::distributed::GlooTransport>(request, book);
 }

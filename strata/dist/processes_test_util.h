@@ -45,7 +45,7 @@ inline void on_processes(int size, const std::function<void(int)>& body, Process
     std::vector<std::string> environment;
     for (char** e = environ; *e != nullptr; ++e) environment.emplace_back(*e);
     for (const std::string& s :
-         {std::string("STRATA_RANKS_OF_TEST=1"), cat("RANK=", r), cat("WORLD_SIZE=", size), cat("LOCAL_RANK=", r),
+         {std::string("STRATA_RANKS_OF_TEST=1"), std::string("STRATA_LAUNCH=1"), cat("RANK=", r), cat("WORLD_SIZE=", size), cat("LOCAL_RANK=", r),
           cat("LOCAL_WORLD_SIZE=", size), std::string("MASTER_ADDR=127.0.0.1"), cat("MASTER_PORT=", coordinator.port()),
           cat("STRATA_JOB_SECRET=", secret), std::string("STRATA_NUM_THREADS=1")}) {
       environment.push_back(s);

@@ -12,9 +12,9 @@
 namespace strata::distributed {
 
 /// How ranks tell each other their addresses while they connect. get() waits.
-class Meeting {
+class AddressBook {
  public:
-  virtual ~Meeting() = default;
+  virtual ~AddressBook() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
   virtual std::string get(const std::string& key) = 0;
 };
@@ -50,7 +50,7 @@ struct TransportRequest {
 };
 
 /// The function that a module exports: a connected transport. Throws std::runtime_error where peers cannot be reached.
-using MakeTransport = std::unique_ptr<Transport> (*)(const TransportRequest& request, Meeting& meeting);
+using MakeTransport = std::unique_ptr<Transport> (*)(const TransportRequest& request, AddressBook& book);
 inline constexpr const char* kTransportSymbol = "strata_transport_1";
 
 /// The module of that name ("gloo", "mpi"), loaded once: from the folder of this program or library, or the lib/strata

@@ -11,6 +11,7 @@
 #include "strata/dist/coordinator.h"
 #include "strata/dist/group.h"
 #include "strata/dist/group_inl.h"
+#include "strata/dist/meeting.h"
 
 namespace strata::distributed {
 namespace {
@@ -29,9 +30,9 @@ std::string host_name() {
   return name;
 }
 
-class StoreMeeting final : public Meeting {
+class StoreBook final : public AddressBook {
  public:
-  StoreMeeting(Store& store, std::string prefix, milliseconds patience)
+  StoreBook(Store& store, std::string prefix, milliseconds patience)
       : store_(store), prefix_(std::move(prefix)), patience_(patience) {}
   void set(const std::string& key, const std::string& value) override { store_.set(prefix_ + key, value); }
   std::string get(const std::string& key) override { return store_.get(prefix_ + key, patience_); }
@@ -53,7 +54,7 @@ class World {
       local_ = make_local_store();
       return;
     }
-    membership_ = join(job_, options.patience);
+    meeting_ = meet(job_, options.patience);
     heart_ = std::thread([this] { beat(); });
   }
 
@@ -72,11 +73,20 @@ class World {
     }
     if (well) group("world").barrier();
     stop_beating();
-    membership_.client->leave(job_.rank);
+    meeting_.store->leave(job_.rank);
+    if (!meeting_.coordinator) return;
+    // It holds the store of those that are still leaving.
+    const Clock::time_point since = Clock::now();
+    const auto gone = [](const RankState& s) { return s.left || !s.failure.empty(); };
+    while (Clock::now() - since < kAftermath) {
+      const std::vector<RankState> states = meeting_.coordinator->ranks();
+      if (std::all_of(states.begin(), states.end(), gone)) return;
+      std::this_thread::sleep_for(milliseconds(5));
+    }
   }
 
   const Job& job() const { return job_; }
-  Store& store() { return local_ ? *local_ : *membership_.client; }
+  Store& store() { return local_ ? *local_ : *meeting_.store; }
 
   void set_mesh(const Mesh& mesh) {
     check(mesh.size() == job_.size, "set_mesh", "the mesh has ", mesh.size(), " ranks, the job ", job_.size);
@@ -105,10 +115,10 @@ class World {
       check<DistributedError>(failure_.empty(), "group", failure_);
       // Others may be slow to come: heartbeats go on meanwhile, and a failure of a peer is in the error's text.
       lock.unlock();
-      StoreMeeting meeting(store(), cat("group/", key, "/", mesh, "/", ranks[0], "/"), options_.patience);
+      StoreBook book(store(), cat("group/", key, "/", mesh, "/", ranks[0], "/"), options_.patience);
       try {
         transport = transport_module("gloo")({mine, static_cast<int>(ranks.size()), interface(), options_.timeout},
-                                             meeting);
+                                             book);
       } catch (const Error&) {
         throw;
       } catch (const std::exception& e) {
@@ -127,7 +137,7 @@ class World {
     }
     abort_groups();
     std::string text;
-    if (job_.size == 1 || !membership_.client) {
+    if (job_.size == 1 || !meeting_.store) {
       text = std::string(error);
     } else {
       text = cat(explain(group, ranks, aftermath(ranks)), "\n  this rank saw: ", error);
@@ -174,7 +184,7 @@ class World {
     std::vector<RankState> states;
     do {
       try {
-        states = membership_.client->beat(mine());
+        states = meeting_.store->beat(mine());
       } catch (const Error& e) {
         // Without a coordinator each rank speaks for itself.
         RankView own{job_.rank, host_, getpid(), {}, false, recorder().now(), 0};
@@ -198,11 +208,11 @@ class World {
       lock.unlock();
       try {
         const Heartbeat h = mine();
-        const std::vector<RankState> states = membership_.client->beat(h);
+        const double limit = std::chrono::duration<double>(options_.complain).count();
+        const std::vector<RankState> states = meeting_.store->beat(h, h.waiting > limit);
         const bool dead = std::any_of(states.begin(), states.end(), [](const RankState& s) { return !s.failure.empty(); });
         // Who waits for a dead rank hears of it by its transfer's end.
         if (dead) abort_groups();
-        const double limit = std::chrono::duration<double>(options_.complain).count();
         if (h.waiting > limit && !complained && !dead) {
           complained = true;
           const CollectiveEntry now = recorder().now();
@@ -238,7 +248,7 @@ class World {
   Job job_;
   std::string host_ = host_name();
   std::unique_ptr<Store> local_;
-  Membership membership_;
+  Meeting meeting_;
   std::mutex mutex_;  // of the mesh, the groups and the failure
   std::optional<Mesh> mesh_;
   int meshes_ = 0;

@@ -1,0 +1,63 @@
+#pragma once
+// How the ranks of a job find their store.
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "strata/dist/coordinator.h"
+#include "strata/dist/job.h"
+
+namespace strata::distributed {
+
+/// 128 random bits of the system, as 32 hexadecimal digits.
+std::string random_secret();
+
+/// What a coordinator listens at so that others reach it under the name `host`: a number itself, for a name (which its
+/// own host may know as its loopback) all interfaces.
+std::string interface_for(const std::string& host);
+
+/// Where a job's coordinator is, and what it wants to hear.
+struct Address {
+  std::string coordinator;  ///< "host:port"
+  std::string secret;
+};
+
+/// A file through which the processes of one user on one host find each other. It is there while this lives, with mode
+/// 0600, in one piece.
+class MeetingFile {
+ public:
+  /// Replaces what another job left there. Throws DistributedError where it cannot be written.
+  MeetingFile(std::string path, const Address& address);
+  ~MeetingFile();
+  MeetingFile(const MeetingFile&) = delete;
+  MeetingFile& operator=(const MeetingFile&) = delete;
+  /// What a file says; empty members where there is none yet. Throws DistributedError for one that belongs to somebody
+  /// else, that others can read or write, or that is no such file.
+  static Address read(const std::string& path);
+
+ private:
+  std::string path_;
+  uint64_t file_ = 0;  // its inode
+};
+
+/// A rank's place in its job.
+struct Meeting {
+  std::unique_ptr<Coordinator> coordinator;  ///< where this rank holds it, else null
+  std::unique_ptr<MeetingFile> file;         ///< likewise
+  std::unique_ptr<StoreClient> store;        ///< null for a job of one
+};
+
+/// Finds the job's coordinator, or starts it where that is this rank's part, and waits for it up to `patience`. Where a
+/// job has several hosts, rank 0's coordinator listens at all interfaces of its host, otherwise at the loopback alone.
+/// Throws DistributedError saying what was missing.
+///
+/// ```cpp
+/// if (const std::optional<distributed::Job> job = distributed::current_job()) {
+///   const distributed::Meeting meeting = distributed::meet(*job, std::chrono::seconds(60));
+///   if (meeting.store) meeting.store->set(cat("address/", job->rank), "...");
+/// }
+/// ```
+Meeting meet(const Job& job, std::chrono::milliseconds patience);
+
+}  // namespace strata::distributed
