@@ -27,8 +27,8 @@ struct ProcessesOptions {
   std::vector<int> ends;
 };
 
-/// Calls body(rank) in `size` processes that have joined one job. In the parent it returns when all have ended; in a rank
-/// the test is over when it returns.
+/// Calls body(rank) in `size` processes that have joined one job, once a test: in the parent it returns when all have
+/// ended, in a rank the test is over then.
 inline void on_processes(int size, const std::function<void(int)>& body, ProcessesOptions options = {}) {
   if (std::getenv("STRATA_RANKS_OF_TEST") != nullptr) {
     init(options.init);
@@ -36,7 +36,7 @@ inline void on_processes(int size, const std::function<void(int)>& body, Process
     shutdown();
     return;
   }
-  const std::string secret = "secret of a test";
+  const std::string secret = "secret-of-a-test";
   const Coordinator coordinator({.size = size, .secret = secret});
   const auto* const info = testing::UnitTest::GetInstance()->current_test_info();
   const std::string filter = cat("--gtest_filter=", info->test_suite_name(), ".", info->name());

@@ -41,7 +41,8 @@ std::string place(const CollectiveEntry& e) {
 
 std::string line_of(const CollectiveEntry& e) {
   if (e.group.empty()) return "no collective yet";
-  std::string s = cat(e.ended != 0 ? "after " : "in ", e.group, " #", e.sequence, ": ", e.what, " | ", e.holder);
+  // One that failed is where its rank still is, for those that ask why.
+  std::string s = cat(e.ended != 0 && e.error.empty() ? "after " : "in ", e.group, " #", e.sequence, ": ", e.what, " | ", e.holder);
   if (e.step >= 0) s += cat(" | step ", e.step);
   return s;
 }

@@ -26,7 +26,7 @@ struct CollectiveEntry {
 };
 
 /// A line of an entry that other processes can read: "in dp #7: all_reduce(sum) f32 [1024] | linear in blocks.3 | step 12";
-/// "after" for one that has ended.
+/// "after" for one that has ended well.
 std::string line_of(const CollectiveEntry& entry);
 /// What line_of() wrote; an entry without a group for any other text. `ended` is 1 for one that has ended.
 CollectiveEntry entry_of(std::string_view line);

@@ -50,6 +50,7 @@ TEST(Recorder, KeepsTheLastAndKnowsWhatRuns) {
   EXPECT_EQ(r.now().step, 7);
   r.end(second, "broke");
   EXPECT_EQ(r.now().error, "broke");
+  EXPECT_EQ(line_of(r.now()).substr(0, 8), "in tp #1");
   for (int i = 0; i < 5; ++i) r.end(r.begin("dp", 2, "c"));
   EXPECT_EQ(r.entries().size(), 3U);
   r.end(first);  // long gone

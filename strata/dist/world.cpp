@@ -32,15 +32,29 @@ std::string host_name() {
 
 class StoreBook final : public AddressBook {
  public:
-  StoreBook(Store& store, std::string prefix, milliseconds patience)
-      : store_(store), prefix_(std::move(prefix)), patience_(patience) {}
+  // `trouble` says which ranks are dead; empty while none is.
+  StoreBook(Store& store, std::string prefix, milliseconds patience, std::function<std::string()> trouble)
+      : store_(store), prefix_(std::move(prefix)), patience_(patience), trouble_(std::move(trouble)) {}
   void set(const std::string& key, const std::string& value) override { store_.set(prefix_ + key, value); }
-  std::string get(const std::string& key) override { return store_.get(prefix_ + key, patience_); }
+  std::string get(const std::string& key) override {
+    const Clock::time_point until = Clock::now() + patience_;
+    while (true) {
+      const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now());
+      try {
+        return store_.get(prefix_ + key, std::clamp(left, milliseconds(0), milliseconds(500)));
+      } catch (const DistributedError&) {
+        // Who is dead will not come.
+        if (const std::string dead = trouble_(); !dead.empty()) throw DistributedError("group", dead);
+        if (left <= milliseconds(500)) throw;
+      }
+    }
+  }
 
  private:
   Store& store_;
   std::string prefix_;
   milliseconds patience_;
+  std::function<std::string()> trouble_;
 };
 
 }  // namespace
@@ -55,6 +69,7 @@ class World {
       return;
     }
     meeting_ = meet(job_, options.patience);
+    meeting_.store->beat(mine());  // from here on it is missed
     heart_ = std::thread([this] { beat(); });
   }
 
@@ -115,7 +130,10 @@ class World {
       check<DistributedError>(failure_.empty(), "group", failure_);
       // Others may be slow to come: heartbeats go on meanwhile, and a failure of a peer is in the error's text.
       lock.unlock();
-      StoreBook book(store(), cat("group/", key, "/", mesh, "/", ranks[0], "/"), options_.patience);
+      StoreBook book(store(), cat("group/", key, "/", mesh, "/", ranks[0], "/"), options_.patience, [this] {
+        const std::lock_guard dead(mutex_);
+        return dead_;
+      });
       try {
         transport = transport_module("gloo")({mine, static_cast<int>(ranks.size()), interface(), options_.timeout},
                                              book);
@@ -210,10 +228,18 @@ class World {
         const Heartbeat h = mine();
         const double limit = std::chrono::duration<double>(options_.complain).count();
         const std::vector<RankState> states = meeting_.store->beat(h, h.waiting > limit);
-        const bool dead = std::any_of(states.begin(), states.end(), [](const RankState& s) { return !s.failure.empty(); });
+        std::string dead;
+        for (size_t r = 0; r < states.size(); ++r) {
+          const RankState& s = states[r];
+          if (!s.failure.empty()) dead += cat(dead.empty() ? "" : "; ", "rank ", r, " (", s.last.host, "): ", s.failure);
+        }
         // Who waits for a dead rank hears of it by its transfer's end.
-        if (dead) abort_groups();
-        if (h.waiting > limit && !complained && !dead) {
+        if (!dead.empty()) {
+          abort_groups();
+          const std::lock_guard mine_too(mutex_);
+          dead_ = dead;
+        }
+        if (h.waiting > limit && !complained && dead.empty()) {
           complained = true;
           const CollectiveEntry now = recorder().now();
           const std::string text = explain(now.group, members_of(now.group), views_of(states));
@@ -254,6 +280,7 @@ class World {
   int meshes_ = 0;
   std::map<std::string, std::unique_ptr<Group>, std::less<>> groups_;
   std::string failure_;
+  std::string dead_;  // ranks, and why
   std::mutex beat_mutex_;
   std::condition_variable beat_changed_;
   bool ending_ = false;

@@ -67,7 +67,8 @@ TEST(Collectives, OfEveryKindBetweenProcesses) {
 TEST(Collectives, GradientsAreThoseOfTheSumOfTheRanksLosses) {
   // With weights w_r, loss_r = sum(w_r * f(x_0 ... x_n)); the gradient of x_r is that of the sum of all losses.
   on_processes(2, [](int rank) {
-    const Tensor x = of(rank, {4, 6}, DType::f64).set_requires_grad(true);
+    Tensor x = of(rank, {4, 6}, DType::f64);
+    x.set_requires_grad(true);
     const auto weight = [](int r, const Shape& s) { return of(r, s, DType::f64) * 0.5 + 1.0; };
     const auto gradient = [&](const Tensor& y) {
       x.set_grad(Tensor());
