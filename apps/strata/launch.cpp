@@ -115,6 +115,7 @@ class Launch final : public RankEvents {
   void take_signals();
   void signal_all(int number);
   void failed(int rank, std::string_view why, int status);
+  void set_failure(int rank, std::string_view why, int status);
   void look_for_silent();
   void go_on_to_end();
   void flush();
@@ -246,8 +247,13 @@ void Launch::ended(int rank, int status) {
 }
 
 void Launch::failed(int rank, std::string_view why, int status) {
+  // Others may have ended because of one that the coordinator has missed.
+  look_for_silent();
   coordinator_->fail(rank, why);
-  if (!failure_.empty()) return;
+  if (failure_.empty()) set_failure(rank, why, status);
+}
+
+void Launch::set_failure(int rank, std::string_view why, int status) {
   failure_ = fmt::format("{} {}", name_of(rank), why);
   status_ = status;
   // After a signal from outside they may take their time to save what they have.
@@ -259,7 +265,7 @@ void Launch::look_for_silent() {
   const std::vector<distributed::RankState> states = coordinator_->ranks();
   for (size_t r = 0; r < states.size(); ++r)
     if (!ranks_[r].over && !states[r].failure.empty()) {
-      failed(static_cast<int>(r), "gave " + states[r].failure, kFailure);
+      set_failure(static_cast<int>(r), "gave " + states[r].failure, kFailure);
       return;
     }
 }

@@ -88,7 +88,7 @@ class Ranks {
   void fail(int rank, std::string_view why) {
     const std::lock_guard lock(mutex_);
     RankState& s = at(rank).state;
-    if (!s.left && s.failure.empty()) s.failure = one_line(why, kLongestFailure);
+    if (!s.left && s.failure.empty()) mark(s, one_line(why, kLongestFailure));
   }
   void leave(int rank) {
     const std::lock_guard lock(mutex_);
@@ -107,7 +107,7 @@ class Ranks {
       const auto age = now - r.when;
       if (age <= silence_) continue;
       const auto whole = std::chrono::round<std::chrono::seconds>(age).count();
-      r.state.failure = cat("no heartbeat for ", whole > 0 ? whole : 1, " s (stopped, or its host is gone)");
+      mark(r.state, cat("no heartbeat for ", whole > 0 ? whole : 1, " s (stopped, or its host is gone)"));
     }
   }
 
@@ -157,7 +157,13 @@ class Ranks {
     return ranks_[static_cast<size_t>(rank)];
   }
 
+  void mark(RankState& state, std::string why) {
+    state.failure = std::move(why);
+    state.order = ++failed_;
+  }
+
   const milliseconds silence_;
+  int failed_ = 0;
   mutable std::mutex mutex_, text_mutex_;
   std::vector<Rank> ranks_;
   Shared text_[2];

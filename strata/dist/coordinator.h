@@ -38,6 +38,7 @@ struct RankState {
   double age = 0;       ///< seconds since that heartbeat; negative where none came yet
   bool left = false;    ///< said goodbye
   std::string failure;  ///< why it is taken for dead or failed; empty while it is well
+  int order = 0;        ///< of its failure: 1 for the first of the job, of which the others may have died
 };
 
 /// The server. Its pages: /status (people), /metrics (Prometheus), and what StoreClient asks. Both pages are open to

@@ -171,6 +171,9 @@ TEST(Coordinator, TellsRanksOfEachOther) {
   EXPECT_EQ(over[2].failure, "was killed by SIGKILL");
   EXPECT_EQ(over[2].last.pid, 77);
   EXPECT_LT(over[1].age, 0);  // not asked for
+  EXPECT_EQ(over[2].order, 1);
+  c.fail(3, "as well");
+  EXPECT_EQ(b.beat({.rank = 1, .host = "h1", .pid = 11})[3].order, 2);
   // Who left has not failed, and who failed has not left.
   c.fail(0, "late");
   c.leave(2);
@@ -180,7 +183,7 @@ TEST(Coordinator, TellsRanksOfEachOther) {
   EXPECT_THROW(c.leave(-1), IndexError);
   // A key that nobody sets, and who may be the reason.
   EXPECT_EQ(error([&] { (void)b.get("k", milliseconds(10)); }),
-            "key 'k' was not set within 0.01 s; rank 2 (node2, pid 77): was killed by SIGKILL");
+            "key 'k' was not set within 0.01 s; rank 2 (node2, pid 77): was killed by SIGKILL; rank 3: as well");
 }
 
 TEST(Coordinator, BeatsAreChecked) {

@@ -86,6 +86,7 @@ std::string states_text(const std::vector<RankState>& states, bool everyone) {
     one["age"] = s.age;
     one["left"] = s.left;
     one["failure"] = s.failure;
+    one["order"] = s.order;
     ranks.push_back(std::move(one));
   }
   return text_of({{"size", states.size()}, {"ranks", std::move(ranks)}});
@@ -109,6 +110,7 @@ std::vector<RankState> states_of(std::string_view text) try {
     const auto left = one.find("left");
     s.left = field(one, "left", left != one.end() && left->is_boolean()).get<bool>();
     s.failure = detail::text(one, "failure", kLongestFailure);
+    s.order = static_cast<int>(integer(one, "order", 0, INT32_MAX));
   }
   return states;
 } catch (const ValueError& e) {

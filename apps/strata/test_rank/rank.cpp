@@ -1,0 +1,72 @@
+// A rank for the tests of `strata launch`: meets the others, and says what it hears of them.
+//
+//   rank meet           every rank tells every other its number
+//   rank beat SECONDS   a heartbeat every 0.2 s; status 3 once another rank has failed, 0 after SECONDS
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include <unistd.h>
+
+#include "strata/core/error.h"
+#include "strata/dist/job.h"
+#include "strata/dist/meeting.h"
+
+namespace {
+
+using namespace strata;
+using std::chrono::milliseconds;
+
+void say(const std::string& text) {
+  std::fputs((text + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+int meet_all(const dist::Job& job, const dist::Meeting& meeting) {
+  meeting.store->set(cat("number/", job.rank), std::to_string(job.rank));
+  std::string all;
+  for (int r = 0; r < job.size; ++r) all += meeting.store->get(cat("number/", r), milliseconds(60000));
+  say(cat(job.launcher, ": rank ", job.rank, " of ", job.size, " has met ", all));
+  // The store may be rank 0's, who ends last.
+  meeting.store->add("done", 1);
+  while (job.rank == 0 && meeting.store->add("done", 0) < job.size) std::this_thread::sleep_for(milliseconds(5));
+  return 0;
+}
+
+int beat(const dist::Job& job, const dist::Meeting& meeting, double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  bool first = true;
+  while (std::chrono::steady_clock::now() < end) {
+    const auto ranks =
+        meeting.store->beat({.rank = job.rank, .host = "here", .pid = ::getpid(), .state = "beating", .step = 1});
+    if (first) say(cat("beats ", static_cast<int64_t>(::getpid())));
+    first = false;
+    for (const dist::RankState& other : ranks)
+      if (other.order == 1) {
+        say(cat("heard that rank ", other.last.rank, " ", other.failure));
+        return 3;
+      }
+    std::this_thread::sleep_for(milliseconds(200));
+  }
+  meeting.store->leave(job.rank);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const auto job = dist::current_job();
+    if (!job) throw ValueError("rank", "there is no job");
+    const dist::Meeting meeting = dist::meet(*job, milliseconds(60000));
+    if (argc == 2 && std::string(argv[1]) == "meet") return meet_all(*job, meeting);
+    if (argc == 3 && std::string(argv[1]) == "beat") return beat(*job, meeting, std::atof(argv[2]));
+    throw ValueError("rank", "wants meet, or beat and the seconds");
+  } catch (const std::exception& e) {
+    say(cat("error: ", e.what()));
+    return 1;
+  }
+}
