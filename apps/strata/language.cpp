@@ -51,7 +51,7 @@ std::string usual_device() {
 std::vector<int64_t> Language::encode(const std::string& text) const {
   const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(tokenizer.get());
   const std::vector<int32_t> ids =
-      pipeline != nullptr ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer->encode(text);
+      pipeline != nullptr && !bare ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer->encode(text);
   return {ids.begin(), ids.end()};
 }
 
@@ -65,6 +65,7 @@ Language load_language(const std::string& path, const std::string& prompt, const
     for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
     l.model = trained.model;
     l.tokenizer = trained.tokenizer;
+    l.bare = trained.config.init.empty();
     l.options.temperature = 0.8;
     return l;
   }
