@@ -174,7 +174,7 @@ const Key kKeys[] = {
     {"sequence_bias", read_sequence_bias, kNone, "id biases", "What is added to logits: [[[id], number], ..]."},
     {"num_return_sequences", [](Read& r, const Field& f) { r.o.n = f.whole(); }, kNone, "integer",
      "Texts for each prompt; of beams the best."},
-    {"num_beams", [](Read& r, const Field& f) { r.o.beams = f.whole(); }, kNone, "integer", "Above 1: beam search."},
+    {"num_beams", [](Read& r, const Field& f) { r.o.beams = f.whole(); }, kNone, "integer", "Above 1: beam search, with do_sample over continuations that are drawn."},
     {"length_penalty", [](Read& r, const Field& f) { r.o.length_penalty = f.number(); }, kNone, "number",
      "Of beam search: scores are divided by the number of tokens to this power."},
     {"early_stopping", read_early_stopping, kNone, "stopping",
@@ -285,9 +285,8 @@ void read_field(Read& r, const Field& field) {
 // The options of all that was read, by transformers' rules.
 GenerationOptions finished(Read r, std::string_view source, bool call) {
   GenerationOptions& o = r.o;
-  if (o.beams > 1 && r.draws)
-    refuse_source(source, call, cat("num_beams is ", o.beams, " with do_sample: beams draw nothing here"));
-  if (o.beams > 1 || !r.draws) {
+  o.draw_beams = o.beams > 1 && r.draws;
+  if (!r.draws) {
     // What transformers passes over too.
     o.temperature = o.beams > 1 ? 1 : 0;
     o.top_k = 0;
