@@ -51,7 +51,7 @@ std::string usual_device() {
 std::vector<int64_t> Language::encode(const std::string& text) const {
   const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(tokenizer.get());
   const std::vector<int32_t> ids =
-      pipeline != nullptr ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer->encode(text);
+      pipeline != nullptr && !bare ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer->encode(text);
   return {ids.begin(), ids.end()};
 }
 
@@ -65,6 +65,7 @@ Language load_language(const std::string& path, const std::string& prompt, const
     for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
     l.model = trained.model;
     l.tokenizer = trained.tokenizer;
+    l.bare = trained.config.init.empty();
     l.options.temperature = 0.8;
     return l;
   }
@@ -121,7 +122,7 @@ void WritingOptions::add(CLI::App& c, bool texts) {
   count("--seed", seed_, "The same seed writes the same text", 0);
   if (!texts) return;
   count("--n", n_, "Texts for each prompt", 1);
-  count("--beams", beams_, "Above 1: beam search, which draws nothing", 1);
+  count("--beams", beams_, "Above 1: beam search; over continuations that are drawn where it is said how", 1);
   number("--length-penalty", length_penalty_, "Beams: scores are divided by the length to this power", -kMost, kMost,
          "X");
   std::vector<std::string> names;
@@ -143,8 +144,9 @@ GenerationOptions WritingOptions::over(GenerationOptions o) const {
   take(typical_p_, o.typical_p), take(repetition_, o.repetition_penalty), take(frequency_, o.frequency_penalty);
   take(presence_, o.presence_penalty), take(length_penalty_, o.length_penalty);
   if (beams_ && *beams_ > 1) {
-    // What a model comes with for drawing says nothing of a search; what was asked for here is told to be wrong.
-    GenerationOptions off;
+    // What a model comes with for drawing says nothing of a search: what is asked for here does.
+    const GenerationOptions off;
+    o.draw_beams = temperature_ || top_k_ || top_p_ || min_p_ || typical_p_;
     if (!temperature_) o.temperature = off.temperature;
     if (!top_k_) o.top_k = off.top_k;
     if (!top_p_) o.top_p = off.top_p;

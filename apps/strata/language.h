@@ -24,6 +24,7 @@ struct Language {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<text::TokenizerFolder> folder;  ///< of a model from elsewhere; nullptr for a run of ours
   GenerationOptions options;                      ///< what its makers would have; of a run 0.8 for the temperature
+  bool bare = false;  ///< it began from nothing, and has seen no special tokens around texts
 
   /// A text's ids, as its makers begin one.
   std::vector<int64_t> encode(const std::string& text) const;

@@ -39,4 +39,8 @@ struct TokenizerFolder {
 ///     folder.tokenizer->encode("Hello");
 TokenizerFolder load_tokenizer_folder(const std::string& directory);
 
+/// The tokenizer of a folder, of a model of sentencepiece (tokenizer.model, spiece.model) or of a file that
+/// load_tokenizer() reads; of files nothing but the tokenizer. Throws IoError naming the file.
+TokenizerFolder load_tokenizer_at(const std::string& path);
+
 }  // namespace strata::text

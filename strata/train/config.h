@@ -24,6 +24,8 @@ struct DataConfig {
   std::string packing = "first_fit";
   bool shuffle = true;
 
+  /// Whether `tokenizer` is the path of one that exists, and no kind of tokenizer.
+  bool names_tokenizer() const { return tokenizer != "byte" && tokenizer != "bpe" && tokenizer != "ids"; }
   bool operator==(const DataConfig&) const = default;
 };
 

@@ -181,10 +181,10 @@ std::vector<ConfigKey> make_keys() {
       {"data.valid_fraction", kNumber, "Part of the training text kept for validation.", "", 0, 0.9,
        data<&D::valid_fraction>},
       {"data.tokenizer", kText,
-       "Bytes, byte pairs learned from the training text, or a text of numbers that are ids already (the latter two "
-       "need "
-       "model.vocab).",
-       "byte bpe ids", 0, 0, data<&D::tokenizer>},
+       "byte; bpe, byte pairs learned from the training text; ids, for a text of numbers that are ids already (these two "
+       "need model.vocab); or a tokenizer that exists: its folder as Hugging Face writes it, tokenizer.json or "
+       "tokenizer.model.",
+       "", 0, 0, data<&D::tokenizer>},
       {"data.format", kText,
        "What the text is: running text; JSON lines of conversations (messages, prompt and completion, text), of which "
        "what the assistant writes is learned; or JSON lines with a chosen and a rejected answer. The latter two want a "
