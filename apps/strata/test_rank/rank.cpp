@@ -25,7 +25,7 @@ void say(const std::string& text) {
   std::fflush(stdout);
 }
 
-int meet_all(const dist::Job& job, const dist::Meeting& meeting) {
+int meet_all(const distributed::Job& job, const distributed::Meeting& meeting) {
   meeting.store->set(cat("number/", job.rank), std::to_string(job.rank));
   std::string all;
   for (int r = 0; r < job.size; ++r) all += meeting.store->get(cat("number/", r), milliseconds(60000));
@@ -36,7 +36,7 @@ int meet_all(const dist::Job& job, const dist::Meeting& meeting) {
   return 0;
 }
 
-int beat(const dist::Job& job, const dist::Meeting& meeting, double seconds) {
+int beat(const distributed::Job& job, const distributed::Meeting& meeting, double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   bool first = true;
   while (std::chrono::steady_clock::now() < end) {
@@ -44,7 +44,7 @@ int beat(const dist::Job& job, const dist::Meeting& meeting, double seconds) {
         meeting.store->beat({.rank = job.rank, .host = "here", .pid = ::getpid(), .state = "beating", .step = 1});
     if (first) say(cat("beats ", static_cast<int64_t>(::getpid())));
     first = false;
-    for (const dist::RankState& other : ranks)
+    for (const distributed::RankState& other : ranks)
       if (other.order == 1) {
         say(cat("heard that rank ", other.last.rank, " ", other.failure));
         return 3;
@@ -59,9 +59,9 @@ int beat(const dist::Job& job, const dist::Meeting& meeting, double seconds) {
 
 int main(int argc, char** argv) {
   try {
-    const auto job = dist::current_job();
+    const auto job = distributed::current_job();
     if (!job) throw ValueError("rank", "there is no job");
-    const dist::Meeting meeting = dist::meet(*job, milliseconds(60000));
+    const distributed::Meeting meeting = distributed::meet(*job, milliseconds(60000));
     if (argc == 2 && std::string(argv[1]) == "meet") return meet_all(*job, meeting);
     if (argc == 3 && std::string(argv[1]) == "beat") return beat(*job, meeting, std::atof(argv[2]));
     throw ValueError("rank", "wants meet, or beat and the seconds");
