@@ -19,7 +19,7 @@
 #include "apps/strata/remote_host.h"
 #include "strata/dist/coordinator.h"
 #include "strata/dist/job.h"
-#include "strata/dist/meeting.h"
+#include "strata/dist/meeting_inl.h"
 #include "strata/io/files.h"
 
 namespace strata::cli {
@@ -52,7 +52,7 @@ constexpr std::string_view kOfHost[] = {"HOSTNAME",
 
 // This process's environment, without what launchers around this one and, for other hosts, this host have set.
 std::vector<std::string> environment(bool elsewhere) {
-  const std::vector<std::string> launchers = dist::job_variables();
+  const std::vector<std::string> launchers = distributed::job_variables();
   std::vector<std::string> kept;
   for (char** v = environ; *v != nullptr; ++v) {
     const std::string_view text = *v, name = text.substr(0, text.find('='));
@@ -129,7 +129,7 @@ class Launch final : public RankEvents {
   Descriptor signals_;
   std::optional<RankProcesses> here_;
   std::vector<std::unique_ptr<RemoteHost>> elsewhere_;
-  std::optional<dist::Coordinator> coordinator_;
+  std::optional<distributed::Coordinator> coordinator_;
   std::vector<Rank> ranks_;
   std::string output_[2];  // what is still to be written to standard output and error
   std::string failure_;    // of the first rank that failed
@@ -162,10 +162,10 @@ void Launch::start() {
   // Before there are threads: it starts a process that is a copy of this one.
   here_.emplace(*this);
   const std::string host = !options_.host.empty() ? options_.host : alone ? "127.0.0.1" : own;
-  const std::string secret = dist::random_secret();
+  const std::string secret = distributed::detail::random_secret();
   const int size = static_cast<int>(ranks_.size());
-  coordinator_.emplace(dist::CoordinatorOptions{
-      .size = size, .host = dist::interface_for(host), .port = options_.port, .secret = secret});
+  coordinator_.emplace(distributed::CoordinatorOptions{
+      .size = size, .host = distributed::detail::interface_for(host), .port = options_.port, .secret = secret});
   const std::string address = host.find(':') == std::string::npos ? host : fmt::format("[{}]", host);
   line(-1, true,
        fmt::format("strata: {} ranks, http://{}:{}/status", size, alone ? "localhost" : address, coordinator_->port()));
@@ -262,12 +262,11 @@ void Launch::set_failure(int rank, std::string_view why, int status) {
 
 void Launch::look_for_silent() {
   if (!failure_.empty()) return;
-  const std::vector<dist::RankState> states = coordinator_->ranks();
-  for (size_t r = 0; r < states.size(); ++r)
-    if (!ranks_[r].over && !states[r].failure.empty()) {
-      set_failure(static_cast<int>(r), "gave " + states[r].failure, kFailure);
-      return;
-    }
+  const std::vector<distributed::RankState> states = coordinator_->ranks();
+  int first = -1;
+  for (int r = 0; r < static_cast<int>(states.size()); ++r)
+    if (!ranks_[r].over && states[r].order > 0 && (first < 0 || states[r].order < states[first].order)) first = r;
+  if (first >= 0) set_failure(first, "gave " + states[first].failure, kFailure);
 }
 
 void Launch::go_on_to_end() {

@@ -16,7 +16,7 @@
 #include "strata/dist/values_inl.h"
 #include "strata/dist/wire_inl.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 using namespace detail;
@@ -375,4 +375,4 @@ Store& Coordinator::store() {
   return *impl_->store;
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

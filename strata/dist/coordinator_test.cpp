@@ -18,7 +18,7 @@
 
 #include "strata/core/base64_inl.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 using std::chrono::milliseconds;
@@ -457,4 +457,4 @@ TEST(Coordinator, GarbageIsHarmless) {
 }
 
 }  // namespace
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -13,7 +13,7 @@
 
 #include "strata/dist/http_server_inl.h"
 
-namespace strata::dist::detail {
+namespace strata::distributed::detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -168,4 +168,4 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
   return true;
 }
 
-}  // namespace strata::dist::detail
+}  // namespace strata::distributed::detail

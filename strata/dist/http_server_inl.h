@@ -8,7 +8,7 @@
 
 #include <httplib.h>
 
-namespace strata::dist::detail {
+namespace strata::distributed::detail {
 
 // httplib's server changes what SIGPIPE does in its process.
 class KeptPipeSignal {
@@ -41,4 +41,4 @@ class HttpServer final : private KeptPipeSignal, public httplib::Server {
   std::thread listener_;
 };
 
-}  // namespace strata::dist::detail
+}  // namespace strata::distributed::detail

@@ -13,7 +13,7 @@
 
 #include "strata/core/error.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 constexpr std::string_view kOp = "job";
@@ -357,4 +357,4 @@ std::optional<Job> current_job() {
   return job_of([](const char* name) { return std::getenv(name); });
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

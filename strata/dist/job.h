@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace strata::dist {
+namespace strata::distributed {
 
 /// What a launcher tells a process in its environment. A job of one needs nobody to meet: its last five members are
 /// empty.
@@ -46,4 +46,4 @@ std::optional<Job> current_job();
 /// environment first.
 std::vector<std::string> job_variables();
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

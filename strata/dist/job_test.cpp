@@ -9,7 +9,7 @@
 
 #include "strata/core/error.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -237,4 +237,4 @@ TEST(Job, LaunchersContradictEachOther) {
 }
 
 }  // namespace
-}  // namespace strata::dist
+}  // namespace strata::distributed

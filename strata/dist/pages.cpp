@@ -5,7 +5,7 @@
 #include "strata/core/html_text.h"
 #include "strata/dist/pages_inl.h"
 
-namespace strata::dist::detail {
+namespace strata::distributed::detail {
 namespace {
 
 using strata::detail::html_text;
@@ -100,4 +100,4 @@ std::string metrics_page(const std::vector<RankState>& ranks) {
   return text;
 }
 
-}  // namespace strata::dist::detail
+}  // namespace strata::distributed::detail

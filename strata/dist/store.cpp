@@ -7,7 +7,7 @@
 
 #include "strata/dist/values_inl.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace detail {
 namespace {
 
@@ -119,4 +119,4 @@ std::unique_ptr<Store> make_local_store() {
   return detail::make_store(std::make_shared<detail::Values>());
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -10,7 +10,7 @@
 
 #include "strata/core/error.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 
 /// Something between processes went wrong: a rank died, does not answer, or did something else than the others. The
 /// text names the rank, its host, and what each rank was doing, as far as it is known.
@@ -37,4 +37,4 @@ class Store {
 /// A store for the threads of this process: tests, and jobs of one rank.
 std::unique_ptr<Store> make_local_store();
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -14,7 +14,7 @@
 #include "strata/dist/values_inl.h"
 #include "strata/dist/wire_inl.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 using namespace detail;
@@ -203,4 +203,4 @@ void StoreClient::leave(int rank) {
   (void)impl_->ask("POST", "/leave", text_of({{"rank", rank}}), kAnswer);
 }
 
-}  // namespace strata::dist
+}  // namespace strata::distributed

@@ -9,7 +9,7 @@
 #include "strata/dist/coordinator.h"
 #include "strata/dist/values_inl.h"
 
-namespace strata::dist {
+namespace strata::distributed {
 namespace {
 
 using std::chrono::milliseconds;
@@ -115,4 +115,4 @@ TEST(Values, AreBoundedTogether) {
 }
 
 }  // namespace
-}  // namespace strata::dist
+}  // namespace strata::distributed

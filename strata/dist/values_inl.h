@@ -13,7 +13,7 @@
 
 #include "strata/dist/store.h"
 
-namespace strata::dist::detail {
+namespace strata::distributed::detail {
 
 constexpr size_t kLongestKey = 256;
 constexpr size_t kLargestValue = size_t{1} << 20;
@@ -55,4 +55,4 @@ class Values {
 /// A store over values of this process.
 std::unique_ptr<Store> make_store(std::shared_ptr<Values> values);
 
-}  // namespace strata::dist::detail
+}  // namespace strata::distributed::detail

@@ -3,7 +3,7 @@
 
 #include "strata/dist/wire_inl.h"
 
-namespace strata::dist::detail {
+namespace strata::distributed::detail {
 namespace {
 
 using nlohmann::json;
@@ -129,4 +129,4 @@ std::string query_text(std::string_view key) {
   return out;
 }
 
-}  // namespace strata::dist::detail
+}  // namespace strata::distributed::detail

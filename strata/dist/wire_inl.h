@@ -20,7 +20,7 @@
 
 #include "strata/dist/coordinator.h"
 
-namespace strata::dist::detail {
+namespace strata::distributed::detail {
 
 constexpr const char* kBytes = "application/octet-stream";
 constexpr const char* kWaitHeader = "Strata-Wait";
@@ -42,4 +42,4 @@ std::string query_text(std::string_view key);
 /// `text` cut to `most` bytes, control characters as blanks.
 std::string one_line(std::string_view text, size_t most);
 
-}  // namespace strata::dist::detail
+}  // namespace strata::distributed::detail
