@@ -19,7 +19,7 @@
 #include "apps/strata/remote_host.h"
 #include "strata/dist/coordinator.h"
 #include "strata/dist/job.h"
-#include "strata/dist/meeting.h"
+#include "strata/dist/meeting_inl.h"
 #include "strata/io/files.h"
 
 namespace strata::cli {
@@ -162,10 +162,10 @@ void Launch::start() {
   // Before there are threads: it starts a process that is a copy of this one.
   here_.emplace(*this);
   const std::string host = !options_.host.empty() ? options_.host : alone ? "127.0.0.1" : own;
-  const std::string secret = distributed::random_secret();
+  const std::string secret = distributed::detail::random_secret();
   const int size = static_cast<int>(ranks_.size());
   coordinator_.emplace(distributed::CoordinatorOptions{
-      .size = size, .host = distributed::interface_for(host), .port = options_.port, .secret = secret});
+      .size = size, .host = distributed::detail::interface_for(host), .port = options_.port, .secret = secret});
   const std::string address = host.find(':') == std::string::npos ? host : fmt::format("[{}]", host);
   line(-1, true,
        fmt::format("strata: {} ranks, http://{}:{}/status", size, alone ? "localhost" : address, coordinator_->port()));
@@ -263,11 +263,10 @@ void Launch::set_failure(int rank, std::string_view why, int status) {
 void Launch::look_for_silent() {
   if (!failure_.empty()) return;
   const std::vector<distributed::RankState> states = coordinator_->ranks();
-  for (size_t r = 0; r < states.size(); ++r)
-    if (!ranks_[r].over && !states[r].failure.empty()) {
-      set_failure(static_cast<int>(r), "gave " + states[r].failure, kFailure);
-      return;
-    }
+  int first = -1;
+  for (int r = 0; r < static_cast<int>(states.size()); ++r)
+    if (!ranks_[r].over && states[r].order > 0 && (first < 0 || states[r].order < states[first].order)) first = r;
+  if (first >= 0) set_failure(first, "gave " + states[first].failure, kFailure);
 }
 
 void Launch::go_on_to_end() {

@@ -263,7 +263,7 @@ TEST_F(Launch, WrongSecretsAreRefused) {
 }
 
 TEST_F(Launch, TakenPorts) {
-  const dist::Coordinator other({.size = 1, .secret = "x"});
+  const distributed::Coordinator other({.size = 1, .secret = "x"});
   const Result r = strata(cat("launch -n 2 --port ", other.port(), " -- true"));
   EXPECT_EQ(r.status, 1);
   EXPECT_EQ(r.output,

@@ -93,4 +93,41 @@ class StoreClient final : public Store {
   std::unique_ptr<Impl> impl_;
 };
 
+struct Job;
+namespace detail {
+class MeetingFile;
+}
+
+/// How a rank takes part in its job: what it hosts for the others (rank 0 under mpirun, srun and torchrun) and its
+/// connection; both null in a job of one.
+///
+/// Its end says goodbye, unless an exception is the reason. Where it hosts the coordinator it then waits up to 10 s
+/// until every other rank has left or failed, so that their last requests are answered.
+///
+/// ```cpp
+/// if (const auto job = distributed::current_job()) {
+///   const distributed::Membership member = distributed::join(*job, std::chrono::seconds(60));
+///   if (member.client) member.client->set(cat("address/", job->rank), "...");
+/// }
+/// ```
+struct Membership {
+  std::unique_ptr<Coordinator> hosted;  ///< null where another process holds it
+  std::unique_ptr<StoreClient> client;
+
+  Membership();
+  ~Membership();
+  Membership(Membership&&) noexcept;
+  Membership& operator=(Membership&&) = delete;
+
+ private:
+  friend Membership join(const Job& job, std::chrono::milliseconds patience);
+  std::unique_ptr<detail::MeetingFile> file_;
+  int rank_ = 0, exceptions_ = 0;
+};
+
+/// Finds the job's coordinator, or starts it where that is this rank's part, and connects, waiting up to `patience`.
+/// Where a job has several hosts, rank 0's coordinator listens at all interfaces of its host, otherwise at the loopback
+/// alone. Throws DistributedError saying what was missing.
+Membership join(const Job& job, std::chrono::milliseconds patience);
+
 }  // namespace strata::distributed

@@ -22,7 +22,7 @@ struct DataParallelOptions {
 /// which the first pass's gradients came. Each element is summed in the order of the ranks, so every rank has the same
 /// bits, whatever the buckets (Li et al., arXiv:2006.15704, has the scheme).
 ///
-///     dist::DataParallel ddp(model.named_parameters(), distributed::group("dp"));
+///     distributed::DataParallel ddp(model.named_parameters(), distributed::group("dp"));
 ///     for (const Batch& part : parts) {             // gradients of several passes add up ...
 ///       ddp.reduce_next(&part == &parts.back());    // ... and travel once
 ///       loss(part).backward();

@@ -2,7 +2,7 @@
 // Groups of ranks, and this process's part in its job.
 //
 //     distributed::init();                                   // reads what strata launch, mpirun, srun or torchrun says
-//     distributed::set_mesh(dist::Mesh("dp=2 tp=2"));
+//     distributed::set_mesh(distributed::Mesh("dp=2 tp=2"));
 //     Tensor y = distributed::all_reduce(x, "sum", "dp");    // strata/dist/collectives/collectives.h
 //     distributed::shutdown();
 

@@ -11,7 +11,6 @@
 #include "strata/dist/coordinator.h"
 #include "strata/dist/group.h"
 #include "strata/dist/group_inl.h"
-#include "strata/dist/meeting.h"
 
 namespace strata::distributed {
 namespace {
@@ -68,8 +67,8 @@ class World {
       local_ = make_local_store();
       return;
     }
-    meeting_ = meet(job_, options.patience);
-    meeting_.store->beat(mine());  // from here on it is missed
+    membership_.emplace(join(job_, options.patience));
+    membership_->client->beat(mine());  // from here on it is missed
     heart_ = std::thread([this] { beat(); });
   }
 
@@ -88,20 +87,11 @@ class World {
     }
     if (well) group("world").barrier();
     stop_beating();
-    meeting_.store->leave(job_.rank);
-    if (!meeting_.coordinator) return;
-    // It holds the store of those that are still leaving.
-    const Clock::time_point since = Clock::now();
-    const auto gone = [](const RankState& s) { return s.left || !s.failure.empty(); };
-    while (Clock::now() - since < kAftermath) {
-      const std::vector<RankState> states = meeting_.coordinator->ranks();
-      if (std::all_of(states.begin(), states.end(), gone)) return;
-      std::this_thread::sleep_for(milliseconds(5));
-    }
+    membership_->client->leave(job_.rank);
   }
 
   const Job& job() const { return job_; }
-  Store& store() { return local_ ? *local_ : *meeting_.store; }
+  Store& store() { return local_ ? *local_ : *membership_->client; }
 
   void set_mesh(const Mesh& mesh) {
     check(mesh.size() == job_.size, "set_mesh", "the mesh has ", mesh.size(), " ranks, the job ", job_.size);
@@ -155,7 +145,7 @@ class World {
     }
     abort_groups();
     std::string text;
-    if (job_.size == 1 || !meeting_.store) {
+    if (!membership_) {
       text = std::string(error);
     } else {
       text = cat(explain(group, ranks, aftermath(ranks)), "\n  this rank saw: ", error);
@@ -202,7 +192,7 @@ class World {
     std::vector<RankState> states;
     do {
       try {
-        states = meeting_.store->beat(mine());
+        states = membership_->client->beat(mine());
       } catch (const Error& e) {
         // Without a coordinator each rank speaks for itself.
         RankView own{job_.rank, host_, getpid(), {}, false, recorder().now(), 0};
@@ -227,7 +217,7 @@ class World {
       try {
         const Heartbeat h = mine();
         const double limit = std::chrono::duration<double>(options_.complain).count();
-        const std::vector<RankState> states = meeting_.store->beat(h, h.waiting > limit);
+        const std::vector<RankState> states = membership_->client->beat(h, h.waiting > limit);
         std::string dead;
         for (size_t r = 0; r < states.size(); ++r) {
           const RankState& s = states[r];
@@ -274,7 +264,7 @@ class World {
   Job job_;
   std::string host_ = host_name();
   std::unique_ptr<Store> local_;
-  Meeting meeting_;
+  std::optional<Membership> membership_;
   std::mutex mutex_;  // of the mesh, the groups and the failure
   std::optional<Mesh> mesh_;
   int meshes_ = 0;

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "strata/core/error.h"
+#include "strata/dist/coordinator.h"
 #include "strata/dist/job.h"
-#include "strata/dist/meeting.h"
 
 namespace {
 
@@ -25,23 +25,20 @@ void say(const std::string& text) {
   std::fflush(stdout);
 }
 
-int meet_all(const distributed::Job& job, const distributed::Meeting& meeting) {
-  meeting.store->set(cat("number/", job.rank), std::to_string(job.rank));
+int meet_all(const distributed::Job& job, const distributed::Membership& member) {
+  member.client->set(cat("number/", job.rank), std::to_string(job.rank));
   std::string all;
-  for (int r = 0; r < job.size; ++r) all += meeting.store->get(cat("number/", r), milliseconds(60000));
+  for (int r = 0; r < job.size; ++r) all += member.client->get(cat("number/", r), milliseconds(60000));
   say(cat(job.launcher, ": rank ", job.rank, " of ", job.size, " has met ", all));
-  // The store may be rank 0's, who ends last.
-  meeting.store->add("done", 1);
-  while (job.rank == 0 && meeting.store->add("done", 0) < job.size) std::this_thread::sleep_for(milliseconds(5));
   return 0;
 }
 
-int beat(const distributed::Job& job, const distributed::Meeting& meeting, double seconds) {
+int beat(const distributed::Job& job, const distributed::Membership& member, double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   bool first = true;
   while (std::chrono::steady_clock::now() < end) {
     const auto ranks =
-        meeting.store->beat({.rank = job.rank, .host = "here", .pid = ::getpid(), .state = "beating", .step = 1});
+        member.client->beat({.rank = job.rank, .host = "here", .pid = ::getpid(), .state = "beating", .step = 1});
     if (first) say(cat("beats ", static_cast<int64_t>(::getpid())));
     first = false;
     for (const distributed::RankState& other : ranks)
@@ -51,7 +48,7 @@ int beat(const distributed::Job& job, const distributed::Meeting& meeting, doubl
       }
     std::this_thread::sleep_for(milliseconds(200));
   }
-  meeting.store->leave(job.rank);
+  member.client->leave(job.rank);
   return 0;
 }
 
@@ -61,9 +58,9 @@ int main(int argc, char** argv) {
   try {
     const auto job = distributed::current_job();
     if (!job) throw ValueError("rank", "there is no job");
-    const distributed::Meeting meeting = distributed::meet(*job, milliseconds(60000));
-    if (argc == 2 && std::string(argv[1]) == "meet") return meet_all(*job, meeting);
-    if (argc == 3 && std::string(argv[1]) == "beat") return beat(*job, meeting, std::atof(argv[2]));
+    const distributed::Membership member = distributed::join(*job, milliseconds(60000));
+    if (argc == 2 && std::string(argv[1]) == "meet") return meet_all(*job, member);
+    if (argc == 3 && std::string(argv[1]) == "beat") return beat(*job, member, std::atof(argv[2]));
     throw ValueError("rank", "wants meet, or beat and the seconds");
   } catch (const std::exception& e) {
     say(cat("error: ", e.what()));

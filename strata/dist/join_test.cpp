@@ -1,4 +1,6 @@
-#include "strata/dist/meeting.h"
+#include "strata/dist/coordinator.h"
+#include "strata/dist/job.h"
+#include "strata/dist/meeting_inl.h"
 
 #include <filesystem>
 #include <fstream>
@@ -12,6 +14,8 @@
 namespace strata::distributed {
 namespace {
 
+using detail::MeetingFile;
+using detail::random_secret;
 using std::chrono::milliseconds;
 namespace fs = std::filesystem;
 
@@ -88,14 +92,13 @@ TEST_F(Meetings, RanksOfOneHostMeet) {
   for (int r = 3; r >= 0; --r) {
     ranks.emplace_back([&, r] {
       if (r == 0) std::this_thread::sleep_for(milliseconds(200));
-      const Meeting m = meet(job(r, 4), milliseconds(30000));
-      EXPECT_EQ(m.coordinator != nullptr, r == 0);
-      m.store->set(cat("here/", r), std::to_string(r));
-      for (int o = 0; o < 4; ++o) seen[static_cast<size_t>(r)] += m.store->get(cat("here/", o), milliseconds(30000));
-      // Rank 0 holds the store: it goes last.
-      m.store->add("done", 1);
-      if (r == 0)
-        while (m.store->add("done", 0) < 4) std::this_thread::sleep_for(milliseconds(5));
+      const Membership m = join(job(r, 4), milliseconds(30000));
+      EXPECT_EQ(m.hosted != nullptr, r == 0);
+      m.client->set(cat("here/", r), std::to_string(r));
+      for (int o = 0; o < 4; ++o) seen[static_cast<size_t>(r)] += m.client->get(cat("here/", o), milliseconds(30000));
+      // Rank 0 holds the store: its end waits for the others.
+      if (r == 2) std::this_thread::sleep_for(milliseconds(500));
+      m.client->set(cat("last/", r), "x");
     });
   }
   for (std::thread& t : ranks) t.join();
@@ -105,9 +108,9 @@ TEST_F(Meetings, RanksOfOneHostMeet) {
 
 TEST_F(Meetings, SaysWhoIsMissing) {
   EXPECT_EQ(
-      error([&] { meet(job(1, 2), milliseconds(100)); }),
+      error([&] { join(job(1, 2), milliseconds(100)); }),
       cat("rank 1 of 2 found no coordinator through the file '", path_, "' within 0.1 s: rank 0 has not written it"));
-  EXPECT_EQ(meet(job(0, 1), milliseconds(0)).store, nullptr);
+  EXPECT_EQ(join(job(0, 1), milliseconds(0)).client, nullptr);
 }
 
 TEST_F(Meetings, AtAnAddress) {
@@ -118,12 +121,12 @@ TEST_F(Meetings, AtAnAddress) {
   zero.coordinator = one.coordinator = cat("127.0.0.1:", port);
   zero.secret = one.secret = "x";
   std::string got;
-  std::thread other([&] { got = meet(one, milliseconds(30000)).store->get("a", milliseconds(30000)); });
-  const Meeting m = meet(zero, milliseconds(30000));
-  m.store->set("a", "b");
+  std::thread other([&] { got = join(one, milliseconds(30000)).client->get("a", milliseconds(30000)); });
+  const Membership m = join(zero, milliseconds(30000));
+  m.client->set("a", "b");
   other.join();
   EXPECT_EQ(got, "b");
-  EXPECT_NE(error([&] { meet(zero, milliseconds(0)); }).find("Address already in use"), std::string::npos);
+  EXPECT_NE(error([&] { join(zero, milliseconds(0)); }).find("Address already in use"), std::string::npos);
 }
 
 }  // namespace

@@ -1,14 +1,12 @@
 #pragma once
-// How the ranks of a job find their store.
+// How the ranks of one host find their coordinator, and what goes with it.
 
-#include <chrono>
-#include <memory>
+#include <cstdint>
 #include <string>
 
-#include "strata/dist/coordinator.h"
-#include "strata/dist/job.h"
+#include "strata/dist/store.h"
 
-namespace strata::distributed {
+namespace strata::distributed::detail {
 
 /// 128 random bits of the system, as 32 hexadecimal digits.
 std::string random_secret();
@@ -41,23 +39,4 @@ class MeetingFile {
   uint64_t file_ = 0;  // its inode
 };
 
-/// A rank's place in its job.
-struct Meeting {
-  std::unique_ptr<Coordinator> coordinator;  ///< where this rank holds it, else null
-  std::unique_ptr<MeetingFile> file;         ///< likewise
-  std::unique_ptr<StoreClient> store;        ///< null for a job of one
-};
-
-/// Finds the job's coordinator, or starts it where that is this rank's part, and waits for it up to `patience`. Where a
-/// job has several hosts, rank 0's coordinator listens at all interfaces of its host, otherwise at the loopback alone.
-/// Throws DistributedError saying what was missing.
-///
-/// ```cpp
-/// if (const std::optional<distributed::Job> job = distributed::current_job()) {
-///   const distributed::Meeting meeting = distributed::meet(*job, std::chrono::seconds(60));
-///   if (meeting.store) meeting.store->set(cat("address/", job->rank), "...");
-/// }
-/// ```
-Meeting meet(const Job& job, std::chrono::milliseconds patience);
-
-}  // namespace strata::distributed
+}  // namespace strata::distributed::detail

@@ -1,4 +1,6 @@
-#include "strata/dist/meeting.h"
+#include "strata/dist/coordinator.h"
+#include "strata/dist/job.h"
+#include "strata/dist/meeting_inl.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,12 +19,16 @@
 namespace strata::distributed {
 namespace {
 
+using detail::Address;
+using detail::MeetingFile;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 [[noreturn]] void fail(const std::string& path, std::string_view what) {
   throw DistributedError("", cat("the file '", path, "' through which the ranks of this host meet ", what));
 }
+
+constexpr milliseconds kFarewell{10000};
 
 // Closes at the end of a block.
 struct File {
@@ -36,7 +42,7 @@ std::unique_ptr<Coordinator> start_at(const Job& job) {
   const size_t colon = job.coordinator.rfind(':');
   std::string host = job.coordinator.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  CoordinatorOptions options{.size = job.size, .host = interface_for(host), .secret = job.secret};
+  CoordinatorOptions options{.size = job.size, .host = detail::interface_for(host), .secret = job.secret};
   const std::string port = job.coordinator.substr(colon + 1);
   (void)std::from_chars(port.data(), port.data() + port.size(), options.port);
   return std::make_unique<Coordinator>(options);
@@ -64,6 +70,8 @@ std::unique_ptr<StoreClient> find_by_file(const Job& job, milliseconds patience)
 }
 
 }  // namespace
+
+namespace detail {
 
 std::string interface_for(const std::string& host) {
   unsigned char bytes[16];
@@ -119,22 +127,48 @@ Address MeetingFile::read(const std::string& path) {
   return {std::string(all.substr(0, first)), std::string(all.substr(first + 1, second - first - 1))};
 }
 
-Meeting meet(const Job& job, milliseconds patience) {
-  Meeting meeting;
-  if (job.size == 1) return meeting;
-  if (job.meeting.empty()) {
-    if (job.rank == 0 && !job.coordinator_runs) meeting.coordinator = start_at(job);
-    meeting.store = std::make_unique<StoreClient>(job.coordinator, job.secret, patience);
-  } else if (job.rank == 0) {
-    const std::string secret = job.secret.empty() ? random_secret() : job.secret;
-    meeting.coordinator = std::make_unique<Coordinator>(CoordinatorOptions{.size = job.size, .secret = secret});
-    const Address at{cat("127.0.0.1:", meeting.coordinator->port()), secret};
-    meeting.file = std::make_unique<MeetingFile>(job.meeting, at);
-    meeting.store = std::make_unique<StoreClient>(at.coordinator, at.secret, patience);
-  } else {
-    meeting.store = find_by_file(job, patience);
+}  // namespace detail
+
+Membership::Membership() : exceptions_(std::uncaught_exceptions()) {}
+Membership::Membership(Membership&&) noexcept = default;
+
+Membership::~Membership() {
+  const bool in_order = std::uncaught_exceptions() <= exceptions_;
+  if (in_order && client) {
+    try {
+      client->leave(rank_);
+    } catch (const Error&) {
+      // Whoever could hear it is gone.
+    }
   }
-  return meeting;
+  if (!hosted) return;
+  if (!in_order) hosted->fail(rank_, "ended by an error of its own");
+  const auto gone = [&] {
+    const std::vector<RankState> ranks = hosted->ranks();
+    return std::ranges::all_of(
+        ranks, [&](const RankState& r) { return r.last.rank == rank_ || r.left || !r.failure.empty(); });
+  };
+  for (const auto end = Clock::now() + kFarewell; !gone() && Clock::now() < end;)
+    std::this_thread::sleep_for(milliseconds(10));
+}
+
+Membership join(const Job& job, milliseconds patience) {
+  Membership member;
+  member.rank_ = job.rank;
+  if (job.size == 1) return member;
+  if (job.meeting.empty()) {
+    if (job.rank == 0 && !job.coordinator_runs) member.hosted = start_at(job);
+    member.client = std::make_unique<StoreClient>(job.coordinator, job.secret, patience);
+  } else if (job.rank == 0) {
+    const std::string secret = job.secret.empty() ? detail::random_secret() : job.secret;
+    member.hosted = std::make_unique<Coordinator>(CoordinatorOptions{.size = job.size, .secret = secret});
+    const Address at{cat("127.0.0.1:", member.hosted->port()), secret};
+    member.file_ = std::make_unique<MeetingFile>(job.meeting, at);
+    member.client = std::make_unique<StoreClient>(at.coordinator, at.secret, patience);
+  } else {
+    member.client = find_by_file(job, patience);
+  }
+  return member;
 }
 
 }  // namespace strata::distributed
