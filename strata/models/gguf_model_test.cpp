@@ -28,7 +28,7 @@ struct Sample {
 std::vector<Sample> samples() {
   std::vector<Sample> all;
   for (const Family* family : families()) {
-    if (family->kind != ModelKind::decoder || family->gguf_architectures.empty()) continue;
+    if (family->kind != ModelKind::decoder || family->gguf.architectures.empty()) continue;
     for (const FamilySample& s : family->samples)
       all.push_back(
           {family, read_spec(*family, ConfigReader(s.config, "config.json")), cat(family->name, '-', s.name)});
@@ -36,32 +36,45 @@ std::vector<Sample> samples() {
   return all;
 }
 
+// Why a file cannot say what a sample is; of all others it can.
+const std::map<std::string, std::string_view> kRefused = {
+    {"deepseek_v3-halves", "turn neighbours"},          {"gpt2-scaled", "relu"},
+    {"gpt_neox-sequential", "gelu_tanh"},               {"llama-dynamic", "follows the length"},
+};
+
 TEST(GgufModel, RoundTripsGiveTheSameModelOrAreRefused) {
-  int written = 0;
-  std::string refused;
+  size_t refused = 0;
   for (const Sample& s : samples()) {
     SCOPED_TRACE(s.name);
     const io::TempDir dir;
     const LanguageModel model(s.spec);
-    try {
-      save_gguf(model, *s.family, s.spec, dir / "x.gguf", "F32");
-    } catch (const ValueError& e) {
-      refused += cat(s.name, ": ", e.what(), "\n");
-      EXPECT_TRUE(std::string(e.what()).find("metadata cannot say") != std::string::npos) << e.what();
+    const std::string why =
+        message<ValueError>([&] { save_gguf(model, *s.family, s.spec, dir / "x.gguf", {.type = "F32"}); });
+    if (why != "no error") {
+      ++refused;
+      const auto known = kRefused.find(s.name);
+      EXPECT_TRUE(known != kRefused.end() && why.find(known->second) != std::string::npos) << why;
+      EXPECT_FALSE(io::find_gguf(dir / "x.gguf") != "");
       continue;
     }
-    const Pretrained again = load_gguf(dir / "x.gguf");
-    EXPECT_EQ(to_string(again.spec), to_string(s.spec));
+    const Pretrained again = load_pretrained(dir / "x.gguf");
+    // One architecture of GGUF is several families here, and a scaling may be said as another that is the same.
+    EXPECT_EQ(again.spec.layers.size(), s.spec.layers.size());
+    if (again.family == s.family && s.spec.rotary == again.spec.rotary) {
+      EXPECT_EQ(to_string(again.spec), to_string(s.spec));
+    }
     std::map<std::string, Tensor> want;
     for (const auto& [name, p] : model.named_parameters()) want.emplace(name, p);
     for (const auto& [name, p] : again.model->named_parameters()) {
       const Tensor difference = (p - want.at(name)).detach().abs().max();
-      EXPECT_LE(difference.item(), 1e-6) << name;  // Gemma's norms have 1 added and taken away again
+      EXPECT_LE(difference.item(), s.family->name.starts_with("gemma") ? 1e-7 : 0) << name;  // 1 is added and taken off
     }
-    ++written;
+    const NoGrad guard;
+    const Tensor tokens = stepping_tokens(2, 40, 5, s.spec.vocab);
+    const Tensor got = again.model->forward(tokens), logits = model.forward(tokens);
+    EXPECT_LE((got - logits).abs().max().item(), 1e-5 * logits.abs().max().item());
   }
-  EXPECT_GE(written, 6) << refused;
-  RecordProperty("refused", refused);
+  EXPECT_EQ(refused, kRefused.size());
 }
 
 TEST(GgufModel, MatricesAreOfTheTypeThatIsAskedFor) {
@@ -71,24 +84,24 @@ TEST(GgufModel, MatricesAreOfTheTypeThatIsAskedFor) {
   const LanguageModel model(spec);
   for (const char* type : {"F16", "BF16", "Q8_0", "Q4_0"}) {
     const std::string path = dir / type;
-    save_gguf(model, family, spec, path, type);
+    save_gguf(model, family, spec, path, {.type = type});
     const io::WeightFiles files(path);
     EXPECT_EQ(files.entry("blk.0.attn_q.weight").type->name, type);
     EXPECT_EQ(files.entry("blk.0.attn_norm.weight").type->name, "F32");
     const NoGrad guard;
     const Tensor tokens = stepping_tokens(1, 9, 5, spec.vocab);
-    const Tensor got = load_gguf(path, {.dtype = DType::f32}).model->forward(tokens), want = model.forward(tokens);
+    const Tensor got = load_pretrained(path, {.dtype = DType::f32}).model->forward(tokens), want = model.forward(tokens);
     const double share = std::string_view(type) == "Q4_0" ? 0.3 : 0.05;
     EXPECT_LE((got - want).abs().max().item(), share * want.abs().max().item()) << type;
   }
-  EXPECT_THROW(save_gguf(model, family, spec, dir / "x", "Q4_K"), ValueError);
+  EXPECT_THROW(save_gguf(model, family, spec, dir / "x", {.type = "Q2_K"}), ValueError);
 }
 
 TEST(GgufModel, KeysThatAreNotKnownAreRefused) {
   const io::TempDir dir;
   const Family& family = family_named("llama");
   const ModelSpec spec = read_spec(family, ConfigReader(family.samples.front().config, "config.json"));
-  save_gguf(LanguageModel(spec), family, spec, dir / "x", "F32");
+  save_gguf(LanguageModel(spec), family, spec, dir / "x", {.type = "F32"});
   const io::WeightFiles files(dir / "x");
   const auto with = [&](const std::string& key, const io::GgufValue& value) {
     io::GgufMetadata m = *files.gguf();
@@ -98,7 +111,7 @@ TEST(GgufModel, KeysThatAreNotKnownAreRefused) {
     io::GgufWriter out(dir / "y", m, items);
     for (const io::StoredItem& item : items) out.write(files.tensor(item.name));
     out.commit();
-    return message<Error>([&] { load_gguf(dir / "y"); });
+    return message<Error>([&] { load_pretrained(dir / "y"); });
   };
   EXPECT_EQ(with("tokenizer.ggml.model", io::GgufValue::of("gpt2")), "no error");
   EXPECT_NE(with("llama.expert_count", io::GgufValue::of(uint32_t{8})).find("llama.expert_count"), std::string::npos);
@@ -108,7 +121,7 @@ TEST(GgufModel, KeysThatAreNotKnownAreRefused) {
   EXPECT_NE(with("llama.block_count", io::GgufValue::of("two")).find("an integer is wanted"), std::string::npos);
   EXPECT_NE(with("llama.attention.value_length", io::GgufValue::of(uint32_t{3})).find("head_dim"), std::string::npos);
   io::save_safetensors(dir / "z", io::TensorMap{});
-  EXPECT_THROW(load_gguf(dir / "z"), ValueError);
+  EXPECT_THROW(load_pretrained(dir / "z"), ValueError);
 }
 
 }  // namespace

@@ -170,10 +170,8 @@ void bind_pretrained(nb::module_& m) {
             PyPretrained p;
             Released release;
             p.model = std::make_shared<Pretrained>(load_pretrained(path, {.dtype = dtype, .device = device}));
-            const std::filesystem::path folder(path);
-            for (const char* file : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"})
-              if (!p.folder && std::filesystem::exists(folder / file))
-                p.folder = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(path));
+            if (text::has_tokenizer(path))
+              p.folder = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(path));
             if (p.folder) p.tokenizer = std::shared_ptr<const text::Tokenizer>(p.folder, p.folder->tokenizer.get());
             return p;
           },
