@@ -164,10 +164,10 @@ GenerationOptions WritingOptions::over(GenerationOptions o) const {
 
 void ModelArguments::add(CLI::App& c, bool checkpoint) {
   device = usual_device();
-  CLI::Option* model =
-      c.add_option(checkpoint ? "--model,--checkpoint" : "--model", path,
-                   "A model: a folder as Hugging Face writes it, a GGUF file, a run's folder (its newest checkpoint) or a "
-                   "checkpoint's");
+  CLI::Option* model = c.add_option(
+      checkpoint ? "--model,--checkpoint" : "--model", path,
+      "A model: a folder as Hugging Face writes it, a GGUF file, a run's folder (its newest checkpoint) or a "
+      "checkpoint's");
   model->required()->type_name("PATH");
   std::vector<std::string> types;
   for (const auto& [name, type] : kDTypes) types.emplace_back(name);

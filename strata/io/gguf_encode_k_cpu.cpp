@@ -141,8 +141,7 @@ void encode_q4_k(const float* from, int64_t blocks, std::byte* to) {
     encode_affine(from, 15, "Q4_K", b, codes);
     for (int pair = 0; pair < 4; ++pair)
       for (int i = 0; i < kRun; ++i)
-        b[16 + pair * kRun + i] =
-            static_cast<Byte>(codes[2 * pair * kRun + i] | codes[(2 * pair + 1) * kRun + i] << 4);
+        b[16 + pair * kRun + i] = static_cast<Byte>(codes[2 * pair * kRun + i] | codes[(2 * pair + 1) * kRun + i] << 4);
   }
 }
 
@@ -152,8 +151,7 @@ void encode_q5_k(const float* from, int64_t blocks, std::byte* to) {
     encode_affine(from, 31, "Q5_K", b, codes);
     std::memset(b + 16, 0, kRun);
     for (int run = 0; run < 8; ++run)
-      for (int i = 0; i < kRun; ++i)
-        b[16 + i] = static_cast<Byte>(b[16 + i] | (codes[run * kRun + i] >> 4) << run);
+      for (int i = 0; i < kRun; ++i) b[16 + i] = static_cast<Byte>(b[16 + i] | (codes[run * kRun + i] >> 4) << run);
     for (int pair = 0; pair < 4; ++pair)
       for (int i = 0; i < kRun; ++i)
         b[48 + pair * kRun + i] =

@@ -87,8 +87,8 @@ const Family& family_of_gguf(const io::GgufMetadata& metadata) {
   if (other) return *other;
   std::string names;
   for (const std::string_view name : known) names += cat(names.empty() ? "" : ", ", name);
-  throw ValueError(kOp, cat("general.architecture '", architecture,
-                            "' names no family that is known; there are: ", names));
+  throw ValueError(kOp,
+                   cat("general.architecture '", architecture, "' names no family that is known; there are: ", names));
 }
 
 ModelSpec read_spec(const Family& family, const ConfigReader& config) {

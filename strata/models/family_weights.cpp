@@ -90,8 +90,8 @@ class Rows {
     const nn::LatentSpec& l = *a.latent;
     const int64_t q = a.heads * a.head_size, first = l.q_rank > 0 ? l.q_rank : q;
     const WeightView whole;
-    linear("attn.qkv", l.q_rank > 0 ? "self_attn.q_a_proj" : "self_attn.q_proj",
-           l.q_rank > 0 ? "attn_q_a" : "attn_q", first, spec_.dim, a.bias, whole.narrow(0, 0, first));
+    linear("attn.qkv", l.q_rank > 0 ? "self_attn.q_a_proj" : "self_attn.q_proj", l.q_rank > 0 ? "attn_q_a" : "attn_q",
+           first, spec_.dim, a.bias, whole.narrow(0, 0, first));
     const int64_t rest = l.kv_rank + l.rope_size;
     linear("attn.qkv", "self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", rest, spec_.dim, a.bias,
            whole.narrow(0, first, rest));

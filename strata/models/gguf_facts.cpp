@@ -43,7 +43,7 @@ const std::vector<KeyRow>& keys() {
       {"context_length", {"max_position_embeddings", "n_positions"}, Kind::integer, true},
       {"embedding_length", {"hidden_size", "n_embd"}, Kind::integer, true},
       {"block_count", {"num_hidden_layers", "n_layer"}, Kind::integer, true},
-      {"feed_forward_length", {"intermediate_size", "n_inner"}, Kind::integer, true, false, {}, true},
+      {"feed_forward_length", {"intermediate_size", "n_inner"}, Kind::integer, false, false, {}, true},
       {"attention.head_count", {"num_attention_heads", "n_head"}, Kind::integer, true},
       {"attention.layer_norm_rms_epsilon", {"rms_norm_eps"}, Kind::number, true},
       {"attention.layer_norm_epsilon", {"layer_norm_eps", "layer_norm_epsilon"}, Kind::number, true},
@@ -79,7 +79,7 @@ constexpr std::string_view kHeadsKv = "attention.head_count_kv", kKeyLength = "a
                            kLogMultiplier = "rope.scaling.yarn_log_multiplier";
 // Keys that decide no number of a forward.
 constexpr std::string_view kPassedOver[] = {"rope.scaling.finetuned", "tensor_data_layout"};
-constexpr std::string_view kRotaryParts[] = {"rotary_pct", "partial_rotary_factor"};
+const std::vector<std::string_view> kBases = {"rope_theta", "rotary_emb_base"};
 
 // The f64 that the shortest text of an f32 says: 1e-05, not 9.99999974737875e-06.
 double shortest(double stored) {
@@ -192,10 +192,10 @@ class Reader {
     }
     if (!ours && !row.always) return;  // refused at the end unless the family says the same
     known_.insert(key);
-    Json value = row.kind == Kind::integer  ? Json(m_.integer(key))
-                 : row.kind == Kind::number ? Json(shortest(m_.number(key)))
-                                            : Json(m_.at(key).type() == io::GgufType::boolean ? m_.boolean(key)
-                                                                                              : m_.integer(key) != 0);
+    Json value = row.kind == Kind::integer ? Json(m_.integer(key))
+                 : row.kind == Kind::number
+                     ? Json(shortest(m_.number(key)))
+                     : Json(m_.at(key).type() == io::GgufType::boolean ? m_.boolean(key) : m_.integer(key) != 0);
     if (row.zero_is_null && value == 0) value = nullptr;
     check(!c_.contains(name) || further.contains(name) || c_[name] == value, kOp, key, " is ", value.dump(),
           ", by its tensors ", name, " is ", c_.contains(name) ? c_[name].dump() : "");
@@ -226,11 +226,13 @@ class Reader {
   }
 
   void positions() {
-    if (!latent() && has(kRotaryDims)) {
-      const int64_t dims = integer(kRotaryDims);
-      if (dims != size_ || usual_.contains(kRotaryParts[0]) || usual_.contains(kRotaryParts[1]))
-        c_[name_in(usual_, {kRotaryParts[0], kRotaryParts[1]})] =
-            static_cast<double>(dims) / static_cast<double>(size_);
+    if (!usual_.contains(name_in(usual_, kBases))) return;  // learned ones
+    if (!latent()) {
+      const int64_t dims = has(kRotaryDims) ? integer(kRotaryDims) : size_;
+      double part = static_cast<double>(dims) / static_cast<double>(size_);
+      // So that it gives these dims again, rounded down.
+      if (part * static_cast<double>(size_) < static_cast<double>(dims)) part = std::nextafter(part, 2.0);
+      c_["partial_rotary_factor"] = part;
     }
     const std::string type = has(kScaling) ? m_.text(prefix_ + std::string(kScaling)) : "none";
     const bool has_factor = has(kFactor), has_original = has(kOriginal);
@@ -289,7 +291,7 @@ class Reader {
   void divisors(const std::string& type, double factor) {
     const std::vector<float>& given = facts_.factors.find(kFreqs)->second;
     check(type == "none" || (type == "linear" && factor == 1), kOp, kFreqs, " stands beside ", prefix_, kScaling);
-    const std::string base = name_in(usual_, {"rope_theta", "rotary_emb_base"});
+    const std::string base = name_in(usual_, kBases);
     RotarySpec plain{.dims = static_cast<int64_t>(given.size()) * 2,
                      .base = c_.contains(base) ? c_[base].get<double>() : 10000};
     if (const auto found = as_llama3(plain, given)) {
@@ -563,7 +565,8 @@ ModelSpec aligned(const ModelSpec& spec, ModelSpec other) {
 std::string first_difference(const std::string& a, const std::string& b) {
   size_t begin = 0;
   while (begin < std::min(a.size(), b.size())) {
-    const std::string x = a.substr(begin, a.find('\n', begin) - begin), y = b.substr(begin, b.find('\n', begin) - begin);
+    const std::string x = a.substr(begin, a.find('\n', begin) - begin),
+                      y = b.substr(begin, b.find('\n', begin) - begin);
     if (x != y) return cat("it would be read as \"", y, "\", and is \"", x, "\"");
     begin += x.size() + 1;
   }

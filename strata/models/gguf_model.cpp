@@ -21,7 +21,8 @@
 namespace strata {
 namespace {
 
-constexpr std::string_view kOp = "save_gguf", kHead = "output.weight", kEmbedding = "token_embd.weight";
+constexpr std::string_view kOp = "save_gguf", kHead = "output.weight", kEmbedding = "token_embd.weight",
+                           kFileType = "general.file_type", kVersion = "general.quantization_version";
 constexpr uint64_t kMaxConfig = 16 << 20;  // of generation_config.json
 
 // What matrices are written as.
@@ -101,7 +102,7 @@ std::optional<io::WeightFiles> gguf_companion(const std::string& path) {
 
 bool describes_this_file(std::string_view key) {
   for (const std::string_view own :
-       {"general.architecture", "general.file_type", "general.quantization_version", "general.alignment"})
+       {std::string_view("general.architecture"), kFileType, kVersion, std::string_view("general.alignment")})
     if (key == own) return true;
   return false;
 }
@@ -154,7 +155,8 @@ void save_gguf(const nn::Module& module, const Family& family, const ModelSpec& 
     const Tensor view = row.gguf_view.of(shapes);
     const Shape shape = view.dim() > 2 ? row.shape : view.shape();
     check(shape.product() == view.numel(), kOp, row.gguf, " would be ", view.shape(), ", is to be ", shape);
-    const bool exact = shape.size() < 2 || std::ranges::any_of(kExact, [&](auto end) { return row.gguf.ends_with(end); });
+    const bool exact =
+        shape.size() < 2 || std::ranges::any_of(kExact, [&](auto end) { return row.gguf.ends_with(end); });
     const bool head = row.gguf == kHead || (spec.tied && row.gguf == kEmbedding);
     const io::StoredType* type = &io::stored_type(DType::f32);
     const io::WeightEntry* const before = source ? source->find(row.gguf) : nullptr;
@@ -162,9 +164,9 @@ void save_gguf(const nn::Module& module, const Family& family, const ModelSpec& 
     if (same)
       type = before->type;
     else if (!exact)
-      type = &fitting(!asked                          ? io::stored_type(numbers.dtype(row.parameter))
+      type = &fitting(!asked                         ? io::stored_type(numbers.dtype(row.parameter))
                       : head && !asked->head.empty() ? stored(asked->head)
-                                                      : stored(asked->name),
+                                                     : stored(asked->name),
                       shape.back());
     blocks = blocks || type->block > 1;
     items.push_back({row.gguf, type, shape});
@@ -172,8 +174,12 @@ void save_gguf(const nn::Module& module, const Family& family, const ModelSpec& 
   }
   for (const auto& [name, factors] : facts.factors)
     items.push_back({name, &io::stored_type(DType::f32), {static_cast<int64_t>(factors.size())}});
-  if (blocks) facts.metadata.set("general.quantization_version", io::GgufValue::of(uint32_t{2}));
-  if (asked) facts.metadata.set("general.file_type", io::GgufValue::of(asked->file_type));
+  if (blocks) facts.metadata.set(std::string(kVersion), io::GgufValue::of(uint32_t{2}));
+  const auto before = source ? source->gguf()->find(kFileType) : nullptr;
+  if (asked)
+    facts.metadata.set(std::string(kFileType), io::GgufValue::of(asked->file_type));
+  else if (before)
+    facts.metadata.set(std::string(kFileType), *before);
 
   io::GgufWriter out(path, facts.metadata, items);
   for (size_t i = 0; i < planned.size(); ++i) {

@@ -25,9 +25,9 @@ struct GgufOptions {
 std::vector<std::string_view> gguf_types();
 
 /// Writes the model as a GGUF file, whole or not at all. Low-bit layers are written as numbers of `type`; without one,
-/// tensors that are equal to those of a GGUF file under `companions` keep its bytes. Throws ValueError for a family that
-/// GGUF has no name for, a type that is none of gguf_types(), a spec or a tokenizer that a file cannot say, numbers that
-/// are not finite (of blocks); IoError where the file cannot be written.
+/// tensors that are equal to those of a GGUF file under `companions` keep its bytes. Throws ValueError for a family
+/// that GGUF has no name for, a type that is none of gguf_types(), a spec or a tokenizer that a file cannot say,
+/// numbers that are not finite (of blocks); IoError where the file cannot be written.
 ///
 ///     save_gguf(*model, family_named("llama"), model->spec(), "model.gguf", {.type = "Q8_0"});
 ///     const Pretrained again = load_pretrained("model.gguf");

@@ -4,7 +4,7 @@
 
 #include <nanobind/stl/map.h>
 
-#include <filesystem>
+#include <algorithm>
 #include <map>
 
 #include <nlohmann/json.hpp>
@@ -15,6 +15,7 @@
 #include "strata/generate/generation_config.h"
 #include "strata/generate/text_generator.h"
 #include "strata/io/json.h"
+#include "strata/models/gguf_model.h"
 #include "text.h"
 
 namespace strata::python {
@@ -79,8 +80,7 @@ GenerationOptions options_of(const PyPretrained& p, const std::string& call) {
   }
   GenerationOptions o = parse_generation_config(all.dump(), "generate");
   // A file may name an end that a smaller vocabulary has not: it is never drawn.
-  if (!said.contains("eos_token_id"))
-    std::erase_if(o.stop_ids, [&](int64_t id) { return id >= p.model->spec.vocab; });
+  if (!said.contains("eos_token_id")) std::erase_if(o.stop_ids, [&](int64_t id) { return id >= p.model->spec.vocab; });
   o.seed = own.seed;
   o.frequency_penalty = own.frequency_penalty, o.presence_penalty = own.presence_penalty;
   o.logprobs = own.logprobs, o.top_logprobs = own.top_logprobs, o.prompt_logprobs = own.prompt_logprobs;
@@ -176,6 +176,14 @@ void bind_pretrained(nb::module_& m) {
             return p;
           },
           nb::arg("path"), nb::arg("dtype").none(), nb::arg("device"))
+      .def(
+          "save_gguf",
+          [](const PyPretrained& p, const std::string& path, std::string type) {
+            std::ranges::transform(type, type.begin(),
+                                   [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); });
+            save_gguf(*p.model, path, {.type = type});
+          },
+          nb::arg("path"), nb::arg("type"), Release())
       .def_prop_ro("family", [](const PyPretrained& p) { return std::string(p.model->family->name); })
       .def_prop_ro("kind",
                    [](const PyPretrained& p) -> std::string {

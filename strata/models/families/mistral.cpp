@@ -39,7 +39,11 @@ const Family& mistral() {
       .title = "Mistral 7B",
       .model_types = {"mistral"},
       .architectures = {"MistralForCausalLM"},
-      .gguf = {.architectures = {"llama"}, .fits = [](const io::GgufMetadata& m) { return m.contains("llama.attention.sliding_window") && !m.contains("llama.expert_count"); }},
+      .gguf = {.architectures = {"llama"},
+               .fits =
+                   [](const io::GgufMetadata& m) {
+                     return m.contains("llama.attention.sliding_window") && !m.contains("llama.expert_count");
+                   }},
       .spec = spec,
       .config = config,
       .weights = [](const ModelSpec& s) { return parts::llama_weights(s, {.gguf_pairs = true}); },

@@ -126,9 +126,8 @@ void set_gguf_tokenizer(const TokenizerFolder& folder, int64_t vocab, std::strin
   }
   for (const Named& n : kNamed)
     if (const auto at = folder.named.find(std::string(n.name)); at != folder.named.end()) v.*n.id = at->second;
-  const nlohmann::json config = generation_config.empty()
-                                    ? nlohmann::json::object()
-                                    : io::parse_json(generation_config, "generation_config.json");
+  const nlohmann::json config = generation_config.empty() ? nlohmann::json::object()
+                                                          : io::parse_json(generation_config, "generation_config.json");
   check(config.is_object(), kOp, "generation_config.json is no object");
   std::vector<int64_t> ends;
   if (const auto at = config.find("eos_token_id"); at != config.end())

@@ -128,8 +128,7 @@ void read_templates(const std::string& directory, const Json& config, const std:
 
 bool has_tokenizer_file(const std::string& directory) {
   std::error_code none;
-  for (const char* name :
-       {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tokenizer_config.json"})
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt"})
     if (std::filesystem::exists(std::filesystem::path(directory) / name, none)) return true;
   return false;
 }
