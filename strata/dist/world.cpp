@@ -87,7 +87,6 @@ class World {
     }
     if (well) group("world").barrier();
     stop_beating();
-    membership_->client->leave(job_.rank);
   }
 
   const Job& job() const { return job_; }
@@ -317,8 +316,9 @@ Store& store() {
   return world().store();
 }
 FlightRecorder& recorder() {
-  static FlightRecorder recorder;
-  return recorder;
+  // Heartbeats go on until the process ends, after what is destroyed then.
+  static FlightRecorder* const recorder = new FlightRecorder;
+  return *recorder;
 }
 void shutdown() {
   std::unique_ptr<World> ending;

@@ -17,10 +17,6 @@ namespace strata {
 namespace {
 using nlohmann::json;
 
-// As load_tokenizer_folder() looks for them.
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json",
-                                           "vocab.txt"};
-
 std::string text_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -55,11 +51,8 @@ json to_json_value(const std::vector<std::vector<TokenLogprob>>& all) {
 
 std::shared_ptr<TextModel> TextModel::load(const std::string& folder, const PretrainedOptions& options) {
   std::shared_ptr<const text::TokenizerFolder> tokenizer;
-  std::error_code ignored;
   // What is wrong with its files is told before the weights are read.
-  if (std::ranges::any_of(kTokenizerFiles, [&](const char* file) {
-        return std::filesystem::exists(std::filesystem::path(folder) / file, ignored);
-      }))
+  if (text::has_tokenizer(folder))
     tokenizer = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(folder));
   return std::make_shared<TextModel>(load_pretrained(folder, options), std::move(tokenizer));
 }
@@ -74,6 +67,7 @@ std::shared_ptr<const text::Tokenizer> TextModel::tokenizer() const {
 const char* TextModel::kind() const {
   if (model_.model) return "decoder";
   if (model_.text_encoder) return "encoder";
+  if (model_.encoder_decoder) return "encoder_decoder";
   return model_.image_encoder ? "image_encoder" : "pair";
 }
 int64_t TextModel::context() const {

@@ -9,7 +9,9 @@
 #include "strata/core/error.h"
 #include "strata/io/files.h"
 #include "strata/io/folder_writer.h"
+#include "strata/io/gguf.h"
 #include "strata/io/json.h"
+#include "strata/text/pipeline/gguf_folder.h"
 
 namespace strata {
 namespace {
@@ -87,6 +89,13 @@ std::string config_text(const Family& family, const ModelSpec& spec, const Expor
 }
 
 void copy_companions(const std::string& from, const std::string& to) {
+  if (const std::string file = io::find_gguf(from); !file.empty() && !fs::exists(fs::path(from) / "config.json")) {
+    if (!text::has_tokenizer(file)) return;
+    text::write_tokenizer_files(text::load_tokenizer_folder(file), to);
+    io::write_file((fs::path(to) / "generation_config.json").string(),
+                   text::gguf_generation_config(io::read_gguf_header(io::InputFile(file)).metadata));
+    return;
+  }
   for (const std::string_view name : kCompanions) {
     const std::string source = (fs::path(from) / name).string(), target = (fs::path(to) / name).string();
     if (!fs::exists(source)) continue;

@@ -17,7 +17,8 @@ struct ExportOptions {
   uint64_t max_shard_bytes = io::kShardBytes;
   /// The text of the config.json that the model was made of, which is kept; where empty, the family writes one.
   std::string config = {};
-  /// A folder whose tokenizer, chat template and generation settings are copied; none where empty.
+  /// A folder whose tokenizer, chat template and generation settings are copied, or a GGUF file whose are written as
+  /// such a folder has them; none where empty.
   std::string companions = {};
 };
 

@@ -50,11 +50,12 @@ bool is_block_format(std::string_view type) {
 }  // namespace
 
 PackedRows::PackedRows(const nn::Module& module, const std::vector<WeightRow>& rows, std::string_view prefix,
-                       const io::WeightFiles& files, const std::optional<PackedScheme>& scheme)
+                       const io::WeightFiles& files, const std::optional<PackedScheme>& scheme, bool keep_packed)
     : scheme_(scheme) {
   const bool gguf = files.format() == io::WeightsFormat::gguf;
-  if (!gguf && !scheme) return;
-  for (const std::string& layer : nn::packable_layers(module, {"head"})) packable_.insert(cat(layer, kWeight));
+  if (gguf ? !keep_packed : !scheme) return;
+  if (keep_packed)
+    for (const std::string& layer : nn::packable_layers(module, {"head"})) packable_.insert(cat(layer, kWeight));
   std::map<std::string, Shape> shapes;
   for (const auto& [name, t] : module.named_parameters()) shapes.emplace(name, t.shape());
   std::map<std::string, size_t> count;  // rows of each parameter

@@ -21,10 +21,10 @@ class WeightFiles;
 /// embeddings and heads and layers of a format that cannot be joined, the numbers are decoded into the parameter.
 class PackedRows {
  public:
-  /// Looks at names and types only. Of GGUF's blocks those of layers that will be packed; the reader decodes the
-  /// others.
+  /// Looks at names and types only. Without `keep_packed` all numbers are decoded. Of GGUF's blocks those of layers
+  /// that will be packed; the reader decodes the others.
   PackedRows(const nn::Module& module, const std::vector<WeightRow>& rows, std::string_view prefix,
-             const io::WeightFiles& files, const std::optional<PackedScheme>& scheme);
+             const io::WeightFiles& files, const std::optional<PackedScheme>& scheme, bool keep_packed = true);
 
   /// The entries of the files that make the row; nullptr where it is not stored in low bits.
   const std::vector<std::string>* entries(const WeightRow& row) const;
