@@ -11,11 +11,11 @@
 #include <fmt/format.h>
 
 #include "apps/strata/model.h"
+#include "apps/strata/model_bits.h"
 #include "strata/core/error.h"
 #include "strata/io/stored_type.h"
 #include "strata/models/export.h"
 #include "strata/models/gguf_model.h"
-#include "strata/nn/packed.h"
 
 namespace strata::cli {
 namespace {
@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 
 struct Arguments {
   std::string in, out, to, dtype;
+  LowBits bits;
 };
 
 // What --dtype takes: of safetensors a dtype, of GGUF any.
@@ -44,17 +45,6 @@ std::vector<std::string> stored_names() {
   return names;
 }
 
-// Low-bit matrices become numbers, which both writers want. Whether there were any.
-bool unpack(const nn::Module& module, DType dtype) {
-  bool any = false;
-  for (const auto& [name, part] : module.named_modules())
-    if (nn::is_packed(part)) {
-      nn::unpack_linear(part, dtype);
-      any = true;
-    }
-  return any;
-}
-
 int run(const Arguments& a) {
   const bool gguf = a.to.empty() ? a.out.ends_with(".gguf") : a.to == "gguf";
   const Stored* asked = nullptr;
@@ -62,6 +52,8 @@ int run(const Arguments& a) {
     if (s.name == a.dtype) asked = &s;
   if (asked != nullptr && !gguf && !asked->dtype)
     throw UsageError(fmt::format("--dtype {} is GGUF's alone: add --to gguf", asked->name));
+  const bool numbers = gguf || asked != nullptr;
+  check_low_bits(a.bits, numbers);
   // Seen before anything is loaded; the writers refuse or replace only at the end.
   if (fs::symlink_status(a.out).type() != fs::file_type::not_found)
     throw IoError("model", fmt::format("'{}' is there already", a.out));
@@ -71,7 +63,7 @@ int run(const Arguments& a) {
   const auto parameters = model.module().named_parameters();
   const DType own = parameters.empty() ? DType::f32 : parameters.front().second.dtype();
   // A config.json that speaks of low-bit files would not be true of what is written: the family writes another.
-  if (unpack(model.module(), own)) model.config.clear();
+  if (set_low_bits(model.module(), a.bits, numbers)) model.config.clear();
   if (gguf) {
     const std::string_view type = asked != nullptr ? asked->gguf : io::stored_type(own).name;
     save_gguf(model.module(), *model.family, model.spec, a.out, type);
@@ -99,10 +91,12 @@ void add_model_convert(CLI::App& model, Body& body) {
   convert->add_option("--dtype", a->dtype, "Of the weights; q8_0 and q4_0 of GGUF alone. As they are, else")
       ->type_name("TYPE")
       ->check(CLI::IsMember(stored_names()));
+  add_low_bits(*convert, a->bits);
   convert->footer(
-      "Low-bit matrices are written as numbers. GGUF is of decoders, and without a tokenizer.\n"
+      "With --dtype and in GGUF low-bit layers are written as numbers. GGUF is of decoders, and without a tokenizer.\n"
       "  strata model convert models/llama llama.gguf --dtype q8_0\n"
-      "  strata model convert llama.gguf models/again --dtype bf16");
+      "  strata model convert llama.gguf models/again --dtype bf16\n"
+      "  strata model convert models/llama models/llama-int4 --bits int4");
   convert->callback([&body, a] { body = [a] { return run(*a); }; });
 }
 
