@@ -40,9 +40,7 @@ class Plan {
       : files_(files), module_(module), gguf_(files.format() == io::WeightsFormat::gguf) {
     for (const auto& [name, p] : module.named_parameters()) parameters_.emplace(name, p);
     for (const auto& [name, b] : module.named_buffers()) parameters_.emplace(name, b);
-    bool bare = !gguf_ && !family.base_prefix.empty();
-    for (const io::WeightEntry& e : files.entries()) bare = bare && !e.name.starts_with(family.base_prefix);
-    const std::string_view prefix = bare ? family.base_prefix : std::string_view();
+    const std::string_view prefix = left_out_prefix(family, files);
     std::set<std::string> taken, filled;
     const std::vector<WeightRow> rows = family.weights(spec);
     packed_.emplace(module, rows, prefix, files, scheme, keep_packed);
