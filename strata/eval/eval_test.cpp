@@ -39,14 +39,14 @@ Subject table_model(int64_t context, int64_t kind = 0) {
   const Tensor table = from_span<float>(values, {kVocab, kVocab});
   const auto encode = [](std::string_view text) { return std::vector<int32_t>(text.begin(), text.end()); };
   Subject s;
-  s.logits = [table, context](const Tensor& tokens) {
+  s.hidden = [table, context](const Tensor& tokens) {
     EXPECT_LE(tokens.size(1), context);
     return embedding(tokens, table);
   };
+  s.logits = [](const Tensor& hidden) { return hidden; };
   s.encode = s.encode_plain = encode;
-  s.generate = [kind](const std::vector<int32_t>& prompt, int64_t tokens, const std::vector<std::string>& stops) {
+  const auto write = [kind](int64_t last, int64_t tokens, const std::vector<std::string>& stops) {
     std::string text;
-    int64_t last = prompt.back();
     for (int64_t i = 0; i < tokens; ++i) {
       last = likeliest(last, kind);
       text += static_cast<char>(last);
@@ -54,6 +54,15 @@ Subject table_model(int64_t context, int64_t kind = 0) {
         if (const size_t at = text.find(stop); at != std::string::npos) return text.substr(0, at);
     }
     return text;
+  };
+  s.generate = [write](const std::vector<std::vector<int32_t>>& prompts, int64_t tokens,
+                       const std::vector<std::string>& stops, const Watch& watch) {
+    std::vector<std::string> texts;
+    for (const std::vector<int32_t>& p : prompts) {
+      texts.push_back(write(p.back(), tokens, stops));
+      if (watch) watch(static_cast<int64_t>(texts.size()), static_cast<int64_t>(prompts.size()));
+    }
+    return texts;
   };
   s.context = context;
   return s;
@@ -229,7 +238,7 @@ TEST(Choices, TheLikeliestByTextCharacterOrByte) {
 
 TEST(ExactMatch, ComparesWhatIsWrittenBeforeAStop) {
   const Subject model = table_model(16);
-  const std::string written = model.generate(ids("Q"), 6, {});
+  const std::string written = model.generate({ids("Q")}, 6, {}, {})[0];
   const std::vector<Question> questions{{"Q", {"nothing", written}}, {"Q", {"nothing"}}};
   Evaluation e = exact_match(model, questions, {.tokens = 6, .stops = {}});
   EXPECT_DOUBLE_EQ(e.value("exact_match"), 0.5);
@@ -242,8 +251,8 @@ TEST(ExactMatch, ComparesWhatIsWrittenBeforeAStop) {
   EXPECT_DOUBLE_EQ(e.value("exact_match"), 1);
 
   Subject talker = model;
-  talker.generate = [](const std::vector<int32_t>&, int64_t, const std::vector<std::string>&) {
-    return "  Yes, 42!\n";
+  talker.generate = [](const auto&, int64_t, const auto&, const Watch&) {
+    return std::vector<std::string>{"  Yes, 42!\n"};
   };
   const auto match = [&](const MatchOptions& o, std::string answer) {
     return exact_match(talker, {{"?", {std::move(answer)}}}, o).value("exact_match");
