@@ -170,14 +170,17 @@ std::vector<ChoiceRow> read_choices(std::span<const std::string> sources, const 
     ChoiceRow question{.context = row.filled(fields.context), .choices = choices_of(row, fields.choices)};
     check<IoError>(question.choices.size() >= 2, "", row.place(), ": has ", question.choices.size(),
                    " choices, at least 2 are wanted");
+    for (const std::string& choice : question.choices)
+      check<IoError>(!choice.empty(), "", row.place(), ": has an empty choice");
     question.right = right_of(row, fields, question.choices);
+    question.place = row.place();
     return question;
   });
 }
 
 std::vector<AnswerRow> read_answers(std::span<const std::string> sources, const QuestionFields& fields) {
   return read_rows<AnswerRow>(sources, [&](const Row& row) {
-    AnswerRow question{.context = row.filled(fields.context), .answers = {}};
+    AnswerRow question{.context = row.filled(fields.context), .answers = {}, .place = row.place()};
     const ordered_json& answer = row.member(fields.answer);
     question.answers =
         answer.is_array() ? row.texts(fields.answer) : std::vector<std::string>{row.text_of(answer, fields.answer)};

@@ -47,6 +47,12 @@ std::string plain(std::string text, const MatchOptions& o) {
   return out.substr(from);
 }
 
+// An error's text without who threw it.
+std::string said(const Error& e) {
+  const std::string text = e.what();
+  return e.op().empty() ? text : text.substr(e.op().size() + 2);
+}
+
 }  // namespace
 
 double Evaluation::value(std::string_view name) const {
@@ -142,13 +148,20 @@ Evaluation multiple_choice(const Subject& subject, const std::vector<Choice>& qu
   Evaluation result{.documents = static_cast<int64_t>(questions.size())};
   for (size_t i = 0; i < questions.size(); ++i) {
     const Choice& q = questions[i];
+    const std::string place = !q.place.empty() ? q.place : cat("question ", static_cast<int64_t>(i));
     const auto count = static_cast<int64_t>(q.answers.size());
-    check(q.right >= 0 && q.right < count, kOp, "question ", static_cast<int64_t>(i), " has ", count,
-          " answers, the right one is number ", q.right);
+    check(q.right >= 0 && q.right < count, kOp, place, " has ", count, " answers, the right one is number ", q.right);
     for (const std::string& answer : q.answers) {
-      check(!answer.empty(), kOp, "question ", static_cast<int64_t>(i), " has an empty answer");
-      requests.push_back(encode_pair(subject, q.context, delimiter + answer));
-      result.tokens += static_cast<int64_t>(requests.back().continuation.size());
+      check(!answer.empty(), kOp, place, " has an empty answer");
+      try {
+        requests.push_back(encode_pair(subject, q.context, delimiter + answer));
+      } catch (const ValueError& e) {
+        throw ValueError(kOp, cat(place, ": ", said(e)));
+      }
+      const auto length = static_cast<int64_t>(requests.back().continuation.size());
+      check(length <= subject.context, kOp, place, " has an answer of ", length, " tokens, more than the context of ",
+            subject.context);
+      result.tokens += length;
     }
   }
   const std::vector<Likelihood> found = log_likelihoods(subject, requests, options.batch, options.watch);
@@ -187,7 +200,13 @@ Evaluation exact_match(const Subject& subject, const std::vector<Question>& ques
   Evaluation result{.documents = static_cast<int64_t>(questions.size())};
   std::vector<std::vector<int32_t>> prompts;
   for (const Question& q : questions) {
-    std::vector<int32_t> ids = subject.encode(q.prompt);
+    std::vector<int32_t> ids;
+    try {
+      ids = subject.encode(q.prompt);
+    } catch (const ValueError& e) {  // a tokenizer without an unknown token
+      throw ValueError(
+          kOp, cat(q.place.empty() ? cat("question ", static_cast<int64_t>(prompts.size())) : q.place, ": ", said(e)));
+    }
     if (ids.empty()) ids.push_back(subject.prefix);
     if (static_cast<int64_t>(ids.size()) > room) ids.erase(ids.begin(), ids.end() - room);
     prompts.push_back(std::move(ids));

@@ -61,11 +61,12 @@ struct Choice {
   std::string context;               ///< what stands before the answers, with the blank that separates them
   std::vector<std::string> answers;  ///< not empty
   int64_t right = 0;                 ///< place of the right one
+  std::string place{};               ///< what errors call it ("'a.jsonl': line 3"); empty: its number
 };
 /// Each answer's probability after its context decides: acc takes the likeliest, acc_norm the likeliest by character
 /// (code points of the answer without `delimiter`), acc_bytes by byte. `delimiter` goes between context and answer.
-/// Equal ones: the first. Throws ValueError for a question without answers, an empty answer, or a right one that is
-/// none.
+/// Equal ones: the first. Throws ValueError for a question without answers, an empty answer, one without a token of its
+/// own or with more than the context holds, or a right one that is none.
 Evaluation multiple_choice(const Subject& subject, const std::vector<Choice>& questions,
                            const std::string& delimiter = " ", const EvaluationOptions& options = {});
 
@@ -73,6 +74,7 @@ Evaluation multiple_choice(const Subject& subject, const std::vector<Choice>& qu
 struct Question {
   std::string prompt;
   std::vector<std::string> answers;  ///< any of them is right
+  std::string place{};               ///< what errors call it; empty: its number
 };
 /// How a continuation is compared.
 struct MatchOptions {
