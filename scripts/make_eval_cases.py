@@ -25,7 +25,7 @@ import zlib
 import torch
 import transformers
 from make_models import draw
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import logging
 
@@ -63,9 +63,20 @@ def choices(rnd: random.Random, count: int) -> list[dict]:
     return rows
 
 
-def byte_level(corpus: list[str], bos: bool) -> Tokenizer:
+# transformers gives Qwen2's models these words whatever their tokenizer.json says.
+QWEN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def byte_level(corpus: list[str], bos: bool = False, words: str = "") -> Tokenizer:
     tok = Tokenizer(models.BPE())
     tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if words:
+        tok.normalizer = normalizers.NFC()
+        tok.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(Regex(words), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
     tok.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     special = ["<|begin|>", "<|endoftext|>"] if bos else ["<|endoftext|>"]
@@ -106,11 +117,11 @@ def sentence_pieces(corpus: list[str], prefixed: bool) -> Tokenizer:
 
 # The model of FOLDER; its tokenizer, beginning and end of text.
 CASES = {
-    "gpt2-plain": (lambda c: byte_level(c, False), None, "<|endoftext|>"),
-    "gpt_neox-plain": (lambda c: byte_level(c, False), "<|endoftext|>", "<|endoftext|>"),
-    "qwen2-plain": (lambda c: byte_level(c, False), None, "<|endoftext|>"),
+    "gpt2-plain": (byte_level, None, "<|endoftext|>"),
+    "gpt_neox-plain": (byte_level, "<|endoftext|>", "<|endoftext|>"),
+    "qwen2-plain": (lambda c: byte_level(c, words=QWEN), None, "<|endoftext|>"),
     "llama-plain": (lambda c: sentence_pieces(c, True), "<s>", "</s>"),
-    "llama-llama3": (lambda c: byte_level(c, True), "<|begin|>", "<|endoftext|>"),
+    "llama-llama3": (lambda c: byte_level(c, bos=True), "<|begin|>", "<|endoftext|>"),
     "mistral-window": (lambda c: sentence_pieces(c, True), "<s>", "</s>"),
     "gemma2-plain": (lambda c: sentence_pieces(c, False), "<s>", "</s>"),
     "mixtral-plain": (lambda c: sentence_pieces(c, True), "<s>", "</s>"),
@@ -136,6 +147,9 @@ def make(root: str, name: str, corpus: list[str]) -> None:
     folder = os.path.join(root, "eval", name)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    loaded = AutoTokenizer.from_pretrained(folder)
+    if any(loaded.encode(t) != tokenizer.encode(t) for t in corpus):
+        raise SystemExit(f"eval/{name}: transformers makes another tokenizer of the files than was written")
 
 
 class Reference:

@@ -218,7 +218,7 @@ TEST_F(EvalCommand, RefusesAndNamesTheLine) {
   write("bad.jsonl", "\n{\"question\": \"a\", \"choices\": [\"b\", \"\"], \"answer\": 0}\n");
   expect_one_line(strata(command + "--choices " + path("bad.jsonl")), 1, "bad.jsonl': line 2: has an empty choice");
   write("bad.jsonl", "{\"question\": \"a\", \"choices\": [\"b\", \" \"], \"answer\": 0}\n");
-  expect_one_line(strata(command + "--choices " + path("bad.jsonl")), 1, "bad.jsonl': line 1: '   ' has no token");
+  expect_one_line(strata(command + "--choices " + path("bad.jsonl")), 1, "bad.jsonl': line 1: '  ' has no token");
   const std::string many = "a b c d e f g h a b c d e f g h a";
   write("bad.jsonl", json({{"question", "a"}, {"choices", {"b", many}}, {"answer", 0}}).dump());
   expect_one_line(strata(command + "--choices " + path("bad.jsonl")), 1, "line 1 has an answer of 17 tokens");

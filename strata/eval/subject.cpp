@@ -46,16 +46,20 @@ class Writer {
     options.stop_strings = stops;
     std::vector<GenerationRequest> requests;
     for (const std::vector<int32_t>& p : prompts) requests.push_back({{p.begin(), p.end()}, options});
+    struct Stopped {};  // prompts that wait would be read before they end
     int64_t done = 0;
-    bool go_on = true;
     const auto all = static_cast<int64_t>(prompts.size());
-    const std::vector<Generated> out = generator_->generate(requests, [&](const GenerationPiece& piece) {
-      done += piece.last;
-      if (watch && go_on) go_on = watch(done, all);
-      return go_on;
-    });
     std::vector<std::string> texts;
-    for (const Generated& g : out) texts.push_back(g.completions[0].text);
+    try {
+      for (const Generated& g : generator_->generate(requests, [&](const GenerationPiece& piece) {
+             done += piece.last;
+             if (watch && !watch(done, all)) throw Stopped{};
+             return true;
+           }))
+        texts.push_back(g.completions[0].text);
+    } catch (const Stopped&) {
+      generator_.reset();  // which is in the midst of texts
+    }
     return texts;
   }
 
