@@ -23,6 +23,7 @@
 #include "strata/data/text_reader.h"
 #include "strata/eval/shots.h"
 #include "strata/eval/tasks.h"
+#include "strata/eval/text_proofs.h"
 #include "strata/io/files.h"
 #include "strata/text/utf8.h"
 #include "strata/train/machine.h"
@@ -33,10 +34,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr uint64_t kMaxProofs = uint64_t{1} << 30;  // bytes of a file
+
 struct Arguments {
   ModelArguments model;
   std::vector<std::string> text, choices, answers, fields, shots_from;
-  std::string compare, json, text_field = "text", delimiter = " ", shot_delimiter = "\n\n", description;
+  std::string compare, json, proof, check_proof, text_field = "text", delimiter = " ", shot_delimiter = "\n\n",
+                                                 description;
   int64_t batch = 8, context = 0, overlap = 1, limit = 0, shots = 0;
   std::optional<uint64_t> shots_seed;
   std::optional<int64_t> prefix;
@@ -117,26 +121,7 @@ class Evaluator {
 
   std::vector<Result> run() {
     std::vector<Result> results;
-    if (!a_.text.empty()) {
-      const std::vector<std::string> texts =
-          first(data::read_documents(a_.text, {.field = a_.text_field, .utf8 = data::Utf8Policy::refuse}));
-      const std::string windows =
-          fmt::format("windows of {} tokens, each {} further", subject_.context, subject_.context - a_.overlap + 1);
-      if (a_.compare.empty()) {
-        results.push_back(measure("text", "tok", a_.text, windows, [&](const eval::EvaluationOptions& o) {
-          return eval::perplexity(subject_, texts, o);
-        }));
-      } else {
-        const Language other = a_.model.beside(a_.compare);
-        const eval::Subject reference = subject_of(a_, other);
-        results.push_back(measure("text", "tok", a_.text, windows, [&](const eval::EvaluationOptions& o) {
-          return eval::perplexity(subject_, texts, o);
-        }));
-        results.push_back(
-            measure("compare", "tok", a_.text, "from " + a_.compare,
-                    [&](const eval::EvaluationOptions& o) { return eval::divergence(subject_, reference, texts, o); }));
-      }
-    }
+    if (!a_.text.empty()) of_texts(results);
     if (!a_.choices.empty()) {
       const std::vector<eval::Choice> questions = choices();
       results.push_back(measure("choices", "tok", a_.choices, shots_text(), [&](const eval::EvaluationOptions& o) {
@@ -171,6 +156,35 @@ class Evaluator {
   }
 
  private:
+  void of_texts(std::vector<Result>& results) {
+    const std::vector<std::string> texts =
+        first(data::read_documents(a_.text, {.field = a_.text_field, .utf8 = data::Utf8Policy::refuse}));
+    const std::string windows =
+        fmt::format("windows of {} tokens, each {} further", subject_.context, subject_.context - a_.overlap + 1);
+    results.push_back(measure("text", "tok", a_.text, windows,
+                              [&](const eval::EvaluationOptions& o) { return eval::perplexity(subject_, texts, o); }));
+    if (!a_.compare.empty()) {
+      const Language other = a_.model.beside(a_.compare);
+      const eval::Subject reference = subject_of(a_, other);
+      results.push_back(measure("compare", "tok", a_.text, "from " + a_.compare, [&](const eval::EvaluationOptions& o) {
+        return eval::divergence(subject_, reference, texts, o);
+      }));
+    }
+    if (!a_.proof.empty()) {
+      EvalLine line("proof", "tok", a_.quiet);
+      eval::EvaluationOptions o = options_;
+      o.watch = [&](int64_t done, int64_t all) { return line(done, all); };
+      io::write_file(a_.proof, eval::to_json(eval::prove_texts(subject_, texts, o)));
+    }
+    if (!a_.check_proof.empty()) {
+      const eval::TextProofs proofs =
+          eval::parse_text_proofs(io::read_file(a_.check_proof, kMaxProofs), a_.check_proof);
+      results.push_back(
+          measure("proof", "tok", a_.text, fmt::format("{} proofs", proofs.proofs.size()),
+                  [&](const eval::EvaluationOptions& o) { return eval::check_texts(subject_, texts, proofs, o); }));
+    }
+  }
+
   template <class T>
   std::vector<T> first(std::vector<T> all) const {
     if (a_.limit > 0 && all.size() > static_cast<size_t>(a_.limit)) all.resize(static_cast<size_t>(a_.limit));
@@ -289,7 +303,9 @@ void tell(const Result& r) {
 int run(const Arguments& a) {
   if (a.text.empty() && a.choices.empty() && a.answers.empty())
     throw UsageError("nothing to evaluate on: name files by --text, --choices or --answers");
-  if (!a.compare.empty() && a.text.empty()) throw UsageError("--compare reads texts: name them by --text");
+  for (const auto& [given, name] :
+       {std::pair(&a.compare, "--compare"), std::pair(&a.proof, "--proof"), std::pair(&a.check_proof, "--check-proof")})
+    if (!given->empty() && a.text.empty()) throw UsageError(fmt::format("{} reads texts: name them by --text", name));
   if (!a.shots_from.empty() && a.shots == 0) throw UsageError("--shots-from wants --shots, how many are shown");
   if (a.samples && a.json.empty()) throw UsageError("--samples go into the file that --json names");
   const StopOnSignal signals("this batch", /*or_pipe=*/true);
@@ -301,7 +317,9 @@ int run(const Arguments& a) {
   const int32_t prefix = subject.prefix;
   const std::vector<Result> results = Evaluator(a, language, std::move(subject)).run();
   for (const Result& r : results) tell(r);
-  if (a.json.empty()) return kOk;
+  const auto judged = std::ranges::find(results, "proof", &Result::name);
+  const int status = judged == results.end() || judged->found.value("accepted") == 1 ? kOk : kFailure;
+  if (a.json.empty()) return status;
   std::string parts;
   for (const Result& r : results)
     parts += fmt::format("{}\n{}: {}", parts.empty() ? "" : ",", detail::json_string(r.name), json_of(r, a.samples));
@@ -312,7 +330,7 @@ int run(const Arguments& a) {
                              json_text(to_string(language.model->device())),
                              json_text(std::string(name_of(language.model->token_embedding.weight.dtype()))), context,
                              prefix, a.batch, a.shots, parts));
-  return kOk;
+  return status;
 }
 
 void add_options(CLI::App& c, Arguments& a) {
@@ -330,6 +348,12 @@ void add_options(CLI::App& c, Arguments& a) {
       ->capture_default_str();
   c.add_option("--compare", a.compare, "Another model: how far this one's probabilities are from it on the texts")
       ->type_name("DIR");
+  c.add_option("--proof", a.proof, "Write proofs of what was computed on the texts, 258 bytes for 32 tokens")
+      ->type_name("FILE")
+      ->check(writable_file());
+  c.add_option("--check-proof", a.check_proof,
+               "Whether another run that proved its work had this model (status 1: one proof is not accepted)")
+      ->type_name("FILE");
   files("--choices", a.choices, "JSONL of questions with answers to choose among: acc, acc_norm, acc_bytes");
   files("--answers", a.answers, "JSONL of questions with an answer to write: exact_match");
   c.add_option("--field", a.fields,

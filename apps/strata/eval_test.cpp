@@ -149,6 +149,24 @@ TEST_F(EvalCommand, ComparesWithAnother) {
               value(other, "compare", "reference_perplexity"), 1e-3);
 }
 
+TEST_F(EvalCommand, ProvesWhatItComputed) {
+  const std::string texts = "--text " + path("text"), file = path("proof.json");
+  eval(texts + " --proof " + file);
+  const json checked = eval(texts + " --check-proof " + file);
+  EXPECT_EQ(value(checked, "proof", "accepted"), 1);
+  EXPECT_NE(output_.find("proof: 1 document, 40 tokens"), std::string::npos) << output_;
+  const std::string other = "eval --model " + path("other") + " " + texts + " --check-proof " + file;
+  const Result r = strata(other);
+  EXPECT_EQ(r.status, 1) << r.output;
+  EXPECT_NE(r.output.find("accepted         0\n"), std::string::npos) << r.output;
+  expect_one_line(strata(other + " --context 8"), 1, "the proofs are of windows of 16 tokens");
+  expect_one_line(strata(other + " --text " + path("texts.jsonl")), 1, "proof");
+  expect_one_line(strata("eval --model " + path("model") + " " + texts + " --check-proof " + path("choices.jsonl")), 1,
+                  "choices.jsonl");
+  expect_one_line(strata("eval --model " + path("model") + " --choices " + path("choices.jsonl") + " --proof " + file),
+                  2, "--proof reads texts");
+}
+
 TEST_F(EvalCommand, ChoicesAndExamples) {
   const std::string file = path("choices.jsonl");
   const json plain = eval("--samples --choices " + file);

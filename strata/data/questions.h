@@ -50,5 +50,8 @@ struct AnswerRow {
 /// \endcode
 std::vector<ChoiceRow> read_choices(std::span<const std::string> sources, const QuestionFields& fields = {});
 std::vector<AnswerRow> read_answers(std::span<const std::string> sources, const QuestionFields& fields = {});
+/// The same of a file that is in memory; `name` is what errors call it.
+std::vector<ChoiceRow> parse_choices(std::string_view file, const std::string& name, const QuestionFields& fields = {});
+std::vector<AnswerRow> parse_answers(std::string_view file, const std::string& name, const QuestionFields& fields = {});
 
 }  // namespace strata::data
