@@ -33,6 +33,7 @@ void add_chat(CLI::App& app, Body& body);
 void add_data(CLI::App& app, Body& body);
 void add_embed(CLI::App& app, Body& body);
 void add_estimate(CLI::App& app, Body& body);
+void add_eval(CLI::App& app, Body& body);
 void add_generate(CLI::App& app, Body& body);
 void add_info(CLI::App& app, Body& body);
 void add_lab(CLI::App& app, Body& body);

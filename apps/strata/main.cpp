@@ -135,6 +135,7 @@ int run(int argc, char** argv) {
   add_generate(app, body);
   add_chat(app, body);
   add_embed(app, body);
+  add_eval(app, body);
   add_estimate(app, body);
   add_report(app, body);
   add_model(app, body);
