@@ -35,6 +35,7 @@ struct DataParallelOptions {
 /// backward only.
 class DataParallel {
  public:
+  /// Names and tensors, as nn::Module::named_parameters() gives them.
   using Parameters = std::vector<std::pair<std::string, Tensor>>;
   /// Makes the parameters of every rank those of the group's first, and takes their gradients from now on. Parameters
   /// that require no gradient are left alone. Throws DistributedError where the ranks' lists differ, naming the first

@@ -15,7 +15,9 @@ namespace strata::distributed {
 class AddressBook {
  public:
   virtual ~AddressBook() = default;
+  /// Tells `value` under `key`.
   virtual void set(const std::string& key, const std::string& value) = 0;
+  /// The value of `key`, when it is there. Throws where it does not come.
   virtual std::string get(const std::string& key) = 0;
 };
 

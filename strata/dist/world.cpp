@@ -126,10 +126,11 @@ class World {
       try {
         transport = transport_module("gloo")({mine, static_cast<int>(ranks.size()), interface(), options_.timeout},
                                              book);
-      } catch (const Error&) {
-        throw;
       } catch (const std::exception& e) {
-        throw DistributedError("group", cat("group ", key, " cannot be connected: ", e.what()));
+        const std::string text = cat("group ", key, " cannot be connected: ", e.what());
+        const std::lock_guard failed(mutex_);
+        if (failure_.empty()) failure_ = text;
+        throw DistributedError("group", text);
       }
       lock.lock();
     }

@@ -34,7 +34,9 @@ struct ModelCache {
 class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
+  /// Itself.
   virtual nn::Module& as_module() = 0;
+  /// Ids that it knows.
   virtual int64_t vocab() const = 0;
   /// Most positions.
   virtual int64_t context() const = 0;
