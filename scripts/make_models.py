@@ -10,7 +10,8 @@ train [B, T], loss, grad.NAME           the mean cross entropy of each token aft
 
 Of an encoder of text: tokens, mask [B, T] (padded at the ends), types [B, T]; hidden (0 at padding), pooled and logits where
 the model has them; of an encoder of images: pixels, hidden, pooled and logits, wide and wide_hidden (another size), masked
-and masked_hidden; of both: tokens, pixels, text, image (vectors before they get length 1), scores. With weights, loss and
+and masked_hidden; of an encoder-decoder: source (tokens, with mask [B, S], 1 at tokens; or frames of sound), encoded (0 at
+padding), tokens [B, T], logits, and greedy [B, 64] that follow the start token; of both encoders: tokens, pixels, text, image (vectors before they get length 1), scores. With weights, loss and
 grad.NAME (of a file's tensor NAME): the sum of the last of these times the weights, and its gradients.
 """
 
@@ -36,6 +37,8 @@ def draw(model: torch.nn.Module) -> None:
             p.normal_(0, 1.5 / p.shape[-1] ** 0.5 if "embed" not in name and "wte" not in name else 0.7)
         else:
             p.add_(torch.randn_like(p) * 0.2)
+        if name.endswith("Attention.q.weight"):  # T5's, whose scores have no scale: it is in these weights
+            p.mul_(model.config.d_kv**-0.5)
     for name, b in model.named_buffers():
         if name.endswith("e_score_correction_bias"):
             b.normal_(0, 0.2)
@@ -147,6 +150,33 @@ def pair(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return with_gradients(model, out, both.logits_per_text)
 
 
+def encoder_decoder(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """As transformers' generate() would read it, but that no token is kept from being written."""
+    c = model.config
+    if model.main_input_name == "input_ids":
+        lengths = [5, 80, 31]
+        mask = torch.tensor([[int(i < n) for i in range(80)] for n in lengths])
+        source = torch.randint(2, c.vocab_size, mask.shape) * mask
+        out = {"source": source, "mask": mask}
+        given = {"input_ids": source, "attention_mask": mask}
+    else:
+        source = torch.randn(3, c.num_mel_bins, 2 * c.max_source_positions)
+        out = {"source": source}
+        given = {"input_features": source}
+        mask = torch.ones(3, c.max_source_positions)
+    tokens = torch.randint(2, c.vocab_size, (3, 72))
+    tokens[:, 0] = c.decoder_start_token_id
+    both = model(**given, decoder_input_ids=tokens, use_cache=False)
+    out |= {"encoded": both.encoder_last_hidden_state * mask[:, :, None], "tokens": tokens, "logits": both.logits}
+    written = tokens[:, :1]
+    with torch.no_grad():
+        for _ in range(GREEDY):
+            logits = model(**given, decoder_input_ids=written, use_cache=False).logits
+            written = torch.cat([written, logits[:, -1].argmax(1, keepdim=True)], 1)
+    out["greedy"] = written[:, 1:]
+    return with_gradients(model, out, both.logits)
+
+
 def make(folder: str) -> None:
     torch.manual_seed(zlib.crc32(os.path.basename(folder).encode()))
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
@@ -158,9 +188,14 @@ def make(folder: str) -> None:
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
     else:
         model = getattr(transformers, kind)(config).float().eval()
+    # An output layer of its own, which transformers 5 ties when a model is made new.
+    if given.get("model_type") == "t5" and not config.scale_decoder_outputs:
+        model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
     with torch.no_grad():
         draw(model)
-    if isinstance(model, transformers.CLIPModel):
+    if config.is_encoder_decoder:
+        reference = encoder_decoder(model)
+    elif isinstance(model, transformers.CLIPModel):
         reference = pair(model)
     elif model.main_input_name == "pixel_values":
         reference = image_encoder(model)

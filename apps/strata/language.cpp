@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
@@ -58,8 +57,7 @@ std::vector<int64_t> Language::encode(const std::string& text) const {
 Language load_language(const std::string& path, const std::string& prompt, const std::string& device,
                        const std::string& dtype) {
   Language l;
-  std::error_code ignored;
-  if (!std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored)) {
+  if (!is_pretrained(path)) {
     std::vector<std::string> warnings;
     const TrainedModel trained = detail::load_trained_model_for(prompt, path, &warnings, parse_device(device));
     for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
@@ -81,7 +79,7 @@ Language load_language(const std::string& path, const std::string& prompt, const
   l.model = pretrained.model;
   l.options = pretrained.generation_config.empty()
                   ? GenerationOptions{.temperature = 0.8}
-                  : parse_generation_config(pretrained.generation_config, path + "/generation_config.json");
+                  : parse_generation_config(pretrained.generation_config, path + ": generation_config");
   if (l.options.stop_ids.empty() && l.folder->eos) l.options.stop_ids = {*l.folder->eos};
   return l;
 }
@@ -168,10 +166,11 @@ GenerationOptions WritingOptions::over(GenerationOptions o) const {
 
 void ModelArguments::add(CLI::App& c, bool checkpoint) {
   device = usual_device();
-  CLI::Option* model =
-      c.add_option(checkpoint ? "--model,--checkpoint" : "--model", path,
-                   "Folder of a model as Hugging Face writes it, of a run (its newest checkpoint) or of a checkpoint");
-  model->required()->type_name("DIR");
+  CLI::Option* model = c.add_option(
+      checkpoint ? "--model,--checkpoint" : "--model", path,
+      "A model: a folder as Hugging Face writes it, a GGUF file, a run's folder (its newest checkpoint) or a "
+      "checkpoint's");
+  model->required()->type_name("PATH");
   std::vector<std::string> types;
   for (const auto& [name, type] : kDTypes) types.emplace_back(name);
   c.add_option("--dtype", dtype, "Of a model's weights; the files' where not given")

@@ -60,6 +60,8 @@ struct ModelArguments {
   void add(CLI::App& command, bool checkpoint);
   /// Sets the number of threads and loads.
   Language load(const std::string& prompt = {}) const;
+  /// Another model, in the same place and dtype.
+  Language beside(const std::string& other) const { return load_language(other, {}, device, dtype); }
 };
 
 }  // namespace strata::cli

@@ -17,16 +17,13 @@ namespace strata {
 namespace {
 using nlohmann::json;
 
-// As load_tokenizer_folder() looks for them.
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json",
-                                           "vocab.txt"};
-
 std::string text_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 const ModelSpec& text_spec(const ModelSpec& spec) {
-  return spec.kind == ModelKind::pair ? spec.parts[0] : spec;
+  if (spec.kind == ModelKind::pair) return spec.parts[0];
+  return spec.kind == ModelKind::encoder_decoder ? spec.parts[1] : spec;
 }
 
 std::vector<int32_t> small_ids(std::span<const int64_t> ids, const text::Tokenizer& tokenizer) {
@@ -54,11 +51,8 @@ json to_json_value(const std::vector<std::vector<TokenLogprob>>& all) {
 
 std::shared_ptr<TextModel> TextModel::load(const std::string& folder, const PretrainedOptions& options) {
   std::shared_ptr<const text::TokenizerFolder> tokenizer;
-  std::error_code ignored;
   // What is wrong with its files is told before the weights are read.
-  if (std::ranges::any_of(kTokenizerFiles, [&](const char* file) {
-        return std::filesystem::exists(std::filesystem::path(folder) / file, ignored);
-      }))
+  if (text::has_tokenizer(folder))
     tokenizer = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(folder));
   return std::make_shared<TextModel>(load_pretrained(folder, options), std::move(tokenizer));
 }
@@ -73,6 +67,7 @@ std::shared_ptr<const text::Tokenizer> TextModel::tokenizer() const {
 const char* TextModel::kind() const {
   if (model_.model) return "decoder";
   if (model_.text_encoder) return "encoder";
+  if (model_.encoder_decoder) return "encoder_decoder";
   return model_.image_encoder ? "image_encoder" : "pair";
 }
 int64_t TextModel::context() const {

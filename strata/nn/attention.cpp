@@ -180,6 +180,8 @@ SelfAttention::SelfAttention(int64_t dim, const AttentionSpec& spec)
       qkv(register_module("qkv", Linear(dim, packed_width(checked(spec)), spec.bias))),
       out(register_module("out", Linear(spec.heads * spec.value_size, dim, spec.out_bias))),
       spec_(spec) {
+  if (spec.bias && !spec.key_bias)
+    init::zeros_(qkv.bias.narrow(0, spec.heads * spec.head_size, spec.kv_heads * spec.head_size));
   if (spec.latent) {
     const LatentSpec& l = *spec.latent;
     const NormSpec norm = spec.query_key_norm.value_or(NormSpec{.kind = NormSpec::Kind::rms});
@@ -290,6 +292,9 @@ Tensor SelfAttention::latent(const Tensor& x, const Places& places, KvCache* cac
 // Of heads first, [B, n, T, D]; `cached` keys are those of a cache.
 Tensor SelfAttention::attend(const Tensor& q, const Tensor& k, const Tensor& v, const Places& places,
                              bool cached) const {
+  if (cached && places.seen.defined())
+    return join_heads(
+        scaled_dot_product_attention(q, k, v, places.seen, {.scale = spec_.scale, .logit_soft_cap = spec_.soft_cap}));
   if (cached)
     return join_heads(cache_attention(
         q, k, v, places.queries, {.scale = spec_.scale, .window = spec_.window, .logit_soft_cap = spec_.soft_cap}));

@@ -457,10 +457,11 @@ void parse_into(TrainConfig& c, std::string_view text, std::string_view source, 
   for (const auto& [section, node] : root) {
     const std::string at = fmt::format("{}:{}", source, section.source().begin.line);
     const bool known = section.str() == "model" || section.str() == "tune" || section.str() == "data" ||
-                       section.str() == "train" || section.str() == "memory";
+                       section.str() == "train" || section.str() == "memory" ||
+                       section.str() == "parallel";
     if (!known) {
       if (!node.is_table()) fail_unknown(at, section.str());
-      fail(at, fmt::format("unknown section {}; the sections are [model], [tune], [data], [train] and [memory]",
+      fail(at, fmt::format("unknown section {}; the sections are [model], [tune], [data], [train], [memory] and [parallel]",
                            quoted(section.str())));
     }
     if (!node.is_table())

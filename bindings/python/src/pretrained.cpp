@@ -1,7 +1,10 @@
 // Models that exist: folders of Hugging Face, as the engine's modules, and what they write.
 
+#include <algorithm>
+
 #include "py.h"
 #include "strata/generate/text_model.h"
+#include "strata/models/gguf_model.h"
 #include "text.h"
 
 namespace strata::python {
@@ -96,6 +99,14 @@ void bind_pretrained(nb::module_& m) {
             return PyPretrained{TextModel::load(path, {.dtype = dtype, .device = device})};
           },
           nb::arg("path"), nb::arg("dtype").none(), nb::arg("device"))
+      .def(
+          "save_gguf",
+          [](const PyPretrained& p, const std::string& path, std::string type) {
+            std::ranges::transform(type, type.begin(),
+                                   [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); });
+            save_gguf(p.model->pretrained(), path, {.type = type});
+          },
+          nb::arg("path"), nb::arg("type"), Release())
       .def_prop_ro("description", [](const PyPretrained& p) { return p.model->describe(); })
       .def_prop_ro("spec", [](const PyPretrained& p) { return to_string(p.model->pretrained().spec); })
       .def_prop_ro("tokenizer",

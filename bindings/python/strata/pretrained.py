@@ -97,6 +97,12 @@ class PretrainedModel(Module):
         """How many tokens its embedding has."""
         return int(self._description["vocab_size"])
 
+    def save_gguf(self, path: Union[str, "os.PathLike[str]"], type: Optional[str] = None) -> None:
+        """Writes a GGUF file, whole or not at all, with the tokenizer and the chat template of the folder that the model
+        came from. ``type``, of matrices: "f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"; as they are where
+        it is not given. ValueError for a model that such a file cannot say, with the reason."""
+        self._engine.save_gguf(os.fspath(path), type or "")
+
     def describe(self) -> str:
         """All that decides what it computes, as text."""
         return str(self._engine.spec)
@@ -196,7 +202,7 @@ def text_embeddings(
 def load_pretrained(
     folder: Union[str, "os.PathLike[str]"], *, dtype: Optional["C.dtype"] = None, device: Any = "cpu"
 ) -> PretrainedModel:
-    """Loads a folder as Hugging Face writes it (config.json, safetensors or PyTorch's files, tokenizer.json, ..): weights
-    straight to ``device``, as stored or in ``dtype``. In evaluation mode. ValueError for a configuration that is not
-    known in full, and where files do not hold what it says."""
+    """Loads a folder as Hugging Face writes it (config.json, safetensors or PyTorch's files, tokenizer.json, ..), or a
+    GGUF file with its tokenizer: weights straight to ``device``, as stored or in ``dtype``. In evaluation mode. ValueError
+    for a configuration that is not known in full, and where files do not hold what it says."""
     return PretrainedModel(C.Pretrained.load(os.fspath(folder), dtype, C.device(device)))
