@@ -272,8 +272,8 @@ STRATA_EXPORT strata_status strata_pretrained_load(const char* folder, int32_t d
 STRATA_EXPORT strata_pretrained* strata_pretrained_retain(strata_pretrained* model);
 STRATA_EXPORT void strata_pretrained_release(strata_pretrained* model);
 /* What is known of it, as JSON that strata_value_clear frees: {"family", "title", "kind" ("decoder", "encoder",
- * "image_encoder", "pair"), "context", "vocab_size", "special_ids", "config", "generation_config", "tokenizer",
- * "chat_template"}. */
+ * "encoder_decoder", "image_encoder", "pair"), "context", "vocab_size", "special_ids", "config", "generation_config",
+ * "tokenizer", "chat_template"}. */
 STRATA_EXPORT strata_status strata_pretrained_describe(const strata_pretrained* model, strata_value* out);
 /* Parameters in the order of registration, as strata_module_parameter gives them. */
 STRATA_EXPORT size_t strata_pretrained_num_parameters(const strata_pretrained* model);
