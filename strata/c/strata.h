@@ -1,9 +1,9 @@
 /* Strata's C interface, and the interface of plugins. C99; no C++ type and no exception crosses it.
  *
  * Every function that can fail returns a strata_status; the text of the calling thread's last failure is
- * strata_error_text(). Handles (strata_tensor, strata_module, strata_pretrained, strata_optimizer) are counted references: what a function
- * gives out through a pointer belongs to the caller, who releases it; what is given to a function is only borrowed for
- * the call.
+ * strata_error_text(). Handles (strata_tensor, strata_module, strata_pretrained, strata_optimizer) are counted
+ * references: what a function gives out through a pointer belongs to the caller, who releases it; what is given to a
+ * function is only borrowed for the call.
  * Functions may be called from any thread. Threads may share tensors and modules while they read them: call ops, record
  * them, run backward to shared leaves, read and set gradients. What writes (in-place ops, strata_tensor_data, an
  * optimizer's step, a module's conversion) must be alone with the tensor, and one handle must not be released while
@@ -272,8 +272,8 @@ STRATA_EXPORT strata_status strata_pretrained_load(const char* folder, int32_t d
 STRATA_EXPORT strata_pretrained* strata_pretrained_retain(strata_pretrained* model);
 STRATA_EXPORT void strata_pretrained_release(strata_pretrained* model);
 /* What is known of it, as JSON that strata_value_clear frees: {"family", "title", "kind" ("decoder", "encoder",
- * "image_encoder", "pair"), "context", "vocab_size", "special_ids", "config", "generation_config", "tokenizer",
- * "chat_template"}. */
+ * "encoder_decoder", "image_encoder", "pair"), "context", "vocab_size", "special_ids", "config", "generation_config",
+ * "tokenizer", "chat_template"}. */
 STRATA_EXPORT strata_status strata_pretrained_describe(const strata_pretrained* model, strata_value* out);
 /* Parameters in the order of registration, as strata_module_parameter gives them. */
 STRATA_EXPORT size_t strata_pretrained_num_parameters(const strata_pretrained* model);
@@ -302,7 +302,7 @@ typedef struct strata_piece {
   int64_t request;    /* which of the prompts */
   int64_t completion; /* which of its texts */
   int64_t token;      /* that was drawn now */
-  const char* text;   /* size bytes, valid during the call: what is decided now, perhaps of earlier tokens, or nothing */
+  const char* text;   /* size bytes, valid during the call: what is decided now, perhaps of earlier tokens */
   size_t size;
   bool last; /* nothing of this text follows */
 } strata_piece;

@@ -552,5 +552,29 @@ TEST(Rows, AStepTakesNoMemoryThatTheFirstDidNot) {
   }
 }
 
+// The same of requests of other lengths with all that a step can do: between two tokens nothing is kept, and the heap
+// asks the system for nothing.
+TEST(Rows, RequestsTakeNoMemoryAStep) {
+  const auto model = model_of("llama");
+  GenerationOptions o{.max_tokens = 30, .temperature = 0.9, .top_p = 0.9, .seed = 1, .repetition_penalty = 1.1};
+  o.logit_bias = {{3, 0.5}}, o.min_tokens = 31, o.stop_ids = {7};
+  std::vector<GenerationRequest> requests;
+  for (int64_t r = 0; r < 4; ++r) requests.push_back({Ids(static_cast<size_t>(2 + 3 * r), r), o});
+  TextGenerator writer(model);
+  std::vector<memory::Stats> after;  // of each step: its first row's piece
+  writer.generate(requests, [&](const GenerationPiece& piece) {
+    if (piece.request == 0) after.push_back(memory::stats(Device::cpu()));
+    return true;
+  });
+  ASSERT_EQ(after.size(), 30u);
+  for (size_t i = 3; i < after.size(); ++i) {
+    EXPECT_EQ(after[i].live_total, after[2].live_total) << i;
+    EXPECT_EQ(after[i].blocks, after[2].blocks) << i;
+    EXPECT_EQ(after[i].reserved, after[2].reserved) << i;
+    EXPECT_EQ(after[i].retries, after[2].retries) << i;
+    EXPECT_LE(after[i].allocations - after[i - 1].allocations, after[2].allocations - after[1].allocations + 8) << i;
+  }
+}
+
 }  // namespace
 }  // namespace strata

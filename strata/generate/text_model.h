@@ -39,7 +39,7 @@ class TextModel {
   /// nullptr where there is none.
   const text::TokenizerFolder* folder() const { return folder_.get(); }
   std::shared_ptr<const text::Tokenizer> tokenizer() const;
-  /// "decoder", "encoder", "image_encoder" or "pair".
+  /// "decoder", "encoder", "encoder_decoder", "image_encoder" or "pair".
   const char* kind() const;
   /// The most positions that it was made for, and ids that its embedding has; of a pair its text encoder's.
   int64_t context() const;

@@ -217,7 +217,7 @@ export interface PretrainedModel {
   /** The record that it was loaded by: 'llama', 'bert'; and what that covers. */
   readonly family: string;
   readonly title: string;
-  readonly kind: 'decoder' | 'encoder' | 'image_encoder' | 'pair';
+  readonly kind: 'decoder' | 'encoder' | 'encoder_decoder' | 'image_encoder' | 'pair';
   /** The most positions that it was made for. */
   readonly context: number;
   readonly vocabSize: number;

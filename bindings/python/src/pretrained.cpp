@@ -152,7 +152,9 @@ void bind_pretrained(nb::module_& m) {
           nb::arg("tokens"), nb::arg("padding").none(), Release())
       .def(
           "image_vectors",
-          [](const PyPretrained& p, const Tensor& pixels) { return p.model->pair("image_vectors").image_vectors(pixels); },
+          [](const PyPretrained& p, const Tensor& pixels) {
+            return p.model->pair("image_vectors").image_vectors(pixels);
+          },
           Release())
       .def(
           "scores",

@@ -69,7 +69,7 @@ class PretrainedModel(Module):
 
     @property
     def kind(self) -> str:
-        """"decoder", "encoder", "image_encoder" or "pair"."""
+        """"decoder", "encoder", "encoder_decoder", "image_encoder" or "pair"."""
         return str(self._description["kind"])
 
     @property

@@ -10,7 +10,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
-#include "strata/ops/generation/decode_attention.h"
+#include "strata/ops/generation/decode_attention_kernel.h"
 #include "strata/ops/generation/generation_records_inl.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/view/view.h"

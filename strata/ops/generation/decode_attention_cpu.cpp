@@ -1,4 +1,4 @@
-#include "strata/ops/generation/decode_attention.h"
+#include "strata/ops/generation/decode_attention_kernel.h"
 #include "strata/ops/vec/scratch.h"
 
 #define STRATA_VEC_FILE "strata/ops/generation/decode_attention_inl.h"
