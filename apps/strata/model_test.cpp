@@ -288,6 +288,24 @@ TEST_F(ModelCommands, ConvertRefusesAndLeavesNothing) {
   EXPECT_EQ(entries, 3);  // the folder, the file and the link
 }
 
+// Ended at any time, or out of room, there is no file, or all of it.
+TEST_F(ModelCommands, ConvertKilledLeavesNoHalfFile) {
+  const std::string whole = out("whole.gguf"), path = out("x.gguf");
+  ASSERT_EQ(strata("model convert --no-tokenizer " + llama() + " " + whole).status, 0);
+  for (int ms = 0; ms < 60; ms += 3) {
+    Child child({"model", "convert", "--no-tokenizer", llama(), path});
+    ::usleep(static_cast<useconds_t>(ms) * 1000);
+    child.kill(SIGKILL);
+    child.wait();
+    if (!fs::exists(path)) continue;
+    EXPECT_EQ(io::read_file(path), io::read_file(whole)) << ms;
+    fs::remove(path);
+  }
+  expect_one_line(strata("model convert --no-tokenizer " + llama() + " " + path + " 2>&1 | grep error", "ulimit -f 8;"),
+                  0, "x.gguf");
+  EXPECT_FALSE(fs::exists(path));
+}
+
 TEST(ModelHelp, NamesTheCommandAndFitsTheScreen) {
   for (const std::string command : {"model info", "model convert", "model average", "model merge"}) {
     const Result r = strata(command + " --help");

@@ -259,7 +259,7 @@ TEST(Gguf, TensorsOfEveryWritableTypeAreEncodedAsTheyAreWritten) {
   EXPECT_THROW(out.write(x), ValueError);
   out.commit();
   const WeightFiles files(dir / "x");
-  const std::map<std::string, double> gap = {{"Q8_0", 2.1}, {"Q4_0", 33}, {"Q4_K", 4}, {"Q5_K", 4}, {"Q6_K", 4}};
+  const std::map<std::string, double> gap = {{"Q8_0", 2.1}, {"Q4_0", 33}, {"Q4_K", 18}, {"Q5_K", 9.5}, {"Q6_K", 9}};
   const std::vector<double> want = x.to_vector<double>();
   for (const StoredItem& item : items) {
     const std::vector<double> got = files.tensor(item.name).to_vector<double>();

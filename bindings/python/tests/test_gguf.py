@@ -1,7 +1,5 @@
 """GGUF files from Python: what is written, other programs read, to the same numbers and tokens."""
 
-import json
-
 import numpy as np
 import pytest
 
