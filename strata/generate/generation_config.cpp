@@ -127,6 +127,7 @@ const Key kKeys[] = {
      [](Read& r, const Field& f) {
        for (const int64_t id : f.ids()) r.o.logit_bias.emplace_back(id, kNever);
      }},
+    {"begin_suppress_tokens", [](Read& r, const Field& f) { r.o.not_first = f.ids(); }},
     {"bad_words_ids", read_bad_words},
     {"sequence_bias", read_sequence_bias},
     {"num_return_sequences", [](Read& r, const Field& f) { r.o.n = f.whole(); }},
@@ -134,7 +135,6 @@ const Key kKeys[] = {
     {"length_penalty", [](Read& r, const Field& f) { r.o.length_penalty = f.number(); }},
     {"early_stopping", read_early_stopping},
 
-    {"begin_suppress_tokens", refused, "[]"},
     {"constraints", refused, "[]"},
     {"diversity_penalty", refused, "0 0.0"},
     {"dola_layers", refused},
@@ -145,7 +145,6 @@ const Key kKeys[] = {
     {"exponential_decay_length_penalty", refused},
     {"force_words_ids", refused, "[]"},
     {"forced_bos_token_id", refused},
-    {"forced_decoder_ids", refused, "[]"},
     {"forced_eos_token_id", refused},
     {"guidance_scale", refused, "1 1.0"},
     {"max_time", refused},
@@ -163,7 +162,13 @@ const Key kKeys[] = {
     // Of prompts and batches, which here need no padding, and of models with an encoder.
     {"bos_token_id", pass},
     {"pad_token_id", pass},
+    // Tokens that an encoder-decoder's texts begin with: parse_decoder_start().
     {"decoder_start_token_id", pass},
+    {"forced_decoder_ids", pass},
+    {"lang_to_id", pass},
+    {"task_to_id", pass},
+    {"no_timestamps_token_id", pass},
+    {"is_multilingual", pass},
     // How it is computed.
     {"use_cache", pass},
     {"cache_implementation", pass},
@@ -192,6 +197,12 @@ const Key kKeys[] = {
     {"output_scores", pass},
     {"output_logits", pass},
     {"return_dict_in_generate", pass},
+    // Of times of words, and of texts that go on from sound to sound, which are not had.
+    {"alignment_heads", pass},
+    {"max_initial_timestamp_index", pass},
+    {"median_filter_width", pass},
+    {"prev_sot_token_id", pass},
+    {"return_timestamps", refused, "false"},
     // Where the file comes from.
     {"_from_model_config", pass},
     {"transformers_version", pass},
