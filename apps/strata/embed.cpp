@@ -1,10 +1,11 @@
-// Texts to vectors.
+// Texts and pictures to vectors.
 
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,17 @@
 #include "strata/core/json_text.h"
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"
+#include "strata/data/ppm.h"
+#include "strata/io/files.h"
 #include "strata/io/safetensors.h"
+#include "strata/models/image_features.h"
 #include "strata/models/pretrained.h"
 #include "strata/models/sentence_folder.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/join/join.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/text/pipeline_tokenizer.h"
 
 namespace strata::cli {
@@ -37,7 +43,7 @@ const std::pair<const char*, Pooling> kPoolings[] = {{"first", Pooling::first},
 struct Arguments {
   std::string path, input = "-", out, pooling, device = usual_device();
   int64_t batch = 16, threads = 0;
-  bool normalize = false;
+  bool normalize = false, images = false;
 };
 
 class Embedder {
@@ -98,6 +104,38 @@ class Embedder {
   int64_t longest_ = 0;
 };
 
+// Of pictures, by the names of their files.
+class PictureEmbedder {
+ public:
+  explicit PictureEmbedder(const Arguments& a)
+      : pretrained_(load_pretrained(a.path, {.device = parse_device(a.device)})), normalize_(a.normalize) {
+    if (!pretrained_.image_encoder && !pretrained_.pair)
+      throw UsageError(fmt::format("'{}' is no model of images", a.path));
+    if (!a.pooling.empty()) throw UsageError("--pooling is of texts");
+    const std::string settings = a.path + "/preprocessor_config.json";
+    features_ = parse_image_features(io::read_file(settings, uint64_t{16} << 20), settings);
+  }
+
+  // [pictures, dim], f32 on the host.
+  Tensor operator()(const std::vector<std::string>& files) const {
+    const NoGrad guard;
+    TensorList pixels;
+    for (const std::string& file : files) pixels.push_back(image_pixels(data::read_ppm(file), features_));
+    const Tensor like = pretrained_.module().parameters().front();
+    const Tensor x = stack(pixels, 0).to(like.device()).to(like.dtype());
+    const ImageEncoder* encoder = pretrained_.image_encoder.get();
+    Tensor y = encoder ? encoder->pooled(encoder->hidden(x)) : pretrained_.pair->image_vectors(x, !normalize_);
+    y = y.to(DType::f32);
+    if (encoder && normalize_) y = y / sqrt(sum(square(y), {1}, true));
+    return y.to(Device::cpu());
+  }
+
+ private:
+  Pretrained pretrained_;
+  ImageFeatures features_;
+  bool normalize_;
+};
+
 int run(const Arguments& a) {
   if (a.threads > 0) set_num_threads(static_cast<int>(a.threads));
   std::ifstream opened;
@@ -106,7 +144,15 @@ int run(const Arguments& a) {
     if (!opened) throw IoError("embed", fmt::format("cannot read '{}'", a.input));
   }
   std::istream& in = a.input == "-" ? std::cin : opened;
-  const Embedder embed(a);
+  std::optional<Embedder> of_texts;
+  std::optional<PictureEmbedder> of_pictures;
+  if (a.images)
+    of_pictures.emplace(a);
+  else
+    of_texts.emplace(a);
+  const auto embed = [&](const std::vector<std::string>& lines) {
+    return a.images ? (*of_pictures)(lines) : (*of_texts)(lines);
+  };
   TensorList parts;
   std::vector<std::string> texts;
   const auto flush = [&] {
@@ -142,12 +188,14 @@ int run(const Arguments& a) {
 }  // namespace
 
 void add_embed(CLI::App& app, Body& body) {
-  CLI::App* embed = app.add_subcommand("embed", "Vectors of texts");
+  CLI::App* embed = app.add_subcommand("embed", "Vectors of texts, or of pictures");
   auto a = std::make_shared<Arguments>();
   std::vector<std::string> poolings;
   for (const auto& [name, pooling] : kPoolings) poolings.emplace_back(name);
   embed->add_option("--model", a->path, "Folder of a model as Hugging Face writes it")->required()->type_name("DIR");
   embed->add_option("--input", a->input, "A file with a text a line ('-': standard input)")->type_name("FILE");
+  embed->add_flag("--images", a->images,
+                  "Each line names a picture (PPM), which preprocessor_config.json says how to prepare");
   embed
       ->add_option("--out", a->out,
                    "Write a safetensors file with 'embeddings' [texts, numbers] in place of JSON lines")
