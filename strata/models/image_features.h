@@ -29,9 +29,9 @@ struct ImageFeatures {
 /// had (other filters, padding, another class).
 ImageFeatures parse_image_features(std::string_view text, std::string_view source);
 
-/// A picture u8 [H, W, 3] as f32 [3, height, width]: resized, cropped, rescaled and normalised. The numbers are those
-/// of the library's processors that use PIL; those that use torchvision round otherwise, by one of 255 at most. Throws
-/// ShapeError, DTypeError, ValueError.
+/// A picture u8 [H, W, 3] as f32 [3, height, width]: resized, cropped, rescaled and normalised. The numbers are those of
+/// the library's processors that use PIL (ViTImageProcessorPil and so on); those that use torchvision resize otherwise,
+/// which is 1 of 255 at most for bilinear and some for bicubic. Throws ShapeError, DTypeError, ValueError.
 ///
 ///     const Tensor pixels = image_pixels(data::read_ppm("cat.ppm"), features);       // [3, 224, 224]
 Tensor image_pixels(const Tensor& picture, const ImageFeatures& features);
