@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
@@ -52,7 +51,7 @@ std::string usual_device() {
 std::vector<int64_t> Language::encode(const std::string& text) const {
   const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(tokenizer.get());
   const std::vector<int32_t> ids =
-      pipeline != nullptr ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer->encode(text);
+      pipeline != nullptr && !bare ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer->encode(text);
   return {ids.begin(), ids.end()};
 }
 
@@ -71,13 +70,13 @@ std::unique_ptr<TextGenerator> Language::writer(const TextGeneratorOptions& room
 Language load_language(const std::string& path, const std::string& prompt, const std::string& device,
                        const std::string& dtype) {
   Language l;
-  std::error_code ignored;
-  if (!std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored)) {
+  if (!is_pretrained(path)) {
     std::vector<std::string> warnings;
     const TrainedModel trained = detail::load_trained_model_for(prompt, path, &warnings, parse_device(device));
     for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
     l.model = trained.model;
     l.tokenizer = trained.tokenizer;
+    l.bare = trained.config.init.empty();
     l.options.temperature = 0.8;
     return l;
   }
@@ -97,7 +96,7 @@ Language load_language(const std::string& path, const std::string& prompt, const
   if (l.reader) l.start = parse_decoder_start(pretrained.generation_config, pretrained.config, path).tokens();
   l.options = pretrained.generation_config.empty()
                   ? GenerationOptions{.temperature = 0.8}
-                  : parse_generation_config(pretrained.generation_config, path + "/generation_config.json");
+                  : parse_generation_config(pretrained.generation_config, path + ": generation_config");
   if (l.options.stop_ids.empty() && l.folder->eos) l.options.stop_ids = {*l.folder->eos};
   return l;
 }
@@ -138,7 +137,7 @@ void WritingOptions::add(CLI::App& c, bool texts) {
   count("--seed", seed_, "The same seed writes the same text", 0);
   if (!texts) return;
   count("--n", n_, "Texts for each prompt", 1);
-  count("--beams", beams_, "Above 1: beam search, which draws nothing", 1);
+  count("--beams", beams_, "Above 1: beam search; over continuations that are drawn where it is said how", 1);
   number("--length-penalty", length_penalty_, "Beams: scores are divided by the length to this power", -kMost, kMost,
          "X");
   std::vector<std::string> names;
@@ -160,8 +159,9 @@ GenerationOptions WritingOptions::over(GenerationOptions o) const {
   take(typical_p_, o.typical_p), take(repetition_, o.repetition_penalty), take(frequency_, o.frequency_penalty);
   take(presence_, o.presence_penalty), take(length_penalty_, o.length_penalty);
   if (beams_ && *beams_ > 1) {
-    // What a model comes with for drawing says nothing of a search; what was asked for here is told to be wrong.
-    GenerationOptions off;
+    // What a model comes with for drawing says nothing of a search: what is asked for here does.
+    const GenerationOptions off;
+    o.draw_beams = temperature_ || top_k_ || top_p_ || min_p_ || typical_p_;
     if (!temperature_) o.temperature = off.temperature;
     if (!top_k_) o.top_k = off.top_k;
     if (!top_p_) o.top_p = off.top_p;
@@ -183,10 +183,11 @@ GenerationOptions WritingOptions::over(GenerationOptions o) const {
 
 void ModelArguments::add(CLI::App& c, bool checkpoint) {
   device = usual_device();
-  CLI::Option* model =
-      c.add_option(checkpoint ? "--model,--checkpoint" : "--model", path,
-                   "Folder of a model as Hugging Face writes it, of a run (its newest checkpoint) or of a checkpoint");
-  model->required()->type_name("DIR");
+  CLI::Option* model = c.add_option(
+      checkpoint ? "--model,--checkpoint" : "--model", path,
+      "A model: a folder as Hugging Face writes it, a GGUF file, a run's folder (its newest checkpoint) or a "
+      "checkpoint's");
+  model->required()->type_name("PATH");
   std::vector<std::string> types;
   for (const auto& [name, type] : kDTypes) types.emplace_back(name);
   c.add_option("--dtype", dtype, "Of a model's weights; the files' where not given")

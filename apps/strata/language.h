@@ -28,6 +28,7 @@ struct Language {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<text::TokenizerFolder> folder;  ///< of a model from elsewhere; nullptr for a run of ours
   GenerationOptions options;                      ///< what its makers would have; of a run 0.8 for the temperature
+  bool bare = false;  ///< it began from nothing, and has seen no special tokens around texts
 
   /// A text's ids, as its makers begin one.
   std::vector<int64_t> encode(const std::string& text) const;
@@ -67,6 +68,8 @@ struct ModelArguments {
   void add(CLI::App& command, bool checkpoint);
   /// Sets the number of threads and loads.
   Language load(const std::string& prompt = {}) const;
+  /// Another model, in the same place and dtype.
+  Language beside(const std::string& other) const { return load_language(other, {}, device, dtype); }
 };
 
 }  // namespace strata::cli

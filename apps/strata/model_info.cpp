@@ -20,7 +20,6 @@
 #include "strata/lab/peaks.h"
 #include "strata/memory/bounds.h"
 #include "strata/memory/budget.h"
-#include "strata/models/gguf_model.h"
 #include "strata/models/packed_files.h"
 #include "strata/models/pretrained.h"
 #include "strata/text/pipeline/gguf_vocabulary.h"
@@ -196,7 +195,7 @@ void tell_of_need(const Pretrained& model, bool measure, Rows& rows) {
 
 int run(const std::string& path, bool measure) {
   const Source s = open(path);
-  const auto [family, spec] = s.folder ? read_pretrained_spec(path) : read_gguf_spec(*s.files);
+  const auto [family, spec] = read_pretrained_spec(path);
   const Pretrained model = shapes_of(spec);
   const int64_t all = elements(model.module());
   Rows rows;

@@ -104,7 +104,7 @@ TEST(GenerationConfig, WhatWouldWriteOtherTextsIsRefused) {
       {R"({"bad_words_ids": [[]]})", "bad_words_ids"},
       {R"({"sequence_bias": [[[1, 2], 1]]})", "several ids"},
       {R"({"sequence_bias": {"1": 2}})", "sequence_bias"},
-      {R"({"num_beams": 2, "do_sample": true})", "num_beams is 2 with do_sample"},
+      {R"({"num_beams": 2, "do_sample": true, "temperature": 0.0})", "temperature above 0"},
       {R"({"a_new_key": 1})", "a_new_key is 1: the key is not known"},
       {R"({"top_p": "high", "do_sample": true})", "top_p"},
       {R"({"top_p": 1.5, "do_sample": true})", "top_p"},

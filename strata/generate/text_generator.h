@@ -106,7 +106,8 @@ struct TextGeneratorOptions {
 /// One call at a time.
 class TextGenerator {
  public:
-  /// Called with every token as it is drawn; false ends the text.
+  /// Called with every token as it is drawn; false ends the text. Of beams once for each text, with all of it: which it
+  /// will be is known at the end alone.
   using Callback = std::function<bool(const GenerationPiece&)>;
 
   /// Without a tokenizer there are tokens and no texts. Throws ValueError for options out of range.

@@ -247,6 +247,14 @@ void write_gemma(Json& config, const ModelSpec& spec) {
   config["final_logit_softcapping"] = spec.logit_soft_cap > 0 ? Json(spec.logit_soft_cap) : Json();
 }
 
+double gemma_gguf_scale(const ModelSpec& spec) {
+  constexpr size_t kLargest2 = 46, kLargest3 = 62;  // layers of the two models of 27B
+  const nn::AttentionSpec& a = spec.layers.front().attention;
+  const size_t layers = spec.layers.size();
+  const bool largest = a.query_key_norm ? layers == kLargest3 : layers == kLargest2;
+  return 1 / std::sqrt(static_cast<double>(largest ? spec.dim / a.heads : a.head_size));
+}
+
 Json layer_types(const ModelSpec& spec) {
   Json types = Json::array();
   for (const nn::LayerSpec& l : spec.layers)

@@ -49,6 +49,9 @@ void write_qwen_windows(Json& config, const ModelSpec& spec);
 /// sqrt(dim). Writing has windows and the soft cap of logits too.
 void read_gemma(const ConfigReader& config, ModelSpec& spec);
 void write_gemma(Json& config, const ModelSpec& spec);
+/// The scale of scores that GGUF's readers take for Gemma 2 and 3: of the head's size, but of dim / heads in their
+/// largest models, which they know by the number of layers.
+double gemma_gguf_scale(const ModelSpec& spec);
 /// The list "layer_types" of a spec, and its window; null where no layer has one.
 Json layer_types(const ModelSpec& spec);
 Json window_of(const ModelSpec& spec);

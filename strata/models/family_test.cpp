@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "strata/core/error_test_util.h"
+#include "strata/io/gguf.h"
 #include "strata/models/family.h"
 #include "strata/models/pretrained.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -39,11 +40,18 @@ TEST(Families, RecordsAreWhole) {
     EXPECT_FALSE(f->title.empty() || f->model_types.empty() || f->architectures.empty());
     EXPECT_GE(f->samples.size(), 2u);
     EXPECT_EQ(&family_named(f->name), f);
-    for (const std::string_view name : f->gguf_architectures) EXPECT_NO_THROW(family_of_gguf(name)) << name;
+    for (const std::string_view name : f->gguf.architectures) {
+      io::GgufMetadata metadata("x.gguf");
+      metadata.set("general.architecture", io::GgufValue::of(std::string(name)));
+      EXPECT_NO_THROW(family_of_gguf(metadata)) << name;
+    }
   }
   EXPECT_GE(names.size(), 13u);
   expect_part(message<ValueError>([] { family_named("mamba"); }), "gemma2, ");
-  expect_part(message<ValueError>([] { family_of_gguf("mamba"); }), "qwen2");
+  io::GgufMetadata metadata("x.gguf");
+  metadata.set("general.architecture", io::GgufValue::of("mamba"));
+  expect_part(message<ValueError>([&] { family_of_gguf(metadata); }), "'mamba' names no family");
+  expect_part(message<ValueError>([&] { family_of_gguf(metadata); }), "qwen2");
 }
 
 // What is read is written so that reading it gives the same, and names the family.
@@ -104,7 +112,7 @@ TEST(Families, RowsFillEachElementOnce) {
       }
       for (const auto& [name, p] : parameters) {
         EXPECT_TRUE(equal(theirs.at(name), ones(p.shape()))) << name;
-        if (f->gguf_architectures.empty()) continue;
+        if (f->gguf.architectures.empty()) continue;
         EXPECT_TRUE(equal(of_gguf.at(name), ones(p.shape()))) << name << ", GGUF";
       }
     }

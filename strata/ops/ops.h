@@ -15,6 +15,7 @@
 #include "strata/ops/experts/experts.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
+#include "strata/ops/generation/decode_attention.h"
 #include "strata/ops/generation/generation.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/indexing.h"
