@@ -42,5 +42,6 @@ void add_model(CLI::App& app, Body& body);
 void add_ops(CLI::App& app, Body& body);
 void add_report(CLI::App& app, Body& body);
 void add_train(CLI::App& app, Body& body);
+void add_transcribe(CLI::App& app, Body& body);
 
 }  // namespace strata::cli

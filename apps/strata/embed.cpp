@@ -1,10 +1,11 @@
-// Texts to vectors.
+// Texts and pictures to vectors.
 
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,17 @@
 #include "apps/strata/command.h"
 #include "apps/strata/language.h"
 #include "strata/core/json_text.h"
+#include "strata/core/node.h"
 #include "strata/core/parallel.h"
+#include "strata/data/ppm.h"
 #include "strata/generate/text_model.h"
+#include "strata/io/files.h"
 #include "strata/io/safetensors.h"
+#include "strata/models/image_features.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/join/join.h"
+#include "strata/ops/reduce/reduce.h"
 
 namespace strata::cli {
 namespace {
@@ -26,7 +33,7 @@ namespace {
 struct Arguments {
   std::string path, input = "-", out, pooling, device = usual_device();
   int64_t batch = 16, threads = 0;
-  bool normalize = false;
+  bool normalize = false, images = false;
 };
 
 // The ways of pooling as options spell them.
@@ -44,6 +51,38 @@ SentenceOptions options_of(const Arguments& a) {
   return options;
 }
 
+// Of pictures, by the names of their files.
+class PictureEmbedder {
+ public:
+  explicit PictureEmbedder(const Arguments& a)
+      : pretrained_(load_pretrained(a.path, {.device = parse_device(a.device)})), normalize_(a.normalize) {
+    if (!pretrained_.image_encoder && !pretrained_.pair)
+      throw UsageError(fmt::format("'{}' is no model of images", a.path));
+    if (!a.pooling.empty()) throw UsageError("--pooling is of texts");
+    const std::string settings = a.path + "/preprocessor_config.json";
+    features_ = parse_image_features(io::read_file(settings, uint64_t{16} << 20), settings);
+  }
+
+  // [pictures, dim], f32 on the host.
+  Tensor operator()(const std::vector<std::string>& files) const {
+    const NoGrad guard;
+    TensorList pixels;
+    for (const std::string& file : files) pixels.push_back(image_pixels(data::read_ppm(file), features_));
+    const Tensor like = pretrained_.module().parameters().front();
+    const Tensor x = stack(pixels, 0).to(like.device()).to(like.dtype());
+    const ImageEncoder* encoder = pretrained_.image_encoder.get();
+    Tensor y = encoder ? encoder->pooled(encoder->hidden(x)) : pretrained_.pair->image_vectors(x, !normalize_);
+    y = y.to(DType::f32);
+    if (encoder && normalize_) y = y / sqrt(sum(square(y), {1}, true));
+    return y.to(Device::cpu());
+  }
+
+ private:
+  Pretrained pretrained_;
+  ImageFeatures features_;
+  bool normalize_;
+};
+
 int run(const Arguments& a) {
   if (a.threads > 0) set_num_threads(static_cast<int>(a.threads));
   std::ifstream opened;
@@ -52,13 +91,21 @@ int run(const Arguments& a) {
     if (!opened) throw IoError("embed", fmt::format("cannot read '{}'", a.input));
   }
   std::istream& in = a.input == "-" ? std::cin : opened;
-  const std::shared_ptr<TextModel> model = TextModel::load(a.path, {.device = parse_device(a.device)});
+  std::shared_ptr<TextModel> model;
+  std::optional<PictureEmbedder> of_pictures;
+  if (a.images)
+    of_pictures.emplace(a);
+  else
+    model = TextModel::load(a.path, {.device = parse_device(a.device)});
   const SentenceOptions options = options_of(a);
+  const auto embed = [&](const std::vector<std::string>& lines) {
+    return a.images ? (*of_pictures)(lines) : model->embed(lines, options).to(DType::f32).to(Device::cpu());
+  };
   TensorList parts;
   std::vector<std::string> texts;
   const auto flush = [&] {
     if (texts.empty()) return;
-    const Tensor vectors = model->embed(texts, options).to(DType::f32).to(Device::cpu());
+    const Tensor vectors = embed(texts);
     if (!a.out.empty()) {
       parts.push_back(vectors);
     } else {
@@ -89,12 +136,14 @@ int run(const Arguments& a) {
 }  // namespace
 
 void add_embed(CLI::App& app, Body& body) {
-  CLI::App* embed = app.add_subcommand("embed", "Vectors of texts");
+  CLI::App* embed = app.add_subcommand("embed", "Vectors of texts, or of pictures");
   auto a = std::make_shared<Arguments>();
   std::vector<std::string> poolings;
   for (const std::string& name : pooling_names()) poolings.push_back(dashed(name));
   embed->add_option("--model", a->path, "Folder of a model as Hugging Face writes it")->required()->type_name("DIR");
   embed->add_option("--input", a->input, "A file with a text a line ('-': standard input)")->type_name("FILE");
+  embed->add_flag("--images", a->images,
+                  "Each line names a picture (PPM), which preprocessor_config.json says how to prepare");
   embed
       ->add_option("--out", a->out,
                    "Write a safetensors file with 'embeddings' [texts, numbers] in place of JSON lines")

@@ -11,6 +11,7 @@
 #include "apps/strata/command.h"
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
+#include "strata/generate/decoder_start.h"
 #include "strata/generate/generation_config.h"
 #include "strata/models/pretrained.h"
 #include "strata/text/pipeline_tokenizer.h"
@@ -54,6 +55,18 @@ std::vector<int64_t> Language::encode(const std::string& text) const {
   return {ids.begin(), ids.end()};
 }
 
+GenerationRequest Language::request(const std::string& text, const GenerationOptions& asked) const {
+  const std::vector<int64_t> ids = encode(text);
+  if (!reader) return {ids, asked, {}};
+  if (ids.empty()) throw ValueError("generate", "a text without tokens has no answer");
+  return {start, asked, from_span<int64_t>(ids, {static_cast<int64_t>(ids.size())})};
+}
+
+std::unique_ptr<TextGenerator> Language::writer(const TextGeneratorOptions& room) const {
+  return reader ? std::make_unique<TextGenerator>(reader, tokenizer, room)
+                : std::make_unique<TextGenerator>(model, tokenizer, room);
+}
+
 Language load_language(const std::string& path, const std::string& prompt, const std::string& device,
                        const std::string& dtype) {
   Language l;
@@ -73,10 +86,14 @@ Language load_language(const std::string& path, const std::string& prompt, const
   l.folder = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(path));
   l.tokenizer = std::shared_ptr<const text::Tokenizer>(l.folder, l.folder->tokenizer.get());
   const Pretrained pretrained = load_pretrained(path, options);
-  if (pretrained.model == nullptr)
+  if (pretrained.model == nullptr && pretrained.encoder_decoder == nullptr)
     throw ValueError(
         "load", fmt::format("'{}' is no model that writes text: a {} is an encoder", path, pretrained.family->name));
+  if (pretrained.encoder_decoder != nullptr && pretrained.encoder_decoder->reads_sound())
+    throw ValueError("load", fmt::format("'{}' reads sound, and no text: a {}", path, pretrained.family->name));
   l.model = pretrained.model;
+  l.reader = pretrained.encoder_decoder;
+  if (l.reader) l.start = parse_decoder_start(pretrained.generation_config, pretrained.config, path).tokens();
   l.options = pretrained.generation_config.empty()
                   ? GenerationOptions{.temperature = 0.8}
                   : parse_generation_config(pretrained.generation_config, path + ": generation_config");

@@ -134,6 +134,7 @@ int run(int argc, char** argv) {
   add_data(app, body);
   add_generate(app, body);
   add_chat(app, body);
+  add_transcribe(app, body);
   add_embed(app, body);
   add_eval(app, body);
   add_estimate(app, body);

@@ -64,13 +64,13 @@ std::vector<Candidate> continuations(const Sequences& rows, const std::vector<Ca
 }  // namespace
 
 std::vector<Beam> beam_search(Sequences& rows, const std::vector<int64_t>& prompt, const GenerationOptions& o,
-                              int64_t most, Tensor* hidden) {
+                              int64_t most, Tensor* hidden, const Tensor& source) {
   const auto beams = static_cast<size_t>(o.beams);
   check(rows.rows() == o.beams, "beam_search", o.beams, " beams want as many rows, there are ", rows.rows());
   check(rows.vocab() > static_cast<int64_t>(o.stop_ids.size()) && rows.vocab() > 1, "beam_search", "a vocabulary of ",
         rows.vocab(), " with ", o.stop_ids.size(), " stop ids leaves nothing to continue with");
   const NoGrad guard;
-  rows.start(0, prompt, o, 0, 0, hidden);
+  rows.start(0, prompt, o, 0, 0, hidden, source);
   for (int64_t r = 1; r < o.beams; ++r) rows.copy(0, r, o.seed);
   const auto keep = static_cast<int64_t>(std::max<size_t>(2, 1 + o.stop_ids.size()) * beams);
   // All begin alike: only the first one's continuations count.

@@ -170,6 +170,8 @@ const Key kKeys[] = {
        for (const int64_t id : f.ids()) r.o.logit_bias.emplace_back(id, kNever);
      },
      kNone, "ids", "Ids that are never written."},
+    {"begin_suppress_tokens", [](Read& r, const Field& f) { r.o.not_first = f.ids(); }, kNone, "ids",
+     "Ids that are not the first to be written."},
     {"bad_words_ids", read_bad_words, kNone, "id lists", "The same, each in a list of its own."},
     {"sequence_bias", read_sequence_bias, kNone, "id biases", "What is added to logits: [[[id], number], ..]."},
     {"num_return_sequences", [](Read& r, const Field& f) { r.o.n = f.whole(); }, kNone, "integer",
@@ -195,7 +197,6 @@ const Key kKeys[] = {
     {"prompt_logprobs", [](Read& r, const Field& f) { r.o.prompt_logprobs = f.truth(); }, kNone, "boolean",
      "Gives those of the prompt's tokens but the first.", true},
 
-    {"begin_suppress_tokens", refused, "[]"},
     {"constraints", refused, "[]"},
     {"diversity_penalty", refused, "0 0.0"},
     {"dola_layers", refused},
@@ -206,7 +207,6 @@ const Key kKeys[] = {
     {"exponential_decay_length_penalty", refused},
     {"force_words_ids", refused, "[]"},
     {"forced_bos_token_id", refused},
-    {"forced_decoder_ids", refused, "[]"},
     {"forced_eos_token_id", refused},
     {"guidance_scale", refused, "1 1.0"},
     {"max_time", refused},
@@ -224,7 +224,13 @@ const Key kKeys[] = {
     // Of prompts and batches, which here need no padding, and of models with an encoder.
     {"bos_token_id", pass},
     {"pad_token_id", pass},
+    // Tokens that an encoder-decoder's texts begin with: parse_decoder_start().
     {"decoder_start_token_id", pass},
+    {"forced_decoder_ids", pass},
+    {"lang_to_id", pass},
+    {"task_to_id", pass},
+    {"no_timestamps_token_id", pass},
+    {"is_multilingual", pass},
     // How it is computed.
     {"use_cache", pass},
     {"cache_implementation", pass},
@@ -253,6 +259,12 @@ const Key kKeys[] = {
     {"output_scores", pass},
     {"output_logits", pass},
     {"return_dict_in_generate", pass},
+    // Of times of words, and of texts that go on from sound to sound, which are not had.
+    {"alignment_heads", pass},
+    {"max_initial_timestamp_index", pass},
+    {"median_filter_width", pass},
+    {"prev_sot_token_id", pass},
+    {"return_timestamps", refused, "false"},
     // Where the file comes from.
     {"_from_model_config", pass},
     {"transformers_version", pass},

@@ -36,6 +36,8 @@ void check_options(const GenerationOptions& o, int64_t vocab) {
     check<IndexError>(id >= 0 && id < vocab, kOp, "logit_bias has id ", id, ", the vocabulary is ", vocab);
     check(value < std::numeric_limits<double>::infinity(), kOp, "logit_bias of id ", id, " is ", value);
   }
+  for (const int64_t id : o.not_first)
+    check<IndexError>(id >= 0 && id < vocab, kOp, "not_first has ", id, ", the vocabulary is ", vocab);
   for (const int64_t id : o.stop_ids)
     check<IndexError>(id >= 0 && id < vocab, kOp, "stop_ids has ", id, ", the vocabulary is ", vocab);
   for (const std::string& s : o.stop_strings) check(!s.empty(), kOp, "a stop string is empty");

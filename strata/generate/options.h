@@ -37,6 +37,7 @@ struct GenerationOptions {
   double presence_penalty = 0;    ///< taken off the logits of tokens that were written
   std::vector<std::pair<int64_t, double>> logit_bias = {};  ///< id, and what is added; minus infinity forbids it
 
+  std::vector<int64_t> not_first = {};         ///< ids that are not the first to be written
   std::vector<int64_t> stop_ids = {};          ///< ids that end a text
   std::vector<std::string> stop_strings = {};  ///< texts that end a text, and are not part of it; wants a tokenizer
 

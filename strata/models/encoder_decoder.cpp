@@ -90,16 +90,26 @@ EncoderDecoder::EncoderDecoder(const ModelSpec& spec)
   if (!writes.tied) head = register_module("head", nn::Linear(dim, writes.vocab, false));
 }
 
-// Vectors of what is read, before the encoder's blocks.
-Tensor EncoderDecoder::read(const Tensor& source) const {
+int64_t EncoderDecoder::source_places(const Tensor& source) const {
+  const ModelSpec& reads = spec_.parts[0];
   if (!reads_sound()) {
     check<ShapeError>(source.dim() == 2 && source.size(1) > 0, kOp, "tokens that are read are [B, S], got ", source);
+    check<DTypeError>(source.dtype() == DType::i64, kOp, "tokens are i64, got ", source);
+    return source.size(1);
+  }
+  check<ShapeError>(source.dim() == 3 && source.size(1) == reads.audio->bins && source.size(2) == 2 * reads.context,
+                    kOp, "sound is [B, ", reads.audio->bins, ", ", 2 * reads.context, "], got ", source);
+  check<DTypeError>(is_floating(source.dtype()), kOp, "frames of sound are floating, got ", source);
+  return reads.context;
+}
+
+// Vectors of what is read, before the encoder's blocks.
+Tensor EncoderDecoder::read(const Tensor& source) const {
+  source_places(source);
+  if (!reads_sound()) {
     const Tensor x = token_embedding(source);
     return autocast_enabled() ? x.to(autocast_dtype()) : x;
   }
-  const ModelSpec& reads = spec_.parts[0];
-  check<ShapeError>(source.dim() == 3 && source.size(1) == reads.audio->bins && source.size(2) == 2 * reads.context,
-                    kOp, "sound is [B, ", reads.audio->bins, ", ", 2 * reads.context, "], got ", source);
   const Tensor x = gelu((*conv2)(gelu((*conv1)(source)))).transpose(1, 2);
   return x + encoder_positions.to(x.dtype());
 }

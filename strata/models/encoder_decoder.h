@@ -41,6 +41,9 @@ class EncoderDecoder : public nn::Module, public TokenDecoder {
   /// Whether the encoder reads sound.
   bool reads_sound() const { return spec_.parts[0].audio.has_value(); }
 
+  /// Places that the encoder gives for a source: S. Throws ShapeError for one of another shape, DTypeError for tokens
+  /// that are none.
+  int64_t source_places(const Tensor& source) const;
   /// What the encoder gives, [B, S, dim]. `padding` [B, S], boolean, where given: true at what is no token, which no
   /// place sees. Throws ShapeError, IndexError, ValueError for padding of sound, of which silence is a part.
   Tensor encode(const Tensor& source, const Tensor& padding = {}) const;

@@ -179,7 +179,7 @@ TEST_P(PretrainedEncoderDecoder, Refusals) {
   EXPECT_THROW(model().read_source(cache, source), ShapeError);
   EXPECT_THROW(model().hidden(of("tokens").narrow(1, 0, 9), cache), ShapeError);
   if (model().reads_sound()) {
-    EXPECT_THROW(model().encode(of("source"), zeros({3, 40}, DType::boolean)), ValueError);
+    EXPECT_THROW(model().encode(of("source"), zeros({3, 50}, DType::boolean)), ValueError);
     EXPECT_THROW(model().encode(of("source").narrow(2, 0, 30)), ShapeError);
     EXPECT_THROW(model().make_cache(3, model().context() + 1, 4), ValueError);
   }

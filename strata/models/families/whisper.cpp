@@ -143,7 +143,7 @@ const Family& whisper() {
           {"plain", R"({"model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"],
                   "vocab_size": 96, "num_mel_bins": 16, "d_model": 48, "encoder_layers": 2,
                   "encoder_attention_heads": 4, "encoder_ffn_dim": 80, "decoder_layers": 3,
-                  "decoder_attention_heads": 3, "decoder_ffn_dim": 96, "max_source_positions": 40,
+                  "decoder_attention_heads": 3, "decoder_ffn_dim": 96, "max_source_positions": 50,
                   "max_target_positions": 96, "decoder_start_token_id": 90, "pad_token_id": 0, "bos_token_id": 1,
                   "eos_token_id": 2, "num_hidden_layers": 2})"},
           {"untied", R"({"model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"],
