@@ -49,7 +49,7 @@ def is_decoder(folder: str) -> bool:
         if any("expert" in key for key in json.load(f)):  # PEFT has no such adapters for experts in one tensor
             return False
     with safe_open(reference, "pt") as tensors:
-        return "greedy" in tensors.keys()
+        return "greedy" in tensors.keys() and "encoded" not in tensors.keys()  # decoders alone
 
 
 def make(folder: str) -> None:
