@@ -117,7 +117,9 @@ def text_encoder(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def pictures(folder: str, kind: str, height: int, width: int) -> dict[str, torch.Tensor]:
-    """Pictures as the library's own processor of these models prepares them, which goes into the folder."""
+    """Pictures as the library's own processor of these models prepares them, which goes into the folder; by Pillow, if there."""
+    if not transformers.utils.is_vision_available():
+        return {}
     if kind == "vit":
         processor = transformers.ViTImageProcessorPil(size={"height": height, "width": width})
     elif kind == "clip":
