@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include "apps/strata/command.h"
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
+#include "strata/generate/decoder_start.h"
 #include "strata/generate/generation_config.h"
 #include "strata/models/pretrained.h"
 #include "strata/text/pipeline_tokenizer.h"
@@ -51,20 +51,32 @@ std::string usual_device() {
 std::vector<int64_t> Language::encode(const std::string& text) const {
   const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(tokenizer.get());
   const std::vector<int32_t> ids =
-      pipeline != nullptr ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer->encode(text);
+      pipeline != nullptr && !bare ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer->encode(text);
   return {ids.begin(), ids.end()};
+}
+
+GenerationRequest Language::request(const std::string& text, const GenerationOptions& asked) const {
+  const std::vector<int64_t> ids = encode(text);
+  if (!reader) return {ids, asked, {}};
+  if (ids.empty()) throw ValueError("generate", "a text without tokens has no answer");
+  return {start, asked, from_span<int64_t>(ids, {static_cast<int64_t>(ids.size())})};
+}
+
+std::unique_ptr<TextGenerator> Language::writer(const TextGeneratorOptions& room) const {
+  return reader ? std::make_unique<TextGenerator>(reader, tokenizer, room)
+                : std::make_unique<TextGenerator>(model, tokenizer, room);
 }
 
 Language load_language(const std::string& path, const std::string& prompt, const std::string& device,
                        const std::string& dtype) {
   Language l;
-  std::error_code ignored;
-  if (!std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored)) {
+  if (!is_pretrained(path)) {
     std::vector<std::string> warnings;
     const TrainedModel trained = detail::load_trained_model_for(prompt, path, &warnings, parse_device(device));
     for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
     l.model = trained.model;
     l.tokenizer = trained.tokenizer;
+    l.bare = trained.config.init.empty();
     l.options.temperature = 0.8;
     return l;
   }
@@ -74,13 +86,17 @@ Language load_language(const std::string& path, const std::string& prompt, const
   l.folder = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(path));
   l.tokenizer = std::shared_ptr<const text::Tokenizer>(l.folder, l.folder->tokenizer.get());
   const Pretrained pretrained = load_pretrained(path, options);
-  if (pretrained.model == nullptr)
+  if (pretrained.model == nullptr && pretrained.encoder_decoder == nullptr)
     throw ValueError(
         "load", fmt::format("'{}' is no model that writes text: a {} is an encoder", path, pretrained.family->name));
+  if (pretrained.encoder_decoder != nullptr && pretrained.encoder_decoder->reads_sound())
+    throw ValueError("load", fmt::format("'{}' reads sound, and no text: a {}", path, pretrained.family->name));
   l.model = pretrained.model;
+  l.reader = pretrained.encoder_decoder;
+  if (l.reader) l.start = parse_decoder_start(pretrained.generation_config, pretrained.config, path).tokens();
   l.options = pretrained.generation_config.empty()
                   ? GenerationOptions{.temperature = 0.8}
-                  : parse_generation_config(pretrained.generation_config, path + "/generation_config.json");
+                  : parse_generation_config(pretrained.generation_config, path + ": generation_config");
   if (l.options.stop_ids.empty() && l.folder->eos) l.options.stop_ids = {*l.folder->eos};
   return l;
 }
@@ -121,7 +137,7 @@ void WritingOptions::add(CLI::App& c, bool texts) {
   count("--seed", seed_, "The same seed writes the same text", 0);
   if (!texts) return;
   count("--n", n_, "Texts for each prompt", 1);
-  count("--beams", beams_, "Above 1: beam search, which draws nothing", 1);
+  count("--beams", beams_, "Above 1: beam search; over continuations that are drawn where it is said how", 1);
   number("--length-penalty", length_penalty_, "Beams: scores are divided by the length to this power", -kMost, kMost,
          "X");
   std::vector<std::string> names;
@@ -143,8 +159,9 @@ GenerationOptions WritingOptions::over(GenerationOptions o) const {
   take(typical_p_, o.typical_p), take(repetition_, o.repetition_penalty), take(frequency_, o.frequency_penalty);
   take(presence_, o.presence_penalty), take(length_penalty_, o.length_penalty);
   if (beams_ && *beams_ > 1) {
-    // What a model comes with for drawing says nothing of a search; what was asked for here is told to be wrong.
-    GenerationOptions off;
+    // What a model comes with for drawing says nothing of a search: what is asked for here does.
+    const GenerationOptions off;
+    o.draw_beams = temperature_ || top_k_ || top_p_ || min_p_ || typical_p_;
     if (!temperature_) o.temperature = off.temperature;
     if (!top_k_) o.top_k = off.top_k;
     if (!top_p_) o.top_p = off.top_p;
@@ -166,10 +183,11 @@ GenerationOptions WritingOptions::over(GenerationOptions o) const {
 
 void ModelArguments::add(CLI::App& c, bool checkpoint) {
   device = usual_device();
-  CLI::Option* model =
-      c.add_option(checkpoint ? "--model,--checkpoint" : "--model", path,
-                   "Folder of a model as Hugging Face writes it, of a run (its newest checkpoint) or of a checkpoint");
-  model->required()->type_name("DIR");
+  CLI::Option* model = c.add_option(
+      checkpoint ? "--model,--checkpoint" : "--model", path,
+      "A model: a folder as Hugging Face writes it, a GGUF file, a run's folder (its newest checkpoint) or a "
+      "checkpoint's");
+  model->required()->type_name("PATH");
   std::vector<std::string> types;
   for (const auto& [name, type] : kDTypes) types.emplace_back(name);
   c.add_option("--dtype", dtype, "Of a model's weights; the files' where not given")

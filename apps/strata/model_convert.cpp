@@ -1,5 +1,7 @@
 // strata model convert: a model's files in another form or with other numbers.
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -11,11 +13,11 @@
 #include <fmt/format.h>
 
 #include "apps/strata/model.h"
+#include "apps/strata/model_bits.h"
 #include "strata/core/error.h"
-#include "strata/io/stored_type.h"
 #include "strata/models/export.h"
 #include "strata/models/gguf_model.h"
-#include "strata/nn/packed.h"
+#include "strata/text/tokenizer_folder.h"
 
 namespace strata::cli {
 namespace {
@@ -23,64 +25,58 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Arguments {
-  std::string in, out, to, dtype;
+  std::string in, out, to, type;
+  bool no_tokenizer = false;
+  LowBits bits;
 };
 
-// What --dtype takes: of safetensors a dtype, of GGUF any.
-struct Stored {
-  std::string_view name;
-  std::optional<DType> dtype;
-  std::string_view gguf;
-};
-constexpr Stored kStored[] = {{"f32", DType::f32, "F32"},
-                              {"bf16", DType::bf16, "BF16"},
-                              {"f16", DType::f16, "F16"},
-                              {"q8_0", {}, "Q8_0"},
-                              {"q4_0", {}, "Q4_0"}};
+// What --type takes of safetensors; of GGUF any of gguf_types().
+constexpr std::pair<std::string_view, DType> kPlain[] = {
+    {"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16}};
 
-std::vector<std::string> stored_names() {
-  std::vector<std::string> names;
-  for (const Stored& s : kStored) names.emplace_back(s.name);
-  return names;
+std::string changed(std::string_view text, int (*letter)(int)) {
+  std::string made(text);
+  std::ranges::transform(made, made.begin(),
+                         [&](char c) { return static_cast<char>(letter(static_cast<unsigned char>(c))); });
+  return made;
 }
 
-// Low-bit matrices become numbers, which both writers want. Whether there were any.
-bool unpack(const nn::Module& module, DType dtype) {
-  bool any = false;
-  for (const auto& [name, part] : module.named_modules())
-    if (nn::is_packed(part)) {
-      nn::unpack_linear(part, dtype);
-      any = true;
-    }
-  return any;
+std::vector<std::string> type_names() {
+  std::vector<std::string> names;
+  for (const std::string_view name : gguf_types()) names.push_back(changed(name, std::tolower));
+  return names;
 }
 
 int run(const Arguments& a) {
   const bool gguf = a.to.empty() ? a.out.ends_with(".gguf") : a.to == "gguf";
-  const Stored* asked = nullptr;
-  for (const Stored& s : kStored)
-    if (s.name == a.dtype) asked = &s;
-  if (asked != nullptr && !gguf && !asked->dtype)
-    throw UsageError(fmt::format("--dtype {} is GGUF's alone: add --to gguf", asked->name));
+  std::optional<DType> dtype;
+  for (const auto& [name, type] : kPlain)
+    if (name == a.type) dtype = type;
+  if (!a.type.empty() && !gguf && !dtype)
+    throw UsageError(fmt::format("--type {} is GGUF's alone: add --to gguf", a.type));
+  const bool numbers = gguf || dtype.has_value();
+  check_low_bits(a.bits, numbers);
   // Seen before anything is loaded; the writers refuse or replace only at the end.
   if (fs::symlink_status(a.out).type() != fs::file_type::not_found)
     throw IoError("model", fmt::format("'{}' is there already", a.out));
   if (!fs::exists(a.in)) throw IoError("model", fmt::format("there is no '{}'", a.in));
-  const bool from_folder = fs::exists(fs::path(a.in) / "config.json");
-  Pretrained model = from_folder ? load_pretrained(a.in) : load_gguf(a.in);
-  const auto parameters = model.module().named_parameters();
-  const DType own = parameters.empty() ? DType::f32 : parameters.front().second.dtype();
+  Pretrained model = load_pretrained(a.in);
+  if (a.no_tokenizer || !text::has_tokenizer(a.in))
+    std::fputs("note: no tokenizer is written, only the model\n", stderr);
   // A config.json that speaks of low-bit files would not be true of what is written: the family writes another.
-  if (unpack(model.module(), own)) model.config.clear();
+  if (set_low_bits(model.module(), a.bits, numbers)) model.config.clear();
   if (gguf) {
-    const std::string_view type = asked != nullptr ? asked->gguf : io::stored_type(own).name;
-    save_gguf(model.module(), *model.family, model.spec, a.out, type);
+    const std::string type = changed(a.type, std::toupper);
+    if (a.no_tokenizer)
+      save_gguf(model.module(), *model.family, model.spec, a.out, {.type = type});
+    else
+      save_gguf(model, a.out, {.type = type});
   } else {
-    ExportOptions options;
-    if (asked != nullptr) options.dtype = asked->dtype;
-    save_pretrained(model, a.out, options);
+    if (a.no_tokenizer)
+      save_pretrained(model.module(), *model.family, model.spec, a.out, {.dtype = dtype, .config = model.config});
+    else
+      save_pretrained(model, a.out, {.dtype = dtype});
   }
-  if (gguf || !from_folder) std::fputs("note: no tokenizer is written, only the model\n", stderr);
   std::fputs(fmt::format("{}\n", a.out).c_str(), stdout);
   return kOk;
 }
@@ -96,13 +92,19 @@ void add_model_convert(CLI::App& model, Body& body) {
       ->add_option("--to", a->to, "hf: a folder with safetensors, the tokenizer beside them; gguf. As OUT ends, else")
       ->type_name("FORM")
       ->check(CLI::IsMember({"hf", "gguf"}));
-  convert->add_option("--dtype", a->dtype, "Of the weights; q8_0 and q4_0 of GGUF alone. As they are, else")
+  convert
+      ->add_option("--type,--dtype", a->type,
+                   "Of the matrices; those that begin with q are of GGUF alone. As they are, else")
       ->type_name("TYPE")
-      ->check(CLI::IsMember(stored_names()));
+      ->check(CLI::IsMember(type_names()));
+  convert->add_flag("--no-tokenizer", a->no_tokenizer, "Write the model alone");
+  add_low_bits(*convert, a->bits);
   convert->footer(
-      "Low-bit matrices are written as numbers. GGUF is of decoders, and without a tokenizer.\n"
-      "  strata model convert models/llama llama.gguf --dtype q8_0\n"
-      "  strata model convert llama.gguf models/again --dtype bf16");
+      "Of GGUF's low-bit files vectors stay f32, and the output layer of q4_0, q4_k and q5_k is q6_k. GGUF is of\n"
+      "decoders. With --type and in GGUF low-bit layers are written as numbers.\n"
+      "  strata model convert models/llama llama.gguf --type q4_k\n"
+      "  strata model convert llama.gguf models/again --type bf16\n"
+      "  strata model convert models/llama models/llama-int4 --bits int4");
   convert->callback([&body, a] { body = [a] { return run(*a); }; });
 }
 

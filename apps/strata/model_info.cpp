@@ -20,7 +20,6 @@
 #include "strata/lab/peaks.h"
 #include "strata/memory/bounds.h"
 #include "strata/memory/budget.h"
-#include "strata/models/gguf_model.h"
 #include "strata/models/packed_files.h"
 #include "strata/models/pretrained.h"
 #include "strata/text/pipeline/gguf_vocabulary.h"
@@ -74,24 +73,7 @@ Source open(const std::string& path) {
 // The module, of shapes alone.
 Pretrained shapes_of(const ModelSpec& spec) {
   const DeviceScope dry(Device::meta());
-  Pretrained p;
-  switch (spec.kind) {
-    case ModelKind::decoder:
-      p.model = std::make_shared<LanguageModel>(spec);
-      break;
-    case ModelKind::encoder:
-      p.text_encoder = std::make_shared<TextEncoder>(spec);
-      break;
-    case ModelKind::image_encoder:
-      p.image_encoder = std::make_shared<ImageEncoder>(spec);
-      break;
-    case ModelKind::pair:
-      p.pair = std::make_shared<ContrastivePair>(spec);
-      break;
-    case ModelKind::encoder_decoder:
-      throw ValueError("model", "models of this kind are not made");
-  }
-  return p;
+  return make_module(spec);
 }
 
 int64_t elements(const nn::Module& module) {
@@ -213,7 +195,7 @@ void tell_of_need(const Pretrained& model, bool measure, Rows& rows) {
 
 int run(const std::string& path, bool measure) {
   const Source s = open(path);
-  const auto [family, spec] = s.folder ? read_pretrained_spec(path) : read_gguf_spec(*s.files);
+  const auto [family, spec] = read_pretrained_spec(path);
   const Pretrained model = shapes_of(spec);
   const int64_t all = elements(model.module());
   Rows rows;

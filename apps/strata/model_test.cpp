@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -185,12 +186,12 @@ TEST_F(ModelCommands, ConvertToGgufAndBack) {
                                                                 {" --dtype f32", "F32", 0},
                                                                 {" --dtype f16", "F16", 0.003},
                                                                 {" --dtype bf16", "BF16", 0.02},
-                                                                {" --dtype q8_0", "Q8_0", 0.03},
-                                                                {" --dtype q4_0", "Q4_0", 0.6}};
+                                                                {" --type q8_0", "Q8_0", 0.03},
+                                                                {" --type q4_0", "Q4_0", 0.6}};
   int n = 0;
   for (const auto& [option, stored, error] : types) {
     const std::string file = out(fmt::format("{}.gguf", ++n)), back = out(std::to_string(n));
-    Result r = strata("model convert " + llama() + " " + file + option);
+    Result r = strata("model convert --no-tokenizer " + llama() + " " + file + option);
     ASSERT_EQ(r.status, 0) << r.output;
     EXPECT_TRUE(has(r, "note: no tokenizer is written")) << r.output;
     const Result info = strata("model info --no-limits " + file);
@@ -203,12 +204,15 @@ TEST_F(ModelCommands, ConvertToGgufAndBack) {
     EXPECT_EQ(error_of(back) > 0, error > 0) << stored;
   }
   // Whatever its name ends with.
-  ASSERT_EQ(strata("model convert --to gguf " + llama() + " " + out("file")).status, 0);
+  ASSERT_EQ(strata("model convert --no-tokenizer --to gguf " + llama() + " " + out("file")).status, 0);
   EXPECT_EQ(io::read_file(out("file")), io::read_file(out("1.gguf")));
+  // Its tokenizer is of words, for which GGUF has no name.
+  expect_one_line(strata("model convert " + llama() + " " + out("x.gguf")), 1, "WordLevel has no name in GGUF");
+  EXPECT_FALSE(fs::exists(out("x.gguf")));
 }
 
-// GPTQ's codes of 4 bits: 0 at a zero point of 8 and a scale of 0.0625 is -0.5. What is written is plain numbers, and
-// nothing speaks of GPTQ any more.
+// GPTQ's codes of 4 bits: 0 at a zero point of 8 and a scale of 0.0625 is -0.5. They stay, byte for byte; of a dtype
+// what is written is plain numbers, and nothing speaks of GPTQ any more.
 TEST_F(ModelCommands, ConvertUnpacksLowBits) {
   const std::string layer = "model.layers.0.mlp.down_proj", config = llama() + "/config.json";
   weights_.erase(layer + ".weight");
@@ -223,12 +227,35 @@ TEST_F(ModelCommands, ConvertUnpacksLowBits) {
                     "sym": true, "checkpoint_format": "gptq"}, )");
   io::write_file(config, text);
   EXPECT_TRUE(row(strata("model info --no-limits " + llama()), "Low bits").starts_with("GPTQ, 4 bits: "));
+  ASSERT_EQ(strata("model convert " + llama() + " " + out("kept")).status, 0);
+  EXPECT_EQ(io::read_file(out("kept") + "/config.json"), text);
+  const io::SafetensorsFile kept(out("kept") + "/model.safetensors");
+  for (const auto& [name, t] : packed)
+    if (name.starts_with(layer)) EXPECT_TRUE(equal(kept.tensor(name), t)) << name;
   weights_[layer + ".weight"] = full({32, 64}, -0.5);
-  const Result r = strata("model convert " + llama() + " " + out("plain"));
+  const Result r = strata("model convert --dtype f32 " + llama() + " " + out("plain"));
   ASSERT_EQ(r.status, 0) << r.output;
   EXPECT_EQ(error_of(out("plain")), 0);
   EXPECT_EQ(io::read_file(out("plain") + "/config.json").find("quant"), std::string::npos);
   EXPECT_EQ(row(strata("model info --no-limits " + out("plain")), "Low bits"), "no row Low bits");
+}
+
+TEST_F(ModelCommands, ConvertMakesLowBits) {
+  const std::tuple<const char*, const char*, double> formats[] = {{"int8", "compressed-tensors", 0.03},
+                                                                  {"int4 --group 32", "compressed-tensors", 0.6},
+                                                                  {"e4m3", "compressed-tensors", 0.2},
+                                                                  {"nf4 --group 32", "bitsandbytes", 0.6}};
+  int n = 0;
+  for (const auto& [format, method, error] : formats) {
+    const std::string low = out(fmt::format("low{}", ++n)), plain = out(fmt::format("plain{}", n));
+    Result r = strata(fmt::format("model convert {} {} --bits {}", llama(), low, format));
+    ASSERT_EQ(r.status, 0) << r.output;
+    EXPECT_TRUE(row(strata("model info --no-limits " + low), "Low bits").starts_with(method)) << format;
+    r = strata("model convert --dtype f32 " + low + " " + plain);
+    ASSERT_EQ(r.status, 0) << r.output;
+    EXPECT_GT(error_of(plain), 0) << format;
+    EXPECT_LT(error_of(plain), error) << format;
+  }
 }
 
 TEST_F(ModelCommands, ConvertRefusesAndLeavesNothing) {
@@ -240,8 +267,12 @@ TEST_F(ModelCommands, ConvertRefusesAndLeavesNothing) {
   EXPECT_EQ(io::read_file(out("there")), "kept");
   fs::create_symlink(out("nowhere"), out("link"));
   expect_one_line(strata(convert + out("link")), 1, "is there already");
-  expect_one_line(strata(convert + out("x") + " --dtype q8_0"), 2, "--dtype q8_0 is GGUF's alone");
+  expect_one_line(strata(convert + out("x") + " --dtype q8_0"), 2, "--type q8_0 is GGUF's alone");
   expect_one_line(strata(convert + out("x") + " --dtype q9"), 2, "q9");
+  expect_one_line(strata(convert + out("x.gguf") + " --bits int4"), 2, "--bits is for folders");
+  expect_one_line(strata(convert + out("x") + " --bits int4 --dtype bf16"), 2, "--bits is for folders");
+  expect_one_line(strata(convert + out("x") + " --group 32"), 2, "--group goes with --bits");
+  expect_one_line(strata(convert + out("x") + " --bits int3"), 2, "int3");
   expect_one_line(strata(convert + out("x") + " --to onnx"), 2, "onnx");
   expect_one_line(strata("model convert " + out("none") + " " + out("x")), 1, "there is no");
   expect_one_line(strata("model convert " + llama()), 2, "out");
@@ -255,6 +286,24 @@ TEST_F(ModelCommands, ConvertRefusesAndLeavesNothing) {
   int entries = 0;
   for ([[maybe_unused]] const auto& e : fs::directory_iterator(dir_.path())) ++entries;
   EXPECT_EQ(entries, 3);  // the folder, the file and the link
+}
+
+// Ended at any time, or out of room, there is no file, or all of it.
+TEST_F(ModelCommands, ConvertKilledLeavesNoHalfFile) {
+  const std::string whole = out("whole.gguf"), path = out("x.gguf");
+  ASSERT_EQ(strata("model convert --no-tokenizer " + llama() + " " + whole).status, 0);
+  for (int ms = 0; ms < 60; ms += 3) {
+    Child child({"model", "convert", "--no-tokenizer", llama(), path});
+    ::usleep(static_cast<useconds_t>(ms) * 1000);
+    child.kill(SIGKILL);
+    child.wait();
+    if (!fs::exists(path)) continue;
+    EXPECT_EQ(io::read_file(path), io::read_file(whole)) << ms;
+    fs::remove(path);
+  }
+  expect_one_line(strata("model convert --no-tokenizer " + llama() + " " + path + " 2>&1 | grep error", "ulimit -f 8;"),
+                  0, "x.gguf");
+  EXPECT_FALSE(fs::exists(path));
 }
 
 TEST(ModelHelp, NamesTheCommandAndFitsTheScreen) {
@@ -276,6 +325,8 @@ TEST(ModelOfEachFamily, InfoAndConvert) {
   const fs::path root = models ? fs::path(models) : fs::path(source ? source : ".") / "build/models";
   const io::TempDir dir;
   int seen = 0, back = 0;
+  // An activation, an order of turning and a scaling that GGUF has no key for.
+  const std::set<std::string> refused = {"deepseek_v3-halves", "gpt2-scaled", "gpt_neox-sequential", "llama-dynamic"};
   for (const Family* family : families())
     for (const FamilySample& sample : family->samples) {
       const std::string name = fmt::format("{}-{}", family->name, sample.name), folder = (root / name).string();
@@ -287,10 +338,13 @@ TEST(ModelOfEachFamily, InfoAndConvert) {
       EXPECT_EQ(row(info, "Model"), fmt::format("{} ({})", family->title, family->name));
       const std::string file = dir / (name + ".gguf"), again = dir / name;
       if (const Result r = strata("model convert " + folder + " " + file); r.status != 0) {
-        expect_one_line(r, 1, "");  // GGUF has no words for it
+        EXPECT_TRUE(family->kind != ModelKind::decoder || refused.contains(name)) << r.output;
+        const bool named = !family->gguf.architectures.empty();
+        EXPECT_TRUE(has(r, named ? "a file cannot say what this model" : "GGUF files have no name for")) << r.output;
         EXPECT_FALSE(fs::exists(file));
         continue;
       }
+      EXPECT_FALSE(refused.contains(name));
       const Result r = strata("model convert " + file + " " + again + " --dtype f32");
       ASSERT_EQ(r.status, 0) << r.output;
       ++back;

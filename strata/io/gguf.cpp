@@ -1,5 +1,7 @@
 #include "strata/io/gguf.h"
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "strata/core/error.h"
@@ -120,6 +122,23 @@ GgufHeader parse_gguf(std::span<const std::byte> file, std::string_view name) {
 
 GgufHeader read_gguf_header(const InputFile& file) {
   return parse(Source(file));
+}
+
+std::string find_gguf(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) {
+    char begin[kGguf.size()] = {};
+    std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
+    return std::string_view(begin, sizeof begin) == kGguf ? path : "";
+  }
+  std::string found;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().extension() != ".gguf") continue;
+    if (!found.empty()) return "";
+    found = at->path().string();
+  }
+  return error ? "" : found;
 }
 
 }  // namespace strata::io

@@ -152,6 +152,10 @@ GgufHeader parse_gguf(std::span<const std::byte> file, std::string_view name);
 /// The same of a file, of which only that part is read.
 GgufHeader read_gguf_header(const InputFile& file);
 
+/// The GGUF file that a path names: itself where it is a file that begins as one, or the only *.gguf of a folder; empty
+/// where it is neither.
+std::string find_gguf(const std::string& path);
+
 /// Writes a GGUF file, whole or not at all (FileWriter): metadata and table first, then one tensor after the other, in
 /// the order of the items. What parse_gguf read is written again byte for byte where its bytes are.
 ///

@@ -35,4 +35,12 @@ void encode_q8_0(const float* from, int64_t blocks, std::byte* to);
 void encode_q4_0(const float* from, int64_t blocks, std::byte* to);
 /// @}
 
+/// @name Numbers to blocks of 256
+/// The reference has no encoder of these; these search for scales of small squared error. They throw as the others.
+/// @{
+void encode_q4_k(const float* from, int64_t blocks, std::byte* to);
+void encode_q5_k(const float* from, int64_t blocks, std::byte* to);
+void encode_q6_k(const float* from, int64_t blocks, std::byte* to);
+/// @}
+
 }  // namespace strata::io

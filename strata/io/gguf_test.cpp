@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <random>
 
 #include "strata/core/error.h"
 #include "strata/core/error_test_util.h"
@@ -80,11 +83,52 @@ TEST(GgufBlocks, AreEncodedAsTheReferenceDoes) {
 }
 
 TEST(GgufBlocks, RefuseWhatTheyDoNotHold) {
-  std::byte block[34];
+  std::byte block[256];
   for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf(""), 1e30F}) {
-    float x[32] = {1, bad};
-    EXPECT_THROW(encode_q8_0(x, 1, block), ValueError) << bad;
-    EXPECT_THROW(encode_q4_0(x, 1, block), ValueError) << bad;
+    const float x[256] = {1, bad};
+    for (const StoredType& t : stored_types())
+      if (t.encode) {
+        EXPECT_THROW(t.encode(x, 1, block), ValueError) << t.name << " " << bad;
+      }
+  }
+}
+
+// The share of a normal sample's root mean square that is lost: what so many bits under these scales can keep.
+TEST(GgufBlocks, OfTwoHundredAndFiftySixKeepMostOfANormalSample) {
+  std::mt19937 draw(3);
+  std::normal_distribution<float> normal;
+  constexpr int kBlocks = 8, kCount = kBlocks * 256;
+  for (const auto& [name, share] : {std::pair("Q4_K", 0.075), {"Q5_K", 0.038}, {"Q6_K", 0.022}}) {
+    const StoredType& type = *find_stored_type(name);
+    for (const float scale : {1.0F, 1e-3F, -40.0F}) {
+      std::vector<float> x(kCount), got(kCount);
+      for (float& v : x) v = scale * normal(draw);
+      for (int i = 0; i < 256; ++i) x[static_cast<size_t>(i)] = i < 128 ? std::fabs(x[static_cast<size_t>(i)]) : 0;
+      std::vector<std::byte> bytes(static_cast<size_t>(kBlocks * type.block_bytes));
+      type.encode(x.data(), kBlocks, bytes.data());
+      type.decode(bytes.data(), kBlocks, got.data());
+      double lost = 0, all = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        lost += (got[i] - x[i]) * (got[i] - x[i]), all += x[i] * x[i];
+        if (i >= 128 && i < 256) {
+          ASSERT_EQ(got[i], 0) << name << " " << i;
+        }
+      }
+      EXPECT_LT(std::sqrt(lost / all), share) << name << " " << scale;
+      // Numbers that blocks hold are kept nearly.
+      std::vector<float> again(kCount);
+      type.encode(got.data(), kBlocks, bytes.data());
+      type.decode(bytes.data(), kBlocks, again.data());
+      double moved = 0;
+      for (size_t i = 0; i < x.size(); ++i) moved += (got[i] - again[i]) * (got[i] - again[i]);
+      EXPECT_LT(std::sqrt(moved / all), share / 2) << name << " " << scale;
+    }
+    const std::vector<float> none(256);
+    std::vector<float> got(256, 1);
+    std::vector<std::byte> bytes(static_cast<size_t>(type.block_bytes), std::byte{255});
+    type.encode(none.data(), 1, bytes.data());
+    type.decode(bytes.data(), 1, got.data());
+    EXPECT_EQ(got, none) << name;
   }
 }
 
@@ -203,11 +247,11 @@ TEST(Gguf, EveryValueThatIsWrittenIsRead) {
 
 TEST(Gguf, TensorsOfEveryWritableTypeAreEncodedAsTheyAreWritten) {
   const TempDir dir;
-  const Tensor x = counted({2, 64});
+  const Tensor x = counted({2, 256});
   std::vector<StoredItem> items;
   for (const StoredType& t : stored_types())
-    if (t.ggml >= 0 && t.dtype && (t.is_plain() || t.encode)) items.push_back({std::string(t.name), &t, {2, 64}});
-  ASSERT_EQ(items.size(), 10);
+    if (t.ggml >= 0 && t.dtype && (t.is_plain() || t.encode)) items.push_back({std::string(t.name), &t, {2, 256}});
+  ASSERT_EQ(items.size(), 13);
   GgufMetadata m;
   m.set("general.alignment", GgufValue::of(uint32_t{4}));
   GgufWriter out(dir / "x", m, items);
@@ -215,10 +259,14 @@ TEST(Gguf, TensorsOfEveryWritableTypeAreEncodedAsTheyAreWritten) {
   EXPECT_THROW(out.write(x), ValueError);
   out.commit();
   const WeightFiles files(dir / "x");
+  const std::map<std::string, double> gap = {{"Q8_0", 2.1}, {"Q4_0", 33}, {"Q4_K", 18}, {"Q5_K", 9.5}, {"Q6_K", 9}};
+  const std::vector<double> want = x.to_vector<double>();
   for (const StoredItem& item : items) {
     const std::vector<double> got = files.tensor(item.name).to_vector<double>();
+    const Tensor converted = is_floating(*item.type->dtype) ? x : x.to(*item.type->dtype);
+    const std::vector<double> own = item.type->is_plain() ? converted.to(*item.type->dtype).to_vector<double>() : want;
     for (size_t i = 0; i < got.size(); ++i)
-      ASSERT_NEAR(got[i], static_cast<double>(i), item.name == "Q4_0" ? 9 : item.name == "Q8_0" ? 0.6 : 0) << item.name;
+      ASSERT_NEAR(got[i], own[i], item.type->is_plain() ? 0 : gap.at(item.name)) << item.name << " " << i;
   }
 }
 
@@ -240,7 +288,7 @@ TEST(Gguf, TheWriterRefuses) {
   odd.set("general.alignment", GgufValue::of(uint32_t{24}));
   EXPECT_SAYS(refused({}, odd), "a power of two");
 
-  GgufWriter out(dir / "x", none, {{"a", &q8, {32}}, {"b", &*find_stored_type("Q4_K"), {256}}});
+  GgufWriter out(dir / "x", none, {{"a", &q8, {32}}, {"b", &*find_stored_type("Q4_1"), {256}}});
   EXPECT_THROW(out.write(counted({31})), ShapeError);
   EXPECT_THROW(out.write(counted({32}).to(DType::i32)), DTypeError);
   EXPECT_THROW(out.write_bytes(span_of("x")), ValueError);
@@ -249,7 +297,7 @@ TEST(Gguf, TheWriterRefuses) {
   infinite.data<float>()[3] = std::numeric_limits<float>::infinity();
   EXPECT_SAYS(message<ValueError>([&] { out.write(infinite); }), "tensor 'a': Q8_0: a number is not finite");
   out.write(counted({32}));
-  EXPECT_SAYS(message<DTypeError>([&] { out.write(counted({256})); }), "there is no encoder for Q4_K");
+  EXPECT_SAYS(message<DTypeError>([&] { out.write(counted({256})); }), "there is no encoder for Q4_1");
   EXPECT_SAYS(message<ValueError>([&] { out.commit(); }), "1 tensors have not been written");
   EXPECT_THROW(InputFile(dir / "x"), IoError);  // nothing under the name
 }

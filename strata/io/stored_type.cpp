@@ -38,9 +38,9 @@ constexpr StoredType kTypes[] = {
 
     {"Q8_0", DType::f32, 32, 34, 8, false, "", "", decode_q8_0, encode_q8_0},
     {"Q4_0", DType::f32, 32, 18, 2, false, "", "", decode_q4_0, encode_q4_0},
-    {"Q4_K", DType::f32, 256, 144, 12, false, "", "", decode_q4_k},
-    {"Q5_K", DType::f32, 256, 176, 13, false, "", "", decode_q5_k},
-    {"Q6_K", DType::f32, 256, 210, 14, false, "", "", decode_q6_k},
+    {"Q4_K", DType::f32, 256, 144, 12, false, "", "", decode_q4_k, encode_q4_k},
+    {"Q5_K", DType::f32, 256, 176, 13, false, "", "", decode_q5_k, encode_q5_k},
+    {"Q6_K", DType::f32, 256, 210, 14, false, "", "", decode_q6_k, encode_q6_k},
     {"Q4_1", {}, 32, 20, 3},
     {"Q5_0", {}, 32, 22, 6},
     {"Q5_1", {}, 32, 24, 7},

@@ -1,8 +1,10 @@
 #include "strata/models/family.h"
 
 #include <algorithm>
+#include <set>
 
 #include "strata/core/error.h"
+#include "strata/io/gguf.h"
 #include "strata/models/family_list.h"
 
 namespace strata {
@@ -72,11 +74,21 @@ const Family& family_named(std::string_view name) {
   throw ValueError(kOp, cat("there is no family '", name, "'; there are: ", names));
 }
 
-const Family& family_of_gguf(std::string_view architecture) {
-  for (const Family* f : families())
-    if (holds(f->gguf_architectures, architecture)) return *f;
-  throw ValueError(kOp, cat("general.architecture '", architecture,
-                            "' names no family that is known; there are: ", listed(&Family::gguf_architectures)));
+const Family& family_of_gguf(const io::GgufMetadata& metadata) {
+  const std::string& architecture = metadata.text("general.architecture");
+  const Family* other = nullptr;
+  std::set<std::string_view> known;
+  for (const Family* f : families()) {
+    known.insert(f->gguf.architectures.begin(), f->gguf.architectures.end());
+    if (!holds(f->gguf.architectures, architecture)) continue;
+    if (!f->gguf.fits) other = f;
+    if (f->gguf.fits && f->gguf.fits(metadata)) return *f;
+  }
+  if (other) return *other;
+  std::string names;
+  for (const std::string_view name : known) names += cat(names.empty() ? "" : ", ", name);
+  throw ValueError(kOp,
+                   cat("general.architecture '", architecture, "' names no family that is known; there are: ", names));
 }
 
 ModelSpec read_spec(const Family& family, const ConfigReader& config) {

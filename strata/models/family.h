@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "strata/models/config_reader.h"
+#include "strata/models/gguf_form.h"
 #include "strata/models/spec.h"
 #include "strata/models/weight_row.h"
 
@@ -26,9 +27,9 @@ struct Family {
   std::string_view name;   ///< "llama": the file's name, error texts
   std::string_view title;  ///< "Llama 2, 3": what it covers, for the docs
   ModelKind kind = ModelKind::decoder;
-  std::vector<std::string_view> model_types;         ///< of config.json; the first is written
-  std::vector<std::string_view> architectures;       ///< of config.json; the first is written
-  std::vector<std::string_view> gguf_architectures;  ///< general.architecture; the first is written
+  std::vector<std::string_view> model_types;    ///< of config.json; the first is written
+  std::vector<std::string_view> architectures;  ///< of config.json; the first is written
+  GgufForm gguf = {};                           ///< of GGUF files
   /// From config.json, which it reads whole: what it does not know is refused by name (ConfigReader). Throws
   /// ValueError.
   ModelSpec (*spec)(const ConfigReader& config) = nullptr;
@@ -50,9 +51,11 @@ std::span<const Family* const> families();
 /// The record of a config.json: by model_type, else by architectures. Throws ValueError naming both and listing the
 /// families there are.
 const Family& family_of(const ConfigReader& config);
-/// The record of that name, or of that general.architecture of GGUF. Throws ValueError listing those there are.
+/// The record of that name. Throws ValueError listing those there are.
 const Family& family_named(std::string_view name);
-const Family& family_of_gguf(std::string_view architecture);
+/// The record of a GGUF file, by its general.architecture and, where families share one, GgufForm::fits. Throws
+/// ValueError listing the architectures there are.
+const Family& family_of_gguf(const io::GgufMetadata& metadata);
 /// config -> spec, with check_spec and ConfigReader::finish.
 ModelSpec read_spec(const Family& family, const ConfigReader& config);
 /// spec -> config. Throws ValueError where reading the text would not give the spec again: one of another family.

@@ -82,7 +82,10 @@ void read_longrope(const ConfigReader& own, RotarySpec& r, double factor) {
 }  // namespace
 
 Activation read_activation(const ConfigReader& config, const JsonKey& key, std::string_view absent) {
-  const std::string name = config.text(key, absent);
+  return activation_of(config, key, config.text(key, absent));
+}
+
+Activation activation_of(const ConfigReader& config, const JsonKey& key, std::string_view name) {
   for (const auto& [known, activation] : kActivations)
     if (known == name) return activation;
   config.refuse(key, cat("is taken as one of ", names_of(kActivations)));
@@ -242,6 +245,14 @@ void write_gemma(Json& config, const ModelSpec& spec) {
   config["sliding_window"] = window_of(spec);
   config["layer_types"] = layer_types(spec);
   config["final_logit_softcapping"] = spec.logit_soft_cap > 0 ? Json(spec.logit_soft_cap) : Json();
+}
+
+double gemma_gguf_scale(const ModelSpec& spec) {
+  constexpr size_t kLargest2 = 46, kLargest3 = 62;  // layers of the two models of 27B
+  const nn::AttentionSpec& a = spec.layers.front().attention;
+  const size_t layers = spec.layers.size();
+  const bool largest = a.query_key_norm ? layers == kLargest3 : layers == kLargest2;
+  return 1 / std::sqrt(static_cast<double>(largest ? spec.dim / a.heads : a.head_size));
 }
 
 Json layer_types(const ModelSpec& spec) {

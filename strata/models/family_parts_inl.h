@@ -14,6 +14,8 @@ using Json = nlohmann::ordered_json;
 /// The activation under a key of config.json, of which `absent` is the name where there is none. Throws ValueError for
 /// one that is not had.
 nn::Activation read_activation(const ConfigReader& config, const JsonKey& key, std::string_view absent);
+/// The one of that name, which stands under the key in some spelling.
+nn::Activation activation_of(const ConfigReader& config, const JsonKey& key, std::string_view name);
 /// The name that is written.
 std::string_view activation_name(nn::Activation activation);
 
@@ -47,6 +49,9 @@ void write_qwen_windows(Json& config, const ModelSpec& spec);
 /// sqrt(dim). Writing has windows and the soft cap of logits too.
 void read_gemma(const ConfigReader& config, ModelSpec& spec);
 void write_gemma(Json& config, const ModelSpec& spec);
+/// The scale of scores that GGUF's readers take for Gemma 2 and 3: of the head's size, but of dim / heads in their
+/// largest models, which they know by the number of layers.
+double gemma_gguf_scale(const ModelSpec& spec);
 /// The list "layer_types" of a spec, and its window; null where no layer has one.
 Json layer_types(const ModelSpec& spec);
 Json window_of(const ModelSpec& spec);

@@ -90,17 +90,25 @@ class Rows {
     const nn::LatentSpec& l = *a.latent;
     const int64_t q = a.heads * a.head_size, first = l.q_rank > 0 ? l.q_rank : q;
     const WeightView whole;
-    linear("attn.qkv", l.q_rank > 0 ? "self_attn.q_a_proj" : "self_attn.q_proj", {}, first, spec_.dim, a.bias,
-           whole.narrow(0, 0, first));
+    linear("attn.qkv", l.q_rank > 0 ? "self_attn.q_a_proj" : "self_attn.q_proj", l.q_rank > 0 ? "attn_q_a" : "attn_q",
+           first, spec_.dim, a.bias, whole.narrow(0, 0, first));
     const int64_t rest = l.kv_rank + l.rope_size;
-    linear("attn.qkv", "self_attn.kv_a_proj_with_mqa", {}, rest, spec_.dim, a.bias, whole.narrow(0, first, rest));
+    linear("attn.qkv", "self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", rest, spec_.dim, a.bias,
+           whole.narrow(0, first, rest));
     if (l.q_rank > 0) {
-      add("attn.q_norm.weight", "self_attn.q_a_layernorm.weight", {l.q_rank}, {});
-      linear("attn.q_up", "self_attn.q_b_proj", {}, q, l.q_rank, false);
+      add("attn.q_norm.weight", "self_attn.q_a_layernorm.weight", {l.q_rank}, "attn_q_a_norm.weight");
+      linear("attn.q_up", "self_attn.q_b_proj", "attn_q_b", q, l.q_rank, false);
     }
-    add("attn.k_norm.weight", "self_attn.kv_a_layernorm.weight", {l.kv_rank}, {});
-    linear("attn.kv_up", "self_attn.kv_b_proj", {}, a.heads * (a.head_size - l.rope_size + a.value_size), l.kv_rank,
-           false);
+    add("attn.k_norm.weight", "self_attn.kv_a_layernorm.weight", {l.kv_rank}, "attn_kv_a_norm.weight");
+    // GGUF has the rows of keys and of values apart, and the keys' the other way round, as a product behind attention
+    // takes them.
+    const int64_t plain = a.head_size - l.rope_size, both = plain + a.value_size;
+    linear("attn.kv_up", "self_attn.kv_b_proj", {}, a.heads * both, l.kv_rank, false);
+    const WeightView heads = whole.view({a.heads, both, l.kv_rank});
+    add("attn.kv_up.weight", {}, {a.heads, l.kv_rank, plain}, "attn_k_b.weight",
+        heads.narrow(1, 0, plain).permute({0, 2, 1}));
+    add("attn.kv_up.weight", {}, {a.heads, a.value_size, l.kv_rank}, "attn_v_b.weight",
+        heads.narrow(1, plain, a.value_size));
   }
 
   // Two of theirs, of `n` rows each, lie one below the other in ours.

@@ -1,31 +1,40 @@
 #pragma once
-// Models in GGUF files: what such a file says of a model, and a config.json that says the same.
+// Models written as GGUF files; load_pretrained (pretrained.h) reads them.
 
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "strata/io/gguf.h"
 #include "strata/models/pretrained.h"
 
 namespace strata {
 
-/// The family of a GGUF file, by its general.architecture, and the spec that its metadata say. Keys of the architecture
-/// that are not known are refused rather than passed over; those of tokenizers and general ones decide no number.
-/// Throws ValueError, and what read_spec throws.
-std::pair<const Family*, ModelSpec> read_gguf_spec(const io::WeightFiles& files);
+/// How a GGUF file is written.
+struct GgufOptions {
+  /// Of matrices, one of gguf_types(); empty: as they are. Vectors, routers of experts and tables of positions are F32;
+  /// the output layer (or the embedding where it is the output layer) of Q4_0, Q4_K and Q5_K is Q6_K, as llama.cpp has
+  /// them. A matrix whose rows a type's blocks do not divide is Q8_0, and where its blocks do not either, F16.
+  std::string type = {};
+  /// A folder or a GGUF file whose tokenizer, chat template, generation settings and, of a GGUF file, general keys are
+  /// written as well; none where empty, and none where it has no tokenizer.
+  std::string companions = {};
+  std::string name = {};  ///< general.name; empty: what the companions say, else none
+};
 
-/// A GGUF file's model; of decoders. Blocks are decoded to f32 and become `options.dtype`; where none is given, the
-/// embedding's own. Throws as load_pretrained.
-Pretrained load_gguf(const std::string& path, const PretrainedOptions& options = {});
+/// Types that matrices may be written as: "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K".
+std::vector<std::string_view> gguf_types();
 
-/// Writes the model as a GGUF file, whole or not at all, without a tokenizer. `type`, F32, F16, BF16, Q8_0 or Q4_0, is
-/// that of matrices; vectors are F32, as llama.cpp has them, and matrices whose rows the type's blocks do not divide
-/// F16. Throws ValueError for a family that GGUF has no name for, a type that is none of these, a spec that its
-/// metadata cannot say; IoError where the file cannot be written.
+/// Writes the model as a GGUF file, whole or not at all. Low-bit layers are written as numbers of `type`; without one,
+/// tensors that are equal to those of a GGUF file under `companions` keep its bytes. Throws ValueError for a family
+/// that GGUF has no name for, a type that is none of gguf_types(), a spec or a tokenizer that a file cannot say,
+/// numbers that are not finite (of blocks); IoError where the file cannot be written.
 ///
-///     save_gguf(*model, family_named("llama"), model->spec(), "model.gguf", "Q8_0");
-///     const Pretrained again = load_gguf("model.gguf");
+///     save_gguf(*model, family_named("llama"), model->spec(), "model.gguf", {.type = "Q8_0"});
+///     const Pretrained again = load_pretrained("model.gguf");
 void save_gguf(const nn::Module& module, const Family& family, const ModelSpec& spec, const std::string& path,
-               std::string_view type = "F16");
+               const GgufOptions& options = {});
+
+/// The same of a model that was loaded; its folder is the companion where none is given.
+void save_gguf(const Pretrained& model, const std::string& path, GgufOptions options = {});
 
 }  // namespace strata

@@ -6,10 +6,13 @@
 
 #include "strata/core/error.h"
 #include "strata/io/files.h"
+#include "strata/io/gguf.h"
 #include "strata/io/weight_files.h"
+#include "strata/models/gguf_facts_inl.h"
 #include "strata/models/packed_rows_inl.h"
 #include "strata/nn/init.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/text/pipeline/gguf_folder.h"
 
 namespace strata {
 namespace {
@@ -33,22 +36,20 @@ class DefaultDType {
 class Plan {
  public:
   Plan(const nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files,
-       const std::optional<PackedScheme>& scheme)
+       const std::optional<PackedScheme>& scheme, bool keep_packed)
       : files_(files), module_(module), gguf_(files.format() == io::WeightsFormat::gguf) {
     for (const auto& [name, p] : module.named_parameters()) parameters_.emplace(name, p);
     for (const auto& [name, b] : module.named_buffers()) parameters_.emplace(name, b);
-    bool bare = !gguf_ && !family.base_prefix.empty();
-    for (const io::WeightEntry& e : files.entries()) bare = bare && !e.name.starts_with(family.base_prefix);
-    const std::string_view prefix = bare ? family.base_prefix : std::string_view();
+    const std::string_view prefix = left_out_prefix(family, files);
     std::set<std::string> taken, filled;
     const std::vector<WeightRow> rows = family.weights(spec);
-    packed_.emplace(module, rows, prefix, files, scheme);
+    packed_.emplace(module, rows, prefix, files, scheme, keep_packed);
     for (const WeightRow& row : rows) take(row, prefix, taken, filled);
     for (const auto& [name, p] : parameters_)
       if (!filled.contains(name))
         wrong(cat("parameter ", name, ' ', p.shape(), ": no row of ", family.name, " fills it"));
     for (const io::WeightEntry& e : files.entries())
-      if (!taken.contains(e.name) && !is_buffer(family, e.name))
+      if (!taken.contains(e.name) && !(gguf_ ? is_gguf_factors(e.name) : is_buffer(family, e.name)))
         wrong(cat("left over in ", files.files().at(e.file), ": ", e.name, ' ', e.shape));
     if (wrong_.empty()) return;
     std::string text = cat(files.path(), ": does not hold what its config.json says, ", wrong_.size(), " differences:");
@@ -61,7 +62,9 @@ class Plan {
     const NoGrad guard;
     packed_->load(module_, files_);
     files_.read(parts_);
-    for (const auto& [view, plus] : raised_) Tensor(view).copy_(view - plus);
+    // Taken off before it is rounded to the parameter's dtype.
+    for (const auto& [name, view, plus] : raised_)
+      Tensor(view).copy_((files_.tensor(name, view.device()).to(DType::f32) - plus).view(view.shape()));
     for (const auto& [name, parameter] : repeats_) {
       const Tensor there = files_.tensor(name, parameter.device()).to(parameter.dtype());
       check(equal(there, parameter), kOp, files_.path(), ": ", name,
@@ -109,8 +112,10 @@ class Plan {
       repeats_.emplace_back(entry->name, at->second.detach());
       return;
     }
-    parts_.push_back({.name = entry->name, .target = view, .view = view.shape()});
-    if (gguf_ && row.gguf_plus != 0) raised_.emplace_back(view, row.gguf_plus);
+    if (gguf_ && row.gguf_plus != 0)
+      raised_.push_back({entry->name, view, row.gguf_plus});
+    else
+      parts_.push_back({.name = entry->name, .target = view, .view = view.shape()});
   }
 
   const io::WeightFiles& files_;
@@ -119,20 +124,55 @@ class Plan {
   std::optional<PackedRows> packed_;
   std::map<std::string, Tensor, std::less<>> parameters_;
   std::vector<io::WeightRead> parts_;
-  std::vector<std::pair<Tensor, double>> raised_;
+  struct Raised {
+    std::string name;
+    Tensor view;
+    double plus;
+  };
+  std::vector<Raised> raised_;
   std::vector<std::pair<std::string, Tensor>> repeats_;
   std::vector<std::string> wrong_;
 };
 
-std::string read_config(const std::string& folder) {
-  return io::read_file((std::filesystem::path(folder) / "config.json").string(), kMaxConfig);
+// What stands beside the weights of a model, and where they are.
+struct Described {
+  const Family* family = nullptr;
+  ModelSpec spec;
+  std::string config, generation_config, weights;
+  std::optional<PackedScheme> scheme;
+};
+
+bool has_config(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(std::filesystem::path(path) / "config.json", error);
 }
 
-std::pair<const Family*, ModelSpec> spec_of(const std::string& text, const std::string& folder) {
-  const ConfigReader config(text, (std::filesystem::path(folder) / "config.json").string());
+Described describe_folder(const std::string& folder) {
+  const std::filesystem::path root(folder), generation = root / "generation_config.json";
+  const std::string source = (root / "config.json").string();
+  Described d{.config = io::read_file(source, kMaxConfig), .weights = folder};
+  const ConfigReader config(d.config, source);
   for (const char* key : {"quantization_config", "compression_config"}) config.ignore(key);  // packed_scheme()'s
-  const Family& family = family_of(config);
-  return {&family, read_spec(family, config)};
+  d.family = &family_of(config);
+  d.spec = read_spec(*d.family, config);
+  d.scheme = packed_scheme(d.config, source);
+  if (std::filesystem::exists(generation)) d.generation_config = io::read_file(generation.string(), kMaxConfig);
+  return d;
+}
+
+Described describe_gguf(const std::string& path) {
+  const io::WeightFiles files(path);
+  Described d{.weights = path};
+  std::tie(d.family, d.spec) = read_gguf_facts(gguf_facts(files), path);
+  d.config = write_config(*d.family, d.spec);
+  d.generation_config = text::gguf_generation_config(*files.gguf());
+  return d;
+}
+
+Described describe(const std::string& path) {
+  if (!has_config(path))
+    if (const std::string file = io::find_gguf(path); !file.empty()) return describe_gguf(file);
+  return describe_folder(path);
 }
 
 DType most_bytes(const io::WeightFiles& files) {
@@ -146,66 +186,75 @@ DType most_bytes(const io::WeightFiles& files) {
   return most;
 }
 
-void make_module(Pretrained& p, const ModelSpec& spec) {
-  switch (spec.kind) {
-    case ModelKind::decoder:
-      p.model = std::make_shared<LanguageModel>(spec);
-      return;
-    case ModelKind::encoder:
-      p.text_encoder = std::make_shared<TextEncoder>(spec);
-      return;
-    case ModelKind::image_encoder:
-      p.image_encoder = std::make_shared<ImageEncoder>(spec);
-      return;
-    case ModelKind::pair:
-      p.pair = std::make_shared<ContrastivePair>(spec);
-      return;
-    case ModelKind::encoder_decoder:
-      break;
-  }
-  throw ValueError("load_pretrained", "models of this kind are not made");
-}
-
 }  // namespace
 
 nn::Module& Pretrained::module() const {
   if (model) return *model;
   if (text_encoder) return *text_encoder;
   if (image_encoder) return *image_encoder;
-  check(pair != nullptr, "Pretrained", "there is no model");
-  return *pair;
+  if (pair) return *pair;
+  check(encoder_decoder != nullptr, "Pretrained", "there is no model");
+  return *encoder_decoder;
 }
 
-std::pair<const Family*, ModelSpec> read_pretrained_spec(const std::string& folder) {
-  return spec_of(read_config(folder), folder);
+Pretrained make_module(const ModelSpec& spec) {
+  Pretrained p;
+  p.spec = spec;
+  switch (spec.kind) {
+    case ModelKind::decoder:
+      p.model = std::make_shared<LanguageModel>(spec);
+      break;
+    case ModelKind::encoder:
+      p.text_encoder = std::make_shared<TextEncoder>(spec);
+      break;
+    case ModelKind::image_encoder:
+      p.image_encoder = std::make_shared<ImageEncoder>(spec);
+      break;
+    case ModelKind::pair:
+      p.pair = std::make_shared<ContrastivePair>(spec);
+      break;
+    case ModelKind::encoder_decoder:
+      p.encoder_decoder = std::make_shared<EncoderDecoder>(spec);
+      break;
+  }
+  return p;
+}
+
+bool is_pretrained(const std::string& path) {
+  return has_config(path) || !io::find_gguf(path).empty();
+}
+
+std::pair<const Family*, ModelSpec> read_pretrained_spec(const std::string& path) {
+  const Described d = describe(path);
+  return {d.family, d.spec};
+}
+
+std::string read_pretrained_config(const std::string& path) {
+  return describe(path).config;
 }
 
 void load_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files,
-                  const std::optional<PackedScheme>& scheme) {
-  Plan(module, family, spec, files, scheme).read();
+                  const std::optional<PackedScheme>& scheme, bool keep_packed) {
+  Plan(module, family, spec, files, scheme, keep_packed).read();
 }
 
-Pretrained load_pretrained(const std::string& folder, const PretrainedOptions& options) {
-  Pretrained p;
-  p.folder = folder;
-  p.config = read_config(folder);
-  std::tie(p.family, p.spec) = spec_of(p.config, folder);
-  const std::filesystem::path generation = std::filesystem::path(folder) / "generation_config.json";
-  if (std::filesystem::exists(generation)) p.generation_config = io::read_file(generation.string(), kMaxConfig);
-  const std::optional<PackedScheme> scheme =
-      packed_scheme(p.config, (std::filesystem::path(folder) / "config.json").string());
-  const io::WeightFiles files(folder);
+Pretrained load_pretrained(const std::string& path, const PretrainedOptions& options) {
+  Described d = describe(path);
+  const io::WeightFiles files(d.weights);
   {
     const DeviceScope dry(Device::meta());
-    Pretrained shapes;
-    make_module(shapes, p.spec);
-    const Plan fits(shapes.module(), *p.family, p.spec, files, scheme);
+    const Pretrained shapes = make_module(d.spec);
+    const Plan fits(shapes.module(), *d.family, d.spec, files, d.scheme, options.keep_packed);
   }
   const DeviceScope there(options.device);
   const DefaultDType dtype(options.dtype.value_or(most_bytes(files)));
   const nn::init::SkipDraws from_file;
-  make_module(p, p.spec);
-  load_weights(p.module(), *p.family, p.spec, files, scheme);
+  Pretrained p = make_module(d.spec);
+  p.family = d.family;
+  p.config = std::move(d.config);
+  p.generation_config = std::move(d.generation_config);
+  p.folder = path;
+  load_weights(p.module(), *p.family, p.spec, files, d.scheme, options.keep_packed);
   p.module().eval();
   return p;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The tokenizer of a folder as Hugging Face writes them.
+// The tokenizer of a folder as Hugging Face writes them, or of a GGUF file.
 
 #include <cstdint>
 #include <map>
@@ -33,10 +33,20 @@ struct TokenizerFolder {
 };
 
 /// Reads a folder. Only files of these names directly in it are opened. Tokens that tokenizer_config.json has beyond
-/// tokenizer.json's are added, as `transformers` does. Throws IoError that names the file and the field.
+/// tokenizer.json's are added, as `transformers` does. A GGUF file, or the only one of a folder without any of these
+/// files, is read as well: all that it says of text. Throws IoError that names the file and the field; ValueError for a
+/// GGUF file's vocabulary that is not known.
 ///
 ///     const TokenizerFolder folder = load_tokenizer_folder("Qwen2.5-0.5B");
 ///     folder.tokenizer->encode("Hello");
-TokenizerFolder load_tokenizer_folder(const std::string& directory);
+TokenizerFolder load_tokenizer_folder(const std::string& path);
+
+/// Whether there is a tokenizer to load: one of the files, or a GGUF file with a vocabulary. Throws IoError for a GGUF
+/// file that cannot be read.
+bool has_tokenizer(const std::string& path);
+
+/// The tokenizer of a folder, of a model of sentencepiece (tokenizer.model, spiece.model) or of a file that
+/// load_tokenizer() reads; of files nothing but the tokenizer. Throws IoError naming the file.
+TokenizerFolder load_tokenizer_at(const std::string& path);
 
 }  // namespace strata::text

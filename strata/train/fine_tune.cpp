@@ -137,7 +137,7 @@ std::shared_ptr<LanguageModel> load_init(const TrainConfig& config, const InitMo
     model = std::make_shared<LanguageModel>(init.spec);
     nn::convert_parameters(*model, dtype);
   }
-  if (!dry) load_weights(*model, *init.family, init.spec, io::WeightFiles(init.path));
+  if (!dry) load_weights(*model, *init.family, init.spec, io::WeightFiles(init.path), {}, false);
   return model;
 }
 
@@ -161,7 +161,7 @@ InitModel find_init(const std::string& path) {
   std::tie(init.family, init.spec) = read_pretrained_spec(path);
   check(init.family->kind == ModelKind::decoder, "model.init", io::quote(path), " holds a ", init.family->title,
         ", which continues no text");
-  init.network = read_text(path + "/config.json");
+  init.network = read_pretrained_config(path);
   return init;
 }
 

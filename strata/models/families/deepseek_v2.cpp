@@ -1,6 +1,7 @@
 // DeepSeek-V2 (arXiv:2405.04434): a compressed cache of keys and values, shared experts, routing that is limited to
 // groups.
 
+#include "strata/io/gguf.h"
 #include "strata/models/family_parts_inl.h"
 
 namespace strata::records {
@@ -36,6 +37,12 @@ std::string config(const ModelSpec& s) {
   return j.dump(2);
 }
 
+// Its files do not say how experts are chosen.
+std::string gguf_config(const io::GgufMetadata& m) {
+  const bool groups = m.contains("deepseek2.expert_group_count") && m.integer("deepseek2.expert_group_count") > 1;
+  return parts::Json{{"topk_method", groups ? "group_limited_greedy" : "greedy"}}.dump();
+}
+
 }  // namespace
 
 const Family& deepseek_v2() {
@@ -44,9 +51,10 @@ const Family& deepseek_v2() {
       .title = "DeepSeek-V2",
       .model_types = {"deepseek_v2"},
       .architectures = {"DeepseekV2ForCausalLM"},
+      .gguf = {.architectures = {"deepseek2"}, .config = gguf_config, .pairs_only = true},
       .spec = spec,
       .config = config,
-      .weights = [](const ModelSpec& s) { return parts::llama_weights(s); },
+      .weights = [](const ModelSpec& s) { return parts::llama_weights(s, {.gguf_experts = true}); },
       .base_prefix = "model.",
       .buffers = {".rotary_emb.inv_freq"},
       .samples = {

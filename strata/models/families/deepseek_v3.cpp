@@ -1,6 +1,7 @@
 // DeepSeek-V3 (arXiv:2412.19437): a compressed cache of keys and values, shared experts, routing balanced by a number
 // of each expert.
 
+#include "strata/io/gguf.h"
 #include "strata/models/family_parts_inl.h"
 
 namespace strata::records {
@@ -46,6 +47,11 @@ std::string config(const ModelSpec& s) {
   return j.dump(2);
 }
 
+bool chooses_by_sigmoid(const io::GgufMetadata& m) {
+  constexpr std::string_view kKey = "deepseek2.expert_gating_func";
+  return m.contains(kKey) && m.integer(kKey) == 2;
+}
+
 }  // namespace
 
 const Family& deepseek_v3() {
@@ -54,9 +60,10 @@ const Family& deepseek_v3() {
       .title = "DeepSeek-V3",
       .model_types = {"deepseek_v3"},
       .architectures = {"DeepseekV3ForCausalLM"},
+      .gguf = {.architectures = {"deepseek2"}, .fits = chooses_by_sigmoid, .pairs_only = true},
       .spec = spec,
       .config = config,
-      .weights = [](const ModelSpec& s) { return parts::llama_weights(s); },
+      .weights = [](const ModelSpec& s) { return parts::llama_weights(s, {.gguf_experts = true}); },
       .base_prefix = "model.",
       .buffers = {".rotary_emb.inv_freq", "model.layers.61."},
       .samples = {

@@ -54,7 +54,7 @@ const Family& gemma2() {
       .title = "Gemma 2",
       .model_types = {"gemma2"},
       .architectures = {"Gemma2ForCausalLM"},
-      .gguf_architectures = {"gemma2"},
+      .gguf = {.architectures = {"gemma2"}, .window_period = 2, .usual_window = 4096, .scale = parts::gemma_gguf_scale},
       .spec = spec,
       .config = config,
       .weights = [](const ModelSpec& s) { return parts::llama_weights(s, {.gguf_plus = 1}); },

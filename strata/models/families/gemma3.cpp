@@ -72,7 +72,7 @@ const Family& gemma3() {
       .title = "Gemma 3 (text)",
       .model_types = {"gemma3_text"},
       .architectures = {"Gemma3ForCausalLM"},
-      .gguf_architectures = {"gemma3"},
+      .gguf = {.architectures = {"gemma3"}, .window_period = 6, .scale = parts::gemma_gguf_scale},
       .spec = spec,
       .config = config,
       .weights = [](const ModelSpec& s) { return parts::llama_weights(s, {.gguf_plus = 1}); },

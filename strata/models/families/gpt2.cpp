@@ -113,7 +113,7 @@ const Family& gpt2() {
       .title = "GPT-2",
       .model_types = {"gpt2"},
       .architectures = {"GPT2LMHeadModel"},
-      .gguf_architectures = {"gpt2"},
+      .gguf = {.architectures = {"gpt2"}},
       .spec = spec,
       .config = config,
       .weights = weights,

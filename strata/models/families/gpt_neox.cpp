@@ -121,7 +121,7 @@ const Family& gpt_neox() {
       .title = "GPT-NeoX and Pythia",
       .model_types = {"gpt_neox"},
       .architectures = {"GPTNeoXForCausalLM"},
-      .gguf_architectures = {"gptneox"},
+      .gguf = {.architectures = {"gptneox"}},
       .spec = spec,
       .config = config,
       .weights = weights,

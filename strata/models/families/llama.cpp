@@ -41,7 +41,7 @@ const Family& llama() {
       .title = "Llama 2 and 3",
       .model_types = {"llama"},
       .architectures = {"LlamaForCausalLM"},
-      .gguf_architectures = {"llama"},
+      .gguf = {.architectures = {"llama"}},
       .spec = spec,
       .config = config,
       .weights = [](const ModelSpec& s) { return parts::llama_weights(s, {.gguf_pairs = true}); },

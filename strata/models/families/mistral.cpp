@@ -1,5 +1,6 @@
 // Mistral 7B: Llama with a window (Jiang et al., arXiv:2310.06825).
 
+#include "strata/io/gguf.h"
 #include "strata/models/family_parts_inl.h"
 
 namespace strata::records {
@@ -38,7 +39,11 @@ const Family& mistral() {
       .title = "Mistral 7B",
       .model_types = {"mistral"},
       .architectures = {"MistralForCausalLM"},
-      .gguf_architectures = {"llama"},
+      .gguf = {.architectures = {"llama"},
+               .fits =
+                   [](const io::GgufMetadata& m) {
+                     return m.contains("llama.attention.sliding_window") && !m.contains("llama.expert_count");
+                   }},
       .spec = spec,
       .config = config,
       .weights = [](const ModelSpec& s) { return parts::llama_weights(s, {.gguf_pairs = true}); },

@@ -1,5 +1,6 @@
 // Mixtral (Jiang et al., arXiv:2401.04088): Mistral with experts.
 
+#include "strata/io/gguf.h"
 #include "strata/models/family_parts_inl.h"
 
 namespace strata::records {
@@ -55,6 +56,8 @@ const Family& mixtral() {
       .title = "Mixtral",
       .model_types = {"mixtral"},
       .architectures = {"MixtralForCausalLM"},
+      .gguf = {.architectures = {"llama"},
+               .fits = [](const io::GgufMetadata& m) { return m.contains("llama.expert_count"); }},
       .spec = spec,
       .config = config,
       .weights =

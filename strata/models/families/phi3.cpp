@@ -51,7 +51,7 @@ const Family& phi3() {
       .title = "Phi-3",
       .model_types = {"phi3"},
       .architectures = {"Phi3ForCausalLM"},
-      .gguf_architectures = {"phi3"},
+      .gguf = {.architectures = {"phi3"}},
       .spec = spec,
       .config = config,
       .weights = [](const ModelSpec& s) { return parts::llama_weights(s, {.joined = true}); },

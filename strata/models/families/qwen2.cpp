@@ -38,7 +38,7 @@ const Family& qwen2() {
       .title = "Qwen2 and 2.5",
       .model_types = {"qwen2"},
       .architectures = {"Qwen2ForCausalLM"},
-      .gguf_architectures = {"qwen2"},
+      .gguf = {.architectures = {"qwen2"}},
       .spec = spec,
       .config = config,
       .weights = [](const ModelSpec& s) { return parts::llama_weights(s); },

@@ -49,7 +49,7 @@ const Family& qwen3() {
       .title = "Qwen3",
       .model_types = {"qwen3"},
       .architectures = {"Qwen3ForCausalLM"},
-      .gguf_architectures = {"qwen3"},
+      .gguf = {.architectures = {"qwen3"}},
       .spec = spec,
       .config = config,
       .weights = [](const ModelSpec& s) { return parts::llama_weights(s); },

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "strata/io/gguf.h"
 #include "strata/models/family_parts_inl.h"
 
 namespace strata::records {
@@ -76,7 +77,8 @@ const Family& qwen3_moe() {
       .title = "Qwen3 with experts",
       .model_types = {"qwen3_moe"},
       .architectures = {"Qwen3MoeForCausalLM"},
-      .gguf_architectures = {"qwen3moe"},
+      .gguf = {.architectures = {"qwen3moe"},
+               .config = [](const io::GgufMetadata&) { return std::string(R"({"norm_topk_prob": true})"); }},
       .spec = spec,
       .config = config,
       .weights = [](const ModelSpec& s) { return parts::llama_weights(s, {.gguf_experts = true}); },

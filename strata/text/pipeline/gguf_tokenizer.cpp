@@ -61,7 +61,9 @@ const json& part_of(const json& tokenizer, const char* name) {
 
 // BPE of bytes.
 
+// Files from before the key was there have none, which means this one.
 const detail::GgufPre& pre_of(std::string_view name) {
+  if (name.empty()) name = "default";
   std::string known;
   for (const detail::GgufPre& pre : detail::gguf_pres()) {
     if (std::find(pre.names.begin(), pre.names.end(), name) != pre.names.end()) return pre;

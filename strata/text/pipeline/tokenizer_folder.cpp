@@ -7,7 +7,9 @@
 
 #include "strata/core/error.h"
 #include "strata/io/files.h"
+#include "strata/io/gguf.h"
 #include "strata/io/json.h"
+#include "strata/text/pipeline/gguf_folder.h"
 #include "strata/text/pipeline/pipeline_parts_inl.h"
 #include "strata/text/pipeline/vocabulary_files_inl.h"
 #include "strata/text/pipeline_tokenizer.h"
@@ -124,9 +126,25 @@ void read_templates(const std::string& directory, const Json& config, const std:
   if (std::filesystem::exists(own, none)) made.chat_template = io::read_file(own, kMaxTemplate);
 }
 
+bool has_tokenizer_file(const std::string& directory) {
+  std::error_code none;
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt"})
+    if (std::filesystem::exists(std::filesystem::path(directory) / name, none)) return true;
+  return false;
+}
+
 }  // namespace
 
+bool has_tokenizer(const std::string& path) {
+  if (has_tokenizer_file(path)) return true;
+  const std::string file = io::find_gguf(path);
+  return !file.empty() && io::read_gguf_header(io::InputFile(file)).metadata.contains("tokenizer.ggml.model");
+}
+
 TokenizerFolder load_tokenizer_folder(const std::string& directory) {
+  if (!has_tokenizer_file(directory))
+    if (const std::string file = io::find_gguf(directory); !file.empty())
+      return gguf_tokenizer(io::read_gguf_header(io::InputFile(file)).metadata, file);
   TokenizerFolder made;
   const std::string path = directory + "/tokenizer_config.json", tokenizer = directory + "/tokenizer.json";
   Json config = object_of(path);
@@ -187,6 +205,24 @@ TokenizerFolder load_tokenizer_folder(const std::string& directory) {
   if (const auto at = config.find("tokenizer_class"); at != config.end() && at->is_string())
     made.tokenizer_class = at->get<std::string>();
   read_templates(directory, config, path, made);
+  return made;
+}
+
+TokenizerFolder load_tokenizer_at(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (fs::is_directory(path, none)) return load_tokenizer_folder(path);
+  TokenizerFolder made;
+  const fs::path file(path);
+  if (file.filename() != "tokenizer.model" && file.filename() != "spiece.model") {
+    made.tokenizer = load_tokenizer(path);
+    return made;
+  }
+  const std::string directory = file.has_parent_path() ? file.parent_path().string() : ".";
+  Json config = object_of(directory + "/tokenizer_config.json");
+  const Json root = pipeline::tokenizer_of_sentencepiece(directory, config);
+  check<IoError>(!root.is_null(), kOp, "there is no ", io::quote(path));
+  made.tokenizer = pipeline::TokenizerParts::parse(root, path);
   return made;
 }
 
