@@ -151,7 +151,10 @@ class Evaluator {
     return results;
   }
 
-  static eval::Subject subject_of(const Arguments& a, const Language& l) {
+  static eval::Subject subject_of(const Arguments& a, const std::string& path, const Language& l) {
+    if (l.model == nullptr)
+      throw UsageError(
+          fmt::format("'{}' writes answers to what it reads: evaluations want a model that continues texts", path));
     eval::SubjectOptions o;
     o.context = a.context;
     o.special_tokens = !a.no_special;
@@ -179,7 +182,7 @@ class Evaluator {
                               [&](const eval::EvaluationOptions& o) { return eval::perplexity(subject_, texts, o); }));
     if (!a_.compare.empty()) {
       const Language other = a_.model.beside(a_.compare);
-      const eval::Subject reference = subject_of(a_, other);
+      const eval::Subject reference = subject_of(a_, a_.compare, other);
       results.push_back(measure("compare", "tok", a_.text, "from " + a_.compare, [&](const eval::EvaluationOptions& o) {
         return eval::divergence(subject_, reference, texts, o);
       }));
@@ -309,7 +312,7 @@ int run(const Arguments& a) {
   if (a.samples && a.json.empty()) throw UsageError("--samples go into the file that --json names");
   const StopOnSignal signals("this batch", /*or_pipe=*/true);
   const Language language = a.model.load();
-  eval::Subject subject = Evaluator::subject_of(a, language);
+  eval::Subject subject = Evaluator::subject_of(a, a.model.path, language);
   if (a.overlap > subject.context)
     throw UsageError(fmt::format("--overlap {} does not go with windows of {} tokens", a.overlap, subject.context));
   const int64_t context = subject.context;
