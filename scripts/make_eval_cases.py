@@ -11,7 +11,7 @@ NAME/expected.json  of "text", "choices", "choices-first" (2 shots, the first of
                     others, seed 1234) and "answers" the "measures" of lm-evaluation-harness, computed here from their
                     definitions, and "samples": each text's log-probability, each choice's, each text that was written
 
-compare_eval.py compares with the harness itself.
+scripts/compare_eval.py compares with the harness itself.
 """
 
 import json

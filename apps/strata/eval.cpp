@@ -48,10 +48,6 @@ struct Arguments {
   bool no_special = false, samples = false, quiet = false;
 };
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 // The line of an evaluation: its part, speed, time left.
 class EvalLine {
  public:
@@ -62,9 +58,7 @@ class EvalLine {
         terminal_(::isatty(STDERR_FILENO) != 0),
         start_(Clock::now()),
         drawn_(start_) {}
-  ~EvalLine() {
-    if (open_) std::fputs("\r\x1b[K", stderr);
-  }
+  ~EvalLine() { clear(); }
   EvalLine(const EvalLine&) = delete;
 
   // False where somebody wants it to stop.
@@ -82,7 +76,10 @@ class EvalLine {
     }
     return !StopOnSignal::stop_requested();
   }
-  double seconds() const { return seconds_since(start_); }
+  void clear() {
+    if (std::exchange(open_, false)) std::fputs("\r\x1b[K", stderr);
+  }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
  private:
   std::string text(int64_t done, int64_t all) const {
@@ -104,41 +101,60 @@ class EvalLine {
 struct Result {
   std::string name;  // "text"
   std::vector<std::string> files;
-  std::string details;  // ", windows of 256 tokens that share 1"
+  std::string details;  // "windows of 256 tokens, each 256 further"
   double seconds = 0;
   eval::Evaluation found;
 };
 
-// One kind of evaluation, and all that differs between them.
+void tell(const Result& r) {
+  const eval::Evaluation& e = r.found;
+  std::string text = fmt::format("{}: {} document{}, {} tokens in {:.3g} s; {}\n", r.name, e.documents,
+                                 e.documents == 1 ? "" : "s", e.tokens, r.seconds, r.details);
+  size_t width = 0;
+  for (const eval::Measure& m : e.measures) width = std::max(width, m.name.size());
+  for (const eval::Measure& m : e.measures) {
+    text += fmt::format("  {:<{}}  {:.6g}", m.name, width, m.value);
+    if (m.error) text += fmt::format(" +- {:.4g}", *m.error);
+    text += '\n';
+  }
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+// What was asked for, in order; results are told as they come.
 class Evaluator {
  public:
-  Evaluator(const Arguments& a, const Language& language, eval::Subject subject)
-      : a_(a), language_(language), subject_(std::move(subject)) {
+  Evaluator(const Arguments& a, eval::Subject subject) : a_(a), subject_(std::move(subject)) {
     options_.batch = a.batch;
     options_.overlap = a.overlap;
     for (const std::string& f : a.fields) data::set_field(fields_, f);
   }
 
   std::vector<Result> run() {
+    // What is wrong with a file shows before work that may take hours.
+    const std::vector<std::string> texts =
+        a_.text.empty() ? std::vector<std::string>() : first(data::read_documents(a_.text, {.field = a_.text_field}));
+    const std::vector<eval::Choice> chosen = a_.choices.empty() ? std::vector<eval::Choice>() : choices();
+    const std::vector<eval::Question> asked = a_.answers.empty() ? std::vector<eval::Question>() : answers();
     std::vector<Result> results;
-    if (!a_.text.empty()) of_texts(results);
-    if (!a_.choices.empty()) {
-      const std::vector<eval::Choice> questions = choices();
+    if (!texts.empty()) of_texts(texts, results);
+    if (!chosen.empty())
       results.push_back(measure("choices", "tok", a_.choices, shots_text(), [&](const eval::EvaluationOptions& o) {
-        return eval::multiple_choice(subject_, questions, a_.delimiter, o);
+        return eval::multiple_choice(subject_, chosen, a_.delimiter, o);
       }));
-    }
-    if (!a_.answers.empty()) {
-      const std::vector<eval::Question> questions = answers();
+    if (!asked.empty()) {
       const std::string most = fmt::format("at most {} tokens", a_.match.tokens);
       results.push_back(measure(
           "answers", "texts", a_.answers, a_.shots > 0 ? most + ", " + shots_text() : most,
-          [&](const eval::EvaluationOptions& o) { return eval::exact_match(subject_, questions, a_.match, o.watch); }));
+          [&](const eval::EvaluationOptions& o) { return eval::exact_match(subject_, asked, a_.match, o.watch); }));
     }
     return results;
   }
 
-  static eval::Subject subject_of(const Arguments& a, const Language& l) {
+  static eval::Subject subject_of(const Arguments& a, const std::string& path, const Language& l) {
+    if (l.model == nullptr)
+      throw UsageError(
+          fmt::format("'{}' writes answers to what it reads: evaluations want a model that continues texts", path));
     eval::SubjectOptions o;
     o.context = a.context;
     o.special_tokens = !a.no_special;
@@ -156,16 +172,17 @@ class Evaluator {
   }
 
  private:
-  void of_texts(std::vector<Result>& results) {
-    const std::vector<std::string> texts =
-        first(data::read_documents(a_.text, {.field = a_.text_field, .utf8 = data::Utf8Policy::refuse}));
+  void of_texts(const std::vector<std::string>& texts, std::vector<Result>& results) {
+    std::optional<eval::TextProofs> proofs;
+    if (!a_.check_proof.empty())
+      proofs = eval::parse_text_proofs(io::read_file(a_.check_proof, kMaxProofs), a_.check_proof);
     const std::string windows =
         fmt::format("windows of {} tokens, each {} further", subject_.context, subject_.context - a_.overlap + 1);
     results.push_back(measure("text", "tok", a_.text, windows,
                               [&](const eval::EvaluationOptions& o) { return eval::perplexity(subject_, texts, o); }));
     if (!a_.compare.empty()) {
       const Language other = a_.model.beside(a_.compare);
-      const eval::Subject reference = subject_of(a_, other);
+      const eval::Subject reference = subject_of(a_, a_.compare, other);
       results.push_back(measure("compare", "tok", a_.text, "from " + a_.compare, [&](const eval::EvaluationOptions& o) {
         return eval::divergence(subject_, reference, texts, o);
       }));
@@ -176,13 +193,10 @@ class Evaluator {
       o.watch = [&](int64_t done, int64_t all) { return line(done, all); };
       io::write_file(a_.proof, eval::to_json(eval::prove_texts(subject_, texts, o)));
     }
-    if (!a_.check_proof.empty()) {
-      const eval::TextProofs proofs =
-          eval::parse_text_proofs(io::read_file(a_.check_proof, kMaxProofs), a_.check_proof);
+    if (proofs)
       results.push_back(
-          measure("proof", "tok", a_.text, fmt::format("{} proofs", proofs.proofs.size()),
-                  [&](const eval::EvaluationOptions& o) { return eval::check_texts(subject_, texts, proofs, o); }));
-    }
+          measure("proof", "tok", a_.text, fmt::format("{} proofs", proofs->proofs.size()),
+                  [&](const eval::EvaluationOptions& o) { return eval::check_texts(subject_, texts, *proofs, o); }));
   }
 
   template <class T>
@@ -196,8 +210,11 @@ class Evaluator {
     EvalLine line(name, unit, a_.quiet);
     eval::EvaluationOptions o = options_;
     o.watch = [&](int64_t done, int64_t all) { return line(done, all); };
-    eval::Evaluation found = f(o);
-    return {name, files, std::move(details), line.seconds(), std::move(found)};
+    Result r{name, files, std::move(details), 0, f(o)};
+    r.seconds = line.seconds();
+    line.clear();
+    tell(r);
+    return r;
   }
 
   std::string shots_text() const {
@@ -253,7 +270,6 @@ class Evaluator {
   }
 
   const Arguments& a_;
-  const Language& language_;
   eval::Subject subject_;
   eval::EvaluationOptions options_;
   data::QuestionFields fields_;
@@ -286,20 +302,6 @@ std::string json_of(const Result& r, bool samples) {
   return all + "}";
 }
 
-void tell(const Result& r) {
-  const eval::Evaluation& e = r.found;
-  std::string text = fmt::format("{}: {} document{}, {} tokens in {}; {}\n", r.name, e.documents,
-                                 e.documents == 1 ? "" : "s", e.tokens, format_duration(r.seconds), r.details);
-  size_t width = 0;
-  for (const eval::Measure& m : e.measures) width = std::max(width, m.name.size());
-  for (const eval::Measure& m : e.measures) {
-    text += fmt::format("  {:<{}}  {:.6g}", m.name, width, m.value);
-    if (m.error) text += fmt::format(" +- {:.4g}", *m.error);
-    text += '\n';
-  }
-  std::fputs(text.c_str(), stdout);
-}
-
 int run(const Arguments& a) {
   if (a.text.empty() && a.choices.empty() && a.answers.empty())
     throw UsageError("nothing to evaluate on: name files by --text, --choices or --answers");
@@ -310,13 +312,12 @@ int run(const Arguments& a) {
   if (a.samples && a.json.empty()) throw UsageError("--samples go into the file that --json names");
   const StopOnSignal signals("this batch", /*or_pipe=*/true);
   const Language language = a.model.load();
-  eval::Subject subject = Evaluator::subject_of(a, language);
+  eval::Subject subject = Evaluator::subject_of(a, a.model.path, language);
   if (a.overlap > subject.context)
     throw UsageError(fmt::format("--overlap {} does not go with windows of {} tokens", a.overlap, subject.context));
   const int64_t context = subject.context;
   const int32_t prefix = subject.prefix;
-  const std::vector<Result> results = Evaluator(a, language, std::move(subject)).run();
-  for (const Result& r : results) tell(r);
+  const std::vector<Result> results = Evaluator(a, std::move(subject)).run();
   const auto judged = std::ranges::find(results, "proof", &Result::name);
   const int status = judged == results.end() || judged->found.value("accepted") == 1 ? kOk : kFailure;
   if (a.json.empty()) return status;
