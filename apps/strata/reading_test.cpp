@@ -133,9 +133,12 @@ TEST_F(ReadingCommands, EmbedReadsPictures) {
   const Result r = strata(embed + "--normalize");
   ASSERT_EQ(r.status, 0) << r.output;
   const std::string first = r.output.substr(0, r.output.find('\n'));
-  EXPECT_EQ(r.output, first + "\n" + first + "\n");
   double length = 0;
   const json vector = json::parse(first)["embedding"];
+  // Rows of one batch may differ in their last bits.
+  const json second = json::parse(r.output.substr(first.size() + 1))["embedding"];
+  ASSERT_EQ(second.size(), vector.size());
+  for (size_t i = 0; i < vector.size(); ++i) EXPECT_NEAR(second[i].get<double>(), vector[i].get<double>(), 1e-5);
   EXPECT_EQ(vector.size(), 24u);
   for (const json& x : vector) length += x.get<double>() * x.get<double>();
   EXPECT_NEAR(length, 1, 1e-5);

@@ -33,7 +33,7 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"distributions", {"core", "memory", "autograd", "ops"}},
     {"models", {"core", "memory", "autograd", "ops", "io", "text", "nn"}},
     {"eval", {"core", "memory", "ops", "io", "text", "nn", "models", "generate"}},
-    {"generate", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "nn", "models"}},
+    {"generate", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "models"}},
     {"lab", {"core", "memory", "cuda", "autograd", "ops", "nn"}},
     {"train", {"core", "memory", "cuda", "autograd", "ops", "dist", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab"}},
     {"c", {"core", "memory", "cuda", "autograd", "ops", "dist", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab", "train"}},
