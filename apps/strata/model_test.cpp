@@ -231,7 +231,9 @@ TEST_F(ModelCommands, ConvertUnpacksLowBits) {
   EXPECT_EQ(io::read_file(out("kept") + "/config.json"), text);
   const io::SafetensorsFile kept(out("kept") + "/model.safetensors");
   for (const auto& [name, t] : packed)
-    if (name.starts_with(layer)) EXPECT_TRUE(equal(kept.tensor(name), t)) << name;
+    if (name.starts_with(layer)) {
+      EXPECT_TRUE(equal(kept.tensor(name), t)) << name;
+    }
   weights_[layer + ".weight"] = full({32, 64}, -0.5);
   const Result r = strata("model convert --dtype f32 " + llama() + " " + out("plain"));
   ASSERT_EQ(r.status, 0) << r.output;

@@ -316,7 +316,8 @@ std::string packed_config(const PackedScheme& s) {
     if (s.act_order) w["actorder"] = "group";
     c.update({{"format", form},
               {"quantization_status", "compressed"},
-              {"config_groups", {{"group_0", {{"targets", {"Linear"}}, {"weights", w}}}}}});
+              // The group's own format too: from `weights` alone the library takes another one.
+              {"config_groups", {{"group_0", {{"targets", {"Linear"}}, {"format", form}, {"weights", w}}}}}});
   }
   return c.dump();
 }

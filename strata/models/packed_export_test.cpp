@@ -1,6 +1,7 @@
 // Models with low-bit layers given back as folders: byte for byte where nothing was touched, and made here.
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -9,6 +10,7 @@
 
 #include "strata/core/error_test_util.h"
 #include "strata/core/node.h"
+#include "strata/io/safetensors.h"
 #include "strata/io/weight_files.h"
 #include "strata/models/export.h"
 #include "strata/models/model_test_util.h"
@@ -19,6 +21,7 @@
 
 namespace strata {
 namespace {
+namespace fs = std::filesystem;
 
 // Bytes of every tensor of a folder, by name, type and shape.
 std::map<std::string, std::vector<uint8_t>> tensors_of(const std::string& folder) {
@@ -125,7 +128,19 @@ const Made kMade[] = {
     {"nf4", {.block_columns = 64, .nested = true}, "bitsandbytes", ""},
 };
 
+// Where the models of scripts/make-models are, these are kept beside them for transformers to read (check_packed.py).
+void keep_for_transformers(const Pretrained& model, const Tensor& logits, int number) {
+  const char *models = std::getenv("STRATA_MODELS"), *source = std::getenv("STRATA_SOURCE_DIR");
+  const fs::path root = models ? fs::path(models) : fs::path(source ? source : ".") / "build/models";
+  if (!fs::exists(root)) return;
+  const std::string folder = (root / cat("packed-", number)).string();
+  fs::remove_all(folder);
+  save_pretrained(model, folder);
+  io::save_safetensors(folder + "/expected.safetensors", {{"tokens", tokens()}, {"logits", logits}});
+}
+
 TEST(PackedExport, WhatWasMadeHereComputesTheSameReadAgain) {
+  int number = 0;
   for (const Made& made : kMade) {
     SCOPED_TRACE(cat(made.format, " ", made.rounding.block_rows, " ", made.rounding.block_columns));
     const io::TempDir a;
@@ -134,6 +149,7 @@ TEST(PackedExport, WhatWasMadeHereComputesTheSameReadAgain) {
     const NoGrad guard;
     const Tensor want = model.model->forward(tokens());
     save_pretrained(model, a / "low", {.max_shard_bytes = 20'000});
+    keep_for_transformers(model, want, ++number);
     const Pretrained again = load_pretrained(a / "low");
     EXPECT_EQ(packed_layers(again), 8);
     EXPECT_EQ((again.model->forward(tokens()) - want).abs().max().item(), 0);
@@ -198,7 +214,7 @@ TEST(PackedExport, RefusesWhatOneSchemeDoesNotStore) {
     }
   text = message<ValueError>([&] { save_pretrained(model, a / "b"); });
   EXPECT_NE(text.find("a folder has one kind of low-bit layer"), std::string::npos) << text;
-  EXPECT_FALSE(std::filesystem::exists(a / "b"));
+  EXPECT_FALSE(fs::exists(a / "b"));
 }
 
 }  // namespace

@@ -271,6 +271,36 @@ TEST(PackedFiles, ANetworkSavedAndLoadedHasEqualLogits) {
   }
 }
 
+// TorchAO's promise: one tensor type for all low-bit weights, saved and loaded to equal logits.
+TEST(PackedFiles, EveryFormatIsSavedAndLoadedToTheSameBits) {
+  struct Net : nn::Module {
+    nn::Linear first = register_module("first", nn::Linear(256, 64));
+    nn::Linear second = register_module("second", nn::Linear(64, 9));
+    Tensor forward(const Tensor& x) const { return second(first(x).tanh()); }
+  };
+  Samples s(DType::f32);
+  for (const WeightFormat& format : weight_formats())
+    for (const bool all : {false, true}) {
+      if (all && !format.zeros && !format.order && !format.nested) continue;
+      lowbit::RandomParts parts{.zeros = all && format.zeros,
+                                .order = all && format.order,
+                                .nested = all && format.nested,
+                                .scale_dtype = all ? DType::f16 : DType::f32};
+      if (format.scaled) parts.block_columns = 64;
+      Net net, again;
+      const PackedWeight w = lowbit::random_packed(s, format.name, 64, 256, parts);
+      nn::pack_linear(net.first, w);
+      const Tensor x = s.tensor({3, 256}), want = net.forward(x).detach();
+      const std::string file = io::encode_safetensors(net.state_dict());
+      const std::span<const std::byte> bytes = std::as_bytes(std::span(file));
+      const nn::StateDict state = io::read_safetensors(bytes, io::parse_safetensors(bytes, "state"), "state");
+      nn::pack_from_state(again, state);
+      again.load_state_dict(state);
+      EXPECT_EQ(again.forward(x).to_vector<float>(), want.to_vector<float>()) << format.name << " " << all;
+      EXPECT_EQ(nn::packed_weight(again.first).nbytes(), w.nbytes()) << format.name;
+    }
+}
+
 TEST(PackedFiles, BlocksOfGgufAreTakenAsTheyAre) {
   const PackedWeight w = quantize_weight(randn({3, 64}), "q4_0");
   const PackedWeight g = packed_gguf("Q4_0", w.codes.view({w.codes.numel()}), 3, 64);
