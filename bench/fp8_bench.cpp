@@ -86,7 +86,8 @@ struct Work {
     }
     model->train();
     optimizer = make_optimizer(config.optim, model->named_parameters(), 0, model->table_names());
-    StepRunner runner(*model, *optimizer, config, Device::cuda());
+    const Ranks ranks(config);
+    StepRunner runner(*model, *optimizer, config, Device::cuda(), ranks);
     std::vector<double> ms;
     for (int64_t s = 0; s < steps; ++s) {
       const data::Batch& next = data[static_cast<size_t>(s) % data.size()];

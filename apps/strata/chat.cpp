@@ -130,6 +130,8 @@ class Chat {
 
 int run(const Arguments& a) {
   Language language = a.model.load();
+  if (language.reader != nullptr)
+    throw UsageError(fmt::format("'{}' answers single texts: strata generate", a.model.path));
   if (language.folder == nullptr)
     throw UsageError(fmt::format("'{}' is a run of ours, which has no chat template: strata generate continues texts",
                                  a.model.path));

@@ -33,12 +33,15 @@ void add_chat(CLI::App& app, Body& body);
 void add_data(CLI::App& app, Body& body);
 void add_embed(CLI::App& app, Body& body);
 void add_estimate(CLI::App& app, Body& body);
+void add_eval(CLI::App& app, Body& body);
 void add_generate(CLI::App& app, Body& body);
 void add_info(CLI::App& app, Body& body);
 void add_lab(CLI::App& app, Body& body);
+void add_launch(CLI::App& app, Body& body);
 void add_model(CLI::App& app, Body& body);
 void add_ops(CLI::App& app, Body& body);
 void add_report(CLI::App& app, Body& body);
 void add_train(CLI::App& app, Body& body);
+void add_transcribe(CLI::App& app, Body& body);
 
 }  // namespace strata::cli

@@ -21,6 +21,7 @@
 #include "strata/io/files.h"
 #include "strata/memory/budget.h"
 #include "strata/text/bpe.h"
+#include "strata/text/tokenizer_folder.h"
 #include "strata/train/progress.h"
 
 namespace strata::cli {
@@ -105,7 +106,7 @@ class BuildLine final : public data::BuildWatch {
 std::unique_ptr<text::Tokenizer> make_tokenizer(const Arguments& a, const data::TextOptions& text) {
   if (a.tokenizer == "byte") return std::make_unique<text::ByteTokenizer>();
   if (a.tokenizer == "ids") return std::make_unique<text::IdTokenizer>(a.vocab);
-  if (a.tokenizer != "bpe") return text::load_tokenizer(a.tokenizer);
+  if (a.tokenizer != "bpe") return std::move(text::load_tokenizer_at(a.tokenizer).tokenizer);
   const std::vector<std::string> sample = data::read_documents(a.sources, text, kSample);
   const std::vector<std::string_view> texts(sample.begin(), sample.end());
   std::vector<std::string> special;
@@ -172,7 +173,7 @@ void add_data(CLI::App& app, Body& body) {
   command->add_option("--out", a->out, "The file to write")->type_name("FILE");
   command
       ->add_option("--tokenizer", a->tokenizer,
-                   "byte; bpe, learned from the texts; ids, for numbers; or a tokenizer's file")
+                   "byte; bpe, learned from the texts; ids, for numbers; or a tokenizer's file, or a folder with one")
       ->type_name("NAME|FILE")
       ->capture_default_str();
   command->add_option("--vocab", a->vocab, "Size of the vocabulary, of bpe and ids")

@@ -1,10 +1,11 @@
-// Texts to vectors.
+// Texts and pictures to vectors.
 
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,86 +17,70 @@
 #include "strata/core/json_text.h"
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"
+#include "strata/data/ppm.h"
+#include "strata/generate/text_model.h"
+#include "strata/io/files.h"
 #include "strata/io/safetensors.h"
-#include "strata/models/pretrained.h"
-#include "strata/models/sentence_folder.h"
+#include "strata/models/image_features.h"
 #include "strata/ops/copy/copy.h"
-#include "strata/ops/factory/factory.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/join/join.h"
-#include "strata/text/pipeline_tokenizer.h"
+#include "strata/ops/reduce/reduce.h"
 
 namespace strata::cli {
 namespace {
 
-const std::pair<const char*, Pooling> kPoolings[] = {{"first", Pooling::first},
-                                                     {"last", Pooling::last},
-                                                     {"mean", Pooling::mean},
-                                                     {"max", Pooling::max},
-                                                     {"weighted-mean", Pooling::weighted_mean},
-                                                     {"root-mean", Pooling::root_mean}};
-
 struct Arguments {
   std::string path, input = "-", out, pooling, device = usual_device();
   int64_t batch = 16, threads = 0;
-  bool normalize = false;
+  bool normalize = false, images = false;
 };
 
-class Embedder {
+// The ways of pooling as options spell them.
+std::string dashed(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+// The folder's way of making vectors, with what was asked for.
+SentenceOptions options_of(const Arguments& a) {
+  SentenceOptions options = read_sentence_options(a.path);
+  for (const std::string& name : pooling_names())
+    if (a.pooling == dashed(name)) options.embedding.pooling = parse_pooling(name);
+  options.embedding.normalize = options.embedding.normalize || a.normalize;
+  return options;
+}
+
+// Of pictures, by the names of their files.
+class PictureEmbedder {
  public:
-  explicit Embedder(const Arguments& a)
-      : folder_(text::load_tokenizer_folder(a.path)),
-        pretrained_(load_pretrained(a.path, {.device = parse_device(a.device)})),
-        options_(read_sentence_options(a.path)) {
-    if (pretrained_.text_encoder == nullptr && pretrained_.model == nullptr)
-      throw UsageError(fmt::format("'{}' is no model of text", a.path));
-    for (const auto& [name, pooling] : kPoolings)
-      if (a.pooling == name) options_.embedding.pooling = pooling;
-    options_.embedding.normalize = options_.embedding.normalize || a.normalize;
-    const int64_t context =
-        pretrained_.text_encoder ? pretrained_.text_encoder->context() : pretrained_.model->context();
-    longest_ = options_.max_length > 0 ? std::min(options_.max_length, context) : context;
+  explicit PictureEmbedder(const Arguments& a)
+      : pretrained_(load_pretrained(a.path, {.device = parse_device(a.device)})), normalize_(a.normalize) {
+    if (!pretrained_.image_encoder && !pretrained_.pair)
+      throw UsageError(fmt::format("'{}' is no model of images", a.path));
+    if (!a.pooling.empty()) throw UsageError("--pooling is of texts");
+    const std::string settings = a.path + "/preprocessor_config.json";
+    features_ = parse_image_features(io::read_file(settings, uint64_t{16} << 20), settings);
   }
 
-  // [texts, dim], f32 on the host. A text that is too long is cut, as sentence-transformers does; its last token stays.
-  Tensor operator()(const std::vector<std::string>& texts) const {
-    std::vector<std::vector<int32_t>> ids;
-    size_t time = 1;
-    for (const std::string& text : texts) {
-      ids.push_back(encode(text));
-      time = std::max(time, ids.back().size());
-    }
-    std::vector<int64_t> tokens(texts.size() * time, folder_.pad.value_or(0));
-    std::vector<uint8_t> padding(tokens.size(), 1);
-    for (size_t b = 0; b < ids.size(); ++b)
-      for (size_t t = 0; t < ids[b].size(); ++t) tokens[b * time + t] = ids[b][t], padding[b * time + t] = 0;
-    const Shape shape{static_cast<int64_t>(texts.size()), static_cast<int64_t>(time)};
+  // [pictures, dim], f32 on the host.
+  Tensor operator()(const std::vector<std::string>& files) const {
     const NoGrad guard;
-    const Device device = parse_device(to_string(pretrained_.module().parameters().front().device()));
-    const Tensor x = from_span<int64_t>(tokens, shape).to(device);
-    const Tensor hide = from_span<uint8_t>(padding, shape).to(DType::boolean).to(device);
-    const Tensor hidden =
-        pretrained_.text_encoder ? pretrained_.text_encoder->hidden(x, hide) : pretrained_.model->hidden(x, hide);
-    return text_embeddings(hidden, hide, options_.embedding).to(DType::f32).to(Device::cpu());
+    TensorList pixels;
+    for (const std::string& file : files) pixels.push_back(image_pixels(data::read_ppm(file), features_));
+    const Tensor like = pretrained_.module().parameters().front();
+    const Tensor x = stack(pixels, 0).to(like.device()).to(like.dtype());
+    const ImageEncoder* encoder = pretrained_.image_encoder.get();
+    Tensor y = encoder ? encoder->pooled(encoder->hidden(x)) : pretrained_.pair->image_vectors(x, !normalize_);
+    y = y.to(DType::f32);
+    if (encoder && normalize_) y = y / sqrt(sum(square(y), {1}, true));
+    return y.to(Device::cpu());
   }
 
  private:
-  std::vector<int32_t> encode(const std::string& text) const {
-    const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(folder_.tokenizer.get());
-    std::vector<int32_t> ids = pipeline ? pipeline->encode(text, text::EncodeOptions{.parse_special = false})
-                                        : folder_.tokenizer->encode(text);
-    if (static_cast<int64_t>(ids.size()) > longest_) {
-      const int32_t last = ids.back();
-      ids.resize(static_cast<size_t>(longest_));
-      ids.back() = last;
-    }
-    if (ids.empty()) throw ValueError("embed", "a text without tokens has no vector");
-    return ids;
-  }
-
-  text::TokenizerFolder folder_;
   Pretrained pretrained_;
-  SentenceOptions options_;
-  int64_t longest_ = 0;
+  ImageFeatures features_;
+  bool normalize_;
 };
 
 int run(const Arguments& a) {
@@ -106,7 +91,16 @@ int run(const Arguments& a) {
     if (!opened) throw IoError("embed", fmt::format("cannot read '{}'", a.input));
   }
   std::istream& in = a.input == "-" ? std::cin : opened;
-  const Embedder embed(a);
+  std::shared_ptr<TextModel> model;
+  std::optional<PictureEmbedder> of_pictures;
+  if (a.images)
+    of_pictures.emplace(a);
+  else
+    model = TextModel::load(a.path, {.device = parse_device(a.device)});
+  const SentenceOptions options = options_of(a);
+  const auto embed = [&](const std::vector<std::string>& lines) {
+    return a.images ? (*of_pictures)(lines) : model->embed(lines, options).to(DType::f32).to(Device::cpu());
+  };
   TensorList parts;
   std::vector<std::string> texts;
   const auto flush = [&] {
@@ -142,12 +136,14 @@ int run(const Arguments& a) {
 }  // namespace
 
 void add_embed(CLI::App& app, Body& body) {
-  CLI::App* embed = app.add_subcommand("embed", "Vectors of texts");
+  CLI::App* embed = app.add_subcommand("embed", "Vectors of texts, or of pictures");
   auto a = std::make_shared<Arguments>();
   std::vector<std::string> poolings;
-  for (const auto& [name, pooling] : kPoolings) poolings.emplace_back(name);
+  for (const std::string& name : pooling_names()) poolings.push_back(dashed(name));
   embed->add_option("--model", a->path, "Folder of a model as Hugging Face writes it")->required()->type_name("DIR");
   embed->add_option("--input", a->input, "A file with a text a line ('-': standard input)")->type_name("FILE");
+  embed->add_flag("--images", a->images,
+                  "Each line names a picture (PPM), which preprocessor_config.json says how to prepare");
   embed
       ->add_option("--out", a->out,
                    "Write a safetensors file with 'embeddings' [texts, numbers] in place of JSON lines")

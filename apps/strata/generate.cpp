@@ -87,42 +87,45 @@ int run(const Arguments& a) {
   }
 
   std::vector<GenerationRequest> requests;
-  for (const std::string& prompt : prompts) requests.push_back({language.encode(prompt), options});
+  for (const std::string& prompt : prompts) requests.push_back(language.request(prompt, options));
   TextGeneratorOptions room;
   room.batch = a.batch;
   room.roll = language.folder == nullptr && options.beams == 1;  // a run of ours goes on where its context is full
-  TextGenerator writer(language.model, language.tokenizer, room);
+  const std::unique_ptr<TextGenerator> writer = language.writer(room);
+  // A text that is continued begins with its prompt; an answer does not.
+  const std::string begin = language.reader ? std::string() : a.prompt;
   if (json) {
-    const std::vector<Generated> out = writer.generate(requests);
+    const std::vector<Generated> out = writer->generate(requests);
     for (size_t i = 0; i < out.size(); ++i)
       for (const Completion& c : out[i].completions) {
         const std::string line = json_line(prompts[i], c, options);
         std::fwrite(line.data(), 1, line.size(), stdout);
       }
   } else if (options.n > 1 || options.beams > 1) {
-    const Generated out = writer.generate(requests)[0];
-    for (const Completion& c : out.completions) std::fputs((a.prompt + c.text + "\n\n").c_str(), stdout);
+    const Generated out = writer->generate(requests)[0];
+    for (const Completion& c : out.completions) std::fputs((begin + c.text + "\n\n").c_str(), stdout);
   } else {
     bool begun = false;
-    writer.generate(requests, [&](const GenerationPiece& piece) {
+    writer->generate(requests, [&](const GenerationPiece& piece) {
       // Not before what may be refused was not.
-      if (!std::exchange(begun, true)) std::fputs(a.prompt.c_str(), stdout);
+      if (!std::exchange(begun, true)) std::fputs(begin.c_str(), stdout);
       std::fwrite(piece.text.data(), 1, piece.text.size(), stdout);
       return std::fflush(stdout) == 0;  // a reader that went away ends the writing
     });
     std::fputc('\n', stdout);
   }
-  if (a.statistics) tell(writer.statistics());
+  if (a.statistics) tell(writer->statistics());
   return kOk;
 }
 
 }  // namespace
 
 void add_generate(CLI::App& app, Body& body) {
-  CLI::App* generate = app.add_subcommand("generate", "Let a model continue a text, or many");
+  CLI::App* generate = app.add_subcommand("generate", "Let a model continue a text, or answer it, or many");
   auto a = std::make_shared<Arguments>();
   a->model.add(*generate, true);
-  generate->add_option("--prompt", a->prompt, "The text to continue")->type_name("TEXT");
+  generate->add_option("--prompt", a->prompt, "The text to continue; of an encoder-decoder (T5) what it reads")
+      ->type_name("TEXT");
   generate->add_option("--prompts", a->prompts, "A file with a prompt a line ('-': standard input); writes JSON lines")
       ->type_name("FILE");
   generate->add_option("--batch", a->batch, "Texts that are written at a time")

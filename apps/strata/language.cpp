@@ -11,6 +11,7 @@
 #include "apps/strata/command.h"
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
+#include "strata/generate/decoder_start.h"
 #include "strata/generate/generation_config.h"
 #include "strata/models/pretrained.h"
 #include "strata/text/pipeline_tokenizer.h"
@@ -50,8 +51,20 @@ std::string usual_device() {
 std::vector<int64_t> Language::encode(const std::string& text) const {
   const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(tokenizer.get());
   const std::vector<int32_t> ids =
-      pipeline != nullptr ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer->encode(text);
+      pipeline != nullptr && !bare ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer->encode(text);
   return {ids.begin(), ids.end()};
+}
+
+GenerationRequest Language::request(const std::string& text, const GenerationOptions& asked) const {
+  const std::vector<int64_t> ids = encode(text);
+  if (!reader) return {ids, asked, {}};
+  if (ids.empty()) throw ValueError("generate", "a text without tokens has no answer");
+  return {start, asked, from_span<int64_t>(ids, {static_cast<int64_t>(ids.size())})};
+}
+
+std::unique_ptr<TextGenerator> Language::writer(const TextGeneratorOptions& room) const {
+  return reader ? std::make_unique<TextGenerator>(reader, tokenizer, room)
+                : std::make_unique<TextGenerator>(model, tokenizer, room);
 }
 
 Language load_language(const std::string& path, const std::string& prompt, const std::string& device,
@@ -63,6 +76,7 @@ Language load_language(const std::string& path, const std::string& prompt, const
     for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
     l.model = trained.model;
     l.tokenizer = trained.tokenizer;
+    l.bare = trained.config.init.empty();
     l.options.temperature = 0.8;
     return l;
   }
@@ -72,10 +86,14 @@ Language load_language(const std::string& path, const std::string& prompt, const
   l.folder = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(path));
   l.tokenizer = std::shared_ptr<const text::Tokenizer>(l.folder, l.folder->tokenizer.get());
   const Pretrained pretrained = load_pretrained(path, options);
-  if (pretrained.model == nullptr)
+  if (pretrained.model == nullptr && pretrained.encoder_decoder == nullptr)
     throw ValueError(
         "load", fmt::format("'{}' is no model that writes text: a {} is an encoder", path, pretrained.family->name));
+  if (pretrained.encoder_decoder != nullptr && pretrained.encoder_decoder->reads_sound())
+    throw ValueError("load", fmt::format("'{}' reads sound, and no text: a {}", path, pretrained.family->name));
   l.model = pretrained.model;
+  l.reader = pretrained.encoder_decoder;
+  if (l.reader) l.start = parse_decoder_start(pretrained.generation_config, pretrained.config, path).tokens();
   l.options = pretrained.generation_config.empty()
                   ? GenerationOptions{.temperature = 0.8}
                   : parse_generation_config(pretrained.generation_config, path + ": generation_config");
@@ -119,7 +137,7 @@ void WritingOptions::add(CLI::App& c, bool texts) {
   count("--seed", seed_, "The same seed writes the same text", 0);
   if (!texts) return;
   count("--n", n_, "Texts for each prompt", 1);
-  count("--beams", beams_, "Above 1: beam search, which draws nothing", 1);
+  count("--beams", beams_, "Above 1: beam search; over continuations that are drawn where it is said how", 1);
   number("--length-penalty", length_penalty_, "Beams: scores are divided by the length to this power", -kMost, kMost,
          "X");
   std::vector<std::string> names;
@@ -141,8 +159,9 @@ GenerationOptions WritingOptions::over(GenerationOptions o) const {
   take(typical_p_, o.typical_p), take(repetition_, o.repetition_penalty), take(frequency_, o.frequency_penalty);
   take(presence_, o.presence_penalty), take(length_penalty_, o.length_penalty);
   if (beams_ && *beams_ > 1) {
-    // What a model comes with for drawing says nothing of a search; what was asked for here is told to be wrong.
-    GenerationOptions off;
+    // What a model comes with for drawing says nothing of a search: what is asked for here does.
+    const GenerationOptions off;
+    o.draw_beams = temperature_ || top_k_ || top_p_ || min_p_ || typical_p_;
     if (!temperature_) o.temperature = off.temperature;
     if (!top_k_) o.top_k = off.top_k;
     if (!top_p_) o.top_p = off.top_p;

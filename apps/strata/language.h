@@ -10,6 +10,8 @@
 #include <CLI/CLI.hpp>
 
 #include "strata/generate/options.h"
+#include "strata/generate/text_generator.h"
+#include "strata/models/encoder_decoder.h"
 #include "strata/models/language_model.h"
 #include "strata/text/tokenizer_folder.h"
 
@@ -20,13 +22,20 @@ std::string usual_device();
 
 /// A model and what it reads and writes with.
 struct Language {
-  std::shared_ptr<LanguageModel> model;
+  std::shared_ptr<LanguageModel> model;    ///< that continues texts; nullptr where there is `reader`
+  std::shared_ptr<EncoderDecoder> reader;  ///< that writes an answer to a text
+  std::vector<int64_t> start;              ///< of reader: what its texts begin with
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<text::TokenizerFolder> folder;  ///< of a model from elsewhere; nullptr for a run of ours
   GenerationOptions options;                      ///< what its makers would have; of a run 0.8 for the temperature
+  bool bare = false;  ///< it began from nothing, and has seen no special tokens around texts
 
   /// A text's ids, as its makers begin one.
   std::vector<int64_t> encode(const std::string& text) const;
+  /// To continue a text, or to write what goes with it.
+  GenerationRequest request(const std::string& text, const GenerationOptions& asked) const;
+  /// Writes with whichever model there is.
+  std::unique_ptr<TextGenerator> writer(const TextGeneratorOptions& room) const;
 };
 
 /// From a folder as Hugging Face writes it (it has a config.json) or a run or checkpoint of ours. `prompt`: what it
@@ -59,6 +68,8 @@ struct ModelArguments {
   void add(CLI::App& command, bool checkpoint);
   /// Sets the number of threads and loads.
   Language load(const std::string& prompt = {}) const;
+  /// Another model, in the same place and dtype.
+  Language beside(const std::string& other) const { return load_language(other, {}, device, dtype); }
 };
 
 }  // namespace strata::cli

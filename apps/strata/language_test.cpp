@@ -1,6 +1,7 @@
 // generate, chat and embed with models from elsewhere, as their users run them: tiny ones with words for tokens.
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -132,12 +133,20 @@ TEST_F(LanguageCommands, GenerateWritesJsonForMany) {
   const std::vector<json> found = lines_of(beams.output);
   ASSERT_EQ(found.size(), 2u);
   EXPECT_GE(found[0]["score"].get<double>(), found[1]["score"].get<double>());
+  std::set<std::string> drawn;
+  for (const char* seed : {"1", "2", "3", "4"}) {
+    const Result r =
+        strata("generate " + model() + "--prompt a --json --beams 3 --temperature 2 --tokens 12 --seed " + seed);
+    ASSERT_EQ(r.status, 0) << r.output;
+    drawn.insert(r.output);
+  }
+  EXPECT_GT(drawn.size(), 1u);
 }
 
 TEST_F(LanguageCommands, WrongOptionsAreToldInALine) {
   const std::string generate = "generate " + model() + "--prompt a ";
   for (const auto& [arguments, status, part] :
-       std::vector<std::tuple<std::string, int, std::string>>{{"--beams 2 --temperature 0.5", 1, "draws nothing"},
+       std::vector<std::tuple<std::string, int, std::string>>{{"--beams 2 --temperature 0", 1, "temperature above 0"},
                                                               {"--logit-bias 3", 2, "ID:NUMBER"},
                                                               {"--logit-bias 99:1", 1, "99"},
                                                               {"--stop-id 14", 1, "14"},

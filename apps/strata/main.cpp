@@ -130,10 +130,13 @@ int run(int argc, char** argv) {
   app.add_flag("--version", version, "Print the version and stop");
   Body body;
   add_train(app, body);
+  add_launch(app, body);
   add_data(app, body);
   add_generate(app, body);
   add_chat(app, body);
+  add_transcribe(app, body);
   add_embed(app, body);
+  add_eval(app, body);
   add_estimate(app, body);
   add_report(app, body);
   add_model(app, body);

@@ -13,10 +13,10 @@
 #include <fmt/format.h>
 
 #include "apps/strata/model.h"
+#include "apps/strata/model_bits.h"
 #include "strata/core/error.h"
 #include "strata/models/export.h"
 #include "strata/models/gguf_model.h"
-#include "strata/nn/packed.h"
 #include "strata/text/tokenizer_folder.h"
 
 namespace strata::cli {
@@ -27,6 +27,7 @@ namespace fs = std::filesystem;
 struct Arguments {
   std::string in, out, to, type;
   bool no_tokenizer = false;
+  LowBits bits;
 };
 
 // What --type takes of safetensors; of GGUF any of gguf_types().
@@ -46,19 +47,6 @@ std::vector<std::string> type_names() {
   return names;
 }
 
-// Low-bit matrices become numbers, which a folder's writer wants. Whether there were any.
-bool unpack(const nn::Module& module) {
-  const auto parameters = module.named_parameters();
-  const DType own = parameters.empty() ? DType::f32 : parameters.front().second.dtype();
-  bool any = false;
-  for (const auto& [name, part] : module.named_modules())
-    if (nn::is_packed(part)) {
-      nn::unpack_linear(part, own);
-      any = true;
-    }
-  return any;
-}
-
 int run(const Arguments& a) {
   const bool gguf = a.to.empty() ? a.out.ends_with(".gguf") : a.to == "gguf";
   std::optional<DType> dtype;
@@ -66,6 +54,8 @@ int run(const Arguments& a) {
     if (name == a.type) dtype = type;
   if (!a.type.empty() && !gguf && !dtype)
     throw UsageError(fmt::format("--type {} is GGUF's alone: add --to gguf", a.type));
+  const bool numbers = gguf || dtype.has_value();
+  check_low_bits(a.bits, numbers);
   // Seen before anything is loaded; the writers refuse or replace only at the end.
   if (fs::symlink_status(a.out).type() != fs::file_type::not_found)
     throw IoError("model", fmt::format("'{}' is there already", a.out));
@@ -73,6 +63,8 @@ int run(const Arguments& a) {
   Pretrained model = load_pretrained(a.in);
   if (a.no_tokenizer || !text::has_tokenizer(a.in))
     std::fputs("note: no tokenizer is written, only the model\n", stderr);
+  // A config.json that speaks of low-bit files would not be true of what is written: the family writes another.
+  if (set_low_bits(model.module(), a.bits, numbers)) model.config.clear();
   if (gguf) {
     const std::string type = changed(a.type, std::toupper);
     if (a.no_tokenizer)
@@ -80,8 +72,6 @@ int run(const Arguments& a) {
     else
       save_gguf(model, a.out, {.type = type});
   } else {
-    // A config.json that speaks of low-bit files would not be true of what is written: the family writes another.
-    if (unpack(model.module())) model.config.clear();
     if (a.no_tokenizer)
       save_pretrained(model.module(), *model.family, model.spec, a.out, {.dtype = dtype, .config = model.config});
     else
@@ -108,11 +98,13 @@ void add_model_convert(CLI::App& model, Body& body) {
       ->type_name("TYPE")
       ->check(CLI::IsMember(type_names()));
   convert->add_flag("--no-tokenizer", a->no_tokenizer, "Write the model alone");
+  add_low_bits(*convert, a->bits);
   convert->footer(
       "Of GGUF's low-bit files vectors stay f32, and the output layer of q4_0, q4_k and q5_k is q6_k. GGUF is of\n"
-      "decoders. In a folder low-bit matrices are written as numbers.\n"
+      "decoders. With --type and in GGUF low-bit layers are written as numbers.\n"
       "  strata model convert models/llama llama.gguf --type q4_k\n"
-      "  strata model convert llama.gguf models/again --type bf16");
+      "  strata model convert llama.gguf models/again --type bf16\n"
+      "  strata model convert models/llama models/llama-int4 --bits int4");
   convert->callback([&body, a] { body = [a] { return run(*a); }; });
 }
 

@@ -73,24 +73,7 @@ Source open(const std::string& path) {
 // The module, of shapes alone.
 Pretrained shapes_of(const ModelSpec& spec) {
   const DeviceScope dry(Device::meta());
-  Pretrained p;
-  switch (spec.kind) {
-    case ModelKind::decoder:
-      p.model = std::make_shared<LanguageModel>(spec);
-      break;
-    case ModelKind::encoder:
-      p.text_encoder = std::make_shared<TextEncoder>(spec);
-      break;
-    case ModelKind::image_encoder:
-      p.image_encoder = std::make_shared<ImageEncoder>(spec);
-      break;
-    case ModelKind::pair:
-      p.pair = std::make_shared<ContrastivePair>(spec);
-      break;
-    case ModelKind::encoder_decoder:
-      throw ValueError("model", "models of this kind are not made");
-  }
-  return p;
+  return make_module(spec);
 }
 
 int64_t elements(const nn::Module& module) {

@@ -211,8 +211,8 @@ TEST_F(ModelCommands, ConvertToGgufAndBack) {
   EXPECT_FALSE(fs::exists(out("x.gguf")));
 }
 
-// GPTQ's codes of 4 bits: 0 at a zero point of 8 and a scale of 0.0625 is -0.5. What is written is plain numbers, and
-// nothing speaks of GPTQ any more.
+// GPTQ's codes of 4 bits: 0 at a zero point of 8 and a scale of 0.0625 is -0.5. They stay, byte for byte; of a dtype
+// what is written is plain numbers, and nothing speaks of GPTQ any more.
 TEST_F(ModelCommands, ConvertUnpacksLowBits) {
   const std::string layer = "model.layers.0.mlp.down_proj", config = llama() + "/config.json";
   weights_.erase(layer + ".weight");
@@ -227,12 +227,35 @@ TEST_F(ModelCommands, ConvertUnpacksLowBits) {
                     "sym": true, "checkpoint_format": "gptq"}, )");
   io::write_file(config, text);
   EXPECT_TRUE(row(strata("model info --no-limits " + llama()), "Low bits").starts_with("GPTQ, 4 bits: "));
+  ASSERT_EQ(strata("model convert " + llama() + " " + out("kept")).status, 0);
+  EXPECT_EQ(io::read_file(out("kept") + "/config.json"), text);
+  const io::SafetensorsFile kept(out("kept") + "/model.safetensors");
+  for (const auto& [name, t] : packed)
+    if (name.starts_with(layer)) EXPECT_TRUE(equal(kept.tensor(name), t)) << name;
   weights_[layer + ".weight"] = full({32, 64}, -0.5);
-  const Result r = strata("model convert " + llama() + " " + out("plain"));
+  const Result r = strata("model convert --dtype f32 " + llama() + " " + out("plain"));
   ASSERT_EQ(r.status, 0) << r.output;
   EXPECT_EQ(error_of(out("plain")), 0);
   EXPECT_EQ(io::read_file(out("plain") + "/config.json").find("quant"), std::string::npos);
   EXPECT_EQ(row(strata("model info --no-limits " + out("plain")), "Low bits"), "no row Low bits");
+}
+
+TEST_F(ModelCommands, ConvertMakesLowBits) {
+  const std::tuple<const char*, const char*, double> formats[] = {{"int8", "compressed-tensors", 0.03},
+                                                                  {"int4 --group 32", "compressed-tensors", 0.6},
+                                                                  {"e4m3", "compressed-tensors", 0.2},
+                                                                  {"nf4 --group 32", "bitsandbytes", 0.6}};
+  int n = 0;
+  for (const auto& [format, method, error] : formats) {
+    const std::string low = out(fmt::format("low{}", ++n)), plain = out(fmt::format("plain{}", n));
+    Result r = strata(fmt::format("model convert {} {} --bits {}", llama(), low, format));
+    ASSERT_EQ(r.status, 0) << r.output;
+    EXPECT_TRUE(row(strata("model info --no-limits " + low), "Low bits").starts_with(method)) << format;
+    r = strata("model convert --dtype f32 " + low + " " + plain);
+    ASSERT_EQ(r.status, 0) << r.output;
+    EXPECT_GT(error_of(plain), 0) << format;
+    EXPECT_LT(error_of(plain), error) << format;
+  }
 }
 
 TEST_F(ModelCommands, ConvertRefusesAndLeavesNothing) {
@@ -246,6 +269,10 @@ TEST_F(ModelCommands, ConvertRefusesAndLeavesNothing) {
   expect_one_line(strata(convert + out("link")), 1, "is there already");
   expect_one_line(strata(convert + out("x") + " --dtype q8_0"), 2, "--type q8_0 is GGUF's alone");
   expect_one_line(strata(convert + out("x") + " --dtype q9"), 2, "q9");
+  expect_one_line(strata(convert + out("x.gguf") + " --bits int4"), 2, "--bits is for folders");
+  expect_one_line(strata(convert + out("x") + " --bits int4 --dtype bf16"), 2, "--bits is for folders");
+  expect_one_line(strata(convert + out("x") + " --group 32"), 2, "--group goes with --bits");
+  expect_one_line(strata(convert + out("x") + " --bits int3"), 2, "int3");
   expect_one_line(strata(convert + out("x") + " --to onnx"), 2, "onnx");
   expect_one_line(strata("model convert " + out("none") + " " + out("x")), 1, "there is no");
   expect_one_line(strata("model convert " + llama()), 2, "out");

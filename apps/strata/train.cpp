@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "apps/strata/command.h"
 #include "apps/strata/signals.h"
 #include "strata/core/error.h"
+#include "strata/dist/group.h"
 #include "strata/io/files.h"
 #include "strata/lab/peaks.h"
 #include "strata/lab/profile.h"
@@ -95,7 +97,24 @@ void require_memory(const TrainConfig& config) {
   throw MemoryError("train", text + "; --no-memory-check trains all the same");
 }
 
+// The job that a launcher started this process in, for as long as it trains.
+struct InJob {
+  InJob() {
+    if (distributed::current_job()) distributed::init();
+  }
+  // In order: after a failure the others have heard of it, and nobody waits for this process.
+  ~InJob() {
+    try {
+      if (std::uncaught_exceptions() == 0) distributed::shutdown();
+    } catch (const Error& e) {
+      std::fputs(fmt::format("note: {}\n", e.what()).c_str(), stderr);
+    }
+  }
+};
+
 int run(const Arguments& a) {
+  const InJob job;
+  const bool leads = distributed::rank() == 0;  // who tells people and writes files
   const std::string out =
       !a.out.empty() ? a.out : "runs/" + (a.config.empty() ? "run" : std::filesystem::path(a.config).stem().string());
   TrainConfig config;
@@ -118,12 +137,12 @@ int run(const Arguments& a) {
 
   const StopOnSignal signals("this step", /*or_pipe=*/true);
   std::optional<lab::OpProfile> profile;
-  if (a.profile) {
+  if (a.profile && leads) {
     const Device device = parse_device(config.device);
     g_profile = &profile.emplace(device, measured_limits(device));
   }
   std::optional<memory::Timeline> timeline;
-  if (!a.memory_timeline.empty()) timeline.emplace(parse_device(config.device));
+  if (!a.memory_timeline.empty() && leads) timeline.emplace(parse_device(config.device));
   // Also of a run that fails: who held the memory is asked most where there was too little.
   const auto write_timeline = [&] {
     if (!timeline) return;
@@ -143,7 +162,7 @@ int run(const Arguments& a) {
     r = train(config, {.out = out,
                        .resume = a.resume,
                        .stop_requested = &after_step,
-                       .log = a.quiet ? nullptr : stderr,
+                       .log = a.quiet || !leads ? nullptr : stderr,
                        .memory_check = !a.no_memory_check});
   } catch (const MemoryError& e) {
     write_quietly();
@@ -155,6 +174,7 @@ int run(const Arguments& a) {
     write_quietly();
     throw;
   }
+  if (!leads) return kOk;
   std::fputs(r.finished ? fmt::format("{}: {} steps", r.status, r.step).c_str() : r.status.c_str(), stdout);
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
   if (r.valid_step > 0) {

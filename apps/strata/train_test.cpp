@@ -6,8 +6,10 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "apps/strata/child.h"
+#include "strata/core/error.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
@@ -85,6 +87,87 @@ TEST_F(TrainCommand, AVocabularyLargerThanTheTokenizersWritesTokensOnly) {
   const Result text = strata("generate --checkpoint " + out + " --prompt 'line ' --tokens 100 --threads 1");
   EXPECT_EQ(text.status, 0) << text.output;
   EXPECT_EQ(text.output.size(), 5u + 100 + 1);
+}
+
+// A tokenizer.json that has words of the text, and whatever else in single bytes' place.
+std::string words_tokenizer(const std::string& first) {
+  std::string vocab, at;
+  int id = 2;
+  for (const char* word : {"line", "of", "a", "small", "text"}) vocab += cat(", \"", word, "\": ", id++);
+  for (int i = 0; i < 37; ++i) vocab += cat(", \"", i, "\": ", id++);
+  return cat(R"({"version": "1.0", "added_tokens": [{"id": 1, "content": "<s>", "special": true, "single_word": false,
+    "lstrip": false, "rstrip": false, "normalized": false}], "normalizer": null, "pre_tokenizer": {"type": "Whitespace"},
+    "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+      {"Sequence": {"id": "A", "type_id": 0}}], "pair": [{"Sequence": {"id": "A", "type_id": 0}},
+      {"Sequence": {"id": "B", "type_id": 1}}],
+      "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}, "decoder": null,
+    "model": {"type": "WordLevel", "unk_token": ")",
+             first, R"(", "vocab": {")", first, R"(": 0, "<s>": 1)", vocab, "}}}");
+}
+
+// From scratch with a tokenizer that exists: the run keeps it, and needs its folder no more.
+TEST_F(TrainCommand, ATokenizerThatExists) {
+  const std::string out = dir_ / "run", words = dir_ / "words";
+  io::make_directories(words);
+  io::write_file(words + "/tokenizer.json", words_tokenizer("<unk>"));
+  io::write_file(dir_ / "other.json", words_tokenizer("<none>"));
+  const std::string with = "--set train.save_every=3 data.tokenizer=" + words;
+  Result r = strata(tiny() + "--out " + out + " --steps 6 --seed 3 " + with);
+  ASSERT_EQ(r.status, 0) << r.output;
+  // The same as the file, and told apart from another.
+  const std::string file = dir_ / "file";
+  r = strata(tiny() + "--out " + file + " --steps 6 --seed 3 --set train.save_every=3 data.tokenizer=" + words +
+             "/tokenizer.json");
+  ASSERT_EQ(r.status, 0) << r.output;
+  const auto metrics = read_metrics(out + "/metrics.jsonl");
+  EXPECT_EQ(metrics.at(5).loss, read_metrics(file + "/metrics.jsonl").at(5).loss);
+  EXPECT_LT(metrics.at(0).loss, 4.2) << "44 tokens, not 256";
+  r = strata("estimate " + (dir_ / "tiny.toml") + " --set data.tokenizer=" + words);
+  EXPECT_EQ(r.status, 0) << r.output;
+
+  // What it has is all that generate, resume and the next model need.
+  fs::rename(words, dir_ / "gone");
+  r = strata("generate --checkpoint " + out + " --prompt 'line of a' --tokens 12 --threads 1 --json --seed 1");
+  ASSERT_EQ(r.status, 0) << r.output;
+  const nlohmann::json line = nlohmann::json::parse(r.output);
+  EXPECT_EQ(line["tokens"].size(), 12u);
+  for (const int64_t id : line["tokens"].get<std::vector<int64_t>>()) EXPECT_LT(id, 44);
+  EXPECT_NE(line["text"].get<std::string>().find_first_of("lots0123456789"), std::string::npos) << line;
+  r = strata("train --resume --out " + out + " --steps 8");
+  ASSERT_EQ(r.status, 0) << r.output;
+  EXPECT_NE(r.output.find("finished: 8 steps"), std::string::npos) << r.output;
+  r = strata("train --init " + out + " --data " + (dir_ / "text.txt") + " --out " + (dir_ / "next") +
+             " --steps 2 --set train.batch=2 train.threads=1");
+  ASSERT_EQ(r.status, 0) << r.output;
+  EXPECT_LT(read_metrics((dir_ / "next") + "/metrics.jsonl").at(0).loss, metrics.at(0).loss);
+
+  expect_one_line_error(strata(tiny() + "--out " + (dir_ / "b") + " --set data.tokenizer=" + words), 1,
+                        "none of byte, bpe and ids");
+  expect_one_line_error(strata(tiny() + "--out " + (dir_ / "b") + " --init " + out + " --set data.tokenizer=bits"), 2,
+                        "has its own");
+  expect_one_line_error(
+      strata(tiny() + "--out " + (dir_ / "b") + " --set model.vocab=10 data.tokenizer=" + (dir_ / "gone")), 1,
+      "the tokenizer has 44 tokens, model.vocab is 10");
+}
+
+TEST_F(TrainCommand, TokensOfAnotherTokenizerAreRefused) {
+  io::make_directories(dir_ / "words");
+  io::write_file(dir_ / "words/tokenizer.json", words_tokenizer("<unk>"));
+  io::write_file(dir_ / "other.json", words_tokenizer("<none>"));
+  Result r =
+      strata("data " + (dir_ / "text.txt") + " --out " + (dir_ / "text.tokens") + " --tokenizer " + (dir_ / "words"));
+  ASSERT_EQ(r.status, 0) << r.output;
+  const std::string train = "train " + (dir_ / "tiny.toml") + " --data " + (dir_ / "text.tokens") + " --set ";
+  r = strata(train + "data.tokenizer=" + (dir_ / "words") + " --out " + (dir_ / "a"));
+  EXPECT_EQ(r.status, 0) << r.output;
+  r = strata(train + "train.steps=4 --out " + (dir_ / "b"));
+  EXPECT_EQ(r.status, 0) << r.output << "\nthe tokenizer beside the tokens";
+  EXPECT_EQ(read_metrics((dir_ / "a") + "/metrics.jsonl").at(3).loss,
+            read_metrics((dir_ / "b") + "/metrics.jsonl").at(3).loss);
+  expect_one_line_error(strata(train + "data.tokenizer=" + (dir_ / "other.json") + " --out " + (dir_ / "c")), 1,
+                        "tokenizer");
+  expect_one_line_error(strata("train --resume --out " + (dir_ / "a") + " --steps 9 --data " + (dir_ / "text.txt")), 1,
+                        "is not the text that the run");
 }
 
 TEST_F(TrainCommand, ReportOfOneRunAndOfSeveral) {

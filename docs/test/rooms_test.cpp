@@ -24,6 +24,7 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"cuda", {"core", "memory"}},
     {"autograd", {"core", "memory", "cuda"}},
     {"ops", {"core", "memory", "cuda", "autograd"}},
+    {"dist", {"core", "memory", "cuda", "autograd", "ops"}},
     {"io", {"core", "memory", "cuda"}},
     {"text", {"core", "io"}},
     {"data", {"core", "memory", "autograd", "ops", "io", "text"}},
@@ -31,11 +32,11 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"optim", {"core", "memory", "cuda", "autograd", "ops", "nn"}},
     {"distributions", {"core", "memory", "autograd", "ops"}},
     {"models", {"core", "memory", "autograd", "ops", "io", "text", "nn"}},
-    {"eval", {"core", "memory", "ops", "text"}},
+    {"eval", {"core", "memory", "ops", "io", "text", "nn", "models", "generate"}},
     {"generate", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "nn", "models"}},
     {"lab", {"core", "memory", "cuda", "autograd", "ops", "nn"}},
-    {"train", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab"}},
-    {"c", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab", "train"}},
+    {"train", {"core", "memory", "cuda", "autograd", "ops", "dist", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab"}},
+    {"c", {"core", "memory", "cuda", "autograd", "ops", "dist", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab", "train"}},
 };
 
 struct Include {

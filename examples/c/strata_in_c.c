@@ -1,7 +1,9 @@
-/* Strata from C99: trains a small network, and continues a text with a model that `strata train` wrote.
+/* Strata from C99: trains a small network, and continues a text with a model that `strata train` wrote or that exists.
  *
  *   strata_in_c                     learns which points lie within a circle
- *   strata_in_c CHECKPOINT PROMPT   writes 60 tokens */
+ *   strata_in_c CHECKPOINT PROMPT   writes 60 tokens
+ *   strata_in_c --model DIR PROMPT  the same with a model that exists, a folder as Hugging Face writes it */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +164,29 @@ static void generate(const char* checkpoint, const char* prompt) {
   strata_module_release(module);
 }
 
+/* ---- a model that exists ---- */
+
+static bool write_piece(void* context, const strata_piece* piece) {
+  (void)context;
+  printf("%.*s", (int)piece->size, piece->text);
+  return fflush(stdout) == 0; /* false ends the text */
+}
+
+static void continue_text(const char* folder, const char* prompt) {
+  strata_pretrained* model;
+  strata_tensor* ids;
+  strata_value written;
+  check(strata_pretrained_load(folder, -1, cpu, &model));
+  check(strata_pretrained_encode(model, prompt, &ids));
+  printf("%s", prompt);
+  check(strata_pretrained_generate(model, &ids, 1, "{\"max_new_tokens\": 60, \"temperature\": 0.8, \"seed\": 1}",
+                                   write_piece, NULL, &written));
+  printf("\n");
+  strata_value_clear(&written);
+  strata_tensor_release(ids);
+  strata_pretrained_release(model);
+}
+
 int main(int argc, char** argv) {
   if (strata_abi_version() != STRATA_ABI_VERSION) {
     fprintf(stderr, "compiled for version %d of the interface, the library has %u\n", STRATA_ABI_VERSION,
@@ -170,7 +195,9 @@ int main(int argc, char** argv) {
   }
   printf("Strata %s, %lu ops, %d threads, %d cards\n", strata_version(), (unsigned long)strata_op_count(),
          (int)strata_num_threads(), (int)strata_cuda_device_count());
-  if (argc == 3)
+  if (argc == 4 && strcmp(argv[1], "--model") == 0)
+    continue_text(argv[2], argv[3]);
+  else if (argc == 3)
     generate(argv[1], argv[2]);
   else
     train();

@@ -1,9 +1,9 @@
 /* Strata's C interface, and the interface of plugins. C99; no C++ type and no exception crosses it.
  *
  * Every function that can fail returns a strata_status; the text of the calling thread's last failure is
- * strata_error_text(). Handles (strata_tensor, strata_module, strata_optimizer) are counted references: what a function
- * gives out through a pointer belongs to the caller, who releases it; what is given to a function is only borrowed for
- * the call.
+ * strata_error_text(). Handles (strata_tensor, strata_module, strata_pretrained, strata_optimizer) are counted
+ * references: what a function gives out through a pointer belongs to the caller, who releases it; what is given to a
+ * function is only borrowed for the call.
  * Functions may be called from any thread. Threads may share tensors and modules while they read them: call ops, record
  * them, run backward to shared leaves, read and set gradients. What writes (in-place ops, strata_tensor_data, an
  * optimizer's step, a module's conversion) must be alone with the tensor, and one handle must not be released while
@@ -74,6 +74,7 @@ typedef struct strata_device {
 
 typedef struct strata_tensor strata_tensor;       /* an n-dimensional array, or a view of one */
 typedef struct strata_module strata_module;       /* a model of a checkpoint */
+typedef struct strata_pretrained strata_pretrained; /* a model that exists, with its tokenizer */
 typedef struct strata_optimizer strata_optimizer; /* parameters with their state */
 typedef struct strata_op strata_op;               /* an op's record; lives as long as the program */
 
@@ -261,6 +262,66 @@ STRATA_EXPORT strata_status strata_module_parameter(const strata_module* module,
  * caller (strata_value_clear). */
 STRATA_EXPORT strata_status strata_module_generate(strata_module* module, const char* prompt, int32_t max_tokens,
                                                    double temperature, int32_t top_k, uint64_t seed, strata_value* out);
+
+/* ---- models that exist --------------------------------------------------------------------------------- */
+
+/* A folder as Hugging Face writes it (config.json, safetensors or PyTorch's files, tokenizer.json, ..) with its weights
+ * on `device`, in evaluation mode. `dtype`: a strata_dtype for the weights, or -1 for the files'. */
+STRATA_EXPORT strata_status strata_pretrained_load(const char* folder, int32_t dtype, strata_device device,
+                                                   strata_pretrained** out);
+STRATA_EXPORT strata_pretrained* strata_pretrained_retain(strata_pretrained* model);
+STRATA_EXPORT void strata_pretrained_release(strata_pretrained* model);
+/* What is known of it, as JSON that strata_value_clear frees: {"family", "title", "kind" ("decoder", "encoder",
+ * "encoder_decoder", "image_encoder", "pair"), "context", "vocab_size", "special_ids", "config", "generation_config",
+ * "tokenizer", "chat_template"}. */
+STRATA_EXPORT strata_status strata_pretrained_describe(const strata_pretrained* model, strata_value* out);
+/* Parameters in the order of registration, as strata_module_parameter gives them. */
+STRATA_EXPORT size_t strata_pretrained_num_parameters(const strata_pretrained* model);
+STRATA_EXPORT strata_status strata_pretrained_parameter(const strata_pretrained* model, size_t index, const char** name,
+                                                        strata_tensor** out);
+/* Ids i64 [batch, time] to logits [batch, time, vocabulary] (of an encoder without a head: hidden states), pixels to
+ * logits; `padding` is NULL or bool [batch, time], true at what is no token. */
+STRATA_EXPORT strata_status strata_pretrained_forward(const strata_pretrained* model, const strata_tensor* input,
+                                                      const strata_tensor* padding, strata_tensor** out);
+
+/* A text's ids, i64 [tokens] on the CPU, with the special tokens that the model's makers put around one; and the text
+ * of ids, which strata_value_clear frees. VALUE_ERROR for a folder without a tokenizer. */
+STRATA_EXPORT strata_status strata_pretrained_encode(const strata_pretrained* model, const char* text,
+                                                     strata_tensor** out);
+STRATA_EXPORT strata_status strata_pretrained_decode(const strata_pretrained* model, const strata_tensor* ids,
+                                                     bool skip_special_tokens, strata_value* out);
+/* A conversation's ids through the folder's chat template, ending where the assistant is to write. `messages` is JSON,
+ * "[{\"role\": \"user\", \"content\": \"Hello\"}]"; `variables` NULL or a JSON object of what else the template knows.
+ * What a message spells is text, special tokens too. */
+STRATA_EXPORT strata_status strata_pretrained_chat_prompt(const strata_pretrained* model, const char* messages,
+                                                          const char* variables, strata_tensor** out);
+
+/* A piece of a text as it is written. */
+typedef struct strata_piece {
+  size_t struct_size;
+  int64_t request;    /* which of the prompts */
+  int64_t completion; /* which of its texts */
+  int64_t token;      /* that was drawn now */
+  const char* text;   /* size bytes, valid during the call: what is decided now, perhaps of earlier tokens */
+  size_t size;
+  bool last; /* nothing of this text follows */
+} strata_piece;
+/* Called on the thread of strata_pretrained_generate for every token; false ends that text. */
+typedef bool (*strata_piece_fn)(void* context, const strata_piece* piece);
+
+/* Continues prompts, each ids i64 [tokens], together. `options` is a JSON object ("{\"max_new_tokens\": 50}"), NULL for
+ * what the folder's generation_config.json says; what there is says strata_describe_generation_options(). `callback`
+ * may be NULL. *out is JSON: [{"completions": [{"text", "tokens", "finish", "score", "logprobs", "top_logprobs"}, ..],
+ * "prompt_logprobs", "top_prompt_logprobs"}, ..] for each prompt. Calls of several threads take turns. */
+STRATA_EXPORT strata_status strata_pretrained_generate(strata_pretrained* model, strata_tensor* const* prompts,
+                                                       size_t num_prompts, const char* options,
+                                                       strata_piece_fn callback, void* context, strata_value* out);
+/* The options of generation as JSON: [{"name", "type", "doc"}, ..]. For the calling thread until it asks again. */
+STRATA_EXPORT const char* strata_describe_generation_options(void);
+/* One vector of each text, [texts, dim]: hidden states pooled as the folder says (else their mean), or as `options` do:
+ * NULL or "{\"pooling\": \"first\", \"normalize\": true}". */
+STRATA_EXPORT strata_status strata_pretrained_embed(const strata_pretrained* model, const char* const* texts,
+                                                    size_t num_texts, const char* options, strata_tensor** out);
 
 /* ---- optimizers ---------------------------------------------------------------------------------------- */
 

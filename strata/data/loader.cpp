@@ -45,6 +45,10 @@ struct DataLoader::Impl {
     const int64_t count = options.repeat ? options.batch_size : std::min(options.batch_size, sampler.left());
     for (int64_t i = 0; i < count; ++i) samples.push_back(sampler.next());
     item.after = sampler.state();
+    if (options.parts > 1) {
+      samples = {samples.begin() + count * options.part / options.parts,
+                 samples.begin() + count * (options.part + 1) / options.parts};
+    }
     const memory::TagScope tag(memory::Tag::data);
     // What the data set makes is where it is wanted at once; what it only hands on is copied.
     const memory::TierScope tier(options.pin_memory ? Tier::pinned : Tier());
@@ -123,6 +127,9 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, const DataLoaderO
   check(options.batch_size >= 1, op, "batch_size must be at least 1, got ", options.batch_size);
   check(options.prefetch >= 0, op, "prefetch must be at least 0, got ", options.prefetch);
   check(dataset->size() >= 1, op, "the data set is empty");
+  check(options.part >= 0 && options.part < options.parts, op, "there is no part ", options.part, " of ", options.parts);
+  check(options.parts == 1 || (options.repeat && options.parts <= options.batch_size), op, options.parts,
+        " parts want `repeat` and at least as many samples, got batches of ", options.batch_size);
   check(options.repeat || !options.drop_last || dataset->size() >= options.batch_size, op,
         "drop_last leaves no batch of ", options.batch_size, ": the data set has ", dataset->size(), " samples");
   impl_ = std::make_unique<Impl>(std::move(dataset), options);

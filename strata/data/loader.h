@@ -25,6 +25,9 @@ struct DataLoaderOptions {
   /// Batches are in page-locked memory, from which a CUDA device copies on its own: new tensors that the data set makes
   /// are made there (memory::TierScope), others are copied. Throws DeviceError from next() where there is no device.
   bool pin_memory = false;
+  /// Of each batch, cut into `parts` runs of samples as even as can be, the one to make: a rank's, where several share
+  /// a batch. batch_size and the state count the whole.
+  int64_t part = 0, parts = 1;
 };
 
 /// Draws batches from a data set.
@@ -36,7 +39,8 @@ struct DataLoaderOptions {
 /// One thread may use a loader at a time.
 class DataLoader {
  public:
-  /// Throws ValueError for a batch size below 1, an empty data set, or a drop_last that leaves no batch.
+  /// Throws ValueError for a batch size below 1, an empty data set, a drop_last that leaves no batch, or parts that a
+  /// batch has not.
   DataLoader(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options);
   ~DataLoader();
   DataLoader(DataLoader&&) noexcept;

@@ -21,6 +21,9 @@
 #define LLVMFuzzerTestOneInput fuzz_chat
 #include "strata/data/chat_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_questions
+#include "strata/data/questions_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 
 namespace strata::data {
 namespace {
@@ -103,6 +106,19 @@ TEST(Mutations, OfTokenFiles) {
   io::write_file(dir / "a", "one\ntwo words\nthree");
   build_token_file(dir / "a", text::ByteTokenizer(), dir / "t", {.text = {.format = TextFormat::lines}});
   run(&fuzz_token_file, {io::read_file(dir / "t")}, 3000);
+}
+
+TEST(Mutations, OfQuestions) {
+  const std::string rows =
+      R"({"question": "q", "choices": ["a", "b"], "answer": 1, "a": "x", "b": "y", "names": ["A", "1"],)"
+      R"( "meta": {"more": 3, "answer": "A"}})"
+      "\n\n"
+      R"({"question": 7, "choices": ["one", "two", "3"], "answer": "two", "a": "two", "b": "y", "names": ["k", "two"],)"
+      R"( "meta": {"more": "m", "answer": ["y", 2]}})"
+      "\n";
+  std::vector<std::string> corpus;
+  for (int fields = 0; fields < 32; ++fields) corpus.push_back(static_cast<char>(fields) + rows);
+  run(&fuzz_questions, corpus, 20'000);
 }
 
 TEST(Mutations, OfConversations) {

@@ -125,19 +125,54 @@ int64_t right_of(const Row& row, const QuestionFields& fields, const std::vector
   throw IoError("", cat(row.place(), ": the right choice is ", quote(told), ", which is none of the ", count));
 }
 
-template <class T, class Make>
-std::vector<T> read_rows(std::span<const std::string> sources, Make make) {
+template <class Make>
+void take_rows(TextReader reader, const Make& make) {
+  TextBlock block;
+  while (reader.next(block))
+    for (const TextBlock::Part& part : block.parts) {
+      const JsonLine line{block.part(part), reader.name(), part.line, part.byte};
+      make(Row(json_row(line), place_of(line)));
+    }
+}
+
+ChoiceRow choice_row(const Row& row, const QuestionFields& fields) {
+  ChoiceRow question{.context = row.filled(fields.context), .choices = choices_of(row, fields.choices)};
+  check<IoError>(question.choices.size() >= 2, "", row.place(), ": has ", question.choices.size(),
+                 " choices, at least 2 are wanted");
+  for (const std::string& choice : question.choices)
+    check<IoError>(!choice.empty(), "", row.place(), ": has an empty choice");
+  question.right = right_of(row, fields, question.choices);
+  question.place = row.place();
+  return question;
+}
+
+AnswerRow answer_row(const Row& row, const QuestionFields& fields) {
+  AnswerRow question{.context = row.filled(fields.context), .answers = {}, .place = row.place()};
+  const ordered_json& answer = row.member(fields.answer);
+  question.answers =
+      answer.is_array() ? row.texts(fields.answer) : std::vector<std::string>{row.text_of(answer, fields.answer)};
+  check<IoError>(!question.answers.empty(), "", row.place(), ": has no answers");
+  return question;
+}
+
+// Rows of several files, or of one in memory.
+template <class T>
+std::vector<T> read_rows(std::span<const std::string> sources, const QuestionFields& fields,
+                         T (*make)(const Row&, const QuestionFields&)) {
   std::vector<T> rows;
-  for (const TextFile& file : find_text_files(sources)) {
-    TextReader reader(file.path, {.format = TextFormat::jsonl});
-    TextBlock block;
-    while (reader.next(block))
-      for (const TextBlock::Part& part : block.parts) {
-        const JsonLine line{block.part(part), reader.name(), part.line, part.byte};
-        rows.push_back(make(Row(json_row(line), place_of(line))));
-      }
-  }
+  for (const TextFile& file : find_text_files(sources))
+    take_rows(TextReader(file.path, {.format = TextFormat::jsonl}),
+              [&](const Row& row) { rows.push_back(make(row, fields)); });
   check<IoError>(!rows.empty(), "", "there are no rows in ", quote(sources.front()));
+  return rows;
+}
+template <class T>
+std::vector<T> parse_rows(std::string_view file, const std::string& name, const QuestionFields& fields,
+                          T (*make)(const Row&, const QuestionFields&)) {
+  std::vector<T> rows;
+  take_rows(TextReader(io::ByteStream(file, name), {.format = TextFormat::jsonl}),
+            [&](const Row& row) { rows.push_back(make(row, fields)); });
+  check<IoError>(!rows.empty(), "", "there are no rows in ", quote(name));
   return rows;
 }
 
@@ -166,24 +201,16 @@ void set_field(QuestionFields& fields, std::string_view setting) {
 }
 
 std::vector<ChoiceRow> read_choices(std::span<const std::string> sources, const QuestionFields& fields) {
-  return read_rows<ChoiceRow>(sources, [&](const Row& row) {
-    ChoiceRow question{.context = row.filled(fields.context), .choices = choices_of(row, fields.choices)};
-    check<IoError>(question.choices.size() >= 2, "", row.place(), ": has ", question.choices.size(),
-                   " choices, at least 2 are wanted");
-    question.right = right_of(row, fields, question.choices);
-    return question;
-  });
+  return read_rows(sources, fields, choice_row);
 }
-
 std::vector<AnswerRow> read_answers(std::span<const std::string> sources, const QuestionFields& fields) {
-  return read_rows<AnswerRow>(sources, [&](const Row& row) {
-    AnswerRow question{.context = row.filled(fields.context), .answers = {}};
-    const ordered_json& answer = row.member(fields.answer);
-    question.answers =
-        answer.is_array() ? row.texts(fields.answer) : std::vector<std::string>{row.text_of(answer, fields.answer)};
-    check<IoError>(!question.answers.empty(), "", row.place(), ": has no answers");
-    return question;
-  });
+  return read_rows(sources, fields, answer_row);
+}
+std::vector<ChoiceRow> parse_choices(std::string_view file, const std::string& name, const QuestionFields& fields) {
+  return parse_rows(file, name, fields, choice_row);
+}
+std::vector<AnswerRow> parse_answers(std::string_view file, const std::string& name, const QuestionFields& fields) {
+  return parse_rows(file, name, fields, answer_row);
 }
 
 }  // namespace strata::data

@@ -29,12 +29,14 @@ void set_field(QuestionFields& fields, std::string_view setting);
 struct ChoiceRow {
   std::string context;
   std::vector<std::string> choices;
-  int64_t right = 0;  ///< from 0
+  int64_t right = 0;       ///< from 0
+  std::string place = {};  ///< "'a.jsonl': line 3"
 };
 /// A question with what is right to answer.
 struct AnswerRow {
   std::string context;
   std::vector<std::string> answers;
+  std::string place = {};  ///< "'a.jsonl': line 3"
 };
 
 /// All rows of JSONL files (find_text_files, compressed or not). Throws IoError naming file and line: not JSON, no such
@@ -48,5 +50,8 @@ struct AnswerRow {
 /// \endcode
 std::vector<ChoiceRow> read_choices(std::span<const std::string> sources, const QuestionFields& fields = {});
 std::vector<AnswerRow> read_answers(std::span<const std::string> sources, const QuestionFields& fields = {});
+/// The same of a file that is in memory; `name` is what errors call it.
+std::vector<ChoiceRow> parse_choices(std::string_view file, const std::string& name, const QuestionFields& fields = {});
+std::vector<AnswerRow> parse_answers(std::string_view file, const std::string& name, const QuestionFields& fields = {});
 
 }  // namespace strata::data

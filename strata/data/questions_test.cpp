@@ -77,6 +77,14 @@ TEST_F(Questions, AnswersToWrite) {
   EXPECT_THROW(read_answers(file("\n")), IoError);
 }
 
+TEST_F(Questions, OfAFileInMemory) {
+  const auto rows = parse_choices("\n{\"question\": \"q\", \"choices\": [\"a\", \"b\"], \"answer\": 1}", "m");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].place, "'m': line 2");
+  EXPECT_EQ(parse_answers("{\"question\": \"q\", \"answer\": 1}", "m")[0].answers, (Texts{"1"}));
+  EXPECT_THROW(parse_answers("", "m"), IoError);
+}
+
 TEST_F(Questions, ErrorsNameTheLineAndWhatIsWrong) {
   const QuestionFields plain;
   EXPECT_EQ(error("{", plain), "line 1, byte 1: is not valid JSON from here on");
@@ -87,6 +95,7 @@ TEST_F(Questions, ErrorsNameTheLineAndWhatIsWrong) {
             "line 1: the member 'choices' is no text");
   EXPECT_EQ(error(R"({"question": "", "choices": ["a"], "answer": 0})", plain),
             "line 1: has 1 choices, at least 2 are wanted");
+  EXPECT_EQ(error(R"({"question": "", "choices": ["a", ""], "answer": 0})", plain), "line 1: has an empty choice");
   EXPECT_EQ(error(R"({"question": "", "choices": ["a", "b"], "answer": 2})", plain),
             "line 1: the right choice is '2', which is none of the 2");
   EXPECT_EQ(error(R"({"question": "", "choices": ["a", "b"], "answer": "C"})", plain),

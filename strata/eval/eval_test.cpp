@@ -7,8 +7,10 @@
 #include <cmath>
 
 #include "strata/core/error.h"
+#include "strata/models/language_model.h"
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/text/tokenizer.h"
 
 namespace strata::eval {
 namespace {
@@ -39,14 +41,14 @@ Subject table_model(int64_t context, int64_t kind = 0) {
   const Tensor table = from_span<float>(values, {kVocab, kVocab});
   const auto encode = [](std::string_view text) { return std::vector<int32_t>(text.begin(), text.end()); };
   Subject s;
-  s.logits = [table, context](const Tensor& tokens) {
+  s.hidden = [table, context](const Tensor& tokens) {
     EXPECT_LE(tokens.size(1), context);
     return embedding(tokens, table);
   };
+  s.logits = [](const Tensor& hidden) { return hidden; };
   s.encode = s.encode_plain = encode;
-  s.generate = [kind](const std::vector<int32_t>& prompt, int64_t tokens, const std::vector<std::string>& stops) {
+  const auto write = [kind](int64_t last, int64_t tokens, const std::vector<std::string>& stops) {
     std::string text;
-    int64_t last = prompt.back();
     for (int64_t i = 0; i < tokens; ++i) {
       last = likeliest(last, kind);
       text += static_cast<char>(last);
@@ -54,6 +56,15 @@ Subject table_model(int64_t context, int64_t kind = 0) {
         if (const size_t at = text.find(stop); at != std::string::npos) return text.substr(0, at);
     }
     return text;
+  };
+  s.generate = [write](const std::vector<std::vector<int32_t>>& prompts, int64_t tokens,
+                       const std::vector<std::string>& stops, const Watch& watch) {
+    std::vector<std::string> texts;
+    for (const std::vector<int32_t>& p : prompts) {
+      texts.push_back(write(p.back(), tokens, stops));
+      if (watch) watch(static_cast<int64_t>(texts.size()), static_cast<int64_t>(prompts.size()));
+    }
+    return texts;
   };
   s.context = context;
   return s;
@@ -91,6 +102,41 @@ TEST(Likelihood, IsTheSumOfItsTokensWhateverTheBatch) {
     }
   }
   EXPECT_TRUE(log_likelihoods(model, {}).empty());
+}
+
+TEST(Likelihood, ReadsTheSameTokensOnce) {
+  Subject model = table_model(8);
+  int64_t rows = 0;
+  model.hidden = [&rows, inner = model.hidden](const Tensor& tokens) {
+    rows += tokens.size(0);
+    return inner(tokens);
+  };
+  // Three answers of one token to one question, in between another of two that is read with the first of them.
+  const std::vector<LikelihoodRequest> requests{
+      {{3, 4}, {5}}, {{3, 4}, {6}}, {{3, 4}, {5, 9}}, {{3, 4}, {7}}, {{3}, {4, 8}}};
+  for (const int64_t batch : {1, 8}) {
+    rows = 0;
+    const auto found = log_likelihoods(model, requests, batch);
+    EXPECT_EQ(rows, 2);
+    EXPECT_NEAR(found[0].log_probability, log_p(4, 5), 1e-5);
+    EXPECT_NEAR(found[1].log_probability, log_p(4, 6), 1e-5);
+    EXPECT_NEAR(found[2].log_probability, log_p(4, 5) + log_p(5, 9), 1e-5);
+    EXPECT_NEAR(found[3].log_probability, log_p(4, 7), 1e-5);
+    EXPECT_NEAR(found[4].log_probability, log_p(3, 4) + log_p(4, 8), 1e-5);
+  }
+}
+
+TEST(Likelihood, IsWatchedAndStopped) {
+  const Subject model = table_model(8);
+  const std::vector<LikelihoodRequest> requests{{{1, 2, 3}, {4}}, {{2}, {5}}};
+  std::vector<int64_t> told;
+  log_likelihoods(model, requests, 1, [&](int64_t done, int64_t all) {
+    EXPECT_EQ(all, 4);
+    told.push_back(done);
+    return true;
+  });
+  EXPECT_EQ(told, (std::vector<int64_t>{0, 3, 4}));
+  EXPECT_THROW(log_likelihoods(model, requests, 1, [](int64_t done, int64_t) { return done == 0; }), ValueError);
 }
 
 TEST(Likelihood, SaysWhatIsGreedy) {
@@ -147,11 +193,47 @@ TEST(EncodePair, BlanksGoWithTheWordThatFollows) {
   EXPECT_EQ(r.context, std::vector<int32_t>{0});
   EXPECT_EQ(r.continuation, ids("  c"));
   EXPECT_THROW(encode_pair(model, "a", ""), ValueError);
+  // Python's blanks are more than ASCII's.
+  r = encode_pair(model, "ab\u00a0\u2003\x1f", "c");
+  EXPECT_EQ(r.context, ids("ab"));
+  EXPECT_EQ(r.continuation, ids("\u00a0\u2003\x1f"
+                                "c"));
+  EXPECT_EQ(encode_pair(model, "ab\u00e9", "c").continuation, ids("c"));
+}
+
+// A text that begins with the beginning of text has it.
+TEST(MakeSubject, IsTheModelItself) {
+  ModelConfig config;
+  config.vocab = 260;
+  config.layers = 1;
+  config.dim = 16;
+  config.heads = 2;
+  config.context = 24;
+  const std::shared_ptr<LanguageModel> network = make_model(config);
+  const auto tokenizer = std::make_shared<const text::ByteTokenizer>();
+  const Subject model = make_subject(network, tokenizer);
+  EXPECT_FALSE(network->is_training());
+  EXPECT_EQ(model.context, 24);
+  EXPECT_EQ(model.prefix, '\n');
+  EXPECT_EQ(model.encode("ab"), ids("ab"));
+  const Tensor tokens = from_span<int64_t>(std::vector<int64_t>{1, 2, 3, 4}, {1, 4});
+  EXPECT_EQ(model.logits(model.hidden(tokens).select(0, 0)).to_vector<float>(),
+            network->forward(tokens).select(0, 0).to_vector<float>());
+  // Texts do not depend on those beside them; ids that the tokenizer does not have are not written.
+  const std::vector<std::string> all = model.generate({ids("one"), ids("2"), ids("three")}, 5, {}, {});
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[1], model.generate({ids("2")}, 5, {}, {})[0]);
+  EXPECT_EQ(all[2].size(), 5u);
+  EXPECT_THROW(exact_match(model, {{"a", {"b"}}, {"c", {"d"}}}, {.tokens = 4}, [](int64_t, int64_t) { return false; }),
+               ValueError);
+  EXPECT_EQ(model.generate({ids("2")}, 5, {}, {})[0], all[1]);  // after it was stopped, too
+  EXPECT_THROW(make_subject(network, tokenizer, {.context = -1}), ValueError);
+  EXPECT_THROW(make_subject(network, tokenizer, {.prefix = 260}), ValueError);
 }
 
 TEST(Perplexity, CountsWordsBytesAndTokens) {
   const Subject model = table_model(8);
-  const std::vector<std::string> texts{"one two  three", "a", " b "};
+  const std::vector<std::string> texts{"one two\t\x1cthree", "a", " b "};
   const Evaluation e = perplexity(model, texts, {.batch = 3, .overlap = 3});
   double sum = 0;
   for (const std::string& t : texts) sum += log_p(t);
@@ -229,7 +311,7 @@ TEST(Choices, TheLikeliestByTextCharacterOrByte) {
 
 TEST(ExactMatch, ComparesWhatIsWrittenBeforeAStop) {
   const Subject model = table_model(16);
-  const std::string written = model.generate(ids("Q"), 6, {});
+  const std::string written = model.generate({ids("Q")}, 6, {}, {})[0];
   const std::vector<Question> questions{{"Q", {"nothing", written}}, {"Q", {"nothing"}}};
   Evaluation e = exact_match(model, questions, {.tokens = 6, .stops = {}});
   EXPECT_DOUBLE_EQ(e.value("exact_match"), 0.5);
@@ -242,8 +324,8 @@ TEST(ExactMatch, ComparesWhatIsWrittenBeforeAStop) {
   EXPECT_DOUBLE_EQ(e.value("exact_match"), 1);
 
   Subject talker = model;
-  talker.generate = [](const std::vector<int32_t>&, int64_t, const std::vector<std::string>&) {
-    return "  Yes, 42!\n";
+  talker.generate = [](const auto&, int64_t, const auto&, const Watch&) {
+    return std::vector<std::string>{"  Yes, 42!\n"};
   };
   const auto match = [&](const MatchOptions& o, std::string answer) {
     return exact_match(talker, {{"?", {std::move(answer)}}}, o).value("exact_match");

@@ -22,10 +22,11 @@ struct Likelihood {
 };
 
 /// Of each request, in their order; up to `batch` at once, those of like length together, which changes no result but
-/// by rounding. The end of context and continuation is read where both do not fit the model's context. Throws
-/// ValueError for an empty part or a continuation longer than the context, IndexError for ids outside the logits.
+/// by rounding; those that read the same tokens (answers of one token to one question) are read once. The end of
+/// context and continuation is read where both do not fit the model's context. Throws ValueError for an empty part or a
+/// continuation longer than the context, and where `watch` stops it, IndexError for ids outside the logits.
 std::vector<Likelihood> log_likelihoods(const Subject& subject, const std::vector<LikelihoodRequest>& requests,
-                                        int64_t batch = 8);
+                                        int64_t batch = 8, const Watch& watch = {});
 
 /// A text's tokens as requests that together ask for each of them once: after the subject's prefix, and then with as
 /// much before it as the context holds. With `overlap` 1 windows share one token, as language models are compared by;

@@ -6,24 +6,16 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/eval/batches_inl.h"
+#include "strata/eval/blanks_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/loss/loss.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/softmax/softmax.h"
 
 namespace strata::eval {
 namespace {
-
-bool blank(char c) {
-  return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-// Parts between runs of white space, those at the ends included: what the harness counts as words.
-int64_t words(std::string_view text) {
-  int64_t n = 1;
-  for (size_t i = 0; i < text.size(); ++i) n += blank(text[i]) && (i == 0 || !blank(text[i - 1]));
-  return n;
-}
 
 int64_t code_points(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
@@ -49,25 +41,16 @@ std::string plain(std::string text, const MatchOptions& o) {
     out += o.ignore_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   }
   if (!o.trim) return out;
-  size_t from = 0, to = out.size();
-  while (from < to && blank(out[from])) ++from;
-  while (to > from && blank(out[to - 1])) --to;
-  return out.substr(from, to - from);
+  out.resize(without_blanks(out));
+  size_t from = 0;
+  while (const size_t n = blank_at(std::string_view(out).substr(from))) from += n;
+  return out.substr(from);
 }
 
-// All tokens of a window as one row, and the position of the first that is asked for.
-std::pair<Tensor, int64_t> tokens_of(const LikelihoodRequest& window, const Subject& subject) {
-  std::vector<int64_t> ids(window.context.begin(), window.context.end());
-  ids.insert(ids.end(), window.continuation.begin(), window.continuation.end() - 1);
-  const auto size = static_cast<int64_t>(ids.size());
-  return {from_span<int64_t>(ids, {1, size}).to(subject.device),
-          size - static_cast<int64_t>(window.continuation.size())};
-}
-
-Tensor log_probabilities(const Subject& subject, const LikelihoodRequest& window) {
-  const auto [tokens, first] = tokens_of(window, subject);
-  const Tensor logits = subject.logits(tokens);
-  return log_softmax(logits.select(0, 0).narrow(0, first, tokens.size(1) - first).to(DType::f32), 1);
+// An error's text without who threw it.
+std::string said(const Error& e) {
+  const std::string text = e.what();
+  return e.op().empty() ? text : text.substr(e.op().size() + 2);
 }
 
 }  // namespace
@@ -81,20 +64,29 @@ double Evaluation::value(std::string_view name) const {
 Evaluation perplexity(const Subject& subject, const std::vector<std::string>& texts, const EvaluationOptions& options) {
   Evaluation result;
   std::vector<LikelihoodRequest> windows;
-  int64_t all_words = 0, bytes = 0;
+  std::vector<size_t> documents;  // of each window
+  int64_t words = 0, bytes = 0;
   for (const std::string& text : texts) {
     const std::vector<int32_t> ids = subject.encode(text);
-    for (LikelihoodRequest& w : rolling_windows(ids, subject, options.overlap)) windows.push_back(std::move(w));
+    for (LikelihoodRequest& w : rolling_windows(ids, subject, options.overlap)) {
+      windows.push_back(std::move(w));
+      documents.push_back(static_cast<size_t>(result.documents));
+    }
     result.tokens += static_cast<int64_t>(ids.size());
-    all_words += words(text);
+    words += count_words(text);
     bytes += static_cast<int64_t>(text.size());
     ++result.documents;
   }
   check(result.tokens > 0, "perplexity", "the texts have no tokens");
+  result.samples.assign(texts.size(), {.log_probabilities = {0}});
   double sum = 0;
-  for (const Likelihood& l : log_likelihoods(subject, windows, options.batch)) sum += l.log_probability;
+  const std::vector<Likelihood> found = log_likelihoods(subject, windows, options.batch, options.watch);
+  for (size_t i = 0; i < found.size(); ++i) {
+    sum += found[i].log_probability;
+    result.samples[documents[i]].log_probabilities[0] += found[i].log_probability;
+  }
   const double per_byte = -sum / static_cast<double>(bytes), per_token = -sum / static_cast<double>(result.tokens);
-  result.measures = {{"word_perplexity", std::exp(-sum / static_cast<double>(all_words))},
+  result.measures = {{"word_perplexity", std::exp(-sum / static_cast<double>(words))},
                      {"byte_perplexity", std::exp(per_byte)},
                      {"bits_per_byte", per_byte / std::log(2.0)},
                      {"token_perplexity", std::exp(per_token)},
@@ -109,34 +101,34 @@ Evaluation divergence(const Subject& subject, const Subject& reference, const st
   // Windows that both can read.
   const Subject& shorter = subject.context <= reference.context ? subject : reference;
   Evaluation result;
-  std::vector<double> all, same;
-  double loss = 0, reference_loss = 0;
-  const NoGrad guard;
+  std::vector<LikelihoodRequest> windows;
   for (const std::string& text : texts) {
     const std::vector<int32_t> ids = subject.encode(text);
     check(ids == reference.encode(text), kOp, "the two tokenizers make different tokens of '", text.substr(0, 40), "'");
+    for (LikelihoodRequest& w : rolling_windows(ids, shorter, options.overlap)) windows.push_back(std::move(w));
     ++result.documents;
-    for (const LikelihoodRequest& window : rolling_windows(ids, shorter, options.overlap)) {
-      const Tensor p = log_probabilities(reference, window).to(Device::cpu());
-      const Tensor q = log_probabilities(subject, window).to(Device::cpu());
-      check(p.shape() == q.shape(), kOp, "the reference has ", p.size(1), " logits, the model ", q.size(1));
-      const Tensor pd = p.to(DType::f64), qd = q.to(DType::f64);
-      // A token that the reference rules out adds nothing, whatever the model thinks of it.
-      const Tensor terms = where(exp(pd) == 0.0, zeros_like(pd), exp(pd) * (pd - qd));
-      for (const double v : sum(terms, {1}).to_vector<double>()) all.push_back(std::max(v, 0.0));
-      const std::vector<int64_t> a = argmax(p, 1).to_vector<int64_t>(), b = argmax(q, 1).to_vector<int64_t>();
-      for (size_t i = 0; i < a.size(); ++i) same.push_back(a[i] == b[i]);
-      const auto width = static_cast<size_t>(p.size(1));
-      const std::vector<float> pv = p.to_vector<float>(), qv = q.to_vector<float>();
-      for (size_t i = 0; i < window.continuation.size(); ++i) {
-        const auto id = static_cast<size_t>(window.continuation[i]);
-        check<IndexError>(id < width, kOp, "token ", window.continuation[i], " is not among the ",
-                          static_cast<int64_t>(width), " logits");
-        reference_loss -= static_cast<double>(pv[i * width + id]);
-        loss -= static_cast<double>(qv[i * width + id]);
-      }
-    }
   }
+  std::vector<double> all, same;
+  double loss = 0, reference_loss = 0;
+  const NoGrad guard;
+  const Device device = reference.device;
+  for_each_pass(kOp, windows, shorter.context, shorter.prefix, options.batch, options.watch, [&](const Pass& pass) {
+    const Tensor hidden = subject.hidden(pass.tokens.to(subject.device));
+    const Tensor reference_hidden = reference.hidden(pass.tokens.to(device));
+    const std::vector<Stretch> own = stretches(pass, subject.device), others = stretches(pass, device);
+    for (size_t i = 0; i < own.size(); ++i) {
+      const Tensor x = logits_at(kOp, subject, hidden, pass, own[i]).to(device);
+      const Tensor y = logits_at(kOp, reference, reference_hidden, pass, others[i]);
+      check(x.size(1) == y.size(1), kOp, "the reference has ", y.size(1), " logits, the model ", x.size(1));
+      const Tensor q = log_softmax(x.to(DType::f64), 1), log_p = log_softmax(y.to(DType::f64), 1), p = exp(log_p);
+      // A token that the reference rules out adds nothing, whatever the model thinks of it.
+      const Tensor terms = where(p == 0.0, zeros_like(p), p * (log_p - q));
+      for (const double v : sum(terms, {1}).to_vector<double>()) all.push_back(std::max(v, 0.0));
+      for (const double v : (argmax(x, 1) == argmax(y, 1)).to(DType::f64).to_vector<double>()) same.push_back(v);
+      loss += nll_loss(q, others[i].targets, {}, -100, "sum").item();
+      reference_loss += nll_loss(log_p, others[i].targets, {}, -100, "sum").item();
+    }
+  });
   check(!all.empty(), kOp, "the texts have no tokens");
   result.tokens = static_cast<int64_t>(all.size());
   const auto n = static_cast<double>(all.size());
@@ -153,19 +145,26 @@ Evaluation multiple_choice(const Subject& subject, const std::vector<Choice>& qu
   constexpr const char* kOp = "multiple_choice";
   check(!questions.empty(), kOp, "there are no questions");
   std::vector<LikelihoodRequest> requests;
-  Evaluation result{.documents = static_cast<int64_t>(questions.size()), .tokens = 0, .measures = {}};
+  Evaluation result{.documents = static_cast<int64_t>(questions.size())};
   for (size_t i = 0; i < questions.size(); ++i) {
     const Choice& q = questions[i];
+    const std::string place = !q.place.empty() ? q.place : cat("question ", static_cast<int64_t>(i));
     const auto count = static_cast<int64_t>(q.answers.size());
-    check(q.right >= 0 && q.right < count, kOp, "question ", static_cast<int64_t>(i), " has ", count,
-          " answers, the right one is number ", q.right);
+    check(q.right >= 0 && q.right < count, kOp, place, " has ", count, " answers, the right one is number ", q.right);
     for (const std::string& answer : q.answers) {
-      check(!answer.empty(), kOp, "question ", static_cast<int64_t>(i), " has an empty answer");
-      requests.push_back(encode_pair(subject, q.context, delimiter + answer));
-      result.tokens += static_cast<int64_t>(requests.back().continuation.size());
+      check(!answer.empty(), kOp, place, " has an empty answer");
+      try {
+        requests.push_back(encode_pair(subject, q.context, delimiter + answer));
+      } catch (const ValueError& e) {
+        throw ValueError(kOp, cat(place, ": ", said(e)));
+      }
+      const auto length = static_cast<int64_t>(requests.back().continuation.size());
+      check(length <= subject.context, kOp, place, " has an answer of ", length, " tokens, more than the context of ",
+            subject.context);
+      result.tokens += length;
     }
   }
-  const std::vector<Likelihood> found = log_likelihoods(subject, requests, options.batch);
+  const std::vector<Likelihood> found = log_likelihoods(subject, requests, options.batch, options.watch);
   std::vector<double> acc, norm, bytes;
   size_t at = 0;
   for (const Choice& q : questions) {
@@ -181,30 +180,55 @@ Evaluation multiple_choice(const Subject& subject, const std::vector<Choice>& qu
     acc.push_back(best([](const std::string&) { return int64_t{1}; }));
     norm.push_back(best([](const std::string& a) { return code_points(a); }));
     bytes.push_back(best([](const std::string& a) { return static_cast<int64_t>(a.size()); }));
+    Sample sample{.values = {acc.back(), norm.back(), bytes.back()}};
+    for (size_t j = 0; j < q.answers.size(); ++j) sample.log_probabilities.push_back(found[at + j].log_probability);
+    result.samples.push_back(std::move(sample));
     at += q.answers.size();
   }
   result.measures = {mean("acc", acc), mean("acc_norm", norm), mean("acc_bytes", bytes)};
   return result;
 }
 
-Evaluation exact_match(const Subject& subject, const std::vector<Question>& questions, const MatchOptions& options) {
+Evaluation exact_match(const Subject& subject, const std::vector<Question>& questions, const MatchOptions& options,
+                       const Watch& watch) {
   constexpr const char* kOp = "exact_match";
   check(static_cast<bool>(subject.generate), kOp, "this model writes no text");
   check(!questions.empty(), kOp, "there are no questions");
   const int64_t room = subject.context - options.tokens;
   check(options.tokens > 0 && room > 0, kOp, "with ", options.tokens, " tokens to write nothing of a prompt fits the ",
         "model's context of ", subject.context);
-  Evaluation result{.documents = static_cast<int64_t>(questions.size()), .tokens = 0, .measures = {}};
-  std::vector<double> right;
+  Evaluation result{.documents = static_cast<int64_t>(questions.size())};
+  std::vector<std::vector<int32_t>> prompts;
   for (const Question& q : questions) {
-    std::vector<int32_t> ids = subject.encode(q.prompt);
+    std::vector<int32_t> ids;
+    try {
+      ids = subject.encode(q.prompt);
+    } catch (const ValueError& e) {  // a tokenizer without an unknown token
+      throw ValueError(
+          kOp, cat(q.place.empty() ? cat("question ", static_cast<int64_t>(prompts.size())) : q.place, ": ", said(e)));
+    }
     if (ids.empty()) ids.push_back(subject.prefix);
     if (static_cast<int64_t>(ids.size()) > room) ids.erase(ids.begin(), ids.end() - room);
-    const std::string written = subject.generate(ids, options.tokens, options.stops);
-    result.tokens += static_cast<int64_t>(subject.encode_plain(written).size());
-    const std::string mine = plain(written, options);
-    right.push_back(std::any_of(q.answers.begin(), q.answers.end(),
-                                [&](const std::string& a) { return plain(a, options) == mine; }));
+    prompts.push_back(std::move(ids));
+  }
+  int64_t done = 0;
+  bool stopped = false;
+  const Watch inner = [&](int64_t now, int64_t all) {
+    done = now;
+    stopped = watch && !watch(now, all);
+    return !stopped;
+  };
+  const std::vector<std::string> written = subject.generate(prompts, options.tokens, options.stops, inner);
+  check(!stopped, "", "stopped after ", done, " of ", result.documents, " documents");
+  check(written.size() == questions.size(), kOp, "the model wrote ", static_cast<int64_t>(written.size()),
+        " texts for ", result.documents, " prompts");
+  std::vector<double> right;
+  for (size_t i = 0; i < written.size(); ++i) {
+    result.tokens += static_cast<int64_t>(subject.encode_plain(written[i]).size());
+    const std::string mine = plain(written[i], options);
+    right.push_back(
+        std::ranges::any_of(questions[i].answers, [&](const std::string& a) { return plain(a, options) == mine; }));
+    result.samples.push_back({.values = {right.back()}, .written = written[i]});
   }
   result.measures = {mean("exact_match", right)};
   return result;

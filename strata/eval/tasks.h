@@ -19,11 +19,19 @@ struct Measure {
   std::optional<double> error{};  ///< standard error of a mean over documents; none where the number is no mean
 };
 
+/// What was found of one document.
+struct Sample {
+  std::vector<double> values{};             ///< of each measure that is a mean over documents (has an error), in order
+  std::vector<double> log_probabilities{};  ///< of the text, or of each choice: natural logarithms
+  std::string written{};                    ///< by exact_match
+};
+
 /// A result: measures over `documents` documents.
 struct Evaluation {
   int64_t documents = 0;
   int64_t tokens = 0;  ///< whose probability was asked for, or that were written
-  std::vector<Measure> measures;
+  std::vector<Measure> measures{};
+  std::vector<Sample> samples{};  ///< of each document, in order; of divergence none
 
   /// Throws ValueError where there is none of that name.
   double value(std::string_view name) const;
@@ -33,6 +41,7 @@ struct Evaluation {
 struct EvaluationOptions {
   int64_t batch = 8;    ///< rows of a forward pass
   int64_t overlap = 1;  ///< rolling_windows()
+  Watch watch{};        ///< told how far it is
 };
 
 /// Perplexities of whole texts: word_perplexity, byte_perplexity (per word between white space and per UTF-8 byte of
@@ -52,11 +61,12 @@ struct Choice {
   std::string context;               ///< what stands before the answers, with the blank that separates them
   std::vector<std::string> answers;  ///< not empty
   int64_t right = 0;                 ///< place of the right one
+  std::string place{};               ///< what errors call it ("'a.jsonl': line 3"); empty: its number
 };
 /// Each answer's probability after its context decides: acc takes the likeliest, acc_norm the likeliest by character
 /// (code points of the answer without `delimiter`), acc_bytes by byte. `delimiter` goes between context and answer.
-/// Equal ones: the first. Throws ValueError for a question without answers, an empty answer, or a right one that is
-/// none.
+/// Equal ones: the first. Throws ValueError for a question without answers, an empty answer, one without a token of its
+/// own or with more than the context holds, or a right one that is none.
 Evaluation multiple_choice(const Subject& subject, const std::vector<Choice>& questions,
                            const std::string& delimiter = " ", const EvaluationOptions& options = {});
 
@@ -64,6 +74,7 @@ Evaluation multiple_choice(const Subject& subject, const std::vector<Choice>& qu
 struct Question {
   std::string prompt;
   std::vector<std::string> answers;  ///< any of them is right
+  std::string place{};               ///< what errors call it; empty: its number
 };
 /// How a continuation is compared.
 struct MatchOptions {
@@ -75,8 +86,9 @@ struct MatchOptions {
   bool trim = false;                       ///< white space at both ends
 };
 /// exact_match: the share of prompts whose likeliest continuation is an answer. The end of a prompt is read where it
-/// does not fit. Throws ValueError where the subject does not generate, or nothing of a prompt would fit.
-Evaluation exact_match(const Subject& subject, const std::vector<Question>& questions,
-                       const MatchOptions& options = {});
+/// does not fit. Throws ValueError where the subject does not generate, nothing of a prompt would fit, or `watch` stops
+/// it.
+Evaluation exact_match(const Subject& subject, const std::vector<Question>& questions, const MatchOptions& options = {},
+                       const Watch& watch = {});
 
 }  // namespace strata::eval

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "strata/core/node.h"
+#include "strata/generate/beam_draws_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/softmax/softmax.h"
@@ -36,15 +37,18 @@ float over_length(float score, int64_t length, double penalty) {
   return score / static_cast<float>(std::pow(static_cast<double>(length), penalty));
 }
 
-// The `keep` likeliest continuations of all rows together, likeliest first.
-std::vector<Candidate> continuations(const Sequences& rows, const std::vector<Candidate>& running, int64_t keep) {
+// `keep` continuations of all rows together, likeliest first: the likeliest, or what is drawn.
+std::vector<Candidate> continuations(const Sequences& rows, const std::vector<Candidate>& running, int64_t keep,
+                                     const GenerationOptions& o, int64_t written) {
   // Penalties are of logprobs here, as in transformers.
-  const Tensor scores = rows.adjusted(log_softmax(rows.logits().to(DType::f32), -1));
+  Tensor scores = narrow(rows.adjusted(log_softmax(rows.logits().to(DType::f32), -1)), 1, 0, rows.vocab());
+  if (o.draw_beams) scores = detail::filtered_scores(scores, o);
   std::vector<float> so_far;
   for (const Candidate& c : running) so_far.push_back(c.score);
-  const Tensor sums = narrow(scores, 1, 0, rows.vocab()) +
-                      from_span<float>(so_far, {static_cast<int64_t>(running.size()), 1}).to(scores.device());
-  const auto [values, places] = topk(sums.contiguous().view({sums.numel()}), std::min(keep, sums.numel()));
+  const auto n = static_cast<int64_t>(running.size());
+  const Tensor sums = (scores + from_span<float>(so_far, {n, 1}).to(scores.device())).view({scores.numel()});
+  keep = std::min(keep, sums.numel());
+  const auto [values, places] = o.draw_beams ? detail::drawn(sums, keep, o.seed, written) : topk(sums, keep);
   const std::vector<float> score = values.to_vector<float>();
   const std::vector<int64_t> place = places.to_vector<int64_t>();
   std::vector<Candidate> all;
@@ -60,13 +64,13 @@ std::vector<Candidate> continuations(const Sequences& rows, const std::vector<Ca
 }  // namespace
 
 std::vector<Beam> beam_search(Sequences& rows, const std::vector<int64_t>& prompt, const GenerationOptions& o,
-                              int64_t most, Tensor* hidden) {
+                              int64_t most, Tensor* hidden, const Tensor& source) {
   const auto beams = static_cast<size_t>(o.beams);
   check(rows.rows() == o.beams, "beam_search", o.beams, " beams want as many rows, there are ", rows.rows());
   check(rows.vocab() > static_cast<int64_t>(o.stop_ids.size()) && rows.vocab() > 1, "beam_search", "a vocabulary of ",
         rows.vocab(), " with ", o.stop_ids.size(), " stop ids leaves nothing to continue with");
   const NoGrad guard;
-  rows.start(0, prompt, o, 0, 0, hidden);
+  rows.start(0, prompt, o, 0, 0, hidden, source);
   for (int64_t r = 1; r < o.beams; ++r) rows.copy(0, r, o.seed);
   const auto keep = static_cast<int64_t>(std::max<size_t>(2, 1 + o.stop_ids.size()) * beams);
   // All begin alike: only the first one's continuations count.
@@ -75,7 +79,7 @@ std::vector<Beam> beam_search(Sequences& rows, const std::vector<int64_t>& promp
   bool may_improve = true;
   for (int64_t written = 0; written < most;) {
     rows.read();
-    std::vector<Candidate> next = continuations(rows, running, keep);
+    std::vector<Candidate> next = continuations(rows, running, keep, o, written);
     const bool full = std::ranges::all_of(whole, &Candidate::is_whole);
     std::vector<Candidate> ended = whole;
     bool all_stop = true;

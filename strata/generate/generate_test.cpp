@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "strata/core/node.h"
+#include "strata/generate/beam_draws_inl.h"
 #include "strata/generate/generation_config.h"
 #include "strata/generate/sampling.h"
 #include "strata/generate/sequences.h"
@@ -166,7 +167,8 @@ TEST(Transformers, WriteTheSame) {
   int cases = 0, beams = 0;
   for (std::string line; std::getline(file, line); ++cases) {
     const nlohmann::json c = nlohmann::json::parse(line);
-    const GenerationOptions options = parse_generation_config(c["config"].dump());
+    GenerationOptions options = parse_generation_config(c["config"].dump());
+    options.seed = 7;  // of beams that are drawn
     const Generated out = writer.generate({{c["prompt"].get<Ids>(), options}})[0];
     beams += options.beams > 1;
     ASSERT_EQ(out.completions.size(), c["texts"].size()) << line;
@@ -180,6 +182,58 @@ TEST(Transformers, WriteTheSame) {
   }
   EXPECT_GT(cases, 90);
   EXPECT_GT(beams, 60);
+}
+
+// ---- beams that are drawn
+
+TEST(DrawnBeams, AreDrawnBySoftmaxWithoutReplacement) {
+  const std::vector<float> logits{0.0F, 1.0F, -1.0F, 0.5F, -INFINITY};
+  const Tensor sums = from_span<float>(logits, {5});
+  const std::vector<float> p = softmax(sums, 0).to_vector<float>();
+  constexpr int kDraws = 4000;
+  // Of the first of two, and of both orders of a pair: p_i p_j / (1 - p_i) and the other way round.
+  std::vector<int> in_pair(5);
+  for (int seed = 0; seed < kDraws; ++seed) {
+    const auto [values, places] = detail::drawn(sums, 2, static_cast<uint64_t>(seed), seed % 7);
+    const Ids two = places.to_vector<int64_t>();
+    ASSERT_NE(two[0], two[1]);
+    const std::vector<float> v = values.to_vector<float>();
+    EXPECT_GE(v[0], v[1]);
+    for (const int64_t i : two) ++in_pair[static_cast<size_t>(i)];
+  }
+  for (size_t i = 0; i < 5; ++i) {
+    double want = p[i];
+    for (size_t j = 0; j < 5; ++j)
+      if (j != i) want += static_cast<double>(p[j]) * p[i] / (1.0 - p[j]);
+    EXPECT_NEAR(in_pair[i] / static_cast<double>(kDraws), want, 4 * std::sqrt(0.25 / kDraws)) << i;
+  }
+  EXPECT_EQ(in_pair[4], 0) << "what was left out is not drawn";
+}
+
+TEST(DrawnBeams, AreTheSeedsAndComeWhole) {
+  const auto model = model_of("llama");
+  GenerationOptions o{.max_tokens = 8, .temperature = 1.5, .top_k = 12, .seed = 3};
+  o.beams = 3, o.n = 2, o.draw_beams = true;
+  const auto write = [&](uint64_t seed) {
+    o.seed = seed;
+    return TextGenerator(model).generate({{{1, 2, 3}, o}})[0].completions[0].tokens;
+  };
+  EXPECT_EQ(write(3), write(3));
+  std::set<Ids> different;
+  for (uint64_t seed = 0; seed < 10; ++seed) different.insert(write(seed));
+  EXPECT_GT(different.size(), 3u);
+  // Which texts they will be is known at the end: one piece each, with all of it.
+  std::vector<GenerationPiece> pieces;
+  const Generated out = TextGenerator(model).generate({{{1, 2, 3}, o}}, [&](const GenerationPiece& p) {
+    pieces.push_back(p);
+    return true;
+  })[0];
+  ASSERT_EQ(pieces.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(pieces[i].completion, static_cast<int64_t>(i));
+    EXPECT_EQ(pieces[i].token, out.completions[i].tokens.back());
+    EXPECT_TRUE(pieces[i].last);
+  }
 }
 
 // ---- how texts end
@@ -433,7 +487,8 @@ TEST(Refusals, NameTheRequestBeforeAnythingIsComputed) {
        "stop string is empty"},
       {with([](O& o) { o.top_logprobs = 301; }), "top_logprobs"},
       {with([](O& o) { o.beams = 2, o.n = 3; }), "2 beams"},
-      {with([](O& o) { o.beams = 2, o.temperature = 0.5; }), "draws nothing"},
+      {with([](O& o) { o.beams = 2, o.temperature = 0.5; }), "not drawn"},
+      {with([](O& o) { o.beams = 2, o.draw_beams = true, o.temperature = 0; }), "temperature above 0"},
       {with([](O& o) { o.beams = 2, o.stop_strings = {"a"}; }), "stop strings"},
   };
   for (const auto& [request, text] : wrong) {
@@ -494,6 +549,30 @@ TEST(Rows, AStepTakesNoMemoryThatTheFirstDidNot) {
     EXPECT_EQ(now.live_total, before.live_total) << i;
     EXPECT_EQ(now.blocks, before.blocks) << i;
     EXPECT_EQ(now.reserved, before.reserved) << i;
+  }
+}
+
+// The same of requests of other lengths with all that a step can do: between two tokens nothing is kept, and the heap
+// asks the system for nothing.
+TEST(Rows, RequestsTakeNoMemoryAStep) {
+  const auto model = model_of("llama");
+  GenerationOptions o{.max_tokens = 30, .temperature = 0.9, .top_p = 0.9, .seed = 1, .repetition_penalty = 1.1};
+  o.logit_bias = {{3, 0.5}}, o.min_tokens = 31, o.stop_ids = {7};
+  std::vector<GenerationRequest> requests;
+  for (int64_t r = 0; r < 4; ++r) requests.push_back({Ids(static_cast<size_t>(2 + 3 * r), r), o});
+  TextGenerator writer(model);
+  std::vector<memory::Stats> after;  // of each step: its first row's piece
+  writer.generate(requests, [&](const GenerationPiece& piece) {
+    if (piece.request == 0) after.push_back(memory::stats(Device::cpu()));
+    return true;
+  });
+  ASSERT_EQ(after.size(), 30u);
+  for (size_t i = 3; i < after.size(); ++i) {
+    EXPECT_EQ(after[i].live_total, after[2].live_total) << i;
+    EXPECT_EQ(after[i].blocks, after[2].blocks) << i;
+    EXPECT_EQ(after[i].reserved, after[2].reserved) << i;
+    EXPECT_EQ(after[i].retries, after[2].retries) << i;
+    EXPECT_LE(after[i].allocations - after[i - 1].allocations, after[2].allocations - after[1].allocations + 8) << i;
   }
 }
 

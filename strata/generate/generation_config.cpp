@@ -1,5 +1,6 @@
 #include "strata/generate/generation_config.h"
 
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "strata/core/error.h"
+#include "strata/core/json_text.h"
 #include "strata/io/json.h"
 
 namespace strata {
@@ -15,13 +17,21 @@ using nlohmann::json;
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
+// What is wrong with a file is an IoError, what is wrong with a call a ValueError.
+[[noreturn]] void refuse_source(std::string_view source, bool call, const std::string& why) {
+  if (call) throw ValueError(source, why);
+  throw IoError("generation_config", cat(source, ": ", why));
+}
+
 // A value and where it is, for errors.
 struct Field {
   std::string_view source, key;
   const json& value;
+  bool call = false;  // an argument, not a file's
 
   [[noreturn]] void refuse(const std::string& why) const {
-    throw IoError("generation_config", cat(source, ": ", key, " is ", value.dump().substr(0, 80), ": ", why));
+    const std::string shown = value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 80);
+    refuse_source(source, call, cat(key, " is ", shown, ": ", why));
   }
   int64_t whole(const json& v) const {
     if (v.is_number_integer() && v <= std::numeric_limits<int32_t>::max() && v >= std::numeric_limits<int32_t>::min())
@@ -29,6 +39,10 @@ struct Field {
     refuse("wanted a whole number");
   }
   int64_t whole() const { return whole(value); }
+  uint64_t seed() const {
+    if (value.is_number_unsigned()) return value.get<uint64_t>();
+    refuse("wanted a whole number from 0 to 2^64 - 1");
+  }
   double number() const {
     if (value.is_number()) return value.get<double>();
     refuse("wanted a number");
@@ -52,6 +66,17 @@ struct Read {
   bool draws = false;
   bool top_k_given = false;
 };
+
+// {"id": number}
+void read_logit_bias(Read& r, const Field& f) {
+  if (!f.value.is_object()) f.refuse("wanted {\"id\": number}");
+  for (const auto& [id, value] : f.value.items()) {
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
+    if (error != std::errc() || end != id.data() + id.size() || !value.is_number()) f.refuse("wanted {\"id\": number}");
+    r.o.logit_bias.emplace_back(number, value.get<double>());
+  }
+}
 
 void read_stop_strings(Read& r, const Field& f) {
   if (f.value.is_string()) {
@@ -94,47 +119,84 @@ void read_sequence_bias(Read& r, const Field& f) {
   }
 }
 
-// Every key that transformers writes, and what it is here. A value of null is none given.
+// Every key that transformers writes, what it is here, and those of calls that files do not have. A value of null is
+// none given.
 struct Key {
   const char* name;
   void (*read)(Read&, const Field&);
   const char* neutral = nullptr;  // of what there is not: JSON of the values that ask for nothing, between blanks
+  const char* type = nullptr;     // of what shapes what is written
+  const char* doc = nullptr;
+  bool call = false;  // no file's
 };
 void pass(Read&, const Field&) {}  // changes nothing that is written
 void refused(Read&, const Field& f) {
   f.refuse("there is no such thing here, and without it other texts would be written");
 }
+constexpr const char* kNone = nullptr;
 
 const Key kKeys[] = {
-    {"max_new_tokens", [](Read& r, const Field& f) { r.o.max_tokens = f.whole(); }},
-    {"max_length", [](Read& r, const Field& f) { r.o.max_length = f.whole(); }},
-    {"min_new_tokens", [](Read& r, const Field& f) { r.o.min_tokens = f.whole(); }},
-    {"min_length", [](Read& r, const Field& f) { r.o.min_length = f.whole(); }},
-    {"do_sample", [](Read& r, const Field& f) { r.draws = f.truth(); }},
-    {"temperature", [](Read& r, const Field& f) { r.o.temperature = f.number(); }},
+    {"max_new_tokens", [](Read& r, const Field& f) { r.o.max_tokens = f.whole(); }, kNone, "integer",
+     "Most tokens to write; 0: as many as the context has room for."},
+    {"max_length", [](Read& r, const Field& f) { r.o.max_length = f.whole(); }, kNone, "integer",
+     "Most tokens with the prompt; 0: no such limit. max_new_tokens counts where both are given."},
+    {"min_new_tokens", [](Read& r, const Field& f) { r.o.min_tokens = f.whole(); }, kNone, "integer",
+     "Before as many are written no stop id is drawn."},
+    {"min_length", [](Read& r, const Field& f) { r.o.min_length = f.whole(); }, kNone, "integer",
+     "The same, the prompt counted."},
+    {"do_sample", [](Read& r, const Field& f) { r.draws = f.truth(); }, kNone, "boolean",
+     "Whether tokens are drawn; else the likeliest is taken. A call that says how to draw draws."},
+    {"temperature", [](Read& r, const Field& f) { r.o.temperature = f.number(); }, kNone, "number",
+     "Logits are divided by it; 0 takes the likeliest token."},
     {"top_k",
      [](Read& r, const Field& f) {
        r.o.top_k = f.whole();
        r.top_k_given = true;
-     }},
-    {"top_p", [](Read& r, const Field& f) { r.o.top_p = f.number(); }},
-    {"min_p", [](Read& r, const Field& f) { r.o.min_p = f.number(); }},
-    {"typical_p", [](Read& r, const Field& f) { r.o.typical_p = f.number(); }},
-    {"repetition_penalty", [](Read& r, const Field& f) { r.o.repetition_penalty = f.number(); }},
-    {"eos_token_id", [](Read& r, const Field& f) { r.o.stop_ids = f.ids(); }},
-    {"stop_strings", read_stop_strings},
+     },
+     kNone, "integer", "Only the k likeliest, 50 where nothing is said; 0: all."},
+    {"top_p", [](Read& r, const Field& f) { r.o.top_p = f.number(); }, kNone, "number",
+     "Only the likeliest that together have this probability."},
+    {"min_p", [](Read& r, const Field& f) { r.o.min_p = f.number(); }, kNone, "number",
+     "Only those at least this share as likely as the likeliest."},
+    {"typical_p", [](Read& r, const Field& f) { r.o.typical_p = f.number(); }, kNone, "number",
+     "Only those nearest to the entropy that together have this probability."},
+    {"repetition_penalty", [](Read& r, const Field& f) { r.o.repetition_penalty = f.number(); }, kNone, "number",
+     "Logits of all tokens so far are divided by it, negative ones multiplied."},
+    {"eos_token_id", [](Read& r, const Field& f) { r.o.stop_ids = f.ids(); }, kNone, "ids",
+     "Ids that end a text; the tokenizer's end where nothing is said."},
+    {"stop_strings", read_stop_strings, kNone, "texts", "Texts that end a text, and are not part of it."},
     {"suppress_tokens",
      [](Read& r, const Field& f) {
        for (const int64_t id : f.ids()) r.o.logit_bias.emplace_back(id, kNever);
-     }},
-    {"bad_words_ids", read_bad_words},
-    {"sequence_bias", read_sequence_bias},
-    {"num_return_sequences", [](Read& r, const Field& f) { r.o.n = f.whole(); }},
-    {"num_beams", [](Read& r, const Field& f) { r.o.beams = f.whole(); }},
-    {"length_penalty", [](Read& r, const Field& f) { r.o.length_penalty = f.number(); }},
-    {"early_stopping", read_early_stopping},
+     },
+     kNone, "ids", "Ids that are never written."},
+    {"begin_suppress_tokens", [](Read& r, const Field& f) { r.o.not_first = f.ids(); }, kNone, "ids",
+     "Ids that are not the first to be written."},
+    {"bad_words_ids", read_bad_words, kNone, "id lists", "The same, each in a list of its own."},
+    {"sequence_bias", read_sequence_bias, kNone, "id biases", "What is added to logits: [[[id], number], ..]."},
+    {"num_return_sequences", [](Read& r, const Field& f) { r.o.n = f.whole(); }, kNone, "integer",
+     "Texts for each prompt; of beams the best."},
+    {"num_beams", [](Read& r, const Field& f) { r.o.beams = f.whole(); }, kNone, "integer",
+     "Above 1: beam search, with do_sample over continuations that are drawn."},
+    {"length_penalty", [](Read& r, const Field& f) { r.o.length_penalty = f.number(); }, kNone, "number",
+     "Of beam search: scores are divided by the number of tokens to this power."},
+    {"early_stopping", read_early_stopping, kNone, "stopping",
+     "When beam search ends: false, when a better text is unlikely; true, when there are as many whole texts as beams; "
+     "\"never\", when there cannot be a better one."},
+    {"seed", [](Read& r, const Field& f) { r.o.seed = f.seed(); }, kNone, "integer",
+     "The same seed, prompt and model write the same, whatever else is written at the time.", true},
+    {"frequency_penalty", [](Read& r, const Field& f) { r.o.frequency_penalty = f.number(); }, kNone, "number",
+     "Times how often a token was written, taken off its logit.", true},
+    {"presence_penalty", [](Read& r, const Field& f) { r.o.presence_penalty = f.number(); }, kNone, "number",
+     "Taken off the logits of tokens that were written.", true},
+    {"logit_bias", read_logit_bias, kNone, "biases", "What is added to logits, by id.", true},
+    {"logprobs", [](Read& r, const Field& f) { r.o.logprobs = f.truth(); }, kNone, "boolean",
+     "Gives the logarithms of the tokens' probabilities under the model itself.", true},
+    {"top_logprobs", [](Read& r, const Field& f) { r.o.top_logprobs = f.whole(); }, kNone, "integer",
+     "Gives those of the likeliest so many at each place.", true},
+    {"prompt_logprobs", [](Read& r, const Field& f) { r.o.prompt_logprobs = f.truth(); }, kNone, "boolean",
+     "Gives those of the prompt's tokens but the first.", true},
 
-    {"begin_suppress_tokens", refused, "[]"},
     {"constraints", refused, "[]"},
     {"diversity_penalty", refused, "0 0.0"},
     {"dola_layers", refused},
@@ -145,7 +207,6 @@ const Key kKeys[] = {
     {"exponential_decay_length_penalty", refused},
     {"force_words_ids", refused, "[]"},
     {"forced_bos_token_id", refused},
-    {"forced_decoder_ids", refused, "[]"},
     {"forced_eos_token_id", refused},
     {"guidance_scale", refused, "1 1.0"},
     {"max_time", refused},
@@ -163,7 +224,13 @@ const Key kKeys[] = {
     // Of prompts and batches, which here need no padding, and of models with an encoder.
     {"bos_token_id", pass},
     {"pad_token_id", pass},
+    // Tokens that an encoder-decoder's texts begin with: parse_decoder_start().
     {"decoder_start_token_id", pass},
+    {"forced_decoder_ids", pass},
+    {"lang_to_id", pass},
+    {"task_to_id", pass},
+    {"no_timestamps_token_id", pass},
+    {"is_multilingual", pass},
     // How it is computed.
     {"use_cache", pass},
     {"cache_implementation", pass},
@@ -192,6 +259,12 @@ const Key kKeys[] = {
     {"output_scores", pass},
     {"output_logits", pass},
     {"return_dict_in_generate", pass},
+    // Of times of words, and of texts that go on from sound to sound, which are not had.
+    {"alignment_heads", pass},
+    {"max_initial_timestamp_index", pass},
+    {"median_filter_width", pass},
+    {"prev_sot_token_id", pass},
+    {"return_timestamps", refused, "false"},
     // Where the file comes from.
     {"_from_model_config", pass},
     {"transformers_version", pass},
@@ -209,25 +282,24 @@ bool is_neutral(const Key& key, const json& value) {
   return false;
 }
 
-}  // namespace
+const Key* key_named(std::string_view name) {
+  for (const Key& k : kKeys)
+    if (name == k.name) return &k;
+  return nullptr;
+}
 
-GenerationOptions parse_generation_config(std::string_view text, std::string_view source) {
-  const json all = io::parse_json(text, source);
-  if (!all.is_object()) throw IoError("generation_config", cat(source, ": wanted an object"));
-  Read r;
-  for (const auto& [name, value] : all.items()) {
-    const Key* key = nullptr;
-    for (const Key& k : kKeys)
-      if (name == k.name) key = &k;
-    const Field field{source, name, value};
-    if (key == nullptr) field.refuse("the key is not known, and may change what is written");
-    if (!value.is_null() && !is_neutral(*key, value)) key->read(r, field);
-  }
+void read_field(Read& r, const Field& field) {
+  const Key* key = key_named(field.key);
+  if (key == nullptr || (key->call && !field.call))
+    field.refuse(field.call ? "there is no such option" : "the key is not known, and may change what is written");
+  if (!field.value.is_null() && !is_neutral(*key, field.value)) key->read(r, field);
+}
+
+// The options of all that was read, by transformers' rules.
+GenerationOptions finished(Read r, std::string_view source, bool call) {
   GenerationOptions& o = r.o;
-  if (o.beams > 1 && r.draws)
-    throw IoError("generation_config",
-                  cat(source, ": num_beams is ", o.beams, " with do_sample: beams draw nothing here"));
-  if (o.beams > 1 || !r.draws) {
+  o.draw_beams = o.beams > 1 && r.draws;
+  if (!r.draws) {
     // What transformers passes over too.
     o.temperature = o.beams > 1 ? 1 : 0;
     o.top_k = 0;
@@ -242,9 +314,62 @@ GenerationOptions parse_generation_config(std::string_view text, std::string_vie
   try {
     check_options(o, std::numeric_limits<int32_t>::max());
   } catch (const Error& e) {
-    throw IoError("generation_config", cat(source, ": ", e.what()));
+    if (call) throw;
+    refuse_source(source, call, e.what());
   }
   return o;
+}
+
+json object_of(std::string_view text, std::string_view source, bool call) {
+  json all = json::object();
+  try {
+    if (!text.empty()) all = io::parse_json(text, source);
+  } catch (const IoError& e) {
+    if (call) throw ValueError("", e.what());
+    throw;
+  }
+  if (!all.is_object()) refuse_source(source, call, "wanted an object");
+  return all;
+}
+
+}  // namespace
+
+GenerationOptions parse_generation_config(std::string_view text, std::string_view source) {
+  const json file = object_of(text, source, false);
+  Read r;
+  for (const auto& [name, value] : file.items()) read_field(r, {source, name, value});
+  return finished(std::move(r), source, false);
+}
+
+GenerationOptions parse_generation_options(std::string_view call, std::string_view config, std::string_view source) {
+  constexpr std::string_view kOp = "generate";
+  const json file = object_of(config, source, false), said = object_of(call, kOp, true);
+  Read r;
+  for (const auto& [name, value] : file.items())
+    if (!said.contains(name)) read_field(r, {source, name, value});
+  for (const auto& [name, value] : said.items()) read_field(r, {kOp, name, value, true});
+  // Who says how to draw wants something drawn.
+  const auto says = [&](const char* name) { return said.contains(name) && !said[name].is_null(); };
+  if (!says("do_sample") && r.o.beams == 1)
+    for (const char* how : {"temperature", "top_k", "top_p", "min_p", "typical_p", "seed"}) r.draws |= says(how);
+  // A length that the call says counts beside a file's number of tokens.
+  if (says("max_length") && !says("max_new_tokens")) r.o.max_tokens = 0;
+  if (says("min_length") && !says("min_new_tokens")) r.o.min_tokens = 0;
+  return finished(std::move(r), kOp, true);
+}
+
+std::vector<GenerationKey> generation_keys() {
+  std::vector<GenerationKey> keys;
+  for (const Key& k : kKeys)
+    if (k.type != nullptr) keys.push_back({k.name, k.type, k.doc});
+  return keys;
+}
+
+std::string describe_generation_options() {
+  return detail::json_list(generation_keys(), [](const GenerationKey& k) {
+    return cat("{\"name\": ", detail::json_string(k.name), ", \"type\": ", detail::json_string(k.type),
+               ", \"doc\": ", detail::json_string(k.doc), "}");
+  });
 }
 
 }  // namespace strata

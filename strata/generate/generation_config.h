@@ -1,7 +1,9 @@
 #pragma once
 // generation_config.json: how a model's makers would have it generate.
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "strata/generate/options.h"
 
@@ -14,5 +16,25 @@ namespace strata {
 /// key for what is no JSON, for a value of the wrong type or out of range, for a key that asks for what there is not,
 /// and for a key that is not known.
 GenerationOptions parse_generation_config(std::string_view json, std::string_view source = "generation_config.json");
+
+/// The options of a call, as Python, Node and C spell them: a JSON object with the keys of generation_keys(), over a
+/// generation_config.json (its text; empty: none), of which null takes a key back. A call that says how to draw
+/// (temperature, top_k, .., seed) and not do_sample draws. Throws IoError as parse_generation_config() does for the
+/// file, ValueError naming the key for the call.
+///
+///     const GenerationOptions o = parse_generation_options(R"({"max_new_tokens": 50, "top_p": 0.9})", config);
+GenerationOptions parse_generation_options(std::string_view call, std::string_view config = {},
+                                           std::string_view source = "generation_config.json");
+
+/// An option as calls and files spell it.
+struct GenerationKey {
+  std::string name;  ///< "max_new_tokens"
+  std::string type;  ///< integer, number, boolean, ids, texts, id lists, id biases, stopping, biases
+  std::string doc;
+};
+/// Every option that parse_generation_options() takes and that shapes what is written or given back.
+std::vector<GenerationKey> generation_keys();
+/// generation_keys() as JSON, which declarations in other languages are made of: [{"name", "type", "doc"}, ..].
+std::string describe_generation_options();
 
 }  // namespace strata

@@ -62,6 +62,14 @@ TEST(GenerationConfig, EveryKeyThatIsTaken) {
   double sum = 0;
   for (const auto& [id, value] : o.logit_bias) sum += std::isinf(value) ? static_cast<double>(id) : value;
   EXPECT_EQ(sum, 1 + 2 + 4 - 1.5);
+  // As Whisper's files have it; what its texts begin with is parse_decoder_start()'s.
+  const GenerationOptions whisper = parse_generation_config(
+      R"({"begin_suppress_tokens": [220, 50257], "forced_decoder_ids": [[1, null], [2, 50359]], "is_multilingual": true,
+          "lang_to_id": {"<|en|>": 50259}, "task_to_id": {"transcribe": 50359}, "no_timestamps_token_id": 50363,
+          "return_timestamps": false, "max_initial_timestamp_index": 50, "alignment_heads": [[2, 2]],
+          "prev_sot_token_id": 50361, "decoder_start_token_id": 50258, "suppress_tokens": [1]})");
+  EXPECT_EQ(whisper.not_first, (std::vector<int64_t>{220, 50257}));
+  EXPECT_EQ(whisper.logit_bias.size(), 1u);
   const GenerationOptions beams = parse_generation_config(
       R"({"num_beams": 4, "length_penalty": 0.5, "early_stopping": "never", "num_return_sequences": 2, "top_k": 9,
           "stop_strings": null, "max_length": 30, "min_length": 6})");
@@ -88,14 +96,15 @@ TEST(GenerationConfig, WhatWouldWriteOtherTextsIsRefused) {
       {R"({"forced_bos_token_id": 3})", "forced_bos_token_id"},
       {R"({"watermarking_config": {}})", "watermarking_config"},
       {R"({"eta_cutoff": 0.1})", "eta_cutoff"},
-      {R"({"begin_suppress_tokens": [220]})", "begin_suppress_tokens"},
+      {R"({"begin_suppress_tokens": ["a"]})", "begin_suppress_tokens"},
+      {R"({"return_timestamps": true})", "return_timestamps"},
       {R"({"num_beam_groups": 2})", "num_beam_groups"},
       {R"({"max_time": 3})", "max_time"},
       {R"({"bad_words_ids": [[1, 2]]})", "several ids"},
       {R"({"bad_words_ids": [[]]})", "bad_words_ids"},
       {R"({"sequence_bias": [[[1, 2], 1]]})", "several ids"},
       {R"({"sequence_bias": {"1": 2}})", "sequence_bias"},
-      {R"({"num_beams": 2, "do_sample": true})", "num_beams is 2 with do_sample"},
+      {R"({"num_beams": 2, "do_sample": true, "temperature": 0.0})", "temperature above 0"},
       {R"({"a_new_key": 1})", "a_new_key is 1: the key is not known"},
       {R"({"top_p": "high", "do_sample": true})", "top_p"},
       {R"({"top_p": 1.5, "do_sample": true})", "top_p"},

@@ -55,6 +55,45 @@ OPTIONS += [
     {"max_new_tokens": 12, "num_beams": 3, "suppress_tokens": [1, 2, 3], "eos_token_id": [5, 11]},
 ]
 
+# Beams that are drawn. Numbers are those of Philox4x32-10 (strata/core/rng.h), so that both draw the same.
+for beams in [2, 3]:
+    for stops in [None, [5, 11]]:
+        for how in [{}, {"temperature": 1.7, "top_k": 9}, {"top_k": 0, "top_p": 0.8}, {"top_k": 0, "min_p": 0.05, "temperature": 1.3},
+                    {"top_k": 0, "typical_p": 0.9}, {"top_k": 20, "top_p": 0.95, "min_p": 0.01, "typical_p": 0.95,
+                                                    "repetition_penalty": 1.2}]:
+            OPTIONS.append({"max_new_tokens": 9, "num_beams": beams, "do_sample": True, "num_return_sequences": 2,
+                            "length_penalty": 0.7, "early_stopping": stops is not None, **how,
+                            **({"eos_token_id": stops} if stops else {})})
+
+
+def words(seed, block):
+    counter = [block & 0xFFFFFFFF, block >> 32, 0, 0]
+    key = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+        counter = [(p1 >> 32) ^ counter[1] ^ key[0], p1 & 0xFFFFFFFF, (p0 >> 32) ^ counter[3] ^ key[1], p0 & 0xFFFFFFFF]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return counter
+
+
+class Draws:
+    """What torch.multinomial gives without replacement: the largest of log p and Gumbel's noise."""
+
+    def __init__(self, seed):
+        self.seed, self.step = seed, 0
+
+    def __call__(self, p, num_samples):
+        n = p.numel()
+        first = self.step * ((n + 1) // 2)
+        self.step += 1
+        noise = []
+        for i in range(n):
+            hi, lo = words(self.seed, first + i // 2)[2 * (i % 2):][:2]
+            u = ((hi << 32 | lo) >> 11) * 2.0 ** -53
+            noise.append(-math.log(-math.log(u)))
+        best = torch.log(p[0].double()) + torch.tensor(noise, dtype=torch.float64)
+        return torch.topk(best, num_samples).indices[None]
+
 
 def written(row, prompt, stops):
     tokens = row[len(prompt):]
@@ -68,6 +107,7 @@ for options in OPTIONS:
     stops = options.get("eos_token_id", [])
     for prompt in PROMPTS if "num_beams" not in options else PROMPTS[1:3]:
         config = transformers.GenerationConfig(pad_token_id=0, **options)
+        torch.multinomial = Draws(7)
         ids = torch.tensor([prompt])
         out = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config,
                              return_dict_in_generate=True, output_scores=True)

@@ -36,13 +36,17 @@ void check_options(const GenerationOptions& o, int64_t vocab) {
     check<IndexError>(id >= 0 && id < vocab, kOp, "logit_bias has id ", id, ", the vocabulary is ", vocab);
     check(value < std::numeric_limits<double>::infinity(), kOp, "logit_bias of id ", id, " is ", value);
   }
+  for (const int64_t id : o.not_first)
+    check<IndexError>(id >= 0 && id < vocab, kOp, "not_first has ", id, ", the vocabulary is ", vocab);
   for (const int64_t id : o.stop_ids)
     check<IndexError>(id >= 0 && id < vocab, kOp, "stop_ids has ", id, ", the vocabulary is ", vocab);
   for (const std::string& s : o.stop_strings) check(!s.empty(), kOp, "a stop string is empty");
   if (o.beams == 1) return;
   check(o.n <= o.beams, kOp, "of ", o.beams, " beams there are no ", o.n, " texts");
-  check(o.temperature == 1 && o.top_k == 0 && o.top_p == 1 && o.min_p == 0 && o.typical_p == 1, kOp,
-        "beam search draws nothing: temperature, top_k, top_p, min_p and typical_p must be off");
+  const bool off = o.temperature == 1 && o.top_k == 0 && o.top_p == 1 && o.min_p == 0 && o.typical_p == 1;
+  check(o.draw_beams || off, kOp,
+        "beams that are not drawn (draw_beams) want temperature, top_k, top_p, min_p and typical_p off");
+  check(!o.draw_beams || o.temperature > 0, kOp, "beams that are drawn want a temperature above 0");
   check(o.stop_strings.empty(), kOp, "beam search takes no stop strings");
   check(!o.logprobs && o.top_logprobs == 0, kOp, "beam search gives scores of texts, no logprobs of tokens");
 }

@@ -37,11 +37,15 @@ struct GenerationOptions {
   double presence_penalty = 0;    ///< taken off the logits of tokens that were written
   std::vector<std::pair<int64_t, double>> logit_bias = {};  ///< id, and what is added; minus infinity forbids it
 
+  std::vector<int64_t> not_first = {};         ///< ids that are not the first to be written
   std::vector<int64_t> stop_ids = {};          ///< ids that end a text
   std::vector<std::string> stop_strings = {};  ///< texts that end a text, and are not part of it; wants a tokenizer
 
-  int64_t n = 1;              ///< texts for each prompt; of beams the best
-  int64_t beams = 1;          ///< above 1: beam search, which draws nothing (temperature and the filters must be off)
+  int64_t n = 1;      ///< texts for each prompt; of beams the best
+  int64_t beams = 1;  ///< above 1: beam search
+  /// Of beam search: continuations are drawn, by temperature, filters and seed; else the likeliest are taken, and
+  /// temperature and the filters must be off.
+  bool draw_beams = false;
   double length_penalty = 1;  ///< of beam search: scores are divided by the number of tokens to this power
   EarlyStopping early_stopping = EarlyStopping::likely;
 

@@ -16,23 +16,24 @@ namespace {
 
 constexpr std::string_view kOp = "Sequences";
 
-int64_t ids_of(const LanguageModel& model, int64_t vocab) {
+int64_t ids_of(const TokenDecoder& model, int64_t vocab) {
   check(vocab >= 0, kOp, "vocab is at least 0, got ", vocab);
   return vocab > 0 ? std::min(vocab, model.vocab()) : model.vocab();
 }
 
 }  // namespace
 
-Sequences::Sequences(std::shared_ptr<LanguageModel> model, int64_t rows, const SequencesOptions& o)
+Sequences::Sequences(std::shared_ptr<TokenDecoder> model, int64_t rows, const SequencesOptions& o)
     : model_(std::move(model)), vocab_(ids_of(*model_, o.vocab)), chunk_(o.prefill_chunk), graphs_(o.graph) {
   check(rows >= 1 && rows < 65536, kOp, "there are from 1 to 65535 rows, got ", rows);
   check(o.prefill_chunk >= 1, kOp, "prefill_chunk is at least 1, got ", o.prefill_chunk);
   check(o.capacity >= 0, kOp, "capacity is at least 0, got ", o.capacity);
-  model_->eval();
+  model_->as_module().eval();
   const NoGrad guard;
-  cache_ = model_->make_cache(rows, o.capacity);
+  cache_ = model_->make_cache(rows, o.capacity, o.source);
   lengths_.resize(static_cast<size_t>(rows));
   runs_.resize(static_cast<size_t>(rows));
+  sourced_.resize(static_cast<size_t>(rows));
   uses_.resize(static_cast<size_t>(rows));
   const DeviceScope there(model_->device());
   const auto whole = [&](const Shape& shape) { return zeros(shape, DType::i64); };
@@ -42,8 +43,9 @@ Sequences::Sequences(std::shared_ptr<LanguageModel> model, int64_t rows, const S
   running_ = whole({rows}), drawn_ = whole({rows}), prompts_ = whole({rows}), seeds_ = whole({rows});
   filters_ = {real(1), whole({rows}), real(1), real(0), real(1)};
   penalties_ = {real(1), real(0), real(0)};
-  bias_ids_ = stop_ids_ = whole({rows, 0});
-  bias_values_ = never_ = zeros({rows, 0}, DType::f32);
+  bias_ids_ = stop_ids_ = first_ids_ = whole({rows, 0});
+  bias_values_ = never_ = first_never_ = zeros({rows, 0}, DType::f32);
+  first_ = full({rows}, 1, DType::i64);
   least_ = whole({rows});
   ids_ = whole({rows});
   logprobs_ = real(0);
@@ -80,7 +82,7 @@ void Sequences::set_ids(Tensor& ids, Tensor* values, int64_t row, const std::vec
 }
 
 void Sequences::start(int64_t row, std::span<const int64_t> prompt, const GenerationOptions& o, int64_t drawn,
-                      int64_t kept, Tensor* hidden) {
+                      int64_t kept, Tensor* hidden, const Tensor& source) {
   check<IndexError>(row >= 0 && row < rows(), kOp, "there is no row ", row, " of ", rows());
   check(!prompt.empty(), kOp, "the prompt is empty");
   const auto n = static_cast<int64_t>(prompt.size());
@@ -97,12 +99,13 @@ void Sequences::start(int64_t row, std::span<const int64_t> prompt, const Genera
       from_span<int64_t>(std::vector<int64_t>(prompt.begin(), prompt.end()), {1, n}).to(model_->device());
 
   // The row alone: a cache that shares its memory, so that a prompt is read the same in any batch.
-  ModelCache own;
-  for (const nn::KvCache& layer : cache_.layers) own.layers.push_back({part(layer.k, row), part(layer.v, row)});
-  own.lengths = part(cache_.lengths, row);
+  ModelCache own = cache_.row(row);
   own.lengths.fill_(kept);
   own.length = kept;
-  own.capacity = capacity();
+  if (source.defined()) model_->read_source(own, source.unsqueeze(0));
+  sourced_[static_cast<size_t>(row)] = sourced_[static_cast<size_t>(row)] || source.defined();
+  check(own.source.empty() || sourced_[static_cast<size_t>(row)], kOp, "this model writes for a source, and row ", row,
+        " has none");
   std::vector<Tensor> read;
   for (int64_t at = kept; at < n - 1; at += chunk_) {
     const Tensor y = model_->hidden(narrow(text, 1, at, std::min(chunk_, n - 1 - at)), own);
@@ -133,6 +136,8 @@ void Sequences::start(int64_t row, std::span<const int64_t> prompt, const Genera
   set_ids(bias_ids_, &bias_values_, row, biased, amounts);
   const std::vector<double> never(o.stop_ids.size(), -std::numeric_limits<double>::infinity());
   set_ids(stop_ids_, &never_, row, o.stop_ids, never);
+  set_ids(first_ids_, &first_never_, row, o.not_first,
+          std::vector<double>(o.not_first.size(), -std::numeric_limits<double>::infinity()));
   // Counted in tokens drawn.
   const int64_t least = std::max(o.min_tokens, o.min_length - n);
   set(least_, row, static_cast<double>(std::max<int64_t>(0, least) + drawn));
@@ -141,7 +146,7 @@ void Sequences::start(int64_t row, std::span<const int64_t> prompt, const Genera
   lengths_[r] = n;
   runs_[r] = true;
   uses_[r] = {o.repetition_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0, !biased.empty(),
-              least > 0 && !o.stop_ids.empty()};
+              least > 0 && !o.stop_ids.empty(), !o.not_first.empty()};
   update_uses();
 }
 
@@ -152,9 +157,11 @@ void Sequences::update_uses() {
       all.penalties |= uses_[r].penalties;
       all.biases |= uses_[r].biases;
       all.minimum |= uses_[r].minimum;
+      all.first |= uses_[r].first;
     }
   // A step that does more than is wanted is right too; one that does less is another.
-  const Uses either{all.penalties || all_.penalties, all.biases || all_.biases, all.minimum || all_.minimum};
+  const Uses either{all.penalties || all_.penalties, all.biases || all_.biases, all.minimum || all_.minimum,
+                    all.first || all_.first};
   if (either == all_) return;
   all_ = either;
   warm_ = false;
@@ -166,17 +173,34 @@ void Sequences::copy(int64_t from, int64_t to, uint64_t seed) {
                     rows());
   const NoGrad guard;
   const auto take = [&](const Tensor& t) { part(t, to).copy_(part(t, from)); };
-  for (const nn::KvCache& layer : cache_.layers) take(layer.k), take(layer.v);
-  for (const Tensor& t :
-       {cache_.lengths, last_, tokens_, running_, drawn_, prompts_, filters_.temperature, filters_.top_k,
-        filters_.top_p, filters_.min_p, filters_.typical_p, penalties_.repetition, penalties_.frequency,
-        penalties_.presence, bias_ids_, bias_values_, stop_ids_, never_, least_})
+  for (const Tensor& t : cache_.rows()) take(t);
+  for (const Tensor& t : {last_,
+                          tokens_,
+                          running_,
+                          drawn_,
+                          prompts_,
+                          filters_.temperature,
+                          filters_.top_k,
+                          filters_.top_p,
+                          filters_.min_p,
+                          filters_.typical_p,
+                          penalties_.repetition,
+                          penalties_.frequency,
+                          penalties_.presence,
+                          bias_ids_,
+                          bias_values_,
+                          stop_ids_,
+                          never_,
+                          least_,
+                          first_ids_,
+                          first_never_})
     take(t);
   part(seeds_, to).copy_(from_span<int64_t>(std::vector<int64_t>{static_cast<int64_t>(seed)}, {1}));
   const auto f = static_cast<size_t>(from), t = static_cast<size_t>(to);
   lengths_[t] = lengths_[f];
   runs_[t] = runs_[f];
   uses_[t] = uses_[f];
+  sourced_[t] = sourced_[f];
   update_uses();
 }
 
@@ -234,6 +258,7 @@ Tensor Sequences::adjusted(const Tensor& scores) const {
     x = penalise_logits(x, tokens_.view({rows(), capacity() + 1}), cache_.lengths, prompts_, penalties_);
   if (all_.biases) x = bias_logits(x, bias_ids_, bias_values_);
   if (all_.minimum) x = bias_logits(x, stop_ids_, never_, drawn_, least_);
+  if (all_.first) x = bias_logits(x, first_ids_, first_never_, drawn_, first_);
   return x;
 }
 

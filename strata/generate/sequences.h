@@ -8,7 +8,7 @@
 
 #include "strata/cuda/graph.h"
 #include "strata/generate/options.h"
-#include "strata/models/language_model.h"
+#include "strata/models/token_decoder.h"
 #include "strata/ops/generation/generation.h"
 
 namespace strata {
@@ -19,6 +19,7 @@ struct SequencesOptions {
   int64_t prefill_chunk = 512;  ///< tokens of a prompt that are read at once
   int64_t vocab = 0;            ///< ids from here on are never drawn; 0: the model's. A tokenizer may know fewer
   bool graph = true;            ///< on a CUDA device: a step is captured and replayed
+  int64_t source = 0;           ///< of an encoder-decoder: most places of what its encoder gives
 };
 
 /// Rows of a batch, each a text of its own or at rest. All that a step reads and writes is on the model's device and
@@ -37,11 +38,13 @@ struct SequencesOptions {
 class Sequences {
  public:
   /// Throws ValueError for options out of range.
-  Sequences(std::shared_ptr<LanguageModel> model, int64_t rows, const SequencesOptions& options = {});
+  Sequences(std::shared_ptr<TokenDecoder> model, int64_t rows, const SequencesOptions& options = {});
 
   int64_t rows() const { return static_cast<int64_t>(lengths_.size()); }
   /// Tokens that a row has room for.
   int64_t capacity() const { return cache_.capacity; }
+  /// Places of a source that a row has room for; 0 of a model without an encoder.
+  int64_t source_capacity() const { return cache_.source_seen.defined() ? cache_.source_seen.size(3) : 0; }
   /// Ids that are drawn: those below it.
   int64_t vocab() const { return vocab_; }
   /// Ids that a prompt may have.
@@ -53,13 +56,14 @@ class Sequences {
   /// Begins a text in `row`: reads the prompt but for its last token, which the first step reads. `drawn`: tokens that
   /// this request drew before, in a text that goes on here. `kept`: so many tokens at the prompt's beginning are those
   /// that the row's last text began with, and are not read again. With `hidden` what the output layer reads for each
-  /// token read, [T - 1 - kept, dim], goes there. Throws ValueError for an empty prompt and one that does not fit,
-  /// IndexError for a token that the model does not have, and what check_options() does.
+  /// token read, [T - 1 - kept, dim], goes there. `source` [S, dim] is what the encoder gave, of an encoder-decoder; a
+  /// row that goes on keeps the one that it has. Throws ValueError for an empty prompt and one that does not fit,
+  /// IndexError for a token that the model does not have, and what check_options() and read_source() do.
   void start(int64_t row, std::span<const int64_t> prompt, const GenerationOptions& options, int64_t drawn = 0,
-             int64_t kept = 0, Tensor* hidden = nullptr);
+             int64_t kept = 0, Tensor* hidden = nullptr, const Tensor& source = {});
   /// Row `to` becomes a copy of row `from`, drawing by `seed`.
   void copy(int64_t from, int64_t to, uint64_t seed);
-  /// Row i becomes a copy of row from[i], for all rows at once.
+  /// Row i becomes a copy of row from[i], for all rows at once; all of them are to have one source.
   void reorder(std::span<const int64_t> from);
   /// The row rests until it is started again.
   void stop(int64_t row);
@@ -87,7 +91,7 @@ class Sequences {
 
  private:
   struct Uses {
-    bool penalties = false, biases = false, minimum = false;
+    bool penalties = false, biases = false, minimum = false, first = false;
     bool operator==(const Uses&) const = default;
   };
   void check_room() const;
@@ -101,7 +105,7 @@ class Sequences {
   Tensor part(const Tensor& t, int64_t row) const;
   void update_uses();
 
-  std::shared_ptr<LanguageModel> model_;
+  std::shared_ptr<TokenDecoder> model_;
   int64_t vocab_, chunk_;
   bool graphs_;
   ModelCache cache_;
@@ -115,11 +119,13 @@ class Sequences {
   TokenPenalties penalties_;          // [rows]
   Tensor bias_ids_, bias_values_;     // [rows, N]
   Tensor stop_ids_, never_, least_;   // [rows, N], [rows, N] of minus infinity, [rows]
+  Tensor first_ids_, first_never_;    // [rows, N], of ids that are not the first
+  Tensor first_;                      // [rows]: 1
   Tensor ids_, logprobs_, logits_;
 
   // What the host knows of each row.
   std::vector<int64_t> lengths_;
-  std::vector<bool> runs_;
+  std::vector<bool> runs_, sourced_;
   std::vector<Uses> uses_;
   Uses all_;  // what any running row uses
 

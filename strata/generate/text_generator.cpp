@@ -10,6 +10,8 @@
 #include "strata/generate/beam_search.h"
 #include "strata/generate/sequences.h"
 #include "strata/generate/text_stream.h"
+#include "strata/models/encoder_decoder.h"
+#include "strata/models/language_model.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/softmax/softmax.h"
@@ -45,7 +47,7 @@ std::vector<std::vector<TokenLogprob>> likeliest(const Tensor& logits, int64_t n
 
 // Of the prompt's tokens but the first, from what the output layer reads at those before them. A part at a time: the
 // logits of a long prompt are large.
-void prompt_logprobs(const LanguageModel& model, const Tensor& hidden, const GenerationRequest& request,
+void prompt_logprobs(const TokenDecoder& model, const Tensor& hidden, const GenerationRequest& request,
                      Generated& result) {
   constexpr int64_t kPart = 256;
   const NoGrad guard;
@@ -85,6 +87,11 @@ TextGenerator::TextGenerator(std::shared_ptr<LanguageModel> model, std::shared_p
   check(options_.batch >= 1, kOp, "batch is at least 1, got ", options_.batch);
   check(options_.capacity >= 0, kOp, "capacity is at least 0, got ", options_.capacity);
   check(options_.prefill_chunk >= 1, kOp, "prefill_chunk is at least 1, got ", options_.prefill_chunk);
+}
+TextGenerator::TextGenerator(std::shared_ptr<EncoderDecoder> model, std::shared_ptr<const text::Tokenizer> tokenizer,
+                             const TextGeneratorOptions& options)
+    : TextGenerator(std::shared_ptr<LanguageModel>(), std::move(tokenizer), options) {
+  model_ = reader_ = std::move(model);
 }
 TextGenerator::~TextGenerator() = default;
 
@@ -136,13 +143,35 @@ struct TextGenerator::Run {
 
   SequencesOptions sequences() const {
     const auto& o = generator.options_;
-    return {o.capacity, o.prefill_chunk, generator.tokenizer_ ? generator.tokenizer_->vocab_size() : 0, o.graph};
+    return {o.capacity, o.prefill_chunk, generator.tokenizer_ ? generator.tokenizer_->vocab_size() : 0, o.graph,
+            longest_source()};
+  }
+
+  // Places of what the encoder gives for the longest source.
+  int64_t longest_source() const {
+    int64_t most = 0;
+    for (const GenerationRequest& r : requests)
+      if (r.source.defined()) most = std::max(most, generator.reader_->source_places(r.source.unsqueeze(0)));
+    return most;
+  }
+
+  // What the encoder gives for a request's source, [S, dim]; undefined where there is no encoder.
+  Tensor encoded(const GenerationRequest& r) const {
+    if (!r.source.defined()) return {};
+    const NoGrad guard;
+    const EncoderDecoder& model = *generator.reader_;
+    const Tensor source = r.source.to(model.device()).unsqueeze(0);
+    return model.encode(model.reads_sound() ? source.to(model.token_embedding.weight.dtype()) : source).select(0, 0);
   }
 
   void check_requests() const {
     for (size_t i = 0; i < requests.size(); ++i) try {
         const GenerationRequest& r = requests[i];
         check(!r.prompt.empty(), kOp, "the prompt is empty");
+        check(r.source.defined() == (generator.reader_ != nullptr), kOp,
+              r.source.defined() ? "this model has no encoder, and reads no source"
+                                 : "this model writes for a source, and there is none");
+        if (r.source.defined()) generator.reader_->source_places(r.source.unsqueeze(0));
         for (const int64_t t : r.prompt)
           check<IndexError>(t >= 0 && t < generator.model_->vocab(), kOp, "token ", t,
                             " of the prompt is not in the vocabulary of ", generator.model_->vocab());
@@ -157,6 +186,7 @@ struct TextGenerator::Run {
         if (requests.size() == 1) throw;
         const std::string text = cat("request ", i, ": ", e.what());
         if (dynamic_cast<const IndexError*>(&e) != nullptr) throw IndexError(kOp, text);
+        if (dynamic_cast<const ShapeError*>(&e) != nullptr) throw ShapeError(kOp, text);
         throw ValueError(kOp, text);
       }
   }
@@ -188,7 +218,7 @@ struct TextGenerator::Run {
     // Not of a text that went on behind a full context: its beginning is gone.
     const bool whole =
         static_cast<int64_t>(last.size()) == rows.length(row) && r.prompt.size() <= static_cast<size_t>(capacity());
-    if (generator.options_.reuse && !wanted && whole) {
+    if (generator.options_.reuse && !wanted && whole && !r.source.defined()) {
       // The last token of either was not read, or is to be.
       const auto most = static_cast<int64_t>(std::min(last.size(), r.prompt.size())) - 1;
       while (kept < most && last[static_cast<size_t>(kept)] == r.prompt[static_cast<size_t>(kept)]) ++kept;
@@ -197,7 +227,7 @@ struct TextGenerator::Run {
     Tensor hidden;
     const auto all = std::span<const int64_t>(r.prompt);
     rows.start(row, all.last(std::min(all.size(), static_cast<size_t>(capacity()))), options, 0, kept,
-               wanted ? &hidden : nullptr);
+               wanted ? &hidden : nullptr, encoded(r));
     last = r.prompt;
     if (wanted) prompt_logprobs(*generator.model_, hidden, r, results[static_cast<size_t>(text.request)]);
     statistics().prompt_tokens += static_cast<int64_t>(r.prompt.size()) - kept;
@@ -256,7 +286,8 @@ struct TextGenerator::Run {
     if (waiting.empty()) return;
     const int64_t most_rows = std::min<int64_t>(generator.options_.batch, static_cast<int64_t>(waiting.size()));
     // Rows at rest are computed too: no more of them than there are texts.
-    if (generator.rows_ == nullptr || generator.rows_->rows() != most_rows) {
+    if (generator.rows_ == nullptr || generator.rows_->rows() != most_rows ||
+        generator.rows_->source_capacity() < longest_source()) {
       generator.rows_.reset();
       generator.rows_ = std::make_unique<Sequences>(generator.model_, most_rows, sequences());
       generator.texts_.assign(static_cast<size_t>(most_rows), {});
@@ -319,7 +350,7 @@ struct TextGenerator::Run {
     Sequences rows(generator.model_, r.options.beams, sequences());
     Tensor hidden;
     const std::vector<Beam> beams =
-        beam_search(rows, r.prompt, r.options, most(r), r.options.prompt_logprobs ? &hidden : nullptr);
+        beam_search(rows, r.prompt, r.options, most(r), r.options.prompt_logprobs ? &hidden : nullptr, encoded(r));
     prompt_logprobs(*generator.model_, hidden, r, result);
     result.completions.resize(std::min(beams.size(), static_cast<size_t>(r.options.n)));
     statistics().prompt_tokens += static_cast<int64_t>(r.prompt.size());

@@ -9,15 +9,20 @@
 #include <vector>
 
 #include "strata/generate/options.h"
-#include "strata/models/language_model.h"
+#include "strata/models/token_decoder.h"
 #include "strata/text/tokenizer.h"
 
 namespace strata {
 
+class EncoderDecoder;
+class LanguageModel;
+
 /// A prompt, and how it is continued.
 struct GenerationRequest {
-  std::vector<int64_t> prompt;  ///< ids, at least one
+  std::vector<int64_t> prompt;  ///< ids, at least one; of an encoder-decoder its decoder's first
   GenerationOptions options = {};
+  /// Of an encoder-decoder, what it reads: ids i64 [S], or frames of sound [bins, 2 S].
+  Tensor source = {};
 };
 
 /// Why a text ended.
@@ -101,25 +106,32 @@ struct TextGeneratorOptions {
 /// One call at a time.
 class TextGenerator {
  public:
-  /// Called with every token as it is drawn; false ends the text.
+  /// Called with every token as it is drawn; false ends the text. Of beams once for each text, with all of it: which it
+  /// will be is known at the end alone.
   using Callback = std::function<bool(const GenerationPiece&)>;
 
   /// Without a tokenizer there are tokens and no texts. Throws ValueError for options out of range.
   explicit TextGenerator(std::shared_ptr<LanguageModel> model,
                          std::shared_ptr<const text::Tokenizer> tokenizer = nullptr,
                          const TextGeneratorOptions& options = {});
+  /// Of a model that writes for what it reads: requests have a source.
+  explicit TextGenerator(std::shared_ptr<EncoderDecoder> model,
+                         std::shared_ptr<const text::Tokenizer> tokenizer = nullptr,
+                         const TextGeneratorOptions& options = {});
   ~TextGenerator();
   TextGenerator(const TextGenerator&) = delete;
 
   /// Throws ValueError for options out of range, an empty prompt and one without room for a token, IndexError for
-  /// tokens that the model does not have: naming the request, before anything is computed.
+  /// tokens that the model does not have, ShapeError for a source of another shape: naming the request, before anything
+  /// is computed.
   std::vector<Generated> generate(const std::vector<GenerationRequest>& requests, const Callback& callback = {});
   /// Of the last call.
   const GenerationStatistics& statistics() const { return statistics_; }
 
  private:
   struct Run;
-  std::shared_ptr<LanguageModel> model_;
+  std::shared_ptr<TokenDecoder> model_;
+  std::shared_ptr<EncoderDecoder> reader_;  // the same, where there is an encoder
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   TextGeneratorOptions options_;
   GenerationStatistics statistics_;

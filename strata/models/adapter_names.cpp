@@ -49,6 +49,7 @@ AdapterNames adapter_names(const nn::Module& model, const std::vector<WeightRow>
   for (const nn::LinearMap& m : nn::linear_maps(model)) maps[m.path + std::string(kWeight)] = m.shape;
   for (const auto& [name, t] : model.named_parameters()) parameters[name] = t.shape();
   for (const WeightRow& row : rows) {
+    if (row.name.empty()) continue;  // in GGUF alone
     const auto map = maps.find(row.parameter);
     const bool whole = parameters.contains(row.parameter) && parameters[row.parameter] == row.shape;
     if (map == maps.end()) {

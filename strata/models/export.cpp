@@ -11,6 +11,7 @@
 #include "strata/io/folder_writer.h"
 #include "strata/io/gguf.h"
 #include "strata/io/json.h"
+#include "strata/models/packed_export_inl.h"
 #include "strata/text/pipeline/gguf_folder.h"
 
 namespace strata {
@@ -45,7 +46,7 @@ struct Written {
 };
 
 std::map<std::string, Written> views_of(const nn::Module& module, const Family& family,
-                                        const std::vector<WeightRow>& rows) {
+                                        const std::vector<WeightRow>& rows, const PackedExport& packed) {
   std::map<std::string, Tensor> parameters;
   std::set<std::string> left;
   for (const auto& [name, p] : module.named_parameters()) {
@@ -56,6 +57,10 @@ std::map<std::string, Written> views_of(const nn::Module& module, const Family& 
   std::map<std::string, Written> all;
   for (const WeightRow& row : rows) {
     if (row.repeats || row.name.empty()) continue;  // stands there once, or in GGUF alone
+    if (packed.items(row)) {
+      left.erase(row.parameter);
+      continue;
+    }
     const auto found = parameters.find(row.parameter);
     check(found != parameters.end(), kOp, "a row of ", family.name, " writes ", row.name, " from '", row.parameter,
           "', which the model has not");
@@ -70,13 +75,42 @@ std::map<std::string, Written> views_of(const nn::Module& module, const Family& 
   return all;
 }
 
+// How the model was stored that the given config.json is of.
+std::optional<PackedScheme> given_scheme(const ExportOptions& options) {
+  if (options.config.empty()) return {};
+  return packed_scheme(options.config, "config.json");
+}
+
+constexpr const char* kQuantization[] = {"quantization_config", "compression_config"};
+
+// What is written under quantization_config; nothing where the given config's stays.
+std::optional<nlohmann::ordered_json> quantization_of(const PackedExport& packed, const std::vector<WeightRow>& rows,
+                                                      const ExportOptions& options) {
+  if (!packed.any() || (!options.packed && given_scheme(options))) return {};
+  auto json = nlohmann::ordered_json::parse(packed_config(packed.scheme()));
+  // Layers that stay as they are; the libraries would else make low-bit ones of them and miss their pieces.
+  auto skipped = nlohmann::ordered_json::array();
+  for (const WeightRow& row : rows)
+    if (!packed.items(row) && row.shape.size() == 2 && row.name.ends_with(".weight"))
+      skipped.push_back(row.name.substr(0, row.name.size() - std::string_view(".weight").size()));
+  if (const std::string_view key = packed.scheme().file->skip_key; !key.empty()) json[key] = skipped;
+  return json;
+}
+
 // The text of config.json, with the dtype in it as both versions of the library spell it.
-std::string config_text(const Family& family, const ModelSpec& spec, const ExportOptions& options, DType dtype) {
+std::string config_text(const Family& family, const ModelSpec& spec, const ExportOptions& options, DType dtype,
+                        const PackedExport& packed, const std::vector<WeightRow>& rows) {
+  const std::optional<nlohmann::ordered_json> quantization = quantization_of(packed, rows, options);
   if (!options.config.empty()) {
     const ConfigReader given(options.config, "config.json");
+    bool leaves = quantization.has_value();
+    for (const char* key : kQuantization) {
+      given.ignore(key);
+      leaves = leaves || (!packed.any() && given.has(key));
+    }
     check(&family_of(given) == &family && read_spec(family, given) == spec, kOp,
           "the config.json that is to be kept says another model than this one");
-    if (!options.dtype) return options.config;
+    if (!options.dtype && !leaves) return options.config;
   }
   const std::string text = options.config.empty() ? write_config(family, spec) : options.config;
   io::parse_json(text, "config.json");  // refuses what the next line would only end with the stack
@@ -84,7 +118,10 @@ std::string config_text(const Family& family, const ModelSpec& spec, const Expor
   // Where a family's token for padding lies outside of a small vocabulary the library makes no model.
   const bool own = options.config.empty() && spec.kind == ModelKind::decoder;
   if (own && !json.contains("pad_token_id")) json["pad_token_id"] = nullptr;
-  json["dtype"] = json["torch_dtype"] = io::stored_type(dtype).torch;
+  if (options.config.empty() || options.dtype) json["dtype"] = json["torch_dtype"] = io::stored_type(dtype).torch;
+  if (quantization || !packed.any())
+    for (const char* key : kQuantization) json.erase(key);
+  if (quantization) json[kQuantization[0]] = *quantization;
   return json.dump(2) + "\n";
 }
 
@@ -109,11 +146,17 @@ void copy_companions(const std::string& from, const std::string& to) {
 void save_pretrained(const nn::Module& module, const Family& family, const ModelSpec& spec, const std::string& folder,
                      const ExportOptions& options) {
   const std::vector<WeightRow> rows = family.weights(spec);
-  const std::map<std::string, Written> views = views_of(module, family, rows);
+  const PackedExport packed(module, family, rows, options.packed ? options.packed : given_scheme(options),
+                            options.packed ? "" : options.source);
+  const std::map<std::string, Written> views = views_of(module, family, rows, packed);
   std::vector<io::StoredItem> items;
   std::map<DType, int64_t> bytes;
   for (const WeightRow& row : rows) {
     if (row.repeats || row.name.empty()) continue;
+    if (const std::vector<io::StoredItem>* const low = packed.items(row)) {
+      items.insert(items.end(), low->begin(), low->end());
+      continue;
+    }
     const DType dtype = options.dtype.value_or(views.at(row.name).view.dtype());
     items.push_back({row.name, &io::stored_type(dtype), row.shape});
     bytes[dtype] += row.shape.product() * size_of(dtype);
@@ -123,12 +166,17 @@ void save_pretrained(const nn::Module& module, const Family& family, const Model
     if (n > bytes[most]) most = dtype;
 
   io::FolderWriter target(folder);
-  io::write_file(target.path() + "/config.json", config_text(family, spec, options, most));
+  io::write_file(target.path() + "/config.json", config_text(family, spec, options, most, packed, rows));
   if (!options.companions.empty()) copy_companions(options.companions, target.path());
   io::ShardedSafetensorsWriter out(target.path(), std::move(items), options.max_shard_bytes);
   for (const std::string& name : out.order()) {
-    const Written& w = views.at(name);
-    out.write(w.view.contiguous().view(w.row->shape));
+    const auto dense = views.find(name);
+    if (dense != views.end()) {
+      out.write(dense->second.view.contiguous().view(dense->second.row->shape));
+      continue;
+    }
+    const Tensor bytes = packed.bytes(name);
+    out.write_bytes({static_cast<const std::byte*>(bytes.raw_data()), static_cast<size_t>(bytes.numel())});
   }
   out.commit();
   target.commit();
@@ -138,6 +186,7 @@ void save_pretrained(const Pretrained& model, const std::string& folder, ExportO
   check(model.family != nullptr, kOp, "there is no model");
   if (options.config.empty()) options.config = model.config;
   if (options.companions.empty()) options.companions = model.folder;
+  if (options.source.empty()) options.source = model.folder;
   save_pretrained(model.module(), *model.family, model.spec, folder, options);
 }
 

@@ -20,13 +20,20 @@ struct ExportOptions {
   /// A folder whose tokenizer, chat template and generation settings are copied, or a GGUF file whose are written as
   /// such a folder has them; none where empty.
   std::string companions = {};
+  /// How low-bit layers (nn::is_packed()) are stored. Where not given as `config` says; where that says nothing as
+  /// compressed-tensors, and nf4 as bitsandbytes, does. config.json gets its quantization_config.
+  std::optional<PackedScheme> packed = {};
+  /// The folder that low-bit layers were loaded from. Those that still are as they came get their bytes from there; so
+  /// that also what joining them loses (double quantised scales of q, k and v) comes back.
+  std::string source = {};
 };
 
 /// Writes a folder, whole or not at all (io::FolderWriter; one that is there is refused): config.json, the parameters
 /// by the family's rows in safetensors files (with an index where they are several), and the companions. Tensors of a
-/// model that was loaded and not touched have the bytes that they came with. Throws ValueError for a row whose
-/// parameter the module has not or that has another size, a parameter that no row writes, a config that says another
-/// spec, and what write_config throws; IoError where something cannot be read or written.
+/// model that was loaded and not touched have the bytes that they came with. Low-bit layers stay so; where the model
+/// has none, a quantization_config of the given config goes. Throws ValueError for a row whose parameter the module has
+/// not or that has another size, a parameter that no row writes, a config that says another spec, low-bit layers that
+/// one scheme does not store, and what write_config throws; IoError where something cannot be read or written.
 ///
 ///     save_pretrained(*model, family_named("llama"), model->spec(), "my-model", {.dtype = DType::bf16});
 void save_pretrained(const nn::Module& module, const Family& family, const ModelSpec& spec, const std::string& folder,

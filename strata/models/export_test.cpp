@@ -2,17 +2,15 @@
 
 #include "strata/models/export.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <map>
-
-#include <gtest/gtest.h>
 
 #include "strata/core/error_test_util.h"
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
 #include "strata/io/weight_files.h"
 #include "strata/models/model_test_util.h"
+#include "strata/models/pretrained_test_util.h"
 
 namespace strata {
 namespace {
@@ -20,14 +18,9 @@ namespace fs = std::filesystem;
 
 // A model of a sample with weights as they are drawn.
 Pretrained make(const Family& family, std::string_view config) {
-  Pretrained p;
+  Pretrained p = make_module(read_spec(family, ConfigReader(config, "config.json")));
   p.family = &family;
   p.config = config;
-  p.spec = read_spec(family, ConfigReader(config, "config.json"));
-  if (p.spec.kind == ModelKind::decoder) p.model = std::make_shared<LanguageModel>(p.spec);
-  if (p.spec.kind == ModelKind::encoder) p.text_encoder = std::make_shared<TextEncoder>(p.spec);
-  if (p.spec.kind == ModelKind::image_encoder) p.image_encoder = std::make_shared<ImageEncoder>(p.spec);
-  if (p.spec.kind == ModelKind::pair) p.pair = std::make_shared<ContrastivePair>(p.spec);
   return p;
 }
 
@@ -43,7 +36,6 @@ std::map<std::string, std::vector<uint8_t>> tensors_of(const std::string& folder
 TEST(Export, AModelOfEveryFamilyComesBack) {
   int models = 0;
   for (const Family* family : families()) {
-    if (family->kind == ModelKind::encoder_decoder) continue;
     for (const FamilySample& sample : family->samples) {
       SCOPED_TRACE(cat(family->name, '-', sample.name));
       const io::TempDir dir;
@@ -67,13 +59,12 @@ TEST(Export, AModelOfEveryFamilyComesBack) {
 // What scripts/make-models has written with transformers: tensor by tensor the same bytes, those that repeat others and
 // tables that the library makes again aside.
 TEST(Export, AFolderOfTransformersIsTheSameTensorByTensor) {
-  const char *models = std::getenv("STRATA_MODELS"), *source = std::getenv("STRATA_SOURCE_DIR");
-  const fs::path root = models ? fs::path(models) : fs::path(source ? source : ".") / "build/models";
+  const fs::path root = models_folder();
   int folders = 0;
   for (const Family* family : families()) {
     for (const FamilySample& sample : family->samples) {
       const std::string folder = (root / cat(family->name, '-', sample.name)).string();
-      if (family->kind == ModelKind::encoder_decoder || !fs::exists(folder + "/config.json")) continue;
+      if (!fs::exists(folder + "/config.json")) continue;
       SCOPED_TRACE(folder);
       const io::TempDir dir;
       save_pretrained(load_pretrained(folder), dir / "again");

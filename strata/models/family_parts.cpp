@@ -82,7 +82,10 @@ void read_longrope(const ConfigReader& own, RotarySpec& r, double factor) {
 }  // namespace
 
 Activation read_activation(const ConfigReader& config, const JsonKey& key, std::string_view absent) {
-  const std::string name = config.text(key, absent);
+  return activation_of(config, key, config.text(key, absent));
+}
+
+Activation activation_of(const ConfigReader& config, const JsonKey& key, std::string_view name) {
   for (const auto& [known, activation] : kActivations)
     if (known == name) return activation;
   config.refuse(key, cat("is taken as one of ", names_of(kActivations)));

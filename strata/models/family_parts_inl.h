@@ -14,6 +14,8 @@ using Json = nlohmann::ordered_json;
 /// The activation under a key of config.json, of which `absent` is the name where there is none. Throws ValueError for
 /// one that is not had.
 nn::Activation read_activation(const ConfigReader& config, const JsonKey& key, std::string_view absent);
+/// The one of that name, which stands under the key in some spelling.
+nn::Activation activation_of(const ConfigReader& config, const JsonKey& key, std::string_view name);
 /// The name that is written.
 std::string_view activation_name(nn::Activation activation);
 

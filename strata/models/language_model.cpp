@@ -157,31 +157,15 @@ Tensor LanguageModel::hidden_at(const Tensor& tokens, const Tensor& positions, c
 }
 
 Tensor LanguageModel::hidden(const Tensor& tokens, ModelCache& cache, const Tensor& counts) const {
-  check<ShapeError>(tokens.dim() == 2 && cache.lengths.shape() == Shape{tokens.size(0)}, kind(), "tokens are ", tokens,
-                    ", the cache is for ", cache.lengths.shape());
-  check<ShapeError>(!counts.defined() || (counts.shape() == cache.lengths.shape() && counts.dtype() == DType::i64),
-                    kind(), "counts are i64 ", cache.lengths.shape(), ", got ", counts);
-  check_room(tokens, cache.host_counts ? cache.length : 0, cache.capacity);
   const NoGrad guard;
   const DeviceScope there(cache.lengths.device());
+  auto [places, positions] = places_of(kind(), tokens, cache, counts);
   const int64_t time = tokens.size(1);
-  nn::Places places;
-  places.starts = cache.lengths;
-  places.counts = counts;
-  places.first = cache.host_counts && cache.length == 0;
-  places.reach = cache.host_counts ? cache.length + time : cache.capacity;
-  // A row that rests may be longer than those that the host counts; its results mean nothing.
-  places.queries = clamp_max(cache.lengths, places.reach - time);
-  places.turns_by_row = !places.first;
-  // Behind a row's tokens may be no room: what is there means nothing.
-  const Tensor positions =
-      clamp(cache.lengths.unsqueeze(1) + arange(time, DType::i64).unsqueeze(0), std::nullopt, cache.capacity - 1);
   const Tensor x = embed(tokens, positions);
   for (const nn::RotaryTables& r : rotary_)
     places.turns.push_back(places.first ? r.rows(0, time, cache.capacity, x) : r.at(positions, cache.capacity, x));
   const Tensor y = run(x, places, &cache);
-  cache.lengths.copy_(counts.defined() ? cache.lengths + counts : cache.lengths + time);
-  if (cache.host_counts) cache.length += time;
+  advance(cache, time, counts);
   return y;
 }
 
@@ -238,7 +222,12 @@ void LanguageModel::set_recomputed_blocks(int64_t count) {
   recomputed_ = count;
 }
 
-ModelCache LanguageModel::make_cache(int64_t batch, int64_t capacity) const {
+void LanguageModel::read_source(ModelCache&, const Tensor&, const Tensor&) const {
+  throw ValueError(kind(), "this model has no encoder, and reads no source");
+}
+
+ModelCache LanguageModel::make_cache(int64_t batch, int64_t capacity, int64_t source) const {
+  check(source == 0, kind(), "this model has no encoder, and reads no source");
   check(batch > 0 && capacity >= 0, kind(), "a cache wants texts and room, got ", batch, " and ", capacity);
   const DType dtype = autocast_enabled() ? autocast_dtype() : token_embedding.weight.dtype();
   ModelCache cache;
@@ -249,15 +238,6 @@ ModelCache LanguageModel::make_cache(int64_t batch, int64_t capacity) const {
   cache.lengths = zeros({batch}, DType::i64);
   for (const auto& block : blocks) cache.layers.push_back(block.attn.make_cache(batch, cache.capacity, dtype));
   return cache;
-}
-
-Tensor LanguageModel::next_logits(const Tensor& tokens, ModelCache& cache, const Tensor& counts) const {
-  const NoGrad guard;
-  const Tensor x = hidden(tokens, cache, counts);
-  if (!counts.defined()) return logits(x.select(1, x.size(1) - 1));
-  const DeviceScope there(x.device());
-  const Tensor last = clamp(counts - 1, 0, std::nullopt);
-  return logits(x.index({arange(x.size(0), DType::i64), last}));
 }
 
 std::shared_ptr<LanguageModel> make_model(const ModelConfig& config) {

@@ -9,23 +9,13 @@
 
 #include "strata/models/model_config.h"
 #include "strata/models/spec.h"
+#include "strata/models/token_decoder.h"
 #include "strata/nn/attention.h"
 #include "strata/nn/container.h"
 #include "strata/nn/init.h"
 #include "strata/nn/transformer.h"
 
 namespace strata {
-
-/// What generation keeps between steps, for a batch of texts of different lengths: keys and values of every layer.
-struct ModelCache {
-  std::vector<nn::KvCache> layers;
-  Tensor lengths;        ///< [B] i64 on the model's device: positions filled of each text
-  int64_t capacity = 0;  ///< room for so many positions
-  int64_t length = 0;    ///< no text has more, as far as the host counts: calls of `tokens` [B, T] add T
-  /// Whether the host counts. Where not (a step that a graph replays), attention looks at the whole capacity up to each
-  /// text's length, and the caller sees to it that no text outgrows it.
-  bool host_counts = true;
-};
 
 /// Tokens in, logits of the following token out. Token tensors are i64 [B, T] with T <= context().
 ///
@@ -37,7 +27,7 @@ struct ModelCache {
 ///
 /// Parameters in order: token_embedding.weight [vocab, dim], position_embedding.weight (learned positions), blocks.N.*
 /// (nn::TransformerBlock), norm.*, head.weight [vocab, dim] unless tied, head_bias.
-class LanguageModel : public nn::Module {
+class LanguageModel : public nn::Module, public TokenDecoder {
   std::optional<nn::init::SkipDraws> parts_{std::in_place};  // before them: initialise() draws their weights anew
 
  public:
@@ -46,10 +36,10 @@ class LanguageModel : public nn::Module {
   explicit LanguageModel(const ModelSpec& spec);
   const ModelSpec& spec() const { return spec_; }
   /// Most positions: those of spec().context; of a model without learned positions a longer text is taken too.
-  int64_t context() const { return spec_.context; }
-  int64_t vocab() const { return spec_.vocab; }
-  /// Where its parameters are.
-  Device device() const { return token_embedding.weight.device(); }
+  int64_t context() const override { return spec_.context; }
+  int64_t vocab() const override { return spec_.vocab; }
+  Device device() const override { return token_embedding.weight.device(); }
+  nn::Module& as_module() override { return *this; }
 
   /// Logits [B, T, vocab] of the token after each position. `padding` [B, T], boolean, where given: true at what is no
   /// token, at the beginnings or ends of rows; positions are counted without it, and what it has is not seen.
@@ -72,20 +62,14 @@ class LanguageModel : public nn::Module {
   void set_recomputed_blocks(int64_t blocks);
   int64_t recomputed_blocks() const { return recomputed_; }
 
-  /// @name With a cache
+  /// @name With a cache: as TokenDecoder says
   /// @{
-  /// An empty cache for `batch` texts, with room for `capacity` positions; 0: context(). Of models whose rotary
-  /// positions change with the length (dynamic, longrope), the capacity is the length that decides.
-  ModelCache make_cache(int64_t batch, int64_t capacity = 0) const;
-  /// What the output layer reads, [B, T, dim], for `tokens` [B, T] which continue the texts in the cache and are added
-  /// to it. `counts` [B], i64 on the model's device, where given: only the first counts[b] of row b are tokens, the
-  /// rest is padding whose results mean nothing. Nothing is recorded, and nothing waits for the device. Throws
-  /// ShapeError where the cache has no room that the host counts.
-  Tensor hidden(const Tensor& tokens, ModelCache& cache, const Tensor& counts = {}) const;
-  /// Logits [.., vocab] of what hidden() gave, any part of it.
-  Tensor logits(const Tensor& hidden) const;
-  /// Logits [B, vocab] after the last token of each row: logits() of hidden() there.
-  Tensor next_logits(const Tensor& tokens, ModelCache& cache, const Tensor& counts = {}) const;
+  /// Of models whose rotary positions change with the length (dynamic, longrope), the capacity is the length that
+  /// decides.
+  ModelCache make_cache(int64_t batch, int64_t capacity = 0, int64_t source = 0) const override;
+  [[noreturn]] void read_source(ModelCache& cache, const Tensor& encoded, const Tensor& padding = {}) const override;
+  Tensor hidden(const Tensor& tokens, ModelCache& cache, const Tensor& counts = {}) const override;
+  Tensor logits(const Tensor& hidden) const override;
   /// @}
 
   /// The names of its embeddings and of its output layer: what optimizers for linear maps leave to others.

@@ -32,6 +32,7 @@ struct PackedFile {
   std::string_view name;          ///< "GPTQ"
   std::string_view quant_method;  ///< of config.json's quantization_config
   std::string_view doc;
+  std::string_view skip_key;  ///< of that: the list of layers that are not packed; empty where it needs none
   std::vector<PackedPiece> pieces;
   PackedWeight (*read)(const PackedScheme& scheme, const PackedPieces& pieces);
   PackedPieces (*write)(const PackedScheme& scheme, const PackedWeight& weight);

@@ -1,7 +1,8 @@
 #include "strata/models/packed_rows_inl.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cctype>
+#include <cstring>
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
@@ -15,7 +16,41 @@ namespace {
 
 constexpr std::string_view kName = "load_weights", kWeight = ".weight";
 
-// The rows of a parameter [.., columns] that a view of it shows, in order; nothing where it does not show whole rows.
+std::string key_of(const WeightRow& row) {
+  return cat(row.parameter, '\n', row.name, '\n', row.gguf);
+}
+
+// GGUF's types whose blocks products read as they are.
+bool is_block_format(std::string_view type) {
+  return std::ranges::any_of(weight_formats(), [&](const WeightFormat& f) {
+    return !f.scaled && std::ranges::equal(f.name, type, [](char a, char b) {
+      return a == std::tolower(static_cast<unsigned char>(b));
+    });
+  });
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.defined() != b.defined()) return false;
+  if (!a.defined()) return true;
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  const Tensor x = a.detach().to(Device::cpu()).contiguous(), y = b.detach().to(Device::cpu()).contiguous();
+  return x.numel() == 0 || std::memcmp(x.raw_data(), y.raw_data(), static_cast<size_t>(x.nbytes())) == 0;
+}
+bool same_bits(const PackedWeight& a, const PackedWeight& b) {
+  return a.format == b.format && a.rows == b.rows && a.columns == b.columns && a.block_rows == b.block_rows &&
+         a.block_columns == b.block_columns && same_bits(a.codes, b.codes) && same_bits(a.scales, b.scales) &&
+         same_bits(a.zeros, b.zeros) && same_bits(a.order, b.order) && same_bits(a.nested, b.nested);
+}
+
+}  // namespace
+
+std::string_view left_out_prefix(const Family& family, const io::WeightFiles& files) {
+  if (files.format() == io::WeightsFormat::gguf) return {};
+  for (const io::WeightEntry& e : files.entries())
+    if (e.name.starts_with(family.base_prefix)) return {};
+  return family.base_prefix;
+}
+
 std::optional<std::vector<int64_t>> shown_rows(const WeightView& view, const Shape& shape) {
   if (shape.size() != 2 || shape[1] == 0) return {};
   const Tensor v = view.of(empty({shape, DType::u8, Device::meta(), std::nullopt}));
@@ -34,21 +69,6 @@ std::optional<std::vector<int64_t>> shown_rows(const WeightView& view, const Sha
   return rows;
 }
 
-std::string key_of(const WeightRow& row) {
-  return cat(row.parameter, '\n', row.name, '\n', row.gguf);
-}
-
-// GGUF's types whose blocks products read as they are.
-bool is_block_format(std::string_view type) {
-  return std::ranges::any_of(weight_formats(), [&](const WeightFormat& f) {
-    return !f.scaled && std::ranges::equal(f.name, type, [](char a, char b) {
-      return a == std::tolower(static_cast<unsigned char>(b));
-    });
-  });
-}
-
-}  // namespace
-
 PackedRows::PackedRows(const nn::Module& module, const std::vector<WeightRow>& rows, std::string_view prefix,
                        const io::WeightFiles& files, const std::optional<PackedScheme>& scheme, bool keep_packed)
     : scheme_(scheme) {
@@ -58,6 +78,12 @@ PackedRows::PackedRows(const nn::Module& module, const std::vector<WeightRow>& r
     for (const std::string& layer : nn::packable_layers(module, {"head"})) packable_.insert(cat(layer, kWeight));
   std::map<std::string, Shape> shapes;
   for (const auto& [name, t] : module.named_parameters()) shapes.emplace(name, t.shape());
+  for (const auto& [name, part] : module.named_modules())  // those that are packed already
+    if (nn::is_packed(part)) {
+      const PackedWeight w = nn::packed_weight(part);
+      packable_.insert(cat(name, kWeight));
+      shapes[cat(name, kWeight)] = {w.rows, w.columns};
+    }
   std::map<std::string, size_t> count;  // rows of each parameter
   for (const WeightRow& row : rows) {
     ++count[row.parameter];
@@ -127,6 +153,12 @@ PackedWeight PackedRows::read(const Part& part, const io::WeightFiles& files) co
   return w;
 }
 
+std::vector<PackedWeight> PackedRows::read_all(const std::vector<Part>& rows, const io::WeightFiles& files) const {
+  std::vector<PackedWeight> parts;
+  for (const Part& p : rows) parts.push_back(read(p, files));
+  return parts;
+}
+
 // The parts as the one matrix that the parameter is; nothing where they cannot be.
 std::optional<PackedWeight> PackedRows::joined(const std::vector<PackedWeight>& parts, const std::vector<Part>& rows,
                                                const Shape& shape) const {
@@ -159,8 +191,7 @@ void PackedRows::load(const nn::Module& module, const io::WeightFiles& files) co
   for (const auto& [name, t] : module.named_parameters()) parameters.emplace(name, t);
   for (const auto& [name, rows] : of_parameter_) {
     const Tensor parameter = parameters.at(name);
-    std::vector<PackedWeight> parts;
-    for (const Part& p : rows) parts.push_back(read(p, files));
+    const std::vector<PackedWeight> parts = read_all(rows, files);
     const std::optional<PackedWeight> whole =
         packable_.contains(name) ? joined(parts, rows, parameter.shape()) : std::nullopt;
     if (whole) {
@@ -172,6 +203,26 @@ void PackedRows::load(const nn::Module& module, const io::WeightFiles& files) co
       Tensor(view).copy_(dequantize_weight(parts[i]).view(view.shape()));
     }
   }
+}
+
+bool PackedRows::holds(const nn::Module& module, const WeightRow& row, const io::WeightFiles& files) const {
+  const NoGrad guard;
+  const auto found = places_.find(key_of(row));
+  if (found == places_.end()) return false;
+  const auto& [name, place] = found->second;
+  const std::vector<Part>& rows = of_parameter_.at(name);
+  for (const auto& [layer, part] : module.named_modules()) {
+    if (cat(layer, kWeight) != name || !nn::is_packed(part)) continue;
+    const PackedWeight now = nn::packed_weight(part);
+    const std::optional<PackedWeight> whole = joined(read_all(rows, files), rows, {now.rows, now.columns});
+    return whole && same_bits(*whole, now);
+  }
+  for (const auto& [own, parameter] : module.named_parameters()) {
+    if (own != name) continue;
+    const Tensor view = (scheme_ ? row.view : row.gguf_view).of(parameter.detach());
+    return same_bits(view, dequantize_weight(read(rows[place], files)).view(view.shape()).to(view.dtype()));
+  }
+  return false;
 }
 
 }  // namespace strata

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "strata/models/family.h"
 #include "strata/models/packed_files.h"
 #include "strata/models/weight_row.h"
 #include "strata/nn/module.h"
@@ -16,6 +17,11 @@ namespace strata {
 namespace io {
 class WeightFiles;
 }
+
+/// What names of `family` begin with and those of `files` do not, where none does: a model without its head.
+std::string_view left_out_prefix(const Family& family, const io::WeightFiles& files);
+/// The rows of a parameter [.., columns] that a view of it shows, in order; nothing where it does not show whole rows.
+std::optional<std::vector<int64_t>> shown_rows(const WeightView& view, const Shape& shape);
 
 /// Rows whose weight is stored in low bits. A Linear whose rows all are, in one format, becomes packed; of others,
 /// embeddings and heads and layers of a format that cannot be joined, the numbers are decoded into the parameter.
@@ -31,6 +37,8 @@ class PackedRows {
   /// Reads them and packs or fills what `module` has. Throws as read_packed(), and ShapeError for a matrix of another
   /// shape than its row's.
   void load(const nn::Module& module, const io::WeightFiles& files) const;
+  /// Whether load() would change no bit of the layer or parameter that the row is of.
+  bool holds(const nn::Module& module, const WeightRow& row, const io::WeightFiles& files) const;
 
  private:
   struct Part {
@@ -39,6 +47,7 @@ class PackedRows {
     std::vector<std::string> entries;  // of its pieces; of GGUF the one
   };
   PackedWeight read(const Part& part, const io::WeightFiles& files) const;
+  std::vector<PackedWeight> read_all(const std::vector<Part>& rows, const io::WeightFiles& files) const;
   std::optional<PackedWeight> joined(const std::vector<PackedWeight>& parts, const std::vector<Part>& rows,
                                      const Shape& shape) const;
 

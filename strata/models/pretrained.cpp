@@ -40,9 +40,7 @@ class Plan {
       : files_(files), module_(module), gguf_(files.format() == io::WeightsFormat::gguf) {
     for (const auto& [name, p] : module.named_parameters()) parameters_.emplace(name, p);
     for (const auto& [name, b] : module.named_buffers()) parameters_.emplace(name, b);
-    bool bare = !gguf_ && !family.base_prefix.empty();
-    for (const io::WeightEntry& e : files.entries()) bare = bare && !e.name.starts_with(family.base_prefix);
-    const std::string_view prefix = bare ? family.base_prefix : std::string_view();
+    const std::string_view prefix = left_out_prefix(family, files);
     std::set<std::string> taken, filled;
     const std::vector<WeightRow> rows = family.weights(spec);
     packed_.emplace(module, rows, prefix, files, scheme, keep_packed);
@@ -188,34 +186,38 @@ DType most_bytes(const io::WeightFiles& files) {
   return most;
 }
 
-void make_module(Pretrained& p, const ModelSpec& spec) {
-  switch (spec.kind) {
-    case ModelKind::decoder:
-      p.model = std::make_shared<LanguageModel>(spec);
-      return;
-    case ModelKind::encoder:
-      p.text_encoder = std::make_shared<TextEncoder>(spec);
-      return;
-    case ModelKind::image_encoder:
-      p.image_encoder = std::make_shared<ImageEncoder>(spec);
-      return;
-    case ModelKind::pair:
-      p.pair = std::make_shared<ContrastivePair>(spec);
-      return;
-    case ModelKind::encoder_decoder:
-      break;
-  }
-  throw ValueError("load_pretrained", "models of this kind are not made");
-}
-
 }  // namespace
 
 nn::Module& Pretrained::module() const {
   if (model) return *model;
   if (text_encoder) return *text_encoder;
   if (image_encoder) return *image_encoder;
-  check(pair != nullptr, "Pretrained", "there is no model");
-  return *pair;
+  if (pair) return *pair;
+  check(encoder_decoder != nullptr, "Pretrained", "there is no model");
+  return *encoder_decoder;
+}
+
+Pretrained make_module(const ModelSpec& spec) {
+  Pretrained p;
+  p.spec = spec;
+  switch (spec.kind) {
+    case ModelKind::decoder:
+      p.model = std::make_shared<LanguageModel>(spec);
+      break;
+    case ModelKind::encoder:
+      p.text_encoder = std::make_shared<TextEncoder>(spec);
+      break;
+    case ModelKind::image_encoder:
+      p.image_encoder = std::make_shared<ImageEncoder>(spec);
+      break;
+    case ModelKind::pair:
+      p.pair = std::make_shared<ContrastivePair>(spec);
+      break;
+    case ModelKind::encoder_decoder:
+      p.encoder_decoder = std::make_shared<EncoderDecoder>(spec);
+      break;
+  }
+  return p;
 }
 
 bool is_pretrained(const std::string& path) {
@@ -238,23 +240,20 @@ void load_weights(nn::Module& module, const Family& family, const ModelSpec& spe
 
 Pretrained load_pretrained(const std::string& path, const PretrainedOptions& options) {
   Described d = describe(path);
-  Pretrained p;
-  p.folder = path;
-  p.family = d.family;
-  p.spec = std::move(d.spec);
-  p.config = std::move(d.config);
-  p.generation_config = std::move(d.generation_config);
   const io::WeightFiles files(d.weights);
   {
     const DeviceScope dry(Device::meta());
-    Pretrained shapes;
-    make_module(shapes, p.spec);
-    const Plan fits(shapes.module(), *p.family, p.spec, files, d.scheme, options.keep_packed);
+    const Pretrained shapes = make_module(d.spec);
+    const Plan fits(shapes.module(), *d.family, d.spec, files, d.scheme, options.keep_packed);
   }
   const DeviceScope there(options.device);
   const DefaultDType dtype(options.dtype.value_or(most_bytes(files)));
   const nn::init::SkipDraws from_file;
-  make_module(p, p.spec);
+  Pretrained p = make_module(d.spec);
+  p.family = d.family;
+  p.config = std::move(d.config);
+  p.generation_config = std::move(d.generation_config);
+  p.folder = path;
   load_weights(p.module(), *p.family, p.spec, files, d.scheme, options.keep_packed);
   p.module().eval();
   return p;

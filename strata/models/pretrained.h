@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "strata/models/encoder_decoder.h"
 #include "strata/models/family.h"
 #include "strata/models/image_encoder.h"
 #include "strata/models/language_model.h"
@@ -37,6 +38,7 @@ struct Pretrained {
   std::shared_ptr<TextEncoder> text_encoder;
   std::shared_ptr<ImageEncoder> image_encoder;
   std::shared_ptr<ContrastivePair> pair;
+  std::shared_ptr<EncoderDecoder> encoder_decoder;
   /// @}
   /// It, whichever it is.
   nn::Module& module() const;
@@ -44,6 +46,13 @@ struct Pretrained {
   std::string generation_config;  ///< of generation_config.json, or of a GGUF file; empty where there is none
   std::string folder;             ///< the path, as it was given
 };
+
+/// The model of a spec, with weights as they are drawn: the spec and the module of its kind, and nothing else. On the
+/// meta device it has shapes alone. Throws what check_spec does.
+///
+///     const Pretrained p = make_module(read_pretrained_spec("models/t5").second);
+///     const size_t tensors = p.module().parameters().size();
+Pretrained make_module(const ModelSpec& spec);
 
 /// Whether a path is what load_pretrained takes, by its name and first bytes: a folder with a config.json, a GGUF file,
 /// or a folder with one *.gguf.

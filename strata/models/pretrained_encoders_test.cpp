@@ -1,65 +1,21 @@
 // Encoders of every family, made and computed with by transformers (scripts/make-models), against what is loaded here.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <ostream>
 
 #include "strata/core/node.h"
 #include "strata/io/files.h"
-#include "strata/io/safetensors.h"
 #include "strata/io/weight_files.h"
-#include "strata/models/pretrained.h"
-#include "strata/ops/elementwise/elementwise.h"
+#include "strata/models/pretrained_test_util.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/reduce/reduce.h"
 
 namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Sample {
-  const Family* family;
-  FamilySample sample;
-  std::string name() const { return cat(family->name, '-', sample.name); }
-};
-void PrintTo(const Sample& s, std::ostream* out) {
-  *out << s.name();
-}
-
-std::vector<Sample> encoders() {
-  std::vector<Sample> all;
-  for (const Family* family : families())
-    if (family->kind != ModelKind::decoder && family->kind != ModelKind::encoder_decoder)
-      for (const FamilySample& sample : family->samples) all.push_back({family, sample});
-  return all;
-}
-
-double largest(const Tensor& t) {
-  return t.abs().max().item();
-}
-
-class PretrainedEncoder : public testing::TestWithParam<Sample> {
+class PretrainedEncoder : public PretrainedSample {
  protected:
-  void SetUp() override {
-    const char *models = std::getenv("STRATA_MODELS"), *source = std::getenv("STRATA_SOURCE_DIR");
-    const fs::path folder =
-        (models ? fs::path(models) : fs::path(source ? source : ".") / "build/models") / GetParam().name();
-    if (!fs::exists(folder / "reference.safetensors"))
-      GTEST_SKIP() << folder << " is not there: scripts/make-models writes it";
-    loaded = load_pretrained(folder.string());
-    reference = io::SafetensorsFile((folder / "reference.safetensors").string()).tensors();
-  }
-  bool has(const char* name) const { return reference.contains(name); }
-  Tensor of(const char* name) const { return reference.at(name); }
-  void expect(const Tensor& got, const char* name) const {
-    const Tensor want = of(name);
-    ASSERT_EQ(got.shape(), want.shape()) << name;
-    EXPECT_LE(largest(got.detach() - want), 1e-4 * largest(want)) << name << ", of " << largest(want);
-  }
+  void expect(const Tensor& got, const char* name) const { expect_near(got, of(name), 1e-4, name); }
   // Results of the model, all that the reference has; the last is the one whose gradients it has.
   std::vector<std::pair<const char*, Tensor>> results() const {
     std::vector<std::pair<const char*, Tensor>> all;
@@ -89,9 +45,6 @@ class PretrainedEncoder : public testing::TestWithParam<Sample> {
     }
     return all;
   }
-
-  Pretrained loaded;
-  io::TensorMap reference;
 };
 
 TEST_P(PretrainedEncoder, GivesWhatTransformersGives) {
@@ -148,12 +101,9 @@ TEST_P(PretrainedEncoder, TensorsAreGivenBack) {
   }
 }
 
-std::string test_name(const testing::TestParamInfo<Sample>& info) {
-  std::string name = info.param.name();
-  std::ranges::replace(name, '-', '_');
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(Families, PretrainedEncoder, testing::ValuesIn(encoders()), test_name);
+INSTANTIATE_TEST_SUITE_P(Families, PretrainedEncoder,
+                         testing::ValuesIn(samples_of({ModelKind::encoder, ModelKind::image_encoder, ModelKind::pair})),
+                         sample_test_name);
 
 }  // namespace
 }  // namespace strata

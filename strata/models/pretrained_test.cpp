@@ -1,59 +1,21 @@
 // Models of every family, made and computed with by transformers (scripts/make-models), against what is loaded here.
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <ostream>
-
-#include <gtest/gtest.h>
 
 #include "strata/core/error_test_util.h"
 #include "strata/core/node.h"
 #include "strata/io/files.h"
-#include "strata/io/safetensors.h"
 #include "strata/io/temp_dir.h"
 #include "strata/io/weight_files.h"
-#include "strata/models/pretrained.h"
-#include "strata/ops/elementwise/elementwise.h"
+#include "strata/models/pretrained_test_util.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/join/join.h"
-#include "strata/ops/reduce/reduce.h"
 
 namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Sample {
-  const Family* family;
-  FamilySample sample;
-  std::string name() const { return cat(family->name, '-', sample.name); }
-};
-void PrintTo(const Sample& s, std::ostream* out) {
-  *out << s.name();
-}
-
-std::vector<Sample> decoders() {
-  std::vector<Sample> all;
-  for (const Family* family : families())
-    if (family->kind == ModelKind::decoder)
-      for (const FamilySample& sample : family->samples) all.push_back({family, sample});
-  return all;
-}
-
-std::string folder_of(const std::string& name) {
-  if (const char* models = std::getenv("STRATA_MODELS")) return (fs::path(models) / name).string();
-  const char* source = std::getenv("STRATA_SOURCE_DIR");
-  return (fs::path(source ? source : ".") / "build/models" / name).string();
-}
-
-double largest(const Tensor& t) {
-  return t.abs().max().item();
-}
-void expect_near(const Tensor& got, const Tensor& want, double share, const std::string& what) {
-  ASSERT_EQ(got.shape(), want.shape()) << what;
-  EXPECT_LE(largest(got - want), share * largest(want)) << what << ", of " << largest(want);
-}
 
 // Frequencies that follow the length of a text: with a cache, its capacity is the length.
 bool by_length(const ModelSpec& spec) {
@@ -62,20 +24,7 @@ bool by_length(const ModelSpec& spec) {
   return false;
 }
 
-class Pretrained_ : public testing::TestWithParam<Sample> {
- protected:
-  void SetUp() override {
-    const std::string folder = folder_of(GetParam().name());
-    if (!fs::exists(fs::path(folder) / "reference.safetensors"))
-      GTEST_SKIP() << folder << " is not there: scripts/make-models writes it";
-    loaded = load_pretrained(folder);
-    reference = io::SafetensorsFile((fs::path(folder) / "reference.safetensors").string()).tensors();
-  }
-  Tensor of(const char* name) const { return reference.at(name); }
-
-  Pretrained loaded;
-  io::TensorMap reference;
-};
+class Pretrained_ : public PretrainedSample {};
 
 TEST_P(Pretrained_, Logits) {
   const NoGrad guard;
@@ -220,12 +169,7 @@ TEST_P(Pretrained_, TensorsAreGivenBack) {
   }
 }
 
-std::string test_name(const testing::TestParamInfo<Sample>& info) {
-  std::string name = info.param.name();
-  std::ranges::replace(name, '-', '_');
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(Families, Pretrained_, testing::ValuesIn(decoders()), test_name);
+INSTANTIATE_TEST_SUITE_P(Families, Pretrained_, testing::ValuesIn(samples_of({ModelKind::decoder})), sample_test_name);
 
 // A folder of a tiny Llama, whose tensors a test may change.
 class Folder {

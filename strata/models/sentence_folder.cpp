@@ -18,19 +18,20 @@ using nlohmann::json;
 
 constexpr const char* kOp = "sentence_folder";
 
-// Both ways in which its configuration names a pooling.
+// What a pooling is called here, and both ways in which the folder's configuration names it.
 struct PoolingName {
+  const char* name;
   const char* flag;
   const char* mode;
   Pooling pooling;
 };
 const PoolingName kPoolings[] = {
-    {"pooling_mode_cls_token", "cls", Pooling::first},
-    {"pooling_mode_mean_tokens", "mean", Pooling::mean},
-    {"pooling_mode_max_tokens", "max", Pooling::max},
-    {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", Pooling::root_mean},
-    {"pooling_mode_weightedmean_tokens", "weightedmean", Pooling::weighted_mean},
-    {"pooling_mode_lasttoken", "lasttoken", Pooling::last},
+    {"first", "pooling_mode_cls_token", "cls", Pooling::first},
+    {"mean", "pooling_mode_mean_tokens", "mean", Pooling::mean},
+    {"max", "pooling_mode_max_tokens", "max", Pooling::max},
+    {"root_mean", "pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", Pooling::root_mean},
+    {"weighted_mean", "pooling_mode_weightedmean_tokens", "weightedmean", Pooling::weighted_mean},
+    {"last", "pooling_mode_lasttoken", "lasttoken", Pooling::last},
 };
 
 bool is_there(const fs::path& file) {
@@ -95,6 +96,21 @@ SentenceOptions read_sentence_options(const std::string& folder) {
     }
   }
   return o;
+}
+
+std::vector<std::string> pooling_names() {
+  std::vector<std::string> names;
+  for (const PoolingName& p : kPoolings) names.emplace_back(p.name);
+  return names;
+}
+
+Pooling parse_pooling(std::string_view name) {
+  std::string names;
+  for (const PoolingName& p : kPoolings) {
+    if (name == p.name) return p.pooling;
+    names += cat(names.empty() ? "" : ", ", p.name);
+  }
+  throw ValueError("pooling", cat("is one of ", names, ", got '", name, "'"));
 }
 
 }  // namespace strata

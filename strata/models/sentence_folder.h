@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "strata/models/text_encoder.h"
 
@@ -21,5 +23,10 @@ struct SentenceOptions {
 /// where there is no modules.json. Throws IoError naming file and field for what is no JSON of that form, for two ways
 /// of pooling at once, and for modules that there are not here (Dense).
 SentenceOptions read_sentence_options(const std::string& folder);
+
+/// "first", "last", "mean", "max", "weighted_mean", "root_mean".
+std::vector<std::string> pooling_names();
+/// Of such a name. Throws ValueError listing them.
+Pooling parse_pooling(std::string_view name);
 
 }  // namespace strata

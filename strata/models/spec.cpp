@@ -42,6 +42,8 @@ void check_attention(const nn::AttentionSpec& a, size_t rotary) {
   check(std::isfinite(a.soft_cap) && a.soft_cap >= 0, kOp, "attention.soft_cap is ", a.soft_cap);
   check_chance("attention.dropout", a.dropout);
   if (a.query_key_norm) check_norm(*a.query_key_norm);
+  check(a.key_bias || (a.rotary < 0 && !a.query_key_norm && a.soft_cap == 0 && !a.latent), kOp,
+        "attention without key_bias has no rotary positions, norms, soft cap or latent");
   if (!a.latent) return;
   check_size("latent.q_rank", a.latent->q_rank, 0);
   check_size("latent.kv_rank", a.latent->kv_rank);
@@ -175,6 +177,7 @@ std::string text_of(const nn::LayerSpec& l) {
   f.add("window", a.window, plain.window);
   f.add("causal", a.causal, plain.causal);
   f.add("attention bias", a.bias, plain.bias);
+  f.add("key bias", a.key_bias, plain.key_bias);
   f.add("attention out bias", a.out_bias, plain.out_bias);
   f.add("scale", a.scale.value_or(0), 0.0);
   f.add("soft_cap", a.soft_cap, plain.soft_cap);
@@ -234,6 +237,11 @@ void check_spec(const ModelSpec& s) {
       check(s.pair.has_value(), kOp, "a pair has no PairSpec");
       check_size("pair.projection", s.pair->projection);
     }
+    if (s.kind == ModelKind::encoder_decoder)
+      check(s.parts[0].kind == ModelKind::encoder && s.parts[1].kind == ModelKind::decoder &&
+                s.parts[0].dim == s.parts[1].dim && !s.parts[0].image && !s.parts[1].image && !s.parts[1].audio &&
+                (s.parts[0].audio || s.parts[0].vocab == s.parts[1].vocab),
+            kOp, "an encoder-decoder's parts are an encoder and a decoder of one dim and vocabulary");
     return;
   }
   check_size("dim", s.dim);
@@ -241,14 +249,25 @@ void check_spec(const ModelSpec& s) {
     const ImageSpec& i = *s.image;
     check_size("image.channels", i.channels);
     check_size("image.patch", i.patch);
-    check(i.height >= i.patch && i.width >= i.patch && i.height < (1 << 24) && i.width < (1 << 24), kOp,
-          "an image of ", i.height, " x ", i.width, " has no patches of ", i.patch);
+    check(i.height >= i.patch && i.width >= i.patch && i.height < (1 << 24) && i.width < (1 << 24), kOp, "an image of ",
+          i.height, " x ", i.width, " has no patches of ", i.patch);
     check_size("image.register_tokens", i.register_tokens, 0);
     check(s.learned_positions == (i.height / i.patch) * (i.width / i.patch) + i.class_token, kOp, s.learned_positions,
           " positions are not those of the image's patches");
   } else {
-    check_size("vocab", s.vocab);
+    if (s.audio) check_size("audio.bins", s.audio->bins);
+    if (!s.audio) check_size("vocab", s.vocab);
     check_size("context", s.context);
+    check(!s.audio || (s.learned_positions == s.context && s.dim % 2 == 0 && s.dim >= 4), kOp,
+          "sound has a position for each place of its context, and an even dim");
+  }
+  if (s.relative) {
+    check_size("relative.buckets", s.relative->buckets, 4);
+    check_size("relative.distance", s.relative->distance, s.relative->buckets / 2 + 1);
+    check(s.relative->buckets % 2 == 0, kOp, "relative.buckets is ", s.relative->buckets, ", which is odd");
+    for (const nn::LayerSpec& l : s.layers)
+      check(l.attention.heads == s.layers.front().attention.heads, kOp,
+            "layers that share relative positions have as many heads");
   }
   check_size("the number of layers", static_cast<int64_t>(s.layers.size()));
   check_size("learned_positions", s.learned_positions, 0);
@@ -320,6 +339,9 @@ std::string to_string(const ModelSpec& s) {
     text += cat("  image: ", s.image->channels, " x ", s.image->height, " x ", s.image->width, ", patches of ",
                 s.image->patch, s.image->class_token ? ", class token" : "", ", register tokens ",
                 s.image->register_tokens, '\n');
+  if (s.audio) text += cat("  audio: frames of ", s.audio->bins, " numbers\n");
+  if (s.relative)
+    text += cat("  relative positions: ", s.relative->buckets, " buckets to ", s.relative->distance, '\n');
   if (s.vocab > 0 && s.kind == ModelKind::decoder)
     text += cat("  head: ", s.tied ? "the token embedding" : "its own", s.head_bias ? ", bias" : "", '\n');
   if (s.positions_skip_padding) text += "  positions: without padding\n";

@@ -58,6 +58,23 @@ struct PairSpec {
   bool operator==(const PairSpec&) const = default;
 };
 
+/// Positions by distance (T5; Raffel et al., arXiv:1910.10683): to a score a number is added that is learned for each
+/// head and bucket of distances, one for each of the near ones, the far ones together. All layers have the same.
+struct RelativeSpec {
+  int64_t buckets = 32;    ///< where both directions are seen, half of them for each
+  int64_t distance = 128;  ///< from which on all are one bucket
+
+  bool operator==(const RelativeSpec&) const = default;
+};
+
+/// How sound becomes vectors (Whisper; Radford et al., arXiv:2212.04356): two convolutions over frames of log-mel
+/// numbers, of which the second takes every other place; then positions by a table of sines.
+struct AudioSpec {
+  int64_t bins = 80;  ///< numbers of a frame
+
+  bool operator==(const AudioSpec&) const = default;
+};
+
 /// A whole model.
 ///
 ///     const ModelSpec spec = model_spec(config);      // of a run's [model] section
@@ -87,6 +104,8 @@ struct ModelSpec {
   bool pooler = false;                  ///< tanh of a layer [dim, dim] over the first place's vector
   std::optional<EncoderHeadSpec> encoder_head = {};
   std::optional<ImageSpec> image = {};
+  std::optional<AudioSpec> audio = {};        ///< then learned_positions are the table of sines
+  std::optional<RelativeSpec> relative = {};  ///< of encoder_decoder's parts
   std::optional<PairSpec> pair = {};
   std::vector<ModelSpec> parts = {};  ///< of ModelKind::encoder_decoder and pair
 

@@ -1,6 +1,9 @@
 #include "strata/nn/attention.h"
 
+#include <cmath>
+
 #include "strata/core/node.h"
+#include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/attention/multi_head_attention.h"
@@ -52,6 +55,50 @@ void write(KvCache& cache, const Tensor& k, const Tensor& v, const Places& place
   const NoGrad guard;
   cache_write_(cache.k, k.transpose(1, 2).to(cache.k.dtype()), places.starts, places.counts);
   cache_write_(cache.v, v.transpose(1, 2).to(cache.v.dtype()), places.starts, places.counts);
+}
+
+// Whether attention over the compressed keys takes fewer operations than making heads' keys and values of them first.
+// Where something else than the weights of kv_up decides what it gives, it is called. On a card attention to so wide a
+// key (kv_rank + rope_size numbers) has no kernel that shares one head's keys among blocks, and making them is cheap.
+bool absorbing_is_less(const SelfAttention& a, const Tensor& small, int64_t queries, int64_t keys) {
+  if (has_forward_hooks(*a.kv_up) || !small.device().is_cpu()) return false;
+  const AttentionSpec& s = a.spec();
+  const LatentSpec& l = *s.latent;
+  const int64_t up = l.kv_rank * (s.head_size - l.rope_size + s.value_size);
+  const int64_t absorbed = queries * (up + keys * (2 * l.kv_rank + l.rope_size));
+  return absorbed < keys * (up + queries * (s.head_size + s.value_size));
+}
+
+// A head's scores q . (K c) are (K^T q) . c, and its sums of values V c are V of sums of c: queries are mapped to the
+// compressed space, which all heads then share as keys and values (DeepSeek-V2, arXiv:2405.04434, section 2.1.2).
+// q [B, T, H, head_size], turned; small [B, 1, C, kv_rank] and shared [B, 1, C, rope_size]: [B, T, H value_size].
+Tensor absorbed(const SelfAttention& a, const Tensor& q, const Tensor& small, const Tensor& shared,
+                const Places& places) {
+  const AttentionSpec& s = a.spec();
+  const LatentSpec& l = *s.latent;
+  const int64_t batch = q.size(0), time = q.size(1), plain = s.head_size - l.rope_size;
+  const Tensor up = a.kv_up->weight.view({s.heads, plain + s.value_size, l.kv_rank});
+  const Tensor rows = q.narrow(3, 0, plain).reshape({batch * time, s.heads, plain}).transpose(0, 1);
+  const Tensor mapped = matmul(rows, up.narrow(1, 0, plain)).transpose(0, 1).reshape({batch, time, s.heads, l.kv_rank});
+  const Tensor queries = strata::cat({mapped, q.narrow(3, plain, l.rope_size)}, 3).to(small.dtype());
+  const Tensor keys = strata::cat({small, shared}, 3);
+  const double scale = s.scale.value_or(1 / std::sqrt(static_cast<double>(s.head_size)));
+  Tensor sums;  // [B, H, T, kv_rank]
+  if (time == 1 && s.window == 0) {
+    // All heads ask the same keys from the same place: they are the queries of one head, which reads the cache once.
+    AttentionOptions o;
+    o.scale = scale;
+    o.logit_soft_cap = s.soft_cap;
+    o.key_lengths = places.queries + 1;
+    sums = scaled_dot_product_attention(queries, keys, small, {}, o).transpose(1, 2);
+  } else {
+    sums = cache_attention(queries.transpose(1, 2), keys, small, places.queries,
+                           {.scale = scale, .window = s.window, .logit_soft_cap = s.soft_cap});
+  }
+  const Tensor by_head = sums.to(q.dtype()).transpose(0, 1).reshape({s.heads, batch * time, l.kv_rank});
+  return matmul(by_head, up.narrow(1, plain, s.value_size).transpose(1, 2))
+      .transpose(0, 1)
+      .reshape({batch, time, s.heads * s.value_size});
 }
 
 }  // namespace
@@ -133,6 +180,8 @@ SelfAttention::SelfAttention(int64_t dim, const AttentionSpec& spec)
       qkv(register_module("qkv", Linear(dim, packed_width(checked(spec)), spec.bias))),
       out(register_module("out", Linear(spec.heads * spec.value_size, dim, spec.out_bias))),
       spec_(spec) {
+  if (spec.bias && !spec.key_bias)
+    init::zeros_(qkv.bias.narrow(0, spec.heads * spec.head_size, spec.kv_heads * spec.head_size));
   if (spec.latent) {
     const LatentSpec& l = *spec.latent;
     const NormSpec norm = spec.query_key_norm.value_or(NormSpec{.kind = NormSpec::Kind::rms});
@@ -209,8 +258,6 @@ Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* ca
   return out(attend(q, cache->k.narrow(2, 0, places.reach), cache->v.narrow(2, 0, places.reach), places, true));
 }
 
-// Keys and values are made of the compressed ones anew for each call: right for any, but a step over a long cache is
-// slower by that product than one with the up-projections moved behind attention.
 Tensor SelfAttention::latent(const Tensor& x, const Places& places, KvCache* cache) const {
   const LatentSpec& l = *spec_.latent;
   const int64_t batch = x.size(0), time = x.size(1), heads = spec_.heads, plain = spec_.head_size - l.rope_size;
@@ -228,6 +275,8 @@ Tensor SelfAttention::latent(const Tensor& x, const Places& places, KvCache* cac
   }
   const bool cached = cache && !places.first;
   if (cache) write(*cache, small, shared, places);
+  if (cached && absorbing_is_less(*this, cache->k, time, places.reach))
+    return out(absorbed(*this, q, cache->k.narrow(2, 0, places.reach), cache->v.narrow(2, 0, places.reach), places));
   if (cached) {
     small = cache->k.narrow(2, 0, places.reach).transpose(1, 2);
     shared = cache->v.narrow(2, 0, places.reach).transpose(1, 2);
@@ -243,6 +292,9 @@ Tensor SelfAttention::latent(const Tensor& x, const Places& places, KvCache* cac
 // Of heads first, [B, n, T, D]; `cached` keys are those of a cache.
 Tensor SelfAttention::attend(const Tensor& q, const Tensor& k, const Tensor& v, const Places& places,
                              bool cached) const {
+  if (cached && places.seen.defined())
+    return join_heads(
+        scaled_dot_product_attention(q, k, v, places.seen, {.scale = spec_.scale, .logit_soft_cap = spec_.soft_cap}));
   if (cached)
     return join_heads(cache_attention(
         q, k, v, places.queries, {.scale = spec_.scale, .window = spec_.window, .logit_soft_cap = spec_.soft_cap}));

@@ -87,7 +87,9 @@ struct Places {
   std::vector<Turns> turns = {};
   /// Whether turns are [B * T, P], those of each row, instead of [T, P], the same for all.
   bool turns_by_row = false;
-  /// Boolean, broadcasts to [B, 1, T, keys]: true where a query may see a key, beside what the spec says.
+  /// Boolean, broadcasts to [B, 1, T, keys]: true where a query may see a key, beside what the spec says. Or numbers
+  /// that are added to the scores, which broadcast to [B, heads, T, keys]; with a cache that was not empty these alone
+  /// say what is seen.
   Tensor seen = {};
 
   /// @name With a KvCache

@@ -83,6 +83,9 @@ struct AttentionSpec {
   int64_t window = 0;      ///< keys seen, the query's own included; 0: all
   bool causal = true;      ///< no key behind the query is seen
   bool bias = true;        ///< of queries, keys and values
+  /// Where not, keys have no bias of those (Whisper): the numbers in its place are 0 at first and change no result, as
+  /// a softmax takes no note of what all scores of a query share.
+  bool key_bias = true;
   bool out_bias = true;
   std::optional<NormSpec> query_key_norm = {};  ///< of queries and of keys, before they turn
   bool norm_whole_width = false;                ///< that norm is over all heads together, else over each

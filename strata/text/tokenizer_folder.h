@@ -45,4 +45,8 @@ TokenizerFolder load_tokenizer_folder(const std::string& path);
 /// file that cannot be read.
 bool has_tokenizer(const std::string& path);
 
+/// The tokenizer of a folder, of a model of sentencepiece (tokenizer.model, spiece.model) or of a file that
+/// load_tokenizer() reads; of files nothing but the tokenizer. Throws IoError naming the file.
+TokenizerFolder load_tokenizer_at(const std::string& path);
+
 }  // namespace strata::text

@@ -352,6 +352,10 @@ void check_together(const TrainConfig& c, const Origins& origins) {
     fail(blame({"model.heads", "model.dim", "model.family"}),
          fmt::format("rotary positions turn pairs of numbers, but model.dim / model.heads = {} is odd",
                      m.dim / m.heads));
+  if (c.data.tokenizer.empty()) fail(blame({"data.tokenizer"}), "data.tokenizer is empty: byte, bpe, ids, or a path");
+  if (!own && c.data.names_tokenizer())
+    fail(blame({"data.tokenizer", "model.init"}),
+         fmt::format("data.tokenizer = {}: the model that model.init names has its own", c.data.tokenizer));
   if (own && c.data.tokenizer == "byte" && m.vocab != 0 && m.vocab < 256)
     fail(blame({"model.vocab", "data.tokenizer"}),
          fmt::format("model.vocab = {} is less than the 256 tokens of the byte tokenizer", m.vocab));
@@ -453,10 +457,11 @@ void parse_into(TrainConfig& c, std::string_view text, std::string_view source, 
   for (const auto& [section, node] : root) {
     const std::string at = fmt::format("{}:{}", source, section.source().begin.line);
     const bool known = section.str() == "model" || section.str() == "tune" || section.str() == "data" ||
-                       section.str() == "train" || section.str() == "memory";
+                       section.str() == "train" || section.str() == "memory" ||
+                       section.str() == "parallel";
     if (!known) {
       if (!node.is_table()) fail_unknown(at, section.str());
-      fail(at, fmt::format("unknown section {}; the sections are [model], [tune], [data], [train] and [memory]",
+      fail(at, fmt::format("unknown section {}; the sections are [model], [tune], [data], [train], [memory] and [parallel]",
                            quoted(section.str())));
     }
     if (!node.is_table())

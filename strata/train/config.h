@@ -24,6 +24,8 @@ struct DataConfig {
   std::string packing = "first_fit";
   bool shuffle = true;
 
+  /// Whether `tokenizer` is the path of one that exists, and no kind of tokenizer.
+  bool names_tokenizer() const { return tokenizer != "byte" && tokenizer != "bpe" && tokenizer != "ids"; }
   bool operator==(const DataConfig&) const = default;
 };
 
@@ -75,6 +77,12 @@ struct MemoryConfig {
   bool operator==(const MemoryConfig&) const = default;
 };
 
+/// Section [parallel]: how a run is spread over the ranks of a job. docs/guide/parallel.md.
+struct ParallelConfig {
+  int64_t dp = 0;
+  bool operator==(const ParallelConfig&) const = default;
+};
+
 /// Section [tune]: what of a model is trained, and how. docs/design/fine_tuning.md.
 struct TuneConfig {
   std::string method = "full";
@@ -108,6 +116,7 @@ struct TrainConfig {
   DataConfig data;
   OptimConfig optim;
   MemoryConfig memory;
+  ParallelConfig parallel;
   int64_t steps = 1000;
   double max_seconds = 0.0;
   double fit_seconds = 0.0;

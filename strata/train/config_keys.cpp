@@ -36,6 +36,9 @@ constexpr ConfigField tune{&member_of<&TrainConfig::tune, Field>};
 template <auto Field>
 constexpr ConfigField memory_of{&member_of<&TrainConfig::memory, Field>};
 
+template <auto Field>
+constexpr ConfigField parallel_of{&member_of<&TrainConfig::parallel, Field>};
+
 constexpr auto kInteger = ConfigType::integer;
 constexpr auto kNumber = ConfigType::number;
 constexpr auto kBoolean = ConfigType::boolean;
@@ -178,10 +181,10 @@ std::vector<ConfigKey> make_keys() {
       {"data.valid_fraction", kNumber, "Part of the training text kept for validation.", "", 0, 0.9,
        data<&D::valid_fraction>},
       {"data.tokenizer", kText,
-       "Bytes, byte pairs learned from the training text, or a text of numbers that are ids already (the latter two "
-       "need "
-       "model.vocab).",
-       "byte bpe ids", 0, 0, data<&D::tokenizer>},
+       "byte; bpe, byte pairs learned from the training text; ids, for a text of numbers that are ids already (these two "
+       "need model.vocab); or a tokenizer that exists: its folder as Hugging Face writes it, tokenizer.json or "
+       "tokenizer.model.",
+       "", 0, 0, data<&D::tokenizer>},
       {"data.format", kText,
        "What the text is: running text; JSON lines of conversations (messages, prompt and completion, text), of which "
        "what the assistant writes is learned; or JSON lines with a chosen and a rejected answer. The latter two want a "
@@ -317,6 +320,10 @@ std::vector<ConfigKey> make_keys() {
        "With memory.update = cpu: the host's update of a step runs beside the next step, whose weights are one update "
        "older: other numbers, less waiting.",
        "", 0, 0, memory_of<&Y::delayed_update>},
+      {"parallel.dp", kInteger,
+       "Ranks that share each batch, each with the whole model: train.batch counts the rows of all. 0: those of the job "
+       "(strata launch, mpirun, srun, torchrun).",
+       "", 0, kCount, parallel_of<&ParallelConfig::dp>},
   };
   const auto after = std::ranges::find(keys, "train.weight_decay", &ConfigKey::name) + 1;
   const std::vector<ConfigKey> rules = keys_of_rules();

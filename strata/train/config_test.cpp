@@ -177,7 +177,7 @@ TEST(Config, MessagesSayWhereAndWhat) {
   EXPECT_EQ(of("[model]\nqqqqqqqqqq = 3"),
             "gpt.toml:2: unknown key 'model.qqqqqqqqqq'; strata train --help lists the keys");
   EXPECT_EQ(of("[modle]\ndim = 3"),
-            "gpt.toml:1: unknown section 'modle'; the sections are [model], [tune], [data], [train] and [memory]");
+            "gpt.toml:1: unknown section 'modle'; the sections are [model], [tune], [data], [train], [memory] and [parallel]");
   EXPECT_EQ(of("[model]\ndim = \"wide\""), "gpt.toml:2: model.dim wants an integer, got the text 'wide'");
   EXPECT_EQ(of("[model]\ndim = 2.5"), "gpt.toml:2: model.dim wants an integer, got the number 2.5");
   EXPECT_EQ(of("[model]\ndim = 0"), "gpt.toml:2: model.dim = 0 is out of range, allowed is 1 to 65536");

@@ -20,6 +20,7 @@
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/precision.h"
 #include "strata/train/run.h"
+#include "strata/train/train_data.h"
 
 namespace strata {
 namespace {
@@ -54,7 +55,8 @@ int64_t product_scratch(const LanguageModel& model, int64_t rows) {
 
 TrainConfig checked(TrainConfig config) {
   apply_init(config);
-  if (config.model.vocab == 0) config.model.vocab = 256;
+  if (config.model.vocab == 0)
+    config.model.vocab = config.data.names_tokenizer() ? make_tokenizer(config.data, 0)->vocab_size() : 256;
   validate(config);
   return config;
 }

@@ -48,10 +48,11 @@ struct StepRunner::Cuda {
 };
 
 StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config,
-                       Device device, const Tiers* tiers)
+                       Device device, const Ranks& ranks, const Tiers* tiers)
     : model_(model),
       optimizer_(optimizer),
       device_(device),
+      ranks_(ranks),
       tiers_(tiers),
       config_(config),
       autocast_(autocast_of(config, model)),
@@ -95,6 +96,7 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
   const detail::Fp8RenewedScope renewed;                  // by the optimizer, below
   for (const data::Batch& batch : batches) {
     const Tiers::Pass pass(tiers_);
+    ranks_.last_pass(&batch == &batches.back());
     Tensor l;
     {
       const Tiers::Forward forward(tiers_);
@@ -109,6 +111,7 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
     (scaler_ ? scaler_->scale(shared) : shared).backward();
   }
   weights.reset();
+  ranks_.finish_step(total);
   return optimizer_.step_guarded({.max_norm = max_norm_, .loss = total, .scaler = scaler()});
 }
 

@@ -17,16 +17,17 @@
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/optimizer.h"
 #include "strata/train/config.h"
+#include "strata/train/ranks.h"
 #include "strata/train/tiers.h"
 
 namespace strata {
 
 class StepRunner {
  public:
-  /// Model and optimizer must outlive it, and `tiers`, nullptr for a run without. Throws ValueError where
+  /// Model, optimizer and `ranks` must outlive it, and `tiers`, nullptr for a run without. Throws ValueError where
   /// `config.graph` is "on" and the device is no CUDA device, or the optimizer or the tiers cannot be captured.
   StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config, Device device,
-             const Tiers* tiers = nullptr);
+             const Ranks& ranks, const Tiers* tiers = nullptr);
   ~StepRunner();
 
   /// The next step begins: what is done until its launch() counts in its seconds().
@@ -69,6 +70,7 @@ class StepRunner {
   const LanguageModel& model_;
   optim::Optimizer& optimizer_;
   Device device_;
+  const Ranks& ranks_;
   const Tiers* tiers_;
   TrainConfig config_;
   std::optional<AutocastSettings> autocast_;

@@ -8,6 +8,7 @@
 #include "strata/io/files.h"
 #include "strata/io/input_file.h"
 #include "strata/text/bpe.h"
+#include "strata/text/tokenizer_folder.h"
 #include "strata/train/conversations_inl.h"
 #include "strata/train/fine_tune_inl.h"
 
@@ -43,6 +44,14 @@ std::string read_start(const std::string& path, uint64_t limit) {
   return text;
 }
 
+// Of a data.tokenizer that is a path.
+text::TokenizerFolder named_tokenizer(const DataConfig& data) {
+  std::error_code error;
+  check<IoError>(std::filesystem::exists(data.tokenizer, error), "data.tokenizer", "'", data.tokenizer,
+                 "' is none of byte, bpe and ids, and there is no such file or folder of a tokenizer");
+  return text::load_tokenizer_at(data.tokenizer);
+}
+
 // The tokenizer that `strata data` wrote beside its tokens.
 std::shared_ptr<text::Tokenizer> tokenizer_of_token_file(const std::string& path) {
   const std::string beside = path + ".tokenizer.json";
@@ -57,7 +66,7 @@ std::shared_ptr<text::Tokenizer> tokenizer_of_token_file(const std::string& path
 std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t vocab) {
   if (data.tokenizer == "byte") return std::make_shared<text::ByteTokenizer>();
   if (data.tokenizer == "ids") return std::make_shared<text::IdTokenizer>(vocab);
-  check(data.tokenizer == "bpe", "data.tokenizer", "unknown tokenizer '", data.tokenizer, "'");
+  if (data.names_tokenizer()) return std::move(named_tokenizer(data).tokenizer);
   const std::string sample = read_start(data.path, kBpeBytes);
   return std::shared_ptr<text::Tokenizer>(
       new text::BpeTokenizer(text::train_bpe(sample, {.vocab_size = vocab, .special_tokens = {}})));
@@ -66,8 +75,11 @@ std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t 
 TrainData open_train_data(const TrainConfig& config, const std::string& out, const std::string& tokenizer_json) {
   check(!config.data.path.empty(), "train", "no text to train on: give --data FILE or --data FOLDER");
   TrainData d;
-  text::TokenizerFolder init;
-  if (!config.init.empty()) init = init_tokenizer(find_init(config.init));
+  text::TokenizerFolder init;  // of what the model or the settings name
+  if (!config.init.empty())
+    init = init_tokenizer(find_init(config.init));
+  else if (config.data.names_tokenizer() && (tokenizer_json.empty() || config.data.format != "text"))
+    init = named_tokenizer(config.data);  // with its template; a run that goes on with a text has all it needs
   if (!tokenizer_json.empty())
     d.tokenizer = text::parse_tokenizer(tokenizer_json, "the checkpoint's tokenizer");
   else if (init.tokenizer)

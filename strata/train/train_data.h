@@ -23,13 +23,13 @@ struct TrainData {
   std::vector<std::string> notes;  ///< what was mended on the way: damaged files that were built again
 };
 
-/// The tokenizer that the settings name; for byte pairs it is learned from the training text. Throws IoError,
-/// ValueError.
+/// The tokenizer that the settings name: of a kind (for byte pairs it is learned from the training text), or one that
+/// exists. Throws IoError, ValueError.
 std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t vocab);
 
 /// Tokenises (or finds tokenised) the text of `config` under `out`, and splits it. `tokenizer_json` is a resumed run's
 /// tokenizer, empty for a new one. A text that is a token file already is read as it is, with the tokenizer beside it;
-/// one of another tokenizer is refused. Throws IoError (no such text, unreadable, no text in it) and ValueError (too short
+/// one of another tokenizer than a resumed run's, the init's or the one that data.tokenizer names is refused. Throws IoError (no such text, unreadable, no text in it) and ValueError (too short
 /// for the context and the split).
 TrainData open_train_data(const TrainConfig& config, const std::string& out, const std::string& tokenizer_json = {});
 

@@ -35,6 +35,7 @@
 #include "strata/train/machine.h"
 #include "strata/train/precision.h"
 #include "strata/train/progress.h"
+#include "strata/train/ranks.h"
 #include "strata/train/report.h"
 #include "strata/train/run.h"
 #include "strata/train/run_lock.h"
@@ -112,6 +113,7 @@ class Run {
     int64_t first_step = 0;                 // the first that counts
     double first_seconds = 0, decided = 0;  // when it was done, and when the number of steps was last thought over
   } fit_;
+  std::optional<Ranks> ranks_;
   std::optional<RunLock> lock_;
   TrainData data_;
   std::shared_ptr<LanguageModel> model_;
@@ -144,8 +146,14 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   const std::jthread libraries = cuda::detail::load_libraries(device_);
   check(!options_.out.empty(), "train", "no folder for the run was given");
   io::make_directories(options_.out);
-  lock_.emplace(options_.out);
-  io::remove_leftovers(options_.out);
+  ranks_.emplace(config_);
+  if (ranks_->leads()) {
+    lock_.emplace(options_.out);
+    io::remove_leftovers(options_.out);
+  } else {
+    options_.log = nullptr;
+  }
+  ranks_->meet();  // nobody reads what is being cleared
   std::optional<FoundRun> found;
   std::vector<std::string> warnings, mended;
   if (has_run(options_.out)) {
@@ -157,7 +165,13 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
 
   std::optional<detail::OnceScope> part(std::in_place, "text");
-  data_ = open_train_data(config_, options_.out, found ? found->state.tokenizer : std::string());
+  const auto open_data = [&] {
+    data_ = open_train_data(config_, options_.out, found ? found->state.tokenizer : std::string());
+  };
+  // Rank 0 writes the tokens, the others find them.
+  if (ranks_->leads()) open_data();
+  ranks_->meet();
+  if (!ranks_->leads()) open_data();
   check(!found || found->state.text == 0 || found->state.text == data_.text, "train", "'", config_.data.path,
         "' is not the text that the run in '", options_.out,
         "' was trained on: it was changed since, or is another one (another --out starts a new run)");
@@ -211,8 +225,10 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
                                                        .shuffle = config_.data.shuffle,
                                                        .seed = static_cast<uint64_t>(config_.seed),
                                                        .repeat = true,
-                                                       .pin_memory = device_.is_cuda()});
-  steps_.emplace(*model_, *optimizer_, config_, device_, tiers_ ? &*tiers_ : nullptr);
+                                                       .pin_memory = device_.is_cuda(),
+                                                       .part = ranks_->rank(),
+                                                       .parts = ranks_->size()});
+  steps_.emplace(*model_, *optimizer_, config_, device_, *ranks_, tiers_ ? &*tiers_ : nullptr);
   if (found) {
     const detail::OnceScope checkpoint("checkpoint");
     try {
@@ -222,12 +238,15 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
       throw;
     }
   }
+  ranks_->take_gradients(*model_);
   feeder_.emplace(*loader_, config_.accumulate, device_);
   mended = data_.notes;
-  if (const std::string page = options_.out + "/report.html"; !found && std::filesystem::exists(page))
+  if (const std::string page = options_.out + "/report.html";
+      ranks_->leads() && !found && std::filesystem::exists(page))
     mended.push_back(fmt::format("the report that was there, '{}', is kept as '{}'", page, io::keep_aside(page)));
   if (found) recall_step();
-  metrics_.emplace(options_.out + "/metrics.jsonl", step_, found ? found->state.log : LogMark{}, &mended);
+  if (ranks_->leads())
+    metrics_.emplace(options_.out + "/metrics.jsonl", step_, found ? found->state.log : LogMark{}, &mended);
   if (!options_.log) return;
   progress_.emplace(config_.steps, options_.log);
   for (const std::string& w : warnings) note("skipping the " + w);
@@ -288,7 +307,7 @@ void Run::resume_from(const FoundRun& found) {
 void Run::fit() {
   constexpr int64_t kWarm = 3, kMeasured = 3;  // the first steps load libraries, are recorded and captured
   constexpr double kPart = 0.05;
-  const double seconds = training(), limit = config_.fit_seconds;
+  const double seconds = ranks_->follow({training()})[0], limit = config_.fit_seconds;  // rank 0's clock
   const int64_t done = last_.step;  // on a card the step after it is under way
   if (fit_.wanted == 0) fit_ = {.wanted = config_.steps, .first_step = step_ + kWarm};
   if (done == fit_.first_step && fit_.first_seconds == 0) fit_.first_seconds = seconds;
@@ -311,6 +330,7 @@ void Run::fit() {
 
 void Run::launch() {
   if (memory::is_recording()) memory::mark(fmt::format("step {}", step_ + 1));
+  ranks_->seed_step(config_.seed, step_);
   steps_->begin();
   Launched l{.rng = default_generator().state(), .batches = {}, .metrics = {}};
   const std::vector<data::Batch>& batches = feeder_->next();
@@ -331,6 +351,7 @@ void Run::keep_recording(const Recording& step) {
   trace_ = steps_->take_trace();
   step_costs_.emplace();
   step_costs_->add(step);
+  if (!ranks_->leads()) return;
   try {
     write_trace(options_.out, trace_);
     write_recorded_step(options_.out, step);
@@ -397,17 +418,24 @@ double Run::validate() {
   model_->eval();
   double total = 0;
   int64_t count = 0;
+  int64_t turn = 0;
   for (const auto& samples : validation_samples(*data_.valid, config_.batch, config_.eval_batches)) {
+    if (turn++ % ranks_->size() != ranks_->rank()) continue;
     total += steps_->loss(data_.valid->get_batch(samples)).item() * static_cast<double>(samples.size());
     count += static_cast<int64_t>(samples.size());
   }
   model_->train();
-  return total / static_cast<double>(count);
+  const std::vector<double> all = ranks_->sum({total, static_cast<double>(count)});
+  return all[0] / all[1];
 }
 
 void Run::save() {
   if (saved_step_ == step_ || config_.save_every < 0) return;
   optimizer_->finish();
+  if (!ranks_->leads()) {
+    saved_step_ = step_;
+    return;
+  }
   RunState s;
   s.config = config_;
   s.tokenizer = data_.tokenizer->to_json();
@@ -433,6 +461,7 @@ std::string Run::sample() {
 }
 
 void Run::report(const std::string& status, bool with_sample) {
+  if (!ranks_->leads()) return;
   ReportInput r;
   r.title = last_part(options_.out);
   r.status = status;
@@ -466,8 +495,12 @@ TrainResult Run::run() {
     launch();
     const bool last = step_ == config_.steps;
     const bool saves = !last && config_.save_every > 0 && step_ % config_.save_every == 0;
-    const bool out_of_time = config_.max_seconds > 0 && training() >= config_.max_seconds;
-    if (!last && options_.stop_requested && options_.stop_requested())
+    // No rank stops alone.
+    const std::vector<double> wants =
+        ranks_->vote({options_.stop_requested && options_.stop_requested() ? 1.0 : 0.0,
+                      config_.max_seconds > 0 && training() >= config_.max_seconds ? 1.0 : 0.0});
+    const bool interrupted = wants[0] > 0, out_of_time = wants[1] > 0;
+    if (!last && interrupted)
       status = fmt::format("stopped at step {}: interrupted", step_);
     else if (!last && out_of_time)
       status = fmt::format("stopped at step {}: train.max_seconds = {:g} has passed", step_, config_.max_seconds);
@@ -485,7 +518,7 @@ TrainResult Run::run() {
         valid_step_ = last_.step;
         last_.elapsed_s = elapsed();
       }
-      metrics_->write(last_);
+      if (metrics_) metrics_->write(last_);
       if (progress_) progress_->update(last_);
       if (first) {
         first.reset();

@@ -32,6 +32,11 @@ declare namespace strata {
   export type LanguageModel = types.LanguageModel;
   export type GeneratedToken = types.GeneratedToken;
   export type GenerateOptions = types.GenerateOptions;
+  export type PretrainedModel = types.PretrainedModel;
+  export type PretrainedCompletion = types.PretrainedCompletion;
+  export type PretrainedPiece = types.PretrainedPiece;
+  export type GenerationOptions = types.PretrainedGenerateOptions;
+  export type ChatMessage = types.ChatMessage;
   export type TrainSettings = types.TrainSettings;
   export type TrainResult = types.TrainResult;
   export type Recording = types.Recording;

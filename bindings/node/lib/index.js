@@ -36,6 +36,7 @@ const strata = {
   ...errors,
   ...require('./graphed.js'),
   ...require('./models.js'),
+  ...require('./pretrained.js'),
   ...require('./objects.js'),
   ...require('./trainer.js'),
   ...require('./recording.js'),

@@ -2,6 +2,7 @@
 
 import type { Functions, Internal, Records, AsyncFunctions, Methods } from './ops';
 import type { Cuda, MemoryBlock, MemoryStats, ModeScope } from './cuda';
+import type { GenerationOptions } from './generation';
 import type { Layer, Nn, StateDict } from './nn';
 import type { Optim } from './optim';
 import type * as distributions from './distributions';
@@ -178,6 +179,78 @@ export interface LanguageModel {
   decode(ids: Iterable<number>): string;
   generate(prompt: string, options?: GenerateOptions): AsyncGenerator<GeneratedToken, void>;
   complete(prompt: string, options?: GenerateOptions & { onToken?: (made: GeneratedToken) => void }): Promise<string>;
+}
+
+/** A text that a model wrote. */
+export interface PretrainedCompletion {
+  text: string;
+  /** All that were drawn, a stop id included. */
+  tokens: number[];
+  finish: 'length' | 'stop_id' | 'stop_string' | 'cancelled';
+  /** Of beam search. */
+  score: number;
+  /** Of each token, and of the likeliest at its place, where asked for; and the same of the prompt's tokens but the first. */
+  logprobs: number[];
+  topLogprobs: [number, number][][];
+  promptLogprobs: number[];
+  topPromptLogprobs: [number, number][][];
+}
+/** A piece of a text as it is written. */
+export interface PretrainedPiece {
+  /** Which of the prompts, and which of its texts. */
+  request: number;
+  completion: number;
+  token: number;
+  /** What is decided now: whole characters, perhaps of earlier tokens, or nothing yet. */
+  text: string;
+  /** Nothing of this text follows. */
+  last: boolean;
+}
+/** A text, or ids. */
+export type Prompt = string | readonly (number | bigint)[];
+export interface PretrainedCall {
+  padding?: Tensor | null;
+  types?: Tensor | null;
+  signal?: Signal;
+}
+export interface PretrainedModel {
+  /** The record that it was loaded by: 'llama', 'bert'; and what that covers. */
+  readonly family: string;
+  readonly title: string;
+  readonly kind: 'decoder' | 'encoder' | 'encoder_decoder' | 'image_encoder' | 'pair';
+  /** The most positions that it was made for. */
+  readonly context: number;
+  readonly vocabSize: number;
+  readonly specialIds: { readonly [name: string]: number };
+  /** What config.json and generation_config.json say. */
+  readonly config: any;
+  readonly generationConfig: any;
+  readonly hasTokenizer: boolean;
+  readonly hasChatTemplate: boolean;
+  forward(x: Tensor, options?: PretrainedCall): Promise<Tensor>;
+  hidden(x: Tensor, options?: PretrainedCall): Promise<Tensor>;
+  namedParameters(): [string, Tensor][];
+  encode(text: string): number[];
+  decode(ids: Iterable<number | bigint>, options?: { skipSpecialTokens?: boolean }): string;
+  chatPrompt(messages: readonly ChatMessage[], variables?: { [name: string]: unknown }): number[];
+  generate(prompt: Prompt, options?: PretrainedGenerateOptions): Promise<PretrainedCompletion[]>;
+  generate(prompts: readonly Prompt[], options?: PretrainedGenerateOptions): Promise<PretrainedCompletion[][]>;
+  generateText(prompt: Prompt, options?: PretrainedGenerateOptions): Promise<string>;
+  stream(prompt: Prompt, options?: GenerationOptions & { signal?: Signal }): AsyncGenerator<PretrainedPiece, void>;
+  chat(messages: readonly ChatMessage[], options?: PretrainedGenerateOptions & { variables?: { [name: string]: unknown } }): Promise<string>;
+  embed(texts: Iterable<string>, options?: {
+    pooling?: 'first' | 'last' | 'mean' | 'max' | 'weighted_mean' | 'root_mean'; normalize?: boolean; signal?: Signal;
+  }): Promise<Tensor>;
+}
+export interface ChatMessage {
+  role: string;
+  content?: unknown;
+  [key: string]: unknown;
+}
+export interface PretrainedGenerateOptions extends GenerationOptions {
+  /** Sees each token as it is drawn; false ends its text. */
+  onPiece?: (piece: PretrainedPiece) => boolean | void;
+  signal?: Signal;
 }
 export interface TrainSettings {
   [key: string]: string | number | boolean | bigint | TrainSettings;
@@ -395,6 +468,9 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   loadObject(file: string | Uint8Array, options?: { signal?: Signal }): Promise<any>;
   readIdx(path: string, options?: { signal?: Signal }): Promise<Tensor>;
   LanguageModel: { readonly prototype: LanguageModel; [Symbol.hasInstance](value: unknown): value is LanguageModel };
+  PretrainedModel: { readonly prototype: PretrainedModel; [Symbol.hasInstance](value: unknown): value is PretrainedModel };
+  /** The model of a folder as Hugging Face writes it, its weights as stored or in `dtype`. */
+  loadPretrained(folder: string, options?: { dtype?: DType; device?: Device; signal?: Signal }): Promise<PretrainedModel>;
   loadModel(path: string, options?: { device?: Device; signal?: Signal }): Promise<LanguageModel>;
   train(settings: string | TrainSettings, options: {
     out: string; resume?: boolean; onLog?: (text: string) => void; signal?: Signal;

@@ -1,5 +1,5 @@
 'use strict';
-// Writes lib/ops.d.ts, lib/optimizers.d.ts and lib/families.d.ts from the records of the addon: node bindings/node/scripts/generate-types.js. The
+// Writes lib/ops.d.ts, lib/optimizers.d.ts, lib/families.d.ts and lib/generation.d.ts from the records of the addon: node bindings/node/scripts/generate-types.js. The
 // files are not kept in the repository; scripts/build-node makes them.
 
 const fs = require('node:fs');
@@ -165,8 +165,27 @@ function generateDistributions() {
   return text;
 }
 
+const TYPES_OF_GENERATION = {
+  integer: 'number | bigint', number: 'number', boolean: 'boolean', ids: 'number | readonly number[]', texts: 'string | readonly string[]',
+  'id lists': 'readonly (readonly [number])[]', 'id biases': 'readonly (readonly [readonly [number], number])[]', stopping: "boolean | 'never'",
+  biases: '{ [id: number]: number }',
+};
+/** How texts are continued. */
+function generateGeneration() {
+  let text = '// Generated from the options of generation by scripts/generate-types.js. Not to be edited.\n\n' +
+    '/** How a model continues texts. What is left out is as the folder\'s generation_config.json has it; null takes that back. */\n' +
+    'export interface GenerationOptions {\n';
+  for (const { name, type, doc } of JSON.parse(native.generationOptions())) {
+    if (!TYPES_OF_GENERATION[type]) throw new Error(`no TypeScript type for ${type}`);
+    text += `${comment(doc, '  ')}  ${camel(name)}?: ${TYPES_OF_GENERATION[type]} | null;\n`;
+  }
+  return `${text}}\n`;
+}
+
 /** The files' texts by their names. */
-const files = () => ({ 'ops.d.ts': generate(), 'optimizers.d.ts': generateOptimizers(), 'families.d.ts': generateDistributions() });
+const files = () => ({
+  'ops.d.ts': generate(), 'optimizers.d.ts': generateOptimizers(), 'families.d.ts': generateDistributions(), 'generation.d.ts': generateGeneration(),
+});
 
 module.exports = { files };
 if (require.main === module) {

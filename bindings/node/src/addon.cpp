@@ -86,6 +86,7 @@ NAPI_MODULE_INIT() {
     add_distributions(*e, exports);
     add_files(*e, exports);
     add_models(*e, exports);
+    add_pretrained(*e, exports);
     add_runs(*e, exports);
     add_recordings(*e, exports);
     return exports;

@@ -14,6 +14,7 @@ void add_optim(Env& env, napi_value exports);
 void add_distributions(Env& env, napi_value exports);
 void add_files(Env& env, napi_value exports);
 void add_models(Env& env, napi_value exports);
+void add_pretrained(Env& env, napi_value exports);
 void add_runs(Env& env, napi_value exports);
 void add_recordings(Env& env, napi_value exports);
 

@@ -13,8 +13,6 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 from . import _core as C
 from ._core import Tensor, Tokenizer
-from ._functions import tensor
-from ._grad_mode import no_grad
 from .models import adopt
 from .nn.module import Module
 
@@ -27,15 +25,18 @@ Message = Mapping[str, Any]
 
 class Completion:
     """A text that was written: ``tokens`` (a stop id included), ``text``, ``finish`` ("length", "stop_id", "stop_string",
-    "cancelled"), ``score`` (of beams), ``logprobs`` and ``top_logprobs`` where asked for."""
+    "cancelled"), ``score`` (of beams), ``logprobs`` and ``top_logprobs`` where asked for, ``prompt_logprobs`` and
+    ``top_prompt_logprobs`` of the prompt's tokens but the first."""
 
-    def __init__(self, made: Mapping[str, Any]) -> None:
+    def __init__(self, made: Mapping[str, Any], prompt: Mapping[str, Any]) -> None:
         self.tokens: List[int] = list(made["tokens"])
         self.text: str = made["text"]
         self.finish: str = made["finish"]
         self.score: float = made["score"]
         self.logprobs: List[float] = list(made["logprobs"])
         self.top_logprobs: List[List[Any]] = list(made["top_logprobs"])
+        self.prompt_logprobs: List[float] = list(prompt["prompt_logprobs"])
+        self.top_prompt_logprobs: List[List[Any]] = list(prompt["top_prompt_logprobs"])
 
     def __repr__(self) -> str:
         return f"Completion({self.text!r}, {len(self.tokens)} tokens, finish={self.finish!r})"
@@ -56,6 +57,7 @@ class PretrainedModel(Module):
     def __init__(self, engine: "C.Pretrained") -> None:
         super().__init__()
         self._engine = engine
+        self._description: Dict[str, Any] = json.loads(engine.description)
         self.tokenizer = engine.tokenizer
         adopt(self, engine)
         self.eval()
@@ -63,38 +65,37 @@ class PretrainedModel(Module):
     @property
     def family(self) -> str:
         """The record that it was loaded by: "llama", "bert"."""
-        return str(self._engine.family)
+        return str(self._description["family"])
 
     @property
     def kind(self) -> str:
-        """"decoder", "encoder", "image_encoder" or "pair"."""
-        return str(self._engine.kind)
+        """"decoder", "encoder", "encoder_decoder", "image_encoder" or "pair"."""
+        return str(self._description["kind"])
 
     @property
     def config(self) -> Dict[str, Any]:
         """What config.json says."""
-        return dict(json.loads(self._engine.config))
+        return dict(self._description["config"])
 
     @property
     def generation_config(self) -> Dict[str, Any]:
         """What generation_config.json says; empty where there is none."""
-        text = self._engine.generation_config
-        return dict(json.loads(text)) if text else {}
+        return dict(self._description["generation_config"] or {})
 
     @property
     def special_ids(self) -> Dict[str, int]:
         """Ids of the tokenizer's named tokens: {"bos_token": 1, ..}."""
-        return dict(self._engine.special_ids)
+        return dict(self._description["special_ids"])
 
     @property
     def context(self) -> int:
         """The most positions that it was made for."""
-        return int(self._engine.context)
+        return int(self._description["context"])
 
     @property
     def vocab_size(self) -> int:
         """How many tokens its embedding has."""
-        return int(self._engine.vocab)
+        return int(self._description["vocab_size"])
 
     def save_gguf(self, path: Union[str, "os.PathLike[str]"], type: Optional[str] = None) -> None:
         """Writes a GGUF file, whole or not at all, with the tokenizer and the chat template of the folder that the model
@@ -140,14 +141,13 @@ class PretrainedModel(Module):
 
     # ---- text ----
 
-    def _tokenizer(self, what: str) -> Tokenizer:
-        if self.tokenizer is None:
-            raise ValueError(f"{what}: the folder has no tokenizer: give ids")
-        return self.tokenizer
-
     def encode(self, text: str) -> List[int]:
-        """Ids of a text, with the special tokens that the tokenizer puts around one."""
-        return list(self._tokenizer("encode").encode_whole(text))
+        """Ids of a text, with the special tokens that the model's makers put around one."""
+        return list(self._engine.encode(text))
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text of ids."""
+        return str(self._engine.decode([int(i) for i in ids], skip_special_tokens))
 
     def _ids(self, prompt: Prompt) -> List[int]:
         return self.encode(prompt) if isinstance(prompt, str) else [int(i) for i in prompt]
@@ -160,17 +160,17 @@ class PretrainedModel(Module):
         prompt). Options are those of generation_config.json (``max_new_tokens``, ``do_sample``, ``temperature``, ``top_k``,
         ``top_p``, ``min_p``, ``typical_p``, ``repetition_penalty``, ``num_return_sequences``, ``num_beams``,
         ``stop_strings``, ..), which the folder's file has defaults of, and ``seed``, ``frequency_penalty``,
-        ``presence_penalty``, ``logprobs``, ``top_logprobs``. ``callback(request, completion, token, text, last)`` sees each
+        ``presence_penalty``, ``logit_bias``, ``logprobs``, ``top_logprobs``, ``prompt_logprobs``. Who says how to draw and
+        not ``do_sample`` draws. ``callback(request, completion, token, text, last)`` sees each
         token as it is drawn; False ends that text."""
         single = isinstance(prompts, str) or (len(prompts) > 0 and all(isinstance(p, int) for p in prompts))
         many: List[Prompt] = [prompts] if single else list(prompts)  # type: ignore[list-item, arg-type]
         made = self._engine.generate([self._ids(p) for p in many], json.dumps(options), callback)
-        completions = [[Completion(c) for c in g["completions"]] for g in made]
+        completions = [[Completion(c, g) for c in g["completions"]] for g in made]
         return completions[0] if single else completions
 
     def generate_text(self, prompt: str, **options: Any) -> str:
         """The text that continues ``prompt``."""
-        self._tokenizer("generate_text")
         return str(self.generate(prompt, **options)[0].text)
 
     def chat_prompt(self, messages: Iterable[Message], **variables: Any) -> List[int]:
@@ -184,18 +184,11 @@ class PretrainedModel(Module):
         ids = self.chat_prompt(messages, **dict(variables or {}))
         return str(self.generate(ids, **options)[0].text)
 
-    def embed(self, texts: Sequence[str], *, pooling: str = "mean", normalize: bool = True) -> Tensor:
-        """One vector [texts, dim] for each text, by an encoder's hidden states."""
-        rows = [self.encode(t)[: self.context] for t in texts]
-        width = max((len(r) for r in rows), default=0)
-        if width == 0:
-            raise ValueError("embed: the texts have no tokens")
-        pad = self.special_ids.get("pad_token", 0)
-        device = next(self.parameters()).device
-        tokens = tensor([r + [pad] * (width - len(r)) for r in rows], dtype=C.int64, device=device)
-        padding = tensor([[False] * len(r) + [True] * (width - len(r)) for r in rows], device=device)
-        with no_grad():
-            return text_embeddings(self.hidden(tokens, padding), padding, pooling=pooling, normalize=normalize)
+    def embed(
+        self, texts: Sequence[str], *, pooling: Optional[str] = None, normalize: Optional[bool] = None
+    ) -> Tensor:
+        """One vector [texts, dim] for each text: hidden states pooled as the folder says (else their mean), or as asked."""
+        return self._engine.embed(list(texts), json.dumps({"pooling": pooling, "normalize": normalize}))
 
 
 def text_embeddings(

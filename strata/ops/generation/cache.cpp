@@ -10,6 +10,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
+#include "strata/ops/generation/decode_attention_kernel.h"
 #include "strata/ops/generation/generation_records_inl.h"
 #include "strata/ops/naive_inl.h"
 #include "strata/ops/view/view.h"
@@ -102,11 +103,40 @@ AttentionOptions causal(std::optional<double> scale, double soft_cap, const Tens
   return o;
 }
 
+// One query a text: all texts in one call, each over the keys that it sees.
+void attend_one(Tensor& y, const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<int64_t>& places,
+                std::optional<double> scale, int64_t window, double soft_cap, const Tensor& sinks) {
+  const auto rows = [](const Tensor& t) {
+    const Strides& s = t.strides();
+    return generation::DecodeAttention::Rows{t.raw_data(), s[0], s[1], s[2]};
+  };
+  std::vector<int64_t> first(places.size());
+  for (size_t b = 0; b < places.size(); ++b) {
+    check<IndexError>(places[b] >= 0 && places[b] < k.size(2), kAttend, "row ", b, " has 1 queries from place ",
+                      places[b], " on; the cache has ", k.size(2));
+    first[b] = window > 0 ? std::max<int64_t>(0, places[b] - window + 1) : 0;
+  }
+  const std::vector<double> sink = sinks.defined() ? sinks.to(DType::f64).to_vector<double>() : std::vector<double>();
+  generation::DecodeAttention c;
+  c.dtype = q.dtype();
+  c.q = rows(q), c.k = rows(k), c.v = rows(v);
+  c.out = y.raw_data();
+  c.batches = q.size(0), c.heads = q.size(1), c.kv_heads = k.size(1), c.d = q.size(3), c.dv = v.size(3);
+  c.first = first.data(), c.last = places.data();
+  c.scale = scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, c.d)));
+  c.soft_cap = soft_cap;
+  c.sinks = sink.empty() ? nullptr : sink.data();
+  generation::decode_attention_cpu(c);
+}
+
 // The host reads the starts: rows that begin at one place are one call of attention, over the keys that they see.
 void attend_cpu(Tensor& y, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& starts,
                 std::optional<double> scale, int64_t window, double soft_cap, const Tensor& sinks) {
   const std::vector<int64_t> start = starts.to_vector<int64_t>();
   const auto rows = static_cast<int64_t>(start.size()), queries = q.size(2), capacity = k.size(2);
+  const auto in_rows = [](const Tensor& t) { return t.strides()[3] == 1; };
+  if (queries == 1 && y.numel() > 0 && in_rows(q) && in_rows(k) && in_rows(v))
+    return attend_one(y, q, k, v, start, scale, window, soft_cap, sinks);
   for (int64_t b = 0, end = 0; b < rows; b = end) {
     const int64_t from = start[static_cast<size_t>(b)];
     check<IndexError>(from >= 0 && from <= capacity - queries, kAttend, "row ", b, " has ", queries,
@@ -169,6 +199,11 @@ void add_attention_samples(Samples& s) {
   const auto q = [&](int64_t t) { return s.tensor({2, 4, t, 8}); };
   const auto kv = [&](int64_t heads, int64_t d = 8) { return s.tensor({2, heads, 9, d}); };
   s.add(q(1), kv(2), kv(2), ids({8, 3})).named("one query");
+  s.add(s.tensor({3, 14, 1, 37}), s.tensor({3, 2, 70, 37}), s.tensor({3, 2, 70, 19}), ids({0, 33, 69}))
+      .named("one query of many heads");
+  s.add(s.tensor({2, 3, 1, 40}), s.tensor({2, 1, 33, 40}), s.tensor({2, 1, 33, 24}), ids({32, 17}), 0.4, 9, 2.0,
+        s.uniform({3}, -1, 1))
+      .named("one query with all options");
   s.add(q(3), kv(4), kv(4), ids({0, 6})).named("several queries");
   s.add(q(1), kv(1), kv(1), ids({5, 5}), none, 3).named("a window");
   s.add(q(4), kv(2), kv(2, 5), ids({1, 5}), 0.3, 2, 1.5).named("window, soft cap, scale, narrow values");

@@ -17,6 +17,7 @@ void cache_write_cpu(Tensor& y, const Tensor& x, const Tensor& starts, const Ten
   for (int64_t b = 0; b < x.size(0); ++b)
     check<IndexError>(rows_of(b) == 0 || (first[b] >= 0 && first[b] <= capacity - rows_of(b)), "cache_write", "row ", b,
                       " writes ", rows_of(b), " places from ", first[b], " on; the cache has ", capacity);
+  if (d == 0) return;  // no row has bytes, and there may be no memory
   const bool whole = (y.strides()[3] == 1 && x.strides()[3] == 1) || d == 1;
   dispatch_bytes(y.dtype(), [&]<class B>() {
     parallel_for(0, x.size(0) * heads, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, most * d)),

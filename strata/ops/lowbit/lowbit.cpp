@@ -220,7 +220,8 @@ void linear_kernel(On on, Tensor& y, const Tensor& x, const PackedWeight& w, con
   const Laid l(w);
   const int64_t m = rows_of(x);
   const Tensor dense = x.contiguous(), add = bias.defined() ? bias.contiguous() : bias;
-  if (m <= kMostFusedRows && x.dtype() != DType::f64 && w.columns > 0) {
+  const int64_t most = on.cuda ? kMostFusedRows : cpu::lowbit_most_rows(x.dtype());
+  if (m <= most && x.dtype() != DType::f64 && w.columns > 0) {
     if constexpr (on.cuda)
       lowbit_product_cuda(l.view, dense, add, y);
     else
@@ -364,7 +365,7 @@ const Op<LinearSignature> packed_linear_op{{
     .schema = "packed_linear(Tensor x, " STRATA_LOWBIT_PARTS ", Tensor? bias, " STRATA_LOWBIT_FORMAT ") -> Tensor",
     .doc = "x W^T + bias for a low-bit matrix W [rows, columns], whose parts and formats are those of "
            "dequantize_weight: x [.., columns] -> [.., rows]. Sums in f32 (f64 for f64) of x and the decoded numbers, "
-           "which are rounded to x's dtype where x has more than 32 rows. Differentiable for x and bias.",
+           "which may be rounded to x's dtype where x has more than 32 rows. Differentiable for x and bias.",
     .example = "Tensor y = packed_linear(full({1, 32}, 1.0), quantize_weight(full({4, 32}, 2.0), \"q8_0\")); "
                "assert(std::abs(y.to_vector<float>()[0] - 64) < 0.1);",
     .infer =
@@ -456,7 +457,7 @@ const Op<LinearSignature> packed_linear_op{{
           return from_span<double>(y, with_last(x, w.rows));
         },
     .tolerance = 4,
-    .tolerance_reason = "numbers of W are rounded to the dtype of x before they are multiplied, past 32 rows of x",
+    .tolerance_reason = "numbers of W may be rounded to the dtype of x before they are multiplied, past 32 rows of x",
 }};
 
 Tensor matmul_call(const Tensor& g, const PackedWeight& w) {

@@ -1,8 +1,11 @@
 // The processor's kernels of low-bit products.
 
+#include <limits>
+
 #include "strata/ops/lowbit/codes_inl.h"
 #include "strata/ops/lowbit/lowbit_kernels.h"
 #include "strata/ops/matmul/fp8.h"
+#include "strata/ops/vec/level.h"
 #include "strata/ops/vec/scratch.h"
 
 namespace strata {
@@ -15,7 +18,7 @@ std::span<const float, 16> nf4_values() {
 }
 }  // namespace strata
 
-#define STRATA_VEC_FILE "strata/ops/lowbit/lowbit_inl.h"
+#define STRATA_VEC_FILE "strata/ops/lowbit/lowbit_product_inl.h"
 #include "strata/ops/vec/levels_inl.h"
 
 namespace strata::cpu {
@@ -26,23 +29,34 @@ void lowbit_decode(const PackedView& w, int64_t begin, int64_t end, DType dtype,
   STRATA_VEC_CALL(decode_rows)(w, begin, end, dtype, to, stride, room);
 }
 
+int64_t lowbit_most_rows(DType dtype) {
+  // Tiles of AMX multiply bf16 several times as fast as what is here; without AVX-512 the engine's product of many rows
+  // is faster, too.
+  if (dtype == DType::bf16 && has_amx_bf16()) return kMostFusedRows;
+  return vec_level() >= 2 ? std::numeric_limits<int64_t>::max() : 64;
+}
+
 void lowbit_product(const PackedView& w, DType dtype, const void* x, int64_t m, const void* bias, void* y) {
-  constexpr int64_t kUnit = 32, kBytesOfPart = 32768;
-  const int64_t width = (w.columns + kUnit - 1) / kUnit * kUnit;
-  ScratchFrame frame;
-  auto* const wide = frame.take<float>(m * width);
-  auto* const sums = frame.take<float>(m * w.rows);
-  STRATA_VEC_CALL(spread_x)(w, dtype, x, m, width, wide);
-  // Parts of whole tiles of rows: which rows share a tile does not depend on the threads.
-  constexpr int64_t kRows = 4;
-  const int64_t tiles = (w.rows + kRows - 1) / kRows;
-  const int64_t grain = std::max<int64_t>(1, kBytesOfPart / std::max<int64_t>(1, w.row_bytes * kRows * m));
-  parallel_for(0, tiles, grain, [&](int64_t begin, int64_t end) {
-    ScratchFrame own;
-    auto* const room = own.take<float>(STRATA_VEC_CALL(product_room)(w, m));
-    STRATA_VEC_CALL(product_rows)(w, wide, m, width, begin * kRows, std::min(w.rows, end * kRows), sums, room);
-  });
-  STRATA_VEC_CALL(gather_y)(dtype, sums, m, w.rows, bias, y);
+  // Rows of x together, whose spans the second cache holds; rows of W in a part; what a part reads at least.
+  constexpr int64_t kMostX = 256, kRows = 64, kBytesOfPart = 32768;
+  const int64_t parts = (m + kMostX - 1) / kMostX;
+  for (int64_t p = 0; p < parts; ++p) {
+    const int64_t first = p * m / parts, rows = (p + 1) * m / parts - first;
+    const auto* const from = static_cast<const std::byte*>(x) + first * w.columns * size_of(dtype);
+    auto* const to = static_cast<std::byte*>(y) + first * w.rows * size_of(dtype);
+    ScratchFrame frame;
+    auto* const spread = frame.take<float>(STRATA_VEC_CALL(spread_size)(w, rows));
+    parallel_for(0, rows, std::max<int64_t>(1, 65536 / w.columns), [&](int64_t begin, int64_t end) {
+      STRATA_VEC_CALL(spread_x)(w, dtype, from, rows, begin, end, spread);
+    });
+    const int64_t grain = std::max<int64_t>(1, kBytesOfPart / std::max<int64_t>(1, w.row_bytes * kRows * rows));
+    parallel_for(0, (w.rows + kRows - 1) / kRows, grain, [&](int64_t begin, int64_t end) {
+      ScratchFrame own;
+      auto* const room = own.take<float>(STRATA_VEC_CALL(product_room)(w, rows));
+      for (int64_t n = begin * kRows; n < std::min(w.rows, end * kRows); n += kRows)
+        STRATA_VEC_CALL(product_rows)(w, dtype, spread, rows, n, std::min(w.rows, n + kRows), bias, to, room);
+    });
+  }
 }
 
 }  // namespace strata::cpu

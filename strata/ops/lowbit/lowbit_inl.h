@@ -1,4 +1,4 @@
-// Kernels of low-bit products, for one processor level: see levels_inl.h. No include guard.
+// Rows of low-bit matrices as vectors, for one processor level: see levels_inl.h. No include guard.
 //
 // A codec turns units of 32 columns into vectors: `group(row, g)` prepares what the units of a group have in common,
 // `unit(prepared, bytes, emit)` calls emit(i, numbers) for the unit's vectors in order. What they are then used for,
@@ -317,8 +317,11 @@ class RowReader {
     const int64_t at = block * w_.grid_columns;
     if (w_.nested != nullptr) {
       const auto* codes = static_cast<const uint8_t*>(w_.scales) + at;
-      for (int64_t g = 0; g < w_.grid_columns; ++g)
-        scales_[g] = w_.nested[1 + codes[g]] * w_.nested[257 + (at + g) / 256];
+      for (int64_t g = 0; g < w_.grid_columns;) {
+        const int64_t stop = std::min(w_.grid_columns, g + 256 - (at + g) % 256);  // those with one scale of scales
+        const float scale = w_.nested[257 + (at + g) / 256];
+        for (; g < stop; ++g) scales_[g] = w_.nested[1 + codes[g]] * scale;
+      }
       for (int64_t g = 0; g < w_.grid_columns; ++g) scales_[g] += w_.nested[0];
     } else {
       dispatch_floating(w_.scale_dtype, [&]<class T>(T) { widen(static_cast<const T*>(w_.scales) + at); });
@@ -359,12 +362,15 @@ STRATA_INLINE void with_codec(WeightCodes codes, F&& f) {
   }
 }
 
-// Whole units of a row as floats.
-template <class C>
-void decode_into(const PackedView& w, const LowbitRow& r, int64_t begin, int64_t end, float* to) {
+// Whole units of a row as floats, or rounded to bf16.
+template <class C, class E>
+void decode_into(const PackedView& w, const LowbitRow& r, int64_t begin, int64_t end, E* to) {
   decode_units<C>(w, r, begin, end, [&](int64_t u, int, int i, VF v) { store(to + (u - begin) * kUnit + i * kW, v); });
 }
 
+inline int64_t decode_room(const PackedView& w) {
+  return RowReader::room(w) + (w.columns + kUnit - 1) / kUnit * kUnit;
+}
 inline void decode_rows(const PackedView& w, int64_t begin, int64_t end, DType dtype, void* to, int64_t stride,
                         float* room) {
   RowReader reader(w, room);
@@ -384,128 +390,6 @@ inline void decode_rows(const PackedView& w, int64_t begin, int64_t end, DType d
       }
     });
   }
-}
-
-// ---- products: x [m, width] in floats, whose rows end in zeros up to whole units ----
-
-template <class C>
-void one_row_product(const PackedView& w, const float* x, int64_t begin, int64_t end, float* y, float* room) {
-  RowReader reader(w, room);
-  const int64_t units = (w.columns + kUnit - 1) / kUnit;
-  for (int64_t n = begin; n < end; ++n) {
-    const LowbitRow r = reader.row(n);
-    VF sums[2 * kPer] = {};
-    decode_units<C>(w, r, 0, units, [&](int64_t u, int parity, int i, VF v) {
-      sums[parity * kPer + i] = fma(v, load(x + u * kUnit + i * kW), sums[parity * kPer + i]);
-    });
-#pragma GCC unroll 16
-    for (int i = 1; i < 2 * kPer; ++i) sums[0] += sums[i];
-    y[n] = reduce_add(sums[0]);
-  }
-}
-
-#if STRATA_VEC_LEVEL >= 2
-constexpr int kTile = 4;  // rows of W together: sums of 4 x 4 fit the registers
-#else
-constexpr int kTile = 2;
-#endif
-constexpr int64_t kSpan = 1024;  // columns that are decoded before they are used: kTile rows of them stay in the cache
-
-// sums[t, i] += the products of kTile rows of numbers with M rows of x.
-template <int M>
-void tile_product(const float* rows, const float* x, int64_t width, int64_t n, float* sums, int64_t sums_row) {
-  VF s[kTile][M] = {};
-  for (int64_t k = 0; k < n; k += kW) {
-    VF v[M];
-#pragma GCC unroll 4
-    for (int i = 0; i < M; ++i) v[i] = load(x + i * width + k);
-#pragma GCC unroll 4
-    for (int t = 0; t < kTile; ++t) {
-      const VF r = load(rows + t * kSpan + k);
-#pragma GCC unroll 4
-      for (int i = 0; i < M; ++i) s[t][i] = fma(r, v[i], s[t][i]);
-    }
-  }
-  for (int t = 0; t < kTile; ++t)
-    for (int i = 0; i < M; ++i) sums[t * sums_row + i] += reduce_add(s[t][i]);
-}
-
-inline int64_t few_rows_room(const PackedView& w, int64_t m) {
-  return kTile * (RowReader::room(w) + kSpan + m);
-}
-// y [m, rows of W]. Each thread's readers keep a row each, so that scales of a span are not read again.
-template <class C>
-void few_rows_product(const PackedView& w, const float* x, int64_t m, int64_t width, int64_t begin, int64_t end,
-                      float* y, float* room) {
-  float *const rows = room, *const sums = rows + kTile * kSpan, *const scales = sums + kTile * m;
-  std::memset(rows, 0, static_cast<size_t>(kTile * kSpan) * sizeof(float));
-  const int64_t units = width / kUnit;
-  for (int64_t n = begin; n < end; n += kTile) {
-    const int64_t now = std::min<int64_t>(kTile, end - n);
-    LowbitRow r[kTile] = {};
-    for (int64_t t = 0; t < now; ++t) {
-      RowReader reader(w, scales + t * RowReader::room(w));
-      r[t] = reader.row(n + t);
-    }
-    std::memset(sums, 0, static_cast<size_t>(kTile * m) * sizeof(float));
-    for (int64_t u = 0; u < units; u += kSpan / kUnit) {
-      const int64_t stop = std::min(units, u + kSpan / kUnit), columns = (stop - u) * kUnit;
-      for (int64_t t = 0; t < now; ++t) decode_into<C>(w, r[t], u, stop, rows + t * kSpan);
-      const float* const at = x + u * kUnit;
-      int64_t i = 0;
-      for (; i + 4 <= m; i += 4) tile_product<4>(rows, at + i * width, width, columns, sums + i, m);
-      if (i + 2 <= m) tile_product<2>(rows, at + i * width, width, columns, sums + i, m), i += 2;
-      if (i < m) tile_product<1>(rows, at + i * width, width, columns, sums + i, m);
-    }
-    for (int64_t t = 0; t < now; ++t)
-      for (int64_t i = 0; i < m; ++i) y[i * w.rows + n + t] = sums[t * m + i];
-  }
-}
-
-inline int64_t product_room(const PackedView& w, int64_t m) {
-  return m == 1 ? RowReader::room(w) : few_rows_room(w, m);
-}
-inline int64_t decode_room(const PackedView& w) {
-  return RowReader::room(w) + (w.columns + kUnit - 1) / kUnit * kUnit;
-}
-inline void product_rows(const PackedView& w, const float* x, int64_t m, int64_t width, int64_t begin, int64_t end,
-                         float* y, float* room) {
-  with_codec(w.kind, [&]<class C>(C) {
-    if (m == 1)
-      one_row_product<C>(w, x, begin, end, y, room);
-    else
-      few_rows_product<C>(w, x, m, width, begin, end, y, room);
-  });
-}
-
-// x [m, columns] as floats in the order of the codes' columns, with zeros up to `width`; and y + bias back.
-inline void spread_x(const PackedView& w, DType dtype, const void* from, int64_t m, int64_t width, float* to) {
-  dispatch_floating(dtype, [&]<class T>(T) {
-    for (int64_t i = 0; i < m; ++i, to += width) {
-      const T* x = static_cast<const T*>(from) + i * w.columns;
-      if (w.order != nullptr) {
-        for (int64_t k = 0; k < w.columns; ++k) to[k] = static_cast<float>(x[w.order[k]]);
-      } else if constexpr (!std::is_same_v<T, double>) {
-        for_vectors<T>(w.columns, [&](int64_t k, int64_t n) { store_upto(to + k, load_upto(x + k, n, 0), n); });
-      }
-      for (int64_t k = w.columns; k < width; ++k) to[k] = 0;
-    }
-  });
-}
-inline void gather_y(DType dtype, const float* from, int64_t m, int64_t rows, const void* bias, void* to) {
-  dispatch_floating(dtype, [&]<class T>(T) {
-    if constexpr (!std::is_same_v<T, double>) {
-      for (int64_t i = 0; i < m; ++i) {
-        const float* s = from + i * rows;
-        T* y = static_cast<T*>(to) + i * rows;
-        for_vectors<T>(rows, [&](int64_t n, int64_t k) {
-          V<T> v = load_upto(s + n, k, 0);
-          if (bias != nullptr) v += load_upto(static_cast<const T*>(bias) + n, k, 0);
-          store_upto(y + n, v, k);
-        });
-      }
-    }
-  });
 }
 
 }  // namespace strata::STRATA_VEC_NS

@@ -25,14 +25,17 @@ struct PackedView {
   float default_zero() const { return kind == WeightCodes::int4 ? 8.0f : 0.0f; }
 };
 
-/// Rows of x up to which a product decodes W as it goes.
+/// Rows of x up to which a card's product decodes W as it goes, and a processor's rounds no number of W.
 inline constexpr int64_t kMostFusedRows = 32;
 
 namespace cpu {
 /// W's rows [begin, end) as `dtype` into `to`, `stride` elements apart, in W's order of columns. On the calling thread.
 void lowbit_decode(const PackedView& w, int64_t begin, int64_t end, DType dtype, void* to, int64_t stride);
+/// Rows of x of `dtype` up to which lowbit_product() is faster than decoding W for the engine's product.
+int64_t lowbit_most_rows(DType dtype);
 /// y[i, n] = the sum over k of x[i, k] W[n, k], plus bias[n] unless null: x [m, columns], y [m, rows] and bias dense,
-/// of `dtype`, which is not f64; 1 <= m <= kMostFusedRows. On all threads.
+/// of `dtype`, which is not f64; m and columns > 0. Sums in f32 of W's numbers in f32; of bf16 past kMostFusedRows rows
+/// they may be rounded to bf16. The same bits for any number of threads. On all threads.
 void lowbit_product(const PackedView& w, DType dtype, const void* x, int64_t m, const void* bias, void* y);
 }  // namespace cpu
 

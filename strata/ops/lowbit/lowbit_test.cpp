@@ -1,6 +1,7 @@
 // Low-bit matrices: codes against other makers of them, kernels of every level against the reference decode, rounding.
 #include "strata/ops/lowbit/lowbit.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "strata/autograd/gradcheck.h"
 #include "strata/core/autocast.h"
 #include "strata/core/error_test_util.h"
+#include "strata/core/parallel.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/lowbit/codes_inl.h"
@@ -73,7 +75,7 @@ TEST(LowBit, ProductsOfEveryLevelAndNumberOfRowsAgreeWithTheReference) {
   Samples s(DType::f32);
   for (const PackedWeight& w : lowbit::random_formats(s)) {
     const Tensor exact = w.decode();
-    for (const int64_t m : {1, 2, 3, 4, 6, 31, 32, 33}) {
+    for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 31, 32, 33, 65, 300}) {
       const Tensor x = s.tensor({m, w.columns}), bias = s.tensor({w.rows});
       const Tensor want = linear(x.to(DType::f64), exact, bias.to(DType::f64));
       const double bound = 1e-6 * static_cast<double>(w.columns) * (1 + want.abs().max().item());
@@ -85,6 +87,32 @@ TEST(LowBit, ProductsOfEveryLevelAndNumberOfRowsAgreeWithTheReference) {
       });
     }
   }
+}
+
+TEST(LowBit, ProductsHaveTheSameBitsForAnyNumberOfThreadsAndOtherRows) {
+  Samples s(DType::f32);
+  const int before = num_threads();
+  // Past a span of columns, a block of W's rows and a block of x's.
+  for (const PackedWeight& w : {lowbit::random_packed(s, "int4", 203, 1120, {.block_columns = 32, .zeros = true}),
+                                lowbit::random_packed(s, "q4_k", 130, 1536), lowbit::random_packed(s, "int8", 67, 531)})
+    for (const DType t : {DType::f32, DType::bf16}) {
+      const Tensor x = s.tensor({300, w.columns}).to(t), bias = s.tensor({w.rows}).to(t);
+      const auto at = [&](int threads, int64_t m) {
+        set_num_threads(threads);
+        return packed_linear(x.narrow(0, 0, m), w, bias).to_vector<float>();
+      };
+      for (const int64_t m : {1, 2, 8, 9, 40, 300})
+        EXPECT_EQ(at(1, m), at(5, m)) << cat(w.format->name, ", ", m, " rows of ", t);
+      // A row's sums do not know how many other rows there are, as long as one kernel computes them.
+      if (t == DType::f32) {
+        const std::vector<float> all = at(2, 60), some = at(2, 9);
+        EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << w.format->name;
+      }
+      const Tensor exact = linear(x.to(DType::f64), w.decode(), bias.to(DType::f64));
+      EXPECT_LE(largest_difference(packed_linear(x, w, bias), exact),
+                (t == DType::f32 ? 1e-5 : 1e-2) * exact.abs().max().item());
+    }
+  set_num_threads(before);
 }
 
 TEST(LowBit, GradientsReachXAndBiasTwice) {

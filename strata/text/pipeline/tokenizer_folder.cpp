@@ -208,4 +208,22 @@ TokenizerFolder load_tokenizer_folder(const std::string& directory) {
   return made;
 }
 
+TokenizerFolder load_tokenizer_at(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (fs::is_directory(path, none)) return load_tokenizer_folder(path);
+  TokenizerFolder made;
+  const fs::path file(path);
+  if (file.filename() != "tokenizer.model" && file.filename() != "spiece.model") {
+    made.tokenizer = load_tokenizer(path);
+    return made;
+  }
+  const std::string directory = file.has_parent_path() ? file.parent_path().string() : ".";
+  Json config = object_of(directory + "/tokenizer_config.json");
+  const Json root = pipeline::tokenizer_of_sentencepiece(directory, config);
+  check<IoError>(!root.is_null(), kOp, "there is no ", io::quote(path));
+  made.tokenizer = pipeline::TokenizerParts::parse(root, path);
+  return made;
+}
+
 }  // namespace strata::text

@@ -52,6 +52,14 @@ export async function main(signal: AbortSignal): Promise<number> {
   await st.save('/tmp/x.safetensors', state, { metadata: { made: 'here' } });
   const model = await st.loadModel('runs/x', { device: 'cpu', signal });
   for await (const { text } of model.generate('Once', { tokens: 3, seed: 1n })) console.log(text);
+  const pretrained = await st.loadPretrained('models/x', { dtype: 'bf16', signal });
+  const options: st.GenerationOptions = { maxNewTokens: 5, topP: 0.9, seed: 1n, stopStrings: ['a'], earlyStopping: 'never', logitBias: { 3: -1 }, temperature: null };
+  const [written]: st.PretrainedCompletion[] = await pretrained.generate('Once', options);
+  const many: st.PretrainedCompletion[][] = await pretrained.generate(['Once', [1, 2n]], { onPiece: ({ text, last }) => last || text !== '.' });
+  for await (const { text, token } of pretrained.stream([1, 2], { maxNewTokens: 3 })) console.log(text, token + 1, written.tokens[0], many[0][0].finish);
+  console.log(await pretrained.chat([{ role: 'user', content: 'Hi' }], { variables: { tools: [] } }), await pretrained.embed(['a'], { pooling: 'first' }));
+  // @ts-expect-error: no such option
+  await pretrained.generate('Once', { tokens: 3 });
   console.log(values.dtype, indices.at(0, [null, 2], '...', null), shape, normed, all.rstd, windows, gradient, maybe);
   const [output, [h, c]] = new st.nn.LSTM(2, 4, { bidirectional: true }).forward(x.unsqueeze(0));
   const encoder = new st.nn.TransformerEncoder(() => new st.nn.TransformerEncoderLayer(8, 2, { normFirst: true }), 2);

@@ -1,0 +1,130 @@
+// strata train over several processes of this machine, as its users start it.
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "apps/strata/child.h"
+#include "strata/io/checkpoint.h"
+#include "strata/io/files.h"
+#include "strata/io/temp_dir.h"
+#include "strata/train/metrics.h"
+
+namespace strata::cli {
+namespace {
+
+class Parallel : public testing::Test {
+ protected:
+  Parallel() {
+    std::string text;
+    for (int i = 0; i < 800; ++i) text += "line " + std::to_string(i % 37) + " of a small text\n";
+    io::write_file(dir_ / "text.txt", text);
+    io::write_file(dir_ / "tiny.toml",
+                   "[model]\nlayers = 2\ndim = 32\nheads = 2\ncontext = 16\n[train]\nbatch = 8\nsteps = 40\n"
+                   "sample_tokens = 0\nthreads = 1\nwarmup = 2\neval_every = 20\nsave_every = 10\n");
+  }
+  std::string train(const std::string& out) const {
+    return "train " + (dir_ / "tiny.toml") + " --data " + (dir_ / "text.txt") + " --out " + (dir_ / out) + " ";
+  }
+  std::string on(int ranks, const std::string& out) const {
+    return "launch -n " + std::to_string(ranks) + " -- " + program() + " " + train(out);
+  }
+  std::vector<StepMetrics> metrics(const std::string& out) const { return read_metrics((dir_ / out) + "/metrics.jsonl"); }
+  std::string weights(const std::string& out) const {
+    const auto found = io::find_latest_checkpoint(dir_ / out);
+    return found ? io::read_file(found->path + "/model.safetensors") : "";
+  }
+  io::TempDir dir_;
+};
+
+TEST_F(Parallel, AnyNumberOfRanksLearnsWhatOneDoes) {
+  const Result one = strata(train("one"));
+  ASSERT_EQ(one.status, 0) << one.output;
+  const auto want = metrics("one");
+  for (const int ranks : {2, 4}) {
+    const std::string out = "ranks" + std::to_string(ranks);
+    const Result r = strata(on(ranks, out));
+    ASSERT_EQ(r.status, 0) << r.output;
+    // Told once, by rank 0.
+    EXPECT_EQ(r.output.find("finished: 40 steps"), r.output.rfind("finished: 40 steps")) << r.output;
+    const auto got = metrics(out);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(got[i].loss, want[i].loss, 1e-3) << ranks << " ranks, step " << i + 1;
+      EXPECT_NEAR(got[i].grad_norm, want[i].grad_norm, 1e-2 * want[i].grad_norm) << ranks << " ranks, step " << i + 1;
+    }
+    EXPECT_NEAR(got[19].valid_loss, want[19].valid_loss, 1e-3);
+  }
+}
+
+TEST_F(Parallel, TheSameLayoutGivesTheSameBitsAlsoThroughAStop) {
+  const std::string more = "--set model.dropout=0.1 --set train.accumulate=2 ";
+  const Result whole = strata(on(2, "whole") + more);
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  const Result again = strata(on(2, "again") + more);
+  ASSERT_EQ(again.status, 0) << again.output;
+  EXPECT_EQ(weights("whole"), weights("again"));
+
+  // Ended by a rank that is killed: the newest checkpoint is whole, and the run goes on from it to the same weights.
+  Child child({"launch", "-n", "2", "--grace", "1", "--", program(), "train", dir_ / "tiny.toml", "--data",
+               dir_ / "text.txt", "--out", dir_ / "killed", "--set", "model.dropout=0.1", "--set", "train.accumulate=2"});
+  const auto begin = std::chrono::steady_clock::now();
+  while (!io::find_latest_checkpoint(dir_ / "killed") && child.running()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(2));
+  }
+  child.kill(SIGKILL);  // its ranks end with it
+  child.wait();
+  Result resumed;
+  for (int tries = 0; tries < 50; ++tries) {  // until the lock of the dying rank 0 is gone
+    resumed = strata("launch -n 2 -- " + std::string(program()) + " train --resume --out " + (dir_ / "killed"));
+    if (resumed.status == 0 || resumed.output.find("another process") == std::string::npos) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  EXPECT_EQ(weights("killed"), weights("whole"));
+}
+
+TEST_F(Parallel, ARunGoesOnWithAnotherNumberOfRanks) {
+  ASSERT_EQ(strata(on(4, "run") + "--steps 20 ").status, 0);
+  const Result one = strata("train --resume --steps 30 --out " + (dir_ / "run"));
+  ASSERT_EQ(one.status, 0) << one.output;
+  const Result two = strata("launch -n 2 -- " + std::string(program()) + " train --resume --steps 40 --out " + (dir_ / "run"));
+  ASSERT_EQ(two.status, 0) << two.output;
+  const auto m = metrics("run");
+  ASSERT_EQ(m.size(), 40U);
+  EXPECT_LT(m[39].loss, m[0].loss);
+  ASSERT_EQ(strata(train("one") + "--steps 20").status, 0);
+  EXPECT_NEAR(m[19].loss, metrics("one")[19].loss, 1e-3);
+}
+
+TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {
+  for (const auto& [more, piece] : std::vector<std::pair<std::string, std::string>>{
+           {"--set train.batch=9", "train.batch is 9, which 2 ranks do not share evenly"},
+           {"--set parallel.dp=3", "parallel.dp is 3, and the job has 2 ranks"},
+           {"--set memory.device=1GiB", "[memory] is for one rank"}}) {
+    const Result r = strata(on(2, "refused") + more);
+    EXPECT_NE(r.status, 0) << more;
+    EXPECT_NE(r.output.find(piece), std::string::npos) << r.output;
+  }
+  const Result alone = strata(train("refused") + "--set parallel.dp=2");
+  EXPECT_NE(alone.status, 0);
+  EXPECT_NE(alone.output.find("strata launch -n 2"), std::string::npos) << alone.output;
+}
+
+TEST_F(Parallel, ARankThatIsKilledIsNamedByTheOthers) {
+  // Rank 1 ends itself through the shell that started it.
+  const Result r = strata("launch -n 2 --grace 12 -- sh -c 'if [ $RANK = 1 ]; then (sleep 3; kill -9 $$) & fi; exec " +
+                          std::string(program()) + " " + train("run") + "--set train.steps=1000000 --quiet'");
+  EXPECT_EQ(r.status, 128 + SIGKILL) << r.output;
+  EXPECT_NE(r.output.find("[0] strata: error: "), std::string::npos) << r.output;
+  EXPECT_NE(r.output.find("rank 1 ("), std::string::npos) << r.output;
+  EXPECT_TRUE(io::find_latest_checkpoint(dir_ / "run").has_value());
+}
+
+}  // namespace
+}  // namespace strata::cli

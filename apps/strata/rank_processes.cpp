@@ -1,0 +1,103 @@
+#include "apps/strata/rank_processes.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include "strata/core/parallel.h"
+
+namespace strata::cli {
+namespace {
+
+bool sets(const std::vector<std::string>& environment, std::string_view name) {
+  return std::ranges::any_of(environment, [&](std::string_view v) {
+    return v.starts_with(name) && v.size() > name.size() && v[name.size()] == '=';
+  });
+}
+
+}  // namespace
+
+void RankProcesses::start(const HostStart& start, int input, const sigset_t& signals) {
+  Start one{.path = find_program(start.command.at(0)),
+            .arguments = start.command,
+            .environment = start.environment,
+            .folder = start.folder,
+            .signals = signals};
+  if (!sets(start.environment, "STRATA_NUM_THREADS") && !sets(start.environment, "OMP_NUM_THREADS"))
+    one.environment.push_back(fmt::format("STRATA_NUM_THREADS={}", std::max(1, num_threads() / start.count)));
+  one.environment.push_back(fmt::format("WORLD_SIZE={}", start.size));
+  one.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", start.count));
+  const size_t shared = one.environment.size();
+  for (int i = 0; i < start.count; ++i) {
+    const int rank = start.first + i;
+    one.environment.resize(shared);
+    one.environment.push_back(fmt::format("RANK={}", rank));
+    one.environment.push_back(fmt::format("LOCAL_RANK={}", i));
+    Pipe output, error;
+    one.input = rank == 0 ? input : -1;
+    one.output = output.writes.get();
+    one.error = error.writes.get();
+    const pid_t pid = start_process(one);
+    guard_.add(pid);
+    processes_.push_back({rank, pid, Lines(std::move(output.reads)), Lines(std::move(error.reads))});
+    events_.started(rank, pid);
+  }
+}
+
+RankProcesses::~RankProcesses() {
+  signal(SIGKILL);
+  for (const Process& p : processes_)
+    if (p.pid > 0)
+      while (::waitpid(p.pid, nullptr, 0) < 0 && errno == EINTR) {
+      }
+}
+
+void RankProcesses::signal(int number) {
+  for (const Process& p : processes_) {
+    if (p.pid <= 0) continue;
+    ::kill(-p.pid, number);
+    ::kill(-p.pid, SIGCONT);  // who is stopped hears nothing else
+  }
+}
+
+bool RankProcesses::running() const {
+  return std::ranges::any_of(processes_, [](const Process& p) { return p.pid > 0; });
+}
+
+void RankProcesses::append_to(std::vector<pollfd>& fds) const {
+  for (const Process& p : processes_)
+    for (const Lines* lines : {&p.output, &p.error})
+      if (lines->open()) fds.push_back({lines->fd(), POLLIN, 0});
+}
+
+void RankProcesses::read(const std::vector<pollfd>& fds) {
+  for (Process& p : processes_)
+    for (const bool error : {false, true}) {
+      Lines& lines = error ? p.error : p.output;
+      if (lines.open() &&
+          std::ranges::any_of(fds, [&](const pollfd& f) { return f.fd == lines.fd() && f.revents != 0; }))
+        lines.read([&](std::string_view text) { events_.line(p.rank, error, text); });
+    }
+}
+
+void RankProcesses::reap() {
+  for (Process& p : processes_) {
+    siginfo_t info{};
+    // Kept as it is until its group is dead, so that the number stays the group's.
+    if (p.pid <= 0 || ::waitid(P_PID, static_cast<id_t>(p.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid != p.pid)
+      continue;
+    ::kill(-p.pid, SIGKILL);
+    int status = 0;
+    guard_.remove(p.pid);
+    ::waitpid(p.pid, &status, 0);
+    p.pid = 0;
+    p.output.finish([&](std::string_view text) { events_.line(p.rank, false, text); });
+    p.error.finish([&](std::string_view text) { events_.line(p.rank, true, text); });
+    events_.ended(p.rank, status);
+  }
+}
+
+}  // namespace strata::cli

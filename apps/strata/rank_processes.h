@@ -1,0 +1,65 @@
+#pragma once
+// The ranks of a job that run on this host.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <poll.h>
+
+#include "apps/strata/child_process.h"
+
+namespace strata::cli {
+
+/// What ranks do, whichever host they are on.
+class RankEvents {
+ public:
+  virtual ~RankEvents() = default;
+  virtual void started(int rank, int64_t pid) = 0;
+  /// A line of its standard output or error.
+  virtual void line(int rank, bool error, std::string_view text) = 0;
+  /// It ended; `status` as waitpid() gives it. Nothing comes from it any more.
+  virtual void ended(int rank, int status) = 0;
+};
+
+/// What a host needs to know to start its ranks.
+struct HostStart {
+  std::string folder;                    ///< where they run
+  std::vector<std::string> environment;  ///< "NAME=value", without what each rank has of its own
+  std::vector<std::string> command;      ///< the program's name, and its arguments
+  int first = 0;                         ///< the first of its ranks,
+  int count = 0;                         ///< which follow each other
+  int size = 0;                          ///< of the job
+};
+
+/// The ranks' processes. When one ends, what is left of its process group is killed; so are all groups when this
+/// object's process ends.
+class RankProcesses {
+ public:
+  explicit RankProcesses(RankEvents& events) : events_(events) {}
+  ~RankProcesses();
+  /// Starts them. `input`: standard input of rank 0, -1 for none; `signals`: what they block. Where neither
+  /// STRATA_NUM_THREADS nor OMP_NUM_THREADS is set, each gets its part of the processors. Throws UsageError where there
+  /// is no such program, IoError where one does not begin.
+  void start(const HostStart& start, int input, const sigset_t& signals);
+  void signal(int number);
+  bool running() const;
+  void append_to(std::vector<pollfd>& fds) const;
+  /// Takes what has come through those whose turn it is.
+  void read(const std::vector<pollfd>& fds);
+  /// After SIGCHLD: those that ended.
+  void reap();
+
+ private:
+  struct Process {
+    int rank;
+    pid_t pid;  // and its group; 0 once it ended
+    Lines output, error;
+  };
+  RankEvents& events_;
+  Guard guard_;
+  std::vector<Process> processes_;
+};
+
+}  // namespace strata::cli

@@ -1,0 +1,249 @@
+#include "strata/dist/data_parallel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "strata/autograd/autograd.h"
+#include "strata/autograd/hooks.h"
+#include "strata/core/error.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/ops/view/view.h"
+
+namespace strata::distributed {
+namespace {
+
+constexpr std::string_view kOp = "DataParallel";
+
+std::string text_of(const std::string& name, const Tensor& t) {
+  return cat(name, " ", t.dtype(), " ", t.shape());
+}
+
+}  // namespace
+
+struct DataParallel::Impl {
+  struct Parameter {
+    std::string name;
+    Tensor tensor;
+    HookHandle hook;
+    size_t bucket = 0;
+    int64_t offset = 0;  // elements into the bucket
+    bool ready = false;  // in this step
+  };
+  // Gradients of one dtype, one behind the other.
+  struct Bucket {
+    DType dtype = DType::f32;
+    int64_t numel = 0;
+    std::vector<size_t> members;
+    Tensor memory;
+    size_t missing = 0;
+    bool begun = false;
+    Work work;
+  };
+
+  Impl(Group& g, const DataParallelOptions& o) : group(g), options(o) {}
+
+  void check_parameters();
+  void broadcast_parameters();
+  void make_buckets(const std::vector<size_t>& order);
+  void begin_step();
+  void arrived(size_t index);
+  void begin_ready();
+  void begin(Bucket& b);
+  void finish();
+  std::vector<size_t> agreed_order();
+
+  Group& group;
+  DataParallelOptions options;
+  std::vector<Parameter> parameters;
+  std::mutex mutex;  // hooks of one pass may run on several threads
+  std::vector<Bucket> buckets;
+  size_t next = 0;  // the bucket that travels next
+  bool travels = true, in_step = false, ordered = false;
+  std::vector<size_t> order;  // of arrival, in the first step
+};
+
+void DataParallel::Impl::check_parameters() {
+  // Hashes would tell that lists differ; the texts tell where.
+  std::string mine;
+  for (const Parameter& p : parameters) mine += text_of(p.name, p.tensor) + "\n";
+  int64_t bytes[1] = {static_cast<int64_t>(mine.size())};
+  group.run("parameters", [&](Communicator& c) { c.all_reduce(bytes, 1, DType::i64, Reduction::max); });
+  mine.resize(static_cast<size_t>(bytes[0]), '\n');
+  std::string all(mine.size() * static_cast<size_t>(group.size()), '\0');
+  group.run("parameters", [&](Communicator& c) { c.all_gather(all.data(), mine.data(), mine.size()); });
+  const auto line = [](const std::string& s, size_t at) { return s.substr(at, s.find('\n', at) - at); };
+  for (int r = 0; r < group.size(); ++r) {
+    const std::string theirs = all.substr(mine.size() * static_cast<size_t>(r), mine.size());
+    if (theirs == mine) continue;
+    size_t at = 0;
+    while (line(mine, at) == line(theirs, at)) at = mine.find('\n', at) + 1;
+    throw DistributedError(
+        kOp, cat("the parameters of rank ", group.rank(), " and ", r, " of group ", group.name(), " differ: '",
+                 line(mine, at), "' here, '", line(theirs, at), "' there"));
+  }
+}
+
+void DataParallel::Impl::broadcast_parameters() {
+  NoGrad guard;
+  for (Parameter& p : parameters) {
+    Tensor whole = p.tensor.contiguous();
+    group.run(cat("broadcast ", text_of(p.name, whole)), [&](Communicator& c) {
+      c.broadcast(whole.raw_data(), static_cast<size_t>(whole.nbytes()), 0);
+    });
+    if (!whole.same_as(p.tensor)) copy_elements(p.tensor, whole);
+  }
+}
+
+void DataParallel::Impl::make_buckets(const std::vector<size_t>& by_arrival) {
+  buckets.clear();
+  const memory::TagScope tag(memory::Tag::gradient);
+  for (const size_t i : by_arrival) {
+    Parameter& p = parameters[i];
+    const int64_t bytes = p.tensor.nbytes();
+    // The newest bucket of its dtype, where it has room.
+    size_t b = buckets.size();
+    for (size_t k = buckets.size(); k-- > 0;) {
+      if (buckets[k].dtype != p.tensor.dtype()) continue;
+      if (buckets[k].numel * static_cast<int64_t>(size_of(buckets[k].dtype)) + bytes <= options.bucket_bytes) b = k;
+      break;
+    }
+    if (b == buckets.size()) {
+      buckets.emplace_back();
+      buckets[b].dtype = p.tensor.dtype();
+    }
+    p.bucket = b;
+    p.offset = buckets[b].numel;
+    buckets[b].numel += p.tensor.numel();
+    buckets[b].members.push_back(i);
+  }
+  for (Bucket& b : buckets) b.memory = empty({b.numel}, b.dtype);
+}
+
+void DataParallel::Impl::begin_step() {
+  if (in_step) return;
+  in_step = true;
+  next = 0;
+  for (Parameter& p : parameters) p.ready = false;
+  for (Bucket& b : buckets) {
+    b.missing = b.members.size();
+    b.begun = false;
+    b.work = Work();
+  }
+}
+
+// A gradient is there. Its memory becomes the bucket's.
+void DataParallel::Impl::arrived(size_t index) {
+  const std::lock_guard lock(mutex);
+  if (!travels) return;
+  begin_step();
+  Parameter& p = parameters[index];
+  check(!p.ready, kOp, "the gradient of ", p.name,
+        " came twice in one step: reduce_next(false) says that a pass is not the last");
+  NoGrad guard;
+  Bucket& b = buckets[p.bucket];
+  const Tensor slot = b.memory.narrow(0, p.offset, p.tensor.numel()).view(p.tensor.shape());
+  // Where the gradients of the step before were kept, this pass has added to them in place.
+  if (p.tensor.grad().raw_data() != slot.raw_data()) copy_elements(slot, p.tensor.grad());
+  p.tensor.set_grad(slot);
+  p.ready = true;
+  if (!ordered) order.push_back(index);
+  --b.missing;
+  begin_ready();
+}
+
+// In the buckets' order, which is the same in every rank.
+void DataParallel::Impl::begin_ready() {
+  while (next < buckets.size() && buckets[next].missing == 0) begin(buckets[next++]);
+}
+
+void DataParallel::Impl::begin(Bucket& b) {
+  b.begun = true;
+  Tensor memory = b.memory;
+  b.work = group.start(cat("gradients ", next, " ", b.dtype, " [", b.numel, "]"), [memory](Communicator& c) mutable {
+    c.all_reduce(memory.raw_data(), memory.numel(), memory.dtype(), Reduction::avg);
+  });
+}
+
+// The order of the group's first rank: ranks must agree, and their gradients may come in different ones.
+std::vector<size_t> DataParallel::Impl::agreed_order() {
+  std::vector<bool> seen(parameters.size());
+  for (const size_t i : order) seen[i] = true;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!seen[i]) order.push_back(i);
+  }
+  group.run(cat("order of ", order.size(), " gradients"),
+            [&](Communicator& c) { c.broadcast(order.data(), order.size() * sizeof(size_t), 0); });
+  return std::exchange(order, {});
+}
+
+void DataParallel::Impl::finish() {
+  std::unique_lock lock(mutex);
+  NoGrad guard;
+  begin_step();
+  // What got no gradient here may have got one elsewhere.
+  std::vector<uint8_t> used(parameters.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    Parameter& p = parameters[i];
+    used[i] = p.ready;
+    if (p.ready) continue;
+    Bucket& b = buckets[p.bucket];
+    fill_elements(b.memory.narrow(0, p.offset, p.tensor.numel()), 0.0);
+    --b.missing;
+  }
+  begin_ready();
+  for (Bucket& b : buckets) b.work.wait();
+  group.run(cat("used ", used.size()), [&](Communicator& c) {
+    c.all_reduce(used.data(), static_cast<int64_t>(used.size()), DType::u8, Reduction::max);
+  });
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    Parameter& p = parameters[i];
+    if (p.ready || used[i] == 0) continue;
+    p.tensor.set_grad(buckets[p.bucket].memory.narrow(0, p.offset, p.tensor.numel()).view(p.tensor.shape()));
+  }
+  in_step = false;
+  if (ordered) return;
+  ordered = true;
+  // Gradients of this step keep the memory that they are in.
+  make_buckets(agreed_order());
+}
+
+DataParallel::DataParallel(const Parameters& parameters, Group& group, const DataParallelOptions& options)
+    : impl_(std::make_unique<Impl>(group, options)) {
+  check(options.bucket_bytes > 0, kOp, "bucket_bytes must be positive, got ", options.bucket_bytes);
+  for (const auto& [name, tensor] : parameters) {
+    if (!tensor.requires_grad()) continue;
+    check<DeviceError>(tensor.device().is_cpu(), kOp, name, " is on ", tensor.device(),
+                       ": there is no transport between ranks for it in this build");
+    impl_->parameters.push_back({name, tensor, {}});
+  }
+  impl_->check_parameters();
+  impl_->broadcast_parameters();
+  std::vector<size_t> order(impl_->parameters.size());
+  // Backward meets the last first, as a guess.
+  for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
+  impl_->make_buckets(order);
+  for (size_t i = 0; i < order.size(); ++i) {
+    impl_->parameters[i].hook = register_post_accumulate_grad_hook(
+        impl_->parameters[i].tensor, [impl = impl_.get(), i](const Tensor&) { impl->arrived(i); });
+  }
+}
+
+DataParallel::~DataParallel() {
+  for (Impl::Parameter& p : impl_->parameters) p.hook.remove();
+}
+
+void DataParallel::reduce_next(bool yes) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->travels = yes;
+}
+void DataParallel::finish() {
+  impl_->finish();
+}
+int64_t DataParallel::buckets() const {
+  return static_cast<int64_t>(impl_->buckets.size());
+}
+
+}  // namespace strata::distributed

@@ -1,0 +1,126 @@
+// What the ranks of a job say when one of them dies, stops, or does something else than the others.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "strata/dist/collectives/collectives.h"
+#include "strata/dist/data_parallel.h"
+#include "strata/dist/processes_test_util.h"
+#include "strata/ops/ops.h"
+
+namespace strata::distributed {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Calls `body`, which must fail within 10 seconds, with each piece in its error's text.
+template <class F>
+void expect_failure(std::initializer_list<std::string> pieces, F&& body) {
+  const Clock::time_point begun = Clock::now();
+  try {
+    body();
+    ADD_FAILURE() << "nothing failed";
+  } catch (const DistributedError& e) {
+    for (const std::string& piece : pieces) {
+      EXPECT_NE(std::string(e.what()).find(piece), std::string::npos) << "no '" << piece << "' in: " << e.what();
+    }
+  }
+  EXPECT_LT(std::chrono::duration<double>(Clock::now() - begun).count(), 10);
+}
+
+TEST(Failures, AnotherShapeIsNamedOnEveryRank) {
+  on_processes(4, [](int rank) {
+    all_reduce(ones({3}));
+    expect_failure({"rank 2 called all_reduce(sum) f32 [5] where ranks 0, 1 and 3 called all_reduce(sum) f32 [4]"},
+                   [&] { all_reduce(ones({rank == 2 ? 5 : 4})); });
+    // The job is over, and says why again.
+    expect_failure({"failed before", "rank 2 called"}, [] { all_reduce(ones({3})); });
+  });
+}
+
+TEST(Failures, AnotherOperationIsNamed) {
+  on_processes(3, [](int rank) {
+    expect_failure({"rank 0 called all_gather(dim 0) f32 [4] where ranks 1 and 2 called all_reduce(sum) f32 [4]"}, [&] {
+      if (rank == 0) {
+        all_gather(ones({4}));
+      } else {
+        all_reduce(ones({4}));
+      }
+    });
+  });
+}
+
+TEST(Failures, AnotherTypeIsNamed) {
+  on_processes(3, [](int rank) {
+    expect_failure({"rank 1 called all_reduce(sum) f64 [4] where ranks 0 and 2 called all_reduce(sum) f32 [4]"},
+                   [&] { all_reduce(ones({4}, rank == 1 ? DType::f64 : DType::f32)); });
+  });
+}
+
+TEST(Failures, ASkippedCollectiveIsNamed) {
+  on_processes(4, [](int rank) {
+    expect_failure({"rank 3 called all_reduce(sum) f32 [2] where ranks 0, 1 and 2 called all_reduce(sum) f32 [1]"}, [&] {
+      if (rank != 3) all_reduce(ones({1}));
+      all_reduce(ones({2}));
+    });
+  });
+}
+
+TEST(Failures, AKilledRankIsNamed) {
+  on_processes(
+      4,
+      [](int rank) {
+        all_reduce(ones({1}));
+        if (rank == 1) raise(SIGKILL);
+        expect_failure({"rank 1", "all_reduce(sum) f32 [7]"}, [] { all_reduce(ones({7})); });
+      },
+      {.ends = {0, -SIGKILL}});
+}
+
+TEST(Failures, AStoppedRankIsNamed) {
+  on_processes(
+      3,
+      [](int rank) {
+        all_reduce(ones({1}));
+        if (rank == 2) {
+          // Something outside the job ends it for good, much later.
+          if (fork() == 0) {
+            std::this_thread::sleep_for(std::chrono::seconds(14));
+            kill(getppid(), SIGKILL);
+            _exit(0);
+          }
+          raise(SIGSTOP);
+        }
+        expect_failure({"rank 2", "no heartbeat", "all_reduce(sum) f32 [7]"}, [] { all_reduce(ones({7})); });
+      },
+      {.ends = {0, 0, -SIGKILL}});
+}
+
+TEST(Failures, ARankThatWaitsTooLongSaysForWhom) {
+  on_processes(
+      2,
+      [](int rank) {
+        all_reduce(ones({1}));
+        if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(6));
+        expect_failure(rank == 0 ? std::initializer_list<std::string>{"rank 0 waits for rank 1"}
+                                 : std::initializer_list<std::string>{"all_reduce(sum) f32 [7]"},
+                       [] { all_reduce(ones({7})); });
+      },
+      {.init = {.complain = std::chrono::milliseconds(1000), .timeout = std::chrono::milliseconds(3000)}});
+}
+
+TEST(Failures, AnErrorInOneRanksOwnCodeEndsTheOthers) {
+  on_processes(
+      3,
+      [](int rank) {
+        if (rank == 0) std::_Exit(7);
+        expect_failure({"rank 0"}, [] { all_reduce(ones({7})); });
+      },
+      {.ends = {7}});
+}
+
+}  // namespace
+}  // namespace strata::distributed

@@ -1,0 +1,125 @@
+#pragma once
+// Groups of ranks, and this process's part in its job.
+//
+//     distributed::init();                                   // reads what strata launch, mpirun, srun or torchrun says
+//     distributed::set_mesh(distributed::Mesh("dp=2 tp=2"));
+//     Tensor y = distributed::all_reduce(x, "sum", "dp");    // strata/dist/collectives/collectives.h
+//     distributed::shutdown();
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strata/dist/communicator.h"
+#include "strata/dist/job.h"
+#include "strata/dist/recorder.h"
+#include "strata/dist/store.h"
+
+namespace strata::distributed {
+
+/// The ranks of a job as a grid with named axes, the last one varying fastest: "dp=2 tp=2" puts ranks 0 and 1 into one
+/// "tp" group and 0 and 2 into one "dp" group.
+class Mesh {
+ public:
+  /// One axis.
+  struct Axis {
+    std::string name;  ///< letters, digits and '_', beginning with a letter; not "world"
+    int size = 1;
+  };
+  /// Axes as text, separated by blanks: "dp=2 tp=2". Throws ValueError naming what cannot be read, a name given twice or
+  /// a size below 1.
+  explicit Mesh(std::string_view text);
+  explicit Mesh(std::vector<Axis> axes);
+  const std::vector<Axis>& axes() const { return axes_; }
+  /// The product of the axes' sizes.
+  int size() const { return size_; }
+  /// The ranks that differ from `rank` along the axes of `group` ("tp", "dp+cp") alone, ascending by those axes in the
+  /// mesh's order. "world" is all. Throws ValueError naming an axis that is not there, and those that are.
+  std::vector<int> ranks_of(std::string_view group, int rank) const;
+
+ private:
+  std::vector<Axis> axes_;
+  int size_ = 1;
+};
+
+/// Work on a group that was begun and may be waited for.
+class Work {
+ public:
+  Work() = default;
+  /// Returns when it is done. Throws DistributedError where it failed. Nothing happens for a Work().
+  void wait();
+
+ private:
+  friend class Group;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// Some ranks of the job that compute together. Calls are done one after the other, in the order in which this process
+/// makes them, which must be the same in every rank of the group.
+class Group {
+ public:
+  ~Group();
+  Group(const Group&) = delete;
+  const std::string& name() const;
+  /// This process's number in the group.
+  int rank() const;
+  int size() const;
+  /// The job's numbers of its ranks.
+  const std::vector<int>& ranks() const;
+  /// Calls `run` with the group's communicator when all earlier work is done, and returns when it has returned. `what`
+  /// is what every rank of the group must agree on: "all_reduce(sum) f32 [1024]". Throws DistributedError naming the
+  /// rank to blame, with what every rank was doing; the job's groups are then of no more use.
+  void run(std::string what, const std::function<void(Communicator&)>& run);
+  /// The same on a thread of the group's own, beside the caller. What `run` uses must live until wait() has returned, or
+  /// be held by `run` itself.
+  Work start(std::string what, std::function<void(Communicator&)> run);
+  /// Returns when every rank of the group is here.
+  void barrier();
+
+  /// @name For tests and for those who bring a transport of their own
+  Group(std::string name, std::vector<int> ranks, int rank, std::unique_ptr<Transport> transport);
+
+ private:
+  friend class World;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// How a process takes part in a job.
+struct InitOptions {
+  std::optional<Job> job;                       ///< what current_job() says where none is given
+  std::chrono::milliseconds patience{60'000};   ///< for the others to come
+  std::chrono::milliseconds complain{10'000};   ///< a collective that waits longer is named on stderr, once
+  std::chrono::milliseconds timeout{600'000};   ///< one that waits longer ends in a DistributedError
+};
+
+/// Joins the job: finds the coordinator, begins to send heartbeats. A process that no launcher started is a job of one.
+/// Throws ValueError where it has joined already or the environment contradicts itself, DistributedError where the
+/// others do not come.
+void init(const InitOptions& options = {});
+/// Whether init() was called, and shutdown() not.
+bool initialized();
+/// This process's number in the job; 0 before init().
+int rank();
+/// Ranks of the job; 1 before init().
+int size();
+/// The job; one of one rank before init().
+const Job& job();
+/// Names the axes that groups are made of. Throws ValueError unless its size is the job's.
+void set_mesh(const Mesh& mesh);
+/// The group of this process: "world" or "" is the whole job, else axes of the mesh ("dp", "dp+cp"). It is connected
+/// when it is first asked for, by all its ranks. A process alone has "world" and, of a mesh, groups of one.
+Group& group(std::string_view name);
+/// The job's store. Throws DistributedError before init().
+Store& store();
+/// What this process's collectives did.
+FlightRecorder& recorder();
+/// Leaves the job: waits for every rank where nothing has failed, then says goodbye. Nothing happens before init().
+void shutdown();
+
+}  // namespace strata::distributed

@@ -1,0 +1,51 @@
+#pragma once
+// What group.cpp and world.cpp share.
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "strata/dist/group.h"
+
+namespace strata::distributed {
+
+struct Work::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::exception_ptr error;
+};
+
+struct Group::Impl {
+  struct Task {
+    std::string what;
+    std::function<void(Communicator&)> run;
+    std::shared_ptr<Work::State> state;
+  };
+
+  Impl(std::string group_name, std::vector<int> group_ranks, int rank, std::unique_ptr<Transport> transport)
+      : name(std::move(group_name)),
+        ranks(std::move(group_ranks)),
+        communicator(std::move(transport), rank, static_cast<int>(ranks.size())) {}
+
+  void perform(const Task& task);
+  void work();
+
+  const std::string name;
+  const std::vector<int> ranks;
+  Communicator communicator;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Task> queue;
+  bool busy = false;  // a call runs, on the thread or on a caller's
+  bool ending = false;
+  uint64_t sequence = 0;
+  std::thread thread;
+};
+
+/// Of a failed collective: ends every group of this process, learns what the others were doing, and returns the text.
+std::string failure_of(const std::string& group, const std::vector<int>& ranks, std::string_view error);
+
+}  // namespace strata::distributed

@@ -1,0 +1,71 @@
+#pragma once
+// Tests over several processes: the test program starts itself once for each rank.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "strata/core/error.h"
+#include "strata/dist/coordinator.h"
+#include "strata/dist/group.h"
+
+extern char** environ;
+
+namespace strata::distributed {
+
+/// Options of on_processes().
+struct ProcessesOptions {
+  InitOptions init;
+  /// How each rank must end: its exit status, or minus the signal that killed it; 0 where the list is shorter.
+  std::vector<int> ends;
+};
+
+/// Calls body(rank) in `size` processes that have joined one job, once a test: in the parent it returns when all have
+/// ended, in a rank the test is over then.
+inline void on_processes(int size, const std::function<void(int)>& body, ProcessesOptions options = {}) {
+  if (std::getenv("STRATA_RANKS_OF_TEST") != nullptr) {
+    init(options.init);
+    body(rank());
+    shutdown();
+    return;
+  }
+  const std::string secret = "secret-of-a-test";
+  const Coordinator coordinator({.size = size, .secret = secret});
+  const auto* const info = testing::UnitTest::GetInstance()->current_test_info();
+  const std::string filter = cat("--gtest_filter=", info->test_suite_name(), ".", info->name());
+  std::vector<pid_t> children;
+  for (int r = 0; r < size; ++r) {
+    std::vector<std::string> environment;
+    for (char** e = environ; *e != nullptr; ++e) environment.emplace_back(*e);
+    for (const std::string& s :
+         {std::string("STRATA_RANKS_OF_TEST=1"), std::string("STRATA_LAUNCH=1"), cat("RANK=", r), cat("WORLD_SIZE=", size), cat("LOCAL_RANK=", r),
+          cat("LOCAL_WORLD_SIZE=", size), std::string("MASTER_ADDR=127.0.0.1"), cat("MASTER_PORT=", coordinator.port()),
+          cat("STRATA_JOB_SECRET=", secret), std::string("STRATA_NUM_THREADS=1")}) {
+      environment.push_back(s);
+    }
+    std::vector<char*> env, args;
+    for (std::string& s : environment) env.push_back(s.data());
+    env.push_back(nullptr);
+    std::string program = "/proc/self/exe", f = filter, brief = "--gtest_brief=1";
+    args = {program.data(), f.data(), brief.data(), nullptr};
+    pid_t pid = 0;
+    ASSERT_EQ(posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, args.data(), env.data()), 0);
+    children.push_back(pid);
+  }
+  for (int r = 0; r < size; ++r) {
+    int status = 0;
+    ASSERT_EQ(waitpid(children[static_cast<size_t>(r)], &status, 0), children[static_cast<size_t>(r)]);
+    const int end = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    const int wanted = static_cast<size_t>(r) < options.ends.size() ? options.ends[static_cast<size_t>(r)] : 0;
+    EXPECT_EQ(end, wanted) << "rank " << r;
+  }
+}
+
+}  // namespace strata::distributed

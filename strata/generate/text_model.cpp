@@ -1,0 +1,281 @@
+#include "strata/generate/text_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "strata/core/node.h"
+#include "strata/generate/chat_prompt.h"
+#include "strata/generate/generation_config.h"
+#include "strata/io/json.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/text/pipeline_tokenizer.h"
+
+namespace strata {
+namespace {
+using nlohmann::json;
+
+std::string text_of(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+const ModelSpec& text_spec(const ModelSpec& spec) {
+  if (spec.kind == ModelKind::pair) return spec.parts[0];
+  return spec.kind == ModelKind::encoder_decoder ? spec.parts[1] : spec;
+}
+
+std::vector<int32_t> small_ids(std::span<const int64_t> ids, const text::Tokenizer& tokenizer) {
+  std::vector<int32_t> small;
+  small.reserve(ids.size());
+  for (const int64_t id : ids) {
+    check<IndexError>(id >= 0 && id < tokenizer.vocab_size(), "decode", "token ", id, " is not one of the ",
+                      tokenizer.vocab_size());
+    small.push_back(static_cast<int32_t>(id));
+  }
+  return small;
+}
+
+json to_json_value(const std::vector<std::vector<TokenLogprob>>& all) {
+  json lists = json::array();
+  for (const auto& place : all) {
+    json list = json::array();
+    for (const TokenLogprob& t : place) list.push_back({t.id, t.logprob});
+    lists.push_back(std::move(list));
+  }
+  return lists;
+}
+
+}  // namespace
+
+std::shared_ptr<TextModel> TextModel::load(const std::string& folder, const PretrainedOptions& options) {
+  std::shared_ptr<const text::TokenizerFolder> tokenizer;
+  // What is wrong with its files is told before the weights are read.
+  if (text::has_tokenizer(folder))
+    tokenizer = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(folder));
+  return std::make_shared<TextModel>(load_pretrained(folder, options), std::move(tokenizer));
+}
+
+TextModel::TextModel(Pretrained model, std::shared_ptr<const text::TokenizerFolder> folder)
+    : model_(std::move(model)), folder_(std::move(folder)) {}
+
+std::shared_ptr<const text::Tokenizer> TextModel::tokenizer() const {
+  return folder_ ? std::shared_ptr<const text::Tokenizer>(folder_, folder_->tokenizer.get()) : nullptr;
+}
+
+const char* TextModel::kind() const {
+  if (model_.model) return "decoder";
+  if (model_.text_encoder) return "encoder";
+  if (model_.encoder_decoder) return "encoder_decoder";
+  return model_.image_encoder ? "image_encoder" : "pair";
+}
+int64_t TextModel::context() const {
+  return text_spec(model_.spec).context;
+}
+int64_t TextModel::vocab() const {
+  return text_spec(model_.spec).vocab;
+}
+
+std::string TextModel::describe() const {
+  json all{{"family", model_.family->name},
+           {"title", model_.family->title},
+           {"kind", kind()},
+           {"context", context()},
+           {"vocab_size", vocab()},
+           {"special_ids", folder_ ? json(folder_->named) : json::object()},
+           {"config", io::parse_json(model_.config, "config.json")},
+           {"generation_config", nullptr},
+           {"tokenizer", folder_ != nullptr},
+           {"chat_template", folder_ != nullptr && !folder_->chat_template.empty()}};
+  if (!model_.generation_config.empty())
+    all["generation_config"] = io::parse_json(model_.generation_config, "generation_config.json");
+  return text_of(all);
+}
+
+// The writer's turn.
+std::unique_lock<std::mutex> TextModel::alone(std::string_view what) const {
+  check(writing_.load() != std::this_thread::get_id(), what, "was called by a callback of the model's own generate");
+  return std::unique_lock(mutex_);
+}
+
+void TextModel::to(Device device) {
+  const auto lock = alone("to");
+  writer_.reset();
+  model_.module().to(device);
+}
+
+LanguageModel& TextModel::decoder(std::string_view what) const {
+  check(model_.model != nullptr, what, "a ", model_.family->title, " is no model that writes");
+  return *model_.model;
+}
+TextEncoder& TextModel::text_encoder(std::string_view what) const {
+  check(model_.text_encoder != nullptr, what, "a ", model_.family->title, " is no encoder of text");
+  return *model_.text_encoder;
+}
+ImageEncoder& TextModel::image_encoder(std::string_view what) const {
+  check(model_.image_encoder != nullptr, what, "a ", model_.family->title, " is no encoder of images");
+  return *model_.image_encoder;
+}
+ContrastivePair& TextModel::pair(std::string_view what) const {
+  check(model_.pair != nullptr, what, "a ", model_.family->title, " is no pair of encoders");
+  return *model_.pair;
+}
+
+Tensor TextModel::forward(const Tensor& x, const Tensor& padding, const Tensor& types) const {
+  if (model_.model) return model_.model->forward(x, padding);
+  if (model_.text_encoder) return model_.text_encoder->forward(x, padding, types);
+  return image_encoder("forward").forward(x);
+}
+Tensor TextModel::hidden(const Tensor& x, const Tensor& padding, const Tensor& types) const {
+  if (model_.model) return model_.model->hidden(x, padding);
+  if (model_.text_encoder) return model_.text_encoder->hidden(x, padding, types);
+  return image_encoder("hidden").hidden(x);
+}
+
+static const text::Tokenizer& need_tokenizer(const text::TokenizerFolder* folder, std::string_view what) {
+  check(folder != nullptr, what, "the folder has no tokenizer: give ids");
+  return *folder->tokenizer;
+}
+
+std::vector<int64_t> TextModel::encode(std::string_view text) const {
+  const text::Tokenizer& tokenizer = need_tokenizer(folder_.get(), "encode");
+  const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(&tokenizer);
+  const std::vector<int32_t> ids = pipeline ? pipeline->encode(text, text::EncodeOptions{}) : tokenizer.encode(text);
+  return {ids.begin(), ids.end()};
+}
+
+std::string TextModel::decode(std::span<const int64_t> ids, bool skip_special_tokens) const {
+  const text::Tokenizer& tokenizer = need_tokenizer(folder_.get(), "decode");
+  std::vector<int32_t> small = small_ids(ids, tokenizer);
+  if (const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(&tokenizer))
+    return pipeline->decode(small, text::DecodeOptions{skip_special_tokens, folder_->clean_up_tokenization_spaces});
+  if (skip_special_tokens)
+    std::erase_if(small, [&](int32_t id) {
+      return std::ranges::any_of(tokenizer.special_tokens(), [&](const auto& each) { return each.second == id; });
+    });
+  return tokenizer.decode(small);
+}
+
+std::vector<int64_t> TextModel::chat_prompt(std::string_view messages, std::string_view variables) const {
+  need_tokenizer(folder_.get(), "chat");
+  return strata::chat_prompt(*folder_, messages, variables);
+}
+
+GenerationOptions TextModel::options(std::string_view call) const {
+  GenerationOptions o = parse_generation_options(call, model_.generation_config);
+  const json said = call.empty() ? json::object() : io::parse_json(call, "generate");
+  if (said.contains("eos_token_id")) return o;
+  // A file may name an end that a smaller vocabulary has not: it is never drawn.
+  std::erase_if(o.stop_ids, [&](int64_t id) { return id >= vocab(); });
+  if (o.stop_ids.empty() && folder_ && folder_->eos && *folder_->eos < vocab()) o.stop_ids = {*folder_->eos};
+  return o;
+}
+
+std::vector<Generated> TextModel::generate(std::span<const std::vector<int64_t>> prompts,
+                                           const GenerationOptions& options, const TextGenerator::Callback& callback) {
+  LanguageModel& model = decoder("generate");
+  const auto lock = alone("generate");
+  writing_ = std::this_thread::get_id();
+  struct After {
+    TextModel& self;
+    bool training;
+    ~After() {
+      if (training) self.model_.model->train();
+      self.writing_ = std::thread::id();
+    }
+  } const after{*this, model.is_training()};
+  if (!writer_) writer_ = std::make_unique<TextGenerator>(model_.model, tokenizer());
+  std::vector<GenerationRequest> requests;
+  for (const std::vector<int64_t>& prompt : prompts) requests.push_back({prompt, options});
+  return writer_->generate(requests, callback);
+}
+
+std::vector<Generated> TextModel::generate(std::span<const std::vector<int64_t>> prompts, std::string_view call,
+                                           const TextGenerator::Callback& callback) {
+  decoder("generate");
+  return generate(prompts, options(call), callback);
+}
+
+GenerationStatistics TextModel::statistics() const {
+  const auto lock = alone("statistics");
+  return writer_ ? writer_->statistics() : GenerationStatistics{};
+}
+
+Device TextModel::device() const {
+  return model_.module().parameters().front().device();
+}
+
+std::vector<int32_t> TextModel::embedded_ids(const std::string& text, int64_t longest) const {
+  const text::Tokenizer& tokenizer = *folder_->tokenizer;
+  const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(&tokenizer);
+  std::vector<int32_t> ids =
+      pipeline ? pipeline->encode(text, text::EncodeOptions{.parse_special = false}) : tokenizer.encode(text);
+  if (static_cast<int64_t>(ids.size()) > longest) {
+    const int32_t last = ids.back();
+    ids.resize(static_cast<size_t>(longest));
+    ids.back() = last;
+  }
+  check(!ids.empty(), "embed", "a text without tokens has no vector");
+  return ids;
+}
+
+Tensor TextModel::embed(std::span<const std::string> texts, const SentenceOptions& how) const {
+  need_tokenizer(folder_.get(), "embed");
+  check(model_.text_encoder != nullptr || model_.model != nullptr, "embed", "a ", model_.family->title,
+        " has no hidden states of text");
+  check(!texts.empty(), "embed", "there are no texts");
+  const int64_t longest = how.max_length > 0 ? std::min(how.max_length, context()) : context();
+  std::vector<std::vector<int32_t>> ids;
+  size_t time = 1;
+  for (const std::string& text : texts) {
+    ids.push_back(embedded_ids(text, longest));
+    time = std::max(time, ids.back().size());
+  }
+  std::vector<int64_t> tokens(texts.size() * time, folder_->pad.value_or(0));
+  std::vector<uint8_t> padding(tokens.size(), 1);
+  for (size_t b = 0; b < ids.size(); ++b)
+    for (size_t t = 0; t < ids[b].size(); ++t) tokens[b * time + t] = ids[b][t], padding[b * time + t] = 0;
+  const Shape shape{static_cast<int64_t>(texts.size()), static_cast<int64_t>(time)};
+  const NoGrad guard;
+  const Tensor x = from_span<int64_t>(tokens, shape).to(device());
+  const Tensor hide = from_span<uint8_t>(padding, shape).to(DType::boolean).to(device());
+  return text_embeddings(hidden(x, hide), hide, how.embedding);
+}
+
+Tensor TextModel::embed(std::span<const std::string> texts, std::string_view call) const {
+  SentenceOptions how = read_sentence_options(model_.folder);
+  const json said = call.empty() ? json::object() : io::parse_json(call, "embed");
+  check(said.is_object(), "embed", "options are an object");
+  for (const auto& [key, value] : said.items()) {
+    if (value.is_null()) continue;
+    if (key == "pooling" && value.is_string())
+      how.embedding.pooling = parse_pooling(value.get<std::string>());
+    else if (key == "normalize" && value.is_boolean())
+      how.embedding.normalize = value.get<bool>();
+    else
+      check(false, "embed", "the options are pooling, a text, and normalize, true or false; got ",
+            text_of({{key, value}}));
+  }
+  return embed(texts, how);
+}
+
+std::string to_json(std::span<const Generated> generated) {
+  json all = json::array();
+  for (const Generated& g : generated) {
+    json completions = json::array();
+    for (const Completion& c : g.completions)
+      completions.push_back({{"text", c.text},
+                             {"tokens", c.tokens},
+                             {"finish", to_string(c.finish)},
+                             {"score", c.score},
+                             {"logprobs", c.logprobs},
+                             {"top_logprobs", to_json_value(c.top_logprobs)}});
+    all.push_back({{"completions", std::move(completions)},
+                   {"prompt_logprobs", g.prompt_logprobs},
+                   {"top_prompt_logprobs", to_json_value(g.top_prompt_logprobs)}});
+  }
+  return text_of(all);
+}
+
+}  // namespace strata

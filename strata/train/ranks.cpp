@@ -1,0 +1,82 @@
+#include "strata/train/ranks.h"
+
+#include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/core/rng.h"
+#include "strata/train/fine_tune_inl.h"
+
+namespace strata {
+
+Ranks::Ranks(const TrainConfig& config) {
+  using namespace distributed;
+  const int64_t ranks = distributed::size(), dp = config.parallel.dp;
+  check(dp == 0 || dp == ranks, "train", "parallel.dp is ", dp, ", and the job has ", ranks,
+        ranks == 1 ? " rank: start it with strata launch -n " : " ranks: start it with strata launch -n ",
+        dp, ", mpirun, srun or torchrun");
+  if (ranks == 1) return;
+  check(config.batch % ranks == 0, "train", "train.batch is ", config.batch, ", which ", ranks,
+        " ranks do not share evenly: it counts the rows of all of them");
+  check(config.data.format == "text", "train", "data.format = ", config.data.format, " is for one rank: rows of ",
+        "conversations have different numbers of learned tokens, so the ranks' losses cannot be averaged");
+  check(parse_device(config.device).is_cpu(), "train", "train.device = ", config.device,
+        " is for one rank in this build: it has no transport between cards");
+  check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
+  set_mesh(Mesh(cat("dp=", ranks)));
+  group_ = &group("dp");
+  rank_ = group_->rank();
+  size_ = group_->size();
+}
+Ranks::~Ranks() = default;
+
+void Ranks::meet() const {
+  if (group_) group_->barrier();
+}
+
+void Ranks::take_gradients(const LanguageModel& model) {
+  if (group_) gradients_ = std::make_unique<distributed::DataParallel>(trained_parameters(model), *group_);
+}
+
+void Ranks::last_pass(bool yes) const {
+  if (gradients_) gradients_->reduce_next(yes);
+}
+
+void Ranks::finish_step(Tensor& loss) const {
+  if (!gradients_) return;
+  gradients_->finish();
+  NoGrad guard;
+  loss = loss.clone();
+  group_->run("loss", [&](distributed::Communicator& c) {
+    c.all_reduce(loss.raw_data(), loss.numel(), loss.dtype(), distributed::Reduction::avg);
+  });
+}
+
+void Ranks::seed_step(int64_t seed, int64_t step) const {
+  if (!group_) return;
+  // A stream for each rank, a stretch of it for each step: nothing of it has to be saved.
+  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
+  default_generator().set_state({static_cast<uint64_t>(seed) + kOdd * static_cast<uint64_t>(rank_ + 1),
+                                 static_cast<uint64_t>(step) << 40});
+  distributed::recorder().set_step(step);
+}
+
+std::vector<double> Ranks::reduced(std::vector<double> v, const char* what, distributed::Reduction r) const {
+  if (!group_) return v;
+  group_->run(cat(what, " [", v.size(), "]"), [&](distributed::Communicator& c) {
+    c.all_reduce(v.data(), static_cast<int64_t>(v.size()), DType::f64, r);
+  });
+  return v;
+}
+std::vector<double> Ranks::vote(std::vector<double> v) const {
+  return reduced(std::move(v), "vote", distributed::Reduction::max);
+}
+std::vector<double> Ranks::sum(std::vector<double> v) const {
+  return reduced(std::move(v), "sum", distributed::Reduction::sum);
+}
+std::vector<double> Ranks::follow(std::vector<double> v) const {
+  if (!group_) return v;
+  group_->run(cat("decision [", v.size(), "]"),
+              [&](distributed::Communicator& c) { c.broadcast(v.data(), v.size() * sizeof(double), 0); });
+  return v;
+}
+
+}  // namespace strata

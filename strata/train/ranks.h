@@ -1,0 +1,54 @@
+#pragma once
+// What a run over several ranks does beside the run of one: who writes, how ranks decide together, whose rows are whose.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strata/dist/data_parallel.h"
+#include "strata/models/language_model.h"
+#include "strata/train/config.h"
+
+namespace strata {
+
+/// This process's part in a run. Every rank has the whole model and computes its rows of each global batch; rank 0 alone
+/// writes into the run's folder. Without a job (distributed::init) all of it costs nothing.
+class Ranks {
+ public:
+  /// Checks that the settings can be carried out by the job's ranks. Throws ValueError naming the key.
+  explicit Ranks(const TrainConfig& config);
+  ~Ranks();
+
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return size_; }
+  /// Whether this process writes checkpoints, metrics and reports.
+  bool leads() const { return rank_ == 0; }
+  /// Returns when every rank is here.
+  void meet() const;
+  /// Makes every rank's parameters those of rank 0, and takes their gradients.
+  void take_gradients(const LanguageModel& model);
+
+  /// The backward pass that follows is the last of its step: its gradients travel.
+  void last_pass(bool yes) const;
+  /// Waits for the gradients, and makes `loss` (f64) the ranks' average.
+  void finish_step(Tensor& loss) const;
+  /// The random numbers of a step: other ones in every rank, the same in every run.
+  void seed_step(int64_t seed, int64_t step) const;
+
+  /// The largest of the ranks' values, for each: what one wants happens on all.
+  std::vector<double> vote(std::vector<double> values) const;
+  /// Rank 0's values.
+  std::vector<double> follow(std::vector<double> values) const;
+  /// The ranks' sums.
+  std::vector<double> sum(std::vector<double> values) const;
+
+ private:
+  std::vector<double> reduced(std::vector<double> values, const char* what, distributed::Reduction r) const;
+
+  distributed::Group* group_ = nullptr;  // of several ranks
+  int64_t rank_ = 0, size_ = 1;
+  std::unique_ptr<distributed::DataParallel> gradients_;
+};
+
+}  // namespace strata
