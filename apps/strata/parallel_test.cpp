@@ -117,8 +117,9 @@ TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {
 }
 
 TEST_F(Parallel, ARankThatIsKilledIsNamedByTheOthers) {
-  // Rank 1 ends itself through the shell that started it.
-  const Result r = strata("launch -n 2 --grace 12 -- sh -c 'if [ $RANK = 1 ]; then (sleep 3; kill -9 $$) & fi; exec " +
+  // Rank 1 is killed through the shell that started it, once there is a checkpoint.
+  const Result r = strata("launch -n 2 --grace 30 -- sh -c 'if [ $RANK = 1 ]; then (while ! ls -d " + (dir_ / "run") +
+                          "/step-*; do sleep 0.1; done >/dev/null 2>&1; kill -9 $$) & fi; exec " +
                           std::string(program()) + " " + train("run") + "--set train.steps=1000000 --quiet'");
   EXPECT_EQ(r.status, 128 + SIGKILL) << r.output;
   EXPECT_NE(r.output.find("[0] strata: error: "), std::string::npos) << r.output;
