@@ -135,7 +135,8 @@ std::string explain(std::string_view group, const std::vector<int>& ranks, const
       add(cat(numbers(who), " called ", what, " where ", numbers(most->second), " called ", most->first));
     }
   }
-  if (!inside.empty() && !absent.empty()) {
+  // Behind a dead rank some are further than others: that is not to blame.
+  if (!inside.empty() && !absent.empty() && blame.empty()) {
     std::vector<int> waiting;
     for (const auto& [what, who] : inside) waiting.insert(waiting.end(), who.begin(), who.end());
     std::sort(waiting.begin(), waiting.end());

@@ -66,6 +66,13 @@ TEST(Explain, NamesTheDead) {
       << text;
 }
 
+TEST(Explain, WhoIsBehindADeadRankIsNotToBlame) {
+  const std::string text = explain("dp", kAll,
+                                   {view(0, 8, kSum, true), view(1, 7, kSum, true), view(2, 6, kSum, false, "no heartbeat"),
+                                    view(3, 7, kSum, true)});
+  EXPECT_EQ(text.substr(0, text.find('\n')), "rank 2 (a, pid 102): no heartbeat");
+}
+
 TEST(Explain, NamesWhoDiffersFromMost) {
   const std::string text = explain("dp", kAll, {view(0, 7, kSum, true), view(1, 7, kMax, true), view(2, 7, kSum, true),
                                                 view(3, 7, kSum, true)});
