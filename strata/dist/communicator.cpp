@@ -184,7 +184,7 @@ void Communicator::reduce(void* data, int64_t count, DType dtype, Reduction r, i
 void Communicator::reduce_scatter(void* out, const void* in, int64_t count, DType dtype, Reduction r) {
   const auto element = static_cast<int64_t>(size_of(dtype));
   if (size_ == 1) {
-    std::memcpy(out, in, static_cast<size_t>(count * element));
+    if (count > 0) std::memcpy(out, in, static_cast<size_t>(count * element));
     return;
   }
   const int64_t piece = kPieceBytes / element;
