@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/strata/child.h"
+#include "apps/strata/tiny_llama_test_util.h"
 #include "strata/core/rng.h"
 #include "strata/io/files.h"
 #include "strata/io/safetensors.h"
@@ -52,29 +53,7 @@ class EvalCommand : public testing::Test {
   void write_model(const std::string& name, uint64_t seed) const {
     manual_seed(seed);
     fs::create_directory(dir_ / name);
-    write(name + "/config.json",
-          R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 10, "hidden_size": 16,
-              "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
-              "max_position_embeddings": 16, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
-              "tie_word_embeddings": false, "hidden_act": "silu"})");
-    io::TensorMap weights;
-    const auto add = [&](const std::string& tensor, const Shape& shape) {
-      weights[tensor] = shape.size() == 1 ? ones(shape) : randn(shape) * 0.5;
-    };
-    add("model.embed_tokens.weight", {10, 16});
-    add("lm_head.weight", {10, 16});
-    add("model.norm.weight", {16});
-    const std::string layer = "model.layers.0.";
-    add(layer + "input_layernorm.weight", {16});
-    add(layer + "post_attention_layernorm.weight", {16});
-    add(layer + "self_attn.q_proj.weight", {16, 16});
-    add(layer + "self_attn.k_proj.weight", {8, 16});
-    add(layer + "self_attn.v_proj.weight", {8, 16});
-    add(layer + "self_attn.o_proj.weight", {16, 16});
-    add(layer + "mlp.gate_proj.weight", {24, 16});
-    add(layer + "mlp.up_proj.weight", {24, 16});
-    add(layer + "mlp.down_proj.weight", {16, 24});
-    io::save_safetensors(dir_ / (name + "/model.safetensors"), weights);
+    write_tiny_llama(dir_ / name, 10, 16);
     write(name + "/tokenizer.json",
           R"({"version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
               "pre_tokenizer": {"type": "WhitespaceSplit"}, "decoder": null, "added_tokens": [],
