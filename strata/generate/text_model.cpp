@@ -47,6 +47,13 @@ json to_json_value(const std::vector<std::vector<TokenLogprob>>& all) {
   return lists;
 }
 
+// The module of a kind of model, which another kind lacks.
+template <class T>
+T& part(const Pretrained& model, const std::shared_ptr<T>& module, std::string_view what, const char* lacks) {
+  check(module != nullptr, what, "a ", model.family->title, lacks);
+  return *module;
+}
+
 }  // namespace
 
 std::shared_ptr<TextModel> TextModel::load(const std::string& folder, const PretrainedOptions& options) {
@@ -106,20 +113,16 @@ void TextModel::to(Device device) {
 }
 
 LanguageModel& TextModel::decoder(std::string_view what) const {
-  check(model_.model != nullptr, what, "a ", model_.family->title, " is no model that writes");
-  return *model_.model;
+  return part(model_, model_.model, what, " is no model that writes");
 }
 TextEncoder& TextModel::text_encoder(std::string_view what) const {
-  check(model_.text_encoder != nullptr, what, "a ", model_.family->title, " is no encoder of text");
-  return *model_.text_encoder;
+  return part(model_, model_.text_encoder, what, " is no encoder of text");
 }
 ImageEncoder& TextModel::image_encoder(std::string_view what) const {
-  check(model_.image_encoder != nullptr, what, "a ", model_.family->title, " is no encoder of images");
-  return *model_.image_encoder;
+  return part(model_, model_.image_encoder, what, " is no encoder of images");
 }
 ContrastivePair& TextModel::pair(std::string_view what) const {
-  check(model_.pair != nullptr, what, "a ", model_.family->title, " is no pair of encoders");
-  return *model_.pair;
+  return part(model_, model_.pair, what, " is no pair of encoders");
 }
 
 Tensor TextModel::forward(const Tensor& x, const Tensor& padding, const Tensor& types) const {
