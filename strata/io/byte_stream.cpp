@@ -145,6 +145,7 @@ struct ByteStream::Impl {
   size_t copy(char* to, size_t bytes) {
     if (in.empty()) fetch();
     const size_t n = std::min(bytes, in.size());
+    if (n == 0) return 0;  // memcpy may not be given the null of empty bytes
     std::memcpy(to, in.data(), n);
     in.remove_prefix(n);
     return n;
