@@ -43,11 +43,7 @@ const OneNumber celu_op{{
     .composed =
         [](const Tensor& x, double alpha) {
           check(alpha != 0, "celu", "alpha must not be 0");
-          if (alpha == 1) return elu(x);  // one kernel
-          if (x.device().is_cuda())       // a number to compare with would be three launches
-            return computed(x, [&](const Tensor& v) { return add(relu(v), expm1(clamp_max(v, 0.0) / alpha), alpha); });
-          return computed(
-              x, [&](const Tensor& v) { return where(v > 0, v, expm1(where(v > 0, Scalar(0.0), v) / alpha) * alpha); });
+          return elu_of(x, alpha, 1, 1 / alpha);
         },
     .samples =
         [](Samples& s) {

@@ -84,7 +84,8 @@ const UnaryOp logsigmoid_op{unary<Map::logsigmoid>({
     .schema = "logsigmoid(Tensor x) -> Tensor",
     .doc = "log(sigmoid(x)), without overflow.",
     .saves = "x",
-    .backward = [](Backward& b, const Tensor& x) { b.set(0, b.gy() * sigmoid(-x)); },
+    // In one pass: logsigmoid(x) is -softplus(-x).
+    .backward = [](Backward& b, const Tensor& x) { b.set(0, softplus_backward(b.gy(), x, -1, HUGE_VAL)); },
     .cost = [](const Tensor& x) { return map_cost(20, x, x); },
     .reference = pointwise<([](double x) { return -std::log(1 + std::exp(-static_cast<long double>(x))); })>,
 })};
@@ -164,55 +165,68 @@ const PairOneNumber leaky_relu_backward_op{{
 
 constexpr double kSeluScale = 1.0507009873554804934, kSeluAlpha = 1.6732632423543772848;
 
-// elu and selu are one function of alpha and scale.
-const TwoNumbers elu_op{{
-    .schema = "elu(Tensor x, float alpha=1, float scale=1) -> Tensor",
-    .doc = "scale * x where positive, else scale * alpha * (exp(x) - 1); arXiv:1511.07289. selu is elu with the "
-           "constants of "
-           "arXiv:1706.02515.",
-    .infer = [](const Tensor& x, double, double) { return laid_like(x); },
-    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double alpha, double scale) {
-      map(on, Map::elu, y, {&x}, {{alpha, scale}});
+using ThreeNumbers = Op<Tensor(const Tensor&, double, double, double)>;
+using PairThreeNumbers = Op<Tensor(const Tensor&, const Tensor&, double, double, double)>;
+Tensor elu_slope(const Tensor& g, const Tensor& x, double alpha, double scale, double input_scale);
+
+// elu, selu and celu are one function of three numbers.
+const ThreeNumbers elu_op{{
+    .schema = "elu(Tensor x, float alpha=1, float scale=1, float input_scale=1) -> Tensor",
+    .doc =
+        "scale * x where positive, else scale * alpha * (exp(input_scale * x) - 1); arXiv:1511.07289. selu is elu with "
+        "the constants of arXiv:1706.02515, celu elu with input_scale 1 / alpha.",
+    .infer = [](const Tensor& x, double, double, double) { return laid_like(x); },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double alpha, double scale, double input_scale) {
+      map(on, Map::elu, y, {&x}, {{alpha, scale, input_scale}});
     }),
     .saves = "x",
-    .backward = [](Backward& b, const Tensor& x, double alpha,
-                   double scale) { b.set(0, elu_backward(scale == 1 ? b.gy() : b.gy() * scale, x, alpha)); },
+    .backward = [](Backward& b, const Tensor& x, double alpha, double scale,
+                   double input_scale) { b.set(0, elu_slope(b.gy(), x, alpha, scale, input_scale)); },
     .inplace = true,
     .adapt = Adapt::promote_float,
-    .cost = [](const Tensor& x, double, double) { return map_cost(10, x, x); },
+    .cost = [](const Tensor& x, double, double, double) { return map_cost(10, x, x); },
     .samples =
         [](Samples& s) {
           s.add(s.off_grid({3, 5}), 0.5);
           s.add(s.off_grid({2, 37}), kSeluAlpha, kSeluScale);
+          s.add(s.off_grid({2, 37}), 0.5, 1.5, 2.0);
           s.add(s.tensor({0}));
         },
-    .reference = pointwise<([](double x, double alpha, double scale) {
-      return scale * (x > 0 ? x : alpha * (std::exp(static_cast<long double>(x)) - 1));
+    .reference = pointwise<([](double x, double alpha, double scale, double input_scale) {
+      return scale * (x > 0 ? x : alpha * (std::exp(static_cast<long double>(x * input_scale)) - 1));
     })>,
 }};
 
-const PairOneNumber elu_backward_op{{
-    .schema = "elu_backward(Tensor g, Tensor x, float alpha) -> Tensor",
+const PairThreeNumbers elu_backward_op{{
+    .schema = "elu_backward(Tensor g, Tensor x, float alpha, float scale=1, float input_scale=1) -> Tensor",
     .internal = true,
-    .doc = "g where x > 0, else g * alpha * exp(x): the gradient of elu.",
-    .infer = [](const Tensor& g, const Tensor& x, double) { return like_if(g, kFloats, "elu_backward", x); },
-    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double alpha) {
-      map(on, Map::elu_backward, y, {&g, &x}, {{alpha, 1.0}});
-    }),
+    .doc = "g scale where x > 0, else g scale alpha input_scale exp(input_scale x): the gradient of elu.",
+    .infer = [](const Tensor& g, const Tensor& x, double, double,
+                double) { return like_if(g, kFloats, "elu_backward", x); },
+    .kernels = on_each_device(
+        [](auto on, Tensor& y, const Tensor& g, const Tensor& x, double alpha, double scale, double input_scale) {
+          map(on, Map::elu_backward, y, {&g, &x}, {{alpha, scale, input_scale}});
+        }),
     .saves = "g:x x",
     .backward =
-        [](Backward& b, const Tensor& g, const Tensor& x, double alpha) {
-          if (b.needs(0)) b.set(0, elu_backward(b.gy(), x, alpha));
-          if (b.needs(1)) b.set(1, where(x > 0, 0, elu_backward(b.gy() * g, x, alpha)));
+        [](Backward& b, const Tensor& g, const Tensor& x, double alpha, double scale, double input_scale) {
+          if (b.needs(0)) b.set(0, elu_slope(b.gy(), x, alpha, scale, input_scale));
+          if (b.needs(1)) b.set(1, where(x > 0, 0, elu_slope(b.gy() * g, x, alpha * input_scale, scale, input_scale)));
         },
     .adapt = Adapt::promote,
-    .cost = [](const Tensor& g, const Tensor& x, double) { return map_cost(10, g, g, x); },
+    .cost = [](const Tensor& g, const Tensor& x, double, double, double) { return map_cost(10, g, g, x); },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}), s.off_grid({3, 5}), 0.5);
+          s.add(s.tensor({2, 37}), s.off_grid({2, 37}), 0.5, 1.5, 2.0);
         },
-    .reference = pointwise<([](double g, double x, double alpha) { return x > 0 ? g : g * alpha * std::exp(x); })>,
+    .reference = pointwise<([](double g, double x, double alpha, double scale, double input_scale) {
+      return g * scale * (x > 0 ? 1 : alpha * input_scale * std::exp(x * input_scale));
+    })>,
 }};
+Tensor elu_slope(const Tensor& g, const Tensor& x, double alpha, double scale, double input_scale) {
+  return elu_backward_op(g, x, alpha, scale, input_scale);
+}
 
 // The integers of a dtype in [min, max].
 std::pair<int64_t, int64_t> whole_bounds(double min, double max, DType t) {
@@ -451,10 +465,13 @@ Tensor leaky_relu(const Tensor& x, double negative_slope) {
   return leaky_relu_op(x, negative_slope);
 }
 Tensor elu(const Tensor& x, double alpha) {
-  return elu_op(x, alpha, 1);
+  return elu_of(x, alpha, 1, 1);
 }
 Tensor selu(const Tensor& x) {
-  return elu_op(x, kSeluAlpha, kSeluScale);
+  return elu_of(x, kSeluAlpha, kSeluScale, 1);
+}
+Tensor elu_of(const Tensor& x, double alpha, double scale, double input_scale) {
+  return elu_op(x, alpha, scale, input_scale);
 }
 Tensor relu6(const Tensor& x) {
   return hardtanh_op(x, 0, 6);
@@ -491,7 +508,7 @@ Tensor leaky_relu_backward(const Tensor& g, const Tensor& x, double slope) {
   return leaky_relu_backward_op(g, x, slope);
 }
 Tensor elu_backward(const Tensor& g, const Tensor& x, double alpha) {
-  return elu_backward_op(g, x, alpha);
+  return elu_backward_op(g, x, alpha, 1, 1);
 }
 Tensor hardtanh_backward(const Tensor& g, const Tensor& x, double min, double max) {
   return hardtanh_backward_op(g, x, min, max);

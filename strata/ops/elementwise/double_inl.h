@@ -104,7 +104,7 @@ static void double_activation_rows(DoubleTable& t) {
   });
   t.row<1>(Map::relu, [](VD x) { return x < 0.0 ? VD{} : x; });
   t.row<1>(Map::leaky_relu, [](VD x, C c) { return x > 0.0 ? x : x * c.a; });
-  t.row<1>(Map::elu, [](VD x, C c) { return x > 0.0 ? x * c.b : c.a * c.b * expm1_of(x > 0.0 ? VD{} : x); });
+  t.row<1>(Map::elu, [](VD x, C c) { return x > 0.0 ? x * c.b : c.a * c.b * expm1_of(x > 0.0 ? VD{} : x * c.c); });
   t.row<1>(Map::hardtanh, [](VD x, C c) { return x < c.a ? c.a : (x > c.b ? c.b : x); });
   t.row<1>(Map::hardsigmoid, [](VD x) {
     const VD v = x + 3.0;
@@ -125,10 +125,11 @@ static void double_activation_rows(DoubleTable& t) {
 
   t.row<2>(Map::sigmoid_backward, [](VD g, VD y) { return g * y * (1.0 - y); });
   t.row<2>(Map::tanh_backward, [](VD g, VD y) { return g * (1.0 - y * y); });
+  t.row<2>(Map::rsqrt_backward, [](VD g, VD y) { return g * y * (y * y) * -0.5; });
   t.row<2>(Map::relu_backward, [](VD g, VD y) { return y > 0.0 ? g : VD{}; });
   t.row<2>(Map::leaky_relu_backward, [](VD g, VD x, C c) { return x > 0.0 ? g : g * c.a; });
   t.row<2>(Map::elu_backward,
-           [](VD g, VD x, C c) { return x > 0.0 ? g * c.b : g * (c.a * c.b * exp(x > 0.0 ? VD{} : x)); });
+           [](VD g, VD x, C c) { return x > 0.0 ? g * c.b : g * (c.a * c.b * c.c * exp(x > 0.0 ? VD{} : x * c.c)); });
   t.row<2>(Map::hardtanh_backward, [](VD g, VD x, C c) { return x > c.a ? (x < c.b ? g : VD{}) : VD{}; });
   t.row<2>(Map::clamp_backward, [](VD g, VD x, C c) { return x >= c.a ? (x <= c.b ? g : VD{}) : VD{}; });
   t.row<2>(Map::replace_between_backward, [](VD g, VD x, C c) { return x >= c.a ? (x <= c.b ? VD{} : g) : g; });

@@ -83,11 +83,34 @@ const UnaryOp sqrt_op{unary<Map::sqrt>({
     .reference = pointwise<([](double x) { return std::sqrt(x); })>,
 })};
 
+Tensor rsqrt_backward(const Tensor& g, const Tensor& y);
+const BinaryOp rsqrt_backward_op{binary<Map::rsqrt_backward>({
+    .schema = "rsqrt_backward(Tensor g, Tensor y) -> Tensor",
+    .internal = true,
+    .doc = "-g y^3 / 2: the gradient of y = 1 / sqrt(x).",
+    .infer = [](const Tensor& g, const Tensor& y) { return like_if(g, kFloats, "rsqrt_backward", y); },
+    .saves = "g:y y",
+    .backward =
+        [](Backward& b, const Tensor& g, const Tensor& y) {
+          if (b.needs(0)) b.set(0, rsqrt_backward(b.gy(), y));
+          if (b.needs(1)) b.set(1, b.gy() * g * square(y) * -1.5);
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.uniform({3, 5}, 0.3, 2));
+          s.add(s.tensor({2, 37}), s.uniform({2, 37}, 0.3, 2));
+        },
+    .reference = pointwise<([](double g, double y) { return -0.5 * g * y * y * y; })>,
+})};
+Tensor rsqrt_backward(const Tensor& g, const Tensor& y) {
+  return rsqrt_backward_op(g, y);
+}
+
 const UnaryOp rsqrt_op{unary<Map::rsqrt>({
     .schema = "rsqrt(Tensor x) -> Tensor",
     .doc = "1 / sqrt(x).",
     .saves = "result",
-    .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy() * b.y() * square(b.y()) * -0.5); },
+    .backward = [](Backward& b, const Tensor&) { b.set(0, rsqrt_backward(b.gy(), b.y())); },
     .autocast = Autocast::full,
     .samples = samples_positive,
     .reference = pointwise<([](double x) { return std::pow(x, -0.5); })>,

@@ -284,7 +284,7 @@ void activation_rows(Rows& r) {
   r.numbers<1>(Map::relu, [] STRATA_DEVICE(auto x) { return x < 0 ? decltype(x)(0) : x; });
   r.floats<1>(Map::leaky_relu, [] STRATA_DEVICE(auto x, const auto& c) { return x > 0 ? x : x * c.a; });
   r.floats<1>(Map::elu,
-              [] STRATA_DEVICE(auto x, const auto& c) { return x > 0 ? x * c.b : c.a * c.b * std::expm1(x); });
+              [] STRATA_DEVICE(auto x, const auto& c) { return x > 0 ? x * c.b : c.a * c.b * std::expm1(x * c.c); });
   r.floats<1>(Map::hardtanh, [] STRATA_DEVICE(auto x, const auto& c) { return x < c.a ? c.a : x > c.b ? c.b : x; });
   r.floats<1>(Map::hardsigmoid, [] STRATA_DEVICE(auto x) {
     using T = decltype(x);
@@ -303,11 +303,21 @@ void activation_rows(Rows& r) {
 
   r.floats<2>(Map::sigmoid_backward, [] STRATA_DEVICE(auto g, auto y) { return g * y * (1 - y); });
   r.floats<2>(Map::tanh_backward, [] STRATA_DEVICE(auto g, auto y) { return g * (1 - y * y); });
+  r.floats<2>(Map::rsqrt_backward, [] STRATA_DEVICE(auto g, auto y) { return g * y * (y * y) * decltype(y)(-0.5); });
+  // Without a limit (c.a below 0) NaN outside [0, 1], where x (1 - x) is below 0.
+  r.floats<2>(Map::logit_backward, [] STRATA_DEVICE(auto g, auto x, const auto& c) {
+    using T = decltype(x);
+    if (c.a < 0) {
+      const T product = x * (1 - x);
+      return product >= 0 ? g / product : std::numeric_limits<T>::quiet_NaN();
+    }
+    return x >= c.a && x <= 1 - c.a ? g / (x * (1 - x)) : T(0);
+  });
   r.floats<2>(Map::relu_backward, [] STRATA_DEVICE(auto g, auto y) { return y > 0 ? g : decltype(g)(0); });
   r.floats<2>(Map::leaky_relu_backward,
               [] STRATA_DEVICE(auto g, auto x, const auto& c) { return x > 0 ? g : g * c.a; });
   r.floats<2>(Map::elu_backward, [] STRATA_DEVICE(auto g, auto x, const auto& c) {
-    return x > 0 ? g * c.b : g * (c.a * c.b * std::exp(x));
+    return x > 0 ? g * c.b : g * (c.a * c.b * c.c * std::exp(x * c.c));
   });
   r.floats<2>(Map::hardtanh_backward,
               [] STRATA_DEVICE(auto g, auto x, const auto& c) { return x > c.a && x < c.b ? g : decltype(g)(0); });

@@ -138,6 +138,8 @@ enum class Map : uint8_t {
   silu_backward,
   sigmoid_backward,
   tanh_backward,
+  rsqrt_backward,
+  logit_backward,
   // three operands
   lerp,
   addcmul,

@@ -15,6 +15,12 @@ namespace strata {
 using UnaryOp = Op<Tensor(const Tensor&)>;
 using BinaryOp = Op<Tensor(const Tensor&, const Tensor&)>;
 
+/// elu with all its numbers, x where positive, else alpha (exp(input_scale x) - 1), times scale: what elu, selu and
+/// celu are.
+Tensor elu_of(const Tensor& x, double alpha, double scale, double input_scale);
+/// g times the derivative of logit at x, limited to [eps, 1 - eps] unless eps is negative.
+Tensor logit_backward(const Tensor& g, const Tensor& x, double eps);
+
 inline constexpr DTypeSet kNumbers = kFloats | kInts;
 
 /// laid_like() of operands; refuses dtypes outside `set` from infer, so that a dry run refuses them too.

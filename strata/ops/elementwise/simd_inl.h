@@ -299,7 +299,7 @@ static void vec_unary_rows(VecTable& t) {
   });
   t.hot<1>(Map::relu, [](VF x) { return x < 0.f ? VF{} : x; });
   t.hot<1>(Map::leaky_relu, [](VF x, C c) { return x > 0.f ? x : x * c.a; });
-  t.row<1>(Map::elu, [](VF x, C c) { return x > 0.f ? x * c.b : c.a * c.b * expm1_below(x > 0.f ? VF{} : x); });
+  t.row<1>(Map::elu, [](VF x, C c) { return x > 0.f ? x * c.b : c.a * c.b * expm1_below(x > 0.f ? VF{} : x * c.c); });
   t.hot<1>(Map::hardtanh, [](VF x, C c) { return x < c.a ? c.a : (x > c.b ? c.b : x); });
   t.row<1>(Map::mish, [](VF x) {
     // tanh(log(1 + w)) = w (w + 2) / (w (w + 2) + 2), w = e^x
@@ -324,12 +324,13 @@ static void vec_binary_rows(VecTable& t) {
   t.hot<2>(Map::minimum, [](VF a, VF b) { return a != a ? a : (a < b ? a : b); });
   t.hot<2>(Map::sigmoid_backward, [](VF g, VF y) { return g * y * (1.f - y); });
   t.hot<2>(Map::tanh_backward, [](VF g, VF y) { return g * (1.f - y * y); });
+  t.hot<2>(Map::rsqrt_backward, [](VF g, VF y) { return g * y * (y * y) * -0.5f; });
   t.hot<2>(Map::relu_backward, [](VF g, VF y) { return y > 0.f ? g : VF{}; });
   t.hot<2>(Map::leaky_relu_backward, [](VF g, VF x, C c) { return x > 0.f ? g : g * c.a; });
   t.hot<2>(Map::hardtanh_backward, [](VF g, VF x, C c) { return x > c.a ? (x < c.b ? g : VF{}) : VF{}; });
   t.hot<2>(Map::clamp_backward, [](VF g, VF x, C c) { return x >= c.a ? (x <= c.b ? g : VF{}) : VF{}; });
   t.row<2>(Map::elu_backward,
-           [](VF g, VF x, C c) { return x > 0.f ? g * c.b : g * (c.a * c.b * exp(x > 0.f ? VF{} : x)); });
+           [](VF g, VF x, C c) { return x > 0.f ? g * c.b : g * (c.a * c.b * c.c * exp(x > 0.f ? VF{} : x * c.c)); });
   t.row<2>(Map::softplus_backward, [](VF g, VF x, C c) {
     const VF v = x * c.a;
     return v > c.b ? g : g / (1.f + exp(-v));

@@ -333,6 +333,37 @@ const UnaryOp entr_op{special<Map::entr>({
                                                   : -x * std::log(static_cast<Real>(x)); })>,
 })};
 
+using LogitBackwardOp = Op<Tensor(const Tensor&, const Tensor&, double)>;
+const LogitBackwardOp logit_backward_op{{
+    .schema = "logit_backward(Tensor g, Tensor x, float eps) -> Tensor",
+    .internal = true,
+    .doc =
+        "g / (x (1 - x)), the gradient of logit: 0 outside [eps, 1 - eps], or for a negative eps NaN outside [0, 1].",
+    .infer = [](const Tensor& g, const Tensor& x, double) { return like_if(g, kFloats, "logit_backward", x); },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& g, const Tensor& x, double eps) {
+      map(on, Map::logit_backward, y, {&g, &x}, {{eps}});
+    }),
+    .saves = "g:x x",
+    .backward =
+        [](Backward& b, const Tensor& g, const Tensor& x, double eps) {
+          if (b.needs(0)) b.set(0, logit_backward(b.gy(), x, eps));
+          // The derivative of 1 / (x (1 - x)) is (2 x - 1) / (x (1 - x))^2: the gradient of the gradient once more.
+          if (b.needs(1)) b.set(1, logit_backward(logit_backward(b.gy() * g * (2 * x - 1), x, eps), x, eps));
+        },
+    .adapt = Adapt::promote,
+    .cost = [](const Tensor& g, const Tensor& x, double) { return map_cost(5, g, g, x); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.uniform({3, 5}, 0.05, 0.95), -1.0);
+          s.add(s.tensor({2, 37}), s.uniform({2, 37}, 0.05, 0.95), 0.01);
+          s.add(s.tensor({2, 37}), s.uniform({2, 37}, -0.5, 1.5), 0.1).not_differentiable();
+        },
+    .reference = pointwise<([](double g, double x, double eps) {
+      if (eps >= 0) return x >= eps && x <= 1 - eps ? g / (x * (1 - x)) : 0;
+      return x >= 0 && x <= 1 ? g / (x * (1 - x)) : NAN;
+    })>,
+}};
+
 using LogitOp = Op<Tensor(const Tensor&, std::optional<double>)>;
 const LogitOp logit_op{{
     .schema = "logit(Tensor x, float? eps=None) -> Tensor",
@@ -349,15 +380,8 @@ const LogitOp logit_op{{
       map(on, Map::logit, y, {&x}, {{eps.value_or(-1)}});
     }),
     .saves = "x",
-    .backward =
-        [](Backward& b, const Tensor& x, std::optional<double> eps) {
-          if (!eps) {  // what lies outside [0, 1] has a product below 0
-            const Tensor product = x * (1 - x);
-            return b.set(0, where(product >= 0, b.gy() / product, double(NAN)));
-          }
-          const Tensor inside = logical_and(x >= *eps, x <= 1 - *eps), v = where(inside, x, 0.5);
-          b.set(0, b.gy() * where(inside, reciprocal(v * (1 - v)), 0.0));
-        },
+    .backward = [](Backward& b, const Tensor& x,
+                   std::optional<double> eps) { b.set(0, logit_backward(b.gy(), x, eps.value_or(-1))); },
     .inplace = true,
     .adapt = Adapt::promote_float,
     .autocast = Autocast::full,
@@ -441,6 +465,9 @@ Tensor log_ndtr(const Tensor& x) {
 }
 Tensor entr(const Tensor& x) {
   return entr_op(x);
+}
+Tensor logit_backward(const Tensor& g, const Tensor& x, double eps) {
+  return logit_backward_op(g, x, eps);
 }
 Tensor logit(const Tensor& x, std::optional<double> eps) {
   return logit_op(x, eps);
