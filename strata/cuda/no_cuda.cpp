@@ -9,6 +9,7 @@
 #include "strata/cuda/job_inl.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/libraries.h"
+#include "strata/cuda/links_inl.h"
 #include "strata/cuda/magnitudes.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/page_locked.h"
@@ -207,6 +208,9 @@ void add_mark(const Marks&, Mark, const Stream&) {
 }
 uint64_t read_mark(const Marks&, Mark) {
   refuse("read_mark");
+}
+std::vector<Link> measure_links() {
+  return {};
 }
 void fail_card(int, void (*)()) {}
 

@@ -29,7 +29,8 @@ class DeviceGroups : public testing::TestWithParam<bool> {
  protected:
   bool played() const { return GetParam(); }
   void on_each(int size, const std::function<void(int)>& body, ProcessesOptions options = {}) const {
-    if (!played() && cuda::device_count() < size && std::getenv("STRATA_RANKS_OF_TEST") == nullptr) {
+    // A rank asks only when it has its card.
+    if (!played() && std::getenv("STRATA_RANKS_OF_TEST") == nullptr && cuda::device_count() < size) {
       GTEST_SKIP() << "needs " << size << " cards, and there are " << cuda::device_count();
     }
     on_processes(
@@ -79,7 +80,7 @@ TEST_P(DeviceGroups, AnotherShapeIsNamedOnEveryRank) {
                     "world/cuda #2"},
                    [&] { told([&] { all_reduce(ones({rank == 1 ? 500000 : 400000})); }); });
     // The job is over, and says why again.
-    expect_failure({"failed before", "rank 1 called"}, [] { all_reduce(ones({3})); });
+    expect_failure({"rank 1 called"}, [] { all_reduce(ones({3})); });
   });
 }
 
