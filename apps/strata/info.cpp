@@ -1,25 +1,46 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "apps/strata/command.h"
 #include "strata/core/error.h"
+#include "strata/cuda/links_inl.h"
 #include "strata/cuda/runtime.h"
 #include "strata/lab/peaks.h"
 #include "strata/train/machine.h"
 
 namespace strata::cli {
 
+namespace {
+
+std::vector<std::pair<std::string, std::string>> link_rows() {
+  const int cards = cuda::device_count();
+  if (cards == 0) return {{"Links", "no cards: " + cuda::unavailable_reason()}};
+  if (cards == 1) return {{"Links", "one card, and none between it and others"}};
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const cuda::Link& l : cuda::measure_links())
+    rows.emplace_back(fmt::format("cuda:{} to cuda:{}", l.from, l.to),
+                      fmt::format("{:.1f} GB/s, {:.1f} us{}", l.gb_s, l.latency_us,
+                                  l.direct ? "" : ", through the host"));
+  return rows;
+}
+
+}  // namespace
+
 void add_info(CLI::App& app, Body& body) {
   CLI::App* info = app.add_subcommand("info", "This machine and this build, and the machine's measured limits");
   auto fast = std::make_shared<bool>(false);
   info->add_flag("--no-peaks", *fast, "Leave out the measurements, which take a few seconds");
-  info->callback([&body, fast] {
-    body = [fast] {
-      auto rows = machine_rows(machine_info());
-      if (!*fast) {
+  auto links = std::make_shared<bool>(false);
+  info->add_flag("--links", *links, "Only this: what copies between this machine's cards reach, measured");
+  info->callback([&body, fast, links] {
+    body = [fast, links] {
+      auto rows = *links ? link_rows() : machine_rows(machine_info());
+      if (!*fast && !*links) {
         const lab::Peaks p = lab::measure_peaks();
         rows.emplace_back("", "");
         rows.emplace_back("Memory, read", fmt::format("{:.1f} GB/s", p.read_gb_s));

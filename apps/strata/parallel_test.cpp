@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/strata/child.h"
+#include "strata/cuda/runtime.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
@@ -59,6 +60,36 @@ TEST_F(Parallel, AnyNumberOfRanksLearnsWhatOneDoes) {
     }
     EXPECT_NEAR(got[19].valid_loss, want[19].valid_loss, 1e-3);
   }
+}
+
+// The step in one graph, collectives and update included.
+TEST_F(Parallel, AnyNumberOfCardsLearnsWhatOneDoes) {
+  if (cuda::device_count() < 2) GTEST_SKIP() << "needs two cards, and there are " << cuda::device_count();
+  const std::string on_cards = "--device cuda --set train.graph=on ";
+  const Result one = strata(train("one") + on_cards);
+  ASSERT_EQ(one.status, 0) << one.output;
+  const auto want = metrics("one");
+  std::string weights_before;
+  for (const char* out : {"two", "again"}) {
+    const Result r = strata(on(2, out) + on_cards);
+    ASSERT_EQ(r.status, 0) << r.output;
+    EXPECT_NE(r.output.find("the step is one CUDA graph"), std::string::npos) << r.output;
+    const auto got = metrics(out);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i].loss, want[i].loss, 1e-3) << "step " << i + 1;
+    if (weights_before.empty()) {
+      weights_before = weights(out);
+    } else {
+      EXPECT_EQ(weights(out), weights_before);
+    }
+  }
+}
+
+TEST_F(Parallel, MoreRanksThanCardsAreRefused) {
+  const int cards = cuda::device_count();
+  const Result r = strata(on(cards + 2, "many") + "--device cuda ");
+  EXPECT_NE(r.status, 0);
+  EXPECT_NE(r.output.find("each needs one"), std::string::npos) << r.output;
 }
 
 TEST_F(Parallel, TheSameLayoutGivesTheSameBitsAlsoThroughAStop) {

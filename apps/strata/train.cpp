@@ -128,6 +128,10 @@ int run(const Arguments& a) {
   } catch (const ValueError& e) {
     throw UsageError(e.what());
   }
+  if (parse_device(config.device).is_cuda() && distributed::size() > 1) {
+    distributed::take_own_card();
+    distributed::card();  // says why where there is none
+  }
   if (config.data.path.empty() && a.resume && !has_run(out))
     throw UsageError("'" + out + "' holds no run to go on with: give its folder as --out, or --data to begin one");
   if (config.data.path.empty()) throw UsageError("no text to train on: give --data FILE or --data FOLDER");

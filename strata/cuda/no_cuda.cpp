@@ -6,8 +6,10 @@
 #include "strata/core/tensor.h"
 #include "strata/cuda/far_rows_kernel.h"
 #include "strata/cuda/graph.h"
+#include "strata/cuda/job_inl.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/libraries.h"
+#include "strata/cuda/links_inl.h"
 #include "strata/cuda/magnitudes.h"
 #include "strata/cuda/memory.h"
 #include "strata/cuda/page_locked.h"
@@ -191,6 +193,26 @@ void set_allow_tf32(bool on) {
 bool allow_tf32() {
   return g_tf32.load(std::memory_order_relaxed);
 }
+
+void on_card(int, const std::function<void()>&) {
+  refuse("on_card");
+}
+std::string card_uuid(int) {
+  refuse("card_uuid");
+}
+Marks make_marks(int) {
+  refuse("make_marks");
+}
+void add_mark(const Marks&, Mark, const Stream&) {
+  refuse("add_mark");
+}
+uint64_t read_mark(const Marks&, Mark) {
+  refuse("read_mark");
+}
+std::vector<Link> measure_links() {
+  return {};
+}
+void fail_card(int, void (*)()) {}
 
 int64_t locked_bytes_used() {
   return 0;

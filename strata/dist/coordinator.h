@@ -30,6 +30,8 @@ struct Heartbeat {
   std::string state;   ///< one line: the collective it is in or did last, and the step; at most 1,024 bytes are sent
   int64_t step = -1;   ///< of training; -1 where there is none
   double waiting = 0;  ///< seconds it has been waiting for others in the collective it is in; 0 outside
+  /// Of its collectives on cards how many there were, and a hash of them; at most 1,024 bytes are sent.
+  std::string calls = {};
 };
 
 /// What is known of a rank.

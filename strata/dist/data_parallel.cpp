@@ -7,6 +7,7 @@
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/hooks.h"
 #include "strata/core/error.h"
+#include "strata/cuda/graph.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
@@ -57,8 +58,10 @@ struct DataParallel::Impl {
 
   Group& group;
   DataParallelOptions options;
+  Device device;
   std::vector<Parameter> parameters;
-  std::mutex mutex;  // hooks of one pass may run on several threads
+  std::vector<uint8_t> used_before;  // on any rank, in the step before
+  std::mutex mutex;                  // hooks of one pass may run on several threads
   std::vector<Bucket> buckets;
   size_t next = 0;  // the bucket that travels next
   bool travels = true, in_step = false, ordered = false;
@@ -80,9 +83,8 @@ void DataParallel::Impl::check_parameters() {
     if (theirs == mine) continue;
     size_t at = 0;
     while (line(mine, at) == line(theirs, at)) at = mine.find('\n', at) + 1;
-    throw DistributedError(
-        kOp, cat("the parameters of rank ", group.rank(), " and ", r, " of group ", group.name(), " differ: '",
-                 line(mine, at), "' here, '", line(theirs, at), "' there"));
+    throw DistributedError(kOp, cat("the parameters of rank ", group.rank(), " and ", r, " of group ", group.name(),
+                                    " differ: '", line(mine, at), "' here, '", line(theirs, at), "' there"));
   }
 }
 
@@ -90,9 +92,8 @@ void DataParallel::Impl::broadcast_parameters() {
   NoGrad guard;
   for (Parameter& p : parameters) {
     Tensor whole = p.tensor.contiguous();
-    group.run(cat("broadcast ", text_of(p.name, whole)), [&](Communicator& c) {
-      c.broadcast(whole.raw_data(), static_cast<size_t>(whole.nbytes()), 0);
-    });
+    group.run(device, cat("broadcast ", text_of(p.name, whole)),
+              [&](Collectives& c) { c.broadcast(whole.raw_data(), static_cast<size_t>(whole.nbytes()), 0); });
     if (!whole.same_as(p.tensor)) copy_elements(p.tensor, whole);
   }
 }
@@ -119,7 +120,7 @@ void DataParallel::Impl::make_buckets(const std::vector<size_t>& by_arrival) {
     buckets[b].numel += p.tensor.numel();
     buckets[b].members.push_back(i);
   }
-  for (Bucket& b : buckets) b.memory = empty({b.numel}, b.dtype);
+  for (Bucket& b : buckets) b.memory = empty(TensorMeta{{b.numel}, b.dtype, device, std::nullopt});
 }
 
 void DataParallel::Impl::begin_step() {
@@ -162,9 +163,11 @@ void DataParallel::Impl::begin_ready() {
 void DataParallel::Impl::begin(Bucket& b) {
   b.begun = true;
   Tensor memory = b.memory;
-  b.work = group.start(cat("gradients ", next, " ", b.dtype, " [", b.numel, "]"), [memory](Communicator& c) mutable {
-    c.all_reduce(memory.raw_data(), memory.numel(), memory.dtype(), Reduction::avg);
-  });
+  b.work = group.start(device, cat("gradients ", next, " ", b.dtype, " [", b.numel, "]"),
+                       [memory](Collectives& c) mutable {
+                         c.all_reduce(memory.raw_data(), memory.numel(), memory.dtype(), Reduction::avg);
+                       },
+                       {memory});
 }
 
 // The order of the group's first rank: ranks must agree, and their gradients may come in different ones.
@@ -195,9 +198,19 @@ void DataParallel::Impl::finish() {
   }
   begin_ready();
   for (Bucket& b : buckets) b.work.wait();
-  group.run(cat("used ", used.size()), [&](Communicator& c) {
-    c.all_reduce(used.data(), static_cast<int64_t>(used.size()), DType::u8, Reduction::max);
-  });
+  if (cuda::capturing()) {
+    // What the host does is not replayed: the ranks' uses are those of the step before, of which they have agreed.
+    for (size_t i = 0; i < used.size(); ++i) {
+      check<DeviceError>(ordered && used[i] <= used_before[i], kOp, "the gradient of ", parameters[i].name,
+                         " is new: a step must have run before one is captured in a CUDA graph");
+    }
+    used = used_before;
+  } else {
+    group.run(cat("used ", used.size()), [&](Communicator& c) {
+      c.all_reduce(used.data(), static_cast<int64_t>(used.size()), DType::u8, Reduction::max);
+    });
+    used_before = used;
+  }
   for (size_t i = 0; i < parameters.size(); ++i) {
     Parameter& p = parameters[i];
     if (p.ready || used[i] == 0) continue;
@@ -208,6 +221,13 @@ void DataParallel::Impl::finish() {
   ordered = true;
   // Gradients of this step keep the memory that they are in.
   make_buckets(agreed_order());
+  if (device.is_cpu()) return;
+  // Of zeros, for nothing: what cards connect at the first use of a size is not captured then.
+  for (next = 0; next < buckets.size(); ++next) {
+    fill_elements(buckets[next].memory, 0.0);
+    begin(buckets[next]);
+    buckets[next].work.wait();
+  }
 }
 
 DataParallel::DataParallel(const Parameters& parameters, Group& group, const DataParallelOptions& options)
@@ -215,8 +235,10 @@ DataParallel::DataParallel(const Parameters& parameters, Group& group, const Dat
   check(options.bucket_bytes > 0, kOp, "bucket_bytes must be positive, got ", options.bucket_bytes);
   for (const auto& [name, tensor] : parameters) {
     if (!tensor.requires_grad()) continue;
-    check<DeviceError>(tensor.device().is_cpu(), kOp, name, " is on ", tensor.device(),
-                       ": there is no transport between ranks for it in this build");
+    if (impl_->parameters.empty()) impl_->device = tensor.device();
+    check<DeviceError>(tensor.device() == impl_->device, kOp, name, " is on ", tensor.device(), ", ",
+                       impl_->parameters.empty() ? name : impl_->parameters[0].name, " on ", impl_->device,
+                       ": all parameters of a rank must be on one device");
     impl_->parameters.push_back({name, tensor, {}});
   }
   impl_->check_parameters();

@@ -1,15 +1,15 @@
 #include "strata/dist/group.h"
 
 #include "strata/core/error.h"
+#include "strata/cuda/graph.h"
+#include "strata/cuda/memory.h"
+#include "strata/dist/device_group_inl.h"
 #include "strata/dist/group_inl.h"
 
 namespace strata::distributed {
 
 void Work::wait() {
-  if (!state_) return;
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return state_->done; });
-  if (state_->error) std::rethrow_exception(state_->error);
+  if (state_) state_->wait();
 }
 
 Group::Group(std::string name, std::vector<int> ranks, int rank, std::unique_ptr<Transport> transport)
@@ -75,11 +75,12 @@ void Group::run(std::string what, const std::function<void(Communicator&)>& run)
 Work Group::start(std::string what, std::function<void(Communicator&)> run) {
   Impl& g = *impl_;
   Work work;
-  work.state_ = std::make_shared<Work::State>();
+  const auto state = std::make_shared<HostWork>();
+  work.state_ = state;
   {
     const std::lock_guard lock(g.mutex);
     if (!g.thread.joinable()) g.thread = std::thread([&g] { g.work(); });
-    g.queue.push_back({std::move(what), std::move(run), work.state_});
+    g.queue.push_back({std::move(what), std::move(run), state});
   }
   g.changed.notify_all();
   return work;
@@ -111,6 +112,88 @@ void Group::Impl::work() {
     busy = false;
     changed.notify_all();
   }
+}
+
+namespace {
+
+// A group of one, on a card: on the caller's stream.
+class LoneCard final : public Collectives {
+ public:
+  explicit LoneCard(Device device) : device_(device) {}
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void all_reduce(void*, int64_t, DType, Reduction) override {}
+  void reduce(void*, int64_t, DType, Reduction, int) override {}
+  void broadcast(void*, size_t, int) override {}
+  void reduce_scatter(void* out, const void* in, int64_t count, DType dtype, Reduction) override {
+    copy(out, in, static_cast<size_t>(count) * size_of(dtype));
+  }
+  void all_gather(void* out, const void* in, size_t bytes) override { copy(out, in, bytes); }
+  void all_to_all(void* out, std::span<const size_t>, const void* in, std::span<const size_t> in_bytes) override {
+    copy(out, in, in_bytes[0]);
+  }
+  void send(const void*, size_t, int) override {}
+  void receive(void*, size_t, int) override {}
+  void shift(void* out, const void* in, size_t bytes, int, int) override { copy(out, in, bytes); }
+
+ private:
+  void copy(void* out, const void* in, size_t bytes) {
+    if (bytes > 0 && out != in) cuda::copy_bytes(out, device_, in, device_, bytes);
+  }
+  Device device_;
+};
+
+}  // namespace
+
+Work Group::queue(Device device, std::string what, const std::function<void(Collectives&)>& run,
+                  std::vector<Tensor> held, bool all_ranks) {
+  Impl& g = *impl_;
+  if (size() == 1) {
+    LoneCard alone(device);
+    run(alone);
+    return {};
+  }
+  detail::check_job(what.substr(0, what.find_first_of("( ")));
+  std::shared_ptr<detail::DeviceGroup> cards;
+  {
+    const std::lock_guard lock(g.cards_mutex);
+    if (!g.cards) {
+      check<DeviceError>(!cuda::capturing(), what, "group ", g.name,
+                         " is not connected between cards yet: its first call cannot be captured in a CUDA graph");
+      g.cards = detail::make_device_group(g.name, g.ranks, rank(), device);
+    }
+    cards = g.cards;
+  }
+  check<DeviceError>(cards->device() == device, what, "group ", g.name,
+                     " is connected between other cards: here it is ", cards->device(), ", not ", device);
+  Work work;
+  work.state_ = cards->start(std::move(what), all_ranks, std::move(held), run);
+  return work;
+}
+
+namespace {
+bool on_host(Device device, int size) {
+  return device.is_cpu() && (size == 1 || detail::test_lanes() == nullptr);
+}
+}  // namespace
+
+void Group::run(Device device, std::string what, const std::function<void(Collectives&)>& run_there) {
+  if (on_host(device, size())) return run(std::move(what), [&](Communicator& c) { run_there(c); });
+  queue(device, std::move(what), run_there, {}, true).wait();
+}
+
+Work Group::start(Device device, std::string what, std::function<void(Collectives&)> run_there,
+                  std::vector<Tensor> held) {
+  if (on_host(device, size())) {
+    return start(std::move(what),
+                 [run_there = std::move(run_there), held = std::move(held)](Communicator& c) { run_there(c); });
+  }
+  return queue(device, std::move(what), run_there, std::move(held), true);
+}
+
+void Group::message(Device device, std::string what, const std::function<void(Collectives&)>& run_there) {
+  if (on_host(device, size())) return run(std::move(what), [&](Communicator& c) { run_there(c); });
+  queue(device, std::move(what), run_there, {}, false).wait();
 }
 
 void Group::barrier() {

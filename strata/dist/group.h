@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "strata/core/device.h"
+#include "strata/core/tensor.h"
 #include "strata/dist/communicator.h"
 #include "strata/dist/job.h"
 #include "strata/dist/recorder.h"
@@ -46,17 +48,22 @@ class Mesh {
   int size_ = 1;
 };
 
+namespace detail {
+struct WorkState;
+}
+
 /// Work on a group that was begun and may be waited for.
 class Work {
  public:
   Work() = default;
-  /// Returns when it is done. Throws DistributedError where it failed. Nothing happens for a Work().
+  /// Of the host: returns when it is done, and throws DistributedError where it failed. Of a card: the current stream
+  /// waits, the host does not; what failed is told as by every op on a card (Group::run()). Nothing happens for a
+  /// Work().
   void wait();
 
  private:
   friend class Group;
-  struct State;
-  std::shared_ptr<State> state_;
+  std::shared_ptr<detail::WorkState> state_;
 };
 
 /// Some ranks of the job that compute together. Calls are done one after the other, in the order in which this process
@@ -78,6 +85,16 @@ class Group {
   /// The same on a thread of the group's own, beside the caller. What `run` uses must live until wait() has returned, or
   /// be held by `run` itself.
   Work start(std::string what, std::function<void(Communicator&)> run);
+  /// The same for memory of `device`. On a card `run` is called at once and queues on a stream of the group's own, for
+  /// which the caller's current stream then waits; in a CUDA graph the calls are replayed like any op. Each rank has a
+  /// card of its own; the ranks connect at the first call (NCCL). What goes wrong there (a dead rank, another call than
+  /// the others', one that does not end) throws DistributedError at the next op on the card, wait for it, or call here.
+  void run(Device device, std::string what, const std::function<void(Collectives&)>& run);
+  /// The same beside the caller's stream: what `run` uses must not be changed before the Work was waited for, which holds
+  /// `held` until then.
+  Work start(Device device, std::string what, std::function<void(Collectives&)> run, std::vector<Tensor> held = {});
+  /// A message between two ranks of the group: run(), but for the others nothing happens, so they need not agree.
+  void message(Device device, std::string what, const std::function<void(Collectives&)>& run);
   /// Returns when every rank of the group is here.
   void barrier();
 
@@ -86,6 +103,8 @@ class Group {
 
  private:
   friend class World;
+  Work queue(Device device, std::string what, const std::function<void(Collectives&)>& run, std::vector<Tensor> held,
+             bool all_ranks);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -110,6 +129,13 @@ int rank();
 int size();
 /// The job; one of one rank before init().
 const Job& job();
+/// This rank's card: the one of its number on this host (LOCAL_RANK), or cuda:0 where the process sees a single one.
+/// Throws DeviceError where there are fewer cards than ranks.
+Device card();
+/// For the beginning of a program, before anything asks for a card: the process sees its rank's card alone, as cuda:0, by
+/// CUDA_VISIBLE_DEVICES. Nothing happens for a job of one, nor where the launcher has done so. Throws DistributedError
+/// where CUDA_VISIBLE_DEVICES names fewer cards than this host has ranks.
+void take_own_card();
 /// Names the axes that groups are made of. Throws ValueError unless its size is the job's.
 void set_mesh(const Mesh& mesh);
 /// The group of this process: "world" or "" is the whole job, else axes of the mesh ("dp", "dp+cp"). It is connected

@@ -11,7 +11,21 @@
 
 namespace strata::distributed {
 
-struct Work::State {
+namespace detail {
+struct WorkState {
+  virtual ~WorkState() = default;
+  virtual void wait() = 0;
+};
+class DeviceGroup;
+}  // namespace detail
+
+/// Done by a thread of the host.
+struct HostWork final : detail::WorkState {
+  void wait() override {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return done; });
+    if (error) std::rethrow_exception(error);
+  }
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
@@ -22,7 +36,7 @@ struct Group::Impl {
   struct Task {
     std::string what;
     std::function<void(Communicator&)> run;
-    std::shared_ptr<Work::State> state;
+    std::shared_ptr<HostWork> state;
   };
 
   Impl(std::string group_name, std::vector<int> group_ranks, int rank, std::unique_ptr<Transport> transport)
@@ -43,6 +57,8 @@ struct Group::Impl {
   bool ending = false;
   uint64_t sequence = 0;
   std::thread thread;
+  std::mutex cards_mutex;
+  std::shared_ptr<detail::DeviceGroup> cards;  // once it was asked for
 };
 
 /// Of a failed collective: ends every group of this process, learns what the others were doing, and returns the text.

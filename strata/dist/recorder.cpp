@@ -65,13 +65,18 @@ CollectiveEntry entry_of(std::string_view line) {
 
 uint64_t FlightRecorder::begin(std::string_view group, uint64_t sequence, std::string what) {
   const std::string* const holder = memory::holder();
+  return begin(group, sequence, std::move(what), holder != nullptr ? *holder : "", step());
+}
+
+uint64_t FlightRecorder::begin(std::string_view group, uint64_t sequence, std::string what, std::string holder,
+                               int64_t step) {
   const std::lock_guard lock(mutex_);
   if (entries_.size() == kept_) {
     entries_.pop_front();
     ++first_;
   }
-  entries_.push_back({std::string(group), sequence, std::move(what), holder != nullptr ? *holder : "", step_,
-                      seconds_now(), 0, {}});
+  entries_.push_back(
+      {std::string(group), sequence, std::move(what), std::move(holder), step, seconds_now(), 0, {}});
   return first_ + entries_.size() - 1;
 }
 

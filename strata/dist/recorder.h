@@ -38,6 +38,8 @@ class FlightRecorder {
   explicit FlightRecorder(size_t kept = 256) : kept_(kept) {}
   /// A collective begins; the number is for end().
   uint64_t begin(std::string_view group, uint64_t sequence, std::string what);
+  /// One that began on a card; who called it, and in which step, is known from when it was queued.
+  uint64_t begin(std::string_view group, uint64_t sequence, std::string what, std::string holder, int64_t step);
   /// It ended; `error` says how where it failed.
   void end(uint64_t number, std::string_view error = {});
   /// The training step that later ones belong to.

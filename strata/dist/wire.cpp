@@ -47,7 +47,8 @@ Heartbeat beat_of(const json& object, int size) {
           .pid = integer(object, "pid", 0, INT64_MAX),
           .state = text(object, "state", kLongestState),
           .step = integer(object, "step", INT64_MIN, INT64_MAX),
-          .waiting = number(object, "waiting")};
+          .waiting = number(object, "waiting"),
+          .calls = object.contains("calls") ? text(object, "calls", kLongestState) : std::string()};
 }
 
 }  // namespace
@@ -64,9 +65,11 @@ std::string text_of(const json& value) {
 }
 
 json to_json(const Heartbeat& beat) {
-  return {{"rank", beat.rank}, {"host", one_line(beat.host, kLongestHost)},
-          {"pid", beat.pid},   {"state", one_line(beat.state, kLongestState)},
-          {"step", beat.step}, {"waiting", std::isfinite(beat.waiting) ? beat.waiting : 0}};
+  json object = {{"rank", beat.rank}, {"host", one_line(beat.host, kLongestHost)},
+                 {"pid", beat.pid},   {"state", one_line(beat.state, kLongestState)},
+                 {"step", beat.step}, {"waiting", std::isfinite(beat.waiting) ? beat.waiting : 0}};
+  if (!beat.calls.empty()) object["calls"] = one_line(beat.calls, kLongestState);
+  return object;
 }
 
 Heartbeat heartbeat_of(std::string_view text, int size) {

@@ -3,12 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <set>
 
 #include "strata/core/error.h"
+#include "strata/cuda/job_inl.h"
+#include "strata/cuda/runtime.h"
 #include "strata/dist/coordinator.h"
+#include "strata/dist/device_group_inl.h"
 #include "strata/dist/group.h"
 #include "strata/dist/group_inl.h"
 
@@ -19,6 +25,16 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kBeat{1000};
+// How often it is seen what cards have begun and ended.
+constexpr milliseconds kLook{200};
+// How long the others' last calls are waited for when some on cards differ: until they have seen it too.
+constexpr milliseconds kLines{3000};
+// How long a card may be behind those of ranks that are at their end.
+constexpr double kLast = 2;
+// What a rank's heartbeats say of its calls before all else once it has ended them.
+constexpr const char* kFailed = "failed";
+// What ranks meet in at their end, when nothing runs on their cards any more.
+constexpr const char* kLeaving = "leaving";
 // How long the ranks' places are waited for when something has failed: longer than it takes until a rank without
 // heartbeats counts as dead.
 constexpr milliseconds kAftermath{8000};
@@ -58,6 +74,11 @@ class StoreBook final : public AddressBook {
 
 }  // namespace
 
+namespace {
+// For whoever uses a card whose collective was ended.
+[[noreturn]] void raise_failure();
+}  // namespace
+
 class World {
  public:
   explicit World(const InitOptions& options) : options_(options) {
@@ -74,6 +95,9 @@ class World {
 
   ~World() {
     stop_beating();
+    for (const auto& g : cards_) {
+      if (failing_ && g->device().is_cuda()) cuda::fail_card(g->device().index, nullptr);
+    }
     groups_.clear();
   }
 
@@ -85,7 +109,12 @@ class World {
       const std::lock_guard lock(mutex_);
       well = failure_.empty();
     }
-    if (well) group("world").barrier();
+    if (well) {
+      const auto cards = cards_now();
+      for (const auto& g : cards) g->finish();
+      group("world").run(kLeaving, [](Communicator& c) { c.barrier(); });
+      for (const auto& g : cards) g->close();
+    }
     stop_beating();
   }
 
@@ -98,6 +127,7 @@ class World {
     mesh_ = mesh;
     // Groups of the old axes are of no more use under their names.
     std::erase_if(groups_, [](const auto& g) { return g.first != "world"; });
+    std::erase_if(cards_, [](const auto& g) { return !g->key().starts_with("world/"); });
     ++meshes_;
   }
 
@@ -124,8 +154,8 @@ class World {
         return dead_;
       });
       try {
-        transport = transport_module("gloo")({mine, static_cast<int>(ranks.size()), interface(), options_.timeout},
-                                             book);
+        transport =
+            transport_module("gloo")({mine, static_cast<int>(ranks.size()), interface(), options_.timeout}, book);
       } catch (const std::exception& e) {
         const std::string text = cat("group ", key, " cannot be connected: ", e.what());
         const std::lock_guard failed(mutex_);
@@ -138,21 +168,90 @@ class World {
     return *groups_.emplace(key, std::move(made)).first->second;
   }
 
-  std::string failure_of(const std::string& group, const std::vector<int>& ranks, std::string_view error) {
+  std::shared_ptr<detail::DeviceGroup> device_group(const std::string& name, const std::vector<int>& ranks, int rank,
+                                                    Device device) {
+    int mesh = 0;
     {
       const std::lock_guard lock(mutex_);
+      mesh = name == "world" ? 0 : meshes_;
+      check<DistributedError>(failure_.empty(), "group", failure_);
+    }
+    StoreBook book(store(), cat("cards/", name, "/", mesh, "/", ranks[0], "/"), options_.patience, [this] {
+      const std::lock_guard dead(mutex_);
+      return dead_;
+    });
+    const detail::LaneMaker test = detail::test_lanes();
+    try {
+      meet_cards(book, ranks, rank, test != nullptr ? cat("test ", job_.rank) : cuda::card_uuid(device.index), device);
+      // Loopback, unless hosts are named.
+      if (job_.local_size == job_.size) setenv("NCCL_SOCKET_IFNAME", "=lo", 0);
+      const detail::Nccl& nccl = detail::nccl();
+      std::unique_ptr<detail::Lane> lane = test != nullptr ? test(device) : detail::make_card_lane(device);
+      detail::NcclId id{};
+      if (rank == 0) {
+        const int result = nccl.GetUniqueId(&id);
+        check<DistributedError>(result == detail::kNcclSuccess, "nccl", nccl.GetErrorString(result));
+        book.set("id", std::string(id.bytes, sizeof id.bytes));
+      } else {
+        const std::string bytes = book.get("id");
+        check<DistributedError>(bytes.size() == sizeof id.bytes, "nccl", "the id has ", bytes.size(), " bytes");
+        std::copy(bytes.begin(), bytes.end(), id.bytes);
+      }
+      // A copy: connecting may outlive this call.
+      const auto within = [test, device](const std::function<void()>& fn) {
+        if (test != nullptr) return fn();
+        cuda::on_card(device.index, fn);
+      };
+      auto calls = std::make_unique<detail::NcclCollectives>(id, rank, static_cast<int>(ranks.size()),
+                                                             options_.patience, within);
+      auto made = std::make_shared<detail::DeviceGroup>(cat(name, "/cuda"), cat(name, "/", mesh), ranks,
+                                                        std::move(lane), std::move(calls));
+      const std::lock_guard lock(mutex_);
+      cards_.push_back(made);
+      return made;
+    } catch (const DistributedError& e) {
+      const std::string text = cat("the cards of group ", name, " cannot be connected: ", e.what());
+      const std::lock_guard failed(mutex_);
+      if (failure_.empty()) failure_ = text;
+      throw DistributedError("group", text);
+    }
+  }
+
+  std::string failure_of(const std::string& group, const std::vector<int>& ranks, std::string_view error) {
+    {
+      std::unique_lock lock(mutex_);
+      // Who comes second, while the first still asks the others, says the same.
+      if (failing_) failed_.wait_for(lock, 2 * kAftermath, [&] { return !failure_.empty(); });
       if (!failure_.empty()) return cat(error, "; the job had failed before: ", failure_);
+      failing_ = true;
     }
     abort_groups();
     std::string text;
     if (!membership_) {
       text = std::string(error);
     } else {
-      text = cat(explain(group, ranks, aftermath(ranks)), "\n  this rank saw: ", error);
+      tell_calls(group);
+      std::vector<RankView> views = aftermath(ranks);
+      blame_calls(group, ranks, views);
+      text = cat(explain(group, ranks, views), "\n  this rank saw: ", error);
     }
-    const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = text;
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure_.empty()) failure_ = text;
+    }
+    failed_.notify_all();
     return text;
+  }
+
+  void check_job(std::string_view op) {
+    if (failing_) throw DistributedError(op, cat("the job had failed before: ", failure()));
+  }
+
+  // Why it failed, once that is known.
+  std::string failure() {
+    std::unique_lock lock(mutex_);
+    failed_.wait_for(lock, 2 * kAftermath, [&] { return !failure_.empty(); });
+    return failure_.empty() ? std::string("a collective was ended") : failure_;
   }
 
  private:
@@ -162,17 +261,123 @@ class World {
     return host_name();
   }
 
-  void abort_groups() {
+  // Which card each rank has: no two the same.
+  void meet_cards(AddressBook& book, const std::vector<int>& ranks, int rank, const std::string& uuid, Device device) {
+    book.set(cat("card/", rank), uuid);
+    std::map<std::string, int> owners;
+    for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
+      const std::string theirs = book.get(cat("card/", r));
+      const auto [it, first] = owners.emplace(theirs, r);
+      const bool here = r == rank || it->second == rank;
+      check<DistributedError>(first, "nccl", "ranks ", ranks[static_cast<size_t>(it->second)], " and ",
+                              ranks[static_cast<size_t>(r)], " are on one card (", here ? to_string(device) + ", " : "",
+                              "GPU-", theirs,
+                              "): each needs one of its own, so start no more ranks than there are cards");
+    }
+  }
+
+  std::vector<std::shared_ptr<detail::DeviceGroup>> cards_now() {
     const std::lock_guard lock(mutex_);
-    for (const auto& [name, g] : groups_) g->impl_->communicator.abort();
+    return cards_;
+  }
+
+  void abort_groups() {
+    // What cards compute from here on is not right: nobody gets it.
+    const auto cards = cards_now();
+    for (const auto& g : cards) {
+      g->freeze();
+      if (g->device().is_cuda()) cuda::fail_card(g->device().index, raise_failure);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [name, g] : groups_) g->impl_->communicator.abort();
+    }
+    for (const auto& g : cards) g->abort();
+  }
+
+  std::shared_ptr<detail::DeviceGroup> cards_named(const std::string& name) {
+    for (const auto& g : cards_now()) {
+      if (g->name() == name) return g;
+    }
+    return nullptr;
+  }
+  static std::string lines_key(const detail::DeviceGroup& g, int rank) { return cat("calls/", g.key(), "/", rank); }
+
+  // To the others, who may be about to ask: this rank's last calls.
+  void tell_calls(const std::string& group) {
+    const auto mine = cards_named(group);
+    if (!mine) return;
+    try {
+      store().set(lines_key(*mine, job_.rank), mine->lines());
+    } catch (const Error&) {
+      // Without a coordinator each speaks for itself.
+    }
+  }
+
+  // Of collectives on cards, which do not stop at another call than the others': which one it was.
+  void blame_calls(const std::string& group, const std::vector<int>& ranks, std::vector<RankView>& views) {
+    const auto mine = cards_named(group);
+    if (!mine) return;
+    std::vector<std::string> lines(views.size());
+    const Clock::time_point until = Clock::now() + kLines;
+    for (const int r : ranks) {
+      const auto at = static_cast<size_t>(r);
+      if (at >= views.size() || !views[at].failure.empty()) continue;
+      const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now());
+      try {
+        lines[at] = store().get(lines_key(*mine, r), std::max(left, milliseconds(0)));
+      } catch (const DistributedError&) {
+        // It did not come to it.
+      }
+    }
+    const std::vector<CollectiveEntry> differ = detail::first_difference(group, lines);
+    for (size_t r = 0; r < differ.size(); ++r) {
+      if (!differ[r].group.empty()) views[r].last = differ[r];
+    }
+  }
+
+  // What is wrong with the collectives on cards, in which no thread of the host waits.
+  void watch_cards(const std::vector<RankState>& states, double waiting) {
+    if (failing_) return;
+    for (const auto& g : cards_now()) {
+      std::string why = g->error();
+      for (const int r : g->ranks()) {
+        const RankState& s = states[static_cast<size_t>(r)];
+        if (r == job_.rank || !why.empty()) continue;
+        if (!s.failure.empty()) {
+          why = cat("rank ", r, ": ", s.failure);
+        } else if (s.last.calls.starts_with(kFailed)) {
+          why = cat("rank ", r, " has ended its collectives");
+        } else if (!g->agrees(s.last.calls)) {
+          why = cat("rank ", r, " makes other calls");
+        } else if (g->inside() && (s.left || (waiting > kLast && entry_of(s.last.state).what == kLeaving))) {
+          why = cat("rank ", r, " has ended");
+        }
+      }
+      const double limit = std::chrono::duration<double>(options_.timeout).count();
+      if (why.empty() && g->inside() && waiting > limit) why = cat("it has not ended within ", limit, " s");
+      if (why.empty()) continue;
+      const std::string text = failure_of(g->name(), g->ranks(), why);
+      // Whoever next uses the card is told too, but may not come to it.
+      std::fprintf(stderr, "strata: a collective on cards has failed: %s\n", text.c_str());
+      return;
+    }
   }
 
   Heartbeat mine() {
+    // Not every rank can see what another one has: who has failed says so.
+    std::string calls = failing_ ? kFailed : "";
+    for (const auto& g : cards_now()) {
+      g->advance();
+      calls += cat(calls.empty() ? "" : ";", g->calls());
+    }
     const CollectiveEntry now = recorder().now();
     Heartbeat h{job_.rank, host_, getpid(), line_of(now), recorder().step()};
     if (!now.group.empty() && now.ended == 0) {
-      h.waiting = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() - now.begun;
+      h.waiting =
+          std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() - now.begun;
     }
+    h.calls = std::move(calls);
     return h;
   }
 
@@ -217,18 +422,22 @@ class World {
       try {
         const Heartbeat h = mine();
         const double limit = std::chrono::duration<double>(options_.complain).count();
-        const std::vector<RankState> states = membership_->client->beat(h, h.waiting > limit);
+        const std::vector<RankState> states = membership_->client->beat(h, h.waiting > limit || !h.calls.empty());
         std::string dead;
         for (size_t r = 0; r < states.size(); ++r) {
           const RankState& s = states[r];
-          if (!s.failure.empty()) dead += cat(dead.empty() ? "" : "; ", "rank ", r, " (", s.last.host, "): ", s.failure);
+          if (!s.failure.empty())
+            dead += cat(dead.empty() ? "" : "; ", "rank ", r, " (", s.last.host, "): ", s.failure);
         }
         // Who waits for a dead rank hears of it by its transfer's end.
         if (!dead.empty()) {
-          abort_groups();
-          const std::lock_guard mine_too(mutex_);
-          dead_ = dead;
+          {
+            const std::lock_guard mine_too(mutex_);
+            dead_ = dead;
+            for (const auto& [name, g] : groups_) g->impl_->communicator.abort();
+          }
         }
+        watch_cards(states, h.waiting);
         if (h.waiting > limit && !complained && dead.empty()) {
           complained = true;
           const CollectiveEntry now = recorder().now();
@@ -240,12 +449,18 @@ class World {
         // The coordinator is gone or slow: collectives go on without it.
       }
       lock.lock();
-      beat_changed_.wait_for(lock, kBeat, [&] { return ending_; });
+      for (const Clock::time_point next = Clock::now() + kBeat; !ending_ && Clock::now() < next;) {
+        beat_changed_.wait_for(lock, std::min<Clock::duration>(kLook, next - Clock::now()), [&] { return ending_; });
+        for (const auto& g : cards_now()) g->advance();
+      }
     }
   }
 
   std::vector<int> members_of(const std::string& name) {
     const std::lock_guard lock(mutex_);
+    for (const auto& g : cards_) {
+      if (g->name() == name) return g->ranks();
+    }
     const auto it = groups_.find(name);
     return it != groups_.end() ? it->second->ranks() : std::vector<int>{};
   }
@@ -269,6 +484,9 @@ class World {
   std::optional<Mesh> mesh_;
   int meshes_ = 0;
   std::map<std::string, std::unique_ptr<Group>, std::less<>> groups_;
+  std::vector<std::shared_ptr<detail::DeviceGroup>> cards_;
+  std::atomic<bool> failing_{false};  // before anything is ended
+  std::condition_variable failed_;    // the failure is known
   std::string failure_;
   std::string dead_;  // ranks, and why
   std::mutex beat_mutex_;
@@ -286,12 +504,20 @@ World& world() {
   static World alone{InitOptions{.job = Job{}}};
   return g_world ? *g_world : alone;
 }
+
+[[noreturn]] void raise_failure() {
+  throw DistributedError("a collective on a card", world().failure());
+}
 }  // namespace
 
 void init(const InitOptions& options) {
   const std::lock_guard lock(g_mutex);
   check(g_world == nullptr, "init", "this process has joined its job already");
   g_world = std::make_unique<World>(options);
+  // Of a program that ends without shutdown(): before what the HTTP client keeps for the program's length, which was made
+  // with the first request.
+  static const int at_exit = std::atexit([] { g_world = nullptr; });
+  (void)at_exit;
 }
 bool initialized() {
   const std::lock_guard lock(g_mutex);
@@ -306,6 +532,40 @@ int size() {
 const Job& job() {
   return world().job();
 }
+Device card() {
+  const Job& j = job();
+  const int cards = cuda::device_count();
+  check<DeviceError>(
+      cards > 0, "dist", "rank ", j.rank, " has no card: ", cuda::unavailable_reason(),
+      j.local_size == 1 ? std::string() : cat("; this host has ", j.local_size, " ranks, and each needs one"));
+  if (cards == 1) return Device::cuda(0);
+  check<DeviceError>(j.local_rank < cards, "dist", "there are ", j.local_size, " ranks on this host and ", cards,
+                     " cards: start no more ranks than there are cards");
+  return Device::cuda(j.local_rank);
+}
+
+std::string detail::own_card(const char* visible, int local_rank, int local_size) {
+  if (local_size == 1 || (visible != nullptr && *visible == '\0')) return visible != nullptr ? visible : "";
+  if (visible == nullptr) return cat(local_rank);
+  std::vector<std::string> cards;
+  for (std::string_view rest = visible; !rest.empty();) {
+    const size_t at = std::min(rest.find(','), rest.size());
+    cards.emplace_back(rest.substr(0, at));
+    rest.remove_prefix(std::min(at + 1, rest.size()));
+  }
+  if (cards.size() == 1) return cards[0];  // the launcher's choice
+  check<DistributedError>(local_size <= static_cast<int>(cards.size()), "dist", "CUDA_VISIBLE_DEVICES names ",
+                          cards.size(), " cards, and there are ", local_size,
+                          " ranks on this host: start no more ranks than there are cards");
+  return cards[static_cast<size_t>(local_rank)];
+}
+void take_own_card() {
+  const Job& j = job();
+  if (j.local_size == 1) return;
+  setenv("CUDA_VISIBLE_DEVICES",
+         detail::own_card(std::getenv("CUDA_VISIBLE_DEVICES"), j.local_rank, j.local_size).c_str(), 1);
+}
+
 void set_mesh(const Mesh& mesh) {
   world().set_mesh(mesh);
 }
@@ -330,6 +590,14 @@ void shutdown() {
   world().leave();
   const std::lock_guard lock(g_mutex);
   ending = std::move(g_world);
+}
+
+std::shared_ptr<detail::DeviceGroup> detail::make_device_group(const std::string& name, const std::vector<int>& ranks,
+                                                               int rank, Device device) {
+  return world().device_group(name, ranks, rank, device);
+}
+void detail::check_job(std::string_view op) {
+  world().check_job(op);
 }
 
 std::string failure_of(const std::string& group, const std::vector<int>& ranks, std::string_view error) {

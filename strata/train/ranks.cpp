@@ -11,15 +11,13 @@ Ranks::Ranks(const TrainConfig& config) {
   using namespace distributed;
   const int64_t ranks = distributed::size(), dp = config.parallel.dp;
   check(dp == 0 || dp == ranks, "train", "parallel.dp is ", dp, ", and the job has ", ranks,
-        ranks == 1 ? " rank: start it with strata launch -n " : " ranks: start it with strata launch -n ",
-        dp, ", mpirun, srun or torchrun");
+        ranks == 1 ? " rank: start it with strata launch -n " : " ranks: start it with strata launch -n ", dp,
+        ", mpirun, srun or torchrun");
   if (ranks == 1) return;
   check(config.batch % ranks == 0, "train", "train.batch is ", config.batch, ", which ", ranks,
         " ranks do not share evenly: it counts the rows of all of them");
   check(config.data.format == "text", "train", "data.format = ", config.data.format, " is for one rank: rows of ",
         "conversations have different numbers of learned tokens, so the ranks' losses cannot be averaged");
-  check(parse_device(config.device).is_cpu(), "train", "train.device = ", config.device,
-        " is for one rank in this build: it has no transport between cards");
   check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
   set_mesh(Mesh(cat("dp=", ranks)));
   group_ = &group("dp");
@@ -40,12 +38,21 @@ void Ranks::last_pass(bool yes) const {
   if (gradients_) gradients_->reduce_next(yes);
 }
 
+Device Ranks::device(const TrainConfig& config) {
+  const Device wanted = parse_device(config.device);
+  if (distributed::size() == 1 || wanted.is_cpu()) return wanted;
+  const Device own = distributed::card();
+  check(wanted.index == 0 || wanted == own, "train", "train.device = ", config.device, " is one card, and the job has ",
+        distributed::size(), " ranks: cuda gives each its own, here ", own);
+  return own;
+}
+
 void Ranks::finish_step(Tensor& loss) const {
   if (!gradients_) return;
   gradients_->finish();
   NoGrad guard;
   loss = loss.clone();
-  group_->run("loss", [&](distributed::Communicator& c) {
+  group_->run(loss.device(), "loss", [&](distributed::Collectives& c) {
     c.all_reduce(loss.raw_data(), loss.numel(), loss.dtype(), distributed::Reduction::avg);
   });
 }
@@ -54,8 +61,8 @@ void Ranks::seed_step(int64_t seed, int64_t step) const {
   if (!group_) return;
   // A stream for each rank, a stretch of it for each step: nothing of it has to be saved.
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
-  default_generator().set_state({static_cast<uint64_t>(seed) + kOdd * static_cast<uint64_t>(rank_ + 1),
-                                 static_cast<uint64_t>(step) << 40});
+  default_generator().set_state(
+      {static_cast<uint64_t>(seed) + kOdd * static_cast<uint64_t>(rank_ + 1), static_cast<uint64_t>(step) << 40});
   distributed::recorder().set_step(step);
 }
 

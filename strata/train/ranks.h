@@ -20,6 +20,10 @@ class Ranks {
   explicit Ranks(const TrainConfig& config);
   ~Ranks();
 
+  /// Where this process computes: train.device, or, of several ranks on cards, this rank's card. Throws ValueError where
+  /// train.device names one card for all of them, DeviceError where there are fewer cards than ranks.
+  static Device device(const TrainConfig& config);
+
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
   /// Whether this process writes checkpoints, metrics and reports.

@@ -24,7 +24,7 @@
 namespace strata {
 
 struct StepRunner::Cuda {
-  explicit Cuda(Device d) : device(d), graph(cuda::GraphPool(d.index)) {}
+  explicit Cuda(Device d) : device(d) { graph.emplace(cuda::GraphPool(d.index)); }
   ~Cuda() {
     try {
       cuda::synchronize(device.index);  // a report may still be on its way to a slot
@@ -42,7 +42,7 @@ struct StepRunner::Cuda {
 
   Device device;
   bool wanted = true;  // a graph, once a step has run
-  cuda::Graph graph;
+  std::optional<cuda::Graph> graph;
   Tensor report;                               // what a replay writes
   std::array<std::unique_ptr<Slot>, 3> slots;  // two unread steps, and the one before them for its end
 };
@@ -77,7 +77,7 @@ StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, 
 StepRunner::~StepRunner() = default;
 
 bool StepRunner::captured() const {
-  return cuda_ && !cuda_->graph.empty();
+  return cuda_ && !cuda_->graph->empty();
 }
 
 Tensor StepRunner::loss(const data::Batch& batch) const {
@@ -141,20 +141,28 @@ void StepRunner::repeat(const std::vector<data::Batch>& batches, double scale) {
 void StepRunner::try_capture(const std::vector<data::Batch>& batches) {
   Cuda& c = *cuda_;
   c.wanted = false;
+  bool failed = false;
   try {
     check(!(t_mode.unusual & kObserved), "train", "something watches each op (--profile)");
     optimizer_.zero_grad();
     memory::release_cached();  // of the steps before: the graph has memory of its own
     if (tiers_) tiers_->before_capture();
-    c.graph.capture([&] { c.report = compute(batches); });
+    c.graph->capture([&] { c.report = compute(batches); });
     if (memory::is_recording()) memory::mark("CUDA graph");
-    note_ = fmt::format("the step is one CUDA graph of {} nodes, with {:.0f} MiB of its own", c.graph.nodes(),
-                        static_cast<double>(c.graph.pool().reserved_bytes()) / (1 << 20));
+    note_ = fmt::format("the step is one CUDA graph of {} nodes, with {:.0f} MiB of its own", c.graph->nodes(),
+                        static_cast<double>(c.graph->pool().reserved_bytes()) / (1 << 20));
   } catch (const Error& e) {
     if (must_capture_) throw;
+    failed = true;
     optimizer_.zero_grad();
     note_ = fmt::format("no CUDA graph, each op is launched by itself: {}", e.what());
   }
+  // No rank replays alone: its collectives would come in another order than the others'.
+  if (ranks_.vote({failed ? 1.0 : 0.0})[0] == 0 || failed) return;
+  c.report = Tensor();
+  c.graph.emplace(cuda::GraphPool(device_.index));
+  optimizer_.zero_grad();
+  note_ = "no CUDA graph, each op is launched by itself: another rank could not capture the step";
 }
 
 void StepRunner::begin() {
@@ -182,10 +190,10 @@ void StepRunner::launch(const std::vector<data::Batch>& batches, double lr) {
   Tensor report;
   if (recorded) {
     report = compute_recorded(batches);
-  } else if (c.graph.empty()) {
+  } else if (c.graph->empty()) {
     report = compute(batches);
   } else {
-    c.graph.replay();
+    c.graph->replay();
     report = c.report;
   }
   if (report.device().is_cpu()) {  // the optimizer has waited

@@ -141,7 +141,7 @@ class Run {
 Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) : config_(config), options_(options) {
   strata::validate(config_);
   apply_init(config_);
-  device_ = parse_device(config_.device);
+  device_ = Ranks::device(config_);
   if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
   const std::jthread libraries = cuda::detail::load_libraries(device_);
   check(!options_.out.empty(), "train", "no folder for the run was given");

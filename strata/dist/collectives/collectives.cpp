@@ -44,24 +44,35 @@ Cost cost_of(const Tensor& x, double share, double flops = 0) {
   return {flops, static_cast<double>(x.nbytes()) * (2 + share)};
 }
 
-void copy_into(Tensor& y, const Tensor& x) {
-  copy_elements(y, x);
+// NCCL has no 16-bit integers: they are reduced as wider ones, whose low bits are the same, and cut again.
+bool widens(const Tensor& x) {
+  return x.device().is_cuda() && x.dtype() == DType::i16;
+}
+// Where y is reduced: itself, filled with x, or a wider tensor.
+Tensor reduced_in(const Tensor& y, const Tensor& x) {
+  Tensor room = widens(x) ? empty(like(y).with_dtype(DType::i32)) : y;
+  copy_elements(room, x);
+  return room;
+}
+void cut_to(const Tensor& y, const Tensor& room) {
+  if (room.dtype() != y.dtype()) copy_elements(y, room);
 }
 
-void all_reduce_cpu(Tensor& y, const Tensor& x, Text reduction, Text group) {
+void all_reduce_there(Tensor& y, const Tensor& x, Text reduction, Text group) {
   Group& g = distributed::group(group);
   const Reduction r = reduction_named("all_reduce", reduction);
-  copy_into(y, x);
-  g.run(call_text("all_reduce", reduction, x),
-        [&](Communicator& c) { c.all_reduce(y.raw_data(), y.numel(), y.dtype(), r); });
+  Tensor room = reduced_in(y, x);
+  g.run(x.device(), call_text("all_reduce", reduction, x),
+        [&](Collectives& c) { c.all_reduce(room.raw_data(), room.numel(), room.dtype(), r); });
+  cut_to(y, room);
 }
 
 const Op<Tensor(const Tensor&, Text, Text)> all_reduce_op{{
     .schema = "all_reduce(Tensor x, str reduction=\"sum\", str group=\"world\") -> Tensor",
     .doc =
-        "The x of every rank of the group, reduced elementwise in the order of the ranks: sum, avg (floating), min, max or "
-        "product; bool takes min (all) and max (any). Every rank gets the same bits. f16 and bf16 are added in f32 and "
-        "rounded once. The gradient of sum and avg is the same reduction of the ranks' gradients; the others have none. "
+        "The x of every rank of the group, reduced elementwise: sum, avg (floating), min, max or product; bool takes min "
+        "(all) and max (any). Every rank gets the same bits, in every run. The CPU adds in the order of the ranks, f16 and "
+        "bf16 in f32, rounded once; cards add as NCCL does, which rounds f16 and bf16 from rank to rank. The gradient of sum and avg is the same reduction of the ranks' gradients; the others have none. "
         "A group is text: axes of the mesh (\"dp\", \"dp+cp\") or \"world\".",
     .example = "assert(distributed::all_reduce(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",
     .infer =
@@ -70,7 +81,7 @@ const Op<Tensor(const Tensor&, Text, Text)> all_reduce_op{{
           distributed::group(group);
           return like(x);
         },
-    .kernels = {.cpu = all_reduce_cpu},
+    .kernels = {.cpu = all_reduce_there, .cuda = STRATA_CUDA_KERNEL(all_reduce_there)},
     .backward =
         [](Backward& b, const Tensor&, Text reduction, Text group) {
           check<AutogradError>(reduction == "sum" || reduction == "avg", "all_reduce", reduction, " has no gradient");
@@ -95,14 +106,18 @@ const Op<Tensor(const Tensor&, Text, Text)> all_reduce_op{{
     .reference = [](const Tensor& x, Text, Text) { return x.clone(); },
 }};
 
-void reduce_cpu(Tensor& y, const Tensor& x, int64_t root, Text reduction, Text group) {
+void reduce_there(Tensor& y, const Tensor& x, int64_t root, Text reduction, Text group) {
   Group& g = distributed::group(group);
   const Reduction r = reduction_named("reduce", reduction);
-  copy_into(y, x);
-  g.run(call_text("reduce", cat(reduction, " to ", root), x), [&](Communicator& c) {
-    c.reduce(y.raw_data(), y.numel(), y.dtype(), r, static_cast<int>(root));
-    if (c.rank() != root && y.numel() > 0) std::memset(y.raw_data(), 0, static_cast<size_t>(y.nbytes()));
+  Tensor room = reduced_in(y, x);
+  g.run(x.device(), call_text("reduce", cat(reduction, " to ", root), x), [&](Collectives& c) {
+    c.reduce(room.raw_data(), room.numel(), room.dtype(), r, static_cast<int>(root));
   });
+  if (g.rank() == root) {
+    cut_to(y, room);
+  } else {
+    fill_elements(y, 0.0);
+  }
 }
 
 const Op<Tensor(const Tensor&, int64_t, Text, Text)> reduce_op{{
@@ -117,7 +132,7 @@ const Op<Tensor(const Tensor&, int64_t, Text, Text)> reduce_op{{
           rank_in("reduce", root, distributed::group(group));
           return like(x);
         },
-    .kernels = {.cpu = reduce_cpu},
+    .kernels = {.cpu = reduce_there, .cuda = STRATA_CUDA_KERNEL(reduce_there)},
     .backward =
         [](Backward& b, const Tensor&, int64_t root, Text reduction, Text group) {
           check<AutogradError>(reduction == "sum" || reduction == "avg", "reduce", reduction, " has no gradient");
@@ -135,10 +150,10 @@ const Op<Tensor(const Tensor&, int64_t, Text, Text)> reduce_op{{
     .reference = [](const Tensor& x, int64_t, Text, Text) { return x.clone(); },
 }};
 
-void broadcast_cpu(Tensor& y, const Tensor& x, int64_t root, Text group) {
+void broadcast_there(Tensor& y, const Tensor& x, int64_t root, Text group) {
   Group& g = distributed::group(group);
-  copy_into(y, x);
-  g.run(call_text("broadcast", cat("from ", root), x), [&](Communicator& c) {
+  copy_elements(y, x);
+  g.run(x.device(), call_text("broadcast", cat("from ", root), x), [&](Collectives& c) {
     c.broadcast(y.raw_data(), static_cast<size_t>(y.nbytes()), static_cast<int>(root));
   });
 }
@@ -153,7 +168,7 @@ const Op<Tensor(const Tensor&, int64_t, Text)> broadcast_op{{
           rank_in("broadcast", root, distributed::group(group));
           return like(x);
         },
-    .kernels = {.cpu = broadcast_cpu},
+    .kernels = {.cpu = broadcast_there, .cuda = STRATA_CUDA_KERNEL(broadcast_there)},
     .backward = [](Backward& b, const Tensor&, int64_t root, Text group) { b.set(0, reduce(b.gy(), root, "sum", group)); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, Text) { return cost_of(x, 1); },
@@ -166,16 +181,16 @@ const Op<Tensor(const Tensor&, int64_t, Text)> broadcast_op{{
     .reference = [](const Tensor& x, int64_t, Text) { return x.clone(); },
 }};
 
-void all_gather_cpu(Tensor& y, const Tensor& x, int64_t dim, Text group) {
+void all_gather_there(Tensor& y, const Tensor& x, int64_t dim, Text group) {
   Group& g = distributed::group(group);
   const Tensor own = x.contiguous();
   const auto bytes = static_cast<size_t>(own.nbytes());
   dim = wrap_dim(dim, x.dim(), "all_gather");
   // Along the first dimension the ranks' parts lie one behind the other already.
   const bool first = dim == 0;
-  Tensor room = first ? y : empty({g.size() * own.numel()}, own.dtype());
-  g.run(call_text("all_gather", cat("dim ", dim), x),
-        [&](Communicator& c) { c.all_gather(room.raw_data(), own.raw_data(), bytes); });
+  Tensor room = first ? y : empty(like(own).with_shape({g.size() * own.numel()}));
+  g.run(x.device(), call_text("all_gather", cat("dim ", dim), x),
+        [&](Collectives& c) { c.all_gather(room.raw_data(), own.raw_data(), bytes); });
   if (first) return;
   for (int64_t r = 0; r < g.size(); ++r) {
     copy_elements(y.narrow(dim, r * x.size(dim), x.size(dim)),
@@ -196,7 +211,7 @@ const Op<Tensor(const Tensor&, int64_t, Text)> all_gather_op{{
           shape[static_cast<size_t>(dim)] *= distributed::group(group).size();
           return like(x).with_shape(shape);
         },
-    .kernels = {.cpu = all_gather_cpu},
+    .kernels = {.cpu = all_gather_there, .cuda = STRATA_CUDA_KERNEL(all_gather_there)},
     .backward =
         [](Backward& b, const Tensor&, int64_t dim, Text group) { b.set(0, reduce_scatter(b.gy(), dim, "sum", group)); },
     .dtypes = kAllTypes,
@@ -211,21 +226,27 @@ const Op<Tensor(const Tensor&, int64_t, Text)> all_gather_op{{
     .reference = [](const Tensor& x, int64_t, Text) { return x.clone(); },
 }};
 
-void reduce_scatter_cpu(Tensor& y, const Tensor& x, int64_t dim, Text reduction, Text group) {
+void reduce_scatter_there(Tensor& y, const Tensor& x, int64_t dim, Text reduction, Text group) {
   Group& g = distributed::group(group);
   const Reduction r = reduction_named("reduce_scatter", reduction);
   dim = wrap_dim(dim, x.dim(), "reduce_scatter");
   Tensor room = x.contiguous();
   if (dim != 0) {
-    room = empty({x.numel()}, x.dtype());
+    room = empty(like(x).with_shape({x.numel()}));
     const int64_t each = x.size(dim) / g.size(), count = x.numel() / g.size();
     for (int64_t p = 0; p < g.size(); ++p) {
       copy_elements(room.narrow(0, p * count, count).view(y.shape()), x.narrow(dim, p * each, each));
     }
   }
-  g.run(call_text("reduce_scatter", cat(reduction, ", dim ", dim), x), [&](Communicator& c) {
-    c.reduce_scatter(y.raw_data(), room.raw_data(), y.numel(), y.dtype(), r);
+  Tensor out = y;
+  if (widens(x)) {
+    room = to(room, DType::i32);
+    out = empty(like(y).with_dtype(DType::i32));
+  }
+  g.run(x.device(), call_text("reduce_scatter", cat(reduction, ", dim ", dim), x), [&](Collectives& c) {
+    c.reduce_scatter(out.raw_data(), room.raw_data(), out.numel(), out.dtype(), r);
   });
+  cut_to(y, out);
 }
 
 const Op<Tensor(const Tensor&, int64_t, Text, Text)> reduce_scatter_op{{
@@ -247,7 +268,7 @@ const Op<Tensor(const Tensor&, int64_t, Text, Text)> reduce_scatter_op{{
           shape[static_cast<size_t>(dim)] /= n;
           return like(x).with_shape(shape);
         },
-    .kernels = {.cpu = reduce_scatter_cpu},
+    .kernels = {.cpu = reduce_scatter_there, .cuda = STRATA_CUDA_KERNEL(reduce_scatter_there)},
     .backward =
         [](Backward& b, const Tensor&, int64_t dim, Text reduction, Text group) {
           check<AutogradError>(reduction == "sum" || reduction == "avg", "reduce_scatter", reduction, " has no gradient");
@@ -281,12 +302,12 @@ Shape exchanged(std::string_view op, const Tensor& x, int64_t& split, int64_t& c
   return shape;
 }
 
-void all_to_all_cpu(Tensor& y, const Tensor& x, int64_t split, int64_t concat, Text group) {
+void all_to_all_there(Tensor& y, const Tensor& x, int64_t split, int64_t concat, Text group) {
   Group& g = distributed::group(group);
   const int64_t n = g.size();
   exchanged("all_to_all", x, split, concat, n);
   const int64_t count = x.numel() / n, each = x.size(split) / n;
-  Tensor out = split == 0 ? x.contiguous() : empty({x.numel()}, x.dtype());
+  Tensor out = split == 0 ? x.contiguous() : empty(like(x).with_shape({x.numel()}));
   Shape part = x.shape();
   part[static_cast<size_t>(split)] = each;
   if (split != 0) {
@@ -294,10 +315,10 @@ void all_to_all_cpu(Tensor& y, const Tensor& x, int64_t split, int64_t concat, T
       copy_elements(out.narrow(0, p * count, count).view(part), x.narrow(split, p * each, each));
     }
   }
-  Tensor in = concat == 0 ? y : empty({y.numel()}, y.dtype());
+  Tensor in = concat == 0 ? y : empty(like(y).with_shape({y.numel()}));
   const std::vector<size_t> bytes(static_cast<size_t>(n), static_cast<size_t>(count) * size_of(x.dtype()));
-  g.run(call_text("all_to_all", cat("split ", split, ", concat ", concat), x),
-        [&](Communicator& c) { c.all_to_all(in.raw_data(), bytes, out.raw_data(), bytes); });
+  g.run(x.device(), call_text("all_to_all", cat("split ", split, ", concat ", concat), x),
+        [&](Collectives& c) { c.all_to_all(in.raw_data(), bytes, out.raw_data(), bytes); });
   if (concat == 0) return;
   const int64_t step = part[static_cast<size_t>(concat)];
   for (int64_t p = 0; p < n; ++p) {
@@ -315,7 +336,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, Text)> all_to_all_op{{
         [](const Tensor& x, int64_t split, int64_t concat, Text group) {
           return like(x).with_shape(exchanged("all_to_all", x, split, concat, distributed::group(group).size()));
         },
-    .kernels = {.cpu = all_to_all_cpu},
+    .kernels = {.cpu = all_to_all_there, .cuda = STRATA_CUDA_KERNEL(all_to_all_there)},
     .backward = [](Backward& b, const Tensor&, int64_t split, int64_t concat,
                    Text group) { b.set(0, all_to_all(b.gy(), concat, split, group)); },
     .dtypes = kAllTypes,
@@ -343,7 +364,7 @@ std::vector<int64_t> counts_of(const Tensor& counts, const Group& g, std::string
   return values;
 }
 
-Tensor all_to_all_rows_cpu(const Tensor& x, const Tensor& send_counts, const Tensor& receive_counts, Text group) {
+Tensor all_to_all_rows_there(const Tensor& x, const Tensor& send_counts, const Tensor& receive_counts, Text group) {
   constexpr std::string_view kOp = "all_to_all_rows";
   Group& g = distributed::group(group);
   check<ShapeError>(x.dim() >= 1, kOp, "needs at least one dimension, got ", x);
@@ -362,8 +383,19 @@ Tensor all_to_all_rows_cpu(const Tensor& x, const Tensor& send_counts, const Ten
   std::vector<size_t> in_bytes, out_bytes;
   for (const int64_t v : gives) in_bytes.push_back(static_cast<size_t>(v * row_bytes));
   for (const int64_t v : gets) out_bytes.push_back(static_cast<size_t>(v * row_bytes));
-  g.run(call_text(kOp, {}, x, false),
-        [&](Communicator& c) { c.all_to_all(y.raw_data(), out_bytes, own.raw_data(), in_bytes); });
+  if (x.device().is_cuda() && g.size() > 1) {
+    // On cards other counts than a peer's would never end; here they are in the host's hands already.
+    std::vector<int64_t> theirs(gets.size());
+    const std::vector<size_t> each(gets.size(), sizeof(int64_t));
+    g.run(call_text(kOp, "counts", x, false),
+          [&](Communicator& c) { c.all_to_all(theirs.data(), each, gives.data(), each); });
+    for (size_t r = 0; r < gets.size(); ++r) {
+      check<DistributedError>(theirs[r] == gets[r], kOp, "rank ", r, " of group ", g.name(), " sends ", theirs[r],
+                              " rows, receive_counts says ", gets[r]);
+    }
+  }
+  g.run(x.device(), call_text(kOp, {}, x, false),
+        [&](Collectives& c) { c.all_to_all(y.raw_data(), out_bytes, own.raw_data(), in_bytes); });
   return y;
 }
 
@@ -371,10 +403,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Text)> all_to_all_r
     .schema = "all_to_all_rows(Tensor x, Tensor send_counts, Tensor receive_counts, str group=\"world\") -> Tensor",
     .doc = "The first send_counts[0] rows of x go to the group's rank 0, the next send_counts[1] to rank 1, and so on; the "
            "result has receive_counts[0] rows of rank 0, and so on. Counts are i64 with an element for each rank; what one "
-           "sends must be what the other receives. The gradient is the exchange back.",
+           "sends must be what the other receives. They are read on the host, so on cards this cannot be captured in a graph. The gradient is the exchange back.",
     .example = "Tensor n = from_span<int64_t>(std::vector<int64_t>{2}, {1});\n"
                "assert(distributed::all_to_all_rows(ones({2, 3}), n, n).shape() == Shape({2, 3}));  // a job of one",
-    .dynamic = {.cpu = all_to_all_rows_cpu},
+    .dynamic = {.cpu = all_to_all_rows_there, .cuda = STRATA_CUDA_KERNEL(all_to_all_rows_there)},
     .saves = "send_counts receive_counts",
     .backward = [](Backward& b, const Tensor&, const Tensor& send_counts, const Tensor& receive_counts,
                    Text group) { b.set(0, all_to_all_rows(b.gy(), receive_counts, send_counts, group)); },
@@ -391,11 +423,11 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Text)> all_to_all_r
     .reference = [](const Tensor& x, const Tensor&, const Tensor&, Text) { return x.clone(); },
 }};
 
-void ring_shift_cpu(Tensor& y, const Tensor& x, int64_t by, Text group) {
+void ring_shift_there(Tensor& y, const Tensor& x, int64_t by, Text group) {
   Group& g = distributed::group(group);
   const Tensor own = x.contiguous();
   const int64_t n = g.size(), step = (by % n + n) % n;
-  g.run(call_text("ring_shift", cat("by ", by), x), [&](Communicator& c) {
+  g.run(x.device(), call_text("ring_shift", cat("by ", by), x), [&](Collectives& c) {
     c.shift(y.raw_data(), own.raw_data(), static_cast<size_t>(y.nbytes()), static_cast<int>((c.rank() + step) % n),
             static_cast<int>((c.rank() - step + n) % n));
   });
@@ -411,7 +443,7 @@ const Op<Tensor(const Tensor&, int64_t, Text)> ring_shift_op{{
           distributed::group(group);
           return like(x);
         },
-    .kernels = {.cpu = ring_shift_cpu},
+    .kernels = {.cpu = ring_shift_there, .cuda = STRATA_CUDA_KERNEL(ring_shift_there)},
     .backward = [](Backward& b, const Tensor&, int64_t by, Text group) { b.set(0, ring_shift(b.gy(), -by, group)); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, Text) { return cost_of(x, 1); },
@@ -453,19 +485,17 @@ Tensor ring_shift(const Tensor& x, int64_t by, Text group) {
 
 void send(const Tensor& x, int64_t to, Text group) {
   Group& g = distributed::group(group);
-  check<DeviceError>(x.device().is_cpu(), "send", "takes tensors of the CPU, got ", x);
   check(rank_in("send", to, g) != g.rank(), "send", "a rank cannot send to itself");
   const Tensor own = x.detach().contiguous();
-  g.run(call_text("message", {}, x), [&](Communicator& c) {
+  g.message(x.device(), call_text("message", {}, x), [&](Collectives& c) {
     c.send(own.raw_data(), static_cast<size_t>(own.nbytes()), static_cast<int>(to));
   });
 }
 Tensor receive(const Tensor& like_this, int64_t from, Text group) {
   Group& g = distributed::group(group);
-  check<DeviceError>(like_this.device().is_cpu(), "receive", "takes tensors of the CPU, got ", like_this);
   check(rank_in("receive", from, g) != g.rank(), "receive", "a rank cannot receive from itself");
-  Tensor y = empty(like_this.shape(), like_this.dtype());
-  g.run(call_text("message", {}, y), [&](Communicator& c) {
+  Tensor y = empty(like(like_this).with_shape(like_this.shape()));
+  g.message(y.device(), call_text("message", {}, y), [&](Collectives& c) {
     c.receive(y.raw_data(), static_cast<size_t>(y.nbytes()), static_cast<int>(from));
   });
   return y;

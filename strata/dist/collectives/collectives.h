@@ -32,8 +32,8 @@ Tensor all_to_all_rows(const Tensor& x, const Tensor& send_counts, const Tensor&
 /// The x of the rank `by` before this one, in a ring.
 Tensor ring_shift(const Tensor& x, int64_t by = 1, const std::string& group = "world");
 
-/// Sends x to a rank of the group, which must receive() it, and returns when x may be changed. Not recorded: it has no
-/// gradient.
+/// Sends x to a rank of the group, which must receive() it, and returns when x may be changed; on a card it is queued in
+/// the order of the group's calls. Not recorded: it has no gradient.
 void send(const Tensor& x, int64_t to, const std::string& group = "world");
 /// What a rank of the group sends, a tensor like `like` in shape, dtype and device. Its gradient does not go back.
 Tensor receive(const Tensor& like, int64_t from, const std::string& group = "world");

@@ -1,19 +1,24 @@
-// Collectives between processes, over Gloo: values against loops, gradients against what the ranks' losses say.
+// Collectives between processes, over Gloo, over a library that plays NCCL, and between cards where there are enough:
+// values against loops, gradients against what the ranks' losses say.
 
 #include "strata/dist/collectives/collectives.h"
 
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/node.h"
+#include "strata/cuda/runtime.h"
+#include "strata/dist/lane_test_util.h"
 #include "strata/dist/processes_test_util.h"
 #include "strata/ops/ops.h"
 
 namespace strata::distributed {
 namespace {
 
-// A tensor that tells its rank: rank * 100 + its index.
+// A tensor that tells its rank: rank * 64 + its index.
 Tensor of(int rank, const Shape& shape, DType dtype = DType::f32) {
-  return (arange(0, Tensor(zeros(shape)).numel(), 1).to(DType::f64) + static_cast<double>(rank) * 100)
+  // Sums of three are below 256, which bf16 holds exactly however they are rounded on the way.
+  return (arange(0, Tensor(zeros(shape)).numel(), 1).to(DType::f64) + static_cast<double>(rank) * 64)
       .view(shape)
       .to(dtype);
 }
@@ -21,8 +26,34 @@ std::vector<double> values(const Tensor& t) {
   return t.detach().to(DType::f64).to_vector<double>();
 }
 
-TEST(Collectives, OfEveryKindBetweenProcesses) {
-  on_processes(3, [](int rank) {
+// Between what the collectives are.
+enum class Way { hosts, played_cards, cards };
+
+class Collectives : public testing::TestWithParam<Way> {
+ protected:
+  // body(rank) in each process, with new tensors where the way wants them.
+  void on_each(int size, const std::function<void(int)>& body) const {
+    // A rank asks only when it has its card.
+    if (GetParam() == Way::cards && std::getenv("STRATA_RANKS_OF_TEST") == nullptr && cuda::device_count() < size) {
+      GTEST_SKIP() << "needs " << size << " cards, and there are " << cuda::device_count();
+    }
+    on_processes(size, [&](int rank) {
+      if (GetParam() == Way::played_cards) play_cards();
+      if (GetParam() == Way::cards) take_own_card();
+      const DeviceScope there(GetParam() == Way::cards ? Device::cuda(0) : Device::cpu());
+      body(rank);
+    });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ways, Collectives, testing::Values(Way::hosts, Way::played_cards, Way::cards),
+                         [](const auto& info) {
+                           return std::string(info.param == Way::hosts          ? "Hosts"
+                                              : info.param == Way::played_cards ? "PlayedCards"
+                                                                                : "Cards");
+                         });
+
+TEST_P(Collectives, OfEveryKindBetweenProcesses) {
+  on_each(3, [](int rank) {
     for (const DType dtype : {DType::f32, DType::f64, DType::i64, DType::bf16, DType::u8}) {
       const Tensor x = of(rank == 0 && dtype == DType::u8 ? 0 : dtype == DType::u8 ? 0 : rank, {4, 3}, dtype);
       const Tensor a = of(0, {4, 3}, dtype), b = of(dtype == DType::u8 ? 0 : 1, {4, 3}, dtype),
@@ -59,14 +90,46 @@ TEST(Collectives, OfEveryKindBetweenProcesses) {
     }
     EXPECT_EQ(values(got), values(cat(want, 0)));
     if (rank == 0) send(of(0, {5}), 2);
-    if (rank == 2) EXPECT_EQ(values(receive(zeros({5}), 0)), values(of(0, {5})));
+    if (rank == 2) {
+      EXPECT_EQ(values(receive(zeros({5}), 0)), values(of(0, {5})));
+    }
     barrier();
   });
 }
 
-TEST(Collectives, GradientsAreThoseOfTheSumOfTheRanksLosses) {
+// Whatever the elements are, and as the CPU reduces them in one process.
+TEST_P(Collectives, OfEveryType) {
+  const bool played = GetParam() == Way::played_cards;
+  on_each(2, [played](int rank) {
+    for (const DType dtype : kAllDTypes) {
+      // The host's memory does not go to NCCL outside of tests: what widens for it is a card's.
+      if (played && dtype == DType::i16) continue;
+      const auto make = [&](int r) {
+        const Tensor t = arange(0, 9, 1).to(DType::f64) * (r == 0 ? 1.0 : -1.0) + 20.0 * r;
+        return dtype == DType::boolean ? (t.to(DType::i64) % 3 == 0).to(dtype) : t.to(dtype);
+      };
+      const Tensor x = make(rank), a = make(0), b = make(1);
+      EXPECT_EQ(values(broadcast(x, 1)), values(b)) << strata::cat(dtype);
+      EXPECT_EQ(values(all_gather(x)), values(cat({a, b}, 0))) << strata::cat(dtype);
+      for (const char* name : {"sum", "avg", "min", "max", "product"}) {
+        const Reduction r = reduction_named("test", name);
+        if (name == std::string("avg") && !is_floating(dtype)) continue;
+        if (dtype == DType::boolean && r != Reduction::min && r != Reduction::max) continue;
+        const Tensor ca = a.to(Device::cpu()), cb = b.to(Device::cpu());
+        Tensor want = empty({9}, dtype).to(Device::cpu());
+        const void* const parts[] = {ca.raw_data(), cb.raw_data()};
+        reduce_parts(r, dtype, parts, want.raw_data(), 9);
+        EXPECT_EQ(values(all_reduce(x, name)), values(want)) << strata::cat(dtype, ' ', name);
+        EXPECT_EQ(values(reduce_scatter(cat({x, x}, 0), 0, name)), values(want)) << strata::cat(dtype, ' ', name);
+        EXPECT_EQ(values(reduce(x, 0, name)), rank == 0 ? values(want) : std::vector<double>(9, 0.0)) << strata::cat(dtype);
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, GradientsAreThoseOfTheSumOfTheRanksLosses) {
   // With weights w_r, loss_r = sum(w_r * f(x_0 ... x_n)); the gradient of x_r is that of the sum of all losses.
-  on_processes(2, [](int rank) {
+  on_each(2, [](int rank) {
     Tensor x = of(rank, {4, 6}, DType::f64);
     x.set_requires_grad(true);
     const auto weight = [](int r, const Shape& s) { return of(r, s, DType::f64) * 0.5 + 1.0; };
@@ -105,8 +168,8 @@ TEST(Collectives, GradientsAreThoseOfTheSumOfTheRanksLosses) {
   });
 }
 
-TEST(Collectives, GroupsOfAMesh) {
-  on_processes(4, [](int rank) {
+TEST_P(Collectives, GroupsOfAMesh) {
+  on_each(4, [](int rank) {
     set_mesh(Mesh("dp=2 tp=2"));
     const auto total = [&](const char* group) { return all_reduce(full({}, rank + 1.0), "sum", group).item(); };
     EXPECT_EQ(total("tp"), rank < 2 ? 3 : 7);
@@ -119,7 +182,7 @@ TEST(Collectives, GroupsOfAMesh) {
   });
 }
 
-TEST(Collectives, AProcessAloneIsAJobOfOne) {
+TEST(CollectivesOfOne, AProcessAloneIsAJobOfOne) {
   EXPECT_EQ(size(), 1);
   EXPECT_FALSE(initialized());
   set_mesh(Mesh("dp=1 tp=1"));

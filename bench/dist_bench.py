@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Several cards of one machine, Strata beside PyTorch in one run: collectives (dist_bench and pytorch/collectives.py), and GPT-2
+124M trained by `strata launch -n N -- strata train` beside DistributedDataParallel compiled.
+
+  bench/dist_bench.py --strata build/release/bin/strata --bench build/release/bench/dist_bench [--cards 1 2 4] [--out bench/results]
+                      [--parts losses training collectives] [--seconds 0]
+
+`losses`: the same global batch on every number of cards, the largest difference of a step's loss to one card's. `training`: --batch
+rows a card. Each part ends by itself after a time of its own; --seconds leaves out parts for which the time is not enough."""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+from tokens import command, make_tokens, write_text
+
+HERE = pathlib.Path(__file__).resolve().parent
+CONFIG, LR = HERE.parent / "configs/gpt2-124m.toml", 3e-4
+CASES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+
+
+class Runs:
+    """Programs that may fail: what they say is kept, and told where they do."""
+
+    def __init__(self, seconds, first):
+        self.first = first
+        self.end = time.monotonic() + seconds if seconds else None
+        self.failures = []
+
+    def call(self, label, limit, arguments, cards):
+        if self.end and time.monotonic() + min(limit, 20) > self.end:
+            self.failures.append(f"{label}: left out, no time")
+            return None
+        limit = min(limit, self.end - time.monotonic()) if self.end else limit
+        env = dict(os.environ, NCCL_DEBUG=os.environ.get("NCCL_DEBUG", "WARN"), NCCL_NVLS_ENABLE="0")
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(self.first + c) for c in cards)
+        start = time.monotonic()
+        with tempfile.TemporaryFile("w+") as out:  # a file: grandchildren may hold a pipe open
+            p = subprocess.Popen(list(map(str, arguments)), env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                code = p.wait(limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(p.pid, 15)
+                try:
+                    p.wait(5)
+                except subprocess.TimeoutExpired:
+                    os.killpg(p.pid, 9)
+                    p.wait()
+                code = f"no end within {limit:.0f} s"
+            out.seek(0)
+            text = out.read()
+        print(f"{label}: {time.monotonic() - start:.0f} s, {'ok' if code == 0 else code}", file=sys.stderr, flush=True)
+        if code != 0:
+            self.failures.append(f"{label}: {code}")
+            print(f"  $ {' '.join(map(str, arguments))}\n{text[-5000:]}", file=sys.stderr, flush=True)
+            return None
+        return text
+
+
+def lines_of(text):
+    """The JSON objects; the launcher writes "[0] " before what rank 0 writes."""
+    return [json.loads(m.group(1)) for m in re.finditer(r"^(?:\[0\] )?(\{.*\})$", text or "", re.MULTILINE)]
+
+
+def torchrun(runs, n, script, *arguments):
+    return [sys.executable, "-m", "torch.distributed.run", "--nnodes", 1, "--nproc-per-node", n, "--master-addr", "127.0.0.1",
+            "--master-port", 29510 + 10 * runs.first + n, HERE / "pytorch" / script, *arguments]
+
+
+def launched(a, n, program):
+    return program if n == 1 else [a.strata, "launch", "-n", n, "--", *program]
+
+
+def train(a, runs, label, n, data, out, batch, steps, cards, limit):
+    program = [a.strata, "train", CONFIG, "--data", data, "--out", out, "--steps", steps, "--set", "data.tokenizer=ids",
+               "data.shuffle=false", "data.valid_fraction=0", f"train.lr={LR}", "train.schedule=constant", "train.warmup=0",
+               "train.eval_every=0", "train.save_every=-1", "train.sample_tokens=0", "train.grad_clip=0", f"model.vocab={a.vocab}",
+               f"train.batch={batch}", *(["parallel.dp=%d" % n] if n > 1 else []), *a.set]
+    text = runs.call(label, limit, launched(a, n, program), cards)
+    if text is None:
+        return None, ""
+    rows = [json.loads(line) for line in open(pathlib.Path(out) / "metrics.jsonl")]
+    note = re.search(r".*CUDA graph.*", text)
+    return rows, note.group(0).strip() if note else ""
+
+
+def rate(rows, warm):
+    begin, end = rows[warm - 1], rows[-1]
+    return (end["tokens"] - begin["tokens"]) / (end["elapsed_s"] - begin["elapsed_s"])
+
+
+def losses(a, runs, tmp, data):
+    table, one = ["| cards | steps | last loss | largest difference to one card | again, the same bits | graph |", "|---|---|---|---|---|---|"], None
+    for n in a.cards:
+        rows, note = train(a, runs, f"losses on {n}", n, data, f"{tmp}/losses{n}", a.batch, a.loss_steps, range(n), 60)
+        if rows is None:
+            table.append(f"| {n} | failed | | | | |")
+            continue
+        one = one or (n, [r["loss"] for r in rows])
+        same = ""
+        if n == max(a.cards) and n > 1:
+            again, _ = train(a, runs, f"losses on {n} again", n, data, f"{tmp}/again{n}", a.batch, a.loss_steps, range(n), 60)
+            same = "" if again is None else str([r["loss"] for r in again] == [r["loss"] for r in rows]).lower()
+        apart = max(abs(x - r["loss"]) for x, r in zip(one[1], rows)) if one[0] != n else 0
+        table.append(f"| {n} | {len(rows)} | {rows[-1]['loss']:.4f} | {apart:.2e}{'' if one[0] == 1 else f' (to {one[0]})'} | {same} | {note} |")
+        print(table[-1], flush=True)
+    return table
+
+
+def training(a, runs, tmp, data):
+    table = ["| cards | engine | tokens/s | against DDP | times one card | ms a step | peak GiB |", "|---|---|---|---|---|---|---|"]
+    ones = {}
+    for n in a.cards:
+        ours, theirs = None, None
+        rows, _ = train(a, runs, f"training on {n}", n, data, f"{tmp}/train{n}", a.batch * n, a.warmup + a.steps, range(n), 60)
+        if rows:
+            ours = {"tokens_per_s": rate(rows, a.warmup), "peak_gib": rows[-1]["peak_memory"] / 2**30}
+        arguments = [CONFIG, "--mode", "compiled", "--warmup", a.warmup, "--steps", a.steps, "--batch", a.batch, "--vocab", a.vocab, "--lr", LR]
+        alone = [sys.executable, HERE / "pytorch/train_cuda.py", *arguments]
+        found = lines_of(runs.call(f"DDP compiled on {n}", 120, alone if n == 1 else torchrun(runs, n, "train_cuda.py", *arguments), range(n)))
+        theirs = found[-1] if found else None
+        for name, r in (("Strata", ours), ("PyTorch, DDP compiled", theirs)):
+            if r is None:
+                table.append(f"| {n} | {name} | failed | | | | |")
+            else:
+                ones.setdefault(name, (n, r["tokens_per_s"]))
+                ratio = f"{r['tokens_per_s'] / theirs['tokens_per_s']:.2f}" if theirs else ""
+                table.append(f"| {n} | {name} | {r['tokens_per_s']:,.0f} | {ratio} | {r['tokens_per_s'] / ones[name][1]:.2f} | "
+                             f"{1e3 * n * a.batch * 1024 / r['tokens_per_s']:.1f} | {r['peak_gib']:.1f} |")
+            print(table[-1], flush=True)
+    return table
+
+
+def collectives(a, runs, tmp, data):
+    table = ["| cards | collective | Strata | PyTorch | Strata against it |", "|---|---|---|---|---|"]
+    for n in a.cards:
+        if n == 1:
+            continue
+        ours = {r["what"]: r for r in lines_of(runs.call(f"dist_bench on {n}", 60, launched(a, n, [a.bench]), range(n)))}
+        theirs = {r["what"]: r for r in lines_of(runs.call(f"PyTorch's collectives on {n}", 60, torchrun(runs, n, "collectives.py"), range(n)))}
+        for name in CASES + ["64 KiB all_reduce in a graph"]:
+            unit, better = ("us", -1) if "graph" in name else ("bus_gb_s", 1)
+            x, y = ours.get(name, {}).get(unit), theirs.get(name, {}).get(unit)
+            ratio = f"{(x / y) ** better:.2f}" if x and y else ""
+            shown = [f"{v:.1f} {'us' if better < 0 else 'GB/s'}" if v else "failed" for v in (x, y)]
+            table.append(f"| {n} | {name if better < 0 else name + ', 1 GiB'} | {shown[0]} | {shown[1]} | {ratio} |")
+            print(table[-1], flush=True)
+    return table
+
+
+PARTS = {"losses": losses, "training": training, "collectives": collectives}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--strata", default=str(HERE.parent / "build/release/bin/strata"))
+    p.add_argument("--bench", default=str(HERE.parent / "build/release/bench/dist_bench"))
+    p.add_argument("--cards", type=int, nargs="+", default=[1, 2, 4])
+    p.add_argument("--first-card", type=int, default=0, help="the others follow it")
+    p.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    p.add_argument("--batch", type=int, default=32, help="rows of 1,024 tokens: of a card; of all, for the losses")
+    p.add_argument("--vocab", type=int, default=50304)
+    p.add_argument("--warmup", type=int, default=10)
+    p.add_argument("--steps", type=int, default=40)
+    p.add_argument("--loss-steps", type=int, default=60)
+    p.add_argument("--set", nargs="+", default=[], help="settings for strata train")
+    p.add_argument("--seconds", type=float, default=0, help="for everything; 0: as long as it takes")
+    p.add_argument("--out")
+    p.add_argument("--commit", default="")
+    a = p.parse_args()
+    runs = Runs(a.seconds, a.first_card)
+    text = ""
+    with tempfile.TemporaryDirectory() as tmp:
+        data = pathlib.Path(tmp) / "tokens.txt"
+        if set(a.parts) & {"losses", "training"}:
+            write_text(make_tokens(a.vocab, 8 * max(a.cards) * a.batch * 1024 + 1), data)
+        for part in a.parts:
+            text += f"## {part.capitalize()}\n\n" + "\n".join(PARTS[part](a, runs, tmp, data)) + "\n\n"
+    print("\n" + text + "\n".join(runs.failures), flush=True)
+    if a.out:
+        day = datetime.date.today().isoformat()
+        path = pathlib.Path(a.out) / f"dist-{day}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        card = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True).stdout.split("\n")[0]
+        path.write_text(f"# Several cards beside PyTorch\n\nCommand: `{command('bench/dist_bench.py', sys.argv[1:])}`  \nMachine: {card}  \n"
+                        f"Date: {day}, commit {a.commit}; multicast (NVLS) off for both\n\n{text}"
+                        f"GPT-2 124M, {a.batch} rows of 1,024 tokens (losses: of all cards; training: a card), vocabulary {a.vocab}, bf16 autocast over\n"
+                        f"f32 weights, AdamW at {LR:g}, no clipping.\n")
+    return 1 if runs.failures else 0
+
+
+sys.exit(main())

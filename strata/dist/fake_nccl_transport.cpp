@@ -1,0 +1,278 @@
+// For tests: a library with the functions of NCCL that the engine calls, on the host's memory, between processes or
+// threads of one machine. What it shares with NCCL is what can go wrong: a rank whose peers call something else, or do
+// not come, waits until its communicator is aborted, and then returns as if it had succeeded.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "strata/core/dtype.h"
+
+namespace {
+
+struct Id {
+  char bytes[128];
+};
+
+struct Comm {
+  int rank = 0, size = 0;
+  std::vector<int> to, from;  // named pipes, by peer
+  std::atomic<bool> aborted{false};
+};
+
+struct Message {
+  Comm* comm;
+  int peer;
+  bool sends;
+  char* data;
+  size_t bytes;
+};
+
+constexpr int kSuccess = 0, kInvalidArgument = 4;
+thread_local int t_depth = 0;
+thread_local std::vector<Message> t_group;
+
+// Messages to and from one peer in their order, those of different peers at once.
+void move(std::vector<Message> all) {
+  std::map<std::pair<int, bool>, size_t> done;  // of the first message of each peer that is not done
+  while (!all.empty()) {
+    bool moved = false;
+    std::map<std::pair<int, bool>, bool> busy;
+    for (auto m = all.begin(); m != all.end();) {
+      const std::pair<int, bool> way{m->peer, m->sends};
+      if (std::exchange(busy[way], true)) {
+        ++m;
+        continue;
+      }
+      const int pipe =
+          m->sends ? m->comm->to[static_cast<size_t>(m->peer)] : m->comm->from[static_cast<size_t>(m->peer)];
+      size_t& at = done[way];
+      const ssize_t n = m->bytes == at ? 0
+                        : m->sends     ? write(pipe, m->data + at, m->bytes - at)
+                                       : read(pipe, m->data + at, m->bytes - at);
+      if (n > 0) {
+        at += static_cast<size_t>(n);
+        moved = true;
+      }
+      if (at == m->bytes) {
+        at = 0;
+        m = all.erase(m);
+        busy[way] = false;
+        moved = true;
+      } else {
+        ++m;
+      }
+    }
+    if (moved) continue;
+    if (all.front().comm->aborted) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+void queue(Message m) {
+  t_group.push_back(m);
+  if (t_depth == 0) move(std::exchange(t_group, {}));
+}
+
+char* bytes_of(const void* p) {
+  return static_cast<char*>(const_cast<void*>(p));
+}
+
+constexpr size_t kSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+
+// Everybody's `bytes`, by rank.
+std::vector<std::vector<char>> gathered(Comm* c, const void* in, size_t bytes) {
+  std::vector<std::vector<char>> all(static_cast<size_t>(c->size), std::vector<char>(bytes));
+  std::vector<Message> messages;
+  for (int p = 0; p < c->size; ++p) {
+    messages.push_back({c, p, true, bytes_of(in), bytes});
+    messages.push_back({c, p, false, all[static_cast<size_t>(p)].data(), bytes});
+  }
+  move(messages);
+  return all;
+}
+
+template <class T, class Wide>
+void reduce(const std::vector<std::vector<char>>& all, size_t from, size_t count, int op, void* out) {
+  for (size_t i = 0; i < count; ++i) {
+    Wide sum{};
+    for (size_t r = 0; r < all.size(); ++r) {
+      T one;
+      std::memcpy(&one, all[r].data() + (from + i) * sizeof(T), sizeof(T));
+      const Wide v = static_cast<Wide>(one);
+      if (r == 0)
+        sum = v;
+      else if (op == 0 || op == 4)
+        sum = static_cast<Wide>(sum + v);
+      else if (op == 1)
+        sum = static_cast<Wide>(sum * v);
+      else if (op == 2)
+        sum = std::max(sum, v);
+      else
+        sum = std::min(sum, v);
+    }
+    if (op == 4) sum = static_cast<Wide>(sum / static_cast<Wide>(all.size()));
+    const T result = static_cast<T>(sum);
+    std::memcpy(static_cast<char*>(out) + i * sizeof(T), &result, sizeof(T));
+  }
+}
+
+int reduced(Comm* c, const void* in, size_t total, size_t from, size_t count, int type, int op, void* out) {
+  if (type < 0 || type >= 10 || op < 0 || op > 4) return kInvalidArgument;
+  const auto all = gathered(c, in, total * kSizes[type]);
+  if (c->aborted || out == nullptr) return kSuccess;
+  switch (type) {
+    case 0:
+      reduce<int8_t, int8_t>(all, from, count, op, out);
+      break;
+    case 1:
+      reduce<uint8_t, uint8_t>(all, from, count, op, out);
+      break;
+    case 2:
+      reduce<int32_t, int32_t>(all, from, count, op, out);
+      break;
+    case 4:
+      reduce<int64_t, int64_t>(all, from, count, op, out);
+      break;
+    case 6:
+      reduce<strata::Half, float>(all, from, count, op, out);
+      break;
+    case 7:
+      reduce<float, float>(all, from, count, op, out);
+      break;
+    case 8:
+      reduce<double, double>(all, from, count, op, out);
+      break;
+    case 9:
+      reduce<strata::BFloat16, float>(all, from, count, op, out);
+      break;
+    default:
+      return kInvalidArgument;
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+#define STRATA_FAKE __attribute__((visibility("default")))
+
+STRATA_FAKE int ncclGetVersion(int* version) {
+  const char* const told = std::getenv("STRATA_FAKE_NCCL_VERSION");
+  *version = told != nullptr ? std::atoi(told) : 22803;
+  return kSuccess;
+}
+
+STRATA_FAKE int ncclGetUniqueId(Id* id) {
+  const char* const folder = std::getenv("TMPDIR");
+  const std::string name = std::string(folder != nullptr ? folder : "/tmp") + "/strata-fake-XXXXXX";
+  if (name.size() >= sizeof id->bytes) return kInvalidArgument;
+  std::memset(id, 0, sizeof *id);
+  std::memcpy(id->bytes, name.data(), name.size());
+  return mkdtemp(id->bytes) != nullptr ? kSuccess : kInvalidArgument;
+}
+
+STRATA_FAKE int ncclCommInitRank(Comm** comm, int size, Id id, int rank) {
+  auto* const c = new Comm;
+  c->rank = rank;
+  c->size = size;
+  const std::string folder = id.bytes;
+  const auto pipe_of = [&](int from, int to) {
+    const std::string name = folder + "/" + std::to_string(from) + "-" + std::to_string(to);
+    mkfifo(name.c_str(), 0600);
+    return open(name.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  };
+  for (int p = 0; p < size; ++p) {
+    c->to.push_back(pipe_of(rank, p));
+    c->from.push_back(pipe_of(p, rank));
+  }
+  char here = 1;
+  gathered(c, &here, 1);
+  if (rank == 0) {  // all have what they need
+    for (int a = 0; a < size; ++a) {
+      for (int b = 0; b < size; ++b) unlink((folder + "/" + std::to_string(a) + "-" + std::to_string(b)).c_str());
+    }
+    rmdir(folder.c_str());
+  }
+  *comm = c;
+  return kSuccess;
+}
+
+STRATA_FAKE int ncclCommDestroy(Comm* c) {
+  for (const int pipe : c->to) close(pipe);
+  for (const int pipe : c->from) close(pipe);
+  delete c;
+  return kSuccess;
+}
+STRATA_FAKE int ncclCommAbort(Comm* c) {
+  c->aborted = true;  // whoever is inside still uses it
+  return kSuccess;
+}
+STRATA_FAKE int ncclCommGetAsyncError(Comm*, int* result) {
+  *result = kSuccess;
+  return kSuccess;
+}
+STRATA_FAKE const char* ncclGetErrorString(int result) {
+  return result == kSuccess ? "no error" : "invalid argument";
+}
+STRATA_FAKE const char* ncclGetLastError(Comm*) {
+  return "this library only plays NCCL";
+}
+STRATA_FAKE int ncclGroupStart() {
+  ++t_depth;
+  return kSuccess;
+}
+STRATA_FAKE int ncclGroupEnd() {
+  if (--t_depth == 0) move(std::exchange(t_group, {}));
+  return kSuccess;
+}
+
+STRATA_FAKE int ncclAllReduce(const void* in, void* out, size_t count, int type, int op, Comm* c, void*) {
+  return reduced(c, in, count, 0, count, type, op, out);
+}
+STRATA_FAKE int ncclReduce(const void* in, void* out, size_t count, int type, int op, int root, Comm* c, void*) {
+  return reduced(c, in, count, 0, count, type, op, c->rank == root ? out : nullptr);
+}
+STRATA_FAKE int ncclReduceScatter(const void* in, void* out, size_t count, int type, int op, Comm* c, void*) {
+  const auto n = static_cast<size_t>(c->size);
+  return reduced(c, in, n * count, static_cast<size_t>(c->rank) * count, count, type, op, out);
+}
+STRATA_FAKE int ncclBroadcast(const void* in, void* out, size_t count, int type, int root, Comm* c, void*) {
+  const size_t bytes = count * kSizes[type];
+  if (c->rank == root) {
+    std::vector<Message> messages;
+    for (int p = 0; p < c->size; ++p) {
+      if (p != root) messages.push_back({c, p, true, bytes_of(in), bytes});
+    }
+    move(messages);
+  } else {
+    move({{c, root, false, bytes_of(out), bytes}});
+  }
+  return kSuccess;
+}
+STRATA_FAKE int ncclAllGather(const void* in, void* out, size_t count, int type, Comm* c, void*) {
+  const size_t bytes = count * kSizes[type];
+  const auto all = gathered(c, in, bytes);
+  for (size_t r = 0; r < all.size() && bytes > 0; ++r) std::memcpy(bytes_of(out) + r * bytes, all[r].data(), bytes);
+  return kSuccess;
+}
+STRATA_FAKE int ncclSend(const void* in, size_t count, int type, int to, Comm* c, void*) {
+  queue({c, to, true, bytes_of(in), count * kSizes[type]});
+  return kSuccess;
+}
+STRATA_FAKE int ncclRecv(void* out, size_t count, int type, int from, Comm* c, void*) {
+  queue({c, from, false, bytes_of(out), count * kSizes[type]});
+  return kSuccess;
+}
+}

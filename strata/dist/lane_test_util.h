@@ -1,0 +1,49 @@
+#pragma once
+// Tests of collectives on cards without cards: the library that plays NCCL, and a lane on which it works at once, on
+// the host's memory. In a job of several ranks tensors of the CPU then go the way of a card's.
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+
+#include "strata/dist/device_group_inl.h"
+
+namespace strata::distributed {
+
+class HostLane final : public detail::Lane {
+ public:
+  Device device() const override { return Device::cpu(); }
+  void* stream() const override { return nullptr; }
+  void within(const std::function<void()>& fn) const override { fn(); }
+  void fork() override {}
+  std::unique_ptr<Point> point() override {
+    struct Passed final : Point {
+      void wait() override {}
+    };
+    return std::make_unique<Passed>();
+  }
+  void mark_begun() override { ++begun_; }
+  void mark_ended() override { ++ended_; }
+  uint64_t begun() const override { return begun_; }
+  uint64_t ended() const override { return ended_; }
+  uint64_t capture() const override { return capture_number; }
+  void on_replay(std::weak_ptr<const void> owner, std::function<void()> fn) override {
+    replays.emplace_back(std::move(owner), std::move(fn));
+  }
+  void synchronize() override {}
+
+  /// @name What a graph would do
+  static inline uint64_t capture_number = 0;
+  static inline std::vector<std::pair<std::weak_ptr<const void>, std::function<void()>>> replays;
+
+ private:
+  std::atomic<uint64_t> begun_{0}, ended_{0};
+};
+
+/// From here on, in this process.
+inline void play_cards() {
+  setenv("STRATA_NCCL", STRATA_FAKE_NCCL, 1);
+  detail::set_test_lanes([](Device) -> std::unique_ptr<detail::Lane> { return std::make_unique<HostLane>(); });
+}
+
+}  // namespace strata::distributed
