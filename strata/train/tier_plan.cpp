@@ -409,7 +409,7 @@ class Planner {
     const auto weights = static_cast<double>(w.bytes), copies = static_cast<double>(w.copied);
     const auto passes = static_cast<double>(steps_.passes());
     const bool early = steps_.updates_in_backward();
-    const double beside_in = static_cast<double>(m.in) / passes * (early ? 1 : 0.5),
+    const double beside_in = early ? static_cast<double>(m.in) / passes : static_cast<double>(m.forward_in),
                  beside_out = early ? static_cast<double>(m.out) / passes : 0;
     const memory::Link l = link(p.state);
     const double all = 2 * state + 2 * weights + gradients + copies;
@@ -428,7 +428,8 @@ class Planner {
     for (const int32_t s : w.in_place)
       if (!p.in_place.empty()) exposed += static_cast<double>(step.storages[static_cast<size_t>(s)].nbytes);
     const double window = early ? m.seconds / passes : m.forward;
-    const double more = std::max(took - window, took * exposed / std::max(weights, 1.0));
+    double more = std::max(took - window, took * exposed / std::max(weights, 1.0));
+    if (!early) more += std::max(m.left - m.seconds, 0.0);  // until all gradients are there
     return {more, p.update == Updater::device ? "the bus" : "the host's update"};
   }
 

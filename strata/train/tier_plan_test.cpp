@@ -142,7 +142,7 @@ TEST(TierPlan, WeightsAreForecastByTheirBytes) {
 // beside backward.
 TEST(TierPlan, UpdatesByBothAndInBackwardWhereTheyMay) {
   const auto plan = [](std::vector<std::string> more) {
-    more.insert(more.end(), {"train.dtype=bf16", "memory.parameters=host", "memory.state=host"});
+    more.insert(more.begin(), {"train.dtype=bf16", "memory.parameters=host", "memory.state=host"});
     return plan_tiers(config_of(more), kCard, {.to_host = 2e9, .from_host = 2e9, .host_memory = 5e9});
   };
   const TierPlan both = plan({});
