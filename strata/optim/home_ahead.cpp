@@ -282,6 +282,7 @@ void Optimizer::Ahead::gradient_came(size_t i) {
   ++early.came[i];
   check<AutogradError>(!early.begun[i], early.optimizer->name(), "'", early.optimizer->params_[i].name,
                        "' got more of its gradient when its update had begun: it came in one piece in the pass before");
+  if (early.update == nullptr) return;
   if (early.once[i]) early.complete.push_back(i);
   if (!early.complete.empty()) early.optimizer->begin_complete();
 }

@@ -511,7 +511,9 @@ TEST_F(Ahead, UpdatesThatBeginInBackwardHaveTheSameBits) {
           if (got->home().ahead) before = got->ahead_times()->before_step;
         }
         expect_same(*got, *want);
-        if (got->home().ahead) EXPECT_EQ(before, 1) << "all had been updated before step()";
+        if (got->home().ahead) {
+          EXPECT_EQ(before, 1) << "all had been updated before step()";
+        }
       }
 }
 
