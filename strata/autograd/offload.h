@@ -38,7 +38,7 @@ struct OffloadOptions {
   /// Bytes of saved tensors that stay at most, whatever that costs, and at least: OffloadLimits::keep_bytes; 0: as
   /// `slowdown` lets.
   int64_t most_kept = 0;
-  bool log = false;  ///< keep a list of transfers: transfers()
+  bool log = false;  ///< keep a list of transfers: transfers(); else only while a lab::Tracer lives
 };
 
 /// What a SavedTensorOffload did since it was made; bytes of storages.
@@ -120,7 +120,7 @@ class SavedTensorOffload final : public SavedTensorHooks {
   OffloadMeasured measured() const;
 
   OffloadStats stats() const;
-  /// Since the last call, with OffloadOptions::log, the last 100,000 of them; waits for the device.
+  /// Those that were kept since the last call (OffloadOptions::log), the last 100,000 of them; waits for the device.
   std::vector<OffloadTransfer> transfers();
 
   std::shared_ptr<void> pack(const Tensor& t) override;

@@ -99,6 +99,7 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   bool forward = false;  // between the first save and the first node of backward
   bool following = false;
   bool measuring = false;
+  bool logging = false;  // of this pass: as asked for, or because somebody looks at what moves
   bool reached_backward = false, reached_end = false;
   int passes_measured = 0, cold_passes = 0;
   int64_t host_before = 0;  // page-locked bytes when the pass began

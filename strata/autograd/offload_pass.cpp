@@ -6,6 +6,7 @@
 #include "strata/core/saving.h"
 #include "strata/cuda/graph.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/transfers.h"
 
 namespace strata {
 namespace {
@@ -46,7 +47,8 @@ void SavedTensorOffload::Impl::begin_pass() {
   measuring = !settled() && !cuda::capturing();
   clock.reset();
   host_before = host_bytes();
-  for (auto& [key, d] : depots) d->set_timing(measuring || options.log);
+  logging = options.log || memory::transfers_wanted();
+  for (auto& [key, d] : depots) d->set_timing(measuring || logging);
   mark(kBegin);
 }
 
@@ -85,7 +87,7 @@ void SavedTensorOffload::Impl::learn() {
     planned_bytes.clear();
     for (const SavedRecord& r : measured.saved) planned_bytes.push_back(r.bytes);
   }
-  if (!options.log) return;
+  if (!logging) return;
   transfers.insert(transfers.end(), std::make_move_iterator(copies.begin()), std::make_move_iterator(copies.end()));
   if (transfers.size() > 2 * kMostLogged) transfers.erase(transfers.begin(), transfers.end() - kMostLogged);
 }
@@ -426,7 +428,7 @@ Depot& SavedTensorOffload::Impl::depot(Device d, SavedPlace place) {
   } else {
     made = offload::make_card_disk_depot(d, options.disk, options.host_bytes);
   }
-  made->set_timing(measuring || options.log);
+  made->set_timing(measuring || logging);
   depots.emplace_back(std::pair(d, place), std::move(made));
   return *depots.back().second;
 }

@@ -104,7 +104,11 @@ class Simulation {
     const auto n = static_cast<int32_t>(step_.calls.size());
     bool in_backward = false;
     for (int32_t i = 0; i < n; ++i) {
-      if (!in_backward && phase(i) == Phase::backward) in_backward = true, result_.forward = now_;
+      if (!in_backward && phase(i) == Phase::backward) {
+        in_backward = true;
+        result_.forward = now_;
+        result_.forward_in = result_.in;
+      }
       settle();
       // What ended with the call before is gone before this one's results come.
       for (const int32_t s : freed_[static_cast<size_t>(i)]) end(s);
@@ -118,6 +122,7 @@ class Simulation {
       leave_after(i);
     }
     result_.seconds = now_;
+    result_.left = out_free_;
     return result_;
   }
 

@@ -44,9 +44,11 @@ struct MoveRules {
 struct Movement {
   double seconds = 0;       ///< of the step
   double forward = 0;       ///< of them, before the first call of backward
+  double left = 0;          ///< when the last of what leaves has gone, maybe after the step
   double waited = 0;        ///< of them, for room or for bytes that had not come
   int64_t peak = 0;         ///< most bytes in the device's memory; past the budget where it could not be kept
   int64_t out = 0, in = 0;  ///< bytes moved each way
+  int64_t forward_in = 0;   ///< bytes whose way in began before the first call of backward
   int64_t forwarded = 0;    ///< bytes that were wanted before they had begun to leave, and stayed
   int64_t elsewhere = 0;    ///< most bytes on the other tier at once
   int64_t near = 0;         ///< most bytes of what is `apart` that were near at once

@@ -110,6 +110,7 @@ TEST(Plan, TransfersHideUnderCompute) {
   EXPECT_EQ(m.seconds, 16);
   EXPECT_EQ(m.waited, 0);
   EXPECT_EQ(m.out, 400);
+  EXPECT_EQ(m.left, 5.5);
   EXPECT_EQ(m.in, 400);
   EXPECT_EQ(m.elsewhere, 400);
   EXPECT_EQ(m.peak, 600);  // data, 5 to 8, and one that is fetched ahead; without: data and 1 to 8
@@ -211,8 +212,10 @@ TEST(Plan, WeightsAreCountedApart) {
   EXPECT_EQ(two.near, 2000);
   EXPECT_EQ(two.peak, others);  // what is apart is not in it
   EXPECT_EQ(two.out, 0);
+  EXPECT_EQ(two.left, 0);
   // In forward three come; the last two are still near for backward, which brings two.
   EXPECT_EQ(two.in, 3000 + 2000);
+  EXPECT_EQ(two.forward_in, 3000);
   // Where all fit, each comes once.
   const Movement all = simulate(r, each(r, 1), home, {.link = {2000, 2000}, .near = 4000});
   EXPECT_EQ(all.in, 3000);

@@ -40,11 +40,19 @@ static_assert(AheadUpdate::kPiece % kScaleBlock == 0);
 }  // namespace
 
 AheadUpdate::~AheadUpdate() {
+  {
+    const std::lock_guard lock(mutex_);
+    open_ = false;
+    changed_.notify_all();
+  }
   threads_.clear();
   for (const auto& owner : owners_) end(*owner, nullptr);
 }
 
 void AheadUpdate::add(std::unique_ptr<Owner> owner, std::span<const std::pair<Rule, std::vector<Slab>>> runs) {
+  const std::lock_guard lock(mutex_);
+  if (open_ && running_ == 0) return end(*owner, failure_);  // it has failed
+  if (owner->exposed && exposed_ready_) exposed_ready_->record(cuda::current_stream(device_.index));
   for (const auto& [rule, slabs] : runs)
     for (const Slab& s : slabs) {
       const int64_t each = divides(s) ? kPiece : s.numel;
@@ -52,12 +60,18 @@ void AheadUpdate::add(std::unique_ptr<Owner> owner, std::span<const std::pair<Ru
         pieces_.push_back({rule, part_of(s, begin, std::min(each, s.numel - begin)), owner.get()});
         ++owner->left;
       }
+      added_ += s.numel;
     }
+  if (owner->left == 0) end(*owner, nullptr);
+  exposed_ += owner->left > 0 && owner->exposed;
   owners_.push_back(std::move(owner));
+  changed_.notify_all();
 }
 
-void AheadUpdate::begin(Device device, bool host, AheadCard* card, const Tensor& verdict) {
+void AheadUpdate::begin(Device device, bool host, AheadCard* card, const Tensor& verdict, bool open) {
   begun_ = known_ = std::chrono::steady_clock::now();
+  open_ = open;
+  device_ = device;
   if (verdict.defined()) {
     verdict_ = verdict;
     report_ = strata::empty({verdict.shape(), verdict.dtype(), Device::cpu(), std::nullopt}, Tier::pinned);
@@ -66,12 +80,9 @@ void AheadUpdate::begin(Device device, bool host, AheadCard* card, const Tensor&
   if (device.is_cuda()) {
     ready_.emplace(false, device.index);
     ready_->record(cuda::current_stream(device.index));
+    if (open) exposed_ready_.emplace(false, device.index);
   }
   if (card) card->follow();
-  for (const auto& owner : owners_) {
-    if (owner->left == 0) end(*owner, nullptr);
-    exposed_ += owner->left > 0 && owner->exposed;
-  }
   running_ = (host ? 1 : 0) + (card ? 1 : 0);
   if (host) threads_.emplace_back([this] { run([this] { on_host(); }); });
   if (!card) return;
@@ -83,7 +94,21 @@ void AheadUpdate::begin(Device device, bool host, AheadCard* card, const Tensor&
   }
 }
 
+void AheadUpdate::close() {
+  const std::lock_guard lock(mutex_);
+  if (!open_) return;
+  open_ = false;
+  before_close_ = added_ > 0 ? static_cast<double>(done_) / static_cast<double>(added_) : 0;
+  // Pieces of one owner stay in their order.
+  std::stable_sort(pieces_.begin() + static_cast<ptrdiff_t>(next_), pieces_.end(), [](const Piece& a, const Piece& b) {
+    const auto key = [](const Piece& p) { return std::pair(!p.owner->exposed, p.owner->order); };
+    return key(a) < key(b);
+  });
+  changed_.notify_all();
+}
+
 void AheadUpdate::wait() {
+  close();
   threads_.clear();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
@@ -94,11 +119,9 @@ void AheadUpdate::wait_for_exposed() {
 }
 
 AheadTimes AheadUpdate::times() const {
-  int64_t all = 0;
-  for (const Piece& p : pieces_) all += p.slab.numel;
   const auto seconds = [](auto from, auto to) { return std::chrono::duration<double>(to - from).count(); };
   return {seconds(begun_, known_), seconds(known_, ended_),
-          all > 0 ? static_cast<double>(by_host_.load()) / static_cast<double>(all) : 0};
+          added_ > 0 ? static_cast<double>(by_host_.load()) / static_cast<double>(added_) : 0, before_close_};
 }
 
 // The last executor to end gives back what failed on the way.
@@ -110,6 +133,7 @@ void AheadUpdate::run(const std::function<void()>& executor) noexcept {
   } catch (...) {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
+    changed_.notify_all();
   }
   const std::lock_guard lock(mutex_);
   if (--running_ > 0) return;
@@ -134,7 +158,8 @@ void AheadUpdate::judge() {
 std::vector<const AheadUpdate::Piece*> AheadUpdate::claim(size_t most) {
   std::vector<const Piece*> taken;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return next_ < pieces_.size() || !open_ || failure_; });
     if (failure_ || skipped_) return taken;
     while (taken.size() < most && next_ < pieces_.size()) {
       if (!taken.empty() && pieces_[next_].rule != taken[0]->rule) break;
@@ -148,11 +173,16 @@ std::vector<const AheadUpdate::Piece*> AheadUpdate::claim(size_t most) {
 void AheadUpdate::settle(Owner& owner) {
   const std::lock_guard lock(owner.mutex);
   if (owner.settled) return;
+  if (owner.exposed && exposed_ready_) exposed_ready_->synchronize();
   for (Owner::Part& part : owner.parts) part.bytes.settle_home();
   owner.settled = true;
 }
 
 void AheadUpdate::done(const Piece& piece) {
+  {
+    const std::lock_guard lock(mutex_);
+    done_ += piece.slab.numel;
+  }
   if (--piece.owner->left > 0) return;
   for (Owner::Part& part : piece.owner->parts)
     if (part.written) part.bytes.written();

@@ -27,7 +27,7 @@ namespace strata::optim {
 
 class AheadCard;
 
-/// Any thread may claim pieces; the thread that made it adds them, begins and waits.
+/// Any thread may claim pieces; one at a time adds, begins, closes and waits.
 class AheadUpdate {
  public:
   /// What of a parameter is away from everybody until its pieces are done.
@@ -41,6 +41,7 @@ class AheadUpdate {
     Tensor count;          ///< i64 of the host, which counts this update already; undefined for none
     TensorList fixed;      ///< what is not reserved, as it lies in the host's memory
     bool exposed = false;  ///< readers of its weights are not held back
+    size_t order = 0;      ///< in which owners are wanted by who reads them next
 
    private:
     friend class AheadUpdate;
@@ -62,12 +63,15 @@ class AheadUpdate {
   ~AheadUpdate();
   AheadUpdate(const AheadUpdate&) = delete;
 
-  /// Those of one parameter.
+  /// Those of one parameter; before begin(), or after it until close(). What is exposed is written after what the
+  /// device's current stream holds by then.
   void add(std::unique_ptr<Owner> owner, std::span<const std::pair<Rule, std::vector<Slab>>> runs);
   bool empty() const { return pieces_.empty(); }
   /// Hands out the pieces, to the processor, to the card of `device`, or both, after what the device's current stream
-  /// holds now. `verdict`: there, a Verdict; undefined: the gradients are as they are.
-  void begin(Device device, bool host, AheadCard* card, const Tensor& verdict);
+  /// holds now. `verdict`: there, a Verdict; undefined: the gradients are as they are. With `open` more will be added.
+  void begin(Device device, bool host, AheadCard* card, const Tensor& verdict, bool open = false);
+  /// Nothing is added any more. What nobody has taken yet is taken in the owners' order from now on, the exposed first.
+  void close();
   /// Until those that are exposed have been updated, or all is over.
   void wait_for_exposed();
   /// Throws what an executor threw. Every reservation has ended.
@@ -77,8 +81,8 @@ class AheadUpdate {
 
   // ---- for executors
 
-  /// The next pieces, at most `most`, alike in rule; empty where there are none, or all is over. What belongs to them
-  /// is at home.
+  /// The next pieces, at most `most`, alike in rule; empty where there are none, or all is over. Waits while there may
+  /// be more. What belongs to them is at home.
   std::vector<const Piece*> claim(size_t most);
   void done(const Piece& piece);
   /// Where the card holds the factor of gradients; nullptr for none.
@@ -93,13 +97,18 @@ class AheadUpdate {
 
   std::vector<std::unique_ptr<Owner>> owners_;
   std::deque<Piece> pieces_;
-  std::mutex mutex_;  // of the next four
+  mutable std::mutex mutex_;  // of the next, and of both above while it is open
   std::condition_variable changed_;
   size_t next_ = 0, exposed_ = 0;
+  bool open_ = false;
   int running_ = 0;
   std::exception_ptr failure_;
-  Tensor verdict_, report_;           // on the card, and its copy on the host
-  std::optional<cuda::Event> ready_;  // of the card, after which its kernels use nothing of it
+  int64_t added_ = 0, done_ = 0;  // elements
+  double before_close_ = 0;       // the share of them that was done
+  Tensor verdict_, report_;       // on the card, and its copy on the host
+  // Of the card, after which its kernels use nothing of it; after which they use nothing that is exposed.
+  std::optional<cuda::Event> ready_, exposed_ready_;
+  Device device_;
   std::once_flag judged_;
   double factor_ = 1;
   bool skipped_ = false;

@@ -269,6 +269,7 @@ struct Optimizer::Home {
 
 void Optimizer::finish() const {
   const NoGrad guard;
+  if (ahead_) end_early();
   end_ahead();
   if (home_) home_->finish(name_);
 }
@@ -445,7 +446,8 @@ void Optimizer::clear_host_gradients(bool set_to_none) {
 
 void Optimizer::step_from_home(double grad_scale) {
   Home& h = *home_;
-  finish();
+  end_ahead();
+  h.finish(name_);
   const HostGradients gathered(*this);
   const std::vector<bool> begun = ahead_ ? begin_ahead(grad_scale) : std::vector<bool>(params_.size());
   struct Group {

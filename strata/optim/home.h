@@ -65,6 +65,30 @@ struct AheadTimes {
   double until_known = 0;  ///< seconds from step() until it was known what gradients are scaled by
   double seconds = 0;      ///< from then on until all was updated
   double cpu_share = 0;    ///< of the elements
+  double before_step = 0;  ///< the share of the elements that were updated before step() was called (UpdateInBackward)
+};
+
+/// Of an optimizer whose home has `ahead`: while one lives, a parameter is updated as soon as backward() has its
+/// gradient and nobody holds its bytes any more, beside the rest of backward, by step(1) of now. It is for the last
+/// backward of a step; the step() or step_guarded() that has to follow updates the rest, and can neither clip nor
+/// scale: what is known only of all gradients comes too late. The bits are those of a step that comes after backward.
+/// Elsewhere it does nothing. Where a step has no gradient that is finite, the updates have been made all the same,
+/// which step_guarded() reports. Which parameters have their gradient in one piece is learned from the pass before; one
+/// that gets more after its update has begun makes backward() throw AutogradError, and the step is lost.
+///
+///     {
+///       const optim::UpdateInBackward early(optimizer);
+///       loss.backward();
+///     }
+///     optimizer.step();
+class UpdateInBackward {
+ public:
+  explicit UpdateInBackward(Optimizer& optimizer);
+  ~UpdateInBackward();
+  UpdateInBackward(const UpdateInBackward&) = delete;
+
+ private:
+  Optimizer& optimizer_;
 };
 
 /// What a machine does, in bytes and elements a second.

@@ -46,7 +46,8 @@ std::byte* reserve(AheadUpdate::Owner& owner, const Tensor& t, bool written) {
 
 }  // namespace
 
-Optimizer::Ahead::Ahead(Optimizer& o, const StateHome& home) : who(home.who), here(o.params_.size()) {
+Optimizer::Ahead::Ahead(Optimizer& o, const StateHome& home)
+    : who(home.who), here(o.params_.size()), early(o.params_.size()) {
   notes.resize(o.params_.size());
   for (const Param& p : o.params_) {
     here[p.index] = p.tensor.dim() == 0 || (!moves(p.tensor) && !lies_on_host(p.tensor));
@@ -63,8 +64,10 @@ Optimizer::Ahead::Ahead(Optimizer& o, const StateHome& home) : who(home.who), he
     Note& note = notes[p.index];
     note.at = noted;
     noted += square_parts(p.tensor.numel(), device);
-    note.hook = register_post_accumulate_grad_hook(
-        p.tensor, [this, i = p.index](const Tensor& leaf) { note_squares(i, leaf.grad()); });
+    note.hook = register_post_accumulate_grad_hook(p.tensor, [this, i = p.index](const Tensor& leaf) {
+      note_squares(i, leaf.grad());
+      gradient_came(i);
+    });
   }
 }
 Optimizer::Ahead::~Ahead() {
@@ -172,6 +175,7 @@ bool Optimizer::goes_ahead(Param& p, double grad_scale, AheadUpdate& update) {
   }
   auto owner = std::make_unique<AheadUpdate::Owner>();
   owner->exposed = exposed;
+  owner->order = p.index;
   owner->name = p.name;
   bool reserved = true;
   // The same elements, at home.
@@ -235,17 +239,32 @@ bool Optimizer::goes_ahead(Param& p, double grad_scale, AheadUpdate& update) {
 std::vector<bool> Optimizer::begin_ahead(double grad_scale) {
   std::vector<bool> begun(params_.size());
   Ahead& a = *ahead_;
-  auto update = std::make_unique<AheadUpdate>();
+  // What began in backward goes on, and the rest with it.
+  const bool opened = a.early.update != nullptr;
+  std::unique_ptr<AheadUpdate> update = opened ? std::move(a.early.update) : std::make_unique<AheadUpdate>();
+  if (opened) begun = std::exchange(a.early.begun, std::vector<bool>(params_.size()));
+  a.early.complete.clear();
+  a.early.any = false;
   Device device;
   // Those first that step() waits for.
   for (const bool exposed : {true, false})
     for (Param& p : params_) {
       if (!p.tensor.grad().defined() || lies_on_host(p.tensor) != exposed) continue;
+      if (begun[p.index]) {
+        if (t_mode.unusual & kObserved) show_update({&p});
+        continue;
+      }
       a.here[p.index] = false;
       begun[p.index] = goes_ahead(p, grad_scale, *update);
       a.here[p.index] = !begun[p.index];
       if (begun[p.index]) device = p.tensor.device();
     }
+  if (opened) {
+    a.update = std::move(update);
+    a.update->close();
+    a.update->wait_for_exposed();
+    return begun;
+  }
   if (update->empty()) return begun;
   const bool card = device.is_cuda() && a.who != StateHome::Who::cpu;
   if (card && !a.card) a.card = make_ahead_card(device);
@@ -253,6 +272,87 @@ std::vector<bool> Optimizer::begin_ahead(double grad_scale) {
   a.update->begin(device, !card || a.who == StateHome::Who::split, card ? a.card.get() : nullptr, verdict_);
   a.update->wait_for_exposed();
   return begun;
+}
+
+// ---- beside backward
+
+void Optimizer::Ahead::gradient_came(size_t i) {
+  const std::lock_guard lock(early.mutex);
+  if (early.optimizer == nullptr) return;
+  ++early.came[i];
+  check<AutogradError>(!early.begun[i], early.optimizer->name(), "'", early.optimizer->params_[i].name,
+                       "' got more of its gradient when its update had begun: it came in one piece in the pass before");
+  if (early.update == nullptr) return;
+  if (early.once[i]) early.complete.push_back(i);
+  if (!early.complete.empty()) early.optimizer->begin_complete();
+}
+
+// Of what is complete, those that nobody holds: a part of a network holds its weights until its turn ends.
+void Optimizer::begin_complete() {
+  Ahead& a = *ahead_;
+  const NoGrad guard;
+  const strata::detail::ThreadModeScope plain({false, 0});  // whoever watches is shown it by step()
+  const strata::detail::PhaseScope phase(Phase::update);
+  const memory::TierScope own{Tier()};
+  std::erase_if(a.early.complete, [&](size_t i) {
+    Param& p = params_[i];
+    if (a.here[i] || p.state.size() != full_spec(p).size() || !moves(p.tensor) || !p.tensor.grad().defined())
+      return true;
+    if (!memory::Reserved::of(p.tensor.storage())) return false;
+    a.early.begun[i] = goes_ahead(p, 1, *a.early.update);
+    a.early.any = a.early.any || a.early.begun[i];
+    return true;
+  });
+}
+
+void Optimizer::open_ahead() {
+  if (!ahead_ || cuda::capturing()) return;
+  Ahead& a = *ahead_;
+  check(a.early.optimizer == nullptr, name_, "there is an UpdateInBackward already");
+  check(a.early.update == nullptr, name_, "the step of the last UpdateInBackward has not been made");
+  end_ahead();
+  Device device;
+  bool any = false;
+  for (const Param& p : params_)
+    if (moves(p.tensor) && a.early.once[p.index]) device = p.tensor.device(), any = true;
+  a.early.came.assign(params_.size(), 0);
+  a.early.optimizer = this;
+  if (!any) return;
+  const bool card = device.is_cuda() && a.who != StateHome::Who::cpu;
+  if (card && !a.card) a.card = make_ahead_card(device);
+  a.early.update = std::make_unique<AheadUpdate>();
+  a.early.update->begin(device, !card || a.who == StateHome::Who::split, card ? a.card.get() : nullptr, {}, true);
+}
+
+void Optimizer::leave_backward() {
+  if (!ahead_) return;
+  const std::lock_guard lock(ahead_->early.mutex);
+  Ahead::Early& e = ahead_->early;
+  e.optimizer = nullptr;
+  for (size_t i = 0; i < e.came.size(); ++i) e.once[i] = e.came[i] == 1;
+}
+
+void Optimizer::end_early() const {
+  Ahead::Early& e = ahead_->early;
+  if (e.update == nullptr) return;
+  end_ahead();
+  e.update->close();
+  ahead_->update = std::move(e.update);
+  e.begun.assign(e.begun.size(), false);
+  e.complete.clear();
+  e.any = false;
+}
+
+void Optimizer::check_none_begun(bool scales) const {
+  check(!scales || !ahead_ || !ahead_->early.any, name_,
+        "updates began in backward (UpdateInBackward): gradients can neither be clipped nor scaled now");
+}
+
+UpdateInBackward::UpdateInBackward(Optimizer& optimizer) : optimizer_(optimizer) {
+  optimizer_.open_ahead();
+}
+UpdateInBackward::~UpdateInBackward() {
+  optimizer_.leave_backward();
 }
 
 std::optional<AheadTimes> Optimizer::ahead_times() const {

@@ -27,6 +27,20 @@ struct Optimizer::Ahead {
   Ahead(const Ahead&) = delete;
   void note_squares(size_t i, const Tensor& grad);
 
+  // Of updates that begin in backward().
+  struct Early {
+    explicit Early(size_t parameters) : came(parameters), once(parameters), begun(parameters) {}
+    Optimizer* optimizer = nullptr;  // while an UpdateInBackward lives
+    std::mutex mutex;                // of all below: hooks run on backward's threads
+    std::vector<int> came;           // gradients of each parameter in this pass
+    std::vector<bool> once;          // whether one came in the pass before, and no more
+    std::vector<bool> begun;         // whether its update has, since the last step
+    std::vector<size_t> complete;    // whose bytes somebody held
+    bool any = false;                // of `begun`
+    std::unique_ptr<AheadUpdate> update;
+  };
+  void gradient_came(size_t i);
+
   StateHome::Who who;
   std::vector<bool> here;  // by the parameters' index: updated by step() itself
   std::mutex mutex;        // of notes: hooks run on backward's threads
@@ -38,7 +52,9 @@ struct Optimizer::Ahead {
   std::vector<std::pair<Rule, std::vector<Slab>>> collected;
   std::optional<AheadTimes> times;  // of the last update that was waited for
   std::unique_ptr<AheadCard> card;
-  std::unique_ptr<AheadUpdate> update;  // the last member: its end is waited for before the others go
+  // The last members: their end is waited for before the others go.
+  Early early;
+  std::unique_ptr<AheadUpdate> update;
 };
 
 }  // namespace strata::optim

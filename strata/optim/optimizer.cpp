@@ -323,6 +323,7 @@ void Optimizer::step(double grad_scale) {
   NoGrad guard;
   const strata::detail::PhaseScope phase(Phase::update);
   const bool captured = cuda::capturing();
+  check_none_begun(grad_scale != 1);
   check(!captured || capturable(), name_, "cannot be captured in a CUDA graph: ",
         home_ ? "its state has a home from which each step fetches it"
               : "it computes on the host with each step's numbers");
@@ -375,6 +376,7 @@ void Optimizer::show_update(const std::vector<Param*>& active) {
 
 double Optimizer::step_clipped(double max_norm) {
   check(max_norm > 0, name_, "max_norm must be positive, got ", max_norm);
+  check_none_begun(std::isfinite(max_norm));
   NoGrad guard;
   end_ahead();  // the last verdict is read by it
   const HostGradients gathered(*this);
@@ -384,7 +386,11 @@ double Optimizer::step_clipped(double max_norm) {
   if (fused() && only_device(grads)) return step_clipped_on_device(max_norm, grads);
   const Tensor noted = noted_squares(Device::cpu());
   const double norm = std::sqrt(noted.defined() ? noted.item<double>() : sum_of_squares(grads));
-  if (std::isfinite(norm)) step(clip_scale(norm, max_norm));
+  if (std::isfinite(norm)) {
+    step(clip_scale(norm, max_norm));
+  } else if (ahead_) {
+    end_early();
+  }
   return norm;
 }
 
@@ -414,6 +420,7 @@ StepReport StepReport::of(const double* numbers) {
 
 Tensor Optimizer::step_guarded(const StepGuard& guard) {
   check(guard.max_norm > 0, name_, "max_norm must be positive, got ", guard.max_norm);
+  check_none_begun(guard.scaler != nullptr || std::isfinite(guard.max_norm));
   if (guard.loss.defined()) {
     check<ShapeError>(guard.loss.numel() == 1, name_, "the loss must be one number, got ", guard.loss);
     check<DTypeError>(guard.loss.dtype() == DType::f32 || guard.loss.dtype() == DType::f64, name_,
@@ -467,7 +474,11 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
     judge(verdict, noted.defined() ? noted.item<double>() : sum_of_squares(grads),
           guard.loss.defined() ? guard.loss.item() : 0, guard.max_norm, rule);
     if (guard.scaler && !guard.scaler->state().same_as(host_state)) guard.scaler->load_state(host_state);
-    if (static_cast<int>(verdict.outcome) == StepReport::updated) step(verdict.factor);
+    if (static_cast<int>(verdict.outcome) == StepReport::updated) {
+      step(verdict.factor);
+    } else if (ahead_) {
+      end_early();
+    }
   }
   return report_;
 }

@@ -243,6 +243,15 @@ class Optimizer {
   std::vector<bool> begin_ahead(double grad_scale);
   bool goes_ahead(Param& p, double grad_scale, AheadUpdate& update);
   void end_ahead() const;
+  // Of updates that begin in backward(): from an UpdateInBackward's beginning to its end, and until step().
+  friend class UpdateInBackward;
+  void open_ahead();
+  void begin_complete();
+  void leave_backward();
+  // What has begun is not followed by the rest of the step.
+  void end_early() const;
+  // Throws where some have begun, and gradients would be scaled.
+  void check_none_begun(bool scales) const;
   // The sum of squares of all gradients, of one device, from what was noted as backward() made them; undefined where
   // not all was.
   Tensor noted_squares(Device device);

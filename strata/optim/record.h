@@ -101,6 +101,9 @@ struct OptimizerRecord {
   /// Of a fused rule: what is done to each element, and its constants k[1], k[2], ... of this step.
   Rule (*rule)(const void* options) = nullptr;
   void (*constants)(double* k, const void* options, double lr, bool first) = nullptr;
+  /// Whether a processor with fused multiply-add and a card give the same bits, which is promised of fused rules but
+  /// those whose constants are powers.
+  bool same_bits = true;
 
   /// The option of that name; nullptr where there is none.
   const OptimizerOption* option(std::string_view option_name) const;

@@ -309,8 +309,9 @@ std::vector<ConfigKey> make_keys() {
        "as the budget wants it.",
        "auto device host disk", 0, 0, memory_of<&Y::state>},
       {"memory.update", kText,
-       "Who updates state that lives elsewhere: the device, in groups that stream through it (the same bits; auto), or "
-       "of a card's the host's processor, or both at once (the bits of a step on the host).",
+       "Who updates state that lives elsewhere: the device, in groups that stream through it (the same bits), or of a "
+       "card's the host's processor, or both at once (the bits of a step on the host). auto takes what is fastest of "
+       "those that have the same bits.",
        "auto device cpu split", 0, 0, memory_of<&Y::update>},
       {"memory.parameters", kText,
        "Where the weights live: on the device, or in the memory of a card's host or on a disk, from where they come "

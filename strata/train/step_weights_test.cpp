@@ -50,6 +50,8 @@ TEST(StepWeights, CopiesComeAndTheTiedTableIsReadInPlace) {
   EXPECT_EQ(w.largest_head, head);
   EXPECT_EQ(w.largest, 4 * std::max(kTable, 2 * kDim * kFfn));
   for (const int32_t s : w.by_turns) EXPECT_TRUE(is_read(r, s)) << s;
+  // A warm step converts nothing.
+  for (const int32_t s : w.at_rest) EXPECT_FALSE(is_read(r, s)) << s;
   // Copies are there once, and the head's with them.
   EXPECT_LE(r.peak_bytes().first, peak + head);
 }

@@ -3,23 +3,20 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
 
 #include "strata/core/error.h"
-#include "strata/lab/step_costs.h"
 #include "strata/memory/plan.h"
-#include "strata/optim/record.h"
-#include "strata/train/estimate.h"
-#include "strata/train/step_weights_inl.h"
+#include "strata/train/tier_steps_inl.h"
 
 namespace strata {
 namespace {
 
+using namespace planning;
 using memory::Away;
 using memory::Tag;
 
-constexpr int64_t kLeastLeaving = int64_t{1} << 20;  // smaller tensors stay: a transfer has a price of its own
 // Of a budget, that is left to kernels' workspace and to holes: a tenth, and no more than this.
 // Of a card where nothing moves a fiftieth, the forecast's own error, but a tenth of little.
 constexpr double kMargin = 0.1;
@@ -34,150 +31,13 @@ constexpr int64_t kHoles = 4;  // what is near takes so much more room for holes
 // out a quarter (bench/results/optim-home-2026-11-26.md: 134 of 110 GB/s).
 constexpr double kBothWays = 0.9, kUpdateBytes = 1.2;
 
+// An updating host and a card's copies reach a tenth more together than the host alone (the same page: 148 of 134
+// GB/s).
+constexpr double kTogether = 1.1;
+
 // Of an update that runs ahead: what its card's pieces take (strata/optim/ahead_inl.h), four of 2 Mi elements of
 // weights, gradient and two moments in f32 and a copy.
 constexpr int64_t kPieces = 4 * (int64_t{2} << 20) * 18;
-
-// Shares of what is saved that single calls make again, another way than blocks: parts, of which every fourth is tried,
-// and then those before the best.
-constexpr int kParts = 32, kStride = 4;
-// What a plan of single calls may cost: the budget comes first, and the simulated time decides.
-constexpr double kAnySlowdown = 100;
-
-// A step with some blocks, or calls, computed again, and all that plans ask of it.
-struct Variant {
-  int64_t recomputed = 0;
-  OffloadPlan calls;
-  DryStep dry;
-  StepWeights weights, pass_weights;
-  std::vector<double> step_seconds, pass_seconds;
-  std::vector<Away> step_saved, pass_saved;  // what may leave
-  int64_t saved = 0;                         // bytes of them in one pass
-  int64_t others = 0;  // on the device, not in the recording: batches, workspace, the heap's holes
-};
-
-// Blocks that are computed again, or parts of what is saved that single calls make again.
-struct Again {
-  int64_t blocks = 0;
-  int parts = 0;
-  auto operator<=>(const Again&) const = default;
-};
-
-// What is planned for: steps with something computed again.
-struct Steps {
-  virtual ~Steps() = default;
-  virtual int64_t blocks() const = 0;
-  virtual int64_t passes() const = 0;  // in one recording
-  virtual int64_t least() const { return kLeastLeaving; }
-  // Whether single calls can be chosen that run again.
-  virtual bool single_calls() const = 0;
-  // Whether the optimizer's rule is one that kernels apply element by element.
-  virtual bool fused_update() const = 0;
-  // All but what may leave; nothing where there is no such way.
-  virtual std::optional<Variant> variant(const Again& again) = 0;
-};
-
-// Of settings, by dry runs and the limits of a machine.
-class DrySteps final : public Steps {
- public:
-  DrySteps(const TrainConfig& config, const lab::Limits& limits, double efficiency)
-      : config_(config), limits_(limits), efficiency_(efficiency) {}
-  int64_t blocks() const override { return config_.model.layers; }
-  int64_t passes() const override { return std::min<int64_t>(config_.accumulate, 2); }
-  bool single_calls() const override { return true; }
-  bool fused_update() const override {
-    return static_cast<bool>(optim::optimizer_record(config_.optim.optimizer).rule);
-  }
-  std::optional<Variant> variant(const Again& again) override {
-    Variant v;
-    v.recomputed = again.blocks;
-    const OffloadPlan* calls = nullptr;
-    if (again.parts > 0) {
-      v.calls = calls_again(again.parts);
-      if (v.calls.choices.empty()) return {};
-      calls = &v.calls;
-    }
-    v.dry = record_dry_step(config_, again.blocks, calls);
-    const MemoryEstimate e = estimate_memory(config_, again.blocks, calls);
-    // A card's fused updates renew low-precision copies.
-    const bool renewed = config_.device != "cpu";
-    v.weights = find_weights(v.dry.step, renewed);
-    v.pass_weights = find_weights(v.dry.pass, renewed);
-    v.others = std::max<int64_t>(0, e.peak - v.dry.step.peak_bytes().first);
-    v.step_seconds = seconds_of(v.dry.step);
-    if (renewed)
-      for (const int32_t cast : v.weights.casts) v.step_seconds[static_cast<size_t>(cast)] = 0;
-    if (v.dry.further > 0) v.pass_seconds = seconds_of(v.dry.pass);
-    return v;
-  }
-
- private:
-  // Which calls make so much of what is saved again, the fastest first; empty where there are none that do.
-  OffloadPlan calls_again(int parts) {
-    if (!saved_) saved_ = dry_saved(config_);
-    OffloadMeasured& m = *saved_;
-    const double flops = config_.dtype == "f32" ? limits_.matmul_f32 : limits_.matmul_bf16;
-    m.seconds_per_flop = flops > 0 ? 1 / (1e9 * flops * efficiency_) : 0;
-    m.seconds_per_byte = limits_.gb_s > 0 ? 1 / (1e9 * limits_.gb_s * efficiency_) : 0;
-    m.forward_seconds = m.backward_seconds = 1;
-    int64_t all = 0;
-    for (const SavedRecord& r : m.saved) all += r.bytes;
-    OffloadPlan plan = plan_offload(m, {.slowdown = kAnySlowdown,
-                                        .keep_bytes = std::max<int64_t>(all - all * parts / kParts, 1),
-                                        .recompute = true,
-                                        .away = SavedPlace::keep});
-    if (plan.recomputed_bytes <= all * (parts - 1) / kParts) return {};
-    return plan;
-  }
-  std::vector<double> seconds_of(const Recording& r) const {
-    std::vector<double> all(r.calls.size(), 0);
-    for (size_t i = 0; i < all.size(); ++i)
-      if (r.is_work(i)) all[i] = lab::least_seconds(r, i, limits_) / efficiency_;
-    return all;
-  }
-
-  const TrainConfig& config_;
-  const lab::Limits& limits_;
-  const double efficiency_;
-  std::optional<OffloadMeasured> saved_;  // of the step with all of it kept
-};
-
-// Of a step that has run.
-class RanSteps final : public Steps {
- public:
-  RanSteps(const RecordedStep& step, bool renewed) : step_(step), renewed_(renewed) {}
-  int64_t blocks() const override {
-    size_t most = 0;
-    for (const auto& pass : step_.turns) most = std::max(most, pass.size());
-    return static_cast<int64_t>(most);
-  }
-  int64_t passes() const override { return std::max<int64_t>(1, static_cast<int64_t>(step_.turns.size())); }
-  int64_t least() const override { return step_.least; }
-  bool single_calls() const override { return false; }
-  bool fused_update() const override { return step_.fused_update; }
-  std::optional<Variant> variant(const Again& again) override {
-    if (again.parts > 0) return {};
-    Variant v;
-    v.recomputed = again.blocks;
-    v.dry = step_.dry;
-    v.others = step_.others;
-    v.step_seconds.resize(v.dry.step.calls.size(), 0);
-    for (size_t i = 0; i < v.step_seconds.size(); ++i)
-      if (v.dry.step.is_work(i)) v.step_seconds[i] = v.dry.step.calls[i].seconds;
-    for (const std::vector<int32_t>& pass : step_.turns)
-      for (size_t k = 0; k < pass.size() && static_cast<int64_t>(k) < again.blocks; ++k) {
-        const int32_t end = k + 1 < pass.size() ? pass[k + 1] : memory::end_of_phase(v.dry.step, pass[k]);
-        memory::run_again(v.dry.step, v.step_seconds, pass[k], end);
-      }
-    v.weights = find_weights(v.dry.step, renewed_);
-    v.step_seconds.resize(v.dry.step.calls.size(), 0);
-    return v;
-  }
-
- private:
-  const RecordedStep& step_;
-  const bool renewed_;  // low-precision copies, by the updates
-};
 
 class Planner {
  public:
@@ -240,7 +100,7 @@ class Planner {
       for (const Place state : places(keys_.state)) {
         // Weights that live elsewhere are updated there, or by groups that stream through.
         if (parameters != Place::device && state == Place::device) continue;
-        for (const Updater who : updaters(state)) {
+        for (const Updater who : updaters(parameters, state)) {
           TierPlan p;
           p.least = steps_.least();
           p.recomputed = v.recomputed;
@@ -278,12 +138,15 @@ class Planner {
     }
     return all;
   }
-  std::vector<Updater> updaters(Place state) const {
+  std::vector<Updater> updaters(Place parameters, Place state) const {
     const std::string& key = keys_.update;
     if (state == Place::device || on_cpu() || key == "device") return {Updater::device};
     if (key == "cpu") return {Updater::cpu};
     if (key == "split") return {Updater::split};
-    return {Updater::device};  // another updater has other bits: only who asks for it gets it
+    // One that has other bits only who asks for it gets.
+    if (steps_.same_bits() && parameters == Place::host && state == Place::host)
+      return {Updater::device, Updater::split};
+    return {Updater::device};
   }
   // Eighths of what is saved.
   static std::vector<int64_t> shares(int64_t bytes) {
@@ -473,8 +336,10 @@ class Planner {
       p.bound = p.activations == Place::disk || p.parameters == Place::disk ? "the disk" : "the bus";
     }
     if (p.state != Place::device) {
-      const auto [took, by] = update_time(p, w, static_cast<double>(state), static_cast<double>(gradients), update);
-      p.seconds += runs_ahead(p) ? std::max(took - m.forward, 0.0) : took;
+      const auto [took, by] =
+          runs_ahead(p) ? time_ahead(p, step, w, static_cast<double>(state), static_cast<double>(gradients), m)
+                        : update_time(p, w, static_cast<double>(state), static_cast<double>(gradients), update);
+      p.seconds += took;
       if (took > update && took > 0.1 * p.seconds) p.bound = by;
     }
     if (p.bound.empty()) p.bound = "compute";
@@ -535,22 +400,54 @@ class Planner {
     double seconds;
     const char* by;
   };
-  // Of state that lives elsewhere: in groups through the device, both directions at once; or by the host's processor,
-  // which reads and writes state and weights and reads gradients. What is at home with the weights passes over the bus
-  // too; unless the update goes ahead, copies both ways, and gradients twice, first for their norm.
+  // Of an update that runs ahead: what it adds to a step. It has the bus and the host's memory together with the passes
+  // that it runs beside, and bounds from bytes are all there is: those that come over the bus, those that the host's
+  // processor reads and writes, and all that its memory moves. It runs beside the next forward, and where it need not
+  // wait for all gradients beside the whole pass; weights that a card reads in place are waited for.
+  Update time_ahead(const TierPlan& p, const Recording& step, const StepWeights& w, double state, double gradients,
+                    const memory::Movement& m) const {
+    const auto weights = static_cast<double>(w.bytes), copies = static_cast<double>(w.copied);
+    const auto passes = static_cast<double>(steps_.passes());
+    const bool early = steps_.updates_in_backward();
+    const double beside_in = early ? static_cast<double>(m.in) / passes : static_cast<double>(m.forward_in),
+                 beside_out = early ? static_cast<double>(m.out) / passes : 0;
+    const memory::Link l = link(p.state);
+    const double all = 2 * state + 2 * weights + gradients + copies;
+    // Seconds of the host's processor for all of it, of the bus for all of it, and of the bus for what runs beside.
+    const double speed = std::max(rates_.host_memory * kUpdateBytes, 1.0);
+    const double host = all / speed, in = (state + weights + gradients) / l.in / kBothWays,
+                 out = (state + weights + copies) / l.out / kBothWays;
+    const double in_beside = beside_in / l.in / kBothWays, out_beside = beside_out / l.out / kBothWays;
+    const auto bus = [&](double card) { return std::max(card * in + in_beside, card * out + out_beside); };
+    double share = p.update == Updater::cpu ? 1 : 0;  // of the processor
+    if (p.update == Updater::split)                   // both end together
+      share = std::clamp((std::max(in, out) + std::max(in_beside, out_beside)) / (host + std::max(in, out)), 0.0, 1.0);
+    const double memory = (all + beside_in + beside_out) / (speed * (p.update == Updater::cpu ? 1 : kTogether));
+    const double took = std::max({share * host, bus(1 - share), memory});
+    double exposed = 0;
+    for (const int32_t s : w.in_place)
+      if (!p.in_place.empty()) exposed += static_cast<double>(step.storages[static_cast<size_t>(s)].nbytes);
+    const double window = early ? m.seconds / passes : m.forward;
+    double more = std::max(took - window, took * exposed / std::max(weights, 1.0));
+    if (!early) more += std::max(m.left - m.seconds, 0.0);  // until all gradients are there
+    return {more, p.update == Updater::device ? "the bus" : "the host's update"};
+  }
+
+  // Of state that lives elsewhere and is updated when backward has ended: in groups through the device, both directions
+  // at once; or by the host's processor, which reads and writes state and weights and reads gradients. What is at home
+  // with the weights passes over the bus too: copies both ways, and gradients twice, first for their norm.
   Update update_time(const TierPlan& p, const StepWeights& w, double state, double gradients, double on_device) const {
     const memory::Link l = link(p.state);
-    const bool away = p.parameters != Place::device, ahead = runs_ahead(p);
+    const bool away = p.parameters != Place::device;
     const double weights = away ? static_cast<double>(w.bytes) : 0, copies = away ? static_cast<double>(w.copied) : 0;
-    const double in = state + weights + (ahead ? 0 : copies) + (away ? gradients : 0), out = state + weights + copies;
-    const double norm = away && !ahead ? gradients / l.in : 0;
+    const double in = state + weights + copies + (away ? gradients : 0), out = state + weights + copies;
+    const double norm = away ? gradients / l.in : 0;
     const double streamed = std::max({in / l.in / kBothWays, out / l.out / kBothWays, on_device}) + norm;
     if (p.update == Updater::device)
       return {streamed, streamed <= on_device ? "compute" : p.state == Place::disk ? "the disk" : "the bus"};
     const double bytes = 2 * state + gradients + 2 * static_cast<double>(w.bytes);
     const double speed = std::max(rates_.host_memory * kUpdateBytes, 1.0);
-    double host = ahead ? (bytes + copies) / speed
-                        : std::max(bytes / speed, static_cast<double>(w.bytes) / rates_.from_host) + gradients / speed;
+    double host = std::max(bytes / speed, static_cast<double>(w.bytes) / rates_.from_host) + gradients / speed;
     if (p.state == Place::disk) host = std::max({host, state / l.in, state / l.out});
     if (p.update == Updater::cpu) return {host, "the host's update"};
     return {host * streamed / (host + streamed), "the host's update"};
@@ -577,13 +474,13 @@ class Planner {
 }  // namespace
 
 TierPlan plan_tiers(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates) {
-  DrySteps steps(config, limits, rates.efficiency);
-  return Planner(steps, config.memory, config.device == "cpu", rates).run();
+  const std::unique_ptr<Steps> steps = dry_steps(config, limits, rates.efficiency);
+  return Planner(*steps, config.memory, config.device == "cpu", rates).run();
 }
 
 TierPlan plan_recorded(const RecordedStep& step, const MemoryConfig& memory, Device device, const TierRates& rates) {
-  RanSteps steps(step, !device.is_cpu());
-  return Planner(steps, memory, device.is_cpu(), rates).run();
+  const std::unique_ptr<Steps> steps = ran_steps(step, !device.is_cpu());
+  return Planner(*steps, memory, device.is_cpu(), rates).run();
 }
 
 }  // namespace strata

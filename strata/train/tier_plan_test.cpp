@@ -123,8 +123,8 @@ TEST(TierPlan, SingleCallsRunAgainBeforeBlocks) {
 // Low-precision copies move, f32 weights stay home, and the table has its place: by bytes over the bus, with an update
 // through the device that reads gradients, weights and state and writes all but gradients, while the next forward runs.
 TEST(TierPlan, WeightsAreForecastByTheirBytes) {
-  const TrainConfig c =
-      config_of({"train.dtype=bf16", "model.vocab=512", "memory.parameters=host", "memory.state=host"});
+  const TrainConfig c = config_of(
+      {"train.dtype=bf16", "model.vocab=512", "memory.parameters=host", "memory.state=host", "memory.update=device"});
   const TierPlan p = plan_tiers(c, kCard, {.to_host = 5e8, .from_host = 5e8, .host_memory = 1e11});
   const MemoryEstimate e = estimate_memory(c);
   const auto weights = static_cast<double>(e.parameters), state = static_cast<double>(e.optimizer);
@@ -136,6 +136,31 @@ TEST(TierPlan, WeightsAreForecastByTheirBytes) {
   EXPECT_EQ(p.bound, "the bus");
   EXPECT_FALSE(p.in_place.empty());
   EXPECT_LT(p.weights_near, e.parameters);
+}
+
+// Who updates changes no bit where the rule promises so: then both do. What need not wait for all gradients is done
+// beside backward.
+TEST(TierPlan, UpdatesByBothAndInBackwardWhereTheyMay) {
+  const auto plan = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"train.dtype=bf16", "memory.parameters=host", "memory.state=host"});
+    return plan_tiers(config_of(more), kCard, {.to_host = 2e9, .from_host = 2e9, .host_memory = 5e9});
+  };
+  const TierPlan both = plan({});
+  EXPECT_EQ(both.update, Updater::split);
+  EXPECT_EQ(both.bound, "the host's update");
+  const TierPlan card = plan({"memory.update=device"});
+  EXPECT_LT(both.seconds, card.seconds);
+  EXPECT_EQ(plan({"train.optimizer=nadam"}).update, Updater::device);
+  EXPECT_EQ(plan({"train.state_8bit=true"}).update, Updater::device);
+  EXPECT_EQ(plan({"train.param_dtype=bf16", "train.param_update=stochastic"}).update, Updater::device);
+  for (const char* who : {"device", "cpu", "split"}) {
+    const std::string update = std::string("memory.update=") + who;
+    const TierPlan clipped = plan({update}), free = plan({update, "train.grad_clip=0"});
+    EXPECT_LT(free.seconds, clipped.seconds) << who;
+    EXPECT_GT(free.seconds, 0.5 * clipped.seconds) << who;  // the bytes are the same
+    EXPECT_EQ(plan({update, "train.grad_clip=0", "train.dtype=f16"}).seconds,
+              plan({update, "train.dtype=f16"}).seconds);  // which scales its loss
+  }
 }
 
 TEST(TierPlan, TakesWhatTheKeysSay) {

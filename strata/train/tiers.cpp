@@ -66,8 +66,7 @@ Tiers::Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* op
                      .keep_bytes = plan.kept,
                      .fetch_bytes = std::max<int64_t>(plan.window, int64_t{1} << 20),
                      .host_bytes = plan.activations == Place::host ? plan.budget.host : 0,
-                     .most_kept = std::max<int64_t>(plan.kept, 1),
-                     .log = true};
+                     .most_kept = std::max<int64_t>(plan.kept, 1)};
     if (plan.activations == Place::disk) o.disk = memory::disk();
     offload_ = SavedTensorOffload::create(o);
   }
@@ -147,8 +146,12 @@ std::string Tiers::summary() const {
   if (plan_.state != Place::device) {
     const optim::StateHome home = optimizer_->home();
     if (const auto times = optimizer_->ahead_times())
-      add(fmt::format("update: {:.3g} s under the next forward, {:.3g} s after its step was queued", times->seconds,
-                      times->until_known));
+      add(times->before_step > 0 ? fmt::format("update: {:.3g} s beside backward and the next forward, {:.0f}% of it "
+                                               "before backward had ended",
+                                               times->seconds, 100 * times->before_step)
+                                 : fmt::format("update: {:.3g} s under the next forward, {:.3g} s after its step was "
+                                               "queued",
+                                               times->seconds, times->until_known));
     if (home.who == optim::StateHome::Who::split && home.cpu_share >= 0)
       add(fmt::format("state: the host's processor updates {:.0f}% of it", 100 * home.cpu_share));
   }

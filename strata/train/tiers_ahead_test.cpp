@@ -50,10 +50,12 @@ struct Net : nn::Module {
 struct Trained {
   std::vector<double> numbers;
   std::vector<Tensor> weights;
+  double before_step = 0;  // the share that had been updated when step() came, in one of them
 };
 
 // Several passes a step, clipped, one step left out, evaluated between; with `near` bytes of weights.
-Trained train(bool away, optim::StateHome::Who who, bool low, int64_t near) {
+// With `free` gradients are not clipped, no step is left out, and updates begin in backward.
+Trained train(bool away, optim::StateHome::Who who, bool low, int64_t near, bool free = false) {
   manual_seed(5);
   const Net net;
   const Tensor x = randn({9, 48});
@@ -75,13 +77,23 @@ Trained train(bool away, optim::StateHome::Who who, bool low, int64_t near) {
       std::optional<nn::StreamScope> scope;
       if (streamed) scope.emplace(*streamed);
       for (int pass = 0; pass < 2; ++pass) {
-        loss = loss_of(step == 3 ? INFINITY : 0.5);
+        loss = loss_of(step == 3 && !free ? INFINITY : 0.5);
+        std::optional<optim::UpdateInBackward> early;
+        if (free && pass == 1) early.emplace(o);
         loss.backward();
       }
     }
-    const auto report = optim::StepReport::of(
-        o.step_guarded({.max_norm = step % 2 == 0 ? 0.1 : 1e3, .loss = step == 3 ? Tensor() : loss.detach()})
-            .data<double>());
+    if (away && free && step == 4)  // who reads what has been begun waits for it
+      for (const auto& [name, p] : net.named_parameters()) (void)p.detach().to(Tier::host);
+    const auto report = optim::StepReport::of(o.step_guarded({.max_norm = free            ? INFINITY
+                                                                          : step % 2 == 0 ? 0.1
+                                                                                          : 1e3,
+                                                              .loss = step == 3 ? Tensor() : loss.detach()})
+                                                  .data<double>());
+    if (away && free && step == 4) {
+      o.finish();
+      r.before_step = o.ahead_times()->before_step;
+    }
     if (report.outcome == optim::StepReport::diverged) o.reset_guard();
     r.numbers.push_back(loss.item());
     r.numbers.push_back(report.norm);
@@ -99,21 +111,24 @@ Trained train(bool away, optim::StateHome::Who who, bool low, int64_t near) {
 TEST(TiersAhead, AStreamedNetworkTrainsToTheSameBits) {
   make_home();
   using Who = optim::StateHome::Who;
-  for (const bool low : {false, true}) {
-    const Trained want = train(false, Who::device, low, 0);
-    for (const int64_t near : {int64_t{0}, int64_t{16 * 12288}})
-      for (const Who who : {Who::device, Who::cpu}) {
-        SCOPED_TRACE(cat("low ", low, " near ", near, ' ', name_of(who)));
-        const Trained got = train(true, who, low, near);
-        ASSERT_EQ(got.numbers.size(), want.numbers.size());
-        for (size_t i = 0; i < want.numbers.size(); ++i)
-          EXPECT_TRUE(got.numbers[i] == want.numbers[i] || (std::isnan(got.numbers[i]) && std::isnan(want.numbers[i])))
-              << i << ": " << got.numbers[i] << ' ' << want.numbers[i];
-        ASSERT_EQ(got.weights.size(), want.weights.size());
-        for (size_t i = 0; i < want.weights.size(); ++i)
-          EXPECT_TRUE((got.weights[i] == want.weights[i]).all().item<bool>()) << i;
-      }
-  }
+  for (const bool low : {false, true})
+    for (const bool free : {false, true}) {
+      const Trained want = train(false, Who::device, low, 0, free);
+      for (const int64_t near : {int64_t{0}, int64_t{16 * 12288}})
+        for (const Who who : {Who::device, Who::cpu}) {
+          SCOPED_TRACE(cat("low ", low, " near ", near, ' ', name_of(who), free ? ", in backward" : ""));
+          const Trained got = train(true, who, low, near, free);
+          EXPECT_EQ(got.before_step > 0.5, free);
+          ASSERT_EQ(got.numbers.size(), want.numbers.size());
+          for (size_t i = 0; i < want.numbers.size(); ++i)
+            EXPECT_TRUE(got.numbers[i] == want.numbers[i] ||
+                        (std::isnan(got.numbers[i]) && std::isnan(want.numbers[i])))
+                << i << ": " << got.numbers[i] << ' ' << want.numbers[i];
+          ASSERT_EQ(got.weights.size(), want.weights.size());
+          for (size_t i = 0; i < want.weights.size(); ++i)
+            EXPECT_TRUE((got.weights[i] == want.weights[i]).all().item<bool>()) << i;
+        }
+    }
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ const OptimizerRecord& ASGDOptions::record() {
                                   k[5] = o.t0;
                                   k[kNextRate] = lr;
                                 }>,
+      .same_bits = false,
   });
   return r;
 }

@@ -55,6 +55,7 @@ const OptimizerRecord& NAdamOptions::record() {
                                   k[9] = o.decoupled_weight_decay ? 0 : o.weight_decay;
                                   k[10] = o.momentum_decay;
                                 }>,
+      .same_bits = false,
   });
   return r;
 }
