@@ -41,10 +41,13 @@ const std::vector<KeyRow>& keys() {
   static const std::vector<KeyRow> rows = {
       {"vocab_size", {"vocab_size"}},
       {"context_length", {"max_position_embeddings", "n_positions"}, Kind::integer, true},
-      {"embedding_length", {"hidden_size", "n_embd"}, Kind::integer, true},
-      {"block_count", {"num_hidden_layers", "n_layer"}, Kind::integer, true},
-      {"feed_forward_length", {"intermediate_size", "n_inner"}, Kind::integer, false, false, {}, true},
-      {"attention.head_count", {"num_attention_heads", "n_head"}, Kind::integer, true},
+      {"embedding_length", {"hidden_size", "n_embd", "d_model"}, Kind::integer, true},
+      {"block_count", {"num_hidden_layers", "n_layer", "num_layers"}, Kind::integer, true},
+      {"decoder_block_count", {"num_decoder_layers"}},
+      {"decoder_start_token_id", {"decoder_start_token_id"}, Kind::integer, false, false, "0"},
+      {"feed_forward_length", {"intermediate_size", "n_inner", "d_ff"}, Kind::integer, false, false, {}, true},
+      {"attention.head_count", {"num_attention_heads", "n_head", "num_heads"}, Kind::integer, true},
+      {"attention.relative_buckets_count", {"relative_attention_num_buckets"}, Kind::integer, true},
       {"attention.layer_norm_rms_epsilon", {"rms_norm_eps"}, Kind::number, true},
       {"attention.layer_norm_epsilon", {"layer_norm_eps", "layer_norm_epsilon"}, Kind::number, true},
       {"attention.q_lora_rank", {"q_lora_rank"}, Kind::integer, false, false, "null"},
@@ -76,10 +79,11 @@ constexpr std::string_view kHeadsKv = "attention.head_count_kv", kKeyLength = "a
                            kFactor = "rope.scaling.factor", kOriginal = "rope.scaling.original_context_length",
                            kAttention = "rope.scaling.attn_factor", kYarnAttention = "rope.scaling.yarn_attn_factor",
                            kBetaFast = "rope.scaling.yarn_beta_fast", kBetaSlow = "rope.scaling.yarn_beta_slow",
-                           kLogMultiplier = "rope.scaling.yarn_log_multiplier";
+                           kLogMultiplier = "rope.scaling.yarn_log_multiplier",
+                           kRmsEps = "attention.layer_norm_rms_epsilon";
 // Keys that decide no number of a forward.
 constexpr std::string_view kPassedOver[] = {"rope.scaling.finetuned", "tensor_data_layout"};
-const std::vector<std::string_view> kBases = {"rope_theta", "rotary_emb_base"};
+const std::vector<std::string_view> kBases = {"rope_theta", "rotary_emb_base"}, kHeadSize = {"head_dim", "d_kv"};
 
 // The f64 that the shortest text of an f32 says: 1e-05, not 9.99999974737875e-06.
 double shortest(double stored) {
@@ -160,6 +164,9 @@ class Reader {
       c_["attention_bias"] = any_of({"attn_q.bias", "attn_qkv.bias", "attn_q_a.bias", "attn_output.bias"});
     if (usual_.contains("mlp_bias")) c_["mlp_bias"] = any_of({"ffn_down.bias"});
     if (usual_.contains("mlp_only_layers")) plain_layers();
+    // Readers have relu, or with gates gelu by tanh.
+    if (usual_.contains("feed_forward_proj"))
+      c_["feed_forward_proj"] = facts_.tensors.contains("enc.blk.0.ffn_gate.weight") ? "gated-gelu" : "relu";
     return c_;
   }
 
@@ -219,8 +226,9 @@ class Reader {
     }
     if (usual_.contains("num_key_value_heads")) c_["num_key_value_heads"] = has(kHeadsKv) ? integer(kHeadsKv) : heads;
     size_ = has(kKeyLength) ? integer(kKeyLength) : dim / heads;
-    if (usual_.contains("head_dim")) c_["head_dim"] = size_;
-    check(size_ > 0 && (usual_.contains("head_dim") || size_ == dim / heads), kOp, prefix_, kKeyLength, " is ", size_);
+    const std::string name = name_in(usual_, kHeadSize);
+    if (usual_.contains(name)) c_[name] = size_;
+    check(size_ > 0 && (usual_.contains(name) || size_ == dim / heads), kOp, prefix_, kKeyLength, " is ", size_);
     check(!has(kValueLength) || integer(kValueLength) == size_, kOp, prefix_, kValueLength, " is not that of keys, ",
           size_);
   }
@@ -368,13 +376,16 @@ class Reader {
 class Writer {
  public:
   Writer(const Family& family, const ModelSpec& spec)
-      : family_(family), spec_(spec), config_(Json::parse(write_config(family, spec))) {
+      : family_(family),
+        whole_(spec),
+        spec_(spec.kind == ModelKind::encoder_decoder ? spec.parts[0] : spec),
+        config_(Json::parse(write_config(family, spec))) {
     check(!family.gguf.architectures.empty(), kOp, "GGUF files have no name for models of ", family.title);
     const std::string architecture(family.gguf.architectures.front());
     prefix_ = architecture + ".";
     facts_.metadata = io::GgufMetadata(cat("of ", family.name));
     facts_.metadata.set(std::string(kArchitecture), io::GgufValue::of(architecture));
-    facts_.vocab = spec.vocab;
+    facts_.vocab = spec_.vocab;
   }
 
   GgufFacts facts() {
@@ -387,7 +398,7 @@ class Writer {
       set(kKeyMla, a.head_size);
     } else {
       if (config_.contains("num_key_value_heads")) set(kHeadsKv, a.kv_heads);
-      if (config_.contains("head_dim")) {
+      if (config_.contains(name_in(config_, kHeadSize))) {
         set(kKeyLength, a.head_size);
         set(kValueLength, a.value_size);
       }
@@ -399,9 +410,11 @@ class Writer {
     for (const nn::LayerSpec& l : spec_.layers)
       if (const auto& e = l.feed_forward.experts)
         set(kGating, int64_t{e->scoring == nn::ExpertsSpec::Scoring::sigmoid ? 2 : 1});
+    // T5's files say its one epsilon by both names.
+    if (spec_.relative) set(kRmsEps, config_["layer_norm_epsilon"].get<double>());
     positions();
     windows();
-    for (const WeightRow& row : family_.weights(spec_))
+    for (const WeightRow& row : family_.weights(whole_))
       if (!row.gguf.empty() && !row.repeats) facts_.tensors.insert(row.gguf);
     for (const auto& [name, factors] : facts_.factors) facts_.tensors.insert(name);
     return facts_;
@@ -509,7 +522,7 @@ class Writer {
   }
 
   const Family& family_;
-  const ModelSpec& spec_;
+  const ModelSpec &whole_, &spec_;  // spec_: of an encoder-decoder its first part, whose blocks the other's are like
   Json config_;
   std::string prefix_;
   GgufFacts facts_;
@@ -558,6 +571,8 @@ ModelSpec aligned(const ModelSpec& spec, ModelSpec other) {
     }
     if (same) other.rotary[i] = a;
   }
+  for (size_t i = 0; i < std::min(spec.parts.size(), other.parts.size()); ++i)
+    other.parts[i] = aligned(spec.parts[i], other.parts[i]);
   return other;
 }
 
