@@ -10,6 +10,7 @@
 #include "strata/core/error.h"
 #include "strata/io/files.h"
 #include "strata/io/weight_files.h"
+#include "strata/models/gguf_keys_inl.h"
 #include "strata/nn/rotary.h"
 
 namespace strata {
@@ -25,52 +26,9 @@ constexpr std::string_view kFreqs = "rope_freqs.weight", kLong = "rope_factors_l
                            kShort = "rope_factors_short.weight";
 constexpr int64_t kMaxFactors = 1 << 16;  // pairs of a head: far beyond any
 
-// A key of GGUF, behind "ARCHITECTURE.", and what config.json calls it: the name that the family writes.
-struct KeyRow {
-  enum class Kind : uint8_t { integer, number, flag };
-  std::string_view gguf;
-  std::vector<std::string_view> config;
-  Kind kind = Kind::integer;
-  bool required = false;         // where the family has it
-  bool zero_is_null = false;     // 0 says that there is none
-  std::string_view absent = {};  // what no key means, as JSON; empty: what config.json means without it
-  bool always = false;           // the family's reader takes it even where its sample does not write it
-};
 using Kind = KeyRow::Kind;
-const std::vector<KeyRow>& keys() {
-  static const std::vector<KeyRow> rows = {
-      {"vocab_size", {"vocab_size"}},
-      {"context_length", {"max_position_embeddings", "n_positions"}, Kind::integer, true},
-      {"embedding_length", {"hidden_size", "n_embd", "d_model"}, Kind::integer, true},
-      {"block_count", {"num_hidden_layers", "n_layer", "num_layers"}, Kind::integer, true},
-      {"decoder_block_count", {"num_decoder_layers"}},
-      {"decoder_start_token_id", {"decoder_start_token_id"}, Kind::integer, false, false, "0"},
-      {"feed_forward_length", {"intermediate_size", "n_inner", "d_ff"}, Kind::integer, false, false, {}, true},
-      {"attention.head_count", {"num_attention_heads", "n_head", "num_heads"}, Kind::integer, true},
-      {"attention.relative_buckets_count", {"relative_attention_num_buckets"}, Kind::integer, true},
-      {"attention.layer_norm_rms_epsilon", {"rms_norm_eps"}, Kind::number, true},
-      {"attention.layer_norm_epsilon", {"layer_norm_eps", "layer_norm_epsilon"}, Kind::number, true},
-      {"attention.q_lora_rank", {"q_lora_rank"}, Kind::integer, false, false, "null"},
-      {"attention.kv_lora_rank", {"kv_lora_rank"}, Kind::integer, true},
-      {"attention.value_length_mla", {"v_head_dim"}, Kind::integer, true},
-      {"rope.freq_base", {"rope_theta", "rotary_emb_base"}, Kind::number, false, false, "10000.0"},
-      {"rope.freq_base_swa", {"rope_local_base_freq"}, Kind::number},
-      {"attn_logit_softcapping", {"attn_logit_softcapping"}, Kind::number, false, true},
-      {"final_logit_softcapping", {"final_logit_softcapping"}, Kind::number, false, true},
-      {"use_parallel_residual", {"use_parallel_residual"}, Kind::flag, true},
-      {"leading_dense_block_count", {"first_k_dense_replace"}, Kind::integer, false, false, "0"},
-      {"expert_count", {"num_local_experts", "num_experts", "n_routed_experts"}, Kind::integer, true},
-      {"expert_used_count", {"num_experts_per_tok"}, Kind::integer, true},
-      {"expert_feed_forward_length", {"moe_intermediate_size"}, Kind::integer, true},
-      {"expert_shared_count", {"n_shared_experts"}, Kind::integer, true},
-      {"expert_weights_scale", {"routed_scaling_factor"}, Kind::number, false, false, "1.0"},
-      {"expert_weights_norm", {"norm_topk_prob"}, Kind::flag, false, false, "false"},
-      {"expert_group_count", {"n_group"}, Kind::integer, false, false, "1"},
-      {"expert_group_used_count", {"topk_group"}, Kind::integer, false, false, "1"},
-  };
-  return rows;
-}
-// And what is said otherwise on either side.
+
+// Beside gguf_keys(): what is said otherwise on either side.
 constexpr std::string_view kHeadsKv = "attention.head_count_kv", kKeyLength = "attention.key_length",
                            kValueLength = "attention.value_length", kKeyMla = "attention.key_length_mla",
                            kWindow = "attention.sliding_window", kPattern = "attention.sliding_window_pattern",
@@ -156,7 +114,7 @@ class Reader {
     c_["model_type"] = family_.model_types.front();
     c_["vocab_size"] = facts_.vocab;
     c_["tie_word_embeddings"] = !facts_.tensors.contains(kHead);
-    for (const KeyRow& row : keys()) read(row, further);
+    for (const KeyRow& row : gguf_keys()) read(row, further);
     heads();
     positions();
     windows();
@@ -389,7 +347,7 @@ class Writer {
   }
 
   GgufFacts facts() {
-    for (const KeyRow& row : keys()) write(row);
+    for (const KeyRow& row : gguf_keys()) write(row);
     const nn::AttentionSpec& a = spec_.layers.front().attention;
     if (a.latent) {
       set(kHeadsKv, int64_t{1});

@@ -60,7 +60,7 @@ def test_whisper_writes_what_is_said(name, tmp_path):
     assert times == pytest.approx([float(t) for t in reference["loud_end_times"].reshape(-1).tolist()])
     # Both channels of a file in 32-bit floats.
     wav = tmp_path / "a.wav"
-    data = b"".join(int(x).to_bytes(4, "little") * 2 for x in reference["loud_end_sound"].view(st.int32).tolist())
+    data = b"".join((int(x) & 0xFFFFFFFF).to_bytes(4, "little") * 2 for x in reference["loud_end_sound"].view(st.int32).tolist())
     header = b"WAVEfmt " + (16).to_bytes(4, "little") + (3).to_bytes(2, "little") + (2).to_bytes(2, "little")
     header += (16000).to_bytes(4, "little") + (128000).to_bytes(4, "little") + (8).to_bytes(2, "little") + (32).to_bytes(2, "little")
     body = header + b"data" + len(data).to_bytes(4, "little") + data
