@@ -4,7 +4,7 @@ find_package(OpenMP REQUIRED)
 find_package(Threads REQUIRED)
 set(missing)
 foreach(pair "dnnl=libdnnl-dev ocl-icd-opencl-dev" hwy=libhwy-dev fmt=libfmt-dev ZLIB=zlib1g-dev nlohmann_json=nlohmann-json3-dev
-        Liburing=liburing-dev httplib=libcpp-httplib-dev utf8proc=libutf8proc-dev PCRE2=libpcre2-dev zstd=libzstd-dev CLI11=libcli11-dev GTest=libgtest-dev)
+        Liburing=liburing-dev httplib=libcpp-httplib-dev utf8proc=libutf8proc-dev PCRE2=libpcre2-dev zstd=libzstd-dev PNG=libpng-dev JPEG=libjpeg-dev CLI11=libcli11-dev GTest=libgtest-dev)
   string(REGEX MATCH "^([^=]*)=(.*)$" pair "${pair}")
   set(name ${CMAKE_MATCH_1})
   set(package "${CMAKE_MATCH_2}")

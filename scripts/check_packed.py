@@ -13,6 +13,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
+from compare_logits import compare, logits_of
+
 
 def check(folder: str) -> None:
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
@@ -30,11 +32,7 @@ def check(folder: str) -> None:
     if wrong:
         raise SystemExit(f"{name}: {wrong}")
     expected = load_file(os.path.join(folder, "expected.safetensors"))
-    with torch.no_grad():
-        logits = model.eval()(input_ids=expected["tokens"], use_cache=False).logits.float()
-    off = (logits - expected["logits"]).abs().max().item() / expected["logits"].abs().max().item()
-    if not off < 1e-3:
-        raise SystemExit(f"{name}: logits are off by {off}")
+    off = compare(name, logits_of(model.eval(), expected["tokens"]), expected["logits"], 1e-3)
     print(f"{name}: logits off by {off:.1e}")
 
 

@@ -20,6 +20,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
+from compare_logits import compare, logits_of
+
 KINDS = {
     "lora": {"r": 4, "lora_alpha": 6},
     "rslora": {"r": 3, "lora_alpha": 5, "use_rslora": True, "lora_dropout": 0.1},
@@ -35,9 +37,7 @@ def base(folder: str) -> torch.nn.Module:
 
 
 def logits(model: torch.nn.Module, folder: str) -> torch.Tensor:
-    tokens = load_file(os.path.join(folder, "reference.safetensors"))["tokens"]
-    with torch.no_grad():
-        return model(input_ids=tokens, use_cache=False).logits.float()
+    return logits_of(model, load_file(os.path.join(folder, "reference.safetensors"))["tokens"])
 
 
 def is_decoder(folder: str) -> bool:
@@ -84,9 +84,7 @@ def check(folder: str) -> None:
             if missing or result.unexpected_keys:
                 raise SystemExit(f"{ours}: missing {missing}, unexpected {result.unexpected_keys}")
             want = load_file(os.path.join(computed, "expected.safetensors"))["logits"]
-            off = (logits(model, folder) - want).abs().max().item() / want.abs().max().item()
-            if not off < most:
-                raise SystemExit(f"{ours}: logits are off by {off}")
+            compare(ours, logits(model, folder), want, most)
     print(f"{os.path.basename(folder)}: PEFT reads ours")
 
 

@@ -11,10 +11,10 @@ train [B, T], loss, grad.NAME           the mean cross entropy of each token aft
 Of an encoder of text: tokens, mask [B, T] (padded at the ends), types [B, T]; hidden (0 at padding), pooled and logits where
 the model has them; of an encoder of images: picture0 [H, W, 3], picture0_pixels and so on, pixels, hidden, pooled and logits,
 wide and wide_hidden (another size), masked and masked_hidden; of an encoder-decoder: source (tokens, with mask [B, S], 1 at
-tokens; or frames of sound, with sound, whole_sound, silence [n] and the frames of each), encoded (0 at padding), tokens [B,
-T], logits, greedy [B, 64] that follow the start token, and what generate() finds with three beams, which end with
-eos_token_id and have beams_not_first as begin_suppress_tokens: beams [B, 24], padded with -1, and their scores beam_scores;
-of both encoders: pictures, tokens, pixels, text, image (vectors before they get length 1), scores. With weights, loss and
+tokens; or frames of sound, with sound, whole_sound, silence [n] and the frames of each, and what make_transcripts.py says),
+encoded (0 at padding), tokens [B, T], logits, greedy [B, 64] that follow the start token, and what generate() finds with
+three beams, which end with eos_token_id and have beams_not_first as begin_suppress_tokens: beams [B, 24], padded with -1,
+and their scores beam_scores; of both encoders: pictures, tokens, pixels, text, image (vectors before they get length 1), scores. With weights, loss and
 grad.NAME (of a file's tensor NAME): the sum of the last of these times the weights, and its gradients.
 """
 
@@ -29,6 +29,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 from transformers.utils import logging
+
+from make_transcripts import transcripts
 
 GREEDY = 64
 
@@ -197,6 +199,9 @@ def sound(model: torch.nn.Module, folder: str) -> dict[str, torch.Tensor]:
         if name == "silence":
             out[name].zero_()
         out[name + "_frames"] = torch.from_numpy(extractor(out[name].numpy(), sampling_rate=16000).input_features[0])
+    state = torch.get_rng_state()
+    out |= transcripts(model, extractor, folder)
+    torch.set_rng_state(state)  # what is drawn behind it stays what it was
     return out
 
 

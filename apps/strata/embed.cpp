@@ -17,7 +17,7 @@
 #include "strata/core/json_text.h"
 #include "strata/core/node.h"
 #include "strata/core/parallel.h"
-#include "strata/data/ppm.h"
+#include "strata/data/picture.h"
 #include "strata/generate/text_model.h"
 #include "strata/io/files.h"
 #include "strata/io/safetensors.h"
@@ -67,7 +67,7 @@ class PictureEmbedder {
   Tensor operator()(const std::vector<std::string>& files) const {
     const NoGrad guard;
     TensorList pixels;
-    for (const std::string& file : files) pixels.push_back(image_pixels(data::read_ppm(file), features_));
+    for (const std::string& file : files) pixels.push_back(image_pixels(data::read_picture(file), features_));
     const Tensor like = pretrained_.module().parameters().front();
     const Tensor x = stack(pixels, 0).to(like.device()).to(like.dtype());
     const ImageEncoder* encoder = pretrained_.image_encoder.get();
@@ -143,7 +143,7 @@ void add_embed(CLI::App& app, Body& body) {
   embed->add_option("--model", a->path, "Folder of a model as Hugging Face writes it")->required()->type_name("DIR");
   embed->add_option("--input", a->input, "A file with a text a line ('-': standard input)")->type_name("FILE");
   embed->add_flag("--images", a->images,
-                  "Each line names a picture (PPM), which preprocessor_config.json says how to prepare");
+                  "Each line names a picture (PNG, JPEG, PPM), which preprocessor_config.json says how to prepare");
   embed
       ->add_option("--out", a->out,
                    "Write a safetensors file with 'embeddings' [texts, numbers] in place of JSON lines")

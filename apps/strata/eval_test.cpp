@@ -17,11 +17,14 @@
 #include "apps/strata/tiny_llama_test_util.h"
 #include "strata/core/rng.h"
 #include "strata/io/files.h"
+#include "strata/io/gguf.h"
 #include "strata/io/safetensors.h"
 #include "strata/io/temp_dir.h"
+#include "strata/models/gguf_model.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/random/random.h"
+#include "strata/text/pipeline/gguf_vocabulary.h"
 
 namespace strata::cli {
 namespace {
@@ -313,6 +316,48 @@ TEST(EvalCases, AreTransformers) {
             expected["choices-drawn"]);
   }
   EXPECT_GE(seen, 6);
+}
+
+// A GGUF file, and the folder that is made of it: the same measures. One of blocks differs, by as much as they round.
+TEST_F(EvalCommand, GgufFilesGiveWhatTheirFolderGives) {
+  const Family& family = family_named("llama");
+  const ModelSpec spec = read_spec(family, ConfigReader(family.samples.front().config, "config.json"));
+  text::GgufVocabulary vocabulary{.model = "gpt2", .pre = "llama-bpe"};
+  vocabulary.tokens = {"</s>", "\xc4\xa0"};  // and the blank
+  for (char c = 'a'; c <= 'h'; ++c) vocabulary.tokens.emplace_back(1, c);
+  vocabulary.token_types.assign(vocabulary.tokens.size(), 1);
+  vocabulary.token_types[0] = 3;
+  vocabulary.eos = 0;
+  io::GgufMetadata metadata;
+  set_gguf_vocabulary(vocabulary, metadata);
+  io::GgufWriter(path("tokenizer.gguf"), metadata, {}).commit();
+  manual_seed(9);
+  const LanguageModel model(spec);
+  {
+    const NoGrad guard;
+    for (Tensor p : model.parameters())
+      if (p.dim() >= 2) p.copy_(randn(p.shape()) * 0.3);
+  }
+  for (const char* type : {"F32", "Q8_0"})
+    save_gguf(model, family, spec, path(std::string(type) + ".gguf"),
+              {.type = type, .companions = path("tokenizer.gguf")});
+  const Result made = strata("model convert " + path("F32.gguf") + " " + path("folder"));
+  ASSERT_EQ(made.status, 0) << made.output;
+  const auto of = [&](const std::string& which) {
+    const Result r = strata("eval --threads 1 --model " + path(which) + " --text " + path("texts.jsonl") +
+                            " --choices " + path("choices.jsonl") + " --answers " + path("answers.jsonl") +
+                            " --compare " + path("F32.gguf") + " --json " + path("out.json"));
+    EXPECT_EQ(r.status, 0) << r.output;
+    return r.status == 0 ? json::parse(io::read_file(path("out.json"))) : json();
+  };
+  const json file = of("F32.gguf"), folder = of("folder"), blocks = of("Q8_0.gguf");
+  ASSERT_EQ(file["results"].size(), 4u) << file["results"];
+  for (const auto& [kind, result] : file["results"].items())
+    for (const auto& [name, measure] : result["measures"].items())
+      EXPECT_NEAR(measure["value"].get<double>(), value(folder, kind, name), 1e-9) << kind << ' ' << name;
+  EXPECT_GT(value(file, "text", "perplexity"), 1);
+  EXPECT_NEAR(value(file, "text", "loss"), value(blocks, "text", "loss"), 0.1);
+  EXPECT_GT(std::abs(value(file, "text", "loss") - value(blocks, "text", "loss")), 1e-7);
 }
 
 }  // namespace

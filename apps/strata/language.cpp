@@ -75,6 +75,8 @@ Language load_language(const std::string& path, const std::string& prompt, const
     const TrainedModel trained = detail::load_trained_model_for(prompt, path, &warnings, parse_device(device));
     for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
     l.model = trained.model;
+    l.reader = trained.encoder_decoder;
+    l.start = trained.start;
     l.tokenizer = trained.tokenizer;
     l.bare = trained.config.init.empty();
     l.options.temperature = 0.8;

@@ -11,47 +11,59 @@
 #include "apps/strata/language.h"
 #include "strata/core/json_text.h"
 #include "strata/core/parallel.h"
-#include "strata/generate/generation_config.h"
-#include "strata/generate/transcribe.h"
-#include "strata/io/files.h"
-#include "strata/models/pretrained.h"
+#include "strata/generate/text_model.h"
 #include "strata/text/utf8.h"
 
 namespace strata::cli {
 namespace {
 
-constexpr uint64_t kMaxConfig = 16 << 20;
-
 struct Arguments {
-  std::string path, file, language, task, device = usual_device();
+  std::string path, file, language, task, format = "text", device = usual_device();
   int64_t threads = 0, tokens = 0;
-  bool json = false;
+  bool lines = false, timestamps = false, no_timestamps = false;
+};
+
+std::string line_of(const SpokenText& part, bool json) {
+  std::string text = part.text;
+  text.erase(0, text.find_first_not_of(' '));
+  if (!json) return text + "\n";
+  return fmt::format("{{\"begin\": {}, \"end\": {}, \"text\": {}}}\n", part.begin, part.end,
+                     detail::json_string(text::valid_utf8(text)));
+}
+
+std::string text_of(const Transcription& all, bool lines) {
+  std::string text;
+  for (const SpokenText& part : all.parts) text += line_of(part, lines);
+  return text;
+}
+
+// What is written of what was said, by the name of the form.
+struct Form {
+  const char* name;
+  std::string (*write)(const Transcription&);
+};
+constexpr Form kForms[] = {
+    {"text", [](const Transcription& t) { return text_of(t, false); }},
+    {"json", [](const Transcription& t) { return to_json(t) + "\n"; }},
+    {"jsonl", [](const Transcription& t) { return text_of(t, true); }},
+    {"srt", [](const Transcription& t) { return to_srt(t); }},
 };
 
 int run(const Arguments& a) {
   if (a.threads > 0) set_num_threads(static_cast<int>(a.threads));
+  if (a.timestamps && a.no_timestamps) throw UsageError("--timestamps and --no-timestamps stand side by side");
   const data::Sound sound = data::read_wav(a.file);
-  const std::string settings = a.path + "/preprocessor_config.json";
-  const SoundFeatures features = parse_sound_features(io::read_file(settings, kMaxConfig), settings);
-  const Pretrained pretrained = load_pretrained(a.path, {.device = parse_device(a.device)});
-  if (!pretrained.encoder_decoder || !pretrained.encoder_decoder->reads_sound())
-    throw UsageError(fmt::format("'{}' reads no sound: a {}", a.path, pretrained.family->title));
-  const auto folder = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(a.path));
-  const std::shared_ptr<const text::Tokenizer> tokenizer(folder, folder->tokenizer.get());
-  TranscriptionOptions options{.language = a.language, .task = a.task};
-  if (!pretrained.generation_config.empty())
-    options.writing = parse_generation_config(pretrained.generation_config, a.path + "/generation_config.json");
-  if (options.writing.stop_ids.empty() && folder->eos) options.writing.stop_ids = {*folder->eos};
-  if (a.tokens > 0) options.writing.max_tokens = a.tokens;
-  const DecoderStart start = parse_decoder_start(pretrained.generation_config, pretrained.config, a.path);
-  for (const SpokenText& piece : transcribe(sound, pretrained.encoder_decoder, tokenizer, features, start, options)) {
-    std::string text = piece.written.text;
-    text.erase(0, text.find_first_not_of(' '));
-    if (a.json)
-      text = fmt::format("{{\"begin\": {}, \"end\": {}, \"text\": {}}}", piece.begin, piece.end,
-                         detail::json_string(text::valid_utf8(text)));
-    std::fputs((text + "\n").c_str(), stdout);
-  }
+  const auto model = TextModel::load(a.path, {.device = parse_device(a.device)});
+  TranscriptionOptions options = model->transcription_options("{}");
+  options.language = a.language, options.task = a.task;
+  const std::string form = a.lines ? "jsonl" : a.format;
+  // Subtitles are nothing without times.
+  if (a.timestamps || form == "srt") options.timestamps = true;
+  if (a.no_timestamps) options.timestamps = false;
+  if (a.tokens > 0) options.writing.max_tokens = a.tokens, options.writing.max_length = 0;
+  const Transcription all = model->transcribe(sound, options);
+  for (const Form& f : kForms)
+    if (form == f.name) std::fputs(f.write(all).c_str(), stdout);
   return kOk;
 }
 
@@ -77,10 +89,21 @@ void add_transcribe(CLI::App& app, Body& body) {
       ->type_name("DEVICE")
       ->capture_default_str()
       ->check(device_name());
-  transcribe->add_flag("--json", a->json, "A JSON line for each piece, with its times");
+  transcribe->add_flag("--timestamps", a->timestamps,
+                       "Say when it is said; longer sound than the model's (30 s) has times anyway");
+  transcribe->add_flag("--no-timestamps", a->no_timestamps, "Longer sound in pieces that know nothing of each other");
+  std::vector<std::string> forms;
+  for (const Form& f : kForms) forms.emplace_back(f.name);
+  transcribe
+      ->add_option("--format", a->format,
+                   "A line for each part; JSON of all, or a line of JSON for each part; subtitles")
+      ->type_name("FORM")
+      ->capture_default_str()
+      ->check(CLI::IsMember(forms));
+  transcribe->add_flag("--json", a->lines, "The same as --format jsonl");
   transcribe->footer(
-      "Longer sound is written in pieces of the model's length (30 s), a line each.\n"
-      "  strata transcribe --model whisper-base speech.wav --language en");
+      "  strata transcribe --model whisper-base speech.wav --language en\n"
+      "  strata transcribe --model whisper-base talk.wav --format srt > talk.srt");
   transcribe->callback([&body, a] { body = [a] { return run(*a); }; });
 }
 

@@ -99,6 +99,38 @@ strata_status strata_pretrained_forward(const strata_pretrained* model, const st
   });
 }
 
+strata_status strata_pretrained_forward_source(const strata_pretrained* model, const strata_tensor* source,
+                                               const strata_tensor* tokens, const strata_tensor* padding,
+                                               strata_tensor** out) {
+  return guarded([&] {
+    constexpr const char* kName = "strata_pretrained_forward_source";
+    need(out, kName, "out");
+    *out = give(need_model(model, kName)
+                    .forward_source(need_tensor(source, kName), need_tensor(tokens, kName), tensor_of(padding)));
+  });
+}
+
+strata_status strata_pretrained_transcribe(strata_pretrained* model, const strata_tensor* samples, int64_t rate,
+                                           const char* options, strata_value* out) {
+  return guarded([&] {
+    constexpr const char* kName = "strata_pretrained_transcribe";
+    need(out, kName, "out");
+    TextModel& m = need_model(model, kName);
+    *out = give(Value(to_json(m.transcribe(data::sound_of(need_tensor(samples, kName), rate), or_empty(options)))));
+  });
+}
+
+strata_status strata_read_wav(const char* path, strata_tensor** samples, int64_t* rate) {
+  return guarded([&] {
+    constexpr const char* kName = "strata_read_wav";
+    need(path, kName, "the path");
+    need(samples, kName, "samples");
+    const data::Sound sound = data::read_wav(path);
+    if (rate) *rate = sound.rate;
+    *samples = give(sound.samples);
+  });
+}
+
 strata_status strata_pretrained_encode(const strata_pretrained* model, const char* text, strata_tensor** out) {
   return guarded([&] {
     constexpr const char* kName = "strata_pretrained_encode";

@@ -12,6 +12,7 @@
 #include "strata/core/node.h"
 #include "strata/generate/generation_config.h"
 #include "strata/generate/text_model_test_util.h"
+#include "strata/io/files.h"
 #include "strata/io/safetensors.h"
 #include "strata/io/temp_dir.h"
 
@@ -201,6 +202,70 @@ TEST_F(CPretrained, WritesTransformersTokens) {
     ++compared;
   }
   if (compared == 0) GTEST_SKIP() << root << " has no models: scripts/make-models writes them";
+}
+
+TEST(CEncoderDecoder, AnswersAndHears) {
+  strata::io::TempDir dir;
+  const auto save = [&](const char* name) {
+    const strata::Family& family = strata::family_named(name);
+    const std::string config(family.samples.front().config);
+    const strata::ModelSpec spec = strata::read_spec(family, strata::ConfigReader(config, "config.json"));
+    strata::manual_seed(3);
+    strata::save_pretrained(strata::make_module(spec).module(), family, spec, dir / name, {.config = config});
+  };
+  save("t5");
+  save("whisper");
+  strata_pretrained* model = nullptr;
+  ASSERT_OK(strata_pretrained_load((dir / "t5").c_str(), -1, kCpu, &model));
+  const auto want = strata::TextModel::load(dir / "t5");
+  const Ids source{4, 5, 6, 1}, tokens{0, 7};
+  strata_tensor *ids = tensor_of(source), *read = tensor_of(source, {1, 4}), *written = tensor_of(tokens, {1, 2});
+  strata_value out = {};
+  const char* options = R"({"max_new_tokens": 6, "do_sample": false})";
+  ASSERT_OK(strata_pretrained_generate(model, &ids, 1, options, nullptr, nullptr, &out));
+  EXPECT_EQ(text_of(out), strata::to_json(want->generate(std::vector<Ids>{source}, options)));
+  strata_tensor* logits = nullptr;
+  ASSERT_OK(strata_pretrained_forward_source(model, read, written, nullptr, &logits));
+  {
+    const strata::NoGrad guard;
+    EXPECT_EQ(numbers_of<float>(logits), want->forward_source(strata::from_span<int64_t>(source, {1, 4}),
+                                                              strata::from_span<int64_t>(tokens, {1, 2}))
+                                             .to_vector<float>());
+  }
+  expect_error(strata_pretrained_forward(model, read, nullptr, &logits), STRATA_VALUE_ERROR, "tokens that it writes");
+  for (strata_tensor* t : {ids, read, written}) strata_tensor_release(t);
+  strata_pretrained_release(model);
+
+  strata::io::write_file(
+      dir / "whisper/preprocessor_config.json",
+      R"({"feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 16, "chunk_length": 1})");
+  std::string wav = "RIFF";
+  const auto put = [&](uint32_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) wav += static_cast<char>(value >> (8 * i) & 255);
+  };
+  const uint32_t n = 24000;
+  put(36 + 2 * n, 4);
+  wav += "WAVEfmt ";
+  put(16, 4), put(1, 2), put(1, 2), put(16000, 4), put(32000, 4), put(2, 2), put(16, 2);
+  wav += "data";
+  put(2 * n, 4);
+  for (uint32_t i = 0; i < n; ++i) put(i * i % 9001, 2);
+  strata::io::write_file(dir / "a.wav", wav);
+  ASSERT_OK(strata_pretrained_load((dir / "whisper").c_str(), -1, kCpu, &model));
+  strata_tensor* samples = nullptr;
+  int64_t rate = 0;
+  ASSERT_OK(strata_read_wav((dir / "a.wav").c_str(), &samples, &rate));
+  EXPECT_EQ(rate, 16000);
+  ASSERT_OK(strata_pretrained_transcribe(model, samples, rate, R"({"max_new_tokens": 5})", &out));
+  const nlohmann::json said = nlohmann::json::parse(text_of(out));
+  EXPECT_EQ(said["segments"].size(), 2u);
+  EXPECT_EQ(said["segments"][1]["end"], 1.5);
+  expect_error(strata_pretrained_transcribe(model, samples, 8000, nullptr, &out), STRATA_VALUE_ERROR, "8000");
+  expect_error(strata_pretrained_transcribe(model, samples, 16000, R"({"timestamps": true})", &out), STRATA_VALUE_ERROR,
+               "one id that ends a text");
+  expect_error(strata_read_wav((dir / "b.wav").c_str(), &samples, nullptr), STRATA_IO_ERROR, "b.wav");
+  strata_tensor_release(samples);
+  strata_pretrained_release(model);
 }
 
 }  // namespace

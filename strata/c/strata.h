@@ -284,6 +284,12 @@ STRATA_EXPORT strata_status strata_pretrained_parameter(const strata_pretrained*
 STRATA_EXPORT strata_status strata_pretrained_forward(const strata_pretrained* model, const strata_tensor* input,
                                                       const strata_tensor* padding, strata_tensor** out);
 
+/* Of an encoder-decoder: logits [batch, time, vocabulary] of the token after each of `tokens` i64 [batch, time], for
+ * `source`, ids i64 [batch, S] or frames of sound; `padding` [batch, S] of ids, or NULL. */
+STRATA_EXPORT strata_status strata_pretrained_forward_source(const strata_pretrained* model,
+                                                             const strata_tensor* source, const strata_tensor* tokens,
+                                                             const strata_tensor* padding, strata_tensor** out);
+
 /* A text's ids, i64 [tokens] on the CPU, with the special tokens that the model's makers put around one; and the text
  * of ids, which strata_value_clear frees. VALUE_ERROR for a folder without a tokenizer. */
 STRATA_EXPORT strata_status strata_pretrained_encode(const strata_pretrained* model, const char* text,
@@ -309,13 +315,20 @@ typedef struct strata_piece {
 /* Called on the thread of strata_pretrained_generate for every token; false ends that text. */
 typedef bool (*strata_piece_fn)(void* context, const strata_piece* piece);
 
-/* Continues prompts, each ids i64 [tokens], together. `options` is a JSON object ("{\"max_new_tokens\": 50}"), NULL for
+/* Continues prompts, each ids i64 [tokens], together; an encoder-decoder (T5) answers them. `options` is a JSON object ("{\"max_new_tokens\": 50}"), NULL for
  * what the folder's generation_config.json says; what there is says strata_describe_generation_options(). `callback`
  * may be NULL. *out is JSON: [{"completions": [{"text", "tokens", "finish", "score", "logprobs", "top_logprobs"}, ..],
  * "prompt_logprobs", "top_prompt_logprobs"}, ..] for each prompt. Calls of several threads take turns. */
 STRATA_EXPORT strata_status strata_pretrained_generate(strata_pretrained* model, strata_tensor* const* prompts,
                                                        size_t num_prompts, const char* options,
                                                        strata_piece_fn callback, void* context, strata_value* out);
+/* What is said in sound, f32 [n] or [channels, n] of `rate` samples a second, by a model that reads it (Whisper).
+ * `options` is NULL or a JSON object of {"language", "task", "timestamps"} and of generation's options. *out is JSON:
+ * {"language", "text", "segments": [{"start", "end", "text", "tokens"}, ..]}. */
+STRATA_EXPORT strata_status strata_pretrained_transcribe(strata_pretrained* model, const strata_tensor* samples,
+                                                         int64_t rate, const char* options, strata_value* out);
+/* The samples of a WAV file, f32 [channels, n] from -1 to 1, and how many there are a second. */
+STRATA_EXPORT strata_status strata_read_wav(const char* path, strata_tensor** samples, int64_t* rate);
 /* The options of generation as JSON: [{"name", "type", "doc"}, ..]. For the calling thread until it asks again. */
 STRATA_EXPORT const char* strata_describe_generation_options(void);
 /* One vector of each text, [texts, dim]: hidden states pooled as the folder says (else their mean), or as `options` do:

@@ -1,11 +1,11 @@
 #include "strata/data/ppm.h"
 
-#include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "strata/core/error_test_util.h"
+#include "strata/core/fuzz_test_util.h"
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
 
@@ -51,12 +51,11 @@ TEST(Ppm, RefusalsNameTheByte) {
 
 TEST(Ppm, MutatedFiles) {
   const std::string file = "P6\n# c\n2 3\n255\nabcdefghijklmnopqr";
-  std::mt19937 random(1);
   int pictures = 0, errors = 0;
-  for (int i = 0; i < 20000; ++i) {
+  for (fuzz::Rounds round(20000); round.next();) {
     std::string other = file;
-    other[random() % other.size()] = static_cast<char>(random());
-    if (random() % 4 == 0) other.resize(random() % other.size());
+    other[round.below(other.size())] = static_cast<char>(round.random());
+    if (round.below(4) == 0) other.resize(round.below(other.size()));
     try {
       EXPECT_LE(parse(other).numel(), static_cast<int64_t>(3 * file.size()));
       ++pictures;
@@ -64,8 +63,8 @@ TEST(Ppm, MutatedFiles) {
       ++errors;
     }
   }
-  EXPECT_GT(pictures, 100);
-  EXPECT_GT(errors, 100);
+  EXPECT_GT(pictures, 0);
+  EXPECT_GT(errors, 0);
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ struct Sound {
   Tensor mono() const;
 };
 
+/// Sound of samples f32 [n] or [channels, n]. Throws ShapeError, DTypeError, ValueError for a rate below 1.
+Sound sound_of(const Tensor& samples, int64_t rate);
+
 /// Reads a file of PCM in 8, 16, 24 or 32 bits, or of f32 or f64, also with the longer header (WAVE_FORMAT_EXTENSIBLE).
 /// Other chunks are passed over. Throws IoError naming the file and the byte: not a WAV file, a kind of samples that is
 /// not had, chunks longer than the file, data that is not whole samples, numbers that are not finite. Never allocates

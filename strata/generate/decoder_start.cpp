@@ -80,10 +80,12 @@ DecoderStart parse_decoder_start(std::string_view generation_config, std::string
   s.tasks = files.ids_by_name("task_to_id");
   if (const json* none = files.find("no_timestamps_token_id"))
     s.no_timestamps = files.id("no_timestamps_token_id", *none);
+  constexpr const char* kInitial = "max_initial_timestamp_index";
+  if (const json* most = files.find(kInitial)) s.most_initial = files.id(kInitial, *most);
   return s;
 }
 
-std::vector<int64_t> DecoderStart::tokens(std::string_view language, std::string_view task) const {
+std::vector<int64_t> DecoderStart::tokens(std::string_view language, std::string_view task, bool timestamps) const {
   std::vector<int64_t> ids{start};
   if (languages.empty()) {
     check(language.empty() && task.empty(), kOp, "this model knows no languages and no tasks");
@@ -106,8 +108,14 @@ std::vector<int64_t> DecoderStart::tokens(std::string_view language, std::string
     check(at != tasks.end(), kOp, "task '", wanted, "' is none of ", names_of(tasks));
     ids.push_back(at->second);
   }
-  if (no_timestamps && ids.back() != *no_timestamps) ids.push_back(*no_timestamps);
+  if (no_timestamps && ids.back() == *no_timestamps) ids.pop_back();
+  if (no_timestamps && !timestamps) ids.push_back(*no_timestamps);
   return ids;
+}
+
+TimestampRules DecoderStart::timestamps(int64_t end) const {
+  check(no_timestamps.has_value(), kOp, "this model writes no times: its files have no no_timestamps_token_id");
+  return {*no_timestamps + 1, end, most_initial};
 }
 
 }  // namespace strata

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "strata/generate/options.h"
+
 namespace strata {
 
 /// The tokens before a text of an encoder-decoder, as a folder's generation_config.json and config.json say. T5 begins
@@ -20,13 +22,18 @@ struct DecoderStart {
   std::vector<std::optional<int64_t>> forced;     ///< forced_decoder_ids, those behind the first; none: left open
   std::map<std::string, int64_t> languages = {};  ///< lang_to_id: "<|de|>" and its token
   std::map<std::string, int64_t> tasks = {};      ///< task_to_id: "transcribe", "translate"
-  std::optional<int64_t> no_timestamps = {};      ///< the token that says that no times are written
+  std::optional<int64_t> no_timestamps = {};  ///< the token that says that no times are written; behind it times begin
+  int64_t most_initial = -1;                  ///< max_initial_timestamp_index; -1: none
 
   /// The prompt of the decoder. `language` is one of `languages`, also without its signs ("de"); where it is empty, the
   /// forced one. `task`: one of `tasks`; where empty "transcribe". Throws ValueError for one that is not there, and
   /// where the language is left open: whoever has the sound may find it by the likeliest of languages' tokens behind
   /// the start.
-  std::vector<int64_t> tokens(std::string_view language = {}, std::string_view task = {}) const;
+  /// With `timestamps` without the token that says that no times are written.
+  std::vector<int64_t> tokens(std::string_view language = {}, std::string_view task = {},
+                              bool timestamps = false) const;
+  /// How times are written, where `end` ends a text. Throws ValueError where the model writes none.
+  TimestampRules timestamps(int64_t end) const;
 };
 
 /// From the texts of both files; either may be empty. `source` names them in errors. Throws IoError for what is not

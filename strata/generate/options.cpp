@@ -40,6 +40,13 @@ void check_options(const GenerationOptions& o, int64_t vocab) {
     check<IndexError>(id >= 0 && id < vocab, kOp, "not_first has ", id, ", the vocabulary is ", vocab);
   for (const int64_t id : o.stop_ids)
     check<IndexError>(id >= 0 && id < vocab, kOp, "stop_ids has ", id, ", the vocabulary is ", vocab);
+  if (o.timestamps) {
+    const TimestampRules& t = *o.timestamps;
+    check<IndexError>(t.begin > 0 && t.begin < vocab && t.end >= 0 && t.end < t.begin, kOp, "times begin with id ",
+                      t.begin, ", and the end is ", t.end,
+                      ": wanted an end before them, and both in the vocabulary of ", vocab);
+    check(t.most_initial >= -1, kOp, "the first time is at most ", t.most_initial);
+  }
   for (const std::string& s : o.stop_strings) check(!s.empty(), kOp, "a stop string is empty");
   if (o.beams == 1) return;
   check(o.n <= o.beams, kOp, "of ", o.beams, " beams there are no ", o.n, " texts");

@@ -2,6 +2,7 @@
 // What a request asks of generation: plain data.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,16 @@ enum class EarlyStopping : uint8_t {
   likely,   ///< when a better text is unlikely, judged at the length so far (transformers' False)
   at_once,  ///< when there are as many whole texts as beams (True)
   never,    ///< when there cannot be a better text ("never")
+};
+
+/// Of a text that says when its parts are spoken (Whisper): some ids are times, and these stand in pairs around what is
+/// said, as transformers' WhisperTimeStampLogitsProcessor has it. The first token is a time; behind two times comes
+/// text, behind one behind text another or the end; times do not decrease; and where the times together are likelier
+/// than any text, a time is next.
+struct TimestampRules {
+  int64_t begin = 0;  ///< the id of time 0; the ids from there on are times, and the one before it is never drawn
+  int64_t end = 0;    ///< the id that ends a text; those below it are text
+  int64_t most_initial = -1;  ///< the first time is no later than begin + this; -1: any
 };
 
 /// How texts are continued. The defaults draw from the model's own distribution until the context is full.
@@ -40,6 +51,8 @@ struct GenerationOptions {
   std::vector<int64_t> not_first = {};         ///< ids that are not the first to be written
   std::vector<int64_t> stop_ids = {};          ///< ids that end a text
   std::vector<std::string> stop_strings = {};  ///< texts that end a text, and are not part of it; wants a tokenizer
+
+  std::optional<TimestampRules> timestamps = {};  ///< some ids are times
 
   int64_t n = 1;      ///< texts for each prompt; of beams the best
   int64_t beams = 1;  ///< above 1: beam search

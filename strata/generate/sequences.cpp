@@ -47,6 +47,7 @@ Sequences::Sequences(std::shared_ptr<TokenDecoder> model, int64_t rows, const Se
   bias_values_ = never_ = first_never_ = zeros({rows, 0}, DType::f32);
   first_ = full({rows}, 1, DType::i64);
   least_ = whole({rows});
+  times_.emplace(rows);
   ids_ = whole({rows});
   logprobs_ = real(0);
   cache_.host_counts = !(graphs_ && model_->device().is_cuda());
@@ -141,12 +142,13 @@ void Sequences::start(int64_t row, std::span<const int64_t> prompt, const Genera
   // Counted in tokens drawn.
   const int64_t least = std::max(o.min_tokens, o.min_length - n);
   set(least_, row, static_cast<double>(std::max<int64_t>(0, least) + drawn));
+  times_->start(row, o.timestamps);
 
   const auto r = static_cast<size_t>(row);
   lengths_[r] = n;
   runs_[r] = true;
   uses_[r] = {o.repetition_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0, !biased.empty(),
-              least > 0 && !o.stop_ids.empty(), !o.not_first.empty()};
+              least > 0 && !o.stop_ids.empty(), !o.not_first.empty(), o.timestamps.has_value()};
   update_uses();
 }
 
@@ -158,10 +160,11 @@ void Sequences::update_uses() {
       all.biases |= uses_[r].biases;
       all.minimum |= uses_[r].minimum;
       all.first |= uses_[r].first;
+      all.times |= uses_[r].times;
     }
   // A step that does more than is wanted is right too; one that does less is another.
   const Uses either{all.penalties || all_.penalties, all.biases || all_.biases, all.minimum || all_.minimum,
-                    all.first || all_.first};
+                    all.first || all_.first, all.times || all_.times};
   if (either == all_) return;
   all_ = either;
   warm_ = false;
@@ -195,6 +198,7 @@ void Sequences::copy(int64_t from, int64_t to, uint64_t seed) {
                           first_ids_,
                           first_never_})
     take(t);
+  for (const Tensor& t : times_->columns()) take(t);
   part(seeds_, to).copy_(from_span<int64_t>(std::vector<int64_t>{static_cast<int64_t>(seed)}, {1}));
   const auto f = static_cast<size_t>(from), t = static_cast<size_t>(to);
   lengths_[t] = lengths_[f];
@@ -214,6 +218,7 @@ void Sequences::reorder(std::span<const int64_t> from) {
   const auto take = [&](const Tensor& t) { Tensor(t).copy_(index_select(t, 0, order)); };
   for (const nn::KvCache& layer : cache_.layers) take(layer.k), take(layer.v);
   for (const Tensor& t : {cache_.lengths, last_, tokens_, running_, drawn_, prompts_}) take(t);
+  for (const Tensor& t : times_->columns()) take(t);
   const std::vector<int64_t> lengths = lengths_;
   const std::vector<bool> runs = runs_;
   for (size_t r = 0; r < from.size(); ++r) {
@@ -259,6 +264,7 @@ Tensor Sequences::adjusted(const Tensor& scores) const {
   if (all_.biases) x = bias_logits(x, bias_ids_, bias_values_);
   if (all_.minimum) x = bias_logits(x, stop_ids_, never_, drawn_, least_);
   if (all_.first) x = bias_logits(x, first_ids_, first_never_, drawn_, first_);
+  if (all_.times) x = times_->restrict(x, drawn_);
   return x;
 }
 
@@ -268,6 +274,7 @@ void Sequences::put(const Tensor& ids) {
   cache_write_(tokens_, ids.view({rows(), 1, 1, 1}), cache_.lengths, running_);
   last_.copy_(ids.view({rows(), 1}));
   drawn_.add_(running_);
+  if (all_.times) times_->draw(ids, running_);
   ids_.copy_(ids);
 }
 

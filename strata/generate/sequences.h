@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "strata/cuda/graph.h"
 #include "strata/generate/options.h"
+#include "strata/generate/timestamp_scores_inl.h"
 #include "strata/models/token_decoder.h"
 #include "strata/ops/generation/generation.h"
 
@@ -91,7 +93,7 @@ class Sequences {
 
  private:
   struct Uses {
-    bool penalties = false, biases = false, minimum = false, first = false;
+    bool penalties = false, biases = false, minimum = false, first = false, times = false;
     bool operator==(const Uses&) const = default;
   };
   void check_room() const;
@@ -121,6 +123,7 @@ class Sequences {
   Tensor stop_ids_, never_, least_;   // [rows, N], [rows, N] of minus infinity, [rows]
   Tensor first_ids_, first_never_;    // [rows, N], of ids that are not the first
   Tensor first_;                      // [rows]: 1
+  std::optional<detail::TimestampRows> times_;
   Tensor ids_, logprobs_, logits_;
 
   // What the host knows of each row.

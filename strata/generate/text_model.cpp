@@ -9,6 +9,7 @@
 #include "strata/core/node.h"
 #include "strata/generate/chat_prompt.h"
 #include "strata/generate/generation_config.h"
+#include "strata/io/files.h"
 #include "strata/io/json.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/text/pipeline_tokenizer.h"
@@ -16,6 +17,8 @@
 namespace strata {
 namespace {
 using nlohmann::json;
+
+constexpr uint64_t kMaxSettings = 16 << 20;
 
 std::string text_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -106,6 +109,20 @@ std::unique_lock<std::mutex> TextModel::alone(std::string_view what) const {
   return std::unique_lock(mutex_);
 }
 
+// While it writes: no callback may call it, and a model that trained does so afterwards.
+struct TextModel::Writing {
+  explicit Writing(TextModel& model) : self(model), training(model.model_.module().is_training()) {
+    self.writing_ = std::this_thread::get_id();
+  }
+  Writing(const Writing&) = delete;
+  ~Writing() {
+    if (training) self.model_.module().train();
+    self.writing_ = std::thread::id();
+  }
+  TextModel& self;
+  bool training;
+};
+
 void TextModel::to(Device device) {
   const auto lock = alone("to");
   writer_.reset();
@@ -125,10 +142,19 @@ ContrastivePair& TextModel::pair(std::string_view what) const {
   return part(model_, model_.pair, what, " is no pair of encoders");
 }
 
+EncoderDecoder& TextModel::encoder_decoder(std::string_view what) const {
+  return part(model_, model_.encoder_decoder, what, " has no encoder beside its decoder");
+}
+
 Tensor TextModel::forward(const Tensor& x, const Tensor& padding, const Tensor& types) const {
   if (model_.model) return model_.model->forward(x, padding);
   if (model_.text_encoder) return model_.text_encoder->forward(x, padding, types);
+  check(model_.encoder_decoder == nullptr, "forward", "a ", model_.family->title,
+        " wants the tokens that it writes beside those that it reads");
   return image_encoder("forward").forward(x);
+}
+Tensor TextModel::forward_source(const Tensor& source, const Tensor& tokens, const Tensor& padding) const {
+  return encoder_decoder("forward").forward(source, tokens, padding);
 }
 Tensor TextModel::hidden(const Tensor& x, const Tensor& padding, const Tensor& types) const {
   if (model_.model) return model_.model->hidden(x, padding);
@@ -177,27 +203,74 @@ GenerationOptions TextModel::options(std::string_view call) const {
 
 std::vector<Generated> TextModel::generate(std::span<const std::vector<int64_t>> prompts,
                                            const GenerationOptions& options, const TextGenerator::Callback& callback) {
-  LanguageModel& model = decoder("generate");
+  const EncoderDecoder* reader = model_.encoder_decoder.get();
+  if (reader == nullptr) decoder("generate");
+  check(reader == nullptr || !reader->reads_sound(), "generate", "a ", model_.family->title,
+        " reads sound, and no text: transcribe it");
   const auto lock = alone("generate");
-  writing_ = std::this_thread::get_id();
-  struct After {
-    TextModel& self;
-    bool training;
-    ~After() {
-      if (training) self.model_.model->train();
-      self.writing_ = std::thread::id();
-    }
-  } const after{*this, model.is_training()};
-  if (!writer_) writer_ = std::make_unique<TextGenerator>(model_.model, tokenizer());
+  const Writing writing(*this);
+  if (!writer_)
+    writer_ = reader ? std::make_unique<TextGenerator>(model_.encoder_decoder, tokenizer())
+                     : std::make_unique<TextGenerator>(model_.model, tokenizer());
+  const std::vector<int64_t> start = reader ? decoder_start().tokens() : std::vector<int64_t>();
   std::vector<GenerationRequest> requests;
-  for (const std::vector<int64_t>& prompt : prompts) requests.push_back({prompt, options});
+  for (const std::vector<int64_t>& prompt : prompts) {
+    check(reader == nullptr || !prompt.empty(), "generate", "a text without tokens has no answer");
+    requests.push_back(
+        reader ? GenerationRequest{start, options, from_span<int64_t>(prompt, {static_cast<int64_t>(prompt.size())})}
+               : GenerationRequest{prompt, options});
+  }
   return writer_->generate(requests, callback);
 }
 
 std::vector<Generated> TextModel::generate(std::span<const std::vector<int64_t>> prompts, std::string_view call,
                                            const TextGenerator::Callback& callback) {
-  decoder("generate");
+  if (!model_.encoder_decoder) decoder("generate");
   return generate(prompts, options(call), callback);
+}
+
+DecoderStart TextModel::decoder_start() const {
+  return parse_decoder_start(model_.generation_config, model_.config, model_.folder);
+}
+
+TranscriptionOptions TextModel::transcription_options(std::string_view call) const {
+  constexpr std::string_view kOp = "transcribe";
+  json said = call.empty() ? json::object() : io::parse_json(call, kOp);
+  check(said.is_object(), kOp, "options are an object");
+  TranscriptionOptions o;
+  const auto take = [&](const char* key, auto read) {
+    const auto at = said.find(key);
+    if (at == said.end()) return;
+    if (!at->is_null()) read(*at);
+    said.erase(at);
+  };
+  for (const auto& [key, to] : {std::pair{"language", &o.language}, {"task", &o.task}})
+    take(key, [&, name = key, text = to](const json& value) {
+      check(value.is_string(), kOp, name, " is a text, got ", text_of(value));
+      *text = value.get<std::string>();
+    });
+  take("timestamps", [&](const json& value) {
+    check(value.is_boolean(), kOp, "timestamps is true or false, got ", text_of(value));
+    o.timestamps = value.get<bool>();
+  });
+  o.writing = options(text_of(said));
+  return o;
+}
+
+Transcription TextModel::transcribe(const data::Sound& sound, const TranscriptionOptions& options) {
+  constexpr std::string_view kOp = "transcribe";
+  check(model_.encoder_decoder && model_.encoder_decoder->reads_sound(), kOp, "a ", model_.family->title,
+        " reads no sound");
+  const std::string settings = model_.folder + "/preprocessor_config.json";
+  const SoundFeatures features = parse_sound_features(io::read_file(settings, kMaxSettings), settings);
+  const auto lock = alone(kOp);
+  const Writing writing(*this);
+  return strata::transcribe(sound, model_.encoder_decoder, tokenizer(), features, decoder_start(), options);
+}
+
+Transcription TextModel::transcribe(const data::Sound& sound, std::string_view call) {
+  encoder_decoder("transcribe");
+  return transcribe(sound, transcription_options(call));
 }
 
 GenerationStatistics TextModel::statistics() const {

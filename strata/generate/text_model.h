@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "strata/generate/text_generator.h"
+#include "strata/generate/transcribe.h"
 #include "strata/models/pretrained.h"
 #include "strata/models/sentence_folder.h"
 #include "strata/text/tokenizer_folder.h"
@@ -57,10 +58,14 @@ class TextModel {
   TextEncoder& text_encoder(std::string_view what) const;
   ImageEncoder& image_encoder(std::string_view what) const;
   ContrastivePair& pair(std::string_view what) const;
+  EncoderDecoder& encoder_decoder(std::string_view what) const;
   /// @}
   /// Logits of tokens i64 [B, T] (or pixels), hidden states of an encoder without a head. `padding` [B, T] is true at
   /// what is no token; `types`, of encoders, says of which part a token is.
   Tensor forward(const Tensor& x, const Tensor& padding = {}, const Tensor& types = {}) const;
+  /// Of an encoder-decoder: logits [B, T, vocab] of the token after each of `tokens` i64 [B, T], for what it reads,
+  /// tokens i64 [B, S] or frames of sound; `padding` [B, S] of tokens that are read.
+  Tensor forward_source(const Tensor& source, const Tensor& tokens, const Tensor& padding = {}) const;
   /// What the last block gives, [B, T, dim].
   Tensor hidden(const Tensor& x, const Tensor& padding = {}, const Tensor& types = {}) const;
 
@@ -74,14 +79,22 @@ class TextModel {
   /// What a call's JSON says (parse_generation_options()) over the folder's generation_config.json. Where neither says
   /// what ends a text, the tokenizer's end does.
   GenerationOptions options(std::string_view call) const;
-  /// Continues lists of ids, as TextGenerator does; a model that trains goes on training afterwards. Throws ValueError
-  /// where its own callback calls it.
+  /// Continues lists of ids, as TextGenerator does; of an encoder-decoder they are what it reads, and what is written
+  /// begins as the folder says (DecoderStart). A model that trains goes on training afterwards. Throws ValueError where
+  /// its own callback calls it, and for a model that reads sound.
   std::vector<Generated> generate(std::span<const std::vector<int64_t>> prompts, const GenerationOptions& options,
                                   const TextGenerator::Callback& callback = {});
   std::vector<Generated> generate(std::span<const std::vector<int64_t>> prompts, std::string_view options = "{}",
                                   const TextGenerator::Callback& callback = {});
   /// Of the last generate().
   GenerationStatistics statistics() const;
+
+  /// What a call's JSON says: {"language", "task", "timestamps"} and what options() takes.
+  TranscriptionOptions transcription_options(std::string_view call) const;
+  /// What is said in sound, as strata::transcribe() has it, with the folder's preprocessor_config.json. Throws
+  /// ValueError for a model that reads none, IoError for a folder without that file.
+  Transcription transcribe(const data::Sound& sound, const TranscriptionOptions& options);
+  Transcription transcribe(const data::Sound& sound, std::string_view options = "{}");
 
   /// One vector [texts, dim] of each text, on the model's device: the hidden states of its tokens pooled as `how` says.
   /// What a text spells is text; a text that is too long is cut before its last token, as sentence-transformers does.
@@ -93,6 +106,8 @@ class TextModel {
  private:
   Device device() const;
   std::unique_lock<std::mutex> alone(std::string_view what) const;
+  DecoderStart decoder_start() const;
+  struct Writing;
   std::vector<int32_t> embedded_ids(const std::string& text, int64_t longest) const;
 
   Pretrained model_;

@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
+#include "strata/core/fuzz_test_util.h"
+#include "strata/io/bitmap.h"
+#include "strata/io/safetensors.h"
 #include "strata/io/sharded_safetensors.h"
 #include "strata/io/temp_dir.h"
 #include "strata/io/weight_cases_test_util.h"
@@ -21,19 +22,23 @@
 #define LLVMFuzzerTestOneInput fuzz_weight_index
 #include "strata/io/weight_index_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_safetensors
+#include "strata/io/safetensors_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_bitmap
+#include "strata/io/bitmap_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 
 namespace strata::io {
 namespace {
 
-// STRATA_FUZZ_ROUNDS mutations of the corpus, from STRATA_FUZZ_SEED on.
-void run(int (*target)(const uint8_t*, size_t), const std::vector<std::string>& corpus) {
-  const char *rounds = std::getenv("STRATA_FUZZ_ROUNDS"), *seed = std::getenv("STRATA_FUZZ_SEED");
-  std::mt19937_64 random(seed ? std::strtoull(seed, nullptr, 10) : 1);
+// Files of bytes, whose numbers become edges.
+void run(fuzz::Target target, const std::vector<std::string>& corpus) {
   const auto feed = [&](const std::string& s) { return target(reinterpret_cast<const uint8_t*>(s.data()), s.size()); };
   ASSERT_FALSE(corpus.empty());
   for (const std::string& file : corpus) EXPECT_EQ(feed(file), 0);
-  for (int i = rounds ? std::atoi(rounds) : 2000; i > 0; --i)
-    ASSERT_EQ(feed(mutated(corpus[random() % corpus.size()], random)), 0);
+  for (fuzz::Rounds round(2000); round.next();)
+    ASSERT_EQ(feed(mutated(corpus[round.below(corpus.size())], round.random)), 0) << round.number();
 }
 
 std::vector<std::string> torch_files() {
@@ -59,6 +64,24 @@ TEST(WeightFuzz, TorchPickle) {
       if (name.ends_with(".pkl")) pickles.push_back(zip.read(name, 1 << 20));
   }
   run(fuzz_torch_pickle, pickles);
+}
+
+TEST(WeightFuzz, Safetensors) {
+  const TempDir dir;
+  save_safetensors(dir / "x", {{"a", counted({2, 3})}, {"b.c", counted({0})}, {"d", counted({4}).to(DType::bf16)}},
+                   {{"format", "pt"}});
+  run(fuzz_safetensors, {read_file(dir / "x")});
+}
+
+TEST(WeightFuzz, Bitmap) {
+  Tensor x = counted({300});
+  x.narrow(0, 40, 200).fill_(0);
+  std::vector<std::string> corpus;
+  for (const Tensor& t : {x, counted({3, 4})}) {
+    const std::vector<std::byte> packed = pack_bitmap(t);
+    corpus.emplace_back(reinterpret_cast<const char*>(packed.data()), packed.size());
+  }
+  run(fuzz_bitmap, corpus);
 }
 
 TEST(WeightFuzz, Index) {

@@ -10,6 +10,7 @@
 #include "strata/core/error.h"
 #include "strata/io/files.h"
 #include "strata/io/weight_files.h"
+#include "strata/models/gguf_keys_inl.h"
 #include "strata/nn/rotary.h"
 
 namespace strata {
@@ -25,49 +26,9 @@ constexpr std::string_view kFreqs = "rope_freqs.weight", kLong = "rope_factors_l
                            kShort = "rope_factors_short.weight";
 constexpr int64_t kMaxFactors = 1 << 16;  // pairs of a head: far beyond any
 
-// A key of GGUF, behind "ARCHITECTURE.", and what config.json calls it: the name that the family writes.
-struct KeyRow {
-  enum class Kind : uint8_t { integer, number, flag };
-  std::string_view gguf;
-  std::vector<std::string_view> config;
-  Kind kind = Kind::integer;
-  bool required = false;         // where the family has it
-  bool zero_is_null = false;     // 0 says that there is none
-  std::string_view absent = {};  // what no key means, as JSON; empty: what config.json means without it
-  bool always = false;           // the family's reader takes it even where its sample does not write it
-};
 using Kind = KeyRow::Kind;
-const std::vector<KeyRow>& keys() {
-  static const std::vector<KeyRow> rows = {
-      {"vocab_size", {"vocab_size"}},
-      {"context_length", {"max_position_embeddings", "n_positions"}, Kind::integer, true},
-      {"embedding_length", {"hidden_size", "n_embd"}, Kind::integer, true},
-      {"block_count", {"num_hidden_layers", "n_layer"}, Kind::integer, true},
-      {"feed_forward_length", {"intermediate_size", "n_inner"}, Kind::integer, false, false, {}, true},
-      {"attention.head_count", {"num_attention_heads", "n_head"}, Kind::integer, true},
-      {"attention.layer_norm_rms_epsilon", {"rms_norm_eps"}, Kind::number, true},
-      {"attention.layer_norm_epsilon", {"layer_norm_eps", "layer_norm_epsilon"}, Kind::number, true},
-      {"attention.q_lora_rank", {"q_lora_rank"}, Kind::integer, false, false, "null"},
-      {"attention.kv_lora_rank", {"kv_lora_rank"}, Kind::integer, true},
-      {"attention.value_length_mla", {"v_head_dim"}, Kind::integer, true},
-      {"rope.freq_base", {"rope_theta", "rotary_emb_base"}, Kind::number, false, false, "10000.0"},
-      {"rope.freq_base_swa", {"rope_local_base_freq"}, Kind::number},
-      {"attn_logit_softcapping", {"attn_logit_softcapping"}, Kind::number, false, true},
-      {"final_logit_softcapping", {"final_logit_softcapping"}, Kind::number, false, true},
-      {"use_parallel_residual", {"use_parallel_residual"}, Kind::flag, true},
-      {"leading_dense_block_count", {"first_k_dense_replace"}, Kind::integer, false, false, "0"},
-      {"expert_count", {"num_local_experts", "num_experts", "n_routed_experts"}, Kind::integer, true},
-      {"expert_used_count", {"num_experts_per_tok"}, Kind::integer, true},
-      {"expert_feed_forward_length", {"moe_intermediate_size"}, Kind::integer, true},
-      {"expert_shared_count", {"n_shared_experts"}, Kind::integer, true},
-      {"expert_weights_scale", {"routed_scaling_factor"}, Kind::number, false, false, "1.0"},
-      {"expert_weights_norm", {"norm_topk_prob"}, Kind::flag, false, false, "false"},
-      {"expert_group_count", {"n_group"}, Kind::integer, false, false, "1"},
-      {"expert_group_used_count", {"topk_group"}, Kind::integer, false, false, "1"},
-  };
-  return rows;
-}
-// And what is said otherwise on either side.
+
+// Beside gguf_keys(): what is said otherwise on either side.
 constexpr std::string_view kHeadsKv = "attention.head_count_kv", kKeyLength = "attention.key_length",
                            kValueLength = "attention.value_length", kKeyMla = "attention.key_length_mla",
                            kWindow = "attention.sliding_window", kPattern = "attention.sliding_window_pattern",
@@ -76,10 +37,11 @@ constexpr std::string_view kHeadsKv = "attention.head_count_kv", kKeyLength = "a
                            kFactor = "rope.scaling.factor", kOriginal = "rope.scaling.original_context_length",
                            kAttention = "rope.scaling.attn_factor", kYarnAttention = "rope.scaling.yarn_attn_factor",
                            kBetaFast = "rope.scaling.yarn_beta_fast", kBetaSlow = "rope.scaling.yarn_beta_slow",
-                           kLogMultiplier = "rope.scaling.yarn_log_multiplier";
+                           kLogMultiplier = "rope.scaling.yarn_log_multiplier",
+                           kRmsEps = "attention.layer_norm_rms_epsilon";
 // Keys that decide no number of a forward.
 constexpr std::string_view kPassedOver[] = {"rope.scaling.finetuned", "tensor_data_layout"};
-const std::vector<std::string_view> kBases = {"rope_theta", "rotary_emb_base"};
+const std::vector<std::string_view> kBases = {"rope_theta", "rotary_emb_base"}, kHeadSize = {"head_dim", "d_kv"};
 
 // The f64 that the shortest text of an f32 says: 1e-05, not 9.99999974737875e-06.
 double shortest(double stored) {
@@ -152,7 +114,7 @@ class Reader {
     c_["model_type"] = family_.model_types.front();
     c_["vocab_size"] = facts_.vocab;
     c_["tie_word_embeddings"] = !facts_.tensors.contains(kHead);
-    for (const KeyRow& row : keys()) read(row, further);
+    for (const KeyRow& row : gguf_keys()) read(row, further);
     heads();
     positions();
     windows();
@@ -160,6 +122,9 @@ class Reader {
       c_["attention_bias"] = any_of({"attn_q.bias", "attn_qkv.bias", "attn_q_a.bias", "attn_output.bias"});
     if (usual_.contains("mlp_bias")) c_["mlp_bias"] = any_of({"ffn_down.bias"});
     if (usual_.contains("mlp_only_layers")) plain_layers();
+    // Readers have relu, or with gates gelu by tanh.
+    if (usual_.contains("feed_forward_proj"))
+      c_["feed_forward_proj"] = facts_.tensors.contains("enc.blk.0.ffn_gate.weight") ? "gated-gelu" : "relu";
     return c_;
   }
 
@@ -219,8 +184,9 @@ class Reader {
     }
     if (usual_.contains("num_key_value_heads")) c_["num_key_value_heads"] = has(kHeadsKv) ? integer(kHeadsKv) : heads;
     size_ = has(kKeyLength) ? integer(kKeyLength) : dim / heads;
-    if (usual_.contains("head_dim")) c_["head_dim"] = size_;
-    check(size_ > 0 && (usual_.contains("head_dim") || size_ == dim / heads), kOp, prefix_, kKeyLength, " is ", size_);
+    const std::string name = name_in(usual_, kHeadSize);
+    if (usual_.contains(name)) c_[name] = size_;
+    check(size_ > 0 && (usual_.contains(name) || size_ == dim / heads), kOp, prefix_, kKeyLength, " is ", size_);
     check(!has(kValueLength) || integer(kValueLength) == size_, kOp, prefix_, kValueLength, " is not that of keys, ",
           size_);
   }
@@ -368,17 +334,20 @@ class Reader {
 class Writer {
  public:
   Writer(const Family& family, const ModelSpec& spec)
-      : family_(family), spec_(spec), config_(Json::parse(write_config(family, spec))) {
+      : family_(family),
+        whole_(spec),
+        spec_(spec.kind == ModelKind::encoder_decoder ? spec.parts[0] : spec),
+        config_(Json::parse(write_config(family, spec))) {
     check(!family.gguf.architectures.empty(), kOp, "GGUF files have no name for models of ", family.title);
     const std::string architecture(family.gguf.architectures.front());
     prefix_ = architecture + ".";
     facts_.metadata = io::GgufMetadata(cat("of ", family.name));
     facts_.metadata.set(std::string(kArchitecture), io::GgufValue::of(architecture));
-    facts_.vocab = spec.vocab;
+    facts_.vocab = spec_.vocab;
   }
 
   GgufFacts facts() {
-    for (const KeyRow& row : keys()) write(row);
+    for (const KeyRow& row : gguf_keys()) write(row);
     const nn::AttentionSpec& a = spec_.layers.front().attention;
     if (a.latent) {
       set(kHeadsKv, int64_t{1});
@@ -387,7 +356,7 @@ class Writer {
       set(kKeyMla, a.head_size);
     } else {
       if (config_.contains("num_key_value_heads")) set(kHeadsKv, a.kv_heads);
-      if (config_.contains("head_dim")) {
+      if (config_.contains(name_in(config_, kHeadSize))) {
         set(kKeyLength, a.head_size);
         set(kValueLength, a.value_size);
       }
@@ -399,9 +368,11 @@ class Writer {
     for (const nn::LayerSpec& l : spec_.layers)
       if (const auto& e = l.feed_forward.experts)
         set(kGating, int64_t{e->scoring == nn::ExpertsSpec::Scoring::sigmoid ? 2 : 1});
+    // T5's files say its one epsilon by both names.
+    if (spec_.relative) set(kRmsEps, config_["layer_norm_epsilon"].get<double>());
     positions();
     windows();
-    for (const WeightRow& row : family_.weights(spec_))
+    for (const WeightRow& row : family_.weights(whole_))
       if (!row.gguf.empty() && !row.repeats) facts_.tensors.insert(row.gguf);
     for (const auto& [name, factors] : facts_.factors) facts_.tensors.insert(name);
     return facts_;
@@ -509,7 +480,7 @@ class Writer {
   }
 
   const Family& family_;
-  const ModelSpec& spec_;
+  const ModelSpec &whole_, &spec_;  // spec_: of an encoder-decoder its first part, whose blocks the other's are like
   Json config_;
   std::string prefix_;
   GgufFacts facts_;
@@ -558,6 +529,8 @@ ModelSpec aligned(const ModelSpec& spec, ModelSpec other) {
     }
     if (same) other.rotary[i] = a;
   }
+  for (size_t i = 0; i < std::min(spec.parts.size(), other.parts.size()); ++i)
+    other.parts[i] = aligned(spec.parts[i], other.parts[i]);
   return other;
 }
 

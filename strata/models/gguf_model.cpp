@@ -8,6 +8,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/generate/decoder_start.h"
 #include "strata/io/files.h"
 #include "strata/io/gguf.h"
 #include "strata/io/weight_files.h"
@@ -34,7 +35,7 @@ struct MatrixType {
 constexpr MatrixType kTypes[] = {{"F32", 0},          {"F16", 1},           {"BF16", 32},         {"Q8_0", 7},
                                  {"Q4_0", 2, "Q6_K"}, {"Q4_K", 14, "Q6_K"}, {"Q5_K", 16, "Q6_K"}, {"Q6_K", 18}};
 // Matrices that stay F32.
-constexpr std::string_view kExact[] = {".ffn_gate_inp.weight", "position_embd.weight"};
+constexpr std::string_view kExact[] = {".ffn_gate_inp.weight", "position_embd.weight", ".attn_rel_b.weight"};
 
 const MatrixType& matrix_type(std::string_view name) {
   std::string known;
@@ -123,6 +124,10 @@ void add_companions(const GgufOptions& options, const std::optional<io::WeightFi
   if (!options.name.empty()) metadata.set("general.name", io::GgufValue::of(options.name));
 }
 
+const ModelSpec& writing_part(const ModelSpec& spec) {
+  return spec.kind == ModelKind::encoder_decoder ? spec.parts[1] : spec;
+}
+
 struct Planned {
   WeightRow row;
   const io::WeightEntry* same = nullptr;  // of the companion, whose bytes are kept where its numbers are these
@@ -142,9 +147,10 @@ void save_gguf(const nn::Module& module, const Family& family, const ModelSpec& 
   const MatrixType* const asked = options.type.empty() ? nullptr : &matrix_type(options.type);
   GgufFacts facts = gguf_facts(family, spec);
   const std::optional<io::WeightFiles> source = gguf_companion(options.companions);
-  add_companions(options, source, spec, facts.metadata);
+  add_companions(options, source, writing_part(spec), facts.metadata);
   Numbers numbers(module);
 
+  const ModelSpec& writes = writing_part(spec);
   std::vector<io::StoredItem> items;
   std::vector<Planned> planned;
   bool blocks = false;
@@ -157,7 +163,7 @@ void save_gguf(const nn::Module& module, const Family& family, const ModelSpec& 
     check(shape.product() == view.numel(), kOp, row.gguf, " would be ", view.shape(), ", is to be ", shape);
     const bool exact =
         shape.size() < 2 || std::ranges::any_of(kExact, [&](auto end) { return row.gguf.ends_with(end); });
-    const bool head = row.gguf == kHead || (spec.tied && row.gguf == kEmbedding);
+    const bool head = row.gguf == kHead || (writes.tied && row.gguf == kEmbedding);
     const io::StoredType* type = &io::stored_type(DType::f32);
     const io::WeightEntry* const before = source ? source->find(row.gguf) : nullptr;
     const bool same = !asked && before && before->shape == shape;
@@ -204,6 +210,11 @@ void save_gguf(const nn::Module& module, const Family& family, const ModelSpec& 
 void save_gguf(const Pretrained& model, const std::string& path, GgufOptions options) {
   check(model.family != nullptr, kOp, "there is no model");
   if (options.companions.empty()) options.companions = model.folder;
+  // The spec does not hold it, and what is written of one says 0.
+  if (model.encoder_decoder)
+    if (const int64_t start = parse_decoder_start(model.generation_config, model.config, model.folder).start;
+        start != 0)
+      throw ValueError(kOp, cat("texts that begin with id ", start, " (decoder_start_token_id) are not had here"));
   save_gguf(model.module(), *model.family, model.spec, path, options);
 }
 

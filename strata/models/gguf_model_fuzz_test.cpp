@@ -1,10 +1,8 @@
 // The fuzz target of whole GGUF files over files that are made here, with vocabularies, and mutations of those.
 
-#include <cstdlib>
-#include <random>
-
 #include <gtest/gtest.h>
 
+#include "strata/core/fuzz_test_util.h"
 #include "strata/io/files.h"
 #include "strata/io/weight_cases_test_util.h"
 #include "strata/models/gguf_model.h"
@@ -59,8 +57,6 @@ std::vector<std::string> corpus() {
 
 // Half of the mutations change the part before the tensors alone, which decides what is loaded.
 TEST(GgufModelFuzz, WholeFilesWithVocabularies) {
-  const char *rounds = std::getenv("STRATA_FUZZ_ROUNDS"), *seed = std::getenv("STRATA_FUZZ_SEED");
-  std::mt19937_64 random(seed ? std::strtoull(seed, nullptr, 10) : 1);
   const auto feed = [](const std::string& s) {
     return LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(s.data()), s.size());
   };
@@ -72,13 +68,13 @@ TEST(GgufModelFuzz, WholeFilesWithVocabularies) {
     EXPECT_NO_THROW(load_pretrained(dir / "x.gguf"));
     EXPECT_NO_THROW(text::load_tokenizer_folder(dir / "x.gguf"));
   }
-  for (int i = rounds ? std::atoi(rounds) : 400; i > 0; --i) {
-    const std::string& file = files[random() % files.size()];
+  for (fuzz::Rounds round(400); round.next();) {
+    const std::string& file = files[round.below(files.size())];
     const auto header = static_cast<size_t>(
         io::parse_gguf(std::as_bytes(std::span(file.data(), file.size())), "corpus").entries.front().offset);
-    const std::string changed = random() % 2 == 0 ? io::mutated(file, random)
-                                                  : io::mutated(file.substr(0, header), random) + file.substr(header);
-    ASSERT_EQ(feed(changed), 0) << i;
+    const std::string changed = round.below(2) == 0 ? io::mutated(file, round.random)
+                                                  : io::mutated(file.substr(0, header), round.random) + file.substr(header);
+    ASSERT_EQ(feed(changed), 0) << round.number();
   }
 }
 

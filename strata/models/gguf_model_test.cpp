@@ -14,6 +14,7 @@
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
 #include "strata/io/weight_files.h"
+#include "strata/models/encoder_decoder.h"
 #include "strata/models/export.h"
 #include "strata/models/model_test_util.h"
 #include "strata/nn/packed.h"
@@ -87,6 +88,59 @@ TEST(GgufModel, RoundTripsGiveTheSameModelOrAreRefused) {
     EXPECT_LE((got - logits).abs().max().item(), 1e-5 * logits.abs().max().item());
   }
   EXPECT_EQ(refused, kRefused.size());
+}
+
+// T5 as llama.cpp names it; its distance of relative positions is 128 there.
+TEST(GgufModel, EncoderDecoders) {
+  const Family& family = family_named("t5");
+  nlohmann::json gated = nlohmann::json::parse(family.samples[1].config);
+  const auto spec_of = [&](const std::string& config) {
+    return read_spec(family, ConfigReader(config, "config.json"));
+  };
+  const ModelSpec far = spec_of(gated.dump());
+  gated["relative_attention_max_distance"] = 128;
+  for (const ModelSpec& spec : {spec_of(std::string(family.samples[0].config)), spec_of(gated.dump())}) {
+    const io::TempDir dir;
+    EncoderDecoder model(spec);
+    model.eval();
+    save_gguf(model, family, spec, dir / "x.gguf");
+    const Pretrained again = load_pretrained(dir / "x.gguf");
+    EXPECT_EQ(again.family, &family);
+    EXPECT_EQ(to_string(again.spec), to_string(spec));
+    const NoGrad guard;
+    const Tensor source = stepping_tokens(2, 40, 5, spec.parts[0].vocab),
+                 tokens = stepping_tokens(2, 9, 3, spec.parts[1].vocab);
+    EXPECT_EQ((again.encoder_decoder->forward(source, tokens) - model.forward(source, tokens)).abs().max().item(), 0);
+    save_gguf(again, dir / "y.gguf");
+    EXPECT_EQ(io::read_file(dir / "y.gguf"), io::read_file(dir / "x.gguf"));
+    const io::WeightFiles files(dir / "x.gguf");
+    const bool gates = spec.parts[0].layers[0].feed_forward.gated;
+    EXPECT_EQ(files.find("enc.blk.0.ffn_gate.weight") != nullptr, gates);
+    EXPECT_EQ(files.find("output.weight") != nullptr, !spec.parts[1].tied);
+    EXPECT_EQ(files.entry("dec.blk.0.attn_rel_b.weight").shape,
+              Shape({spec.parts[1].relative->buckets, spec.parts[1].layers[0].attention.heads}));
+    EXPECT_EQ(files.gguf()->integer("t5.decoder_start_token_id"), 0);
+    EXPECT_EQ(files.gguf()->number("t5.attention.layer_norm_rms_epsilon"),
+              files.gguf()->number("t5.attention.layer_norm_epsilon"));
+    save_gguf(model, family, spec, dir / "z.gguf", {.type = "Q8_0"});
+    EXPECT_EQ(io::WeightFiles(dir / "z.gguf").entry("enc.blk.0.attn_rel_b.weight").type->name, "F32");
+    const Tensor low = load_pretrained(dir / "z.gguf", {.dtype = DType::f32}).encoder_decoder->forward(source, tokens);
+    const Tensor want = model.forward(source, tokens);
+    EXPECT_LE((low - want).abs().max().item(), 0.05 * want.abs().max().item());
+  }
+  const io::TempDir dir;
+  const std::string why = message<ValueError>([&] { save_gguf(EncoderDecoder(far), family, far, dir / "x.gguf"); });
+  EXPECT_NE(why.find("16 buckets to 128"), std::string::npos) << why;
+  const Family& whisper = family_named("whisper");
+  const ModelSpec hears = read_spec(whisper, ConfigReader(whisper.samples[0].config, "config.json"));
+  const std::string no = message<ValueError>([&] { save_gguf(EncoderDecoder(hears), whisper, hears, dir / "x.gguf"); });
+  EXPECT_NE(no.find("no name for models of Whisper"), std::string::npos) << no;
+  // Texts that begin otherwise than a file says.
+  const ModelSpec spec = spec_of(std::string(family.samples[0].config));
+  Pretrained other = make_module(spec);
+  other.family = &family, other.spec = spec, other.config = R"({"decoder_start_token_id": 2})";
+  EXPECT_NE(message<ValueError>([&] { save_gguf(other, dir / "x.gguf"); }).find("decoder_start_token_id"),
+            std::string::npos);
 }
 
 TEST(GgufModel, MatricesAreOfTheTypeThatIsAskedFor) {

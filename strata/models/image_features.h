@@ -33,7 +33,7 @@ ImageFeatures parse_image_features(std::string_view text, std::string_view sourc
 /// the library's processors that use PIL (ViTImageProcessorPil and so on); those that use torchvision resize otherwise,
 /// which is 1 of 255 at most for bilinear and some for bicubic. Throws ShapeError, DTypeError, ValueError.
 ///
-///     const Tensor pixels = image_pixels(data::read_ppm("cat.ppm"), features);       // [3, 224, 224]
+///     const Tensor pixels = image_pixels(data::read_picture("cat.jpg"), features);       // [3, 224, 224]
 Tensor image_pixels(const Tensor& picture, const ImageFeatures& features);
 
 /// A picture u8 [H, W, C] in another size, as PIL's resize() (Pillow 13) gives it to the byte: along rows and along

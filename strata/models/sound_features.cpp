@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "strata/core/error.h"
@@ -9,6 +10,7 @@
 #include "strata/models/config_reader.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
 
@@ -82,45 +84,92 @@ std::vector<std::vector<double>> mel_filters(int64_t bins, int64_t fft, int64_t 
   return filters;
 }
 
+namespace {
+
+std::vector<float> samples_of(const Tensor& sound) {
+  check<DTypeError>(sound.dtype() == DType::f32, kOp, "sound is f32, got ", sound);
+  return sound.to(Device::cpu()).contiguous().to_vector<float>();
+}
+
+// The spectrum as a product with cosines and sines, [fft, 2 frequencies], and the filters [bins, frequencies].
+struct Tables {
+  Tensor waves, filters;
+  std::vector<double> hann;
+
+  explicit Tables(const SoundFeatures& f) {
+    const int64_t frequencies = f.fft / 2 + 1;
+    std::vector<double> w(static_cast<size_t>(2 * f.fft * frequencies)), all;
+    for (int64_t i = 0; i < f.fft; ++i) {
+      hann.push_back(0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(f.fft)));
+      for (int64_t k = 0; k < frequencies; ++k) {
+        const double angle = 2 * std::numbers::pi * static_cast<double>(i * k % f.fft) / static_cast<double>(f.fft);
+        w[static_cast<size_t>(i * 2 * frequencies + k)] = std::cos(angle);
+        w[static_cast<size_t>(i * 2 * frequencies + frequencies + k)] = std::sin(angle);
+      }
+    }
+    for (const std::vector<double>& filter : mel_filters(f.bins, f.fft, f.rate))
+      all.insert(all.end(), filter.begin(), filter.end());
+    waves = from_span<double>(w, {f.fft, 2 * frequencies});
+    filters = from_span<double>(all, {f.bins, frequencies});
+  }
+};
+
+// The logarithms of frames from `first` on, f64 [bins, frames]. Frame t is around sample t * hop, and both ends of the
+// samples are mirrored.
+Tensor log_mel(const std::vector<float>& samples, const SoundFeatures& f, const Tables& tables, int64_t first,
+               int64_t frames) {
+  const int64_t n = static_cast<int64_t>(samples.size()), frequencies = f.fft / 2 + 1;
+  std::vector<double> windowed(static_cast<size_t>(frames * f.fft));
+  for (int64_t t = 0; t < frames; ++t)
+    for (int64_t i = 0; i < f.fft; ++i) {
+      int64_t at = std::abs((first + t) * f.hop + i - f.fft / 2);
+      if (at >= n) at = 2 * (n - 1) - at;
+      windowed[static_cast<size_t>(t * f.fft + i)] =
+          static_cast<double>(samples[static_cast<size_t>(at)]) * tables.hann[static_cast<size_t>(i)];
+    }
+  const Tensor spectrum = matmul(from_span<double>(windowed, {frames, f.fft}), tables.waves);
+  const Tensor power =
+      square(spectrum.narrow(1, 0, frequencies)) + square(spectrum.narrow(1, frequencies, frequencies));
+  return log10(clamp(matmul(tables.filters, power.t()), 1e-10, std::nullopt));
+}
+
+// No more than 8 below the largest.
+Tensor scaled(const Tensor& log, double largest) {
+  return ((clamp(log, largest - 8.0, std::nullopt) + 4.0) * 0.25).to(DType::f32);
+}
+
+}  // namespace
+
 Tensor sound_features(const Tensor& sound, const SoundFeatures& f) {
   check_features(f);
   check<ShapeError>(sound.dim() == 1 && sound.numel() <= f.samples(), kOp, "sound is [n] of up to ", f.samples(),
                     " samples, got ", sound);
-  check<DTypeError>(sound.dtype() == DType::f32, kOp, "sound is f32, got ", sound);
   const NoGrad guard;
   const DeviceScope host(Device::cpu());
-  std::vector<float> given = sound.to(Device::cpu()).contiguous().to_vector<float>();
-  given.resize(static_cast<size_t>(f.samples()));
-  const int64_t n = f.samples(), frames = f.frames(), frequencies = f.fft / 2 + 1;
-  // Frame t is around sample t * hop, and both ends are mirrored.
-  std::vector<double> windowed(static_cast<size_t>(frames * f.fft));
-  std::vector<double> hann, waves(static_cast<size_t>(2 * f.fft * frequencies));
-  for (int64_t i = 0; i < f.fft; ++i)
-    hann.push_back(0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(f.fft)));
-  for (int64_t t = 0; t < frames; ++t)
-    for (int64_t i = 0; i < f.fft; ++i) {
-      int64_t at = std::abs(t * f.hop + i - f.fft / 2);
-      if (at >= n) at = 2 * (n - 1) - at;
-      windowed[static_cast<size_t>(t * f.fft + i)] =
-          static_cast<double>(given[static_cast<size_t>(at)]) * hann[static_cast<size_t>(i)];
-    }
-  // The spectrum as a product with cosines and sines.
-  for (int64_t i = 0; i < f.fft; ++i)
-    for (int64_t k = 0; k < frequencies; ++k) {
-      const double angle = 2 * std::numbers::pi * static_cast<double>(i * k % f.fft) / static_cast<double>(f.fft);
-      waves[static_cast<size_t>(i * 2 * frequencies + k)] = std::cos(angle);
-      waves[static_cast<size_t>(i * 2 * frequencies + frequencies + k)] = std::sin(angle);
-    }
-  std::vector<double> filters;
-  for (const std::vector<double>& filter : mel_filters(f.bins, f.fft, f.rate))
-    filters.insert(filters.end(), filter.begin(), filter.end());
-  const Tensor spectrum =
-      matmul(from_span<double>(windowed, {frames, f.fft}), from_span<double>(waves, {f.fft, 2 * frequencies}));
-  const Tensor power =
-      square(spectrum.narrow(1, 0, frequencies)) + square(spectrum.narrow(1, frequencies, frequencies));
-  const Tensor mel = matmul(from_span<double>(filters, {f.bins, frequencies}), power.t());
-  const Tensor log = log10(clamp(mel, 1e-10, std::nullopt));
-  return ((maximum(log, log.max() - 8.0) + 4.0) * 0.25).to(DType::f32);
+  std::vector<float> samples = samples_of(sound);
+  samples.resize(static_cast<size_t>(f.samples()));
+  const Tensor log = log_mel(samples, f, Tables(f), 0, f.frames());
+  return scaled(log, log.max().item());
+}
+
+Tensor long_sound_features(const Tensor& sound, const SoundFeatures& f) {
+  check_features(f);
+  check<ShapeError>(sound.dim() == 1, kOp, "sound is [n], got ", sound);
+  const NoGrad guard;
+  const DeviceScope host(Device::cpu());
+  std::vector<float> samples = samples_of(sound);
+  samples.resize(std::max(samples.size(), static_cast<size_t>(f.fft)));
+  const Tables tables(f);
+  const int64_t frames = static_cast<int64_t>(samples.size()) / f.hop;
+  constexpr int64_t kPart = 1024;  // frames at a time: their windows are larger than the sound
+  std::vector<Tensor> parts;
+  double largest = -std::numeric_limits<double>::infinity();
+  for (int64_t at = 0; at < frames; at += kPart) {
+    parts.push_back(log_mel(samples, f, tables, at, std::min(kPart, frames - at)));
+    largest = std::max(largest, parts.back().max().item());
+  }
+  for (Tensor& part : parts) part = scaled(part, largest);
+  return cat(parts, 1);
 }
 
 }  // namespace strata

@@ -35,6 +35,10 @@ SoundFeatures parse_sound_features(std::string_view text, std::string_view sourc
 ///     const Tensor frames = sound_features(sound.mono(), features);      // [80, 3000]
 Tensor sound_features(const Tensor& sound, const SoundFeatures& features = {});
 
+/// The frames of sound of any length, f32 [n] to f32 [bins, n / hop]: as above, but no silence is put behind it, and
+/// the largest is that of all of it. Sound shorter than a window is filled up to one.
+Tensor long_sound_features(const Tensor& sound, const SoundFeatures& features = {});
+
 /// The weights of frequency i * rate / fft in each of `bins` filters, [bins][fft / 2 + 1]: triangles on Slaney's mel
 /// scale (Auditory Toolbox, 1998) up to 8 kHz, each of area 1.
 std::vector<std::vector<double>> mel_filters(int64_t bins, int64_t fft, int64_t rate);

@@ -311,6 +311,8 @@ void check_together(const TrainConfig& c, const Origins& origins) {
     fail(blame({"model.family"}), "model.family = init wants model.init: a folder of a model");
   if (c.init.empty() && c.data.format == "preferences")
     fail(blame({"data.format"}), "data.format = preferences wants model.init: a model that answers already");
+  if (c.init.empty() && c.data.format == "seq2seq")
+    fail(blame({"data.format"}), "data.format = seq2seq wants model.init: a model that reads one text and writes another");
   if (u.method != "full" && !u.freeze.empty())
     fail(blame({"tune.freeze"}),
          fmt::format("tune.freeze is for tune.method = full: {} trains its adapters and tune.train", u.method));

@@ -187,9 +187,10 @@ std::vector<ConfigKey> make_keys() {
        "", 0, 0, data<&D::tokenizer>},
       {"data.format", kText,
        "What the text is: running text; JSON lines of conversations (messages, prompt and completion, text), of which "
-       "what the assistant writes is learned; or JSON lines with a chosen and a rejected answer. The latter two want a "
-       "model with a chat template, where lines hold messages.",
-       "text chat preferences", 0, 0, data<&D::format>},
+       "what the assistant writes is learned; or JSON lines with a chosen and a rejected answer. These two want a "
+       "model with a chat template, where lines hold messages. seq2seq: JSON lines with an input and a target, for a "
+       "model.init that reads the one and writes the other (T5).",
+       "text chat preferences seq2seq", 0, 0, data<&D::format>},
       {"data.packing", kText,
        "How conversations share a row, none seeing another: one behind another in their order, or where they fit best.",
        "first_fit next_fit", 0, 0, data<&D::packing>},

@@ -10,10 +10,12 @@
 #include "strata/data/chat.h"
 #include "strata/data/combined.h"
 #include "strata/data/packed_rows.h"
+#include "strata/data/source_targets.h"
 #include "strata/io/files.h"
 #include "strata/io/hash.h"
 #include "strata/io/safetensors.h"
 #include "strata/memory/allocator.h"
+#include "strata/models/encoder_decoder.h"
 #include "strata/nn/lora.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -81,6 +83,11 @@ void split(TrainData& d, const std::shared_ptr<const data::Dataset>& all, double
   d.valid = std::make_shared<data::Subset>(all, std::vector<int64_t>(places.end() - last, places.end()));
 }
 
+void count(TrainData& d, int64_t of_row) {
+  d.train_tokens = d.train->size() * of_row;
+  d.valid_tokens = d.valid ? d.valid->size() * of_row : 0;
+}
+
 }  // namespace
 
 void open_conversations(TrainData& d, const TrainConfig& config, const text::TokenizerFolder& init) {
@@ -117,9 +124,31 @@ void open_conversations(TrainData& d, const TrainConfig& config, const text::Tok
     d.train = all;
     d.valid = open(config.data.valid_path);
   }
-  const int64_t of_row = context * (pairs ? 2 : 1);
-  d.train_tokens = d.train->size() * of_row;
-  d.valid_tokens = d.valid ? d.valid->size() * of_row : 0;
+  count(d, context * (pairs ? 2 : 1));
+}
+
+void open_source_targets(TrainData& d, const TrainConfig& config, const text::TokenizerFolder& init,
+                         const std::vector<int64_t>& start) {
+  const data::SourceTargetOptions options{.context = config.model.context, .start = start, .end = init.eos};
+  const auto open = [&](const std::string& path) {
+    const std::vector<std::string> sources{path};
+    auto set = data::load_source_targets(sources, *d.tokenizer, options);
+    if (set->truncated() > 0)
+      d.notes.push_back(cat(set->truncated(), " rows of '", path, "' are longer than model.context and were cut"));
+    return set;
+  };
+  const auto all = open(config.data.path);
+  d.text = all->checksum();
+  if (config.data.valid_path.empty()) {
+    split(d, all, config.data.valid_fraction, config.data.path);
+  } else {
+    const auto valid = open(config.data.valid_path);
+    valid->widen(all->source_tokens(), all->target_tokens());
+    d.train = all;
+    d.valid = valid;
+  }
+  d.row_tokens = all->source_tokens() + all->target_tokens();
+  count(d, d.row_tokens);
 }
 
 namespace {
@@ -133,7 +162,10 @@ Tensor answers(const LanguageModel& model, const data::Batch& batch, bool means)
 
 }  // namespace
 
-Tensor batch_loss(const LanguageModel& model, const data::Batch& batch, const TrainConfig& config) {
+Tensor batch_loss(const TokenDecoder& any, const data::Batch& batch, const TrainConfig& config) {
+  if (config.data.format == "seq2seq")
+    return dynamic_cast<const EncoderDecoder&>(any).loss(batch[0], batch[2], batch[3], batch[1]);
+  const auto& model = dynamic_cast<const LanguageModel&>(any);
   if (config.data.format == "text") return model.loss(batch[0], batch[1]);
   if (config.data.format == "chat") return model.packed_loss(batch[0], batch[1], batch[2], batch[3]);
   const TuneConfig& t = config.tune;
@@ -144,6 +176,7 @@ Tensor batch_loss(const LanguageModel& model, const data::Batch& batch, const Tr
 }
 
 data::Batch empty_batch(const TrainConfig& config) {
+  check(config.data.format != "seq2seq", "estimate", "rows of data.format = seq2seq are as long as the data's longest");
   const Shape rows{config.batch, config.model.context};
   const size_t of_rows = config.data.format == "text" ? 2 : 4;
   data::Batch batch;

@@ -1,5 +1,5 @@
 #pragma once
-// Conversations and preferences as the data of a run.
+// Conversations, preferences, and texts with what is to be written for them, as the data of a run.
 
 #include <memory>
 #include <string>
@@ -15,10 +15,14 @@ namespace strata {
 /// Fills in all but the tokenizer, which is there, for data.format = chat or preferences, through the template of
 /// `init`. Throws IoError, ValueError.
 void open_conversations(TrainData& data, const TrainConfig& config, const text::TokenizerFolder& init);
+/// The same for data.format = seq2seq; what is written begins with `start`.
+void open_source_targets(TrainData& data, const TrainConfig& config, const text::TokenizerFolder& init,
+                         const std::vector<int64_t>& start);
 
 /// The mean loss of a batch of the settings' data.format, under the thread's autocast. A batch of preferences is
-/// data::PreferenceDataset's and behind it [B] each, what reference_answers() appends.
-Tensor batch_loss(const LanguageModel& model, const data::Batch& batch, const TrainConfig& config);
+/// data::PreferenceDataset's and behind it [B] each, what reference_answers() appends; of seq2seq
+/// data::SourceTargets'.
+Tensor batch_loss(const TokenDecoder& model, const data::Batch& batch, const TrainConfig& config);
 /// A batch like those of the settings, without contents: on the thread's default device.
 data::Batch empty_batch(const TrainConfig& config);
 

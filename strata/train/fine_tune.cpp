@@ -6,6 +6,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/generate/decoder_start.h"
 #include "strata/io/files.h"
 #include "strata/io/hash.h"
 #include "strata/io/weight_files.h"
@@ -17,6 +18,7 @@
 #include "strata/nn/packed.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/train/rehearse.h"
 #include "strata/train/run.h"
 
 namespace strata {
@@ -46,7 +48,7 @@ std::vector<std::pair<std::string, double>> values_of(const std::string& text, s
 }
 
 // The parameters that one of the patterns names; each must name some.
-std::set<std::string> named(const LanguageModel& model, const std::string& patterns, std::string_view key) {
+std::set<std::string> named(const nn::Module& model, const std::string& patterns, std::string_view key) {
   std::set<std::string> names;
   for (const std::string& pattern : nn::words_of(patterns)) {
     bool found = false;
@@ -60,7 +62,7 @@ std::set<std::string> named(const LanguageModel& model, const std::string& patte
   return names;
 }
 
-void add_adapters(const LanguageModel& model, const TuneConfig& tune, const AdapterNames& names) {
+void add_adapters(const nn::Module& model, const TuneConfig& tune, const AdapterNames& names) {
   nn::LoraOptions o;
   o.rank = tune.rank;
   o.alpha = tune.alpha;
@@ -68,6 +70,9 @@ void add_adapters(const LanguageModel& model, const TuneConfig& tune, const Adap
   o.rslora = tune.rslora;
   o.dora = tune.method == "dora";
   o.targets = nn::words_of(tune.targets);
+  // Whose blocks have other names.
+  const bool two = std::ranges::any_of(model.named_modules(), [](const auto& m) { return m.first == "encoder"; });
+  if (two && tune.targets == TuneConfig().targets) o.targets = {"encoder", "decoder"};
   for (const auto& [name, value] : values_of(tune.ranks, "tune.ranks")) {
     check(value >= 1 && value == static_cast<double>(static_cast<int64_t>(value)), "tune.ranks",
           "a rank is a whole number of at least 1, got ", value);
@@ -79,10 +84,10 @@ void add_adapters(const LanguageModel& model, const TuneConfig& tune, const Adap
 
 // Blocks of 64, their scales in 8 bits: 4.13 bits a number (QLoRA, arXiv:2305.14314). On the meta device only the parts
 // are made.
-void pack(const LanguageModel& model, const std::string& format) {
+void pack(const nn::Module& model, const std::string& format) {
   nn::PackOptions o;
   o.rounding = {.block_columns = 64, .nested = true};
-  if (!model.device().is_meta()) {
+  if (!model.parameters().front().device().is_meta()) {
     nn::quantize(model, format, o);
     return;
   }
@@ -113,31 +118,35 @@ struct Depth {
 thread_local int Depth::t_depth = 0;
 
 // The module of an init, with its weights unless it is on the meta device.
-std::shared_ptr<LanguageModel> load_init(const TrainConfig& config, const InitModel& init, DType dtype) {
+std::shared_ptr<TokenDecoder> load_init(const TrainConfig& config, const InitModel& init, DType dtype) {
   const Depth in;
   const bool dry = default_device().is_meta();
   if (init.is_run) {
     // Of a run that was tuned itself, all of it: base and what was learned.
-    std::shared_ptr<LanguageModel> model;
+    std::shared_ptr<TokenDecoder> model;
     if (dry) {
       model = make_tuned_model(find_run(init.path).state.config);
     } else {
-      model = load_trained_model(init.path, nullptr, default_device()).model;
-      nn::merge_lora(*model);
+      model = detail::load_trained_model_for({}, init.path, nullptr, default_device()).writer();
+      nn::merge_lora(model->as_module());
     }
-    nn::remove_lora(*model);
-    model->requires_grad(true);
-    model->train();
-    nn::convert_parameters(*model, dtype);
+    nn::Module& module = model->as_module();
+    nn::remove_lora(module);
+    module.requires_grad(true);
+    module.train();
+    nn::convert_parameters(module, dtype);
     return model;
   }
-  std::shared_ptr<LanguageModel> model;
+  std::shared_ptr<TokenDecoder> model;
   {
     const nn::init::SkipDraws from_file;
-    model = std::make_shared<LanguageModel>(init.spec);
-    nn::convert_parameters(*model, dtype);
+    if (init.answers())
+      model = std::make_shared<EncoderDecoder>(init.spec);
+    else
+      model = std::make_shared<LanguageModel>(init.spec);
+    nn::convert_parameters(model->as_module(), dtype);
   }
-  if (!dry) load_weights(*model, *init.family, init.spec, io::WeightFiles(init.path), {}, false);
+  if (!dry) load_weights(model->as_module(), *init.family, init.spec, io::WeightFiles(init.path), {}, false);
   return model;
 }
 
@@ -152,16 +161,24 @@ InitModel find_init(const std::string& path) {
     const FoundRun run = find_run(path);
     init.path = run.path;
     init.is_run = true;
-    if (run.state.config.init.empty())
+    if (run.state.config.init.empty()) {
       init.spec = model_spec(run.state.config.model);
-    else
-      init.spec = find_init(run.state.config.init).spec;
+    } else {
+      const InitModel first = find_init(run.state.config.init);
+      init.spec = first.spec, init.start = first.start;
+    }
     return init;
   }
   std::tie(init.family, init.spec) = read_pretrained_spec(path);
-  check(init.family->kind == ModelKind::decoder, "model.init", io::quote(path), " holds a ", init.family->title,
-        ", which continues no text");
+  check(init.family->kind == ModelKind::decoder || init.answers(), "model.init", io::quote(path), " holds a ",
+        init.family->title, ", which continues no text");
+  check(!init.answers() || !init.spec.parts[0].audio, "model.init", io::quote(path), " holds a ", init.family->title,
+        ", which reads sound: there is no such data for a run");
   init.network = read_pretrained_config(path);
+  if (init.answers()) {
+    const std::string more = path + "/generation_config.json";
+    init.start = parse_decoder_start(fs::exists(more) ? read_text(more) : std::string(), init.network, path).tokens();
+  }
   return init;
 }
 
@@ -169,7 +186,11 @@ void apply_init(TrainConfig& config) {
   if (config.init.empty()) return;
   const InitModel init = find_init(config.init);
   config.init = fs::absolute(init.path).lexically_normal().string();  // of a run its newest checkpoint, from now on
-  const ModelSpec& s = init.spec;
+  check(init.answers() == (config.data.format == "seq2seq"), "data.format", "is ", config.data.format, ", and the ",
+        "model of model.init ", init.answers() ? "reads one text and writes another: seq2seq" : "continues texts");
+  check(!init.answers() || !config.memory.any(), "memory",
+        "no plan is made for a model of two parts: leave [memory] out");
+  const ModelSpec& s = init.answers() ? init.spec.parts[1] : init.spec;
   ModelConfig& m = config.model;
   const int64_t context = std::min(m.context, s.context);
   if (init.is_run) m = find_run(init.path).state.config.model;
@@ -194,11 +215,36 @@ text::TokenizerFolder init_tokenizer(const InitModel& init) {
   return own;
 }
 
-AdapterNames adapter_names(const LanguageModel& model, const InitModel& init) {
-  return init.family ? adapter_names(model, init.family->weights(init.spec)) : own_adapter_names(model);
+// Of a model that began so.
+static AdapterNames own_names(TokenDecoder& model) {
+  const auto* decoder = dynamic_cast<const LanguageModel*>(&model);
+  check(decoder != nullptr, "tune.method",
+        "adapters of a model that reads one text and writes another begin with its "
+        "folder, and not with a run");
+  return own_adapter_names(*decoder);
 }
 
-void apply_tuning(const LanguageModel& model, const TuneConfig& tune, const AdapterNames& names) {
+AdapterNames adapter_names(TokenDecoder& model, const InitModel& init) {
+  return init.family ? adapter_names(model.as_module(), init.family->weights(init.spec)) : own_names(model);
+}
+
+std::shared_ptr<LanguageModel> decoder_of(const std::shared_ptr<TokenDecoder>& model, std::string_view what) {
+  auto decoder = std::dynamic_pointer_cast<LanguageModel>(model);
+  check(decoder != nullptr, what, "is for models that continue texts, and this one reads one and writes another");
+  return decoder;
+}
+
+std::set<std::string> table_names(const TokenDecoder& model) {
+  if (const auto* decoder = dynamic_cast<const LanguageModel*>(&model)) return decoder->table_names();
+  std::set<std::string> names;
+  for (const auto& [name, p] : dynamic_cast<const EncoderDecoder&>(model).named_parameters())
+    for (const char* table :
+         {"token_embedding.", "position_embedding.", "encoder_relative.", "decoder_relative.", "head."})
+      if (name.starts_with(table)) names.insert(name);
+  return names;
+}
+
+void apply_tuning(const nn::Module& model, const TuneConfig& tune, const AdapterNames& names) {
   const std::set<std::string> train = named(model, tune.train, "tune.train"),
                               freeze = named(model, tune.freeze, "tune.freeze");
   if (tune.method != "full") add_adapters(model, tune, names);  // and freezes all there is
@@ -212,7 +258,7 @@ void apply_tuning(const LanguageModel& model, const TuneConfig& tune, const Adap
   check(!trained_parameters(model).empty(), "tune.freeze", "nothing is left to train");
 }
 
-std::shared_ptr<LanguageModel> make_tuned_model(const TrainConfig& config) {
+std::shared_ptr<TokenDecoder> make_tuned_model(const TrainConfig& config) {
   const DType dtype = parse_dtype(config.param_dtype);
   if (config.init.empty()) {
     auto model = make_model(config.model);
@@ -222,15 +268,16 @@ std::shared_ptr<LanguageModel> make_tuned_model(const TrainConfig& config) {
   }
   const InitModel init = find_init(config.init);
   auto model = load_init(config, init, dtype);
-  if (config.tune.quantize != "none") pack(*model, config.tune.quantize);
-  apply_tuning(*model, config.tune, adapter_names(*model, init));
+  if (config.tune.quantize != "none") pack(model->as_module(), config.tune.quantize);
+  const AdapterNames names = config.tune.method == "full" ? AdapterNames() : adapter_names(*model, init);
+  apply_tuning(model->as_module(), config.tune, names);
   return model;
 }
 
-void save_adapter_of(const std::string& out, const LanguageModel& model, const TrainConfig& config) {
-  const AdapterNames names =
-      config.init.empty() ? own_adapter_names(model) : adapter_names(model, find_init(config.init));
-  save_adapter(out + "/adapter", model, names, {.base = config.init, .task_type = "CAUSAL_LM"});
+void save_adapter_of(const std::string& out, TokenDecoder& model, const TrainConfig& config) {
+  const InitModel init = config.init.empty() ? InitModel() : find_init(config.init);
+  save_adapter(out + "/adapter", model.as_module(), adapter_names(model, init),
+               {.base = config.init, .task_type = init.answers() ? "SEQ_2_SEQ_LM" : "CAUSAL_LM"});
 }
 
 nn::NamedTensors trained_parameters(const nn::Module& model) {
@@ -245,7 +292,8 @@ double held_out_loss(const std::string& model, const std::string& text, Device d
   TrainConfig config;
   config.init = model;
   const DeviceScope there(device);
-  const std::shared_ptr<LanguageModel> loaded = make_tuned_model(config);
+  check(!init.answers(), "held_out_loss", io::quote(model), " reads one text and writes another");
+  const std::shared_ptr<LanguageModel> loaded = decoder_of(make_tuned_model(config), "held_out_loss");
   loaded->eval();
   const std::vector<int32_t> ids = init_tokenizer(init).tokenizer->encode(read_text(text));
   const int64_t all = static_cast<int64_t>(ids.size()) - 1, most = std::min<int64_t>(loaded->context(), 1024);

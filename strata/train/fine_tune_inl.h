@@ -5,7 +5,10 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "strata/models/encoder_decoder.h"
 #include "strata/models/family.h"
 #include "strata/models/language_model.h"
 #include "strata/models/peft.h"
@@ -20,13 +23,18 @@ struct InitModel {
   bool is_run = false;
   const Family* family = nullptr;  ///< of a folder
   ModelSpec spec;
-  std::string network;  ///< the text of a config.json that says the spec; empty of runs
+  std::string network;         ///< the text of a config.json that says the spec; empty of runs
+  std::vector<int64_t> start;  ///< of an encoder-decoder: what its texts begin with
+
+  /// Whether it reads one text and writes another (T5), where others continue one.
+  bool answers() const { return spec.kind == ModelKind::encoder_decoder; }
 };
-/// Looks at a path. Throws IoError for what is neither, ValueError as read_pretrained_spec does.
+/// Looks at a path. Throws IoError for what is neither, ValueError as read_pretrained_spec does, and for a model that
+/// writes no text, or reads sound.
 InitModel find_init(const std::string& path);
 
 /// Puts what the init says into section [model]: sizes, and a context that it has room for. Nothing without an init.
-/// Throws as find_init.
+/// Throws as find_init, and ValueError for a data.format or [memory] that is not for such a model.
 void apply_init(TrainConfig& config);
 
 /// The tokenizer of the init and what stands beside it: a run's own, which has no template, or a folder's. Throws as
@@ -34,20 +42,25 @@ void apply_init(TrainConfig& config);
 text::TokenizerFolder init_tokenizer(const InitModel& init);
 
 /// Where the maps of a model that began so stand in files: as its family says, or by names of its own.
-AdapterNames adapter_names(const LanguageModel& model, const InitModel& init);
+AdapterNames adapter_names(TokenDecoder& model, const InitModel& init);
 
 /// Puts adapters on the model, and freezes, as section [tune] says. Throws ValueError naming the key, for names that
 /// the model has not.
-void apply_tuning(const LanguageModel& model, const TuneConfig& tune, const AdapterNames& names);
+void apply_tuning(const nn::Module& model, const TuneConfig& tune, const AdapterNames& names);
 
 /// The model of the settings, its weights those of the init where there is one (but on the meta device), of
 /// train.param_dtype, with its adapters. Adapters are f32 and drawn from default_generator(). Throws as find_init,
 /// load_weights and apply_tuning.
-std::shared_ptr<LanguageModel> make_tuned_model(const TrainConfig& config);
+std::shared_ptr<TokenDecoder> make_tuned_model(const TrainConfig& config);
+
+/// The same, where it continues texts. Throws ValueError naming `what` for one that answers.
+std::shared_ptr<LanguageModel> decoder_of(const std::shared_ptr<TokenDecoder>& model, std::string_view what);
+/// Names of embeddings and of the output layer: what optimizers for linear maps leave to others.
+std::set<std::string> table_names(const TokenDecoder& model);
 
 /// Writes the adapters of a run, and what is trained beside them, as OUT/adapter, a folder of PEFT's. Throws IoError,
 /// and ValueError as save_adapter does.
-void save_adapter_of(const std::string& out, const LanguageModel& model, const TrainConfig& config);
+void save_adapter_of(const std::string& out, TokenDecoder& model, const TrainConfig& config);
 
 /// The mean loss, in nats a token, that a model (as model.init names one) has on a text, in windows of its context, at
 /// most 1024 tokens, with weights in f32. Throws as find_init and load_weights, ValueError for a text without two

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "strata/generate/text_generator.h"
 #include "strata/train/precision.h"
 
 namespace strata {
@@ -31,6 +32,18 @@ std::string sample_text(const TrainedModel& trained) {
   if (prompt.empty()) prompt.push_back(0);  // ids alone: a blank is none
   std::optional<AutocastScope> autocast;    // weights of two types want it
   if (config.param_dtype != "f32") autocast.emplace(activation_dtype(config));
+  if (trained.encoder_decoder) {
+    const std::vector<int64_t> source(prompt.begin(), prompt.end());
+    TextGenerator writer(trained.encoder_decoder, trained.tokenizer);
+    const GenerationOptions drawn{.max_tokens = config.sample_tokens,
+                                  .temperature = 0.8,
+                                  .top_p = 0.95,
+                                  .seed = static_cast<uint64_t>(config.seed)};
+    return writer
+        .generate({{trained.start, drawn, from_span<int64_t>(source, {static_cast<int64_t>(source.size())})}})[0]
+        .completions[0]
+        .text;
+  }
   const SampleOptions options{.temperature = 0.8, .top_p = 0.95, .seed = static_cast<uint64_t>(config.seed)};
   TokenSampler sampler(trained.model, std::move(prompt), within(*trained.tokenizer, options));
   std::vector<int32_t> written;

@@ -28,7 +28,8 @@ class TextWriter {
 };
 
 /// What a run's report shows: `train.sample_tokens` tokens after `train.sample_prompt` (a line's end where that is
-/// empty), of temperature 0.8 and top-p 0.95, by the run's seed. The model is in evaluation mode afterwards.
+/// empty), or as an answer to it, of temperature 0.8 and top-p 0.95, by the run's seed. The model is in evaluation mode
+/// afterwards.
 std::string sample_text(const TrainedModel& trained);
 
 }  // namespace strata

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "strata/train/fine_tune_inl.h"
+
 namespace strata {
 namespace {
 
@@ -19,15 +21,15 @@ bool names(std::string_view part, std::string_view name) {
   return false;
 }
 
-TensorList excluded(const std::string& text, const LanguageModel& model) {
+TensorList excluded(const std::string& text, TokenDecoder& model) {
   TensorList weights;
   std::istringstream in(text);
   for (std::string part; in >> part;) {
     // The head's weight may be the table of tokens, under the table's name.
     const bool head = part == "head";
     bool found = head;
-    const std::set<std::string> tables = head ? model.table_names() : std::set<std::string>();
-    for (const auto& [name, weight] : model.named_parameters()) {
+    const std::set<std::string> tables = head ? table_names(model) : std::set<std::string>();
+    for (const auto& [name, weight] : model.as_module().named_parameters()) {
       if (!names(part, name) && !tables.contains(name)) continue;
       found = true;
       weights.push_back(weight);
@@ -43,7 +45,7 @@ DType activation_dtype(const TrainConfig& config) {
   return config.dtype == "fp8" ? DType::bf16 : parse_dtype(config.dtype);
 }
 
-std::optional<AutocastSettings> autocast_of(const TrainConfig& config, const LanguageModel& model) {
+std::optional<AutocastSettings> autocast_of(const TrainConfig& config, TokenDecoder& model) {
   if (config.dtype == "f32") return std::nullopt;
   AutocastSettings s{.dtype = activation_dtype(config), .low_gradients = config.grad_dtype == "bf16", .fp8 = nullptr};
   if (config.dtype == "fp8")

@@ -14,6 +14,6 @@ DType activation_dtype(const TrainConfig& config);
 
 /// Autocast for a pass of `model`, whose weights it may name; nothing for f32. Throws ValueError where a name in
 /// train.fp8_exclude is no layer's.
-std::optional<AutocastSettings> autocast_of(const TrainConfig& config, const LanguageModel& model);
+std::optional<AutocastSettings> autocast_of(const TrainConfig& config, TokenDecoder& model);
 
 }  // namespace strata

@@ -16,8 +16,8 @@ Ranks::Ranks(const TrainConfig& config) {
   if (ranks == 1) return;
   check(config.batch % ranks == 0, "train", "train.batch is ", config.batch, ", which ", ranks,
         " ranks do not share evenly: it counts the rows of all of them");
-  check(config.data.format == "text", "train", "data.format = ", config.data.format, " is for one rank: rows of ",
-        "conversations have different numbers of learned tokens, so the ranks' losses cannot be averaged");
+  check(config.data.format == "text", "train", "data.format = ", config.data.format, " is for one rank: its ",
+        "rows have different numbers of learned tokens, so the ranks' losses cannot be averaged");
   check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
   set_mesh(Mesh(cat("dp=", ranks)));
   group_ = &group("dp");
@@ -30,7 +30,7 @@ void Ranks::meet() const {
   if (group_) group_->barrier();
 }
 
-void Ranks::take_gradients(const LanguageModel& model) {
+void Ranks::take_gradients(const nn::Module& model) {
   if (group_) gradients_ = std::make_unique<distributed::DataParallel>(trained_parameters(model), *group_);
 }
 

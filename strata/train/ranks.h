@@ -31,7 +31,7 @@ class Ranks {
   /// Returns when every rank is here.
   void meet() const;
   /// Makes every rank's parameters those of rank 0, and takes their gradients.
-  void take_gradients(const LanguageModel& model);
+  void take_gradients(const nn::Module& model);
 
   /// The backward pass that follows is the last of its step: its gradients travel.
   void last_pass(bool yes) const;

@@ -8,7 +8,8 @@
 
 namespace strata::detail {
 
-/// load_trained_model(), whose model will continue `prompt`: a card loads the kernels for it while the disk reads.
+/// load_trained_model() of either kind; a model that continues `prompt`: a card loads the kernels for it while the disk
+/// reads.
 TrainedModel load_trained_model_for(const std::string& prompt, const std::string& path,
                                     std::vector<std::string>* warnings, Device device);
 

@@ -14,8 +14,10 @@
 #include "strata/cuda/runtime.h"
 #include "strata/lab/peaks.h"
 #include "strata/memory/budget.h"
+#include "strata/train/fine_tune_inl.h"
 #include "strata/train/generate.h"
 #include "strata/train/progress.h"
+#include "strata/train/rehearse.h"
 #include "strata/train/report.h"
 #include "strata/train/run.h"
 
@@ -70,14 +72,14 @@ ReportInput read_run(const std::string& folder, bool with_sample, bool with_limi
   in.status = step >= in.config.steps ? std::string("finished") : fmt::format("step {} of {}", step, in.config.steps);
   {
     DeviceScope dry(Device::meta());
-    in.parameters = make_model(in.config)->num_parameters();
+    in.parameters = make_tuned_model(in.config)->as_module().num_parameters();
   }
   if (!in.metrics.empty() && std::isfinite(in.metrics.back().peak_memory))
     in.notes.emplace_back("Peak memory of tensors",
                           memory::bytes_text(static_cast<int64_t>(in.metrics.back().peak_memory)));
   in.notes.emplace_back("Checkpoint", found.path.substr(found.path.rfind('/') + 1));
   if (with_sample && in.config.sample_tokens > 0) {
-    const TrainedModel trained = load_trained_model(folder);
+    const TrainedModel trained = detail::load_trained_model_for({}, folder, nullptr, Device::cpu());
     in.sample_prompt = in.config.sample_prompt;
     in.sample = sample_text(trained);
   }

@@ -69,7 +69,7 @@ bool is_checkpoint(const std::string& path) {
 }  // namespace
 
 std::shared_ptr<LanguageModel> make_model(const TrainConfig& config) {
-  return make_tuned_model(config);
+  return decoder_of(make_tuned_model(config), "this");
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const optim::NamedTensors& parameters,
@@ -111,7 +111,7 @@ optim::RunSchedule make_schedule(const OptimConfig& c, int64_t steps) {
   return {optim::LrSchedule(record.name, options), c.lr, before};
 }
 
-std::string save_run(const std::string& out, const RunState& state, const LanguageModel& model,
+std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
                      const optim::Optimizer& optimizer, int keep_last) {
   std::map<std::string, std::string> texts{{"config", to_toml(state.config)},
                                            {"tokenizer", state.tokenizer},
@@ -172,15 +172,15 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
   return run;
 }
 
-void check_base(const FoundRun& run, const LanguageModel& model) {
+void check_base(const FoundRun& run, const nn::Module& model) {
   if (run.state.base == 0) return;
   const uint64_t now = base_checksum(model, run.state.config);
   check<IoError>(now == run.state.base, run.path, "it was trained on other weights than '", run.state.config.init,
                  "' holds now (their checksum is ", io::to_hex(now), ", it was ", io::to_hex(run.state.base), ")");
 }
 
-void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optimizer) {
-  const Device device = model.device();
+void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimizer) {
+  const Device device = model.parameters().front().device();
   const auto read = [&](const char* file, const io::TensorMap& into, Device where) {
     io::Checkpoint c = io::load_checkpoint(run.checkpoint, {file}, {{file, into}}, where);
     return std::move(c.files.at(file));
@@ -248,17 +248,29 @@ TrainedModel load_trained(const FoundRun& run, Device device, const std::string&
   const DeviceScope there(device);
   TrainConfig as = trained.config;
   if (as.init.empty()) as.param_dtype = "f32";  // else the frozen weights are those that were trained with
-  trained.model = make_model(as);
-  check_base(run, *trained.model);
-  trained.model->eval();
-  if (device.is_cuda()) rehearse(*trained.model, trained.tokenizer->encode(prompt).size());
-  load_run(run, *trained.model, nullptr);
+  const std::shared_ptr<TokenDecoder> made = make_tuned_model(as);
+  trained.model = std::dynamic_pointer_cast<LanguageModel>(made);
+  trained.encoder_decoder = std::dynamic_pointer_cast<EncoderDecoder>(made);
+  if (trained.encoder_decoder) trained.start = find_init(as.init).start;
+  nn::Module& module = made->as_module();
+  check_base(run, module);
+  module.eval();
+  if (device.is_cuda() && trained.model) rehearse(*trained.model, trained.tokenizer->encode(prompt).size());
+  load_run(run, module, nullptr);
   return trained;
 }
 }  // namespace
 
 TrainedModel load_trained_model(const std::string& path, std::vector<std::string>* warnings, Device device) {
-  return detail::load_trained_model_for({}, path, warnings, device);
+  TrainedModel trained = detail::load_trained_model_for({}, path, warnings, device);
+  check(trained.model != nullptr, "load_trained_model", "the run in '", path,
+        "' trained a model that reads one text and writes another: strata generate has it answer");
+  return trained;
+}
+
+std::shared_ptr<TokenDecoder> TrainedModel::writer() const {
+  if (encoder_decoder) return encoder_decoder;
+  return model;
 }
 
 TrainedModel detail::load_trained_model_for(const std::string& prompt, const std::string& path,

@@ -19,6 +19,7 @@
 #include "strata/data/sampler.h"
 #include "strata/io/checkpoint.h"
 #include "strata/lab/trace.h"
+#include "strata/models/encoder_decoder.h"
 #include "strata/models/language_model.h"
 #include "strata/optim/lr_schedule.h"
 #include "strata/optim/optimizer.h"
@@ -28,7 +29,8 @@
 
 namespace strata {
 
-/// The model of the settings, with weights of train.param_dtype; with model.init that of make_tuned_model().
+/// The model of the settings, with weights of train.param_dtype; with model.init that of make_tuned_model(), and
+/// ValueError where that reads one text and writes another.
 std::shared_ptr<LanguageModel> make_model(const TrainConfig& config);
 
 /// The optimizer that the settings name. Matrices decay, vectors (norms, biases) do not. `seed` is that of stochastic
@@ -62,7 +64,7 @@ struct RunState {
 
 /// Writes OUT/step-XXXXXXXX and deletes old checkpoints. Returns its path. Throws IoError; then what was there is
 /// intact.
-std::string save_run(const std::string& out, const RunState& state, const LanguageModel& model,
+std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
                      const optim::Optimizer& optimizer, int keep_last);
 
 /// A checkpoint that was found, its state read, its tensors not yet.
@@ -79,10 +81,10 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings = 
 bool has_run(const std::string& out);
 /// Throws IoError where the frozen weights of `model`, which model.init gave, are not those that the run was trained
 /// with.
-void check_base(const FoundRun& run, const LanguageModel& model);
+void check_base(const FoundRun& run, const nn::Module& model);
 /// Fills the model, and the optimizer where given, from a checkpoint; weights that are frozen since model.init gave
 /// them are not in it. Throws IoError, ValueError, ShapeError.
-void load_run(const FoundRun& run, LanguageModel& model, optim::Optimizer* optimizer);
+void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimizer);
 
 /// Writes OUT/step.recording. Throws IoError.
 void write_recorded_step(const std::string& out, const Recording& step);
@@ -100,10 +102,15 @@ struct TrainedModel {
   TrainConfig config;
   int64_t step = 0;
   std::shared_ptr<text::Tokenizer> tokenizer;
-  std::shared_ptr<LanguageModel> model;
+  std::shared_ptr<LanguageModel> model;                  ///< that continues texts, or
+  std::shared_ptr<EncoderDecoder> encoder_decoder = {};  ///< that reads one and writes another
+  std::vector<int64_t> start = {};                       ///< of the latter: what it begins to write with
+
+  /// Whichever it is.
+  std::shared_ptr<TokenDecoder> writer() const;
 };
-/// Loads the newest checkpoint of a run's folder, or the checkpoint at `path`, from the disk straight to `device`.
-/// Throws as find_run and load_run.
+/// Loads the newest checkpoint of a run's folder, or the checkpoint at `path`, from the disk straight to `device`: a
+/// model that continues texts. Throws as find_run and load_run, ValueError for another.
 TrainedModel load_trained_model(const std::string& path, std::vector<std::string>* warnings = nullptr,
                                 Device device = Device::cpu());
 

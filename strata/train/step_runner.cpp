@@ -48,7 +48,7 @@ struct StepRunner::Cuda {
   std::array<std::unique_ptr<Slot>, 3> slots;  // two unread steps, and the one before them for its end
 };
 
-StepRunner::StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config,
+StepRunner::StepRunner(TokenDecoder& model, optim::Optimizer& optimizer, const TrainConfig& config,
                        Device device, const Ranks& ranks, const Tiers* tiers)
     : model_(model),
       optimizer_(optimizer),

@@ -26,7 +26,7 @@ class StepRunner {
  public:
   /// Model, optimizer and `ranks` must outlive it, and `tiers`, nullptr for a run without. Throws ValueError where
   /// `config.graph` is "on" and the device is no CUDA device, or the optimizer or the tiers cannot be captured.
-  StepRunner(const LanguageModel& model, optim::Optimizer& optimizer, const TrainConfig& config, Device device,
+  StepRunner(TokenDecoder& model, optim::Optimizer& optimizer, const TrainConfig& config, Device device,
              const Ranks& ranks, const Tiers* tiers = nullptr);
   ~StepRunner();
 
@@ -71,7 +71,7 @@ class StepRunner {
   Tensor compute_recorded(const std::vector<data::Batch>& batches);
   void try_capture(const std::vector<data::Batch>& batches);
 
-  const LanguageModel& model_;
+  TokenDecoder& model_;
   optim::Optimizer& optimizer_;
   Device device_;
   const Ranks& ranks_;

@@ -75,11 +75,15 @@ std::shared_ptr<text::Tokenizer> make_tokenizer(const DataConfig& data, int64_t 
 TrainData open_train_data(const TrainConfig& config, const std::string& out, const std::string& tokenizer_json) {
   check(!config.data.path.empty(), "train", "no text to train on: give --data FILE or --data FOLDER");
   TrainData d;
+  d.row_tokens = config.model.context;
   text::TokenizerFolder init;  // of what the model or the settings name
-  if (!config.init.empty())
-    init = init_tokenizer(find_init(config.init));
-  else if (config.data.names_tokenizer() && (tokenizer_json.empty() || config.data.format != "text"))
+  InitModel model;
+  if (!config.init.empty()) {
+    model = find_init(config.init);
+    init = init_tokenizer(model);
+  } else if (config.data.names_tokenizer() && (tokenizer_json.empty() || config.data.format != "text")) {
     init = named_tokenizer(config.data);  // with its template; a run that goes on with a text has all it needs
+  }
   if (!tokenizer_json.empty())
     d.tokenizer = text::parse_tokenizer(tokenizer_json, "the checkpoint's tokenizer");
   else if (init.tokenizer)
@@ -87,6 +91,10 @@ TrainData open_train_data(const TrainConfig& config, const std::string& out, con
   else
     d.tokenizer = data::is_token_file(config.data.path) ? tokenizer_of_token_file(config.data.path)
                                                         : make_tokenizer(config.data, config.model.vocab);
+  if (config.data.format == "seq2seq") {
+    open_source_targets(d, config, init, model.start);
+    return d;
+  }
   if (config.data.format != "text") {
     open_conversations(d, config, init);
     return d;

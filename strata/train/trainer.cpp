@@ -97,6 +97,7 @@ class Run {
   void save();
   void report(const std::string& status, bool with_sample);
   std::string sample();
+  nn::Module& module() const { return model_->as_module(); }
   double elapsed() const { return elapsed_before_ + seconds_since(begin_); }
   // Since the first step of this start.
   double training() const { return seconds_since(training_); }
@@ -116,7 +117,7 @@ class Run {
   std::optional<Ranks> ranks_;
   std::optional<RunLock> lock_;
   TrainData data_;
-  std::shared_ptr<LanguageModel> model_;
+  std::shared_ptr<TokenDecoder> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<TierPlan> plan_;
   std::optional<Tiers> tiers_;
@@ -197,15 +198,15 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
     if (found) from_file.emplace();
     const DeviceScope there(device_);  // drawn where they stay: the same bits on every device
     const memory::TierScope home(plan_ ? Tiers::weights_tier(*plan_, device_) : Tier());
-    model_ = make_model(config_);
+    model_ = make_tuned_model(config_);
   }
-  base_ = base_checksum(*model_, config_);
-  if (found) check_base(*found, *model_);
-  optimizer_ = make_optimizer(config_.optim, trained_parameters(*model_), static_cast<uint64_t>(config_.seed),
-                              model_->table_names());
+  base_ = base_checksum(module(), config_);
+  if (found) check_base(*found, module());
+  optimizer_ = make_optimizer(config_.optim, trained_parameters(module()), static_cast<uint64_t>(config_.seed),
+                              table_names(*model_));
   if (plan_) {
-    model_->set_recomputed_blocks(plan_->recomputed);
-    tiers_.emplace(*plan_, *model_, &*optimizer_, device_);
+    decoder_of(model_, "memory")->set_recomputed_blocks(plan_->recomputed);
+    tiers_.emplace(*plan_, module(), &*optimizer_, device_);
   }
   if (config_.data.format == "preferences") {
     part.emplace("reference");
@@ -213,8 +214,9 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
     if (const auto settings = autocast_of(config_, *model_)) autocast.emplace(*settings);
     const auto with_reference = [&](std::shared_ptr<const data::Dataset>& pairs, const char* name) {
       if (pairs)
-        pairs = reference_answers(pairs, *model_, config_, fmt::format("{}/data/{}.safetensors", options_.out, name),
-                                  data_.text, found.has_value());
+        pairs =
+            reference_answers(pairs, *decoder_of(model_, "data.format"), config_,
+                              fmt::format("{}/data/{}.safetensors", options_.out, name), data_.text, found.has_value());
     };
     with_reference(data_.train, "train.reference");
     with_reference(data_.valid, "valid.reference");
@@ -238,7 +240,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
       throw;
     }
   }
-  ranks_->take_gradients(*model_);
+  ranks_->take_gradients(module());
   feeder_.emplace(*loader_, config_.accumulate, device_);
   mended = data_.notes;
   if (const std::string page = options_.out + "/report.html";
@@ -251,7 +253,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   progress_.emplace(config_.steps, options_.log);
   for (const std::string& w : warnings) note("skipping the " + w);
   for (const std::string& m : mended) note(m);
-  const int64_t all = model_->num_parameters(), trained = model_->num_parameters(true);
+  const int64_t all = module().num_parameters(), trained = module().num_parameters(true);
   note(fmt::format(
       "{}, {} parameters{}; {} training tokens{}; {}", config_.model.family, format_count(static_cast<double>(all)),
       trained == all ? "" : fmt::format(", {} of them trained", format_count(static_cast<double>(trained))),
@@ -292,7 +294,7 @@ void Run::resume_from(const FoundRun& found) {
     check(now == then, "train", key.name, " is ", now, ", but the run in '", options_.out, "' has ", then,
           " (strata train --resume --out ", options_.out, " goes on with the run's own settings)");
   }
-  load_run(found, *model_, optimizer_.get());
+  load_run(found, module(), optimizer_.get());
   loader_->set_state(s.sampler);
   default_generator().set_state(s.rng);
   if (steps_->scaler() && !s.loss_scale.empty()) steps_->scaler()->load_state(from_span<double>(s.loss_scale, {2}));
@@ -340,7 +342,7 @@ void Run::launch() {
   if (++launches_ == 2) steps_->record_next();
   steps_->launch(batches, lr);
   if (const std::optional<Recording> step = steps_->take_recording()) keep_recording(*step);
-  tokens_ += config_.batch * config_.accumulate * config_.model.context;
+  tokens_ += config_.batch * config_.accumulate * data_.row_tokens;
   l.metrics = {.step = ++step_, .lr = lr, .tokens = tokens_};
   launched_.push_back(std::move(l));
   if (step_ < config_.steps) feeder_->prefetch();
@@ -378,7 +380,7 @@ StepMetrics Run::settle() {
   StepMetrics m = l.metrics;
   m.loss = r.loss;
   m.grad_norm = r.norm;
-  m.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate * config_.model.context) / steps_->seconds();
+  m.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate * data_.row_tokens) / steps_->seconds();
   m.elapsed_s = elapsed();
   m.peak_memory = static_cast<double>(memory::stats(device_).peak_total);
   if (r.outcome == optim::StepReport::skipped)
@@ -420,7 +422,7 @@ void Run::diverged(const Launched& l, const optim::StepReport& r) {
 double Run::validate() {
   NoGrad guard;
   optimizer_->finish();  // a delayed update
-  model_->eval();
+  module().eval();
   double total = 0;
   int64_t count = 0;
   int64_t turn = 0;
@@ -429,7 +431,7 @@ double Run::validate() {
     total += steps_->loss(data_.valid->get_batch(samples)).item() * static_cast<double>(samples.size());
     count += static_cast<int64_t>(samples.size());
   }
-  model_->train();
+  module().train();
   const std::vector<double> all = ranks_->sum({total, static_cast<double>(count)});
   return all[0] / all[1];
 }
@@ -453,15 +455,17 @@ void Run::save() {
   s.log = metrics_->mark();
   s.sampler = feeder_->state();
   if (steps_->scaler()) s.loss_scale = steps_->scaler()->state().to_vector<double>();
-  checkpoint_ = save_run(options_.out, s, *model_, *optimizer_, static_cast<int>(config_.keep_last));
+  checkpoint_ = save_run(options_.out, s, module(), *optimizer_, static_cast<int>(config_.keep_last));
   if (config_.tune.method != "full") save_adapter_of(options_.out, *model_, config_);
   saved_step_ = step_;
 }
 
 std::string Run::sample() {
   if (config_.sample_tokens == 0) return {};
-  std::string text = sample_text({config_, step_, data_.tokenizer, model_});
-  model_->train();
+  const auto answers = std::dynamic_pointer_cast<EncoderDecoder>(model_);
+  std::string text = sample_text({config_, step_, data_.tokenizer, std::dynamic_pointer_cast<LanguageModel>(model_),
+                                  answers, answers ? find_init(config_.init).start : std::vector<int64_t>()});
+  module().train();
   return text;
 }
 
@@ -474,7 +478,7 @@ void Run::report(const std::string& status, bool with_sample) {
   r.metrics = read_metrics(options_.out + "/metrics.jsonl", &broken);
   r.config = config_;
   r.machine = machine_info();
-  r.parameters = model_->num_parameters();
+  r.parameters = module().num_parameters();
   if (step_costs_) r.costs = *step_costs_;
   r.trace = trace_;
   r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
@@ -489,7 +493,7 @@ void Run::report(const std::string& status, bool with_sample) {
 }
 
 TrainResult Run::run() {
-  model_->train();
+  module().train();
   memory::reset_peak(device_);
   if (config_.save_first && step_ == 0) save();
   std::string status;

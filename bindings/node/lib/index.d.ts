@@ -33,6 +33,7 @@ declare namespace strata {
   export type GeneratedToken = types.GeneratedToken;
   export type GenerateOptions = types.GenerateOptions;
   export type PretrainedModel = types.PretrainedModel;
+  export type Transcription = types.Transcription;
   export type PretrainedCompletion = types.PretrainedCompletion;
   export type PretrainedPiece = types.PretrainedPiece;
   export type GenerationOptions = types.PretrainedGenerateOptions;

@@ -38,9 +38,13 @@ class PretrainedModel {
     wantTensor(x, 'forward');
     return withSignal(signal, (flag) => settled(() => call(flag, this.#handle, x, padding, types)));
   }
-  /** Logits of i64 tokens [B, T], or of pixels; of an encoder without a head hidden states. */
-  async forward(x, options) {
-    return this.#tensor(native.pretrainedForward, x, options);
+  /** Logits of i64 tokens [B, T], or of pixels; of an encoder without a head hidden states; of an encoder-decoder, with `tokens`, of what it writes for x. */
+  async forward(x, { tokens = null, ...options } = {}) {
+    if (tokens === null) return this.#tensor(native.pretrainedForward, x, options);
+    wantTensor(x, 'forward');
+    wantTensor(tokens, 'forward');
+    const { padding = null, signal } = options;
+    return withSignal(signal, (flag) => settled(() => native.pretrainedForwardSource(flag, this.#handle, x, tokens, padding)));
   }
   /** What the last block gives, [B, T, dim]. */
   async hidden(x, options) {
@@ -79,6 +83,22 @@ class PretrainedModel {
       ...rest, topLogprobs, promptLogprobs: one.prompt_logprobs, topPromptLogprobs: one.top_prompt_logprobs,
     })));
     return single ? results[0] : results;
+  }
+  /**
+   * What is said in a WAV file (its path), or in samples [n] or [channels, n] of `rate` a second: {language, text, segments: [{start, end,
+   * text, tokens}, ..]}. What is longer than a window of the model is written with times, as `timestamps: true` asks for.
+   */
+  async transcribe(sound, { rate = null, language, task, timestamps, signal, ...options } = {}) {
+    if (typeof sound !== 'string') {
+      wantTensor(sound, 'transcribe');
+      if (rate === null) throw new ValueError('transcribe: samples want a rate', 'transcribe');
+    }
+    const own = JSON.stringify({ language, task, timestamps }).slice(1, -1);
+    const rest = toJson('transcribe', options).slice(1, -1);
+    const call = `{${[own, rest].filter((part) => part !== '').join()}}`;
+    const made = this.#turn.then(() => withSignal(signal, (flag) => settled(() => native.pretrainedTranscribe(flag, this.#handle, sound, rate, call)), true));
+    this.#turn = made.then(() => {}, () => {});
+    return JSON.parse(await made);
   }
   /** The text that continues a prompt. */
   async generateText(prompt, options) {

@@ -227,7 +227,8 @@ export interface PretrainedModel {
   readonly generationConfig: any;
   readonly hasTokenizer: boolean;
   readonly hasChatTemplate: boolean;
-  forward(x: Tensor, options?: PretrainedCall): Promise<Tensor>;
+  /** `tokens`, of an encoder-decoder: what it writes for x, i64 [B, T]. */
+  forward(x: Tensor, options?: PretrainedCall & { tokens?: Tensor | null }): Promise<Tensor>;
   hidden(x: Tensor, options?: PretrainedCall): Promise<Tensor>;
   namedParameters(): [string, Tensor][];
   encode(text: string): number[];
@@ -235,12 +236,23 @@ export interface PretrainedModel {
   chatPrompt(messages: readonly ChatMessage[], variables?: { [name: string]: unknown }): number[];
   generate(prompt: Prompt, options?: PretrainedGenerateOptions): Promise<PretrainedCompletion[]>;
   generate(prompts: readonly Prompt[], options?: PretrainedGenerateOptions): Promise<PretrainedCompletion[][]>;
+  /** What is said in a WAV file, or in samples f32 [n] or [channels, n] of `rate` a second. */
+  transcribe(sound: string | Tensor, options?: GenerationOptions & {
+    rate?: number; language?: string; task?: 'transcribe' | 'translate'; timestamps?: boolean; signal?: Signal;
+  }): Promise<Transcription>;
   generateText(prompt: Prompt, options?: PretrainedGenerateOptions): Promise<string>;
   stream(prompt: Prompt, options?: GenerationOptions & { signal?: Signal }): AsyncGenerator<PretrainedPiece, void>;
   chat(messages: readonly ChatMessage[], options?: PretrainedGenerateOptions & { variables?: { [name: string]: unknown } }): Promise<string>;
   embed(texts: Iterable<string>, options?: {
     pooling?: 'first' | 'last' | 'mean' | 'max' | 'weighted_mean' | 'root_mean'; normalize?: boolean; signal?: Signal;
   }): Promise<Tensor>;
+}
+export interface Transcription {
+  /** As the model has it: '<|de|>'. */
+  language: string | null;
+  text: string;
+  /** Times are seconds; tokens are all that was written, times too. */
+  segments: { start: number; end: number; text: string; tokens: number[] }[];
 }
 export interface ChatMessage {
   role: string;

@@ -76,6 +76,38 @@ napi_value tensor_call(Call& c) {
       [result](Env& env) { return wrap(env, std::move(*result)); });
 }
 
+// pretrainedForwardSource(flag, handle, source, tokens, padding) -> promise of a tensor
+napi_value forward_source(Call& c) {
+  CancelFlag flag = cancel_flag_of(c.env, c[0]);
+  const ModelRef m = model_of(c, 1);
+  const Tensor source = tensor_of(c.env, c[2], "forward", "x"), tokens = tensor_of(c.env, c[3], "forward", "tokens");
+  const Tensor padding = c.has(4) ? tensor_of(c.env, c[4], "forward", "padding") : Tensor();
+  auto result = std::make_shared<Tensor>();
+  return start_task(
+      c.env, grad_enabled(), std::move(flag),
+      [m, source, tokens, padding, result] { *result = m->forward_source(source, tokens, padding); },
+      [result](Env& env) { return wrap(env, std::move(*result)); });
+}
+
+// pretrainedTranscribe(flag, handle, samples or the path of a WAV file, rate, options as JSON) -> promise of JSON
+napi_value transcribe(Call& c) {
+  Env& env = c.env;
+  CancelFlag flag = cancel_flag_of(env, c[0]);
+  const ModelRef m = model_of(c, 1);
+  const bool file = env.type(c[2]) == napi_string;
+  const std::string path = file ? env.text(c[2], "transcribe", "the sound") : std::string();
+  const Tensor samples = file ? Tensor() : tensor_of(env, c[2], "transcribe", "samples");
+  const int64_t rate = file ? 0 : env.whole(c[3], "transcribe", "rate");
+  const std::string options = env.text(c[4], "transcribe", "the options");
+  auto made = std::make_shared<std::string>();
+  return start_task(
+      env, false, std::move(flag),
+      [m, file, path, samples, rate, options, made] {
+        *made = to_json(m->transcribe(file ? data::read_wav(path) : data::sound_of(samples, rate), options));
+      },
+      [made](Env& e) { return e.string(*made); });
+}
+
 napi_value encode(Call& c) {
   return from_ids(c.env, model_of(c, 0)->encode(c.env.text(c[1], "encode", "the text")));
 }
@@ -151,6 +183,8 @@ void add_pretrained(Env& env, napi_value exports) {
                     {"pretrainedChat", entry<chat>},
                     {"pretrainedGenerate", entry<generate>},
                     {"pretrainedEmbed", entry<embed>},
+                    {"pretrainedForwardSource", entry<forward_source>},
+                    {"pretrainedTranscribe", entry<transcribe>},
                     {"generationOptions", entry<generation_options>}});
 }
 

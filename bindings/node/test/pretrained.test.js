@@ -160,3 +160,34 @@ test('encoders give hidden states and vectors', { skip: skip('bert-plain') }, as
   await assert.rejects(texts.embed(['b'], { pool: 'mean' }), /no option 'pool'/);
   await assert.rejects(texts.embed([]), st.ValueError);
 });
+
+test('t5 answers as transformers does', { skip: skip('t5-plain') }, async () => {
+  const [model, reference] = await load('t5-plain');
+  assert.equal(model.kind, 'encoder_decoder');
+  const padding = reference.mask.eq(0);
+  near(await st.noGrad(() => model.forward(reference.source, { tokens: reference.tokens, padding })), reference.logits);
+  const rows = reference.source.toArray();
+  const lengths = reference.mask.sum([1]).toArray().map(Number);
+  const sources = rows.map((row, i) => row.slice(0, lengths[i]).map(Number));
+  const want = reference.greedy.toArray().map((row) => row.map(Number));
+  const written = await model.generate(sources, { maxNewTokens: want[0].length, eosTokenId: [] });
+  assert.deepEqual(written.map(([{ tokens }]) => tokens), want);
+  await assert.rejects(model.forward(reference.source), /tokens that it writes/);
+  await assert.rejects(model.transcribe(reference.source, { rate: 16000 }), /reads no sound/);
+});
+
+test('whisper writes what is said', { skip: skip('whisper-plain') }, async () => {
+  const folder = path.join(temporary(), 'whisper');
+  fs.cpSync(path.join(MODELS, 'whisper-plain'), folder, { recursive: true });
+  fs.copyFileSync(path.join(folder, 'transcripts_generation_config.json'), path.join(folder, 'generation_config.json'));
+  const model = await st.loadPretrained(folder);
+  const reference = await st.load(path.join(folder, 'reference.safetensors'));
+  const said = await model.transcribe(reference.loud_end_sound, { rate: 16000, language: 'de', timestamps: true });
+  assert.equal(said.language, '<|de|>');
+  assert.deepEqual(said.segments.flatMap(({ tokens }) => tokens), numbers(reference.loud_end_tokens));
+  const times = numbers(reference.loud_end_times);
+  said.segments.forEach(({ start, end }, i) => assert.ok(Math.abs(start - times[2 * i]) + Math.abs(end - times[2 * i + 1]) < 1e-9));
+  await assert.rejects(model.transcribe(reference.loud_end_sound), /want a rate/);
+  await assert.rejects(model.transcribe('no.wav'), st.IoError ?? /no\.wav/);
+  await assert.rejects(model.generate([1]), /transcribe it/);
+});

@@ -128,6 +128,24 @@ void bind_pretrained(nb::module_& m) {
           },
           nb::arg("x"), nb::arg("padding").none(), nb::arg("types").none(), Release())
       .def(
+          "forward_source",
+          [](const PyPretrained& p, const Tensor& source, const Tensor& tokens, const OptTensor& pad) {
+            return p.model->forward_source(source, tokens, or_none(pad));
+          },
+          nb::arg("source"), nb::arg("tokens"), nb::arg("padding").none(), Release())
+      .def(
+          "source_loss",
+          [](const PyPretrained& p, const Tensor& source, const Tensor& x, const Tensor& y, const OptTensor& pad) {
+            return p.model->encoder_decoder("loss").loss(source, x, y, or_none(pad));
+          },
+          nb::arg("source"), nb::arg("tokens"), nb::arg("targets"), nb::arg("padding").none(), Release())
+      .def(
+          "transcribe",
+          [](const PyPretrained& p, const Tensor& samples, int64_t rate, const std::string& options) {
+            return to_json(p.model->transcribe(data::sound_of(samples, rate), options));
+          },
+          nb::arg("samples"), nb::arg("rate"), nb::arg("options"), Release())
+      .def(
           "hidden",
           [](const PyPretrained& p, const Tensor& x, const OptTensor& pad, const OptTensor& kinds) {
             return p.model->hidden(x, or_none(pad), or_none(kinds));
@@ -185,6 +203,13 @@ void bind_pretrained(nb::module_& m) {
           },
           nb::arg("texts"), nb::arg("options"), Release());
 
+  m.def(
+      "read_wav",
+      [](const std::string& path) {
+        const data::Sound sound = data::read_wav(path);
+        return std::pair(sound.samples, sound.rate);
+      },
+      nb::arg("path"), Release(), "The samples of a WAV file, f32 [channels, n], and how many there are a second.");
   m.def(
       "text_embeddings",
       [](const Tensor& hidden, const OptTensor& pad, const std::string& pooling, bool normalize) {

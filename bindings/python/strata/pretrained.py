@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from . import _core as C
 from ._core import Tensor, Tokenizer
 from .models import adopt
 from .nn.module import Module
 
-__all__ = ["Completion", "PretrainedModel", "load_pretrained", "text_embeddings"]
+__all__ = ["Completion", "PretrainedModel", "load_pretrained", "read_wav", "text_embeddings"]
 
 P = TypeVar("P", bound="PretrainedModel")
 Prompt = Union[str, Sequence[int]]
@@ -48,6 +48,8 @@ class PretrainedModel(Module):
     ``decoder``: tokens [B, T] -> logits [B, T, vocab]; :meth:`generate`, :meth:`chat`, :meth:`loss`.
     ``encoder``: tokens [B, T] -> hidden states, or logits where the folder's class has a head; :meth:`embed`.
     ``image_encoder``: pixels [B, C, H, W] -> hidden states, or logits.
+    ``encoder_decoder``: what it reads [B, S] (of Whisper frames of sound) and ``tokens=`` [B, T] -> logits [B, T, vocab];
+    :meth:`generate` answers texts, :meth:`transcribe` writes what is said.
     ``pair`` (CLIP): :meth:`text_vectors`, :meth:`image_vectors`, :meth:`scores`.
 
     ``padding`` is boolean, [B, T], True at what is no token. Parameters have the engine's names."""
@@ -107,7 +109,11 @@ class PretrainedModel(Module):
         """All that decides what it computes, as text."""
         return str(self._engine.spec)
 
-    def forward(self, x: Tensor, padding: Optional[Tensor] = None, types: Optional[Tensor] = None) -> Tensor:
+    def forward(
+        self, x: Tensor, padding: Optional[Tensor] = None, types: Optional[Tensor] = None, *, tokens: Optional[Tensor] = None
+    ) -> Tensor:
+        if tokens is not None:
+            return self._engine.forward_source(x, tokens, padding)
         return self._engine.forward(x, padding, types)
 
     def hidden(self, x: Tensor, padding: Optional[Tensor] = None, types: Optional[Tensor] = None) -> Tensor:
@@ -118,8 +124,13 @@ class PretrainedModel(Module):
         """An encoder's one vector [B, dim] of hidden()."""
         return self._engine.pooled(hidden)
 
-    def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        """A decoder's mean cross entropy of the tokens that follow, without all logits in memory."""
+    def loss(
+        self, tokens: Tensor, targets: Tensor, *, source: Optional[Tensor] = None, padding: Optional[Tensor] = None
+    ) -> Tensor:
+        """A decoder's mean cross entropy of the tokens that follow, without all logits in memory; of an encoder-decoder for
+        what it reads, ``source`` with its ``padding``. Targets of -100 count nothing."""
+        if source is not None:
+            return self._engine.source_loss(source, tokens, targets, padding)
         return self._engine.loss(tokens, targets)
 
     def text_vectors(self, tokens: Tensor, padding: Optional[Tensor] = None) -> Tensor:
@@ -156,7 +167,7 @@ class PretrainedModel(Module):
         self, prompts: Union[Prompt, Sequence[Prompt]], *,
         callback: Optional[Callable[[int, int, int, str, bool], Optional[bool]]] = None, **options: Any,
     ) -> Any:
-        """Continues a prompt (a text or ids), or many at a time: a list of completions for each (one list for a single
+        """Continues a prompt (a text or ids), or answers it (T5), or many at a time: a list of completions for each (one list for a single
         prompt). Options are those of generation_config.json (``max_new_tokens``, ``do_sample``, ``temperature``, ``top_k``,
         ``top_p``, ``min_p``, ``typical_p``, ``repetition_penalty``, ``num_return_sequences``, ``num_beams``,
         ``stop_strings``, ..), which the folder's file has defaults of, and ``seed``, ``frequency_penalty``,
@@ -168,6 +179,21 @@ class PretrainedModel(Module):
         made = self._engine.generate([self._ids(p) for p in many], json.dumps(options), callback)
         completions = [[Completion(c, g) for c in g["completions"]] for g in made]
         return completions[0] if single else completions
+
+    def transcribe(
+        self, sound: Union[str, "os.PathLike[str]", Tensor], rate: Optional[int] = None, *, language: Optional[str] = None,
+        task: Optional[str] = None, timestamps: Optional[bool] = None, **options: Any,
+    ) -> Dict[str, Any]:
+        """What is said in a WAV file, or in samples [n] or [channels, n] of ``rate`` a second, by a model that reads sound
+        (Whisper): ``{"language", "text", "segments": [{"start", "end", "text", "tokens"}, ..]}``. Sound of any length; what
+        is longer than a window of the model is written with times, as ``timestamps=True`` asks for."""
+        if not isinstance(sound, Tensor):
+            sound, own = read_wav(sound)
+            rate = own if rate is None else rate
+        elif rate is None:
+            raise ValueError("transcribe: samples want a rate")
+        call = dict(options, language=language, task=task, timestamps=timestamps)
+        return dict(json.loads(self._engine.transcribe(sound, rate, json.dumps(call))))
 
     def generate_text(self, prompt: str, **options: Any) -> str:
         """The text that continues ``prompt``."""
@@ -197,6 +223,12 @@ def text_embeddings(
     """One vector [B, dim] of hidden states [B, T, dim]: pooling "first", "last", "mean", "max", "weighted_mean" or
     "root_mean" over what is no padding."""
     return C.text_embeddings(hidden, padding, pooling, normalize)
+
+
+def read_wav(path: Union[str, "os.PathLike[str]"]) -> Tuple[Tensor, int]:
+    """The samples of a WAV file, f32 [channels, n] from -1 to 1, and how many there are a second."""
+    samples, rate = C.read_wav(os.fspath(path))
+    return samples, int(rate)
 
 
 def load_pretrained(

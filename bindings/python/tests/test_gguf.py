@@ -116,3 +116,50 @@ def test_llama_cpp_writes_the_same_tokens(folder):
     while len(written) < 24:
         written.append(next(at))
     assert ours[0].tokens == written
+
+
+@pytest.mark.parametrize("kind, layers", [("relu", 2), ("gated-gelu", 2), ("gated-gelu", 3)])
+def test_t5(kind, layers, tmp_path):
+    """As llama.cpp's converter names it: by the gguf package's own table, and in transformers' hands."""
+    gguf = pytest.importorskip("gguf")
+    torch.manual_seed(2)
+    config = transformers.T5Config(
+        vocab_size=96, d_model=64, d_kv=24, d_ff=96, num_layers=2, num_decoder_layers=layers, num_heads=2, feed_forward_proj=kind,
+        tie_word_embeddings=kind == "relu", decoder_start_token_id=0)
+    model = transformers.T5ForConditionalGeneration(config).eval().float()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn_like(p) * 0.2)
+    model.save_pretrained(tmp_path / "folder")
+    ours = st.load_pretrained(tmp_path / "folder")
+    ours.save_gguf(tmp_path / "model.gguf", "f32")
+    file = gguf.GGUFReader(tmp_path / "model.gguf")
+    assert file.fields["general.architecture"].contents() == "t5"
+    assert file.fields["t5.decoder_block_count"].contents() == layers and file.fields["t5.attention.key_length"].contents() == 24
+    assert file.fields["t5.attention.relative_buckets_count"].contents() == 32
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.T5, layers)
+    tensors = {t.name: np.asarray(t.data) for t in file.tensors}
+    seen = set()
+    for name, value in model.state_dict().items():
+        if "embed_tokens" in name or (name == "lm_head.weight" and kind == "relu"):
+            continue
+        theirs = names.get_name(name, try_suffixes=(".weight",))
+        assert np.array_equal(tensors[theirs].reshape(value.shape), value.numpy()), name
+        seen.add(theirs)
+    assert seen == set(tensors)
+    again = st.load_pretrained(tmp_path / "model.gguf")
+    source, tokens = torch.randint(1, 96, (1, 40)), torch.randint(1, 96, (1, 7))
+    with st.no_grad():
+        got = again(st.tensor(source.tolist()), tokens=st.tensor(tokens.tolist()))
+        assert st.equal(got, ours(st.tensor(source.tolist()), tokens=st.tensor(tokens.tolist())))
+    with torch.no_grad():
+        want = model(input_ids=source, decoder_input_ids=tokens).logits
+    assert np.abs(np.asarray(got.tolist()) - want.numpy()).max() <= 1e-4 * want.abs().max().item()
+    again.save_gguf(tmp_path / "again.gguf")
+    assert (tmp_path / "again.gguf").read_bytes() == (tmp_path / "model.gguf").read_bytes()
+    if (kind, layers) != ("gated-gelu", 2):
+        return
+    # transformers 5.24 takes every T5 of GGUF for a gated one with as many layers on either side, and gelu for relu: its weights
+    # are compared.
+    read = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path, gguf_file="model.gguf", dtype=torch.float32).state_dict()
+    assert all(torch.equal(value, read[name]) for name, value in model.state_dict().items())

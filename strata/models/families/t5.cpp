@@ -106,21 +106,27 @@ std::string config(const ModelSpec& s) {
   return j.dump(2);
 }
 
+// What readers of GGUF take for granted.
+std::string gguf_config(const io::GgufMetadata&) {
+  return R"({"relative_attention_max_distance": 128})";
+}
+
 std::vector<WeightRow> weights(const ModelSpec& s) {
   std::vector<WeightRow> rows;
   const ModelSpec &reads = s.parts[0], &writes = s.parts[1];
   const Shape table{reads.vocab, reads.dim};
-  rows.push_back(weight_row("token_embedding.weight", "shared.weight", table));
+  rows.push_back(weight_row("token_embedding.weight", "shared.weight", table, {}, "token_embd.weight"));
   for (const char* again : {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}) {
     rows.push_back(weight_row("token_embedding.weight", again, table));
     rows.back().repeats = true;
   }
-  const auto part = [&](const ModelSpec& p, const std::string& ours, const std::string& theirs, bool crosses) {
+  const auto part = [&](const ModelSpec& p, const std::string& ours, const std::string& gguf, bool crosses) {
+    const std::string& theirs = ours;
     const std::string feed = crosses ? "layer.2." : "layer.1.", dense = feed + "DenseReluDense.";
     const bool gated = p.layers.front().feed_forward.gated;
-    rows.push_back(weight_row(ours + "_relative.weight",
-                              theirs + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-                              {p.relative->buckets, p.layers.front().attention.heads}));
+    rows.push_back(
+        weight_row(ours + "_relative.weight", theirs + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+                   {p.relative->buckets, p.layers.front().attention.heads}, {}, gguf + ".blk.0.attn_rel_b.weight"));
     parts::add_stack(rows, p, ours + ".",
                      {.layer = theirs + ".block.{}.",
                       .self = "layer.0.SelfAttention.",
@@ -131,12 +137,14 @@ std::vector<WeightRow> weights(const ModelSpec& s) {
                       .norm3 = feed + "layer_norm",
                       .up = dense + (gated ? "wi_1" : "wi"),
                       .gate = dense + "wi_0",
-                      .down = dense + "wo"});
-    parts::add_norm(rows, *p.final_norm, ours + "_norm", theirs + ".final_layer_norm", p.dim);
+                      .down = dense + "wo",
+                      .gguf = gguf + ".blk.{}."});
+    parts::add_norm(rows, *p.final_norm, ours + "_norm", theirs + ".final_layer_norm", p.dim, gguf + ".output_norm");
   };
-  part(reads, "encoder", "encoder", false);
-  part(writes, "decoder", "decoder", true);
-  rows.push_back(weight_row(writes.tied ? "token_embedding.weight" : "head.weight", "lm_head.weight", table));
+  part(reads, "encoder", "enc", false);
+  part(writes, "decoder", "dec", true);
+  rows.push_back(weight_row(writes.tied ? "token_embedding.weight" : "head.weight", "lm_head.weight", table, {},
+                            writes.tied ? "" : "output.weight"));
   rows.back().repeats = writes.tied;
   // transformers 5 leaves out an output layer that is the embedding, scaled or not.
   if (!writes.tied) rows.back().other_name = "shared.weight";
@@ -152,6 +160,7 @@ const Family& t5() {
       .kind = ModelKind::encoder_decoder,
       .model_types = {"t5"},
       .architectures = {"T5ForConditionalGeneration", "T5WithLMHeadModel"},
+      .gguf = {.architectures = {"t5"}, .config = gguf_config},
       .spec = spec,
       .config = config,
       .weights = weights,

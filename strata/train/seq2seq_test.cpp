@@ -1,0 +1,206 @@
+// Runs of models that read one text and write another.
+
+#include <cmath>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "strata/core/error_test_util.h"
+#include "strata/core/node.h"
+#include "strata/data/source_targets.h"
+#include "strata/generate/text_generator.h"
+#include "strata/generate/text_model_test_util.h"
+#include "strata/models/peft.h"
+#include "strata/nn/lora.h"
+#include "strata/train/estimate.h"
+#include "strata/train/fine_tune_inl.h"
+#include "strata/train/rehearse.h"
+#include "strata/train/run.h"
+#include "strata/train/trainer_test_util.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class Seq2Seq : public TrainTest {
+ protected:
+  Seq2Seq() {
+    // The words of a text from its end to its beginning.
+    std::string rows;
+    const std::string words[] = {"ab", "cd", "ef", "gh"};
+    for (int i = 0; i < 64; ++i) {
+      std::string input, target;
+      for (int k = 0; k < 1 + i % 3; ++k) {
+        const std::string& word = words[(i / (1 + k) + k) % 4];
+        input += word;
+        target = word + target;
+      }
+      rows += json{{"input", input}, {"target", target}}.dump() + "\n";
+    }
+    io::write_file(dir_ / "rows.jsonl", rows);
+    const Family& family = family_named("t5");
+    const std::string config =
+        R"({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "vocab_size": 96,
+        "d_model": 64, "d_kv": 32, "d_ff": 128, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 2,
+        "decoder_start_token_id": 0, "is_encoder_decoder": true})";
+    const ModelSpec spec = read_spec(family, ConfigReader(config, "config.json"));
+    manual_seed(3);
+    save_pretrained(make_module(spec).module(), family, spec, dir_ / "t5", {.config = config});
+    io::write_file(dir_ / "t5/tokenizer.json", character_tokenizer());
+    io::write_file(dir_ / "t5/tokenizer_config.json",
+                   R"({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})");
+    c_.init = dir_ / "t5";
+    c_.data.path = dir_ / "rows.jsonl";
+    c_.data.format = "seq2seq";
+    c_.data.valid_fraction = 0.1;
+    c_.batch = 16;
+    c_.model.context = 32;
+    c_.optim.lr = 1e-2;
+    c_.optim.weight_decay = 0;
+    c_.steps = 60;
+  }
+  TrainResult train_in(const std::string& name, bool resume = false) {
+    return train(c_, {.out = dir_ / name, .resume = resume, .stop_requested = nullptr, .log = nullptr});
+  }
+  void expect_resumes(const std::string& name) {
+    c_.steps = 6;
+    c_.save_every = 3;
+    train_in(name);
+    fs::create_directories(dir_ / (name + "-again"));
+    fs::copy(dir_ / (name + "/step-00000003"), dir_ / (name + "-again/step-00000003"), fs::copy_options::recursive);
+    train_in(name + "-again", true);
+    expect_same_checkpoints(dir_ / (name + "/step-00000006"), dir_ / (name + "-again/step-00000006"));
+  }
+  std::string said() {
+    return message<ValueError>([&] { train_in("refused"); });
+  }
+};
+
+TEST_F(Seq2Seq, LearnsToAnswer) {
+  c_.steps = 160;
+  const TrainResult r = train_in("run");
+  EXPECT_TRUE(r.finished);
+  const auto all = metrics("run");
+  EXPECT_LT(all.back().loss, 0.5 * all.front().loss) << all.front().loss;
+  const TrainedModel trained = detail::load_trained_model_for({}, dir_ / "run", nullptr, Device::cpu());
+  EXPECT_EQ(trained.model, nullptr);
+  ASSERT_NE(trained.encoder_decoder, nullptr);
+  EXPECT_EQ(trained.start, std::vector<int64_t>{0});
+  // The loss of the checkpoint is that of the run's end, and it answers.
+  const std::vector<int32_t> ids = trained.tokenizer->encode("abcd");
+  const Tensor source =
+      from_span<int64_t>(std::vector<int64_t>(ids.begin(), ids.end()), {static_cast<int64_t>(ids.size())});
+  TextGenerator writer(trained.encoder_decoder, trained.tokenizer);
+  const Generated out =
+      writer.generate({{trained.start, {.max_tokens = 12, .temperature = 0, .stop_ids = {1}}, source}})[0];
+  EXPECT_EQ(out.completions[0].finish, Finish::stop_id) << out.completions[0].text;
+  EXPECT_NE(message<ValueError>([&] { load_trained_model(dir_ / "run"); }).find("strata generate"), std::string::npos);
+}
+
+TEST_F(Seq2Seq, GoesOnToTheSameBits) {
+  expect_resumes("whole");
+  c_.accumulate = 2;
+  c_.tune.method = "lora";
+  c_.tune.dropout = 0.1;
+  expect_resumes("lora");
+  c_.tune.freeze = "";
+  c_.tune.method = "full";
+  c_.tune.freeze = "encoder token_embedding";
+  expect_resumes("frozen");
+}
+
+TEST_F(Seq2Seq, AdaptersOfBothParts) {
+  c_.tune.method = "lora";
+  c_.tune.rank = 8;
+  c_.tune.alpha = 16;
+  const TrainResult r = train_in("lora");
+  const auto all = metrics("lora");
+  EXPECT_LT(r.last.loss, 0.9 * all.front().loss) << all.front().loss;
+  const TrainedModel trained = detail::load_trained_model_for({}, dir_ / "lora", nullptr, Device::cpu());
+  std::set<std::string> parts;
+  for (const nn::AdaptedMap& map : nn::adapted_maps(*trained.encoder_decoder)) parts.insert(map.path.substr(0, 7));
+  EXPECT_EQ(parts, (std::set<std::string>{"encoder", "decoder"}));
+  // The folder of the adapter gives the base the same.
+  const Pretrained base = load_pretrained(dir_ / "t5");
+  load_adapter(dir_ / "lora/adapter", *base.encoder_decoder,
+               adapter_names(*base.encoder_decoder, base.family->weights(base.spec)));
+  const Tensor source = from_span<int64_t>(std::vector<int64_t>{0, 68, 69, 70, 1}, {1, 5});
+  const Tensor tokens = from_span<int64_t>(std::vector<int64_t>{0, 69, 68}, {1, 3});
+  {
+    const NoGrad guard;
+    const Tensor got = base.encoder_decoder->forward(source, tokens),
+                 want = trained.encoder_decoder->forward(source, tokens);
+    EXPECT_EQ((got - want).abs().max().item(), 0);
+  }
+  EXPECT_NE(io::read_file(dir_ / "lora/adapter/adapter_config.json").find("SEQ_2_SEQ_LM"), std::string::npos);
+  // Another run begins from this one, all of it.
+  c_.init = dir_ / "lora";
+  c_.tune.method = "full";
+  c_.steps = 2;
+  train_in("second");
+  EXPECT_NEAR(metrics("second").front().loss, r.last.loss, 0.5 * r.last.loss + 0.2);
+}
+
+TEST_F(Seq2Seq, LowPrecisionAndLowBits) {
+  c_.dtype = "bf16";
+  c_.steps = 30;
+  train_in("bf16");
+  EXPECT_LT(metrics("bf16").back().loss, 0.8 * metrics("bf16").front().loss);
+  c_.dtype = "f32";
+  c_.tune.method = "lora";
+  c_.tune.quantize = "nf4";
+  c_.steps = 30;
+  train_in("nf4");
+  EXPECT_LT(metrics("nf4").back().loss, metrics("nf4").front().loss);
+}
+
+TEST_F(Seq2Seq, Refusals) {
+  c_.data.format = "text";
+  EXPECT_NE(said().find("seq2seq"), std::string::npos) << said();
+  c_.data.format = "seq2seq";
+  c_.memory.device = "1GiB";
+  EXPECT_NE(said().find("[memory]"), std::string::npos) << said();
+  c_.memory.device = "";
+  EXPECT_NE(message<ValueError>([&] { estimate_memory(c_); }).find("reads one"), std::string::npos);
+  write_text_model(dir_ / "llama");
+  c_.init = dir_ / "llama";
+  EXPECT_NE(said().find("continues texts"), std::string::npos) << said();
+  c_.init = "";
+  EXPECT_NE(said().find("model.init"), std::string::npos) << said();
+  c_.init = dir_ / "t5";
+  for (const auto& [row, part] : {std::pair{R"({"input": "a"})", "target"},
+                                  {R"({"input": "", "target": "a"})", "'input' is empty"},
+                                  {R"({"input": "a", "target": 3})", "target"},
+                                  {"[1]", "line 2"}}) {
+    io::write_file(dir_ / "rows.jsonl", std::string(R"({"input": "a", "target": "b"})") + "\n" + row + "\n");
+    const std::string why = message<IoError>([&] { train_in("refused"); });
+    EXPECT_NE(why.find(part), std::string::npos) << why;
+    EXPECT_NE(why.find("line 2"), std::string::npos) << why;
+  }
+}
+
+TEST(SourceTargets, BatchesAreOfOneShape) {
+  data::SourceTargets set({{5, 6, 7, 8, 9}, {3}}, {{4, 4}, {6, 7, 8, 9, 10, 11}},
+                          {.context = 4, .start = {0, 2}, .end = 1});
+  EXPECT_EQ(set.size(), 2);
+  EXPECT_EQ(set.truncated(), 2) << "the source of the first and the target of the second";
+  EXPECT_EQ(set.source_tokens(), 4);
+  EXPECT_EQ(set.target_tokens(), 4);
+  const data::Sample both[] = {{.index = 1, .epoch = 0}, {.index = 0, .epoch = 0}};
+  const data::Batch batch = set.get_batch(both);
+  EXPECT_EQ(batch[0].to_vector<int64_t>(), (std::vector<int64_t>{3, 1, 0, 0, 5, 6, 7, 1}));
+  EXPECT_EQ(batch[1].to(DType::i64).to_vector<int64_t>(), (std::vector<int64_t>{0, 0, 1, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(batch[2].to_vector<int64_t>(), (std::vector<int64_t>{0, 2, 6, 7, 0, 2, 4, 4}));
+  EXPECT_EQ(batch[3].to_vector<int64_t>(), (std::vector<int64_t>{-100, 6, 7, 1, -100, 4, 4, 1}));
+  const data::Sample none[] = {{.index = 2, .epoch = 0}};
+  EXPECT_THROW(set.get_batch(none), IndexError);
+  EXPECT_NE(set.checksum(), data::SourceTargets({{5}}, {{4}}, {}).checksum());
+  EXPECT_THROW(data::SourceTargets({{5}}, {}, {}), ValueError);
+  EXPECT_THROW(data::SourceTargets({{5}}, {{}}, {}), ValueError);
+  EXPECT_THROW(data::SourceTargets({{5}}, {{4}}, {.context = 1}), ValueError);
+}
+
+}  // namespace
+}  // namespace strata
