@@ -45,6 +45,7 @@ Tensor without_padding(const Tensor& g, const Tensor& indices, int64_t padding) 
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> embedding_backward_op{{
     .schema = "embedding_backward(Tensor gy, Tensor indices, int rows, int? padding_idx=None) -> Tensor",
+    .shard = "... d, ... -> v! d",
     .internal = true,
     .doc = "The gradient of embedding for its table of `rows` rows: row v is the sum of the rows of gy at the "
            "positions that "
@@ -110,6 +111,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
 
 const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding_op{{
     .schema = "embedding(Tensor indices, Tensor weight, int? padding_idx=None) -> Tensor",
+    .shard = "..., v! d -> ... d",
     .doc =
         "Rows of weight [V, D] at indices (i64 or i32, of any shape): the result's shape is indices' followed by D. "
         "Row "
