@@ -213,7 +213,7 @@ void CallPath::call(ArgsAt at, const Results& into) const {
 
 void CallPath::call_plain(const Seen& seen, ArgsAt at, const Results& into) const {
   if (t_mode.unusual & kPlacements) [[unlikely]]
-    if (Placed::any(*this, at)) return Placed(*this, at).call(seen, into);
+    if (Placed::any(*this, at) && Placed(*this, at).call(seen, into)) return;
   if (composes(seen.wants_grad)) {
     if (facts_.infer) {  // a composed form relies on what infer checks
       if (!seen.one_device) check_devices(at);

@@ -58,17 +58,15 @@ bool CallPath::Placed::any(const CallPath& op, ArgsAt at) {
   return found;
 }
 
-void CallPath::Placed::call(const Seen& seen, const Results& into) {
-  // Those that make and read handles.
-  if (rule_.text == "itself") {
-    op_.compute(seen, at_, into);
-    if (seen.wants_grad) op_.record(into, at_);
-    return;
-  }
+bool CallPath::Placed::call(const Seen& seen, const Results& into) {
+  if (rule_.text == "itself") return false;
   if (op_.composes(seen.wants_grad)) {
     if (op_.facts_.infer) op_.infer(at_);
-    if (rule_.text != "whole" || op_.facts_.infer) return op_.facts_.calls->form(op_.facts_.composed, at_, into);
-    return composed_whole(into);
+    if (rule_.text != "whole" || op_.facts_.infer)
+      op_.facts_.calls->form(op_.facts_.composed, at_, into);
+    else
+      composed_whole(into);
+    return true;
   }
   compute(into);
   if (seen.wants_grad) op_.record(into, at_);
@@ -79,6 +77,7 @@ void CallPath::Placed::call(const Seen& seen, const Results& into) {
     });
     if (shows) op_.note_views(into, at_);
   }
+  return true;
 }
 
 // What composes with elements in its hands gets plain tensors, and its results are whole.
@@ -104,9 +103,11 @@ void CallPath::Placed::composed_whole(const Results& into) {
 void CallPath::Placed::find_metas() {
   if (op_.facts_.view) {
     Substitutes dry(op_, at_);
+    Device device;
     op_.each_tensor(at_, [&](const Tensor& t, int i) {
       if (!t.defined() || (op_.lists_ >> i & 1)) return;
       TensorMeta m = t.meta();
+      device = m.device;
       m.device = Device::meta();
       m.strides = t.strides();
       dry.tensor(i, empty(m));
@@ -116,6 +117,7 @@ void CallPath::Placed::find_metas() {
     for (size_t i = 0; i < shown.results().size(); ++i) {
       const Tensor& t = shown.results()[i];
       TensorMeta m = t.meta();
+      m.device = device;
       m.strides = t.strides();
       metas_.push_back(m);
     }
@@ -317,14 +319,15 @@ void CallPath::Placed::compute(const Results& into) {
 }
 
 void CallPath::Placed::inplace(Tensor& self) {
-  check(is_placed(self), op_.name_, "writes over a tensor that is not sharded, with arguments that are: distribute() it, "
-        "or take full_tensor() of them");
   Tensor result;
   Tensor* const slot = &result;
   compute({&slot, 1, nullptr});
   const ThreadModeScope plain({false, 0});
-  Tensor target = local_part(self);
-  target.copy_(placement_room().relay(local_part(result), result.shape(), *layout_of(result), *layout_of(self)));
+  // A plain tensor is the same in every rank.
+  const Layout all{mesh_, std::vector<Placement>(mesh_->axes.size())};
+  Tensor target = is_placed(self) ? local_part(self) : self;
+  target.copy_(placement_room().relay(local_part(result), result.shape(), *layout_of(result),
+                                      is_placed(self) ? *layout_of(self) : all));
 }
 
 }  // namespace strata::detail

@@ -18,8 +18,8 @@ class CallPath::Placed {
   static bool any(const CallPath& op, ArgsAt at);
   /// Throws ValueError for an op without a rule, or arguments on different meshes.
   Placed(const CallPath& op, ArgsAt at);
-  /// In the place of call_plain().
-  void call(const Seen& seen, const Results& into);
+  /// In the place of call_plain(); false where the op makes and reads handles itself.
+  bool call(const Seen& seen, const Results& into);
   /// Computes, and writes over `self`, which stays as it lies; nothing is recorded.
   void inplace(Tensor& self);
 

@@ -226,8 +226,9 @@ class Way {
       t_ = cut(t_, next.dim, within(after.stretches(next.dim, whole_[next.dim], mine), held));
     } else if (next.is_partial() && (next.reduction == "sum" || next.reduction == "product") &&
                now_.mesh->axes[axis].place != 0) {
+      // What changes no number by being added: -0, since -0 + 0 is 0.
       Tensor y = empty(meta(t_.shape()));
-      y.fill_(next.reduction == "sum" ? 0 : 1);
+      y.fill_(next.reduction == "product" ? Scalar(1) : is_floating(y.dtype()) ? Scalar(-0.0) : Scalar(0));
       t_ = y;
     }
     now_ = after;

@@ -158,7 +158,7 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, bool)> lu_factor_op{{
 
 const Op<Tensor(const Tensor&, int64_t)> lu_permutation_op{{
     .schema = "lu_permutation(Tensor pivots, int rows) -> Tensor",
-    .shard = "... k! -> ... m! m!",
+    .shard = "... k! -> ... m!",
     .doc = "The order of rows (i64) after the exchanges `pivots` (i32, from 1) of linalg_lu_factor: A[order] = L U.",
     .example = "auto [LU, pivots] = linalg_lu_factor(eye(3)); assert(lu_permutation(pivots, 3)[2].item() == 2);",
     .infer =
