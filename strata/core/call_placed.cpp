@@ -34,6 +34,11 @@ Tensor part_of(const Tensor& whole, const Layout& layout) {
                                 layout);
 }
 
+// What of dimension 0 is here.
+Stretch rows_of(const Layout& layout, const Shape& whole) {
+  return whole.empty() ? Stretch{0, 1} : layout.stretches(0, whole[0], layout.places())[0];
+}
+
 }  // namespace
 
 CallPath::Placed::Placed(const CallPath& op, ArgsAt at) : op_(op), at_(at), rule_(rule_of(op)) {
@@ -275,7 +280,13 @@ void CallPath::Placed::compute(const Results& into) {
         v = to_value(locals[i++]);
       }
     }
-    LocalCall c{op_, args, {}, metas_.empty() ? Shape() : of_results_[0].local_shape(metas_[0].shape), {}};
+    LocalCall c{op_, args, {}, {}, {}, {}, {}};
+    if (!metas_.empty()) {
+      c.local_result = of_results_[0].local_shape(metas_[0].shape);
+      c.rows = rows_of(of_results_[0], metas_[0].shape);
+    }
+    for (size_t i = 0; i < tensors_.size(); ++i)
+      c.arg_rows.push_back(tensors_[i].defined() ? rows_of(to_[i], tensors_[i].shape()) : Stretch());
     for (const auto& [axis, f] : before_) {
       c.axis = axis;
       f(c);

@@ -1,4 +1,3 @@
-#include "strata/core/placement.h"
 #include "strata/core/op.h"
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "strata/core/gradient_watch.h"
 #include "strata/core/partial_pass.h"
+#include "strata/core/placement.h"
 #include "strata/core/registration.h"
 #include "strata/core/saves.h"
 #include "strata/core/stand_in.h"

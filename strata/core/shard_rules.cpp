@@ -486,20 +486,11 @@ const std::map<std::string_view, Shared>& shared_rules() {
   return all;
 }
 
-std::map<const OpBase*, ShardRule>& other_rules() {
-  static std::map<const OpBase*, ShardRule> rules;
-  return rules;
-}
-
 bool is_text_of_dims(std::string_view text) {
   return text.find("->") != std::string_view::npos;
 }
 
 }  // namespace
-
-void set_rule(const OpBase& op, const ShardRule& rule) {
-  other_rules()[&op] = rule;
-}
 
 const ShardRule& rule_of(const OpBase& op) {
   static constexpr ShardRule none, by_elements = "elementwise", of_parts = "parts", all_whole = "whole";
@@ -514,13 +505,16 @@ const ShardRule& rule_of(const OpBase& op) {
     if (op.family() == "elementwise" || op.family() == "special") return by_elements;
     return none;
   }
-  const auto found = other_rules().find(&op);
-  return found == other_rules().end() ? none : found->second;
+  return all_whole;  // a plugin's
 }
 
 std::optional<std::pair<size_t, size_t>> patterns_of(const ShardRule& rule) {
   if (!is_text_of_dims(rule.text)) return std::nullopt;
   return count_patterns(rule.text);
+}
+
+bool is_shared_rule(std::string_view text) {
+  return shared_rules().contains(text.substr(0, std::min(text.find(' '), text.size())));
 }
 
 void apply_rule(const ShardRule& rule, Sharding& s) {

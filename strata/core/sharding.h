@@ -20,6 +20,8 @@ struct LocalCall {
   std::vector<Value>& args;  ///< the local tensors, the other arguments as they came
   TensorList results;        ///< once the call was made
   Shape local_result;        ///< the shape that result 0 will have here
+  Stretch rows;              ///< what of dimension 0 of result 0 is here, where that is one stretch
+  std::vector<Stretch> arg_rows;  ///< the same of each tensor argument, lists flattened
   std::string axis;          ///< of the mesh, whose possibility this belongs to
   Value& arg(std::string_view name) const;
 };
@@ -71,12 +73,12 @@ namespace detail {
 /// Adds what `rule` says. Throws ValueError where its text is no rule, or not one for the op's schema.
 void apply_rule(const ShardRule& rule, Sharding& s);
 /// The rule of an op: its record's; "elementwise" for the families of elementwise functions; "parts" for what is only
-/// composed of other ops, "whole" for what takes no tensors. Empty: there is none.
+/// composed of other ops, "whole" for what takes no tensors and for plugins. Empty: there is none.
 const ShardRule& rule_of(const OpBase& op);
+/// Whether text begins with the name of a rule that many records share.
+bool is_shared_rule(std::string_view text);
 /// How many patterns of arguments and results a rule's text has; nothing for a function or a shared rule.
 std::optional<std::pair<size_t, size_t>> patterns_of(const ShardRule& rule);
-/// For ops that are no records of this library: plugins.
-void set_rule(const OpBase& op, const ShardRule& rule);
 }  // namespace detail
 
 }  // namespace strata
