@@ -30,8 +30,8 @@ bool has_key(std::span<const Value> values) {
 
 // The part of `whole` that lies here, as a tensor of its own.
 Tensor part_of(const Tensor& whole, const Layout& layout) {
-  return placement_room().relay(whole, whole.shape(), Layout{layout.mesh, std::vector<Placement>(layout.mesh->axes.size())},
-                                layout);
+  return placement_room().relay(whole, whole.shape(),
+                                Layout{layout.mesh, std::vector<Placement>(layout.mesh->axes.size())}, layout);
 }
 
 // What of dimension 0 is here.
@@ -46,8 +46,9 @@ CallPath::Placed::Placed(const CallPath& op, ArgsAt at) : op_(op), at_(at), rule
   op.each_tensor(at, [&](const Tensor& t, int) {
     if (!is_placed(t)) return;
     if (!mesh_) mesh_ = layout_of(t)->mesh;
-    check(*layout_of(t)->mesh == *mesh_, op.name_, "its arguments lie on different axes of the mesh: ", axes_text(*mesh_),
-          " and ", axes_text(*layout_of(t)->mesh));
+    check(*layout_of(t)->mesh == *mesh_, op.name_,
+          "its arguments lie on different axes of the mesh: ", axes_text(*mesh_), " and ",
+          axes_text(*layout_of(t)->mesh));
   });
 }
 
@@ -160,7 +161,9 @@ void CallPath::Placed::choose() {
 
 // Of one axis: the possibility that moves the fewest bytes, then the fewest tensors.
 void CallPath::Placed::choose_axis(size_t axis) {
-  Sharding s(op_, values_, mesh_->axes[axis].size);
+  int all_ranks = 1;
+  for (const MeshPlace::Axis& a : mesh_->axes) all_ranks *= a.size;
+  Sharding s(op_, values_, mesh_->axes[axis].size, all_ranks);
   for (size_t i = 0; i < tensors_.size(); ++i) {
     Sharding::Arg arg;
     arg.arg = arg_of_[i];
@@ -197,8 +200,10 @@ void CallPath::Placed::choose_axis(size_t axis) {
   for (size_t i = 0; i < tensors_.size(); ++i) to_[i].placements[axis] = best->args[i];
   for (size_t r = 0; r < metas_.size(); ++r) of_results_[r].placements[axis] = best->results[r];
   whole_size_ = whole_size_ || best->of_whole_size;
-  if (best->before) before_.emplace_back(mesh_->axes[axis].name, best->before);
-  if (best->after) after_.emplace_back(mesh_->axes[axis].name, best->after);
+  if (!best->before && !best->after) return;
+  before_ = best->before;
+  after_ = best->after;
+  changing_.push_back(mesh_->axes[axis].name);
 }
 
 // Whether the tensors can be cut so beside what the axes before have chosen, leaving no rank without elements where the
@@ -208,7 +213,8 @@ bool CallPath::Placed::fits(const Possibility& p, size_t axis) const {
     if (!next.is_shard()) return true;
     Layout l = chosen;
     for (size_t a = 0; a < axis; ++a)
-      if (l.placements[a].is_shard() && l.placements[a].dim == next.dim && !l.placements[a].cuts_like(next)) return false;
+      if (l.placements[a].is_shard() && l.placements[a].dim == next.dim && !l.placements[a].cuts_like(next))
+        return false;
     if (p.may_be_empty || shape[next.dim] == 0) return true;
     l.placements[axis] = next;
     std::vector<int> last;
@@ -287,20 +293,15 @@ void CallPath::Placed::compute(const Results& into) {
     }
     for (size_t i = 0; i < tensors_.size(); ++i)
       c.arg_rows.push_back(tensors_[i].defined() ? rows_of(to_[i], tensors_[i].shape()) : Stretch());
-    for (const auto& [axis, f] : before_) {
-      c.axis = axis;
-      f(c);
-    }
+    c.axes = changing_;
+    if (before_) before_(c);
     for (const Value& v : op_.call_boxed(args)) {
       if (const TensorList* list = std::get_if<TensorList>(&v))
         c.results.insert(c.results.end(), list->begin(), list->end());
       else
         c.results.push_back(std::holds_alternative<Tensor>(v) ? std::get<Tensor>(v) : Tensor());
     }
-    for (const auto& [axis, f] : after_) {
-      c.axis = axis;
-      f(c);
-    }
+    if (after_) after_(c);
     results = std::move(c.results);
     if (whole_size_)
       for (size_t r = 0; r < results.size(); ++r) results[r] = part_of(results[r], of_results_[r]);
@@ -312,15 +313,16 @@ void CallPath::Placed::compute(const Results& into) {
     }
     of_results_.assign(results.size(), Layout{mesh_, std::vector<Placement>(mesh_->axes.size())});
   }
-  check(results.size() == metas_.size(), op_.name_, "gives ", results.size(), " results on a rank's parts, ", metas_.size(),
-        " on the whole");
+  check(results.size() == metas_.size(), op_.name_, "gives ", results.size(), " results on a rank's parts, ",
+        metas_.size(), " on the whole");
   if (into.list) into.list->resize(results.size());
   for (size_t r = 0; r < results.size(); ++r) {
     if (!results[r].defined()) continue;
     const Shape wanted = of_results_[r].local_shape(metas_[r].shape);
     check<ShapeError>(results[r].shape() == wanted && results[r].dtype() == metas_[r].dtype, op_.name_,
-                      "its shard rule is wrong: result ", r, " of this rank's parts is ", results[r], ", not ", wanted, " ",
-                      metas_[r].dtype, ", its part of ", metas_[r].shape, " as ", text_of(of_results_[r].placements));
+                      "its shard rule is wrong: result ", r, " of this rank's parts is ", results[r], ", not ", wanted,
+                      " ", metas_[r].dtype, ", its part of ", metas_[r].shape, " as ",
+                      text_of(of_results_[r].placements));
     // A view of a part that was not moved is a view of its handle.
     Ref<Storage> storage;
     if (op_.facts_.view && is_placed(tensors_[0]) && results[r].storage() == local_part(tensors_[0]).storage())

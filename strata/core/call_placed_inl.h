@@ -45,8 +45,8 @@ class CallPath::Placed {
   std::vector<TensorMeta> metas_;
   std::vector<Layout> from_, to_, of_results_;
   bool whole_size_ = false;
-  using Step = std::pair<std::string, std::function<void(LocalCall&)>>;  // and the axis that it is for
-  std::vector<Step> before_, after_;
+  std::function<void(LocalCall&)> before_, after_;
+  std::vector<std::string> changing_;  // the axes that they are for
 };
 
 }  // namespace strata::detail

@@ -36,9 +36,10 @@ class Reader {
 
  private:
   [[noreturn]] void wrong(std::string_view wanted) const {
-    throw ValueError("placements", cat("'", all_, "' is not understood at byte ", all_.size() - left_.size(),
-                                       ": wanted ", wanted, "; one placement an axis, R, S(0) or P(sum), S also with "
-                                       "unit=N and segments=N+N"));
+    throw ValueError("placements",
+                     cat("'", all_, "' is not understood at byte ", all_.size() - left_.size(), ": wanted ", wanted,
+                         "; one placement an axis, R, S(0) or P(sum), S also with "
+                         "unit=N and segments=N+N"));
   }
   void blanks() {
     while (!left_.empty() && left_[0] == ' ') left_.remove_prefix(1);
@@ -239,8 +240,9 @@ Tensor alias_of_placed(const Tensor& t, const Shape& shape, const Strides& strid
 }
 
 void throw_placed(const Tensor& t) {
-  throw DeviceError("data", cat("a sharded tensor ", t, " (", text_of(layout_of(t)->placements),
-                                ") has no elements of its own here: local_part() gives this rank's, full_tensor() all"));
+  throw DeviceError("data",
+                    cat("a sharded tensor ", t, " (", text_of(layout_of(t)->placements),
+                        ") has no elements of its own here: local_part() gives this rank's, full_tensor() all"));
 }
 
 }  // namespace detail

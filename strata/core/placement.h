@@ -23,8 +23,8 @@ struct Placement {
   Kind kind = replicate;
   int dim = 0;       ///< of shard
   int64_t unit = 1;  ///< of shard: what is never cut apart, "S(0,unit=64)" for the rows of a head
-  /// Of shard: lengths of what is cut for itself, "S(0,segments=64+32+32)" for q, k and v behind one another. A rank has
-  /// its part of each. Empty: one segment.
+  /// Of shard: lengths of what is cut for itself, "S(0,segments=64+32+32)" for q, k and v behind one another. A rank
+  /// has its part of each. Empty: one segment.
   std::vector<int64_t> segments;
   std::string reduction = "sum";  ///< of partial: sum, avg, max, min or product
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "strata/core/placement.h"
 #include "strata/core/dispatch.h"
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/core/tensor.h"
 
 namespace strata {

@@ -212,7 +212,7 @@ void reduce(Sharding& s, std::string_view name, std::string_view by) {
     s.ways(ways, 0, d, shape[d]);
     for (const Placement& way : ways) {
       // An average of averages is one of parts of one size.
-      if (reduced && by == "avg" && (!way.segments.empty() || shape[d] % (s.ranks * way.unit) != 0)) continue;
+      if (reduced && by == "avg" && (!way.segments.empty() || shape[d] % (s.all_ranks * way.unit) != 0)) continue;
       Possibility p = s.whole();
       p.may_be_empty = by == "sum";
       p.args[0] = at(way, d);
@@ -363,7 +363,7 @@ void pairs(Sharding& s, std::string_view name) {
   for (const Sharding::Arg& a : s.args)
     if (a.defined && a.shape != shape) return;
   for (int d = 0; d < shape.size(); ++d) {
-    if (reduction == "mean" && shape[d] % s.ranks != 0) continue;
+    if (reduction == "mean" && shape[d] % s.all_ranks != 0) continue;
     Possibility p = s.whole();
     for (size_t i = 0; i < s.args.size(); ++i)
       if (s.args[i].defined) p.args[i] = Placement::sharded(d);
@@ -378,7 +378,8 @@ double rows_that_count(const LocalCall& c) {
   const int64_t ignored = std::get<int64_t>(c.arg("ignore_index"));
   double count = 0;
   for (const int64_t t : target.to_vector<int64_t>()) count += t != ignored;
-  return detail::placement_room().sum(count, c.axis);
+  for (const std::string& axis : c.axes) count = detail::placement_room().sum(count, axis);
+  return count;
 }
 Tensor divided(const Tensor& x, double by) {
   Tensor y = empty(x.meta());
@@ -470,8 +471,7 @@ const std::map<std::string_view, Shared>& shared_rules() {
          expand(s);
          with_local_shape(s, 0);
        }},
-      {"permute",
-       [](Sharding& s, std::string_view) { permute(s, *s.dims("dims", s.args[0].shape.size())); }},
+      {"permute", [](Sharding& s, std::string_view) { permute(s, *s.dims("dims", s.args[0].shape.size())); }},
       {"transpose",
        [](Sharding& s, std::string_view) {
          const int rank = s.args[0].shape.size();

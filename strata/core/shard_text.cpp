@@ -44,8 +44,8 @@ Pattern parse_pattern(std::string_view text, std::string_view all) {
       p.run_whole = word.size() == 4;
     } else {
       const bool letter = word[0] >= 'a' && word[0] <= 'z';
-      check(letter && (word.size() == 1 || (word.size() == 2 && word[1] == '!')), "shard rule", "'", all,
-            "': '", word, "' is no letter, letter!, ..., ...!, _, + or ~");
+      check(letter && (word.size() == 1 || (word.size() == 2 && word[1] == '!')), "shard rule", "'", all, "': '", word,
+            "' is no letter, letter!, ..., ...!, _, + or ~");
       (p.run ? p.after : p.before).emplace_back(word);
     }
   }
@@ -106,7 +106,7 @@ struct Letter {
   bool whole = false;
 };
 
-void note(std::map<std::string, Letter>& letters, std::vector<Place> Letter::* where, const Pattern& p, size_t tensor,
+void note(std::map<std::string, Letter>& letters, std::vector<Place> Letter::*where, const Pattern& p, size_t tensor,
           const Shape& shape, bool& fits) {
   std::vector<std::string> names;
   fits = fits && name_dims(p, shape.size(), names);
@@ -143,7 +143,7 @@ void add_letter(Sharding& s, const Letter& letter, const std::vector<const Patte
     // Heads of queries beside fewer heads of keys: parts of each belong together where all divide evenly.
     for (const auto* places : {&letter.args, &letter.results})
       for (const Place& p : *places)
-        if (p.size != 1 && p.size % s.ranks != 0) return;
+        if (p.size != 1 && p.size % s.all_ranks != 0) return;
     ways.push_back(Placement::sharded(0));
   }
   for (const Placement& way : ways) {
@@ -157,7 +157,8 @@ void add_letter(Sharding& s, const Letter& letter, const std::vector<const Patte
       if (a.size != 1 || size == 1) p.args[a.tensor] = cut(a.dim);
     bool vanished = false;
     for (size_t r = 0; r < s.results.size(); ++r) {
-      const auto at = std::find_if(letter.results.begin(), letter.results.end(), [&](const Place& x) { return x.tensor == r; });
+      const auto at =
+          std::find_if(letter.results.begin(), letter.results.end(), [&](const Place& x) { return x.tensor == r; });
       vanished = vanished || at == letter.results.end();
       p.results[r] = at == letter.results.end() ? Placement::partial_of("sum") : cut(at->dim);
     }

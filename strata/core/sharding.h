@@ -17,17 +17,17 @@ namespace strata {
 /// The call of an op on one rank's parts, for what has to change in it or after it.
 struct LocalCall {
   const OpBase& op;
-  std::vector<Value>& args;  ///< the local tensors, the other arguments as they came
-  TensorList results;        ///< once the call was made
-  Shape local_result;        ///< the shape that result 0 will have here
-  Stretch rows;              ///< what of dimension 0 of result 0 is here, where that is one stretch
+  std::vector<Value>& args;       ///< the local tensors, the other arguments as they came
+  TensorList results;             ///< once the call was made
+  Shape local_result;             ///< the shape that result 0 will have here
+  Stretch rows;                   ///< what of dimension 0 of result 0 is here, where that is one stretch
   std::vector<Stretch> arg_rows;  ///< the same of each tensor argument, lists flattened
-  std::string axis;          ///< of the mesh, whose possibility this belongs to
+  std::vector<std::string> axes;  ///< of the mesh, whose possibility this belongs to
   Value& arg(std::string_view name) const;
 };
 
-/// One call, seen from one axis of a mesh: its rule adds the placements with which each rank can compute its part of the
-/// results from its parts of the arguments. "All whole" is always one of them.
+/// One call, seen from one axis of a mesh: its rule adds the placements with which each rank can compute its part of
+/// the results from its parts of the arguments. "All whole" is always one of them.
 class Sharding {
  public:
   /// A tensor argument; those of a list one after the other.
@@ -35,21 +35,25 @@ class Sharding {
     Shape shape;
     DType dtype = DType::f32;
     bool defined = false;
-    int arg = 0;      ///< which argument of the schema it is, or is in
-    Placement now;    ///< how it lies along this axis
+    int arg = 0;    ///< which argument of the schema it is, or is in
+    Placement now;  ///< how it lies along this axis
   };
   struct Possibility {
     std::vector<Placement> args, results;
     bool may_be_empty = false;  ///< a rank may have nothing of a tensor that is not empty
     /// The op's random numbers are the elements', so the call is made on tensors of the whole's size.
     bool of_whole_size = false;
+    /// Change the local call, and its results. They are called once, for all axes of whose mesh this op's possibilities
+    /// have some: parts are then cut by all of them.
     std::function<void(LocalCall&)> before = {}, after = {};
   };
 
-  Sharding(const OpBase& op, std::span<const Value> values, int ranks) : op(op), values(values), ranks(ranks) {}
+  Sharding(const OpBase& op, std::span<const Value> values, int ranks, int all_ranks)
+      : op(op), values(values), ranks(ranks), all_ranks(all_ranks) {}
   const OpBase& op;
   std::span<const Value> values;  ///< all arguments, with the handles
   const int ranks;                ///< of this axis
+  const int all_ranks;            ///< of all axes: what divides by it has equal parts however many of them cut it
   std::vector<Arg> args;
   std::vector<Shape> results;  ///< shapes of the whole results
 

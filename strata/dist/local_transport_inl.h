@@ -52,7 +52,8 @@ class LocalTransport final : public Transport {
     void wait() override {}
   };
   struct Received final : Transfer {
-    Received(Mailboxes& s, std::tuple<int, int, uint64_t> k, void* d, size_t n) : shared(s), key(k), data(d), bytes(n) {}
+    Received(Mailboxes& s, std::tuple<int, int, uint64_t> k, void* d, size_t n)
+        : shared(s), key(k), data(d), bytes(n) {}
     void wait() override {
       std::unique_lock lock(shared.mutex);
       auto& box = shared.boxes[key];

@@ -198,9 +198,8 @@ class Way {
       copy_elements(in.narrow(0, r * y.numel(), y.numel()).view(y.shape()),
                     cut(t_, next.dim, within(after.stretches(next.dim, whole_[next.dim], places_with(axis, r)), held)));
     const Reduction by = reduction_named("redistribute", now.reduction);
-    g.run(what("reduce_scatter", axis, next), [&](Communicator& c) {
-      c.reduce_scatter(y.raw_data(), in.raw_data(), y.numel(), y.dtype(), by);
-    });
+    g.run(what("reduce_scatter", axis, next),
+          [&](Communicator& c) { c.reduce_scatter(y.raw_data(), in.raw_data(), y.numel(), y.dtype(), by); });
     t_ = y;
     now_ = after;
     return true;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,10 @@ namespace strata::lab {
 namespace {
 
 using Args = std::vector<Value>;
+
+// Samples that are also tried with larger tensors, and elements of their largest.
+constexpr size_t kEnlarged = 2;
+constexpr double kElements = 500;
 
 // How each tensor argument of a call lies, on the job as one axis or on a mesh of two. Empty text: a plain tensor.
 struct Way {
@@ -62,7 +67,8 @@ std::vector<Way> ways_of(const std::vector<Tensor>& tensors, bool two_axes, int 
   }
   std::vector<Way> ways;
   const auto add = [&](Way w) {
-    const bool any = std::any_of(w.placements.begin(), w.placements.end(), [](const std::string& p) { return !p.empty(); });
+    const bool any =
+        std::any_of(w.placements.begin(), w.placements.end(), [](const std::string& p) { return !p.empty(); });
     const bool known = std::any_of(ways.begin(), ways.end(),
                                    [&](const Way& o) { return o.two == w.two && o.placements == w.placements; });
     if (any && !known) ways.push_back(std::move(w));
@@ -113,8 +119,8 @@ std::vector<Way> ways_of(const std::vector<Tensor>& tensors, bool two_axes, int 
 void expect_same(const Tensor& got, const Tensor& want, double widen, const std::string& what) {
   check(got.defined() == want.defined(), "verify", what, " is ", got.defined() ? "there" : "missing");
   if (!got.defined()) return;
-  check(got.shape() == want.shape() && got.dtype() == want.dtype(), "verify", what, " is ", got, ", of whole arguments ",
-        want);
+  check(got.shape() == want.shape() && got.dtype() == want.dtype(), "verify", what, " is ", got,
+        ", of whole arguments ", want);
   Tolerance t;
   if (is_floating(want.dtype())) {
     double magnitude = 1;
@@ -198,9 +204,21 @@ class PlacedVerifier {
       if (static_cast<int>(report_.failures.size()) >= options_.max_failures) return;
       sample(s, dtype);
     }
+    // Dimensions of samples are short: fewer than ranks.
+    for (size_t i = 0; i < std::min(samples.valid.size(), kEnlarged); ++i) {
+      if (static_cast<int>(report_.failures.size()) >= options_.max_failures) return;
+      Sample large = samples.valid[i];
+      bool empty = false;
+      visit(large.args, [&](const Tensor& t) { empty = empty || (t.defined() && t.numel() == 0); });
+      if (empty) continue;
+      large.args = enlarged_within(op_, large.args, kElements, {1e6, 1e6, 1e5});
+      large.label = cat("enlarged", large.label.empty() ? "" : ", ", large.label);
+      // Tiled matrices have next to no inverse: numbers beyond this are those of rounding.
+      sample(large, dtype, 1e6);
+    }
   }
 
-  void sample(const Sample& s, DType dtype) {
+  void sample(const Sample& s, DType dtype, double most = std::numeric_limits<double>::infinity()) {
     const std::vector<Tensor> tensors = tensors_of(s.args);
     if (tensors.empty()) return;
     std::vector<Tensor> results, gradients, written;
@@ -220,6 +238,9 @@ class PlacedVerifier {
     } catch (const std::exception&) {
       return;
     }
+    for (const auto* all : {&results, &gradients})
+      for (const Tensor& t : *all)
+        if (t.defined() && largest_of(t) > most) return;
     const bool inplace = op_.can_inplace() && std::holds_alternative<Tensor>(s.args[0]) && tensors[0].defined() &&
                          results[0].shape() == tensors[0].shape() && results[0].dtype() == tensors[0].dtype();
     ++report_.samples;
@@ -255,7 +276,8 @@ class PlacedVerifier {
     {
       const NoGrad guard;
       const std::vector<Tensor> got = tensors_of(op_.call_boxed(placed(s.args, way, false)));
-      check(got.size() == results.size(), "verify", "gives ", got.size(), " results, of whole arguments ", results.size());
+      check(got.size() == results.size(), "verify", "gives ", got.size(), " results, of whole arguments ",
+            results.size());
       for (size_t i = 0; i < got.size(); ++i) {
         const Tensor all = whole(got[i]);
         if (compares) expect_same(all, results[i], widen, cat("result ", i, lies(got[i])));
@@ -278,7 +300,9 @@ class PlacedVerifier {
     }
   }
 
-  static std::string lies(const Tensor& t) { return t.defined() && is_placed(t) ? cat(" (", distributed::placements_of(t), ")") : std::string(); }
+  static std::string lies(const Tensor& t) {
+    return t.defined() && is_placed(t) ? cat(" (", distributed::placements_of(t), ")") : std::string();
+  }
 
   const OpBase& op_;
   PlacedOptions options_;
@@ -293,7 +317,8 @@ PlacedReport verify_placed(const OpBase& op, const PlacedOptions& options) {
 }
 
 std::string table(const std::vector<PlacedReport>& reports) {
-  std::string s = fmt::format("{:40} {:>7} {:>7} {:>9} {:>8}  {}\n", "op", "samples", "calls", "gradients", "seconds", "rule");
+  std::string s =
+      fmt::format("{:40} {:>7} {:>7} {:>9} {:>8}  {}\n", "op", "samples", "calls", "gradients", "seconds", "rule");
   int calls = 0, failed = 0;
   for (const PlacedReport& r : reports) {
     s += fmt::format("{:40} {:>7} {:>7} {:>9} {:>8.2f}  {}{}\n", r.op, r.samples, r.calls, r.gradients, r.seconds,

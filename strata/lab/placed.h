@@ -27,10 +27,10 @@ struct PlacedReport {
   bool ok() const { return failures.empty(); }
 };
 
-/// Calls the op with the arguments of its samples placed in every way (whole, sharded along each dimension, partial sums,
-/// plain; along one axis and along two), on ranks that are threads of this process, and compares results, gradients and
-/// the in-place form with those of whole arguments: in f64 where the record has it. Never throws for what the op does
-/// wrong.
+/// Calls the op with the arguments of its samples placed in every way (whole, sharded along each dimension, partial
+/// sums, plain; along one axis and along two), on ranks that are threads of this process, and compares results,
+/// gradients and the in-place form with those of whole arguments: in f64 where the record has it. Never throws for what
+/// the op does wrong.
 PlacedReport verify_placed(const OpBase& op, const PlacedOptions& options = {});
 
 /// One line per op, failures below it.

@@ -36,7 +36,10 @@ Op<Unary>::Record planted(std::string_view schema, ShardRule rule) {
       .infer = [](const Tensor& x) { return like(x); },
       .kernels = {.everywhere = [](Tensor& y, const Tensor& x) { y.copy_(x - mean(x, {1}, true)); }},
       .backward = [](Backward& b, const Tensor&) { b.set(0, b.gy() - mean(b.gy(), {1}, true)); },
-      .samples = [](Samples& s) { s.add(s.tensor({4, 8})); },
+      .samples =
+          [](Samples& s) {
+            s.add(s.tensor({4, 8}));
+          },
   };
 }
 

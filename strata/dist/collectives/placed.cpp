@@ -67,16 +67,19 @@ Tensor redistributed(const Tensor& x, const LayoutRef& to) {
 const Op<Tensor(const Tensor&, Text, Text)> distribute_op{{
     .schema = "distribute(Tensor x, str placements, str axes=\"\") -> Tensor",
     .shard = "itself",
-    .doc =
-        "x, which every rank has alike, as a sharded tensor: a placement for each axis of the mesh, R (all of it), S(dim) "
-        "(a part of a dimension) or P(sum) (rank 0 has it, the others zeros). S(0,unit=64) never cuts a unit apart, "
-        "S(0,segments=64+32+32) cuts each segment for itself. axes names the axes (\"tp\", \"dp+tp\") where they are not the "
-        "whole mesh; \"world\" is the job as one axis. Nothing is sent. In a mesh of one rank the result is a plain copy. The "
-        "gradient is whole in every rank. ValueError for text that is no placement or does not fit x.",
+    .doc = "x, which every rank has alike, as a sharded tensor: a placement for each axis of the mesh, R (all of it), "
+           "S(dim) "
+           "(a part of a dimension) or P(sum) (rank 0 has it, the others zeros). S(0,unit=64) never cuts a unit apart, "
+           "S(0,segments=64+32+32) cuts each segment for itself. axes names the axes (\"tp\", \"dp+tp\") where they "
+           "are not the "
+           "whole mesh; \"world\" is the job as one axis. Nothing is sent. In a mesh of one rank the result is a plain "
+           "copy. The "
+           "gradient is whole in every rank. ValueError for text that is no placement or does not fit x.",
     .example = "assert(distributed::distribute(ones({2, 3}), \"S(0)\").shape() == Shape({2, 3}));  // a job of one",
     .dynamic = {.everywhere =
                     [](const Tensor& x, Text placements, Text axes) {
-                      check(!is_placed(x), "distribute", "the tensor ", x, " is sharded already: redistribute() moves it");
+                      check(!is_placed(x), "distribute", "the tensor ", x,
+                            " is sharded already: redistribute() moves it");
                       const LayoutRef to = layout_on(place_on(axes), placements, x.shape(), "distribute");
                       return is_single(*to->mesh) ? x.clone() : redistributed(x, to);
                     }},
@@ -97,11 +100,13 @@ const Op<Tensor(const Tensor&, Text, Text)> distribute_op{{
 const Op<Tensor(const Tensor&, Text)> redistribute_op{{
     .schema = "redistribute(Tensor x, str placements) -> Tensor",
     .shard = "itself",
-    .doc =
-        "A sharded tensor as it lies otherwise, by as few bytes as the placements allow: cutting and partial sums of whole "
-        "tensors send nothing, S to R gathers, P to R reduces, P to S reduces and scatters, S to S of another dimension is an "
-        "all_to_all. A plain tensor, which every rank has alike, is distributed over the mesh. The gradient lies as it came: "
-        "placement never changes its meaning. ValueError for placements that do not fit x.",
+    .doc = "A sharded tensor as it lies otherwise, by as few bytes as the placements allow: cutting and partial sums "
+           "of whole "
+           "tensors send nothing, S to R gathers, P to R reduces, P to S reduces and scatters, S to S of another "
+           "dimension is an "
+           "all_to_all. A plain tensor, which every rank has alike, is distributed over the mesh. The gradient lies as "
+           "it came: "
+           "placement never changes its meaning. ValueError for placements that do not fit x.",
     .example = "assert(distributed::redistribute(ones({2, 3}), \"S(0)\").shape() == Shape({2, 3}));  // a job of one",
     .dynamic = {.everywhere =
                     [](const Tensor& x, Text placements) {
@@ -123,8 +128,9 @@ const Op<Tensor(const Tensor&, Text)> redistribute_op{{
 const Op<Tensor(const Tensor&)> full_tensor_op{{
     .schema = "full_tensor(Tensor x) -> Tensor",
     .shard = "itself",
-    .doc = "All of a sharded tensor in every rank, as a plain tensor; of a plain one a copy. The gradient is that of the "
-           "whole, which every rank has.",
+    .doc =
+        "All of a sharded tensor in every rank, as a plain tensor; of a plain one a copy. The gradient is that of the "
+        "whole, which every rank has.",
     .example = "assert(distributed::full_tensor(ones({2})).numel() == 2);",
     .dynamic = {.everywhere =
                     [](const Tensor& x) {
@@ -157,7 +163,8 @@ const detail::PlacementRoom kRoom{
     .whole = [](const Tensor& t) { return full_tensor(t); },
     .sum =
         [](double value, const std::string& axis) {
-          group(axis).run("sum of one number", [&](Communicator& c) { c.all_reduce(&value, 1, DType::f64, Reduction::sum); });
+          group(axis).run("sum of one number",
+                          [&](Communicator& c) { c.all_reduce(&value, 1, DType::f64, Reduction::sum); });
           return value;
         },
 };
