@@ -210,8 +210,9 @@ void add_lab(CLI::App& app, Body& body) {
       ->type_name("SECONDS")
       ->check(between(1e-3, 1e6))
       ->capture_default_str();
-  verify->add_option("--ranks", o->ranks,
-                     "Instead: each op with arguments sharded over N ranks (threads) in every way, against whole ones")
+  verify
+      ->add_option("--ranks", o->ranks,
+                   "Instead: each op with arguments sharded over N ranks (threads) in every way, against whole ones")
       ->type_name("N")
       ->check(between(2, 64));
   verify->add_flag("--named", o->named, "What --jobs starts: names from the standard input, reports as JSON")

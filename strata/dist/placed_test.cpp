@@ -258,6 +258,72 @@ TEST(Placements, ViewsOfHeadsCutWholeHeads) {
   });
 }
 
+// A decoder of one layer, in plain ops that know nothing of ranks.
+struct Decoder {
+  static constexpr int64_t kVocabulary = 21, kWidth = 16, kHeads = 4, kTime = 6;
+  std::vector<std::pair<std::string, Tensor>> weights;  // and how each lies on "dp=2 tp=2"
+
+  Decoder() : numbers_(7) {
+    const auto add = [&](const char* lies, const Shape& shape) {
+      weights.emplace_back(lies, normal(shape, 0, 0.2, DType::f64, numbers_));
+    };
+    add("R S(0)", {kVocabulary, kWidth});                          // embedding
+    add("R S(0,segments=16+16+16,unit=4)", {3 * kWidth, kWidth});  // fused q, k, v by heads
+    add("R S(1)", {kWidth, kWidth});                               // attention's projection
+    add("R S(0)", {4 * kWidth, kWidth});                           // feed-forward, up
+    add("R S(1)", {kWidth, 4 * kWidth});                           // and down
+    add("R R", {kWidth});                                          // norm
+    add("R S(0)", {kVocabulary, kWidth});                          // head
+  }
+  Tensor loss(const Tensor& ids, const Tensor& targets, int64_t batch) const {
+    const auto w = [&](size_t i) { return weights[i].second; };
+    Tensor x = embedding(ids, w(0));
+    const Tensor qkv = linear(rms_norm(x, {kWidth}, w(5)), w(1));
+    TensorList each;
+    for (const Tensor& part : split(qkv, kWidth, 2))
+      each.push_back(part.view({batch, kTime, kHeads, kWidth / kHeads}).transpose(1, 2));
+    const Tensor seen = scaled_dot_product_attention(each[0], each[1], each[2], {}, {.is_causal = true});
+    x = x + linear(seen.transpose(1, 2).reshape({batch, kTime, kWidth}), w(2));
+    x = x + linear(gelu(linear(rms_norm(x, {kWidth}, w(5)), w(3))), w(4));
+    const Tensor logits = linear(x, w(6));
+    return cross_entropy(logits.reshape({batch * kTime, kVocabulary}), targets.reshape({batch * kTime}));
+  }
+  // 40 steps of gradient descent; `place` says where a batch lies.
+  Numbers train(const std::function<Tensor(const Tensor&)>& place) {
+    Numbers losses;
+    for (auto& [lies, w] : weights) w.set_requires_grad();
+    for (int step = 0; step < 40; ++step) {
+      const int64_t batch = 4;
+      const Tensor ids = randint(0, kVocabulary, {batch, kTime}, DType::i64, numbers_);
+      const Tensor value = loss(place(ids), place((ids * 5 + 1) % kVocabulary), batch);
+      losses.push_back(value.item());
+      value.backward();
+      const NoGrad guard;
+      for (auto& [lies, w] : weights) {
+        w.sub_(w.grad() * 0.5);
+        w.set_grad({});
+      }
+    }
+    return losses;
+  }
+
+ private:
+  Generator numbers_;
+};
+
+TEST(Placements, ADecoderTrainsInParallelFromPlacementsAlone) {
+  const Numbers want = Decoder().train([](const Tensor& t) { return t; });
+  EXPECT_LT(want.back(), want.front() - 0.5);
+  run_as_ranks(Mesh("dp=2 tp=2"), [&](int) {
+    Decoder d;
+    for (auto& [lies, w] : d.weights) w = distribute(w, lies);
+    const Numbers got = d.train([](const Tensor& t) { return distribute(t, "S(0) R"); });
+    for (size_t i = 0; i < want.size(); ++i)
+      is(std::abs(got[i] - want[i]) < 1e-9, cat("step ", i, ": ", got[i], ", ", want[i]));
+    is(local(d.weights[3].second).shape() == Shape({2 * Decoder::kWidth, Decoder::kWidth}), "weights stay cut");
+  });
+}
+
 TEST(Placements, WhatEveryRankMustDoItselfIsRefused) {
   const Mesh mesh("a=2");
   const auto error = [&](const std::function<void()>& f) { return ranks_error(mesh, f); };
