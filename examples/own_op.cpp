@@ -29,6 +29,7 @@ void squared_relu_cpu(Tensor& y, const Tensor& x) {
 
 const Op<Tensor(const Tensor&)> squared_relu_op{{
     .schema = "squared_relu(Tensor x) -> Tensor",
+    .shard = "elementwise",
     .doc = "max(x, 0)^2, elementwise.",
     .infer = [](const Tensor& x) { return like(x); },
     .kernels = {.cpu = squared_relu_cpu},

@@ -30,6 +30,7 @@
 #include "strata/data/sampler.h"
 #include "strata/data/token_file.h"
 #include "strata/dist/collectives/collectives.h"
+#include "strata/dist/collectives/placed.h"
 #include "strata/dist/data_parallel.h"
 #include "strata/dist/group.h"
 #include "strata/distributions/make.h"

@@ -138,6 +138,10 @@ TEST(Cli, LabVerifiesAndTimes) {
   std::remove(json.c_str());
   EXPECT_EQ(strata("lab verify add --json /no/such/folder/x.json").status, 2);
   EXPECT_EQ(strata("lab verify add --dtype f17").status, 2);
+  const Result placed = strata("lab verify linear softmax --ranks 4");
+  EXPECT_EQ(placed.status, 0) << placed.output;
+  EXPECT_NE(placed.output.find("placement changes no result"), std::string::npos) << placed.output;
+  EXPECT_EQ(strata("lab verify add --ranks 1").status, 2);
   const std::string plan = ::testing::TempDir() + "strata_plan.jsonl";
   const Result compare = strata("lab compare softmax --device cuda --plan " + plan);
   EXPECT_EQ(compare.status, 0) << compare.output;

@@ -18,6 +18,7 @@
 #include "strata/io/files.h"
 #include "strata/lab/bench.h"
 #include "strata/lab/peaks.h"
+#include "strata/lab/placed.h"
 #include "strata/lab/plan.h"
 #include "strata/lab/verify.h"
 
@@ -28,7 +29,7 @@ struct Options {
   std::vector<std::string> names;
   std::string dtype, json, plan, device = "cpu";
   double seconds = 0.2, limit = 300;
-  int threads = 0, jobs = 1;
+  int threads = 0, jobs = 1, ranks = 0;
   bool no_backward = false, no_limits = false, named = false;
 };
 
@@ -54,7 +55,28 @@ void need_device(const char* command, Device device) {
     throw DeviceError(command, cat("no CUDA device: ", cuda::unavailable_reason()));
 }
 
+// Placement never changes meaning: on ranks that are threads.
+int run_verify_placed(const Options& o) {
+  const std::vector<const OpBase*> ops = find_ops(o.names);
+  std::vector<lab::PlacedReport> reports;
+  const StopOnSignal signals("the op at work");
+  {
+    Progress progress(ops.size());
+    for (const OpBase* op : ops) {
+      if (StopOnSignal::stop_requested()) break;
+      progress.step(op->name());
+      reports.push_back(lab::verify_placed(*op, {.ranks = o.ranks}));
+    }
+  }
+  std::fputs(lab::table(reports).c_str(), stdout);
+  if (!o.json.empty()) io::write_file(o.json, lab::to_json(reports));
+  const bool whole = reports.size() == ops.size();
+  if (!whole) std::fputs(fmt::format("stopped after {} of {} ops\n", reports.size(), ops.size()).c_str(), stdout);
+  return whole && std::all_of(reports.begin(), reports.end(), [](const auto& r) { return r.ok(); }) ? kOk : kFailure;
+}
+
 int run_verify(const Options& o) {
+  if (o.ranks > 0) return run_verify_placed(o);
   lab::VerifyOptions options;
   options.device = parse_device(o.device);
   need_device("lab verify", options.device);
@@ -188,6 +210,11 @@ void add_lab(CLI::App& app, Body& body) {
       ->type_name("SECONDS")
       ->check(between(1e-3, 1e6))
       ->capture_default_str();
+  verify
+      ->add_option("--ranks", o->ranks,
+                   "Instead: each op with arguments sharded over N ranks (threads) in every way, against whole ones")
+      ->type_name("N")
+      ->check(between(2, 64));
   verify->add_flag("--named", o->named, "What --jobs starts: names from the standard input, reports as JSON")
       ->group("");
   verify->callback([&body, o] { body = [o] { return run_verify(*o); }; });

@@ -34,7 +34,7 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"models", {"core", "memory", "autograd", "ops", "io", "text", "nn"}},
     {"eval", {"core", "memory", "ops", "io", "text", "nn", "models", "generate"}},
     {"generate", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "models"}},
-    {"lab", {"core", "memory", "cuda", "autograd", "ops", "nn"}},
+    {"lab", {"core", "memory", "cuda", "autograd", "ops", "dist", "nn"}},
     {"train", {"core", "memory", "cuda", "autograd", "ops", "dist", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab"}},
     {"c", {"core", "memory", "cuda", "autograd", "ops", "dist", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab", "train"}},
 };

@@ -7,6 +7,7 @@
 #include "strata/c/plugin.h"
 #include "strata/core/boxed_call.h"
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/core/samples.h"
 #include "strata/cuda/launch.h"
 #include "strata/cuda/runtime.h"
@@ -500,9 +501,23 @@ std::vector<Tensor> PluginOp::call_adapted(std::vector<Value> args) const {
   return results;
 }
 
+namespace {
+// A plugin's functions see elements: of sharded tensors it gets all, and its results are the same in every rank.
+void gather_all(std::vector<Value>& args) {
+  const auto gather = [](Tensor& t) {
+    if (is_placed(t)) t = detail::placement_room().whole(t);
+  };
+  for (Value& v : args) {
+    if (Tensor* t = std::get_if<Tensor>(&v)) gather(*t);
+    if (TensorList* list = std::get_if<TensorList>(&v)) std::for_each(list->begin(), list->end(), gather);
+  }
+}
+}  // namespace
+
 std::vector<Value> PluginOp::call_boxed(std::span<const Value> given) const {
   std::vector<Value> args = normalised(given);
   const uint32_t mode = t_mode.unusual;
+  if (mode & detail::kPlacements) gather_all(args);
   if ((mode & kAutocast) && policies_.autocast != Autocast::keep) autocast_all(policies_.autocast, args);
   const std::vector<Tensor> results = call_adapted(std::move(args));
   return {results.begin(), results.end()};
@@ -535,6 +550,11 @@ std::vector<Value> PluginOp::inplace_boxed(std::span<const Value> given) const {
   if (!r_.inplace) throw ValueError(name_, "has no in-place form");
   std::vector<Value> args = normalised(given);
   Tensor self = std::get<Tensor>(args[0]);
+  if (is_placed(self)) {
+    self.copy_(std::get<Tensor>(call_boxed(given)[0]));
+    return {self};
+  }
+  if (t_mode.unusual & detail::kPlacements) gather_all(args);
   if (policies_.adapt != Adapt::none && !is_alike(policies_.adapt, args)) {
     detail::Adapter adapter(name_, policies_.adapt);
     adapter.pin(self);

@@ -1,5 +1,5 @@
 #include "strata/core/autocast_fp8.h"
-#include "strata/core/call_path_inl.h"
+#include "strata/core/call_placed_inl.h"
 #include "strata/core/mixed_way.h"
 #include "strata/core/partial_pass.h"
 
@@ -212,6 +212,8 @@ void CallPath::call(ArgsAt at, const Results& into) const {
 }
 
 void CallPath::call_plain(const Seen& seen, ArgsAt at, const Results& into) const {
+  if (t_mode.unusual & kPlacements) [[unlikely]]
+    if (Placed::any(*this, at) && Placed(*this, at).call(seen, into)) return;
   if (composes(seen.wants_grad)) {
     if (facts_.infer) {  // a composed form relies on what infer checks
       if (!seen.one_device) check_devices(at);
@@ -509,7 +511,10 @@ void CallPath::inplace_observed(const Seen& seen, Tensor& self, ArgsAt at) const
   if (!seen.one_device) [[unlikely]]
     check_devices(at);
   Tensor* const slot = &self;
-  run(self.device(), {&slot, 1, nullptr}, at);
+  if ((t_mode.unusual & kPlacements) && Placed::any(*this, at)) [[unlikely]]
+    Placed(*this, at).inplace(self);
+  else
+    run(self.device(), {&slot, 1, nullptr}, at);
   bump_version(self, name_);
   if (seen.wants_grad) {
     rebase_history(self, node);

@@ -7,6 +7,7 @@
 
 #include "strata/core/arg_type.h"
 #include "strata/core/op_call.h"
+#include "strata/core/shard_rule.h"
 
 namespace strata::detail {
 
@@ -16,6 +17,7 @@ struct RecordFacts {
   AnyFunction infer, view, composed, backward, draws, cost, reference;
   ByDevice<AnyFunction> kernels, dynamic;
   void (*samples)(Samples&);
+  ShardRule shard;
   const TypedCalls* calls;
   const ArgType* const* types;
   int args, results;  ///< results: -1 for a list
@@ -39,6 +41,8 @@ class CallPath : public OpBase {
   std::vector<Value> reference_boxed(std::span<const Value> args) const final;
   Cost cost_boxed(std::span<const Value> args) const final;
   uint64_t draws_boxed(std::span<const Value> args) const final;
+  /// As the record gives it; empty where it gives none.
+  const ShardRule& shard() const { return facts_.shard; }
 
  protected:
   CallPath(std::string_view schema, std::string_view doc, std::string_view example, const char* file,
@@ -56,6 +60,7 @@ class CallPath : public OpBase {
   class Arguments;
   class Substitutes;
   class Slots;
+  class Placed;  // calls with sharded arguments: call_placed.cpp
   struct Given;
 
   template <class F>

@@ -7,6 +7,7 @@
 #include "strata/core/computed_node.h"
 #include "strata/core/gradient_watch.h"
 #include "strata/core/op.h"
+#include "strata/core/placement.h"
 #include "strata/core/saving.h"
 #include "strata/core/stand_in.h"
 
@@ -77,6 +78,8 @@ class Accumulator final : public Node {
 
  private:
   void accumulate(const Tensor& leaf, Tensor g) {
+    if (is_placed(leaf) || is_placed(g)) [[unlikely]]
+      g = detail::as_leaf_lies(g, leaf);
     check<ShapeError>(g.shape() == leaf.shape(), "backward", "the gradient ", g,
                       " does not have the shape of its leaf ", leaf);
     // Not one dtype: with AutocastScope(..., low_gradients) a leaf of f32 keeps gradients of 16 bits.

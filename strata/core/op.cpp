@@ -10,6 +10,7 @@
 
 #include "strata/core/gradient_watch.h"
 #include "strata/core/partial_pass.h"
+#include "strata/core/placement.h"
 #include "strata/core/registration.h"
 #include "strata/core/saves.h"
 #include "strata/core/stand_in.h"
@@ -130,6 +131,8 @@ thread_local const PartialPass* t_partial_pass = nullptr;
 
 Tensor* Backward::gathered(int i) const {
   if (detail::t_gathered == nullptr || grad_enabled()) return nullptr;
+  if (t_mode.unusual & detail::kPlacements) [[unlikely]]
+    return nullptr;  // parts of sharded sums are not written by hand
   const Edge* e = &edges_[static_cast<size_t>(i)];
   while (e->node && e->node->passes_on() && !e->node->hooks) {
     if (Tensor* sum = detail::t_gathered->at(*e)) return sum;

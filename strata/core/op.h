@@ -29,6 +29,7 @@ class Op<R(A...)> final : public detail::CallPath {
   /// What a record says. One of `infer`+`kernels`, `view`, `dynamic` or `composed` says how results come about.
   struct Record {
     std::string_view schema;        ///< "softmax(Tensor x, int dim) -> Tensor"
+    ShardRule shard = {};           ///< which placements of arguments give which of results: strata/core/shard_rule.h
     std::string_view aliases = {};  ///< other names of the function, separated by blanks: "arccos"
     int shown = 0;                  ///< results that callers get, the first ones; the others are for `backward`. 0: all
     bool internal = false;          ///< called by other ops and gradient rules only: no language offers it
@@ -135,6 +136,7 @@ class Op<R(A...)> final : public detail::CallPath {
             .kernels = any(r.kernels),
             .dynamic = any(r.dynamic),
             .samples = r.samples,
+            .shard = r.shard,
             .calls = &Typed::calls,
             .types = Typed::types,
             .args = sizeof...(A),

@@ -10,6 +10,7 @@
 
 #include "strata/core/dispatch.h"
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/core/tensor.h"
 
 namespace strata {
@@ -194,6 +195,10 @@ std::string Tensor::to_string() const {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
+  if (is_placed(*this)) {
+    const Tensor all = detail::placement_room().whole(detach());
+    return all.to_vector<T>();
+  }
   const Tensor t = to(Device::cpu()).contiguous();
   std::vector<T> values(static_cast<size_t>(numel()));
   if (values.empty()) return values;

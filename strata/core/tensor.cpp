@@ -5,24 +5,14 @@
 #include <cstring>
 
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/core/stand_in.h"
+#include "strata/core/strides_inl.h"
 
 namespace strata {
 namespace {
 std::atomic<DType> g_default_dtype{DType::f32};
 thread_local Device t_device;
-
-bool strides_are_contiguous(const Shape& shape, const Strides& strides) {
-  int64_t expected = 1;
-  for (int i = shape.size() - 1; i >= 0; --i) {
-    if (shape[i] == 0) return true;
-    if (shape[i] != 1) {
-      if (strides[i] != expected) return false;
-      expected *= shape[i];
-    }
-  }
-  return true;
-}
 
 // Elements of a shape; an error rather than an overflow for absurd sizes.
 int64_t checked_numel(const Shape& shape, DType dtype) {
@@ -39,8 +29,22 @@ int64_t checked_numel(const Shape& shape, DType dtype) {
 }
 }  // namespace
 
+bool detail::strides_are_contiguous(const Shape& shape, const Strides& strides) {
+  int64_t expected = 1;
+  for (int i = shape.size() - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1) {
+      if (strides[i] != expected) return false;
+      expected *= shape[i];
+    }
+  }
+  return true;
+}
+
 void ref_dispose(TensorImpl* t) {
   delete t->autograd.get();
+  if (detail::is_handle(*t)) [[unlikely]]
+    return detail::delete_handle(t);
   delete t;
 }
 
@@ -52,6 +56,7 @@ void Tensor::throw_undefined() {
   throw ValueError("Tensor", "an undefined tensor was used (an optional argument that was not given?)");
 }
 void Tensor::throw_no_data() const {
+  if (is_placed(*this)) detail::throw_placed(*this);
   const Storage& s = *get().storage;
   if (numel() != 0 && !s.data && !is_meta()) {
     throw DeviceError("data", cat("a tensor ", *this, " in memory of tier '", s.tier(),
@@ -82,7 +87,7 @@ Ref<TensorImpl> shaped(const TensorMeta& meta) {
   t->device = meta.device;
   if (meta.strides) [[unlikely]] {
     t->strides = *meta.strides;
-    t->contiguous = strides_are_contiguous(t->shape, t->strides);
+    t->contiguous = detail::strides_are_contiguous(t->shape, t->strides);
   } else {
     t->strides = contiguous_strides(meta.shape);
   }
@@ -105,6 +110,8 @@ Tensor empty(const TensorMeta& meta, Tier tier) {
 }
 
 Tensor alias(const Tensor& src, const Shape& shape, const Strides& strides, int64_t offset) {
+  if (is_placed(src)) [[unlikely]]
+    return detail::alias_of_placed(src, shape, strides, offset);
   Ref<TensorImpl> t = make_ref<TensorImpl>();
   t->storage = src.storage();
   t->shape = shape;
@@ -113,7 +120,7 @@ Tensor alias(const Tensor& src, const Shape& shape, const Strides& strides, int6
   t->numel = checked_numel(shape, src.dtype());  // repeated elements can be more than fit in 64 bits
   t->dtype = src.dtype();
   t->device = src.device();
-  t->contiguous = strides_are_contiguous(shape, strides);
+  t->contiguous = detail::strides_are_contiguous(shape, strides);
   t->wrapped_number = src.impl().wrapped_number;
   return Tensor(std::move(t));
 }
@@ -245,6 +252,7 @@ Scalar load_scalar(const void* p) {
 
 Scalar Tensor::item_scalar() const {
   check<ShapeError>(numel() == 1, "item", "needs a tensor with one element, got ", *this);
+  if (is_placed(*this)) return detail::placement_room().whole(detach()).item_scalar();
   if (device().is_cuda()) return to(Device::cpu()).item_scalar();
   const Pin pin(*this, Access::read);
   const void* p = raw_data();

@@ -138,6 +138,8 @@ Device card();
 void take_own_card();
 /// Names the axes that groups are made of. Throws ValueError unless its size is the job's.
 void set_mesh(const Mesh& mesh);
+/// What set_mesh() was given. Throws ValueError where it was not called.
+Mesh mesh();
 /// The group of this process: "world" or "" is the whole job, else axes of the mesh ("dp", "dp+cp"). It is connected
 /// when it is first asked for, by all its ranks. A process alone has "world" and, of a mesh, groups of one.
 Group& group(std::string_view name);

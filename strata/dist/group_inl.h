@@ -61,6 +61,17 @@ struct Group::Impl {
   std::shared_ptr<detail::DeviceGroup> cards;  // once it was asked for
 };
 
+/// A rank that is a thread of this process: strata/dist/rank_threads.h.
+class ThreadRank {
+ public:
+  virtual ~ThreadRank() = default;
+  virtual int rank() const = 0;
+  virtual const Mesh& mesh() const = 0;
+  virtual Group& group(std::string_view name) = 0;
+};
+/// The one that this thread is: rank(), size(), mesh() and group() speak of it. nullptr where the process is the rank.
+extern thread_local ThreadRank* t_thread_rank;
+
 /// Of a failed collective: ends every group of this process, learns what the others were doing, and returns the text.
 std::string failure_of(const std::string& group, const std::vector<int>& ranks, std::string_view error);
 

@@ -131,6 +131,12 @@ class World {
     ++meshes_;
   }
 
+  Mesh mesh() {
+    const std::lock_guard lock(mutex_);
+    check(mesh_.has_value(), "mesh", "there is none before set_mesh()");
+    return *mesh_;
+  }
+
   Group& group(std::string_view name) {
     const std::string key = name.empty() ? "world" : std::string(name);
     std::unique_lock lock(mutex_);
@@ -523,11 +529,13 @@ bool initialized() {
   const std::lock_guard lock(g_mutex);
   return g_world != nullptr;
 }
+constinit thread_local ThreadRank* t_thread_rank = nullptr;
+
 int rank() {
-  return world().job().rank;
+  return t_thread_rank ? t_thread_rank->rank() : world().job().rank;
 }
 int size() {
-  return world().job().size;
+  return t_thread_rank ? t_thread_rank->mesh().size() : world().job().size;
 }
 const Job& job() {
   return world().job();
@@ -569,7 +577,11 @@ void take_own_card() {
 void set_mesh(const Mesh& mesh) {
   world().set_mesh(mesh);
 }
+Mesh mesh() {
+  return t_thread_rank ? t_thread_rank->mesh() : world().mesh();
+}
 Group& group(std::string_view name) {
+  if (t_thread_rank) return t_thread_rank->group(name);
   return world().group(name);
 }
 Store& store() {

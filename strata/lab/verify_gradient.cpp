@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "strata/autograd/autograd.h"
+#include "strata/lab/gradients_inl.h"
 #include "strata/lab/verifier.h"
 #include "strata/ops/copy/copy.h"
 
@@ -19,70 +20,11 @@ constexpr double kStep = 1e-5;
 // Elements of one input that are tried one by one; all of them together move along a random direction as well.
 constexpr int64_t kElements = 48;
 
-// Numbers in [-1, 1) that depend on `stream` only.
-Tensor direction(const Tensor& like, uint64_t stream) {
-  Tensor r = empty({like.shape(), DType::f64, Device::cpu(), std::nullopt});
-  double* p = r.numel() > 0 ? r.data<double>() : nullptr;
-  for (int64_t i = 0; i < r.numel(); ++i) {
-    const auto bits = philox({stream, 0}, static_cast<uint64_t>(i));
-    p[i] = 2 * uniform_f64(bits[0], bits[1]) - 1;
-  }
-  return like.dtype() == DType::f64 ? r : converted(r, like.dtype());
-}
-
 double dot(const Tensor& a, const Tensor& b) {
   const std::vector<double> x = values(a), y = values(b);
   double sum = 0;
   for (size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
   return sum;
-}
-
-double largest_of(const Tensor& t) {
-  double m = 0;
-  for (const double v : values(t)) m = std::max(m, std::abs(v));
-  return m;
-}
-
-// The floating results that depend on the arguments, and the fixed gradients that flow into them. A result's gradient
-// depends on its position only, so that calls with other inputs recorded remain comparable.
-struct Recorded {
-  std::vector<Tensor> results, weights;
-  std::vector<size_t> positions;
-};
-Recorded recorded(const std::vector<Tensor>& results) {
-  Recorded r;
-  for (size_t i = 0; i < results.size(); ++i) {
-    const Tensor& t = results[i];
-    if (!t.defined() || !is_floating(t.dtype()) || !t.requires_grad()) continue;
-    r.results.push_back(t);
-    r.weights.push_back(direction(t, 5 + i).to(t.device()));
-    r.positions.push_back(i);
-  }
-  return r;
-}
-
-// Dense copies whose floating tensors want gradients (all, or only that at position `only` among the tensors).
-Args leaves(const Args& args, int only = -1) {
-  int position = -1;
-  return map(args, [&](const Tensor& t) {
-    ++position;
-    Tensor x = dense_copy(t);
-    if (is_floating(t.dtype()) && (only < 0 || only == position)) x.set_requires_grad();
-    return x;
-  });
-}
-std::vector<Tensor> wanting(const Args& args) {
-  std::vector<Tensor> r;
-  visit(args, [&](const Tensor& t) {
-    if (t.defined() && t.requires_grad()) r.push_back(t);
-  });
-  return r;
-}
-
-Tensor zeros_of(const Tensor& t) {
-  const Tensor r = empty({t.shape(), t.dtype(), Device::cpu(), std::nullopt});
-  if (r.numel() > 0) std::memset(r.raw_data(), 0, static_cast<size_t>(r.nbytes()));
-  return r;
 }
 
 // A function of several f64 tensors, its derivative, and where to evaluate both.
@@ -133,9 +75,63 @@ void check_differences(const Function& f, Value&& value, std::string_view what) 
   }
 }
 
-// Gradients by the rule; zeros where nothing flows.
+}  // namespace
+
+Tensor direction(const Tensor& like, uint64_t stream) {
+  Tensor r = empty({like.shape(), DType::f64, Device::cpu(), std::nullopt});
+  double* p = r.numel() > 0 ? r.data<double>() : nullptr;
+  for (int64_t i = 0; i < r.numel(); ++i) {
+    const auto bits = philox({stream, 0}, static_cast<uint64_t>(i));
+    p[i] = 2 * uniform_f64(bits[0], bits[1]) - 1;
+  }
+  return like.dtype() == DType::f64 ? r : converted(r, like.dtype());
+}
+
+double largest_of(const Tensor& t) {
+  double m = 0;
+  for (const double v : values(t)) m = std::max(m, std::abs(v));
+  return m;
+}
+
+Recorded recorded(const std::vector<Tensor>& results) {
+  Recorded r;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Tensor& t = results[i];
+    if (!t.defined() || !is_floating(t.dtype()) || !t.requires_grad()) continue;
+    r.results.push_back(t);
+    r.weights.push_back(direction(t, 5 + i).to(t.device()));
+    r.positions.push_back(i);
+  }
+  return r;
+}
+
+std::vector<Value> leaves(const std::vector<Value>& args, int only) {
+  int position = -1;
+  return map(args, [&](const Tensor& t) {
+    ++position;
+    Tensor x = dense_copy(t);
+    if (is_floating(t.dtype()) && (only < 0 || only == position)) x.set_requires_grad();
+    return x;
+  });
+}
+std::vector<Tensor> wanting(const std::vector<Value>& args) {
+  std::vector<Tensor> r;
+  visit(args, [&](const Tensor& t) {
+    if (t.defined() && t.requires_grad()) r.push_back(t);
+  });
+  return r;
+}
+
+namespace {
+Tensor zeros_of(const Tensor& t) {
+  const Tensor r = empty({t.shape(), t.dtype(), Device::cpu(), std::nullopt});
+  if (r.numel() > 0) std::memset(r.raw_data(), 0, static_cast<size_t>(r.nbytes()));
+  return r;
+}
+}  // namespace
+
 std::vector<Tensor> rule_gradients(const std::vector<Tensor>& results, const std::vector<Tensor>& inputs,
-                                   const std::vector<Tensor>& weights, bool create_graph = false) {
+                                   const std::vector<Tensor>& weights, bool create_graph) {
   if (results.empty()) {
     std::vector<Tensor> zeros;
     zeros.reserve(inputs.size());
@@ -150,8 +146,6 @@ std::vector<Tensor> rule_gradients(const std::vector<Tensor>& results, const std
   }
   return g;
 }
-
-}  // namespace
 
 void Verifier::gradient(const Args& args) const {
   const Args own = leaves(args);

@@ -11,6 +11,7 @@ namespace strata {
 namespace {
 const Op<Tensor(const Tensor&, double)> snake_op{{
     .schema = "snake(Tensor x, float a=1.0) -> Tensor",
+    .shard = "elementwise",
     .doc = "x + sin(a x)^2 / a, elementwise (Ziyin et al., 2020).",
     .example = "assert(snake(zeros({2})).to_vector<float>() == std::vector<float>({0, 0}));",
     .infer =

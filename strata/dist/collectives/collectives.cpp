@@ -69,6 +69,7 @@ void all_reduce_there(Tensor& y, const Tensor& x, Text reduction, Text group) {
 
 const Op<Tensor(const Tensor&, Text, Text)> all_reduce_op{{
     .schema = "all_reduce(Tensor x, str reduction=\"sum\", str group=\"world\") -> Tensor",
+    .shard = "unplaced",
     .doc =
         "The x of every rank of the group, reduced elementwise: sum, avg (floating), min, max or product; bool takes min "
         "(all) and max (any). Every rank gets the same bits, in every run. The CPU adds in the order of the ranks, f16 and "
@@ -122,6 +123,7 @@ void reduce_there(Tensor& y, const Tensor& x, int64_t root, Text reduction, Text
 
 const Op<Tensor(const Tensor&, int64_t, Text, Text)> reduce_op{{
     .schema = "reduce(Tensor x, int root=0, str reduction=\"sum\", str group=\"world\") -> Tensor",
+    .shard = "unplaced",
     .doc =
         "all_reduce at one rank of the group, `root`: the others get zeros. The gradient of sum is the root's, in every "
         "rank; avg divides it by the number of ranks; the other reductions have none.",
@@ -160,6 +162,7 @@ void broadcast_there(Tensor& y, const Tensor& x, int64_t root, Text group) {
 
 const Op<Tensor(const Tensor&, int64_t, Text)> broadcast_op{{
     .schema = "broadcast(Tensor x, int root=0, str group=\"world\") -> Tensor",
+    .shard = "unplaced",
     .doc = "The x of the group's rank `root`, in every rank. All have the same shape and dtype. The gradient is the sum of "
            "the ranks', at the root; zeros elsewhere.",
     .example = "assert(distributed::broadcast(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",
@@ -200,6 +203,7 @@ void all_gather_there(Tensor& y, const Tensor& x, int64_t dim, Text group) {
 
 const Op<Tensor(const Tensor&, int64_t, Text)> all_gather_op{{
     .schema = "all_gather(Tensor x, int dim=0, str group=\"world\") -> Tensor",
+    .shard = "unplaced",
     .doc = "The ranks' x, one behind the other along `dim` in the order of the ranks. All have the same shape and dtype. The "
            "gradient is this rank's part of the sum of the ranks' (reduce_scatter).",
     .example = "assert(distributed::all_gather(ones({2, 3}), 1).shape() == Shape({2, 3}));  // a job of one",
@@ -251,6 +255,7 @@ void reduce_scatter_there(Tensor& y, const Tensor& x, int64_t dim, Text reductio
 
 const Op<Tensor(const Tensor&, int64_t, Text, Text)> reduce_scatter_op{{
     .schema = "reduce_scatter(Tensor x, int dim=0, str reduction=\"sum\", str group=\"world\") -> Tensor",
+    .shard = "unplaced",
     .doc = "This rank's part along `dim` of the ranks' x, reduced as by all_reduce: 1/n of x, whose size there is a multiple "
            "of the group's. The gradient of sum is the ranks' gradients, one behind the other (all_gather); avg divides it "
            "by the number of ranks; the other reductions have none.",
@@ -328,6 +333,7 @@ void all_to_all_there(Tensor& y, const Tensor& x, int64_t split, int64_t concat,
 
 const Op<Tensor(const Tensor&, int64_t, int64_t, Text)> all_to_all_op{{
     .schema = "all_to_all(Tensor x, int split_dim=0, int concat_dim=0, str group=\"world\") -> Tensor",
+    .shard = "unplaced",
     .doc = "Cuts x along split_dim into a part for each rank of the group, and joins the parts that come from each, in the "
            "order of the ranks, along concat_dim. With two dimensions it moves a cut from one to the other (Ulysses, "
            "arXiv:2309.14509). The gradient is the same exchange back.",
@@ -401,6 +407,7 @@ Tensor all_to_all_rows_there(const Tensor& x, const Tensor& send_counts, const T
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Text)> all_to_all_rows_op{{
     .schema = "all_to_all_rows(Tensor x, Tensor send_counts, Tensor receive_counts, str group=\"world\") -> Tensor",
+    .shard = "unplaced",
     .doc = "The first send_counts[0] rows of x go to the group's rank 0, the next send_counts[1] to rank 1, and so on; the "
            "result has receive_counts[0] rows of rank 0, and so on. Counts are i64 with an element for each rank; what one "
            "sends must be what the other receives. They are read on the host, so on cards this cannot be captured in a graph. The gradient is the exchange back.",
@@ -435,6 +442,7 @@ void ring_shift_there(Tensor& y, const Tensor& x, int64_t by, Text group) {
 
 const Op<Tensor(const Tensor&, int64_t, Text)> ring_shift_op{{
     .schema = "ring_shift(Tensor x, int by=1, str group=\"world\") -> Tensor",
+    .shard = "unplaced",
     .doc = "The x of the rank that stands `by` places before this one in the group's ring; negative: behind it. All have the "
            "same shape and dtype. The gradient goes the other way.",
     .example = "assert(distributed::ring_shift(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",

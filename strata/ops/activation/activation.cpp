@@ -107,6 +107,7 @@ const Plain softsign_op{{
 Tensor replace_between_backward(const Tensor& g, const Tensor& x, double low, double high);
 const Op<Tensor(const Tensor&, const Tensor&, double, double)> replace_between_backward_op{{
     .schema = "replace_between_backward(Tensor g, Tensor x, float low, float high) -> Tensor",
+    .shard = "elementwise",
     .internal = true,
     .doc = "0 where low <= x <= high, else g: the gradient of replace_between.",
     .infer = [](const Tensor& g, const Tensor&, double,
@@ -134,6 +135,7 @@ Tensor replace_between_backward(const Tensor& g, const Tensor& x, double low, do
 }
 const Op<Tensor(const Tensor&, double, double, double)> replace_between_op{{
     .schema = "replace_between(Tensor x, float low, float high, float value) -> Tensor",
+    .shard = "elementwise",
     .internal = true,
     .doc = "value where low <= x <= high, else x: what threshold and hardshrink are.",
     .infer = [](const Tensor& x, double, double, double) { return like_if(x, kFloats, "replace_between"); },
@@ -156,6 +158,7 @@ const Op<Tensor(const Tensor&, double, double, double)> replace_between_op{{
 
 const OneNumber softshrink_op{{
     .schema = "softshrink(Tensor input, float lambd=0.5) -> Tensor",
+    .shard = "elementwise",
     .doc = "input nearer to 0 by lambd, 0 where |input| <= lambd. ValueError where lambd is negative.",
     .example = "assert(softshrink(full({1}, 2.0)).item() == 1.5);",
     .infer =
@@ -235,6 +238,7 @@ const TwoNumbers threshold_op{{
 
 const BinaryOp prelu_of_op{binary<Map::prelu>({
     .schema = "prelu_of(Tensor x, Tensor slope) -> Tensor",
+    .shard = "elementwise",
     .internal = true,
     .doc = "x where positive, else slope x: what prelu is.",
     .infer = [](const Tensor& x, const Tensor&) { return like_if(x, kFloats, "prelu_of"); },

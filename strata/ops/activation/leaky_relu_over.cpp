@@ -13,6 +13,7 @@ namespace {
 
 const Op<Tensor(const Tensor&, double)> leaky_relu_over_op{{
     .schema = "leaky_relu_over(Tensor x, float negative_slope=0.01) -> Tensor",
+    .shard = "elementwise",
     .internal = true,
     .doc = "leaky_relu whose gradient reads its result: in place it needs no copy of x. ValueError for a negative "
            "slope, with which the result does not tell where x was positive.",

@@ -36,6 +36,7 @@ using RreluApply = Op<Tensor(const Tensor&, const Tensor&, double, double, RngKe
 extern const RreluApply rrelu_apply_op;
 const RreluApply rrelu_apply_op{{
     .schema = "rrelu_apply(Tensor g, Tensor x, float lower, float upper, RngKey key) -> Tensor",
+    .shard = "elementwise random",
     .internal = true,
     .doc = "g where x is positive, else g times a slope, uniform in [lower, upper): number i of the key's stream is "
            "that of element i. The gradient of rrelu.",
@@ -85,6 +86,7 @@ const RreluApply rrelu_apply_op{{
 
 const Op<Tensor(const Tensor&, double, double, RngKey)> rrelu_op{{
     .schema = "rrelu(Tensor input, float lower, float upper, RngKey key) -> Tensor",
+    .shard = "elementwise random",
     .doc = "input where positive, else input times a slope, uniform in [lower, upper): number i of the key's stream is "
            "that "
            "of element i (Xu et al., arXiv:1505.00853). ValueError where lower is above upper.",

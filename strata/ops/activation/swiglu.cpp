@@ -55,6 +55,7 @@ Pair composed_backward(const Tensor& gy, const Tensor& a, const Tensor& b) {
 
 const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> swiglu_backward_op{{
     .schema = "swiglu_backward(Tensor gy, Tensor a, Tensor b) -> (Tensor ga, Tensor gb)",
+    .shard = "elementwise",
     .internal = true,
     .doc = "The gradients of swiglu for a and b from the gradient gy of its result, in one pass.",
     .infer =
@@ -90,6 +91,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> swiglu_backward_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&)> swiglu_op{{
     .schema = "swiglu(Tensor a, Tensor b) -> Tensor",
+    .shard = "elementwise",
     .doc = "silu(a) * b = a * sigmoid(a) * b in one pass, for a and b of one shape and dtype: the gated activation of "
            "feed-forward blocks (Shazeer, arXiv:2002.05202). ShapeError, DTypeError when they differ.",
     .example = "assert(swiglu(zeros({2}), ones({2})).to_vector<float>() == std::vector<float>({0, 0}));",
@@ -151,6 +153,7 @@ TensorMeta infer_halves(const Tensor& x, std::string_view op) {
 
 const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
     .schema = "swiglu_packed_backward(Tensor gy, Tensor x) -> Tensor",
+    .shard = "... a!, ... b! -> ... b!",
     .internal = true,
     .doc = "The gradient of swiglu_packed for x from the gradient gy of its result, in one pass.",
     .infer =
@@ -193,6 +196,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
 
 const Op<Tensor(const Tensor&)> swiglu_packed_op{{
     .schema = "swiglu_packed(Tensor x) -> Tensor",
+    .shard = "... a! -> ... b!",
     .doc = "swiglu of the two halves of x's last dimension: silu(x[..., :N]) * x[..., N:] for x [..., 2 N]. ShapeError "
            "when that "
            "dimension is odd. The C++ function is swiglu(x).",

@@ -64,6 +64,7 @@ const Op<MaskSignature> mask_gradient_op{{
               "Tensor attn_mask, Tensor out, Tensor lse, bool is_causal, float? scale, int window, int query_offset, "
               "float dropout_p, RngKey? key, Tensor? alibi_slopes=None, float logit_soft_cap=0.0, "
               "Tensor? key_lengths=None) -> Tensor",
+    .shard = "whole",
     .internal = true,
     .doc =
         "The gradient of scaled_dot_product_attention for a floating attn_mask, of its shape, from the gradients gout "
@@ -146,6 +147,7 @@ const Op<WeightsSignature> weights_op{{
         "scaled_dot_product_attention_weights(Tensor q, Tensor k, Tensor? attn_mask, Tensor lse, bool average, bool "
         "is_causal, float? scale, int window, int query_offset, float dropout_p, RngKey? key, Tensor? "
         "alibi_slopes=None, float logit_soft_cap=0.0, Tensor? key_lengths=None) -> Tensor",
+    .shard = "b h! t! d!, b h! s! d!, ~ b h! t! s!, b h! t!, ~ b h!, b -> b ...!",
     .internal = true,
     .doc = "The weights of scaled_dot_product_attention from its lse, as dropout leaves them, in q's dtype: [B, H, Tq, "
            "Tk], "

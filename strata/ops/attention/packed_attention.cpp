@@ -57,6 +57,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
     packed_attention_backward_op{{
         .schema = "packed_attention_backward(Tensor gout, Tensor? glse, Tensor qkv, Tensor out, Tensor lse, int heads, "
                   "int kv_heads, bool is_causal, float? scale, int window) -> Tensor",
+        .shard = "b ...!, b ...!, b ...!, b ...!, b ...! -> b ...!",
         .internal = true,
         .doc = "The gradient of packed_attention for qkv, from the gradients of its results out and (where given) lse. "
                "The same "
@@ -128,6 +129,7 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
     .schema =
         "packed_attention(Tensor qkv, int heads, int kv_heads, bool is_causal=false, float? scale=None, int window=0) "
         "-> (Tensor out, Tensor lse)",
+    .shard = "b ...! -> b ...!, b ...!",
     .shown = 1,
     .doc = "Self-attention of heads that lie packed in one tensor: qkv is [B, T, (heads + 2 * kv_heads) * D], the "
            "queries of all "

@@ -188,6 +188,7 @@ const Op<BackwardSignature> varlen_backward_op{{
     .schema = "varlen_attention_backward(Tensor gout, Tensor? glse, Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, "
               "Tensor cu_seqlens_k, Tensor out, Tensor lse, bool is_causal, float? scale, int window, "
               "int query_offset) -> (Tensor gq, Tensor gk, Tensor gv)",
+    .shard = "whole",
     .internal = true,
     .doc = "The gradients of varlen_attention for q, k and v, from the gradients gout and (where given) glse of its "
            "results out and lse; zeros behind the last sequence. The same bits for any number of threads.",
@@ -253,6 +254,7 @@ using ForwardSignature = Pair(const Tensor&, const Tensor&, const Tensor&, const
 const Op<ForwardSignature> varlen_op{{
     .schema = "varlen_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
               "bool is_causal=false, float? scale=None, int window=0, int query_offset=0) -> (Tensor out, Tensor lse)",
+    .shard = "whole",
     .shown = 1,
     .doc = "Attention over sequences of different lengths that lie one after another: q [total of queries, H, D], k "
            "[total of keys, Hkv, D], v [total of keys, Hkv, Dv]; sequence i has the rows from cu_seqlens[i] up to "

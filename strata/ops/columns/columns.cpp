@@ -112,6 +112,7 @@ Cost move_cost(const Tensor& from, const Shape& to, double flops) {
 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&)> im2col_op{{
     .schema = "im2col(Tensor x, int[] kernel, int[] dilation=[1], int[] padding=[0], int[] stride=[1]) -> Tensor",
+    .shard = "n ...! -> n ...!",
     .doc = "Windows of x [N, C, H, W] (or [C, H, W]) as columns [N, C kh kw, windows], 0 outside: what makes a "
            "convolution a matrix product. There are (H + 2 padding - dilation (kernel - 1) - 1) / stride + 1 windows "
            "along a dimension, rounded down. A list with one entry serves both dimensions. PyTorch's "
@@ -171,6 +172,7 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims
 const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, const Dims&)> col2im_op{{
     .schema = "col2im(Tensor x, int[] output_size, int[] kernel, int[] dilation=[1], int[] padding=[0], int[] "
               "stride=[1]) -> Tensor",
+    .shard = "n ...! -> n ...!",
     .doc =
         "Columns x [N, C kh kw, windows] (or [C kh kw, windows]) added up where im2col of images of output_size took "
         "them from: [N, C, H, W], the transpose of im2col. PyTorch's nn.functional.fold. ShapeError, ValueError, "

@@ -219,6 +219,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
     convolution_op{{
         .schema = "convolution(Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int "
                   "groups) -> Tensor",
+        .shard = "n ...!, _, _ -> n ...!",
         .doc = "Cross-correlation of x [n, in, ..] with weight [out, in / groups, ..], plus bias [out], in one or two "
                "spatial "
                "dimensions; the lists have one entry for each. Zeros stand around x. conv1d and conv2d are the "
@@ -322,6 +323,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
         .schema = "convolution_transpose(Tensor y, Tensor weight, Tensor? bias, int[] size, int[] stride, int[] "
                   "padding, int[] dilation, int groups) "
                   "-> Tensor",
+        .shard = "n ...!, _, _ -> n ...!",
         .doc = "The gradient of convolution with respect to its input, as an op: y [n, out, ..] and weight [out, in / "
                "groups, ..] give "
                "[n, in, size..], plus bias [in]. `size` must be one from which convolution leads to y's size.",
@@ -401,6 +403,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
     convolution_weight_op{{
         .schema = "convolution_weight(Tensor x, Tensor y, int[] kernel, int[] stride, int[] padding, int[] dilation, "
                   "int groups) -> Tensor",
+        .shard = "n ...!, n ...! -> ...!",
         .doc =
             "The gradient of convolution with respect to its weight, as an op: x [n, in, ..] and y [n, out, ..] give "
             "[out, in / groups, kernel..].",

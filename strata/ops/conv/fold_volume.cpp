@@ -79,6 +79,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
     fold_volume_op{{
         .schema = "fold_volume(Tensor windows, Tensor? bias, int[] size, int[] kernel, int[] stride, int[] padding, "
                   "int[] dilation) -> Tensor",
+        .shard = "n ...!, _ -> n ...!",
         .internal = true,
         .doc = "windows [n, c kd kh kw, D H W] added up where a convolution of a volume of `size` takes them from, and "
                "the bias [c]: [n, c, size]. What conv_transpose3d does where its products are few.",

@@ -29,6 +29,7 @@ F chosen(const ByDevice<F>& kernels, Device d) {
 
 const Op<Tensor(const Tensor&, DType)> to_op{{
     .schema = "to(Tensor x, DType dtype) -> Tensor",
+    .shard = "elementwise",
     .doc = "x converted to another dtype, in the order of its elements in memory. Floating to integer truncates "
            "towards zero; any number but 0 is "
            "true. The gradient is converted back.",
@@ -61,6 +62,7 @@ const Op<Tensor(const Tensor&, DType)> to_op{{
 
 const Op<Tensor(const Tensor&, Device, Device)> to_device_op{{
     .schema = "to_device(Tensor x, Device device, Device source=cpu) -> Tensor",
+    .shard = "elementwise",
     .doc = "A copy of x, which is on `source`, on another device, its elements in the same order in memory; "
            "x.to(device) is x itself when it is there "
            "already. A copy to the "
@@ -89,6 +91,7 @@ const Op<Tensor(const Tensor&, Device, Device)> to_device_op{{
 
 const Op<Tensor(const Tensor&, bool)> clone_op{{
     .schema = "clone(Tensor x, bool row_major=true) -> Tensor",
+    .shard = "elementwise linear",
     .doc = "A copy of x with its own storage: row-major, as kernels of plugins ask for it, or its elements in the same "
            "order in memory, without gaps, as x.clone() has it (row-major where elements of x share their place).",
     .infer = [](const Tensor& x, bool row_major) { return row_major ? like(x) : laid_like(x); },
@@ -111,6 +114,7 @@ const Op<Tensor(const Tensor&, bool)> clone_op{{
 // In place only: overwrites dst with src (same shape), converting. dst's old history ends here.
 const Op<Tensor(const Tensor&, const Tensor&)> copy_op{{
     .schema = "copy(Tensor x, Tensor src) -> Tensor",
+    .shard = "elementwise",
     .doc = "src broadcast to x's shape and converted to x's dtype; x.copy_(src) writes it over x.",
     .infer =
         [](const Tensor& x, const Tensor& src) {
@@ -138,6 +142,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> copy_op{{
 
 const Op<Tensor(const Tensor&, Scalar)> fill_op{{
     .schema = "fill(Tensor x, Scalar value) -> Tensor",
+    .shard = "elementwise",
     .doc = "A tensor like x with every element equal to value; x.fill_(value) writes it over x.",
     .infer = [](const Tensor& x, Scalar) { return like(x); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor&, Scalar v) { fill_elements(on, y, v); }),

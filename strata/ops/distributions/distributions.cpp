@@ -51,6 +51,7 @@ constexpr auto of_one = on_each_device([](auto on, Tensor& y, const Tensor& a, R
 
 const Op<Tensor(const Tensor&, const Tensor&)> standard_gamma_grad_op{{
     .schema = "standard_gamma_grad(Tensor concentration, Tensor sample) -> Tensor",
+    .shard = "elementwise",
     .doc =
         "The derivative of gamma numbers (of rate 1) for their concentration at a fixed share below them: -(dP / da) / "
         "(dP / dx), P being the distribution function (Figurnov et al., arXiv:1805.08498). The arguments broadcast and "
@@ -95,6 +96,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> standard_gamma_grad_op{{
 extern const Op<Tensor(const Tensor&, RngKey)> standard_gamma_op;
 const Op<Tensor(const Tensor&, RngKey)> standard_gamma_op{{
     .schema = "standard_gamma(Tensor concentration, RngKey key) -> Tensor",
+    .shard = "whole",
     .doc =
         "Gamma numbers of rate 1 (Marsaglia and Tsang, ACM TOMS 26, 2000); NaN where the concentration is negative or "
         "NaN, 0 where it is 0. Element i depends on key, i and its concentration alone. The gradient is "
@@ -132,6 +134,7 @@ const Op<Tensor(const Tensor&, RngKey)> standard_gamma_op{{
 extern const Op<Tensor(const Tensor&, RngKey)> poisson_op;
 const Op<Tensor(const Tensor&, RngKey)> poisson_op{{
     .schema = "poisson(Tensor rate, RngKey key) -> Tensor",
+    .shard = "whole",
     .doc =
         "Numbers of events where `rate` are expected, in rate's dtype: by products of uniform numbers below 10, from "
         "there by transformed rejection (Hoermann, 1993). NaN where the rate is negative or NaN. Element i depends on "
@@ -168,6 +171,7 @@ const Op<Tensor(const Tensor&, RngKey)> poisson_op{{
 extern const Op<Tensor(const Tensor&, const Tensor&, RngKey)> binomial_op;
 const Op<Tensor(const Tensor&, const Tensor&, RngKey)> binomial_op{{
     .schema = "binomial(Tensor count, Tensor prob, RngKey key) -> Tensor",
+    .shard = "whole",
     .doc = "Successes of `count` trials of probability `prob`, which broadcast and promote: by waiting times where few "
            "are expected, else by transformed rejection (Hoermann, 1993). NaN where the count is negative or prob no "
            "probability. Element i depends on key, i and its arguments alone. The gradient is taken as 0. DTypeError.",

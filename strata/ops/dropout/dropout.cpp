@@ -17,6 +17,7 @@ double scale_for(double p) {
 
 const Op<Tensor(const Tensor&, double, RngKey)> dropout_op{{
     .schema = "dropout(Tensor x, float p, RngKey key) -> Tensor",
+    .shard = "elementwise random",
     .doc = "Each element set to 0 with probability p, the others divided by 1 - p (Srivastava et al., JMLR 15, 2014). "
            "Element i, in "
            "row-major order, is dropped where number i of the key's stream is below p: the same elements for equal "

@@ -17,6 +17,7 @@ using ScaledOp = Op<Tensor(const Tensor&, const Tensor&, Scalar)>;
 
 const ScaledOp add_op{{
     .schema = "add(Tensor a, Tensor b, Scalar alpha=1) -> Tensor",
+    .shard = "elementwise linear",
     .doc = "a + alpha * b. Integers wrap around; bool adds as \"or\".",
     .example = "Tensor y = add(full({2}, 1.0), full({2}, 2.0), 10); assert(y.to_vector<float>() == "
                "std::vector<float>({21, 21}));",
@@ -44,6 +45,7 @@ const detail::MixedWay add_way(add_op, add_mixed_way, add_mixed_way_inplace);
 
 const ScaledOp sub_op{{
     .schema = "sub(Tensor a, Tensor b, Scalar alpha=1) -> Tensor",
+    .shard = "elementwise linear",
     .aliases = "subtract",
     .doc = "a - alpha * b. Integers wrap around; DTypeError for two bool tensors (use logical_xor).",
     .infer = [](const Tensor& a, const Tensor& b, Scalar) { return like_if(a, kNumbers, "sub", b); },
@@ -118,12 +120,14 @@ const NumberOp rsub_scalar_op{with_number<Map::rsub_scalar>({
 })};
 const NumberOp mul_scalar_op{with_number<Map::mul_scalar>({
     .schema = "mul_scalar(Tensor x, Scalar value) -> Tensor",
+    .shard = "elementwise linear",
     .doc = "x * value for a floating tensor; mul(x, value).",
     .backward = [](Backward& b, const Tensor&, Scalar v) { b.set(0, b.gy() * v); },
     .reference = pointwise<([](double x, Scalar v) { return x * v.to_double(); })>,
 })};
 const NumberOp div_scalar_op{with_number<Map::div_scalar>({
     .schema = "div_scalar(Tensor x, Scalar value) -> Tensor",
+    .shard = "elementwise linear",
     .doc = "x / value for a floating tensor; div(x, value).",
     .backward = [](Backward& b, const Tensor&, Scalar v) { b.set(0, b.gy() / v); },
     .reference = pointwise<([](double x, Scalar v) { return x / v.to_double(); })>,

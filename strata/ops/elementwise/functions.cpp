@@ -11,6 +11,7 @@ constexpr double kLn2 = 0.69314718055994530942, kLn10 = 2.30258509299404568402, 
 
 const UnaryOp neg_op{unary<Map::neg>({
                                          .schema = "neg(Tensor x) -> Tensor",
+                                         .shard = "elementwise linear",
                                          .aliases = "negative",
                                          .doc = "-x. Integers wrap around; DTypeError for bool (use logical_not).",
                                          .infer = [](const Tensor& x) { return like_if(x, kFloats | kInts, "neg"); },

@@ -6,9 +6,11 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/core/sharding.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding_kernel.h"
 #include "strata/ops/index/index.h"
+#include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -43,8 +45,63 @@ Tensor without_padding(const Tensor& g, const Tensor& indices, int64_t padding) 
   return g * from_span<double>(keep, s).to(g.dtype()).to(g.device());
 }
 
+// ---- tables whose rows are sharded: each rank has what it owns, and zeros for the other rows ----
+
+// Indices into this rank's rows, and which of them are its own ([.., 1]); the others point to some row.
+std::pair<Tensor, Tensor> own_rows(const Tensor& indices, Stretch rows, int64_t all, std::string_view op) {
+  const Tensor at = whole(indices);
+  if (at.numel() > 0)
+    check<IndexError>(min(at).item<int64_t>() >= 0 && max(at).item<int64_t>() < all, op,
+                      "an index is out of range for a table of ", all, " rows");
+  const Tensor local = at - rows.begin, held = local.clamp(0, rows.length - 1);
+  return {held, eq(local, held).unsqueeze(-1)};
+}
+
+// The table's padding row, where it is this rank's.
+Value own_padding(const Value& padding, Stretch rows, int64_t all, std::string_view op) {
+  const int64_t* given = std::get_if<int64_t>(&padding);
+  if (!given) return {};
+  const int64_t row = wrap_padding(*given, all, op) - rows.begin;
+  return row >= 0 && row < rows.length ? Value(row) : Value();
+}
+
+void shard_embedding(Sharding& s) {
+  detail::apply_rule("..., v! d -> ... d", s);
+  const int64_t all = s.args[1].shape[0];
+  Sharding::Possibility p = s.whole();
+  p.args[1] = Placement::sharded(0);
+  p.results[0] = Placement::partial_of("sum");
+  const auto mine = std::make_shared<Tensor>();
+  p.before = [all, mine](LocalCall& c) {
+    Value& indices = c.arg("indices");
+    const auto [local, own] = own_rows(std::get<Tensor>(indices), c.arg_rows[1], all, "embedding");
+    indices = Value(local);
+    *mine = own;
+    c.arg("padding_idx") = Value();  // of the gradient alone
+  };
+  p.after = [mine](LocalCall& c) { c.results[0] = masked_fill(c.results[0], logical_not(*mine), 0); };
+  s.add(std::move(p));
+}
+
+void shard_embedding_backward(Sharding& s) {
+  detail::apply_rule("... d, ... -> v! d", s);
+  const int64_t all = s.results[0][0];
+  Sharding::Possibility p = s.whole();
+  p.results[0] = Placement::sharded(0);
+  p.before = [all](LocalCall& c) {
+    Value &indices = c.arg("indices"), &gy = c.arg("gy"), &padding = c.arg("padding_idx");
+    const auto [local, own] = own_rows(std::get<Tensor>(indices), c.rows, all, "embedding_backward");
+    indices = Value(local);
+    gy = Value(masked_fill(std::get<Tensor>(gy), logical_not(own), 0));
+    padding = own_padding(padding, c.rows, all, "embedding_backward");
+    c.arg("rows") = Value(c.rows.length);
+  };
+  s.add(std::move(p));
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> embedding_backward_op{{
     .schema = "embedding_backward(Tensor gy, Tensor indices, int rows, int? padding_idx=None) -> Tensor",
+    .shard = shard_embedding_backward,
     .internal = true,
     .doc = "The gradient of embedding for its table of `rows` rows: row v is the sum of the rows of gy at the "
            "positions that "
@@ -110,6 +167,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, std::optional<int64_t>)> 
 
 const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> embedding_op{{
     .schema = "embedding(Tensor indices, Tensor weight, int? padding_idx=None) -> Tensor",
+    .shard = shard_embedding,
     .doc =
         "Rows of weight [V, D] at indices (i64 or i32, of any shape): the result's shape is indices' followed by D. "
         "Row "

@@ -156,6 +156,7 @@ void for_positions(const Tensor& indices, const Tensor& offsets, const Tensor& w
 const Op<BackwardSignature> embedding_bag_backward_op{{
     .schema = "embedding_bag_backward(Tensor g, Tensor indices, Tensor offsets, Tensor? per_sample_weights, int rows, "
               "bool mean=false, int? padding_idx=None) -> Tensor",
+    .shard = "whole",
     .internal = true,
     .doc = "The gradient of embedding_bag_sum for its table of `rows` rows: row v is the sum of the rows of g of the "
            "bags that hold index v, each times what the index counts there, added in f32 in the order of the positions "
@@ -216,6 +217,7 @@ const Op<BackwardSignature> embedding_bag_backward_op{{
 const Op<SumSignature> embedding_bag_sum_op{{
     .schema = "embedding_bag_sum(Tensor indices, Tensor weight, Tensor offsets, Tensor? per_sample_weights=None, bool "
               "mean=false, int? padding_idx=None) -> Tensor",
+    .shard = "whole",
     .doc =
         "The sum, or the mean, of the rows of weight [V, D] that each bag names: bag b holds the indices (i64 [n]) at "
         "positions offsets[b] to offsets[b + 1] - 1, offsets (i64 [bags + 1]) rising from 0 to n. "
@@ -287,6 +289,7 @@ const Op<SumSignature> embedding_bag_sum_op{{
 const Op<Pair(const Tensor&, const Tensor&, const Tensor&, Padding)> embedding_bag_max_op{{
     .schema = "embedding_bag_max(Tensor indices, Tensor weight, Tensor offsets, int? padding_idx=None) -> (Tensor "
               "values, Tensor rows)",
+    .shard = "whole",
     .doc = "The largest elements, column by column, of the rows of weight that each bag names, bags as in "
            "embedding_bag_sum, and the rows they come from. NaN wins; of equal elements the first. An empty bag gives "
            "0 and row -1.",

@@ -44,6 +44,7 @@ void embedding_cached_cpu(Tensor& y, Tensor& hits, const Tensor& indices, const 
 const Op<Rows(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> embedding_cached_op{{
     .schema =
         "embedding_cached(Tensor indices, Tensor table, Tensor cache, Tensor slots) -> (Tensor rows, Tensor hits)",
+    .shard = "whole",
     .internal = true,
     .doc = "Rows of table [V, D] at indices (i64, of any shape), [..., D], of which some have a copy: where slots[i] "
            "(i32 [V]) is not negative, row i is read from row slots[i] of cache [S, D]. And how many were, i64 []. "

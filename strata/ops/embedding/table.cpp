@@ -32,6 +32,7 @@ Tensor flat(const Tensor& indices) {
 
 const Op<Tensor(const Tensor&, const Tensor&)> rows_by_frequency_op{{
     .schema = "rows_by_frequency(Tensor weight, Tensor indices) -> Tensor",
+    .shard = "whole",
     .doc = "weight [V, D] itself, as a view, whose gradient has row v divided by how often v is among indices: what "
            "embedding and embedding_bag read where gradients are to be scaled by frequency. ShapeError, DTypeError.",
     .example = "Tensor table = ones({3, 2}).set_requires_grad(), ids = full({4}, 1);\n"
@@ -80,6 +81,7 @@ Rows rows_within(const Tensor& weight, const Tensor& indices, double max_norm, d
 const Op<Rows(const Tensor&, const Tensor&, double, double)> renormed_rows_op{{
     .schema = "renormed_rows(Tensor weight, Tensor indices, float max_norm, float norm_type=2.0) -> (Tensor rows, "
               "Tensor values)",
+    .shard = "whole",
     .doc = "Which rows of weight [V, D] indices name, each once and in ascending order, and these rows, scaled down "
            "to max_norm where their norm_type-norm is above it: what embedding_renorm writes into the table. Not "
            "differentiable. ShapeError, DTypeError, ValueError, IndexError.",

@@ -50,6 +50,7 @@ void kernel(Tensor& y, const Tensor& a, const Tensor& b, const Tensor& offsets) 
 
 const Op<Signature> grouped_outer_op{{
     .schema = "grouped_outer(Tensor g, Tensor x, Tensor offsets) -> Tensor",
+    .shard = "n! m, n! k, _ -> e! m k",
     .doc = "For each group e the product of g [N, M], transposed, with x [N, K] over the rows offsets[e] to offsets[e "
            "+ 1]: "
            "[E, M, K], zeros for an empty group. Offsets are i64 [E + 1], ascend from 0 to N, and stay on the device; "
@@ -105,6 +106,7 @@ const Op<Signature> grouped_outer_op{{
 
 const Op<Signature> grouped_linear_op{{
     .schema = "grouped_linear(Tensor x, Tensor weight, Tensor offsets) -> Tensor",
+    .shard = "n! k, e! m k, _ -> n! m",
     .doc = "Rows of x [N, K] times their group's matrix, weight [E, M, K] transposed: [N, M]. Group e has the rows "
            "offsets[e] "
            "to offsets[e + 1]. Offsets are i64 [E + 1], ascend from 0 to N, and stay on the device; on the CPU others "

@@ -26,6 +26,7 @@ constexpr std::string_view kWrite = "cache_write";
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> cache_write_op{{
     .schema = "cache_write(Tensor cache, Tensor x, Tensor starts, Tensor? counts=None) -> Tensor",
+    .shard = "whole",
     .doc = "cache [B, H, C, D] with row i of x [B, H, T, D] at place starts[b] + i (i64 [B]); with counts (i64 [B]) "
            "only the first counts[b] rows. The starts are read on the device. IndexError where a place is not below C; "
            "ShapeError, DTypeError. Not differentiable.",
@@ -227,6 +228,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, std:
     cache_attention_op{{
         .schema = "cache_attention(Tensor q, Tensor k, Tensor v, Tensor starts, float? scale=None, int window=0, float "
                   "logit_soft_cap=0.0, Tensor? sinks=None) -> Tensor",
+        .shard = "whole",
         .doc =
             "Attention of q [B, H, T, D], whose queries are at places starts[b] .. starts[b] + T - 1 (i64 [B], read "
             "on the device) of a cache, to the cache's k [B, Hkv, C, D] and v [B, Hkv, C, Dv]: each to the places up "

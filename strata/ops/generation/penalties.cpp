@@ -85,6 +85,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
     penalise_logits_op{{
         .schema = "penalise_logits(Tensor logits, Tensor history, Tensor lengths, Tensor prompts, Tensor? "
                   "repetition=None, Tensor? frequency=None, Tensor? presence=None) -> Tensor",
+        .shard = "whole",
         .doc = "logits [B, V] (f16, bf16, f32) in f32, under penalties (f32 [B], or [] for all rows) for the tokens "
                "that row b of history [B, T] (i64) has in its first lengths[b] places; the first prompts[b] of them "
                "(i64 [B]) are the prompt. Logits of all these tokens are divided by repetition, negative ones "
@@ -180,6 +181,7 @@ void bias(auto on, Tensor& y, const Tensor& x, const Tensor& which, const Tensor
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)> bias_logits_op{{
     .schema = "bias_logits(Tensor logits, Tensor ids, Tensor values, Tensor? counts=None, Tensor? limits=None) -> "
               "Tensor",
+    .shard = "whole",
     .doc = "logits [B, V] (f16, bf16, f32) in f32, with values (f32, [N] or for each row [B, N]) added at ids (i64, of "
            "the same shape); a negative id stands for none. Minus infinity forbids an id. With counts and limits "
            "(i64 [B]) only in rows where counts[b] < limits[b]: a minimum length forbids, until it is reached, the "

@@ -182,6 +182,7 @@ const Op<Drawn(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const
         .schema = "sample_tokens(Tensor logits, Tensor seeds, Tensor positions, Tensor? temperature=None, Tensor? "
                   "top_k=None, Tensor? top_p=None, Tensor? min_p=None, Tensor? typical_p=None, int vocab=0) -> "
                   "(Tensor ids, Tensor logprobs)",
+        .shard = "whole",
         .doc = "A token of each row of logits [B, V] (f16, bf16, f32): ids i64 [B], and the logarithm of each one's "
                "probability under softmax(logits), f32 [B], over all V and before temperature and filters. Only ids "
                "below vocab are drawn (0: all). The parameters are f32 (top_k: i64) [B], or [] for all rows, and come "

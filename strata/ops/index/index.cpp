@@ -85,6 +85,7 @@ bool is_bool(const Tensor& x) {
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&)> gather_op{{
     .schema = "gather(Tensor x, int dim, Tensor index) -> Tensor",
+    .shard = "along dim",
     .doc = "result[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on. The result has the shape of index, which "
            "may be "
            "shorter than x in the other dimensions.",
@@ -128,6 +129,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&)> gather_op{{
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_op{{
     .schema = "scatter(Tensor x, int dim, Tensor index, Tensor src) -> Tensor",
+    .shard = "along dim",
     .doc = "x with x[index[i][j][k]][j][k] replaced by src[i][j][k] for dim 0, and so on; src has the shape of index. "
            "Where an "
            "index comes twice the later element wins, and the gradient supposes that none does.",
@@ -178,6 +180,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_o
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_add_op{{
     .schema = "scatter_add(Tensor x, int dim, Tensor index, Tensor src) -> Tensor",
+    .shard = "along dim",
     .doc = "x with src[i][j][k] added to x[index[i][j][k]][j][k] for dim 0, and so on; src has the shape of index. "
            "Elements "
            "with one target are added in order (bf16 and f16 in f32), so the sum does not depend on threads.",
@@ -283,6 +286,7 @@ void check_slice_index(const Tensor& x, int64_t dim, const Tensor& index, std::s
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&)> index_select_op{{
     .schema = "index_select(Tensor x, int dim, Tensor index) -> Tensor",
+    .shard = "along dim",
     .doc = "The slices of x along dim that the 1-D index names.",
     .example = "Tensor y = index_select(arange(4), 0, full({2}, 3)); assert(y.to_vector<int64_t>() == "
                "std::vector<int64_t>({3, 3}));",
@@ -336,6 +340,7 @@ void add_rows(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, cons
 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, Scalar)> index_add_op{{
     .schema = "index_add(Tensor x, int dim, Tensor index, Tensor source, Scalar alpha=1) -> Tensor",
+    .shard = "along dim",
     .doc = "x with alpha * (slice i of source) added to its slice index[i] along dim, in order (bf16 and f16 in f32).",
     .infer =
         [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar) {

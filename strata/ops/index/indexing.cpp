@@ -54,6 +54,7 @@ Tensor zeros_as(const Tensor& g, const Shape& shape) {
 
 const Op<Tensor(const Tensor&, const TensorList&)> index_op{{
     .schema = "index(Tensor x, Tensor[] indices) -> Tensor",
+    .shard = "whole",
     .doc = "The elements that integer tensors name, one for each leading dimension (None for a whole dimension). "
            "Neighbouring "
            "tensors are replaced by their common shape in place, others by it in front. Negative indices count from "
@@ -95,6 +96,7 @@ const Op<Tensor(const Tensor&, const TensorList&)> index_op{{
 
 const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> index_put_op{{
     .schema = "index_put(Tensor x, Tensor[] indices, Tensor value, bool accumulate=false) -> Tensor",
+    .shard = "whole",
     .doc =
         "x with the elements that index names replaced by value (of the shape and dtype that index gives), or "
         "increased by "

@@ -31,6 +31,7 @@ void check_mask(const Tensor& mask, std::string_view op) {
 
 const Op<Tensor(const Tensor&, const Tensor&, Scalar)> masked_fill_op{{
     .schema = "masked_fill(Tensor x, Tensor mask, Scalar value) -> Tensor",
+    .shard = "elementwise",
     .doc = "x with value where the bool mask is true; x and mask broadcast.",
     .example = "Tensor y = masked_fill(ones({2}), full({2}, true), 3); assert(y.to_vector<float>() == "
                "std::vector<float>({3, 3}));",
@@ -71,6 +72,7 @@ const Op<Tensor(const Tensor&, const Tensor&, Scalar)> masked_fill_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&)> masked_select_op{{
     .schema = "masked_select(Tensor x, Tensor mask) -> Tensor",
+    .shard = "whole",
     .doc = "The elements of x where the bool mask is true, 1-D, in row-major order; x and mask broadcast.",
     .dynamic = on_each_device([](auto on, const Tensor& x, const Tensor& mask) {
       check_mask(mask, "masked_select");
@@ -108,6 +110,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> masked_select_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> masked_scatter_op{{
     .schema = "masked_scatter(Tensor x, Tensor mask, Tensor source) -> Tensor",
+    .shard = "whole",
     .inplace_by_copy = true,
     .doc = "x with the elements where the bool mask (of x's shape) is true replaced by those of source, in row-major "
            "order. "
@@ -160,6 +163,7 @@ Tensor positions(const Tensor& x) {
 
 const Op<Tensor(const Tensor&)> nonzero_op{{
     .schema = "nonzero(Tensor x) -> Tensor",
+    .shard = "whole",
     .doc = "Positions of the elements that are not 0: [count, x.dim()] i64, in row-major order.",
     .example = "assert(nonzero(arange(3)).to_vector<int64_t>() == std::vector<int64_t>({1, 2}));",
     .dynamic = {.cpu = positions, .cuda = STRATA_CUDA_KERNEL(nonzero_cuda)},
@@ -193,6 +197,7 @@ const Op<Tensor(const Tensor&)> nonzero_op{{
 
 const Op<Tensor(const Tensor&, int64_t)> one_hot_op{{
     .schema = "one_hot(Tensor x, int num_classes) -> Tensor",
+    .shard = "... -> ... c!",
     .doc = "[..., num_classes] i64 with a 1 at the place that each element of x names, zeros elsewhere. The function "
            "one_hot "
            "works num_classes out when it is -1.",
@@ -231,6 +236,7 @@ const Op<Tensor(const Tensor&, int64_t)> one_hot_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> bincount_op{{
     .schema = "bincount(Tensor x, Tensor? weights=None, int minlength=0) -> Tensor",
+    .shard = "whole",
     .doc = "How often each of 0, 1, ... occurs in the 1-D, non-negative x (i64; values below 2^60), or with weights "
            "the sum of those (f32 "
            "for f32, "

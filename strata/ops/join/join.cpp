@@ -57,6 +57,7 @@ double total_bytes(const TensorList& tensors) {
 
 const Op<Tensor(const TensorList&, int64_t)> cat_op{{
     .schema = "cat(Tensor[] tensors, int dim=0) -> Tensor",
+    .shard = "along dim",
     .doc = "The tensors one after the other along dim. All other sizes must agree; tensors of shape [0] are skipped. "
            "The function cat converts to the common dtype first.",
     .example = "Tensor y = cat({arange(2), arange(3)}); assert(y.to_vector<int64_t>() == std::vector<int64_t>({0, 1, "
@@ -195,6 +196,7 @@ std::vector<int64_t> equal_positions(const Tensor& x, int64_t size, int64_t dim)
 
 const Op<TensorList(const Tensor&, int64_t, int64_t)> split_op{{
     .schema = "split(Tensor x, int size, int dim=0) -> Tensor[]",
+    .shard = "along dim",
     .doc = "Views of `size` elements along dim, the last one possibly shorter; at most 2^20.",
     .example = "TensorList parts = split(arange(5), 2); assert(parts.size() == 3 && parts[2].item() == 4);",
     .view =
@@ -229,6 +231,7 @@ const Op<TensorList(const Tensor&, int64_t, int64_t)> split_op{{
 
 const Op<TensorList(const Tensor&, const Dims&, int64_t)> split_with_sizes_op{{
     .schema = "split_with_sizes(Tensor x, int[] sizes, int dim=0) -> Tensor[]",
+    .shard = "along dim",
     .doc = "Views of the given sizes along dim, which they must add up to. At most 8.",
     .example = "TensorList qk = split_with_sizes(zeros({2, 5}), {4, 1}, -1); assert(qk[1].shape() == Shape({2, 1}));",
     .view =
@@ -287,6 +290,7 @@ const Op<TensorList(const Tensor&, int64_t, int64_t)> chunk_op{{
 
 const Op<TensorList(const Tensor&, int64_t)> unbind_op{{
     .schema = "unbind(Tensor x, int dim=0) -> Tensor[]",
+    .shard = "along dim",
     .doc = "Views of the slices along dim, which disappears; at most 2^20.",
     .view =
         [](const Tensor& x, int64_t dim) {

@@ -54,6 +54,7 @@ void add_factor_samples(Samples& s) {
 
 const Op<std::tuple<Tensor, Tensor>(const Tensor&, bool, bool)> cholesky_ex_op{{
     .schema = "linalg_cholesky_ex(Tensor A, bool upper=false, bool check_errors=false) -> (Tensor L, Tensor info)",
+    .shard = "... n! n! -> ... n! n!, ...",
     .doc =
         "The lower triangle L with A = L L^T of positive definite matrices (with upper, U with A = U^T U), of which "
         "that triangle alone is read, and for each matrix an info: 0, or the order of the first leading minor that is "
@@ -113,6 +114,7 @@ Tensor factor_gradient(const Tensor& g, const Tensor& L, bool upper) {
 
 const Op<Tensor(const Tensor&, const Tensor&, bool)> cholesky_solve_op{{
     .schema = "cholesky_solve(Tensor B, Tensor L, bool upper=false) -> Tensor",
+    .shard = "... n! k!, ... n! n! -> ... n! k!",
     .doc = "X with A X = B, A being L L^T (with upper L^T L): two triangles solved. B [.., n, k]; batches broadcast.",
     .example = "Tensor L = eye(2) * 2.0; assert(cholesky_solve(ones({2, 1}), L)[0].item() == 0.25);",
     .infer =
@@ -203,6 +205,7 @@ Tensor gram_of_lower(const Tensor& M) {
 
 const Op<Tensor(const Tensor&, bool)> cholesky_inverse_op{{
     .schema = "cholesky_inverse(Tensor L, bool upper=false) -> Tensor",
+    .shard = "... n! n! -> ... n! n!",
     .doc = "The inverse of the matrix whose factor is L: cholesky_solve of the identity.",
     .example = "assert(cholesky_inverse(eye(2) * 2.0)[0][0].item() == 0.25);",
     .infer =

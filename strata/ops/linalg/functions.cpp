@@ -67,6 +67,7 @@ std::pair<double, double> reference_bound(const Tensor& A, const Tensor& atol, c
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> pinv_op{{
     .schema = "linalg_pinv(Tensor A, Tensor? atol=None, Tensor? rtol=None, bool hermitian=false) -> Tensor",
+    .shard = "... m! n!, ..., ... -> ... n! m!",
     .doc =
         "Moore and Penrose's pseudo-inverse by singular values (with hermitian by eigenvalues of a symmetric matrix): "
         "those up to max(atol, rtol * largest) count as 0. rtol is epsilon times the longer side, unless atol above 0 "

@@ -21,6 +21,7 @@ using namespace linalg;
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> gram_solve_op{{
     .schema = "gram_solve(Tensor A, Tensor inverse, Tensor B) -> Tensor",
+    .shard = "whole",
     .internal = true,
     .doc =
         "X with A^T A X = B of matrices A [.., m, n], n <= m, by the inverse of R, A^T A being R^T R, which alone is "
@@ -136,6 +137,7 @@ std::tuple<Tensor, Tensor> by_values(const Tensor& A, const Tensor& B, double rc
 
 const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, double)> gelsy_op{{
     .schema = "lstsq_gelsy(Tensor A, Tensor B, float rcond) -> (Tensor solution, Tensor rank)",
+    .shard = "whole",
     .internal = true,
     .doc = "X of least |A X - B| and of these of least |X|, and the rank (i64) of each matrix A, by factors Q R with "
            "exchanged columns: what rcond times the largest is not above counts as 0 (Quintana-Orti, Sun and Bischof, "

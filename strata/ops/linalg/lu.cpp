@@ -103,6 +103,7 @@ void add_factor_samples(Samples& s) {
 const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, bool)> lu_factor_ex_op{{
     .schema = "linalg_lu_factor_ex(Tensor A, bool pivot=true, bool check_errors=false) -> (Tensor LU, Tensor pivots, "
               "Tensor info)",
+    .shard = "... m! n! -> ... m! n!, ... k!, ...",
     .doc =
         "A = P L U of matrices [.., m, n]: U on and above the diagonal of LU, L below it (its diagonal is 1), row i "
         "exchanged with row pivots[i] (i32, counted from 1). info is 0, or the place from 1 of the first zero on U's "
@@ -157,6 +158,7 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, bool)> lu_factor_op{{
 
 const Op<Tensor(const Tensor&, int64_t)> lu_permutation_op{{
     .schema = "lu_permutation(Tensor pivots, int rows) -> Tensor",
+    .shard = "... k! -> ... m!",
     .doc = "The order of rows (i64) after the exchanges `pivots` (i32, from 1) of linalg_lu_factor: A[order] = L U.",
     .example = "auto [LU, pivots] = linalg_lu_factor(eye(3)); assert(lu_permutation(pivots, 3)[2].item() == 2);",
     .infer =
@@ -227,6 +229,7 @@ void unpack_data(const Tensor& LU, Tensor& L, Tensor& U) {
 using Triangles = std::tuple<Tensor, Tensor>;
 const Op<Triangles(const Tensor&)> lu_triangles_op{{
     .schema = "lu_triangles(Tensor LU) -> (Tensor L, Tensor U)",
+    .shard = "... m! n! -> ... m! k!, ... k! n!",
     .internal = true,
     .doc = "L [.., m, k], with a diagonal of 1, and U [.., k, n] of matrices LU [.., m, n] that hold both.",
     .infer =

@@ -194,6 +194,7 @@ Cost pair_cost(const Tensor& a, const Tensor& b, double each) {
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> linalg_cross_op{{
     .schema = "linalg_cross(Tensor a, Tensor b, int dim=-1) -> Tensor",
+    .shard = "along dim",
     .doc = "The cross products of the vectors of three elements along dim; the shapes broadcast.",
     .example = "Tensor z = linalg_cross(eye(3)[0], eye(3)[1]); assert(z[2].item() == 1);",
     .infer = [](const Tensor& a, const Tensor& b,
@@ -274,6 +275,7 @@ Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim) {
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> vecdot_op{{
     .schema = "linalg_vecdot(Tensor x, Tensor y, int dim=-1) -> Tensor",
+    .shard = "along dim",
     .doc = "Sums of the products along dim; the shapes broadcast.",
     .example = "assert(linalg_vecdot(ones({2, 3}), ones({3}))[0].item() == 3);",
     .infer =

@@ -100,6 +100,7 @@ void qr_backward(Backward& b, const Tensor& A, const std::string& mode) {
 
 const Op<std::tuple<Tensor, Tensor>(const Tensor&, const std::string&)> qr_op{{
     .schema = "linalg_qr(Tensor A, str mode=\"reduced\") -> (Tensor Q, Tensor R)",
+    .shard = "... m! n! -> ... m! k!, ... k! n!",
     .doc =
         "A = Q R of matrices [.., m, n] with orthonormal columns of Q and an upper triangle R, by Householder's "
         "reflections. mode \"reduced\": Q [.., m, k], R [.., k, n], k the shorter side; \"complete\": Q [.., m, m], R "
@@ -151,6 +152,7 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, const std::string&)> qr_op{{
 
 const Op<std::tuple<Tensor, Tensor>(const Tensor&)> geqrf_op{{
     .schema = "geqrf(Tensor A) -> (Tensor a, Tensor tau)",
+    .shard = "... m! n! -> ... m! n!, ... k!",
     .doc = "R on and above the diagonal, the vectors of Householder's reflections I - tau v v^T below it (their first "
            "element, on the diagonal, is 1): what linalg_householder_product takes. No gradient: linalg_qr has one.",
     .example = "auto [a, tau] = geqrf(ones({3, 2}) + eye(3, 2)); "
@@ -184,6 +186,7 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&)> geqrf_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&)> householder_product_op{{
     .schema = "linalg_householder_product(Tensor A, Tensor tau) -> Tensor",
+    .shard = "... m! n!, ... k! -> ... m! n!",
     .doc =
         "The first n columns of the product of the reflections I - tau[i] v v^T, v being column i of A [.., m, n] "
         "below "

@@ -86,6 +86,7 @@ void add_systems(Samples& s) {
 const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, bool, bool)> solve_system_op{{
     .schema =
         "solve_system(Tensor A, Tensor B, bool left=true, bool check_errors=false) -> (Tensor result, Tensor info)",
+    .shard = "whole",
     .internal = true,
     .doc = "linalg_solve_ex in one call of the library, without factors that a gradient could use again.",
     .infer =
@@ -164,6 +165,7 @@ const Op<Tensor(const Tensor&, const Tensor&, bool)> solve_op{{
 const Op<Tensor(const Tensor&, const Tensor&, bool, bool, bool)> solve_triangular_op{{
     .schema =
         "linalg_solve_triangular(Tensor A, Tensor B, bool upper, bool left=true, bool unitriangular=false) -> Tensor",
+    .shard = "... n! n!, ... n! k! -> ... n! k!",
     .doc = "linalg_solve for a triangle of A, of which nothing else is read; with unitriangular its diagonal counts as "
            "1. B "
            "[.., n, k] ([.., k, n] without left); batches broadcast. A zero on the diagonal gives results that are not "
@@ -253,6 +255,7 @@ void add_square(Samples& s) {
 
 const Op<std::tuple<Tensor, Tensor>(const Tensor&, bool)> inv_ex_op{{
     .schema = "linalg_inv_ex(Tensor A, bool check_errors=false) -> (Tensor inverse, Tensor info)",
+    .shard = "... n! n! -> ... n! n!, ...",
     .doc = "Inverses of square matrices, and for each an info: 0, or the place from 1 of the first zero pivot of a "
            "singular "
            "one, with check_errors a LinAlgError. Gradient: -X^T g X^T of the inverse X.",
@@ -377,6 +380,7 @@ Tensor cofactors(const Tensor& A, const Tensor& LU, const Tensor& pivots, const 
 using OfFactors = Op<Tensor(const Tensor&, const Tensor&, const Tensor&)>;
 const OfFactors det_factored_op{{
     .schema = "det_factored(Tensor A, Tensor LU, Tensor pivots) -> Tensor",
+    .shard = "... n! n!, ... n! n!, ... n! -> ...",
     .internal = true,
     .doc = "linalg_det(A) by A's factors, which linalg_lu_factor made. Gradients go to A.",
     .infer =
@@ -454,6 +458,7 @@ std::tuple<Tensor, Tensor> slogdet_reference(const Tensor& A) {
 
 const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&)> slogdet_factored_op{{
     .schema = "slogdet_factored(Tensor A, Tensor LU, Tensor pivots) -> (Tensor sign, Tensor logabsdet)",
+    .shard = "... n! n!, ... n! n!, ... n! -> ..., ...",
     .internal = true,
     .doc = "linalg_slogdet(A) by A's factors, which linalg_lu_factor made. Gradients go to A.",
     .infer =

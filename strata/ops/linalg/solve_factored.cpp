@@ -15,6 +15,7 @@ using namespace linalg;
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, bool)> solve_factored_op{{
     .schema = "solve_factored(Tensor A, Tensor LU, Tensor pivots, Tensor B, bool left=true, bool adjoint=false) -> "
               "Tensor",
+    .shard = "whole",
     .internal = true,
     .doc = "X with A X = B of matrices (X A = B without left; A^T in A's place with adjoint) by A's factors LU and "
            "pivots of linalg_lu_factor, which alone are read. Gradients go to A and B: gB solves the transposed "

@@ -56,6 +56,7 @@ void add_symmetric(Samples& s) {
 
 const Op<std::tuple<Tensor, Tensor>(const Tensor&, const std::string&)> eigh_op{{
     .schema = "linalg_eigh(Tensor A, str UPLO=\"L\") -> (Tensor eigenvalues, Tensor eigenvectors)",
+    .shard = "... n! n! -> ... n!, ... n! n!",
     .doc =
         "Eigenvalues, ascending, and orthonormal eigenvectors (columns) of symmetric matrices, of which the triangle "
         "UPLO "
@@ -99,6 +100,7 @@ const Op<std::tuple<Tensor, Tensor>(const Tensor&, const std::string&)> eigh_op{
 
 const Op<Tensor(const Tensor&, const std::string&)> eigenvalues_op{{
     .schema = "symmetric_eigenvalues(Tensor A, str UPLO) -> Tensor",
+    .shard = "... n! n! -> ... n!",
     .internal = true,
     .doc = "The eigenvalues of linalg_eigh, without vectors. Gradient: V diag(g) V^T.",
     .infer =
@@ -199,6 +201,7 @@ void svd_backward(Backward& b, const Tensor& A, bool, const std::string&) {
 
 const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, const std::string&)> svd_op{{
     .schema = "linalg_svd(Tensor A, bool full_matrices=true, str driver=\"\") -> (Tensor U, Tensor S, Tensor Vh)",
+    .shard = "... m! n! -> ... m! a!, ... k!, ... b! n!",
     .doc =
         "A = U diag(S) Vh of matrices [.., m, n]: orthonormal columns of U and rows of Vh, S descending. With "
         "full_matrices U is [.., m, m] and Vh [.., n, n], else [.., m, k] and [.., k, n], k the shorter side. The "
@@ -281,6 +284,7 @@ const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, const std::stri
 
 const Op<Tensor(const Tensor&, const std::string&)> singular_values_op{{
     .schema = "singular_values(Tensor A, str driver) -> Tensor",
+    .shard = "... m! n! -> ... k!",
     .internal = true,
     .doc = "The singular values of linalg_svd, without vectors. Gradient: U diag(g) Vh.",
     .infer =

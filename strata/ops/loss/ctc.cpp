@@ -190,6 +190,7 @@ Tensor reference_loss(const Tensor& log_probs, const Tensor& targets, const Tens
 const Op<BackwardSignature> ctc_backward_op{{
     .schema = "ctc_backward(Tensor gloss, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor "
               "target_lengths, Tensor alpha, int blank=0, bool zero_infinity=false) -> Tensor",
+    .shard = "whole",
     .internal = true,
     .doc = "The gradient of ctc_forward for log_probs: -gloss times the probability that a step has a class, given "
            "that the labels come out. NaN for a sequence whose labels have no path, 0 with zero_infinity; 0 past a "
@@ -269,6 +270,7 @@ const Op<BackwardSignature> ctc_backward_op{{
 const Op<Pair(const Tensor&, const Tensor&, const Tensor&, const Tensor&, int64_t, bool)> ctc_forward_op{{
     .schema = "ctc_forward(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, "
               "bool zero_infinity=false) -> (Tensor loss, Tensor alpha)",
+    .shard = "whole",
     .doc = "The loss [N] of each sequence of ctc_loss, and alpha [N, T, 2 S + 1], the log-probabilities of the "
            "prefixes that end in each state (-inf outside of a sequence), which the gradient uses. Both are f32 (f64 "
            "for f64). targets are i64 [N, S], lengths i64 [N]. alpha has no gradient.",

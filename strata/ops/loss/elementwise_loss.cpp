@@ -232,6 +232,7 @@ constexpr double kLeastLog = -100, kLeastVariance = 1e-12;  // PyTorch's bounds
 // Its gradient is not that of its parts: the denominator p (1 - p) is at least 1e-12, whatever the logarithms are.
 const Op<Tensor(const Tensor&, const Tensor&)> bce_pairs_op{{
     .schema = "bce_pairs(Tensor input, Tensor target) -> Tensor",
+    .shard = "elementwise",
     .doc = "-(t log p + (1 - t) log(1 - p)) of each pair, logarithms being at least -100. The gradient for p is (p - "
            "t) over p (1 - p), which is taken as at least 1e-12. ValueError where p is outside [0, 1], except on "
            "devices.",

@@ -288,6 +288,7 @@ constexpr const char* kWhyWide =
 const Op<BackwardSignature> linear_cross_entropy_backward_op{{
     .schema = "linear_cross_entropy_backward(Tensor gloss, Tensor x, Tensor weight, Tensor target, Tensor lse, int "
               "ignore_index, str reduction, float label_smoothing) -> (Tensor gx, Tensor gweight)",
+    .shard = "whole",
     .internal = true,
     .doc = "The gradients of linear_cross_entropy for x [N, D] and weight [C, D] from the gradient gloss of its loss "
            "and the lse [N] that it kept. The logits are computed again, by chunks of rows.",
@@ -342,6 +343,7 @@ using ForwardSignature = Pair(const Tensor&, const Tensor&, const Tensor&, int64
 const Op<ForwardSignature> linear_cross_entropy_op{{
     .schema = "linear_cross_entropy(Tensor x, Tensor weight, Tensor target, int ignore_index=-100, str "
               "reduction=\"mean\", float label_smoothing=0.0) -> (Tensor loss, Tensor lse)",
+    .shard = "whole",
     .shown = 1,
     .doc = "cross_entropy(linear(x, weight), target) for x [N, D], weight [C, D] and i64 targets [N], with the logits "
            "of some rows at a time in memory, never of all. lse [N] is log(sum(exp)) of each row's logits. weight has "
@@ -426,6 +428,7 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
         "linear_cross_entropy_gradients(Tensor x, Tensor weight, Tensor target, int ignore_index=-100, str "
         "reduction=\"mean\", float label_smoothing=0.0, bool of_sum=false) -> (Tensor loss, Tensor lse, Tensor share, "
         "Tensor gx, Tensor gweight)",
+    .shard = "whole",
     .internal = true,
     .doc = "linear_cross_entropy, mean or sum, with its gradients at once, so that no product is done twice. The "
            "gradient of loss is gx and gweight times share [] times its own gradient; they have no gradients "
@@ -506,6 +509,7 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
 // x times a number that the device knows, in the number's precision.
 const Op<Tensor(const Tensor&, const Tensor&)> scaled_op{{
     .schema = "scaled(Tensor x, Tensor factor) -> Tensor",
+    .shard = "elementwise",
     .doc = "x times a 0-dim factor of dtype f32 (f64 for f64), rounded once to x's dtype; mul would round the factor "
            "first.",
     .infer =

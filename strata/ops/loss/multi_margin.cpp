@@ -55,6 +55,7 @@ void each_pair(const Tensor& x, const Tensor& target, double margin, F&& f) {
 extern const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, double)> multi_margin_rows_backward_op;
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, double)> multi_margin_rows_backward_op{{
     .schema = "multi_margin_rows_backward(Tensor g, Tensor x, Tensor target, int p, float margin) -> Tensor",
+    .shard = "n, n c!, n -> n c!",
     .internal = true,
     .doc = "The gradient of multi_margin_rows: g of a row times the slopes of its classes, and less their sum for the "
            "target.",
@@ -99,6 +100,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, double)> m
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, double)> multi_margin_rows_op{{
     .schema = "multi_margin_rows(Tensor x, Tensor target, int p=1, float margin=1.0) -> Tensor",
+    .shard = "n c!, n -> n",
     .internal = true,
     .doc = "For scores x [N, C] and classes target [N] the sums over the other classes c of max(0, margin - x[target] "
            "+ x[c])^p over the number of classes, which multi_margin_loss takes the mean of.",

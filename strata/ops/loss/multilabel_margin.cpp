@@ -60,6 +60,7 @@ void add_samples(Samples& s, const auto& add) {
 extern const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> multilabel_margin_rows_backward_op;
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> multilabel_margin_rows_backward_op{{
     .schema = "multilabel_margin_rows_backward(Tensor g, Tensor x, Tensor target) -> Tensor",
+    .shard = "n, n c!, n c! -> n c!",
     .internal = true,
     .doc = "The gradient of multilabel_margin_rows: g of a row times, for a class that is no target, how many targets "
            "it comes near, and less that number for those.",
@@ -107,6 +108,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> multilabel_margin_
 
 const Op<Tensor(const Tensor&, const Tensor&)> multilabel_margin_rows_op{{
     .schema = "multilabel_margin_rows(Tensor x, Tensor target) -> Tensor",
+    .shard = "n c!, n c! -> n",
     .internal = true,
     .doc = "For scores x [N, C] and targets [N, C], which end where a negative one stands, the sums over pairs of a "
            "target t and a class c that is none of max(0, 1 - x[t] + x[c]): what multilabel_margin_loss takes the "

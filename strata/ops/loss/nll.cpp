@@ -139,6 +139,7 @@ using BackwardSignature = Tensor(const Tensor&, const Tensor&, const Tensor&, co
 const Op<BackwardSignature> nll_rows_backward_op{{
     .schema = "nll_rows_backward(Tensor gloss, Tensor target, Tensor? weight, int[] shape, int ignore_index, str "
               "reduction) -> Tensor",
+    .shard = "whole",
     .internal = true,
     .doc = "The gradient of nll_rows for x of that shape: -gloss weight[target] at each target that counts, over the "
            "sum of those weights for the mean; 0 elsewhere.",
@@ -204,6 +205,7 @@ const Op<BackwardSignature> nll_rows_backward_op{{
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, const std::string&)> nll_rows_op{{
     .schema = "nll_rows(Tensor x, Tensor target, Tensor? weight=None, int ignore_index=-100, str reduction=\"mean\") "
               "-> Tensor",
+    .shard = "whole",
     .doc =
         "-x[target] for log-probabilities x [N, C] and i64 targets [N], or x [N, C, I] and targets [N I]; rows whose "
         "target is ignore_index count nothing, others weight[target] (x's arithmetic dtype), or 1. Averaged over what "

@@ -202,6 +202,7 @@ struct Plain {
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_pairs_op{{
     .schema = "mse_pairs(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
+    .shard = "pairs reduction",
     .doc = "(x - target)^2, averaged (mean), added (sum) or as it is (none). The arguments broadcast and promote.",
     .infer = Plain<PairLoss::mse>::infer,
     .kernels = Plain<PairLoss::mse>::kernels,
@@ -216,6 +217,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> mse_pairs_op{
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> l1_pairs_op{{
     .schema = "l1_pairs(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
+    .shard = "pairs reduction",
     .doc = "|x - target|, averaged (mean), added (sum) or as it is (none). The gradient is 0 where they are equal. The "
            "arguments "
            "broadcast and promote.",
@@ -233,6 +235,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> l1_pairs_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> bce_logits_pairs_op{{
     .schema = "bce_logits_pairs(Tensor x, Tensor target, str reduction=\"mean\") -> Tensor",
+    .shard = "pairs reduction",
     .doc = "-(t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))) for logits x and probabilities t, computed as "
            "max(x, 0) - x t + log(1 + exp(-|x|)), which does not overflow; averaged (mean), added (sum) or as it is "
            "(none). The "
@@ -263,6 +266,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> bce_logits_pa
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> huber_pairs_op{{
     .schema = "huber_pairs(Tensor x, Tensor target, str reduction=\"mean\", float delta=1.0) -> Tensor",
+    .shard = "pairs reduction",
     .doc = "With d = x - target: d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); averaged (mean), added "
            "(sum) or as it is "
            "(none). The arguments broadcast and promote. ValueError unless delta > 0.",
@@ -284,6 +288,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> huber
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> smooth_l1_pairs_op{{
     .schema = "smooth_l1_pairs(Tensor x, Tensor target, str reduction=\"mean\", float beta=1.0) -> Tensor",
+    .shard = "pairs reduction",
     .doc = "With d = x - target: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; averaged (mean), added (sum) or "
            "as it is "
            "(none). The arguments broadcast and promote. ValueError unless beta > 0.",
@@ -305,6 +310,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, double)> smoot
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_pairs_op{{
     .schema = "kl_div_pairs(Tensor x, Tensor target, str reduction=\"mean\", bool log_target=false) -> Tensor",
+    .shard = "pairs reduction",
     .doc = "t (log t - x) for log-probabilities x and probabilities t (0 where t is 0, NaN where it is negative); with "
            "log_target, "
            "exp(t) (t - x). Averaged over all elements (mean), added (sum) or as it is (none). The arguments broadcast "

@@ -70,6 +70,7 @@ Tensor pdist_backward_composed(const Tensor& g, const Tensor& x, const Tensor& y
 
 const Backward4 pdist_backward_op{{
     .schema = "pdist_backward(Tensor g, Tensor x, Tensor y, float p) -> Tensor",
+    .shard = "whole",
     .internal = true,
     .doc = "The gradient of pdist: for y = pdist(x, p) the sum over the pairs of g times the derivative of y by x; "
            "nothing flows where y is 0, and equal largest differences share it.",
@@ -131,6 +132,7 @@ const Backward4 pdist_backward_op{{
 
 const Op<Tensor(const Tensor&, double)> pdist_op{{
     .schema = "pdist(Tensor input, float p=2.0) -> Tensor",
+    .shard = "whole",
     .doc =
         "The p-norms of the differences of all pairs of rows i < j of input [N, M], in the order (0, 1), (0, 2), ..: "
         "[N (N - 1) / 2]. ShapeError, and ValueError where p is negative.",

@@ -65,6 +65,7 @@ using BackwardSignature = Tensor(const Tensor&, const Tensor&, const Tensor&, co
 const Op<BackwardSignature> cross_entropy_planes_backward_op{{
     .schema = "cross_entropy_planes_backward(Tensor gloss, Tensor x, Tensor target, Tensor lse, Tensor share, int "
               "ignore_index, str reduction, float label_smoothing) -> Tensor",
+    .shard = "whole",
     .internal = true,
     .doc = "The gradient of cross_entropy_planes for x [N, C, S], in one pass: (exp(x - lse) - wanted distribution) "
            "times share and the gradient gloss of the loss, 0 where the target is ignored.",
@@ -139,6 +140,7 @@ using ForwardSignature = Triple(const Tensor&, const Tensor&, int64_t, const std
 const Op<ForwardSignature> cross_entropy_planes_op{{
     .schema = "cross_entropy_planes(Tensor x, Tensor target, int ignore_index=-100, str reduction=\"mean\", float "
               "label_smoothing=0.0) -> (Tensor loss, Tensor lse, Tensor share)",
+    .shard = "whole",
     .internal = true,
     .doc =
         "cross_entropy of logits x [N, C, S] and class indices [N, S], read as they lie. lse [N, S] = "

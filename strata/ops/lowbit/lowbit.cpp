@@ -109,6 +109,7 @@ using DecodeSignature = Tensor(Part, Part, Part, Part, Part, int64_t, const std:
 const Op<DecodeSignature> dequantize_weight_op{{
     .schema =
         "dequantize_weight(" STRATA_LOWBIT_PARTS ", int columns, " STRATA_LOWBIT_FORMAT ", DType dtype=f32) -> Tensor",
+    .shard = "whole",
     .doc =
         "The matrix W [rows, columns] that codes [rows, ..] of a low-bit format stand for, as a floating dtype. Each "
         "number is decoded in f32 (f64 in double) and rounded once. format: int8, e4m3, int4, nf4, q8_0, q4_0, q4_k, "
@@ -285,6 +286,7 @@ Tensor linear_call(const Tensor& x, const PackedWeight& w, const Tensor& bias);
 
 const Op<MatmulSignature> packed_matmul_op{{
     .schema = "packed_matmul(Tensor g, " STRATA_LOWBIT_PARTS ", int columns, " STRATA_LOWBIT_FORMAT ") -> Tensor",
+    .shard = "... n!, _, _, _, _, _ -> ... k!",
     .doc =
         "g W for a low-bit matrix W [rows, columns], whose parts and formats are those of dequantize_weight: g [.., "
         "rows] -> [.., columns]. W's numbers are rounded to g's dtype; sums in f32 (f64 for f64). It is the gradient "
@@ -363,6 +365,7 @@ const Op<MatmulSignature> packed_matmul_op{{
 
 const Op<LinearSignature> packed_linear_op{{
     .schema = "packed_linear(Tensor x, " STRATA_LOWBIT_PARTS ", Tensor? bias, " STRATA_LOWBIT_FORMAT ") -> Tensor",
+    .shard = "... k!, _, _, _, _, _, _ -> ... n!",
     .doc = "x W^T + bias for a low-bit matrix W [rows, columns], whose parts and formats are those of "
            "dequantize_weight: x [.., columns] -> [.., rows]. Sums in f32 (f64 for f64) of x and the decoded numbers, "
            "which may be rounded to x's dtype where x has more than 32 rows. Differentiable for x and bias.",

@@ -41,6 +41,7 @@ bool same_batch(const Tensor& a, const Tensor& b) {
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> matmul_add_op{{
     .schema = "matmul_add(Tensor sum, Tensor a, Tensor b) -> Tensor",
+    .shard = "+ m n, m k, k n -> m n",
     .internal = true,
     .doc =
         "sum + a b for a [.., m, k], b [.., k, n] and sum [.., m, n], without broadcasting; sum has the dtype of a and "
@@ -110,6 +111,7 @@ using Pair = std::tuple<Tensor, Tensor>;
 
 const Op<Pair(const Tensor&, const Tensor&, bool)> linear_gradients_op{{
     .schema = "linear_gradients(Tensor gy, Tensor x, bool wide=false) -> (Tensor gweight, Tensor gbias)",
+    .shard = "r o, r i! -> o i!, o",
     .internal = true,
     .doc =
         "The gradients of a linear layer's weight [out, in] and bias [out] from the rows gy [rows, out] and x [rows, "

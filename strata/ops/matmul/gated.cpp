@@ -39,6 +39,7 @@ void on_card(Tensor& y, const Tensor& x, const Tensor& weight) {
 
 const Op<Tensor(const Tensor&, const Tensor&)> linear_swiglu_op{{
     .schema = "linear_swiglu(Tensor x, Tensor weight) -> Tensor",
+    .shard = "... k!, n! k! -> ... m!",
     .internal = true,
     .doc = "swiglu of the two halves of linear(x, weight): silu(x gate^T) * (x up^T), the gate being the first half of "
            "the "

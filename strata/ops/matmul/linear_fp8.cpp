@@ -86,6 +86,7 @@ std::array<TensorMeta, 4> codes_infer(const Tensor& x, const std::string& format
 const Op<CodesSignature> fp8_codes_op{{
     .schema = "fp8_codes(Tensor x, str format=\"e4m3\", str scaling=\"tensor\", bool lying=true, bool transposed=true) "
               "-> (Tensor codes, Tensor scale, Tensor codes_t, Tensor scale_t)",
+    .shard = "whole",
     .doc =
         "The fp8 codes (u8) of x [m, k] (k a multiple of 16) as it lies, [m, k], and transposed, [k, m rounded up to "
         "16] with zeros at the end, as fp8 products want their operands. Codes are those of x / scale, rounded to "
@@ -194,6 +195,7 @@ void backward_kernel(On on, Tensor& gx, Tensor& gweight, const Tensor& gy, const
 const Op<BackwardSignature> linear_fp8_backward_op{{
     .schema = "linear_fp8_backward(Tensor gy, Tensor? w_codes_t, Tensor? w_scale_t, Tensor? x_codes_t, Tensor? "
               "x_scale_t, str scaling=\"tensor\", DType weight_dtype=f32) -> (Tensor gx, Tensor gweight)",
+    .shard = "whole",
     .internal = true,
     .doc = "The gradients of linear_fp8 for x [m, in] and weight [out, in] from that of its result, gy [m, out], which "
            "becomes e5m2: gx = gy weight and gweight = gy^T x with the transposed codes of fp8_codes, in [in, out] and "
@@ -317,6 +319,7 @@ const Op<CodedSignature> linear_fp8_coded_op{{
     .schema = "linear_fp8_coded(Tensor x, Tensor weight, Tensor? bias, Tensor w_codes, Tensor w_scale, Tensor? "
               "w_codes_t, Tensor? w_scale_t, str scaling=\"tensor\", bool keeps=true, bool low_gradient=false) -> "
               "(Tensor y, Tensor x_codes_t, Tensor x_scale_t)",
+    .shard = "whole",
     .internal = true,
     .doc = "linear_fp8 with the weight's codes (fp8_codes) given: of the weight itself only shape and dtype are read. "
            "With keeps the transposed codes of x, which the weight's gradient needs, are results, else empty. With "

@@ -156,6 +156,7 @@ namespace {
 
 const Op<Tensor(const Tensor&, const Tensor&)> matmul_op{{
     .schema = "matmul(Tensor a, Tensor b) -> Tensor",
+    .shard = "... m k, ... k n -> ... m n | ... m k, k -> ... m | k, ... k n -> ... n | k, k ->",
     .doc = "The product of the matrices in the last two dimensions: [.., m, k] x [.., k, n] -> [.., m, n], with the "
            "leading dimensions broadcast. A 1-dim operand is a row (left) or a column (right), whose dimension the "
            "result lacks; two vectors give a 0-dim result. Strided and transposed views are read in place. ShapeError "
@@ -202,6 +203,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> matmul_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&)> matmul_f32_op{{
     .schema = "matmul_f32(Tensor a, Tensor b) -> Tensor",
+    .shard = "... m k, ... k n -> ... m n",
     .doc = "matmul whose result is f32 where the operands are bf16 or f16: the sums are not rounded to their dtype.",
     .example = "Tensor a = ones({2, 3}, DType::bf16); assert(matmul_f32(a, a.t()).dtype() == DType::f32);",
     .infer =
@@ -375,6 +377,7 @@ Tensor scaled(const Tensor& t, Scalar by) {
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Scalar, Scalar)> addmm_op{{
     .schema = "addmm(Tensor input, Tensor a, Tensor b, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    .shard = "+ ~ m n, m k, k n -> m n",
     .inplace_by_copy = true,
     .doc =
         "beta * input + alpha * a b for a [m, k] and b [k, n]; input broadcasts to [m, n]. With beta = 0 input is not "
@@ -433,6 +436,7 @@ TensorMeta linear_infer(const Tensor& x, const Tensor& weight, const Tensor& bia
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
     .schema = "linear(Tensor x, Tensor weight, Tensor? bias=None) -> Tensor",
+    .shard = "... k, n k, + n -> ... n",
     .doc = "x weight^T + bias along the last dimension: x [.., in], weight [out, in], bias [out] -> [.., out]. The "
            "bias is "
            "added inside the product.",

@@ -63,6 +63,7 @@ std::array<TensorMeta, 2> linear_gelu_infer(const Tensor& x, const Tensor& weigh
 
 const Op<Pair(const Tensor&, const Tensor&, const Tensor&)> linear_gelu_op{{
     .schema = "linear_gelu(Tensor x, Tensor weight, Tensor? bias=None) -> (Tensor y, Tensor pre)",
+    .shard = "... k!, n k!, n -> ... n, ... n",
     .shown = 1,
     .doc = "pre = linear(x, weight, bias) and y = gelu(pre, \"tanh\"), computed together: the activation happens while "
            "the product's "
@@ -121,6 +122,7 @@ TensorMeta matmul_gelu_grad_infer(const Tensor& g, const Tensor& weight, const T
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> matmul_gelu_grad_op{{
     .schema = "matmul_gelu_grad(Tensor g, Tensor weight, Tensor pre) -> Tensor",
+    .shard = "... n!, n! k, ... k -> ... k",
     .internal = true,
     .doc = "gelu_backward(matmul(g, weight), pre, \"tanh\") in one step: the gradient of gelu's argument when gelu's "
            "result goes "
@@ -162,6 +164,7 @@ std::array<TensorMeta, 3> mlp_infer(const Tensor& x, const Tensor& up, const Ten
 const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)> gelu_mlp_op{{
     .schema = "gelu_mlp(Tensor x, Tensor up_weight, Tensor? up_bias, Tensor down_weight, Tensor? down_bias=None) "
               "-> (Tensor y, Tensor pre, Tensor hidden)",
+    .shard = "... k!, h k!, h, o! h, + o! -> ... o!, ... h, ... h",
     .shown = 1,
     .doc = "GPT's feed-forward layer: hidden = gelu(pre, \"tanh\") of pre = linear(x, up_weight, up_bias), y = "
            "linear(hidden, "

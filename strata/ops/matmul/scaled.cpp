@@ -28,6 +28,7 @@ void check_scale(std::string_view op, const Tensor& scale, std::string_view name
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> fp8_quantize_op{{
     .schema = "fp8_quantize(Tensor x, Tensor scale, str format=\"e4m3\") -> Tensor",
+    .shard = "whole",
     .doc =
         "The fp8 codes (u8) of x / scale, divided in f32 and rounded to nearest even. What is too large, infinity too, "
         "becomes the largest number (448 for e4m3, 57344 for e5m2), NaN stays NaN. scale (f32) has one element or "
@@ -93,6 +94,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&)> fp8_quantize_
 
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&, DType)> fp8_dequantize_op{{
     .schema = "fp8_dequantize(Tensor codes, Tensor scale, str format=\"e4m3\", DType dtype=f32) -> Tensor",
+    .shard = "whole",
     .doc =
         "The numbers that fp8 codes (u8) stand for, times scale (f32, of one element or broadcasting to codes), in the "
         "floating dtype. Not differentiable.",
@@ -165,6 +167,7 @@ void integer_product(On on, Tensor& y, const Tensor& a, const Tensor& b) {
 
 const Op<Tensor(const Tensor&, const Tensor&)> int8_matmul_op{{
     .schema = "int8_matmul(Tensor a, Tensor b) -> Tensor",
+    .shard = "m k, k n -> m n",
     .doc = "The product of i8 matrices, summed in i32: [m, k] x [k, n] -> [m, n]. Exact while k is below 131072. Not "
            "differentiable.",
     .example = "Tensor x = full({2, 3}, 100, DType::i8); assert(equal(int8_matmul(x, x.t()), full({2, 2}, 30000, "
@@ -255,6 +258,7 @@ const Op<ScaledSignature> scaled_matmul_op{{
     .schema =
         "scaled_matmul(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias=None, str a_format=\"e4m3\", "
         "str b_format=\"e4m3\", DType dtype=bf16) -> Tensor",
+    .shard = "whole",
     .doc = "(a b) * scale_a * scale_b + bias for eight-bit matrices a [m, k] and b [k, n]: fp8 codes (u8) of the given "
            "formats, or i8 (the formats count for nothing then). Scales (f32) have one element or the shapes [m, 1] "
            "and [1, "

@@ -255,6 +255,7 @@ const Op<Triple(const Tensor&, const Tensor&, int64_t, const Tensor&, const Tens
     group_norm_backward_op{{
         .schema = "group_norm_backward(Tensor gy, Tensor x, int num_groups, Tensor? weight, Tensor mean, Tensor rstd) "
                   "-> (Tensor gx, Tensor gweight, Tensor gbias)",
+        .shard = "n c! ...!, n c! ...!, c!, n ...!, n ...! -> n c! ...!, c!, c!",
         .internal = true,
         .doc = "The gradients of group_norm for x, weight and bias, from the gradient gy of its result and its "
                "statistics.",
@@ -283,6 +284,7 @@ const Op<Triple(const Tensor&, const Tensor&, int64_t, const Tensor&, const Tens
 const Op<Triple(const Tensor&, int64_t, const Tensor&, const Tensor&, double)> group_norm_op{{
     .schema = "group_norm(Tensor x, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) "
               "-> (Tensor y, Tensor mean, Tensor rstd)",
+    .shard = "n ...!, _, _ -> n ...!, n ...!, n ...!",
     .shown = 1,
     .doc = "Each of num_groups groups of neighbouring channels of each item of x [N, C, ...] minus its mean, over its "
            "standard "
@@ -336,6 +338,7 @@ const Op<Triple(const Tensor&, int64_t, const Tensor&, const Tensor&, double)> g
 const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)> batch_norm_backward_op{{
     .schema = "batch_norm_backward(Tensor gy, Tensor x, Tensor? weight, Tensor mean, Tensor rstd) "
               "-> (Tensor gx, Tensor gweight, Tensor gbias)",
+    .shard = "n! c ...!, n! c ...!, c, c, c -> n! c ...!, c, c",
     .internal = true,
     .doc = "The gradients of batch_norm in training for x, weight and bias, from the gradient gy of its result and its "
            "statistics.",
@@ -366,6 +369,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
 const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> batch_norm_op{{
     .schema = "batch_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> (Tensor y, Tensor "
               "mean, Tensor rstd)",
+    .shard = "n! c ...!, c, c -> n! c ...!, c, c",
     .doc = "Each channel of x [N, C, ...] minus its mean over everything else, over its standard deviation (divisor n, "
            "eps added to "
            "the variance), times weight [C] plus bias [C]: batch normalisation in training (Ioffe and Szegedy, "

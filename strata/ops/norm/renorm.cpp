@@ -23,6 +23,7 @@ using naive::Array;
 using LimitOp = Op<Tensor(const Tensor&, const Tensor&, double)>;
 const LimitOp limit_lengths_op{{
     .schema = "limit_lengths(Tensor x, Tensor lengths, float most) -> Tensor",
+    .shard = "whole",
     .internal = true,
     .doc = "x times most / (length + 1e-7) where its length, which broadcasts to x, is above most.",
     .infer =

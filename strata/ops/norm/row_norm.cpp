@@ -174,6 +174,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Shape&, const Tensor&, const
         .schema = "layer_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor mean, "
                   "Tensor rstd, "
                   "Tensor? gsum=None) -> (Tensor gx, Tensor gweight, Tensor gbias)",
+        .shard = "rows normalized_shape",
         .internal = true,
         .doc = "The gradients of layer_norm for x, weight and bias, from the gradient gy of its result and the mean "
                "and rstd "
@@ -264,6 +265,7 @@ Tensor through_statistics(Backward& b, const Tensor& x, int64_t n, Tensor gx, in
 const Op<Triple(const Tensor&, const Shape&, const Tensor&, const Tensor&, double)> layer_norm_op{{
     .schema = "layer_norm(Tensor x, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) "
               "-> (Tensor y, Tensor mean, Tensor rstd)",
+    .shard = "rows normalized_shape",
     .shown = 1,
     .doc =
         "(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions, which must be normalized_shape; the "
@@ -323,6 +325,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
     rms_norm_backward_op{{
         .schema = "rms_norm_backward(Tensor gy, Tensor x, int[] normalized_shape, Tensor? weight, Tensor rstd, "
                   "Tensor? gsum=None) -> (Tensor gx, Tensor gweight)",
+        .shard = "rows normalized_shape",
         .internal = true,
         .doc = "The gradients of rms_norm for x and weight, from the gradient gy of its result and the rstd that it "
                "saved. The "
@@ -380,6 +383,7 @@ const Op<Pair(const Tensor&, const Tensor&, const Shape&, const Tensor&, const T
 const Op<Pair(const Tensor&, const Shape&, const Tensor&, double)> rms_norm_op{{
     .schema =
         "rms_norm(Tensor x, int[] normalized_shape, Tensor? weight=None, float eps=1e-06) -> (Tensor y, Tensor rstd)",
+    .shard = "rows normalized_shape",
     .shown = 1,
     .doc =
         "x / sqrt(mean(x^2) + eps) * weight over the last dimensions, which must be normalized_shape (Zhang and "
@@ -442,6 +446,7 @@ using Quadruple = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 const Op<Quadruple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, double)> add_layer_norm_op{{
     .schema = "add_layer_norm(Tensor x, Tensor residual, Tensor weight, Tensor bias, float eps=1e-05) "
               "-> (Tensor y, Tensor sum, Tensor mean, Tensor rstd)",
+    .shard = "... n!, ... n!, n!, n! -> ... n!, ... n!, ... s!, ... s!",
     .shown = 2,
     .doc = "sum = x + residual and y = layer_norm(sum) over the last dimension, in one pass over memory: a transformer "
            "block's "
@@ -501,6 +506,7 @@ const Op<Quadruple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, d
 const Op<Triple(const Tensor&, const Tensor&, const Tensor&, double)> add_rms_norm_op{{
     .schema = "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps=1e-06) -> (Tensor y, Tensor sum, "
               "Tensor rstd)",
+    .shard = "... n!, ... n!, n! -> ... n!, ... n!, ... s!",
     .shown = 2,
     .doc = "sum = x + residual and y = rms_norm(sum) over the last dimension, in one pass over memory: a transformer "
            "block's "

@@ -45,6 +45,7 @@ using ScaleShiftOp = Op<Tensor(const Tensor&, const Tensor&, const Tensor&)>;
 extern const ScaleShiftOp scale_shift_channels_op;
 const ScaleShiftOp scale_shift_channels_op{{
     .schema = "scale_shift_channels(Tensor x, Tensor scale, Tensor shift) -> Tensor",
+    .shard = "n c ...!, c, c -> n c ...!",
     .internal = true,
     .doc = "x [N, C, ...] times scale [C] plus shift [C], which are f32 (f64 for f64), rounded once.",
     .infer =
@@ -101,6 +102,7 @@ Tensor by_running(const Tensor& x, const Tensor& mean, const Tensor& var, const 
 const ByRunningOp normalize_channels_op{{
     .schema =
         "normalize_channels(Tensor x, Tensor mean, Tensor var, Tensor? weight, Tensor? bias, float eps) -> Tensor",
+    .shard = "n c ...!, c, c, c, c -> n c ...!",
     .internal = true,
     .doc = "(x - mean) / sqrt(var + eps) times weight plus bias, where given: [C] beside x [N, C, ...], rounded once.",
     .infer =

@@ -32,6 +32,7 @@ using Signature = Pair(const Tensor&, const Tensor&, const Tensor&, const Tensor
 const Op<Signature> running_statistics_op{{
     .schema = "running_statistics(Tensor running_mean, Tensor running_var, Tensor mean, Tensor rstd, float momentum, "
               "float eps, float unbiased) -> (Tensor new_mean, Tensor new_var)",
+    .shard = "elementwise",
     .internal = true,
     .doc =
         "What running statistics [C] become after a batch of mean and rstd = 1 / sqrt(var + eps): they keep the share "

@@ -112,6 +112,7 @@ bool of_rows(const Tensor& v, const Tensor& g, int64_t dim) {
 
 const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_norm_backward_op{{
     .schema = "weight_norm_backward(Tensor gy, Tensor v, Tensor g, int dim) -> (Tensor gv, Tensor gg)",
+    .shard = "whole",
     .internal = true,
     .doc = "The gradients of weight_norm(v, g, dim) for v and g, gy being that of its result.",
     .infer =
@@ -192,6 +193,7 @@ Slopes broadcast_slopes(const Tensor& gy, const Tensor& v, const Tensor& g, int6
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
     .schema = "weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
+    .shard = "whole",
     .doc = "v times g over its own lengths, norm_except_dim(v, 2, dim): a weight from directions and lengths (Salimans "
            "and Kingma, arXiv:1602.07868).",
     .example = "assert(weight_norm(full({1, 4}, 3.0), ones({1, 1})).sum().item() == 2);",

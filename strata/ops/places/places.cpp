@@ -232,6 +232,7 @@ void index_reduce_by(auto on, Tensor& y, const Tensor& x, int64_t dim, const Ten
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std::string&, bool)> index_reduce_op{{
     .schema = "index_reduce(Tensor x, int dim, Tensor index, Tensor source, str reduce, bool include_self=true) -> "
               "Tensor",
+    .shard = "along dim",
     .inplace_by_copy = true,
     .doc = "x with slice i of source joined to its slice index[i] along dim by prod, mean, amax or amin; without "
            "include_self what was there does not count where something is sent. Gradients as scatter_reduce has them.",
@@ -362,6 +363,7 @@ void take_cpu(Tensor& y, const Tensor& x, const Tensor& index) {
 
 const Op<Tensor(const Tensor&, const Tensor&)> take_op{{
     .schema = "take(Tensor x, Tensor index) -> Tensor",
+    .shard = "_, ... -> ...",
     .doc = "The elements at places index of the flattened x, in index's shape. Negative places count from the end.",
     .example = "assert(take(arange(6).view({2, 3}), full({1}, -2)).item() == 4);",
     .infer =
@@ -447,6 +449,7 @@ void isin_cpu(Tensor& y, const Tensor& elements, const Tensor& test_elements, bo
 
 const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> isin_op{{
     .schema = "isin(Tensor elements, Tensor test_elements, bool assume_unique=false, bool invert=false) -> Tensor",
+    .shard = "..., _ -> ...",
     .doc = "Whether each element is among test_elements (with invert: whether it is not), bool. NaN is among nothing. "
            "assume_unique changes nothing.",
     .example = "assert(isin(arange(3), full({1}, 2)).to_vector<bool>() == std::vector<bool>({false, false, true}));",

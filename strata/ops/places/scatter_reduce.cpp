@@ -274,6 +274,7 @@ void backward(Backward& b, const Tensor& whole, int64_t d, const Tensor& index, 
 const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&, const std::string&, bool)> scatter_reduce_op{{
     .schema = "scatter_reduce(Tensor x, int dim, Tensor index, Tensor src, str reduce, bool include_self=true) -> "
               "Tensor",
+    .shard = "along dim",
     .doc = "x with src[i][j][k] joined to x[index[i][j][k]][j][k] for dim 0, and so on, by sum, prod, mean (of "
            "integers rounded down), amax or amin; NaN wins. Without include_self what was there does not count where "
            "something is sent. src may be larger than index. Equal extremes share the gradient.",

@@ -52,6 +52,7 @@ extern const AvgPoolBackwardOp avg_pool_backward_op;
 const AvgPoolOp avg_pool_op{{
     .schema = "avg_pool(Tensor x, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, bool "
               "count_include_pad=true, int divisor=0) -> Tensor",
+    .shard = "n ...! -> n ...!",
     .doc = "The mean of each window over the last one to three dimensions (as many as kernel has entries). Padding "
            "counts as zeros "
            "unless count_include_pad is false. With a divisor other than 0 the sum over it. avg_pool1d, avg_pool2d and "
@@ -111,6 +112,7 @@ const AvgPoolBackwardOp avg_pool_backward_op{{
     .schema =
         "avg_pool_backward(Tensor g, int[] size, int[] kernel, int[] stride, int[] padding, bool ceil_mode=false, "
         "bool count_include_pad=true, int divisor=0) -> Tensor",
+    .shard = "n ...! -> n ...!",
     .internal = true,
     .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of "
            "avg_pool.",
@@ -161,6 +163,7 @@ Tensor adaptive_reference(const Tensor& x, const Dims& out) {
 
 const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_op{{
     .schema = "adaptive_avg_pool(Tensor x, int[] output_size) -> Tensor",
+    .shard = "n ...! -> n ...!",
     .doc = "Means of windows that cover the last one to three dimensions so that the result has output_size; output i "
            "covers inputs "
            "floor(i in / out) to ceil((i + 1) in / out) - 1.",
@@ -188,6 +191,7 @@ const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_op{{
 
 const Op<Tensor(const Tensor&, const Dims&)> adaptive_avg_pool_backward_op{{
     .schema = "adaptive_avg_pool_backward(Tensor g, int[] size) -> Tensor",
+    .shard = "n ...! -> n ...!",
     .internal = true,
     .doc = "Spreads each element of g evenly over its window of an input of spatial size `size`: the gradient of "
            "adaptive_avg_pool.",

@@ -102,6 +102,7 @@ Pair adaptive_reference(const Tensor& x, const Dims& output_size) {
 const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool)> max_pool_op{{
     .schema = "max_pool(Tensor x, int[] kernel, int[] stride, int[] padding, int[] dilation, bool ceil_mode=false) -> "
               "(Tensor values, Tensor indices)",
+    .shard = "n ...! -> n ...!, n ...!",
     .doc =
         "The largest element of each window over the last one to three dimensions (as many as kernel has entries), and "
         "its "
@@ -150,6 +151,7 @@ const Op<Pair(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&,
 
 const Op<Pair(const Tensor&, const Dims&)> adaptive_max_pool_op{{
     .schema = "adaptive_max_pool(Tensor x, int[] output_size) -> (Tensor values, Tensor indices)",
+    .shard = "n ...! -> n ...!, n ...!",
     .doc = "The largest elements of windows that cover the last one to three dimensions so that the result has "
            "output_size, and "
            "their positions in the plane. Output i covers inputs floor(i in / out) to ceil((i + 1) in / out) - 1.",
@@ -225,6 +227,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
     max_pool_backward_op{{
         .schema = "max_pool_backward(Tensor g, Tensor positions, int[] size, int[] kernel, int[] stride, int[] "
                   "padding, int[] dilation) -> Tensor",
+        .shard = "n ...!, n ...! -> n ...!",
         .internal = true,
         .doc = "Adds each element of g to the input that won its window, by the positions that max_pool gave for an "
                "input of spatial size `size`: the gradient of max_pool. Positions outside their window, which "
@@ -315,6 +318,7 @@ TensorMeta scatter_infer(const Tensor& y, const Tensor& positions, const Dims& s
 
 const Op<Tensor(const Tensor&, const Tensor&, const Dims&)> plane_scatter_op{{
     .schema = "plane_scatter(Tensor y, Tensor positions, int[] size) -> Tensor",
+    .shard = "n ...!, n ...! -> n ...!",
     .doc = "Adds each element of y into zeros whose last dimensions are `size`, at its row-major position in the "
            "plane; positions "
            "outside the plane are skipped. The gradient of adaptive_max_pool.",
@@ -374,6 +378,7 @@ TensorMeta gather_infer(const Tensor& x, const Tensor& positions) {
 
 const Op<Tensor(const Tensor&, const Tensor&)> plane_gather_op{{
     .schema = "plane_gather(Tensor x, Tensor positions) -> Tensor",
+    .shard = "n ...!, n ...! -> n ...!",
     .doc = "y[.., i] = x[.., positions[.., i]], and 0 for positions outside x's last dimension. The gradient of "
            "plane_scatter.",
     .infer = gather_infer,

@@ -17,6 +17,7 @@ TensorMeta infer(const Tensor& x, const Dims& kernel, const Dims& stride, const 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, bool)> max_pool_values_op{{
     .schema = "max_pool_values(Tensor x, int[] kernel, int[] stride, int[] padding, int[] dilation, bool "
               "ceil_mode=false) -> Tensor",
+    .shard = "n ...! -> n ...!",
     .internal = true,
     .doc = "The values of max_pool, for where nobody asks for the positions.",
     .infer = infer,

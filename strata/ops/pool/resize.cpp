@@ -58,6 +58,7 @@ using Resize = Op<Tensor(const Tensor&, const Dims&, const std::string&, bool, d
 const Resize resize_op{{
     .schema = "resize(Tensor x, int[] size, str mode=\"nearest\", bool align_corners=false, float scale=0.0, float? "
               "second_scale=None, float? third_scale=None) -> Tensor",
+    .shard = "n ...! -> n ...!",
     .doc =
         "The last one to three dimensions resized to `size`: the nearest element (\"nearest\" by the output's start, "
         "\"nearest-exact\" by its middle), or linear in each of them. scale is the step in the input for one in the "
@@ -115,6 +116,7 @@ const Resize resize_op{{
 const Resize resize_backward_op{{
     .schema = "resize_backward(Tensor g, int[] size, str mode=\"nearest\", bool align_corners=false, float scale=0.0, "
               "float? second_scale=None, float? third_scale=None) -> Tensor",
+    .shard = "n ...! -> n ...!",
     .internal = true,
     .doc = "The gradient of resize: each element of g added to the inputs it came from, by their weights. `size` is "
            "the input's.",

@@ -103,6 +103,7 @@ void axis_samples(Samples& s, const Shape& shape, int64_t dim, int64_t size) {
 const Axiswise resize_axis_op{{
     .schema = "resize_axis(Tensor x, int dim, int size, str mode=\"linear\", bool align_corners=false, bool "
               "antialias=false, float scale=0.0) -> Tensor",
+    .shard = "along dim",
     .doc = "Dimension `dim` resized to `size` by a filter: linear, or cubic convolution (Keys, 1981, with a = -0.75; "
            "-0.5 with antialias). With antialias the filter is as wide as the step where that is more than 1, and its "
            "weights add up to 1. scale is the step in the input for one in the result; 0 takes it from the sizes. "
@@ -152,6 +153,7 @@ const Axiswise resize_axis_op{{
 const Axiswise resize_axis_backward_op{{
     .schema = "resize_axis_backward(Tensor g, int dim, int size, str mode=\"linear\", bool align_corners=false, bool "
               "antialias=false, float scale=0.0) -> Tensor",
+    .shard = "along dim",
     .internal = true,
     .doc = "The gradient of resize_axis: each element of g added to the inputs it came from, by their weights. `size` "
            "is the input's.",

@@ -134,6 +134,7 @@ const Op<Tensor(int64_t, int64_t, const Shape&, RngKey, DType, Device)> randint_
 
 const Op<Tensor(const Tensor&, RngKey)> bernoulli_op{{
     .schema = "bernoulli(Tensor p, RngKey key) -> Tensor",
+    .shard = "elementwise random",
     .doc =
         "1 with probability p, elementwise, else 0. Its gradient with respect to p is taken as 0. On a CUDA device the "
         "values of p are not checked.",
@@ -162,6 +163,7 @@ const Op<Tensor(const Tensor&, RngKey)> bernoulli_op{{
 
 const Op<Tensor(const Tensor&, int64_t, bool, RngKey)> multinomial_op{{
     .schema = "multinomial(Tensor weights, int num_samples, bool replacement=false, RngKey key) -> Tensor",
+    .shard = "whole",
     .doc = "Indices drawn with probabilities proportional to weights ([n] or [rows, n]): [num_samples] or [rows, "
            "num_samples] i64. ValueError for negative, infinite or all-zero weights, and when without replacement more "
            "are "

@@ -43,6 +43,7 @@ template <bool Largest>
 ExtremeOp::Record extreme(std::string_view schema, std::string_view doc) {
   return {
       .schema = schema,
+      .shard = "reduce dims",
       .doc = doc,
       .infer =
           [](const Tensor& x, const Dims& dims, bool keepdim) {
@@ -123,6 +124,7 @@ extern const AlongOp put_along_op;
 
 const AlongOp pick_along_op{{
     .schema = "pick_along(Tensor x, Tensor indices, int[] shape, int dim) -> Tensor",
+    .shard = "whole",
     .doc = "The elements of x (of the given shape) at `indices` along dim: what max and cummax select. indices has x's "
            "rank.",
     .infer =
@@ -160,6 +162,7 @@ const AlongOp pick_along_op{{
 
 const AlongOp put_along_op{{
     .schema = "put_along(Tensor g, Tensor indices, int[] shape, int dim) -> Tensor",
+    .shard = "whole",
     .doc = "g added into zeros of the given shape at `indices` along dim: the gradient of pick_along.",
     .infer =
         [](const Tensor& g, const Tensor& indices, const Shape& shape, int64_t dim) {
@@ -205,6 +208,7 @@ template <bool Largest>
 PairOp::Record extreme_at(std::string_view schema, std::string_view doc) {
   return {
       .schema = schema,
+      .shard = "along dim",
       .doc = doc,
       .infer =
           [](const Tensor& x, int64_t dim, bool keepdim) {
@@ -249,6 +253,7 @@ template <bool Largest>
 ArgOp::Record position(std::string_view schema, std::string_view doc) {
   return {
       .schema = schema,
+      .shard = "along dim",
       .doc = doc,
       .infer =
           [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
@@ -305,6 +310,7 @@ void samples_scan(Samples& s) {
 extern const ScanOp cumsum_op;
 const ScanOp cumsum_op{{
     .schema = "cumsum(Tensor x, int dim, bool reverse=false) -> Tensor",
+    .shard = "along dim",
     .inplace_by_copy = true,
     .doc = "Sums of the elements up to each along dim, or with reverse from each to the end. Integers and bool in i64.",
     .example = "assert(cumsum(ones({3}), 0).to_vector<float>() == std::vector<float>({1, 2, 3}));",
@@ -331,6 +337,7 @@ const ScanOp cumsum_op{{
 using CumprodOp = Op<Tensor(const Tensor&, int64_t)>;
 const CumprodOp cumprod_op{{
     .schema = "cumprod(Tensor x, int dim) -> Tensor",
+    .shard = "along dim",
     .inplace_by_copy = true,
     .doc = "Products of the elements up to each along dim. Integers and bool in i64.",
     .infer = [](const Tensor& x, int64_t dim) { return infer_scan(x, dim, "cumprod"); },
@@ -368,6 +375,7 @@ template <bool Largest>
 ScanPairOp::Record running(std::string_view schema, std::string_view doc) {
   return {
       .schema = schema,
+      .shard = "along dim",
       .doc = doc,
       .infer =
           [](const Tensor& x, int64_t dim) {

@@ -17,6 +17,7 @@ using naive::Array;
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, bool)> linear_recurrence_op{{
     .schema = "linear_recurrence(Tensor a, Tensor b, int dim, bool reverse=false) -> Tensor",
+    .shard = "along dim",
     .internal = true,
     .doc = "y[k] = b[k] + a[k] y[k - 1] along dim, and with reverse y[k] = b[k] + a[k + 1] y[k + 1]: a[k] links k - 1 "
            "and k both ways, a[0] nothing. Where y[k - 1] is 0, y[k] is b[k]. Each is the gradient of the other. "

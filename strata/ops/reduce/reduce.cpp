@@ -73,6 +73,7 @@ void samples_sum(Samples& s) {
 
 const ReduceOp sum_op{{
     .schema = "sum(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
+    .shard = "reduce dims sum",
     .doc = "Sum over dims, or over everything. Integers and bool sum in i64; bf16 and f16 accumulate in f32. 0 for no "
            "elements.",
     .example = "assert(sum(ones({2, 3}), {1}).to_vector<float>() == std::vector<float>({3, 3}));",
@@ -95,6 +96,7 @@ const ReduceOp sum_op{{
 
 const ReduceOp mean_op{{
     .schema = "mean(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
+    .shard = "reduce dims avg",
     .doc = "Mean over dims, or over everything; NaN for no elements. DTypeError for integers.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return floating_meta(x, dims, keepdim, "mean"); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
@@ -133,6 +135,7 @@ void prod_backward(Backward& b, const Tensor& x, const Dims& dims, bool keepdim)
 
 const ReduceOp prod_op{{
     .schema = "prod(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
+    .shard = "reduce dims",
     .doc = "Product over dims, or over everything. Integers and bool multiply in i64. 1 for no elements.",
     .infer =
         [](const Tensor& x, const Dims& dims, bool keepdim) {
@@ -208,6 +211,7 @@ Tensor deviations(const Tensor& x, const Dims& dims) {
 
 const VarOp var_op{{
     .schema = "var(Tensor x, int[] dims=[], float correction=1, bool keepdim=false) -> Tensor",
+    .shard = "reduce dims",
     .doc = "Sum of squared differences from the mean over dims, divided by the number of elements less correction (NaN "
            "where "
            "that leaves nothing). DTypeError for integers.",
@@ -227,6 +231,7 @@ const VarOp var_op{{
 
 const VarOp std_op{{
     .schema = "std(Tensor x, int[] dims=[], float correction=1, bool keepdim=false) -> Tensor",
+    .shard = "reduce dims",
     .doc = "The square root of var. Where it is 0, so is the gradient.",
     .infer = infer_var,
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, double correction, bool) {
@@ -249,6 +254,7 @@ using NormOp = Op<Tensor(const Tensor&, double, const Dims&, bool)>;
 
 const NormOp norm_op{{
     .schema = "norm(Tensor x, float p=2, int[] dims=[], bool keepdim=false) -> Tensor",
+    .shard = "reduce dims",
     .doc = "(sum |x|^p)^(1/p) over dims; the largest |x| for p = inf, the smallest for -inf, the count of non-zeros "
            "for 0. Where the "
            "norm is 0, so is the gradient; at inf equal elements share it. DTypeError for integers.",
@@ -316,6 +322,7 @@ const NormOp norm_op{{
 
 const ReduceOp logsumexp_op{{
     .schema = "logsumexp(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
+    .shard = "reduce dims",
     .doc = "log(sum(exp(x))) over dims, with the largest element taken out first so that nothing overflows. -inf for "
            "no elements.",
     .infer = [](const Tensor& x, const Dims& dims,
@@ -367,6 +374,7 @@ void samples_logic(Samples& s) {
 
 const ReduceOp any_op{{
     .schema = "any(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
+    .shard = "reduce dims",
     .doc = "Whether any element over dims differs from 0; false for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "any"); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
@@ -384,6 +392,7 @@ const ReduceOp any_op{{
 
 const ReduceOp all_op{{
     .schema = "all(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
+    .shard = "reduce dims",
     .doc = "Whether all elements over dims differ from 0; true for no elements.",
     .infer = [](const Tensor& x, const Dims& dims, bool keepdim) { return infer_bool(x, dims, keepdim, "all"); },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Dims& dims, bool) {
@@ -402,6 +411,7 @@ const ReduceOp all_op{{
 using CountOp = Op<Tensor(const Tensor&, const Dims&)>;
 const CountOp count_nonzero_op{{
     .schema = "count_nonzero(Tensor x, int[] dims=[]) -> Tensor",
+    .shard = "reduce dims sum",
     .doc = "How many elements over dims differ from 0; i64.",
     .infer = [](const Tensor& x,
                 const Dims& dims) { return reduced_meta(x, dims, false, "count_nonzero").with_dtype(DType::i64); },

@@ -70,6 +70,7 @@ Tensor place_of(const Tensor& y, size_t i, int64_t length, bool batch_first, con
 const Op<Tensor(const TensorList&, bool, double, const std::string&)> pad_sequence_op{{
     .schema = "pad_sequence(Tensor[] sequences, bool batch_first=false, float padding_value=0.0, str "
               "padding_side=\"right\") -> Tensor",
+    .shard = "whole",
     .doc = "Sequences [T_i, ..] as one tensor [T, B, ..] ([B, T, ..] with batch_first), T being the longest: the ends "
            "of the others (with padding_side \"left\" their beginnings) are padding_value. ShapeError, ValueError.",
     .example = "assert(pad_sequence({ones({3}), ones({1})}, true).to_vector<float>() == "
@@ -169,6 +170,7 @@ Pair pack_composed(const Tensor& input, const Tensor& lengths, bool batch_first)
 const Op<Pair(const Tensor&, const Tensor&, bool)> pack_padded_sequence_op{{
     .schema = "pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first=false) -> (Tensor data, Tensor "
               "batch_sizes)",
+    .shard = "whole",
     .doc = "Packs sequences [T, B, ..] ([B, T, ..] with batch_first) by their lengths, i64 [B], which must not rise: "
            "data [total of the lengths, ..] has the first step of all, then the second of those that have one, and so "
            "on; batch_sizes, on the CPU, says how many have each step. ShapeError, ValueError.",
@@ -260,6 +262,7 @@ Pair pad_packed_composed(const Tensor& data, const Tensor& batch_sizes, bool bat
 const Op<Pair(const Tensor&, const Tensor&, bool, double, std::optional<int64_t>)> pad_packed_sequence_op{{
     .schema = "pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first=false, float padding_value=0.0, "
               "int? total_length=None) -> (Tensor padded, Tensor lengths)",
+    .shard = "whole",
     .doc = "Undoes pack_padded_sequence: data [total of the lengths, ..] and batch_sizes, i64 [T], give [T, B, ..] "
            "([B, T, ..] with batch_first; total_length takes T's place) with padding_value behind the ends, and the "
            "lengths, i64 [B] on the CPU. ShapeError, ValueError.",

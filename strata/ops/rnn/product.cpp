@@ -13,6 +13,7 @@ namespace {
 
 const Op<Tensor(const Tensor&, const Tensor&)> product_op{{
     .schema = "recurrent_product(Tensor a, Tensor b) -> Tensor",
+    .shard = "whole",
     .internal = true,
     .doc = "a b of matrices. Where set_allow_tf32_convolutions() says so, f32 operands on a card are rounded to TF32.",
     .infer =
@@ -52,6 +53,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> product_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> linear_op{{
     .schema = "recurrent_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor",
+    .shard = "... k!, n! k!, n! -> ... n!",
     .internal = true,
     .doc = "x weight^T + bias of rows x [n, in], weight [out, in], bias [out], as recurrent_product computes it.",
     .infer =

@@ -355,6 +355,7 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
         .schema = "recurrence_backward(Tensor gy, Tensor? gstates, Tensor h, Tensor? c, Tensor w_hh, Tensor? "
                   "batch_sizes, Tensor? places, Tensor y, Tensor states, Tensor gates, str cell, bool reverse) -> "
                   "(Tensor gfrom_x, Tensor gfrom_h, Tensor gh, Tensor gc)",
+        .shard = "whole",
         .internal = true,
         .doc = "The gradients of recurrence for from_x, h and c, from those of its results y and states (none: zero). "
                "gfrom_h is that of what h gives the gates, [0] where it is gfrom_x (all cells but gru); gc is [0] but "
@@ -436,6 +437,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
         .schema = "recurrence(Tensor from_x, Tensor h, Tensor? c, Tensor w_hh, Tensor? b_hh, Tensor? batch_sizes, "
                   "Tensor? places, str cell, bool reverse=false, bool keep=true) -> (Tensor y, Tensor states, Tensor "
                   "gates)",
+        .shard = "whole",
         .shown = 2,
         .internal = true,
         .doc =

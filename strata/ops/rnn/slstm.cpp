@@ -71,6 +71,7 @@ namespace {
 const Op<Three(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)> backward_op{{
     .schema = "slstm_step_backward(Tensor gh, Tensor gc, Tensor gl, Tensor sums, Tensor c, Tensor l) -> (Tensor gsums, "
               "Tensor gc_before, Tensor gl_before)",
+    .shard = "whole",
     .internal = true,
     .doc = "The gradients of slstm_step for the sums of its gates, c and l, from those of h, c_next and l_next. "
            "ShapeError, DTypeError.",
@@ -119,6 +120,7 @@ Four step_composed(const Tensor& from_x, const Tensor& from_h, const Tensor& c, 
 const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> step_op{{
     .schema = "slstm_step(Tensor from_x, Tensor from_h, Tensor c, Tensor l) -> (Tensor h, Tensor c_next, Tensor "
               "l_next, Tensor sums)",
+    .shard = "whole",
     .shown = 3,
     .internal = true,
     .doc = "A step of slstm: from_x and from_h [B, 4 hidden] are what input and state give the gates i, f, z, o; c "

@@ -200,6 +200,7 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
     backward_op{{
         .schema = "slstm_recurrence_backward(Tensor gy, Tensor? gc_each, Tensor? gl_each, Tensor c, Tensor l, Tensor "
                   "w_hh, Tensor c_each, Tensor l_each, Tensor sums) -> (Tensor gsums, Tensor gh, Tensor gc, Tensor gl)",
+        .shard = "whole",
         .internal = true,
         .doc =
             "The gradients of slstm_recurrence for the sums of its gates and for the first states, from those of its "
@@ -255,6 +256,7 @@ const Op<Four(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const 
     forward_op{{
         .schema = "slstm_recurrence(Tensor from_x, Tensor h, Tensor c, Tensor l, Tensor w_hh, Tensor? b_hh, bool "
                   "keep=true) -> (Tensor y, Tensor c_each, Tensor l_each, Tensor sums)",
+        .shard = "whole",
         .shown = 3,
         .internal = true,
         .doc = "All steps of a layer of slstm: from_x [T, B, 4 H] is what the input gives the gates, w_hh [4 H, H] and "

@@ -59,6 +59,7 @@ const Op<Three(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const
     backward_op{{
         .schema = "recurrent_step_backward(Tensor gh, Tensor? gc, Tensor before, Tensor c, Tensor gates, str cell) -> "
                   "(Tensor gfrom_x, Tensor gfrom_h, Tensor gbefore)",
+        .shard = "whole",
         .internal = true,
         .doc = "The gradients of recurrent_step for from_x, from_h ([0] where it is that of from_x: lstm) and before, "
                "from those of h and c (none: zero). ShapeError, DTypeError, ValueError.",
@@ -127,6 +128,7 @@ const Op<Three(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const
 const Op<Three(const Tensor&, const Tensor&, const Tensor&, const std::string&, bool)> step_op{{
     .schema = "recurrent_step(Tensor from_x, Tensor from_h, Tensor before, str cell, bool keep=true) -> (Tensor h, "
               "Tensor c, Tensor gates)",
+    .shard = "whole",
     .shown = 2,
     .internal = true,
     .doc = "A step of lstm or gru: from_x and from_h [B, gates hidden] are what input and h give the gates, before "

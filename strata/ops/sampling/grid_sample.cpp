@@ -123,6 +123,7 @@ std::string label(const char* mode, const char* padding, bool align) {
 const Op<Tensor(const Tensor&, const Tensor&, const std::string&, const std::string&, bool)> grid_sample_op{{
     .schema = "grid_sample(Tensor x, Tensor grid, str mode=\"bilinear\", str padding_mode=\"zeros\", bool "
               "align_corners=false) -> Tensor",
+    .shard = "n ...!, n ...! -> n ...!",
     .doc = "x [N, C, H, W] at the positions grid [N, H', W', 2], (column, row) from -1 to 1 (or [N, C, D, H, W] at [N, "
            "D', H', W', 3]): [N, C, H', W'] (Jaderberg et al., arXiv:1506.02025). Modes bilinear, nearest and, in two "
            "dimensions, bicubic (Keys, 1981, a = -0.75); outside are zeros, the border or a reflection at it. With "
@@ -191,6 +192,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const std::string&, c
     grid_sample_backward_input_op{{
         .schema = "grid_sample_backward_input(Tensor g, Tensor grid, int[] size, str mode, str padding_mode, bool "
                   "align_corners) -> Tensor",
+        .shard = "n ...!, n ...! -> n ...!",
         .internal = true,
         .doc = "The gradient of grid_sample for its input, whose spatial sizes are `size`: each element of g added to "
                "the elements that its position read, by their weights, in an order that is always the same.",
@@ -249,6 +251,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const std::string&,
     grid_sample_backward_grid_op{{
         .schema = "grid_sample_backward_grid(Tensor g, Tensor x, Tensor grid, str mode, str padding_mode, bool "
                   "align_corners) -> Tensor",
+        .shard = "n ...!, n ...!, n ...! -> n ...!",
         .internal = true,
         .doc = "The gradient of grid_sample for its positions; 0 for mode nearest, and where a position was moved to "
                "the border.",

@@ -56,6 +56,7 @@ void roll_into(On, Tensor& y, const Tensor& x, const Dims& shifts, const Dims& d
 
 const Op<Tensor(const Tensor&, const Dims&, const Dims&)> roll_op{{
     .schema = "roll(Tensor x, int[] shifts, int[] dims=[]) -> Tensor",
+    .shard = "along dims",
     .doc = "Elements moved by shifts[i] places along dims[i]; those beyond the end come back at the start. Without "
            "dims the flattened x is rolled, and the result is row-major.",
     .example = "assert(roll(arange(4), {1}).to_vector<int64_t>() == std::vector<int64_t>({3, 0, 1, 2}));",
@@ -97,6 +98,7 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&)> roll_op{{
 
 const Op<Tensor(const Tensor&, const Dims&)> flip_op{{
     .schema = "flip(Tensor x, int[] dims) -> Tensor",
+    .shard = "along dims",
     .doc = "The order along each of dims reversed (a copy).",
     .infer =
         [](const Tensor& x, const Dims& dims) {

@@ -128,6 +128,7 @@ const Op<Tensor(const Tensor&, int64_t, std::optional<int64_t>)> repeat_interlea
 
 const Op<Tensor(const Tensor&)> repeat_index_op{{
     .schema = "repeat_index(Tensor repeats) -> Tensor",
+    .shard = "whole",
     .doc = "0 repeats[0] times, then 1 repeats[1] times, and so on: the index that repeat_interleave selects with.",
     .dynamic = {.everywhere =
                     [](const Tensor& repeats) {
@@ -229,6 +230,7 @@ Shape padded_shape(const Tensor& x, const Dims& pads, std::string_view op) {
 
 const Op<Tensor(const Tensor&, const Dims&, Scalar)> constant_pad_op{{
     .schema = "constant_pad(Tensor x, int[] pads, Scalar value=0) -> Tensor",
+    .shard = "padded pads",
     .doc = "x with `value` around it: pads holds (before, after) for the last dimension, then for the one before it, "
            "and so "
            "on. A negative number crops.",
@@ -350,6 +352,7 @@ void triangle_samples(Samples& s) {
 
 const Op<Tensor(const Tensor&, int64_t)> tril_op{{
     .schema = "tril(Tensor x, int diagonal=0) -> Tensor",
+    .shard = "... m! n! -> ... m! n!",
     .inplace_by_copy = true,
     .doc = "The matrices of the last two dimensions with zeros above the diagonal-th diagonal.",
     .example = "assert(tril(ones({2, 2})).to_vector<float>() == std::vector<float>({1, 0, 1, 1}));",
@@ -363,6 +366,7 @@ const Op<Tensor(const Tensor&, int64_t)> tril_op{{
 }};
 const Op<Tensor(const Tensor&, int64_t)> triu_op{{
     .schema = "triu(Tensor x, int diagonal=0) -> Tensor",
+    .shard = "... m! n! -> ... m! n!",
     .inplace_by_copy = true,
     .doc = "The matrices of the last two dimensions with zeros below the diagonal-th diagonal.",
     .infer = [](const Tensor& x, int64_t) { return triangle_meta(x, "triu"); },

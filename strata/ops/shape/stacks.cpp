@@ -193,6 +193,7 @@ const ListOp column_stack_op{{
 
 const ListOp block_diag_op{{
     .schema = "block_diag(Tensor[] tensors) -> Tensor",
+    .shard = "whole",
     .doc =
         "A matrix with the given ones along its diagonal and zeros elsewhere; vectors and numbers are rows. Different "
         "dtypes are promoted.",

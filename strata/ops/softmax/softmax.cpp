@@ -127,6 +127,7 @@ Tensor reference_backward(const Tensor& gy, const Tensor& y, int64_t dim) {
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> softmax_backward_op{{
     .schema = "softmax_backward(Tensor gy, Tensor y, int dim) -> Tensor",
+    .shard = "along dim",
     .internal = true,
     .doc = "The gradient of softmax from its result y and that result's gradient gy: y * (gy - sum(gy * y)), the sum "
            "along "
@@ -149,6 +150,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> softmax_backward_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> log_softmax_backward_op{{
     .schema = "log_softmax_backward(Tensor gy, Tensor y, int dim) -> Tensor",
+    .shard = "along dim",
     .internal = true,
     .doc =
         "The gradient of log_softmax from its result y and that result's gradient gy: gy - exp(y) * sum(gy), the sum "
@@ -172,6 +174,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> log_softmax_backward_op{
 
 const Op<Tensor(const Tensor&, int64_t)> softmax_op{{
     .schema = "softmax(Tensor x, int dim) -> Tensor",
+    .shard = "along dim",
     .doc =
         "exp(x) divided by its sum along dim, with the maximum subtracted first so that large values do not overflow. "
         "The result has x's shape and dtype. IndexError when dim is out of range, DTypeError unless x is floating.",
@@ -190,6 +193,7 @@ const Op<Tensor(const Tensor&, int64_t)> softmax_op{{
 
 const Op<Tensor(const Tensor&, int64_t)> log_softmax_op{{
     .schema = "log_softmax(Tensor x, int dim) -> Tensor",
+    .shard = "along dim",
     .doc = "The logarithm of softmax along dim, computed as x - logsumexp(x), which keeps the digits that the "
            "logarithm of "
            "a tiny softmax would lose. IndexError when dim is out of range, DTypeError unless x is floating.",

@@ -72,6 +72,7 @@ int64_t length_of(const Tensor& x, int64_t dim) {
 
 const Op<Pair(const Tensor&, int64_t, bool)> sort_op{{
     .schema = "sort(Tensor x, int dim=-1, bool descending=false) -> (Tensor values, Tensor indices)",
+    .shard = "along dim",
     .doc = "The elements of each row along dim in order, and where they came from (i64). Stable; NaN counts as the "
            "largest.",
     .example = "auto [v, i] = sort(from_span<float>(std::vector<float>{3, 1, 2}, {3})); "
@@ -134,6 +135,7 @@ Cost values_cost(const Tensor& x, int64_t dim) {
 
 const Op<Tensor(const Tensor&, int64_t, bool)> sort_values_op{{
     .schema = "sort_values(Tensor x, int dim, bool descending) -> Tensor",
+    .shard = "along dim",
     .internal = true,
     .doc = "The elements of each row along dim in order; NaN counts as the largest.",
     .infer =
@@ -182,6 +184,7 @@ const Op<Tensor(const Tensor&)> msort_op{{
 
 const Op<Pair(const Tensor&, int64_t, int64_t, bool)> topk_op{{
     .schema = "topk(Tensor x, int k, int dim=-1, bool largest=true) -> (Tensor values, Tensor indices)",
+    .shard = "along dim",
     .doc = "The k largest (or smallest) elements along dim, best first, and where they came from (i64). Of equal "
            "elements the "
            "earlier comes first; NaN counts as the largest.",
@@ -219,6 +222,7 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool)> topk_op{{
 
 const Op<Pair(const Tensor&, int64_t, int64_t, bool)> kthvalue_op{{
     .schema = "kthvalue(Tensor x, int k, int dim=-1, bool keepdim=false) -> (Tensor values, Tensor indices)",
+    .shard = "along dim",
     .doc = "The k-th smallest element along dim (1 for the smallest) and where it came from (i64). NaN counts as the "
            "largest.",
     .infer =
@@ -261,6 +265,7 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool)> kthvalue_op{{
 const Op<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, bool, bool)> unique_op{{
     .schema = "unique(Tensor x, bool return_inverse=false, bool return_counts=false) -> (Tensor values, Tensor "
               "inverse, Tensor counts)",
+    .shard = "whole",
     .doc = "The different values of x in ascending order, 1-D; where each element of x is among them (x's shape); how "
            "often each "
            "occurs. What was not asked for is an empty tensor. Every NaN counts as different. Not differentiable.",
@@ -313,6 +318,7 @@ void searchsorted_as(Tensor& y, const Tensor& sorted, const Tensor& values, bool
 
 const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> searchsorted_op{{
     .schema = "searchsorted(Tensor sorted, Tensor values, bool right=false, bool out_int32=false) -> Tensor",
+    .shard = "... n!, ... m -> ... m",
     .doc = "For each value the number of elements of sorted (ascending along its last dimension) that are below it, or "
            "with "
            "right not above it (i64, or i32 with out_int32). sorted is 1-D, or agrees with values in all dimensions "

@@ -152,6 +152,7 @@ Triple found_by_hand(const Tensor& x, int64_t dim, bool ordered, bool return_inv
 const Op<Triple(const Tensor&, int64_t, bool, bool)> unique_dim_op{{
     .schema = "unique_dim(Tensor x, int dim, bool return_inverse=false, bool return_counts=false) -> (Tensor values, "
               "Tensor inverse, Tensor counts)",
+    .shard = "whole",
     .doc =
         "The different slices of x along dim in ascending (lexicographic) order; which of them each slice is; how "
         "often each occurs: unique(x, dim). What was not asked for is an empty tensor. A slice with NaN equals none. "
@@ -180,6 +181,7 @@ const Op<Triple(const Tensor&, int64_t, bool, bool)> unique_dim_op{{
 const Op<Triple(const Tensor&, bool, bool, std::optional<int64_t>)> unique_consecutive_op{{
     .schema = "unique_consecutive(Tensor x, bool return_inverse=false, bool return_counts=false, int? dim=None) -> "
               "(Tensor values, Tensor inverse, Tensor counts)",
+    .shard = "whole",
     .doc = "The first of each run of equal slices along dim (of equal elements of the flattened x without one); which "
            "run each is in (without dim of x's shape); how long each is. What was not asked for is an empty tensor. A "
            "slice with NaN equals none. Not differentiable.",

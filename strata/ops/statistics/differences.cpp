@@ -362,6 +362,7 @@ const Op<TensorList(const Tensor&, const TensorList&, const Dims&, int64_t)> gra
 
 const Op<Tensor(const Tensor&, int64_t)> logcumsumexp_op{{
     .schema = "logcumsumexp(Tensor x, int dim) -> Tensor",
+    .shard = "along dim",
     .doc = "log of the sums of exp(x) up to each element along dim, without overflow. DTypeError for integers.",
     .example = "assert(std::abs(logcumsumexp(zeros({3}), 0).to_vector<float>()[2] - std::log(3.0)) < 1e-6);",
     .infer =

@@ -72,6 +72,7 @@ Tensor equal_parts(const Tensor& flat, int64_t bins, double low, double high) {
 
 const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
     .schema = "histc(Tensor x, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
+    .shard = "whole",
     .doc = "How many elements lie in each of `bins` equal parts of [min, max], in x's dtype; what lies outside is not "
            "counted. Where min and max are equal: the range of the elements. Not differentiable.",
     .example = "assert(histc(arange(4, DType::f32), 2).to_vector<float>() == std::vector<float>({2, 2}));",
@@ -132,6 +133,7 @@ const Op<Tensor(const Tensor&, int64_t, Scalar, Scalar)> histc_op{{
 
 const Op<TensorList(const Tensor&, const Dims&, const Tensor&)> bin_edges_op{{
     .schema = "bin_edges(Tensor x, int[] bins, Tensor? range=None) -> Tensor[]",
+    .shard = "whole",
     .doc = "bins[d] + 1 equally spaced edges for each column d of x [samples, columns], over the range (lowest and "
            "highest of each column in turn) or that of the elements; 0.5 to both sides where that is one number. Not "
            "differentiable.",
@@ -197,6 +199,7 @@ const Op<TensorList(const Tensor&, const Dims&, const Tensor&)> bin_edges_op{{
 
 const Op<Tensor(const Tensor&, const TensorList&, const Tensor&, bool)> histogramdd_op{{
     .schema = "histogramdd(Tensor x, Tensor[] edges, Tensor? weight=None, bool density=false) -> Tensor",
+    .shard = "whole",
     .doc =
         "How many points of x [..., columns] (or the sum of their weights [...]) lie between neighbours of the "
         "ascending edges of each column; the last part holds its upper edge too, points outside are not counted. With "

@@ -45,6 +45,7 @@ void samples_nan(Samples& s) {
 
 const NanOp nansum_op{{
     .schema = "nansum(Tensor x, int[] dims=[], bool keepdim=false) -> Tensor",
+    .shard = "reduce dims",
     .doc = "Sum over dims, or over everything, of what is not NaN. Integers and bool sum in i64.",
     .example = "Tensor x = ones({3}); x.slice(0, 0, 1).fill_(NAN); assert(nansum(x).item() == 2);",
     .infer =
@@ -147,6 +148,7 @@ void pair_cuda(Tensor& v, Tensor& m, const Tensor& x, const Dims& dims, double c
 
 const PairOp var_mean_op{{
     .schema = "var_mean(Tensor x, int[] dims=[], float correction=1, bool keepdim=false) -> (Tensor var, Tensor mean)",
+    .shard = "reduce dims",
     .doc = "var and mean over the same dims.",
     .example = "auto [v, m] = var_mean(arange(3, DType::f32)); assert(v.item() == 1 && m.item() == 1);",
     .infer = infer_pair,
@@ -159,6 +161,7 @@ const PairOp var_mean_op{{
 }};
 const PairOp std_mean_op{{
     .schema = "std_mean(Tensor x, int[] dims=[], float correction=1, bool keepdim=false) -> (Tensor std, Tensor mean)",
+    .shard = "reduce dims",
     .doc = "std and mean over the same dims.",
     .example = "auto [s, m] = std_mean(arange(3, DType::f32)); assert(s.item() == 1 && m.item() == 1);",
     .infer = infer_pair,

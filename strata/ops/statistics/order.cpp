@@ -85,6 +85,7 @@ Tensor median_place_reference(const Tensor& x, int64_t dim, bool skip_nan) {
 // Where the median of each row is. `skip_nan`: of what is not NaN; else a NaN is it.
 const Op<Tensor(const Tensor&, int64_t, bool)> median_place_op{{
     .schema = "median_place(Tensor x, int dim, bool skip_nan) -> Tensor",
+    .shard = "along dim",
     .internal = true,
     .doc = "Where the lower median of each row along dim is (i64), which has size 1 there: with skip_nan of what is "
            "not NaN, else the first NaN.",
@@ -217,6 +218,7 @@ void median_along_card(Tensor& values, Tensor& indices, const Tensor& x, int64_t
 
 const WholeOp median_op{{
     .schema = "median(Tensor x) -> Tensor",
+    .shard = "whole",
     .doc = "The lower median of all elements; NaN where one is NaN, or of no floating elements. Equal elements share "
            "the gradient.",
     .example = "assert(median(arange(4)).item() == 1);",
@@ -231,6 +233,7 @@ const WholeOp median_op{{
 }};
 const WholeOp nanmedian_op{{
     .schema = "nanmedian(Tensor x) -> Tensor",
+    .shard = "whole",
     .doc = "The lower median of the elements that are not NaN; NaN where there are none. Equal elements share the "
            "gradient.",
     .example = "Tensor x = arange(4, DType::f32); x.slice(0, 0, 1).fill_(NAN); assert(nanmedian(x).item() == 2);",
@@ -245,6 +248,7 @@ const WholeOp nanmedian_op{{
 }};
 const AlongOp median_dim_op{{
     .schema = "median_dim(Tensor x, int dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
+    .shard = "along dim",
     .doc = "The lower medians along dim and where they are (i64); median(x, dim). NaN wins. The gradient goes to that "
            "element. ShapeError for no elements.",
     .example = "auto [v, i] = median(arange(6).view({2, 3}), 1); "
@@ -263,6 +267,7 @@ const AlongOp median_dim_op{{
 }};
 const AlongOp nanmedian_dim_op{{
     .schema = "nanmedian_dim(Tensor x, int dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
+    .shard = "along dim",
     .doc = "The lower medians along dim of the elements that are not NaN (NaN where there are none) and where they are "
            "(i64); nanmedian(x, dim). The gradient goes to that element. ShapeError for no elements.",
     .example = "auto [v, i] = nanmedian(full({2, 3}, NAN), 1); assert(std::isnan(v.to_vector<float>()[1]));",
@@ -297,6 +302,7 @@ Tensor mode_place_composed(const Tensor& all, int64_t along) {
 }
 const Op<Tensor(const Tensor&, int64_t)> mode_place_op{{
     .schema = "mode_place(Tensor x, int dim) -> Tensor",
+    .shard = "along dim",
     .internal = true,
     .doc = "The last place (i64) of the commonest element of each row along dim, of several the smallest; size 1 "
            "there.",
@@ -340,6 +346,7 @@ void mode_along_card(Tensor& values, Tensor& indices, const Tensor& x, int64_t d
 
 const AlongOp mode_op{{
     .schema = "mode(Tensor x, int dim=-1, bool keepdim=false) -> (Tensor values, Tensor indices)",
+    .shard = "along dim",
     .doc = "The commonest value along dim (the smallest of several) and the last place where it is (i64). The gradient "
            "goes to that element. ShapeError for no elements.",
     .example = "auto [v, i] = mode(from_span<int64_t>(std::vector<int64_t>{3, 1, 3}, {3})); "
@@ -384,6 +391,7 @@ void aminmax_kernel(Tensor& low, Tensor& high, const Tensor& x, std::optional<in
 
 const Op<Pair(const Tensor&, std::optional<int64_t>, bool)> aminmax_op{{
     .schema = "aminmax(Tensor x, int? dim=None, bool keepdim=false) -> (Tensor min, Tensor max)",
+    .shard = "along dim",
     .doc = "The smallest and the largest element along dim, or of all; NaN wins. Equal elements share the gradient. "
            "ShapeError for no elements.",
     .example = "auto [low, high] = aminmax(arange(3)); assert(low.item() == 0 && high.item() == 2);",

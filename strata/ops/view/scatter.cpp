@@ -44,6 +44,7 @@ Tensor slice_of(const Tensor& x, int64_t dim, std::optional<int64_t> start, std:
 }
 const SliceOp slice_scatter_op{{
     .schema = "slice_scatter(Tensor x, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
+    .shard = "along dim",
     .doc = "A copy of x with src in the place of slice(x, dim, start, end, step).",
     .example = "Tensor y = slice_scatter(zeros({4}), ones({2}), 0, 1, 4, 2); "
                "assert(y.to_vector<float>() == std::vector<float>({0, 1, 0, 1}));",
@@ -91,6 +92,7 @@ const SliceOp slice_scatter_op{{
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, int64_t)> select_scatter_op{{
     .schema = "select_scatter(Tensor x, Tensor src, int dim, int index) -> Tensor",
+    .shard = "whole",
     .doc = "A copy of x with src in the place of select(x, dim, index).",
     .example = "Tensor y = select_scatter(zeros({2, 2}), ones({2}), 0, 1); "
                "assert(y.to_vector<float>() == std::vector<float>({0, 0, 1, 1}));",
@@ -134,6 +136,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, int64_t)> select_scatter_
 
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, int64_t, int64_t)> diagonal_scatter_op{{
     .schema = "diagonal_scatter(Tensor x, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+    .shard = "whole",
     .doc = "A copy of x with src in the place of diagonal(x, offset, dim1, dim2).",
     .example = "Tensor y = diagonal_scatter(zeros({2, 2}), ones({2})); "
                "assert(y.to_vector<float>() == std::vector<float>({1, 0, 0, 1}));",
@@ -179,6 +182,7 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, int64_t, int64_t)> diagon
 
 const Op<Tensor(const Tensor&, const Tensor&, const Shape&, const Strides&, int64_t)> as_strided_scatter_op{{
     .schema = "as_strided_scatter(Tensor x, Tensor src, int[] shape, int[] strides, int offset=0) -> Tensor",
+    .shard = "whole",
     .doc = "A row-major copy of x with src in the place of as_strided(copy, shape, strides, offset). The gradient "
            "supposes that no element is shown twice.",
     .example = "Tensor y = as_strided_scatter(zeros({4}), ones({2}), {2}, {2}, 1); "

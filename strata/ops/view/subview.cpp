@@ -177,6 +177,7 @@ void accumulate_overlapping(const Tensor& t, const Tensor& g) {
 
 const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t, int64_t)> slice_op{{
     .schema = "slice(Tensor x, int dim, int start, int end, int step=1) -> Tensor",
+    .shard = "along dim",
     .doc =
         "Elements start, start + step, ... before end of one dimension, as a view. Negative positions count from the "
         "end; positions outside are clamped.",
@@ -201,6 +202,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t, int64_t)> slice_op{{
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t, int64_t)> slice_backward_op{{
     .schema = "slice_backward(Tensor g, int[] shape, int dim, int start, int end, int step=1) -> Tensor",
+    .shard = "along dim",
     .internal = true,
     .doc = "Zeros of the given shape with g in the place that slice took: the gradient of slice.",
     .infer =
@@ -231,6 +233,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t, int64_t)
 
 const Op<Tensor(const Tensor&, int64_t, int64_t)> select_op{{
     .schema = "select(Tensor x, int dim, int index) -> Tensor",
+    .shard = "along dim",
     .doc = "The index-th sub-tensor along dim, which disappears, as a view. A negative index counts from the end.",
     .view = select_view,
     .backward =
@@ -251,6 +254,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t)> select_op{{
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t)> select_backward_op{{
     .schema = "select_backward(Tensor g, int[] shape, int dim, int index) -> Tensor",
+    .shard = "restores dim",
     .internal = true,
     .doc = "Zeros of the given shape with g as the index-th sub-tensor along dim: the gradient of select.",
     .infer =
@@ -280,6 +284,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t)> select_backward_
 
 const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> diagonal_op{{
     .schema = "diagonal(Tensor x, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+    .shard = "whole",
     .doc = "The diagonal of dimensions dim1 and dim2, as a view in which it is the last dimension.",
     .view = diagonal_view,
     .backward =
@@ -301,6 +306,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> diagonal_op{{
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> diagonal_backward_op{{
     .schema = "diagonal_backward(Tensor g, int[] shape, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+    .shard = "whole",
     .internal = true,
     .doc = "Zeros of the given shape with g on a diagonal: the gradient of diagonal.",
     .infer =
@@ -330,6 +336,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> diagona
 
 const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> unfold_op{{
     .schema = "unfold(Tensor x, int dim, int size, int step) -> Tensor",
+    .shard = "along dim",
     .doc = "Windows of `size` elements, `step` apart, along dim, as a view; the window is the new last dimension.",
     .view = unfold_view,
     .backward = [](Backward& b, const Tensor& x, int64_t dim, int64_t size,
@@ -347,6 +354,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t, int64_t)> unfold_op{{
 
 const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_backward_op{{
     .schema = "unfold_backward(Tensor g, int[] shape, int dim, int size, int step) -> Tensor",
+    .shard = "restores dim",
     .internal = true,
     .doc = "Adds windows back into a tensor of the given shape: the gradient of unfold.",
     .infer =
@@ -383,6 +391,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_
 
 const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t)> as_strided_op{{
     .schema = "as_strided(Tensor x, int[] shape, int[] strides, int offset) -> Tensor",
+    .shard = "whole",
     .doc = "Any geometry over x's storage; strides and offset in elements. ShapeError when it reaches outside.",
     .view =
         [](const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
@@ -414,6 +423,7 @@ const Op<Tensor(const Tensor&, const Shape&, const Strides&, int64_t, const Shap
         .schema =
             "as_strided_backward(Tensor g, int[] base_shape, int[] base_strides, int base_offset, int[] shape, int[] "
             "strides, int offset) -> Tensor",
+        .shard = "whole",
         .internal = true,
         .doc =
             "Adds g into a tensor of base_shape where as_strided read it: the gradient of as_strided for a base whose "

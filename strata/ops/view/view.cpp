@@ -68,6 +68,7 @@ std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
 
 const Op<Tensor(const Tensor&, const Shape&)> view_op{{
     .schema = "view(Tensor x, int[] shape) -> Tensor",
+    .shard = "view",
     .doc =
         "x's elements in row-major order under another shape, without a copy. One size may be -1. ShapeError when the "
         "number of elements differs or the strides of x do not allow it (reshape copies in that case).",
@@ -96,6 +97,7 @@ const Op<Tensor(const Tensor&, const Shape&)> view_op{{
 
 const Op<Tensor(const Tensor&, int64_t, int64_t)> transpose_op{{
     .schema = "transpose(Tensor x, int a, int b) -> Tensor",
+    .shard = "transpose",
     .aliases = "swapaxes swapdims",
     .doc = "Exchanges dimensions a and b, as a view.",
     .view =
@@ -124,6 +126,7 @@ const Op<Tensor(const Tensor&, int64_t, int64_t)> transpose_op{{
 
 const Op<Tensor(const Tensor&, const Dims&)> permute_op{{
     .schema = "permute(Tensor x, int[] dims) -> Tensor",
+    .shard = "permute",
     .doc = "Dimension i of the result is dimension dims[i] of x, as a view.",
     .view =
         [](const Tensor& x, const Dims& dims) {
@@ -161,6 +164,7 @@ const Op<Tensor(const Tensor&, const Dims&)> permute_op{{
 
 const Op<Tensor(const Tensor&, const Shape&)> expand_op{{
     .schema = "expand(Tensor x, int[] shape) -> Tensor",
+    .shard = "expand",
     .doc = "Repeats dimensions of size 1 (and new leading ones) to the given shape without copying: their stride is 0. "
            "-1 keeps a size. Its gradient is the sum over the repeated dimensions.",
     .view =
