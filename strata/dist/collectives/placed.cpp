@@ -61,7 +61,7 @@ Tensor redistributed(const Tensor& x, const LayoutRef& to) {
   const Layout from = is_placed(x) ? *layout_of(x) : Layout{to->mesh, std::vector<Placement>(to->mesh->axes.size())};
   const Tensor part = relay(here, x.shape(), from, *to);
   // A handle's memory is its own, and row-major like the handle.
-  return detail::place(part.storage() == here.storage() ? part.clone() : part, x.meta(), to);
+  return strata::detail::place(part.storage() == here.storage() ? part.clone() : part, x.meta(), to);
 }
 
 const Op<Tensor(const Tensor&, Text, Text)> distribute_op{{
@@ -150,7 +150,7 @@ const Op<Tensor(const Tensor&)> full_tensor_op{{
     .reference = [](const Tensor& x) { return x.clone(); },
 }};
 
-const detail::PlacementRoom kRoom{
+const strata::detail::PlacementRoom kRoom{
     .relay = relay,
     .redistribute =
         [](const Tensor& t, const LayoutRef& to) {
@@ -169,7 +169,7 @@ const detail::PlacementRoom kRoom{
         },
 };
 [[maybe_unused]] const bool g_registered = [] {
-  detail::g_placement_room = &kRoom;
+  strata::detail::g_placement_room = &kRoom;
   return true;
 }();
 
@@ -196,7 +196,7 @@ Tensor from_local(const Tensor& part, const std::string& placements, const Shape
   if (is_single(*layout->mesh)) return part.detach();
   TensorMeta whole = part.meta();
   whole.shape = shape;
-  return detail::place(part.contiguous().detach(), whole, layout);
+  return strata::detail::place(part.contiguous().detach(), whole, layout);
 }
 
 std::string placements_of(const Tensor& x) {
