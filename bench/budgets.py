@@ -47,9 +47,6 @@ CASES = {
                  ["memory.device=14GiB", "memory.update=cpu"]]),
     "llama14": ("llama-1b.toml", LLAMA_3B,
                 [["memory.device=14GiB"], ["memory.device=14GiB", "memory.update=device"], ["memory.device=14GiB", "memory.update=cpu"]]),
-    # Without a norm to wait for, weights are updated while backward runs.
-    "llama14-unclipped": ("llama-1b.toml", [*LLAMA_3B, "train.grad_clip=0"],
-                          [[], ["memory.device=14GiB"], ["memory.device=14GiB", "memory.update=device"]]),
     "llama8b": ("llama-1b.toml", LLAMA_8B, [[], ["memory.device=24GiB"]]),
     "llama8b-accumulate8": ("llama-1b.toml", [*LLAMA_8B, "train.accumulate=8"], [[], ["memory.device=24GiB"]]),
     # The largest models of a machine with 128 GiB of host memory, of which 105 are taken: 12.2, 16.6 and 25.4 billion parameters.

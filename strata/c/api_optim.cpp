@@ -1,11 +1,9 @@
 // Optimizers and learning-rate schedules, by their records.
 
-#include <atomic>
-#include <memory>
-
 #include <nlohmann/json.hpp>
 
 #include "strata/c/handles.h"
+#include "strata/c/optimizer_inl.h"
 #include "strata/io/json.h"
 #include "strata/io/safetensors.h"
 #include "strata/optim/lr_schedule.h"
@@ -13,11 +11,6 @@
 
 using namespace strata;
 using namespace strata::c;
-
-struct strata_optimizer {
-  std::atomic<uint32_t> refs{1};
-  std::unique_ptr<optim::Optimizer> made;
-};
 
 namespace {
 

@@ -371,6 +371,23 @@ STRATA_EXPORT strata_status strata_optimizer_lr(const strata_optimizer* optimize
 STRATA_EXPORT strata_status strata_optimizer_save(const strata_optimizer* optimizer, const char* path);
 STRATA_EXPORT strata_status strata_optimizer_load(strata_optimizer* optimizer, const char* path);
 
+/* A loop over the optimizer's parameters that keeps to so many bytes of each tier, and changes no number: weights, state
+ * and saved activations are elsewhere while nobody uses them. `options`: a JSON object of the keys of [memory] in a
+ * configuration, "{\"device\": \"20GiB\", \"host\": \"100GiB\", \"disk\": \"/scratch\"}". Names of parameters tell what
+ * comes and goes together: "blocks.0.weight" is of item 0 of "blocks". The first two steps run with as much elsewhere as
+ * can be, what is where from the third on is planned from the second. The loop is the calling thread's, one at a time for
+ * each device, whose memory for tensors is bounded until the end: MEMORY_ERROR for a request past it. */
+typedef struct strata_budget strata_budget;
+STRATA_EXPORT strata_status strata_budget_begin(strata_optimizer* optimizer, const char* options, strata_budget** out);
+/* strata_optimizer_step, as the end of each of the loop's steps. */
+STRATA_EXPORT strata_status strata_budget_step(strata_budget* budget, double max_norm, double* norm);
+/* The plan, and what was used and moved so far. For the calling thread until it asks again. */
+STRATA_EXPORT const char* strata_budget_describe(strata_budget* budget);
+/* Most bytes of the device's tensors at once since the loop began; -1 where that failed. */
+STRATA_EXPORT int64_t strata_budget_peak(strata_budget* budget);
+/* Ends it, whatever it returns; weights and state return to the device where there is room. NULL is nothing. */
+STRATA_EXPORT strata_status strata_budget_end(strata_budget* budget);
+
 /* The learning rate of a step (from 0) by a schedule's record ("CosineAnnealingLR"), for a group that began with
  * `base`; `options` as above, "{\"T_max\": 100}". `momentum` (may be NULL) is that of the step, NaN where the schedule
  * leaves it. */

@@ -4,11 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -16,60 +14,13 @@
 #include "strata/core/error_test_util.h"
 #include "strata/core/tensor.h"
 #include "strata/memory/allocator.h"
-#include "strata/memory/home_test_util.h"
-#include "strata/memory/pressure.h"
+#include "strata/memory/homed_test_util.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 
 namespace strata::memory {
 namespace {
-
-const Tier kTest = Tier::named("test home");
-constexpr size_t kBytes = 10000;      // of a block here
-constexpr int64_t kTaken = 3 * 4096;  // that it takes
-
-// A memory of its own, and what a Storage does with its blocks.
-class Homed : public ::testing::Test {
- protected:
-  Homed() {
-    auto home = std::make_unique<TestHome>();
-    home_ = home.get();
-    memory_ = std::make_unique<HomedMemory>("test", DeviceType::cpu, kTest, std::move(home));
-  }
-  void* make(size_t nbytes = kBytes) { return memory_->allocate(cpu_, nbytes, Tag::activation); }
-  void end(void* block, size_t nbytes = kBytes) { memory_->deallocate(cpu_, block, nbytes, Tag::activation); }
-  std::byte* fetch(void* block) { return memory_->fetch(cpu_, block); }
-  void leave(void* block, bool written = false) { memory_->leave(cpu_, block, written); }
-  void write(void* block, int value, size_t nbytes = kBytes) {
-    std::memset(fetch(block), value, nbytes);
-    leave(block, true);
-  }
-  // -1 where the bytes differ.
-  int read(void* block, size_t nbytes = kBytes) {
-    const std::byte* p = fetch(block);
-    int value = static_cast<int>(p[0]);
-    for (size_t i = 1; i < nbytes; ++i)
-      if (p[i] != p[0]) value = -1;
-    leave(block);
-    return value;
-  }
-  bool near(void* block) { return memory_->resident(cpu_, block); }
-  NearStats stats() { return memory_->near_stats(cpu_); }
-  void limit(int64_t blocks) { memory_->set_near_limit(cpu_, blocks * kTaken); }
-  // Copies under way are made.
-  void settle() { memory_->release_cached(); }
-
-  const Device cpu_ = Device::cpu();
-  TestHome* home_ = nullptr;
-  std::unique_ptr<HomedMemory> memory_;
-};
-
-std::vector<void*> several(int n, auto&& make) {
-  std::vector<void*> all;
-  for (int i = 0; i < n; ++i) all.push_back(make());
-  return all;
-}
 
 TEST_F(Homed, WhatNobodyWroteMovesNothing) {
   limit(2);
@@ -304,159 +255,6 @@ TEST_F(Homed, AFetchOfWhatIsLeavingWaitsForTheCopy) {
   EXPECT_EQ(read(b[0]), 3);
   EXPECT_EQ(read(b[1]), 2);
   for (void* each : b) end(each);
-}
-
-TEST_F(Homed, AFailedWriteIsTheNextFetchsErrorAndLosesNothing) {
-  limit(2);
-  const auto b = several(4, [&] { return make(); });
-  home_->fail(0, 1);
-  write(b[0], 1);  // its copy home fails
-  for (size_t i : {1U, 2U, 3U}) write(b[i], static_cast<int>(i) + 1);
-  EXPECT_EQ(read(b[3]), 4);
-  const std::string text = message<IoError>([&] { fetch(b[0]); });
-  EXPECT_NE(text.find("cannot be written"), std::string::npos) << text;
-  EXPECT_EQ(read(b[0]), 1);  // still near, and written again
-  for (size_t i : {1U, 2U, 3U, 0U}) EXPECT_EQ(read(b[i]), static_cast<int>(i) + 1);
-  settle();
-  for (size_t i : {0U, 1U, 2U, 3U}) EXPECT_EQ(read(b[i]), static_cast<int>(i) + 1);
-  // Where all that is near cannot be written there is no room, and the text says why.
-  settle();
-  home_->fail(0, 1000);
-  write(b[0], 7);
-  write(b[1], 8);
-  const std::string full = message<MemoryError>([&] { fetch(b[2]); });
-  EXPECT_NE(full.find("24576 bytes could not be written home"), std::string::npos) << full;
-  home_->fail(0, 0);
-  for (size_t i : {0U, 1U}) EXPECT_THROW(fetch(b[i]), IoError);
-  for (size_t i : {0U, 1U}) EXPECT_EQ(read(b[i]), static_cast<int>(i) + 7);
-  EXPECT_EQ(read(b[2]), 3);
-  EXPECT_EQ(read(b[0]), 7);
-  for (void* each : b) end(each);
-  settle();
-  EXPECT_EQ(home_->rooms, 0);
-  EXPECT_EQ(stats().bytes, 0);
-}
-
-TEST_F(Homed, AFailedReadIsTheFetchsErrorAndCanBeTriedAgain) {
-  limit(2);
-  void* b = make();
-  write(b, 6);
-  settle();
-  home_->fail(1, 0);
-  const std::string text = message<IoError>([&] { fetch(b); });
-  EXPECT_NE(text.find("cannot be read"), std::string::npos);
-  EXPECT_EQ(stats().bytes, 0);
-  EXPECT_EQ(stats().pinned, 0);
-  EXPECT_EQ(read(b), 6);
-  settle();
-  home_->fail(1, 0);
-  memory_->prefetch(cpu_, b);
-  EXPECT_THROW(fetch(b), IoError);
-  EXPECT_EQ(read(b), 6);
-  // One that nobody waits for leaves like others.
-  settle();
-  home_->fail(1, 0);
-  memory_->prefetch(cpu_, b);
-  settle();
-  EXPECT_EQ(read(b), 6);
-  end(b);
-}
-
-TEST_F(Homed, AFullHomeIsTheAllocationsError) {
-  home_->most_rooms = 2;
-  void* a = make();
-  void* b = make();
-  EXPECT_THROW(make(), MemoryError);
-  EXPECT_EQ(memory_->stats(cpu_).blocks, 2);
-  // Room that a copy under way still holds is waited for.
-  limit(1);
-  home_->hold(true);
-  write(a, 1);
-  end(a);
-  std::jthread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    home_->hold(false);
-  });
-  void* c = make();
-  EXPECT_EQ(home_->early_ends, 0);
-  memory_->set_limit(cpu_, 2 * kTaken);
-  home_->most_rooms = -1;
-  EXPECT_THROW(make(), MemoryError);
-  EXPECT_EQ(memory_->bound(cpu_).free(), 0);
-  end(b);
-  end(c);
-  EXPECT_EQ(memory_->bound(cpu_).free(), 2 * kTaken);
-}
-
-TEST_F(Homed, AFullDeviceMakesOthersLeave) {
-  const auto b = several(4, [&] { return make(); });
-  limit(4);
-  for (size_t i = 0; i < 4; ++i) write(b[i], static_cast<int>(i));
-  const int64_t previous = set_limit(memory::stats(cpu_).live_total);
-  void* more = make();
-  EXPECT_NO_THROW(write(more, 9));
-  std::vector<void*> held;
-  EXPECT_THROW(
-      {
-        for (void* each : b) {
-          fetch(each);
-          held.push_back(each);
-        }
-        fetch(more);
-      },
-      MemoryError);
-  for (void* each : held) leave(each);
-  set_limit(previous);
-  EXPECT_EQ(read(more), 9);
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(read(b[i]), static_cast<int>(i));
-  for (void* each : b) end(each);
-  end(more);
-}
-
-TEST_F(Homed, WhatNobodyPinsLeavesForTheDevicesOwn) {
-  constexpr size_t kMega = size_t{1} << 20;
-  const auto b = several(4, [&] { return make(kMega); });
-  for (size_t i = 0; i < 4; ++i) write(b[i], static_cast<int>(i), kMega);
-  EXPECT_EQ(stats().bytes, static_cast<int64_t>(4 * kMega));
-  const int64_t previous = set_limit(memory::stats(cpu_).live_total + 4096);
-  {
-    const Tensor own = empty({{static_cast<int64_t>(2 * kMega)}, DType::u8, cpu_, std::nullopt});
-    EXPECT_EQ(stats().bytes, static_cast<int64_t>(2 * kMega));
-    fetch(b[2]);
-    fetch(b[3]);
-    EXPECT_THROW(empty({{static_cast<int64_t>(kMega)}, DType::u8, cpu_, std::nullopt}), MemoryError);
-    leave(b[2]);
-    leave(b[3]);
-  }
-  set_limit(previous);
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(read(b[i], kMega), static_cast<int>(i));
-  for (void* each : b) end(each, kMega);
-}
-
-// Who is asked for room may hold blocks of the same memory.
-TEST_F(Homed, AFetchThatFindsNoRoomAsksOthers) {
-  constexpr size_t kMega = size_t{1} << 20;
-  struct Giver final : Reliever {
-    std::function<bool()> give;
-    bool relieve(Device, int64_t) noexcept override { return give(); }
-  };
-  void *held = make(kMega), *wanted = make(kMega);
-  fetch(held);
-  const auto giver = std::make_shared<Giver>();
-  giver->give = [&] {
-    if (held == nullptr) return false;
-    leave(held, true);
-    end(std::exchange(held, nullptr), kMega);
-    return true;
-  };
-  const int64_t previous = set_limit(memory::stats(cpu_).live_total + 4096);
-  EXPECT_THROW(fetch(wanted), MemoryError);
-  add_reliever(giver);
-  EXPECT_NO_THROW(fetch(wanted));
-  EXPECT_EQ(held, nullptr);
-  set_limit(previous);
-  leave(wanted);
-  end(wanted, kMega);
 }
 
 TEST_F(Homed, WhatEndsWhileItIsCopiedEndsAfterwards) {

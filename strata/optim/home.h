@@ -74,7 +74,8 @@ struct AheadTimes {
 /// scale: what is known only of all gradients comes too late. The bits are those of a step that comes after backward.
 /// Elsewhere it does nothing. Where a step has no gradient that is finite, the updates have been made all the same,
 /// which step_guarded() reports. Which parameters have their gradient in one piece is learned from the pass before; one
-/// that gets more after its update has begun makes backward() throw AutogradError, and the step is lost.
+/// that gets more after its update has begun makes backward() throw AutogradError, and the step is lost. It pays where the bus
+/// and the host's memory have time left beside backward (docs/design/optimizers.md).
 ///
 ///     {
 ///       const optim::UpdateInBackward early(optimizer);

@@ -18,7 +18,6 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/optim/home.h"
 #include "strata/train/conversations_inl.h"
 #include "strata/train/precision.h"
 
@@ -77,10 +76,6 @@ StepRunner::StepRunner(TokenDecoder& model, optim::Optimizer& optimizer, const T
 }
 StepRunner::~StepRunner() = default;
 
-bool StepRunner::updates_in_backward() const {
-  return optimizer_.home().ahead && std::isinf(max_norm_) && !scaler_ && ranks_.size() == 1;
-}
-
 bool StepRunner::captured() const {
   return cuda_ && !cuda_->graph->empty();
 }
@@ -100,9 +95,8 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
   std::optional<Fp8WeightsScope> weights(std::in_place);  // their codes are the same for all batches
   const detail::Fp8RenewedScope renewed;                  // by the optimizer, below
   for (const data::Batch& batch : batches) {
-    const bool last = &batch == &batches.back();
     const Tiers::Pass pass(tiers_);
-    ranks_.last_pass(last);
+    ranks_.last_pass(&batch == &batches.back());
     Tensor l;
     {
       const Tiers::Forward forward(tiers_);
@@ -114,8 +108,6 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
       total = total.defined() ? total + part : part;
     }
     const Tensor shared = batches.size() == 1 ? l : l * share;
-    std::optional<optim::UpdateInBackward> early;
-    if (last && updates_in_backward()) early.emplace(optimizer_);
     (scaler_ ? scaler_->scale(shared) : shared).backward();
   }
   weights.reset();

@@ -50,10 +50,6 @@ class StepRunner {
   /// that one's end on. On a device by the device's clock.
   double seconds() const { return seconds_; }
 
-  /// Whether weights are updated while backward runs (optim::UpdateInBackward): where they live elsewhere and nothing
-  /// about their update has to wait for all gradients. A step that diverged has changed them then.
-  bool updates_in_backward() const;
-
   /// A step's forward and backward passes at a fixed loss scale, nothing else: for finding what went wrong in it.
   void repeat(const std::vector<data::Batch>& batches, double scale);
   /// The loss of one batch, in the precision of the settings.

@@ -402,35 +402,31 @@ class Planner {
   };
   // Of an update that runs ahead: what it adds to a step. It has the bus and the host's memory together with the passes
   // that it runs beside, and bounds from bytes are all there is: those that come over the bus, those that the host's
-  // processor reads and writes, and all that its memory moves. It runs beside the next forward, and where it need not
-  // wait for all gradients beside the whole pass; weights that a card reads in place are waited for.
+  // processor reads and writes, and all that its memory moves. It runs beside the next forward, but for weights that a
+  // card reads in place, which are waited for.
   Update time_ahead(const TierPlan& p, const Recording& step, const StepWeights& w, double state, double gradients,
                     const memory::Movement& m) const {
     const auto weights = static_cast<double>(w.bytes), copies = static_cast<double>(w.copied);
-    const auto passes = static_cast<double>(steps_.passes());
-    const bool early = steps_.updates_in_backward();
-    const double beside_in = early ? static_cast<double>(m.in) / passes : static_cast<double>(m.forward_in),
-                 beside_out = early ? static_cast<double>(m.out) / passes : 0;
+    const auto beside = static_cast<double>(m.forward_in);
     const memory::Link l = link(p.state);
     const double all = 2 * state + 2 * weights + gradients + copies;
     // Seconds of the host's processor for all of it, of the bus for all of it, and of the bus for what runs beside.
     const double speed = std::max(rates_.host_memory * kUpdateBytes, 1.0);
     const double host = all / speed, in = (state + weights + gradients) / l.in / kBothWays,
                  out = (state + weights + copies) / l.out / kBothWays;
-    const double in_beside = beside_in / l.in / kBothWays, out_beside = beside_out / l.out / kBothWays;
-    const auto bus = [&](double card) { return std::max(card * in + in_beside, card * out + out_beside); };
+    const double in_beside = beside / l.in / kBothWays;
+    const auto bus = [&](double card) { return std::max(card * in + in_beside, card * out); };
     double share = p.update == Updater::cpu ? 1 : 0;  // of the processor
     if (p.update == Updater::split)                   // both end together
-      share = std::clamp((std::max(in, out) + std::max(in_beside, out_beside)) / (host + std::max(in, out)), 0.0, 1.0);
-    const double memory = (all + beside_in + beside_out) / (speed * (p.update == Updater::cpu ? 1 : kTogether));
+      share = std::clamp((std::max(in, out) + in_beside) / (host + std::max(in, out)), 0.0, 1.0);
+    const double memory = (all + beside) / (speed * (p.update == Updater::cpu ? 1 : kTogether));
     const double took = std::max({share * host, bus(1 - share), memory});
     double exposed = 0;
     for (const int32_t s : w.in_place)
       if (!p.in_place.empty()) exposed += static_cast<double>(step.storages[static_cast<size_t>(s)].nbytes);
-    const double window = early ? m.seconds / passes : m.forward;
-    double more = std::max(took - window, took * exposed / std::max(weights, 1.0));
-    if (!early) more += std::max(m.left - m.seconds, 0.0);  // until all gradients are there
-    return {more, p.update == Updater::device ? "the bus" : "the host's update"};
+    const double more = std::max(took - m.forward, took * exposed / std::max(weights, 1.0));
+    const double gradients_come = std::max(m.left - m.seconds, 0.0);  // it begins when all are there
+    return {more + gradients_come, p.update == Updater::device ? "the bus" : "the host's update"};
   }
 
   // Of state that lives elsewhere and is updated when backward has ended: in groups through the device, both directions

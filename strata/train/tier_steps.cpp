@@ -28,7 +28,6 @@ class DrySteps final : public Steps {
     return fused_update() && optim::optimizer_record(config_.optim.optimizer).same_bits && plain &&
            !config_.optim.state_8bit && vec_level() > 0;
   }
-  bool updates_in_backward() const override { return config_.optim.grad_clip == 0 && config_.dtype != "f16"; }
   std::optional<Variant> variant(const Again& again) override {
     Variant v;
     v.recomputed = again.blocks;
@@ -97,7 +96,6 @@ class RanSteps final : public Steps {
   bool single_calls() const override { return false; }
   bool fused_update() const override { return step_.fused_update; }
   bool same_bits() const override { return false; }  // how a program's optimizer rounds is not known here
-  bool updates_in_backward() const override { return false; }
   std::optional<Variant> variant(const Again& again) override {
     if (again.parts > 0) return {};
     Variant v;

@@ -53,8 +53,6 @@ struct Steps {
   virtual bool fused_update() const = 0;
   // Whether the host's processor updates to the bits of a card.
   virtual bool same_bits() const = 0;
-  // Whether updates begin while backward runs (StepRunner::updates_in_backward).
-  virtual bool updates_in_backward() const = 0;
   // All but what may leave; nothing where there is no such way.
   virtual std::optional<Variant> variant(const Again& again) = 0;
 };

@@ -146,12 +146,8 @@ std::string Tiers::summary() const {
   if (plan_.state != Place::device) {
     const optim::StateHome home = optimizer_->home();
     if (const auto times = optimizer_->ahead_times())
-      add(times->before_step > 0 ? fmt::format("update: {:.3g} s beside backward and the next forward, {:.0f}% of it "
-                                               "before backward had ended",
-                                               times->seconds, 100 * times->before_step)
-                                 : fmt::format("update: {:.3g} s under the next forward, {:.3g} s after its step was "
-                                               "queued",
-                                               times->seconds, times->until_known));
+      add(fmt::format("update: {:.3g} s under the next forward, {:.3g} s after its step was queued", times->seconds,
+                      times->until_known));
     if (home.who == optim::StateHome::Who::split && home.cpu_share >= 0)
       add(fmt::format("state: the host's processor updates {:.0f}% of it", 100 * home.cpu_share));
   }

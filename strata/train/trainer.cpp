@@ -389,21 +389,16 @@ StepMetrics Run::settle() {
   return m;
 }
 
-// Runs the step once more, with the same numbers, looking for the first NaN, where its weights are still there: neither
-// it nor a step launched since has changed them.
+// Runs the step once more, with the same numbers, looking for the first NaN. Its weights are still there: neither it
+// nor a step launched since has changed them.
 void Run::diverged(const Launched& l, const optim::StepReport& r) {
   std::string cause = "no op produced a NaN when the step was repeated: a number grew past the largest one";
-  if (steps_->updates_in_backward()) {
-    cause =
-        "its weights were updated while backward ran, so it cannot be repeated (with train.grad_clip they would wait)";
-  } else {
-    default_generator().set_state(l.rng);
-    try {
-      AnomalyScope watch;
-      steps_->repeat(l.batches, r.scale);
-    } catch (const AutogradError& e) {
-      cause = fmt::format("first produced by {}", e.what());
-    }
+  default_generator().set_state(l.rng);
+  try {
+    AnomalyScope watch;
+    steps_->repeat(l.batches, r.scale);
+  } catch (const AutogradError& e) {
+    cause = fmt::format("first produced by {}", e.what());
   }
   const int64_t step = l.metrics.step;
   const std::string what = std::isfinite(r.loss) ? "the gradient's norm is " + unsigned_text(r.norm)

@@ -13,6 +13,7 @@
 #include "strata/core/error.h"
 #include "strata/memory/disk.h"
 #include "strata/memory/tiers.h"
+#include "strata/nn/module_tree.h"
 #include "strata/nn/streamed.h"
 #include "strata/optim/home.h"
 #include "strata/train/budget_scope.h"
@@ -25,31 +26,6 @@ using Named = std::vector<std::pair<std::string, Tensor>>;
 // Paths and kinds of a tree of modules, parents first.
 using Kinds = std::vector<std::pair<std::string, std::string>>;
 
-// The engine's picture of a network whose modules are Python's: the same tree over the same parameters.
-nn::Module picture(const Kinds& modules, const Named& parameters) {
-  std::map<std::string, nn::Module> made;
-  const auto split = [](const std::string& path) {
-    const size_t dot = path.rfind('.');
-    return dot == std::string::npos ? std::pair(std::string(), path)
-                                    : std::pair(path.substr(0, dot), path.substr(dot + 1));
-  };
-  for (const auto& [path, kind] : modules) {
-    const nn::Module& m = made.try_emplace(path, kind).first->second;
-    if (path.empty()) continue;
-    const auto [parent, name] = split(path);
-    made.at(parent).register_module(name, m);
-  }
-  for (const auto& [path, t] : parameters) {
-    if (!is_floating(t.dtype()) || !t.is_leaf()) continue;
-    const auto [parent, name] = split(path);
-    t.storage()->retag(memory::Tag::parameter);  // a module shares it then, and copies nothing
-    const bool trained = t.requires_grad();
-    Tensor kept = made.at(parent).register_parameter(name, t);
-    kept.set_requires_grad(trained);
-  }
-  return made.at("");
-}
-
 std::vector<std::string> folders_of(const std::string& disk) {
   return memory::parse_folders(disk);
 }
@@ -57,7 +33,7 @@ std::vector<std::string> folders_of(const std::string& disk) {
 class Budget {
  public:
   Budget(const Kinds& modules, const Named& parameters, optim::Optimizer* optimizer, const MemoryConfig& keys) {
-    const nn::Module model = picture(modules, parameters);
+    const nn::Module model = nn::module_tree(parameters, modules);
     scope_ = optimizer ? std::make_unique<BudgetScope>(model, *optimizer, keys)
                        : std::make_unique<BudgetScope>(model, keys);
   }
@@ -192,7 +168,7 @@ void bind_tiers(nb::module_& m) {
              int64_t near_bytes, int parts_near, bool gradients, bool recompute, const std::string& inputs) {
             const Released release;
             new (self) PyStreamed{
-                std::make_unique<nn::Streamed>(picture(modules, parameters),
+                std::make_unique<nn::Streamed>(nn::module_tree(parameters, modules),
                                                nn::StreamOptions{.tier = memory::parse_tier(tier),
                                                                  .near_bytes = near_bytes,
                                                                  .parts_near = parts_near,
@@ -235,7 +211,7 @@ void bind_tiers(nb::module_& m) {
   m.def(
       "move_parameters",
       [](const Kinds& modules, const Named& parameters, const std::string& tier) {
-        nn::move_parameters(picture(modules, parameters), memory::parse_tier(tier));
+        nn::move_parameters(nn::module_tree(parameters, modules), memory::parse_tier(tier));
       },
       nb::arg("modules"), nb::arg("parameters"), nb::arg("tier"), Release());
 
