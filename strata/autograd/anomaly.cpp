@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "strata/core/dispatch.h"
+#include "strata/core/placement.h"
 
 namespace strata {
 namespace {
@@ -13,7 +14,7 @@ thread_local const Node* t_running = nullptr;
 bool has_nan(const Tensor& t) {
   if (!t.defined() || t.is_meta() || !is_floating(t.dtype()) || t.numel() == 0) return false;
   NoGrad guard;
-  if (t.device().is_cuda()) return t.detach().isnan().any().item<bool>();
+  if (t.device().is_cuda() || is_placed(t)) return t.detach().isnan().any().item<bool>();
   const Tensor c = t.detach().contiguous();
   return dispatch_floats(c.dtype(), "anomaly", [&]<class T>() {
     const T* p = c.data<T>();
@@ -36,7 +37,7 @@ void AnomalyScope::Watch::after(const Call& call, std::span<const Tensor> result
   const OpBase& op = call.op;
   for (size_t i = 0; i < results.size(); ++i) {
     const ThreadMode outer = t_mode;
-    t_mode.unusual = 0;  // the search itself is not searched
+    t_mode.unusual &= detail::kPlacements;  // the search itself is not searched
     const bool bad = has_nan(results[i]);
     t_mode = outer;
     if (bad && t_running)
@@ -57,7 +58,7 @@ void anomaly::check_gradients(const Node& node, const Grads& grads) {
   if (t_depth == 0) return;
   for (size_t i = 0; i < grads.size(); ++i) {
     const ThreadMode outer = t_mode;
-    t_mode.unusual = 0;
+    t_mode.unusual &= detail::kPlacements;
     const bool bad = has_nan(grads[i]);
     t_mode = outer;
     if (bad)

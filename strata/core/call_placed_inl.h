@@ -45,7 +45,7 @@ class CallPath::Placed {
   std::vector<TensorMeta> metas_;
   std::vector<Layout> from_, to_, of_results_;
   bool whole_size_ = false;
-  std::function<void(LocalCall&)> before_, after_;
+  LocalChange before_, after_;
   std::vector<std::string> changing_;  // the axes that they are for
 };
 

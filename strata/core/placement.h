@@ -15,6 +15,7 @@ namespace strata {
 
 /// How a tensor lies along one axis of a mesh.
 struct Placement {
+  /// What an axis means for the tensor.
   enum Kind : uint8_t {
     replicate,  ///< every rank has all of it: "R"
     shard,      ///< each rank has a part of one dimension: "S(0)"
@@ -28,7 +29,9 @@ struct Placement {
   std::vector<int64_t> segments;
   std::string reduction = "sum";  ///< of partial: sum, avg, max, min or product
 
+  /// "S(dim)".
   static Placement sharded(int dim) { return {.kind = shard, .dim = dim}; }
+  /// "P(reduction)".
   static Placement partial_of(std::string_view reduction) {
     return {.kind = partial, .reduction = std::string(reduction)};
   }
@@ -47,6 +50,7 @@ std::vector<Placement> parse_placements(std::string_view text);
 
 /// Some axes of a mesh, and where this process is on each.
 struct MeshPlace {
+  /// One axis: how many ranks it has, and which this process is.
   struct Axis {
     std::string name;
     int size = 1;

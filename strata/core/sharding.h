@@ -26,6 +26,9 @@ struct LocalCall {
   Value& arg(std::string_view name) const;
 };
 
+/// What has to change in a local call.
+using LocalChange = std::function<void(LocalCall&)>;
+
 /// One call, seen from one axis of a mesh: its rule adds the placements with which each rank can compute its part of
 /// the results from its parts of the arguments. "All whole" is always one of them.
 class Sharding {
@@ -38,14 +41,15 @@ class Sharding {
     int arg = 0;    ///< which argument of the schema it is, or is in
     Placement now;  ///< how it lies along this axis
   };
+  /// Placements along this axis with which each rank computes its part.
   struct Possibility {
     std::vector<Placement> args, results;
     bool may_be_empty = false;  ///< a rank may have nothing of a tensor that is not empty
     /// The op's random numbers are the elements', so the call is made on tensors of the whole's size.
     bool of_whole_size = false;
-    /// Change the local call, and its results. They are called once, for all axes of whose mesh this op's possibilities
-    /// have some: parts are then cut by all of them.
-    std::function<void(LocalCall&)> before = {}, after = {};
+    /// Change the local call, and its results. Called once, for all axes whose possibilities have some: parts are then
+    /// cut by all of them.
+    LocalChange before = nullptr, after = nullptr;
   };
 
   Sharding(const OpBase& op, std::span<const Value> values, int ranks, int all_ranks)

@@ -5,9 +5,11 @@
 
 #include <cmath>
 
+#include "strata/autograd/anomaly.h"
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/checkpoint.h"
 #include "strata/autograd/hooks.h"
+#include "strata/core/autocast.h"
 #include "strata/core/error_test_util.h"
 #include "strata/core/op.h"
 #include "strata/core/sharding.h"
@@ -322,6 +324,27 @@ TEST(Placements, ADecoderTrainsInParallelFromPlacementsAlone) {
       is(std::abs(got[i] - want[i]) < 1e-9, cat("step ", i, ": ", got[i], ", ", want[i]));
     is(local(d.weights[3].second).shape() == Shape({2 * Decoder::kWidth, Decoder::kWidth}), "weights stay cut");
   });
+}
+
+TEST(Placements, AutocastAndAnomaliesKnowHandles) {
+  const Tensor x = (counted({4, 16}) * 0.01).to(DType::f32), w = (counted({8, 16}) * 0.01).to(DType::f32);
+  const auto gradient = [](const Tensor& in, const Tensor& weight) {
+    Tensor leaf = weight.detach().set_requires_grad();
+    const AutocastScope low;
+    sum(square(linear(in, leaf).to(DType::f32))).backward();
+    return leaf.grad();
+  };
+  const Tensor want = gradient(x, w);
+  run_as_ranks(Mesh("dp=2 tp=2"), [&](int) {
+    const Tensor got = gradient(distribute(x, "S(0) R"), distribute(w, "R S(0)"));
+    is(got.dtype() == want.dtype(), "dtype");
+    is((full_tensor(got) - want).abs().max().item() <= 0.02 * want.abs().max().item(), "bf16");
+  });
+  const std::string text = ranks_error(Mesh("a=2"), [&] {
+    const AnomalyScope watch;
+    log(distribute(x - 1.0, "S(0)"));
+  });
+  EXPECT_NE(text.find("holds a NaN"), std::string::npos) << text;
 }
 
 TEST(Placements, WhatEveryRankMustDoItselfIsRefused) {
