@@ -346,7 +346,7 @@ TEST_F(EvalCommand, GgufFilesGiveWhatTheirFolderGives) {
   const auto of = [&](const std::string& which) {
     const Result r = strata("eval --threads 1 --model " + path(which) + " --text " + path("texts.jsonl") +
                             " --choices " + path("choices.jsonl") + " --answers " + path("answers.jsonl") +
-                            " --compare " + path("F32.gguf") + " --json " + path("out.json"));
+                            " --compare " + path("F32.gguf") + " --tokens 6 --json " + path("out.json"));
     EXPECT_EQ(r.status, 0) << r.output;
     return r.status == 0 ? json::parse(io::read_file(path("out.json"))) : json();
   };
