@@ -16,6 +16,7 @@
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/rehearse.h"
 #include "strata/train/run.h"
+#include "strata/train/train_data.h"
 #include "strata/train/trainer_test_util.h"
 
 namespace strata {
@@ -90,8 +91,8 @@ TEST_F(Seq2Seq, LearnsToAnswer) {
   // It answers "abcd" in the letters of the data; the tokenizer begins texts with 0, and 1 ends them.
   const Tensor source = from_span<int64_t>(std::vector<int64_t>{0, 68, 69, 70, 71, 1}, {6});
   TextGenerator writer(trained.encoder_decoder, trained.tokenizer);
-  const Generated out =
-      writer.generate({{trained.start, {.max_tokens = 12, .temperature = 0, .stop_ids = {1}}, source}})[0];
+  const Generated out = writer.generate(
+      {{trained.start, {.max_tokens = 12, .min_tokens = 4, .temperature = 0, .stop_ids = {1}}, source}})[0];
   EXPECT_FALSE(out.completions[0].text.empty());
   EXPECT_EQ(out.completions[0].text.find_first_not_of("abcdefgh"), std::string::npos) << out.completions[0].text;
   const NoGrad guard;
@@ -146,6 +147,11 @@ TEST_F(Seq2Seq, AdaptersOfBothParts) {
   c_.steps = 2;
   train_in("second");
   EXPECT_NEAR(metrics("second").front().loss, r.last.loss, 0.5 * r.last.loss + 0.2);
+  const InitModel init = find_init(dir_ / "lora");
+  EXPECT_EQ(init.folder, fs::absolute(dir_ / "t5").string());
+  const TrainData data = open_train_data(c_, dir_ / "second");
+  const data::Sample first{.index = 0, .epoch = 0};
+  EXPECT_EQ(data.train->get_batch({&first, 1})[3].to_vector<int64_t>()[3], 1) << "a text of two letters, begun by 0";
 }
 
 TEST_F(Seq2Seq, LowPrecisionAndLowBits) {
