@@ -130,10 +130,11 @@ Sound parse_wav(std::span<const std::byte> bytes, std::string_view name) {
 }
 
 Sound sound_of(const Tensor& samples, int64_t rate) {
-  check<ShapeError>(samples.dim() == 1 || (samples.dim() == 2 && samples.size(0) > 0), kOp,
+  constexpr std::string_view op = "sound_of";
+  check<ShapeError>(samples.dim() == 1 || (samples.dim() == 2 && samples.size(0) > 0), op,
                     "samples are [n] or [channels, n], got ", samples);
-  check<DTypeError>(samples.dtype() == DType::f32, kOp, "samples are f32, got ", samples);
-  check(rate >= 1, kOp, "a rate is at least 1, got ", rate);
+  check<DTypeError>(samples.dtype() == DType::f32, op, "samples are f32, got ", samples);
+  check(rate >= 1, op, "a rate is at least 1, got ", rate);
   return {samples.dim() == 1 ? samples.unsqueeze(0) : samples, rate};
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
@@ -66,6 +67,23 @@ struct Read {
   bool draws = false;
   bool top_k_given = false;
 };
+
+// A field of the options, as its type has it.
+template <auto member>
+void read(Read& r, const Field& f) {
+  auto& to = r.o.*member;
+  using T = std::remove_reference_t<decltype(to)>;
+  if constexpr (std::is_same_v<T, bool>)
+    to = f.truth();
+  else if constexpr (std::is_same_v<T, double>)
+    to = f.number();
+  else if constexpr (std::is_same_v<T, uint64_t>)
+    to = f.seed();
+  else if constexpr (std::is_same_v<T, int64_t>)
+    to = f.whole();
+  else
+    to = f.ids();
+}
 
 // {"id": number}
 void read_logit_bias(Read& r, const Field& f) {
@@ -136,33 +154,32 @@ void refused(Read&, const Field& f) {
 constexpr const char* kNone = nullptr;
 
 const Key kKeys[] = {
-    {"max_new_tokens", [](Read& r, const Field& f) { r.o.max_tokens = f.whole(); }, kNone, "integer",
+    {"max_new_tokens", read<&GenerationOptions::max_tokens>, kNone, "integer",
      "Most tokens to write; 0: as many as the context has room for."},
-    {"max_length", [](Read& r, const Field& f) { r.o.max_length = f.whole(); }, kNone, "integer",
+    {"max_length", read<&GenerationOptions::max_length>, kNone, "integer",
      "Most tokens with the prompt; 0: no such limit. max_new_tokens counts where both are given."},
-    {"min_new_tokens", [](Read& r, const Field& f) { r.o.min_tokens = f.whole(); }, kNone, "integer",
+    {"min_new_tokens", read<&GenerationOptions::min_tokens>, kNone, "integer",
      "Before as many are written no stop id is drawn."},
-    {"min_length", [](Read& r, const Field& f) { r.o.min_length = f.whole(); }, kNone, "integer",
-     "The same, the prompt counted."},
+    {"min_length", read<&GenerationOptions::min_length>, kNone, "integer", "The same, the prompt counted."},
     {"do_sample", [](Read& r, const Field& f) { r.draws = f.truth(); }, kNone, "boolean",
      "Whether tokens are drawn; else the likeliest is taken. A call that says how to draw draws."},
-    {"temperature", [](Read& r, const Field& f) { r.o.temperature = f.number(); }, kNone, "number",
+    {"temperature", read<&GenerationOptions::temperature>, kNone, "number",
      "Logits are divided by it; 0 takes the likeliest token."},
     {"top_k",
      [](Read& r, const Field& f) {
-       r.o.top_k = f.whole();
+       read<&GenerationOptions::top_k>(r, f);
        r.top_k_given = true;
      },
      kNone, "integer", "Only the k likeliest, 50 where nothing is said; 0: all."},
-    {"top_p", [](Read& r, const Field& f) { r.o.top_p = f.number(); }, kNone, "number",
+    {"top_p", read<&GenerationOptions::top_p>, kNone, "number",
      "Only the likeliest that together have this probability."},
-    {"min_p", [](Read& r, const Field& f) { r.o.min_p = f.number(); }, kNone, "number",
+    {"min_p", read<&GenerationOptions::min_p>, kNone, "number",
      "Only those at least this share as likely as the likeliest."},
-    {"typical_p", [](Read& r, const Field& f) { r.o.typical_p = f.number(); }, kNone, "number",
+    {"typical_p", read<&GenerationOptions::typical_p>, kNone, "number",
      "Only those nearest to the entropy that together have this probability."},
-    {"repetition_penalty", [](Read& r, const Field& f) { r.o.repetition_penalty = f.number(); }, kNone, "number",
+    {"repetition_penalty", read<&GenerationOptions::repetition_penalty>, kNone, "number",
      "Logits of all tokens so far are divided by it, negative ones multiplied."},
-    {"eos_token_id", [](Read& r, const Field& f) { r.o.stop_ids = f.ids(); }, kNone, "ids",
+    {"eos_token_id", read<&GenerationOptions::stop_ids>, kNone, "ids",
      "Ids that end a text; the tokenizer's end where nothing is said."},
     {"stop_strings", read_stop_strings, kNone, "texts", "Texts that end a text, and are not part of it."},
     {"suppress_tokens",
@@ -170,31 +187,31 @@ const Key kKeys[] = {
        for (const int64_t id : f.ids()) r.o.logit_bias.emplace_back(id, kNever);
      },
      kNone, "ids", "Ids that are never written."},
-    {"begin_suppress_tokens", [](Read& r, const Field& f) { r.o.not_first = f.ids(); }, kNone, "ids",
+    {"begin_suppress_tokens", read<&GenerationOptions::not_first>, kNone, "ids",
      "Ids that are not the first to be written."},
     {"bad_words_ids", read_bad_words, kNone, "id lists", "The same, each in a list of its own."},
     {"sequence_bias", read_sequence_bias, kNone, "id biases", "What is added to logits: [[[id], number], ..]."},
-    {"num_return_sequences", [](Read& r, const Field& f) { r.o.n = f.whole(); }, kNone, "integer",
+    {"num_return_sequences", read<&GenerationOptions::n>, kNone, "integer",
      "Texts for each prompt; of beams the best."},
-    {"num_beams", [](Read& r, const Field& f) { r.o.beams = f.whole(); }, kNone, "integer",
+    {"num_beams", read<&GenerationOptions::beams>, kNone, "integer",
      "Above 1: beam search, with do_sample over continuations that are drawn."},
-    {"length_penalty", [](Read& r, const Field& f) { r.o.length_penalty = f.number(); }, kNone, "number",
+    {"length_penalty", read<&GenerationOptions::length_penalty>, kNone, "number",
      "Of beam search: scores are divided by the number of tokens to this power."},
     {"early_stopping", read_early_stopping, kNone, "stopping",
      "When beam search ends: false, when a better text is unlikely; true, when there are as many whole texts as beams; "
      "\"never\", when there cannot be a better one."},
-    {"seed", [](Read& r, const Field& f) { r.o.seed = f.seed(); }, kNone, "integer",
+    {"seed", read<&GenerationOptions::seed>, kNone, "integer",
      "The same seed, prompt and model write the same, whatever else is written at the time.", true},
-    {"frequency_penalty", [](Read& r, const Field& f) { r.o.frequency_penalty = f.number(); }, kNone, "number",
+    {"frequency_penalty", read<&GenerationOptions::frequency_penalty>, kNone, "number",
      "Times how often a token was written, taken off its logit.", true},
-    {"presence_penalty", [](Read& r, const Field& f) { r.o.presence_penalty = f.number(); }, kNone, "number",
+    {"presence_penalty", read<&GenerationOptions::presence_penalty>, kNone, "number",
      "Taken off the logits of tokens that were written.", true},
     {"logit_bias", read_logit_bias, kNone, "biases", "What is added to logits, by id.", true},
-    {"logprobs", [](Read& r, const Field& f) { r.o.logprobs = f.truth(); }, kNone, "boolean",
+    {"logprobs", read<&GenerationOptions::logprobs>, kNone, "boolean",
      "Gives the logarithms of the tokens' probabilities under the model itself.", true},
-    {"top_logprobs", [](Read& r, const Field& f) { r.o.top_logprobs = f.whole(); }, kNone, "integer",
+    {"top_logprobs", read<&GenerationOptions::top_logprobs>, kNone, "integer",
      "Gives those of the likeliest so many at each place.", true},
-    {"prompt_logprobs", [](Read& r, const Field& f) { r.o.prompt_logprobs = f.truth(); }, kNone, "boolean",
+    {"prompt_logprobs", read<&GenerationOptions::prompt_logprobs>, kNone, "boolean",
      "Gives those of the prompt's tokens but the first.", true},
 
     {"constraints", refused, "[]"},
@@ -259,9 +276,10 @@ const Key kKeys[] = {
     {"output_scores", pass},
     {"output_logits", pass},
     {"return_dict_in_generate", pass},
-    // Of times of words, and of texts that go on from sound to sound, which are not had.
-    {"alignment_heads", pass},
+    // Of times: parse_decoder_start(), too; of times of words, and of texts that see the last window's, which are not
+    // had.
     {"max_initial_timestamp_index", pass},
+    {"alignment_heads", pass},
     {"median_filter_width", pass},
     {"prev_sot_token_id", pass},
     {"return_timestamps", refused, "false"},

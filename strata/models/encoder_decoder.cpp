@@ -130,7 +130,8 @@ Tensor EncoderDecoder::encode(const Tensor& source, const Tensor& padding) const
     memory::ModuleScope scope(cat("encoder.", i));
     r = encoder[i].step(r, at);
   }
-  return encoder_norm ? nn::add_norm(*encoder_norm, r).first : r.sum();
+  const Tensor y = encoder_norm ? nn::add_norm(*encoder_norm, r).first : r.sum();
+  return encoder_relative ? encoder_dropout(y) : y;  // as T5 has it, and Whisper not
 }
 
 Tensor EncoderDecoder::run(const Tensor& x, const nn::Places& places, const std::vector<nn::KvCache>& source,
@@ -140,7 +141,8 @@ Tensor EncoderDecoder::run(const Tensor& x, const nn::Places& places, const std:
     memory::ModuleScope scope(cat("decoder.", i));
     r = decoder[i].step(r, {source[i], seen}, places, cache ? &cache->layers[i] : nullptr);
   }
-  return decoder_norm ? nn::add_norm(*decoder_norm, r).first : r.sum();
+  const Tensor y = decoder_norm ? nn::add_norm(*decoder_norm, r).first : r.sum();
+  return decoder_relative ? decoder_dropout(y) : y;
 }
 
 Tensor EncoderDecoder::hidden(const Tensor& tokens, const Tensor& encoded, const Tensor& padding) const {

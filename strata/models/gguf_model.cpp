@@ -8,7 +8,6 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
-#include "strata/generate/decoder_start.h"
 #include "strata/io/files.h"
 #include "strata/io/gguf.h"
 #include "strata/io/weight_files.h"
@@ -210,11 +209,16 @@ void save_gguf(const nn::Module& module, const Family& family, const ModelSpec& 
 void save_gguf(const Pretrained& model, const std::string& path, GgufOptions options) {
   check(model.family != nullptr, kOp, "there is no model");
   if (options.companions.empty()) options.companions = model.folder;
-  // The spec does not hold it, and what is written of one says 0.
-  if (model.encoder_decoder)
-    if (const int64_t start = parse_decoder_start(model.generation_config, model.config, model.folder).start;
-        start != 0)
-      throw ValueError(kOp, cat("texts that begin with id ", start, " (decoder_start_token_id) are not had here"));
+  // The spec does not hold it, and what is written of one says 0. The first of the two files that says it counts.
+  constexpr std::string_view kStart = "decoder_start_token_id";
+  for (const std::string* text : {&model.generation_config, &model.config}) {
+    if (!model.encoder_decoder || text->empty()) continue;
+    const ConfigReader settings(*text, model.folder);
+    if (!settings.has(kStart) || settings.is_null(kStart)) continue;
+    const int64_t start = settings.integer(kStart);
+    check(start == 0, kOp, "texts that begin with id ", start, " (", kStart, ") cannot be said");
+    break;
+  }
   save_gguf(model.module(), *model.family, model.spec, path, options);
 }
 

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <map>
 
+#include <nlohmann/json.hpp>
+
 #include "strata/core/error_test_util.h"
 #include "strata/core/node.h"
 #include "strata/io/files.h"
@@ -204,6 +206,32 @@ TEST(EncoderDecoders, AnOutputLayerThatIsLeftOut) {
   const Pretrained loaded = load_pretrained(dir.path());
   EXPECT_TRUE(equal(loaded.encoder_decoder->head->weight, parameters.at("token_embedding.weight")));
   EXPECT_FALSE(loaded.encoder_decoder->head->weight.same_as(loaded.encoder_decoder->token_embedding.weight));
+}
+
+// T5 drops numbers behind each part's last norm too, in training alone; Whisper does not.
+TEST(EncoderDecoders, DropoutBehindTheLastNorm) {
+  const auto zeros_of = [](const Tensor& x) {
+    return (x == 0).to(DType::f32).sum().item() / static_cast<double>(x.numel());
+  };
+  const NoGrad guard;
+  const Family& t5 = family_named("t5");
+  const std::string config =
+      R"({"model_type": "t5", "vocab_size": 20, "d_model": 64, "d_kv": 8, "d_ff": 16, "num_layers": 1,
+      "num_heads": 2, "dropout_rate": 0.3, "decoder_start_token_id": 0})";
+  EncoderDecoder model(read_spec(t5, ConfigReader(config, "config.json")));
+  const Tensor source = zeros({8, 40}, DType::i64), tokens = zeros({8, 30}, DType::i64);
+  model.train();
+  // And what the embedding and every part of a block dropped: 0.3^3, 0.3^4.
+  EXPECT_NEAR(zeros_of(model.encode(source)), 0.3 + 0.7 * 0.027, 0.012);
+  EXPECT_NEAR(zeros_of(model.hidden(tokens, model.encode(source))), 0.3 + 0.7 * 0.0081, 0.012);
+  model.eval();
+  EXPECT_EQ(zeros_of(model.hidden(tokens, model.encode(source))), 0);
+  const Family& whisper = family_named("whisper");
+  nlohmann::json heard = nlohmann::json::parse(whisper.samples[0].config);
+  heard["dropout"] = 0.3;
+  EncoderDecoder hears(read_spec(whisper, ConfigReader(heard.dump(), "config.json")));
+  hears.train();
+  EXPECT_LT(zeros_of(hears.encode(zeros({2, 16, 100}))), 0.01);
 }
 
 // Every distance has the bucket that transformers gives it (T5Attention._relative_position_bucket).

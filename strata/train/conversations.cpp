@@ -163,8 +163,8 @@ Tensor answers(const LanguageModel& model, const data::Batch& batch, bool means)
 }  // namespace
 
 Tensor batch_loss(const TokenDecoder& any, const data::Batch& batch, const TrainConfig& config) {
-  if (config.data.format == "seq2seq")
-    return dynamic_cast<const EncoderDecoder&>(any).loss(batch[0], batch[2], batch[3], batch[1]);
+  if (const auto* answers = dynamic_cast<const EncoderDecoder*>(&any))
+    return answers->loss(batch[0], batch[2], batch[3], batch[1]);
   const auto& model = dynamic_cast<const LanguageModel&>(any);
   if (config.data.format == "text") return model.loss(batch[0], batch[1]);
   if (config.data.format == "chat") return model.packed_loss(batch[0], batch[1], batch[2], batch[3]);

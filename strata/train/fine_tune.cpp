@@ -165,10 +165,11 @@ InitModel find_init(const std::string& path) {
       init.spec = model_spec(run.state.config.model);
     } else {
       const InitModel first = find_init(run.state.config.init);
-      init.spec = first.spec, init.start = first.start;
+      init.spec = first.spec, init.start = first.start, init.folder = first.folder;
     }
     return init;
   }
+  init.folder = path;
   std::tie(init.family, init.spec) = read_pretrained_spec(path);
   check(init.family->kind == ModelKind::decoder || init.answers(), "model.init", io::quote(path), " holds a ",
         init.family->title, ", which continues no text");
@@ -219,8 +220,7 @@ text::TokenizerFolder init_tokenizer(const InitModel& init) {
 static AdapterNames own_names(TokenDecoder& model) {
   const auto* decoder = dynamic_cast<const LanguageModel*>(&model);
   check(decoder != nullptr, "tune.method",
-        "adapters of a model that reads one text and writes another begin with its "
-        "folder, and not with a run");
+        "adapters of a model that reads one text and writes another begin with its folder, and not with a run");
   return own_adapter_names(*decoder);
 }
 

@@ -23,7 +23,8 @@ struct InitModel {
   bool is_run = false;
   const Family* family = nullptr;  ///< of a folder
   ModelSpec spec;
-  std::string network;         ///< the text of a config.json that says the spec; empty of runs
+  std::string network;  ///< the text of a config.json that says the spec; empty of runs
+  std::string folder;   ///< that it began as: path, or of a run that of its model.init; empty of one from nothing
   std::vector<int64_t> start;  ///< of an encoder-decoder: what its texts begin with
 
   /// Whether it reads one text and writes another (T5), where others continue one.

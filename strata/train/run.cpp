@@ -69,7 +69,7 @@ bool is_checkpoint(const std::string& path) {
 }  // namespace
 
 std::shared_ptr<LanguageModel> make_model(const TrainConfig& config) {
-  return decoder_of(make_tuned_model(config), "this");
+  return decoder_of(make_tuned_model(config), "model.init");
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& c, const optim::NamedTensors& parameters,

@@ -16,6 +16,7 @@
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/rehearse.h"
 #include "strata/train/run.h"
+#include "strata/train/train_data.h"
 #include "strata/train/trainer_test_util.h"
 
 namespace strata {
@@ -79,7 +80,6 @@ class Seq2Seq : public TrainTest {
 };
 
 TEST_F(Seq2Seq, LearnsToAnswer) {
-  c_.steps = 160;
   const TrainResult r = train_in("run");
   EXPECT_TRUE(r.finished);
   const auto all = metrics("run");
@@ -88,14 +88,20 @@ TEST_F(Seq2Seq, LearnsToAnswer) {
   EXPECT_EQ(trained.model, nullptr);
   ASSERT_NE(trained.encoder_decoder, nullptr);
   EXPECT_EQ(trained.start, std::vector<int64_t>{0});
-  // The loss of the checkpoint is that of the run's end, and it answers.
-  const std::vector<int32_t> ids = trained.tokenizer->encode("abcd");
-  const Tensor source =
-      from_span<int64_t>(std::vector<int64_t>(ids.begin(), ids.end()), {static_cast<int64_t>(ids.size())});
+  // It answers "abcd" in the letters of the data; the tokenizer begins texts with 0, and 1 ends them.
+  const Tensor source = from_span<int64_t>(std::vector<int64_t>{0, 68, 69, 70, 71, 1}, {6});
   TextGenerator writer(trained.encoder_decoder, trained.tokenizer);
-  const Generated out =
-      writer.generate({{trained.start, {.max_tokens = 12, .temperature = 0, .stop_ids = {1}}, source}})[0];
-  EXPECT_EQ(out.completions[0].finish, Finish::stop_id) << out.completions[0].text;
+  const Generated out = writer.generate(
+      {{trained.start, {.max_tokens = 12, .min_tokens = 4, .temperature = 0, .stop_ids = {1}}, source}})[0];
+  EXPECT_FALSE(out.completions[0].text.empty());
+  EXPECT_EQ(out.completions[0].text.find_first_not_of("abcdefgh"), std::string::npos) << out.completions[0].text;
+  const NoGrad guard;
+  const std::vector<int64_t> read{0, 0, 70, 71, 68, 69}, learned{0, 70, 71, 68, 69, 1};  // "cdab"
+  const double loss =
+      trained.encoder_decoder
+          ->loss(source.unsqueeze(0), from_span<int64_t>(read, {1, 6}), from_span<int64_t>(learned, {1, 6}))
+          .item();
+  EXPECT_LT(loss, 0.5 * all.front().loss);
   EXPECT_NE(message<ValueError>([&] { load_trained_model(dir_ / "run"); }).find("strata generate"), std::string::npos);
 }
 
@@ -141,6 +147,11 @@ TEST_F(Seq2Seq, AdaptersOfBothParts) {
   c_.steps = 2;
   train_in("second");
   EXPECT_NEAR(metrics("second").front().loss, r.last.loss, 0.5 * r.last.loss + 0.2);
+  const InitModel init = find_init(dir_ / "lora");
+  EXPECT_EQ(init.folder, fs::absolute(dir_ / "t5").string());
+  const TrainData data = open_train_data(c_, dir_ / "second");
+  const data::Sample first{.index = 0, .epoch = 0};
+  EXPECT_EQ(data.train->get_batch({&first, 1})[3].to_vector<int64_t>()[3], 1) << "a text of two letters, begun by 0";
 }
 
 TEST_F(Seq2Seq, LowPrecisionAndLowBits) {

@@ -92,6 +92,8 @@ TrainData open_train_data(const TrainConfig& config, const std::string& out, con
     d.tokenizer = data::is_token_file(config.data.path) ? tokenizer_of_token_file(config.data.path)
                                                         : make_tokenizer(config.data, config.model.vocab);
   if (config.data.format == "seq2seq") {
+    // A run keeps the tokenizer alone, and the folder that it began as says what ends a text.
+    if (model.is_run) init.eos = text::load_tokenizer_folder(model.folder).eos;
     open_source_targets(d, config, init, model.start);
     return d;
   }

@@ -173,7 +173,7 @@ test('t5 answers as transformers does', { skip: skip('t5-plain') }, async () => 
   const written = await model.generate(sources, { maxNewTokens: want[0].length, eosTokenId: [] });
   assert.deepEqual(written.map(([{ tokens }]) => tokens), want);
   await assert.rejects(model.forward(reference.source), /tokens that it writes/);
-  await assert.rejects(model.transcribe(reference.source, { rate: 16000 }), /reads no sound/);
+  await assert.rejects(model.transcribe(st.zeros([10]), { rate: 16000 }), /reads no sound/);
 });
 
 test('whisper writes what is said', { skip: skip('whisper-plain') }, async () => {

@@ -1,5 +1,5 @@
 // T5, T5 v1.1 and Flan-T5 (Raffel et al., arXiv:1910.10683). Beside the dropout that is had here, transformers has it
-// within the feed-forward part and behind the last norm, in training.
+// within the feed-forward part, in training.
 
 #include <cmath>
 
