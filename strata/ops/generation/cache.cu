@@ -36,9 +36,10 @@ void cache_write_cuda(Tensor& y, const Tensor& x, const Tensor& starts, const Te
   const Tensor start = starts.contiguous(), count = counts.defined() ? counts.contiguous() : counts;
   dispatch_bytes(y.dtype(), [&]<class B>() {
     write_kernel<B><<<cuda::blocks_for(x.numel(), kThreads), kThreads, 0, cuda::stream()>>>(
-        static_cast<B*>(y.raw_data()), static_cast<const B*>(x.raw_data()), start.data<int64_t>(),
-        count.defined() ? count.data<int64_t>() : nullptr, steps_of(y), steps_of(x), x.size(1), x.size(2), x.size(3),
-        y.size(2), x.numel(), cuda::range_check());
+        static_cast<B*>(y.raw_data()), static_cast<const B*>(x.raw_data()),
+        static_cast<const int64_t*>(start.raw_data()),
+        count.defined() ? static_cast<const int64_t*>(count.raw_data()) : nullptr, steps_of(y), steps_of(x), x.size(1),
+        x.size(2), x.size(3), y.size(2), x.numel(), cuda::range_check());
   });
 }
 

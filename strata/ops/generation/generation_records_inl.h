@@ -30,12 +30,18 @@ inline void check_logits(const Tensor& x, std::string_view op) {
                     "needs logits [B, V] with V from 1 to 2^31, got ", x);
   check<ShapeError>(x.size(0) < 65536, op, "takes at most 65535 rows, got ", x);
 }
+// Where the elements lie on the tensor's own device: Tensor::data() is for hosts only.
+template <class T>
+T* elements(const Tensor& t) {
+  check<DTypeError>(t.dtype() == dtype_of<T>, "generation", "wanted ", dtype_of<T>, ", got ", t);
+  return static_cast<T*>(t.raw_data());
+}
 // `held` keeps a row-major copy alive where one is needed.
 template <class T>
 PerRow<T> per_row(const Tensor& t, Tensor& held) {
   if (!t.defined()) return {};
   held = t.contiguous();
-  return {held.data<T>(), t.dim() == 0 ? 0 : 1};
+  return {elements<T>(held), t.dim() == 0 ? 0 : 1};
 }
 
 inline constexpr DTypeSet kLogits = dtype_bit(DType::f16) | dtype_bit(DType::bf16) | dtype_bit(DType::f32);

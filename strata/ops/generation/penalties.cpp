@@ -29,9 +29,9 @@ void penalise(auto on, Tensor& y, const Tensor& logits, const Tensor& history, c
   const Tensor x = logits.to(DType::f32).contiguous(), h = history.contiguous(), length = lengths.contiguous(),
                prompt = prompts.contiguous();
   Tensor held[3];
-  const generation::PenaltyArgs a{h.data<int64_t>(),
-                                  length.data<int64_t>(),
-                                  prompt.data<int64_t>(),
+  const generation::PenaltyArgs a{generation::elements<int64_t>(h),
+                                  generation::elements<int64_t>(length),
+                                  generation::elements<int64_t>(prompt),
                                   generation::per_row<float>(repetition, held[0]),
                                   generation::per_row<float>(frequency, held[1]),
                                   generation::per_row<float>(presence, held[2]),
@@ -40,10 +40,10 @@ void penalise(auto on, Tensor& y, const Tensor& logits, const Tensor& history, c
                                   h.size(1)};
   if constexpr (on.cuda) {
     const Tensor seen = empty({x.shape(), DType::i32, x.device(), std::nullopt});
-    generation::penalise_logits_cuda(a, x.data<float>(), y.data<float>(),
-                                     reinterpret_cast<uint32_t*>(seen.data<int32_t>()));
+    generation::penalise_logits_cuda(a, generation::elements<float>(x), generation::elements<float>(y),
+                                     reinterpret_cast<uint32_t*>(generation::elements<int32_t>(seen)));
   } else {
-    generation::penalise_logits_cpu(a, x.data<float>(), y.data<float>());
+    generation::penalise_logits_cpu(a, generation::elements<float>(x), generation::elements<float>(y));
   }
 }
 
@@ -162,18 +162,18 @@ void bias(auto on, Tensor& y, const Tensor& x, const Tensor& which, const Tensor
                limit = limits.defined() ? limits.contiguous() : limits;
   Tensor to = y.is_contiguous() ? y : y.contiguous();
   const int64_t n = id.size(-1);
-  const generation::BiasArgs a{id.data<int64_t>(),
-                               count.defined() ? count.data<int64_t>() : nullptr,
-                               count.defined() ? limit.data<int64_t>() : nullptr,
-                               v.data<float>(),
+  const generation::BiasArgs a{generation::elements<int64_t>(id),
+                               count.defined() ? generation::elements<int64_t>(count) : nullptr,
+                               count.defined() ? generation::elements<int64_t>(limit) : nullptr,
+                               generation::elements<float>(v),
                                x.size(0),
                                x.size(1),
                                n,
                                id.dim() == 1 ? 0 : n};
   if constexpr (on.cuda)
-    generation::bias_logits_cuda(a, to.data<float>());
+    generation::bias_logits_cuda(a, generation::elements<float>(to));
   else
-    generation::bias_logits_cpu(a, to.data<float>());
+    generation::bias_logits_cpu(a, generation::elements<float>(to));
   if (to.raw_data() != y.raw_data()) copy_elements(y, to);
 }
 

@@ -41,15 +41,17 @@ void sample(auto on, Tensor& token, Tensor& logprob, const Tensor& logits, const
                                  generation::per_row<float>(f.min_p, held[2]),
                                  generation::per_row<float>(f.typical_p, held[3]),
                                  generation::per_row<int64_t>(f.top_k, held[4]),
-                                 seed.data<int64_t>(),
-                                 position.data<int64_t>(),
+                                 generation::elements<int64_t>(seed),
+                                 generation::elements<int64_t>(position),
                                  x.size(0),
                                  x.size(1),
                                  vocab > 0 ? vocab : x.size(1)};
   if constexpr (on.cuda)
-    generation::sample_tokens_cuda(x.dtype(), x.raw_data(), a, token.data<int64_t>(), logprob.data<float>());
+    generation::sample_tokens_cuda(x.dtype(), x.raw_data(), a, generation::elements<int64_t>(token),
+                                   generation::elements<float>(logprob));
   else
-    generation::sample_tokens_cpu(x.dtype(), x.raw_data(), a, token.data<int64_t>(), logprob.data<float>());
+    generation::sample_tokens_cpu(x.dtype(), x.raw_data(), a, generation::elements<int64_t>(token),
+                                  generation::elements<float>(logprob));
 }
 
 // ---- in double precision, by sorting
