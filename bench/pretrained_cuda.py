@@ -7,9 +7,11 @@ Parts are those of PARTS below, all of them where none is named. Each is a proce
 no other with it. A row: what is measured, Strata, the peer, Strata's share of the limit that bytes or operations give (of a copy's
 speed and a product's, which the first part measures), and the goal."""
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -40,6 +42,7 @@ class Run:
 
     def __init__(self, a):
         self.bin, self.tmp = pathlib.Path(a.bin), pathlib.Path(a.tmp)
+        self.text, self.tokenizers = pathlib.Path(a.text or ""), pathlib.Path(a.tokenizers or "")
         self.bytes_s, self.flops_s = a.bytes_s, a.flops_s
 
     def program(self, name):
@@ -301,6 +304,142 @@ def torch_lora(run, rows, tokens):
     return statistics.median(times[3:]) * 1e3
 
 
+def read_seconds(paths, threads):
+    def read(path):
+        block = bytearray(16 << 20)
+        with open(path, "rb", buffering=0) as f:
+            while f.readinto(block):
+                pass
+
+    begin = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        list(pool.map(read, paths))
+    return time.monotonic() - begin
+
+
+@part(280)
+def start(run):
+    """From nothing to the first token of a folder: a process's start to its end, as who calls it sees it."""
+    folder = run.tmp / "8b"
+    model = hf_model(run, "8b")
+    begin = time.monotonic()
+    model.save_pretrained(folder, max_shard_size="2GB")
+    del model
+    shutil.copy(run.tokenizers / "1.json", folder / "tokenizer.json")
+    files = sorted(folder.glob("*.safetensors"))
+    size = sum(f.stat().st_size for f in files)
+    print(f"(a folder of {size / 1e9:.2f} GB in {len(files)} files, written in {time.monotonic() - begin:.0f} s)", flush=True)
+
+    def forget():
+        for f in files:
+            with open(f, "rb") as opened:
+                os.fsync(opened.fileno())
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def first_token():
+        begin = time.monotonic()
+        done = subprocess.run([run.program("strata"), "generate", "--model", str(folder), "--device", "cuda", "--prompt", "The first word", "--tokens",
+                               "1", "--temperature", "0", "--statistics"], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip()[-600:])
+        return time.monotonic() - begin, done.stderr.strip().splitlines()[-1]
+
+    read = {}
+    for threads in (1, 8):
+        forget()
+        read[threads] = read_seconds(files, threads)
+    forget()
+    cold = attempt(run, "start, cold", first_token)
+    read_seconds(files, 8)
+    cached = [attempt(run, "start, cached", first_token) for _ in range(2)]
+    code = ("import sys, torch; from transformers import AutoModelForCausalLM as M; m = M.from_pretrained(sys.argv[1], dtype=torch.bfloat16, "
+            "device_map='cuda'); m.generate(torch.ones(1, 3, dtype=torch.long, device='cuda'), max_new_tokens=1, do_sample=False)")
+    begin = time.monotonic()
+    peer = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True)
+    seconds = time.monotonic() - begin
+    theirs = f"transformers {seconds:.2f}" if peer.returncode == 0 else f"transformers failed: {peer.stderr.strip()[-200:]}"
+    if all(cached):
+        best = min(cached)
+        run.row("8b folder, cached, to the first token and out again: s", f"{best[0]:.2f}", theirs, "", 3, f"{size / best[0] / 1e9:.1f} GB/s; {best[1]}")
+    if cold:
+        disk = min(read.values())
+        run.row("8b folder, cold: s", f"{cold[0]:.2f}", "", f"{disk / cold[0]:.0%} of the disk", "0.9 of the disk",
+                f"read alone in {read[1]:.2f} s by one thread, {read[8]:.2f} by eight ({size / disk / 1e9:.2f} GB/s)")
+
+
+@part(200)
+def tokenise(run):
+    done = subprocess.run([sys.executable, str(HERE / "tokenizers.py"), str(run.text), "--program", run.program("tokenizers_bench"), "--megabytes", "100",
+                           "--threads", "1", str(os.cpu_count()), "--passes", "1", "--keep", str(run.tokenizers)], capture_output=True, text=True)
+    print(done.stdout + done.stderr[-600:], flush=True)
+
+
+@part(240)
+def bpe(run):
+    done = subprocess.run([sys.executable, str(HERE / "token_models.py"), str(run.text), run.program("token_models_bench"), "--mb", "1000", "--threads",
+                           str(os.cpu_count()), "--rounds", "1", "--kinds", "BPE"], capture_output=True, text=True)
+    print(done.stdout + done.stderr[-600:], flush=True)
+
+
+@part(200)
+def cpu1b(run):
+    """Q4_0 on the processor, beside llama.cpp (PyPI's llama-cpp-python) with the same file."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+    vocab = len(json.loads((run.tokenizers / "1.json").read_text())["model"]["vocab"]) + 1
+    settings = USUAL | SHAPES["1b"] | dict(vocab_size=vocab)
+    settings.pop("model_type")
+    torch.set_default_dtype(torch.bfloat16)
+    from transformers.initialization import no_init_weights
+    with no_init_weights():
+        model = LlamaForCausalLM(LlamaConfig(**settings))
+    torch.set_default_dtype(torch.float32)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_((torch.rand(p.shape) - 0.5) * 0.07) if p.dim() > 1 else p.fill_(1)
+    folder, gguf = run.tmp / "cpu1b", run.tmp / "cpu1b.gguf"
+    model.save_pretrained(folder)
+    shutil.copy(run.tokenizers / "1.json", folder / "tokenizer.json")
+    done = subprocess.run([run.program("strata"), "model", "convert", str(folder), str(gguf), "--type", "q4_0"], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip()[-600:])
+    prompt = (run.tmp / "prompt")
+    prompt.write_text(" ".join(run.text.read_text().split()[:400]))
+    done = subprocess.run([run.program("strata"), "generate", "--model", str(gguf), "--device", "cpu", "--prompt", prompt.read_text(), "--tokens", "64",
+                           "--temperature", "0", "--statistics"], capture_output=True, text=True)
+    size = gguf.stat().st_size
+    said = done.stderr.strip().splitlines()[-1] if done.returncode == 0 else "failed: " + done.stderr.strip()[-300:]
+    theirs = attempt(run, "llama.cpp", lambda: llama_cpp(run, gguf))
+    run.row(f"1b Q4_0 ({size / 1e9:.2f} GB), {os.cpu_count()} cores: tokens/s", said, theirs or "", "", "1.1 times")
+
+
+def llama_cpp(run, gguf):
+    code = """
+import ctypes, os, sys, time
+import llama_cpp.llama_cpp as L
+L.llama_backend_init()
+m = L.llama_model_default_params(); m.n_gpu_layers = 0
+model = L.llama_model_load_from_file(sys.argv[1].encode(), m)
+c = L.llama_context_default_params(); c.n_ctx = 2048; c.n_batch = c.n_ubatch = 512
+c.n_threads = c.n_threads_batch = os.cpu_count()
+context = L.llama_init_from_model(model, c)
+def read(n):
+    tokens = (L.llama_token * n)(*range(5, 5 + n))
+    begin = time.perf_counter()
+    assert L.llama_decode(context, L.llama_batch_get_one(tokens, n)) == 0
+    L.llama_synchronize(context)
+    return time.perf_counter() - begin
+read(16)
+prefill = min(read(512) for _ in range(2))
+steps = sorted(read(1) for _ in range(64))
+print(f"llama.cpp: {512 / prefill:.1f} read, {1 / steps[32]:.1f} written a second")
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(gguf)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip()[-300:])
+    return done.stdout.strip()
+
+
 # ---- the run
 
 
@@ -309,6 +448,8 @@ def main():
     p.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     p.add_argument("--bin", default=str(HERE.parent / "build/release"), help="where the programs are")
     p.add_argument("--tmp", help="a folder on the disk that is to be measured")
+    p.add_argument("--text", help="any plain text, for the parts that tokenise")
+    p.add_argument("--tokenizers", help="a folder that bench/tokenizers.py --keep left; 1.json is the tokenizer of the folders that are made")
     p.add_argument("--bytes-s", type=float, default=4.28e12)
     p.add_argument("--flops-s", type=float, default=789e12)
     p.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -321,7 +462,8 @@ def main():
     with tempfile.TemporaryDirectory(dir=a.tmp) as tmp:
         for name in ["machine"] + [n for n in a.parts or PARTS if n != "machine"]:
             begin = time.monotonic()
-            command = [sys.executable, __file__, name, "--worker", "--bin", a.bin, "--tmp", tmp, "--bytes-s", str(a.bytes_s), "--flops-s", str(a.flops_s)]
+            command = [sys.executable, __file__, name, "--worker", "--bin", a.bin, "--tmp", tmp, "--bytes-s", str(a.bytes_s), "--flops-s",
+                       str(a.flops_s), *(["--text", a.text] if a.text else []), *(["--tokenizers", a.tokenizers] if a.tokenizers else [])]
             limit = PARTS[name][1]
             try:
                 done = subprocess.run(command, timeout=limit, stdout=subprocess.PIPE if name == "machine" else None)

@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 
+sys.path[:] = [p for p in sys.path if os.path.abspath(p) != os.path.dirname(os.path.abspath(__file__))]  # this file has the package's name
+
 
 def documents(text, megabytes, seed=14):
     rng = random.Random(seed)
