@@ -368,7 +368,7 @@ def start(run):
 
 @part(200)
 def tokenise(run):
-    done = subprocess.run([sys.executable, str(HERE / "tokenizers.py"), str(run.text), "--program", run.program("tokenizers_bench"), "--megabytes", "100",
+    done = subprocess.run([sys.executable, str(HERE / "compare_tokenizers.py"), str(run.text), "--program", run.program("tokenizers_bench"), "--megabytes", "100",
                            "--threads", "1", str(os.cpu_count()), "--passes", "1", "--keep", str(run.tokenizers)], capture_output=True, text=True)
     print(done.stdout + done.stderr[-600:], flush=True)
 
@@ -448,7 +448,7 @@ def main():
     p.add_argument("--bin", default=str(HERE.parent / "build/release"), help="where the programs are")
     p.add_argument("--tmp", help="a folder on the disk that is to be measured")
     p.add_argument("--text", help="any plain text, for the parts that tokenise")
-    p.add_argument("--tokenizers", help="a folder that bench/tokenizers.py --keep left; 1.json is the tokenizer of the folders that are made")
+    p.add_argument("--tokenizers", help="a folder that bench/compare_tokenizers.py --keep left; 1.json is the tokenizer of the folders that are made")
     p.add_argument("--bytes-s", type=float, default=4.28e12)
     p.add_argument("--flops-s", type=float, default=789e12)
     p.add_argument("--seconds", type=float, default=1e9, help="of all parts together: what is left bounds each")

@@ -54,7 +54,6 @@ def theirs(what, kind, text, vocab, model, threads):
 
 
 def worker(what, kind, text, vocab, model):
-    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # tokenizers.py beside this file has the package's name
     import tokenizers as t
 
     lines = open(text, encoding="utf-8").read().splitlines(keepends=True)

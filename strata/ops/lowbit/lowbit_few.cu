@@ -34,7 +34,6 @@ __global__ void __launch_bounds__(kThreads) few_kernel(const Product p) {
   __shared__ float sums[kWarps][kTileColumns][kTileRows];
   float* const scales = reinterpret_cast<float*>(shared + kStages * 2 * kThreads);
   uint32_t* const zeros = reinterpret_cast<uint32_t*>(scales + p.groups * kTileRows);
-  cuda::let_next_begin();
   const PackedView& w = p.w;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % cuda::kWarp, warp = thread / cuda::kWarp;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kTileRows;
@@ -100,6 +99,7 @@ __global__ void __launch_bounds__(kThreads) few_kernel(const Product p) {
     sum[2] = fmaf(high_scale, part[0][2], sum[2]);
     sum[3] = fmaf(high_scale, part[0][3], sum[3]);
   }
+  cuda::let_next_begin();  // not before: its blocks would take the place of this kernel's that are still to come
 #pragma unroll
   for (int e = 0; e < 4; ++e) sums[warp][lane % 4 * 2 + e % 2][e / 2 * 8 + lane / 4] = sum[e];
   __syncthreads();

@@ -30,7 +30,6 @@ struct Few {
 template <class T, class O, int kRows, int kColumns, int kStages>
 __global__ void __launch_bounds__(kThreads) few_kernel(const Few g) {
   __shared__ uint4 ring[kStages][kColumns][kThreads];
-  let_next_begin();
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kWarps + thread / kWarp) * kColumns;
   const T* column[kColumns];
@@ -82,6 +81,7 @@ __global__ void __launch_bounds__(kThreads) few_kernel(const Few g) {
     }
     bring(step + kStages - 1);
   }
+  let_next_begin();  // not before: its blocks would take the place of this kernel's that are still to come
 #pragma unroll
   for (int i = 0; i < kRows; ++i)
 #pragma unroll
