@@ -40,7 +40,7 @@ struct Way {
   }
 };
 
-constexpr int kCopies = 6, kRounds = 25;
+constexpr int kCopies = 6;
 
 // Products of a round on a card.
 constexpr int kCalls = 48;
@@ -137,13 +137,14 @@ int main(int argc, char** argv) {
   std::vector<int64_t> counts(numbers.begin() + std::min<int64_t>(2, static_cast<int64_t>(numbers.size())),
                               numbers.end());
   if (counts.empty()) counts = {1, 2, 4, 8, 16, 32, 64, 128};
+  const int rounds = card ? 9 : 25;
   for (const int64_t m : counts) {
     for (Way& way : ways) way.seconds.clear();
     std::vector<std::unique_ptr<Rounds>> graphs;
     if (card)
       for (const Way& way : ways)
         graphs.push_back(std::make_unique<Rounds>(way, full({m, columns}, 0.5).to(way.x).to(device)));
-    for (int round = -2; round < kRounds; ++round)
+    for (int round = -2; round < rounds; ++round)
       for (size_t i = 0; i < ways.size(); ++i) {
         Way& way = ways[i];
         double s = 0;

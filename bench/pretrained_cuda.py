@@ -27,6 +27,7 @@ SHAPES = {
 }
 USUAL = dict(model_type="llama", max_position_embeddings=8192, rms_norm_eps=1e-5, rope_theta=500000.0, hidden_act="silu")
 PARTS = {}
+CORES = len(os.sched_getaffinity(0))
 
 
 def part(seconds):
@@ -37,11 +38,16 @@ def part(seconds):
     return add
 
 
+def run_folder(a):
+    return pathlib.Path(a.tmp) / "folder-8b"
+
+
 class Run:
     """What a part needs: where things are, and what the card can do."""
 
     def __init__(self, a):
         self.bin, self.tmp = pathlib.Path(a.bin), pathlib.Path(a.tmp)
+        self.folder = pathlib.Path(a.folder or run_folder(a))
         self.text, self.tokenizers = pathlib.Path(a.text or ""), pathlib.Path(a.tokenizers or "")
         self.bytes_s, self.flops_s = a.bytes_s, a.flops_s
 
@@ -148,7 +154,7 @@ def machine(run):
 
     copy = 2 * x.nbytes / seconds(lambda: y.copy_(x))
     product = 2 * 8192**3 / seconds(lambda: a @ b)
-    print(f"{name}, PyTorch {torch.__version__}, {os.cpu_count()} processor cores: copies {copy / 1e12:.2f} TB/s, bf16 products {product / 1e12:.0f} TFLOP/s")
+    print(f"{name}, PyTorch {torch.__version__}, {CORES} processor cores: copies {copy / 1e12:.2f} TB/s, bf16 products {product / 1e12:.0f} TFLOP/s")
     print(json.dumps({"bytes_s": copy, "flops_s": product}), flush=True)
 
 
@@ -316,18 +322,22 @@ def read_seconds(paths, threads):
     return time.monotonic() - begin
 
 
-@part(280)
-def start(run):
-    """From nothing to the first token of a folder: a process's start to its end, as who calls it sees it."""
-    folder = run.tmp / "8b"
+@part(120)
+def folder(run):
+    """The folder that `start` reads, where --folder says."""
     model = hf_model(run, "8b")
     begin = time.monotonic()
-    model.save_pretrained(folder, max_shard_size="2GB")
-    del model
-    shutil.copy(run.tokenizers / "1.json", folder / "tokenizer.json")
+    model.save_pretrained(run.folder, max_shard_size="2GB")
+    shutil.copy(run.tokenizers / "1.json", run.folder / "tokenizer.json")
+    print(f"(a folder of {sum(f.stat().st_size for f in run.folder.iterdir()) / 1e9:.2f} GB, written in {time.monotonic() - begin:.0f} s)", flush=True)
+
+
+@part(200)
+def start(run):
+    """From nothing to the first token of a folder: a process's start to its end, as who calls it sees it."""
+    folder = run.folder
     files = sorted(folder.glob("*.safetensors"))
     size = sum(f.stat().st_size for f in files)
-    print(f"(a folder of {size / 1e9:.2f} GB in {len(files)} files, written in {time.monotonic() - begin:.0f} s)", flush=True)
 
     def forget():
         for f in files:
@@ -343,40 +353,40 @@ def start(run):
             raise RuntimeError(done.stderr.strip()[-600:])
         return time.monotonic() - begin, done.stderr.strip().splitlines()[-1]
 
+    read_seconds(files, 8)
+    cached = [attempt(run, "start, cached", first_token) for _ in range(2)]
+    if all(cached):
+        best = min(cached)
+        run.row("8b folder, cached, to the first token and out again: s", f"{best[0]:.2f}", "", "", 3, f"{size / best[0] / 1e9:.1f} GB/s; {best[1]}")
     read = {}
     for threads in (1, 8):
         forget()
         read[threads] = read_seconds(files, threads)
     forget()
     cold = attempt(run, "start, cold", first_token)
-    read_seconds(files, 8)
-    cached = [attempt(run, "start, cached", first_token) for _ in range(2)]
+    if cold:
+        disk = min(read.values())
+        run.row("8b folder, cold: s", f"{cold[0]:.2f}", "", f"{disk / cold[0]:.0%} of the disk", "0.9 of the disk",
+                f"read alone in {read[1]:.2f} s by one thread, {read[8]:.2f} by eight ({size / disk / 1e9:.2f} GB/s)")
     code = ("import sys, torch; from transformers import AutoModelForCausalLM as M; m = M.from_pretrained(sys.argv[1], dtype=torch.bfloat16, "
             "device_map='cuda'); m.generate(torch.ones(1, 3, dtype=torch.long, device='cuda'), max_new_tokens=1, do_sample=False)")
     begin = time.monotonic()
     peer = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True)
     seconds = time.monotonic() - begin
-    theirs = f"transformers {seconds:.2f}" if peer.returncode == 0 else f"transformers failed: {peer.stderr.strip()[-200:]}"
-    if all(cached):
-        best = min(cached)
-        run.row("8b folder, cached, to the first token and out again: s", f"{best[0]:.2f}", theirs, "", 3, f"{size / best[0] / 1e9:.1f} GB/s; {best[1]}")
-    if cold:
-        disk = min(read.values())
-        run.row("8b folder, cold: s", f"{cold[0]:.2f}", "", f"{disk / cold[0]:.0%} of the disk", "0.9 of the disk",
-                f"read alone in {read[1]:.2f} s by one thread, {read[8]:.2f} by eight ({size / disk / 1e9:.2f} GB/s)")
+    run.row("8b folder, cached, transformers: s", "", f"{seconds:.2f}" if peer.returncode == 0 else f"failed: {peer.stderr.strip()[-200:]}")
 
 
 @part(200)
 def tokenise(run):
     done = subprocess.run([sys.executable, str(HERE / "compare_tokenizers.py"), str(run.text), "--program", run.program("tokenizers_bench"), "--megabytes", "100",
-                           "--threads", "1", str(os.cpu_count()), "--passes", "1", "--keep", str(run.tokenizers)], capture_output=True, text=True)
+                           "--threads", "1", str(CORES), "--passes", "1", "--keep", str(run.tokenizers)], capture_output=True, text=True)
     print(done.stdout + done.stderr[-600:], flush=True)
 
 
 @part(240)
 def bpe(run):
     done = subprocess.run([sys.executable, str(HERE / "token_models.py"), str(run.text), run.program("token_models_bench"), "--mb", "1000", "--threads",
-                           str(os.cpu_count()), "--rounds", "1", "--kinds", "BPE"], capture_output=True, text=True)
+                           str(CORES), "--rounds", "1", "--kinds", "BPE"], capture_output=True, text=True)
     print(done.stdout + done.stderr[-600:], flush=True)
 
 
@@ -409,7 +419,7 @@ def cpu1b(run):
     size = gguf.stat().st_size
     said = done.stderr.strip().splitlines()[-1] if done.returncode == 0 else "failed: " + done.stderr.strip()[-300:]
     theirs = attempt(run, "llama.cpp", lambda: llama_cpp(run, gguf))
-    run.row(f"1b Q4_0 ({size / 1e9:.2f} GB), {os.cpu_count()} cores: tokens/s", said, theirs or "", "", "1.1 times")
+    run.row(f"1b Q4_0 ({size / 1e9:.2f} GB), {CORES} cores: tokens/s", said, theirs or "", "", "1.1 times")
 
 
 def llama_cpp(run, gguf):
@@ -420,7 +430,7 @@ L.llama_backend_init()
 m = L.llama_model_default_params(); m.n_gpu_layers = 0
 model = L.llama_model_load_from_file(sys.argv[1].encode(), m)
 c = L.llama_context_default_params(); c.n_ctx = 2048; c.n_batch = c.n_ubatch = 512
-c.n_threads = c.n_threads_batch = os.cpu_count()
+c.n_threads = c.n_threads_batch = len(os.sched_getaffinity(0))
 context = L.llama_init_from_model(model, c)
 def read(n):
     tokens = (L.llama_token * n)(*range(5, 5 + n))
@@ -447,6 +457,7 @@ def main():
     p.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     p.add_argument("--bin", default=str(HERE.parent / "build/release"), help="where the programs are")
     p.add_argument("--tmp", help="a folder on the disk that is to be measured")
+    p.add_argument("--folder", help="where the 8B folder is or shall be; else it goes with the run")
     p.add_argument("--text", help="any plain text, for the parts that tokenise")
     p.add_argument("--tokenizers", help="a folder that bench/compare_tokenizers.py --keep left; 1.json is the tokenizer of the folders that are made")
     p.add_argument("--bytes-s", type=float, default=4.28e12)
@@ -464,7 +475,9 @@ def main():
         for name in ["machine"] + [n for n in a.parts or PARTS if n != "machine"]:
             begin = time.monotonic()
             command = [sys.executable, __file__, name, "--worker", "--bin", a.bin, "--tmp", tmp, "--bytes-s", str(a.bytes_s), "--flops-s",
-                       str(a.flops_s), *(["--text", a.text] if a.text else []), *(["--tokenizers", a.tokenizers] if a.tokenizers else [])]
+                       str(a.flops_s)]
+            for option, value in [("--text", a.text), ("--tokenizers", a.tokenizers), ("--folder", a.folder)]:
+                command += [option, value] if value else []
             limit = round(min(PARTS[name][1], ends - begin))
             if limit < 5:
                 print(f"| {name} | not run | | | | no time was left |", flush=True)

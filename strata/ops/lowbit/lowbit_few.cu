@@ -13,7 +13,8 @@ namespace {
 using namespace lowbit;
 
 constexpr int kThreads = 256, kWarps = kThreads / cuda::kWarp;
-constexpr int kStages = 8;  // steps that are on their way
+constexpr int kStages = 8;                  // steps that are on their way
+constexpr size_t kMostOfScales = 24 << 10;  // bytes: with the codes less than any card of 8.0 on has
 
 struct Product {
   PackedView w;
@@ -23,6 +24,7 @@ struct Product {
   int steps;        // of all columns
   int block_steps;  // that a scale is for
   int groups;       // scales of a row
+  bool staged;      // they have room in shared memory
 };
 
 // Shared memory: codes [kStages][2][kThreads], scales and zeros [groups][16] each.
@@ -57,8 +59,12 @@ __global__ void __launch_bounds__(kThreads) few_kernel(const Product p) {
 #pragma unroll
   for (int i = 0; i < kStages - 1; ++i) bring(i);
 
-  for (int i = thread; i < p.groups * kTileRows; i += kThreads) {
-    const Block b = load_block(w, row_of(i % kTileRows) / w.block_rows * w.grid_columns + i / kTileRows);
+  // Row r's, of a group of columns.
+  const auto block_of = [&](int r, int group) {
+    return load_block(w, row_of(r) / w.block_rows * w.grid_columns + group);
+  };
+  for (int i = thread; p.staged && i < p.groups * kTileRows; i += kThreads) {
+    const Block b = block_of(i % kTileRows, i / kTileRows);
     scales[i] = scale_of(w, b.scale);
     zeros[i] = b.zero;
   }
@@ -90,10 +96,19 @@ __global__ void __launch_bounds__(kThreads) few_kernel(const Product p) {
     const uint4* const from = shared + i % kStages * 2 * kThreads + thread;
     const uint4 low_codes = from[0], high_codes = from[kThreads];
     bring(i + kStages - 1);
-    const int group = (i * kWarps + warp) / p.block_steps * kTileRows + lane / 4;
+    const int group = (i * kWarps + warp) / p.block_steps, at = group * kTileRows + lane / 4;
+    float low_scale, high_scale;
+    uint32_t low_zero, high_zero;
+    if (p.staged) {
+      low_scale = scales[at], high_scale = scales[at + 8];
+      low_zero = zeros[at], high_zero = zeros[at + 8];
+    } else {
+      const Block of_low = block_of(lane / 4, group), of_high = block_of(lane / 4 + 8, group);
+      low_scale = scale_of(w, of_low.scale), high_scale = scale_of(w, of_high.scale);
+      low_zero = of_low.zero, high_zero = of_high.zero;
+    }
     float part[1][4] = {};
-    multiply<kKind, T, 1>(low_codes, high_codes, N(w, zeros[group]), N(w, zeros[group + 8]), own, part);
-    const float low_scale = scales[group], high_scale = scales[group + 8];
+    multiply<kKind, T, 1>(low_codes, high_codes, N(w, low_zero), N(w, high_zero), own, part);
     sum[0] = fmaf(low_scale, part[0][0], sum[0]);
     sum[1] = fmaf(low_scale, part[0][1], sum[1]);
     sum[2] = fmaf(high_scale, part[0][2], sum[2]);
@@ -118,8 +133,10 @@ void launch(Product p) {
   p.steps = static_cast<int>(p.w.columns / kStepColumns<kKind>);
   p.block_steps = static_cast<int>(std::min(p.w.block_columns, p.w.columns) / kStepColumns<kKind>);
   p.groups = (p.steps + p.block_steps - 1) / p.block_steps;
-  const size_t shared = (size_t{kStages} * 2 * kThreads) * sizeof(uint4) +
-                        static_cast<size_t>(p.groups) * kTileRows * (sizeof(float) + sizeof(uint32_t));
+  size_t shared = size_t{kStages} * 2 * kThreads * sizeof(uint4);
+  const size_t more = static_cast<size_t>(p.groups) * kTileRows * (sizeof(float) + sizeof(uint32_t));
+  p.staged = more <= kMostOfScales;
+  if (p.staged) shared += more;
   const auto kernel = few_kernel<kKind, T>;
   cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
                    "packed_linear", "cudaFuncSetAttribute");
@@ -129,7 +146,7 @@ void launch(Product p) {
 }  // namespace
 
 void lowbit_few_cuda(const PackedView& w, DType t, const void* x, int64_t m, const void* bias, void* y) {
-  const Product p{w, x, bias, y, static_cast<int>(m), 0, 0, 0};
+  const Product p{w, x, bias, y, static_cast<int>(m), 0, 0, 0, false};
   const auto with = [&]<class T>() {
     if (w.kind == WeightCodes::int4)
       launch<WeightCodes::int4, T>(p);
