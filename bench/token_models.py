@@ -8,16 +8,18 @@ a large corpus. Words are what stands between blanks in both engines. Seconds of
 The least of --rounds is printed, as lines of a table."""
 import argparse
 import json
+import multiprocessing
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
 
-def make_text(source, megabytes, path):
-    r = random.Random(1)
+def make_part(source, megabytes, path, seed):
+    r = random.Random(seed)
     lines = [line.split(" ") for line in open(source, encoding="utf-8").read().split("\n")]
     letters = "abcdefghijklmnopqrstuvwxyz"
     written = 0
@@ -32,6 +34,18 @@ def make_text(source, megabytes, path):
                 written += out.write(" ".join(words) + "\n")
 
 
+def make_text(source, megabytes, path):
+    """Parts of 64 MB, by all processors."""
+    parts = [(source, min(64, megabytes - at), f"{path}.{at}", 1 + at) for at in range(0, megabytes, 64)]
+    with multiprocessing.Pool() as pool:
+        pool.starmap(make_part, parts)
+    with open(path, "wb") as out:
+        for _, _, name, _ in parts:
+            with open(name, "rb") as part:
+                shutil.copyfileobj(part, out)
+            os.remove(name)
+
+
 def theirs(what, kind, text, vocab, model, threads):
     """A process of its own: the number of threads is read once."""
     out = subprocess.check_output([sys.executable, __file__, "--worker", what, kind, text, str(vocab), model],
@@ -40,7 +54,6 @@ def theirs(what, kind, text, vocab, model, threads):
 
 
 def worker(what, kind, text, vocab, model):
-    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # tokenizers.py beside this file has the package's name
     import tokenizers as t
 
     lines = open(text, encoding="utf-8").read().splitlines(keepends=True)

@@ -1,6 +1,6 @@
 // A tokenizer.json on documents: tokenizers_bench TOKENIZER DOCUMENTS THREADS [IDS [TEXTS]]. Documents are separated by
 // NUL bytes. Prints the seconds of reading the tokenizer and of the best of three passes over all documents, and writes
-// the ids (little-endian, 32 bits, -1 behind each document) and what they decode to. bench/tokenizers.py runs it beside
+// the ids (little-endian, 32 bits, -1 behind each document) and what they decode to. bench/compare_tokenizers.py runs it beside
 // PyPI's `tokenizers`.
 
 #include <algorithm>

@@ -199,7 +199,10 @@ void StepRunner::launch(const std::vector<data::Batch>& batches, double lr) {
   if (report.device().is_cpu()) {  // the optimizer has waited
     s.pinned = report.clone();
   } else {
-    if (!s.pinned.defined()) s.pinned = pin_memory(zeros(report.shape(), report.dtype()));
+    if (!s.pinned.defined()) {
+      const DeviceScope host(Device::cpu());  // whatever a caller's scope says
+      s.pinned = pin_memory(zeros(report.shape(), report.dtype()));
+    }
     cuda::copy_to_pinned(s.pinned, report);
   }
   s.arrived.record(cuda::current_stream(device_.index));

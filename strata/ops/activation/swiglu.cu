@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "strata/cuda/magnitudes.cuh"
+#include "strata/cuda/overlap.cuh"
 #include "strata/ops/activation/swiglu_kernel.h"
 
 namespace strata {
@@ -26,6 +27,8 @@ __device__ __forceinline__ void swiglu_one(T a_, T b_, T g_, T& first, T& second
 // Pieces of V values; `pieces` of them make a row.
 template <class T, int V, bool Backward>
 __global__ void __launch_bounds__(kThreads) swiglu_kernel(SwigluCall c, int64_t pieces, int64_t total) {
+  cuda::let_next_begin();
+  cuda::wait_for_previous();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   cuda::Most<T> most(c.most);
   if (i < total) {
@@ -65,9 +68,9 @@ void launch_swiglu(const SwigluCall& c) {
     const int64_t pieces = wide ? c.n / V : c.n, total = c.rows * pieces;
     const unsigned blocks = cuda::blocks_for(total, kThreads);
     if (wide) {
-      swiglu_kernel<T, V, Backward><<<blocks, kThreads, 0, cuda::stream()>>>(c, pieces, total);
+      cuda::launch_early(swiglu_kernel<T, V, Backward>, blocks, kThreads, 0, 1, c, pieces, total);
     } else {
-      swiglu_kernel<T, 1, Backward><<<blocks, kThreads, 0, cuda::stream()>>>(c, pieces, total);
+      cuda::launch_early(swiglu_kernel<T, 1, Backward>, blocks, kThreads, 0, 1, c, pieces, total);
     }
   });
 }

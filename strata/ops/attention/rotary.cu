@@ -1,6 +1,7 @@
 // Rotary position embedding on a CUDA device.
 
 #include "strata/cuda/kernel.cuh"
+#include "strata/cuda/overlap.cuh"
 #include "strata/ops/attention/rotary_kernel.h"
 
 namespace strata {
@@ -19,6 +20,8 @@ constexpr int kThreads = 256;
 template <class T, int V, class I, bool HeadsFirst>
 __global__ void __launch_bounds__(kThreads) rotary_kernel(RotaryCall c, I per_row, I rows) {
   using R = compute_t<T>;
+  cuda::let_next_begin();
+  cuda::wait_for_previous();
   const I item = static_cast<I>(blockIdx.x) * kThreads + threadIdx.x;
   if (item / per_row >= rows) return;
   I r = item / per_row;
@@ -80,7 +83,7 @@ void launch(const RotaryCall& c) {
   const unsigned blocks = cuda::blocks_for(items, kThreads);
   const auto queue = [&]<class I>(I) {
     const auto kernel = c.y_stride[2] < c.y_stride[3] ? rotary_kernel<T, V, I, true> : rotary_kernel<T, V, I, false>;
-    kernel<<<blocks, kThreads, 0, cuda::stream()>>>(c, static_cast<I>(per_row), static_cast<I>(rows));
+    cuda::launch_early(kernel, blocks, kThreads, 0, 1, c, static_cast<I>(per_row), static_cast<I>(rows));
   };
   items < int64_t{1} << 31 ? queue(uint32_t{}) : queue(uint64_t{});
 }

@@ -10,6 +10,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
+#include "strata/ops/generation/decode_attention_cuda.h"
 #include "strata/ops/generation/decode_attention_kernel.h"
 #include "strata/ops/generation/generation_records_inl.h"
 #include "strata/ops/naive_inl.h"
@@ -104,6 +105,10 @@ AttentionOptions causal(std::optional<double> scale, double soft_cap, const Tens
   return o;
 }
 
+double scale_of(std::optional<double> given, const Tensor& q) {
+  return given ? *given : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q.size(3))));
+}
+
 // One query a text: all texts in one call, each over the keys that it sees.
 void attend_one(Tensor& y, const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<int64_t>& places,
                 std::optional<double> scale, int64_t window, double soft_cap, const Tensor& sinks) {
@@ -124,7 +129,7 @@ void attend_one(Tensor& y, const Tensor& q, const Tensor& k, const Tensor& v, co
   c.out = y.raw_data();
   c.batches = q.size(0), c.heads = q.size(1), c.kv_heads = k.size(1), c.d = q.size(3), c.dv = v.size(3);
   c.first = first.data(), c.last = places.data();
-  c.scale = scale ? *scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, c.d)));
+  c.scale = scale_of(scale, q);
   c.soft_cap = soft_cap;
   c.sinks = sink.empty() ? nullptr : sink.data();
   generation::decode_attention_cpu(c);
@@ -265,7 +270,16 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, std:
               }
               return like(q).with_shape({q.size(0), q.size(1), q.size(2), v.size(3)});
             },
-        .kernels = {.cpu = attend_cpu},
+        .kernels = on_each_device([](auto on, Tensor& y, const Tensor& q, const Tensor& k, const Tensor& v,
+                                     const Tensor& starts, std::optional<double> scale, int64_t window, double soft_cap,
+                                     const Tensor& sinks) {
+          if constexpr (on.cuda) {
+            if (!generation::decode_attention_cuda(y, q, k, v, starts, {scale_of(scale, q), window, soft_cap, sinks}))
+              copy_elements(y, attend(q, k, v, starts, scale, window, soft_cap, sinks));
+          } else {
+            attend_cpu(y, q, k, v, starts, scale, window, soft_cap, sinks);
+          }
+        }),
         .composed = attend,
         .autocast = Autocast::low,
         .cost =

@@ -1,6 +1,7 @@
 // Rows written into a cache on a CUDA device.
 
 #include "strata/cuda/kernel.cuh"
+#include "strata/cuda/overlap.cuh"
 #include "strata/cuda/range.cuh"
 #include "strata/ops/generation/generation_kernels.h"
 
@@ -20,6 +21,8 @@ template <class B>
 __global__ void __launch_bounds__(kThreads)
     write_kernel(B* y, const B* x, const int64_t* starts, const int64_t* counts, Steps to, Steps from, int64_t heads,
                  int64_t rows, int64_t d, int64_t capacity, int64_t all, cuda::RangeCheck check) {
+  cuda::let_next_begin();
+  cuda::wait_for_previous();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= all) return;
   const int64_t j = i % d, t = i / d % rows, h = i / (d * rows) % heads, b = i / (d * rows * heads);
@@ -35,11 +38,11 @@ void cache_write_cuda(Tensor& y, const Tensor& x, const Tensor& starts, const Te
   if (x.numel() == 0) return;
   const Tensor start = starts.contiguous(), count = counts.defined() ? counts.contiguous() : counts;
   dispatch_bytes(y.dtype(), [&]<class B>() {
-    write_kernel<B><<<cuda::blocks_for(x.numel(), kThreads), kThreads, 0, cuda::stream()>>>(
-        static_cast<B*>(y.raw_data()), static_cast<const B*>(x.raw_data()),
-        static_cast<const int64_t*>(start.raw_data()),
-        count.defined() ? static_cast<const int64_t*>(count.raw_data()) : nullptr, steps_of(y), steps_of(x), x.size(1),
-        x.size(2), x.size(3), y.size(2), x.numel(), cuda::range_check());
+    cuda::launch_early(write_kernel<B>, cuda::blocks_for(x.numel(), kThreads), kThreads, 0, 1,
+                       static_cast<B*>(y.raw_data()), static_cast<const B*>(x.raw_data()),
+                       static_cast<const int64_t*>(start.raw_data()),
+                       count.defined() ? static_cast<const int64_t*>(count.raw_data()) : nullptr, steps_of(y),
+                       steps_of(x), x.size(1), x.size(2), x.size(3), y.size(2), x.numel(), cuda::range_check());
   });
 }
 

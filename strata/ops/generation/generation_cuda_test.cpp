@@ -99,6 +99,43 @@ TEST(CudaGeneration, PenaltiesAndTheCacheAreTheCpus) {
     }
 }
 
+TEST(CudaGeneration, OneQueryOverLongCaches) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  manual_seed(5);
+  struct Case {
+    int64_t batch, heads, kv_heads, d, dv, capacity;
+  };
+  for (const Case& c : {Case{1, 32, 8, 128, 128, 3000}, Case{3, 32, 8, 64, 64, 700}, Case{40, 8, 2, 128, 128, 300},
+                        Case{2, 12, 12, 64, 64, 1030}, Case{1, 71, 1, 64, 64, 513}, Case{2, 6, 2, 256, 128, 400},
+                        Case{1, 4, 4, 32, 32, 130}, Case{2, 8, 1, 48, 80, 90}, Case{1, 6, 1, 37, 37, 65}}) {
+    std::vector<int64_t> places(static_cast<size_t>(c.batch));
+    for (size_t b = 0; b < places.size(); ++b)
+      places[b] = b % 3 == 0 ? c.capacity - 1 : static_cast<int64_t>(b * 53) % c.capacity;
+    const Tensor starts = from_span<int64_t>(places, {c.batch});
+    for (const DType t : {DType::bf16, DType::f16, DType::f32})
+      for (const bool all : {false, true}) {
+        const Tensor q = (randn({c.batch, c.heads, 1, c.d}) * 2.0).to(t),
+                     k = randn({c.batch, c.kv_heads, c.capacity, c.d}).to(t),
+                     v = randn({c.batch, c.kv_heads, c.capacity, c.dv}).to(t);
+        CacheAttentionOptions o, far;
+        if (all) {
+          o.scale = 0.1, o.window = 129, o.logit_soft_cap = 20, o.sinks = randn({c.heads}).to(t);
+          far = o, far.sinks = there(o.sinks);
+        }
+        const auto wide = [](const Tensor& x) { return x.to(Device::cpu()).to(DType::f32); };
+        CacheAttentionOptions plain = o;
+        if (all) plain.sinks = wide(o.sinks);
+        EXPECT_LE(difference(wide(cache_attention(there(q), there(k), there(v), there(starts), all ? far : o)),
+                             cache_attention(wide(q), wide(k), wide(v), starts, plain)),
+                  t == DType::f32   ? 1e-5
+                  : t == DType::f16 ? 3e-3
+                                    : 2e-2)
+            << c.heads << " heads of " << c.d << ", " << c.capacity << cat(" places, ", t)
+            << (all ? ", all options" : "");
+      }
+  }
+}
+
 TEST(CudaGeneration, AStepIsReplayedAtOtherLengths) {
   if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
   manual_seed(3);

@@ -4,6 +4,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/lowbit/codes_inl.h"
 #include "strata/ops/lowbit/lowbit_kernels.h"
+#include "strata/ops/lowbit/lowbit_tiles.h"
 #include "strata/ops/matmul/fp8.h"
 
 namespace strata {
@@ -312,6 +313,7 @@ void lowbit_product_cuda(const PackedView& w, const Tensor& x, const Tensor& bia
     const auto* from = static_cast<const T*>(ordered.raw_data());
     const auto* add = bias.defined() ? static_cast<const T*>(bias.raw_data()) : nullptr;
     auto* const to = static_cast<T*>(y.raw_data());
+    if (lowbit_tiles_cuda(w, x.dtype(), from, m, add, to)) return;
     by_kind(w.kind, [&]<WeightCodes kKind>() {
       const auto launch = [&]<int kM>(std::integral_constant<int, kM>) {
         product_kernel<kKind, T, kM>

@@ -62,6 +62,21 @@ TEST_F(Blas, EveryLayout) {
   }
 }
 
+TEST_F(Blas, FewRows) {
+  for (const DType t : {DType::bf16, DType::f16})
+    for (const auto& [n, k] : {std::array<int64_t, 2>{256, 256}, {1000, 2048}, {4097, 4104}, {6144, 264}, {300, 14336}})
+      for (const int64_t m : {1, 2, 3, 4, 5}) {
+        SCOPED_TRACE(cat(t, " ", m, "x", n, "x", k));
+        const Tensor x = randn({m, k}).to(t), w = randn({n, k}).to(t), b = randn({n}).to(t);
+        const Tensor want = linear(x.to(DType::f64), w.to(DType::f64), b.to(DType::f64));
+        expect_near(linear(on(x), on(w), on(b)), want, bound(t));
+        const Tensor y = linear(on(x), on(w));  // a second one that begins while the first ends
+        expect_near(linear(on(x), on(w)), linear(x.to(DType::f64), w.to(DType::f64)), bound(t));
+        EXPECT_EQ(y.to(Device::cpu()).to(DType::f32).to_vector<float>(),
+                  linear(on(x), on(w)).to(Device::cpu()).to(DType::f32).to_vector<float>());
+      }
+}
+
 TEST_F(Blas, BatchesThatDoNotMerge) {
   const Tensor q = randn({3, 40, 4, 16}), k = randn({3, 24, 4, 16});
   const Tensor want = matmul(q.transpose(1, 2), k.permute({0, 2, 3, 1}));

@@ -1,5 +1,6 @@
 // Layer norm and RMS norm on a CUDA device: one pass over memory where a row fits in its threads' registers.
 
+#include "strata/cuda/overlap.cuh"
 #include "strata/cuda/row_loops.cuh"
 #include "strata/ops/norm/norm_cuda.cuh"
 #include "strata/ops/norm/norm_kernel.h"
@@ -21,6 +22,8 @@ __global__ void __launch_bounds__(kHeldThreads<kRow>, kHeld <= 4 && !kAdd ? 1536
   using C = compute_t<T>;
   constexpr int V = kVec<T>, kWarps = kRow / kWarp;
   __shared__ PairOf<C> shared[kWarps];
+  let_next_begin();
+  wait_for_previous();
   const int x0 = static_cast<int>(threadIdx.x), n = static_cast<int>(c.n), warp = x0 / kWarp;
   const int64_t r = kWarps == 1 ? this_row() : blockIdx.x, begin = r * c.n + x0 * V;
   bool in[kHeld];
@@ -197,7 +200,7 @@ bool held_rows(const RowNorm& c) {
                                    : held_kernel<T, A, kRow, kHeld, false, kRms>;
     };
     const auto kernel = c.rms ? by_add.template operator()<true>() : by_add.template operator()<false>();
-    kernel<<<blocks_for(c.rows, kRows), dim3(kRow, kRows), 0, stream()>>>(c);
+    launch_early(kernel, blocks_for(c.rows, kRows), dim3(kRow, kRows), 0, 1, c);
     return true;
   };
   if (vectors <= 3 * 32) return launch.template operator()<32, 3>();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tokenizers of the usual chains beside PyPI's `tokenizers`: ids and decoded text compared, time on one thread and on many.
 
-    bench/tokenizers.py TEXT [--program build/release/bench/tokenizers_bench] [--megabytes 20] [--threads 1 2] [--passes 3] [--compare]
+    bench/compare_tokenizers.py TEXT [--program build/release/bench/tokenizers_bench] [--megabytes 20] [--threads 1 2] [--passes 3] [--compare]
 
 TEXT is any plain text; documents are made of its lines, some words changed, and of random Unicode (a twentieth). The tokenizers are
 trained on it, vocabularies of 32,000. The two run in turns; the best of --passes counts. --compare also compares every id

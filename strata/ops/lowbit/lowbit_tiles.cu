@@ -1,0 +1,246 @@
+// Products of up to 32 rows of x with low-bit matrices on tensor cores. A warp has rows of W, whose codes become exact
+// numbers of x's dtype in registers; sums of a block of columns are multiplied by its scale in f32, so nothing is
+// rounded but the result. Blocks of a cluster share the columns out, and add their sums in order.
+//
+// Which columns a step of mma takes is free, as long as W and x agree: a lane takes 16 bytes of codes of a row as they
+// lie, and x is laid into shared memory in the order that follows from that.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "strata/cuda/kernel.cuh"
+#include "strata/cuda/overlap.cuh"
+#include "strata/cuda/tile/cluster.cuh"
+#include "strata/ops/lowbit/lowbit_few.h"
+#include "strata/ops/lowbit/lowbit_kernels.h"
+#include "strata/ops/lowbit/lowbit_numbers.cuh"
+#include "strata/ops/lowbit/lowbit_tiles.h"
+
+namespace strata {
+namespace {
+using namespace lowbit;
+
+constexpr int kThreads = 128, kWarps = kThreads / cuda::kWarp;
+constexpr int kChunk = 4;       // steps whose x is in shared memory at a time; as many loads of codes are on their way
+constexpr int kMostBlocks = 8;  // of a cluster
+constexpr int kLeastSteps = kChunk;  // of a block
+
+struct Product {
+  PackedView w;
+  const void *x, *bias;
+  void* y;
+  int m;
+  int steps;        // of all columns
+  int block_steps;  // that a scale is for
+};
+
+// kTiles: of eight rows of x. kParts: of 16 rows of W, a warp's.
+template <WeightCodes kKind, class T, int kTiles, int kParts>
+__global__ void __launch_bounds__(kThreads) tiles_kernel(const Product p) {
+  constexpr int kBlockRows = kWarps * kParts * kTileRows, kRows = kTiles * kTileColumns;
+  constexpr int kStepPieces = kTiles * kPieces<kKind>;  // of a lane
+  using N = Numbers<kKind, T>;
+  extern __shared__ uint4 shared[];  // x of two chunks, [2][kChunk][kStepPieces][32]; then the block's sums
+  cuda::let_next_begin();
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % cuda::kWarp, warp = thread / cuda::kWarp;
+  int ranks = 1, rank = 0;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(ranks));
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+  const PackedView& w = p.w;
+  const int64_t first = static_cast<int64_t>(blockIdx.x / static_cast<unsigned>(ranks)) * kBlockRows;
+  const int chunks = (p.steps + kChunk - 1) / kChunk, each = (chunks + ranks - 1) / ranks;
+  const int begin = min(rank * each, chunks) * kChunk, end = min(p.steps, begin + each * kChunk);
+
+  // A lane's rows of W: lane / 4 and 8 more of each 16; what is behind the last is computed with the last.
+  const uint4* codes[kParts][2];
+  int64_t blocks[kParts][2];
+#pragma unroll
+  for (int a = 0; a < kParts; ++a)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int64_t row = min(first + (warp * kParts + a) * kTileRows + h * 8 + lane / 4, w.rows - 1);
+      codes[a][h] = reinterpret_cast<const uint4*>(w.codes + row * w.row_bytes) + lane % 4;
+      blocks[a][h] = row / w.block_rows * w.grid_columns;
+    }
+  if (begin < end)
+#pragma unroll
+    for (int a = 0; a < kParts; ++a)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        // 64 bytes of a row a step: two steps to a line, two lines to each lane of a row, in all eight steps.
+        const int at = begin + 2 * (lane % 4);
+        if (at < end) cuda::fetch_line(codes[a][h] - lane % 4 + 4 * at);
+      }
+  cuda::wait_for_previous();
+
+  // Where a chunk's x goes: piece j of the lane that has column tile row g and place t.
+  const auto lay = [&](int chunk_first, int buffer) {
+    constexpr int kRowPieces = kChunk * 4 * kPieces<kKind>;  // of one row of x in a chunk
+    for (int i = thread; i < kRows * kRowPieces; i += kThreads) {
+      const int row = i / kRowPieces, piece = i % kRowPieces;
+      const int step = piece / (4 * kPieces<kKind>), t = piece / kPieces<kKind> % 4, j = piece % kPieces<kKind>;
+      const bool there = row < p.m && chunk_first + step < end;
+      const int64_t column = static_cast<int64_t>(chunk_first) * kStepColumns<kKind> + piece * 8;
+      const T* const from = static_cast<const T*>(p.x) + (there ? row * w.columns + column : 0);
+      const int to = ((buffer * kChunk + step) * kStepPieces + row / kTileColumns * kPieces<kKind> + j) * cuda::kWarp +
+                     row % kTileColumns * 4 + t;
+      copy_piece(shared + to, from, there);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+
+  uint4 words[kChunk][kParts][2];
+  Block scales[kChunk][kParts][2];
+  int group = begin / p.block_steps, left = p.block_steps - begin % p.block_steps;  // of the step that is loaded next
+  const auto load = [&](int step, int slot) {
+    if (step >= end) return;
+#pragma unroll
+    for (int a = 0; a < kParts; ++a)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        words[slot][a][h] = __ldcs(codes[a][h] + 4 * static_cast<int64_t>(step));
+        scales[slot][a][h] = load_block(w, blocks[a][h] + group);
+      }
+    if (--left == 0) left = p.block_steps, ++group;
+  };
+
+  float sums[kParts][kTiles][4] = {};
+#pragma unroll
+  for (int s = 0; s < kChunk; ++s) load(begin + s, s);
+  if (begin < end) lay(begin, 0);
+  int buffer = 0;
+  for (int chunk = begin; chunk < end; chunk += kChunk, buffer ^= 1) {
+    const bool more = chunk + kChunk < end;
+    if (more) {
+      lay(chunk + kChunk, buffer ^ 1);
+      asm volatile("cp.async.wait_group 1;" ::: "memory");
+    } else {
+      asm volatile("cp.async.wait_group 0;" ::: "memory");
+    }
+    __syncthreads();
+#pragma unroll
+    for (int s = 0; s < kChunk; ++s) {
+      if (chunk + s >= end) break;  // the same for all
+      const uint4* const from = shared + (buffer * kChunk + s) * kStepPieces * cuda::kWarp + lane;
+      uint32_t x[kTiles][kPieces<kKind> * 4];
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+        for (int j = 0; j < kPieces<kKind>; ++j) {
+          const uint4 v = from[(n * kPieces<kKind> + j) * cuda::kWarp];
+          x[n][4 * j] = v.x, x[n][4 * j + 1] = v.y, x[n][4 * j + 2] = v.z, x[n][4 * j + 3] = v.w;
+        }
+#pragma unroll
+      for (int a = 0; a < kParts; ++a) {
+        const uint4 low = words[s][a][0], high = words[s][a][1];
+        const N low_numbers(w, scales[s][a][0].zero), high_numbers(w, scales[s][a][1].zero);
+        float part[kTiles][4] = {};
+        multiply<kKind, T, kTiles>(low, high, low_numbers, high_numbers, x, part);
+        const float low_scale = scale_of(w, scales[s][a][0].scale), high_scale = scale_of(w, scales[s][a][1].scale);
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) {
+          sums[a][n][0] = fmaf(low_scale, part[n][0], sums[a][n][0]);
+          sums[a][n][1] = fmaf(low_scale, part[n][1], sums[a][n][1]);
+          sums[a][n][2] = fmaf(high_scale, part[n][2], sums[a][n][2]);
+          sums[a][n][3] = fmaf(high_scale, part[n][3], sums[a][n][3]);
+        }
+      }
+      load(chunk + s + kChunk, s);
+    }
+    __syncthreads();  // before x is written over
+  }
+
+  // [row of x][row of W]
+  float* const all = reinterpret_cast<float*>(shared);
+#pragma unroll
+  for (int a = 0; a < kParts; ++a)
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        all[(n * kTileColumns + lane % 4 * 2 + e % 2) * kBlockRows + (warp * kParts + a) * kTileRows + e / 2 * 8 +
+            lane / 4] = sums[a][n][e];
+#if __CUDA_ARCH__ >= 900
+  if (ranks > 1)
+    cuda::tile::cluster_sync();
+  else
+#endif
+    __syncthreads();
+  for (int i = rank * kThreads + thread; i < p.m * kBlockRows; i += ranks * kThreads) {
+    const int64_t row = first + i % kBlockRows;
+    if (row >= w.rows) continue;
+    float sum = 0;
+#if __CUDA_ARCH__ >= 900
+    if (ranks > 1) {
+      for (int r = 0; r < ranks; ++r) {
+        float v;
+        asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(cuda::tile::address_in(all + i, r)) : "memory");
+        sum += v;
+      }
+    } else
+#endif
+      sum = all[i];
+    if (p.bias != nullptr) sum += cuda::widen(static_cast<const T*>(p.bias)[row]);
+    static_cast<T*>(p.y)[i / kBlockRows * w.rows + row] = cuda::narrow<T>(sum);
+  }
+#if __CUDA_ARCH__ >= 900
+  if (ranks > 1) cuda::tile::cluster_sync();  // none ends whose memory another one reads
+#endif
+}
+
+template <WeightCodes kKind, class T, int kTiles>
+void launch(const Product& p) {
+  constexpr int kParts = 2, kBlockRows = kWarps * kParts * kTileRows;
+  constexpr size_t kOfX = size_t{2} * kChunk * kTiles * kPieces<kKind> * cuda::kWarp * sizeof(uint4),
+                   kOfSums = size_t{kTiles} * kTileColumns * kBlockRows * sizeof(float),
+                   kShared = std::max(kOfX, kOfSums);
+  const auto kernel = tiles_kernel<kKind, T, kTiles, kParts>;
+  if constexpr (kShared > 48 * 1024)
+    cuda::check_cuda(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kShared)),
+        "packed_linear", "cudaFuncSetAttribute");
+  int device = 0;
+  cuda::check_cuda(cudaGetDevice(&device), "packed_linear", "cudaGetDevice");
+  const cuda::DeviceProperties& card = cuda::properties(device);
+  const int64_t blocks = (p.w.rows + kBlockRows - 1) / kBlockRows;
+  int ranks = 1;
+  while (card.major >= 9 && ranks < kMostBlocks && blocks * ranks < 3 * card.multiprocessors &&
+         p.steps >= 2 * ranks * kLeastSteps)
+    ranks *= 2;
+  cuda::launch_early(kernel, cuda::blocks_for(blocks * ranks, 1), kThreads, kShared, ranks, p);
+}
+
+template <WeightCodes kKind, class T>
+void by_rows(const Product& p) {
+  if (p.m <= 16) return launch<kKind, T, 2>(p);
+  launch<kKind, T, 4>(p);
+}
+
+}  // namespace
+
+bool lowbit_tiles_cuda(const PackedView& w, DType t, const void* x, int64_t m, const void* bias, void* y) {
+  const bool four = w.kind == WeightCodes::int4;
+  if ((!four && w.kind != WeightCodes::int8 && w.kind != WeightCodes::e4m3) || !is_reduced_floating(t) || m > 32 ||
+      w.scales == nullptr || w.nested != nullptr || w.scale_dtype == DType::f64)
+    return false;
+  const int64_t step = four ? 128 : 64, block = std::min(w.block_columns, w.columns);
+  if (w.columns % step != 0 || block % step != 0 || w.row_bytes % 16 != 0 || !cuda::aligned16(w.codes) ||
+      !cuda::aligned16(x))
+    return false;
+  const Product p{
+      w, x, bias, y, static_cast<int>(m), static_cast<int>(w.columns / step), static_cast<int>(block / step)};
+  const auto with = [&]<class T>() {
+    if (four)
+      by_rows<WeightCodes::int4, T>(p);
+    else if (w.kind == WeightCodes::int8)
+      by_rows<WeightCodes::int8, T>(p);
+    else
+      by_rows<WeightCodes::e4m3, T>(p);
+  };
+  t == DType::bf16 ? with.template operator()<BFloat16>() : with.template operator()<Half>();
+  return true;
+}
+
+}  // namespace strata

@@ -1,0 +1,150 @@
+// Products of few rows of A: a warp has some columns of the result, whose sums its lanes share out by 16 bytes of B.
+
+#include "strata/ops/matmul/gemm_few.h"
+
+#include "strata/cuda/kernel.cuh"
+#include "strata/cuda/overlap.cuh"
+#include "strata/cuda/tile/copy.cuh"
+
+namespace strata::cuda {
+namespace {
+
+constexpr int kThreads = 128, kWarps = kThreads / kWarp;
+constexpr int kPiece = 8;                   // elements in 16 bytes
+constexpr int kStep = kWarp * kPiece;       // elements of B's column that a warp reads at a time
+constexpr int kLine = 64, kLinesAhead = 2;  // elements of a line; lines that a lane asks for before it waits
+constexpr int64_t kLeastColumns = 256;      // of the result: fewer do not fill a card
+constexpr int64_t kColumnsForPairs = 4096;  // from here on a warp has two
+
+struct Few {
+  const void *a, *b, *bias;
+  void* c;
+  int64_t lda, ldb, ldc, n;
+  int k;
+  float alpha, beta;
+  bool bias_is_out;
+};
+
+// A's piece is widened once for kColumns of B's. Each lane brings its own pieces of B into shared memory kStages - 1
+// steps ahead, so that enough of B is always on its way.
+template <class T, class O, int kRows, int kColumns, int kStages>
+__global__ void __launch_bounds__(kThreads) few_kernel(const Few g) {
+  __shared__ uint4 ring[kStages][kColumns][kThreads];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kWarps + thread / kWarp) * kColumns;
+  const T* column[kColumns];
+#pragma unroll
+  for (int j = 0; j < kColumns; ++j)  // what is behind the last is computed with the last, and not stored
+    column[j] = static_cast<const T*>(g.b) + (first + j < g.n ? first + j : g.n - 1) * g.ldb;
+#pragma unroll
+  for (int i = 0; i < kLinesAhead; ++i) {
+    constexpr int kLanes = kWarp / kColumns;  // of a column
+    const int at = (lane % kLanes + i * kLanes) * kLine;
+    if (at < g.k) fetch_line((lane < kLanes ? column[0] : column[kColumns - 1]) + at);
+  }
+  wait_for_previous();
+  if (first >= g.n) return;
+
+  const auto bring = [&](int step) {
+    const int at = step * kStep + lane * kPiece;
+    if (at < g.k)
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) tile::copy_async(&ring[step % kStages][j][thread], column[j] + at);
+    tile::commit_copies();
+  };
+#pragma unroll
+  for (int s = 0; s < kStages - 1; ++s) bring(s);
+  const auto read = [&](int step, uint4(&to)[kRows]) {
+    const int at = step * kStep + lane * kPiece;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+      if (at < g.k) to[i] = *reinterpret_cast<const uint4*>(static_cast<const T*>(g.a) + i * g.lda + at);
+  };
+  uint4 next[kRows] = {};
+  read(0, next);
+  float sums[kRows][kColumns] = {};
+  const int steps = (g.k + kStep - 1) / kStep;
+  for (int step = 0; step < steps; ++step) {
+    Vec<T, kPiece> a[kRows], b[kColumns];
+    memcpy(a, next, sizeof a);
+    read(step + 1, next);
+    tile::wait_copies<kStages - 2>();  // a lane reads what it brought itself
+    if (step * kStep + lane * kPiece < g.k) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) memcpy(&b[j], &ring[step % kStages][j][thread], sizeof b[j]);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i)
+#pragma unroll
+        for (int e = 0; e < kPiece; ++e)
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j) sums[i][j] = fmaf(widen(a[i].v[e]), widen(b[j].v[e]), sums[i][j]);
+    }
+    bring(step + kStages - 1);
+  }
+  let_next_begin();  // not before: its blocks would take the place of this kernel's that are still to come
+#pragma unroll
+  for (int i = 0; i < kRows; ++i)
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      float v = warp_reduce(sums[i][j], Sum()) * g.alpha;
+      if (lane != 0 || first + j >= g.n) continue;
+      O* const to = static_cast<O*>(g.c) + i * g.ldc + first + j;
+      if (g.beta != 0) v += g.beta * widen(*to);
+      if (g.bias != nullptr)
+        v += g.bias_is_out ? widen(static_cast<const O*>(g.bias)[first + j])
+                           : widen(static_cast<const T*>(g.bias)[first + j]);
+      *to = narrow<O>(v);
+    }
+}
+
+template <class T, class O, int kRows>
+void launch(const Few& g) {
+  if (g.n >= kColumnsForPairs)
+    launch_early(few_kernel<T, O, kRows, 2, 8>, blocks_for(g.n, 2 * kWarps), kThreads, 0, 1, g);
+  else
+    launch_early(few_kernel<T, O, kRows, 1, 16>, blocks_for(g.n, kWarps), kThreads, 0, 1, g);
+}
+
+template <class T, class O>
+void by_rows(int64_t m, const Few& g) {
+  switch (m) {
+    case 1:
+      return launch<T, O, 1>(g);
+    case 2:
+      return launch<T, O, 2>(g);
+    case 3:
+      return launch<T, O, 3>(g);
+    default:
+      return launch<T, O, 4>(g);
+  }
+}
+
+}  // namespace
+
+bool gemm_few(const Gemm& g, Device device) {
+  const auto aligned = [&](const void* p, int64_t row, int64_t rows) {
+    return aligned16(p) && (rows == 1 || row % kPiece == 0);
+  };
+  if (!is_reduced_floating(g.in) || g.m < 1 || g.m > 4 || g.n < kLeastColumns || g.k < kStep || g.k % kPiece != 0 ||
+      g.k >= INT32_MAX - 8 * kStep || !g.batch.empty() || g.epilogue != Epilogue::none || g.aux != nullptr ||
+      (g.a_col != 1) || g.b_row != 1 || g.c_col != 1 || !aligned(g.a, g.a_row, g.m) || !aligned(g.b, g.b_col, g.n))
+    return false;
+  const Few few{g.a,
+                g.b,
+                g.bias,
+                g.c,
+                g.a_row,
+                g.b_col,
+                g.c_row,
+                g.n,
+                static_cast<int>(g.k),
+                static_cast<float>(g.alpha),
+                static_cast<float>(g.beta),
+                g.bias_dtype == g.out};
+  const DeviceScope here(device.index);
+  const auto with = [&]<class T>() { g.out == DType::f32 ? by_rows<T, float>(g.m, few) : by_rows<T, T>(g.m, few); };
+  g.in == DType::bf16 ? with.template operator()<BFloat16>() : with.template operator()<Half>();
+  return true;
+}
+
+}  // namespace strata::cuda
