@@ -401,27 +401,27 @@ TEST(Placements, OneRanksErrorEndsAll) {
 TEST(ShardRules, EveryRecordHasOneThatCanBeRead) {
   for (const OpBase* op : OpBase::all()) {
     if (op->name().starts_with("rows_")) continue;  // the next test's
-    const ShardRule& rule = detail::rule_of(*op);
+    const ShardRule& rule = strata::detail::rule_of(*op);
     EXPECT_FALSE(rule.empty()) << op->name() << ": .shard = \"whole\" is the least that a record says";
     if (rule.function || rule.empty()) continue;
     size_t tensors = 0;
     for (const SchemaArg& a : op->schema().args)
       tensors += a.type.kind == SchemaType::tensor || a.type.kind == SchemaType::tensors;
     std::optional<std::pair<size_t, size_t>> patterns;
-    EXPECT_NO_THROW(patterns = detail::patterns_of(rule)) << op->name();
+    EXPECT_NO_THROW(patterns = strata::detail::patterns_of(rule)) << op->name();
     if (patterns) {
       EXPECT_EQ(patterns->first, tensors) << op->name() << ": " << rule.text;
       EXPECT_EQ(patterns->second, op->schema().results.size()) << op->name() << ": " << rule.text;
     } else {
-      EXPECT_TRUE(detail::is_shared_rule(rule.text)) << op->name() << ": " << rule.text;
+      EXPECT_TRUE(strata::detail::is_shared_rule(rule.text)) << op->name() << ": " << rule.text;
     }
   }
 }
 
 TEST(ShardRules, TextThatIsNoneIsRefused) {
-  EXPECT_FALSE(detail::is_shared_rule("m k, n k"));
+  EXPECT_FALSE(strata::detail::is_shared_rule("m k, n k"));
   for (const char* wrong : {"m K -> m", "m kk -> m", "... ... -> ...", "m -> m | m, n -> m", "m? -> m"})
-    EXPECT_THROW(detail::patterns_of(ShardRule(wrong)), ValueError) << wrong;
+    EXPECT_THROW(strata::detail::patterns_of(ShardRule(wrong)), ValueError) << wrong;
 }
 
 // An op of a user's with a rule by text, one by a function, one that is wrong, and none.
@@ -465,7 +465,7 @@ TEST(ShardRules, OwnOpsBringTheirs) {
   EXPECT_NE(ranks_error(mesh, [&] { none(distribute(x, "S(0)")); }).find("has no shard rule"), std::string::npos);
   EXPECT_NE(ranks_error(mesh, [&] { unknown(distribute(x, "S(0)")); }).find("no shard rule 'sideways'"),
             std::string::npos);
-  EXPECT_TRUE(detail::rule_of(none).empty());
+  EXPECT_TRUE(strata::detail::rule_of(none).empty());
 }
 
 }  // namespace
