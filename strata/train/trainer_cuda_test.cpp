@@ -16,7 +16,11 @@
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
+#include "strata/ops/random/random.h"
+#include "strata/train/fine_tune_inl.h"
+#include "strata/train/ranks.h"
 #include "strata/train/run.h"
+#include "strata/train/step_runner.h"
 #include "strata/train/trainer.h"
 #include "strata/train/trainer_test_util.h"
 
@@ -219,6 +223,27 @@ TEST_F(OnCard, DivergenceNamesTheStepAndTheOp) {
   EXPECT_NE(text.find("first produced by"), std::string::npos) << text;
   EXPECT_NE(text.find("step-00000005"), std::string::npos) << text;
   EXPECT_EQ(metrics("run").size(), 5u);
+}
+
+TEST(CudaSteps, AreReadWhereAScopeMakesTensorsOnTheCard) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  const DeviceScope there(Device::cuda());
+  TrainConfig config;
+  config.device = "cuda";
+  config.model.layers = 1, config.model.dim = 32, config.model.heads = 2, config.model.vocab = 64;
+  config.model.context = 16;
+  const std::shared_ptr<LanguageModel> model = make_model(config.model);
+  const auto optimizer = make_optimizer(config.optim, trained_parameters(*model));
+  const Ranks ranks(config);
+  StepRunner runner(*model, *optimizer, config, Device::cuda(), ranks);
+  const auto ids = [] { return randint(0, 64, {2, 16}, DType::i64); };
+  const std::vector<data::Batch> batches = {{ids(), ids()}};
+  for (int step = 0; step < 3; ++step) {
+    runner.begin();
+    runner.launch(batches, 1e-3);
+    EXPECT_GT(runner.read().loss, 0);
+  }
+  EXPECT_TRUE(runner.captured());
 }
 
 }  // namespace
