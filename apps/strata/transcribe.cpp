@@ -23,7 +23,7 @@ namespace {
 constexpr uint64_t kMaxConfig = 16 << 20;
 
 struct Arguments {
-  std::string path, file, language, task, device = usual_device();
+  std::string path, file, language, task, device;
   int64_t threads = 0, tokens = 0;
   bool json = false;
 };
@@ -33,7 +33,7 @@ int run(const Arguments& a) {
   const data::Sound sound = data::read_wav(a.file);
   const std::string settings = a.path + "/preprocessor_config.json";
   const SoundFeatures features = parse_sound_features(io::read_file(settings, kMaxConfig), settings);
-  const Pretrained pretrained = load_pretrained(a.path, {.device = parse_device(a.device)});
+  const Pretrained pretrained = load_pretrained(a.path, {.device = parse_device(a.device.empty() ? usual_device() : a.device)});
   if (!pretrained.encoder_decoder || !pretrained.encoder_decoder->reads_sound())
     throw UsageError(fmt::format("'{}' reads no sound: a {}", a.path, pretrained.family->title));
   const auto folder = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(a.path));
@@ -75,7 +75,6 @@ void add_transcribe(CLI::App& app, Body& body) {
       ->check(between<int64_t>(0, 4096));
   transcribe->add_option("--device", a->device, "cpu or cuda")
       ->type_name("DEVICE")
-      ->capture_default_str()
       ->check(device_name());
   transcribe->add_flag("--json", a->json, "A JSON line for each piece, with its times");
   transcribe->footer(
