@@ -3,12 +3,8 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/copy/copy_kernels.h"
 
-#include <optional>
-
 #include "strata/core/layout.h"
 
-#include "strata/cuda/check.cuh"
-#include "strata/cuda/current.h"
 #include "strata/cuda/elementwise.cuh"
 #include "strata/cuda/memory.h"
 
@@ -125,19 +121,7 @@ bool transpose(const Tensor& dst, const Tensor& src) {
   return true;
 }
 
-// Whoever calls these functions outside of an op may have another card current.
-class Here {
- public:
-  explicit Here(Device device) {
-    if (cuda::current_device() != device.index) scope_.emplace(device.index);
-  }
-
- private:
-  std::optional<cuda::DeviceScope> scope_;
-};
-
 void copy_within(const Tensor& dst, const Tensor& src) {
-  const Here here(dst.device());
   if (dst.dtype() == src.dtype()) {
     if (lie_alike(dst, src))
       return cuda::copy_bytes(dst.raw_data(), dst.device(), src.raw_data(), src.device(),
@@ -174,7 +158,6 @@ void copy_elements_cuda(const Tensor& dst, const Tensor& src) {
 }
 
 void fill_elements_cuda(const Tensor& dst, Scalar value) {
-  const Here here(dst.device());
   dispatch_all(dst.dtype(), "fill", [&]<class T>() {
     elementwise<T>("fill", dst, Constant<T>{static_cast<compute_t<T>>(value.to<compute_t<T>>())});
   });
