@@ -73,8 +73,7 @@ int run(int64_t mib) {
   const Case cases[] = {
       {"all_reduce", 2 * moved, [&](Collectives& c) { c.all_reduce(a, count, DType::f32, Reduction::sum); }},
       {"all_gather", moved, [&](Collectives& c) { c.all_gather(b, a, part); }},
-      {"reduce_scatter", moved,
-       [&](Collectives& c) { c.reduce_scatter(b, a, count / n, DType::f32, Reduction::sum); }},
+      {"reduce_scatter", moved, [&](Collectives& c) { c.reduce_scatter(b, a, count / n, DType::f32, Reduction::sum); }},
       {"all_to_all", moved, [&](Collectives& c) { c.all_to_all(b, parts, a, parts); }},
   };
   for (const Case& c : cases) {
@@ -90,9 +89,8 @@ int run(int64_t mib) {
   Tensor small = zeros({(64 << 10) / 4});
   constexpr int kInGraph = 20;
   const auto reduce_small = [&] {
-    g.run(device, "small", [&](Collectives& c) {
-      c.all_reduce(small.raw_data(), small.numel(), DType::f32, Reduction::sum);
-    });
+    g.run(device, "small",
+          [&](Collectives& c) { c.all_reduce(small.raw_data(), small.numel(), DType::f32, Reduction::sum); });
   };
   reduce_small();
   cuda::Graph graph;

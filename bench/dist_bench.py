@@ -96,11 +96,11 @@ def rate(rows, warm):
 
 
 def losses(a, runs, tmp, data):
-    table, one = ["| cards | steps | last loss | largest difference to one card | again, the same bits | graph |", "|---|---|---|---|---|---|"], None
+    table, one = ["| cards | steps | last loss | largest difference to one card | again, the same bits | tokens/s | graph |", "|---|---|---|---|---|---|---|"], None
     for n in a.cards:
         rows, note = train(a, runs, f"losses on {n}", n, data, f"{tmp}/losses{n}", a.batch, a.loss_steps, range(n), 60)
         if rows is None:
-            table.append(f"| {n} | failed | | | | |")
+            table.append(f"| {n} | failed | | | | | |")
             continue
         one = one or (n, [r["loss"] for r in rows])
         same = ""
@@ -108,7 +108,8 @@ def losses(a, runs, tmp, data):
             again, _ = train(a, runs, f"losses on {n} again", n, data, f"{tmp}/again{n}", a.batch, a.loss_steps, range(n), 60)
             same = "" if again is None else str([r["loss"] for r in again] == [r["loss"] for r in rows]).lower()
         apart = max(abs(x - r["loss"]) for x, r in zip(one[1], rows)) if one[0] != n else 0
-        table.append(f"| {n} | {len(rows)} | {rows[-1]['loss']:.4f} | {apart:.2e}{'' if one[0] == 1 else f' (to {one[0]})'} | {same} | {note} |")
+        table.append(f"| {n} | {len(rows)} | {rows[-1]['loss']:.4f} | {apart:.2e}{'' if one[0] == 1 else f' (to {one[0]})'} | {same} | "
+                     f"{rate(rows, min(a.warmup, len(rows) - 1)):,.0f} | {note} |")
         print(table[-1], flush=True)
     return table
 

@@ -31,7 +31,7 @@ namespace strata::cli {
 namespace {
 
 struct Arguments {
-  std::string path, input = "-", out, pooling, device = usual_device();
+  std::string path, input = "-", out, pooling, device;
   int64_t batch = 16, threads = 0;
   bool normalize = false, images = false;
 };
@@ -55,7 +55,7 @@ SentenceOptions options_of(const Arguments& a) {
 class PictureEmbedder {
  public:
   explicit PictureEmbedder(const Arguments& a)
-      : pretrained_(load_pretrained(a.path, {.device = parse_device(a.device)})), normalize_(a.normalize) {
+      : pretrained_(load_pretrained(a.path, {.device = parse_device(a.device.empty() ? usual_device() : a.device)})), normalize_(a.normalize) {
     if (!pretrained_.image_encoder && !pretrained_.pair)
       throw UsageError(fmt::format("'{}' is no model of images", a.path));
     if (!a.pooling.empty()) throw UsageError("--pooling is of texts");
@@ -96,7 +96,7 @@ int run(const Arguments& a) {
   if (a.images)
     of_pictures.emplace(a);
   else
-    model = TextModel::load(a.path, {.device = parse_device(a.device)});
+    model = TextModel::load(a.path, {.device = parse_device(a.device.empty() ? usual_device() : a.device)});
   const SentenceOptions options = options_of(a);
   const auto embed = [&](const std::vector<std::string>& lines) {
     return a.images ? (*of_pictures)(lines) : model->embed(lines, options).to(DType::f32).to(Device::cpu());
@@ -162,7 +162,6 @@ void add_embed(CLI::App& app, Body& body) {
       ->check(between<int64_t>(0, 4096));
   embed->add_option("--device", a->device, "cpu or cuda")
       ->type_name("DEVICE")
-      ->capture_default_str()
       ->check(device_name());
   embed->footer("  strata embed --model all-MiniLM-L6-v2 --input texts.txt --out vectors.safetensors");
   embed->callback([&body, a] { body = [a] { return run(*a); }; });

@@ -23,9 +23,9 @@ std::vector<std::pair<std::string, std::string>> link_rows() {
   if (cards == 1) return {{"Links", "one card, and none between it and others"}};
   std::vector<std::pair<std::string, std::string>> rows;
   for (const cuda::Link& l : cuda::measure_links())
-    rows.emplace_back(fmt::format("cuda:{} to cuda:{}", l.from, l.to),
-                      fmt::format("{:.1f} GB/s, {:.1f} us{}", l.gb_s, l.latency_us,
-                                  l.direct ? "" : ", through the host"));
+    rows.emplace_back(
+        fmt::format("cuda:{} to cuda:{}", l.from, l.to),
+        fmt::format("{:.1f} GB/s, {:.1f} us{}", l.gb_s, l.latency_us, l.direct ? "" : ", through the host"));
   return rows;
 }
 

@@ -72,7 +72,7 @@ Language load_language(const std::string& path, const std::string& prompt, const
   Language l;
   if (!is_pretrained(path)) {
     std::vector<std::string> warnings;
-    const TrainedModel trained = detail::load_trained_model_for(prompt, path, &warnings, parse_device(device));
+    const TrainedModel trained = detail::load_trained_model_for(prompt, path, &warnings, parse_device(device.empty() ? usual_device() : device));
     for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
     l.model = trained.model;
     l.reader = trained.encoder_decoder;
@@ -82,7 +82,7 @@ Language load_language(const std::string& path, const std::string& prompt, const
     l.options.temperature = 0.8;
     return l;
   }
-  PretrainedOptions options{.device = parse_device(device)};
+  PretrainedOptions options{.device = parse_device(device.empty() ? usual_device() : device)};
   for (const auto& [name, type] : kDTypes)
     if (dtype == name) options.dtype = type;
   l.folder = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(path));
@@ -184,7 +184,6 @@ GenerationOptions WritingOptions::over(GenerationOptions o) const {
 }
 
 void ModelArguments::add(CLI::App& c, bool checkpoint) {
-  device = usual_device();
   CLI::Option* model = c.add_option(
       checkpoint ? "--model,--checkpoint" : "--model", path,
       "A model: a folder as Hugging Face writes it, a GGUF file, a run's folder (its newest checkpoint) or a "
@@ -196,7 +195,7 @@ void ModelArguments::add(CLI::App& c, bool checkpoint) {
       ->type_name("TYPE")
       ->check(CLI::IsMember(types));
   c.add_option("--threads", threads, "Threads; 0 takes every core")->type_name("N")->check(between<int64_t>(0, 4096));
-  c.add_option("--device", device, "cpu or cuda")->type_name("DEVICE")->capture_default_str()->check(device_name());
+  c.add_option("--device", device, "cpu or cuda; a card where there is one")->type_name("DEVICE")->check(device_name());
 }
 
 Language ModelArguments::load(const std::string& prompt) const {

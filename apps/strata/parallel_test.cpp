@@ -85,6 +85,15 @@ TEST_F(Parallel, AnyNumberOfCardsLearnsWhatOneDoes) {
   }
 }
 
+TEST_F(Parallel, ACardOfAnyNumberLearnsTheSame) {
+  if (cuda::device_count() < 2) GTEST_SKIP() << "needs two cards, and there are " << cuda::device_count();
+  for (const char* card : {"cuda:0", "cuda:1"}) {
+    const Result r = strata(train(card) + "--device " + card);
+    ASSERT_EQ(r.status, 0) << r.output;
+  }
+  EXPECT_EQ(weights("cuda:0"), weights("cuda:1"));
+}
+
 TEST_F(Parallel, MoreRanksThanCardsAreRefused) {
   const int cards = cuda::device_count();
   const Result r = strata(on(cards + 2, "many") + "--device cuda ");

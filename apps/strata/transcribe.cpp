@@ -18,7 +18,7 @@ namespace strata::cli {
 namespace {
 
 struct Arguments {
-  std::string path, file, language, task, format = "text", device = usual_device();
+  std::string path, file, language, task, format = "text", device;
   int64_t threads = 0, tokens = 0;
   bool lines = false, timestamps = false, no_timestamps = false;
 };
@@ -53,7 +53,7 @@ int run(const Arguments& a) {
   if (a.threads > 0) set_num_threads(static_cast<int>(a.threads));
   if (a.timestamps && a.no_timestamps) throw UsageError("--timestamps and --no-timestamps stand side by side");
   const data::Sound sound = data::read_wav(a.file);
-  const auto model = TextModel::load(a.path, {.device = parse_device(a.device)});
+  const auto model = TextModel::load(a.path, {.device = parse_device(a.device.empty() ? usual_device() : a.device)});
   TranscriptionOptions options = model->transcription_options("{}");
   options.language = a.language, options.task = a.task;
   const std::string form = a.lines ? "jsonl" : a.format;
@@ -87,7 +87,6 @@ void add_transcribe(CLI::App& app, Body& body) {
       ->check(between<int64_t>(0, 4096));
   transcribe->add_option("--device", a->device, "cpu or cuda")
       ->type_name("DEVICE")
-      ->capture_default_str()
       ->check(device_name());
   transcribe->add_flag("--timestamps", a->timestamps,
                        "Say when it is said; longer sound than the model's (30 s) has times anyway");

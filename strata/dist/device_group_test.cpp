@@ -189,30 +189,49 @@ Tensor rows(int rank, int step) {
   return randn({8, 6}, DType::f32, g).to(zeros({1}).device());
 }
 
-TEST_P(DeviceGroups, DataParallelGradientsAreTheAverages) {
-  on_each(2, [](int rank) {
-    Small net(rank), alone(0);
-    DataParallel ddp(net.all, group("world"), {.bucket_bytes = 500});
-    for (int step = 0; step < 3; ++step) {
-      std::vector<std::vector<float>> want;
-      for (int r = 0; r < 2; ++r) {
-        for (auto& [name, t] : alone.all) t.set_grad(Tensor());
-        alone.loss(rows(r, step)).backward();
-        for (size_t p = 0; p < 2; ++p) {
-          const std::vector<float> g = alone.all[p].second.grad().to_vector<float>();
-          if (r == 0) want.push_back(g);
-          for (size_t i = 0; r == 1 && i < g.size(); ++i) want[p][i] = (want[p][i] + g[i]) / 2;
-        }
-      }
-      for (auto& [name, t] : net.all) t.set_grad(Tensor());
-      net.loss(rows(rank, step)).backward();
-      ddp.finish();
+// Of every step, with the buckets of the first and of the later ones.
+void check_gradients(int rank) {
+  Small net(rank), alone(0);
+  DataParallel ddp(net.all, group("world"), {.bucket_bytes = 500});
+  for (int step = 0; step < 3; ++step) {
+    std::vector<std::vector<float>> want;
+    for (int r = 0; r < 2; ++r) {
+      for (auto& [name, t] : alone.all) t.set_grad(Tensor());
+      alone.loss(rows(r, step)).backward();
       for (size_t p = 0; p < 2; ++p) {
-        const std::vector<float> got = net.all[p].second.grad().to_vector<float>();
-        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[p][i], 1e-5) << step << ' ' << p;
+        const std::vector<float> g = alone.all[p].second.grad().to_vector<float>();
+        if (r == 0) want.push_back(g);
+        for (size_t i = 0; r == 1 && i < g.size(); ++i) want[p][i] = (want[p][i] + g[i]) / 2;
       }
     }
-    EXPECT_EQ(ddp.buckets(), 2);
+    for (auto& [name, t] : net.all) t.set_grad(Tensor());
+    net.loss(rows(rank, step)).backward();
+    ddp.finish();
+    for (size_t p = 0; p < 2; ++p) {
+      const std::vector<float> got = net.all[p].second.grad().to_vector<float>();
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[p][i], 1e-5) << step << ' ' << p;
+    }
+  }
+  EXPECT_EQ(ddp.buckets(), 2);
+}
+
+TEST_P(DeviceGroups, DataParallelGradientsAreTheAverages) {
+  on_each(2, check_gradients);
+}
+
+// As a program does that sees all cards and takes its own by number: nothing may go to the one that CUDA takes by
+// itself.
+TEST(DeviceGroup, CardsTakenByNumber) {
+  if (std::getenv("STRATA_RANKS_OF_TEST") == nullptr && cuda::device_count() < 2)
+    GTEST_SKIP() << "needs two cards, and there are " << cuda::device_count();
+  on_processes(2, [](int rank) {
+    EXPECT_EQ(card(), Device::cuda(rank));
+    const DeviceScope there(card());
+    Tensor x = empty({1000}), y = empty({1000}, DType::f64);
+    fill_elements(x, 3.0);
+    copy_elements(y, x);
+    EXPECT_EQ(y.to_vector<double>(), std::vector<double>(1000, 3.0));
+    check_gradients(rank);
   });
 }
 

@@ -90,8 +90,8 @@ class Group {
   /// card of its own; the ranks connect at the first call (NCCL). What goes wrong there (a dead rank, another call than
   /// the others', one that does not end) throws DistributedError at the next op on the card, wait for it, or call here.
   void run(Device device, std::string what, const std::function<void(Collectives&)>& run);
-  /// The same beside the caller's stream: what `run` uses must not be changed before the Work was waited for, which holds
-  /// `held` until then.
+  /// The same beside the caller's stream: what `run` uses must not be changed before the Work was waited for, which
+  /// holds `held` until then.
   Work start(Device device, std::string what, std::function<void(Collectives&)> run, std::vector<Tensor> held = {});
   /// A message between two ranks of the group: run(), but for the others nothing happens, so they need not agree.
   void message(Device device, std::string what, const std::function<void(Collectives&)>& run);
@@ -132,8 +132,8 @@ const Job& job();
 /// This rank's card: the one of its number on this host (LOCAL_RANK), or cuda:0 where the process sees a single one.
 /// Throws DeviceError where there are fewer cards than ranks.
 Device card();
-/// For the beginning of a program, before anything asks for a card: the process sees its rank's card alone, as cuda:0, by
-/// CUDA_VISIBLE_DEVICES. Nothing happens for a job of one, nor where the launcher has done so. Throws DistributedError
+/// For the beginning of a program, before anything asks for a card: the process sees its rank's card alone, as cuda:0,
+/// by CUDA_VISIBLE_DEVICES. Nothing happens for a job of one, nor where the launcher has done so. Throws DistributedError
 /// where CUDA_VISIBLE_DEVICES names fewer cards than this host has ranks.
 void take_own_card();
 /// Names the axes that groups are made of. Throws ValueError unless its size is the job's.

@@ -520,8 +520,8 @@ void init(const InitOptions& options) {
   const std::lock_guard lock(g_mutex);
   check(g_world == nullptr, "init", "this process has joined its job already");
   g_world = std::make_unique<World>(options);
-  // Of a program that ends without shutdown(): before what the HTTP client keeps for the program's length, which was made
-  // with the first request.
+  // Of a program that ends without shutdown(): before what the HTTP client keeps for the program's length, which was
+  // made with the first request.
   static const int at_exit = std::atexit([] { g_world = nullptr; });
   (void)at_exit;
 }

@@ -73,8 +73,9 @@ const Op<Tensor(const Tensor&, Text, Text)> all_reduce_op{{
     .doc =
         "The x of every rank of the group, reduced elementwise: sum, avg (floating), min, max or product; bool takes min "
         "(all) and max (any). Every rank gets the same bits, in every run. The CPU adds in the order of the ranks, f16 and "
-        "bf16 in f32, rounded once; cards add as NCCL does, which rounds f16 and bf16 from rank to rank. The gradient of sum and avg is the same reduction of the ranks' gradients; the others have none. "
-        "A group is text: axes of the mesh (\"dp\", \"dp+cp\") or \"world\".",
+        "bf16 in f32, rounded once; cards add as NCCL does, which rounds f16 and bf16 from rank to rank. The gradient of "
+        "sum and avg is the same reduction of the ranks' gradients; the others have none. A group is text: axes of the "
+        "mesh (\"dp\", \"dp+cp\") or \"world\".",
     .example = "assert(distributed::all_reduce(ones({2})).to_vector<float>() == std::vector<float>({1, 1}));  // a job of one",
     .infer =
         [](const Tensor& x, Text reduction, Text group) {
@@ -410,7 +411,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Text)> all_to_all_r
     .shard = "unplaced",
     .doc = "The first send_counts[0] rows of x go to the group's rank 0, the next send_counts[1] to rank 1, and so on; the "
            "result has receive_counts[0] rows of rank 0, and so on. Counts are i64 with an element for each rank; what one "
-           "sends must be what the other receives. They are read on the host, so on cards this cannot be captured in a graph. The gradient is the exchange back.",
+           "sends must be what the other receives. They are read on the host, so on cards this cannot be captured in a "
+           "graph. The gradient is the exchange back.",
     .example = "Tensor n = from_span<int64_t>(std::vector<int64_t>{2}, {1});\n"
                "assert(distributed::all_to_all_rows(ones({2, 3}), n, n).shape() == Shape({2, 3}));  // a job of one",
     .dynamic = {.cpu = all_to_all_rows_there, .cuda = STRATA_CUDA_KERNEL(all_to_all_rows_there)},

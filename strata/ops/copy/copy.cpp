@@ -3,6 +3,8 @@
 #include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/cuda/job_inl.h"
+#include "strata/cuda/runtime.h"
 #include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/naive_inl.h"
 
@@ -163,12 +165,19 @@ const Op<Tensor(const Tensor&, Scalar)> fill_op{{
 
 }  // namespace
 
+// Whoever calls these two outside of an op may have another card current.
+template <class F>
+static void there(Device device, F&& f) {
+  if (!device.is_cuda() || cuda::device_count() == 1) return f();
+  cuda::on_card(device.index, f);
+}
 void copy_elements(const Tensor& dst, const Tensor& src) {
   // Between a card and the host it is the card's business.
-  chosen(kCopy, src.device().is_cpu() ? dst.device() : src.device())(dst, src);
+  const Device device = src.device().is_cpu() ? dst.device() : src.device();
+  there(device, [&] { chosen(kCopy, device)(dst, src); });
 }
 void fill_elements(const Tensor& dst, Scalar value) {
-  chosen(kFill, dst.device())(dst, value);
+  there(dst.device(), [&] { chosen(kFill, dst.device())(dst, value); });
 }
 
 Tensor to(const Tensor& x, DType dtype) {
