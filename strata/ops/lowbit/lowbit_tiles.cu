@@ -13,7 +13,7 @@
 #include "strata/cuda/tile/cluster.cuh"
 #include "strata/cuda/tile/fragment.cuh"
 #include "strata/ops/lowbit/lowbit_kernels.h"
-#include "strata/ops/lowbit/lowbit_tiles.h"
+#include "strata/ops/lowbit/lowbit_tiles_kernel.h"
 #include "strata/ops/matmul/fp8.h"
 
 namespace strata {
