@@ -25,8 +25,6 @@
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/preference.h"
 #include "strata/ops/lowbit/lowbit.h"
-#include "strata/ops/lowbit/lowbit_few.h"
-#include "strata/ops/lowbit/lowbit_tiles.h"
 #include "strata/ops/lowbit/weight_format.h"
 #include "strata/ops/masked/masked.h"
 #include "strata/ops/matmul/gated.h"

@@ -4,7 +4,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/lowbit/codes_inl.h"
 #include "strata/ops/lowbit/lowbit_kernels.h"
-#include "strata/ops/lowbit/lowbit_tiles.h"
+#include "strata/ops/lowbit/lowbit_tiles_kernel.h"
 #include "strata/ops/matmul/fp8.h"
 
 namespace strata {

@@ -4,7 +4,6 @@
 
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/overlap.cuh"
-#include "strata/cuda/tile/copy.cuh"
 
 namespace strata::cuda {
 namespace {
@@ -25,13 +24,13 @@ struct Few {
   bool bias_is_out;
 };
 
-// A's piece is widened once for kColumns of B's. Each lane brings its own pieces of B into shared memory kStages - 1
-// steps ahead, so that enough of B is always on its way.
-template <class T, class O, int kRows, int kColumns, int kStages>
+// A's piece is widened once for kColumns of B's; kSteps pieces of each are on their way at a time.
+template <class T, class O, int kRows, int kColumns>
 __global__ void __launch_bounds__(kThreads) few_kernel(const Few g) {
-  __shared__ uint4 ring[kStages][kColumns][kThreads];
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
-  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kWarps + thread / kWarp) * kColumns;
+  constexpr int kSteps = kRows == 1 ? 8 / kColumns : 4 / kColumns;
+  let_next_begin();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp) * kColumns;
   const T* column[kColumns];
 #pragma unroll
   for (int j = 0; j < kColumns; ++j)  // what is behind the last is computed with the last, and not stored
@@ -45,43 +44,30 @@ __global__ void __launch_bounds__(kThreads) few_kernel(const Few g) {
   wait_for_previous();
   if (first >= g.n) return;
 
-  const auto bring = [&](int step) {
-    const int at = step * kStep + lane * kPiece;
-    if (at < g.k)
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) tile::copy_async(&ring[step % kStages][j][thread], column[j] + at);
-    tile::commit_copies();
-  };
-#pragma unroll
-  for (int s = 0; s < kStages - 1; ++s) bring(s);
-  const auto read = [&](int step, uint4(&to)[kRows]) {
-    const int at = step * kStep + lane * kPiece;
-#pragma unroll
-    for (int i = 0; i < kRows; ++i)
-      if (at < g.k) to[i] = *reinterpret_cast<const uint4*>(static_cast<const T*>(g.a) + i * g.lda + at);
-  };
-  uint4 next[kRows] = {};
-  read(0, next);
   float sums[kRows][kColumns] = {};
-  const int steps = (g.k + kStep - 1) / kStep;
-  for (int step = 0; step < steps; ++step) {
-    Vec<T, kPiece> a[kRows], b[kColumns];
-    memcpy(a, next, sizeof a);
-    read(step + 1, next);
-    tile::wait_copies<kStages - 2>();  // a lane reads what it brought itself
-    if (step * kStep + lane * kPiece < g.k) {
+  for (int at = lane * kPiece; at < g.k; at += kSteps * kStep) {
+    uint4 pieces[kSteps][kColumns];
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) memcpy(&b[j], &ring[step % kStages][j][thread], sizeof b[j]);
+    for (int s = 0; s < kSteps; ++s)
 #pragma unroll
-      for (int i = 0; i < kRows; ++i)
+      for (int j = 0; j < kColumns; ++j)
+        if (at + s * kStep < g.k) pieces[s][j] = __ldcs(reinterpret_cast<const uint4*>(column[j] + at + s * kStep));
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      if (at + s * kStep >= g.k) break;
+      Vec<T, kPiece> b[kColumns];
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) memcpy(&b[j], &pieces[s][j], sizeof b[j]);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        const auto a = load_vec<kPiece>(static_cast<const T*>(g.a) + i * g.lda + at + s * kStep);
 #pragma unroll
         for (int e = 0; e < kPiece; ++e)
 #pragma unroll
-          for (int j = 0; j < kColumns; ++j) sums[i][j] = fmaf(widen(a[i].v[e]), widen(b[j].v[e]), sums[i][j]);
+          for (int j = 0; j < kColumns; ++j) sums[i][j] = fmaf(widen(a.v[e]), widen(b[j].v[e]), sums[i][j]);
+      }
     }
-    bring(step + kStages - 1);
   }
-  let_next_begin();  // not before: its blocks would take the place of this kernel's that are still to come
 #pragma unroll
   for (int i = 0; i < kRows; ++i)
 #pragma unroll
@@ -100,9 +86,9 @@ __global__ void __launch_bounds__(kThreads) few_kernel(const Few g) {
 template <class T, class O, int kRows>
 void launch(const Few& g) {
   if (g.n >= kColumnsForPairs)
-    launch_early(few_kernel<T, O, kRows, 2, 8>, blocks_for(g.n, 2 * kWarps), kThreads, 0, 1, g);
+    launch_early(few_kernel<T, O, kRows, 2>, blocks_for(g.n, 2 * kWarps), kThreads, 0, 1, g);
   else
-    launch_early(few_kernel<T, O, kRows, 1, 16>, blocks_for(g.n, kWarps), kThreads, 0, 1, g);
+    launch_early(few_kernel<T, O, kRows, 1>, blocks_for(g.n, kWarps), kThreads, 0, 1, g);
 }
 
 template <class T, class O>
