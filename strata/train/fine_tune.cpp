@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
@@ -10,7 +11,9 @@
 #include "strata/io/hash.h"
 #include "strata/io/weight_files.h"
 #include "strata/models/pretrained.h"
+#include "strata/models/rounded_weights_inl.h"
 #include "strata/nn/convert.h"
+#include "strata/nn/deferred_inl.h"
 #include "strata/nn/init.h"
 #include "strata/nn/lora.h"
 #include "strata/nn/name_pattern.h"
@@ -77,11 +80,16 @@ void add_adapters(const LanguageModel& model, const TuneConfig& tune, const Adap
   nn::add_lora(model, o, names.parts);
 }
 
-// Blocks of 64, their scales in 8 bits: 4.13 bits a number (QLoRA, arXiv:2305.14314). On the meta device only the parts
-// are made.
-void pack(const LanguageModel& model, const std::string& format) {
+// Blocks of 64, their scales in 8 bits: 4.13 bits a number (QLoRA, arXiv:2305.14314).
+nn::PackOptions four_bits() {
   nn::PackOptions o;
   o.rounding = {.block_columns = 64, .nested = true};
+  return o;
+}
+
+// On the meta device only the parts are made.
+void pack(const LanguageModel& model, const std::string& format) {
+  const nn::PackOptions o = four_bits();
   if (!model.device().is_meta()) {
     nn::quantize(model, format, o);
     return;
@@ -112,7 +120,8 @@ struct Depth {
 };
 thread_local int Depth::t_depth = 0;
 
-// The module of an init, with its weights unless it is on the meta device.
+// The module of an init, with its weights unless it is on the meta device. Of a folder those that settings want in few
+// bits are so.
 std::shared_ptr<LanguageModel> load_init(const TrainConfig& config, const InitModel& init, DType dtype) {
   const Depth in;
   const bool dry = default_device().is_meta();
@@ -131,13 +140,24 @@ std::shared_ptr<LanguageModel> load_init(const TrainConfig& config, const InitMo
     nn::convert_parameters(*model, dtype);
     return model;
   }
+  const bool rounds = config.tune.quantize != "none";
   std::shared_ptr<LanguageModel> model;
   {
     const nn::init::SkipDraws from_file;
+    std::optional<nn::detail::DeferredWeights> later;
+    if (rounds) later.emplace(dtype);
     model = std::make_shared<LanguageModel>(init.spec);
     nn::convert_parameters(*model, dtype);
   }
-  if (!dry) load_weights(*model, *init.family, init.spec, io::WeightFiles(init.path), {}, false);
+  if (dry) {
+    nn::detail::make_deferred(*model, four_bits());
+    return model;
+  }
+  const io::WeightFiles files(init.path);
+  if (rounds)
+    load_rounded_weights(*model, *init.family, init.spec, files, config.tune.quantize, four_bits());
+  else
+    load_weights(*model, *init.family, init.spec, files, {}, false);
   return model;
 }
 

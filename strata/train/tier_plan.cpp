@@ -3,23 +3,25 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
 #include "strata/core/error.h"
-#include "strata/lab/step_costs.h"
 #include "strata/memory/plan.h"
-#include "strata/optim/record.h"
-#include "strata/train/estimate.h"
-#include "strata/train/step_weights_inl.h"
+#include "strata/train/tier_steps_inl.h"
 
 namespace strata {
 namespace {
 
+using detail::Again;
+using detail::kParts;
+using detail::kStride;
+using detail::Steps;
+using detail::Variant;
 using memory::Away;
 using memory::Tag;
 
-constexpr int64_t kLeastLeaving = int64_t{1} << 20;  // smaller tensors stay: a transfer has a price of its own
 // Of a budget, that is left to kernels' workspace and to holes: a tenth, and no more than this.
 // Of a card where nothing moves a fiftieth, the forecast's own error, but a tenth of little.
 constexpr double kMargin = 0.1;
@@ -28,7 +30,8 @@ constexpr int64_t kWindow = int64_t{256} << 20;  // fetched ahead of its use at 
 constexpr int64_t kGroup = int64_t{64} << 20;    // of an update in groups: two are near at once, both ways
 // Of a weight's gradient several parts of a step may add to it, with so many calls between: it is at home meanwhile.
 constexpr int32_t kGradientGap = 8;
-constexpr int64_t kHoles = 4;  // what is near takes so much more room for holes: a part of it (set_near_limit())
+constexpr int kMostTries = 12;  // of larger budgets, each by an eighth
+constexpr int64_t kHoles = 4;   // what is near takes so much more room for holes: a part of it (set_near_limit())
 // What a bus and an updating host reach beside what was measured of either alone: copies both ways at once 48.8 to 50.8
 // of 55.3 GB/s (bench/results/tiers-2026-11-26.md); an update reads whatever it writes, of which a triad's count leaves
 // out a quarter (bench/results/optim-home-2026-11-26.md: 134 of 110 GB/s).
@@ -38,159 +41,48 @@ constexpr double kBothWays = 0.9, kUpdateBytes = 1.2;
 // weights, gradient and two moments in f32 and a copy.
 constexpr int64_t kPieces = 4 * (int64_t{2} << 20) * 18;
 
-// Shares of what is saved that single calls make again, another way than blocks: parts, of which every fourth is tried,
-// and then those before the best.
-constexpr int kParts = 32, kStride = 4;
-// What a plan of single calls may cost: the budget comes first, and the simulated time decides.
-constexpr double kAnySlowdown = 100;
-
-// A step with some blocks, or calls, computed again, and all that plans ask of it.
-struct Variant {
-  int64_t recomputed = 0;
-  OffloadPlan calls;
-  DryStep dry;
-  StepWeights weights, pass_weights;
-  std::vector<double> step_seconds, pass_seconds;
-  std::vector<Away> step_saved, pass_saved;  // what may leave
-  int64_t saved = 0;                         // bytes of them in one pass
-  int64_t others = 0;  // on the device, not in the recording: batches, workspace, the heap's holes
-};
-
-// Blocks that are computed again, or parts of what is saved that single calls make again.
-struct Again {
-  int64_t blocks = 0;
-  int parts = 0;
-  auto operator<=>(const Again&) const = default;
-};
-
-// What is planned for: steps with something computed again.
-struct Steps {
-  virtual ~Steps() = default;
-  virtual int64_t blocks() const = 0;
-  virtual int64_t passes() const = 0;  // in one recording
-  virtual int64_t least() const { return kLeastLeaving; }
-  // Whether single calls can be chosen that run again.
-  virtual bool single_calls() const = 0;
-  // Whether the optimizer's rule is one that kernels apply element by element.
-  virtual bool fused_update() const = 0;
-  // All but what may leave; nothing where there is no such way.
-  virtual std::optional<Variant> variant(const Again& again) = 0;
-};
-
-// Of settings, by dry runs and the limits of a machine.
-class DrySteps final : public Steps {
- public:
-  DrySteps(const TrainConfig& config, const lab::Limits& limits, double efficiency)
-      : config_(config), limits_(limits), efficiency_(efficiency) {}
-  int64_t blocks() const override { return config_.model.layers; }
-  int64_t passes() const override { return std::min<int64_t>(config_.accumulate, 2); }
-  bool single_calls() const override { return true; }
-  bool fused_update() const override {
-    return static_cast<bool>(optim::optimizer_record(config_.optim.optimizer).rule);
-  }
-  std::optional<Variant> variant(const Again& again) override {
-    Variant v;
-    v.recomputed = again.blocks;
-    const OffloadPlan* calls = nullptr;
-    if (again.parts > 0) {
-      v.calls = calls_again(again.parts);
-      if (v.calls.choices.empty()) return {};
-      calls = &v.calls;
-    }
-    v.dry = record_dry_step(config_, again.blocks, calls);
-    const MemoryEstimate e = estimate_memory(config_, again.blocks, calls);
-    // A card's fused updates renew low-precision copies.
-    const bool renewed = config_.device != "cpu";
-    v.weights = find_weights(v.dry.step, renewed);
-    v.pass_weights = find_weights(v.dry.pass, renewed);
-    v.others = std::max<int64_t>(0, e.peak - v.dry.step.peak_bytes().first);
-    v.step_seconds = seconds_of(v.dry.step);
-    if (renewed)
-      for (const int32_t cast : v.weights.casts) v.step_seconds[static_cast<size_t>(cast)] = 0;
-    if (v.dry.further > 0) v.pass_seconds = seconds_of(v.dry.pass);
-    return v;
-  }
-
- private:
-  // Which calls make so much of what is saved again, the fastest first; empty where there are none that do.
-  OffloadPlan calls_again(int parts) {
-    if (!saved_) saved_ = dry_saved(config_);
-    OffloadMeasured& m = *saved_;
-    const double flops = config_.dtype == "f32" ? limits_.matmul_f32 : limits_.matmul_bf16;
-    m.seconds_per_flop = flops > 0 ? 1 / (1e9 * flops * efficiency_) : 0;
-    m.seconds_per_byte = limits_.gb_s > 0 ? 1 / (1e9 * limits_.gb_s * efficiency_) : 0;
-    m.forward_seconds = m.backward_seconds = 1;
-    int64_t all = 0;
-    for (const SavedRecord& r : m.saved) all += r.bytes;
-    OffloadPlan plan = plan_offload(m, {.slowdown = kAnySlowdown,
-                                        .keep_bytes = std::max<int64_t>(all - all * parts / kParts, 1),
-                                        .recompute = true,
-                                        .away = SavedPlace::keep});
-    if (plan.recomputed_bytes <= all * (parts - 1) / kParts) return {};
-    return plan;
-  }
-  std::vector<double> seconds_of(const Recording& r) const {
-    std::vector<double> all(r.calls.size(), 0);
-    for (size_t i = 0; i < all.size(); ++i)
-      if (r.is_work(i)) all[i] = lab::least_seconds(r, i, limits_) / efficiency_;
-    return all;
-  }
-
-  const TrainConfig& config_;
-  const lab::Limits& limits_;
-  const double efficiency_;
-  std::optional<OffloadMeasured> saved_;  // of the step with all of it kept
-};
-
-// Of a step that has run.
-class RanSteps final : public Steps {
- public:
-  RanSteps(const RecordedStep& step, bool renewed) : step_(step), renewed_(renewed) {}
-  int64_t blocks() const override {
-    size_t most = 0;
-    for (const auto& pass : step_.turns) most = std::max(most, pass.size());
-    return static_cast<int64_t>(most);
-  }
-  int64_t passes() const override { return std::max<int64_t>(1, static_cast<int64_t>(step_.turns.size())); }
-  int64_t least() const override { return step_.least; }
-  bool single_calls() const override { return false; }
-  bool fused_update() const override { return step_.fused_update; }
-  std::optional<Variant> variant(const Again& again) override {
-    if (again.parts > 0) return {};
-    Variant v;
-    v.recomputed = again.blocks;
-    v.dry = step_.dry;
-    v.others = step_.others;
-    v.step_seconds.resize(v.dry.step.calls.size(), 0);
-    for (size_t i = 0; i < v.step_seconds.size(); ++i)
-      if (v.dry.step.is_work(i)) v.step_seconds[i] = v.dry.step.calls[i].seconds;
-    for (const std::vector<int32_t>& pass : step_.turns)
-      for (size_t k = 0; k < pass.size() && static_cast<int64_t>(k) < again.blocks; ++k) {
-        const int32_t end = k + 1 < pass.size() ? pass[k + 1] : memory::end_of_phase(v.dry.step, pass[k]);
-        memory::run_again(v.dry.step, v.step_seconds, pass[k], end);
-      }
-    v.weights = find_weights(v.dry.step, renewed_);
-    v.step_seconds.resize(v.dry.step.calls.size(), 0);
-    return v;
-  }
-
- private:
-  const RecordedStep& step_;
-  const bool renewed_;  // low-precision copies, by the updates
-};
-
 class Planner {
  public:
   Planner(Steps& steps, const MemoryConfig& keys, bool on_cpu, const TierRates& rates)
-      : steps_(steps),
-        keys_(keys),
-        on_cpu_(on_cpu),
-        rates_(rates),
-        budget_(keys.budget()),
-        planned_(budget_.device -
-                 std::min(static_cast<int64_t>(kMargin * static_cast<double>(budget_.device)), kMostMargin)) {}
+      : steps_(steps), keys_(keys), on_cpu_(on_cpu), rates_(rates), budget_(keys.budget()) {
+    set_budget(budget_.device);
+  }
 
   TierPlan run() {
+    TierPlan plan = best();
+    if (!plan.fits && budget_.device > 0) plan.least_budget = least_budget(plan);
+    return plan;
+  }
+
+ private:
+  void set_budget(int64_t device) {
+    budget_.device = device;
+    planned_ = device - std::min(static_cast<int64_t>(kMargin * static_cast<double>(device)), kMostMargin);
+  }
+
+  // The smallest budget of the device, in whole MiB and to a hundredth, with which there is a way; 0 where none is
+  // found.
+  int64_t least_budget(const TierPlan& smallest) {
+    constexpr int64_t kMiB = int64_t{1} << 20;
+    if (smallest.peak.device == std::numeric_limits<int64_t>::max()) return 0;
+    const int64_t given = budget_.device;
+    const auto fits = [&](int64_t mib) {
+      set_budget(mib * kMiB);
+      return best().fits;
+    };
+    int64_t lo = given / kMiB, hi = std::max(lo, smallest.peak.device / kMiB) + 1;
+    int tries = 0;
+    for (; tries < kMostTries && !fits(hi); ++tries) lo = hi, hi += std::max<int64_t>(1, hi / 8);
+    const bool found = tries < kMostTries;
+    while (found && hi - lo > 1 + hi / 100) {
+      const int64_t middle = (lo + hi) / 2;
+      (fits(middle) ? hi : lo) = middle;
+    }
+    set_budget(given);
+    return found ? hi * kMiB : 0;
+  }
+
+  TierPlan best() {
     const Variant& plain = *variant({});
     const TierPlan without = with(plain, {});
     std::optional<TierPlan> best;
@@ -217,7 +109,6 @@ class Planner {
     return *best;
   }
 
- private:
   bool on_cpu() const { return on_cpu_; }
   bool bounded() const { return budget_.any(); }
 
@@ -568,22 +459,22 @@ class Planner {
   const MemoryConfig& keys_;
   const bool on_cpu_;
   const TierRates& rates_;
-  const memory::Budget budget_;
+  memory::Budget budget_;
   // Of the device. A run in which nothing moves is as its forecast, so it may take all of it.
-  const int64_t planned_;
+  int64_t planned_ = 0;
   std::map<Again, std::optional<Variant>> variants_;
 };
 
 }  // namespace
 
 TierPlan plan_tiers(const TrainConfig& config, const lab::Limits& limits, const TierRates& rates) {
-  DrySteps steps(config, limits, rates.efficiency);
-  return Planner(steps, config.memory, config.device == "cpu", rates).run();
+  const std::unique_ptr<Steps> steps = detail::dry_steps(config, limits, rates.efficiency);
+  return Planner(*steps, config.memory, config.device == "cpu", rates).run();
 }
 
 TierPlan plan_recorded(const RecordedStep& step, const MemoryConfig& memory, Device device, const TierRates& rates) {
-  RanSteps steps(step, !device.is_cpu());
-  return Planner(steps, memory, device.is_cpu(), rates).run();
+  const std::unique_ptr<Steps> steps = detail::ran_steps(step, !device.is_cpu());
+  return Planner(*steps, memory, device.is_cpu(), rates).run();
 }
 
 }  // namespace strata
