@@ -9,6 +9,7 @@
 #include "strata/core/rng.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/temp_dir.h"
+#include "strata/memory/allocator.h"
 
 namespace strata::cli {
 namespace {
@@ -19,7 +20,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 class Qlora : public testing::Test {
  protected:
   static constexpr int64_t kWidth = 768, kLayers = 8, kVocab = 12;
-  static constexpr int64_t kDenseBytes = kLayers * kWidth * kWidth * (3 + 3 * 3 / 2) * 4;  // at least
+  static constexpr int64_t kDenseBytes = kLayers * kWidth * kWidth * 15 / 2 * 4;  // of the layers, in f32
 
   void SetUp() override {
     manual_seed(5);
@@ -33,6 +34,7 @@ class Qlora : public testing::Test {
                        vocab, "}}}"));
     for (int i = 0; i < 2000; ++i) text += cat("w", 1 + i * i % 11, ' ');
     io::write_file(dir_ / "text.txt", text);
+    memory::release_cached();  // a child's peak begins with what its parent has
   }
   std::vector<std::string> settings(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all{"model.init=" + dir_.path(),
@@ -85,7 +87,7 @@ TEST_F(Qlora, TrainsInLessThanTheDenseWeights) {
   ASSERT_EQ(again.status, 0) << again.output;
   const double reserved = mib_after(again.output, "of tensors, "), peak = mib_after(forecast.output, "\npeak");
   EXPECT_LT(reserved, 1.03 * peak) << forecast.output << again.output;
-  EXPECT_GT(reserved, 0.9 * peak) << forecast.output << again.output;
+  EXPECT_GT(reserved, 0.85 * peak) << forecast.output << again.output;
 }
 
 // Under half of what the dense weights take, and no more addresses than a small machine has: the same bits.

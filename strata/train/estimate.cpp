@@ -64,12 +64,14 @@ int64_t product_workspace(const LanguageModel& model, int64_t rows, DType dtype)
   }
   return packed + (dtype == DType::bf16 ? dense_scratch(model, rows) : 0);
 }
-// Bytes of the largest weight that is rounded when it is read: itself, and in f32.
+// Bytes of the largest weight that is rounded when it is read: itself, and in f32, or what a file's reader has of it.
 int64_t largest_rounded(const LanguageModel& model, DType dtype) {
   int64_t most = 0;
   for (const auto& [name, layer] : model.named_modules())
     if (nn::is_packed(layer)) most = std::max(most, nn::packed_weight(layer).rows * nn::packed_weight(layer).columns);
-  return most * (size_of(dtype) + (dtype == DType::f32 ? 0 : size_of(DType::f32)));
+  constexpr int64_t kReader = int64_t{16} << 20;
+  const int64_t bytes = most * size_of(dtype), wide = dtype == DType::f32 ? 0 : most * size_of(DType::f32);
+  return bytes + std::max(wide, std::min(bytes, kReader));
 }
 
 TrainConfig checked(TrainConfig config) {
