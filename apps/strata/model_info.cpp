@@ -166,6 +166,8 @@ void tell_of_need(const Pretrained& model, bool measure, Rows& rows) {
   // A cache of more positions than the model was made for is refused.
   const int64_t tokens = decoder != nullptr ? std::min(kCached, decoder->context()) : 0;
   const int64_t cached = decoder != nullptr ? elements_cached(*decoder, tokens) : 0;
+  // Layers with a window keep no more of a long text than that.
+  const int64_t whole = decoder != nullptr ? elements_cached(*decoder, decoder->context()) : 0;
   const memory::Bound bound = memory::tightest_bound(Device::cpu());
   double gb_s = 0;
   if (decoder != nullptr && measure) {
@@ -178,6 +180,8 @@ void tell_of_need(const Pretrained& model, bool measure, Rows& rows) {
     const int64_t size = size_of(dtype), need = (all + cached) * size;
     std::string text = fmt::format("weights {}", bytes_text(all * size));
     if (decoder != nullptr) text += fmt::format(", cache of {} tokens {}", tokens, bytes_text(cached * size));
+    if (whole > 0 && decoder->context() > tokens)
+      text += fmt::format(" (of {}: {})", decoder->context(), bytes_text(whole * size));
     text += fmt::format("; {}", need <= bound.free() ? "fits" : "does not fit");
     if (gb_s > 0)
       text += fmt::format("; at most {} tokens/s",

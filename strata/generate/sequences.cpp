@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "strata/core/node.h"
+#include "strata/nn/window_ring_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
@@ -82,6 +83,15 @@ void Sequences::set_ids(Tensor& ids, Tensor* values, int64_t row, const std::vec
   part(*values, row).copy_(from_span<float>(row_values, shape));
 }
 
+int64_t Sequences::keepable(int64_t row, int64_t kept) const {
+  for (const nn::KvCache& layer : cache_.layers) {
+    if (layer.k.size(2) == cache_.capacity) continue;
+    const auto ring = nn::detail::WindowRing::with_places(layer.k.size(2));
+    if (ring && !ring->keeps(kept, length(row))) return 0;
+  }
+  return kept;
+}
+
 void Sequences::start(int64_t row, std::span<const int64_t> prompt, const GenerationOptions& o, int64_t drawn,
                       int64_t kept, Tensor* hidden, const Tensor& source) {
   check<IndexError>(row >= 0 && row < rows(), kOp, "there is no row ", row, " of ", rows());
@@ -92,8 +102,8 @@ void Sequences::start(int64_t row, std::span<const int64_t> prompt, const Genera
     check<IndexError>(t >= 0 && t < model_->vocab(), kOp, "token ", t, " is not in the vocabulary of ",
                       model_->vocab());
   check_options(o, model_->vocab());
-  check(kept >= 0 && kept < n && kept < std::max<int64_t>(1, length(row)), kOp, "of a text of ", length(row),
-        " tokens a prompt of ", n, " cannot keep ", kept);
+  check(kept >= 0 && kept < n && kept < std::max<int64_t>(1, length(row)) && keepable(row, kept) == kept, kOp,
+        "of a text of ", length(row), " tokens a prompt of ", n, " cannot keep ", kept);
   stop(row);
   const NoGrad guard;
   const Tensor text =

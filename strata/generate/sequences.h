@@ -53,6 +53,9 @@ class Sequences {
   int64_t model_vocab() const { return model_->vocab(); }
   /// Tokens of a row, its prompt's included; 0 where nothing was started.
   int64_t length(int64_t row) const { return lengths_.at(static_cast<size_t>(row)); }
+  /// So many of the first `kept` tokens of a row start() can keep: all of them, or none where a layer with a window no
+  /// longer has what came before the next.
+  int64_t keepable(int64_t row, int64_t kept) const;
   bool is_running(int64_t row) const { return runs_.at(static_cast<size_t>(row)); }
 
   /// Begins a text in `row`: reads the prompt but for its last token, which the first step reads. `drawn`: tokens that

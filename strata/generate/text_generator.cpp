@@ -222,6 +222,7 @@ struct TextGenerator::Run {
       // The last token of either was not read, or is to be.
       const auto most = static_cast<int64_t>(std::min(last.size(), r.prompt.size())) - 1;
       while (kept < most && last[static_cast<size_t>(kept)] == r.prompt[static_cast<size_t>(kept)]) ++kept;
+      kept = rows.keepable(row, kept);
     }
     last.clear();  // nothing is known of a row whose start throws
     Tensor hidden;

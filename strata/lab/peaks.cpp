@@ -32,10 +32,11 @@ double best_rate(double amount, double seconds, Run&& run) {
   return best;
 }
 
-void measure_bandwidth(Peaks& peaks, double seconds) {
+void measure_bandwidth(Peaks& peaks, double seconds, int64_t room) {
   const int64_t free_bytes = memory::tightest_bound(Device::cpu()).free();
   // Three arrays of up to 256 MiB, past any cache.
-  const int64_t n = std::clamp<int64_t>(free_bytes / 8 / 3, 4 << 20, 256 << 20) / static_cast<int64_t>(sizeof(float));
+  const int64_t most = room > 0 ? std::min(room, free_bytes / 8) : free_bytes / 8;
+  const int64_t n = std::clamp<int64_t>(most / 3, 4 << 20, 256 << 20) / static_cast<int64_t>(sizeof(float));
   // Not a vector: the threads that use the pages should be the ones that touch them first.
   const std::unique_ptr<float[]> a(new float[n]), b(new float[n]), c(new float[n]);
   // One slice for each thread.
@@ -93,9 +94,9 @@ double measure_matmul(DType type, double seconds) {
 
 }  // namespace
 
-Peaks measure_peaks(double seconds) {
+Peaks measure_peaks(double seconds, int64_t room) {
   Peaks peaks;
-  measure_bandwidth(peaks, seconds);
+  measure_bandwidth(peaks, seconds, room);
   constexpr int64_t kRounds = 1 << 18;
   const int threads = num_threads();
   std::vector<float> sink(static_cast<size_t>(threads));
@@ -110,10 +111,10 @@ Peaks measure_peaks(double seconds) {
   return peaks;
 }
 
-Limits measure_limits(Device device, double seconds) {
+Limits measure_limits(Device device, double seconds, int64_t room) {
   if (!device.is_cpu()) return detail::card_limits(device, seconds);
   try {
-    const Peaks p = measure_peaks(seconds);
+    const Peaks p = measure_peaks(seconds, room);
     return {std::max(p.read_gb_s, p.triad_gb_s), p.fma_gflops, p.matmul_f32_gflops, p.matmul_bf16_gflops};
   } catch (const std::bad_alloc&) {
     throw MemoryError("measure_limits", "too little memory is free for arrays past the caches");

@@ -19,8 +19,9 @@ struct Peaks {
 };
 
 /// Measures the peaks, best of several repetitions, each quantity for about `seconds`. Takes about 0.8 GB of memory
-/// (less where less is free). Other load on the machine lowers the result.
-Peaks measure_peaks(double seconds = 0.4);
+/// (less where less is free), but for arrays no more than `room` bytes unless that is 0 (12 MiB at least). Other load
+/// on the machine lowers the result.
+Peaks measure_peaks(double seconds = 0.4, int64_t room = 0);
 
 /// The most that a CUDA card was seen to do.
 struct CardPeaks {
@@ -39,8 +40,9 @@ CardPeaks measure_card(Device card, double seconds = 0.3);
 
 /// What bounds ops on `device`, from the same measurements, each for about `seconds`: of the host the better of reading
 /// and triad, multiply-adds and products; of a card copies and products, in f32 as cuda::allow_tf32() has it. What was
-/// taken for it is given back. Throws DeviceError for a card that is not there, MemoryError where too little is free.
-Limits measure_limits(Device device, double seconds = 0.3);
+/// taken for it is given back. `room` is measure_peaks()'s, of the host. Throws DeviceError for a card that is not
+/// there, MemoryError where too little is free.
+Limits measure_limits(Device device, double seconds = 0.3, int64_t room = 0);
 
 /// How fast a folder's disk takes and gives a new file, past the system's cache where the disk allows that.
 struct DiskRates {

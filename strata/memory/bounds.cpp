@@ -128,7 +128,8 @@ std::vector<Bound> host_bounds(const std::string& root) {
   add_groups(root, bounds);
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    bounds.push_back({"ulimit -v", static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, int64_t{1} << 60)),
+    bounds.push_back({std::string(kAddressSpace),
+                      static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, int64_t{1} << 60)),
                       number(text_of(root + "/proc/self/statm")).value_or(0) * ::sysconf(_SC_PAGESIZE)});
   return bounds;
 }

@@ -4,12 +4,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strata/core/backend.h"
 #include "strata/core/device.h"
 
 namespace strata::memory {
+
+/// What the bound of RLIMIT_AS is named.
+inline constexpr std::string_view kAddressSpace = "ulimit -v";
 
 /// Every bound on the host's memory that is known here, the machine first: MemTotal and MemAvailable of /proc/meminfo;
 /// memory.max, memory.high and memory.current (control groups, version 2) or memory.limit_in_bytes and

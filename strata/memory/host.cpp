@@ -40,6 +40,9 @@ constexpr size_t kClasses = kSmall / kAlignment;
 constexpr size_t kChunk = size_t{1} << 18;
 constexpr int64_t kPage = 4096;
 constexpr int64_t kHugePage = int64_t{1} << 21;
+// Of addresses for tensors; and what ulimit -v has to leave for all else, threads and generated code, which ends the
+// process where it finds none.
+constexpr int64_t kLeastRange = int64_t{1} << 26, kBeside = int64_t{1} << 28;
 
 struct SmallBlock {
   SmallBlock* next;
@@ -289,8 +292,13 @@ class HostMemory final : public HeapMemory {
     HeapMemory::retag(d, block, nbytes, from, to);
   }
 
-  Bound bound(Device) override {
-    const std::vector<Bound> all = host_bounds();
+  Bound bound(Device d) override {
+    std::vector<Bound> all = host_bounds();
+    const int64_t reserved = stats(d).reserved;
+    // Of the address space tensors have what was set aside for them, and nothing else.
+    if (const std::lock_guard lock(mutex_); base_ != nullptr)
+      for (Bound& b : all)
+        if (b.name == kAddressSpace) b.used = b.limit - (range_ - reserved);
     return *std::min_element(all.begin(), all.end(),
                              [](const Bound& a, const Bound& b) { return a.free() < b.free(); });
   }
@@ -326,7 +334,10 @@ class HostMemory final : public HeapMemory {
   }
 
   [[maybe_unused]] void reserve_range() {
-    for (int64_t bytes = int64_t{1} << 42; bytes >= (int64_t{1} << 30); bytes /= 2) {
+    int64_t most = int64_t{1} << 42;
+    for (const Bound& b : host_bounds())
+      if (b.name == kAddressSpace) most = std::min(most, (b.free() - kBeside) / kHugePage * kHugePage);
+    for (int64_t bytes = most; bytes >= kLeastRange; bytes /= 2) {
       void* m = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (m == MAP_FAILED) continue;

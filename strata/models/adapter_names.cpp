@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "strata/core/device.h"
 #include "strata/models/peft.h"
 #include "strata/ops/factory/ranges.h"
 #include "strata/ops/view/view.h"
@@ -24,6 +25,7 @@ struct FileRows {
 
 // By the view of a table in which every number of a row is the row's index, without memory for more than one column.
 FileRows rows_of(const WeightRow& row, const Shape& shape) {
+  const DeviceScope host(Device::cpu());  // its numbers are read, also of a model that has none
   const Tensor table = arange(shape[0], DType::i64).unsqueeze(1).expand(shape);
   Tensor seen = row.view.of(table);
   FileRows rows;

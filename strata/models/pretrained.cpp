@@ -10,8 +10,11 @@
 #include "strata/io/weight_files.h"
 #include "strata/models/gguf_facts_inl.h"
 #include "strata/models/packed_rows_inl.h"
+#include "strata/models/rounded_weights_inl.h"
+#include "strata/nn/deferred_inl.h"
 #include "strata/nn/init.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/text/pipeline/gguf_folder.h"
 
 namespace strata {
@@ -61,10 +64,7 @@ class Plan {
   void read() const {
     const NoGrad guard;
     packed_->load(module_, files_);
-    files_.read(parts_);
-    // Taken off before it is rounded to the parameter's dtype.
-    for (const auto& [name, view, plus] : raised_)
-      Tensor(view).copy_((files_.tensor(name, view.device()).to(DType::f32) - plus).view(view.shape()));
+    fill(parts_);
     for (const auto& [name, parameter] : repeats_) {
       const Tensor there = files_.tensor(name, parameter.device()).to(parameter.dtype());
       check(equal(there, parameter), kOp, files_.path(), ": ", name,
@@ -72,7 +72,49 @@ class Plan {
     }
   }
 
+  // Parameters without memory, which are to be the weights of Linears: one dense one at a time.
+  void read_rounded(std::string_view format, const QuantizeOptions& rounding) const {
+    const NoGrad guard;
+    const memory::TierScope own{Tier()};
+    std::map<std::string, nn::Module, std::less<>> modules;
+    for (const auto& [name, part] : module_.named_modules()) modules.emplace(name, part);
+    for (const auto& [name, parts] : later_) {
+      const Tensor& slot = parameters_.find(name)->second;
+      const Tensor dense = empty({slot.shape(), slot.dtype(), default_device(), std::nullopt});
+      std::vector<Part> filled;
+      for (const auto& [entry, view, plus] : parts) filled.push_back({entry, view.of(dense), plus});
+      fill(filled);
+      constexpr std::string_view kWeight = ".weight";
+      check(name.ends_with(kWeight), kOp, "'", name, "' has no memory and is no layer's weight");
+      const std::string layer = name.substr(0, name.size() - kWeight.size());
+      const PackedWeight w = nn::detail::rounded_weight(layer, dense, format, rounding);
+      nn::pack_linear(modules.at(layer), moved(w, dense.device()));
+    }
+  }
+
  private:
+  // An entry's numbers, less `plus`, as a view of a parameter.
+  struct Part {
+    std::string entry;
+    Tensor view;
+    double plus;
+  };
+  // The same of a parameter that is not there yet.
+  struct LaterPart {
+    std::string entry;
+    WeightView view;
+    double plus;
+  };
+
+  void fill(const std::vector<Part>& parts) const {
+    std::vector<io::WeightRead> plain;
+    for (const auto& [entry, view, plus] : parts)
+      if (plus == 0) plain.push_back({.name = entry, .target = view, .view = view.shape()});
+    files_.read(plain);
+    // Taken off before it is rounded to the parameter's dtype.
+    for (const auto& [entry, view, plus] : parts)
+      if (plus != 0) Tensor(view).copy_((files_.tensor(entry, view.device()).to(DType::f32) - plus).view(view.shape()));
+  }
   void wrong(std::string line) { wrong_.push_back(std::move(line)); }
 
   static bool is_buffer(const Family& family, std::string_view name) {
@@ -102,7 +144,8 @@ class Plan {
     }
     if (!entry) return wrong(cat("missing: ", name, ' ', row.shape, ", for ", row.parameter));
     taken.insert(entry->name);
-    const Tensor view = (gguf_ ? row.gguf_view : row.view).of(at->second.detach());
+    const WeightView& steps = gguf_ ? row.gguf_view : row.view;
+    const Tensor view = steps.of(at->second.detach());
     const std::string where = cat(files_.files().at(entry->file), ": ", entry->name, ' ', entry->shape);
     if (gguf_ ? entry->shape.product() != view.numel() : entry->shape != row.shape)
       return wrong(cat(where, " is to be ", row.shape));
@@ -112,10 +155,11 @@ class Plan {
       repeats_.emplace_back(entry->name, at->second.detach());
       return;
     }
-    if (gguf_ && row.gguf_plus != 0)
-      raised_.push_back({entry->name, view, row.gguf_plus});
+    const double plus = gguf_ ? row.gguf_plus : 0;
+    if (view.is_meta())
+      later_[row.parameter].push_back({entry->name, steps, plus});
     else
-      parts_.push_back({.name = entry->name, .target = view, .view = view.shape()});
+      parts_.push_back({entry->name, view, plus});
   }
 
   const io::WeightFiles& files_;
@@ -123,13 +167,8 @@ class Plan {
   bool gguf_;
   std::optional<PackedRows> packed_;
   std::map<std::string, Tensor, std::less<>> parameters_;
-  std::vector<io::WeightRead> parts_;
-  struct Raised {
-    std::string name;
-    Tensor view;
-    double plus;
-  };
-  std::vector<Raised> raised_;
+  std::vector<Part> parts_;
+  std::map<std::string, std::vector<LaterPart>> later_;  // by parameter
   std::vector<std::pair<std::string, Tensor>> repeats_;
   std::vector<std::string> wrong_;
 };
@@ -236,6 +275,14 @@ std::string read_pretrained_config(const std::string& path) {
 void load_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files,
                   const std::optional<PackedScheme>& scheme, bool keep_packed) {
   Plan(module, family, spec, files, scheme, keep_packed).read();
+}
+
+void load_rounded_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files,
+                          std::string_view format, const nn::PackOptions& options) {
+  nn::detail::make_deferred(module, options);
+  const Plan plan(module, family, spec, files, {}, false);
+  plan.read();
+  plan.read_rounded(format, options.rounding);
 }
 
 Pretrained load_pretrained(const std::string& path, const PretrainedOptions& options) {

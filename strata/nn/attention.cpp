@@ -5,6 +5,7 @@
 #include "strata/core/node.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
+#include "strata/nn/window_ring_inl.h"
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/attention/multi_head_attention.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -12,6 +13,7 @@
 #include "strata/ops/generation/generation.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/matmul/matmul.h"
+#include "strata/ops/view/view.h"
 
 namespace strata::nn {
 namespace {
@@ -55,6 +57,50 @@ void write(KvCache& cache, const Tensor& k, const Tensor& v, const Places& place
   const NoGrad guard;
   cache_write_(cache.k, k.transpose(1, 2).to(cache.k.dtype()), places.starts, places.counts);
   cache_write_(cache.v, v.transpose(1, 2).to(cache.v.dtype()), places.starts, places.counts);
+}
+
+using detail::WindowRing;
+
+// The ring that a cache is; nothing of one that has a place for every position.
+std::optional<WindowRing> ring_of(const AttentionSpec& spec, const KvCache& cache) {
+  if (spec.window == 0 || spec.latent) return {};
+  const WindowRing ring = WindowRing::of(spec.window);
+  return cache.k.size(2) == ring.places() ? std::optional(ring) : std::nullopt;
+}
+
+// Its turn where `t` is: made there, so that a graph may replay what reads it.
+Tensor turn_beside(const WindowRing& ring, const Tensor& t) {
+  const DeviceScope there(t.device());
+  return full({}, ring.turn(), DType::i64);
+}
+
+// k and v [B, T <= chunk, n, D] of positions starts[b] + t.
+void write(KvCache& cache, const WindowRing& ring, const Tensor& k, const Tensor& v, Places places) {
+  const Tensor first = remainder(places.starts, turn_beside(ring, places.starts));
+  places.starts = first + ring.chunk;
+  write(cache, k, v, places);
+  places.starts = first + (ring.chunk + ring.turn());
+  write(cache, k, v, places);
+  if (k.size(1) == 1) return;
+  places.starts = clamp_min(first + (ring.chunk - ring.turn()), 0);
+  write(cache, k, v, places);
+}
+
+// Where the queries of such a chunk are in what is read of the ring: [B].
+Tensor queries_of(const WindowRing& ring, const Tensor& starts, int64_t time) {
+  const Tensor last = starts + (time - 1), turn = turn_beside(ring, starts);
+  return where(lt(last, turn), starts, remainder(last, turn) + (ring.turn() - time + 1));
+}
+
+// The tokens of a call by chunks: f(first, count, places of theirs).
+template <class F>
+void by_chunks(const WindowRing& ring, int64_t time, const Places& places, F&& f) {
+  for (int64_t at = 0; at < time; at += ring.chunk) {
+    Places own;
+    own.starts = places.starts + at;
+    if (places.counts.defined()) own.counts = places.counts - at;
+    f(at, std::min(ring.chunk, time - at), own);
+  }
 }
 
 // Whether attention over the compressed keys takes fewer operations than making heads' keys and values of them first.
@@ -203,6 +249,11 @@ SelfAttention::SelfAttention(int64_t dim, const AttentionSpec& spec)
 
 KvCache SelfAttention::make_cache(int64_t batch, int64_t capacity, DType dtype) const {
   if (spec_.latent) return KvCache::create(batch, 1, capacity, spec_.latent->kv_rank, spec_.latent->rope_size, dtype);
+  if (spec_.window > 0) {
+    const int64_t places = WindowRing::of(spec_.window).places();
+    // One with a place for every position is told from a ring by its size.
+    capacity = capacity > places ? places : capacity == places ? places + 1 : capacity;
+  }
   return KvCache::create(batch, spec_.kv_heads, capacity, spec_.head_size, spec_.value_size, dtype);
 }
 
@@ -253,7 +304,21 @@ Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* ca
     k = turned(k, *turns, places.turns_by_row);
   }
   q = q.transpose(1, 2);
-  if (cache) write(*cache, k, v, places);
+  if (const std::optional<WindowRing> ring = cache ? ring_of(spec_, *cache) : std::nullopt) {
+    const NoGrad guard;
+    check(places.first || !places.seen.defined(), "SelfAttention", "a cache of a window has no mask beside it");
+    std::vector<Tensor> parts;
+    by_chunks(*ring, time, places, [&](int64_t at, int64_t n, Places own) {
+      write(*cache, *ring, k.narrow(1, at, n), v.narrow(1, at, n), own);
+      if (places.first) return;
+      own.queries = queries_of(*ring, own.starts, n);
+      const auto turning = [&](const Tensor& t) { return t.narrow(2, ring->chunk, 2 * ring->turn()); };
+      parts.push_back(attend(q.narrow(2, at, n), turning(cache->k), turning(cache->v), own, true));
+    });
+    if (!places.first) return out(parts.size() == 1 ? parts[0] : strata::cat(parts, 1));
+  } else if (cache) {
+    write(*cache, k, v, places);
+  }
   if (!cache || places.first) return out(attend(q, k.transpose(1, 2), v.transpose(1, 2), places, false));
   return out(attend(q, cache->k.narrow(2, 0, places.reach), cache->v.narrow(2, 0, places.reach), places, true));
 }

@@ -1,22 +1,46 @@
 #include "strata/nn/layers.h"
 
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "strata/core/node.h"
+#include "strata/memory/allocator.h"
+#include "strata/nn/deferred_inl.h"
 #include "strata/nn/init.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/ops/matmul/matmul.h"
+#include "strata/ops/view/view.h"
 
 namespace strata::nn {
+namespace {
+thread_local std::optional<DType> t_deferred;
+}  // namespace
+
+detail::DeferredWeights::DeferredWeights(DType dtype) : before_(std::exchange(t_deferred, dtype)) {}
+detail::DeferredWeights::~DeferredWeights() {
+  t_deferred = before_;
+}
+std::optional<DType> detail::DeferredWeights::dtype() {
+  return t_deferred;
+}
 
 Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias)
     : Module("Linear",
              cat("in_features=", in_features, ", out_features=", out_features, with_bias ? "" : ", bias=false")) {
   check(in_features >= 0 && out_features >= 0, "Linear", "sizes are at least 0, got ", in_features, " and ",
         out_features);
-  weight = new_parameter("weight", {out_features, in_features});
+  if (const std::optional<DType> later = detail::DeferredWeights::dtype()) {
+    const NoGrad guard;
+    const memory::TagScope tag(memory::Tag::parameter);
+    weight = register_parameter("weight",
+                                empty({{}, *later, Device::meta(), std::nullopt}).expand({out_features, in_features}));
+  } else {
+    weight = new_parameter("weight", {out_features, in_features});
+  }
   if (with_bias) bias = new_parameter("bias", {out_features});
   reset_parameters();
 }

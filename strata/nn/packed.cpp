@@ -11,11 +11,13 @@
 #include "strata/core/error.h"
 #include "strata/core/rebind.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/deferred_inl.h"
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/lowbit/lowbit.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/view/view.h"
 
 namespace strata::nn {
 namespace {
@@ -119,7 +121,8 @@ void pack_linear(const Module& linear, const PackedWeight& weight) {
   detail::ModuleHooks& hooks = *detail::ModuleHooks::of_module(linear, true);
   detail::ModuleHooks::forget(linear, "weight");
   Module(linear).register_module("weight", holder);
-  show(made->slot, empty({made->slot.shape(), made->slot.dtype(), Device::meta(), std::nullopt}));
+  // One element however large it looks: dry runs count what meta tensors would take.
+  show(made->slot, empty({{}, made->slot.dtype(), Device::meta(), std::nullopt}).expand(made->slot.shape()));
   hooks.instead = std::move(made);
 }
 
@@ -188,6 +191,26 @@ std::vector<std::string> packable_layers(const Module& module, const std::vector
   return names;
 }
 
+void detail::make_deferred(const Module& module, const PackOptions& options) {
+  std::set<std::string> later;
+  for (const std::string& layer : packable_layers(module, options.skip)) later.insert(cat(layer, ".weight"));
+  const memory::TagScope tag(memory::Tag::parameter);
+  for (const auto& [name, p] : module.named_parameters())
+    if (p.is_meta() && static_cast<int64_t>(p.storage()->nbytes) < p.nbytes() && !later.contains(name))
+      rebind(p, empty({p.shape(), p.dtype(), default_device(), std::nullopt}));
+}
+
+PackedWeight detail::rounded_weight(const std::string& layer, const Tensor& weight, std::string_view format,
+                                    const QuantizeOptions& rounding) {
+  try {
+    return quantize_weight(weight, format, rounding);
+  } catch (const ShapeError& e) {
+    throw ShapeError("quantize", cat("layer \"", layer, "\": ", e.what()));
+  } catch (const ValueError& e) {
+    throw ValueError("quantize", cat("layer \"", layer, "\": ", e.what()));
+  }
+}
+
 std::vector<PackedLayer> quantize(const Module& module, std::string_view format, const PackOptions& options) {
   const NoGrad guard;
   std::map<std::string, Module> modules;
@@ -196,17 +219,11 @@ std::vector<PackedLayer> quantize(const Module& module, std::string_view format,
   for (const std::string& name : packable_layers(module, options.skip)) {
     const Module& layer = modules.at(name);
     const Tensor weight = *own_parameter(layer, "weight");
-    try {
-      const PackedWeight w = quantize_weight(weight, format, options.rounding);
-      const Tensor near = weight.detach().to(Device::cpu()).to(DType::f32);
-      const double size = norm_of(near);
-      made.push_back({name, w.bits(), size == 0 ? 0 : norm_of(near - dequantize_weight(w)) / size, 0});
-      pack_linear(layer, moved(w, weight.device()));
-    } catch (const ShapeError& e) {
-      throw ShapeError("quantize", cat("layer \"", name, "\": ", e.what()));
-    } catch (const ValueError& e) {
-      throw ValueError("quantize", cat("layer \"", name, "\": ", e.what()));
-    }
+    const PackedWeight w = detail::rounded_weight(name, weight, format, options.rounding);
+    const Tensor near = weight.detach().to(Device::cpu()).to(DType::f32);
+    const double size = norm_of(near);
+    made.push_back({name, w.bits(), size == 0 ? 0 : norm_of(near - dequantize_weight(w)) / size, 0});
+    pack_linear(layer, moved(w, weight.device()));
   }
   return made;
 }

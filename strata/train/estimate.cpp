@@ -12,8 +12,10 @@
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline_data.h"
 #include "strata/nn/convert.h"
+#include "strata/nn/packed.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/loss/reduction.h"
+#include "strata/ops/lowbit/lowbit_kernels.h"
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/vec/scratch_kept.h"
 #include "strata/train/conversations_inl.h"
@@ -32,9 +34,9 @@ Tensor reserve(int64_t bytes, Tag tag) {
   return empty({{bytes}, DType::u8, Device::meta(), std::nullopt});
 }
 
-// What the products of a step with the model's weights leave with the thread that calls them: packed operands and sums
-// of the largest. Only bf16 has so much of it.
-int64_t product_scratch(const LanguageModel& model, int64_t rows) {
+// What the products of a step with the model's dense weights leave with the thread that calls them: packed operands and
+// sums of the largest. Only bf16 has so much of it.
+int64_t dense_scratch(const LanguageModel& model, int64_t rows) {
   int64_t most = 0;
   for (const auto& [name, weight] : model.named_parameters()) {
     if (weight.dim() != 2) continue;
@@ -51,6 +53,25 @@ int64_t product_scratch(const LanguageModel& model, int64_t rows) {
     take(n, k, rows, true);
   }
   return scratch_kept(most);
+}
+// What the processor's products take besides their results.
+int64_t product_workspace(const LanguageModel& model, int64_t rows, DType dtype) {
+  int64_t packed = 0;
+  for (const auto& [name, layer] : model.named_modules()) {
+    if (!nn::is_packed(layer)) continue;
+    const PackedWeight w = nn::packed_weight(layer);
+    packed = std::max(packed, cpu::lowbit_workspace(w.rows, w.columns, dtype, rows));
+  }
+  return packed + (dtype == DType::bf16 ? dense_scratch(model, rows) : 0);
+}
+// Bytes of the largest weight that is rounded when it is read: itself, and in f32, or what a file's reader has of it.
+int64_t largest_rounded(const LanguageModel& model, DType dtype) {
+  int64_t most = 0;
+  for (const auto& [name, layer] : model.named_modules())
+    if (nn::is_packed(layer)) most = std::max(most, nn::packed_weight(layer).rows * nn::packed_weight(layer).columns);
+  constexpr int64_t kReader = int64_t{16} << 20;
+  const int64_t bytes = most * size_of(dtype), wide = dtype == DType::f32 ? 0 : most * size_of(DType::f32);
+  return bytes + std::max(wide, std::min(bytes, kReader));
 }
 
 TrainConfig checked(TrainConfig config) {
@@ -74,7 +95,10 @@ class DryRun {
     model->set_recomputed_blocks(recomputed                            ? *recomputed
                                  : config.memory.recompute == "blocks" ? config.model.layers
                                                                        : 0);
-    memory::reset_peak(DeviceType::meta);  // weights of 16 bits were f32 when they were initialised
+    // Weights of 16 bits were f32 when they were initialised, and those of few bits dense: what a run does not have at
+    // once.
+    memory::backend(Device::meta()).release_cached();
+    memory::reset_peak(DeviceType::meta);
     optimizer = make_optimizer(config.optim, trained_parameters(*model), 0, model->table_names());
   }
   data::Batch make_batch() const {
@@ -118,10 +142,10 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
   const bool on_cpu = !config.device.starts_with("cuda");
-  const Tensor scratch = reserve(on_cpu && activation_dtype(config) == DType::bf16
-                                     ? product_scratch(*run.model, config.batch * config.model.context)
-                                     : 0,
-                                 Tag::workspace);
+  reserve(largest_rounded(*run.model, parse_dtype(config.param_dtype)), Tag::workspace);  // gone before the first step
+  const Tensor scratch =
+      reserve(on_cpu ? product_workspace(*run.model, config.batch * config.model.context, activation_dtype(config)) : 0,
+              Tag::workspace);
   int64_t gradients = 0;
   // The first pass of a step makes the gradients, the second adds to them, and all that follow are like it.
   const int64_t passes = std::min<int64_t>(config.accumulate, 3);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
@@ -11,7 +12,9 @@
 #include "strata/io/hash.h"
 #include "strata/io/weight_files.h"
 #include "strata/models/pretrained.h"
+#include "strata/models/rounded_weights_inl.h"
 #include "strata/nn/convert.h"
+#include "strata/nn/deferred_inl.h"
 #include "strata/nn/init.h"
 #include "strata/nn/lora.h"
 #include "strata/nn/name_pattern.h"
@@ -82,11 +85,16 @@ void add_adapters(const nn::Module& model, const TuneConfig& tune, const Adapter
   nn::add_lora(model, o, names.parts);
 }
 
-// Blocks of 64, their scales in 8 bits: 4.13 bits a number (QLoRA, arXiv:2305.14314). On the meta device only the parts
-// are made.
-void pack(const nn::Module& model, const std::string& format) {
+// Blocks of 64, their scales in 8 bits: 4.13 bits a number (QLoRA, arXiv:2305.14314).
+nn::PackOptions four_bits() {
   nn::PackOptions o;
   o.rounding = {.block_columns = 64, .nested = true};
+  return o;
+}
+
+// On the meta device only the parts are made.
+void pack(const nn::Module& model, const std::string& format) {
+  const nn::PackOptions o = four_bits();
   if (!model.parameters().front().device().is_meta()) {
     nn::quantize(model, format, o);
     return;
@@ -117,7 +125,8 @@ struct Depth {
 };
 thread_local int Depth::t_depth = 0;
 
-// The module of an init, with its weights unless it is on the meta device.
+// The module of an init, with its weights unless it is on the meta device. Of a folder those that settings want in few
+// bits are so.
 std::shared_ptr<TokenDecoder> load_init(const TrainConfig& config, const InitModel& init, DType dtype) {
   const Depth in;
   const bool dry = default_device().is_meta();
@@ -137,16 +146,28 @@ std::shared_ptr<TokenDecoder> load_init(const TrainConfig& config, const InitMod
     nn::convert_parameters(module, dtype);
     return model;
   }
+  const bool rounds = config.tune.quantize != "none";
   std::shared_ptr<TokenDecoder> model;
   {
     const nn::init::SkipDraws from_file;
+    std::optional<nn::detail::DeferredWeights> later;
+    if (rounds) later.emplace(dtype);
     if (init.answers())
       model = std::make_shared<EncoderDecoder>(init.spec);
     else
       model = std::make_shared<LanguageModel>(init.spec);
     nn::convert_parameters(model->as_module(), dtype);
   }
-  if (!dry) load_weights(model->as_module(), *init.family, init.spec, io::WeightFiles(init.path), {}, false);
+  nn::Module& module = model->as_module();
+  if (dry) {
+    nn::detail::make_deferred(module, four_bits());
+    return model;
+  }
+  const io::WeightFiles files(init.path);
+  if (rounds)
+    load_rounded_weights(module, *init.family, init.spec, files, config.tune.quantize, four_bits());
+  else
+    load_weights(module, *init.family, init.spec, files, {}, false);
   return model;
 }
 

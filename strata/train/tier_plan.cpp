@@ -25,7 +25,8 @@ constexpr int64_t kWindow = int64_t{256} << 20;  // fetched ahead of its use at 
 constexpr int64_t kGroup = int64_t{64} << 20;    // of an update in groups: two are near at once, both ways
 // Of a weight's gradient several parts of a step may add to it, with so many calls between: it is at home meanwhile.
 constexpr int32_t kGradientGap = 8;
-constexpr int64_t kHoles = 4;  // what is near takes so much more room for holes: a part of it (set_near_limit())
+constexpr int kMostTries = 12;  // of larger budgets, each by an eighth
+constexpr int64_t kHoles = 4;   // what is near takes so much more room for holes: a part of it (set_near_limit())
 // What a bus and an updating host reach beside what was measured of either alone: copies both ways at once 48.8 to 50.8
 // of 55.3 GB/s (bench/results/tiers-2026-11-26.md); an update reads whatever it writes, of which a triad's count leaves
 // out a quarter (bench/results/optim-home-2026-11-26.md: 134 of 110 GB/s).
@@ -42,15 +43,45 @@ constexpr int64_t kPieces = 4 * (int64_t{2} << 20) * 18;
 class Planner {
  public:
   Planner(Steps& steps, const MemoryConfig& keys, bool on_cpu, const TierRates& rates)
-      : steps_(steps),
-        keys_(keys),
-        on_cpu_(on_cpu),
-        rates_(rates),
-        budget_(keys.budget()),
-        planned_(budget_.device -
-                 std::min(static_cast<int64_t>(kMargin * static_cast<double>(budget_.device)), kMostMargin)) {}
+      : steps_(steps), keys_(keys), on_cpu_(on_cpu), rates_(rates), budget_(keys.budget()) {
+    set_budget(budget_.device);
+  }
 
   TierPlan run() {
+    TierPlan plan = best();
+    if (!plan.fits && budget_.device > 0) plan.least_budget = least_budget(plan);
+    return plan;
+  }
+
+ private:
+  void set_budget(int64_t device) {
+    budget_.device = device;
+    planned_ = device - std::min(static_cast<int64_t>(kMargin * static_cast<double>(device)), kMostMargin);
+  }
+
+  // The smallest budget of the device, in whole MiB and to a hundredth, with which there is a way; 0 where none is
+  // found.
+  int64_t least_budget(const TierPlan& smallest) {
+    constexpr int64_t kMiB = int64_t{1} << 20;
+    if (smallest.peak.device == std::numeric_limits<int64_t>::max()) return 0;
+    const int64_t given = budget_.device;
+    const auto fits = [&](int64_t mib) {
+      set_budget(mib * kMiB);
+      return best().fits;
+    };
+    int64_t lo = given / kMiB, hi = std::max(lo, smallest.peak.device / kMiB) + 1;
+    int tries = 0;
+    for (; tries < kMostTries && !fits(hi); ++tries) lo = hi, hi += std::max<int64_t>(1, hi / 8);
+    const bool found = tries < kMostTries;
+    while (found && hi - lo > 1 + hi / 100) {
+      const int64_t middle = (lo + hi) / 2;
+      (fits(middle) ? hi : lo) = middle;
+    }
+    set_budget(given);
+    return found ? hi * kMiB : 0;
+  }
+
+  TierPlan best() {
     const Variant& plain = *variant({});
     const TierPlan without = with(plain, {});
     std::optional<TierPlan> best;
@@ -77,7 +108,6 @@ class Planner {
     return *best;
   }
 
- private:
   bool on_cpu() const { return on_cpu_; }
   bool bounded() const { return budget_.any(); }
 
@@ -461,9 +491,9 @@ class Planner {
   const MemoryConfig& keys_;
   const bool on_cpu_;
   const TierRates& rates_;
-  const memory::Budget budget_;
+  memory::Budget budget_;
   // Of the device. A run in which nothing moves is as its forecast, so it may take all of it.
-  const int64_t planned_;
+  int64_t planned_ = 0;
   std::map<Again, std::optional<Variant>> variants_;
 };
 

@@ -78,6 +78,9 @@ struct TierPlan {
   double pass_seconds = 0;  ///< of that, what one pass's forward and backward compute
   std::string bound;        ///< what takes the time: "compute", "the bus", "the disk", "the host's update"
   bool fits = true;         ///< the budget is kept in every tier
+  /// Where it is not: the smallest of the device's memory with which a way was found, the rest of the budget as it is,
+  /// in whole MiB and to a hundredth; 0 where none was, or the device has no bound.
+  int64_t least_budget = 0;
 
   int64_t peak_without = 0;    ///< of the device, with everything on it
   double seconds_without = 0;  ///< of that step, were there room

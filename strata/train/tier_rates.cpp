@@ -26,7 +26,7 @@ std::string_view name_of(Updater who) {
 
 TierRates measure_rates(Device device, const memory::Budget& budget) {
   TierRates r;
-  r.host_memory = 1e9 * lab::measure_peaks(0.1).triad_gb_s;
+  r.host_memory = 1e9 * lab::measure_peaks(0.1, device.is_cpu() ? budget.device : budget.host).triad_gb_s;
   if (device.is_cuda()) {
     const lab::CardPeaks card = lab::measure_card(device, 0.1);
     r.to_host = 1e9 * card.from_card_gb_s;
@@ -64,7 +64,7 @@ TierSpeeds measured_speeds(Device device, const memory::Budget& budget) {
   const auto [at, fresh] = all.try_emplace(key);
   if (fresh) {
     try {
-      at->second = {lab::measure_limits(device, 0.1), measure_rates(device, budget)};
+      at->second = {lab::measure_limits(device, 0.1, budget.device), measure_rates(device, budget)};
     } catch (...) {
       all.erase(at);
       throw;
@@ -90,7 +90,7 @@ std::string budget_advice(const TrainConfig& given, int64_t room) {
   }
   try {
     const TierRates rates = measure_rates(device, config.memory.budget());
-    const TierPlan plan = plan_tiers(config, lab::measure_limits(device, 0.1), rates);
+    const TierPlan plan = plan_tiers(config, lab::measure_limits(device, 0.1, room), rates);
     if (!plan.fits) return {};
     return fmt::format("{} ({:.3g} s a step, {:.1f} times one with room)", settings, plan.seconds,
                        plan.seconds / plan.seconds_without);
@@ -155,7 +155,11 @@ std::string to_text(const TierPlan& p) {
   if (p.seconds > 0)
     line("step", fmt::format("{:.3g} s, bound by {}; {:.3g} s were everything on the device ({:.2f}x)", p.seconds,
                              p.bound, p.seconds_without, p.seconds / p.seconds_without));
-  if (!p.fits) s += "No way was found that keeps to the budget.\n";
+  if (!p.fits) {
+    s += "No way was found that keeps to the budget.";
+    if (p.least_budget > 0) s += fmt::format(" The smallest that would do: memory.device={}MiB", p.least_budget >> 20);
+    s += '\n';
+  }
   return s;
 }
 

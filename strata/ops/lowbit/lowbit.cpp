@@ -189,8 +189,6 @@ const Op<DecodeSignature> dequantize_weight_op{{
 
 // ---- products ----
 
-constexpr int64_t kPanelBytes = int64_t{64} << 20;  // of W decoded at a time
-
 int64_t rows_of(const Tensor& t) {
   int64_t rows = 1;
   for (int64_t d = 0; d + 1 < t.dim(); ++d) rows *= t.size(d);
@@ -206,7 +204,8 @@ Shape with_last(const Tensor& t, int64_t last) {
 template <class On, class Body>
 void each_panel(On on, const Laid& l, DType dtype, Body&& body) {
   const int64_t columns = std::max<int64_t>(1, l.w.columns);
-  const int64_t most = std::clamp<int64_t>(kPanelBytes / (columns * size_of(dtype)), 1, std::max<int64_t>(1, l.w.rows));
+  const int64_t most = std::clamp<int64_t>((on.cuda ? kPanelBytesCuda : kPanelBytesCpu) / (columns * size_of(dtype)), 1,
+                                           std::max<int64_t>(1, l.w.rows));
   const Tensor room = empty({{most, l.w.columns}, dtype, l.w.codes.device(), std::nullopt});
   for (int64_t row = 0; row < l.w.rows; row += most) {
     const Tensor panel = room.narrow(0, 0, std::min(most, l.w.rows - row));
@@ -249,7 +248,8 @@ void matmul_kernel(On on, Tensor& y, const Tensor& x, const PackedWeight& w) {
   if (w.rows == 0) return fill_elements(y, 0);
   const Laid l(w);
   const Tensor dense = x.contiguous();
-  const bool many = w.rows * w.columns * size_of(x.dtype()) > kPanelBytes, reduced = is_reduced_floating(x.dtype());
+  const bool many = w.rows * w.columns * size_of(x.dtype()) > (on.cuda ? kPanelBytesCuda : kPanelBytesCpu),
+             reduced = is_reduced_floating(x.dtype());
   // Sums over several panels are rounded once, too.
   const Tensor sums = many && reduced ? empty({y.shape(), DType::f32, y.device(), std::nullopt}) : y;
   each_panel(on, l, x.dtype(), [&](int64_t row, const Tensor& panel) {

@@ -226,6 +226,21 @@ struct Q4_KCodec {
     for (int i = 0; i < kPer; ++i) emit(i, looked_up(t, wide_bytes(q + i * kW) >> shift));
   }
 };
+#if STRATA_VEC_LEVEL >= 2
+// The 32 codes of a unit, put together while they are bytes: four bits of each of `low` from bit `low_shift` on, above
+// them those of `high` from bit `high_shift` on that `mask` leaves. Only whole codes need become wider.
+STRATA_INLINE __m256i joined_bits(const uint8_t* low, int low_shift, const uint8_t* high, int high_shift, char mask) {
+  const auto from = [](const uint8_t* at, int shift) {
+    return _mm256_srl_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)), _mm_cvtsi32_si128(shift));
+  };
+  return _mm256_or_si256(_mm256_and_si256(from(low, low_shift), _mm256_set1_epi8(15)),
+                         _mm256_slli_epi16(_mm256_and_si256(from(high, high_shift), _mm256_set1_epi8(mask)), 4));
+}
+// Signed bytes as floats.
+STRATA_INLINE VF floats_of(__m128i v) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v));
+}
+#endif
 struct Q5_KCodec {
   static constexpr int kBytes = 176, kUnitsOfGroup = 8;
   using Prepared = const uint8_t*;
@@ -235,21 +250,50 @@ struct Q5_KCodec {
     const SubBlock s = sub_block(b, j);
     const uint8_t *high = b + 16, *q = b + 48 + j / 2 * 32;
     const int shift = static_cast<int>(j % 2) * 4, bit = static_cast<int>(j);
+#if STRATA_VEC_LEVEL >= 2
+    const __m256i code = joined_bits(q, shift, high, bit, 1);
+    emit(0, floats_of(_mm256_castsi256_si128(code)) * s.scale - s.least);
+    emit(1, floats_of(_mm256_extracti128_si256(code, 1)) * s.scale - s.least);
+#else
 #pragma GCC unroll 8
     for (int i = 0; i < kPer; ++i) {
       const VI code = ((wide_bytes(q + i * kW) >> shift) & 15) | ((wide_bytes(high + i * kW) >> bit & 1) << 4);
       emit(i, to_float(code) * s.scale - s.least);
     }
+#endif
   }
 };
 struct Q6_KCodec {
   static constexpr int kBytes = 210, kUnitsOfGroup = 8;
+  // Each half of 128 columns: 64 bytes of low bits, whose low halves are its units 0 and 1, and 32 bytes of high bits.
+  // Behind both halves: a scale for 16 columns, and one for these.
+#if STRATA_VEC_LEVEL >= 2
+  struct Prepared {
+    const uint8_t* b;
+    alignas(64) float scales[16];
+  };
+  STRATA_INLINE Prepared group(const LowbitRow& r, int64_t g) {
+    Prepared p;
+    p.b = r.codes + g * kBytes;
+    store(p.scales, signed_bytes(p.b + 192) * set1(half_at(p.b + 208)));
+    return p;
+  }
+  template <class Emit>
+  STRATA_INLINE void unit(const Prepared& p, const uint8_t*, int64_t j, Emit&& emit) {
+    const int64_t half = j / 4, u = j % 4;
+    const __m256i code = _mm256_sub_epi8(joined_bits(p.b + half * 64 + u % 2 * 32, static_cast<int>(u / 2) * 4,
+                                                     p.b + 128 + half * 32, static_cast<int>(u) * 2, 3),
+                                         _mm256_set1_epi8(32));
+    emit(0, floats_of(_mm256_castsi256_si128(code)) * set1(p.scales[2 * j]));
+    emit(1, floats_of(_mm256_extracti128_si256(code, 1)) * set1(p.scales[2 * j + 1]));
+  }
+#else
   using Prepared = const uint8_t*;
-  STRATA_INLINE Prepared group(const LowbitRow& r, int64_t g) { return r.codes + g * kBytes; }
+  STRATA_INLINE Prepared group(const LowbitRow& r, int64_t g) {
+    return r.codes + g * kBytes;
+  }
   template <class Emit>
   STRATA_INLINE void unit(Prepared b, const uint8_t*, int64_t j, Emit&& emit) {
-    // Each half of 128 columns: 64 bytes of low bits, whose low halves are its units 0 and 1, and 32 bytes of high
-    // bits.
     const int64_t half = j / 4, u = j % 4;
     const uint8_t *low = b + half * 64 + u % 2 * 32, *high = b + 128 + half * 32;
     const int low_shift = static_cast<int>(u / 2) * 4, high_shift = static_cast<int>(u) * 2;
@@ -262,6 +306,7 @@ struct Q6_KCodec {
       emit(i, to_float(code - 32) * (d * static_cast<float>(scale)));
     }
   }
+#endif
 };
 
 // ---- rows ----

@@ -27,6 +27,9 @@ struct PackedView {
 
 /// Rows of x up to which a card's product decodes W as it goes, and a processor's rounds no number of W.
 inline constexpr int64_t kMostFusedRows = 32;
+/// Bytes of W that are decoded at a time for the engine's products: of a card, and of a processor, whose memory a
+/// budget counts to the last MiB.
+inline constexpr int64_t kPanelBytesCuda = int64_t{64} << 20, kPanelBytesCpu = int64_t{8} << 20;
 
 namespace cpu {
 /// W's rows [begin, end) as `dtype` into `to`, `stride` elements apart, in W's order of columns. On the calling thread.
@@ -37,6 +40,9 @@ int64_t lowbit_most_rows(DType dtype);
 /// of `dtype`, which is not f64; m and columns > 0. Sums in f32 of W's numbers in f32; of bf16 past kMostFusedRows rows
 /// they may be rounded to bf16. The same bits for any number of threads. On all threads.
 void lowbit_product(const PackedView& w, DType dtype, const void* x, int64_t m, const void* bias, void* y);
+/// For forecasts: the most bytes that packed_linear of m rows of x with a matrix [rows, columns], and its gradient,
+/// take besides arguments and results on the thread that calls them.
+int64_t lowbit_workspace(int64_t rows, int64_t columns, DType dtype, int64_t m);
 }  // namespace cpu
 
 /// The same on a card: W's rows from `begin` on into `y` [some rows, columns], and the product for x [.., columns].

@@ -15,6 +15,7 @@
 #include "strata/core/parallel.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/factory/ranges.h"
 #include "strata/ops/lowbit/codes_inl.h"
 #include "strata/ops/lowbit/lowbit_samples_inl.h"
 #include "strata/ops/matmul/fp8.h"
@@ -203,6 +204,21 @@ TEST(LowBit, DoubleQuantisedNf4TakesAtMost413HundredthsOfABit) {
   };
   EXPECT_LT(error(once), 0.1);
   EXPECT_LT(error(twice), error(once) * 1.02);
+}
+
+// Where their scales' own scales can be told apart, rows of a double quantised matrix stay so.
+TEST(LowBit, RowsOfADoubleQuantisedMatrix) {
+  manual_seed(8);
+  const PackedWeight w = quantize_weight(randn({70, 512}), "nf4", {.block_columns = 64, .nested = true});
+  const Tensor all = dequantize_weight(w);
+  for (const auto& [first, count, stays] :
+       {std::tuple(0, 32, true), std::tuple(32, 32, true), std::tuple(64, 6, true), std::tuple(32, 5, true),
+        std::tuple(16, 32, false), std::tuple(1, 69, false)}) {
+    const PackedWeight part = take_rows(w, arange(first, first + count, 1, DType::i64));
+    EXPECT_EQ(part.nested.defined(), stays) << first << ' ' << count;
+    EXPECT_EQ(dequantize_weight(part).to_vector<float>(), all.narrow(0, first, count).contiguous().to_vector<float>())
+        << first << ' ' << count;
+  }
 }
 
 TEST(LowBit, RowsTakenAndMatricesJoinedAreTheSameNumbers) {

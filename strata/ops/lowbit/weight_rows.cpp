@@ -1,6 +1,7 @@
 // Rows of packed matrices: other orders of them, and several matrices as one.
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "strata/core/error.h"
@@ -42,6 +43,24 @@ PackedWeight with_scales_by_row(PackedWeight w) {
   w.block_rows = 1;
   return w;
 }
+// Rows one behind another of which the first begins with a scale of scales, double quantised as they are; nothing where
+// they are not such.
+std::optional<PackedWeight> nested_rows(const PackedWeight& w, const std::vector<int64_t>& rows) {
+  constexpr int64_t kNested = 256, kValues = 257;  // scales with one scale; numbers before those
+  if (!w.nested.defined() || rows.empty()) return {};
+  const int64_t first = rows[0], count = static_cast<int64_t>(rows.size()), each = w.grid()[1];
+  for (int64_t i = 0; i < count; ++i)
+    if (rows[static_cast<size_t>(i)] != first + i) return {};
+  if (first * each % kNested != 0) return {};
+  PackedWeight y = w;
+  y.rows = count;
+  y.codes = w.codes.narrow(0, first, count).contiguous();
+  y.scales = w.scales.narrow(0, first, count).contiguous();
+  y.nested = cat({w.nested.narrow(0, 0, kValues),
+                  w.nested.narrow(0, kValues + first * each / kNested, (count * each + kNested - 1) / kNested)},
+                 0);
+  return y;
+}
 bool same_order(const Tensor& a, const Tensor& b) {
   if (a.defined() != b.defined()) return false;
   return !a.defined() || a.to(Device::cpu()).to_vector<int32_t>() == b.to(Device::cpu()).to_vector<int32_t>();
@@ -57,8 +76,9 @@ PackedWeight take_rows(const PackedWeight& w, const Tensor& rows) {
   check<ShapeError>(rows.dim() == 1, op, "rows are [n], got ", rows);
   check(!w.format->scaled || w.block_rows <= 1, op, "a scale is for ", w.block_rows,
         " rows: they cannot be taken one by one");
-  for (const int64_t r : rows.to(Device::cpu()).to_vector<int64_t>())
-    check<IndexError>(r >= 0 && r < w.rows, op, "there is no row ", r, " of ", w.rows);
+  const std::vector<int64_t> all = rows.to(Device::cpu()).to_vector<int64_t>();
+  for (const int64_t r : all) check<IndexError>(r >= 0 && r < w.rows, op, "there is no row ", r, " of ", w.rows);
+  if (const std::optional<PackedWeight> nested = nested_rows(w, all)) return *nested;
   PackedWeight y = with_plain_scales(w);
   const Tensor index = rows.to(w.codes.device());
   y.rows = rows.numel();

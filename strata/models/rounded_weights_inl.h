@@ -1,0 +1,23 @@
+#pragma once
+// A model of few bits whose dense weights are never there together.
+
+#include <string_view>
+
+#include "strata/models/family.h"
+#include "strata/nn/module.h"
+#include "strata/nn/packed.h"
+
+namespace strata {
+namespace io {
+class WeightFiles;
+}
+
+/// load_weights() into a module that was made under nn::detail::DeferredWeights, to the bits of load_weights() and
+/// nn::quantize() after it: the layers that quantize() takes are read one after the other, each rounded to `format` and
+/// packed before the next is read, so that at most one weight is there in its own dtype (and, where that is no f32, as
+/// the f32 copy that is rounded). All else is made on the default device, in the thread's tier. Packed parts are in the
+/// device's own memory. Throws as load_weights() and quantize(); some layers may be packed then.
+void load_rounded_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files,
+                          std::string_view format, const nn::PackOptions& options);
+
+}  // namespace strata
