@@ -1,4 +1,5 @@
-// Products of few rows of A: a warp has some columns of the result, whose sums its lanes share out by 16 bytes of B.
+// Products of one row of A (the kernel takes more, at which the library is faster): a warp has some columns of the
+// result, whose sums its lanes share out by 16 bytes of B.
 
 #include "strata/ops/matmul/gemm_few.h"
 
@@ -91,27 +92,13 @@ void launch(const Few& g) {
     launch_early(few_kernel<T, O, kRows, 1>, blocks_for(g.n, kWarps), kThreads, 0, 1, g);
 }
 
-template <class T, class O>
-void by_rows(int64_t m, const Few& g) {
-  switch (m) {
-    case 1:
-      return launch<T, O, 1>(g);
-    case 2:
-      return launch<T, O, 2>(g);
-    case 3:
-      return launch<T, O, 3>(g);
-    default:
-      return launch<T, O, 4>(g);
-  }
-}
-
 }  // namespace
 
 bool gemm_few(const Gemm& g, Device device) {
   const auto aligned = [&](const void* p, int64_t row, int64_t rows) {
     return aligned16(p) && (rows == 1 || row % kPiece == 0);
   };
-  if (!is_reduced_floating(g.in) || g.m < 1 || g.m > 4 || g.n < kLeastColumns || g.k < kStep || g.k % kPiece != 0 ||
+  if (!is_reduced_floating(g.in) || g.m != 1 || g.n < kLeastColumns || g.k < kStep || g.k % kPiece != 0 ||
       g.k >= INT32_MAX - 8 * kStep || !g.batch.empty() || g.epilogue != Epilogue::none || g.aux != nullptr ||
       (g.a_col != 1) || g.b_row != 1 || g.c_col != 1 || !aligned(g.a, g.a_row, g.m) || !aligned(g.b, g.b_col, g.n))
     return false;
@@ -128,7 +115,7 @@ bool gemm_few(const Gemm& g, Device device) {
                 static_cast<float>(g.beta),
                 g.bias_dtype == g.out};
   const DeviceScope here(device.index);
-  const auto with = [&]<class T>() { g.out == DType::f32 ? by_rows<T, float>(g.m, few) : by_rows<T, T>(g.m, few); };
+  const auto with = [&]<class T>() { g.out == DType::f32 ? launch<T, float, 1>(few) : launch<T, T, 1>(few); };
   g.in == DType::bf16 ? with.template operator()<BFloat16>() : with.template operator()<Half>();
   return true;
 }
