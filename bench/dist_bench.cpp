@@ -85,7 +85,7 @@ int run(int64_t mib) {
                   static_cast<long long>(mib), ms, c.bus_bytes / ms / 1e6);
     std::fflush(stdout);
   }
-  // Without the marks of the flight recorder this would be NCCL's own time.
+  // The marks of the flight recorder are part of it.
   Tensor small = zeros({(64 << 10) / 4});
   constexpr int kInGraph = 20;
   const auto reduce_small = [&] {

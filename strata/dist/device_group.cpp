@@ -78,7 +78,6 @@ std::shared_ptr<WorkState> DeviceGroup::start(std::string what, bool all_ranks, 
       } else {
         if (capture != std::exchange(capture_, capture)) {
           captured_ = std::make_shared<std::vector<Call>>();
-          graphs_.push_back(captured_);
           lane_->on_replay(weak_from_this(), [this, calls = captured_] { replayed(*calls); });
         }
         captured_->push_back(std::move(call));
@@ -217,9 +216,9 @@ void DeviceGroup::finish() {
 
 void DeviceGroup::close() noexcept {
   const std::lock_guard one(call_mutex_);
-  captured_ = nullptr;
-  // NCCL waits for the graphs that hold its calls: theirs are left to the end of the process.
-  if (std::all_of(graphs_.begin(), graphs_.end(), [](const auto& g) { return g.expired(); })) calls_->close();
+  // NCCL waits until no graph holds calls any more, which it hears of when the driver has come to it: a communicator
+  // that graphs have held is left to the end of the process.
+  if (capture_ == 0) calls_->close();
 }
 
 }  // namespace strata::distributed::detail

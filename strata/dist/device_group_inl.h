@@ -75,9 +75,8 @@ class DeviceGroup : public std::enable_shared_from_this<DeviceGroup> {
   const std::unique_ptr<Lane> lane_;
   const std::unique_ptr<NcclCollectives> calls_;
   std::mutex call_mutex_;  // one call at a time
-  uint64_t capture_ = 0;
+  uint64_t capture_ = 0;   // the last that had calls
   std::shared_ptr<std::vector<Call>> captured_;
-  std::vector<std::weak_ptr<std::vector<Call>>> graphs_;  // those that hold calls
 
   static constexpr size_t kHistory = 1 << 14;
   static constexpr uint64_t kKept = 256;  // that have ended

@@ -210,6 +210,8 @@ STRATA_FAKE int ncclCommInitRank(Comm** comm, int size, Id id, int rank) {
 }
 
 STRATA_FAKE int ncclCommDestroy(Comm* c) {
+  // As NCCL does while a graph holds calls.
+  if (std::getenv("STRATA_FAKE_NCCL_HOLDS") != nullptr) std::this_thread::sleep_for(std::chrono::hours(1));
   for (const int pipe : c->to) close(pipe);
   for (const int pipe : c->from) close(pipe);
   delete c;

@@ -231,9 +231,9 @@ void NcclCollectives::grouped(F&& calls) {
   call("GroupEnd", n_.GroupEnd());
 }
 
-void NcclCollectives::abort() noexcept {
+// Frees the communicator on a thread that is left behind where that takes long.
+void NcclCollectives::end(int (*free)(NcclComm), std::chrono::milliseconds patience) noexcept {
   if (gone_.exchange(true) || comm_ == nullptr) return;
-  // It sets a flag that ends kernels, and then waits until no graph holds calls any more, which may be never.
   try {
     struct Ended {
       std::mutex mutex;
@@ -241,9 +241,9 @@ void NcclCollectives::abort() noexcept {
       bool done = false;
     };
     const auto ended = std::make_shared<Ended>();
-    std::thread([ended, n = &n_, comm = comm_, card = within_] {
+    std::thread([ended, free, comm = comm_, card = within_] {
       try {
-        card([&] { n->CommAbort(comm); });
+        card([&] { free(comm); });
       } catch (const std::exception&) {  // a card that failed: nothing to end there
       }
       const std::lock_guard lock(ended->mutex);
@@ -251,10 +251,19 @@ void NcclCollectives::abort() noexcept {
       ended->changed.notify_all();
     }).detach();
     std::unique_lock lock(ended->mutex);
-    ended->changed.wait_for(lock, std::chrono::seconds(1), [&] { return ended->done; });
+    ended->changed.wait_for(lock, patience, [&] { return ended->done; });
   } catch (const std::exception&) {
     // No thread is to be had: the process is at its end.
   }
+}
+
+void NcclCollectives::abort() noexcept {
+  // It sets a flag that ends kernels, and then waits until no graph holds calls any more, which may be never.
+  end(n_.CommAbort, std::chrono::milliseconds(1000));
+}
+
+void NcclCollectives::close() noexcept {
+  end(n_.CommDestroy, std::chrono::milliseconds(3000));
 }
 
 std::string NcclCollectives::error() {
@@ -263,15 +272,6 @@ std::string NcclCollectives::error() {
   if (n_.CommGetAsyncError(comm_, &result) != kNcclSuccess) return {};
   if (result == kNcclSuccess || result == kNcclInProgress) return {};
   return cat("NCCL says: ", n_.GetErrorString(result));
-}
-
-void NcclCollectives::close() noexcept {
-  if (gone_.exchange(true) || comm_ == nullptr) return;
-  try {
-    within_([&] { n_.CommDestroy(comm_); });
-  } catch (const std::exception&) {
-    // The card is gone, and with it what was to be freed.
-  }
 }
 
 void NcclCollectives::all_reduce(void* data, int64_t count, DType dtype, Reduction r) {

@@ -73,7 +73,8 @@ class NcclCollectives final : public Collectives {
   void abort() noexcept;
   /// What went wrong by itself (a peer is gone), empty where nothing did. Any thread may ask.
   std::string error();
-  /// Frees what NCCL holds; all ranks call it when nothing runs any more, and no graph holds calls.
+  /// Frees what NCCL holds, within seconds or not at all; all ranks call it when nothing runs any more. No graph may
+  /// hold calls.
   void close() noexcept;
 
   int rank() const override { return rank_; }
@@ -91,6 +92,7 @@ class NcclCollectives final : public Collectives {
 
  private:
   void call(const char* what, int result);
+  void end(int (*free)(NcclComm), std::chrono::milliseconds patience) noexcept;
   NcclComm comm() const;  // throws where it was aborted
   template <class F>
   void grouped(F&& calls);
