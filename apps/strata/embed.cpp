@@ -55,7 +55,8 @@ SentenceOptions options_of(const Arguments& a) {
 class PictureEmbedder {
  public:
   explicit PictureEmbedder(const Arguments& a)
-      : pretrained_(load_pretrained(a.path, {.device = parse_device(a.device.empty() ? usual_device() : a.device)})), normalize_(a.normalize) {
+      : pretrained_(load_pretrained(a.path, {.device = parse_device(a.device.empty() ? usual_device() : a.device)})),
+        normalize_(a.normalize) {
     if (!pretrained_.image_encoder && !pretrained_.pair)
       throw UsageError(fmt::format("'{}' is no model of images", a.path));
     if (!a.pooling.empty()) throw UsageError("--pooling is of texts");
@@ -160,9 +161,7 @@ void add_embed(CLI::App& app, Body& body) {
   embed->add_option("--threads", a->threads, "Threads; 0 takes every core")
       ->type_name("N")
       ->check(between<int64_t>(0, 4096));
-  embed->add_option("--device", a->device, "cpu or cuda")
-      ->type_name("DEVICE")
-      ->check(device_name());
+  embed->add_option("--device", a->device, "cpu or cuda")->type_name("DEVICE")->check(device_name());
   embed->footer("  strata embed --model all-MiniLM-L6-v2 --input texts.txt --out vectors.safetensors");
   embed->callback([&body, a] { body = [a] { return run(*a); }; });
 }

@@ -72,7 +72,8 @@ Language load_language(const std::string& path, const std::string& prompt, const
   Language l;
   if (!is_pretrained(path)) {
     std::vector<std::string> warnings;
-    const TrainedModel trained = detail::load_trained_model_for(prompt, path, &warnings, parse_device(device.empty() ? usual_device() : device));
+    const TrainedModel trained =
+        detail::load_trained_model_for(prompt, path, &warnings, parse_device(device.empty() ? usual_device() : device));
     for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
     l.model = trained.model;
     l.reader = trained.encoder_decoder;

@@ -85,9 +85,7 @@ void add_transcribe(CLI::App& app, Body& body) {
   transcribe->add_option("--threads", a->threads, "Threads; 0 takes every core")
       ->type_name("N")
       ->check(between<int64_t>(0, 4096));
-  transcribe->add_option("--device", a->device, "cpu or cuda")
-      ->type_name("DEVICE")
-      ->check(device_name());
+  transcribe->add_option("--device", a->device, "cpu or cuda")->type_name("DEVICE")->check(device_name());
   transcribe->add_flag("--timestamps", a->timestamps,
                        "Say when it is said; longer sound than the model's (30 s) has times anyway");
   transcribe->add_flag("--no-timestamps", a->no_timestamps, "Longer sound in pieces that know nothing of each other");

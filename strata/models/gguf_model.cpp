@@ -208,6 +208,7 @@ void save_gguf(const nn::Module& module, const Family& family, const ModelSpec& 
 
 void save_gguf(const Pretrained& model, const std::string& path, GgufOptions options) {
   check(model.family != nullptr, kOp, "there is no model");
+  check(!model.family->gguf.architectures.empty(), kOp, "GGUF files have no name for models of ", model.family->title);
   if (options.companions.empty()) options.companions = model.folder;
   // The spec does not hold it, and what is written of one says 0. The first of the two files that says it counts.
   constexpr std::string_view kStart = "decoder_start_token_id";
