@@ -46,6 +46,7 @@ TEST(Failures, AnotherShapeIsNamedOnEveryRank) {
 
 TEST(Failures, AnotherOperationIsNamed) {
   on_processes(3, [](int rank) {
+    all_reduce(ones({3}));  // all are connected
     expect_failure({"rank 0 called all_gather(dim 0) f32 [4] where ranks 1 and 2 called all_reduce(sum) f32 [4]"}, [&] {
       if (rank == 0) {
         all_gather(ones({4}));
@@ -58,6 +59,7 @@ TEST(Failures, AnotherOperationIsNamed) {
 
 TEST(Failures, AnotherTypeIsNamed) {
   on_processes(3, [](int rank) {
+    all_reduce(ones({3}));
     expect_failure({"rank 1 called all_reduce(sum) f64 [4] where ranks 0 and 2 called all_reduce(sum) f32 [4]"},
                    [&] { all_reduce(ones({4}, rank == 1 ? DType::f64 : DType::f32)); });
   });
@@ -65,64 +67,61 @@ TEST(Failures, AnotherTypeIsNamed) {
 
 TEST(Failures, ASkippedCollectiveIsNamed) {
   on_processes(4, [](int rank) {
-    expect_failure({"rank 3 called all_reduce(sum) f32 [2] where ranks 0, 1 and 2 called all_reduce(sum) f32 [1]"}, [&] {
-      if (rank != 3) all_reduce(ones({1}));
-      all_reduce(ones({2}));
-    });
+    expect_failure({"rank 3 called all_reduce(sum) f32 [2] where ranks 0, 1 and 2 called all_reduce(sum) f32 [1]"},
+                   [&] {
+                     if (rank != 3) all_reduce(ones({1}));
+                     all_reduce(ones({2}));
+                   });
   });
 }
 
 TEST(Failures, AKilledRankIsNamed) {
-  on_processes(
-      4,
-      [](int rank) {
-        all_reduce(ones({1}));
-        if (rank == 1) raise(SIGKILL);
-        expect_failure({"rank 1", "all_reduce(sum) f32 [7]"}, [] { all_reduce(ones({7})); });
-      },
-      {.ends = {0, -SIGKILL}});
+  on_processes(4,
+               [](int rank) {
+                 all_reduce(ones({1}));
+                 if (rank == 1) raise(SIGKILL);
+                 expect_failure({"rank 1", "all_reduce(sum) f32 [7]"}, [] { all_reduce(ones({7})); });
+               },
+               {.ends = {0, -SIGKILL}});
 }
 
 TEST(Failures, AStoppedRankIsNamed) {
-  on_processes(
-      3,
-      [](int rank) {
-        all_reduce(ones({1}));
-        if (rank == 2) {
-          // Something outside the job ends it for good, much later.
-          if (fork() == 0) {
-            std::this_thread::sleep_for(std::chrono::seconds(14));
-            kill(getppid(), SIGKILL);
-            _exit(0);
-          }
-          raise(SIGSTOP);
-        }
-        expect_failure({"rank 2", "no heartbeat", "all_reduce(sum) f32 [7]"}, [] { all_reduce(ones({7})); });
-      },
-      {.ends = {0, 0, -SIGKILL}});
+  on_processes(3,
+               [](int rank) {
+                 all_reduce(ones({1}));
+                 if (rank == 2) {
+                   // Something outside the job ends it for good, much later.
+                   if (fork() == 0) {
+                     std::this_thread::sleep_for(std::chrono::seconds(14));
+                     kill(getppid(), SIGKILL);
+                     _exit(0);
+                   }
+                   raise(SIGSTOP);
+                 }
+                 expect_failure({"rank 2", "no heartbeat", "all_reduce(sum) f32 [7]"}, [] { all_reduce(ones({7})); });
+               },
+               {.ends = {0, 0, -SIGKILL}});
 }
 
 TEST(Failures, ARankThatWaitsTooLongSaysForWhom) {
-  on_processes(
-      2,
-      [](int rank) {
-        all_reduce(ones({1}));
-        if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(6));
-        expect_failure(rank == 0 ? std::initializer_list<std::string>{"rank 0 waits for rank 1"}
-                                 : std::initializer_list<std::string>{"all_reduce(sum) f32 [7]"},
-                       [] { all_reduce(ones({7})); });
-      },
-      {.init = {.complain = std::chrono::milliseconds(1000), .timeout = std::chrono::milliseconds(3000)}});
+  on_processes(2,
+               [](int rank) {
+                 all_reduce(ones({1}));
+                 if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(6));
+                 expect_failure(rank == 0 ? std::initializer_list<std::string>{"rank 0 waits for rank 1"}
+                                          : std::initializer_list<std::string>{"all_reduce(sum) f32 [7]"},
+                                [] { all_reduce(ones({7})); });
+               },
+               {.init = {.complain = std::chrono::milliseconds(1000), .timeout = std::chrono::milliseconds(3000)}});
 }
 
 TEST(Failures, AnErrorInOneRanksOwnCodeEndsTheOthers) {
-  on_processes(
-      3,
-      [](int rank) {
-        if (rank == 0) std::_Exit(7);
-        expect_failure({"rank 0"}, [] { all_reduce(ones({7})); });
-      },
-      {.ends = {7}});
+  on_processes(3,
+               [](int rank) {
+                 if (rank == 0) std::_Exit(7);
+                 expect_failure({"rank 0"}, [] { all_reduce(ones({7})); });
+               },
+               {.ends = {7}});
 }
 
 }  // namespace
