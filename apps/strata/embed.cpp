@@ -55,8 +55,7 @@ SentenceOptions options_of(const Arguments& a) {
 class PictureEmbedder {
  public:
   explicit PictureEmbedder(const Arguments& a)
-      : pretrained_(load_pretrained(a.path, {.device = parse_device(a.device.empty() ? usual_device() : a.device)})),
-        normalize_(a.normalize) {
+      : pretrained_(load_pretrained(a.path, {.device = device_or_usual(a.device)})), normalize_(a.normalize) {
     if (!pretrained_.image_encoder && !pretrained_.pair)
       throw UsageError(fmt::format("'{}' is no model of images", a.path));
     if (!a.pooling.empty()) throw UsageError("--pooling is of texts");
@@ -97,7 +96,7 @@ int run(const Arguments& a) {
   if (a.images)
     of_pictures.emplace(a);
   else
-    model = TextModel::load(a.path, {.device = parse_device(a.device.empty() ? usual_device() : a.device)});
+    model = TextModel::load(a.path, {.device = device_or_usual(a.device)});
   const SentenceOptions options = options_of(a);
   const auto embed = [&](const std::vector<std::string>& lines) {
     return a.images ? (*of_pictures)(lines) : model->embed(lines, options).to(DType::f32).to(Device::cpu());

@@ -44,8 +44,8 @@ std::pair<int64_t, double> bias_of(const std::string& text) {
 
 }  // namespace
 
-std::string usual_device() {
-  return cuda::device_count() > 0 ? "cuda" : "cpu";
+Device device_or_usual(const std::string& name) {
+  return parse_device(!name.empty() ? name : cuda::device_count() > 0 ? "cuda" : "cpu");
 }
 
 std::vector<int64_t> Language::encode(const std::string& text) const {
@@ -72,8 +72,7 @@ Language load_language(const std::string& path, const std::string& prompt, const
   Language l;
   if (!is_pretrained(path)) {
     std::vector<std::string> warnings;
-    const TrainedModel trained =
-        detail::load_trained_model_for(prompt, path, &warnings, parse_device(device.empty() ? usual_device() : device));
+    const TrainedModel trained = detail::load_trained_model_for(prompt, path, &warnings, device_or_usual(device));
     for (const std::string& w : warnings) std::fputs(fmt::format("note: skipping the {}\n", w).c_str(), stderr);
     l.model = trained.model;
     l.reader = trained.encoder_decoder;
@@ -83,7 +82,7 @@ Language load_language(const std::string& path, const std::string& prompt, const
     l.options.temperature = 0.8;
     return l;
   }
-  PretrainedOptions options{.device = parse_device(device.empty() ? usual_device() : device)};
+  PretrainedOptions options{.device = device_or_usual(device)};
   for (const auto& [name, type] : kDTypes)
     if (dtype == name) options.dtype = type;
   l.folder = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(path));

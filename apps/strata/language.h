@@ -17,8 +17,9 @@
 
 namespace strata::cli {
 
-/// The card where there is one.
-std::string usual_device();
+/// The device of that name; without one the card where there is one. Asked only when a command runs: counting cards
+/// before a rank has hidden the others would show it all of them.
+Device device_or_usual(const std::string& name);
 
 /// A model and what it reads and writes with.
 struct Language {

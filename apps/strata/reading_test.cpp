@@ -10,6 +10,7 @@
 
 #include "apps/strata/child.h"
 #include "strata/core/rng.h"
+#include "strata/data/wav_test_util.h"
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
 #include "strata/models/export.h"
@@ -82,17 +83,7 @@ TEST_F(ReadingCommands, TranscribeWritesALineForEachPiece) {
       "begin_suppress_tokens": [1], "suppress_tokens": [2]})");
   io::write_file(folder + "/preprocessor_config.json",
                  R"({"feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 16, "chunk_length": 1})");
-  std::string wav = "RIFF";
-  const auto put = [&](uint32_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) wav += static_cast<char>(value >> (8 * i) & 255);
-  };
-  const uint32_t samples = 24000;
-  put(36 + 2 * samples, 4);
-  wav += "WAVEfmt ";
-  put(16, 4), put(1, 2), put(1, 2), put(16000, 4), put(32000, 4), put(2, 2), put(16, 2);
-  wav += "data";
-  put(2 * samples, 4);
-  for (uint32_t i = 0; i < samples; ++i) put(i * i % 9001, 2);
+  std::string wav = data::test_wav(24000);
   io::write_file(dir_ / "a.wav", wav);
   const std::string transcribe = "transcribe --threads 1 --model " + folder + " " + (dir_ / "a.wav") + " ";
   const Result r = strata(transcribe + "--json");

@@ -53,7 +53,7 @@ int run(const Arguments& a) {
   if (a.threads > 0) set_num_threads(static_cast<int>(a.threads));
   if (a.timestamps && a.no_timestamps) throw UsageError("--timestamps and --no-timestamps stand side by side");
   const data::Sound sound = data::read_wav(a.file);
-  const auto model = TextModel::load(a.path, {.device = parse_device(a.device.empty() ? usual_device() : a.device)});
+  const auto model = TextModel::load(a.path, {.device = device_or_usual(a.device)});
   TranscriptionOptions options = model->transcription_options("{}");
   options.language = a.language, options.task = a.task;
   const std::string form = a.lines ? "jsonl" : a.format;

@@ -10,6 +10,7 @@
 
 #include "strata/c/strata.h"
 #include "strata/core/node.h"
+#include "strata/data/wav_test_util.h"
 #include "strata/generate/generation_config.h"
 #include "strata/generate/text_model_test_util.h"
 #include "strata/io/files.h"
@@ -239,18 +240,7 @@ TEST(CEncoderDecoder, AnswersAndHears) {
   strata::io::write_file(
       dir / "whisper/preprocessor_config.json",
       R"({"feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 16, "chunk_length": 1})");
-  std::string wav = "RIFF";
-  const auto put = [&](uint32_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) wav += static_cast<char>(value >> (8 * i) & 255);
-  };
-  const uint32_t n = 24000;
-  put(36 + 2 * n, 4);
-  wav += "WAVEfmt ";
-  put(16, 4), put(1, 2), put(1, 2), put(16000, 4), put(32000, 4), put(2, 2), put(16, 2);
-  wav += "data";
-  put(2 * n, 4);
-  for (uint32_t i = 0; i < n; ++i) put(i * i % 9001, 2);
-  strata::io::write_file(dir / "a.wav", wav);
+  strata::io::write_file(dir / "a.wav", strata::data::test_wav(24000));
   ASSERT_OK(strata_pretrained_load((dir / "whisper").c_str(), -1, kCpu, &model));
   strata_tensor* samples = nullptr;
   int64_t rate = 0;

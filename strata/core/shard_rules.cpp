@@ -269,18 +269,23 @@ void padded(Sharding& s, std::string_view name) {
 
 // ---- views -------------------------------------------------------------------------------------------------------
 
+// Dimension `own` of the first argument may be cut, and is `d` of the result.
+void carry(Sharding& s, int own, int d) {
+  std::vector<Placement> ways;
+  s.ways(ways, 0, own, s.args[0].shape[own]);
+  for (const Placement& way : ways) {
+    Possibility p = s.whole();
+    p.may_be_empty = true;
+    p.args[0] = at(way, own);
+    p.results[0] = at(way, d);
+    s.add(std::move(p));
+  }
+}
+
 void permute(Sharding& s, const std::vector<int>& order) {
   for (int d = 0; d < static_cast<int>(order.size()); ++d) {
     const int own = order[static_cast<size_t>(d)];
-    std::vector<Placement> ways;
-    s.ways(ways, 0, own, s.args[0].shape[own]);
-    for (const Placement& way : ways) {
-      Possibility p = s.whole();
-      p.may_be_empty = true;
-      p.args[0] = at(way, own);
-      p.results[0] = at(way, d);
-      s.add(std::move(p));
-    }
+    carry(s, own, d);
   }
   keep_partial(s);
 }
@@ -294,15 +299,7 @@ void expand(Sharding& s) {
   for (int d = 0; d < whole.size(); ++d) {
     const int own = aligned(shape, whole, d);
     if (own < 0 || shape[own] != whole[d]) continue;
-    std::vector<Placement> ways;
-    s.ways(ways, 0, own, whole[d]);
-    for (const Placement& way : ways) {
-      Possibility p = s.whole();
-      p.may_be_empty = true;
-      p.args[0] = at(way, own);
-      p.results[0] = at(way, d);
-      s.add(std::move(p));
-    }
+    carry(s, own, d);
   }
   keep_partial(s);
 }

@@ -22,9 +22,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Ten seconds are promised; a machine that is busy with other tests gets more.
-constexpr double kPromised = 30;
-
 class DeviceGroups : public testing::TestWithParam<bool> {
  protected:
   bool played() const { return GetParam(); }
@@ -58,20 +55,6 @@ class DeviceGroups : public testing::TestWithParam<bool> {
 };
 INSTANTIATE_TEST_SUITE_P(Ways, DeviceGroups, testing::Bool(),
                          [](const auto& info) { return std::string(info.param ? "PlayedCards" : "Cards"); });
-
-// Calls `body`, which must fail in time, with each piece in its error's text.
-void expect_failure(std::initializer_list<std::string> pieces, const std::function<void()>& body) {
-  const Clock::time_point begun = Clock::now();
-  try {
-    body();
-    ADD_FAILURE() << "nothing failed";
-  } catch (const DistributedError& e) {
-    for (const std::string& piece : pieces) {
-      EXPECT_NE(std::string(e.what()).find(piece), std::string::npos) << "no '" << piece << "' in: " << e.what();
-    }
-  }
-  EXPECT_LT(std::chrono::duration<double>(Clock::now() - begun).count(), kPromised);
-}
 
 TEST_P(DeviceGroups, AnotherShapeIsNamedOnEveryRank) {
   on_each(2, [](int rank) {

@@ -16,24 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Ten seconds are promised; a machine that is busy with other tests gets more.
-constexpr double kPromised = 30;
-
-// Calls `body`, which must fail in time, with each piece in its error's text.
-template <class F>
-void expect_failure(std::initializer_list<std::string> pieces, F&& body) {
-  const Clock::time_point begun = Clock::now();
-  try {
-    body();
-    ADD_FAILURE() << "nothing failed";
-  } catch (const DistributedError& e) {
-    for (const std::string& piece : pieces) {
-      EXPECT_NE(std::string(e.what()).find(piece), std::string::npos) << "no '" << piece << "' in: " << e.what();
-    }
-  }
-  EXPECT_LT(std::chrono::duration<double>(Clock::now() - begun).count(), kPromised);
-}
-
 TEST(Failures, AnotherShapeIsNamedOnEveryRank) {
   on_processes(4, [](int rank) {
     all_reduce(ones({3}));

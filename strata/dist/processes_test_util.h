@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -44,10 +46,10 @@ inline void on_processes(int size, const std::function<void(int)>& body, Process
   for (int r = 0; r < size; ++r) {
     std::vector<std::string> environment;
     for (char** e = environ; *e != nullptr; ++e) environment.emplace_back(*e);
-    for (const std::string& s :
-         {std::string("STRATA_RANKS_OF_TEST=1"), std::string("STRATA_LAUNCH=1"), cat("RANK=", r), cat("WORLD_SIZE=", size), cat("LOCAL_RANK=", r),
-          cat("LOCAL_WORLD_SIZE=", size), std::string("MASTER_ADDR=127.0.0.1"), cat("MASTER_PORT=", coordinator.port()),
-          cat("STRATA_JOB_SECRET=", secret), std::string("STRATA_NUM_THREADS=1")}) {
+    for (const std::string& s : {std::string("STRATA_RANKS_OF_TEST=1"), std::string("STRATA_LAUNCH=1"), cat("RANK=", r),
+                                 cat("WORLD_SIZE=", size), cat("LOCAL_RANK=", r), cat("LOCAL_WORLD_SIZE=", size),
+                                 std::string("MASTER_ADDR=127.0.0.1"), cat("MASTER_PORT=", coordinator.port()),
+                                 cat("STRATA_JOB_SECRET=", secret), std::string("STRATA_NUM_THREADS=1")}) {
       environment.push_back(s);
     }
     std::vector<char*> env, args;
@@ -66,6 +68,23 @@ inline void on_processes(int size, const std::function<void(int)>& body, Process
     const int wanted = static_cast<size_t>(r) < options.ends.size() ? options.ends[static_cast<size_t>(r)] : 0;
     EXPECT_EQ(end, wanted) << "rank " << r;
   }
+}
+
+/// Ten seconds are promised; a machine that is busy with other tests gets more.
+inline constexpr double kPromised = 30;
+
+/// Calls `body`, which must fail in time, with each piece in its error's text.
+inline void expect_failure(std::initializer_list<std::string> pieces, const std::function<void()>& body) {
+  const auto begun = std::chrono::steady_clock::now();
+  try {
+    body();
+    ADD_FAILURE() << "nothing failed";
+  } catch (const DistributedError& e) {
+    for (const std::string& piece : pieces) {
+      EXPECT_NE(std::string(e.what()).find(piece), std::string::npos) << "no '" << piece << "' in: " << e.what();
+    }
+  }
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count(), kPromised);
 }
 
 }  // namespace strata::distributed
