@@ -2,9 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <sched.h>
+
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "strata/dist/collectives/collectives.h"
 #include "strata/dist/data_parallel.h"
@@ -67,6 +73,55 @@ TEST(Failures, AKilledRankIsNamed) {
                {.ends = {0, -SIGKILL}});
 }
 
+// Puts this process's other threads last, and keeps every core busy meanwhile.
+class OthersStarve {
+ public:
+  OthersStarve() {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      const pid_t id = std::stoi(task.path().filename());
+      const sched_param none{};
+      if (id != getpid()) sched_setscheduler(id, SCHED_IDLE, &none);
+    }
+    for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i) {
+      busy_.emplace_back([this] {
+        while (!over_) {
+        }
+      });
+    }
+  }
+  ~OthersStarve() {
+    over_ = true;
+    for (std::thread& t : busy_) t.join();
+  }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::vector<std::thread> busy_;
+};
+
+// The second write after the other's end raises SIGPIPE, unless the transport's own thread has read that end before: here
+// it has no time to.
+TEST(Failures, WritingToAKilledRankIsAnErrorNoSignal) {
+  on_processes(4,
+               [](int rank) {
+                 const Tensor x = ones({1});
+                 all_reduce(x);
+                 if (rank != 0) {
+                   std::this_thread::sleep_for(std::chrono::milliseconds(500));
+                   raise(SIGKILL);
+                 }
+                 std::optional<OthersStarve> starve(std::in_place);
+                 std::this_thread::sleep_for(std::chrono::milliseconds(550));
+                 std::thread end([&] {
+                   std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                   starve.reset();
+                 });
+                 expect_failure({"rank ", "all_reduce(sum) f32 [1]"}, [&] { all_reduce(x); });
+                 end.join();
+               },
+               {.init = {}, .ends = {0, -SIGKILL, -SIGKILL, -SIGKILL}});
+}
+
 TEST(Failures, AStoppedRankIsNamed) {
   on_processes(3,
                [](int rank) {
@@ -103,7 +158,7 @@ TEST(Failures, AnErrorInOneRanksOwnCodeEndsTheOthers) {
                  if (rank == 0) std::_Exit(7);
                  expect_failure({"rank 0"}, [] { all_reduce(ones({7})); });
                },
-               {.ends = {7}});
+               {.init = {}, .ends = {7}});
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include "strata/dist/pipe_signal_inl.h"
 #include "strata/dist/transport.h"
 
 namespace strata::distributed {
@@ -56,12 +57,15 @@ class GlooTransfer final : public Transfer {
   bool sends_;
 };
 
+// Gloo writes to its sockets by plain writes, in the calls that begin a transfer and from a thread of its own: where the
+// other end has died, that raises SIGPIPE, which would end the process instead of the transfer.
 class GlooTransport final : public Transport {
  public:
   GlooTransport(const TransportRequest& request, AddressBook& book)
       : context_(std::make_shared<gloo::rendezvous::Context>(request.rank, request.size)) {
     gloo::transport::tcp::attr attributes;
     attributes.hostname = request.interface;
+    const detail::NoPipeSignal no_signal;  // the device's thread keeps it so
     device_ = gloo::transport::tcp::CreateDevice(attributes);
     BookStore store(book);
     context_->setTimeout(request.timeout);
@@ -70,11 +74,13 @@ class GlooTransport final : public Transport {
   ~GlooTransport() override { context_->closeConnections(); }
 
   std::unique_ptr<Transfer> send(int to, uint64_t channel, const void* data, size_t bytes) override {
+    const detail::NoPipeSignal no_signal;
     auto transfer = begin(const_cast<void*>(data), bytes, true);
     transfer.second->send(to, channel);
     return std::move(transfer.first);
   }
   std::unique_ptr<Transfer> receive(int from, uint64_t channel, void* data, size_t bytes) override {
+    const detail::NoPipeSignal no_signal;  // a receiver says that it is ready
     auto transfer = begin(data, bytes, false);
     transfer.second->recv(from, channel);
     return std::move(transfer.first);

@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <charconv>
-#include <csignal>
-#include <ctime>
 #include <random>
 #include <thread>
 
@@ -11,6 +9,7 @@
 #include <httplib.h>
 
 #include "strata/dist/coordinator.h"
+#include "strata/dist/pipe_signal_inl.h"
 #include "strata/dist/values_inl.h"
 #include "strata/dist/wire_inl.h"
 
@@ -22,31 +21,6 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAnswer{10000};  // what an answer may take beyond what was asked for
-
-// Keeps SIGPIPE from this thread: cpp-httplib's client writes to sockets that may be closed.
-class NoPipeSignal {
- public:
-  NoPipeSignal() {
-    sigset_t pending;
-    sigpending(&pending);
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    ours_ = !sigismember(&pending, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~NoPipeSignal() {
-    const timespec now{};
-    while (ours_ && sigtimedwait(&pipe_, nullptr, &now) > 0) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoPipeSignal(const NoPipeSignal&) = delete;
-  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
-
- private:
-  sigset_t pipe_, before_;
-  bool ours_;
-};
 
 // The number of a host; empty where there is none now.
 std::string number_of(const std::string& host) {
