@@ -76,8 +76,9 @@ TEST_F(PipelineRuns, OtherModelsAndLayouts) {
   ASSERT_EQ(train("one", llama).status, 0);
   expect_same("one", "four", llama + "parallel.pp=4 parallel.schedule=zb-h1", 4);
   expect_same("one", "again",
-              llama + "parallel.pp=2 parallel.schedule=breadth-first parallel.stages=2 parallel.micro_batches=2 "
-                      "parallel.recompute=true",
+              llama +
+                  "parallel.pp=2 parallel.schedule=breadth-first parallel.stages=2 parallel.micro_batches=2 "
+                  "parallel.recompute=true",
               2);
 }
 
@@ -110,7 +111,8 @@ TEST_F(PipelineRuns, GoOnFromWhatTheySaved) {
   EXPECT_EQ(file("parts", "model.safetensors"), file("straight", "model.safetensors"));
   EXPECT_EQ(file("parts", "optimizer.safetensors"), file("straight", "optimizer.safetensors"));
   // One process goes on with what four have saved, and writes text with it.
-  const Result one = strata("train --resume --steps 14 --out " + (dir_ / "parts") + " --set parallel.pp=1 parallel.dp=1");
+  const Result one =
+      strata("train --resume --steps 14 --out " + (dir_ / "parts") + " --set parallel.pp=1 parallel.dp=1");
   ASSERT_EQ(one.status, 0) << one.output;
   EXPECT_EQ(metrics("parts").size(), 14U);
   EXPECT_EQ(strata("generate --checkpoint " + (dir_ / "parts") + " --prompt line --tokens 5").status, 0);
@@ -127,9 +129,8 @@ TEST_F(PipelineRuns, AStageThatDiesIsNamed) {
   // Rank 1 is killed through the shell that started it, once there is a checkpoint.
   const Result r = strata("launch -n 2 --grace 30 -- sh -c 'if [ $RANK = 1 ]; then (while ! ls -d " + (dir_ / "run") +
                           "/step-*; do sleep 0.1; done >/dev/null 2>&1; kill -9 $$) & fi; exec " +
-                          std::string(program()) + " train " + (dir_ / "tiny.toml") + " --data " +
-                          (dir_ / "text.txt") + " --out " + (dir_ / "run") +
-                          " --set parallel.pp=2 --set train.steps=1000000 --quiet'");
+                          std::string(program()) + " train " + (dir_ / "tiny.toml") + " --data " + (dir_ / "text.txt") +
+                          " --out " + (dir_ / "run") + " --set parallel.pp=2 --set train.steps=1000000 --quiet'");
   EXPECT_EQ(r.status, 128 + SIGKILL) << r.output;
   EXPECT_NE(r.output.find("[0] strata: error: "), std::string::npos) << r.output;
   EXPECT_NE(r.output.find("rank 1 ("), std::string::npos) << r.output;
@@ -142,7 +143,8 @@ TEST_F(PipelineRuns, SettingsThatNoPipelineCanCarryOutAreRefused) {
            {"parallel.pp=2 parallel.schedule=2f2b", "zb-h1"},
            {"parallel.pp=2 parallel.micro_batches=3", "parallel.micro_batches is 3, which does not divide the 8 rows"},
            {"parallel.pp=2 parallel.stages=2", "parallel.stages is 2, and 1f1b has 1 on each rank"},
-           {"parallel.pp=2 parallel.schedule=interleaved parallel.stages=4", "are 8 stages, and the model has 4 blocks"},
+           {"parallel.pp=2 parallel.schedule=interleaved parallel.stages=4",
+            "are 8 stages, and the model has 4 blocks"},
            {"parallel.pp=2 tune.method=lora", "parallel.pp = 2 is for tune.method = full"}}) {
     const Result r = train("refused", more, 2);
     EXPECT_NE(r.status, 0) << more;

@@ -10,8 +10,8 @@ namespace strata {
 
 /// backward(), whose products that give gradients of weights (of linear, matmul, addmm, gelu_mlp, where the weight is a
 /// parameter itself or its copy for autocast) wait until finish(). All other gradients are there when the constructor
-/// returns, those that lead to the inputs among them. Together the halves give the bits of one pass. In between, what the
-/// waiting products read is kept: their inputs, and the gradients of their results. Both halves on one thread.
+/// returns, those that lead to the inputs among them. Together the halves give the bits of one pass. In between, what
+/// the waiting products read is kept: their inputs, and the gradients of their results. Both halves on one thread.
 ///
 ///     SplitBackward rest({y}, {gy}, {x});   // x.grad() is there
 ///     send(x.grad());

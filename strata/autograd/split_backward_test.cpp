@@ -17,14 +17,14 @@ struct Net {
   Net() {
     manual_seed(5);
     const auto weight = [](const Shape& s) { return (randn(s) * 0.2).set_requires_grad(); };
-    all = {weight({5, 7, 12}), weight({24, 12}), weight({24}), weight({12, 24}), weight({12}),
-           weight({12}),       weight({12, 12}), weight({12, 36})};
+    all = {weight({5, 7, 12}), weight({24, 12}), weight({24}),     weight({12, 24}),
+           weight({12}),       weight({12}),     weight({12, 12}), weight({12, 36})};
   }
   Tensor stream(const Tensor& x) const {
     Tensor y = gelu_mlp(x, all[1], all[2], all[3], all[4]);
     y = rms_norm(y + x, {12}, all[5]);
-    y = linear(y, all[6]) + linear(y, all[6], all[4]);      // shared by two
-    return matmul(y, all[7]).narrow(-1, 5, 12) * all[5];   // and by something that does not wait
+    y = linear(y, all[6]) + linear(y, all[6], all[4]);    // shared by two
+    return matmul(y, all[7]).narrow(-1, 5, 12) * all[5];  // and by something that does not wait
   }
   std::vector<Tensor> grads() const {
     std::vector<Tensor> g;

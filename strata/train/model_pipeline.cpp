@@ -96,8 +96,8 @@ void ModelPipeline::check_settings(const TrainConfig& c) {
   check(rows % pieces == 0, "train", "parallel.micro_batches is ", pieces, ", which does not divide the ", rows,
         " rows that a rank has of each batch");
   const pipeline::ScheduleRecord& s = pipeline::schedule_record(c.parallel.schedule);
-  check(c.parallel.stages == 0 || (c.parallel.stages >= s.least_stages &&
-                                   (s.most_stages == 0 || c.parallel.stages <= s.most_stages)),
+  check(c.parallel.stages == 0 ||
+            (c.parallel.stages >= s.least_stages && (s.most_stages == 0 || c.parallel.stages <= s.most_stages)),
         "train", "parallel.stages is ", c.parallel.stages, ", and ", s.name, " has ", s.least_stages,
         s.most_stages == 0 ? " or more" : "", " on each rank");
 }
@@ -113,8 +113,8 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
                            static_cast<int>(config.parallel.stages));
   const std::vector<pipeline::LayerCost> layers = costs_of(config);
   const auto blocks = static_cast<int64_t>(layers.size()) - 2;
-  check(table.stages <= blocks + 2, "train", "parallel.pp = ", config.parallel.pp, " with ",
-        table.stages / table.ranks, " stages a rank are ", table.stages, " stages, and the model has ", blocks,
+  check(table.stages <= blocks + 2, "train", "parallel.pp = ", config.parallel.pp, " with ", table.stages / table.ranks,
+        " stages a rank are ", table.stages, " stages, and the model has ", blocks,
         " blocks, its embeddings and its head");
   for (const int begin : pipeline::fastest_partition(layers, table.stages).begins)
     begins_.push_back(std::clamp<int64_t>(begin - 1, 0, blocks));
@@ -305,7 +305,8 @@ nn::StateDict ModelPipeline::gathered(const nn::StateDict& own) const {
         std::istringstream sizes(line.substr(b + 1));
         Shape shape;
         for (int64_t size = 0; sizes >> size;) shape.push_back(size);
-        const Tensor t = empty(TensorMeta{shape, parse_dtype(line.substr(a + 1, b - a - 1)), Device::cpu(), std::nullopt});
+        const Tensor t =
+            empty(TensorMeta{shape, parse_dtype(line.substr(a + 1, b - a - 1)), Device::cpu(), std::nullopt});
         c.receive(t.raw_data(), static_cast<size_t>(t.nbytes()), from);
         all.emplace(line.substr(0, a), t);  // a copy of what is here already is left aside
       }
@@ -322,10 +323,11 @@ std::string ModelPipeline::to_text() const {
     blocks += s == 0 ? "" : " | ";
     blocks += first == end ? "none" : end == first + 1 ? cat(first) : cat(first, '-', end - 1);
   }
-  return fmt::format("a pipeline of {} stages on {} ranks ({}, {} micro-batches), blocks {}; by its table ranks have "
-                     "nothing to do for {:.1f}% of a step",
-                     t.stages, t.ranks, t.schedule, t.micro_batches, blocks,
-                     100 * pipeline::simulate(t, {pipeline::StageCost{}}).bubble);
+  return fmt::format(
+      "a pipeline of {} stages on {} ranks ({}, {} micro-batches), blocks {}; by its table ranks have "
+      "nothing to do for {:.1f}% of a step",
+      t.stages, t.ranks, t.schedule, t.micro_batches, blocks,
+      100 * pipeline::simulate(t, {pipeline::StageCost{}}).bubble);
 }
 
 }  // namespace strata

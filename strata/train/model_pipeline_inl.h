@@ -68,7 +68,7 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   std::shared_ptr<LanguageModel> model_;
   distributed::Group& group_;
   DType between_;
-  int64_t pieces_ = 1;          // of each batch
+  int64_t pieces_ = 1;           // of each batch
   std::vector<int64_t> begins_;  // each stage's first block, and the number of blocks
   bool tied_ = false, has_first_ = false, has_last_ = false;
   std::optional<distributed::pipeline::Pipeline> train_, forward_;

@@ -27,8 +27,7 @@ class Search {
 
   // The partition with the least of one goal while the other is below (not at) its bound; nothing where there is none.
   std::optional<Partition> fastest(double bytes_below) const {
-    return least(
-        [&](double seconds, double bytes) { return bytes < bytes_below ? seconds : kInfinity; });
+    return least([&](double seconds, double bytes) { return bytes < bytes_below ? seconds : kInfinity; });
   }
   std::optional<Partition> smallest(double seconds_most) const {
     return least([&](double seconds, double bytes) { return seconds <= seconds_most ? bytes : kInfinity; });

@@ -25,8 +25,8 @@ struct Partition {
 /// where there are fewer layers than stages, or a cost is negative or not finite.
 Partition fastest_partition(const std::vector<LayerCost>& layers, int stages, const std::vector<int>& live = {});
 
-/// Every partition that no other one beats in time and memory, the fastest first: the front of (seconds, bytes), exactly
-/// (the two goals of ParetoPipe, arXiv:2509.02112). One partition for each point.
+/// Every partition that no other one beats in time and memory, the fastest first: the front of (seconds, bytes),
+/// exactly (the two goals of ParetoPipe, arXiv:2509.02112). One partition for each point.
 std::vector<Partition> partition_front(const std::vector<LayerCost>& layers, int stages,
                                        const std::vector<int>& live = {});
 

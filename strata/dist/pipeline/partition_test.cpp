@@ -61,12 +61,13 @@ TEST(Partition, FrontIsThatOfBruteForce) {
   std::mt19937 random(3);
   size_t longest = 0;
   for (int round = 0; round < 400; ++round) {
-    const int n = 1 + static_cast<int>(random() % 10), stages = 1 + static_cast<int>(random() % static_cast<uint32_t>(n));
+    const int n = 1 + static_cast<int>(random() % 10),
+              stages = 1 + static_cast<int>(random() % static_cast<uint32_t>(n));
     std::vector<LayerCost> layers;
     // Whole numbers: sums are exact in any order, and points often equal.
     for (int i = 0; i < n; ++i)
-      layers.push_back({static_cast<double>(random() % 20), static_cast<double>(random() % 20),
-                        static_cast<double>(random() % 5)});
+      layers.push_back(
+          {static_cast<double>(random() % 20), static_cast<double>(random() % 20), static_cast<double>(random() % 5)});
     std::vector<int> live;
     if (round % 2 == 0)
       for (int s = 0; s < stages; ++s) live.push_back(stages - s);

@@ -122,8 +122,8 @@ Pipeline::Impl::Outbox* Pipeline::Impl::outbox(int stage, Pass pass) {
 void Pipeline::Impl::meet() {
   uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   for (const char c : to_text(table)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  group.run(cat("pipeline(", table.schedule, ", ", table.stages, " stages, ", table.micro_batches, " micro-batches, table ",
-                hash % 1000000, ") ", numbered(between)),
+  group.run(cat("pipeline(", table.schedule, ", ", table.stages, " stages, ", table.micro_batches,
+                " micro-batches, table ", hash % 1000000, ") ", numbered(between)),
             [&](Communicator& c) {
               communicator = &c;
               c.barrier();
@@ -188,8 +188,7 @@ void Pipeline::Impl::send(const Action& a, int to_stage, const Tensor& t, Action
     (kind == Pass::forward ? forwards : backwards).emplace(At{to_stage, a.micro}, t);
     return;
   }
-  const std::string what =
-      cat("send(of ", to_text(a), " to rank ", group.ranks()[static_cast<size_t>(out->to)], ")");
+  const std::string what = cat("send(of ", to_text(a), " to rank ", group.ranks()[static_cast<size_t>(out->to)], ")");
   while (out->messages.size() >= static_cast<size_t>(proof.buffers)) {
     wait(*out->messages.front().transfer, what, span.waited);
     out->messages.pop_front();

@@ -16,8 +16,8 @@ class StageWork {
  public:
   virtual ~StageWork() = default;
   /// What `stage` makes of a micro-batch: of `x`, what the stage before made, or at stage 0 (x undefined) of the
-  /// micro-batch itself. The last stage gives one number, where backward begins: loss / micro-batches, for the gradients
-  /// of one large batch.
+  /// micro-batch itself. The last stage gives one number, where backward begins: loss / micro-batches, for the
+  /// gradients of one large batch.
   virtual Tensor forward(int stage, int micro, const Tensor& x) = 0;
   /// An action other than F is about to add to gradients.
   virtual void before_gradients(const Action& action);
@@ -34,10 +34,10 @@ struct ActionSpan {
   double waited = 0;          ///< for its message, before `begin`; and for room for its own, after `end`
 };
 
-/// Runs a table's actions on the ranks of a group, on the CPU. Messages travel beside the computing: each rank has asked
-/// for the next ones before it needs them, as many as the table's proof says. Gradients add up in the leaves as in any
-/// backward pass, micro-batch by micro-batch in the table's order, so they have the bits of the same micro-batches in
-/// one process.
+/// Runs a table's actions on the ranks of a group, on the CPU. Messages travel beside the computing: each rank has
+/// asked for the next ones before it needs them, as many as the table's proof says. Gradients add up in the leaves as
+/// in any backward pass, micro-batch by micro-batch in the table's order, so they have the bits of the same
+/// micro-batches in one process.
 ///
 ///     Pipeline pipeline(make_table("1f1b", 4, 8), distributed::group("pp"));
 ///     struct Mine : StageWork { Tensor forward(int stage, int micro, const Tensor& x) override { .. } } work;

@@ -105,7 +105,8 @@ TEST(Pipeline, GradientsHaveTheBitsOfOneProcess) {
   for (const ScheduleRecord& record : schedule_records()) {
     for (const int ranks : {1, 2, 3, 4}) {
       for (const int m : {1, 2, 5, 8}) {
-        for (int chunks = record.least_stages; chunks <= std::max(record.most_stages, record.least_stages + 1); ++chunks) {
+        for (int chunks = record.least_stages; chunks <= std::max(record.most_stages, record.least_stages + 1);
+             ++chunks) {
           if (record.most_stages != 0 && chunks > record.most_stages) continue;
           SCOPED_TRACE(testing::Message() << record.name << " " << ranks << " " << m << " " << chunks);
           expect_bits_of_one(make_table(record.name, ranks, m, chunks));
@@ -198,22 +199,25 @@ TEST(Pipeline, AnotherKindOfMessageIsNamed) {
 TEST(Pipeline, AKilledStageIsNamedOnAllRanks) {
   ProcessesOptions options;
   options.ends = {0, 0, -SIGKILL, 0};
-  on_processes(4, [](int rank) {
-    set_mesh(Mesh("pp=4"));
-    struct Dying final : StageWork {
-      Dying(const Model& m, int r) : model(m), rank(r) {}
-      Tensor forward(int stage, int micro, const Tensor& x) override {
-        if (rank == 2 && micro == 5) raise(SIGKILL);
-        return model.forward(stage, micro, x);
-      }
-      const Model& model;
-      int rank;
-    };
-    const Model model(4, 8);
-    Dying work(model, rank);
-    Pipeline pipeline(make_table("1f1b", 4, 8), group("pp"));
-    expect_failure({"rank 2", "heart"}, [&] { pipeline.run(work, between()); });
-  }, options);
+  on_processes(
+      4,
+      [](int rank) {
+        set_mesh(Mesh("pp=4"));
+        struct Dying final : StageWork {
+          Dying(const Model& m, int r) : model(m), rank(r) {}
+          Tensor forward(int stage, int micro, const Tensor& x) override {
+            if (rank == 2 && micro == 5) raise(SIGKILL);
+            return model.forward(stage, micro, x);
+          }
+          const Model& model;
+          int rank;
+        };
+        const Model model(4, 8);
+        Dying work(model, rank);
+        Pipeline pipeline(make_table("1f1b", 4, 8), group("pp"));
+        expect_failure({"rank 2", "heart"}, [&] { pipeline.run(work, between()); });
+      },
+      options);
 }
 
 TEST(Pipeline, WrongStagesAreNamed) {
@@ -232,8 +236,7 @@ TEST(Pipeline, WrongStagesAreNamed) {
       run_as_ranks(Mesh("pp=2"), [&, first = first](int) {
         Wrong work;
         work.first = first;
-        Pipeline(make_table("gpipe", 2, 1), group("pp"))
-            .run(work, {{3}, DType::f32, Device::cpu(), std::nullopt});
+        Pipeline(make_table("gpipe", 2, 1), group("pp")).run(work, {{3}, DType::f32, Device::cpu(), std::nullopt});
       });
       ADD_FAILURE() << piece;
     } catch (const Error& e) {

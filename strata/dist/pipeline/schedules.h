@@ -18,8 +18,8 @@ struct ScheduleRecord {
   bool splits = false;    ///< whether gradients of inputs and of weights are apart (I and W)
   /// Stages go to the ranks and back (0 1 .. p-1 p-1 .. 1 0) instead of round and round (0 1 .. p-1 0 1 ..).
   bool back = false;
-  /// What each rank does. `patience` 0, 1, ..: forward passes that it makes earlier than the schedule wants, tried until
-  /// the ranks no longer wait for each other.
+  /// What each rank does. `patience` 0, 1, ..: forward passes that it makes earlier than the schedule wants, tried
+  /// until the ranks no longer wait for each other.
   std::vector<std::vector<Action>> (*order)(int ranks, int stages_per_rank, int micro_batches, int patience) = nullptr;
 };
 /// All of them.
@@ -27,8 +27,8 @@ std::span<const ScheduleRecord> schedule_records();
 /// The one of that name. Throws ValueError naming those that there are.
 const ScheduleRecord& schedule_record(std::string_view name);
 
-/// The table of a schedule; `stages_per_rank` 0 takes the fewest that it works with. Micro-batches go through each stage
-/// in ascending order. Throws ValueError for a name that is none, and sizes that it does not work with.
+/// The table of a schedule; `stages_per_rank` 0 takes the fewest that it works with. Micro-batches go through each
+/// stage in ascending order. Throws ValueError for a name that is none, and sizes that it does not work with.
 ///
 ///     const Table t = make_table("1f1b", /*ranks=*/4, /*micro_batches=*/8);
 ///     const Proof proof = prove(t);                 // live: 4, 3, 2, 1 micro-batches

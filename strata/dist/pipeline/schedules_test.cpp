@@ -24,8 +24,8 @@ void for_all(const F& f) {
     for (int ranks = 1; ranks <= 8; ++ranks)
       for (int chunks = record.least_stages; chunks <= most; ++chunks)
         for (int m = 1; m <= 32; ++m) {
-          SCOPED_TRACE(testing::Message() << record.name << ", " << ranks << " ranks, " << chunks << " stages each, " << m
-                                          << " micro-batches");
+          SCOPED_TRACE(testing::Message() << record.name << ", " << ranks << " ranks, " << chunks << " stages each, "
+                                          << m << " micro-batches");
           f(Sizes{record, ranks, chunks, m}, make_table(record.name, ranks, m, chunks));
         }
   }
@@ -228,8 +228,9 @@ TEST(MutatedTables, RanksThatWaitForEachOtherAreNamed) {
   Table t = make_table("1f1b", 2, 2);
   t.actions[0] = {{Pass::forward, 0, 0}, {Pass::backward, 0, 0}, {Pass::forward, 0, 1}, {Pass::backward, 0, 1}};
   t.actions[1] = {{Pass::forward, 1, 0}, {Pass::forward, 1, 1}, {Pass::backward, 1, 0}, {Pass::backward, 1, 1}};
-  expect_refused(t, "rank 0 stands before B of micro-batch 0 at stage 0, and waits for stage 1; rank 1 stands before F "
-                    "of micro-batch 1 at stage 1, and waits for stage 0");
+  expect_refused(t,
+                 "rank 0 stands before B of micro-batch 0 at stage 0, and waits for stage 1; rank 1 stands before F "
+                 "of micro-batch 1 at stage 1, and waits for stage 0");
   // Nothing is wrong with it but that messages have too little room.
   t = make_table("breadth-first", 2, 8, 2);
   const int least = prove(t).buffers;

@@ -32,8 +32,8 @@ void check_sizes(const Table& t) {
   const std::string& s = t.schedule;
   check(t.ranks > 0 && t.stages >= t.ranks && t.micro_batches > 0, kOp, s, ": ", t.ranks, " ranks, ", t.stages,
         " stages, ", t.micro_batches, " micro-batches: wanted at least a stage for each rank, and a micro-batch");
-  check(t.rank_of.size() == static_cast<size_t>(t.stages), kOp, s, ": rank_of has ", t.rank_of.size(),
-        " entries for ", t.stages, " stages");
+  check(t.rank_of.size() == static_cast<size_t>(t.stages), kOp, s, ": rank_of has ", t.rank_of.size(), " entries for ",
+        t.stages, " stages");
   check(t.actions.size() == static_cast<size_t>(t.ranks), kOp, s, ": there are actions of ", t.actions.size(),
         " ranks, wanted ", t.ranks);
   for (int stage = 0; stage < t.stages; ++stage) {
@@ -71,8 +71,8 @@ void check_whole(const Table& t, Places& places) {
     for (int m = 0; m < t.micro_batches; ++m) {
       const auto stands = [&](Pass pass) { return places.of(pass, stage, m) >= 0; };
       const auto missing = [&](Pass pass) {
-        throw ValueError(std::string(kOp), cat(t.schedule, ": ", to_text(Action{pass, stage, m}), " is missing on rank ",
-                                               t.rank_of[static_cast<size_t>(stage)]));
+        throw ValueError(std::string(kOp), cat(t.schedule, ": ", to_text(Action{pass, stage, m}),
+                                               " is missing on rank ", t.rank_of[static_cast<size_t>(stage)]));
       };
       if (!stands(Pass::forward)) missing(Pass::forward);
       if (!t.trains) continue;
@@ -95,8 +95,8 @@ void check_order(const Table& t, Places& places) {
           " on rank ", t.rank_of[static_cast<size_t>(then.stage)]);
   };
   for (int stage = 0; stage < t.stages; ++stage) {
-    const bool same = stage + 1 < t.stages &&
-                      t.rank_of[static_cast<size_t>(stage)] == t.rank_of[static_cast<size_t>(stage + 1)];
+    const bool same =
+        stage + 1 < t.stages && t.rank_of[static_cast<size_t>(stage)] == t.rank_of[static_cast<size_t>(stage + 1)];
     for (int m = 0; m < t.micro_batches; ++m) {
       const Action forward{Pass::forward, stage, m};
       if (same) before(forward, {Pass::forward, stage + 1, m});

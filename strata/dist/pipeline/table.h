@@ -34,8 +34,8 @@ std::string to_text(const Action& action);
 struct Table {
   std::string schedule;  ///< "1f1b"
   int ranks = 1, stages = 1, micro_batches = 1;
-  bool trains = true;        ///< false: forward passes alone
-  std::vector<int> rank_of;  ///< each stage's
+  bool trains = true;                        ///< false: forward passes alone
+  std::vector<int> rank_of;                  ///< each stage's
   std::vector<std::vector<Action>> actions;  ///< each rank's, in order
 
   /// The stages of a rank, ascending.
@@ -49,10 +49,10 @@ struct Proof {
   int buffers = 0;        ///< messages from one stage to the next that wait at most, before their sender does
   std::vector<int> live;  ///< each rank's most micro-batches, stage by stage, whose activations are kept
 };
-/// Proves that every action stands once, on its stage's rank, behind what it needs; that messages are taken in the order
-/// in which they are sent; and that no ranks wait for each other for ever where a sender waits while `buffers` of its
-/// messages to one stage have not been taken. 0 finds the fewest that suffice. Throws ValueError naming the action that
-/// is wrong, or for each rank the action at which it stands still.
+/// Proves that every action stands once, on its stage's rank, behind what it needs; that messages are taken in the
+/// order in which they are sent; and that no ranks wait for each other for ever where a sender waits while `buffers` of
+/// its messages to one stage have not been taken. 0 finds the fewest that suffice. Throws ValueError naming the action
+/// that is wrong, or for each rank the action at which it stands still.
 Proof prove(const Table& table, int buffers = 0);
 
 /// What a stage takes for a micro-batch, in seconds (or any unit). B takes `input` and `weight`.

@@ -55,8 +55,7 @@ TableRun::Channel* TableRun::outgoing(const Action& a) {
   if (a.pass == Pass::weight_gradient) return nullptr;
   const bool forward = a.pass == Pass::forward;
   const int to = a.stage + (forward ? 1 : -1);
-  return to < 0 || to == table_.stages ? nullptr
-                                       : incoming({forward ? Pass::forward : Pass::backward, to, a.micro});
+  return to < 0 || to == table_.stages ? nullptr : incoming({forward ? Pass::forward : Pass::backward, to, a.micro});
 }
 
 bool TableRun::begin(int rank) {
