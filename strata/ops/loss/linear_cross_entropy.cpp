@@ -8,6 +8,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/core/op.h"
+#include "strata/core/placement.h"
 #include "strata/core/samples.h"
 #include "strata/ops/matmul/gemm_cuda.h"
 #include "strata/ops/copy/copy.h"
@@ -555,7 +556,8 @@ int64_t detail::linear_cross_entropy_workspace(int64_t rows, int64_t width, int6
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& target, const CrossEntropyOptions& o) {
   check<ShapeError>(x.dim() > 0 && x.numel() / std::max<int64_t>(x.shape().back(), 1) == target.numel(),
                     "linear_cross_entropy", "x is ", x, ", target is ", target, ", wanted [.., D] and [..]");
-  if (o.weight.defined()) {  // with weights of classes the logits are in memory as a whole
+  // With weights of classes the logits are in memory as a whole; of a sharded weight this rank's part of them is.
+  if (o.weight.defined() || is_placed(weight)) {
     const Tensor loss = cross_entropy(linear(x.reshape({target.numel(), x.shape().back()}), weight),
                                       target.reshape({target.numel()}), o);
     return o.reduction == "none" ? loss.reshape(target.shape()) : loss;
