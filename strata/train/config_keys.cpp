@@ -324,8 +324,16 @@ std::vector<ConfigKey> make_keys() {
        "", 0, 0, memory_of<&Y::delayed_update>},
       {"parallel.dp", kInteger,
        "Ranks that share each batch, each with the whole model: train.batch counts the rows of all. 0: those of the job "
-       "(strata launch, mpirun, srun, torchrun).",
+       "(strata launch, mpirun, srun, torchrun) that parallel.tp leaves.",
        "", 0, kCount, parallel_of<&ParallelConfig::dp>},
+      {"parallel.tp", kInteger,
+       "Ranks that share each weight: heads, widths of feed-forward parts and the vocabulary are cut among them. It must "
+       "divide the heads.",
+       "", 1, kCount, parallel_of<&ParallelConfig::tp>},
+      {"parallel.sequence", kBoolean,
+       "With parallel.tp: what lies between the products is shared out by positions, too. As many bytes travel, less is "
+       "kept for backward.",
+       "", 0, 0, parallel_of<&ParallelConfig::sequence>},
   };
   const auto after = std::ranges::find(keys, "train.weight_decay", &ConfigKey::name) + 1;
   const std::vector<ConfigKey> rules = keys_of_rules();
