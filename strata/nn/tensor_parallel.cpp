@@ -50,16 +50,15 @@ std::vector<std::pair<Tensor, LayoutRef>> layouts_of(const nn::Module& module, c
   std::map<std::string, Tensor> by_name;
   for (const auto& [name, t] : module.named_parameters()) by_name.emplace(name, t);
   std::vector<std::pair<Tensor, LayoutRef>> found;
+  const auto mesh = layout_of(distribute(empty({}), "R", axis))->mesh;
   for (const ShardPlan::Weight& w : plan.weights) {
     const auto p = by_name.find(w.name);
     check(p != by_name.end(), kOp, "there is no parameter '", w.name, "'");
     check(w.placement.is_shard(), kOp, w.name, " cannot lie as ", text_of(w.placement), ": a part of a dimension is wanted");
     check(!is_placed(p->second), kOp, w.name, " is sharded already");
-    // A part of nothing: only where it lies is wanted.
-    const LayoutRef layout =
-        layout_of(distribute(empty(TensorMeta{p->second.shape(), DType::u8, Device::meta(), std::nullopt}),
-                             text_of(w.placement), axis));
-    found.emplace_back(p->second, layout);
+    const Layout layout{mesh, {w.placement}};
+    layout.check(p->second.shape(), cat(kOp, ": ", w.name));
+    found.emplace_back(p->second, std::make_shared<const Layout>(layout));
   }
   return found;
 }
