@@ -35,7 +35,9 @@ class Parallel : public testing::Test {
   std::string on(int ranks, const std::string& out) const {
     return "launch -n " + std::to_string(ranks) + " -- " + program() + " " + train(out);
   }
-  std::vector<StepMetrics> metrics(const std::string& out) const { return read_metrics((dir_ / out) + "/metrics.jsonl"); }
+  std::vector<StepMetrics> metrics(const std::string& out) const {
+    return read_metrics((dir_ / out) + "/metrics.jsonl");
+  }
   std::string weights(const std::string& out) const {
     const auto found = io::find_latest_checkpoint(dir_ / out);
     return found ? io::read_file(found->path + "/model.safetensors") : "";
@@ -116,12 +118,14 @@ TEST_F(Parallel, ARunWithWeightsInPartsGoesOnInAnyLayout) {
   // The same schedule is that of 40 steps only where it has not begun to fall: the first steps.
   EXPECT_LT(got[39].loss, got[0].loss);
   EXPECT_NEAR(got[4].loss, want[4].loss, 1e-3);
-  const Result text = strata("generate " + (dir_ / "run") + " --prompt line --tokens 4");
+  const Result text = strata("generate --checkpoint " + (dir_ / "run") + " --prompt line --tokens 4");
   EXPECT_EQ(text.status, 0) << text.output;
 }
 
 TEST_F(Parallel, ADivergedStepIsNamedByAllThatShareWeights) {
-  const Result r = strata(on(2, "diverged") + "--set model.heads=4 --set parallel.tp=2 --lr 1e30 --set train.grad_clip=0");
+  const Result r = strata(on(2, "diverged") +
+                          "--set model.heads=4 --set parallel.tp=2 --set train.lr=1000 --set train.warmup=0 --set "
+                          "train.grad_clip=0 --set train.optimizer=sgd");
   EXPECT_NE(r.status, 0);
   EXPECT_NE(r.output.find("first produced by"), std::string::npos) << r.output;
 }
@@ -175,7 +179,8 @@ TEST_F(Parallel, TheSameLayoutGivesTheSameBitsAlsoThroughAStop) {
 
   // Ended by a rank that is killed: the newest checkpoint is whole, and the run goes on from it to the same weights.
   Child child({"launch", "-n", "2", "--grace", "1", "--", program(), "train", dir_ / "tiny.toml", "--data",
-               dir_ / "text.txt", "--out", dir_ / "killed", "--set", "model.dropout=0.1", "--set", "train.accumulate=2"});
+               dir_ / "text.txt", "--out", dir_ / "killed", "--set", "model.dropout=0.1", "--set",
+               "train.accumulate=2"});
   const auto begin = std::chrono::steady_clock::now();
   while (!io::find_latest_checkpoint(dir_ / "killed") && child.running()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -197,7 +202,8 @@ TEST_F(Parallel, ARunGoesOnWithAnotherNumberOfRanks) {
   ASSERT_EQ(strata(on(4, "run") + "--steps 20 ").status, 0);
   const Result one = strata("train --resume --steps 30 --out " + (dir_ / "run"));
   ASSERT_EQ(one.status, 0) << one.output;
-  const Result two = strata("launch -n 2 -- " + std::string(program()) + " train --resume --steps 40 --out " + (dir_ / "run"));
+  const Result two =
+      strata("launch -n 2 -- " + std::string(program()) + " train --resume --steps 40 --out " + (dir_ / "run"));
   ASSERT_EQ(two.status, 0) << two.output;
   const auto m = metrics("run");
   ASSERT_EQ(m.size(), 40U);
@@ -211,7 +217,8 @@ TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {
            {"--set train.batch=9", "train.batch is 9, which 2 ranks do not share evenly"},
            {"--set parallel.dp=3", "parallel.dp is 3, and the job has 2 ranks"},
            {"--set parallel.tp=3", "parallel.tp is 3, and the job has 2 ranks"},
-           {"--set parallel.dp=2 --set parallel.tp=2", "parallel.dp is 2 and parallel.tp is 2, and the job has 2 ranks"},
+           {"--set parallel.dp=2 --set parallel.tp=2",
+            "parallel.dp is 2 and parallel.tp is 2, and the job has 2 ranks"},
            {"--set parallel.tp=2 --set model.heads=1", "do not divide the heads of blocks.0.attn: 1 of queries"},
            {"--set memory.device=1GiB", "[memory] is for one rank"}}) {
     const Result r = strata(on(2, "refused") + more);

@@ -35,6 +35,18 @@ Tensor part_of(const Tensor& whole, const Layout& layout) {
                                 Layout{layout.mesh, std::vector<Placement>(layout.mesh->axes.size())}, layout);
 }
 
+// `t` with its dimensions in memory in the order in which `wanted`'s are: views of a handle are made of its part, too.
+Tensor laid_as(const Tensor& t, const TensorMeta& wanted) {
+  if (!wanted.strides) return t;
+  Dims order, back;
+  for (int d = 0; d < t.dim(); ++d) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return (*wanted.strides)[a] > (*wanted.strides)[b]; });
+  back = order;
+  for (int d = 0; d < t.dim(); ++d) back[static_cast<int>(order[d])] = d;
+  return t.permute(order).contiguous().permute(back);
+}
+
 // What of dimension 0 is here.
 Stretch rows_of(const Layout& layout, const Shape& whole) {
   return whole.empty() ? Stretch{0, 1} : layout.stretches(0, whole[0], layout.places())[0];
@@ -320,7 +332,7 @@ void CallPath::Placed::compute(const Results& into) {
     if (after_) after_(c);
     results = std::move(c.results);
     if (whole_size_)
-      for (size_t r = 0; r < results.size(); ++r) results[r] = part_of(results[r], of_results_[r]);
+      for (size_t r = 0; r < results.size(); ++r) results[r] = laid_as(part_of(results[r], of_results_[r]), metas_[r]);
   }
   if (metas_.empty()) {  // of values: whole everywhere, so every rank has the same
     for (const Tensor& t : results) {

@@ -17,12 +17,12 @@ namespace strata {
 /// The call of an op on one rank's parts, for what has to change in it or after it.
 struct LocalCall {
   const OpBase& op;
-  std::vector<Value>& args;       ///< the local tensors, the other arguments as they came
-  TensorList results;             ///< once the call was made
-  Shape local_result;             ///< the shape that result 0 will have here
-  Stretch rows;                   ///< what of dimension 0 of result 0 is here, where that is one stretch
-  std::vector<Stretch> arg_rows;  ///< the same of each tensor argument, lists flattened
-  std::vector<std::string> axes;  ///< of the mesh, whose possibility this belongs to
+  std::vector<Value>& args;              ///< the local tensors, the other arguments as they came
+  TensorList results;                    ///< once the call was made
+  Shape local_result;                    ///< the shape that result 0 will have here
+  Stretch rows;                          ///< what of dimension 0 of result 0 is here, where that is one stretch
+  std::vector<Stretch> arg_rows;         ///< the same of each tensor argument, lists flattened
+  std::vector<std::string> axes;         ///< of the mesh, whose possibility this belongs to
   std::span<const Layout> layouts = {};  ///< how each tensor argument lies for it, lists flattened
   Value& arg(std::string_view name) const;
 };

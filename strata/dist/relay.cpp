@@ -135,7 +135,8 @@ class Way {
     if (t_.numel() < most) own.narrow(0, t_.numel(), most - t_.numel()).zero_();
     const Tensor all = empty(meta({g.size() * most}));
     if (bytes > 0)
-      g.run(t_.device(), what("gather", axis, {}), [&](Collectives& c) { c.all_gather(all.raw_data(), own.raw_data(), bytes); });
+      g.run(t_.device(), what("gather", axis, {}),
+            [&](Collectives& c) { c.all_gather(all.raw_data(), own.raw_data(), bytes); });
     for (int r = 0; r < g.size(); ++r) {
       const Shape& shape = shapes[static_cast<size_t>(r)];
       if (shape.product() == 0) continue;

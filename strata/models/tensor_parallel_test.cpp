@@ -53,8 +53,8 @@ void expect_near(const Tensor& got, const Tensor& want, double most, const std::
   expect(off <= most, cat(what, " is off by ", off));
 }
 
-// How many exchanges along "tp" of each kind body() makes on each rank, "all_reduce 2". Ranks that are threads share one
-// recorder, also with those of tests before.
+// How many exchanges along "tp" of each kind body() makes on each rank, "all_reduce 2". Ranks that are threads share
+// one recorder, also with those of tests before.
 std::string exchanges(const std::function<void()>& body) {
   const auto meet = [] { distributed::group("world").barrier(); };
   meet();
@@ -143,9 +143,10 @@ TEST_P(TensorParallel, ABlockExchangesTwiceInEachDirection) {
     const nn::TransformerBlock& block = own->blocks[1];
     nn::Places places;
     const nn::RotaryTables tables(nn::RotarySpec{.dims = 8});
-    const Tensor x = distributed::distribute(whole.model->token_embedding.weight.detach().narrow(0, 0, 16).view({2, 8, 32}),
-                                             sequence ? "S(1)" : "R", "tp")
-                         .set_requires_grad();
+    const Tensor x =
+        distributed::distribute(whole.model->token_embedding.weight.detach().narrow(0, 0, 16).view({2, 8, 32}),
+                                sequence ? "S(1)" : "R", "tp")
+            .set_requires_grad();
     if (whole.config.family == "llama") places.turns.push_back(tables.rows(0, 8, 8, x));
     const std::string want = sequence ? "gather 2, reduce_scatter 2" : "all_reduce 2";
     Tensor y;
@@ -169,12 +170,9 @@ TEST(ShardModule, KeepsAPartOfEachWeightAndTiesStay) {
   distributed::run_as_ranks(Mesh("dp=2 tp=2"), [&](int rank) {
     const auto own = whole.cut(2, {});
     const std::map<std::string, std::string> lies{
-        {"token_embedding.weight", "S(0)"},
-        {"blocks.0.attn.qkv.weight", "S(0,unit=8,segments=32+16+16)"},
-        {"blocks.0.attn.out.weight", "S(1,unit=8)"},
-        {"blocks.0.mlp.gate_up.weight", "S(0,segments=128+128)"},
-        {"blocks.0.mlp.down.weight", "S(1)"},
-        {"blocks.0.norm1.weight", ""}};
+        {"token_embedding.weight", "S(0)"},          {"blocks.0.attn.qkv.weight", "S(0,unit=8,segments=32+16+16)"},
+        {"blocks.0.attn.out.weight", "S(1,unit=8)"}, {"blocks.0.mlp.gate_up.weight", "S(0,segments=128+128)"},
+        {"blocks.0.mlp.down.weight", "S(1)"},        {"blocks.0.norm1.weight", ""}};
     std::map<std::string, Tensor> all;
     for (const auto& [name, p] : own->named_parameters()) all[name] = p;
     for (const auto& [name, text] : lies) expect(distributed::placements_of(all.at(name)) == text, name);
@@ -210,8 +208,9 @@ TEST(ShardModule, RefusesByName) {
     const auto text = [&](const distributed::ShardPlan& plan) {
       return message<ValueError>([&] { distributed::shard_module(*model, plan, "tp"); });
     };
-    expect(text({.weights = {{"no.weight", Placement::sharded(0)}}}) == "shard_module: there is no parameter 'no.weight'",
-           "names");
+    expect(
+        text({.weights = {{"no.weight", Placement::sharded(0)}}}) == "shard_module: there is no parameter 'no.weight'",
+        "names");
     expect(text({.branches = {"blocks.7"}}) == "shard_module: there is no module 'blocks.7'", "modules");
     expect(text({.weights = {{"norm.weight", {}}}}) ==
                "shard_module: norm.weight cannot lie as R: a part of a dimension is wanted",

@@ -54,7 +54,8 @@ std::vector<std::pair<Tensor, LayoutRef>> layouts_of(const nn::Module& module, c
   for (const ShardPlan::Weight& w : plan.weights) {
     const auto p = by_name.find(w.name);
     check(p != by_name.end(), kOp, "there is no parameter '", w.name, "'");
-    check(w.placement.is_shard(), kOp, w.name, " cannot lie as ", text_of(w.placement), ": a part of a dimension is wanted");
+    check(w.placement.is_shard(), kOp, w.name, " cannot lie as ", text_of(w.placement),
+          ": a part of a dimension is wanted");
     check(!is_placed(p->second), kOp, w.name, " is sharded already");
     const Layout layout{mesh, {w.placement}};
     layout.check(p->second.shape(), cat(kOp, ": ", w.name));
@@ -98,14 +99,12 @@ void shard_module(const nn::Module& module, const ShardPlan& plan, const std::st
   }
   for (const nn::Module& m : branches) {
     nn::register_forward_pre_hook(m, [axis](const nn::Module&, const Tensor& x) { return entered(x, axis); });
-    nn::register_forward_hook(m, [=](const nn::Module&, const Tensor&, const Tensor& y) {
-      return left(y, axis, ranks, options.sequence);
-    });
+    nn::register_forward_hook(
+        m, [=](const nn::Module&, const Tensor&, const Tensor& y) { return left(y, axis, ranks, options.sequence); });
   }
   for (const nn::Module& m : tables)
-    nn::register_forward_hook(m, [=](const nn::Module&, const Tensor&, const Tensor& y) {
-      return left(y, axis, ranks, options.sequence);
-    });
+    nn::register_forward_hook(
+        m, [=](const nn::Module&, const Tensor&, const Tensor& y) { return left(y, axis, ranks, options.sequence); });
 }
 
 }  // namespace strata::distributed

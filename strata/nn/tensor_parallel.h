@@ -10,8 +10,8 @@
 
 namespace strata::distributed {
 
-/// How the weights of a module may be cut, and where what was computed in parts comes together. models/tensor_parallel.h
-/// has that of language models.
+/// How the weights of a module may be cut, and where what was computed in parts comes together.
+/// models/tensor_parallel.h has that of language models.
 ///
 ///     distributed::ShardPlan plan;                        // Megatron-LM's feed-forward part
 ///     plan.weights = {{"up.weight", Placement::sharded(0)}, {"up.bias", Placement::sharded(0)},
@@ -39,18 +39,18 @@ struct ShardOptions {
   bool sequence = true;
 };
 
-/// Makes the parameters that `plan` names sharded tensors along `axis` of the mesh: every handle to them shows the whole
-/// shape from now on, and this process keeps its part. All ranks of the axis must have the same values; parameters that
-/// are one tensor (tied embeddings) stay one. The module's branches and tables get hooks. With an axis of one rank nothing
-/// happens. Throws ValueError naming the parameter that is not there, or that the ranks do not divide; then nothing was
-/// changed.
+/// Makes the parameters that `plan` names sharded tensors along `axis` of the mesh: every handle to them shows the
+/// whole shape from now on, and this process keeps its part. All ranks of the axis must have the same values;
+/// parameters that are one tensor (tied embeddings) stay one. The module's branches and tables get hooks. With an axis
+/// of one rank nothing happens. Throws ValueError naming the parameter that is not there, or that the ranks do not
+/// divide; then nothing was changed.
 ///
 ///     distributed::shard_module(*model, shard_plan(*model), "tp");
 void shard_module(const nn::Module& module, const ShardPlan& plan, const std::string& axis,
                   const ShardOptions& options = {});
 
-/// `x` as a product with `weight` wants it whose rows are cut: whole along the axes that cut them, its gradient, a sum of
-/// the ranks', as x lies. x itself where weight is not cut so.
+/// `x` as a product with `weight` wants it whose rows are cut: whole along the axes that cut them, its gradient, a sum
+/// of the ranks', as x lies. x itself where weight is not cut so.
 Tensor whole_for(const Tensor& x, const Tensor& weight);
 
 }  // namespace strata::distributed

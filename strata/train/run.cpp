@@ -145,9 +145,7 @@ std::string save_run(const std::string& out, const RunState& state, const nn::Mo
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
   }
-  return io::save_checkpoint(out, state.step,
-                             {{kModelFile, weights}, {kOptimizerFile, states}},
-                             texts, keep_last);
+  return io::save_checkpoint(out, state.step, {{kModelFile, weights}, {kOptimizerFile, states}}, texts, keep_last);
 }
 
 bool has_run(const std::string& out) {

@@ -250,8 +250,8 @@ const Op<ForwardSignature> attention_op{{
         "-> (Tensor out, Tensor lse)",
     .shard =
         [](Sharding& s) {
-          detail::shard_with_dropout(
-              s, "b h t! d!, b h s! d!, b h s! d!, ~ b h t! s!, ~ b h, h, b -> b h t! d!, b h t!");
+          detail::shard_with_dropout(s,
+                                     "b h t! d!, b h s! d!, b h s! d!, ~ b h t! s!, ~ b h, h, b -> b h t! d!, b h t!");
         },
     .shown = 1,
     .doc =

@@ -222,7 +222,8 @@ Tensor Tensor::clone() const {
 
 Tensor& Tensor::copy_(const Tensor& src) {
   const bool in_parts = (t_mode.unusual & detail::kPlacements) && (is_placed(*this) || is_placed(src));
-  if (!t_mode.grad_enabled && !(t_mode.unusual & kObserved) && !in_parts && shape() == src.shape() && !is_meta() && !src.is_meta()) {
+  if (!t_mode.grad_enabled && !(t_mode.unusual & kObserved) && !in_parts && shape() == src.shape() && !is_meta() &&
+      !src.is_meta()) {
     const Pin to(*this), from(src, Access::read);
     copy_elements(*this, src);  // inside kernels and updates: no record to make
     bump_version(*this, "copy_");

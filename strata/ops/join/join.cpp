@@ -83,7 +83,8 @@ void shard_split(Sharding& s) {
   const int dim = (*s.dims("dim", s.args[0].shape.size()))[0];
   const Placement& now = s.args[0].now;
   const std::vector<int> sizes = *s.dims("sizes", 0);
-  if (!now.is_shard() || now.dim != dim || !std::equal(sizes.begin(), sizes.end(), now.segments.begin(), now.segments.end()))
+  if (!now.is_shard() || now.dim != dim ||
+      !std::equal(sizes.begin(), sizes.end(), now.segments.begin(), now.segments.end()))
     return;
   Sharding::Possibility p = s.whole();
   p.args[0] = now;
