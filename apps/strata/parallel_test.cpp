@@ -219,6 +219,7 @@ TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {
            {"--set parallel.tp=3", "parallel.tp is 3, and the job has 2 ranks"},
            {"--set parallel.dp=2 --set parallel.tp=2",
             "parallel.dp is 2 and parallel.tp is 2, and the job has 2 ranks"},
+           {"--set parallel.tp=2 --set parallel.pp=2", "parallel.pp is 2 and parallel.tp is 2, and the job has 2 ranks"},
            {"--set parallel.tp=2 --set model.heads=1", "do not divide the heads of blocks.0.attn: 1 of queries"},
            {"--set memory.device=1GiB", "[memory] is for one rank"}}) {
     const Result r = strata(on(2, "refused") + more);

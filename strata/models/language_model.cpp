@@ -108,9 +108,10 @@ Tensor LanguageModel::embed(const Tensor& tokens, const Tensor& positions) const
 }
 
 // The first recomputed_ blocks are computed again in backward.
-Tensor LanguageModel::run(const Tensor& x, const nn::Places& places, ModelCache* cache) const {
+nn::Residual LanguageModel::through(const Tensor& x, const nn::Places& places, ModelCache* cache, size_t first,
+                                    size_t last) const {
   nn::Residual r{x, {}};
-  for (size_t i = 0; i < blocks.size(); ++i) {
+  for (size_t i = first; i < last; ++i) {
     const auto step = [this, i, &places](const nn::Residual& in, nn::KvCache* kept) {
       memory::ModuleScope at(cat("blocks.", i));
       return blocks[i].step(in, places, kept);
@@ -128,6 +129,11 @@ Tensor LanguageModel::run(const Tensor& x, const nn::Places& places, ModelCache*
       r = step(r, nullptr);
     }
   }
+  return r;
+}
+
+Tensor LanguageModel::run(const Tensor& x, const nn::Places& places, ModelCache* cache) const {
+  const nn::Residual r = through(x, places, cache, 0, blocks.size());
   return norm ? nn::add_norm(*norm, r).first : r.sum();
 }
 
@@ -202,6 +208,25 @@ Tensor LanguageModel::head_loss(const Tensor& hidden, const Tensor& targets, con
 Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   check<ShapeError>(tokens.shape() == targets.shape(), kind(), "tokens are ", tokens, ", targets ", targets);
   return head_loss(hidden(tokens), targets, "mean");
+}
+
+Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t last, const Tensor& targets) const {
+  const auto all = static_cast<int64_t>(blocks.size());
+  check(0 <= first && first <= last && last <= all, kind(), "there are no blocks ", first, " to ", last, " among ", all);
+  if (embeds) {
+    check_room(in, 0, is_open(spec_) ? std::numeric_limits<int64_t>::max() : context());
+  } else {
+    check<ShapeError>(in.dim() == 3 && in.size(2) == spec_.dim, kind(), "x is [B, T, ", spec_.dim, "], got ", in);
+  }
+  const int64_t time = in.size(1);
+  const Tensor x = embeds ? embed(in, {}) : in;
+  nn::Places places;
+  for (const nn::RotaryTables& r : rotary_) places.turns.push_back(r.rows(0, time, time, x));
+  const nn::Residual r = through(x, places, nullptr, static_cast<size_t>(first), static_cast<size_t>(last));
+  if (!targets.defined()) return r.sum();
+  check<ShapeError>(targets.dim() == 2 && targets.size(0) == in.size(0) && targets.size(1) == time, kind(),
+                    "what comes in is ", in, ", targets are ", targets);
+  return head_loss(norm ? nn::add_norm(*norm, r).first : r.sum(), targets, "mean");
 }
 
 Tensor LanguageModel::packed_loss(const Tensor& tokens, const Tensor& targets, const Tensor& positions,

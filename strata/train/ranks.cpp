@@ -8,6 +8,7 @@
 #include "strata/dist/collectives/placed.h"
 #include "strata/models/tensor_parallel.h"
 #include "strata/train/fine_tune_inl.h"
+#include "strata/train/model_pipeline_inl.h"
 
 namespace strata {
 
@@ -27,12 +28,18 @@ std::vector<double> reduced(distributed::Group* group, std::vector<double> v, co
 
 Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(config.parallel.sequence) {
   using namespace distributed;
-  const int64_t ranks = distributed::size(), dp = config.parallel.dp > 0 ? config.parallel.dp : ranks / tp_;
-  const std::string wanted = config.parallel.dp == 0 ? std::string() : cat("parallel.dp is ", dp);
-  const std::string both = tp_ == 1 ? wanted : cat(wanted, wanted.empty() ? "" : " and ", "parallel.tp is ", tp_);
-  check(dp > 0 && dp * tp_ == ranks, "train", both, ", and the job has ", ranks,
+  const int64_t ranks = distributed::size(), pp = config.parallel.pp, others = pp * tp_;
+  const int64_t dp = config.parallel.dp > 0 ? config.parallel.dp : ranks / others;
+  std::string layout;
+  const auto say = [&](bool given, const char* axis, int64_t n) {
+    if (given) layout += cat(layout.empty() ? "" : " and ", "parallel.", axis, " is ", n);
+  };
+  say(config.parallel.dp > 0, "dp", dp);
+  say(pp > 1, "pp", pp);
+  say(tp_ > 1, "tp", tp_);
+  check(dp > 0 && dp * others == ranks, "train", layout, ", and the job has ", ranks,
         ranks == 1 ? " rank: start it with strata launch -n " : " ranks: start it with strata launch -n ",
-        std::max<int64_t>(dp, 1) * tp_, ", mpirun, srun or torchrun");
+        std::max<int64_t>(dp, 1) * others, ", mpirun, srun or torchrun");
   if (ranks == 1) return;
   check(config.batch % dp == 0, "train", "train.batch is ", config.batch, ", which ", dp,
         " ranks do not share evenly: it counts the rows of all of them");
@@ -41,7 +48,9 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
   check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
   check(tp_ == 1 || config.tune.method == "full", "train", "parallel.tp is for tune.method = full, not ",
         config.tune.method);
-  set_mesh(Mesh(cat("dp=", dp, tp_ > 1 ? cat(" tp=", tp_) : std::string())));
+  check(tp_ == 1 || pp == 1, "train", "parallel.tp and parallel.pp are not for one run: take one of them, with parallel.dp");
+  if (pp > 1) ModelPipeline::check_settings(config);
+  set_mesh(Mesh(cat(pp > 1 ? cat("pp=", pp, ' ') : std::string(), "dp=", dp, tp_ > 1 ? cat(" tp=", tp_) : std::string())));
   world_ = &group("world");
   leads_ = world_->rank() == 0;
   size_ = dp;
@@ -62,8 +71,20 @@ void Ranks::shard(TokenDecoder& model) const {
   distributed::shard_module(*decoder, shard_plan(*decoder, tp_), "tp", {.sequence = sequence_});
 }
 
+void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config) {
+  if (config.parallel.pp > 1) pipeline_ = std::make_unique<ModelPipeline>(model, config, distributed::group("pp"));
+}
+
+nn::NamedTensors Ranks::own_parameters(const nn::Module& model) const {
+  return pipeline_ ? pipeline_->own(trained_parameters(model)) : trained_parameters(model);
+}
+
 void Ranks::take_gradients(const nn::Module& model) {
-  if (group_) gradients_ = std::make_unique<distributed::DataParallel>(trained_parameters(model), *group_);
+  if (!group_) return;
+  nn::NamedTensors parameters = own_parameters(model);
+  if (pipeline_)  // a gradient that comes in two parts travels when they were added
+    std::erase_if(parameters, [&](const auto& p) { return p.second.same_as(pipeline_->tied()); });
+  gradients_ = std::make_unique<distributed::DataParallel>(parameters, *group_);
 }
 
 void Ranks::last_pass(bool yes) const {
@@ -81,6 +102,16 @@ Device Ranks::device(const TrainConfig& config) {
 
 void Ranks::finish_step(Tensor& loss) const {
   if (shares_weights()) loss = distributed::full_tensor(loss);
+  if (pipeline_) {
+    pipeline_->join_tied();
+    if (const Tensor table = pipeline_->tied(); table.defined() && group_) {
+      Tensor g = table.grad().contiguous();
+      group_->run(cat("gradient of a tied table ", g.dtype(), ' ', g.shape()), [&](distributed::Communicator& c) {
+        c.all_reduce(g.raw_data(), g.numel(), g.dtype(), distributed::Reduction::avg);
+      });
+      Tensor(table).set_grad(g);
+    }
+  }
   if (!gradients_) return;
   gradients_->finish();
   NoGrad guard;
@@ -90,13 +121,20 @@ void Ranks::finish_step(Tensor& loss) const {
   });
 }
 
+void Ranks::finish_update() const {
+  if (pipeline_) pipeline_->renew_tied();
+}
+
 void Ranks::seed_step(int64_t seed, int64_t step) const {
-  if (world_) distributed::recorder().set_step(step);
-  if (!group_) return;
+  if (!world_) return;
+  distributed::recorder().set_step(step);
+  if (!group_ && !pipeline_) return;  // one part of the batch: the numbers of one rank
   // A stream for each part of a batch, a stretch of it for each step: nothing of it has to be saved.
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
-  default_generator().set_state(
-      {static_cast<uint64_t>(seed) + kOdd * static_cast<uint64_t>(rank_ + 1), static_cast<uint64_t>(step) << 40});
+  const RngKey key{static_cast<uint64_t>(seed) + kOdd * static_cast<uint64_t>(rank_ + 1),
+                   static_cast<uint64_t>(step) << 40};
+  default_generator().set_state(key);
+  if (pipeline_) pipeline_->seed(key);
 }
 
 std::vector<double> Ranks::vote(std::vector<double> v) const {

@@ -12,9 +12,11 @@
 
 namespace strata {
 
+class ModelPipeline;
+
 /// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
-/// "tp" share the model's weights; rank 0 alone writes into the run's folder. Without a job (distributed::init) all of it
-/// costs nothing.
+/// "pp" are the stages of a pipeline, those along "tp" share the model's weights; rank 0 alone writes into the run's
+/// folder. Without a job (distributed::init) all of it costs nothing.
 class Ranks {
  public:
   /// Checks that the settings can be carried out by the job's ranks. Throws ValueError naming the key.
@@ -34,6 +36,12 @@ class Ranks {
   bool shares_weights() const { return tp_ > 1; }
   /// Leaves this rank its parts of the model's weights, as parallel.tp says. Throws ValueError naming what does not divide.
   void shard(TokenDecoder& model) const;
+  /// Leaves this rank its stages of the model, where parallel.pp says so. Throws ValueError naming what cannot be cut.
+  void take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config);
+  /// The stages of this rank; nullptr without a pipeline.
+  ModelPipeline* pipeline() const { return pipeline_.get(); }
+  /// The parameters that are trained, and that this rank updates.
+  nn::NamedTensors own_parameters(const nn::Module& model) const;
   /// Returns when every rank is here.
   void meet() const;
   /// Makes the parameters of the ranks along "dp" those of the first, and takes their gradients.
@@ -43,6 +51,8 @@ class Ranks {
   void last_pass(bool yes) const;
   /// Waits for the gradients, and makes `loss` (f64) the ranks' average, a plain tensor.
   void finish_step(Tensor& loss) const;
+  /// Behind the update: what several ranks have is the same again.
+  void finish_update() const;
   /// The random numbers of a step: other ones for every part of a batch, the same in every run. Ranks that share weights
   /// have the same, since numbers belong to elements.
   void seed_step(int64_t seed, int64_t step) const;
@@ -59,6 +69,7 @@ class Ranks {
   distributed::Group* world_ = nullptr;  // of several ranks
   int64_t rank_ = 0, size_ = 1, tp_ = 1;
   bool leads_ = true, sequence_ = true;
+  std::unique_ptr<ModelPipeline> pipeline_;
   std::unique_ptr<distributed::DataParallel> gradients_;
 };
 
