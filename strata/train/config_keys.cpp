@@ -332,8 +332,16 @@ std::vector<ConfigKey> make_keys() {
        "", 0, 0, memory_of<&Y::delayed_update>},
       {"parallel.dp", kInteger,
        "Ranks that share each batch, each with the whole model: train.batch counts the rows of all. 0: those of the job "
-       "(strata launch, mpirun, srun, torchrun).",
+       "(strata launch, mpirun, srun, torchrun) that parallel.pp and parallel.tp leave.",
        "", 0, kCount, parallel_of<&ParallelConfig::dp>},
+      {"parallel.tp", kInteger,
+       "Ranks that share each weight: heads, widths of feed-forward parts and the vocabulary are cut among them. It must "
+       "divide the heads.",
+       "", 1, kCount, parallel_of<&ParallelConfig::tp>},
+      {"parallel.sequence", kBoolean,
+       "With parallel.tp: what lies between the products is shared out by positions, too. As many bytes travel, less is "
+       "kept for backward.",
+       "", 0, 0, parallel_of<&ParallelConfig::sequence>},
       {"parallel.pp", kInteger,
        "Ranks among which the layers are shared out, as stages of a pipeline; 1 for none. The job has dp times pp "
        "ranks.",

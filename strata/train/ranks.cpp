@@ -5,6 +5,8 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/rng.h"
+#include "strata/dist/collectives/placed.h"
+#include "strata/models/tensor_parallel.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/model_pipeline_inl.h"
 
@@ -24,23 +26,31 @@ std::vector<double> reduced(distributed::Group* group, std::vector<double> v, co
 
 }  // namespace
 
-Ranks::Ranks(const TrainConfig& config) {
+Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(config.parallel.sequence) {
   using namespace distributed;
-  const int64_t ranks = distributed::size(), pp = config.parallel.pp;
-  const int64_t dp = config.parallel.dp > 0 ? config.parallel.dp : ranks / pp;
-  const std::string wanted = config.parallel.dp == 0 ? std::string() : cat("parallel.dp is ", dp);
-  const std::string both = pp == 1 ? wanted : cat(wanted, wanted.empty() ? "" : " and ", "parallel.pp is ", pp);
-  check(dp > 0 && dp * pp == ranks, "train", both, ", and the job has ", ranks,
+  const int64_t ranks = distributed::size(), pp = config.parallel.pp, others = pp * tp_;
+  const int64_t dp = config.parallel.dp > 0 ? config.parallel.dp : ranks / others;
+  std::string layout;
+  const auto say = [&](bool given, const char* axis, int64_t n) {
+    if (given) layout += cat(layout.empty() ? "" : " and ", "parallel.", axis, " is ", n);
+  };
+  say(config.parallel.dp > 0, "dp", dp);
+  say(pp > 1, "pp", pp);
+  say(tp_ > 1, "tp", tp_);
+  check(dp > 0 && dp * others == ranks, "train", layout, ", and the job has ", ranks,
         ranks == 1 ? " rank: start it with strata launch -n " : " ranks: start it with strata launch -n ",
-        std::max<int64_t>(dp, 1) * pp, ", mpirun, srun or torchrun");
+        std::max<int64_t>(dp, 1) * others, ", mpirun, srun or torchrun");
   if (ranks == 1) return;
   check(config.batch % dp == 0, "train", "train.batch is ", config.batch, ", which ", dp,
         " ranks do not share evenly: it counts the rows of all of them");
   check(config.data.format == "text", "train", "data.format = ", config.data.format, " is for one rank: its ",
         "rows have different numbers of learned tokens, so the ranks' losses cannot be averaged");
   check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
+  check(tp_ == 1 || config.tune.method == "full", "train", "parallel.tp is for tune.method = full, not ",
+        config.tune.method);
+  check(tp_ == 1 || pp == 1, "train", "parallel.tp and parallel.pp are not for one run: take one of them, with parallel.dp");
   if (pp > 1) ModelPipeline::check_settings(config);
-  set_mesh(Mesh(cat(pp > 1 ? cat("pp=", pp, ' ') : std::string(), "dp=", dp)));
+  set_mesh(Mesh(cat(pp > 1 ? cat("pp=", pp, ' ') : std::string(), "dp=", dp, tp_ > 1 ? cat(" tp=", tp_) : std::string())));
   world_ = &group("world");
   leads_ = world_->rank() == 0;
   size_ = dp;
@@ -52,6 +62,13 @@ Ranks::~Ranks() = default;
 
 void Ranks::meet() const {
   if (world_) world_->barrier();
+}
+
+void Ranks::shard(TokenDecoder& model) const {
+  if (!shares_weights()) return;
+  const auto* decoder = dynamic_cast<const LanguageModel*>(&model);
+  check(decoder != nullptr, "train", "parallel.tp is for decoders");
+  distributed::shard_module(*decoder, shard_plan(*decoder, tp_), "tp", {.sequence = sequence_});
 }
 
 void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config) {
@@ -84,6 +101,7 @@ Device Ranks::device(const TrainConfig& config) {
 }
 
 void Ranks::finish_step(Tensor& loss) const {
+  if (shares_weights()) loss = distributed::full_tensor(loss);
   if (pipeline_) {
     pipeline_->join_tied();
     if (const Tensor table = pipeline_->tied(); table.defined() && group_) {
@@ -110,6 +128,7 @@ void Ranks::finish_update() const {
 void Ranks::seed_step(int64_t seed, int64_t step) const {
   if (!world_) return;
   distributed::recorder().set_step(step);
+  if (!group_ && !pipeline_) return;  // one part of the batch: the numbers of one rank
   // A stream for each part of a batch, a stretch of it for each step: nothing of it has to be saved.
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
   const RngKey key{static_cast<uint64_t>(seed) + kOdd * static_cast<uint64_t>(rank_ + 1),

@@ -15,8 +15,8 @@ namespace strata {
 class ModelPipeline;
 
 /// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
-/// "pp" are the stages of a pipeline; rank 0 alone writes into the run's folder. Without a job (distributed::init) all
-/// of it costs nothing.
+/// "pp" are the stages of a pipeline, those along "tp" share the model's weights; rank 0 alone writes into the run's
+/// folder. Without a job (distributed::init) all of it costs nothing.
 class Ranks {
  public:
   /// Checks that the settings can be carried out by the job's ranks. Throws ValueError naming the key.
@@ -32,6 +32,10 @@ class Ranks {
   int64_t size() const { return size_; }
   /// Whether this process writes checkpoints, metrics and reports.
   bool leads() const { return leads_; }
+  /// Whether tensors lie in parts: then every rank takes part where one is read as a whole.
+  bool shares_weights() const { return tp_ > 1; }
+  /// Leaves this rank its parts of the model's weights, as parallel.tp says. Throws ValueError naming what does not divide.
+  void shard(TokenDecoder& model) const;
   /// Leaves this rank its stages of the model, where parallel.pp says so. Throws ValueError naming what cannot be cut.
   void take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config);
   /// The stages of this rank; nullptr without a pipeline.
@@ -45,11 +49,12 @@ class Ranks {
 
   /// The backward pass that follows is the last of its step: its gradients travel.
   void last_pass(bool yes) const;
-  /// Waits for the gradients, and makes `loss` (f64) the ranks' average.
+  /// Waits for the gradients, and makes `loss` (f64) the ranks' average, a plain tensor.
   void finish_step(Tensor& loss) const;
   /// Behind the update: what several ranks have is the same again.
   void finish_update() const;
-  /// The random numbers of a step: other ones for every part of a batch, the same in every run.
+  /// The random numbers of a step: other ones for every part of a batch, the same in every run. Ranks that share weights
+  /// have the same, since numbers belong to elements.
   void seed_step(int64_t seed, int64_t step) const;
 
   /// The largest of the ranks' values, for each: what one wants happens on all.
@@ -62,8 +67,8 @@ class Ranks {
  private:
   distributed::Group* group_ = nullptr;  // along "dp", of several ranks
   distributed::Group* world_ = nullptr;  // of several ranks
-  int64_t rank_ = 0, size_ = 1;
-  bool leads_ = true;
+  int64_t rank_ = 0, size_ = 1, tp_ = 1;
+  bool leads_ = true, sequence_ = true;
   std::unique_ptr<ModelPipeline> pipeline_;
   std::unique_ptr<distributed::DataParallel> gradients_;
 };

@@ -9,7 +9,10 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/cuda/libraries.h"
+#include "strata/dist/collectives/placed.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/hash.h"
@@ -112,13 +115,29 @@ optim::RunSchedule make_schedule(const OptimConfig& c, int64_t steps) {
   return {optim::LrSchedule(record.name, options), c.lr, before};
 }
 
+namespace {
+// All of what lies in parts, where it is `kept`. Every rank that has a part calls it.
+nn::StateDict gathered(nn::StateDict tensors, bool kept) {
+  const NoGrad guard;
+  for (auto& [name, t] : tensors) {
+    t = distributed::full_tensor(t);
+    if (!kept) t = Tensor();
+  }
+  return tensors;
+}
+}  // namespace
+
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
-                     const optim::Optimizer& optimizer, int keep_last, const ModelPipeline* stages) {
+                     const optim::Optimizer& optimizer, int keep_last, const ModelPipeline* stages, bool writes) {
   nn::StateDict weights = kept_state(model, state.config), states = optimizer.state_dict();
   if (stages) {
     weights = stages->gathered(weights);
     states = stages->gathered(states);
     if (weights.empty()) return {};
+  } else {
+    weights = gathered(std::move(weights), writes);
+    states = gathered(std::move(states), writes);
+    if (!writes) return {};
   }
   std::map<std::string, std::string> texts{{"config", to_toml(state.config)},
                                            {"tokenizer", state.tokenizer},
@@ -134,9 +153,7 @@ std::string save_run(const std::string& out, const RunState& state, const nn::Mo
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
   }
-  return io::save_checkpoint(out, state.step,
-                             {{kModelFile, weights}, {kOptimizerFile, states}},
-                             texts, keep_last);
+  return io::save_checkpoint(out, state.step, {{kModelFile, weights}, {kOptimizerFile, states}}, texts, keep_last);
 }
 
 bool has_run(const std::string& out) {
@@ -198,8 +215,8 @@ void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimize
   };
   // Straight into its parameters; those that come from model.init are there already.
   const nn::StateDict kept = kept_state(model, run.state.config);
-  nn::StateDict into = kept;
-  if (stages) std::erase_if(into, [&](const auto& entry) { return away(entry.second); });
+  nn::StateDict into = kept;  // what lies in parts is read as a whole, then cut
+  std::erase_if(into, [&](const auto& entry) { return is_placed(entry.second) || (stages && away(entry.second)); });
   io::TensorMap found = read(kModelFile, into, device);
   for (const auto& [name, t] : kept)
     check<IoError>(found.contains(name), run.path, "the model's file has no '", name, "'");

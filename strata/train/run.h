@@ -65,9 +65,11 @@ struct RunState {
 };
 
 /// Writes OUT/step-XXXXXXXX and deletes old checkpoints. Returns its path. Throws IoError; then what was there is
-/// intact. Of a model in `stages` all ranks of its pipeline call it, and those that do not lead return "".
+/// intact. Of a model in `stages` all ranks of its pipeline call it, and those that do not lead return "". Tensors that
+/// lie in parts are gathered, one after the other, by all ranks that have a part; those that do not write return "".
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
-                     const optim::Optimizer& optimizer, int keep_last, const ModelPipeline* stages = nullptr);
+                     const optim::Optimizer& optimizer, int keep_last, const ModelPipeline* stages = nullptr,
+                     bool writes = true);
 
 /// A checkpoint that was found, its state read, its tensors not yet.
 struct FoundRun {

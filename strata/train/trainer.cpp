@@ -203,6 +203,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   }
   base_ = base_checksum(module(), config_);
   if (found) check_base(*found, module());
+  ranks_->shard(*model_);
   ranks_->take_stages(model_, config_);
   optimizer_ = make_optimizer(config_.optim, ranks_->own_parameters(module()), static_cast<uint64_t>(config_.seed),
                               table_names(*model_));
@@ -443,8 +444,8 @@ void Run::save() {
   if (saved_step_ == step_ || config_.save_every < 0) return;
   optimizer_->finish();
   if (!ranks_->leads()) {
-    if (ranks_->pipeline() && ranks_->rank() == 0)
-      save_run(options_.out, {.config = config_}, module(), *optimizer_, 0, ranks_->pipeline());
+    if (ranks_->shares_weights() || (ranks_->pipeline() && ranks_->rank() == 0))
+      save_run(options_.out, {.config = config_}, module(), *optimizer_, 0, ranks_->pipeline(), false);
     saved_step_ = step_;
     return;
   }
@@ -479,6 +480,8 @@ std::string Run::sample() {
 }
 
 void Run::report(const std::string& status, bool with_sample) {
+  // Who has a part of the weights writes with the leader.
+  const std::string text = with_sample && (ranks_->leads() || ranks_->shares_weights()) ? sample() : std::string();
   if (!ranks_->leads()) return;
   ReportInput r;
   r.title = last_part(options_.out);
@@ -496,7 +499,7 @@ void Run::report(const std::string& status, bool with_sample) {
   r.notes.emplace_back("Checkpoint", checkpoint_.empty() ? "none yet" : last_part(checkpoint_));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;
-    r.sample = sample();
+    r.sample = text;
   }
   write_report(options_.out + "/report.html", r);
 }
