@@ -1,6 +1,6 @@
-// What a call with sharded arguments costs on the host beside the same call on plain ones of this rank's size: the rule is
-// asked, a possibility chosen, and the results become handles. Nothing is sent. Two ranks as threads, small tensors; a
-// JSON object a line, in nanoseconds.
+// What a call with sharded arguments costs on the host beside the same call on plain ones of this rank's size: the rule
+// is asked, a possibility chosen, and the results become handles. Nothing is sent. Two ranks as threads, small tensors;
+// a JSON object a line, in nanoseconds.
 //     placed_bench
 
 #include <cstdio>
