@@ -35,9 +35,12 @@ class Parallel : public testing::Test {
     return "launch -n " + std::to_string(ranks) + " -- " + program() + " " + train(out);
   }
   std::vector<StepMetrics> metrics(const std::string& out) const { return read_metrics((dir_ / out) + "/metrics.jsonl"); }
+  // Of the newest checkpoint, however many ranks wrote it: the bytes of its weights and of the optimizer's state.
   std::string weights(const std::string& out) const {
     const auto found = io::find_latest_checkpoint(dir_ / out);
-    return found ? io::read_file(found->path + "/model.safetensors") : "";
+    if (!found) return "";
+    const io::Checkpoint c = io::load_checkpoint(*found);
+    return io::encode_safetensors(c.files.at("model")) + io::encode_safetensors(c.files.at("optimizer"));
   }
   io::TempDir dir_;
 };

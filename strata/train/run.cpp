@@ -9,10 +9,12 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "strata/core/placement.h"
 #include "strata/cuda/libraries.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/hash.h"
+#include "strata/io/rank_checkpoint.h"
 #include "strata/io/read_ahead.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/init.h"
@@ -59,6 +61,30 @@ optim::OptionValues options_of(const OptimConfig& c, const optim::OptimizerRecor
   options["compensated_weights"] = c.param_update == "compensated";
   options["state_8bit"] = c.state_8bit;
   return options;
+}
+
+// What of a run a rank reads: its model's tensors, and of its parameters the optimizer's states, which lie as they.
+io::RankPlaces places_of(const nn::StateDict& kept, const optim::Optimizer* optimizer) {
+  std::map<std::string, Tensor, std::less<>> params;
+  bool placed = false;
+  for (const auto& [name, t] : optimizer ? optimizer->params() : optim::NamedTensors()) {
+    placed = placed || is_placed(t);
+    params.emplace(name, t);
+  }
+  const auto owner = [params = std::move(params)](const std::string& state) {
+    const auto found = params.find(std::string_view(state).substr(0, state.rfind('.')));
+    return found == params.end() ? Tensor() : found->second;
+  };
+  io::RankPlaces places;
+  places.has = [&kept, owner](const std::string& file, const std::string& name) {
+    return file == kModelFile ? kept.contains(name) : owner(name).defined();
+  };
+  if (placed)
+    places.layout = [owner](const std::string& file, const std::string& name, const Shape& shape) -> LayoutRef {
+      const Tensor p = file == kOptimizerFile ? owner(name) : Tensor();
+      return is_placed(p) && p.dim() > 0 && p.shape() == shape ? layout_of(p) : nullptr;
+    };
+  return places;
 }
 
 bool is_checkpoint(const std::string& path) {
@@ -127,9 +153,9 @@ std::string save_run(const std::string& out, const RunState& state, const nn::Mo
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
   }
-  return io::save_checkpoint(out, state.step,
-                             {{kModelFile, kept_state(model, state.config)}, {kOptimizerFile, optimizer.state_dict()}},
-                             texts, keep_last);
+  const io::TensorFiles files{{kModelFile, kept_state(model, state.config)}, {kOptimizerFile, optimizer.state_dict()}};
+  if (distributed::size() == 1) return io::save_checkpoint(out, state.step, files, texts, keep_last);
+  return io::save_rank_checkpoint(distributed::group("world"), out, state.step, files, texts, keep_last);
 }
 
 bool has_run(const std::string& out) {
@@ -179,14 +205,17 @@ void check_base(const FoundRun& run, const nn::Module& model) {
                  "' holds now (their checksum is ", io::to_hex(now), ", it was ", io::to_hex(run.state.base), ")");
 }
 
-void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimizer) {
+void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimizer, distributed::Group* together) {
   const Device device = model.parameters().front().device();
-  const auto read = [&](const char* file, const io::TensorMap& into, Device where) {
-    io::Checkpoint c = io::load_checkpoint(run.checkpoint, {file}, {{file, into}}, where);
-    return std::move(c.files.at(file));
-  };
   // Straight into its parameters; those that come from model.init are there already.
   const nn::StateDict kept = kept_state(model, run.state.config);
+  io::RankPlaces places = places_of(kept, optimizer);
+  const auto read = [&](const char* file, const io::TensorMap& into, Device where) {
+    io::Checkpoint c = together
+                           ? io::load_rank_checkpoint(*together, run.checkpoint, {file}, {{file, into}}, where, places)
+                           : io::load_checkpoint(run.checkpoint, {file}, {{file, into}}, where);
+    return std::move(c.files.at(file));
+  };
   const io::TensorMap found = read(kModelFile, kept, device);
   for (const auto& [name, t] : kept)
     check<IoError>(found.contains(name), run.path, "the model's file has no '", name, "'");
