@@ -9,7 +9,7 @@
 //
 // Any process reads them, as many or as few as there are: load_checkpoint() gives whole tensors, and reads the bytes of
 // a part where a sharded tensor is wanted. Hashes of tensors are the same however they lie
-// (docs/design/checkpoints.md). The folder must be on a file system that all ranks see.
+// (docs/design/io_text_data.md). The folder must be on a file system that all ranks see.
 
 #include <functional>
 #include <map>
