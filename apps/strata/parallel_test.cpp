@@ -34,7 +34,9 @@ class Parallel : public testing::Test {
   std::string on(int ranks, const std::string& out) const {
     return "launch -n " + std::to_string(ranks) + " -- " + program() + " " + train(out);
   }
-  std::vector<StepMetrics> metrics(const std::string& out) const { return read_metrics((dir_ / out) + "/metrics.jsonl"); }
+  std::vector<StepMetrics> metrics(const std::string& out) const {
+    return read_metrics((dir_ / out) + "/metrics.jsonl");
+  }
   // Of the newest checkpoint, however many ranks wrote it: the bytes of its weights and of the optimizer's state.
   std::string weights(const std::string& out) const {
     const auto found = io::find_latest_checkpoint(dir_ / out);
@@ -114,7 +116,8 @@ TEST_F(Parallel, TheSameLayoutGivesTheSameBitsAlsoThroughAStop) {
 
   // Ended by a rank that is killed: the newest checkpoint is whole, and the run goes on from it to the same weights.
   Child child({"launch", "-n", "2", "--grace", "1", "--", program(), "train", dir_ / "tiny.toml", "--data",
-               dir_ / "text.txt", "--out", dir_ / "killed", "--set", "model.dropout=0.1", "--set", "train.accumulate=2"});
+               dir_ / "text.txt", "--out", dir_ / "killed", "--set", "model.dropout=0.1", "--set",
+               "train.accumulate=2"});
   const auto begin = std::chrono::steady_clock::now();
   while (!io::find_latest_checkpoint(dir_ / "killed") && child.running()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -136,13 +139,32 @@ TEST_F(Parallel, ARunGoesOnWithAnotherNumberOfRanks) {
   ASSERT_EQ(strata(on(4, "run") + "--steps 20 ").status, 0);
   const Result one = strata("train --resume --steps 30 --out " + (dir_ / "run"));
   ASSERT_EQ(one.status, 0) << one.output;
-  const Result two = strata("launch -n 2 -- " + std::string(program()) + " train --resume --steps 40 --out " + (dir_ / "run"));
+  const Result two =
+      strata("launch -n 2 -- " + std::string(program()) + " train --resume --steps 40 --out " + (dir_ / "run"));
   ASSERT_EQ(two.status, 0) << two.output;
   const auto m = metrics("run");
   ASSERT_EQ(m.size(), 40U);
   EXPECT_LT(m[39].loss, m[0].loss);
   ASSERT_EQ(strata(train("one") + "--steps 20").status, 0);
   EXPECT_NEAR(m[19].loss, metrics("one")[19].loss, 1e-3);
+}
+
+// Each rank has written a part, and a damaged one is named and passed over, for the same bits.
+TEST_F(Parallel, ADamagedPartSendsARunBackToTheCheckpointBefore) {
+  ASSERT_EQ(strata(on(4, "run")).status, 0);
+  const std::string want = weights("run"), newest = (dir_ / "run") + "/step-00000040";
+  for (int r = 0; r < 4; ++r)
+    EXPECT_TRUE(std::filesystem::exists(newest + "/model.rank-" + std::to_string(r) + ".safetensors")) << r;
+  const Result text = strata("generate --model " + (dir_ / "run") + " --prompt line --tokens 4");
+  EXPECT_EQ(text.status, 0) << text.output;
+  const std::string part = newest + "/optimizer.rank-2.safetensors";
+  std::filesystem::resize_file(part, std::filesystem::file_size(part) - 1);
+  const Result again =
+      strata("launch -n 4 -- " + std::string(program()) + " train --resume --steps 40 --out " + (dir_ / "run"));
+  ASSERT_EQ(again.status, 0) << again.output;
+  EXPECT_NE(again.output.find("optimizer.rank-2.safetensors' has "), std::string::npos) << again.output;
+  EXPECT_NE(again.output.find("going on after step 30"), std::string::npos) << again.output;
+  EXPECT_EQ(weights("run"), want);
 }
 
 TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {
