@@ -145,6 +145,8 @@ TEST_F(Kills, AnyRankAtAnyMomentChangesNothing) {
     }
     EXPECT_EQ(weights(out), want) << "after " << kills << " kills, run " << runs;
     check_nothing_left(out);
+    std::printf("%d kills in %d runs, each of the same bits as undisturbed\n", kills, runs + 1);
+    std::fflush(stdout);
     for (const fs::directory_entry& e : fs::directory_iterator(dir_ / out)) {
       const std::string name = e.path().filename();
       EXPECT_EQ(name.find("tmp"), std::string::npos) << name;
@@ -152,7 +154,6 @@ TEST_F(Kills, AnyRankAtAnyMomentChangesNothing) {
     fs::remove_all(dir_ / out);
   }
   EXPECT_EQ(kills, wanted);
-  std::printf("%d kills in %d runs, each of the same bits as undisturbed\n", kills, runs);
 }
 
 }  // namespace

@@ -63,6 +63,12 @@ optim::OptionValues options_of(const OptimConfig& c, const optim::OptimizerRecor
   return options;
 }
 
+// Without what is on the meta device, in another rank's stage.
+nn::StateDict present(nn::StateDict tensors) {
+  std::erase_if(tensors, [](const auto& entry) { return entry.second.is_meta(); });
+  return tensors;
+}
+
 // What of a run a rank reads: its model's tensors, and of its parameters the optimizer's states, which lie as they.
 io::RankPlaces places_of(const nn::StateDict& kept, const optim::Optimizer* optimizer) {
   std::map<std::string, Tensor, std::less<>> params;
@@ -153,7 +159,8 @@ std::string save_run(const std::string& out, const RunState& state, const nn::Mo
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
   }
-  const io::TensorFiles files{{kModelFile, kept_state(model, state.config)}, {kOptimizerFile, optimizer.state_dict()}};
+  const io::TensorFiles files{{kModelFile, present(kept_state(model, state.config))},
+                              {kOptimizerFile, optimizer.state_dict()}};
   if (distributed::size() == 1) return io::save_checkpoint(out, state.step, files, texts, keep_last);
   return io::save_rank_checkpoint(distributed::group("world"), out, state.step, files, texts, keep_last);
 }
@@ -206,10 +213,10 @@ void check_base(const FoundRun& run, const nn::Module& model) {
 }
 
 void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimizer, distributed::Group* together) {
-  const Device device = model.parameters().front().device();
   // Straight into its parameters; those that come from model.init are there already.
-  const nn::StateDict kept = kept_state(model, run.state.config);
-  io::RankPlaces places = places_of(kept, optimizer);
+  const nn::StateDict all = kept_state(model, run.state.config), kept = together ? present(all) : all;
+  const Device device = together && !kept.empty() ? kept.begin()->second.device() : model.parameters().front().device();
+  const io::RankPlaces places = places_of(kept, optimizer);
   const auto read = [&](const char* file, const io::TensorMap& into, Device where) {
     io::Checkpoint c = together
                            ? io::load_rank_checkpoint(*together, run.checkpoint, {file}, {{file, into}}, where, places)

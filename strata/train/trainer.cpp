@@ -33,6 +33,7 @@
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/generate.h"
 #include "strata/train/machine.h"
+#include "strata/train/model_pipeline_inl.h"
 #include "strata/train/precision.h"
 #include "strata/train/progress.h"
 #include "strata/train/ranks.h"
@@ -210,8 +211,11 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   }
   base_ = base_checksum(module(), config_);
   if (found) check_base(*found, module());
-  optimizer_ = make_optimizer(config_.optim, trained_parameters(module()), static_cast<uint64_t>(config_.seed),
+  ranks_->shard(*model_);
+  ranks_->take_stages(model_, config_);
+  optimizer_ = make_optimizer(config_.optim, ranks_->own_parameters(module()), static_cast<uint64_t>(config_.seed),
                               table_names(*model_));
+  if (ranks_->pipeline()) optimizer_->norm_over("pp");
   if (plan_) {
     decoder_of(model_, "memory")->set_recomputed_blocks(plan_->recomputed);
     tiers_.emplace(*plan_, module(), &*optimizer_, device_);
@@ -269,6 +273,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
       data_.valid ? fmt::format(", {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
       device_.is_cuda() ? fmt::format("on {}", cuda::properties(device_.index).name)
                         : fmt::format("{} threads", num_threads())));
+  if (ranks_->pipeline()) note(ranks_->pipeline()->to_text());
   if (plan_) {
     std::istringstream lines(to_text(*plan_));
     for (std::string line; std::getline(lines, line);) note(line);
@@ -302,7 +307,7 @@ void Run::resume_from(const FoundRun& found) {
     check(now == then, "train", key.name, " is ", now, ", but the run in '", options_.out, "' has ", then,
           " (strata train --resume --out ", options_.out, " goes on with the run's own settings)");
   }
-  load_run(found, module(), optimizer_.get(), ranks_->size() > 1 ? &distributed::group("world") : nullptr);
+  load_run(found, module(), optimizer_.get(), distributed::size() > 1 ? &distributed::group("world") : nullptr);
   loader_->set_state(s.sampler);
   default_generator().set_state(s.rng);
   if (steps_->scaler() && !s.loss_scale.empty()) steps_->scaler()->load_state(from_span<double>(s.loss_scale, {2}));
@@ -404,7 +409,10 @@ void Run::diverged(const Launched& l, const optim::StepReport& r) {
   default_generator().set_state(l.rng);
   try {
     AnomalyScope watch;
-    steps_->repeat(l.batches, r.scale);
+    if (ranks_->pipeline())  // who finds it would leave the others waiting
+      cause = "the step of a pipeline is not repeated to find the op";
+    else
+      steps_->repeat(l.batches, r.scale);
   } catch (const AutogradError& e) {
     cause = fmt::format("first produced by {}", e.what());
   }
@@ -461,6 +469,9 @@ void Run::save() {
 
 std::string Run::sample() {
   if (config_.sample_tokens == 0) return {};
+  if (ranks_->pipeline())  // its stages are whole in what they have saved
+    return checkpoint_.empty() ? std::string()
+                               : sample_text({config_, step_, data_.tokenizer, load_trained_model(checkpoint_).model});
   const auto answers = std::dynamic_pointer_cast<EncoderDecoder>(model_);
   std::string text = sample_text({config_, step_, data_.tokenizer, std::dynamic_pointer_cast<LanguageModel>(model_),
                                   answers, answers ? find_init(config_.init).start : std::vector<int64_t>()});
@@ -469,6 +480,8 @@ std::string Run::sample() {
 }
 
 void Run::report(const std::string& status, bool with_sample) {
+  // Who has a part of the weights writes with the leader.
+  const std::string text = with_sample && (ranks_->leads() || ranks_->shares_weights()) ? sample() : std::string();
   if (!ranks_->leads()) return;
   ReportInput r;
   r.title = last_part(options_.out);
@@ -486,7 +499,7 @@ void Run::report(const std::string& status, bool with_sample) {
   r.notes.emplace_back("Checkpoint", checkpoint_.empty() ? "none yet" : last_part(checkpoint_));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;
-    r.sample = sample();
+    r.sample = text;
   }
   write_report(options_.out + "/report.html", r);
 }
