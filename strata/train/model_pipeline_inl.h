@@ -49,10 +49,6 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   /// The mean loss of a batch, on every rank; nothing is recorded.
   Tensor loss(const data::Batch& batch);
 
-  /// All ranks' tensors at the group's first rank, each by its name; empty elsewhere. Every rank of the group calls it.
-  /// What is on the meta device is another rank's.
-  nn::StateDict gathered(const nn::StateDict& own) const;
-
   /// The last step's time line, a track for each rank. Every rank of the group calls it.
   lab::Trace trace() const;
   /// "a pipeline of 4 stages on 4 ranks (1f1b, 8 micro-batches), blocks 0-2 | 3-5 | ..", and its table's bubble.
