@@ -169,21 +169,22 @@ TEST(LayeredAccumulation, WeightsMoveOnceAStep) {
     ~Unbounded() { memory::set_near_limit(0, Device::cpu(), kDisk); }
   } unbounded;
   const auto came = [&](auto&& step) {
-    const nn::StreamStats before = streamed.stats();
+    const int64_t before = memory::near_stats(Device::cpu(), kDisk).bytes_in;
     step();
-    const nn::StreamStats s = streamed.stats();
-    return s.bytes_ahead + s.bytes_late - before.bytes_ahead - before.bytes_late;
+    return memory::near_stats(Device::cpu(), kDisk).bytes_in - before;
   };
   LayeredAccumulation layered(*model, {.blocks = 1}, [&] { streamed.send_gradients(); });
   int64_t once = 0, each = 0;
   for (int step = 0; step < 3; ++step) {
     forget(*model);
+    Tensor loss;
     once = came([&] {
       const nn::StreamScope scope(streamed);
       streamed.hold_gradients(true);
-      EXPECT_TRUE(seen(*model, layered.run(batches, {})) == wanted);
+      loss = layered.run(batches, {});
       streamed.hold_gradients(false);
     });
+    EXPECT_TRUE(seen(*model, loss) == wanted);
     for (const auto& [name, p] : model->named_parameters()) EXPECT_EQ(p.grad().tier(), kDisk) << name;
   }
   EXPECT_EQ(streamed.stats().unforeseen, 0) << streamed.report();
@@ -197,8 +198,9 @@ TEST(LayeredAccumulation, WeightsMoveOnceAStep) {
         (loss_of(*model, b) * (1.0 / kPasses)).backward();
       });
   }
-  // Both ways, but for what is near where forward ends and backward begins.
-  EXPECT_LE(once, 2 * all) << streamed.report();
+  // Both ways, but for what is near where forward ends and backward begins; a block that was brought and had to leave
+  // before its turn comes twice.
+  EXPECT_LE(once, 2 * all + limit) << streamed.report();
   EXPECT_GE(once, 2 * all - 2 * limit);
   EXPECT_GE(each, (kPasses - 1) * once);
 }
