@@ -418,7 +418,8 @@ class Planner {
     if (weights_away) {
       const int64_t turn = on_cpu() ? std::max(w.largest_turn, v.dry.largest_part) : w.largest_turn;
       p.weights_near =
-          std::max((1 + std::max<int64_t>(p.layers_at_once, 1)) * turn + w.largest_head, p.in_place.empty() ? v.dry.largest_part : v.dry.largest_block);
+          std::max((1 + std::max<int64_t>(p.layers_at_once, 1)) * turn + w.largest_head,
+                   p.in_place.empty() ? v.dry.largest_part : v.dry.largest_block);
       // A turn that leaves, and gradients on their way home, the largest at once.
       beside = turn + std::max(2 * turn, (on_cpu() ? 2 : 1) * w.largest);
       p.near = p.weights_near + beside;
