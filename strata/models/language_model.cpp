@@ -11,7 +11,6 @@
 #include "strata/nn/convert.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
-#include "strata/nn/tensor_parallel.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
@@ -35,6 +34,11 @@ bool is_open(const ModelSpec& spec) {
   return spec.learned_positions == 0 && std::ranges::any_of(spec.rotary, [](const nn::RotarySpec& r) {
            return r.scaling == nn::RotarySpec::Scaling::dynamic;
          });
+}
+
+// [B, 1, T, T]: whether a query and a key are of one text.
+Tensor seen_within(const Tensor& documents) {
+  return (documents.unsqueeze(2) == documents.unsqueeze(1)).unsqueeze(1);
 }
 
 double rounded(double value, DType dtype) {
@@ -108,10 +112,9 @@ Tensor LanguageModel::embed(const Tensor& tokens, const Tensor& positions) const
 }
 
 // The first recomputed_ blocks are computed again in backward.
-nn::Residual LanguageModel::through(const Tensor& x, const nn::Places& places, ModelCache* cache, size_t first,
-                                    size_t last) const {
-  nn::Residual r{x, {}};
-  for (size_t i = first; i < last; ++i) {
+nn::Residual LanguageModel::run(nn::Residual r, const nn::Places& places, ModelCache* cache, size_t begin,
+                                size_t end) const {
+  for (size_t i = begin; i < end; ++i) {
     const auto step = [this, i, &places](const nn::Residual& in, nn::KvCache* kept) {
       memory::ModuleScope at(cat("blocks.", i));
       return blocks[i].step(in, places, kept);
@@ -132,8 +135,7 @@ nn::Residual LanguageModel::through(const Tensor& x, const nn::Places& places, M
   return r;
 }
 
-Tensor LanguageModel::run(const Tensor& x, const nn::Places& places, ModelCache* cache) const {
-  const nn::Residual r = through(x, places, cache, 0, blocks.size());
+Tensor LanguageModel::end_blocks(const nn::Residual& r) const {
   return norm ? nn::add_norm(*norm, r).first : r.sum();
 }
 
@@ -153,14 +155,18 @@ Tensor LanguageModel::hidden(const Tensor& tokens, const Tensor& padding) const 
 
 Tensor LanguageModel::hidden_at(const Tensor& tokens, const Tensor& positions, const Tensor& seen) const {
   check_room(tokens, 0, is_open(spec_) ? std::numeric_limits<int64_t>::max() : context());
-  const int64_t time = tokens.size(1);
+  const Tensor x = embed(tokens, positions);
+  return end_blocks(run({x, {}}, places_at(tokens.size(1), positions, seen, x), nullptr, 0, blocks.size()));
+}
+
+nn::Places LanguageModel::places_at(int64_t time, const Tensor& positions, const Tensor& seen,
+                                    const Tensor& like) const {
   nn::Places places;
   places.seen = seen;
   places.turns_by_row = positions.defined();
-  const Tensor x = embed(tokens, positions);
   for (const nn::RotaryTables& r : rotary_)
-    places.turns.push_back(positions.defined() ? r.at(positions, time, x) : r.rows(0, time, time, x));
-  return run(x, places, nullptr);
+    places.turns.push_back(positions.defined() ? r.at(positions, time, like) : r.rows(0, time, time, like));
+  return places;
 }
 
 Tensor LanguageModel::hidden(const Tensor& tokens, ModelCache& cache, const Tensor& counts) const {
@@ -171,14 +177,13 @@ Tensor LanguageModel::hidden(const Tensor& tokens, ModelCache& cache, const Tens
   const Tensor x = embed(tokens, positions);
   for (const nn::RotaryTables& r : rotary_)
     places.turns.push_back(places.first ? r.rows(0, time, cache.capacity, x) : r.at(positions, cache.capacity, x));
-  const Tensor y = run(x, places, &cache);
+  const Tensor y = end_blocks(run({x, {}}, places, &cache, 0, blocks.size()));
   advance(cache, time, counts);
   return y;
 }
 
-Tensor LanguageModel::logits(const Tensor& hidden) const {
+Tensor LanguageModel::logits(const Tensor& x) const {
   memory::ModuleScope at("head");
-  const Tensor x = distributed::whole_for(hidden, head_);
   Tensor y;
   if (head_map_ && nn::has_forward_hooks(*head_map_)) {
     y = (*head_map_)(x);
@@ -195,13 +200,12 @@ Tensor LanguageModel::forward(const Tensor& tokens, const Tensor& padding) const
   return logits(hidden(tokens, padding));
 }
 
-Tensor LanguageModel::head_loss(const Tensor& hidden, const Tensor& targets, const std::string& reduction) const {
+Tensor LanguageModel::head_loss(const Tensor& x, const Tensor& targets, const std::string& reduction) const {
   memory::ModuleScope at("loss");
-  const Tensor wanted = targets.reshape({-1});
+  const Tensor rows = x.view({-1, spec_.dim}), wanted = targets.reshape({-1});
   const bool plain = !head_bias_.defined() && spec_.logit_scale == 1 && spec_.logit_soft_cap == 0;
   if (!plain || (head_map_ && nn::has_forward_hooks(*head_map_)))
-    return cross_entropy(logits(hidden).view({-1, spec_.vocab}), wanted, {.reduction = reduction});
-  const Tensor rows = distributed::whole_for(hidden, head_).view({-1, spec_.dim});
+    return cross_entropy(logits(rows), wanted, {.reduction = reduction});
   return head_cross_entropy(rows, head_, wanted, {.reduction = reduction});
 }
 
@@ -220,23 +224,46 @@ Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t
   }
   const int64_t time = in.size(1);
   const Tensor x = embeds ? embed(in, {}) : in;
-  nn::Places places;
-  for (const nn::RotaryTables& r : rotary_) places.turns.push_back(r.rows(0, time, time, x));
-  const nn::Residual r = through(x, places, nullptr, static_cast<size_t>(first), static_cast<size_t>(last));
+  const nn::Residual r =
+      run({x, {}}, places_at(time, {}, {}, x), nullptr, static_cast<size_t>(first), static_cast<size_t>(last));
   if (!targets.defined()) return r.sum();
   check<ShapeError>(targets.dim() == 2 && targets.size(0) == in.size(0) && targets.size(1) == time, kind(),
                     "what comes in is ", in, ", targets are ", targets);
-  return head_loss(norm ? nn::add_norm(*norm, r).first : r.sum(), targets, "mean");
+  return head_loss(end_blocks(r), targets, "mean");
 }
 
 Tensor LanguageModel::packed_loss(const Tensor& tokens, const Tensor& targets, const Tensor& positions,
                                   const Tensor& documents) const {
-  for (const Tensor* t : {&targets, &positions, &documents})
-    check<ShapeError>(tokens.dim() == 2 && t->shape() == tokens.shape(), kind(), "tokens are ", tokens,
+  check_rows({tokens, targets, positions, documents});
+  return head_loss(hidden_at(tokens, positions, seen_within(documents)), targets, "mean");
+}
+
+void LanguageModel::check_rows(const Rows& rows) const {
+  for (const Tensor* t : {&rows.targets, &rows.positions, &rows.documents})
+    check<ShapeError>(rows.tokens.dim() == 2 && t->shape() == rows.tokens.shape(), kind(), "tokens are ", rows.tokens,
                       ", what goes with them is ", *t);
-  // [B, 1, T, T]: whether a query and a key are of one text.
-  const Tensor seen = (documents.unsqueeze(2) == documents.unsqueeze(1)).unsqueeze(1);
-  return head_loss(hidden_at(tokens, positions, seen), targets, "mean");
+}
+
+nn::Residual LanguageModel::begin_pass(const Rows& rows) const {
+  if (rows.documents.defined())
+    check_rows(rows);
+  else
+    check<ShapeError>(rows.tokens.shape() == rows.targets.shape(), kind(), "tokens are ", rows.tokens, ", targets ",
+                      rows.targets);
+  check_room(rows.tokens, 0, is_open(spec_) ? std::numeric_limits<int64_t>::max() : context());
+  return {embed(rows.tokens, rows.positions), {}};
+}
+
+nn::Residual LanguageModel::pass_blocks(const nn::Residual& r, const Rows& rows, int64_t begin, int64_t end) const {
+  check(0 <= begin && begin <= end && end <= static_cast<int64_t>(blocks.size()), kind(), "has ", blocks.size(),
+        " blocks, not [", begin, ", ", end, ")");
+  const Tensor seen = rows.documents.defined() ? seen_within(rows.documents) : Tensor();
+  return run(r, places_at(rows.tokens.size(1), rows.positions, seen, r.branch), nullptr, static_cast<size_t>(begin),
+             static_cast<size_t>(end));
+}
+
+Tensor LanguageModel::end_pass(const nn::Residual& r, const Rows& rows) const {
+  return head_loss(end_blocks(r), rows.targets, "mean");
 }
 
 Tensor LanguageModel::log_probabilities(const Tensor& tokens, const Tensor& targets) const {

@@ -56,6 +56,23 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   /// The log-probability of each row's targets, those of -100 left out: f32 [B]. Rows may end in padding.
   Tensor log_probabilities(const Tensor& tokens, const Tensor& targets) const;
 
+  /// @name A pass in pieces
+  /// loss() and packed_loss() are begin_pass(), pass_blocks() of all blocks and end_pass(), call by call: for who lets
+  /// several batches through some of the blocks before the next blocks come.
+  /// @{
+  /// A batch as loss() takes it, or, with positions and documents, packed_loss().
+  struct Rows {
+    Tensor tokens, targets;
+    Tensor positions = {}, documents = {};
+  };
+  /// What comes into the first block. Throws ShapeError, IndexError.
+  nn::Residual begin_pass(const Rows& rows) const;
+  /// What comes out of the blocks [begin, end). Throws ValueError where there are no such blocks.
+  nn::Residual pass_blocks(const nn::Residual& r, const Rows& rows, int64_t begin, int64_t end) const;
+  /// The loss of what came out of the last block.
+  Tensor end_pass(const nn::Residual& r, const Rows& rows) const;
+  /// @}
+
   /// A part of loss(), for pipelines: blocks `first` to `last` of what those before them gave. `in` is the tokens [B, T]
   /// where `embeds`, else x [B, T, dim]; with `targets` [B, T] the loss of what the last block gives, else that,
   /// [B, T, dim]. One part after the other is loss(), but for the order of a sum at the cuts. Throws ValueError for a
@@ -93,8 +110,11 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   // Vectors of tokens at positions [B, T], or at 0, 1, .. where undefined.
   Tensor embed(const Tensor& tokens, const Tensor& positions) const;
   void check_room(const Tensor& tokens, int64_t filled, int64_t room) const;
-  Tensor run(const Tensor& x, const nn::Places& places, ModelCache* cache) const;
-  nn::Residual through(const Tensor& x, const nn::Places& places, ModelCache* cache, size_t first, size_t last) const;
+  nn::Residual run(nn::Residual r, const nn::Places& places, ModelCache* cache, size_t begin, size_t end) const;
+  Tensor end_blocks(const nn::Residual& r) const;
+  // Of tokens at `positions`, 0, 1, .. where undefined, that see what is `seen`; turns are in the precision of `like`.
+  nn::Places places_at(int64_t time, const Tensor& positions, const Tensor& seen, const Tensor& like) const;
+  void check_rows(const Rows& rows) const;
   // What hidden() is without a cache: tokens at `positions`, 0, 1, .. where undefined, that see what is `seen`.
   Tensor hidden_at(const Tensor& tokens, const Tensor& positions, const Tensor& seen) const;
   // The cross entropy of what hidden() gave.

@@ -143,18 +143,22 @@ void Streamed::State::refresh() {
     settle_low(s);
     if (options.gradients && !s.hooked && t.requires_grad() && t.is_leaf()) {
       s.hooked = true;
-      s.hook = register_post_accumulate_grad_hook(t, [tier = options.tier, name = s.name](const Tensor& leaf) {
-        const Tensor g = leaf.grad();
-        if (!g.defined() || g.requires_grad() || g.tier() == memory::backend(g.device(), tier).tier) return;
-        const NoGrad guard;
-        const memory::TagScope tag(memory::Tag::gradient);
-        const memory::MovedName moved([&] { return "gradient of " + name; });
-        const Tensor there = g.to(tier);
-        strata::detail::storage_returns(*there.storage(), strata::detail::watch_number(*g.storage()));
-        Tensor(leaf).set_grad(there);
+      s.hook = register_post_accumulate_grad_hook(t, [this, name = s.name](const Tensor& leaf) {
+        if (!holds_gradients) send_gradient(leaf, name);
       });
     }
   }
+}
+
+void Streamed::State::send_gradient(const Tensor& leaf, const std::string& name) const {
+  const Tensor g = leaf.grad();
+  if (!g.defined() || g.requires_grad() || g.tier() == memory::backend(g.device(), options.tier).tier) return;
+  const NoGrad guard;
+  const memory::TagScope tag(memory::Tag::gradient);
+  const memory::MovedName moved([&] { return "gradient of " + name; });
+  const Tensor there = g.to(options.tier);
+  strata::detail::storage_returns(*there.storage(), strata::detail::watch_number(*g.storage()));
+  Tensor(leaf).set_grad(there);
 }
 
 // Autocast's copy, which it made where it was, goes to the tier.
@@ -206,6 +210,15 @@ void move_parameters(const Module& module, Tier tier) {
 Streamed::Streamed(const Module& module, const StreamOptions& options)
     : state_(std::make_unique<State>(module, options)) {}
 Streamed::~Streamed() = default;
+
+void Streamed::hold_gradients(bool yes) {
+  state_->holds_gradients = yes;
+}
+void Streamed::send_gradients() {
+  if (!state_->options.gradients) return;
+  for (const State::Slot& s : state_->slots)
+    if (s.hooked) state_->send_gradient(s.parameter, s.name);
+}
 
 std::vector<StreamedPart> Streamed::parts() const {
   std::vector<StreamedPart> all;

@@ -89,6 +89,12 @@ class Streamed {
   ~Streamed();
   Streamed(const Streamed&) = delete;
 
+  /// While `yes`, gradients stay where backward makes them until send_gradients(): for passes that add to those of a part
+  /// several times in a row, so that they move once.
+  void hold_gradients(bool yes);
+  /// The gradients that are not at their tier go there now. Nothing where StreamOptions::gradients is false.
+  void send_gradients();
+
   /// In the order of registration.
   std::vector<StreamedPart> parts() const;
   /// What was given, or came of it.

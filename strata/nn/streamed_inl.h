@@ -47,6 +47,7 @@ struct Streamed::State {
   void settle_low(Slot& s);
   void set_low(size_t slot, const Tensor& low);
   Storage* storage_of(Key key) const;
+  void send_gradient(const Tensor& leaf, const std::string& name) const;
 
   StreamOptions options;
   int64_t near_bytes = 0;
@@ -56,6 +57,7 @@ struct Streamed::State {
   std::vector<Visit> plans[2];  // without, with gradients: the last scope's
   StreamStats stats;
   bool in_scope = false;
+  bool holds_gradients = false;
 };
 
 }  // namespace strata::nn

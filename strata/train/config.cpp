@@ -15,6 +15,7 @@
 #include "strata/io/files.h"
 #include "strata/text/nearest.h"
 #include "strata/text/utf8.h"
+#include "strata/train/layered_inl.h"
 #include "strata/train/run.h"
 
 // toml++ asserts things about its input that some malformed texts break (and, without assertions, lets the compiler
@@ -343,6 +344,10 @@ void check_together(const TrainConfig& c, const Origins& origins) {
          "memory.host is beside a card: with train.device = cpu say memory.device");
   if (y.delayed_update && y.update != "cpu")
     fail(blame({"memory.delayed_update", "memory.update"}), "memory.delayed_update wants memory.update = cpu");
+  if (y.accumulation == "layers") {
+    if (const std::string why = LayeredAccumulation::refuses(c); !why.empty())
+      fail(blame({"memory.accumulation", "train.accumulate", "data.format"}), "memory.accumulation = layers: " + why);
+  }
   const ModelConfig& m = c.model;
   if (own && m.dim % m.heads != 0)
     fail(blame({"model.heads", "model.dim"}),

@@ -69,6 +69,7 @@ struct MemoryConfig {
   std::string update = "auto";
   std::string parameters = "auto";
   bool delayed_update = false;
+  std::string accumulation = "auto";
 
   /// Throws ValueError naming the key.
   memory::Budget budget() const;

@@ -330,6 +330,11 @@ std::vector<ConfigKey> make_keys() {
        "With memory.update = cpu: the host's update of a step runs beside the next step, whose weights are one update "
        "older: other numbers, less waiting.",
        "", 0, 0, memory_of<&Y::delayed_update>},
+      {"memory.accumulation", kText,
+       "How train.accumulate's batches go through a model whose weights come from elsewhere: one pass after the other "
+       "(passes), or all of them through some blocks before the next blocks come (layers), so that weights move once a "
+       "step instead of once a pass. The same bits; auto takes what is faster.",
+       "auto passes layers", 0, 0, memory_of<&Y::accumulation>},
       {"parallel.dp", kInteger,
        "Ranks that share each batch, each with the whole model: train.batch counts the rows of all. 0: those of the job "
        "(strata launch, mpirun, srun, torchrun) that parallel.pp and parallel.tp leave.",

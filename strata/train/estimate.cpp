@@ -20,6 +20,7 @@
 #include "strata/ops/vec/scratch_kept.h"
 #include "strata/train/conversations_inl.h"
 #include "strata/train/fine_tune_inl.h"
+#include "strata/train/layered_inl.h"
 #include "strata/train/precision.h"
 #include "strata/train/run.h"
 #include "strata/train/train_data.h"
@@ -112,12 +113,25 @@ class DryRun {
     if (offload) scope.emplace(offload);
     return batch_loss(*model, batch, config_);
   }
+  // All of them through `layers` blocks before the next come.
+  void together(const std::vector<data::Batch>& batches, int64_t layers) {
+    if (!draws_) {
+      const NoGrad guard;
+      const uint64_t before = default_generator().state().offset;
+      loss(batches[0]);
+      draws_ = default_generator().state().offset - before;
+    }
+    LayeredAccumulation layered(*model, {.blocks = layers, .draws = *draws_});
+    layered.run(batches, autocast_of(config_, *model));
+  }
+  uint64_t draws() const { return draws_.value_or(0); }
   void backward(const Tensor& loss) const {
     (config_.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(config_.accumulate))).backward();
   }
 
  private:
   const TrainConfig& config_;
+  std::optional<uint64_t> draws_;
   DeviceScope dry_{Device::meta()};
   DryRunAs way_{config_.device.starts_with("cuda") ? DeviceType::cuda : DeviceType::cpu};
 
@@ -133,11 +147,12 @@ std::string holder_of(const RecordedCall& c) {
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved) {
+MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
+                               int64_t layered) {
   const TrainConfig config = checked(given);
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
-  const DryRun run(config, recomputed, saved);
+  DryRun run(config, recomputed, saved);
   const auto make_batch = [&] { return run.make_batch(); };
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
@@ -148,7 +163,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
               Tag::workspace);
   int64_t gradients = 0;
   // The first pass of a step makes the gradients, the second adds to them, and all that follow are like it.
-  const int64_t passes = std::min<int64_t>(config.accumulate, 3);
+  const int64_t passes = layered > 0 ? config.accumulate : std::min<int64_t>(config.accumulate, 3);
   // The first step makes the optimizer's state, the second is like all that follow.
   for (int step = 0; step < 2; ++step) {
     run.optimizer->zero_grad();
@@ -158,7 +173,8 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
         2 * (config.accumulate - passes) * config.batch * config.model.context * static_cast<int64_t>(sizeof(int64_t)),
         Tag::data);
     std::optional<Fp8WeightsScope> weights(std::in_place);
-    for (const data::Batch& batch : batches) {
+    if (layered > 0) run.together(batches, layered);
+    for (const data::Batch& batch : layered > 0 ? std::vector<data::Batch>() : batches) {
       const Tensor loss = run.loss(batch);
       if (config.device.starts_with("cuda")) {  // kernels do not run here, and this one's workspace is large
         reserve(detail::linear_cross_entropy_workspace(config.batch * config.model.context, config.model.dim,
@@ -190,23 +206,29 @@ OffloadMeasured dry_saved(const TrainConfig& given) {
   return run.offload->measured();
 }
 
-DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved) {
+DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
+                        int64_t layered) {
   const TrainConfig config = checked(given);
   DryStep dry;
   const int64_t before = memory::stats(DeviceType::meta).live_total;
-  const DryRun run(config, recomputed, saved);
-  const int64_t passes = std::min<int64_t>(config.accumulate, 2);
+  DryRun run(config, recomputed, saved);
+  const int64_t passes = layered > 0 ? config.accumulate : std::min<int64_t>(config.accumulate, 2);
   std::vector<data::Batch> batches;
   for (int64_t i = 0; i < passes; ++i) batches.push_back(run.make_batch());
   const auto step = [&] {
     run.optimizer->zero_grad();
-    for (const data::Batch& batch : batches) run.backward(run.loss(batch));
+    if (layered > 0) {
+      run.together(batches, layered);
+    } else {
+      for (const data::Batch& batch : batches) run.backward(run.loss(batch));
+    }
     run.optimizer->step();
   };
   step();  // makes the optimizer's state
   memory::reset_peak(DeviceType::meta);
   dry.step = record(step);
   dry.peak = memory::stats(DeviceType::meta).peak_total - before;
+  dry.draws = run.draws();
   dry.further = config.accumulate - passes;
   if (dry.further > 0) dry.pass = record([&] { run.backward(run.loss(batches.back())); });
   dry.tokens = config.batch * config.accumulate * config.model.context;

@@ -29,14 +29,15 @@ struct MemoryEstimate {
 /// Runs one training step of the settings on the meta device: the same code, shapes only. model.vocab 0 is taken as the
 /// byte tokenizer's 256. Throws ValueError for settings that do not fit together.
 /// `recomputed` of the blocks keep only their inputs; as memory.recompute says where it is not given.
-/// With `saved`, forward's saved tensors are dropped and made again as that plan says; none of it leaves.
+/// With `saved`, forward's saved tensors are dropped and made again as that plan says; none of it leaves. With
+/// `layered`, all of train.accumulate's batches go through so many blocks before the next come.
 MemoryEstimate estimate_memory(const TrainConfig& config, std::optional<int64_t> recomputed = {},
-                               const OffloadPlan* saved = nullptr);
+                               const OffloadPlan* saved = nullptr, int64_t layered = 0);
 
 /// A warmed-up training step of the settings as a dry run saw it: forward and backward passes and the update, without
 /// data, workspace within kernels and the norm of the gradients.
 struct DryStep {
-  Recording step;              ///< with the first two passes of train.accumulate
+  Recording step;              ///< with the first two passes of train.accumulate; all of them where they go together
   Recording pass;              ///< one like all further passes
   int64_t further = 0;         ///< how many there are
   int64_t tokens = 0;          ///< of a whole step
@@ -47,6 +48,7 @@ struct DryStep {
   int64_t largest_state = 0;   ///< bytes of the optimizer's state of the weight that has most of it
   /// Names of the weights of which rows are read, and of these with the head's.
   std::vector<std::string> tables, tables_and_head;
+  uint64_t draws = 0;  ///< blocks of random numbers that one pass takes
   int64_t peak = 0;  ///< most bytes of tensors at once during it, by the allocator's count
   /// The whole step beside what a machine can do.
   lab::StepCosts costs(const lab::Limits& limits = {}) const;
@@ -57,7 +59,7 @@ struct DryStep {
 
 /// Records it on the meta device. Throws as estimate_memory().
 DryStep record_dry_step(const TrainConfig& config, std::optional<int64_t> recomputed = {},
-                        const OffloadPlan* saved = nullptr);
+                        const OffloadPlan* saved = nullptr, int64_t layered = 0);
 /// What a pass of the step saves, in order, and which calls can make it again: the times in it are not known.
 OffloadMeasured dry_saved(const TrainConfig& config);
 

@@ -143,6 +143,26 @@ optim::RunSchedule make_schedule(const OptimConfig& c, int64_t steps) {
   return {optim::LrSchedule(record.name, options), c.lr, before};
 }
 
+std::string schedule_change(const TrainConfig& then, const TrainConfig& now, int64_t steps) {
+  const optim::RunSchedule before = make_schedule(then.optim, then.steps), after = make_schedule(now.optim, now.steps);
+  int64_t first = 0;
+  while (first < steps && before(first) == after(first)) ++first;
+  if (first == steps) return {};
+  static constexpr std::string_view kSchedules[] = {"train.steps",  "train.lr",       "train.min_lr",
+                                                    "train.warmup", "train.schedule", "train.schedule_options",
+                                                    "train.decay_fraction"};
+  std::string keys;
+  for (const ConfigKey& key : config_keys()) {
+    if (std::ranges::find(kSchedules, key.name) == std::end(kSchedules)) continue;
+    const std::string was = value_text(then, key), is = value_text(now, key);
+    if (was != is) keys += fmt::format("{}{} was {} and is {}", keys.empty() ? "" : ", ", key.name, was, is);
+  }
+  return fmt::format(
+      "{}: the schedule is another one, by which step {} would have had a learning rate of {:.6g}, not {:.6g}; the "
+      "weights will not be those of a run with these settings from the beginning",
+      keys, first + 1, after(first), before(first));
+}
+
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
                      const optim::Optimizer& optimizer, int keep_last) {
   std::map<std::string, std::string> texts{{"config", to_toml(state.config)},

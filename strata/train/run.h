@@ -47,6 +47,10 @@ bool decays_gradient(const OptimConfig& config);
 
 /// The learning rate at each step of the run. Throws ValueError where train.schedule_options do not fit the schedule.
 optim::RunSchedule make_schedule(const OptimConfig& config, int64_t steps);
+/// What to tell of a run that went `steps` steps by the settings `then` and goes on by `now`: where learning rates of
+/// these steps would have been others, which keys are, and the first such step. Else empty: it will end as one that had
+/// `now` from the beginning.
+std::string schedule_change(const TrainConfig& then, const TrainConfig& now, int64_t steps);
 
 /// Where a run stands, beside its weights and its optimizer's state.
 struct RunState {

@@ -67,6 +67,8 @@ StepRunner::StepRunner(TokenDecoder& model, optim::Optimizer& optimizer, const T
   check(!must_capture_ || refused.empty(), "train", "train.graph is on, but ", refused);
   check(!must_capture_ || optimizer.capturable(), "train", "train.graph is on, but the optimizer ", optimizer.name(),
         " computes on the host with each step's numbers, which no graph holds");
+  if (const LayeredOptions o = tiers_ ? tiers_->layered() : LayeredOptions{.blocks = 0}; o.blocks > 0)
+    layered_.emplace(dynamic_cast<LanguageModel&>(model), o, [tiers] { tiers->send_gradients(); });
   if (!device.is_cuda()) return;
   cuda_ = std::make_unique<Cuda>(device);
   for (auto& s : cuda_->slots) s = std::make_unique<Cuda::Slot>(device.index);
@@ -107,10 +109,25 @@ Tensor StepRunner::compute_stages(const std::vector<data::Batch>& batches) {
 Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
   if (ranks_.pipeline()) return compute_stages(batches);
   optimizer_.zero_grad();
-  const double share = 1.0 / static_cast<double>(batches.size());
-  Tensor total;
   std::optional<Fp8WeightsScope> weights(std::in_place);  // their codes are the same for all batches
   const detail::Fp8RenewedScope renewed;                  // by the optimizer, below
+  Tensor total;
+  if (layered_) {
+    const Tiers::Pass step(tiers_);
+    const Tiers::HeldGradients held(tiers_);
+    total = layered_->run(batches, autocast_, scaler());
+  } else {
+    total = pass_after_pass(batches);
+  }
+  weights.reset();
+  ranks_.finish_step(total);
+  return optimizer_.step_guarded({.max_norm = max_norm_, .loss = total, .scaler = scaler()});
+}
+
+// The sum of the losses over their number.
+Tensor StepRunner::pass_after_pass(const std::vector<data::Batch>& batches) {
+  const double share = 1.0 / static_cast<double>(batches.size());
+  Tensor total;
   for (const data::Batch& batch : batches) {
     const Tiers::Pass pass(tiers_);
     ranks_.last_pass(&batch == &batches.back());
@@ -127,9 +144,7 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
     const Tensor shared = batches.size() == 1 ? l : l * share;
     (scaler_ ? scaler_->scale(shared) : shared).backward();
   }
-  weights.reset();
-  ranks_.finish_step(total);
-  return optimizer_.step_guarded({.max_norm = max_norm_, .loss = total, .scaler = scaler()});
+  return total;
 }
 
 Tensor StepRunner::compute_recorded(const std::vector<data::Batch>& batches) {

@@ -64,6 +64,7 @@ class StepRunner {
  private:
   struct Cuda;
   Tensor compute(const std::vector<data::Batch>& batches);
+  Tensor pass_after_pass(const std::vector<data::Batch>& batches);
   Tensor compute_stages(const std::vector<data::Batch>& batches);
   Tensor compute_recorded(const std::vector<data::Batch>& batches);
   void try_capture(const std::vector<data::Batch>& batches);
@@ -76,6 +77,7 @@ class StepRunner {
   TrainConfig config_;
   std::optional<AutocastSettings> autocast_;
   double max_norm_;
+  std::optional<LayeredAccumulation> layered_;  // where the tiers want it
   bool must_capture_ = false;
   std::optional<optim::LossScaler> scaler_;
   std::string note_;

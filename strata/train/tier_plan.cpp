@@ -25,6 +25,7 @@ constexpr int64_t kWindow = int64_t{256} << 20;  // fetched ahead of its use at 
 constexpr int64_t kGroup = int64_t{64} << 20;    // of an update in groups: two are near at once, both ways
 // Of a weight's gradient several parts of a step may add to it, with so many calls between: it is at home meanwhile.
 constexpr int32_t kGradientGap = 8;
+constexpr int64_t kInputsNear = 6;  // branch and stream of three batches
 constexpr int kMostTries = 12;  // of larger budgets, each by an eighth
 constexpr int64_t kHoles = 4;   // what is near takes so much more room for holes: a part of it (set_near_limit())
 // What a bus and an updating host reach beside what was measured of either alone: copies both ways at once 48.8 to 50.8
@@ -112,6 +113,14 @@ class Planner {
   bool bounded() const { return budget_.any(); }
 
   std::vector<Again> recomputations() const {
+    std::vector<Again> all;
+    if (keys_.accumulation == "layers" || (keys_.accumulation == "auto" && bounded() && keys_.recompute == "auto"))
+      for (const int64_t n : steps_.layers()) all.push_back({.layers = n});
+    if (keys_.accumulation == "layers" && !all.empty()) return all;
+    for (const Again& again : of_passes()) all.push_back(again);
+    return all;
+  }
+  std::vector<Again> of_passes() const {
     if (keys_.recompute == "none") return {{}};
     const int64_t blocks = steps_.blocks();
     if (keys_.recompute == "blocks") return {{.blocks = blocks}};
@@ -130,15 +139,21 @@ class Planner {
       for (const Place state : places(keys_.state)) {
         // Weights that live elsewhere are updated there, or by groups that stream through.
         if (parameters != Place::device && state == Place::device) continue;
+        // Weights that stay gain nothing.
+        if (v.layers > 0 && parameters == Place::device && keys_.accumulation == "auto") continue;
         for (const Updater who : updaters(parameters, state)) {
           TierPlan p;
           p.least = steps_.least();
           p.recomputed = v.recomputed;
           p.calls = v.calls;
+          p.layers_at_once = v.layers;
+          p.draws = v.layers > 0 ? v.dry.draws : 0;
           p.parameters = parameters;
           p.state = state;
           p.update = who;
           p.delayed = keys_.delayed_update && who == Updater::cpu;
+          // Gradients that an optimizer takes as they are made are not to wait for their group.
+          if (v.layers > 0 && who != Updater::device && !(runs_ahead(p) && !p.delayed)) continue;
           for (const Place saved : places(keys_.activations)) {
             // What leaves by a plan of its own has calls run again as its times, once measured, say.
             if (saved != Place::device && !v.calls.choices.empty()) continue;
@@ -194,7 +209,7 @@ class Planner {
         Variant& v = *at->second;
         v.step_saved = memory::saved_stretches(v.dry.step, steps_.least());
         v.pass_saved = memory::saved_stretches(v.dry.pass, steps_.least());
-        for (const Away& a : v.step_saved) v.saved += bytes(v.dry.step, a) / steps_.passes();
+        for (const Away& a : v.step_saved) v.saved += bytes(v.dry.step, a) / (v.layers > 0 ? 1 : steps_.passes());
       }
     }
     return at->second ? &*at->second : nullptr;
@@ -261,8 +276,8 @@ class Planner {
     come_and_go(r, memory::home_stretches(r, all), true, away);
   }
   // Gradients are near while backward adds to them.
-  static void send_gradients(const Recording& r, std::vector<Away>& away) {
-    come_and_go(r, memory::home_stretches(r, Tag::gradient, kGradientGap), false, away);
+  static void send_gradients(const Recording& r, std::vector<Away>& away, int32_t gap = kGradientGap) {
+    come_and_go(r, memory::home_stretches(r, Tag::gradient, gap), false, away);
   }
 
   // On the device when the update begins.
@@ -302,7 +317,8 @@ class Planner {
       stream_weights(v.dry.pass, v.pass_weights, !p.in_place.empty(), pass_away);
     }
     if (weights_away || p.update != Updater::device) {
-      send_gradients(step, away);
+      // Those of a group of layers stay until it has all of them.
+      send_gradients(step, away, v.layers > 0 ? std::numeric_limits<int32_t>::max() : kGradientGap);
       send_gradients(v.dry.pass, pass_away);
     }
     for (const RecordedStorage& s : step.storages)
@@ -402,10 +418,18 @@ class Planner {
     if (weights_away) {
       const int64_t turn = on_cpu() ? std::max(w.largest_turn, v.dry.largest_part) : w.largest_turn;
       p.weights_near =
-          std::max(2 * turn + w.largest_head, p.in_place.empty() ? v.dry.largest_part : v.dry.largest_block);
+          std::max((1 + std::max<int64_t>(p.layers_at_once, 1)) * turn + w.largest_head,
+                   p.in_place.empty() ? v.dry.largest_part : v.dry.largest_block);
       // A turn that leaves, and gradients on their way home, the largest at once.
       beside = turn + std::max(2 * turn, (on_cpu() ? 2 : 1) * w.largest);
       p.near = p.weights_near + beside;
+    }
+    if (p.layers_at_once > 0 && p.activations != Place::device) {
+      // What comes into a group of a batch, of the next, and of one that leaves.
+      int64_t largest = 0;
+      for (const Away& a : v.step_saved) largest = std::max(largest, bytes(v.dry.step, a));
+      beside += kInputsNear * largest;
+      p.near += kInputsNear * largest;
     }
     if (p.state == Place::device || runs_ahead(p)) return;
     // Groups, or what belongs to the largest weight, which is never divided: its state (a table may keep more than

@@ -62,6 +62,11 @@ struct TierPlan {
   int64_t least = int64_t{1} << 20;  ///< bytes below which a saved tensor stays
   bool cheap_again = true;           ///< where activations leave: whether cheap calls are rather made again
   int64_t recomputed = 0;            ///< blocks that keep their inputs alone, the first ones
+  /// Blocks through which all of train.accumulate's micro-batches go before the next blocks come, each way; 0: one pass
+  /// after the other. `leaving` is then of what comes into such groups of blocks, in the whole step; all else that they
+  /// save is computed again.
+  int64_t layers_at_once = 0;
+  uint64_t draws = 0;  ///< blocks of random numbers that one pass takes then
   /// What becomes of each saved tensor where single calls run again, by the order of saving; else empty.
   OffloadPlan calls;
   Place state = Place::device;
@@ -88,7 +93,7 @@ struct TierPlan {
   /// Whether anything is not as in a run without tiers.
   bool moves() const {
     return activations != Place::device || recomputed > 0 || !calls.choices.empty() || state != Place::device ||
-           parameters != Place::device;
+           parameters != Place::device || layers_at_once > 0;
   }
 };
 

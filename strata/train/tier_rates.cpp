@@ -140,6 +140,9 @@ std::string to_text(const TierPlan& p) {
              : p.update == Updater::cpu  ? ", updated by the host's processor"
                                          : ", updated by the host's processor and the device together";
   line("state", state);
+  if (p.layers_at_once > 0)
+    line("accumulation", fmt::format("all batches of a step go through {} block{} before the next come",
+                                     p.layers_at_once, p.layers_at_once == 1 ? "" : "s"));
   std::string saved = p.activations == Place::device
                           ? "kept"
                           : fmt::format("the first {} leave for {}", bytes_text(p.leaving),

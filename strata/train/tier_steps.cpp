@@ -5,12 +5,15 @@
 #include "strata/lab/step_costs.h"
 #include "strata/ops/vec/level.h"
 #include "strata/optim/record.h"
+#include "strata/train/layered_inl.h"
 
 namespace strata::planning {
 namespace {
 
 // What a plan of single calls may cost: the budget comes first, and the simulated time decides.
 constexpr double kAnySlowdown = 100;
+// Passes that a dry run takes together unasked, and blocks that they go through at once, at most.
+constexpr int64_t kMostTogether = 16, kMostLayers = 8;
 
 // Of settings, by dry runs and the limits of a machine.
 class DrySteps final : public Steps {
@@ -19,6 +22,13 @@ class DrySteps final : public Steps {
       : config_(config), limits_(limits), efficiency_(efficiency) {}
   int64_t blocks() const override { return config_.model.layers; }
   int64_t passes() const override { return std::min<int64_t>(config_.accumulate, 2); }
+  std::vector<int64_t> layers() const override {
+    if (!LayeredAccumulation::refuses(config_).empty()) return {};
+    if (config_.accumulate > kMostTogether && config_.memory.accumulation == "auto") return {};
+    std::vector<int64_t> all{1};
+    for (int64_t n = 2; n <= kMostLayers && n < config_.model.layers; n *= 2) all.push_back(n);
+    return all;
+  }
   bool single_calls() const override { return true; }
   bool fused_update() const override {
     return static_cast<bool>(optim::optimizer_record(config_.optim.optimizer).rule);
@@ -30,15 +40,16 @@ class DrySteps final : public Steps {
   }
   std::optional<Variant> variant(const Again& again) override {
     Variant v;
-    v.recomputed = again.blocks;
+    v.recomputed = again.layers > 0 ? blocks() : again.blocks;
+    v.layers = again.layers;
     const OffloadPlan* calls = nullptr;
     if (again.parts > 0) {
       v.calls = calls_again(again.parts);
       if (v.calls.choices.empty()) return {};
       calls = &v.calls;
     }
-    v.dry = record_dry_step(config_, again.blocks, calls);
-    const MemoryEstimate e = estimate_memory(config_, again.blocks, calls);
+    v.dry = record_dry_step(config_, v.recomputed, calls, v.layers);
+    const MemoryEstimate e = estimate_memory(config_, v.recomputed, calls, v.layers);
     v.step_seconds = seconds_of(v.dry.step);
     if (v.dry.further > 0) v.pass_seconds = seconds_of(v.dry.pass);
     // A card's fused updates renew low-precision copies.
@@ -97,7 +108,7 @@ class RanSteps final : public Steps {
   bool fused_update() const override { return step_.fused_update; }
   bool same_bits() const override { return false; }  // how a program's optimizer rounds is not known here
   std::optional<Variant> variant(const Again& again) override {
-    if (again.parts > 0) return {};
+    if (again.parts > 0 || again.layers > 0) return {};
     Variant v;
     v.recomputed = again.blocks;
     v.dry = step_.dry;

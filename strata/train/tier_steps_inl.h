@@ -26,6 +26,7 @@ inline constexpr int kParts = 32, kStride = 4;
 struct Variant {
   int64_t recomputed = 0;
   OffloadPlan calls;
+  int64_t layers = 0;  // Again::layers
   DryStep dry;
   StepWeights weights, pass_weights;
   std::vector<double> step_seconds, pass_seconds;
@@ -38,6 +39,7 @@ struct Variant {
 struct Again {
   int64_t blocks = 0;
   int parts = 0;
+  int64_t layers = 0;  // through which all passes go before the next: all blocks are computed again then
   auto operator<=>(const Again&) const = default;
 };
 
@@ -47,6 +49,8 @@ struct Steps {
   virtual int64_t blocks() const = 0;
   virtual int64_t passes() const = 0;  // in one recording
   virtual int64_t least() const { return kLeastLeaving; }
+  // What Again::layers may be; empty where passes go one after the other.
+  virtual std::vector<int64_t> layers() const { return {}; }
   // Whether single calls can be chosen that run again.
   virtual bool single_calls() const = 0;
   // Whether the optimizer's rule is one that kernels apply element by element.

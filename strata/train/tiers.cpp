@@ -50,7 +50,9 @@ Tiers::Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* op
   if (plan.parameters != Place::device) {
     nn::StreamOptions o{.tier = tier_of(plan.parameters, device),
                         .near_bytes = device.is_cuda() ? plan.weights_near : 0,
-                        .parts_near = device.is_cuda() && plan.weights_near > 0 ? 1 : 2,
+                        .parts_near = device.is_cuda() && plan.weights_near > 0
+                                          ? 1
+                                          : static_cast<int>(1 + std::max<int64_t>(plan.layers_at_once, 1)),
                         .gradients = !home.gradients_leave || home.who == optim::StateHome::Who::split,
                         .recompute = false,
                         .in_place = plan.in_place};
@@ -59,7 +61,7 @@ Tiers::Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* op
   }
   if (plan.state != Place::device) optimizer->set_home(home);
   set_near(plan.near);
-  if (plan.activations != Place::device) {
+  if (plan.activations != Place::device && plan.layers_at_once == 0) {
     OffloadOptions o{.away = plan.activations == Place::disk ? SavedPlace::disk : SavedPlace::host,
                      .recompute = plan.cheap_again,
                      .min_bytes = plan.least,
@@ -80,7 +82,8 @@ Tiers::Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* op
 // Those of the device whose bytes are near only while they are used.
 std::vector<Tier> Tiers::movable_tiers() const {
   std::vector<Tier> tiers;
-  for (const Place place : {plan_.parameters, plan_.state})
+  const Place inputs = plan_.layers_at_once > 0 ? plan_.activations : Place::device;  // of its groups
+  for (const Place place : {plan_.parameters, plan_.state, inputs})
     if (const Tier t = tier_of(place, device_); t != Tier() && std::find(tiers.begin(), tiers.end(), t) == tiers.end())
       tiers.push_back(t);
   return tiers;
@@ -102,7 +105,25 @@ Tiers::Pass::Pass(const Tiers* tiers) {
   if (tiers && tiers->streamed_) streamed_.emplace(*tiers->streamed_);
 }
 
+Tiers::HeldGradients::HeldGradients(const Tiers* tiers) : streamed_(tiers ? tiers->streamed_.get() : nullptr) {
+  if (streamed_) streamed_->hold_gradients(true);
+}
+Tiers::HeldGradients::~HeldGradients() {
+  if (streamed_) streamed_->hold_gradients(false);
+}
+void Tiers::send_gradients() const {
+  if (streamed_) streamed_->send_gradients();
+}
+LayeredOptions Tiers::layered() const {
+  return {.blocks = plan_.layers_at_once,
+          .inputs = tier_of(plan_.activations, device_),
+          .leaving = plan_.leaving,
+          .least = plan_.least,
+          .draws = plan_.draws};
+}
+
 std::string Tiers::refuses_capture() const {
+  if (plan_.layers_at_once > 0) return "the micro-batches of a step go through its layers together";
   if (plan_.parameters != Place::device) return "weights come and go with the layers";
   if (plan_.state != Place::device) return "the optimizer's state has a home from which each step fetches it";
   if (plan_.activations == Place::disk) return "activations go to a disk";

@@ -10,6 +10,7 @@
 #include "strata/lab/trace.h"
 #include "strata/nn/streamed.h"
 #include "strata/optim/optimizer.h"
+#include "strata/train/layered_inl.h"
 #include "strata/train/tier_plan.h"
 
 namespace strata {
@@ -47,6 +48,21 @@ class Tiers {
    private:
     std::optional<nn::StreamScope> streamed_;
   };
+
+  /// Of a step whose micro-batches go through the layers together: gradients of streamed weights stay while one lives,
+  /// and go home where a group of layers has all of its own.
+  class HeldGradients {
+   public:
+    explicit HeldGradients(const Tiers* tiers);
+    ~HeldGradients();
+    HeldGradients(const HeldGradients&) = delete;
+
+   private:
+    nn::Streamed* streamed_ = nullptr;
+  };
+  void send_gradients() const;
+  /// How such a step goes by the plan; `blocks` 0 where it does not.
+  LayeredOptions layered() const;
 
   /// Why a step cannot be captured in a CUDA graph; empty where it can.
   std::string refuses_capture() const;

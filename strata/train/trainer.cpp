@@ -283,6 +283,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
                      config_.optim.weight_decay, config_.optim.optimizer));
   if (found) {
     note(fmt::format("going on after step {} from {}", step_, found->path));
+    if (const std::string text = schedule_change(found->state.config, config_, step_); !text.empty()) note(text);
     progress_->resume(step_, elapsed_before_);
   } else if (options_.resume) {
     note("no checkpoint yet: starting from the beginning");
