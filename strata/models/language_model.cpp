@@ -11,6 +11,7 @@
 #include "strata/nn/convert.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
+#include "strata/nn/tensor_parallel.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
@@ -182,8 +183,9 @@ Tensor LanguageModel::hidden(const Tensor& tokens, ModelCache& cache, const Tens
   return y;
 }
 
-Tensor LanguageModel::logits(const Tensor& x) const {
+Tensor LanguageModel::logits(const Tensor& hidden) const {
   memory::ModuleScope at("head");
+  const Tensor x = distributed::whole_for(hidden, head_);
   Tensor y;
   if (head_map_ && nn::has_forward_hooks(*head_map_)) {
     y = (*head_map_)(x);
@@ -200,12 +202,13 @@ Tensor LanguageModel::forward(const Tensor& tokens, const Tensor& padding) const
   return logits(hidden(tokens, padding));
 }
 
-Tensor LanguageModel::head_loss(const Tensor& x, const Tensor& targets, const std::string& reduction) const {
+Tensor LanguageModel::head_loss(const Tensor& hidden, const Tensor& targets, const std::string& reduction) const {
   memory::ModuleScope at("loss");
-  const Tensor rows = x.view({-1, spec_.dim}), wanted = targets.reshape({-1});
+  const Tensor wanted = targets.reshape({-1});
   const bool plain = !head_bias_.defined() && spec_.logit_scale == 1 && spec_.logit_soft_cap == 0;
   if (!plain || (head_map_ && nn::has_forward_hooks(*head_map_)))
-    return cross_entropy(logits(rows), wanted, {.reduction = reduction});
+    return cross_entropy(logits(hidden).view({-1, spec_.vocab}), wanted, {.reduction = reduction});
+  const Tensor rows = distributed::whole_for(hidden, head_).view({-1, spec_.dim});
   return head_cross_entropy(rows, head_, wanted, {.reduction = reduction});
 }
 
