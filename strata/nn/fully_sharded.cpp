@@ -1,5 +1,6 @@
 #include "strata/nn/fully_sharded.h"
 
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -41,12 +42,14 @@ struct FullySharded::State {
     Tensor part;     // this rank's, a view of `whole` or the memory that stays
     Tensor updated;  // what the optimizer has: of the part, or `whole` itself
     bool moved = false;
-    Tensor low;        // autocast's copy as it lies in parts
-    Tensor low_part;   // this rank's
+    RankUnit* unit = nullptr;  // of what was moved: it comes with its block
+    Tensor low;                // autocast's copy as it lies in parts, which then comes in its place
+    Tensor low_part;           // this rank's
   };
 
   State(const Module& module, const FullyShardedOptions& o);
   void add(const std::string& name, const Tensor& whole, bool alone);
+  void make_units();
   void renew_low();
   void average_small();
   Tensor as_whole_is(const Slot& s, const Tensor& part) const;
@@ -55,6 +58,7 @@ struct FullySharded::State {
   Group& group;
   Group& gathers;  // the same ranks: what travels there waits for no gradient
   Group& all;      // replicas included
+  std::deque<RankUnit> units;  // outlive the slots
   std::vector<Slot> slots;
   std::vector<size_t> reduced;                // slots, as `gradients` has them
   std::unique_ptr<DataParallel> whole_gradients;  // of 1
@@ -110,6 +114,7 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
   for (const auto& [name, t] : module.named_parameters())
     if (t.tier() != kRanks && on[t.storage().get()] <= 1) stream.in_place.push_back(name);
   streamed = std::make_unique<Streamed>(module, stream);
+  make_units();
 }
 
 void FullySharded::State::add(const std::string& name, const Tensor& whole, bool alone) {
@@ -124,7 +129,8 @@ void FullySharded::State::add(const std::string& name, const Tensor& whole, bool
   if (s.moved) {
     const memory::TagScope tag(memory::Tag::parameter);
     s.part = s.cut.part(whole.detach(), group.rank()).clone();
-    const Tensor lies = tensor_of_parts(s.part, whole.shape(), name, gathers);
+    s.unit = &units.emplace_back();
+    const Tensor lies = tensor_of_parts(s.part, whole.shape(), name, gathers, *s.unit);
     lies.storage()->version.store(whole.version(), std::memory_order_relaxed);
     Tensor(whole).set_grad(Tensor());
     autograd_meta(whole).low = {};
@@ -139,7 +145,26 @@ void FullySharded::State::add(const std::string& name, const Tensor& whole, bool
 
 // A part as a sharded tensor.
 Tensor FullySharded::State::as_whole_is(const Slot& s, const Tensor& part) const {
-  return part.detach();
+  return from_local(part, "S(0)", s.whole.shape(), options.axis);
+}
+
+// What a block has comes as a whole: ranks that do not use all of it gather it with the others.
+void FullySharded::State::make_units() {
+  std::map<std::string, RankUnit*> of;  // by the part's name
+  for (Slot& s : slots) {
+    if (!s.moved) continue;
+    for (const StreamedPart& p : streamed->parts()) {
+      const std::string list = ", " + p.name + ", ";
+      if (!s.name.starts_with(p.name + ".") && list.find(", " + s.name + ", ") == std::string::npos) continue;
+      RankUnit*& first = of[p.name];
+      if (first)
+        first->join(*s.unit);
+      else
+        first = s.unit;
+      s.unit = first;
+      break;
+    }
+  }
 }
 
 // Autocast's copies are of the parts as they are now.
@@ -153,7 +178,12 @@ void FullySharded::State::renew_low() {
       const DType dtype = known->low.tensor.dtype();
       const memory::TagScope tag(memory::Tag::parameter);
       s.low_part = empty(TensorMeta{s.part.shape(), dtype, s.part.device(), std::nullopt}, Tier());
-      s.low = tensor_of_parts(s.low_part, s.whole.shape(), cat(s.name, " in ", dtype), gathers);
+      if (!s.low.defined()) {
+        RankUnit& alone = units.emplace_back();
+        alone.only_when_wanted();
+        s.unit->give(s.part, alone);
+      }
+      s.low = tensor_of_parts(s.low_part, s.whole.shape(), cat(s.name, " in ", dtype), gathers, *s.unit);
     }
     copy_elements(s.low_part, s.part);
     bump_version(s.low_part, kOp);
@@ -218,8 +248,13 @@ void FullySharded::finish() {
 void FullySharded::gather_updated() {
   NoGrad guard;
   std::vector<State::Slot*> whole;
-  for (State::Slot& s : state_->slots)
-    if (!s.moved && !s.cut.begins.empty() && s.whole.requires_grad()) whole.push_back(&s);
+  for (State::Slot& s : state_->slots) {
+    if (!s.whole.requires_grad() || s.cut.begins.empty()) continue;
+    if (s.moved)
+      bump_version(s.part, kOp);  // what was gathered and not used is old now
+    else
+      whole.push_back(&s);
+  }
   if (whole.empty()) return;
   state_->gathers.run(whole[0]->whole.device(), cat("updated parts of ", whole.size()), [&](Collectives& c) {
     for (const State::Slot* s : whole)
@@ -237,9 +272,14 @@ StreamStats FullySharded::stats() const {
 }
 
 struct FullySharded::Pass::State {
-  explicit State(FullySharded::State& s) : cut(s.gathers), scope(*s.streamed) {}
+  explicit State(FullySharded::State& s) : of(s), cut(s.gathers), scope(std::in_place, *s.streamed) {}
+  ~State() {
+    scope.reset();
+    for (RankUnit& u : of.units) u.drop();  // what had been expected and was not used
+  }
+  FullySharded::State& of;
   CutBetween cut;
-  StreamScope scope;
+  std::optional<StreamScope> scope;
 };
 
 FullySharded::Pass::Pass(FullySharded* sharded) {
