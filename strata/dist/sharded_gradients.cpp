@@ -18,8 +18,8 @@ namespace strata::distributed {
 namespace {
 
 constexpr std::string_view kOp = "FullySharded";
-// Buckets under way at once: their memory is what sharding costs beside the parts.
-constexpr size_t kUnderWay = 2;
+// Buckets that travel while the next one fills: their memory is what sharding costs beside the parts.
+constexpr size_t kUnderWay = 1;
 
 }  // namespace
 

@@ -264,6 +264,10 @@ void FullySharded::gather_updated() {
   for (const State::Slot* s : whole) bump_version(s->whole, kOp);
 }
 
+bool lies_in_parts(const Tensor& parameter) {
+  return !is_placed(parameter) && parameter.tier() == kRanks;
+}
+
 std::vector<StreamedPart> FullySharded::blocks() const {
   return state_->streamed ? state_->streamed->parts() : std::vector<StreamedPart>();
 }

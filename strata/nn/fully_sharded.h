@@ -99,4 +99,7 @@ class FullySharded {
   std::unique_ptr<State> state_;
 };
 
+/// Whether a parameter lies in parts on the ranks, by a FullySharded of ZeRO 3: then all ranks must read it together.
+bool lies_in_parts(const Tensor& parameter);
+
 }  // namespace strata::nn

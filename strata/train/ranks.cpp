@@ -7,7 +7,7 @@
 
 namespace strata {
 
-Ranks::Ranks(const TrainConfig& config) {
+Ranks::Ranks(const TrainConfig& config) : zero_(config.parallel.zero) {
   using namespace distributed;
   const int64_t ranks = distributed::size(), dp = config.parallel.dp;
   check(dp == 0 || dp == ranks, "train", "parallel.dp is ", dp, ", and the job has ", ranks,
@@ -19,6 +19,8 @@ Ranks::Ranks(const TrainConfig& config) {
   check(config.data.format == "text", "train", "data.format = ", config.data.format, " is for one rank: its ",
         "rows have different numbers of learned tokens, so the ranks' losses cannot be averaged");
   check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
+  check(zero_ == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
+        config.tune.method);
   set_mesh(Mesh(cat("dp=", ranks)));
   group_ = &group("dp");
   rank_ = group_->rank();
@@ -30,12 +32,20 @@ void Ranks::meet() const {
   if (group_) group_->barrier();
 }
 
+nn::NamedTensors Ranks::share_parameters(const nn::Module& model) {
+  if (!group_ || zero_ == 0) return trained_parameters(model);
+  sharded_ = std::make_unique<nn::FullySharded>(model, nn::FullyShardedOptions{.zero = static_cast<int>(zero_)});
+  return sharded_->parameters();
+}
+
 void Ranks::take_gradients(const nn::Module& model) {
-  if (group_) gradients_ = std::make_unique<distributed::DataParallel>(trained_parameters(model), *group_);
+  if (group_ && !sharded_)
+    gradients_ = std::make_unique<distributed::DataParallel>(trained_parameters(model), *group_);
 }
 
 void Ranks::last_pass(bool yes) const {
   if (gradients_) gradients_->reduce_next(yes);
+  if (sharded_) sharded_->reduce_next(yes);
 }
 
 Device Ranks::device(const TrainConfig& config) {
@@ -48,13 +58,17 @@ Device Ranks::device(const TrainConfig& config) {
 }
 
 void Ranks::finish_step(Tensor& loss) const {
-  if (!gradients_) return;
-  gradients_->finish();
+  if (!group_) return;
+  gradients_ ? gradients_->finish() : sharded_->finish();
   NoGrad guard;
   loss = loss.clone();
   group_->run(loss.device(), "loss", [&](distributed::Collectives& c) {
     c.all_reduce(loss.raw_data(), loss.numel(), loss.dtype(), distributed::Reduction::avg);
   });
+}
+
+void Ranks::finish_update() const {
+  if (sharded_) sharded_->gather_updated();
 }
 
 void Ranks::seed_step(int64_t seed, int64_t step) const {

@@ -8,6 +8,7 @@
 
 #include "strata/dist/data_parallel.h"
 #include "strata/models/language_model.h"
+#include "strata/nn/fully_sharded.h"
 #include "strata/train/config.h"
 
 namespace strata {
@@ -30,13 +31,28 @@ class Ranks {
   bool leads() const { return rank_ == 0; }
   /// Returns when every rank is here.
   void meet() const;
-  /// Makes every rank's parameters those of rank 0, and takes their gradients.
+  /// Whether tensors lie in parts: then every rank takes part where one is read as a whole.
+  bool shares_weights() const { return sharded_ != nullptr; }
+  /// With parallel.zero makes every rank's parameters those of rank 0 and leaves this rank its parts. What an optimizer
+  /// is to update: the parameters that are trained, or this rank's parts of them.
+  nn::NamedTensors share_parameters(const nn::Module& model);
+  /// Without parallel.zero makes every rank's parameters those of rank 0; takes their gradients.
   void take_gradients(const nn::Module& model);
+  /// Around forward and backward of one batch, and around forwards alone: parameters in parts come ahead of their use.
+  class Pass {
+   public:
+    explicit Pass(const Ranks& ranks) : pass_(ranks.sharded_.get()) {}
+
+   private:
+    nn::FullySharded::Pass pass_;
+  };
 
   /// The backward pass that follows is the last of its step: its gradients travel.
   void last_pass(bool yes) const;
   /// Waits for the gradients, and makes `loss` (f64) the ranks' average.
   void finish_step(Tensor& loss) const;
+  /// After the update: every rank has it.
+  void finish_update() const;
   /// The random numbers of a step: other ones in every rank, the same in every run.
   void seed_step(int64_t seed, int64_t step) const;
 
@@ -52,7 +68,9 @@ class Ranks {
 
   distributed::Group* group_ = nullptr;  // of several ranks
   int64_t rank_ = 0, size_ = 1;
+  int64_t zero_ = 0;
   std::unique_ptr<distributed::DataParallel> gradients_;
+  std::unique_ptr<nn::FullySharded> sharded_;  // of parallel.zero
 };
 
 }  // namespace strata

@@ -9,12 +9,16 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/cuda/libraries.h"
+#include "strata/dist/collectives/placed.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/hash.h"
 #include "strata/io/read_ahead.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/fully_sharded.h"
 #include "strata/nn/init.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/optim/home.h"
@@ -111,8 +115,23 @@ optim::RunSchedule make_schedule(const OptimConfig& c, int64_t steps) {
   return {optim::LrSchedule(record.name, options), c.lr, before};
 }
 
+namespace {
+// All of what lies in parts, where it is `kept`. Every rank that has a part calls it.
+nn::StateDict gathered(nn::StateDict tensors, bool kept) {
+  const NoGrad guard;
+  for (auto& [name, t] : tensors) {
+    t = nn::lies_in_parts(t) ? t.clone() : distributed::full_tensor(t);
+    if (!kept) t = Tensor();
+  }
+  return tensors;
+}
+}  // namespace
+
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
-                     const optim::Optimizer& optimizer, int keep_last) {
+                     const optim::Optimizer& optimizer, int keep_last, bool writes) {
+  const nn::StateDict weights = gathered(kept_state(model, state.config), writes),
+                      states = gathered(optimizer.state_dict(), writes);
+  if (!writes) return {};
   std::map<std::string, std::string> texts{{"config", to_toml(state.config)},
                                            {"tokenizer", state.tokenizer},
                                            {"tokens", std::to_string(state.tokens)},
@@ -127,9 +146,7 @@ std::string save_run(const std::string& out, const RunState& state, const nn::Mo
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
   }
-  return io::save_checkpoint(out, state.step,
-                             {{kModelFile, kept_state(model, state.config)}, {kOptimizerFile, optimizer.state_dict()}},
-                             texts, keep_last);
+  return io::save_checkpoint(out, state.step, {{kModelFile, weights}, {kOptimizerFile, states}}, texts, keep_last);
 }
 
 bool has_run(const std::string& out) {
@@ -187,7 +204,9 @@ void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimize
   };
   // Straight into its parameters; those that come from model.init are there already.
   const nn::StateDict kept = kept_state(model, run.state.config);
-  const io::TensorMap found = read(kModelFile, kept, device);
+  nn::StateDict here = kept;  // what lies in parts is read as a whole, then cut
+  std::erase_if(here, [](const auto& entry) { return is_placed(entry.second) || nn::lies_in_parts(entry.second); });
+  const io::TensorMap found = read(kModelFile, here, device);
   for (const auto& [name, t] : kept)
     check<IoError>(found.contains(name), run.path, "the model's file has no '", name, "'");
   for (const auto& [name, t] : found)

@@ -63,9 +63,10 @@ struct RunState {
 };
 
 /// Writes OUT/step-XXXXXXXX and deletes old checkpoints. Returns its path. Throws IoError; then what was there is
-/// intact.
+/// intact. What lies in parts is gathered, one tensor after the other, by all ranks that have a part; those that do not
+/// `write` return "".
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
-                     const optim::Optimizer& optimizer, int keep_last);
+                     const optim::Optimizer& optimizer, int keep_last, bool writes = true);
 
 /// A checkpoint that was found, its state read, its tensors not yet.
 struct FoundRun {

@@ -202,7 +202,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   }
   base_ = base_checksum(module(), config_);
   if (found) check_base(*found, module());
-  optimizer_ = make_optimizer(config_.optim, trained_parameters(module()), static_cast<uint64_t>(config_.seed),
+  optimizer_ = make_optimizer(config_.optim, ranks_->share_parameters(module()), static_cast<uint64_t>(config_.seed),
                               table_names(*model_));
   if (plan_) {
     decoder_of(model_, "memory")->set_recomputed_blocks(plan_->recomputed);
@@ -420,21 +420,29 @@ double Run::validate() {
   module().eval();
   double total = 0;
   int64_t count = 0;
-  int64_t turn = 0;
-  for (const auto& samples : validation_samples(*data_.valid, config_.batch, config_.eval_batches)) {
-    if (turn++ % ranks_->size() != ranks_->rank()) continue;
-    total += steps_->loss(data_.valid->get_batch(samples)).item() * static_cast<double>(samples.size());
+  const auto all = validation_samples(*data_.valid, config_.batch, config_.eval_batches);
+  const auto ranks = static_cast<size_t>(ranks_->size());
+  for (size_t turn = 0; turn < all.size(); turn += ranks) {
+    const size_t mine = turn + static_cast<size_t>(ranks_->rank());
+    // Who shares weights computes with the others.
+    if (mine >= all.size() && !ranks_->shares_weights()) break;
+    const auto& samples = all[std::min(mine, all.size() - 1)];
+    const Ranks::Pass parts(*ranks_);
+    const double loss = steps_->loss(data_.valid->get_batch(samples)).item();
+    if (mine >= all.size()) break;
+    total += loss * static_cast<double>(samples.size());
     count += static_cast<int64_t>(samples.size());
   }
   module().train();
-  const std::vector<double> all = ranks_->sum({total, static_cast<double>(count)});
-  return all[0] / all[1];
+  const std::vector<double> sums = ranks_->sum({total, static_cast<double>(count)});
+  return sums[0] / sums[1];
 }
 
 void Run::save() {
   if (saved_step_ == step_ || config_.save_every < 0) return;
   optimizer_->finish();
   if (!ranks_->leads()) {
+    if (ranks_->shares_weights()) save_run(options_.out, {}, module(), *optimizer_, 0, false);
     saved_step_ = step_;
     return;
   }
@@ -465,6 +473,8 @@ std::string Run::sample() {
 }
 
 void Run::report(const std::string& status, bool with_sample) {
+  // Who has a part of the weights writes with the leader.
+  const std::string text = with_sample && (ranks_->leads() || ranks_->shares_weights()) ? sample() : std::string();
   if (!ranks_->leads()) return;
   ReportInput r;
   r.title = last_part(options_.out);
@@ -482,7 +492,7 @@ void Run::report(const std::string& status, bool with_sample) {
   r.notes.emplace_back("Checkpoint", checkpoint_.empty() ? "none yet" : last_part(checkpoint_));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;
-    r.sample = sample();
+    r.sample = text;
   }
   write_report(options_.out + "/report.html", r);
 }
