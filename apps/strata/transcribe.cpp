@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -20,8 +21,30 @@ namespace {
 struct Arguments {
   std::string path, file, language, task, format = "text", device;
   int64_t threads = 0, tokens = 0;
-  bool lines = false, timestamps = false, no_timestamps = false;
+  bool lines = false, timestamps = false, no_timestamps = false, words = false, earlier = false, fallback = false;
+  std::string prompt;
+  std::optional<double> compression_ratio, logprob, no_speech;
 };
+
+// The options as JSON.
+std::string call_of(const Arguments& a) {
+  std::string call = "{";
+  const auto add = [&](std::string_view key, const std::string& value) {
+    call += fmt::format("{}\"{}\": {}", call.size() > 1 ? ", " : "", key, value);
+  };
+  if (!a.prompt.empty()) add("prompt", detail::json_string(a.prompt));
+  if (a.earlier) add("condition_on_prev_tokens", "true");
+  if (a.words) add("word_timestamps", "true");
+  // The thresholds that the model's makers use, where none is said.
+  const auto threshold = [&](std::string_view key, const std::optional<double>& said, double usual) {
+    if (said || a.fallback) add(key, fmt::format("{}", said.value_or(usual)));
+  };
+  threshold("compression_ratio_threshold", a.compression_ratio, 2.4);
+  threshold("logprob_threshold", a.logprob, -1.0);
+  threshold("no_speech_threshold", a.no_speech, 0.6);
+  if (a.fallback) add("temperature", "[0, 0.2, 0.4, 0.6, 0.8, 1]");
+  return call + "}";
+}
 
 std::string line_of(const SpokenText& part, bool json) {
   std::string text = part.text;
@@ -54,7 +77,7 @@ int run(const Arguments& a) {
   if (a.timestamps && a.no_timestamps) throw UsageError("--timestamps and --no-timestamps stand side by side");
   const data::Sound sound = data::read_wav(a.file);
   const auto model = TextModel::load(a.path, {.device = device_or_usual(a.device)});
-  TranscriptionOptions options = model->transcription_options("{}");
+  TranscriptionOptions options = model->transcription_options(call_of(a));
   options.language = a.language, options.task = a.task;
   const std::string form = a.lines ? "jsonl" : a.format;
   // Subtitles are nothing without times.
@@ -97,10 +120,27 @@ void add_transcribe(CLI::App& app, Body& body) {
       ->type_name("FORM")
       ->capture_default_str()
       ->check(CLI::IsMember(forms));
+  transcribe->add_flag("--words", a->words, "Say when each word is said: in --format json, and a subtitle a word");
+  transcribe->add_option("--prompt", a->prompt, "A text that stands before: how names are spelled, a style")
+      ->type_name("TEXT");
+  transcribe->add_flag("--earlier", a->earlier, "Each window sees what was said before it");
+  transcribe->add_flag(
+      "--fallback", a->fallback,
+      "Write unlikely texts anew at higher temperatures, and none of silence: by the thresholds below, "
+      "2.4, -1 and 0.6 where none is given");
+  transcribe
+      ->add_option("--compression-ratio", a->compression_ratio, "A text that zlib makes smaller by more repeats itself")
+      ->type_name("X");
+  transcribe->add_option("--logprob", a->logprob, "A text whose tokens have a lower mean logprob is unlikely")
+      ->type_name("X");
+  transcribe
+      ->add_option("--no-speech", a->no_speech, "A window with a likelier silence, and an unlikely text, has none")
+      ->type_name("X");
   transcribe->add_flag("--json", a->lines, "The same as --format jsonl");
   transcribe->footer(
       "  strata transcribe --model whisper-base speech.wav --language en\n"
-      "  strata transcribe --model whisper-base talk.wav --format srt > talk.srt");
+      "  strata transcribe --model whisper-base talk.wav --format srt > talk.srt\n"
+      "  strata transcribe --model whisper-base talk.wav --fallback --earlier --words --format json");
   transcribe->callback([&body, a] { body = [a] { return run(*a); }; });
 }
 

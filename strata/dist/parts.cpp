@@ -4,6 +4,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/ops/copy/copy.h"
 
 namespace strata::distributed {
@@ -61,10 +62,11 @@ void check_same_parameters(std::string_view op, const std::vector<std::pair<std:
 void broadcast_parameters(const std::vector<std::pair<std::string, Tensor>>& parameters, Group& group) {
   NoGrad guard;
   for (const auto& [name, tensor] : parameters) {
-    Tensor whole = tensor.contiguous();
-    group.run(tensor.device(), cat("broadcast ", text_of(name, whole)),
+    const Tensor here = is_placed(tensor) ? local_part(tensor) : tensor;
+    Tensor whole = here.contiguous();
+    group.run(here.device(), cat("broadcast ", text_of(name, whole)),
               [&](Collectives& c) { c.broadcast(whole.raw_data(), static_cast<size_t>(whole.nbytes()), 0); });
-    if (!whole.same_as(tensor)) copy_elements(tensor, whole);
+    if (!whole.same_as(here)) copy_elements(here, whole);
   }
 }
 

@@ -34,7 +34,7 @@ void gather_parts(Collectives& c, std::byte* whole, const Cut& cut, int64_t elem
 /// names, dtypes and shapes.
 void check_same_parameters(std::string_view op, const std::vector<std::pair<std::string, Tensor>>& parameters,
                            Group& group);
-/// Makes every rank's elements those of the group's first.
+/// Makes every rank's elements those of the group's first: of sharded tensors, of the parts.
 void broadcast_parameters(const std::vector<std::pair<std::string, Tensor>>& parameters, Group& group);
 
 }  // namespace strata::distributed

@@ -9,6 +9,7 @@
 #include "strata/generate/beam_draws_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/index/index.h"
 #include "strata/ops/softmax/softmax.h"
 #include "strata/ops/sort/sort.h"
 #include "strata/ops/view/view.h"
@@ -24,6 +25,7 @@ struct Candidate {
   float score = kNone;
   bool is_whole = false, stopped = false;
   int64_t row = 0;  // that it continues
+  std::vector<double> logprobs = {};
 };
 
 // The first n by their scores, of equal ones the earlier.
@@ -42,6 +44,7 @@ std::vector<Candidate> continuations(const Sequences& rows, const std::vector<Ca
                                      const GenerationOptions& o, int64_t written) {
   // Penalties are of logprobs here, as in transformers.
   Tensor scores = narrow(rows.adjusted(log_softmax(rows.logits().to(DType::f32), -1)), 1, 0, rows.vocab());
+  const Tensor adjusted = o.adjusted_logprobs ? log_softmax(scores, -1).view({scores.numel()}) : Tensor();
   if (o.draw_beams) scores = detail::filtered_scores(scores, o);
   std::vector<float> so_far;
   for (const Candidate& c : running) so_far.push_back(c.score);
@@ -51,10 +54,14 @@ std::vector<Candidate> continuations(const Sequences& rows, const std::vector<Ca
   const auto [values, places] = o.draw_beams ? detail::drawn(sums, keep, o.seed, written) : topk(sums, keep);
   const std::vector<float> score = values.to_vector<float>();
   const std::vector<int64_t> place = places.to_vector<int64_t>();
+  const std::vector<float> own =
+      adjusted.defined() ? gather(adjusted, 0, places).to_vector<float>() : std::vector<float>();
   std::vector<Candidate> all;
   for (size_t i = 0; i < place.size(); ++i) {
     const int64_t row = place[i] / rows.vocab();
-    Candidate c{running[static_cast<size_t>(row)].tokens, score[i], false, false, row};
+    const Candidate& before = running[static_cast<size_t>(row)];
+    Candidate c{before.tokens, score[i], false, false, row, before.logprobs};
+    if (!own.empty()) c.logprobs.push_back(static_cast<double>(own[i]));
     c.tokens.push_back(place[i] % rows.vocab());
     all.push_back(std::move(c));
   }
@@ -118,7 +125,8 @@ std::vector<Beam> beam_search(Sequences& rows, const std::vector<int64_t>& promp
   for (int64_t r = 0; r < o.beams; ++r) rows.stop(r);
   std::vector<Beam> found;
   for (Candidate& c : whole)
-    if (c.is_whole) found.push_back({std::move(c.tokens), static_cast<double>(c.score), c.stopped});
+    if (c.is_whole)
+      found.push_back({std::move(c.tokens), static_cast<double>(c.score), c.stopped, std::move(c.logprobs)});
   return found;
 }
 

@@ -9,9 +9,10 @@ namespace strata {
 
 /// A text that beam search found.
 struct Beam {
-  std::vector<int64_t> tokens;  ///< behind the prompt, a stop id included
-  double score = 0;             ///< the sum of their logprobs over length^length_penalty
-  bool stopped = false;         ///< by a stop id, else by its length
+  std::vector<int64_t> tokens;        ///< behind the prompt, a stop id included
+  double score = 0;                   ///< the sum of their logprobs over length^length_penalty
+  bool stopped = false;               ///< by a stop id, else by its length
+  std::vector<double> logprobs = {};  ///< of each token, where options.adjusted_logprobs asks
 };
 
 /// The best texts for a prompt, best first, at most options.beams of them: the likeliest options.beams texts so far are

@@ -29,11 +29,11 @@ class Files {
       if (const auto at = j.find(key); at != j.end() && !at->is_null()) return &*at;
     return nullptr;
   }
-  int64_t id(const char* key, const json& value) const {
-    if (!value.is_number_integer() || value < 0 || value > std::numeric_limits<int32_t>::max())
-      refuse(key, "wanted the id of a token");
+  int64_t count(const char* key, const json& value, const char* wanted = "wanted a whole number of at least 0") const {
+    if (!value.is_number_integer() || value < 0 || value > std::numeric_limits<int32_t>::max()) refuse(key, wanted);
     return value.get<int64_t>();
   }
+  int64_t id(const char* key, const json& value) const { return count(key, value, "wanted the id of a token"); }
   std::map<std::string, int64_t> ids_by_name(const char* key) const {
     std::map<std::string, int64_t> ids;
     const json* found = find(key);
@@ -82,6 +82,24 @@ DecoderStart parse_decoder_start(std::string_view generation_config, std::string
     s.no_timestamps = files.id("no_timestamps_token_id", *none);
   constexpr const char* kInitial = "max_initial_timestamp_index";
   if (const json* most = files.find(kInitial)) s.most_initial = files.id(kInitial, *most);
+  constexpr const char* kPrevious = "prev_sot_token_id";
+  if (const json* id = files.find(kPrevious))
+    s.previous = files.id(kPrevious, *id);
+  else if (const json* never = files.find("suppress_tokens"); never && never->is_array() && never->size() >= 2)
+    s.previous = files.id("suppress_tokens", (*never)[never->size() - 2]);
+  constexpr const char* kHeads = "alignment_heads";
+  if (const json* heads = files.find(kHeads)) {
+    if (!heads->is_array()) files.refuse(kHeads, "wanted a list of [layer, head]");
+    for (const json& pair : *heads) {
+      if (!pair.is_array() || pair.size() != 2) files.refuse(kHeads, "wanted a list of [layer, head]");
+      s.alignment_heads.emplace_back(files.count(kHeads, pair[0]), files.count(kHeads, pair[1]));
+    }
+  }
+  constexpr const char* kWidth = "median_filter_width";
+  if (const json* width = files.find(kWidth)) {
+    s.median_filter_width = files.count(kWidth, *width);
+    if (s.median_filter_width % 2 == 0) files.refuse(kWidth, "wanted an odd number");
+  }
   return s;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "strata/generate/options.h"
@@ -24,6 +25,12 @@ struct DecoderStart {
   std::map<std::string, int64_t> tasks = {};      ///< task_to_id: "transcribe", "translate"
   std::optional<int64_t> no_timestamps = {};  ///< the token that says that no times are written; behind it times begin
   int64_t most_initial = -1;                  ///< max_initial_timestamp_index; -1: none
+  /// prev_sot_token_id, the token before what stands before the text: what was said earlier, or a prompt. Where it is
+  /// not said the last but one of suppress_tokens, as in transformers.
+  std::optional<int64_t> previous = {};
+  /// alignment_heads: attention heads, as (layer, head), that follow the sound; times of words come from them.
+  std::vector<std::pair<int64_t, int64_t>> alignment_heads = {};
+  int64_t median_filter_width = 7;  ///< of these heads' weights along the sound, odd
 
   /// The prompt of the decoder. `language` is one of `languages`, also without its signs ("de"); where it is empty, the
   /// forced one. `task`: one of `tasks`; where empty "transcribe". Throws ValueError for one that is not there, and

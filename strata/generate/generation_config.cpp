@@ -276,8 +276,12 @@ const Key kKeys[] = {
     {"output_scores", pass},
     {"output_logits", pass},
     {"return_dict_in_generate", pass},
-    // Of times: parse_decoder_start(), too; of times of words, and of texts that see the last window's, which are not
-    // had.
+    // Of times, of what stands before a text: parse_decoder_start(), too. And of windows of sound:
+    // TextModel::transcription_options().
+    {"condition_on_prev_tokens", pass},
+    {"compression_ratio_threshold", pass},
+    {"logprob_threshold", pass},
+    {"no_speech_threshold", pass},
     {"max_initial_timestamp_index", pass},
     {"alignment_heads", pass},
     {"median_filter_width", pass},

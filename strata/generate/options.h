@@ -65,6 +65,9 @@ struct GenerationOptions {
   bool logprobs = false;         ///< of each token written, under the model itself
   int64_t top_logprobs = 0;      ///< and of the likeliest so many at its place
   bool prompt_logprobs = false;  ///< the same of the prompt's tokens but the first
+  /// Of each token written (of beams, too) under what it was drawn by: behind penalties, biases and rules of times,
+  /// before temperature and filters.
+  bool adjusted_logprobs = false;
 };
 
 /// Throws ValueError naming the field that is out of range. `vocab`: ids there are.

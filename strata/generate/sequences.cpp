@@ -50,7 +50,7 @@ Sequences::Sequences(std::shared_ptr<TokenDecoder> model, int64_t rows, const Se
   least_ = whole({rows});
   times_.emplace(rows);
   ids_ = whole({rows});
-  logprobs_ = real(0);
+  logprobs_ = real(0), adjusted_logprobs_ = real(0);
   cache_.host_counts = !(graphs_ && model_->device().is_cuda());
 }
 
@@ -306,6 +306,7 @@ void Sequences::work() {
   const Tensor x = adjusted(logits_);
   const auto [ids, logprobs] = sample_tokens(x, seeds_, drawn_, filters_, vocab_);
   put(ids);
+  adjusted_logprobs_.copy_(logprobs);
   logprobs_.copy_(x.same_as(logits_) ? logprobs : neg(cross_entropy(logits_, ids, {.reduction = "none"})));
 }
 

@@ -91,6 +91,9 @@ class Sequences {
   const Tensor& ids() const { return ids_; }
   /// The logarithms of their probabilities under the model, before penalties and filters, f32 [rows].
   const Tensor& logprobs() const { return logprobs_; }
+  /// The same under what they were drawn by: behind penalties, biases and rules of times, before temperature and
+  /// filters.
+  const Tensor& adjusted_logprobs() const { return adjusted_logprobs_; }
   /// The logits that they were drawn by, before penalties, [rows, model's vocabulary].
   const Tensor& logits() const { return logits_; }
 
@@ -127,7 +130,7 @@ class Sequences {
   Tensor first_ids_, first_never_;    // [rows, N], of ids that are not the first
   Tensor first_;                      // [rows]: 1
   std::optional<detail::TimestampRows> times_;
-  Tensor ids_, logprobs_, logits_;
+  Tensor ids_, logprobs_, adjusted_logprobs_, logits_;
 
   // What the host knows of each row.
   std::vector<int64_t> lengths_;

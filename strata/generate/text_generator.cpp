@@ -141,6 +141,8 @@ struct TextGenerator::Run {
     return most;
   }
 
+  static bool has_source(const GenerationRequest& r) { return r.source.defined() || r.encoded.defined(); }
+
   SequencesOptions sequences() const {
     const auto& o = generator.options_;
     return {o.capacity, o.prefill_chunk, generator.tokenizer_ ? generator.tokenizer_->vocab_size() : 0, o.graph,
@@ -150,14 +152,16 @@ struct TextGenerator::Run {
   // Places of what the encoder gives for the longest source.
   int64_t longest_source() const {
     int64_t most = 0;
-    for (const GenerationRequest& r : requests)
+    for (const GenerationRequest& r : requests) {
+      if (r.encoded.defined()) most = std::max(most, r.encoded.size(0));
       if (r.source.defined()) most = std::max(most, generator.reader_->source_places(r.source.unsqueeze(0)));
+    }
     return most;
   }
 
   // What the encoder gives for a request's source, [S, dim]; undefined where there is no encoder.
   Tensor encoded(const GenerationRequest& r) const {
-    if (!r.source.defined()) return {};
+    if (!r.source.defined()) return r.encoded;
     const NoGrad guard;
     const EncoderDecoder& model = *generator.reader_;
     const Tensor source = r.source.to(model.device()).unsqueeze(0);
@@ -168,10 +172,13 @@ struct TextGenerator::Run {
     for (size_t i = 0; i < requests.size(); ++i) try {
         const GenerationRequest& r = requests[i];
         check(!r.prompt.empty(), kOp, "the prompt is empty");
-        check(r.source.defined() == (generator.reader_ != nullptr), kOp,
-              r.source.defined() ? "this model has no encoder, and reads no source"
-                                 : "this model writes for a source, and there is none");
+        check(has_source(r) == (generator.reader_ != nullptr), kOp,
+              has_source(r) ? "this model has no encoder, and reads no source"
+                            : "this model writes for a source, and there is none");
+        check(!r.source.defined() || !r.encoded.defined(), kOp, "a source stands beside what the encoder gave for one");
         if (r.source.defined()) generator.reader_->source_places(r.source.unsqueeze(0));
+        check<ShapeError>(!r.encoded.defined() || (r.encoded.dim() == 2 && r.encoded.size(0) > 0), kOp,
+                          "what the encoder gave is [S, dim], got ", r.encoded);
         for (const int64_t t : r.prompt)
           check<IndexError>(t >= 0 && t < generator.model_->vocab(), kOp, "token ", t,
                             " of the prompt is not in the vocabulary of ", generator.model_->vocab());
@@ -218,7 +225,7 @@ struct TextGenerator::Run {
     // Not of a text that went on behind a full context: its beginning is gone.
     const bool whole =
         static_cast<int64_t>(last.size()) == rows.length(row) && r.prompt.size() <= static_cast<size_t>(capacity());
-    if (generator.options_.reuse && !wanted && whole && !r.source.defined()) {
+    if (generator.options_.reuse && !wanted && whole && !has_source(r)) {
       // The last token of either was not read, or is to be.
       const auto most = static_cast<int64_t>(std::min(last.size(), r.prompt.size())) - 1;
       while (kept < most && last[static_cast<size_t>(kept)] == r.prompt[static_cast<size_t>(kept)]) ++kept;
@@ -325,19 +332,23 @@ struct TextGenerator::Run {
   void note_logprobs() {
     Sequences& rows = *generator.rows_;
     int64_t most = 0;
-    bool any = false;
+    bool any = false, any_adjusted = false;
     for (const auto& t : running)
       if (t) {
         any = any || of(*t).options.logprobs;
+        any_adjusted = any_adjusted || of(*t).options.adjusted_logprobs;
         most = std::max(most, of(*t).options.top_logprobs);
       }
     const std::vector<float> own = any ? rows.logprobs().to_vector<float>() : std::vector<float>();
+    const std::vector<float> adjusted =
+        any_adjusted ? rows.adjusted_logprobs().to_vector<float>() : std::vector<float>();
     const auto top = most > 0 ? likeliest(rows.logits(), most) : std::vector<std::vector<TokenLogprob>>();
     for (size_t row = 0; row < running.size(); ++row) {
       if (!running[row]) continue;
       const GenerationOptions& o = of(*running[row]).options;
       Completion& c = completion(*running[row]);
       if (o.logprobs) c.logprobs.push_back(static_cast<double>(own[row]));
+      if (o.adjusted_logprobs) c.adjusted_logprobs.push_back(static_cast<double>(adjusted[row]));
       if (o.top_logprobs > 0) c.top_logprobs.emplace_back(top[row].begin(), top[row].begin() + o.top_logprobs);
     }
   }
@@ -359,6 +370,7 @@ struct TextGenerator::Run {
       Completion& c = result.completions[i];
       c.tokens = beams[i].tokens;
       c.score = beams[i].score;
+      if (r.options.adjusted_logprobs) c.adjusted_logprobs = beams[i].logprobs;
       c.finish = beams[i].stopped ? Finish::stop_id : Finish::length;
       if (beams[i].stopped)
         c.stop = std::ranges::find(r.options.stop_ids, c.tokens.back()) - r.options.stop_ids.begin();

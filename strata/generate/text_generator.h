@@ -23,6 +23,8 @@ struct GenerationRequest {
   GenerationOptions options = {};
   /// Of an encoder-decoder, what it reads: ids i64 [S], or frames of sound [bins, 2 S].
   Tensor source = {};
+  /// In the place of a source what the encoder gave for it, [S, dim], where that is known.
+  Tensor encoded = {};
 };
 
 /// Why a text ended.
@@ -50,6 +52,7 @@ struct Completion {
   double score = 0;                   ///< of beam search: the sum of logprobs over the length penalty
   std::vector<double> logprobs = {};  ///< of each token, where asked for
   std::vector<std::vector<TokenLogprob>> top_logprobs = {};  ///< the likeliest at each token's place, likeliest first
+  std::vector<double> adjusted_logprobs = {};                ///< of each token, where asked for
 };
 
 /// What came of a request.

@@ -237,6 +237,12 @@ TranscriptionOptions TextModel::transcription_options(std::string_view call) con
   constexpr std::string_view kOp = "transcribe";
   json said = call.empty() ? json::object() : io::parse_json(call, kOp);
   check(said.is_object(), kOp, "options are an object");
+  // What the folder's file says of these counts where the call does not.
+  const json file =
+      model_.generation_config.empty() ? json::object() : io::parse_json(model_.generation_config, model_.folder);
+  for (const char* key :
+       {"condition_on_prev_tokens", "compression_ratio_threshold", "logprob_threshold", "no_speech_threshold"})
+    if (file.is_object() && file.contains(key) && !said.contains(key)) said[key] = file[key];
   TranscriptionOptions o;
   const auto take = [&](const char* key, auto read) {
     const auto at = said.find(key);
@@ -253,6 +259,50 @@ TranscriptionOptions TextModel::transcription_options(std::string_view call) con
     check(value.is_boolean(), kOp, "timestamps is true or false, got ", text_of(value));
     o.timestamps = value.get<bool>();
   });
+  for (const auto& [key, to] :
+       {std::pair{"condition_on_prev_tokens", &o.condition_on_prev_tokens}, {"word_timestamps", &o.words}})
+    take(key, [&, name = key, truth = to](const json& value) {
+      check(value.is_boolean(), kOp, name, " is true or false, got ", text_of(value));
+      *truth = value.get<bool>();
+    });
+  for (const auto& [key, to] : {std::pair{"compression_ratio_threshold", &o.compression_ratio_threshold},
+                                {"logprob_threshold", &o.logprob_threshold},
+                                {"no_speech_threshold", &o.no_speech_threshold}})
+    take(key, [&, name = key, number = to](const json& value) {
+      check(value.is_number(), kOp, name, " is a number, got ", text_of(value));
+      *number = value.get<double>();
+    });
+  take("prompt", [&](const json& value) {
+    check(value.is_string(), kOp, "prompt is a text, got ", text_of(value));
+    need_tokenizer(folder_.get(), "transcribe");
+    const std::string text = value.get<std::string>();
+    const size_t begin = text.find_first_not_of(" \t\n");
+    if (begin == std::string::npos) return;
+    // What the text spells is text.
+    const std::string words = " " + text.substr(begin, text.find_last_not_of(" \t\n") + 1 - begin);
+    const auto* pipeline = dynamic_cast<const text::PipelineTokenizer*>(folder_->tokenizer.get());
+    const std::vector<int32_t> ids =
+        pipeline ? pipeline->encode(words, text::EncodeOptions{.add_special_tokens = false, .parse_special = false})
+                 : folder_->tokenizer->encode(words);
+    o.prompt.assign(ids.begin(), ids.end());
+  });
+  take("prompt_condition_type", [&](const json& value) {
+    check(value == "first-segment" || value == "all-segments", kOp,
+          "prompt_condition_type is \"first-segment\" or \"all-segments\", got ", text_of(value));
+    o.prompt_everywhere = value == "all-segments";
+  });
+  // Temperatures that are tried in turn; those above 0 draw by the filters.
+  if (const auto at = said.find("temperature"); at != said.end() && at->is_array()) {
+    bool draws = false;
+    for (const json& t : *at) {
+      check(t.is_number() && t >= 0, kOp, "temperature is a list of numbers of at least 0, got ", text_of(*at));
+      o.temperatures.push_back(t.get<double>());
+      draws = draws || o.temperatures.back() > 0;
+    }
+    check(!o.temperatures.empty(), kOp, "temperature is an empty list");
+    said.erase(at);
+    if (draws && !said.contains("do_sample")) said["do_sample"] = true;
+  }
   o.writing = options(text_of(said));
   return o;
 }

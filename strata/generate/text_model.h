@@ -89,7 +89,11 @@ class TextModel {
   /// Of the last generate().
   GenerationStatistics statistics() const;
 
-  /// What a call's JSON says: {"language", "task", "timestamps"} and what options() takes.
+  /// What a call's JSON says: {"language", "task", "timestamps"}, "word_timestamps", "prompt" (a text, of which nothing
+  /// is a control token), "prompt_condition_type" ("first-segment" or "all-segments"), "condition_on_prev_tokens",
+  /// "compression_ratio_threshold", "logprob_threshold", "no_speech_threshold" (these four also of the folder's
+  /// generation_config.json; null turns one off), "temperature" as a list that is tried in turn, and what options()
+  /// takes.
   TranscriptionOptions transcription_options(std::string_view call) const;
   /// What is said in sound, as strata::transcribe() has it, with the folder's preprocessor_config.json. Throws
   /// ValueError for a model that reads none, IoError for a folder without that file.

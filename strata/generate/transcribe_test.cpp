@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -54,12 +55,45 @@ class Transcripts : public PretrainedSample {
     }
     ASSERT_EQ(got_counts, counts);
     EXPECT_EQ(got_tokens, of(cat(name, "_tokens").c_str()).to_vector<int64_t>());
+    if (options.words) {
+      const std::vector<double> ends = of(cat(name, "_token_times").c_str()).to_vector<double>();
+      std::vector<double> got_ends;
+      for (const SpokenText& part : got.parts)
+        got_ends.insert(got_ends.end(), part.token_ends.begin(), part.token_ends.end());
+      ASSERT_EQ(got_ends.size(), ends.size());
+      for (size_t i = 0; i < ends.size(); ++i) EXPECT_NEAR(got_ends[i], ends[i], 1e-5) << "token " << i;
+    }
     for (size_t i = 0; i < got.parts.size(); ++i) {
       EXPECT_NEAR(got.parts[i].begin, times[2 * i], 1e-9) << "part " << i;
       EXPECT_NEAR(got.parts[i].end, times[2 * i + 1], 1e-9) << "part " << i;
     }
     EXPECT_EQ(got.language, "<|de|>");
     EXPECT_TRUE(got.timestamps);
+  }
+
+  // Thresholds as the case has them; what they were compared with is what transformers compared.
+  void expect_judged_as_transformers(const std::string& name, const std::set<double>& expected) {
+    const std::vector<double> thresholds = of(cat(name, "_thresholds").c_str()).to_vector<double>();
+    const auto some = [](double x) { return std::isnan(x) ? std::nullopt : std::optional(x); };
+    options.compression_ratio_threshold = some(thresholds[0]);
+    options.logprob_threshold = some(thresholds[1]);
+    options.no_speech_threshold = some(thresholds[2]);
+    expect_as_transformers(name);
+    const Tensor judged = of(cat(name, "_judged").c_str());
+    const std::vector<double> all = judged.to_vector<double>();
+    const auto near = [](double x, double y) {
+      return std::isnan(x) || std::abs(x - y) <= 1e-4 * std::max(1.0, std::abs(x));
+    };
+    std::set<double> temperatures;
+    for (const SpokenText& part : transcribed(of(cat(name, "_sound").c_str())).parts) {
+      bool found = false;
+      for (size_t i = 0; i < all.size(); i += 3)
+        found = found || (near(all[i], part.compression_ratio) && near(all[i + 2], part.no_speech_prob) &&
+                          (part.temperature > 0 || near(all[i + 1], part.avg_logprob)));
+      EXPECT_TRUE(found) << part.compression_ratio << ' ' << part.avg_logprob << ' ' << part.no_speech_prob;
+      temperatures.insert(part.temperature);
+    }
+    EXPECT_EQ(temperatures, expected);
   }
 
   SoundFeatures features;
@@ -78,6 +112,52 @@ TEST_P(Transcripts, ByBeams) {
   options.writing.beams = 3;
   options.writing.temperature = 1;
   expect_as_transformers("beams");
+}
+
+TEST_P(Transcripts, TheLikeliestLanguage) {
+  const Tensor frames = long_sound_features(of("long_sound"), features).narrow(1, 0, features.frames());
+  const Tensor encoded = loaded.encoder_decoder->encode(frames.unsqueeze(0)).select(0, 0);
+  EXPECT_EQ(start.languages.at(likeliest_language(*loaded.encoder_decoder, encoded, start)),
+            of("language").to_vector<int64_t>()[0]);
+}
+
+TEST_P(Transcripts, SeesWhatWasSaid) {
+  options.condition_on_prev_tokens = true;
+  expect_as_transformers("earlier");
+}
+TEST_P(Transcripts, BehindAPrompt) {
+  options.prompt = {7, 9, 11, 8};
+  expect_as_transformers("prompt");
+  options.condition_on_prev_tokens = true;
+  expect_as_transformers("prompt_first");
+  options.prompt_everywhere = true;
+  expect_as_transformers("prompt_all");
+}
+TEST_P(Transcripts, UnlikelyTextsAreWrittenAnew) {
+  options.condition_on_prev_tokens = true;
+  options.temperatures = {0, 0.7};
+  options.writing.top_k = 1;
+  expect_judged_as_transformers("unlikely", {0, 0.7});
+  expect_judged_as_transformers("repeating", {0, 0.7});
+}
+TEST_P(Transcripts, BeamsAreJudged) {
+  options.temperatures = {0};
+  options.writing.beams = 3;
+  options.writing.temperature = 1;
+  expect_judged_as_transformers("beams_judged", {0});
+}
+TEST_P(Transcripts, SilenceHasNoText) {
+  options.temperatures = {0};
+  expect_judged_as_transformers("silent", {0});
+}
+TEST_P(Transcripts, TimesOfTokens) {
+  options.words = true;
+  options.condition_on_prev_tokens = true;
+  expect_as_transformers("words");
+  options.condition_on_prev_tokens = false;
+  options.writing.beams = 3;
+  options.writing.temperature = 1;
+  expect_as_transformers("beams_words");
 }
 
 TEST_P(Transcripts, TimesWhereTheSoundIsLongerThanAWindow) {
@@ -111,6 +191,25 @@ TEST_P(Transcripts, Refusals) {
   options.writing.stop_ids = {60};
   EXPECT_THROW(transcribed(sound), IndexError) << "an end among the times";
   options.writing.stop_ids = {37};
+  options.prompt_everywhere = true;
+  EXPECT_NE(said().find("condition_on_prev_tokens"), std::string::npos) << said();
+  options.prompt_everywhere = false;
+  options.no_speech_threshold = 0.6;
+  EXPECT_NE(said().find("logprob_threshold"), std::string::npos) << said();
+  options.no_speech_threshold = {};
+  options.temperatures = {0, -1};
+  EXPECT_NE(said().find("temperature"), std::string::npos) << said();
+  options.temperatures = {};
+  options.prompt = {7};
+  start.previous.reset();
+  EXPECT_NE(said().find("prev_sot_token_id"), std::string::npos) << said();
+  options.prompt = {};
+  options.words = true;
+  start.alignment_heads = {{0, 99}};
+  EXPECT_THROW(transcribed(sound), IndexError);
+  start.alignment_heads = {};
+  EXPECT_NE(said().find("alignment_heads"), std::string::npos) << said();
+  options.words = false;
   start.no_timestamps.reset();
   EXPECT_NE(said().find("no_timestamps_token_id"), std::string::npos) << said();
   features.rate = 8000;

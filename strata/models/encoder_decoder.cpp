@@ -135,17 +135,25 @@ Tensor EncoderDecoder::encode(const Tensor& source, const Tensor& padding) const
 }
 
 Tensor EncoderDecoder::run(const Tensor& x, const nn::Places& places, const std::vector<nn::KvCache>& source,
-                           const Tensor& seen, ModelCache* cache) const {
+                           const Tensor& seen, ModelCache* cache, std::vector<Tensor>* readers) const {
   nn::Residual r{decoder_dropout(x), {}};
   for (size_t i = 0; i < decoder.size(); ++i) {
     memory::ModuleScope scope(cat("decoder.", i));
-    r = decoder[i].step(r, {source[i], seen}, places, cache ? &cache->layers[i] : nullptr);
+    r = decoder[i].step(r, {source[i], seen, readers ? &(*readers)[i] : nullptr}, places,
+                        cache ? &cache->layers[i] : nullptr);
   }
   const Tensor y = decoder_norm ? nn::add_norm(*decoder_norm, r).first : r.sum();
   return decoder_relative ? decoder_dropout(y) : y;
 }
 
 Tensor EncoderDecoder::hidden(const Tensor& tokens, const Tensor& encoded, const Tensor& padding) const {
+  std::vector<nn::KvCache> keys;
+  return hidden(tokens, encoded, padding, keys, nullptr);
+}
+
+// Leaves the keys of what was encoded in `keys`, and what each layer's attention to them read in `readers`.
+Tensor EncoderDecoder::hidden(const Tensor& tokens, const Tensor& encoded, const Tensor& padding,
+                              std::vector<nn::KvCache>& keys, std::vector<Tensor>* readers) const {
   check<ShapeError>(tokens.dim() == 2, kOp, "tokens are [B, T], got ", tokens);
   check<ShapeError>(encoded.dim() == 3 && encoded.size(0) == tokens.size(0) && encoded.size(2) == spec_.parts[1].dim,
                     kOp, "what the encoder gave is [", tokens.size(0), ", S, ", spec_.parts[1].dim, "], got ", encoded);
@@ -158,9 +166,30 @@ Tensor EncoderDecoder::hidden(const Tensor& tokens, const Tensor& encoded, const
   if (autocast_enabled()) x = x.to(autocast_dtype());
   nn::Places places;
   if (decoder_relative) places.seen = decoder_relative->between(time, time);
-  std::vector<nn::KvCache> keys;
   for (const nn::CrossBlock& block : decoder) keys.push_back(block.cross.keys(encoded));
-  return run(x, places, keys, seen_of(padding, encoded.size(0), encoded.size(1)), nullptr);
+  return run(x, places, keys, seen_of(padding, encoded.size(0), encoded.size(1)), nullptr, readers);
+}
+
+Tensor EncoderDecoder::source_weights(const Tensor& tokens, const Tensor& encoded,
+                                      std::span<const std::pair<int64_t, int64_t>> heads) const {
+  const NoGrad guard;
+  const auto layers = static_cast<int64_t>(decoder.size());
+  for (const auto& [layer, head] : heads) {
+    check<IndexError>(layer >= 0 && layer < layers, kOp, "there is no layer ", layer, " of ", layers);
+    const int64_t all = spec_.parts[1].layers[static_cast<size_t>(layer)].attention.heads;
+    check<IndexError>(head >= 0 && head < all, kOp, "there is no head ", head, " of ", all, " in layer ", layer);
+  }
+  std::vector<nn::KvCache> keys;
+  std::vector<Tensor> readers(decoder.size());
+  hidden(tokens, encoded, {}, keys, &readers);
+  std::vector<Tensor> by_layer(decoder.size()), all;
+  for (const auto& [layer, head] : heads) {
+    const auto i = static_cast<size_t>(layer);
+    if (!by_layer[i].defined()) by_layer[i] = decoder[i].cross.weights(readers[i], keys[i]).to(DType::f32);
+    all.push_back(by_layer[i].narrow(1, head, 1));
+  }
+  check(!all.empty(), kOp, "there are no heads to ask");
+  return cat(all, 1);
 }
 
 Tensor EncoderDecoder::logits(const Tensor& hidden) const {

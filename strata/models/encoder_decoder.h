@@ -3,7 +3,10 @@
 
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "strata/models/spec.h"
 #include "strata/models/token_decoder.h"
@@ -56,6 +59,12 @@ class EncoderDecoder : public nn::Module, public TokenDecoder {
   /// -100 count nothing.
   Tensor loss(const Tensor& source, const Tensor& tokens, const Tensor& targets, const Tensor& padding = {}) const;
 
+  /// How much each of `tokens` i64 [B, T] reads of each place of `encoded` [B, S, dim], by attention heads given as
+  /// (layer of the decoder, head): [B, heads, T, S] in f32, rows that sum to 1. Throws ShapeError, IndexError, which
+  /// also is for a head that is not there.
+  Tensor source_weights(const Tensor& tokens, const Tensor& encoded,
+                        std::span<const std::pair<int64_t, int64_t>> heads) const;
+
   /// @name With a cache: as TokenDecoder says
   /// @{
   ModelCache make_cache(int64_t batch, int64_t capacity = 0, int64_t source = 0) const override;
@@ -79,7 +88,9 @@ class EncoderDecoder : public nn::Module, public TokenDecoder {
  private:
   Tensor read(const Tensor& source) const;
   Tensor run(const Tensor& x, const nn::Places& places, const std::vector<nn::KvCache>& source, const Tensor& seen,
-             ModelCache* cache) const;
+             ModelCache* cache, std::vector<Tensor>* readers = nullptr) const;
+  Tensor hidden(const Tensor& tokens, const Tensor& encoded, const Tensor& padding, std::vector<nn::KvCache>& keys,
+                std::vector<Tensor>* readers) const;
 
   ModelSpec spec_;
 };

@@ -1,8 +1,14 @@
 #include "strata/nn/cross_attention.h"
 
+#include <cmath>
+
 #include "strata/core/error.h"
 #include "strata/nn/init.h"
 #include "strata/ops/attention/attention.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/ops/shape/shape.h"
+#include "strata/ops/softmax/softmax.h"
 
 namespace strata::nn {
 namespace {
@@ -55,6 +61,17 @@ Tensor CrossAttention::forward(const Tensor& x, const KvCache& source, const Ten
   return out(y.transpose(1, 2).flatten(2));
 }
 
+Tensor CrossAttention::weights(const Tensor& x, const KvCache& source) const {
+  check<ShapeError>(x.dim() == 3, kOp, "wants [B, T, dim], got ", x);
+  const int64_t groups = spec_.heads / spec_.kv_heads;
+  const Tensor queries = heads_of(q(x), spec_.heads, spec_.head_size);
+  const Tensor keys = groups == 1 ? source.k : repeat_interleave(source.k, groups, 1);
+  const double scale = spec_.scale.value_or(1 / std::sqrt(static_cast<double>(spec_.head_size)));
+  Tensor scores = matmul(queries, keys.transpose(2, 3)) * scale;
+  if (spec_.soft_cap > 0) scores = tanh(scores / spec_.soft_cap) * spec_.soft_cap;
+  return softmax(scores, -1);
+}
+
 CrossBlock::CrossBlock(int64_t dim, const LayerSpec& spec)
     : Module("CrossBlock"),
       norm1(register_module("norm1", Norm(dim, checked(spec).norm))),
@@ -68,6 +85,7 @@ CrossBlock::CrossBlock(int64_t dim, const LayerSpec& spec)
 Residual CrossBlock::step(const Residual& r, const Source& source, const Places& places, KvCache* cache) const {
   const auto [normed, stream] = add_norm(norm1, r);
   const auto [normed2, stream2] = add_norm(norm2, {dropout(attn(normed, places, cache)), stream});
+  if (source.reader != nullptr) *source.reader = normed2;
   const auto [normed3, stream3] = add_norm(norm3, {dropout(cross(normed2, source.keys, source.seen)), stream2});
   return {dropout(mlp(normed3)), stream3};
 }

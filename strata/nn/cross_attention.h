@@ -25,6 +25,9 @@ class CrossAttention : public Module {
   Tensor operator()(const Tensor& x, const KvCache& source, const Tensor& seen = {}) const {
     return called(*this, x, [&](const Tensor& t) { return forward(t, source, seen); });
   }
+  /// How much each query reads of each place of the source, where all are seen: [B, heads, T, S], rows that sum to 1.
+  /// forward() makes no such matrix.
+  Tensor weights(const Tensor& x, const KvCache& source) const;
 
   Linear q, kv, out;
 
@@ -34,8 +37,9 @@ class CrossAttention : public Module {
 
 /// What a CrossBlock attends to.
 struct Source {
-  KvCache keys;      ///< CrossAttention::keys()
-  Tensor seen = {};  ///< as CrossAttention::forward() has it
+  KvCache keys;              ///< CrossAttention::keys()
+  Tensor seen = {};          ///< as CrossAttention::forward() has it
+  Tensor* reader = nullptr;  ///< where given, what attention to the source is called with [B, T, dim] is left there
 };
 
 /// A decoder's block: attention to itself, then to a source, then a feed-forward part, with a norm before each.

@@ -86,19 +86,35 @@ class PretrainedModel {
   }
   /**
    * What is said in a WAV file (its path), or in samples [n] or [channels, n] of `rate` a second: {language, text, segments: [{start, end,
-   * text, tokens}, ..]}. What is longer than a window of the model is written with times, as `timestamps: true` asks for.
+   * text, tokens}, ..]}. What is longer than a window of the model is written with times, as `timestamps: true` asks for. With
+   * `wordTimestamps` segments have `words`: [{start, end, text}, ..]; with a threshold they say how likely they are.
    */
-  async transcribe(sound, { rate = null, language, task, timestamps, signal, ...options } = {}) {
+  async transcribe(sound, {
+    rate = null, language, task, timestamps, wordTimestamps, prompt, promptConditionType, conditionOnPrevTokens, compressionRatioThreshold,
+    logprobThreshold, noSpeechThreshold, signal, ...options
+  } = {}) {
     if (typeof sound !== 'string') {
       wantTensor(sound, 'transcribe');
       if (rate === null) throw new ValueError('transcribe: samples want a rate', 'transcribe');
     }
-    const own = JSON.stringify({ language, task, timestamps }).slice(1, -1);
+    const own = JSON.stringify({
+      language, task, timestamps, word_timestamps: wordTimestamps, prompt, prompt_condition_type: promptConditionType,
+      condition_on_prev_tokens: conditionOnPrevTokens, compression_ratio_threshold: compressionRatioThreshold,
+      logprob_threshold: logprobThreshold, no_speech_threshold: noSpeechThreshold,
+    }).slice(1, -1);
     const rest = toJson('transcribe', options).slice(1, -1);
     const call = `{${[own, rest].filter((part) => part !== '').join()}}`;
     const made = this.#turn.then(() => withSignal(signal, (flag) => settled(() => native.pretrainedTranscribe(flag, this.#handle, sound, rate, call)), true));
     this.#turn = made.then(() => {}, () => {});
-    return JSON.parse(await made);
+    const { segments, ...all } = JSON.parse(await made);
+    return {
+      ...all,
+      segments: segments.map(({
+        token_ends: tokenEnds, avg_logprob: avgLogprob, compression_ratio: compressionRatio, no_speech_prob: noSpeechProb, ...part
+      }) => ({
+        ...part, ...(tokenEnds && { tokenEnds }), ...(avgLogprob !== undefined && { avgLogprob, compressionRatio, noSpeechProb }),
+      })),
+    };
   }
   /** The text that continues a prompt. */
   async generateText(prompt, options) {

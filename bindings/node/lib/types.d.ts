@@ -237,8 +237,17 @@ export interface PretrainedModel {
   generate(prompt: Prompt, options?: PretrainedGenerateOptions): Promise<PretrainedCompletion[]>;
   generate(prompts: readonly Prompt[], options?: PretrainedGenerateOptions): Promise<PretrainedCompletion[][]>;
   /** What is said in a WAV file, or in samples f32 [n] or [channels, n] of `rate` a second. */
-  transcribe(sound: string | Tensor, options?: GenerationOptions & {
+  transcribe(sound: string | Tensor, options?: Omit<GenerationOptions, 'temperature'> & {
     rate?: number; language?: string; task?: 'transcribe' | 'translate'; timestamps?: boolean; signal?: Signal;
+    wordTimestamps?: boolean;
+    /** A text that stands before: names, a style. */
+    prompt?: string;
+    promptConditionType?: 'first-segment' | 'all-segments';
+    /** A window sees what was said before. */
+    conditionOnPrevTokens?: boolean;
+    /** A list is tried in turn, where a threshold says that a text is unlikely. */
+    temperature?: number | readonly number[];
+    compressionRatioThreshold?: number | null; logprobThreshold?: number | null; noSpeechThreshold?: number | null;
   }): Promise<Transcription>;
   generateText(prompt: Prompt, options?: PretrainedGenerateOptions): Promise<string>;
   stream(prompt: Prompt, options?: GenerationOptions & { signal?: Signal }): AsyncGenerator<PretrainedPiece, void>;
@@ -252,7 +261,14 @@ export interface Transcription {
   language: string | null;
   text: string;
   /** Times are seconds; tokens are all that was written, times too. */
-  segments: { start: number; end: number; text: string; tokens: number[] }[];
+  segments: {
+    start: number; end: number; text: string; tokens: number[];
+    /** With wordTimestamps. */
+    words?: { start: number; end: number; text: string }[];
+    tokenEnds?: number[];
+    /** With a threshold. */
+    temperature?: number; avgLogprob?: number; compressionRatio?: number; noSpeechProb?: number;
+  }[];
 }
 export interface ChatMessage {
   role: string;

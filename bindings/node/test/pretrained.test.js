@@ -187,6 +187,14 @@ test('whisper writes what is said', { skip: skip('whisper-plain') }, async () =>
   assert.deepEqual(said.segments.flatMap(({ tokens }) => tokens), numbers(reference.loud_end_tokens));
   const times = numbers(reference.loud_end_times);
   said.segments.forEach(({ start, end }, i) => assert.ok(Math.abs(start - times[2 * i]) + Math.abs(end - times[2 * i + 1]) < 1e-9));
+  const timed = await model.transcribe(reference.words_sound, {
+    rate: 16000, language: 'de', timestamps: true, wordTimestamps: true, conditionOnPrevTokens: true, logprobThreshold: -100, temperature: [0, 0.5],
+  });
+  assert.deepEqual(timed.segments.flatMap((s) => s.tokens), reference.words_tokens.toArray().map(Number));
+  const ends = reference.words_token_times.toArray();
+  timed.segments.flatMap((s) => s.tokenEnds).forEach((end, i) => assert.ok(Math.abs(end - ends[i]) < 1e-5));
+  assert.ok(timed.segments.every((s) => s.avgLogprob < 0 && s.temperature === 0 && Array.isArray(s.words)));
+  await assert.rejects(model.transcribe(reference.loud_end_sound, { rate: 16000, temperature: [] }), /empty list/);
   await assert.rejects(model.transcribe(reference.loud_end_sound), /want a rate/);
   await assert.rejects(model.transcribe('no.wav'), st.IoError ?? /no\.wav/);
   await assert.rejects(model.generate([1]), /transcribe it/);

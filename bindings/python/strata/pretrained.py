@@ -182,17 +182,22 @@ class PretrainedModel(Module):
 
     def transcribe(
         self, sound: Union[str, "os.PathLike[str]", Tensor], rate: Optional[int] = None, *, language: Optional[str] = None,
-        task: Optional[str] = None, timestamps: Optional[bool] = None, **options: Any,
+        task: Optional[str] = None, timestamps: Optional[bool] = None, word_timestamps: bool = False,
+        prompt: Optional[str] = None, **options: Any,
     ) -> Dict[str, Any]:
         """What is said in a WAV file, or in samples [n] or [channels, n] of ``rate`` a second, by a model that reads sound
         (Whisper): ``{"language", "text", "segments": [{"start", "end", "text", "tokens"}, ..]}``. Sound of any length; what
-        is longer than a window of the model is written with times, as ``timestamps=True`` asks for."""
+        is longer than a window of the model is written with times, as ``timestamps=True`` asks for. With ``word_timestamps``
+        segments have ``"words": [{"start", "end", "text"}, ..]``. ``prompt`` is a text that stands before, say with names.
+        ``condition_on_prev_tokens=True``: a window sees what was said. ``temperature=[0, 0.2, ..]`` with
+        ``compression_ratio_threshold``, ``logprob_threshold``, ``no_speech_threshold``: unlikely texts are written anew."""
         if not isinstance(sound, Tensor):
             sound, own = read_wav(sound)
             rate = own if rate is None else rate
         elif rate is None:
             raise ValueError("transcribe: samples want a rate")
-        call = dict(options, language=language, task=task, timestamps=timestamps)
+        call = dict(options, language=language, task=task, timestamps=timestamps, prompt=prompt)
+        call["word_timestamps"] = word_timestamps
         return dict(json.loads(self._engine.transcribe(sound, rate, json.dumps(call))))
 
     def generate_text(self, prompt: str, **options: Any) -> str:

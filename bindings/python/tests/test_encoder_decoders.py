@@ -71,7 +71,9 @@ def test_whisper_writes_what_is_said(name, tmp_path):
     without = model.transcribe(wav, language="de", timestamps=False, max_new_tokens=4)
     assert len(without["segments"]) == 4
     for wrong, part in ((dict(language="fr"), "de"), (dict(language=3), "language is a text"), (dict(timestamps="yes"), "timestamps"),
-                        (dict(nonsense=1), "nonsense")):
+                        (dict(nonsense=1), "nonsense"), (dict(word_timestamps=1), "true or false"), (dict(temperature=[0, -1]), "temperature"),
+                        (dict(temperature=[]), "empty list"), (dict(logprob_threshold="x"), "is a number"),
+                        (dict(prompt_condition_type="x"), "all-segments"), (dict(prompt="Anna"), "tokenizer")):
         with pytest.raises(ValueError, match=part):
             model.transcribe(samples, 16000, **wrong)
     with pytest.raises(ValueError, match="want a rate"):
@@ -81,3 +83,24 @@ def test_whisper_writes_what_is_said(name, tmp_path):
     with pytest.raises(ValueError, match="transcribe it"):
         model.generate([1, 2])
     json.dumps(said)
+
+    def tokens_of(result):
+        return [t for part in result["segments"] for t in part["tokens"]]
+
+    timed = model.transcribe(reference["words_sound"], 16000, language="de", timestamps=True, word_timestamps=True, condition_on_prev_tokens=True)
+    assert tokens_of(timed) == [int(i) for i in reference["words_tokens"].tolist()]
+    ends = [t for part in timed["segments"] for t in part["token_ends"]]
+    assert ends == pytest.approx([float(t) for t in reference["words_token_times"].tolist()], abs=1e-5)
+    _, logprob, _ = (float(t) for t in reference["unlikely_thresholds"].tolist())
+    call = dict(language="de", timestamps=True, condition_on_prev_tokens=True, logprob_threshold=logprob, temperature=[0, 0.7], top_k=1)
+    unlikely = model.transcribe(reference["unlikely_sound"], 16000, **call)
+    assert tokens_of(unlikely) == [int(i) for i in reference["unlikely_tokens"].tolist()]
+    assert {part["temperature"] for part in unlikely["segments"]} == {0, 0.7}
+    # What a file says counts where the call does not.
+    settings = json.loads((folder / "generation_config.json").read_text())
+    settings |= dict(condition_on_prev_tokens=True, logprob_threshold=logprob)
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    again = st.load_pretrained(folder)
+    assert again.transcribe(reference["unlikely_sound"], 16000, language="de", timestamps=True, temperature=[0, 0.7], top_k=1) == unlikely
+    plain = again.transcribe(reference["long_sound"], 16000, language="de", timestamps=True, logprob_threshold=None, condition_on_prev_tokens=False)
+    assert tokens_of(plain) == [int(i) for i in reference["long_tokens"].tolist()]
