@@ -201,7 +201,8 @@ TEST_F(Parallel, TheSameLayoutGivesTheSameBitsAlsoThroughAStop) {
 // Parts change nothing: losses, validation and weights of ZeRO are those of ranks that have the whole model each.
 TEST_F(Parallel, ZeroHasTheBitsOfWholeReplicas) {
   for (const std::string family : {"gpt", "llama"}) {
-    const std::string more = "--steps 50 --set model.family=" + family + " --set train.grad_clip=0.5 --set train.sample_tokens=8 ";
+    const std::string more =
+        "--steps 50 --set model.family=" + family + " --set train.grad_clip=0.5 --set train.sample_tokens=8 ";
     const std::string plain = family + "0";
     const Result whole = strata(on(4, plain) + more);
     ASSERT_EQ(whole.status, 0) << whole.output;
@@ -229,7 +230,8 @@ TEST_F(Parallel, ZeroAddsUpPassesAndGoesOnAfterAStop) {
   ASSERT_EQ(whole.status, 0) << whole.output;
   const auto want = metrics("whole");
   for (const std::string zero : {"1", "2", "3"}) {
-    const std::string with = more + "--set parallel.zero=" + zero + " ", out = "zero" + zero, stopped = "stopped" + zero;
+    const std::string with = more + "--set parallel.zero=" + zero + " ";
+    const std::string out = "zero" + zero, stopped = "stopped" + zero;
     const Result r = strata(on(2, out) + with);
     ASSERT_EQ(r.status, 0) << r.output;
     const auto got = metrics(out);
@@ -248,7 +250,8 @@ TEST_F(Parallel, ZeroAddsUpPassesAndGoesOnAfterAStop) {
   // What parts have learnt one rank goes on with, and the other way round.
   const Result one = strata("train --resume --steps 42 --out " + (dir_ / "zero3"));
   ASSERT_EQ(one.status, 0) << one.output;
-  const Result four = strata("launch -n 4 -- " + std::string(program()) + " train --resume --steps 44 --out " + (dir_ / "zero3"));
+  const Result four =
+      strata("launch -n 4 -- " + std::string(program()) + " train --resume --steps 44 --out " + (dir_ / "zero3"));
   ASSERT_EQ(four.status, 0) << four.output;
 }
 
@@ -275,6 +278,7 @@ TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {
             "parallel.dp is 2 and parallel.tp is 2, and the job has 2 ranks"},
            {"--set parallel.tp=2 --set parallel.pp=2", "parallel.pp is 2 and parallel.tp is 2, and the job has 2 ranks"},
            {"--set parallel.tp=2 --set model.heads=1", "do not divide the heads of blocks.0.attn: 1 of queries"},
+           {"--set parallel.zero=3 --set parallel.dp=1 --set parallel.tp=2", "parallel.zero and parallel.tp are not"},
            {"--set memory.device=1GiB", "[memory] is for one rank"}}) {
     const Result r = strata(on(2, "refused") + more);
     EXPECT_NE(r.status, 0) << more;

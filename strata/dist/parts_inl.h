@@ -11,8 +11,8 @@
 
 namespace strata::distributed {
 
-/// The parts of a row-major tensor with at least one dimension, one for each rank: rows behind one another, as Placement
-/// "S(0)" has them. Some may be empty.
+/// The parts of a row-major tensor with at least one dimension, one for each rank: rows behind one another, as
+/// Placement "S(0)" has them. Some may be empty.
 struct Cut {
   Cut() = default;
   Cut(const Shape& whole, int ranks);
@@ -27,7 +27,8 @@ struct Cut {
   std::vector<int64_t> begins;  ///< of each rank's elements, and the end
 };
 
-/// Brings every rank's part to its place in `whole`, where this rank's own is already. Every rank of the group calls it.
+/// Brings every rank's part to its place in `whole`, where this rank's own is already. Every rank of the group calls
+/// it.
 void gather_parts(Collectives& c, std::byte* whole, const Cut& cut, int64_t element_bytes);
 
 /// Throws DistributedError, naming the first parameter that differs, unless every rank of `group` has the same list of

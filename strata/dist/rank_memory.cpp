@@ -178,12 +178,12 @@ class RankMemory final : public memory::Backend {
     const Parts& p = *b.parts;
     b.version = p.part.version();
     copy_elements(own_part(b), p.part);
-    b.gather = p.group->start(
-        b.device, cat("gather ", p.name, " ", dtype, " [", numel, "]"),
-        [whole = b.whole, cut = p.cut](Collectives& c) {
-          gather_parts(c, static_cast<std::byte*>(whole.raw_data()), cut, static_cast<int64_t>(size_of(whole.dtype())));
-        },
-        {b.whole});
+    b.gather = p.group->start(b.device, cat("gather ", p.name, " ", dtype, " [", numel, "]"),
+                              [whole = b.whole, cut = p.cut](Collectives& c) {
+                                gather_parts(c, static_cast<std::byte*>(whole.raw_data()), cut,
+                                             static_cast<int64_t>(size_of(whole.dtype())));
+                              },
+                              {b.whole});
   }
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// The tier "ranks": tensors of which each rank keeps a part. A call that wants one finds it gathered; who says so before
-// (Storage::prefetch) has it gathered meanwhile.
+// The tier "ranks": tensors of which each rank keeps a part. A call that wants one finds it gathered; who says so
+// before (Storage::prefetch) has it gathered meanwhile.
 
 #include <memory>
 #include <string>
@@ -34,9 +34,9 @@ class RankUnit {
   std::unique_ptr<State> state;  ///< for the memory
 };
 
-/// A tensor of the tier, of which this rank has `part`: its rows of a tensor of shape `whole`. `part` is the memory that
-/// stays: who changes it changes the tensor, from the next time on that it is gathered. What is written to the whole
-/// tensor, by all ranks alike, goes to the parts. `name` is told by errors and the flight recorder. `group` and
+/// A tensor of the tier, of which this rank has `part`: its rows of a tensor of shape `whole`. `part` is the memory
+/// that stays: who changes it changes the tensor, from the next time on that it is gathered. What is written to the
+/// whole tensor, by all ranks alike, goes to the parts. `name` is told by errors and the flight recorder. `group` and
 /// `unit` must outlive it.
 Tensor tensor_of_parts(const Tensor& part, const Shape& whole, std::string name, Group& group, RankUnit& unit);
 

@@ -117,7 +117,8 @@ void ShardedGradients::Impl::arrived(size_t index) {
   if (!travels) return;
   begin_pass();
   Parameter& p = parameters[index];
-  check(!p.ready, kOp, "the gradient of ", p.name, " came twice in one pass: reduce_next() says that the next one begins");
+  check(!p.ready, kOp, "the gradient of ", p.name,
+        " came twice in one pass: reduce_next() says that the next one begins");
   take(index);
   if (!ordered) order.push_back(index);
   begin_ready();
@@ -177,9 +178,9 @@ void ShardedGradients::Impl::collect() {
   std::exchange(b.work, Work()).wait();
   const Tensor own = std::exchange(b.own, Tensor());
   if (options.replicas) {
-    options.replicas->run(device, cat("replicas' gradients ", own.dtype(), " [", own.numel(), "]"), [&](Collectives& c) {
-      c.all_reduce(own.raw_data(), own.numel(), own.dtype(), Reduction::avg);
-    });
+    options.replicas->run(
+        device, cat("replicas' gradients ", own.dtype(), " [", own.numel(), "]"),
+        [&](Collectives& c) { c.all_reduce(own.raw_data(), own.numel(), own.dtype(), Reduction::avg); });
   }
   int64_t at = 0;
   for (const size_t i : b.members) {

@@ -12,9 +12,9 @@
 
 namespace strata::distributed {
 
-/// As DataParallel has them, but a bucket is reduce_scattered: a rank gets its rows (Cut) of the averages alone, and the
-/// gradients themselves go as soon as they are in their bucket. Each element is summed in the order of the ranks, so a
-/// part has the bits that DataParallel's gradient has there.
+/// As DataParallel has them, but a bucket is reduce_scattered: a rank gets its rows (Cut) of the averages alone, and
+/// the gradients themselves go as soon as they are in their bucket. Each element is summed in the order of the ranks,
+/// so a part has the bits that DataParallel's gradient has there.
 class ShardedGradients {
  public:
   struct Options {

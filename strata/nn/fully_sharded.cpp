@@ -56,11 +56,11 @@ struct FullySharded::State {
 
   FullyShardedOptions options;
   Group& group;
-  Group& gathers;  // the same ranks: what travels there waits for no gradient
-  Group& all;      // replicas included
+  Group& gathers;              // the same ranks: what travels there waits for no gradient
+  Group& all;                  // replicas included
   std::deque<RankUnit> units;  // outlive the slots
   std::vector<Slot> slots;
-  std::vector<size_t> reduced;                // slots, as `gradients` has them
+  std::vector<size_t> reduced;                    // slots, as `gradients` has them
   std::unique_ptr<DataParallel> whole_gradients;  // of 1
   std::unique_ptr<ShardedGradients> gradients;    // of 2 and 3
   std::unique_ptr<Streamed> streamed;             // of 3
@@ -73,8 +73,8 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
       all(distributed::group(o.replicas.empty() ? o.axis : o.replicas + "+" + o.axis)) {
   check(o.zero >= 1 && o.zero <= 3, kOp, "zero is 1, 2 or 3, got ", o.zero);
   check(o.whole_below >= 0, kOp, "whole_below is not negative, got ", o.whole_below);
-  check(all.size() == group.size() * (o.replicas.empty() ? 1 : distributed::group(o.replicas).size()), kOp, "the axes '",
-        o.axis, "' and '", o.replicas, "' have one in common");
+  check(all.size() == group.size() * (o.replicas.empty() ? 1 : distributed::group(o.replicas).size()), kOp,
+        "the axes '", o.axis, "' and '", o.replicas, "' have one in common");
   NamedTensors ours;
   std::map<const Storage*, int> on;  // several on one storage, or a part of one: moving them would part them
   for (const auto& [name, t] : module.named_parameters()) {
@@ -100,14 +100,14 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
     reduced.push_back(i);
   }
   if (o.zero == 1) {
-    whole_gradients = std::make_unique<DataParallel>(averaged, all, DataParallelOptions{.bucket_bytes = o.bucket_bytes});
+    whole_gradients =
+        std::make_unique<DataParallel>(averaged, all, DataParallelOptions{.bucket_bytes = o.bucket_bytes});
     return;
   }
   gradients = std::make_unique<ShardedGradients>(
       averaged, group,
-      ShardedGradients::Options{.bucket_bytes = o.bucket_bytes,
-                                .every_pass = o.zero == 3 && o.reduce_every_pass,
-                                .replicas = replicas});
+      ShardedGradients::Options{
+          .bucket_bytes = o.bucket_bytes, .every_pass = o.zero == 3 && o.reduce_every_pass, .replicas = replicas});
   if (o.zero == 2) return;
   StreamOptions stream{.tier = kRanks, .gradients = false, .recompute = false};
   if (!o.reshard_after_forward) stream.near_bytes = INT64_MAX / 4;
@@ -198,9 +198,8 @@ void FullySharded::State::average_small() {
     const Tensor had = s.whole.grad();
     uint8_t used = had.defined() ? 1 : 0;
     const Tensor g = used ? had.contiguous() : zeros(s.whole.shape(), s.whole.dtype()).to(s.whole.device());
-    all.run(g.device(), cat("gradient of ", s.name), [&](Collectives& c) {
-      c.all_reduce(g.raw_data(), g.numel(), g.dtype(), Reduction::avg);
-    });
+    all.run(g.device(), cat("gradient of ", s.name),
+            [&](Collectives& c) { c.all_reduce(g.raw_data(), g.numel(), g.dtype(), Reduction::avg); });
     if (!cuda::capturing())
       all.run("used", [&](Communicator& c) { c.all_reduce(&used, 1, DType::u8, Reduction::max); });
     if (used) s.whole.set_grad(g);

@@ -30,11 +30,11 @@ struct FullyShardedOptions {
 
 /// Averages gradients over the ranks of an axis as distributed::DataParallel does, with the same bits, but a rank
 /// updates, and has optimizer state for, its part of each parameter alone: the rows that Placement "S(0)" gives it. Of
-/// 2 it keeps its part of the gradients alone, which are reduce_scattered while backward runs. Of 3 parameters, too, lie
-/// in parts, and are whole for as long as calls read them: a block's (StreamedPart) are gathered while the block before
-/// it computes, in forward and backward and what runs again, and go behind it. Which comes next is learnt from the first
-/// step. Of f32 parameters that autocast reads in bf16 or f16 the copy is gathered, not they (Rajbhandari et al.,
-/// arXiv:1910.02054; Zhao et al., arXiv:2304.11277).
+/// 2 it keeps its part of the gradients alone, which are reduce_scattered while backward runs. Of 3 parameters, too,
+/// lie in parts, and are whole for as long as calls read them: a block's (StreamedPart) are gathered while the block
+/// before it computes, in forward and backward and what runs again, and go behind it. Which comes next is learnt from
+/// the first step. Of f32 parameters that autocast reads in bf16 or f16 the copy is gathered, not they (Rajbhandari et
+/// al., arXiv:1910.02054; Zhao et al., arXiv:2304.11277).
 ///
 ///     distributed::set_mesh(distributed::Mesh("dp=4"));
 ///     nn::FullySharded sharded(model, {.zero = 3});
@@ -57,15 +57,15 @@ struct FullyShardedOptions {
 /// Parameters of no dimension, and of 3 those that are a part of a larger tensor, stay whole.
 class FullySharded {
  public:
-  /// Makes every rank's parameters those of the first. Of 3 every handle to a parameter sees the one that lies in parts.
-  /// Module and groups must outlive it. Throws ValueError for options that make no sense or an axis that the mesh does
-  /// not have; DistributedError where the ranks' parameters differ, naming the first that does.
+  /// Makes every rank's parameters those of the first. Of 3 every handle to a parameter sees the one that lies in
+  /// parts. Module and groups must outlive it. Throws ValueError for options that make no sense or an axis that the
+  /// mesh does not have; DistributedError where the ranks' parameters differ, naming the first that does.
   explicit FullySharded(const Module& module, const FullyShardedOptions& options = {});
   ~FullySharded();
   FullySharded(const FullySharded&) = delete;
 
-  /// What an optimizer updates: each trained parameter's part, by the parameter's name; where the axis has several ranks
-  /// a sharded tensor that lies as "S(0)".
+  /// What an optimizer updates: each trained parameter's part, by the parameter's name; where the axis has several
+  /// ranks a sharded tensor that lies as "S(0)".
   NamedTensors parameters() const;
 
   /// Around forward and backward of one batch, and around a forward alone: blocks' parameters come ahead of their use.

@@ -1,4 +1,5 @@
-// ZeRO 1, 2 and 3 against DataParallel, bit for bit, between ranks that are threads; what a rank keeps; what travels when.
+// ZeRO 1, 2 and 3 against DataParallel, bit for bit, between ranks that are threads; what a rank keeps; what travels
+// when.
 
 #include "strata/nn/fully_sharded.h"
 
@@ -90,16 +91,15 @@ struct Way {
   int passes = 1;
   bool adamw = true;
   bool clips = false;
-  bool again = false;      // checkpointed blocks
+  bool again = false;  // checkpointed blocks
   bool autocast = false;
-  bool all_use = true;     // the scale
+  bool all_use = true;  // the scale
   FullyShardedOptions options = {};
   std::string mesh = "dp=3";
 };
 
 std::unique_ptr<optim::Optimizer> make(const Way& way, const NamedTensors& params) {
-  if (way.adamw)
-    return std::make_unique<optim::AdamW>(params, optim::AdamWOptions{.lr = 1e-2, .weight_decay = 0.1});
+  if (way.adamw) return std::make_unique<optim::AdamW>(params, optim::AdamWOptions{.lr = 1e-2, .weight_decay = 0.1});
   return std::make_unique<optim::SGD>(params, optim::SGDOptions{.lr = 0.05, .momentum = 0.9});
 }
 
@@ -329,7 +329,8 @@ TEST(FullySharded, ARankHasItsShareOfTheMemory) {
       }
     }
     // What is not counted: blocks of up to 4 KiB. Parts of dimension 0 are uneven: 129 rows, and few.
-    const double slack = 0.1 * static_cast<double>(whole), w = static_cast<double>(whole), b = static_cast<double>(block);
+    const double slack = 0.1 * static_cast<double>(whole), w = static_cast<double>(whole),
+                 b = static_cast<double>(block);
     if (rank == 0)
       std::printf("bytes of a rank of 4: whole %ld, block %ld, DDP %ld, ZeRO %ld %ld %ld\n", static_cast<long>(whole),
                   static_cast<long>(block), static_cast<long>(bytes[0]), static_cast<long>(bytes[1]),
@@ -403,7 +404,8 @@ TEST(FullySharded, ARankHasItsRows) {
     is(net.table.to_vector<float>() == whole, "the table is another one");
     for (const auto& [name, t] : sharded.parameters()) {
       if (name == "number") continue;
-      is(is_placed(t) && distributed::placements_of(t) == "S(0)", cat(name, " lies as ", distributed::placements_of(t)));
+      is(is_placed(t) && distributed::placements_of(t) == "S(0)",
+         cat(name, " lies as ", distributed::placements_of(t)));
       if (name == "pair") is(local_part(t).size(0) == (rank < 2 ? 1 : 0), "the parts of 2 rows");
       if (name == "table") {
         const std::vector<float> part = local_part(t).to_vector<float>();
