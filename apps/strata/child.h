@@ -65,6 +65,7 @@ class Child {
     return !ended_;
   }
   void kill(int signal) { ::kill(pid_, signal); }
+  pid_t pid() const { return pid_; }
   /// As Result::status.
   int wait() {
     if (!ended_ && ::wait4(pid_, &status_, 0, &usage_) == pid_) ended_ = true;

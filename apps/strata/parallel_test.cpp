@@ -38,9 +38,12 @@ class Parallel : public testing::Test {
   std::vector<StepMetrics> metrics(const std::string& out) const {
     return read_metrics((dir_ / out) + "/metrics.jsonl");
   }
+  // Of the newest checkpoint, however many ranks wrote it: the bytes of its weights and of the optimizer's state.
   std::string weights(const std::string& out) const {
     const auto found = io::find_latest_checkpoint(dir_ / out);
-    return found ? io::read_file(found->path + "/model.safetensors") : "";
+    if (!found) return "";
+    const io::Checkpoint c = io::load_checkpoint(*found);
+    return io::encode_safetensors(c.files.at("model")) + io::encode_safetensors(c.files.at("optimizer"));
   }
   io::TempDir dir_;
 };
@@ -267,6 +270,24 @@ TEST_F(Parallel, ARunGoesOnWithAnotherNumberOfRanks) {
   EXPECT_LT(m[39].loss, m[0].loss);
   ASSERT_EQ(strata(train("one") + "--steps 20").status, 0);
   EXPECT_NEAR(m[19].loss, metrics("one")[19].loss, 1e-3);
+}
+
+// Each rank has written a part, and a damaged one is named and passed over, for the same bits.
+TEST_F(Parallel, ADamagedPartSendsARunBackToTheCheckpointBefore) {
+  ASSERT_EQ(strata(on(4, "run")).status, 0);
+  const std::string want = weights("run"), newest = (dir_ / "run") + "/step-00000040";
+  for (int r = 0; r < 4; ++r)
+    EXPECT_TRUE(std::filesystem::exists(newest + "/model.rank-" + std::to_string(r) + ".safetensors")) << r;
+  const Result text = strata("generate --model " + (dir_ / "run") + " --prompt line --tokens 4");
+  EXPECT_EQ(text.status, 0) << text.output;
+  const std::string part = newest + "/optimizer.rank-2.safetensors";
+  std::filesystem::resize_file(part, std::filesystem::file_size(part) - 1);
+  const Result again =
+      strata("launch -n 4 -- " + std::string(program()) + " train --resume --steps 40 --out " + (dir_ / "run"));
+  ASSERT_EQ(again.status, 0) << again.output;
+  EXPECT_NE(again.output.find("optimizer.rank-2.safetensors' has "), std::string::npos) << again.output;
+  EXPECT_NE(again.output.find("going on after step 30"), std::string::npos) << again.output;
+  EXPECT_EQ(weights("run"), want);
 }
 
 TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {

@@ -1,4 +1,4 @@
-#include "strata/io/checkpoint.h"
+#include "strata/io/checkpoint_inl.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,9 +9,8 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <set>
 #include <system_error>
-
-#include <nlohmann/json.hpp>
 
 #include "strata/core/error.h"
 #include "strata/io/descriptor.h"
@@ -22,6 +21,7 @@
 #include "strata/io/json.h"
 #include "strata/io/read_ahead.h"
 #include "strata/io/temporary_directory_inl.h"
+#include "strata/io/tensor_parts_inl.h"
 
 namespace strata::io {
 namespace fs = std::filesystem;
@@ -29,10 +29,8 @@ using json = nlohmann::json;
 namespace {
 constexpr std::string_view kOp = "checkpoint";
 constexpr std::string_view kFormat = "strata-checkpoint";
-constexpr int kVersion = 1;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kStateFile = "state.json";
-constexpr std::string_view kExtension = ".safetensors";
 constexpr uint64_t kMaxState = 64u << 20;
 
 std::string directory_name(int64_t step) {
@@ -61,10 +59,6 @@ std::string file_in(const std::string& dir, std::string_view name) {
   return (fs::path(dir) / name).string();
 }
 
-std::string stem_of(const std::string& file) {
-  return file.substr(0, file.size() - kExtension.size());
-}
-
 // Checksum of state.json's own content: of its text with the keys sorted and without the checksum.
 std::string own_checksum(const json& state) {
   json rest = state;
@@ -75,6 +69,8 @@ std::string own_checksum(const json& state) {
 struct State {
   int64_t step = 0;
   std::map<std::string, WrittenFile> files;  // by name, with the extension
+  std::map<std::string, std::string> stems;  // by the same: "model" of model.safetensors and model.rank-3.safetensors
+  detail::StoredTensors parts;               // of a checkpoint of several ranks, by stem
   std::map<std::string, std::string> texts;
 };
 
@@ -87,7 +83,9 @@ State parse_state(const InputFile& file) {
     check<IoError>(ok, kOp, quote(path), ": field ", quote(field), " must be ", wanted);
   };
   need(j.is_object() && j.value("format", json()) == kFormat, "format", cat("'", kFormat, "'"));
-  need(j.value("version", json()) == kVersion, "version", cat(kVersion));
+  const json version = j.value("version", json());
+  need(version == detail::kWhole || version == detail::kInParts, "version",
+       cat(detail::kWhole, " or ", detail::kInParts));
   const json checksum = j.value("xxh64", json());
   need(checksum.is_string(), "xxh64", "a string");
   const std::string computed = own_checksum(j);
@@ -101,14 +99,16 @@ State parse_state(const InputFile& file) {
   need(files.is_object(), "files", "an object");
   for (const auto& [name, file] : files.items()) {
     WrittenFile w;
-    need(is_plain_name(name) && name.ends_with(kExtension), cat("files.", name), "named NAME.safetensors");
+    need(is_plain_name(name) && name.ends_with(detail::kExtension), cat("files.", name), "named NAME.safetensors");
     need(file.is_object() && file.value("bytes", json()).is_number_unsigned(), cat("files.", name, ".bytes"), "a size");
     w.bytes = file["bytes"].get<uint64_t>();
     const json hash = file.value("xxh64", json());
     need(hash.is_string() && parse_hex(hash.get<std::string>(), w.xxh64), cat("files.", name, ".xxh64"),
          "16 hex digits");
     state.files[name] = w;
+    state.stems[name] = detail::stem_of(name, version == detail::kInParts);
   }
+  if (version == detail::kInParts) state.parts = detail::parse_parts(j, path, state.files);
   need(texts.is_object(), "state", "an object");
   for (const auto& [key, text] : texts.items()) {
     need(text.is_string(), cat("state.", key), "a string");
@@ -155,10 +155,21 @@ class OpenCheckpoint {
     check<IoError>(found != files_.end(), kOp, quote(dir_), " has no file ", quote(name));
     return found->second;
   }
+  /// What it has tensors of: "model", "optimizer".
+  std::set<std::string> stems() const {
+    std::set<std::string> all;
+    for (const auto& [name, stem] : state_.stems) all.insert(stem);
+    for (const auto& [stem, tensors] : state_.parts) all.insert(stem);
+    return all;
+  }
+  void check_has(const std::string& stem) const {
+    check<IoError>(stems().contains(stem), kOp, quote(dir_), " has no file ",
+                   quote(stem + std::string(detail::kExtension)));
+  }
   std::vector<InputFile> again(const std::vector<std::string>& only) const {
     std::vector<InputFile> all;
     for (const auto& [name, file] : files_)
-      if (only.empty() || std::ranges::find(only, stem_of(name)) != only.end()) all.push_back(file.again());
+      if (only.empty() || std::ranges::find(only, state_.stems.at(name)) != only.end()) all.push_back(file.again());
     return all;
   }
   void check_sizes() const {
@@ -170,15 +181,37 @@ class OpenCheckpoint {
       Hasher hasher;
       fill_tensors(file, {}, &hasher);
       check_hash(state_.files.at(name), file, hasher);
-      read_safetensors_header(file);
+      const SafetensorsHeader header = read_safetensors_header(file);
+      if (!state_.parts.empty()) detail::check_parts(state_.parts.at(state_.stems.at(name)), name, header);
     }
     verified_ = true;
   }
-  /// The tensors of a file; its checksum is looked at unless that has been done.
-  TensorMap tensors(const std::string& name, const TensorMap& into, Device device) const {
+  /// What a stem has; its checksums are looked at unless that has been done. Those that are shared with other ranks,
+  /// which say theirs, go to `seen`.
+  TensorMap tensors(const std::string& stem, const TensorMap& into, Device device, const RankPlaces& places,
+                    detail::SeenHashes* seen) const {
+    if (const auto found = state_.parts.find(stem); found != state_.parts.end()) {
+      const auto file_of = [&](int64_t rank) -> const InputFile& { return file(detail::file_name(stem, rank)); };
+      for (const auto& [name, of] : state_.stems)
+        if (of == stem) check_size(state_.files.at(name), file(name));
+      return detail::read_parts(stem, found->second, file_of, into, device, places, seen);
+    }
+    const std::string name = stem + std::string(detail::kExtension);
     const InputFile& f = file(name);
-    if (verified_) return SafetensorsFile(f.again()).read(into, device);
     const WrittenFile& wanted = state_.files.at(name);
+    if (places.layout || places.has ||
+        std::ranges::any_of(into, [](const auto& entry) { return is_placed(entry.second); })) {
+      if (!verified_) {
+        check_size(wanted, f);
+        Hasher all;
+        fill_tensors(f, {}, &all);
+        check_hash(wanted, f, all);
+      }
+      return detail::read_parts(
+          stem, detail::whole_tensors(read_safetensors_header(f)), [&](int64_t) -> const InputFile& { return f; }, into,
+          device, places, seen);
+    }
+    if (verified_) return SafetensorsFile(f.again()).read(into, device);
     check_size(wanted, f);
     Hasher hasher;
     TensorMap result;
@@ -193,6 +226,7 @@ class OpenCheckpoint {
     check_hash(wanted, f, hasher);
     return result;
   }
+  const detail::StoredTensors& parts() const { return state_.parts; }
 
  private:
   InputFile open(const std::string& name) const { return InputFile(folder_.fd, name, file_in(dir_, name)); }
@@ -257,30 +291,44 @@ std::string save_checkpoint(const std::string& run_dir, int64_t step, const Tens
   check<ValueError>(keep_last >= 0, "save_checkpoint", "keep_last must be at least 0 (0 keeps all), got ", keep_last);
   make_directories(run_dir);
   remove_leftover_directories(run_dir, kTemporaryPrefix);
-  const std::string name = directory_name(step), target = file_in(run_dir, name);
-  {
-    const TemporaryDirectory made(run_dir, name);
-    const std::string& temporary = made.path();
-    json j{{"format", kFormat}, {"version", kVersion}, {"step", step}, {"files", json::object()}, {"state", state}};
-    for (const auto& [stem, tensors] : files) {
-      const std::string file = stem + std::string(kExtension);
-      check<ValueError>(is_plain_name(stem), "save_checkpoint", "a file cannot be named ", quote(stem),
-                        ": use letters, digits, '.', '_', '-'");
-      const WrittenFile written = save_safetensors(file_in(temporary, file), tensors);
-      j["files"][file] = {{"bytes", written.bytes}, {"xxh64", to_hex(written.xxh64)}};
-    }
-    try {
-      j["xxh64"] = own_checksum(j);
-    } catch (const json::exception&) {
-      throw ValueError("save_checkpoint", "the state holds a text that is not UTF-8");
-    }
-    const std::string text = j.dump(1) + "\n";
-    check<ValueError>(text.size() <= kMaxState, "save_checkpoint", "the state has ", text.size(),
-                      " bytes of text, at most ", kMaxState, " are allowed: put large data into tensors");
-    write_file(file_in(temporary, kStateFile), text);
-    sync_directory(temporary);
-    publish(temporary, target);
+  const TemporaryDirectory made(run_dir, directory_name(step));
+  json index = json::object();
+  for (const auto& [stem, tensors] : files) {
+    detail::check_stem(stem);
+    const std::string file = stem + std::string(detail::kExtension);
+    const WrittenFile written = save_safetensors(file_in(made.path(), file), tensors);
+    index[file] = {{"bytes", written.bytes}, {"xxh64", to_hex(written.xxh64)}};
   }
+  return detail::finish_checkpoint(made.path(), run_dir, step,
+                                   {{"version", detail::kWhole}, {"files", std::move(index)}}, state, keep_last);
+}
+
+void detail::check_stem(const std::string& stem) {
+  check<ValueError>(is_plain_name(stem), "save_checkpoint", "a file cannot be named ", quote(stem),
+                    ": use letters, digits, '.', '_', '-'");
+}
+
+std::string detail::checkpoint_name(int64_t step) {
+  return directory_name(step);
+}
+
+std::string detail::finish_checkpoint(const std::string& temporary, const std::string& run_dir, int64_t step, json j,
+                                      const std::map<std::string, std::string>& state, int keep_last) {
+  const std::string target = file_in(run_dir, directory_name(step));
+  j["format"] = kFormat;
+  j["step"] = step;
+  j["state"] = state;
+  try {
+    j["xxh64"] = own_checksum(j);
+  } catch (const json::exception&) {
+    throw ValueError("save_checkpoint", "the state holds a text that is not UTF-8");
+  }
+  const std::string text = j.dump(1) + "\n";
+  check<ValueError>(text.size() <= kMaxState, "save_checkpoint", "the state has ", text.size(),
+                    " bytes of text, at most ", kMaxState, " are allowed: put large data into tensors");
+  write_file(file_in(temporary, kStateFile), text);
+  sync_directory(temporary);
+  publish(temporary, target);
   sync_directory(run_dir);
   if (keep_last > 0) prune_checkpoints(run_dir, keep_last, target);
   return target;
@@ -288,21 +336,30 @@ std::string save_checkpoint(const std::string& run_dir, int64_t step, const Tens
 
 namespace {
 Checkpoint load(const OpenCheckpoint& from, const std::vector<std::string>& only, bool tensors,
-                const TensorFiles& into = {}, Device device = Device::cpu()) {
+                const TensorFiles& into = {}, Device device = Device::cpu(), const RankPlaces& places = {},
+                detail::SeenHashes* seen = nullptr) {
   Checkpoint result;
   result.step = from.state().step;
   result.state = from.state().texts;
   if (!tensors) return result;
-  for (const std::string& stem : only) from.file(stem + std::string(kExtension));  // throws where there is none
-  for (const auto& [name, wanted] : from.state().files) {
-    const std::string stem = stem_of(name);
+  for (const std::string& stem : only) from.check_has(stem);
+  for (const std::string& stem : from.stems()) {
     if (!only.empty() && std::find(only.begin(), only.end(), stem) == only.end()) continue;
     const auto place = into.find(stem);
-    result.files[stem] = from.tensors(name, place == into.end() ? TensorMap() : place->second, device);
+    result.files[stem] = from.tensors(stem, place == into.end() ? TensorMap() : place->second, device, places, seen);
   }
   return result;
 }
 }  // namespace
+
+Checkpoint detail::load_parts(const FoundCheckpoint& found, const std::vector<std::string>& only,
+                              const TensorFiles& into, Device device, const RankPlaces& places, SeenHashes* seen) {
+  check<ValueError>(found.files != nullptr, "load_checkpoint", "the checkpoint was not found, or not opened");
+  return load(*found.files, only, true, into, device, places, seen);
+}
+const detail::StoredTensors& detail::parts_of(const FoundCheckpoint& found) {
+  return found.files->parts();
+}
 
 FoundCheckpoint open_checkpoint(const std::string& dir) {
   auto files = std::make_shared<const OpenCheckpoint>(dir);

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "strata/core/node.h"
@@ -22,6 +23,10 @@ namespace {
 constexpr std::string_view kOp = "FullySharded";
 
 using namespace distributed;
+
+// The parts of the parameters of all that live, by the parameter's storage, and along which axis they lie.
+std::mutex g_parts_mutex;
+std::map<const Storage*, std::pair<Tensor, std::string>> g_parts;
 
 // A gradient that the optimizer reads, or its sum with the one that is there.
 void give_gradient(Tensor& to, const Tensor& gradient) {
@@ -48,6 +53,7 @@ struct FullySharded::State {
   };
 
   State(const Module& module, const FullyShardedOptions& o);
+  ~State();
   void add(const std::string& name, const Tensor& whole, bool alone);
   void make_units();
   void renew_low();
@@ -117,6 +123,12 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
   make_units();
 }
 
+FullySharded::State::~State() {
+  const std::lock_guard lock(g_parts_mutex);
+  for (const Slot& s : slots)
+    if (s.moved) g_parts.erase(s.whole.storage().get());
+}
+
 void FullySharded::State::add(const std::string& name, const Tensor& whole, bool alone) {
   NoGrad guard;
   Slot& s = slots.emplace_back();
@@ -135,6 +147,8 @@ void FullySharded::State::add(const std::string& name, const Tensor& whole, bool
     Tensor(whole).set_grad(Tensor());
     autograd_meta(whole).low = {};
     rebind(whole, lies);
+    const std::lock_guard lock(g_parts_mutex);
+    g_parts[whole.storage().get()] = {s.part, options.axis};
   } else {
     s.part = s.cut.part(whole.detach(), group.rank());
   }
@@ -265,6 +279,16 @@ void FullySharded::gather_updated() {
 
 bool lies_in_parts(const Tensor& parameter) {
   return !is_placed(parameter) && parameter.tier() == kRanks;
+}
+
+Tensor as_it_lies(const Tensor& parameter) {
+  if (!lies_in_parts(parameter)) return parameter;
+  const std::lock_guard lock(g_parts_mutex);
+  const auto found = g_parts.find(parameter.storage().get());
+  check(found != g_parts.end(), kOp, "a parameter of shape ", parameter.shape(),
+        " lies in parts of which nobody knows");
+  bump_version(found->second.first, kOp);  // who writes to it changes what is gathered
+  return from_local(found->second.first, "S(0)", parameter.shape(), found->second.second);
 }
 
 std::vector<StreamedPart> FullySharded::blocks() const {

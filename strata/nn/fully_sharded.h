@@ -101,5 +101,8 @@ class FullySharded {
 
 /// Whether a parameter lies in parts on the ranks, by a FullySharded of ZeRO 3: then all ranks must read it together.
 bool lies_in_parts(const Tensor& parameter);
+/// Such a parameter as a sharded tensor "S(0)" over this rank's part, whose memory it shares: what is written to the
+/// part is the parameter's. Other tensors as they are. Throws ValueError where its FullySharded has gone.
+Tensor as_it_lies(const Tensor& parameter);
 
 }  // namespace strata::nn

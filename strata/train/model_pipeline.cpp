@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <charconv>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -268,51 +267,6 @@ void ModelPipeline::renew_tied() {
   hand_over(group_, "tied table", ranks.front(), ranks.back(), table);
   Tensor copy = weight;
   if (has_last_) copy.copy_(table);
-}
-
-nn::StateDict ModelPipeline::gathered(const nn::StateDict& own) const {
-  const NoGrad guard;
-  nn::StateDict all;
-  std::string list;
-  std::vector<Tensor> tensors;
-  for (const auto& [name, t] : own) {
-    if (t.device().is_meta()) continue;
-    const Tensor whole = t.detach().to(Device::cpu()).contiguous();
-    all.emplace(name, whole);
-    list += cat(name, '\t', whole.dtype(), '\t');
-    for (const int64_t size : whole.shape()) list += cat(size, ' ');
-    list += '\n';
-    tensors.push_back(whole);
-  }
-  if (group_.rank() != 0) all.clear();
-  for (int from = 1; from < group_.size(); ++from) {
-    if (group_.rank() != 0 && group_.rank() != from) continue;
-    group_.run(cat("state of stage ranks [", from, "]"), [&](distributed::Communicator& c) {
-      if (group_.rank() == from) {
-        uint64_t bytes = list.size();
-        c.send(&bytes, sizeof bytes, 0);
-        c.send(list.data(), list.size(), 0);
-        for (const Tensor& t : tensors) c.send(t.raw_data(), static_cast<size_t>(t.nbytes()), 0);
-        return;
-      }
-      uint64_t bytes = 0;
-      c.receive(&bytes, sizeof bytes, from);
-      std::string names(bytes, '\0');
-      c.receive(names.data(), names.size(), from);
-      std::istringstream lines(names);
-      for (std::string line; std::getline(lines, line);) {
-        const size_t a = line.find('\t'), b = line.find('\t', a + 1);
-        std::istringstream sizes(line.substr(b + 1));
-        Shape shape;
-        for (int64_t size = 0; sizes >> size;) shape.push_back(size);
-        const Tensor t =
-            empty(TensorMeta{shape, parse_dtype(line.substr(a + 1, b - a - 1)), Device::cpu(), std::nullopt});
-        c.receive(t.raw_data(), static_cast<size_t>(t.nbytes()), from);
-        all.emplace(line.substr(0, a), t);  // a copy of what is here already is left aside
-      }
-    });
-  }
-  return all;
 }
 
 std::string ModelPipeline::to_text() const {

@@ -48,10 +48,6 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   /// The mean loss of a batch, on every rank; nothing is recorded.
   Tensor loss(const data::Batch& batch);
 
-  /// All ranks' tensors at the group's first rank, each by its name; empty elsewhere. Every rank of the group calls it.
-  /// What is on the meta device is another rank's.
-  nn::StateDict gathered(const nn::StateDict& own) const;
-
   const distributed::pipeline::Pipeline& pipeline() const { return *train_; }
   /// "4 stages (1f1b, 8 micro-batches), blocks 0-2 | 3-5 | ..; a bubble of 27.3%".
   std::string to_text() const;

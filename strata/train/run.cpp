@@ -9,13 +9,12 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include "strata/core/node.h"
 #include "strata/core/placement.h"
 #include "strata/cuda/libraries.h"
-#include "strata/dist/collectives/placed.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/hash.h"
+#include "strata/io/rank_checkpoint.h"
 #include "strata/io/read_ahead.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/fully_sharded.h"
@@ -24,7 +23,6 @@
 #include "strata/optim/home.h"
 #include "strata/optim/record.h"
 #include "strata/train/fine_tune_inl.h"
-#include "strata/train/model_pipeline_inl.h"
 #include "strata/train/rehearse.h"
 
 namespace strata {
@@ -64,6 +62,37 @@ optim::OptionValues options_of(const OptimConfig& c, const optim::OptimizerRecor
   options["compensated_weights"] = c.param_update == "compensated";
   options["state_8bit"] = c.state_8bit;
   return options;
+}
+
+// Without what is on the meta device, in another rank's stage; what lies in parts as it lies.
+nn::StateDict present(nn::StateDict tensors) {
+  std::erase_if(tensors, [](const auto& entry) { return entry.second.is_meta(); });
+  for (auto& [name, t] : tensors) t = nn::as_it_lies(t);
+  return tensors;
+}
+
+// What of a run a rank reads: its model's tensors, and of its parameters the optimizer's states, which lie as they.
+io::RankPlaces places_of(const nn::StateDict& kept, const optim::Optimizer* optimizer) {
+  std::map<std::string, Tensor, std::less<>> params;
+  bool placed = false;
+  for (const auto& [name, t] : optimizer ? optimizer->params() : optim::NamedTensors()) {
+    placed = placed || is_placed(t);
+    params.emplace(name, t);
+  }
+  const auto owner = [params = std::move(params)](const std::string& state) {
+    const auto found = params.find(std::string_view(state).substr(0, state.rfind('.')));
+    return found == params.end() ? Tensor() : found->second;
+  };
+  io::RankPlaces places;
+  places.has = [&kept, owner](const std::string& file, const std::string& name) {
+    return file == kModelFile ? kept.contains(name) : owner(name).defined();
+  };
+  if (placed)
+    places.layout = [owner](const std::string& file, const std::string& name, const Shape& shape) -> LayoutRef {
+      const Tensor p = file == kOptimizerFile ? owner(name) : Tensor();
+      return is_placed(p) && p.dim() > 0 && p.shape() == shape ? layout_of(p) : nullptr;
+    };
+  return places;
 }
 
 bool is_checkpoint(const std::string& path) {
@@ -116,30 +145,8 @@ optim::RunSchedule make_schedule(const OptimConfig& c, int64_t steps) {
   return {optim::LrSchedule(record.name, options), c.lr, before};
 }
 
-namespace {
-// All of what lies in parts, where it is `kept`. Every rank that has a part calls it.
-nn::StateDict gathered(nn::StateDict tensors, bool kept) {
-  const NoGrad guard;
-  for (auto& [name, t] : tensors) {
-    t = nn::lies_in_parts(t) ? t.clone() : distributed::full_tensor(t);
-    if (!kept) t = Tensor();
-  }
-  return tensors;
-}
-}  // namespace
-
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
-                     const optim::Optimizer& optimizer, int keep_last, const ModelPipeline* stages, bool writes) {
-  nn::StateDict weights = kept_state(model, state.config), states = optimizer.state_dict();
-  if (stages) {
-    weights = stages->gathered(weights);
-    states = stages->gathered(states);
-    if (weights.empty()) return {};
-  } else {
-    weights = gathered(std::move(weights), writes);
-    states = gathered(std::move(states), writes);
-    if (!writes) return {};
-  }
+                     const optim::Optimizer& optimizer, int keep_last) {
   std::map<std::string, std::string> texts{{"config", to_toml(state.config)},
                                            {"tokenizer", state.tokenizer},
                                            {"tokens", std::to_string(state.tokens)},
@@ -154,7 +161,10 @@ std::string save_run(const std::string& out, const RunState& state, const nn::Mo
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
   }
-  return io::save_checkpoint(out, state.step, {{kModelFile, weights}, {kOptimizerFile, states}}, texts, keep_last);
+  const io::TensorFiles files{{kModelFile, present(kept_state(model, state.config))},
+                              {kOptimizerFile, optimizer.state_dict()}};
+  if (distributed::size() == 1) return io::save_checkpoint(out, state.step, files, texts, keep_last);
+  return io::save_rank_checkpoint(distributed::group("world"), out, state.step, files, texts, keep_last);
 }
 
 bool has_run(const std::string& out) {
@@ -204,28 +214,24 @@ void check_base(const FoundRun& run, const nn::Module& model) {
                  "' holds now (their checksum is ", io::to_hex(now), ", it was ", io::to_hex(run.state.base), ")");
 }
 
-void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimizer) {
-  const TensorList parameters = model.parameters();
-  const auto away = [](const Tensor& t) { return t.device().is_meta(); };  // in another rank's stage
-  const auto here = std::ranges::find_if_not(parameters, away);
-  const bool stages = std::ranges::any_of(parameters, away) && here != parameters.end();
-  const Device device = stages ? here->device() : parameters.front().device();
+void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimizer, distributed::Group* together) {
+  // Straight into its parameters; those that come from model.init are there already.
+  const nn::StateDict all = kept_state(model, run.state.config), kept = together ? present(all) : all;
+  const Device device = together && !kept.empty() ? kept.begin()->second.device() : model.parameters().front().device();
+  const io::RankPlaces places = places_of(kept, optimizer);
   const auto read = [&](const char* file, const io::TensorMap& into, Device where) {
-    io::Checkpoint c = io::load_checkpoint(run.checkpoint, {file}, {{file, into}}, where);
+    io::Checkpoint c = together
+                           ? io::load_rank_checkpoint(*together, run.checkpoint, {file}, {{file, into}}, where, places)
+                           : io::load_checkpoint(run.checkpoint, {file}, {{file, into}}, where);
     return std::move(c.files.at(file));
   };
-  // Straight into its parameters; those that come from model.init are there already.
-  const nn::StateDict kept = kept_state(model, run.state.config);
-  nn::StateDict into = kept;  // what lies in parts is read as a whole, then cut
-  std::erase_if(into, [&](const auto& entry) {
-    return is_placed(entry.second) || nn::lies_in_parts(entry.second) || (stages && away(entry.second));
-  });
-  io::TensorMap found = read(kModelFile, into, device);
+  io::TensorMap found = read(kModelFile, kept, device);
   for (const auto& [name, t] : kept)
     check<IoError>(found.contains(name), run.path, "the model's file has no '", name, "'");
   for (const auto& [name, t] : found)
     check<IoError>(kept.contains(name), run.path, "the model has no place for '", name, "'");
-  if (stages) std::erase_if(found, [&](const auto& entry) { return away(kept.at(entry.first)); });
+  for (const auto& [name, t] : all)  // what was read into parts is there
+    if (nn::lies_in_parts(t)) found.erase(name);
   model.load_state_dict(found, false);
   if (!optimizer) return;
   const memory::TagScope tag(memory::Tag::optimizer);
@@ -234,13 +240,7 @@ void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimize
   const Device where = home.who == optim::StateHome::Who::device ? device : Device::cpu();
   const Tier tier = home.where == Tier::host ? (where.is_cuda() ? Tier(Tier::pinned) : Tier()) : home.where;
   const memory::TierScope there(tier);
-  io::TensorMap states = read(kOptimizerFile, {}, where);
-  const optim::NamedTensors updated = optimizer->params();
-  if (stages)
-    std::erase_if(states, [&](const auto& entry) {
-      return std::ranges::none_of(updated, [&](const auto& p) { return entry.first.starts_with(p.first + '.'); });
-    });
-  optimizer->take_state_dict(std::move(states));
+  optimizer->take_state_dict(read(kOptimizerFile, {}, where));
 }
 
 void write_recorded_step(const std::string& out, const Recording& step) {

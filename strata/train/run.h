@@ -1,7 +1,8 @@
 #pragma once
 // A run on disk: what its checkpoints hold beside the tensors, and how a trained model comes back.
 //
-//   OUT/step-00001000/   model.safetensors, optimizer.safetensors, state.json (strata/io/checkpoint.h)
+//   OUT/step-00001000/   model.safetensors, optimizer.safetensors, state.json (strata/io/checkpoint.h); of a job of
+//                        several ranks model.rank-0.safetensors and so on (strata/io/rank_checkpoint.h)
 //   OUT/metrics.jsonl    one line a step
 //   OUT/step.recording   the second step since the run was last started, as a Recording
 //   OUT/step.trace.json  of a run with tiers: what that step computed and moved when
@@ -17,6 +18,7 @@
 #include "strata/core/recording.h"
 #include "strata/core/rng.h"
 #include "strata/data/sampler.h"
+#include "strata/dist/group.h"
 #include "strata/io/checkpoint.h"
 #include "strata/lab/trace.h"
 #include "strata/models/encoder_decoder.h"
@@ -28,8 +30,6 @@
 #include "strata/train/metrics.h"
 
 namespace strata {
-
-class ModelPipeline;
 
 /// The model of the settings, with weights of train.param_dtype; with model.init that of make_tuned_model(), and
 /// ValueError where that reads one text and writes another.
@@ -64,12 +64,10 @@ struct RunState {
   std::vector<double> loss_scale;
 };
 
-/// Writes OUT/step-XXXXXXXX and deletes old checkpoints. Returns its path. Throws IoError; then what was there is
-/// intact. Of a model in `stages` all ranks of its pipeline call it, and those that do not lead return "". Tensors that
-/// lie in parts are gathered, one after the other, by all ranks that have a part; those that do not write return "".
+/// Writes OUT/step-XXXXXXXX and deletes old checkpoints. Returns its path. In a job of several ranks all of them call
+/// it, and each writes its parts; `state` is rank 0's. Throws IoError; then what was there is intact.
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
-                     const optim::Optimizer& optimizer, int keep_last, const ModelPipeline* stages = nullptr,
-                     bool writes = true);
+                     const optim::Optimizer& optimizer, int keep_last);
 
 /// A checkpoint that was found, its state read, its tensors not yet.
 struct FoundRun {
@@ -87,8 +85,10 @@ bool has_run(const std::string& out);
 /// with.
 void check_base(const FoundRun& run, const nn::Module& model);
 /// Fills the model, and the optimizer where given, from a checkpoint; weights that are frozen since model.init gave
-/// them are not in it. Throws IoError, ValueError, ShapeError.
-void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimizer);
+/// them are not in it. Throws IoError, ValueError, ShapeError. With `together` all ranks of it call this, for the same
+/// checkpoint: each reads its parts, of sharded tensors and of a pipeline's stage, and all throw where one does.
+void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimizer,
+              distributed::Group* together = nullptr);
 
 /// Writes OUT/step.recording. Throws IoError.
 void write_recorded_step(const std::string& out, const Recording& step);

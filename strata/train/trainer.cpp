@@ -161,7 +161,15 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   if (has_run(options_.out)) {
     check(options_.resume, "train", "'", options_.out,
           "' holds a run already: --resume goes on with it, another --out starts a new one");
-    found = trusting ? newest() : find_run(options_.out, &warnings);
+    try {
+      found = trusting ? newest() : find_run(options_.out, &warnings);
+    } catch (const NotWhole&) {  // told to the others
+    }
+    const double step = found ? static_cast<double>(found->state.step) : -1;
+    const std::vector<double> most = ranks_->vote({found ? 0.0 : 1.0, step, -step});
+    if (most[0] > 0) throw NotWhole();
+    check<IoError>(most[1] == -most[2], options_.out, "ranks find other newest checkpoints, of steps ", -most[2], " and ",
+                   most[1], ": the folder must be on one file system");
   }
   const io::detail::ReadAhead weights = found ? io::detail::read_ahead(found->checkpoint) : io::detail::ReadAhead();
   if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
@@ -300,7 +308,7 @@ void Run::resume_from(const FoundRun& found) {
     check(now == then, "train", key.name, " is ", now, ", but the run in '", options_.out, "' has ", then,
           " (strata train --resume --out ", options_.out, " goes on with the run's own settings)");
   }
-  load_run(found, module(), optimizer_.get());
+  load_run(found, module(), optimizer_.get(), distributed::size() > 1 ? &distributed::group("world") : nullptr);
   loader_->set_state(s.sampler);
   default_generator().set_state(s.rng);
   if (steps_->scaler() && !s.loss_scale.empty()) steps_->scaler()->load_state(from_span<double>(s.loss_scale, {2}));
@@ -450,12 +458,6 @@ double Run::validate() {
 void Run::save() {
   if (saved_step_ == step_ || config_.save_every < 0) return;
   optimizer_->finish();
-  if (!ranks_->leads()) {
-    if (ranks_->shares_weights() || (ranks_->pipeline() && ranks_->rank() == 0))
-      save_run(options_.out, {.config = config_}, module(), *optimizer_, 0, ranks_->pipeline(), false);
-    saved_step_ = step_;
-    return;
-  }
   RunState s;
   s.config = config_;
   s.tokenizer = data_.tokenizer->to_json();
@@ -465,12 +467,11 @@ void Run::save() {
   s.base = base_;
   s.elapsed_s = elapsed();
   s.rng = default_generator().state();
-  s.log = metrics_->mark();
+  if (metrics_) s.log = metrics_->mark();
   s.sampler = feeder_->state();
   if (steps_->scaler()) s.loss_scale = steps_->scaler()->state().to_vector<double>();
-  checkpoint_ = save_run(options_.out, s, module(), *optimizer_, static_cast<int>(config_.keep_last),
-                         ranks_->pipeline());
-  if (config_.tune.method != "full") save_adapter_of(options_.out, *model_, config_);
+  checkpoint_ = save_run(options_.out, s, module(), *optimizer_, static_cast<int>(config_.keep_last));
+  if (config_.tune.method != "full" && ranks_->leads()) save_adapter_of(options_.out, *model_, config_);
   saved_step_ = step_;
 }
 
