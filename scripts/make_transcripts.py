@@ -34,7 +34,7 @@ CASES = (
     # Of beams no text is written anew: transformers searches for none any more once it drew.
     ("beams_judged", 4.3, {"temperature": (0.0,), "num_beams": 3, "logprob_threshold": -100.0}),
     ("words", 7.3, {"return_token_timestamps": True, "condition_on_prev_tokens": True}),
-    ("beams_words", 3.3, {"return_token_timestamps": True, "num_beams": 3}),
+    ("beams_words", 3.3, {"return_token_timestamps": True, "num_beams": 3, "condition_on_prev_tokens": True}),
 )
 THRESHOLDS = ("compression_ratio_threshold", "logprob_threshold", "no_speech_threshold")
 NEVER = {"compression_ratio_threshold": 1e9, "logprob_threshold": -1e9, "no_speech_threshold": 2.0}

@@ -124,6 +124,10 @@ TEST_F(PipelineRuns, ShowASampleOfWhatTheySaved) {
   ASSERT_EQ(r.status, 0) << r.output;
   const std::string page = io::read_file((dir_ / "run") + "/report.html");
   EXPECT_NE(page.find("<h2>Sample</h2>"), std::string::npos);
+  // The time line of the second step, both ranks in it.
+  const std::string trace = io::read_file((dir_ / "run") + "/step.trace.json");
+  for (const char* piece : {"rank 0", "rank 1", "F of micro-batch 0 at stage 1", "B of micro-batch 3 at stage 0"})
+    EXPECT_NE(trace.find(piece), std::string::npos) << piece;
 }
 
 TEST_F(PipelineRuns, AStageThatDiesIsNamed) {

@@ -323,8 +323,8 @@ class Pass : detail::GatheredGrads, detail::PartialPass {
   bool retain_graph_;
   bool mode_;
   bool capturing_ = false, splits_ = false;
-  Half half_ = Half::none;           // of the node that runs
-  std::unordered_set<Node*> now_;    // leaves whose gradients do not wait
+  Half half_ = Half::none;         // of the node that runs
+  std::unordered_set<Node*> now_;  // leaves whose gradients do not wait
   std::vector<Held> held_;
   std::unordered_map<Node*, Pending> nodes_;
   std::unordered_set<Node*> queued_;

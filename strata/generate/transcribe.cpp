@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -47,6 +48,8 @@ class Work {
     check(!options.prompt_everywhere || options.condition_on_prev_tokens, kOp,
           "a prompt before every earlier text wants condition_on_prev_tokens");
     out_.words = options.words, out_.judged = writer_.judges();
+    if (tokenizer)
+      for (const auto& [name, id] : tokenizer->special_tokens()) special_.insert(id);
     model->eval();
   }
 
@@ -108,21 +111,25 @@ class Work {
 
   // Without times: windows that know nothing of each other.
   void pieces() {
-    std::vector<detail::SoundWindow> all;
-    for (int64_t at = 0, length = sound_.numel(); at == 0 || at < length; at += features_.samples()) {
-      const int64_t n = std::min(features_.samples(), length - at);
-      all.push_back(window(sound_features(sound_.narrow(0, at, n), features_), n / features_.hop));
-      out_.parts.push_back({seconds(at), seconds(at + n)});
-    }
-    std::vector<detail::WindowText> written = writer_.write(all, options_.writing);
-    for (size_t i = 0; i < written.size(); ++i) {
-      SpokenText& part = out_.parts[i];
-      note(written[i], part);
-      if (written[i].is_silent) continue;
-      part.tokens = std::move(written[i].tokens);
-      part.text = std::move(written[i].text);
-      const auto from = static_cast<int64_t>(i) * features_.frames();
-      if (options_.words) add_words(part, written[i].places, from, from);
+    for (int64_t at = 0, length = sound_.numel(); at == 0 || at < length;) {
+      // As many as are written at a time: what is encoded of all is large.
+      std::vector<detail::SoundWindow> some;
+      const int64_t first = at;
+      for (; (at == 0 || at < length) && std::ssize(some) < options_.batch; at += features_.samples()) {
+        const int64_t n = std::min(features_.samples(), length - at);
+        some.push_back(window(sound_features(sound_.narrow(0, at, n), features_), n / features_.hop));
+        out_.parts.push_back({seconds(at), seconds(at + n)});
+      }
+      std::vector<detail::WindowText> written = writer_.write(some, options_.writing);
+      for (size_t i = 0; i < written.size(); ++i) {
+        SpokenText& part = out_.parts[out_.parts.size() - written.size() + i];
+        note(written[i], part);
+        if (written[i].is_silent) continue;
+        part.tokens = std::move(written[i].tokens);
+        part.text = std::move(written[i].text);
+        const int64_t from = first / features_.hop + static_cast<int64_t>(i) * features_.frames();
+        if (options_.words) add_words(part, written[i].places, from, from);
+      }
     }
   }
 
@@ -214,7 +221,8 @@ class Work {
     double last = frames_to_seconds(from);
     for (size_t i = 0; i < ends.size(); ++i) {
       part.token_ends.push_back(frames_to_seconds(at + 2 * ends[i]));
-      if (!out_.timestamps || !is_time(part.tokens[i])) {
+      // Of tokens that are no text nobody says a word.
+      if (!(out_.timestamps && is_time(part.tokens[i])) && !special_.contains(part.tokens[i])) {
         tokens.push_back(part.tokens[i]);
         begins.push_back(last), stops.push_back(part.token_ends.back());
       }
@@ -233,6 +241,7 @@ class Work {
   detail::WindowWriter writer_;
   Tensor sound_;
   TimestampRules rules_;
+  std::set<int64_t> special_;   // of the tokenizer
   std::vector<int64_t> first_;  // what every text begins with
   std::vector<int64_t> said_;   // so far
   bool sees_earlier_ = false;   // the next window does

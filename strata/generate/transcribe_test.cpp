@@ -154,10 +154,25 @@ TEST_P(Transcripts, TimesOfTokens) {
   options.words = true;
   options.condition_on_prev_tokens = true;
   expect_as_transformers("words");
-  options.condition_on_prev_tokens = false;
   options.writing.beams = 3;
   options.writing.temperature = 1;
   expect_as_transformers("beams_words");
+  // Without times of parts, in pieces; more of them than are written at a time.
+  options = {.language = "de", .timestamps = false, .writing = options.writing, .batch = 2, .words = true};
+  options.writing.beams = 1, options.writing.temperature = 0;
+  const Transcription pieces = transcribed(of("loud_end_sound"));
+  options.batch = 1;
+  const Transcription singly = transcribed(of("loud_end_sound"));
+  ASSERT_EQ(pieces.parts.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(pieces.parts[i].tokens, singly.parts[i].tokens);
+    EXPECT_EQ(pieces.parts[i].token_ends, singly.parts[i].token_ends);
+    ASSERT_EQ(pieces.parts[i].token_ends.size(), pieces.parts[i].tokens.size());
+    for (const double end : pieces.parts[i].token_ends) {
+      EXPECT_GE(end, pieces.parts[i].begin - 1e-9);
+      EXPECT_LE(end, pieces.parts[i].begin + 1 + 1e-9);
+    }
+  }
 }
 
 TEST_P(Transcripts, TimesWhereTheSoundIsLongerThanAWindow) {

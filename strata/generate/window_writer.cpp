@@ -128,8 +128,8 @@ std::vector<WindowText> WindowWriter::write(const std::vector<SoundWindow>& wind
     for (size_t r = 0; r < left.size(); ++r) {
       const size_t i = left[r];
       Completion& c = written[r].completions.front();
-      texts[i].temperature = requests[r].options.temperature;
-      if (!options_.temperatures.empty()) texts[i].temperature = options_.temperatures[which];
+      const GenerationOptions& o = requests[r].options;
+      texts[i].temperature = o.beams > 1 && !o.draw_beams ? 0 : o.temperature;  // the likeliest beams have none
       if (judge(c, texts[i])) again.push_back(i);
       ended[i] = c.finish == Finish::stop_id;
       if (ended[i]) c.tokens.pop_back();

@@ -219,6 +219,41 @@ TEST(ShardModule, RefusesByName) {
   });
 }
 
+// Logits by classes: a maximum and a sum of a few numbers a row travel, whatever the options, and the gradient needs
+// nothing.
+TEST(ShardedClasses, LogitsStayWhereTheyAre) {
+  const Tensor logits = sin(arange(5 * 21).to(DType::f64)).view({5, 21}) * 3;
+  const Tensor target = from_span<int64_t>(std::vector<int64_t>{0, 20, 3, 11, 10}, {5});
+  for (const CrossEntropyOptions& o :
+       std::vector<CrossEntropyOptions>{{},
+                                        {.ignore_index = 3},
+                                        {.reduction = "none", .label_smoothing = 0.1},
+                                        {.ignore_index = 11, .reduction = "sum", .label_smoothing = 0.2}}) {
+    Tensor whole = logits.clone().set_requires_grad();
+    const Tensor want = cross_entropy(whole, target, o);
+    want.backward(ones(want.shape(), DType::f64));
+    distributed::run_as_ranks(Mesh("tp=2"), [&](int) {
+      Tensor x = distributed::distribute(logits, "S(1)", "tp").detach().set_requires_grad();
+      Tensor loss;
+      const std::string forward = exchanges([&] { loss = cross_entropy(x, target, o); });
+      expect(forward == "all_reduce 2", "forward: " + forward);
+      const Tensor g = ones(want.shape(), DType::f64);
+      const std::string backward = exchanges([&] { loss.backward(g); });
+      expect(backward.empty(), "backward: " + backward);
+      expect_near(distributed::full_tensor(loss.detach()), want.detach(), 1e-12, "loss");
+      expect(distributed::placements_of(x.grad()) == "S(1)", distributed::placements_of(x.grad()));
+      expect_near(distributed::full_tensor(x.grad()), whole.grad(), 1e-12, "gradient");
+    });
+  }
+  distributed::run_as_ranks(Mesh("tp=2"), [&](int) {
+    const Tensor x = distributed::distribute(logits, "S(1)", "tp");
+    const Tensor wrong = from_span<int64_t>(std::vector<int64_t>{0, 1, 2, 3, 21}, {5});
+    expect(
+        message<IndexError>([&] { cross_entropy(x, wrong); }).find("21 is not one of 21 classes") != std::string::npos,
+        "a target that is no class");
+  });
+}
+
 // Of one rank everything stays as it is.
 TEST(ShardModule, OneRankIsPlain) {
   const Whole whole(tiny("gpt"));

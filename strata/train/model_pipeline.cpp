@@ -269,6 +269,21 @@ void ModelPipeline::renew_tied() {
   if (has_last_) copy.copy_(table);
 }
 
+lab::Trace ModelPipeline::trace() const {
+  lab::Trace trace;
+  const auto spans = train_->all_spans();
+  for (size_t r = 0; r < spans.size(); ++r) {
+    lab::TraceTrack& track = trace.track(fmt::format("rank {}", group_.ranks()[r]), lab::TrackKind::compute);
+    for (const pipeline::ActionSpan& s : spans[r])
+      track.spans.push_back({.name = pipeline::to_text(s.action),
+                             .begin = s.begin,
+                             .end = s.end,
+                             .phase = s.action.pass == pipeline::Pass::forward ? Phase::forward : Phase::backward,
+                             .queued = s.waited});
+  }
+  return trace;
+}
+
 std::string ModelPipeline::to_text() const {
   const pipeline::Table& t = train_->table();
   std::string blocks;

@@ -10,6 +10,7 @@
 #include "strata/core/rng.h"
 #include "strata/data/dataset.h"
 #include "strata/dist/pipeline/pipeline.h"
+#include "strata/lab/trace.h"
 #include "strata/models/language_model.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/train/config.h"
@@ -48,8 +49,9 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   /// The mean loss of a batch, on every rank; nothing is recorded.
   Tensor loss(const data::Batch& batch);
 
-  const distributed::pipeline::Pipeline& pipeline() const { return *train_; }
-  /// "4 stages (1f1b, 8 micro-batches), blocks 0-2 | 3-5 | ..; a bubble of 27.3%".
+  /// The last step's time line, a track for each rank. Every rank of the group calls it.
+  lab::Trace trace() const;
+  /// "a pipeline of 4 stages on 4 ranks (1f1b, 8 micro-batches), blocks 0-2 | 3-5 | ..", and its table's bubble.
   std::string to_text() const;
 
  private:

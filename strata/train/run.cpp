@@ -161,9 +161,9 @@ std::string save_run(const std::string& out, const RunState& state, const nn::Mo
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
   }
-  const io::TensorFiles files{{kModelFile, present(kept_state(model, state.config))},
-                              {kOptimizerFile, optimizer.state_dict()}};
+  io::TensorFiles files{{kModelFile, kept_state(model, state.config)}, {kOptimizerFile, optimizer.state_dict()}};
   if (distributed::size() == 1) return io::save_checkpoint(out, state.step, files, texts, keep_last);
+  files[kModelFile] = present(std::move(files[kModelFile]));
   return io::save_rank_checkpoint(distributed::group("world"), out, state.step, files, texts, keep_last);
 }
 

@@ -365,6 +365,7 @@ void Run::launch() {
 
 void Run::keep_recording(const Recording& step) {
   trace_ = steps_->take_trace();
+  if (ranks_->pipeline()) trace_ = ranks_->pipeline()->trace();
   step_costs_.emplace();
   step_costs_->add(step);
   if (!ranks_->leads()) return;

@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import json
+import math
+import operator
 import os
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
@@ -21,6 +23,36 @@ __all__ = ["Completion", "PretrainedModel", "load_pretrained", "read_wav", "text
 P = TypeVar("P", bound="PretrainedModel")
 Prompt = Union[str, Sequence[int]]
 Message = Mapping[str, Any]
+
+
+def _is_ids(x: Any) -> bool:
+    """Whether it is one prompt's ids: whole numbers, or a tensor or an array of one dimension."""
+    dims = getattr(x, "ndim", None)
+    if dims is not None:
+        return bool(dims == 1)
+    return len(x) > 0 and all(hasattr(i, "__index__") and not isinstance(i, Tensor) for i in x)
+
+
+def _ids(x: Any) -> List[int]:
+    if isinstance(x, (bytes, bytearray)):
+        raise TypeError("generate: a prompt is a text or ids, got bytes: decode them")
+    if getattr(x, "ndim", 1) != 1:
+        raise ValueError(f"generate: a prompt's ids have one dimension, got {x.ndim}")
+    return [operator.index(i) for i in (x.tolist() if hasattr(x, "tolist") else x)]
+
+
+def _number(x: Any) -> Any:
+    if not hasattr(x, "item"):
+        raise TypeError(f"an option is a {type(x).__name__}")
+    return x.item()
+
+
+def _json(what: str, options: Mapping[str, Any]) -> str:
+    """A call's options; numbers of numpy are numbers."""
+    for name, value in options.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{what}: {name} is {value}: wanted a finite number")
+    return json.dumps(options, default=_number)
 
 
 class Completion:
@@ -154,14 +186,19 @@ class PretrainedModel(Module):
 
     def encode(self, text: str) -> List[int]:
         """Ids of a text, with the special tokens that the model's makers put around one."""
-        return list(self._engine.encode(text))
+        try:
+            return list(self._engine.encode(text))
+        except (TypeError, UnicodeEncodeError):
+            if not isinstance(text, str):
+                raise
+            raise ValueError("encode: the text holds half of a surrogate pair, which is no character") from None
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ids."""
         return str(self._engine.decode([int(i) for i in ids], skip_special_tokens))
 
     def _ids(self, prompt: Prompt) -> List[int]:
-        return self.encode(prompt) if isinstance(prompt, str) else [int(i) for i in prompt]
+        return self.encode(prompt) if isinstance(prompt, str) else _ids(prompt)
 
     def generate(
         self, prompts: Union[Prompt, Sequence[Prompt]], *,
@@ -174,9 +211,9 @@ class PretrainedModel(Module):
         ``presence_penalty``, ``logit_bias``, ``logprobs``, ``top_logprobs``, ``prompt_logprobs``. Who says how to draw and
         not ``do_sample`` draws. ``callback(request, completion, token, text, last)`` sees each
         token as it is drawn; False ends that text."""
-        single = isinstance(prompts, str) or (len(prompts) > 0 and all(isinstance(p, int) for p in prompts))
+        single = isinstance(prompts, (str, bytes)) or _is_ids(prompts)
         many: List[Prompt] = [prompts] if single else list(prompts)  # type: ignore[list-item, arg-type]
-        made = self._engine.generate([self._ids(p) for p in many], json.dumps(options), callback)
+        made = self._engine.generate([self._ids(p) for p in many], _json("generate", options), callback)
         completions = [[Completion(c, g) for c in g["completions"]] for g in made]
         return completions[0] if single else completions
 
@@ -198,7 +235,7 @@ class PretrainedModel(Module):
             raise ValueError("transcribe: samples want a rate")
         call = dict(options, language=language, task=task, timestamps=timestamps, prompt=prompt)
         call["word_timestamps"] = word_timestamps
-        return dict(json.loads(self._engine.transcribe(sound, rate, json.dumps(call))))
+        return dict(json.loads(self._engine.transcribe(sound, rate, _json("transcribe", call))))
 
     def generate_text(self, prompt: str, **options: Any) -> str:
         """The text that continues ``prompt``."""
@@ -219,6 +256,8 @@ class PretrainedModel(Module):
         self, texts: Sequence[str], *, pooling: Optional[str] = None, normalize: Optional[bool] = None
     ) -> Tensor:
         """One vector [texts, dim] for each text: hidden states pooled as the folder says (else their mean), or as asked."""
+        if isinstance(texts, (str, bytes)):
+            raise TypeError("embed: wanted a list of texts; one text is a list, too")
         return self._engine.embed(list(texts), json.dumps({"pooling": pooling, "normalize": normalize}))
 
 

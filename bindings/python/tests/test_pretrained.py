@@ -40,6 +40,37 @@ def test_decoders_give_transformers_logits_and_tokens(name):
     assert many[1][0].tokens == model.generate(prompt[:3], max_new_tokens=8)[0].tokens
 
 
+def test_prompts_are_ids_of_any_kind():
+    numpy = pytest.importorskip("numpy")
+    model, _ = load("llama-plain")
+    want = model.generate([1, 2, 3], max_new_tokens=4)[0].tokens
+    for ids in ((1, 2, 3), numpy.array([1, 2, 3]), list(numpy.array([1, 2, 3])), st.tensor([1, 2, 3])):
+        assert model.generate(ids, max_new_tokens=4)[0].tokens == want
+    for rows in (numpy.array([[1, 2, 3], [3, 2, 1]]), st.tensor([[1, 2, 3], [3, 2, 1]]), [st.tensor([1, 2, 3]), (3, 2, 1)]):
+        many = model.generate(rows, max_new_tokens=numpy.int64(4))
+        assert len(many) == 2 and many[0][0].tokens == want
+    for wrong, part in ((b"abc", "bytes"), ([b"abc"], "bytes"), ([1.5], "float|iterable"), (numpy.array([0.5]), "float")):
+        with pytest.raises(TypeError, match=part):
+            model.generate(wrong, max_new_tokens=2)
+    with pytest.raises(ValueError, match="one dimension"):
+        model.generate([[1], numpy.array([[1, 2]])], max_new_tokens=2)
+    for wrong in (dict(temperature=float("nan")), dict(top_p=0.0)):
+        with pytest.raises(ValueError, match=list(wrong)[0]):
+            model.generate([1], max_new_tokens=1, **wrong)
+    with pytest.raises(TypeError, match="list of texts"):
+        model.embed("one text")
+    with pytest.raises(TypeError, match="object"):
+        model.generate([1], max_new_tokens=2, temperature=object())
+
+
+def test_text_that_is_none():
+    folder = MODELS / "eval/llama-plain"
+    if not folder.exists():
+        pytest.skip(f"{folder} is not there: scripts/make-models writes it")
+    with pytest.raises(ValueError, match="surrogate"):
+        st.load_pretrained(folder).encode("a\ud800b")
+
+
 def test_options_draw_and_are_checked():
     model, _ = load("llama-plain")
     draw = dict(max_new_tokens=6, do_sample=True, temperature=0.9, num_return_sequences=2)

@@ -1,6 +1,7 @@
 #include "strata/dist/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <deque>
 #include <exception>
@@ -295,17 +296,34 @@ const std::vector<ActionSpan>& Pipeline::spans() const {
   return impl_->spans;
 }
 
-double measured_bubble(const std::vector<ActionSpan>& own, Group& group) {
-  double busy = 0, end = 0;
-  for (const ActionSpan& s : own) {
-    busy += s.end - s.begin;
-    end = std::max(end, s.end);
+std::vector<std::vector<ActionSpan>> Pipeline::all_spans() const {
+  const Table& t = impl_->table;
+  size_t most = 0;
+  for (const auto& actions : t.actions) most = std::max(most, actions.size());
+  std::vector<std::array<double, 3>> mine(most), all(most * t.actions.size());
+  const std::vector<ActionSpan>& own = impl_->spans;
+  for (size_t i = 0; i < own.size(); ++i) mine[i] = {own[i].begin, own[i].end, own[i].waited};
+  impl_->group.run(cat("spans of a pipeline [", most, "]"),
+                   [&](Communicator& c) { c.all_gather(all.data(), mine.data(), most * sizeof mine[0]); });
+  std::vector<std::vector<ActionSpan>> spans(t.actions.size());
+  for (size_t r = 0; r < spans.size(); ++r) {
+    for (size_t i = 0; i < t.actions[r].size(); ++i) {
+      const auto& [begin, end, waited] = all[r * most + i];
+      spans[r].push_back({t.actions[r][i], begin, end, waited});
+    }
   }
-  group.run("bubble", [&](Communicator& c) {
-    c.all_reduce(&busy, 1, DType::f64, Reduction::sum);
-    c.all_reduce(&end, 1, DType::f64, Reduction::max);
-  });
-  return end > 0 ? 1 - busy / (end * group.size()) : 0;
+  return spans;
+}
+
+double measured_bubble(const std::vector<std::vector<ActionSpan>>& spans) {
+  double busy = 0, end = 0;
+  for (const auto& rank : spans) {
+    for (const ActionSpan& s : rank) {
+      busy += s.end - s.begin;
+      end = std::max(end, s.end);
+    }
+  }
+  return end > 0 ? 1 - busy / (end * static_cast<double>(spans.size())) : 0;
 }
 
 }  // namespace strata::distributed::pipeline

@@ -61,14 +61,15 @@ class Pipeline {
   const Proof& proof() const;
   /// What this rank did in the last step.
   const std::vector<ActionSpan>& spans() const;
+  /// What each rank did in it: every rank of the group must call it.
+  std::vector<std::vector<ActionSpan>> all_spans() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// The part of a step's time in which the ranks of the group computed nothing, from the spans of all: every rank must
-/// call it.
-double measured_bubble(const std::vector<ActionSpan>& own, Group& group);
+/// The part of a step's time in which its ranks computed nothing, from Pipeline::all_spans().
+double measured_bubble(const std::vector<std::vector<ActionSpan>>& spans);
 
 }  // namespace strata::distributed::pipeline

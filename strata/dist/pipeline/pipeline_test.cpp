@@ -92,7 +92,13 @@ void expect_bits_of_one(const Table& table) {
         EXPECT_EQ(work.told[gradients++], mine[i]);
       }
       EXPECT_EQ(gradients, work.told.size());
-      const double bubble = measured_bubble(pipeline.spans(), group("pp"));
+      const auto all = pipeline.all_spans();
+      ASSERT_EQ(all.size(), static_cast<size_t>(table.ranks));
+      for (int r = 0; r < table.ranks; ++r)
+        for (size_t i = 0; i < all[static_cast<size_t>(r)].size(); ++i)
+          EXPECT_EQ(all[static_cast<size_t>(r)][i].action, table.actions[static_cast<size_t>(r)][i]);
+      EXPECT_EQ(all[static_cast<size_t>(rank)].back().end, pipeline.spans().back().end);
+      const double bubble = measured_bubble(all);
       EXPECT_GE(bubble, 0);
       EXPECT_LT(bubble, 1);
     }
