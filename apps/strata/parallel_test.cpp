@@ -201,6 +201,63 @@ TEST_F(Parallel, TheSameLayoutGivesTheSameBitsAlsoThroughAStop) {
   EXPECT_EQ(weights("killed"), weights("whole"));
 }
 
+// Parts change nothing: losses, validation and weights of ZeRO are those of ranks that have the whole model each.
+TEST_F(Parallel, ZeroHasTheBitsOfWholeReplicas) {
+  for (const std::string family : {"gpt", "llama"}) {
+    const std::string more =
+        "--steps 50 --set model.family=" + family + " --set train.grad_clip=0.5 --set train.sample_tokens=8 ";
+    const std::string plain = family + "0";
+    const Result whole = strata(on(4, plain) + more);
+    ASSERT_EQ(whole.status, 0) << whole.output;
+    const auto want = metrics(plain);
+    ASSERT_EQ(want.size(), 50U);
+    for (const std::string zero : {"1", "2", "3"}) {
+      const std::string out = family + zero;
+      const Result r = strata(on(4, out) + more + "--set parallel.zero=" + zero);
+      ASSERT_EQ(r.status, 0) << r.output;
+      const auto got = metrics(out);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i) {
+        ASSERT_EQ(got[i].loss, want[i].loss) << out << ", step " << i + 1;
+        ASSERT_NEAR(got[i].grad_norm, want[i].grad_norm, 1e-9 * want[i].grad_norm) << out << ", step " << i + 1;
+      }
+      EXPECT_EQ(got[19].valid_loss, want[19].valid_loss) << out;
+      EXPECT_EQ(weights(out), weights(plain)) << out;
+    }
+  }
+}
+
+TEST_F(Parallel, ZeroAddsUpPassesAndGoesOnAfterAStop) {
+  const std::string more = "--set train.accumulate=2 ";
+  const Result whole = strata(on(2, "whole") + more);
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  const auto want = metrics("whole");
+  for (const std::string zero : {"1", "2", "3"}) {
+    const std::string with = more + "--set parallel.zero=" + zero + " ";
+    const std::string out = "zero" + zero, stopped = "stopped" + zero;
+    const Result r = strata(on(2, out) + with);
+    ASSERT_EQ(r.status, 0) << r.output;
+    const auto got = metrics(out);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      // ZeRO 3 adds up the passes' averages, not the passes.
+      ASSERT_NEAR(got[i].loss, want[i].loss, zero == "3" ? 1e-5 : 0) << out << ", step " << i + 1;
+    }
+    ASSERT_EQ(strata(on(2, stopped) + with + "--steps 20 --set train.schedule=constant").status, 0);
+    ASSERT_EQ(strata(on(2, out + "c") + with + "--set train.schedule=constant").status, 0);
+    const Result on_again =
+        strata("launch -n 2 -- " + std::string(program()) + " train --resume --steps 40 --out " + (dir_ / stopped));
+    ASSERT_EQ(on_again.status, 0) << on_again.output;
+    EXPECT_EQ(weights(stopped), weights(out + "c")) << out;
+  }
+  // What parts have learnt one rank goes on with, and the other way round.
+  const Result one = strata("train --resume --steps 42 --out " + (dir_ / "zero3"));
+  ASSERT_EQ(one.status, 0) << one.output;
+  const Result four =
+      strata("launch -n 4 -- " + std::string(program()) + " train --resume --steps 44 --out " + (dir_ / "zero3"));
+  ASSERT_EQ(four.status, 0) << four.output;
+}
+
 TEST_F(Parallel, ARunGoesOnWithAnotherNumberOfRanks) {
   ASSERT_EQ(strata(on(4, "run") + "--steps 20 ").status, 0);
   const Result one = strata("train --resume --steps 30 --out " + (dir_ / "run"));
@@ -242,6 +299,7 @@ TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {
             "parallel.dp is 2 and parallel.tp is 2, and the job has 2 ranks"},
            {"--set parallel.tp=2 --set parallel.pp=2", "parallel.pp is 2 and parallel.tp is 2, and the job has 2 ranks"},
            {"--set parallel.tp=2 --set model.heads=1", "do not divide the heads of blocks.0.attn: 1 of queries"},
+           {"--set parallel.zero=3 --set parallel.dp=1 --set parallel.tp=2", "parallel.zero and parallel.tp are not"},
            {"--set memory.device=1GiB", "[memory] is for one rank"}}) {
     const Result r = strata(on(2, "refused") + more);
     EXPECT_NE(r.status, 0) << more;

@@ -131,14 +131,16 @@ thread_local const PartialPass* t_partial_pass = nullptr;
 
 Tensor* Backward::gathered(int i) const {
   if (detail::t_gathered == nullptr || grad_enabled()) return nullptr;
-  if (t_mode.unusual & detail::kPlacements) [[unlikely]]
-    return nullptr;  // parts of sharded sums are not written by hand
+  // Parts of sharded sums are not written by hand.
+  if ((t_mode.unusual & detail::kPlacements) && std::any_of(gy_.begin(), gy_.end(), is_placed)) [[unlikely]]
+    return nullptr;
   const Edge* e = &edges_[static_cast<size_t>(i)];
   while (e->node && e->node->passes_on() && !e->node->hooks) {
-    if (Tensor* sum = detail::t_gathered->at(*e)) return sum;
+    if (Tensor* sum = detail::t_gathered->at(*e)) return is_placed(*sum) ? nullptr : sum;
     e = &e->node->edges[0];
   }
-  return e->node ? detail::t_gathered->at(*e) : nullptr;
+  Tensor* const sum = e->node ? detail::t_gathered->at(*e) : nullptr;
+  return sum && is_placed(*sum) ? nullptr : sum;
 }
 
 namespace detail {

@@ -1,7 +1,6 @@
 #include "strata/dist/data_parallel.h"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 
 #include "strata/autograd/autograd.h"
@@ -9,6 +8,7 @@
 #include "strata/core/error.h"
 #include "strata/core/placement.h"
 #include "strata/cuda/graph.h"
+#include "strata/dist/parts_inl.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
@@ -18,10 +18,6 @@ namespace strata::distributed {
 namespace {
 
 constexpr std::string_view kOp = "DataParallel";
-
-std::string text_of(const std::string& name, const Tensor& t) {
-  return cat(name, " ", t.dtype(), " ", t.shape());
-}
 
 // What of a tensor is here: a sharded one's part.
 Tensor here(const Tensor& t) {
@@ -58,11 +54,10 @@ struct DataParallel::Impl {
 
   Impl(Group& g, const DataParallelOptions& o) : group(g), options(o) {}
 
-  void check_parameters();
-  void broadcast_parameters();
   void make_buckets(const std::vector<size_t>& order);
   void begin_step();
   void arrived(size_t index);
+  void take(Parameter& p);
   void begin_ready();
   void begin(Bucket& b);
   void finish();
@@ -79,36 +74,6 @@ struct DataParallel::Impl {
   bool travels = true, in_step = false, ordered = false;
   std::vector<size_t> order;  // of arrival, in the first step
 };
-
-void DataParallel::Impl::check_parameters() {
-  // Hashes would tell that lists differ; the texts tell where.
-  std::string mine;
-  for (const Parameter& p : parameters) mine += text_of(p.name, p.tensor) + "\n";
-  int64_t bytes[1] = {static_cast<int64_t>(mine.size())};
-  group.run("parameters", [&](Communicator& c) { c.all_reduce(bytes, 1, DType::i64, Reduction::max); });
-  mine.resize(static_cast<size_t>(bytes[0]), '\n');
-  std::string all(mine.size() * static_cast<size_t>(group.size()), '\0');
-  group.run("parameters", [&](Communicator& c) { c.all_gather(all.data(), mine.data(), mine.size()); });
-  const auto line = [](const std::string& s, size_t at) { return s.substr(at, s.find('\n', at) - at); };
-  for (int r = 0; r < group.size(); ++r) {
-    const std::string theirs = all.substr(mine.size() * static_cast<size_t>(r), mine.size());
-    if (theirs == mine) continue;
-    size_t at = 0;
-    while (line(mine, at) == line(theirs, at)) at = mine.find('\n', at) + 1;
-    throw DistributedError(kOp, cat("the parameters of rank ", group.rank(), " and ", r, " of group ", group.name(),
-                                    " differ: '", line(mine, at), "' here, '", line(theirs, at), "' there"));
-  }
-}
-
-void DataParallel::Impl::broadcast_parameters() {
-  NoGrad guard;
-  for (Parameter& p : parameters) {
-    Tensor whole = p.data().contiguous();
-    group.run(device, cat("broadcast ", text_of(p.name, whole)),
-              [&](Collectives& c) { c.broadcast(whole.raw_data(), static_cast<size_t>(whole.nbytes()), 0); });
-    if (!whole.same_as(p.data())) copy_elements(p.data(), whole);
-  }
-}
 
 void DataParallel::Impl::make_buckets(const std::vector<size_t>& by_arrival) {
   buckets.clear();
@@ -155,6 +120,12 @@ void DataParallel::Impl::arrived(size_t index) {
   Parameter& p = parameters[index];
   check(!p.ready, kOp, "the gradient of ", p.name,
         " came twice in one step: reduce_next(false) says that a pass is not the last");
+  take(p);
+  if (!ordered) order.push_back(index);
+  begin_ready();
+}
+
+void DataParallel::Impl::take(Parameter& p) {
   NoGrad guard;
   Bucket& b = buckets[p.bucket];
   const Tensor slot = p.slot(b.memory), came = here(p.tensor.grad());
@@ -162,9 +133,7 @@ void DataParallel::Impl::arrived(size_t index) {
   if (came.raw_data() != here(slot).raw_data()) copy_elements(here(slot), came);
   p.tensor.set_grad(slot);
   p.ready = true;
-  if (!ordered) order.push_back(index);
   --b.missing;
-  begin_ready();
 }
 
 // In the buckets' order, which is the same in every rank.
@@ -202,6 +171,7 @@ void DataParallel::Impl::finish() {
   std::vector<uint8_t> used(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
     Parameter& p = parameters[i];
+    if (!p.ready && p.tensor.grad().defined()) take(p);  // of a pass before the last
     used[i] = p.ready;
     if (p.ready) continue;
     Bucket& b = buckets[p.bucket];
@@ -245,6 +215,7 @@ void DataParallel::Impl::finish() {
 DataParallel::DataParallel(const Parameters& parameters, Group& group, const DataParallelOptions& options)
     : impl_(std::make_unique<Impl>(group, options)) {
   check(options.bucket_bytes > 0, kOp, "bucket_bytes must be positive, got ", options.bucket_bytes);
+  Parameters trained;
   for (const auto& [name, tensor] : parameters) {
     if (!tensor.requires_grad()) continue;
     if (impl_->parameters.empty()) impl_->device = tensor.device();
@@ -252,9 +223,10 @@ DataParallel::DataParallel(const Parameters& parameters, Group& group, const Dat
                        impl_->parameters.empty() ? name : impl_->parameters[0].name, " on ", impl_->device,
                        ": all parameters of a rank must be on one device");
     impl_->parameters.push_back({name, tensor, {}});
+    trained.emplace_back(name, tensor);
   }
-  impl_->check_parameters();
-  impl_->broadcast_parameters();
+  check_same_parameters(kOp, trained, group);
+  broadcast_parameters(trained, group);
   std::vector<size_t> order(impl_->parameters.size());
   // Backward meets the last first, as a guess.
   for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;

@@ -26,7 +26,8 @@ std::vector<double> reduced(distributed::Group* group, std::vector<double> v, co
 
 }  // namespace
 
-Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(config.parallel.sequence) {
+Ranks::Ranks(const TrainConfig& config)
+    : tp_(config.parallel.tp), zero_(config.parallel.zero), sequence_(config.parallel.sequence) {
   using namespace distributed;
   const int64_t ranks = distributed::size(), pp = config.parallel.pp, others = pp * tp_;
   const int64_t dp = config.parallel.dp > 0 ? config.parallel.dp : ranks / others;
@@ -49,6 +50,12 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
   check(tp_ == 1 || config.tune.method == "full", "train", "parallel.tp is for tune.method = full, not ",
         config.tune.method);
   check(tp_ == 1 || pp == 1, "train", "parallel.tp and parallel.pp are not for one run: take one of them, with parallel.dp");
+  check(zero_ == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
+        config.tune.method);
+  for (const auto& [axis, n] : {std::pair("tp", tp_), std::pair("pp", pp)}) {
+    check(zero_ == 0 || n == 1, "train", "parallel.zero and parallel.", axis,
+          " are not for one run: take one of them, with parallel.dp");
+  }
   if (pp > 1) ModelPipeline::check_settings(config);
   set_mesh(Mesh(cat(pp > 1 ? cat("pp=", pp, ' ') : std::string(), "dp=", dp, tp_ > 1 ? cat(" tp=", tp_) : std::string())));
   world_ = &group("world");
@@ -65,7 +72,7 @@ void Ranks::meet() const {
 }
 
 void Ranks::shard(TokenDecoder& model) const {
-  if (!shares_weights()) return;
+  if (tp_ == 1) return;
   const auto* decoder = dynamic_cast<const LanguageModel*>(&model);
   check(decoder != nullptr, "train", "parallel.tp is for decoders");
   distributed::shard_module(*decoder, shard_plan(*decoder, tp_), "tp", {.sequence = sequence_});
@@ -75,12 +82,18 @@ void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainC
   if (config.parallel.pp > 1) pipeline_ = std::make_unique<ModelPipeline>(model, config, distributed::group("pp"));
 }
 
+void Ranks::share_parameters(const nn::Module& model) {
+  if (!group_ || zero_ == 0) return;
+  sharded_ = std::make_unique<nn::FullySharded>(model, nn::FullyShardedOptions{.zero = static_cast<int>(zero_)});
+}
+
 nn::NamedTensors Ranks::own_parameters(const nn::Module& model) const {
+  if (sharded_) return sharded_->parameters();
   return pipeline_ ? pipeline_->own(trained_parameters(model)) : trained_parameters(model);
 }
 
 void Ranks::take_gradients(const nn::Module& model) {
-  if (!group_) return;
+  if (!group_ || sharded_) return;
   nn::NamedTensors parameters = own_parameters(model);
   if (pipeline_)  // a gradient that comes in two parts travels when they were added
     std::erase_if(parameters, [&](const auto& p) { return p.second.same_as(pipeline_->tied()); });
@@ -89,6 +102,7 @@ void Ranks::take_gradients(const nn::Module& model) {
 
 void Ranks::last_pass(bool yes) const {
   if (gradients_) gradients_->reduce_next(yes);
+  if (sharded_) sharded_->reduce_next(yes);
 }
 
 Device Ranks::device(const TrainConfig& config) {
@@ -112,8 +126,8 @@ void Ranks::finish_step(Tensor& loss) const {
       Tensor(table).set_grad(g);
     }
   }
-  if (!gradients_) return;
-  gradients_->finish();
+  if (!group_) return;
+  gradients_ ? gradients_->finish() : sharded_->finish();
   NoGrad guard;
   loss = loss.clone();
   group_->run(loss.device(), "loss", [&](distributed::Collectives& c) {
@@ -123,6 +137,7 @@ void Ranks::finish_step(Tensor& loss) const {
 
 void Ranks::finish_update() const {
   if (pipeline_) pipeline_->renew_tied();
+  if (sharded_) sharded_->gather_updated();
 }
 
 void Ranks::seed_step(int64_t seed, int64_t step) const {

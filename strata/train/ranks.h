@@ -8,6 +8,7 @@
 
 #include "strata/dist/data_parallel.h"
 #include "strata/models/language_model.h"
+#include "strata/nn/fully_sharded.h"
 #include "strata/train/config.h"
 
 namespace strata {
@@ -33,19 +34,30 @@ class Ranks {
   /// Whether this process writes checkpoints, metrics and reports.
   bool leads() const { return leads_; }
   /// Whether tensors lie in parts: then every rank takes part where one is read as a whole.
-  bool shares_weights() const { return tp_ > 1; }
+  bool shares_weights() const { return tp_ > 1 || sharded_ != nullptr; }
   /// Leaves this rank its parts of the model's weights, as parallel.tp says. Throws ValueError naming what does not divide.
   void shard(TokenDecoder& model) const;
   /// Leaves this rank its stages of the model, where parallel.pp says so. Throws ValueError naming what cannot be cut.
   void take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config);
   /// The stages of this rank; nullptr without a pipeline.
   ModelPipeline* pipeline() const { return pipeline_.get(); }
-  /// The parameters that are trained, and that this rank updates.
+  /// Makes the parameters of the ranks along "dp" those of the first and leaves this rank its parts, where parallel.zero
+  /// says so.
+  void share_parameters(const nn::Module& model);
+  /// The parameters that are trained, and that this rank updates: with parallel.zero its parts of them.
   nn::NamedTensors own_parameters(const nn::Module& model) const;
   /// Returns when every rank is here.
   void meet() const;
-  /// Makes the parameters of the ranks along "dp" those of the first, and takes their gradients.
+  /// Without parallel.zero makes the parameters of the ranks along "dp" those of the first; takes their gradients.
   void take_gradients(const nn::Module& model);
+  /// Around forward and backward of one batch, and around forwards alone: parameters in parts come ahead of their use.
+  class Pass {
+   public:
+    explicit Pass(const Ranks& ranks) : pass_(ranks.sharded_.get()) {}
+
+   private:
+    nn::FullySharded::Pass pass_;
+  };
 
   /// The backward pass that follows is the last of its step: its gradients travel.
   void last_pass(bool yes) const;
@@ -67,10 +79,11 @@ class Ranks {
  private:
   distributed::Group* group_ = nullptr;  // along "dp", of several ranks
   distributed::Group* world_ = nullptr;  // of several ranks
-  int64_t rank_ = 0, size_ = 1, tp_ = 1;
+  int64_t rank_ = 0, size_ = 1, tp_ = 1, zero_ = 0;
   bool leads_ = true, sequence_ = true;
   std::unique_ptr<ModelPipeline> pipeline_;
   std::unique_ptr<distributed::DataParallel> gradients_;
+  std::unique_ptr<nn::FullySharded> sharded_;  // of parallel.zero
 };
 
 }  // namespace strata

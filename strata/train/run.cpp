@@ -17,6 +17,7 @@
 #include "strata/io/rank_checkpoint.h"
 #include "strata/io/read_ahead.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/fully_sharded.h"
 #include "strata/nn/init.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/optim/home.h"
@@ -63,9 +64,10 @@ optim::OptionValues options_of(const OptimConfig& c, const optim::OptimizerRecor
   return options;
 }
 
-// Without what is on the meta device, in another rank's stage.
+// Without what is on the meta device, in another rank's stage; what lies in parts as it lies.
 nn::StateDict present(nn::StateDict tensors) {
   std::erase_if(tensors, [](const auto& entry) { return entry.second.is_meta(); });
+  for (auto& [name, t] : tensors) t = nn::as_it_lies(t);
   return tensors;
 }
 
@@ -243,11 +245,13 @@ void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimize
                            : io::load_checkpoint(run.checkpoint, {file}, {{file, into}}, where);
     return std::move(c.files.at(file));
   };
-  const io::TensorMap found = read(kModelFile, kept, device);
+  io::TensorMap found = read(kModelFile, kept, device);
   for (const auto& [name, t] : kept)
     check<IoError>(found.contains(name), run.path, "the model's file has no '", name, "'");
   for (const auto& [name, t] : found)
     check<IoError>(kept.contains(name), run.path, "the model has no place for '", name, "'");
+  for (const auto& [name, t] : all)  // what was read into parts is there
+    if (nn::lies_in_parts(t)) found.erase(name);
   model.load_state_dict(found, false);
   if (!optimizer) return;
   const memory::TagScope tag(memory::Tag::optimizer);

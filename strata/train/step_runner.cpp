@@ -121,7 +121,9 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
   }
   weights.reset();
   ranks_.finish_step(total);
-  return optimizer_.step_guarded({.max_norm = max_norm_, .loss = total, .scaler = scaler()});
+  Tensor report = optimizer_.step_guarded({.max_norm = max_norm_, .loss = total, .scaler = scaler()});
+  ranks_.finish_update();
+  return report;
 }
 
 // The sum of the losses over their number.
@@ -130,6 +132,7 @@ Tensor StepRunner::pass_after_pass(const std::vector<data::Batch>& batches) {
   Tensor total;
   for (const data::Batch& batch : batches) {
     const Tiers::Pass pass(tiers_);
+    const Ranks::Pass parts(ranks_);
     ranks_.last_pass(&batch == &batches.back());
     Tensor l;
     {
@@ -166,8 +169,11 @@ Tensor StepRunner::compute_recorded(const std::vector<data::Batch>& batches) {
 void StepRunner::repeat(const std::vector<data::Batch>& batches, double scale) {
   if (cuda_) cuda_ = nullptr;  // the graph's memory is wanted
   optimizer_.zero_grad();
-  for (const data::Batch& batch : batches)
+  for (const data::Batch& batch : batches) {
+    const Ranks::Pass parts(ranks_);
+    ranks_.last_pass(&batch == &batches.back());
     (loss(batch) * Scalar(scale / static_cast<double>(batches.size()))).backward();
+  }
 }
 
 void StepRunner::try_capture(const std::vector<data::Batch>& batches) {

@@ -213,6 +213,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   if (found) check_base(*found, module());
   ranks_->shard(*model_);
   ranks_->take_stages(model_, config_);
+  ranks_->share_parameters(module());
   optimizer_ = make_optimizer(config_.optim, ranks_->own_parameters(module()), static_cast<uint64_t>(config_.seed),
                               table_names(*model_));
   if (ranks_->pipeline()) optimizer_->norm_over("pp");
@@ -438,15 +439,22 @@ double Run::validate() {
   module().eval();
   double total = 0;
   int64_t count = 0;
-  int64_t turn = 0;
-  for (const auto& samples : validation_samples(*data_.valid, config_.batch, config_.eval_batches)) {
-    if (turn++ % ranks_->size() != ranks_->rank()) continue;
-    total += steps_->loss(data_.valid->get_batch(samples)).item() * static_cast<double>(samples.size());
+  const auto all = validation_samples(*data_.valid, config_.batch, config_.eval_batches);
+  const auto ranks = static_cast<size_t>(ranks_->size());
+  for (size_t turn = 0; turn < all.size(); turn += ranks) {
+    const size_t mine = turn + static_cast<size_t>(ranks_->rank());
+    // Who shares weights computes with the others.
+    if (mine >= all.size() && !ranks_->shares_weights()) break;
+    const auto& samples = all[std::min(mine, all.size() - 1)];
+    const Ranks::Pass parts(*ranks_);
+    const double loss = steps_->loss(data_.valid->get_batch(samples)).item();
+    if (mine >= all.size()) break;
+    total += loss * static_cast<double>(samples.size());
     count += static_cast<int64_t>(samples.size());
   }
   module().train();
-  const std::vector<double> all = ranks_->sum({total, static_cast<double>(count)});
-  return all[0] / all[1];
+  const std::vector<double> sums = ranks_->sum({total, static_cast<double>(count)});
+  return sums[0] / sums[1];
 }
 
 void Run::save() {

@@ -1,0 +1,73 @@
+#include "strata/dist/parts_inl.h"
+
+#include <algorithm>
+
+#include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/core/placement.h"
+#include "strata/ops/copy/copy.h"
+
+namespace strata::distributed {
+
+Cut::Cut(const Shape& whole, int ranks) {
+  const int64_t rows = whole[0], row = rows == 0 ? 0 : whole.product() / rows;
+  const int64_t each = rows / ranks, more = rows % ranks;
+  for (int r = 0; r <= ranks; ++r) begins.push_back(row * (r * each + std::min<int64_t>(r, more)));
+}
+
+Tensor Cut::part(const Tensor& whole, int r) const {
+  const int64_t rows = whole.size(0), row = rows == 0 ? 1 : std::max<int64_t>(whole.numel() / rows, 1);
+  return whole.narrow(0, begin(r) / row, numel(r) / row);
+}
+
+void gather_parts(Collectives& c, std::byte* whole, const Cut& cut, int64_t element_bytes) {
+  if (cut.even()) {
+    const auto bytes = static_cast<size_t>(cut.numel(0) * element_bytes);
+    c.all_gather(whole, whole + static_cast<size_t>(c.rank()) * bytes, bytes);
+    return;
+  }
+  for (int r = 0; r < cut.ranks(); ++r) {
+    if (cut.numel(r) == 0) continue;
+    c.broadcast(whole + cut.begin(r) * element_bytes, static_cast<size_t>(cut.numel(r) * element_bytes), r);
+  }
+}
+
+namespace {
+std::string text_of(const std::string& name, const Tensor& t) {
+  return cat(name, " ", t.dtype(), " ", t.shape());
+}
+}  // namespace
+
+void check_same_parameters(std::string_view op, const std::vector<std::pair<std::string, Tensor>>& parameters,
+                           Group& group) {
+  // Hashes would tell that lists differ; the texts tell where.
+  std::string mine;
+  for (const auto& [name, tensor] : parameters) mine += text_of(name, tensor) + "\n";
+  int64_t bytes[1] = {static_cast<int64_t>(mine.size())};
+  group.run("parameters", [&](Communicator& c) { c.all_reduce(bytes, 1, DType::i64, Reduction::max); });
+  mine.resize(static_cast<size_t>(bytes[0]), '\n');
+  std::string all(mine.size() * static_cast<size_t>(group.size()), '\0');
+  group.run("parameters", [&](Communicator& c) { c.all_gather(all.data(), mine.data(), mine.size()); });
+  const auto line = [](const std::string& s, size_t at) { return s.substr(at, s.find('\n', at) - at); };
+  for (int r = 0; r < group.size(); ++r) {
+    const std::string theirs = all.substr(mine.size() * static_cast<size_t>(r), mine.size());
+    if (theirs == mine) continue;
+    size_t at = 0;
+    while (line(mine, at) == line(theirs, at)) at = mine.find('\n', at) + 1;
+    throw DistributedError(op, cat("the parameters of rank ", group.rank(), " and ", r, " of group ", group.name(),
+                                   " differ: '", line(mine, at), "' here, '", line(theirs, at), "' there"));
+  }
+}
+
+void broadcast_parameters(const std::vector<std::pair<std::string, Tensor>>& parameters, Group& group) {
+  NoGrad guard;
+  for (const auto& [name, tensor] : parameters) {
+    const Tensor here = is_placed(tensor) ? local_part(tensor) : tensor;
+    Tensor whole = here.contiguous();
+    group.run(here.device(), cat("broadcast ", text_of(name, whole)),
+              [&](Collectives& c) { c.broadcast(whole.raw_data(), static_cast<size_t>(whole.nbytes()), 0); });
+    if (!whole.same_as(here)) copy_elements(here, whole);
+  }
+}
+
+}  // namespace strata::distributed

@@ -1,0 +1,298 @@
+#include "strata/dist/sharded_gradients_inl.h"
+
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "strata/autograd/hooks.h"
+#include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/cuda/graph.h"
+#include "strata/dist/parts_inl.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/view/view.h"
+
+namespace strata::distributed {
+namespace {
+
+constexpr std::string_view kOp = "FullySharded";
+// Buckets that travel while the next one fills: their memory is what sharding costs beside the parts.
+constexpr size_t kUnderWay = 1;
+
+}  // namespace
+
+struct ShardedGradients::Impl {
+  struct Parameter {
+    std::string name;
+    Tensor tensor;
+    Cut cut;
+    HookHandle hook;
+    size_t bucket = 0;
+    std::vector<int64_t> offsets;  // of each rank's part, elements into the bucket
+    bool ready = false;            // in this pass
+    bool used = false;             // in this step
+    Tensor part;                   // of this step's average
+  };
+  // Rank 0's parts of all members, then rank 1's: stretches of one length, which is rank 0's, whose parts are largest.
+  struct Bucket {
+    DType dtype = DType::f32;
+    std::vector<size_t> members;
+    int64_t bytes = 0;    // of the gradients
+    int64_t stretch = 0;  // elements
+    size_t missing = 0;
+    Tensor memory;  // from the first gradient until it travels
+    Tensor own;     // this rank's stretch of the averages
+    Work work;
+  };
+
+  Impl(Group& g, const Options& o) : group(g), options(o) {}
+
+  void make_buckets(const std::vector<size_t>& order);
+  void begin_pass();
+  void arrived(size_t index);
+  void take(size_t index);
+  Tensor& memory_of(Bucket& b) const;
+  void begin_ready();
+  void begin(size_t index);
+  void collect();
+  void end_pass();
+  std::vector<size_t> agreed_order();
+  std::vector<Tensor> finish();
+
+  Group& group;
+  Options options;
+  Device device;
+  std::vector<Parameter> parameters;
+  std::vector<uint8_t> used_before;  // on any rank, in the step before
+  std::mutex mutex;                  // hooks of one pass may run on several threads
+  std::vector<Bucket> buckets;
+  size_t next = 0;              // the bucket that travels next
+  std::deque<size_t> underway;  // buckets
+  bool travels = true, in_pass = false, ordered = false;
+  std::vector<size_t> order;  // of arrival, in the first step
+};
+
+void ShardedGradients::Impl::make_buckets(const std::vector<size_t>& by_arrival) {
+  buckets.clear();
+  for (const size_t i : by_arrival) {
+    Parameter& p = parameters[i];
+    const int64_t bytes = p.tensor.nbytes();
+    // The newest bucket of its dtype, where it has room.
+    size_t b = buckets.size();
+    for (size_t k = buckets.size(); k-- > 0;) {
+      if (buckets[k].dtype != p.tensor.dtype()) continue;
+      if (buckets[k].bytes + bytes <= options.bucket_bytes) b = k;
+      break;
+    }
+    if (b == buckets.size()) buckets.emplace_back().dtype = p.tensor.dtype();
+    p.bucket = b;
+    buckets[b].bytes += bytes;
+    buckets[b].stretch += p.cut.numel(0);
+    buckets[b].members.push_back(i);
+  }
+  for (const Bucket& b : buckets) {
+    for (int r = 0; r < group.size(); ++r) {
+      int64_t at = b.stretch * r;
+      for (const size_t i : b.members) {
+        parameters[i].offsets.resize(static_cast<size_t>(group.size()));
+        parameters[i].offsets[static_cast<size_t>(r)] = at;
+        at += parameters[i].cut.numel(r);
+      }
+    }
+  }
+}
+
+void ShardedGradients::Impl::begin_pass() {
+  if (in_pass) return;
+  in_pass = true;
+  next = 0;
+  for (Parameter& p : parameters) p.ready = false;
+  for (Bucket& b : buckets) b.missing = b.members.size();
+}
+
+void ShardedGradients::Impl::arrived(size_t index) {
+  const std::lock_guard lock(mutex);
+  if (!travels) return;
+  begin_pass();
+  Parameter& p = parameters[index];
+  check(!p.ready, kOp, "the gradient of ", p.name,
+        " came twice in one pass: reduce_next() says that the next one begins");
+  take(index);
+  if (!ordered) order.push_back(index);
+  begin_ready();
+}
+
+// A gradient is complete: its rows go to their ranks' stretches.
+void ShardedGradients::Impl::take(size_t index) {
+  NoGrad guard;
+  Parameter& p = parameters[index];
+  Bucket& b = buckets[p.bucket];
+  const Tensor flat = p.tensor.grad().contiguous().view({p.tensor.numel()});
+  const Tensor& memory = memory_of(b);
+  for (int r = 0; r < group.size(); ++r) {
+    if (p.cut.numel(r) == 0) continue;
+    copy_elements(memory.narrow(0, p.offsets[static_cast<size_t>(r)], p.cut.numel(r)),
+                  flat.narrow(0, p.cut.begin(r), p.cut.numel(r)));
+  }
+  p.tensor.set_grad(Tensor());
+  p.ready = p.used = true;
+  --b.missing;
+}
+
+Tensor& ShardedGradients::Impl::memory_of(Bucket& b) const {
+  if (!b.memory.defined()) {
+    const memory::TagScope tag(memory::Tag::gradient);
+    b.memory = empty(TensorMeta{{b.stretch * group.size()}, b.dtype, device, std::nullopt});
+    // What is missing counts as zero, and so does what fills up stretches.
+    fill_elements(b.memory, 0.0);
+  }
+  return b.memory;
+}
+
+// In the buckets' order, which is the same in every rank.
+void ShardedGradients::Impl::begin_ready() {
+  while (next < buckets.size() && buckets[next].missing == 0) begin(next++);
+}
+
+void ShardedGradients::Impl::begin(size_t index) {
+  while (underway.size() >= kUnderWay) collect();
+  Bucket& b = buckets[index];
+  const memory::TagScope tag(memory::Tag::gradient);
+  Tensor memory = std::exchange(memory_of(b), Tensor());
+  b.own = empty(TensorMeta{{b.stretch}, b.dtype, device, std::nullopt});
+  b.work = group.start(device, cat("parts of gradients ", index, " ", b.dtype, " [", memory.numel(), "]"),
+                       [memory, own = b.own](Collectives& c) {
+                         c.reduce_scatter(own.raw_data(), memory.raw_data(), own.numel(), own.dtype(), Reduction::avg);
+                       },
+                       {memory, b.own});
+  underway.push_back(index);
+}
+
+// Waits for the oldest bucket under way.
+void ShardedGradients::Impl::collect() {
+  NoGrad guard;
+  Bucket& b = buckets[underway.front()];
+  underway.pop_front();
+  std::exchange(b.work, Work()).wait();
+  const Tensor own = std::exchange(b.own, Tensor());
+  if (options.replicas) {
+    options.replicas->run(
+        device, cat("replicas' gradients ", own.dtype(), " [", own.numel(), "]"),
+        [&](Collectives& c) { c.all_reduce(own.raw_data(), own.numel(), own.dtype(), Reduction::avg); });
+  }
+  int64_t at = 0;
+  for (const size_t i : b.members) {
+    Parameter& p = parameters[i];
+    const int64_t n = p.cut.numel(group.rank());
+    const Tensor part = own.narrow(0, at, n).view(p.cut.part(p.tensor, group.rank()).shape());
+    at += n;
+    if (p.part.defined())
+      p.part.add_(part);
+    else
+      p.part = part;
+  }
+}
+
+void ShardedGradients::Impl::end_pass() {
+  begin_pass();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].ready) continue;
+    if (parameters[i].tensor.grad().defined()) {
+      take(i);  // of an earlier pass
+    } else {
+      --buckets[parameters[i].bucket].missing;  // it may have come elsewhere
+    }
+  }
+  begin_ready();
+  while (!underway.empty()) collect();
+  in_pass = false;
+}
+
+// The order of the group's first rank: ranks must agree, and their gradients may come in different ones.
+std::vector<size_t> ShardedGradients::Impl::agreed_order() {
+  std::vector<bool> seen(parameters.size());
+  std::vector<size_t> all;
+  for (const size_t i : order) {
+    if (!seen[i]) all.push_back(i);
+    seen[i] = true;
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!seen[i]) all.push_back(i);
+  }
+  group.run(cat("order of ", all.size(), " gradients"),
+            [&](Communicator& c) { c.broadcast(all.data(), all.size() * sizeof(size_t), 0); });
+  order.clear();
+  return all;
+}
+
+std::vector<Tensor> ShardedGradients::Impl::finish() {
+  const std::lock_guard lock(mutex);
+  end_pass();
+  std::vector<uint8_t> used;
+  for (Parameter& p : parameters) used.push_back(std::exchange(p.used, false));
+  if (cuda::capturing()) {
+    // What the host does is not replayed: the ranks' uses are those of the step before, of which they have agreed.
+    for (size_t i = 0; i < used.size(); ++i) {
+      check<DeviceError>(ordered && used[i] <= used_before[i], kOp, "the gradient of ", parameters[i].name,
+                         " is new: a step must have run before one is captured in a CUDA graph");
+    }
+    used = used_before;
+  } else {
+    for (Group* g : {&group, options.replicas}) {
+      if (!g) continue;
+      g->run(cat("used ", used.size()), [&](Communicator& c) {
+        c.all_reduce(used.data(), static_cast<int64_t>(used.size()), DType::u8, Reduction::max);
+      });
+    }
+    used_before = used;
+  }
+  std::vector<Tensor> parts;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    Tensor part = std::exchange(parameters[i].part, Tensor());
+    parts.push_back(used[i] ? std::move(part) : Tensor());
+  }
+  if (!ordered) {
+    ordered = true;
+    make_buckets(agreed_order());
+  }
+  return parts;
+}
+
+ShardedGradients::ShardedGradients(const std::vector<std::pair<std::string, Tensor>>& parameters, Group& group,
+                                   const Options& options)
+    : impl_(std::make_unique<Impl>(group, options)) {
+  check(options.bucket_bytes > 0, kOp, "bucket_bytes must be positive, got ", options.bucket_bytes);
+  for (const auto& [name, tensor] : parameters) {
+    impl_->device = tensor.device();
+    impl_->parameters.push_back({.name = name, .tensor = tensor, .cut = Cut(tensor.shape(), group.size())});
+  }
+  std::vector<size_t> order(impl_->parameters.size());
+  // Backward meets the last first, as a guess.
+  for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
+  impl_->make_buckets(order);
+  for (size_t i = 0; i < order.size(); ++i) {
+    impl_->parameters[i].hook = register_post_accumulate_grad_hook(
+        impl_->parameters[i].tensor, [impl = impl_.get(), i](const Tensor&) { impl->arrived(i); });
+  }
+}
+
+ShardedGradients::~ShardedGradients() {
+  for (Impl::Parameter& p : impl_->parameters) p.hook.remove();
+}
+
+void ShardedGradients::reduce_next(bool yes) {
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->options.every_pass) {
+    if (impl_->in_pass) impl_->end_pass();
+  } else {
+    impl_->travels = yes;
+  }
+}
+
+std::vector<Tensor> ShardedGradients::finish() {
+  return impl_->finish();
+}
+
+}  // namespace strata::distributed

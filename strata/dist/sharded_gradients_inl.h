@@ -1,0 +1,42 @@
+#pragma once
+// Gradients of which each rank keeps a part: averaged bucket by bucket while backward runs.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "strata/core/tensor.h"
+#include "strata/dist/group.h"
+
+namespace strata::distributed {
+
+/// As DataParallel has them, but a bucket is reduce_scattered: a rank gets its rows (Cut) of the averages alone, and
+/// the gradients themselves go as soon as they are in their bucket. Each element is summed in the order of the ranks,
+/// so a part has the bits that DataParallel's gradient has there.
+class ShardedGradients {
+ public:
+  struct Options {
+    int64_t bucket_bytes = int64_t{25} << 20;  ///< gradients that travel together
+    /// Whether every pass's gradients travel, and parts add up, or only the last one's, with what was added to them.
+    bool every_pass = false;
+    Group* replicas = nullptr;  ///< the parts are averaged over these ranks, too
+  };
+  /// Leaves with at least one dimension and element, that want gradients, of one device.
+  ShardedGradients(const std::vector<std::pair<std::string, Tensor>>& parameters, Group& group, const Options& options);
+  ~ShardedGradients();
+  ShardedGradients(const ShardedGradients&) = delete;
+
+  /// As DataParallel::reduce_next(); to be called before every pass where there are several.
+  void reduce_next(bool yes);
+  /// Waits for the averages: this rank's part of each parameter's, undefined where no rank had one. They are the
+  /// caller's.
+  std::vector<Tensor> finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata::distributed
