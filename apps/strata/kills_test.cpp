@@ -109,7 +109,7 @@ TEST_F(Kills, AnyRankAtAnyMomentChangesNothing) {
   auto begin = Clock::now();
   const Result whole = strata(line("whole"));
   ASSERT_EQ(whole.status, 0) << whole.output;
-  const auto all = std::chrono::duration<double>(Clock::now() - begin).count();
+  auto all = std::chrono::duration<double>(Clock::now() - begin).count();
   const std::string want = weights("whole");
   ASSERT_FALSE(want.empty());
 
@@ -117,7 +117,7 @@ TEST_F(Kills, AnyRankAtAnyMomentChangesNothing) {
   int kills = 0, runs = 0;
   for (int lives = 0; kills < wanted && !HasFailure(); ++runs) {
     const std::string out = "run" + std::to_string(runs);
-    while (!HasFailure()) {
+    for (bool first = true; !HasFailure(); first = false) {
       ASSERT_LT(++lives, 20 * wanted + 20) << "after " << kills << " kills: lives are lost to something else";
       if (kills == wanted) {  // undisturbed to its end
         Result last;
@@ -141,6 +141,8 @@ TEST_F(Kills, AnyRankAtAnyMomentChangesNothing) {
         killed = ::kill(ranks[std::uniform_int_distribution<size_t>(0, ranks.size() - 1)(random)], SIGKILL) == 0;
       kills += killed;
       const int status = end_of(child);
+      // The machine may be less busy than it was.
+      if (status == 0 && first && !killed) all = std::chrono::duration<double>(Clock::now() - begin).count();
       if (status == 0) break;  // its last step was done: the run is whole
     }
     EXPECT_EQ(weights(out), want) << "after " << kills << " kills, run " << runs;
