@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -34,7 +35,9 @@ class Parallel : public testing::Test {
   std::string on(int ranks, const std::string& out) const {
     return "launch -n " + std::to_string(ranks) + " -- " + program() + " " + train(out);
   }
-  std::vector<StepMetrics> metrics(const std::string& out) const { return read_metrics((dir_ / out) + "/metrics.jsonl"); }
+  std::vector<StepMetrics> metrics(const std::string& out) const {
+    return read_metrics((dir_ / out) + "/metrics.jsonl");
+  }
   std::string weights(const std::string& out) const {
     const auto found = io::find_latest_checkpoint(dir_ / out);
     return found ? io::read_file(found->path + "/model.safetensors") : "";
@@ -60,6 +63,71 @@ TEST_F(Parallel, AnyNumberOfRanksLearnsWhatOneDoes) {
     }
     EXPECT_NEAR(got[19].valid_loss, want[19].valid_loss, 1e-3);
   }
+}
+
+// Weights cut among ranks: what one process learns, whatever the layout, with dropout where no rows are cut, through a
+// stop, and on in another layout.
+TEST_F(Parallel, WeightsInPartsLearnWhatOneProcessDoes) {
+  const std::string size = " --steps 100 --set model.heads=4 --set train.sample_tokens=4 ";
+  const std::string gpt = size, llama = size + "--set model.family=llama --set model.kv_heads=2 ";
+  struct Case {
+    std::string name, settings;
+    int ranks;
+    std::string layout;
+  };
+  std::map<std::string, std::vector<StepMetrics>> known;
+  for (const Case& c : std::vector<Case>{
+           {"gpt", gpt, 2, "--set parallel.tp=2"},
+           {"dropped_gpt", gpt + "--set model.dropout=0.1 ", 2, "--set parallel.tp=2"},
+           {"llama", llama, 2, "--set parallel.tp=2 --set parallel.sequence=false"},
+           {"llama", llama, 4, "--set parallel.dp=2 --set parallel.tp=2"},
+           {"dropped_llama", llama + "--set model.dropout=0.1 --set train.accumulate=2 ", 2, "--set parallel.tp=2"}}) {
+    SCOPED_TRACE(c.name + " " + c.layout);
+    if (!known.contains(c.name)) {
+      const Result one = strata(train("one_" + c.name) + c.settings);
+      ASSERT_EQ(one.status, 0) << one.output;
+      known[c.name] = metrics("one_" + c.name);
+    }
+    const std::vector<StepMetrics>& want = known.at(c.name);
+    const std::string out = cat(c.name, c.ranks);
+    const Result r = strata(on(c.ranks, out) + c.settings + c.layout);
+    ASSERT_EQ(r.status, 0) << r.output;
+    EXPECT_NE(r.output.find("finished: 100 steps"), std::string::npos) << r.output;
+    const auto got = metrics(out);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(got[i].loss, want[i].loss, 1e-3) << "step " << i + 1;
+      EXPECT_NEAR(got[i].grad_norm, want[i].grad_norm, 1e-2 * want[i].grad_norm) << "step " << i + 1;
+    }
+    EXPECT_NEAR(got[99].valid_loss, want[99].valid_loss, 1e-3);
+  }
+}
+
+TEST_F(Parallel, ARunWithWeightsInPartsGoesOnInAnyLayout) {
+  const std::string more = "--set model.heads=4 --set model.dropout=0.1 ";
+  ASSERT_EQ(strata(train("one") + more).status, 0);
+  const Result cut = strata(on(2, "run") + more + "--steps 20 --set parallel.tp=2");
+  ASSERT_EQ(cut.status, 0) << cut.output;
+  const std::string resume = " train --resume --out " + (dir_ / "run");
+  const Result again = strata("launch -n 2 -- " + std::string(program()) + resume + " --steps 30");
+  ASSERT_EQ(again.status, 0) << again.output;
+  const Result whole = strata(resume.substr(1) + " --steps 40 --set parallel.tp=1");
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  const auto got = metrics("run"), want = metrics("one");
+  ASSERT_EQ(got.size(), 40U);
+  // The same schedule is that of 40 steps only where it has not begun to fall: the first steps.
+  EXPECT_LT(got[39].loss, got[0].loss);
+  EXPECT_NEAR(got[4].loss, want[4].loss, 1e-3);
+  const Result text = strata("generate --checkpoint " + (dir_ / "run") + " --prompt line --tokens 4");
+  EXPECT_EQ(text.status, 0) << text.output;
+}
+
+TEST_F(Parallel, ADivergedStepIsNamedByAllThatShareWeights) {
+  const Result r = strata(on(2, "diverged") +
+                          "--set model.heads=4 --set parallel.tp=2 --set train.lr=1000 --set train.warmup=0 --set "
+                          "train.grad_clip=0 --set train.optimizer=sgd");
+  EXPECT_NE(r.status, 0);
+  EXPECT_NE(r.output.find("first produced by"), std::string::npos) << r.output;
 }
 
 // The step in one graph, collectives and update included.
@@ -111,7 +179,8 @@ TEST_F(Parallel, TheSameLayoutGivesTheSameBitsAlsoThroughAStop) {
 
   // Ended by a rank that is killed: the newest checkpoint is whole, and the run goes on from it to the same weights.
   Child child({"launch", "-n", "2", "--grace", "1", "--", program(), "train", dir_ / "tiny.toml", "--data",
-               dir_ / "text.txt", "--out", dir_ / "killed", "--set", "model.dropout=0.1", "--set", "train.accumulate=2"});
+               dir_ / "text.txt", "--out", dir_ / "killed", "--set", "model.dropout=0.1", "--set",
+               "train.accumulate=2"});
   const auto begin = std::chrono::steady_clock::now();
   while (!io::find_latest_checkpoint(dir_ / "killed") && child.running()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -133,7 +202,8 @@ TEST_F(Parallel, ARunGoesOnWithAnotherNumberOfRanks) {
   ASSERT_EQ(strata(on(4, "run") + "--steps 20 ").status, 0);
   const Result one = strata("train --resume --steps 30 --out " + (dir_ / "run"));
   ASSERT_EQ(one.status, 0) << one.output;
-  const Result two = strata("launch -n 2 -- " + std::string(program()) + " train --resume --steps 40 --out " + (dir_ / "run"));
+  const Result two =
+      strata("launch -n 2 -- " + std::string(program()) + " train --resume --steps 40 --out " + (dir_ / "run"));
   ASSERT_EQ(two.status, 0) << two.output;
   const auto m = metrics("run");
   ASSERT_EQ(m.size(), 40U);
@@ -146,6 +216,11 @@ TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {
   for (const auto& [more, piece] : std::vector<std::pair<std::string, std::string>>{
            {"--set train.batch=9", "train.batch is 9, which 2 ranks do not share evenly"},
            {"--set parallel.dp=3", "parallel.dp is 3, and the job has 2 ranks"},
+           {"--set parallel.tp=3", "parallel.tp is 3, and the job has 2 ranks"},
+           {"--set parallel.dp=2 --set parallel.tp=2",
+            "parallel.dp is 2 and parallel.tp is 2, and the job has 2 ranks"},
+           {"--set parallel.tp=2 --set parallel.pp=2", "parallel.pp is 2 and parallel.tp is 2, and the job has 2 ranks"},
+           {"--set parallel.tp=2 --set model.heads=1", "do not divide the heads of blocks.0.attn: 1 of queries"},
            {"--set memory.device=1GiB", "[memory] is for one rank"}}) {
     const Result r = strata(on(2, "refused") + more);
     EXPECT_NE(r.status, 0) << more;

@@ -5,12 +5,16 @@
 
 #include "strata/autograd/anomaly.h"
 #include "strata/autograd/autograd.h"
+#include "strata/autograd/split_backward.h"
 #include "strata/core/autocast.h"
 #include "strata/core/op_base.h"
 #include "strata/core/partial_pass.h"
 
 namespace strata {
 namespace {
+
+// Ops whose rules make the gradients of weights apart from that of the input, and only those that are asked for.
+constexpr std::string_view kSplit[] = {"linear", "matmul", "addmm", "gelu_mlp"};
 
 struct Pending {
   uint32_t waiting = 0;  // edges into this node that have not delivered yet
@@ -54,6 +58,14 @@ class Pass : detail::GatheredGrads, detail::PartialPass {
     roots_.push_back({gradient_edge(output), std::move(g)});
   }
 
+  // Gradients of weights wait until run_held(), but those of `now`.
+  void split(const TensorList& now) {
+    splits_ = true;
+    for (const Tensor& t : now)
+      if (t.requires_grad()) now_.insert(gradient_edge(t).node.get());
+  }
+  size_t num_held() const { return held_.size(); }
+
   std::vector<Tensor> run() {
     const Running running(this);
     // The forward pass chose the dtypes: rules compute in those, and each gradient has its tensor's.
@@ -62,15 +74,34 @@ class Pass : detail::GatheredGrads, detail::PartialPass {
     for (auto& [edge, g] : roots_) deliver(edge, std::move(g), false);
     for (auto& [edge, g] : roots_)
       if (nodes_[edge.node.get()].waiting == 0) enqueue(edge.node);
-    while (!ready_.empty()) {
-      Ref<Node> node = std::move(const_cast<Ref<Node>&>(ready_.top().node));
-      ready_.pop();
-      process(node);
-    }
+    process_ready();
     return std::move(captured_);
   }
 
+  // The second half of a pass that was split: in the order of the first.
+  void run_held() {
+    const Running running(this);
+    const AutocastScope plain(autocast_dtype(), false);
+    for (Held& h : std::exchange(held_, {})) {
+      Grads gx(h.node->edges.size());
+      half_ = Half::second;
+      apply(h.node, h.grads, gx);
+      half_ = Half::none;
+      h.grads.clear();
+      for (size_t i = 0; i < gx.size(); ++i)
+        if (waits(h.node->edges[i])) deliver(h.node->edges[i], std::move(gx[i]), true);
+      process_ready();
+    }
+  }
+
  private:
+  enum class Half : uint8_t { none, first, second };
+  // A node whose weights' gradients wait, with those of its results.
+  struct Held {
+    Ref<Node> node;
+    Grads grads;
+  };
+
   struct Capture {
     uint32_t index;
     size_t slot;
@@ -85,7 +116,7 @@ class Pass : detail::GatheredGrads, detail::PartialPass {
   struct Running {
     explicit Running(Pass* pass) : outer(detail::t_gathered), outer_partial(detail::t_partial_pass) {
       detail::t_gathered = pass;
-      detail::t_partial_pass = pass->capturing_ ? pass : nullptr;
+      detail::t_partial_pass = pass->capturing_ || pass->splits_ ? pass : nullptr;
     }
     ~Running() {
       detail::t_gathered = outer;
@@ -137,9 +168,29 @@ class Pass : detail::GatheredGrads, detail::PartialPass {
   }
 
   bool needs(const Edge& edge) const override {
+    if (half_ != Half::none) return waits(edge) == (half_ == Half::second);
     const auto found = nodes_.find(edge.node.get());
     // A rule that runs inside of another (of a write through a view) has edges that the pass does not know.
     return found == nodes_.end() || found->second.needed;
+  }
+
+  // Whether an edge of a node that splits leads to a leaf whose gradient may wait.
+  bool waits(const Edge& edge) const {
+    Node* n = edge.node.get();
+    while (n && n->passes_on() && n->edges.size() == 1) n = n->edges[0].node.get();
+    return n && n->leaf_hooks() && !now_.contains(n);
+  }
+  bool splits(const Node& n) const {
+    return splits_ && n.op() && std::ranges::find(kSplit, n.op()->name()) != std::end(kSplit) &&
+           std::ranges::any_of(n.edges, [&](const Edge& e) { return waits(e); });
+  }
+
+  void process_ready() {
+    while (!ready_.empty()) {
+      Ref<Node> node = std::move(const_cast<Ref<Node>&>(ready_.top().node));
+      ready_.pop();
+      process(node);
+    }
   }
 
   void discover() {
@@ -237,6 +288,7 @@ class Pass : detail::GatheredGrads, detail::PartialPass {
     Grads gy = std::move(p.grads);
     Grads gx(node->edges.size());
     const bool any = std::any_of(gy.begin(), gy.end(), [](const Tensor& t) { return t.defined(); });
+    const bool halves = any && splits(*node);
     if (any) {
       if (const TensorHooks* hooks = node->hooks.get()) run_hooks(*hooks, gy);
       if (const TensorHooks* leaf = node->leaf_hooks()) run_hooks(*leaf, gy);
@@ -246,24 +298,34 @@ class Pass : detail::GatheredGrads, detail::PartialPass {
       bool wanted = !capturing_ || (!leaf && std::any_of(node->edges.begin(), node->edges.end(), [&](const Edge& e) {
         return e.node && nodes_[e.node.get()].needed;
       }));
-      if (wanted) {
-        GradMode mode(mode_);
-        anomaly::BackwardOf running(*node);
-        memory::detail::RecordedModule at(node->module);
-        const Visit visit(*node, !retain_graph_ && !leaf);
-        node->apply(gy, gx);
-        anomaly::check_gradients(*node, gx);
-        if (visit.alone) node->release();
+      if (halves) {
+        held_.push_back({node, gy});
+        half_ = Half::first;
       }
+      if (wanted) apply(node, gy, gx);
+      half_ = Half::none;
     }
     gy.clear();
     for (size_t i = 0; i < node->edges.size(); ++i)
-      if (node->edges[i].node) deliver(node->edges[i], std::move(gx[i]), true);
+      if (node->edges[i].node && !(halves && waits(node->edges[i]))) deliver(node->edges[i], std::move(gx[i]), true);
+  }
+
+  void apply(const Ref<Node>& node, Grads& gy, Grads& gx) {
+    GradMode mode(mode_);
+    anomaly::BackwardOf running(*node);
+    memory::detail::RecordedModule at(node->module);
+    const Visit visit(*node, !retain_graph_ && !node->edges.empty() && half_ != Half::first);
+    node->apply(gy, gx);
+    anomaly::check_gradients(*node, gx);
+    if (visit.alone) node->release();
   }
 
   bool retain_graph_;
   bool mode_;
-  bool capturing_ = false;
+  bool capturing_ = false, splits_ = false;
+  Half half_ = Half::none;         // of the node that runs
+  std::unordered_set<Node*> now_;  // leaves whose gradients do not wait
+  std::vector<Held> held_;
   std::unordered_map<Node*, Pending> nodes_;
   std::unordered_set<Node*> queued_;
   std::unordered_map<Node*, std::vector<Capture>> captures_;
@@ -305,6 +367,29 @@ TensorList grad(const TensorList& outputs, const TensorList& inputs, const Tenso
     check<AutogradError>(allow_unused || grads[i].defined(), "grad", "input ", i, " (", inputs[i],
                          ") was not used to compute the outputs; pass allow_unused = true if that is meant");
   return grads;
+}
+
+struct SplitBackward::Impl {
+  Pass pass{false, false};
+};
+
+SplitBackward::SplitBackward(const TensorList& outputs, const TensorList& grad_outputs, const TensorList& now)
+    : impl_(std::make_unique<Impl>()) {
+  const detail::PhaseScope phase(Phase::backward);
+  const NoGrad guard;
+  seed_all(impl_->pass, outputs, grad_outputs, "backward");
+  impl_->pass.split(now);
+  impl_->pass.run();
+}
+SplitBackward::~SplitBackward() = default;
+
+void SplitBackward::finish() {
+  const detail::PhaseScope phase(Phase::backward);
+  const NoGrad guard;
+  impl_->pass.run_held();
+}
+int64_t SplitBackward::waiting() const {
+  return static_cast<int64_t>(impl_->pass.num_held());
 }
 
 void Tensor::backward(const Tensor& grad, bool retain_graph, bool create_graph) const {

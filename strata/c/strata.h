@@ -325,9 +325,9 @@ STRATA_EXPORT strata_status strata_pretrained_generate(strata_pretrained* model,
 /* What is said in sound, f32 [n] or [channels, n] of `rate` samples a second, by a model that reads it (Whisper).
  * `options` is NULL or a JSON object of {"language", "task", "timestamps", "word_timestamps", "prompt",
  * "prompt_condition_type", "condition_on_prev_tokens", "compression_ratio_threshold", "logprob_threshold",
- * "no_speech_threshold"}, of "temperature" as a list that is tried where a text is unlikely, and of generation's options.
- * *out is JSON: {"language", "text", "segments": [{"start", "end", "text", "tokens"}, ..]}; with times of words a segment has
- * "words": [{"start", "end", "text"}, ..] and "token_ends", with a threshold "temperature", "avg_logprob",
+ * "no_speech_threshold"}, of "temperature" as a list that is tried where a text is unlikely, and of generation's
+ * options. *out is JSON: {"language", "text", "segments": [{"start", "end", "text", "tokens"}, ..]}; with times of words a
+ * segment has "words": [{"start", "end", "text"}, ..] and "token_ends", with a threshold "temperature", "avg_logprob",
  * "compression_ratio" and "no_speech_prob". */
 STRATA_EXPORT strata_status strata_pretrained_transcribe(strata_pretrained* model, const strata_tensor* samples,
                                                          int64_t rate, const char* options, strata_value* out);

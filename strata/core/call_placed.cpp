@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "strata/core/sharding.h"
 #include "strata/core/stand_in.h"
@@ -32,6 +33,18 @@ bool has_key(std::span<const Value> values) {
 Tensor part_of(const Tensor& whole, const Layout& layout) {
   return placement_room().relay(whole, whole.shape(),
                                 Layout{layout.mesh, std::vector<Placement>(layout.mesh->axes.size())}, layout);
+}
+
+// `t` with its dimensions in memory in the order in which `wanted`'s are: views of a handle are made of its part, too.
+Tensor laid_as(const Tensor& t, const TensorMeta& wanted) {
+  if (!wanted.strides) return t;
+  Dims order, back;
+  for (int d = 0; d < t.dim(); ++d) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return (*wanted.strides)[a] > (*wanted.strides)[b]; });
+  back = order;
+  for (int d = 0; d < t.dim(); ++d) back[static_cast<int>(order[d])] = d;
+  return t.permute(order).contiguous().permute(back);
 }
 
 // What of dimension 0 is here.
@@ -154,12 +167,13 @@ void CallPath::Placed::choose() {
     from_.push_back(is_placed(t) ? *layout_of(t) : Layout{mesh_, std::vector<Placement>(axes)});
   to_.assign(tensors_.size(), Layout{mesh_, std::vector<Placement>(axes)});
   of_results_.assign(metas_.size(), Layout{mesh_, std::vector<Placement>(axes)});
-  const bool random = has_key(values_) && !rule_.text.starts_with("elementwise random");
+  // A function says itself what random numbers ask for.
+  const bool random = has_key(values_) && !rule_.function && !rule_.text.starts_with("elementwise random");
   if (op_.facts_.dynamic || random) return;
   for (size_t a = 0; a < axes; ++a) choose_axis(a);
 }
 
-// Of one axis: the possibility that moves the fewest bytes, then the fewest tensors.
+// Of one axis: the possibility that moves the fewest bytes, then the fewest tensors, then computes the fewest results.
 void CallPath::Placed::choose_axis(size_t axis) {
   int all_ranks = 1;
   for (const MeshPlace::Axis& a : mesh_->axes) all_ranks *= a.size;
@@ -181,7 +195,7 @@ void CallPath::Placed::choose_axis(size_t axis) {
 
   const Possibility* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
-  int fewest = 0;
+  int fewest = 0, most_cut = 0;
   for (const Possibility& p : s.possible) {
     if (!fits(p, axis)) continue;
     double bytes = 0;
@@ -192,10 +206,13 @@ void CallPath::Placed::choose_axis(size_t axis) {
       bytes += bytes_between(now, p.args[i], static_cast<double>(tensors_[i].nbytes()), s.ranks);
       changed += !(now == p.args[i]);
     }
-    if (best && !(bytes < least || (bytes == least && changed < fewest))) continue;
+    const auto cut = static_cast<int>(
+        std::count_if(p.results.begin(), p.results.end(), [](const Placement& r) { return r.is_shard(); }));
+    if (best && std::tuple(bytes, changed, -cut) >= std::tuple(least, fewest, -most_cut)) continue;
     best = &p;
     least = bytes;
     fewest = changed;
+    most_cut = cut;
   }
   for (size_t i = 0; i < tensors_.size(); ++i) to_[i].placements[axis] = best->args[i];
   for (size_t r = 0; r < metas_.size(); ++r) of_results_[r].placements[axis] = best->results[r];
@@ -215,8 +232,9 @@ bool CallPath::Placed::fits(const Possibility& p, size_t axis) const {
     for (size_t a = 0; a < axis; ++a)
       if (l.placements[a].is_shard() && l.placements[a].dim == next.dim && !l.placements[a].cuts_like(next))
         return false;
-    if (p.may_be_empty || shape[next.dim] == 0) return true;
     l.placements[axis] = next;
+    if (p.evenly && !even(l, axis, shape)) return false;
+    if (p.may_be_empty || shape[next.dim] == 0) return true;
     std::vector<int> last;
     for (const MeshPlace::Axis& a : mesh_->axes) last.push_back(a.size - 1);
     return l.local_shape(shape, last)[next.dim] > 0;
@@ -226,6 +244,16 @@ bool CallPath::Placed::fits(const Possibility& p, size_t axis) const {
   for (size_t r = 0; r < metas_.size(); ++r)
     if (!one(of_results_[r], p.results[r], metas_[r].shape)) return false;
   return true;
+}
+
+// Whether all ranks get as much of what the last of the axes chosen so far cuts.
+bool CallPath::Placed::even(const Layout& chosen, size_t axis, const Shape& shape) {
+  const Placement& p = chosen.placements[axis];
+  int64_t ranks = p.unit;
+  for (size_t a = 0; a <= axis; ++a)
+    if (chosen.placements[a].is_shard() && chosen.placements[a].dim == p.dim) ranks *= chosen.mesh->axes[a].size;
+  if (p.segments.empty()) return shape[p.dim] % ranks == 0;
+  return std::all_of(p.segments.begin(), p.segments.end(), [&](int64_t n) { return n % ranks == 0; });
 }
 
 // This rank's part of tensor i, as the chosen layout has it.
@@ -286,7 +314,7 @@ void CallPath::Placed::compute(const Results& into) {
         v = to_value(locals[i++]);
       }
     }
-    LocalCall c{op_, args, {}, {}, {}, {}, {}};
+    LocalCall c{op_, args, {}, {}, {}, {}, {}, to_};
     if (!metas_.empty()) {
       c.local_result = of_results_[0].local_shape(metas_[0].shape);
       c.rows = rows_of(of_results_[0], metas_[0].shape);
@@ -304,7 +332,7 @@ void CallPath::Placed::compute(const Results& into) {
     if (after_) after_(c);
     results = std::move(c.results);
     if (whole_size_)
-      for (size_t r = 0; r < results.size(); ++r) results[r] = part_of(results[r], of_results_[r]);
+      for (size_t r = 0; r < results.size(); ++r) results[r] = laid_as(part_of(results[r], of_results_[r]), metas_[r]);
   }
   if (metas_.empty()) {  // of values: whole everywhere, so every rank has the same
     for (const Tensor& t : results) {

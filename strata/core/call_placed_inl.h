@@ -32,6 +32,7 @@ class CallPath::Placed {
   void choose();
   void choose_axis(size_t axis);
   bool fits(const Sharding::Possibility& p, size_t axis) const;
+  static bool even(const Layout& chosen, size_t axis, const Shape& shape);
   Tensor local(size_t i) const;
   void spread(std::vector<Tensor>& locals) const;
 

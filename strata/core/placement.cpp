@@ -2,23 +2,39 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
+#include "strata/core/node.h"
+#include "strata/core/place_into.h"
 #include "strata/core/strides_inl.h"
 
 namespace strata {
 namespace {
 
-// What a handle's storage ends with: also its mark.
-void mark(void*) {}
-
-struct PlacedImpl final : TensorImpl {
+// Where a handle's elements are.
+struct Part {
   Tensor local;
   LayoutRef layout;
 };
 
-const PlacedImpl& placed_impl(const Tensor& t, std::string_view what) {
+// What a handle's storage ends with: also its mark. Of a tensor that became a handle the storage holds the part, since
+// the tensor has no room for it: views of it have their own.
+void mark(void* part) {
+  delete static_cast<Part*>(part);
+}
+
+// The offset by which such a tensor is told from its views.
+constexpr int64_t kInStorage = std::numeric_limits<int64_t>::min();
+
+struct PlacedImpl final : TensorImpl {
+  Part part;
+};
+
+const Part& part_of(const Tensor& t, std::string_view what) {
   check(is_placed(t), what, "the tensor ", t, " is not sharded: distribute() makes it so");
-  return static_cast<const PlacedImpl&>(t.impl());
+  const TensorImpl& impl = t.impl();
+  return impl.offset == kInStorage ? *static_cast<const Part*>(impl.storage->owner)
+                                   : static_cast<const PlacedImpl&>(impl).part;
 }
 
 // Reads placements' text.
@@ -186,10 +202,10 @@ bool is_placed(const Tensor& t) {
   return t.defined() && detail::is_handle(t.impl());
 }
 const LayoutRef& layout_of(const Tensor& t) {
-  return placed_impl(t, "layout_of").layout;
+  return part_of(t, "layout_of").layout;
 }
 const Tensor& local_part(const Tensor& t) {
-  return placed_impl(t, "local_part").local;
+  return part_of(t, "local_part").local;
 }
 
 namespace detail {
@@ -208,10 +224,30 @@ Tensor place(const Tensor& local, const TensorMeta& whole, LayoutRef layout, con
   t->dtype = whole.dtype;
   t->device = whole.device;
   t->contiguous = strides_are_contiguous(t->shape, t->strides);
-  t->local = local;
-  t->layout = std::move(layout);
+  t->part = {local, std::move(layout)};
   t_mode.unusual |= kPlacements;
   return Tensor(Ref<TensorImpl>(std::move(t)));
+}
+
+void place_into(const Tensor& t, const Tensor& local, const TensorMeta& whole, LayoutRef layout) {
+  check(!is_placed(t) || t.impl().offset == kInStorage, "place_into", "the tensor ", t, " is sharded already");
+  const Shape wanted = layout->local_shape(whole.shape);
+  check<ShapeError>(local.shape() == wanted, "place_into", "the part is ", local, ", wanted ", wanted);
+  Tensor(t).set_grad({});
+  autograd_meta(t).low = {};
+  TensorImpl& to = t.impl();
+  // Under a storage of its own: what shows the old elements keeps them.
+  Ref<Storage> storage = Storage::borrow(nullptr, 0, mark, new Part{local, std::move(layout)});
+  storage->device = whole.device;
+  to.storage = std::move(storage);
+  to.shape = whole.shape;
+  to.strides = contiguous_strides(whole.shape);
+  to.offset = kInStorage;
+  to.numel = whole.shape.product();
+  to.dtype = whole.dtype;
+  to.device = whole.device;
+  to.contiguous = true;
+  t_mode.unusual |= kPlacements;
 }
 
 const PlacementRoom& placement_room() {
@@ -229,7 +265,10 @@ Tensor as_leaf_lies(const Tensor& gradient, const Tensor& leaf) {
 }
 
 void delete_handle(TensorImpl* t) {
-  delete static_cast<PlacedImpl*>(t);
+  if (t->offset == kInStorage)
+    delete t;
+  else
+    delete static_cast<PlacedImpl*>(t);
 }
 
 Tensor alias_of_placed(const Tensor& t, const Shape& shape, const Strides& strides, int64_t offset) {

@@ -45,6 +45,12 @@ std::string Sharding::text(std::string_view name) const {
   check(s != nullptr, op.name(), "its shard rule names '", name, "', which is no text");
   return *s;
 }
+double Sharding::number(std::string_view name) const {
+  const std::optional<size_t> i = index_of(op, name);
+  const double* x = i ? std::get_if<double>(&values[*i]) : nullptr;
+  check(x != nullptr, op.name(), "its shard rule names '", name, "', which is no number");
+  return *x;
+}
 std::optional<std::vector<int>> Sharding::dims(std::string_view name, int64_t rank) const {
   const std::optional<size_t> i = index_of(op, name);
   check(i.has_value(), op.name(), "its shard rule names '", name, "', which is no argument");
@@ -369,53 +375,6 @@ void pairs(Sharding& s, std::string_view name) {
   }
 }
 
-// Rows whose target counts, over all ranks.
-double rows_that_count(const LocalCall& c) {
-  const Tensor& target = std::get<Tensor>(c.arg("target"));
-  const int64_t ignored = std::get<int64_t>(c.arg("ignore_index"));
-  double count = 0;
-  for (const int64_t t : target.to_vector<int64_t>()) count += t != ignored;
-  for (const std::string& axis : c.axes) count = detail::placement_room().sum(count, axis);
-  return count;
-}
-Tensor divided(const Tensor& x, double by) {
-  Tensor y = empty(x.meta());
-  if (x.dtype() == DType::f64)
-    *y.data<double>() = *x.data<double>() / by;
-  else
-    *y.data<float>() = static_cast<float>(*x.data<float>() / by);
-  return y;
-}
-
-// Cross entropy of rows: tensors whose first dimension is the target's. A mean counts the rows of all ranks.
-void mean_over_rows(Sharding& s) {
-  const bool gradient = s.has("gloss");
-  const std::string reduction = s.text("reduction");
-  const Shape& x = s.args[gradient ? 1 : 0].shape;
-  if (x.size() != 2) return;
-  std::vector<Placement> ways;
-  for (size_t i = 0; i < s.args.size(); ++i) s.ways(ways, i, 0, x[0]);
-  for (const Placement& way : ways) {
-    Possibility p = s.whole();
-    for (size_t i = 0; i < s.args.size(); ++i)
-      if (s.args[i].shape.size() > 0 && s.args[i].shape[0] == x[0] && (i > 0 || !gradient || reduction == "none"))
-        p.args[i] = way;
-    p.results.assign(p.results.size(), way);
-    if (!gradient && reduction != "none") p.results[0] = Placement::partial_of("sum");
-    if (reduction == "mean") {
-      p.before = [gradient](LocalCall& c) {
-        c.arg("reduction") = Value(std::string("sum"));
-        const double count = rows_that_count(c);
-        if (!gradient) return;
-        Value& g = c.arg("gloss");
-        g = Value(divided(std::get<Tensor>(g), count));
-      };
-      if (!gradient) p.after = [](LocalCall& c) { c.results[0] = divided(c.results[0], rows_that_count(c)); };
-    }
-    s.add(std::move(p));
-  }
-}
-
 }  // namespace
 
 // ---- which rule --------------------------------------------------------------------------------------------------
@@ -478,7 +437,6 @@ const std::map<std::string_view, Shared>& shared_rules() {
                    order[static_cast<size_t>((*s.dims("b", rank))[0])]);
          permute(s, order);
        }},
-      {"mean", [](Sharding& s, std::string_view) { mean_over_rows(s); }},
   };
   return all;
 }

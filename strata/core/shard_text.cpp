@@ -141,13 +141,11 @@ void add_letter(Sharding& s, const Letter& letter, const std::vector<const Patte
       if (p.size == size) s.ways(ways, p.tensor, p.dim, size);
   } else {
     // Heads of queries beside fewer heads of keys: parts of each belong together where all divide evenly.
-    for (const auto* places : {&letter.args, &letter.results})
-      for (const Place& p : *places)
-        if (p.size != 1 && p.size % s.all_ranks != 0) return;
     ways.push_back(Placement::sharded(0));
   }
   for (const Placement& way : ways) {
     Sharding::Possibility p = s.whole();
+    p.evenly = !alike;
     const auto cut = [&](int dim) {
       Placement c = way;
       c.dim = dim;

@@ -17,12 +17,13 @@ namespace strata {
 /// The call of an op on one rank's parts, for what has to change in it or after it.
 struct LocalCall {
   const OpBase& op;
-  std::vector<Value>& args;       ///< the local tensors, the other arguments as they came
-  TensorList results;             ///< once the call was made
-  Shape local_result;             ///< the shape that result 0 will have here
-  Stretch rows;                   ///< what of dimension 0 of result 0 is here, where that is one stretch
-  std::vector<Stretch> arg_rows;  ///< the same of each tensor argument, lists flattened
-  std::vector<std::string> axes;  ///< of the mesh, whose possibility this belongs to
+  std::vector<Value>& args;              ///< the local tensors, the other arguments as they came
+  TensorList results;                    ///< once the call was made
+  Shape local_result;                    ///< the shape that result 0 will have here
+  Stretch rows;                          ///< what of dimension 0 of result 0 is here, where that is one stretch
+  std::vector<Stretch> arg_rows;         ///< the same of each tensor argument, lists flattened
+  std::vector<std::string> axes;         ///< of the mesh, whose possibility this belongs to
+  std::span<const Layout> layouts = {};  ///< how each tensor argument lies for it, lists flattened
   Value& arg(std::string_view name) const;
 };
 
@@ -45,6 +46,7 @@ class Sharding {
   struct Possibility {
     std::vector<Placement> args, results;
     bool may_be_empty = false;  ///< a rank may have nothing of a tensor that is not empty
+    bool evenly = false;        ///< only where every rank has as much, of each segment, whatever axes cut beside this
     /// The op's random numbers are the elements', so the call is made on tensors of the whole's size.
     bool of_whole_size = false;
     /// Change the local call, and its results. Called once, for all axes whose possibilities have some: parts are then
@@ -66,6 +68,7 @@ class Sharding {
   /// Of an int[] or int: the dimensions meant, counted from 0, for a tensor of `rank` dimensions; none of None.
   std::optional<std::vector<int>> dims(std::string_view name, int64_t rank) const;
   std::string text(std::string_view name) const;
+  double number(std::string_view name) const;
   bool has(std::string_view name) const;
 
   /// A possibility in which all is whole so far.

@@ -15,7 +15,7 @@ constexpr int64_t kPieceBytes = int64_t{1} << 20;
 // Up to here one round in which everybody sends everything beats two.
 constexpr int64_t kSmallBytes = 2048;
 // Channels of the transport. Collectives and messages of send() may be under way at once.
-constexpr uint64_t kHeaders = 0, kBodies = 1, kMessageHeaders = 2, kMessages = 3;
+constexpr uint64_t kHeaders = 0, kBodies = 1, kMessageHeaders = 2, kMessages = 3, kPosted = 4;
 
 uint64_t hash_of(std::string_view text) {  // FNV-1a
   uint64_t h = 0xcbf29ce484222325u;
@@ -252,6 +252,15 @@ void Communicator::send(const void* data, size_t bytes, int to) {
 void Communicator::receive(void* data, size_t bytes, int from) {
   const Part part{from, false, true, nullptr, 0, data, bytes};
   exchange({&part, 1}, false);
+}
+
+std::unique_ptr<Transfer> Communicator::post_send(const void* data, size_t bytes, int to, uint64_t channel) {
+  sent_ += static_cast<int64_t>(bytes);
+  return transport_->send(to, kPosted + channel, data, bytes);
+}
+
+std::unique_ptr<Transfer> Communicator::post_receive(void* data, size_t bytes, int from, uint64_t channel) {
+  return transport_->receive(from, kPosted + channel, data, bytes);
 }
 
 void Communicator::shift(void* out, const void* in, size_t bytes, int to, int from) {

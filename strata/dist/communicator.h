@@ -70,6 +70,12 @@ class Communicator final : public Collectives {
   /// Returns when every rank has called it.
   void barrier();
 
+  /// Begin a message between two ranks that runs beside all other calls, on channel 0, 1, .. of those for such
+  /// messages: what is sent to a rank on one is received there in the same order, and sizes must agree. The transfer's
+  /// wait() ends it. Throws std::runtime_error where the connections are closed.
+  std::unique_ptr<Transfer> post_send(const void* data, size_t bytes, int to, uint64_t channel);
+  std::unique_ptr<Transfer> post_receive(void* data, size_t bytes, int from, uint64_t channel);
+
   /// Ends the call that runs, and all later ones, with an error.
   void abort() noexcept;
   /// Bytes that this rank has sent, headers aside.

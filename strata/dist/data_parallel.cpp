@@ -7,6 +7,7 @@
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/hooks.h"
 #include "strata/core/error.h"
+#include "strata/core/placement.h"
 #include "strata/cuda/graph.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
@@ -22,12 +23,23 @@ std::string text_of(const std::string& name, const Tensor& t) {
   return cat(name, " ", t.dtype(), " ", t.shape());
 }
 
+// What of a tensor is here: a sharded one's part.
+Tensor here(const Tensor& t) {
+  return is_placed(t) ? local_part(t) : t;
+}
+
 }  // namespace
 
 struct DataParallel::Impl {
   struct Parameter {
     std::string name;
     Tensor tensor;
+    // Of a sharded parameter its part here travels: the group's ranks have the same.
+    Tensor data() const { return here(tensor); }
+    Tensor slot(const Tensor& memory) const {
+      const Tensor own = data(), part = memory.narrow(0, offset, own.numel()).view(own.shape());
+      return is_placed(tensor) ? strata::detail::place(part, tensor.meta(), layout_of(tensor)) : part;
+    }
     HookHandle hook;
     size_t bucket = 0;
     int64_t offset = 0;  // elements into the bucket
@@ -91,10 +103,10 @@ void DataParallel::Impl::check_parameters() {
 void DataParallel::Impl::broadcast_parameters() {
   NoGrad guard;
   for (Parameter& p : parameters) {
-    Tensor whole = p.tensor.contiguous();
+    Tensor whole = p.data().contiguous();
     group.run(device, cat("broadcast ", text_of(p.name, whole)),
               [&](Collectives& c) { c.broadcast(whole.raw_data(), static_cast<size_t>(whole.nbytes()), 0); });
-    if (!whole.same_as(p.tensor)) copy_elements(p.tensor, whole);
+    if (!whole.same_as(p.data())) copy_elements(p.data(), whole);
   }
 }
 
@@ -103,7 +115,7 @@ void DataParallel::Impl::make_buckets(const std::vector<size_t>& by_arrival) {
   const memory::TagScope tag(memory::Tag::gradient);
   for (const size_t i : by_arrival) {
     Parameter& p = parameters[i];
-    const int64_t bytes = p.tensor.nbytes();
+    const int64_t bytes = p.data().nbytes();
     // The newest bucket of its dtype, where it has room.
     size_t b = buckets.size();
     for (size_t k = buckets.size(); k-- > 0;) {
@@ -117,7 +129,7 @@ void DataParallel::Impl::make_buckets(const std::vector<size_t>& by_arrival) {
     }
     p.bucket = b;
     p.offset = buckets[b].numel;
-    buckets[b].numel += p.tensor.numel();
+    buckets[b].numel += p.data().numel();
     buckets[b].members.push_back(i);
   }
   for (Bucket& b : buckets) b.memory = empty(TensorMeta{{b.numel}, b.dtype, device, std::nullopt});
@@ -145,9 +157,9 @@ void DataParallel::Impl::arrived(size_t index) {
         " came twice in one step: reduce_next(false) says that a pass is not the last");
   NoGrad guard;
   Bucket& b = buckets[p.bucket];
-  const Tensor slot = b.memory.narrow(0, p.offset, p.tensor.numel()).view(p.tensor.shape());
+  const Tensor slot = p.slot(b.memory), came = here(p.tensor.grad());
   // Where the gradients of the step before were kept, this pass has added to them in place.
-  if (p.tensor.grad().raw_data() != slot.raw_data()) copy_elements(slot, p.tensor.grad());
+  if (came.raw_data() != here(slot).raw_data()) copy_elements(here(slot), came);
   p.tensor.set_grad(slot);
   p.ready = true;
   if (!ordered) order.push_back(index);
@@ -193,7 +205,7 @@ void DataParallel::Impl::finish() {
     used[i] = p.ready;
     if (p.ready) continue;
     Bucket& b = buckets[p.bucket];
-    fill_elements(b.memory.narrow(0, p.offset, p.tensor.numel()), 0.0);
+    fill_elements(b.memory.narrow(0, p.offset, p.data().numel()), 0.0);
     --b.missing;
   }
   begin_ready();
@@ -214,7 +226,7 @@ void DataParallel::Impl::finish() {
   for (size_t i = 0; i < parameters.size(); ++i) {
     Parameter& p = parameters[i];
     if (p.ready || used[i] == 0) continue;
-    p.tensor.set_grad(buckets[p.bucket].memory.narrow(0, p.offset, p.tensor.numel()).view(p.tensor.shape()));
+    p.tensor.set_grad(p.slot(buckets[p.bucket].memory));
   }
   in_step = false;
   if (ordered) return;

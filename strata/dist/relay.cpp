@@ -135,7 +135,8 @@ class Way {
     if (t_.numel() < most) own.narrow(0, t_.numel(), most - t_.numel()).zero_();
     const Tensor all = empty(meta({g.size() * most}));
     if (bytes > 0)
-      g.run(what("gather", axis, {}), [&](Communicator& c) { c.all_gather(all.raw_data(), own.raw_data(), bytes); });
+      g.run(t_.device(), what("gather", axis, {}),
+            [&](Collectives& c) { c.all_gather(all.raw_data(), own.raw_data(), bytes); });
     for (int r = 0; r < g.size(); ++r) {
       const Shape& shape = shapes[static_cast<size_t>(r)];
       if (shape.product() == 0) continue;
@@ -169,8 +170,8 @@ class Way {
       shapes.push_back(shape);
       received.push_back(static_cast<size_t>(shape.product() * size_of(t_.dtype())));
     }
-    g.run(what("exchange", axis, next),
-          [&](Communicator& c) { c.all_to_all(in.raw_data(), received, out.raw_data(), sent); });
+    g.run(t_.device(), what("exchange", axis, next),
+          [&](Collectives& c) { c.all_to_all(in.raw_data(), received, out.raw_data(), sent); });
     const std::vector<Stretch> held = after.stretches(now.dim, whole_[now.dim], mine);
     at = 0;
     for (int r = 0; r < g.size(); ++r) {
@@ -198,8 +199,8 @@ class Way {
       copy_elements(in.narrow(0, r * y.numel(), y.numel()).view(y.shape()),
                     cut(t_, next.dim, within(after.stretches(next.dim, whole_[next.dim], places_with(axis, r)), held)));
     const Reduction by = reduction_named("redistribute", now.reduction);
-    g.run(what("reduce_scatter", axis, next),
-          [&](Communicator& c) { c.reduce_scatter(y.raw_data(), in.raw_data(), y.numel(), y.dtype(), by); });
+    g.run(t_.device(), what("reduce_scatter", axis, next),
+          [&](Collectives& c) { c.reduce_scatter(y.raw_data(), in.raw_data(), y.numel(), y.dtype(), by); });
     t_ = y;
     now_ = after;
     return true;
@@ -210,8 +211,8 @@ class Way {
     Tensor y = empty(meta(t_.shape()));
     copy_elements(y, t_);
     if (y.numel() > 0)
-      group(axis).run(what("all_reduce", axis, {}),
-                      [&](Communicator& c) { c.all_reduce(y.raw_data(), y.numel(), y.dtype(), by); });
+      group(axis).run(t_.device(), what("all_reduce", axis, {}),
+                      [&](Collectives& c) { c.all_reduce(y.raw_data(), y.numel(), y.dtype(), by); });
     t_ = y;
     now_ = with(axis, {});
   }

@@ -11,6 +11,7 @@
 #include "strata/nn/convert.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
+#include "strata/nn/tensor_parallel.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
@@ -107,9 +108,10 @@ Tensor LanguageModel::embed(const Tensor& tokens, const Tensor& positions) const
 }
 
 // The first recomputed_ blocks are computed again in backward.
-Tensor LanguageModel::run(const Tensor& x, const nn::Places& places, ModelCache* cache) const {
+nn::Residual LanguageModel::through(const Tensor& x, const nn::Places& places, ModelCache* cache, size_t first,
+                                    size_t last) const {
   nn::Residual r{x, {}};
-  for (size_t i = 0; i < blocks.size(); ++i) {
+  for (size_t i = first; i < last; ++i) {
     const auto step = [this, i, &places](const nn::Residual& in, nn::KvCache* kept) {
       memory::ModuleScope at(cat("blocks.", i));
       return blocks[i].step(in, places, kept);
@@ -127,6 +129,11 @@ Tensor LanguageModel::run(const Tensor& x, const nn::Places& places, ModelCache*
       r = step(r, nullptr);
     }
   }
+  return r;
+}
+
+Tensor LanguageModel::run(const Tensor& x, const nn::Places& places, ModelCache* cache) const {
+  const nn::Residual r = through(x, places, cache, 0, blocks.size());
   return norm ? nn::add_norm(*norm, r).first : r.sum();
 }
 
@@ -169,8 +176,9 @@ Tensor LanguageModel::hidden(const Tensor& tokens, ModelCache& cache, const Tens
   return y;
 }
 
-Tensor LanguageModel::logits(const Tensor& x) const {
+Tensor LanguageModel::logits(const Tensor& hidden) const {
   memory::ModuleScope at("head");
+  const Tensor x = distributed::whole_for(hidden, head_);
   Tensor y;
   if (head_map_ && nn::has_forward_hooks(*head_map_)) {
     y = (*head_map_)(x);
@@ -187,18 +195,38 @@ Tensor LanguageModel::forward(const Tensor& tokens, const Tensor& padding) const
   return logits(hidden(tokens, padding));
 }
 
-Tensor LanguageModel::head_loss(const Tensor& x, const Tensor& targets, const std::string& reduction) const {
+Tensor LanguageModel::head_loss(const Tensor& hidden, const Tensor& targets, const std::string& reduction) const {
   memory::ModuleScope at("loss");
-  const Tensor rows = x.view({-1, spec_.dim}), wanted = targets.reshape({-1});
+  const Tensor wanted = targets.reshape({-1});
   const bool plain = !head_bias_.defined() && spec_.logit_scale == 1 && spec_.logit_soft_cap == 0;
   if (!plain || (head_map_ && nn::has_forward_hooks(*head_map_)))
-    return cross_entropy(logits(rows), wanted, {.reduction = reduction});
+    return cross_entropy(logits(hidden).view({-1, spec_.vocab}), wanted, {.reduction = reduction});
+  const Tensor rows = distributed::whole_for(hidden, head_).view({-1, spec_.dim});
   return head_cross_entropy(rows, head_, wanted, {.reduction = reduction});
 }
 
 Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   check<ShapeError>(tokens.shape() == targets.shape(), kind(), "tokens are ", tokens, ", targets ", targets);
   return head_loss(hidden(tokens), targets, "mean");
+}
+
+Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t last, const Tensor& targets) const {
+  const auto all = static_cast<int64_t>(blocks.size());
+  check(0 <= first && first <= last && last <= all, kind(), "there are no blocks ", first, " to ", last, " among ", all);
+  if (embeds) {
+    check_room(in, 0, is_open(spec_) ? std::numeric_limits<int64_t>::max() : context());
+  } else {
+    check<ShapeError>(in.dim() == 3 && in.size(2) == spec_.dim, kind(), "x is [B, T, ", spec_.dim, "], got ", in);
+  }
+  const int64_t time = in.size(1);
+  const Tensor x = embeds ? embed(in, {}) : in;
+  nn::Places places;
+  for (const nn::RotaryTables& r : rotary_) places.turns.push_back(r.rows(0, time, time, x));
+  const nn::Residual r = through(x, places, nullptr, static_cast<size_t>(first), static_cast<size_t>(last));
+  if (!targets.defined()) return r.sum();
+  check<ShapeError>(targets.dim() == 2 && targets.size(0) == in.size(0) && targets.size(1) == time, kind(),
+                    "what comes in is ", in, ", targets are ", targets);
+  return head_loss(norm ? nn::add_norm(*norm, r).first : r.sum(), targets, "mean");
 }
 
 Tensor LanguageModel::packed_loss(const Tensor& tokens, const Tensor& targets, const Tensor& positions,

@@ -56,6 +56,12 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   /// The log-probability of each row's targets, those of -100 left out: f32 [B]. Rows may end in padding.
   Tensor log_probabilities(const Tensor& tokens, const Tensor& targets) const;
 
+  /// A part of loss(), for pipelines: blocks `first` to `last` of what those before them gave. `in` is the tokens [B, T]
+  /// where `embeds`, else x [B, T, dim]; with `targets` [B, T] the loss of what the last block gives, else that,
+  /// [B, T, dim]. One part after the other is loss(), but for the order of a sum at the cuts. Throws ValueError for a
+  /// range that is none, ShapeError.
+  Tensor part(const Tensor& in, bool embeds, int64_t first, int64_t last, const Tensor& targets = {}) const;
+
   /// The first `blocks` of the blocks keep only their inputs for backward, which computes them again (checkpoint()):
   /// the same gradients to the bit, for about a third more of those blocks' time. The model must live, at its place,
   /// until backward. None at first. Throws ValueError unless 0 <= blocks <= layers.
@@ -88,6 +94,7 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   Tensor embed(const Tensor& tokens, const Tensor& positions) const;
   void check_room(const Tensor& tokens, int64_t filled, int64_t room) const;
   Tensor run(const Tensor& x, const nn::Places& places, ModelCache* cache) const;
+  nn::Residual through(const Tensor& x, const nn::Places& places, ModelCache* cache, size_t first, size_t last) const;
   // What hidden() is without a cache: tokens at `positions`, 0, 1, .. where undefined, that see what is `seen`.
   Tensor hidden_at(const Tensor& tokens, const Tensor& positions, const Tensor& seen) const;
   // The cross entropy of what hidden() gave.

@@ -2,6 +2,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/dist/collectives/placed.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
@@ -63,10 +64,12 @@ void TokenDecoder::advance(ModelCache& cache, int64_t time, const Tensor& counts
 Tensor TokenDecoder::next_logits(const Tensor& tokens, ModelCache& cache, const Tensor& counts) const {
   const NoGrad guard;
   const Tensor x = hidden(tokens, cache, counts);
-  if (!counts.defined()) return logits(x.select(1, x.size(1) - 1));
+  // Who chooses the next token looks at all of them, on every rank that has a part.
+  const auto all = [&](const Tensor& rows) { return distributed::full_tensor(logits(rows)); };
+  if (!counts.defined()) return all(x.select(1, x.size(1) - 1));
   const DeviceScope there(x.device());
   const Tensor last = clamp(counts - 1, 0, std::nullopt);
-  return logits(x.index({arange(x.size(0), DType::i64), last}));
+  return all(x.index({arange(x.size(0), DType::i64), last}));
 }
 
 }  // namespace strata

@@ -12,6 +12,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/generation/generation.h"
 #include "strata/ops/join/join.h"
+#include "strata/ops/join/segments_inl.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/view/view.h"
 
@@ -287,7 +288,8 @@ Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* ca
                                  .dropout_p = is_training() ? spec_.dropout : 0.0,
                                  .logit_soft_cap = spec_.soft_cap}));
 
-  Tensor q = packed.narrow(2, 0, heads * d), k = packed.narrow(2, heads * d, kv_heads * d);
+  const TensorList parts = strata::detail::segments_of(packed, {heads * d, kv_heads * d, kv_heads * dv}, 2);
+  Tensor q = parts[0], k = parts[1];
   if (q_norm && spec_.norm_whole_width) {
     q = (*q_norm)(q);
     k = (*k_norm)(k);
@@ -298,7 +300,7 @@ Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* ca
     q = (*q_norm)(q);
     k = (*k_norm)(k);
   }
-  Tensor v = packed.narrow(2, (heads + kv_heads) * d, kv_heads * dv).view({batch, time, kv_heads, dv});
+  Tensor v = parts[2].view({batch, time, kv_heads, dv});
   if (turns && !in_place) {
     q = turned(q, *turns, places.turns_by_row);
     k = turned(k, *turns, places.turns_by_row);

@@ -9,6 +9,7 @@
 #include "strata/ops/experts/experts.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
+#include "strata/ops/join/segments_inl.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
 
@@ -37,7 +38,8 @@ Tensor activate(const Tensor& x, Activation activation) {
 Tensor activate_gated(const Tensor& x, Activation activation) {
   if (activation == Activation::silu) return swiglu(x);
   const int64_t n = x.size(-1) / 2;
-  return activate(x.narrow(-1, 0, n), activation) * x.narrow(-1, n, n);
+  const TensorList parts = strata::detail::segments_of(x, {n, n}, -1);
+  return activate(parts[0], activation) * parts[1];
 }
 
 Experts::Experts(int64_t dim, const ExpertsSpec& spec, Activation activation)

@@ -30,14 +30,14 @@ void Optimizer::add_moment(std::vector<StateSpec>& spec, std::string_view key, c
   const bool nonnegative = (which.nonnegative >> index & 1) != 0;
   const DType dtype = moment_dtype(p);
   if (!p.low.state_8bit || dtype == DType::f64 || (which.allowed >> index & 1) == 0 ||
-      p.tensor.numel() < p.low.min_8bit_size) {
-    spec.push_back({key, p.tensor.shape(), dtype, fill, nullptr, nonnegative});
+      p.shape().product() < p.low.min_8bit_size) {
+    spec.push_back({key, p.shape(), dtype, fill, nullptr, nonnegative});
     return;
   }
   // Every element is what the moment begins with: nothing, or the block's largest.
   const double code = fill == 0 ? (nonnegative ? 0 : kZeroCode) : kCodes - 1;
-  spec.push_back({key, p.tensor.shape(), DType::u8, code, nullptr, nonnegative});
-  spec.push_back({scales_key(key), {scale_blocks(p.tensor.numel())}, DType::f32, fill});
+  spec.push_back({key, p.shape(), DType::u8, code, nullptr, nonnegative});
+  spec.push_back({scales_key(key), {scale_blocks(p.shape().product())}, DType::f32, fill});
 }
 
 void Optimizer::refit(std::vector<Tensor>& state, const std::vector<StateSpec>& spec) const {
@@ -73,7 +73,7 @@ StateDict Optimizer::refitted(const StateDict& state) const {
     for (const StateSpec& s : full_spec(p)) {
       const std::string key = cat(p.name, '.', s.key), scales = cat(p.name, '.', scales_key(s.key));
       const auto it = fitted.find(key);
-      if (it == fitted.end() || it->second.shape() != s.shape || it->second.is_meta()) continue;
+      if (it == fitted.end() || it->second.shape() != (s.lies ? p.shape() : s.shape) || it->second.is_meta()) continue;
       const Tensor t = it->second;
       const auto beside = fitted.find(scales);
       if (s.dtype == DType::u8 && is_floating(t.dtype()) && beside == fitted.end()) {

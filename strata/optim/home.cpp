@@ -299,6 +299,9 @@ void Optimizer::set_home(const StateHome& given) {
   std::shared_ptr<Home> made;
   std::shared_ptr<Ahead> ahead;
   if (given.who != StateHome::Who::device || !(given.where == Tier())) {
+    for (const Param& p : params_)
+      check(!p.sharded.defined(), name_, "the state of '", p.name,
+            "', which is sharded, has no home but its parameter's device");
     made = std::make_shared<Home>(given);
     made->sides.resize(params_.size());
     StateHome& o = made->options;
@@ -416,7 +419,7 @@ TensorList Optimizer::HostGradients::holders() const {
   TensorList all;
   for (const Param& p : optimizer_.params_) {
     if (!optimizer_.home_ || !optimizer_.home_->sides[p.index].cpu) {
-      all.push_back(p.tensor);
+      all.push_back(p.given());
       continue;
     }
     Home::Side& side = optimizer_.home_->sides[p.index];

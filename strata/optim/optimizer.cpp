@@ -7,12 +7,14 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/op_call.h"
+#include "strata/core/placement.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/magnitudes.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/transfers.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/optim/grad_parts_inl.h"
 #include "strata/optim/kernels.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/optim/rounding_inl.h"
@@ -35,53 +37,22 @@ Tensor readable_grad(const Tensor& grad, const Tensor& param, std::string_view o
   return contiguous(as_is ? grad.detach() : to(grad.detach(), wide ? DType::f64 : DType::f32));
 }
 
-// The gradients of `params` as slabs; `keep` and `pins` hold what they point into.
-std::vector<Slab> grad_slabs(const TensorList& params, bool writable, std::string_view op, TensorList& keep,
-                             strata::detail::Pins& pins) {
-  std::vector<Slab> slabs;
-  for (const Tensor& p : params) {
-    Tensor g = p.grad();
-    if (!g.defined() || g.is_meta()) continue;
-    g = writable ? g.detach() : contiguous(g.detach());
-    check<ShapeError>(g.is_contiguous(), op, "needs row-major gradients; one of shape ", g.shape(), " has strides ",
-                      g.strides());
-    check<DTypeError>(is_floating(g.dtype()), op, "takes floating gradients, got ", g);
-    keep.push_back(g);
-    // What is only read is brought near by who reads it.
-    const bool away = !writable && g.storage()->backend().bytes == memory::Bytes::movable;
-    if (!away) pins.hold(g, writable ? Access::write : Access::read);
-    slabs.push_back(
-        {.grad = away ? nullptr : g.raw_data(), .numel = g.numel(), .grad_dtype = g.dtype(), .device = g.device()});
-    if (away || (t_mode.unusual & kObserved))
-      slabs.back().tensors = std::make_shared<SlabTensors>(SlabTensors{.grad = g});
-  }
-  return slabs;
-}
-
 const double* factor_of(const Tensor& verdict) {
   return &static_cast<const Verdict*>(verdict.raw_data())->factor;
 }
 
 // Runs a rule that writes to gradients.
-void change_grads(Rule rule, std::vector<Slab>& slabs, const TensorList& grads, double scale, double limit,
-                  std::string_view op, const Tensor& verdict = {}) {
-  for (Slab& s : slabs) {
+void change_grads(Rule rule, GradParts& grads, double scale, double limit, std::string_view op,
+                  const Tensor& verdict = {}) {
+  for (Slab& s : grads.slabs) {
     s.k[0] = scale;
     s.k[1] = limit;
   }
   const strata::detail::PhaseScope phase(Phase::update);
-  ObservedUpdate shown(rule, slabs, verdict);
-  run_rule(rule, slabs, verdict.defined() ? factor_of(verdict) : nullptr);
-  for (const Tensor& g : grads) bump_version(g, op);
+  ObservedUpdate shown(rule, grads.slabs, verdict);
+  run_rule(rule, grads.slabs, verdict.defined() ? factor_of(verdict) : nullptr);
+  for (const Tensor& g : grads.given) bump_version(g, op);
   shown.done();
-}
-
-// The CUDA device that holds all of them, if one does.
-std::optional<Device> only_device(const std::vector<Slab>& slabs) {
-  if (slabs.empty() || !slabs[0].device.is_cuda()) return {};
-  for (const Slab& s : slabs)
-    if (!(s.device == slabs[0].device)) return {};
-  return slabs[0].device;
 }
 
 // A verdict on gradients of one device, as step_clipped() needs it.
@@ -131,9 +102,15 @@ void Optimizer::add_params(const NamedTensors& params, size_t group, const LowPr
                       t.strides());
     for (const Param& p : params_) {
       check(p.name != name, name_, "two parameters are named '", name, "'");
-      check(!p.tensor.same_as(t), name_, "parameter '", name, "' is given twice, before as '", p.name, "'");
+      check(!p.given().same_as(t), name_, "parameter '", name, "' is given twice, before as '", p.name, "'");
     }
-    params_.push_back({.name = name, .tensor = t, .group = group, .low = low, .index = params_.size()});
+    Param p{.name = name, .tensor = t, .group = group, .low = low, .index = params_.size()};
+    if (is_placed(t)) {
+      p.sharded = t;
+      p.tensor = local_part(t);
+      check_sharded(p);
+    }
+    params_.push_back(std::move(p));
   }
 }
 
@@ -157,8 +134,14 @@ std::vector<Optimizer::StateSpec> Optimizer::full_spec(const Param& p) const {
   std::vector<StateSpec> spec = state_spec(p);
   const bool counts = !spec.empty() && spec[0].key == "step";
   if (p.low.stochastic_rounding && p.tensor.dtype() == DType::bf16 && !counts) spec.push_back({"step", {}, DType::i64});
-  if (has_master(p)) spec.push_back({"master", p.tensor.shape(), DType::f32});
-  if (is_compensated(p)) spec.push_back({"compensation", p.tensor.shape(), DType::i16});
+  if (has_master(p)) spec.push_back({"master", p.shape(), DType::f32});
+  if (is_compensated(p)) spec.push_back({"compensation", p.shape(), DType::i16});
+  if (p.sharded.defined() && p.shape().size() > 0) {
+    for (StateSpec& s : spec) {
+      s.lies = s.shape == p.shape();
+      if (s.lies) s.shape = p.tensor.shape();
+    }
+  }
   return spec;
 }
 
@@ -232,13 +215,14 @@ Device Optimizer::step_device(const Tensor& param) const {
 void Optimizer::count_write(Param& p) {
   const Tensor magnitudes = fused() ? cuda::kept_magnitudes(p.tensor) : Tensor();  // slab_of()
   bump_version(p.tensor, name_);
+  if (p.sharded.defined()) bump_version(p.sharded, name_);
   if (magnitudes.defined()) cuda::keep_magnitudes(p.tensor, magnitudes);
   if (p.renews_low) {
     LowCopy& low = autograd_meta(p.tensor).low;
     bump_version(low.tensor, name_);
     low.version = p.tensor.version();
   }
-  p.version = p.tensor.version();
+  p.version = p.given().version();
   p.grad = Tensor();
   p.first = false;
 }
@@ -289,16 +273,21 @@ bool Optimizer::prepare_state(Param& p, bool dry, strata::detail::Pins& pins) {
 
 // Somebody may have written to the parameter: where it is not what its weights round to, it counts.
 void Optimizer::renew_master(Param& p) {
-  if (p.version == p.tensor.version()) return;
+  if (p.version == p.given().version()) return;
   check(!cuda::capturing(), name_, "run a step before capturing one: '", p.name, "' was written since");
   Tensor& master = p.state.back();
   const Tensor now = p.tensor.detach();
   master.copy_(where(to(master, now.dtype()) == now, master, to(now, DType::f32)));
-  p.version = p.tensor.version();
+  p.version = p.given().version();
+}
+
+bool Optimizer::capturable() const {
+  if (!fused() || home_) return false;
+  return std::none_of(params_.begin(), params_.end(), [&](const Param& p) { return is_gathered(p); });
 }
 
 bool Optimizer::take_gradient(Param& p, strata::detail::Pins& pins) {
-  const Tensor g = p.tensor.grad();
+  const Tensor g = gradient_part(p.given());
   if (!g.defined()) return false;
   const auto hold = [&](const Tensor& t, Access access, const char* what) {
     const memory::MovedName moved([&] { return what + p.name; });
@@ -325,8 +314,9 @@ void Optimizer::step(double grad_scale) {
   const bool captured = cuda::capturing();
   check_none_begun(grad_scale != 1);
   check(!captured || capturable(), name_, "cannot be captured in a CUDA graph: ",
-        home_ ? "its state has a home from which each step fetches it"
-              : "it computes on the host with each step's numbers");
+        home_     ? "its state has a home from which each step fetches it"
+        : fused() ? "it gathers sharded parameters"
+                  : "it computes on the host with each step's numbers");
   // Rules read and write by address. What they take for themselves is in memory that has one.
   const memory::TierScope own{Tier()};
   if (home_) return step_from_home(grad_scale);
@@ -358,7 +348,11 @@ void Optimizer::step(double grad_scale) {
 
 void Optimizer::update_taken(const std::vector<Param*>& active, double grad_scale, bool dry) {
   observed_runs_ = 0;
-  if (!dry && !active.empty()) update(active, grad_scale);
+  std::vector<Param*> apart, here;
+  for (Param* p : active) (is_gathered(*p) ? apart : here).push_back(p);
+  if (!dry && !here.empty()) update(here, grad_scale);
+  for (Param* p : apart)
+    if (!dry) update_gathered(*p, grad_scale);
   if ((t_mode.unusual & kObserved) && observed_runs_ == 0 && !active.empty()) show_update(active);
   for (Param* p : active) count_write(*p);
 }
@@ -380,12 +374,10 @@ double Optimizer::step_clipped(double max_norm) {
   NoGrad guard;
   end_ahead();  // the last verdict is read by it
   const HostGradients gathered(*this);
-  TensorList keep;
-  strata::detail::Pins pins;
-  const std::vector<Slab> grads = grad_slabs(gathered.holders(), false, name_, keep, pins);
-  if (fused() && only_device(grads)) return step_clipped_on_device(max_norm, grads);
+  const GradParts grads = gradients_of(gathered.holders(), false);
+  if (fused() && grads.only_device()) return step_clipped_on_device(max_norm, grads);
   const Tensor noted = noted_squares(Device::cpu());
-  const double norm = std::sqrt(noted.defined() ? noted.item<double>() : sum_of_squares(grads));
+  const double norm = std::sqrt(noted.defined() ? noted.item<double>() : grads.look(0).squares);
   if (std::isfinite(norm)) {
     step(clip_scale(norm, max_norm));
   } else if (ahead_) {
@@ -396,11 +388,11 @@ double Optimizer::step_clipped(double max_norm) {
 
 // The device scales by the norm that it finds, or leaves everything as it is where that is not finite; the host asks
 // for the norm when all is queued.
-double Optimizer::step_clipped_on_device(double max_norm, const std::vector<Slab>& grads) {
+double Optimizer::step_clipped_on_device(double max_norm, const GradParts& grads) {
   std::vector<bool> fresh;
   for (const Param& p : params_) fresh.push_back(p.state.empty());
-  Tensor sum = noted_squares(grads[0].device);
-  if (!sum.defined()) sum = sum_of_squares_cuda(grads, grads[0].device);
+  Tensor sum = noted_squares(*grads.only_device());
+  if (!sum.defined()) sum = grads.look_on_device({}).squares;
   const Tensor verdict = judge_once(sum, max_norm);
   factor_ = factor_of(verdict);
   verdict_ = verdict;
@@ -429,10 +421,8 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
   NoGrad no_grad;
   end_ahead();  // the last verdict is read by it
   const HostGradients gathered(*this);
-  TensorList keep;
-  strata::detail::Pins pins;
-  const std::vector<Slab> grads = grad_slabs(gathered.holders(), false, name_, keep, pins);
-  const std::optional<Device> card = fused() ? only_device(grads) : std::nullopt;
+  const GradParts grads = gradients_of(gathered.holders(), false);
+  const std::optional<Device> card = fused() ? grads.only_device() : std::nullopt;
   const Device where = card.value_or(Device::cpu());
   for (const Tensor& t : {guard.loss, guard.scaler ? guard.scaler->state() : Tensor()})
     check<DeviceError>(!t.defined() || !card || t.device() == *card, name_, "the gradients are on ", where,
@@ -456,7 +446,9 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
   }
   if (card) {
     const Tensor noted = noted_squares(*card);
-    judge_cuda(report_, noted.defined() ? noted : sum_of_squares_cuda(grads, *card), guard.loss, guard.max_norm, rule);
+    GradParts::OnDevice seen{noted, guard.loss};
+    if (!noted.defined()) seen = grads.look_on_device(guard.loss);
+    judge_cuda(report_, seen.squares, seen.loss, guard.max_norm, rule);
     factor_ = factor_of(report_);
     verdict_ = report_;
     try {
@@ -471,8 +463,12 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
   } else {
     auto& verdict = *static_cast<Verdict*>(report_.raw_data());
     const Tensor noted = noted_squares(Device::cpu());
-    judge(verdict, noted.defined() ? noted.item<double>() : sum_of_squares(grads),
-          guard.loss.defined() ? guard.loss.item() : 0, guard.max_norm, rule);
+    GradParts::Seen seen{0, guard.loss.defined() ? guard.loss.item() : 0};
+    if (noted.defined())
+      seen.squares = noted.item<double>();
+    else
+      seen = grads.look(seen.loss);
+    judge(verdict, seen.squares, seen.loss, guard.max_norm, rule);
     if (guard.scaler && !guard.scaler->state().same_as(host_state)) guard.scaler->load_state(host_state);
     if (static_cast<int>(verdict.outcome) == StepReport::updated) {
       step(verdict.factor);
@@ -529,7 +525,8 @@ void Optimizer::run_loops(Rule rule, const std::vector<Slab>& slabs) {
     captured_->constants.push_back(empty({{0}, DType::f64, Device::cpu(), std::nullopt}));
     return;
   }
-  check(only_device(slabs).has_value(), name_, "cannot be captured in a CUDA graph: parameters are on several devices");
+  check(device_of_all(slabs).has_value(), name_,
+        "cannot be captured in a CUDA graph: parameters are on several devices");
   captured_->constants.push_back(empty_constants(slabs.size(), slabs[0].device));
   run_rule_cuda(rule, slabs, captured_->constants.back(), factor_);
 }
@@ -537,10 +534,10 @@ void Optimizer::run_loops(Rule rule, const std::vector<Slab>& slabs) {
 void Optimizer::zero_grad(bool set_to_none) {
   clear_host_gradients(set_to_none);
   for (Param& p : params_) {
-    Tensor g = p.tensor.grad();
+    Tensor given = p.given(), g = given.grad();
     if (!g.defined()) continue;
     if (set_to_none) {
-      p.tensor.set_grad({});
+      given.set_grad({});
     } else {
       g = g.detach();
       NoGrad guard;
@@ -551,41 +548,35 @@ void Optimizer::zero_grad(bool set_to_none) {
 
 NamedTensors Optimizer::params() const {
   NamedTensors named;
-  for (const Param& p : params_) named.emplace_back(p.name, p.tensor);
+  for (const Param& p : params_) named.emplace_back(p.name, p.given());
   return named;
 }
 
 double grad_norm(const TensorList& params) {
   NoGrad guard;
-  TensorList keep;
-  strata::detail::Pins pins;
-  return std::sqrt(sum_of_squares(grad_slabs(params, false, "grad_norm", keep, pins)));
+  return std::sqrt(GradParts(params, false, "grad_norm").look(0).squares);
 }
 
 double clip_grad_norm(const TensorList& params, double max_norm) {
   check(max_norm > 0, "clip_grad_norm", "max_norm must be positive, got ", max_norm);
   NoGrad guard;
-  TensorList keep;
-  strata::detail::Pins pins;
-  std::vector<Slab> slabs = grad_slabs(params, true, "clip_grad_norm", keep, pins);
-  if (const auto device = only_device(slabs)) {
-    const Tensor sum = sum_of_squares_cuda(slabs, *device), verdict = judge_once(sum, max_norm);
-    change_grads(Rule::scale_grad, slabs, keep, 1, 0, "clip_grad_norm", verdict);
+  GradParts grads(params, true, "clip_grad_norm");
+  if (grads.only_device()) {
+    const Tensor sum = grads.look_on_device({}).squares, verdict = judge_once(sum, max_norm);
+    change_grads(Rule::scale_grad, grads, 1, 0, "clip_grad_norm", verdict);
     return std::sqrt(sum.item<double>());
   }
-  const double norm = std::sqrt(sum_of_squares(slabs));
+  const double norm = std::sqrt(grads.look(0).squares);
   const double scale = clip_scale(norm, max_norm);
-  if (std::isfinite(norm) && scale < 1) change_grads(Rule::scale_grad, slabs, keep, scale, 0, "clip_grad_norm");
+  if (std::isfinite(norm) && scale < 1) change_grads(Rule::scale_grad, grads, scale, 0, "clip_grad_norm");
   return norm;
 }
 
 void clip_grad_value(const TensorList& params, double max) {
   check(max >= 0, "clip_grad_value", "the largest value must not be negative, got ", max);
   NoGrad guard;
-  TensorList keep;
-  strata::detail::Pins pins;
-  std::vector<Slab> slabs = grad_slabs(params, true, "clip_grad_value", keep, pins);
-  change_grads(Rule::clamp_grad, slabs, keep, 1, max, "clip_grad_value");
+  GradParts grads(params, true, "clip_grad_value");
+  change_grads(Rule::clamp_grad, grads, 1, max, "clip_grad_value");
 }
 
 }  // namespace strata::optim

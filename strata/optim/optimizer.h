@@ -30,6 +30,7 @@ enum class Rule : uint8_t;
 class LossScaler;
 class AheadUpdate;
 struct AheadTimes;
+struct GradParts;
 
 /// Parameters with their names, as nn::Module::named_parameters() gives them.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
@@ -75,6 +76,12 @@ struct StepReport {
 };
 
 /// What every optimizer does; make one of its kinds, or one by its name with make_optimizer() (record.h).
+///
+/// Parameters may be sharded tensors (strata/core/placement.h), then every rank of their mesh makes the same calls.
+/// What is updated is each rank's own part, by the part of the gradient, which is brought to lie as its parameter where
+/// it does not. Rules that look at more than one element get it gathered, one parameter at a time
+/// (OptimizerRecord::unit). Norms are those of the whole, the same bits in every rank, and a loss or a gradient that is
+/// not finite in one rank is so in all.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -101,7 +108,7 @@ class Optimizer {
   /// and scales as they are then (Adafactor's eps2 and clip_threshold and what shapes Muon's products stay as they were
   /// captured); the step's count is kept on the device. A step must have run before the capture, so that the state
   /// exists, and the optimizer must live while the graph is replayed.
-  bool capturable() const { return fused() && !home_; }
+  bool capturable() const;
 
   /// Where the state lives from now on, and who updates from it (home.h); a default StateHome is the parameters' own
   /// device again. State that is there moves. Throws ValueError for a home that this optimizer cannot have, with the
@@ -116,22 +123,30 @@ class Optimizer {
   /// state_dict() and set_home() call it. Throws what the update threw.
   void finish() const;
 
+  /// Norms and divergences are those of all ranks of `group` ("pp"), which have other parameters than this one, as the
+  /// stages of a pipeline have; beside the axes of sharded parameters, whose meshes are without that one. All of them
+  /// step together. "" is the state that it begins with.
+  void norm_over(std::string group) { norm_group_ = std::move(group); }
+
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
   /// State by "<parameter>.<state>", e.g. "blocks.0.weight.exp_avg"; tensors that share the optimizer's storage.
   /// Parameters that have not been updated yet have none. Learning rates and other options are not part of it. A moment
   /// in 8 bits (LowPrecision::state_8bit) is two tensors: codes of u8 by its name, and "<parameter>.<state>_absmax".
+  /// What has the shape of a sharded parameter is a sharded tensor that lies as it; other states are the same in every
+  /// rank.
   StateDict state_dict() const;
   /// Copies the state of a state_dict() of an optimizer of the same kind over parameters of the same names. Throws
   /// ValueError naming a key that is missing or not expected, ShapeError, DTypeError; then nothing has changed. Moments
   /// in one tensor are rounded to 8 bits where this optimizer keeps them so, and those in 8 bits are widened where not.
+  /// Sharded tensors are brought to lie as their parameter, and whole ones cut.
   void load_state_dict(const StateDict& state);
   /// The same, without a copy of what is where it belongs already: the optimizer takes the tensors, whose storage
   /// nobody else may use (those of another optimizer's state_dict() are used, by that optimizer).
   void take_state_dict(StateDict&& state);
 
-  /// Bytes of the state that every parameter will have once it was updated.
+  /// Bytes of the state that every parameter will have once it was updated; of sharded ones, in this rank.
   int64_t state_bytes() const;
 
   /// Sets the learning rate of every group to lr * lr_scale.
@@ -156,10 +171,11 @@ class Optimizer {
     /// OptimizerState::after, of the parameter's group.
     double (*after)(const void* options, double lr, int64_t updates) = nullptr;
     bool nonnegative = false;  ///< of a moment
+    bool lies = false;         ///< as its sharded parameter does: `shape` is this rank's part
   };
   struct Param {
     std::string name;
-    Tensor tensor;
+    Tensor tensor;  ///< of a sharded parameter, this rank's part
     size_t group = 0;
     LowPrecision low = {};
     size_t index = 0;           ///< among all parameters
@@ -168,6 +184,11 @@ class Optimizer {
     Tensor grad;                ///< during step(): row-major, f64 beside f64, else f32, bf16 or f16
     bool first = false;         ///< during step(): the state has just been made
     bool renews_low = false;    ///< during step(): its copy for autocast is written with it
+    Tensor sharded;             ///< the parameter of which `tensor` is a part; undefined for a plain one
+    /// What the optimizer was given.
+    const Tensor& given() const { return sharded.defined() ? sharded : tensor; }
+    /// The whole parameter's.
+    const Shape& shape() const { return given().shape(); }
   };
 
   explicit Optimizer(std::string_view name) : name_(name) {}
@@ -264,6 +285,15 @@ class Optimizer {
   // One update of parameters that take_gradient() took.
   void update_taken(const std::vector<Param*>& active, double grad_scale, bool dry);
   void load_state(const StateDict& given, bool take);
+  // Of sharded parameters (placed.cpp): throws where this optimizer cannot have one.
+  void check_sharded(const Param& p) const;
+  // Whether an update needs more of it than a rank has.
+  bool is_gathered(const Param& p) const;
+  // Updates the whole of it in every rank, and takes this rank's part.
+  void update_gathered(Param& p, double grad_scale);
+  // The state that a file has, for load_state(): in forms that it knows.
+  StateDict readable_state(const StateDict& given) const;
+  GradParts gradients_of(const TensorList& holders, bool writable) const;
   void show_update(const std::vector<Param*>& active);
   void run_loops(Rule rule, const std::vector<Slab>& slabs);
   // Queues the numbers as they are now on the way to the device, where the captured step reads them.
@@ -281,7 +311,7 @@ class Optimizer {
   // The state as a step needs it; whether it was made now.
   bool prepare_state(Param& p, bool dry, strata::detail::Pins& pins);
   void renew_master(Param& p);
-  double step_clipped_on_device(double max_norm, const std::vector<Slab>& grads);
+  double step_clipped_on_device(double max_norm, const GradParts& grads);
   Device step_device(const Tensor& param) const;
   // A queued update is a write to the parameter and to the copy that it renews; ends what step() noted of it.
   void count_write(Param& p);
@@ -298,6 +328,7 @@ class Optimizer {
   std::vector<Param> params_;
   std::shared_ptr<Home> home_;    // nullptr for the parameters' own device
   std::shared_ptr<Ahead> ahead_;  // nullptr where step() updates before it returns
+  std::string norm_group_;        // of norm_over()
 };
 
 /// An optimizer whose groups have `Options`, which must have the members `double lr`, `LowPrecision low` and
@@ -344,7 +375,7 @@ class OptimizerOf : public Optimizer {
 };
 
 /// The 2-norm of all gradients of `params` together (0 when there is none), summed in f64 and in an order that does not
-/// depend on the number of threads.
+/// depend on the number of threads. Of sharded tensors it is the whole's, on every rank, which all call it.
 double grad_norm(const TensorList& params);
 /// Scales the gradients of `params` in place so that their joint 2-norm is at most `max_norm`; returns the norm before.
 /// A norm that is not finite leaves them unchanged (PyTorch makes them NaN).

@@ -101,6 +101,15 @@ struct OptimizerRecord {
   /// Of a fused rule: what is done to each element, and its constants k[1], k[2], ... of this step.
   Rule (*rule)(const void* options) = nullptr;
   void (*constants)(double* k, const void* options, double lr, bool first) = nullptr;
+  /// What a rule looks at together to update one element: of a parameter that is sharded more finely, every rank
+  /// gathers the whole for the update.
+  enum class Unit : uint8_t {
+    element,  ///< the element alone
+    row,      ///< all that has its index in dimension 0
+    whole,    ///< the parameter
+  };
+  /// Which of them, for a parameter of so many dimensions; Unit::element where nullptr.
+  Unit (*unit)(const void* options, int dims) = nullptr;
   /// Whether a processor with fused multiply-add and a card give the same bits, which is promised of fused rules but
   /// those whose constants are powers.
   bool same_bits = true;

@@ -8,6 +8,7 @@
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/optim/grad_parts_inl.h"
 #include "strata/optim/kernels.h"
 
 namespace strata::optim {
@@ -25,7 +26,8 @@ StateDict Optimizer::state_dict() const {
   for (const Param& p : params_) {
     const std::vector<StateSpec> spec = full_spec(p);
     if (p.state.size() != spec.size()) continue;
-    for (size_t i = 0; i < spec.size(); ++i) all.emplace(cat(p.name, '.', spec[i].key), p.state[i]);
+    for (size_t i = 0; i < spec.size(); ++i)
+      all.emplace(cat(p.name, '.', spec[i].key), spec[i].lies ? lying_as(p.state[i], p.sharded) : p.state[i]);
   }
   return all;
 }
@@ -49,7 +51,7 @@ void Optimizer::load_state(const StateDict& given, bool take) {
   finish();
   NoGrad guard;
   memory::TagScope tag(memory::Tag::optimizer);
-  const StateDict state = refitted(given);
+  const StateDict state = refitted(readable_state(given));
   std::vector<std::vector<Tensor>> loaded(params_.size());
   size_t used = 0;
   for (size_t k = 0; k < params_.size(); ++k) {
@@ -72,17 +74,18 @@ void Optimizer::load_state(const StateDict& given, bool take) {
           check(!state.contains(cat(p.name, '.', spec[j].key)), name_, "the state has no '", key, "'");
         break;
       }
-      check<ShapeError>(it->second.shape() == spec[i].shape, name_, "'", key, "' is ", it->second, ", wanted is ",
-                        spec[i].shape);
+      const Shape& shape = spec[i].lies ? p.shape() : spec[i].shape;
+      check<ShapeError>(it->second.shape() == shape, name_, "'", key, "' is ", it->second, ", wanted is ", shape);
       check<DTypeError>(it->second.dtype() == spec[i].dtype, name_, "'", key, "' is ", it->second, ", wanted is ",
                         spec[i].dtype);
       const Place place = place_of(p, spec[i]);
-      Tensor copy = it->second;
+      const Tensor here = spec[i].lies ? part_of(it->second, p.sharded) : it->second;
+      Tensor copy = here;
       if (!take || !copy.is_contiguous() || !(copy.device() == place.device) ||
           !(place.tier ? copy.tier() == *place.tier : is_plain(copy))) {
         copy = place.make(spec[i]);
-        const Pin to(copy), from(it->second, Access::read);
-        if (!copy.is_meta()) copy_elements(copy, it->second);
+        const Pin to(copy), from(here, Access::read);
+        if (!copy.is_meta()) copy_elements(copy, here);
       }
       loaded[k].push_back(std::move(copy));
       ++used;
@@ -101,7 +104,7 @@ void Optimizer::load_state(const StateDict& given, bool take) {
   }
   for (size_t k = 0; k < params_.size(); ++k) {
     params_[k].state = std::move(loaded[k]);
-    params_[k].version = params_[k].tensor.version() - 1;  // whether the weights go with it is to be seen
+    params_[k].version = params_[k].given().version() - 1;  // whether the weights go with it is to be seen
   }
 }
 

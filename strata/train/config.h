@@ -80,6 +80,13 @@ struct MemoryConfig {
 /// Section [parallel]: how a run is spread over the ranks of a job. docs/guide/parallel.md.
 struct ParallelConfig {
   int64_t dp = 0;
+  int64_t tp = 1;
+  bool sequence = true;
+  int64_t pp = 1;
+  std::string schedule = "1f1b";
+  int64_t micro_batches = 0;
+  int64_t stages = 0;
+  bool recompute = false;
   bool operator==(const ParallelConfig&) const = default;
 };
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "strata/core/error.h"
+#include "strata/dist/pipeline/schedules.h"
 #include "strata/optim/lr_schedule.h"
 #include "strata/optim/record.h"
 #include "strata/train/config.h"
@@ -72,6 +73,13 @@ std::string schedule_names() {
     names += r.name;
   }
   return own.substr(1) + others;
+}
+
+std::string pipeline_names() {
+  std::string names;
+  for (const distributed::pipeline::ScheduleRecord& r : distributed::pipeline::schedule_records())
+    names += cat(names.empty() ? "" : " ", r.name);
+  return names;
 }
 
 // What training takes where a rule has other defaults.
@@ -324,8 +332,31 @@ std::vector<ConfigKey> make_keys() {
        "", 0, 0, memory_of<&Y::delayed_update>},
       {"parallel.dp", kInteger,
        "Ranks that share each batch, each with the whole model: train.batch counts the rows of all. 0: those of the job "
-       "(strata launch, mpirun, srun, torchrun).",
+       "(strata launch, mpirun, srun, torchrun) that parallel.pp and parallel.tp leave.",
        "", 0, kCount, parallel_of<&ParallelConfig::dp>},
+      {"parallel.tp", kInteger,
+       "Ranks that share each weight: heads, widths of feed-forward parts and the vocabulary are cut among them. It must "
+       "divide the heads.",
+       "", 1, kCount, parallel_of<&ParallelConfig::tp>},
+      {"parallel.sequence", kBoolean,
+       "With parallel.tp: what lies between the products is shared out by positions, too. As many bytes travel, less is "
+       "kept for backward.",
+       "", 0, 0, parallel_of<&ParallelConfig::sequence>},
+      {"parallel.pp", kInteger,
+       "Ranks among which the layers are shared out, as stages of a pipeline; 1 for none. The job has dp times pp "
+       "ranks.",
+       "", 1, 1024, parallel_of<&ParallelConfig::pp>},
+      {"parallel.schedule", kText, "In which order the stages work on the micro-batches (docs/design/pipeline.md).",
+       pipeline_names(), 0, 0, parallel_of<&ParallelConfig::schedule>},
+      {"parallel.micro_batches", kInteger,
+       "Parts that a pipeline cuts a rank's rows of each batch into; 0: the most up to two for each rank of it.", "",
+       0, 1 << 16, parallel_of<&ParallelConfig::micro_batches>},
+      {"parallel.stages", kInteger,
+       "Stages on each rank of a pipeline, of schedules that have several; 0: the fewest.", "", 0, 1024,
+       parallel_of<&ParallelConfig::stages>},
+      {"parallel.recompute", kBoolean,
+       "Blocks of a pipeline's stages keep their inputs alone for backward, which computes them again.", "", 0, 0,
+       parallel_of<&ParallelConfig::recompute>},
   };
   const auto after = std::ranges::find(keys, "train.weight_decay", &ConfigKey::name) + 1;
   const std::vector<ConfigKey> rules = keys_of_rules();

@@ -1,37 +1,90 @@
 #include "strata/train/ranks.h"
 
+#include <algorithm>
+
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/rng.h"
+#include "strata/dist/collectives/placed.h"
+#include "strata/models/tensor_parallel.h"
 #include "strata/train/fine_tune_inl.h"
+#include "strata/train/model_pipeline_inl.h"
 
 namespace strata {
 
-Ranks::Ranks(const TrainConfig& config) {
+namespace {
+
+// The group's values, reduced; the same ones without a group.
+std::vector<double> reduced(distributed::Group* group, std::vector<double> v, const char* what,
+                            distributed::Reduction r) {
+  if (!group) return v;
+  group->run(cat(what, " [", v.size(), "]"), [&](distributed::Communicator& c) {
+    c.all_reduce(v.data(), static_cast<int64_t>(v.size()), DType::f64, r);
+  });
+  return v;
+}
+
+}  // namespace
+
+Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(config.parallel.sequence) {
   using namespace distributed;
-  const int64_t ranks = distributed::size(), dp = config.parallel.dp;
-  check(dp == 0 || dp == ranks, "train", "parallel.dp is ", dp, ", and the job has ", ranks,
-        ranks == 1 ? " rank: start it with strata launch -n " : " ranks: start it with strata launch -n ", dp,
-        ", mpirun, srun or torchrun");
+  const int64_t ranks = distributed::size(), pp = config.parallel.pp, others = pp * tp_;
+  const int64_t dp = config.parallel.dp > 0 ? config.parallel.dp : ranks / others;
+  std::string layout;
+  const auto say = [&](bool given, const char* axis, int64_t n) {
+    if (given) layout += cat(layout.empty() ? "" : " and ", "parallel.", axis, " is ", n);
+  };
+  say(config.parallel.dp > 0, "dp", dp);
+  say(pp > 1, "pp", pp);
+  say(tp_ > 1, "tp", tp_);
+  check(dp > 0 && dp * others == ranks, "train", layout, ", and the job has ", ranks,
+        ranks == 1 ? " rank: start it with strata launch -n " : " ranks: start it with strata launch -n ",
+        std::max<int64_t>(dp, 1) * others, ", mpirun, srun or torchrun");
   if (ranks == 1) return;
-  check(config.batch % ranks == 0, "train", "train.batch is ", config.batch, ", which ", ranks,
+  check(config.batch % dp == 0, "train", "train.batch is ", config.batch, ", which ", dp,
         " ranks do not share evenly: it counts the rows of all of them");
   check(config.data.format == "text", "train", "data.format = ", config.data.format, " is for one rank: its ",
         "rows have different numbers of learned tokens, so the ranks' losses cannot be averaged");
   check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
-  set_mesh(Mesh(cat("dp=", ranks)));
+  check(tp_ == 1 || config.tune.method == "full", "train", "parallel.tp is for tune.method = full, not ",
+        config.tune.method);
+  check(tp_ == 1 || pp == 1, "train", "parallel.tp and parallel.pp are not for one run: take one of them, with parallel.dp");
+  if (pp > 1) ModelPipeline::check_settings(config);
+  set_mesh(Mesh(cat(pp > 1 ? cat("pp=", pp, ' ') : std::string(), "dp=", dp, tp_ > 1 ? cat(" tp=", tp_) : std::string())));
+  world_ = &group("world");
+  leads_ = world_->rank() == 0;
+  size_ = dp;
+  if (dp == 1) return;
   group_ = &group("dp");
   rank_ = group_->rank();
-  size_ = group_->size();
 }
 Ranks::~Ranks() = default;
 
 void Ranks::meet() const {
-  if (group_) group_->barrier();
+  if (world_) world_->barrier();
+}
+
+void Ranks::shard(TokenDecoder& model) const {
+  if (!shares_weights()) return;
+  const auto* decoder = dynamic_cast<const LanguageModel*>(&model);
+  check(decoder != nullptr, "train", "parallel.tp is for decoders");
+  distributed::shard_module(*decoder, shard_plan(*decoder, tp_), "tp", {.sequence = sequence_});
+}
+
+void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config) {
+  if (config.parallel.pp > 1) pipeline_ = std::make_unique<ModelPipeline>(model, config, distributed::group("pp"));
+}
+
+nn::NamedTensors Ranks::own_parameters(const nn::Module& model) const {
+  return pipeline_ ? pipeline_->own(trained_parameters(model)) : trained_parameters(model);
 }
 
 void Ranks::take_gradients(const nn::Module& model) {
-  if (group_) gradients_ = std::make_unique<distributed::DataParallel>(trained_parameters(model), *group_);
+  if (!group_) return;
+  nn::NamedTensors parameters = own_parameters(model);
+  if (pipeline_)  // a gradient that comes in two parts travels when they were added
+    std::erase_if(parameters, [&](const auto& p) { return p.second.same_as(pipeline_->tied()); });
+  gradients_ = std::make_unique<distributed::DataParallel>(parameters, *group_);
 }
 
 void Ranks::last_pass(bool yes) const {
@@ -48,6 +101,17 @@ Device Ranks::device(const TrainConfig& config) {
 }
 
 void Ranks::finish_step(Tensor& loss) const {
+  if (shares_weights()) loss = distributed::full_tensor(loss);
+  if (pipeline_) {
+    pipeline_->join_tied();
+    if (const Tensor table = pipeline_->tied(); table.defined() && group_) {
+      Tensor g = table.grad().contiguous();
+      group_->run(cat("gradient of a tied table ", g.dtype(), ' ', g.shape()), [&](distributed::Communicator& c) {
+        c.all_reduce(g.raw_data(), g.numel(), g.dtype(), distributed::Reduction::avg);
+      });
+      Tensor(table).set_grad(g);
+    }
+  }
   if (!gradients_) return;
   gradients_->finish();
   NoGrad guard;
@@ -57,31 +121,31 @@ void Ranks::finish_step(Tensor& loss) const {
   });
 }
 
-void Ranks::seed_step(int64_t seed, int64_t step) const {
-  if (!group_) return;
-  // A stream for each rank, a stretch of it for each step: nothing of it has to be saved.
-  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
-  default_generator().set_state(
-      {static_cast<uint64_t>(seed) + kOdd * static_cast<uint64_t>(rank_ + 1), static_cast<uint64_t>(step) << 40});
-  distributed::recorder().set_step(step);
+void Ranks::finish_update() const {
+  if (pipeline_) pipeline_->renew_tied();
 }
 
-std::vector<double> Ranks::reduced(std::vector<double> v, const char* what, distributed::Reduction r) const {
-  if (!group_) return v;
-  group_->run(cat(what, " [", v.size(), "]"), [&](distributed::Communicator& c) {
-    c.all_reduce(v.data(), static_cast<int64_t>(v.size()), DType::f64, r);
-  });
-  return v;
+void Ranks::seed_step(int64_t seed, int64_t step) const {
+  if (!world_) return;
+  distributed::recorder().set_step(step);
+  if (!group_ && !pipeline_) return;  // one part of the batch: the numbers of one rank
+  // A stream for each part of a batch, a stretch of it for each step: nothing of it has to be saved.
+  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
+  const RngKey key{static_cast<uint64_t>(seed) + kOdd * static_cast<uint64_t>(rank_ + 1),
+                   static_cast<uint64_t>(step) << 40};
+  default_generator().set_state(key);
+  if (pipeline_) pipeline_->seed(key);
 }
+
 std::vector<double> Ranks::vote(std::vector<double> v) const {
-  return reduced(std::move(v), "vote", distributed::Reduction::max);
+  return reduced(world_, std::move(v), "vote", distributed::Reduction::max);
 }
 std::vector<double> Ranks::sum(std::vector<double> v) const {
-  return reduced(std::move(v), "sum", distributed::Reduction::sum);
+  return reduced(group_, std::move(v), "sum", distributed::Reduction::sum);
 }
 std::vector<double> Ranks::follow(std::vector<double> v) const {
-  if (!group_) return v;
-  group_->run(cat("decision [", v.size(), "]"),
+  if (!world_) return v;
+  world_->run(cat("decision [", v.size(), "]"),
               [&](distributed::Communicator& c) { c.broadcast(v.data(), v.size() * sizeof(double), 0); });
   return v;
 }

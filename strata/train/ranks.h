@@ -12,8 +12,11 @@
 
 namespace strata {
 
-/// This process's part in a run. Every rank has the whole model and computes its rows of each global batch; rank 0 alone
-/// writes into the run's folder. Without a job (distributed::init) all of it costs nothing.
+class ModelPipeline;
+
+/// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
+/// "pp" are the stages of a pipeline, those along "tp" share the model's weights; rank 0 alone writes into the run's
+/// folder. Without a job (distributed::init) all of it costs nothing.
 class Ranks {
  public:
   /// Checks that the settings can be carried out by the job's ranks. Throws ValueError naming the key.
@@ -24,34 +27,49 @@ class Ranks {
   /// train.device names one card for all of them, DeviceError where there are fewer cards than ranks.
   static Device device(const TrainConfig& config);
 
+  /// Whose rows of a batch this process computes, and how many share them: the place on "dp" and its size.
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
   /// Whether this process writes checkpoints, metrics and reports.
-  bool leads() const { return rank_ == 0; }
+  bool leads() const { return leads_; }
+  /// Whether tensors lie in parts: then every rank takes part where one is read as a whole.
+  bool shares_weights() const { return tp_ > 1; }
+  /// Leaves this rank its parts of the model's weights, as parallel.tp says. Throws ValueError naming what does not divide.
+  void shard(TokenDecoder& model) const;
+  /// Leaves this rank its stages of the model, where parallel.pp says so. Throws ValueError naming what cannot be cut.
+  void take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config);
+  /// The stages of this rank; nullptr without a pipeline.
+  ModelPipeline* pipeline() const { return pipeline_.get(); }
+  /// The parameters that are trained, and that this rank updates.
+  nn::NamedTensors own_parameters(const nn::Module& model) const;
   /// Returns when every rank is here.
   void meet() const;
-  /// Makes every rank's parameters those of rank 0, and takes their gradients.
+  /// Makes the parameters of the ranks along "dp" those of the first, and takes their gradients.
   void take_gradients(const nn::Module& model);
 
   /// The backward pass that follows is the last of its step: its gradients travel.
   void last_pass(bool yes) const;
-  /// Waits for the gradients, and makes `loss` (f64) the ranks' average.
+  /// Waits for the gradients, and makes `loss` (f64) the ranks' average, a plain tensor.
   void finish_step(Tensor& loss) const;
-  /// The random numbers of a step: other ones in every rank, the same in every run.
+  /// Behind the update: what several ranks have is the same again.
+  void finish_update() const;
+  /// The random numbers of a step: other ones for every part of a batch, the same in every run. Ranks that share weights
+  /// have the same, since numbers belong to elements.
   void seed_step(int64_t seed, int64_t step) const;
 
   /// The largest of the ranks' values, for each: what one wants happens on all.
   std::vector<double> vote(std::vector<double> values) const;
   /// Rank 0's values.
   std::vector<double> follow(std::vector<double> values) const;
-  /// The ranks' sums.
+  /// The sums of the ranks along "dp".
   std::vector<double> sum(std::vector<double> values) const;
 
  private:
-  std::vector<double> reduced(std::vector<double> values, const char* what, distributed::Reduction r) const;
-
-  distributed::Group* group_ = nullptr;  // of several ranks
-  int64_t rank_ = 0, size_ = 1;
+  distributed::Group* group_ = nullptr;  // along "dp", of several ranks
+  distributed::Group* world_ = nullptr;  // of several ranks
+  int64_t rank_ = 0, size_ = 1, tp_ = 1;
+  bool leads_ = true, sequence_ = true;
+  std::unique_ptr<ModelPipeline> pipeline_;
   std::unique_ptr<distributed::DataParallel> gradients_;
 };
 

@@ -9,7 +9,10 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/cuda/libraries.h"
+#include "strata/dist/collectives/placed.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/hash.h"
@@ -20,6 +23,7 @@
 #include "strata/optim/home.h"
 #include "strata/optim/record.h"
 #include "strata/train/fine_tune_inl.h"
+#include "strata/train/model_pipeline_inl.h"
 #include "strata/train/rehearse.h"
 
 namespace strata {
@@ -111,8 +115,30 @@ optim::RunSchedule make_schedule(const OptimConfig& c, int64_t steps) {
   return {optim::LrSchedule(record.name, options), c.lr, before};
 }
 
+namespace {
+// All of what lies in parts, where it is `kept`. Every rank that has a part calls it.
+nn::StateDict gathered(nn::StateDict tensors, bool kept) {
+  const NoGrad guard;
+  for (auto& [name, t] : tensors) {
+    t = distributed::full_tensor(t);
+    if (!kept) t = Tensor();
+  }
+  return tensors;
+}
+}  // namespace
+
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
-                     const optim::Optimizer& optimizer, int keep_last) {
+                     const optim::Optimizer& optimizer, int keep_last, const ModelPipeline* stages, bool writes) {
+  nn::StateDict weights = kept_state(model, state.config), states = optimizer.state_dict();
+  if (stages) {
+    weights = stages->gathered(weights);
+    states = stages->gathered(states);
+    if (weights.empty()) return {};
+  } else {
+    weights = gathered(std::move(weights), writes);
+    states = gathered(std::move(states), writes);
+    if (!writes) return {};
+  }
   std::map<std::string, std::string> texts{{"config", to_toml(state.config)},
                                            {"tokenizer", state.tokenizer},
                                            {"tokens", std::to_string(state.tokens)},
@@ -127,9 +153,7 @@ std::string save_run(const std::string& out, const RunState& state, const nn::Mo
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
   }
-  return io::save_checkpoint(out, state.step,
-                             {{kModelFile, kept_state(model, state.config)}, {kOptimizerFile, optimizer.state_dict()}},
-                             texts, keep_last);
+  return io::save_checkpoint(out, state.step, {{kModelFile, weights}, {kOptimizerFile, states}}, texts, keep_last);
 }
 
 bool has_run(const std::string& out) {
@@ -180,18 +204,25 @@ void check_base(const FoundRun& run, const nn::Module& model) {
 }
 
 void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimizer) {
-  const Device device = model.parameters().front().device();
+  const TensorList parameters = model.parameters();
+  const auto away = [](const Tensor& t) { return t.device().is_meta(); };  // in another rank's stage
+  const auto here = std::ranges::find_if_not(parameters, away);
+  const bool stages = std::ranges::any_of(parameters, away) && here != parameters.end();
+  const Device device = stages ? here->device() : parameters.front().device();
   const auto read = [&](const char* file, const io::TensorMap& into, Device where) {
     io::Checkpoint c = io::load_checkpoint(run.checkpoint, {file}, {{file, into}}, where);
     return std::move(c.files.at(file));
   };
   // Straight into its parameters; those that come from model.init are there already.
   const nn::StateDict kept = kept_state(model, run.state.config);
-  const io::TensorMap found = read(kModelFile, kept, device);
+  nn::StateDict into = kept;  // what lies in parts is read as a whole, then cut
+  std::erase_if(into, [&](const auto& entry) { return is_placed(entry.second) || (stages && away(entry.second)); });
+  io::TensorMap found = read(kModelFile, into, device);
   for (const auto& [name, t] : kept)
     check<IoError>(found.contains(name), run.path, "the model's file has no '", name, "'");
   for (const auto& [name, t] : found)
     check<IoError>(kept.contains(name), run.path, "the model has no place for '", name, "'");
+  if (stages) std::erase_if(found, [&](const auto& entry) { return away(kept.at(entry.first)); });
   model.load_state_dict(found, false);
   if (!optimizer) return;
   const memory::TagScope tag(memory::Tag::optimizer);
@@ -200,7 +231,13 @@ void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimize
   const Device where = home.who == optim::StateHome::Who::device ? device : Device::cpu();
   const Tier tier = home.where == Tier::host ? (where.is_cuda() ? Tier(Tier::pinned) : Tier()) : home.where;
   const memory::TierScope there(tier);
-  optimizer->take_state_dict(read(kOptimizerFile, {}, where));
+  io::TensorMap states = read(kOptimizerFile, {}, where);
+  const optim::NamedTensors updated = optimizer->params();
+  if (stages)
+    std::erase_if(states, [&](const auto& entry) {
+      return std::ranges::none_of(updated, [&](const auto& p) { return entry.first.starts_with(p.first + '.'); });
+    });
+  optimizer->take_state_dict(std::move(states));
 }
 
 void write_recorded_step(const std::string& out, const Recording& step) {

@@ -29,6 +29,8 @@
 
 namespace strata {
 
+class ModelPipeline;
+
 /// The model of the settings, with weights of train.param_dtype; with model.init that of make_tuned_model(), and
 /// ValueError where that reads one text and writes another.
 std::shared_ptr<LanguageModel> make_model(const TrainConfig& config);
@@ -63,9 +65,11 @@ struct RunState {
 };
 
 /// Writes OUT/step-XXXXXXXX and deletes old checkpoints. Returns its path. Throws IoError; then what was there is
-/// intact.
+/// intact. Of a model in `stages` all ranks of its pipeline call it, and those that do not lead return "". Tensors that
+/// lie in parts are gathered, one after the other, by all ranks that have a part; those that do not write return "".
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
-                     const optim::Optimizer& optimizer, int keep_last);
+                     const optim::Optimizer& optimizer, int keep_last, const ModelPipeline* stages = nullptr,
+                     bool writes = true);
 
 /// A checkpoint that was found, its state read, its tensors not yet.
 struct FoundRun {

@@ -19,6 +19,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/train/conversations_inl.h"
+#include "strata/train/model_pipeline_inl.h"
 #include "strata/train/precision.h"
 
 namespace strata {
@@ -85,10 +86,26 @@ Tensor StepRunner::loss(const data::Batch& batch) const {
   if (autocast_) autocast.emplace(*autocast_);
   data::Batch here;
   for (const Tensor& t : batch) here.push_back(t.to(device_));
+  if (ModelPipeline* const stages = ranks_.pipeline()) return stages->loss(here);
   return batch_loss(model_, here, config_);
 }
 
+Tensor StepRunner::compute_stages(const std::vector<data::Batch>& batches) {
+  optimizer_.zero_grad();
+  Tensor total;
+  {
+    std::optional<AutocastScope> autocast;
+    if (autocast_) autocast.emplace(*autocast_);
+    total = ranks_.pipeline()->step(batches, scaler(), [this](bool last) { ranks_.last_pass(last); });
+  }
+  ranks_.finish_step(total);
+  Tensor report = optimizer_.step_guarded({.max_norm = max_norm_, .loss = total, .scaler = scaler()});
+  ranks_.finish_update();
+  return report;
+}
+
 Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
+  if (ranks_.pipeline()) return compute_stages(batches);
   optimizer_.zero_grad();
   const double share = 1.0 / static_cast<double>(batches.size());
   Tensor total;

@@ -64,6 +64,7 @@ class StepRunner {
  private:
   struct Cuda;
   Tensor compute(const std::vector<data::Batch>& batches);
+  Tensor compute_stages(const std::vector<data::Batch>& batches);
   Tensor compute_recorded(const std::vector<data::Batch>& batches);
   void try_capture(const std::vector<data::Batch>& batches);
 

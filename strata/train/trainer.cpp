@@ -33,6 +33,7 @@
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/generate.h"
 #include "strata/train/machine.h"
+#include "strata/train/model_pipeline_inl.h"
 #include "strata/train/precision.h"
 #include "strata/train/progress.h"
 #include "strata/train/ranks.h"
@@ -202,8 +203,11 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   }
   base_ = base_checksum(module(), config_);
   if (found) check_base(*found, module());
-  optimizer_ = make_optimizer(config_.optim, trained_parameters(module()), static_cast<uint64_t>(config_.seed),
+  ranks_->shard(*model_);
+  ranks_->take_stages(model_, config_);
+  optimizer_ = make_optimizer(config_.optim, ranks_->own_parameters(module()), static_cast<uint64_t>(config_.seed),
                               table_names(*model_));
+  if (ranks_->pipeline()) optimizer_->norm_over("pp");
   if (plan_) {
     decoder_of(model_, "memory")->set_recomputed_blocks(plan_->recomputed);
     tiers_.emplace(*plan_, module(), &*optimizer_, device_);
@@ -261,6 +265,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
       data_.valid ? fmt::format(", {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
       device_.is_cuda() ? fmt::format("on {}", cuda::properties(device_.index).name)
                         : fmt::format("{} threads", num_threads())));
+  if (ranks_->pipeline()) note(ranks_->pipeline()->to_text());
   if (plan_) {
     std::istringstream lines(to_text(*plan_));
     for (std::string line; std::getline(lines, line);) note(line);
@@ -351,6 +356,7 @@ void Run::launch() {
 
 void Run::keep_recording(const Recording& step) {
   trace_ = steps_->take_trace();
+  if (ranks_->pipeline()) trace_ = ranks_->pipeline()->trace();
   step_costs_.emplace();
   step_costs_->add(step);
   if (!ranks_->leads()) return;
@@ -396,7 +402,10 @@ void Run::diverged(const Launched& l, const optim::StepReport& r) {
   default_generator().set_state(l.rng);
   try {
     AnomalyScope watch;
-    steps_->repeat(l.batches, r.scale);
+    if (ranks_->pipeline())  // who finds it would leave the others waiting
+      cause = "the step of a pipeline is not repeated to find the op";
+    else
+      steps_->repeat(l.batches, r.scale);
   } catch (const AutogradError& e) {
     cause = fmt::format("first produced by {}", e.what());
   }
@@ -435,6 +444,8 @@ void Run::save() {
   if (saved_step_ == step_ || config_.save_every < 0) return;
   optimizer_->finish();
   if (!ranks_->leads()) {
+    if (ranks_->shares_weights() || (ranks_->pipeline() && ranks_->rank() == 0))
+      save_run(options_.out, {.config = config_}, module(), *optimizer_, 0, ranks_->pipeline(), false);
     saved_step_ = step_;
     return;
   }
@@ -450,13 +461,17 @@ void Run::save() {
   s.log = metrics_->mark();
   s.sampler = feeder_->state();
   if (steps_->scaler()) s.loss_scale = steps_->scaler()->state().to_vector<double>();
-  checkpoint_ = save_run(options_.out, s, module(), *optimizer_, static_cast<int>(config_.keep_last));
+  checkpoint_ = save_run(options_.out, s, module(), *optimizer_, static_cast<int>(config_.keep_last),
+                         ranks_->pipeline());
   if (config_.tune.method != "full") save_adapter_of(options_.out, *model_, config_);
   saved_step_ = step_;
 }
 
 std::string Run::sample() {
   if (config_.sample_tokens == 0) return {};
+  if (ranks_->pipeline())  // its stages are whole in what they have saved
+    return checkpoint_.empty() ? std::string()
+                               : sample_text({config_, step_, data_.tokenizer, load_trained_model(checkpoint_).model});
   const auto answers = std::dynamic_pointer_cast<EncoderDecoder>(model_);
   std::string text = sample_text({config_, step_, data_.tokenizer, std::dynamic_pointer_cast<LanguageModel>(model_),
                                   answers, answers ? find_init(config_.init).start : std::vector<int64_t>()});
@@ -465,6 +480,8 @@ std::string Run::sample() {
 }
 
 void Run::report(const std::string& status, bool with_sample) {
+  // Who has a part of the weights writes with the leader.
+  const std::string text = with_sample && (ranks_->leads() || ranks_->shares_weights()) ? sample() : std::string();
   if (!ranks_->leads()) return;
   ReportInput r;
   r.title = last_part(options_.out);
@@ -482,7 +499,7 @@ void Run::report(const std::string& status, bool with_sample) {
   r.notes.emplace_back("Checkpoint", checkpoint_.empty() ? "none yet" : last_part(checkpoint_));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;
-    r.sample = sample();
+    r.sample = text;
   }
   write_report(options_.out + "/report.html", r);
 }

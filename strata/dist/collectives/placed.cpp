@@ -97,32 +97,40 @@ const Op<Tensor(const Tensor&, Text, Text)> distribute_op{{
     .reference = [](const Tensor& x, Text, Text) { return x.clone(); },
 }};
 
-const Op<Tensor(const Tensor&, Text)> redistribute_op{{
-    .schema = "redistribute(Tensor x, str placements) -> Tensor",
+const Op<Tensor(const Tensor&, Text, Text)> redistribute_op{{
+    .schema = "redistribute(Tensor x, str placements, str gradient=\"\") -> Tensor",
     .shard = "itself",
     .doc = "A sharded tensor as it lies otherwise, by as few bytes as the placements allow: cutting and partial sums "
            "of whole "
            "tensors send nothing, S to R gathers, P to R reduces, P to S reduces and scatters, S to S of another "
            "dimension is an "
            "all_to_all. A plain tensor, which every rank has alike, is distributed over the mesh. The gradient lies as "
-           "it came: "
-           "placement never changes its meaning. ValueError for placements that do not fit x.",
+           "it came, "
+           "or, where `gradient` is given, so: placement never changes its meaning. ValueError for placements that do "
+           "not fit x.",
     .example = "assert(distributed::redistribute(ones({2, 3}), \"S(0)\").shape() == Shape({2, 3}));  // a job of one",
     .dynamic = {.everywhere =
-                    [](const Tensor& x, Text placements) {
+                    [](const Tensor& x, Text placements, Text gradient) {
                       const auto place = is_placed(x) ? layout_of(x)->mesh : place_on("");
                       const LayoutRef to = layout_on(place, placements, x.shape(), "redistribute");
+                      if (!gradient.empty()) layout_on(place, gradient, x.shape(), "redistribute");
                       return is_single(*to->mesh) ? x.clone() : redistributed(x, to);
                     }},
-    .backward = [](Backward& b, const Tensor&, Text) { b.set(0, b.gy()); },
+    .backward =
+        [](Backward& b, const Tensor&, Text, Text gradient) {
+          // A plain one is whole in every rank, which is cut for nothing when it is wanted so.
+          b.set(0, gradient.empty() || !is_placed(b.gy()) ? b.gy() : redistribute_op(b.gy(), gradient, ""));
+        },
     .dtypes = kAllTypes,
     .samples =
         [](Samples& s) {
           s.add(s.tensor({3, 5}), "S(0)");
           s.add(s.tensor({2}), "P(avg)");
+          s.add(s.tensor({4, 2}), "S(0)", "S(1)");
           s.invalid<ValueError>("no dimension 1", s.tensor({3}), "S(1)");
+          s.invalid<ValueError>("no dimension 1", s.tensor({3}), "R", "S(1)");
         },
-    .reference = [](const Tensor& x, Text) { return x.clone(); },
+    .reference = [](const Tensor& x, Text, Text) { return x.clone(); },
 }};
 
 const Op<Tensor(const Tensor&)> full_tensor_op{{
@@ -155,7 +163,7 @@ const strata::detail::PlacementRoom kRoom{
     .redistribute =
         [](const Tensor& t, const LayoutRef& to) {
           const std::string text = text_of(to->placements);
-          if (is_placed(t)) return redistribute_op(t, text);
+          if (is_placed(t)) return redistribute_op(t, text, "");
           std::string axes;
           for (const MeshPlace::Axis& a : to->mesh->axes) axes += cat(axes.empty() ? "" : "+", a.name);
           return distribute_op(t, text, axes);
@@ -178,8 +186,8 @@ const strata::detail::PlacementRoom kRoom{
 Tensor distribute(const Tensor& x, const std::string& placements, const std::string& axes) {
   return distribute_op(x, placements, axes);
 }
-Tensor redistribute(const Tensor& x, const std::string& placements) {
-  return redistribute_op(x, placements);
+Tensor redistribute(const Tensor& x, const std::string& placements, const std::string& gradient) {
+  return redistribute_op(x, placements, gradient);
 }
 Tensor full_tensor(const Tensor& x) {
   return is_placed(x) ? full_tensor_op(x) : x;

@@ -21,8 +21,9 @@ namespace strata::distributed {
 /// is a copy. `axes` names the axes where they are not the whole mesh ("tp", "dp+tp"). Throws ValueError for text that
 /// is no placement, or does not fit x.
 Tensor distribute(const Tensor& x, const std::string& placements, const std::string& axes = "");
-/// A sharded tensor as it lies otherwise. All pairs of placements; differentiable. Throws ValueError as distribute().
-Tensor redistribute(const Tensor& x, const std::string& placements);
+/// A sharded tensor as it lies otherwise. All pairs of placements; differentiable: its gradient lies as it came or,
+/// where `gradient` is given, so. Throws ValueError as distribute().
+Tensor redistribute(const Tensor& x, const std::string& placements, const std::string& gradient = "");
 /// All of a sharded tensor in every rank, as a plain tensor; x itself where it is plain.
 Tensor full_tensor(const Tensor& x);
 /// This rank's part of a sharded tensor, without history; x itself where it is plain. It shares x's memory.

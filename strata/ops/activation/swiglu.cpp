@@ -5,6 +5,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/core/sharding.h"
 #include "strata/cuda/magnitudes.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/activation/swiglu_kernel.h"
@@ -151,9 +152,27 @@ TensorMeta infer_halves(const Tensor& x, std::string_view op) {
   return like(x).with_shape(s);
 }
 
+// Both halves may be cut, each for itself. Argument `packed` has both, and so has the result of the gradient.
+void shard_halves(Sharding& s, const ShardRule& rule, size_t packed) {
+  detail::apply_rule(rule, s);
+  const Shape& x = s.args[packed].shape;
+  const int last = x.size() - 1;
+  const int64_t half = x[last] / 2;
+  if (half == 0) return;
+  Placement both = Placement::sharded(last), one = both;
+  both.segments = {half, half};
+  const Placement& now = s.args[packed].now;
+  if (now.is_shard() && now.dim == last && now.segments == both.segments) both.unit = one.unit = now.unit;
+  Sharding::Possibility p = s.whole();
+  p.args[packed] = both;
+  if (packed == 1) p.args[0] = one;
+  p.results[0] = packed == 1 ? both : one;
+  s.add(std::move(p));
+}
+
 const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
     .schema = "swiglu_packed_backward(Tensor gy, Tensor x) -> Tensor",
-    .shard = "... a!, ... b! -> ... b!",
+    .shard = [](Sharding& s) { shard_halves(s, "... a!, ... b! -> ... b!", 1); },
     .internal = true,
     .doc = "The gradient of swiglu_packed for x from the gradient gy of its result, in one pass.",
     .infer =
@@ -196,7 +215,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> swiglu_packed_backward_op{{
 
 const Op<Tensor(const Tensor&)> swiglu_packed_op{{
     .schema = "swiglu_packed(Tensor x) -> Tensor",
-    .shard = "... a! -> ... b!",
+    .shard = [](Sharding& s) { shard_halves(s, "... a! -> ... b!", 0); },
     .doc = "swiglu of the two halves of x's last dimension: silu(x[..., :N]) * x[..., N:] for x [..., 2 N]. ShapeError "
            "when that "
            "dimension is odd. The C++ function is swiglu(x).",

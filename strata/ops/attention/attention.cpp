@@ -8,6 +8,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/attention/attention_definition_record.h"
 #include "strata/ops/attention/attention_kernel.h"
+#include "strata/ops/attention/head_sharding_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
@@ -98,8 +99,12 @@ const Op<BackwardSignature> attention_backward_op{{
               "attn_mask, Tensor out, Tensor lse, bool is_causal, float? scale, int window, int query_offset, float "
               "dropout_p, RngKey? key, Tensor? alibi_slopes=None, float logit_soft_cap=0.0, Tensor? key_lengths=None) "
               "-> (Tensor gq, Tensor gk, Tensor gv)",
-    .shard = "b h t! d!, b h t!, b h t! d!, b h s! d!, b h s! d!, ~ b h t! s!, b h t! d!, b h t!, ~ b h, "
-             "b -> b h t! d!, b h s! d!, b h s! d!",
+    .shard =
+        [](Sharding& s) {
+          detail::shard_with_dropout(s,
+                                     "b h t! d!, b h t!, b h t! d!, b h s! d!, b h s! d!, ~ b h t! s!, b h t! d!, "
+                                     "b h t!, ~ b h, b -> b h t! d!, b h s! d!, b h s! d!");
+        },
     .internal = true,
     .doc =
         "The gradients of scaled_dot_product_attention for q, k and v, from the gradients gout and (where given) glse "
@@ -243,7 +248,11 @@ const Op<ForwardSignature> attention_op{{
         "float? scale=None, int window=0, int query_offset=0, float dropout_p=0.0, RngKey? key=None, Tensor? "
         "alibi_slopes=None, float logit_soft_cap=0.0, Tensor? sinks=None, Tensor? key_lengths=None) "
         "-> (Tensor out, Tensor lse)",
-    .shard = "b h t! d!, b h s! d!, b h s! d!, ~ b h t! s!, ~ b h, h, b -> b h t! d!, b h t!",
+    .shard =
+        [](Sharding& s) {
+          detail::shard_with_dropout(s,
+                                     "b h t! d!, b h s! d!, b h s! d!, ~ b h t! s!, ~ b h, h, b -> b h t! d!, b h t!");
+        },
     .shown = 1,
     .doc =
         "softmax(q k^T * scale + mask) v for q [B, H, Tq, D], k [B, Hkv, Tk, D] and v [B, Hkv, Tk, Dv]; Hkv divides H, "

@@ -5,7 +5,9 @@
 #include "strata/ops/attention/attention.h"
 #include "strata/ops/attention/attention_kernel.h"
 #include "strata/ops/attention/attention_record.h"
+#include "strata/ops/attention/head_sharding_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/join/segments_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -57,7 +59,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
     packed_attention_backward_op{{
         .schema = "packed_attention_backward(Tensor gout, Tensor? glse, Tensor qkv, Tensor out, Tensor lse, int heads, "
                   "int kv_heads, bool is_causal, float? scale, int window) -> Tensor",
-        .shard = "b ...!, b ...!, b ...!, b ...!, b ...! -> b ...!",
+        .shard =
+            [](Sharding& s) {
+              detail::shard_heads(s, "b ...!, b ...!, b ...!, b ...!, b ...! -> b ...!", "olpol", "p");
+            },
         .internal = true,
         .doc = "The gradient of packed_attention for qkv, from the gradients of its results out and (where given) lse. "
                "The same "
@@ -129,7 +134,7 @@ const Op<Pair(const Tensor&, int64_t, int64_t, bool, std::optional<double>, int6
     .schema =
         "packed_attention(Tensor qkv, int heads, int kv_heads, bool is_causal=false, float? scale=None, int window=0) "
         "-> (Tensor out, Tensor lse)",
-    .shard = "b ...! -> b ...!, b ...!",
+    .shard = [](Sharding& s) { detail::shard_heads(s, "b ...! -> b ...!, b ...!", "p", "ol"); },
     .shown = 1,
     .doc = "Self-attention of heads that lie packed in one tensor: qkv is [B, T, (heads + 2 * kv_heads) * D], the "
            "queries of all "
@@ -205,8 +210,9 @@ Tensor packed_attention(const Tensor& qkv, int64_t heads, int64_t kv_heads, cons
   if (o.dropout_p > 0 || o.query_offset != 0 || o.alibi_slopes.defined() || o.logit_soft_cap != 0 ||
       o.sinks.defined() || o.key_lengths.defined()) {
     const int64_t d = head_size(qkv, heads, kv_heads, "packed_attention");
-    const Tensor y = scaled_dot_product_attention(split_heads(qkv, 0, heads, d), split_heads(qkv, heads, kv_heads, d),
-                                                  split_heads(qkv, heads + kv_heads, kv_heads, d), {}, o);
+    const TensorList parts = detail::segments_of(qkv, {heads * d, kv_heads * d, kv_heads * d}, 2);
+    const auto split = [&](size_t i, int64_t n) { return split_heads(parts[i], 0, n, d); };
+    const Tensor y = scaled_dot_product_attention(split(0, heads), split(1, kv_heads), split(2, kv_heads), {}, o);
     return y.transpose(1, 2).reshape({qkv.shape()[0], qkv.shape()[1], heads * d});
   }
   return std::get<0>(packed_attention_op(qkv, heads, kv_heads, o.is_causal, o.scale, o.window));

@@ -7,6 +7,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/attention/attention.h"
+#include "strata/ops/attention/head_sharding_inl.h"
 #include "strata/ops/attention/rotary_kernel.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/reduce/reduce.h"
@@ -90,7 +91,7 @@ std::pair<Tensor, Tensor> halves(const Tensor& x, int64_t pairs, bool interleave
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, bool)> rotary_op{{
     .schema = "rotary(Tensor x, Tensor cos, Tensor sin, bool interleaved=false, bool inverse=false) -> Tensor",
-    .shard = "whole",
+    .shard = "... t! d!, _, _ -> ... t! d!",
     .doc = "Turns pairs of elements of each row of x [..., T, D] by angles: (a, b) becomes (a cos - b sin, a sin + b "
            "cos); with "
            "inverse, by the opposite angles. cos and sin are [T, P], 2 P <= D, f32 (f64 where x is f64); pair i is (i, "
@@ -207,7 +208,7 @@ void packed_kernel(On on, Tensor& y, const Tensor& qkv, const Tensor& cos, const
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, int64_t, int64_t, bool)> packed_rotary_op{{
     .schema =
         "packed_rotary(Tensor qkv, Tensor cos, Tensor sin, int heads, int kv_heads, bool inverse=false) -> Tensor",
-    .shard = "b ...!, _, _ -> b ...!",
+    .shard = [](Sharding& s) { detail::shard_heads(s, "b ...!, _, _ -> b ...!", "p__", "p"); },
     .doc = "rotary() of the queries and keys that lie packed in qkv [B, T, (heads + 2 * kv_heads) * D], as "
            "packed_attention reads them; the values are copied. cos and sin are [T, P], 2 P <= D. With inverse, by the "
            "opposite angles. ShapeError, DTypeError when the tables do not fit.",

@@ -2,6 +2,7 @@
 
 #include "strata/core/layout.h"
 #include "strata/core/op.h"
+#include "strata/core/placement.h"
 #include "strata/core/samples.h"
 #include "strata/cuda/job_inl.h"
 #include "strata/cuda/runtime.h"
@@ -220,7 +221,9 @@ Tensor Tensor::clone() const {
 }
 
 Tensor& Tensor::copy_(const Tensor& src) {
-  if (!t_mode.grad_enabled && !(t_mode.unusual & kObserved) && shape() == src.shape() && !is_meta() && !src.is_meta()) {
+  const bool in_parts = (t_mode.unusual & detail::kPlacements) && (is_placed(*this) || is_placed(src));
+  if (!t_mode.grad_enabled && !(t_mode.unusual & kObserved) && !in_parts && shape() == src.shape() && !is_meta() &&
+      !src.is_meta()) {
     const Pin to(*this), from(src, Access::read);
     copy_elements(*this, src);  // inside kernels and updates: no record to make
     bump_version(*this, "copy_");

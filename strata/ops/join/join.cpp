@@ -4,6 +4,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/core/sharding.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/join/join_kernels.h"
@@ -55,9 +56,54 @@ double total_bytes(const TensorList& tensors) {
   return n;
 }
 
+// ---- what is cut segment by segment: cat of parts is a part of cat ----
+
+void shard_cat(Sharding& s) {
+  detail::apply_rule("along dim", s);
+  if (s.args.size() < 2) return;
+  const int dim = (*s.dims("dim", s.results[0].size()))[0];
+  Placement way;
+  std::vector<int64_t> sizes;
+  for (const Sharding::Arg& a : s.args) {
+    if (a.shape.size() != s.results[0].size() || a.shape[dim] == 0) return;
+    sizes.push_back(a.shape[dim]);
+    if (a.now.is_shard() && a.now.dim == dim && a.now.segments.empty()) way = a.now;
+  }
+  const bool fits = std::all_of(sizes.begin(), sizes.end(), [&](int64_t n) { return n % way.unit == 0; });
+  if (!way.is_shard() || !fits) return;
+  Sharding::Possibility p = s.whole();
+  for (Placement& a : p.args) a = way;
+  p.results[0] = way;
+  p.results[0].segments = sizes;
+  s.add(std::move(p));
+}
+
+void shard_split(Sharding& s) {
+  detail::apply_rule("along dim", s);
+  const int dim = (*s.dims("dim", s.args[0].shape.size()))[0];
+  const Placement& now = s.args[0].now;
+  const std::vector<int> sizes = *s.dims("sizes", 0);
+  if (!now.is_shard() || now.dim != dim ||
+      !std::equal(sizes.begin(), sizes.end(), now.segments.begin(), now.segments.end()))
+    return;
+  Sharding::Possibility p = s.whole();
+  p.args[0] = now;
+  for (Placement& r : p.results) {
+    r = now;
+    r.segments.clear();
+  }
+  const int64_t size = s.args[0].shape[dim];
+  p.before = [dim, size](LocalCall& c) {
+    Dims here;
+    for (const Stretch& part : c.layouts[0].stretches(dim, size, c.layouts[0].places())) here.push_back(part.length);
+    c.arg("sizes") = Value(here);
+  };
+  s.add(std::move(p));
+}
+
 const Op<Tensor(const TensorList&, int64_t)> cat_op{{
     .schema = "cat(Tensor[] tensors, int dim=0) -> Tensor",
-    .shard = "along dim",
+    .shard = shard_cat,
     .doc = "The tensors one after the other along dim. All other sizes must agree; tensors of shape [0] are skipped. "
            "The function cat converts to the common dtype first.",
     .example = "Tensor y = cat({arange(2), arange(3)}); assert(y.to_vector<int64_t>() == std::vector<int64_t>({0, 1, "
@@ -231,7 +277,7 @@ const Op<TensorList(const Tensor&, int64_t, int64_t)> split_op{{
 
 const Op<TensorList(const Tensor&, const Dims&, int64_t)> split_with_sizes_op{{
     .schema = "split_with_sizes(Tensor x, int[] sizes, int dim=0) -> Tensor[]",
-    .shard = "along dim",
+    .shard = shard_split,
     .doc = "Views of the given sizes along dim, which they must add up to. At most 8.",
     .example = "TensorList qk = split_with_sizes(zeros({2, 5}), {4, 1}, -1); assert(qk[1].shape() == Shape({2, 1}));",
     .view =

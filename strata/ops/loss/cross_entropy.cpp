@@ -7,6 +7,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/ranges.h"
+#include "strata/ops/loss/class_sharding_inl.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/loss_kernel.h"
 #include "strata/ops/loss/lse_gradient_inl.h"
@@ -61,7 +62,7 @@ const Op<BackwardSignature> cross_entropy_backward_op{{
     .schema =
         "cross_entropy_backward(Tensor gloss, Tensor x, Tensor target, Tensor lse, int ignore_index, str reduction, "
         "float label_smoothing) -> Tensor",
-    .shard = "mean over rows",
+    .shard = detail::shard_cross_entropy,
     .internal = true,
     .doc = "The gradient of cross_entropy for x [N, C], in one pass: (exp(x - lse) - wanted distribution) times the "
            "gradient "
@@ -118,7 +119,7 @@ const Op<ForwardSignature> cross_entropy_rows_op{{
     .schema = "cross_entropy_rows(Tensor x, Tensor target, int ignore_index=-100, str reduction=\"mean\", float "
               "label_smoothing=0.0) "
               "-> (Tensor loss, Tensor lse)",
-    .shard = "mean over rows",
+    .shard = detail::shard_cross_entropy,
     .doc =
         "lse - x[target] with lse = log(sum(exp(x))) over the classes of x [N, C], for i64 targets [N]; rows whose "
         "target is "

@@ -8,8 +8,8 @@
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/core/op.h"
+#include "strata/core/placement.h"
 #include "strata/core/samples.h"
-#include "strata/ops/matmul/gemm_cuda.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/elementwise/kernels.h"
@@ -18,6 +18,7 @@
 #include "strata/ops/loss/loss_kernel.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/matmul/gemm_cpu.h"
+#include "strata/ops/matmul/gemm_cuda.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -555,7 +556,8 @@ int64_t detail::linear_cross_entropy_workspace(int64_t rows, int64_t width, int6
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& target, const CrossEntropyOptions& o) {
   check<ShapeError>(x.dim() > 0 && x.numel() / std::max<int64_t>(x.shape().back(), 1) == target.numel(),
                     "linear_cross_entropy", "x is ", x, ", target is ", target, ", wanted [.., D] and [..]");
-  if (o.weight.defined()) {  // with weights of classes the logits are in memory as a whole
+  // With weights of classes the logits are in memory as a whole; of a sharded weight this rank's part of them is.
+  if (o.weight.defined() || is_placed(weight)) {
     const Tensor loss = cross_entropy(linear(x.reshape({target.numel(), x.shape().back()}), weight),
                                       target.reshape({target.numel()}), o);
     return o.reduction == "none" ? loss.reshape(target.shape()) : loss;

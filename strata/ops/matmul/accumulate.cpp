@@ -7,6 +7,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/core/sharding.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -109,9 +110,22 @@ bool sums_within() {
 
 using Pair = std::tuple<Tensor, Tensor>;
 
+// Where the columns of x are cut, the weight's are; every rank sums all of gy.
+void shard_gradients(Sharding& s) {
+  detail::apply_rule("r o, r i! -> o i!, o", s);
+  std::vector<Placement> ways;
+  s.ways(ways, 1, 1, s.args[1].shape[1]);
+  for (Placement way : ways) {
+    way.dim = 1;
+    Sharding::Possibility p = s.whole();
+    p.args[1] = p.results[0] = way;
+    s.add(std::move(p));
+  }
+}
+
 const Op<Pair(const Tensor&, const Tensor&, bool)> linear_gradients_op{{
     .schema = "linear_gradients(Tensor gy, Tensor x, bool wide=false) -> (Tensor gweight, Tensor gbias)",
-    .shard = "r o, r i! -> o i!, o",
+    .shard = shard_gradients,
     .internal = true,
     .doc =
         "The gradients of a linear layer's weight [out, in] and bias [out] from the rows gy [rows, out] and x [rows, "

@@ -31,6 +31,8 @@ void pack_b(const float* b, int64_t b_row, int64_t b_col, int64_t k, int64_t n, 
 /// As gemm_onednn, of f32, with B packed so (g.b_row and g.b_col are not read); A and C are row-major, their rows one
 /// behind another, without a batch.
 bool gemm_packed(const Gemm& g, bool ask = false);
+/// Kernels that oneDNN was asked to compile so far, for tests: few, whatever sizes data brings.
+int64_t gemm_kernels_made();
 /// Our own kernel for bf16 inputs, with AMX tiles or AVX512-BF16 dot products. False, with nothing done, where the
 /// processor lacks them, or for a batch or exact GELU. Wants the same layouts as gemm_onednn.
 bool gemm_bf16(const Gemm& g, bool amx);

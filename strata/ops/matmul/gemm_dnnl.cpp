@@ -1,5 +1,6 @@
 // Matrix products through oneDNN, which has kernels for AVX2, AVX-512, AVX512-BF16 and AMX.
 
+#include <atomic>
 #include <bit>
 
 #include "strata/ops/matmul/dnnl_inl.h"
@@ -78,6 +79,18 @@ void make(const Key& key, DnnlOp& op) {
   if (key.bias != 0) op.add(DNNL_ARG_BIAS, bias);
 }
 
+// oneDNN compiles a kernel for every size that it meets, which takes as long as a product of some hundred rows: too
+// long where sizes come from data (tokens of an expert, rows of a batch padded to its longest). So sizes above this are
+// cut into a multiple of half of it and a rest, by the sizes alone: a network meets few multiples, and less than 32
+// rests. A large product takes longer than its kernel's making, and would lose up to a tenth by a second call.
+constexpr int64_t kWhole = 64, kStep = kWhole / 2, kMostWork = int64_t{1} << 25;
+int64_t rest_of(int64_t size, const Gemm& g) {
+  const bool cut = size > kWhole && g.m * g.n * g.k <= kMostWork && g.batch.product() == 1;
+  return cut ? size % kStep : 0;
+}
+
+std::atomic<int64_t> made{0};
+
 bool run(const Gemm& g, bool packed_b, bool ask) {
   if (g.aux != nullptr) return false;
   dnnl_on_this_thread();
@@ -101,7 +114,10 @@ bool run(const Gemm& g, bool packed_b, bool ask) {
   key.packed_b = packed_b;
   if (packed_b) key.b_row = key.b_col = 0;
   thread_local DnnlCache<Key> cache;
-  DnnlOp& op = cache.get(key, [&](DnnlOp& fresh) { make(key, fresh); });
+  DnnlOp& op = cache.get(key, [&](DnnlOp& fresh) {
+    made.fetch_add(1, std::memory_order_relaxed);
+    make(key, fresh);
+  });
   if (!op.primitive || ask) return static_cast<bool>(op.primitive);
   if (g.bias != nullptr) {
     op.run({g.a, g.b, g.c, g.bias});
@@ -110,14 +126,42 @@ bool run(const Gemm& g, bool packed_b, bool ask) {
   }
   return true;
 }
+
+// With the rows that are left over by themselves.
+bool run_rows(const Gemm& g, bool packed_b, bool ask) {
+  const int64_t rest = rest_of(g.m, g);
+  if (rest == 0) return run(g, packed_b, ask);
+  Gemm head = g, tail = g;
+  head.m = g.m - rest, tail.m = rest;
+  tail.a = static_cast<const char*>(g.a) + head.m * g.a_row * size_of(g.in);
+  tail.c = static_cast<char*>(g.c) + head.m * g.c_row * size_of(g.out);
+  // A tail without a kernel is found before anything is written.
+  if (ask || !run(tail, packed_b, true)) return ask && run(head, packed_b, true);
+  return run(head, packed_b, false) && run(tail, packed_b, false);
+}
+
 }  // namespace
 
 bool gemm_onednn(const Gemm& g, bool ask) {
-  return run(g, false, ask);
+  // The sum over a batch's rows: a weight's gradient, whose A lies by columns.
+  const bool over_rows = g.in == DType::f32 && g.a_row == 1 && g.a_col != 1 && g.epilogue == Epilogue::none;
+  const int64_t rest = over_rows ? rest_of(g.k, g) : 0;
+  if (rest == 0) return run_rows(g, false, ask);
+  Gemm head = g, tail = g;
+  head.k = g.k - rest, tail.k = rest;
+  tail.a = static_cast<const float*>(g.a) + head.k * g.a_col;
+  tail.b = static_cast<const float*>(g.b) + head.k * g.b_row;
+  tail.bias = nullptr, tail.beta = 1;
+  if (ask || !run_rows(tail, false, true)) return ask && run_rows(head, false, true);
+  return run_rows(head, false, false) && run_rows(tail, false, false);
 }
 
 bool gemm_packed(const Gemm& g, bool ask) {
-  return run(g, true, ask);
+  return run_rows(g, true, ask);
+}
+
+int64_t gemm_kernels_made() {
+  return made.load(std::memory_order_relaxed);
 }
 
 }  // namespace strata::cpu::detail

@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cmath>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -547,6 +549,37 @@ TEST(Gemm, SameBitsOnAnyNumberOfThreads) {
         EXPECT_TRUE(c.bytes == one) << name_of(t) << " m=" << m << " n=" << n << " k=" << k << " layout " << layout;
       }
     }
+  }
+  set_num_threads(before);
+}
+
+// Sizes that data decides, as an expert's tokens: no kernel is compiled for each.
+TEST(Gemm, FewKernelsForManySizes) {
+  const int before = num_threads();
+  set_num_threads(1);
+  const int64_t most = 1100, n = 96, k = 64;
+  const std::vector<float> a(static_cast<size_t>(most * n), 1), b(static_cast<size_t>(most * n), 0.5F);
+  std::vector<float> c(static_cast<size_t>(most * n));
+  const auto rows = [&](int64_t m, Epilogue e) {
+    Gemm g{.in = DType::f32, .out = DType::f32, .m = m, .n = n, .k = k, .a = a.data(), .b = b.data(), .c = c.data()};
+    g.a_row = k, g.a_col = 1, g.b_row = n, g.b_col = 1, g.c_row = n, g.c_col = 1, g.epilogue = e;
+    gemm(g);
+    return c[static_cast<size_t>(m * n - 1)];
+  };
+  const auto sum = [&](int64_t m) {
+    Gemm g{.in = DType::f32, .out = DType::f32, .m = k, .n = n, .k = m, .a = a.data(), .b = b.data(), .c = c.data()};
+    g.a_row = 1, g.a_col = k, g.b_row = n, g.b_col = 1, g.c_row = n, g.c_col = 1;
+    gemm(g);
+    return c[static_cast<size_t>(k * n - 1)];
+  };
+  for (const auto& [what, call, wanted] :
+       std::vector<std::tuple<const char*, std::function<float(int64_t)>, std::function<float(int64_t)>>>{
+           {"rows", [&](int64_t m) { return rows(m, Epilogue::none); }, [&](int64_t) { return 0.5F * k; }},
+           {"with an epilogue", [&](int64_t m) { return rows(m, Epilogue::relu); }, [&](int64_t) { return 0.5F * k; }},
+           {"sums", sum, [](int64_t m) { return 0.5F * static_cast<float>(m); }}}) {
+    const int64_t made = detail::gemm_kernels_made();
+    for (int64_t m = 65; m < most; ++m) ASSERT_EQ(call(m), wanted(m)) << what << " " << m;
+    EXPECT_LE(detail::gemm_kernels_made() - made, 200) << what;
   }
   set_num_threads(before);
 }

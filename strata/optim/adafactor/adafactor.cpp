@@ -50,6 +50,7 @@ const OptimizerRecord& AdafactorOptions::record() {
                   "takes weights in one array: master_weights in place of compensated_weights");
           },
       .decoupled = of<O, [](const O&) { return true; }>,
+      .unit = [](const void*, int) { return OptimizerRecord::Unit::whole; },
   });
   return r;
 }
@@ -61,7 +62,7 @@ const OptimizerRecord& records::adafactor() {
 }
 
 std::vector<Optimizer::StateSpec> Adafactor::state_spec(const Param& p) const {
-  const Shape& shape = p.tensor.shape();
+  const Shape& shape = p.shape();
   if (shape.size() < 2) return {{"step", {}, DType::i64}, {"variance", shape, arithmetic_dtype(p)}};
   Shape row = shape, col = shape;
   row.erase(shape.size() - 1);

@@ -72,6 +72,11 @@ const OptimizerRecord& MuonOptions::record() {
           },
       .decoupled = of<O, [](const O&) { return true; }>,
       .groups = training_groups_of_muon,
+      .unit =
+          [](const void* o, int dims) {
+            using Unit = OptimizerRecord::Unit;
+            return dims == 2 && !static_cast<const O*>(o)->use_adamw ? Unit::whole : Unit::element;
+          },
   });
   return r;
 }

@@ -48,6 +48,7 @@ const OptimizerRecord& SparseAdamOptions::record() {
                                   k[5] = lr;
                                   k[7] = o.eps;
                                 }>,
+      .unit = [](const void*, int) { return OptimizerRecord::Unit::row; },
   });
   return r;
 }

@@ -1,0 +1,232 @@
+// Sharded parameters: parts, norms of the whole, and rules that look at more than a rank has.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/core/placement.h"
+#include "strata/cuda/graph.h"
+#include "strata/dist/group.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/view/view.h"
+#include "strata/optim/grad_parts_inl.h"
+#include "strata/optim/optimizer.h"
+#include "strata/optim/record.h"
+
+namespace strata::optim {
+namespace {
+
+// The axes over which some parameters lie, and how many ranks they have.
+class Axes {
+ public:
+  Axes(const TensorList& params, const std::string& more) : more_(more) {
+    for (const Tensor& p : params)
+      if (is_placed(p))
+        for (const MeshPlace::Axis& a : layout_of(p)->mesh->axes) sizes_[a.name] = a.size;
+    if (sizes_.contains("world")) {
+      ranks_ = sizes_.at("world");
+    } else {
+      for (const auto& [name, size] : sizes_) ranks_ *= size;
+    }
+  }
+  // As groups are named; "" where there is nothing to communicate.
+  std::string group() const {
+    if (sizes_.contains("world")) return "world";
+    std::string s;
+    for (const auto& [name, size] : sizes_) s += cat(s.empty() ? "" : "+", name);
+    if (!more_.empty()) s += cat(s.empty() ? "" : "+", more_);
+    return s;
+  }
+  // How many of them have the elements that this rank has of `p`.
+  double copies(const Tensor& p) const {
+    int parts = 1;
+    if (is_placed(p)) {
+      const Layout& l = *layout_of(p);
+      for (size_t a = 0; a < l.placements.size(); ++a)
+        if (l.placements[a].is_shard()) parts *= l.mesh->axes[a].size;
+    }
+    return static_cast<double>(ranks_) / parts;
+  }
+
+ private:
+  std::string more_;
+  std::map<std::string, int> sizes_;
+  int ranks_ = 1;
+};
+
+bool is_cut(const Tensor& p) {
+  const std::vector<Placement>& all = layout_of(p)->placements;
+  return std::ranges::any_of(all, [](const Placement& a) { return a.is_shard(); });
+}
+
+Tensor whole_of(const Tensor& part, const Tensor& like) {
+  const Layout& from = *layout_of(like);
+  return strata::detail::placement_room().relay(part, like.shape(), from,
+                                                {from.mesh, std::vector<Placement>(from.placements.size())});
+}
+
+}  // namespace
+
+std::optional<Device> device_of_all(std::span<const Slab> slabs) {
+  if (slabs.empty() || !slabs[0].device.is_cuda()) return {};
+  for (const Slab& s : slabs)
+    if (!(s.device == slabs[0].device)) return {};
+  return slabs[0].device;
+}
+
+Tensor gradient_part(const Tensor& param) {
+  const Tensor g = param.grad();
+  if (!g.defined() || !(is_placed(param) || is_placed(g))) return g;
+  const NoGrad guard;
+  const Tensor lying = strata::detail::as_leaf_lies(g.detach(), param);
+  if (!is_placed(param)) return lying;
+  if (is_placed(g) && *layout_of(g) == *layout_of(lying)) return local_part(g).detach();
+  Tensor(param).set_grad(lying);
+  return local_part(lying).detach();
+}
+
+Tensor part_of(const Tensor& t, const Tensor& like) {
+  if (!is_placed(like)) return is_placed(t) ? strata::detail::placement_room().whole(t.detach()) : t;
+  const Layout& to = *layout_of(like);
+  const Layout whole{to.mesh, std::vector<Placement>(to.placements.size())};
+  return contiguous(strata::detail::placement_room().relay(is_placed(t) ? local_part(t).detach() : t.detach(),
+                                                           t.shape(), is_placed(t) ? *layout_of(t) : whole, to));
+}
+
+Tensor lying_as(const Tensor& part, const Tensor& like) {
+  TensorMeta whole = part.meta();
+  whole.shape = like.shape();
+  whole.strides = std::nullopt;
+  return strata::detail::place(part, whole, layout_of(like));
+}
+
+GradParts::GradParts(const TensorList& params, bool writable, std::string_view op, const std::string& more) {
+  const Axes axes(params, more);
+  group_ = axes.group();
+  for (const Tensor& p : params) {
+    Tensor g = gradient_part(p);
+    if (!g.defined() || g.is_meta()) continue;
+    g = writable ? g.detach() : contiguous(g.detach());
+    check<ShapeError>(g.is_contiguous(), op, "needs row-major gradients; one of shape ", g.shape(), " has strides ",
+                      g.strides());
+    check<DTypeError>(is_floating(g.dtype()), op, "takes floating gradients, got ", g);
+    keep_.push_back(g);
+    given.push_back(is_placed(p) ? p.grad() : g);
+    copies_.push_back(axes.copies(p));
+    // What is only read is brought near by who reads it.
+    const bool away = !writable && g.storage()->backend().bytes == memory::Bytes::movable;
+    if (!away) pins_.hold(g, writable ? Access::write : Access::read);
+    slabs.push_back(
+        {.grad = away ? nullptr : g.raw_data(), .numel = g.numel(), .grad_dtype = g.dtype(), .device = g.device()});
+    if (away || (t_mode.unusual & kObserved))
+      slabs.back().tensors = std::make_shared<SlabTensors>(SlabTensors{.grad = g});
+  }
+}
+
+template <class F>
+void GradParts::for_copies(F&& sum) const {
+  for (const double n : std::set<double>(copies_.begin(), copies_.end())) {
+    std::vector<Slab> same;
+    for (size_t i = 0; i < slabs.size(); ++i)
+      if (copies_[i] == n) same.push_back(slabs[i]);
+    sum(same, n);
+  }
+}
+
+GradParts::Seen GradParts::look(double loss) const {
+  if (group_.empty()) return {sum_of_squares(slabs), loss};
+  // One message for both: whoever has a number that is not finite makes the sum so everywhere.
+  double seen[2] = {0, loss};
+  for_copies([&](const std::vector<Slab>& same, double copies) { seen[0] += sum_of_squares(same) / copies; });
+  distributed::group(group_).run("squares of gradients, loss", [&](distributed::Communicator& c) {
+    c.all_reduce(seen, 2, DType::f64, distributed::Reduction::sum);
+  });
+  return {seen[0], std::isfinite(seen[1]) ? loss : std::nan("")};
+}
+
+GradParts::OnDevice GradParts::look_on_device(const Tensor& loss) const {
+  const Device device = *only_device();
+  if (group_.empty()) return {sum_of_squares_cuda(slabs, device), loss};
+  const Tensor seen = empty({{2}, DType::f64, device, std::nullopt});
+  fill_elements(seen, 0);
+  Tensor squares = seen.narrow(0, 0, 1), losses = seen.narrow(0, 1, 1);
+  for_copies([&](const std::vector<Slab>& same, double copies) {
+    squares.add_(sum_of_squares_cuda(same, device).reshape({1}) / copies);
+  });
+  if (loss.defined()) losses.copy_(loss.detach().reshape({1}));
+  distributed::group(group_).run(device, "squares of gradients, loss", [&](distributed::Collectives& c) {
+    c.all_reduce(seen.raw_data(), 2, DType::f64, distributed::Reduction::sum);
+  });
+  // Nothing is added but what is not finite.
+  const Tensor same = loss.defined() ? loss.detach().reshape({1}).to(DType::f64) + losses * 0.0 : Tensor();
+  return {squares.clone(), same};
+}
+
+GradParts Optimizer::gradients_of(const TensorList& holders, bool writable) const {
+  return {holders, writable, name_, norm_group_};
+}
+
+void Optimizer::check_sharded(const Param& p) const {
+  const std::string placements = text_of(layout_of(p.sharded)->placements);
+  const auto wrong = [&](std::string_view why) {
+    throw ValueError(name_, cat("parameter '", p.name, "' is sharded (", placements, "): ", why));
+  };
+  for (const Placement& a : layout_of(p.sharded)->placements)
+    if (a.is_partial()) wrong("a sum that is still to be taken is no parameter");
+  if (!local_part(p.sharded).is_contiguous()) wrong("this rank's part must be row-major");
+  if (!is_cut(p.sharded)) return;
+  if (!record_) wrong("this optimizer has no record that says what its rule looks at together");
+  if (p.low.stochastic_rounding && p.tensor.dtype() == DType::bf16)
+    wrong("stochastic_rounding draws by the place in one array; master_weights or compensated_weights keep as much");
+  if (p.low.state_8bit && p.shape().product() >= p.low.min_8bit_size)
+    wrong("state_8bit has scales of blocks of one array, which parts would cut; low_state goes with it");
+}
+
+bool Optimizer::is_gathered(const Param& p) const {
+  using Unit = OptimizerRecord::Unit;
+  if (!p.sharded.defined() || !record_ || !record_->unit || !is_cut(p.sharded)) return false;
+  const Unit unit = record_->unit(raw_options(p.group), p.shape().size());
+  if (unit != Unit::row) return unit == Unit::whole;
+  return std::ranges::any_of(layout_of(p.sharded)->placements,
+                             [](const Placement& a) { return a.is_shard() && a.dim != 0; });
+}
+
+void Optimizer::update_gathered(Param& p, double grad_scale) {
+  check(!cuda::capturing(), name_, "'", p.name, "' is gathered for its update, which cannot be captured");
+  const std::vector<StateSpec> spec = full_spec(p);
+  Param all = p;
+  all.sharded = {};
+  all.renews_low = false;
+  {
+    memory::TagScope tag(memory::Tag::workspace);
+    all.tensor = whole_of(p.tensor, p.sharded);
+    all.grad = whole_of(p.grad, p.sharded);
+    for (size_t i = 0; i < spec.size(); ++i)
+      if (spec[i].lies) all.state[i] = whole_of(p.state[i], p.sharded);
+  }
+  update({&all}, grad_scale);
+  copy_elements(p.tensor.detach(), part_of(all.tensor, p.sharded));
+  for (size_t i = 0; i < spec.size(); ++i)
+    if (spec[i].lies) copy_elements(p.state[i], part_of(all.state[i], p.sharded));
+}
+
+StateDict Optimizer::readable_state(const StateDict& given) const {
+  if (std::ranges::none_of(given, [](const auto& entry) { return is_placed(entry.second); })) return given;
+  // Only what lies as a parameter can be cut, and only in one tensor.
+  std::set<std::string> lying;
+  for (const Param& p : params_)
+    for (const StateSpec& s : full_spec(p))
+      if (s.lies && s.dtype != DType::u8) lying.insert(cat(p.name, '.', s.key));
+  StateDict state = given;
+  for (auto& [key, t] : state)
+    if (is_placed(t) && (t.dtype() == DType::u8 || !lying.contains(key)))
+      t = strata::detail::placement_room().whole(t.detach());
+  return state;
+}
+
+}  // namespace strata::optim

@@ -1,0 +1,348 @@
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "strata/core/autocast.h"
+#include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/core/rebind.h"
+#include "strata/core/recording.h"
+#include "strata/dist/pipeline/partition.h"
+#include "strata/dist/pipeline/schedules.h"
+#include "strata/lab/step_costs.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/factory/factory.h"
+#include "strata/train/conversations_inl.h"
+#include "strata/train/fine_tune_inl.h"
+#include "strata/train/model_pipeline_inl.h"
+#include "strata/train/precision.h"
+
+namespace strata {
+
+namespace pipeline = distributed::pipeline;
+
+namespace {
+
+// A machine of the usual balance: where blocks are cut must be the same on every rank, whatever each has measured.
+constexpr double kFlops = 1e12, kBytes = 1e11;
+// What the ranks send each other beside the pipeline's own messages.
+constexpr uint64_t kTableChannel = uint64_t{1} << 32;
+
+// Rows of a batch that a rank of the "dp" axis has.
+int64_t rows_of(const TrainConfig& c) {
+  const int64_t ranks = distributed::size() / c.parallel.pp;
+  return c.batch / std::max<int64_t>(ranks, 1);
+}
+
+int64_t pieces_of(const TrainConfig& c) {
+  const int64_t rows = rows_of(c);
+  if (c.parallel.micro_batches > 0) return c.parallel.micro_batches;
+  int64_t most = std::min(rows, 2 * c.parallel.pp);
+  while (rows % most != 0) --most;
+  return most;
+}
+
+// The block that a module lies in: -1 for embeddings, `blocks` for what is behind the last.
+int64_t block_of(std::string_view name, int64_t blocks) {
+  constexpr std::string_view kBlocks = "blocks.";
+  if (name.starts_with(kBlocks)) {
+    int64_t block = 0;
+    const char* const end = name.data() + name.size();
+    if (std::from_chars(name.data() + kBlocks.size(), end, block).ec == std::errc()) return block;
+  }
+  for (const std::string_view behind : {"norm", "head", "loss"})
+    if (name.starts_with(behind)) return blocks;
+  return -1;
+}
+
+// What embeddings, each block and the head cost: a step of one row on the meta device, call by call.
+std::vector<pipeline::LayerCost> costs_of(const TrainConfig& config) {
+  TrainConfig one = config;
+  one.batch = 1;
+  const DeviceScope dry(Device::meta());
+  const std::shared_ptr<LanguageModel> model = decoder_of(make_tuned_model(one), "parallel.pp");
+  model->train();
+  lab::StepCosts costs;
+  costs.add(record([&] {
+    std::optional<AutocastScope> autocast;
+    if (const auto settings = autocast_of(one, *model)) autocast.emplace(*settings);
+    const data::Batch batch = empty_batch(one);
+    model->loss(batch[0], batch[1]).backward();
+  }));
+  const auto blocks = static_cast<int64_t>(model->blocks.size());
+  std::vector<pipeline::LayerCost> layers(static_cast<size_t>(blocks + 2));
+  const auto layer = [&](std::string_view name) -> pipeline::LayerCost& {
+    return layers[static_cast<size_t>(std::min(block_of(name, blocks), blocks) + 1)];
+  };
+  for (const lab::StepCosts::Part& p : costs.parts())
+    layer(p.module).seconds += std::max(p.sum.flops / kFlops, p.sum.bytes / kBytes);
+  for (const auto& [name, t] : model->named_parameters()) layer(name).bytes += static_cast<double>(t.nbytes());
+  return layers;
+}
+
+}  // namespace
+
+void ModelPipeline::check_settings(const TrainConfig& c) {
+  const int64_t pp = c.parallel.pp;
+  check(c.tune.method == "full", "train", "parallel.pp = ", pp, " is for tune.method = full, not ", c.tune.method);
+  check(!parse_device(c.device).is_cuda(), "train", "parallel.pp = ", pp,
+        " is for train.device = cpu: stages on cards are not there yet");
+  check(c.dtype != "fp8", "train", "parallel.pp = ", pp, " is not for train.dtype = fp8");
+  const int64_t rows = rows_of(c), pieces = pieces_of(c);
+  check(rows % pieces == 0, "train", "parallel.micro_batches is ", pieces, ", which does not divide the ", rows,
+        " rows that a rank has of each batch");
+  const pipeline::ScheduleRecord& s = pipeline::schedule_record(c.parallel.schedule);
+  check(c.parallel.stages == 0 ||
+            (c.parallel.stages >= s.least_stages && (s.most_stages == 0 || c.parallel.stages <= s.most_stages)),
+        "train", "parallel.stages is ", c.parallel.stages, ", and ", s.name, " has ", s.least_stages,
+        s.most_stages == 0 ? " or more" : "", " on each rank");
+}
+
+ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config,
+                             distributed::Group& group)
+    : model_(decoder_of(model, "parallel.pp")),
+      group_(group),
+      between_(config.dtype == "f32" ? model_->token_embedding.weight.dtype() : activation_dtype(config)),
+      pieces_(pieces_of(config)) {
+  const pipeline::Table table =
+      pipeline::make_table(config.parallel.schedule, group.size(), static_cast<int>(pieces_ * config.accumulate),
+                           static_cast<int>(config.parallel.stages));
+  const std::vector<pipeline::LayerCost> layers = costs_of(config);
+  const auto blocks = static_cast<int64_t>(layers.size()) - 2;
+  check(table.stages <= blocks + 2, "train", "parallel.pp = ", config.parallel.pp, " with ", table.stages / table.ranks,
+        " stages a rank are ", table.stages, " stages, and the model has ", blocks,
+        " blocks, its embeddings and its head");
+  for (const int begin : pipeline::fastest_partition(layers, table.stages).begins)
+    begins_.push_back(std::clamp<int64_t>(begin - 1, 0, blocks));
+  begins_.push_back(blocks);
+  train_.emplace(table, group);
+  forward_.emplace(pipeline::forward_table(table, 1), group);
+  has_first_ = is_here(0);
+  has_last_ = is_here(table.stages - 1);
+  for (const auto& name : model_->table_names())
+    tied_ = tied_ || (name == "token_embedding.weight" && model_->spec().tied);
+  if (config.parallel.recompute) model_->set_recomputed_blocks(blocks);
+  let_go();
+}
+
+bool ModelPipeline::is_here(int stage) const {
+  return train_->table().rank_of[static_cast<size_t>(stage)] == group_.rank();
+}
+
+int ModelPipeline::stage_of(const std::string& parameter) const {
+  const int64_t blocks = begins_.back(), block = block_of(parameter, blocks);
+  const int last = train_->table().stages - 1;
+  if (block < 0) return 0;
+  if (block >= blocks) return last;
+  int stage = last;
+  while (begins_[static_cast<size_t>(stage)] > block) --stage;
+  return stage;
+}
+
+void ModelPipeline::let_go() {
+  const NoGrad guard;
+  const Tensor& table = model_->token_embedding.weight;
+  for (const auto& [name, t] : model_->named_parameters()) {
+    if (is_here(stage_of(name)) || (tied_ && has_last_ && t.same_as(table))) continue;
+    rebind(t, empty(TensorMeta{t.shape(), t.dtype(), Device::meta(), std::nullopt}));
+  }
+}
+
+nn::NamedTensors ModelPipeline::own(const nn::NamedTensors& parameters) const {
+  nn::NamedTensors mine;
+  for (const auto& [name, t] : parameters)
+    if (is_here(stage_of(name))) mine.emplace_back(name, t);
+  return mine;
+}
+
+Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
+  constexpr uint64_t kOdd = 0xbf58476d1ce4e5b9u;
+  const pipeline::Table& table = train_->table();
+  const data::Batch& batch = micro_batches_[static_cast<size_t>(micro)];
+  if (grad_enabled())
+    default_generator().set_state(
+        {random_.seed + kOdd * static_cast<uint64_t>(1 + micro * table.stages + stage), random_.offset});
+  const bool first = stage == 0, last = stage + 1 == table.stages;
+  const Tensor y = model_->part(first ? batch[0] : x, first, begins_[static_cast<size_t>(stage)],
+                                begins_[static_cast<size_t>(stage) + 1], last ? batch[1] : Tensor());
+  if (!last) return y;
+  const double share = 1.0 / static_cast<double>(micro_batches_.size());
+  {
+    const NoGrad guard;
+    const Tensor part = to(y.detach(), DType::f64) * share;
+    total_ = total_.defined() ? total_ + part : part;
+  }
+  if (!grad_enabled()) return y;
+  const Tensor shared = micro_batches_.size() == 1 ? y : y * share;
+  return scaler_ ? scaler_->scale(shared) : shared;
+}
+
+void ModelPipeline::before_gradients(const pipeline::Action& a) {
+  if (last_) last_(a.micro + 1 == train_->table().micro_batches);
+}
+
+void ModelPipeline::run(pipeline::Pipeline& p, const std::vector<data::Batch>& micro_batches) {
+  micro_batches_ = micro_batches;
+  total_ = Tensor();
+  const Shape& rows = micro_batches[0][0].shape();
+  p.run(*this, {{rows[0], rows[1], model_->spec().dim}, between_, Device::cpu(), std::nullopt});
+  micro_batches_.clear();
+}
+
+// The last stage's, which the others add nothing to.
+Tensor ModelPipeline::total_loss() {
+  const NoGrad guard;
+  Tensor total = total_.defined() ? total_.clone() : zeros({}, DType::f64);
+  group_.run("loss of a pipeline", [&](distributed::Communicator& c) {
+    c.all_reduce(total.raw_data(), 1, DType::f64, distributed::Reduction::sum);
+  });
+  return total;
+}
+
+Tensor ModelPipeline::step(const std::vector<data::Batch>& batches, optim::LossScaler* scaler,
+                           const std::function<void(bool)>& last) {
+  std::vector<data::Batch> pieces;
+  for (const data::Batch& batch : batches) {
+    const int64_t rows = batch[0].size(0) / pieces_;
+    for (int64_t i = 0; i < pieces_; ++i) {
+      data::Batch& piece = pieces.emplace_back();
+      for (const Tensor& t : batch) piece.push_back(t.narrow(0, i * rows, rows));
+    }
+  }
+  scaler_ = scaler;
+  last_ = last;
+  run(*train_, pieces);
+  last_ = nullptr;
+  return total_loss();
+}
+
+Tensor ModelPipeline::loss(const data::Batch& batch) {
+  const NoGrad guard;
+  scaler_ = nullptr;
+  run(*forward_, {batch});
+  return total_loss();
+}
+
+namespace {
+// All of `t` from the group's rank `from` to its rank `to`, other than each other.
+void hand_over(distributed::Group& group, const std::string& what, int from, int to, Tensor& t) {
+  if (group.rank() != from && group.rank() != to) return;
+  group.run(cat(what, ' ', t.dtype(), ' ', t.shape()), [&](distributed::Communicator& c) {
+    const auto bytes = static_cast<size_t>(t.nbytes());
+    const auto transfer = group.rank() == from ? c.post_send(t.raw_data(), bytes, to, kTableChannel)
+                                               : c.post_receive(t.raw_data(), bytes, from, kTableChannel);
+    transfer->wait();
+  });
+}
+}  // namespace
+
+void ModelPipeline::join_tied() {
+  const std::vector<int>& ranks = train_->table().rank_of;
+  if (!tied_ || ranks.front() == ranks.back()) return;
+  const NoGrad guard;
+  const Tensor weight = model_->token_embedding.weight;
+  const memory::TagScope tag(memory::Tag::gradient);
+  Tensor sent;
+  if (has_last_) {
+    sent = weight.grad().to(weight.dtype()).contiguous();
+  } else if (has_first_) {
+    sent = empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
+  }
+  if (has_last_ || has_first_) hand_over(group_, "gradient of a tied table", ranks.back(), ranks.front(), sent);
+  Tensor handle = weight;
+  if (has_last_) handle.set_grad({});
+  if (has_first_) handle.set_grad(weight.grad().defined() ? weight.grad() + sent : sent);
+}
+
+void ModelPipeline::renew_tied() {
+  const std::vector<int>& ranks = train_->table().rank_of;
+  if (!tied_ || ranks.front() == ranks.back() || !(has_first_ || has_last_)) return;
+  const NoGrad guard;
+  const Tensor weight = model_->token_embedding.weight;
+  Tensor table = has_first_ ? weight.detach().contiguous()
+                            : empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
+  hand_over(group_, "tied table", ranks.front(), ranks.back(), table);
+  Tensor copy = weight;
+  if (has_last_) copy.copy_(table);
+}
+
+nn::StateDict ModelPipeline::gathered(const nn::StateDict& own) const {
+  const NoGrad guard;
+  nn::StateDict all;
+  std::string list;
+  std::vector<Tensor> tensors;
+  for (const auto& [name, t] : own) {
+    if (t.device().is_meta()) continue;
+    const Tensor whole = t.detach().to(Device::cpu()).contiguous();
+    all.emplace(name, whole);
+    list += cat(name, '\t', whole.dtype(), '\t');
+    for (const int64_t size : whole.shape()) list += cat(size, ' ');
+    list += '\n';
+    tensors.push_back(whole);
+  }
+  if (group_.rank() != 0) all.clear();
+  for (int from = 1; from < group_.size(); ++from) {
+    if (group_.rank() != 0 && group_.rank() != from) continue;
+    group_.run(cat("state of stage ranks [", from, "]"), [&](distributed::Communicator& c) {
+      if (group_.rank() == from) {
+        uint64_t bytes = list.size();
+        c.send(&bytes, sizeof bytes, 0);
+        c.send(list.data(), list.size(), 0);
+        for (const Tensor& t : tensors) c.send(t.raw_data(), static_cast<size_t>(t.nbytes()), 0);
+        return;
+      }
+      uint64_t bytes = 0;
+      c.receive(&bytes, sizeof bytes, from);
+      std::string names(bytes, '\0');
+      c.receive(names.data(), names.size(), from);
+      std::istringstream lines(names);
+      for (std::string line; std::getline(lines, line);) {
+        const size_t a = line.find('\t'), b = line.find('\t', a + 1);
+        std::istringstream sizes(line.substr(b + 1));
+        Shape shape;
+        for (int64_t size = 0; sizes >> size;) shape.push_back(size);
+        const Tensor t =
+            empty(TensorMeta{shape, parse_dtype(line.substr(a + 1, b - a - 1)), Device::cpu(), std::nullopt});
+        c.receive(t.raw_data(), static_cast<size_t>(t.nbytes()), from);
+        all.emplace(line.substr(0, a), t);  // a copy of what is here already is left aside
+      }
+    });
+  }
+  return all;
+}
+
+lab::Trace ModelPipeline::trace() const {
+  lab::Trace trace;
+  const auto spans = train_->all_spans();
+  for (size_t r = 0; r < spans.size(); ++r) {
+    lab::TraceTrack& track = trace.track(fmt::format("rank {}", group_.ranks()[r]), lab::TrackKind::compute);
+    for (const pipeline::ActionSpan& s : spans[r])
+      track.spans.push_back({.name = pipeline::to_text(s.action),
+                             .begin = s.begin,
+                             .end = s.end,
+                             .phase = s.action.pass == pipeline::Pass::forward ? Phase::forward : Phase::backward,
+                             .queued = s.waited});
+  }
+  return trace;
+}
+
+std::string ModelPipeline::to_text() const {
+  const pipeline::Table& t = train_->table();
+  std::string blocks;
+  for (size_t s = 0; s + 1 < begins_.size(); ++s) {
+    const int64_t first = begins_[s], end = begins_[s + 1];
+    blocks += s == 0 ? "" : " | ";
+    blocks += first == end ? "none" : end == first + 1 ? cat(first) : cat(first, '-', end - 1);
+  }
+  return fmt::format(
+      "a pipeline of {} stages on {} ranks ({}, {} micro-batches), blocks {}; by its table ranks have "
+      "nothing to do for {:.1f}% of a step",
+      t.stages, t.ranks, t.schedule, t.micro_batches, blocks,
+      100 * pipeline::simulate(t, {pipeline::StageCost{}}).bubble);
+}
+
+}  // namespace strata

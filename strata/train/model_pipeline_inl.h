@@ -1,0 +1,85 @@
+#pragma once
+// A run's model as stages of a pipeline: which rank has which blocks, what a step of them does, where their state is.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strata/core/rng.h"
+#include "strata/data/dataset.h"
+#include "strata/dist/pipeline/pipeline.h"
+#include "strata/lab/trace.h"
+#include "strata/models/language_model.h"
+#include "strata/optim/loss_scaler.h"
+#include "strata/train/config.h"
+
+namespace strata {
+
+/// The part of a decoder that this rank of the group "pp" has. Embeddings are in the first stage, the last norm and the
+/// output layer in the last; weights of other ranks' stages are on the meta device. Where the output layer is the
+/// table of tokens, the last stage's rank has a copy of it: its gradient goes to the first stage's, whose optimizer
+/// alone knows the table, and the updated table comes back.
+class ModelPipeline final : distributed::pipeline::StageWork {
+ public:
+  /// Throws ValueError naming the key of a setting that no pipeline can carry out.
+  static void check_settings(const TrainConfig& config);
+  /// Cuts the blocks by what the records say they cost, and lets go of others' weights. `model` must outlive it, and is
+  /// the same in all ranks of the group.
+  ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config, distributed::Group& group);
+
+  /// Those of the parameters that this rank's optimizer updates.
+  nn::NamedTensors own(const nn::NamedTensors& parameters) const;
+  /// The parameter whose gradient comes in two parts, the table of a tied model, where this rank updates it; undefined
+  /// elsewhere.
+  Tensor tied() const { return tied_ && has_first_ ? model_->token_embedding.weight : Tensor(); }
+
+  /// Where random numbers of the next step begin; each micro-batch has others at each stage, whatever the schedule.
+  void seed(RngKey base) { random_ = base; }
+  /// Forward and backward passes of a step, the loss scaled where there is a scaler: gradients of the mean over all
+  /// rows. `last` is called before each action that adds to gradients, with whether it is its stage's last of the step.
+  /// Returns the mean loss, f64, on every rank.
+  Tensor step(const std::vector<data::Batch>& batches, optim::LossScaler* scaler,
+              const std::function<void(bool)>& last = {});
+  /// Behind step(): the tied table's gradient is all of it, at its owner.
+  void join_tied();
+  /// Behind the update: the copy of the tied table is what its owner has.
+  void renew_tied();
+  /// The mean loss of a batch, on every rank; nothing is recorded.
+  Tensor loss(const data::Batch& batch);
+
+  /// All ranks' tensors at the group's first rank, each by its name; empty elsewhere. Every rank of the group calls it.
+  /// What is on the meta device is another rank's.
+  nn::StateDict gathered(const nn::StateDict& own) const;
+
+  /// The last step's time line, a track for each rank. Every rank of the group calls it.
+  lab::Trace trace() const;
+  /// "a pipeline of 4 stages on 4 ranks (1f1b, 8 micro-batches), blocks 0-2 | 3-5 | ..", and its table's bubble.
+  std::string to_text() const;
+
+ private:
+  Tensor forward(int stage, int micro, const Tensor& x) override;
+  void before_gradients(const distributed::pipeline::Action& action) override;
+  void let_go();
+  int stage_of(const std::string& parameter) const;
+  bool is_here(int stage) const;
+  void run(distributed::pipeline::Pipeline& pipeline, const std::vector<data::Batch>& micro_batches);
+  Tensor total_loss();
+
+  std::shared_ptr<LanguageModel> model_;
+  distributed::Group& group_;
+  DType between_;
+  int64_t pieces_ = 1;           // of each batch
+  std::vector<int64_t> begins_;  // each stage's first block, and the number of blocks
+  bool tied_ = false, has_first_ = false, has_last_ = false;
+  std::optional<distributed::pipeline::Pipeline> train_, forward_;
+  RngKey random_;
+  // Of the step that runs.
+  std::vector<data::Batch> micro_batches_;
+  optim::LossScaler* scaler_ = nullptr;
+  std::function<void(bool)> last_;
+  Tensor total_;
+};
+
+}  // namespace strata
