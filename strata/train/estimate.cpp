@@ -148,7 +148,8 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
   const bool on_cpu = !config.device.starts_with("cuda");
-  reserve(largest_rounded(run.module(), parse_dtype(config.param_dtype)), Tag::workspace);  // gone before the first step
+  reserve(largest_rounded(run.module(), parse_dtype(config.param_dtype)),
+          Tag::workspace);  // gone before the first step
   const Tensor scratch =
       reserve(on_cpu ? product_workspace(run.module(), run.most_rows(), activation_dtype(config)) : 0, Tag::workspace);
   int64_t gradients = 0;
@@ -159,9 +160,8 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
     run.optimizer->zero_grad();
     std::vector<data::Batch> batches;
     for (int64_t i = 0; i < passes; ++i) batches.push_back(make_batch());
-    const Tensor others = reserve(
-        2 * (config.accumulate - passes) * run.tokens() * static_cast<int64_t>(sizeof(int64_t)),
-        Tag::data);
+    const Tensor others =
+        reserve(2 * (config.accumulate - passes) * run.tokens() * static_cast<int64_t>(sizeof(int64_t)), Tag::data);
     std::optional<Fp8WeightsScope> weights(std::in_place);
     for (const data::Batch& batch : batches) {
       const Tensor loss = run.loss(batch);
