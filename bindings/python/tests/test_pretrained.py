@@ -79,9 +79,10 @@ def test_a_model_that_learned_is_given_back(tmp_path):
         assert (tensor == model.state_dict()[name]).all().item(), name
     with pytest.raises((ValueError, st.errors.IoError), match="is there already"):
         model.save_pretrained(folder)
+    (tmp_path / "file").write_text("no folder")
     with pytest.raises(st.errors.IoError):
-        model.save_pretrained(tmp_path / "none" / "deeper")
-    assert sorted(os.listdir(tmp_path)) == ["same"], "nothing half-written"
+        model.save_pretrained(tmp_path / "file" / "deeper")
+    assert sorted(os.listdir(tmp_path)) == ["file", "same"], "nothing half-written"
     model.train()
     optimizer = st.optim.AdamW(model.parameters(), lr=1e-2)
     x, y = reference["tokens"][:, :8].contiguous(), reference["tokens"][:, 1:9].contiguous()
