@@ -15,6 +15,7 @@
 #include "strata/memory/bounds.h"
 #include "strata/memory/budget.h"
 #include "strata/train/estimate.h"
+#include "strata/train/fine_tune_inl.h"
 #include "strata/train/memory_plan.h"
 #include "strata/train/progress.h"
 #include "strata/train/tier_plan.h"
@@ -97,12 +98,16 @@ int run(const Arguments& a) {
   // A card that is elsewhere: what the run needs can still be told.
   const bool known = !device.is_cuda() || device.index < cuda::device_count();
   const MemoryPlan plan = plan_memory(config, memory::tightest_bound(known ? device : Device::meta()));
-  std::fputs(
-      fmt::format("{} of {} layers, dim {}: {} parameters; batch {} of {} tokens, {}\n\n", config.model.family,
-                  config.model.layers, config.model.dim, format_count(static_cast<double>(plan.need.parameter_count)),
-                  config.batch, config.model.context, config.dtype)
-          .c_str(),
-      stdout);
+  TrainConfig whole = config;  // with what a model that is there says of itself
+  apply_init(whole);
+  const ModelConfig& m = whole.model;
+  const std::string name =
+      config.init.empty() ? fmt::format("{} of {} layers, dim {}", m.family, m.layers, m.dim) : config.init;
+  std::fputs(fmt::format("{}: {} parameters; batch {} of {} tokens, {}\n\n", name,
+                         format_count(static_cast<double>(plan.need.parameter_count)), config.batch, m.context,
+                         config.dtype)
+                 .c_str(),
+             stdout);
   std::fputs(to_text(plan).c_str(), stdout);
   for (const MemoryFix& fix : plan.fixes)
     std::fputs(fmt::format("It would with {}: {:.3f} GiB.\n", to_options(fix),

@@ -154,8 +154,13 @@ void refused(Read&, const Field& f) {
 constexpr const char* kNone = nullptr;
 
 const Key kKeys[] = {
-    {"max_new_tokens", read<&GenerationOptions::max_tokens>, kNone, "integer",
-     "Most tokens to write; 0: as many as the context has room for."},
+    {"max_new_tokens",
+     [](Read& r, const Field& f) {
+       read<&GenerationOptions::max_tokens>(r, f);
+       // Who asks for none gets none of what a full context would be.
+       if (f.call && r.o.max_tokens == 0) f.refuse("wanted at least 1");
+     },
+     kNone, "integer", "Most tokens to write; as many as the context has room for where nothing is said."},
     {"max_length", read<&GenerationOptions::max_length>, kNone, "integer",
      "Most tokens with the prompt; 0: no such limit. max_new_tokens counts where both are given."},
     {"min_new_tokens", read<&GenerationOptions::min_tokens>, kNone, "integer",

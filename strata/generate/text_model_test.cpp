@@ -167,6 +167,7 @@ TEST(GenerationCall, IsOverTheFile) {
 TEST(GenerationCall, WhatIsWrongIsNamed) {
   for (const auto& [call, part] : std::initializer_list<std::pair<const char*, const char*>>{
            {R"({"temprature": 1})", "temprature"},
+           {R"({"max_new_tokens": 0})", "max_new_tokens is 0: wanted at least 1"},
            {R"({"seed": -1})", "seed"},
            {R"({"seed": 1.5})", "seed"},
            {R"({"logit_bias": {"x": 1}})", "logit_bias"},

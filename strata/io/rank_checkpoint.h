@@ -24,10 +24,12 @@ namespace strata::io {
 
 /// What a rank wants of a checkpoint.
 struct RankPlaces {
+  using LayoutOf = std::function<LayoutRef(const std::string& file, const std::string& name, const Shape& shape)>;
+  using Reads = std::function<bool(const std::string& file, const std::string& name)>;
   /// How a tensor of a file ("model", "optimizer") is to lie; nullptr, of the function or the layout, for whole.
-  std::function<LayoutRef(const std::string& file, const std::string& name, const Shape& shape)> layout;
+  LayoutOf layout;
   /// Whether this rank reads a tensor; every one where nullptr. A stage of a pipeline has a place for its own alone.
-  std::function<bool(const std::string& file, const std::string& name)> has;
+  Reads has;
 };
 
 /// Writes RUN/step-XXXXXXXX, as save_checkpoint(), by all ranks of `group` together. Sharded tensors are written part

@@ -20,11 +20,11 @@ namespace strata::nn {
 struct RelativePositions::Table {
   Tensor on(Device device) {
     const std::lock_guard lock(mutex);
-    if (!(kept.device() == device)) kept = kept.to(device);
+    if (!kept.defined() || !(kept.device() == device)) kept = host.to(device);
     return kept;
   }
   std::mutex mutex;
-  Tensor kept;
+  Tensor host, kept;  // the meta device gives no numbers back
 };
 
 std::vector<int64_t> relative_buckets(int64_t buckets, int64_t distance, bool both_ways) {
@@ -49,8 +49,10 @@ std::vector<int64_t> relative_buckets(int64_t buckets, int64_t distance, bool bo
 RelativePositions::RelativePositions(int64_t buckets, int64_t distance, int64_t heads, bool both_ways)
     : Module("RelativePositions"), distance_(distance), table_(std::make_shared<Table>()) {
   const std::vector<int64_t> of = relative_buckets(buckets, distance, both_ways);
-  const DeviceScope host(Device::cpu());
-  table_->kept = from_span<int64_t>(of, {static_cast<int64_t>(of.size())});
+  {
+    const DeviceScope host(Device::cpu());  // the table alone: the weight is where the caller's tensors are
+    table_->host = from_span<int64_t>(of, {static_cast<int64_t>(of.size())});
+  }
   weight = init::normal_(new_parameter("weight", {buckets, heads}));
 }
 

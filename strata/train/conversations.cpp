@@ -175,9 +175,23 @@ Tensor batch_loss(const TokenDecoder& any, const data::Batch& batch, const Train
                   {.beta = t.beta, .label_smoothing = t.label_smoothing, .kind = t.preference});
 }
 
-data::Batch empty_batch(const TrainConfig& config) {
-  check(config.data.format != "seq2seq", "estimate", "rows of data.format = seq2seq are as long as the data's longest");
-  const Shape rows{config.batch, config.model.context};
+RowTokens row_tokens(const TrainConfig& config) {
+  const int64_t context = config.model.context;
+  if (config.data.format != "seq2seq") return {context, 0};
+  if (config.data.path.empty() || !std::filesystem::exists(config.data.path)) return {context, context};
+  const TrainData data = open_train_data(config, "", "");
+  const data::Sample first{.index = 0, .epoch = 0};
+  const data::Batch row = data.train->get_batch({&first, 1});
+  return {row[0].size(1), row[2].size(1)};
+}
+
+data::Batch empty_batch(const TrainConfig& config, const RowTokens& tokens) {
+  const Shape rows{config.batch, tokens.read};
+  if (config.data.format == "seq2seq") {
+    const Shape written{config.batch, tokens.written};
+    return {empty(rows, DType::i64), empty(rows, DType::boolean), empty(written, DType::i64),
+            empty(written, DType::i64)};
+  }
   const size_t of_rows = config.data.format == "text" ? 2 : 4;
   data::Batch batch;
   for (size_t i = 0; i < of_rows; ++i) batch.push_back(empty(rows, DType::i64));

@@ -23,8 +23,15 @@ void open_source_targets(TrainData& data, const TrainConfig& config, const text:
 /// data::PreferenceDataset's and behind it [B] each, what reference_answers() appends; of seq2seq
 /// data::SourceTargets'.
 Tensor batch_loss(const TokenDecoder& model, const data::Batch& batch, const TrainConfig& config);
+/// Tokens of a row: of what is read or continued, and of what is written apart from it (seq2seq).
+struct RowTokens {
+  int64_t read = 0, written = 0;
+};
+/// Of the settings: the context; of seq2seq those of the data's longest, which is opened, and where no data is named or
+/// there the most that there may be.
+RowTokens row_tokens(const TrainConfig& config);
 /// A batch like those of the settings, without contents: on the thread's default device.
-data::Batch empty_batch(const TrainConfig& config);
+data::Batch empty_batch(const TrainConfig& config, const RowTokens& tokens);
 
 /// `pairs` with the log-probabilities of their answers under `model` as it is now, adapters switched off. They are kept
 /// in the file at `path`, and read from there where it holds those of this text (`text`, TrainData's checksum). A run

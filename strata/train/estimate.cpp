@@ -37,7 +37,7 @@ Tensor reserve(int64_t bytes, Tag tag) {
 
 // What the products of a step with the model's dense weights leave with the thread that calls them: packed operands and
 // sums of the largest. Only bf16 has so much of it.
-int64_t dense_scratch(const LanguageModel& model, int64_t rows) {
+int64_t dense_scratch(const nn::Module& model, int64_t rows) {
   int64_t most = 0;
   for (const auto& [name, weight] : model.named_parameters()) {
     if (weight.dim() != 2) continue;
@@ -56,7 +56,7 @@ int64_t dense_scratch(const LanguageModel& model, int64_t rows) {
   return scratch_kept(most);
 }
 // What the processor's products take besides their results.
-int64_t product_workspace(const LanguageModel& model, int64_t rows, DType dtype) {
+int64_t product_workspace(const nn::Module& model, int64_t rows, DType dtype) {
   int64_t packed = 0;
   for (const auto& [name, layer] : model.named_modules()) {
     if (!nn::is_packed(layer)) continue;
@@ -66,7 +66,7 @@ int64_t product_workspace(const LanguageModel& model, int64_t rows, DType dtype)
   return packed + (dtype == DType::bf16 ? dense_scratch(model, rows) : 0);
 }
 // Bytes of the largest weight that is rounded when it is read: itself, and in f32, or what a file's reader has of it.
-int64_t largest_rounded(const LanguageModel& model, DType dtype) {
+int64_t largest_rounded(const nn::Module& model, DType dtype) {
   int64_t most = 0;
   for (const auto& [name, layer] : model.named_modules())
     if (nn::is_packed(layer)) most = std::max(most, nn::packed_weight(layer).rows * nn::packed_weight(layer).columns);
@@ -87,25 +87,30 @@ TrainConfig checked(TrainConfig config) {
 class DryRun {
  public:
   DryRun(const TrainConfig& config, std::optional<int64_t> recomputed, const OffloadPlan* saved)
-      : config_(config), model(make_model(config)) {
+      : config_(config), rows_(row_tokens(config)), model(make_tuned_model(config)) {
     if (saved) {
       offload = SavedTensorOffload::create({.away = SavedPlace::keep, .recompute = true});
       if (!saved->choices.empty()) offload->set_plan(*saved);
     }
-    model->train();
-    model->set_recomputed_blocks(recomputed                            ? *recomputed
-                                 : config.memory.recompute == "blocks" ? config.model.layers
-                                                                       : 0);
+    module().train();
+    if (auto* decoder = dynamic_cast<LanguageModel*>(model.get()))
+      decoder->set_recomputed_blocks(recomputed                            ? *recomputed
+                                     : config.memory.recompute == "blocks" ? config.model.layers
+                                                                           : 0);
     // Weights of 16 bits were f32 when they were initialised, and those of few bits dense: what a run does not have at
     // once.
     memory::backend(Device::meta()).release_cached();
     memory::reset_peak(DeviceType::meta);
-    optimizer = make_optimizer(config.optim, trained_parameters(*model), 0, model->table_names());
+    optimizer = make_optimizer(config.optim, trained_parameters(module()), 0, table_names(*model));
   }
   data::Batch make_batch() const {
     memory::TagScope tag(Tag::data);
-    return empty_batch(config_);
+    return empty_batch(config_, rows_);
   }
+  nn::Module& module() const { return model->as_module(); }
+  /// Rows of the largest products of a pass, and its tokens.
+  int64_t most_rows() const { return config_.batch * std::max(rows_.read, rows_.written); }
+  int64_t tokens() const { return config_.batch * (rows_.read + rows_.written); }
   Tensor loss(const data::Batch& batch) const {
     std::optional<AutocastScope> autocast;
     if (const auto settings = autocast_of(config_, *model)) autocast.emplace(*settings);
@@ -132,11 +137,12 @@ class DryRun {
  private:
   const TrainConfig& config_;
   std::optional<uint64_t> draws_;
+  RowTokens rows_;
   DeviceScope dry_{Device::meta()};
   DryRunAs way_{config_.device.starts_with("cuda") ? DeviceType::cuda : DeviceType::cpu};
 
  public:
-  std::shared_ptr<LanguageModel> model;
+  std::shared_ptr<TokenDecoder> model;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::shared_ptr<SavedTensorOffload> offload;
 };
@@ -157,10 +163,10 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
   const bool on_cpu = !config.device.starts_with("cuda");
-  reserve(largest_rounded(*run.model, parse_dtype(config.param_dtype)), Tag::workspace);  // gone before the first step
+  reserve(largest_rounded(run.module(), parse_dtype(config.param_dtype)),
+          Tag::workspace);  // gone before the first step
   const Tensor scratch =
-      reserve(on_cpu ? product_workspace(*run.model, config.batch * config.model.context, activation_dtype(config)) : 0,
-              Tag::workspace);
+      reserve(on_cpu ? product_workspace(run.module(), run.most_rows(), activation_dtype(config)) : 0, Tag::workspace);
   int64_t gradients = 0;
   // The first pass of a step makes the gradients, the second adds to them, and all that follow are like it.
   const int64_t passes = layered > 0 ? config.accumulate : std::min<int64_t>(config.accumulate, 3);
@@ -169,14 +175,14 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
     run.optimizer->zero_grad();
     std::vector<data::Batch> batches;
     for (int64_t i = 0; i < passes; ++i) batches.push_back(make_batch());
-    const Tensor others = reserve(
-        2 * (config.accumulate - passes) * config.batch * config.model.context * static_cast<int64_t>(sizeof(int64_t)),
-        Tag::data);
+    const Tensor others =
+        reserve(2 * (config.accumulate - passes) * run.tokens() * static_cast<int64_t>(sizeof(int64_t)), Tag::data);
     std::optional<Fp8WeightsScope> weights(std::in_place);
     if (layered > 0) run.together(batches, layered);
     for (const data::Batch& batch : layered > 0 ? std::vector<data::Batch>() : batches) {
       const Tensor loss = run.loss(batch);
-      if (config.device.starts_with("cuda")) {  // kernels do not run here, and this one's workspace is large
+      const bool fused = dynamic_cast<const LanguageModel*>(run.model.get()) != nullptr;
+      if (fused && config.device.starts_with("cuda")) {  // kernels do not run here, and this one's workspace is large
         reserve(detail::linear_cross_entropy_workspace(config.batch * config.model.context, config.model.dim,
                                                        config.model.vocab, activation_dtype(config)),
                 Tag::workspace);
@@ -189,7 +195,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
   }
   const memory::Stats after = memory::stats(DeviceType::meta);
   const auto at_peak = [&](Tag tag) { return after.peak[static_cast<int>(tag)] - before.live[static_cast<int>(tag)]; };
-  return {.parameter_count = run.model->num_parameters(),
+  return {.parameter_count = run.module().num_parameters(),
           .parameters = at_peak(Tag::parameter),
           .gradients = gradients - before.live[static_cast<int>(Tag::gradient)],
           .optimizer = at_peak(Tag::optimizer),
@@ -231,11 +237,11 @@ DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recompu
   dry.draws = run.draws();
   dry.further = config.accumulate - passes;
   if (dry.further > 0) dry.pass = record([&] { run.backward(run.loss(batches.back())); });
-  dry.tokens = config.batch * config.accumulate * config.model.context;
-  dry.parameters = run.model->num_parameters();
+  dry.tokens = config.accumulate * run.tokens();
+  dry.parameters = run.module().num_parameters();
   std::map<std::string, int64_t> parts;
   const auto state = run.optimizer->state_dict();
-  for (const auto& [name, p] : run.model->named_parameters()) {
+  for (const auto& [name, p] : run.module().named_parameters()) {
     const bool block = name.starts_with("blocks.");
     parts[name.substr(0, name.find('.', block ? std::string_view("blocks.").size() : 0))] += p.nbytes();
     dry.largest_weight = std::max(dry.largest_weight, static_cast<int64_t>(p.nbytes()));
@@ -251,8 +257,8 @@ DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recompu
     if (name.starts_with("blocks.")) dry.largest_block = std::max(dry.largest_block, bytes);
   }
   const auto names = [](const std::set<std::string>& all) { return std::vector<std::string>(all.begin(), all.end()); };
-  dry.tables = names(nn::table_names(*run.model));
-  dry.tables_and_head = names(run.model->table_names());
+  dry.tables = names(nn::table_names(run.module()));
+  dry.tables_and_head = names(table_names(*run.model));
   return dry;
 }
 

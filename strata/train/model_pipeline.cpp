@@ -69,7 +69,7 @@ std::vector<pipeline::LayerCost> costs_of(const TrainConfig& config) {
   costs.add(record([&] {
     std::optional<AutocastScope> autocast;
     if (const auto settings = autocast_of(one, *model)) autocast.emplace(*settings);
-    const data::Batch batch = empty_batch(one);
+    const data::Batch batch = empty_batch(one, row_tokens(one));
     model->loss(batch[0], batch[1]).backward();
   }));
   const auto blocks = static_cast<int64_t>(model->blocks.size());

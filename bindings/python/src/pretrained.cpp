@@ -4,6 +4,7 @@
 
 #include "py.h"
 #include "strata/generate/text_model.h"
+#include "strata/models/export.h"
 #include "strata/models/gguf_model.h"
 #include "text.h"
 
@@ -107,6 +108,12 @@ void bind_pretrained(nb::module_& m) {
             save_gguf(p.model->pretrained(), path, {.type = type});
           },
           nb::arg("path"), nb::arg("type"), Release())
+      .def(
+          "save_pretrained",
+          [](const PyPretrained& p, const std::string& folder, std::optional<DType> dtype) {
+            save_pretrained(p.model->pretrained(), folder, {.dtype = dtype});
+          },
+          nb::arg("folder"), nb::arg("dtype").none(), Release())
       .def_prop_ro("description", [](const PyPretrained& p) { return p.model->describe(); })
       .def_prop_ro("spec", [](const PyPretrained& p) { return to_string(p.model->pretrained().spec); })
       .def_prop_ro("tokenizer",

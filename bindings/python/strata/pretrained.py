@@ -131,6 +131,12 @@ class PretrainedModel(Module):
         """How many tokens its embedding has."""
         return int(self._description["vocab_size"])
 
+    def save_pretrained(self, folder: Union[str, "os.PathLike[str]"], dtype: Optional["C.dtype"] = None) -> None:
+        """Writes a folder that transformers reads, whole or not at all, with the tokenizer, chat template and generation
+        settings of the folder that the model came from; one that is there is refused. Weights have their parameters'
+        types, or ``dtype``; those that nobody touched have the bytes that they came with."""
+        self._engine.save_pretrained(os.fspath(folder), dtype)
+
     def save_gguf(self, path: Union[str, "os.PathLike[str]"], type: Optional[str] = None) -> None:
         """Writes a GGUF file, whole or not at all, with the tokenizer and the chat template of the folder that the model
         came from. ``type``, of matrices: "f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"; as they are where

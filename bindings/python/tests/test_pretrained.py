@@ -54,9 +54,9 @@ def test_prompts_are_ids_of_any_kind():
             model.generate(wrong, max_new_tokens=2)
     with pytest.raises(ValueError, match="one dimension"):
         model.generate([[1], numpy.array([[1, 2]])], max_new_tokens=2)
-    for wrong in (dict(temperature=float("nan")), dict(top_p=0.0)):
+    for wrong in (dict(temperature=float("nan")), dict(max_new_tokens=0), dict(top_p=0.0)):
         with pytest.raises(ValueError, match=list(wrong)[0]):
-            model.generate([1], max_new_tokens=1, **wrong)
+            model.generate([1], **wrong)
     with pytest.raises(TypeError, match="list of texts"):
         model.embed("one text")
     with pytest.raises(TypeError, match="object"):
@@ -69,6 +69,35 @@ def test_text_that_is_none():
         pytest.skip(f"{folder} is not there: scripts/make-models writes it")
     with pytest.raises(ValueError, match="surrogate"):
         st.load_pretrained(folder).encode("a\ud800b")
+
+
+def test_a_model_that_learned_is_given_back(tmp_path):
+    model, reference = load("llama-plain")
+    folder = tmp_path / "same"
+    model.save_pretrained(folder)
+    for name, tensor in st.load_pretrained(folder).state_dict().items():
+        assert (tensor == model.state_dict()[name]).all().item(), name
+    with pytest.raises((ValueError, st.errors.IoError), match="is there already"):
+        model.save_pretrained(folder)
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(st.errors.IoError):
+        model.save_pretrained(tmp_path / "file" / "deeper")
+    assert sorted(os.listdir(tmp_path)) == ["file", "same"], "nothing half-written"
+    model.train()
+    optimizer = st.optim.AdamW(model.parameters(), lr=1e-2)
+    x, y = reference["tokens"][:, :8].contiguous(), reference["tokens"][:, 1:9].contiguous()
+    for _ in range(2):
+        optimizer.zero_grad()
+        model.loss(x, y).backward()
+        optimizer.step()
+    model.eval()
+    model.save_pretrained(tmp_path / "learned")
+    again = st.load_pretrained(tmp_path / "learned")
+    with st.no_grad():
+        assert (again(x) == model(x)).all().item()
+    assert again.generate([1, 2, 3], max_new_tokens=5)[0].tokens == model.generate([1, 2, 3], max_new_tokens=5)[0].tokens
+    model.save_pretrained(tmp_path / "half", dtype=st.bfloat16)
+    assert next(iter(st.load_pretrained(tmp_path / "half").parameters())).dtype == st.bfloat16
 
 
 def test_options_draw_and_are_checked():
