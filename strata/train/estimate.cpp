@@ -126,7 +126,7 @@ class DryRun {
       loss(batches[0]);
       draws_ = default_generator().state().offset - before;
     }
-    LayeredAccumulation layered(*model, {.blocks = layers, .draws = *draws_});
+    LayeredAccumulation layered(dynamic_cast<LanguageModel&>(*model), {.blocks = layers, .draws = *draws_});
     layered.run(batches, autocast_of(config_, *model));
   }
   uint64_t draws() const { return draws_.value_or(0); }
