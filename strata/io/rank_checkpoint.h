@@ -24,7 +24,9 @@ namespace strata::io {
 
 /// What a rank wants of a checkpoint.
 struct RankPlaces {
+  /// Of a file, a name in it and the whole's shape.
   using LayoutOf = std::function<LayoutRef(const std::string& file, const std::string& name, const Shape& shape)>;
+  /// Of a file and a name in it.
   using Reads = std::function<bool(const std::string& file, const std::string& name)>;
   /// How a tensor of a file ("model", "optimizer") is to lie; nullptr, of the function or the layout, for whole.
   LayoutOf layout;
