@@ -7,7 +7,6 @@
 #include "strata/autograd/hooks.h"
 #include "strata/core/error.h"
 #include "strata/core/placement.h"
-#include "strata/cuda/graph.h"
 #include "strata/dist/parts_inl.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
@@ -61,7 +60,6 @@ struct DataParallel::Impl {
   void begin_ready();
   void begin(Bucket& b);
   void finish();
-  std::vector<size_t> agreed_order();
 
   Group& group;
   DataParallelOptions options;
@@ -151,18 +149,6 @@ void DataParallel::Impl::begin(Bucket& b) {
                        {memory});
 }
 
-// The order of the group's first rank: ranks must agree, and their gradients may come in different ones.
-std::vector<size_t> DataParallel::Impl::agreed_order() {
-  std::vector<bool> seen(parameters.size());
-  for (const size_t i : order) seen[i] = true;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!seen[i]) order.push_back(i);
-  }
-  group.run(cat("order of ", order.size(), " gradients"),
-            [&](Communicator& c) { c.broadcast(order.data(), order.size() * sizeof(size_t), 0); });
-  return std::exchange(order, {});
-}
-
 void DataParallel::Impl::finish() {
   std::unique_lock lock(mutex);
   NoGrad guard;
@@ -180,19 +166,7 @@ void DataParallel::Impl::finish() {
   }
   begin_ready();
   for (Bucket& b : buckets) b.work.wait();
-  if (cuda::capturing()) {
-    // What the host does is not replayed: the ranks' uses are those of the step before, of which they have agreed.
-    for (size_t i = 0; i < used.size(); ++i) {
-      check<DeviceError>(ordered && used[i] <= used_before[i], kOp, "the gradient of ", parameters[i].name,
-                         " is new: a step must have run before one is captured in a CUDA graph");
-    }
-    used = used_before;
-  } else {
-    group.run(cat("used ", used.size()), [&](Communicator& c) {
-      c.all_reduce(used.data(), static_cast<int64_t>(used.size()), DType::u8, Reduction::max);
-    });
-    used_before = used;
-  }
+  used = agreed_use(kOp, std::move(used), used_before, {&group}, [&](size_t i) { return parameters[i].name; });
   for (size_t i = 0; i < parameters.size(); ++i) {
     Parameter& p = parameters[i];
     if (p.ready || used[i] == 0) continue;
@@ -202,7 +176,7 @@ void DataParallel::Impl::finish() {
   if (ordered) return;
   ordered = true;
   // Gradients of this step keep the memory that they are in.
-  make_buckets(agreed_order());
+  make_buckets(agreed_order(std::exchange(order, {}), parameters.size(), group));
   if (device.is_cpu()) return;
   // Of zeros, for nothing: what cards connect at the first use of a size is not captured then.
   for (next = 0; next < buckets.size(); ++next) {

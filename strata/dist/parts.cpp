@@ -5,6 +5,7 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/placement.h"
+#include "strata/cuda/graph.h"
 #include "strata/ops/copy/copy.h"
 
 namespace strata::distributed {
@@ -68,6 +69,39 @@ void broadcast_parameters(const std::vector<std::pair<std::string, Tensor>>& par
               [&](Collectives& c) { c.broadcast(whole.raw_data(), static_cast<size_t>(whole.nbytes()), 0); });
     if (!whole.same_as(here)) copy_elements(here, whole);
   }
+}
+
+std::vector<size_t> agreed_order(const std::vector<size_t>& arrived, size_t count, Group& group) {
+  std::vector<bool> seen(count);
+  std::vector<size_t> all;
+  for (const size_t i : arrived) {
+    if (!seen[i]) all.push_back(i);
+    seen[i] = true;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (!seen[i]) all.push_back(i);
+  }
+  group.run(cat("order of ", all.size(), " gradients"),
+            [&](Communicator& c) { c.broadcast(all.data(), all.size() * sizeof(size_t), 0); });
+  return all;
+}
+
+std::vector<uint8_t> agreed_use(std::string_view op, std::vector<uint8_t> used, std::vector<uint8_t>& before,
+                                const std::vector<Group*>& groups, const std::function<std::string(size_t)>& name) {
+  if (cuda::capturing()) {
+    for (size_t i = 0; i < used.size(); ++i) {
+      check<DeviceError>(!before.empty() && used[i] <= before[i], op, "the gradient of ", name(i),
+                         " is new: a step must have run before one is captured in a CUDA graph");
+    }
+    return before;
+  }
+  for (Group* const g : groups) {
+    g->run(cat("used ", used.size()), [&](Communicator& c) {
+      c.all_reduce(used.data(), static_cast<int64_t>(used.size()), DType::u8, Reduction::max);
+    });
+  }
+  before = used;
+  return used;
 }
 
 }  // namespace strata::distributed

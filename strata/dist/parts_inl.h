@@ -1,8 +1,10 @@
 #pragma once
 // How a tensor is cut along dimension 0 between the ranks of a group, and how the parts come together again.
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,5 +39,14 @@ void check_same_parameters(std::string_view op, const std::vector<std::pair<std:
                            Group& group);
 /// Makes every rank's elements those of the group's first: of sharded tensors, of the parts.
 void broadcast_parameters(const std::vector<std::pair<std::string, Tensor>>& parameters, Group& group);
+
+/// The order in which `count` gradients travel: `arrived`, the order in which they came here (each counts once), then
+/// the others; of the group's first rank, since ranks must agree and theirs may come in another.
+std::vector<size_t> agreed_order(const std::vector<size_t>& arrived, size_t count, Group& group);
+/// For each parameter whether a rank of any of the groups has used it in this step. `before` is what they agreed on in
+/// the step before, empty in the first, and what a step that is captured in a CUDA graph takes, as no host takes part
+/// in a replay. Throws DeviceError, naming the parameter, where a captured step uses more.
+std::vector<uint8_t> agreed_use(std::string_view op, std::vector<uint8_t> used, std::vector<uint8_t>& before,
+                                const std::vector<Group*>& groups, const std::function<std::string(size_t)>& name);
 
 }  // namespace strata::distributed

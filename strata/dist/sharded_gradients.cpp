@@ -7,7 +7,6 @@
 #include "strata/autograd/hooks.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
-#include "strata/cuda/graph.h"
 #include "strata/dist/parts_inl.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
@@ -58,7 +57,6 @@ struct ShardedGradients::Impl {
   void begin(size_t index);
   void collect();
   void end_pass();
-  std::vector<size_t> agreed_order();
   std::vector<Tensor> finish();
 
   Group& group;
@@ -210,44 +208,14 @@ void ShardedGradients::Impl::end_pass() {
   in_pass = false;
 }
 
-// The order of the group's first rank: ranks must agree, and their gradients may come in different ones.
-std::vector<size_t> ShardedGradients::Impl::agreed_order() {
-  std::vector<bool> seen(parameters.size());
-  std::vector<size_t> all;
-  for (const size_t i : order) {
-    if (!seen[i]) all.push_back(i);
-    seen[i] = true;
-  }
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!seen[i]) all.push_back(i);
-  }
-  group.run(cat("order of ", all.size(), " gradients"),
-            [&](Communicator& c) { c.broadcast(all.data(), all.size() * sizeof(size_t), 0); });
-  order.clear();
-  return all;
-}
-
 std::vector<Tensor> ShardedGradients::Impl::finish() {
   const std::lock_guard lock(mutex);
   end_pass();
   std::vector<uint8_t> used;
   for (Parameter& p : parameters) used.push_back(std::exchange(p.used, false));
-  if (cuda::capturing()) {
-    // What the host does is not replayed: the ranks' uses are those of the step before, of which they have agreed.
-    for (size_t i = 0; i < used.size(); ++i) {
-      check<DeviceError>(ordered && used[i] <= used_before[i], kOp, "the gradient of ", parameters[i].name,
-                         " is new: a step must have run before one is captured in a CUDA graph");
-    }
-    used = used_before;
-  } else {
-    for (Group* g : {&group, options.replicas}) {
-      if (!g) continue;
-      g->run(cat("used ", used.size()), [&](Communicator& c) {
-        c.all_reduce(used.data(), static_cast<int64_t>(used.size()), DType::u8, Reduction::max);
-      });
-    }
-    used_before = used;
-  }
+  std::vector<Group*> groups{&group};
+  if (options.replicas) groups.push_back(options.replicas);
+  used = agreed_use(kOp, std::move(used), used_before, groups, [&](size_t i) { return parameters[i].name; });
   std::vector<Tensor> parts;
   for (size_t i = 0; i < parameters.size(); ++i) {
     Tensor part = std::exchange(parameters[i].part, Tensor());
@@ -255,7 +223,7 @@ std::vector<Tensor> ShardedGradients::Impl::finish() {
   }
   if (!ordered) {
     ordered = true;
-    make_buckets(agreed_order());
+    make_buckets(agreed_order(std::exchange(order, {}), parameters.size(), group));
   }
   return parts;
 }

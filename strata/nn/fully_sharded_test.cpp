@@ -178,6 +178,14 @@ void expect_same(const Way& way, const std::string& what) {
   }
 }
 
+// Sums in another order.
+void expect_near(const Bytes& got, const Bytes& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i)
+    for (size_t k = 0; k < want[i].second.size(); ++k)
+      ASSERT_NEAR(got[i].second[k], want[i].second[k], 1e-5 * (1 + std::abs(want[i].second[k]))) << want[i].first;
+}
+
 TEST(FullySharded, HasTheBitsOfDataParallel) {
   for (const int zero : {1, 2, 3}) {
     for (const bool adamw : {true, false}) {
@@ -207,10 +215,7 @@ TEST(FullySharded, PassesAddUp) {
   Way plain = way;
   plain.zero = 0;
   const Bytes want = train(plain), got = train(way);
-  ASSERT_EQ(got.size(), want.size());
-  for (size_t i = 0; i < want.size(); ++i)
-    for (size_t k = 0; k < want[i].second.size(); ++k)
-      ASSERT_NEAR(got[i].second[k], want[i].second[k], 1e-5 * (1 + std::abs(want[i].second[k]))) << want[i].first;
+  expect_near(got, want);
 }
 
 TEST(FullySharded, WhatOneRankUsesCountsAsZeroOnTheOthers) {
@@ -275,10 +280,7 @@ TEST(FullySharded, ReplicasAverageParts) {
     Way plain = way;
     plain.zero = 0;
     const Bytes want = train(plain), got = train(way);
-    ASSERT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < want.size(); ++i)
-      for (size_t k = 0; k < want[i].second.size(); ++k)
-        ASSERT_NEAR(got[i].second[k], want[i].second[k], 1e-5 * (1 + std::abs(want[i].second[k]))) << want[i].first;
+    expect_near(got, want);
   }
 }
 
