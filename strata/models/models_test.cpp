@@ -5,34 +5,16 @@
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/core/rng.h"
+#include "strata/generate/sampling.h"
 #include "strata/memory/allocator.h"
 #include "strata/models/language_model.h"
-#include "strata/generate/sampling.h"
+#include "strata/models/tiny_model_test_util.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/optim/optim.h"
 
 namespace strata {
 namespace {
-
-ModelConfig tiny(const char* family) {
-  ModelConfig c;
-  c.family = family;
-  c.layers = 2;
-  c.dim = 32;
-  c.heads = 4;
-  c.kv_heads = 2;
-  c.context = 16;
-  c.vocab = 20;
-  return c;
-}
-
-Tensor pattern(int64_t batch, int64_t time, int64_t vocab, int64_t shift) {
-  std::vector<int64_t> ids;
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t t = 0; t < time; ++t) ids.push_back(((t + shift) * 7 + b * 3) % vocab);
-  return from_span<int64_t>(ids, {batch, time});
-}
 
 class Family : public testing::TestWithParam<const char*> {};
 

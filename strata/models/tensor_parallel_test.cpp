@@ -16,6 +16,7 @@
 #include "strata/dist/rank_threads.h"
 #include "strata/dist/recorder.h"
 #include "strata/generate/sampling.h"
+#include "strata/models/tiny_model_test_util.h"
 #include "strata/ops/ops.h"
 
 namespace strata {
@@ -23,25 +24,6 @@ namespace {
 
 using distributed::Mesh;
 using distributed::ShardOptions;
-
-ModelConfig tiny(const char* family) {
-  ModelConfig c;
-  c.family = family;
-  c.layers = 2;
-  c.dim = 32;
-  c.heads = 4;
-  c.kv_heads = 2;
-  c.context = 16;
-  c.vocab = 21;
-  return c;
-}
-
-Tensor tokens_of(int64_t batch, int64_t time, int64_t vocab, int64_t shift) {
-  std::vector<int64_t> ids;
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t t = 0; t < time; ++t) ids.push_back(((t + shift) * 7 + b * 3) % vocab);
-  return from_span<int64_t>(ids, {batch, time});
-}
 
 void expect(bool ok, const std::string& what) {
   if (!ok) throw std::runtime_error(what);
@@ -83,7 +65,7 @@ struct Whole {
   explicit Whole(const ModelConfig& config) : config(config) {
     manual_seed(3);
     model = make_model(config);
-    x = tokens_of(3, 8, config.vocab, 0), y = tokens_of(3, 8, config.vocab, 1);
+    x = pattern(3, 8, config.vocab, 0), y = pattern(3, 8, config.vocab, 1);
     Tensor l = model->loss(x, y);
     l.backward();
     loss = l.item();
@@ -107,7 +89,7 @@ struct Whole {
 class TensorParallel : public testing::TestWithParam<std::tuple<const char*, bool, bool>> {
  protected:
   ModelConfig config() const {
-    ModelConfig c = tiny(std::get<0>(GetParam()));
+    ModelConfig c = tiny(std::get<0>(GetParam()), 21);
     c.tied_embeddings = std::get<1>(GetParam());
     return c;
   }
@@ -166,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Models, TensorParallel,
                          testing::Combine(testing::Values("gpt", "llama"), testing::Bool(), testing::Bool()));
 
 TEST(ShardModule, KeepsAPartOfEachWeightAndTiesStay) {
-  const Whole whole(tiny("llama"));
+  const Whole whole(tiny("llama", 21));
   distributed::run_as_ranks(Mesh("dp=2 tp=2"), [&](int rank) {
     const auto own = whole.cut(2, {});
     const std::map<std::string, std::string> lies{
@@ -196,15 +178,15 @@ TEST(ShardModule, RefusesByName) {
     const auto model = make_model(config);
     return message<ValueError>([&] { shard_plan(*model, ranks); });
   };
-  EXPECT_EQ(refused(tiny("llama"), 4),
+  EXPECT_EQ(refused(tiny("llama", 21), 4),
             "shard_plan: 4 ranks do not divide the heads of blocks.0.attn: 4 of queries, 2 of keys and values");
-  ModelConfig few = tiny("gpt");
+  ModelConfig few = tiny("gpt", 21);
   few.heads = few.kv_heads = 32;
   few.ffn_dim = 8;
   EXPECT_EQ(refused(few, 16), "shard_plan: 16 ranks do not share the width of blocks.0.mlp, 8");
   EXPECT_EQ(refused(few, 32), "shard_plan: 32 ranks do not share a vocabulary of 21");
   distributed::run_as_ranks(Mesh("tp=2"), [&](int) {
-    const auto model = make_model(tiny("gpt"));
+    const auto model = make_model(tiny("gpt", 21));
     const auto text = [&](const distributed::ShardPlan& plan) {
       return message<ValueError>([&] { distributed::shard_module(*model, plan, "tp"); });
     };
@@ -256,7 +238,7 @@ TEST(ShardedClasses, LogitsStayWhereTheyAre) {
 
 // Of one rank everything stays as it is.
 TEST(ShardModule, OneRankIsPlain) {
-  const Whole whole(tiny("gpt"));
+  const Whole whole(tiny("gpt", 21));
   distributed::run_as_ranks(Mesh("dp=2 tp=1"), [&](int) {
     const auto own = whole.cut(1, {});
     for (const auto& [name, p] : own->named_parameters()) expect(!is_placed(p), name);
@@ -265,7 +247,7 @@ TEST(ShardModule, OneRankIsPlain) {
 }
 
 TEST(TensorParallelText, IsWrittenByAllRanksTogether) {
-  const Whole whole(tiny("llama"));
+  const Whole whole(tiny("llama", 21));
   const auto written = [&](const std::shared_ptr<LanguageModel>& model) {
     TokenSampler sampler(model, {1, 2, 3}, {.temperature = 0});
     std::vector<int32_t> ids;
