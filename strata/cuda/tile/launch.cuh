@@ -16,8 +16,9 @@ void prepare(int shared_bytes) {
   check_cuda(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), "tiles",
              "cudaFuncSetAttribute");
   // The same of all these kernels, so that those of two launches may be on a multiprocessor at the same time.
-  check_cuda(cudaFuncSetAttribute(kKernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
-             "tiles", "cudaFuncSetAttribute");
+  check_cuda(
+      cudaFuncSetAttribute(kKernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
+      "tiles", "cudaFuncSetAttribute");
   prepared = device;
 }
 /// Queues `kKernel` on the current stream of the current device.

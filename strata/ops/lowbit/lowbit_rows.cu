@@ -1,7 +1,7 @@
 // Products of at most 8 rows of x with low-bit matrices on tensor cores. All of x lies in shared memory; the warps of a
-// block share the columns of 16 rows of W out, and each lane copies the codes that it will read itself through a ring of
-// its own, many steps ahead and across rows, so that no thread waits for another one but once in 16 rows. What fits into
-// the rings is asked for before the kernels before this one have ended, since they do not write weights.
+// block share the columns of 16 rows of W out, and each lane copies the codes that it will read itself through a ring
+// of its own, many steps ahead and across rows, so that no thread waits for another one but once in 16 rows. What fits
+// into the rings is asked for before the kernels before this one have ended, since they do not write weights.
 
 #include <algorithm>
 #include <cstdint>

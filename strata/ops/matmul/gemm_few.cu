@@ -1,5 +1,5 @@
-// Products of one row of A: where the copy engine is there, by rings that it fills (row_product.cuh); elsewhere a warp has
-// some columns of the result, whose sums its lanes share out by 16 bytes of B.
+// Products of one row of A: where the copy engine is there, by rings that it fills (row_product.cuh); elsewhere a warp
+// has some columns of the result, whose sums its lanes share out by 16 bytes of B.
 
 #include "strata/ops/matmul/gemm_few.h"
 
@@ -130,16 +130,9 @@ bool gemm_few(const Gemm& g, Device device) {
                 g.bias_dtype == g.out};
   const DeviceScope here(device.index);
   if (tile::has_tiles() && g.k <= kLongestRow && g.n <= INT32_MAX / 2) {
-    const RowProduct row{g.a,
-                         g.b,
-                         g.bias,
-                         g.c,
-                         g.b_col,
-                         static_cast<int>(g.n),
-                         static_cast<int>(g.k),
-                         few.alpha,
-                         few.beta,
-                         few.bias_is_out};
+    const RowProduct row{
+        g.a,       g.b,      g.bias,         g.c, g.b_col, static_cast<int>(g.n), static_cast<int>(g.k),
+        few.alpha, few.beta, few.bias_is_out};
     const auto with = [&]<class T, class O>() {
       g.k <= kShortRow ? launch_row<T, O, ShortRows>(row) : launch_row<T, O, LongRows>(row);
     };
