@@ -24,7 +24,9 @@ class Recorded:
     """Between enter and exit the profiler that watches this process records kernels."""
 
     def __enter__(self):
-        ctypes.CDLL("libcuda.so.1").cuProfilerStart()
+        status = ctypes.CDLL("libcuda.so.1").cuProfilerStart()
+        if status != 0:
+            raise RuntimeError(f"cuProfilerStart: error {status}")
 
     def __exit__(self, *_):
         ctypes.CDLL("libcuda.so.1").cuProfilerStop()
