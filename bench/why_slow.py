@@ -2,7 +2,7 @@
 """What limits the calls and steps that are slower than they should be, by a card's counters (Nsight Compute's `ncu`), of both
 engines on one card in one run.
 
-    why_slow.py calls [NAME...]     kernels of single calls: bytes, pipes, why warps wait; NAME is a part of a case's
+    why_slow.py calls [NAME...]     kernels of single calls: bytes, pipes, why warps wait; NAME is a case's, or a part of several
     why_slow.py steps [PROGRAM...]  training steps of the zoo: time and bytes by kind of kernel; the time outside of kernels
     why_slow.py train [MODEL...]    `strata train` of gpt2-124m-padded, llama-1b, llama-3b: time by op beside the machine's
                                     limits, and what the card draws and its clock while the captured steps run
@@ -30,7 +30,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from why_slow_work import CASES, SEPARATOR  # noqa: E402
 
-TIME, READ, WRITTEN = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
+TIME, READ, WRITTEN = BASIC = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
 SHARES = {  # a column's name to a counter in percent
     "memory": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "L2": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -183,10 +183,11 @@ def table_of_calls(name, results):
 
 def look_at_calls(args, write, left):
     known = known_counters()
-    wanted = [TIME, READ, WRITTEN, *SHARES.values(), CONFLICTS, *(STALL.format(reason) for reason in STALLS)]
+    wanted = [*BASIC, *SHARES.values(), CONFLICTS, *(STALL.format(reason) for reason in STALLS)]
     counters = [name for name in wanted if not known or name.split(".")[0] in known]
+    sections = ["LaunchStats", "WarpStateStats"]
     for name in CASES:
-        if args.names and not any(part in name for part in args.names):
+        if args.names and not any(part == name if part in CASES else part in name for part in args.names):
             continue
         results = {}
         for engine in args.engines:
@@ -194,7 +195,14 @@ def look_at_calls(args, write, left):
                 write(f"{name}, {PEERS[engine]}: not begun, the time was used up")
                 continue
             try:
-                kernels, said = recorded(["call", name, "--engine", engine], counters, ["LaunchStats", "WarpStateStats"], "all", max(left(), 60))
+                work, seconds = ["call", name, "--engine", engine], max(left(), 60)
+                try:
+                    kernels, said = recorded(work, counters, sections, "all", seconds)
+                except RuntimeError as e:  # an ncu that does not know one of the counters: what its own sections have
+                    if "metric" not in str(e).lower() or len(counters) == len(BASIC):
+                        raise
+                    counters, sections = BASIC, sections + ["SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis"]
+                    kernels, said = recorded(work, counters, sections, "all", seconds)
                 results[PEERS[engine]] = dict(zip(said["parts"], divided(kernels, len(said["parts"]))))
             except (RuntimeError, ValueError, subprocess.TimeoutExpired) as e:
                 write(f"{name}, {PEERS[engine]}: {str(e)[:700]}")
@@ -256,7 +264,7 @@ def look_at_steps(args, write, left):
             work += ["--compile"] if engine == "compiled" else []
             try:
                 ms = alone(program, engine, args, max(left(), 60))
-                kernels, _ = recorded(["step", *work], [TIME, READ, WRITTEN], [], "none", max(left(), 60))
+                kernels, _ = recorded(["step", *work], BASIC, [], "none", max(left(), 60))
                 results[PEERS[engine]] = ms, kernels
                 if args.host:
                     done = subprocess.run([sys.executable, str(HERE / "why_slow_work.py"), "host", *work], capture_output=True, text=True,
@@ -305,7 +313,7 @@ def look_at_training(args, write, left):
         config = tomllib.loads(config_path(name).read_text())
         vocab, batch = VOCAB.get(name) or config["model"]["vocab"], config["train"]["batch"]
         with tempfile.TemporaryDirectory() as tmp:
-            text = pathlib.Path(tmp) / "text"
+            text = pathlib.Path(tmp) / "tokens.txt"
             write_text(make_tokens(vocab, 8 * batch * config["model"]["context"] + 1), text)
             for steps, more in ((60, []), (9, ["--profile", "--graph", "off"])):
                 if left() <= 0:
@@ -316,8 +324,12 @@ def look_at_training(args, write, left):
                            "--steps", str(steps), *more, "--set", "data.tokenizer=ids", "data.valid_fraction=0", *constant(CARD_LR),
                            "train.grad_clip=0", "train.eval_every=0", "train.save_every=-1", "train.sample_tokens=0", f"model.vocab={vocab}",
                            *(["train.grad_dtype=bf16"] if name.startswith("llama") else []), *args.set]
-                with CardState() as card:
-                    done = subprocess.run(command, capture_output=True, text=True, timeout=max(left(), 60))
+                try:
+                    with CardState() as card:
+                        done = subprocess.run(command, capture_output=True, text=True, timeout=max(left(), 60))
+                except subprocess.TimeoutExpired as e:
+                    write(f"{name}: {e}"[:700])
+                    continue
                 if done.returncode != 0:
                     write(f"{name}: {(done.stdout + done.stderr)[-700:]}")
                     continue

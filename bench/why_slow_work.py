@@ -17,6 +17,7 @@ import sys
 import time
 
 SEPARATOR = "nextafter"  # a part of the separating kernel's name
+DEVICE = "cuda"  # where single calls run
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "zoo"))
 
 
@@ -36,9 +37,9 @@ def attention(batch, heads, kv_heads, time_, size, dtype="bfloat16", square=Fals
     """Forward and backward; [B, T, H, D] in memory, as models have it."""
     def parts(engine, move):
         import torch
-        make = lambda h: torch.randn(batch, time_, h, size, device="cuda").to(getattr(torch, dtype))
+        make = lambda h: torch.randn(batch, time_, h, size, device=DEVICE).to(getattr(torch, dtype))
         q, k, v, g = (move(make(h)).transpose(1, 2) for h in (heads, kv_heads, kv_heads, heads))
-        mask = move(torch.randn(time_, time_, device="cuda").to(getattr(torch, dtype))) if square else None
+        mask = move(torch.randn(time_, time_, device=DEVICE).to(getattr(torch, dtype))) if square else None
         for x in (q, k, v):
             x.requires_grad_()
         more = dict(options, enable_gqa=True) if heads != kv_heads else options
@@ -59,7 +60,7 @@ def convolution(images, in_, out, plane, kernel, stride):
         import torch
         torch.backends.cudnn.benchmark = True
         padding = kernel // 2 if kernel % 2 else 0
-        last = lambda *shape: torch.randn(*shape, device="cuda").bfloat16().to(memory_format=torch.channels_last)
+        last = lambda *shape: torch.randn(*shape, device=DEVICE).bfloat16().to(memory_format=torch.channels_last)
         side = (plane + 2 * padding - kernel) // stride + 1
         x, w, g = (move(last(*shape)) for shape in ((images, in_, plane, plane), (out, in_, kernel, kernel), (images, out, side, side)))
         run = lambda: engine.nn.functional.conv2d(x, w, stride=stride, padding=padding)
@@ -83,7 +84,7 @@ def convolution(images, in_, out, plane, kernel, stride):
 def sort(count):
     def parts(engine, move):
         import torch
-        keys = move(torch.randint(-2**31, 2**31 - 1, (count,), device="cuda", dtype=torch.int32))
+        keys = move(torch.randint(-2**31, 2**31 - 1, (count,), device=DEVICE, dtype=torch.int32))
         return {"with places": lambda: engine.sort(keys), "keys alone": lambda: engine.msort(keys)}
     return parts
 
@@ -91,8 +92,8 @@ def sort(count):
 def norm_gradients(rows, columns, dtype="bfloat16"):
     def parts(engine, move):
         import torch
-        x, g = (move(torch.randn(rows, columns, device="cuda").to(getattr(torch, dtype))) for _ in range(2))
-        w, b = (move(torch.randn(columns, device="cuda").to(getattr(torch, dtype))) for _ in range(2))
+        x, g = (move(torch.randn(rows, columns, device=DEVICE).to(getattr(torch, dtype))) for _ in range(2))
+        w, b = (move(torch.randn(columns, device=DEVICE).to(getattr(torch, dtype))) for _ in range(2))
         for t in (x, w, b):
             t.requires_grad_()
         functional = engine.nn.functional
@@ -107,9 +108,9 @@ def mlp_step(batch, width):
     def parts(engine, move):
         import torch
         nn = engine.nn
-        net = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)).to("cuda")
+        net = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)).to(DEVICE)
         optimizer = engine.optim.AdamW(net.parameters(), lr=1e-4, **({"fused": True} if engine is torch else {}))
-        x, y = move(torch.randn(batch, width, device="cuda")), move(torch.randint(0, 10, (batch,), device="cuda"))
+        x, y = move(torch.randn(batch, width, device=DEVICE)), move(torch.randint(0, 10, (batch,), device=DEVICE))
 
         def step():
             nn.functional.cross_entropy(net(x), y).backward()
@@ -149,7 +150,7 @@ def calls(name, engine_name):
         move, synchronize = engine.from_dlpack, engine.cuda.synchronize
     else:
         engine, move, synchronize = torch, lambda x: x, torch.cuda.synchronize
-    one = torch.ones(1, device="cuda")
+    one = torch.ones(1, device=DEVICE)
     torch.manual_seed(1)
     parts = CASES[name](engine, move)
     separate = lambda: (torch.nextafter(one, one), torch.cuda.synchronize())

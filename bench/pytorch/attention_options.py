@@ -114,7 +114,7 @@ def error_of(y, q, k, v, causal):
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--seconds", type=float, default=0.03)
-    p.add_argument("--filter", default="")
+    p.add_argument("--filter", default="", help="a mask's whole name, or a part of several")
     p.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     p.add_argument("--shapes", nargs="*", default=["32x8x512x64", "4x16x4096x128"], help="batch x heads[/of keys] x time x size")
     p.add_argument("--kernel", choices=["flash", "cudnn"], help="PyTorch's")
@@ -130,7 +130,7 @@ def main():
         numbers = [torch.randn(b, t, heads, d).to(dtype) for heads in (h, kv, kv, h)]
         cases = {name: (mask, options, False) for name, (mask, options) in masks(b, h, t, dtype).items()}
         cases |= {name: (None, options, True) for name, options in further(b, h, t).items()}
-        cases = {name: case for name, case in cases.items() if a.filter in name}
+        cases = {name: case for name, case in cases.items() if (a.filter == name if a.filter in cases else a.filter in name)}
         runs = [(name, tf32) for name in cases for tf32 in ((False, True) if dtype == torch.float32 else (False,))]
         for name, tf32 in runs:
             mask, options, by_flex = cases[name]

@@ -13,13 +13,13 @@ import time
 import strata as st
 import torch
 
-VOCAB = 10000
+VOCAB, DEVICE = 10000, "cuda"
 
 
 def layer(lib, dropout):
     """Forward and backward of one layer."""
-    net = lib.nn.TransformerEncoderLayer(512, 8, 2048, dropout=dropout, batch_first=True).to("cuda").to(lib.bfloat16)
-    x, g = (lib.randn(32, 512, 512, device="cuda").to(lib.bfloat16) for _ in range(2))
+    net = lib.nn.TransformerEncoderLayer(512, 8, 2048, dropout=dropout, batch_first=True).to(DEVICE).to(lib.bfloat16)
+    x, g = (lib.randn(32, 512, 512, device=DEVICE).to(lib.bfloat16) for _ in range(2))
     x.requires_grad_()
 
     def step(forward):
@@ -55,14 +55,14 @@ def recurrent(lib):
 
 
 def training(lib, model, batch, length):
-    net = model(lib).to("cuda")
+    net = model(lib).to(DEVICE)
     optimizer = lib.optim.AdamW(net.parameters(), lr=1e-4, **({"fused": True} if lib is torch else {}))
-    ids = lib.randint(0, VOCAB, (batch, length + 1), device="cuda")
+    ids = lib.randint(0, VOCAB, (batch, length + 1), device=DEVICE)
     x, y = ids[:, :-1].contiguous(), ids[:, 1:].flatten()
 
     def step(forward):
         optimizer.zero_grad()
-        with lib.autocast("cuda", dtype=lib.bfloat16):
+        with lib.autocast(DEVICE, dtype=lib.bfloat16):
             loss = lib.nn.functional.cross_entropy(forward(x).flatten(0, 1), y)
         loss.backward()
         optimizer.step()
