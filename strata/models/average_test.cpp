@@ -143,9 +143,8 @@ io::TensorMap member_weights(int64_t seed) {
 using Layouts = std::map<std::string, std::string>;
 
 // The same as a checkpoint of so many ranks; what `how` does not name is plain.
-std::string save_by_ranks(const std::string& run, int64_t step, int64_t seed, const std::string& mesh,
+std::string save_by_ranks(const std::string& run, int64_t step, const io::TensorMap& whole, const std::string& mesh,
                           const Layouts& how) {
-  const io::TensorMap whole = member_weights(seed);
   std::string path;
   distributed::run_as_ranks(distributed::Mesh(mesh), [&](int rank) {
     io::TensorMap mine;
@@ -167,9 +166,10 @@ TEST(Average, OfCheckpointsOfSeveralRanksIsThatOfOneProcess) {
     whole.push_back(io::save_checkpoint(at.path() + "/whole" + std::to_string(i), 7 + i,
                                         {{"model", member_weights(i)}, {"optimizer", {{"m", ones({3})}}}},
                                         {{"config", "text"}}));
-  parts.push_back(save_by_ranks(at.path() + "/parts0", 7, 0, "dp=2 tp=2",
+  parts.push_back(save_by_ranks(at.path() + "/parts0", 7, member_weights(0), "dp=2 tp=2",
                                 {{"rows", "S(0) S(1)"}, {"fused", "R S(0,segments=4+2+2)"}, {"ids", "S(1) R"}}));
-  parts.push_back(save_by_ranks(at.path() + "/parts1", 8, 1, "tp=3", {{"rows", "S(1)"}, {"halves", "S(0,unit=2)"}}));
+  parts.push_back(save_by_ranks(at.path() + "/parts1", 8, member_weights(1), "tp=3",
+                                {{"rows", "S(1)"}, {"halves", "S(0,unit=2)"}}));
   parts.push_back(whole[2]);  // and one of one process among them
   average_models(whole, at.path() + "/soup", {1, 2, 3});
   average_models(parts, at.path() + "/soup_of_parts", {1, 2, 3});
@@ -197,19 +197,23 @@ TEST(Average, OfCheckpointsOfSeveralRanksIsThatOfOneProcess) {
 TEST(Average, DamageOfACheckpointIsNamedAndNothingIsLeft) {
   const io::TempDir at;
   // Both files have as many bytes, so that two that are swapped are told apart by what they hold.
-  const Layouts all{{"rows", "S(1,unit=5)"}, {"halves", "S(0)"}, {"fused", "S(0)"}, {"ids", "S(1)"}};
-  const std::string good = save_by_ranks(at.path() + "/good", 1, 0, "dp=2", all);
+  const auto weights = [](int64_t seed) {
+    manual_seed(static_cast<uint64_t>(seed));
+    return io::TensorMap{{"rows", randn({8, 5})}, {"halves", randn({6, 4}).to(DType::bf16)}};
+  };
+  const Layouts all{{"rows", "S(0)"}, {"halves", "S(0)"}};
+  const std::string good = save_by_ranks(at.path() + "/good", 1, weights(0), "dp=2", all);
   const std::string f0 = "/model.rank-0.safetensors", f1 = "/model.rank-1.safetensors";
-  const std::map<std::string, std::function<void(const std::string& dir)>> damages{
+  const std::vector<std::pair<std::string, std::function<void(const std::string& dir)>>> damages{
       {"rank-1.safetensors' has", [&](const std::string& d) { fs::resize_file(d + f1, fs::file_size(d + f1) - 3); }},
       {"model.rank-1.safetensors", [&](const std::string& d) { fs::remove(d + f1); }},
-      {"tensor 'rows'",
+      {"the part of tensor '",
        [&](const std::string& d) {
          std::string bytes = io::read_file(d + f1);
-         bytes[bytes.size() - 1] ^= 1;  // the last of its only part
+         bytes[bytes.size() - 1] ^= 1;
          io::write_file(d + f1, bytes);
        }},
-      {"is not the one that was written",
+      {"is not the one that was written",  // swapped
        [&](const std::string& d) {
          fs::rename(d + f0, d + "/x");
          fs::rename(d + f1, d + f0);
@@ -224,7 +228,7 @@ TEST(Average, DamageOfACheckpointIsNamedAndNothingIsLeft) {
       {"xxh64",
        [&](const std::string& d) {  // of one process
          fs::remove_all(d);
-         const std::string one = io::save_checkpoint(fs::path(d).parent_path(), 1, {{"model", member_weights(1)}}, {});
+         const std::string one = io::save_checkpoint(fs::path(d).parent_path(), 1, {{"model", weights(1)}}, {});
          std::string bytes = io::read_file(one + "/model.safetensors");
          bytes[bytes.size() - 1] ^= 1;
          io::write_file(one + "/model.safetensors", bytes);
@@ -233,7 +237,7 @@ TEST(Average, DamageOfACheckpointIsNamedAndNothingIsLeft) {
   int64_t number = 0;
   for (const auto& [says, make] : damages) {
     SCOPED_TRACE(says);
-    const std::string bad = save_by_ranks(at.path() + "/bad" + std::to_string(number++), 1, 1, "dp=2", all);
+    const std::string bad = save_by_ranks(at.path() + "/bad" + std::to_string(number++), 1, weights(1), "dp=2", all);
     make(bad);
     try {
       average_models({good, bad}, at.path() + "/soup");
@@ -244,12 +248,12 @@ TEST(Average, DamageOfACheckpointIsNamedAndNothingIsLeft) {
     EXPECT_FALSE(fs::exists(at.path() + "/soup"));
   }
   // Other networks are named with all that differs, as of folders.
-  const std::string other = io::save_checkpoint(at.path() + "/other", 1, {{"model", {{"rows", zeros({7, 4})}}}}, {});
+  const std::string other = io::save_checkpoint(at.path() + "/other", 1, {{"model", {{"rows", zeros({8, 4})}}}}, {});
   try {
     average_models({good, other}, at.path() + "/soup");
     ADD_FAILURE() << "taken";
   } catch (const ValueError& e) {
-    for (const char* word : {"has no fused", "rows of", "[7, 5]"})
+    for (const char* word : {"has no halves", "rows of", "[8, 5]"})
       EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << word << " in " << e.what();
   }
 }
