@@ -28,6 +28,24 @@ void add_to(const Tensor& into, const Tensor& from) {
   sum.add_(from.dtype() == into.dtype() ? from : from.to(into.dtype()));
 }
 
+// The parts' sum in their tree. On the host in one pass over memory, elsewhere over the parts.
+void add_up(TensorList& parts, const std::vector<int64_t>& additions, const Tensor& into) {
+  if (into.device().is_cpu()) {
+    std::vector<const void*> at;
+    for (const Tensor& t : parts) at.push_back(t.raw_data());
+    return add_in_tree(into.dtype(), at, additions, into.raw_data(), into.numel());
+  }
+  size_t held = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    parts[held++] = parts[p];
+    for (int64_t left = additions[p]; left > 0; --left) {
+      --held;
+      add_to(parts[held - 1], parts[held]);
+    }
+  }
+  copy_elements(into, parts[0]);
+}
+
 }  // namespace
 
 struct ExactGradients::Impl {
@@ -190,16 +208,10 @@ void ExactGradients::Impl::end(Exchange& e, size_t number) {
   const Tensor gathered = empty(TensorMeta{{e.each * ranks}, dtype, device, std::nullopt});
   if (const int64_t n = part(e, rank); n > 0) {
     const std::vector<int64_t> times = tree.additions({0, ranks * own.count}, all);
+    const Tensor into = gathered.narrow(0, rank * e.each, n);
     TensorList sums;
-    for (size_t i = 0; i < times.size(); ++i) {
-      sums.push_back(e.received.narrow(0, static_cast<int64_t>(i) * n, n));
-      for (int64_t left = times[i]; left > 0; --left) {
-        const Tensor newest = std::move(sums.back());
-        sums.pop_back();
-        add_to(sums.back(), newest);
-      }
-    }
-    copy_elements(gathered.narrow(0, rank * e.each, n), sums[0]);
+    for (size_t i = 0; i < times.size(); ++i) sums.push_back(e.received.narrow(0, static_cast<int64_t>(i) * n, n));
+    add_up(sums, times, into);
   }
   const auto bytes = static_cast<size_t>(e.each * size_of(dtype));
   group->run(device, cat("exact sums ", number, " ", dtype, " [", e.count, "]"), [&](Collectives& c) {

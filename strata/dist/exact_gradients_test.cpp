@@ -71,6 +71,50 @@ TEST(SumTree, IsTheSameWhoeverHoldsThePlaces) {
   EXPECT_THROW(SumTree(4).additions({0, 4}, {{0, 2}, {2, 1}}), ValueError);
 }
 
+// In one pass over memory, as pair by pair.
+TEST(SumTree, IsAddedInOnePass) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    for (const int64_t count : {1, 2, 5, 7, 8}) {
+      constexpr int64_t kElements = 40'000;  // of several threads, and no whole number of stretches
+      Generator g(static_cast<uint64_t>(count));
+      TensorList parts, wide;
+      std::vector<const void*> at;
+      for (int64_t i = 0; i < count; ++i) {
+        parts.push_back(randn({kElements}, DType::f32, g).to(dtype));
+        wide.push_back(dtype == DType::bf16 ? parts.back().to(DType::f32) : parts.back().clone());
+        at.push_back(parts.back().raw_data());
+      }
+      const std::vector<int64_t> additions = SumTree(count).additions({0, count});
+      size_t held = 0;
+      for (size_t p = 0; p < wide.size(); ++p) {
+        wide[held++] = wide[p];
+        for (int64_t left = additions[p]; left > 0; --left) {
+          --held;
+          wide[held - 1] = wide[held - 1] + wide[held];
+        }
+      }
+      const Tensor want = wide[0].to(dtype), into = empty({{kElements}, dtype, Device::cpu(), std::nullopt});
+      add_in_tree(dtype, at, additions, into.raw_data(), kElements);
+      EXPECT_EQ(into.to(DType::f64).to_vector<double>(), want.to(DType::f64).to_vector<double>()) << dtype << count;
+      add_in_tree(dtype, at, additions, parts[0].raw_data(), kElements);  // over the first part
+      EXPECT_EQ(parts[0].to(DType::f64).to_vector<double>(), want.to(DType::f64).to_vector<double>()) << dtype;
+    }
+  }
+  float x[2] = {1, 2};
+  const void* const two[2] = {x, x + 1};
+  const auto add = [&](std::vector<int64_t> additions, DType dtype = DType::f32) {
+    add_in_tree(dtype, two, additions, x, 1);
+  };
+  EXPECT_THROW(add({0}), ValueError);
+  EXPECT_THROW(add({0, 0}), ValueError);
+  EXPECT_THROW(add({1, 0}), ValueError);
+  EXPECT_THROW(add({0, 2}), ValueError);
+  EXPECT_THROW(add({0, -1}), ValueError);
+  EXPECT_THROW(add({0, 1}, DType::i32), DTypeError);
+  add({0, 1});
+  EXPECT_EQ(x[0], 3);
+}
+
 using Bits = std::map<std::string, std::vector<double>>;
 
 // Parameters of several dtypes; what is "shy" gets a gradient from some micro-batches, "idle" from none, and "frozen"
