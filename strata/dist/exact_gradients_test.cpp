@@ -95,9 +95,9 @@ TEST(SumTree, IsAddedInOnePass) {
       }
       const Tensor want = wide[0].to(dtype), into = empty({{kElements}, dtype, Device::cpu(), std::nullopt});
       add_in_tree(dtype, at, additions, into.raw_data(), kElements);
-      EXPECT_EQ(into.to(DType::f64).to_vector<double>(), want.to(DType::f64).to_vector<double>()) << dtype << count;
+      EXPECT_EQ(into.to(DType::f64).to_vector<double>(), want.to(DType::f64).to_vector<double>()) << name_of(dtype) << count;
       add_in_tree(dtype, at, additions, parts[0].raw_data(), kElements);  // over the first part
-      EXPECT_EQ(parts[0].to(DType::f64).to_vector<double>(), want.to(DType::f64).to_vector<double>()) << dtype;
+      EXPECT_EQ(parts[0].to(DType::f64).to_vector<double>(), want.to(DType::f64).to_vector<double>()) << name_of(dtype);
     }
   }
   float x[2] = {1, 2};
