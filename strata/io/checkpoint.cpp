@@ -192,8 +192,7 @@ class OpenCheckpoint {
                     detail::SeenHashes* seen) const {
     if (const auto found = state_.parts.find(stem); found != state_.parts.end()) {
       const auto file_of = [&](int64_t rank) -> const InputFile& { return file(detail::file_name(stem, rank)); };
-      for (const auto& [name, of] : state_.stems)
-        if (of == stem) check_size(state_.files.at(name), file(name));
+      check_stem_sizes(stem);
       return detail::read_parts(stem, found->second, file_of, into, device, places, seen);
     }
     const std::string name = stem + std::string(detail::kExtension);
@@ -201,12 +200,7 @@ class OpenCheckpoint {
     const WrittenFile& wanted = state_.files.at(name);
     if (places.layout || places.has ||
         std::ranges::any_of(into, [](const auto& entry) { return is_placed(entry.second); })) {
-      if (!verified_) {
-        check_size(wanted, f);
-        Hasher all;
-        fill_tensors(f, {}, &all);
-        check_hash(wanted, f, all);
-      }
+      check_file(name);
       return detail::read_parts(
           stem, detail::whole_tensors(read_safetensors_header(f)), [&](int64_t) -> const InputFile& { return f; }, into,
           device, places, seen);
@@ -227,8 +221,40 @@ class OpenCheckpoint {
     return result;
   }
   const detail::StoredTensors& parts() const { return state_.parts; }
+  /// What a stem has, for read(). The files' sizes are looked at, and the whole of a file that has no hashes of
+  /// tensors.
+  std::map<std::string, detail::StoredTensor> stored(const std::string& stem) const {
+    check_has(stem);
+    if (const auto found = state_.parts.find(stem); found != state_.parts.end()) {
+      check_stem_sizes(stem);
+      return found->second;
+    }
+    const std::string name = stem + std::string(detail::kExtension);
+    check_file(name);
+    return detail::whole_tensors(read_safetensors_header(file(name)));
+  }
+  Tensor read(const std::string& stem, const std::string& name, const detail::StoredTensor& stored) const {
+    const bool in_parts = state_.parts.contains(stem);
+    const auto file_of = [&](int64_t rank) -> const InputFile& {
+      return file(in_parts ? detail::file_name(stem, rank) : stem + std::string(detail::kExtension));
+    };
+    return detail::read_parts(stem, {{name, stored}}, file_of, {}, Device::cpu(), {}, nullptr).at(name);
+  }
 
  private:
+  void check_stem_sizes(const std::string& stem) const {
+    for (const auto& [name, of] : state_.stems)
+      if (of == stem) check_size(state_.files.at(name), file(name));
+  }
+  // Reads all of it, unless that has been done.
+  void check_file(const std::string& name) const {
+    if (verified_) return;
+    const InputFile& f = file(name);
+    check_size(state_.files.at(name), f);
+    Hasher all;
+    fill_tensors(f, {}, &all);
+    check_hash(state_.files.at(name), f, all);
+  }
   InputFile open(const std::string& name) const { return InputFile(folder_.fd, name, file_in(dir_, name)); }
   bool is_gone() const {
     struct stat held {
@@ -359,6 +385,17 @@ Checkpoint detail::load_parts(const FoundCheckpoint& found, const std::vector<st
 }
 const detail::StoredTensors& detail::parts_of(const FoundCheckpoint& found) {
   return found.files->parts();
+}
+
+detail::StoredFile::StoredFile(FoundCheckpoint found, std::string stem)
+    : found_(std::move(found)), stem_(std::move(stem)) {
+  check<ValueError>(found_.files != nullptr, "load_checkpoint", "the checkpoint was not found, or not opened");
+  tensors_ = found_.files->stored(stem_);
+}
+Tensor detail::StoredFile::read(const std::string& name) const {
+  const auto t = tensors_.find(name);
+  check<IoError>(t != tensors_.end(), kOp, quote(found_.path), " has no tensor ", quote(name), " of ", quote(stem_));
+  return found_.files->read(stem_, name, t->second);
 }
 
 FoundCheckpoint open_checkpoint(const std::string& dir) {

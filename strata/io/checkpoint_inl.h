@@ -54,6 +54,23 @@ TensorMap read_parts(const std::string& stem, const std::map<std::string, Stored
                      const std::function<const InputFile&(int64_t rank)>& file, const TensorMap& into, Device device,
                      const RankPlaces& places, SeenHashes* seen);
 
+/// The tensors of one file name ("model") of a checkpoint, of one process or of several ranks, read one at a time.
+class StoredFile {
+ public:
+  /// Throws IoError where there is no file of that name, or one has not the size that state.json says; of a checkpoint
+  /// of one process also where the file is not the one that was written, which is read for it.
+  StoredFile(FoundCheckpoint found, std::string stem);
+  /// Whole shapes and dtypes by name, and where their parts are.
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+  /// All of it, on the host. Throws IoError where it is not what was written, naming file or tensor.
+  Tensor read(const std::string& name) const;
+
+ private:
+  FoundCheckpoint found_;
+  std::string stem_;
+  std::map<std::string, StoredTensor> tensors_;
+};
+
 Checkpoint load_parts(const FoundCheckpoint& found, const std::vector<std::string>& only, const TensorFiles& into,
                       Device device, const RankPlaces& places, SeenHashes* seen);
 const StoredTensors& parts_of(const FoundCheckpoint& found);

@@ -15,6 +15,7 @@
 #include "strata/io/files.h"
 #include "strata/text/nearest.h"
 #include "strata/text/utf8.h"
+#include "strata/train/exact_step_inl.h"
 #include "strata/train/layered_inl.h"
 #include "strata/train/run.h"
 
@@ -348,6 +349,7 @@ void check_together(const TrainConfig& c, const Origins& origins) {
     if (const std::string why = LayeredAccumulation::refuses(c); !why.empty())
       fail(blame({"memory.accumulation", "train.accumulate", "data.format"}), "memory.accumulation = layers: " + why);
   }
+  if (const std::string why = ExactStep::refuses(c); !why.empty()) fail(blame({"parallel.exact"}), why);
   const ModelConfig& m = c.model;
   if (own && m.dim % m.heads != 0)
     fail(blame({"model.heads", "model.dim"}),
