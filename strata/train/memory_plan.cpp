@@ -144,6 +144,10 @@ std::string to_text(const MemoryPlan& plan) {
   std::string s;
   for (const auto& [label, bytes] : rows) s += row(label, bytes) + '\n';
   if (plan.program > 0) s += row("program", plan.program) + '\n';
+  if (e.ranks > 1)
+    s += row("sent", e.sends_parameters + e.sends_gradients) +
+         fmt::format("  (by one of {} ranks in a step: parameters {}, gradients {}; what is above is one rank's)\n",
+                     e.ranks, memory::bytes_text(e.sends_parameters), memory::bytes_text(e.sends_gradients));
   const int64_t wanted = e.peak + plan.program, free = plan.bound.free();
   if (free == std::numeric_limits<int64_t>::max()) return s;  // nothing bounds it
   s += row("free", free) + fmt::format("  ({}: {}, {} in use)\n\n", plan.bound.name,
