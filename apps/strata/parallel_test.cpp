@@ -14,6 +14,8 @@
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
+#include "strata/train/config.h"
+#include "strata/train/estimate.h"
 #include "strata/train/metrics.h"
 
 namespace strata::cli {
@@ -200,11 +202,62 @@ TEST_F(Parallel, ZeroHasTheBitsOfWholeReplicas) {
   }
 }
 
+TEST_F(Parallel, BlocksLieAmongAsManyRanksAsIsSaidUntilBackward) {
+  const std::string more = "--steps 20 --set model.layers=3 ";
+  const Result whole = strata(on(4, "whole") + more);
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  for (const std::string to : {"always", "never", "2"}) {
+    const Result r = strata(on(4, to) + more + "--set parallel.zero=3 --set parallel.reshard=" + to);
+    ASSERT_EQ(r.status, 0) << r.output;
+    EXPECT_EQ(weights(to), weights("whole")) << to;
+    EXPECT_EQ(metrics(to)[19].loss, metrics("whole")[19].loss) << to;
+  }
+}
+
+// What `strata estimate` says of a rank, beside what rank 0 had at most.
+TEST_F(Parallel, ARankTakesWhatWasEstimated) {
+  const std::vector<std::string> shape{"model.layers=6", "model.dim=256", "model.heads=4", "model.context=64"};
+  for (const std::string& way :
+       {std::string("parallel.zero=0"), std::string("parallel.zero=1"), std::string("parallel.zero=2"),
+        std::string("parallel.zero=3"), std::string("parallel.zero=3 parallel.reshard=never"),
+        std::string("parallel.zero=3 train.accumulate=2"), std::string("parallel.zero=3 train.dtype=bf16")}) {
+    SCOPED_TRACE(way);
+    std::vector<std::string> settings{"train.batch=8"};
+    settings.insert(settings.end(), shape.begin(), shape.end());
+    std::string words = "--steps 3 --set train.eval_every=0 --set train.save_every=-1 --set train.batch=8";
+    for (const std::string& s : shape) words += " --set " + s;
+    for (size_t at = 0; at < way.size();) {
+      const size_t end = std::min(way.find(' ', at), way.size());
+      settings.push_back(way.substr(at, end - at));
+      words += " --set " + settings.back();
+      at = end + 1;
+    }
+    settings.emplace_back("parallel.dp=4");
+    const MemoryEstimate e = estimate_memory(parse_config("", "test", settings));
+    EXPECT_EQ(e.ranks, 4);
+    EXPECT_GT(e.sends_gradients, 0);
+    const std::string out = "run" + std::to_string(std::hash<std::string>()(way));
+    const Result r = strata(on(4, out) + words);
+    ASSERT_EQ(r.status, 0) << r.output;
+    const double peak = metrics(out).back().peak_memory;
+    EXPECT_NEAR(static_cast<double>(e.peak) / peak, 1, 0.1) << e.peak << " and " << peak;
+  }
+  const Result told = strata("estimate --no-limits --set parallel.dp=4 --set parallel.zero=3");
+  ASSERT_EQ(told.status, 0) << told.output;
+  EXPECT_NE(told.output.find("by one of 4 ranks in a step: parameters "), std::string::npos) << told.output;
+  const Result alone = strata("estimate --no-limits");
+  EXPECT_EQ(alone.output.find("ranks in a step"), std::string::npos) << alone.output;
+}
+
 TEST_F(Parallel, ZeroAddsUpPassesAndGoesOnAfterAStop) {
   const std::string more = "--set train.accumulate=2 ";
   const Result whole = strata(on(2, "whole") + more);
   ASSERT_EQ(whole.status, 0) << whole.output;
   const auto want = metrics("whole");
+  // With 3 whole gradients may add up, too: the bits are those of whole replicas then.
+  const Result once = strata(on(2, "once") + more + "--set parallel.zero=3 --set parallel.every_pass=false");
+  ASSERT_EQ(once.status, 0) << once.output;
+  EXPECT_EQ(weights("once"), weights("whole"));
   for (const std::string zero : {"1", "2", "3"}) {
     const std::string with = more + "--set parallel.zero=" + zero + " ";
     const std::string out = "zero" + zero, stopped = "stopped" + zero;
@@ -270,9 +323,13 @@ TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {
            {"--set parallel.tp=3", "parallel.tp is 3, and the job has 2 ranks"},
            {"--set parallel.dp=2 --set parallel.tp=2",
             "parallel.dp is 2 and parallel.tp is 2, and the job has 2 ranks"},
-           {"--set parallel.tp=2 --set parallel.pp=2", "parallel.pp is 2 and parallel.tp is 2, and the job has 2 ranks"},
+           {"--set parallel.tp=2 --set parallel.pp=2",
+            "parallel.pp is 2 and parallel.tp is 2, and the job has 2 ranks"},
            {"--set parallel.tp=2 --set model.heads=1", "do not divide the heads of blocks.0.attn: 1 of queries"},
            {"--set parallel.zero=3 --set parallel.dp=1 --set parallel.tp=2", "parallel.zero and parallel.tp are not"},
+           {"--set parallel.zero=3 --set parallel.reshard=3",
+            "parallel.reshard is '3': wanted always, never, or a number"},
+           {"--set parallel.zero=3 --set parallel.reshard=some", "parallel.reshard is 'some': wanted"},
            {"--set memory.device=1GiB", "[memory] is for one rank"}}) {
     const Result r = strata(on(2, "refused") + more);
     EXPECT_NE(r.status, 0) << more;

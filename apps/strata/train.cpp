@@ -79,7 +79,10 @@ lab::Limits measured_limits(Device device) {
 
 // Before anything is made or read: a run that is too large would be ended by the system, without a word.
 void require_memory(const TrainConfig& config) {
-  const MemoryPlan plan = plan_memory(config, memory::tightest_bound(parse_device(config.device)));
+  TrainConfig of_rank = config;
+  const int64_t others = config.parallel.tp * config.parallel.pp;
+  if (of_rank.parallel.dp == 0) of_rank.parallel.dp = std::max<int64_t>(distributed::size() / others, 1);
+  const MemoryPlan plan = plan_memory(of_rank, memory::tightest_bound(parse_device(config.device)));
   if (plan.fits) return;
   std::fputs(to_text(plan).c_str(), stderr);
   std::string text = "the model does not fit into the memory that is free";

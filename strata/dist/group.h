@@ -39,8 +39,8 @@ class Mesh {
   const std::vector<Axis>& axes() const { return axes_; }
   /// The product of the axes' sizes.
   int size() const { return size_; }
-  /// The ranks that differ from `rank` along the axes of `group` ("tp", "dp+cp") alone, ascending by those axes in the
-  /// mesh's order. "world" is all. Throws ValueError naming an axis that is not there, and those that are.
+  /// The ranks that differ from `rank` along the axes of `group` ("tp", "dp+cp"; "dp:2" two neighbours at a time) alone, in
+  /// the mesh's order. "world" is all. Throws ValueError naming an axis or a number that does not fit, and what there is.
   std::vector<int> ranks_of(std::string_view group, int rank) const;
 
  private:

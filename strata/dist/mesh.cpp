@@ -53,6 +53,16 @@ Mesh::Mesh(std::vector<Axis> axes) : axes_(std::move(axes)) {
 
 std::vector<int> Mesh::ranks_of(std::string_view group, int rank) const {
   check(rank >= 0 && rank < size_, "Mesh", "there is no rank ", rank, " among ", size_);
+  if (const size_t colon = group.find(':'); colon != std::string_view::npos) {
+    const std::string_view axes = group.substr(0, colon), number = group.substr(colon + 1);
+    const std::vector<int> all = ranks_of(axes, rank);
+    int n = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
+    check(error == std::errc() && end == number.data() + number.size() && n >= 1 && all.size() % static_cast<size_t>(n) == 0,
+          "Mesh", "'", group, "': wanted a number that divides the ", all.size(), " ranks of '", axes, "'");
+    const auto place = std::ranges::find(all, rank) - all.begin(), begin = place - place % n;
+    return {all.begin() + begin, all.begin() + begin + n};
+  }
   std::vector<bool> chosen(axes_.size(), group == "world" || group.empty());
   while (!group.empty() && group != "world") {
     const size_t end = std::min(group.find('+'), group.size());

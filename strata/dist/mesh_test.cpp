@@ -32,6 +32,16 @@ TEST(Mesh, EveryRankIsInTheGroupsThatItIsToldOf) {
   EXPECT_EQ(m.ranks_of("dp+cp", 0).size(), 3U);
 }
 
+TEST(Mesh, NeighboursOfAGroup) {
+  const Mesh m("dp=4 tp=2");
+  EXPECT_EQ(m.ranks_of("dp:2", 0), Ranks({0, 2}));
+  EXPECT_EQ(m.ranks_of("dp:2", 5), Ranks({5, 7}));
+  EXPECT_EQ(m.ranks_of("dp+dp:2", 7), Ranks({5, 7}));
+  EXPECT_EQ(m.ranks_of("dp:1", 3), Ranks({3}));
+  EXPECT_EQ(m.ranks_of("dp:4", 3), m.ranks_of("dp", 3));
+  EXPECT_EQ(m.ranks_of("world:4", 6), Ranks({4, 5, 6, 7}));
+}
+
 TEST(Mesh, RefusesWhatItCannotBe) {
   for (const auto& [text, piece] : std::vector<std::pair<const char*, const char*>>{
            {"dp", "'dp' is no axis"}, {"dp=x", "'x' in 'dp=x' is no size"}, {"dp=2 dp=3", "given twice"},
@@ -46,6 +56,8 @@ TEST(Mesh, RefusesWhatItCannotBe) {
   }
   EXPECT_THROW(Mesh("dp=2").ranks_of("tp", 0), ValueError);
   EXPECT_THROW(Mesh("dp=2").ranks_of("dp", 2), ValueError);
+  for (const char* group : {"dp:3", "dp:0", "dp:-2", "dp:", "dp:2x", "dp:2:1", "tp:2"})
+    EXPECT_THROW(Mesh("dp=4").ranks_of(group, 0), ValueError) << group;
 }
 
 }  // namespace

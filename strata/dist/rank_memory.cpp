@@ -1,5 +1,6 @@
 #include "strata/dist/rank_memory_inl.h"
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -8,6 +9,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/dist/part_gather_inl.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 
@@ -32,7 +34,9 @@ struct Block {
   std::optional<Parts> parts;  // none: it is whole
   Tensor whole;                // flat, in the device's own memory; of the parts' dtype, or u8
   uint32_t version = 0;        // of the part, when it was gathered
-  Work gather;
+  std::shared_ptr<PartGather> bringing;
+  Tensor kept;  // of what was whole in this pass this rank's share among its neighbours
+  uint32_t kept_version = 0;
   RankUnit* unit = nullptr;
 };
 
@@ -57,6 +61,7 @@ struct RankUnit::State {
   std::vector<Block*> blocks;
   int pinned = 0;
   bool ahead = true;
+  Group* near = nullptr;  // what goes after a forward is kept among its ranks
 };
 
 namespace {
@@ -93,11 +98,20 @@ class RankMemory final : public memory::Backend {
     Block& b = *static_cast<Block*>(block);
     const auto lock = locked(b);
     begin_all(b);
-    try {
-      std::exchange(b.gather, Work()).wait();
-    } catch (...) {
-      b.whole = {};
-      throw;
+    if (const std::shared_ptr<PartGather> all = b.bringing) {
+      try {
+        all->finish();
+      } catch (...) {
+        for_each(b, [&](Block& other) {
+          if (other.bringing != all) return;
+          other.bringing = nullptr;
+          other.whole = {};
+        });
+        throw;
+      }
+      for_each(b, [&](Block& other) {
+        if (other.bringing == all) other.bringing = nullptr;
+      });
     }
     if (b.unit) ++b.unit->state->pinned;
     return static_cast<std::byte*>(b.whole.raw_data());
@@ -115,10 +129,13 @@ class RankMemory final : public memory::Backend {
     }
     if (!b.parts) return;
     if (written) copy_elements(b.parts->part, own_part(b));
-    if (!b.unit)
-      drop(b);
-    else if (--b.unit->state->pinned == 0)
-      for (Block* each : b.unit->state->blocks) drop(*each);
+    if (!b.unit) return drop(b);
+    if (--b.unit->state->pinned > 0) return;
+    Group* const near = b.unit->state->near;
+    for (Block* each : b.unit->state->blocks) {
+      if (near) keep(*each, *near);
+      drop(*each);
+    }
   }
   void prefetch(Device, void* block) override {
     Block& b = *static_cast<Block*>(block);
@@ -132,10 +149,7 @@ class RankMemory final : public memory::Backend {
   }
   // Lets the whole tensor go.
   static void drop(Block& b) {
-    try {
-      std::exchange(b.gather, Work()).wait();  // somebody writes there
-    } catch (const Error&) {                   // whoever wants it is told
-    }
+    if (b.bringing) std::exchange(b.bringing, nullptr)->end();  // somebody writes there
     b.whole = {};
   }
 
@@ -160,30 +174,63 @@ class RankMemory final : public memory::Backend {
   static std::unique_lock<std::mutex> locked(const Block& b) {
     return b.unit ? std::unique_lock(b.unit->state->mutex) : std::unique_lock<std::mutex>();
   }
-  static void begin_all(Block& b) {
-    if (!b.unit) return begin(b);
-    for (Block* each : b.unit->state->blocks) begin(*each);
+  static void for_each(Block& b, const auto& act) {
+    if (!b.unit) return act(b);
+    for (Block* each : b.unit->state->blocks) act(*each);
+  }
+  // Between a forward and its backward this rank keeps its share of the whole tensor; backward is the last to want it.
+  static void keep(Block& b, const Group& near) {
+    if (current_phase() == Phase::backward || !b.parts) {
+      b.kept = {};
+      return;
+    }
+    if (!b.whole.defined() || (b.kept.defined() && b.kept_version == b.version)) return;
+    if (b.bringing) std::exchange(b.bringing, nullptr)->finish();
+    const memory::TagScope tag(b.tag);
+    b.kept = Cut(b.whole.shape(), near.size()).part(b.whole, near.rank()).clone();
+    b.kept_version = b.version;
   }
   // What was gathered and never used may be older than the parts.
-  static void begin(Block& b) {
-    if (b.whole.defined() && (!b.parts || b.version == b.parts->part.version())) return;
+  static void begin_all(Block& b) {
     const Plainly plainly;
+    std::map<Group*, std::vector<Block*>> from;
+    std::vector<Group*> groups;  // in the order of the blocks, which is every rank's
+    for_each(b, [&](Block& each) {
+      if (each.whole.defined() && (!each.parts || each.version == each.parts->part.version())) return;
+      Group* const group = make_room(each);
+      if (!group) return;
+      if (!from.contains(group)) groups.push_back(group);
+      from[group].push_back(&each);
+    });
+    for (Group* const group : groups) {
+      std::vector<PartGather::Item> items;
+      for (Block* each : from[group]) {
+        const bool near = group != each->parts->group;
+        items.push_back({each->parts->name, each->whole,
+                         near ? Cut(each->whole.shape(), group->size()) : each->parts->cut});
+      }
+      const auto all = std::make_shared<PartGather>(*group, std::move(items));
+      for (Block* each : from[group]) each->bringing = all;
+    }
+  }
+  // Memory with this rank's part in its place, and whom the rest comes from.
+  static Group* make_room(Block& b) {
     const memory::TagScope tag(b.tag);
-    std::exchange(b.gather, Work()).wait();
-    b.whole = {};
+    drop(b);
     const DType dtype = b.parts ? b.parts->part.dtype() : DType::u8;
     const auto numel = static_cast<int64_t>(b.bytes / size_of(dtype));
     b.whole = empty(TensorMeta{{numel}, dtype, b.device, std::nullopt});
-    if (!b.parts) return;
+    if (!b.parts) return nullptr;
     const Parts& p = *b.parts;
     b.version = p.part.version();
+    Group* const near = b.unit ? b.unit->state->near : nullptr;
+    if (near && b.kept.defined() && b.kept_version == b.version) {
+      const Cut cut(b.whole.shape(), near->size());
+      copy_elements(cut.part(b.whole, near->rank()), b.kept);
+      return near;
+    }
     copy_elements(own_part(b), p.part);
-    b.gather = p.group->start(b.device, cat("gather ", p.name, " ", dtype, " [", numel, "]"),
-                              [whole = b.whole, cut = p.cut](Collectives& c) {
-                                gather_parts(c, static_cast<std::byte*>(whole.raw_data()), cut,
-                                             static_cast<int64_t>(size_of(whole.dtype())));
-                              },
-                              {b.whole});
+    return p.group;
   }
 };
 
@@ -226,6 +273,12 @@ void RankUnit::give(const Tensor& part, RankUnit& to) {
 void RankUnit::only_when_wanted() {
   const std::lock_guard lock(state->mutex);
   state->ahead = false;
+}
+
+void RankUnit::keep_among(Group* near) {
+  const std::lock_guard lock(state->mutex);
+  state->near = near;
+  for (Block* b : state->blocks) b->kept = {};
 }
 
 void RankUnit::drop() {

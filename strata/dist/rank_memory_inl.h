@@ -14,8 +14,8 @@ namespace strata::distributed {
 /// somebody pins them, or they were asked for. All ranks must pin and ask in the same order.
 extern const Tier kRanks;
 
-/// Tensors of the tier that come and go together: where one of them is wanted all are gathered, in the same order in
-/// every rank, whichever it is that a rank wants. They go when none is pinned any more.
+/// Tensors of the tier that come and go together: where one of them is wanted all are gathered by one call, the small ones
+/// of a dtype in one buffer, whichever it is that a rank wants. They go when none is pinned any more.
 class RankUnit {
  public:
   RankUnit();
@@ -27,6 +27,10 @@ class RankUnit {
   void give(const Tensor& part, RankUnit& to);
   /// From now on its tensors come when they are wanted, and not before.
   void only_when_wanted();
+  /// From now on what goes outside of a backward pass is kept as parts of a share each of `near`'s ranks, which have the
+  /// same parts together, and comes from them when it is next wanted, until the parts change. What is kept now goes;
+  /// nullptr: nothing is kept. `near` must outlive it.
+  void keep_among(Group* near);
   /// Lets go what was gathered and is not pinned.
   void drop();
 

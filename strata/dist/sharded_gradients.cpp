@@ -30,18 +30,21 @@ struct ShardedGradients::Impl {
     HookHandle hook;
     size_t bucket = 0;
     std::vector<int64_t> offsets;  // of each rank's part, elements into the bucket
+    Tensor gradient;               // until it is in its bucket
     bool ready = false;            // in this pass
     bool used = false;             // in this step
     Tensor part;                   // of this step's average
   };
   // Rank 0's parts of all members, then rank 1's: stretches of one length, which is rank 0's, whose parts are largest.
+  // While another one travels it has no memory: its gradients stay where they are, so that all of it is never more than
+  // two buckets take, what backward has just made included.
   struct Bucket {
     DType dtype = DType::f32;
     std::vector<size_t> members;
     int64_t bytes = 0;    // of the gradients
     int64_t stretch = 0;  // elements
     size_t missing = 0;
-    Tensor memory;  // from the first gradient until it travels
+    Tensor memory;  // until it travels
     Tensor own;     // this rank's stretch of the averages
     Work work;
   };
@@ -52,7 +55,7 @@ struct ShardedGradients::Impl {
   void begin_pass();
   void arrived(size_t index);
   void take(size_t index);
-  Tensor& memory_of(Bucket& b) const;
+  void fill(Bucket& b);
   void begin_ready();
   void begin(size_t index);
   void collect();
@@ -122,31 +125,35 @@ void ShardedGradients::Impl::arrived(size_t index) {
   begin_ready();
 }
 
-// A gradient is complete: its rows go to their ranks' stretches.
+// A gradient is complete.
 void ShardedGradients::Impl::take(size_t index) {
-  NoGrad guard;
   Parameter& p = parameters[index];
-  Bucket& b = buckets[p.bucket];
-  const Tensor flat = p.tensor.grad().contiguous().view({p.tensor.numel()});
-  const Tensor& memory = memory_of(b);
-  for (int r = 0; r < group.size(); ++r) {
-    if (p.cut.numel(r) == 0) continue;
-    copy_elements(memory.narrow(0, p.offsets[static_cast<size_t>(r)], p.cut.numel(r)),
-                  flat.narrow(0, p.cut.begin(r), p.cut.numel(r)));
-  }
+  p.gradient = p.tensor.grad();
   p.tensor.set_grad(Tensor());
   p.ready = p.used = true;
-  --b.missing;
+  --buckets[p.bucket].missing;
+  if (p.bucket == next && underway.empty()) fill(buckets[next]);
 }
 
-Tensor& ShardedGradients::Impl::memory_of(Bucket& b) const {
+// The gradients that there are go to their places: rows to their ranks' stretches.
+void ShardedGradients::Impl::fill(Bucket& b) {
+  NoGrad guard;
   if (!b.memory.defined()) {
     const memory::TagScope tag(memory::Tag::gradient);
     b.memory = empty(TensorMeta{{b.stretch * group.size()}, b.dtype, device, std::nullopt});
     // What is missing counts as zero, and so does what fills up stretches.
     fill_elements(b.memory, 0.0);
   }
-  return b.memory;
+  for (const size_t i : b.members) {
+    Parameter& p = parameters[i];
+    if (!p.gradient.defined()) continue;
+    const Tensor flat = std::exchange(p.gradient, Tensor()).contiguous().view({p.tensor.numel()});
+    for (int r = 0; r < group.size(); ++r) {
+      if (p.cut.numel(r) == 0) continue;
+      copy_elements(b.memory.narrow(0, p.offsets[static_cast<size_t>(r)], p.cut.numel(r)),
+                    flat.narrow(0, p.cut.begin(r), p.cut.numel(r)));
+    }
+  }
 }
 
 // In the buckets' order, which is the same in every rank.
@@ -158,7 +165,8 @@ void ShardedGradients::Impl::begin(size_t index) {
   while (underway.size() >= kUnderWay) collect();
   Bucket& b = buckets[index];
   const memory::TagScope tag(memory::Tag::gradient);
-  Tensor memory = std::exchange(memory_of(b), Tensor());
+  fill(b);
+  const Tensor memory = std::exchange(b.memory, Tensor());
   b.own = empty(TensorMeta{{b.stretch}, b.dtype, device, std::nullopt});
   b.work = group.start(device, cat("parts of gradients ", index, " ", b.dtype, " [", memory.numel(), "]"),
                        [memory, own = b.own](Collectives& c) {

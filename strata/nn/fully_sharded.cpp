@@ -10,6 +10,7 @@
 #include "strata/cuda/graph.h"
 #include "strata/dist/collectives/placed.h"
 #include "strata/dist/data_parallel.h"
+#include "strata/dist/part_gather_inl.h"
 #include "strata/dist/parts_inl.h"
 #include "strata/dist/rank_memory_inl.h"
 #include "strata/dist/sharded_gradients_inl.h"
@@ -64,6 +65,7 @@ struct FullySharded::State {
   Group& group;
   Group& gathers;              // the same ranks: what travels there waits for no gradient
   Group& all;                  // replicas included
+  Group* near = nullptr;       // of 3: where blocks lie between forward and backward, of some neighbours
   std::deque<RankUnit> units;  // outlive the slots
   std::vector<Slot> slots;
   std::vector<size_t> reduced;                    // slots, as `gradients` has them
@@ -81,6 +83,10 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
   check(o.whole_below >= 0, kOp, "whole_below is not negative, got ", o.whole_below);
   check(all.size() == group.size() * (o.replicas.empty() ? 1 : distributed::group(o.replicas).size()), kOp,
         "the axes '", o.axis, "' and '", o.replicas, "' have one in common");
+  check(o.reshard_to >= 0 && (o.reshard_to == 0 || group.size() % o.reshard_to == 0), kOp, "reshard_to is ",
+        o.reshard_to, ", which does not divide the ", group.size(), " ranks of '", o.axis, "'");
+  if (o.zero == 3 && o.reshard_to > 1 && o.reshard_to < group.size())
+    near = &distributed::group(cat(gathers.name(), ':', o.reshard_to));
   NamedTensors ours;
   std::map<const Storage*, int> on;  // several on one storage, or a part of one: moving them would part them
   for (const auto& [name, t] : module.named_parameters()) {
@@ -115,8 +121,8 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
       ShardedGradients::Options{
           .bucket_bytes = o.bucket_bytes, .every_pass = o.zero == 3 && o.reduce_every_pass, .replicas = replicas});
   if (o.zero == 2) return;
-  StreamOptions stream{.tier = kRanks, .gradients = false, .recompute = false};
-  if (!o.reshard_after_forward) stream.near_bytes = INT64_MAX / 4;
+  StreamOptions stream{.tier = kRanks, .gradients = false, .recompute = false, .whole_parts = true};
+  if (o.reshard_to == 1) stream.near_bytes = INT64_MAX / 4;
   for (const auto& [name, t] : module.named_parameters())
     if (t.tier() != kRanks && on[t.storage().get()] <= 1) stream.in_place.push_back(name);
   streamed = std::make_unique<Streamed>(module, stream);
@@ -261,19 +267,18 @@ void FullySharded::finish() {
 void FullySharded::gather_updated() {
   NoGrad guard;
   std::vector<State::Slot*> whole;
+  std::vector<PartGather::Item> items;
   for (State::Slot& s : state_->slots) {
     if (!s.whole.requires_grad() || s.cut.begins.empty()) continue;
-    if (s.moved)
+    if (s.moved) {
       bump_version(s.part, kOp);  // what was gathered and not used is old now
-    else
-      whole.push_back(&s);
+      continue;
+    }
+    whole.push_back(&s);
+    items.push_back({s.name, s.whole.detach().view({s.whole.numel()}), s.cut});
   }
   if (whole.empty()) return;
-  state_->gathers.run(whole[0]->whole.device(), cat("updated parts of ", whole.size()), [&](Collectives& c) {
-    for (const State::Slot* s : whole)
-      gather_parts(c, static_cast<std::byte*>(s->whole.raw_data()), s->cut,
-                   static_cast<int64_t>(size_of(s->whole.dtype())));
-  });
+  PartGather(state_->gathers, std::move(items)).finish();
   for (const State::Slot* s : whole) bump_version(s->whole, kOp);
 }
 
@@ -299,10 +304,16 @@ StreamStats FullySharded::stats() const {
 }
 
 struct FullySharded::Pass::State {
-  explicit State(FullySharded::State& s) : of(s), cut(s.gathers), scope(std::in_place, *s.streamed) {}
+  explicit State(FullySharded::State& s) : of(s), cut(s.gathers), scope(std::in_place, *s.streamed) {
+    if (!of.near || !grad_enabled()) return;
+    for (RankUnit& u : of.units) u.keep_among(of.near);
+  }
   ~State() {
     scope.reset();
-    for (RankUnit& u : of.units) u.drop();  // what had been expected and was not used
+    for (RankUnit& u : of.units) {
+      u.drop();  // what had been expected and was not used
+      u.keep_among(nullptr);
+    }
   }
   FullySharded::State& of;
   CutBetween cut;

@@ -21,9 +21,13 @@ struct FullyShardedOptions {
   /// axis = "in", replicas = "dp": parameters travel within eights, parts of gradients between them (HSDP).
   std::string replicas;
   int64_t bucket_bytes = int64_t{25} << 20;  ///< gradients that travel together
-  /// Of 3: whether a block's parameters go after its forward, to come again for its backward, or stay until then.
-  bool reshard_after_forward = true;
-  /// Of 3: whether the gradients of every pass of a step travel, or whole ones add up and travel once.
+  /// Of 3: among how many neighbouring ranks a block's parameters lie from its forward to its backward. 0: all of the axis,
+  /// so that they travel among all of them twice; 1: each has them whole, and they travel once; n, which divides the
+  /// ranks: each has 1/n, and what is gathered for backward travels among n (within a host, say).
+  int reshard_to = 0;
+  /// Of 3: whether the gradients of every pass of a step travel, so that none is ever whole, or whole ones add up and
+  /// travel once. Sums are those of DataParallel, bit for bit, with the latter alone: where averages of passes are
+  /// added up, they are taken in another order.
   bool reduce_every_pass = true;
   int64_t whole_below = 0;  ///< of 3: parameters of fewer elements stay whole in every rank
 };

@@ -1,29 +1,20 @@
-// ZeRO 1, 2 and 3 against DataParallel, bit for bit, between ranks that are threads; what a rank keeps; what travels
-// when.
+// ZeRO 1, 2 and 3 against DataParallel, bit for bit, between ranks that are threads.
 
 #include "strata/nn/fully_sharded.h"
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <map>
-#include <mutex>
 #include <optional>
-#include <thread>
 
 #include "strata/autograd/autograd.h"
-#include "strata/autograd/checkpoint.h"
 #include "strata/core/autocast.h"
 #include "strata/core/placement.h"
 #include "strata/dist/collectives/placed.h"
 #include "strata/dist/data_parallel.h"
 #include "strata/dist/processes_test_util.h"
 #include "strata/dist/rank_threads.h"
-#include "strata/memory/allocator.h"
-#include "strata/nn/nn.h"
-#include "strata/ops/ops.h"
+#include "strata/nn/fully_sharded_test_util.h"
 #include "strata/optim/optim.h"
 
 namespace strata::nn {
@@ -31,59 +22,6 @@ namespace {
 
 using distributed::Mesh;
 using distributed::run_as_ranks;
-
-// What an expectation of every rank says.
-void is(bool ok, const std::string& what) {
-  if (!ok) throw std::runtime_error(what);
-}
-
-struct Block : Module {
-  explicit Block(int64_t width) : Module("Block"), up(width, 2 * width + 1), down(2 * width + 1, width), norm(width) {
-    register_module("up", up);
-    register_module("down", down);
-    register_module("norm", norm);
-  }
-  Tensor forward(const Tensor& x) const {
-    const ModuleCall in(*this);
-    return x + down(gelu(up(norm(x))));
-  }
-  Linear up, down;
-  LayerNorm norm;
-};
-
-// A tied table at both ends, blocks, a scale that only some ranks use, a number, a frozen matrix, one that nobody uses.
-struct Net : Module {
-  static constexpr int64_t kWords = 11, kWidth = 6;
-  explicit Net(uint64_t seed, int64_t width = kWidth, int blocks = 3) : Module("Net") {
-    static std::mutex mutex;  // ranks are threads, and draw from one generator
-    const std::lock_guard lock(mutex);
-    manual_seed(seed);
-    table = register_parameter("table", randn({kWords, width}) * 0.3);
-    for (int i = 0; i < blocks; ++i) all.push_back(Block(width));
-    scale = register_parameter("scale", ones({width}));
-    number = register_parameter("number", full({}, 0.9));
-    Generator same(7);  // what is frozen DataParallel leaves to each rank
-    frozen = register_parameter("frozen", randn({width, width}, DType::f32, same) * 0.3);
-    frozen.set_requires_grad(false);
-    idle = register_parameter("idle", randn({3, 2}));
-    pair = register_parameter("pair", randn({2, width}));  // fewer rows than ranks
-  }
-  Tensor loss(const Tensor& words, bool scaled, bool again = false) const {
-    Tensor x = index_select(table, 0, words);
-    for (const Block& b : all) x = again ? checkpoint([&b](const Tensor& t) { return b.forward(t); }, x) : b.forward(x);
-    if (scaled) x = x * scale;
-    x = matmul(x, frozen) * number + sum(pair, {0}, false);
-    return mean(square(matmul(x, table.t())));
-  }
-  ModuleList<Block> all = register_module("blocks", ModuleList<Block>());
-  Tensor table, scale, number, frozen, idle, pair;
-};
-
-Tensor words(int rank, int step, int pass) {
-  std::vector<int64_t> w;
-  for (int64_t i = 0; i < 9; ++i) w.push_back((i * (rank + 2) + 3 * step + 5 * pass) % Net::kWords);
-  return from_span<int64_t>(w, {9});
-}
 
 struct Way {
   int zero = 0;
@@ -226,12 +164,17 @@ TEST(FullySharded, BlocksThatRunAgainAreGatheredAgain) {
   expect_same({.zero = 3, .again = true}, "checkpoint");
 }
 
-// Bytes that this process has gathered of parameters in bf16 and in f32, by the flight recorder, of a step.
-std::pair<int, int> gathers_of(int64_t step) {
-  int low = 0, full = 0;
+// Elements that this process has gathered of blocks' parameters in bf16 and in f32, by the flight recorder, of a step.
+std::pair<int64_t, int64_t> gathered_of_blocks(int64_t step) {
+  int64_t low = 0, full = 0;
   for (const distributed::CollectiveEntry& e : distributed::recorder().entries()) {
-    if (e.step != step || !e.what.starts_with("gather ") || e.what.find(".weight") == std::string::npos) continue;
-    (e.what.find(" bf16 [") != std::string::npos ? low : full) += e.what.find("norm") == std::string::npos ? 1 : 0;
+    if (e.step != step || !e.what.starts_with("gather blocks.")) continue;
+    const auto elements = [&](const std::string& dtype) {
+      const size_t at = e.what.find(dtype);
+      return at == std::string::npos ? 0 : std::stoll(e.what.substr(at + dtype.size()));
+    };
+    low += elements(" bf16 [");
+    full += elements(" f32 [");
   }
   return {low, full};
 }
@@ -262,15 +205,27 @@ TEST(FullySharded, CopiesForAutocastAreGatheredInItsPrecision) {
       optimizer.zero_grad();
       sharded.gather_updated();
     }
-    const auto [low, full] = gathers_of(102);
-    EXPECT_EQ(low, 2 * 3 + 2);  // two layers of three blocks; one block has gone when its backward comes
-    EXPECT_EQ(full, 0);
+    const auto [low, full] = gathered_of_blocks(102);
+    const Block& b = net.all[0];
+    const int64_t weights = b.up.weight.numel() + b.down.weight.numel();
+    // Three blocks; the last is still there when its backward comes, and two come again.
+    EXPECT_EQ(low, 5 * weights);
+    EXPECT_EQ(full, 5 * (b.up.bias.numel() + b.down.bias.numel() + 2 * Net::kWidth));
   });
 }
 
 TEST(FullySharded, ParametersMayStayWholeOrUntilBackward) {
-  expect_same({.zero = 3, .options = {.reshard_after_forward = false}}, "never resharded");
+  expect_same({.zero = 3, .options = {.reshard_to = 1}}, "never resharded");
   expect_same({.zero = 3, .options = {.whole_below = 20}}, "small ones whole");
+}
+
+TEST(FullySharded, BlocksMayLieAmongNeighboursUntilBackward) {
+  for (const int n : {2, 4}) {
+    expect_same({.zero = 3, .options = {.reshard_to = n}, .mesh = "dp=4"}, cat("to ", n));
+    expect_same({.zero = 3, .again = true, .options = {.reshard_to = n}, .mesh = "dp=4"}, cat("checkpoint, to ", n));
+    expect_same({.zero = 3, .passes = 2, .options = {.reshard_to = n, .reduce_every_pass = false}, .mesh = "dp=4"},
+                cat("passes, to ", n));
+  }
 }
 
 TEST(FullySharded, ReplicasAverageParts) {
@@ -282,120 +237,6 @@ TEST(FullySharded, ReplicasAverageParts) {
     const Bytes want = train(plain), got = train(way);
     expect_near(got, want);
   }
-}
-
-// Bytes of parameters, gradients and optimizer state at the peak of a step.
-int64_t bytes_of_step(Net& net, FullySharded* sharded, distributed::DataParallel* ddp, int rank) {
-  NamedTensors params = sharded ? sharded->parameters() : NamedTensors();
-  for (const auto& [name, t] : sharded ? NamedTensors() : net.named_parameters())
-    if (t.requires_grad()) params.emplace_back(name, t);
-  optim::AdamW optimizer(params);
-  int64_t bytes = 0;
-  for (int step = 0; step < 4; ++step) {
-    memory::reset_peak(Device::cpu());
-    {
-      const FullySharded::Pass pass(sharded);
-      net.loss(words(rank, step, 0), true).backward();
-    }
-    sharded ? sharded->finish() : ddp->finish();
-    optimizer.step();
-    if (sharded) sharded->gather_updated();
-    const memory::Stats s = memory::stats(Device::cpu());
-    bytes = 0;
-    for (const memory::Tag tag : {memory::Tag::parameter, memory::Tag::gradient, memory::Tag::optimizer})
-      bytes += s.peak[static_cast<size_t>(tag)];
-    optimizer.zero_grad();
-  }
-  return bytes;
-}
-
-TEST(FullySharded, ARankHasItsShareOfTheMemory) {
-  distributed::on_processes(4, [](int rank) {
-    distributed::set_mesh(Mesh("dp=4"));
-    constexpr int kBlocks = 8, kMoments = 2;
-    std::map<int, int64_t> bytes;
-    int64_t whole = 0, block = 0;
-    for (const int zero : {0, 1, 2, 3}) {
-      Net net(1, 256, kBlocks);
-      block = 0;
-      for (const Tensor& t : net.all[0].parameters()) block += t.nbytes();
-      whole = 0;
-      for (const Tensor& t : net.parameters()) whole += t.nbytes();
-      const FullyShardedOptions o{.zero = zero, .bucket_bytes = block};
-      if (zero == 0) {
-        distributed::DataParallel ddp(net.named_parameters(), distributed::group("dp"), {.bucket_bytes = block});
-        bytes[0] = bytes_of_step(net, nullptr, &ddp, rank);
-      } else {
-        FullySharded sharded(net, o);
-        bytes[zero] = bytes_of_step(net, &sharded, nullptr, rank);
-      }
-    }
-    // What is not counted: blocks of up to 4 KiB. Parts of dimension 0 are uneven: 129 rows, and few.
-    const double slack = 0.1 * static_cast<double>(whole), w = static_cast<double>(whole),
-                 b = static_cast<double>(block);
-    if (rank == 0)
-      std::printf("bytes of a rank of 4: whole %ld, block %ld, DDP %ld, ZeRO %ld %ld %ld\n", static_cast<long>(whole),
-                  static_cast<long>(block), static_cast<long>(bytes[0]), static_cast<long>(bytes[1]),
-                  static_cast<long>(bytes[2]), static_cast<long>(bytes[3]));
-    EXPECT_GE(static_cast<double>(bytes[0]), (2 + kMoments) * w - slack);
-    EXPECT_LE(static_cast<double>(bytes[1]), (2 + kMoments / 4.0) * w + slack);
-    EXPECT_LE(static_cast<double>(bytes[2]), (1 + (1 + kMoments) / 4.0) * w + 2 * b + slack);
-    // Two blocks that are whole, and their gradients; and those of a third on their way from one to the other.
-    EXPECT_LE(static_cast<double>(bytes[3]), (2 + kMoments) / 4.0 * w + 3 * 2 * b + slack);
-    EXPECT_LT(bytes[3], bytes[2]);
-    EXPECT_LT(bytes[2], bytes[1]);
-    EXPECT_LT(bytes[1], bytes[0]);
-  });
-}
-
-// Holds the end of a block's forward until the next block is being gathered, as long as a machine may take for it.
-struct WaitsForTheNext final : ModulePolicy {
-  void leave(const Module& module) noexcept override {
-    if (module.kind() != "Block" || !active) return;
-    const int next = module.path().back() - '0' + 1;
-    const std::string what = cat("gather blocks.", next, ".");
-    const auto begun = [&] {
-      for (const distributed::CollectiveEntry& e : distributed::recorder().entries())
-        if (e.step == step && e.group == "dp+dp" && e.what.starts_with(what)) return true;
-      return false;
-    };
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (next < blocks && !begun()) {
-      if (std::chrono::steady_clock::now() > end) return void(++late);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-  bool active = false;
-  int64_t step = 0;
-  int blocks = 0, late = 0;
-};
-
-TEST(FullySharded, TheNextBlockIsGatheredWhileOneComputes) {
-  distributed::on_processes(2, [](int rank) {
-    distributed::set_mesh(Mesh("dp=2"));
-    constexpr int kBlocks = 5;
-    Net net(1, 16, kBlocks);
-    FullySharded sharded(net);
-    optim::SGD optimizer(sharded.parameters(), {.lr = 0.01});
-    WaitsForTheNext waits;
-    waits.blocks = kBlocks;
-    const ModulePolicyScope scope(waits);
-    for (int step = 0; step < 3; ++step) {
-      distributed::recorder().set_step(waits.step = 10 + step);
-      waits.active = step > 0;  // the first shows the way
-      {
-        const FullySharded::Pass pass(&sharded);
-        net.loss(words(rank, step, 0), true).backward();
-      }
-      sharded.finish();
-      optimizer.step();
-      optimizer.zero_grad();
-      sharded.gather_updated();
-    }
-    EXPECT_EQ(waits.late, 0);
-    EXPECT_GT(sharded.stats().bytes_ahead, 2 * sharded.stats().bytes_late / 3);
-    EXPECT_EQ(sharded.stats().unforeseen, 0);
-  });
 }
 
 TEST(FullySharded, ARankHasItsRows) {
@@ -426,7 +267,8 @@ TEST(FullySharded, RefusesWhatMakesNoSense) {
     Net net(1);
     for (const FullyShardedOptions& o :
          {FullyShardedOptions{.zero = 4}, FullyShardedOptions{.axis = "tp"}, FullyShardedOptions{.replicas = "dp"},
-          FullyShardedOptions{.bucket_bytes = 0}, FullyShardedOptions{.whole_below = -1}}) {
+          FullyShardedOptions{.bucket_bytes = 0}, FullyShardedOptions{.whole_below = -1},
+          FullyShardedOptions{.reshard_to = -1}, FullyShardedOptions{.reshard_to = 3}}) {
       bool refused = false;
       try {
         const FullySharded sharded(net, o);

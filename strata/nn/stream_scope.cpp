@@ -19,7 +19,13 @@ struct StreamScope::Watch final : CallObserver {
 
   explicit Watch(State& s) : state(s), with_gradients(grad_enabled()), plan(s.plans[with_gradients]), observing(*this) {
     if (state.options.recompute && with_gradients) recompute.emplace(RecomputeOptions{.inputs = state.options.inputs});
-    bring_next({}, 0);
+    if (state.options.whole_parts && state.options.near_bytes == 0) {
+      // Of what comes now: autocast's copies are smaller than what they are of.
+      near_bytes = 0;
+      for (size_t i = 0; i < state.parts.size(); ++i)
+        near_bytes = std::max(near_bytes, state.options.parts_near * part_bytes(i));
+    }
+    bring_next(nullptr, {}, 0);
   }
   ~Watch() override {
     recompute.reset();
@@ -104,7 +110,7 @@ struct StreamScope::Watch final : CallObserver {
   void pin(Key key) {
     Storage* storage = state.storage_of(key);
     if (!storage) return;
-    if (!storage->resident()) state.stats.bytes_late += static_cast<int64_t>(storage->nbytes);
+    if (!storage->resident()) state.stats.bytes_late += coming_bytes(key, *storage);
     const auto start = std::chrono::steady_clock::now();
     const memory::MovedName moved([&] { return name_of(key); });
     storage->pin(Access::read);
@@ -137,14 +143,8 @@ struct StreamScope::Watch final : CallObserver {
       else
         recompute->begin();
     }
-    int64_t bytes = state.parts[part].shown.bytes;
-    if (found) {
-      // What of it is not on its way comes before what others want.
-      bytes = bytes_of(plan[next - 1]);
-      for (const Key key : plan[next - 1].used)
-        if (Storage* s = held.contains(key) ? nullptr : state.storage_of(key)) prefetch(*s);
-    }
-    bring_next({part}, bytes);
+    const Visit* const turn = found ? &plan[next - 1] : nullptr;
+    bring_next(turn, {part}, turn ? bytes_of(*turn) : state.parts[part].shown.bytes);
   }
   // Whether the part's turn is in the plan; `next` is the one after it then.
   bool locate(size_t part, bool backward) {
@@ -162,21 +162,34 @@ struct StreamScope::Watch final : CallObserver {
     return false;
   }
 
+  // Of all that a part has.
+  int64_t part_bytes(size_t part) const {
+    int64_t n = 0;
+    for (const size_t slot : state.parts[part].slots) {
+      const Storage* const low = state.storage_of(2 * slot + 1);
+      if (const Storage* s = low ? low : state.storage_of(2 * slot)) n += static_cast<int64_t>(s->nbytes);
+    }
+    return n;
+  }
   int64_t bytes_of(const Visit& v) const {
+    if (state.options.whole_parts) return part_bytes(v.part);
     int64_t n = 0;
     for (const Key key : v.used)
       if (const Storage* s = state.storage_of(key)) n += static_cast<int64_t>(s->nbytes);
     return n;
   }
   // Of the parts whose turns come next as many as there is room for beside those in `wanted`, which take `bytes`; the
-  // others go. Of the first that does not fit as a whole, the weights that do come as well.
-  void bring_next(std::vector<size_t> wanted, int64_t bytes) {
+  // others go. Of the first that does not fit as a whole, the weights that do come as well. What is not on its way of
+  // this turn comes before them, and after what goes.
+  void bring_next(const Visit* turn, std::vector<size_t> wanted, int64_t bytes) {
     std::vector<std::pair<const Visit*, int64_t>> coming;  // with bytes that there are for it
-    for (size_t i = next; i < plan.size() && bytes < state.near_bytes; ++i) {
+    for (size_t i = next; i < plan.size() && bytes < near_bytes; ++i) {
       if (std::ranges::find(wanted, plan[i].part) != wanted.end()) continue;
-      coming.emplace_back(&plan[i], state.near_bytes - bytes);
+      const int64_t room = near_bytes - bytes;
       bytes += bytes_of(plan[i]);
-      if (bytes <= state.near_bytes) wanted.push_back(plan[i].part);
+      if (bytes > near_bytes && state.options.whole_parts) break;
+      coming.emplace_back(&plan[i], room);
+      if (bytes <= near_bytes) wanted.push_back(plan[i].part);
     }
     window = wanted;
     std::vector<Key> going;
@@ -186,6 +199,10 @@ struct StreamScope::Watch final : CallObserver {
       let_go(key);
       if (key % 2 == 0) state.settle_low(state.slots[key / 2]);
     }
+    if (turn) {
+      for (const Key key : turn->used)
+        if (Storage* s = held.contains(key) ? nullptr : state.storage_of(key)) prefetch(*s, coming_bytes(key, *s));
+    }
     for (auto [visit, room] : coming) {
       for (const Key key : visit->used) {
         Storage* s = state.storage_of(key);
@@ -193,14 +210,14 @@ struct StreamScope::Watch final : CallObserver {
         room -= static_cast<int64_t>(s->nbytes);
         if (room < 0) break;
         const memory::MovedName moved([&] { return name_of(key); });
-        prefetch(*s);
+        prefetch(*s, coming_bytes(key, *s));
       }
       if (room < 0) break;
       if (!visit->backward) continue;
       for (const size_t slot : state.parts[visit->part].slots)
         if (const Tensor g = state.slots[slot].parameter.grad(); g.defined()) {
           const memory::MovedName moved([&] { return "gradient of " + state.slots[slot].name; });
-          prefetch(*g.storage());
+          prefetch(*g.storage(), static_cast<int64_t>(g.storage()->nbytes));
         }
     }
   }
@@ -208,14 +225,19 @@ struct StreamScope::Watch final : CallObserver {
     const std::string& name = state.slots[key / 2].name;
     return key % 2 == 0 ? name : name + " in low precision";
   }
-  void prefetch(Storage& s) {
+  // What comes with a parameter.
+  int64_t coming_bytes(Key key, const Storage& s) const {
+    return state.options.whole_parts ? part_bytes(state.slots[key / 2].part) : static_cast<int64_t>(s.nbytes);
+  }
+  void prefetch(Storage& s, int64_t bytes) {
     if (s.resident()) return;
-    state.stats.bytes_ahead += static_cast<int64_t>(s.nbytes);
+    state.stats.bytes_ahead += bytes;
     s.prefetch();
   }
 
  public:
   State& state;
+  int64_t near_bytes = state.near_bytes;
   const bool with_gradients;
   const int exceptions = std::uncaught_exceptions();
   std::vector<Visit> plan;     // the last scope's turns

@@ -56,7 +56,6 @@ Streamed::State::State(const Module& module, const StreamOptions& o) : options(o
   for (const Part& p : parts)
     check(p.shown.bytes <= near_bytes, "Streamed", "'", p.shown.name, "' has ", p.shown.bytes,
           " bytes of parameters, which are wanted at once; near_bytes is ", near_bytes);
-  refresh();
 }
 
 Streamed::State::~State() {
@@ -208,7 +207,9 @@ void move_parameters(const Module& module, Tier tier) {
 }
 
 Streamed::Streamed(const Module& module, const StreamOptions& options)
-    : state_(std::make_unique<State>(module, options)) {}
+    : state_(std::make_unique<State>(module, options)) {
+  state_->refresh();
+}
 Streamed::~Streamed() = default;
 
 void Streamed::hold_gradients(bool yes) {
@@ -220,15 +221,23 @@ void Streamed::send_gradients() {
     if (s.hooked) state_->send_gradient(s.parameter, s.name);
 }
 
-std::vector<StreamedPart> Streamed::parts() const {
+std::vector<StreamedPart> Streamed::State::shown_parts() const {
   std::vector<StreamedPart> all;
-  for (const State::Part& p : state_->parts) {
+  for (const Part& p : parts) {
     StreamedPart shown = p.shown;
     if (shown.note.empty() && p.unforeseen) shown.note = "came out of turn: steps are not alike";
     if (shown.note.empty() && shown.reads > 1) shown.note = cat("its turn comes ", shown.reads, " times in a forward");
     all.push_back(std::move(shown));
   }
   return all;
+}
+
+std::vector<StreamedPart> Streamed::parts() const {
+  return state_->shown_parts();
+}
+
+std::vector<StreamedPart> parts_of(const Module& module, const StreamOptions& options) {
+  return Streamed::State(module, options).shown_parts();
 }
 
 int64_t Streamed::near_bytes() const {

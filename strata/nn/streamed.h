@@ -31,6 +31,9 @@ struct StreamOptions {
   /// reads them in place: memory::kUnified of a card, or Tier(), its own.
   std::vector<std::string> in_place;
   Tier in_place_tier;
+  /// Whether the tier brings all of a part where one of its parameters is wanted: then a part that does not fit as a
+  /// whole waits for its turn.
+  bool whole_parts = false;
 };
 
 /// A part of a network that comes and goes as a whole.
@@ -105,9 +108,14 @@ class Streamed {
 
  private:
   friend class StreamScope;
+  friend std::vector<StreamedPart> parts_of(const Module& module, const StreamOptions& options);
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// The parts that a Streamed would make of a network, with their bytes; nothing moves, and the tier need not be there.
+/// Throws ValueError as a Streamed's constructor does for numbers and names.
+std::vector<StreamedPart> parts_of(const Module& module, const StreamOptions& options = {});
 
 /// Moves a network's parameters, with their gradients, to a tier of their device, Tier() being its own: what a Streamed
 /// does when it is made, and the way back. Every handle to a parameter sees it there. Parameters that share their bytes

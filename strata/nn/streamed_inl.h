@@ -42,6 +42,7 @@ struct Streamed::State {
   void descend(const Module& module, const std::string& at, bool inside, std::vector<const TensorImpl*>& seen);
   void add_part(const std::string& name, const NamedTensors& parameters);
   bool is_in_place(const std::string& name) const;
+  std::vector<StreamedPart> shown_parts() const;
   /// Brings what is known of parameters up to date: those that have other bytes now go to the tier.
   void refresh();
   void settle_low(Slot& s);

@@ -83,6 +83,8 @@ struct ParallelConfig {
   int64_t dp = 0;
   int64_t exact = 0;
   int64_t zero = 0;
+  std::string reshard = "always";
+  bool every_pass = true;
   int64_t tp = 1;
   bool sequence = true;
   int64_t pp = 1;

@@ -347,6 +347,15 @@ std::vector<ConfigKey> make_keys() {
        "What the ranks of parallel.dp keep parts of, instead of all of it each: 1 the optimizer's state, 2 the gradients, "
        "too, 3 the parameters, too, which are gathered a block ahead of their use. Losses stay the same.",
        "", 0, 3, parallel_of<&ParallelConfig::zero>},
+      {"parallel.reshard", kText,
+       "With parallel.zero = 3: whether a block's gathered parameters go after its forward, to be gathered again for "
+       "backward (always), or stay (never); or a number of neighbouring ranks, which divides parallel.dp, among which they "
+       "lie meanwhile: then only these gather them again.",
+       "", 0, 0, parallel_of<&ParallelConfig::reshard>},
+      {"parallel.every_pass", kBoolean,
+       "With parallel.zero = 3 and train.accumulate: the gradients of every pass travel, so that none is ever whole. "
+       "false: whole ones add up and travel once, for the bits of parallel.zero = 0.",
+       "", 0, 0, parallel_of<&ParallelConfig::every_pass>},
       {"parallel.tp", kInteger,
        "Ranks that share each weight: heads, widths of feed-forward parts and the vocabulary are cut among them. It must "
        "divide the heads.",

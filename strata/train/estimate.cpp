@@ -14,6 +14,7 @@
 #include "strata/memory/timeline_data.h"
 #include "strata/nn/convert.h"
 #include "strata/nn/packed.h"
+#include "strata/nn/sharded_costs.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/loss/reduction.h"
 #include "strata/ops/lowbit/lowbit_kernels.h"
@@ -23,6 +24,7 @@
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/layered_inl.h"
 #include "strata/train/precision.h"
+#include "strata/train/ranks.h"
 #include "strata/train/run.h"
 #include "strata/train/train_data.h"
 
@@ -84,6 +86,11 @@ TrainConfig checked(TrainConfig config) {
   return config;
 }
 
+TrainConfig rows_of_a_rank(TrainConfig config) {
+  const int64_t dp = std::max<int64_t>(config.parallel.dp, 1);
+  config.batch = (config.batch + dp - 1) / dp;
+  return config;
+}
 // With parallel.exact a rank's rows come in passes of a micro-batch each: these.
 TrainConfig in_micro_batches(TrainConfig config) {
   if (config.parallel.exact == 0) return config;
@@ -166,6 +173,33 @@ class DryRun {
   std::shared_ptr<SavedTensorOffload> offload;
 };
 
+// What one of parallel.dp ranks has and sends, where one alone would have `e`; `activations` are the most at any time.
+MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const nn::Module& module, int64_t activations) {
+  const int64_t dp = config.parallel.dp;
+  if (dp <= 1) return e;
+  const nn::FullyShardedOptions o = sharded_options(config.parallel, dp);
+  const nn::ShardedCosts costs = nn::sharded_costs(module, o, static_cast<int>(dp), config.accumulate);
+  e.ranks = dp;
+  e.sends_parameters = costs.sends_parameters;
+  e.sends_gradients = costs.sends_gradients;
+  if (o.zero == 0) return e;
+  int64_t weights = 0;
+  for (const Tensor& t : module.parameters()) weights += t.nbytes();
+  const int64_t copies = std::max<int64_t>(e.parameters - weights, 0);  // autocast's, which lie as what they are of
+  // Whole ones add up over passes, or leave as they come. Activations go meanwhile: what is both at a time is no more
+  // than this.
+  const bool whole =
+      o.zero == 1 || (config.accumulate > 1 && (o.zero == 2 || !o.reduce_every_pass)) || e.gradients == 0;
+  const double kept = whole ? 1 : static_cast<double>(costs.gradients) / static_cast<double>(e.gradients);
+  const auto both = static_cast<double>(e.peak - e.parameters - e.optimizer - e.data);
+  e.parameters = costs.parameters + costs.gathered + (o.zero == 3 ? copies / dp : copies);
+  e.optimizer = static_cast<int64_t>(static_cast<double>(e.optimizer) * costs.updated);
+  e.gradients = (whole ? e.gradients : costs.gradients) + costs.buckets;
+  e.peak = e.parameters + e.optimizer + e.data + costs.buckets +
+           static_cast<int64_t>(kept * both + (1 - kept) * static_cast<double>(activations));
+  return e;
+}
+
 std::string holder_of(const RecordedCall& c) {
   return c.module && !c.module->empty() ? cat(c.op->name(), " in ", *c.module) : std::string(c.op->name());
 }
@@ -174,7 +208,7 @@ std::string holder_of(const RecordedCall& c) {
 
 MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
                                int64_t layered) {
-  const TrainConfig config = in_micro_batches(checked(given));
+  const TrainConfig config = in_micro_batches(rows_of_a_rank(checked(given)));
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
   DryRun run(config, recomputed, saved);
@@ -189,7 +223,11 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
           Tag::workspace);  // gone before the first step
   const Tensor scratch =
       reserve(on_cpu ? product_workspace(run.module(), run.most_rows(), activation_dtype(config)) : 0, Tag::workspace);
-  int64_t gradients = 0;
+  int64_t gradients = 0, saved_bytes = 0;
+  const auto live_activations = [&] {
+    const int at = static_cast<int>(Tag::activation);
+    return memory::stats(DeviceType::meta).live[at] - before.live[at];
+  };
   // The first pass of a step makes the gradients, the second adds to them, and all that follow are like it.
   const int64_t passes = layered > 0 ? config.accumulate : std::min<int64_t>(config.accumulate, 3);
   // The first step makes the optimizer's state, the second is like all that follow.
@@ -204,6 +242,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
     if (layered > 0) run.together(batches, layered);
     for (const data::Batch& batch : layered > 0 ? std::vector<data::Batch>() : batches) {
       const Tensor loss = run.loss(batch);
+      saved_bytes = std::max(saved_bytes, live_activations());
       const bool fused = dynamic_cast<const LanguageModel*>(run.model.get()) != nullptr;
       if (fused && config.device.starts_with("cuda")) {  // kernels do not run here, and this one's workspace is large
         reserve(detail::linear_cross_entropy_workspace(config.batch * config.model.context, config.model.dim,
@@ -219,14 +258,15 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
   }
   const memory::Stats after = memory::stats(DeviceType::meta);
   const auto at_peak = [&](Tag tag) { return after.peak[static_cast<int>(tag)] - before.live[static_cast<int>(tag)]; };
-  return {.parameter_count = run.module().num_parameters(),
-          .parameters = at_peak(Tag::parameter),
-          .gradients = gradients - before.live[static_cast<int>(Tag::gradient)],
-          .optimizer = at_peak(Tag::optimizer),
-          .activations = at_peak(Tag::activation) + at_peak(Tag::workspace),
-          .data = at_peak(Tag::data),
-          .peak = after.peak_reserved - before.reserved,
-          .sums = sums};
+  const MemoryEstimate alone{.parameter_count = run.module().num_parameters(),
+                             .parameters = at_peak(Tag::parameter),
+                             .gradients = gradients - before.live[static_cast<int>(Tag::gradient)],
+                             .optimizer = at_peak(Tag::optimizer),
+                             .activations = at_peak(Tag::activation) + at_peak(Tag::workspace),
+                             .data = at_peak(Tag::data),
+                             .peak = after.peak_reserved - before.reserved,
+                             .sums = sums};
+  return of_a_rank(alone, config, run.module(), std::max(alone.activations, saved_bytes));
 }
 
 OffloadMeasured dry_saved(const TrainConfig& given) {

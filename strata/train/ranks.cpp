@@ -1,6 +1,7 @@
 #include "strata/train/ranks.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
@@ -27,8 +28,22 @@ std::vector<double> reduced(distributed::Group* group, std::vector<double> v, co
 
 }  // namespace
 
-Ranks::Ranks(const TrainConfig& config)
-    : tp_(config.parallel.tp), zero_(config.parallel.zero), sequence_(config.parallel.sequence) {
+nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t dp) {
+  nn::FullyShardedOptions o{.zero = static_cast<int>(parallel.zero), .reduce_every_pass = parallel.every_pass};
+  const std::string& text = parallel.reshard;
+  if (text == "always") return o;
+  if (text == "never") {
+    o.reshard_to = 1;
+    return o;
+  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), o.reshard_to);
+  check(error == std::errc() && end == text.data() + text.size() && o.reshard_to >= 1 && dp % o.reshard_to == 0,
+        "train", "parallel.reshard is '", text, "': wanted always, never, or a number that divides the ", dp,
+        " ranks of parallel.dp");
+  return o;
+}
+
+Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(config.parallel.sequence) {
   using namespace distributed;
   const int64_t ranks = distributed::size(), pp = config.parallel.pp, others = pp * tp_;
   const int64_t dp = config.parallel.dp > 0 ? config.parallel.dp : ranks / others;
@@ -52,15 +67,18 @@ Ranks::Ranks(const TrainConfig& config)
   check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
   check(tp_ == 1 || config.tune.method == "full", "train", "parallel.tp is for tune.method = full, not ",
         config.tune.method);
-  check(tp_ == 1 || pp == 1, "train", "parallel.tp and parallel.pp are not for one run: take one of them, with parallel.dp");
-  check(zero_ == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
+  check(tp_ == 1 || pp == 1, "train",
+        "parallel.tp and parallel.pp are not for one run: take one of them, with parallel.dp");
+  sharing_ = sharded_options(config.parallel, dp);
+  check(sharing_.zero == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
         config.tune.method);
   for (const auto& [axis, n] : {std::pair("tp", tp_), std::pair("pp", pp)}) {
-    check(zero_ == 0 || n == 1, "train", "parallel.zero and parallel.", axis,
+    check(sharing_.zero == 0 || n == 1, "train", "parallel.zero and parallel.", axis,
           " are not for one run: take one of them, with parallel.dp");
   }
   if (pp > 1) ModelPipeline::check_settings(config);
-  set_mesh(Mesh(cat(pp > 1 ? cat("pp=", pp, ' ') : std::string(), "dp=", dp, tp_ > 1 ? cat(" tp=", tp_) : std::string())));
+  set_mesh(
+      Mesh(cat(pp > 1 ? cat("pp=", pp, ' ') : std::string(), "dp=", dp, tp_ > 1 ? cat(" tp=", tp_) : std::string())));
   world_ = &group("world");
   leads_ = world_->rank() == 0;
   size_ = dp;
@@ -86,8 +104,8 @@ void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainC
 }
 
 void Ranks::share_parameters(const nn::Module& model) {
-  if (!group_ || zero_ == 0) return;
-  sharded_ = std::make_unique<nn::FullySharded>(model, nn::FullyShardedOptions{.zero = static_cast<int>(zero_)});
+  if (!group_ || sharing_.zero == 0) return;
+  sharded_ = std::make_unique<nn::FullySharded>(model, sharing_);
 }
 
 nn::NamedTensors Ranks::own_parameters(const nn::Module& model) const {
@@ -160,8 +178,8 @@ void Ranks::seed_step(int64_t seed, int64_t step) const {
   if (!group_ && !pipeline_) return;  // one part of the batch: the numbers of one rank
   // A stream for each part of a batch, a stretch of it for each step: nothing of it has to be saved.
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
-  const RngKey key{static_cast<uint64_t>(seed) + kOdd * static_cast<uint64_t>(rank_ + 1),
-                   static_cast<uint64_t>(step) << 40};
+  const RngKey key{static_cast<uint64_t>(seed) + kOdd * static_cast<uint64_t>(rank_ + 1), static_cast<uint64_t>(step)
+                                                                                              << 40};
   default_generator().set_state(key);
   if (pipeline_) pipeline_->seed(key);
 }

@@ -16,6 +16,10 @@ namespace strata {
 class ExactStep;
 class ModelPipeline;
 
+/// What [parallel] says of parts of the model, for `dp` ranks. Throws ValueError naming parallel.reshard where it is
+/// neither a word nor a number that divides them.
+nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t dp);
+
 /// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
 /// "pp" are the stages of a pipeline, those along "tp" share the model's weights; rank 0 alone writes into the run's
 /// folder. Without a job (distributed::init) all of it costs nothing.
@@ -82,8 +86,9 @@ class Ranks {
  private:
   distributed::Group* group_ = nullptr;  // along "dp", of several ranks
   distributed::Group* world_ = nullptr;  // of several ranks
-  int64_t rank_ = 0, size_ = 1, tp_ = 1, zero_ = 0;
+  int64_t rank_ = 0, size_ = 1, tp_ = 1;
   bool leads_ = true, sequence_ = true;
+  nn::FullyShardedOptions sharing_{.zero = 0};  // as parallel.zero says
   std::unique_ptr<ModelPipeline> pipeline_;
   std::unique_ptr<distributed::DataParallel> gradients_;
   std::unique_ptr<ExactStep> exact_;

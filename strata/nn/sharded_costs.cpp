@@ -1,0 +1,96 @@
+#include "strata/nn/sharded_costs.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "strata/core/error.h"
+#include "strata/dist/parts_inl.h"
+
+namespace strata::nn {
+namespace {
+
+constexpr std::string_view kOp = "sharded_costs";
+
+// Bytes that lie in parts on n ranks, each rank's as much as this, and what a rank sends of them to all others.
+struct InParts {
+  int64_t whole = 0, part = 0;
+  int64_t sent(int64_t ranks) const { return part * (ranks - 1); }
+};
+
+// The buckets of gradients that travel together, in the order in which backward is taken to make them, as
+// distributed::ShardedGradients has them.
+int64_t bytes_on_their_way(const std::vector<const Tensor*>& trained, int64_t bucket_bytes) {
+  std::map<DType, int64_t> filling;
+  int64_t largest = 0, buckets = 0, one = 0;
+  for (size_t i = trained.size(); i-- > 0;) {
+    const int64_t bytes = trained[i]->nbytes();
+    int64_t& b = filling[trained[i]->dtype()];
+    if (b == 0 || b + bytes > bucket_bytes) b = 0, ++buckets;
+    b += bytes;
+    largest = std::max(largest, b);
+    one = std::max(one, bytes);
+  }
+  // One alone is filled as gradients come; else one travels while those of the next are made.
+  return buckets <= 1 ? largest + one : 2 * largest;
+}
+
+}  // namespace
+
+ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, int ranks, int64_t passes) {
+  check(o.zero >= 0 && o.zero <= 3 && ranks >= 1 && passes >= 1, kOp,
+        "zero is 0 to 3, ranks and passes at least 1, got ", o.zero, ", ", ranks, " and ", passes);
+  check(o.reshard_to >= 0 && (o.reshard_to == 0 || ranks % o.reshard_to == 0), kOp, "reshard_to is ", o.reshard_to,
+        ", which does not divide the ", ranks, " ranks");
+  const NamedTensors all = module.named_parameters();
+  std::map<const Storage*, int> on;
+  for (const auto& [name, t] : all) ++on[t.storage().get()];
+
+  ShardedCosts costs;
+  InParts moved, updated;  // of 3 what comes and goes, of 1 and 2 what is updated in parts
+  StreamOptions stream{.whole_parts = true};
+  std::vector<const Tensor*> cut;
+  int64_t trained = 0, own = 0, reduced = 0, averaged = 0;
+  for (const auto& [name, t] : all) {
+    const bool has_rows = t.dim() > 0 && t.numel() > 0;
+    const bool alone = on[t.storage().get()] == 1 && t.nbytes() == static_cast<int64_t>(t.storage()->nbytes);
+    const bool moves =
+        o.zero == 3 && has_rows && alone && is_floating(t.dtype()) && t.is_contiguous() && t.numel() >= o.whole_below;
+    const auto size = static_cast<int64_t>(size_of(t.dtype()));
+    const int64_t part = has_rows ? distributed::Cut(t.shape(), ranks).numel(0) * size : t.nbytes();
+    costs.parameters += moves ? part : t.nbytes();
+    if (moves) {
+      moved.whole += t.nbytes();
+      moved.part += part;
+    } else if (alone) {
+      stream.in_place.push_back(name);
+    }
+    if (!t.requires_grad()) continue;
+    trained += t.numel();
+    own += o.zero == 0 ? t.numel() : part / size;
+    const bool in_parts = o.zero > 1 && has_rows;
+    costs.gradients += in_parts ? part : t.nbytes();
+    (in_parts ? reduced : averaged) += in_parts ? part : t.nbytes();
+    if (in_parts) cut.push_back(&t);
+    if (o.zero > 0 && has_rows && !moves) updated.part += part;
+  }
+  if (trained > 0) costs.updated = static_cast<double>(own) / static_cast<double>(trained);
+  if (o.zero > 1) costs.buckets = bytes_on_their_way(cut, o.bucket_bytes);
+  if (ranks == 1) return costs;
+
+  const int64_t times = o.zero == 3 && o.reduce_every_pass ? passes : 1;
+  costs.sends_gradients = times * reduced * (ranks - 1) + 2 * averaged / ranks * (ranks - 1);
+  costs.sends_parameters = updated.sent(ranks);
+  if (o.zero != 3) return costs;
+  int64_t largest = 0;
+  for (const StreamedPart& p : parts_of(module, stream)) largest = std::max(largest, p.bytes);
+  const int64_t again = o.reshard_to == 1 ? 0 : moved.whole - largest;  // for backward
+  const int64_t kept = o.reshard_to > 1 && o.reshard_to < ranks ? again / o.reshard_to : 0;
+  costs.gathered = o.reshard_to == 1 ? moved.whole : std::min(moved.whole, 2 * largest) + kept;
+  const int64_t sent_again = kept > 0 ? kept * (o.reshard_to - 1) : again / ranks * (ranks - 1);
+  costs.sends_parameters += passes * (moved.sent(ranks) + sent_again);
+  return costs;
+}
+
+}  // namespace strata::nn

@@ -1,0 +1,29 @@
+#pragma once
+// What sharing a network's memory among ranks costs and saves, known before it is done. docs/design/dist.md
+
+#include <cstdint>
+
+#include "strata/nn/fully_sharded.h"
+
+namespace strata::nn {
+
+/// Bytes of the first of the ranks that share a network, whose parts are the largest. Blocks' gathered copies are taken
+/// to be of the parameters' dtype.
+struct ShardedCosts {
+  int64_t parameters = 0;  ///< that stay: parts of 3, with what stays whole; all of them else
+  int64_t gathered = 0;    ///< of 3: whole parameters at most at once, beside the parts
+  int64_t gradients = 0;   ///< once backward has ended: parts of 2 and 3, whole ones else
+  int64_t buckets = 0;     ///< of 2 and 3: gradients at most on their way at once, beside the parts
+  double updated = 1;      ///< of the trained elements, those that the rank updates and has optimizer state for
+  // What it sends in a step, to ranks one by one; of host memory, where all_reduce sends 2 (n-1)/n of the bytes.
+  int64_t sends_parameters = 0;  ///< parts for blocks that others gather, and updated parts
+  int64_t sends_gradients = 0;
+};
+
+/// Of `ranks` ranks that share `module` as these options say, `passes` forward and backward passes a step; zero = 0 is
+/// distributed::DataParallel. The module may be on any device, meta included; replicas are not counted. A block is
+/// taken to be gathered once in forward and, where it has gone, once in backward; the largest one is still there when
+/// backward begins. Throws ValueError for numbers that make no sense.
+ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& options, int ranks, int64_t passes = 1);
+
+}  // namespace strata::nn
