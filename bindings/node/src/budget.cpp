@@ -29,15 +29,16 @@ constexpr std::string_view kName = "memoryBudget";
 class Collector final : public memory::Reliever {
  public:
   struct Shared {
-    Env& env;
+    Env& env;  // of the thread
+    const std::thread::id thread;
     JsRef collect;        // a function
     int64_t handed_then;  // Env::handed when it was called last
   };
   Collector(std::shared_ptr<Shared> shared, bool patient) : shared_(std::move(shared)), patient_(patient) {}
 
   bool relieve(Device device, int64_t bytes) noexcept override {
+    if (shared_->thread != std::this_thread::get_id()) return false;
     Env& env = shared_->env;
-    if (env.mail->thread() != std::this_thread::get_id()) return false;
     const int64_t before = memory::stats(device).live_total, since = env.handed - shared_->handed_then;
     if (since == 0 || (patient_ && since < std::max(bytes, before / 8))) return false;
     shared_->handed_then = env.handed;
@@ -104,7 +105,7 @@ napi_value begin(Call& c) {
   std::vector<std::pair<std::string, Tensor>> parameters;
   for (size_t i = 0; i < names.size(); ++i) parameters.emplace_back(names[i], tensors[i]);
   auto made = std::make_shared<Budget>();
-  made->collects.reset(new Collector::Shared{env, JsRef(env, c[6]), 0});
+  made->collects.reset(new Collector::Shared{env, std::this_thread::get_id(), JsRef(env, c[6]), 0});
   if (c.has(4)) made->optimizer = *env.handle<std::shared_ptr<optim::Optimizer>>(c[4]);
   const MemoryConfig memory = config_of(env, c[5]);
   {
