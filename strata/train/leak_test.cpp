@@ -161,7 +161,9 @@ TEST_F(LeaksOfARun, AThousandSteps) {
     ++steps_;
     if (steps_ == kWarm) before_ = Held::now();
     if (steps_ == kSteps) after_ = Held::now();
-    if (steps_ % 100 == 0) EXPECT_TRUE(std::filesystem::is_empty(disk_));  // files have no names
+    if (steps_ % 100 == 0) {
+      EXPECT_TRUE(std::filesystem::is_empty(disk_));  // files have no names
+    }
     return false;
   };
   const TrainResult r = train(c_, {.out = dir_ / "run", .stop_requested = sample, .log = nullptr});

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "strata/autograd/offload_plan.h"
-#include "strata/core/error.h"
 #include "strata/lab/known_cards.h"
 #include "strata/lab/limits.h"
 #include "strata/memory/bounds.h"
@@ -124,9 +123,6 @@ TierPlan plan_recorded(const RecordedStep& step, const MemoryConfig& memory, Dev
 /// step, 1.3 times one with room)". Measures the machine where that is possible. Empty where the run keeps to as little
 /// already, or no budget helps.
 std::string budget_advice(const TrainConfig& config, int64_t room);
-/// Throws `e` again, which a run of these settings has thrown and whose memory has been given back; where the run has no
-/// [memory] section, with the budget_advice() for what is free now.
-[[noreturn]] void throw_advised(const TrainConfig& config, const MemoryError& e);
 
 /// Throws MemoryError, with the plan, where it takes more of a tier than is free there: of the device, of the host
 /// beside a card, of the disk where it uses one. For plans that no budget bounds, and budgets of more than there is.

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "strata/core/error.h"
-#include "strata/dist/group.h"
 #include "strata/lab/peaks.h"
 #include "strata/memory/bounds.h"
 #include "strata/memory/disk.h"
@@ -74,13 +73,6 @@ TierSpeeds measured_speeds(Device device, const memory::Budget& budget) {
   return at->second;
 }
 
-namespace {
-// Of what is free: something is to be left for all that is no tensor.
-int64_t room_for_budget(const memory::Bound& bound) {
-  return bound.free() / 10 * 9;
-}
-}  // namespace
-
 std::string budget_advice(const TrainConfig& given, int64_t room) {
   const int64_t own = given.memory.budget().device;
   if ((own > 0 && own <= room) || room <= 0) return {};
@@ -129,18 +121,10 @@ void require_room(const TierPlan& plan, Device device, const TrainConfig& config
                  plan.peak.disk > 0 ? memory::disk()->bound() : nothing);
   } catch (const MemoryError& e) {
     const std::string advice =
-        plan.peak.device > own.free() ? budget_advice(config, room_for_budget(own)) : std::string();
+        plan.peak.device > own.free() ? budget_advice(config, own.free() / 10 * 9) : std::string();
     if (advice.empty()) throw;
     throw MemoryError("", cat(e.what(), "It would fit with ", advice));
   }
-}
-
-void throw_advised(const TrainConfig& config, const MemoryError& e) {
-  std::string advice;
-  if (!config.memory.any() && distributed::size() == 1)
-    advice = budget_advice(config, room_for_budget(memory::tightest_bound(parse_device(config.device))));
-  if (advice.empty()) throw e;
-  throw MemoryError("", cat(e.what(), "\nIt would fit with ", advice));
 }
 
 std::string to_text(const TierPlan& p) {
