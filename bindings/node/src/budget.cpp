@@ -14,6 +14,7 @@
 #include "bindings/node/src/convert.h"
 #include "bindings/node/src/tape_lock.h"
 #include "strata/core/error.h"
+#include "strata/core/op_base.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/pressure.h"
 #include "strata/nn/module_tree.h"
@@ -23,54 +24,88 @@ namespace {
 
 constexpr std::string_view kName = "memoryBudget";
 
-// Tensors that JavaScript has dropped hold memory until it collects, and it does not know that there is a bound. Where
-// a request finds no room it collects at once: before anything is moved where there may be much to find (`patient`),
-// and when nobody else has given anything.
-class Collector final : public memory::Reliever {
- public:
-  struct Shared {
-    Env& env;  // of the thread
-    const std::thread::id thread;
-    JsRef collect;        // a function
-    int64_t handed_then;  // Env::handed when it was called last
-  };
-  Collector(std::shared_ptr<Shared> shared, bool patient) : shared_(std::move(shared)), patient_(patient) {}
+// Tensors that JavaScript has dropped hold memory until it collects, and it does not know that there is a bound.
+struct Garbage {
+  Env& env;  // of the thread
+  const std::thread::id thread;
+  JsRef collect;        // a function
+  int64_t handed_then;  // Env::handed when it was called last
 
-  bool relieve(Device device, int64_t bytes) noexcept override {
-    if (shared_->thread != std::this_thread::get_id()) return false;
-    Env& env = shared_->env;
-    const int64_t before = memory::stats(device).live_total, since = env.handed - shared_->handed_then;
-    if (since == 0 || (patient_ && since < std::max(bytes, before / 8))) return false;
-    shared_->handed_then = env.handed;
+  int64_t handed() const { return env.handed - handed_then; }
+  void run() noexcept {
+    handed_then = env.handed;
     const Scope scope(env);
     napi_value ignored = nullptr;
     try {
-      // Where it does not return, because JavaScript is being ended, the call that wants memory finds out.
-      if (napi_call_function(env.env, env.undefined(), shared_->collect.get(env), 0, nullptr, &ignored) != napi_ok)
-        return false;
+      // Where it does not return, because JavaScript is being ended, the next call from there finds out.
+      (void)napi_call_function(env.env, env.undefined(), collect.get(env), 0, nullptr, &ignored);
     } catch (...) {
-      return false;
+      return;
     }
+  }
+};
+
+// Where a request finds no room it is collected: before anything is moved where there may be much to find (`patient`),
+// and when nobody else has given anything.
+class Collector final : public memory::Reliever {
+ public:
+  Collector(std::shared_ptr<Garbage> garbage, bool patient) : garbage_(std::move(garbage)), patient_(patient) {}
+  bool relieve(Device device, int64_t bytes) noexcept override {
+    if (garbage_->thread != std::this_thread::get_id()) return false;
+    const int64_t before = memory::stats(device).live_total, since = garbage_->handed();
+    if (since == 0 || (patient_ && since < std::max(bytes, before / 8))) return false;
+    garbage_->run();
     return memory::stats(device).live_total < before;
   }
 
  private:
-  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<Garbage> garbage_;
   const bool patient_;
+};
+
+// And before calls of steps that are recorded: a plan is to know when tensors end, not when JavaScript collects.
+class Tidy final : public CallObserver {
+ public:
+  explicit Tidy(std::shared_ptr<Garbage> garbage) : garbage_(std::move(garbage)) {}
+  void before(const strata::Call&) override {
+    constexpr int64_t kLeast = int64_t{1} << 20;
+    if (garbage_->handed() >= kLeast) garbage_->run();
+  }
+
+ private:
+  const std::shared_ptr<Garbage> garbage_;
 };
 
 struct Budget {
   std::shared_ptr<optim::Optimizer> optimizer;  // the last to go: the scope speaks of it
-  std::shared_ptr<Collector::Shared> collects;
+  std::shared_ptr<Garbage> garbage;
   std::shared_ptr<Collector> first, last;
+  std::optional<Tidy> tidy;
+  std::optional<ObserverScope> tidying;
   std::optional<BudgetScope> scope;
   bool planned = false;
 
+  // Before the scope is made: who is asked first was added first, who sees calls first came first.
+  void begin() {
+    first = std::make_shared<Collector>(garbage, true);
+    memory::add_reliever(first);
+    tidy.emplace(garbage);
+    tidying.emplace(*tidy);
+  }
   // Those who are asked last were added last; a scope's own come anew with its plan.
   void ask_last() {
     planned = scope->planned();
-    last = std::make_shared<Collector>(collects, false);
+    if (planned) tidying.reset();
+    last = std::make_shared<Collector>(garbage, false);
     memory::add_reliever(last);
+  }
+  void end() {
+    scope.reset();
+    tidying.reset();
+    first.reset();
+    last.reset();
+    garbage.reset();
+    optimizer.reset();
   }
 };
 using BudgetRef = std::shared_ptr<Budget>;
@@ -105,14 +140,13 @@ napi_value begin(Call& c) {
   std::vector<std::pair<std::string, Tensor>> parameters;
   for (size_t i = 0; i < names.size(); ++i) parameters.emplace_back(names[i], tensors[i]);
   auto made = std::make_shared<Budget>();
-  made->collects.reset(new Collector::Shared{env, std::this_thread::get_id(), JsRef(env, c[6]), 0});
+  made->garbage.reset(new Garbage{env, std::this_thread::get_id(), JsRef(env, c[6]), 0});
   if (c.has(4)) made->optimizer = *env.handle<std::shared_ptr<optim::Optimizer>>(c[4]);
   const MemoryConfig memory = config_of(env, c[5]);
   {
     const TapeGuard guard(env.mail.get());
     const nn::Module model = nn::module_tree(parameters, modules);
-    made->first = std::make_shared<Collector>(made->collects, true);
-    memory::add_reliever(made->first);
+    made->begin();
     if (made->optimizer)
       made->scope.emplace(model, *made->optimizer, memory);
     else
@@ -177,13 +211,7 @@ napi_value end(Call& c) {
   const TapeGuard guard(c.env.mail.get());
   struct Last {
     Budget& budget;
-    ~Last() {
-      budget.scope.reset();
-      budget.first.reset();
-      budget.last.reset();
-      budget.collects.reset();
-      budget.optimizer.reset();
-    }
+    ~Last() { budget.end(); }
   } last{b};
   b.scope->close();
   return c.env.undefined();
