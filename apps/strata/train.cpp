@@ -171,12 +171,6 @@ int run(const Arguments& a) {
                        .stop_requested = &after_step,
                        .log = a.quiet || !leads ? nullptr : stderr,
                        .memory_check = !a.no_memory_check});
-  } catch (const MemoryError& e) {
-    write_quietly();
-    const std::string advice =
-        budget_advice(config, memory::tightest_bound(parse_device(config.device)).free() / 10 * 9);
-    if (advice.empty()) throw;
-    throw MemoryError("", cat(e.what(), "\nIt would fit with ", advice));
   } catch (...) {
     write_quietly();
     throw;

@@ -198,7 +198,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
     check<MemoryError>(plan_->fits || (plan_->budget.device > 0 && plan_->peak.device <= most), "train",
                        "no way was found that keeps to the budget:\n", to_text(*plan_));
     Tiers::use_disk(*plan_);
-    if (options_.memory_check) require_room(*plan_, device_);
+    if (options_.memory_check) require_room(*plan_, device_, config_);
   }
   part.emplace("model");
   manual_seed(static_cast<uint64_t>(config_.seed));
@@ -569,8 +569,7 @@ TrainResult Run::run() {
   if (finished) status = "finished";
   save();
   if (progress_) progress_->finish();
-  if (tiers_)
-    if (const std::string text = tiers_->summary(); !text.empty()) note(text);
+  if (const std::string text = tiers_ ? tiers_->summary() : std::string(); !text.empty()) note(text);
   const memory::Stats memory = memory::stats(device_);  // of training, not of the sample
   report(status, true);
   return {.step = step_,
@@ -586,7 +585,7 @@ TrainResult Run::run() {
 
 }  // namespace
 
-TrainResult train(const TrainConfig& config, const TrainOptions& options) {
+TrainResult train(const TrainConfig& config, const TrainOptions& options) try {
   std::optional<Run> run;
   try {
     run.emplace(config, options, true);
@@ -594,6 +593,8 @@ TrainResult train(const TrainConfig& config, const TrainOptions& options) {
     run.emplace(config, options, false);
   }
   return run->run();
+} catch (const MemoryError& e) {  // what the run held is free again
+  throw_advised(config, e);
 }
 
 }  // namespace strata

@@ -44,6 +44,8 @@ declare namespace strata {
   export type RecordedCall = types.RecordedCall;
   export type StrataError = types.StrataError;
   export type MemoryStats = cudaTypes.MemoryStats;
+  export type MemoryBudget = types.MemoryBudget;
+  export type MemoryPlan = types.MemoryPlan;
   export type ModeScope = cudaTypes.ModeScope;
   export type CudaStream = cudaTypes.Stream;
   export type CudaEvent = cudaTypes.Event;
