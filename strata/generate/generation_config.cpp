@@ -10,56 +10,16 @@
 
 #include "strata/core/error.h"
 #include "strata/core/json_text.h"
-#include "strata/io/json.h"
+#include "strata/generate/json_field_inl.h"
 
 namespace strata {
 namespace {
+using detail::object_of;
+using detail::refuse_source;
 using nlohmann::json;
+using Field = detail::JsonField;
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
-
-// What is wrong with a file is an IoError, what is wrong with a call a ValueError.
-[[noreturn]] void refuse_source(std::string_view source, bool call, const std::string& why) {
-  if (call) throw ValueError(source, why);
-  throw IoError("generation_config", cat(source, ": ", why));
-}
-
-// A value and where it is, for errors.
-struct Field {
-  std::string_view source, key;
-  const json& value;
-  bool call = false;  // an argument, not a file's
-
-  [[noreturn]] void refuse(const std::string& why) const {
-    const std::string shown = value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 80);
-    refuse_source(source, call, cat(key, " is ", shown, ": ", why));
-  }
-  int64_t whole(const json& v) const {
-    if (v.is_number_integer() && v <= std::numeric_limits<int32_t>::max() && v >= std::numeric_limits<int32_t>::min())
-      return v.get<int64_t>();
-    refuse("wanted a whole number");
-  }
-  int64_t whole() const { return whole(value); }
-  uint64_t seed() const {
-    if (value.is_number_unsigned()) return value.get<uint64_t>();
-    refuse("wanted a whole number from 0 to 2^64 - 1");
-  }
-  double number() const {
-    if (value.is_number()) return value.get<double>();
-    refuse("wanted a number");
-  }
-  bool truth() const {
-    if (value.is_boolean()) return value.get<bool>();
-    refuse("wanted true or false");
-  }
-  // One or several.
-  std::vector<int64_t> ids() const {
-    std::vector<int64_t> all;
-    if (!value.is_array()) return {whole()};
-    for (const json& v : value) all.push_back(whole(v));
-    return all;
-  }
-};
 
 // What is read before it is decided what counts.
 struct Read {
@@ -93,18 +53,6 @@ void read_logit_bias(Read& r, const Field& f) {
     const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
     if (error != std::errc() || end != id.data() + id.size() || !value.is_number()) f.refuse("wanted {\"id\": number}");
     r.o.logit_bias.emplace_back(number, value.get<double>());
-  }
-}
-
-void read_stop_strings(Read& r, const Field& f) {
-  if (f.value.is_string()) {
-    r.o.stop_strings = {f.value.get<std::string>()};
-    return;
-  }
-  if (!f.value.is_array()) f.refuse("wanted a text or a list of texts");
-  for (const json& v : f.value) {
-    if (!v.is_string()) f.refuse("wanted a list of texts");
-    r.o.stop_strings.push_back(v.get<std::string>());
   }
 }
 
@@ -186,7 +134,8 @@ const Key kKeys[] = {
      "Logits of all tokens so far are divided by it, negative ones multiplied."},
     {"eos_token_id", read<&GenerationOptions::stop_ids>, kNone, "ids",
      "Ids that end a text; the tokenizer's end where nothing is said."},
-    {"stop_strings", read_stop_strings, kNone, "texts", "Texts that end a text, and are not part of it."},
+    {"stop_strings", [](Read& r, const Field& f) { r.o.stop_strings = f.texts(); }, kNone, "texts",
+     "Texts that end a text, and are not part of it."},
     {"suppress_tokens",
      [](Read& r, const Field& f) {
        for (const int64_t id : f.ids()) r.o.logit_bias.emplace_back(id, kNever);
@@ -345,18 +294,6 @@ GenerationOptions finished(Read r, std::string_view source, bool call) {
     refuse_source(source, call, e.what());
   }
   return o;
-}
-
-json object_of(std::string_view text, std::string_view source, bool call) {
-  json all = json::object();
-  try {
-    if (!text.empty()) all = io::parse_json(text, source);
-  } catch (const IoError& e) {
-    if (call) throw ValueError("", e.what());
-    throw;
-  }
-  if (!all.is_object()) refuse_source(source, call, "wanted an object");
-  return all;
 }
 
 }  // namespace
