@@ -517,6 +517,7 @@ ModelSpec aligned(const ModelSpec& spec, ModelSpec other) {
     const nn::LayerSpec& wanted = spec.layers[i];
     l.dropout = wanted.dropout;
     l.attention.dropout = wanted.attention.dropout;
+    l.feed_forward.dropout = wanted.feed_forward.dropout;
     if (l.attention.scale && wanted.attention.scale && near(*l.attention.scale, *wanted.attention.scale))
       l.attention.scale = wanted.attention.scale;
   }
