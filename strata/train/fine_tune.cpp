@@ -22,6 +22,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/train/rehearse.h"
+#include "strata/train/rounded_run_inl.h"
 #include "strata/train/run.h"
 
 namespace strata {
@@ -129,10 +130,15 @@ thread_local int Depth::t_depth = 0;
 // bits are so.
 std::shared_ptr<TokenDecoder> load_init(const TrainConfig& config, const InitModel& init, DType dtype) {
   const Depth in;
-  const bool dry = default_device().is_meta();
+  const bool dry = default_device().is_meta(), rounds = config.tune.quantize != "none";
   if (init.is_run) {
     // Of a run that was tuned itself, all of it: base and what was learned.
     std::shared_ptr<TokenDecoder> model;
+    if (rounds) model = load_rounded_run(init, dtype, config.tune.quantize, four_bits());
+    if (model) {
+      model->as_module().requires_grad(true);
+      return model;
+    }
     if (dry) {
       model = make_tuned_model(find_run(init.path).state.config);
     } else {
@@ -146,7 +152,6 @@ std::shared_ptr<TokenDecoder> load_init(const TrainConfig& config, const InitMod
     nn::convert_parameters(module, dtype);
     return model;
   }
-  const bool rounds = config.tune.quantize != "none";
   std::shared_ptr<TokenDecoder> model;
   {
     const nn::init::SkipDraws from_file;
