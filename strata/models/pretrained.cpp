@@ -296,7 +296,16 @@ Pretrained load_pretrained(const std::string& path, const PretrainedOptions& opt
   const DeviceScope there(options.device);
   const DefaultDType dtype(options.dtype.value_or(most_bytes(files)));
   const nn::init::SkipDraws from_file;
+  // Layers that will be packed never have a dense weight.
+  const bool packs = options.keep_packed && (d.scheme || files.format() == io::WeightsFormat::gguf);
+  std::optional<nn::detail::DeferredWeights> later;
+  if (packs) later.emplace(default_dtype());
   Pretrained p = make_module(d.spec);
+  later.reset();
+  if (packs)
+    nn::detail::make_deferred(p.module(), PackedRows(p.module(), d.family->weights(d.spec),
+                                                     left_out_prefix(*d.family, files), files, d.scheme)
+                                              .to_pack());
   p.family = d.family;
   p.config = std::move(d.config);
   p.generation_config = std::move(d.generation_config);
