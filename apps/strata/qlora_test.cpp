@@ -96,14 +96,14 @@ TEST_F(Qlora, GoesOnFromARunOfOursInLessThanTheDenseWeights) {
   GTEST_SKIP() << "a sanitizer has memory of its own";
 #endif
   const Result whole =
-      strata(train("ours", {"tune.method=full", "tune.quantize=none", "train.steps=1", "optim.name=sgd"}));
+      strata(train("ours", {"tune.method=full", "tune.quantize=none", "train.steps=1", "train.optimizer=sgd"}));
   ASSERT_EQ(whole.status, 0) << whole.output;
   std::vector<std::string> words{"train", "--quiet", "--out", dir_ / "on", "--set"};
   for (const std::string& s : settings({"model.init=" + (dir_ / "ours")})) words.push_back(s);
   Child child(words);
   ASSERT_EQ(child.wait(), 0);
   EXPECT_LT(child.peak_resident(), kDenseBytes);
-  EXPECT_EQ(adapters("on").size(), static_cast<size_t>(2 * 4 * kLayers));  // of qkv, out, gate_up, down
+  EXPECT_EQ(adapters("on").size(), static_cast<size_t>(2 * 7 * kLayers));
   // And so says the forecast.
   const Result forecast = strata("estimate --no-limits --set " + joined(settings({"model.init=" + (dir_ / "ours")})));
   ASSERT_EQ(forecast.status, 0) << forecast.output;
