@@ -12,9 +12,11 @@ namespace strata {
 
 /// The model that the run of `init` trained, its adapters in the weights, with parameters of `dtype`, and the layers
 /// that quantize() takes rounded to `format` as it would: read one after the other, each packed before the next is
-/// read, so that at most one weight is there in its own dtype, and once more where that is not `dtype`. On the meta
-/// device its shapes. nullptr for a run whose checkpoint does not hold all of its model: what it began from is read
-/// with it then. Throws as find_run and load_run do, and as quantize_weight(), naming the layer.
+/// read, so that at most one weight is there in its own dtype, and once more where adapters are added or that is not
+/// `dtype`. On the meta device its shapes. What a checkpoint does not hold, of a run with adapters or frozen parts, is
+/// read from what the run began from, which must be what it was. nullptr for a run on weights of few bits, which
+/// adapters cannot be merged into. Throws as find_run, load_run and check_base do, and as quantize_weight(), naming the
+/// layer.
 std::shared_ptr<TokenDecoder> load_rounded_run(const InitModel& init, DType dtype, std::string_view format,
                                                const nn::PackOptions& options);
 

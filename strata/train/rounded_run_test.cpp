@@ -2,10 +2,13 @@
 
 #include "strata/train/rounded_run_inl.h"
 
+#include <filesystem>
 #include <fstream>
 
 #include "strata/core/error_test_util.h"
 #include "strata/core/node.h"
+#include "strata/generate/text_model_test_util.h"
+#include "strata/io/safetensors.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/convert.h"
 #include "strata/nn/lora.h"
@@ -80,25 +83,71 @@ TEST_F(RoundedRun, AdaptersAreInTheWeights) {
   }
 }
 
-// Where the checkpoint has only a part of the model, that is told; training reads the base with it then.
-TEST_F(RoundedRun, NotOfRunsThatKeepAPart) {
+// Of a run whose checkpoint has a part of the model, the rest is what it began from: a run, or a run that began from
+// one.
+TEST_F(RoundedRun, OfRunsThatKeepAPart) {
   train_in("base");
   c_.init = dir_ / "base";
   c_.tune.method = "lora";
   train_in("lora");
-  EXPECT_EQ(load_rounded_run(find_init(dir_ / "lora"), DType::f32, "nf4", kFourBits), nullptr);
   c_.tune.method = "full";
   c_.tune.freeze = "blocks.0";
   train_in("frozen");
-  EXPECT_EQ(load_rounded_run(find_init(dir_ / "frozen"), DType::f32, "nf4", kFourBits), nullptr);
+  c_.init = dir_ / "lora";
+  c_.tune.freeze = "";
+  c_.tune.method = "dora";
+  c_.tune.train = "norm";
+  c_.dtype = c_.param_dtype = "bf16";
+  train_in("on-lora");
+  for (const char* name : {"lora", "frozen", "on-lora"})
+    for (const DType dtype : {DType::f32, DType::bf16}) expect_same(name, dtype);
+  // Training begins from each of them; not from one on weights of few bits, which nothing is merged into.
   c_.tune = {.method = "lora", .quantize = "nf4"};
-  for (const char* name : {"lora", "frozen", "base"}) {
+  c_.dtype = c_.param_dtype = "f32";
+  for (const char* name : {"base", "lora", "frozen", "on-lora"}) {
     c_.init = dir_ / name;
     const std::shared_ptr<TokenDecoder> model = make_tuned_model(c_);
     int packed = 0;
     for (const auto& [path, part] : model->as_module().named_modules()) packed += nn::is_packed(part);
     EXPECT_EQ(packed, 8) << name;
   }
+  c_.init = dir_ / "base";
+  train_in("few");
+  EXPECT_EQ(load_rounded_run(find_init(dir_ / "few"), DType::f32, "nf4", kFourBits), nullptr);
+  c_.init = dir_ / "few";
+  EXPECT_NE(message<ValueError>([&] { make_tuned_model(c_); }).find("is packed"), std::string::npos);
+}
+
+// Adapters on a folder of a model from elsewhere.
+TEST_F(RoundedRun, OfAdaptersOnAFolder) {
+  write_text_model(dir_ / "folder");
+  c_.init = dir_ / "folder";
+  c_.tune.method = "lora";
+  train_in("lora");
+  const TrainedModel trained = load_trained_model(dir_ / "lora");
+  nn::merge_lora(*trained.model);
+  nn::remove_lora(*trained.model);
+  nn::quantize(*trained.model, "nf4", kFourBits);
+  const auto got = load_rounded_run(find_init(dir_ / "lora"), DType::f32, "nf4", kFourBits);
+  ASSERT_NE(got, nullptr);
+  const nn::StateDict state = got->as_module().state_dict();
+  for (const auto& [key, t] : trained.model->state_dict()) {
+    ASSERT_TRUE(state.contains(key)) << key;
+    EXPECT_EQ(bits(state.at(key)), bits(t)) << key;
+  }
+  // Another folder in its place is refused.
+  std::filesystem::remove_all(dir_ / "folder");
+  manual_seed(9);
+  write_text_model(dir_ / "folder");
+  io::write_file(dir_ / "folder/model.safetensors", [&] {
+    io::TensorMap tensors = io::SafetensorsFile(dir_ / "folder/model.safetensors").tensors();
+    tensors.begin()->second.fill_(0.5);
+    return io::encode_safetensors(tensors);
+  }());
+  EXPECT_NE(message<IoError>([&] {
+              load_rounded_run(find_init(dir_ / "lora"), DType::f32, "nf4", kFourBits);
+            }).find("other weights"),
+            std::string::npos);
 }
 
 // At most the packed model and one dense weight at a time; dry, its shapes alone.

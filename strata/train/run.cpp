@@ -228,8 +228,12 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
 }
 
 void check_base(const FoundRun& run, const nn::Module& model) {
+  detail::check_base(run, [&] { return base_checksum(model, run.state.config); });
+}
+
+void detail::check_base(const FoundRun& run, const std::function<uint64_t()>& checksum) {
   if (run.state.base == 0) return;
-  const uint64_t now = base_checksum(model, run.state.config);
+  const uint64_t now = checksum();
   check<IoError>(now == run.state.base, run.path, "it was trained on other weights than '", run.state.config.init,
                  "' holds now (their checksum is ", io::to_hex(now), ", it was ", io::to_hex(run.state.base), ")");
 }
