@@ -297,6 +297,9 @@ def evaluate(
 
     Gives what the command writes by ``--json``: ``{"results": {"text": {"measures": {"loss": {"value", "error"}}}}}``.
     ``callback(name, unit, done, all)`` hears how far it is; False ends it with a ValueError."""
+    for given in (model, *([] if reference is None else [reference])):
+        if not isinstance(given, PretrainedModel):
+            raise TypeError(f"evaluate: wanted a model of load_pretrained(), got {type(given).__name__}")
     other = None if reference is None else reference._engine
     return dict(json.loads(C.evaluate(model._engine, _json("evaluate", options), other, callback)))
 

@@ -271,6 +271,8 @@ def test_evaluations_compare_and_are_refused():
     model.train()
     compared = st.evaluate(model, documents=["some text to read"], reference=other)["results"]["compare"]["measures"]
     assert compared["kl"]["value"] == 0 and compared["same_top"]["value"] == 1 and model.training
+    with pytest.raises(TypeError, match="load_pretrained"):
+        st.evaluate(model, documents="a", reference=3)
     with pytest.raises(ValueError, match="there is no such option"):
         st.evaluate(model, documents="a", shots=3)
     with pytest.raises(ValueError, match="nothing to evaluate on"):
