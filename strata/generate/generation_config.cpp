@@ -322,6 +322,35 @@ GenerationOptions parse_generation_options(std::string_view call, std::string_vi
   return finished(std::move(r), kOp, true);
 }
 
+GenerationOptions change_generation_options(const GenerationOptions& usual, std::string_view call) {
+  constexpr std::string_view kOp = "generate";
+  const json said = object_of(call, kOp, true);
+  Read r;
+  r.o = usual;
+  for (const auto& [name, value] : said.items()) read_field(r, {kOp, name, value, true});
+  GenerationOptions& o = r.o;
+  const auto says = [&](const char* name) { return said.contains(name) && !said[name].is_null(); };
+  bool draws = false;
+  for (const char* how : {"temperature", "top_k", "top_p", "min_p", "typical_p"}) draws = draws || says(how);
+  const bool told = says("do_sample");
+  if (usual.temperature == 0 && !says("temperature") && (told ? r.draws : draws || says("seed"))) o.temperature = 1;
+  if (told && !r.draws && o.beams == 1) o.temperature = 0;
+  if (says("max_new_tokens")) o.max_length = 0;
+  if (!says("num_beams")) return o;
+  if (o.beams > 1) {
+    const GenerationOptions off;
+    o.draw_beams = told ? r.draws : draws;
+    if (!says("temperature")) o.temperature = off.temperature;
+    if (!says("top_k")) o.top_k = off.top_k;
+    if (!says("top_p")) o.top_p = off.top_p;
+    if (!says("min_p")) o.min_p = off.min_p;
+    if (!says("typical_p")) o.typical_p = off.typical_p;
+  } else if (usual.beams > 1 && !says("temperature")) {
+    o.temperature = 0;
+  }
+  return o;
+}
+
 std::vector<GenerationKey> generation_keys() {
   std::vector<GenerationKey> keys;
   for (const Key& k : kKeys)
