@@ -105,8 +105,7 @@ int64_t sums_of_micro_batches(const TrainConfig& config, const nn::Module& modul
   const int64_t ranks = std::max<int64_t>(config.parallel.dp, 1);
   int64_t elements = 0;
   for (const auto& [name, p] : trained_parameters(module)) elements += p.numel();
-  return elements * size_of(DType::f32) *
-         distributed::ExactGradients::sums_held(config.accumulate * ranks, ranks);
+  return elements * size_of(DType::f32) * distributed::ExactGradients::sums_held(config.accumulate * ranks, ranks);
 }
 
 // The settings' model and optimizer on the meta device, and parts of a step.
