@@ -91,10 +91,10 @@ TrainConfig rows_of_a_rank(TrainConfig config) {
   config.batch = (config.batch + dp - 1) / dp;
   return config;
 }
-// With parallel.exact a rank's rows come in passes of a micro-batch each: these.
-TrainConfig in_micro_batches(TrainConfig config) {
+// With parallel.exact the rows that each of so many ranks has come in passes of a micro-batch each: these.
+TrainConfig in_micro_batches(TrainConfig config, int64_t ranks) {
   if (config.parallel.exact == 0) return config;
-  const int64_t passes = config.parallel.exact / std::max<int64_t>(config.parallel.dp, 1);
+  const int64_t passes = config.parallel.exact / std::max<int64_t>(ranks, 1);
   config.batch = std::max<int64_t>(config.batch / passes, 1);
   config.accumulate *= passes;
   return config;
@@ -207,7 +207,7 @@ std::string holder_of(const RecordedCall& c) {
 
 MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
                                int64_t layered) {
-  const TrainConfig config = in_micro_batches(rows_of_a_rank(checked(given)));
+  const TrainConfig config = in_micro_batches(rows_of_a_rank(checked(given)), given.parallel.dp);
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
   DryRun run(config, recomputed, saved);
@@ -278,7 +278,7 @@ OffloadMeasured dry_saved(const TrainConfig& given) {
 
 DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
                         int64_t layered) {
-  const TrainConfig config = in_micro_batches(checked(given));
+  const TrainConfig config = in_micro_batches(checked(given), 1);
   DryStep dry;
   const int64_t before = memory::stats(DeviceType::meta).live_total;
   DryRun run(config, recomputed, saved);
