@@ -386,7 +386,8 @@ Tensor detail::TensorReader::read(const std::string& name, Device device) const 
   const auto found = tensors_.find(name);
   check<IoError>(found != tensors_.end(), kOp, "the file ", quote(stem_ + std::string(kExtension)), " has no ",
                  quote(name));
-  if (!std::exchange(verified_, true)) files_->verify_stem(stem_);
+  if (!verified_) files_->verify_stem(stem_);
+  verified_ = true;
   const auto file = [&](int64_t rank) -> const InputFile& { return files_->file_of(stem_, rank); };
   TensorMap one = read_parts(stem_, {*found}, file, {}, device, {}, nullptr);
   return std::move(one.at(name));
