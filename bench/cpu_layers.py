@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training steps of small networks, recurrent layers and elementwise ops on the CPU, one engine a process; the same lines of
-both are compared. Usage: cpu_layers.py torch|strata networks|recurrent|elementwise [threads]. One thread is timed by what
-the process computed, several by the clock."""
+both are compared. Usage: cpu_layers.py torch|strata networks|recurrent|elementwise [threads [part of a name]]. One thread is timed by
+what the process computed, several by the clock."""
 import importlib
 import sys
 import time
@@ -10,6 +10,7 @@ import numpy as np
 
 torch = importlib.import_module(sys.argv[1])
 threads = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+wanted = sys.argv[4] if len(sys.argv) > 4 else ""
 torch.set_num_threads(threads)
 torch.manual_seed(0)
 nn, F = torch.nn, torch.nn.functional
@@ -44,6 +45,19 @@ class Block(nn.Module):
         return F.relu(self.norm_b(self.b(F.relu(self.norm_a(self.a(x))))) + self.short(x))
 
 
+class SqueezedBlock(Block):
+    """With squeeze and excitation: each channel times what the means of all say of it."""
+
+    def __init__(self, width, out, stride):
+        super().__init__(width, out, stride)
+        self.squeeze, self.excite = nn.Conv2d(out, out // 16, 1), nn.Conv2d(out // 16, out, 1)
+
+    def forward(self, x):
+        y = self.norm_b(self.b(F.relu(self.norm_a(self.a(x)))))
+        means = F.avg_pool2d(y, y.shape[2])
+        return F.relu(y * torch.sigmoid(self.excite(F.relu(self.squeeze(means)))) + self.short(x))
+
+
 class Lstm(nn.Module):
     def __init__(self):
         super().__init__()
@@ -53,12 +67,16 @@ class Lstm(nn.Module):
         return self.head(self.layer(self.embedding(x))[0]).flatten(0, 1)
 
 
-def resnet18():
+def resnet(block, sizes, pool):
     layers, width = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()], 64
-    for out, stride in ((64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1)):
-        layers.append(Block(width, out, stride))
+    for out, stride in sizes:
+        layers.append(block(width, out, stride))
         width = out
-    return nn.Sequential(*layers, nn.AvgPool2d(4), nn.Flatten(), nn.Linear(512, 10))
+    return nn.Sequential(*layers, nn.AvgPool2d(pool), nn.Flatten(), nn.Linear(512, 10))
+
+
+EIGHT = ((64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1))
+FOUR = ((64, 1), (128, 2), (256, 2), (512, 2))
 
 
 def vgg11():
@@ -70,16 +88,25 @@ def vgg11():
 
 
 def networks():
-    classes = torch.tensor(np.random.default_rng(1).integers(0, 10, 32))
+    classes, eight = (torch.tensor(np.random.default_rng(1).integers(0, 10, n)) for n in (32, 8))
     words = torch.tensor(np.random.default_rng(1).integers(0, 1000, (32, 64)))
-    for name, net, x, y in (("ResNet18", resnet18(), numbers(32, 3, 32, 32), classes),
-                            ("VGG11", vgg11(), numbers(32, 3, 32, 32), classes),
-                            ("LSTM language model", Lstm(), words, words.flatten())):
+    images, large = numbers(32, 3, 32, 32), numbers(8, 3, 96, 96)
+    for name, net, x, y, low in (("ResNet18", lambda: resnet(Block, EIGHT, 4), images, classes, False),
+                                 ("SENet18", lambda: resnet(SqueezedBlock, EIGHT, 4), images, classes, False),
+                                 ("VGG11", vgg11, images, classes, False),
+                                 ("LSTM language model", Lstm, words, words.flatten(), False),
+                                 ("ResNet of four blocks, 8 x 96 x 96", lambda: resnet(Block, FOUR, 12), large, eight, False),
+                                 ("the same in bf16", lambda: resnet(Block, FOUR, 12), large, eight, True)):
+        if wanted not in name:
+            continue
+        net = net()
         optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
 
         def step():
             optimizer.zero_grad()
-            F.cross_entropy(net(x), y).backward()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+                loss = F.cross_entropy(net(x), y)
+            loss.backward()
             optimizer.step()
 
         timed(name, step, 8)

@@ -44,6 +44,7 @@ constexpr Case kCases[] = {
     {64, 4096, 4, 16, 16, false}, {128, 4096, 4, 16, 16, false}, {128, 4096, 4, 16, 16, true},
     {80, 4096, 4, 16, 16, false}, {80, 4096, 4, 16, 16, true},   {96, 4096, 4, 16, 16, false},
     {96, 4096, 4, 16, 16, true},  {256, 4096, 4, 8, 8, false},   {256, 4096, 4, 8, 8, true},
+    {128, 8192, 2, 32, 8, true},  {128, 16384, 1, 32, 8, true},
 };
 
 std::vector<Value> call(const char* op, const std::vector<Value>& args) {

@@ -1,7 +1,7 @@
-// What a call with sharded arguments costs on the host beside the same call on plain ones of this rank's size: the rule
-// is asked, a possibility chosen, and the results become handles. Nothing is sent. Two ranks as threads, small tensors;
-// a JSON object a line, in nanoseconds.
-//     placed_bench
+// What a call with sharded arguments costs on the host beside the same call on plain ones of this rank's size: its plan
+// is looked up, and the results become handles; `own_plan_ns` is without kept plans, where each call asks the rule and
+// chooses a possibility. Nothing is sent. Two ranks as threads, small tensors; a JSON object a line, in nanoseconds.
+//     taskset -c 1 placed_bench
 
 #include <cstdio>
 #include <functional>
@@ -10,6 +10,7 @@
 
 #include "bench/clock.h"
 #include "strata/core/node.h"
+#include "strata/core/placed_plans_inl.h"
 #include "strata/dist/collectives/placed.h"
 #include "strata/dist/rank_threads.h"
 #include "strata/ops/ops.h"
@@ -33,10 +34,29 @@ void measure() {
       {"linear, weight cut", [&] { linear(x, part); }, [&] { linear(whole, columns); }},
       {"rms_norm, rows cut", [&] { rms_norm(few, {8}, norm); }, [&] { rms_norm(rows, {8}, norm); }},
       {"transpose, rows cut", [&] { few.transpose(0, 1); }, [&] { rows.transpose(0, 1); }},
+      {"view, rows cut",
+       [&] {
+         few.view({2, 2, 4});
+       },
+       [&] {
+         rows.view({4, 2, 4});
+       }},
+      {"cat, rows cut",
+       [&] {
+         cat({few, few}, 1);
+       },
+       [&] {
+         cat({rows, rows}, 1);
+       }},
   };
+  strata::detail::PlacedPlans& plans = strata::detail::PlacedPlans::mine();
   for (const Case& c : cases) {
     const double plain = best_seconds_of_short(c.plain) * 1e9, sharded = best_seconds_of_short(c.sharded) * 1e9;
-    std::printf("{\"call\": \"%s\", \"plain_ns\": %.0f, \"sharded_ns\": %.0f}\n", c.name, plain, sharded);
+    plans.off = true;
+    const double own = best_seconds_of_short(c.sharded) * 1e9;
+    plans.off = false;
+    std::printf("{\"call\": \"%s\", \"plain_ns\": %.0f, \"sharded_ns\": %.0f, \"own_plan_ns\": %.0f}\n", c.name, plain,
+                sharded, own);
   }
 }
 }  // namespace

@@ -1,9 +1,10 @@
 """Times and memory behind bindings/python/tests/test_rows.py, on the CPU or a card:
 
-    python bench/rows.py [cpu|cuda]
+    python bench/rows.py [cpu|cuda [frozen|recurrence|sort|select|attention|weighted ...]]
 
 Layers frozen by name (PockEngine), a recurrence and its steps one by one (FlashRNN), a sort of 32-bit keys (Onesweep),
-k-selection beside a sort (Faiss). Least of repeated calls, in milliseconds."""
+k-selection beside a sort (Faiss), attention without matrix units beside separate ops (FastAttention), a convolution whose taps
+have weights of their own beside conv2d (weighted convolution). Least of repeated calls, in milliseconds."""
 
 import re
 import sys
@@ -89,5 +90,27 @@ def select():
         print(f"top {k:4} of rows of a million: {least(lambda: st.topk(x, k, 1)):9.2f} ms, by a sort {by_sort:9.2f} ms")
 
 
-for row in (frozen, recurrence, sort, select):
-    row()
+def attention():
+    """Heads of 100, which no kernel with matrix units takes."""
+    time_ = 4096 if card else 512
+    for dtype in (st.float32, st.float16):
+        q, k, v = (st.randn(1, 8, time_, 100, device=device).to(dtype) for _ in range(3))
+        with st.no_grad():
+            apart = least(lambda: F.softmax(q @ k.transpose(-2, -1) * 0.1, -1) @ v)
+            print(f"attention of {time_} rows, heads of 100, {str(dtype):14}: {least(lambda: F.scaled_dot_product_attention(q, k, v)):9.2f} ms, "
+                  f"by separate ops {apart:9.2f} ms")
+
+
+def weighted():
+    """Forward and both gradients."""
+    x = st.randn(64 if card else 4, 64, 56, 56, device=device, requires_grad=True)
+    w, taps = st.randn(64, 64, 3, 3, device=device, requires_grad=True), st.rand(3, 3, device=device)
+    g = st.randn(*x.shape, device=device)
+    grad = st.autograd.grad
+    plain = least(lambda: grad(F.conv2d(x, w, padding=1), (x, w), g))
+    print(f"convolution with weighted taps: {least(lambda: grad(F.conv2d(x, w * taps, padding=1), (x, w), g)):9.3f} ms, conv2d {plain:9.3f} ms")
+
+
+rows = {f.__name__: f for f in (frozen, recurrence, sort, select, attention, weighted)}
+for name in sys.argv[2:] or rows:
+    rows[name]()

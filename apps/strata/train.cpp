@@ -36,7 +36,7 @@ struct Arguments {
 };
 
 // A text as a TOML value.
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   std::string s = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') s += '\\';
@@ -48,11 +48,11 @@ std::string quoted(const std::string& text) {
 // The options that are short for a key, then --set, so that the latter wins.
 std::vector<std::string> overrides(const Arguments& a) {
   std::vector<std::string> all;
-  if (!a.data.empty()) all.push_back("data.path=" + quoted(a.data));
-  if (!a.init.empty()) all.push_back("model.init=" + quoted(a.init));
-  if (!a.dtype.empty()) all.push_back("train.dtype=" + quoted(a.dtype));
-  if (!a.device.empty()) all.push_back("train.device=" + quoted(a.device));
-  if (!a.graph.empty()) all.push_back("train.graph=" + quoted(a.graph));
+  if (!a.data.empty()) all.push_back("data.path=" + in_quotes(a.data));
+  if (!a.init.empty()) all.push_back("model.init=" + in_quotes(a.init));
+  if (!a.dtype.empty()) all.push_back("train.dtype=" + in_quotes(a.dtype));
+  if (!a.device.empty()) all.push_back("train.device=" + in_quotes(a.device));
+  if (!a.graph.empty()) all.push_back("train.graph=" + in_quotes(a.graph));
   if (a.steps > 0) all.push_back(fmt::format("train.steps={}", a.steps));
   if (a.seed >= 0) all.push_back(fmt::format("train.seed={}", a.seed));
   all.insert(all.end(), a.set.begin(), a.set.end());
@@ -171,12 +171,6 @@ int run(const Arguments& a) {
                        .stop_requested = &after_step,
                        .log = a.quiet || !leads ? nullptr : stderr,
                        .memory_check = !a.no_memory_check});
-  } catch (const MemoryError& e) {
-    write_quietly();
-    const std::string advice =
-        budget_advice(config, memory::tightest_bound(parse_device(config.device)).free() / 10 * 9);
-    if (advice.empty()) throw;
-    throw MemoryError("", cat(e.what(), "\nIt would fit with ", advice));
   } catch (...) {
     write_quietly();
     throw;

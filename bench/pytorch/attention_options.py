@@ -3,16 +3,20 @@
 kernel it chooses; for what its function lacks, flex_attention compiled), in turns in one process: forward, and backward,
 milliseconds and TFLOP/s of all pairs (causal: of half).
 
-    attention_options.py [--seconds S] [--filter TEXT] [--dtype bfloat16|float16|float32]
+    attention_options.py [--seconds S] [--filter TEXT] [--dtype bfloat16|float16|float32] [--shapes 2x32/8x8192x128 ...]
+                         [--kernel flash|cudnn] [--check]
 
-PyTorch keeps its defaults; masks have the queries' dtype or are boolean. In float32 each case runs twice, with
+A shape is batch x heads x time x size, heads by "/" with those of keys and values. PyTorch keeps its defaults unless --kernel
+names one; --check adds the largest difference of 64 rows of one head from the definition in double precision (plain and causal); masks have the queries' dtype or are boolean. In float32 each case runs twice, with
 backends.cuda.matmul.allow_tf32 off and on in both engines."""
 import argparse
+import contextlib
 import time
 
 import strata as st
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def timed(run, synchronize, seconds):
@@ -97,28 +101,43 @@ def flex(options, batch, time_):
     return run
 
 
+def error_of(y, q, k, v, causal):
+    """The largest difference of the first head's last 64 rows from the definition in double precision."""
+    rows = slice(q.shape[2] - 64, None)
+    q, k, v, y = (x[0, 0].double() for x in (q[:, :, rows], k, v, y[:, :, rows]))
+    scores = q @ k.T * q.shape[1] ** -0.5
+    if causal:
+        scores += torch.full_like(scores, float("-inf")).triu(k.shape[0] - 63)
+    return float((torch.softmax(scores, -1) @ v - y).abs().max())
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--seconds", type=float, default=0.03)
-    p.add_argument("--filter", default="")
+    p.add_argument("--filter", default="", help="a mask's whole name, or a part of several")
     p.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
-    p.add_argument("--shapes", nargs="*", default=["32x8x512x64", "4x16x4096x128"], help="batch x heads x time x size")
+    p.add_argument("--shapes", nargs="*", default=["32x8x512x64", "4x16x4096x128"], help="batch x heads[/of keys] x time x size")
+    p.add_argument("--kernel", choices=["flash", "cudnn"], help="PyTorch's")
+    p.add_argument("--check", action="store_true", help="differences from double precision")
     a = p.parse_args()
+    backend = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}.get(a.kernel)
     dtype = getattr(torch, a.dtype)
     print(f"{'shape':16} {'mask':36} {'forward ms':>20} {'ratio':>6} {'backward ms':>20} {'ratio':>6} {'TFLOP/s':>12}")
     for shape in a.shapes:
-        b, h, t, d = map(int, shape.split("x"))
-        numbers = [torch.randn(b, t, h, d).to(dtype) for _ in range(4)]
+        b, h, t, d = shape.split("x")
+        b, t, d, (h, *kv) = int(b), int(t), int(d), map(int, h.split("/"))
+        kv = kv[0] if kv else h
+        numbers = [torch.randn(b, t, heads, d).to(dtype) for heads in (h, kv, kv, h)]
         cases = {name: (mask, options, False) for name, (mask, options) in masks(b, h, t, dtype).items()}
         cases |= {name: (None, options, True) for name, options in further(b, h, t).items()}
-        cases = {name: case for name, case in cases.items() if a.filter in name}
+        cases = {name: case for name, case in cases.items() if (a.filter == name if a.filter in cases else a.filter in name)}
         runs = [(name, tf32) for name in cases for tf32 in ((False, True) if dtype == torch.float32 else (False,))]
         for name, tf32 in runs:
             mask, options, by_flex = cases[name]
             for engine in (st, torch):
                 engine.backends.cuda.matmul.allow_tf32 = tf32
             name += ", TF32" if tf32 else ""
-            times = {}
+            times, errors = {}, {}
             for engine, f, synchronize in ((st, st.nn.functional, st.cuda.synchronize), (torch, F, torch.cuda.synchronize)):
                 def on_card(x):
                     if not isinstance(x, torch.Tensor):
@@ -127,7 +146,7 @@ def main():
                     return x if engine is torch else st.from_dlpack(x)
                 q, k, v, g = (on_card(x).transpose(1, 2) for x in numbers)
                 m = None if mask is None else on_card(mask)
-                given = {key: on_card(x) for key, x in options.items()}
+                given = {key: on_card(x) for key, x in options.items()} | ({"enable_gqa": True} if kv != h else {})
                 wanted = (q, k, v, m) if "gradient" in name else (q, k, v)
                 for x in wanted:
                     x.requires_grad_()
@@ -141,18 +160,23 @@ def main():
                         times[engine] = float("nan"), float("nan")
                         continue
                     run = lambda: function(q, k, v)
-                with engine.no_grad():
-                    forward = timed(run, synchronize, a.seconds)
-                y = run()
-                grad = engine.autograd.grad
-                backward = timed(lambda: grad(y, wanted, g, retain_graph=True), synchronize, a.seconds)
+                with sdpa_kernel(backend) if backend and engine is torch else contextlib.nullcontext():
+                    with engine.no_grad():
+                        forward = timed(run, synchronize, a.seconds)
+                    y = run()
+                    grad = engine.autograd.grad
+                    backward = timed(lambda: grad(y, wanted, g, retain_graph=True), synchronize, a.seconds)
                 times[engine] = forward, backward
+                if a.check and name.split(",")[0] in ("plain", "causal") and "dropout" not in name:
+                    operands = [torch.from_dlpack(x.detach()) for x in (y, q, k, v)]
+                    errors[engine] = error_of(*operands, options.get("is_causal", False))
                 del q, k, v, g, m, y
             flop = 4 * b * h * t * t * d * (0.5 if options.get("is_causal") else 1)
             ours, theirs = times[st], times[torch]
             print(f"{shape:16} {name:36} {ours[0] * 1e3:9.3f} {theirs[0] * 1e3:9.3f} {theirs[0] / ours[0]:7.2f} "
                   f"{ours[1] * 1e3:10.3f} {theirs[1] * 1e3:9.3f} {theirs[1] / ours[1]:6.2f} "
-                  f"{flop / ours[0] * 1e-12:6.0f} {2.5 * flop / ours[1] * 1e-12:5.0f}", flush=True)
+                  f"{flop / ours[0] * 1e-12:6.0f} {2.5 * flop / ours[1] * 1e-12:5.0f}"
+                  + (f"  differ by {errors[st]:.1e}, PyTorch's by {errors[torch]:.1e}" if errors else ""), flush=True)
 
 
 if __name__ == "__main__":

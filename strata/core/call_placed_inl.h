@@ -1,12 +1,13 @@
 #pragma once
 // One call with sharded arguments.
 
-#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "strata/core/call_path_inl.h"
+#include "strata/core/placed_plans_inl.h"
 #include "strata/core/placement.h"
 #include "strata/core/sharding.h"
 
@@ -16,38 +17,35 @@ class CallPath::Placed {
  public:
   /// Whether any tensor argument is sharded.
   static bool any(const CallPath& op, ArgsAt at);
-  /// Throws ValueError for an op without a rule, or arguments on different meshes.
-  Placed(const CallPath& op, ArgsAt at);
-  /// In the place of call_plain(); false where the op makes and reads handles itself.
+  Placed(const CallPath& op, ArgsAt at) : op_(op), at_(at) {}
+  /// In the place of call_plain(); false where the op makes and reads handles itself. Throws ValueError for an op
+  /// without a rule, or arguments on different meshes.
   bool call(const Seen& seen, const Results& into);
   /// Computes, and writes over `self`, which stays as it lies; nothing is recorded.
   void inplace(Tensor& self);
 
  private:
-  static std::string axes_text(const MeshPlace& m);
-  static void place_elements(const Tensor& all, const Tensor& part, const Layout& layout);
+  class Planner;  // call_plan.cpp
+  using Key = std::vector<uint64_t>;
+
+  // The plan of an earlier call like this one, where this thread has it; what tells calls apart is left in key_
+  // otherwise.
+  void find_plan();
+  bool write_key(Key& key) const;
+  void check_arguments();
   void composed_whole(const Results& into);
   void compute(const Results& into);
-  void find_metas();
-  void choose();
-  void choose_axis(size_t axis);
-  bool fits(const Sharding::Possibility& p, size_t axis) const;
-  static bool even(const Layout& chosen, size_t axis, const Shape& shape);
-  Tensor local(size_t i) const;
-  void spread(std::vector<Tensor>& locals) const;
+  void run(const Results& into) const;
+  bool run_boxed(const Results& into, std::vector<std::pair<int, Value>>* set) const;
+  void finish(const Results& into) const;
+  Tensor local(size_t i, const Tensor& t) const;
+  void spread(const std::vector<Tensor>& wholes, std::vector<Tensor>& locals) const;
 
   const CallPath& op_;
   ArgsAt at_;
-  const ShardRule& rule_;
-  std::shared_ptr<const MeshPlace> mesh_;
-  std::vector<Value> values_;
-  std::vector<Tensor> tensors_;  // arguments, lists flattened
-  std::vector<int> arg_of_;      // which argument of the schema each is in
-  std::vector<TensorMeta> metas_;
-  std::vector<Layout> from_, to_, of_results_;
-  bool whole_size_ = false;
-  LocalChange before_, after_;
-  std::vector<std::string> changing_;  // the axes that they are for
+  std::shared_ptr<const MeshPlace> mesh_;  // once the arguments were checked
+  std::shared_ptr<const PlacedPlan> plan_;
+  Key key_;  // empty where the plan is for this call alone
 };
 
 }  // namespace strata::detail

@@ -383,7 +383,10 @@ namespace detail {
 namespace {
 
 void with_local_shape(Sharding& s, size_t from) {
-  for (size_t i = from; i < s.possible.size(); ++i) s.possible[i].before = local_shape;
+  for (size_t i = from; i < s.possible.size(); ++i) {
+    s.possible[i].before = local_shape;
+    s.possible[i].repeats = true;
+  }
 }
 
 // By the rule's first word; what follows names arguments.

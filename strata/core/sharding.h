@@ -52,6 +52,9 @@ class Sharding {
     /// Change the local call, and its results. Called once, for all axes whose possibilities have some: parts are then
     /// cut by all of them.
     LocalChange before = nullptr, after = nullptr;
+    /// Without them: nothing. With one: that it remembers nothing of a call, and does the same for every one whose
+    /// tensors have the same shapes and lie alike, and whose other arguments are the same. Such calls share a plan.
+    bool repeats = false;
   };
 
   Sharding(const OpBase& op, std::span<const Value> values, int ranks, int all_ranks)

@@ -1,6 +1,7 @@
 #include "strata/dist/reduction.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "strata/core/dispatch.h"
 #include "strata/core/error.h"
@@ -56,6 +57,36 @@ void reduce_typed(Reduction r, std::span<const void* const> parts, void* out, in
   });
 }
 
+template <class T>
+void add_typed(std::span<const void* const> parts, std::span<const int64_t> additions, size_t most, void* out,
+               int64_t count) {
+  using C = compute_t<T>;
+  parallel_for(0, count, 16 * kStretch, [&](int64_t begin, int64_t end) {
+    std::vector<C> room(most * kStretch);
+    for (int64_t at = begin; at < end; at += kStretch) {
+      const int64_t n = std::min(kStretch, end - at);
+      C* next = room.data();  // behind the newest sum
+      for (size_t p = 0; p < parts.size(); ++p) {
+        const T* const x = static_cast<const T*>(parts[p]) + at;
+        if (additions[p] == 0) {
+          for (int64_t i = 0; i < n; ++i) next[i] = static_cast<C>(x[i]);
+          next += kStretch;
+          continue;
+        }
+        C* sum = next - kStretch;
+        for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<C>(sum[i] + static_cast<C>(x[i]));
+        for (int64_t left = additions[p]; left > 1; --left) {
+          next = sum;
+          sum -= kStretch;
+          for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<C>(sum[i] + next[i]);
+        }
+      }
+      T* const y = static_cast<T*>(out) + at;
+      for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(room[static_cast<size_t>(i)]);
+    }
+  });
+}
+
 }  // namespace
 
 std::string_view name_of(Reduction r) {
@@ -77,6 +108,21 @@ void check_reduction(std::string_view op, Reduction r, DType dtype) {
 
 void reduce_parts(Reduction r, DType dtype, std::span<const void* const> parts, void* out, int64_t count) {
   dispatch_all(dtype, "reduce", [&]<class T>() { reduce_typed<T>(r, parts, out, count); });
+}
+
+void add_in_tree(DType dtype, std::span<const void* const> parts, std::span<const int64_t> additions, void* out,
+                 int64_t count) {
+  check(parts.size() == additions.size(), "add_in_tree", "there are ", parts.size(), " parts, and additions behind ",
+        additions.size());
+  int64_t held = 0, most = 0;
+  for (const int64_t n : additions) {
+    check(n >= 0 && n <= held, "add_in_tree", n, " additions of ", held + 1, " sums");
+    held += 1 - n;
+    most = std::max(most, held);
+  }
+  check(held == 1, "add_in_tree", "the additions leave ", held, " sums");
+  dispatch_floats(dtype, "add_in_tree",
+                  [&]<class T>() { add_typed<T>(parts, additions, static_cast<size_t>(most), out, count); });
 }
 
 }  // namespace strata::distributed

@@ -22,4 +22,10 @@ void check_reduction(std::string_view op, Reduction r, DType dtype);
 /// f16 and bf16 are added in f32 and rounded once. `out` may be one of the parts.
 void reduce_parts(Reduction r, DType dtype, std::span<const void* const> parts, void* out, int64_t count);
 
+/// out[i] = the parts' values at i, added in a tree: behind part p the two newest sums that are there are added
+/// additions[p] times, which leaves one in the end. In one pass over memory; f16 and bf16 are added in f32 and rounded
+/// once. `out` may be the first part. Throws ValueError for additions that leave none or several.
+void add_in_tree(DType dtype, std::span<const void* const> parts, std::span<const int64_t> additions, void* out,
+                 int64_t count);
+
 }  // namespace strata::distributed

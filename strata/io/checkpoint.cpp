@@ -177,10 +177,7 @@ class OpenCheckpoint {
   }
   void verify() {
     for (const auto& [name, file] : files_) {
-      check_size(state_.files.at(name), file);
-      Hasher hasher;
-      fill_tensors(file, {}, &hasher);
-      check_hash(state_.files.at(name), file, hasher);
+      verify_file(name);
       const SafetensorsHeader header = read_safetensors_header(file);
       if (!state_.parts.empty()) detail::check_parts(state_.parts.at(state_.stems.at(name)), name, header);
     }
@@ -192,8 +189,7 @@ class OpenCheckpoint {
                     detail::SeenHashes* seen) const {
     if (const auto found = state_.parts.find(stem); found != state_.parts.end()) {
       const auto file_of = [&](int64_t rank) -> const InputFile& { return file(detail::file_name(stem, rank)); };
-      for (const auto& [name, of] : state_.stems)
-        if (of == stem) check_size(state_.files.at(name), file(name));
+      check_stem_sizes(stem);
       return detail::read_parts(stem, found->second, file_of, into, device, places, seen);
     }
     const std::string name = stem + std::string(detail::kExtension);
@@ -201,12 +197,7 @@ class OpenCheckpoint {
     const WrittenFile& wanted = state_.files.at(name);
     if (places.layout || places.has ||
         std::ranges::any_of(into, [](const auto& entry) { return is_placed(entry.second); })) {
-      if (!verified_) {
-        check_size(wanted, f);
-        Hasher all;
-        fill_tensors(f, {}, &all);
-        check_hash(wanted, f, all);
-      }
+      if (!verified_) verify_file(name);
       return detail::read_parts(
           stem, detail::whole_tensors(read_safetensors_header(f)), [&](int64_t) -> const InputFile& { return f; }, into,
           device, places, seen);
@@ -218,17 +209,41 @@ class OpenCheckpoint {
     try {
       result = SafetensorsFile(f.again()).read(into, device, &hasher);
     } catch (const IoError&) {  // what makes no sense is told as what it is: damage
-      Hasher all;
-      fill_tensors(f, {}, &all);
-      check_hash(wanted, f, all);
+      verify_file(name);
       throw;
     }
     check_hash(wanted, f, hasher);
     return result;
   }
   const detail::StoredTensors& parts() const { return state_.parts; }
+  /// What a stem's tensors are and where they lie.
+  std::map<std::string, detail::StoredTensor> stored(const std::string& stem) const {
+    check_has(stem);
+    check_stem_sizes(stem);
+    if (const auto found = state_.parts.find(stem); found != state_.parts.end()) return found->second;
+    return detail::whole_tensors(read_safetensors_header(file(stem + std::string(detail::kExtension))));
+  }
+  /// Compares a stem's file with its checksum unless that has been done; of tensors in parts each has its own.
+  void verify_stem(const std::string& stem) const {
+    if (!verified_ && !state_.parts.contains(stem)) verify_file(stem + std::string(detail::kExtension));
+  }
+  /// The file that has part `rank` of a stem.
+  const InputFile& file_of(const std::string& stem, int64_t rank) const {
+    return file(state_.parts.contains(stem) ? detail::file_name(stem, rank) : stem + std::string(detail::kExtension));
+  }
 
  private:
+  void check_stem_sizes(const std::string& stem) const {
+    for (const auto& [name, of] : state_.stems)
+      if (of == stem) check_size(state_.files.at(name), file(name));
+  }
+  void verify_file(const std::string& name) const {
+    const InputFile& f = file(name);
+    check_size(state_.files.at(name), f);
+    Hasher hasher;
+    fill_tensors(f, {}, &hasher);
+    check_hash(state_.files.at(name), f, hasher);
+  }
   InputFile open(const std::string& name) const { return InputFile(folder_.fd, name, file_in(dir_, name)); }
   bool is_gone() const {
     struct stat held {
@@ -359,6 +374,22 @@ Checkpoint detail::load_parts(const FoundCheckpoint& found, const std::vector<st
 }
 const detail::StoredTensors& detail::parts_of(const FoundCheckpoint& found) {
   return found.files->parts();
+}
+
+detail::TensorReader::TensorReader(const FoundCheckpoint& found, const std::string& stem)
+    : files_(found.files), stem_(stem) {
+  check<ValueError>(files_ != nullptr, "load_checkpoint", "the checkpoint was not found, or not opened");
+  tensors_ = files_->stored(stem);
+}
+
+Tensor detail::TensorReader::read(const std::string& name, Device device) const {
+  const auto found = tensors_.find(name);
+  check<IoError>(found != tensors_.end(), kOp, "the file ", quote(stem_ + std::string(kExtension)), " has no ",
+                 quote(name));
+  if (!std::exchange(verified_, true)) files_->verify_stem(stem_);
+  const auto file = [&](int64_t rank) -> const InputFile& { return files_->file_of(stem_, rank); };
+  TensorMap one = read_parts(stem_, {*found}, file, {}, device, {}, nullptr);
+  return std::move(one.at(name));
 }
 
 FoundCheckpoint open_checkpoint(const std::string& dir) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -57,5 +58,24 @@ TensorMap read_parts(const std::string& stem, const std::map<std::string, Stored
 Checkpoint load_parts(const FoundCheckpoint& found, const std::vector<std::string>& only, const TensorFiles& into,
                       Device device, const RankPlaces& places, SeenHashes* seen);
 const StoredTensors& parts_of(const FoundCheckpoint& found);
+
+/// The tensors of a stem, read one at a time, for whoever has no room for all of them.
+class TensorReader {
+ public:
+  /// Reads the headers alone. Throws IoError as load_checkpoint().
+  TensorReader(const FoundCheckpoint& found, const std::string& stem);
+  /// What they are, by name.
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+  /// A copy on `device`, in the tier of the thread's TierScope. The first call looks at the checksum of the whole file,
+  /// unless find_latest_checkpoint has; tensors in parts have their own. Throws IoError where that is another, and for
+  /// a name that is not there.
+  Tensor read(const std::string& name, Device device) const;
+
+ private:
+  std::shared_ptr<const OpenCheckpoint> files_;
+  std::string stem_;
+  std::map<std::string, StoredTensor> tensors_;
+  mutable bool verified_ = false;
+};
 
 }  // namespace strata::io::detail

@@ -9,11 +9,25 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <system_error>
+#include <utility>
 
 #include "strata/core/error.h"
 
 namespace strata::memory {
+namespace {
+
+struct Engines {
+  std::mutex mutex;
+  MakeDiskEngine make = make_disk_engine;
+};
+Engines& engines() {
+  static auto* e = new Engines;  // stores of static objects may come late
+  return *e;
+}
+
+}  // namespace
 
 AllSignalsHeld::AllSignalsHeld() {
   static_assert(sizeof(sigset_t) <= sizeof before_);
@@ -65,6 +79,15 @@ std::unique_ptr<DiskEngine> make_disk_engine(const DiskOptions& options, int fd,
                    "the system does not permit io_uring: ", std::generic_category().message(error));
   }
   return make_threads_engine(options.depth, fd, sink);
+}
+
+MakeDiskEngine disk_engines() {
+  const std::lock_guard lock(engines().mutex);
+  return engines().make;
+}
+MakeDiskEngine exchange_disk_engines(MakeDiskEngine make) {
+  const std::lock_guard lock(engines().mutex);
+  return std::exchange(engines().make, std::move(make));
 }
 
 }  // namespace strata::memory

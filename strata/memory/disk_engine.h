@@ -57,6 +57,11 @@ using MakeDiskEngine = std::function<std::unique_ptr<DiskEngine>(const DiskOptio
 /// As DiskOptions::engine wants it. Throws IoError.
 std::unique_ptr<DiskEngine> make_disk_engine(const DiskOptions& options, int fd, DiskSink& sink);
 
+/// What a DiskStore makes its engines with: make_disk_engine(), unless exchange_disk_engines() said otherwise.
+MakeDiskEngine disk_engines();
+/// Stores that are made from now on make theirs so; returns what there was. For tests of what stands on a store.
+MakeDiskEngine exchange_disk_engines(MakeDiskEngine make);
+
 /// io_uring, driven by one thread. Null, with errno in `error`, where the system has none or forbids it. Throws IoError
 /// where there is no thread.
 std::unique_ptr<DiskEngine> make_uring_engine(int depth, int fd, DiskSink& sink, int& error);

@@ -7,8 +7,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -22,6 +20,7 @@
 #include "strata/core/error.h"
 #include "strata/core/error_test_util.h"
 #include "strata/memory/disk_core.h"
+#include "strata/memory/disk_faults_test_util.h"
 #include "strata/memory/disk_test_util.h"
 
 namespace strata::memory {
@@ -29,69 +28,6 @@ namespace {
 
 using Engine = DiskOptions::Engine;
 constexpr size_t kKiB = 1024;
-
-// What the disk does; each is called under a lock where it is set.
-struct Faults {
-  std::mutex mutex;
-  std::function<size_t(const DiskTransfer&)> length;           // of what is done of a transfer
-  std::function<int64_t(DiskTransfer&, int64_t)> answer;       // in place of the system's
-  std::function<int(int64_t offset, int64_t nbytes)> reserve;  // 0: as the system says
-  std::function<void(const DiskTransfer&)> before;             // without the lock
-  std::atomic<int> transfers{0}, releases{0};
-  int fd = -1;
-
-  MakeDiskEngine maker();
-};
-
-class FaultyEngine final : public DiskEngine, DiskSink {
- public:
-  FaultyEngine(const DiskOptions& o, int fd, DiskSink& sink, Faults& faults)
-      : faults_(faults), sink_(sink), engine_(make_disk_engine(o, fd, *this)) {
-    faults_.fd = fd;
-  }
-  void submit(std::span<DiskTransfer* const> transfers) override { engine_->submit(transfers); }
-  int reserve(int64_t offset, int64_t nbytes) override {
-    const std::lock_guard lock(faults_.mutex);
-    const int error = faults_.reserve ? faults_.reserve(offset, nbytes) : 0;
-    return error != 0 ? error : engine_->reserve(offset, nbytes);
-  }
-  void release(int64_t offset, int64_t nbytes) override {
-    ++faults_.releases;
-    engine_->release(offset, nbytes);
-  }
-  void register_buffer(std::byte* data, size_t nbytes) override { engine_->register_buffer(data, nbytes); }
-  void unregister_buffer(std::byte* data) override { engine_->unregister_buffer(data); }
-  std::string_view name() const override { return engine_->name(); }
-
- private:
-  void starting(DiskTransfer& t) override {
-    sink_.starting(t);
-    ++faults_.transfers;
-    if (faults_.before) faults_.before(t);
-    const std::lock_guard lock(faults_.mutex);
-    whole_[&t] = t.nbytes;
-    if (faults_.length) t.nbytes = faults_.length(t);
-  }
-  void finished(DiskTransfer& t, int64_t result) override {
-    {
-      const std::lock_guard lock(faults_.mutex);
-      if (faults_.answer) result = faults_.answer(t, result);
-      t.nbytes = whole_[&t];
-    }
-    sink_.finished(t, result);
-  }
-
-  Faults& faults_;
-  DiskSink& sink_;
-  std::map<DiskTransfer*, size_t> whole_;
-  std::unique_ptr<DiskEngine> engine_;
-};
-
-MakeDiskEngine Faults::maker() {
-  return [this](const DiskOptions& o, int fd, DiskSink& sink) {
-    return std::make_unique<FaultyEngine>(o, fd, sink, *this);
-  };
-}
 
 class DiskFaults : public DiskTest {
  protected:

@@ -1,11 +1,14 @@
 #include "strata/memory/disk_store.h"
 
+#include <utility>
+
 #include "strata/memory/disk_core.h"
+#include "strata/memory/disk_engine.h"
 
 namespace strata::memory {
 
 struct DiskStore::Impl : DiskCore {
-  using DiskCore::DiskCore;
+  explicit Impl(DiskOptions options) : DiskCore(std::move(options), disk_engines()) {}
 };
 
 DiskStore::DiskStore(DiskOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}

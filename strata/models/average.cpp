@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -10,7 +11,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
-#include "strata/io/checkpoint.h"
+#include "strata/io/checkpoint_inl.h"
 #include "strata/io/files.h"
 #include "strata/io/folder_writer.h"
 #include "strata/io/json.h"
@@ -45,6 +46,58 @@ nlohmann::json network_of(const std::string& folder) {
   return all;
 }
 
+// A tensor of a member. The type as it is stored, where that is a file's own.
+struct Entry {
+  std::string name;
+  Shape shape;
+  const io::StoredType* type = nullptr;
+};
+
+// Where a member's tensors come from.
+class Source {
+ public:
+  virtual ~Source() = default;
+  const std::vector<Entry>& entries() const { return entries_; }
+  const Entry* find(const std::string& name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : &entries_[found->second];
+  }
+  virtual Tensor tensor(const std::string& name) const = 0;
+
+ protected:
+  void add(Entry e) {
+    by_name_.emplace(e.name, entries_.size());
+    entries_.push_back(std::move(e));
+  }
+
+ private:
+  std::vector<Entry> entries_;
+  std::map<std::string, size_t> by_name_;
+};
+
+class FolderSource final : public Source {
+ public:
+  explicit FolderSource(const std::string& path) : files_(path) {
+    for (const io::WeightEntry& e : files_.entries()) add({e.name, e.shape, e.type});
+  }
+  Tensor tensor(const std::string& name) const override { return files_.tensor(name); }
+
+ private:
+  io::WeightFiles files_;
+};
+
+// A checkpoint, whoever wrote it: one process, or several ranks their parts.
+class CheckpointSource final : public Source {
+ public:
+  explicit CheckpointSource(const std::string& path) : reader_(io::open_checkpoint(path), std::string(kModel)) {
+    for (const auto& [name, t] : reader_.tensors()) add({name, t.shape, &io::stored_type(t.dtype)});
+  }
+  Tensor tensor(const std::string& name) const override { return reader_.read(name, Device::cpu()); }
+
+ private:
+  io::detail::TensorReader reader_;
+};
+
 class Members {
  public:
   Members(const std::vector<std::string>& paths, const std::vector<double>& weights) : paths_(paths) {
@@ -58,12 +111,15 @@ class Members {
     }
     for (size_t i = 0; i < paths.size(); ++i) {
       shares_.push_back(weights.empty() ? 1 / static_cast<double>(paths.size()) : weights[i] / total);
-      files_.push_back(std::make_unique<io::WeightFiles>(paths[i]));
+      if (is_checkpoint(paths[i]))
+        files_.push_back(std::make_unique<CheckpointSource>(paths[i]));
+      else
+        files_.push_back(std::make_unique<FolderSource>(paths[i]));
     }
     check_alike();
   }
 
-  const std::vector<io::WeightEntry>& entries() const { return files_[0]->entries(); }
+  const std::vector<Entry>& entries() const { return files_[0]->entries(); }
 
   // One tensor of all members as one.
   Tensor mean(const std::string& name) const {
@@ -89,15 +145,15 @@ class Members {
     for (size_t i = 1; i < files_.size(); ++i) {
       const std::string who = io::quote(paths_[i]);
       if (network_of(paths_[i]) != network) wrong.push_back(who + " has another config.json");
-      for (const io::WeightEntry& e : entries()) {
-        const io::WeightEntry* other = files_[i]->find(e.name);
+      for (const Entry& e : entries()) {
+        const Entry* other = files_[i]->find(e.name);
         if (!other)
           wrong.push_back(cat(who, " has no ", e.name));
         else if (other->shape != e.shape)
           wrong.push_back(cat(e.name, " of ", who, " is ", other->shape, ", wanted ", e.shape));
       }
-      for (const io::WeightEntry& e : files_[i]->entries())
-        if (!files_[0]->contains(e.name)) wrong.push_back(cat(who, " also has ", e.name));
+      for (const Entry& e : files_[i]->entries())
+        if (!files_[0]->find(e.name)) wrong.push_back(cat(who, " also has ", e.name));
     }
     check(wrong.empty(), kOp, "the members are not of one network as ", io::quote(paths_[0]),
           " is: ", peft::listed(wrong));
@@ -105,11 +161,11 @@ class Members {
 
   std::vector<std::string> paths_;
   std::vector<double> shares_;
-  std::vector<std::unique_ptr<io::WeightFiles>> files_;
+  std::vector<std::unique_ptr<Source>> files_;
 };
 
 // A tensor of blocks is written as numbers: as f32.
-const io::StoredType* written_type(const io::WeightEntry& e) {
+const io::StoredType* written_type(const Entry& e) {
   check<DTypeError>(e.type->dtype.has_value(), kOp, "'", e.name, "' is ", e.type->name, ", which has no numbers");
   return &io::stored_type(*e.type->dtype);
 }
@@ -118,7 +174,7 @@ void write_checkpoint(const Members& members, const std::string& first, const st
   check<IoError>(!fs::exists(to), kOp, io::quote(to), " exists already");
   io::Checkpoint c = io::load_checkpoint_state(first);
   io::TensorMap tensors;
-  for (const io::WeightEntry& e : members.entries()) tensors.emplace(e.name, members.mean(e.name));
+  for (const Entry& e : members.entries()) tensors.emplace(e.name, members.mean(e.name));
   io::make_directories(to);
   io::save_checkpoint(to, c.step, {{std::string(kModel), std::move(tensors)}}, c.state);
 }
@@ -126,7 +182,7 @@ void write_checkpoint(const Members& members, const std::string& first, const st
 void write_folder(const Members& members, const std::string& first, const std::string& to) {
   io::FolderWriter folder(to);
   std::vector<io::StoredItem> items;
-  for (const io::WeightEntry& e : members.entries()) items.push_back({e.name, written_type(e), e.shape});
+  for (const Entry& e : members.entries()) items.push_back({e.name, written_type(e), e.shape});
   io::ShardedSafetensorsWriter out(folder.path(), std::move(items));
   const std::vector<std::string> order = out.order();
   for (const std::string& name : order) out.write(members.mean(name));

@@ -10,11 +10,12 @@ namespace strata {
 
 /// Writes the mean of the weights of `members` to `to`, a new folder. Members are folders as Hugging Face writes them,
 /// whose other files (configuration, tokenizer) are copied from the first; or checkpoints of runs (RUN/step-00001000),
-/// of which `to` becomes a run's folder with one. Sums are in f64, and a tensor has the dtype that it has in the first
-/// member. `weights`, one for each member, are brought to a sum of 1; empty: all count the same. In memory are one
-/// tensor, or of checkpoints one model. Throws ValueError for no members, weights that are not positive and finite or
-/// of another number, members with other tensors, shapes or configurations, all of them listed, and whole numbers that
-/// differ; IoError.
+/// of one process or of several ranks in whatever layout, of which `to` becomes a run's folder with one of one process.
+/// Sums are in f64, and a tensor has the dtype that it has in the first member. `weights`, one for each member, are
+/// brought to a sum of 1; empty: all count the same. In memory are one tensor, or of checkpoints one model. Throws
+/// ValueError for no members, weights that are not positive and finite or of another number, members with other
+/// tensors, shapes or configurations, all of them listed, and whole numbers that differ; IoError, for a checkpoint also
+/// where its weights are not those that were written.
 void average_models(const std::vector<std::string>& members, const std::string& to,
                     const std::vector<double>& weights = {});
 

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 
 #include <gtest/gtest.h>
@@ -11,8 +12,11 @@
 
 #include "strata/core/error.h"
 #include "strata/core/rng.h"
+#include "strata/dist/collectives/placed.h"
+#include "strata/dist/rank_threads.h"
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
+#include "strata/io/rank_checkpoint.h"
 #include "strata/io/temp_dir.h"
 #include "strata/io/weight_files.h"
 #include "strata/models/model_test_util.h"
@@ -125,6 +129,133 @@ TEST(Average, OfCheckpointsIsARunWithOne) {
   EXPECT_EQ(c.state.at("config"), "text");
   EXPECT_EQ(c.files.size(), 1U);
   EXPECT_EQ(c.files.at("model").at("w").to_vector<float>(), std::vector<float>({1, 1, 1}));
+}
+
+// Weights of a member: floating ones of three dtypes, and whole numbers that are the same in all.
+io::TensorMap member_weights(int64_t seed) {
+  manual_seed(static_cast<uint64_t>(seed));
+  return {{"rows", randn({7, 5})},
+          {"halves", randn({6, 4}).to(DType::bf16)},
+          {"fused", randn({8, 4}).to(DType::f16)},
+          {"scalar", randn({})},
+          {"ids", stepping_tokens(1, 6, 1, 9)}};
+}
+using Layouts = std::map<std::string, std::string>;
+
+// The same as a checkpoint of so many ranks; what `how` does not name is plain.
+std::string save_by_ranks(const std::string& run, int64_t step, const io::TensorMap& whole, const std::string& mesh,
+                          const Layouts& how) {
+  std::string path;
+  distributed::run_as_ranks(distributed::Mesh(mesh), [&](int rank) {
+    io::TensorMap mine;
+    for (const auto& [name, t] : whole)
+      mine[name] = how.contains(name) ? distributed::distribute(t, how.at(name)) : t.clone();
+    const std::string saved =
+        io::save_rank_checkpoint(distributed::group("world"), run, step,
+                                 {{"model", mine}, {"optimizer", {{"m", ones({3})}}}}, {{"config", "text"}});
+    if (rank == 0) path = saved;
+  });
+  return path;
+}
+
+// Whoever wrote the members, in whatever layout: what the same members of one process give, bit for bit.
+TEST(Average, OfCheckpointsOfSeveralRanksIsThatOfOneProcess) {
+  const io::TempDir at;
+  std::vector<std::string> whole, parts;
+  for (int64_t i = 0; i < 3; ++i)
+    whole.push_back(io::save_checkpoint(at.path() + "/whole" + std::to_string(i), 7 + i,
+                                        {{"model", member_weights(i)}, {"optimizer", {{"m", ones({3})}}}},
+                                        {{"config", "text"}}));
+  parts.push_back(save_by_ranks(at.path() + "/parts0", 7, member_weights(0), "dp=2 tp=2",
+                                {{"rows", "S(0) S(1)"}, {"fused", "R S(0,segments=4+2+2)"}, {"ids", "S(1) R"}}));
+  parts.push_back(save_by_ranks(at.path() + "/parts1", 8, member_weights(1), "tp=3",
+                                {{"rows", "S(1)"}, {"halves", "S(0,unit=2)"}}));
+  parts.push_back(whole[2]);  // and one of one process among them
+  average_models(whole, at.path() + "/soup", {1, 2, 3});
+  average_models(parts, at.path() + "/soup_of_parts", {1, 2, 3});
+  const auto want = io::find_latest_checkpoint(at.path() + "/soup");
+  const auto found = io::find_latest_checkpoint(at.path() + "/soup_of_parts");
+  ASSERT_TRUE(want && found);
+  const io::Checkpoint expected = io::load_checkpoint(*want), got = io::load_checkpoint(*found);
+  EXPECT_EQ(got.step, 7);
+  EXPECT_EQ(got.state.at("config"), "text");
+  ASSERT_EQ(got.files.size(), 1U);
+  ASSERT_EQ(got.files.at("model").size(), 5U);
+  for (const auto& [name, t] : expected.files.at("model")) {
+    EXPECT_EQ(bits(got.files.at("model").at(name)), bits(t)) << name;
+    EXPECT_EQ(got.files.at("model").at(name).dtype(), t.dtype()) << name;
+  }
+  const auto soup = greedy_average(parts, at.path() + "/greedy", [](const std::string& folder) {
+    const auto c = fs::exists(folder + "/state.json") ? io::load_checkpoint(folder)
+                                                      : io::load_checkpoint(*io::find_latest_checkpoint(folder));
+    return c.files.at("model").at("scalar").abs().item();
+  });
+  EXPECT_GE(soup.members.size(), 1U);
+  EXPECT_TRUE(io::find_latest_checkpoint(at.path() + "/greedy").has_value());
+}
+
+TEST(Average, DamageOfACheckpointIsNamedAndNothingIsLeft) {
+  const io::TempDir at;
+  // Both files have as many bytes, so that two that are swapped are told apart by what they hold.
+  const auto weights = [](int64_t seed) {
+    manual_seed(static_cast<uint64_t>(seed));
+    return io::TensorMap{{"rows", randn({8, 5})}, {"halves", randn({6, 4}).to(DType::bf16)}};
+  };
+  const Layouts all{{"rows", "S(0)"}, {"halves", "S(0)"}};
+  const std::string good = save_by_ranks(at.path() + "/good", 1, weights(0), "dp=2", all);
+  const std::string f0 = "/model.rank-0.safetensors", f1 = "/model.rank-1.safetensors";
+  const std::vector<std::pair<std::string, std::function<void(const std::string& dir)>>> damages{
+      {"rank-1.safetensors' has", [&](const std::string& d) { fs::resize_file(d + f1, fs::file_size(d + f1) - 3); }},
+      {"model.rank-1.safetensors", [&](const std::string& d) { fs::remove(d + f1); }},
+      {"the part of tensor '",
+       [&](const std::string& d) {
+         std::string bytes = io::read_file(d + f1);
+         bytes[bytes.size() - 1] ^= 1;
+         io::write_file(d + f1, bytes);
+       }},
+      {"is not the one that was written",  // swapped
+       [&](const std::string& d) {
+         fs::rename(d + f0, d + "/x");
+         fs::rename(d + f1, d + f0);
+         fs::rename(d + "/x", d + f1);
+       }},
+      {"state.json",
+       [&](const std::string& d) {
+         std::string text = io::read_file(d + "/state.json");
+         text.replace(text.find("S(0)"), 4, "S(1)");
+         io::write_file(d + "/state.json", text);
+       }},
+      {"xxh64",
+       [&](const std::string& d) {  // of one process
+         fs::remove_all(d);
+         const std::string one = io::save_checkpoint(fs::path(d).parent_path(), 1, {{"model", weights(1)}}, {});
+         std::string bytes = io::read_file(one + "/model.safetensors");
+         bytes[bytes.size() - 1] ^= 1;
+         io::write_file(one + "/model.safetensors", bytes);
+       }},
+  };
+  int64_t number = 0;
+  for (const auto& [says, make] : damages) {
+    SCOPED_TRACE(says);
+    const std::string bad = save_by_ranks(at.path() + "/bad" + std::to_string(number++), 1, weights(1), "dp=2", all);
+    make(bad);
+    try {
+      average_models({good, bad}, at.path() + "/soup");
+      ADD_FAILURE() << "taken";
+    } catch (const IoError& e) {
+      EXPECT_NE(std::string(e.what()).find(says), std::string::npos) << e.what();
+    }
+    EXPECT_FALSE(fs::exists(at.path() + "/soup"));
+  }
+  // Other networks are named with all that differs, as of folders.
+  const std::string other = io::save_checkpoint(at.path() + "/other", 1, {{"model", {{"rows", zeros({8, 4})}}}}, {});
+  try {
+    average_models({good, other}, at.path() + "/soup");
+    ADD_FAILURE() << "taken";
+  } catch (const ValueError& e) {
+    for (const char* word : {"has no halves", "rows of", "[8, 5]"})
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << word << " in " << e.what();
+  }
 }
 
 TEST(Average, GreedyIsNeverWorseThanTheBest) {

@@ -15,6 +15,7 @@
 #include "strata/io/files.h"
 #include "strata/text/nearest.h"
 #include "strata/text/utf8.h"
+#include "strata/train/exact_step_inl.h"
 #include "strata/train/layered_inl.h"
 #include "strata/train/run.h"
 
@@ -77,7 +78,7 @@ std::string_view short_type_name(ConfigType t) {
 }
 
 // A piece of foreign text, short and printable, for a message.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string s = "'";
   for (const char c : text.substr(0, 60)) {
     const auto u = static_cast<unsigned char>(c);
@@ -107,7 +108,7 @@ std::string_view leaf(std::string_view name) {
     }
     if (best_distance <= std::max<size_t>(2, name.size() / 3)) hint = fmt::format("; did you mean {}?", best->name);
   }
-  fail(origin, fmt::format("unknown key {}{}", quoted(name), hint));
+  fail(origin, fmt::format("unknown key {}{}", in_quotes(name), hint));
 }
 
 const ConfigKey& find_key(const std::string& origin, std::string_view name) {
@@ -151,7 +152,7 @@ std::string meaning(const ConfigKey& key) {
 
 void check_choice(const std::string& origin, const ConfigKey& key, std::string_view v) {
   if (key.choices.empty() || has_word(key.choices, v)) return;
-  fail(origin, fmt::format("{} = {} is not one of: {}", key.name, quoted(v), key.choices));
+  fail(origin, fmt::format("{} = {} is not one of: {}", key.name, in_quotes(v), key.choices));
 }
 
 [[noreturn]] void fail_type(const std::string& origin, const ConfigKey& key, const std::string& got) {
@@ -160,7 +161,7 @@ void check_choice(const std::string& origin, const ConfigKey& key, std::string_v
 
 void assign(TrainConfig& c, const std::string& origin, const ConfigKey& key, const toml::node& node) {
   const auto got = [&]() -> std::string {
-    if (const auto* v = node.as_string()) return "the text " + quoted(v->get());
+    if (const auto* v = node.as_string()) return "the text " + in_quotes(v->get());
     if (const auto* v = node.as_integer()) return fmt::format("the integer {}", v->get());
     if (const auto* v = node.as_floating_point()) return fmt::format("the number {}", v->get());
     if (const auto* v = node.as_boolean()) return v->get() ? "true" : "false";
@@ -201,7 +202,7 @@ std::optional<T> number_from(std::string_view text) {
 
 // A text as typed in a shell, or in TOML's double quotes with its escapes.
 std::string text_value(const std::string& origin, const ConfigKey& key, std::string_view value) {
-  if (text::valid_utf8(value) != value) fail(origin, fmt::format("{} = {} is not UTF-8", key.name, quoted(value)));
+  if (text::valid_utf8(value) != value) fail(origin, fmt::format("{} = {} is not UTF-8", key.name, in_quotes(value)));
   if (!value.starts_with('"')) return std::string(value);
   try {
     const toml::table t = toml::parse(fmt::format("v = {}", value));
@@ -209,13 +210,13 @@ std::string text_value(const std::string& origin, const ConfigKey& key, std::str
   } catch (const toml::parse_error&) {
     // told below
   }
-  fail_type(origin, key, quoted(value));
+  fail_type(origin, key, in_quotes(value));
 }
 
 void assign_override(TrainConfig& c, std::string_view text, Origins& origins) {
   const std::string origin(kOverride);
   const size_t equals = text.find('=');
-  if (equals == std::string_view::npos) fail(origin, fmt::format("wants key=value, got {}", quoted(text)));
+  if (equals == std::string_view::npos) fail(origin, fmt::format("wants key=value, got {}", in_quotes(text)));
   const auto trim = [](std::string_view s) {
     while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
     while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
@@ -227,20 +228,20 @@ void assign_override(TrainConfig& c, std::string_view text, Origins& origins) {
   switch (key.type) {
     case ConfigType::integer: {
       const auto v = number_from<int64_t>(value);
-      if (!v) fail_type(origin, key, quoted(value));
+      if (!v) fail_type(origin, key, in_quotes(value));
       check_range(origin, key, static_cast<double>(*v));
       field<int64_t>(c, key) = *v;
       break;
     }
     case ConfigType::number: {
       const auto v = number_from<double>(value);
-      if (!v) fail_type(origin, key, quoted(value));
+      if (!v) fail_type(origin, key, in_quotes(value));
       check_range(origin, key, *v);
       field<double>(c, key) = *v;
       break;
     }
     case ConfigType::boolean:
-      if (value != "true" && value != "false") fail_type(origin, key, quoted(value));
+      if (value != "true" && value != "false") fail_type(origin, key, in_quotes(value));
       field<bool>(c, key) = value == "true";
       break;
     case ConfigType::text:
@@ -348,6 +349,7 @@ void check_together(const TrainConfig& c, const Origins& origins) {
     if (const std::string why = LayeredAccumulation::refuses(c); !why.empty())
       fail(blame({"memory.accumulation", "train.accumulate", "data.format"}), "memory.accumulation = layers: " + why);
   }
+  if (const std::string why = ExactStep::refuses(c); !why.empty()) fail(blame({"parallel.exact"}), why);
   const ModelConfig& m = c.model;
   if (own && m.dim % m.heads != 0)
     fail(blame({"model.heads", "model.dim"}),
@@ -469,7 +471,7 @@ void parse_into(TrainConfig& c, std::string_view text, std::string_view source, 
     if (!known) {
       if (!node.is_table()) fail_unknown(at, section.str());
       fail(at, fmt::format("unknown section {}; the sections are [model], [tune], [data], [train], [memory] and [parallel]",
-                           quoted(section.str())));
+                           in_quotes(section.str())));
     }
     if (!node.is_table())
       fail(at, fmt::format("{} is a section: write [{}] above its keys", section.str(), section.str()));

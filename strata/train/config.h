@@ -81,6 +81,7 @@ struct MemoryConfig {
 /// Section [parallel]: how a run is spread over the ranks of a job. docs/guide/parallel.md.
 struct ParallelConfig {
   int64_t dp = 0;
+  int64_t exact = 0;
   int64_t zero = 0;
   std::string reshard = "always";
   bool every_pass = true;

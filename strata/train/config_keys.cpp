@@ -339,6 +339,10 @@ std::vector<ConfigKey> make_keys() {
        "Ranks that share each batch, each with the whole model: train.batch counts the rows of all. 0: those of the job "
        "(strata launch, mpirun, srun, torchrun) that parallel.pp and parallel.tp leave.",
        "", 0, kCount, parallel_of<&ParallelConfig::dp>},
+      {"parallel.exact", kInteger,
+       "Micro-batches that each batch is computed in, for the same bits on any number of ranks that divides them: their "
+       "gradients are added in f32 in a fixed order, by whoever has them. 0: as the ranks come, up to rounding.",
+       "", 0, 1 << 16, parallel_of<&ParallelConfig::exact>},
       {"parallel.zero", kInteger,
        "What the ranks of parallel.dp keep parts of, instead of all of it each: 1 the optimizer's state, 2 the gradients, "
        "too, 3 the parameters, too, which are gathered a block ahead of their use. Losses stay the same.",

@@ -9,6 +9,7 @@
 #include "strata/autograd/offload.h"
 #include "strata/core/dry_run.h"
 #include "strata/data/dataset.h"
+#include "strata/dist/exact_gradients.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline_data.h"
 #include "strata/nn/convert.h"
@@ -83,6 +84,28 @@ TrainConfig checked(TrainConfig config) {
     config.model.vocab = config.data.names_tokenizer() ? make_tokenizer(config.data, 0)->vocab_size() : 256;
   validate(config);
   return config;
+}
+
+TrainConfig rows_of_a_rank(TrainConfig config) {
+  const int64_t dp = std::max<int64_t>(config.parallel.dp, 1);
+  config.batch = (config.batch + dp - 1) / dp;
+  return config;
+}
+// With parallel.exact a rank's rows come in passes of a micro-batch each: these.
+TrainConfig in_micro_batches(TrainConfig config) {
+  if (config.parallel.exact == 0) return config;
+  const int64_t passes = config.parallel.exact / std::max<int64_t>(config.parallel.dp, 1);
+  config.batch = std::max<int64_t>(config.batch / passes, 1);
+  config.accumulate *= passes;
+  return config;
+}
+// Bytes of the sums that a rank keeps while it adds its micro-batches' gradients.
+int64_t sums_of_micro_batches(const TrainConfig& config, const nn::Module& module) {
+  if (config.parallel.exact == 0) return 0;
+  const int64_t ranks = std::max<int64_t>(config.parallel.dp, 1);
+  int64_t elements = 0;
+  for (const auto& [name, p] : trained_parameters(module)) elements += p.numel();
+  return elements * size_of(DType::f32) * distributed::ExactGradients::sums_held(config.accumulate * ranks, ranks);
 }
 
 // The settings' model and optimizer on the meta device, and parts of a step.
@@ -184,14 +207,16 @@ std::string holder_of(const RecordedCall& c) {
 
 MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
                                int64_t layered) {
-  TrainConfig config = checked(given);
-  if (config.parallel.dp > 1) config.batch = (config.batch + config.parallel.dp - 1) / config.parallel.dp;
+  const TrainConfig config = in_micro_batches(rows_of_a_rank(checked(given)));
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
   DryRun run(config, recomputed, saved);
   const auto make_batch = [&] { return run.make_batch(); };
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
+  const int64_t more = given.accumulate > 0 ? config.accumulate / given.accumulate - 1 : 0;  // of their micro-batches
+  const Tensor rest = reserve(6 * more * run.tokens() * static_cast<int64_t>(sizeof(int64_t)), Tag::data);
+  const int64_t sums = sums_of_micro_batches(config, run.module());
   const bool on_cpu = !config.device.starts_with("cuda");
   reserve(largest_rounded(run.module(), parse_dtype(config.param_dtype)),
           Tag::workspace);  // gone before the first step
@@ -211,6 +236,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
     for (int64_t i = 0; i < passes; ++i) batches.push_back(make_batch());
     const Tensor others =
         reserve(2 * (config.accumulate - passes) * run.tokens() * static_cast<int64_t>(sizeof(int64_t)), Tag::data);
+    std::optional<Tensor> added(reserve(sums, Tag::gradient));
     std::optional<Fp8WeightsScope> weights(std::in_place);
     if (layered > 0) run.together(batches, layered);
     for (const data::Batch& batch : layered > 0 ? std::vector<data::Batch>() : batches) {
@@ -225,6 +251,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
       run.backward(loss);
     }
     weights.reset();
+    added.reset();
     gradients = memory::stats(DeviceType::meta).live[static_cast<int>(Tag::gradient)];
     if (step == 0) run.optimizer->step();
   }
@@ -236,7 +263,8 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
                              .optimizer = at_peak(Tag::optimizer),
                              .activations = at_peak(Tag::activation) + at_peak(Tag::workspace),
                              .data = at_peak(Tag::data),
-                             .peak = after.peak_reserved - before.reserved};
+                             .peak = after.peak_reserved - before.reserved,
+                             .sums = sums};
   return of_a_rank(alone, config, run.module(), std::max(alone.activations, saved_bytes));
 }
 
@@ -250,7 +278,7 @@ OffloadMeasured dry_saved(const TrainConfig& given) {
 
 DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
                         int64_t layered) {
-  const TrainConfig config = checked(given);
+  const TrainConfig config = in_micro_batches(checked(given));
   DryStep dry;
   const int64_t before = memory::stats(DeviceType::meta).live_total;
   DryRun run(config, recomputed, saved);

@@ -24,6 +24,7 @@ struct MemoryEstimate {
   int64_t activations = 0;  ///< at the peak: saved for the backward pass, and temporaries
   int64_t data = 0;         ///< batches made ready
   int64_t peak = 0;         ///< of the heap that holds them all: their sum, and what fragmentation adds
+  int64_t sums = 0;         ///< beside gradients, in f32, while parallel.exact's micro-batches are added
   int64_t ranks = 1;        ///< of parallel.dp
   /// Bytes that a rank sends to others in a step (nn::ShardedCosts).
   int64_t sends_parameters = 0, sends_gradients = 0;
@@ -39,7 +40,7 @@ MemoryEstimate estimate_memory(const TrainConfig& config, std::optional<int64_t>
                                const OffloadPlan* saved = nullptr, int64_t layered = 0);
 
 /// A warmed-up training step of the settings as a dry run saw it: forward and backward passes and the update, without
-/// data, workspace within kernels and the norm of the gradients.
+/// data, workspace within kernels, the norm of the gradients and the sums of parallel.exact.
 struct DryStep {
   Recording step;              ///< with the first two passes of train.accumulate; all of them where they go together
   Recording pass;              ///< one like all further passes

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -23,6 +24,8 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/optim/home.h"
 #include "strata/optim/optim.h"
+#include "strata/train/run.h"
+#include "strata/train/trainer_test_util.h"
 
 namespace strata {
 namespace {
@@ -129,6 +132,62 @@ TEST(Leaks, AThousandStepsWithEveryMoverOn) {
   EXPECT_EQ(memory::disk()->bound().used, 0);
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));  // the file has no name
   set_num_threads(threads);
+}
+
+// The same of `strata train`: metrics, checkpoints and reports beside the movers.
+class LeaksOfARun : public TrainTest {
+ protected:
+  static Held before_, after_;
+  static int steps_;
+  static std::string disk_;
+};
+Held LeaksOfARun::before_{}, LeaksOfARun::after_{};
+int LeaksOfARun::steps_ = 0;
+std::string LeaksOfARun::disk_;
+
+TEST_F(LeaksOfARun, AThousandSteps) {
+  constexpr int kWarm = 250, kSteps = 1000;
+  disk_ = dir_ / "disk";
+  std::filesystem::create_directories(disk_);
+  c_.steps = kSteps + 1;
+  c_.save_every = 50;
+  c_.keep_last = 2;
+  c_.accumulate = 2;
+  c_.memory.disk = disk_;
+  c_.memory.parameters = c_.memory.state = c_.memory.activations = "disk";
+  c_.memory.recompute = "blocks";
+  steps_ = 0;
+  const auto sample = [] {
+    ++steps_;
+    if (steps_ == kWarm) before_ = Held::now();
+    if (steps_ == kSteps) after_ = Held::now();
+    if (steps_ % 100 == 0) {
+      EXPECT_TRUE(std::filesystem::is_empty(disk_));  // files have no names
+    }
+    return false;
+  };
+  const TrainResult r = train(c_, {.out = dir_ / "run", .stop_requested = sample, .log = nullptr});
+  EXPECT_TRUE(r.finished);
+  EXPECT_EQ(steps_, kSteps + 1);
+  EXPECT_GT(before_.on_disk, 0);
+  EXPECT_EQ(after_.own, before_.own);
+  EXPECT_EQ(after_.own_blocks, before_.own_blocks);
+  EXPECT_EQ(after_.on_disk, before_.on_disk);
+  EXPECT_EQ(after_.disk_blocks, before_.disk_blocks);
+  EXPECT_EQ(after_.disk_bytes, before_.disk_bytes);
+  EXPECT_EQ(after_.descriptors, before_.descriptors);
+  EXPECT_LE(after_.threads, before_.threads);
+  EXPECT_LE(after_.heap, before_.heap + (256 << 10));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(after_.resident, before_.resident + (4 << 20));
+#endif
+  memory::release_cached();
+  EXPECT_EQ(memory::disk()->bound().used, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(disk_));
+  // Of the run: two checkpoints and the files that the guide names, and nothing that was to go.
+  EXPECT_EQ(io::list_checkpoints(dir_ / "run").size(), 2u);
+  for (const auto& e : std::filesystem::recursive_directory_iterator(dir_ / "run"))
+    EXPECT_EQ(e.path().filename().string().find("tmp"), std::string::npos) << e.path();
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ class Search {
   // A step's batch in `n` equal parts, one after the other: the same step.
   Settings parts(int64_t n) const {
     if (n == 1) return {};
+    if (config_.parallel.exact > 0) return {fmt::format("parallel.exact={}", config_.parallel.exact * n)};
     return {fmt::format("train.batch={}", config_.batch / n),
             fmt::format("train.accumulate={}", config_.accumulate * n)};
   }
@@ -84,8 +85,9 @@ class Search {
   // The fewest parts, below `least`, with which these settings fit; `least` becomes their number.
   std::optional<MemoryFix> fewest_parts(const Settings& settings, int64_t& least) const {
     std::vector<int64_t> divisors;
-    for (int64_t n = 1; n < least && n <= config_.batch; ++n)
-      if (config_.batch % n == 0) divisors.push_back(n);
+    const int64_t rows = config_.batch / std::max<int64_t>(config_.parallel.exact, 1);  // of a pass
+    for (int64_t n = 1; n < least && n <= rows; ++n)
+      if (rows % n == 0) divisors.push_back(n);
     std::optional<MemoryFix> best;
     for (size_t lo = 0, hi = divisors.size(); lo < hi;) {
       const size_t mid = (lo + hi) / 2;
@@ -142,7 +144,11 @@ std::string to_text(const MemoryPlan& plan) {
     return fmt::format("{:<14}{:>16}", label, memory::bytes_text(bytes));
   };
   std::string s;
-  for (const auto& [label, bytes] : rows) s += row(label, bytes) + '\n';
+  for (const auto& [label, bytes] : rows) {
+    s += row(label, bytes) + '\n';
+    if (e.sums > 0 && label == std::string_view("gradients"))
+      s += row("sums", e.sums) + "  (in f32, of parallel.exact's micro-batches, until the gradients are there)\n";
+  }
   if (plan.program > 0) s += row("program", plan.program) + '\n';
   if (e.ranks > 1)
     s += row("sent", e.sends_parameters + e.sends_gradients) +

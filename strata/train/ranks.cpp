@@ -8,6 +8,7 @@
 #include "strata/core/rng.h"
 #include "strata/dist/collectives/placed.h"
 #include "strata/models/tensor_parallel.h"
+#include "strata/train/exact_step_inl.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/model_pipeline_inl.h"
 
@@ -56,6 +57,8 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
   check(dp > 0 && dp * others == ranks, "train", layout, ", and the job has ", ranks,
         ranks == 1 ? " rank: start it with strata launch -n " : " ranks: start it with strata launch -n ",
         std::max<int64_t>(dp, 1) * others, ", mpirun, srun or torchrun");
+  check(config.parallel.exact % dp == 0, "train", "parallel.exact is ", config.parallel.exact, ", which ", dp,
+        " ranks do not share evenly: take a multiple of the ranks");
   if (ranks == 1) return;
   check(config.batch % dp == 0, "train", "train.batch is ", config.batch, ", which ", dp,
         " ranks do not share evenly: it counts the rows of all of them");
@@ -110,7 +113,11 @@ nn::NamedTensors Ranks::own_parameters(const nn::Module& model) const {
   return pipeline_ ? pipeline_->own(trained_parameters(model)) : trained_parameters(model);
 }
 
-void Ranks::take_gradients(const nn::Module& model) {
+void Ranks::take_gradients(const nn::Module& model, const TrainConfig& config) {
+  if (config.parallel.exact > 0) {
+    exact_ = std::make_unique<ExactStep>(own_parameters(model), group_, config);
+    return;
+  }
   if (!group_ || sharded_) return;
   nn::NamedTensors parameters = own_parameters(model);
   if (pipeline_)  // a gradient that comes in two parts travels when they were added
@@ -133,6 +140,10 @@ Device Ranks::device(const TrainConfig& config) {
 }
 
 void Ranks::finish_step(Tensor& loss) const {
+  if (exact_) {
+    loss = exact_->finish();
+    return;
+  }
   if (shares_weights()) loss = distributed::full_tensor(loss);
   if (pipeline_) {
     pipeline_->join_tied();
@@ -159,8 +170,11 @@ void Ranks::finish_update() const {
 }
 
 void Ranks::seed_step(int64_t seed, int64_t step) const {
+  if (world_) distributed::recorder().set_step(step);
+  if (exact_)
+    return default_generator().set_state(
+        {static_cast<uint64_t>(seed), static_cast<uint64_t>(step) * ExactStep::kStepDraws});
   if (!world_) return;
-  distributed::recorder().set_step(step);
   if (!group_ && !pipeline_) return;  // one part of the batch: the numbers of one rank
   // A stream for each part of a batch, a stretch of it for each step: nothing of it has to be saved.
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;

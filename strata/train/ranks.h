@@ -13,6 +13,7 @@
 
 namespace strata {
 
+class ExactStep;
 class ModelPipeline;
 
 /// What [parallel] says of parts of the model, for `dp` ranks. Throws ValueError naming parallel.reshard where it is
@@ -53,7 +54,9 @@ class Ranks {
   /// Returns when every rank is here.
   void meet() const;
   /// Without parallel.zero makes the parameters of the ranks along "dp" those of the first; takes their gradients.
-  void take_gradients(const nn::Module& model);
+  void take_gradients(const nn::Module& model, const TrainConfig& config);
+  /// What computes a step where parallel.exact says so; nullptr elsewhere.
+  ExactStep* exact() const { return exact_.get(); }
   /// Around forward and backward of one batch, and around forwards alone: parameters in parts come ahead of their use.
   class Pass {
    public:
@@ -65,7 +68,7 @@ class Ranks {
 
   /// The backward pass that follows is the last of its step: its gradients travel.
   void last_pass(bool yes) const;
-  /// Waits for the gradients, and makes `loss` (f64) the ranks' average, a plain tensor.
+  /// Waits for the gradients, and makes `loss` (f64) the ranks' average, a plain tensor; of exact() that of its run().
   void finish_step(Tensor& loss) const;
   /// Behind the update: what several ranks have is the same again.
   void finish_update() const;
@@ -77,7 +80,7 @@ class Ranks {
   std::vector<double> vote(std::vector<double> values) const;
   /// Rank 0's values.
   std::vector<double> follow(std::vector<double> values) const;
-  /// The sums of the ranks along "dp".
+  /// The sums of the ranks along "dp", in their order.
   std::vector<double> sum(std::vector<double> values) const;
 
  private:
@@ -88,6 +91,7 @@ class Ranks {
   nn::FullyShardedOptions sharing_{.zero = 0};  // as parallel.zero says
   std::unique_ptr<ModelPipeline> pipeline_;
   std::unique_ptr<distributed::DataParallel> gradients_;
+  std::unique_ptr<ExactStep> exact_;
   std::unique_ptr<nn::FullySharded> sharded_;  // of parallel.zero
 };
 

@@ -19,6 +19,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/train/conversations_inl.h"
+#include "strata/train/exact_step_inl.h"
 #include "strata/train/model_pipeline_inl.h"
 #include "strata/train/precision.h"
 
@@ -116,6 +117,10 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
     const Tiers::Pass step(tiers_);
     const Tiers::HeldGradients held(tiers_);
     total = layered_->run(batches, autocast_, scaler());
+  } else if (ExactStep* const exact = ranks_.exact()) {
+    exact->run(
+        batches, [this](const data::Batch& b) { return loss(b); },
+        [this](const Tensor& l) { (scaler_ ? scaler_->scale(l) : l).backward(); });
   } else {
     total = pass_after_pass(batches);
   }
@@ -169,6 +174,10 @@ Tensor StepRunner::compute_recorded(const std::vector<data::Batch>& batches) {
 void StepRunner::repeat(const std::vector<data::Batch>& batches, double scale) {
   if (cuda_) cuda_ = nullptr;  // the graph's memory is wanted
   optimizer_.zero_grad();
+  if (ExactStep* const exact = ranks_.exact())
+    return exact->run(
+        batches, [this](const data::Batch& b) { return loss(b); },
+        [scale](const Tensor& l) { (l * Scalar(scale)).backward(); });
   for (const data::Batch& batch : batches) {
     const Ranks::Pass parts(ranks_);
     ranks_.last_pass(&batch == &batches.back());

@@ -119,16 +119,18 @@ struct RecordedStep {
 TierPlan plan_recorded(const RecordedStep& step, const MemoryConfig& memory, Device device, const TierRates& rates);
 
 /// What a run that does not fit into `room` bytes of its device's memory can be told: the settings of a budget with
-/// which it would, with its forecast: "--set memory.device=78.50GiB (0.41 s a step, 1.3 times one with room)". Measures
-/// the machine where that is possible. Empty where the run has a budget already, or none helps.
+/// which it would, beside the [memory] keys that it has, with its forecast: "--set memory.device=78.50GiB (0.41 s a
+/// step, 1.3 times one with room)". Measures the machine where that is possible. Empty where the run keeps to as little
+/// already, or no budget helps.
 std::string budget_advice(const TrainConfig& config, int64_t room);
 
 /// Throws MemoryError, with the plan, where it takes more of a tier than is free there: of the device, of the host
 /// beside a card, of the disk where it uses one. For plans that no budget bounds, and budgets of more than there is.
 void require_room(const TierPlan& plan, const memory::Bound& device, const memory::Bound& host,
                   const memory::Bound& disk);
-/// The same with what is free now, and the disk that the tier `disk` is on.
-void require_room(const TierPlan& plan, Device device);
+/// The same with what is free now, and the disk that the tier `disk` is on. Where the device's memory is what lacks, the
+/// error has the budget_advice() for these settings, whose plan it is.
+void require_room(const TierPlan& plan, Device device, const TrainConfig& config);
 
 /// The plan as lines: what is where, bytes by tier against the budget, seconds beside those without, what bounds it.
 std::string to_text(const TierPlan& plan);

@@ -74,7 +74,8 @@ TierSpeeds measured_speeds(Device device, const memory::Budget& budget) {
 }
 
 std::string budget_advice(const TrainConfig& given, int64_t room) {
-  if (given.memory.any() || room <= 0) return {};
+  const int64_t own = given.memory.budget().device;
+  if ((own > 0 && own <= room) || room <= 0) return {};
   TrainConfig config = given;
   const Device device = parse_device(config.device);
   // Whole tenths of a GiB, or whole MiB, below what there is.
@@ -84,7 +85,7 @@ std::string budget_advice(const TrainConfig& given, int64_t room) {
   config.memory.device = unit == int64_t{1} << 20 ? fmt::format("{}MiB", units)
                                                   : fmt::format("{:.1f}GiB", static_cast<double>(units) / 10);
   std::string settings = "--set memory.device=" + config.memory.device;
-  if (device.is_cpu()) {
+  if (device.is_cpu() && config.memory.disk.empty()) {
     config.memory.disk = std::filesystem::temp_directory_path().string();
     settings += " memory.disk=" + config.memory.disk;
   }
@@ -113,11 +114,17 @@ void require_room(const TierPlan& plan, const memory::Bound& device, const memor
   require(plan.peak.disk, disk, "the disk", "memory.disk may name further folders");
 }
 
-void require_room(const TierPlan& plan, Device device) {
-  const memory::Bound nothing{"nothing", std::numeric_limits<int64_t>::max(), 0};
-  require_room(plan, memory::tightest_bound(device),
-               plan.peak.host > 0 ? memory::tightest_bound(Device::cpu()) : nothing,
-               plan.peak.disk > 0 ? memory::disk()->bound() : nothing);
+void require_room(const TierPlan& plan, Device device, const TrainConfig& config) {
+  const memory::Bound nothing{"nothing", std::numeric_limits<int64_t>::max(), 0}, own = memory::tightest_bound(device);
+  try {
+    require_room(plan, own, plan.peak.host > 0 ? memory::tightest_bound(Device::cpu()) : nothing,
+                 plan.peak.disk > 0 ? memory::disk()->bound() : nothing);
+  } catch (const MemoryError& e) {
+    const std::string advice =
+        plan.peak.device > own.free() ? budget_advice(config, own.free() / 10 * 9) : std::string();
+    if (advice.empty()) throw;
+    throw MemoryError("", cat(e.what(), "It would fit with ", advice));
+  }
 }
 
 std::string to_text(const TierPlan& p) {

@@ -6,6 +6,8 @@
 
 #include "strata/autograd/offload_depot_inl.h"
 #include "strata/core/error.h"
+#include "strata/dist/group.h"
+#include "strata/memory/bounds.h"
 #include "strata/memory/disk.h"
 #include "strata/memory/tiers.h"
 #include "strata/memory/transfers.h"
@@ -173,6 +175,14 @@ std::string Tiers::summary() const {
       add(fmt::format("state: the host's processor updates {:.0f}% of it", 100 * home.cpu_share));
   }
   return s;
+}
+
+void throw_advised(const TrainConfig& config, const MemoryError& e) {
+  std::string advice;
+  if (!config.memory.any() && distributed::size() == 1)
+    advice = budget_advice(config, memory::tightest_bound(parse_device(config.device)).free() / 10 * 9);
+  if (advice.empty()) throw e;
+  throw MemoryError("", cat(e.what(), "\nIt would fit with ", advice));
 }
 
 }  // namespace strata

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "strata/autograd/offload.h"
+#include "strata/core/error.h"
 #include "strata/lab/trace.h"
 #include "strata/nn/streamed.h"
 #include "strata/optim/optimizer.h"
@@ -87,5 +88,9 @@ class Tiers {
   std::shared_ptr<SavedTensorOffload> offload_;
   std::unique_ptr<nn::Streamed> streamed_;
 };
+
+/// Throws `e` again, which a run of these settings has thrown and whose memory has been given back; where the run has no
+/// [memory] section, with the budget_advice() for what is free now.
+[[noreturn]] void throw_advised(const TrainConfig& config, const MemoryError& e);
 
 }  // namespace strata

@@ -198,7 +198,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
     check<MemoryError>(plan_->fits || (plan_->budget.device > 0 && plan_->peak.device <= most), "train",
                        "no way was found that keeps to the budget:\n", to_text(*plan_));
     Tiers::use_disk(*plan_);
-    if (options_.memory_check) require_room(*plan_, device_);
+    if (options_.memory_check) require_room(*plan_, device_, config_);
   }
   part.emplace("model");
   manual_seed(static_cast<uint64_t>(config_.seed));
@@ -253,7 +253,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
       throw;
     }
   }
-  ranks_->take_gradients(module());
+  ranks_->take_gradients(module(), config_);
   feeder_.emplace(*loader_, config_.accumulate, device_);
   mended = data_.notes;
   if (const std::string page = options_.out + "/report.html";
@@ -437,9 +437,9 @@ double Run::validate() {
   NoGrad guard;
   optimizer_->finish();  // a delayed update
   module().eval();
-  double total = 0;
-  int64_t count = 0;
   const auto all = validation_samples(*data_.valid, config_.batch, config_.eval_batches);
+  // Each batch's apart: added by their numbers, not by who has them, they have the same bits for any number of ranks.
+  std::vector<double> losses(all.size());
   const auto ranks = static_cast<size_t>(ranks_->size());
   for (size_t turn = 0; turn < all.size(); turn += ranks) {
     const size_t mine = turn + static_cast<size_t>(ranks_->rank());
@@ -449,12 +449,13 @@ double Run::validate() {
     const Ranks::Pass parts(*ranks_);
     const double loss = steps_->loss(data_.valid->get_batch(samples)).item();
     if (mine >= all.size()) break;
-    total += loss * static_cast<double>(samples.size());
-    count += static_cast<int64_t>(samples.size());
+    losses[mine] = loss * static_cast<double>(samples.size());
   }
   module().train();
-  const std::vector<double> sums = ranks_->sum({total, static_cast<double>(count)});
-  return sums[0] / sums[1];
+  losses = ranks_->sum(std::move(losses));
+  double total = 0, count = 0;
+  for (size_t i = 0; i < all.size(); ++i) total += losses[i], count += static_cast<double>(all[i].size());
+  return total / count;
 }
 
 void Run::save() {
@@ -568,8 +569,7 @@ TrainResult Run::run() {
   if (finished) status = "finished";
   save();
   if (progress_) progress_->finish();
-  if (tiers_)
-    if (const std::string text = tiers_->summary(); !text.empty()) note(text);
+  if (const std::string text = tiers_ ? tiers_->summary() : std::string(); !text.empty()) note(text);
   const memory::Stats memory = memory::stats(device_);  // of training, not of the sample
   report(status, true);
   return {.step = step_,
@@ -585,7 +585,7 @@ TrainResult Run::run() {
 
 }  // namespace
 
-TrainResult train(const TrainConfig& config, const TrainOptions& options) {
+TrainResult train(const TrainConfig& config, const TrainOptions& options) try {
   std::optional<Run> run;
   try {
     run.emplace(config, options, true);
@@ -593,6 +593,8 @@ TrainResult train(const TrainConfig& config, const TrainOptions& options) {
     run.emplace(config, options, false);
   }
   return run->run();
+} catch (const MemoryError& e) {  // what the run held is free again
+  throw_advised(config, e);
 }
 
 }  // namespace strata

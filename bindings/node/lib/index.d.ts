@@ -34,6 +34,7 @@ declare namespace strata {
   export type GenerateOptions = types.GenerateOptions;
   export type PretrainedModel = types.PretrainedModel;
   export type Transcription = types.Transcription;
+  export type EvaluationReport = types.EvaluationReport;
   export type PretrainedCompletion = types.PretrainedCompletion;
   export type PretrainedPiece = types.PretrainedPiece;
   export type GenerationOptions = types.PretrainedGenerateOptions;
@@ -44,6 +45,8 @@ declare namespace strata {
   export type RecordedCall = types.RecordedCall;
   export type StrataError = types.StrataError;
   export type MemoryStats = cudaTypes.MemoryStats;
+  export type MemoryBudget = types.MemoryBudget;
+  export type MemoryPlan = types.MemoryPlan;
   export type ModeScope = cudaTypes.ModeScope;
   export type CudaStream = cudaTypes.Stream;
   export type CudaEvent = cudaTypes.Event;

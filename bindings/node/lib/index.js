@@ -40,6 +40,7 @@ const strata = {
   ...require('./objects.js'),
   ...require('./trainer.js'),
   ...require('./recording.js'),
+  ...require('./budget.js'),
   ops,
   async: asyncFunctions,
   describeOps: describe,

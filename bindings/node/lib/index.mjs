@@ -6,7 +6,7 @@ export const {
   Tensor, Scalar, tensor, fromTypedArray, fromShared, zeros, ones, full, empty, rand, randn, arange, eye,
   noGrad, enableGrad, grad, gradAsync, autocast, checkpoint, checkpointSequential, graphed, detectAnomaly, savedTensorsHooks, gradcheck,
   gradgradcheck, nn, optim, data, distributions, ops, save, load, loadWithMetadata, saveObject, loadObject, Trainer, ModuleTrainer, readIdx, loadModel, train,
-  LanguageModel, loadPlugin, manualSeed, numThreads, setNumThreads, memoryStats, cuda, version, describeOps,
+  LanguageModel, loadPlugin, manualSeed, numThreads, setNumThreads, memoryStats, memoryBudget, cuda, version, describeOps,
   StrataError, ShapeError, DTypeError, IndexError, ValueError, DeviceError, AutogradError, MemoryError, IoError,
   DivergedError, PluginError, AbortedError,
 } = strata;

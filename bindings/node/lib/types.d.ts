@@ -2,9 +2,10 @@
 
 import type { Functions, Internal, Records, AsyncFunctions, Methods } from './ops';
 import type { Cuda, MemoryBlock, MemoryStats, ModeScope } from './cuda';
+import type { EvaluationOptions } from './evaluation';
 import type { GenerationOptions } from './generation';
-import type { Layer, Nn, StateDict } from './nn';
-import type { Optim } from './optim';
+import type { Layer, Module, Nn, StateDict } from './nn';
+import type { Optim, Optimizer } from './optim';
 import type * as distributions from './distributions';
 import type { Data, ModuleTrainerClass, StepMetrics, TrainerClass } from './data';
 
@@ -252,9 +253,40 @@ export interface PretrainedModel {
   generateText(prompt: Prompt, options?: PretrainedGenerateOptions): Promise<string>;
   stream(prompt: Prompt, options?: GenerationOptions & { signal?: Signal }): AsyncGenerator<PretrainedPiece, void>;
   chat(messages: readonly ChatMessage[], options?: PretrainedGenerateOptions & { variables?: { [name: string]: unknown } }): Promise<string>;
+  /** Measures a decoder on local files, as `strata eval` does. */
+  evaluate(options: EvaluationOptions & {
+    /** A model that texts are compared with. */
+    reference?: PretrainedModel | null;
+    /** Hears how far it is; false ends it. */
+    onProgress?: (progress: { name: string; unit: 'tok' | 'texts'; done: number; all: number }) => boolean | void;
+    signal?: Signal;
+  }): Promise<EvaluationReport>;
   embed(texts: Iterable<string>, options?: {
     pooling?: 'first' | 'last' | 'mean' | 'max' | 'weighted_mean' | 'root_mean'; normalize?: boolean; signal?: Signal;
   }): Promise<Tensor>;
+}
+/** What an evaluation gave, with what decides its numbers. */
+export interface EvaluationReport {
+  model: string;
+  device: string;
+  dtype: string;
+  context: number;
+  prefix: number;
+  batch: number;
+  shots: number;
+  /** "text", "compare", "proof", "choices", "answers": those that were asked for. */
+  results: { [name: string]: EvaluationResult };
+}
+export interface EvaluationResult {
+  files: string[];
+  documents: number;
+  tokens: number;
+  seconds: number;
+  details: string;
+  /** By the harness's names; `error` is a mean's standard error over documents. */
+  measures: { [name: string]: { value: number | null; error: number | null } };
+  /** With logSamples. */
+  samples?: { values: number[]; logProbabilities: number[]; written: string }[];
 }
 export interface Transcription {
   /** As the model has it: '<|de|>'. */
@@ -530,6 +562,11 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   emptyCache(): void;
   /** At most this many bytes of the processor's memory for tensors, 0 for all that there is; the limit before. */
   setMemoryLimit(bytes: number): number;
+  /**
+   * fn(budget), in which a loop over model and optimizer keeps to so many bytes of each tier, with the bits of the loop without;
+   * each optimizer.step() ends a step. It ends with fn, or with the promise that fn returns.
+   */
+  memoryBudget<T>(model: Module, optimizer: Optimizer, options: MemoryBudgetOptions, fn: (budget: MemoryBudget) => T): T;
   /** The records linalg_* under torch.linalg's names. */
   linalg: { [K in keyof Functions as K extends `linalg_${infer Name}` ? Name : never]: Functions[K] };
   cuda: Cuda;
@@ -548,6 +585,47 @@ export interface Strata extends Omit<Functions, 'full' | 'eye' | 'arange'> {
   DivergedError: StrataErrorClass;
   PluginError: StrataErrorClass;
   AbortedError: StrataErrorClass;
+}
+/** Bytes are numbers or texts ("7.2GiB"); what is 'auto' (the default) the plan chooses. */
+export interface MemoryBudgetOptions {
+  /** Of a card's memory; of RAM where the model is on the CPU. */
+  device?: number | bigint | string;
+  /** Of the host's memory beside a card. */
+  host?: number | bigint | string;
+  /** Folders on disks that may be used. */
+  disk?: string | readonly string[];
+  activations?: 'auto' | 'keep' | 'host' | 'disk';
+  recompute?: 'auto' | 'none' | 'blocks';
+  state?: 'auto' | 'device' | 'host' | 'disk';
+  update?: 'auto' | 'device' | 'cpu' | 'split';
+  parameters?: 'auto' | 'device' | 'host' | 'disk';
+}
+type MemoryPlace = 'device' | 'host' | 'disk';
+/** What is where, and the forecast: bytes, parts that are computed again, seconds of a step and what bounds them. */
+export interface MemoryPlan {
+  readonly weights: MemoryPlace;
+  readonly state: MemoryPlace;
+  readonly activations: MemoryPlace;
+  readonly leaving: number;
+  readonly kept: number;
+  readonly recomputed: number;
+  readonly peakDevice: number;
+  readonly peakHost: number;
+  readonly peakDisk: number;
+  readonly peakWithout: number;
+  readonly seconds: number;
+  readonly secondsWithout: number;
+  readonly bound: string;
+  readonly fits: boolean;
+}
+export interface MemoryBudget {
+  /** Whether the steps go by a plan yet: from the third on. */
+  readonly planned: boolean;
+  readonly plan: MemoryPlan;
+  /** Most bytes of the device's tensors at once so far. */
+  readonly peak: number;
+  /** The plan as lines, and what was used and moved so far. */
+  describe(): string;
 }
 export interface AutocastOptions {
   dtype?: 'bf16' | 'f16';

@@ -89,6 +89,7 @@ NAPI_MODULE_INIT() {
     add_pretrained(*e, exports);
     add_runs(*e, exports);
     add_recordings(*e, exports);
+    add_budgets(*e, exports);
     return exports;
   } catch (const std::exception& error) {
     bool pending = false;

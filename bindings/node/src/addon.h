@@ -17,5 +17,6 @@ void add_models(Env& env, napi_value exports);
 void add_pretrained(Env& env, napi_value exports);
 void add_runs(Env& env, napi_value exports);
 void add_recordings(Env& env, napi_value exports);
+void add_budgets(Env& env, napi_value exports);
 
 }  // namespace strata::node

@@ -116,6 +116,7 @@ struct Env {
   };
   std::unordered_map<const Storage*, Buffer> buffers;  // ArrayBuffers over storages
   uint64_t next_buffer = 0;
+  int64_t handed = 0;  ///< bytes of all tensors that JavaScript was given
   /// Modes that are on (autocast, a CUDA stream, ...), the innermost last; see modes.cpp.
   std::vector<std::shared_ptr<Mode>> modes;
   /// A C++ exception that is no error passes through JavaScript as this object, and is itself again in C++.

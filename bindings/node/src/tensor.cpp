@@ -349,6 +349,7 @@ napi_value wrap(Env& env, Tensor tensor) {
   TensorBox* const box = owner.release();
   env.check(napi_type_tag_object(env.env, made, &kTensorTag));
   account(env.env, *box, bytes);
+  env.handed += bytes;
   return made;
 }
 napi_value wrap_or_null(Env& env, Tensor tensor) {

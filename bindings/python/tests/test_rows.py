@@ -273,3 +273,30 @@ def test_faiss_k_selection_is_the_head_of_a_sort(k, device):
         expected = st.sort(x, 1, descending=largest)[0][:, :k]
         assert values.equal(expected) and x.gather(1, places).equal(values)
         assert all(len(set(row)) == k for row in places.cpu().tolist())
+
+
+@each_device
+def test_fastattention_without_matrix_units_agrees_with_separate_ops(device):
+    """FastAttention: heads of 100, which kernels with matrix units do not take, within 1e-3 of the definition."""
+    st.manual_seed(13)
+    q, k, v = (st.randn(1, 2, 4096 if device == "cuda" else 300, 100, device=device) for _ in range(3))
+    got = F.scaled_dot_product_attention(q, k, v).cpu().numpy()
+    q, k, v = (x.double() for x in (q, k, v))
+    expected = (F.softmax(q @ k.transpose(-2, -1) * 0.1, -1) @ v).cpu().numpy()
+    np.testing.assert_allclose(got, expected, atol=1e-3)
+
+
+@each_device
+def test_weighted_convolution_weighs_the_taps(device):
+    """Weighted convolution: each place of a window counts by a weight of its own, with gradients of all three operands."""
+    st.manual_seed(17)
+    x, w = st.randn(2, 3, 9, 8, dtype=st.float64, device=device), st.randn(4, 3, 3, 3, dtype=st.float64, device=device)
+    taps = st.rand(3, 3, dtype=st.float64, device=device) + 0.5
+    for t in (x, w, taps):
+        t.requires_grad_()
+    y = F.conv2d(x, w * taps, padding=1)
+    padded = np.pad(x.detach().cpu().numpy(), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    expected = sum(taps[i, j].item() * np.einsum("nchw,oc->nohw", padded[:, :, i:i + 9, j:j + 8], w[:, :, i, j].detach().cpu().numpy())
+                   for i in range(3) for j in range(3))
+    np.testing.assert_allclose(y.detach().cpu().numpy(), expected, atol=1e-12)
+    assert st.autograd.gradcheck(lambda x, w, taps: F.conv2d(x, w * taps, padding=1), (x, w, taps))

@@ -15,6 +15,10 @@ void prepare(int shared_bytes) {
   if (prepared == device) return;
   check_cuda(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), "tiles",
              "cudaFuncSetAttribute");
+  // The same of all these kernels, so that those of two launches may be on a multiprocessor at the same time.
+  check_cuda(
+      cudaFuncSetAttribute(kKernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
+      "tiles", "cudaFuncSetAttribute");
   prepared = device;
 }
 /// Queues `kKernel` on the current stream of the current device.

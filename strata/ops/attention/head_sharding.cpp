@@ -29,6 +29,7 @@ void shard_heads(Sharding& s, const ShardRule& rule, HeadRoles args, HeadRoles r
       v = Value(std::get<int64_t>(v) * here / width);
     }
   };
+  p.repeats = true;
   s.add(std::move(p));
 }
 

@@ -96,6 +96,7 @@ void shard_embedding_backward(Sharding& s) {
     padding = own_padding(padding, c.rows, all, "embedding_backward");
     c.arg("rows") = Value(c.rows.length);
   };
+  p.repeats = true;
   s.add(std::move(p));
 }
 

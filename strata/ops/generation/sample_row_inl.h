@@ -202,8 +202,10 @@ STRATA_SAMPLE int64_t likeliest(Team& team, const T* x, int64_t n) {
 template <class Team, class T>
 STRATA_SAMPLE int64_t draw(Team& team, const T* x, int64_t n, int64_t best, const RowParams& p) {
   if (p.temperature == 0) return best;
-  // As many bits as sums of n weights have room for.
-  const int bits = 62 - std::bit_width(static_cast<uint64_t>(n));
+  // As many bits as sums of n weights have room for. Counted here: nvcc 13.0 makes std::bit_width() of a device function
+  // the constant 0, and sums that pass 64 bits were the result.
+  int bits = 62;
+  for (auto left = static_cast<uint64_t>(n); left > 0; left >>= 1) --bits;
   Row<Team, T> row{team, x, n, p.temperature, Team::load(x[best]), static_cast<double>(uint64_t{1} << bits)};
   if (p.top_k > 0 && p.top_k < n) keep_top_k(row, p.top_k);
   if (p.top_p < 1) keep_top_p(row, p.top_p);

@@ -98,6 +98,7 @@ void shard_split(Sharding& s) {
     for (const Stretch& part : c.layouts[0].stretches(dim, size, c.layouts[0].places())) here.push_back(part.length);
     c.arg("sizes") = Value(here);
   };
+  p.repeats = true;
   s.add(std::move(p));
 }
 

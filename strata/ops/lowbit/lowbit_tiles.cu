@@ -133,11 +133,6 @@ struct Numbers<WeightCodes::e4m3, T> {
   }
 };
 
-__device__ __forceinline__ void copy_piece(void* to, const void* from, bool there) {
-  const uint32_t a = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(a), "l"(from), "r"(there ? 16 : 0) : "memory");
-}
-
 // kTiles: of eight rows of x. kParts: of 16 rows of W, a warp's.
 template <WeightCodes kKind, class T, int kTiles, int kParts>
 __global__ void __launch_bounds__(kThreads) tiles_kernel(const Product p) {
@@ -190,9 +185,9 @@ __global__ void __launch_bounds__(kThreads) tiles_kernel(const Product p) {
       const T* const from = static_cast<const T*>(p.x) + (there ? row * w.columns + column : 0);
       const int to = ((buffer * kChunk + step) * kStepPieces + row / kTileColumns * kPieces<kKind> + j) * cuda::kWarp +
                      row % kTileColumns * 4 + t;
-      copy_piece(shared + to, from, there);
+      cuda::tile::copy_async(cuda::tile::shared_address(shared + to), from, there);
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    cuda::tile::commit_copies();
   };
 
   uint4 words[kChunk][kParts][2];
@@ -219,9 +214,9 @@ __global__ void __launch_bounds__(kThreads) tiles_kernel(const Product p) {
     const bool more = chunk + kChunk < end;
     if (more) {
       lay(chunk + kChunk, buffer ^ 1);
-      asm volatile("cp.async.wait_group 1;" ::: "memory");
+      cuda::tile::wait_copies<1>();
     } else {
-      asm volatile("cp.async.wait_group 0;" ::: "memory");
+      cuda::tile::wait_copies<0>();
     }
     __syncthreads();
 #pragma unroll

@@ -1,10 +1,12 @@
-// Products of one row of A (the kernel takes more, at which the library is faster): a warp has some columns of the
-// result, whose sums its lanes share out by 16 bytes of B.
+// Products of one row of A: where the copy engine is there, by rings that it fills (row_product.cuh); elsewhere a warp
+// has some columns of the result, whose sums its lanes share out by 16 bytes of B.
 
 #include "strata/ops/matmul/gemm_few.h"
 
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/overlap.cuh"
+#include "strata/cuda/tile/launch.cuh"
+#include "strata/ops/matmul/row_product.cuh"
 
 namespace strata::cuda {
 namespace {
@@ -92,6 +94,18 @@ void launch(const Few& g) {
     launch_early(few_kernel<T, O, kRows, 1>, blocks_for(g.n, kWarps), kThreads, 0, 1, g);
 }
 
+// Rows that are one place of 4 KB or two are read by such; longer rows of x leave room for less.
+using ShortRows = RowShape<4096, 3>;
+using LongRows = RowShape<2048, 5>;
+constexpr int64_t kShortRow = 8192, kLongestRow = 65536;
+
+template <class T, class O, class S>
+void launch_row(const RowProduct& g) {
+  tile::prepare<row_product_kernel<T, O, S>>(S::shared_bytes(S::kPlaceBytes == 4096 ? kShortRow : kLongestRow));
+  launch_early(row_product_kernel<T, O, S>, static_cast<unsigned>(tile::staying_blocks(g.n)), S::kThreads,
+               static_cast<size_t>(S::shared_bytes(g.k)), 1, g);
+}
+
 }  // namespace
 
 bool gemm_few(const Gemm& g, Device device) {
@@ -115,6 +129,19 @@ bool gemm_few(const Gemm& g, Device device) {
                 static_cast<float>(g.beta),
                 g.bias_dtype == g.out};
   const DeviceScope here(device.index);
+  if (tile::has_tiles() && g.k <= kLongestRow && g.n <= INT32_MAX / 2) {
+    const RowProduct row{
+        g.a,       g.b,      g.bias,         g.c, g.b_col, static_cast<int>(g.n), static_cast<int>(g.k),
+        few.alpha, few.beta, few.bias_is_out};
+    const auto with = [&]<class T, class O>() {
+      g.k <= kShortRow ? launch_row<T, O, ShortRows>(row) : launch_row<T, O, LongRows>(row);
+    };
+    const auto by_out = [&]<class T>() {
+      g.out == DType::f32 ? with.template operator()<T, float>() : with.template operator()<T, T>();
+    };
+    g.in == DType::bf16 ? by_out.template operator()<BFloat16>() : by_out.template operator()<Half>();
+    return true;
+  }
   const auto with = [&]<class T>() { g.out == DType::f32 ? launch<T, float, 1>(few) : launch<T, T, 1>(few); };
   g.in == DType::bf16 ? with.template operator()<BFloat16>() : with.template operator()<Half>();
   return true;

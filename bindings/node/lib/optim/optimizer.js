@@ -8,6 +8,7 @@ const { enableGrad } = require('../autograd.js');
 const { Module } = require('../nn/module.js');
 const { kindOf, isOptions, optionsOf } = require('../arguments.js');
 const { ValueError } = require('../errors.js');
+const { rules, budgets } = require('./within.js');
 
 const { Tensor } = native;
 
@@ -25,6 +26,10 @@ class Engine {
     this.#maximize = split[0][0];
     if (split.some(([m]) => m !== this.#maximize)) throw new ValueError(`${kind}: maximize must be the same in all groups`, kind);
     this.#handle = native.newOptimizer(kind, groups.map((g, i) => ({ ...g, options: split[i][1] })));
+  }
+  /** For st.memoryBudget. */
+  get engine() {
+    return this.#handle;
   }
   options(group) {
     return { ...native.optimizerOptions(this.#handle, group), ...(this.#maximize ? { maximize: true } : {}) };
@@ -145,6 +150,7 @@ class Optimizer {
   }
   #build() {
     this.#rule = new this.#Rule(this.#kind, this.#made);
+    rules.set(this, this.#rule);
     this.#groups = this.#made.map((g, i) => new ParamGroup(() => this.#rule, i, g.names, g.tensors));
   }
   /** The groups, whose options may be changed between steps. */
@@ -154,6 +160,7 @@ class Optimizer {
   /** Adds {params, ...options of their own}; what the others have learned stays. */
   addParamGroup(group) {
     if (!isGroup(group)) throw new ValueError(`addParamGroup: needs {params, ...options}, got ${kindOf(group)}`, 'addParamGroup');
+    this.#outside('addParamGroup');
     const count = this.#made.reduce((n, g) => n + g.tensors.length, 0);
     const before = this.#made;
     const now = before.map((g, i) => ({ ...g, options: this.#rule.options(i) }));
@@ -162,8 +169,18 @@ class Optimizer {
     const rule = new this.#Rule(this.#kind, [...now, added]);
     if (Object.keys(state).length > 0) rule.loadState(state);
     this.#rule = rule;
+    rules.set(this, rule);
     this.#made = [...now, added];
     this.#groups.push(new ParamGroup(() => this.#rule, this.#groups.length, added.names, added.tensors));
+  }
+  /** Where the state is at home in a budget it stays there. */
+  #outside(what) {
+    if (budgets.has(this)) throw new ValueError(`${what}: is not for within st.memoryBudget()`, what);
+  }
+  /** update(), at which a step within a budget ends. */
+  #ends(update) {
+    const budget = budgets.get(this);
+    return budget ? budget.step(update) : update();
   }
   #around(run) {
     for (const hook of [...this.#before]) hook(this);
@@ -178,17 +195,18 @@ class Optimizer {
   step(given) {
     if (typeof given !== 'function') {
       const { maxNorm } = stepOptions(given);
-      return this.#around(() => this.#rule.step(maxNorm));
+      return this.#around(() => this.#ends(() => this.#rule.step(maxNorm)));
     }
     return this.#around(() => {
       if (this.#rule.iterate) return this.#rule.iterate(given);
       const result = enableGrad(given);
-      this.#rule.step();
+      this.#ends(() => this.#rule.step());
       return result;
     });
   }
   stepAsync(given) {
     return settled(async () => {
+      this.#outside('stepAsync');
       const { maxNorm, signal } = asyncOptions(given);
       for (const hook of [...this.#before]) hook(this);
       const result = await this.#rule.stepAsync(maxNorm, signal);
@@ -217,7 +235,7 @@ class Optimizer {
    */
   stepGuarded(given) {
     const { maxNorm, loss, scaler } = guardOptions(given);
-    return this.#around(() => this.#rule.stepGuarded(maxNorm, loss, scaler));
+    return this.#around(() => this.#ends(() => this.#rule.stepGuarded(maxNorm, loss, scaler)));
   }
   resetGuard() {
     this.#rule.resetGuard();
@@ -243,6 +261,7 @@ class Optimizer {
     if (state === null || typeof state !== 'object' || state instanceof Tensor) {
       throw new ValueError(`loadStateDict: the state must be an object of tensors by name, got ${kindOf(state)}`, 'loadStateDict');
     }
+    this.#outside('loadStateDict');
     this.#rule.loadState(state);
   }
   /** Bytes of the state that every parameter will have once it was updated. */

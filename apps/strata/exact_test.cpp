@@ -1,0 +1,152 @@
+// parallel.exact: strata train has the same bits on any number of ranks.
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "apps/strata/ranks_test_util.h"
+
+namespace strata::cli {
+namespace {
+
+class Exact : public RanksTest {
+ protected:
+  void expect_same_run(const std::string& got, const std::string& want) const {
+    const auto a = metrics(got), b = metrics(want);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      ASSERT_EQ(a[i].loss, b[i].loss) << got << ", step " << i + 1;
+      ASSERT_EQ(a[i].grad_norm, b[i].grad_norm) << got << ", step " << i + 1;
+      if (i % 20 != 19) continue;  // no validation
+      ASSERT_EQ(a[i].valid_loss, b[i].valid_loss) << got << ", step " << i + 1;
+    }
+    ASSERT_FALSE(weights(want).empty());
+    EXPECT_EQ(weights(got), weights(want)) << got;
+  }
+  std::string resume(int ranks, const std::string& out, const std::string& more = {}) const {
+    return "launch -n " + std::to_string(ranks) + " -- " + program() + " train --resume --out " + (dir_ / out) + " " +
+           more;
+  }
+  // Clipped in every step; dropout draws for each micro-batch.
+  const std::string exact_ =
+      "--set parallel.exact=4 --set train.accumulate=2 --set train.grad_clip=0.3 --set model.dropout=0.1 ";
+};
+
+TEST_F(Exact, AnyNumberOfRanksHasTheBitsOfOne) {
+  const Result one = strata(train("one") + exact_);
+  ASSERT_EQ(one.status, 0) << one.output;
+  for (const StepMetrics& m : metrics("one")) EXPECT_GT(m.grad_norm, 0.3) << "nothing was clipped in step " << m.step;
+  for (const int ranks : {2, 4}) {
+    const std::string out = "ranks" + std::to_string(ranks);
+    const Result r = strata(on(ranks, out) + exact_);
+    ASSERT_EQ(r.status, 0) << r.output;
+    expect_same_run(out, "one");
+  }
+  // It is the training of larger batches, up to rounding, where nothing is dropped.
+  const std::string still = "--set train.accumulate=2 --set train.grad_clip=0.3 ";
+  ASSERT_EQ(strata(train("batches") + still).status, 0);
+  ASSERT_EQ(strata(train("micro") + still + "--set parallel.exact=8").status, 0);
+  const auto want = metrics("batches"), got = metrics("micro");
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i].loss, want[i].loss, 1e-3) << "step " << i + 1;
+}
+
+TEST_F(Exact, AlsoOfLowPrecisionAndAnotherFamily) {
+  for (const std::string more :
+       {"--set model.family=llama --set train.dtype=bf16 --set parallel.exact=8 --set train.optimizer=lion ",
+        "--set train.dtype=bf16 --set train.param_dtype=bf16 --set parallel.exact=4 --set model.dropout=0.1 "}) {
+    const std::string name = more.find("llama") != std::string::npos ? "llama" : "low";
+    const std::string steps = more + "--steps 20 --set train.schedule=constant ";
+    ASSERT_EQ(strata(train(name + "1") + steps).status, 0);
+    const Result two = strata(on(2, name + "2") + steps), four = strata(on(4, name + "4") + steps);
+    ASSERT_EQ(two.status, 0) << two.output;
+    ASSERT_EQ(four.status, 0) << four.output;
+    expect_same_run(name + "2", name + "1");
+    expect_same_run(name + "4", name + "1");
+  }
+}
+
+// Stopped and killed on one number of ranks, and gone on with on another.
+TEST_F(Exact, ThroughAStopAndAKillOnOtherNumbersOfRanks) {
+  ASSERT_EQ(strata(train("one") + exact_).status, 0);
+  const std::string constant = exact_ + "--set train.schedule=constant ";
+  ASSERT_EQ(strata(train("flat") + constant).status, 0);
+  const Result begun = strata(on(4, "run") + constant + "--steps 15");
+  ASSERT_EQ(begun.status, 0) << begun.output;
+  const Result two = strata(resume(2, "run", "--steps 25"));
+  ASSERT_EQ(two.status, 0) << two.output;
+  const Result one = strata("train --resume --steps 40 --out " + (dir_ / "run"));
+  ASSERT_EQ(one.status, 0) << one.output;
+  EXPECT_EQ(weights("run"), weights("flat"));
+  const auto got = metrics("run"), want = metrics("flat");
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i].loss, want[i].loss) << "step " << i + 1;
+
+  Child child({"launch",
+               "-n",
+               "2",
+               "--grace",
+               "1",
+               "--",
+               program(),
+               "train",
+               dir_ / "tiny.toml",
+               "--data",
+               dir_ / "text.txt",
+               "--out",
+               dir_ / "killed",
+               "--set",
+               "parallel.exact=4",
+               "--set",
+               "train.accumulate=2",
+               "--set",
+               "train.grad_clip=0.3",
+               "--set",
+               "model.dropout=0.1"});
+  const auto begin = std::chrono::steady_clock::now();
+  while (!io::find_latest_checkpoint(dir_ / "killed") && child.running()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(2));
+  }
+  child.kill(SIGKILL);  // its ranks end with it
+  child.wait();
+  Result resumed;
+  for (int tries = 0; tries < 50; ++tries) {  // until the lock of the dying rank 0 is gone
+    resumed = strata(resume(4, "killed"));
+    if (resumed.status == 0 || resumed.output.find("another process") == std::string::npos) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  expect_same_run("killed", "one");
+}
+
+TEST_F(Exact, WhatItDoesNotServeIsRefusedByName) {
+  for (const auto& [more, piece] : std::vector<std::pair<std::string, std::string>>{
+           {"--set parallel.exact=3", "parallel.exact is 3, which does not divide the 8 rows of train.batch"},
+           {"--set parallel.exact=1", "parallel.exact is 1, which 2 ranks do not share evenly"},
+           {"--set parallel.exact=4 --set parallel.tp=2", "parallel.exact = 4 is not for parallel.tp = 2"},
+           {"--set parallel.exact=4 --set parallel.pp=2", "parallel.exact = 4 is not for parallel.pp = 2"},
+           {"--set parallel.exact=4 --set parallel.zero=1", "parallel.exact = 4 is not for parallel.zero = 1"},
+           {"--set parallel.exact=4 --set parallel.zero=3", "parallel.exact = 4 is not for parallel.zero = 3"},
+           {"--set parallel.exact=4 --set memory.device=1GiB", "parallel.exact = 4 is not for [memory]"},
+           {"--set parallel.exact=4 --set data.format=conversations", "is not for data.format = conversations"},
+           {"--set parallel.exact=4 --set train.dtype=fp8", "parallel.exact = 4 is not for train.dtype = fp8"},
+           {"--set parallel.exact=4 --set train.dtype=bf16 --set train.grad_dtype=bf16",
+            "is not for train.grad_dtype = bf16"}}) {
+    const Result r = strata(on(2, "refused") + more);
+    EXPECT_NE(r.status, 0) << more;
+    EXPECT_NE(r.output.find(piece), std::string::npos) << more << "\n" << r.output;
+  }
+}
+
+TEST_F(Exact, EstimateTellsOfTheSums) {
+  const std::string estimate = "estimate " + (dir_ / "tiny.toml") + " --no-limits ";
+  const Result plain = strata(estimate), exact = strata(estimate + "--set parallel.exact=8");
+  ASSERT_EQ(exact.status, 0) << exact.output;
+  EXPECT_NE(exact.output.find("parallel.exact's micro-batches"), std::string::npos) << exact.output;
+  EXPECT_EQ(plain.output.find("micro-batches"), std::string::npos) << plain.output;
+}
+
+}  // namespace
+}  // namespace strata::cli

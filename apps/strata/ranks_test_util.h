@@ -1,0 +1,47 @@
+#pragma once
+// `strata train` over several processes of this machine, for tests.
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "apps/strata/child.h"
+#include "strata/io/checkpoint.h"
+#include "strata/io/files.h"
+#include "strata/io/temp_dir.h"
+#include "strata/train/metrics.h"
+
+namespace strata::cli {
+
+/// A small text and settings, and the program on several ranks.
+class RanksTest : public testing::Test {
+ protected:
+  RanksTest() {
+    std::string text;
+    for (int i = 0; i < 800; ++i) text += "line " + std::to_string(i % 37) + " of a small text\n";
+    io::write_file(dir_ / "text.txt", text);
+    io::write_file(dir_ / "tiny.toml",
+                   "[model]\nlayers = 2\ndim = 32\nheads = 2\ncontext = 16\n[train]\nbatch = 8\nsteps = 40\n"
+                   "sample_tokens = 0\nthreads = 1\nwarmup = 2\neval_every = 20\nsave_every = 10\n");
+  }
+  std::string train(const std::string& out) const {
+    return "train " + (dir_ / "tiny.toml") + " --data " + (dir_ / "text.txt") + " --out " + (dir_ / out) + " ";
+  }
+  std::string on(int ranks, const std::string& out) const {
+    return "launch -n " + std::to_string(ranks) + " -- " + program() + " " + train(out);
+  }
+  std::vector<StepMetrics> metrics(const std::string& out) const {
+    return read_metrics((dir_ / out) + "/metrics.jsonl");
+  }
+  // Of the newest checkpoint, however many ranks wrote it: the bytes of its weights and of the optimizer's state.
+  std::string weights(const std::string& out) const {
+    const auto found = io::find_latest_checkpoint(dir_ / out);
+    if (!found) return "";
+    const io::Checkpoint c = io::load_checkpoint(*found);
+    return io::encode_safetensors(c.files.at("model")) + io::encode_safetensors(c.files.at("optimizer"));
+  }
+  io::TempDir dir_;
+};
+
+}  // namespace strata::cli

@@ -1,0 +1,230 @@
+"""The work that why_slow.py looks at, in a process of its own, which ncu runs.
+
+    why_slow_work.py call NAME --engine strata|torch
+    why_slow_work.py step PROGRAM --engine strata|torch [--compile] [--set PROGRAM.KEY=VALUE ...]
+    why_slow_work.py host PROGRAM --engine strata|torch
+
+Only what is between cuProfilerStart and cuProfilerStop is recorded: one call of each part of a case, between which a
+kernel of a known name runs (SEPARATOR), or one training step of a program of the zoo. `host` profiles Python instead. The last line
+of the output is JSON."""
+import argparse
+import cProfile
+import ctypes
+import json
+import pathlib
+import pstats
+import sys
+import time
+
+SEPARATOR = "nextafter"  # a part of the separating kernel's name
+DEVICE = "cuda"  # where single calls run
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "zoo"))
+
+
+class Recorded:
+    """Between enter and exit the profiler that watches this process records kernels."""
+
+    def __enter__(self):
+        status = ctypes.CDLL("libcuda.so.1").cuProfilerStart()
+        if status != 0:
+            raise RuntimeError(f"cuProfilerStart: error {status}")
+
+    def __exit__(self, *_):
+        ctypes.CDLL("libcuda.so.1").cuProfilerStop()
+
+
+def attention(batch, heads, kv_heads, time_, size, dtype="bfloat16", square=False, **options):
+    """Forward and backward; [B, T, H, D] in memory, as models have it."""
+    def parts(engine, move):
+        import torch
+        make = lambda h: torch.randn(batch, time_, h, size, device=DEVICE).to(getattr(torch, dtype))
+        q, k, v, g = (move(make(h)).transpose(1, 2) for h in (heads, kv_heads, kv_heads, heads))
+        mask = move(torch.randn(time_, time_, device=DEVICE).to(getattr(torch, dtype))) if square else None
+        for x in (q, k, v):
+            x.requires_grad_()
+        more = dict(options, enable_gqa=True) if heads != kv_heads else options
+        run = lambda: engine.nn.functional.scaled_dot_product_attention(q, k, v, mask, **more)
+        y = run()
+
+        def forward():
+            with engine.no_grad():
+                run()
+
+        return {"forward": forward, "backward": lambda: engine.autograd.grad(y, (q, k, v), g, retain_graph=True)}
+    return parts
+
+
+def convolution(images, in_, out, plane, kernel, stride):
+    """Channels innermost, bf16."""
+    def parts(engine, move):
+        import torch
+        torch.backends.cudnn.benchmark = True
+        padding = kernel // 2 if kernel % 2 else 0
+        last = lambda *shape: torch.randn(*shape, device=DEVICE).bfloat16().to(memory_format=torch.channels_last)
+        side = (plane + 2 * padding - kernel) // stride + 1
+        x, w, g = (move(last(*shape)) for shape in ((images, in_, plane, plane), (out, in_, kernel, kernel), (images, out, side, side)))
+        run = lambda: engine.nn.functional.conv2d(x, w, stride=stride, padding=padding)
+        x.requires_grad_()
+        of_x = run()
+        x.requires_grad_(False)
+        w.requires_grad_()
+        of_w = run()
+        w.requires_grad_(False)
+        x.requires_grad_()
+        grad = engine.autograd.grad
+
+        def forward():
+            with engine.no_grad():
+                run()
+
+        return {"forward": forward, "input": lambda: grad(of_x, x, g, retain_graph=True), "weight": lambda: grad(of_w, w, g, retain_graph=True)}
+    return parts
+
+
+def sort(count):
+    def parts(engine, move):
+        import torch
+        keys = move(torch.randint(-2**31, 2**31 - 1, (count,), device=DEVICE, dtype=torch.int32))
+        return {"with places": lambda: engine.sort(keys), "keys alone": lambda: engine.msort(keys)}
+    return parts
+
+
+def norm_gradients(rows, columns, dtype="bfloat16"):
+    def parts(engine, move):
+        import torch
+        x, g = (move(torch.randn(rows, columns, device=DEVICE).to(getattr(torch, dtype))) for _ in range(2))
+        w, b = (move(torch.randn(columns, device=DEVICE).to(getattr(torch, dtype))) for _ in range(2))
+        for t in (x, w, b):
+            t.requires_grad_()
+        functional = engine.nn.functional
+        rms, layer = functional.rms_norm(x, (columns,), w), functional.layer_norm(x, (columns,), w, b)
+        return {"rms_norm": lambda: engine.autograd.grad(rms, (x, w), g, retain_graph=True),
+                "layer_norm": lambda: engine.autograd.grad(layer, (x, w, b), g, retain_graph=True)}
+    return parts
+
+
+def mlp_step(batch, width):
+    """graphed_step.py's: forward, backward, update, gradients dropped."""
+    def parts(engine, move):
+        import torch
+        nn = engine.nn
+        net = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)).to(DEVICE)
+        optimizer = engine.optim.AdamW(net.parameters(), lr=1e-4, **({"fused": True} if engine is torch else {}))
+        x, y = move(torch.randn(batch, width, device=DEVICE)), move(torch.randint(0, 10, (batch,), device=DEVICE))
+
+        def step():
+            nn.functional.cross_entropy(net(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return {"step": step}
+    return parts
+
+
+CASES = {
+    "attention D 128": attention(4, 16, 16, 4096, 128),
+    "attention D 128, causal": attention(4, 16, 16, 4096, 128, is_causal=True),
+    "attention D 128, causal, 8 kv heads, 8K": attention(2, 32, 8, 8192, 128, is_causal=True),
+    "attention D 128, causal, 8 kv heads, 16K": attention(1, 32, 8, 16384, 128, is_causal=True),
+    "attention D 256, causal": attention(4, 8, 8, 4096, 256, is_causal=True),
+    "attention D 128, dropout": attention(4, 16, 16, 4096, 128, dropout_p=0.1),
+    "attention D 128, additive mask": attention(4, 16, 16, 4096, 128, square=True),
+    "attention S 512": attention(32, 8, 8, 512, 64),
+    "attention S 512, dropout": attention(32, 8, 8, 512, 64, dropout_p=0.1),
+    "attention S 512, additive mask": attention(32, 8, 8, 512, 64, square=True),
+    "3x3 512-512 7": convolution(64, 512, 512, 7, 3, 1),
+    "3x3/2 128-128 56": convolution(64, 128, 128, 56, 3, 2),
+    "3x3/2 512-512 14": convolution(64, 512, 512, 14, 3, 2),
+    "sort 2^28 i32": sort(1 << 28),
+    "norm gradients 2048x16384": norm_gradients(2048, 16384),
+    "norm gradients 2048x16384 f32": norm_gradients(2048, 16384, "float32"),
+    "MLP 3 x 256, batch 64": mlp_step(64, 256),
+}
+
+
+def calls(name, engine_name):
+    """Records one call of each part of a case."""
+    import torch
+    if engine_name == "strata":
+        import strata as engine
+        move, synchronize = engine.from_dlpack, engine.cuda.synchronize
+    else:
+        engine, move, synchronize = torch, lambda x: x, torch.cuda.synchronize
+    one = torch.ones(1, device=DEVICE)
+    torch.manual_seed(1)
+    parts = CASES[name](engine, move)
+    separate = lambda: (torch.nextafter(one, one), torch.cuda.synchronize())
+    separate()
+    for call in parts.values():  # libraries choose their kernels
+        for _ in range(3):
+            call()
+        synchronize()
+    with Recorded():
+        for call in parts.values():
+            call()
+            synchronize()
+            separate()
+    return {"parts": list(parts)}
+
+
+def training(args, torch):
+    """The steps of a zoo program, after those that choose kernels, compile and fill memory."""
+    from one import Weights, change, load, steps_of
+    module = load(args.name)
+    change(module, args.name, args.set)
+    steps = steps_of(module, args.size, torch.device(args.device), 1, Weights(None, "", args.compile))
+    for _ in range(4):
+        float(next(steps).detach())
+    return steps
+
+
+def step(args, torch):
+    steps = training(args, torch)
+    torch.cuda.synchronize()
+    with Recorded():
+        next(steps)
+        torch.cuda.synchronize()
+    return {"parts": ["step"]}
+
+
+def host(args, torch):
+    """Where Python's time goes: functions by their own time, over enough steps for two seconds."""
+    steps = training(args, torch)
+    profile = cProfile.Profile()
+    begin = time.perf_counter()
+    count = 0
+    profile.enable()
+    while count < 10 or time.perf_counter() - begin < 2:
+        float(next(steps).detach())
+        count += 1
+    profile.disable()
+    stats = pstats.Stats(profile)
+    rows = [(own / count, calls_ / count, f"{pathlib.Path(file).name}:{line} {function}")
+            for (file, line, function), (_, calls_, own, _, _) in stats.stats.items()]
+    rows.sort(reverse=True)
+    return {"step_s": (time.perf_counter() - begin) / count, "own_s": sum(row[0] for row in rows), "rows": rows[:20]}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("what", choices=("call", "step", "host"))
+    p.add_argument("name")
+    p.add_argument("--engine", choices=("strata", "torch"), default="strata")
+    p.add_argument("--compile", action="store_true")
+    p.add_argument("--size", default="card")
+    p.add_argument("--device", default="cuda")
+    p.add_argument("--set", nargs="*", default=[])
+    args = p.parse_args()
+    if args.what == "call":
+        result = calls(args.name, args.engine)
+    else:
+        if args.engine == "strata":
+            import strata.torch
+            strata.torch.install()
+        import torch
+        result = (step if args.what == "step" else host)(args, torch)
+    print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+#include "strata/train/exact_step_inl.h"
+
+#include "strata/core/error.h"
+#include "strata/core/node.h"
+#include "strata/core/rng.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/join/join.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/view/view.h"
+
+namespace strata {
+
+std::string ExactStep::refuses(const TrainConfig& c) {
+  const int64_t n = c.parallel.exact;
+  if (n == 0) return {};
+  std::string what;
+  const auto refuse = [&](bool yes, const std::string& text) {
+    if (yes && what.empty()) what = cat("parallel.exact = ", n, " is not for ", text);
+  };
+  refuse(c.parallel.tp > 1, cat("parallel.tp = ", c.parallel.tp, ": products that are cut add in another order"));
+  refuse(c.parallel.pp > 1, cat("parallel.pp = ", c.parallel.pp, ": a stage has the gradients of its layers alone"));
+  refuse(c.parallel.zero > 0, cat("parallel.zero = ", c.parallel.zero, ": its norms are sums of parts"));
+  refuse(c.memory.any(), "[memory]: what it moves is planned for other passes");
+  refuse(c.data.format != "text",
+         cat("data.format = ", c.data.format, ": its rows have different numbers of learned tokens"));
+  refuse(c.dtype == "fp8", "train.dtype = fp8: scales are those of the rows that are computed together");
+  refuse(c.grad_dtype != "f32", cat("train.grad_dtype = ", c.grad_dtype, ": gradients are added in f32"));
+  if (what.empty() && c.batch % n != 0)
+    what = cat("parallel.exact is ", n, ", which does not divide the ", c.batch, " rows of train.batch");
+  return what;
+}
+
+ExactStep::ExactStep(const nn::NamedTensors& parameters, distributed::Group* group, const TrainConfig& config)
+    : group_(group),
+      count_(config.parallel.exact * config.accumulate),
+      accumulate_(config.accumulate),
+      gradients_(parameters, group, count_) {}
+
+void ExactStep::run(const std::vector<data::Batch>& batches, const std::function<Tensor(const data::Batch&)>& loss,
+                    const std::function<void(const Tensor&)>& backward) {
+  gradients_.begin();
+  losses_.clear();
+  Generator& random = default_generator();
+  const RngKey start = random.state();
+  const int64_t columns = gradients_.count() / accumulate_;
+  for (int64_t i = 0; i < gradients_.count(); ++i) {
+    random.set_state({start.seed, start.offset + static_cast<uint64_t>(gradients_.first() + i) *
+                                                     (kStepDraws / static_cast<uint64_t>(count_))});
+    data::Batch micro;
+    for (const Tensor& t : batches[static_cast<size_t>(i % accumulate_)]) {
+      const int64_t rows = t.size(0) / columns;
+      micro.push_back(t.narrow(0, i / accumulate_ * rows, rows));
+    }
+    const Tensor l = loss(micro);
+    {
+      const NoGrad guard;
+      losses_.push_back(to(l.detach(), DType::f64).view({1}));
+    }
+    backward(count_ == 1 ? l : l * (1.0 / static_cast<double>(count_)));
+    gradients_.add();
+  }
+  random.set_state({start.seed, start.offset + kStepDraws});
+}
+
+Tensor ExactStep::finish() {
+  gradients_.finish();
+  const NoGrad guard;
+  Tensor own = cat(losses_, 0), all = own;
+  losses_.clear();
+  if (group_) {
+    all = empty(TensorMeta{{count_}, DType::f64, own.device(), std::nullopt});
+    group_->run(own.device(), "losses of micro-batches", [&](distributed::Collectives& c) {
+      c.all_gather(all.raw_data(), own.raw_data(), static_cast<size_t>(own.nbytes()));
+    });
+  }
+  return sum(all) * (1.0 / static_cast<double>(count_));
+}
+
+}  // namespace strata
