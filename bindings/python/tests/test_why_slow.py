@@ -146,14 +146,17 @@ def machine(tmp_path, monkeypatch):
         path.chmod(0o755)
         return path
 
-    program("nvidia-smi", """import sys, time
+    program("nvidia-smi", """import pathlib, sys, time
 if "-lms" not in sys.argv:
     print("\\n".join(["NVIDIA H200"] * 4))
 else:
     print("100, 1980, 0, Not Active\\n690, 1400, 100, Active", flush=True)
+    pathlib.Path(__file__).with_name("sampled").touch()
     time.sleep(600)
 """)
-    strata = program("strata", """import json, pathlib, sys
+    strata = program("strata", """import json, pathlib, sys, time
+while not pathlib.Path(__file__).with_name("sampled").exists():
+    time.sleep(0.01)
 out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
 out.mkdir()
 out.joinpath("metrics.jsonl").write_text("".join(json.dumps({"tokens_per_s": 500.0 + i}) + "\\n" for i in range(4)))
