@@ -189,7 +189,7 @@ TEST(FullySharded, CopiesForAutocastAreGatheredInItsPrecision) {
       plain.zero = 0;
       EXPECT_EQ(train_here(way, rank), train_here(plain, rank)) << zero;
     }
-    // A linear layer's weight comes in bf16 once there is a copy.
+    // What a linear layer has comes in bf16 once there is a copy.
     Net net(1);
     FullySharded sharded(net);
     optim::SGD optimizer(sharded.parameters(), {.lr = 0.01});
@@ -207,10 +207,10 @@ TEST(FullySharded, CopiesForAutocastAreGatheredInItsPrecision) {
     }
     const auto [low, full] = gathered_of_blocks(102);
     const Block& b = net.all[0];
-    const int64_t weights = b.up.weight.numel() + b.down.weight.numel();
+    const int64_t layers = b.up.weight.numel() + b.up.bias.numel() + b.down.weight.numel() + b.down.bias.numel();
     // Three blocks; the last is still there when its backward comes, and two come again.
-    EXPECT_EQ(low, 5 * weights);
-    EXPECT_EQ(full, 5 * (b.up.bias.numel() + b.down.bias.numel() + 2 * Net::kWidth));
+    EXPECT_EQ(low, 5 * layers);
+    EXPECT_EQ(full, 5 * 2 * Net::kWidth);  // the norms
   });
 }
 
