@@ -32,6 +32,7 @@ struct Way {
   bool again = false;  // checkpointed blocks
   bool autocast = false;
   bool all_use = true;  // the scale
+  int64_t width = Net::kWidth;
   FullyShardedOptions options = {};
   std::string mesh = "dp=3";
 };
@@ -52,7 +53,7 @@ struct Trained {
 // What one rank's training gives.
 Trained train_here(const Way& way, int rank, int steps = 4) {
   Trained result;
-  Net net(static_cast<uint64_t>(rank + 1));  // rank 0's weights win
+  Net net(static_cast<uint64_t>(rank + 1), way.width);  // rank 0's weights win
   std::unique_ptr<distributed::DataParallel> ddp;
   std::unique_ptr<FullySharded> sharded;
   FullyShardedOptions o = way.options;
@@ -143,6 +144,13 @@ TEST(FullySharded, WhateverTheBucketsAndTheRanks) {
       }
     }
   }
+}
+
+// They come straight to their places, the others by way of one buffer: weights of 401 rows of 200 on 3 ranks, and those
+// of 200 rows of 401 on 4.
+TEST(FullySharded, LargeParametersBesideSmallOnes) {
+  for (const int zero : {1, 2, 3}) expect_same({.zero = zero, .width = 200}, cat("zero=", zero));
+  expect_same({.zero = 3, .width = 200, .options = {.reshard_to = 2}, .mesh = "dp=4"}, "to 2 of 4");
 }
 
 TEST(FullySharded, PassesAddUp) {

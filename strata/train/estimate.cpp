@@ -176,9 +176,10 @@ class DryRun {
 MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const nn::Module& module, int64_t activations) {
   const int64_t dp = config.parallel.dp;
   if (dp <= 1) return e;
+  e.ranks = dp;
+  if (config.parallel.exact > 0) return e;  // micro-batches' sums travel otherwise, and nothing lies in parts
   const nn::FullyShardedOptions o = sharded_options(config.parallel, dp);
   const nn::ShardedCosts costs = nn::sharded_costs(module, o, static_cast<int>(dp), config.accumulate);
-  e.ranks = dp;
   e.sends_parameters = costs.sends_parameters;
   e.sends_gradients = costs.sends_gradients;
   if (o.zero == 0) return e;
