@@ -62,18 +62,23 @@ struct EvaluationReport {
   std::vector<EvaluationResult> results{};
 };
 
+/// Gives the model that texts are compared with, when it is needed: it may have to be loaded.
+using SubjectMaker = std::function<Subject()>;
 /// The model that texts are compared with: kl and its kin.
 struct EvaluationReference {
-  std::string name;                  ///< a path, for details
-  std::function<Subject()> subject;  ///< called when it is needed: another model may have to be loaded
+  std::string name;  ///< a path, for details
+  SubjectMaker subject;
 };
 
+/// Hears how far the evaluation of that name is; `unit` is what is counted, "tok" or "texts". False stops it, which is
+/// a ValueError.
+using EvaluationWatch = std::function<bool(std::string_view name, std::string_view unit, int64_t done, int64_t all)>;
+/// Hears of each result once it is there.
+using EvaluationTold = std::function<void(const EvaluationResult&)>;
 /// Who hears of an evaluation as it goes on. Either may be undefined.
 struct EvaluationHooks {
-  /// How far the evaluation of that name is; `unit` is what is counted, "tok" or "texts". False stops it, which is a
-  /// ValueError.
-  std::function<bool(std::string_view name, std::string_view unit, int64_t done, int64_t all)> watch{};
-  std::function<void(const EvaluationResult&)> told{};  ///< of each result once it is there
+  EvaluationWatch watch{};
+  EvaluationTold told{};
 };
 
 /// Makes all evaluations that a plan names, in the order of EvaluationResult::name; its files are read before, so that
