@@ -202,6 +202,7 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const nn::
   e.parameters = costs.parameters + costs.gathered + (o.zero == 3 ? copies / dp : copies);
   e.optimizer = static_cast<int64_t>(static_cast<double>(e.optimizer) * costs.updated);
   e.gradients = (whole ? e.gradients : costs.gradients) + costs.buckets;
+  if (!whole) e.activations = activations;  // the peak has come nearer to forward's end
   e.peak = e.parameters + e.optimizer + e.data + costs.buckets +
            static_cast<int64_t>(kept * both + (1 - kept) * static_cast<double>(activations));
   e.peak = std::max(e.peak, both_buckets());
