@@ -125,11 +125,7 @@ TEST_F(Evaluate, HooksHearAndStop) {
     return true;
   };
   hooks.told = [&](const EvaluationResult& r) { told.push_back(r.name); };
-  const json all{{"text", "texts.jsonl"},         {"choices", "choices.jsonl"}, {"answers", "answers.jsonl"},
-                 {"fields", {{"context", "{}"}}}, {"max_gen_toks", 2},          {"proof", dir_ / "proof"}};
-  json asked = all;
-  asked["fields"] = nullptr;
-  asked["answers"] = nullptr;
+  const json asked{{"text", "texts.jsonl"}, {"choices", "choices.jsonl"}, {"proof", dir_ / "proof"}};
   const json report = run(asked, model_.get(), hooks);
   EXPECT_EQ(order, (std::vector<std::string>{"text", "compare", "prove", "choices"}));
   EXPECT_EQ(told, (std::vector<std::string>{"text", "compare", "choices"}));

@@ -120,6 +120,7 @@ TEST_F(RoundedRun, OfRunsThatKeepAPart) {
 
 // Adapters on a folder of a model from elsewhere.
 TEST_F(RoundedRun, OfAdaptersOnAFolder) {
+  const nn::PackOptions options{.rounding = {.block_columns = 32, .nested = true}};
   write_text_model(dir_ / "folder");
   c_.init = dir_ / "folder";
   c_.tune.method = "lora";
@@ -127,8 +128,8 @@ TEST_F(RoundedRun, OfAdaptersOnAFolder) {
   const TrainedModel trained = load_trained_model(dir_ / "lora");
   nn::merge_lora(*trained.model);
   nn::remove_lora(*trained.model);
-  nn::quantize(*trained.model, "nf4", kFourBits);
-  const auto got = load_rounded_run(find_init(dir_ / "lora"), DType::f32, "nf4", kFourBits);
+  nn::quantize(*trained.model, "nf4", options);
+  const auto got = load_rounded_run(find_init(dir_ / "lora"), DType::f32, "nf4", options);
   ASSERT_NE(got, nullptr);
   const nn::StateDict state = got->as_module().state_dict();
   for (const auto& [key, t] : trained.model->state_dict()) {
@@ -145,7 +146,7 @@ TEST_F(RoundedRun, OfAdaptersOnAFolder) {
     return io::encode_safetensors(tensors);
   }());
   EXPECT_NE(message<IoError>([&] {
-              load_rounded_run(find_init(dir_ / "lora"), DType::f32, "nf4", kFourBits);
+              load_rounded_run(find_init(dir_ / "lora"), DType::f32, "nf4", options);
             }).find("other weights"),
             std::string::npos);
 }
@@ -153,7 +154,7 @@ TEST_F(RoundedRun, OfAdaptersOnAFolder) {
 // At most the packed model and one dense weight at a time; dry, its shapes alone.
 TEST_F(RoundedRun, OneDenseWeightAtATime) {
   c_.model.dim = 512;
-  c_.model.layers = 3;
+  c_.model.layers = 8;
   c_.steps = 1;
   c_.batch = 1;
   train_in("run");
@@ -170,7 +171,7 @@ TEST_F(RoundedRun, OneDenseWeightAtATime) {
   ASSERT_NE(model, nullptr);
   const int64_t live = after.live_total - before;
   EXPECT_LT(live, dense / 4);
-  EXPECT_LE(after.peak_total - before, live + 2 * largest + (int64_t{1} << 20));
+  EXPECT_LE(after.peak_total - before, live + largest + (int64_t{17} << 20));  // the reader's pieces
   EXPECT_LT(after.peak_total - before, dense / 2);
   {
     const DeviceScope dry(Device::meta());
