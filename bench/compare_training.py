@@ -255,4 +255,5 @@ def main():
                         f"PyTorch {version.stdout.strip()}\n\n{table}\n\nModels:\n{shapes}\n")
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

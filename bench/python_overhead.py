@@ -12,12 +12,12 @@ import statistics
 import time
 from typing import Any, Callable
 
-import strata as st
-
 try:
-    import torch
+    import torch  # before strata: see docs/design/no-slow-paths.md, at the end
 except ImportError:
     torch = None
+
+import strata as st
 
 
 def cases(lib: Any, device: str) -> dict[str, Callable[[], Any]]:

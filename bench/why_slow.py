@@ -7,7 +7,8 @@ engines on one card in one run.
     why_slow.py train [MODEL...]    `strata train` of gpt2-124m-padded, llama-1b, llama-3b: time by op beside the machine's
                                     limits, and what the card draws and its clock while the captured steps run
 
---out FILE adds to a page (Markdown); --minutes N begins nothing after so many. `steps` takes --compile (PyTorch
+--out FILE adds to a page (Markdown); --minutes N begins nothing after so many and ends what is then at work. What was measured
+is written all the same, also where somebody ends this program (SIGTERM). `steps` takes --compile (PyTorch
 compiled beside, which takes a minute a program), --host (where Python's time goes) and --set, as zoo/run.py does.
 Kernels are timed one after the other, with the card's clocks as they are. Counters of single calls come from several
 replays of a kernel with empty caches; those of steps from one, with the caches as the step leaves them."""
@@ -18,6 +19,7 @@ import json
 import pathlib
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -27,7 +29,9 @@ import time
 import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE / "zoo")]
+from tokens import command as command_line  # noqa: E402
+from turns import Apart  # noqa: E402
 from why_slow_work import CASES, SEPARATOR  # noqa: E402
 
 TIME, READ, WRITTEN = BASIC = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
@@ -126,6 +130,11 @@ def known_counters():
     return {line.split()[0] for line in done.stdout.splitlines() if "__" in line.split(" ")[0]} if done.returncode == 0 else set()
 
 
+def done_by(command, limit):
+    """(exit code, output, errors); what the command started ends with it after so many seconds (TimeoutExpired)."""
+    return Apart().run(command, max(limit, 1), None)
+
+
 def recorded(work, counters, sections, cache, limit):
     """(kernels, what the work printed); raises RuntimeError with what went wrong."""
     with tempfile.TemporaryDirectory() as tmp:
@@ -135,11 +144,11 @@ def recorded(work, counters, sections, cache, limit):
                    "--metrics", ",".join(counters)]
         for section in sections:
             command += ["--section", section]
-        done = subprocess.run([*command, sys.executable, str(HERE / "why_slow_work.py"), *work], capture_output=True, text=True, timeout=limit)
+        code, output, errors = done_by([*command, sys.executable, str(HERE / "why_slow_work.py"), *work], limit)
         text = log.read_text() if log.exists() else ""
-        kernels, lines = read_kernels(text), [line for line in done.stdout.splitlines() if line.startswith("{")]
-        if done.returncode != 0 or not lines or not kernels:
-            raise RuntimeError(f"exit code {done.returncode}: {(done.stderr + text)[-600:]}")
+        kernels, lines = read_kernels(text), [line for line in output.splitlines() if line.startswith("{")]
+        if code != 0 or not lines or not kernels:
+            raise RuntimeError(f"exit code {code}: {(errors + text)[-600:]}")
         return kernels, json.loads(lines[-1])
 
 
@@ -181,6 +190,11 @@ def table_of_calls(name, results):
     return "\n".join(lines)
 
 
+def problem_of(e):
+    """A line for the page: of a command that was ended only after how long."""
+    return f"not done within {e.timeout:.0f} s" if isinstance(e, subprocess.TimeoutExpired) else str(e)[:700]
+
+
 def look_at_calls(args, write, left):
     known = known_counters()
     wanted = [*BASIC, *SHARES.values(), CONFLICTS, *(STALL.format(reason) for reason in STALLS)]
@@ -190,28 +204,30 @@ def look_at_calls(args, write, left):
         if args.names and not any(part == name if part in CASES else part in name for part in args.names):
             continue
         results = {}
-        for engine in args.engines:
-            if left() <= 0:
-                write(f"{name}, {PEERS[engine]}: not begun, the time was used up")
-                continue
-            try:
-                work, seconds = ["call", name, "--engine", engine], max(left(), 60)
+        try:
+            for engine in args.engines:
+                if left() <= 0:
+                    write(f"{name}, {PEERS[engine]}: not begun, the time was used up")
+                    continue
                 try:
-                    kernels, said = recorded(work, counters, sections, "all", seconds)
-                except RuntimeError as e:  # an ncu that does not know one of the counters: what its own sections have
-                    if "metric" not in str(e).lower() or len(counters) == len(BASIC):
-                        raise
-                    counters, sections = BASIC, sections + ["SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis"]
-                    kernels, said = recorded(work, counters, sections, "all", seconds)
-                results[PEERS[engine]] = dict(zip(said["parts"], divided(kernels, len(said["parts"]))))
-            except (RuntimeError, ValueError, subprocess.TimeoutExpired) as e:
-                write(f"{name}, {PEERS[engine]}: {str(e)[:700]}")
-        if results:
-            write(table_of_calls(name, results))
+                    work = ["call", name, "--engine", engine]
+                    try:
+                        kernels, said = recorded(work, counters, sections, "all", left())
+                    except RuntimeError as e:  # an ncu that does not know one of the counters: what its own sections have
+                        if "metric" not in str(e).lower() or len(counters) == len(BASIC):
+                            raise
+                        counters, sections = BASIC, sections + ["SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis"]
+                        kernels, said = recorded(work, counters, sections, "all", left())
+                    results[PEERS[engine]] = dict(zip(said["parts"], divided(kernels, len(said["parts"]))))
+                except (RuntimeError, ValueError, subprocess.TimeoutExpired) as e:
+                    write(f"{name}, {PEERS[engine]}: {problem_of(e)}")
+        finally:
+            if results:
+                write(table_of_calls(name, results))
 
 
 def table_of_step(name, results):
-    """`results`: engine to (milliseconds of a step that nobody watches, its kernels)."""
+    """`results`: engine to (milliseconds of a step that nobody watches, or None; its kernels, none if they were not recorded)."""
     kinds = [*KINDS, "rest"]
     head = ["engine", "ms a step", "ms in kernels", "kernels", "GB of memory", *(f"{kind}, ms (GB)" for kind in kinds)]
     lines = [f"### {name}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -219,9 +235,9 @@ def table_of_step(name, results):
     gb = lambda k: ((k.get(READ) or 0) + (k.get(WRITTEN) or 0)) * 1e-9
     for engine, (ms, kernels) in results.items():
         of = {kind: [k for k in kernels if kind_of(k["Kernel Name"]) == kind] for kind in kinds}
-        cells = [f"{sum(k[TIME] for k in of[kind]) * 1e-6:.2f} ({sum(map(gb, of[kind])):.2f})" for kind in kinds]
-        lines.append(f"| {engine} | {ms:.2f} | {sum(k[TIME] for k in kernels) * 1e-6:.2f} | {len(kernels)} | {sum(map(gb, kernels)):.2f} | "
-                     + " | ".join(cells) + " |")
+        cells = [f"{sum(k[TIME] for k in kernels) * 1e-6:.2f}", f"{len(kernels)}", f"{sum(map(gb, kernels)):.2f}",
+                 *(f"{sum(k[TIME] for k in of[kind]) * 1e-6:.2f} ({sum(map(gb, of[kind])):.2f})" for kind in kinds)]
+        lines.append("| " + " | ".join([engine, "-" if ms is None else f"{ms:.2f}", *(cells if kernels else ["-"] * len(cells))]) + " |")
         named = collections.defaultdict(list)
         for k in kernels:
             named[short(k["Kernel Name"]), kind_of(k["Kernel Name"])].append(k)
@@ -235,9 +251,9 @@ def alone(program, engine, args, limit):
     """Median milliseconds of a step that nobody watches."""
     command = [sys.executable, str(HERE / "zoo/one.py"), program, "--engine", "strata" if engine == "strata" else "torch", "--size", args.size,
                "--device", "cuda", "--seconds", "0.5", "--set", *args.set]
-    done = subprocess.run(command + (["--compile"] if engine == "compiled" else []), capture_output=True, text=True, timeout=limit)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    result = json.loads(lines[-1]) if lines else {"error": f"exit code {done.returncode}: {done.stderr[-400:]}"}
+    code, output, errors = done_by(command + (["--compile"] if engine == "compiled" else []), limit)
+    lines = [line for line in output.splitlines() if line.startswith("{")]
+    result = json.loads(lines[-1]) if lines else {"error": f"exit code {code}: {errors[-400:]}"}
     if "times_s" not in result:
         raise RuntimeError(result.get("error", "no times"))
     return 1e3 * statistics.median(result["times_s"])
@@ -252,30 +268,41 @@ def table_of_host(name, results):
     return "\n".join(lines)
 
 
+def host_of(work, limit):
+    """Where Python's time goes, as why_slow_work.py says it."""
+    code, output, errors = done_by([sys.executable, str(HERE / "why_slow_work.py"), "host", *work], limit)
+    lines = [line for line in output.splitlines() if line.startswith("{")]
+    if code != 0 or not lines:
+        raise RuntimeError(f"exit code {code}: {errors[-400:]}")
+    return json.loads(lines[-1])
+
+
 def look_at_steps(args, write, left):
+    """A table a program. Its parts, the shortest first, are alone: one that fails or has no time left takes no other's figures away."""
     engines = [*args.engines, *(["compiled"] if args.compile else [])]
     for program in args.names:
-        results, hosts = {}, {}
-        for engine in engines:
-            if left() <= 0:
-                write(f"{program}, {PEERS[engine]}: not begun, the time was used up")
-                continue
-            work = [program, "--engine", "strata" if engine == "strata" else "torch", "--size", args.size, "--set", *args.set]
-            work += ["--compile"] if engine == "compiled" else []
-            try:
-                ms = alone(program, engine, args, max(left(), 60))
-                kernels, _ = recorded(["step", *work], BASIC, [], "none", max(left(), 60))
-                results[PEERS[engine]] = ms, kernels
-                if args.host:
-                    done = subprocess.run([sys.executable, str(HERE / "why_slow_work.py"), "host", *work], capture_output=True, text=True,
-                                          timeout=max(left(), 60))
-                    hosts[PEERS[engine]] = json.loads(done.stdout.splitlines()[-1])
-            except (RuntimeError, subprocess.TimeoutExpired, IndexError, json.JSONDecodeError) as e:
-                write(f"{program}, {PEERS[engine]}: {str(e)[:700]}")
-        if results:
-            write(table_of_step(program, results))
-        if hosts:
-            write(table_of_host(program, hosts))
+        times, kernels, hosts = {}, {}, {}
+        try:
+            for engine in engines:
+                work = [program, "--engine", "strata" if engine == "strata" else "torch", "--size", args.size, "--set", *args.set]
+                work += ["--compile"] if engine == "compiled" else []
+                parts = [("time of a step", times, lambda: alone(program, engine, args, left()))]
+                parts += [("Python's time", hosts, lambda: host_of(work, left()))] if args.host else []
+                parts += [("kernels", kernels, lambda: recorded(["step", *work], BASIC, [], "none", left())[0])]
+                for what, into, do in parts:
+                    if left() <= 0:
+                        write(f"{program}, {PEERS[engine]}, {what}: not begun, the time was used up")
+                        continue
+                    try:
+                        into[PEERS[engine]] = do()
+                    except (RuntimeError, subprocess.TimeoutExpired, json.JSONDecodeError) as e:
+                        write(f"{program}, {PEERS[engine]}, {what}: {problem_of(e)}")
+        finally:
+            found = [PEERS[engine] for engine in engines if PEERS[engine] in times or PEERS[engine] in kernels]
+            if found:
+                write(table_of_step(program, {peer: (times.get(peer), kernels.get(peer, [])) for peer in found}))
+            if hosts:
+                write(table_of_host(program, hosts))
 
 
 class CardState:
@@ -326,18 +353,18 @@ def look_at_training(args, write, left):
                            *(["train.grad_dtype=bf16"] if name.startswith("llama") else []), *args.set]
                 try:
                     with CardState() as card:
-                        done = subprocess.run(command, capture_output=True, text=True, timeout=max(left(), 60))
+                        code, output, errors = done_by(command, left())
                 except subprocess.TimeoutExpired as e:
-                    write(f"{name}: {e}"[:700])
+                    write(f"{name}: {problem_of(e)}")
                     continue
-                if done.returncode != 0:
-                    write(f"{name}: {(done.stdout + done.stderr)[-700:]}")
+                if code != 0:
+                    write(f"{name}: {(output + errors)[-700:]}")
                     continue
                 rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
                 rate = statistics.median(row["tokens_per_s"] for row in rows[len(rows) // 2:])
                 what = "op by op, profiled" if more else "captured"
                 write(f"### {name}, {what}\n\n{rate:,.0f} tokens/s, {1e3 * batch * config['model']['context'] / rate:.1f} ms a step; {card.summary()}"
-                      + (f"\n\n```\n{done.stdout.strip()}\n```" if more else ""))
+                      + (f"\n\n```\n{output.strip()}\n```" if more else ""))
 
 
 def main():
@@ -364,10 +391,12 @@ def main():
                 page.write(text + "\n\n")
 
     ask = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    card = subprocess.run(ask, capture_output=True, text=True).stdout.strip() if shutil.which(ask[0]) else ""
-    if not card:
+    cards = subprocess.run(ask, capture_output=True, text=True).stdout.split("\n")[:-1] if shutil.which(ask[0]) else []
+    if not cards:
         sys.exit("why_slow.py: no card here")
-    write(f"## {args.what}\n\nCommand: `bench/why_slow.py {' '.join(a for a in sys.argv[1:] if not a.startswith('/'))}`, {card}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("why_slow.py: ended from outside"))  # tables are written on the way out
+    said = command_line("bench/why_slow.py", [f'"{a}"' if " " in a else a for a in sys.argv[1:]])
+    write(f"## {args.what}\n\nCommand: `{said}`, {cards[0]}" + (f", one of {len(cards)}" if len(cards) > 1 else ""))
     {"calls": look_at_calls, "steps": look_at_steps, "train": look_at_training}[args.what](args, write, lambda: end - time.monotonic())
 
 

@@ -63,21 +63,14 @@ def convolution(images, in_, out, plane, kernel, stride):
         last = lambda *shape: torch.randn(*shape, device=DEVICE).bfloat16().to(memory_format=torch.channels_last)
         side = (plane + 2 * padding - kernel) // stride + 1
         x, w, g = (move(last(*shape)) for shape in ((images, in_, plane, plane), (out, in_, kernel, kernel), (images, out, side, side)))
-        run = lambda: engine.nn.functional.conv2d(x, w, stride=stride, padding=padding)
-        x.requires_grad_()
-        of_x = run()
-        x.requires_grad_(False)
-        w.requires_grad_()
-        of_w = run()
-        w.requires_grad_(False)
-        x.requires_grad_()
+        conv = lambda x, w: engine.nn.functional.conv2d(x, w, stride=stride, padding=padding)
+        x_leaf, w_leaf = (t.detach() for t in (x, w))  # each gradient alone: a graph that wants the other has both kernels
+        for leaf in (x_leaf, w_leaf):
+            leaf.requires_grad_()
+        of_x, of_w = conv(x_leaf, w), conv(x, w_leaf)
         grad = engine.autograd.grad
-
-        def forward():
-            with engine.no_grad():
-                run()
-
-        return {"forward": forward, "input": lambda: grad(of_x, x, g, retain_graph=True), "weight": lambda: grad(of_w, w, g, retain_graph=True)}
+        return {"forward": lambda: conv(x, w), "input": lambda: grad(of_x, x_leaf, g, retain_graph=True),
+                "weight": lambda: grad(of_w, w_leaf, g, retain_graph=True)}
     return parts
 
 

@@ -15,7 +15,10 @@
 
 #include "apps/strata/child.h"
 #include "apps/strata/tiny_llama_test_util.h"
+#include "strata/core/parallel.h"
 #include "strata/core/rng.h"
+#include "strata/eval/evaluate.h"
+#include "strata/generate/text_model.h"
 #include "strata/io/files.h"
 #include "strata/io/gguf.h"
 #include "strata/io/safetensors.h"
@@ -316,6 +319,34 @@ TEST(EvalCases, AreTransformers) {
             expected["choices-drawn"]);
   }
   EXPECT_GE(seen, 6);
+}
+
+// What other languages call gives what the command writes.
+TEST_F(EvalCommand, IsTheCallOfOtherLanguages) {
+  const json written = eval("--samples --shots 1 --shots-seed 3 --tokens 4 --overlap 3 --batch 3 --text " +
+                            path("texts.jsonl") + " --choices " + path("choices.jsonl") + " --answers " +
+                            path("answers.jsonl") + " --compare " + path("other"));
+  const auto model = TextModel::load(path("model")), other = TextModel::load(path("other"));
+  set_num_threads(1);
+  const json called = json::parse(eval::evaluate(*model,
+                                                 json{{"text", path("texts.jsonl")},
+                                                      {"choices", path("choices.jsonl")},
+                                                      {"answers", path("answers.jsonl")},
+                                                      {"num_fewshot", 1},
+                                                      {"fewshot_seed", 3},
+                                                      {"max_gen_toks", 4},
+                                                      {"overlap", 3},
+                                                      {"batch_size", 3},
+                                                      {"log_samples", true}}
+                                                     .dump(),
+                                                 other.get()));
+  const auto plain = [](json report) {
+    report.erase("version");
+    for (auto& [name, result] : report["results"].items()) result.erase("seconds");
+    return report;
+  };
+  EXPECT_EQ(plain(written), plain(called));
+  EXPECT_EQ(written["results"].size(), 4u);
 }
 
 // A GGUF file, and the folder that is made of it: the same measures. One of blocks differs, by as much as they round.

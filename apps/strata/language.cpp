@@ -1,5 +1,6 @@
 #include "apps/strata/language.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -23,8 +24,35 @@ namespace {
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 constexpr double kMost = std::numeric_limits<double>::max();
 
-const std::pair<const char*, EarlyStopping> kEarlyStopping[] = {
-    {"likely", EarlyStopping::likely}, {"at-once", EarlyStopping::at_once}, {"never", EarlyStopping::never}};
+constexpr double kInt = std::numeric_limits<int32_t>::max();
+
+// Options that are generation's: how they are spelled here, and what a number may be.
+struct Flag {
+  const char *name, *key, *type;
+  double least, most;
+  bool texts = false;         // only of commands that write several
+  const char* doc = nullptr;  // where it is not that of generation_keys()
+};
+const Flag kFlags[] = {
+    {"--min-tokens", "min_new_tokens", "N", 0, kInt},
+    {"--temperature", "temperature", "T", 0, 1000, false,
+     "Above 1 more varied, below 1 more likely text; 0 always the likeliest token"},
+    {"--top-k", "top_k", "N", 0, kInt, false, "Only the N likeliest; 0: all."},
+    {"--top-p", "top_p", "P", 1e-6, 1},
+    {"--min-p", "min_p", "P", 0, 1},
+    {"--typical-p", "typical_p", "P", 1e-6, 1},
+    {"--repetition-penalty", "repetition_penalty", "X", 1e-6, 1000},
+    {"--frequency-penalty", "frequency_penalty", "X", -1000, 1000},
+    {"--presence-penalty", "presence_penalty", "X", -1000, 1000},
+    {"--seed", "seed", "N", 0, 0x1p63},
+    {"--n", "num_return_sequences", "N", 1, kInt, true},
+    {"--beams", "num_beams", "N", 1, kInt, true,
+     "Above 1: beam search; over continuations that are drawn where it is said how"},
+    {"--length-penalty", "length_penalty", "X", -kMost, kMost, true},
+};
+// And how early stopping is.
+const std::pair<const char*, const char*> kEarlyStopping[] = {
+    {"likely", "false"}, {"at-once", "true"}, {"never", "\"never\""}};
 const std::pair<const char*, DType> kDTypes[] = {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}};
 
 // "ID:VALUE".
@@ -104,23 +132,28 @@ Language load_language(const std::string& path, const std::string& prompt, const
 }
 
 void WritingOptions::add(CLI::App& c, bool texts) {
-  const auto number = [&](const char* name, auto& to, const char* what, double least, double most, const char* type) {
-    c.add_option(name, to, what)->type_name(type)->check(between(least, most));
-  };
-  const auto count = [&](const char* name, auto& to, const char* what, int64_t least) {
-    c.add_option(name, to, what)->type_name("N")->check(at_least(least));
-  };
-  count("--tokens", tokens_, "Tokens to write at most", 0);
-  count("--min-tokens", min_tokens_, "Tokens before which no stop id is drawn", 0);
-  number("--temperature", temperature_, "Above 1 more varied, below 1 more likely text; 0 always the likeliest token",
-         0, 1000, "T");
-  count("--top-k", top_k_, "Choose among the N likeliest tokens only; 0 for all", 0);
-  number("--top-p", top_p_, "Choose among the likeliest tokens that together have probability P", 1e-6, 1, "P");
-  number("--min-p", min_p_, "Only tokens at least P times as likely as the likeliest", 0, 1, "P");
-  number("--typical-p", typical_p_, "The tokens nearest to the entropy that together have probability P", 1e-6, 1, "P");
-  number("--repetition-penalty", repetition_, "Above 1 tokens that were seen are less likely", 1e-6, 1000, "X");
-  number("--frequency-penalty", frequency_, "Taken off a token's logit for each time it was written", -1000, 1000, "X");
-  number("--presence-penalty", presence_, "Taken off the logits of tokens that were written", -1000, 1000, "X");
+  c.add_option("--tokens", tokens_, "Tokens to write at most")->type_name("N")->check(at_least(0));
+  const std::vector<GenerationKey> keys = generation_keys();
+  for (const Flag& f : kFlags) {
+    if (f.texts && !texts) continue;
+    const GenerationKey& key = *std::ranges::find(keys, f.key, &GenerationKey::name);
+    const bool whole = key.type == "integer";
+    // As the validator read it, spelled as JSON has numbers.
+    const auto take = [this, name = key.name, whole](const std::string& text) {
+      int64_t integer = 0;
+      double number = 0;
+      const char *begin = text.data(), *end = begin + text.size();
+      if (whole)
+        std::from_chars(begin, end, integer);
+      else
+        std::from_chars(begin, end, number);
+      said_[name] = whole ? std::to_string(integer) : fmt::format("{:.17g}", number);
+    };
+    const auto most = f.most >= 0x1p63 ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(f.most);
+    c.add_option_function<std::string>(f.name, take, f.doc ? f.doc : key.doc)
+        ->type_name(f.type)
+        ->check(whole ? between<int64_t>(static_cast<int64_t>(f.least), most) : between(f.least, f.most));
+  }
   c.add_option("--logit-bias", biases_, "Added to the logit of an id; may come more than once")
       ->type_name("ID:X")
       ->allow_extra_args(false);
@@ -136,45 +169,23 @@ void WritingOptions::add(CLI::App& c, bool texts) {
       ->allow_extra_args(false)
       ->check(at_least(0));
   c.add_flag("--ignore-stop-ids", ignore_stop_ids_, "The model's own stop ids end no text");
-  count("--seed", seed_, "The same seed writes the same text", 0);
   if (!texts) return;
-  count("--n", n_, "Texts for each prompt", 1);
-  count("--beams", beams_, "Above 1: beam search; over continuations that are drawn where it is said how", 1);
-  number("--length-penalty", length_penalty_, "Beams: scores are divided by the length to this power", -kMost, kMost,
-         "X");
   std::vector<std::string> names;
   for (const auto& [name, value] : kEarlyStopping) names.emplace_back(name);
-  c.add_option("--early-stopping", early_stopping_, "Beams: when a search ends")
+  const auto stopping = [this](const std::string& text) {
+    for (const auto& [name, value] : kEarlyStopping)
+      if (text == name) said_["early_stopping"] = value;
+  };
+  c.add_option_function<std::string>("--early-stopping", stopping, "Beams: when a search ends")
       ->type_name("WHEN")
       ->check(CLI::IsMember(names));
 }
 
-GenerationOptions WritingOptions::over(GenerationOptions o) const {
-  const auto take = [](const auto& given, auto& to) {
-    if (given) to = static_cast<std::remove_reference_t<decltype(to)>>(*given);
-  };
-  // Who says how to draw wants something drawn.
-  if (o.temperature == 0 && !temperature_ && (top_k_ || top_p_ || min_p_ || typical_p_ || seed_)) o.temperature = 1;
-  if (tokens_) o.max_length = 0;
-  take(tokens_, o.max_tokens), take(min_tokens_, o.min_tokens), take(top_k_, o.top_k), take(n_, o.n);
-  take(seed_, o.seed), take(temperature_, o.temperature), take(top_p_, o.top_p), take(min_p_, o.min_p);
-  take(typical_p_, o.typical_p), take(repetition_, o.repetition_penalty), take(frequency_, o.frequency_penalty);
-  take(presence_, o.presence_penalty), take(length_penalty_, o.length_penalty);
-  if (beams_ && *beams_ > 1) {
-    // What a model comes with for drawing says nothing of a search: what is asked for here does.
-    const GenerationOptions off;
-    o.draw_beams = temperature_ || top_k_ || top_p_ || min_p_ || typical_p_;
-    if (!temperature_) o.temperature = off.temperature;
-    if (!top_k_) o.top_k = off.top_k;
-    if (!top_p_) o.top_p = off.top_p;
-    if (!min_p_) o.min_p = off.min_p;
-    if (!typical_p_) o.typical_p = off.typical_p;
-  } else if (beams_ && o.beams > 1) {
-    o.temperature = temperature_.value_or(0);
-  }
-  take(beams_, o.beams);
-  for (const auto& [name, value] : kEarlyStopping)
-    if (early_stopping_ == name) o.early_stopping = value;
+GenerationOptions WritingOptions::over(GenerationOptions usual) const {
+  std::string call;
+  for (const auto& [key, value] : said_) call += fmt::format("{}\"{}\": {}", call.empty() ? "" : ", ", key, value);
+  GenerationOptions o = change_generation_options(usual, "{" + call + "}");
+  if (tokens_) o.max_tokens = *tokens_, o.max_length = 0;
   for (const std::string& text : biases_) o.logit_bias.push_back(bias_of(text));
   for (const int64_t id : forbidden_) o.logit_bias.emplace_back(id, kNever);
   if (ignore_stop_ids_) o.stop_ids.clear();

@@ -2,6 +2,7 @@
 // What generate and chat share: a model that writes, from a folder of any kind, and the options of writing.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,7 +45,8 @@ struct Language {
 Language load_language(const std::string& path, const std::string& prompt, const std::string& device,
                        const std::string& dtype);
 
-/// What was asked for on the command line; what was not is left as it is.
+/// What was asked for on the command line, most of it options of generation_keys(); what was not is left as it is.
+/// Stays where it is from add() until the line is read.
 class WritingOptions {
  public:
   /// Adds the options to `command`. `texts`: also those that ask for several texts.
@@ -53,10 +55,8 @@ class WritingOptions {
   GenerationOptions over(GenerationOptions usual) const;
 
  private:
-  std::optional<int64_t> tokens_, min_tokens_, top_k_, n_, beams_;
-  std::optional<uint64_t> seed_;
-  std::optional<double> temperature_, top_p_, min_p_, typical_p_, repetition_, frequency_, presence_, length_penalty_;
-  std::string early_stopping_;
+  std::map<std::string, std::string> said_;  // by generation's key, JSON
+  std::optional<int64_t> tokens_;
   std::vector<std::string> stops_, biases_;
   std::vector<int64_t> stop_ids_, forbidden_;
   bool ignore_stop_ids_ = false;

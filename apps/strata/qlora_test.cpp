@@ -90,6 +90,26 @@ TEST_F(Qlora, TrainsInLessThanTheDenseWeights) {
   EXPECT_GT(reserved, 0.85 * peak) << forecast.output << again.output;
 }
 
+// Nor is the dense model of a run of ours there, which QLoRA goes on from.
+TEST_F(Qlora, GoesOnFromARunOfOursInLessThanTheDenseWeights) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer has memory of its own";
+#endif
+  const Result whole =
+      strata(train("ours", {"tune.method=full", "tune.quantize=none", "train.steps=1", "train.optimizer=sgd"}));
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  std::vector<std::string> words{"train", "--quiet", "--out", dir_ / "on", "--set"};
+  for (const std::string& s : settings({"model.init=" + (dir_ / "ours")})) words.push_back(s);
+  Child child(words);
+  ASSERT_EQ(child.wait(), 0);
+  EXPECT_LT(child.peak_resident(), kDenseBytes);
+  EXPECT_EQ(adapters("on").size(), static_cast<size_t>(2 * 7 * kLayers));
+  // And so says the forecast.
+  const Result forecast = strata("estimate --no-limits --set " + joined(settings({"model.init=" + (dir_ / "ours")})));
+  ASSERT_EQ(forecast.status, 0) << forecast.output;
+  EXPECT_LT(mib_after(forecast.output, "\npeak") * kMiB, kDenseBytes);
+}
+
 // Under half of what the dense weights take, and no more addresses than a small machine has: the same bits.
 TEST_F(Qlora, ABudgetBelowTheDenseWeightsChangesNoBit) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -13,10 +13,11 @@ import argparse
 import contextlib
 import time
 
-import strata as st
-import torch
+import torch  # before strata: see docs/design/no-slow-paths.md, at the end
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import strata as st
 
 
 def timed(run, synchronize, seconds):

@@ -11,8 +11,9 @@ the end, so that of launches and the device's work the slower counts."""
 import argparse
 import time
 
+import torch  # before strata: see docs/design/no-slow-paths.md, at the end
+
 import strata as st
-import torch
 
 
 def mlp(lib):

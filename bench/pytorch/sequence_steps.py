@@ -10,8 +10,9 @@ nn.TransformerEncoder of six such layers over a vocabulary of 10,000, and of a l
 import argparse
 import time
 
+import torch  # before strata: see docs/design/no-slow-paths.md, at the end
+
 import strata as st
-import torch
 
 VOCAB, DEVICE = 10000, "cuda"
 

@@ -32,7 +32,7 @@ const std::map<std::string, std::set<std::string>> kBelow{
     {"optim", {"core", "memory", "cuda", "autograd", "ops", "dist", "nn"}},
     {"distributions", {"core", "memory", "autograd", "ops"}},
     {"models", {"core", "memory", "autograd", "ops", "dist", "io", "text", "nn"}},
-    {"eval", {"core", "memory", "ops", "io", "text", "nn", "models", "generate"}},
+    {"eval", {"core", "memory", "ops", "io", "text", "data", "nn", "models", "generate"}},
     {"generate", {"core", "memory", "cuda", "autograd", "ops", "io", "text", "data", "nn", "models"}},
     {"lab", {"core", "memory", "cuda", "autograd", "ops", "dist", "nn"}},
     {"train", {"core", "memory", "cuda", "autograd", "ops", "dist", "io", "text", "data", "nn", "optim", "models", "generate", "eval", "lab"}},

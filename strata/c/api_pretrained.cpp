@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "strata/c/handles.h"
+#include "strata/eval/evaluate.h"
 #include "strata/generate/generation_config.h"
 #include "strata/generate/text_model.h"
 #include "strata/ops/factory/factory.h"
@@ -200,5 +201,28 @@ strata_status strata_pretrained_embed(const strata_pretrained* model, const char
       all.emplace_back(texts[i]);
     }
     *out = give(need_model(model, kName).embed(all, or_empty(options)));
+  });
+}
+
+strata_status strata_eval_run(strata_pretrained* model, const char* options, strata_pretrained* reference,
+                              strata_eval_fn callback, void* context, strata_value* out) {
+  return guarded([&] {
+    constexpr const char* kName = "strata_eval_run";
+    need(out, kName, "out");
+    eval::EvaluationHooks hooks;
+    if (callback)
+      hooks.watch = [&](std::string_view name, std::string_view unit, int64_t done, int64_t all) {
+        return callback(context, std::string(name).c_str(), std::string(unit).c_str(), done, all);
+      };
+    TextModel& m = need_model(model, kName);
+    *out = give(Value(eval::evaluate(m, or_empty(options), reference ? reference->model.get() : nullptr, hooks)));
+  });
+}
+
+const char* strata_eval_options(void) {
+  return guarded_or("", [] {
+    thread_local std::string text;
+    text = eval::describe_evaluation_options();
+    return text.c_str();
   });
 }

@@ -11,6 +11,7 @@
 #include "strata/c/strata.h"
 #include "strata/core/node.h"
 #include "strata/data/wav_test_util.h"
+#include "strata/eval/evaluate.h"
 #include "strata/generate/generation_config.h"
 #include "strata/generate/text_model_test_util.h"
 #include "strata/io/files.h"
@@ -182,6 +183,44 @@ TEST_F(CPretrained, WhatIsWrongIsTold) {
   EXPECT_EQ(strata_pretrained_num_parameters(nullptr), 0u);
   for (strata_tensor* t : {ids, wrong, far}) strata_tensor_release(t);
   strata_pretrained_release(nullptr);
+}
+
+// The report that C++ gives, but for the time that it took.
+TEST_F(CPretrained, MeasuresWhatTheLibraryDoes) {
+  strata::io::write_file(dir_ / "choices.jsonl",
+                         "{\"question\": \"a b\", \"choices\": [\"c\", \"d e\"], \"answer\": 0}\n"
+                         "{\"question\": \"c\", \"choices\": [\"g\", \"a\"], \"answer\": 1}\n");
+  const nlohmann::json options{{"documents", {"Once upon a time", "ab"}},
+                               {"choices", dir_ / "choices.jsonl"},
+                               {"num_fewshot", 1},
+                               {"log_samples", true}};
+  const std::string call = options.dump();
+  const auto plain = [](nlohmann::json report) {
+    for (auto& [name, result] : report["results"].items()) result.erase("seconds");
+    return report;
+  };
+  strata_value out = {};
+  ASSERT_OK(strata_eval_run(model_, call.c_str(), model_, nullptr, nullptr, &out));
+  const nlohmann::json got = plain(nlohmann::json::parse(text_of(out)));
+  EXPECT_EQ(got, plain(nlohmann::json::parse(strata::eval::evaluate(*want_, call, want_.get()))));
+  EXPECT_EQ(got["results"].size(), 3u);
+  EXPECT_EQ(got["results"]["compare"]["measures"]["kl"]["value"], 0.0);
+  EXPECT_EQ(std::string(strata_eval_options()), strata::eval::describe_evaluation_options());
+
+  std::string heard;
+  const strata_eval_fn stop = [](void* context, const char* name, const char* unit, int64_t done, int64_t all) {
+    *static_cast<std::string*>(context) += std::string(name) + ' ' + unit + ' ';
+    return done < all && done == 0;
+  };
+  expect_error(strata_eval_run(model_, R"({"documents": ["aa", "b"], "batch_size": 1})", nullptr, stop, &heard, &out),
+               STRATA_VALUE_ERROR, "stopped after");
+  EXPECT_EQ(heard, "text tok text tok ");
+  expect_error(strata_eval_run(model_, nullptr, nullptr, nullptr, nullptr, &out), STRATA_VALUE_ERROR,
+               "nothing to evaluate on");
+  expect_error(strata_eval_run(model_, R"({"text": "no.txt"})", nullptr, nullptr, nullptr, &out), STRATA_IO_ERROR,
+               "no.txt");
+  EXPECT_EQ(strata_eval_run(nullptr, call.c_str(), nullptr, nullptr, nullptr, &out), STRATA_VALUE_ERROR);
+  EXPECT_EQ(strata_eval_run(model_, call.c_str(), nullptr, nullptr, nullptr, nullptr), STRATA_VALUE_ERROR);
 }
 
 // The 64 likeliest tokens that transformers writes.

@@ -340,6 +340,22 @@ STRATA_EXPORT const char* strata_describe_generation_options(void);
 STRATA_EXPORT strata_status strata_pretrained_embed(const strata_pretrained* model, const char* const* texts,
                                                     size_t num_texts, const char* options, strata_tensor** out);
 
+/* ---- evaluation ---------------------------------------------------------------------------------------- */
+
+/* Called on the thread of strata_eval_run: how far the evaluation of that name ("text", "compare", "choices",
+ * "answers") is, in `unit`s ("tok" or "texts"); false ends it, which is a VALUE_ERROR. */
+typedef bool (*strata_eval_fn)(void* context, const char* name, const char* unit, int64_t done, int64_t all);
+/* Measures a decoder on local files, as `strata eval` does and to its numbers, which are lm-evaluation-harness's.
+ * `options` is a JSON object ("{\"text\": \"wiki.txt\", \"choices\": [\"arc.jsonl\"], \"num_fewshot\": 5}"); what there
+ * is says strata_eval_options(). `reference` is NULL, or a model that texts are compared with (kl). `callback` may be
+ * NULL. *out is JSON that strata_value_clear frees: {"model", "device", "dtype", "context", "prefix", "batch", "shots",
+ * "results": {"text": {"files", "documents", "tokens", "seconds", "details", "measures": {"loss": {"value", "error"},
+ * ..}}, ..}}. Neither model generates meanwhile: calls of several threads take turns. */
+STRATA_EXPORT strata_status strata_eval_run(strata_pretrained* model, const char* options, strata_pretrained* reference,
+                                            strata_eval_fn callback, void* context, strata_value* out);
+/* The options of an evaluation as JSON: [{"name", "type", "doc"}, ..]. For the calling thread until it asks again. */
+STRATA_EXPORT const char* strata_eval_options(void);
+
 /* ---- optimizers ---------------------------------------------------------------------------------------- */
 
 /* What the optimizers' and the schedules' records say, as JSON: names, options with defaults and ranges, states. For

@@ -1,11 +1,13 @@
 #include "strata/eval/subject.h"
 
+#include <algorithm>
 #include <array>
 
 #include "strata/core/error.h"
 #include "strata/generate/text_generator.h"
 #include "strata/models/language_model.h"
 #include "strata/text/pipeline_tokenizer.h"
+#include "strata/text/tokenizer_folder.h"
 
 namespace strata::eval {
 namespace {
@@ -72,6 +74,13 @@ class Writer {
 };
 
 }  // namespace
+
+SubjectOptions with_folder(SubjectOptions o, const text::TokenizerFolder& folder) {
+  if (!o.prefix) o.prefix = folder.bos ? folder.bos : folder.eos;
+  std::vector<int64_t>& stops = o.generation.stop_ids;
+  if (folder.eos && std::ranges::find(stops, *folder.eos) == stops.end()) stops.push_back(*folder.eos);
+  return o;
+}
 
 Subject make_subject(const std::shared_ptr<LanguageModel>& model,
                      const std::shared_ptr<const text::Tokenizer>& tokenizer, const SubjectOptions& options) {

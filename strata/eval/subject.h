@@ -17,7 +17,8 @@ class LanguageModel;
 }
 namespace strata::text {
 class Tokenizer;
-}
+struct TokenizerFolder;
+}  // namespace strata::text
 
 namespace strata::eval {
 
@@ -56,6 +57,10 @@ struct SubjectOptions {
   GenerationOptions generation{};
   int64_t batch = 8;  ///< texts that are written at a time
 };
+
+/// With what a folder says of it: where no prefix is given its beginning of text, else its end of text, and the latter
+/// as one of the stop ids.
+SubjectOptions with_folder(SubjectOptions options, const text::TokenizerFolder& folder);
 
 /// A model of ours, in evaluation mode from then on. A text that begins with the prefix's own text gets no special
 /// tokens around it, as it has them. Throws ValueError for a context below 1 and a prefix that is no id of the model.

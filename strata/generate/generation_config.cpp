@@ -10,56 +10,16 @@
 
 #include "strata/core/error.h"
 #include "strata/core/json_text.h"
-#include "strata/io/json.h"
+#include "strata/generate/json_field_inl.h"
 
 namespace strata {
 namespace {
+using detail::object_of;
+using detail::refuse_source;
 using nlohmann::json;
+using Field = detail::JsonField;
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
-
-// What is wrong with a file is an IoError, what is wrong with a call a ValueError.
-[[noreturn]] void refuse_source(std::string_view source, bool call, const std::string& why) {
-  if (call) throw ValueError(source, why);
-  throw IoError("generation_config", cat(source, ": ", why));
-}
-
-// A value and where it is, for errors.
-struct Field {
-  std::string_view source, key;
-  const json& value;
-  bool call = false;  // an argument, not a file's
-
-  [[noreturn]] void refuse(const std::string& why) const {
-    const std::string shown = value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 80);
-    refuse_source(source, call, cat(key, " is ", shown, ": ", why));
-  }
-  int64_t whole(const json& v) const {
-    if (v.is_number_integer() && v <= std::numeric_limits<int32_t>::max() && v >= std::numeric_limits<int32_t>::min())
-      return v.get<int64_t>();
-    refuse("wanted a whole number");
-  }
-  int64_t whole() const { return whole(value); }
-  uint64_t seed() const {
-    if (value.is_number_unsigned()) return value.get<uint64_t>();
-    refuse("wanted a whole number from 0 to 2^64 - 1");
-  }
-  double number() const {
-    if (value.is_number()) return value.get<double>();
-    refuse("wanted a number");
-  }
-  bool truth() const {
-    if (value.is_boolean()) return value.get<bool>();
-    refuse("wanted true or false");
-  }
-  // One or several.
-  std::vector<int64_t> ids() const {
-    std::vector<int64_t> all;
-    if (!value.is_array()) return {whole()};
-    for (const json& v : value) all.push_back(whole(v));
-    return all;
-  }
-};
 
 // What is read before it is decided what counts.
 struct Read {
@@ -93,18 +53,6 @@ void read_logit_bias(Read& r, const Field& f) {
     const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
     if (error != std::errc() || end != id.data() + id.size() || !value.is_number()) f.refuse("wanted {\"id\": number}");
     r.o.logit_bias.emplace_back(number, value.get<double>());
-  }
-}
-
-void read_stop_strings(Read& r, const Field& f) {
-  if (f.value.is_string()) {
-    r.o.stop_strings = {f.value.get<std::string>()};
-    return;
-  }
-  if (!f.value.is_array()) f.refuse("wanted a text or a list of texts");
-  for (const json& v : f.value) {
-    if (!v.is_string()) f.refuse("wanted a list of texts");
-    r.o.stop_strings.push_back(v.get<std::string>());
   }
 }
 
@@ -186,7 +134,8 @@ const Key kKeys[] = {
      "Logits of all tokens so far are divided by it, negative ones multiplied."},
     {"eos_token_id", read<&GenerationOptions::stop_ids>, kNone, "ids",
      "Ids that end a text; the tokenizer's end where nothing is said."},
-    {"stop_strings", read_stop_strings, kNone, "texts", "Texts that end a text, and are not part of it."},
+    {"stop_strings", [](Read& r, const Field& f) { r.o.stop_strings = f.texts(); }, kNone, "texts",
+     "Texts that end a text, and are not part of it."},
     {"suppress_tokens",
      [](Read& r, const Field& f) {
        for (const int64_t id : f.ids()) r.o.logit_bias.emplace_back(id, kNever);
@@ -347,18 +296,6 @@ GenerationOptions finished(Read r, std::string_view source, bool call) {
   return o;
 }
 
-json object_of(std::string_view text, std::string_view source, bool call) {
-  json all = json::object();
-  try {
-    if (!text.empty()) all = io::parse_json(text, source);
-  } catch (const IoError& e) {
-    if (call) throw ValueError("", e.what());
-    throw;
-  }
-  if (!all.is_object()) refuse_source(source, call, "wanted an object");
-  return all;
-}
-
 }  // namespace
 
 GenerationOptions parse_generation_config(std::string_view text, std::string_view source) {
@@ -383,6 +320,35 @@ GenerationOptions parse_generation_options(std::string_view call, std::string_vi
   if (says("max_length") && !says("max_new_tokens")) r.o.max_tokens = 0;
   if (says("min_length") && !says("min_new_tokens")) r.o.min_tokens = 0;
   return finished(std::move(r), kOp, true);
+}
+
+GenerationOptions change_generation_options(const GenerationOptions& usual, std::string_view call) {
+  constexpr std::string_view kOp = "generate";
+  const json said = object_of(call, kOp, true);
+  Read r;
+  r.o = usual;
+  for (const auto& [name, value] : said.items()) read_field(r, {kOp, name, value, true});
+  GenerationOptions& o = r.o;
+  const auto says = [&](const char* name) { return said.contains(name) && !said[name].is_null(); };
+  bool draws = false;
+  for (const char* how : {"temperature", "top_k", "top_p", "min_p", "typical_p"}) draws = draws || says(how);
+  const bool told = says("do_sample");
+  if (usual.temperature == 0 && !says("temperature") && (told ? r.draws : draws || says("seed"))) o.temperature = 1;
+  if (told && !r.draws && o.beams == 1) o.temperature = 0;
+  if (says("max_new_tokens")) o.max_length = 0;
+  if (!says("num_beams")) return o;
+  if (o.beams > 1) {
+    const GenerationOptions off;
+    o.draw_beams = told ? r.draws : draws;
+    if (!says("temperature")) o.temperature = off.temperature;
+    if (!says("top_k")) o.top_k = off.top_k;
+    if (!says("top_p")) o.top_p = off.top_p;
+    if (!says("min_p")) o.min_p = off.min_p;
+    if (!says("typical_p")) o.typical_p = off.typical_p;
+  } else if (usual.beams > 1 && !says("temperature")) {
+    o.temperature = 0;
+  }
+  return o;
 }
 
 std::vector<GenerationKey> generation_keys() {

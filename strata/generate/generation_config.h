@@ -26,6 +26,15 @@ GenerationOptions parse_generation_config(std::string_view json, std::string_vie
 GenerationOptions parse_generation_options(std::string_view call, std::string_view config = {},
                                            std::string_view source = "generation_config.json");
 
+/// Options that are there with what a call says, spelled as parse_generation_options() has it: for who has no file, or
+/// has added to what it said, as the command line. A call that says how to draw (temperature, top_k, .., seed) has
+/// something drawn where `usual` takes the likeliest. A search that it asks for (num_beams above 1) begins without the
+/// temperature and filters of `usual`, which say nothing of it, and draws where the call says how; one beam where
+/// `usual` searches takes the likeliest token. Throws ValueError naming the key.
+///
+///     const GenerationOptions o = change_generation_options(usual, R"({"temperature": 0.7, "seed": 1})");
+GenerationOptions change_generation_options(const GenerationOptions& usual, std::string_view call);
+
 /// An option as calls and files spell it.
 struct GenerationKey {
   std::string name;  ///< "max_new_tokens"

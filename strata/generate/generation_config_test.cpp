@@ -128,5 +128,42 @@ TEST(GenerationConfig, WhatWouldWriteOtherTextsIsRefused) {
   }
 }
 
+TEST(GenerationConfig, WhatIsThereIsChangedByACall) {
+  const GenerationOptions usual{
+      .max_tokens = 12, .max_length = 40, .temperature = 0.8, .top_k = 30, .top_p = 0.9, .stop_ids = {2}};
+  GenerationOptions o = change_generation_options(usual, R"({"top_p": 0.5, "seed": 3, "min_new_tokens": null})");
+  EXPECT_EQ(o.max_tokens, 12);
+  EXPECT_EQ(o.max_length, 40);
+  EXPECT_EQ(o.temperature, 0.8);
+  EXPECT_EQ(o.top_k, 30);
+  EXPECT_EQ(o.top_p, 0.5);
+  EXPECT_EQ(o.seed, 3u);
+  EXPECT_EQ(o.stop_ids, std::vector<int64_t>{2});
+  EXPECT_EQ(change_generation_options(usual, R"({"max_new_tokens": 5})").max_length, 0);
+  // Who says how to draw wants something drawn.
+  GenerationOptions greedy = usual;
+  greedy.temperature = 0;
+  EXPECT_EQ(change_generation_options(greedy, "{}").temperature, 0);
+  for (const char* how : {R"({"seed": 1})", R"({"top_k": 3})", R"({"do_sample": true})"})
+    EXPECT_EQ(change_generation_options(greedy, how).temperature, 1) << how;
+  EXPECT_EQ(change_generation_options(greedy, R"({"temperature": 0, "seed": 1})").temperature, 0);
+  EXPECT_EQ(change_generation_options(usual, R"({"do_sample": false})").temperature, 0);
+  // What is there for drawing says nothing of a search.
+  o = change_generation_options(usual, R"({"num_beams": 3})");
+  EXPECT_EQ(o.beams, 3);
+  EXPECT_FALSE(o.draw_beams);
+  EXPECT_EQ(o.temperature, 1);
+  EXPECT_EQ(o.top_k, 0);
+  EXPECT_EQ(o.top_p, 1);
+  o = change_generation_options(usual, R"({"num_beams": 3, "top_k": 5})");
+  EXPECT_TRUE(o.draw_beams);
+  EXPECT_EQ(o.top_k, 5);
+  EXPECT_EQ(o.top_p, 1);
+  EXPECT_EQ(change_generation_options(o, R"({"num_beams": 1})").temperature, 0);
+  EXPECT_EQ(change_generation_options(o, R"({"num_beams": 1, "temperature": 0.5})").temperature, 0.5);
+  for (const char* wrong : {R"({"temprature": 1})", R"({"top_k": "a"})", "[]", "{"})
+    EXPECT_THROW(change_generation_options(usual, wrong), ValueError) << wrong;
+}
+
 }  // namespace
 }  // namespace strata

@@ -105,7 +105,7 @@ std::string TextModel::describe() const {
 
 // The writer's turn.
 std::unique_lock<std::mutex> TextModel::alone(std::string_view what) const {
-  check(writing_.load() != std::this_thread::get_id(), what, "was called by a callback of the model's own generate");
+  check(writing_.load() != std::this_thread::get_id(), what, "was called by a callback of what the model is doing");
   return std::unique_lock(mutex_);
 }
 
@@ -321,6 +321,12 @@ Transcription TextModel::transcribe(const data::Sound& sound, const Transcriptio
 Transcription TextModel::transcribe(const data::Sound& sound, std::string_view call) {
   encoder_decoder("transcribe");
   return transcribe(sound, transcription_options(call));
+}
+
+void TextModel::in_turn(std::string_view what, const std::function<void()>& f) {
+  const auto lock = alone(what);
+  const Writing writing(*this);
+  f();
 }
 
 GenerationStatistics TextModel::statistics() const {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -86,6 +87,9 @@ class TextModel {
                                   const TextGenerator::Callback& callback = {});
   std::vector<Generated> generate(std::span<const std::vector<int64_t>> prompts, std::string_view options = "{}",
                                   const TextGenerator::Callback& callback = {});
+  /// Calls `f` while no generate() or transcribe() runs: what it calls of these throws ValueError, in the name of
+  /// `what`. A model that trains goes on training afterwards.
+  void in_turn(std::string_view what, const std::function<void()>& f);
   /// Of the last generate().
   GenerationStatistics statistics() const;
 

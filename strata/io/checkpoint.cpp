@@ -177,10 +177,7 @@ class OpenCheckpoint {
   }
   void verify() {
     for (const auto& [name, file] : files_) {
-      check_size(state_.files.at(name), file);
-      Hasher hasher;
-      fill_tensors(file, {}, &hasher);
-      check_hash(state_.files.at(name), file, hasher);
+      verify_file(name);
       const SafetensorsHeader header = read_safetensors_header(file);
       if (!state_.parts.empty()) detail::check_parts(state_.parts.at(state_.stems.at(name)), name, header);
     }
@@ -200,7 +197,7 @@ class OpenCheckpoint {
     const WrittenFile& wanted = state_.files.at(name);
     if (places.layout || places.has ||
         std::ranges::any_of(into, [](const auto& entry) { return is_placed(entry.second); })) {
-      check_file(name);
+      if (!verified_) verify_file(name);
       return detail::read_parts(
           stem, detail::whole_tensors(read_safetensors_header(f)), [&](int64_t) -> const InputFile& { return f; }, into,
           device, places, seen);
@@ -212,33 +209,27 @@ class OpenCheckpoint {
     try {
       result = SafetensorsFile(f.again()).read(into, device, &hasher);
     } catch (const IoError&) {  // what makes no sense is told as what it is: damage
-      Hasher all;
-      fill_tensors(f, {}, &all);
-      check_hash(wanted, f, all);
+      verify_file(name);
       throw;
     }
     check_hash(wanted, f, hasher);
     return result;
   }
   const detail::StoredTensors& parts() const { return state_.parts; }
-  /// What a stem has, for read(). The files' sizes are looked at, and the whole of a file that has no hashes of
-  /// tensors.
+  /// What a stem's tensors are and where they lie.
   std::map<std::string, detail::StoredTensor> stored(const std::string& stem) const {
     check_has(stem);
-    if (const auto found = state_.parts.find(stem); found != state_.parts.end()) {
-      check_stem_sizes(stem);
-      return found->second;
-    }
-    const std::string name = stem + std::string(detail::kExtension);
-    check_file(name);
-    return detail::whole_tensors(read_safetensors_header(file(name)));
+    check_stem_sizes(stem);
+    if (const auto found = state_.parts.find(stem); found != state_.parts.end()) return found->second;
+    return detail::whole_tensors(read_safetensors_header(file(stem + std::string(detail::kExtension))));
   }
-  Tensor read(const std::string& stem, const std::string& name, const detail::StoredTensor& stored) const {
-    const bool in_parts = state_.parts.contains(stem);
-    const auto file_of = [&](int64_t rank) -> const InputFile& {
-      return file(in_parts ? detail::file_name(stem, rank) : stem + std::string(detail::kExtension));
-    };
-    return detail::read_parts(stem, {{name, stored}}, file_of, {}, Device::cpu(), {}, nullptr).at(name);
+  /// Compares a stem's file with its checksum unless that has been done; of tensors in parts each has its own.
+  void verify_stem(const std::string& stem) const {
+    if (!verified_ && !state_.parts.contains(stem)) verify_file(stem + std::string(detail::kExtension));
+  }
+  /// The file that has part `rank` of a stem.
+  const InputFile& file_of(const std::string& stem, int64_t rank) const {
+    return file(state_.parts.contains(stem) ? detail::file_name(stem, rank) : stem + std::string(detail::kExtension));
   }
 
  private:
@@ -246,14 +237,12 @@ class OpenCheckpoint {
     for (const auto& [name, of] : state_.stems)
       if (of == stem) check_size(state_.files.at(name), file(name));
   }
-  // Reads all of it, unless that has been done.
-  void check_file(const std::string& name) const {
-    if (verified_) return;
+  void verify_file(const std::string& name) const {
     const InputFile& f = file(name);
     check_size(state_.files.at(name), f);
-    Hasher all;
-    fill_tensors(f, {}, &all);
-    check_hash(state_.files.at(name), f, all);
+    Hasher hasher;
+    fill_tensors(f, {}, &hasher);
+    check_hash(state_.files.at(name), f, hasher);
   }
   InputFile open(const std::string& name) const { return InputFile(folder_.fd, name, file_in(dir_, name)); }
   bool is_gone() const {
@@ -387,15 +376,21 @@ const detail::StoredTensors& detail::parts_of(const FoundCheckpoint& found) {
   return found.files->parts();
 }
 
-detail::StoredFile::StoredFile(FoundCheckpoint found, std::string stem)
-    : found_(std::move(found)), stem_(std::move(stem)) {
-  check<ValueError>(found_.files != nullptr, "load_checkpoint", "the checkpoint was not found, or not opened");
-  tensors_ = found_.files->stored(stem_);
+detail::TensorReader::TensorReader(const FoundCheckpoint& found, const std::string& stem)
+    : files_(found.files), stem_(stem) {
+  check<ValueError>(files_ != nullptr, "load_checkpoint", "the checkpoint was not found, or not opened");
+  tensors_ = files_->stored(stem);
 }
-Tensor detail::StoredFile::read(const std::string& name) const {
-  const auto t = tensors_.find(name);
-  check<IoError>(t != tensors_.end(), kOp, quote(found_.path), " has no tensor ", quote(name), " of ", quote(stem_));
-  return found_.files->read(stem_, name, t->second);
+
+Tensor detail::TensorReader::read(const std::string& name, Device device) const {
+  const auto found = tensors_.find(name);
+  check<IoError>(found != tensors_.end(), kOp, "the file ", quote(stem_ + std::string(kExtension)), " has no ",
+                 quote(name));
+  if (!verified_) files_->verify_stem(stem_);
+  verified_ = true;
+  const auto file = [&](int64_t rank) -> const InputFile& { return files_->file_of(stem_, rank); };
+  TensorMap one = read_parts(stem_, {*found}, file, {}, device, {}, nullptr);
+  return std::move(one.at(name));
 }
 
 FoundCheckpoint open_checkpoint(const std::string& dir) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -54,25 +55,27 @@ TensorMap read_parts(const std::string& stem, const std::map<std::string, Stored
                      const std::function<const InputFile&(int64_t rank)>& file, const TensorMap& into, Device device,
                      const RankPlaces& places, SeenHashes* seen);
 
-/// The tensors of one file name ("model") of a checkpoint, of one process or of several ranks, read one at a time.
-class StoredFile {
- public:
-  /// Throws IoError where there is no file of that name, or one has not the size that state.json says; of a checkpoint
-  /// of one process also where the file is not the one that was written, which is read for it.
-  StoredFile(FoundCheckpoint found, std::string stem);
-  /// Whole shapes and dtypes by name, and where their parts are.
-  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
-  /// All of it, on the host. Throws IoError where it is not what was written, naming file or tensor.
-  Tensor read(const std::string& name) const;
-
- private:
-  FoundCheckpoint found_;
-  std::string stem_;
-  std::map<std::string, StoredTensor> tensors_;
-};
-
 Checkpoint load_parts(const FoundCheckpoint& found, const std::vector<std::string>& only, const TensorFiles& into,
                       Device device, const RankPlaces& places, SeenHashes* seen);
 const StoredTensors& parts_of(const FoundCheckpoint& found);
+
+/// The tensors of a stem, read one at a time, for whoever has no room for all of them.
+class TensorReader {
+ public:
+  /// Reads the headers alone. Throws IoError as load_checkpoint().
+  TensorReader(const FoundCheckpoint& found, const std::string& stem);
+  /// What they are, by name.
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+  /// A copy on `device`, in the tier of the thread's TierScope. The first call looks at the checksum of the whole file,
+  /// unless find_latest_checkpoint has; tensors in parts have their own. Throws IoError where that is another, and for
+  /// a name that is not there.
+  Tensor read(const std::string& name, Device device) const;
+
+ private:
+  std::shared_ptr<const OpenCheckpoint> files_;
+  std::string stem_;
+  std::map<std::string, StoredTensor> tensors_;
+  mutable bool verified_ = false;
+};
 
 }  // namespace strata::io::detail

@@ -89,13 +89,13 @@ class FolderSource final : public Source {
 // A checkpoint, whoever wrote it: one process, or several ranks their parts.
 class CheckpointSource final : public Source {
  public:
-  explicit CheckpointSource(const std::string& path) : file_(io::open_checkpoint(path), std::string(kModel)) {
-    for (const auto& [name, t] : file_.tensors()) add({name, t.shape, &io::stored_type(t.dtype)});
+  explicit CheckpointSource(const std::string& path) : reader_(io::open_checkpoint(path), std::string(kModel)) {
+    for (const auto& [name, t] : reader_.tensors()) add({name, t.shape, &io::stored_type(t.dtype)});
   }
-  Tensor tensor(const std::string& name) const override { return file_.read(name); }
+  Tensor tensor(const std::string& name) const override { return reader_.read(name, Device::cpu()); }
 
  private:
-  io::detail::StoredFile file_;
+  io::detail::TensorReader reader_;
 };
 
 class Members {

@@ -18,7 +18,7 @@ struct KeyRow {
   std::string_view absent = {};  // what no key means, as JSON; empty: what config.json means without it
   bool always = false;           // the family's reader takes it even where its sample does not write it
 };
-/// All of them; what is said otherwise on either side stands in gguf_facts.cpp.
+/// All of them; what is said otherwise on either side stands in gguf_sides_inl.h.
 const std::vector<KeyRow>& gguf_keys();
 
 }  // namespace strata

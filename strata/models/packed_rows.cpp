@@ -7,6 +7,7 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/io/weight_files.h"
+#include "strata/nn/deferred_inl.h"
 #include "strata/nn/packed.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/lowbit/lowbit.h"
@@ -133,6 +134,13 @@ const std::vector<std::string>* PackedRows::entries(const WeightRow& row) const 
   return &of_parameter_.at(found->second.first)[found->second.second].entries;
 }
 
+std::set<std::string> PackedRows::to_pack() const {
+  std::set<std::string> names;
+  for (const auto& [name, parts] : of_parameter_)
+    if (packable_.contains(name)) names.insert(name);
+  return names;
+}
+
 PackedWeight PackedRows::read(const Part& part, const io::WeightFiles& files) const {
   if (files.format() == io::WeightsFormat::gguf) {
     const io::WeightEntry& entry = files.entry(part.layer);
@@ -189,15 +197,19 @@ void PackedRows::load(const nn::Module& module, const io::WeightFiles& files) co
   for (const auto& [name, part] : module.named_modules()) modules.emplace(name, part);
   std::map<std::string, Tensor> parameters;
   for (const auto& [name, t] : module.named_parameters()) parameters.emplace(name, t);
+  std::set<std::string> later = to_pack();
   for (const auto& [name, rows] : of_parameter_) {
     const Tensor parameter = parameters.at(name);
+    const Device device = parameter.is_meta() ? default_device() : parameter.device();
     const std::vector<PackedWeight> parts = read_all(rows, files);
     const std::optional<PackedWeight> whole =
         packable_.contains(name) ? joined(parts, rows, parameter.shape()) : std::nullopt;
     if (whole) {
-      nn::pack_linear(modules.at(name.substr(0, name.size() - kWeight.size())), moved(*whole, parameter.device()));
+      nn::pack_linear(modules.at(name.substr(0, name.size() - kWeight.size())), moved(*whole, device));
       continue;
     }
+    later.erase(name);
+    nn::detail::make_deferred(module, later);
     for (size_t i = 0; i < rows.size(); ++i) {
       const Tensor view = (scheme_ ? rows[i].row.view : rows[i].row.gguf_view).of(parameter.detach());
       Tensor(view).copy_(dequantize_weight(parts[i]).view(view.shape()));

@@ -34,8 +34,11 @@ class PackedRows {
 
   /// The entries of the files that make the row; nullptr where it is not stored in low bits.
   const std::vector<std::string>* entries(const WeightRow& row) const;
-  /// Reads them and packs or fills what `module` has. Throws as read_packed(), and ShapeError for a matrix of another
-  /// shape than its row's.
+  /// The parameters of layers that load() is to pack, which need no memory before: it gives some to one whose parts
+  /// turn out not to be of one kind.
+  std::set<std::string> to_pack() const;
+  /// Reads them and packs or fills what `module` has, a layer after the other. Throws as read_packed(), and ShapeError
+  /// for a matrix of another shape than its row's.
   void load(const nn::Module& module, const io::WeightFiles& files) const;
   /// Whether load() would change no bit of the layer or parameter that the row is of.
   bool holds(const nn::Module& module, const WeightRow& row, const io::WeightFiles& files) const;

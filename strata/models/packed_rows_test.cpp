@@ -13,6 +13,9 @@
 #include "strata/io/gguf.h"
 #include "strata/io/safetensors.h"
 #include "strata/io/temp_dir.h"
+#include "strata/memory/allocator.h"
+#include "strata/models/export.h"
+#include "strata/models/gguf_model.h"
 #include "strata/models/packed_test_util.h"
 #include "strata/nn/packed.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -107,6 +110,39 @@ TEST(PackedRows, BlocksOfGgufStayWhereALayersAreOfOneType) {
     int layers = 0;
     for (const auto& [name, part] : got.model->named_modules()) layers += nn::is_packed(part);
     EXPECT_EQ(layers, mixed ? 2 * 3 : 2 * 4);
+  }
+}
+
+// Folders and GGUF files of few bits take what their bits take: no dense weight of a packed layer is ever there.
+TEST(PackedRows, NoDenseModelIsMadeFirst) {
+  const Family& family = family_named("llama");
+  const std::string config = R"({"model_type": "llama", "vocab_size": 64, "hidden_size": 768,
+      "intermediate_size": 1536, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4,
+      "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "hidden_act": "silu"})";
+  const ModelSpec spec = read_spec(family, ConfigReader(config, "config"));
+  const io::TempDir dir;
+  int64_t dense = 0;
+  {
+    manual_seed(4);
+    const LanguageModel model(spec);
+    for (const Tensor& p : model.parameters()) dense += p.nbytes();
+    save_gguf(model, family, spec, dir / "q8.gguf", {.type = "Q8_0"});
+    nn::quantize(model, "int4", {.rounding = {.block_columns = 64}});
+    save_pretrained(model, family, spec, dir / "int4", {.config = config});
+  }
+  for (const char* name : {"int4", "q8.gguf"}) {
+    const int64_t before = memory::stats(Device::cpu()).live_total;
+    memory::reset_peak(Device::cpu());
+    const Pretrained loaded = load_pretrained(dir / name, {.dtype = DType::f32});
+    const memory::Stats after = memory::stats(Device::cpu());
+    int layers = 0;
+    for (const auto& [layer, part] : loaded.model->named_modules()) layers += nn::is_packed(part);
+    EXPECT_EQ(layers, 3 * 4) << name;
+    const int64_t live = after.live_total - before,
+                  largest = 2 * int64_t{1536} * 768 * 2;  // gate and up, twice, in bytes
+    EXPECT_LT(live, dense / 3) << name;
+    EXPECT_LE(after.peak_total - before, live + 2 * largest) << name;
+    EXPECT_LT(after.peak_total - before, dense / 2) << name;
   }
 }
 

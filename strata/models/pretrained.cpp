@@ -72,6 +72,18 @@ class Plan {
     }
   }
 
+  // What a parameter without memory is to have.
+  Tensor read_one(const std::string& name, DType dtype) const {
+    const auto parts = later_.find(name);
+    check(parts != later_.end(), kOp, "the model has no weight '", name, "'");
+    const NoGrad guard;
+    const Tensor dense = empty({parameters_.find(name)->second.shape(), dtype, default_device(), std::nullopt});
+    std::vector<Part> filled;
+    for (const auto& [entry, view, plus] : parts->second) filled.push_back({entry, view.of(dense), plus});
+    fill(filled);
+    return dense;
+  }
+
   // Parameters without memory, which are to be the weights of Linears: one dense one at a time.
   void read_rounded(std::string_view format, const QuantizeOptions& rounding) const {
     const NoGrad guard;
@@ -79,11 +91,7 @@ class Plan {
     std::map<std::string, nn::Module, std::less<>> modules;
     for (const auto& [name, part] : module_.named_modules()) modules.emplace(name, part);
     for (const auto& [name, parts] : later_) {
-      const Tensor& slot = parameters_.find(name)->second;
-      const Tensor dense = empty({slot.shape(), slot.dtype(), default_device(), std::nullopt});
-      std::vector<Part> filled;
-      for (const auto& [entry, view, plus] : parts) filled.push_back({entry, view.of(dense), plus});
-      fill(filled);
+      const Tensor dense = read_one(name, parameters_.find(name)->second.dtype());
       constexpr std::string_view kWeight = ".weight";
       check(name.ends_with(kWeight), kOp, "'", name, "' has no memory and is no layer's weight");
       const std::string layer = name.substr(0, name.size() - kWeight.size());
@@ -285,6 +293,23 @@ void load_rounded_weights(nn::Module& module, const Family& family, const ModelS
   plan.read_rounded(format, options.rounding);
 }
 
+struct FolderWeights::Inside {
+  Inside(const Family& family, const ModelSpec& spec, const io::WeightFiles& files)
+      : shapes(make_shapes(spec)), plan(shapes.module(), family, spec, files, {}, false) {}
+  static Pretrained make_shapes(const ModelSpec& spec) {
+    const DeviceScope nowhere(Device::meta());
+    return make_module(spec);
+  }
+  Pretrained shapes;
+  Plan plan;
+};
+FolderWeights::FolderWeights(const Family& family, const ModelSpec& spec, const io::WeightFiles& files)
+    : inside_(std::make_unique<Inside>(family, spec, files)) {}
+FolderWeights::~FolderWeights() = default;
+Tensor FolderWeights::read(const std::string& parameter, DType dtype) const {
+  return inside_->plan.read_one(parameter, dtype);
+}
+
 Pretrained load_pretrained(const std::string& path, const PretrainedOptions& options) {
   Described d = describe(path);
   const io::WeightFiles files(d.weights);
@@ -296,7 +321,16 @@ Pretrained load_pretrained(const std::string& path, const PretrainedOptions& opt
   const DeviceScope there(options.device);
   const DefaultDType dtype(options.dtype.value_or(most_bytes(files)));
   const nn::init::SkipDraws from_file;
+  // Layers that will be packed never have a dense weight.
+  const bool packs = options.keep_packed && (d.scheme || files.format() == io::WeightsFormat::gguf);
+  std::optional<nn::detail::DeferredWeights> later;
+  if (packs) later.emplace(default_dtype());
   Pretrained p = make_module(d.spec);
+  later.reset();
+  if (packs)
+    nn::detail::make_deferred(p.module(), PackedRows(p.module(), d.family->weights(d.spec),
+                                                     left_out_prefix(*d.family, files), files, d.scheme)
+                                              .to_pack());
   p.family = d.family;
   p.config = std::move(d.config);
   p.generation_config = std::move(d.generation_config);

@@ -1,6 +1,8 @@
 #pragma once
 // A model of few bits whose dense weights are never there together.
 
+#include <memory>
+#include <string>
 #include <string_view>
 
 #include "strata/models/family.h"
@@ -19,5 +21,21 @@ class WeightFiles;
 /// device's own memory. Throws as load_weights() and quantize(); some layers may be packed then.
 void load_rounded_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files,
                           std::string_view format, const nn::PackOptions& options);
+
+/// The weights of a folder, one at a time.
+class FolderWeights {
+ public:
+  /// Compares the files with the family's rows. Throws as load_weights(); `files` outlives this.
+  FolderWeights(const Family& family, const ModelSpec& spec, const io::WeightFiles& files);
+  ~FolderWeights();
+  FolderWeights(const FolderWeights&) = delete;
+  /// What load_weights() would fill a parameter (or buffer) of `dtype` with, on the default device. Throws ValueError
+  /// for a name that the model has not.
+  Tensor read(const std::string& parameter, DType dtype) const;
+
+ private:
+  struct Inside;
+  std::unique_ptr<Inside> inside_;
+};
 
 }  // namespace strata

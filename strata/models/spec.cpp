@@ -198,6 +198,7 @@ std::string text_of(const nn::LayerSpec& l) {
               e.correction_bias ? ", corrected" : "", e.normalise ? ", normalised" : "", ", scale ", e.scale,
               e.precise_router ? ", precise router" : ""));
   }
+  f.add("feed-forward dropout", g.dropout, usual.feed_forward.dropout);
   f.add("norms", cat(name_of(l.placement), ", ", text_of(l.norm)));
   f.add("dropout", l.dropout, usual.dropout);
   f.add("layer_scale", l.layer_scale, usual.layer_scale);
@@ -294,6 +295,7 @@ void check_spec(const ModelSpec& s) {
     else
       check_size("feed_forward.width", l.feed_forward.width);
     check_norm(l.norm);
+    check_chance("feed_forward.dropout", l.feed_forward.dropout);
     check_chance("dropout", l.dropout);
   }
   if (s.embedding_norm) check_norm(*s.embedding_norm);

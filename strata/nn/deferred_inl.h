@@ -2,6 +2,7 @@
 // Linear layers whose weight comes later, and then in few bits: no dense weights of a whole model are ever there.
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -25,8 +26,10 @@ class DeferredWeights {
   std::optional<DType> before_;
 };
 
-/// Gives the weights that are still to come, but for those of layers that quantize() would take, memory on the default
-/// device, in the thread's tier.
+/// Gives the weights that are still to come, but for the parameters named in `but`, memory on the default device, in
+/// the thread's tier.
+void make_deferred(const Module& module, const std::set<std::string>& but);
+/// The same, but for those of layers that quantize() would take.
 void make_deferred(const Module& module, const PackOptions& options);
 
 /// quantize_weight() for the layer of that name, which its errors name.

@@ -65,13 +65,16 @@ TEST(FullySharded, ARankHasItsShareOfTheMemory) {
     distributed::set_mesh(Mesh("dp=4"));
     constexpr int kBlocks = 8, kMoments = 2;
     std::map<int, int64_t> bytes;
-    int64_t whole = 0, block = 0;
+    int64_t whole = 0, trained = 0, block = 0;
     for (const int zero : {0, 1, 2, 3}) {
       Net net(1, 256, kBlocks);
       block = 0;
       for (const Tensor& t : net.all[0].parameters()) block += t.nbytes();
-      whole = 0;
-      for (const Tensor& t : net.parameters()) whole += t.nbytes();
+      whole = trained = 0;
+      for (const Tensor& t : net.parameters()) {
+        whole += t.nbytes();
+        trained += t.requires_grad() ? t.nbytes() : 0;
+      }
       const FullyShardedOptions o{.zero = zero, .bucket_bytes = block};
       if (zero == 0) {
         distributed::DataParallel ddp(net.named_parameters(), distributed::group("dp"), {.bucket_bytes = block});
@@ -88,7 +91,7 @@ TEST(FullySharded, ARankHasItsShareOfTheMemory) {
       std::printf("bytes of a rank of 4: whole %ld, block %ld, DDP %ld, ZeRO %ld %ld %ld\n", static_cast<long>(whole),
                   static_cast<long>(block), static_cast<long>(bytes[0]), static_cast<long>(bytes[1]),
                   static_cast<long>(bytes[2]), static_cast<long>(bytes[3]));
-    EXPECT_GE(static_cast<double>(bytes[0]), (2 + kMoments) * w - slack);
+    EXPECT_GE(static_cast<double>(bytes[0]), w + (1 + kMoments) * static_cast<double>(trained) - slack);
     EXPECT_LE(static_cast<double>(bytes[1]), (2 + kMoments / 4.0) * w + slack);
     EXPECT_LE(static_cast<double>(bytes[2]), (1 + (1 + kMoments) / 4.0) * w + 2 * b + slack);
     // Two slots: two blocks that are whole, and two blocks' gradients.
@@ -153,7 +156,7 @@ TEST(ShardedCosts, AreWhatARankHasAndSends) {
                     o.reshard_to, static_cast<long>(o.whole_below), static_cast<long>(bytes.held), held,
                     static_cast<long>(bytes.sent), sent);
       EXPECT_LE(static_cast<double>(bytes.held), 1.02 * held);
-      EXPECT_GE(static_cast<double>(bytes.held), 0.85 * held);
+      EXPECT_GE(static_cast<double>(bytes.held), 0.8 * held);
       EXPECT_NEAR(static_cast<double>(bytes.sent), sent, 0.05 * sent);
     }
   });
@@ -185,9 +188,9 @@ int calls_of(const std::string& group, int64_t step, const std::string& begin) {
   return n;
 }
 
-void train_some(Net& net, FullySharded& sharded, int rank, int steps) {
+void train_some(Net& net, FullySharded& sharded, int rank, int first, int end) {
   optim::SGD optimizer(sharded.parameters(), {.lr = 0.01});
-  for (int step = 0; step < steps; ++step) {
+  for (int step = first; step < end; ++step) {
     distributed::recorder().set_step(step);
     {
       const FullySharded::Pass pass(&sharded);
@@ -206,15 +209,15 @@ TEST(FullySharded, ABlockIsOneCallOfItsGroup) {
     Net net(1, 16, 3);
     {
       FullySharded sharded(net, {.zero = 3});
-      train_some(net, sharded, rank, 3);
+      train_some(net, sharded, rank, 0, 3);
       EXPECT_EQ(calls_of("dp+dp", 2, "gather blocks."), 5);  // the last block's is still there in backward
       EXPECT_LE(calls_of("dp+dp", 2, ""), 5 + 3);            // and those of what the root has
       EXPECT_EQ(calls_of("dp", 2, "parts of gradients"), 1);
     }
     Net other(1, 16, 3);
     FullySharded sharded(other, {.zero = 2});
-    train_some(other, sharded, rank, 3);
-    EXPECT_EQ(calls_of("dp+dp", 2, "gather "), 1);  // updated parts
+    train_some(other, sharded, rank, 3, 6);
+    EXPECT_EQ(calls_of("dp+dp", 5, "gather "), 1);  // updated parts
   });
 }
 
@@ -223,7 +226,7 @@ TEST(FullySharded, BackwardGathersAmongNeighbours) {
     distributed::set_mesh(Mesh("dp=4"));
     Net net(1, 16, 4);
     FullySharded sharded(net, {.zero = 3, .reshard_to = 2});
-    train_some(net, sharded, rank, 3);
+    train_some(net, sharded, rank, 0, 3);
     EXPECT_EQ(calls_of("dp+dp", 2, "gather blocks."), 4);
     EXPECT_EQ(calls_of("dp+dp:2", 2, "gather blocks."), 3);
     // A forward alone leaves nothing behind.

@@ -32,6 +32,7 @@ struct Way {
   bool again = false;  // checkpointed blocks
   bool autocast = false;
   bool all_use = true;  // the scale
+  int64_t width = Net::kWidth;
   FullyShardedOptions options = {};
   std::string mesh = "dp=3";
 };
@@ -52,7 +53,7 @@ struct Trained {
 // What one rank's training gives.
 Trained train_here(const Way& way, int rank, int steps = 4) {
   Trained result;
-  Net net(static_cast<uint64_t>(rank + 1));  // rank 0's weights win
+  Net net(static_cast<uint64_t>(rank + 1), way.width);  // rank 0's weights win
   std::unique_ptr<distributed::DataParallel> ddp;
   std::unique_ptr<FullySharded> sharded;
   FullyShardedOptions o = way.options;
@@ -145,6 +146,13 @@ TEST(FullySharded, WhateverTheBucketsAndTheRanks) {
   }
 }
 
+// They come straight to their places, the others by way of one buffer: weights of 401 rows of 200 on 3 ranks, and those
+// of 200 rows of 401 on 4.
+TEST(FullySharded, LargeParametersBesideSmallOnes) {
+  for (const int zero : {1, 2, 3}) expect_same({.zero = zero, .width = 200}, cat("zero=", zero));
+  expect_same({.zero = 3, .width = 200, .options = {.reshard_to = 2}, .mesh = "dp=4"}, "to 2 of 4");
+}
+
 TEST(FullySharded, PassesAddUp) {
   for (const int zero : {1, 2}) expect_same({.zero = zero, .passes = 3}, cat("zero=", zero));
   expect_same({.zero = 3, .passes = 3, .options = {.reduce_every_pass = false}}, "whole gradients add up");
@@ -189,7 +197,7 @@ TEST(FullySharded, CopiesForAutocastAreGatheredInItsPrecision) {
       plain.zero = 0;
       EXPECT_EQ(train_here(way, rank), train_here(plain, rank)) << zero;
     }
-    // A linear layer's weight comes in bf16 once there is a copy.
+    // What a linear layer has comes in bf16 once there is a copy.
     Net net(1);
     FullySharded sharded(net);
     optim::SGD optimizer(sharded.parameters(), {.lr = 0.01});
@@ -207,10 +215,10 @@ TEST(FullySharded, CopiesForAutocastAreGatheredInItsPrecision) {
     }
     const auto [low, full] = gathered_of_blocks(102);
     const Block& b = net.all[0];
-    const int64_t weights = b.up.weight.numel() + b.down.weight.numel();
+    const int64_t layers = b.up.weight.numel() + b.up.bias.numel() + b.down.weight.numel() + b.down.bias.numel();
     // Three blocks; the last is still there when its backward comes, and two come again.
-    EXPECT_EQ(low, 5 * weights);
-    EXPECT_EQ(full, 5 * (b.up.bias.numel() + b.down.bias.numel() + 2 * Net::kWidth));
+    EXPECT_EQ(low, 5 * layers);
+    EXPECT_EQ(full, 5 * 2 * Net::kWidth);  // the norms
   });
 }
 

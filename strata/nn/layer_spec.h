@@ -126,6 +126,7 @@ struct FeedForwardSpec {
   bool gated = false;
   bool bias = true;
   std::optional<ExpertsSpec> experts = {};  ///< then `width` is not used
+  double dropout = 0;                       ///< on what goes into down(), in training; not within experts
 
   bool operator==(const FeedForwardSpec&) const = default;
 };

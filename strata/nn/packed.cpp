@@ -194,9 +194,13 @@ std::vector<std::string> packable_layers(const Module& module, const std::vector
 void detail::make_deferred(const Module& module, const PackOptions& options) {
   std::set<std::string> later;
   for (const std::string& layer : packable_layers(module, options.skip)) later.insert(cat(layer, ".weight"));
+  make_deferred(module, later);
+}
+
+void detail::make_deferred(const Module& module, const std::set<std::string>& but) {
   const memory::TagScope tag(memory::Tag::parameter);
   for (const auto& [name, p] : module.named_parameters())
-    if (p.is_meta() && static_cast<int64_t>(p.storage()->nbytes) < p.nbytes() && !later.contains(name))
+    if (p.is_meta() && static_cast<int64_t>(p.storage()->nbytes) < p.nbytes() && !but.contains(name))
       rebind(p, empty({p.shape(), p.dtype(), default_device(), std::nullopt}));
 }
 

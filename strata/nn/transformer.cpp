@@ -3,6 +3,7 @@
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/ops/activation/activation.h"
+#include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/matmul/mlp.h"
 
@@ -67,11 +68,13 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardSpec& spec) : Module("Fee
 
 Tensor FeedForward::forward(const Tensor& x) const {
   if (experts) return (*experts)(x);
+  const bool drops = is_training() && spec_.dropout > 0;
+  const auto dropped = [&](const Tensor& inner) { return drops ? strata::dropout(inner, spec_.dropout) : inner; };
   // The fused pair reads weights by itself. Layers that hooks watch, or that are packed, are called.
-  if (spec_.gated) return (*down)(activate_gated((*gate_up)(x), spec_.activation));
-  if (spec_.activation == Activation::gelu_tanh && !has_forward_hooks(*up) && !has_forward_hooks(*down))
+  if (spec_.gated) return (*down)(dropped(activate_gated((*gate_up)(x), spec_.activation)));
+  if (!drops && spec_.activation == Activation::gelu_tanh && !has_forward_hooks(*up) && !has_forward_hooks(*down))
     return gelu_feed_forward(x, up->weight, up->bias, down->weight, down->bias);
-  return (*down)(activate((*up)(x), spec_.activation));
+  return (*down)(dropped(activate((*up)(x), spec_.activation)));
 }
 
 TransformerBlock::TransformerBlock(int64_t dim, const LayerSpec& spec)

@@ -239,7 +239,7 @@ struct BudgetScope::State {
         taken(device),
         speeds(measured_speeds(device, budget)) {
     for (const Tensor& t : model.parameters()) t.storage()->retag(memory::Tag::parameter);
-    turns.emplace(parts_of(model));
+    turns.emplace(strata::parts_of(model));  // not nn::parts_of
     try {
       start(thrifty());
     } catch (...) {

@@ -91,10 +91,10 @@ TrainConfig rows_of_a_rank(TrainConfig config) {
   config.batch = (config.batch + dp - 1) / dp;
   return config;
 }
-// With parallel.exact a rank's rows come in passes of a micro-batch each: these.
-TrainConfig in_micro_batches(TrainConfig config) {
+// With parallel.exact the rows that each of so many ranks has come in passes of a micro-batch each: these.
+TrainConfig in_micro_batches(TrainConfig config, int64_t ranks) {
   if (config.parallel.exact == 0) return config;
-  const int64_t passes = config.parallel.exact / std::max<int64_t>(config.parallel.dp, 1);
+  const int64_t passes = config.parallel.exact / std::max<int64_t>(ranks, 1);
   config.batch = std::max<int64_t>(config.batch / passes, 1);
   config.accumulate *= passes;
   return config;
@@ -105,8 +105,7 @@ int64_t sums_of_micro_batches(const TrainConfig& config, const nn::Module& modul
   const int64_t ranks = std::max<int64_t>(config.parallel.dp, 1);
   int64_t elements = 0;
   for (const auto& [name, p] : trained_parameters(module)) elements += p.numel();
-  return elements * size_of(DType::f32) *
-         distributed::ExactGradients::sums_held(config.accumulate * ranks, ranks);
+  return elements * size_of(DType::f32) * distributed::ExactGradients::sums_held(config.accumulate * ranks, ranks);
 }
 
 // The settings' model and optimizer on the meta device, and parts of a step.
@@ -177,9 +176,10 @@ class DryRun {
 MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const nn::Module& module, int64_t activations) {
   const int64_t dp = config.parallel.dp;
   if (dp <= 1) return e;
+  e.ranks = dp;
+  if (config.parallel.exact > 0) return e;  // micro-batches' sums travel otherwise, and nothing lies in parts
   const nn::FullyShardedOptions o = sharded_options(config.parallel, dp);
   const nn::ShardedCosts costs = nn::sharded_costs(module, o, static_cast<int>(dp), config.accumulate);
-  e.ranks = dp;
   e.sends_parameters = costs.sends_parameters;
   e.sends_gradients = costs.sends_gradients;
   if (o.zero == 0) return e;
@@ -208,7 +208,7 @@ std::string holder_of(const RecordedCall& c) {
 
 MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
                                int64_t layered) {
-  const TrainConfig config = in_micro_batches(rows_of_a_rank(checked(given)));
+  const TrainConfig config = in_micro_batches(rows_of_a_rank(checked(given)), given.parallel.dp);
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
   DryRun run(config, recomputed, saved);
@@ -279,7 +279,7 @@ OffloadMeasured dry_saved(const TrainConfig& given) {
 
 DryStep record_dry_step(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
                         int64_t layered) {
-  const TrainConfig config = in_micro_batches(checked(given));
+  const TrainConfig config = in_micro_batches(checked(given), 1);
   DryStep dry;
   const int64_t before = memory::stats(DeviceType::meta).live_total;
   DryRun run(config, recomputed, saved);

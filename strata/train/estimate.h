@@ -26,7 +26,7 @@ struct MemoryEstimate {
   int64_t peak = 0;         ///< of the heap that holds them all: their sum, and what fragmentation adds
   int64_t sums = 0;         ///< beside gradients, in f32, while parallel.exact's micro-batches are added
   int64_t ranks = 1;        ///< of parallel.dp
-  /// Bytes that a rank sends to others in a step (nn::ShardedCosts).
+  /// Bytes that a rank sends to others in a step (nn::ShardedCosts); 0 with parallel.exact.
   int64_t sends_parameters = 0, sends_gradients = 0;
 };
 

@@ -22,6 +22,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/train/rehearse.h"
+#include "strata/train/rounded_run_inl.h"
 #include "strata/train/run.h"
 
 namespace strata {
@@ -129,10 +130,15 @@ thread_local int Depth::t_depth = 0;
 // bits are so.
 std::shared_ptr<TokenDecoder> load_init(const TrainConfig& config, const InitModel& init, DType dtype) {
   const Depth in;
-  const bool dry = default_device().is_meta();
+  const bool dry = default_device().is_meta(), rounds = config.tune.quantize != "none";
   if (init.is_run) {
     // Of a run that was tuned itself, all of it: base and what was learned.
     std::shared_ptr<TokenDecoder> model;
+    if (rounds) model = load_rounded_run(init, dtype, config.tune.quantize, four_bits());
+    if (model) {
+      model->as_module().requires_grad(true);
+      return model;
+    }
     if (dry) {
       model = make_tuned_model(find_run(init.path).state.config);
     } else {
@@ -146,7 +152,6 @@ std::shared_ptr<TokenDecoder> load_init(const TrainConfig& config, const InitMod
     nn::convert_parameters(module, dtype);
     return model;
   }
-  const bool rounds = config.tune.quantize != "none";
   std::shared_ptr<TokenDecoder> model;
   {
     const nn::init::SkipDraws from_file;
@@ -331,32 +336,33 @@ double held_out_loss(const std::string& model, const std::string& text, Device d
   return total / static_cast<double>(all);
 }
 
-namespace {
 // Of a model that began as another: all that is not trained, packed weights too.
-std::set<std::string> left_out(const nn::StateDict& state, const nn::Module& model, const TrainConfig& config) {
+std::set<std::string> left_out(const nn::Module& model, const TrainConfig& config) {
   std::set<std::string> names;
   if (config.init.empty()) return names;
-  for (const auto& [name, t] : state) names.insert(name);
+  for (const auto& [name, t] : model.state_dict()) names.insert(name);
   for (const auto& [name, p] : trained_parameters(model)) names.erase(name);
   return names;
 }
-}  // namespace
 
 nn::StateDict kept_state(const nn::Module& model, const TrainConfig& config) {
   nn::StateDict state = model.state_dict();
-  const std::set<std::string> out = left_out(state, model, config);
+  const std::set<std::string> out = left_out(model, config);
   std::erase_if(state, [&](const auto& entry) { return out.contains(entry.first); });
   return state;
 }
 
 uint64_t base_checksum(const nn::Module& model, const TrainConfig& config) {
   const nn::StateDict state = model.state_dict();
-  const std::set<std::string> out = left_out(state, model, config);
-  if (out.empty()) return 0;
+  return base_checksum(left_out(model, config), [&](const std::string& name) { return state.at(name); });
+}
+
+uint64_t base_checksum(const std::set<std::string>& names, const std::function<Tensor(const std::string&)>& tensor) {
+  if (names.empty()) return 0;
   const NoGrad guard;
   io::Hasher hasher;
-  for (const std::string& name : out) {
-    const Tensor t = state.at(name).to(Device::cpu()).contiguous();
+  for (const std::string& name : names) {
+    const Tensor t = tensor(name).to(Device::cpu()).contiguous();
     if (t.numel() == 0) continue;
     const Pin pin(t, Access::read);
     hasher.update(name.data(), name.size());

@@ -2,6 +2,7 @@
 // What a run begins from where that is a model that exists, and what of it is trained. docs/design/fine_tuning.md.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -72,7 +73,11 @@ double held_out_loss(const std::string& model, const std::string& text, Device d
 nn::NamedTensors trained_parameters(const nn::Module& model);
 /// What a checkpoint of a run holds of the model: all of its state, less what is frozen and comes from the init.
 nn::StateDict kept_state(const nn::Module& model, const TrainConfig& config);
-/// The checksum of the state that kept_state() leaves out; 0 where that is nothing.
+/// The names of the state that kept_state() leaves out.
+std::set<std::string> left_out(const nn::Module& model, const TrainConfig& config);
+/// The checksum of that state; 0 where that is nothing.
 uint64_t base_checksum(const nn::Module& model, const TrainConfig& config);
+/// The same of tensors that are there one at a time, as they are asked for.
+uint64_t base_checksum(const std::set<std::string>& names, const std::function<Tensor(const std::string&)>& tensor);
 
 }  // namespace strata

@@ -150,7 +150,7 @@ std::string to_text(const MemoryPlan& plan) {
       s += row("sums", e.sums) + "  (in f32, of parallel.exact's micro-batches, until the gradients are there)\n";
   }
   if (plan.program > 0) s += row("program", plan.program) + '\n';
-  if (e.ranks > 1)
+  if (e.sends_gradients > 0)
     s += row("sent", e.sends_parameters + e.sends_gradients) +
          fmt::format("  (by one of {} ranks in a step: parameters {}, gradients {}; what is above is one rank's)\n",
                      e.ranks, memory::bytes_text(e.sends_parameters), memory::bytes_text(e.sends_gradients));

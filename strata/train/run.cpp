@@ -150,8 +150,8 @@ std::string schedule_change(const TrainConfig& then, const TrainConfig& now, int
   int64_t first = 0;
   while (first < steps && before(first) == after(first)) ++first;
   if (first == steps) return {};
-  static constexpr std::string_view kSchedules[] = {"train.steps",  "train.lr",       "train.min_lr",
-                                                    "train.warmup", "train.schedule", "train.schedule_options",
+  static constexpr std::string_view kSchedules[] = {"train.steps",         "train.lr",       "train.min_lr",
+                                                    "train.warmup",        "train.schedule", "train.schedule_options",
                                                     "train.decay_fraction"};
   std::string keys;
   for (const ConfigKey& key : config_keys()) {
@@ -228,10 +228,22 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
 }
 
 void check_base(const FoundRun& run, const nn::Module& model) {
+  detail::check_base(run, [&] { return base_checksum(model, run.state.config); });
+}
+
+void detail::check_base(const FoundRun& run, const std::function<uint64_t()>& checksum) {
   if (run.state.base == 0) return;
-  const uint64_t now = base_checksum(model, run.state.config);
+  const uint64_t now = checksum();
   check<IoError>(now == run.state.base, run.path, "it was trained on other weights than '", run.state.config.init,
                  "' holds now (their checksum is ", io::to_hex(now), ", it was ", io::to_hex(run.state.base), ")");
+}
+
+void detail::check_run_names(const std::string& path, const std::set<std::string>& wanted,
+                             const std::set<std::string>& found) {
+  for (const std::string& name : wanted)
+    check<IoError>(found.contains(name), path, "the model's file has no '", name, "'");
+  for (const std::string& name : found)
+    check<IoError>(wanted.contains(name), path, "the model has no place for '", name, "'");
 }
 
 void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimizer, distributed::Group* together) {
@@ -246,10 +258,12 @@ void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimize
     return std::move(c.files.at(file));
   };
   io::TensorMap found = read(kModelFile, kept, device);
-  for (const auto& [name, t] : kept)
-    check<IoError>(found.contains(name), run.path, "the model's file has no '", name, "'");
-  for (const auto& [name, t] : found)
-    check<IoError>(kept.contains(name), run.path, "the model has no place for '", name, "'");
+  const auto names = [](const io::TensorMap& tensors) {
+    std::set<std::string> all;
+    for (const auto& [name, t] : tensors) all.insert(name);
+    return all;
+  };
+  detail::check_run_names(run.path, names(kept), names(found));
   for (const auto& [name, t] : all)  // what was read into parts is there
     if (nn::lies_in_parts(t)) found.erase(name);
   model.load_state_dict(found, false);

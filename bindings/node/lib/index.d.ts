@@ -34,6 +34,7 @@ declare namespace strata {
   export type GenerateOptions = types.GenerateOptions;
   export type PretrainedModel = types.PretrainedModel;
   export type Transcription = types.Transcription;
+  export type EvaluationReport = types.EvaluationReport;
   export type PretrainedCompletion = types.PretrainedCompletion;
   export type PretrainedPiece = types.PretrainedPiece;
   export type GenerationOptions = types.PretrainedGenerateOptions;

@@ -9,10 +9,12 @@ const { camel } = require('./optim/recorded.js');
 const { ValueError } = require('./errors.js');
 
 // maxNewTokens: max_new_tokens
-const spelled = new Map(JSON.parse(native.generationOptions()).map(({ name }) => [camel(name), name]));
+const spellings = (described) => new Map(JSON.parse(described).map(({ name }) => [camel(name), name]));
+const ofGeneration = spellings(native.generationOptions());
+const ofEvaluation = spellings(native.evaluationOptions());
 
 /** Options as the engine's JSON; BigInts, which JSON.stringify refuses, are numbers there. */
-function toJson(op, options) {
+function toJson(op, options, spelled = ofGeneration) {
   const members = [];
   for (const [key, value] of Object.entries(options)) {
     if (!spelled.has(key)) throw new ValueError(`${op}: there is no option '${key}'; there are ${[...spelled.keys()].join(', ')}`, op);
@@ -155,6 +157,28 @@ class PretrainedModel {
   async chat(messages, { variables, ...options } = {}) {
     const [{ text }] = await this.generate(this.chatPrompt(messages, variables), options);
     return text;
+  }
+  /**
+   * Measures a decoder on local files, as `strata eval` does and to its numbers, which are lm-evaluation-harness's: {results: {text:
+   * {measures: {loss: {value, error}, ..}}, ..}}, what the command writes by --json. `reference` is a model that texts are compared with.
+   * onProgress hears {name, unit, done, all} and ends it with false, which is a ValueError.
+   */
+  async evaluate(given = {}) {
+    if (!isOptions(given)) throw new ValueError(`evaluate: the options must be an object, got ${kindOf(given)}`, 'evaluate');
+    const { reference = null, onProgress, signal, ...options } = given;
+    if (reference !== null && !(reference instanceof PretrainedModel)) {
+      throw new ValueError(`evaluate: the reference is a model of loadPretrained(), got ${kindOf(reference)}`, 'evaluate');
+    }
+    const call = toJson('evaluate', options, ofEvaluation);
+    const tell = onProgress && ((name, unit, done, all) => onProgress({ name, unit, done, all }));
+    const other = reference && reference.#handle;
+    const made = this.#turn.then(() => withSignal(signal, (flag) => settled(() => native.pretrainedEvaluate(flag, this.#handle, call, other, tell)), true));
+    this.#turn = made.then(() => {}, () => {});
+    const report = JSON.parse(await made);
+    for (const result of Object.values(report.results)) {
+      if (result.samples) result.samples = result.samples.map(({ log_probabilities: logProbabilities, ...rest }) => ({ ...rest, logProbabilities }));
+    }
+    return report;
   }
   /** One vector of each text, [texts, dim]: hidden states pooled as the folder says, or as `pooling` and `normalize` do. */
   async embed(texts, given = {}) {

@@ -2,6 +2,7 @@
 
 import type { Functions, Internal, Records, AsyncFunctions, Methods } from './ops';
 import type { Cuda, MemoryBlock, MemoryStats, ModeScope } from './cuda';
+import type { EvaluationOptions } from './evaluation';
 import type { GenerationOptions } from './generation';
 import type { Layer, Module, Nn, StateDict } from './nn';
 import type { Optim, Optimizer } from './optim';
@@ -252,9 +253,40 @@ export interface PretrainedModel {
   generateText(prompt: Prompt, options?: PretrainedGenerateOptions): Promise<string>;
   stream(prompt: Prompt, options?: GenerationOptions & { signal?: Signal }): AsyncGenerator<PretrainedPiece, void>;
   chat(messages: readonly ChatMessage[], options?: PretrainedGenerateOptions & { variables?: { [name: string]: unknown } }): Promise<string>;
+  /** Measures a decoder on local files, as `strata eval` does. */
+  evaluate(options: EvaluationOptions & {
+    /** A model that texts are compared with. */
+    reference?: PretrainedModel | null;
+    /** Hears how far it is; false ends it. */
+    onProgress?: (progress: { name: string; unit: 'tok' | 'texts'; done: number; all: number }) => boolean | void;
+    signal?: Signal;
+  }): Promise<EvaluationReport>;
   embed(texts: Iterable<string>, options?: {
     pooling?: 'first' | 'last' | 'mean' | 'max' | 'weighted_mean' | 'root_mean'; normalize?: boolean; signal?: Signal;
   }): Promise<Tensor>;
+}
+/** What an evaluation gave, with what decides its numbers. */
+export interface EvaluationReport {
+  model: string;
+  device: string;
+  dtype: string;
+  context: number;
+  prefix: number;
+  batch: number;
+  shots: number;
+  /** "text", "compare", "proof", "choices", "answers": those that were asked for. */
+  results: { [name: string]: EvaluationResult };
+}
+export interface EvaluationResult {
+  files: string[];
+  documents: number;
+  tokens: number;
+  seconds: number;
+  details: string;
+  /** By the harness's names; `error` is a mean's standard error over documents. */
+  measures: { [name: string]: { value: number | null; error: number | null } };
+  /** With logSamples. */
+  samples?: { values: number[]; logProbabilities: number[]; written: string }[];
 }
 export interface Transcription {
   /** As the model has it: '<|de|>'. */

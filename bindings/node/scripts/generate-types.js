@@ -1,6 +1,6 @@
 'use strict';
-// Writes lib/ops.d.ts, lib/optimizers.d.ts, lib/families.d.ts and lib/generation.d.ts from the records of the addon: node bindings/node/scripts/generate-types.js. The
-// files are not kept in the repository; scripts/build-node makes them.
+// Writes lib/ops.d.ts, lib/optimizers.d.ts, lib/families.d.ts, lib/generation.d.ts and lib/evaluation.d.ts from the records of the
+// addon: node bindings/node/scripts/generate-types.js. The files are not kept in the repository; scripts/build-node makes them.
 
 const fs = require('node:fs');
 const path = require('node:path');
@@ -165,26 +165,27 @@ function generateDistributions() {
   return text;
 }
 
-const TYPES_OF_GENERATION = {
-  integer: 'number | bigint', number: 'number', boolean: 'boolean', ids: 'number | readonly number[]', texts: 'string | readonly string[]',
+const TYPES_OF_OPTIONS = {
+  integer: 'number | bigint', number: 'number', boolean: 'boolean', ids: 'number | readonly number[]', text: 'string', texts: 'string | readonly string[]',
   'id lists': 'readonly (readonly [number])[]', 'id biases': 'readonly (readonly [readonly [number], number])[]', stopping: "boolean | 'never'",
-  biases: '{ [id: number]: number }',
+  biases: '{ [id: number]: number }', fields: '{ context?: string; choices?: string; answer?: string; names?: string; first?: number }',
 };
-/** How texts are continued. */
-function generateGeneration() {
-  let text = '// Generated from the options of generation by scripts/generate-types.js. Not to be edited.\n\n' +
-    '/** How a model continues texts. What is left out is as the folder\'s generation_config.json has it; null takes that back. */\n' +
-    'export interface GenerationOptions {\n';
-  for (const { name, type, doc } of JSON.parse(native.generationOptions())) {
-    if (!TYPES_OF_GENERATION[type]) throw new Error(`no TypeScript type for ${type}`);
-    text += `${comment(doc, '  ')}  ${camel(name)}?: ${TYPES_OF_GENERATION[type]} | null;\n`;
+/** The options of a call as an interface. */
+function generateOptions(what, name, doc, described) {
+  let text = `// Generated from the options of ${what} by scripts/generate-types.js. Not to be edited.\n\n/** ${doc} */\nexport interface ${name} {\n`;
+  for (const { name: option, type, doc: about } of JSON.parse(described)) {
+    if (!TYPES_OF_OPTIONS[type]) throw new Error(`no TypeScript type for ${type}`);
+    text += `${comment(about, '  ')}  ${camel(option)}?: ${TYPES_OF_OPTIONS[type]} | null;\n`;
   }
   return `${text}}\n`;
 }
 
 /** The files' texts by their names. */
 const files = () => ({
-  'ops.d.ts': generate(), 'optimizers.d.ts': generateOptimizers(), 'families.d.ts': generateDistributions(), 'generation.d.ts': generateGeneration(),
+  'ops.d.ts': generate(), 'optimizers.d.ts': generateOptimizers(), 'families.d.ts': generateDistributions(),
+  'generation.d.ts': generateOptions('generation', 'GenerationOptions',
+    "How a model continues texts. What is left out is as the folder's generation_config.json has it; null takes that back.", native.generationOptions()),
+  'evaluation.d.ts': generateOptions('an evaluation', 'EvaluationOptions', 'What a model is evaluated on, and how.', native.evaluationOptions()),
 });
 
 module.exports = { files };

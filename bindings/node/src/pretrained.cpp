@@ -4,6 +4,7 @@
 #include "bindings/node/src/convert.h"
 #include "bindings/node/src/errors.h"
 #include "bindings/node/src/task.h"
+#include "strata/eval/evaluate.h"
 #include "strata/generate/generation_config.h"
 #include "strata/generate/text_model.h"
 
@@ -167,6 +168,41 @@ napi_value embed(Call& c) {
       [result](Env& env) { return wrap(env, std::move(*result)); });
 }
 
+// pretrainedEvaluate(flag, handle, options as JSON, the reference's handle, callback) -> promise of JSON. The callback
+// is called with (name, unit, done, all) and false ends the evaluation, which waits for it.
+napi_value evaluate(Call& c) {
+  Env& env = c.env;
+  CancelFlag flag = cancel_flag_of(env, c[0]);
+  const ModelRef m = model_of(c, 1), reference = c.has(3) ? model_of(c, 3) : nullptr;
+  const std::string options = env.text(c[2], "evaluate", "the options");
+  std::shared_ptr<JsRef> told;
+  if (c.has(4)) told = std::make_shared<JsRef>(env, c[4]);
+  auto made = std::make_shared<std::string>();
+  return start_task(
+      env, false, flag,
+      [m, reference, options, told, flag, made] {
+        eval::EvaluationHooks hooks;
+        hooks.watch = [&](std::string_view name, std::string_view unit, int64_t done, int64_t all) {
+          check<AbortedError>(!flag || !flag->load(), "evaluate", "aborted");
+          if (!told) return true;
+          bool go_on = true;
+          told->mailbox()->call([&](Env& e) {
+            const Scope scope(e);
+            napi_value args[] = {e.string(name), e.string(unit), e.integer(done), e.integer(all)};
+            napi_value returned = nullptr;
+            e.check(napi_call_function(e.env, e.undefined(), told->get(e), 4, args, &returned));
+            if (e.type(returned) == napi_boolean) e.check(napi_get_value_bool(e.env, returned, &go_on));
+          });
+          return go_on;
+        };
+        *made = eval::evaluate(*m, options, reference.get(), hooks);
+      },
+      [made](Env& e) { return e.string(*made); });
+}
+
+napi_value evaluation_options(Call& c) {
+  return c.env.string(eval::describe_evaluation_options());
+}
 napi_value generation_options(Call& c) {
   return c.env.string(describe_generation_options());
 }
@@ -185,6 +221,8 @@ void add_pretrained(Env& env, napi_value exports) {
                     {"pretrainedEmbed", entry<embed>},
                     {"pretrainedForwardSource", entry<forward_source>},
                     {"pretrainedTranscribe", entry<transcribe>},
+                    {"pretrainedEvaluate", entry<evaluate>},
+                    {"evaluationOptions", entry<evaluation_options>},
                     {"generationOptions", entry<generation_options>}});
 }
 

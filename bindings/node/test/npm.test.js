@@ -38,6 +38,6 @@ test('npm pack makes a file that installs without the checkout', { skip, timeout
   run(project, 'npm', 'install', '--offline', '--no-audit', '--no-fund', `./${file}`);
   const inside = path.join(fs.realpathSync(project), 'node_modules/strata');
   assert.equal(run(project, 'node', '-e', program), `2 ${path.join(inside, 'lib/index.js')}`);
-  for (const name of ['lib/strata.node', 'lib/ops.d.ts', 'lib/optimizers.d.ts', 'lib/families.d.ts', 'lib/generation.d.ts', 'lib/index.d.ts', 'package.json'])
+  for (const name of ['lib/strata.node', 'lib/ops.d.ts', 'lib/optimizers.d.ts', 'lib/families.d.ts', 'lib/generation.d.ts', 'lib/evaluation.d.ts', 'lib/index.d.ts', 'package.json'])
     assert.ok(fs.existsSync(path.join(inside, name)), name);
 });

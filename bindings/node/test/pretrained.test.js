@@ -199,3 +199,49 @@ test('whisper writes what is said', { skip: skip('whisper-plain') }, async () =>
   await assert.rejects(model.transcribe('no.wav'), st.IoError ?? /no\.wav/);
   await assert.rejects(model.generate([1]), /transcribe it/);
 });
+
+const CASES = path.join(MODELS, 'eval');
+const cases = fs.existsSync(CASES) ? fs.readdirSync(CASES).filter((name) => fs.existsSync(path.join(CASES, name, 'expected.json'))) : [];
+const skipEval = cases.length === 0 && `${CASES} is not there: scripts/make-models writes it`;
+
+test("evaluations are transformers', by the harness's definitions", { skip: skipEval }, async () => {
+  const close = (got, want, share) => assert.ok(Math.abs(got - want) <= share * Math.max(1, Math.abs(want)), `${got}, not ${want}`);
+  for (const name of cases) {
+    const folder = path.join(CASES, name);
+    const expected = JSON.parse(fs.readFileSync(path.join(folder, 'expected.json'), 'utf8'));
+    const model = await st.loadPretrained(folder);
+    const heard = new Set();
+    const report = await model.evaluate({
+      text: path.join(CASES, 'texts.jsonl'), choices: [path.join(CASES, 'choices.jsonl')], answers: path.join(folder, 'answers.jsonl'),
+      maxGenToks: 12, until: ['\n\n', '.'], logSamples: true, reference: model, onProgress: (p) => { heard.add(p.name); assert.ok(p.done <= p.all); },
+    });
+    assert.deepEqual([...heard], ['text', 'compare', 'choices', 'answers']);
+    assert.equal(report.results.compare.measures.kl.value, 0);
+    for (const kind of ['text', 'choices', 'answers']) {
+      const { measures, samples } = report.results[kind];
+      for (const [key, value] of Object.entries(expected[kind].measures)) {
+        const got = key.endsWith('_stderr') ? measures[key.slice(0, -7)].error : measures[key].value;
+        close(got, value, key.endsWith('perplexity') ? 2e-4 : 1e-5);
+      }
+      assert.equal(samples.length, expected[kind].samples.length);
+      samples.forEach(({ written, logProbabilities }, i) => {
+        const want = expected[kind].samples[i];
+        if (kind === 'answers') assert.equal(written, want);
+        else [want].flat().forEach((v, k) => close(logProbabilities[k], v, 1e-5));
+      });
+    }
+  }
+});
+
+test('evaluations that are wrong are told', { skip: skipEval }, async () => {
+  const model = await st.loadPretrained(path.join(CASES, cases[0]));
+  await assert.rejects(model.evaluate({ documents: 'a', shots: 3 }), /there is no option 'shots'/);
+  await assert.rejects(model.evaluate(), /nothing to evaluate on/);
+  await assert.rejects(model.evaluate({ documents: ['a'], reference: 3 }), /the reference is a model/);
+  await assert.rejects(model.evaluate({ text: 'no.txt' }), /no\.txt/);
+  await assert.rejects(model.evaluate({ documents: ['a b', 'c'], batchSize: 1, onProgress: () => false }), /stopped after/);
+  await assert.rejects(model.evaluate({ documents: 'a', onProgress: () => { throw new RangeError('mine'); } }), (e) => e instanceof RangeError);
+  await assert.rejects(model.evaluate({ documents: 'a', signal: AbortSignal.abort() }), { name: 'AbortError' });
+  const { results } = await model.evaluate({ documents: ['a b', 'c'], batchSize: 1n });
+  assert.equal(results.text.documents, 2);
+});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "py.h"
+#include "strata/eval/evaluate.h"
 #include "strata/generate/text_model.h"
 #include "strata/models/export.h"
 #include "strata/models/gguf_model.h"
@@ -87,6 +88,36 @@ nb::list generate(const PyPretrained& p, const std::vector<std::vector<int64_t>>
   }
   if (raised) throw nb::python_error();
   return to_list(made);
+}
+
+std::string evaluate(const PyPretrained& p, const std::string& options, const PyPretrained* reference,
+                     nb::object callback) {
+  bool raised = false;
+  eval::EvaluationHooks hooks;
+  hooks.watch = [&](std::string_view name, std::string_view unit, int64_t done, int64_t all) {
+    const nb::gil_scoped_acquire gil;
+    if (raised || PyErr_CheckSignals() != 0) return raised = true, false;
+    if (callback.is_none()) return true;
+    try {
+      const nb::object go_on = callback(std::string(name), std::string(unit), done, all);
+      const int truth = go_on.is_none() ? 1 : PyObject_IsTrue(go_on.ptr());
+      if (truth < 0) throw nb::python_error();
+      return truth != 0;
+    } catch (nb::python_error& e) {
+      e.restore();
+      raised = true;
+      return false;
+    }
+  };
+  std::string report;
+  try {
+    Released release;
+    report = eval::evaluate(*p.model, options, reference ? reference->model.get() : nullptr, hooks);
+  } catch (const Error&) {
+    if (!raised) throw;
+  }
+  if (raised) throw nb::python_error();
+  return report;
 }
 
 }  // namespace
@@ -210,6 +241,10 @@ void bind_pretrained(nb::module_& m) {
           },
           nb::arg("texts"), nb::arg("options"), Release());
 
+  m.def("evaluate", &evaluate, nb::arg("model"), nb::arg("options"), nb::arg("reference").none(),
+        nb::arg("callback").none(), "Measures a decoder on files; options and result are JSON.");
+  m.def("describe_evaluation_options", &eval::describe_evaluation_options,
+        "The options of evaluate() as JSON: [{\"name\", \"type\", \"doc\"}, ..].");
   m.def(
       "read_wav",
       [](const std::string& path) {

@@ -52,7 +52,7 @@ from .signal.windows import (
 from .serialization import load, save
 from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainResult
 from .models import LanguageModel
-from .pretrained import PretrainedModel, load_pretrained, read_wav, text_embeddings
+from .pretrained import PretrainedModel, evaluate, load_pretrained, read_wav, text_embeddings
 from ._core import Recording, Replay, Tokenizer
 from ._recording import record
 from .utils.checkpoint import checkpoint

@@ -18,7 +18,7 @@ from ._core import Tensor, Tokenizer
 from .models import adopt
 from .nn.module import Module
 
-__all__ = ["Completion", "PretrainedModel", "load_pretrained", "read_wav", "text_embeddings"]
+__all__ = ["Completion", "PretrainedModel", "evaluate", "load_pretrained", "read_wav", "text_embeddings"]
 
 P = TypeVar("P", bound="PretrainedModel")
 Prompt = Union[str, Sequence[int]]
@@ -42,6 +42,8 @@ def _ids(x: Any) -> List[int]:
 
 
 def _number(x: Any) -> Any:
+    if isinstance(x, os.PathLike):
+        return os.fspath(x)
     if not hasattr(x, "item"):
         raise TypeError(f"an option is a {type(x).__name__}")
     return x.item()
@@ -279,6 +281,27 @@ def read_wav(path: Union[str, "os.PathLike[str]"]) -> Tuple[Tensor, int]:
     """The samples of a WAV file, f32 [channels, n] from -1 to 1, and how many there are a second."""
     samples, rate = C.read_wav(os.fspath(path))
     return samples, int(rate)
+
+
+def evaluate(
+    model: PretrainedModel, *, reference: Optional[PretrainedModel] = None,
+    callback: Optional[Callable[[str, str, int, int], Optional[bool]]] = None, **options: Any,
+) -> Dict[str, Any]:
+    """Measures a decoder on local files, as ``strata eval`` does and to its numbers, which are lm-evaluation-harness's.
+
+    ``text`` (files) or ``documents`` (texts): perplexities; with ``reference`` also how far its probabilities are from
+    another model's (kl). ``choices`` (JSONL): acc, acc_norm, acc_bytes. ``answers`` (JSONL): exact_match. ``num_fewshot``
+    with ``fewshot_from`` and ``fewshot_seed``, ``fields``, ``limit``, ``batch_size``, ``max_gen_toks``, ``until``,
+    ``max_length``, ``overlap``, ``log_samples`` and what else there is
+    (``st._core.describe_evaluation_options()``) have the meanings of the command's.
+
+    Gives what the command writes by ``--json``: ``{"results": {"text": {"measures": {"loss": {"value", "error"}}}}}``.
+    ``callback(name, unit, done, all)`` hears how far it is; False ends it with a ValueError."""
+    for given in (model, *([] if reference is None else [reference])):
+        if not isinstance(given, PretrainedModel):
+            raise TypeError(f"evaluate: wanted a model of load_pretrained(), got {type(given).__name__}")
+    other = None if reference is None else reference._engine
+    return dict(json.loads(C.evaluate(model._engine, _json("evaluate", options), other, callback)))
 
 
 def load_pretrained(

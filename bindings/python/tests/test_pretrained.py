@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -207,3 +208,83 @@ def test_what_is_no_model_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "unheard-of"}')
     with pytest.raises(ValueError, match="unheard-of"):
         st.load_pretrained(tmp_path)
+
+
+# ---- evaluation ----
+
+
+def cases(name):
+    folder = MODELS / "eval" / name
+    if not (folder / "expected.json").exists():
+        pytest.skip(f"{folder} is not there: scripts/make-models writes it")
+    return folder, json.loads((folder / "expected.json").read_text())
+
+
+def measured_cases():
+    root = MODELS / "eval"
+    return sorted(p.parent.name for p in root.glob("*/expected.json")) or ["llama"]
+
+
+@pytest.mark.parametrize("name", measured_cases())
+def test_evaluations_are_those_of_transformers(name):
+    folder, expected = cases(name)
+    model = st.load_pretrained(folder)
+    root = folder.parent
+    heard = []
+    report = st.evaluate(model, text=root / "texts.jsonl", choices=[root / "choices.jsonl"], answers=str(folder / "answers.jsonl"),
+                         max_gen_toks=12, until=["\n\n", "."], log_samples=True, callback=lambda *told: heard.append(told))
+    assert list(report["results"]) == ["text", "choices", "answers"]
+    assert {told[0] for told in heard} == set(report["results"]) and all(told[2] <= told[3] for told in heard)
+    drawn = st.evaluate(model, choices=root / "choices.jsonl", num_fewshot=3, fewshot_seed=1234, log_samples=True)
+    for kind, result in [*report["results"].items(), ("choices-drawn", drawn["results"]["choices"])]:
+        want = expected[kind]
+        for measure, value in want["measures"].items():
+            got = result["measures"][measure.removesuffix("_stderr")]["error" if measure.endswith("_stderr") else "value"]
+            assert got == pytest.approx(value, rel=2e-4 if measure.endswith("perplexity") else 1e-5), (kind, measure)
+        assert len(result["samples"]) == len(want["samples"])
+        for sample, right in zip(result["samples"], want["samples"]):
+            if kind == "answers":
+                assert sample["written"] == right
+            else:
+                assert sample["log_probabilities"] == pytest.approx(right if isinstance(right, list) else [right], rel=1e-5)
+
+
+@pytest.mark.skipif(not os.environ.get("STRATA_COMMAND"), reason="STRATA_COMMAND names no strata command")
+def test_evaluations_equal_the_command(tmp_path):
+    folder, _ = cases(measured_cases()[0])
+    root = folder.parent
+    subprocess.run([os.environ["STRATA_COMMAND"], "eval", "--quiet", "--samples", "--shots", "2", "--model", folder,
+                    "--text", root / "texts.jsonl", "--choices", root / "choices.jsonl", "--json", tmp_path / "out.json"],
+                   check=True, capture_output=True)
+    written = json.loads((tmp_path / "out.json").read_text())
+    called = st.evaluate(st.load_pretrained(folder), text=root / "texts.jsonl", choices=root / "choices.jsonl", num_fewshot=2,
+                         log_samples=True)
+    assert written.pop("version") and called["model"] == str(folder)
+    for result in [*written["results"].values(), *called["results"].values()]:
+        del result["seconds"]
+    assert called == written
+
+
+def test_evaluations_compare_and_are_refused():
+    folder, _ = cases(measured_cases()[0])
+    model, other = st.load_pretrained(folder), st.load_pretrained(folder)
+    model.train()
+    compared = st.evaluate(model, documents=["some text to read"], reference=other)["results"]["compare"]["measures"]
+    assert compared["kl"]["value"] == 0 and compared["same_top"]["value"] == 1 and model.training
+    with pytest.raises(TypeError, match="load_pretrained"):
+        st.evaluate(model, documents="a", reference=3)
+    with pytest.raises(ValueError, match="there is no such option"):
+        st.evaluate(model, documents="a", shots=3)
+    with pytest.raises(ValueError, match="nothing to evaluate on"):
+        st.evaluate(model)
+    with pytest.raises(OSError, match="no.txt"):
+        st.evaluate(model, text="no.txt")
+    with pytest.raises(TypeError, match="object"):
+        st.evaluate(model, documents=object())
+    with pytest.raises(ValueError, match="stopped"):
+        st.evaluate(model, documents=["a b", "c"], batch_size=1, callback=lambda *_: False)
+    with pytest.raises(ZeroDivisionError):
+        st.evaluate(model, documents=["a b", "c"], callback=lambda *_: 1 // 0)
+    # Every option has a name and a meaning.
+    options = json.loads(st._core.describe_evaluation_options())
+    assert {"text", "choices", "num_fewshot", "limit"} <= {o["name"] for o in options} and all(o["doc"] for o in options)

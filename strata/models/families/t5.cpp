@@ -1,5 +1,4 @@
-// T5, T5 v1.1 and Flan-T5 (Raffel et al., arXiv:1910.10683). Beside the dropout that is had here, transformers has it
-// within the feed-forward part, in training.
+// T5, T5 v1.1 and Flan-T5 (Raffel et al., arXiv:1910.10683).
 
 #include <cmath>
 
@@ -53,6 +52,7 @@ ModelSpec spec(const ConfigReader& c) {
                  .scale = 1,
                  .dropout = l.dropout};
   l.feed_forward = feed_forward(c);
+  l.feed_forward.dropout = l.dropout;
   part.final_norm = l.norm;
   part.relative = RelativeSpec{.buckets = c.size("relative_attention_num_buckets", 32),
                                .distance = c.size("relative_attention_max_distance", 128)};

@@ -27,7 +27,8 @@ void read_part(const ConfigReader& c, ModelSpec& part, const char* layers_key, c
                  .key_bias = false,
                  .dropout = c.number("attention_dropout", 0)};
   l.feed_forward = {.width = c.size(width_key, 1536),
-                    .activation = parts::read_activation(c, "activation_function", "gelu")};
+                    .activation = parts::read_activation(c, "activation_function", "gelu"),
+                    .dropout = c.number("activation_dropout", 0)};
   l.dropout = part.embedding_dropout;
   part.layers.assign(static_cast<size_t>(layers), l);
   part.final_norm = l.norm;
@@ -48,7 +49,7 @@ ModelSpec spec(const ConfigReader& c) {
   read_part(c, reads, "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim", true);
   read_part(c, writes, "decoder_layers", "decoder_attention_heads", "decoder_ffn_dim", false);
   s.parts = {reads, writes};
-  for (const char* key : {"activation_dropout", "encoder_layerdrop", "decoder_layerdrop"}) c.expect(key, 0.0);
+  for (const char* key : {"encoder_layerdrop", "decoder_layerdrop"}) c.expect(key, 0.0);
   c.expect("is_encoder_decoder", true);
   c.expect("is_decoder", false);
   c.expect("add_cross_attention", false);
@@ -82,6 +83,7 @@ std::string config(const ModelSpec& s) {
   j["max_target_positions"] = writes.context;
   j["dropout"] = in.dropout;
   j["attention_dropout"] = in.attention.dropout;
+  j["activation_dropout"] = in.feed_forward.dropout;
   j["tie_word_embeddings"] = writes.tied;
   j["is_encoder_decoder"] = true;
   return j.dump(2);

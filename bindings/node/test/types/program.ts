@@ -60,6 +60,12 @@ export async function main(signal: AbortSignal): Promise<number> {
   console.log(await pretrained.chat([{ role: 'user', content: 'Hi' }], { variables: { tools: [] } }), await pretrained.embed(['a'], { pooling: 'first' }));
   // @ts-expect-error: no such option
   await pretrained.generate('Once', { tokens: 3 });
+  const report: st.EvaluationReport = await pretrained.evaluate({
+    text: ['a.txt'], numFewshot: 5, fields: { context: 'q' }, reference: pretrained, logSamples: true, onProgress: ({ done, all }) => done < all,
+  });
+  console.log(report.results.text.measures.loss.value, report.results.text.samples?.[0].logProbabilities[0]);
+  // @ts-expect-error: no such option
+  await pretrained.evaluate({ shots: 5 });
   console.log(values.dtype, indices.at(0, [null, 2], '...', null), shape, normed, all.rstd, windows, gradient, maybe);
   const [output, [h, c]] = new st.nn.LSTM(2, 4, { bidirectional: true }).forward(x.unsqueeze(0));
   const encoder = new st.nn.TransformerEncoder(() => new st.nn.TransformerEncoderLayer(8, 2, { normFirst: true }), 2);
