@@ -130,6 +130,10 @@ function(strata_room name)
   endif()
 endfunction()
 
+# Programs of whole runs and of every model or record: minutes each, with sanitizers ten times that. Label "long", which apps_strata has
+# too.
+set(STRATA_LONG_TESTS models train lab generate eval dist_pipeline)
+
 # strata_tests(NAME files...): one test program per folder, run by ctest as one test each.
 function(strata_tests name)
   set(folders)
@@ -156,6 +160,9 @@ function(strata_tests name)
     target_link_libraries(test_${id} PRIVATE strata_flags ${library} GTest::gtest GTest::gtest_main)
     add_test(NAME ${id} COMMAND test_${id})
     set_tests_properties(${id} PROPERTIES TIMEOUT 2400 ENVIRONMENT "STRATA_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+    if(id IN_LIST STRATA_LONG_TESTS)
+      set_tests_properties(${id} PROPERTIES LABELS long)
+    endif()
   endforeach()
 endfunction()
 

@@ -240,7 +240,11 @@ TEST_F(Parallel, ARankTakesWhatWasEstimated) {
     const Result r = strata(on(4, out) + words);
     ASSERT_EQ(r.status, 0) << r.output;
     const double peak = metrics(out).back().peak_memory;
-    EXPECT_NEAR(static_cast<double>(e.peak) / peak, 1, 0.1) << e.peak << " and " << peak;
+    // Of bf16 what products leave with their threads is counted, too, which is no tensor's.
+    const bool low = way.find("bf16") != std::string::npos;
+    EXPECT_LE(static_cast<double>(e.peak) / peak, low ? 1.3 : 1.1) << e.peak << " and " << peak;
+    EXPECT_GE(static_cast<double>(e.peak) / peak, 0.9) << e.peak << " and " << peak;
+    std::printf("%s: said %lld bytes, %.0f at most\n", way.c_str(), static_cast<long long>(e.peak), peak);
   }
   const Result told = strata("estimate --no-limits --set parallel.dp=4 --set parallel.zero=3");
   ASSERT_EQ(told.status, 0) << told.output;

@@ -92,7 +92,7 @@ TEST(BudgetOfC, ALoopThatTakesMoreRunsWithin) {
     }
     for (const Tensor& w : net.weights) weights.push_back(w.to_vector<float>());
   }
-  const int64_t whole = memory::stats(Device::cpu()).peak_total - before, device = before + whole / 10 * 7;
+  const int64_t whole = memory::stats(Device::cpu()).peak_total - before, device = before + whole / 100 * 85;
   const Net net(2048);
   const std::string options = "{\"device\": \"" + std::to_string(device) + "\", \"disk\": \"" + dir.path() + "\"}";
   strata_budget* budget = nullptr;

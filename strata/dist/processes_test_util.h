@@ -8,6 +8,7 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <spawn.h>
@@ -45,7 +46,11 @@ inline void on_processes(int size, const std::function<void(int)>& body, Process
   std::vector<pid_t> children;
   for (int r = 0; r < size; ++r) {
     std::vector<std::string> environment;
-    for (char** e = environ; *e != nullptr; ++e) environment.emplace_back(*e);
+    for (char** e = environ; *e != nullptr; ++e) {
+      // The one test that a child runs is not for another part of the program's tests.
+      if (const std::string_view s = *e; !s.starts_with("GTEST_TOTAL_SHARDS=") && !s.starts_with("GTEST_SHARD_INDEX="))
+        environment.emplace_back(s);
+    }
     for (const std::string& s : {std::string("STRATA_RANKS_OF_TEST=1"), std::string("STRATA_LAUNCH=1"), cat("RANK=", r),
                                  cat("WORLD_SIZE=", size), cat("LOCAL_RANK=", r), cat("LOCAL_WORLD_SIZE=", size),
                                  std::string("MASTER_ADDR=127.0.0.1"), cat("MASTER_PORT=", coordinator.port()),

@@ -182,7 +182,14 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const nn::
   const nn::ShardedCosts costs = nn::sharded_costs(module, o, static_cast<int>(dp), config.accumulate);
   e.sends_parameters = costs.sends_parameters;
   e.sends_gradients = costs.sends_gradients;
-  if (o.zero == 0) return e;
+  // After the first step buckets are made anew, in the order in which gradients came, beside those that hold them.
+  const auto both_buckets = [&] {
+    return o.zero < 2 ? e.parameters + e.optimizer + e.data + 2 * e.gradients : int64_t{0};
+  };
+  if (o.zero == 0) {
+    e.peak = std::max(e.peak, both_buckets());
+    return e;
+  }
   int64_t weights = 0;
   for (const Tensor& t : module.parameters()) weights += t.nbytes();
   const int64_t copies = std::max<int64_t>(e.parameters - weights, 0);  // autocast's, which lie as what they are of
@@ -195,8 +202,10 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const nn::
   e.parameters = costs.parameters + costs.gathered + (o.zero == 3 ? copies / dp : copies);
   e.optimizer = static_cast<int64_t>(static_cast<double>(e.optimizer) * costs.updated);
   e.gradients = (whole ? e.gradients : costs.gradients) + costs.buckets;
+  if (!whole) e.activations = activations;  // the peak has come nearer to forward's end
   e.peak = e.parameters + e.optimizer + e.data + costs.buckets +
            static_cast<int64_t>(kept * both + (1 - kept) * static_cast<double>(activations));
+  e.peak = std::max(e.peak, both_buckets());
   return e;
 }
 

@@ -32,11 +32,25 @@ function collector() {
   }
   return collecting;
 }
-/** What memoryBudget() hands to its function; afterwards it says what it said last. */
+let finish;
+/** What memoryBudget() hands to its function; afterwards it says what it said last, and holds nothing of the loop. */
 class MemoryBudget {
-  #state;
-  constructor(state) {
-    this.#state = state;
+  #handle;
+  #last = null;
+  constructor(handle) {
+    this.#handle = handle;
+  }
+  #state() {
+    return this.#last ?? native.budgetState(this.#handle);
+  }
+  static {
+    finish = (budget) => {
+      const handle = budget.#handle;
+      budget.#last = native.budgetState(handle);
+      budget.#handle = null;
+      native.budgetEnd(handle);
+      return budget.#last;
+    };
   }
   /** Whether the steps go by a plan yet: from the third on. */
   get planned() {
@@ -93,21 +107,19 @@ function memoryBudget(model, optimizer, options, fn) {
   const handle = native.budgetBegin(modules.map(([path]) => path), modules.map(([, m]) => kindOfModule(m)),
     parameters.map(([name]) => name), parameters.map(([, t]) => t), rule.engine ?? null, keys, collect);
   budgets.set(optimizer, { step: (update) => step(handle, update) });
-  let last = null;
-  const budget = new MemoryBudget(() => last ?? native.budgetState(handle));
+  const budget = new MemoryBudget(handle);
   const end = () => {
     budgets.delete(optimizer);
-    last = native.budgetState(handle);
-    native.budgetEnd(handle);
+    return finish(budget);
   };
   const fail = (error) => {
+    let advice = '';
     try {
-      end();
+      ({ advice } = end());
     } catch {
       throw error;  // what ended the loop is the greater news
     }
-    const advice = error instanceof MemoryError ? last.advice : '';
-    if (advice === '') throw error;
+    if (advice === '' || !(error instanceof MemoryError)) throw error;
     throw Object.assign(new MemoryError(`${error.message}\n${advice}`, error.op), { cause: error });
   };
   let result;
