@@ -130,8 +130,9 @@ std::vector<Place> places_of(const EncoderDecoder& model, const Tensor& source, 
   return places;
 }
 
-// As transformers does (modeling_t5.py, modeling_whisper.py): on the embeddings, on the weights of attention, on what a
-// part adds, within the feed-forward part before its last layer, and of T5 on what the final norm gives.
+// As transformers 5.24 does (modeling_t5.py, modeling_whisper.py; a step of it calls dropout at these places): on the
+// embeddings, on the weights of attention, on what a part adds, within the feed-forward part before its last layer, and
+// of T5 on what the final norm gives.
 TEST(Dropouts, StandWhereTransformersHasThem) {
   for (const bool sound : {false, true}) {
     const char* const more =
