@@ -93,8 +93,8 @@ install_python_package() {
   "${pip[@]}" --no-build-isolation --no-deps --force-reinstall --config-settings "cmake.define.STRATA_CUDA=$(cuda_option)" "$ROOT"
 }
 
-# Tests at once. Many of them use every core themselves.
-test_jobs() { echo $((($(nproc) + 1) / 2)); }
+# Tests at once: some use every core themselves, most wait for one of their threads or processes.
+test_jobs() { nproc; }
 
 # build PRESET [target...] [-- cmake options...]: configures and builds into build/PRESET.
 build() {

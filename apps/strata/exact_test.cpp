@@ -130,7 +130,7 @@ TEST_F(Exact, WhatItDoesNotServeIsRefusedByName) {
            {"--set parallel.exact=4 --set parallel.zero=1", "parallel.exact = 4 is not for parallel.zero = 1"},
            {"--set parallel.exact=4 --set parallel.zero=3", "parallel.exact = 4 is not for parallel.zero = 3"},
            {"--set parallel.exact=4 --set memory.device=1GiB", "parallel.exact = 4 is not for [memory]"},
-           {"--set parallel.exact=4 --set data.format=conversations", "is not for data.format = conversations"},
+           {"--set parallel.exact=4 --set data.format=chat", "is not for data.format = chat"},
            {"--set parallel.exact=4 --set train.dtype=fp8", "parallel.exact = 4 is not for train.dtype = fp8"},
            {"--set parallel.exact=4 --set train.dtype=bf16 --set train.grad_dtype=bf16",
             "is not for train.grad_dtype = bf16"}}) {

@@ -28,6 +28,8 @@ std::string ExactStep::refuses(const TrainConfig& c) {
   refuse(c.grad_dtype != "f32", cat("train.grad_dtype = ", c.grad_dtype, ": gradients are added in f32"));
   if (what.empty() && c.batch % n != 0)
     what = cat("parallel.exact is ", n, ", which does not divide the ", c.batch, " rows of train.batch");
+  if (const int64_t dp = c.parallel.dp; what.empty() && dp > 0 && n % dp != 0)
+    what = cat("parallel.exact is ", n, ", which ", dp, " ranks do not share evenly: take a multiple of the ranks");
   return what;
 }
 

@@ -22,6 +22,8 @@ TEST(ExactSettings, WhatTheyDoNotServeIsNamed) {
   EXPECT_EQ(ExactStep::refuses(config_of({})), "");
   for (const auto& [settings, piece] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"parallel.exact=3"}, "parallel.exact is 3, which does not divide the 8 rows of train.batch"},
+           {{"parallel.exact=4", "parallel.dp=8"}, "parallel.exact is 4, which 8 ranks do not share evenly"},
+           {{"parallel.exact=4", "data.format=chat"}, "parallel.exact = 4 is not for data.format = chat"},
            {{"parallel.exact=4", "parallel.tp=2"}, "parallel.exact = 4 is not for parallel.tp = 2"},
            {{"parallel.exact=4", "parallel.pp=2"}, "parallel.exact = 4 is not for parallel.pp = 2"},
            {{"parallel.exact=4", "parallel.zero=2"}, "parallel.exact = 4 is not for parallel.zero = 2"},
@@ -89,6 +91,7 @@ TEST_F(ExactRun, IsOneTrainingHoweverOftenItStops) {
   c_.parallel.exact = 2;
   c_.model.dropout = 0.2;
   c_.optim.schedule = "constant";
+  c_.optim.warmup = 1;
   const TrainResult whole = train(c_, {.out = dir_ / "whole", .log = nullptr});
   c_.steps = 3;
   train(c_, {.out = dir_ / "parts", .log = nullptr});
@@ -109,12 +112,12 @@ TEST_F(ExactRun, ADivergedStepNamesTheOp) {
   c_.steps = 20;
   c_.parallel.exact = 4;
   c_.optim.optimizer = "sgd";
-  c_.optim.lr = 1e6;
+  c_.optim.lr = 1000;
   c_.optim.warmup = 0;
   c_.optim.grad_clip = 0;
   try {
     train(c_, {.out = dir_ / "run", .log = nullptr});
-    ADD_FAILURE() << "it learns with lr = 1e6";
+    ADD_FAILURE() << "it learns with lr = 1000";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("produced"), std::string::npos) << e.what();
   }
