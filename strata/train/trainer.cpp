@@ -440,8 +440,7 @@ double Run::validate() {
   const auto all = validation_samples(*data_.valid, config_.batch, config_.eval_batches);
   // Each batch's apart: added by their numbers, not by who has them, they have the same bits for any number of ranks.
   std::vector<double> losses(all.size());
-  const auto ranks = static_cast<size_t>(ranks_->size());
-  for (size_t turn = 0; turn < all.size(); turn += ranks) {
+  for (size_t turn = 0; turn < all.size(); turn += static_cast<size_t>(ranks_->size())) {
     const size_t mine = turn + static_cast<size_t>(ranks_->rank());
     // Who shares weights computes with the others.
     if (mine >= all.size() && !ranks_->shares_weights()) break;
