@@ -87,8 +87,9 @@ void require_memory(const TrainConfig& config) {
   std::fputs(to_text(plan).c_str(), stderr);
   std::string text = "the model does not fit into the memory that is free";
   std::string_view joint = "; it would with";
-  // Other places change no number: they come before other batches.
-  if (const std::string budget = budget_advice(config, plan.bound.free() - plan.program); !budget.empty()) {
+  // Other places change no number: they come before other batches. Libraries and threads, which are not there yet, take
+  // something of what is free.
+  if (const std::string budget = budget_advice(config, (plan.bound.free() - plan.program) / 10 * 9); !budget.empty()) {
     text += fmt::format("{} {}", joint, budget);
     joint = ", or";
   }

@@ -238,10 +238,17 @@ void HomedMemory::drain(Lock& lock, Near& n) {
 void HomedMemory::refuse_near(const Near& n, const Block& wanted) const {
   std::vector<BlockInfo> pinned;
   int64_t failed = 0;
+  std::string why;
   for (const auto& [key, b] : blocks_) {
     if (b->near == nullptr || b->device != n.device) continue;
     if (b->pinned) pinned.push_back({0, b->bytes, b->tag, b->holder ? *b->holder : "a tensor of no op"});
-    if (b->failure != nullptr) failed += b->bytes;
+    if (b->failure == nullptr) continue;
+    failed += b->bytes;
+    try {
+      std::rethrow_exception(b->failure);
+    } catch (const std::exception& e) {
+      why = e.what();
+    }
   }
   std::sort(pinned.begin(), pinned.end(), [](const BlockInfo& a, const BlockInfo& b) { return a.bytes > b.bytes; });
   std::string text = cat("cannot bring ", wanted.bytes, " bytes", wanted.holder ? cat(" (", *wanted.holder, ")") : "",
@@ -250,7 +257,7 @@ void HomedMemory::refuse_near(const Near& n, const Block& wanted) const {
   for (size_t i = 0; i < std::min<size_t>(pinned.size(), 8); ++i)
     text += cat(i ? ", " : "", pinned[i].holder, " (", pinned[i].bytes, ")");
   if (pinned.size() > 8) text += cat(" and ", pinned.size() - 8, " more");
-  if (failed > 0) text += cat("; ", failed, " bytes could not be written home");
+  if (failed > 0) text += cat("; ", failed, " bytes could not be written home: ", why);
   throw MemoryError("fetch", text);
 }
 

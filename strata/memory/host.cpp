@@ -295,10 +295,10 @@ class HostMemory final : public HeapMemory {
   Bound bound(Device d) override {
     std::vector<Bound> all = host_bounds();
     const int64_t reserved = stats(d).reserved;
-    // Of the address space tensors have what was set aside for them, and nothing else.
-    if (const std::lock_guard lock(mutex_); base_ != nullptr)
-      for (Bound& b : all)
-        if (b.name == kAddressSpace) b.used = b.limit - (range_ - reserved);
+    // Of the address space tensors have what was set aside for them, and nothing else; before, what would be.
+    const std::lock_guard lock(mutex_);
+    for (Bound& b : all)
+      if (b.name == kAddressSpace) b.used = base_ ? b.limit - (range_ - reserved) : std::min(b.limit, b.used + kBeside);
     return *std::min_element(all.begin(), all.end(),
                              [](const Bound& a, const Bound& b) { return a.free() < b.free(); });
   }
