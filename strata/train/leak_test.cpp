@@ -177,7 +177,7 @@ TEST_F(LeaksOfARun, AThousandSteps) {
   EXPECT_EQ(after_.disk_bytes, before_.disk_bytes);
   EXPECT_EQ(after_.descriptors, before_.descriptors);
   EXPECT_LE(after_.threads, before_.threads);
-  EXPECT_LE(after_.heap, before_.heap + (256 << 10));
+  EXPECT_LE(after_.heap, before_.heap + (512 << 10));
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LE(after_.resident, before_.resident + (4 << 20));
 #endif
