@@ -1,13 +1,10 @@
 // Runs for which there is too little of something, as their users see them: what is told, and what becomes of the run.
 
-#include <chrono>
 #include <filesystem>
 #include <regex>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -148,49 +145,6 @@ TEST_F(LittleMemory, ASmallDiskIsTold) {
   EXPECT_EQ(last.status, 0) << last.output;
   expect_same_weights("run", "plain");
   EXPECT_TRUE(fs::is_empty(disk));
-}
-
-// The system gives nothing more from some moment on, whoever took it. What the run has is enough for its end, or it
-// says what it lacks; then what it saved goes on to the same bits.
-TEST_F(LittleMemory, ASystemThatGivesNoMore) {
-  if (!kLimits) GTEST_SKIP() << "a sanitizer reserves more address space than any limit";
-  const std::string disk = dir_ / "disk";
-  const auto arguments = [&](const std::string& out, bool resume) {
-    std::vector<std::string> all{"train",
-                                 dir_ / "small.toml",
-                                 "--data",
-                                 dir_ / "text.txt",
-                                 "--out",
-                                 dir_ / out,
-                                 "--steps",
-                                 "60",
-                                 "--set",
-                                 "memory.disk=" + disk,
-                                 "memory.state=disk",
-                                 "memory.parameters=disk",
-                                 "memory.activations=disk"};
-    if (resume) all.insert(all.begin() + 1, "--resume");
-    return all;
-  };
-  ASSERT_EQ(Child(arguments("plain", false)).wait(), 0);
-  for (int i = 0; i < 3; ++i) {
-    const std::string out = "run" + std::to_string(i);
-    Child child(arguments(out, false));
-    const auto begin = std::chrono::steady_clock::now();
-    while (child.running() && !io::find_latest_checkpoint(dir_ / out) &&
-           std::chrono::steady_clock::now() - begin < std::chrono::minutes(2))
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    std::this_thread::sleep_for(std::chrono::milliseconds(7 * i));
-    const rlimit nothing{1 << 20, 1 << 20};
-    ::prlimit(child.pid(), RLIMIT_AS, &nothing, nullptr);
-    const int status = child.wait();
-    EXPECT_TRUE(status == 0 || status == 1) << status;
-    if (status != 0) {
-      EXPECT_EQ(Child(arguments(out, true)).wait(), 0);
-    }
-    expect_same_weights(out, "plain");
-    EXPECT_TRUE(fs::is_empty(disk));
-  }
 }
 
 }  // namespace
