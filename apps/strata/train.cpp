@@ -89,7 +89,7 @@ void require_memory(const TrainConfig& config) {
   std::string_view joint = "; it would with";
   // Other places change no number: they come before other batches. Libraries and threads, which are not there yet, take
   // something of what is free.
-  if (const std::string budget = budget_advice(config, (plan.bound.free() - plan.program) / 10 * 9); !budget.empty()) {
+  if (const std::string budget = budget_advice(config, (plan.bound.free() - plan.program) / 4 * 3); !budget.empty()) {
     text += fmt::format("{} {}", joint, budget);
     joint = ", or";
   }

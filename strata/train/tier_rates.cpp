@@ -121,7 +121,7 @@ void require_room(const TierPlan& plan, Device device, const TrainConfig& config
                  plan.peak.disk > 0 ? memory::disk()->bound() : nothing);
   } catch (const MemoryError& e) {
     const std::string advice =
-        plan.peak.device > own.free() ? budget_advice(config, own.free() / 10 * 9) : std::string();
+        plan.peak.device > own.free() ? budget_advice(config, own.free() / 4 * 3) : std::string();
     if (advice.empty()) throw;
     throw MemoryError("", cat(e.what(), "It would fit with ", advice));
   }

@@ -180,7 +180,7 @@ std::string Tiers::summary() const {
 void throw_advised(const TrainConfig& config, const MemoryError& e) {
   std::string advice;
   if (!config.memory.any() && distributed::size() == 1)
-    advice = budget_advice(config, memory::tightest_bound(parse_device(config.device)).free() / 10 * 9);
+    advice = budget_advice(config, memory::tightest_bound(parse_device(config.device)).free() / 4 * 3);
   if (advice.empty()) throw e;
   throw MemoryError("", cat(e.what(), "\nIt would fit with ", advice));
 }
