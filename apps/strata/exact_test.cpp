@@ -104,19 +104,8 @@ TEST_F(Exact, ThroughAStopAndAKillOnOtherNumbersOfRanks) {
                "train.grad_clip=0.3",
                "--set",
                "model.dropout=0.1"});
-  const auto begin = std::chrono::steady_clock::now();
-  while (!io::find_latest_checkpoint(dir_ / "killed") && child.running()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(2));
-  }
-  child.kill(SIGKILL);  // its ranks end with it
-  child.wait();
   Result resumed;
-  for (int tries = 0; tries < 50; ++tries) {  // until the lock of the dying rank 0 is gone
-    resumed = strata(resume(4, "killed"));
-    if (resumed.status == 0 || resumed.output.find("another process") == std::string::npos) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
+  ASSERT_NO_FATAL_FAILURE(kill_and_resume(child, "killed", resume(4, "killed"), resumed));
   ASSERT_EQ(resumed.status, 0) << resumed.output;
   expect_same_run("killed", "one");
 }

@@ -159,19 +159,10 @@ TEST_F(Parallel, TheSameLayoutGivesTheSameBitsAlsoThroughAStop) {
   Child child({"launch", "-n", "2", "--grace", "1", "--", program(), "train", dir_ / "tiny.toml", "--data",
                dir_ / "text.txt", "--out", dir_ / "killed", "--set", "model.dropout=0.1", "--set",
                "train.accumulate=2"});
-  const auto begin = std::chrono::steady_clock::now();
-  while (!io::find_latest_checkpoint(dir_ / "killed") && child.running()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(2));
-  }
-  child.kill(SIGKILL);  // its ranks end with it
-  child.wait();
   Result resumed;
-  for (int tries = 0; tries < 50; ++tries) {  // until the lock of the dying rank 0 is gone
-    resumed = strata("launch -n 2 -- " + std::string(program()) + " train --resume --out " + (dir_ / "killed"));
-    if (resumed.status == 0 || resumed.output.find("another process") == std::string::npos) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
+  ASSERT_NO_FATAL_FAILURE(kill_and_resume(
+      child, "killed", "launch -n 2 -- " + std::string(program()) + " train --resume --out " + (dir_ / "killed"),
+      resumed));
   ASSERT_EQ(resumed.status, 0) << resumed.output;
   EXPECT_EQ(weights("killed"), weights("whole"));
 }

@@ -1,7 +1,10 @@
 #pragma once
 // `strata train` over several processes of this machine, for tests.
 
+#include <chrono>
+#include <csignal>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -40,6 +43,22 @@ class RanksTest : public testing::Test {
     if (!found) return "";
     const io::Checkpoint c = io::load_checkpoint(*found);
     return io::encode_safetensors(c.files.at("model")) + io::encode_safetensors(c.files.at("optimizer"));
+  }
+  // Kills what `child` starts once `out` has a checkpoint, and goes on by `resume`, until the lock of the rank that
+  // dies is gone.
+  void kill_and_resume(Child& child, const std::string& out, const std::string& resume, Result& resumed) const {
+    const auto begin = std::chrono::steady_clock::now();
+    while (!io::find_latest_checkpoint(dir_ / out) && child.running()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      ASSERT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(2));
+    }
+    child.kill(SIGKILL);  // its ranks end with it
+    child.wait();
+    for (int tries = 0; tries < 50; ++tries) {
+      resumed = strata(resume);
+      if (resumed.status == 0 || resumed.output.find("another process") == std::string::npos) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
   }
   io::TempDir dir_;
 };
