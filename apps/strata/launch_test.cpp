@@ -420,7 +420,7 @@ TEST_F(Launch, OtherHostsEndWithTheLauncher) {
 Result mpirun(const std::string& folder, int ranks, const std::string& environment, const std::string& arguments) {
   const std::string output = folder + "/output";
   const std::string command =
-      cat("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ", environment,
+      cat("ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ", environment,
           " timeout 120 mpirun --oversubscribe -np ", ranks, " ", folder, "/rank ", arguments, " >", output, " 2>&1");
   const int status = std::system(command.c_str());
   std::ifstream file(output);
