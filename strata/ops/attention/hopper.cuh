@@ -24,9 +24,9 @@ CUtensorMap tensor_map(DType dtype, const AttentionView& v, int64_t batch, int64
 
 /// Maps of operands that hold several sequences: `of_keys` has a bit for each that lies along the keys.
 struct MapSet {
-  CUtensorMap maps[6];
-  const void* data[6];
-  int64_t row_bytes[6];
+  CUtensorMap maps[7];
+  const void* data[7];
+  int64_t row_bytes[7];
   int count, of_keys;
   void add(const CUtensorMap& map, const AttentionView& v, bool keys) {
     maps[count] = map, data[count] = v.data, row_bytes[count] = 2 * v.time;
