@@ -192,8 +192,6 @@ bool fits_mma_f32(const AttentionCall& c, bool backward);
 bool fits_hopper(const AttentionCall& c, bool backward);
 void forward_hopper(const AttentionCall& c, const Tensor& like_this);
 void backward_hopper(const AttentionCall& c, const Tensor& like_this);
-/// Its kernels for heads above 128.
-void backward_hopper_wide(const AttentionCall& c, const Tensor& like_this);
 
 /// The tensor-core kernels, for calls that fit.
 void forward_mma(const AttentionCall& c, const Tensor& like_this);

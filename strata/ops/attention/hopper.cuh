@@ -37,6 +37,9 @@ struct MapSet {
 /// `set.count` after one another for each part. `space` keeps their memory.
 const CUtensorMap* maps_of_sequences(const MapSet& set, const Sequences& s, int64_t parts, const Tensor& like_this,
                                      Tensor& space);
+
+/// backward_hopper() of heads above 128.
+void backward_wide(const AttentionCall& c, const Tensor& like_this);
 #endif
 
 }  // namespace strata::attention_cuda::hopper

@@ -4,8 +4,7 @@
 
 #include "strata/ops/attention/hopper_backward_rows.cuh"
 
-namespace strata::attention_cuda {
-namespace hopper {
+namespace strata::attention_cuda::hopper {
 namespace {
 
 template <class T, bool kOptions>
@@ -47,8 +46,8 @@ void queue_wide(const AttentionCall& c, const Tensor& like_this) {
     set.add(maps.q, c.q, false), set.add(maps.k, c.k, true), set.add(maps.v, c.v, true);
     set.add(maps.grad_out, c.grad_out, false), set.add(maps.grad_q, c.grad_q, false);
     set.add(maps.grad_k, c.grad_k, true), set.add(maps.grad_v, c.grad_v, true);
-    maps_of = reinterpret_cast<const WideMaps*>(
-        maps_of_sequences(set, sequences, c.sequences + 2, like_this, all_maps));
+    maps_of =
+        reinterpret_cast<const WideMaps*>(maps_of_sequences(set, sequences, c.sequences + 2, like_this, all_maps));
   }
   const cudaStream_t stream = cuda::stream();
   const float lse_unit = kOptions ? 1 / options[0].lse_factor : static_cast<float>(kLog2e);
@@ -75,13 +74,12 @@ void queue_wide(const AttentionCall& c, const Tensor& like_this) {
 }
 
 }  // namespace
-}  // namespace hopper
 
-void backward_hopper_wide(const AttentionCall& c, const Tensor& like_this) {
+void backward_wide(const AttentionCall& c, const Tensor& like_this) {
   const auto with_options = [&]<class T>() {
-    has_options(c) ? hopper::queue_wide<T, true>(c, like_this) : hopper::queue_wide<T, false>(c, like_this);
+    has_options(c) ? queue_wide<T, true>(c, like_this) : queue_wide<T, false>(c, like_this);
   };
   c.dtype == DType::bf16 ? with_options.template operator()<BFloat16>() : with_options.template operator()<Half>();
 }
 
-}  // namespace strata::attention_cuda
+}  // namespace strata::attention_cuda::hopper

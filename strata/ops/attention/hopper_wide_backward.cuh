@@ -38,7 +38,6 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   uint64_t* const full_g = empty_q + 2;
   uint64_t* const empty_g = full_g + 2;
   uint64_t* const full_p = empty_g + 2;
-  uint64_t* const empty_p = full_p + 2;
   const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
   // The same in all of a warp, and said so: else descriptors take two registers each.
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
@@ -92,7 +91,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     init_barrier(full_k, 1), init_barrier(full_v, 1);
     for (int i = 0; i < 2; ++i) {  // a warp each
       init_barrier(full_q + i, 1), init_barrier(full_g + i, 1), init_barrier(full_p + i, 4);
-      init_barrier(empty_q + i, 8), init_barrier(empty_g + i, 8), init_barrier(empty_p + i, 4);
+      init_barrier(empty_q + i, 8), init_barrier(empty_g + i, 8);
     }
     fence_barriers();
     fence_shared();
@@ -165,8 +164,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 #pragma unroll
   for (int i = 0; i < D / 2; ++i) sum[i] = 0;
   Place x = start();
-  // Both warpgroups: a product of the first kind for the next tile is on its way behind that of the second kind, so that
-  // this one has work for the tensor cores while the other one computes.
+  // Both warpgroups: a product of the first kind for the next tile is on its way behind that of the second kind, so
+  // that this one has work for the tensor cores while the other one computes.
   if (group == 0) {
     const float factor = In::kAny ? options.factor : static_cast<float>(c.scale * kLog2e);
     const auto seen_by = [&](int j) { return j < c.tk ? seen_queries(c, j) : Seen{static_cast<int>(c.tq), -1}; };
@@ -182,9 +181,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       const int row = (first + x.i) * N, h = x.h;
       [[maybe_unused]] KeptBits<N / 8> kept;
       if constexpr (In::kDrops) load_kept(kept, h, row);
-      const Distances distances(
-          In::kEvery ? options.slope_of(b, h) : 0.f,
-          In::kEvery ? key - static_cast<int>(c.offset) - row - 2 * (lane % 4) : 0);
+      const Distances distances(In::kEvery ? options.slope_of(b, h) : 0.f,
+                                In::kEvery ? key - static_cast<int>(c.offset) - row - 2 * (lane % 4) : 0);
       if constexpr (In::kEvery) wide_options<N / 8>(s, c, options, b, h, true, mask_row, row, distances);
       if (row < all_first || row + N - 1 > all_last) hide_unseen(s, seen, row);
       const float* const lse2 = lse2s + r.stage * N + 2 * (lane % 4);
@@ -215,7 +213,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
             for (int e = 0; e < 2; ++e) left[j / 2][2 * (j % 2) + e] &= masks.pair(j, e);
         }
       }
-      wait(empty_p + r.stage, r.parity ^ 1);
+      // Free: these queries came after the other warpgroup had said that it was done with the gradients, and with the
+      // weights, of two tiles before.
       uint4* const to = reinterpret_cast<uint4*>(weights + r.stage * S::kWeightBytes) + threadIdx.x % 128;
 #pragma unroll
       for (int j = 0; j < N / 16; ++j) to[128 * j] = uint4{p[j][0], p[j][1], p[j][2], p[j][3]};
@@ -261,8 +260,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       if constexpr (In::kDrops) load_kept(kept, x.h, (first + x.i) * N);
       const float* const delta = deltas + r.stage * N + 2 * (lane % 4);
       wait(full_p + r.stage, r.parity);
-      const uint4* const from =
-          reinterpret_cast<const uint4*>(weights + r.stage * S::kWeightBytes) + threadIdx.x % 128;
+      const uint4* const from = reinterpret_cast<const uint4*>(weights + r.stage * S::kWeightBytes) + threadIdx.x % 128;
       uint32_t t[N / 16][4];
 #pragma unroll
       for (int k = 0; k < N / 16; ++k) {
@@ -277,7 +275,6 @@ __global__ void __launch_bounds__(S::kThreads, 1)
         }
       }
       __syncwarp();
-      release(empty_p + r.stage);
       release(empty_g + r.stage);
       add_wide_columns<T, S>(sum, t, queries_at(r));
       Ring<2> next = r;

@@ -54,10 +54,10 @@ void run(Problem<T>& p) {
                               p.c, of_rows, sequences, unit),
             "");
   const auto* const list = static_cast<const WideMaps*>(maps_of.data());
-  ASSERT_EQ(emulation::launch(wide_keys_kernel<T, S, kSequences, kSet>,
-                              blocks_of(of.batch * of.kv_heads * space.key_tiles), S::kThreads, S::kKeysSharedBytes,
-                              of.seed, p.c, maps, space, sequences, list, options),
-            "");
+  ASSERT_EQ(
+      emulation::launch(wide_keys_kernel<T, S, kSequences, kSet>, blocks_of(of.batch * of.kv_heads * space.key_tiles),
+                        S::kThreads, S::kKeysSharedBytes, of.seed, p.c, maps, space, sequences, list, options),
+      "");
   if (kOptions) options = p.options(S::kTile, S::kTile, false);
   ASSERT_EQ(emulation::launch(wide_queries_kernel<T, S, kSequences, kSet>, blocks_of(heads * space.row_tiles),
                               S::kThreads, S::kQueriesSharedBytes, of.seed, p.c, maps, space, sequences, list, options),

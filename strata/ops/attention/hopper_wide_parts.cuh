@@ -13,8 +13,8 @@ struct WideShape {
   // Between them they have what the block starts with, 168 for each of its threads.
   static constexpr int kCopyRegisters = 24, kRegisters = 240;
   static constexpr int kTileBytes = kTile * 128 * kChunks<D>, kWeightBytes = kTile * kTile * 2;
-  /// Keys, values, two tiles of queries and of gradients of the result, of weights and of terms; 14 barriers.
-  static constexpr int kKeysSharedBytes = 6 * kTileBytes + 2 * kWeightBytes + 4 * kTile * 4 + 8 * 14;
+  /// Keys, values, two tiles of queries and of gradients of the result, of weights and of terms; 12 barriers.
+  static constexpr int kKeysSharedBytes = 6 * kTileBytes + 2 * kWeightBytes + 4 * kTile * 4 + 8 * 12;
   /// Two tiles of queries, of gradients of the result and of keys, one of values; 10 barriers.
   static constexpr int kQueriesSharedBytes = 7 * kTileBytes + 8 * 10;
   static_assert(kKeysSharedBytes <= 227 * 1024 && kQueriesSharedBytes <= 227 * 1024);
@@ -35,8 +35,8 @@ struct WideSpace {
 __device__ __forceinline__ uint64_t further(uint64_t descriptor, int bytes) {
   return (descriptor & 0xffffffff00000000u) | (static_cast<uint32_t>(descriptor) + static_cast<uint32_t>(bytes >> 4));
 }
-/// An address that the compiler does not know to be the same in every pass of a loop: else it keeps the descriptors of all
-/// 16 products of an operand in registers, which then leave for memory.
+/// An address that the compiler does not know to be the same in every pass of a loop: else it keeps the descriptors of
+/// all 16 products of an operand in registers, which then leave for memory.
 __device__ __forceinline__ uint32_t unknown_address(const void* p) {
   uint32_t at[1] = {shared_address(p)};
   pin(at);
@@ -98,8 +98,8 @@ __device__ __forceinline__ void wide_options(float (&s)[4 * kBlocks], const Atte
   }
   if (o.slopes != nullptr && o.cap_in == 0) distances.take(s);
 }
-/// The weight of a score of row r at `column` of the tile, and what the gradient of the score takes of the weight's: the
-/// same, under a soft cap times its slope.
+/// The weight of a score of row r at `column` of the tile, and what the gradient of the score takes of the weight's:
+/// the same, under a soft cap times its slope.
 template <class In>
 __device__ __forceinline__ void wide_weight(float s, float lse, float factor, bool capped, const Distances& distances,
                                             int r, int column, float& weight, float& sloped) {
@@ -121,8 +121,8 @@ __device__ __forceinline__ float wide_less(float dp, float delta, const Options&
   return dp - delta;
 }
 
-/// A warpgroup's 64 rows of sums, times a scale, to `place`, a tile that it alone still uses, and from there by the copy
-/// engine to rows from `row` on, if they are there.
+/// A warpgroup's 64 rows of sums, times a scale, to `place`, a tile that it alone still uses, and from there by the
+/// copy engine to rows from `row` on, if they are there.
 template <class T, class S, bool kSequences>
 __device__ __forceinline__ void write_wide_rows(uint8_t* place, float scale, const float (&x)[S::D / 2],
                                                 const CUtensorMap& map, bool there, int row, int head, int b) {
