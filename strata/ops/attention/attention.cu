@@ -1,5 +1,5 @@
-// Attention on a CUDA device with ordinary arithmetic, for what the tensor-core kernels do not take: every dtype, head
-// size, mask and option. Tiles of 32 rows by 32
+// Attention on a CUDA device with ordinary arithmetic, for what the tensor-core kernels do not take, also with padded
+// heads (padded_heads.cuh): every dtype, head size, mask and option. Tiles of 32 rows by 32
 // columns, in the order of FlashAttention-2 (Dao, arXiv:2307.08691). A warp owns four rows of a tile, a lane one
 // column. Gradients have one kernel for all three: each result's rows stay with their block, which computes weights
 // again for every tile that it passes; so nothing is added across blocks, and results are the same every time.
@@ -7,6 +7,7 @@
 #include "strata/cuda/runtime.h"
 #include "strata/ops/attention/attention.cuh"
 #include "strata/ops/attention/options.cuh"
+#include "strata/ops/attention/padded_heads.cuh"
 
 #include <limits>
 
@@ -326,6 +327,13 @@ using namespace attention_cuda;
 
 void attention_forward_cuda(const AttentionCall& c, const Tensor& like_this) {
   if (c.batch * c.heads * c.tq == 0) return;
+  if (pads_heads(c, false)) {
+    with_padded_heads(c, false, like_this, [&](const AttentionCall& padded) {
+      attention_forward_cuda(padded, like_this);
+      return true;
+    });
+    return;
+  }
   if (fits_mma(c, false)) return fits_hopper(c, false) ? forward_hopper(c, like_this) : forward_mma(c, like_this);
   if (fits_mma_f32(c, false))
     return cuda::allow_tf32() ? forward_mma_tf32(c, like_this) : forward_mma_f32(c, like_this);
@@ -341,6 +349,13 @@ void attention_forward_cuda(const AttentionCall& c, const Tensor& like_this) {
 
 void attention_backward_cuda(const AttentionCall& c, const Tensor& like_this) {
   if (c.batch * c.heads == 0) return;
+  if (pads_heads(c, true)) {
+    with_padded_heads(c, true, like_this, [&](const AttentionCall& padded) {
+      attention_backward_cuda(padded, like_this);
+      return true;
+    });
+    return;
+  }
   if (fits_mma(c, true) && fits_hopper(c, true)) return backward_hopper(c, like_this);
   // The tensor-core kernels with options want lse in the unit of their scores.
   const bool singles = fits_mma_f32(c, true), on_tensor_cores = singles || fits_mma(c, true);
