@@ -17,6 +17,10 @@ Vec<T, N> load_vec(const T* p) {
   std::memcpy(static_cast<void*>(&v), p, sizeof v);
   return v;
 }
+template <int N, class T>
+void store_vec(T* p, const Vec<T, N>& v) {
+  std::memcpy(static_cast<void*>(p), &v, sizeof v);
+}
 template <class T>
 float widen(T v) {
   return static_cast<float>(v);

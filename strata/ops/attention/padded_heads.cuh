@@ -79,6 +79,7 @@ inline PaddedHeads pad_heads(const AttentionCall& c, bool backward, void* memory
   return p;
 }
 
+namespace {  // a program of tests has the kernel for the processor and for the card
 constexpr int kCopyThreads = 256;
 /// Threads that share a row: they read 32 bytes of it side by side.
 template <class Word>
@@ -101,6 +102,7 @@ __global__ void __launch_bounds__(kCopyThreads) copy_heads_kernel(const __grid_c
   for (int d = static_cast<int>(threadIdx.x) % kLanes; d < c.to_size; d += kLanes)
     to[d] = d < c.from_size ? from[d] : Word(0);
 }
+}  // namespace
 
 #ifndef STRATA_TILE_EMULATION
 /// Whether a call that the tensor-core kernels do not take as it lies should be padded for them: they would take it
