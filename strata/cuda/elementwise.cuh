@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "strata/cuda/dense_map.cuh"
 #include "strata/cuda/kernel.cuh"
 
 namespace strata::cuda {
@@ -127,54 +128,7 @@ void for_parts(Walk<N> w, int64_t piece, Part&& part, std::type_identity_t<std::
   part(w, at);
 }
 
-/// Stands for an element type that only the device compiler knows: bool where the function returns bool, else T.
-template <class T>
-struct BoolOr {};
-
 namespace detail {
-inline constexpr int kThreads = 256;
-
-template <class Out, class Result>
-struct Stored {
-  using type = Out;
-};
-template <class T, class Result>
-struct Stored<BoolOr<T>, Result> {
-  using type = std::conditional_t<std::is_same_v<Result, bool>, bool, T>;
-};
-
-/// Blocks of a grid from which on a thread of a dense map has two pieces: both are asked for before the first is worked
-/// on, so that twice as many bytes are under way.
-inline constexpr unsigned kManyBlocks = 8192;
-
-/// The pieces of thread i are i and, where the grid has not as many threads as there are pieces, i + threads of the grid.
-template <int V, class Out, class F, class... In>
-__global__ void __launch_bounds__(kThreads) dense_kernel(int64_t n, F f, void* to, const In*... in) {
-  using O = typename Stored<Out, decltype(f(widen(In{})...))>::type;
-  O* y = static_cast<O*>(to);
-  int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
-  const int64_t second = i + static_cast<int64_t>(gridDim.x) * (kThreads * V);
-  if (i + V <= n) {
-    const bool both = second + V <= n;
-    [&](Vec<In, V>... x) {
-      [&](const Vec<In, V>&... then) {
-#pragma unroll 1
-        for (bool last = !both;; last = true) {
-          Vec<O, V> r;
-#pragma unroll
-          for (int k = 0; k < V; ++k) r.v[k] = narrow<O>(f(widen(x.v[k])...));
-          store_vec(y + i, r);
-          if (last) break;
-          i = second;
-          ((x = then), ...);
-        }
-      }((both ? load_vec<V>(in + second) : x)...);
-    }(load_vec<V>(in + i)...);
-    i = both ? n : second;
-  }
-  for (int64_t end = i + V < n ? i + V : n; i < end; ++i) y[i] = narrow<O>(f(widen(in[i])...));
-}
-
 // V elements `stride` apart, of which `count` are there; `whole`: they lie side by side, aligned.
 template <int V, class T>
 __device__ __forceinline__ Vec<T, V> load_piece(const T* p, int64_t stride, bool whole, int64_t count) {
@@ -244,8 +198,7 @@ void elementwise(std::string_view op, const Tensor& y, F f, const TensorOf<In>&.
       int64_t n = numel;
       void* to = y.raw_data();
       void* parameters[] = {&n, &f, &to, &from...};
-      const unsigned blocks = blocks_for(numel, int64_t{detail::kThreads} * V);
-      launch(blocks < detail::kManyBlocks ? blocks : (blocks + 1) / 2, detail::kThreads, parameters);
+      launch(detail::dense_blocks<V>(numel), detail::kThreads, parameters);
     }(static_cast<const In*>(in.raw_data())...);
   };
   if (vectors && y.is_contiguous() && (in.is_contiguous() && ...)) return run_dense();  // no walk to make
