@@ -5,8 +5,10 @@
 #include <limits>
 
 #include "strata/autograd/checkpoint.h"
+#include "strata/autograd/tiled.h"
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
+#include "strata/dist/group.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/convert.h"
 #include "strata/nn/hooks.h"
@@ -94,7 +96,7 @@ void LanguageModel::make_head() {
   if (spec_.head_bias) head_bias_ = new_parameter("head_bias", {spec_.vocab});
 }
 
-Tensor LanguageModel::embed(const Tensor& tokens, const Tensor& positions) const {
+Tensor LanguageModel::embed(const Tensor& tokens, const Tensor& positions, bool parts) const {
   Tensor x;
   {
     memory::ModuleScope at("token_embedding");
@@ -104,8 +106,12 @@ Tensor LanguageModel::embed(const Tensor& tokens, const Tensor& positions) const
     if (autocast_enabled()) x = x.to(autocast_dtype());
   }
   if (position_embedding) {
-    Tensor rows = positions.defined() ? (*position_embedding)(positions + spec_.position_offset)
-                                      : position_embedding->weight.narrow(0, spec_.position_offset, tokens.size(1));
+    const bool shared = parts && parts_of_;
+    Tensor rows = positions.defined()
+                      ? (*position_embedding)(positions + spec_.position_offset)
+                      : position_embedding->weight.narrow(0, spec_.position_offset,
+                                                          shared ? whole_time(tokens.size(1)) : tokens.size(1));
+    if (shared) rows = distributed::context_part(rows, 0, *parts_of_);
     if (rows.dtype() != x.dtype()) rows = rows.to(x.dtype());
     x = x + rows;
   }
@@ -140,14 +146,21 @@ Tensor LanguageModel::end_blocks(const nn::Residual& r) const {
   return norm ? nn::add_norm(*norm, r).first : r.sum();
 }
 
-void LanguageModel::check_room(const Tensor& tokens, int64_t filled, int64_t room) const {
+int64_t LanguageModel::whole_time(int64_t time) const {
+  return parts_of_ ? time * distributed::group(parts_of_->group).size() : time;
+}
+
+void LanguageModel::check_room(const Tensor& tokens) const {
   check<ShapeError>(tokens.dim() == 2, kind(), "tokens are [B, T], got ", tokens);
-  check<ShapeError>(filled + tokens.size(1) <= room, kind(), tokens.size(1), " tokens after ", filled,
+  const int64_t room = is_open(spec_) ? std::numeric_limits<int64_t>::max() : context(), all = whole_time(tokens.size(1));
+  check<ShapeError>(all <= room, kind(), all, " tokens", parts_of_ ? " of all ranks" : " after 0",
                     " do not fit the context of ", room);
+  if (parts_of_) distributed::check_context(all, *parts_of_);
 }
 
 Tensor LanguageModel::hidden(const Tensor& tokens, const Tensor& padding) const {
   if (!padding.defined()) return hidden_at(tokens, {}, {});
+  check(!parts_of_, kind(), "rows with padding are not for positions in parts (set_context_parallel)");
   check<ShapeError>(padding.dtype() == DType::boolean && padding.shape() == tokens.shape(), kind(),
                     "padding is boolean of the tokens' shape ", tokens.shape(), ", got ", padding);
   const Tensor real = logical_not(padding);
@@ -155,8 +168,8 @@ Tensor LanguageModel::hidden(const Tensor& tokens, const Tensor& padding) const 
 }
 
 Tensor LanguageModel::hidden_at(const Tensor& tokens, const Tensor& positions, const Tensor& seen) const {
-  check_room(tokens, 0, is_open(spec_) ? std::numeric_limits<int64_t>::max() : context());
-  const Tensor x = embed(tokens, positions);
+  check_room(tokens);
+  const Tensor x = embed(tokens, positions, true);
   return end_blocks(run({x, {}}, places_at(tokens.size(1), positions, seen, x), nullptr, 0, blocks.size()));
 }
 
@@ -165,8 +178,14 @@ nn::Places LanguageModel::places_at(int64_t time, const Tensor& positions, const
   nn::Places places;
   places.seen = seen;
   places.turns_by_row = positions.defined();
-  for (const nn::RotaryTables& r : rotary_)
-    places.turns.push_back(positions.defined() ? r.at(positions, time, like) : r.rows(0, time, time, like));
+  places.context = parts_of_;
+  const int64_t all = whole_time(time);
+  for (const nn::RotaryTables& r : rotary_) {
+    nn::Turns turns = positions.defined() ? r.at(positions, time, like) : r.rows(0, all, all, like);
+    if (parts_of_)
+      for (Tensor* t : {&turns.cos, &turns.sin}) *t = distributed::context_part(*t, 0, *parts_of_);
+    places.turns.push_back(turns);
+  }
   return places;
 }
 
@@ -175,7 +194,7 @@ Tensor LanguageModel::hidden(const Tensor& tokens, ModelCache& cache, const Tens
   const DeviceScope there(cache.lengths.device());
   auto [places, positions] = places_of(kind(), tokens, cache, counts);
   const int64_t time = tokens.size(1);
-  const Tensor x = embed(tokens, positions);
+  const Tensor x = embed(tokens, positions, false);
   for (const nn::RotaryTables& r : rotary_)
     places.turns.push_back(places.first ? r.rows(0, time, cache.capacity, x) : r.at(positions, cache.capacity, x));
   const Tensor y = end_blocks(run({x, {}}, places, &cache, 0, blocks.size()));
@@ -206,10 +225,24 @@ Tensor LanguageModel::head_loss(const Tensor& hidden, const Tensor& targets, con
   memory::ModuleScope at("loss");
   const Tensor wanted = targets.reshape({-1});
   const bool plain = !head_bias_.defined() && spec_.logit_scale == 1 && spec_.logit_soft_cap == 0;
-  if (!plain || (head_map_ && nn::has_forward_hooks(*head_map_)))
+  if (!plain || (head_map_ && nn::has_forward_hooks(*head_map_))) {
+    if (tile_ > 0 && tile_ < wanted.numel()) {
+      const Tensor each = tiled(
+          0, tile_,
+          [this](const Tensor& rows, const Tensor& targets) {
+            return cross_entropy(logits(rows), targets, {.reduction = "none"});
+          },
+          hidden.reshape({-1, spec_.dim}), wanted);
+      if (reduction == "none") return each;
+      const Tensor learned = (wanted != CrossEntropyOptions().ignore_index).to(each.dtype());
+      return reduction == "sum" ? each.sum() : each.sum() / learned.sum();
+    }
     return cross_entropy(logits(hidden).view({-1, spec_.vocab}), wanted, {.reduction = reduction});
+  }
   const Tensor rows = distributed::whole_for(hidden, head_).view({-1, spec_.dim});
-  return head_cross_entropy(rows, head_, wanted, {.reduction = reduction});
+  // A card's way is by tiles of its own as it is.
+  return tile_ > 0 ? linear_cross_entropy(rows, head_, wanted, {.reduction = reduction})
+                   : head_cross_entropy(rows, head_, wanted, {.reduction = reduction});
 }
 
 Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
@@ -221,12 +254,12 @@ Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t
   const auto all = static_cast<int64_t>(blocks.size());
   check(0 <= first && first <= last && last <= all, kind(), "there are no blocks ", first, " to ", last, " among ", all);
   if (embeds) {
-    check_room(in, 0, is_open(spec_) ? std::numeric_limits<int64_t>::max() : context());
+    check_room(in);
   } else {
     check<ShapeError>(in.dim() == 3 && in.size(2) == spec_.dim, kind(), "x is [B, T, ", spec_.dim, "], got ", in);
   }
   const int64_t time = in.size(1);
-  const Tensor x = embeds ? embed(in, {}) : in;
+  const Tensor x = embeds ? embed(in, {}, true) : in;
   const nn::Residual r =
       run({x, {}}, places_at(time, {}, {}, x), nullptr, static_cast<size_t>(first), static_cast<size_t>(last));
   if (!targets.defined()) return r.sum();
@@ -242,6 +275,7 @@ Tensor LanguageModel::packed_loss(const Tensor& tokens, const Tensor& targets, c
 }
 
 void LanguageModel::check_rows(const Rows& rows) const {
+  check(!parts_of_, kind(), "packed rows are not for positions in parts (set_context_parallel)");
   for (const Tensor* t : {&rows.targets, &rows.positions, &rows.documents})
     check<ShapeError>(rows.tokens.dim() == 2 && t->shape() == rows.tokens.shape(), kind(), "tokens are ", rows.tokens,
                       ", what goes with them is ", *t);
@@ -253,8 +287,8 @@ nn::Residual LanguageModel::begin_pass(const Rows& rows) const {
   else
     check<ShapeError>(rows.tokens.shape() == rows.targets.shape(), kind(), "tokens are ", rows.tokens, ", targets ",
                       rows.targets);
-  check_room(rows.tokens, 0, is_open(spec_) ? std::numeric_limits<int64_t>::max() : context());
-  return {embed(rows.tokens, rows.positions), {}};
+  check_room(rows.tokens);
+  return {embed(rows.tokens, rows.positions, true), {}};
 }
 
 nn::Residual LanguageModel::pass_blocks(const nn::Residual& r, const Rows& rows, int64_t begin, int64_t end) const {
@@ -278,6 +312,12 @@ void LanguageModel::set_recomputed_blocks(int64_t count) {
   const auto all = static_cast<int64_t>(spec_.layers.size());
   check(count >= 0 && count <= all, kind(), "cannot compute ", count, " of ", all, " blocks again");
   recomputed_ = count;
+}
+
+void LanguageModel::set_tile(int64_t tokens) {
+  check(tokens >= 0, kind(), "a tile has ", tokens, " tokens");
+  tile_ = tokens;
+  for (nn::TransformerBlock& block : blocks) block.mlp.set_tile(tokens);
 }
 
 void LanguageModel::read_source(ModelCache&, const Tensor&, const Tensor&) const {

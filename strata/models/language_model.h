@@ -85,6 +85,20 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   void set_recomputed_blocks(int64_t blocks);
   int64_t recomputed_blocks() const { return recomputed_; }
 
+  /// From now on feed-forward parts and the loss are computed for so many tokens of a batch at a time, and again in
+  /// backward (tiled()): what is widest never stands whole, neither a feed-forward part's middle nor the logits. The
+  /// same loss and gradients up to rounding, for one more forward pass of these parts. 0: for all. The model must live,
+  /// at its place, until backward. Throws ValueError for a negative number.
+  void set_tile(int64_t tokens);
+  int64_t tile() const { return tile_; }
+
+  /// From now on rows of tokens and targets are this rank's part of sequences that the ranks of the group share, as
+  /// distributed::context_part(tokens, 1, ..) gives it; results are of its positions, the loss their mean. Attention sees
+  /// all positions. Of models without a mask of their own: padding and packed rows are refused (ValueError). What has a
+  /// cache is as ever. Nothing given: rows are whole again.
+  void set_context_parallel(const std::optional<distributed::ContextParallel>& context) { parts_of_ = context; }
+  const std::optional<distributed::ContextParallel>& context_parallel() const { return parts_of_; }
+
   /// @name With a cache: as TokenDecoder says
   /// @{
   /// Of models whose rotary positions change with the length (dynamic, longrope), the capacity is the length that
@@ -107,9 +121,11 @@ class LanguageModel : public nn::Module, public TokenDecoder {
  private:
   void initialise();
   void make_head();
-  // Vectors of tokens at positions [B, T], or at 0, 1, .. where undefined.
-  Tensor embed(const Tensor& tokens, const Tensor& positions) const;
-  void check_room(const Tensor& tokens, int64_t filled, int64_t room) const;
+  // Vectors of tokens at positions [B, T], or at 0, 1, .. where undefined, or at those that this rank has of all.
+  Tensor embed(const Tensor& tokens, const Tensor& positions, bool parts) const;
+  // Of tokens without a cache; and how many positions they are part of.
+  void check_room(const Tensor& tokens) const;
+  int64_t whole_time(int64_t time) const;
   nn::Residual run(nn::Residual r, const nn::Places& places, ModelCache* cache, size_t begin, size_t end) const;
   Tensor end_blocks(const nn::Residual& r) const;
   // Of tokens at `positions`, 0, 1, .. where undefined, that see what is `seen`; turns are in the precision of `like`.
@@ -124,7 +140,8 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   std::vector<nn::RotaryTables> rotary_;
   Tensor head_, head_bias_;             // [vocab, dim], [vocab]
   std::optional<nn::Linear> head_map_;  // whose weight head_ is, unless tied
-  int64_t recomputed_ = 0;
+  int64_t recomputed_ = 0, tile_ = 0;
+  std::optional<distributed::ContextParallel> parts_of_;
 };
 
 /// The model of a run's settings, model_spec(config). Throws ValueError.

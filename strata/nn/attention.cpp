@@ -280,7 +280,9 @@ Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* ca
                                        .view(packed.shape())
                                  : packed_rotary(packed, turns->cos, turns->sin, heads, kv_heads);
   }
-  if (in_place && !cache && !places.seen.defined())
+  check(!places.context || (!cache && !places.seen.defined()), "SelfAttention",
+        "positions in parts have neither a cache nor a mask");
+  if (in_place && !cache && !places.seen.defined() && !places.context)
     return out(packed_attention(packed, heads, kv_heads,
                                 {.is_causal = spec_.causal,
                                  .scale = spec_.scale,
@@ -365,12 +367,13 @@ Tensor SelfAttention::attend(const Tensor& q, const Tensor& k, const Tensor& v, 
   if (cached)
     return join_heads(cache_attention(
         q, k, v, places.queries, {.scale = spec_.scale, .window = spec_.window, .logit_soft_cap = spec_.soft_cap}));
-  return join_heads(scaled_dot_product_attention(q, k, v, places.seen,
-                                                 {.is_causal = spec_.causal,
-                                                  .scale = spec_.scale,
-                                                  .window = spec_.window,
-                                                  .dropout_p = is_training() ? spec_.dropout : 0.0,
-                                                  .logit_soft_cap = spec_.soft_cap}));
+  const AttentionOptions o{.is_causal = spec_.causal,
+                           .scale = spec_.scale,
+                           .window = spec_.window,
+                           .dropout_p = is_training() ? spec_.dropout : 0.0,
+                           .logit_soft_cap = spec_.soft_cap};
+  if (places.context) return join_heads(distributed::context_attention(q, k, v, o, *places.context));
+  return join_heads(scaled_dot_product_attention(q, k, v, places.seen, o));
 }
 
 }  // namespace strata::nn

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "strata/dist/context_parallel.h"
 #include "strata/nn/layer_spec.h"
 #include "strata/nn/layers.h"
 #include "strata/nn/norm.h"
@@ -91,6 +92,9 @@ struct Places {
   /// that are added to the scores, which broadcast to [B, heads, T, keys]; with a cache that was not empty these alone
   /// say what is seen.
   Tensor seen = {};
+  /// Where given: x is this rank's part of the positions, whose queries see the other ranks' keys, too
+  /// (distributed::context_attention()). Not with `seen` or a KvCache.
+  std::optional<distributed::ContextParallel> context = {};
 
   /// @name With a KvCache
   /// @{

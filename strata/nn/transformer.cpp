@@ -1,5 +1,6 @@
 #include "strata/nn/transformer.h"
 
+#include "strata/autograd/tiled.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/ops/activation/activation.h"
@@ -68,6 +69,13 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardSpec& spec) : Module("Fee
 
 Tensor FeedForward::forward(const Tensor& x) const {
   if (experts) return (*experts)(x);
+  if (tile_ == 0 || x.dim() < 2 || x.numel() <= tile_ * x.size(-1)) return compute(x);
+  // By a copy: backward may come when this object has gone.
+  const Tensor rows = x.reshape({x.numel() / x.size(-1), x.size(-1)});
+  return tiled(0, tile_, [own = *this](const Tensor& part) { return own.compute(part); }, rows).view(x.shape());
+}
+
+Tensor FeedForward::compute(const Tensor& x) const {
   const bool drops = is_training() && spec_.dropout > 0;
   const auto dropped = [&](const Tensor& inner) { return drops ? strata::dropout(inner, spec_.dropout) : inner; };
   // The fused pair reads weights by itself. Layers that hooks watch, or that are packed, are called.

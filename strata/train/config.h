@@ -87,6 +87,8 @@ struct ParallelConfig {
   bool every_pass = true;
   int64_t tp = 1;
   bool sequence = true;
+  int64_t cp = 1;
+  std::string cp_kind = "ring";
   int64_t pp = 1;
   std::string schedule = "1f1b";
   int64_t micro_batches = 0;
@@ -134,6 +136,7 @@ struct TrainConfig {
   double fit_seconds = 0.0;
   int64_t batch = 8;
   int64_t accumulate = 1;
+  int64_t tile = 0;
   std::string dtype = "f32";
   std::string grad_dtype = "f32";
   std::string param_dtype = "f32";

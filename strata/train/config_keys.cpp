@@ -216,6 +216,10 @@ std::vector<ConfigKey> make_keys() {
        "", 0, kCount, top<&T::fit_seconds>},
       {"train.batch", kInteger, "Sequences per forward pass.", "", 1, 1 << 20, top<&T::batch>},
       {"train.accumulate", kInteger, "Forward passes per optimizer step.", "", 1, 1 << 20, top<&T::accumulate>},
+      {"train.tile", kInteger,
+       "Tokens that feed-forward parts and the loss work on at a time, computed again in backward: for long sequences, less "
+       "memory for one more forward pass of these parts. 0: all.",
+       "", 0, kCount, top<&T::tile>},
       {"train.optimizer", kText, "Update rule.", rules_with([](const auto&) { return true; }), 0, 0,
        optim_of<&O::optimizer>},
       {"train.lr", kNumber, "Peak learning rate; lion takes about a tenth of adamw's, adadelta about 1.", "", 0, 1000,
@@ -337,7 +341,7 @@ std::vector<ConfigKey> make_keys() {
        "auto passes layers", 0, 0, memory_of<&Y::accumulation>},
       {"parallel.dp", kInteger,
        "Ranks that share each batch, each with the whole model: train.batch counts the rows of all. 0: those of the job "
-       "(strata launch, mpirun, srun, torchrun) that parallel.pp and parallel.tp leave.",
+       "(strata launch, mpirun, srun, torchrun) that parallel.pp, parallel.tp and parallel.cp leave.",
        "", 0, kCount, parallel_of<&ParallelConfig::dp>},
       {"parallel.exact", kInteger,
        "Micro-batches that each batch is computed in, for the same bits on any number of ranks that divides them: their "
@@ -364,6 +368,15 @@ std::vector<ConfigKey> make_keys() {
        "With parallel.tp: what lies between the products is shared out by positions, too. As many bytes travel, less is "
        "kept for backward.",
        "", 0, 0, parallel_of<&ParallelConfig::sequence>},
+      {"parallel.cp", kInteger,
+       "Ranks that share each sequence: every one has a part of its positions, and attention sees all (context "
+       "parallelism). The job has dp times cp ranks; model.context is a multiple of twice as many (ring), or of as many "
+       "(ulysses).",
+       "", 1, 1024, parallel_of<&ParallelConfig::cp>},
+      {"parallel.cp_kind", kText,
+       "How attention sees what other ranks of parallel.cp have: keys and values go round a ring (ring), for any number of "
+       "heads; or positions are exchanged for heads (ulysses), in fewer bytes, where the ranks divide the heads.",
+       "ring ulysses", 0, 0, parallel_of<&ParallelConfig::cp_kind>},
       {"parallel.pp", kInteger,
        "Ranks among which the layers are shared out, as stages of a pipeline; 1 for none. The job has dp times pp "
        "ranks.",

@@ -91,6 +91,29 @@ TrainConfig rows_of_a_rank(TrainConfig config) {
   config.batch = (config.batch + dp - 1) / dp;
   return config;
 }
+// What attention over parts of sequences takes beside its results and sends, of parallel.cp: of the block that takes
+// most, and of all blocks in a pass.
+struct ContextCosts {
+  int64_t workspace = 0, sends = 0;
+};
+ContextCosts context_costs(const LanguageModel& model, const TrainConfig& config) {
+  const int64_t n = config.parallel.cp, time = config.model.context / n, size = size_of(activation_dtype(config));
+  const bool ring = config.parallel.cp_kind == "ring";
+  ContextCosts costs;
+  for (const nn::TransformerBlock& block : model.blocks) {
+    const nn::AttentionSpec& s = block.attn.spec();
+    const int64_t rows = config.batch * time, kv_heads = s.latent ? s.heads : s.kv_heads;
+    const int64_t q = rows * s.heads * s.head_size, out = rows * s.heads * s.value_size,
+                  kv = rows * kv_heads * (s.head_size + s.value_size);
+    // A ring's backward: keys, values and their gradients here and coming, sums of gradients in f32, a block's own.
+    const int64_t takes = ring ? (3 * kv + 2 * q) * 4 + (3 * kv + q) * size : 3 * (q + out + kv) * size;
+    costs.workspace = std::max(costs.workspace, takes);
+    costs.sends += ring ? (n - 1) * 2 * kv * size + n * kv * 4
+                        : 2 * (q + out + std::max(kv, kv * n / kv_heads)) * size * (n - 1) / n;
+  }
+  return costs;
+}
+
 // With parallel.exact the rows that each of so many ranks has come in passes of a micro-batch each: these.
 TrainConfig in_micro_batches(TrainConfig config, int64_t ranks) {
   if (config.parallel.exact == 0) return config;
@@ -132,6 +155,8 @@ class DryRun {
     memory::TagScope tag(Tag::data);
     return empty_batch(config_, rows_);
   }
+  // Rows are this rank's positions from now on.
+  void share_positions(int64_t ranks) { rows_.read /= ranks; }
   nn::Module& module() const { return model->as_module(); }
   /// Rows of the largest products of a pass, and its tokens.
   int64_t most_rows() const { return config_.batch * std::max(rows_.read, rows_.written); }
@@ -172,9 +197,9 @@ class DryRun {
   std::shared_ptr<SavedTensorOffload> offload;
 };
 
-// What one of parallel.dp ranks has and sends, where one alone would have `e`; `activations` are the most at any time.
+// What one of the ranks of parallel.dp and parallel.cp has and sends, where one alone would have `e`; `activations` are the most at any time.
 MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const nn::Module& module, int64_t activations) {
-  const int64_t dp = config.parallel.dp;
+  const int64_t dp = std::max<int64_t>(config.parallel.dp, 1) * config.parallel.cp;
   if (dp <= 1) return e;
   e.ranks = dp;
   if (config.parallel.exact > 0) return e;  // micro-batches' sums travel otherwise, and nothing lies in parts
@@ -221,9 +246,13 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
   DryRun run(config, recomputed, saved);
+  const auto* const decoder = dynamic_cast<const LanguageModel*>(run.model.get());
+  ContextCosts context;
+  if (config.parallel.cp > 1 && decoder != nullptr) context = context_costs(*decoder, config);
   const auto make_batch = [&] { return run.make_batch(); };
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
+  if (context.workspace > 0) run.share_positions(config.parallel.cp);  // of whole rows
   const int64_t more = given.accumulate > 0 ? config.accumulate / given.accumulate - 1 : 0;  // of their micro-batches
   const Tensor rest = reserve(6 * more * run.tokens() * static_cast<int64_t>(sizeof(int64_t)), Tag::data);
   const int64_t sums = sums_of_micro_batches(config, run.module());
@@ -252,9 +281,9 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
     for (const data::Batch& batch : layered > 0 ? std::vector<data::Batch>() : batches) {
       const Tensor loss = run.loss(batch);
       saved_bytes = std::max(saved_bytes, live_activations());
-      const bool fused = dynamic_cast<const LanguageModel*>(run.model.get()) != nullptr;
-      if (fused && config.device.starts_with("cuda")) {  // kernels do not run here, and this one's workspace is large
-        reserve(detail::linear_cross_entropy_workspace(config.batch * config.model.context, config.model.dim,
+      reserve(context.workspace, Tag::workspace);
+      if (decoder != nullptr && config.device.starts_with("cuda")) {  // kernels do not run here, and this one's workspace is large
+        reserve(detail::linear_cross_entropy_workspace(run.most_rows(), config.model.dim,
                                                        config.model.vocab, activation_dtype(config)),
                 Tag::workspace);
       }
@@ -267,7 +296,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
   }
   const memory::Stats after = memory::stats(DeviceType::meta);
   const auto at_peak = [&](Tag tag) { return after.peak[static_cast<int>(tag)] - before.live[static_cast<int>(tag)]; };
-  const MemoryEstimate alone{.parameter_count = run.module().num_parameters(),
+  MemoryEstimate alone{.parameter_count = run.module().num_parameters(),
                              .parameters = at_peak(Tag::parameter),
                              .gradients = gradients - before.live[static_cast<int>(Tag::gradient)],
                              .optimizer = at_peak(Tag::optimizer),
@@ -275,6 +304,7 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
                              .data = at_peak(Tag::data),
                              .peak = after.peak_reserved - before.reserved,
                              .sums = sums};
+  alone.sends_activations = context.sends * config.accumulate;
   return of_a_rank(alone, config, run.module(), std::max(alone.activations, saved_bytes));
 }
 

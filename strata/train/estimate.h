@@ -15,7 +15,7 @@
 namespace strata {
 
 /// Bytes of the memory of train.device. Gradients and activations are largest at different times: the peak is less than
-/// the sum. Where parallel.dp names ranks they are the first one's, whose parts are the largest.
+/// the sum. Where parallel.dp or parallel.cp name ranks they are the first one's, whose parts are the largest.
 struct MemoryEstimate {
   int64_t parameter_count = 0;  ///< elements
   int64_t parameters = 0;
@@ -25,14 +25,15 @@ struct MemoryEstimate {
   int64_t data = 0;         ///< batches made ready
   int64_t peak = 0;         ///< of the heap that holds them all: their sum, and what fragmentation adds
   int64_t sums = 0;         ///< beside gradients, in f32, while parallel.exact's micro-batches are added
-  int64_t ranks = 1;        ///< of parallel.dp
+  int64_t ranks = 1;        ///< of parallel.dp times parallel.cp
   /// Bytes that a rank sends to others in a step (nn::ShardedCosts); 0 with parallel.exact.
   int64_t sends_parameters = 0, sends_gradients = 0;
+  int64_t sends_activations = 0;  ///< the same of parallel.cp's attention
 };
 
 /// Runs one training step of the settings on the meta device: the same code, shapes only. model.vocab 0 is taken as the
-/// byte tokenizer's 256. With parallel.dp ranks a rank has its rows of the batch, and what parallel.zero leaves it; other
-/// layouts are not looked at. Throws ValueError for settings that do not fit together.
+/// byte tokenizer's 256. With parallel.dp ranks a rank has its rows of the batch, with parallel.cp its positions of them, and
+/// what parallel.zero leaves it; other layouts are not looked at. Throws ValueError for settings that do not fit together.
 /// `recomputed` of the blocks keep only their inputs; as memory.recompute says where it is not given.
 /// With `saved`, forward's saved tensors are dropped and made again as that plan says; none of it leaves. With
 /// `layered`, all of train.accumulate's batches go through so many blocks before the next come.

@@ -19,6 +19,7 @@ std::string ExactStep::refuses(const TrainConfig& c) {
     if (yes && what.empty()) what = cat("parallel.exact = ", n, " is not for ", text);
   };
   refuse(c.parallel.tp > 1, cat("parallel.tp = ", c.parallel.tp, ": products that are cut add in another order"));
+  refuse(c.parallel.cp > 1, cat("parallel.cp = ", c.parallel.cp, ": a rank has the gradients of its positions alone"));
   refuse(c.parallel.pp > 1, cat("parallel.pp = ", c.parallel.pp, ": a stage has the gradients of its layers alone"));
   refuse(c.parallel.zero > 0, cat("parallel.zero = ", c.parallel.zero, ": its norms are sums of parts"));
   refuse(c.memory.any(), "[memory]: what it moves is planned for other passes");

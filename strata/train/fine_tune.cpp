@@ -290,6 +290,7 @@ std::shared_ptr<TokenDecoder> make_tuned_model(const TrainConfig& config) {
     auto model = make_model(config.model);
     nn::convert_parameters(*model, dtype);
     apply_tuning(*model, config.tune, own_adapter_names(*model));
+    model->set_tile(config.tile);
     return model;
   }
   const InitModel init = find_init(config.init);
@@ -297,6 +298,9 @@ std::shared_ptr<TokenDecoder> make_tuned_model(const TrainConfig& config) {
   if (config.tune.quantize != "none") pack(model->as_module(), config.tune.quantize);
   const AdapterNames names = config.tune.method == "full" ? AdapterNames() : adapter_names(*model, init);
   apply_tuning(model->as_module(), config.tune, names);
+  auto* const decoder = dynamic_cast<LanguageModel*>(model.get());
+  check(decoder != nullptr || config.tile == 0, "train", "train.tile is for decoders");
+  if (decoder != nullptr) decoder->set_tile(config.tile);
   return model;
 }
 

@@ -151,9 +151,10 @@ std::string to_text(const MemoryPlan& plan) {
   }
   if (plan.program > 0) s += row("program", plan.program) + '\n';
   if (e.sends_gradients > 0)
-    s += row("sent", e.sends_parameters + e.sends_gradients) +
-         fmt::format("  (by one of {} ranks in a step: parameters {}, gradients {}; what is above is one rank's)\n",
-                     e.ranks, memory::bytes_text(e.sends_parameters), memory::bytes_text(e.sends_gradients));
+    s += row("sent", e.sends_parameters + e.sends_gradients + e.sends_activations) +
+         fmt::format("  (by one of {} ranks in a step: parameters {}, gradients {}{}; what is above is one rank's)\n",
+                     e.ranks, memory::bytes_text(e.sends_parameters), memory::bytes_text(e.sends_gradients),
+                     e.sends_activations > 0 ? ", attention " + memory::bytes_text(e.sends_activations) : "");
   const int64_t wanted = e.peak + plan.program, free = plan.bound.free();
   if (free == std::numeric_limits<int64_t>::max()) return s;  // nothing bounds it
   s += row("free", free) + fmt::format("  ({}: {}, {} in use)\n\n", plan.bound.name,

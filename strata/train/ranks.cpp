@@ -45,7 +45,7 @@ nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t 
 
 Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(config.parallel.sequence) {
   using namespace distributed;
-  const int64_t ranks = distributed::size(), pp = config.parallel.pp, others = pp * tp_;
+  const int64_t ranks = distributed::size(), pp = config.parallel.pp, cp = config.parallel.cp, others = pp * tp_ * cp;
   const int64_t dp = config.parallel.dp > 0 ? config.parallel.dp : ranks / others;
   std::string layout;
   const auto say = [&](bool given, const char* axis, int64_t n) {
@@ -53,6 +53,7 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
   };
   say(config.parallel.dp > 0, "dp", dp);
   say(pp > 1, "pp", pp);
+  say(cp > 1, "cp", cp);
   say(tp_ > 1, "tp", tp_);
   check(dp > 0 && dp * others == ranks, "train", layout, ", and the job has ", ranks,
         ranks == 1 ? " rank: start it with strata launch -n " : " ranks: start it with strata launch -n ",
@@ -69,7 +70,11 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
         config.tune.method);
   check(tp_ == 1 || pp == 1, "train",
         "parallel.tp and parallel.pp are not for one run: take one of them, with parallel.dp");
-  sharing_ = sharded_options(config.parallel, dp);
+  for (const auto& [axis, n] : {std::pair("tp", tp_), std::pair("pp", pp)}) {
+    check(cp == 1 || n == 1, "train", "parallel.cp and parallel.", axis,
+          " are not for one run: take one of them, with parallel.dp");
+  }
+  sharing_ = sharded_options(config.parallel, dp * cp);
   check(sharing_.zero == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
         config.tune.method);
   for (const auto& [axis, n] : {std::pair("tp", tp_), std::pair("pp", pp)}) {
@@ -78,13 +83,18 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
   }
   if (pp > 1) ModelPipeline::check_settings(config);
   set_mesh(
-      Mesh(cat(pp > 1 ? cat("pp=", pp, ' ') : std::string(), "dp=", dp, tp_ > 1 ? cat(" tp=", tp_) : std::string())));
+      Mesh(cat(pp > 1 ? cat("pp=", pp, ' ') : std::string(), "dp=", dp, cp > 1 ? cat(" cp=", cp) : std::string(),
+               tp_ > 1 ? cat(" tp=", tp_) : std::string())));
   world_ = &group("world");
   leads_ = world_->rank() == 0;
   size_ = dp;
-  if (dp == 1) return;
-  group_ = &group("dp");
-  rank_ = group_->rank();
+  if (dp > 1) rank_ = group("dp").rank();
+  if (cp > 1) {
+    context_ = ContextParallel{.group = "cp", .kind = context_kind(config.parallel.cp_kind)};
+    sharing_.axis = dp > 1 ? "dp+cp" : "cp";
+    check_context(config.model.context, *context_);
+  }
+  if (dp * cp > 1) group_ = &group(sharing_.axis);
 }
 Ranks::~Ranks() = default;
 
@@ -93,10 +103,34 @@ void Ranks::meet() const {
 }
 
 void Ranks::shard(TokenDecoder& model) const {
+  share_positions(model);
   if (tp_ == 1) return;
   const auto* decoder = dynamic_cast<const LanguageModel*>(&model);
   check(decoder != nullptr, "train", "parallel.tp is for decoders");
   distributed::shard_module(*decoder, shard_plan(*decoder, tp_), "tp", {.sequence = sequence_});
+}
+
+void Ranks::share_positions(TokenDecoder& model) const {
+  if (!context_) return;
+  auto* decoder = dynamic_cast<LanguageModel*>(&model);
+  check(decoder != nullptr, "train", "parallel.cp is for decoders");
+  const int64_t n = distributed::group(context_->group).size();
+  for (size_t i = 0; i < decoder->blocks.size() && context_->kind == distributed::ContextKind::ulysses; ++i) {
+    const nn::AttentionSpec& s = decoder->blocks[i].attn.spec();
+    const int64_t kv_heads = s.latent ? s.heads : s.kv_heads;
+    check(s.heads % n == 0 && (kv_heads % n == 0 || n % kv_heads == 0), "train", "parallel.cp_kind = ulysses: ", n,
+          " ranks do not share the heads of blocks.", i, ": ", s.heads, " of queries, ", kv_heads,
+          " of keys and values; ring takes any");
+  }
+  decoder->set_context_parallel(context_);
+}
+
+const char* Ranks::together() const {
+  return pipeline_ ? "a pipeline" : context_ ? "ranks that share sequences" : nullptr;
+}
+
+Tensor Ranks::own_positions(const Tensor& rows) const {
+  return context_ ? distributed::context_part(rows, 1, *context_) : rows;
 }
 
 void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config) {
@@ -178,8 +212,8 @@ void Ranks::seed_step(int64_t seed, int64_t step) const {
   if (!group_ && !pipeline_) return;  // one part of the batch: the numbers of one rank
   // A stream for each part of a batch, a stretch of it for each step: nothing of it has to be saved.
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
-  const RngKey key{static_cast<uint64_t>(seed) + kOdd * static_cast<uint64_t>(rank_ + 1), static_cast<uint64_t>(step)
-                                                                                              << 40};
+  const uint64_t part = context_ ? static_cast<uint64_t>(group_->rank()) : static_cast<uint64_t>(rank_);
+  const RngKey key{static_cast<uint64_t>(seed) + kOdd * (part + 1), static_cast<uint64_t>(step) << 40};
   default_generator().set_state(key);
   if (pipeline_) pipeline_->seed(key);
 }
@@ -188,7 +222,10 @@ std::vector<double> Ranks::vote(std::vector<double> v) const {
   return reduced(world_, std::move(v), "vote", distributed::Reduction::max);
 }
 std::vector<double> Ranks::sum(std::vector<double> v) const {
-  return reduced(group_, std::move(v), "sum", distributed::Reduction::sum);
+  v = reduced(group_, std::move(v), "sum", distributed::Reduction::sum);
+  if (context_)
+    for (double& x : v) x /= static_cast<double>(group_->size()) / static_cast<double>(size_);
+  return v;
 }
 std::vector<double> Ranks::follow(std::vector<double> v) const {
   if (!world_) return v;

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "strata/dist/context_parallel.h"
 #include "strata/dist/data_parallel.h"
 #include "strata/models/language_model.h"
 #include "strata/nn/fully_sharded.h"
@@ -16,13 +18,13 @@ namespace strata {
 class ExactStep;
 class ModelPipeline;
 
-/// What [parallel] says of parts of the model, for `dp` ranks. Throws ValueError naming parallel.reshard where it is
-/// neither a word nor a number that divides them.
+/// What [parallel] says of parts of the model, for `dp` ranks (times those of parallel.cp). Throws ValueError naming
+/// parallel.reshard where it is neither a word nor a number that divides them.
 nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t dp);
 
 /// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
-/// "pp" are the stages of a pipeline, those along "tp" share the model's weights; rank 0 alone writes into the run's
-/// folder. Without a job (distributed::init) all of it costs nothing.
+/// "pp" are the stages of a pipeline, those along "tp" share the model's weights, those along "cp" the positions of each
+/// row; rank 0 alone writes into the run's folder. Without a job (distributed::init) all of it costs nothing.
 class Ranks {
  public:
   /// Checks that the settings can be carried out by the job's ranks. Throws ValueError naming the key.
@@ -40,8 +42,13 @@ class Ranks {
   bool leads() const { return leads_; }
   /// Whether tensors lie in parts: then every rank takes part where one is read as a whole.
   bool shares_weights() const { return tp_ > 1 || sharded_ != nullptr; }
-  /// Leaves this rank its parts of the model's weights, as parallel.tp says. Throws ValueError naming what does not divide.
+  /// Leaves this rank its parts of the model's weights, as parallel.tp says, and has the model take own_positions() from
+  /// now on, as parallel.cp says. Throws ValueError naming what does not divide.
   void shard(TokenDecoder& model) const;
+  /// What of a batch's tensors [B, T] this rank computes: its positions; all without parallel.cp.
+  Tensor own_positions(const Tensor& rows) const;
+  /// Who waits for others within a pass: "a pipeline" or the like; nullptr where nobody does.
+  const char* together() const;
   /// Leaves this rank its stages of the model, where parallel.pp says so. Throws ValueError naming what cannot be cut.
   void take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config);
   /// The stages of this rank; nullptr without a pipeline.
@@ -80,15 +87,18 @@ class Ranks {
   std::vector<double> vote(std::vector<double> values) const;
   /// Rank 0's values.
   std::vector<double> follow(std::vector<double> values) const;
-  /// The sums of the ranks along "dp", in their order.
+  /// The sums of the ranks along "dp", in their order, of values of which ranks along "cp" have a part's mean each.
   std::vector<double> sum(std::vector<double> values) const;
 
  private:
-  distributed::Group* group_ = nullptr;  // along "dp", of several ranks
+  void share_positions(TokenDecoder& model) const;
+
+  distributed::Group* group_ = nullptr;  // along "dp" and "cp", of several ranks: those whose gradients are averaged
   distributed::Group* world_ = nullptr;  // of several ranks
   int64_t rank_ = 0, size_ = 1, tp_ = 1;
   bool leads_ = true, sequence_ = true;
-  nn::FullyShardedOptions sharing_{.zero = 0};  // as parallel.zero says
+  std::optional<distributed::ContextParallel> context_;  // of parallel.cp
+  nn::FullyShardedOptions sharing_{.zero = 0};           // as parallel.zero says
   std::unique_ptr<ModelPipeline> pipeline_;
   std::unique_ptr<distributed::DataParallel> gradients_;
   std::unique_ptr<ExactStep> exact_;

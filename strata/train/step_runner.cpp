@@ -88,7 +88,7 @@ Tensor StepRunner::loss(const data::Batch& batch) const {
   std::optional<AutocastScope> autocast;
   if (autocast_) autocast.emplace(*autocast_);
   data::Batch here;
-  for (const Tensor& t : batch) here.push_back(t.to(device_));
+  for (const Tensor& t : batch) here.push_back(ranks_.own_positions(t.to(device_)));
   if (ModelPipeline* const stages = ranks_.pipeline()) return stages->loss(here);
   return batch_loss(model_, here, config_);
 }

@@ -412,8 +412,8 @@ void Run::diverged(const Launched& l, const optim::StepReport& r) {
   default_generator().set_state(l.rng);
   try {
     AnomalyScope watch;
-    if (ranks_->pipeline())  // who finds it would leave the others waiting
-      cause = "the step of a pipeline is not repeated to find the op";
+    if (const char* const together = ranks_->together())  // who finds it would leave the others waiting
+      cause = fmt::format("the step of {} is not repeated to find the op", together);
     else
       steps_->repeat(l.batches, r.scale);
   } catch (const AutogradError& e) {

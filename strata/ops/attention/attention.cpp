@@ -344,6 +344,12 @@ std::tuple<Tensor, Tensor> detail::attention_with_lse(const Tensor& q, const Ten
                       a.logit_soft_cap, a.sinks, a.key_lengths);
 }
 
+Triple detail::attention_gradients(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k,
+                                   const Tensor& v, const Tensor& out, const Tensor& lse, const AttentionArguments& a) {
+  return attention_backward_op(gout, glse, q, k, v, {}, out, lse, a.is_causal, a.scale, a.window, a.query_offset,
+                               a.dropout_p, a.key, a.alibi_slopes, a.logit_soft_cap, a.key_lengths);
+}
+
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                                     const AttentionOptions& o) {
   if (o.dropout_p > 0) {

@@ -40,6 +40,10 @@ DescribedAttention describe_attention(const Tensor& q, const Tensor& k, const Te
 /// scaled_dot_product_attention()'s record with its key and both results.
 std::tuple<Tensor, Tensor> attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                                               const AttentionArguments& a);
+/// The gradients of that for q, k and v, where out and lse are of more keys than k has: those of these keys alone.
+std::tuple<Tensor, Tensor, Tensor> attention_gradients(const Tensor& gout, const Tensor& glse, const Tensor& q,
+                                                       const Tensor& k, const Tensor& v, const Tensor& out,
+                                                       const Tensor& lse, const AttentionArguments& a);
 /// The gradient of an additive mask, of its shape.
 Tensor attention_mask_gradient(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k,
                                const Tensor& v, const Tensor& mask, const Tensor& out, const Tensor& lse,
