@@ -21,8 +21,8 @@ void expect_map(int64_t n, unsigned blocks, bool in_place) {
   for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i), b[i] = static_cast<float>(i % 7);
   const std::vector<float> before = a;
   std::vector<float>& y = in_place ? a : own;
-  ASSERT_EQ(tile::emulation::launch(detail::dense_kernel<V, float, TwiceAndMore, float, float>, blocks, detail::kThreads,
-                                    0, 1, n, TwiceAndMore(), static_cast<void*>(y.data()),
+  ASSERT_EQ(tile::emulation::launch(detail::dense_kernel<V, float, TwiceAndMore, float, float>, blocks,
+                                    detail::kThreads, 0, 1, n, TwiceAndMore(), static_cast<void*>(y.data()),
                                     static_cast<const float*>(a.data()), static_cast<const float*>(b.data())),
             "");
   for (size_t i = 0; i < before.size(); ++i) ASSERT_EQ(y[i], 2 * before[i] + b[i]) << i;
@@ -44,7 +44,8 @@ TEST(DenseMap, EachElementOnce) {
 
 TEST(DenseMap, BlocksReachAllElements) {
   const int64_t piece = detail::kThreads * 4;
-  for (const int64_t n : {int64_t{1}, piece, piece + 1, piece * 8191, piece * 8191 + 1, piece * 8192 + 1, piece * 8193}) {
+  for (const int64_t n :
+       {int64_t{1}, piece, piece + 1, piece * 8191, piece * 8191 + 1, piece * 8192 + 1, piece * 8193}) {
     const int64_t blocks = detail::dense_blocks<4>(n), pieces = (n + piece - 1) / piece;
     EXPECT_GE(blocks * (pieces < detail::kManyBlocks ? 1 : 2), pieces) << n;
     EXPECT_LE(blocks, pieces) << n;

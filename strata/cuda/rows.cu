@@ -50,9 +50,8 @@ __global__ void __launch_bounds__(kThreads)
 // The same for rows of one piece, of which a thread has several on their way together; blockIdx.y counts what is before
 // rows.
 template <class U>
-__global__ void __launch_bounds__(kThreads)
-    take_pieces_kernel(const U* x, const int64_t* index, U* y, int64_t n, int64_t rows, bool from_end,
-                       RangeCheck in_range) {
+__global__ void __launch_bounds__(kThreads) take_pieces_kernel(const U* x, const int64_t* index, U* y, int64_t n,
+                                                               int64_t rows, bool from_end, RangeCheck in_range) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kTaken) + threadIdx.x;
   const U* const src = x + blockIdx.y * rows;
   U* const dst = y + blockIdx.y * n;
@@ -239,9 +238,9 @@ void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& inde
     const int64_t pieces = bytes / static_cast<int64_t>(sizeof(U));
     if (pieces == 1 && shape.pre <= 65535) {
       const dim3 grid(blocks_for(n, kThreads * kTaken), static_cast<unsigned>(shape.pre));
-      take_pieces_kernel<U><<<grid, kThreads, 0, stream()>>>(
-          static_cast<const U*>(x), static_cast<const int64_t*>(index.raw_data()), static_cast<U*>(y), n, shape.rows,
-          from_end, range_check());
+      take_pieces_kernel<U>
+          <<<grid, kThreads, 0, stream()>>>(static_cast<const U*>(x), static_cast<const int64_t*>(index.raw_data()),
+                                            static_cast<U*>(y), n, shape.rows, from_end, range_check());
       return;
     }
     const dim3 block = block_for(pieces, kTaken);

@@ -277,13 +277,16 @@ def test_faiss_k_selection_is_the_head_of_a_sort(k, device):
 
 @each_device
 def test_fastattention_without_matrix_units_agrees_with_separate_ops(device):
-    """FastAttention: heads of 100, which kernels with matrix units do not take, within 1e-3 of the definition."""
+    """FastAttention: a negative scale, which kernels with matrix units do not take, and heads of 100, which are padded for
+    them, both within 1e-3 of the definition."""
     st.manual_seed(13)
     q, k, v = (st.randn(1, 2, 4096 if device == "cuda" else 300, 100, device=device) for _ in range(3))
-    got = F.scaled_dot_product_attention(q, k, v).cpu().numpy()
+    ordinary = F.scaled_dot_product_attention(-q, k, v, scale=-0.1).cpu().numpy()
+    padded = F.scaled_dot_product_attention(q, k, v).cpu().numpy()
     q, k, v = (x.double() for x in (q, k, v))
     expected = (F.softmax(q @ k.transpose(-2, -1) * 0.1, -1) @ v).cpu().numpy()
-    np.testing.assert_allclose(got, expected, atol=1e-3)
+    np.testing.assert_allclose(ordinary, expected, atol=1e-3)
+    np.testing.assert_allclose(padded, expected, atol=1e-3)
 
 
 @each_device

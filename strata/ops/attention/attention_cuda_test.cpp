@@ -1,7 +1,9 @@
 // Attention on a CUDA device against the CPU's in double, for every head size that has kernels of its own.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -127,7 +129,52 @@ TEST_P(CudaAttention, AgreesWithTheCpuInDouble) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(HeadSizes, CudaAttention,
-                         ::testing::Values(8, 16, 32, 40, 64, 72, 80, 96, 128, 160, 256, 100));
+                         ::testing::Values(3, 8, 16, 32, 40, 64, 72, 80, 96, 100, 128, 160, 256));
+
+// What tensor cores do not take, by ordinary arithmetic: a negative scale, f64, heads above 256; and what is padded for
+// them: values of another size than keys, rows that begin anywhere.
+TEST(CudaAttentionCalls, OrdinaryArithmeticAndPaddedHeads) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  struct Call {
+    DType dtype;
+    double tolerance;
+    int64_t d, dv, begin = 0;  // of rows that are views from this number on
+    std::optional<double> scale = {};
+    int64_t tq = 200, tk = 230;
+  };
+  const Call calls[] = {{DType::f32, 1e-5, 64, 64, 0, -0.1},
+                        {DType::bf16, 2e-2, 100, 100, 0, -0.1},
+                        {DType::f32, 1e-5, 37, 37, 1, -0.1},
+                        {DType::f64, 1e-12, 40, 72},
+                        {DType::f32, 1e-5, 300, 260},
+                        {DType::f32, 2e-5, 24, 100},
+                        {DType::bf16, 2e-2, 192, 128},
+                        {DType::f16, 5e-3, 64, 64, 3},
+                        {DType::f32, 2e-5, 3, 3, 0, {}, 2000, 6},
+                        {DType::f16, 5e-3, 100, 20, 0, {}, 5, 400}};
+  for (const Call& c : calls) {
+    SCOPED_TRACE(cat(c.dtype, ", sizes ", c.d, " and ", c.dv, " from ", c.begin));
+    AttentionOptions options;
+    options.is_causal = true;
+    options.query_offset = 30;
+    options.scale = c.scale;
+    const auto run = [&](DType dtype, Device device) {
+      manual_seed(8);
+      const auto operand = [&](int64_t heads, int64_t time, int64_t size) {
+        const Tensor all = randn({2, heads, time, c.begin + size + 1}).to(c.dtype).to(dtype).to(device);
+        return slice(all, 3, c.begin, c.begin + size);
+      };
+      Tensor q = operand(4, c.tq, c.d), k = operand(2, c.tk, c.d), v = operand(2, c.tk, c.dv);
+      const Tensor gy = operand(4, c.tq, c.dv);
+      for (Tensor* t : {&q, &k, &v}) t->set_requires_grad();
+      const Tensor y = scaled_dot_product_attention(q, k, v, {}, options);
+      y.backward(gy);
+      return std::array<Tensor, 4>{y, q.grad(), k.grad(), v.grad()};
+    };
+    const auto got = run(c.dtype, Device::cuda()), want = run(DType::f64, Device::cpu());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_LE(difference(got[i], want[i]), c.tolerance) << i;
+  }
+}
 
 // A mask for [batch, heads, tq, tk], in f32 or boolean, as its name says.
 Tensor mask_of(const std::string& kind, const Config& c) {

@@ -293,7 +293,8 @@ TEST_F(MmaAttention, BackwardOfTwoParts) {
   check_backward<TwoParts, 256, true>({.tq = 20, .tk = 70, .d = 240, .dropout = 0.3, .drawn = false, .soft_cap = 3});
 }
 TEST_F(MmaAttention, PaddedHeads) {
-  const Case c{.batch = 2, .heads = 2, .kv_heads = 1, .tq = 70, .tk = 90, .d = 59, .causal = true, .offset = 20, .seed = 1};
+  const Case c{
+      .batch = 2, .heads = 2, .kv_heads = 1, .tq = 70, .tk = 90, .d = 59, .causal = true, .offset = 20, .seed = 1};
   check_padded<Halves, 64>(c);
   check_padded<TwoParts, 64>(c);
   check_padded<OnePart, 128>({.batch = 1, .heads = 2, .kv_heads = 2, .tq = 20, .tk = 70, .d = 100});

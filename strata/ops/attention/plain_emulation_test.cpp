@@ -97,7 +97,8 @@ TEST_F(PlainAttention, Shapes) {
   check<float, 2>({.heads = 1, .tq = 70, .tk = 66, .d = 100, .causal = true, .offset = -10});
   check<float, 1>({.heads = 1, .tq = 5, .tk = 70, .d = 70, .seed = 2});
   check<float, 2>({.heads = 1, .tq = 3, .tk = 5, .d = 260});
-  check<BFloat16, 1>({.batch = 2, .heads = 2, .kv_heads = 2, .tq = 140, .tk = 90, .d = 24, .window = 30, .offset = -20});
+  check<BFloat16, 1>(
+      {.batch = 2, .heads = 2, .kv_heads = 2, .tq = 140, .tk = 90, .d = 24, .window = 30, .offset = -20});
   check<float, 1>({.heads = 1, .tq = 200, .tk = 200, .d = 8, .window = 150, .seed = 1});
   Case packed{.heads = 2, .kv_heads = 1, .tq = 160, .tk = 190, .d = 12, .causal = true, .offset = 20};
   packed.sequences = {{{40, 50}}, {{0, 9}}, {{100, 120}}, {{13, 0}}};

@@ -26,7 +26,7 @@ constexpr int kStep = 32;               // columns of two operands, or rows of o
 
 /// Operands' stages, over which a part of a third's rows lies later, and a tile of weights.
 template <class C>
-constexpr int kSharedBytes = 2 * kTile * kTile * static_cast<int>(sizeof(C));
+constexpr int kSharedBytes = 2 * kTile* kTile* static_cast<int>(sizeof(C));
 static_assert(2 * kStep == kTile);
 
 template <class T>
@@ -192,8 +192,8 @@ __device__ __forceinline__ bool take_place(AttentionCall& c, const Sequences& se
 /// are there and see all 64 keys from k0 on.
 __device__ __forceinline__ bool is_plain(const AttentionCall& c, int64_t q0, int64_t k0) {
   const int64_t q1 = q0 + kTile - 1, k1 = k0 + kTile - 1;
-  return c.mask == nullptr && c.soft_cap == 0 && c.alibi_slopes == nullptr && c.dropout == 0 && q1 < c.tq && k1 < c.tk &&
-         (!c.causal || k1 <= q0 + c.offset) &&
+  return c.mask == nullptr && c.soft_cap == 0 && c.alibi_slopes == nullptr && c.dropout == 0 && q1 < c.tq &&
+         k1 < c.tk && (!c.causal || k1 <= q0 + c.offset) &&
          (c.window == 0 || (q1 + c.offset - k0 < c.window && k1 - (q0 + c.offset) < c.window));
 }
 

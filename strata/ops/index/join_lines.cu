@@ -19,9 +19,9 @@ using cuda::Walk;
 
 constexpr int kLines = 8, kThreads = kLines * kWarp, kStretch = 256;
 constexpr int kLoads = kStretch * kLines / kThreads;
-constexpr int64_t kMostMemory = 96 * 1024;  // of a block: two to a multiprocessor
+constexpr int64_t kMostMemory = 96 * 1024;    // of a block: two to a multiprocessor
 constexpr int64_t kAloneMemory = 208 * 1024;  // of a block that is alone there
-constexpr int64_t kMultiprocessors = 132;   // of an H200
+constexpr int64_t kMultiprocessors = 132;     // of an H200
 
 // From one line's numbers to the next's in shared memory: of `n` places. Lines lie 4 words apart, so that 4 places of 8
 // lines are in banks of their own.
@@ -279,8 +279,8 @@ double rounds_of(int64_t lines, int64_t parts, int64_t memory) {
   return static_cast<double>(((lines + kLines - 1) / kLines * parts + at_once - 1) / at_once);
 }
 
-// A block's places and memory, how many such parts there are, and the microseconds of all blocks' steps along lines of m
-// elements: 12 ns an element of a line whose steps wait for one another and mostly find elements of a place each, 30
+// A block's places and memory, how many such parts there are, and the microseconds of all blocks' steps along lines of
+// m elements: 12 ns an element of a line whose steps wait for one another and mostly find elements of a place each, 30
 // where a place has several, 4 where nobody waits, and 6 to look at one that is for another part.
 struct Tiling {
   int64_t tile = 1, memory = 1, parts = 1;

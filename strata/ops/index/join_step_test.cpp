@@ -26,7 +26,8 @@ void walk(Join join, const int32_t* place, const float* value, int n, float* tot
 // Elements of which some name no place and some a place that a neighbour names too; `places` few or many.
 template <bool kCounted>
 void expect_in_order(Join join, int places, int n, bool tags, uint64_t seed, bool include_self = true) {
-  SCOPED_TRACE(cat(places, " places, ", n, " elements, tags ", tags, ", join ", static_cast<int>(join), ", seed ", seed));
+  SCOPED_TRACE(
+      cat(places, " places, ", n, " elements, tags ", tags, ", join ", static_cast<int>(join), ", seed ", seed));
   std::mt19937 random(static_cast<unsigned>(seed) + 7);
   std::vector<int32_t> place(static_cast<size_t>(n)), count(static_cast<size_t>(places), include_self ? 1 : 0);
   std::vector<float> value(place.size()), total(count.size());

@@ -460,6 +460,7 @@ const Op<Tensor(const Tensor&)> matrix_exp_op{{
         [](const Tensor& A) {
           check_square("linalg_matrix_exp", A);
           if (A.numel() == 0) return A.clone();
+          if (rows(A) == 1) return exp(A);
           const Exact exact;
           Tensor halvings;
           int64_t most = 0;

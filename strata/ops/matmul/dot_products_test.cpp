@@ -34,15 +34,16 @@ void expect_dots(int64_t count, int64_t k, int64_t step, uint64_t seed, double a
   const std::vector<Single> before = c;
   const DotPlan plan = plan_dots(count, k, kVector);
   std::vector<float> partial(static_cast<size_t>(count * plan.parts), NAN);
-  const DotProducts g{a.data(), b.data(), c.data(), partial.data(), count, k,     plan.slice, plan.parts,
-                      step,     step,     row,      row,            3,     alpha, beta};
+  const DotProducts g{a.data(), b.data(), c.data(), partial.data(), count, k, plan.slice, plan.parts, step, step,
+                      row,      row,      3,        alpha,          beta};
   const auto blocks = [&](int64_t items, int team) {
     return static_cast<unsigned>((items + kDotThreads / team - 1) / (kDotThreads / team));
   };
   const auto kernel = plan.team == 32 ? dot_kernel<Single, Single, float, kVector, 32>
                                       : dot_kernel<Single, Single, float, kVector, kDotThreads>;
-  ASSERT_EQ(tile::emulation::launch(kernel, blocks(count * plan.parts, plan.team), kDotThreads, kDotSharedBytes, seed, g),
-            "");
+  ASSERT_EQ(
+      tile::emulation::launch(kernel, blocks(count * plan.parts, plan.team), kDotThreads, kDotSharedBytes, seed, g),
+      "");
   if (plan.parts > 1) {
     const auto add = add_dot_parts_kernel<Single, Single, float>;
     ASSERT_EQ(tile::emulation::launch(add, blocks(count, 32), kDotThreads, 0, seed, g), "");
@@ -55,7 +56,9 @@ void expect_dots(int64_t count, int64_t k, int64_t step, uint64_t seed, double a
     }
     want *= alpha;
     if (beta != 0) want += beta * static_cast<double>(before[static_cast<size_t>(3 * i)].v);
-    ASSERT_NEAR(static_cast<double>(c[static_cast<size_t>(3 * i)].v), want, 1e-6 * (1 + std::sqrt(static_cast<double>(k)) * std::abs(alpha))) << i;
+    ASSERT_NEAR(static_cast<double>(c[static_cast<size_t>(3 * i)].v), want,
+                1e-6 * (1 + std::sqrt(static_cast<double>(k)) * std::abs(alpha)))
+        << i;
     for (const int64_t beside : {3 * i + 1, 3 * i + 2})  // results lie 3 apart
       ASSERT_EQ(c[static_cast<size_t>(beside)].v, before[static_cast<size_t>(beside)].v);
   }
@@ -65,10 +68,10 @@ TEST(DotProducts, AreTheSums) {
   if (!tile::emulation::kRuns) GTEST_SKIP() << "no fibers under the thread sanitizer";
   expect_dots<4>(1, 1, 1, 0);
   expect_dots<4>(1, 7, 1, 1);
-  expect_dots<4>(19, 515, 1, 2);              // a warp each, a rest of three
-  expect_dots<1>(19, 515, 3, 3, 2, 0.5);      // steps between elements
-  expect_dots<4>(3, 5003, 1, 4);              // a block each
-  expect_dots<4>(2, 40003, 1, 5, -1.5, 1);    // several parts, the last one short
+  expect_dots<4>(19, 515, 1, 2);            // a warp each, a rest of three
+  expect_dots<1>(19, 515, 3, 3, 2, 0.5);    // steps between elements
+  expect_dots<4>(3, 5003, 1, 4);            // a block each
+  expect_dots<4>(2, 40003, 1, 5, -1.5, 1);  // several parts, the last one short
   expect_dots<1>(1, 9001, 2, 6);
 }
 

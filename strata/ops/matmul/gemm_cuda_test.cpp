@@ -101,8 +101,10 @@ TEST_F(Blas, DotProducts) {
       SCOPED_TRACE(cat(t, ' ', k));
       const Tensor x = uniform({2, k}, -1, 1).to(t), y = uniform({2, k}, -1, 1).to(t);
       const Tensor want = (x.to(DType::f64) * y.to(DType::f64)).sum({1});
-      const double near =
-          (t == DType::f64 ? 1e-13 : t == DType::f32 ? 1e-6 : bound(t)) * std::sqrt(static_cast<double>(k));
+      const double near = (t == DType::f64   ? 1e-13
+                           : t == DType::f32 ? 1e-6
+                                             : bound(t)) *
+                          std::sqrt(static_cast<double>(k));
       for (int64_t i = 0; i < 2; ++i)
         EXPECT_NEAR(dot(on(x)[i], on(y)[i]).to(DType::f64).item(), want[i].item(), 4 * near);
       const Tensor rows = matmul(on(x).unsqueeze(1), on(y).unsqueeze(2)).to(Device::cpu()).to(DType::f64);

@@ -271,8 +271,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The times at which exponential variables with these rates ring.
-__global__ void __launch_bounds__(kThreads)
-    ring_kernel(const double* weights, double* times, int64_t all, RngKey key) {
+__global__ void __launch_bounds__(kThreads) ring_kernel(const double* weights, double* times, int64_t all, RngKey key) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= all) return;
   times[i] = weights[i] > 0 ? -log(1 - unit_of(key, i)) / weights[i] : __longlong_as_double(0x7ff0000000000000);
