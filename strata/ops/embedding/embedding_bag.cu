@@ -71,25 +71,43 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(BagCall c, RangeCheck in_
   check_offsets(c, b, rule);
 }
 
-template <class T>
+template <class T, int V>
 __global__ void __launch_bounds__(kThreads) max_kernel(BagCall c, RangeCheck in_range, RangeCheck rule) {
   using C = compute_t<T>;
   const int64_t b = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (b >= c.bags) return;
   const Bag bag(c, b);
   const T* weight = static_cast<const T*>(c.weight);
-  for (int64_t j = threadIdx.x; j < c.width; j += blockDim.x) {
-    C best = 0;
-    int64_t at = -1;
-#pragma unroll 4
-    for (int64_t i = bag.first; i < bag.end; ++i) {
-      const int64_t row = c.indices[i];
-      if (row == c.padding || !in_range(row, c.rows)) continue;
-      const C v = widen(weight[row * c.width + j]);
-      if (at < 0 || v > best || (v != v && best == best)) best = v, at = row;
+  for (int64_t j = static_cast<int64_t>(threadIdx.x) * V; j < c.width; j += static_cast<int64_t>(blockDim.x) * V) {
+    Vec<C, V> best{};
+    int64_t at[V];
+#pragma unroll
+    for (int k = 0; k < V; ++k) at[k] = -1;
+    for (int64_t i = bag.first; i < bag.end; i += kAtOnce) {
+      Vec<T, V> v[kAtOnce];
+      int64_t row[kAtOnce];
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        row[u] = -1;
+        v[u] = {};
+        if (i + u >= bag.end) continue;
+        const int64_t given = c.indices[i + u];
+        if (given == c.padding || !in_range(given, c.rows)) continue;
+        row[u] = given;
+        v[u] = load_vec<V>(weight + given * c.width + j);
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u)
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+          const C x = widen(v[u].v[k]), top = best.v[k];
+          if (row[u] >= 0 && (at[k] < 0 || x > top || (x != x && top == top))) best.v[k] = x, at[k] = row[u];
+        }
     }
-    static_cast<T*>(c.y)[b * c.width + j] = narrow<T>(best);
-    c.best[b * c.width + j] = at;
+    Vec<T, V> r;
+#pragma unroll
+    for (int k = 0; k < V; ++k) r.v[k] = narrow<T>(best.v[k]), c.best[b * c.width + j + k] = at[k];
+    store_vec(static_cast<T*>(c.y) + b * c.width + j, r);
   }
   check_offsets(c, b, rule);
 }
@@ -158,8 +176,14 @@ void bag_sum_cuda(const BagCall& c) {
 void bag_max_cuda(const BagCall& c) {
   if (c.bags * c.width == 0) return;
   dispatch_floats(c.dtype, "embedding_bag", [&]<class T>() {
-    const dim3 block = block_for(c.width);
-    max_kernel<T><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c, range_check(), value_check(kRule));
+    const auto launch = [&]<int V>() {
+      const dim3 block = block_for(c.width / V);
+      max_kernel<T, V><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c, range_check(), value_check(kRule));
+    };
+    constexpr int V = sizeof(T) == 8 ? 2 : 4;
+    const auto aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % (V * sizeof(T)) == 0; };
+    if (c.width % V == 0 && aligned(c.weight) && aligned(c.y)) return launch.template operator()<V>();
+    launch.template operator()<1>();
   });
 }
 
