@@ -41,6 +41,28 @@ TEST_F(PlacesCuda, ScatterAlongColumnsAndRows) {
       }
 }
 
+// So many lines of so many places that a block's tile takes all of a multiprocessor's memory, and a tile that is a part
+// of such a line: elements that have a place each, and such that share a few.
+TEST_F(PlacesCuda, ManyLongLines) {
+  for (const auto& [places, lines] : {std::pair<int64_t, int64_t>{4096, 1100}, {8192, 600}})
+    for (const int64_t named : {places, int64_t{40}}) {
+      SCOPED_TRACE(cat(places, " places of ", lines, " lines, ", named, " named"));
+      const Tensor x = randn({places, lines}), index = randint(0, named, {300, lines}), src = randn({300, lines});
+      const Tensor got = scatter_add(on(x), 0, on(index), on(src));
+      expect_near(got, scatter_add(x, 0, index, src));
+      expect_same(scatter_add(on(x), 0, on(index), on(src)), got.to(Device::cpu()));
+      expect_near(scatter_reduce(on(x), 0, on(index), on(src), "amax", true),
+                  scatter_reduce(x, 0, index, src, "amax", true));
+    }
+}
+
+TEST_F(PlacesCuda, ReadsOneByOne) {
+  const Tensor x = randn({1000, 3}), index = randint(-3000, 3000, {70, 41});
+  expect_same(take(on(x), on(index)), take(x, index));
+  const Tensor wide = x.t().contiguous(), columns = randint(0, 1000, {2870});
+  expect_same(index_select(on(wide), 1, on(columns)), index_select(wide, 1, columns));
+}
+
 TEST_F(PlacesCuda, ManyOfOnePlace) {
   const Tensor x = zeros({3, 8}), index = zeros({20000, 8}, DType::i64), src = randn({20000, 8});
   expect_near(scatter_add(on(x), 0, on(index), on(src)), scatter_add(x, 0, index, src));

@@ -7,8 +7,10 @@
 #include <string>
 
 #include "strata/autograd/autograd.h"
+#include "strata/cuda/runtime.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/random/random.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/special/special.h"
 
@@ -282,6 +284,20 @@ TEST(Special, ValuesOfTwoArguments) {
     const double got = polygamma(p.n, number(p.x)).item();
     EXPECT_LE(std::abs(got - p.want), 2e-13 * std::abs(p.want)) << "polygamma(" << p.n << ", " << p.x << ") = " << got;
   }
+}
+
+// Orders that kernels of one family take, and others beside them.
+TEST(Special, PolynomialsOfMixedOrdersOnACard) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  const Tensor x = linspace(0.05, 0.95, 1003), n = randint(-2, 42, {1003});
+  for (const auto f : {chebyshev_polynomial_t, chebyshev_polynomial_u, shifted_chebyshev_polynomial_v,
+                       chebyshev_polynomial_w, laguerre_polynomial_l, legendre_polynomial_p}) {
+    const Tensor want = f(x.to(DType::f64), n), got = f(x.to(Device::cuda()), n.to(Device::cuda()));
+    const Tensor off = (got.to(Device::cpu()).to(DType::f64) - want).abs();
+    EXPECT_LE((off / (1 + want.abs())).max().item(), 1e-4);
+  }
+  const Tensor nan = full({8}, kNan, DType::f32).to(Device::cuda()), order = zeros({8}, DType::i64).to(Device::cuda());
+  EXPECT_TRUE(std::isnan(chebyshev_polynomial_t(nan, order).sum().item()));
 }
 
 TEST(Special, Poles) {
