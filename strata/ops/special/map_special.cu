@@ -1,5 +1,4 @@
 #include "strata/ops/elementwise/map.cuh"
-#include "strata/ops/special/polynomials_kernel.h"
 #include "strata/ops/special/special_rows_inl.h"
 
 namespace strata {
@@ -7,7 +6,6 @@ namespace {
 
 // Of whole orders, which need no copy in the dtype of x.
 void polynomial_of_whole(Tensor& y, const Tensor* const* in, const MapParams& params) {
-  if (params.s[1].to<int>() == 0 && polynomials_cuda(y, *in[0], *in[1], params.s[0].to<int>())) return;
   dispatch_floats(y.dtype(), "orthogonal_polynomial",
                   [&]<class T>() { launch<CardPolynomial, T, T, int64_t>(y, in, params); });
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "strata/ops/elementwise/records.h"
+#include "strata/ops/special/polynomials_kernel.h"
 #include "strata/ops/special/special.h"
 
 namespace strata {
@@ -128,11 +129,13 @@ Real reference_of(double x, double order, const std::string& family, int64_t der
   return sum;
 }
 
-// kMap: map_cpu or map_cuda.
-template <auto kMap>
+#ifdef STRATA_WITH_CUDA
 void whole_order(Tensor& y, const Tensor& x, const Tensor& n, const std::string& family, int64_t derivative) {
-  kMap(Map::polynomial, y, {&x, &n}, {{family_of(family), derivative}});
+  const int of = family_of(family);
+  if (derivative > 0 || !polynomials_cuda(y, x, n, of))
+    map_cuda(Map::polynomial, y, {&x, &n}, {{of, derivative}});
 }
+#endif
 
 extern const PolynomialOp polynomial_op;
 
@@ -188,7 +191,7 @@ const PolynomialOp whole_order_op{{
                 "the number of derivatives must be from 0 to 7, got ", derivative);
           return laid_like(x, n);
         },
-    .kernels = {.cuda = STRATA_CUDA_KERNEL(whole_order<map_cuda>)},
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(whole_order)},
     .composed = [](const Tensor& x, const Tensor& n, const std::string& family,
                    int64_t derivative) { return polynomial_op(x, n, family, derivative); },
     .saves = "x n",
