@@ -144,8 +144,9 @@ const Op<Tensor(const Tensor&, double, bool, int64_t, RngKey)> gumbel_softmax_op
           const int64_t at = wrap_dim(dim, logits.dim(), "gumbel_softmax");
           const Tensor u = detail::uniform_of(logits.shape(), 0, 1, key, DType::f32, logits.device());
           const DType wide = statistic_dtype(logits.dtype());
-          const Tensor g = -log(-log1p(-u.to(wide)) + kLeast);
-          const Tensor soft = softmax((logits.to(wide) + g) / tau, at);
+          // g = -log(-log(1 - u)), as few passes as it takes.
+          const Tensor noisy = logits.to(wide) - log(kLeast - log1p(-u.to(wide)));
+          const Tensor soft = softmax(tau == 1 ? noisy : noisy / tau, at);
           if (!hard) return soft.to(logits.dtype());
           const Tensor fixed = soft.detach(), top = argmax(fixed, at, true);
           return (scatter(zeros_like(fixed), at, top, Scalar(1.0)) - fixed + soft).to(logits.dtype());

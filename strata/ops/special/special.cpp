@@ -153,6 +153,7 @@ const MvlgammaOp mvlgamma_op{{
         [](const Tensor& x, int64_t p) {
           check(p >= 1 && p <= 1024, "mvlgamma", "p must be from 1 to 1024, got ", p);
           const DType t = is_floating(x.dtype()) ? x.dtype() : default_dtype();
+          if (p == 1) return lgamma(x.to(t));
           const Tensor wide = x.to(DType::f64);
           Tensor sum = lgamma(wide) + static_cast<double>(p * (p - 1)) / 4 * std::log(kPi);
           for (int64_t j = 1; j < p; ++j) sum = sum + lgamma(wide - static_cast<double>(j) / 2);
