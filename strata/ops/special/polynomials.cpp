@@ -132,8 +132,7 @@ Real reference_of(double x, double order, const std::string& family, int64_t der
 #ifdef STRATA_WITH_CUDA
 void whole_order(Tensor& y, const Tensor& x, const Tensor& n, const std::string& family, int64_t derivative) {
   const int of = family_of(family);
-  if (derivative > 0 || !polynomials_cuda(y, x, n, of))
-    map_cuda(Map::polynomial, y, {&x, &n}, {{of, derivative}});
+  if (derivative > 0 || !polynomials_cuda(y, x, n, of)) map_cuda(Map::polynomial, y, {&x, &n}, {{of, derivative}});
 }
 #endif
 

@@ -255,7 +255,7 @@ TEST(Special, ValuesOfOneArgument) {
       const double single = p.f(number(p.x, DType::f32)).item();
       const double rounded = p.f(number(static_cast<float>(p.x))).item();
       const auto nearest = static_cast<float>(rounded);  // vectors may round to its neighbour
-      if (std::isinf(nearest)) {  // the argument or the value left f32's range
+      if (std::isinf(nearest)) {                         // the argument or the value left f32's range
         EXPECT_EQ(single, nearest) << p.name << "(" << p.x << ") in f32";
         continue;
       }
