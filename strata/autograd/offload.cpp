@@ -39,15 +39,19 @@ Ref<Storage> SavedTensorOffload::Impl::bring(Slot& s, Slot::User& user) {
       const std::shared_ptr<Slot> other = s.recipe->results[i].lock();
       if (!other || other->near || other->recipe != s.recipe) continue;
       other->near = made[i];  // for a recorder a storage of its own: what it is made again for was freed
+      brought.push_back(other);
       stats.recomputed += other->bytes;
     }
   } else if (!s.near) {
+    const auto at = static_cast<size_t>(s.order);
+    if (s.pass == stats.passes && at < now.saved.size() && s.watch.alive()) now.saved[at].held = true;
     if (!s.fetching) fetch(s);
     mark(kWait);
     const double begin = offload::host_seconds();
     s.fetching = false;
     early_bytes -= s.bytes;
     s.near = s.parcel->take();
+    brought.push_back(s.weak_from_this());
     strata::detail::storage_returns(*s.near, s.watch.number());
     if (!s.device.is_cuda()) stats.seconds_waited += offload::host_seconds() - begin;
     mark(kGoOn);

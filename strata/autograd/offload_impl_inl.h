@@ -71,6 +71,7 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   void send(const std::shared_ptr<Slot>& s);
   void retire();
   bool relieve(Device wanted_of, int64_t bytes) noexcept override;
+  int64_t let_go(int64_t bytes);
   void release(Slot& s);
   Recipes::FindSlot find_saved();
 
@@ -118,6 +119,7 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   int64_t most_live = 0, early_bytes = 0;
   std::deque<Wanted> wanted;
   std::deque<Wanted> early;  // fetched, and not yet asked for; the farthest last
+  Queue brought;             // those that came back or were made again in this pass's backward
   // Bytes in use above which nothing is fetched early: what a request that found no room has taught.
   int64_t ceiling = std::numeric_limits<int64_t>::max();
   size_t node = 0;  // of those in `wanted`, which backward is at

@@ -36,6 +36,7 @@ void SavedTensorOffload::Impl::begin_pass() {
   if (!cuda::capturing()) learn();
   ++stats.passes;
   seen.clear();
+  brought.clear();
   recipes.begin();
   marks.clear();
   order = 0;
@@ -82,6 +83,9 @@ void SavedTensorOffload::Impl::learn() {
     read_clock();
     read_rates(copies);
     now.backward_seconds = std::max(now.backward_seconds - seconds_again(now), 0.0);
+    // What stayed because others hold it was not looked at again.
+    for (size_t i = 0; following && i < std::min(now.saved.size(), measured.saved.size()); ++i)
+      now.saved[i].held |= measured.saved[i].held && now.saved[i].place == SavedPlace::keep;
     measured = now;
     ++passes_measured;
     plan_for(measured);
@@ -356,6 +360,22 @@ void SavedTensorOffload::Impl::retire() {
   }
 }
 
+// Of what backward has brought or made and nobody uses now, what it wants last: it is brought or made once more then.
+int64_t SavedTensorOffload::Impl::let_go(int64_t bytes) {
+  std::vector<std::shared_ptr<Slot>> idle;
+  for (const auto& weak : brought)
+    if (std::shared_ptr<Slot> s = weak.lock(); s && s->near && s->near.use_count() == 1) idle.push_back(std::move(s));
+  std::sort(idle.begin(), idle.end(), [](const auto& a, const auto& b) { return a->order < b->order; });
+  int64_t given = 0;
+  for (const auto& s : idle) {
+    if (given >= bytes) break;
+    if (!s->near) continue;
+    s->near.reset();
+    given += s->bytes;
+  }
+  return given;
+}
+
 // Room is wanted now: those on their way out are waited for, first sent first, and of those that were to stay for a
 // while the oldest follow.
 bool SavedTensorOffload::Impl::relieve(Device wanted_of, int64_t bytes) noexcept {
@@ -391,6 +411,7 @@ bool SavedTensorOffload::Impl::relieve(Device wanted_of, int64_t bytes) noexcept
         wanted.push_front(last);
         given += s->bytes;
       } else {
+        if (!forward) given += let_go(bytes - given);
         break;
       }
     }

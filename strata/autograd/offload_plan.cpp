@@ -67,7 +67,7 @@ void choose(const OffloadMeasured& m, const OffloadLimits& limits, double until,
   until *= 1 + 1e-9;  // rounding decides nothing
   const auto most_back = static_cast<int64_t>(0.95 * m.in_rate * back);
   for (size_t i = 0; i < m.saved.size(); ++i) {
-    if (plan.choices[i].place == SavedPlace::recompute) continue;
+    if (plan.choices[i].place == SavedPlace::recompute || m.saved[i].held) continue;
     if (limits.keep_bytes > 0 && left <= limits.keep_bytes) break;
     const int64_t bytes = m.saved[i].bytes;
     const double done = std::max(link, m.saved[i].seconds) + static_cast<double>(bytes) / m.out_rate;
@@ -210,10 +210,13 @@ OffloadPlan OffloadPlan::of(const std::vector<SavedPlace>& places) {
   return p;
 }
 
-OffloadPlan plan_offload(const OffloadMeasured& m, const OffloadLimits& limits) {
+OffloadPlan plan_offload(const OffloadMeasured& measured, const OffloadLimits& limits) {
   check(limits.slowdown >= 1, "plan_offload", "slowdown is ", limits.slowdown, ", wants at least 1");
   check(limits.away != SavedPlace::recompute, "plan_offload", "tensors go to host or disk, or stay, not to ",
         name_of(limits.away));
+  OffloadMeasured m = measured;
+  for (SavedRecord& s : m.saved)
+    if (s.held) s.bytes = 0, s.call = -1;
   const double link = limits.away == SavedPlace::keep ? 0 : m.out_rate;
   const double step = m.forward_seconds + m.backward_seconds;
   const double allowed = (limits.slowdown - 1) * step;

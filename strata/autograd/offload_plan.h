@@ -32,6 +32,7 @@ struct SavedRecord {
   Cost cost;                   ///< of that, what must be computed on the way to it included
   int64_t beside = 0;          ///< bytes of what is made on the way to it and not saved
   std::vector<int32_t> reads;  ///< which others it is made from then, by the order of saving
+  bool held = false;           ///< others hold it until backward uses it: that it leaves would free nothing
 };
 
 /// A forward and a backward pass, measured.
@@ -79,7 +80,7 @@ struct OffloadPlan {
 /// link, of those that are there when most is held the ones of most bytes a second first, and then on waiting for the
 /// link. What is made again from what is made again itself is there together with it, so such chains have at most three
 /// links; and with `keep_bytes` no call runs again that would have backward hold more than those and the largest
-/// storage, what it reads included.
+/// storage, what it reads included. What others hold stays, and counts nowhere.
 OffloadPlan plan_offload(const OffloadMeasured& measured, const OffloadLimits& limits);
 /// What the calls take that a measured pass ran again, by its rates.
 double seconds_again(const OffloadMeasured& measured);

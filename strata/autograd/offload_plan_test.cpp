@@ -1,6 +1,8 @@
 // What goes away and what is computed again, from measured times.
 #include "strata/autograd/offload_plan.h"
 
+#include <functional>
+
 #include <gtest/gtest.h>
 
 #include "strata/core/error.h"
@@ -137,6 +139,66 @@ TEST(OffloadPlan, ChainsOfWhatIsMadeAgainAreShort) {
     links = c.place == SavedPlace::recompute ? links + 1 : 0;
     EXPECT_LE(links, 3);
   }
+}
+
+// Bytes of what was saved that are there while backward uses storage `i`: what stays of those before it, and what the
+// calls that run again until then have read and made, which is wanted itself later.
+int64_t held_in_backward(const OffloadMeasured& m, const OffloadPlan& p, size_t i) {
+  std::vector<bool> here(m.saved.size());
+  const std::function<void(size_t)> need = [&](size_t k) {
+    if (here[k]) return;
+    here[k] = true;
+    if (p.choices[k].place != SavedPlace::recompute) return;
+    for (const int32_t r : m.saved[k].reads) need(static_cast<size_t>(r));
+  };
+  for (size_t k = 0; k < m.saved.size(); ++k) here[k] = p.choices[k].place == SavedPlace::keep;
+  for (size_t k = m.saved.size(); k-- > i;) need(k);
+  int64_t bytes = 0;
+  for (size_t k = 0; k <= i; ++k) bytes += here[k] ? m.saved[k].bytes : 0;
+  return bytes;
+}
+
+// Chains of what is made again from what is made again are there while the first of them is used.
+TEST(OffloadPlan, BackwardKeepsToTheBoundToo) {
+  for (const int64_t stays : {2, 4, 8}) {
+    OffloadMeasured m = even(24, 1e15, 1e15);  // a link that takes all
+    for (size_t i = 1; i < 24; ++i) {
+      m.saved[i].call = static_cast<int32_t>(i);
+      m.saved[i].cost = {0, 1};
+      m.saved[i].reads = {static_cast<int32_t>(i) - 1};
+    }
+    m.out_rate = kMiB / 1e-2;  // slower than any call
+    const OffloadPlan p = plan_offload(m, {.slowdown = 100, .keep_bytes = stays * kMiB, .recompute = true});
+    EXPECT_EQ(p.kept_bytes, stays * kMiB);
+    EXPECT_GT(count(p, SavedPlace::recompute), 2) << stays;
+    for (size_t i = 0; i < 24; ++i) EXPECT_LE(held_in_backward(m, p, i), (stays + 1) * kMiB) << stays << " at " << i;
+  }
+  // One that takes more on its way than there is room for.
+  OffloadMeasured m = even(6, kMiB / 1e-2, 1e15);
+  m.saved[4].call = 4;
+  m.saved[4].cost = {0, 1};
+  m.saved[4].reads = {3};
+  const OffloadLimits limits{.slowdown = 100, .keep_bytes = 4 * kMiB, .recompute = true};
+  EXPECT_EQ(plan_offload(m, limits).choices[4].place, SavedPlace::recompute);
+  m.saved[4].beside = 2 * kMiB;
+  EXPECT_EQ(plan_offload(m, limits).choices[4].place, SavedPlace::keep);
+  EXPECT_EQ(plan_offload(m, limits).kept_bytes, 4 * kMiB);
+}
+
+TEST(OffloadPlan, WhatOthersHoldStaysAndCountsNowhere) {
+  OffloadMeasured m = even(10, 1e15, 1e15);
+  for (const size_t i : {0u, 4u}) {
+    m.saved[i].held = true;
+    m.saved[i].call = static_cast<int32_t>(i);
+    m.saved[i].cost = {0, 1};
+  }
+  const OffloadPlan p = plan_offload(m, {.slowdown = 100, .keep_bytes = 3 * kMiB, .recompute = true});
+  EXPECT_EQ(p.kept_bytes, 3 * kMiB);
+  EXPECT_EQ(p.away_bytes, 5 * kMiB);
+  EXPECT_EQ(p.recomputed_bytes, 0);
+  EXPECT_EQ(p.choices[0].place, SavedPlace::keep);
+  EXPECT_EQ(p.choices[4].place, SavedPlace::keep);
+  EXPECT_EQ(count(p, SavedPlace::host), 5);
 }
 
 TEST(OffloadPlan, NoMoreThanIsAskedFor) {

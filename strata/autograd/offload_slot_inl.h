@@ -32,7 +32,7 @@ bool stays(const Tensor& t);
 class Recipe;
 
 /// One storage that is saved, as of one version.
-struct Slot {
+struct Slot : std::enable_shared_from_this<Slot> {
   Slot(Storage& s, int64_t pass, int32_t order)
       : watch(s),
         version(watch.version()),

@@ -200,6 +200,57 @@ TEST(Offload, ABoundOnWhatStaysIsKept) {
   EXPECT_LE(offload->stats().device_peak - before, o.most_kept + 6 * bytes);
 }
 
+// A batch that the loop holds is there whoever sends it.
+TEST(Offload, WhatOthersHoldIsNotSentTwice) {
+  OffloadOptions o = all_away();
+  o.adaptive = true;
+  o.slowdown = 100;
+  const auto offload = SavedTensorOffload::create(o);
+  const Tensor batch = Samples(DType::f32, 7).tensor({64, 32});
+  const Tensor w = leaf({32, 32});
+  const Loss loss = [&](const TensorList& p) {
+    const Tensor h = tanh(matmul(batch, p[0]));
+    return sum(h * h);
+  };
+  const std::vector<std::string> want = gradients(loss, {w}, nullptr);
+  for (int pass = 0; pass < 4; ++pass) {
+    const int64_t sent = offload->stats().sent;
+    EXPECT_EQ(gradients(loss, {w}, offload), want);
+    const std::vector<SavedRecord> saved = offload->measured().saved;
+    ASSERT_EQ(saved.size(), 2u);  // the batch, and h
+    EXPECT_EQ(offload->stats().sent - sent, (pass == 0 ? 2 : 1) * saved[1].bytes) << pass;
+    EXPECT_TRUE(saved[0].held) << pass;
+    EXPECT_FALSE(saved[1].held) << pass;
+  }
+}
+
+// Backward has made more than it uses now, and a request finds no room: that goes, and is made once more.
+TEST(Offload, BackwardLetsGoOfWhatItWantsLater) {
+  const int64_t n = 1 << 16, bytes = n * 4;
+  Tensor x = leaf({n});
+  const Loss chain = [](const TensorList& p) {
+    Tensor y = p[0];
+    for (int i = 0; i < 4; ++i) y = sin(y);
+    return sum(y * y);
+  };
+  const std::vector<std::string> want = gradients(chain, {x}, nullptr);
+  OffloadOptions o = all_again();
+  const auto offload = SavedTensorOffload::create(o);
+  // The arguments of sin and the last result: all but the first, which is x, from the one before.
+  const auto recompute = SavedPlace::recompute;
+  offload->set_plan(OffloadPlan::of({recompute, recompute, recompute, recompute}));
+  EXPECT_EQ(gradients(chain, {x}, offload), want);
+  EXPECT_EQ(offload->stats().recomputed, 4 * bytes);
+  // At the beginning of backward all four are there, with a gradient of each of two.
+  x.set_grad({});
+  const int64_t held = live();
+  const int64_t before = memory::backend(Device::cpu()).set_limit(Device::cpu(), held + 5 * bytes + (64 << 10));
+  const int64_t made = offload->stats().recomputed;
+  EXPECT_EQ(gradients(chain, {x}, offload), want);
+  memory::backend(Device::cpu()).set_limit(Device::cpu(), before);
+  EXPECT_GT(offload->stats().recomputed - made, 4 * bytes);
+}
+
 TEST(Offload, AFixedPlanIsFollowed) {
   Tensor x = leaf({256});
   const auto loss = [](const TensorList& p) {

@@ -22,13 +22,13 @@ namespace {
 #define ASSERT_OK(...) ASSERT_EQ(__VA_ARGS__, STRATA_OK) << strata_error_text()
 
 struct Net {
-  Net() {
+  explicit Net(int64_t rows = 64) {
     Generator g(1);
     for (int i = 0; i < 4; ++i) {
       names.push_back("blocks." + std::to_string(i) + ".weight");
       weights.push_back((randn({256, 256}, {}, g) * Scalar(0.05)).detach().set_requires_grad());
     }
-    x = randn({64, 256}, {}, g);
+    x = randn({rows, 256}, {}, g);
     for (size_t i = 0; i < weights.size(); ++i) {
       handles.push_back(handle_of(weights[i]));
       shown.push_back(names[i].c_str());
@@ -73,6 +73,39 @@ TEST(BudgetOfC, KeepsTheNumbersOfTheLoopWithoutOne) {
   ASSERT_OK(strata_budget_end(budget));
   for (size_t i = 0; i < here.weights.size(); ++i)
     EXPECT_EQ(there.weights[i].detach().to(Tier::host).to_vector<float>(), here.weights[i].to_vector<float>());
+}
+
+// What the loop takes, weights, gradients, state and activations together, is more than the budget.
+TEST(BudgetOfC, ALoopThatTakesMoreRunsWithin) {
+  const io::TempDir dir;
+  constexpr int kSteps = 5;
+  std::vector<double> losses;
+  std::vector<std::vector<float>> weights;
+  memory::reset_peak(Device::cpu());
+  const int64_t before = memory::stats(Device::cpu()).live_total;
+  {
+    const Net net(2048);
+    for (int step = 0; step < kSteps; ++step) {
+      losses.push_back(net.backward());
+      ASSERT_OK(strata_optimizer_step(net.optimizer, 0, nullptr));
+      ASSERT_OK(strata_optimizer_zero_grad(net.optimizer));
+    }
+    for (const Tensor& w : net.weights) weights.push_back(w.to_vector<float>());
+  }
+  const int64_t whole = memory::stats(Device::cpu()).peak_total - before, device = before + whole / 100 * 85;
+  const Net net(2048);
+  const std::string options = "{\"device\": \"" + std::to_string(device) + "\", \"disk\": \"" + dir.path() + "\"}";
+  strata_budget* budget = nullptr;
+  ASSERT_OK(strata_budget_begin(net.optimizer, options.c_str(), &budget));
+  for (int step = 0; step < kSteps; ++step) {
+    EXPECT_EQ(net.backward(), losses[static_cast<size_t>(step)]) << step;
+    ASSERT_OK(strata_budget_step(budget, 0, nullptr));
+    ASSERT_OK(strata_optimizer_zero_grad(net.optimizer));
+  }
+  EXPECT_LE(strata_budget_peak(budget), device) << strata_budget_describe(budget);
+  ASSERT_OK(strata_budget_end(budget));
+  for (size_t i = 0; i < weights.size(); ++i)
+    EXPECT_EQ(net.weights[i].detach().to(Tier::host).to_vector<float>(), weights[i]);
 }
 
 TEST(BudgetOfC, RefusesWhatMakesNoSense) {

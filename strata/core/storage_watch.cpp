@@ -53,6 +53,11 @@ uint32_t StorageWatch::version() const {
   return storage_ ? storage_->version.load(std::memory_order_relaxed) : version_;
 }
 
+bool StorageWatch::alive() const {
+  const std::lock_guard guard(watches().lock);
+  return storage_ != nullptr;
+}
+
 std::string_view StorageWatch::last_writer() const {
   const std::lock_guard guard(watches().lock);
   return storage_ ? storage_->last_writer() : writer_;

@@ -23,6 +23,8 @@ class StorageWatch {
 
   uint64_t number() const { return number_; }
   uint32_t version() const;
+  /// Whether it has not ended.
+  bool alive() const;
   /// Storage::last_writer().
   std::string_view last_writer() const;
 
