@@ -89,6 +89,7 @@ void check_backward(Case of) {
   if (kSequences) space.row_tiles = static_cast<int>(p.of_q.size()), space.key_tiles = static_cast<int>(p.of_k.size());
   space.together = most, space.pitch = space.row_tiles * S::kRows;
   space.rotated = !of.causal && of.window == 0 && (kSequences || space.key_tiles <= most);
+  space.section = space.rotated ? 1 : 1 + static_cast<int>(of.seed % 3);
   const int64_t rows = heads * space.pitch, tiles = heads * space.row_tiles;
   std::vector<float4> sums(static_cast<size_t>(rows * S::D / 4), float4{NAN, NAN, NAN, NAN});
   std::vector<float4> terms(static_cast<size_t>(rows / 2), float4{NAN, NAN, NAN, NAN});
