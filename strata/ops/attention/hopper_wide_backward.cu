@@ -24,6 +24,12 @@ void queue_wide(const AttentionCall& c, const Tensor& like_this) {
   WideSpace space{};
   space.row_tiles = static_cast<int>(several ? sequences.q_tiles : (c.tq + S::kRows - 1) / S::kRows);
   space.key_tiles = static_cast<int>(several ? sequences.k_tiles : (c.tk + S::kTile - 1) / S::kTile);
+  // Under a causal mask as many heads as two rounds of blocks take, so that large items come before small ones; else
+  // blocks that run at the same time have few heads' operands.
+  const auto section = [&](int tiles) {
+    return c.causal && !several ? (2 * multiprocessors() + tiles - 1) / std::max(tiles, 1) : 1;
+  };
+  space.row_section = section(space.row_tiles), space.key_section = section(space.key_tiles);
   space.pitch = space.row_tiles * S::kRows;
   const int64_t rows = heads * space.pitch;
   floats = empty({Shape{2 * rows + 1}, DType::f32, like_this.device(), std::nullopt});

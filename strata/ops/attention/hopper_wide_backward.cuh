@@ -56,7 +56,10 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     maps = maps_of + of;
   }
   // The first keys first, which under a causal mask most queries see.
-  const int tile = at % key_tiles, hk = at / key_tiles % all_heads, b = at / key_tiles / all_heads, key0 = tile * N;
+  int tile = at % key_tiles, head = at / key_tiles;
+  if constexpr (!kSequences)
+    Sections{key_tiles, static_cast<int>(c.batch) * all_heads, space.key_section}.locate(at, tile, head);
+  const int hk = head % all_heads, b = head / all_heads, key0 = tile * N;
   if constexpr (In::kEvery) take_length(c, b);
   int first, n;
   {
@@ -348,8 +351,11 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     maps = maps_of + of;
   }
   // The last queries first, which under a causal mask see most keys.
-  const int row0 = (row_tiles - 1 - at % row_tiles) * S::kRows;
-  const int h = at / row_tiles % heads, b = at / row_tiles / heads, hk = h / static_cast<int>(c.heads / c.kv_heads);
+  int before = at % row_tiles, head = at / row_tiles;
+  if constexpr (!kSequences)
+    Sections{row_tiles, static_cast<int>(c.batch) * heads, space.row_section}.locate(at, before, head);
+  const int row0 = (row_tiles - 1 - before) * S::kRows;
+  const int h = head % heads, b = head / heads, hk = h / static_cast<int>(c.heads / c.kv_heads);
   if constexpr (In::kEvery) take_length(c, b);
   // Tiles of keys that queries [q0, q1) see some of: [first, end).
   const auto tiles_of = [&](int q0, int64_t q1, int& first, int& end) {

@@ -31,6 +31,7 @@ void run(Problem<T>& p) {
   WideSpace space{};
   space.row_tiles = static_cast<int>(kSequences ? p.of_q.size() : (of.tq + S::kRows - 1) / S::kRows);
   space.key_tiles = static_cast<int>(kSequences ? p.of_k.size() : (of.tk + S::kTile - 1) / S::kTile);
+  space.row_section = 1 + static_cast<int>(of.seed % 3), space.key_section = 3 - static_cast<int>(of.seed % 3);
   space.pitch = space.row_tiles * S::kRows;
   const int64_t rows = heads * space.pitch;
   std::vector<float4> terms(static_cast<size_t>(rows / 2), float4{NAN, NAN, NAN, NAN});

@@ -29,6 +29,7 @@ struct WideMaps {
 struct WideSpace {
   const float *lse2, *delta;
   int pitch, row_tiles, key_tiles;
+  int row_section, key_section;  // heads of a section (Sections), but with several sequences
 };
 
 /// The operand `bytes` further, as advanced(): addresses stay below 2^18, so that there is no carry to work out.
