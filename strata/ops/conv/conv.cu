@@ -1,9 +1,9 @@
 // Convolutions on a CUDA device as matrix products over unrolled windows, a bounded number of them at a time: images
 // side by side, or where one image is too much, rows of its result.
 
-#include "strata/ops/matmul/gemm_cuda.h"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/conv/conv_cuda.cuh"
+#include "strata/ops/matmul/gemm_cuda.h"
 
 namespace strata {
 namespace conv_cuda {
@@ -395,9 +395,8 @@ void fill(DType t, const void* bias, int64_t n, int64_t channels, int64_t plane,
   dispatch_bytes(t, [&]<class B>() {
     const auto run = [&](auto pixels) {
       constexpr int V = decltype(pixels)::value;
-      bias_kernel<B, V>
-          <<<blocks_of(total / V), kThreads, 0, stream()>>>(total / V, Divisor(plane / V), Divisor(channels),
-                                                            static_cast<const B*>(bias), static_cast<B*>(to));
+      bias_kernel<B, V><<<blocks_of(total / V), kThreads, 0, stream()>>>(
+          total / V, Divisor(plane / V), Divisor(channels), static_cast<const B*>(bias), static_cast<B*>(to));
     };
     if (plane % kVec<B> == 0 && aligned16(to)) return run(std::integral_constant<int, kVec<B>>());
     run(std::integral_constant<int, 1>());
@@ -422,6 +421,12 @@ void conv_transpose_cuda(const ConvSizes& s, DType t, Device device, const void*
   if (is_depthwise(s)) return depthwise_transpose(s, t, y, w, bias, x);
   if (plain_product(s, t)) return transpose(s, t, device, y, w, bias, x);
   if (!hopper_transpose(s, t, device, y, w, bias, x)) transpose(s, t, device, y, w, bias, x);
+}
+
+bool conv_gradients_cuda(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w,
+                         void* bias) {
+  if (s.oc * s.ic * s.kh * s.kw == 0 || s.n * s.oh * s.ow == 0 || is_depthwise(s)) return false;
+  return hopper_weight(s, t, device, x, y, w, false, bias);
 }
 
 void conv_weight_cuda(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {
