@@ -21,10 +21,12 @@ __device__ __forceinline__ void copy_one(uint32_t to, const float* from, bool va
 inline void copy_one(uint32_t to, const float* from, bool valid) {
   emulation::Block* const block = emulation::block;
   uint8_t* const at = block->pointer(to, 4);
-  const int thread = block->now->number;
-  block->now->copies.open.push_back([=] {
+  emulation::Thread* const thread = block->now;
+  thread->copies.open.push_back([=] {
     valid ? std::memcpy(at, from, 4) : std::memset(at, 0, 4);
-    block->unfenced[(to - emulation::kBase) / 16] = thread + 1;
+    const uint32_t place = (to - emulation::kBase) / 16;
+    block->unfenced[place] = thread->number + 1;
+    thread->unfenced.push_back(place);
   });
 }
 #endif
