@@ -10,6 +10,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/conv/conv_cuda.h"
 #include "strata/ops/conv/conv_geometry.h"
+#include "strata/ops/conv/conv_gradients_cuda.h"
 #include "strata/ops/conv/conv_kernels.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"

@@ -3,6 +3,7 @@
 
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/conv/conv_cuda.cuh"
+#include "strata/ops/conv/conv_gradients_cuda.h"
 #include "strata/ops/matmul/gemm_cuda.h"
 
 namespace strata {
@@ -426,7 +427,7 @@ void conv_transpose_cuda(const ConvSizes& s, DType t, Device device, const void*
 bool conv_gradients_cuda(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w,
                          void* bias) {
   if (s.oc * s.ic * s.kh * s.kw == 0 || s.n * s.oh * s.ow == 0 || is_depthwise(s)) return false;
-  return hopper_weight(s, t, device, x, y, w, false, bias);
+  return hopper_gradients(s, t, device, x, y, w, bias);
 }
 
 void conv_weight_cuda(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {

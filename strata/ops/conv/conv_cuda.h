@@ -16,11 +16,6 @@ void conv_transpose_cuda(const cpu::ConvSizes& s, DType t, Device device, const 
 /// w = the gradient of <y, conv_forward(x, w)>.
 void conv_weight_cuda(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w);
 
-/// Both of conv_weight_cuda() and bias [oc] = the sum of y over all but its channels, in one pass over y. False, with
-/// nothing done, where there is no such kernel.
-bool conv_gradients_cuda(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w,
-                         void* bias);
-
 /// The same three where x and y have their channels innermost, [n, ih, iw, ic] and [n, oh, ow, oc]; w is best
 /// row-major or channels-last, its gradient is row-major. False, with nothing done, where there is no kernel for that.
 bool conv_forward_last_cuda(const cpu::ConvSizes& s, DType t, Device device, const void* x, const Tensor& w,
@@ -46,18 +41,15 @@ void fill(DType t, const void* bias, int64_t n, int64_t channels, int64_t plane,
 void depthwise_forward(const cpu::ConvSizes& s, DType t, const void* x, const void* w, const void* bias, void* y);
 void depthwise_transpose(const cpu::ConvSizes& s, DType t, const void* y, const void* w, const void* bias, void* x);
 void depthwise_weight(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w);
-/// Hopper's tensor cores, for f16, bf16 and, where TF32 is allowed, f32. False, with nothing done, on another card, for
-/// another dtype, or for sizes that their kernels do not hold. `last`: x and y have their channels innermost, and w is
-/// row-major.
+/// Hopper's tensor cores, for f16, bf16 and, where TF32 is allowed, f32 (of the last one only where the kernel is 1 x 1
+/// and moves by one). False, with nothing done, on another card, for another dtype, or for sizes that their kernels do
+/// not hold. `last`: x and y have their channels innermost, and w is row-major.
 bool hopper_forward(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* w, const void* bias,
                     void* y, bool last = false);
 bool hopper_transpose(const cpu::ConvSizes& s, DType t, Device device, const void* y, const void* w, const void* bias,
                       void* x, bool last = false);
-/// With `bias` [oc] also the sum of y over all but its channels, read once for both; false then, with nothing done,
-/// where the kernel of the weight's gradient does not read rows of y (channels innermost; 16 bits but for 1 x 1
-/// kernels).
 bool hopper_weight(const cpu::ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w,
-                   bool last = false, void* bias = nullptr);
+                   bool last = false);
 }  // namespace conv_cuda
 
 }  // namespace strata

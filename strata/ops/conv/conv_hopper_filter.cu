@@ -1,6 +1,7 @@
 // The gradient of a convolution's filters on Hopper's tensor cores: a sum over pixels, a share of them for each block;
 // the shares are added up in order.
 
+#include "strata/ops/conv/conv_gradients_cuda.h"
 #include "strata/ops/conv/conv_hopper.cuh"
 #include "strata/ops/conv/conv_rows_filter_kernel.cuh"
 
@@ -290,15 +291,18 @@ void add_filter_shares(const ConvSizes& s, DType t, const float* sums, int share
   });
 }
 
-bool hopper_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w, bool last,
-                   void* bias) {
+bool hopper_gradients(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w, void* bias) {
   if (!fits_hopper(s, t, device)) return false;
-  if (!last && is_pointwise(s) && s.ih * s.iw * size_of(t) % 16 == 0 && aligned16(x) && aligned16(y)) {
+  if (is_pointwise(s) && s.ih * s.iw * size_of(t) % 16 == 0 && aligned16(x) && aligned16(y)) {
     pointwise_weight(s, t, device, x, y, w, bias);
     return true;
   }
-  if (t == DType::f32 && !last) return window_weight(s, device, x, y, w, bias);
-  if (size_of(t) != 2 || bias != nullptr) return false;
+  return t == DType::f32 && window_weight(s, device, x, y, w, bias);
+}
+
+bool hopper_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w, bool last) {
+  if (!last && hopper_gradients(s, t, device, x, y, w, nullptr)) return true;
+  if (!fits_hopper(s, t, device) || size_of(t) != 2) return false;
   const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups;
   Tensor wide_x, wide_y;
   FilterSum g{};
