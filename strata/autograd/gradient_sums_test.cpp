@@ -234,19 +234,20 @@ TEST(LeakyReluOver, NeedsNoCopyForBackward) {
 // A factor of one and a pad that crops nothing have the result's gradient, or a part of it, for theirs: no pass over
 // it.
 TEST(GradientSums, WhatIsTheGradientAlreadyIsNotComputed) {
-  const Tensor x = drawn({3, 5}, 1).set_requires_grad(), g = drawn({3, 5}, 2), wide = drawn({5, 8}, 3);
+  Tensor x = drawn({3, 5}, 1).set_requires_grad();
+  const Tensor g = drawn({3, 5}, 2), wide = drawn({5, 8}, 3);
   const Recording once = record([&] {
     (x * 1.0).backward(g);
     (x / 1.0).backward(g);
   });
   EXPECT_EQ(backward_calls(once, "mul_scalar") + backward_calls(once, "div_scalar"), 0);
   expect_near(x.grad(), g * 2, 0);
-  x.zero_grad();
+  x.set_grad({});
   const Recording padded = record([&] { pad(x, {2, 1, 0, 2}, "constant", 4).backward(wide); });
   EXPECT_EQ(backward_calls(padded, "constant_pad"), 0);
   expect_near(x.grad(), slice(slice(wide, 0, 0, 3), 1, 2, 7), 0);
   EXPECT_TRUE(x.grad().is_contiguous());
-  x.zero_grad();
+  x.set_grad({});
   const Recording cropped = record([&] { pad(x, {-1, 4}).backward(drawn({3, 8}, 4)); });
   EXPECT_EQ(backward_calls(cropped, "constant_pad"), 1);
   expect_near(slice(x.grad(), 1, 0, 1), zeros({3, 1}), 0);

@@ -17,7 +17,14 @@ using cuda::FastDivisor;
 __device__ __forceinline__ void copy_one(uint32_t to, const float* from, bool valid) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(valid ? 4 : 0) : "memory");
 }
+/// The same of 16 bytes, both aligned: what one tap reads another reads some pixels further.
+__device__ __forceinline__ void copy_near(uint32_t to, const float* from, bool valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
+}
 #else
+inline void copy_near(uint32_t to, const float* from, bool valid) {
+  copy_async(to, from, valid);
+}
 inline void copy_one(uint32_t to, const float* from, bool valid) {
   emulation::Block* const block = emulation::block;
   uint8_t* const at = block->pointer(to, 4);
@@ -227,7 +234,7 @@ __global__ void __launch_bounds__(128 * Warpgroups) window_kernel(const WindowSu
 #pragma unroll
       for (int r = 0; r < kBlockN / kRowStep; ++r) {
         const ColumnWindow window = windows[row0 + r * kRowStep];
-        copy_async(b_at + swizzled(row0 + r * kRowStep, piece), under + window.place, inside(window));
+        copy_near(b_at + swizzled(row0 + r * kRowStep, piece), under + window.place, inside(window));
       }
     } else {
 #pragma unroll 8
