@@ -11,12 +11,14 @@
 #include "strata/core/recording.h"
 #include "strata/core/samples.h"
 #include "strata/ops/activation/leaky_relu_kernel.h"
+#include "strata/ops/conv/conv.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/norm/norm.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -227,6 +229,45 @@ TEST(LeakyReluOver, NeedsNoCopyForBackward) {
   sum(exp(h)).backward();
   EXPECT_EQ(x.grad().to_vector<float>(), want.to_vector<float>());
   EXPECT_THROW(leaky_relu_over(h, -0.1), ValueError);
+}
+
+// A factor of one and a pad that crops nothing have the result's gradient, or a part of it, for theirs: no pass over
+// it.
+TEST(GradientSums, WhatIsTheGradientAlreadyIsNotComputed) {
+  Tensor x = drawn({3, 5}, 1).set_requires_grad();
+  const Tensor g = drawn({3, 5}, 2), wide = drawn({5, 8}, 3);
+  const Recording once = record([&] {
+    (x * 1.0).backward(g);
+    (x / 1.0).backward(g);
+  });
+  EXPECT_EQ(backward_calls(once, "mul_scalar") + backward_calls(once, "div_scalar"), 0);
+  expect_near(x.grad(), g * 2, 0);
+  x.set_grad({});
+  const Recording padded = record([&] { pad(x, {2, 1, 0, 2}, "constant", 4).backward(wide); });
+  EXPECT_EQ(backward_calls(padded, "constant_pad"), 0);
+  expect_near(x.grad(), slice(slice(wide, 0, 0, 3), 1, 2, 7), 0);
+  EXPECT_TRUE(x.grad().is_contiguous());
+  x.set_grad({});
+  const Recording cropped = record([&] { pad(x, {-1, 4}).backward(drawn({3, 8}, 4)); });
+  EXPECT_EQ(backward_calls(cropped, "constant_pad"), 1);
+  expect_near(slice(x.grad(), 1, 0, 1), zeros({3, 1}), 0);
+  expect_near(slice(x.grad(), 1, 1, 5), slice(drawn({3, 8}, 4), 1, 0, 4), 0);
+  // A second gradient is one through the same ops.
+  const Tensor twice = grad({sum(pad(x * x * 1.0, {1, 0}))}, {x}, {}, true)[0];
+  expect_near(grad({sum(twice * twice)}, {x})[0], x.detach() * 8, 1e-5);
+}
+
+// A gradient of a convolution that is part of a larger tensor is made dense once, not for each product of it.
+TEST(GradientSums, AConvolutionsGradientIsCopiedOnce) {
+  const Tensor x = drawn({2, 3, 6}, 1).set_requires_grad(), w = drawn({4, 3, 3}, 2).set_requires_grad(),
+               bias = drawn({4}, 3).set_requires_grad(), g = drawn({2, 4, 9}, 4);
+  const auto y = [&] { return conv1d(x, w, bias, {1}, {1}); };
+  const Tensor part = slice(g, 2, 1, 7);
+  const TensorList want = grad({y()}, {x, w, bias}, {part.contiguous()});
+  TensorList got;
+  const Recording r = record([&] { got = grad({y()}, {x, w, bias}, {part}); });
+  EXPECT_EQ(backward_calls(r, "clone"), 1);
+  for (size_t i = 0; i < 3; ++i) expect_near(got[i], want[i], 0);
 }
 
 }  // namespace

@@ -123,10 +123,13 @@ inline void copy_async(uint32_t to, const void* from, bool valid = true) {
   if (to % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
     block->fail("a copy of 16 bytes that is not aligned");
   uint8_t* const at = block->pointer(to, 16);
-  const int thread = block->now->number;
-  block->now->copies.open.push_back([=] {
+  emulation::Thread* const thread = block->now;
+  thread->copies.open.push_back([=] {
     valid ? std::memcpy(at, from, 16) : std::memset(at, 0, 16);
-    block->unfenced[(to - emulation::kBase) / 16] = thread + 1;
+    // Of the thread that waits for its copies, and tells the tensor cores by its fence.
+    const uint32_t place = (to - emulation::kBase) / 16;
+    block->unfenced[place] = thread->number + 1;
+    thread->unfenced.push_back(place);
   });
 }
 inline void copy_async(void* to, const void* from) {

@@ -1,13 +1,16 @@
 #include "strata/ops/conv/conv.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <tuple>
 
 #include "strata/core/channels_last.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/conv/conv_cuda.h"
 #include "strata/ops/conv/conv_geometry.h"
+#include "strata/ops/conv/conv_gradients_cuda.h"
 #include "strata/ops/conv/conv_kernels.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -198,6 +201,16 @@ Tensor start(const TensorMeta& meta, const Tensor& bias) {
   return r;
 }
 
+Tensor weight_reference(const TensorMeta& meta, const Tensor& x, const Tensor& y, const Dims& stride,
+                        const Dims& padding, const Dims& dilation, int64_t groups) {
+  const Tensor w = start(meta, {}), dx = x.contiguous(), dy = y.contiguous();
+  for_products(sizes_of(x.shape(), meta.shape, y.shape(), stride, padding, dilation, groups),
+               [&](int64_t ix, int64_t iw, int64_t iy) {
+                 w.data<double>()[iw] += dx.data<double>()[ix] * dy.data<double>()[iy];
+               });
+  return w;
+}
+
 // ---- records of the three products ---------------------------------------------------------------------------------
 
 // The gradient of a bias: everything but the channels summed up.
@@ -207,10 +220,21 @@ Tensor bias_gradient(const Tensor& g) {
   return g.sum(dims);
 }
 
-// A gradient in the layout of the operand beside it, so that what is made of both is too.
+// A gradient in the layout of the operand beside it, so that what is made of both is too; dense, as all that is made of
+// it would copy it otherwise.
 Tensor laid_out_like(const Tensor& image, const Tensor& g) {
-  if (!is_channels_last(image) || lies_channels_last(g)) return g;
-  return g.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+  if (lies_channels_last(g)) return g;
+  return is_channels_last(image) ? g.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2}) : g.contiguous();
+}
+
+using Pair = std::tuple<Tensor, Tensor>;
+Pair convolution_gradients(const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride,
+                           const Dims& padding, const Dims& dilation, int64_t groups);
+
+// Whether a card's kernel of the weight's gradient may add up the rows of g as it reads them, for the bias's.
+bool adds_rows(const Tensor& x, const Tensor& w, const Tensor& g, int64_t groups) {
+  if (!x.device().is_cuda() || is_channels_last(x) || is_channels_last(g) || groups == x.shape()[1]) return false;
+  return x.dtype() == DType::f32 ? allow_tf32_convolutions() : size_of(x.dtype()) == 2 && spatial_of(w).product() == 1;
 }
 
 constexpr DTypeSet kTypes = kFloats;
@@ -249,6 +273,12 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
               const Tensor g = laid_out_like(x, b.gy());
               if (b.needs(0))
                 b.set(0, convolution_transpose(g, w, {}, spatial_of(x), stride, padding, dilation, groups));
+              if (b.needs(1) && b.needs(2) && adds_rows(x, w, g, groups)) {
+                auto [weight, bias] = convolution_gradients(x, g, spatial_of(w), stride, padding, dilation, groups);
+                b.set(1, std::move(weight));
+                b.set(2, std::move(bias));
+                return;
+              }
               if (b.needs(1)) b.set(1, convolution_weight(x, g, spatial_of(w), stride, padding, dilation, groups));
               if (b.needs(2)) b.set(2, bias_gradient(g));
             },
@@ -463,15 +493,85 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
         .reference =
             [](const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
                const Dims& dilation, int64_t groups) {
-              const TensorMeta meta = weight_infer(x, y, kernel, stride, padding, dilation, groups);
-              const Tensor w = start(meta, {}), dx = x.contiguous(), dy = y.contiguous();
-              for_products(sizes_of(x.shape(), meta.shape, y.shape(), stride, padding, dilation, groups),
-                           [&](int64_t ix, int64_t iw, int64_t iy) {
-                             w.data<double>()[iw] += dx.data<double>()[ix] * dy.data<double>()[iy];
-                           });
-              return w;
+              return weight_reference(weight_infer(x, y, kernel, stride, padding, dilation, groups), x, y, stride,
+                                      padding, dilation, groups);
             },
     }};
+
+const Op<Pair(const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, const Dims&, int64_t)>
+    convolution_gradients_op{{
+        .schema = "convolution_gradients(Tensor x, Tensor y, int[] kernel, int[] stride, int[] padding, int[] "
+                  "dilation, int groups) -> (Tensor gweight, Tensor gbias)",
+        .shard = "n ...!, n ...! -> ...!, ...!",
+        .internal = true,
+        .doc =
+            "The gradients of a convolution's weight [out, in / groups, kernel..] and bias [out] from its input x [n, "
+            "in, ..] and the gradient y [n, out, ..] of its result: convolution_weight, and the sum of y over all but "
+            "its channels, which a card adds up while it reads y for the first.",
+        .infer =
+            [](const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
+               const Dims& dilation, int64_t groups) {
+              return std::array<TensorMeta, 2>{weight_infer(x, y, kernel, stride, padding, dilation, groups),
+                                               like(y).with_shape({y.shape()[1]})};
+            },
+        .kernels = on_each_device([](auto on, Tensor& gw, Tensor& gb, const Tensor& x, const Tensor& y,
+                                     const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation,
+                                     int64_t groups) {
+          if constexpr (on.cuda) {
+            if (gw.is_contiguous() && gb.is_contiguous() && !is_channels_last(x) && !is_channels_last(y)) {
+              Tensor kx, ky;
+              const void *px = dense(x, kx), *py = dense(y, ky);
+              const cpu::ConvSizes s = sizes_of(x.shape(), gw.shape(), y.shape(), stride, padding, dilation, groups);
+              if (conv_gradients_cuda(s, x.dtype(), x.device(), px, py, gw.raw_data(), gb.raw_data())) return;
+            }
+          }
+          gw.copy_(convolution_weight(x, y, kernel, stride, padding, dilation, groups));
+          gb.copy_(bias_gradient(y));
+        }),
+        .composed =
+            [](const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
+               const Dims& dilation, int64_t groups) {
+              return Pair(convolution_weight(x, y, kernel, stride, padding, dilation, groups), bias_gradient(y));
+            },
+        .dtypes = kTypes,
+        .cost =
+            [](const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
+               const Dims& dilation, int64_t groups) {
+              const TensorMeta w = weight_infer(x, y, kernel, stride, padding, dilation, groups);
+              return product_cost(multiply_adds(y.numel(), w.shape), x, y, w);
+            },
+        .samples =
+            [](Samples& s) {
+              s.add(s.tensor({2, 3, 5, 6}), s.tensor({2, 4, 3, 5}), Dims{3, 2}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
+              s.add(s.tensor({2, 6, 6, 8}), s.tensor({2, 10, 6, 8}), Dims{1, 1}, Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 2)
+                  .named("one by one, groups");
+              s.add(s.tensor({2, 70, 40}), s.tensor({2, 72, 40}), Dims{3}, Dims{1}, Dims{8}, Dims{8}, 1)
+                  .named("one dimension, dilated");
+              s.add(s.tensor({0, 3, 8}), s.tensor({0, 4, 3}), Dims{3}, Dims{2}, Dims{1}, Dims{2}, 1)
+                  .named("empty batch");
+              s.add(s.tensor({2, 12, 12, 32}).permute({0, 3, 1, 2}), s.tensor({2, 12, 12, 48}).permute({0, 3, 1, 2}),
+                    Dims{3, 3}, Dims{1, 1}, Dims{1, 1}, Dims{1, 1}, 1)
+                  .named("channels innermost");
+              s.invalid<ShapeError>("batch size", s.tensor({2, 3, 5, 6}), s.tensor({3, 4, 3, 5}), Dims{3, 2},
+                                    Dims{1, 1}, Dims{0, 0}, Dims{1, 1}, 1);
+              if (s.benchmarking())
+                s.bench(s.tensor({8, 64, 16000}), s.tensor({8, 256, 16000}), Dims{1}, Dims{1}, Dims{0}, Dims{1}, 1);
+            },
+        .reference =
+            [](const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride, const Dims& padding,
+               const Dims& dilation, int64_t groups) {
+              const TensorMeta meta = weight_infer(x, y, kernel, stride, padding, dilation, groups);
+              const Tensor dy = y.contiguous(), gb = empty(like(y).with_shape({y.shape()[1]}));
+              std::fill_n(gb.data<double>(), gb.numel(), 0.0);
+              const int64_t plane = spatial_of(y).product();
+              for (int64_t i = 0; i < y.numel(); ++i) gb.data<double>()[i / plane % gb.numel()] += dy.data<double>()[i];
+              return Pair(weight_reference(meta, x, y, stride, padding, dilation, groups), gb);
+            },
+    }};
+Pair convolution_gradients(const Tensor& x, const Tensor& y, const Dims& kernel, const Dims& stride,
+                           const Dims& padding, const Dims& dilation, int64_t groups) {
+  return convolution_gradients_op(x, y, kernel, stride, padding, dilation, groups);
+}
 
 }  // namespace
 

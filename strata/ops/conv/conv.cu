@@ -1,9 +1,11 @@
 // Convolutions on a CUDA device as matrix products over unrolled windows, a bounded number of them at a time: images
 // side by side, or where one image is too much, rows of its result.
 
-#include "strata/ops/matmul/gemm_cuda.h"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/conv/conv_cuda.cuh"
+#include "strata/ops/conv/conv_gradients_cuda.h"
+#include "strata/ops/matmul/gemm_cuda.h"
+#include "strata/ops/matmul/gemm_from_cuda.h"
 
 namespace strata {
 namespace conv_cuda {
@@ -238,11 +240,33 @@ void product(Gemm g, Device device) {
   cuda::gemm(g, device);
 }
 
+// y [n, oc, P] = bias + w [oc, ic] x [n, ic, P], added to one image of the bias, which the L2 cache holds. False, with
+// nothing done, where a bias for each image is as good, or there is no such product.
+bool forward_from_one(const ConvSizes& s, DType t, Device device, const void* x, const void* w, const void* bias,
+                      void* y) {
+  constexpr int64_t kHeld = int64_t{24} << 20;  // bytes
+  const int64_t plane = s.oh * s.ow, bytes = s.oc * plane * size_of(t);
+  if (s.groups != 1 || s.n < 2 || bytes > kHeld || s.n * bytes <= kHeld) return false;
+  const Tensor start = workspace(t, device, s.oc * plane);
+  fill(t, bias, 1, s.oc, plane, start.raw_data());
+  Gemm g;
+  g.in = g.out = t;
+  g.m = s.oc, g.n = plane, g.k = s.ic;
+  g.a = w, g.a_row = s.ic, g.a_col = 1;
+  g.b = x, g.b_row = plane, g.b_col = 1;
+  g.c = y, g.c_row = plane;
+  g.batch = {s.n}, g.a_batch = {0}, g.b_batch = {s.ic * plane}, g.c_batch = {s.oc * plane};
+  g.beta = 1;
+  g.tf32 = allow_tf32_convolutions();
+  return cuda::gemm_from(g, start.raw_data(), device);
+}
+
 // y [n, groups, ocg, P] = w [groups, ocg, depth] times windows [n, groups, depth, P].
 void forward(const ConvSizes& s, DType t, Device device, const void* x, const void* w, const void* bias, void* y) {
   const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups, depth = icg * taps(s), plane = s.oh * s.ow;
-  if (bias != nullptr) fill(t, bias, s.n, s.oc, plane, y);
   const bool direct = is_pointwise(s);
+  if (bias != nullptr && direct && forward_from_one(s, t, device, x, w, bias, y)) return;
+  if (bias != nullptr) fill(t, bias, s.n, s.oc, plane, y);
   const Cut cut = direct ? Cut{s.n, s.oh} : cut_for(s.n, s.oh, s.ic * taps(s) * s.ow, size_of(t));
   Tensor windows;
   if (!direct) windows = workspace(t, device, cut.images * s.ic * taps(s) * padded(cut.rows * s.ow));
@@ -395,9 +419,8 @@ void fill(DType t, const void* bias, int64_t n, int64_t channels, int64_t plane,
   dispatch_bytes(t, [&]<class B>() {
     const auto run = [&](auto pixels) {
       constexpr int V = decltype(pixels)::value;
-      bias_kernel<B, V>
-          <<<blocks_of(total / V), kThreads, 0, stream()>>>(total / V, Divisor(plane / V), Divisor(channels),
-                                                            static_cast<const B*>(bias), static_cast<B*>(to));
+      bias_kernel<B, V><<<blocks_of(total / V), kThreads, 0, stream()>>>(
+          total / V, Divisor(plane / V), Divisor(channels), static_cast<const B*>(bias), static_cast<B*>(to));
     };
     if (plane % kVec<B> == 0 && aligned16(to)) return run(std::integral_constant<int, kVec<B>>());
     run(std::integral_constant<int, 1>());
@@ -422,6 +445,12 @@ void conv_transpose_cuda(const ConvSizes& s, DType t, Device device, const void*
   if (is_depthwise(s)) return depthwise_transpose(s, t, y, w, bias, x);
   if (plain_product(s, t)) return transpose(s, t, device, y, w, bias, x);
   if (!hopper_transpose(s, t, device, y, w, bias, x)) transpose(s, t, device, y, w, bias, x);
+}
+
+bool conv_gradients_cuda(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w,
+                         void* bias) {
+  if (s.oc * s.ic * s.kh * s.kw == 0 || s.n * s.oh * s.ow == 0 || is_depthwise(s)) return false;
+  return hopper_gradients(s, t, device, x, y, w, bias);
 }
 
 void conv_weight_cuda(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {

@@ -48,6 +48,9 @@ const Config kConfigs[] = {
     {{2, 7, 5, 200}, {7, 1, 3, 3}, {1, 1}, {1, 2}, {1, 1}, 7, false},
     {{3, 80, 301}, {96, 80, 3}, {1}, {1}, {1}, 1, true},
     {{3, 96, 300}, {80, 96, 5}, {2}, {2}, {3}, 1, false},
+    {{3, 64, 200}, {64, 64, 7}, {1}, {24}, {4}, 1, true},
+    {{3, 72, 204}, {136, 72, 2}, {1}, {0}, {8}, 1, true},
+    {{2, 48, 24, 28}, {80, 24, 3, 1}, {2, 1}, {1, 0}, {1, 1}, 2, true},
     {{1, 16, 40, 100}, {8, 16, 9, 9}, {1, 1}, {4, 4}, {1, 1}, 1, false},
     {{2, 64, 56, 56}, {64, 64, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true},
     {{5, 72, 30, 37}, {64, 72, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true},
@@ -158,6 +161,9 @@ TEST_P(CudaConvolution, HasTheSameBitsEveryTime) {
   EXPECT_EQ(a.y.to_vector<float>(), b.y.to_vector<float>());
   EXPECT_EQ(a.gx.to_vector<float>(), b.gx.to_vector<float>());
   EXPECT_EQ(a.gw.to_vector<float>(), b.gw.to_vector<float>());
+  if (c.bias) {
+    EXPECT_EQ(a.gb.to_vector<float>(), b.gb.to_vector<float>());
+  }
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaConvolution, ::testing::Range(size_t{0}, std::size(kConfigs)));
 

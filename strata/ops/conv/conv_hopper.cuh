@@ -1,20 +1,10 @@
 #pragma once
-// What the kernels of convolutions on Hopper's tensor cores share: operands with their channels innermost, and stages
-// of tiles in shared memory.
+// What the kernels of convolutions on Hopper's tensor cores share: operands with their channels innermost.
 
-#include "strata/cuda/tile/copy.cuh"
-#include "strata/cuda/tile/product.cuh"
 #include "strata/ops/conv/conv_cuda.cuh"
+#include "strata/ops/conv/conv_stage.cuh"
 
 namespace strata::conv_cuda {
-
-using namespace cuda::tile;
-
-inline constexpr int kBlockN = 128;    // columns of a block's tile
-inline constexpr int kStages = 3;      // several blocks share a multiprocessor
-inline constexpr int kDeepStages = 6;  // a block has one for itself
-
-// ---- operands ----
 
 /// Channels, and zeros to a multiple of 16 bytes.
 int pad_channels(int64_t channels, DType t);
@@ -31,47 +21,5 @@ const void* turn_filters(DType t, Device device, const void* given, int64_t oc, 
 void add_filter_shares(const ConvSizes& s, DType t, const float* sums, int shares, int taps, int padded, void* w);
 /// Whether the card, the dtype, and sizes that the kernels' 32-bit numbers hold allow these kernels.
 bool fits_hopper(const ConvSizes& s, DType t, Device device);
-
-// ---- shared memory ----
-
-template <int Warpgroups>
-constexpr int stage_bytes() {
-  return (64 * Warpgroups + kBlockN) * kRowBytes;
-}
-
-// All but the last `Left` groups of copies are there, for the tensor cores too.
-template <int Left>
-__device__ __forceinline__ void copy_wait() {
-  wait_copies<Left>();
-  fence_shared();
-}
-
-// Queues sums += a b for a stage whose rows are along the sum.
-template <class T>
-__device__ __forceinline__ void multiply_stage(float (&sums)[64], uint32_t a, uint32_t b) {
-  fence_products();
-#pragma unroll
-  for (int k = 0; k < 4; ++k)
-    multiply<T, false, false>(sums, descriptor_k(a + static_cast<uint32_t>(k * 32)),
-                              descriptor_k(b + static_cast<uint32_t>(k * 32)), 1);
-  commit_products();
-}
-
-// A warpgroup's sums into [m, columns] from (row, column) on; `columns` is even.
-__device__ __forceinline__ void write_sums(const float (&sums)[64], float* to, int m, int columns, int row0,
-                                           int column0) {
-  const int lane = static_cast<int>(threadIdx.x) % 32,
-            row = row0 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    if (row + h * 8 >= m) continue;
-    float* const line = to + static_cast<int64_t>(row + h * 8) * columns;
-#pragma unroll
-    for (int j = 0; j < 16; ++j) {
-      const int c = column0 + j * 8 + lane % 4 * 2;
-      if (c < columns) store_vec(line + c, Vec<float, 2>{sums[j * 4 + h * 2], sums[j * 4 + h * 2 + 1]});
-    }
-  }
-}
 
 }  // namespace strata::conv_cuda

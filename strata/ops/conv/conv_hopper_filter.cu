@@ -1,7 +1,9 @@
 // The gradient of a convolution's filters on Hopper's tensor cores: a sum over pixels, a share of them for each block;
 // the shares are added up in order.
 
+#include "strata/ops/conv/conv_gradients_cuda.h"
 #include "strata/ops/conv/conv_hopper.cuh"
+#include "strata/ops/conv/conv_rows_filter_kernel.cuh"
 
 namespace strata::conv_cuda {
 namespace {
@@ -116,177 +118,6 @@ __global__ void __launch_bounds__(128 * Warpgroups) filter_kernel(const FilterSu
 #endif
 }
 
-// sums[share, group, m, c] = the sum over a share's images and pixels of y[n, group, m, pixel] x[n, group, c, pixel]:
-// the gradient of filters of 1 x 1 that move by one, whose operands are taken as they lie.
-struct PlaneSum {
-  const void *x, *y;
-  float* sums;
-  int plane, m, channels, columns, groups;  // columns: channels, padded
-  int blocks, shares;                       // blocks of 128 bytes of a plane, of all images
-  FastDivisor by_image;                     // blocks of an image
-};
-
-template <class T, int Warpgroups>
-__global__ void __launch_bounds__(128 * Warpgroups) plane_kernel(const PlaneSum g) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr int kM = 64 * Warpgroups, kPiece = 16 / sizeof(T), kRowStep = 16 * Warpgroups;
-  constexpr int kRowsA = kM / kRowStep, kRowsB = kBlockN / kRowStep;
-  extern __shared__ uint8_t raw[];
-  const uint32_t base = (shared_address(raw) + 1023) & ~1023u;
-  const int tid = static_cast<int>(threadIdx.x), piece = tid % 8, row0 = tid / 8;
-  const int tiles_m = (g.m + kM - 1) / kM;
-  const int m0 = static_cast<int>(blockIdx.y) % tiles_m * kM, group = static_cast<int>(blockIdx.y) / tiles_m;
-  const int n0 = static_cast<int>(blockIdx.x) * kBlockN, share = static_cast<int>(blockIdx.z);
-  const int begin = static_cast<int>(static_cast<int64_t>(g.blocks) * share / g.shares),
-            end = static_cast<int>(static_cast<int64_t>(g.blocks) * (share + 1) / g.shares);
-  const T* const y = static_cast<const T*>(g.y) + (static_cast<int64_t>(group) * g.m + m0 + row0) * g.plane;
-  const T* const x = static_cast<const T*>(g.x) + (static_cast<int64_t>(group) * g.channels + n0 + row0) * g.plane;
-
-  const auto load = [&](int block, int stage) {
-    const uint32_t a_at = base + static_cast<uint32_t>(stage * stage_bytes<Warpgroups>()), b_at = a_at + kM * kRowBytes;
-    const int n = static_cast<int>(g.by_image.divide(static_cast<uint32_t>(block)));
-    const int p = ((block - n * static_cast<int>(g.by_image.d)) * 8 + piece) * kPiece;
-    const T* const a = y + static_cast<int64_t>(n) * g.groups * g.m * g.plane + p;
-    const T* const b = x + static_cast<int64_t>(n) * g.groups * g.channels * g.plane + p;
-#pragma unroll
-    for (int r = 0; r < kRowsA; ++r)
-      copy_async(a_at + swizzled(row0 + r * kRowStep, piece), a + static_cast<int64_t>(r * kRowStep) * g.plane,
-                 p < g.plane && m0 + row0 + r * kRowStep < g.m);
-#pragma unroll
-    for (int r = 0; r < kRowsB; ++r)
-      copy_async(b_at + swizzled(row0 + r * kRowStep, piece), b + static_cast<int64_t>(r * kRowStep) * g.plane,
-                 p < g.plane && n0 + row0 + r * kRowStep < g.channels);
-  };
-
-  float sums[64];
-#pragma unroll
-  for (int i = 0; i < 64; ++i) sums[i] = 0;
-  const int warpgroup = tid / 128;
-  for (int s = 0; s < kStages - 1; ++s) {
-    if (begin + s < end) load(begin + s, s);
-    commit_copies();
-  }
-  for (int block = begin, stage = 0; block < end; ++block) {
-    copy_wait<kStages - 2>();
-    __syncthreads();
-    const uint32_t a_at = base + static_cast<uint32_t>(stage * stage_bytes<Warpgroups>()), b_at = a_at + kM * kRowBytes;
-    multiply_stage<T>(sums, a_at + static_cast<uint32_t>(warpgroup * 64 * kRowBytes), b_at);
-    const int next = block + kStages - 1;
-    if (next < end) load(next, stage == 0 ? kStages - 1 : stage - 1);
-    commit_copies();
-    wait_products<0>();
-    pin(sums);
-    stage = stage + 1 == kStages ? 0 : stage + 1;
-  }
-  write_sums(sums, g.sums + (static_cast<int64_t>(share) * g.groups + group) * g.m * g.columns, g.m, g.columns,
-             m0 + warpgroup * 64, n0);
-#endif
-}
-
-// sums[share, group, m, (tap, c)] as filter_kernel's, of f32 operands as they lie, rounded to TF32: the tensor cores
-// have no transposed form for these, so that rows are along pixels, and a window's shift by a pixel is one by four
-// bytes.
-struct WindowSum {
-  const float *x, *y;
-  float* sums;
-  int height, width, plane, cols;            // of x, of y
-  int m, channels, padded, columns, groups;  // columns = taps * padded
-  int kernel_w, step_h, step_w, pad_h, pad_w, dilation_h, dilation_w;
-  int blocks, shares;  // blocks of 32 pixels of an image, of all images
-  bool pieces;         // y's planes are whole pieces of 16 bytes
-  FastDivisor by_image, by_col, by_padded, by_kernel_w;
-};
-
-// One f32 at a time: what is read need not begin at 16 bytes. Zero where `valid` is false.
-[[maybe_unused]] __device__ __forceinline__ void copy_one(uint32_t to, const float* from, bool valid) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(valid ? 4 : 0) : "memory");
-}
-
-template <int Warpgroups>
-__global__ void __launch_bounds__(128 * Warpgroups) window_kernel(const WindowSum g) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr int kM = 64 * Warpgroups, kWarps = 4 * Warpgroups, kPixels = 32, kRowStep = 16 * Warpgroups;
-  constexpr int kNowhere = -(1 << 30);  // added to a row or not, no row of an image
-  extern __shared__ uint8_t raw[];
-  const uint32_t base = (shared_address(raw) + 1023) & ~1023u;
-  const int tid = static_cast<int>(threadIdx.x), lane = tid % 32, warp = tid / 32;
-  const int tiles_m = (g.m + kM - 1) / kM;
-  const int m0 = static_cast<int>(blockIdx.y) % tiles_m * kM, group = static_cast<int>(blockIdx.y) / tiles_m;
-  const int n0 = static_cast<int>(blockIdx.x) * kBlockN, share = static_cast<int>(blockIdx.z);
-  const int begin = static_cast<int>(static_cast<int64_t>(g.blocks) * share / g.shares),
-            end = static_cast<int>(static_cast<int64_t>(g.blocks) * (share + 1) / g.shares);
-  const int area = g.height * g.width;
-  const float* const y = g.y + (static_cast<int64_t>(group) * g.m + m0) * g.plane;
-  const float* const x = g.x + static_cast<int64_t>(group) * g.channels * area;
-
-  // Of each column: elements from an output's place to its input's in its channel, rows down, columns to the right.
-  __shared__ int4 windows[kBlockN];
-  if (tid < kBlockN) {
-    const int column = n0 + tid, tap = static_cast<int>(g.by_padded.divide(static_cast<uint32_t>(column)));
-    const int c = column - tap * g.padded, a = static_cast<int>(g.by_kernel_w.divide(static_cast<uint32_t>(tap)));
-    const int down = a * g.dilation_h - g.pad_h, right = (tap - a * g.kernel_w) * g.dilation_w - g.pad_w;
-    const bool valid = column < g.columns && c < g.channels;
-    windows[tid] = {valid ? c * area + down * g.width + right : 0, valid ? down : kNowhere, right, 0};
-  }
-  __syncthreads();
-
-  const auto load = [&](int block, int stage) {
-    const uint32_t a_at = base + static_cast<uint32_t>(stage * stage_bytes<Warpgroups>()), b_at = a_at + kM * kRowBytes;
-    const int n = static_cast<int>(g.by_image.divide(static_cast<uint32_t>(block)));
-    const int first = (block - n * static_cast<int>(g.by_image.d)) * kPixels, p = first + lane;
-    const float* const a = y + static_cast<int64_t>(n) * g.groups * g.m * g.plane;
-    const uint32_t place = static_cast<uint32_t>(lane % 4 * 4);
-    if (g.pieces) {
-      const int piece = tid % 8, row0 = tid / 8, at = first + piece * 4;
-#pragma unroll
-      for (int r = 0; r < kM / kRowStep; ++r)
-        copy_async(a_at + swizzled(row0 + r * kRowStep, piece),
-                   a + static_cast<int64_t>(row0 + r * kRowStep) * g.plane + at,
-                   at < g.plane && m0 + row0 + r * kRowStep < g.m);
-    } else {
-#pragma unroll 4
-      for (int row = warp; row < kM; row += kWarps)
-        copy_one(a_at + swizzled(row, lane / 4) + place, a + static_cast<int64_t>(row) * g.plane + p,
-                 p < g.plane && m0 + row < g.m);
-    }
-    const int i = static_cast<int>(g.by_col.divide(static_cast<uint32_t>(p))), left = (p - i * g.cols) * g.step_w;
-    const int top = p < g.plane ? i * g.step_h : kNowhere / 2;
-    const float* const b = x + static_cast<int64_t>(n) * g.groups * g.channels * area +
-                           static_cast<int64_t>(i * g.step_h) * g.width + left;
-#pragma unroll 8
-    for (int row = warp; row < kBlockN; row += kWarps) {
-      const int4 window = windows[row];
-      const bool inside = static_cast<unsigned>(top + window.y) < static_cast<unsigned>(g.height) &&
-                          static_cast<unsigned>(left + window.z) < static_cast<unsigned>(g.width);
-      copy_one(b_at + swizzled(row, lane / 4) + place, b + window.x, inside);
-    }
-  };
-
-  float sums[64];
-#pragma unroll
-  for (int i = 0; i < 64; ++i) sums[i] = 0;
-  const int warpgroup = tid / 128;
-  for (int s = 0; s < kStages - 1; ++s) {
-    if (begin + s < end) load(begin + s, s);
-    commit_copies();
-  }
-  for (int block = begin, stage = 0; block < end; ++block) {
-    copy_wait<kStages - 2>();
-    __syncthreads();
-    const uint32_t a_at = base + static_cast<uint32_t>(stage * stage_bytes<Warpgroups>()), b_at = a_at + kM * kRowBytes;
-    multiply_stage<float>(sums, a_at + static_cast<uint32_t>(warpgroup * 64 * kRowBytes), b_at);
-    const int next = block + kStages - 1;
-    if (next < end) load(next, stage == 0 ? kStages - 1 : stage - 1);
-    commit_copies();
-    wait_products<0>();
-    pin(sums);
-    stage = stage + 1 == kStages ? 0 : stage + 1;
-  }
-  write_sums(sums, g.sums + (static_cast<int64_t>(share) * g.groups + group) * g.m * g.columns, g.m, g.columns,
-             m0 + warpgroup * 64, n0);
-#endif
-}
-
 // w[o, c, tap] = the shares' sums[share, o, tap, c], in their order. Threads lie as the sums do, which are read more
 // often.
 template <class T>
@@ -335,15 +166,38 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Kernel: that of filter_kernel or plane_kernel for T and Warpgroups.
-template <int Warpgroups, class G>
-void launch_sums(void (*kernel)(G), const G& g) {
+// bias[o] = the shares' rows[share, o], of a warp: each lane every 32nd share in order, then the lanes.
+template <class T>
+__global__ void __launch_bounds__(kThreads) row_shares_kernel(const float* rows, int shares, int64_t m, T* bias) {
+  const int64_t o = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / kWarp;
+  if (o >= m) return;
+  float total = 0;
+  for (int s = static_cast<int>(threadIdx.x) % kWarp; s < shares; s += kWarp) total += rows[s * m + o];
+  total = warp_reduce(total, Sum());
+  if (threadIdx.x % kWarp == 0) bias[o] = narrow<T>(total);
+}
+
+template <int Warpgroups>
+void launch_filter(void (*kernel)(FilterSum), const FilterSum& g) {
   constexpr int kBytes = kStages * stage_bytes<Warpgroups>() + 1024;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "convolution_weight",
              "cudaFuncSetAttribute");
   const dim3 grid(blocks_for(g.columns, kBlockN), blocks_for(g.m, 64 * Warpgroups) * static_cast<unsigned>(g.groups),
                   static_cast<unsigned>(g.shares));
   kernel<<<grid, 128 * Warpgroups, kBytes, stream()>>>(g);
+}
+
+template <class Element>
+struct Elements {
+  using T = Element;
+};
+// Kernel: that of plane_kernel or window_kernel for so many threads and bytes of shared memory.
+template <class G>
+void launch_rows(void (*kernel)(G), const G& g, unsigned threads, int bytes) {
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "convolution_weight",
+             "cudaFuncSetAttribute");
+  const SharedOut& w = g.work;
+  kernel<<<static_cast<unsigned>(w.tiles_n * w.tiles_m * w.shares), threads, static_cast<size_t>(bytes), stream()>>>(g);
 }
 
 // Over how many blocks a sum of `steps` is shared. Rounds of blocks on a full card against the reading and writing of
@@ -364,60 +218,55 @@ int shares_for(Device device, int64_t tiles, int64_t steps, int64_t results, boo
   return static_cast<int>(best);
 }
 
-void pointwise_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w) {
-  PlaneSum g{};
-  g.x = x, g.y = y;
-  const int64_t plane = s.ih * s.iw, per_image = (plane * size_of(t) + kRowBytes - 1) / kRowBytes;
-  g.plane = static_cast<int>(plane), g.groups = static_cast<int>(s.groups);
-  g.m = static_cast<int>(s.oc / s.groups), g.channels = static_cast<int>(s.ic / s.groups);
-  g.columns = (g.channels + 1) / 2 * 2;
-  g.blocks = static_cast<int>(s.n * per_image);
-  g.by_image = FastDivisor(static_cast<uint32_t>(per_image));
+// The gradients of filters, and of a bias unless it is null, by the sum g, whose kernel `run` launches.
+template <class G, class Run>
+void rows_weight(const ConvSizes& s, DType t, Device device, G& g, int taps, int padded, void* w, void* bias,
+                 const Run& run) {
   const bool tall = g.m > 64;
-  const int64_t tiles = int64_t{blocks_for(g.columns, kBlockN)} * blocks_for(g.m, tall ? 128 : 64) * s.groups;
-  g.shares = shares_for(device, tiles, g.blocks, s.oc * g.columns, tall);
-  const Tensor sums = workspace(DType::f32, device, g.shares * s.oc * g.columns);
+  g.work.shares = shares_for(device, int64_t{g.work.tiles_n} * g.work.tiles_m, g.work.blocks, s.oc * g.columns, tall);
+  const Tensor sums = workspace(DType::f32, device, g.work.shares * s.oc * g.columns);
   g.sums = static_cast<float*>(sums.raw_data());
-  const auto run = [&]<class T>() {
-    tall ? launch_sums<2>(plane_kernel<T, 2>, g) : launch_sums<1>(plane_kernel<T, 1>, g);
-  };
-  if (t == DType::f32) {
-    run.template operator()<float>();
-  } else if (t == DType::bf16) {
-    run.template operator()<BFloat16>();
-  } else {
-    run.template operator()<Half>();
+  Tensor rows;
+  if (bias != nullptr) {
+    rows = workspace(DType::f32, device, g.work.shares * s.oc);
+    g.rows = static_cast<float*>(rows.raw_data());
   }
-  add_filter_shares(s, t, g.sums, g.shares, 1, g.columns, w);
+  run(tall);
+  add_filter_shares(s, t, g.sums, g.work.shares, taps, padded, w);
+  if (bias == nullptr) return;
+  dispatch_floats(t, "convolution_gradients", [&]<class T>() {
+    row_shares_kernel<T><<<blocks_for(s.oc, kThreads / kWarp), kThreads, 0, stream()>>>(g.rows, g.work.shares, s.oc,
+                                                                                        static_cast<T*>(bias));
+  });
+}
+
+void pointwise_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w, void* bias) {
+  PlaneSum g = plane_sum(s, size_of(t));
+  g.x = x, g.y = y;
+  rows_weight(s, t, device, g, 1, g.columns, w, bias, [&](bool tall) {
+    const auto run = [&]<class T>() {
+      tall ? launch_rows(plane_kernel<Elements<T>, 2>, g, 256, kStages * stage_bytes<2>())
+           : launch_rows(plane_kernel<Elements<T>, 1>, g, 128, kStages * stage_bytes<1>());
+    };
+    if (t == DType::f32) {
+      run.template operator()<float>();
+    } else if (t == DType::bf16) {
+      run.template operator()<BFloat16>();
+    } else {
+      run.template operator()<Half>();
+    }
+  });
 }
 
 // False where a channel's place in an image does not fit 32 bits.
-bool window_weight(const ConvSizes& s, Device device, const void* x, const void* y, void* w) {
-  const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups, area = s.ih * s.iw, plane = s.oh * s.ow;
-  if (icg * area + s.ph * s.iw >= int64_t{1} << 31) return false;
-  const int64_t taps = s.kh * s.kw, per_image = blocks_for(plane, 32);
-  WindowSum g{};
+bool window_weight(const ConvSizes& s, Device device, const void* x, const void* y, void* w, void* bias) {
+  if (s.ic / s.groups * s.ih * s.iw + s.ph * s.iw >= int64_t{1} << 31) return false;
+  WindowSum g = window_sum(s, aligned16(x), aligned16(y));
   g.x = static_cast<const float*>(x), g.y = static_cast<const float*>(y);
-  g.height = static_cast<int>(s.ih), g.width = static_cast<int>(s.iw);
-  g.plane = static_cast<int>(plane), g.cols = static_cast<int>(s.ow);
-  g.m = static_cast<int>(ocg), g.channels = static_cast<int>(icg), g.groups = static_cast<int>(s.groups);
-  g.padded = (g.channels + 1) / 2 * 2, g.columns = static_cast<int>(taps) * g.padded;
-  g.kernel_w = static_cast<int>(s.kw);
-  g.step_h = static_cast<int>(s.sh), g.step_w = static_cast<int>(s.sw);
-  g.pad_h = static_cast<int>(s.ph), g.pad_w = static_cast<int>(s.pw);
-  g.dilation_h = static_cast<int>(s.dh), g.dilation_w = static_cast<int>(s.dw);
-  g.blocks = static_cast<int>(s.n * per_image);
-  g.pieces = plane % 4 == 0 && aligned16(y);
-  g.by_image = FastDivisor(static_cast<uint32_t>(per_image)), g.by_col = FastDivisor(static_cast<uint32_t>(g.cols));
-  g.by_padded = FastDivisor(static_cast<uint32_t>(g.padded));
-  g.by_kernel_w = FastDivisor(static_cast<uint32_t>(g.kernel_w));
-  const bool tall = ocg > 64;
-  const int64_t tiles = int64_t{blocks_for(g.columns, kBlockN)} * blocks_for(ocg, tall ? 128 : 64) * s.groups;
-  g.shares = shares_for(device, tiles, g.blocks, s.oc * g.columns, tall);
-  const Tensor sums = workspace(DType::f32, device, g.shares * s.oc * g.columns);
-  g.sums = static_cast<float*>(sums.raw_data());
-  tall ? launch_sums<2>(window_kernel<2>, g) : launch_sums<1>(window_kernel<1>, g);
-  add_filter_shares(s, DType::f32, g.sums, g.shares, static_cast<int>(taps), g.padded, w);
+  rows_weight(s, DType::f32, device, g, static_cast<int>(s.kh * s.kw), g.padded, w, bias, [&](bool tall) {
+    tall ? launch_rows(window_kernel<Elements<float>, 2>, g, 256, window_bytes<2>())
+         : launch_rows(window_kernel<Elements<float>, 1>, g, 128, window_bytes<1>());
+  });
   return true;
 }
 
@@ -442,14 +291,18 @@ void add_filter_shares(const ConvSizes& s, DType t, const float* sums, int share
   });
 }
 
-bool hopper_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w, bool last) {
+bool hopper_gradients(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w, void* bias) {
   if (!fits_hopper(s, t, device)) return false;
-  if (!last && is_pointwise(s) && s.ih * s.iw * size_of(t) % 16 == 0 && aligned16(x) && aligned16(y)) {
-    pointwise_weight(s, t, device, x, y, w);
+  if (is_pointwise(s) && s.ih * s.iw * size_of(t) % 16 == 0 && aligned16(x) && aligned16(y)) {
+    pointwise_weight(s, t, device, x, y, w, bias);
     return true;
   }
-  if (t == DType::f32 && !last) return window_weight(s, device, x, y, w);
-  if (size_of(t) != 2) return false;
+  return t == DType::f32 && window_weight(s, device, x, y, w, bias);
+}
+
+bool hopper_weight(const ConvSizes& s, DType t, Device device, const void* x, const void* y, void* w, bool last) {
+  if (!last && hopper_gradients(s, t, device, x, y, w, nullptr)) return true;
+  if (!fits_hopper(s, t, device) || size_of(t) != 2) return false;
   const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups;
   Tensor wide_x, wide_y;
   FilterSum g{};
@@ -474,7 +327,7 @@ bool hopper_weight(const ConvSizes& s, DType t, Device device, const void* x, co
   const Tensor sums = workspace(DType::f32, device, g.shares * s.oc * g.columns);
   g.sums = static_cast<float*>(sums.raw_data());
   const auto run = [&]<class T>() {
-    tall ? launch_sums<2>(filter_kernel<T, 2>, g) : launch_sums<1>(filter_kernel<T, 1>, g);
+    tall ? launch_filter<2>(filter_kernel<T, 2>, g) : launch_filter<1>(filter_kernel<T, 1>, g);
   };
   t == DType::bf16 ? run.template operator()<BFloat16>() : run.template operator()<Half>();
   add_filter_shares(s, t, g.sums, g.shares, g.taps, g.channels, w);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strata/core/op.h"
@@ -242,6 +243,43 @@ Plan make_plan(const std::string& text, const TensorList& operands) {
   return p;
 }
 
+// Whether a label is in the result or in an operand other than number `at`.
+bool needed_beside(const Plan& p, const std::vector<Operand>& all, size_t at, Label l) {
+  if (has(p.result, l)) return true;
+  for (size_t other = 0; other < all.size(); ++other)
+    if (other != at && has(all[other].labels, l)) return true;
+  return false;
+}
+
+// The two operands whose product adds least to the elements held, the first two of equals: the greedy order (Smith and
+// Gray, opt_einsum, 2018). From left to right "bld,bln,bld->bldn" would make and keep another [b, l, d, n].
+std::pair<size_t, size_t> cheapest_pair(const Plan& p, const std::vector<Operand>& all) {
+  std::pair<size_t, size_t> best{0, 1};
+  if (all.size() == 2) return best;
+  const auto elements = [&](const Labels& labels) {
+    double n = 1;
+    for (Label l : labels) n *= static_cast<double>(p.size[static_cast<size_t>(l)]);
+    return n;
+  };
+  double least = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t j = i + 1; j < all.size(); ++j) {
+      Labels product;
+      for (const size_t of : {i, j}) {
+        for (Label l : all[of].labels) {
+          bool kept = has(p.result, l);
+          for (size_t other = 0; other < all.size() && !kept; ++other)
+            kept = other != i && other != j && has(all[other].labels, l);
+          if (kept && !has(product, l)) product.push_back(l);
+        }
+      }
+      const double more = elements(product) - elements(all[i].labels) - elements(all[j].labels);
+      if ((i == 0 && j == 1) || more < least) best = {i, j}, least = more;
+    }
+  }
+  return best;
+}
+
 Tensor einsum_composed(const std::string& text, const TensorList& operands) {
   const Plan p = make_plan(text, operands);
   std::vector<Operand> all;
@@ -249,16 +287,13 @@ Tensor einsum_composed(const std::string& text, const TensorList& operands) {
     all.push_back({operands[i], p.terms[i]});
     take_diagonals(all.back());
   }
-  Operand total = all[0];
-  for (size_t next = 1; next < all.size(); ++next) {
-    total = contract(total, all[next], [&](Label l) {
-      if (has(p.result, l)) return true;
-      for (size_t later = next + 1; later < all.size(); ++later) {
-        if (has(all[later].labels, l)) return true;
-      }
-      return false;
-    });
+  while (all.size() > 1) {
+    const auto [i, j] = cheapest_pair(p, all);
+    Operand b = std::move(all[j]);
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(j));
+    all[i] = contract(std::move(all[i]), std::move(b), [&, at = i](Label l) { return needed_beside(p, all, at, l); });
   }
+  Operand total = std::move(all[0]);
   sum_out(total, [&](Label l) { return has(p.result, l); });
   return arrange(total, p.result);
 }
@@ -308,8 +343,9 @@ const Op<Tensor(const std::string&, const TensorList&)> einsum_op{{
         "the "
         "result has the term after \"->\"; letters that the result lacks are summed over. \"...\" stands for further "
         "dimensions, which broadcast. A letter twice in one term takes the diagonal. Without \"->\" the result has the "
-        "dimensions of \"...\", then the letters met once in alphabetical order. Operands are contracted from left to "
-        "right by matmul, or multiplied where nothing is summed. ValueError for a malformed equation, ShapeError for "
+        "dimensions of \"...\", then the letters met once in alphabetical order. Of several operands the two are "
+        "contracted first whose product adds least to the elements held, of equals the first two; by matmul, or "
+        "multiplied where nothing is summed. ValueError for a malformed equation, ShapeError for "
         "sizes that do not agree.",
     .example = "Tensor q = ones({2, 5, 3}), k = ones({2, 7, 3}); assert(einsum(\"bid,bjd->bij\", {q, k}).shape() == "
                "Shape({2, 5, 7}));",

@@ -2,6 +2,7 @@
 
 #include "strata/ops/matmul/gemm_cuda.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "strata/ops/matmul/gemm_choice.h"
 #include "strata/ops/matmul/gemm_dot.h"
 #include "strata/ops/matmul/gemm_few.h"
+#include "strata/ops/matmul/gemm_from_cuda.h"
 #include "strata/ops/matmul/gemm_odd.h"
 #include "strata/ops/matmul/gemm_own.h"
 #include "strata/ops/matmul/gemm_shape.h"
@@ -37,9 +39,11 @@ struct Plan {
       : desc(compute, scale),
         first(in, p.by_rows_b ? p.n : p.k, p.by_rows_b ? p.k : p.n, p.ldb, p.batches, p.b_batch),
         second(in, p.by_rows_a ? p.k : p.m, p.by_rows_a ? p.m : p.k, p.lda, p.batches, p.a_batch),
-        result(out, p.n, p.m, p.ldc, p.batches, p.c_batch) {}
+        result(out, p.n, p.m, p.ldc, p.batches, p.c_batch),
+        start(out, p.n, p.m, p.ldc, p.batches, 0) {}
   LtDesc desc;
   LtLayout first, second, result;
+  LtLayout start;  // of one matrix that all products of a batch are added to
   Choice choice;
 };
 
@@ -60,8 +64,9 @@ constexpr size_t kMostPlans = 512;
 
 // One product with at most one batch dim. False, with nothing queued, where cuBLASLt has no kernel for it.
 // g.bias is aligned to 16 bytes. With `fuse` the library applies the epilogue where it can, else a pass of ours.
-// `sums`: see gemm_with_sums(); no bias and no epilogue then.
-bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fuse, void* sums = nullptr) {
+// `sums`: see gemm_with_sums(); no bias and no epilogue then, nor with `start`: see gemm_from().
+bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fuse, void* sums = nullptr,
+              const void* start = nullptr) {
   const bool batched = !g.batch.empty();
   const int64_t batches = batched ? g.batch[0] : 1;
   if (batches > INT32_MAX) return false;
@@ -105,9 +110,10 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fus
   if (batched) p.a_batch = g.a_batch[0], p.b_batch = g.b_batch[0], p.c_batch = g.c_batch[0];
   p.in = static_cast<int32_t>(g.in), p.out = static_cast<int32_t>(g.out);
   p.compute = compute, p.epilogue = epilogue;
-  p.by_rows_a = a.by_rows, p.by_rows_b = b.by_rows, p.accumulates = g.beta != 0;
+  p.by_rows_a = a.by_rows, p.by_rows_b = b.by_rows, p.accumulates = start != nullptr ? 2 : g.beta != 0;
   p.align_a = alignment(g.a, p.a_batch * size_of(g.in)), p.align_b = alignment(g.b, p.b_batch * size_of(g.in));
   p.align_c = alignment(g.c, p.c_batch * size_of(g.out));
+  if (start != nullptr) p.align_c = std::min(p.align_c, alignment(start));
   p.align_aux = uses_aux ? alignment(g.aux) : 0;
 
   thread_local Plans plans;
@@ -137,7 +143,9 @@ bool multiply(const Gemm& g, const Lie& a, const Lie& b, Device device, bool fus
                     wide ? static_cast<const void*>(&g.beta) : &beta,
                     g.b,
                     g.a,
-                    g.c};
+                    g.c,
+                    start,
+                    plan.start.p};
   if (fresh) {
     try {
       known->choice = choose(p, call, device);
@@ -285,6 +293,19 @@ bool gemm_with_sums(const Gemm& g, void* sums, Device device) {
                      g.c_col == 1 && g.c_row >= g.n && g.m > 1 && g.n > 1 && g.k > 0;
   if (!plain || !a || !b || !is_floating(g.in) || g.in == DType::f64 || !aligned16(sums) || tiles_first()) return false;
   return multiply(g, *a, *b, device, false, sums);
+}
+
+bool gemm_from(const Gemm& given, const void* start, Device device) {
+  check_dtypes(given);
+  check(given.beta != 0 && given.bias == nullptr && given.epilogue == Epilogue::none && given.aux == nullptr,
+        "gemm_from", "takes no bias and no epilogue, and a beta that is not 0");
+  Gemm g = given;
+  merge_batch(g);
+  const auto a = lie(g.m, g.k, g.a_row, g.a_col), b = lie(g.k, g.n, g.b_row, g.b_col);
+  // Products of few rows have kernels of their own.
+  const bool plain = g.batch.size() == 1 && g.c_col == 1 && g.c_row >= g.n && g.m >= 32 && g.n >= 32 && g.k > 0;
+  if (!plain || !a || !b || !is_floating(g.in) || tiles_first()) return false;
+  return multiply(g, *a, *b, device, false, nullptr, start);
 }
 
 }  // namespace strata::cuda

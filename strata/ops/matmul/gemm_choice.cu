@@ -53,8 +53,9 @@ std::vector<Choice> candidates(const Problem& problem, const LtCall& call, int m
   const Preference preference(problem);
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
   int count = 0;
-  const cublasStatus_t s = cublas_lt().heuristic(call.handle, call.desc, call.a_layout, call.b_layout, call.c_layout,
-                                                 call.c_layout, preference.p.p, most, found.data(), &count);
+  const cublasStatus_t s =
+      cublas_lt().heuristic(call.handle, call.desc, call.a_layout, call.b_layout, call.added_layout(), call.c_layout,
+                            preference.p.p, most, found.data(), &count);
   std::vector<Choice> all;
   if (s != CUBLAS_STATUS_SUCCESS) return all;
   for (int i = 0; i < count; ++i) {
@@ -86,7 +87,7 @@ Choice search(const std::vector<Choice>& all, const Problem& problem, const LtCa
   Tensor workspace, scratch;
   if (space > 0) workspace = empty({{static_cast<int64_t>(space)}, DType::u8, device, std::nullopt});
   void* into = call.c;
-  if (problem.accumulates) {
+  if (problem.accumulates == 1) {
     const int64_t last = (problem.batches - 1) * problem.c_batch + (problem.m - 1) * problem.ldc + problem.n;
     const int64_t bytes = last * size_of(static_cast<DType>(problem.out));
     if (last < 0 || static_cast<size_t>(bytes) > kScratchLimit) return all[0];
@@ -100,7 +101,7 @@ Choice search(const std::vector<Choice>& all, const Problem& problem, const LtCa
     for (int i = 0; i < times; ++i) {
       const cublasStatus_t s =
           cublas_lt().matmul(call.handle, call.desc, call.alpha, call.a, call.a_layout, call.b, call.b_layout,
-                             call.beta, call.c, call.c_layout, into, call.c_layout, &c.algo,
+                             call.beta, call.added_to(), call.added_layout(), into, call.c_layout, &c.algo,
                              workspace.defined() ? workspace.raw_data() : nullptr, c.workspace, stream());
       if (s != CUBLAS_STATUS_SUCCESS) return std::nullopt;
     }
@@ -197,8 +198,8 @@ class Choices {
     if (value.size() != sizeof c.algo) return std::nullopt;
     std::memcpy(&c.algo, value.data(), sizeof c.algo);
     cublasLtMatmulHeuristicResult_t r{};
-    if (cublas_lt().check(call.handle, call.desc, call.a_layout, call.b_layout, call.c_layout, call.c_layout, &c.algo,
-                          &r) != CUBLAS_STATUS_SUCCESS ||
+    if (cublas_lt().check(call.handle, call.desc, call.a_layout, call.b_layout, call.added_layout(), call.c_layout,
+                          &c.algo, &r) != CUBLAS_STATUS_SUCCESS ||
         r.workspaceSize > kWorkspace)
       return std::nullopt;
     c.found = true;
@@ -258,9 +259,10 @@ bool run_chosen(const LtCall& call, const Choice& choice, Device device) {
     workspace = empty({{static_cast<int64_t>(choice.workspace)}, DType::u8, device, std::nullopt});
   const cublasStatus_t status =
       cublas_lt().matmul(call.handle, call.desc, call.alpha, call.a, call.a_layout, call.b, call.b_layout, call.beta,
-                         call.c, call.c_layout, call.c, call.c_layout, &choice.algo,
+                         call.added_to(), call.added_layout(), call.c, call.c_layout, &choice.algo,
                          workspace.defined() ? workspace.raw_data() : nullptr, choice.workspace, stream());
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (call.start != nullptr && status == CUBLAS_STATUS_INVALID_VALUE))
+    return false;
   check_lt(status, "cublasLtMatmul");
   return true;
 }

@@ -13,6 +13,7 @@ namespace strata::cuda {
 struct Problem {
   int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0, ld_aux = 0, batches = 1, a_batch = 0, b_batch = 0,
           c_batch = 0;
+  /// accumulates: 1 to C, 2 to something else.
   int32_t in = 0, out = 0, compute = 0, epilogue = 0, by_rows_a = 0, by_rows_b = 0, accumulates = 0, extra = 0;
   uint32_t align_a = 0, align_b = 0, align_c = 0, align_aux = 0;
 
@@ -30,6 +31,11 @@ struct LtCall {
   cublasLtMatrixLayout_t a_layout, b_layout, c_layout;
   const void *alpha, *beta, *a, *b;
   void* c;
+  const void* start = nullptr;  ///< what the product is added to where that is not c
+  cublasLtMatrixLayout_t start_layout = nullptr;
+
+  const void* added_to() const { return start != nullptr ? start : c; }
+  cublasLtMatrixLayout_t added_layout() const { return start != nullptr ? start_layout : c_layout; }
 };
 
 struct Choice {

@@ -12,6 +12,8 @@
 #include "strata/core/error.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/memory/allocator.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -124,6 +126,29 @@ TEST(Einsum, AttentionInOneLine) {
   const Tensor scores = einsum("bthd,bshd->bhts", {q, k});
   const Tensor want = matmul(permute(q, {0, 2, 1, 3}), permute(k, {0, 2, 3, 1}));
   expect_near(scores, want, 1e-5);
+}
+
+// Of three operands the two are multiplied first whose product is small: no second tensor of the result's size is made,
+// nor kept for the gradient.
+TEST(Einsum, SeveralOperandsAreContractedInTheOrderOfLeastMemory) {
+  const Tensor delta = random({2, 16, 32}).set_requires_grad(), b = random({2, 16, 24}, DType::f32, 2),
+               u = random({2, 16, 32}, DType::f32, 3).set_requires_grad();
+  const auto growth = [](const auto& make) {
+    memory::reset_peak(DeviceType::cpu);
+    const int64_t before = memory::stats(DeviceType::cpu).live_total;
+    const Tensor y = make();
+    const int64_t held = memory::stats(DeviceType::cpu).live_total - before;
+    return std::array{memory::stats(DeviceType::cpu).peak_total - before, held, y.nbytes()};
+  };
+  const auto [peak, held, result] = growth([&] { return einsum("bld,bln,bld->bldn", {delta, b, u}); });
+  EXPECT_LT(peak, result + result / 2);
+  EXPECT_LT(held, result + result / 2);
+  expect_near(einsum("bld,bln,bld->bldn", {delta, b, u}), (delta * u).unsqueeze(3) * b.unsqueeze(2), 1e-6);
+  // A matrix after a matrix after a vector: never the product of both matrices.
+  const Tensor m = random({400, 40}), n = random({40, 400}, DType::f32, 4), v = random({400}, DType::f32, 5);
+  const auto [chain_peak, chain_held, chain] = growth([&] { return einsum("ij,jk,k->i", {m, n, v}); });
+  EXPECT_LT(chain_peak, 400 * 400 * 4 / 4);
+  expect_near(einsum("ij,jk,k->i", {m, n, v}), matmul(m, matmul(n, v)), 1e-2);
 }
 
 TEST(Einsum, RanksBeyondAnEightDimensionalProduct) {

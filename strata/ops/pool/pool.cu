@@ -27,39 +27,103 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
+// What input (i, j) of a plane gets from the outputs in whose windows it lies, which begin at `from`.
+template <class T, AxisKind Kind, class I>
+__device__ __forceinline__ compute_t<T> transposed_at(const BasicAxis<I>& h, const BasicAxis<I>& w, I at_i, I at_j,
+                                                      const T* from) {
+  using C = compute_t<T>;
+  constexpr int kFew = 4;
+  const pool::Outputs<I> rows = pool::outputs_of<Kind>(h, at_i);
+  pool::Outputs<I> cols = pool::outputs_of<Kind>(w, at_j);
+  C sum = 0, wi, wj[kFew] = {};
+  while (cols.low <= cols.high && !pool::covers<Kind>(w, cols.low, at_j, wj[0])) ++cols.low;
+  if (cols.high - cols.low < 2 * kFew) {
+    // The columns' weights serve every row.
+    while (cols.high > cols.low && !pool::covers<Kind>(w, cols.high, at_j, wj[1])) --cols.high;
+  }
+  if (cols.high - cols.low < kFew) {
+    bool has[kFew];
+#pragma unroll
+    for (int u = 0; u < kFew; ++u)
+      has[u] = cols.low + u <= cols.high && pool::covers<Kind>(w, static_cast<I>(cols.low + u), at_j, wj[u]);
+    for (I i = rows.low; i <= rows.high; ++i) {
+      if (!pool::covers<Kind>(h, i, at_i, wi)) continue;
+#pragma unroll
+      for (int u = 0; u < kFew; ++u)
+        if (has[u]) sum += widen(from[i * w.out + cols.low + u]) * wi * wj[u];
+    }
+  } else {
+    for (I i = rows.low; i <= rows.high; ++i) {
+      if (!pool::covers<Kind>(h, i, at_i, wi)) continue;
+      for (I j = cols.low; j <= cols.high; ++j)
+        if (pool::covers<Kind>(w, j, at_j, wj[0])) sum += widen(from[i * w.out + j]) * wi * wj[0];
+    }
+  }
+  return sum;
+}
+
 template <class T, AxisKind Kind, class I>
 __global__ void __launch_bounds__(kThreads)
     transposed_kernel(BasicAxis<I> h, BasicAxis<I> w, Grid in, const T* y, T* x) {
-  using C = compute_t<T>;
-  constexpr int kFew = 4;
   for_elements<1>(in.total, [&](int64_t e) {
     const auto at = in.at<I>(e);
-    const pool::Outputs<I> rows = pool::outputs_of<Kind>(h, at.i);
-    pool::Outputs<I> cols = pool::outputs_of<Kind>(w, at.j);
-    const T* from = y + at.plane * h.out * w.out;
-    C sum = 0, wi, wj[kFew] = {};
-    while (cols.low <= cols.high && !pool::covers<Kind>(w, cols.low, at.j, wj[0])) ++cols.low;
-    if (cols.high - cols.low < 2 * kFew) {
-      // The columns' weights serve every row.
-      while (cols.high > cols.low && !pool::covers<Kind>(w, cols.high, at.j, wj[1])) --cols.high;
+    x[e] = narrow<T>(transposed_at<T, Kind>(h, w, at.i, at.j, y + at.plane * h.out * w.out));
+  });
+}
+
+// The same where a plane's rows and columns are few: each block works out once which outputs have each of them, and
+// the weights. What more than kMostOutputs have is worked out for each element.
+constexpr int kMostOutputs = 4, kMostTable = 40 << 10;
+template <class C>
+struct LineOutputs {
+  int32_t low, has;  // the first output, a bit for it and each of the next; has is 0 where they are too many
+  C weight[kMostOutputs];
+};
+template <class C, AxisKind Kind>
+__device__ __forceinline__ LineOutputs<C> line_outputs(const BasicAxis<int32_t>& a, int32_t j) {
+  pool::Outputs<int32_t> range = pool::outputs_of<Kind>(a, j);
+  LineOutputs<C> r{};
+  C weight;
+  while (range.low <= range.high && !pool::covers<Kind>(a, range.low, j, weight)) ++range.low;
+  while (range.high > range.low && !pool::covers<Kind>(a, range.high, j, weight)) --range.high;
+  r.low = range.low;
+  if (range.high - range.low >= kMostOutputs) return r;
+  for (int u = 0; u < kMostOutputs; ++u) {
+    const int32_t i = range.low + u;
+    if (i > range.high || !pool::covers<Kind>(a, i, j, weight)) continue;
+    r.has |= 1 << u;
+    r.weight[u] = weight;
+  }
+  if (r.has == 0) r.has = 1 << kMostOutputs;  // in no window
+  return r;
+}
+
+template <class T, AxisKind Kind>
+__global__ void __launch_bounds__(kThreads)
+    transposed_table_kernel(BasicAxis<int32_t> h, BasicAxis<int32_t> w, Grid in, const T* y, T* x) {
+  using C = compute_t<T>;
+  extern __shared__ uint4 table_room[];
+  auto* const rows = reinterpret_cast<LineOutputs<C>*>(table_room);
+  auto* const cols = rows + h.in;
+  for (int k = static_cast<int>(threadIdx.x); k < h.in + w.in; k += kThreads)
+    rows[k] = k < h.in ? line_outputs<C, Kind>(h, k) : line_outputs<C, Kind>(w, k - h.in);
+  __syncthreads();
+  for_elements<1>(in.total, [&](int64_t e) {
+    const auto at = in.at<int32_t>(e);
+    const T* const from = y + at.plane * h.out * w.out;
+    const LineOutputs<C>&row = rows[at.i], &col = cols[at.j];
+    if (row.has == 0 || col.has == 0) {
+      x[e] = narrow<T>(transposed_at<T, Kind>(h, w, at.i, at.j, from));
+      return;
     }
-    if (cols.high - cols.low < kFew) {
-      bool has[kFew];
+    C sum = 0;
 #pragma unroll
-      for (int u = 0; u < kFew; ++u)
-        has[u] = cols.low + u <= cols.high && pool::covers<Kind>(w, static_cast<I>(cols.low + u), at.j, wj[u]);
-      for (I i = rows.low; i <= rows.high; ++i) {
-        if (!pool::covers<Kind>(h, i, at.i, wi)) continue;
+    for (int a = 0; a < kMostOutputs; ++a) {
+      if ((row.has >> a & 1) == 0) continue;
+      const T* const line = from + (row.low + a) * w.out + col.low;
 #pragma unroll
-        for (int u = 0; u < kFew; ++u)
-          if (has[u]) sum += widen(from[i * w.out + cols.low + u]) * wi * wj[u];
-      }
-    } else {
-      for (I i = rows.low; i <= rows.high; ++i) {
-        if (!pool::covers<Kind>(h, i, at.i, wi)) continue;
-        for (I j = cols.low; j <= cols.high; ++j)
-          if (pool::covers<Kind>(w, j, at.j, wj[0])) sum += widen(from[i * w.out + j]) * wi * wj[0];
-      }
+      for (int b = 0; b < kMostOutputs; ++b)
+        if ((col.has >> b & 1) != 0) sum += widen(line[b]) * row.weight[a] * col.weight[b];
     }
     x[e] = narrow<T>(sum);
   });
@@ -257,7 +321,13 @@ void resample_transposed_cuda(const Axes& given, int64_t planes, DType t, const 
   dispatch_floats(t, "resample", [&]<class T>() {
     dispatch_kind(h.kind, [&]<AxisKind K>() {
       if (!is_narrow(axes)) return run.template operator()<T, K>(h, w);
-      run.template operator()<T, K>(narrow_axis(h), narrow_axis(w));
+      const auto rows = narrow_axis(h), cols = narrow_axis(w);
+      const int64_t bytes = (h.in + w.in) * static_cast<int64_t>(sizeof(LineOutputs<compute_t<T>>));
+      // Blocks that have enough elements for what their tables cost.
+      const int64_t blocks = std::min<int64_t>(in.total / (4 * std::max<int64_t>(kThreads, h.in + w.in)), 1 << 12);
+      if (bytes > kMostTable || blocks < 1) return run.template operator()<T, K>(rows, cols);
+      transposed_table_kernel<T, K><<<static_cast<unsigned>(blocks), kThreads, static_cast<size_t>(bytes), stream()>>>(
+          rows, cols, in, static_cast<const T*>(y), static_cast<T*>(x));
     });
   });
 }

@@ -265,6 +265,42 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
+// The gradient of windows of 2 x 2 that tile their planes: two windows beside each other a thread, which reads what
+// they say once and writes two rows of four inputs.
+template <class T>
+__global__ void __launch_bounds__(kThreads) max_tiles_kernel(int64_t pairs, Divisor by_row, Divisor by_column,
+                                                             int width, const T* g, const int64_t* positions, T* x) {
+  using C = compute_t<T>;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; e < pairs; e += step) {
+    int64_t j, i;
+    const int64_t row = by_column.split(e, j);  // of windows, of all planes
+    by_row.split(row, i);
+    const auto at = load_vec<2>(positions + 2 * e);
+    const auto value = load_vec<2>(g + 2 * e);
+    const int64_t here = 2 * i * width + 4 * j;
+    Vec<T, 4> rows[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int64_t from_here = at.v[k] - here - 2 * k;
+#pragma unroll
+      for (int u = 0; u < 4; ++u)
+        rows[u / 2].v[2 * k + u % 2] = narrow<T>(from_here == u / 2 * width + u % 2 ? C(0) + widen(value.v[k]) : C(0));
+    }
+    T* const to = x + 2 * row * width + 4 * j;
+    store_vec(to, rows[0]);
+    store_vec(to + width, rows[1]);
+  }
+}
+// Whether windows tile planes so, and rows hold whole pairs of them.
+bool are_tiles(const Axes& axes) {
+  const auto tiles = [](const Axis& a) {
+    return a.kernel == 2 && a.stride == 2 && a.padding == 0 && a.dilation == 1 && a.in == 2 * a.out;
+  };
+  return axes[0].in == 1 && axes[0].out == 1 && axes[0].kernel == 1 && axes[0].padding == 0 && tiles(axes[1]) &&
+         tiles(axes[2]) && axes[2].out % 2 == 0 && axes[2].in < (int64_t{1} << 30);
+}
+
 // Calls f(volume) with indices of 32 bits where they hold every number.
 template <class F>
 void with_volume(const Axes& axes, int64_t planes, bool inputs, int rows, F&& f) {
@@ -338,6 +374,17 @@ void pool::window_max3_cuda(const Axes& axes, int64_t planes, DType t, const voi
 }
 
 void max_backward_cuda(const Axes& axes, int64_t planes, DType t, const void* g, const int64_t* positions, void* x) {
+  const auto whole = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 32 == 0; };
+  if (are_tiles(axes) && whole(g) && whole(positions) && whole(x)) {
+    const int64_t pairs = planes * axes[1].out * axes[2].out / 2;
+    if (pairs == 0) return;
+    dispatch_floats(t, "max_pool_backward", [&]<class T>() {
+      max_tiles_kernel<T><<<blocks_of<1>(pairs), kThreads, 0, stream()>>>(
+          pairs, Divisor(axes[1].out), Divisor(axes[2].out / 2), static_cast<int>(axes[2].in), static_cast<const T*>(g),
+          positions, static_cast<T*>(x));
+    });
+    return;
+  }
   with_volume(axes, planes, true, kStrip, [&]<class I>(const Volume<I>& v) {
     if (v.grid.total == 0) return;
     dispatch_floats(t, "max_pool_backward", [&]<class T>() {

@@ -26,6 +26,7 @@ struct Case {
 
 const Case kCases[] = {
     {"max 2x2", {5, 7, 56, 50}, [](const Tensor& x) { return max_pool2d(x, {2}); }},
+    {"max 2x2, pairs of windows", {5, 7, 56, 52}, [](const Tensor& x) { return max_pool2d(x, {2}); }},
     {"max 3x3, overlapping", {3, 9, 113, 111}, [](const Tensor& x) { return max_pool2d(x, {3}, {2}, {1}); }},
     {"max 13x9, dilated",
      {2, 3, 61, 67},
