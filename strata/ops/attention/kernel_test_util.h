@@ -105,8 +105,11 @@ class Operand {
                   0xff, sizeof(T));
     });
     int64_t n = 0;
-    const uint32_t whole = ~0u;
-    for (const T& x : copy) n += std::memcmp(&x, &whole, sizeof(T)) != 0;
+    for (const T& x : copy) {
+      uint32_t bits = ~0u;
+      std::memcpy(&bits, static_cast<const void*>(&x), sizeof(T));
+      n += bits != ~0u;
+    }
     return n;
   }
 

@@ -281,10 +281,11 @@ double rounds_of(int64_t lines, int64_t parts, int64_t memory) {
 
 // A block's places and memory, how many such parts there are, and the microseconds of all blocks' steps along lines of
 // m elements: 12 ns an element of a line whose steps wait for one another and mostly find elements of a place each, 30
-// where a place has several, 4 where nobody waits, and 6 to look at one that is for another part.
+// where a place has several, 4 where nobody waits, and 6 to look at one that is for another part. Each part reads all
+// elements and their places anew.
 struct Tiling {
   int64_t tile = 1, memory = 1, parts = 1;
-  double rounds = 1, steps = 0;
+  double rounds = 1, steps = 0, reading = 0;
 };
 template <class T>
 Tiling tiling_of(int64_t n, int64_t m, int64_t lines, bool counted) {
@@ -297,10 +298,11 @@ Tiling tiling_of(int64_t n, int64_t m, int64_t lines, bool counted) {
     const double along = each / static_cast<double>(t.parts) + (t.parts > 1 ? 0.006 : 0.0);
     t.rounds = rounds_of(lines, t.parts, t.memory);
     t.steps = (3 + along * static_cast<double>(m)) * t.rounds;
+    t.reading = static_cast<double>(lines) * static_cast<double>(m) * static_cast<double>(12 * t.parts) / 3e6;
     return t;
   };
   const Tiling two = with(most_memory()), one = with(most_memory(kAloneMemory));
-  return one.steps < two.steps ? one : two;
+  return one.steps + one.reading < two.steps + two.reading ? one : two;
 }
 
 }  // namespace
@@ -312,12 +314,11 @@ bool joins_lines(const Tensor& y, int64_t dim, const Tensor& index, bool any_ord
   Tiling t;
   dispatch_all(y.dtype(), "scatter_add", [&]<class T>() { t = tiling_of<T>(n, m, lines, !any_order); });
   if (lines >= int64_t{1} << 31 || t.parts > 65535) return false;
-  // In microseconds. Each part reads the index anew, and all of y is read and written. Sorting is some ten launches and
-  // moves an element of 16 bytes four times; in any order it is four launches, with two atomics an element.
+  // In microseconds; all of y is read and written. Sorting is some ten launches and moves an element of 16 bytes four
+  // times; in any order it is four launches, with two atomics an element.
   const double elements = static_cast<double>(index.numel());
   const double steps = any_order ? t.steps : (3 + 0.004 * static_cast<double>(m)) * t.rounds;
-  const double walked =
-      steps + elements * static_cast<double>(12 * t.parts) / 3e6 + static_cast<double>(y.nbytes()) / 2e6;
+  const double walked = steps + t.reading + static_cast<double>(y.nbytes()) / 2e6;
   return walked <= (any_order ? 15 + elements * 4e-5 : 50 + elements * 128 / 3e6);
 }
 

@@ -229,7 +229,47 @@ const Op<Tensor(const Tensor&, const Tensor&, const std::string&, bool)> kl_div_
 
 constexpr double kLeastLog = -100, kLeastVariance = 1e-12;  // PyTorch's bounds
 
-// Its gradient is not that of its parts: the denominator p (1 - p) is at least 1e-12, whatever the logarithms are.
+// The gradient is not that of the loss's parts: the denominator p (1 - p) is at least 1e-12, whatever the logarithms
+// are.
+const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> bce_pairs_backward_op{{
+    .schema = "bce_pairs_backward(Tensor g, Tensor input, Tensor target, bool of_target) -> Tensor",
+    .shard = "elementwise",
+    .internal = true,
+    .doc = "The gradient of bce_pairs for input, g (input - target) over input (1 - input), which is taken as at least "
+           "1e-12, or for target, g (log(1 - input) - log input), logarithms being at least -100.",
+    .infer =
+        [](const Tensor& g, const Tensor& p, const Tensor& t, bool) {
+          check_same_shape(p, t, "bce_pairs_backward");
+          check_same_shape(p, g, "bce_pairs_backward");
+          check_floating(p, "bce_pairs_backward");
+          return like(p);
+        },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL(bce_pairs_backward_cuda)},
+    .composed =
+        [](const Tensor& gy, const Tensor& p, const Tensor& t, bool of_target) {
+          const Tensor x = widened(p), y = widened(t), g = widened(gy);
+          if (of_target) return (g * (clamp_min(log1p(-x), kLeastLog) - clamp_min(log(x), kLeastLog))).to(p.dtype());
+          return (g * (x - y) / clamp_min((1 - x) * x, kLeastVariance)).to(p.dtype());
+        },
+    .adapt = Adapt::promote,
+    .cost =
+        [](const Tensor&, const Tensor& p, const Tensor&, bool) {
+          return Cost{20.0 * p.numel(), 4.0 * p.nbytes()};
+        },
+    .samples =
+        [](Samples& s) {
+          for (const bool of_target : {false, true}) {
+            s.add(s.tensor({3, 5}), s.uniform({3, 5}, 0.1, 0.9), s.uniform({3, 5}, 0, 1), of_target);
+            s.add(expand(s.tensor({1, 1}), {2, 37}), s.uniform({2, 37}, 0.1, 0.9), s.uniform({2, 37}, 0, 1), of_target)
+                .named("one gradient for all");
+          }
+          s.add(s.tensor({5}), s.integers({5}, 0, 2, s.dtype()), s.uniform({5}, 0, 1), true)
+              .not_differentiable()
+              .named("certain");
+          s.invalid<ShapeError>("broadcast", s.tensor({3}), s.uniform({3}, 0, 1), s.uniform({2}, 0, 1), false);
+        },
+}};
+
 const Op<Tensor(const Tensor&, const Tensor&)> bce_pairs_op{{
     .schema = "bce_pairs(Tensor input, Tensor target) -> Tensor",
     .shard = "elementwise",
@@ -255,10 +295,8 @@ const Op<Tensor(const Tensor&, const Tensor&)> bce_pairs_op{{
     .saves = "input target",
     .backward =
         [](Backward& b, const Tensor& p, const Tensor& t) {
-          const Tensor x = widened(p), y = widened(t), g = widened(b.gy());
-          if (b.needs(0)) b.set(0, (g * (x - y) / clamp_min((1 - x) * x, kLeastVariance)).to(p.dtype()));
-          if (b.needs(1))
-            b.set(1, (g * (clamp_min(log1p(-x), kLeastLog) - clamp_min(log(x), kLeastLog))).to(t.dtype()));
+          if (b.needs(0)) b.set(0, bce_pairs_backward_op(b.gy(), p, t, false));
+          if (b.needs(1)) b.set(1, bce_pairs_backward_op(b.gy(), p, t, true));
         },
     .adapt = Adapt::promote,
     .cost =

@@ -60,6 +60,7 @@ void pair_loss_cpu(PairLoss kind, DType t, const void* x, const void* target, in
 /// -(t log p + (1 - t) log(1 - p)) of each pair, logarithms being at least -100, on a CUDA device; of one floating
 /// dtype.
 void bce_pairs_cuda(Tensor& y, const Tensor& p, const Tensor& t);
+void bce_pairs_backward_cuda(Tensor& y, const Tensor& g, const Tensor& p, const Tensor& t, bool of_target);
 
 /// The same on the current stream of a CUDA device. Of a target that is no class the host hears later (cuda/range.cuh);
 /// the loss and the row's gradient are NaN.
