@@ -91,6 +91,7 @@ class Simulation {
       born_[static_cast<size_t>(std::max(r.born, 0))].push_back(static_cast<int32_t>(s));
       if (r.freed <= n) freed_[static_cast<size_t>(r.freed)].push_back(static_cast<int32_t>(s));
     }
+    find_live();
     away_now_.assign(step.storages.size(), false);
     apart_.assign(step.storages.size(), false);
     for (const Moving& m : moving_) apart_[static_cast<size_t>(m.away.storage)] = m.away.apart;
@@ -127,6 +128,28 @@ class Simulation {
   }
 
  private:
+  // What is there during each call where nothing comes before its use.
+  void find_live() {
+    live_at_.assign(step_.calls.size() + 1, 0);
+    const auto add = [&](int32_t from, int32_t until, int64_t bytes) {
+      live_at_[static_cast<size_t>(std::max(from, 0))] += bytes;
+      if (static_cast<size_t>(until) < live_at_.size()) live_at_[static_cast<size_t>(until)] -= bytes;
+    };
+    std::vector<bool> apart(step_.storages.size());
+    for (const Moving& m : moving_) apart[static_cast<size_t>(m.away.storage)] = m.away.apart;
+    for (size_t s = 0; s < step_.storages.size(); ++s)
+      if (!apart[s]) add(step_.storages[s].born, step_.storages[s].freed, step_.storages[s].nbytes);
+    for (const Moving& m : moving_)
+      if (!m.away.apart) add(m.away.from + 1, m.away.until, -m.bytes);
+    int64_t live = rules_.others;
+    for (int64_t& at : live_at_) at = live += at;
+  }
+  // Whether it may be there from `call` on without a new peak.
+  bool below_peak(const Moving& m, int32_t call) const {
+    if (live_ + m.bytes > result_.peak) return false;
+    return std::all_of(live_at_.begin() + call, live_at_.begin() + m.away.until,
+                       [&](int64_t live) { return live + m.bytes <= result_.peak; });
+  }
   int64_t bytes_of(int32_t s) const { return step_.storages[static_cast<size_t>(s)].nbytes; }
   void take(int64_t bytes) {
     make_room(bytes);
@@ -272,8 +295,13 @@ class Simulation {
       if (m.away.apart) {
         goes_on = goes_on && apart_near_ - idle_bytes_ + m.bytes <= rules_.near;
       } else {
-        goes_on = goes_on && phase(m.away.until) == phase(call) && (near_ == 0 || near_ + m.bytes <= rules_.window) &&
+        const bool early = m.away.early && goes_on && near_ > 0 && below_peak(m, call);
+        goes_on = goes_on && phase(m.away.until) == phase(call) &&
+                  (near_ == 0 || near_ + m.bytes <= rules_.window || early) &&
                   (rules_.budget == 0 || live_ + m.bytes <= rules_.budget);
+        // It is there for the calls until its use: for others that would come early too.
+        if (goes_on && m.away.early)
+          for (int32_t i = call; i < m.away.until; ++i) live_at_[static_cast<size_t>(i)] += m.bytes;
       }
       if (goes_on) fetch(m);
     }
@@ -289,6 +317,7 @@ class Simulation {
   size_t next_from_ = 0, next_until_ = 0;
   std::deque<size_t> leaving_, idle_;
   std::vector<std::vector<int32_t>> born_, freed_;  // storages, by call
+  std::vector<int64_t> live_at_;                    // by call
   std::vector<bool> away_now_, apart_;              // by storage
   double now_ = 0, out_free_ = 0, in_free_ = 0;
   int64_t live_ = 0, other_ = 0, near_ = 0, apart_near_ = 0, idle_bytes_ = 0;

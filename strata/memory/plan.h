@@ -20,6 +20,9 @@ struct Away {
   /// Counted in MoveRules::near where it is near, and never in `budget`: weights that come by turns. All stretches of a
   /// storage have the same here.
   bool apart = false;
+  /// It is fetched past the window too, where no call until its use leaves less room below the most that was held so
+  /// far: saved tensors, which come back as soon as backward has let go of others.
+  bool early = false;
   friend bool operator==(const Away&, const Away&) = default;
 };
 

@@ -116,6 +116,32 @@ TEST(Plan, TransfersHideUnderCompute) {
   EXPECT_EQ(m.peak, 600);  // data, 5 to 8, and one that is fetched ahead; without: data and 1 to 8
 }
 
+// Backward has used 8 when it is at call 9, and 7 at call 10: what it wants at calls 12 to 15 has come by then.
+TEST(Plan, WhatLeftComesBackWhereRoomIs) {
+  const Recording r = chain(8);
+  std::vector<Away> found = saved_stretches(r, 1);
+  found.resize(4);
+  const MoveRules rules{.link = {200, 50}, .window = 0};  // two calls long
+  const Movement one = simulate(r, each(r, 1), found, rules);
+  for (Away& a : found) a.early = true;
+  const Movement early = simulate(r, each(r, 1), found, rules);
+  EXPECT_EQ(one.seconds, 19);    // each but the first begins when the one before is used
+  EXPECT_EQ(early.seconds, 17);  // the last is there at 16 s, and wanted at 15 s
+  EXPECT_EQ(early.peak, one.peak);
+  EXPECT_EQ(early.in, one.in);
+  // A call between that takes much for itself leaves no room for any.
+  Recording tight = r;
+  RecordedStorage large;
+  large.nbytes = 300;
+  large.tag = Tag::activation;
+  large.born = 11;
+  large.freed = 12;
+  tight.storages.push_back(large);
+  const Movement held = simulate(tight, each(tight, 1), found, rules);
+  EXPECT_GT(held.seconds, early.seconds);
+  EXPECT_LE(held.peak, 700);
+}
+
 TEST(Plan, SlowLinksAreWaitedFor) {
   const Recording r = chain(4);
   const auto found = saved_stretches(r, 1);

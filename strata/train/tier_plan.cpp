@@ -33,6 +33,10 @@ constexpr int64_t kHoles = 4;   // what is near takes so much more room for hole
 // out a quarter (bench/results/optim-home-2026-11-26.md: 134 of 110 GB/s).
 constexpr double kBothWays = 0.9, kUpdateBytes = 1.2;
 
+// A card that computes beside copies loses so much of the time that the bus is busy: 8 ms of 5.5 GiB each way for
+// Llama's layers, 5 ms of 1.2 GiB within GPT-2's graph (bench/results/offload-2026-11-26.md).
+constexpr double kCopyPrice = 0.06;
+
 // An updating host and a card's copies reach a tenth more together than the host alone (the same page: 148 of 134
 // GB/s).
 constexpr double kTogether = 1.1;
@@ -145,7 +149,6 @@ class Planner {
           TierPlan p;
           p.least = steps_.least();
           p.recomputed = v.recomputed;
-          p.calls = v.calls;
           p.layers_at_once = v.layers;
           p.draws = v.layers > 0 ? v.dry.draws : 0;
           p.parameters = parameters;
@@ -155,9 +158,12 @@ class Planner {
           // Gradients that an optimizer takes as they are made are not to wait for their group.
           if (v.layers > 0 && who != Updater::device && !(runs_ahead(p) && !p.delayed)) continue;
           for (const Place saved : places(keys_.activations)) {
-            // What leaves by a plan of its own has calls run again as its times, once measured, say.
-            if (saved != Place::device && !v.calls.choices.empty()) continue;
+            // What leaves by a plan of its own has calls run again as its times, once measured, say: about these.
+            const bool both = saved != Place::device && !v.calls.choices.empty();
+            if (both && !bounded()) continue;
             p.activations = saved;
+            p.calls = both ? OffloadPlan() : v.calls;
+            p.again = both ? v.calls.recomputed_bytes : 0;
             if (saved == Place::device) {
               all.push_back(with(v, p));
               continue;
@@ -296,11 +302,20 @@ class Planner {
   TierPlan with(const Variant& v, TierPlan p) const {
     const Recording& step = v.dry.step;
     std::vector<Away> away, pass_away;
+    double copies = 0;  // what they cost the card beside waiting
     memory::MoveRules rules{.budget = planned_, .others = v.others};
     if (p.activations != Place::device) {
       rules.link = link(p.activations);
       away = first(step, v.step_saved, p.leaving);
       pass_away = first(v.dry.pass, v.pass_saved, p.leaving);
+      if (v.layers == 0)
+        for (std::vector<Away>* all : {&away, &pass_away})
+          for (Away& a : *all) a.early = true;
+      if (!on_cpu() && rates_.to_host > 0 && rates_.from_host > 0) {
+        const double each = kCopyPrice * (1 / rates_.to_host + 1 / rates_.from_host);
+        for (const Away& a : away) copies += each * static_cast<double>(bytes(step, a));
+        for (const Away& a : pass_away) copies += each * static_cast<double>(bytes(v.dry.pass, a) * v.dry.further);
+      }
     }
     const StepWeights& w = v.weights;
     const bool weights_away = p.parameters != Place::device;
@@ -378,6 +393,7 @@ class Planner {
       waited += static_cast<double>(v.dry.further) * f.waited;
       p.peak.device = std::max(p.peak.device, f.peak);
     }
+    p.seconds += copies;
     if (waited > 0.02 * p.seconds) {
       p.bound = p.activations == Place::disk || p.parameters == Place::disk ? "the disk" : "the bus";
     }

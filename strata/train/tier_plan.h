@@ -67,8 +67,11 @@ struct TierPlan {
   /// save is computed again.
   int64_t layers_at_once = 0;
   uint64_t draws = 0;  ///< blocks of random numbers that one pass takes then
-  /// What becomes of each saved tensor where single calls run again, by the order of saving; else empty.
+  /// What becomes of each saved tensor where single calls run again and none leaves, by the order of saving; else empty.
   OffloadPlan calls;
+  /// Where activations leave: bytes beside `leaving` and `kept` that single calls make again, by this forecast. Which
+  /// ones do is chosen from the times of the first passes.
+  int64_t again = 0;
   Place state = Place::device;
   Updater update = Updater::device;
   bool delayed = false;  ///< the host's update runs beside the next step: memory.delayed_update

@@ -157,6 +157,7 @@ std::string to_text(const TierPlan& p) {
   if (p.recomputed > 0) saved += fmt::format("; {} blocks are computed again", p.recomputed);
   if (!p.calls.choices.empty())
     saved += fmt::format(" but for {}, which single calls make again", bytes_text(p.calls.recomputed_bytes));
+  if (p.again > 0) saved += fmt::format("; single calls make {} again", bytes_text(p.again));
   line("activations", saved);
   tier("device", p.peak.device, p.budget.device);
   tier("host", p.peak.host, p.budget.host);
