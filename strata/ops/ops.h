@@ -31,6 +31,7 @@
 #include "strata/ops/matmul/linear_fp8.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/matmul/mlp.h"
+#include "strata/ops/matmul/norm_linear.h"
 #include "strata/ops/matmul/products.h"
 #include "strata/ops/matmul/scaled.h"
 #include "strata/ops/norm/norm.h"
