@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/nn/attend_packed_inl.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
@@ -12,6 +13,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/generation/generation.h"
+#include "strata/ops/generation/step_attention.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/join/segments_inl.h"
 #include "strata/ops/matmul/matmul.h"
@@ -299,6 +301,15 @@ Tensor detail::attend_packed(const SelfAttention& a, const Tensor& product, cons
   Tensor packed = product;
   // Queries and keys turn where they lie, unless they are changed before or their values have another size.
   const bool in_place = !a.q_norm && d == dv && !(turns && turns->interleaved);
+  // A token more of each text, which nobody watches, may be turned, kept and attended by one kernel.
+  if (in_place && turns && cache && time == 1 && places.turns_by_row && !places.first && !places.seen.defined() &&
+      !t_mode.grad_enabled && t_mode.unusual == 0 && packed.device().is_cuda() && packed.dtype() == cache->k.dtype() &&
+      !is_placed(packed) && !ring_of(spec, *cache)) {
+    const Tensor y =
+        rotary_cache_attention_(cache->k, cache->v, packed, turns->cos, turns->sin, places.starts, places.counts,
+                                {.scale = spec.scale, .window = spec.window, .logit_soft_cap = spec.soft_cap});
+    if (y.defined()) return a.out(y);
+  }
   if (in_place && turns) {
     packed = places.turns_by_row ? packed_rotary(packed.view({1, batch * time, packed.size(2)}), turns->cos, turns->sin,
                                                  heads, kv_heads)

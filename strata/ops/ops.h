@@ -16,6 +16,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
 #include "strata/ops/generation/generation.h"
+#include "strata/ops/generation/step_attention.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/indexing.h"
 #include "strata/ops/index/unravel.h"
