@@ -16,6 +16,7 @@
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/rehearse.h"
 #include "strata/train/run.h"
+#include "strata/train/tier_plan.h"
 #include "strata/train/train_data.h"
 #include "strata/train/trainer_test_util.h"
 
@@ -198,13 +199,46 @@ TEST_F(Seq2Seq, EstimatesMemory) {
   EXPECT_LT(trained, of_data.gradients);
 }
 
+TEST_F(Seq2Seq, BudgetsAreKeptAndChangeNoNumber) {
+  c_.steps = 3;
+  c_.save_every = 0;
+  c_.batch = 32;
+  const TrainResult plain = train_in("plain");
+  const int64_t all = plan_tiers(c_, {}, {}).peak_without;
+  fs::create_directories(dir_ / "disk");
+  const auto same_with = [&](const std::string& name, const MemoryConfig& memory) {
+    SCOPED_TRACE(name);
+    c_.memory = memory;
+    const TrainResult r = train_in(name);
+    expect_same_checkpoints(plain.checkpoint, r.checkpoint);
+    return r.peak_memory;
+  };
+  MemoryConfig m;
+  m.disk = dir_ / "disk";
+  for (const double part : {0.75, 0.5}) {
+    const auto bytes = static_cast<int64_t>(part * static_cast<double>(all));
+    m.device = std::to_string(bytes);
+    EXPECT_LE(same_with("of " + m.device, m), bytes);
+  }
+  m.device = "";
+  m.state = m.parameters = "disk";
+  same_with("weights and state on a disk", m);
+  m.state = m.parameters = "auto";
+  m.activations = "disk";
+  same_with("activations on a disk", m);
+  m.activations = "auto";
+  m.recompute = "calls";
+  m.device = std::to_string(all * 3 / 4);
+  same_with("calls again", m);
+}
+
 TEST_F(Seq2Seq, Refusals) {
   c_.data.format = "text";
   EXPECT_NE(said().find("seq2seq"), std::string::npos) << said();
   c_.data.format = "seq2seq";
-  c_.memory.device = "1GiB";
-  EXPECT_NE(said().find("[memory]"), std::string::npos) << said();
-  c_.memory.device = "";
+  c_.memory.recompute = "blocks";
+  EXPECT_NE(said().find("memory.recompute"), std::string::npos) << said();
+  c_.memory.recompute = "auto";
   write_text_model(dir_ / "llama");
   c_.init = dir_ / "llama";
   EXPECT_NE(said().find("continues texts"), std::string::npos) << said();
