@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "strata/cuda/tile/launch.cuh"
 #include "strata/ops/generation/decode_attention.cuh"
 
 namespace strata::generation::decode {
@@ -22,8 +23,11 @@ void launch(DecodeCall c, int64_t batch) {
   while (card.major >= 9 && ranks < kMostBlocks && blocks * ranks < 2 * card.multiprocessors &&
          c.capacity > ranks * kLeastKeys)
     ranks *= 2;
-  cuda::launch_early(decode_kernel<T, kLanes, kHeads, kNew>, cuda::blocks_for(blocks * ranks, 1), kThreads,
-                     sizeof(DecodeShared<T, kLanes, kHeads>), ranks, c);
+  constexpr auto kKernel = decode_kernel<T, kLanes, kHeads, kNew>;
+  constexpr size_t kShared = sizeof(DecodeShared<T, kLanes, kHeads>);
+  // A multiprocessor divides its memory as the products beside this kernel want it, so that they can be there together.
+  cuda::tile::prepare<kKernel>(static_cast<int>(kShared));
+  cuda::launch_early(kKernel, cuda::blocks_for(blocks * ranks, 1), kThreads, kShared, ranks, c);
 }
 
 // Lanes have 16 bytes each; of heads as many as there are, but enough that an addition covers no more than kKeys keys.

@@ -134,9 +134,10 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                "counts only where they are above 0), and queries attend to the places up to that (cache_attention; of "
                "a text that is not written as if it were): [B, 1, H D], and the cache. IndexError (on the CPU) where "
                "a place is not below C; ShapeError, DTypeError, ValueError. Not differentiable.",
-        .example = "const Tensor cache = zeros({1, 1, 3, 2}), one = ones({1, 1}); "
-                   "const auto [y, k, v] = rotary_cache_attention(cache, cache, ones({1, 1, 6}), one, zeros({1, 1}), "
-                   "full({1}, 0)); assert(y.to_vector<float>() == std::vector<float>({1, 1}));",
+        .example = "const Tensor cache = zeros({1, 1, 3, 2}), one = ones({1, 1}), at = zeros({1}, DType::i64); "
+                   "const RotaryCacheAttentionOptions last{.window = 2}; "
+                   "const auto [y, k, v] = rotary_cache_attention(cache, cache, ones({1, 1, 6}), one, one - 1, at, {}, "
+                   "last); assert(y.to_vector<float>() == std::vector<float>({1, 1}));",
         .infer = infer,
         .kernels = {.cuda = STRATA_CUDA_KERNEL(on_card)},
         .composed = composed,
