@@ -35,7 +35,7 @@ bool may_join(const Linear& map, const Tensor& row) {
 }
 bool may_join(const Norm& norm, const Linear& map, const Residual& r) {
   return r.stream.defined() && norm.spec().kind == NormSpec::Kind::rms && !norm.spec().one_plus &&
-         norm.weight.dtype() == r.branch.dtype() && !has_forward_hooks(norm) && may_join(map, r.branch);
+         norm.weight.dtype() == r.branch.dtype() && may_join(map, r.branch);
 }
 bool gates_by_silu(const FeedForward& mlp) {
   return mlp.gate_up && mlp.spec().activation == Activation::silu && !mlp.spec().bias;

@@ -53,9 +53,9 @@ std::array<TensorMeta, 3> infer(const Tensor& k, const Tensor& v, const Tensor& 
   return {like(packed).with_shape({batch, 1, heads * d}), like(k), like(v)};
 }
 
-Triple composed(const Tensor& k, const Tensor& v, const Tensor& packed, const Tensor& cos, const Tensor& sin,
-                const Tensor& starts, const Tensor& counts, std::optional<double> scale, int64_t window,
-                double soft_cap) {
+Triple by_ops(const Tensor& k, const Tensor& v, const Tensor& packed, const Tensor& cos, const Tensor& sin,
+              const Tensor& starts, const Tensor& counts, std::optional<double> scale, int64_t window,
+              double soft_cap) {
   const int64_t batch = k.size(0), kv_heads = k.size(1), d = k.size(3), heads = heads_of(packed, k);
   const Tensor turned = packed_rotary(packed.reshape({1, batch, packed.size(2)}), cos, sin, heads, kv_heads);
   const auto part = [&](int64_t first, int64_t count) {
@@ -75,19 +75,24 @@ bool step(Tensor& y, Tensor& k, Tensor& v, const Tensor& packed, const Tensor& c
   const double factor = scale ? *scale : 1 / std::sqrt(static_cast<double>(k.size(3)));
   return generation::step_attention_cuda(y, k, v, {packed, cos, sin, starts, counts, factor, soft_cap, window});
 }
-void on_card(Tensor& y, Tensor& keys, Tensor& values, const Tensor& k, const Tensor& v, const Tensor& packed,
-             const Tensor& cos, const Tensor& sin, const Tensor& starts, const Tensor& counts,
-             std::optional<double> scale, int64_t window, double soft_cap) {
-  copy_elements(keys, k);
-  copy_elements(values, v);
-  if (step(y, keys, values, packed, cos, sin, starts, counts, scale, window, soft_cap)) return;
-  const auto [attended, new_keys, new_values] =
-      composed(k, v, packed, cos, sin, starts, counts, scale, window, soft_cap);
+#endif
+
+void run(auto on, Tensor& y, Tensor& keys, Tensor& values, const Tensor& k, const Tensor& v, const Tensor& packed,
+         const Tensor& cos, const Tensor& sin, const Tensor& starts, const Tensor& counts, std::optional<double> scale,
+         int64_t window, double soft_cap) {
+  if (y.numel() == 0) return;
+#ifdef STRATA_WITH_CUDA
+  if constexpr (on.cuda) {
+    copy_elements(keys, k);
+    copy_elements(values, v);
+    if (step(y, keys, values, packed, cos, sin, starts, counts, scale, window, soft_cap)) return;
+  }
+#endif
+  const auto [attended, new_keys, new_values] = by_ops(k, v, packed, cos, sin, starts, counts, scale, window, soft_cap);
   copy_elements(y, attended);
   copy_elements(keys, new_keys);
   copy_elements(values, new_values);
 }
-#endif
 
 void add_samples(Samples& s) {
   const auto none = std::nullopt;
@@ -139,8 +144,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
                    "const auto [y, k, v] = rotary_cache_attention(cache, cache, ones({1, 1, 6}), one, one - 1, at, {}, "
                    "last); assert(y.to_vector<float>() == std::vector<float>({1, 1}));",
         .infer = infer,
-        .kernels = {.cuda = STRATA_CUDA_KERNEL(on_card)},
-        .composed = composed,
+        .kernels = on_each_device([](auto on, auto&&... all) { run(on, all...); }),
         .cost =
             [](const Tensor& k, const Tensor&, const Tensor& packed, const Tensor&, const Tensor&, const Tensor&,
                const Tensor&, std::optional<double>, int64_t, double) {
@@ -148,6 +152,7 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
               return Cost{4 * pairs, static_cast<double>(4 * k.nbytes() + 2 * packed.nbytes())};
             },
         .samples = add_samples,
+        .reference = by_ops,
         .tolerance = 16,
         .tolerance_reason = "as cache_attention; queries and keys are rounded to their dtype when they have turned",
     }};

@@ -67,7 +67,7 @@ void on_card(Tensor& y, Tensor& sum, const Tensor& x, const Tensor& residual, co
 const Op<Pair(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, double, bool)>
     add_rms_norm_linear_op{{
         .schema = "add_rms_norm_linear(Tensor x, Tensor residual, Tensor norm_weight, Tensor weight, Tensor? "
-                  "bias=None, float eps=1e-06, bool gated=False) -> (Tensor y, Tensor sum)",
+                  "bias=None, float eps=1e-06, bool gated=false) -> (Tensor y, Tensor sum)",
         .shard = "whole",
         .internal = true,
         .doc = "sum = x + residual and y = linear(rms_norm(sum), weight, bias), with gated swiglu of that: what stands "
