@@ -7,10 +7,12 @@ Parts are those of PARTS below, all of them where none is named. Each is a proce
 no other with it. A row: what is measured, Strata, the peer, Strata's share of the limit that bytes or operations give (of a copy's
 speed and a product's, which the first part measures), and the goal."""
 import argparse
+import collections
 import concurrent.futures
 import json
 import os
 import pathlib
+import random
 import shutil
 import statistics
 import subprocess
@@ -26,6 +28,9 @@ SHAPES = {
                num_key_value_heads=8, head_dim=128, tie_word_embeddings=False),
 }
 USUAL = dict(model_type="llama", max_position_embeddings=8192, rms_norm_eps=1e-5, rope_theta=500000.0, hidden_act="silu")
+# The characters that stand for bytes in byte-level vocabularies.
+PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+BYTES = [*map(chr, PRINTED), *(chr(256 + i) for i in range(256 - len(PRINTED)))]
 PARTS = {}
 CORES = len(os.sched_getaffinity(0))
 
@@ -48,7 +53,8 @@ class Run:
     def __init__(self, a):
         self.bin, self.tmp = pathlib.Path(a.bin), pathlib.Path(a.tmp)
         self.folder = pathlib.Path(a.folder or run_folder(a))
-        self.text, self.tokenizers = pathlib.Path(a.text or ""), pathlib.Path(a.tokenizers or "")
+        self.text = pathlib.Path(a.text or HERE.parent / "docs/design/pretrained.md")
+        self.tokenizers = a.tokenizers and pathlib.Path(a.tokenizers)
         self.bytes_s, self.flops_s = a.bytes_s, a.flops_s
 
     def program(self, name):
@@ -58,6 +64,27 @@ class Run:
         path = self.tmp / f"{shape}.json"
         path.write_text(json.dumps(USUAL | SHAPES[shape] | dict(architectures=["LlamaForCausalLM"], torch_dtype="bfloat16")))
         return str(path)
+
+    def write_tokenizer(self, folder):
+        """A tokenizer.json into the folder: the one that --tokenizers has, else byte pairs that nobody learned, as many as Llama 3's.
+        Returns the size of its vocabulary."""
+        to = folder / "tokenizer.json"
+        if self.tokenizers:
+            shutil.copy(self.tokenizers / "1.json", to)
+            return len(json.loads(to.read_text())["model"]["vocab"]) + 1
+        draw = random.Random(1)
+        pieces = list(BYTES)
+        vocab, merges = {piece: i for i, piece in enumerate(pieces)}, []
+        while len(pieces) < 128000:
+            left, right = draw.choice(pieces), draw.choice(pieces[:2000])
+            if len(left + right) <= 12 and left + right not in vocab:
+                vocab[left + right] = len(pieces)
+                pieces.append(left + right)
+                merges.append([left, right])
+        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+        to.write_text(json.dumps({"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": level, "post_processor": None,
+                                  "decoder": level, "model": {"type": "BPE", "vocab": vocab, "merges": merges}}))
+        return len(vocab)
 
     def ours(self, *arguments):
         """What pretrained_bench says."""
@@ -195,6 +222,48 @@ def decode8b(run):
     hf_row(run, "8b", 1, 128, 20)
 
 
+def kernels_of_step(run, shape, form):
+    """The kernels of one captured step as Nsight Compute's `ncu` times them one after the other: a layer's in their order, and by name."""
+    from why_slow import BASIC, READ, TIME, read_kernels, short
+    log = run.tmp / "kernels.csv"
+    command = ["ncu", "--graph-profiling", "node", "--clock-control", "none", "--cache-control", "none", "--csv", "--page", "raw", "--print-units",
+               "base", "--log-file", str(log), "--metrics", ",".join(BASIC), run.program("pretrained_bench"), "cuda", "decode",
+               run.config(shape), form, "1", "128", "1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    kernels = read_kernels(log.read_text()) if log.exists() else []
+    # Steps repeat: what lies between the last two drawn tokens is one of them, begun somewhere else.
+    drawn = [i for i, k in enumerate(kernels) if "sample_kernel" in k["Kernel Name"]]
+    if done.returncode or len(drawn) < 2:
+        raise RuntimeError(f"exit code {done.returncode}, {len(kernels)} kernels: {(done.stderr + done.stdout).strip()[-300:]}")
+    step = kernels[drawn[-2] + 1:drawn[-1] + 1]
+    attention = [i for i, k in enumerate(step) if "decode" in k["Kernel Name"]]
+    middle = len(attention) // 2
+    alone = sum(k[TIME] for k in step) * 1e-3
+    unwatched = run.ours("decode", run.config(shape), form, 1, 128, 100)
+    print(f"\n{shape} {form}: a captured step has {len(step)} kernels, alone {alone:.0f} us in all; unwatched it takes "
+          f"{unwatched['step_ms'] * 1e3:.0f} us, {unwatched['queued_ms'] * 1e3:.0f} where nobody reads its token\n")
+    print("| of one layer, from one attention to the next | us alone | MB read |\n|---|---|---|")
+    for k in step[attention[middle - 1]:attention[middle]]:
+        print(f"| {short(k['Kernel Name'])} | {k[TIME] * 1e-3:.2f} | {(k.get(READ) or 0) * 1e-6:.2f} |")
+    named = collections.defaultdict(list)
+    for k in step:
+        named[short(k["Kernel Name"])].append(k[TIME] * 1e-3)
+    print("\n| of a step | kernels | us alone |\n|---|---|---|")
+    for name, times in sorted(named.items(), key=lambda item: -sum(item[1])):
+        print(f"| {name} | {len(times)} | {sum(times):.1f} |")
+    print(flush=True)
+
+
+@part(120)
+def kernels1b(run):
+    attempt(run, "kernels of a 1b step", lambda: kernels_of_step(run, "1b", "bf16"))
+
+
+@part(150)
+def kernels8b(run):
+    attempt(run, "kernels of an 8b step", lambda: kernels_of_step(run, "8b", "bf16"))
+
+
 @part(90)
 def prefill8b(run):
     tokens = 4096
@@ -328,7 +397,7 @@ def folder(run):
     model = hf_model(run, "8b")
     begin = time.monotonic()
     model.save_pretrained(run.folder, max_shard_size="2GB")
-    shutil.copy(run.tokenizers / "1.json", run.folder / "tokenizer.json")
+    run.write_tokenizer(run.folder)
     print(f"(a folder of {sum(f.stat().st_size for f in run.folder.iterdir()) / 1e9:.2f} GB, written in {time.monotonic() - begin:.0f} s)", flush=True)
 
 
@@ -395,8 +464,9 @@ def cpu1b(run):
     """Q4_0 on the processor, beside llama.cpp (PyPI's llama-cpp-python) with the same file."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
-    vocab = len(json.loads((run.tokenizers / "1.json").read_text())["model"]["vocab"]) + 1
-    settings = USUAL | SHAPES["1b"] | dict(vocab_size=vocab)
+    folder, gguf = run.tmp / "cpu1b", run.tmp / "cpu1b.gguf"
+    folder.mkdir()
+    settings = USUAL | SHAPES["1b"] | dict(vocab_size=run.write_tokenizer(folder))
     settings.pop("model_type")
     torch.set_default_dtype(torch.bfloat16)
     from transformers.initialization import no_init_weights
@@ -406,20 +476,18 @@ def cpu1b(run):
     with torch.no_grad():
         for p in model.parameters():
             p.copy_((torch.rand(p.shape) - 0.5) * 0.07) if p.dim() > 1 else p.fill_(1)
-    folder, gguf = run.tmp / "cpu1b", run.tmp / "cpu1b.gguf"
     model.save_pretrained(folder)
-    shutil.copy(run.tokenizers / "1.json", folder / "tokenizer.json")
     done = subprocess.run([run.program("strata"), "model", "convert", str(folder), str(gguf), "--type", "q4_0"], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip()[-600:])
     prompt = (run.tmp / "prompt")
-    prompt.write_text(" ".join(run.text.read_text().split()[:400]))
-    done = subprocess.run([run.program("strata"), "generate", "--model", str(gguf), "--device", "cpu", "--prompt", prompt.read_text(), "--tokens", "64",
-                           "--temperature", "0", "--statistics"], capture_output=True, text=True)
-    size = gguf.stat().st_size
-    said = done.stderr.strip().splitlines()[-1] if done.returncode == 0 else "failed: " + done.stderr.strip()[-300:]
-    theirs = attempt(run, "llama.cpp", lambda: llama_cpp(run, gguf))
-    run.row(f"1b Q4_0 ({size / 1e9:.2f} GB), {CORES} cores: tokens/s", said, theirs or "", "", "1.1 times")
+    prompt.write_text(" ".join(run.text.read_text().split()[:400 if run.tokenizers else 80]))  # some 500 tokens
+    theirs, size = attempt(run, "llama.cpp", lambda: llama_cpp(run, gguf)), gguf.stat().st_size
+    for dtype in ("f32", "bf16"):
+        done = subprocess.run([run.program("strata"), "generate", "--model", str(gguf), "--device", "cpu", "--dtype", dtype, "--prompt",
+                               prompt.read_text(), "--tokens", "64", "--temperature", "0", "--statistics"], capture_output=True, text=True)
+        said = done.stderr.strip().splitlines()[-1] if done.returncode == 0 else "failed: " + done.stderr.strip()[-300:]
+        run.row(f"1b Q4_0 ({size / 1e9:.2f} GB), the rest {dtype}, {CORES} cores: tokens/s", said, theirs or "", "", "1.1 times")
 
 
 def llama_cpp(run, gguf):

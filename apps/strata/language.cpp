@@ -12,6 +12,7 @@
 #include "apps/strata/command.h"
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
+#include "strata/generate/card_beside.h"
 #include "strata/generate/decoder_start.h"
 #include "strata/generate/generation_config.h"
 #include "strata/models/pretrained.h"
@@ -113,7 +114,8 @@ Language load_language(const std::string& path, const std::string& prompt, const
   PretrainedOptions options{.device = device_or_usual(device)};
   for (const auto& [name, type] : kDTypes)
     if (dtype == name) options.dtype = type;
-  l.folder = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(path));
+  l.folder = detail::beside_card(
+      options.device, [&] { return std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(path)); });
   l.tokenizer = std::shared_ptr<const text::Tokenizer>(l.folder, l.folder->tokenizer.get());
   const Pretrained pretrained = load_pretrained(path, options);
   if (pretrained.model == nullptr && pretrained.encoder_decoder == nullptr)

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "strata/core/node.h"
+#include "strata/generate/card_beside.h"
 #include "strata/generate/chat_prompt.h"
 #include "strata/generate/generation_config.h"
 #include "strata/io/files.h"
@@ -63,7 +64,8 @@ std::shared_ptr<TextModel> TextModel::load(const std::string& folder, const Pret
   std::shared_ptr<const text::TokenizerFolder> tokenizer;
   // What is wrong with its files is told before the weights are read.
   if (text::has_tokenizer(folder))
-    tokenizer = std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(folder));
+    tokenizer = detail::beside_card(
+        options.device, [&] { return std::make_shared<text::TokenizerFolder>(text::load_tokenizer_folder(folder)); });
   return std::make_shared<TextModel>(load_pretrained(folder, options), std::move(tokenizer));
 }
 

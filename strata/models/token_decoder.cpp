@@ -52,12 +52,16 @@ std::pair<nn::Places, Tensor> TokenDecoder::places_of(std::string_view op, const
   places.queries = clamp_max(cache.lengths, places.reach - time);
   places.turns_by_row = !places.first;
   // Behind a row's tokens may be no room: what is there means nothing.
+  if (time == 1 && places.reach == cache.capacity) return {places, places.queries.unsqueeze(1)};
   return {places,
           clamp(cache.lengths.unsqueeze(1) + arange(time, DType::i64).unsqueeze(0), std::nullopt, cache.capacity - 1)};
 }
 
 void TokenDecoder::advance(ModelCache& cache, int64_t time, const Tensor& counts) {
-  cache.lengths.copy_(counts.defined() ? cache.lengths + counts : cache.lengths + time);
+  if (counts.defined())
+    cache.lengths.add_(counts);
+  else
+    cache.lengths.add_(Scalar(time));
   if (cache.host_counts) cache.length += time;
 }
 
@@ -66,7 +70,7 @@ Tensor TokenDecoder::next_logits(const Tensor& tokens, ModelCache& cache, const 
   const Tensor x = hidden(tokens, cache, counts);
   // Who chooses the next token looks at all of them, on every rank that has a part.
   const auto all = [&](const Tensor& rows) { return distributed::full_tensor(logits(rows)); };
-  if (!counts.defined()) return all(x.select(1, x.size(1) - 1));
+  if (!counts.defined() || x.size(1) == 1) return all(x.select(1, x.size(1) - 1));
   const DeviceScope there(x.device());
   const Tensor last = clamp(counts - 1, 0, std::nullopt);
   return all(x.index({arange(x.size(0), DType::i64), last}));

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
+#include "strata/nn/attend_packed_inl.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/nn/window_ring_inl.h"
@@ -11,6 +13,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/generation/generation.h"
+#include "strata/ops/generation/step_attention.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/join/segments_inl.h"
 #include "strata/ops/matmul/matmul.h"
@@ -102,6 +105,31 @@ void by_chunks(const WindowRing& ring, int64_t time, const Places& places, F&& f
     if (places.counts.defined()) own.counts = places.counts - at;
     f(at, std::min(ring.chunk, time - at), own);
   }
+}
+
+const Turns* turns_for(const AttentionSpec& spec, const Places& places) {
+  if (spec.rotary < 0) return nullptr;
+  check(static_cast<size_t>(spec.rotary) < places.turns.size(), "SelfAttention", "wants the turns of rotary ",
+        spec.rotary, ", got those of ", places.turns.size());
+  return &places.turns[static_cast<size_t>(spec.rotary)];
+}
+
+// Of heads first, [B, n, T, D]; `cached` keys are those of a cache.
+Tensor attend_heads(const AttentionSpec& spec, bool training, const Tensor& q, const Tensor& k, const Tensor& v,
+                    const Places& places, bool cached) {
+  if (cached && places.seen.defined())
+    return join_heads(
+        scaled_dot_product_attention(q, k, v, places.seen, {.scale = spec.scale, .logit_soft_cap = spec.soft_cap}));
+  if (cached)
+    return join_heads(cache_attention(q, k, v, places.queries,
+                                      {.scale = spec.scale, .window = spec.window, .logit_soft_cap = spec.soft_cap}));
+  const AttentionOptions o{.is_causal = spec.causal,
+                           .scale = spec.scale,
+                           .window = spec.window,
+                           .dropout_p = training ? spec.dropout : 0.0,
+                           .logit_soft_cap = spec.soft_cap};
+  if (places.context) return join_heads(distributed::context_attention(q, k, v, o, *places.context));
+  return join_heads(scaled_dot_product_attention(q, k, v, places.seen, o));
 }
 
 // Whether attention over the compressed keys takes fewer operations than making heads' keys and values of them first.
@@ -258,22 +286,31 @@ KvCache SelfAttention::make_cache(int64_t batch, int64_t capacity, DType dtype) 
   return KvCache::create(batch, spec_.kv_heads, capacity, spec_.head_size, spec_.value_size, dtype);
 }
 
-const Turns* SelfAttention::turns_of(const Places& places) const {
-  if (spec_.rotary < 0) return nullptr;
-  check(static_cast<size_t>(spec_.rotary) < places.turns.size(), "SelfAttention", "wants the turns of rotary ",
-        spec_.rotary, ", got those of ", places.turns.size());
-  return &places.turns[static_cast<size_t>(spec_.rotary)];
-}
-
 Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* cache) const {
   check<ShapeError>(x.dim() == 3, "SelfAttention", "wants [B, T, dim], got ", x);
-  if (spec_.latent) return latent(x, places, cache);
-  const auto [heads, kv_heads] = std::pair(spec_.heads, spec_.kv_heads);
-  const int64_t batch = x.size(0), time = x.size(1), d = spec_.head_size, dv = spec_.value_size;
-  const Turns* turns = turns_of(places);
-  Tensor packed = qkv(x);
+  return spec_.latent ? latent(x, places, cache) : detail::attend_packed(*this, qkv(x), places, cache);
+}
+
+Tensor detail::attend_packed(const SelfAttention& a, const Tensor& product, const Places& places, KvCache* cache) {
+  const AttentionSpec& spec = a.spec();
+  check(!spec.latent, "SelfAttention", "keys and values of a latent do not come from one product");
+  check<ShapeError>(product.dim() == 3 && product.size(2) == packed_width(spec), "SelfAttention", "packed is [B, T, ",
+                    packed_width(spec), "], got ", product);
+  const auto [heads, kv_heads] = std::pair(spec.heads, spec.kv_heads);
+  const int64_t batch = product.size(0), time = product.size(1), d = spec.head_size, dv = spec.value_size;
+  const Turns* turns = turns_for(spec, places);
+  Tensor packed = product;
   // Queries and keys turn where they lie, unless they are changed before or their values have another size.
-  const bool in_place = !q_norm && d == dv && !(turns && turns->interleaved);
+  const bool in_place = !a.q_norm && d == dv && !(turns && turns->interleaved);
+  // A token more of each text, which nobody watches, may be turned, kept and attended by one kernel.
+  if (in_place && turns && cache && time == 1 && places.turns_by_row && !places.first && !places.seen.defined() &&
+      !t_mode.grad_enabled && t_mode.unusual == 0 && packed.device().is_cuda() && packed.dtype() == cache->k.dtype() &&
+      !is_placed(packed) && !ring_of(spec, *cache)) {
+    const Tensor y =
+        rotary_cache_attention_(cache->k, cache->v, packed, turns->cos, turns->sin, places.starts, places.counts,
+                                {.scale = spec.scale, .window = spec.window, .logit_soft_cap = spec.soft_cap});
+    if (y.defined()) return a.out(y);
+  }
   if (in_place && turns) {
     packed = places.turns_by_row ? packed_rotary(packed.view({1, batch * time, packed.size(2)}), turns->cos, turns->sin,
                                                  heads, kv_heads)
@@ -283,24 +320,24 @@ Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* ca
   check(!places.context || (!cache && !places.seen.defined()), "SelfAttention",
         "positions in parts have neither a cache nor a mask");
   if (in_place && !cache && !places.seen.defined() && !places.context)
-    return out(packed_attention(packed, heads, kv_heads,
-                                {.is_causal = spec_.causal,
-                                 .scale = spec_.scale,
-                                 .window = spec_.window,
-                                 .dropout_p = is_training() ? spec_.dropout : 0.0,
-                                 .logit_soft_cap = spec_.soft_cap}));
+    return a.out(packed_attention(packed, heads, kv_heads,
+                                  {.is_causal = spec.causal,
+                                   .scale = spec.scale,
+                                   .window = spec.window,
+                                   .dropout_p = a.is_training() ? spec.dropout : 0.0,
+                                   .logit_soft_cap = spec.soft_cap}));
 
   const TensorList parts = strata::detail::segments_of(packed, {heads * d, kv_heads * d, kv_heads * dv}, 2);
   Tensor q = parts[0], k = parts[1];
-  if (q_norm && spec_.norm_whole_width) {
-    q = (*q_norm)(q);
-    k = (*k_norm)(k);
+  if (a.q_norm && spec.norm_whole_width) {
+    q = (*a.q_norm)(q);
+    k = (*a.k_norm)(k);
   }
   q = q.view({batch, time, heads, d});
   k = k.view({batch, time, kv_heads, d});
-  if (q_norm && !spec_.norm_whole_width) {
-    q = (*q_norm)(q);
-    k = (*k_norm)(k);
+  if (a.q_norm && !spec.norm_whole_width) {
+    q = (*a.q_norm)(q);
+    k = (*a.k_norm)(k);
   }
   Tensor v = parts[2].view({batch, time, kv_heads, dv});
   if (turns && !in_place) {
@@ -308,7 +345,7 @@ Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* ca
     k = turned(k, *turns, places.turns_by_row);
   }
   q = q.transpose(1, 2);
-  if (const std::optional<WindowRing> ring = cache ? ring_of(spec_, *cache) : std::nullopt) {
+  if (const std::optional<WindowRing> ring = cache ? ring_of(spec, *cache) : std::nullopt) {
     const NoGrad guard;
     check(places.first || !places.seen.defined(), "SelfAttention", "a cache of a window has no mask beside it");
     std::vector<Tensor> parts;
@@ -317,21 +354,24 @@ Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* ca
       if (places.first) return;
       own.queries = queries_of(*ring, own.starts, n);
       const auto turning = [&](const Tensor& t) { return t.narrow(2, ring->chunk, 2 * ring->turn()); };
-      parts.push_back(attend(q.narrow(2, at, n), turning(cache->k), turning(cache->v), own, true));
+      parts.push_back(
+          attend_heads(spec, a.is_training(), q.narrow(2, at, n), turning(cache->k), turning(cache->v), own, true));
     });
-    if (!places.first) return out(parts.size() == 1 ? parts[0] : strata::cat(parts, 1));
+    if (!places.first) return a.out(parts.size() == 1 ? parts[0] : strata::cat(parts, 1));
   } else if (cache) {
     write(*cache, k, v, places);
   }
-  if (!cache || places.first) return out(attend(q, k.transpose(1, 2), v.transpose(1, 2), places, false));
-  return out(attend(q, cache->k.narrow(2, 0, places.reach), cache->v.narrow(2, 0, places.reach), places, true));
+  if (!cache || places.first)
+    return a.out(attend_heads(spec, a.is_training(), q, k.transpose(1, 2), v.transpose(1, 2), places, false));
+  return a.out(attend_heads(spec, a.is_training(), q, cache->k.narrow(2, 0, places.reach),
+                            cache->v.narrow(2, 0, places.reach), places, true));
 }
 
 Tensor SelfAttention::latent(const Tensor& x, const Places& places, KvCache* cache) const {
   const LatentSpec& l = *spec_.latent;
   const int64_t batch = x.size(0), time = x.size(1), heads = spec_.heads, plain = spec_.head_size - l.rope_size;
   const int64_t first = l.q_rank > 0 ? l.q_rank : heads * spec_.head_size;
-  const Turns* turns = turns_of(places);
+  const Turns* turns = turns_for(spec_, places);
   const Tensor packed = qkv(x);
   Tensor q = packed.narrow(2, 0, first);
   if (q_up) q = (*q_up)((*q_norm)(q));
@@ -355,25 +395,8 @@ Tensor SelfAttention::latent(const Tensor& x, const Places& places, KvCache* cac
       (*kv_up)(small.reshape({batch, keys, l.kv_rank})).view({batch, keys, heads, plain + spec_.value_size});
   const Tensor k = strata::cat({both.narrow(3, 0, plain), shared.expand({batch, keys, heads, l.rope_size})}, 3);
   const Tensor v = both.narrow(3, plain, spec_.value_size);
-  return out(attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), places, cached));
-}
-
-// Of heads first, [B, n, T, D]; `cached` keys are those of a cache.
-Tensor SelfAttention::attend(const Tensor& q, const Tensor& k, const Tensor& v, const Places& places,
-                             bool cached) const {
-  if (cached && places.seen.defined())
-    return join_heads(
-        scaled_dot_product_attention(q, k, v, places.seen, {.scale = spec_.scale, .logit_soft_cap = spec_.soft_cap}));
-  if (cached)
-    return join_heads(cache_attention(
-        q, k, v, places.queries, {.scale = spec_.scale, .window = spec_.window, .logit_soft_cap = spec_.soft_cap}));
-  const AttentionOptions o{.is_causal = spec_.causal,
-                           .scale = spec_.scale,
-                           .window = spec_.window,
-                           .dropout_p = is_training() ? spec_.dropout : 0.0,
-                           .logit_soft_cap = spec_.soft_cap};
-  if (places.context) return join_heads(distributed::context_attention(q, k, v, o, *places.context));
-  return join_heads(scaled_dot_product_attention(q, k, v, places.seen, o));
+  return out(
+      attend_heads(spec_, is_training(), q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), places, cached));
 }
 
 }  // namespace strata::nn

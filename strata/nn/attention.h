@@ -134,8 +134,6 @@ class SelfAttention : public Module {
 
  private:
   Tensor latent(const Tensor& x, const Places& places, KvCache* cache) const;
-  const Turns* turns_of(const Places& places) const;
-  Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Places& places, bool cached) const;
   AttentionSpec spec_;
 };
 

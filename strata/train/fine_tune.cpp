@@ -215,8 +215,8 @@ void apply_init(TrainConfig& config) {
   config.init = fs::absolute(init.path).lexically_normal().string();  // of a run its newest checkpoint, from now on
   check(init.answers() == (config.data.format == "seq2seq"), "data.format", "is ", config.data.format, ", and the ",
         "model of model.init ", init.answers() ? "reads one text and writes another: seq2seq" : "continues texts");
-  check(!init.answers() || !config.memory.any(), "memory",
-        "no plan is made for a model of two parts: leave [memory] out");
+  check(!init.answers() || config.memory.recompute != "blocks", "memory.recompute",
+        "is blocks, and a model of two parts has none that can run again: auto, none or calls");
   const ModelSpec& s = init.answers() ? init.spec.parts[1] : init.spec;
   ModelConfig& m = config.model;
   const int64_t context = std::min(m.context, s.context);

@@ -16,6 +16,7 @@
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/rehearse.h"
 #include "strata/train/run.h"
+#include "strata/train/tier_plan.h"
 #include "strata/train/train_data.h"
 #include "strata/train/trainer_test_util.h"
 
@@ -41,17 +42,7 @@ class Seq2Seq : public TrainTest {
       rows += json{{"input", input}, {"target", target}}.dump() + "\n";
     }
     io::write_file(dir_ / "rows.jsonl", rows);
-    const Family& family = family_named("t5");
-    const std::string config =
-        R"({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "vocab_size": 96,
-        "d_model": 64, "d_kv": 32, "d_ff": 128, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 2,
-        "decoder_start_token_id": 0, "is_encoder_decoder": true})";
-    const ModelSpec spec = read_spec(family, ConfigReader(config, "config.json"));
-    manual_seed(3);
-    save_pretrained(make_module(spec).module(), family, spec, dir_ / "t5", {.config = config});
-    io::write_file(dir_ / "t5/tokenizer.json", character_tokenizer());
-    io::write_file(dir_ / "t5/tokenizer_config.json",
-                   R"({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})");
+    write_model(64, 128);
     c_.init = dir_ / "t5";
     c_.data.path = dir_ / "rows.jsonl";
     c_.data.format = "seq2seq";
@@ -61,6 +52,22 @@ class Seq2Seq : public TrainTest {
     c_.optim.lr = 1e-2;
     c_.optim.weight_decay = 0;
     c_.steps = 60;
+  }
+  // The folder t5.
+  void write_model(int64_t dim, int64_t width) {
+    const Family& family = family_named("t5");
+    const std::string config =
+        R"({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "vocab_size": 96, "d_kv": 32,
+        "num_layers": 2, "num_decoder_layers": 2, "num_heads": 2, "decoder_start_token_id": 0,
+        "is_encoder_decoder": true, "d_model": )" +
+        std::to_string(dim) + ", \"d_ff\": " + std::to_string(width) + "}";
+    const ModelSpec spec = read_spec(family, ConfigReader(config, "config.json"));
+    manual_seed(3);
+    fs::remove_all(dir_ / "t5");
+    save_pretrained(make_module(spec).module(), family, spec, dir_ / "t5", {.config = config});
+    io::write_file(dir_ / "t5/tokenizer.json", character_tokenizer());
+    io::write_file(dir_ / "t5/tokenizer_config.json",
+                   R"({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})");
   }
   TrainResult train_in(const std::string& name, bool resume = false) {
     return train(c_, {.out = dir_ / name, .resume = resume, .stop_requested = nullptr, .log = nullptr});
@@ -198,13 +205,46 @@ TEST_F(Seq2Seq, EstimatesMemory) {
   EXPECT_LT(trained, of_data.gradients);
 }
 
+TEST_F(Seq2Seq, BudgetsAreKeptAndChangeNoNumber) {
+  write_model(256, 1024);
+  c_.steps = 2;
+  c_.save_every = 0;
+  const TrainResult plain = train_in("plain");
+  const int64_t all = plan_tiers(c_, {}, {}).peak_without;
+  fs::create_directories(dir_ / "disk");
+  const auto same_with = [&](const std::string& name, const MemoryConfig& memory) {
+    SCOPED_TRACE(name);
+    c_.memory = memory;
+    const TrainResult r = train_in(name);
+    expect_same_checkpoints(plain.checkpoint, r.checkpoint);
+    return r.peak_memory;
+  };
+  MemoryConfig m;
+  m.disk = dir_ / "disk";
+  for (const double part : {0.9, 0.8}) {
+    const auto bytes = static_cast<int64_t>(part * static_cast<double>(all));
+    m.device = std::to_string(bytes);
+    EXPECT_LE(same_with("of " + m.device, m), bytes);
+  }
+  m.device = "";
+  m.state = m.parameters = "disk";
+  same_with("weights and state on a disk", m);
+  m.state = m.parameters = "auto";
+  m.activations = "disk";
+  same_with("activations on a disk", m);
+  m.activations = "auto";
+  m.recompute = "calls";
+  m.device = std::to_string(all * 9 / 10);
+  same_with("calls again", m);
+}
+
 TEST_F(Seq2Seq, Refusals) {
   c_.data.format = "text";
   EXPECT_NE(said().find("seq2seq"), std::string::npos) << said();
   c_.data.format = "seq2seq";
-  c_.memory.device = "1GiB";
-  EXPECT_NE(said().find("[memory]"), std::string::npos) << said();
-  c_.memory.device = "";
+  c_.memory.recompute = "blocks";
+  EXPECT_NE(said().find("memory.recompute"), std::string::npos) << said();
+  c_.memory.recompute = "auto";
   write_text_model(dir_ / "llama");
   c_.init = dir_ / "llama";
   EXPECT_NE(said().find("continues texts"), std::string::npos) << said();

@@ -20,7 +20,8 @@ class DrySteps final : public Steps {
  public:
   DrySteps(const TrainConfig& config, const lab::Limits& limits, double efficiency)
       : config_(config), limits_(limits), efficiency_(efficiency) {}
-  int64_t blocks() const override { return config_.model.layers; }
+  // Those of an encoder-decoder do not run again.
+  int64_t blocks() const override { return config_.data.format == "seq2seq" ? 0 : config_.model.layers; }
   int64_t passes() const override { return std::min<int64_t>(config_.accumulate, 2); }
   std::vector<int64_t> layers() const override {
     if (!LayeredAccumulation::refuses(config_).empty()) return {};

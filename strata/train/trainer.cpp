@@ -218,7 +218,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
                               table_names(*model_));
   if (ranks_->pipeline()) optimizer_->norm_over("pp");
   if (plan_) {
-    decoder_of(model_, "memory")->set_recomputed_blocks(plan_->recomputed);
+    if (auto* decoder = dynamic_cast<LanguageModel*>(model_.get())) decoder->set_recomputed_blocks(plan_->recomputed);
     tiers_.emplace(*plan_, module(), &*optimizer_, device_);
   }
   if (config_.data.format == "preferences") {

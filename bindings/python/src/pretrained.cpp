@@ -63,60 +63,72 @@ nb::list to_list(const std::vector<Generated>& all) {
   return requests;
 }
 
-nb::list generate(const PyPretrained& p, const std::vector<std::vector<int64_t>>& prompts, const std::string& options,
-                  nb::object callback) {
-  std::vector<Generated> made;
-  bool raised = false;
-  {
-    Released release;
-    made = p.model->generate(prompts, options, [&](const GenerationPiece& piece) {
-      const nb::gil_scoped_acquire gil;
-      if (raised || PyErr_CheckSignals() != 0) return raised = true, false;
-      if (callback.is_none()) return true;
-      try {
-        const nb::object go_on =
-            callback(piece.request, piece.completion, piece.token, text_of(std::string(piece.text)), piece.last);
-        const int truth = go_on.is_none() ? 1 : PyObject_IsTrue(go_on.ptr());
-        if (truth < 0) throw nb::python_error();
-        return truth != 0;
-      } catch (nb::python_error& e) {
-        e.restore();
-        raised = true;
-        return false;
-      }
-    });
-  }
-  if (raised) throw nb::python_error();
-  return to_list(made);
-}
+// A function of Python's that is told how a call gets on, from within it: None or what is true lets it go on. What it
+// raises, and a signal's error, ends the call, and is raised once it has ended.
+class Watcher {
+ public:
+  explicit Watcher(nb::object f) : f_(std::move(f)) {}
 
-std::string evaluate(const PyPretrained& p, const std::string& options, const PyPretrained* reference,
-                     nb::object callback) {
-  bool raised = false;
-  eval::EvaluationHooks hooks;
-  hooks.watch = [&](std::string_view name, std::string_view unit, int64_t done, int64_t all) {
+  /// Whether to go on; `arguments` makes what the function is called with, as a tuple.
+  template <class F>
+  bool operator()(const F& arguments) {
     const nb::gil_scoped_acquire gil;
-    if (raised || PyErr_CheckSignals() != 0) return raised = true, false;
-    if (callback.is_none()) return true;
+    if (raised_ || PyErr_CheckSignals() != 0) return raised_ = true, false;
+    if (f_.is_none()) return true;
     try {
-      const nb::object go_on = callback(std::string(name), std::string(unit), done, all);
+      const nb::object go_on = f_(*arguments());
       const int truth = go_on.is_none() ? 1 : PyObject_IsTrue(go_on.ptr());
       if (truth < 0) throw nb::python_error();
       return truth != 0;
     } catch (nb::python_error& e) {
       e.restore();
-      raised = true;
+      raised_ = true;
       return false;
     }
+  }
+  bool raised() const { return raised_; }
+  /// Behind the call, with Python's lock.
+  void rethrow() const {
+    if (raised_) throw nb::python_error();
+  }
+
+ private:
+  nb::object f_;
+  bool raised_ = false;
+};
+
+nb::list generate(const PyPretrained& p, const std::vector<std::vector<int64_t>>& prompts, const std::string& options,
+                  nb::object callback) {
+  std::vector<Generated> made;
+  Watcher watcher(std::move(callback));
+  {
+    Released release;
+    made = p.model->generate(prompts, options, [&](const GenerationPiece& piece) {
+      return watcher([&] {
+        return nb::make_tuple(piece.request, piece.completion, piece.token, text_of(std::string(piece.text)),
+                              piece.last);
+      });
+    });
+  }
+  watcher.rethrow();
+  return to_list(made);
+}
+
+std::string evaluate(const PyPretrained& p, const std::string& options, const PyPretrained* reference,
+                     nb::object callback) {
+  Watcher watcher(std::move(callback));
+  eval::EvaluationHooks hooks;
+  hooks.watch = [&](std::string_view name, std::string_view unit, int64_t done, int64_t all) {
+    return watcher([&] { return nb::make_tuple(std::string(name), std::string(unit), done, all); });
   };
   std::string report;
   try {
     Released release;
     report = eval::evaluate(*p.model, options, reference ? reference->model.get() : nullptr, hooks);
   } catch (const Error&) {
-    if (!raised) throw;
+    if (!watcher.raised()) throw;
   }
-  if (raised) throw nb::python_error();
+  watcher.rethrow();
   return report;
 }
 

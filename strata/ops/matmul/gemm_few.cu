@@ -21,16 +21,16 @@ constexpr int64_t kColumnsForPairs = 4096;  // from here on a warp has two
 struct Few {
   const void *a, *b, *bias;
   void* c;
-  int64_t lda, ldb, ldc, n;
+  int64_t ldb, n;
   int k;
   float alpha, beta;
   bool bias_is_out;
 };
 
 // A's piece is widened once for kColumns of B's; kSteps pieces of each are on their way at a time.
-template <class T, class O, int kRows, int kColumns>
+template <class T, class O, int kColumns>
 __global__ void __launch_bounds__(kThreads) few_kernel(const Few g) {
-  constexpr int kSteps = kRows == 1 ? 8 / kColumns : 4 / kColumns;
+  constexpr int kSteps = 8 / kColumns;
   let_next_begin();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp) * kColumns;
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads) few_kernel(const Few g) {
   wait_for_previous();
   if (first >= g.n) return;
 
-  float sums[kRows][kColumns] = {};
+  float sums[kColumns] = {};
   for (int at = lane * kPiece; at < g.k; at += kSteps * kStep) {
     uint4 pieces[kSteps][kColumns];
 #pragma unroll
@@ -61,37 +61,32 @@ __global__ void __launch_bounds__(kThreads) few_kernel(const Few g) {
       Vec<T, kPiece> b[kColumns];
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) memcpy(&b[j], &pieces[s][j], sizeof b[j]);
+      const auto a = load_vec<kPiece>(static_cast<const T*>(g.a) + at + s * kStep);
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        const auto a = load_vec<kPiece>(static_cast<const T*>(g.a) + i * g.lda + at + s * kStep);
+      for (int e = 0; e < kPiece; ++e)
 #pragma unroll
-        for (int e = 0; e < kPiece; ++e)
-#pragma unroll
-          for (int j = 0; j < kColumns; ++j) sums[i][j] = fmaf(widen(a.v[e]), widen(b[j].v[e]), sums[i][j]);
-      }
+        for (int j = 0; j < kColumns; ++j) sums[j] = fmaf(widen(a.v[e]), widen(b[j].v[e]), sums[j]);
     }
   }
 #pragma unroll
-  for (int i = 0; i < kRows; ++i)
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j) {
-      float v = warp_reduce(sums[i][j], Sum()) * g.alpha;
-      if (lane != 0 || first + j >= g.n) continue;
-      O* const to = static_cast<O*>(g.c) + i * g.ldc + first + j;
-      if (g.beta != 0) v += g.beta * widen(*to);
-      if (g.bias != nullptr)
-        v += g.bias_is_out ? widen(static_cast<const O*>(g.bias)[first + j])
-                           : widen(static_cast<const T*>(g.bias)[first + j]);
-      *to = narrow<O>(v);
-    }
+  for (int j = 0; j < kColumns; ++j) {
+    float v = warp_reduce(sums[j], Sum()) * g.alpha;
+    if (lane != 0 || first + j >= g.n) continue;
+    O* const to = static_cast<O*>(g.c) + first + j;
+    if (g.beta != 0) v += g.beta * widen(*to);
+    if (g.bias != nullptr)
+      v += g.bias_is_out ? widen(static_cast<const O*>(g.bias)[first + j])
+                         : widen(static_cast<const T*>(g.bias)[first + j]);
+    *to = narrow<O>(v);
+  }
 }
 
-template <class T, class O, int kRows>
+template <class T, class O>
 void launch(const Few& g) {
   if (g.n >= kColumnsForPairs)
-    launch_early(few_kernel<T, O, kRows, 2>, blocks_for(g.n, 2 * kWarps), kThreads, 0, 1, g);
+    launch_early(few_kernel<T, O, 2>, blocks_for(g.n, 2 * kWarps), kThreads, 0, 1, g);
   else
-    launch_early(few_kernel<T, O, kRows, 1>, blocks_for(g.n, kWarps), kThreads, 0, 1, g);
+    launch_early(few_kernel<T, O, 1>, blocks_for(g.n, kWarps), kThreads, 0, 1, g);
 }
 
 // Rows that are one place of 4 KB or two are read by such; longer rows of x leave room for less.
@@ -99,10 +94,11 @@ using ShortRows = RowShape<4096, 3>;
 using LongRows = RowShape<2048, 5>;
 constexpr int64_t kShortRow = 8192, kLongestRow = 65536;
 
-template <class T, class O, class S>
+template <class T, class O, class S, RowWork kWork = RowWork::product>
 void launch_row(const RowProduct& g) {
-  tile::prepare<row_product_kernel<T, O, S>>(S::shared_bytes(S::kPlaceBytes == 4096 ? kShortRow : kLongestRow));
-  launch_early(row_product_kernel<T, O, S>, static_cast<unsigned>(tile::staying_blocks(g.n)), S::kThreads,
+  constexpr auto kKernel = row_product_kernel<T, O, S, kWork>;
+  tile::prepare<kKernel>(S::shared_bytes(S::kPlaceBytes == 4096 ? kShortRow : kLongestRow));
+  launch_early(kKernel, static_cast<unsigned>(tile::staying_blocks(g.n)), S::kThreads,
                static_cast<size_t>(S::shared_bytes(g.k)), 1, g);
 }
 
@@ -120,9 +116,7 @@ bool gemm_few(const Gemm& g, Device device) {
                 g.b,
                 g.bias,
                 g.c,
-                g.a_row,
                 g.b_col,
-                g.c_row,
                 g.n,
                 static_cast<int>(g.k),
                 static_cast<float>(g.alpha),
@@ -130,9 +124,10 @@ bool gemm_few(const Gemm& g, Device device) {
                 g.bias_dtype == g.out};
   const DeviceScope here(device.index);
   if (tile::has_tiles() && g.k <= kLongestRow && g.n <= INT32_MAX / 2) {
-    const RowProduct row{
-        g.a,       g.b,      g.bias,         g.c, g.b_col, static_cast<int>(g.n), static_cast<int>(g.k),
-        few.alpha, few.beta, few.bias_is_out};
+    RowProduct row{};
+    row.x = g.a, row.w = g.b, row.bias = g.bias, row.y = g.c;
+    row.row = g.b_col, row.n = static_cast<int>(g.n), row.k = static_cast<int>(g.k);
+    row.alpha = few.alpha, row.beta = few.beta, row.bias_is_out = few.bias_is_out;
     const auto with = [&]<class T, class O>() {
       g.k <= kShortRow ? launch_row<T, O, ShortRows>(row) : launch_row<T, O, LongRows>(row);
     };
@@ -142,8 +137,28 @@ bool gemm_few(const Gemm& g, Device device) {
     g.in == DType::bf16 ? by_out.template operator()<BFloat16>() : by_out.template operator()<Half>();
     return true;
   }
-  const auto with = [&]<class T>() { g.out == DType::f32 ? launch<T, float, 1>(few) : launch<T, T, 1>(few); };
+  const auto with = [&]<class T>() { g.out == DType::f32 ? launch<T, float>(few) : launch<T, T>(few); };
   g.in == DType::bf16 ? with.template operator()<BFloat16>() : with.template operator()<Half>();
+  return true;
+}
+
+bool row_layer(const RowLayer& c, Device device) {
+  const bool gate = c.gate, norm = c.norm != nullptr;
+  if (!is_reduced_floating(c.dtype) || c.n < kLeastColumns || c.n > INT32_MAX / 4 || c.k < kStep || c.k % kPiece != 0 ||
+      c.row % kPiece != 0 || c.k > (norm ? ShortRows::kLongestNorm : kShortRow) || (gate && c.bias != nullptr))
+    return false;
+  for (const void* p : {c.x, c.weight, c.residual, c.norm, static_cast<const void*>(c.sum)})
+    if (!aligned16(p)) return false;
+  const DeviceScope here(device.index);
+  if (!tile::has_tiles()) return false;
+  const RowProduct row{c.x, c.weight, c.bias,     c.y,    c.row, static_cast<int>(c.n),    static_cast<int>(c.k), 1,
+                       0,   true,     c.residual, c.norm, c.sum, static_cast<float>(c.eps)};
+  const auto by_work = [&]<class T>() {
+    if (norm && gate) return launch_row<T, T, ShortRows, RowWork::norm_gate>(row);
+    if (norm) return launch_row<T, T, ShortRows, RowWork::norm>(row);
+    gate ? launch_row<T, T, ShortRows, RowWork::gate>(row) : launch_row<T, T, ShortRows>(row);
+  };
+  c.dtype == DType::bf16 ? by_work.template operator()<BFloat16>() : by_work.template operator()<Half>();
   return true;
 }
 
