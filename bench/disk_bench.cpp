@@ -21,8 +21,10 @@
 
 #include "strata/core/error.h"
 #include "strata/core/tensor.h"
+#include "strata/cuda/runtime.h"
 #include "strata/io/bitmap.h"
 #include "strata/memory/disk_store.h"
+#include "strata/ops/copy/copy.h"
 
 namespace {
 
@@ -164,7 +166,7 @@ void compare(const std::string& what, double gb, int rounds, std::vector<std::un
 }
 
 // bf16 weights of which half are zero, by magnitude: dense ones read to where they are used, beside packed ones that
-// are expanded on the way.
+// are expanded on the way. With a card they are used there: both go on from page-locked memory when they are whole.
 void compare_pruned(const std::string& directory, double gb, int rounds) {
   const auto numel = static_cast<int64_t>(gb * 5e8);
   const Tensor x = empty({{numel}, DType::bf16, Device::cpu(), {}});
@@ -177,10 +179,15 @@ void compare_pruned(const std::string& directory, double gb, int rounds) {
   }
   const std::vector<std::byte> packed = io::pack_bitmap(x);
   const auto nbytes = static_cast<size_t>(numel) * 2;
-  const std::unique_ptr<std::byte, void (*)(void*)> out(
-      static_cast<std::byte*>(
-          std::aligned_alloc(memory::kDiskPage, nbytes / memory::kDiskPage * memory::kDiskPage + memory::kDiskPage)),
-      std::free);
+  const bool card = cuda::device_count() > 0;
+  const Tensor there = card ? empty({{numel}, DType::bf16, Device::cuda(), {}}) : Tensor();
+  const Tensor here = empty({{numel}, DType::bf16, Device::cpu(), {}}, card ? Tier(Tier::pinned) : Tier());
+  auto* out = static_cast<std::byte*>(here.raw_data());
+  const auto go_on = [&] {
+    if (!card) return;
+    copy_elements(there, here);
+    cuda::synchronize();
+  };
   DiskOptions o;
   o.directories = {directory};
   DiskStore store(o);
@@ -189,24 +196,28 @@ void compare_pruned(const std::string& directory, double gb, int rounds) {
   store.wait(store.write(small, packed.data(), packed.size()));
   double best_dense = 1e30, best_packed = 1e30;
   for (int round = 0; round < rounds + 1; ++round) {
-    best_dense = std::min(best_dense, seconds([&] { store.wait(store.read(dense, out.get(), nbytes)); }));
-    std::fill_n(out.get(), nbytes, std::byte{0xff});
-    best_packed = std::min(
-        best_packed, seconds([&] { io::read_bitmap(store, small, io::read_bitmap_header(store, small), out.get()); }));
-    check(std::equal(out.get(), out.get() + nbytes, reinterpret_cast<const std::byte*>(weights)), "disk_bench",
+    best_dense = std::min(best_dense, seconds([&] {
+                            store.wait(store.read(dense, out, nbytes));
+                            go_on();
+                          }));
+    std::fill_n(out, nbytes, std::byte{0xff});
+    best_packed = std::min(best_packed, seconds([&] {
+                             io::read_bitmap(store, small, io::read_bitmap_header(store, small), out);
+                             go_on();
+                           }));
+    check(std::equal(out, out + nbytes, reinterpret_cast<const std::byte*>(weights)), "disk_bench",
           "the weights are not those that were written");
   }
   const io::BitmapHeader h = io::parse_bitmap_header(packed, packed.size());
   double best_expand = 1e30;
   for (int round = 0; round < 3; ++round)
-    best_expand = std::min(best_expand, seconds([&] {
-                             io::expand_bitmap(h, 0, h.chunks(), std::span(packed).subspan(h.begin[0]), out.get());
-                           }));
+    best_expand = std::min(
+        best_expand, seconds([&] { io::expand_bitmap(h, 0, h.chunks(), std::span(packed).subspan(h.begin[0]), out); }));
   const double bytes = static_cast<double>(nbytes) * 1e-9,
                share = static_cast<double>(packed.size()) / static_cast<double>(nbytes);
   std::printf(
-      "pruned weights, bf16, half of them zero, %.2f GB dense, %.4f of it packed (at most %.2f times as fast)\n", bytes,
-      share, 1 / share);
+      "pruned weights, bf16, half of them zero, to %s, %.2f GB dense, %.4f of it packed (at most %.2f times as fast)\n",
+      card ? "the card" : "memory", bytes, share, 1 / share);
   std::printf("  dense from the disk               %7.2f GB/s of weights\n", bytes / best_dense);
   std::printf("  packed, expanded on the way       %7.2f GB/s of weights, %.2f times dense\n", bytes / best_packed,
               best_dense / best_packed);

@@ -416,17 +416,61 @@ TEST_F(Launch, OtherHostsEndWithTheLauncher) {
   EXPECT_TRUE(wait_for([&] { return left().empty(); }, milliseconds(15000))) << left();
 }
 
-TEST_F(Launch, MpirunStartsTheSameProgram) {
-  if (std::system("command -v mpirun >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
-  const std::string output = in("output");
+// What mpirun says of so many ranks of the program.
+Result mpirun(const std::string& folder, int ranks, const std::string& environment, const std::string& arguments) {
+  const std::string output = folder + "/output";
   const std::string command =
-      cat("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun --oversubscribe -np 3 ",
-          in("rank"), " meet >", output, " 2>&1");
+      cat("ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ", environment,
+          " timeout 120 mpirun --oversubscribe -np ", ranks, " ", folder, "/rank ", arguments, " >", output, " 2>&1");
   const int status = std::system(command.c_str());
-  const Result r{status, read("output")};
-  EXPECT_EQ(status, 0) << r.output;
+  std::ifstream file(output);
+  return {status, std::string(std::istreambuf_iterator<char>(file), {})};
+}
+
+bool has_mpirun() {
+  return std::system("command -v mpirun >/dev/null 2>&1") == 0;
+}
+
+TEST_F(Launch, MpirunStartsTheSameProgram) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const Result r = mpirun(folder_.string(), 3, "", "meet");
+  EXPECT_EQ(r.status, 0) << r.output;
   for (int rank = 0; rank < 3; ++rank)
     EXPECT_EQ(count(r, cat("mpirun: rank ", rank, " of 3 has met 012")), 1u) << r.output;
+}
+
+// The same collectives over MPI's messages. Where the module was not built, the error that says so is what is tested.
+TEST_F(Launch, MpiCarriesCollectives) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const fs::path module = fs::path(kRank).parent_path().parent_path() / "lib/strata/strata_mpi.so";
+  const Result r = mpirun(folder_.string(), 3, "STRATA_TRANSPORT=mpi", "add 300001");
+  if (!fs::exists(module)) {
+    EXPECT_NE(r.status, 0);
+    EXPECT_NE(r.output.find("there is no transport mpi"), std::string::npos) << r.output;
+    return;
+  }
+  EXPECT_EQ(r.status, 0) << r.output;
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(count(r, cat("rank ", rank, " of 3 has added 300001")), 1u) << r.output;
+  const Result other = mpirun(folder_.string(), 3, "STRATA_TRANSPORT=mpi", "shapes");
+  EXPECT_NE(other.status, 0);
+  EXPECT_NE(other.output.find("all_reduce(sum) f32 [7]"), std::string::npos) << other.output;
+  EXPECT_NE(other.output.find("all_reduce(sum) f32 [9]"), std::string::npos) << other.output;
+}
+
+TEST_F(Launch, MpiWithoutItsLauncherIsNamed) {
+  const Result r = script("-n 2", cat("STRATA_TRANSPORT=mpi exec ", in("rank"), " add 5"));
+  EXPECT_NE(r.status, 0);
+  EXPECT_TRUE(r.output.find("start them with this MPI's launcher") != std::string::npos ||
+              r.output.find("there is no transport mpi") != std::string::npos)
+      << r.output;
+}
+
+TEST_F(Launch, TwoTransportsInOneJobAreNamed) {
+  const Result r =
+      script("-n 2", cat("if [ $RANK = 1 ]; then export STRATA_TRANSPORT=pigeon; fi; exec ", in("rank"), " add 5"));
+  EXPECT_NE(r.status, 0);
+  EXPECT_NE(r.output.find("the transport pigeon (STRATA_TRANSPORT)"), std::string::npos) << r.output;
 }
 
 TEST(HostList, ReadsOpenMpisForm) {

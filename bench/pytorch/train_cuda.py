@@ -5,8 +5,14 @@ Parameters and AdamW's two moments are f32 (16 bytes a parameter with the gradie
 autocast, attention is scaled_dot_product_attention, the loss F.cross_entropy, the optimizer the fused AdamW. Batches are
 copied from pinned memory. Under torchrun it is DistributedDataParallel with --batch rows a rank, and rank 0 tells the
 tokens of all. No loss is read while the steps are timed: the clock runs from a synchronised start to a
-synchronised end."""
+synchronised end.
+
+What PyTorch has for less of the card's memory: --saved host is torch.autograd.graph.save_on_cpu, --saved again recomputes each
+block (torch.utils.checkpoint), and --offload is FSDP2 over one rank with f32 parameters, gradients and AdamW on the host
+(CPUOffloadPolicy), blocks gathered in bf16 one by one; both may be given."""
 import argparse
+import contextlib
+import functools
 import json
 import os
 import sys
@@ -15,6 +21,9 @@ import tomllib
 
 import torch
 import torch.nn as nn
+from torch.distributed import fsdp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.utils.checkpoint import checkpoint
 
 import models
 
@@ -32,6 +41,8 @@ def main():
     p.add_argument("--clip", type=float, default=0, help="largest norm of the gradient; 0 for no clipping")
     p.add_argument("--batch", type=int, default=0, help="0: the configuration's")
     p.add_argument("--vocab", type=int, default=0, help="0: the configuration's")
+    p.add_argument("--saved", default="keep", choices=["keep", "host", "again"], help="what becomes of saved tensors")
+    p.add_argument("--offload", action="store_true", help="FSDP2 with parameters and optimizer on the host")
     p.add_argument("--device", default="cuda")
     a = p.parse_args()
     with open(a.config, "rb") as f:
@@ -48,11 +59,26 @@ def main():
         a.device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(a.device)
         torch.distributed.init_process_group("nccl", device_id=torch.device(a.device))
+    if a.offload:
+        if ranks > 1:
+            sys.exit("--offload is for one rank")
+        torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", rank=0, world_size=1,
+                                             store=torch.distributed.HashStore())
 
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
     with torch.device(a.device):
         model = models.make(model_config)
+    if a.saved == "again":
+        for block in model.blocks:
+            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+    if a.offload:
+        shard = functools.partial(fsdp.fully_shard, offload_policy=fsdp.CPUOffloadPolicy(pin_memory=cuda),
+                                  mesh=init_device_mesh("cuda" if cuda else "cpu", (1,)),
+                                  mp_policy=fsdp.MixedPrecisionPolicy(torch.bfloat16, torch.float32))
+        for block in model.blocks:
+            shard(block)
+        shard(model)
     optimizer = models.adamw(model, a.lr, 0.1)
     run = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if ranks > 1 else model
     run = run if a.mode == "eager" else torch.compile(run)
@@ -64,9 +90,12 @@ def main():
         x, y = (tokens[at + d:at + d + batch * context].view(batch, context) for d in (0, 1))
         pairs.append((x.pin_memory(), y.pin_memory()) if cuda else (x, y))
 
+    def saved():
+        return torch.autograd.graph.save_on_cpu(pin_memory=cuda) if a.saved == "host" else contextlib.nullcontext()
+
     def step(i):
         x, y = (t.to(a.device, non_blocking=True) for t in pairs[i % 8])
-        with torch.autocast("cuda" if cuda else "cpu", torch.bfloat16):
+        with torch.autocast("cuda" if cuda else "cpu", torch.bfloat16), saved():
             loss = run(x, y)
         loss.backward()
         if a.clip > 0:
@@ -92,14 +121,14 @@ def main():
     result = {"engine": "pytorch", "version": torch.__version__, "mode": a.mode, "family": model_config["family"],
               "parameters": sum(p.numel() for p in model.parameters()), "batch": batch, "context": context,
               "tokens_per_s": ranks * batch * context / seconds, "step_ms": 1e3 * seconds, "first_step_s": compile_s,
-              "first_loss": first, "last_loss": last.item()}
+              "first_loss": first, "last_loss": last.item(), "saved": a.saved, "offload": a.offload}
     if cuda:
         result |= {"peak_gib": torch.cuda.max_memory_allocated() / 2**30,
                    "reserved_gib": torch.cuda.max_memory_reserved() / 2**30,
                    "device": torch.cuda.get_device_name()}
     if rank == 0:
         print(json.dumps(result | {"ranks": ranks}), flush=True)
-    if ranks > 1:
+    if ranks > 1 or a.offload:
         torch.distributed.destroy_process_group()
 
 

@@ -275,6 +275,7 @@ void SavedTensorOffload::Impl::decide(const std::shared_ptr<Slot>& s) {
       SavedRecord& r = now.saved[static_cast<size_t>(s->order)];
       r.call = way.recipe->number;
       r.cost = way.cost;
+      r.beside = way.beside;
       for (const auto& read : way.reads) r.reads.push_back(read->order);
       // Before anything is measured: cheap calls, from what is there.
       const bool cheap = way.cost.flops <= kCheapFlops * way.cost.bytes &&

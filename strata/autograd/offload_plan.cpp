@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <map>
 
 #include "strata/core/error.h"
@@ -108,6 +109,43 @@ Peak peak_of(const OffloadMeasured& m, const OffloadPlan& plan) {
   return peak;
 }
 
+// The most that backward holds at once of what was saved: what stays until it was used, and what has come back, or was
+// made again, until it is used itself. Nodes want what they saved in the reverse of the order of saving.
+class BackwardPeak {
+ public:
+  BackwardPeak(const OffloadMeasured& m, const OffloadPlan& plan) : m_(m), plan_(plan), here_(m.saved.size()) {
+    for (size_t i = 0; i < m.saved.size(); ++i)
+      if (place(i) == SavedPlace::keep) come(i);
+    for (size_t i = m.saved.size(); i-- > 0;) {
+      bring(i);
+      held_ -= m.saved[i].bytes;
+    }
+  }
+  int64_t bytes() const { return peak_; }
+
+ private:
+  SavedPlace place(size_t i) const { return plan_.choices[i].place; }
+  void come(size_t i) {
+    here_[i] = true;
+    held_ += m_.saved[i].bytes;
+    peak_ = std::max(peak_, held_);
+  }
+  void bring(size_t i) {
+    if (here_[i]) return;
+    if (place(i) == SavedPlace::recompute) {
+      for (const int32_t r : m_.saved[i].reads)
+        if (static_cast<size_t>(r) < i) bring(static_cast<size_t>(r));
+      peak_ = std::max(peak_, held_ + m_.saved[i].bytes + m_.saved[i].beside);
+    }
+    come(i);
+  }
+
+  const OffloadMeasured& m_;
+  const OffloadPlan& plan_;
+  std::vector<bool> here_;
+  int64_t held_ = 0, peak_ = 0;
+};
+
 // Says when each that is sent is given back: when its copy is done, but no later than what stays would be passed, by
 // more than the largest of them. So what is waited for is waited for before the memory is wanted. Returns how long.
 double release(const OffloadMeasured& m, OffloadPlan& plan) {
@@ -179,8 +217,11 @@ OffloadPlan plan_offload(const OffloadMeasured& m, const OffloadLimits& limits) 
   const double link = limits.away == SavedPlace::keep ? 0 : m.out_rate;
   const double step = m.forward_seconds + m.backward_seconds;
   const double allowed = (limits.slowdown - 1) * step;
-  int64_t total = 0;
-  for (const SavedRecord& s : m.saved) total += s.bytes;
+  int64_t total = 0, largest = 0;
+  for (const SavedRecord& s : m.saved) {
+    total += s.bytes;
+    largest = std::max(largest, s.bytes);
+  }
 
   OffloadPlan plan;
   plan.choices.resize(m.saved.size());
@@ -196,6 +237,18 @@ OffloadPlan plan_offload(const OffloadMeasured& m, const OffloadLimits& limits) 
   };
   std::vector<Again> again;
   if (limits.recompute) again = calls_again(m);
+  // What backward may hold: what stays by the bound and one more, or what it holds where no call runs again.
+  int64_t in_backward = std::numeric_limits<int64_t>::max();
+  if (limits.keep_bytes > 0 && !again.empty()) {
+    within(allowed);
+    in_backward = std::max(limits.keep_bytes + largest, BackwardPeak(m, plan).bytes());
+    within(0);
+  }
+  const auto backward_fits = [&](double seconds) {
+    if (limits.keep_bytes == 0) return true;
+    within(allowed - spent - seconds);  // as much leaves as can
+    return BackwardPeak(m, plan).bytes() <= in_backward;
+  };
   while (!enough()) {
     // Of those that are there at the peak, the one that frees most a second.
     const auto next = std::find_if(again.begin(), again.end(), [&](const Again& a) {
@@ -205,7 +258,7 @@ OffloadPlan plan_offload(const OffloadMeasured& m, const OffloadLimits& limits) 
     const Again a = std::move(*next);
     again.erase(next);
     for (const size_t i : a.members) plan.choices[i] = {SavedPlace::recompute, OffloadPlan::kNever};
-    if (!chains_fit(m, plan)) {
+    if (!chains_fit(m, plan) || !backward_fits(a.seconds)) {
       for (const size_t i : a.members) plan.choices[i] = {};
     } else {
       plan.recomputed_bytes += a.bytes;

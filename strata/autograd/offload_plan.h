@@ -30,6 +30,7 @@ struct SavedRecord {
   /// cost one run of it.
   int32_t call = -1;
   Cost cost;                   ///< of that, what must be computed on the way to it included
+  int64_t beside = 0;          ///< bytes of what is made on the way to it and not saved
   std::vector<int32_t> reads;  ///< which others it is made from then, by the order of saving
 };
 
@@ -76,8 +77,9 @@ struct OffloadPlan {
 /// go, which have the longest way back, as long as their copies end with forward and return within backward. What the
 /// allowed slowdown leaves is spent on running calls again, as long as a second of that frees more than a second of the
 /// link, of those that are there when most is held the ones of most bytes a second first, and then on waiting for the
-/// link. What is made again from what is made again itself
-/// is there together with it, so such chains have at most three links.
+/// link. What is made again from what is made again itself is there together with it, so such chains have at most three
+/// links; and with `keep_bytes` no call runs again that would have backward hold more than those and the largest
+/// storage, what it reads included.
 OffloadPlan plan_offload(const OffloadMeasured& measured, const OffloadLimits& limits);
 /// What the calls take that a measured pass ran again, by its rates.
 double seconds_again(const OffloadMeasured& measured);

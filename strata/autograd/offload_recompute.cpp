@@ -136,7 +136,7 @@ void Recipes::note(const Call& call, std::span<const Tensor> results) {
   for (size_t i = 0; i < results.size(); ++i) {
     const Tensor& t = results[i];
     if (!large(t) || shares_an_argument(t)) continue;
-    Made made{nullptr, static_cast<int>(i), t.version()};
+    Made made{nullptr, static_cast<int>(i), t.version(), static_cast<int64_t>(t.storage()->nbytes)};
     const auto* p = std::find_if(std::begin(kParts), std::end(kParts),
                                  [&](const Part& x) { return x.op == call.op.name() && x.result == i; });
     if (p != std::end(kParts)) {
@@ -182,6 +182,7 @@ bool Recipes::resolve(const Recipe& r, const FindSlot& saved, uint64_t not_this,
     }
     const Made* m = made(s.storage, s.version);
     ok = m && resolve(*m->recipe, saved, not_this, depth + 1, way);
+    if (ok) way.beside += m->bytes;
   });
   return ok;
 }

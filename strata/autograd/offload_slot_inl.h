@@ -139,6 +139,7 @@ class Recipes {
     std::shared_ptr<Recipe> recipe;  ///< nullptr where it cannot be
     int result = 0;
     Cost cost;                                 ///< of all calls needed
+    int64_t beside = 0;                        ///< bytes of what they make that is not saved
     std::vector<std::shared_ptr<Slot>> reads;  ///< the saved storages that they read
   };
   Way find(const Slot& slot, const FindSlot& saved) const;
@@ -150,6 +151,7 @@ class Recipes {
     std::shared_ptr<Recipe> recipe;
     int result = 0;
     uint32_t version = 0;
+    int64_t bytes = 0;
   };
   bool resolve(const Recipe& r, const FindSlot& saved, uint64_t not_this, int depth, Way& way) const;
   const Made* made(uint64_t storage, uint32_t version) const;

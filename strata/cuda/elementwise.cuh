@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "strata/cuda/dense_map.cuh"
 #include "strata/cuda/kernel.cuh"
 
 namespace strata::cuda {
@@ -127,39 +128,7 @@ void for_parts(Walk<N> w, int64_t piece, Part&& part, std::type_identity_t<std::
   part(w, at);
 }
 
-/// Stands for an element type that only the device compiler knows: bool where the function returns bool, else T.
-template <class T>
-struct BoolOr {};
-
 namespace detail {
-inline constexpr int kThreads = 256;
-
-template <class Out, class Result>
-struct Stored {
-  using type = Out;
-};
-template <class T, class Result>
-struct Stored<BoolOr<T>, Result> {
-  using type = std::conditional_t<std::is_same_v<Result, bool>, bool, T>;
-};
-
-template <int V, class Out, class F, class... In>
-__global__ void __launch_bounds__(kThreads) dense_kernel(int64_t n, F f, void* to, const In*... in) {
-  using O = typename Stored<Out, decltype(f(widen(In{})...))>::type;
-  O* y = static_cast<O*>(to);
-  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
-  if (i + V <= n) {
-    [&](const Vec<In, V>&... x) {
-      Vec<O, V> r;
-#pragma unroll
-      for (int k = 0; k < V; ++k) r.v[k] = narrow<O>(f(widen(x.v[k])...));
-      store_vec(y + i, r);
-    }(load_vec<V>(in + i)...);
-  } else {
-    for (int64_t k = i; k < n; ++k) y[k] = narrow<O>(f(widen(in[k])...));
-  }
-}
-
 // V elements `stride` apart, of which `count` are there; `whole`: they lie side by side, aligned.
 template <int V, class T>
 __device__ __forceinline__ Vec<T, V> load_piece(const T* p, int64_t stride, bool whole, int64_t count) {
@@ -229,7 +198,7 @@ void elementwise(std::string_view op, const Tensor& y, F f, const TensorOf<In>&.
       int64_t n = numel;
       void* to = y.raw_data();
       void* parameters[] = {&n, &f, &to, &from...};
-      launch(blocks_for(numel, int64_t{detail::kThreads} * V), detail::kThreads, parameters);
+      launch(detail::dense_blocks<V>(numel), detail::kThreads, parameters);
     }(static_cast<const In*>(in.raw_data())...);
   };
   if (vectors && y.is_contiguous() && (in.is_contiguous() && ...)) return run_dense();  // no walk to make

@@ -30,7 +30,8 @@ __global__ void __launch_bounds__(kThreads)
                 bool from_end, RangeCheck in_range) {
   const int64_t r = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (r >= total) return;
-  const int64_t p = r / n, given = index[r - p * n], from = from_end && given < 0 ? given + rows : given;
+  const int64_t p = n == total ? 0 : r / n, given = index[r - p * n];  // a division is as long as all else
+  const int64_t from = from_end && given < 0 ? given + rows : given;
   const int64_t readable = is_in_range(from, rows) ? pieces : 0;
   const U* src = x + (p * rows + from) * pieces;
   U* dst = y + r * pieces;
@@ -44,6 +45,32 @@ __global__ void __launch_bounds__(kThreads)
       if (j + u * blockDim.x < pieces) dst[j + u * blockDim.x] = v[u];
   }
   if (!is_in_range(from, rows) && given != kNoRow) in_range.tell(given, rows);
+}
+
+// The same for rows of one piece, of which a thread has several on their way together; blockIdx.y counts what is before
+// rows.
+template <class U>
+__global__ void __launch_bounds__(kThreads)
+    take_pieces_kernel(const U* x, const int64_t* index, U* y, int64_t n, int64_t rows, bool from_end,
+                       RangeCheck in_range) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kTaken) + threadIdx.x;
+  const U* const src = x + blockIdx.y * rows;
+  U* const dst = y + blockIdx.y * n;
+  int64_t given[kTaken];
+#pragma unroll
+  for (int u = 0; u < kTaken; ++u) given[u] = first + u * kThreads < n ? index[first + u * kThreads] : kNoRow;
+  U v[kTaken] = {};
+#pragma unroll
+  for (int u = 0; u < kTaken; ++u) {
+    const int64_t from = from_end && given[u] < 0 && given[u] != kNoRow ? given[u] + rows : given[u];
+    if (is_in_range(from, rows))
+      v[u] = src[from];
+    else if (given[u] != kNoRow)
+      in_range.tell(given[u], rows);
+  }
+#pragma unroll
+  for (int u = 0; u < kTaken; ++u)
+    if (first + u * kThreads < n) dst[first + u * kThreads] = v[u];
 }
 
 __global__ void __launch_bounds__(kThreads) positions_kernel(int64_t* order, int64_t n) {
@@ -210,6 +237,13 @@ void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& inde
   if (total == 0 || bytes == 0) return;
   const auto launch = [&]<class U>() {
     const int64_t pieces = bytes / static_cast<int64_t>(sizeof(U));
+    if (pieces == 1 && shape.pre <= 65535) {
+      const dim3 grid(blocks_for(n, kThreads * kTaken), static_cast<unsigned>(shape.pre));
+      take_pieces_kernel<U><<<grid, kThreads, 0, stream()>>>(
+          static_cast<const U*>(x), static_cast<const int64_t*>(index.raw_data()), static_cast<U*>(y), n, shape.rows,
+          from_end, range_check());
+      return;
+    }
     const dim3 block = block_for(pieces, kTaken);
     take_kernel<U><<<blocks_for(total, block.y), block, 0, stream()>>>(
         static_cast<const U*>(x), static_cast<const int64_t*>(index.raw_data()), static_cast<U*>(y), n, total,

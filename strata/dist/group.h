@@ -115,6 +115,9 @@ struct InitOptions {
   std::chrono::milliseconds patience{60'000};   ///< for the others to come
   std::chrono::milliseconds complain{10'000};   ///< a collective that waits longer is named on stderr, once
   std::chrono::milliseconds timeout{600'000};   ///< one that waits longer ends in a DistributedError
+  /// What carries bytes between processes on the host: "gloo" (TCP) or "mpi" (in processes that its launcher started);
+  /// where it is empty the environment's STRATA_TRANSPORT, else "gloo". All ranks say the same.
+  std::string transport = {};
 };
 
 /// Joins the job: finds the coordinator, begins to send heartbeats. A process that no launcher started is a job of one.

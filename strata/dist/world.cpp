@@ -160,8 +160,7 @@ class World {
         return dead_;
       });
       try {
-        transport =
-            transport_module("gloo")({mine, static_cast<int>(ranks.size()), interface(), options_.timeout}, book);
+        transport = connect(mine, static_cast<int>(ranks.size()), book);
       } catch (const std::exception& e) {
         const std::string text = cat("group ", key, " cannot be connected: ", e.what());
         const std::lock_guard failed(mutex_);
@@ -265,6 +264,20 @@ class World {
     // Ranks of one host meet on loopback; others at the address that the coordinator is reached from.
     if (job_.local_size == job_.size) return "127.0.0.1";
     return host_name();
+  }
+
+  std::unique_ptr<Transport> connect(int rank, int size, AddressBook& book) {
+    std::string name = options_.transport;
+    if (const char* set = std::getenv("STRATA_TRANSPORT"); name.empty() && set != nullptr) name = set;
+    if (name.empty()) name = "gloo";
+    // Ranks that wait for each other by two ways would do so until their patience ends.
+    book.set(cat("transport/", rank), name);
+    for (int r = 0; r < size; ++r) {
+      const std::string theirs = book.get(cat("transport/", r));
+      check<DistributedError>(theirs == name, "group", "rank ", rank, " of it has the transport ", name, ", rank ", r,
+                              " the transport ", theirs, " (STRATA_TRANSPORT)");
+    }
+    return transport_module(name)({rank, size, interface(), options_.timeout}, book);
   }
 
   // Which card each rank has: no two the same.

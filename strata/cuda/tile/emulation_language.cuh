@@ -17,6 +17,10 @@ Vec<T, N> load_vec(const T* p) {
   std::memcpy(static_cast<void*>(&v), p, sizeof v);
   return v;
 }
+template <int N, class T>
+void store_vec(T* p, const Vec<T, N>& v) {
+  std::memcpy(static_cast<void*>(p), &v, sizeof v);
+}
 template <class T>
 float widen(T v) {
   return static_cast<float>(v);
@@ -74,6 +78,18 @@ inline int __all_sync(unsigned, int value) {
     return static_cast<int>(std::all_of(all, all + 32, [](int v) { return v != 0; }));
   });
 }
+/// A bit for each lane with the same value.
+inline unsigned __match_any_sync(unsigned, int value) {
+  return strata::cuda::tile::emulation::of_warp("__match_any_sync", value, [](const int(&all)[32], int lane) {
+    unsigned same = 0;
+    for (int i = 0; i < 32; ++i) same |= static_cast<unsigned>(all[i] == all[lane]) << i;
+    return same;
+  });
+}
+inline int __reduce_max_sync(unsigned, int value) {
+  return strata::cuda::tile::emulation::of_warp(
+      "__reduce_max_sync", value, [](const int(&all)[32], int) { return *std::max_element(all, all + 32); });
+}
 
 [[noreturn]] inline void __trap() {
   strata::cuda::tile::emulation::block->fail("__trap()");
@@ -87,6 +103,9 @@ inline int atomicAdd(int* p, int v) {
 
 inline int __popc(uint32_t v) {
   return __builtin_popcount(v);
+}
+inline int __ffs(int v) {
+  return __builtin_ffs(v);
 }
 inline int __clz(int v) {
   return v == 0 ? 32 : __builtin_clz(static_cast<unsigned>(v));

@@ -188,7 +188,7 @@ inline bool fits_mma(const AttentionCall& c, bool backward) {
 }
 bool fits_mma_f32(const AttentionCall& c, bool backward);
 /// Whether the Hopper kernels take a call that fits the tensor-core ones: a card of compute capability 9.0 and code for
-/// it, heads above 32 up to 128 (forward 256), strides that bulk copies take.
+/// it, heads above 32 up to 256, strides that bulk copies take.
 bool fits_hopper(const AttentionCall& c, bool backward);
 void forward_hopper(const AttentionCall& c, const Tensor& like_this);
 void backward_hopper(const AttentionCall& c, const Tensor& like_this);

@@ -119,7 +119,7 @@ bool fits_hopper(const AttentionCall& c, bool backward) {
   int device = 0;
   cuda::check_cuda(cudaGetDevice(&device), "scaled_dot_product_attention", "cudaGetDevice");
   // A block's work is numbered in 32 bits.
-  const bool size = c.d > 32 && c.d <= (backward ? 128 : 256) && c.batch * c.heads < (1 << 24) &&
+  const bool size = c.d > 32 && c.d <= 256 && c.batch * c.heads < (1 << 24) &&
                     c.batch * c.heads * ((std::max(c.tq, c.tk) + 63) / 64 + c.sequences + 2) < (1 << 30) &&
                     c.offset > -(1 << 30) && c.offset < (1 << 30) && c.window < (1 << 30) &&
                     // Registers do not hold the cap's slopes beside an additive mask.

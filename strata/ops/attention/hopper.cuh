@@ -24,9 +24,9 @@ CUtensorMap tensor_map(DType dtype, const AttentionView& v, int64_t batch, int64
 
 /// Maps of operands that hold several sequences: `of_keys` has a bit for each that lies along the keys.
 struct MapSet {
-  CUtensorMap maps[6];
-  const void* data[6];
-  int64_t row_bytes[6];
+  CUtensorMap maps[7];
+  const void* data[7];
+  int64_t row_bytes[7];
   int count, of_keys;
   void add(const CUtensorMap& map, const AttentionView& v, bool keys) {
     maps[count] = map, data[count] = v.data, row_bytes[count] = 2 * v.time;
@@ -37,6 +37,9 @@ struct MapSet {
 /// `set.count` after one another for each part. `space` keeps their memory.
 const CUtensorMap* maps_of_sequences(const MapSet& set, const Sequences& s, int64_t parts, const Tensor& like_this,
                                      Tensor& space);
+
+/// backward_hopper() of heads above 128.
+void backward_wide(const AttentionCall& c, const Tensor& like_this);
 #endif
 
 }  // namespace strata::attention_cuda::hopper

@@ -1,4 +1,4 @@
-// The backward kernels for Hopper, one for each dtype and head size.
+// The backward kernels for Hopper of heads up to 128 columns, one for each dtype and head size.
 
 #include "strata/ops/attention/hopper_backward.cuh"
 #include "strata/ops/attention/hopper_backward_rows.cuh"
@@ -79,6 +79,7 @@ void queue_backward(const AttentionCall& c, const Tensor& like_this) {
 
 void backward_hopper(const AttentionCall& c, const Tensor& like_this) {
   using namespace hopper;
+  if (c.d > 128) return backward_wide(c, like_this);
   const auto with = [&]<class T, bool kOptions>() {
     // Sizes between fill up with zeros in the copies.
     c.d <= 64 ? queue_backward<T, BackwardShape<64, 128, 2, 2>, kOptions>(c, like_this)

@@ -5,6 +5,7 @@
 #include "strata/ops/attention/mma_backward.cuh"
 #include "strata/ops/attention/mma_forward.cuh"
 #include "strata/ops/attention/mma_pairs.cuh"
+#include "strata/ops/attention/padded_heads.cuh"
 
 #include <gtest/gtest.h>
 
@@ -166,6 +167,62 @@ void check_pairs(const Case& of, bool of_queries) {
         << i << " is " << got[i] << ", not " << sums[i];
 }
 
+template <class T>
+void copy_padded(const HeadCopies& copies, uint64_t seed) {
+  using Word = std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>;
+  constexpr int kRows = kCopyThreads / kCopyLanes<Word>;
+  ASSERT_EQ(emulation::launch(copy_heads_kernel<Word>, static_cast<unsigned>((copies.rows() + kRows - 1) / kRows),
+                              kCopyThreads, 0, seed, copies),
+            "");
+}
+
+// Heads that the kernels do not take: their operands copied into padded rows, the kernels on those, results copied out.
+// A result beside which something is written, or a padded row whose rest is not 0, is an error.
+template <class M, int D>
+void check_padded(const Case& of) {
+  SCOPED_TRACE(of.text());
+  using T = typename M::T;
+  using S = mma_forward::ForwardShape<M, D>;
+  using K = mma_backward::Of;
+  Problem<T> p(of);
+  const AttentionCall whole = p.c;
+  std::vector<T> memory;
+  const auto pad = [&](bool backward) {
+    memory.assign(static_cast<size_t>(pad_heads(whole, backward, nullptr).numbers) + 8, T(NAN));
+    char* const at = reinterpret_cast<char*>(memory.data());
+    PaddedHeads padded = pad_heads(whole, backward, at + (16 - reinterpret_cast<uintptr_t>(at) % 16) % 16);
+    copy_padded<T>(padded.before, of.seed);
+    return padded;
+  };
+  const auto want = p.expected(true);
+  const PaddedHeads forward = pad(false);
+  ASSERT_EQ(forward.call.d, (of.d + 7) / 8 * 8);
+  ASSERT_EQ(forward.call.scale, whole.scale);
+  ASSERT_EQ(emulation::launch(mma_forward::forward_mma_kernel<M, D, false>,
+                              static_cast<unsigned>(of.batch * of.heads * ((of.tq + S::kQueries - 1) / S::kQueries)),
+                              S::kThreads, S::kSharedBytes, of.seed, forward.call, Sequences{}, Options{}),
+            "");
+  copy_padded<T>(forward.after, of.seed);
+  EXPECT_EQ(p.difference(p.out, want.out, kBound<M>), "");
+
+  const PaddedHeads backward = pad(true);
+  std::vector<float> delta(want.lse.size()), lse(want.lse.size());
+  for (size_t i = 0; i < lse.size(); ++i) {
+    double sum = 0;
+    for (size_t d = i * static_cast<size_t>(of.d); d < (i + 1) * static_cast<size_t>(of.d); ++d)
+      sum += want.out[d] * want.grad_out[d];
+    delta[i] = static_cast<float>(sum), lse[i] = static_cast<float>(want.lse[i] * kLog2e);
+  }
+  const RowTerms<float> terms{delta.data(), lse.data()};
+  p.c = backward.call;
+  run_backward<M, D, false, K::key_and_value>(p, terms);
+  run_backward<M, D, false, K::query>(p, terms);
+  copy_padded<T>(backward.after, of.seed);
+  EXPECT_EQ(p.difference(p.grad_q, want.grad_q, kBound<M>), "");
+  EXPECT_EQ(p.difference(p.grad_k, want.grad_k, kBound<M>), "");
+  EXPECT_EQ(p.difference(p.grad_v, want.grad_v, kBound<M>), "");
+}
+
 class MmaAttention : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -234,6 +291,13 @@ TEST_F(MmaAttention, BackwardOfTwoParts) {
   check_backward<TwoParts, 128, false>({.tq = 140, .tk = 90, .d = 120, .causal = true, .offset = -50, .seed = 1});
   check_backward<TwoParts, 256, false>({.tq = 20, .tk = 70, .d = 256});
   check_backward<TwoParts, 256, true>({.tq = 20, .tk = 70, .d = 240, .dropout = 0.3, .drawn = false, .soft_cap = 3});
+}
+TEST_F(MmaAttention, PaddedHeads) {
+  const Case c{.batch = 2, .heads = 2, .kv_heads = 1, .tq = 70, .tk = 90, .d = 59, .causal = true, .offset = 20, .seed = 1};
+  check_padded<Halves, 64>(c);
+  check_padded<TwoParts, 64>(c);
+  check_padded<OnePart, 128>({.batch = 1, .heads = 2, .kv_heads = 2, .tq = 20, .tk = 70, .d = 100});
+  check_padded<Halves, 32>({.batch = 1, .heads = 2, .kv_heads = 2, .tq = 90, .tk = 6, .d = 3});
 }
 // In stages that are filled while another is multiplied, and where one fits alone.
 TEST_F(MmaAttention, Pairs) {

@@ -4,6 +4,7 @@
 
 #include "strata/cuda/runtime.h"
 #include "strata/ops/attention/mma_pairs.cuh"
+#include "strata/ops/attention/padded_heads.cuh"
 
 namespace strata {
 namespace attention_cuda::mma_pairs {
@@ -29,6 +30,10 @@ constexpr int64_t kBlocksWanted = 264, kLeastSums = 4, kMostPartBytes = 64 << 20
 bool attention_pairs_cuda(const AttentionCall& c, const AttentionPairs& what, const Tensor& like_this) {
   using namespace attention_cuda;
   using namespace attention_cuda::mma_pairs;
+  if (what.dtype != DType::f64 && pads_heads(c, what.gradient))
+    return with_padded_heads(c, what.gradient, like_this, [&](const AttentionCall& padded) {
+      return attention_pairs_cuda(padded, what, like_this);
+    });
   const bool singles = fits_mma_f32(c, what.gradient) && c.d <= 128;  // a stage of larger ones has no room
   if ((!singles && !fits_mma(c, what.gradient)) || what.dtype == DType::f64) return false;
   const int64_t full[4] = {c.batch, c.heads, c.tq, c.tk},

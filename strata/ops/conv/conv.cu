@@ -195,14 +195,18 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class T>
+// to[n, channel, pixel] = bias[channel], V pixels of a plane at once; `by_plane` counts such pieces.
+template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
-    bias_kernel(int64_t total, Divisor by_plane, Divisor by_channel, const T* bias, T* to) {
+    bias_kernel(int64_t pieces, Divisor by_plane, Divisor by_channel, const T* bias, T* to) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; e < total; e += step) {
+  for (int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; e < pieces; e += step) {
     int64_t p, c;
     by_channel.split(by_plane.split(e, p), c);
-    to[e] = bias[c];
+    Vec<T, V> v;
+#pragma unroll
+    for (int i = 0; i < V; ++i) v.v[i] = bias[c];
+    store_vec(to + e * V, v);
   }
 }
 template <class T>
@@ -389,8 +393,14 @@ void fill(DType t, const void* bias, int64_t n, int64_t channels, int64_t plane,
     return;
   }
   dispatch_bytes(t, [&]<class B>() {
-    bias_kernel<B><<<blocks_of(total), kThreads, 0, stream()>>>(total, Divisor(plane), Divisor(channels),
-                                                                static_cast<const B*>(bias), static_cast<B*>(to));
+    const auto run = [&](auto pixels) {
+      constexpr int V = decltype(pixels)::value;
+      bias_kernel<B, V>
+          <<<blocks_of(total / V), kThreads, 0, stream()>>>(total / V, Divisor(plane / V), Divisor(channels),
+                                                            static_cast<const B*>(bias), static_cast<B*>(to));
+    };
+    if (plane % kVec<B> == 0 && aligned16(to)) return run(std::integral_constant<int, kVec<B>>());
+    run(std::integral_constant<int, 1>());
   });
 }
 

@@ -122,14 +122,15 @@ const NumberOp mul_scalar_op{with_number<Map::mul_scalar>({
     .schema = "mul_scalar(Tensor x, Scalar value) -> Tensor",
     .shard = "elementwise linear",
     .doc = "x * value for a floating tensor; mul(x, value).",
-    .backward = [](Backward& b, const Tensor&, Scalar v) { b.set(0, b.gy() * v); },
+    // A factor of one, as a ratio that happens to be one, leaves the gradient what it is.
+    .backward = [](Backward& b, const Tensor&, Scalar v) { b.set(0, v.to_double() == 1 ? b.gy() : b.gy() * v); },
     .reference = pointwise<([](double x, Scalar v) { return x * v.to_double(); })>,
 })};
 const NumberOp div_scalar_op{with_number<Map::div_scalar>({
     .schema = "div_scalar(Tensor x, Scalar value) -> Tensor",
     .shard = "elementwise linear",
     .doc = "x / value for a floating tensor; div(x, value).",
-    .backward = [](Backward& b, const Tensor&, Scalar v) { b.set(0, b.gy() / v); },
+    .backward = [](Backward& b, const Tensor&, Scalar v) { b.set(0, v.to_double() == 1 ? b.gy() : b.gy() / v); },
     .reference = pointwise<([](double x, Scalar v) { return x / v.to_double(); })>,
 })};
 

@@ -12,6 +12,7 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/experts/scores_inl.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
 #include "strata/ops/index/index.h"
@@ -46,8 +47,7 @@ void check_route(const Tensor& logits, int64_t k, const Tensor& bias, const std:
 Pair route(const Tensor& logits, int64_t k, const Tensor& bias, const std::string& scoring, int64_t groups,
            int64_t top_groups, const std::string& group_score, bool normalize, double scale) {
   check_route(logits, k, bias, scoring, groups, top_groups, group_score);
-  const Tensor wide = logits.dtype() == DType::f64 ? logits : logits.to(DType::f32);
-  const Tensor scores = scoring == "softmax" ? softmax(wide, 1) : sigmoid(wide);
+  const Tensor scores = experts::scores_of(logits, scoring);
   Tensor choice = scores.detach();
   if (bias.defined()) choice = choice + bias.detach().to(choice.dtype());
   if (groups > 1) {
@@ -59,11 +59,8 @@ Pair route(const Tensor& logits, int64_t k, const Tensor& bias, const std::strin
     choice = where((mask > 0.0).unsqueeze(2), grouped, full_like(grouped, -std::numeric_limits<double>::infinity()))
                  .view({rows, logits.size(1)});
   }
-  const Tensor experts = std::get<1>(topk(choice, k, 1));
-  Tensor weights = gather(scores, 1, experts);
-  // Sigmoids may all be zero.
-  if (normalize) weights = weights / (sum(weights, {1}, true) + 1e-20);
-  return {scale == 1 ? weights : weights * scale, experts};
+  const Tensor chosen = std::get<1>(topk(choice, k, 1));
+  return {experts::weights_of(scores, chosen, normalize, scale), chosen};
 }
 
 const Op<Pair(const Tensor&, int64_t, const Tensor&, const std::string&, int64_t, int64_t, const std::string&, bool,

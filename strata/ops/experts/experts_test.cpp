@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "strata/core/rng.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/factory/ranges.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/random/random.h"
@@ -86,6 +89,75 @@ TEST(GroupedProducts, RefuseOffsetsThatAreNone) {
   EXPECT_THROW(grouped_linear(x, w, offsets({0, 5, 4})), IndexError);
   EXPECT_THROW(grouped_outer(x, x, offsets({0, 3})), IndexError);
   EXPECT_THROW(grouped_linear(x, w.to(DType::f64), offsets({0, 2, 4})), DTypeError);
+}
+
+TEST(DispatchRows, RefusesPlacesThatAreNone) {
+  const Tensor x = ones({2, 3});
+  const auto at = [](std::vector<int64_t> v) { return from_span<int64_t>(v, {2, 1}); };
+  EXPECT_THROW(dispatch_rows(x, at({0, 4}), 4), IndexError);
+  EXPECT_THROW(dispatch_rows(x, at({1, 1}), 4), IndexError);
+  EXPECT_THROW(combine_rows(x, at({0, 2})), IndexError);
+  EXPECT_THROW(row_dots(x, x, at({0, 2})), IndexError);
+  EXPECT_EQ(combine_rows(x, at({1, 1})).to_vector<float>(), (std::vector<float>{1, 1, 1, 1, 1, 1}));
+}
+
+TEST(DispatchRows, InLowPrecisionAddsInF32) {
+  // 256 + 1 is 256 in bf16, twice.
+  const Tensor y = from_span<float>(std::vector<float>{256, 1, 1}, {3, 1}).to(DType::bf16);
+  const Tensor place = from_span<int64_t>(std::vector<int64_t>{0, 1, 2}, {1, 3});
+  EXPECT_EQ(combine_rows(y, place).to_vector<float>(), (std::vector<float>{258}));
+}
+
+// Slots of a group: different ones of each expert, 0 to how many it has; how many choices were left out.
+int64_t dropped_of(const Tensor& experts, const Tensor& slots, int64_t count, int64_t capacity, int64_t rows) {
+  const std::vector<int64_t> e = experts.to_vector<int64_t>(), s = slots.to_vector<int64_t>();
+  const int64_t k = experts.size(1);
+  int64_t dropped = 0;
+  for (int64_t group = 0; group * rows < experts.size(0); ++group) {
+    std::vector<std::vector<bool>> taken(static_cast<size_t>(count), std::vector<bool>(static_cast<size_t>(capacity)));
+    for (int64_t i = group * rows * k; i < (group + 1) * rows * k; ++i) {
+      const auto at = static_cast<size_t>(i);
+      if (s[at] < 0) {
+        ++dropped;
+        continue;
+      }
+      EXPECT_LT(s[at], capacity);
+      std::vector<bool>& of = taken[static_cast<size_t>(e[at])];
+      EXPECT_FALSE(of[static_cast<size_t>(s[at])]);
+      of[static_cast<size_t>(s[at])] = true;
+      for (int64_t o = i / k * k; o < i; ++o)
+        if (s[static_cast<size_t>(o)] >= 0) EXPECT_NE(e[static_cast<size_t>(o)], e[at]);
+    }
+    for (const auto& of : taken) EXPECT_TRUE(std::ranges::is_sorted(of, std::greater<>()));
+  }
+  return dropped;
+}
+
+// With as many places as choices nothing is left out once choices may go elsewhere, however uneven the router is.
+TEST(ExpertSlots, ReroutedChoicesFillAllPlacesAndNoneIsLeftOut) {
+  manual_seed(5);
+  const int64_t count = 8, rows = 32, k = 2, capacity = rows * k / count;
+  const Tensor logits = randn({3 * rows, count}) + arange(count, DType::f32);  // most like the last ones
+  const Tensor chosen = std::get<1>(route_experts(logits, k));
+  const auto [e, s] = expert_slots(chosen, logits, rows, capacity);
+  EXPECT_EQ(e.to_vector<int64_t>(), chosen.to_vector<int64_t>());
+  EXPECT_GT(dropped_of(e, s, count, capacity, rows), rows);
+  const auto [e2, s2] = expert_slots(chosen, logits, rows, capacity, true);
+  EXPECT_EQ(dropped_of(e2, s2, count, capacity, rows), 0);
+  // What found room at first is where it was.
+  const std::vector<int64_t> first = s.to_vector<int64_t>(), then = s2.to_vector<int64_t>(),
+                             wanted = chosen.to_vector<int64_t>(), got = e2.to_vector<int64_t>();
+  for (size_t i = 0; i < first.size(); ++i)
+    if (first[i] >= 0) EXPECT_TRUE(then[i] == first[i] && got[i] == wanted[i]) << i;
+}
+
+TEST(BalanceLoss, IsOneForEvenLoadsAndTheNumberOfExpertsForOne) {
+  const Tensor even = full({4}, 6.0);
+  EXPECT_NEAR(balance_loss(zeros({12, 4}), even).to_vector<double>()[0], 1, 1e-6);
+  const Tensor all = from_span<float>(std::vector<float>{0, 24, 0, 0}, {4});
+  const Tensor sure = all * 4.0 * ones({12, 1});
+  EXPECT_NEAR(balance_loss(sure, all).to_vector<double>()[0], 4, 1e-5);
+  EXPECT_NEAR(balance_loss(sure, all, "sigmoid").to_vector<double>()[0], 1.6, 1e-3);  // 1 of 1 + 3 / 2
 }
 
 // Operands of any strides.

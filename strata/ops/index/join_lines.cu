@@ -10,6 +10,7 @@
 #include "strata/cuda/range.cuh"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/index/join_lines_kernel.h"
+#include "strata/ops/index/join_step.cuh"
 
 namespace strata {
 namespace {
@@ -19,6 +20,7 @@ using cuda::Walk;
 constexpr int kLines = 8, kThreads = kLines * kWarp, kStretch = 256;
 constexpr int kLoads = kStretch * kLines / kThreads;
 constexpr int64_t kMostMemory = 96 * 1024;  // of a block: two to a multiprocessor
+constexpr int64_t kAloneMemory = 208 * 1024;  // of a block that is alone there
 constexpr int64_t kMultiprocessors = 132;   // of an H200
 
 // From one line's numbers to the next's in shared memory: of `n` places. Lines lie 4 words apart, so that 4 places of 8
@@ -40,9 +42,14 @@ struct Along {
 template <class T>
 constexpr int64_t stretch_bytes = int64_t{kLines} * kStretchPitch* static_cast<int64_t>(sizeof(Joined<T>) + 4);
 
+// Sums of integers are the same in any order.
+template <class T>
+constexpr bool waits(bool counted) {
+  return counted || !std::is_integral_v<T>;
+}
 template <class T>
 int64_t bytes_of_place(bool counted) {
-  return kLines * static_cast<int64_t>(sizeof(Joined<T>) + (counted ? 4 : 0));
+  return kLines * static_cast<int64_t>(sizeof(Joined<T>) + (counted ? 4 : 0) + (waits<T>(counted) ? 1 : 0));
 }
 // The places of a tile whose lines take `room` bytes at `each` a place.
 int64_t tile_within(int64_t n, int64_t room, int64_t each) {
@@ -58,8 +65,8 @@ int64_t tile_of(int64_t n, int64_t lines, int64_t room, int64_t each) {
   const int64_t fair = std::max((n + parts - 1) / parts, kLeastTile);
   return std::min(most, (fair + 31) / 32 * 32);
 }
-int64_t most_memory() {
-  return std::min(kMostMemory, cuda::properties(cuda::current_device()).shared_bytes_per_block - 1024);
+int64_t most_memory(int64_t wanted = kMostMemory) {
+  return std::min(wanted, cuda::properties(cuda::current_device()).shared_bytes_per_block - 1024);
 }
 
 // Where the block's lines begin in the operands of a walk.
@@ -84,38 +91,6 @@ __device__ __forceinline__ void each_place(int tile, int held, int64_t step, F&&
     const int p = step == 1 ? i % tile : i / kLines, line = step == 1 ? i / tile : i % kLines;
     if (line < held) f(p, line);
   }
-}
-
-// Joins a warp's elements to their totals, as if one after the other: all lanes of a place read the total and take the
-// elements in turn, and the first of them writes. `place` is negative where there is nothing.
-template <bool kCounted, class C>
-__device__ __forceinline__ void join_step(Join join, int32_t place, C value, C* total, int32_t* count) {
-  constexpr unsigned kAll = 0xffffffffu;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const unsigned same = __match_any_sync(kAll, place < 0 ? -1 - lane : place);
-  const int turns = __reduce_max_sync(kAll, __popc(same));
-  C now = C(0);
-  int32_t had = 1;
-  if (place >= 0) {
-    now = total[place];
-    if constexpr (kCounted) had = count[place];
-  }
-  unsigned rest = same;
-  for (int t = 0; t < turns; ++t) {
-    const int from = rest == 0 ? lane : __ffs(static_cast<int>(rest)) - 1;
-    const C next = turns == 1 ? value : __shfl_sync(kAll, value, from);
-    if (rest != 0) {
-      now = kCounted && had == 0 ? next : joined(join, now, next);
-      ++had;
-    }
-    rest &= rest - 1;
-  }
-  __syncwarp();  // all have read: shuffles order no memory
-  if (place >= 0 && lane == __ffs(static_cast<int>(same)) - 1) {
-    total[place] = now;
-    if constexpr (kCounted) count[place] = had;
-  }
-  __syncwarp();
 }
 
 // Moves those of a warp's `count` elements that name a place to the front, in their order; returns how many they are.
@@ -160,10 +135,12 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t begin = static_cast<int64_t>(blockIdx.y) * a.tile;
   const int tile = static_cast<int>(a.n - begin < a.tile ? a.n - begin : a.tile);
   const int pitch = static_cast<int>(pitch_of(a.tile));
+  // The lines' totals, a stretch of elements and their places, counts, tags.
   C* const total = reinterpret_cast<C*>(memory);                                      // [kLines][pitch]
   C* const value = total + kLines * pitch;                                            // [kLines][kStretchPitch]
   int32_t* const place = reinterpret_cast<int32_t*>(value + kLines * kStretchPitch);  // [kLines][kStretchPitch]
   int32_t* const count = place + kLines * kStretchPitch;                              // [kLines][pitch]
+  [[maybe_unused]] uint8_t* const tags = reinterpret_cast<uint8_t*>(count + (kCounted ? kLines * pitch : 0));
   const int held = find_lines(lines, base);
 
   // Element u of this thread in a stretch, and its line: neighbours lie side by side in src.
@@ -220,7 +197,7 @@ __global__ void __launch_bounds__(kThreads)
     if (a.tile < a.n) elements = kept_of(places, values, elements);  // others are for other blocks
     for (int e = lane; e - lane < elements; e += kWarp)
       join_step<kCounted>(kCounted ? join : Join::sum, e < elements ? places[e] : -1, values[e], total + own * pitch,
-                          count + own * pitch);
+                          count + own * pitch, tile < kLeastTags ? nullptr : tags + own * pitch);
   }
   __syncthreads();
   each_place(tile, held, a.step_y, [&](int p, int line) {
@@ -296,10 +273,34 @@ unsigned parts_of(const Along& a) {
   return static_cast<unsigned>(std::max<int64_t>(1, (a.n + a.tile - 1) / a.tile));
 }
 
-// Microseconds of a launch whose blocks take `each`: 8 lines and a tile of `memory` bytes each.
+// How often all of a card's blocks run one after another: of 8 lines and a tile of `memory` bytes each.
 double rounds_of(int64_t lines, int64_t parts, int64_t memory) {
   const int64_t at_once = kMultiprocessors * std::clamp<int64_t>(200 * 1024 / memory, 1, 2);
   return static_cast<double>(((lines + kLines - 1) / kLines * parts + at_once - 1) / at_once);
+}
+
+// A block's places and memory, how many such parts there are, and the microseconds of all blocks' steps along lines of m
+// elements: 12 ns an element of a line whose steps wait for one another and mostly find elements of a place each, 30
+// where a place has several, 4 where nobody waits, and 6 to look at one that is for another part.
+struct Tiling {
+  int64_t tile = 1, memory = 1, parts = 1;
+  double rounds = 1, steps = 0;
+};
+template <class T>
+Tiling tiling_of(int64_t n, int64_t m, int64_t lines, bool counted) {
+  const auto with = [&](int64_t room) {
+    Tiling t;
+    t.tile = tile_of(n, lines, room - stretch_bytes<T>, bytes_of_place<T>(counted));
+    t.memory = stretch_bytes<T> + pitch_of(t.tile) * bytes_of_place<T>(counted);
+    t.parts = std::max<int64_t>(1, (n + t.tile - 1) / t.tile);
+    const double each = !waits<T>(counted) ? 0.004 : t.tile >= kLeastTags && n >= 4 * kWarp * kWarp ? 0.012 : 0.03;
+    const double along = each / static_cast<double>(t.parts) + (t.parts > 1 ? 0.006 : 0.0);
+    t.rounds = rounds_of(lines, t.parts, t.memory);
+    t.steps = (3 + along * static_cast<double>(m)) * t.rounds;
+    return t;
+  };
+  const Tiling two = with(most_memory()), one = with(most_memory(kAloneMemory));
+  return one.steps < two.steps ? one : two;
 }
 
 }  // namespace
@@ -308,22 +309,15 @@ bool joins_lines(const Tensor& y, int64_t dim, const Tensor& index, bool any_ord
   const int64_t n = y.shape()[dim], m = index.shape()[dim];
   if (m == 0 || index.numel() == 0) return true;
   const int64_t lines = index.numel() / m;
-  int64_t tile = 1, memory = 1;
-  dispatch_all(y.dtype(), "scatter_add", [&]<class T>() {
-    tile = tile_of(n, lines, most_memory() - stretch_bytes<T>, bytes_of_place<T>(true));
-    memory = stretch_bytes<T> + pitch_of(tile) * bytes_of_place<T>(true);
-  });
-  const int64_t parts = (n + tile - 1) / tile;
-  if (lines >= int64_t{1} << 31 || parts > 65535) return false;
-  // In microseconds: 4 ns an element of a line where many blocks run, or 30 where a step waits for the one before, and
-  // 6 to look at one that is for another part; each part reads the index anew, and all of y is read and written.
-  // Sorting is some ten launches and moves an element of 16 bytes four times; in any order it is four launches, with
-  // two atomics an element.
-  const double elements = static_cast<double>(index.numel()), along = static_cast<double>(m);
-  const double steps =
-      any_order ? (0.03 / static_cast<double>(parts) + (parts > 1 ? 0.006 : 0.0)) * along : 0.004 * along;
-  const double walked = (3 + steps) * rounds_of(lines, parts, memory) +
-                        elements * static_cast<double>(12 * parts) / 3e6 + static_cast<double>(y.nbytes()) / 2e6;
+  Tiling t;
+  dispatch_all(y.dtype(), "scatter_add", [&]<class T>() { t = tiling_of<T>(n, m, lines, !any_order); });
+  if (lines >= int64_t{1} << 31 || t.parts > 65535) return false;
+  // In microseconds. Each part reads the index anew, and all of y is read and written. Sorting is some ten launches and
+  // moves an element of 16 bytes four times; in any order it is four launches, with two atomics an element.
+  const double elements = static_cast<double>(index.numel());
+  const double steps = any_order ? t.steps : (3 + 0.004 * static_cast<double>(m)) * t.rounds;
+  const double walked =
+      steps + elements * static_cast<double>(12 * t.parts) / 3e6 + static_cast<double>(y.nbytes()) / 2e6;
   return walked <= (any_order ? 15 + elements * 4e-5 : 50 + elements * 128 / 3e6);
 }
 
@@ -340,11 +334,11 @@ void join_lines_cuda(Tensor& y, const Tensor& given, int64_t dim, const Tensor& 
   dispatch_all(y.dtype(), "scatter_add", [&]<class T>() {
     const auto alpha = static_cast<Joined<T>>(how.alpha.to<compute_t<T>>());
     for_lines(y, x, dim, index, src, how.from_end, [&](const Walk<4>& part, const std::array<int64_t, 4>& at, Along a) {
-      a.tile = tile_of(a.n, part.numel, most_memory() - stretch_bytes<T>, bytes_of_place<T>(counted));
-      const int64_t memory = stretch_bytes<T> + pitch_of(a.tile) * bytes_of_place<T>(counted);
+      const Tiling t = tiling_of<T>(a.n, a.m, part.numel, counted);
+      a.tile = t.tile;
       const auto kernel = counted ? join_kernel<T, true> : join_kernel<T, false>;
-      allow_memory(reinterpret_cast<const void*>(kernel), memory);
-      kernel<<<dim3(cuda::blocks_for(part.numel, kLines), parts_of(a)), kThreads, static_cast<size_t>(memory),
+      allow_memory(reinterpret_cast<const void*>(kernel), t.memory);
+      kernel<<<dim3(cuda::blocks_for(part.numel, kLines), parts_of(a)), kThreads, static_cast<size_t>(t.memory),
                cuda::stream()>>>(
           part, static_cast<T*>(y.raw_data()) + at[0], static_cast<const T*>(x.raw_data()) + at[1],
           static_cast<const int64_t*>(index.raw_data()) + at[2], static_cast<const T*>(src.raw_data()) + at[3], a,

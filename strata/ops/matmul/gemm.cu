@@ -11,6 +11,7 @@
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/tile/tensor_map.cuh"
 #include "strata/ops/matmul/gemm_choice.h"
+#include "strata/ops/matmul/gemm_dot.h"
 #include "strata/ops/matmul/gemm_few.h"
 #include "strata/ops/matmul/gemm_odd.h"
 #include "strata/ops/matmul/gemm_own.h"
@@ -224,7 +225,7 @@ void gemm(const Gemm& given, Device device) {
   if (g.m > 1 && g.c_row < g.n) return gemm_own(g);
   g.c_col = 1;
   if (g.m == 1) g.c_row = g.n;
-  if (gemm_few(g, device)) return;
+  if (gemm_dot(g, device) || gemm_few(g, device)) return;
   if (tiles_first() && g.batch.empty() && gemm_tiles(g, device)) return;
   if (g.batch.empty() && gemm_odd(g, device)) return;
 

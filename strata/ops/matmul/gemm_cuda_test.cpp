@@ -85,6 +85,35 @@ TEST_F(Blas, BatchesThatDoNotMerge) {
   expect_near(matmul(on(a), on(b)), matmul(a, b), 1e-4);
 }
 
+// Every matrix of one batch times every one of the other: one product whose result is put in order.
+TEST_F(Blas, BatchesThatBothBroadcast) {
+  for (const DType t : {DType::f32, DType::f64, DType::bf16}) {
+    const Tensor a = randn({6, 1, 7, 16}).to(t), b = randn({5, 16, 9}).to(t);
+    expect_near(matmul(on(a), on(b)), matmul(a.to(DType::f64), b.to(DType::f64)), bound(t));
+    const Tensor c = randn({4, 1, 5, 1, 3, 16}).to(t), e = randn({3, 1, 8, 7, 16}).to(t).transpose(-1, -2);
+    expect_near(matmul(on(c), on(e)), matmul(c.to(DType::f64), e.to(DType::f64)), bound(t));
+  }
+}
+
+TEST_F(Blas, DotProducts) {
+  for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16})
+    for (const int64_t k : {1, 7, 1000, 5003, 300007}) {
+      SCOPED_TRACE(cat(t, ' ', k));
+      const Tensor x = uniform({2, k}, -1, 1).to(t), y = uniform({2, k}, -1, 1).to(t);
+      const Tensor want = (x.to(DType::f64) * y.to(DType::f64)).sum({1});
+      const double near =
+          (t == DType::f64 ? 1e-13 : t == DType::f32 ? 1e-6 : bound(t)) * std::sqrt(static_cast<double>(k));
+      for (int64_t i = 0; i < 2; ++i)
+        EXPECT_NEAR(dot(on(x)[i], on(y)[i]).to(DType::f64).item(), want[i].item(), 4 * near);
+      const Tensor rows = matmul(on(x).unsqueeze(1), on(y).unsqueeze(2)).to(Device::cpu()).to(DType::f64);
+      const Tensor apart = matmul(on(x.t().contiguous()).t().unsqueeze(1), on(y).unsqueeze(2));
+      for (int64_t i = 0; i < 2; ++i) {
+        EXPECT_NEAR(rows.view({2})[i].item(), want[i].item(), 4 * near);
+        EXPECT_NEAR(apart.to(DType::f64).view({2})[i].item(), want[i].item(), 4 * near) << "strided";
+      }
+    }
+}
+
 TEST_F(Blas, EpiloguesAgreeWithSeparateSteps) {
   for (const DType t : {DType::f32, DType::bf16, DType::f16}) {
     for (const int64_t hidden : {int64_t{128}, int64_t{99}}) {

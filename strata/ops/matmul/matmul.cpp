@@ -7,6 +7,7 @@
 #include "strata/ops/matmul/linear_fp8_way.h"
 #include "strata/ops/matmul/matmul_inl.h"
 #include "strata/ops/matmul/matmul_kernels.h"
+#include "strata/ops/matmul/outer_batch_inl.h"
 #include "strata/ops/matmul/records.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -69,6 +70,15 @@ Tensor as_rows(const Tensor& t) {
   return reshape(t, {rows, last});
 }
 
+// The sums over what is broadcast are part of the products.
+void outer_backward(Backward& bw, const OuterBatch& o, const Tensor& g, const Tensor& a, const Tensor& b) {
+  const Tensor flat = reshape(o.apart(g), {o.sizes_a.product() * o.m, o.sizes_b.product() * o.n});
+  if (bw.needs(0)) bw.set(0, reshape(matmul(flat, o.columns(b).t()), a.shape()));
+  if (!bw.needs(1)) return;
+  const Tensor columns = reshape(matmul(o.rows(a).t(), flat), {o.k, o.sizes_b.product(), o.n});
+  bw.set(1, reshape(permute(columns, {1, 0, 2}), b.shape()));
+}
+
 // From the gradient `g` of a b.
 void product_backward(Backward& bw, Tensor g, const Tensor& a, const Tensor& b) {
   if (a.dim() == 1 && b.dim() == 1) {
@@ -76,6 +86,7 @@ void product_backward(Backward& bw, Tensor g, const Tensor& a, const Tensor& b) 
     if (bw.needs(1)) bw.set(1, a * g);
     return;
   }
+  if (const auto outer = outer_batch(a, b)) return outer_backward(bw, *outer, g, a, b);
   const Tensor ma = a.dim() == 1 ? unsqueeze(a, 0) : a, mb = b.dim() == 1 ? unsqueeze(b, 1) : b;
   if (b.dim() == 1) g = unsqueeze(g, -1);
   if (a.dim() == 1) g = unsqueeze(g, -2);

@@ -4,6 +4,7 @@
 #include "strata/core/tensor.h"
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/matmul/gemm_cuda.h"
+#include "strata/ops/matmul/outer_batch_inl.h"
 
 namespace strata {
 namespace products {
@@ -67,8 +68,30 @@ void with_aux(On on, Tensor& y, const Tensor& aux, const Tensor& a, const Tensor
 }
 }  // namespace products
 
+namespace products {
+// On a card each dim of a batch that neither operand steps through evenly is a loop of launches, and small matrices are
+// worth less than their launch: one product instead, whose result is put in order.
+inline bool is_one_product(const OuterBatch& o, DType t) {
+  constexpr double kLaunch = 1e9;  // operations in the time of some launches
+  const int64_t p = o.sizes_a.product(), q = o.sizes_b.product();
+  const double each = 2.0 * static_cast<double>(o.m) * static_cast<double>(o.n) * static_cast<double>(o.k) *
+                      static_cast<double>(std::max(p, q));
+  return is_floating(t) && std::min(p, q) >= 4 && each < kLaunch && o.m > 0 && o.n > 0 && o.k > 0;
+}
+}  // namespace products
+
 template <class On>
 void matmul_kernel(On on, Tensor& y, const Tensor& a, const Tensor& b) {
+  if constexpr (on.cuda) {
+    const auto outer = products::outer_batch(a, b);
+    if (outer && products::is_one_product(*outer, a.dtype())) {
+      const Tensor rows = outer->rows(a), columns = outer->columns(b);
+      Tensor flat = empty({{rows.shape()[0], columns.shape()[1]}, y.dtype(), y.device(), std::nullopt});
+      products::run(on, products::product(flat, rows, columns), flat);
+      outer->apart(y).copy_(reshape(flat, outer->apart_shape()));
+      return;
+    }
+  }
   products::run(on, products::product(y, a, b), y);
 }
 

@@ -2,6 +2,7 @@
 
 #include "strata/ops/matmul/matmul.h"
 
+#include <array>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -75,6 +76,20 @@ TEST(Matmul, AutocastKeepsMastersInF32) {
   y.backward(random({4, 16}, DType::bf16, 3));
   EXPECT_EQ(w.grad().dtype(), DType::f32);
   expect_near(w.grad(), matmul(random({4, 16}, DType::bf16, 3).to(DType::f32).t(), x), 0.1);
+}
+
+// Of batches that both broadcast the gradients are products too: those of operands that were expanded before, added up.
+TEST(Matmul, GradientsOfBatchesThatBothBroadcast) {
+  const auto gradients = [](bool expanded) {
+    Tensor a = random({3, 1, 2, 1, 4, 5}, DType::f64), b = random({2, 1, 6, 5, 7}, DType::f64, 2);
+    const Tensor g = random({3, 2, 2, 6, 4, 7}, DType::f64, 3);
+    a.set_requires_grad(), b.set_requires_grad();
+    const Tensor y = expanded ? matmul(a.expand({3, 2, 2, 6, 4, 5}), b.expand({3, 2, 2, 6, 5, 7})) : matmul(a, b);
+    y.backward(g);
+    return std::array<Tensor, 3>{y.detach(), a.grad(), b.grad()};
+  };
+  const auto got = gradients(false), want = gradients(true);
+  for (size_t i = 0; i < got.size(); ++i) expect_near(got[i], want[i], 1e-12);
 }
 
 TEST(Matmul, NanAndInfinityPass) {

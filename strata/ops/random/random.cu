@@ -11,6 +11,7 @@
 #include "strata/ops/random/box_muller_inl.h"
 #include "strata/ops/random/random_kernels.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/sort/sort.h"
 
 namespace strata {
 namespace {
@@ -240,8 +241,11 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(const double* weights
 }
 
 // The last sample's time is infinite where its weight is 0.
-__global__ void last_kernel(const double* time, cuda::RangeCheck check) {
-  if (isinf(*time)) check.refuse(0);
+// The last of each row's k times.
+__global__ void __launch_bounds__(kThreads)
+    last_kernel(const double* times, int64_t k, int64_t rows, cuda::RangeCheck check) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (row < rows && isinf(times[row * k + k - 1])) check.refuse(0);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -268,11 +272,10 @@ __global__ void __launch_bounds__(kThreads)
 
 // The times at which exponential variables with these rates ring.
 __global__ void __launch_bounds__(kThreads)
-    ring_kernel(const double* weights, double* times, int64_t* index, int64_t n, int64_t all, RngKey key) {
+    ring_kernel(const double* weights, double* times, int64_t all, RngKey key) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= all) return;
   times[i] = weights[i] > 0 ? -log(1 - unit_of(key, i)) / weights[i] : __longlong_as_double(0x7ff0000000000000);
-  index[i] = i % n;
 }
 
 }  // namespace
@@ -352,22 +355,17 @@ void multinomial_cuda(Tensor& out, const Tensor& weights, int64_t num_samples, b
           p, x, o, n, num_samples, draws, key);
       return;
     }
-    const Tensor times = workspace({all}, DType::f64, w);
-    auto* x = static_cast<double*>(times.raw_data());
-    const Tensor index = workspace({all}, DType::i64, w), order = workspace({n}, DType::i64, w),
-                 sorted = workspace({n}, DType::f64, w);
-    auto* from = static_cast<int64_t*>(index.raw_data());
-    ring_kernel<<<cuda::blocks_for(all, kThreads), kThreads, 0, cuda::stream()>>>(p, x, from, n, all, key);
-    for (int64_t row = 0; row < rows; ++row) {
-      sort_pairs(x + row * n, static_cast<double*>(sorted.raw_data()), from + row * n,
-                 static_cast<int64_t*>(order.raw_data()), n, y);
-      last_kernel<<<1, 1, 0, cuda::stream()>>>(
-          static_cast<const double*>(sorted.raw_data()) + num_samples - 1,
-          cuda::value_check("sampling without replacement needs as many positive weights as samples"));
-      cuda::check_cuda(cudaMemcpyAsync(o + row * num_samples, order.raw_data(), static_cast<size_t>(num_samples) * 8,
-                                       cudaMemcpyDeviceToDevice, cuda::stream()),
-                       "multinomial", "cudaMemcpyAsync");
-    }
+    // The first arrivals, in their order: no row is sorted for them.
+    const Tensor times = workspace({rows, n}, DType::f64, w);
+    ring_kernel<<<cuda::blocks_for(all, kThreads), kThreads, 0, cuda::stream()>>>(
+        p, static_cast<double*>(times.raw_data()), all, key);
+    const auto [first, places] = topk(times, num_samples, -1, false);
+    last_kernel<<<cuda::blocks_for(rows, kThreads), kThreads, 0, cuda::stream()>>>(
+        static_cast<const double*>(first.raw_data()), num_samples, rows,
+        cuda::value_check("sampling without replacement needs as many positive weights as samples"));
+    cuda::check_cuda(cudaMemcpyAsync(o, places.raw_data(), static_cast<size_t>(places.nbytes()),
+                                     cudaMemcpyDeviceToDevice, cuda::stream()),
+                     "multinomial", "cudaMemcpyAsync");
   });
 }
 

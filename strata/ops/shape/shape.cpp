@@ -239,6 +239,16 @@ const Op<Tensor(const Tensor&, const Dims&, Scalar)> constant_pad_op{{
     .kernels = {.everywhere = constant_pad_into},
     .backward =
         [](Backward& b, const Tensor&, const Dims& pads, Scalar) {
+          // Where nothing was cropped it is a part of the result's gradient, not a copy of that part.
+          if (std::all_of(pads.begin(), pads.end(), [](int64_t n) { return n >= 0; })) {
+            Tensor g = b.gy();
+            for (int i = 0; i < pads.size() / 2; ++i) {
+              const int64_t d = g.dim() - 1 - i, size = g.shape()[d];
+              if (pads[2 * i] > 0 || pads[2 * i + 1] > 0) g = slice(g, d, pads[2 * i], size - pads[2 * i + 1]);
+            }
+            b.set(0, g);
+            return;
+          }
           Dims back = pads;
           for (int64_t& n : back) n = -n;
           b.set(0, pad(b.gy(), back));
