@@ -179,7 +179,6 @@ nn::Places LanguageModel::places_at(int64_t time, const Tensor& positions, const
   places.seen = seen;
   places.turns_by_row = positions.defined();
   places.context = parts_of_;
-  places.tile = tile_;
   const int64_t all = whole_time(time);
   for (const nn::RotaryTables& r : rotary_) {
     nn::Turns turns = positions.defined() ? r.at(positions, time, like) : r.rows(0, all, all, like);
@@ -318,6 +317,7 @@ void LanguageModel::set_recomputed_blocks(int64_t count) {
 void LanguageModel::set_tile(int64_t tokens) {
   check(tokens >= 0, kind(), "a tile has ", tokens, " tokens");
   tile_ = tokens;
+  for (nn::TransformerBlock& block : blocks) block.mlp.set_tile(tokens);
 }
 
 void LanguageModel::read_source(ModelCache&, const Tensor&, const Tensor&) const {

@@ -95,9 +95,6 @@ struct Places {
   /// Where given: x is this rank's part of the positions, whose queries see the other ranks' keys, too
   /// (distributed::context_attention()). Not with `seen` or a KvCache.
   std::optional<distributed::ContextParallel> context = {};
-  /// Where > 0 a block's feed-forward part (not one of experts) computes so many rows of x at a time, and again in
-  /// backward (tiled()).
-  int64_t tile = 0;
 
   /// @name With a KvCache
   /// @{

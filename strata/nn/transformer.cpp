@@ -23,14 +23,6 @@ AttentionSpec attention_of(const BlockOptions& o, bool bias) {
           .dropout = o.dropout};
 }
 
-// mlp(x) for so many rows of x at a time, and again in backward; all of them where tile is 0.
-Tensor fed(const FeedForward& mlp, const Tensor& x, int64_t tile) {
-  if (tile == 0 || mlp.experts || x.dim() < 2 || x.size(-1) == 0) return mlp(x);
-  const Tensor rows = x.reshape({x.numel() / x.size(-1), x.size(-1)});
-  // By a copy: backward may come when the block has gone.
-  return tiled(0, tile, [mlp](const Tensor& part) { return mlp(part); }, rows).view(x.shape());
-}
-
 bool has_norm2(NormPlacement placement) {
   return placement != NormPlacement::parallel;
 }
@@ -77,6 +69,13 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardSpec& spec) : Module("Fee
 
 Tensor FeedForward::forward(const Tensor& x) const {
   if (experts) return (*experts)(x);
+  if (tile_ == 0 || x.dim() < 2 || x.numel() <= tile_ * x.size(-1)) return compute(x);
+  // By a copy: backward may come when this object has gone.
+  const Tensor rows = x.reshape({x.numel() / x.size(-1), x.size(-1)});
+  return tiled(0, tile_, [own = *this](const Tensor& part) { return own.compute(part); }, rows).view(x.shape());
+}
+
+Tensor FeedForward::compute(const Tensor& x) const {
   const bool drops = is_training() && spec_.dropout > 0;
   const auto dropped = [&](const Tensor& inner) { return drops ? strata::dropout(inner, spec_.dropout) : inner; };
   // The fused pair reads weights by itself. Layers that hooks watch, or that are packed, are called.
@@ -110,7 +109,7 @@ Residual TransformerBlock::step(const Residual& r, const Places& places, KvCache
     return scale.defined() ? branch * scale : branch;
   };
   const auto attend = [&](const Tensor& x) { return dropout(scaled(attn(x, places, cache), scale1)); };
-  const auto feed = [&](const Tensor& x) { return dropout(scaled(fed(mlp, x, places.tile), scale2)); };
+  const auto feed = [&](const Tensor& x) { return dropout(scaled(mlp(x), scale2)); };
   switch (spec_.placement) {
     case NormPlacement::before: {
       const auto [normed, stream] = add_norm(norm1, r);

@@ -47,6 +47,8 @@ class FeedForward : public Module {
   Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return called(*this, x); }
   const FeedForwardSpec& spec() const { return spec_; }
+  /// From now on so many rows of x are computed at a time, and again in backward: tiled(). 0: all. Experts are not.
+  void set_tile(int64_t rows) { tile_ = rows; }
 
   std::optional<Linear> up;       ///< where it is not gated
   std::optional<Linear> gate_up;  ///< where it is
@@ -54,7 +56,10 @@ class FeedForward : public Module {
   std::optional<Experts> experts;
 
  private:
+  Tensor compute(const Tensor& x) const;
+
   FeedForwardSpec spec_;
+  int64_t tile_ = 0;
 };
 
 /// A block: attention and a feed-forward part, their norms where LayerSpec::placement has them. Parameters in order:
