@@ -32,7 +32,7 @@ TEST(Tiles, LossAndGradientsAreTheModels) {
     LanguageModel model(spec);
     const Tensor x = pattern(3, 15, 23, 0);
     Tensor y = pattern(3, 15, 23, 1);
-    y = where(eq(y, 4), full_like(y, -100), y);  // not learned
+    y = where(y == 4, full_like(y, -100), y);  // not learned
     const auto pass = [&](int64_t tile) {
       model.set_tile(tile);
       for (const Tensor& p : model.parameters()) Tensor(p).set_grad({});
@@ -95,10 +95,10 @@ TEST(LongSequences, FourRanksTakeThreeTimesAsLong) {
     manual_seed(3);
     LanguageModel model(model_spec(deep(3 * kTime)));
     const Step one = step_of(model, kTime);
-    const double wanted = step_of(model, 3 * kTime).loss;
+    const double wanted = distributed::rank() == 0 ? step_of(model, 3 * kTime).loss : 0;
     model.set_context_parallel(ContextParallel{});
     const Step shared = step_of(model, 3 * kTime);
-    EXPECT_LT(std::abs(shared.loss - wanted), 1e-5);
+    if (distributed::rank() == 0) EXPECT_LT(std::abs(shared.loss - wanted), 1e-5);
     EXPECT_LE(shared.peak, one.peak) << 3 * kTime << " positions on 4 ranks beside " << kTime << " on one";
     if (distributed::rank() == 0)
       std::printf("%lld positions on one: %lld bytes; %lld on four: %lld\n", static_cast<long long>(kTime),
@@ -113,13 +113,13 @@ TEST(LongSequences, WithTilesTenTimesAsLong) {
     manual_seed(3);
     LanguageModel model(model_spec(deep(10 * kTime)));
     const Step one = step_of(model, kTime);
-    const double wanted = step_of(model, 10 * kTime).loss;
+    const double wanted = distributed::rank() == 0 ? step_of(model, 10 * kTime).loss : 0;
     model.set_recomputed_blocks(4);
     model.set_tile(64);
     for (const ContextKind kind : {ContextKind::ulysses, ContextKind::ring}) {
       model.set_context_parallel(ContextParallel{.kind = kind});
       const Step shared = step_of(model, 10 * kTime);
-      EXPECT_LT(std::abs(shared.loss - wanted), 1e-5);
+      if (distributed::rank() == 0) EXPECT_LT(std::abs(shared.loss - wanted), 1e-5);
       EXPECT_LE(shared.peak, one.peak) << 10 * kTime << " positions on 4 ranks beside " << kTime << " on one";
       if (distributed::rank() == 0)
         std::printf("%lld positions on one: %lld bytes; %lld on four: %lld\n", static_cast<long long>(kTime),
