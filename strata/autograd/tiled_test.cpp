@@ -50,7 +50,10 @@ TEST(Tiled, AGradientComesOnce) {
   Tensor w = waves({6, 5}, 0.7).set_requires_grad(true);
   int times = 0;
   register_post_accumulate_grad_hook(w, [&](const Tensor&) { ++times; });
-  tiled(0, 3, [&](const Tensor& rows) { return linear(rows, w).tanh(); }, waves({12, 5}, 0.4)).sum().backward();
+  tiled(
+      0, 3, [&](const Tensor& rows) { return linear(rows, w).tanh(); }, waves({12, 5}, 0.4))
+      .sum()
+      .backward();
   EXPECT_EQ(times, 1);
 }
 
@@ -61,7 +64,10 @@ TEST(Tiled, KeepsOneTileAtATime) {
   const auto peak = [&](int64_t size) {
     memory::reset_peak(Device::cpu());
     const int64_t before = memory::stats(Device::cpu()).live_total;
-    tiled(0, size, [&](const Tensor& t) { return linear(gelu(linear(t, up), "tanh"), down); }, x).sum().backward();
+    tiled(
+        0, size, [&](const Tensor& t) { return linear(gelu(linear(t, up), "tanh"), down); }, x)
+        .sum()
+        .backward();
     return memory::stats(Device::cpu()).peak_total - before;
   };
   const int64_t whole = peak(0), tiles = peak(128);
@@ -72,7 +78,8 @@ TEST(Tiled, KeepsOneTileAtATime) {
 TEST(Tiled, SaysWhatIsWrong) {
   const auto same = [](const Tensor& t) { return t; };
   const auto first = [](const Tensor& t, const Tensor&) { return t; };
-  EXPECT_NE(message<ValueError>([&] { tiled(0, -1, same, ones({4})); }).find("a tile has -1 places"), std::string::npos);
+  EXPECT_NE(message<ValueError>([&] { tiled(0, -1, same, ones({4})); }).find("a tile has -1 places"),
+            std::string::npos);
   EXPECT_NE(message<ShapeError>([&] { tiled(0, 2, first, ones({4}), ones({3})); }).find("what goes with it"),
             std::string::npos);
 }

@@ -80,7 +80,8 @@ class ContextParallelModel : public testing::TestWithParam<std::tuple<int, Conte
   ContextKind kind() const { return std::get<1>(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, ContextParallelModel,
-                         testing::Combine(testing::Values(2, 4), testing::Values(ContextKind::ring, ContextKind::ulysses)),
+                         testing::Combine(testing::Values(2, 4),
+                                          testing::Values(ContextKind::ring, ContextKind::ulysses)),
                          [](const auto& info) {
                            return cat(std::get<1>(info.param) == ContextKind::ring ? "Ring" : "Ulysses",
                                       std::get<0>(info.param));

@@ -98,11 +98,14 @@ TEST(LongSequences, FourRanksTakeThreeTimesAsLong) {
     const double wanted = distributed::rank() == 0 ? step_of(model, 3 * kTime).loss : 0;
     model.set_context_parallel(ContextParallel{});
     const Step shared = step_of(model, 3 * kTime);
-    if (distributed::rank() == 0) EXPECT_LT(std::abs(shared.loss - wanted), 1e-5);
+    if (distributed::rank() == 0) {
+      EXPECT_LT(std::abs(shared.loss - wanted), 1e-5);
+    }
     EXPECT_LE(shared.peak, one.peak) << 3 * kTime << " positions on 4 ranks beside " << kTime << " on one";
     if (distributed::rank() == 0)
       std::printf("%lld positions on one: %lld bytes; %lld on four: %lld\n", static_cast<long long>(kTime),
-                  static_cast<long long>(one.peak), static_cast<long long>(3 * kTime), static_cast<long long>(shared.peak));
+                  static_cast<long long>(one.peak), static_cast<long long>(3 * kTime),
+                  static_cast<long long>(shared.peak));
   });
 }
 
@@ -119,7 +122,9 @@ TEST(LongSequences, WithTilesTenTimesAsLong) {
     for (const ContextKind kind : {ContextKind::ulysses, ContextKind::ring}) {
       model.set_context_parallel(ContextParallel{.kind = kind});
       const Step shared = step_of(model, 10 * kTime);
-      if (distributed::rank() == 0) EXPECT_LT(std::abs(shared.loss - wanted), 1e-5);
+      if (distributed::rank() == 0) {
+        EXPECT_LT(std::abs(shared.loss - wanted), 1e-5);
+      }
       EXPECT_LE(shared.peak, one.peak) << 10 * kTime << " positions on 4 ranks beside " << kTime << " on one";
       if (distributed::rank() == 0)
         std::printf("%lld positions on one: %lld bytes; %lld on four: %lld\n", static_cast<long long>(kTime),

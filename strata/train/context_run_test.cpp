@@ -42,12 +42,15 @@ class ContextRuns : public TrainTest {
   }
   void expect_same(const std::string& one, const std::string& out) {
     SCOPED_TRACE(out);
-    const auto want = read_metrics(folder_ + one + "/metrics.jsonl"), got = read_metrics(folder_ + out + "/metrics.jsonl");
+    const auto want = read_metrics(folder_ + one + "/metrics.jsonl"),
+               got = read_metrics(folder_ + out + "/metrics.jsonl");
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < want.size(); ++i) {
       EXPECT_NEAR(got[i].loss, want[i].loss, 1e-5) << "step " << i + 1;
       EXPECT_NEAR(got[i].grad_norm, want[i].grad_norm, 1e-4) << "step " << i + 1;
-      if (!std::isnan(want[i].valid_loss)) EXPECT_NEAR(got[i].valid_loss, want[i].valid_loss, 1e-5) << "step " << i + 1;
+      if (!std::isnan(want[i].valid_loss)) {
+        EXPECT_NEAR(got[i].valid_loss, want[i].valid_loss, 1e-5) << "step " << i + 1;
+      }
     }
   }
   std::string weights(const std::string& out) const {
@@ -99,7 +102,8 @@ TEST_F(ContextRuns, OfTwoRanks) {
   });
   if (is_rank()) return;
   for (const auto& [name, change] : ways) expect_same("one", name);
-  run("goes_on", [](TrainConfig&) {}, true);
+  run(
+      "goes_on", [](TrainConfig&) {}, true);
   const auto want = read_metrics(folder_ + "one/metrics.jsonl"), got = read_metrics(folder_ + "goes_on/metrics.jsonl");
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i].loss, want[i].loss, 1e-5) << "step " << i + 1;
