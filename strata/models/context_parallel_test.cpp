@@ -80,7 +80,8 @@ class ContextParallelModel : public testing::TestWithParam<std::tuple<int, Conte
   ContextKind kind() const { return std::get<1>(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, ContextParallelModel,
-                         testing::Combine(testing::Values(2, 4), testing::Values(ContextKind::ring, ContextKind::ulysses)),
+                         testing::Combine(testing::Values(2, 4),
+                                          testing::Values(ContextKind::ring, ContextKind::ulysses)),
                          [](const auto& info) {
                            return cat(std::get<1>(info.param) == ContextKind::ring ? "Ring" : "Ulysses",
                                       std::get<0>(info.param));
@@ -143,7 +144,7 @@ TEST(ContextParallelRules, SaysWhatItDoesNotServe) {
     const auto model = make_model(tiny("gpt", 21));
     model->set_context_parallel(ContextParallel{});
     const Tensor x = pattern(1, 4, 21, 0);
-    says<ValueError>("padding", [&] { model->hidden(x, eq(x, 3)); });
+    says<ValueError>("padding", [&] { model->hidden(x, x == 3); });
     says<ValueError>("packed rows", [&] { model->packed_loss(x, x, x, x); });
     says<ShapeError>("24 tokens of all ranks do not fit the context of 16",
                      [&] { model->forward(pattern(1, 12, 21, 0)); });

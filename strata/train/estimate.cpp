@@ -197,14 +197,16 @@ class DryRun {
   std::shared_ptr<SavedTensorOffload> offload;
 };
 
-// What one of the ranks of parallel.dp and parallel.cp has and sends, where one alone would have `e`; `activations` are the most at any time.
+// What one of the ranks of parallel.dp and parallel.cp has and sends, where one alone would have `e`; `activations` are
+// the most at any time.
 MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const nn::Module& module, int64_t activations) {
-  const int64_t dp = std::max<int64_t>(config.parallel.dp, 1) * config.parallel.cp;
+  const int64_t rows = std::max<int64_t>(config.parallel.dp, 1), dp = rows > 1 ? rows : config.parallel.cp;
   if (dp <= 1) return e;
-  e.ranks = dp;
+  e.ranks = rows * config.parallel.cp;
   if (config.parallel.exact > 0) return e;  // micro-batches' sums travel otherwise, and nothing lies in parts
   const nn::FullyShardedOptions o = sharded_options(config.parallel, dp);
-  const nn::ShardedCosts costs = nn::sharded_costs(module, o, static_cast<int>(dp), config.accumulate);
+  const auto sharing = static_cast<int>(o.zero == 0 ? e.ranks : dp);
+  const nn::ShardedCosts costs = nn::sharded_costs(module, o, sharing, config.accumulate);
   e.sends_parameters = costs.sends_parameters;
   e.sends_gradients = costs.sends_gradients;
   // After the first step buckets are made anew, in the order in which gradients came, beside those that hold them.
@@ -282,10 +284,15 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
       const Tensor loss = run.loss(batch);
       saved_bytes = std::max(saved_bytes, live_activations());
       reserve(context.workspace, Tag::workspace);
-      if (decoder != nullptr && config.device.starts_with("cuda")) {  // kernels do not run here, and this one's workspace is large
+      // Kernels do not run here, and this one's workspace is large.
+      if (decoder != nullptr && config.device.starts_with("cuda")) {
         reserve(detail::linear_cross_entropy_workspace(run.most_rows(), config.model.dim,
                                                        config.model.vocab, activation_dtype(config)),
                 Tag::workspace);
+      }
+      if (decoder != nullptr && on_cpu && config.tile > 0) {  // two chunks of logits, of at most 16 MiB each
+        const int64_t logits = run.most_rows() * config.model.vocab * size_of(activation_dtype(config));
+        reserve(2 * std::min(logits, int64_t{16} << 20), Tag::workspace);
       }
       run.backward(loss);
     }

@@ -74,7 +74,7 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
     check(cp == 1 || n == 1, "train", "parallel.cp and parallel.", axis,
           " are not for one run: take one of them, with parallel.dp");
   }
-  sharing_ = sharded_options(config.parallel, dp * cp);
+  sharing_ = sharded_options(config.parallel, dp > 1 ? dp : cp);
   check(sharing_.zero == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
         config.tune.method);
   for (const auto& [axis, n] : {std::pair("tp", tp_), std::pair("pp", pp)}) {
@@ -91,10 +91,11 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
   if (dp > 1) rank_ = group("dp").rank();
   if (cp > 1) {
     context_ = ContextParallel{.group = "cp", .kind = context_kind(config.parallel.cp_kind)};
-    sharing_.axis = dp > 1 ? "dp+cp" : "cp";
     check_context(config.model.context, *context_);
+    sharing_.axis = dp > 1 ? "dp" : "cp";
+    if (dp > 1) sharing_.replicas = "cp";
   }
-  if (dp * cp > 1) group_ = &group(sharing_.axis);
+  if (dp * cp > 1) group_ = &group(cp == 1 ? "dp" : dp == 1 ? "cp" : "dp+cp");
 }
 Ranks::~Ranks() = default;
 
@@ -107,6 +108,7 @@ void Ranks::shard(TokenDecoder& model) const {
   if (tp_ == 1) return;
   const auto* decoder = dynamic_cast<const LanguageModel*>(&model);
   check(decoder != nullptr, "train", "parallel.tp is for decoders");
+  check(decoder->tile() == 0, "train", "train.tile is not for parallel.tp, whose ranks have parts of what is widest");
   distributed::shard_module(*decoder, shard_plan(*decoder, tp_), "tp", {.sequence = sequence_});
 }
 

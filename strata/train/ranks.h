@@ -18,9 +18,9 @@ namespace strata {
 class ExactStep;
 class ModelPipeline;
 
-/// What [parallel] says of parts of the model, for `dp` ranks (times those of parallel.cp). Throws ValueError naming
-/// parallel.reshard where it is neither a word nor a number that divides them.
-nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t dp);
+/// What [parallel] says of parts of the model among `ranks`: those of parallel.dp, or, of one, of parallel.cp. Throws
+/// ValueError naming parallel.reshard where it is neither a word nor a number that divides them.
+nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t ranks);
 
 /// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
 /// "pp" are the stages of a pipeline, those along "tp" share the model's weights, those along "cp" the positions of each

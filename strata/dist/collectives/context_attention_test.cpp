@@ -27,9 +27,7 @@ struct Whole {
   Tensor q, k, v, gout;
   Whole(int64_t heads, int64_t kv_heads, int64_t time, int64_t d, int64_t dv, DType dtype = DType::f32) {
     const auto of = [&](int64_t h, int64_t size, double turn) {
-      return (sin(arange(0, 2 * h * time * size, 1).to(DType::f64) * turn) * 1.5)
-          .view({2, h, time, size})
-          .to(dtype);
+      return (sin(arange(0, 2 * h * time * size, 1).to(DType::f64) * turn) * 1.5).view({2, h, time, size}).to(dtype);
     };
     q = of(heads, d, 0.71), k = of(kv_heads, d, 0.37), v = of(kv_heads, dv, 0.93), gout = of(heads, dv, 0.53);
   }
@@ -178,10 +176,11 @@ TEST(ContextAttention, PartsComeTogetherInOrder) {
       const Tensor own = context_part(x, -1, cp);
       EXPECT_EQ(own.shape(), Shape({2, 4}));
       EXPECT_EQ(own.detach().select(0, 0).to_vector<float>(),
-                kind == ContextKind::ring ? std::vector<float>({2.f * static_cast<float>(rank), 2.f * static_cast<float>(rank) + 1,
-                                                                10.f - 2 * static_cast<float>(rank), 11.f - 2 * static_cast<float>(rank)})
-                                          : std::vector<float>({4.f * static_cast<float>(rank), 4.f * static_cast<float>(rank) + 1,
-                                                                4.f * static_cast<float>(rank) + 2, 4.f * static_cast<float>(rank) + 3}));
+                kind == ContextKind::ring
+                    ? std::vector<float>({2.f * static_cast<float>(rank), 2.f * static_cast<float>(rank) + 1,
+                                          10.f - 2 * static_cast<float>(rank), 11.f - 2 * static_cast<float>(rank)})
+                    : std::vector<float>({4.f * static_cast<float>(rank), 4.f * static_cast<float>(rank) + 1,
+                                          4.f * static_cast<float>(rank) + 2, 4.f * static_cast<float>(rank) + 3}));
       const Tensor whole = context_whole(own, 1, cp);
       EXPECT_TRUE(equal(whole, x));
       (whole * x.detach()).sum().backward();  // in each of three ranks

@@ -47,6 +47,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, std::optional
     ulysses_attention_op{{
         .schema = "ulysses_attention(Tensor q, Tensor k, Tensor v, bool is_causal=false, float? scale=None, int window=0, "
                   "float dropout_p=0.0, RngKey? key=None, float logit_soft_cap=0.0, str group=\"world\") -> Tensor",
+        .shard = "unplaced",
         .doc = "Attention over a sequence whose positions lie in parts on the group's n ranks, the r-th with positions "
                "r T/n to (r + 1) T/n (Jacobs et al., arXiv:2309.14509): q [B, H, T/n, D], k [B, Hkv, T/n, D], v [B, Hkv, "
                "T/n, Dv]. One all_to_all each gives a rank all positions of H/n heads, one behind attention its positions "

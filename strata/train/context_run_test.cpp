@@ -1,0 +1,164 @@
+// Runs whose ranks share the positions of each row: losses are one process's, and any layout goes on from them.
+
+#include <cstdlib>
+#include <functional>
+#include <map>
+
+#include "strata/core/error_test_util.h"
+#include "strata/dist/processes_test_util.h"
+#include "strata/train/estimate.h"
+#include "strata/train/ranks.h"
+#include "strata/train/trainer_test_util.h"
+
+namespace strata {
+namespace {
+
+using Change = std::function<void(TrainConfig&)>;
+
+class ContextRuns : public TrainTest {
+ protected:
+  ContextRuns() {
+    c_.steps = 8;
+    c_.eval_every = 4;
+    c_.eval_batches = 3;
+    c_.optim.warmup = 2;
+    c_.optim.schedule = "constant";
+    // The processes of a test have one folder, the first one's.
+    if (const char* const shared = std::getenv("STRATA_CONTEXT_RUNS"))
+      folder_ = shared;
+    else
+      setenv("STRATA_CONTEXT_RUNS", folder_.c_str(), 1);
+    c_.data.path = folder_ + "text.txt";
+  }
+  ~ContextRuns() override {
+    if (!is_rank()) unsetenv("STRATA_CONTEXT_RUNS");
+  }
+  static bool is_rank() { return std::getenv("STRATA_RANKS_OF_TEST") != nullptr; }
+
+  void run(const std::string& out, const Change& change, bool resume = false) {
+    TrainConfig c = c_;
+    change(c);
+    train(c, {.out = folder_ + out, .resume = resume, .log = nullptr});
+  }
+  void expect_same(const std::string& one, const std::string& out) {
+    SCOPED_TRACE(out);
+    const auto want = read_metrics(folder_ + one + "/metrics.jsonl"),
+               got = read_metrics(folder_ + out + "/metrics.jsonl");
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(got[i].loss, want[i].loss, 1e-5) << "step " << i + 1;
+      EXPECT_NEAR(got[i].grad_norm, want[i].grad_norm, 1e-4) << "step " << i + 1;
+      if (!std::isnan(want[i].valid_loss)) {
+        EXPECT_NEAR(got[i].valid_loss, want[i].valid_loss, 1e-5) << "step " << i + 1;
+      }
+    }
+  }
+  std::string weights(const std::string& out) const {
+    return io::encode_safetensors(io::load_checkpoint(*io::find_latest_checkpoint(folder_ + out)).files.at("model"));
+  }
+  std::string folder_ = dir_ / "";
+};
+
+void refuses(const TrainConfig& config, const std::string& piece) {
+  const std::string text = message<Error>([&] { const Ranks ranks(config); });
+  EXPECT_NE(text.find(piece), std::string::npos) << "no '" << piece << "' in: " << text;
+}
+
+TEST_F(ContextRuns, OfTwoRanks) {
+  const std::map<std::string, Change> ways{
+      {"ring", [](TrainConfig&) {}},
+      {"ulysses", [](TrainConfig& c) { c.parallel.cp_kind = "ulysses", c.tile = 24; }},
+      {"zero1", [](TrainConfig& c) { c.parallel.zero = 1; }},
+      {"zero2", [](TrainConfig& c) { c.parallel.zero = 2; }},
+      {"zero3", [](TrainConfig& c) { c.parallel.zero = 3; }},
+  };
+  const auto of_two = [](const Change& more) {
+    return [more](TrainConfig& c) {
+      c.parallel.cp = 2;
+      more(c);
+    };
+  };
+  if (!is_rank()) {
+    run("one", [](TrainConfig&) {});
+    run("goes_on", [](TrainConfig& c) { c.steps = 3; });
+  }
+  distributed::on_processes(2, [&](int) {
+    TrainConfig c = c_;
+    c.parallel.cp = 4;
+    refuses(c, "parallel.cp is 4, and the job has 2 ranks");
+    c.parallel.cp = 2;
+    c.model.context = 18;
+    refuses(c, "18 positions cannot be shared out among 2 ranks: a multiple of 4");
+    c.model.context = 32;
+    c.data.format = "chat";
+    refuses(c, "data.format = chat is for one rank");
+    c.data.format = "text";
+    c.parallel.exact = 2;
+    EXPECT_NE(message<ValueError>([&] { validate(c); }).find("parallel.exact = 2 is not for parallel.cp = 2"),
+              std::string::npos);
+    for (const auto& [name, change] : ways) run(name, of_two(change));
+    run("goes_on", of_two([](TrainConfig& o) { o.steps = 6, o.parallel.zero = 1; }), true);
+    for (const char* name : {"drops", "drops_again"}) run(name, of_two([](TrainConfig& o) { o.model.dropout = 0.1; }));
+  });
+  if (is_rank()) return;
+  for (const auto& [name, change] : ways) expect_same("one", name);
+  run(
+      "goes_on", [](TrainConfig&) {}, true);
+  const auto want = read_metrics(folder_ + "one/metrics.jsonl"), got = read_metrics(folder_ + "goes_on/metrics.jsonl");
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i].loss, want[i].loss, 1e-5) << "step " << i + 1;
+  EXPECT_EQ(weights("drops"), weights("drops_again"));
+  EXPECT_NE(weights("drops"), weights("ring"));
+}
+
+TEST_F(ContextRuns, OfTwoTimesTwoRanks) {
+  c_.model.family = "llama";
+  c_.model.kv_heads = 2;
+  c_.accumulate = 2;
+  const auto both = [](TrainConfig& c) { c.parallel.dp = 2, c.parallel.cp = 2; };
+  if (!is_rank()) run("one", [](TrainConfig&) {});
+  distributed::on_processes(4, [&](int) {
+    TrainConfig c = c_;
+    c.parallel.cp = c.parallel.tp = 2;
+    refuses(c, "parallel.cp and parallel.tp are not for one run");
+    c.parallel.tp = 1;
+    c.parallel.pp = 2;
+    refuses(c, "parallel.cp and parallel.pp are not for one run");
+    run("both", both);
+    run("zero3", [&](TrainConfig& o) {
+      both(o);
+      o.parallel.zero = 3;
+      o.parallel.cp_kind = "ulysses";
+    });
+  });
+  if (is_rank()) return;
+  expect_same("one", "both");
+  expect_same("one", "zero3");
+}
+
+TEST_F(ContextRuns, EstimateKnowsARanksPart) {
+  c_.model.dim = 64;
+  c_.model.context = 512;
+  c_.batch = 2;
+  c_.steps = 3;
+  c_.eval_every = 0;
+  c_.parallel.cp = 2;
+  const auto kind = [](const std::string& name) { return [name](TrainConfig& c) { c.parallel.cp_kind = name; }; };
+  distributed::on_processes(2, [&](int) {
+    for (const char* name : {"ring", "ulysses"}) run(name, kind(name));
+  });
+  if (is_rank()) return;
+  for (const char* name : {"ring", "ulysses"}) {
+    kind(name)(c_);
+    const MemoryEstimate e = estimate_memory(c_);
+    EXPECT_EQ(e.ranks, 2);
+    EXPECT_GT(e.sends_activations, 0);
+    const double peak = read_metrics(folder_ + name + "/metrics.jsonl").back().peak_memory;
+    EXPECT_LE(static_cast<double>(e.peak) / peak, 1.15) << e.peak << " and " << peak;
+    EXPECT_GE(static_cast<double>(e.peak) / peak, 0.87) << e.peak << " and " << peak;
+    std::printf("%s: said %lld bytes, %.0f at most\n", name, static_cast<long long>(e.peak), peak);
+  }
+}
+
+}  // namespace
+}  // namespace strata
