@@ -193,6 +193,38 @@ TEST_F(Parallel, ZeroHasTheBitsOfWholeReplicas) {
   }
 }
 
+// What tensor parallelism leaves a rank is shared out again: what one process learns, and checkpoints for any layout.
+TEST_F(Parallel, ZeroOfWeightsInParts) {
+  const std::string more = "--set model.heads=4 --set train.schedule=constant ";
+  ASSERT_EQ(strata(train("one") + more + "--steps 56").status, 0);
+  const auto want = metrics("one");
+  const auto expect_near = [&](const std::string& out, size_t steps) {
+    const auto got = metrics(out);
+    ASSERT_EQ(got.size(), steps) << out;
+    for (size_t i = 0; i < steps; ++i) {
+      ASSERT_NEAR(got[i].loss, want[i].loss, 1e-3) << out << ", step " << i + 1;
+      ASSERT_NEAR(got[i].grad_norm, want[i].grad_norm, 1e-2 * want[i].grad_norm) << out << ", step " << i + 1;
+    }
+  };
+  const Result three = strata(on(4, "run") + more + "--steps 50 --set parallel.tp=2 --set parallel.zero=3");
+  ASSERT_EQ(three.status, 0) << three.output;
+  EXPECT_NEAR(metrics("run")[19].valid_loss, want[19].valid_loss, 1e-3);
+  const std::string resume = " train --resume --out " + (dir_ / "run");
+  const Result one = strata(resume.substr(1) + " --steps 52 --set parallel.tp=1");
+  ASSERT_EQ(one.status, 0) << one.output;
+  const Result two = strata("launch -n 2 -- " + std::string(program()) + resume + " --steps 54 --set parallel.zero=2");
+  ASSERT_EQ(two.status, 0) << two.output;
+  const Result four = strata("launch -n 4 -- " + std::string(program()) + resume + " --steps 56 --set parallel.tp=2");
+  ASSERT_EQ(four.status, 0) << four.output;
+  ASSERT_NO_FATAL_FAILURE(expect_near("run", 56));
+  // Other shapes, passes that add up, whole gradients.
+  const std::string llama = more + "--steps 10 --set model.family=llama --set model.kv_heads=2 --set train.accumulate=2 ";
+  ASSERT_EQ(strata(on(4, "plain") + llama + "--set parallel.tp=2").status, 0);
+  const Result zero = strata(on(4, "zero") + llama + "--set parallel.tp=2 --set parallel.zero=2");
+  ASSERT_EQ(zero.status, 0) << zero.output;
+  EXPECT_EQ(weights("zero"), weights("plain"));
+}
+
 TEST_F(Parallel, BlocksLieAmongAsManyRanksAsIsSaidUntilBackward) {
   const std::string more = "--steps 20 --set model.layers=3 ";
   const Result whole = strata(on(4, "whole") + more);
@@ -211,7 +243,9 @@ TEST_F(Parallel, ARankTakesWhatWasEstimated) {
   for (const std::string& way :
        {std::string("parallel.zero=0"), std::string("parallel.zero=1"), std::string("parallel.zero=2"),
         std::string("parallel.zero=3"), std::string("parallel.zero=3 parallel.reshard=never"),
-        std::string("parallel.zero=3 train.accumulate=2"), std::string("parallel.zero=3 train.dtype=bf16")}) {
+        std::string("parallel.zero=3 train.accumulate=2"), std::string("parallel.zero=3 train.dtype=bf16"),
+        std::string("parallel.tp=2"), std::string("parallel.tp=2 parallel.zero=1"),
+        std::string("parallel.tp=2 parallel.zero=3"), std::string("parallel.tp=4 parallel.sequence=false")}) {
     SCOPED_TRACE(way);
     std::vector<std::string> settings{"train.batch=8"};
     settings.insert(settings.end(), shape.begin(), shape.end());
@@ -223,10 +257,11 @@ TEST_F(Parallel, ARankTakesWhatWasEstimated) {
       words += " --set " + settings.back();
       at = end + 1;
     }
-    settings.emplace_back("parallel.dp=4");
+    const int64_t dp = way.find("tp=4") != way.npos ? 1 : way.find("tp=2") != way.npos ? 2 : 4;
+    settings.emplace_back(cat("parallel.dp=", dp));
     const MemoryEstimate e = estimate_memory(parse_config("", "test", settings));
-    EXPECT_EQ(e.ranks, 4);
-    EXPECT_GT(e.sends_gradients, 0);
+    EXPECT_EQ(e.ranks, dp);
+    EXPECT_EQ(e.sends_gradients > 0, dp > 1);
     const std::string out = "run" + std::to_string(std::hash<std::string>()(way));
     const Result r = strata(on(4, out) + words);
     ASSERT_EQ(r.status, 0) << r.output;
@@ -237,9 +272,15 @@ TEST_F(Parallel, ARankTakesWhatWasEstimated) {
     EXPECT_GE(static_cast<double>(e.peak) / peak, 0.9) << e.peak << " and " << peak;
     std::printf("%s: said %lld bytes, %.0f at most\n", way.c_str(), static_cast<long long>(e.peak), peak);
   }
-  const Result told = strata("estimate --no-limits --set parallel.dp=4 --set parallel.zero=3");
+  // What checkpoints beside the steps keep.
+  const TrainConfig copied = parse_config("", "test", {"train.save_async=true", "parallel.dp=2"}),
+                    waited = parse_config("", "test", {"parallel.dp=2"});
+  EXPECT_EQ(estimate_memory(copied).copies, (estimate_memory(waited).parameters + estimate_memory(waited).optimizer) / 2);
+  EXPECT_EQ(estimate_memory(copied).peak, estimate_memory(waited).peak + estimate_memory(copied).copies);
+  const Result told = strata("estimate --no-limits --set parallel.dp=4 --set parallel.zero=3 --set train.save_async=true");
   ASSERT_EQ(told.status, 0) << told.output;
   EXPECT_NE(told.output.find("by one of 4 ranks in a step: parameters "), std::string::npos) << told.output;
+  EXPECT_NE(told.output.find("of what a checkpoint holds, in the host's memory"), std::string::npos) << told.output;
   const Result alone = strata("estimate --no-limits");
   EXPECT_EQ(alone.output.find("ranks in a step"), std::string::npos) << alone.output;
 }
@@ -293,6 +334,27 @@ TEST_F(Parallel, ARunGoesOnWithAnotherNumberOfRanks) {
   EXPECT_NEAR(m[19].loss, metrics("one")[19].loss, 1e-3);
 }
 
+// A rank that is to have less has fewer rows: the batch, and what is learned of it, are the same.
+TEST_F(Parallel, RowsAreSharedInAnyProportion) {
+  const Result one = strata(train("one") + "--set model.heads=4 --set train.accumulate=2");
+  ASSERT_EQ(one.status, 0) << one.output;
+  const auto want = metrics("one");
+  for (const auto& [out, ranks, more] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"two", 2, "--set 'parallel.shares=3 1'"},
+           {"three", 3, "--set 'parallel.shares=1 5.5 1' --set parallel.zero=3"},
+           {"cut", 4, "--set 'parallel.shares=5 3' --set parallel.tp=2 --set parallel.zero=1"}}) {
+    const Result r = strata(on(ranks, out) + "--set model.heads=4 --set train.accumulate=2 " + more);
+    ASSERT_EQ(r.status, 0) << r.output;
+    const auto got = metrics(out);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(got[i].loss, want[i].loss, 1e-4) << out << ", step " << i + 1;
+      ASSERT_NEAR(got[i].grad_norm, want[i].grad_norm, 1e-3 * want[i].grad_norm) << out << ", step " << i + 1;
+    }
+    EXPECT_NEAR(got[19].valid_loss, want[19].valid_loss, 1e-4);
+  }
+}
+
 // Each rank has written a part, and a damaged one is named and passed over, for the same bits.
 TEST_F(Parallel, ADamagedPartSendsARunBackToTheCheckpointBefore) {
   ASSERT_EQ(strata(on(4, "run")).status, 0);
@@ -321,10 +383,15 @@ TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {
            {"--set parallel.tp=2 --set parallel.pp=2",
             "parallel.pp is 2 and parallel.tp is 2, and the job has 2 ranks"},
            {"--set parallel.tp=2 --set model.heads=1", "do not divide the heads of blocks.0.attn: 1 of queries"},
-           {"--set parallel.zero=3 --set parallel.dp=1 --set parallel.tp=2", "parallel.zero and parallel.tp are not"},
+           {"--set parallel.zero=3 --set parallel.dp=1 --set parallel.pp=2",
+            "parallel.zero = 3 and parallel.pp are not for one run: parallel.zero = 1 is"},
            {"--set parallel.zero=3 --set parallel.reshard=3",
             "parallel.reshard is '3': wanted always, never, or a number"},
            {"--set parallel.zero=3 --set parallel.reshard=some", "parallel.reshard is 'some': wanted"},
+           {"--set 'parallel.shares=1 2 3'", "parallel.shares is '1 2 3', of 3 numbers: wanted one for each of the 2 ranks"},
+           {"--set 'parallel.shares=1 -2'", "parallel.shares is '1 -2': '-2' is no positive number"},
+           {"--set 'parallel.shares=99 1'", "parallel.shares is '99 1', by which rank 1 has no row of a batch of 8"},
+           {"--set 'parallel.shares=2 1' --set parallel.exact=4", "is not for parallel.exact"},
            {"--set memory.device=1GiB", "[memory] is for one rank"}}) {
     const Result r = strata(on(2, "refused") + more);
     EXPECT_NE(r.status, 0) << more;

@@ -69,6 +69,13 @@ TEST_F(PipelineRuns, BesideDataParallelism) {
   ASSERT_EQ(train("one").status, 0);
   expect_same("one", "1f1b", "parallel.pp=2 parallel.dp=2", 4);
   expect_same("one", "zb-v", "parallel.pp=2 parallel.dp=2 parallel.schedule=zb-v", 4);
+  // The optimizer's state in parts: the bits of whole state, and one process goes on.
+  expect_same("one", "zero", "parallel.pp=2 parallel.dp=2 parallel.zero=1", 4);
+  EXPECT_EQ(file("zero", "model"), file("1f1b", "model"));
+  EXPECT_EQ(file("zero", "optimizer"), file("1f1b", "optimizer"));
+  const Result alone =
+      strata("train --resume --steps 14 --out " + (dir_ / "zero") + " --set parallel.pp=1 parallel.dp=1");
+  EXPECT_EQ(alone.status, 0) << alone.output;
 }
 
 // Untied, with batches that add up, more stages than ranks, blocks that are computed again.

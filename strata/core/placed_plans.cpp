@@ -25,7 +25,8 @@ void append_words(std::vector<uint64_t>& words, const MeshPlace& mesh) {
 }
 
 void append_words(std::vector<uint64_t>& words, const Placement& p) {
-  words.push_back(static_cast<uint64_t>(p.kind) << 32 | static_cast<uint32_t>(p.is_shard() ? p.dim : 0));
+  words.push_back(static_cast<uint64_t>(p.kind) << 32 | (p.is_shard() && p.part ? 1U << 31 : 0U) |
+                  static_cast<uint32_t>(p.is_shard() ? p.dim : 0));
   if (p.is_shard()) {
     words.push_back(static_cast<uint64_t>(p.unit));
     words.push_back(p.segments.size());

@@ -30,6 +30,29 @@ struct PlacedImpl final : TensorImpl {
   Part part;
 };
 
+// What of so many elements, cut in whole units, rank `place` of `ranks` has.
+Stretch share_of(int64_t length, int64_t unit, int64_t ranks, int64_t place) {
+  const int64_t units = length / unit, each = units / ranks, more = units % ranks;
+  return {unit * (place * each + std::min(place, more)), unit * (each + (place < more ? 1 : 0))};
+}
+int64_t length_of(const std::vector<Stretch>& parts) {
+  int64_t n = 0;
+  for (const Stretch& s : parts) n += s.length;
+  return n;
+}
+// Of `parts`, one behind the other, the elements of `wanted`.
+std::vector<Stretch> within(const std::vector<Stretch>& parts, const Stretch& wanted) {
+  std::vector<Stretch> found;
+  int64_t at = 0;
+  for (const Stretch& s : parts) {
+    const int64_t begin = std::max(at, wanted.begin), end = std::min(at + s.length, wanted.begin + wanted.length);
+    if (begin < end) found.push_back({s.begin + begin - at, end - begin});
+    at += s.length;
+  }
+  if (found.empty()) found.push_back({parts[0].begin, 0});
+  return found;
+}
+
 const Part& part_of(const Tensor& t, std::string_view what) {
   check(is_placed(t), what, "the tensor ", t, " is not sharded: distribute() makes it so");
   const TensorImpl& impl = t.impl();
@@ -55,7 +78,7 @@ class Reader {
     throw ValueError("placements",
                      cat("'", all_, "' is not understood at byte ", all_.size() - left_.size(), ": wanted ", wanted,
                          "; one placement an axis, R, S(0) or P(sum), S also with "
-                         "unit=N and segments=N+N"));
+                         "unit=N, segments=N+N and part"));
   }
   void blanks() {
     while (!left_.empty() && left_[0] == ' ') left_.remove_prefix(1);
@@ -91,8 +114,10 @@ class Reader {
       } else if (take("segments=")) {
         do p.segments.push_back(number(0, most));
         while (p.segments.size() < 4096 && take("+"));
+      } else if (take("part")) {
+        p.part = true;
       } else {
-        wrong("unit= or segments=");
+        wrong("unit=, segments= or part");
       }
     }
     if (!take(")")) wrong("')'");
@@ -115,7 +140,7 @@ std::string text_of(const Placement& p) {
   std::string s = cat("S(", p.dim);
   if (p.unit != 1) s += cat(",unit=", p.unit);
   for (size_t i = 0; i < p.segments.size(); ++i) s += cat(i ? "+" : ",segments=", p.segments[i]);
-  return s + ")";
+  return s + (p.part ? ",part)" : ")");
 }
 std::string text_of(const std::vector<Placement>& all) {
   std::string s;
@@ -144,8 +169,10 @@ void Layout::check(const Shape& whole, std::string_view op) const {
                   " elements, the dimension has ", size);
     strata::check(size % p.unit == 0, op, "dimension ", p.dim, " of ", whole, " is no whole number of units of ",
                   p.unit);
+    strata::check(!p.part || p.segments.empty(), op, text_of(p), " has segments, which are of the whole dimension");
+    const bool rows = p.part && p.unit == 1;  // can be cut anywhere
     for (size_t b = 0; b < a; ++b)
-      strata::check(!placements[b].is_shard() || placements[b].dim != p.dim || placements[b].cuts_like(p), op,
+      strata::check(rows || !placements[b].is_shard() || placements[b].dim != p.dim || placements[b].cuts_like(p), op,
                     "axes that share a dimension must cut it alike, not as '", text_of(placements), "'");
   }
 }
@@ -174,10 +201,13 @@ std::vector<Stretch> Layout::stretches(int dim, int64_t size, const std::vector<
     }
     if (parts.empty()) parts.push_back({0, size});
     const int64_t ranks = mesh->axes[a].size, place = places[a];
+    if (p.part) {
+      parts = within(parts, share_of(length_of(parts), p.unit, ranks, place));
+      continue;
+    }
     for (Stretch& s : parts) {
-      const int64_t units = s.length / unit, each = units / ranks, more = units % ranks;
-      s.begin += unit * (place * each + std::min(place, more));
-      s.length = unit * (each + (place < more ? 1 : 0));
+      const Stretch own = share_of(s.length, unit, ranks, place);
+      s = {s.begin + own.begin, own.length};
     }
   }
   if (!begun) parts.push_back({0, size});
@@ -187,9 +217,7 @@ std::vector<Stretch> Layout::stretches(int dim, int64_t size, const std::vector<
 Shape Layout::local_shape(const Shape& whole, const std::vector<int>& places) const {
   Shape local = whole;
   for (int d = 0; d < whole.size(); ++d) {
-    int64_t n = 0;
-    for (const Stretch& s : stretches(d, whole[d], places)) n += s.length;
-    local[d] = n;
+    local[d] = length_of(stretches(d, whole[d], places));
   }
   return local;
 }

@@ -27,6 +27,9 @@ struct Placement {
   /// Of shard: lengths of what is cut for itself, "S(0,segments=64+32+32)" for q, k and v behind one another. A rank
   /// has its part of each. Empty: one segment.
   std::vector<int64_t> segments;
+  /// Of shard: what the axes before have left of the dimension is cut as it lies, one row behind the other, however they
+  /// cut it: "S(0,segments=64+32+32) S(0,part)". So a rank's part is a stretch of what the first axis' rank has.
+  bool part = false;
   std::string reduction = "sum";  ///< of partial: sum, avg, max, min or product
 
   /// "S(dim)".
@@ -39,7 +42,7 @@ struct Placement {
   bool is_shard() const { return kind == shard; }
   bool is_partial() const { return kind == partial; }
   /// The same way of cutting, whatever the dimension.
-  bool cuts_like(const Placement& o) const { return unit == o.unit && segments == o.segments; }
+  bool cuts_like(const Placement& o) const { return unit == o.unit && part == o.part && segments == o.segments; }
   bool operator==(const Placement& o) const;
 };
 /// "S(0,unit=64)".
@@ -67,7 +70,7 @@ struct Stretch {
 };
 
 /// A mesh and a placement for each of its axes. Where several axes shard one dimension they do so one after the other,
-/// the first axis outermost, and cut alike.
+/// the first axis outermost, and cut alike, or cut what is left (Placement::part).
 struct Layout {
   std::shared_ptr<const MeshPlace> mesh;
   std::vector<Placement> placements;
@@ -93,6 +96,10 @@ const LayoutRef& layout_of(const Tensor& t);
 const Tensor& local_part(const Tensor& t);
 
 namespace detail {
+/// What of a tensor is in this process: a sharded one's part, a plain one itself.
+inline const Tensor& here(const Tensor& t) {
+  return is_placed(t) ? local_part(t) : t;
+}
 /// Of t_mode.unusual: this thread has made sharded tensors, and calls look for them.
 inline constexpr uint32_t kPlacements = 8;
 /// A handle over `local`. With `storage`, which must be another handle's, it is a view of that. Turns kPlacements on.

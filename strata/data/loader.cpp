@@ -1,9 +1,11 @@
 #include "strata/data/loader.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -46,8 +48,12 @@ struct DataLoader::Impl {
     for (int64_t i = 0; i < count; ++i) samples.push_back(sampler.next());
     item.after = sampler.state();
     if (options.parts > 1) {
-      samples = {samples.begin() + count * options.part / options.parts,
-                 samples.begin() + count * (options.part + 1) / options.parts};
+      int64_t begin = count * options.part / options.parts, end = count * (options.part + 1) / options.parts;
+      if (const std::vector<int64_t>& sizes = options.part_sizes; !sizes.empty()) {
+        begin = std::accumulate(sizes.begin(), sizes.begin() + options.part, int64_t{0});
+        end = begin + sizes[static_cast<size_t>(options.part)];
+      }
+      samples = {samples.begin() + begin, samples.begin() + end};
     }
     const memory::TagScope tag(memory::Tag::data);
     // What the data set makes is where it is wanted at once; what it only hands on is copied.
@@ -130,6 +136,13 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, const DataLoaderO
   check(options.part >= 0 && options.part < options.parts, op, "there is no part ", options.part, " of ", options.parts);
   check(options.parts == 1 || (options.repeat && options.parts <= options.batch_size), op, options.parts,
         " parts want `repeat` and at least as many samples, got batches of ", options.batch_size);
+  if (const std::vector<int64_t>& sizes = options.part_sizes; !sizes.empty()) {
+    check(static_cast<int64_t>(sizes.size()) == options.parts &&
+              std::all_of(sizes.begin(), sizes.end(), [](int64_t n) { return n >= 1; }) &&
+              std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) == options.batch_size,
+          op, "part_sizes wants a number of samples for each of ", options.parts, " parts, at least 1, which make a batch of ",
+          options.batch_size);
+  }
   check(options.repeat || !options.drop_last || dataset->size() >= options.batch_size, op,
         "drop_last leaves no batch of ", options.batch_size, ": the data set has ", dataset->size(), " samples");
   impl_ = std::make_unique<Impl>(std::move(dataset), options);

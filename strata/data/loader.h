@@ -28,6 +28,8 @@ struct DataLoaderOptions {
   /// Of each batch, cut into `parts` runs of samples as even as can be, the one to make: a rank's, where several share
   /// a batch. batch_size and the state count the whole.
   int64_t part = 0, parts = 1;
+  /// Samples that each part has of a batch, in order; empty: as even as can be.
+  std::vector<int64_t> part_sizes;
 };
 
 /// Draws batches from a data set.

@@ -84,6 +84,34 @@ TEST(DataLoader, RepeatFillsEveryBatch) {
   EXPECT_EQ(second[0].data<int64_t>()[5], 2);
 }
 
+// Even ones, and of given sizes: together they are the batch.
+TEST(DataLoader, MakesAPartOfEachBatch) {
+  for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{{}, {1, 4, 2}, {5, 1, 1}}) {
+    DataLoader whole(std::make_shared<Numbers>(10), {.batch_size = 7, .repeat = true});
+    std::vector<DataLoader> parts;
+    for (int64_t p = 0; p < 3; ++p)
+      parts.emplace_back(std::make_shared<Numbers>(10), DataLoaderOptions{.batch_size = 7,
+                                                                          .repeat = true,
+                                                                          .part = p,
+                                                                          .parts = 3,
+                                                                          .part_sizes = sizes});
+    for (int batch = 0; batch < 4; ++batch) {
+      Ids all;
+      for (size_t p = 0; p < 3; ++p) {
+        const Ids own = indices(*parts[p].next());
+        EXPECT_EQ(own.size(), sizes.empty() ? (p == 2 ? 3u : 2u) : static_cast<size_t>(sizes[p]));
+        all.insert(all.end(), own.begin(), own.end());
+      }
+      EXPECT_EQ(all, indices(*whole.next()));
+      EXPECT_EQ(to_string(parts[1].state()), to_string(whole.state()));
+    }
+  }
+  for (const std::vector<int64_t>& wrong : std::vector<std::vector<int64_t>>{{7}, {3, 3}, {7, 0}, {8, -1}})
+    EXPECT_THROW(DataLoader(std::make_shared<Numbers>(9),
+                            {.batch_size = 7, .repeat = true, .parts = 2, .part_sizes = wrong}),
+                 ValueError);
+}
+
 TEST(DataLoader, ShufflesBySeed) {
   const auto epoch_of = [](uint64_t seed, int64_t prefetch) {
     DataLoader loader(std::make_shared<Numbers>(100),

@@ -16,12 +16,9 @@
 namespace strata::distributed {
 namespace {
 
-constexpr std::string_view kOp = "DataParallel";
+using strata::detail::here;
 
-// What of a tensor is here: a sharded one's part.
-Tensor here(const Tensor& t) {
-  return is_placed(t) ? local_part(t) : t;
-}
+constexpr std::string_view kOp = "DataParallel";
 
 }  // namespace
 

@@ -1,7 +1,10 @@
 #include "strata/dist/exact_gradients.h"
 
 #include <algorithm>
+#include <mutex>
+#include <utility>
 
+#include "strata/autograd/hooks.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/placement.h"
@@ -14,6 +17,8 @@
 
 namespace strata::distributed {
 namespace {
+
+using strata::detail::here;  // of a sharded parameter its part: the group's ranks have the same
 
 constexpr std::string_view kOp = "ExactGradients";
 
@@ -54,6 +59,8 @@ struct ExactGradients::Impl {
     Tensor tensor;
     size_t kind = 0;     // of sums
     int64_t offset = 0;  // elements into them
+    bool came = false;   // of the last micro-batch, into the sums
+    HookHandle hook;
   };
   // The elements of all parameters whose gradients are added in one dtype, one behind the other.
   struct Kind {
@@ -66,7 +73,8 @@ struct ExactGradients::Impl {
   struct Exchange {
     size_t kind = 0;
     int64_t begin = 0, count = 0, each = 0;  // each: elements that one rank adds up, the last ones fewer
-    Tensor sent, received;
+    size_t missing = 0;                       // parameters of which the last micro-batch's gradient has not come
+    Tensor sent, received, gathered;
     Work work;
   };
 
@@ -88,15 +96,23 @@ struct ExactGradients::Impl {
     }
   }
 
+  void arrived(size_t index);
   void add();
   void finish();
+  void begin_micro();
+  void take(size_t index);
   Sums empty_sums() const;
   Tensor slot(const Sums& sums, const Parameter& p) const {
-    return sums[p.kind].narrow(0, p.offset, p.tensor.numel()).view(p.tensor.shape());
+    const Tensor& own = here(p.tensor);
+    return sums[p.kind].narrow(0, p.offset, own.numel()).view(own.shape());
   }
   std::vector<Exchange> cut() const;
-  void begin(Exchange& e, size_t number);
-  void end(Exchange& e, size_t number);
+  template <class F>
+  void each_exchange(const Parameter& p, F&& act);
+  void advance();
+  void begin(size_t number);
+  void add_parts(size_t number);
+  void end(size_t number);
   // Elements of the stretch that rank r adds up.
   static int64_t part(const Exchange& e, int64_t r) { return std::clamp<int64_t>(e.count - r * e.each, 0, e.each); }
 
@@ -114,6 +130,11 @@ struct ExactGradients::Impl {
   std::vector<uint8_t> used, used_before;
   std::vector<Sums> held;  // the newest last
   int64_t added = 0;
+  std::mutex mutex;  // hooks of one pass may run on several threads
+  bool in_micro = false, fresh = false, travels = false;
+  size_t left_over = 0;  // of held, behind the micro-batch that is being added
+  std::vector<Exchange> exchanges;
+  size_t begun = 0;  // of them, from the last on
 };
 
 ExactGradients::Impl::Sums ExactGradients::Impl::empty_sums() const {
@@ -123,32 +144,71 @@ ExactGradients::Impl::Sums ExactGradients::Impl::empty_sums() const {
   return sums;
 }
 
-void ExactGradients::Impl::add() {
+// What is added next goes straight into the newest sum.
+void ExactGradients::Impl::begin_micro() {
+  if (in_micro) return;
   check(added < own.count, kOp, "this rank has ", own.count, " micro-batches of the step, and all have come");
-  const NoGrad guard;
-  int64_t left = additions[static_cast<size_t>(added++)];
-  // What is added next goes straight into the newest sum.
-  const bool fresh = left == 0;
+  in_micro = true;
+  const int64_t left = additions[static_cast<size_t>(added)];
+  fresh = left == 0;
   if (fresh) held.push_back(empty_sums());
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    Parameter& p = parameters[i];
-    const Tensor g = p.tensor.grad(), into = slot(held.back(), p);
-    if (g.defined()) used[i] = 1;
-    if (fresh && g.defined())
-      Tensor(into).copy_(g);
-    else if (fresh)
-      fill_elements(into, 0.0);
-    else if (g.defined())
-      add_to(into, g);
-    else
-      Tensor(into).add_(0.0);  // what -0 and the zeros of a rank's own sum would give
-    p.tensor.set_grad({});
-  }
-  for (; left > 1; --left) {
-    const Sums newest = std::move(held.back());
-    held.pop_back();
-    for (size_t k = 0; k < kinds.size(); ++k) add_to(held.back()[k], newest[k]);
-  }
+  left_over = held.size() - static_cast<size_t>(std::max<int64_t>(left - 1, 0));
+  for (Parameter& p : parameters) p.came = false;
+  if (!group || added + 1 < own.count) return;
+  exchanges = cut();
+  begun = 0;
+  for (const Parameter& p : parameters) each_exchange(p, [](Exchange& e) { ++e.missing; });
+}
+
+// A parameter's gradient, or that there is none: into the newest sum, and from there into those before it that the tree
+// has it added to.
+void ExactGradients::Impl::take(size_t index) {
+  Parameter& p = parameters[index];
+  const Tensor g = here(p.tensor.grad()), into = slot(held.back(), p);
+  if (g.defined()) used[index] = 1;
+  if (fresh && g.defined())
+    Tensor(into).copy_(g);
+  else if (fresh)
+    fill_elements(into, 0.0);
+  else if (g.defined())
+    add_to(into, g);
+  else
+    Tensor(into).add_(0.0);  // what -0 and the zeros of a rank's own sum would give
+  p.tensor.set_grad({});
+  for (size_t k = held.size(); k-- > left_over;) add_to(slot(held[k - 1], p), slot(held[k], p));
+  p.came = true;
+  if (group && added + 1 == own.count) each_exchange(p, [](Exchange& e) { --e.missing; });
+}
+
+// In the backward pass of the last micro-batch.
+void ExactGradients::Impl::arrived(size_t index) {
+  const std::lock_guard lock(mutex);
+  if (!travels || added + 1 != own.count) return;
+  const NoGrad guard;
+  begin_micro();
+  check(!parameters[index].came, kOp, "the gradient of ", parameters[index].name,
+        " came twice in one micro-batch: reduce_next() says that one backward pass gives all of it");
+  take(index);
+  advance();
+}
+
+void ExactGradients::Impl::add() {
+  const std::lock_guard lock(mutex);
+  const NoGrad guard;
+  begin_micro();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (!parameters[i].came) take(i);
+  held.resize(left_over);
+  ++added;
+  in_micro = travels = false;
+}
+
+// What lies in a stretch of the elements of `p`.
+template <class F>
+void ExactGradients::Impl::each_exchange(const Parameter& p, F&& act) {
+  const int64_t end = p.offset + here(p.tensor).numel();
+  for (Exchange& e : exchanges)
+    if (e.kind == p.kind && e.begin < end && p.offset < e.begin + e.count) act(e);
 }
 
 std::vector<ExactGradients::Impl::Exchange> ExactGradients::Impl::cut() const {
@@ -167,8 +227,19 @@ std::vector<ExactGradients::Impl::Exchange> ExactGradients::Impl::cut() const {
   return exchanges;
 }
 
+// Begins what is complete. Backward comes to what was made first last, so stretches travel from the last on, in every
+// rank: one's parts come while the one's before it are added up, and the sums of the one before that come back.
+void ExactGradients::Impl::advance() {
+  while (begun < exchanges.size() && exchanges[exchanges.size() - 1 - begun].missing == 0) {
+    begin(begun++);
+    if (begun > 1) add_parts(begun - 2);
+    if (begun > 2) end(begun - 3);
+  }
+}
+
 // Each rank's part of each of this rank's sums goes to it.
-void ExactGradients::Impl::begin(Exchange& e, size_t number) {
+void ExactGradients::Impl::begin(size_t number) {
+  Exchange& e = exchanges[exchanges.size() - 1 - number];
   const memory::TagScope tag(memory::Tag::gradient);
   const DType dtype = kinds[e.kind].dtype;
   const auto bytes = [&](int64_t elements) { return static_cast<size_t>(elements * size_of(dtype)); };
@@ -180,15 +251,15 @@ void ExactGradients::Impl::begin(Exchange& e, size_t number) {
     from.push_back(bytes(part(e, rank) * sums_of[static_cast<size_t>(r)]));
     coming += part(e, rank) * sums_of[static_cast<size_t>(r)];
   }
-  if (held.size() == 1) {
+  if (left_over == 1) {
     e.sent = held[0][e.kind].narrow(0, e.begin, e.count);
   } else {
-    e.sent = make(e.count * static_cast<int64_t>(held.size()));
+    e.sent = make(e.count * static_cast<int64_t>(left_over));
     int64_t at = 0;
     for (int64_t r = 0; r < ranks; ++r)
-      for (const Sums& s : held) {
+      for (size_t s = 0; s < left_over; ++s) {
         const int64_t n = part(e, r);
-        if (n > 0) copy_elements(e.sent.narrow(0, at, n), s[e.kind].narrow(0, e.begin + r * e.each, n));
+        if (n > 0) copy_elements(e.sent.narrow(0, at, n), held[s][e.kind].narrow(0, e.begin + r * e.each, n));
         at += n;
       }
   }
@@ -200,39 +271,48 @@ void ExactGradients::Impl::begin(Exchange& e, size_t number) {
                         {e.sent, e.received});
 }
 
-// This rank's part of the tree's root, and the others' beside it, over the first of the sums.
-void ExactGradients::Impl::end(Exchange& e, size_t number) {
-  e.work.wait();
+// This rank's part of the tree's root goes to the others, theirs come beside it.
+void ExactGradients::Impl::add_parts(size_t number) {
+  Exchange& e = exchanges[exchanges.size() - 1 - number];
+  std::exchange(e.work, Work()).wait();
+  e.sent = {};
   const memory::TagScope tag(memory::Tag::gradient);
   const DType dtype = kinds[e.kind].dtype;
-  const Tensor gathered = empty(TensorMeta{{e.each * ranks}, dtype, device, std::nullopt});
+  e.gathered = empty(TensorMeta{{e.each * ranks}, dtype, device, std::nullopt});
   if (const int64_t n = part(e, rank); n > 0) {
     const std::vector<int64_t> times = tree.additions({0, ranks * own.count}, all);
-    const Tensor into = gathered.narrow(0, rank * e.each, n);
     TensorList sums;
     for (size_t i = 0; i < times.size(); ++i) sums.push_back(e.received.narrow(0, static_cast<int64_t>(i) * n, n));
-    add_up(sums, times, into);
+    add_up(sums, times, e.gathered.narrow(0, rank * e.each, n));
   }
+  e.received = {};
   const auto bytes = static_cast<size_t>(e.each * size_of(dtype));
-  group->run(device, cat("exact sums ", number, " ", dtype, " [", e.count, "]"), [&](Collectives& c) {
-    auto* const at = static_cast<std::byte*>(gathered.raw_data());
-    c.all_gather(at, at + static_cast<size_t>(rank) * bytes, bytes);
-  });
-  copy_elements(held[0][e.kind].narrow(0, e.begin, e.count), gathered.narrow(0, 0, e.count));
-  e = {};
+  e.work = group->start(device, cat("exact sums ", number, " ", dtype, " [", e.count, "]"),
+                        [gathered = e.gathered, bytes](Collectives& c) {
+                          auto* const at = static_cast<std::byte*>(gathered.raw_data());
+                          c.all_gather(at, at + static_cast<size_t>(c.rank()) * bytes, bytes);
+                        },
+                        {e.gathered});
+}
+
+// Over the first of the sums.
+void ExactGradients::Impl::end(size_t number) {
+  Exchange& e = exchanges[exchanges.size() - 1 - number];
+  std::exchange(e.work, Work()).wait();
+  copy_elements(held[0][e.kind].narrow(0, e.begin, e.count), e.gathered.narrow(0, 0, e.count));
+  e.gathered = {};
 }
 
 void ExactGradients::Impl::finish() {
   check(added == own.count, kOp, "this rank has ", own.count, " micro-batches of the step, and ", added, " have come");
   const NoGrad guard;
   if (group) {
-    std::vector<Exchange> exchanges = cut();
-    // The next one's parts travel while this one's are added up.
-    for (size_t i = 0; i < exchanges.size(); ++i) {
-      if (i == 0) begin(exchanges[i], i);
-      if (i + 1 < exchanges.size()) begin(exchanges[i + 1], i + 1);
-      end(exchanges[i], i);
-    }
+    advance();
+    const size_t n = exchanges.size();
+    if (n > 0) add_parts(n - 1);
+    if (n > 1) end(n - 2);
+    if (n > 0) end(n - 1);
+    exchanges.clear();
     used = agreed_use(kOp, std::move(used), used_before, {group}, [&](size_t i) { return parameters[i].name; });
   }
   const Sums sums = std::move(held[0]);
@@ -240,8 +320,9 @@ void ExactGradients::Impl::finish() {
     Parameter& p = parameters[i];
     if (!used[i]) continue;
     const memory::TagScope tag(memory::Tag::gradient);
-    const Tensor sum = slot(sums, p);
-    p.tensor.set_grad(sum.dtype() == p.tensor.dtype() ? sum : sum.to(p.tensor.dtype()));
+    Tensor sum = slot(sums, p);
+    if (sum.dtype() != p.tensor.dtype()) sum = sum.to(p.tensor.dtype());
+    p.tensor.set_grad(is_placed(p.tensor) ? strata::detail::place(sum, p.tensor.meta(), layout_of(p.tensor)) : sum);
   }
   held.clear();
   used.assign(parameters.size(), 0);
@@ -259,7 +340,6 @@ ExactGradients::ExactGradients(const Parameters& parameters, Group* group, int64
   Parameters trained;
   for (const auto& [name, tensor] : parameters) {
     if (!tensor.requires_grad()) continue;
-    check(!is_placed(tensor), kOp, name, " is cut among ranks: its sums are those of whole parameters");
     if (impl_->parameters.empty()) impl_->device = tensor.device();
     check<DeviceError>(tensor.device() == impl_->device, kOp, name, " is on ", tensor.device(), ", ",
                        impl_->parameters.empty() ? name : impl_->parameters[0].name, " on ", impl_->device,
@@ -268,16 +348,21 @@ ExactGradients::ExactGradients(const Parameters& parameters, Group* group, int64
     const auto kind = std::ranges::find(impl_->kinds, dtype, &Impl::Kind::dtype);
     const auto k = static_cast<size_t>(kind - impl_->kinds.begin());
     if (kind == impl_->kinds.end()) impl_->kinds.push_back({dtype, 0});
-    impl_->parameters.push_back({name, tensor, k, impl_->kinds[k].numel});
-    impl_->kinds[k].numel += tensor.numel();
+    impl_->parameters.push_back({.name = name, .tensor = tensor, .kind = k, .offset = impl_->kinds[k].numel});
+    impl_->kinds[k].numel += here(tensor).numel();
     trained.emplace_back(name, tensor);
   }
   impl_->used.assign(trained.size(), 0);
   if (!impl_->group) return;
   check_same_parameters(kOp, trained, *group);
   broadcast_parameters(trained, *group);
+  for (size_t i = 0; i < impl_->parameters.size(); ++i)
+    impl_->parameters[i].hook = register_post_accumulate_grad_hook(
+        impl_->parameters[i].tensor, [impl = impl_.get(), i](const Tensor&) { impl->arrived(i); });
 }
-ExactGradients::~ExactGradients() = default;
+ExactGradients::~ExactGradients() {
+  for (Impl::Parameter& p : impl_->parameters) p.hook.remove();
+}
 
 int64_t ExactGradients::first() const {
   return impl_->own.begin;
@@ -286,10 +371,16 @@ int64_t ExactGradients::count() const {
   return impl_->own.count;
 }
 void ExactGradients::begin() {
+  impl_->exchanges.clear();  // of a step that has failed
   impl_->held.clear();
   impl_->added = 0;
+  impl_->in_micro = impl_->travels = false;
   impl_->used.assign(impl_->parameters.size(), 0);
   for (Impl::Parameter& p : impl_->parameters) p.tensor.set_grad({});
+}
+void ExactGradients::reduce_next() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->travels = impl_->group != nullptr;
 }
 void ExactGradients::add() {
   impl_->add();

@@ -28,6 +28,7 @@ struct ExactGradientsOptions {
 ///
 ///     distributed::ExactGradients exact(model.named_parameters(), &distributed::group("dp"), 8);
 ///     for (const Batch& micro : own_micro_batches) {
+///       if (&micro == &own_micro_batches.back()) exact.reduce_next();
 ///       (loss(micro) / 8).backward();
 ///       exact.add();                 // takes the parameters' gradients
 ///     }
@@ -42,8 +43,9 @@ class ExactGradients {
   /// Names and tensors, as nn::Module::named_parameters() gives them.
   using Parameters = std::vector<std::pair<std::string, Tensor>>;
   /// Makes the parameters of every rank those of the group's first. Those that require no gradient are left alone.
-  /// `group` is nullptr for a process alone. Throws ValueError for micro-batches that the ranks do not share evenly and
-  /// for parameters that are cut, naming the first; DistributedError where the ranks' lists differ.
+  /// `group` is nullptr for a process alone. Of sharded parameters, which lie along other axes, the group's ranks have the
+  /// same parts: these are added. Throws ValueError for micro-batches that the ranks do not share evenly,
+  /// DistributedError where the ranks' lists differ.
   ExactGradients(const Parameters& parameters, Group* group, int64_t micro_batches,
                  const ExactGradientsOptions& options = {});
   ~ExactGradients();
@@ -54,6 +56,9 @@ class ExactGradients {
   int64_t count() const;
   /// Forgets what was added since finish(): a step begins anew.
   void begin();
+  /// Before the backward pass of this rank's last micro-batch, which one pass gives the gradients of: they travel as they
+  /// come, stretch by stretch, while it runs. Without it they do so in finish(); the bits are the same.
+  void reduce_next();
   /// Takes the parameters' gradients, those of this rank's next micro-batch, away from them. Throws ValueError where
   /// all have come.
   void add();

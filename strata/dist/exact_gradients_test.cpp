@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "strata/autograd/autograd.h"
+#include "strata/autograd/hooks.h"
 #include "strata/dist/collectives/placed.h"
 #include "strata/dist/local_transport_test_util.h"
 #include "strata/dist/rank_threads.h"
@@ -120,7 +121,7 @@ using Bits = std::map<std::string, std::vector<double>>;
 // Parameters of several dtypes; what is "shy" gets a gradient from some micro-batches, "idle" from none, and "frozen"
 // wants none.
 struct Net {
-  explicit Net(uint64_t seed) {
+  explicit Net(uint64_t seed, bool cut = false) {
     Generator g(seed);
     const auto make = [&](const char* name, const Shape& shape, DType dtype, bool trained = true) {
       Tensor t = randn(shape, DType::f32, g).to(dtype);
@@ -131,6 +132,15 @@ struct Net {
     a = make("a", {6, 13}, DType::f32), b = make("b", {13, 5}, DType::f32), low = make("low", {5}, DType::bf16);
     wide = make("wide", {3}, DType::f64), shy = make("shy", {7}, DType::f32), idle = make("idle", {4}, DType::f32);
     frozen = make("frozen", {2}, DType::f32, false);
+    if (!cut) return;
+    // Along another axis, unevenly.
+    for (Tensor* t : {&a, &b}) {
+      Tensor part = distribute(t->detach(), t == &a ? "S(1)" : "S(0)", "tp");
+      part.set_requires_grad();
+      for (auto& [name, own] : all)
+        if (own.same_as(*t)) own = part;
+      *t = part;
+    }
   }
   void backward(int64_t micro) const {
     Generator g(static_cast<uint64_t>(1000 + micro));
@@ -163,14 +173,21 @@ bool same_bits(const Bits& a, const Bits& b) {
          });
 }
 
-// What ranks' gradients are after `steps` steps; all ranks must have the same.
-Bits summed(int ranks, int64_t micro_batches, int64_t bucket_bytes = int64_t{25} << 20) {
-  std::vector<Bits> of(static_cast<size_t>(ranks));
-  run_as_ranks(Mesh(cat("dp=", ranks)), [&](int rank) {
-    Net net(static_cast<uint64_t>(rank + 1));  // rank 0's weights win
+struct Way {
+  int64_t bucket_bytes = int64_t{25} << 20;
+  bool under_backward = false;
+  bool cut = false;
+};
+
+// What ranks' gradients are after two steps; all ranks must have the same.
+Bits summed(int ranks, int64_t micro_batches, const Way& way = {}) {
+  std::vector<Bits> of(static_cast<size_t>(way.cut ? 2 * ranks : ranks));
+  run_as_ranks(Mesh(cat("dp=", ranks, way.cut ? " tp=2" : "")), [&](int rank) {
+    const int place = way.cut ? rank / 2 : rank;
+    Net net(static_cast<uint64_t>(place + 1), way.cut);  // rank 0's weights win
     Group* const group = ranks > 1 ? &distributed::group("dp") : nullptr;
-    ExactGradients exact(net.all, group, micro_batches, {.bucket_bytes = bucket_bytes});
-    if (exact.first() != rank * micro_batches / ranks || exact.count() != micro_batches / ranks)
+    ExactGradients exact(net.all, group, micro_batches, {.bucket_bytes = way.bucket_bytes});
+    if (exact.first() != place * micro_batches / ranks || exact.count() != micro_batches / ranks)
       throw std::runtime_error("another share of the micro-batches");
     for (int step = 0; step < 2; ++step) {
       if (step == 1) {  // a step that was begun and given up
@@ -179,7 +196,10 @@ Bits summed(int ranks, int64_t micro_batches, int64_t bucket_bytes = int64_t{25}
       }
       exact.begin();
       for (int64_t m = exact.first(); m < exact.first() + exact.count(); ++m) {
+        const bool travels = way.under_backward && m + 1 == exact.first() + exact.count();
+        if (travels) exact.reduce_next();
         net.backward(m);
+        if (travels && ranks > 1 && net.a.grad().defined()) throw std::runtime_error("the gradient did not travel");
         exact.add();
         if (net.a.grad().defined()) throw std::runtime_error("the gradient was not taken");
       }
@@ -202,7 +222,53 @@ TEST(ExactGradients, AnyNumberOfRanksHasTheBitsOfOne) {
   }
   // However they travel.
   const Bits one = summed(1, 8);
-  for (const int64_t bytes : {1, 12, 100, 1000}) EXPECT_TRUE(same_bits(summed(4, 8, bytes), one)) << bytes;
+  for (const int64_t bytes : {1, 12, 100, 1000})
+    for (const bool under : {false, true})
+      EXPECT_TRUE(same_bits(summed(4, 8, {.bucket_bytes = bytes, .under_backward = under}), one)) << bytes << under;
+  for (const int ranks : {1, 2, 8})
+    EXPECT_TRUE(same_bits(summed(ranks, 8, {.bucket_bytes = 64, .under_backward = true}), one)) << ranks;
+  const Bits six = summed(1, 6);  // of which a rank has several sums at the end
+  for (const int ranks : {2, 3})
+    EXPECT_TRUE(same_bits(summed(ranks, 6, {.bucket_bytes = 64, .under_backward = true}), six)) << ranks;
+}
+
+// Of parameters that lie in parts along another axis.
+TEST(ExactGradients, OfPartsToo) {
+  const Bits one = summed(1, 8, {.cut = true}), whole = summed(1, 8);
+  ASSERT_EQ(one.size(), 5U);
+  for (size_t i = 0; i < whole.at("a").size(); ++i) EXPECT_NEAR(one.at("a")[i], whole.at("a")[i], 1e-5);
+  for (const int ranks : {2, 4})
+    for (const bool under : {false, true})
+      EXPECT_TRUE(same_bits(summed(ranks, 8, {.bucket_bytes = 100, .under_backward = under, .cut = true}), one)) << ranks;
+}
+
+// In the last pass, and while that runs: what comes last has not come yet when the first stretch travels.
+TEST(ExactGradients, TravelUnderBackward) {
+  run_as_ranks(Mesh("dp=2"), [&](int) {
+    Net net(1);
+    ExactGradients exact(net.all, &distributed::group("dp"), 2, {.bucket_bytes = 64});
+    exact.reduce_next();
+    bool b_gone = false, a_there = false;
+    const HookHandle last = register_post_accumulate_grad_hook(net.a, [&](const Tensor& a) {
+      b_gone = !net.b.grad().defined();  // taken away: it is in the sums
+      a_there = !a.grad().defined();     // and so is this one, by the hook before
+    });
+    net.backward(exact.first());
+    if (!b_gone || !a_there) throw std::runtime_error("gradients stay until the pass has ended");
+    exact.add();
+    exact.finish();
+    // Twice in one pass is an error, and the step can begin anew.
+    exact.begin();
+    exact.reduce_next();
+    net.backward(exact.first());
+    std::string said;
+    try {
+      net.backward(exact.first());
+    } catch (const Error& e) {
+      said = e.what();
+    }
+    if (said.find("came twice in one micro-batch") == said.npos) throw std::runtime_error("'" + said + "'");
+  });
 }
 
 // The sums themselves, by loops: f32 additions in the tree of four, rounded to bf16 once.
@@ -251,10 +317,6 @@ TEST(ExactGradients, WhatDoesNotGoTogetherIsRefused) {
     Net own(1);
     const std::string odd = error([&] { ExactGradients(own.all, &group("dp"), 3); });
     if (odd.find("3 micro-batches, which 2 ranks do not share evenly") == odd.npos) throw std::runtime_error(odd);
-    Tensor cut = distribute(ones({4, 2}), "S(0)");
-    cut.set_requires_grad();
-    const std::string parts = error([&] { ExactGradients({{"cut", cut}}, &group("dp"), 2); });
-    if (parts.find("cut is cut among ranks") == parts.npos) throw std::runtime_error(parts);
     // Another list on one rank, by name.
     if (rank == 1) own.all.pop_back(), own.all.pop_back();
     const std::string lists = error([&] { ExactGradients(own.all, &group("dp"), 2); });

@@ -17,8 +17,8 @@ Cut::Cut(const Shape& whole, int ranks) {
 }
 
 Tensor Cut::part(const Tensor& whole, int r) const {
-  const int64_t rows = whole.size(0), row = rows == 0 ? 1 : std::max<int64_t>(whole.numel() / rows, 1);
-  return whole.narrow(0, begin(r) / row, numel(r) / row);
+  const int64_t each = whole.size(0) / ranks(), more = whole.size(0) % ranks();
+  return whole.narrow(0, r * each + std::min<int64_t>(r, more), each + (r < more ? 1 : 0));
 }
 
 void gather_parts(Collectives& c, std::byte* whole, const Cut& cut, int64_t element_bytes) {
@@ -63,7 +63,7 @@ void check_same_parameters(std::string_view op, const std::vector<std::pair<std:
 void broadcast_parameters(const std::vector<std::pair<std::string, Tensor>>& parameters, Group& group) {
   NoGrad guard;
   for (const auto& [name, tensor] : parameters) {
-    const Tensor here = is_placed(tensor) ? local_part(tensor) : tensor;
+    const Tensor& here = strata::detail::here(tensor);
     Tensor whole = here.contiguous();
     group.run(here.device(), cat("broadcast ", text_of(name, whole)),
               [&](Collectives& c) { c.broadcast(whole.raw_data(), static_cast<size_t>(whole.nbytes()), 0); });

@@ -48,7 +48,7 @@ std::string ranks_error(const Mesh& mesh, const std::function<void()>& body) {
 }
 
 TEST(Placements, TextIsReadAndWritten) {
-  const std::string text = "R S(0) S(1,unit=64) S(0,segments=8+4+4) S(2,unit=2,segments=4+2) P(sum) P(max)";
+  const std::string text = "R S(0) S(1,unit=64) S(0,segments=8+4+4) S(2,unit=2,segments=4+2) S(0,part) P(sum) P(max)";
   EXPECT_EQ(text_of(parse_placements(text)), text);
   EXPECT_TRUE(parse_placements("").empty());
   for (const char* wrong : {"Q", "S", "S(", "S()", "S(9)", "S(-1)", "S(0", "S(0,)", "S(0,unit=0)", "S(0,segments=)",
@@ -77,6 +77,21 @@ TEST(Placements, PartsAreAsEqualAsUnitsAllow) {
   EXPECT_EQ(part[0].begin, 4);
   EXPECT_EQ(part[0].length, 2);
   EXPECT_THROW((Layout{two, parse_placements("S(0) S(0,unit=2)")}.check({8}, "test")), ValueError);
+  // What the first has left, one row behind the other: rank 1 of "a" has 3, 4 of the first segment, 7 of the second.
+  const Layout rest{two, parse_placements("S(0,segments=5+3) S(0,part)")};
+  rest.check({8}, "test");
+  const auto text = [&](const std::vector<int>& places) {
+    std::string s;
+    for (const Stretch& p : rest.stretches(0, 8, places)) s += strata::cat(p.begin, '+', p.length, ' ');
+    return s;
+  };
+  EXPECT_EQ(text({0, 0}), "0+3 ");
+  EXPECT_EQ(text({0, 1}), "5+2 ");
+  EXPECT_EQ(text({1, 0}), "3+2 ");
+  EXPECT_EQ(text({1, 1}), "7+1 ");
+  EXPECT_EQ(rest.local_shape({8, 2}, {1, 0}), (Shape{2, 2}));
+  EXPECT_THROW((Layout{two, parse_placements("S(0,unit=2) S(0,unit=2,part)")}.check({8}, "test")), ValueError);
+  EXPECT_THROW((Layout{two, parse_placements("R S(0,segments=4+4,part)")}.check({8}, "test")), ValueError);
 }
 
 TEST(Placements, EveryWayLeadsToEveryOther) {
@@ -94,6 +109,22 @@ TEST(Placements, EveryWayLeadsToEveryOther) {
         is(local(moved).shape() == layout_of(moved)->local_shape(x.shape()), "local shape of " + to);
         same(full_tensor(moved), x, from + " to " + to);
       }
+  });
+  // Of what one axis has left, however it cuts.
+  run_as_ranks(Mesh("a=2 b=2"), [&](int) {
+    const std::vector<std::string> ways{"R R", "S(0) S(0)", "S(0,segments=6+4+2) S(0,part)", "S(0,unit=3) S(0,part)",
+                                        "R S(0,part)", "S(1) S(0,part)", "P(sum) S(0,part)"};
+    for (const std::string& from : ways)
+      for (const std::string& to : ways) {
+        const Tensor moved = redistribute(distribute(seg, from), to);
+        is(placements_of(moved) == to, to);
+        same(full_tensor(moved), seg, from + " to " + to);
+      }
+    // Ops take such handles, too.
+    const Tensor h = distribute(seg, "S(0,unit=3) S(0,part)");
+    same(full_tensor(h * 2.0 + h), seg * 3.0, "elementwise");
+    same(full_tensor(reshape(h, {3, 4, 6})), reshape(seg, {3, 4, 6}), "view");
+    same(full_tensor(sum(h, {0})), sum(seg, {0}), "sum");
   });
   run_as_ranks(Mesh("a=4"), [&](int) {
     const std::vector<std::string> ways{"R",           "S(0)",       "S(1)", "P(sum)", "S(0,segments=6+3+3)",

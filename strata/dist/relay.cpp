@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
+#include "strata/core/backend.h"
 #include "strata/core/error.h"
 #include "strata/dist/group.h"
 #include "strata/ops/copy/copy.h"
@@ -243,6 +245,8 @@ class Way {
 
 Tensor relay(const Tensor& local, const Shape& whole, const Layout& from, const Layout& to) {
   if (from == to) return local;
+  std::optional<Pin> pin;  // it may live elsewhere, as parameters do
+  if (local.numel() > 0) pin.emplace(local, Access::read);
   return Way(local, whole, from).to(to);
 }
 

@@ -7,6 +7,7 @@
 #include "strata/autograd/hooks.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/dist/parts_inl.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
@@ -15,6 +16,8 @@
 
 namespace strata::distributed {
 namespace {
+
+using strata::detail::here;
 
 constexpr std::string_view kOp = "FullySharded";
 // Buckets that travel while the next one fills: their memory is what sharding costs beside the parts.
@@ -79,7 +82,7 @@ void ShardedGradients::Impl::make_buckets(const std::vector<size_t>& by_arrival)
   buckets.clear();
   for (const size_t i : by_arrival) {
     Parameter& p = parameters[i];
-    const int64_t bytes = p.tensor.nbytes();
+    const int64_t bytes = here(p.tensor).nbytes();
     // The newest bucket of its dtype, where it has room.
     size_t b = buckets.size();
     for (size_t k = buckets.size(); k-- > 0;) {
@@ -128,7 +131,7 @@ void ShardedGradients::Impl::arrived(size_t index) {
 // A gradient is complete.
 void ShardedGradients::Impl::take(size_t index) {
   Parameter& p = parameters[index];
-  p.gradient = p.tensor.grad();
+  p.gradient = here(p.tensor.grad());
   p.tensor.set_grad(Tensor());
   p.ready = p.used = true;
   --buckets[p.bucket].missing;
@@ -147,7 +150,7 @@ void ShardedGradients::Impl::fill(Bucket& b) {
   for (const size_t i : b.members) {
     Parameter& p = parameters[i];
     if (!p.gradient.defined()) continue;
-    const Tensor flat = std::exchange(p.gradient, Tensor()).contiguous().view({p.tensor.numel()});
+    const Tensor flat = std::exchange(p.gradient, Tensor()).contiguous().view({here(p.tensor).numel()});
     for (int r = 0; r < group.size(); ++r) {
       if (p.cut.numel(r) == 0) continue;
       copy_elements(b.memory.narrow(0, p.offsets[static_cast<size_t>(r)], p.cut.numel(r)),
@@ -192,7 +195,7 @@ void ShardedGradients::Impl::collect() {
   for (const size_t i : b.members) {
     Parameter& p = parameters[i];
     const int64_t n = p.cut.numel(group.rank());
-    const Tensor part = own.narrow(0, at, n).view(p.cut.part(p.tensor, group.rank()).shape());
+    const Tensor part = own.narrow(0, at, n).view(p.cut.part(here(p.tensor), group.rank()).shape());
     at += n;
     if (p.part.defined())
       p.part.add_(part);
@@ -242,7 +245,7 @@ ShardedGradients::ShardedGradients(const std::vector<std::pair<std::string, Tens
   check(options.bucket_bytes > 0, kOp, "bucket_bytes must be positive, got ", options.bucket_bytes);
   for (const auto& [name, tensor] : parameters) {
     impl_->device = tensor.device();
-    impl_->parameters.push_back({.name = name, .tensor = tensor, .cut = Cut(tensor.shape(), group.size())});
+    impl_->parameters.push_back({.name = name, .tensor = tensor, .cut = Cut(here(tensor).shape(), group.size())});
   }
   std::vector<size_t> order(impl_->parameters.size());
   // Backward meets the last first, as a guess.

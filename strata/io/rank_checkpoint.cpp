@@ -10,6 +10,7 @@
 #include "strata/io/checkpoint_inl.h"
 #include "strata/io/files.h"
 #include "strata/io/json.h"
+#include "strata/io/rank_save_inl.h"
 #include "strata/io/temporary_directory_inl.h"
 #include "strata/ops/copy/copy.h"
 
@@ -17,6 +18,7 @@ namespace strata::io {
 namespace {
 
 using json = nlohmann::json;
+using detail::RankSave;
 using detail::StoredTensor;
 using Key = std::pair<std::string, std::string>;  // stem, name
 
@@ -124,13 +126,14 @@ class Plan {
   }
 
   // Of `files`, what this rank writes: its parts.
-  TensorFiles mine(const TensorFiles& files, size_t rank) const {
-    TensorFiles all;
+  std::vector<RankSave::Piece> mine(const TensorFiles& files, size_t rank) const {
+    std::vector<RankSave::Piece> all;
     for (const auto& [stem, tensors] : files)
       for (const auto& [name, t] : tensors) {
         const Layout layout = layout_for(t);
-        if (writers_.at({stem, name})[StoredTensor::number_of(layout, layout.places())] == rank)
-          all[stem][name] = is_placed(t) ? local_part(t) : t;
+        const size_t number = StoredTensor::number_of(layout, layout.places());
+        if (writers_.at({stem, name})[number] == rank)
+          all.push_back({stem, name, (is_placed(t) ? local_part(t) : t).detach(), t.shape(), layout});
       }
     return all;
   }
@@ -161,71 +164,106 @@ class Plan {
   std::map<Key, std::vector<size_t>> writers_;  // of each part
 };
 
-uint64_t hash_of_part(const Tensor& given) {
+uint64_t hash_of_part(const RankSave::Piece& p, const Tensor& given, bool alone) {
   const NoGrad guard;
   const memory::TierScope own{Tier()};
-  const Layout layout = layout_for(given);
-  const Tensor here = (is_placed(given) ? local_part(given) : given).detach().to(Device::cpu()).contiguous();
+  const Tensor here = given.device().is_cpu() && given.is_contiguous() ? given : given.to(Device::cpu()).contiguous();
   if (here.numel() == 0) return 0;
   const Pin pin(here, Access::read);
-  return detail::hash_of(here.raw_data(), size_of(here.dtype()), given.shape(),
-                         detail::box_of(layout, given.shape(), layout.places()));
-}
-
-// Writes this rank's files; what it wrote.
-json write_parts(const TensorFiles& mine, const TensorFiles& files, const std::string& folder, int rank) {
-  json said = {{"files", json::object()}, {"tensors", json::object()}};
-  for (const auto& [stem, tensors] : mine) {
-    const std::string name = detail::file_name(stem, rank), path = folder + "/" + name;
-    const WrittenFile written = save_safetensors(path, tensors);
-    said["files"][name] = {{"bytes", written.bytes}, {"xxh64", to_hex(written.xxh64)}};
-    for (const SafetensorsEntry& e : read_safetensors_header(InputFile(path)).entries)
-      said["tensors"][stem][e.name] = {e.offset, to_hex(hash_of_part(files.at(stem).at(e.name)))};
-  }
-  return said;
+  return detail::hash_of(here.raw_data(), size_of(here.dtype()), p.whole,
+                         detail::box_of(p.layout, p.whole, p.layout.places()), alone);
 }
 
 }  // namespace
 
+struct detail::RankSave::Impl {
+  Impl(distributed::Group& g, const std::string& dir, int64_t s) : group(g), run_dir(dir), step(s) {}
+
+  distributed::Group& group;
+  std::string run_dir;
+  int64_t step;
+  std::optional<TemporaryDirectory> made;  // by the first rank
+  std::optional<Plan> plan;
+  std::vector<Piece> pieces;
+  std::string folder;
+  json said;  // of write()
+};
+
+detail::RankSave::RankSave(distributed::Group& group, const std::string& run_dir, int64_t step,
+                           const TensorFiles& files)
+    : impl_(std::make_unique<Impl>(group, run_dir, step)) {
+  check<ValueError>(step >= 0, "save_checkpoint", "step must be at least 0, got ", step);
+  const std::vector<json> have = gathered(group, "tensors of a checkpoint", attempt([&] {
+                                            json mine = {{"tensors", Plan::listing(files)}};
+                                            if (group.rank() != 0) return mine;
+                                            make_directories(run_dir);
+                                            remove_leftover_directories(run_dir, kTemporaryPrefix);
+                                            impl_->made.emplace(run_dir, detail::checkpoint_name(step));
+                                            mine["folder"] = impl_->made->path();
+                                            return mine;
+                                          }));
+  check_errors(have, cat("save its part of step ", step));
+  impl_->plan.emplace(have);
+  impl_->pieces = impl_->plan->mine(files, static_cast<size_t>(group.rank()));
+  impl_->folder = have[0].at("folder").get<std::string>();
+}
+detail::RankSave::~RankSave() = default;
+
+const std::vector<detail::RankSave::Piece>& detail::RankSave::pieces() const {
+  return impl_->pieces;
+}
+
+void detail::RankSave::write(const std::vector<Tensor>& tensors, bool alone, const std::exception_ptr& failed) {
+  impl_->said = attempt([&] {
+    if (failed) std::rethrow_exception(failed);
+    json said = {{"files", json::object()}, {"tensors", json::object()}};
+    std::map<std::string, std::map<std::string, size_t>> files;
+    for (size_t i = 0; i < impl_->pieces.size(); ++i) files[impl_->pieces[i].stem][impl_->pieces[i].name] = i;
+    for (const auto& [stem, names] : files) {
+      const std::string name = detail::file_name(stem, impl_->group.rank()), path = impl_->folder + "/" + name;
+      TensorMap mine;
+      for (const auto& [tensor, i] : names) mine[tensor] = tensors[i];
+      const WrittenFile written = save_safetensors(path, mine);
+      said["files"][name] = {{"bytes", written.bytes}, {"xxh64", to_hex(written.xxh64)}};
+      for (const SafetensorsEntry& e : read_safetensors_header(InputFile(path)).entries) {
+        const size_t i = names.at(e.name);
+        said["tensors"][stem][e.name] = {e.offset, to_hex(hash_of_part(impl_->pieces[i], tensors[i], alone))};
+      }
+    }
+    return said;
+  });
+}
+
+std::string detail::RankSave::commit(const std::map<std::string, std::string>& state, int keep_last) {
+  distributed::Group& group = impl_->group;
+  const std::vector<json> written = gathered(group, "files of a checkpoint", impl_->said);
+  check_errors(written, cat("save its part of step ", impl_->step, " in ", quote(impl_->folder),
+                            " (all ranks must see one file system)"));
+  // Every rank has said its hashes: what the first one writes now makes all of it the checkpoint, or nothing.
+  const std::vector<json> done =
+      gathered(group, "a checkpoint", attempt([&] {
+                 if (group.rank() != 0) return json::object();
+                 json index = json::object();
+                 for (const json& w : written) index.update(w.at("files"));
+                 return json{{"path", detail::finish_checkpoint(impl_->folder, impl_->run_dir, impl_->step,
+                                                                {{"version", detail::kInParts},
+                                                                 {"files", std::move(index)},
+                                                                 {"tensors", impl_->plan->index(written)}},
+                                                                state, keep_last)}};
+               }));
+  check_errors(done, cat("finish step ", impl_->step));
+  return done[0].at("path").get<std::string>();
+}
+
 std::string save_rank_checkpoint(distributed::Group& group, const std::string& run_dir, int64_t step,
                                  const TensorFiles& files, const std::map<std::string, std::string>& state,
                                  int keep_last) {
-  check<ValueError>(step >= 0, "save_checkpoint", "step must be at least 0, got ", step);
   check<ValueError>(keep_last >= 0, "save_checkpoint", "keep_last must be at least 0 (0 keeps all), got ", keep_last);
-  const bool leads = group.rank() == 0;
-  const std::string what = cat("save its part of step ", step);
-  std::optional<TemporaryDirectory> made;
-  const std::vector<json> have = gathered(group, "tensors of a checkpoint", attempt([&] {
-                                            json mine = {{"tensors", Plan::listing(files)}};
-                                            if (!leads) return mine;
-                                            make_directories(run_dir);
-                                            remove_leftover_directories(run_dir, kTemporaryPrefix);
-                                            made.emplace(run_dir, detail::checkpoint_name(step));
-                                            mine["folder"] = made->path();
-                                            return mine;
-                                          }));
-  check_errors(have, what);
-  const Plan plan(have);
-  const std::string folder = have[0].at("folder").get<std::string>();
-  const std::vector<json> written =
-      gathered(group, "files of a checkpoint", attempt([&] {
-                 return write_parts(plan.mine(files, static_cast<size_t>(group.rank())), files, folder, group.rank());
-               }));
-  check_errors(written, cat(what, " in ", quote(folder), " (all ranks must see one file system)"));
-  // Every rank has said its hashes: what the first one writes now makes all of it the checkpoint, or nothing.
-  const std::vector<json> done = gathered(
-      group, "a checkpoint", attempt([&] {
-        if (!leads) return json::object();
-        json index = json::object();
-        for (const json& w : written) index.update(w.at("files"));
-        return json{
-            {"path", detail::finish_checkpoint(
-                         folder, run_dir, step,
-                         {{"version", detail::kInParts}, {"files", std::move(index)}, {"tensors", plan.index(written)}},
-                         state, keep_last)}};
-      }));
-  check_errors(done, cat("finish step ", step));
-  return done[0].at("path").get<std::string>();
+  detail::RankSave save(group, run_dir, step, files);
+  std::vector<Tensor> tensors;
+  for (const detail::RankSave::Piece& p : save.pieces()) tensors.push_back(p.part);
+  save.write(tensors);
+  return save.commit(state, keep_last);
 }
 
 Checkpoint load_rank_checkpoint(distributed::Group& group, const FoundCheckpoint& found,

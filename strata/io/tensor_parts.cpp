@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -8,6 +9,8 @@
 
 namespace strata::io::detail {
 namespace {
+
+constexpr int64_t kGrain = int64_t{1} << 18;  // elements that one thread hashes at least
 
 // The last steps of MurmurHash3's 64 bits, in the constants of Stafford's "Mix13" (as SplitMix64 has them).
 uint64_t mixed(uint64_t z) {
@@ -74,7 +77,7 @@ Shape shape_of(const Box& box) {
 
 uint64_t hash_of(const void* elements, int64_t size, int64_t count, int64_t index) {
   std::atomic<uint64_t> sum = 0;
-  parallel_for(0, count, int64_t{1} << 18, [&](int64_t begin, int64_t end) {
+  parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) {
     sum += size == 1   ? sum_of<uint8_t>(elements, begin, end, index)
            : size == 2 ? sum_of<uint16_t>(elements, begin, end, index)
            : size == 4 ? sum_of<uint32_t>(elements, begin, end, index)
@@ -83,11 +86,13 @@ uint64_t hash_of(const void* elements, int64_t size, int64_t count, int64_t inde
   return sum;
 }
 
-uint64_t hash_of(const void* elements, int64_t size, const Shape& whole, const Box& box) {
+uint64_t hash_of(const void* elements, int64_t size, const Shape& whole, const Box& box, bool alone) {
   uint64_t sum = 0;
   const auto* bytes = static_cast<const char*>(elements);
   for_each_run(whole, box, box, [&](int64_t at, int64_t, int64_t index, int64_t count) {
-    sum += hash_of(bytes + at * size, size, count, index);
+    const int64_t most = alone ? kGrain : count;
+    for (int64_t i = 0; i < count; i += most)
+      sum += hash_of(bytes + (at + i) * size, size, std::min(most, count - i), index + i);
   });
   return sum;
 }

@@ -27,8 +27,8 @@ void for_each_run(const Shape& whole, const Box& a, const Box& b, F&& f);
 /// A number for elements and their places in the whole: that of two parts together is the sum of theirs, so the whole's
 /// is the same however it was cut. Element i of `count`, of `size` bytes (1, 2, 4 or 8), is number index + i.
 uint64_t hash_of(const void* elements, int64_t size, int64_t count, int64_t index);
-/// The same of a part, whose elements are on the host, row-major.
-uint64_t hash_of(const void* elements, int64_t size, const Shape& whole, const Box& box);
+/// The same of a part, whose elements are on the host, row-major; `alone`: by the calling thread, not the process's all.
+uint64_t hash_of(const void* elements, int64_t size, const Shape& whole, const Box& box, bool alone = false);
 
 /// How a tensor lies in a checkpoint's files.
 struct StoredTensor {

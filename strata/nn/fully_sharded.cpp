@@ -1,11 +1,13 @@
 #include "strata/nn/fully_sharded.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
 
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/core/rebind.h"
 #include "strata/cuda/graph.h"
 #include "strata/dist/collectives/placed.h"
@@ -24,10 +26,28 @@ namespace {
 constexpr std::string_view kOp = "FullySharded";
 
 using namespace distributed;
+using strata::detail::here;  // of a parameter that tensor parallelism has cut its part
 
-// The parts of the parameters of all that live, by the parameter's storage, and along which axis they lie.
+// The parts of the parameters of all that live, by the storage that calls read, and how the optimizer has them.
+struct Lying {
+  Tensor part;
+  LayoutRef layout;  // nullptr on an axis of one rank
+};
 std::mutex g_parts_mutex;
-std::map<const Storage*, std::pair<Tensor, std::string>> g_parts;
+std::map<const Storage*, Lying> g_parts;
+
+Tensor lying(const Tensor& part, const Shape& whole, const LayoutRef& layout) {
+  if (!layout) return part.detach();
+  TensorMeta meta = part.meta();
+  meta.shape = whole;
+  meta.strides = std::nullopt;
+  return strata::detail::place(part.contiguous().detach(), meta, layout);
+}
+
+bool is_cut_along(const Tensor& t, const FullyShardedOptions& o) {
+  return std::ranges::any_of(layout_of(t)->mesh->axes,
+                             [&](const MeshPlace::Axis& a) { return a.name == o.axis || a.name == o.replicas; });
+}
 
 // A gradient that the optimizer reads, or its sum with the one that is there.
 void give_gradient(Tensor& to, const Tensor& gradient) {
@@ -44,7 +64,10 @@ struct FullySharded::State {
   struct Slot {
     std::string name;
     Tensor whole;    // the module's
-    Cut cut;         // none: of no dimension, or no element
+    Cut cut;         // of what is here(); none: of no dimension, or no element
+    LayoutRef lies;  // how the optimizer has it
+    // Not cut, or nothing of it is here: its gradient travels by itself.
+    bool is_small() const { return cut.begins.empty() || here(whole).numel() == 0; }
     Tensor part;     // this rank's, a view of `whole` or the memory that stays
     Tensor updated;  // what the optimizer has: of the part, or `whole` itself
     bool moved = false;
@@ -59,7 +82,7 @@ struct FullySharded::State {
   void make_units();
   void renew_low();
   void average_small();
-  Tensor as_whole_is(const Slot& s, const Tensor& part) const;
+  LayoutRef layout_for(const Slot& s) const;
 
   FullyShardedOptions options;
   Group& group;
@@ -81,6 +104,8 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
       all(distributed::group(o.replicas.empty() ? o.axis : o.replicas + "+" + o.axis)) {
   check(o.zero >= 1 && o.zero <= 3, kOp, "zero is 1, 2 or 3, got ", o.zero);
   check(o.whole_below >= 0, kOp, "whole_below is not negative, got ", o.whole_below);
+  check(o.zero == 1 || (o.average && o.leave_out.empty()), kOp, "zero is ", o.zero,
+        ", and gradients that others average, or parameters that are left out, are for 1");
   check(all.size() == group.size() * (o.replicas.empty() ? 1 : distributed::group(o.replicas).size()), kOp,
         "the axes '", o.axis, "' and '", o.replicas, "' have one in common");
   check(o.reshard_to >= 0 && (o.reshard_to == 0 || group.size() % o.reshard_to == 0), kOp, "reshard_to is ",
@@ -90,28 +115,32 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
   NamedTensors ours;
   std::map<const Storage*, int> on;  // several on one storage, or a part of one: moving them would part them
   for (const auto& [name, t] : module.named_parameters()) {
-    ++on[t.storage().get()];
+    if (std::ranges::find(o.leave_out, name) != o.leave_out.end()) continue;
+    ++on[here(t).storage().get()];
     if (t.requires_grad() || (o.zero == 3 && is_floating(t.dtype()) && t.is_contiguous())) ours.emplace_back(name, t);
   }
   for (const auto& [name, t] : ours) {
     check<DeviceError>(t.device() == ours[0].second.device(), kOp, name, " is on ", t.device(), ", ", ours[0].first,
                        " on ", ours[0].second.device(), ": all parameters of a rank must be on one device");
-    check(!is_placed(t), kOp, name, " is a sharded tensor already");
-    check(t.is_contiguous(), kOp, name, " is not row-major");
+    check(!is_placed(t) || !is_cut_along(t, o), kOp, name, " lies in parts along '", o.axis, "' already");
+    check(here(t).is_contiguous(), kOp, name, " is not row-major");
   }
   check_same_parameters(kOp, ours, all);
   broadcast_parameters(ours, all);
-  for (const auto& [name, t] : ours)
-    add(name, t, on[t.storage().get()] == 1 && t.nbytes() == static_cast<int64_t>(t.storage()->nbytes));
+  for (const auto& [name, t] : ours) {
+    const Storage& bytes = *here(t).storage();
+    add(name, t, on[&bytes] == 1 && here(t).nbytes() == static_cast<int64_t>(bytes.nbytes));
+  }
 
   Group* const replicas = o.replicas.empty() ? nullptr : &distributed::group(o.replicas);
   NamedTensors averaged;
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (!slots[i].whole.requires_grad() || (o.zero > 1 && slots[i].cut.begins.empty())) continue;
+    if (!slots[i].whole.requires_grad() || (o.zero > 1 && slots[i].is_small())) continue;
     averaged.emplace_back(slots[i].name, slots[i].whole);
     reduced.push_back(i);
   }
   if (o.zero == 1) {
+    if (!o.average) return;
     whole_gradients =
         std::make_unique<DataParallel>(averaged, all, DataParallelOptions{.bucket_bytes = o.bucket_bytes});
     return;
@@ -124,7 +153,7 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
   StreamOptions stream{.tier = kRanks, .gradients = false, .recompute = false, .whole_parts = true};
   if (o.reshard_to == 1) stream.near_bytes = INT64_MAX / 4;
   for (const auto& [name, t] : module.named_parameters())
-    if (t.tier() != kRanks && on[t.storage().get()] <= 1) stream.in_place.push_back(name);
+    if (here(t).tier() != kRanks && on[here(t).storage().get()] <= 1) stream.in_place.push_back(name);
   streamed = std::make_unique<Streamed>(module, stream);
   make_units();
 }
@@ -132,7 +161,7 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
 FullySharded::State::~State() {
   const std::lock_guard lock(g_parts_mutex);
   for (const Slot& s : slots)
-    if (s.moved) g_parts.erase(s.whole.storage().get());
+    if (s.moved) g_parts.erase(here(s.whole).storage().get());
 }
 
 void FullySharded::State::add(const std::string& name, const Tensor& whole, bool alone) {
@@ -141,31 +170,44 @@ void FullySharded::State::add(const std::string& name, const Tensor& whole, bool
   s.name = name;
   s.whole = whole;
   s.updated = whole;
+  const Tensor own = here(whole);
   if (whole.dim() == 0 || whole.numel() == 0) return;
-  s.cut = Cut(whole.shape(), group.size());
-  s.moved = options.zero == 3 && alone && whole.numel() >= options.whole_below;
+  s.cut = Cut(own.shape(), group.size());
+  s.lies = layout_for(s);
+  s.moved = options.zero == 3 && alone && own.numel() > 0 && own.numel() >= options.whole_below;
   if (s.moved) {
     const memory::TagScope tag(memory::Tag::parameter);
-    s.part = s.cut.part(whole.detach(), group.rank()).clone();
+    s.part = s.cut.part(own.detach(), group.rank()).clone();
     s.unit = &units.emplace_back();
-    const Tensor lies = tensor_of_parts(s.part, whole.shape(), name, gathers, *s.unit);
-    lies.storage()->version.store(whole.version(), std::memory_order_relaxed);
+    const Tensor lies = tensor_of_parts(s.part, own.shape(), name, gathers, *s.unit);
+    lies.storage()->version.store(own.version(), std::memory_order_relaxed);
     Tensor(whole).set_grad(Tensor());
     autograd_meta(whole).low = {};
-    rebind(whole, lies);
+    rebind(own, lies);
     const std::lock_guard lock(g_parts_mutex);
-    g_parts[whole.storage().get()] = {s.part, options.axis};
+    g_parts[own.storage().get()] = {s.part, s.lies};
   } else {
-    s.part = s.cut.part(whole.detach(), group.rank());
+    s.part = s.cut.part(own.detach(), group.rank());
   }
   if (!whole.requires_grad()) return;
-  s.updated = as_whole_is(s, s.part);
+  s.updated = lying(s.part, whole.shape(), s.lies);
   s.updated.set_requires_grad();
 }
 
-// A part as a sharded tensor.
-Tensor FullySharded::State::as_whole_is(const Slot& s, const Tensor& part) const {
-  return from_local(part, "S(0)", s.whole.shape(), options.axis);
+// Rows of what is here: of a parameter that other axes have cut, of its part as it lies.
+LayoutRef FullySharded::State::layout_for(const Slot& s) const {
+  if (group.size() == 1) return is_placed(s.whole) ? layout_of(s.whole) : nullptr;
+  MeshPlace mesh;
+  std::vector<Placement> placements;
+  if (is_placed(s.whole)) {
+    mesh = *layout_of(s.whole)->mesh;
+    placements = layout_of(s.whole)->placements;
+  }
+  Placement rows = Placement::sharded(0);
+  for (const Placement& p : placements) rows.part = rows.part || (p.is_shard() && p.dim == 0);
+  mesh.axes.push_back({options.axis, group.size(), group.rank()});  // "dp+cp" is one axis here
+  placements.push_back(rows);
+  return std::make_shared<const Layout>(Layout{std::make_shared<const MeshPlace>(std::move(mesh)), std::move(placements)});
 }
 
 // What a block has comes as a whole: ranks that do not use all of it gather it with the others.
@@ -194,7 +236,7 @@ void FullySharded::State::renew_low() {
     if (!s.moved) continue;
     const AutogradMeta* const known = s.whole.impl().autograd.get();
     if (!known || !known->low.tensor.defined()) continue;
-    if (!s.low.defined() || s.low.storage() != known->low.tensor.storage()) {
+    if (!s.low.defined() || s.low.storage() != here(known->low.tensor).storage()) {
       const DType dtype = known->low.tensor.dtype();
       const memory::TagScope tag(memory::Tag::parameter);
       s.low_part = empty(TensorMeta{s.part.shape(), dtype, s.part.device(), std::nullopt}, Tier());
@@ -203,26 +245,37 @@ void FullySharded::State::renew_low() {
         alone.only_when_wanted();
         s.unit->give(s.part, alone);
       }
-      s.low = tensor_of_parts(s.low_part, s.whole.shape(), cat(s.name, " in ", dtype), gathers, *s.unit);
+      s.low = tensor_of_parts(s.low_part, here(s.whole).shape(), cat(s.name, " in ", dtype), gathers, *s.unit);
     }
     copy_elements(s.low_part, s.part);
     bump_version(s.low_part, kOp);
-    autograd_meta(s.whole).low = {s.low, s.whole.version()};
+    Tensor low = s.low;
+    if (is_placed(s.whole))
+      low = strata::detail::place(s.low, {s.whole.shape(), s.low.dtype(), s.low.device(), std::nullopt},
+                                  layout_of(s.whole));
+    autograd_meta(s.whole).low = {low, s.whole.version()};
   }
 }
 
-// Gradients that are not cut: few, and small.
+// Gradients that are not cut, or of which there is nothing here: few, and small.
 void FullySharded::State::average_small() {
   for (Slot& s : slots) {
-    if (!s.whole.requires_grad() || !s.cut.begins.empty()) continue;
-    const Tensor had = s.whole.grad();
+    if (!s.whole.requires_grad() || !s.is_small()) continue;
+    const Tensor had = here(s.whole.grad()), own = here(s.whole);
     uint8_t used = had.defined() ? 1 : 0;
-    const Tensor g = used ? had.contiguous() : zeros(s.whole.shape(), s.whole.dtype()).to(s.whole.device());
-    all.run(g.device(), cat("gradient of ", s.name),
-            [&](Collectives& c) { c.all_reduce(g.raw_data(), g.numel(), g.dtype(), Reduction::avg); });
+    const Tensor g = used ? had.contiguous() : zeros(own.shape(), own.dtype()).to(own.device());
+    if (g.numel() > 0)
+      all.run(g.device(), cat("gradient of ", s.name),
+              [&](Collectives& c) { c.all_reduce(g.raw_data(), g.numel(), g.dtype(), Reduction::avg); });
     if (!cuda::capturing())
       all.run("used", [&](Communicator& c) { c.all_reduce(&used, 1, DType::u8, Reduction::max); });
-    if (used) s.whole.set_grad(g);
+    if (!used) continue;
+    if (s.cut.begins.empty()) {
+      s.whole.set_grad(g);
+    } else {
+      s.whole.set_grad(Tensor());
+      s.updated.set_grad(lying(s.cut.part(g, group.rank()), s.whole.shape(), s.lies));
+    }
   }
 }
 
@@ -245,21 +298,21 @@ void FullySharded::reduce_next(bool yes) {
 void FullySharded::finish() {
   NoGrad guard;
   State& all = *state_;
-  if (all.whole_gradients) {
-    all.whole_gradients->finish();
+  if (!all.gradients) {
+    if (all.whole_gradients) all.whole_gradients->finish();
     for (const size_t i : all.reduced) {
       State::Slot& s = all.slots[i];
       const Tensor g = s.whole.grad();
       if (s.cut.begins.empty() || !g.defined()) continue;
-      s.whole.set_grad(Tensor());
-      give_gradient(s.updated, all.as_whole_is(s, s.cut.part(g, all.group.rank())));
+      if (all.options.average) s.whole.set_grad(Tensor());
+      give_gradient(s.updated, lying(s.cut.part(here(g), all.group.rank()), s.whole.shape(), s.lies));
     }
     return;
   }
   const std::vector<Tensor> parts = all.gradients->finish();
   for (size_t i = 0; i < parts.size(); ++i) {
     State::Slot& s = all.slots[all.reduced[i]];
-    if (parts[i].defined()) give_gradient(s.updated, all.as_whole_is(s, parts[i]));
+    if (parts[i].defined()) give_gradient(s.updated, lying(parts[i], s.whole.shape(), s.lies));
   }
   all.average_small();
 }
@@ -270,12 +323,15 @@ void FullySharded::gather_updated() {
   std::vector<PartGather::Item> items;
   for (State::Slot& s : state_->slots) {
     if (!s.whole.requires_grad() || s.cut.begins.empty()) continue;
+    if (!state_->options.average) s.whole.set_grad(Tensor());
+    if (here(s.whole).numel() == 0) continue;
     if (s.moved) {
       bump_version(s.part, kOp);  // what was gathered and not used is old now
       continue;
     }
     whole.push_back(&s);
-    items.push_back({s.name, s.whole.detach().view({s.whole.numel()}), s.cut});
+    const Tensor own = here(s.whole).detach();
+    items.push_back({s.name, own.view({own.numel()}), s.cut});
   }
   if (whole.empty()) return;
   PartGather(state_->gathers, std::move(items)).finish();
@@ -283,17 +339,17 @@ void FullySharded::gather_updated() {
 }
 
 bool lies_in_parts(const Tensor& parameter) {
-  return !is_placed(parameter) && parameter.tier() == kRanks;
+  return here(parameter).tier() == kRanks;
 }
 
 Tensor as_it_lies(const Tensor& parameter) {
   if (!lies_in_parts(parameter)) return parameter;
   const std::lock_guard lock(g_parts_mutex);
-  const auto found = g_parts.find(parameter.storage().get());
+  const auto found = g_parts.find(here(parameter).storage().get());
   check(found != g_parts.end(), kOp, "a parameter of shape ", parameter.shape(),
         " lies in parts of which nobody knows");
-  bump_version(found->second.first, kOp);  // who writes to it changes what is gathered
-  return from_local(found->second.first, "S(0)", parameter.shape(), found->second.second);
+  bump_version(found->second.part, kOp);  // who writes to it changes what is gathered
+  return lying(found->second.part, parameter.shape(), found->second.layout);
 }
 
 std::vector<StreamedPart> FullySharded::blocks() const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "strata/nn/module.h"
 #include "strata/nn/streamed.h"
@@ -30,6 +31,11 @@ struct FullyShardedOptions {
   /// added up, they are taken in another order.
   bool reduce_every_pass = true;
   int64_t whole_below = 0;  ///< of 3: parameters of fewer elements stay whole in every rank
+  /// Of 1: whether finish() averages the gradients. false: they are whole and the same in all ranks by then, as
+  /// distributed::ExactGradients leaves them, and stay where they are until gather_updated().
+  bool average = true;
+  /// Of 1: names of parameters that are left alone, as if they were not the module's.
+  std::vector<std::string> leave_out;
 };
 
 /// Averages gradients over the ranks of an axis as distributed::DataParallel does, with the same bits, but a rank

@@ -15,6 +15,7 @@
 #include "strata/dist/processes_test_util.h"
 #include "strata/dist/rank_threads.h"
 #include "strata/nn/fully_sharded_test_util.h"
+#include "strata/nn/tensor_parallel.h"
 #include "strata/optim/optim.h"
 
 namespace strata::nn {
@@ -35,7 +36,27 @@ struct Way {
   int64_t width = Net::kWidth;
   FullyShardedOptions options = {};
   std::string mesh = "dp=3";
+  bool cut = false;  // along "tp", before
 };
+
+// Rows in uneven units, columns, segments, and a table: what is cut is cut again.
+distributed::ShardPlan plan_of(const Net& net) {
+  distributed::ShardPlan plan;
+  for (size_t i = 0; i < net.all.size(); ++i) {
+    const std::string at = cat("blocks.", i, '.');
+    const Placement rows = i == 0   ? Placement::sharded(0)
+                           : i == 1 ? parse_placements("S(0,segments=4+2+7)")[0]
+                                    : parse_placements("S(0,unit=13)")[0];  // all of it is rank 0's
+    plan.weights.push_back({at + "up.weight", rows});
+    plan.weights.push_back({at + "up.bias", rows});
+    Placement columns = rows;
+    columns.dim = 1;
+    plan.weights.push_back({at + "down.weight", columns});
+    plan.branches.push_back(cat("blocks.", i));
+  }
+  plan.weights.push_back({"table", Placement::sharded(0)});
+  return plan;
+}
 
 std::unique_ptr<optim::Optimizer> make(const Way& way, const NamedTensors& params) {
   if (way.adamw) return std::make_unique<optim::AdamW>(params, optim::AdamWOptions{.lr = 1e-2, .weight_decay = 0.1});
@@ -54,12 +75,14 @@ struct Trained {
 Trained train_here(const Way& way, int rank, int steps = 4) {
   Trained result;
   Net net(static_cast<uint64_t>(rank + 1), way.width);  // rank 0's weights win
+  if (way.cut) distributed::shard_module(net, plan_of(net), "tp", {.sequence = false});
   std::unique_ptr<distributed::DataParallel> ddp;
   std::unique_ptr<FullySharded> sharded;
   FullyShardedOptions o = way.options;
   o.zero = way.zero;
   if (way.zero == 0)
-    ddp = std::make_unique<distributed::DataParallel>(net.named_parameters(), distributed::group("world"));
+    ddp = std::make_unique<distributed::DataParallel>(net.named_parameters(),
+                                                      distributed::group(way.cut ? "dp" : "world"));
   else
     sharded = std::make_unique<FullySharded>(net, o);
   NamedTensors params;
@@ -79,7 +102,8 @@ Trained train_here(const Way& way, int rank, int steps = 4) {
       if (way.autocast) low.emplace(DType::bf16);
       const bool last = pass + 1 == way.passes;
       ddp ? ddp->reduce_next(last) : sharded->reduce_next(last);
-      const Tensor l = net.loss(words(rank, step, pass), way.all_use || rank == 1, way.again);
+      const int batch = way.cut ? distributed::group("dp").rank() : rank;
+      const Tensor l = net.loss(words(batch, step, pass), way.all_use || batch == 1, way.again);
       total += l.item();
       l.backward();
     }
@@ -234,6 +258,50 @@ TEST(FullySharded, BlocksMayLieAmongNeighboursUntilBackward) {
     expect_same({.zero = 3, .passes = 2, .options = {.reshard_to = n, .reduce_every_pass = false}, .mesh = "dp=4"},
                 cat("passes, to ", n));
   }
+}
+
+// What tensor parallelism leaves a rank is cut again: the bits of whole replicas of the parts.
+TEST(FullySharded, PartsOfCutParameters) {
+  for (const int zero : {1, 2, 3}) {
+    for (const bool clips : {false, true})
+      expect_same({.zero = zero, .clips = clips, .mesh = "dp=2 tp=2", .cut = true}, cat("zero=", zero));
+    expect_same({.zero = zero, .all_use = false, .mesh = "dp=3 tp=2", .cut = true}, cat("three, zero=", zero));
+  }
+  expect_same({.zero = 3, .again = true, .mesh = "tp=2 dp=2", .cut = true}, "checkpoint");
+  expect_same(
+      {.zero = 3, .passes = 2, .options = {.reshard_to = 2, .reduce_every_pass = false}, .mesh = "dp=4 tp=2", .cut = true},
+      "neighbours, passes");
+}
+
+TEST(FullySharded, ACutParameterLiesOnBothAxes) {
+  run_as_ranks(Mesh("dp=2 tp=2"), [](int rank) {
+    Net net(1);
+    const std::vector<float> want = net.all[1].up.weight.to_vector<float>();
+    distributed::shard_module(net, plan_of(net), "tp");
+    FullySharded sharded(net, {.zero = 3});
+    for (const auto& [name, t] : sharded.parameters()) {
+      if (name == "blocks.1.up.weight") {
+        is(distributed::placements_of(t) == "S(0,segments=4+2+7) S(0,part)", distributed::placements_of(t));
+        is(local_part(t).size(0) == (rank == 0 ? 4 : 3), cat("rows: ", local_part(t).size(0)));
+        is(distributed::full_tensor(t).to_vector<float>() == want, "the whole is another one");
+      }
+      if (name == "blocks.1.down.weight")
+        is(distributed::placements_of(t) == "S(1,segments=4+2+7) S(0)", distributed::placements_of(t));
+      if (name == "blocks.1.norm.weight") is(distributed::placements_of(t) == "S(0)", distributed::placements_of(t));
+    }
+    is(lies_in_parts(net.all[1].up.weight), "it does not come and go");
+    is(distributed::placements_of(as_it_lies(net.all[1].up.weight)) == "S(0,segments=4+2+7) S(0,part)", "as it lies");
+    // Parts along the axis itself are no parameters of it.
+    bool refused = false;
+    try {
+      Net other(1);
+      distributed::shard_module(other, plan_of(other), "dp");
+      const FullySharded twice(other, {.zero = 1});
+    } catch (const ValueError& e) {
+      refused = std::string(e.what()).find("lies in parts along 'dp' already") != std::string::npos;
+    }
+    is(refused, "taken");
+  });
 }
 
 TEST(FullySharded, ReplicasAverageParts) {

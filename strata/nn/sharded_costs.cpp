@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "strata/core/error.h"
@@ -21,12 +22,12 @@ struct InParts {
 
 // The buckets of gradients that travel together, in the order in which backward is taken to make them, as
 // distributed::ShardedGradients has them.
-int64_t bytes_on_their_way(const std::vector<const Tensor*>& trained, int64_t bucket_bytes) {
+int64_t bytes_on_their_way(const std::vector<std::pair<DType, int64_t>>& trained, int64_t bucket_bytes) {
   std::map<DType, int64_t> filling;
   int64_t largest = 0, buckets = 0, one = 0;
   for (size_t i = trained.size(); i-- > 0;) {
-    const int64_t bytes = trained[i]->nbytes();
-    int64_t& b = filling[trained[i]->dtype()];
+    const auto [dtype, bytes] = trained[i];
+    int64_t& b = filling[dtype];
     if (b == 0 || b + bytes > bucket_bytes) b = 0, ++buckets;
     b += bytes;
     largest = std::max(largest, b);
@@ -38,7 +39,8 @@ int64_t bytes_on_their_way(const std::vector<const Tensor*>& trained, int64_t bu
 
 }  // namespace
 
-ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, int ranks, int64_t passes) {
+ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, int ranks, int64_t passes,
+                           const std::map<std::string, Shape>& parts) {
   check(o.zero >= 0 && o.zero <= 3 && ranks >= 1 && passes >= 1, kOp,
         "zero is 0 to 3, ranks and passes at least 1, got ", o.zero, ", ", ranks, " and ", passes);
   check(o.reshard_to >= 0 && (o.reshard_to == 0 || ranks % o.reshard_to == 0), kOp, "reshard_to is ", o.reshard_to,
@@ -50,29 +52,34 @@ ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, i
   ShardedCosts costs;
   InParts moved, updated;  // of 3 what comes and goes, of 1 and 2 what is updated in parts
   StreamOptions stream{.whole_parts = true};
-  std::vector<const Tensor*> cut;
+  std::map<std::string, int64_t> moving;  // bytes, by name
+  std::vector<std::pair<DType, int64_t>> cut;
   int64_t trained = 0, own = 0, reduced = 0, averaged = 0;
   for (const auto& [name, t] : all) {
-    const bool has_rows = t.dim() > 0 && t.numel() > 0;
+    const auto left = parts.find(name);
+    const Shape shape = left == parts.end() ? t.shape() : left->second;
+    const auto size = static_cast<int64_t>(size_of(t.dtype()));
+    const int64_t numel = shape.product(), bytes = numel * size;
+    const bool has_rows = shape.size() > 0 && numel > 0;
     const bool alone = on[t.storage().get()] == 1 && t.nbytes() == static_cast<int64_t>(t.storage()->nbytes);
     const bool moves =
-        o.zero == 3 && has_rows && alone && is_floating(t.dtype()) && t.is_contiguous() && t.numel() >= o.whole_below;
-    const auto size = static_cast<int64_t>(size_of(t.dtype()));
-    const int64_t part = has_rows ? distributed::Cut(t.shape(), ranks).numel(0) * size : t.nbytes();
-    costs.parameters += moves ? part : t.nbytes();
+        o.zero == 3 && has_rows && alone && is_floating(t.dtype()) && t.is_contiguous() && numel >= o.whole_below;
+    const int64_t part = has_rows ? distributed::Cut(shape, ranks).numel(0) * size : bytes;
+    costs.parameters += moves ? part : bytes;
     if (moves) {
-      moved.whole += t.nbytes();
+      moving[name] = bytes;
+      moved.whole += bytes;
       moved.part += part;
     } else if (alone) {
       stream.in_place.push_back(name);
     }
     if (!t.requires_grad()) continue;
-    trained += t.numel();
-    own += o.zero == 0 ? t.numel() : part / size;
+    trained += numel;
+    own += o.zero == 0 ? numel : part / size;
     const bool in_parts = o.zero > 1 && has_rows;
-    costs.gradients += in_parts ? part : t.nbytes();
-    (in_parts ? reduced : averaged) += in_parts ? part : t.nbytes();
-    if (in_parts) cut.push_back(&t);
+    costs.gradients += in_parts ? part : bytes;
+    (in_parts ? reduced : averaged) += in_parts ? part : bytes;
+    if (in_parts) cut.emplace_back(t.dtype(), bytes);
     if (o.zero > 0 && has_rows && !moves) updated.part += part;
   }
   if (trained > 0) costs.updated = static_cast<double>(own) / static_cast<double>(trained);
@@ -84,7 +91,13 @@ ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, i
   costs.sends_parameters = updated.sent(ranks);
   if (o.zero != 3) return costs;
   int64_t largest = 0;
-  for (const StreamedPart& p : parts_of(module, stream)) largest = std::max(largest, p.bytes);
+  for (const StreamedPart& p : parts_of(module, stream)) {
+    const std::string list = ", " + p.name + ", ";
+    int64_t bytes = 0;
+    for (const auto& [name, n] : moving)
+      if (name.starts_with(p.name + ".") || list.find(", " + name + ", ") != std::string::npos) bytes += n;
+    largest = std::max(largest, bytes);
+  }
   const int64_t again = o.reshard_to == 1 ? 0 : moved.whole - largest;  // for backward
   const int64_t kept = o.reshard_to > 1 && o.reshard_to < ranks ? again / o.reshard_to : 0;
   costs.gathered = o.reshard_to == 1 ? moved.whole : std::min(moved.whole, 2 * largest) + kept;

@@ -2,6 +2,8 @@
 // What sharing a network's memory among ranks costs and saves, known before it is done. docs/design/dist.md
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "strata/nn/fully_sharded.h"
 
@@ -23,7 +25,9 @@ struct ShardedCosts {
 /// Of `ranks` ranks that share `module` as these options say, `passes` forward and backward passes a step; zero = 0 is
 /// distributed::DataParallel. The module may be on any device, meta included; replicas are not counted. A block is
 /// taken to be gathered once in forward and, where it has gone, once in backward; the largest one is still there when
-/// backward begins. Throws ValueError for numbers that make no sense.
-ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& options, int ranks, int64_t passes = 1);
+/// backward begins. `cut`: of parameters that tensor parallelism cuts, by name, the shape of what it leaves a rank, of
+/// which the costs then are. Throws ValueError for numbers that make no sense.
+ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& options, int ranks, int64_t passes = 1,
+                           const std::map<std::string, Shape>& cut = {});
 
 }  // namespace strata::nn

@@ -6,6 +6,7 @@
 #include "strata/autograd/recompute.h"
 #include "strata/core/autocast.h"
 #include "strata/core/op_base.h"
+#include "strata/core/placement.h"
 #include "strata/memory/transfers.h"
 #include "strata/nn/streamed_inl.h"
 
@@ -73,7 +74,7 @@ struct StreamScope::Watch final : CallObserver {
     for (const Tensor& t : call.targets) see(t, true);
     if (!converts) return;
     // What autocast will read in the parameter's place lives where that does.
-    cast = std::get<Tensor>(args[0]).storage();
+    cast = strata::detail::here(std::get<Tensor>(args[0])).storage();
     on_tier.emplace(state.options.tier);
   }
   // Of a whole parameter to autocast's precision.
@@ -82,7 +83,7 @@ struct StreamScope::Watch final : CallObserver {
       return false;
     const auto* t = std::get_if<Tensor>(&args[0]);
     if (!t || !t->defined() || t->dtype() != DType::f32 || !is_reduced_floating(std::get<DType>(args[1]))) return false;
-    const auto known = state.keys.find(t->storage().get());
+    const auto known = state.keys.find(strata::detail::here(*t).storage().get());
     return known != state.keys.end() && t->shape() == state.slots[known->second / 2].parameter.shape();
   }
   void close() {
@@ -92,7 +93,7 @@ struct StreamScope::Watch final : CallObserver {
   // An argument. What is only converted need not stay near.
   void see(const Tensor& t, bool hold) {
     if (!t.defined()) return;
-    const auto known = state.keys.find(t.storage().get());
+    const auto known = state.keys.find(strata::detail::here(t).storage().get());
     if (known == state.keys.end()) return;
     const Key key = known->second;
     use(key, hold);

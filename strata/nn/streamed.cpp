@@ -4,6 +4,7 @@
 #include <map>
 
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/core/rebind.h"
 #include "strata/core/recording_marks.h"
 #include "strata/core/storage_watch.h"
@@ -12,6 +13,8 @@
 
 namespace strata::nn {
 namespace {
+
+using strata::detail::here;
 
 bool is_container(const Module& m) {
   return m.kind() == "ModuleList" || m.kind() == "Sequential";
@@ -70,7 +73,7 @@ void Streamed::State::add_part(const std::string& name, const NamedTensors& para
     part.slots.push_back(slots.size());
     const bool in_place = is_in_place(full);
     slots.push_back({.name = full, .parameter = t, .part = parts.size() - 1, .in_place = in_place});
-    if (!in_place) part.shown.bytes += t.nbytes();
+    if (!in_place) part.shown.bytes += here(t).nbytes();
   }
 }
 
@@ -86,7 +89,7 @@ void Streamed::State::descend(const Module& module, const std::string& at, bool 
   for (const auto& [name, t] : module.named_parameters()) {
     if (std::ranges::find(seen, &t.impl()) != seen.end()) continue;
     all.emplace_back(below(at, name), t);
-    if (!is_in_place(all.back().first)) bytes += t.nbytes();
+    if (!is_in_place(all.back().first)) bytes += here(t).nbytes();
     if (name.find('.') == std::string::npos) own.push_back(all.back());
   }
   const auto children = module.named_children();
@@ -109,16 +112,19 @@ void Streamed::State::find_parts(const Module& module) {
   std::vector<const TensorImpl*> seen;
   // Several on one storage, or a part of one: moving them would part them.
   std::map<const Storage*, std::vector<std::string>> on;
-  for (const auto& [name, t] : module.named_parameters()) on[t.storage().get()].push_back(name);
+  for (const auto& [name, t] : module.named_parameters()) on[here(t).storage().get()].push_back(name);
   for (const auto& [name, t] : module.named_parameters()) {
-    const auto& names = on[t.storage().get()];
+    const auto& names = on[here(t).storage().get()];
     const bool alone = names.size() == 1;
-    if (alone && t.nbytes() == static_cast<int64_t>(t.storage()->nbytes)) continue;
+    // What lies in parts goes to no other tier; who made it for this one has it there.
+    const bool stays = is_placed(t) && !is_in_place(name) && here(t).tier() != options.tier;
+    if (alone && !stays && here(t).nbytes() == static_cast<int64_t>(here(t).storage()->nbytes)) continue;
     seen.push_back(&t.impl());
     parts.push_back({.shown = {.name = name, .bytes = 0}});
     parts.back().shown.note =
-        alone ? "is a part of a larger tensor: stays where it is"
-              : cat("shares its bytes with '", name == names[0] ? names[1] : names[0], "': stays where it is");
+        stays   ? "is a sharded tensor: stays where it is"
+        : alone ? "is a part of a larger tensor: stays where it is"
+                : cat("shares its bytes with '", name == names[0] ? names[1] : names[0], "': stays where it is");
   }
   descend(module, "", false, seen);
 }
@@ -127,16 +133,16 @@ void Streamed::State::refresh() {
   for (size_t i = 0; i < slots.size(); ++i) {
     Slot& s = slots[i];
     const Tensor& t = s.parameter;
-    if (s.home != t.storage()) {
+    if (s.home != here(t).storage()) {
       const Tier tier = s.in_place ? options.in_place_tier : options.tier;
       const memory::Backend& backend = memory::backend(t.device(), tier);
       check(backend.bytes == memory::Bytes::movable || s.in_place, "Streamed", "memory of tier '", backend.tier.name(),
             "' of ", t.device(), " does not move: what lives there is read in place");
       check(backend.bytes == memory::Bytes::fixed || !s.in_place, "Streamed", "'", s.name,
             "' is to be read in place, but bytes of tier '", backend.tier.name(), "' of ", t.device(), " move");
-      if (t.tier() != backend.tier) move_home(t, backend.tier);
+      if (here(t).tier() != backend.tier) move_home(t, backend.tier);
       if (s.home) keys.erase(s.home.get());
-      s.home = t.storage();
+      s.home = here(t).storage();
       keys[s.home.get()] = 2 * i;
     }
     settle_low(s);
@@ -165,10 +171,11 @@ void Streamed::State::settle_low(Slot& s) {
   const auto slot = static_cast<size_t>(&s - slots.data());
   const AutogradMeta* known = s.parameter.impl().autograd.get();
   const Tensor low = known ? known->low.tensor : Tensor();
-  if (low.defined() && low.tier() != memory::backend(low.device(), options.tier).tier) {
+  if (low.defined() && here(low).tier() != memory::backend(low.device(), options.tier).tier) {
     const strata::detail::ThreadModeScope plain({false, 0});
     const memory::TierScope own{Tier()};
-    const Tensor there = low.to(options.tier);
+    Tensor there = here(low).to(options.tier);
+    if (is_placed(low)) there = strata::detail::place(there, low.meta(), layout_of(low));
     autograd_meta(s.parameter).low.tensor = there;
     set_low(slot, there);
   } else {
@@ -178,9 +185,9 @@ void Streamed::State::settle_low(Slot& s) {
 
 void Streamed::State::set_low(size_t slot, const Tensor& low) {
   Slot& s = slots[slot];
-  if (s.low.defined()) keys.erase(s.low.storage().get());
+  if (s.low.defined()) keys.erase(here(s.low).storage().get());
   s.low = low;
-  if (low.defined()) keys[low.storage().get()] = 2 * slot + 1;
+  if (low.defined()) keys[here(low).storage().get()] = 2 * slot + 1;
 }
 
 // nullptr for what is read in place, and for a copy that is not of the parameter's values any more.
@@ -188,7 +195,7 @@ Storage* Streamed::State::storage_of(Key key) const {
   const Slot& s = slots[key / 2];
   if (key % 2 == 0) return s.in_place ? nullptr : s.home.get();
   if (!s.low.defined() || !autograd_meta(s.parameter).low.is_current(s.parameter, s.low.dtype())) return nullptr;
-  return s.low.storage().get();
+  return here(s.low).storage().get();
 }
 
 void move_parameters(const Module& module, Tier tier) {

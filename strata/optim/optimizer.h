@@ -127,6 +127,10 @@ class Optimizer {
   /// stages of a pipeline have; beside the axes of sharded parameters, whose meshes are without that one. All of them
   /// step together. "" is the state that it begins with.
   void norm_over(std::string group) { norm_group_ = std::move(group); }
+  /// Norms and divergences are those of the gradients of `whole` instead of the parameters': where these are this rank's
+  /// parts and those are all of it, in every rank alike, the norm has the same bits whatever the parts are, and no
+  /// rank asks another one. They must have their gradients when a step is made. Empty is the state that it begins with.
+  void norm_of(TensorList whole) { norm_of_ = std::move(whole); }
 
   /// Drops the gradients, or (with set_to_none false) fills them with zeros.
   void zero_grad(bool set_to_none = true);
@@ -329,6 +333,7 @@ class Optimizer {
   std::shared_ptr<Home> home_;    // nullptr for the parameters' own device
   std::shared_ptr<Ahead> ahead_;  // nullptr where step() updates before it returns
   std::string norm_group_;        // of norm_over()
+  TensorList norm_of_;            // of norm_of()
 };
 
 /// An optimizer whose groups have `Options`, which must have the members `double lr`, `LowPrecision low` and

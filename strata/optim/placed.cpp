@@ -168,7 +168,7 @@ GradParts::OnDevice GradParts::look_on_device(const Tensor& loss) const {
 }
 
 GradParts Optimizer::gradients_of(const TensorList& holders, bool writable) const {
-  return {holders, writable, name_, norm_group_};
+  return {norm_of_.empty() || writable ? holders : norm_of_, writable, name_, norm_group_};
 }
 
 void Optimizer::check_sharded(const Param& p) const {

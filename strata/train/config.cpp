@@ -349,6 +349,9 @@ void check_together(const TrainConfig& c, const Origins& origins) {
     if (const std::string why = LayeredAccumulation::refuses(c); !why.empty())
       fail(blame({"memory.accumulation", "train.accumulate", "data.format"}), "memory.accumulation = layers: " + why);
   }
+  if (c.save_async && c.memory.any())
+    fail(blame({"train.save_async"}),
+         "train.save_async is not for [memory]: what it copies is in no budget; leave one of them out");
   if (const std::string why = ExactStep::refuses(c); !why.empty()) fail(blame({"parallel.exact"}), why);
   const ModelConfig& m = c.model;
   if (own && m.dim % m.heads != 0)

@@ -81,6 +81,7 @@ struct MemoryConfig {
 /// Section [parallel]: how a run is spread over the ranks of a job. docs/guide/parallel.md.
 struct ParallelConfig {
   int64_t dp = 0;
+  std::string shares;
   int64_t exact = 0;
   int64_t zero = 0;
   std::string reshard = "always";
@@ -150,6 +151,7 @@ struct TrainConfig {
   int64_t eval_batches = 8;
   int64_t save_every = 200;
   bool save_first = false;
+  bool save_async = false;
   int64_t keep_last = 2;
   std::string sample_prompt = "\n";
   int64_t sample_tokens = 256;

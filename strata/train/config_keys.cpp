@@ -294,6 +294,10 @@ std::vector<ConfigKey> make_keys() {
       {"train.save_every", kInteger, "Steps between checkpoints; 0 saves at the end only, -1 never.", "", -1, kCount,
        top<&T::save_every>},
       {"train.save_first", kBoolean, "Saves the initial weights too, as step 0.", "", 0, 0, top<&T::save_first>},
+      {"train.save_async", kBoolean,
+       "Checkpoints are written beside the steps that follow, from copies in the host's memory, which stay: as much as "
+       "this rank writes of weights and optimizer state. Not with [memory].",
+       "", 0, 0, top<&T::save_async>},
       {"train.keep_last", kInteger, "Checkpoints kept.", "", 1, kCount, top<&T::keep_last>},
       {"train.sample_prompt", kText, "Start of the text that the model continues for the report.", "", 0, 0,
        top<&T::sample_prompt>},
@@ -343,6 +347,10 @@ std::vector<ConfigKey> make_keys() {
        "Ranks that share each batch, each with the whole model: train.batch counts the rows of all. 0: those of the job "
        "(strata launch, mpirun, srun, torchrun) that parallel.pp, parallel.tp and parallel.cp leave.",
        "", 0, kCount, parallel_of<&ParallelConfig::dp>},
+      {"parallel.shares", kText,
+       "A number for each rank of parallel.dp: rows of each batch are shared out in this proportion (\"2 1\"), for one that "
+       "is slower, or has less memory, than the others. Empty: evenly. Gradients and losses are those of the whole batch.",
+       "", 0, 0, parallel_of<&ParallelConfig::shares>},
       {"parallel.exact", kInteger,
        "Micro-batches that each batch is computed in, for the same bits on any number of ranks that divides them: their "
        "gradients are added in f32 in a fixed order, by whoever has them. 0: as the ranks come, up to rounding.",

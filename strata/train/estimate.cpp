@@ -8,10 +8,12 @@
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/offload.h"
 #include "strata/core/dry_run.h"
+#include "strata/core/placement.h"
 #include "strata/data/dataset.h"
 #include "strata/dist/exact_gradients.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/timeline_data.h"
+#include "strata/models/tensor_parallel.h"
 #include "strata/nn/convert.h"
 #include "strata/nn/packed.h"
 #include "strata/nn/sharded_costs.h"
@@ -88,7 +90,8 @@ TrainConfig checked(TrainConfig config) {
 
 TrainConfig rows_of_a_rank(TrainConfig config) {
   const int64_t dp = std::max<int64_t>(config.parallel.dp, 1);
-  config.batch = (config.batch + dp - 1) / dp;
+  const std::vector<int64_t> rows = shared_rows(config, dp);
+  config.batch = rows.empty() ? (config.batch + dp - 1) / dp : *std::ranges::max_element(rows);
   return config;
 }
 // What attention over parts of sequences takes beside its results and sends, of parallel.cp: of the block that takes
@@ -197,29 +200,96 @@ class DryRun {
   std::shared_ptr<SavedTensorOffload> offload;
 };
 
+// Of the parameters that parallel.tp cuts, what the first of its ranks has.
+std::map<std::string, Shape> left_by_tp(const TrainConfig& config, const TokenDecoder& decoder) {
+  std::map<std::string, Shape> left;
+  const int64_t tp = config.parallel.tp;
+  const auto* const model = dynamic_cast<const LanguageModel*>(&decoder);
+  if (tp <= 1 || !model) return left;
+  std::map<std::string, Shape> whole;
+  for (const auto& [name, t] : model->named_parameters()) whole.emplace(name, t.shape());
+  const auto mesh = std::make_shared<const MeshPlace>(MeshPlace{{{"tp", static_cast<int>(tp), 0}}});
+  for (const distributed::ShardPlan::Weight& w : shard_plan(*model, tp).weights)
+    left[w.name] = Layout{mesh, {w.placement}}.local_shape(whole.at(w.name));
+  return left;
+}
+
+struct Weights {
+  int64_t bytes = 0;    // of all
+  int64_t trained = 0;  // elements
+};
+Weights weights_of(const nn::Module& module, const std::map<std::string, Shape>& left) {
+  Weights all;
+  for (const auto& [name, t] : module.named_parameters()) {
+    const auto part = left.find(name);
+    const int64_t numel = part == left.end() ? t.numel() : part->second.product();
+    all.bytes += numel * static_cast<int64_t>(size_of(t.dtype()));
+    if (t.requires_grad()) all.trained += numel;
+  }
+  return all;
+}
+
+// What one of parallel.tp ranks has, where one alone would have `e`. Of a block's activations it has its share, but for
+// what goes into its two branches, which is whole; without parallel.sequence that is so, too, of what lies between.
+MemoryEstimate of_a_part(MemoryEstimate e, const TrainConfig& config, const Weights& whole, const Weights& part,
+                         int64_t& activations) {
+  const auto tp = static_cast<double>(config.parallel.tp);
+  const double bytes = static_cast<double>(part.bytes) / static_cast<double>(whole.bytes);
+  const double trained = static_cast<double>(part.trained) / static_cast<double>(std::max<int64_t>(whole.trained, 1));
+  const int64_t rows = config.batch * config.model.context * config.model.dim * size_of(activation_dtype(config));
+  const auto whole_rows = static_cast<double>(config.model.layers * (config.parallel.sequence ? 2 : 4) * rows);
+  const auto times = [](int64_t n, double share) { return static_cast<int64_t>(static_cast<double>(n) * share); };
+  const auto share = [&](int64_t n) {
+    return std::min(n, times(n, 1 / tp) + static_cast<int64_t>(whole_rows * (1 - 1 / tp)));
+  };
+  const MemoryEstimate before = e;
+  e.parameters = times(e.parameters, bytes);
+  e.gradients = times(e.gradients, trained);
+  e.optimizer = times(e.optimizer, trained);
+  e.sums = times(e.sums, trained);
+  e.activations = share(e.activations);
+  activations = share(activations);
+  // Gradients and activations at the peak, each by its share.
+  const int64_t both = before.peak - before.parameters - before.optimizer - before.data;
+  const int64_t gradients = std::min(before.gradients, std::max<int64_t>(both - before.activations, 0));
+  e.peak = e.parameters + e.optimizer + e.data + times(gradients, trained) + share(both - gradients);
+  return e;
+}
+
 // What one of the ranks of parallel.dp and parallel.cp has and sends, where one alone would have `e`; `activations` are
 // the most at any time.
-MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const nn::Module& module, int64_t activations) {
+MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const DryRun& run, int64_t activations) {
+  const nn::Module& module = run.module();
   const int64_t rows = std::max<int64_t>(config.parallel.dp, 1), dp = rows > 1 ? rows : config.parallel.cp;
+  const int64_t all = rows * config.parallel.cp;
+  const std::map<std::string, Shape> left = left_by_tp(config, *run.model);
+  const Weights part = weights_of(module, left);
+  if (!left.empty()) e = of_a_part(e, config, weights_of(module, {}), part, activations);
+  if (config.save_async) e.copies = (part.bytes + e.optimizer) / all;
   if (dp <= 1) return e;
-  e.ranks = rows * config.parallel.cp;
-  if (config.parallel.exact > 0) return e;  // micro-batches' sums travel otherwise, and nothing lies in parts
+  e.ranks = all;
   const nn::FullyShardedOptions o = sharded_options(config.parallel, dp);
-  const auto sharing = static_cast<int>(o.zero == 0 ? e.ranks : dp);
-  const nn::ShardedCosts costs = nn::sharded_costs(module, o, sharing, config.accumulate);
+  const auto sharing = static_cast<int>(o.zero == 0 ? all : dp);
+  const nn::ShardedCosts costs = nn::sharded_costs(module, o, sharing, config.accumulate, left);
+  if (config.parallel.exact > 0) {  // micro-batches' sums travel otherwise, and no gradient lies in parts
+    const int64_t own = static_cast<int64_t>(static_cast<double>(e.optimizer) * costs.updated);
+    e.peak -= e.optimizer - own;
+    e.optimizer = own;
+    return e;
+  }
   e.sends_parameters = costs.sends_parameters;
   e.sends_gradients = costs.sends_gradients;
-  // After the first step buckets are made anew, in the order in which gradients came, beside those that hold them.
+  // Buckets of whole gradients stay, so they are there beside all activations. After the first step they are made anew,
+  // in the order in which gradients came, beside those that hold them.
   const auto both_buckets = [&] {
-    return o.zero < 2 ? e.parameters + e.optimizer + e.data + 2 * e.gradients : int64_t{0};
+    return o.zero < 2 ? e.parameters + e.optimizer + e.data + e.gradients + std::max(e.gradients, activations)
+                      : int64_t{0};
   };
   if (o.zero == 0) {
     e.peak = std::max(e.peak, both_buckets());
     return e;
   }
-  int64_t weights = 0;
-  for (const Tensor& t : module.parameters()) weights += t.nbytes();
-  const int64_t copies = std::max<int64_t>(e.parameters - weights, 0);  // autocast's, which lie as what they are of
+  const int64_t copies = std::max<int64_t>(e.parameters - part.bytes, 0);  // autocast's, which lie as what they are of
   // Whole ones add up over passes, or leave as they come. Activations go meanwhile: what is both at a time is no more
   // than this.
   const bool whole =
@@ -312,7 +382,9 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
                              .peak = after.peak_reserved - before.reserved,
                              .sums = sums};
   alone.sends_activations = context.sends * config.accumulate;
-  return of_a_rank(alone, config, run.module(), std::max(alone.activations, saved_bytes));
+  MemoryEstimate e = of_a_rank(alone, config, run, std::max(alone.activations, saved_bytes));
+  if (on_cpu) e.peak += e.copies;
+  return e;
 }
 
 OffloadMeasured dry_saved(const TrainConfig& given) {

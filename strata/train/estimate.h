@@ -25,6 +25,8 @@ struct MemoryEstimate {
   int64_t data = 0;         ///< batches made ready
   int64_t peak = 0;         ///< of the heap that holds them all: their sum, and what fragmentation adds
   int64_t sums = 0;         ///< beside gradients, in f32, while parallel.exact's micro-batches are added
+  /// Of train.save_async: copies in the host's memory; a part of `peak` where the run is on the processor.
+  int64_t copies = 0;
   int64_t ranks = 1;        ///< of parallel.dp times parallel.cp
   /// Bytes that a rank sends to others in a step (nn::ShardedCosts); 0 with parallel.exact.
   int64_t sends_parameters = 0, sends_gradients = 0;
@@ -33,7 +35,8 @@ struct MemoryEstimate {
 
 /// Runs one training step of the settings on the meta device: the same code, shapes only. model.vocab 0 is taken as the
 /// byte tokenizer's 256. With parallel.dp ranks a rank has its rows of the batch, with parallel.cp its positions of them,
-/// and what parallel.zero leaves it; other layouts are not looked at. Throws ValueError for settings that do not fit
+/// and what parallel.zero leaves it; with parallel.tp its parts of the weights, and about its share of the activations,
+/// which are not computed in parts here. Pipelines are not looked at. Throws ValueError for settings that do not fit
 /// together. `recomputed` of the blocks keep only their inputs; as memory.recompute says where it is not given.
 /// With `saved`, forward's saved tensors are dropped and made again as that plan says; none of it leaves. With
 /// `layered`, all of train.accumulate's batches go through so many blocks before the next come.

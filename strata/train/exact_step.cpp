@@ -3,6 +3,7 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/rng.h"
+#include "strata/dist/collectives/placed.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/join/join.h"
@@ -18,10 +19,9 @@ std::string ExactStep::refuses(const TrainConfig& c) {
   const auto refuse = [&](bool yes, const std::string& text) {
     if (yes && what.empty()) what = cat("parallel.exact = ", n, " is not for ", text);
   };
-  refuse(c.parallel.tp > 1, cat("parallel.tp = ", c.parallel.tp, ": products that are cut add in another order"));
   refuse(c.parallel.cp > 1, cat("parallel.cp = ", c.parallel.cp, ": a rank has the gradients of its positions alone"));
   refuse(c.parallel.pp > 1, cat("parallel.pp = ", c.parallel.pp, ": a stage has the gradients of its layers alone"));
-  refuse(c.parallel.zero > 0, cat("parallel.zero = ", c.parallel.zero, ": its norms are sums of parts"));
+  refuse(c.parallel.zero > 1, cat("parallel.zero = ", c.parallel.zero, ": its gradients lie in parts, 1 has whole ones"));
   refuse(c.memory.any(), "[memory]: what it moves is planned for other passes");
   refuse(c.data.format != "text",
          cat("data.format = ", c.data.format, ": its rows have different numbers of learned tokens"));
@@ -41,7 +41,7 @@ ExactStep::ExactStep(const nn::NamedTensors& parameters, distributed::Group* gro
       gradients_(parameters, group, count_) {}
 
 void ExactStep::run(const std::vector<data::Batch>& batches, const std::function<Tensor(const data::Batch&)>& loss,
-                    const std::function<void(const Tensor&)>& backward) {
+                    const std::function<void(const Tensor&)>& backward, bool travels) {
   gradients_.begin();
   losses_.clear();
   Generator& random = default_generator();
@@ -58,8 +58,9 @@ void ExactStep::run(const std::vector<data::Batch>& batches, const std::function
     const Tensor l = loss(micro);
     {
       const NoGrad guard;
-      losses_.push_back(to(l.detach(), DType::f64).view({1}));
+      losses_.push_back(to(distributed::full_tensor(l.detach()), DType::f64).view({1}));
     }
+    if (travels && i + 1 == gradients_.count()) gradients_.reduce_next();
     backward(count_ == 1 ? l : l * (1.0 / static_cast<double>(count_)));
     gradients_.add();
   }

@@ -23,9 +23,10 @@ class ExactStep {
   /// Without `group` this process has all micro-batches. Throws as ExactGradients.
   ExactStep(const nn::NamedTensors& parameters, distributed::Group* group, const TrainConfig& config);
 
-  /// loss(micro-batch), and backward(loss over their number), for all of this rank's: `batches` are its rows.
+  /// loss(micro-batch), and backward(loss over their number), for all of this rank's: `batches` are its rows. The last
+  /// one's gradients travel while they come, unless it is said that they do not: for passes that may end early.
   void run(const std::vector<data::Batch>& batches, const std::function<Tensor(const data::Batch&)>& loss,
-           const std::function<void(const Tensor&)>& backward);
+           const std::function<void(const Tensor&)>& backward, bool travels = true);
   /// Makes the parameters' gradients those of the step. The step's loss: all micro-batches', added by their numbers,
   /// f64.
   Tensor finish();

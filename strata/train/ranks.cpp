@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <utility>
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
@@ -43,6 +48,42 @@ nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t 
   return o;
 }
 
+std::vector<int64_t> shared_rows(const TrainConfig& config, int64_t dp) {
+  const std::string& text = config.parallel.shares;
+  if (text.empty() || dp <= 1) return {};
+  check(config.parallel.pp == 1 && config.parallel.exact == 0, "train", "parallel.shares = '", text, "' is not for ",
+        config.parallel.pp > 1 ? "parallel.pp" : "parallel.exact", ", whose micro-batches are all alike");
+  std::vector<double> shares;
+  double all = 0;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    double n = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
+    check(error == std::errc() && end == word.data() + word.size() && n > 0 && std::isfinite(n), "train",
+          "parallel.shares is '", text, "': '", word, "' is no positive number");
+    shares.push_back(n);
+    all += n;
+  }
+  check(static_cast<int64_t>(shares.size()) == dp, "train", "parallel.shares is '", text, "', of ", shares.size(),
+        " numbers: wanted one for each of the ", dp, " ranks of parallel.dp");
+  // The largest remainders get what is left over.
+  std::vector<int64_t> rows;
+  std::vector<std::pair<double, size_t>> rest;
+  int64_t left = config.batch;
+  for (size_t r = 0; r < shares.size(); ++r) {
+    const double exact = static_cast<double>(config.batch) * shares[r] / all;
+    rows.push_back(static_cast<int64_t>(exact));
+    rest.emplace_back(static_cast<double>(rows[r]) - exact, r);
+    left -= rows[r];
+  }
+  std::ranges::sort(rest);
+  for (size_t i = 0; left > 0; ++i, --left) ++rows[rest[i % rest.size()].second];
+  for (size_t r = 0; r < rows.size(); ++r)
+    check(rows[r] > 0, "train", "parallel.shares is '", text, "', by which rank ", r, " has no row of a batch of ",
+          config.batch);
+  return rows;
+}
+
 Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(config.parallel.sequence) {
   using namespace distributed;
   const int64_t ranks = distributed::size(), pp = config.parallel.pp, cp = config.parallel.cp, others = pp * tp_ * cp;
@@ -61,8 +102,9 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
   check(config.parallel.exact % dp == 0, "train", "parallel.exact is ", config.parallel.exact, ", which ", dp,
         " ranks do not share evenly: take a multiple of the ranks");
   if (ranks == 1) return;
-  check(config.batch % dp == 0, "train", "train.batch is ", config.batch, ", which ", dp,
-        " ranks do not share evenly: it counts the rows of all of them");
+  rows_ = shared_rows(config, dp);
+  check(!rows_.empty() || config.batch % dp == 0, "train", "train.batch is ", config.batch, ", which ", dp,
+        " ranks do not share evenly: it counts the rows of all of them (parallel.shares takes uneven ones)");
   check(config.data.format == "text", "train", "data.format = ", config.data.format, " is for one rank: its ",
         "rows have different numbers of learned tokens, so the ranks' losses cannot be averaged");
   check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
@@ -77,10 +119,10 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
   sharing_ = sharded_options(config.parallel, dp > 1 ? dp : cp);
   check(sharing_.zero == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
         config.tune.method);
-  for (const auto& [axis, n] : {std::pair("tp", tp_), std::pair("pp", pp)}) {
-    check(sharing_.zero == 0 || n == 1, "train", "parallel.zero and parallel.", axis,
-          " are not for one run: take one of them, with parallel.dp");
-  }
+  check(sharing_.zero <= 1 || pp == 1, "train", "parallel.zero = ", sharing_.zero,
+        " and parallel.pp are not for one run: parallel.zero = 1 is, with parallel.dp");
+  // What adds up gradients gives whole ones.
+  sharing_.average = pp == 1 && config.parallel.exact == 0;
   if (pp > 1) ModelPipeline::check_settings(config);
   set_mesh(
       Mesh(cat(pp > 1 ? cat("pp=", pp, ' ') : std::string(), "dp=", dp, cp > 1 ? cat(" cp=", cp) : std::string(),
@@ -98,6 +140,12 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
   if (dp * cp > 1) group_ = &group(cp == 1 ? "dp" : dp == 1 ? "cp" : "dp+cp");
 }
 Ranks::~Ranks() = default;
+
+double Ranks::row_weight() const {
+  if (rows_.empty()) return 1;
+  const auto all = static_cast<double>(std::accumulate(rows_.begin(), rows_.end(), int64_t{0}));
+  return static_cast<double>(rows_[static_cast<size_t>(rank_)]) * static_cast<double>(size_) / all;
+}
 
 void Ranks::meet() const {
   if (world_) world_->barrier();
@@ -141,21 +189,39 @@ void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainC
 
 void Ranks::share_parameters(const nn::Module& model) {
   if (!group_ || sharing_.zero == 0) return;
-  sharded_ = std::make_unique<nn::FullySharded>(model, sharing_);
+  nn::FullyShardedOptions o = sharing_;
+  if (pipeline_) {
+    std::set<std::string> own;
+    for (const auto& [name, t] : whole_parameters(model)) own.insert(name);
+    for (const auto& [name, t] : model.named_parameters())
+      if (!own.contains(name)) o.leave_out.push_back(name);
+  }
+  sharded_ = std::make_unique<nn::FullySharded>(model, o);
+}
+
+void Ranks::set_norm(optim::Optimizer& optimizer, const nn::Module& model) const {
+  if (pipeline_) optimizer.norm_over("pp");
+  if (!sharded_ || pipeline_ || sharing_.average) return;
+  TensorList whole;
+  for (const auto& [name, t] : whole_parameters(model)) whole.push_back(t);
+  optimizer.norm_of(std::move(whole));
+}
+
+nn::NamedTensors Ranks::whole_parameters(const nn::Module& model) const {
+  return pipeline_ ? pipeline_->own(trained_parameters(model)) : trained_parameters(model);
 }
 
 nn::NamedTensors Ranks::own_parameters(const nn::Module& model) const {
-  if (sharded_) return sharded_->parameters();
-  return pipeline_ ? pipeline_->own(trained_parameters(model)) : trained_parameters(model);
+  return sharded_ ? sharded_->parameters() : whole_parameters(model);
 }
 
 void Ranks::take_gradients(const nn::Module& model, const TrainConfig& config) {
   if (config.parallel.exact > 0) {
-    exact_ = std::make_unique<ExactStep>(own_parameters(model), group_, config);
+    exact_ = std::make_unique<ExactStep>(whole_parameters(model), group_, config);
     return;
   }
-  if (!group_ || sharded_) return;
-  nn::NamedTensors parameters = own_parameters(model);
+  if (!group_ || (sharded_ && sharing_.average)) return;
+  nn::NamedTensors parameters = whole_parameters(model);
   if (pipeline_)  // a gradient that comes in two parts travels when they were added
     std::erase_if(parameters, [&](const auto& p) { return p.second.same_as(pipeline_->tied()); });
   gradients_ = std::make_unique<distributed::DataParallel>(parameters, *group_);
@@ -178,6 +244,7 @@ Device Ranks::device(const TrainConfig& config) {
 void Ranks::finish_step(Tensor& loss) const {
   if (exact_) {
     loss = exact_->finish();
+    if (sharded_) sharded_->finish();
     return;
   }
   if (shares_weights()) loss = distributed::full_tensor(loss);
@@ -192,7 +259,8 @@ void Ranks::finish_step(Tensor& loss) const {
     }
   }
   if (!group_) return;
-  gradients_ ? gradients_->finish() : sharded_->finish();
+  if (gradients_) gradients_->finish();
+  if (sharded_) sharded_->finish();
   NoGrad guard;
   loss = loss.clone();
   group_->run(loss.device(), "loss", [&](distributed::Collectives& c) {
@@ -201,8 +269,8 @@ void Ranks::finish_step(Tensor& loss) const {
 }
 
 void Ranks::finish_update() const {
-  if (pipeline_) pipeline_->renew_tied();
   if (sharded_) sharded_->gather_updated();
+  if (pipeline_) pipeline_->renew_tied();
 }
 
 void Ranks::seed_step(int64_t seed, int64_t step) const {

@@ -11,6 +11,7 @@
 #include "strata/dist/data_parallel.h"
 #include "strata/models/language_model.h"
 #include "strata/nn/fully_sharded.h"
+#include "strata/optim/optimizer.h"
 #include "strata/train/config.h"
 
 namespace strata {
@@ -21,6 +22,11 @@ class ModelPipeline;
 /// What [parallel] says of parts of the model among `ranks`: those of parallel.dp, or, of one, of parallel.cp. Throws
 /// ValueError naming parallel.reshard where it is neither a word nor a number that divides them.
 nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t ranks);
+
+/// Rows that each of `dp` ranks has of a batch as parallel.shares says: whole ones, in proportion as near as can be.
+/// Empty where it says nothing. Throws ValueError for what is no list of `dp` positive numbers, a rank without a row,
+/// and settings that want the same from every rank.
+std::vector<int64_t> shared_rows(const TrainConfig& config, int64_t dp);
 
 /// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
 /// "pp" are the stages of a pipeline, those along "tp" share the model's weights, those along "cp" the positions of each
@@ -38,6 +44,10 @@ class Ranks {
   /// Whose rows of a batch this process computes, and how many share them: the place on "dp" and its size.
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
+  /// What shared_rows() says.
+  const std::vector<int64_t>& rows() const { return rows_; }
+  /// The weight of this process's rows in the ranks' average: 1 where all have as many.
+  double row_weight() const;
   /// Whether this process writes checkpoints, metrics and reports.
   bool leads() const { return leads_; }
   /// Whether tensors lie in parts: then every rank takes part where one is read as a whole.
@@ -62,6 +72,8 @@ class Ranks {
   void meet() const;
   /// Without parallel.zero makes the parameters of the ranks along "dp" those of the first; takes their gradients.
   void take_gradients(const nn::Module& model, const TrainConfig& config);
+  /// Says whose gradients its norms are of, where that is not the parameters' that it has.
+  void set_norm(optim::Optimizer& optimizer, const nn::Module& model) const;
   /// What computes a step where parallel.exact says so; nullptr elsewhere.
   ExactStep* exact() const { return exact_.get(); }
   /// Around forward and backward of one batch, and around forwards alone: parameters in parts come ahead of their use.
@@ -96,7 +108,11 @@ class Ranks {
   distributed::Group* group_ = nullptr;  // along "dp" and "cp", of several ranks: those whose gradients are averaged
   distributed::Group* world_ = nullptr;  // of several ranks
   int64_t rank_ = 0, size_ = 1, tp_ = 1;
+  std::vector<int64_t> rows_;
   bool leads_ = true, sequence_ = true;
+  /// The whole parameters that this rank has to train: of a pipeline those of its stages.
+  nn::NamedTensors whole_parameters(const nn::Module& model) const;
+
   std::optional<distributed::ContextParallel> context_;  // of parallel.cp
   nn::FullyShardedOptions sharing_{.zero = 0};           // as parallel.zero says
   std::unique_ptr<ModelPipeline> pipeline_;

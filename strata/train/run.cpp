@@ -12,6 +12,7 @@
 #include "strata/core/placement.h"
 #include "strata/cuda/libraries.h"
 #include "strata/io/checkpoint.h"
+#include "strata/io/checkpoint_writer.h"
 #include "strata/io/files.h"
 #include "strata/io/hash.h"
 #include "strata/io/rank_checkpoint.h"
@@ -165,8 +166,10 @@ std::string schedule_change(const TrainConfig& then, const TrainConfig& now, int
       keys, first + 1, after(first), before(first));
 }
 
-std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
-                     const optim::Optimizer& optimizer, int keep_last) {
+namespace {
+
+// What a checkpoint holds beside tensors.
+std::map<std::string, std::string> texts_of(const RunState& state) {
   std::map<std::string, std::string> texts{{"config", to_toml(state.config)},
                                            {"tokenizer", state.tokenizer},
                                            {"tokens", std::to_string(state.tokens)},
@@ -181,10 +184,26 @@ std::string save_run(const std::string& out, const RunState& state, const nn::Mo
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
   }
+  return texts;
+}
+io::TensorFiles files_of(const RunState& state, const nn::Module& model, const optim::Optimizer& optimizer) {
   io::TensorFiles files{{kModelFile, kept_state(model, state.config)}, {kOptimizerFile, optimizer.state_dict()}};
-  if (distributed::size() == 1) return io::save_checkpoint(out, state.step, files, texts, keep_last);
-  files[kModelFile] = present(std::move(files[kModelFile]));
-  return io::save_rank_checkpoint(distributed::group("world"), out, state.step, files, texts, keep_last);
+  if (distributed::size() > 1) files[kModelFile] = present(std::move(files[kModelFile]));
+  return files;
+}
+
+}  // namespace
+
+std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
+                     const optim::Optimizer& optimizer, int keep_last) {
+  const io::TensorFiles files = files_of(state, model, optimizer);
+  if (distributed::size() == 1) return io::save_checkpoint(out, state.step, files, texts_of(state), keep_last);
+  return io::save_rank_checkpoint(distributed::group("world"), out, state.step, files, texts_of(state), keep_last);
+}
+
+void save_run(io::CheckpointWriter& writer, const std::string& out, const RunState& state, const nn::Module& model,
+              const optim::Optimizer& optimizer, int keep_last) {
+  writer.begin(out, state.step, files_of(state, model, optimizer), texts_of(state), keep_last);
 }
 
 bool has_run(const std::string& out) {

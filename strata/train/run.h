@@ -31,6 +31,10 @@
 
 namespace strata {
 
+namespace io {
+class CheckpointWriter;
+}
+
 /// The model of the settings, with weights of train.param_dtype; with model.init that of make_tuned_model(), and
 /// ValueError where that reads one text and writes another.
 std::shared_ptr<LanguageModel> make_model(const TrainConfig& config);
@@ -72,6 +76,10 @@ struct RunState {
 /// it, and each writes its parts; `state` is rank 0's. Throws IoError; then what was there is intact.
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
                      const optim::Optimizer& optimizer, int keep_last);
+
+/// The same by a writer, which goes on while the run does: CheckpointWriter::finish() makes it the checkpoint.
+void save_run(io::CheckpointWriter& writer, const std::string& out, const RunState& state, const nn::Module& model,
+              const optim::Optimizer& optimizer, int keep_last);
 
 /// A checkpoint that was found, its state read, its tensors not yet.
 struct FoundRun {

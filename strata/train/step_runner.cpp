@@ -133,7 +133,7 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
 
 // The sum of the losses over their number.
 Tensor StepRunner::pass_after_pass(const std::vector<data::Batch>& batches) {
-  const double share = 1.0 / static_cast<double>(batches.size());
+  const double share = ranks_.row_weight() / static_cast<double>(batches.size());
   Tensor total;
   for (const data::Batch& batch : batches) {
     const Tiers::Pass pass(tiers_);
@@ -149,7 +149,7 @@ Tensor StepRunner::pass_after_pass(const std::vector<data::Batch>& batches) {
       const Tensor part = to(l.detach(), DType::f64) * share;
       total = total.defined() ? total + part : part;
     }
-    const Tensor shared = batches.size() == 1 ? l : l * share;
+    const Tensor shared = share == 1 ? l : l * share;
     (scaler_ ? scaler_->scale(shared) : shared).backward();
   }
   return total;
@@ -177,11 +177,11 @@ void StepRunner::repeat(const std::vector<data::Batch>& batches, double scale) {
   if (ExactStep* const exact = ranks_.exact())
     return exact->run(
         batches, [this](const data::Batch& b) { return loss(b); },
-        [scale](const Tensor& l) { (l * Scalar(scale)).backward(); });
+        [scale](const Tensor& l) { (l * Scalar(scale)).backward(); }, false);
   for (const data::Batch& batch : batches) {
     const Ranks::Pass parts(ranks_);
     ranks_.last_pass(&batch == &batches.back());
-    (loss(batch) * Scalar(scale / static_cast<double>(batches.size()))).backward();
+    (loss(batch) * Scalar(ranks_.row_weight() * scale / static_cast<double>(batches.size()))).backward();
   }
 }
 

@@ -40,6 +40,7 @@
 #include "strata/train/report.h"
 #include "strata/train/run.h"
 #include "strata/train/run_lock.h"
+#include "strata/train/run_saver_inl.h"
 #include "strata/train/startup.h"
 #include "strata/train/step_runner.h"
 #include "strata/train/tier_plan.h"
@@ -53,11 +54,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
-}
-
-std::string last_part(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path.substr(path.rfind('/') + 1);
 }
 
 // Which sign a NaN has is chance.
@@ -129,12 +125,12 @@ class Run {
   std::deque<Launched> launched_;
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> progress_;
-  int64_t step_ = 0, tokens_ = 0, saved_step_ = -1;
+  std::optional<RunSaver> saver_;
+  int64_t step_ = 0, tokens_ = 0;
   uint64_t base_ = 0;
   int launches_ = 0;                          // of this start
   std::optional<lab::StepCosts> step_costs_;  // of the step that was recorded
   lab::Trace trace_;                          // of the same, with tiers
-  std::string checkpoint_;
   StepMetrics last_;
   double valid_loss_ = NAN;
   int64_t valid_step_ = 0;
@@ -149,6 +145,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   check(!options_.out.empty(), "train", "no folder for the run was given");
   io::make_directories(options_.out);
   ranks_.emplace(config_);
+  saver_.emplace(config_, options_.out);
   if (ranks_->leads()) {
     lock_.emplace(options_.out);
     io::remove_leftovers(options_.out);
@@ -216,7 +213,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   ranks_->share_parameters(module());
   optimizer_ = make_optimizer(config_.optim, ranks_->own_parameters(module()), static_cast<uint64_t>(config_.seed),
                               table_names(*model_));
-  if (ranks_->pipeline()) optimizer_->norm_over("pp");
+  ranks_->set_norm(*optimizer_, module());
   if (plan_) {
     if (auto* decoder = dynamic_cast<LanguageModel*>(model_.get())) decoder->set_recomputed_blocks(plan_->recomputed);
     tiers_.emplace(*plan_, module(), &*optimizer_, device_);
@@ -242,7 +239,8 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
                                                        .repeat = true,
                                                        .pin_memory = device_.is_cuda(),
                                                        .part = ranks_->rank(),
-                                                       .parts = ranks_->size()});
+                                                       .parts = ranks_->size(),
+                                                       .part_sizes = ranks_->rows()});
   steps_.emplace(*model_, *optimizer_, config_, device_, *ranks_, tiers_ ? &*tiers_ : nullptr);
   if (found) {
     const detail::OnceScope checkpoint("checkpoint");
@@ -313,10 +311,10 @@ void Run::resume_from(const FoundRun& found) {
   loader_->set_state(s.sampler);
   default_generator().set_state(s.rng);
   if (steps_->scaler() && !s.loss_scale.empty()) steps_->scaler()->load_state(from_span<double>(s.loss_scale, {2}));
-  step_ = saved_step_ = s.step;
+  step_ = s.step;
   tokens_ = s.tokens;
   elapsed_before_ = s.elapsed_s;
-  checkpoint_ = found.path;
+  saver_->found(found.path, step_);
 }
 
 // train.fit_seconds: thinks the number of steps over each time a twentieth of it has passed. What it decides is a
@@ -422,12 +420,12 @@ void Run::diverged(const Launched& l, const optim::StepReport& r) {
   const int64_t step = l.metrics.step;
   const std::string what = std::isfinite(r.loss) ? "the gradient's norm is " + unsigned_text(r.norm)
                                                  : "the loss is " + unsigned_text(r.loss);
-  const std::string text =
-      fmt::format("step {}: {}; {}. {}", step, what, cause,
-                  checkpoint_.empty() ? "There is no checkpoint yet" : "The newest checkpoint is " + checkpoint_);
+  if (const std::string error = saver_->try_finish(); !error.empty()) note(error);  // the divergence is the greater news
+  const std::string saved = saver_->newest().empty() ? "There is no checkpoint yet" : "The newest checkpoint is " + saver_->newest();
+  const std::string text = fmt::format("step {}: {}; {}. {}", step, what, cause, saved);
   try {
     report(fmt::format("stopped at step {}: {}; {}", step, what, cause), false);
-  } catch (const IoError& e) {  // the divergence is the greater news
+  } catch (const IoError& e) {
     note(e.what());
   }
   throw DivergedError("train", text + " (a lower train.lr or a longer train.warmup may help)");
@@ -458,7 +456,7 @@ double Run::validate() {
 }
 
 void Run::save() {
-  if (saved_step_ == step_ || config_.save_every < 0) return;
+  if (saver_->step() == step_ || config_.save_every < 0) return;
   optimizer_->finish();
   RunState s;
   s.config = config_;
@@ -472,16 +470,15 @@ void Run::save() {
   if (metrics_) s.log = metrics_->mark();
   s.sampler = feeder_->state();
   if (steps_->scaler()) s.loss_scale = steps_->scaler()->state().to_vector<double>();
-  checkpoint_ = save_run(options_.out, s, module(), *optimizer_, static_cast<int>(config_.keep_last));
+  saver_->save(s, module(), *optimizer_);
   if (config_.tune.method != "full" && ranks_->leads()) save_adapter_of(options_.out, *model_, config_);
-  saved_step_ = step_;
 }
 
 std::string Run::sample() {
   if (config_.sample_tokens == 0) return {};
   if (ranks_->pipeline())  // its stages are whole in what they have saved
-    return checkpoint_.empty() ? std::string()
-                               : sample_text({config_, step_, data_.tokenizer, load_trained_model(checkpoint_).model});
+    return saver_->step() < 0 ? std::string()
+                              : sample_text({config_, step_, data_.tokenizer, load_trained_model(saver_->newest()).model});
   const auto answers = std::dynamic_pointer_cast<EncoderDecoder>(model_);
   std::string text = sample_text({config_, step_, data_.tokenizer, std::dynamic_pointer_cast<LanguageModel>(model_),
                                   answers, answers ? find_init(config_.init).start : std::vector<int64_t>()});
@@ -506,7 +503,7 @@ void Run::report(const std::string& status, bool with_sample) {
   r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
   if (data_.valid) r.notes.emplace_back("Validation tokens", format_count(static_cast<double>(data_.valid_tokens)));
   r.notes.emplace_back("Peak memory of tensors", memory::bytes_text(memory::stats(device_).peak_total));
-  r.notes.emplace_back("Checkpoint", checkpoint_.empty() ? "none yet" : last_part(checkpoint_));
+  r.notes.emplace_back("Checkpoint", saver_->newest().empty() ? "none yet" : last_part(saver_->newest()));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;
     r.sample = text;
@@ -529,7 +526,9 @@ TrainResult Run::run() {
     // No rank stops alone.
     const std::vector<double> wants =
         ranks_->vote({options_.stop_requested && options_.stop_requested() ? 1.0 : 0.0,
-                      config_.max_seconds > 0 && training() >= config_.max_seconds ? 1.0 : 0.0});
+                      config_.max_seconds > 0 && training() >= config_.max_seconds ? 1.0 : 0.0,
+                      saver_->writes() ? 1.0 : 0.0});
+    if (wants[2] == 0) saver_->finish();  // every rank has written its part
     const bool interrupted = wants[0] > 0, out_of_time = wants[1] > 0;
     if (!last && interrupted)
       status = fmt::format("stopped at step {}: interrupted", step_);
@@ -567,6 +566,7 @@ TrainResult Run::run() {
   const bool finished = status.empty();
   if (finished) status = "finished";
   save();
+  saver_->finish();
   if (progress_) progress_->finish();
   if (const std::string text = tiers_ ? tiers_->summary() : std::string(); !text.empty()) note(text);
   const memory::Stats memory = memory::stats(device_);  // of training, not of the sample
@@ -577,7 +577,7 @@ TrainResult Run::run() {
           .valid_step = valid_step_,
           .finished = finished,
           .status = status,
-          .checkpoint = checkpoint_,
+          .checkpoint = saver_->newest(),
           .peak_memory = memory.peak_total,
           .peak_reserved = memory.peak_reserved};
 }
