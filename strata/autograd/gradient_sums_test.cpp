@@ -257,6 +257,25 @@ TEST(GradientSums, WhatIsTheGradientAlreadyIsNotComputed) {
   expect_near(grad({sum(twice * twice)}, {x})[0], x.detach() * 8, 1e-5);
 }
 
+// Large enough that only what lies around the part is filled, not all of it before the part is copied.
+TEST(GradientSums, PartsOfLargeTensorsAndPads) {
+  const Tensor x = drawn({300, 2, 700}, 1).set_requires_grad();
+  const struct {
+    int64_t dim, start, end, step;
+  } cuts[] = {{2, 0, 690, 1}, {2, 13, 700, 1}, {-1, 5, -7, 1}, {0, 1, 299, 1}, {2, 3, 650, 3}, {1, 1, 1, 1}};
+  for (const auto& c : cuts) {
+    const Tensor g = drawn({300, 2, 700}, 2), part = slice(g, c.dim, c.start, c.end, c.step);
+    Tensor want = zeros({300, 2, 700});
+    slice(want, c.dim, c.start, c.end, c.step).copy_(part);
+    EXPECT_TRUE(equal(grad({slice(x, c.dim, c.start, c.end, c.step)}, {x}, {part})[0], want)) << c.dim << c.start;
+  }
+  const Tensor padded = pad(x, {2, 0, -1, 1, 4, 3}, "constant", 5);
+  Tensor want = full({307, 2, 702}, 5, DType::f32);
+  slice(slice(slice(want, 0, 4, 304), 1, 0, 1), 2, 2, 702).copy_(slice(x.detach(), 1, 1, 2));
+  EXPECT_TRUE(equal(padded.detach(), want));
+  EXPECT_TRUE(equal(pad(x.detach(), {-700, 900}, "constant", 5), full({300, 2, 900}, 5, DType::f32)));
+}
+
 // A gradient of a convolution that is part of a larger tensor is made dense once, not for each product of it.
 TEST(GradientSums, AConvolutionsGradientIsCopiedOnce) {
   const Tensor x = drawn({2, 3, 6}, 1).set_requires_grad(), w = drawn({4, 3, 3}, 2).set_requires_grad(),

@@ -137,6 +137,34 @@ __global__ void __launch_bounds__(kThreads)
   w[(o * channels + c) * taps + tap] = narrow<T>(total);
 }
 
+// The same where the shares are many: a block has 32 neighbours, whose shares eight warps add up, an eighth each in
+// order, and then the eighths in order. One thread alone would wait for as many loads, one after the other.
+constexpr int kManyShares = 32;
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    split_shares_kernel(const float* sums, int shares, int64_t filters, int taps, int channels, int padded,
+                        FastDivisor by_channels, T* w) {
+  constexpr int kParts = kThreads / kWarp;
+  __shared__ float parts[kParts][kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, part = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t size = filters * taps * padded, e = static_cast<int64_t>(blockIdx.x) * kWarp + lane;
+  float total = 0;
+  if (e < size) {
+    const int end = shares * (part + 1) / kParts;
+#pragma unroll 8
+    for (int s = shares * part / kParts; s < end; ++s) total += sums[s * size + e];
+  }
+  parts[part][lane] = total;
+  __syncthreads();
+  if (part != 0 || e >= size) return;
+#pragma unroll
+  for (int p = 1; p < kParts; ++p) total += parts[p][lane];
+  const int64_t o = e / (taps * padded);
+  const int rest = static_cast<int>(e - o * taps * padded);
+  const int tap = static_cast<int>(by_channels.divide(static_cast<uint32_t>(rest))), c = rest - tap * padded;
+  if (c < channels) w[(o * channels + c) * taps + tap] = narrow<T>(total);
+}
+
 // The same for 64 channels of a filter a block, turned around in shared memory: w is written in whole lines.
 // Where there are many shares, the blocks are too few for them.
 constexpr int kMostTurnedTaps = 64, kFewShares = 8;
@@ -282,6 +310,12 @@ void add_filter_shares(const ConvSizes& s, DType t, const float* sums, int share
             <<<static_cast<unsigned>(s.oc * chunks), kThreads, static_cast<size_t>(taps) * 65 * sizeof(float),
                stream()>>>(sums, shares, s.oc * taps * padded, taps, static_cast<int>(icg), padded,
                            static_cast<int>(chunks), FastDivisor(static_cast<uint32_t>(taps)), static_cast<T*>(w));
+        return;
+      }
+      if (shares >= kManyShares) {
+        split_shares_kernel<T><<<blocks_for(s.oc * taps * padded, kWarp), kThreads, 0, stream()>>>(
+            sums, shares, s.oc, taps, static_cast<int>(icg), padded, FastDivisor(static_cast<uint32_t>(padded)),
+            static_cast<T*>(w));
         return;
       }
       filter_shares_kernel<T><<<blocks_for(s.oc * taps * padded, kThreads), kThreads, 0, stream()>>>(

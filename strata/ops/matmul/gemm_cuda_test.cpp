@@ -10,6 +10,7 @@
 
 #include "strata/cuda/runtime.h"
 #include "strata/ops/matmul/gated.h"
+#include "strata/ops/matmul/gemm_from_cuda.h"
 #include "strata/ops/matmul/mlp.h"
 #include "strata/ops/matmul/norm_linear.h"
 #include "strata/strata.h"
@@ -35,6 +36,29 @@ class Blas : public ::testing::Test {
     return t == DType::f64 ? 1e-12 : t == DType::f32 ? 2e-5 : t == DType::f16 ? 5e-3 : 3e-2;
   }
 };
+
+// Small whole numbers, whose sums are exact in every dtype.
+TEST_F(Blas, ABatchIsAddedToOneMatrix) {
+  for (const DType t : {DType::f32, DType::bf16, DType::f16}) {
+    SCOPED_TRACE(name_of(t));
+    const Tensor a = randint(-2, 3, {64, 32}).to(t), b = randint(-2, 3, {5, 32, 48}).to(t),
+                 start = randint(-9, 10, {64, 48}).to(t);
+    const Tensor there_a = on(a), there_b = on(b), there = on(start);
+    const Tensor c = empty({{5, 64, 48}, t, Device::cuda(), std::nullopt});
+    Gemm g;
+    g.in = g.out = t;
+    g.m = 64, g.n = 48, g.k = 32;
+    g.a = there_a.raw_data(), g.a_row = 32, g.a_col = 1;
+    g.b = there_b.raw_data(), g.b_row = 48, g.b_col = 1;
+    g.c = c.raw_data(), g.c_row = 48;
+    g.batch = {5}, g.a_batch = {0}, g.b_batch = {32 * 48}, g.c_batch = {64 * 48};
+    g.beta = 1;
+    ASSERT_TRUE(gemm_from(g, there.raw_data(), Device::cuda()));
+    expect_near(c.to(Device::cpu()), matmul(a.to(DType::f64), b.to(DType::f64)) + start.to(DType::f64), 0);
+    g.batch = {}, g.a_batch = g.b_batch = g.c_batch = {};
+    EXPECT_FALSE(gemm_from(g, there.raw_data(), Device::cuda()));  // nothing to share
+  }
+}
 
 TEST_F(Blas, EveryLayout) {
   for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16}) {

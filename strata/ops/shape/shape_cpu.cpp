@@ -10,7 +10,7 @@
 namespace strata {
 
 void constant_pad_into(Tensor& y, const Tensor& x, const Dims& pads, Scalar value) {
-  fill_elements(y, value);
+  constexpr int64_t kLarge = int64_t{1} << 20;  // bytes that are not written twice
   // What lies inside both: x without what negative pads crop, y without what positive ones add.
   Shape shape = x.shape();
   int64_t from = x.storage_offset(), to = y.storage_offset();
@@ -18,9 +18,24 @@ void constant_pad_into(Tensor& y, const Tensor& x, const Dims& pads, Scalar valu
     const int64_t d = x.dim() - 1 - i, before = pads[2 * i], after = pads[2 * i + 1];
     const __int128 left = static_cast<__int128>(shape[d]) + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);
     shape[d] = left < 0 ? 0 : static_cast<int64_t>(left);
-    if (shape[d] == 0) return;
+    if (shape[d] == 0) return fill_elements(y, value);
     from += std::max<int64_t>(-before, 0) * x.strides()[d];
     to += std::max<int64_t>(before, 0) * y.strides()[d];
+  }
+  if (y.nbytes() < kLarge) {
+    fill_elements(y, value);
+  } else {
+    for (int i = 0; i < pads.size() / 2; ++i) {
+      const int64_t d = x.dim() - 1 - i, begin = std::max<int64_t>(pads[2 * i], 0), end = begin + shape[d];
+      const auto fill = [&](int64_t first, int64_t count) {
+        if (count <= 0) return;
+        Shape part = y.shape();
+        part[d] = count;
+        fill_elements(alias(y, part, y.strides(), y.storage_offset() + first * y.strides()[d]), value);
+      };
+      fill(0, begin);
+      fill(end, y.shape()[d] - end);
+    }
   }
   if (shape.product() > 0) copy_elements(alias(y, shape, y.strides(), to), alias(x, shape, x.strides(), from));
 }

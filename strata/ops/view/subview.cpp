@@ -26,6 +26,22 @@ void zero(Tensor& t) {
   }
 }
 
+// Zeros in y but for `part`, whose steps along d are `step`; of a small y, and where they leave gaps, everywhere.
+void zero_around(Tensor& y, const Tensor& part, int64_t d, int64_t step) {
+  constexpr int64_t kLarge = int64_t{1} << 20;  // bytes that are not written twice
+  if (step != 1 || part.numel() == 0 || y.nbytes() < kLarge) return zero(y);
+  const auto fill = [&](int64_t first, int64_t count) {
+    if (count <= 0) return;
+    Shape shape = y.shape();
+    shape[d] = count;
+    fill_elements(alias(y, shape, y.strides(), y.storage_offset() + first * y.strides()[d]), 0);
+  };
+  const int64_t begin = (part.storage_offset() - y.storage_offset()) / std::max<int64_t>(1, y.strides()[d]),
+                end = begin + part.shape()[d];
+  fill(0, begin);
+  fill(end, y.shape()[d] - end);
+}
+
 // Each view's shape, from that of the whole: what the gradient's record checks too. Positions and dims are counted from
 // the front afterwards.
 
@@ -213,8 +229,9 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t, int64_t)
     .kernels = {.everywhere =
                     [](Tensor& y, const Tensor& g, const Shape&, int64_t dim, int64_t start, int64_t end,
                        int64_t step) {
-                      zero(y);
-                      slice_view(y, dim, start, end, step).copy_(g);
+                      Tensor part = slice_view(y, dim, start, end, step);
+                      zero_around(y, part, wrap_dim(dim, y.dim(), "slice_backward"), step);
+                      part.copy_(g);
                     }},
     .backward = [](Backward& b, const Tensor&, const Shape&, int64_t dim, int64_t start, int64_t end,
                    int64_t step) { b.set(0, slice(b.gy(), dim, start, end, step)); },
