@@ -273,6 +273,12 @@ TEST(FullySharded, PartsOfCutParameters) {
       "neighbours, passes");
 }
 
+// Parts among all ranks of two axes.
+TEST(FullySharded, SeveralAxesAreOne) {
+  for (const int zero : {1, 2, 3})
+    expect_same({.zero = zero, .clips = true, .options = {.axis = "dp+cp"}, .mesh = "dp=2 cp=2"}, cat("zero=", zero));
+}
+
 TEST(FullySharded, ACutParameterLiesOnBothAxes) {
   run_as_ranks(Mesh("dp=2 tp=2"), [](int rank) {
     Net net(1);
