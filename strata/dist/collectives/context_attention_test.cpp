@@ -210,7 +210,7 @@ TEST(ContextAttention, RulesExchangePositionsForHeads) {
     int exchanges = 0;  // of both ranks, which are threads with one recorder
     for (const CollectiveEntry& e : recorder().entries()) {
       if (e.begun <= before || e.what.find("barrier") == 0) continue;
-      EXPECT_EQ(e.what.find("all_to_all"), 0U) << e.what;
+      EXPECT_EQ(e.what.find("exchange S(1) to S(2,unit=8,segments=32+16+16)"), 0U) << e.what;
       ++exchanges;
     }
     EXPECT_EQ(exchanges, 2);
