@@ -7,6 +7,7 @@
 
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/dist/collectives/collectives.h"
 #include "strata/dist/collectives/context_attention.h"
 #include "strata/dist/collectives/context_blocks_inl.h"
 #include "strata/dist/collectives/context_options_inl.h"
@@ -218,6 +219,40 @@ AttentionArguments plain(STRATA_RING_ARGUMENTS) {
   return {{causal, scale, window, 0}, dropout_p, key.value_or(RngKey{}), {}, soft_cap, {}, {}};
 }
 
+// Positions of a rank's part, [length].
+std::vector<int64_t> positions_of(int64_t n, int64_t rank, int64_t length) {
+  std::vector<int64_t> at;
+  for (int64_t i = 0; i < length; ++i)
+    at.push_back(i < length / 2 ? rank * (length / 2) + i : (2 * n - 1 - rank) * (length / 2) + i - length / 2);
+  return at;
+}
+
+// The gradients with ops that can be differentiated: all keys and values are gathered, scores are whole.
+Triple composed_gradients(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Tensor& out, const Tensor& lse, STRATA_RING_ARGUMENTS) {
+  const Ring ring(q, STRATA_RING_NAMES);
+  AttentionArguments a = plain(STRATA_RING_NAMES);
+  if (ring.n == 1) return strata::detail::attention_composed_backward(gout, glse, q, k, v, {}, out, lse, a);
+  check<AutogradError>(dropout_p == 0, "ring_attention", "a gradient of its gradient is not there with dropout_p");
+  std::vector<int64_t> all;
+  for (int64_t r = 0; r < ring.n; ++r)
+    for (const int64_t p : positions_of(ring.n, r, ring.length)) all.push_back(p);
+  const Tensor keys = from_span<int64_t>(all, {1, ring.n * ring.length}).to(q.device());
+  const Tensor queries =
+      from_span<int64_t>(positions_of(ring.n, ring.rank, ring.length), {ring.length, 1}).to(q.device());
+  Tensor seen;
+  if (causal) seen = keys <= queries;
+  if (window > 0) {
+    const Tensor near = (keys - queries).abs() < window;
+    seen = seen.defined() ? logical_and(seen, near) : near;
+  }
+  a.is_causal = false;
+  a.window = 0;
+  const auto [gq, gk, gv] = strata::detail::attention_composed_backward(
+      gout, glse, q, all_gather(k, 2, group), all_gather(v, 2, group), seen, out, lse, a);
+  return {gq, reduce_scatter(gk, 2, "sum", group), reduce_scatter(gv, 2, "sum", group)};
+}
+
 Cost ring_cost(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, Text group, double products,
                double turns) {
   const auto n = static_cast<double>(distributed::group(group).size());
@@ -239,7 +274,7 @@ const Op<BackwardSignature> ring_attention_backward_op{{
     .internal = true,
     .doc = "The gradients of ring_attention for this rank's q, k and v, from the gradients gout and (where given) glse "
            "of its results out and lse. Keys and values go round the ring again, and their gradients, in f32 (f64 for "
-           "f64), one rank behind them.",
+           "f64), one rank behind them. A gradient of them gathers all keys and has whole scores; not with dropout_p.",
     .infer =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
            const Tensor& lse, STRATA_RING_ARGUMENTS) {
@@ -252,6 +287,7 @@ const Op<BackwardSignature> ring_attention_backward_op{{
                                            heads_inside(v, v.size(3))};
         },
     .kernels = {.everywhere = backward_there},
+    .composed = composed_gradients,
     .cost =
         [](const Tensor&, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
            const Tensor&, STRATA_RING_ARGUMENTS) {
