@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/core/placement.h"
 #include "strata/dist/collectives/collectives.h"
@@ -105,7 +106,10 @@ Experts::Spread Experts::spread_on() const {
 }
 
 Tensor Experts::logits_of(const Tensor& rows) const {
-  return spec_.precise_router ? linear(rows.to(DType::f32), router.to(DType::f32)) : linear(rows, router);
+  if (!spec_.precise_router) return linear(rows, router);
+  const AutocastScope none(DType::bf16, false);
+  const DType wide = rows.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  return linear(rows.to(wide), router.to(wide));
 }
 
 void Experts::add_losses(const Tensor& logits, const Tensor& chosen, Tensor& loss) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/autocast.h"
 #include "strata/core/error_test_util.h"
 #include "strata/core/placement.h"
 #include "strata/core/rng.h"
@@ -20,6 +21,7 @@
 #include "strata/dist/rank_threads.h"
 #include "strata/dist/recorder.h"
 #include "strata/nn/fully_sharded_test_util.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/ops.h"
 #include "strata/optim/optim.h"
 
@@ -157,6 +159,20 @@ TEST(Experts, CapacitiesAreOfSequencesAndOfTrainingAlone) {
   Tensor loss;
   EXPECT_LE((still(x, &loss) - free(x)).abs().max().item(), 1e-14);
   EXPECT_FALSE(loss.defined());
+}
+
+// 1.001 is 1 in bf16: a router in that precision takes the first of the two.
+TEST(Experts, APreciseRouterIsSoUnderAutocast) {
+  for (const bool precise : {true, false}) {
+    const Experts m(2, {.count = 2, .per_token = 1, .width = 1, .precise_router = precise}, Activation::relu);
+    const NoGrad guard;
+    const auto fill = [](const Tensor& t, std::vector<float> v) { copy_elements(t, from_span<float>(v, t.shape())); };
+    fill(m.router, {1, 0, 1.001f, 0});
+    fill(m.gate_up, {1, 0, 1, 0, 1, 0, 1, 0});
+    fill(m.down, {1, 1, -1, -1});
+    const AutocastScope low;
+    EXPECT_EQ(m(from_span<float>(std::vector<float>{1, 0}, {1, 2})).to_vector<float>()[0] < 0, precise);
+  }
 }
 
 TEST(Experts, RefuseFactorsBelowZero) {
