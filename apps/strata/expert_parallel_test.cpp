@@ -48,11 +48,12 @@ TEST_F(Experts, SharedAmongRanksLearnWhatOneProcessDoes) {
 
   // The same schedule, stopped half way: on with four parts of the experts, then with one.
   const std::string begun = train("parts") + llama + settings({"train.save_every=10", "train.max_seconds=0.001"});
-  r = strata("launch -n 2 -- " + program() + " " + begun + settings({"parallel.ep=2"}));
+  r = strata(std::string("launch -n 2 -- ") + program() + " " + begun + settings({"parallel.ep=2"}));
   ASSERT_EQ(r.status, 0) << r.output;
   EXPECT_NE(r.output.find("has passed"), std::string::npos) << r.output;
   const std::string resume = "train --resume --out " + (dir_ / "parts") + " ";
-  r = strata("launch -n 4 -- " + program() + " " + resume + settings({"parallel.ep=4", "train.max_seconds=0.6"}));
+  r = strata(std::string("launch -n 4 -- ") + program() + " " + resume +
+             settings({"parallel.ep=4", "train.max_seconds=0.6"}));
   ASSERT_EQ(r.status, 0) << r.output;
   r = strata(resume + settings({"parallel.ep=1", "train.max_seconds=0"}));
   ASSERT_EQ(r.status, 0) << r.output;
