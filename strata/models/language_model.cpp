@@ -44,6 +44,11 @@ Tensor seen_within(const Tensor& documents) {
   return (documents.unsqueeze(2) == documents.unsqueeze(1)).unsqueeze(1);
 }
 
+// A loss with what layers add to it.
+Tensor with(const Tensor& loss, const Tensor& more) {
+  return more.defined() ? loss + more.to(loss.dtype()) : loss;
+}
+
 double rounded(double value, DType dtype) {
   const auto single = static_cast<float>(value);
   if (dtype == DType::bf16) return static_cast<float>(BFloat16(single));
@@ -129,12 +134,14 @@ nn::Residual LanguageModel::run(nn::Residual r, const nn::Places& places, ModelC
     if (cache) {
       r = step(r, &cache->layers[i]);
     } else if (static_cast<int64_t>(i) < recomputed_) {
+      const Tensor before = r.loss;
       r = checkpoint(
           [this, i, places](const Tensor& branch, const Tensor& stream) {
             memory::ModuleScope at(cat("blocks.", i));
             return blocks[i].step({branch, stream}, places);
           },
           r.branch, r.stream);
+      if (before.defined()) r.loss = with(before, r.loss);
     } else {
       r = step(r, nullptr);
     }
@@ -167,10 +174,12 @@ Tensor LanguageModel::hidden(const Tensor& tokens, const Tensor& padding) const 
   return hidden_at(tokens, clamp(cumsum(real.to(DType::i64), 1) - 1, 0, std::nullopt), real.unsqueeze(1).unsqueeze(1));
 }
 
-Tensor LanguageModel::hidden_at(const Tensor& tokens, const Tensor& positions, const Tensor& seen) const {
+Tensor LanguageModel::hidden_at(const Tensor& tokens, const Tensor& positions, const Tensor& seen, Tensor* loss) const {
   check_room(tokens);
   const Tensor x = embed(tokens, positions, true);
-  return end_blocks(run({x, {}}, places_at(tokens.size(1), positions, seen, x), nullptr, 0, blocks.size()));
+  const nn::Residual r = run({x, {}}, places_at(tokens.size(1), positions, seen, x), nullptr, 0, blocks.size());
+  if (loss) *loss = r.loss;
+  return end_blocks(r);
 }
 
 nn::Places LanguageModel::places_at(int64_t time, const Tensor& positions, const Tensor& seen,
@@ -247,7 +256,9 @@ Tensor LanguageModel::head_loss(const Tensor& hidden, const Tensor& targets, con
 
 Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   check<ShapeError>(tokens.shape() == targets.shape(), kind(), "tokens are ", tokens, ", targets ", targets);
-  return head_loss(hidden(tokens), targets, "mean");
+  Tensor more;
+  const Tensor h = hidden_at(tokens, {}, {}, &more);
+  return with(head_loss(h, targets, "mean"), more);
 }
 
 Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t last, const Tensor& targets) const {
@@ -262,16 +273,20 @@ Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t
   const Tensor x = embeds ? embed(in, {}, true) : in;
   const nn::Residual r =
       run({x, {}}, places_at(time, {}, {}, x), nullptr, static_cast<size_t>(first), static_cast<size_t>(last));
+  check(targets.defined() || !r.loss.defined(), kind(),
+        "experts with a balance_loss or z_loss are for parts that end in the loss, not blocks ", first, " to ", last);
   if (!targets.defined()) return r.sum();
   check<ShapeError>(targets.dim() == 2 && targets.size(0) == in.size(0) && targets.size(1) == time, kind(),
                     "what comes in is ", in, ", targets are ", targets);
-  return head_loss(end_blocks(r), targets, "mean");
+  return with(head_loss(end_blocks(r), targets, "mean"), r.loss);
 }
 
 Tensor LanguageModel::packed_loss(const Tensor& tokens, const Tensor& targets, const Tensor& positions,
                                   const Tensor& documents) const {
   check_rows({tokens, targets, positions, documents});
-  return head_loss(hidden_at(tokens, positions, seen_within(documents)), targets, "mean");
+  Tensor more;
+  const Tensor h = hidden_at(tokens, positions, seen_within(documents), &more);
+  return with(head_loss(h, targets, "mean"), more);
 }
 
 void LanguageModel::check_rows(const Rows& rows) const {
@@ -300,7 +315,7 @@ nn::Residual LanguageModel::pass_blocks(const nn::Residual& r, const Rows& rows,
 }
 
 Tensor LanguageModel::end_pass(const nn::Residual& r, const Rows& rows) const {
-  return head_loss(end_blocks(r), rows.targets, "mean");
+  return with(head_loss(end_blocks(r), rows.targets, "mean"), r.loss);
 }
 
 Tensor LanguageModel::log_probabilities(const Tensor& tokens, const Tensor& targets) const {
@@ -336,6 +351,14 @@ ModelCache LanguageModel::make_cache(int64_t batch, int64_t capacity, int64_t so
   cache.lengths = zeros({batch}, DType::i64);
   for (const auto& block : blocks) cache.layers.push_back(block.attn.make_cache(batch, cache.capacity, dtype));
   return cache;
+}
+
+void share_experts(LanguageModel& model, const std::string& axis, const std::string& batch) {
+  for (nn::TransformerBlock& block : model.blocks) {
+    if (!block.mlp.experts) continue;
+    if (!axis.empty()) block.mlp.experts->spread(axis);
+    if (!batch.empty()) block.mlp.experts->balance_over(batch);
+  }
 }
 
 std::shared_ptr<LanguageModel> make_model(const ModelConfig& config) {

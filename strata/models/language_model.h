@@ -47,7 +47,8 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   Tensor forward(const Tensor& tokens, const Tensor& padding = {}) const;
   /// What the output layer reads, [B, T, dim]; forward() is logits() of it.
   Tensor hidden(const Tensor& tokens, const Tensor& padding = {}) const;
-  /// Mean cross entropy (nats per token, a f32 scalar) of `targets` [B, T], the tokens that follow `tokens`.
+  /// Mean cross entropy (nats per token, a f32 scalar) of `targets` [B, T], the tokens that follow `tokens`; in
+  /// training with what the layers' experts add (nn::ExpertsSpec::balance_loss, z_loss).
   Tensor loss(const Tensor& tokens, const Tensor& targets) const;
   /// The same of rows that hold several texts, none of which sees another: `positions` and `documents`, i64 [B, T],
   /// count from 0 within each text and number the texts of a row (data::PackedRows). Targets of -100 are not learned.
@@ -73,10 +74,10 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   Tensor end_pass(const nn::Residual& r, const Rows& rows) const;
   /// @}
 
-  /// A part of loss(), for pipelines: blocks `first` to `last` of what those before them gave. `in` is the tokens [B, T]
-  /// where `embeds`, else x [B, T, dim]; with `targets` [B, T] the loss of what the last block gives, else that,
-  /// [B, T, dim]. One part after the other is loss(), but for the order of a sum at the cuts. Throws ValueError for a
-  /// range that is none, ShapeError.
+  /// A part of loss(), for pipelines: blocks `first` to `last` of what those before them gave. `in` is the tokens [B,
+  /// T] where `embeds`, else x [B, T, dim]; with `targets` [B, T] the loss of what the last block gives, else that, [B,
+  /// T, dim]. One part after the other is loss(), but for the order of a sum at the cuts. Throws ValueError for a range
+  /// that is none, ShapeError.
   Tensor part(const Tensor& in, bool embeds, int64_t first, int64_t last, const Tensor& targets = {}) const;
 
   /// The first `blocks` of the blocks keep only their inputs for backward, which computes them again (checkpoint()):
@@ -131,8 +132,9 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   // Of tokens at `positions`, 0, 1, .. where undefined, that see what is `seen`; turns are in the precision of `like`.
   nn::Places places_at(int64_t time, const Tensor& positions, const Tensor& seen, const Tensor& like) const;
   void check_rows(const Rows& rows) const;
-  // What hidden() is without a cache: tokens at `positions`, 0, 1, .. where undefined, that see what is `seen`.
-  Tensor hidden_at(const Tensor& tokens, const Tensor& positions, const Tensor& seen) const;
+  // What hidden() is without a cache: tokens at `positions`, 0, 1, .. where undefined, that see what is `seen`. What
+  // the layers add to the loss is left in `loss` where that is given.
+  Tensor hidden_at(const Tensor& tokens, const Tensor& positions, const Tensor& seen, Tensor* loss = nullptr) const;
   // The cross entropy of what hidden() gave.
   Tensor head_loss(const Tensor& hidden, const Tensor& targets, const std::string& reduction) const;
 
@@ -143,6 +145,12 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   int64_t recomputed_ = 0, tile_ = 0;
   std::optional<distributed::ContextParallel> parts_of_;
 };
+
+/// Leaves this rank its part of the experts of every block, along `axis` of the mesh (nn::Experts::spread), and balances
+/// their loads over `batch`, the group of the ranks that have rows of their own. Empty text: not. Throws ValueError.
+///
+///     share_experts(*model, "ep", "dp+ep");
+void share_experts(LanguageModel& model, const std::string& axis, const std::string& batch);
 
 /// The model of a run's settings, model_spec(config). Throws ValueError.
 std::shared_ptr<LanguageModel> make_model(const ModelConfig& config);

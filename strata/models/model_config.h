@@ -22,6 +22,17 @@ struct ModelConfig {
   double rope_theta = 10000.0;  ///< base of the rotary positions' wavelengths
   double norm_eps = 1e-5;       ///< added to a variance
 
+  /// @name Experts in the feed-forward parts (nn::ExpertsSpec), of which ffn_dim is one's width
+  int64_t experts = 0;                   ///< 0: none, one feed-forward part for all tokens
+  int64_t experts_per_token = 2;         ///< that a token goes to
+  int64_t shared_dim = 0;                ///< width of one more that all tokens pass; 0: none
+  std::string router = "softmax";        ///< what makes weights of the router's logits: "softmax" or "sigmoid"
+  double expert_capacity = 0;            ///< places of an expert, of its even share; 0: as many as come
+  std::string expert_overflow = "drop";  ///< choices past them: "drop" or "reroute"
+  double balance_loss = 0.01;            ///< factor of what uneven loads add to the loss
+  double z_loss = 0;                     ///< of what large logits of the router do
+  /// @}
+
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -66,6 +66,8 @@ void check_experts(const nn::ExpertsSpec& e) {
         " is more than the taken groups have");
   check(!e.groups_by_two || e.groups == 1 || e.count / e.groups >= 2, kOp, "groups of one expert have no two best");
   check_number("experts.scale", e.scale);
+  for (const double x : {e.capacity, e.balance_loss, e.z_loss})
+    check(std::isfinite(x) && x >= 0, kOp, "experts.capacity, balance_loss and z_loss are 0 or more, got ", x);
 }
 
 // Fields that are not at their defaults, as "name value, ..".
@@ -197,6 +199,10 @@ std::string text_of(const nn::LayerSpec& l) {
               " of ", e.groups, e.groups_by_two ? " by two" : "", sigmoid ? ", sigmoid" : ", softmax",
               e.correction_bias ? ", corrected" : "", e.normalise ? ", normalised" : "", ", scale ", e.scale,
               e.precise_router ? ", precise router" : ""));
+    f.add("capacity", e.capacity, 0.0);
+    f.add("reroute", e.reroute, false);
+    f.add("balance loss", e.balance_loss, 0.0);
+    f.add("z loss", e.z_loss, 0.0);
   }
   f.add("feed-forward dropout", g.dropout, usual.feed_forward.dropout);
   f.add("norms", cat(name_of(l.placement), ", ", text_of(l.norm)));
@@ -360,9 +366,24 @@ std::string to_string(const ModelSpec& s) {
   return text;
 }
 
+std::string unfit_experts(const ModelConfig& c) {
+  if (c.experts == 0)
+    return c.expert_capacity > 0 || c.shared_dim > 0 || c.z_loss > 0
+               ? "model.expert_capacity, model.shared_dim and model.z_loss want model.experts"
+               : "";
+  if (c.experts_per_token > c.experts)
+    return cat("model.experts_per_token = ", c.experts_per_token, " is more than model.experts = ", c.experts);
+  if (c.router != "softmax" && c.router != "sigmoid")
+    return cat("model.router is softmax or sigmoid, got '", c.router, "'");
+  if (c.expert_overflow != "drop" && c.expert_overflow != "reroute")
+    return cat("model.expert_overflow is drop or reroute, got '", c.expert_overflow, "'");
+  return "";
+}
+
 ModelSpec model_spec(const ModelConfig& c) {
   check(c.family == "gpt" || c.family == "llama", "make_model", "model.family is gpt or llama, got '", c.family, "'");
   check(c.vocab > 0, "make_model", "model.vocab is ", c.vocab, ": it must be set, or come from the tokenizer");
+  if (const std::string why = unfit_experts(c); !why.empty()) throw ValueError("make_model", why);
   const bool gpt = c.family == "gpt";
   const nn::BlockOptions sizes{.dim = c.dim,
                                .heads = c.heads,
@@ -370,7 +391,21 @@ ModelSpec model_spec(const ModelConfig& c) {
                                .ffn_dim = c.ffn_dim,
                                .dropout = c.dropout,
                                .norm_eps = c.norm_eps};
-  const nn::LayerSpec layer = gpt ? nn::gpt_layer(sizes) : nn::llama_layer(sizes);
+  nn::LayerSpec layer = gpt ? nn::gpt_layer(sizes) : nn::llama_layer(sizes);
+  if (c.experts > 0) {
+    using Scoring = nn::ExpertsSpec::Scoring;
+    layer.feed_forward.experts = nn::ExpertsSpec{.count = c.experts,
+                                                 .per_token = c.experts_per_token,
+                                                 .width = layer.feed_forward.width,
+                                                 .shared_width = c.shared_dim,
+                                                 .scoring = c.router == "sigmoid" ? Scoring::sigmoid : Scoring::softmax,
+                                                 .normalise = true,
+                                                 .precise_router = true,
+                                                 .capacity = c.expert_capacity,
+                                                 .reroute = c.expert_overflow == "reroute",
+                                                 .balance_loss = c.balance_loss,
+                                                 .z_loss = c.z_loss};
+  }
   ModelSpec spec;
   spec.vocab = c.vocab;
   spec.dim = c.dim;

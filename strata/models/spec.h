@@ -116,6 +116,9 @@ struct ModelSpec {
 /// what check_spec throws.
 ModelSpec model_spec(const ModelConfig& config);
 
+/// What is wrong with a run's settings of experts, naming the key; empty where nothing is.
+std::string unfit_experts(const ModelConfig& config);
+
 /// Throws ValueError naming the field unless sizes are positive and below 2^31, heads divide, indices are in range and
 /// numbers finite: what no configuration can mean. Modules built from a checked spec fail for want of memory alone.
 void check_spec(const ModelSpec& spec);

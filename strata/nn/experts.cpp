@@ -1,19 +1,42 @@
 #include "strata/nn/experts.h"
 
+#include <algorithm>
 #include <cmath>
+#include <tuple>
 
+#include "strata/core/autocast.h"
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
+#include "strata/dist/collectives/collectives.h"
+#include "strata/dist/group.h"
+#include "strata/nn/expert_exchange_inl.h"
 #include "strata/nn/init.h"
+#include "strata/nn/tensor_parallel.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/experts/experts.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/factory/ranges.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/join/segments_inl.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/softmax/softmax.h"
+#include "strata/ops/view/view.h"
 
 namespace strata::nn {
+namespace {
+
+RouteOptions route_of(const ExpertsSpec& s) {
+  return {.scoring = s.scoring == ExpertsSpec::Scoring::sigmoid ? "sigmoid" : "softmax",
+          .groups = s.groups,
+          .top_groups = s.top_groups,
+          .group_score = s.groups_by_two ? "top2" : "max",
+          .normalize = s.normalise,
+          .scale = s.scale};
+}
+
+}  // namespace
 
 Tensor activate(const Tensor& x, Activation activation) {
   switch (activation) {
@@ -50,6 +73,8 @@ Experts::Experts(int64_t dim, const ExpertsSpec& spec, Activation activation)
         spec.per_token, " of ", spec.count, " experts of width ", spec.width);
   check(spec.groups > 0 && spec.count % spec.groups == 0 && spec.top_groups > 0 && spec.top_groups <= spec.groups,
         "Experts", spec.top_groups, " of ", spec.groups, " groups of ", spec.count, " experts");
+  check(spec.capacity >= 0 && spec.balance_loss >= 0 && spec.z_loss >= 0, "Experts", "capacity ", spec.capacity,
+        ", balance_loss ", spec.balance_loss, " and z_loss ", spec.z_loss, " are to be 0 or more");
   router = new_parameter("router", {spec.count, dim});
   gate_up = new_parameter("gate_up", {spec.count, 2 * spec.width, dim});
   down = new_parameter("down", {spec.count, dim, spec.width});
@@ -63,25 +88,100 @@ Experts::Experts(int64_t dim, const ExpertsSpec& spec, Activation activation)
   shared_down = register_module("shared_down", Linear(spec.shared_width, dim, false));
 }
 
-Tensor Experts::forward(const Tensor& x) const {
-  const int64_t dim = x.size(-1), k = spec_.per_token;
-  const Tensor rows = x.reshape({-1, dim});
-  const Tensor scores =
-      spec_.precise_router ? linear(rows.to(DType::f32), router.to(DType::f32)) : linear(rows, router);
-  const bool sigmoid = spec_.scoring == ExpertsSpec::Scoring::sigmoid;
-  const auto [weights, chosen] = route_experts(scores, k,
-                                               {.scoring = sigmoid ? "sigmoid" : "softmax",
-                                                .groups = spec_.groups,
-                                                .top_groups = spec_.top_groups,
-                                                .group_score = spec_.groups_by_two ? "top2" : "max",
-                                                .normalize = spec_.normalise,
-                                                .scale = spec_.scale},
-                                               correction_bias);
+void Experts::spread(const std::string& axis) {
+  const int64_t ranks = distributed::group(axis).size();
+  check(spec_.count % ranks == 0, "Experts", ranks, " ranks along '", axis, "' do not share ", spec_.count,
+        " experts evenly");
+  distributed::ShardPlan plan;
+  plan.weights = {{"gate_up", Placement::sharded(0)}, {"down", Placement::sharded(0)}};
+  distributed::shard_module(*this, plan, axis);
+}
+
+Experts::Spread Experts::spread_on() const {
+  if (!is_placed(gate_up)) return {};
+  const Layout& l = *layout_of(gate_up);
+  for (size_t a = 0; a < l.placements.size(); ++a)
+    if (l.placements[a].is_shard() && l.placements[a].dim == 0) return {l.mesh->axes[a].name, l.mesh->axes[a].size};
+  throw ValueError("Experts", cat("experts lie on ranks as 'S(0)', gate_up lies as '", text_of(l.placements), "'"));
+}
+
+Tensor Experts::logits_of(const Tensor& rows) const {
+  if (!spec_.precise_router) return linear(rows, router);
+  const AutocastScope none(DType::bf16, false);
+  const DType wide = rows.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  return linear(rows.to(wide), router.to(wide));
+}
+
+void Experts::add_losses(const Tensor& logits, const Tensor& chosen, Tensor& loss) const {
+  const auto add = [&](const Tensor& t, double factor) { loss = loss.defined() ? loss + t * factor : t * factor; };
+  if (spec_.balance_loss > 0) {
+    Tensor counts;
+    {
+      const NoGrad guard;
+      const DeviceScope there(chosen.device());
+      const Tensor all = chosen.reshape({-1});
+      counts = index_add(zeros({spec_.count}, DType::i64), 0, all, ones_like(all));
+      if (!batch_group_.empty()) counts = distributed::all_reduce(counts, "sum", batch_group_);
+    }
+    add(balance_loss(logits, counts, route_of(spec_).scoring), spec_.balance_loss);
+  }
+  if (spec_.z_loss > 0) add(router_z_loss(logits), spec_.z_loss);
+}
+
+Tensor Experts::products(const Tensor& rows, const Tensor& offsets, int64_t ranks) const {
+  const Tensor inside = activate_gated(grouped_linear(rows, own_part(gate_up, ranks), offsets), activation_);
+  return grouped_linear(inside, own_part(down, ranks), offsets);
+}
+
+Tensor Experts::all_that_come(const Tensor& rows, const Tensor& chosen, const Tensor& weights) const {
   const ExpertOrder order = order_by_expert(chosen, spec_.count);
-  const Tensor sorted = index_select(rows, 0, floor_divide(order.order, k));
-  const Tensor inside = activate_gated(grouped_linear(sorted, gate_up, order.offsets), activation_);
-  const Tensor given = index_select(grouped_linear(inside, down, order.offsets), 0, order.place).view({-1, k, dim});
-  Tensor y = sum(given * weights.to(given.dtype()).unsqueeze(2), {1});
+  const Tensor place = order.place.view(chosen.shape()), sorted = dispatch_rows(rows, place, place.numel());
+  const auto [axis, ranks] = spread_on();
+  if (ranks == 1) return combine_rows(products(sorted, order.offsets, 1), place, weights);
+  const ExpertExchange exchange(order.offsets, axis, ranks);
+  const Tensor done = products(exchange.there(sorted), exchange.offsets(), ranks);
+  return combine_rows(exchange.back(done), place, weights);
+}
+
+// Each expert has `each` places for every sequence, filled or not, so that all sizes are known.
+Tensor Experts::within_capacity(const Tensor& rows, const Tensor& logits, const Tensor& chosen, const Tensor& weights,
+                                int64_t time) const {
+  const int64_t tokens = rows.size(0), dim = rows.size(1), count = spec_.count;
+  if (tokens == 0) return rows;
+  const double even = static_cast<double>(time * spec_.per_token) / static_cast<double>(count);
+  const auto each = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(spec_.capacity * even - 1e-9)));
+  const int64_t all = tokens / time * each;
+  const auto [axis, ranks] = spread_on();
+  const DeviceScope there(rows.device());
+  Tensor experts, place, offsets;
+  {
+    const NoGrad guard;
+    Tensor slots, scores = logits.detach();
+    if (correction_bias.defined()) {
+      const Tensor wide = scores.to(correction_bias.dtype());
+      scores = (spec_.scoring == ExpertsSpec::Scoring::sigmoid ? sigmoid(wide) : softmax(wide, 1)) + correction_bias;
+    }
+    std::tie(experts, slots) = expert_slots(chosen, scores, time, each, spec_.reroute);
+    const Tensor sequence = floor_divide(arange(tokens, DType::i64), time).unsqueeze(1);
+    place = where(slots >= 0, experts * all + sequence * each + slots, slots);
+    offsets = arange(count / ranks + 1, DType::i64) * (all * ranks);
+  }
+  const Tensor taken = spec_.reroute ? expert_weights(logits, experts, route_of(spec_)) : weights;
+  Tensor at = dispatch_rows(rows, place, count * all).view({count, all, dim});
+  if (ranks > 1) at = distributed::all_to_all(at, 0, 1, axis);  // [count / ranks, all ranks, dim]
+  at = products(at.reshape({-1, dim}), offsets, ranks).view({count / ranks, all * ranks, dim});
+  if (ranks > 1) at = distributed::all_to_all(at, 1, 0, axis);
+  return combine_rows(at.reshape({count * all, dim}), place, taken);
+}
+
+Tensor Experts::forward(const Tensor& x, Tensor* loss) const {
+  const int64_t dim = x.size(-1);
+  const Tensor rows = x.reshape({-1, dim}), logits = logits_of(rows);
+  const auto [weights, chosen] = route_experts(logits, spec_.per_token, route_of(spec_), correction_bias);
+  if (is_training() && loss) add_losses(logits, chosen, *loss);
+  Tensor y = is_training() && spec_.capacity > 0
+                 ? within_capacity(rows, logits, chosen, weights, x.dim() > 2 ? x.size(-2) : rows.size(0))
+                 : all_that_come(rows, chosen, weights);
   if (shared_gate_up) y = y + (*shared_down)(activate_gated((*shared_gate_up)(rows), activation_));
   return y.view(x.shape());
 }

@@ -116,6 +116,16 @@ struct ExpertsSpec {
   double scale = 1;              ///< of the taken weights
   bool precise_router = false;   ///< the router's product is in f32, whatever x is
 
+  /// @name In training alone
+  /// Where > 0: an expert takes at most this times its even share of each sequence's choices, rounded up; what comes
+  /// later is left out (GShard, arXiv:2006.16668). 0: all that come. A sequence's own choices decide, so the result is
+  /// the same however sequences are batched or shared among ranks.
+  double capacity = 0;
+  bool reroute = false;     ///< what is left out goes to the best expert with room instead (after arXiv:2402.12399)
+  double balance_loss = 0;  ///< of strata::balance_loss(), added to the model's loss; about 0.01
+  double z_loss = 0;        ///< of strata::router_z_loss(), the same; about 0.001
+  /// @}
+
   bool operator==(const ExpertsSpec&) const = default;
 };
 

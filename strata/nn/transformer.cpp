@@ -53,10 +53,10 @@ std::pair<Tensor, Tensor> attend_behind(const Norm& norm, const SelfAttention& a
       add_rms_norm_linear(r.branch, r.stream, norm.weight, attn.qkv.weight, attn.qkv.bias, norm.spec().eps);
   return {detail::attend_packed(attn, packed, places, cache), stream};
 }
-std::pair<Tensor, Tensor> feed_behind(const Norm& norm, const FeedForward& mlp, const Residual& r) {
+std::pair<Tensor, Tensor> feed_behind(const Norm& norm, const FeedForward& mlp, const Residual& r, Tensor& loss) {
   if (mlp.is_training() || has_forward_hooks(mlp) || !gates_by_silu(mlp) || !may_join(norm, *mlp.gate_up, r)) {
     const auto [normed, stream] = add_norm(norm, r);
-    return {mlp(normed), stream};
+    return {mlp(normed, &loss), stream};
   }
   const auto [inner, stream] =
       add_rms_norm_linear(r.branch, r.stream, norm.weight, mlp.gate_up->weight, {}, norm.spec().eps, true);
@@ -107,8 +107,8 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardSpec& spec) : Module("Fee
   down = register_module("down", Linear(spec.width, dim, spec.bias));
 }
 
-Tensor FeedForward::forward(const Tensor& x) const {
-  if (experts) return (*experts)(x);
+Tensor FeedForward::forward(const Tensor& x, Tensor* loss) const {
+  if (experts) return (*experts)(x, loss);
   if (tile_ == 0 || x.dim() < 2 || x.numel() <= tile_ * x.size(-1)) return compute(x);
   // By a copy: backward may come when this object has gone.
   const Tensor rows = x.reshape({x.numel() / x.size(-1), x.size(-1)});
@@ -150,37 +150,43 @@ Residual TransformerBlock::step(const Residual& r, const Places& places, KvCache
     return scale.defined() ? branch * scale : branch;
   };
   const auto attend = [&](const Tensor& x) { return dropout(scaled(attn(x, places, cache), scale1)); };
-  const auto feed = [&](const Tensor& x) { return dropout(scaled(mlp(x), scale2)); };
+  Tensor loss = r.loss;
+  const auto feed = [&](const Tensor& x) { return dropout(scaled(mlp(x, &loss), scale2)); };
   switch (spec_.placement) {
     case NormPlacement::before: {
       const auto [attended, stream] = attend_behind(norm1, attn, r, places, cache);
-      const auto [fed, stream2] = feed_behind(*norm2, mlp, {dropout(scaled(attended, scale1)), stream});
-      return {dropout(scaled(fed, scale2)), stream2};
+      const auto [fed, stream2] = feed_behind(*norm2, mlp, {dropout(scaled(attended, scale1)), stream}, loss);
+      return {dropout(scaled(fed, scale2)), stream2, loss};
     }
     case NormPlacement::sandwich: {
       const auto [normed, stream] = add_norm(norm1, r);
       const auto [normed2, stream2] = add_norm(*norm2, {(*norm3)(attend(normed)), stream});
-      return {(*norm4)(feed(normed2)), stream2};
+      const Tensor fed = (*norm4)(feed(normed2));
+      return {fed, stream2, loss};
     }
     case NormPlacement::branch: {
       const Tensor x = r.sum();
       const Tensor y = x + norm1(attend(x));
-      return {(*norm2)(feed(y)), y};
+      const Tensor fed = (*norm2)(feed(y));
+      return {fed, y, loss};
     }
     case NormPlacement::after: {
       const Tensor x = r.sum();
       const Tensor y = norm1.add(attend(x), x).first;
-      return {norm2->add(feed(y), y).first, {}};
+      const Tensor fed = norm2->add(feed(y), y).first;
+      return {fed, {}, loss};
     }
     case NormPlacement::parallel: {
       const auto [normed, stream] = add_norm(norm1, r);
       const Tensor attended = attend(normed);
-      return {attended + feed(normed), stream};
+      const Tensor fed = attended + feed(normed);
+      return {fed, stream, loss};
     }
     case NormPlacement::parallel_norms: {
       const auto [normed, stream] = add_norm(norm1, r);
       const Tensor attended = attend(normed);
-      return {attended + feed((*norm2)(stream)), stream};
+      const Tensor fed = attended + feed((*norm2)(stream));
+      return {fed, stream, loss};
     }
   }
   throw ValueError("TransformerBlock", "there is no such placement of norms");

@@ -29,7 +29,8 @@ LayerSpec llama_layer(const BlockOptions& options);
 /// to the norm that follows, which does both in one pass.
 struct Residual {
   Tensor branch;
-  Tensor stream;  ///< undefined at the start: x = branch
+  Tensor stream;     ///< undefined at the start: x = branch
+  Tensor loss = {};  ///< what the layers before add to the model's loss, a scalar; undefined: nothing
 
   /// x itself.
   Tensor sum() const;
@@ -44,8 +45,11 @@ std::pair<Tensor, Tensor> add_norm(const Norm& norm, const Residual& r);
 class FeedForward : public Module {
  public:
   FeedForward(int64_t dim, const FeedForwardSpec& spec);
-  Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return called(*this, x); }
+  /// What experts add to the model's loss is added to `loss` where that is given.
+  Tensor forward(const Tensor& x, Tensor* loss = nullptr) const;
+  Tensor operator()(const Tensor& x, Tensor* loss = nullptr) const {
+    return called(*this, x, [&](const Tensor& t) { return forward(t, loss); });
+  }
   const FeedForwardSpec& spec() const { return spec_; }
   /// From now on so many rows of x are computed at a time, and again in backward: tiled(). 0: all. Experts are not.
   void set_tile(int64_t rows) { tile_ = rows; }

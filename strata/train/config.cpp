@@ -364,6 +364,8 @@ void check_together(const TrainConfig& c, const Origins& origins) {
     fail(blame({"model.heads", "model.dim", "model.family"}),
          fmt::format("rotary positions turn pairs of numbers, but model.dim / model.heads = {} is odd",
                      m.dim / m.heads));
+  if (const std::string why = own ? unfit_experts(m) : ""; !why.empty())
+    fail(blame({"model.experts_per_token", "model.expert_capacity", "model.experts"}), why);
   if (c.data.tokenizer.empty()) fail(blame({"data.tokenizer"}), "data.tokenizer is empty: byte, bpe, ids, or a path");
   if (!own && c.data.names_tokenizer())
     fail(blame({"data.tokenizer", "model.init"}),

@@ -83,6 +83,7 @@ struct ParallelConfig {
   int64_t dp = 0;
   std::string shares;
   int64_t exact = 0;
+  int64_t ep = 1;
   int64_t zero = 0;
   std::string reshard = "always";
   bool every_pass = true;

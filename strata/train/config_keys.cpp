@@ -143,6 +143,28 @@ std::vector<ConfigKey> make_keys() {
        model<&M::tied_embeddings>},
       {"model.rope_theta", kNumber, "Base of the rotary frequencies (llama).", "", 1, 1e12, model<&M::rope_theta>},
       {"model.norm_eps", kNumber, "Added to the variance inside the norms.", "", 1e-12, 1, model<&M::norm_eps>},
+      {"model.experts", kInteger,
+       "Experts in place of each feed-forward layer, gated ones of ffn_dim without biases, of which each token takes "
+       "some; 0 for none.",
+       "", 0, 8192, model<&M::experts>},
+      {"model.experts_per_token", kInteger, "Experts that a token goes to.", "", 1, 8192,
+       model<&M::experts_per_token>},
+      {"model.shared_dim", kInteger, "Width of an expert that all tokens pass besides; 0 for none.", "", 0, 1 << 20,
+       model<&M::shared_dim>},
+      {"model.router", kText, "What makes weights of the experts' scores; a token's are divided by their sum.",
+       "softmax sigmoid", 0, 0, model<&M::router>},
+      {"model.expert_capacity", kNumber,
+       "In training an expert takes at most this times its even share of each sequence's choices, so that all sizes "
+       "are known and nothing waits; 0: all that come.",
+       "", 0, 8192, model<&M::expert_capacity>},
+      {"model.expert_overflow", kText,
+       "Choices that find their expert full are left out, or go to the best one with room.", "drop reroute", 0, 0,
+       model<&M::expert_overflow>},
+      {"model.balance_loss", kNumber, "What uneven loads of experts add to the training loss: 1 times this where even.",
+       "", 0, 100, model<&M::balance_loss>},
+      {"model.z_loss", kNumber,
+       "The same for large scores of the router: the mean square of their log-sum-exp times this.", "", 0, 100,
+       model<&M::z_loss>},
       {"model.init", kText,
        "What the weights begin as: a folder of a model as Hugging Face writes it, or a run's or a checkpoint's. What "
        "the model is made like and its tokenizer come from there; of this section context counts still, the tokens of "
@@ -355,6 +377,10 @@ std::vector<ConfigKey> make_keys() {
        "Micro-batches that each batch is computed in, for the same bits on any number of ranks that divides them: their "
        "gradients are added in f32 in a fixed order, by whoever has them. 0: as the ranks come, up to rounding.",
        "", 0, 1 << 16, parallel_of<&ParallelConfig::exact>},
+      {"parallel.ep", kInteger,
+       "Of the ranks of parallel.dp as many, neighbours, as share the experts of model.experts: each has a part of them, "
+       "and tokens go to their experts' ranks and back. It must divide both.",
+       "", 1, 8192, parallel_of<&ParallelConfig::ep>},
       {"parallel.zero", kInteger,
        "What the ranks of parallel.dp keep parts of, instead of all of it each: 1 the optimizer's state, 2 the gradients, "
        "too, 3 the parameters, too, which are gathered a block ahead of their use. Losses stay the same.",

@@ -1,6 +1,7 @@
 #include "strata/train/estimate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -256,6 +257,40 @@ MemoryEstimate of_a_part(MemoryEstimate e, const TrainConfig& config, const Weig
   return e;
 }
 
+// Rows that a pass sends to experts and gets back, with those that stay here.
+int64_t rows_to_experts(const TrainConfig& config) {
+  const ModelConfig& m = config.model;
+  const int64_t chosen = m.context * m.experts_per_token;
+  if (m.expert_capacity == 0) return config.batch * chosen;
+  const double even = static_cast<double>(chosen) / static_cast<double>(m.experts);
+  return config.batch * m.experts *
+         std::max<int64_t>(1, static_cast<int64_t>(std::ceil(m.expert_capacity * even - 1e-9)));
+}
+
+// What a rank has that has a part of the experts, where one with all would have `e`; `activations` are the most at any
+// time.
+MemoryEstimate with_part_of_experts(MemoryEstimate e, const TrainConfig& config, const nn::Module& module,
+                                    int64_t activations) {
+  const int64_t ep = config.parallel.ep, dp = config.parallel.dp;
+  int64_t all = 0, experts = 0;
+  for (const auto& [name, t] : module.named_parameters()) {
+    all += t.nbytes();
+    if (name.ends_with("experts.gate_up") || name.ends_with("experts.down")) experts += t.nbytes();
+  }
+  const double kept = 1 - static_cast<double>(experts) / static_cast<double>(all) * (1 - 1 / static_cast<double>(ep));
+  const auto of = [kept](int64_t bytes) { return static_cast<int64_t>(kept * static_cast<double>(bytes)); };
+  const auto both = static_cast<double>(e.peak - e.parameters - e.optimizer - e.data);
+  e.parameters = of(e.parameters), e.optimizer = of(e.optimizer), e.gradients = of(e.gradients);
+  e.peak = e.parameters + e.optimizer + e.data +
+           static_cast<int64_t>(kept * both + (1 - kept) * static_cast<double>(activations));
+  const auto reduced = [](int64_t bytes, int64_t ranks) { return 2 * bytes / ranks * (ranks - 1); };
+  e.sends_gradients = reduced(all - experts, dp) + reduced(experts / ep, dp / ep);
+  const int64_t ways = config.memory.recompute == "blocks" ? 6 : 4;  // there and back, forward and backward
+  e.sends_tokens = ways * config.accumulate * config.model.layers * rows_to_experts(config) / ep * (ep - 1) *
+                   config.model.dim * static_cast<int64_t>(size_of(activation_dtype(config)));
+  return e;
+}
+
 // What one of the ranks of parallel.dp and parallel.cp has and sends, where one alone would have `e`; `activations` are
 // the most at any time.
 MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const DryRun& run, int64_t activations) {
@@ -279,6 +314,7 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const DryR
   }
   e.sends_parameters = costs.sends_parameters;
   e.sends_gradients = costs.sends_gradients;
+  if (config.parallel.ep > 1) e = with_part_of_experts(e, config, module, activations);
   // Buckets of whole gradients stay, so they are there beside all activations. After the first step they are made anew,
   // in the order in which gradients came, beside those that hold them.
   const auto both_buckets = [&] {
@@ -314,6 +350,7 @@ std::string holder_of(const RecordedCall& c) {
 
 MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
                                int64_t layered) {
+  if (given.parallel.dp > 0) check_experts(given, given.parallel.dp);
   const TrainConfig config = in_micro_batches(rows_of_a_rank(checked(given)), given.parallel.dp);
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);

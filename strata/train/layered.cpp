@@ -39,17 +39,24 @@ struct EarlierGradient final : Node {
 Rows rows_of(const data::Batch& b) {
   return b.size() == 2 ? Rows{b[0], b[1]} : Rows{b[0], b[1], b[2], b[3]};
 }
+// f of each tensor that is there.
+template <class F>
+Residual each_of(const Residual& r, F&& f) {
+  const auto of = [&](const Tensor& t) { return t.defined() ? f(t) : Tensor(); };
+  return {of(r.branch), of(r.stream), of(r.loss)};
+}
 Residual detached(const Residual& r) {
-  return {r.branch.detach(), r.stream.defined() ? r.stream.detach() : Tensor()};
+  return each_of(r, [](const Tensor& t) { return t.detach(); });
 }
 Residual leaves(const Residual& r, bool wanted) {
-  Residual leaf = detached(r);
-  leaf.branch.set_requires_grad(wanted);
-  if (leaf.stream.defined()) leaf.stream.set_requires_grad(wanted);
-  return leaf;
+  return each_of(r, [&](const Tensor& t) {
+    Tensor leaf = t.detach();
+    leaf.set_requires_grad(wanted);
+    return leaf;
+  });
 }
 Residual gradients_of(const Residual& leaf) {
-  return {leaf.branch.grad(), leaf.stream.defined() ? leaf.stream.grad() : Tensor()};
+  return each_of(leaf, [](const Tensor& t) { return t.grad(); });
 }
 void prefetch(const Residual& r) {
   if (r.branch.defined()) r.branch.storage()->prefetch();
@@ -166,7 +173,7 @@ struct LayeredAccumulation::Step {
       const memory::TagScope tag(memory::Tag::activation);
       return plain.to(options.inputs);
     };
-    return {put(r.branch), put(r.stream)};
+    return {put(r.branch), put(r.stream), r.loss.defined() ? r.loss.detach() : Tensor()};
   }
 
   // Both ways at once: backward begins here.
@@ -239,6 +246,7 @@ struct LayeredAccumulation::Step {
     };
     add(out.branch, gradient.branch);
     add(out.stream, gradient.stream);
+    add(out.loss, gradient.loss);
     if (!of.empty()) backward(of, with);
   }
   void end_group() const {

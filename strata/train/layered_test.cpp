@@ -126,6 +126,24 @@ TEST(LayeredAccumulation, TheBitsOfOnePassAfterAnother) {
         }
 }
 
+// What experts add to the loss goes from group to group with the rest.
+TEST(LayeredAccumulation, TheBitsOfExpertsWithLossesOfTheirOwn) {
+  ModelConfig c = small_model("llama", 3, 16, 61);
+  c.experts = 4, c.ffn_dim = 12, c.expert_capacity = 1, c.balance_loss = 0.3, c.z_loss = 0.2;
+  manual_seed(3);
+  const auto model = make_model(c);
+  model->train();
+  const auto batches = batches_of(c, 2, false);
+  uint64_t draws = 0;
+  const Seen wanted = one_after_another(*model, batches, {}, &draws);
+  for (const int64_t blocks : {1, 2}) {
+    forget(*model);
+    LayeredAccumulation layered(*model, {.blocks = blocks, .draws = draws});
+    const Tensor loss = layered.run(batches, {});
+    EXPECT_TRUE(seen(*model, loss) == wanted) << blocks;
+  }
+}
+
 // What is frozen below what learns is not gone through backward; what learns alone is the same.
 TEST(LayeredAccumulation, PartsOfAModelLearn) {
   const ModelConfig c = small_model("llama", 4, 16, 61);

@@ -156,6 +156,8 @@ std::string to_text(const MemoryPlan& plan) {
          fmt::format("  (by one of {} ranks in a step: parameters {}, gradients {}{}; what is above is one rank's)\n",
                      e.ranks, memory::bytes_text(e.sends_parameters), memory::bytes_text(e.sends_gradients),
                      e.sends_activations > 0 ? ", attention " + memory::bytes_text(e.sends_activations) : "");
+  if (e.sends_tokens > 0)
+    s += row("sent", e.sends_tokens) + "  (the same of rows that go to experts on other ranks and back)\n";
   const int64_t wanted = e.peak + plan.program, free = plan.bound.free();
   if (free == std::numeric_limits<int64_t>::max()) return s;  // nothing bounds it
   s += row("free", free) + fmt::format("  ({}: {}, {} in use)\n\n", plan.bound.name,

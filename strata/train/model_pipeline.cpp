@@ -91,6 +91,8 @@ void ModelPipeline::check_settings(const TrainConfig& c) {
   check(!parse_device(c.device).is_cuda(), "train", "parallel.pp = ", pp,
         " is for train.device = cpu: stages on cards are not there yet");
   check(c.dtype != "fp8", "train", "parallel.pp = ", pp, " is not for train.dtype = fp8");
+  check(c.model.experts == 0 || (c.model.balance_loss == 0 && c.model.z_loss == 0), "train", "parallel.pp = ", pp,
+        " is for model.balance_loss = 0 and model.z_loss = 0: stages before the last have no loss");
   const int64_t rows = rows_of(c), pieces = pieces_of(c);
   check(rows % pieces == 0, "train", "parallel.micro_batches is ", pieces, ", which does not divide the ", rows,
         " rows that a rank has of each batch");

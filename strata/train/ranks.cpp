@@ -10,6 +10,7 @@
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/core/rng.h"
 #include "strata/dist/collectives/placed.h"
 #include "strata/models/tensor_parallel.h"
@@ -32,6 +33,24 @@ std::vector<double> reduced(distributed::Group* group, std::vector<double> v, co
 }
 
 }  // namespace
+
+void check_experts(const TrainConfig& config, int64_t dp) {
+  const ParallelConfig& p = config.parallel;
+  const int64_t ep = p.ep, experts = config.model.experts;
+  check(p.cp == 1 || experts == 0 || config.model.expert_capacity == 0, "train", "parallel.cp is ", p.cp,
+        ", and model.expert_capacity counts whole sequences: it is 0 for ranks that share them");
+  if (ep == 1) return;
+  check(dp % ep == 0, "train", "parallel.ep is ", ep, ", which does not divide the ", dp, " ranks of parallel.dp");
+  check(config.init.empty() && experts > 0, "train", "parallel.ep is ", ep,
+        ", and the model has no experts: set model.experts");
+  check(experts % ep == 0, "train", "parallel.ep is ", ep, ", which does not divide model.experts = ", experts);
+  for (const auto& [key, taken] : {std::pair("tp", p.tp > 1), std::pair("pp", p.pp > 1), std::pair("cp", p.cp > 1),
+                                   std::pair("zero", p.zero > 0), std::pair("exact", p.exact > 0)}) {
+    check(!taken, "train", "parallel.ep and parallel.", key, " are not for one run: take parallel.ep with parallel.dp");
+  }
+  check(p.shares.empty() || config.model.expert_capacity == 0, "train",
+        "parallel.shares gives ranks other numbers of rows, and parallel.ep with model.expert_capacity wants the same");
+}
 
 nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t dp) {
   nn::FullyShardedOptions o{.zero = static_cast<int>(parallel.zero), .reduce_every_pass = parallel.every_pass};
@@ -84,7 +103,11 @@ std::vector<int64_t> shared_rows(const TrainConfig& config, int64_t dp) {
   return rows;
 }
 
-Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(config.parallel.sequence) {
+Ranks::Ranks(const TrainConfig& config)
+    : tp_(config.parallel.tp),
+      ep_(config.parallel.ep),
+      exactly_(config.parallel.exact > 0),
+      sequence_(config.parallel.sequence) {
   using namespace distributed;
   const int64_t ranks = distributed::size(), pp = config.parallel.pp, cp = config.parallel.cp, others = pp * tp_ * cp;
   const int64_t dp = config.parallel.dp > 0 ? config.parallel.dp : ranks / others;
@@ -101,6 +124,7 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
         std::max<int64_t>(dp, 1) * others, ", mpirun, srun or torchrun");
   check(config.parallel.exact % dp == 0, "train", "parallel.exact is ", config.parallel.exact, ", which ", dp,
         " ranks do not share evenly: take a multiple of the ranks");
+  check_experts(config, dp);
   if (ranks == 1) return;
   rows_ = shared_rows(config, dp);
   check(!rows_.empty() || config.batch % dp == 0, "train", "train.batch is ", config.batch, ", which ", dp,
@@ -124,20 +148,19 @@ Ranks::Ranks(const TrainConfig& config) : tp_(config.parallel.tp), sequence_(con
   // What adds up gradients gives whole ones.
   sharing_.average = pp == 1 && config.parallel.exact == 0;
   if (pp > 1) ModelPipeline::check_settings(config);
-  set_mesh(
-      Mesh(cat(pp > 1 ? cat("pp=", pp, ' ') : std::string(), "dp=", dp, cp > 1 ? cat(" cp=", cp) : std::string(),
-               tp_ > 1 ? cat(" tp=", tp_) : std::string())));
+  const auto axis = [](const char* name, int64_t n) { return n > 1 ? cat(name, n) : std::string(); };
+  set_mesh(Mesh(cat(axis("pp=", pp), " dp=", dp / ep_, axis(" ep=", ep_), axis(" cp=", cp), axis(" tp=", tp_))));
   world_ = &group("world");
   leads_ = world_->rank() == 0;
   size_ = dp;
-  if (dp > 1) rank_ = group("dp").rank();
+  if (dp > 1) rank_ = group(ep_ > 1 ? "dp+ep" : "dp").rank();
   if (cp > 1) {
     context_ = ContextParallel{.group = "cp", .kind = context_kind(config.parallel.cp_kind)};
     check_context(config.model.context, *context_);
     sharing_.axis = dp > 1 ? "dp" : "cp";
     if (dp > 1) sharing_.replicas = "cp";
   }
-  if (dp * cp > 1) group_ = &group(cp == 1 ? "dp" : dp == 1 ? "cp" : "dp+cp");
+  if (dp * cp > 1) group_ = &group(ep_ > 1 ? "dp+ep" : cp == 1 ? "dp" : dp == 1 ? "cp" : "dp+cp");
 }
 Ranks::~Ranks() = default;
 
@@ -153,6 +176,12 @@ void Ranks::meet() const {
 
 void Ranks::shard(TokenDecoder& model) const {
   share_positions(model);
+  if (auto* decoder = dynamic_cast<LanguageModel*>(&model)) {
+    // On a communicator of its own: a block that is computed again asks while gradients travel. With parallel.exact a
+    // micro-batch's loads are its own, whoever has the others.
+    const std::string batch = cat(ep_ > 1 ? "ep+dp" : "dp+dp+dp", context_ ? "+cp" : "");
+    share_experts(*decoder, ep_ > 1 ? "ep" : "", group_ && !exactly_ ? batch : "");
+  }
   if (tp_ == 1) return;
   const auto* decoder = dynamic_cast<const LanguageModel*>(&model);
   check(decoder != nullptr, "train", "parallel.tp is for decoders");
@@ -224,11 +253,21 @@ void Ranks::take_gradients(const nn::Module& model, const TrainConfig& config) {
   nn::NamedTensors parameters = whole_parameters(model);
   if (pipeline_)  // a gradient that comes in two parts travels when they were added
     std::erase_if(parameters, [&](const auto& p) { return p.second.same_as(pipeline_->tied()); });
+  if (ep_ > 1) {
+    nn::NamedTensors experts;
+    for (const auto& p : parameters)
+      if (is_placed(p.second)) experts.push_back(p);
+    std::erase_if(parameters, [](const auto& p) { return is_placed(p.second); });
+    // Theirs are sums over the ranks along "ep" already.
+    if (distributed::group("dp").size() > 1)
+      expert_gradients_ = std::make_unique<distributed::DataParallel>(experts, distributed::group("dp"));
+  }
   gradients_ = std::make_unique<distributed::DataParallel>(parameters, *group_);
 }
 
 void Ranks::last_pass(bool yes) const {
   if (gradients_) gradients_->reduce_next(yes);
+  if (expert_gradients_) expert_gradients_->reduce_next(yes);
   if (sharded_) sharded_->reduce_next(yes);
 }
 
@@ -260,6 +299,7 @@ void Ranks::finish_step(Tensor& loss) const {
   }
   if (!group_) return;
   if (gradients_) gradients_->finish();
+  if (expert_gradients_) expert_gradients_->finish();
   if (sharded_) sharded_->finish();
   NoGrad guard;
   loss = loss.clone();

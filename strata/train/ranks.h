@@ -19,6 +19,9 @@ namespace strata {
 class ExactStep;
 class ModelPipeline;
 
+/// Throws ValueError naming the key where parallel.ep cannot be carried out by `dp` ranks.
+void check_experts(const TrainConfig& config, int64_t dp);
+
 /// What [parallel] says of parts of the model among `ranks`: those of parallel.dp, or, of one, of parallel.cp. Throws
 /// ValueError naming parallel.reshard where it is neither a word nor a number that divides them.
 nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t ranks);
@@ -30,7 +33,7 @@ std::vector<int64_t> shared_rows(const TrainConfig& config, int64_t dp);
 
 /// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
 /// "pp" are the stages of a pipeline, those along "tp" share the model's weights, those along "cp" the positions of each
-/// row; rank 0 alone writes into the run's folder. Without a job (distributed::init) all of it costs nothing.
+/// row; where ranks share experts, parallel.ep neighbours of parallel.dp are an axis "ep" beside "dp". Rank 0 alone writes into the run's folder. Without a job (distributed::init) all of it costs nothing.
 class Ranks {
  public:
   /// Checks that the settings can be carried out by the job's ranks. Throws ValueError naming the key.
@@ -51,7 +54,9 @@ class Ranks {
   /// Whether this process writes checkpoints, metrics and reports.
   bool leads() const { return leads_; }
   /// Whether tensors lie in parts: then every rank takes part where one is read as a whole.
-  bool shares_weights() const { return tp_ > 1 || sharded_ != nullptr; }
+  bool shares_weights() const { return tp_ > 1 || ep_ > 1 || sharded_ != nullptr; }
+  /// Whether this rank's model has a part of the experts, and is no model without the others.
+  bool shares_experts() const { return ep_ > 1; }
   /// Leaves this rank its parts of the model's weights, as parallel.tp says, and has the model take own_positions() from
   /// now on, as parallel.cp says. Throws ValueError naming what does not divide.
   void shard(TokenDecoder& model) const;
@@ -105,9 +110,11 @@ class Ranks {
  private:
   void share_positions(TokenDecoder& model) const;
 
-  distributed::Group* group_ = nullptr;  // along "dp" and "cp", of several ranks: those whose gradients are averaged
+  // Along "dp", "ep" and "cp", of several ranks: those whose gradients are averaged.
+  distributed::Group* group_ = nullptr;
   distributed::Group* world_ = nullptr;  // of several ranks
-  int64_t rank_ = 0, size_ = 1, tp_ = 1;
+  int64_t rank_ = 0, size_ = 1, tp_ = 1, ep_ = 1;
+  bool exactly_ = false;  // parallel.exact
   std::vector<int64_t> rows_;
   bool leads_ = true, sequence_ = true;
   /// The whole parameters that this rank has to train: of a pipeline those of its stages.
@@ -116,7 +123,7 @@ class Ranks {
   std::optional<distributed::ContextParallel> context_;  // of parallel.cp
   nn::FullyShardedOptions sharing_{.zero = 0};           // as parallel.zero says
   std::unique_ptr<ModelPipeline> pipeline_;
-  std::unique_ptr<distributed::DataParallel> gradients_;
+  std::unique_ptr<distributed::DataParallel> gradients_, expert_gradients_;
   std::unique_ptr<ExactStep> exact_;
   std::unique_ptr<nn::FullySharded> sharded_;  // of parallel.zero
 };

@@ -476,7 +476,7 @@ void Run::save() {
 
 std::string Run::sample() {
   if (config_.sample_tokens == 0) return {};
-  if (ranks_->pipeline())  // its stages are whole in what they have saved
+  if (ranks_->pipeline() || ranks_->shares_experts())  // the model is whole in what they have saved
     return saver_->step() < 0 ? std::string()
                               : sample_text({config_, step_, data_.tokenizer, load_trained_model(saver_->newest()).model});
   const auto answers = std::dynamic_pointer_cast<EncoderDecoder>(model_);
