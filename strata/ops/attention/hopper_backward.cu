@@ -25,8 +25,6 @@ void queue_backward(const AttentionCall& c, const Tensor& like_this) {
   space.key_tiles = static_cast<int>(several ? sequences.k_tiles : (c.tk + S::kKeys - 1) / S::kKeys);
   space.together = multiprocessors();
   space.rotated = !c.causal && c.window == 0 && (several || space.key_tiles <= space.together);
-  // As many heads as all blocks that run at the same time take.
-  space.section = space.rotated ? 1 : (space.together + space.key_tiles - 1) / std::max(space.key_tiles, 1);
   space.pitch = space.row_tiles * S::kRows;
   const int64_t rows = heads * space.pitch, tiles = heads * space.row_tiles;
   floats = empty({Shape{rows * (S::D + 2) + tiles + 1}, DType::f32, like_this.device(), std::nullopt});

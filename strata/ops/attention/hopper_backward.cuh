@@ -76,13 +76,12 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   __syncthreads();
 
   const int all_heads = static_cast<int>(c.kv_heads), head_group = static_cast<int>(c.heads / c.kv_heads);
-  // Item `at`: 128 keys of a head and the tiles of queries that see them. The last keys of a head come first, which
-  // under a causal mask fewest queries see, and others wait for them; in the last section of heads all is the other way
-  // round, keys, queries and who waits for whom, so that the largest items are not the last ones.
+  // Item `at`: 128 keys of a head, the last of a head first (under a causal mask others wait for them), and the tiles
+  // of queries that see them.
   struct Item {
     int tile, hk, b, first, n, start;
     int key_tiles, row_tiles, tile0;  // of its sequence, whose first tile of queries is tile0 of all
-    bool rotated, turned;
+    bool rotated;
     const BackwardMaps* maps;
   };
   // Of several sequences, whether there is an item of this number.
@@ -103,17 +102,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       x.rotated = space.rotated && x.key_tiles <= space.together;
       x.maps = maps_of + of;
     }
-    x.turned = false;
-    if constexpr (kSequences) {
-      x.tile = x.key_tiles - 1 - at % x.key_tiles;
-      x.hk = at / x.key_tiles % all_heads, x.b = at / x.key_tiles / all_heads;
-    } else {
-      const Sections order{x.key_tiles, static_cast<int>(c.batch) * all_heads, space.section};
-      int head;
-      x.turned = order.locate(at, x.tile, head) && !x.rotated;
-      if (!x.turned) x.tile = x.key_tiles - 1 - x.tile;
-      x.hk = head % all_heads, x.b = head / all_heads;
-    }
+    x.tile = x.key_tiles - 1 - at % x.key_tiles;
+    x.hk = at / x.key_tiles % all_heads, x.b = at / x.key_tiles / all_heads;
     if constexpr (In::kEvery) take_length(c, x.b);
     int64_t begin, end;
     visible_queries(c, x.tile * N, min(static_cast<int64_t>(x.tile) * N + N, c.tk), begin, end);
@@ -124,7 +114,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     return x;
   };
   const auto row_tile = [&](const Item& x, int it) {
-    int i = x.first + (x.turned ? x.n - 1 - it : it);
+    int i = x.first + it;
     if (x.rotated) i = it + x.start, i -= i >= x.n ? x.n : 0;
     return i;
   };
@@ -256,8 +246,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
           } else {
             int64_t begin, end;
             visible_keys(c, static_cast<int64_t>(i) * M, min(static_cast<int64_t>(i + 1) * M, c.tq), begin, end);
-            place = x.turned ? terms(static_cast<int>(begin / N), x.tile)
-                             : terms(x.tile + 1, static_cast<int>((end - 1) / N) + 1);
+            place = terms(x.tile + 1, static_cast<int>((end - 1) / N) + 1);
           }
           const int64_t at = (static_cast<int64_t>(x.b) * c.heads + h) * space.row_tiles + x.tile0 + i;
           float* const to = space.sums + at * (M * D);

@@ -27,23 +27,6 @@ struct BackwardShape {
   static_assert(kSplitRows ? D == 64 : kRows == 64 && D == 128);
 };
 
-/// The order of items of work, `tiles` of each head. Heads go in sections, the first of which may have fewer, and
-/// within one all heads' first tiles come first.
-struct Sections {
-  int tiles, heads, section;
-  /// Where item `at` is; whether its section is the last.
-  __device__ __forceinline__ bool locate(int at, int& tile, int& head) const {
-    int first = 0, count = heads % section;
-    if (at >= count * tiles) {
-      at -= count * tiles;
-      const int before = at / (section * tiles);
-      first = count + before * section, count = section, at -= before * section * tiles;
-    }
-    tile = at / count, head = first + at % count;
-    return first + count == heads;
-  }
-};
-
 struct BackwardMaps {
   CUtensorMap q, k, v, grad_out, grad_k, grad_v;
 };
@@ -55,7 +38,6 @@ struct BackwardSpace {
   int pitch, row_tiles, key_tiles;  // of several sequences, tiles of all
   int together;                     // blocks that run at the same time
   bool rotated;                     // blocks of a head start at different queries
-  int section;                      // heads of a section (Sections), but with several sequences
 };
 
 template <bool kFirst, class A, class B>

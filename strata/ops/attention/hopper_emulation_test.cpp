@@ -8,8 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "strata/ops/attention/kernel_test_util.h"
 
 namespace strata::attention_cuda::hopper {
@@ -91,7 +89,6 @@ void check_backward(Case of) {
   if (kSequences) space.row_tiles = static_cast<int>(p.of_q.size()), space.key_tiles = static_cast<int>(p.of_k.size());
   space.together = most, space.pitch = space.row_tiles * S::kRows;
   space.rotated = !of.causal && of.window == 0 && (kSequences || space.key_tiles <= most);
-  space.section = space.rotated ? 1 : 1 + static_cast<int>(of.seed % 3);
   const int64_t rows = heads * space.pitch, tiles = heads * space.row_tiles;
   std::vector<float4> sums(static_cast<size_t>(rows * S::D / 4), float4{NAN, NAN, NAN, NAN});
   std::vector<float4> terms(static_cast<size_t>(rows / 2), float4{NAN, NAN, NAN, NAN});
@@ -230,31 +227,6 @@ TEST_F(HopperAttention, BackwardPlain) {
   check_backward_both<kNoOptions>({.grad_lse = true});
   check_backward<At64, kNoOptions, BackwardOf64>(
       {.tq = 200, .tk = 300, .d = 40, .window = 70, .offset = 60, .seed = 4});
-  // A section of one head and one of two.
-  check_backward<At128, kNoOptions, BackwardOf128>(
-      {.heads = 3, .kv_heads = 3, .tq = 200, .tk = 300, .d = 128, .causal = true, .offset = 100, .seed = 1});
-}
-// Each tile of each head once, the short section first, within one the heads' first tiles before their second ones.
-TEST(HopperSections, HaveEachItemOnce) {
-  const Sections order{5, 7, 3};
-  std::vector<std::array<int, 2>> items;
-  int last = 0;
-  for (int at = 0; at < 35; ++at) {
-    std::array<int, 2> x;
-    const bool in_last = order.locate(at, x[0], x[1]);
-    EXPECT_EQ(in_last, x[1] >= 4) << at;
-    last += in_last;
-    items.push_back(x);
-  }
-  EXPECT_EQ(last, 15);
-  using Item = std::array<int, 2>;
-  EXPECT_EQ(items[4], (Item{4, 0}));
-  EXPECT_EQ(items[5], (Item{0, 1}));
-  EXPECT_EQ(items[7], (Item{0, 3}));
-  EXPECT_EQ(items[8], (Item{1, 1}));
-  std::sort(items.begin(), items.end());
-  for (size_t i = 0; i < items.size(); ++i)
-    EXPECT_EQ(items[i], (Item{static_cast<int>(i) / 7, static_cast<int>(i) % 7}));
 }
 TEST_F(HopperAttention, BackwardSeenKeys) {
   check_backward_both<kSeenKeys>({.mask = Mask::boolean});

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "strata/ops/attention/kernel_test_util.h"
 
 namespace strata::attention_cuda::hopper {
@@ -98,6 +100,24 @@ using Plain = Half;
 using WithOptions = BFloat16;
 #endif
 
+// Each tile of each head once, the short section first, within one the heads' first tiles before their second ones.
+TEST_F(HopperWideAttention, SectionsHaveEachItemOnce) {
+  const Sections order{5, 7, 3};
+  std::vector<std::array<int, 2>> items;
+  for (int at = 0; at < 35; ++at) {
+    std::array<int, 2> x;
+    order.locate(at, x[0], x[1]);
+    items.push_back(x);
+  }
+  using Item = std::array<int, 2>;
+  EXPECT_EQ(items[4], (Item{4, 0}));
+  EXPECT_EQ(items[5], (Item{0, 1}));
+  EXPECT_EQ(items[7], (Item{0, 3}));
+  EXPECT_EQ(items[8], (Item{1, 1}));
+  std::sort(items.begin(), items.end());
+  for (size_t i = 0; i < items.size(); ++i)
+    EXPECT_EQ(items[i], (Item{static_cast<int>(i) / 7, static_cast<int>(i) % 7}));
+}
 // Lengths that end within tiles, heads that share keys, more tiles than places, causal or not.
 TEST_F(HopperWideAttention, BackwardPlain) {
   Case c{.d = 256, .grad_lse = true};

@@ -20,6 +20,21 @@ struct WideShape {
   static_assert(kKeysSharedBytes <= 227 * 1024 && kQueriesSharedBytes <= 227 * 1024);
 };
 
+/// The order of items of work, `tiles` of each head. Heads go in sections, the first of which may have fewer, and
+/// within one all heads' first tiles come first.
+struct Sections {
+  int tiles, heads, section;
+  __device__ __forceinline__ void locate(int at, int& tile, int& head) const {
+    int first = 0, count = heads % section;
+    if (at >= count * tiles) {
+      at -= count * tiles;
+      const int before = at / (section * tiles);
+      first = count + before * section, count = section, at -= before * section * tiles;
+    }
+    tile = at / count, head = first + at % count;
+  }
+};
+
 /// Boxes of 64 rows of each.
 struct WideMaps {
   CUtensorMap q, k, v, grad_out, grad_q, grad_k, grad_v;
