@@ -47,6 +47,9 @@ CASES = {
                  ["memory.device=14GiB", "memory.update=cpu"]]),
     "llama14": ("llama-1b.toml", LLAMA_3B,
                 [["memory.device=14GiB"], ["memory.device=14GiB", "memory.update=device"], ["memory.device=14GiB", "memory.update=cpu"]]),
+    # Eight layers of the 8B's shape: weights, gradients and state stay, activations leave and run again.
+    "llama-layers": ("llama-8b.toml", ["model.layers=8", "model.vocab=1024", "model.tied_embeddings=false"],
+                     [[], ["memory.device=37GiB"], ["memory.device=34GiB"]]),
     "llama8b": ("llama-1b.toml", LLAMA_8B, [[], ["memory.device=24GiB"]]),
     "llama8b-accumulate8": ("llama-1b.toml", [*LLAMA_8B, "train.accumulate=8"], [[], ["memory.device=24GiB"]]),
     # The largest models of a machine with 128 GiB of host memory, of which 105 are taken: 12.2, 16.6 and 25.4 billion parameters.

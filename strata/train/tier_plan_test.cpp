@@ -2,6 +2,9 @@
 
 #include "strata/train/tier_plan.h"
 
+#include <algorithm>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "strata/core/error.h"
@@ -176,6 +179,37 @@ TEST(TierPlan, WeightsAreForecastByTheirBytes) {
 }
 
 // Who updates changes no bit where the rule promises so: then both do.
+// Who updates, on machines of made-up speed: all read and write the same bytes of the host's memory, of which the
+// processor and a card's copies together reach a tenth more; and what a slow bus cannot bring the processor updates.
+TEST(TierPlan, UpdatesAreForecastByWhatBoundsThem) {
+  const auto seconds = [](const char* who, double bus, double memory) {
+    const TrainConfig c = config_of({"train.dtype=bf16", "model.vocab=512", "memory.parameters=host",
+                                     "memory.state=host", std::string("memory.update=") + who});
+    const TierPlan p = plan_tiers(c, kCard, {.to_host = bus, .from_host = bus, .host_memory = memory});
+    EXPECT_GT(p.seconds, p.seconds_without) << to_text(p);
+    return p.seconds;
+  };
+  const MemoryEstimate e = estimate_memory(config_of({"train.dtype=bf16", "model.vocab=512"}));
+  const auto weights = static_cast<double>(e.parameters), state = static_cast<double>(e.optimizer);
+  const double bytes = 2 * state + 3.5 * weights;  // weights in and out, gradients, copies in bf16
+  // Bound by the host's memory.
+  constexpr double kSlow = 1e7, kQuick = 1e13;
+  const double cpu = seconds("cpu", kQuick, kSlow), both = seconds("split", kQuick, kSlow);
+  EXPECT_NEAR(cpu, bytes / (1.2 * kSlow), 0.1 * cpu);
+  EXPECT_NEAR(cpu / both, 1.1, 0.01);
+  EXPECT_NEAR(seconds("device", kQuick, kSlow), both, 0.01 * both);
+  // Bound by the bus: copies, which come twice, and gradients cross it whoever updates, state only for the card.
+  const double far = seconds("cpu", kSlow, kQuick), card = seconds("device", kSlow, kQuick);
+  EXPECT_NEAR(card - far, (state + weights) / (0.9 * kSlow), 0.35 * card);
+  EXPECT_LT(far, 0.7 * card);
+  EXPECT_NEAR(seconds("split", kSlow, kQuick), far, 0.05 * far);
+  // Between them both are never slower than either alone.
+  for (const double memory : {1e9, 1e10, 1e11})
+    EXPECT_LE(seconds("split", 5e9, memory),
+              1.001 * std::min(seconds("cpu", 5e9, memory), seconds("device", 5e9, memory)))
+        << memory;
+}
+
 TEST(TierPlan, UpdatesByBothWhereNoBitChanges) {
   const auto plan = [](std::vector<std::string> more) {
     more.insert(more.begin(), {"train.dtype=bf16", "memory.parameters=host", "memory.state=host"});
