@@ -167,7 +167,8 @@ std::tuple<Tensor, Tensor, Tensor> rotary_cache_attention(const Tensor& k, const
 
 Tensor rotary_cache_attention_(Tensor& k, Tensor& v, const Tensor& packed, const Tensor& cos, const Tensor& sin,
                                const Tensor& starts, const Tensor& counts, const RotaryCacheAttentionOptions& o) {
-  const auto metas = infer(k, v, packed, cos, sin, starts, counts, o.scale, o.window, o.logit_soft_cap);
+  [[maybe_unused]] const auto metas =
+      infer(k, v, packed, cos, sin, starts, counts, o.scale, o.window, o.logit_soft_cap);
 #ifdef STRATA_WITH_CUDA
   if (k.device().is_cuda()) {
     Tensor y = empty(metas[0]);
