@@ -111,6 +111,7 @@ int decode(Device device, const std::shared_ptr<LanguageModel>& model, int64_t r
   for (int64_t i = 0; i < steps; ++i) step();
   wait_for(device);
   const double queued = (seconds() - from) / static_cast<double>(steps);
+  const int64_t requests = memory::stats(device).allocations - before;
   const nn::KvCache cache = model->make_cache(1, 1).layers[0];
   const double keys = static_cast<double>(cache.k.nbytes() + cache.v.nbytes()) *
                       static_cast<double>(model->blocks.size() * static_cast<size_t>(rows)) *
@@ -119,7 +120,7 @@ int decode(Device device, const std::shared_ptr<LanguageModel>& model, int64_t r
       "{\"step_ms\": %.4f, \"queued_ms\": %.4f, \"weight_gb\": %.4f, \"cache_gb\": %.4f, \"requests\": %lld, "
       "\"peak_gib\": %.2f}\n",
       middle(read) * 1e3, queued * 1e3, weight_bytes(*model) / 1e9, keys / 1e9,
-      static_cast<long long>(memory::stats(device).allocations - before), peak_gib(device));
+      static_cast<long long>(requests), peak_gib(device));
   return 0;
 }
 

@@ -472,6 +472,7 @@ def cpu1b(run):
     from transformers.initialization import no_init_weights
     with no_init_weights():
         model = LlamaForCausalLM(LlamaConfig(**settings))
+    model.tie_weights()  # what is not initialised is not tied either
     torch.set_default_dtype(torch.float32)
     with torch.no_grad():
         for p in model.parameters():

@@ -3,8 +3,6 @@
 #include <cmath>
 
 #include "strata/core/node.h"
-#include "strata/core/placement.h"
-#include "strata/nn/attend_packed_inl.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/nn/window_ring_inl.h"
@@ -13,7 +11,6 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/generation/generation.h"
-#include "strata/ops/generation/step_attention.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/join/segments_inl.h"
 #include "strata/ops/matmul/matmul.h"
@@ -288,29 +285,13 @@ KvCache SelfAttention::make_cache(int64_t batch, int64_t capacity, DType dtype) 
 
 Tensor SelfAttention::forward(const Tensor& x, const Places& places, KvCache* cache) const {
   check<ShapeError>(x.dim() == 3, "SelfAttention", "wants [B, T, dim], got ", x);
-  return spec_.latent ? latent(x, places, cache) : detail::attend_packed(*this, qkv(x), places, cache);
-}
-
-Tensor detail::attend_packed(const SelfAttention& a, const Tensor& product, const Places& places, KvCache* cache) {
-  const AttentionSpec& spec = a.spec();
-  check(!spec.latent, "SelfAttention", "keys and values of a latent do not come from one product");
-  check<ShapeError>(product.dim() == 3 && product.size(2) == packed_width(spec), "SelfAttention", "packed is [B, T, ",
-                    packed_width(spec), "], got ", product);
-  const auto [heads, kv_heads] = std::pair(spec.heads, spec.kv_heads);
-  const int64_t batch = product.size(0), time = product.size(1), d = spec.head_size, dv = spec.value_size;
-  const Turns* turns = turns_for(spec, places);
-  Tensor packed = product;
+  if (spec_.latent) return latent(x, places, cache);
+  const auto [heads, kv_heads] = std::pair(spec_.heads, spec_.kv_heads);
+  const int64_t batch = x.size(0), time = x.size(1), d = spec_.head_size, dv = spec_.value_size;
+  const Turns* turns = turns_for(spec_, places);
+  Tensor packed = qkv(x);
   // Queries and keys turn where they lie, unless they are changed before or their values have another size.
-  const bool in_place = !a.q_norm && d == dv && !(turns && turns->interleaved);
-  // A token more of each text, which nobody watches, may be turned, kept and attended by one kernel.
-  if (in_place && turns && cache && time == 1 && places.turns_by_row && !places.first && !places.seen.defined() &&
-      !t_mode.grad_enabled && t_mode.unusual == 0 && packed.device().is_cuda() && packed.dtype() == cache->k.dtype() &&
-      !is_placed(packed) && !ring_of(spec, *cache)) {
-    const Tensor y =
-        rotary_cache_attention_(cache->k, cache->v, packed, turns->cos, turns->sin, places.starts, places.counts,
-                                {.scale = spec.scale, .window = spec.window, .logit_soft_cap = spec.soft_cap});
-    if (y.defined()) return a.out(y);
-  }
+  const bool in_place = !q_norm && d == dv && !(turns && turns->interleaved);
   if (in_place && turns) {
     packed = places.turns_by_row ? packed_rotary(packed.view({1, batch * time, packed.size(2)}), turns->cos, turns->sin,
                                                  heads, kv_heads)
@@ -320,24 +301,24 @@ Tensor detail::attend_packed(const SelfAttention& a, const Tensor& product, cons
   check(!places.context || (!cache && !places.seen.defined()), "SelfAttention",
         "positions in parts have neither a cache nor a mask");
   if (in_place && !cache && !places.seen.defined() && !places.context)
-    return a.out(packed_attention(packed, heads, kv_heads,
-                                  {.is_causal = spec.causal,
-                                   .scale = spec.scale,
-                                   .window = spec.window,
-                                   .dropout_p = a.is_training() ? spec.dropout : 0.0,
-                                   .logit_soft_cap = spec.soft_cap}));
+    return out(packed_attention(packed, heads, kv_heads,
+                                {.is_causal = spec_.causal,
+                                 .scale = spec_.scale,
+                                 .window = spec_.window,
+                                 .dropout_p = is_training() ? spec_.dropout : 0.0,
+                                 .logit_soft_cap = spec_.soft_cap}));
 
   const TensorList parts = strata::detail::segments_of(packed, {heads * d, kv_heads * d, kv_heads * dv}, 2);
   Tensor q = parts[0], k = parts[1];
-  if (a.q_norm && spec.norm_whole_width) {
-    q = (*a.q_norm)(q);
-    k = (*a.k_norm)(k);
+  if (q_norm && spec_.norm_whole_width) {
+    q = (*q_norm)(q);
+    k = (*k_norm)(k);
   }
   q = q.view({batch, time, heads, d});
   k = k.view({batch, time, kv_heads, d});
-  if (a.q_norm && !spec.norm_whole_width) {
-    q = (*a.q_norm)(q);
-    k = (*a.k_norm)(k);
+  if (q_norm && !spec_.norm_whole_width) {
+    q = (*q_norm)(q);
+    k = (*k_norm)(k);
   }
   Tensor v = parts[2].view({batch, time, kv_heads, dv});
   if (turns && !in_place) {
@@ -345,7 +326,7 @@ Tensor detail::attend_packed(const SelfAttention& a, const Tensor& product, cons
     k = turned(k, *turns, places.turns_by_row);
   }
   q = q.transpose(1, 2);
-  if (const std::optional<WindowRing> ring = cache ? ring_of(spec, *cache) : std::nullopt) {
+  if (const std::optional<WindowRing> ring = cache ? ring_of(spec_, *cache) : std::nullopt) {
     const NoGrad guard;
     check(places.first || !places.seen.defined(), "SelfAttention", "a cache of a window has no mask beside it");
     std::vector<Tensor> parts;
@@ -355,16 +336,16 @@ Tensor detail::attend_packed(const SelfAttention& a, const Tensor& product, cons
       own.queries = queries_of(*ring, own.starts, n);
       const auto turning = [&](const Tensor& t) { return t.narrow(2, ring->chunk, 2 * ring->turn()); };
       parts.push_back(
-          attend_heads(spec, a.is_training(), q.narrow(2, at, n), turning(cache->k), turning(cache->v), own, true));
+          attend_heads(spec_, is_training(), q.narrow(2, at, n), turning(cache->k), turning(cache->v), own, true));
     });
-    if (!places.first) return a.out(parts.size() == 1 ? parts[0] : strata::cat(parts, 1));
+    if (!places.first) return out(parts.size() == 1 ? parts[0] : strata::cat(parts, 1));
   } else if (cache) {
     write(*cache, k, v, places);
   }
   if (!cache || places.first)
-    return a.out(attend_heads(spec, a.is_training(), q, k.transpose(1, 2), v.transpose(1, 2), places, false));
-  return a.out(attend_heads(spec, a.is_training(), q, cache->k.narrow(2, 0, places.reach),
-                            cache->v.narrow(2, 0, places.reach), places, true));
+    return out(attend_heads(spec_, is_training(), q, k.transpose(1, 2), v.transpose(1, 2), places, false));
+  return out(attend_heads(spec_, is_training(), q, cache->k.narrow(2, 0, places.reach),
+                          cache->v.narrow(2, 0, places.reach), places, true));
 }
 
 Tensor SelfAttention::latent(const Tensor& x, const Places& places, KvCache* cache) const {

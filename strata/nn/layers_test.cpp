@@ -239,34 +239,6 @@ TEST(Layers, Blocks) {
   EXPECT_FALSE(l.attn.qkv.bias.defined());
 }
 
-TEST(Layers, OneRowThatNobodyWatchesHasTheBitsOfTheOpsApart) {
-  for (const bool bias : {false, true}) {
-    LayerSpec spec = llama_layer({.dim = 16, .heads = 4, .kv_heads = 2});
-    spec.attention.bias = bias;
-    const TransformerBlock l(16, spec);
-    const Residual in{randn({1, 1, 16}), randn({1, 1, 16})};
-    const Places places{.turns = {RotaryTables({.dims = 4}).rows(3, 1, 6, in.branch)}};
-    const auto bits = [&] {
-      const Residual out = l.step(in, places);
-      return std::pair(out.branch.detach().to_vector<float>(), out.stream.detach().to_vector<float>());
-    };
-    const auto apart = bits();  // gradients are recorded
-    const NoGrad guard;
-    EXPECT_EQ(bits(), apart);
-    // Maps that somebody watches are called.
-    int calls = 0;
-    const auto count = [&](const Module&, const Tensor&, const Tensor&) { ++calls; };
-    std::vector<ModuleHookHandle> watched;
-    for (const Module& m : {Module(l.attn.qkv), Module(*l.mlp.gate_up)})
-      watched.push_back(register_forward_hook(m, count));
-    EXPECT_EQ(bits(), apart);
-    EXPECT_EQ(calls, 2);
-    for (ModuleHookHandle& h : watched) h.remove();
-    EXPECT_EQ(bits(), apart);
-    EXPECT_EQ(calls, 2);
-  }
-}
-
 TEST(Layers, BlocksWithNormsElsewhere) {
   const Tensor x = randn({2, 6, 16});
   LayerSpec spec = gpt_layer({.dim = 16, .heads = 4});

@@ -1,17 +1,12 @@
 #include "strata/nn/transformer.h"
 
 #include "strata/autograd/tiled.h"
-#include "strata/core/node.h"
-#include "strata/core/placement.h"
-#include "strata/nn/attend_packed_inl.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
-#include "strata/ops/matmul/gated.h"
 #include "strata/ops/matmul/mlp.h"
-#include "strata/ops/matmul/norm_linear.h"
 
 namespace strata::nn {
 namespace {
@@ -26,41 +21,6 @@ AttentionSpec attention_of(const BlockOptions& o, bool bias) {
           .bias = bias,
           .out_bias = bias,
           .dropout = o.dropout};
-}
-
-// Whether `map` may be joined with what stands beside it: for one row of a step, where launches take longer than what
-// is not a product, and nobody records gradients, casts or watches.
-bool may_join(const Linear& map, const Tensor& row) {
-  return row.numel() == row.size(-1) && !t_mode.grad_enabled && t_mode.unusual == 0 && !has_forward_hooks(map) &&
-         map.weight.defined() && map.weight.dtype() == row.dtype() && !is_placed(map.weight) && !is_placed(row);
-}
-bool may_join(const Norm& norm, const Linear& map, const Residual& r) {
-  return r.stream.defined() && norm.spec().kind == NormSpec::Kind::rms && !norm.spec().one_plus &&
-         norm.weight.dtype() == r.branch.dtype() && may_join(map, r.branch);
-}
-bool gates_by_silu(const FeedForward& mlp) {
-  return mlp.gate_up && mlp.spec().activation == Activation::silu && !mlp.spec().bias;
-}
-
-// attn(norm(r)) and the sum that the norm is of; mlp(norm(r)) and that.
-std::pair<Tensor, Tensor> attend_behind(const Norm& norm, const SelfAttention& attn, const Residual& r,
-                                        const Places& places, KvCache* cache) {
-  if (attn.spec().latent || has_forward_hooks(attn) || !may_join(norm, attn.qkv, r)) {
-    const auto [normed, stream] = add_norm(norm, r);
-    return {attn(normed, places, cache), stream};
-  }
-  const auto [packed, stream] =
-      add_rms_norm_linear(r.branch, r.stream, norm.weight, attn.qkv.weight, attn.qkv.bias, norm.spec().eps);
-  return {detail::attend_packed(attn, packed, places, cache), stream};
-}
-std::pair<Tensor, Tensor> feed_behind(const Norm& norm, const FeedForward& mlp, const Residual& r, Tensor& loss) {
-  if (mlp.is_training() || has_forward_hooks(mlp) || !gates_by_silu(mlp) || !may_join(norm, *mlp.gate_up, r)) {
-    const auto [normed, stream] = add_norm(norm, r);
-    return {mlp(normed, &loss), stream};
-  }
-  const auto [inner, stream] =
-      add_rms_norm_linear(r.branch, r.stream, norm.weight, mlp.gate_up->weight, {}, norm.spec().eps, true);
-  return {(*mlp.down)(inner), stream};
 }
 
 bool has_norm2(NormPlacement placement) {
@@ -112,14 +72,15 @@ Tensor FeedForward::forward(const Tensor& x, Tensor* loss) const {
   if (tile_ == 0 || x.dim() < 2 || x.numel() <= tile_ * x.size(-1)) return compute(x);
   // By a copy: backward may come when this object has gone.
   const Tensor rows = x.reshape({x.numel() / x.size(-1), x.size(-1)});
-  return tiled(0, tile_, [own = *this](const Tensor& part) { return own.compute(part); }, rows).view(x.shape());
+  return tiled(
+             0, tile_, [own = *this](const Tensor& part) { return own.compute(part); }, rows)
+      .view(x.shape());
 }
 
 Tensor FeedForward::compute(const Tensor& x) const {
   const bool drops = is_training() && spec_.dropout > 0;
   const auto dropped = [&](const Tensor& inner) { return drops ? strata::dropout(inner, spec_.dropout) : inner; };
   // The fused pair reads weights by itself. Layers that hooks watch, or that are packed, are called.
-  if (gates_by_silu(*this) && !drops && may_join(*gate_up, x)) return (*down)(linear_swiglu(x, gate_up->weight));
   if (spec_.gated) return (*down)(dropped(activate_gated((*gate_up)(x), spec_.activation)));
   if (!drops && spec_.activation == Activation::gelu_tanh && !has_forward_hooks(*up) && !has_forward_hooks(*down))
     return gelu_feed_forward(x, up->weight, up->bias, down->weight, down->bias);
@@ -154,9 +115,9 @@ Residual TransformerBlock::step(const Residual& r, const Places& places, KvCache
   const auto feed = [&](const Tensor& x) { return dropout(scaled(mlp(x, &loss), scale2)); };
   switch (spec_.placement) {
     case NormPlacement::before: {
-      const auto [attended, stream] = attend_behind(norm1, attn, r, places, cache);
-      const auto [fed, stream2] = feed_behind(*norm2, mlp, {dropout(scaled(attended, scale1)), stream}, loss);
-      return {dropout(scaled(fed, scale2)), stream2, loss};
+      const auto [normed, stream] = add_norm(norm1, r);
+      const auto [normed2, stream2] = add_norm(*norm2, {attend(normed), stream});
+      return {feed(normed2), stream2, loss};
     }
     case NormPlacement::sandwich: {
       const auto [normed, stream] = add_norm(norm1, r);

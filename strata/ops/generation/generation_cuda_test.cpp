@@ -12,7 +12,6 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
 #include "strata/ops/generation/generation.h"
-#include "strata/ops/generation/step_attention.h"
 #include "strata/ops/random/random.h"
 
 namespace strata {
@@ -98,38 +97,6 @@ TEST(CudaGeneration, PenaltiesAndTheCacheAreTheCpus) {
                 1e-4)
           << fresh << " " << window;
     }
-}
-
-TEST(CudaGeneration, AStepsAttentionWritesItsCacheAndIsTheCpus) {
-  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
-  manual_seed(6);
-  struct Case {
-    int64_t batch, heads, kv_heads, d, capacity, pairs, window;
-  };
-  for (const Case& c : {Case{1, 32, 8, 128, 900, 64, 0}, Case{3, 32, 8, 64, 640, 32, 0}, Case{2, 6, 1, 48, 200, 8, 50},
-                        Case{40, 8, 8, 64, 130, 32, 0}, Case{1, 4, 4, 256, 300, 128, 0}}) {
-    std::vector<int64_t> places(static_cast<size_t>(c.batch)), written(places.size());
-    for (size_t b = 0; b < places.size(); ++b) {
-      places[b] = b % 3 == 0 ? c.capacity - 1 : static_cast<int64_t>(b * 53) % c.capacity;
-      written[b] = b % 4 == 1 ? 0 : 1;
-    }
-    const Tensor starts = from_span<int64_t>(places, {c.batch}), counts = from_span<int64_t>(written, {c.batch});
-    for (const DType t : {DType::bf16, DType::f16}) {
-      const Shape shape{c.batch, c.kv_heads, c.capacity, c.d};
-      const Tensor k = randn(shape).to(t), v = randn(shape).to(t), cos = randn({c.batch, c.pairs}),
-                   sin = randn({c.batch, c.pairs}),
-                   packed = randn({c.batch, 1, (c.heads + 2 * c.kv_heads) * c.d}).to(t);
-      const auto [y, keys, values] =
-          rotary_cache_attention(k, v, packed, cos, sin, starts, counts, {.window = c.window});
-      Tensor far_k = there(k), far_v = there(v);
-      const Tensor far = rotary_cache_attention_(far_k, far_v, there(packed), there(cos), there(sin), there(starts),
-                                                 there(counts), {.window = c.window});
-      ASSERT_TRUE(far.defined()) << c.d << cat(" ", t);
-      EXPECT_LE(difference(far, y), 3e-2) << c.d << cat(" ", t);
-      EXPECT_LE(difference(far_k, keys), 1e-2) << c.d << cat(" ", t);
-      EXPECT_EQ(difference(far_v, values), 0) << c.d << cat(" ", t);
-    }
-  }
 }
 
 TEST(CudaGeneration, OneQueryOverLongCaches) {

@@ -9,10 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "strata/cuda/runtime.h"
-#include "strata/ops/matmul/gated.h"
 #include "strata/ops/matmul/gemm_from_cuda.h"
 #include "strata/ops/matmul/mlp.h"
-#include "strata/ops/matmul/norm_linear.h"
 #include "strata/strata.h"
 
 namespace strata::cuda {
@@ -101,27 +99,6 @@ TEST_F(Blas, FewRows) {
         EXPECT_EQ(y.to(Device::cpu()).to(DType::f32).to_vector<float>(),
                   linear(on(x), on(w)).to(Device::cpu()).to(DType::f32).to_vector<float>());
       }
-}
-
-TEST_F(Blas, RowsWithTheirNormAndTheirGate) {
-  for (const DType t : {DType::bf16, DType::f16})
-    for (const auto& [n, k] :
-         {std::array<int64_t, 2>{256, 256}, {1000, 2048}, {4098, 4104}, {28672, 4096}, {600, 8192}}) {
-      SCOPED_TRACE(cat(t, " ", n, "x", k));
-      const Tensor x = randn({1, 1, k}).to(t), residual = randn({1, 1, k}).to(t), norm = randn({k}).to(t),
-                   w = (randn({n, k}) * (1 / std::sqrt(static_cast<double>(k)))).to(t), bias = randn({n}).to(t);
-      const auto wide = [](const Tensor& of) { return of.to(DType::f64); };
-      const auto [want, sum] = add_rms_norm_linear(wide(x), wide(residual), wide(norm), wide(w), wide(bias), 1e-5);
-      const auto [got, total] = add_rms_norm_linear(on(x), on(residual), on(norm), on(w), on(bias), 1e-5);
-      expect_near(got, want, bound(t));
-      expect_near(total, sum, bound(t));
-      const auto [gated, same] = add_rms_norm_linear(wide(x), wide(residual), wide(norm), wide(w), {}, 1e-5, true);
-      expect_near(add_rms_norm_linear(on(x), on(residual), on(norm), on(w), {}, 1e-5, true).first, gated, 2 * bound(t));
-      if (n < 512) continue;  // of so few numbers tiles make them
-      // The gate has the bits of the kernels apart.
-      EXPECT_EQ(linear_swiglu(on(x), on(w)).to(DType::f64).to_vector<double>(),
-                swiglu(linear(on(x), on(w))).to(DType::f64).to_vector<double>());
-    }
 }
 
 TEST_F(Blas, BatchesThatDoNotMerge) {

@@ -94,9 +94,9 @@ using ShortRows = RowShape<4096, 3>;
 using LongRows = RowShape<2048, 5>;
 constexpr int64_t kShortRow = 8192, kLongestRow = 65536;
 
-template <class T, class O, class S, RowWork kWork = RowWork::product>
+template <class T, class O, class S>
 void launch_row(const RowProduct& g) {
-  constexpr auto kKernel = row_product_kernel<T, O, S, kWork>;
+  constexpr auto kKernel = row_product_kernel<T, O, S>;
   tile::prepare<kKernel>(S::shared_bytes(S::kPlaceBytes == 4096 ? kShortRow : kLongestRow));
   launch_early(kKernel, static_cast<unsigned>(tile::staying_blocks(g.n)), S::kThreads,
                static_cast<size_t>(S::shared_bytes(g.k)), 1, g);
@@ -139,26 +139,6 @@ bool gemm_few(const Gemm& g, Device device) {
   }
   const auto with = [&]<class T>() { g.out == DType::f32 ? launch<T, float>(few) : launch<T, T>(few); };
   g.in == DType::bf16 ? with.template operator()<BFloat16>() : with.template operator()<Half>();
-  return true;
-}
-
-bool row_layer(const RowLayer& c, Device device) {
-  const bool gate = c.gate, norm = c.norm != nullptr;
-  if (!is_reduced_floating(c.dtype) || c.n < kLeastColumns || c.n > INT32_MAX / 4 || c.k < kStep || c.k % kPiece != 0 ||
-      c.row % kPiece != 0 || c.k > (norm ? ShortRows::kLongestNorm : kShortRow) || (gate && c.bias != nullptr))
-    return false;
-  for (const void* p : {c.x, c.weight, c.residual, c.norm, static_cast<const void*>(c.sum)})
-    if (!aligned16(p)) return false;
-  const DeviceScope here(device.index);
-  if (!tile::has_tiles()) return false;
-  const RowProduct row{c.x, c.weight, c.bias,     c.y,    c.row, static_cast<int>(c.n),    static_cast<int>(c.k), 1,
-                       0,   true,     c.residual, c.norm, c.sum, static_cast<float>(c.eps)};
-  const auto by_work = [&]<class T>() {
-    if (norm && gate) return launch_row<T, T, ShortRows, RowWork::norm_gate>(row);
-    if (norm) return launch_row<T, T, ShortRows, RowWork::norm>(row);
-    gate ? launch_row<T, T, ShortRows, RowWork::gate>(row) : launch_row<T, T, ShortRows>(row);
-  };
-  c.dtype == DType::bf16 ? by_work.template operator()<BFloat16>() : by_work.template operator()<Half>();
   return true;
 }
 

@@ -3,9 +3,6 @@
 // is that of reading W. Each warp has rows of W of its own, which the copy engine brings through a ring of the warp's
 // own: a place of the ring is asked for again as soon as it was read. What fits into the rings is asked for before the
 // kernels before this one have ended, since they do not write weights.
-//
-// What stands before such a product in a step, or behind it, may be in it, as a launch takes longer than the work: x is
-// the RMS norm of a sum, which each block then computes for itself; or two rows of W give one number, silu(a) * b.
 
 #include "strata/cuda/tile/copy.cuh"
 #ifndef STRATA_TILE_EMULATION
@@ -24,10 +21,6 @@ struct RowProduct {
   int n, k;
   float alpha, beta;  // y = alpha * sum + beta * y + bias
   bool bias_is_out;   // bias has y's dtype, else x's
-  // Where x is rms_norm(x + residual) * norm: all of x's dtype, [1, k]; sum gets x + residual, rounded.
-  const void *residual, *norm;
-  void* sum;
-  float eps;
 };
 
 /// Bytes of a place, and places of a warp's ring. With x beside them half of a multiprocessor's shared memory must do,
@@ -36,40 +29,27 @@ template <int kPlaceBytes_, int kPlaces_>
 struct RowShape {
   static constexpr int kWarps = 8, kThreads = 32 * kWarps, kPlaceBytes = kPlaceBytes_, kPlaces = kPlaces_;
   static constexpr int kRingBytes = kWarps * kPlaces * kPlaceBytes, kBarrierBytes = kWarps * kPlaces * 8;
-  static constexpr int kSquareBytes = kWarps * 4;  // a warp's part of the sum of squares
-  static constexpr int shared_bytes(int k) { return kRingBytes + kBarrierBytes + kSquareBytes + 2 * k; }
-  static constexpr int kNormPieces = 4, kLongestNorm = kNormPieces * kThreads * 8;  // of a thread; elements of a row
-};
-
-/// What a product does beside multiplying.
-enum class RowWork : uint8_t {
-  product,
-  norm,       ///< x is a norm, of at most kLongestNorm elements
-  gate,       ///< y has n numbers, W 2 n rows, the gate's first: y = silu(a) * b of both products, each rounded to O
-  norm_gate,  ///< both
+  static constexpr int shared_bytes(int k) { return kRingBytes + kBarrierBytes + 2 * k; }
 };
 
 /// T is x's and W's dtype, of 16 bits; O is y's. A lane adds by four sums, so that the order depends on k alone.
-template <class T, class O, class S, RowWork kWork = RowWork::product>
+template <class T, class O, class S>
 __global__ void __launch_bounds__(S::kThreads) row_product_kernel(const RowProduct g) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using namespace tile;
   constexpr int kPiece = 8, kLanes = 32, kPlace = S::kPlaceBytes / 2;  // elements
-  constexpr bool kNorm = kWork == RowWork::norm || kWork == RowWork::norm_gate;
-  constexpr int kHalves = kWork == RowWork::gate || kWork == RowWork::norm_gate ? 2 : 1;
   let_next_begin();
   const int warp = static_cast<int>(threadIdx.x) / kLanes, lane = static_cast<int>(threadIdx.x) % kLanes;
   uint8_t* const memory = shared_memory();
   uint8_t* const ring = memory + warp * S::kPlaces * S::kPlaceBytes;
   uint64_t* const full = reinterpret_cast<uint64_t*>(memory + S::kRingBytes) + warp * S::kPlaces;
-  float* const squares_of = reinterpret_cast<float*>(memory + S::kRingBytes + S::kBarrierBytes);
-  T* const x = reinterpret_cast<T*>(memory + S::kRingBytes + S::kBarrierBytes + S::kSquareBytes);
+  T* const x = reinterpret_cast<T*>(memory + S::kRingBytes + S::kBarrierBytes);
 
   // Neighbouring rows go to different multiprocessors, so that each has as many as the others, give or take one.
   const int warps = static_cast<int>(gridDim.x) * S::kWarps;
   const int first = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
   const int parts = (g.k + kPlace - 1) / kPlace;  // of a row
-  const int total = first < g.n ? (g.n - first + warps - 1) / warps * parts * kHalves : 0;
+  const int total = first < g.n ? (g.n - first + warps - 1) / warps * parts : 0;
 
   int asked_row = first, asked_part = 0;
   const auto ask = [&](int place) {
@@ -77,100 +57,44 @@ __global__ void __launch_bounds__(S::kThreads) row_product_kernel(const RowProdu
     arrive_expecting(full + place, static_cast<uint32_t>(bytes));
     copy_bytes_in(ring + place * S::kPlaceBytes, static_cast<const T*>(g.w) + asked_row * g.row + from, full + place,
                   bytes);
-    if (++asked_part < parts) return;
-    asked_part = 0;
-    if (kHalves == 2 && asked_row < g.n)
-      asked_row += g.n;
-    else
-      asked_row += warps - (kHalves - 1) * g.n;
+    if (++asked_part == parts) asked_part = 0, asked_row += warps;
   };
   if (lane == 0) {
     for (int i = 0; i < S::kPlaces; ++i) init_barrier(full + i, 1);
     fence_barriers();
     for (int i = 0; i < min(S::kPlaces, total); ++i) ask(i);
   }
-  if constexpr (kNorm) {
-    const auto at = [&](int p) { return (static_cast<int>(threadIdx.x) + p * S::kThreads) * kPiece; };
-    Vec<T, kPiece> factor[S::kNormPieces];  // a weight too
-#pragma unroll
-    for (int p = 0; p < S::kNormPieces; ++p)
-      if (at(p) < g.k) factor[p] = load_vec<kPiece>(static_cast<const T*>(g.norm) + at(p));
-    wait_for_previous();
-    float held[S::kNormPieces][kPiece], squares = 0;
-#pragma unroll
-    for (int p = 0; p < S::kNormPieces; ++p) {
-      if (at(p) >= g.k) continue;
-      const uint4 words[2] = {load_written(static_cast<const T*>(g.x) + at(p)),
-                              load_written(static_cast<const T*>(g.residual) + at(p))};
-      Vec<T, kPiece> a, b, sum;
-      memcpy(static_cast<void*>(&a), &words[0], sizeof a);
-      memcpy(static_cast<void*>(&b), &words[1], sizeof b);
-#pragma unroll
-      for (int e = 0; e < kPiece; ++e) {
-        held[p][e] = widen(a.v[e]) + widen(b.v[e]);
-        squares += held[p][e] * held[p][e];
-        sum.v[e] = narrow<T>(held[p][e]);
-      }
-      if (blockIdx.x == 0) memcpy(static_cast<void*>(static_cast<T*>(g.sum) + at(p)), &sum, sizeof sum);
-    }
-    squares = warp_reduce<kLanes>(squares, Sum());
-    if (lane == 0) squares_of[warp] = squares;
-    __syncthreads();
-    squares = 0;
-#pragma unroll
-    for (int w = 0; w < S::kWarps; ++w) squares += squares_of[w];
-    const float rstd = 1.0f / sqrtf(squares / static_cast<float>(g.k) + g.eps);
-#pragma unroll
-    for (int p = 0; p < S::kNormPieces; ++p) {
-      if (at(p) >= g.k) continue;
-      Vec<T, kPiece> y;
-#pragma unroll
-      for (int e = 0; e < kPiece; ++e) y.v[e] = narrow<T>(held[p][e] * rstd * widen(factor[p].v[e]));
-      memcpy(static_cast<void*>(x + at(p)), &y, sizeof y);
-    }
-  } else {
-    wait_for_previous();
-    for (int i = static_cast<int>(threadIdx.x); i < g.k / kPiece; i += S::kThreads)
-      reinterpret_cast<uint4*>(x)[i] = load_written(static_cast<const T*>(g.x) + i * kPiece);
-  }
+  wait_for_previous();
+  for (int i = static_cast<int>(threadIdx.x); i < g.k / kPiece; i += S::kThreads)
+    reinterpret_cast<uint4*>(x)[i] = load_written(static_cast<const T*>(g.x) + i * kPiece);
   __syncthreads();
 
   Ring<S::kPlaces> at;
   int left = total - S::kPlaces;  // parts that are not asked for yet
   for (int row = first; row < g.n; row += warps) {
-    float of[kHalves];
+    float sums[4] = {};
+    for (int from = 0; from < g.k; from += kPlace) {
+      wait(full + at.stage, at.parity);
+      const T* const w = reinterpret_cast<const T*>(ring + at.stage * S::kPlaceBytes);
 #pragma unroll
-    for (int half = 0; half < kHalves; ++half) {
-      float sums[4] = {};
-      for (int from = 0; from < g.k; from += kPlace) {
-        wait(full + at.stage, at.parity);
-        const T* const w = reinterpret_cast<const T*>(ring + at.stage * S::kPlaceBytes);
+      for (int i = 0; i < kPlace; i += kLanes * kPiece) {
+        const int e = i + lane * kPiece;
+        if (from + e >= g.k) break;
+        const auto a = load_vec<kPiece>(x + from + e), b = load_vec<kPiece>(w + e);
 #pragma unroll
-        for (int i = 0; i < kPlace; i += kLanes * kPiece) {
-          const int e = i + lane * kPiece;
-          if (from + e >= g.k) break;
-          const auto a = load_vec<kPiece>(x + from + e), b = load_vec<kPiece>(w + e);
-#pragma unroll
-          for (int j = 0; j < kPiece; ++j) sums[j % 4] += widen(a.v[j]) * widen(b.v[j]);
-        }
-        __syncwarp();
-        if (lane == 0 && left > 0) ask(at.stage);
-        --left;
-        at.next();
+        for (int j = 0; j < kPiece; ++j) sums[j % 4] += widen(a.v[j]) * widen(b.v[j]);
       }
-      of[half] = warp_reduce<kLanes>((sums[0] + sums[1]) + (sums[2] + sums[3]), Sum()) * g.alpha;
+      __syncwarp();
+      if (lane == 0 && left > 0) ask(at.stage);
+      --left;
+      at.next();
     }
+    float v = warp_reduce<kLanes>((sums[0] + sums[1]) + (sums[2] + sums[3]), Sum()) * g.alpha;
     if (lane != 0) continue;
     O* const to = static_cast<O*>(g.y) + row;
-    float v = of[0];
-    if constexpr (kHalves == 2) {
-      const float a = widen(narrow<O>(v)), b = widen(narrow<O>(of[1])), s = 1.0f / (1.0f + std::exp(-a));
-      v = a * s * b;
-    } else {
-      if (g.beta != 0) v += g.beta * widen(*to);
-      if (g.bias != nullptr)
-        v += g.bias_is_out ? widen(static_cast<const O*>(g.bias)[row]) : widen(static_cast<const T*>(g.bias)[row]);
-    }
+    if (g.beta != 0) v += g.beta * widen(*to);
+    if (g.bias != nullptr)
+      v += g.bias_is_out ? widen(static_cast<const O*>(g.bias)[row]) : widen(static_cast<const T*>(g.bias)[row]);
     *to = narrow<O>(v);
   }
 #endif
