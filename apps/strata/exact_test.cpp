@@ -121,7 +121,7 @@ TEST_F(Exact, AlsoOfStateInParts) {
 
 // Weights in parts: the bits depend on how they are cut, and not on how many ranks share the rows.
 TEST_F(Exact, AlsoOfWeightsInParts) {
-  const std::string more = exact_ + "--set train.sample_tokens=2 --steps 6 ";
+  const std::string more = exact_ + "--set train.sample_tokens=2 --steps 3 ";
   const Result cut = strata(on(2, "cut") + more + "--set parallel.tp=2");
   ASSERT_EQ(cut.status, 0) << cut.output;
   const Result both = strata(on(4, "both") + more + "--set parallel.tp=2 --set parallel.zero=1");

@@ -218,7 +218,7 @@ TEST_F(Parallel, ZeroOfWeightsInParts) {
   ASSERT_EQ(four.status, 0) << four.output;
   ASSERT_NO_FATAL_FAILURE(expect_near("run", 56));
   // Other shapes, passes that add up, whole gradients.
-  const std::string llama = more + "--steps 10 --set model.family=llama --set model.kv_heads=2 --set train.accumulate=2 ";
+  const std::string llama = more + "--steps 4 --set model.family=llama --set model.kv_heads=2 --set train.accumulate=2 ";
   ASSERT_EQ(strata(on(4, "plain") + llama + "--set parallel.tp=2").status, 0);
   const Result zero = strata(on(4, "zero") + llama + "--set parallel.tp=2 --set parallel.zero=2");
   ASSERT_EQ(zero.status, 0) << zero.output;
@@ -244,7 +244,6 @@ TEST_F(Parallel, ARankTakesWhatWasEstimated) {
        {std::string("parallel.zero=0"), std::string("parallel.zero=1"), std::string("parallel.zero=2"),
         std::string("parallel.zero=3"), std::string("parallel.zero=3 parallel.reshard=never"),
         std::string("parallel.zero=3 train.accumulate=2"), std::string("parallel.zero=3 train.dtype=bf16"),
-        std::string("parallel.tp=2"), std::string("parallel.tp=2 parallel.zero=1"),
         std::string("parallel.tp=2 parallel.zero=3"), std::string("parallel.tp=4 parallel.sequence=false")}) {
     SCOPED_TRACE(way);
     std::vector<std::string> settings{"train.batch=8"};
@@ -336,14 +335,15 @@ TEST_F(Parallel, ARunGoesOnWithAnotherNumberOfRanks) {
 
 // A rank that is to have less has fewer rows: the batch, and what is learned of it, are the same.
 TEST_F(Parallel, RowsAreSharedInAnyProportion) {
-  const Result one = strata(train("one") + "--set model.heads=4 --set train.accumulate=2");
+  const std::string steps = "--steps 10 --set train.eval_every=10 --set model.heads=4 --set train.accumulate=2 ";
+  const Result one = strata(train("one") + steps);
   ASSERT_EQ(one.status, 0) << one.output;
   const auto want = metrics("one");
   for (const auto& [out, ranks, more] : std::vector<std::tuple<std::string, int, std::string>>{
            {"two", 2, "--set 'parallel.shares=3 1'"},
            {"three", 3, "--set 'parallel.shares=1 5.5 1' --set parallel.zero=3"},
            {"cut", 4, "--set 'parallel.shares=5 3' --set parallel.tp=2 --set parallel.zero=1"}}) {
-    const Result r = strata(on(ranks, out) + "--set model.heads=4 --set train.accumulate=2 " + more);
+    const Result r = strata(on(ranks, out) + steps + more);
     ASSERT_EQ(r.status, 0) << r.output;
     const auto got = metrics(out);
     ASSERT_EQ(got.size(), want.size());
@@ -351,7 +351,7 @@ TEST_F(Parallel, RowsAreSharedInAnyProportion) {
       ASSERT_NEAR(got[i].loss, want[i].loss, 1e-4) << out << ", step " << i + 1;
       ASSERT_NEAR(got[i].grad_norm, want[i].grad_norm, 1e-3 * want[i].grad_norm) << out << ", step " << i + 1;
     }
-    EXPECT_NEAR(got[19].valid_loss, want[19].valid_loss, 1e-4);
+    EXPECT_NEAR(got[9].valid_loss, want[9].valid_loss, 1e-4);
   }
 }
 

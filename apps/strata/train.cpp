@@ -80,8 +80,9 @@ lab::Limits measured_limits(Device device) {
 // Before anything is made or read: a run that is too large would be ended by the system, without a word.
 void require_memory(const TrainConfig& config) {
   TrainConfig of_rank = config;
-  const int64_t others = config.parallel.tp * config.parallel.pp;
+  const int64_t others = config.parallel.tp * config.parallel.pp * config.parallel.cp;
   if (of_rank.parallel.dp == 0) of_rank.parallel.dp = std::max<int64_t>(distributed::size() / others, 1);
+  if (of_rank.parallel.dp * others != distributed::size()) return;  // the run says that the job is another one
   const MemoryPlan plan = plan_memory(of_rank, memory::tightest_bound(parse_device(config.device)));
   if (plan.fits) return;
   std::fputs(to_text(plan).c_str(), stderr);
