@@ -82,10 +82,12 @@ Tensor places(std::vector<int64_t> v, int64_t k) {
 const Op<Tensor(const Tensor&, const Tensor&, int64_t, const Tensor&)> dispatch_rows_op{{
     .schema = "dispatch_rows(Tensor x, Tensor place, int rows, Tensor? weights=None) -> Tensor",
     .shard = "n! d, n! k!, n! k! -> r! d",
-    .doc = "Rows of x [N, D] where `place` [N, k], i64, says: row place[n, j] of the result [rows, D] is x[n], times "
-           "weights[n, j] where given, and zeros where no place names it. Places are different numbers below `rows`; a "
-           "negative one is none. On the CPU others are an IndexError, on cards one past the end. The gradient of x is "
-           "combine_rows, that of the weights row_dots.",
+    .doc =
+        "Rows of x [N, D] where `place` [N, k], i64, says: row place[n, j] of the result [rows, D] is x[n], times "
+        "weights[n, j] where given, and zeros where no place names it. Places are different numbers below `rows`; a "
+        "negative one is none. On the CPU others are an IndexError; on cards one past the end is, and of those given "
+        "twice the last counts. The gradient of x is "
+        "combine_rows, that of the weights row_dots.",
     .example = "Tensor place = from_span<int64_t>(std::vector<int64_t>{2, 0, -1, 1}, {2, 2});\n"
                "Tensor y = dispatch_rows(from_span<float>(std::vector<float>{5, 7}, {2, 1}), place, 4);\n"
                "assert(y.to_vector<float>() == std::vector<float>({5, 7, 5, 0}));",

@@ -1,5 +1,5 @@
-// Rows to places and back on a CUDA device. Every element is written by one thread, which adds in a fixed order: no
-// atomics, the same bits in every run.
+// Rows to places and back on a CUDA device. Every element is written by one thread, which adds in a fixed order: the
+// same bits in every run.
 
 #include "strata/core/tensor.h"
 #include "strata/cuda/check.cuh"
@@ -21,11 +21,12 @@ __device__ __forceinline__ bool has_place(int64_t place, int64_t rows, const cud
   return place >= 0 && in_range(place, rows);
 }
 
-// from[row] = the choice that goes there; -1 stays where none does.
+// from[row] = the choice that goes there, the last one where it is given twice, whatever order threads come in; -1
+// stays where none does.
 __global__ void __launch_bounds__(cuda::kEachThreads)
     inverse_kernel(const int64_t* place, int64_t choices, int64_t rows, int* from, cuda::RangeCheck in_range) {
   cuda::for_each(choices, [&](int64_t i) {
-    if (has_place(place[i], rows, in_range)) from[place[i]] = static_cast<int>(i);
+    if (has_place(place[i], rows, in_range)) atomicMax(from + place[i], static_cast<int>(i));
   });
 }
 
@@ -222,6 +223,8 @@ void dispatch_rows_cuda(const DispatchCall& c) {
   cuda::check_cuda(cudaMemsetAsync(from, 0xff, static_cast<size_t>(inverse.nbytes()), cuda::stream()), "dispatch_rows",
                    "cudaMemsetAsync");
   const int64_t choices = c.tokens * c.k;
+  check<ShapeError>(choices < (int64_t{1} << 31), "dispatch_rows", "there are ", choices,
+                    " choices, wanted less than 2^31");
   if (choices > 0)
     inverse_kernel<<<cuda::each_blocks(choices), cuda::kEachThreads, 0, cuda::stream()>>>(c.place, choices, c.rows,
                                                                                           from, cuda::range_check());

@@ -49,8 +49,8 @@ ExpertOrder order_by_expert(const Tensor& experts, int64_t count);
 
 /// @name Rows to their experts and back
 /// `place` [N, k], i64: the row of choice j of token n, a negative number where there is none; the others are different
-/// ones. On the CPU places past the end, and those given twice, are an IndexError; on cards only the first. Each is the
-/// gradient of the others. Throw ShapeError, DTypeError.
+/// ones. On the CPU places past the end, and those given twice, are an IndexError; on cards only the first, and of the
+/// others the last counts. Each is the gradient of the others. Throw ShapeError, DTypeError.
 /// @{
 /// x [N, D] spread over `rows` rows, times `weights` [N, k] where given; zeros elsewhere: [rows, D].
 ///   Tensor sorted = dispatch_rows(x, order.place.view({-1, k}), x.size(0) * k);
