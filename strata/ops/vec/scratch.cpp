@@ -1,9 +1,14 @@
 #include "strata/ops/vec/scratch.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "strata/memory/allocator.h"
+#include "strata/memory/pressure.h"
 #include "strata/ops/vec/scratch_kept.h"
 
 namespace strata {
@@ -18,14 +23,54 @@ struct Chunk {
 constexpr size_t kKept = size_t{16} << 20;
 constexpr size_t kLeastChunk = size_t{1} << 18;
 
+struct Stack;
+
+// The threads' stacks, which give back what they keep where memory is short: on many cores that is more than some
+// budgets have to spare.
+struct Stacks final : memory::Reliever {
+  std::mutex mutex;
+  std::vector<Stack*> all;
+  bool relieve(Device device, int64_t bytes) noexcept override;
+  static const std::shared_ptr<Stacks>& instance() {
+    static const auto& one = *new std::shared_ptr<Stacks>([] {  // threads may outlive static objects
+      auto made = std::make_shared<Stacks>();
+      memory::add_reliever(made);
+      return made;
+    }());
+    return one;
+  }
+};
+
+enum class Use : uint8_t { idle, taken, relieved };
+
 // Chunks never move, so that blocks stay valid while the stack grows.
 struct Stack {
   std::vector<Chunk> chunks;
   size_t current = 0, used = 0;
   size_t next = 0;  // size of the next chunk at least
   int frames = 0;
+  std::atomic<Use> use{Use::idle};  // taken by its thread while a frame is open
 
-  ~Stack() { clear(); }
+  Stack() {
+    Stacks& stacks = *Stacks::instance();
+    const std::lock_guard lock(stacks.mutex);
+    stacks.all.push_back(this);
+  }
+  ~Stack() {
+    Stacks& stacks = *Stacks::instance();
+    {
+      const std::lock_guard lock(stacks.mutex);
+      std::erase(stacks.all, this);
+    }
+    clear();
+  }
+  Stack(const Stack&) = delete;
+  void open() {
+    if (frames++ > 0) return;
+    for (Use idle = Use::idle; !use.compare_exchange_weak(idle, Use::taken, std::memory_order_acquire);
+         idle = Use::idle)
+      if (idle == Use::relieved) std::this_thread::yield();
+  }
   void add(size_t size) {
     chunks.push_back({nullptr, size});
     try {
@@ -41,6 +86,23 @@ struct Stack {
   }
 };
 
+// Of stacks that no frame is open in, until that is enough.
+bool Stacks::relieve(Device device, int64_t bytes) noexcept {
+  if (!device.is_cpu()) return false;
+  const std::unique_lock lock(mutex, std::try_to_lock);
+  if (!lock) return false;
+  int64_t given = 0;
+  for (Stack* s : all) {
+    Use idle = Use::idle;
+    if (!s->use.compare_exchange_strong(idle, Use::relieved, std::memory_order_acquire)) continue;
+    for (const Chunk& c : s->chunks) given += static_cast<int64_t>(c.size);
+    s->clear();
+    s->use.store(Use::idle, std::memory_order_release);
+    if (given >= bytes) break;
+  }
+  return given > 0;
+}
+
 Stack& stack() {
   thread_local Stack s;
   return s;
@@ -54,9 +116,9 @@ int64_t scratch_kept(int64_t bytes) {
 
 ScratchFrame::ScratchFrame() {
   Stack& s = stack();
+  s.open();
   chunk_ = s.current;
   used_ = s.used;
-  ++s.frames;
 }
 
 ScratchFrame::~ScratchFrame() {
@@ -68,9 +130,11 @@ ScratchFrame::~ScratchFrame() {
   // Nobody holds a block: one chunk of the whole size will serve the next call without gaps.
   size_t total = 0;
   for (const Chunk& c : s.chunks) total += c.size;
-  if (total <= kKept && s.chunks.size() <= 1) return;
-  s.clear();
-  s.next = std::min(total, kKept);
+  if (total > kKept || s.chunks.size() > 1) {
+    s.clear();
+    s.next = std::min(total, kKept);
+  }
+  s.use.store(Use::idle, std::memory_order_release);
 }
 
 void* ScratchFrame::take_bytes(size_t bytes) {

@@ -7,7 +7,8 @@
 namespace strata {
 
 /// A stack of 64-byte aligned blocks, one per thread. A kernel opens a frame and takes blocks from it; closing the
-/// frame gives them back to the thread's stack. Contents are not initialised.
+/// frame gives them back to the thread's stack. Contents are not initialised. What threads keep is given back where a
+/// request for the host's memory finds none.
 class ScratchFrame {
  public:
   ScratchFrame();
