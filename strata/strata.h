@@ -1,7 +1,7 @@
 #pragma once
 // Everything that a program built on Strata uses. Adding an op of one's own needs strata/core/op.h and
-// strata/core/samples.h besides (docs/guide/own_op.md); runs of the command line, and budgets around loops, are a library
-// of their own, Strata::train (strata/train/*.h).
+// strata/core/samples.h besides (docs/guide/own_op.md); runs of the command line, and budgets around loops, are a
+// library of their own, Strata::train (strata/train/*.h).
 
 #include "strata/autograd/anomaly.h"
 #include "strata/autograd/autograd.h"
@@ -11,7 +11,6 @@
 #include "strata/autograd/hooks.h"
 #include "strata/autograd/offload.h"
 #include "strata/autograd/recompute.h"
-#include "strata/autograd/tiled.h"
 #include "strata/core/autocast.h"
 #include "strata/core/dtype_limits.h"
 #include "strata/core/error.h"
@@ -46,6 +45,7 @@
 #include "strata/memory/ledger.h"
 #include "strata/memory/tiers.h"
 #include "strata/nn/nn.h"
+#include "strata/nn/tiled.h"
 #include "strata/ops/ops.h"
 #include "strata/optim/optim.h"
 #include "strata/optim/row_optimizer.h"

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "strata/autograd/checkpoint.h"
-#include "strata/autograd/tiled.h"
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/dist/group.h"
@@ -14,6 +13,7 @@
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/nn/tensor_parallel.h"
+#include "strata/nn/tiled.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/factory/ranges.h"
@@ -159,7 +159,8 @@ int64_t LanguageModel::whole_time(int64_t time) const {
 
 void LanguageModel::check_room(const Tensor& tokens) const {
   check<ShapeError>(tokens.dim() == 2, kind(), "tokens are [B, T], got ", tokens);
-  const int64_t room = is_open(spec_) ? std::numeric_limits<int64_t>::max() : context(), all = whole_time(tokens.size(1));
+  const int64_t room = is_open(spec_) ? std::numeric_limits<int64_t>::max() : context(),
+                all = whole_time(tokens.size(1));
   check<ShapeError>(all <= room, kind(), all, " tokens", parts_of_ ? " of all ranks" : " after 0",
                     " do not fit the context of ", room);
   if (parts_of_) distributed::check_context(all, *parts_of_);
@@ -263,7 +264,8 @@ Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
 
 Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t last, const Tensor& targets) const {
   const auto all = static_cast<int64_t>(blocks.size());
-  check(0 <= first && first <= last && last <= all, kind(), "there are no blocks ", first, " to ", last, " among ", all);
+  check(0 <= first && first <= last && last <= all, kind(), "there are no blocks ", first, " to ", last, " among ",
+        all);
   if (embeds) {
     check_room(in);
   } else {

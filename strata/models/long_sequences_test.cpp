@@ -65,8 +65,13 @@ ModelConfig deep(int64_t context) {
 
 struct Step {
   double loss = 0;
-  int64_t peak = 0;  // bytes, beside the weights
+  int64_t peak = 0;  // bytes of tensors, beside the weights
 };
+
+// Without what threads keep for kernels, which is of the machine and of the calls before.
+int64_t tensors(const int64_t (&bytes)[memory::kNumTags], int64_t total) {
+  return total - bytes[static_cast<size_t>(memory::Tag::workspace)];
+}
 
 // A step of a row of `time` tokens, of which this rank has its part where the model says so.
 Step step_of(LanguageModel& model, int64_t time) {
@@ -77,10 +82,11 @@ Step step_of(LanguageModel& model, int64_t time) {
   const Tensor own_x = part(x), own_y = part(y);
   for (const Tensor& p : model.parameters()) Tensor(p).set_grad({});
   memory::reset_peak(Device::cpu());
-  const int64_t before = memory::stats(Device::cpu()).live_total;
+  const memory::Stats before = memory::stats(Device::cpu());
   const Tensor loss = model.loss(own_x, own_y);
   loss.backward();
-  Step s{.loss = loss.item(), .peak = memory::stats(Device::cpu()).peak_total - before};
+  const memory::Stats after = memory::stats(Device::cpu());
+  Step s{.loss = loss.item(), .peak = tensors(after.peak, after.peak_total) - tensors(before.live, before.live_total)};
   if (model.context_parallel()) s.loss = distributed::all_reduce(loss.detach(), "avg", "cp").item();
   return s;
 }

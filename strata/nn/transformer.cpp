@@ -1,8 +1,8 @@
 #include "strata/nn/transformer.h"
 
-#include "strata/autograd/tiled.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
+#include "strata/nn/tiled.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"

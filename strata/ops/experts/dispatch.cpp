@@ -27,6 +27,7 @@ void check_place(std::string_view op, const Tensor& place, const Tensor& weights
   check<ShapeError>(weights.shape() == place.shape(), op, "weights are ", weights, ", places ", place.shape());
 }
 void check_rows(std::string_view op, const Tensor& x, const Tensor& place, const char* name) {
+  check<DTypeError>(is_floating(x.dtype()), op, "needs floating rows, got ", x);
   check<ShapeError>(x.dim() == 2, op, name, " is ", x, ", wanted two dimensions");
   check<ShapeError>(place.dim() != 2 || place.size(0) == x.size(0), op, name, " has ", x.size(0), " rows, places ",
                     place.size(0));
@@ -143,13 +144,15 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> combine_rows_op{{
     .shard = "r! d, n k!, n k! -> n d",
     .doc = "What dispatch_rows spread, gathered and added up: row n of the result [N, D] is the sum over j of row "
            "place[n, j] of y [R, D], times weights[n, j] where given, for `place` [N, k], i64, whose negative ones are "
-           "none. Sums run in f32 (f64 for f64) in the order of j. Places past the end are an IndexError; for a "
-           "gradient of y they must be different ones, as there is dispatch_rows; that of the weights is row_dots.",
+           "none. Sums run in f32 (f64 for f64) in the order of j. Places are different ones, as dispatch_rows wants "
+           "them. "
+           "The gradient of y is dispatch_rows, that of the weights row_dots.",
     .example = "Tensor place = from_span<int64_t>(std::vector<int64_t>{2, 0, -1, 1}, {2, 2});\n"
                "Tensor y = combine_rows(from_span<float>(std::vector<float>{5, 7, 1}, {3, 1}), place);\n"
                "assert(y.to_vector<float>() == std::vector<float>({6, 7}));",
     .infer =
         [](const Tensor& y, const Tensor& place, const Tensor& weights) {
+          check<DTypeError>(is_floating(y.dtype()), "combine_rows", "needs floating rows, got ", y);
           check<ShapeError>(y.dim() == 2, "combine_rows", "y is ", y, ", wanted two dimensions");
           check_place("combine_rows", place, weights);
           return like(y).with_shape({place.size(0), y.size(1)});
@@ -196,9 +199,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> row_dots_op{{
     .schema = "row_dots(Tensor x, Tensor y, Tensor place) -> Tensor",
     .shard = "n d, r! d, n k! -> n k!",
     .doc = "The inner products of x[n], of x [N, D], with the rows of y [R, D] that place[n, j] names: f32 [N, k] (f64 "
-           "for "
-           "f64), 0 where the place is negative. Places past the end are an IndexError; for a gradient of y they must "
-           "be different ones. It is what the weights of combine_rows get as gradients.",
+           "for f64), 0 where the place is negative. Places are different ones, as dispatch_rows wants them. It is "
+           "what the weights of combine_rows get as gradients.",
     .example =
         "Tensor place = from_span<int64_t>(std::vector<int64_t>{1, -1}, {1, 2});\n"
         "assert(row_dots(ones({1, 3}), full({2, 3}, 2.0), place).to_vector<float>() == std::vector<float>({6, 0}));",

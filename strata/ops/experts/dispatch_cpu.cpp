@@ -25,17 +25,22 @@ void check_places(const DispatchCall& c, const char* op) {
                       " rows");
 }
 
-template <class T>
-void dispatch(const DispatchCall& c) {
-  using C = compute_t<T>;
+// The choice that goes to each row, -1 where none does. Throws IndexError where two do.
+std::vector<int64_t> choices_of_rows(const DispatchCall& c, const char* op) {
   std::vector<int64_t> from(static_cast<size_t>(c.rows), -1);
   for (int64_t i = 0; i < c.tokens * c.k; ++i) {
     if (c.place[i] < 0) continue;
     int64_t& of = from[static_cast<size_t>(c.place[i])];
-    check<IndexError>(of < 0, "dispatch_rows", "place ", c.place[i], " is given twice, to tokens ", of / c.k, " and ",
-                      i / c.k);
+    check<IndexError>(of < 0, op, "place ", c.place[i], " is given twice, to tokens ", of / c.k, " and ", i / c.k);
     of = i;
   }
+  return from;
+}
+
+template <class T>
+void dispatch(const DispatchCall& c) {
+  using C = compute_t<T>;
+  const std::vector<int64_t> from = choices_of_rows(c, "dispatch_rows");
   const auto* x = static_cast<const T*>(c.x);
   const auto* weights = static_cast<const C*>(c.weights);
   auto* y = static_cast<T*>(c.out);
@@ -192,10 +197,12 @@ void dispatch_rows_cpu(const DispatchCall& c) {
 }
 void combine_rows_cpu(const DispatchCall& c) {
   check_places(c, "combine_rows");
+  choices_of_rows(c, "combine_rows");
   dispatch_floats(c.dtype, "combine_rows", [&]<class T>() { combine<T>(c); });
 }
 void row_dots_cpu(const DispatchCall& c) {
   check_places(c, "row_dots");
+  choices_of_rows(c, "row_dots");
   dispatch_floats(c.dtype, "row_dots", [&]<class T>() { dots<T>(c); });
 }
 

@@ -1,4 +1,4 @@
-#include "strata/autograd/tiled.h"
+#include "strata/nn/tiled.h"
 
 #include <gtest/gtest.h>
 
