@@ -75,16 +75,23 @@ void need_card(Device card, std::string_view who) {
   cuda::properties(card.index);  // says why where there is none
 }
 
-// Pinned host memory for a scope.
-class Pinned {
- public:
-  explicit Pinned(size_t bytes)
-      : bytes_(empty({{static_cast<int64_t>(bytes)}, DType::u8, Device::cpu(), std::nullopt}, Tier::pinned)) {}
-  void* data() const { return bytes_.raw_data(); }
-
- private:
-  Tensor bytes_;
-};
+// Page-locked memory of so many bytes, or as many as half of that, a quarter and so on; where there is not even a
+// little, memory as programs usually have it.
+Tensor host_memory(size_t& bytes) {
+  constexpr size_t kLeast = size_t{1} << 20;
+  const auto of = [&](Tier tier) {
+    return empty({{static_cast<int64_t>(bytes)}, DType::u8, Device::cpu(), std::nullopt}, tier);
+  };
+  for (; bytes >= kLeast; bytes /= 2) {
+    try {
+      return of(Tier::pinned);
+    } catch (const MemoryError&) {
+      // Less may be there.
+    }
+  }
+  bytes = kLeast;
+  return of(Tier::host);
+}
 
 // A file that is gone when it is closed.
 class ScratchFile {
@@ -145,13 +152,14 @@ CardPeaks measure_card(Device card, double seconds) {
   CardPeaks p;
   p.copy_gb_s = copy_rate(card, seconds);
   {
-    const size_t bytes = size_t{1} << 28;
+    size_t bytes = size_t{1} << 28;
+    const Tensor of_host = host_memory(bytes);
+    void* const host = of_host.raw_data();
+    std::memset(host, 1, bytes);
     Tensor there = zeros({static_cast<int64_t>(bytes)}, DType::u8);
-    const Pinned host(bytes);
-    std::memset(host.data(), 1, bytes);
     const auto rate = [&](auto&& copy) { return 1e-9 * best_rate(card, static_cast<double>(bytes), seconds, copy); };
-    p.to_card_gb_s = rate([&] { cuda::copy_bytes(there.raw_data(), card, host.data(), Device::cpu(), bytes); });
-    p.from_card_gb_s = rate([&] { cuda::copy_bytes(host.data(), Device::cpu(), there.raw_data(), card, bytes); });
+    p.to_card_gb_s = rate([&] { cuda::copy_bytes(there.raw_data(), card, host, Device::cpu(), bytes); });
+    p.from_card_gb_s = rate([&] { cuda::copy_bytes(host, Device::cpu(), there.raw_data(), card, bytes); });
   }
   p.matmul_bf16_gflops = matmul_rate(card, DType::bf16, false, 8192, seconds);
   p.matmul_tf32_gflops = matmul_rate(card, DType::f32, true, 8192, seconds);
