@@ -299,6 +299,29 @@ class Planner {
     return live;
   }
 
+  // The most that a forward holds whose saved tensors stay up to `kept` bytes and one more, whichever these are: what
+  // each call has besides, with what was saved until then or that bound.
+  static int64_t in_forward(const Recording& r, const std::vector<Away>& saved, int64_t kept) {
+    std::vector<int64_t> live(r.calls.size() + 1), held(r.calls.size() + 1);
+    const auto add = [](std::vector<int64_t>& to, int32_t from, int32_t until, int64_t n) {
+      to[static_cast<size_t>(std::max(from, 0))] += n;
+      if (static_cast<size_t>(until) < to.size()) to[static_cast<size_t>(until)] -= n;
+    };
+    for (const RecordedStorage& s : r.storages) add(live, s.born, s.freed, s.nbytes);
+    int64_t largest = 0;
+    for (const Away& a : saved) {
+      add(held, a.from + 1, a.until, bytes(r, a));
+      largest = std::max(largest, bytes(r, a));
+    }
+    int64_t now = 0, of_saved = 0, most = 0;
+    for (size_t i = 0; i < r.calls.size(); ++i) {
+      now += live[i], of_saved += held[i];
+      if (r.calls[i].phase == Phase::forward)
+        most = std::max(most, now - of_saved + std::min(of_saved, kept + largest));
+    }
+    return most;
+  }
+
   TierPlan with(const Variant& v, TierPlan p) const {
     const Recording& step = v.dry.step;
     std::vector<Away> away, pass_away;
@@ -385,6 +408,9 @@ class Planner {
       m = memory::simulate(step, seconds, away, rules);
     }
     p.peak.device = std::max(m.peak, in_update);
+    // Without a card's weights by turns, which are counted apart.
+    if (p.activations != Place::device && v.layers == 0 && !weights_away)
+      p.peak.device = std::max(p.peak.device, v.others + in_forward(step, v.step_saved, p.kept) - state + room);
     p.seconds = m.seconds;
     double waited = m.waited;
     if (v.dry.further > 0) {
