@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/core/child_test_util.h"
 #include "strata/core/error_test_util.h"
 #include "strata/core/placement.h"
 #include "strata/dist/collectives/placed.h"
@@ -49,21 +50,6 @@ Tensor counted(const Shape& shape) {
 TensorFiles files(const Tensor& rows, const Tensor& plain) {
   return {{"model", {{"rows", rows}, {"plain", plain}, {"view", plain.t()}}},
           {"optimizer", {{"rows.step", full({}, 7.0)}, {"none", empty({0, 3})}}}};
-}
-
-int in_child(const std::function<int()>& body) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    int status = 99;
-    try {
-      status = body();
-    } catch (...) {
-    }
-    _exit(status);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 TEST(CheckpointWriter, HasTheBytesOfOneThatIsWaitedFor) {
@@ -205,7 +191,9 @@ TEST(CheckpointWriter, RefusesWhatMakesNoSense) {
   CheckpointWriter writer;
   EXPECT_THROW(writer.begin(dir / "run", -1, {}, {}), ValueError);
   EXPECT_THROW(writer.begin(dir / "run", 1, {}, {}, -1), ValueError);
-  EXPECT_THROW(writer.begin(dir / "run", 1, {{"model", {{"w", empty(TensorMeta{{2}, DType::f32, Device::meta(), std::nullopt})}}}}, {}), DeviceError);
+  EXPECT_THROW(writer.begin(dir / "run", 1,
+                            {{"model", {{"w", empty(TensorMeta{{2}, DType::f32, Device::meta(), std::nullopt})}}}}, {}),
+               DeviceError);
   EXPECT_FALSE(writer.under_way());
   writer.begin(dir / "run", 1, {{"a/b", {{"w", ones({2})}}}}, {});
   EXPECT_THROW(writer.finish(), ValueError);

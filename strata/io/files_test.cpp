@@ -14,6 +14,7 @@
 #include <random>
 #include <thread>
 
+#include "strata/core/child_test_util.h"
 #include "strata/core/error.h"
 #include "strata/io/input_file.h"
 #include "strata/io/json.h"
@@ -41,23 +42,6 @@ bool has(const std::string& text, std::string_view part) {
 
 int count_entries(const std::string& dir) {
   return static_cast<int>(std::distance(fs::directory_iterator(dir), fs::directory_iterator()));
-}
-
-// Runs `body` in a child process; its exit status.
-template <class F>
-int in_child(F&& body) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    int status = 99;
-    try {
-      status = body();
-    } catch (...) {
-    }
-    _exit(status);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 TEST(Hash, MatchesTheReferenceVectors) {

@@ -23,6 +23,7 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/core/child_test_util.h"
 #include "strata/core/error.h"
 #include "strata/core/error_test_util.h"
 #include "strata/memory/disk_test_util.h"
@@ -328,24 +329,6 @@ constexpr bool kChildrenHaveThreads = false;
 #else
 constexpr bool kChildrenHaveThreads = true;
 #endif
-
-// What f() returns in a process of its own, or 1000 + the signal that ended it.
-template <class F>
-int in_child(F&& f) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int result = 99;
-    try {
-      result = f();
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "%s\n", e.what());
-    }
-    ::_exit(result);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
 
 TEST_P(DiskStoreTest, ADirectoryThatWeMayNotWriteTo) {
   ::chmod(scratch_.path().c_str(), 0555);
