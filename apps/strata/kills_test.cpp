@@ -17,6 +17,7 @@
 #include "strata/io/checkpoint.h"
 #include "strata/io/files.h"
 #include "strata/io/temp_dir.h"
+#include "strata/train/metrics.h"
 
 namespace strata::cli {
 namespace {
@@ -156,6 +157,60 @@ TEST_F(Kills, AnyRankAtAnyMomentChangesNothing) {
     fs::remove_all(dir_ / out);
   }
   EXPECT_EQ(kills, wanted);
+}
+
+// The others stay, and a new process comes for each that is killed: how long until a step is done that nobody had done.
+TEST_F(Kills, WithNewProcessesTheOthersGoOn) {
+  const char* given = std::getenv("STRATA_KILLS");
+  const int wanted = given != nullptr ? std::atoi(given) : 3;
+  const std::string steps = std::to_string(40 + 40 * wanted);
+  const auto with = [&](const std::string& out) {
+    std::vector<std::string> all = arguments(out, false);
+    all.insert(all.begin() + 1, {"--restarts", std::to_string(wanted)});
+    for (const char* s : {"--steps", steps.c_str(), "--set", "parallel.mirror=1", "train.save_every=0"})
+      all.emplace_back(s);
+    return all;
+  };
+  std::string whole;
+  for (const std::string& a : with("whole")) whole += a + " ";
+  const Result undisturbed = strata(whole);
+  ASSERT_EQ(undisturbed.status, 0) << undisturbed.output;
+
+  Child child(with("run"));
+  std::mt19937 random(20261127);
+  const auto last = [&] {
+    const std::string log = (dir_ / "run") + "/metrics.jsonl";
+    const std::vector<StepMetrics> all = fs::exists(log) ? read_metrics(log) : std::vector<StepMetrics>();
+    return all.empty() ? int64_t{0} : all.back().step;
+  };
+  std::vector<double> seconds;
+  for (int64_t next = 5; static_cast<int>(seconds.size()) < wanted; next = last() + 5) {
+    const auto end = Clock::now() + std::chrono::minutes(2);
+    const auto until = [&](int64_t step) {
+      while (last() < step && child.running() && Clock::now() < end)
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      return last() >= step;
+    };
+    ASSERT_TRUE(until(next)) << "after " << seconds.size() << " kills";
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution<>(0, 20)(random)));
+    std::vector<pid_t> ranks = ranks_of(child.pid());
+    std::erase_if(ranks, [](pid_t p) {  // what watches over the launcher is a copy of it
+      return text_of("/proc/" + std::to_string(p) + "/cmdline").find("launch") != std::string::npos;
+    });
+    ASSERT_FALSE(ranks.empty());
+    const auto killed = Clock::now();
+    ASSERT_EQ(::kill(ranks[std::uniform_int_distribution<size_t>(0, ranks.size() - 1)(random)], SIGKILL), 0);
+    // A step that was under way may be done without the killed one.
+    ASSERT_TRUE(until(last() + 2)) << "after kill " << seconds.size() + 1;
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - killed).count());
+  }
+  EXPECT_EQ(end_of(child), 0);
+  EXPECT_EQ(weights("run"), weights("whole"));
+  check_nothing_left("run");
+  std::ranges::sort(seconds);
+  std::printf(
+      "%d kills: the step behind the next is done after %.2f s at best, %.2f s in the middle, %.2f s at worst\n",
+      wanted, seconds.front(), seconds[seconds.size() / 2], seconds.back());
 }
 
 }  // namespace

@@ -5,11 +5,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "apps/strata/checks.h"
@@ -20,6 +22,7 @@
 #include "strata/dist/coordinator.h"
 #include "strata/dist/job.h"
 #include "strata/dist/meeting_inl.h"
+#include "strata/dist/stragglers_inl.h"
 #include "strata/io/files.h"
 
 namespace strata::cli {
@@ -33,6 +36,7 @@ struct LaunchOptions {
   std::string hostfile, host, shell = "ssh";
   int port = 0;
   double grace = 10;
+  int restarts = 0, min_ranks = 0;
   std::vector<std::string> command;
 };
 
@@ -108,6 +112,7 @@ class Launch final : public RankEvents {
     std::string host;
     int64_t pid = 0;
     bool over = false;
+    int told = 0;  // of its failure, as the coordinator counts them: that which another process was started for
   };
   enum class Stage { running, asked, killed, dropped };  // what the ranks have been told
 
@@ -116,6 +121,8 @@ class Launch final : public RankEvents {
   void signal_all(int number);
   void failed(int rank, std::string_view why, int status);
   void set_failure(int rank, std::string_view why, int status);
+  bool goes_on_without(int rank, std::string_view why);
+  void replace_dead();
   void look_for_silent();
   void go_on_to_end();
   void flush();
@@ -130,7 +137,10 @@ class Launch final : public RankEvents {
   std::optional<RankProcesses> here_;
   std::vector<std::unique_ptr<RemoteHost>> elsewhere_;
   std::optional<distributed::Coordinator> coordinator_;
+  distributed::detail::StragglerNews stragglers_;
   std::vector<Rank> ranks_;
+  std::vector<int> dead_;  // in whose place other processes are to be started
+  int replaced_ = 0;
   std::string output_[2];  // what is still to be written to standard output and error
   std::string failure_;    // of the first rank that failed
   int status_ = kOk;
@@ -181,6 +191,7 @@ void Launch::start() {
     for (const std::string& v : {std::string("STRATA_LAUNCH=1"), "MASTER_ADDR=" + host,
                                  fmt::format("MASTER_PORT={}", coordinator_->port()), "STRATA_JOB_SECRET=" + secret})
       one.environment.push_back(v);
+    if (options_.restarts > 0 || options_.min_ranks > 0) one.environment.emplace_back("STRATA_REPLACES=1");
     one.first = next;
     one.count = h.slots;
     next += h.slots;
@@ -193,7 +204,8 @@ void Launch::start() {
 
 int Launch::run() {
   start();
-  while (running()) {
+  while (running() || !dead_.empty()) {
+    replace_dead();
     std::vector<pollfd> fds{{signals_.get(), POLLIN, 0}};
     here_->append_to(fds);
     for (const auto& host : elsewhere_) host->append_to(fds);
@@ -242,8 +254,42 @@ void Launch::ended(int rank, int status) {
   r.over = true;
   if (status == 0)
     coordinator_->leave(rank);
-  else
+  else if (!WIFSIGNALED(status) || !goes_on_without(rank, end_text(status)))  // else it is the program's own decision
     failed(rank, end_text(status), exit_status(status));
+}
+
+// Of a rank that died: whether another process takes its place, or the others go on.
+bool Launch::goes_on_without(int rank, std::string_view why) {
+  if (interrupted_ || stage_ != Stage::running || !failure_.empty()) return false;
+  Rank& r = ranks_[static_cast<size_t>(rank)];
+  const auto left = std::ranges::count_if(ranks_, [](const Rank& other) { return !other.over; });
+  const bool again = r.host == own_name() && replaced_ < options_.restarts;
+  if (!again && (options_.min_ranks == 0 || left < options_.min_ranks)) return false;
+  coordinator_->fail(rank, why);
+  r.told = coordinator_->ranks()[static_cast<size_t>(rank)].order;
+  std::string then = left == 1 ? "1 rank goes on" : fmt::format("{} ranks go on", left);
+  if (again) {
+    ++replaced_;
+    dead_.push_back(rank);
+    then = fmt::format("another process takes its place ({} of {})", replaced_, options_.restarts);
+  } else {
+    coordinator_->lose(rank);
+  }
+  line(-1, true, fmt::format("strata: {} {}; {}", name_of(rank), why, then));
+  return true;
+}
+
+void Launch::replace_dead() {
+  for (const int rank : std::exchange(dead_, {})) {
+    if (interrupted_ || !failure_.empty()) continue;
+    ranks_[static_cast<size_t>(rank)].over = false;
+    try {
+      here_->replace(rank, {fmt::format("STRATA_JOINS={}", coordinator_->formation().number)});
+    } catch (const IoError& e) {
+      ranks_[static_cast<size_t>(rank)].over = true;
+      failed(rank, fmt::format("cannot be started again: {}", e.what()), kFailure);
+    }
+  }
 }
 
 void Launch::failed(int rank, std::string_view why, int status) {
@@ -263,10 +309,20 @@ void Launch::set_failure(int rank, std::string_view why, int status) {
 void Launch::look_for_silent() {
   if (!failure_.empty()) return;
   const std::vector<distributed::RankState> states = coordinator_->ranks();
+  if (const std::string text = stragglers_.take(states); !text.empty()) line(-1, true, "strata: " + text);
   int first = -1;
   for (int r = 0; r < static_cast<int>(states.size()); ++r)
-    if (!ranks_[r].over && states[r].order > 0 && (first < 0 || states[r].order < states[first].order)) first = r;
-  if (first >= 0) set_failure(first, "gave " + states[first].failure, kFailure);
+    if (!ranks_[r].over && states[r].order > ranks_[r].told && (first < 0 || states[r].order < states[first].order))
+      first = r;
+  if (first < 0) return;
+  if ((options_.restarts > 0 || options_.min_ranks > 0) && ranks_[first].host == own_name()) {
+    // Its end is then seen as any other's.
+    ranks_[first].told = states[first].order;
+    here_->kill(first);
+    line(-1, true, fmt::format("strata: {} gave {}; it gets SIGKILL", name_of(first), states[first].failure));
+    return;
+  }
+  set_failure(first, "gave " + states[first].failure, kFailure);
 }
 
 void Launch::go_on_to_end() {
@@ -372,6 +428,22 @@ void add_launch(CLI::App& app, Body& body) {
                    "Seconds that the others have to end by themselves after one failed, then after SIGTERM")
       ->type_name("SECONDS")
       ->check(between<double>(0, 86400))
+      ->capture_default_str();
+  launch
+      ->add_option(
+          "--restarts", options->restarts,
+          "Ranks of this host that may be killed in all: another process takes the place of each, and the others, "
+          "which stay, go on with it from the last step that they mirrored or saved")
+      ->type_name("N")
+      ->check(between<int64_t>(0, 1000000))
+      ->capture_default_str();
+  launch
+      ->add_option(
+          "--min-ranks", options->min_ranks,
+          "Where nobody takes the place of a killed rank, go on with the others as long as there are so many (0: "
+          "the job ends)")
+      ->type_name("N")
+      ->check(between<int64_t>(0, 65536))
       ->capture_default_str();
   launch->add_flag("--serve", *serve, "For this command on other hosts")->group("");
   launch->add_option("program", options->command, "What to start, behind --, and its arguments")

@@ -20,30 +20,52 @@ bool sets(const std::vector<std::string>& environment, std::string_view name) {
 }  // namespace
 
 void RankProcesses::start(const HostStart& start, int input, const sigset_t& signals) {
-  Start one{.path = find_program(start.command.at(0)),
-            .arguments = start.command,
-            .environment = start.environment,
-            .folder = start.folder,
-            .signals = signals};
+  shared_ = {.path = find_program(start.command.at(0)),
+             .arguments = start.command,
+             .environment = start.environment,
+             .folder = start.folder,
+             .signals = signals};
+  first_ = start.first;
   if (!sets(start.environment, "STRATA_NUM_THREADS") && !sets(start.environment, "OMP_NUM_THREADS"))
-    one.environment.push_back(fmt::format("STRATA_NUM_THREADS={}", std::max(1, num_threads() / start.count)));
-  one.environment.push_back(fmt::format("WORLD_SIZE={}", start.size));
-  one.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", start.count));
-  const size_t shared = one.environment.size();
+    shared_.environment.push_back(fmt::format("STRATA_NUM_THREADS={}", std::max(1, num_threads() / start.count)));
+  shared_.environment.push_back(fmt::format("WORLD_SIZE={}", start.size));
+  shared_.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", start.count));
   for (int i = 0; i < start.count; ++i) {
-    const int rank = start.first + i;
-    one.environment.resize(shared);
-    one.environment.push_back(fmt::format("RANK={}", rank));
-    one.environment.push_back(fmt::format("LOCAL_RANK={}", i));
-    Pipe output, error;
-    one.input = rank == 0 ? input : -1;
-    one.output = output.writes.get();
-    one.error = error.writes.get();
-    const pid_t pid = start_process(one);
-    guard_.add(pid);
-    processes_.push_back({rank, pid, Lines(std::move(output.reads)), Lines(std::move(error.reads))});
-    events_.started(rank, pid);
+    Start one = shared_;
+    one.input = start.first + i == 0 ? input : -1;
+    Process p{start.first + i, 0, {}, {}};
+    begin(p, std::move(one));
+    processes_.push_back(std::move(p));
+    events_.started(processes_.back().rank, processes_.back().pid);
   }
+}
+
+void RankProcesses::begin(Process& process, Start one) {
+  one.environment.push_back(fmt::format("RANK={}", process.rank));
+  one.environment.push_back(fmt::format("LOCAL_RANK={}", process.rank - first_));
+  Pipe output, error;
+  one.output = output.writes.get();
+  one.error = error.writes.get();
+  process.pid = start_process(one);
+  guard_.add(process.pid);
+  process.output.emplace(std::move(output.reads));
+  process.error.emplace(std::move(error.reads));
+}
+
+void RankProcesses::replace(int rank, const std::vector<std::string>& more) {
+  Start one = shared_;
+  one.environment.insert(one.environment.end(), more.begin(), more.end());
+  for (Process& p : processes_) {
+    if (p.rank != rank || p.pid > 0) continue;
+    begin(p, std::move(one));
+    events_.started(rank, p.pid);
+    return;
+  }
+}
+
+void RankProcesses::kill(int rank) {
+  for (const Process& p : processes_)
+    if (p.rank == rank && p.pid > 0) ::kill(-p.pid, SIGKILL);
 }
 
 RankProcesses::~RankProcesses() {
@@ -68,14 +90,14 @@ bool RankProcesses::running() const {
 
 void RankProcesses::append_to(std::vector<pollfd>& fds) const {
   for (const Process& p : processes_)
-    for (const Lines* lines : {&p.output, &p.error})
+    for (const Lines* lines : {&*p.output, &*p.error})
       if (lines->open()) fds.push_back({lines->fd(), POLLIN, 0});
 }
 
 void RankProcesses::read(const std::vector<pollfd>& fds) {
   for (Process& p : processes_)
     for (const bool error : {false, true}) {
-      Lines& lines = error ? p.error : p.output;
+      Lines& lines = error ? *p.error : *p.output;
       if (lines.open() &&
           std::ranges::any_of(fds, [&](const pollfd& f) { return f.fd == lines.fd() && f.revents != 0; }))
         lines.read([&](std::string_view text) { events_.line(p.rank, error, text); });
@@ -94,8 +116,8 @@ void RankProcesses::reap() {
     guard_.remove(p.pid);
     ::waitpid(p.pid, &status, 0);
     p.pid = 0;
-    p.output.finish([&](std::string_view text) { events_.line(p.rank, false, text); });
-    p.error.finish([&](std::string_view text) { events_.line(p.rank, true, text); });
+    p.output->finish([&](std::string_view text) { events_.line(p.rank, false, text); });
+    p.error->finish([&](std::string_view text) { events_.line(p.rank, true, text); });
     events_.ended(p.rank, status);
   }
 }

@@ -2,6 +2,7 @@
 // The ranks of a job that run on this host.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,7 +44,12 @@ class RankProcesses {
   /// STRATA_NUM_THREADS nor OMP_NUM_THREADS is set, each gets its part of the processors. Throws UsageError where there
   /// is no such program, IoError where one does not begin.
   void start(const HostStart& start, int input, const sigset_t& signals);
+  /// Starts another process as this rank, whose own has ended, with `more` ("NAME=value") in its environment. Throws
+  /// IoError where it does not begin.
+  void replace(int rank, const std::vector<std::string>& more);
   void signal(int number);
+  /// Ends a rank that does not answer, at once.
+  void kill(int rank);
   bool running() const;
   void append_to(std::vector<pollfd>& fds) const;
   /// Takes what has come through those whose turn it is.
@@ -55,10 +61,14 @@ class RankProcesses {
   struct Process {
     int rank;
     pid_t pid;  // and its group; 0 once it ended
-    Lines output, error;
+    std::optional<Lines> output, error;
   };
+  void begin(Process& process, Start one);
+
   RankEvents& events_;
   Guard guard_;
+  Start shared_;  // what the ranks have in common
+  int first_ = 0;
   std::vector<Process> processes_;
 };
 

@@ -3,6 +3,9 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +19,25 @@
 #include "strata/train/metrics.h"
 
 namespace strata::cli {
+
+/// The process of this machine that is rank `rank` of the job that works in `folder`, of which every rank's command
+/// line speaks; 0 where there is none.
+inline pid_t rank_process(const std::string& folder, int rank) {
+  const auto text = [](const std::filesystem::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    return '\0' + std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string wanted = '\0' + ("RANK=" + std::to_string(rank)) + '\0';
+  std::error_code ignored;
+  for (const std::filesystem::directory_entry& e : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::string name = e.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (text(e.path() / "cmdline").find(folder) != std::string::npos &&
+        text(e.path() / "environ").find(wanted) != std::string::npos)
+      return static_cast<pid_t>(std::stol(name));
+  }
+  return 0;
+}
 
 /// A small text and settings, and the program on several ranks.
 class RanksTest : public testing::Test {

@@ -171,13 +171,13 @@ int run(const Arguments& a) {
     r = train(config, {.out = out,
                        .resume = a.resume,
                        .stop_requested = &after_step,
-                       .log = a.quiet || !leads ? nullptr : stderr,
+                       .log = a.quiet ? nullptr : stderr,  // of rank 0, whoever that is in the end
                        .memory_check = !a.no_memory_check});
   } catch (...) {
     write_quietly();
     throw;
   }
-  if (!leads) return kOk;
+  if (distributed::rank() != 0) return kOk;
   std::fputs(r.finished ? fmt::format("{}: {} steps", r.status, r.step).c_str() : r.status.c_str(), stdout);
   if (r.last.step > 0) std::fputs(fmt::format(", loss {:.4f}", r.last.loss).c_str(), stdout);
   if (r.valid_step > 0) {

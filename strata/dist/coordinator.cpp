@@ -13,6 +13,7 @@
 #include "strata/core/base64_inl.h"
 #include "strata/dist/http_server_inl.h"
 #include "strata/dist/pages_inl.h"
+#include "strata/dist/stragglers_inl.h"
 #include "strata/dist/values_inl.h"
 #include "strata/dist/wire_inl.h"
 
@@ -58,13 +59,19 @@ int64_t integer_in(const std::string& text, const char* what) {
 // The ranks' states, and who has failed.
 class Ranks {
  public:
-  Ranks(int size, milliseconds silence) : silence_(silence), ranks_(static_cast<size_t>(size)) {
-    for (int r = 0; r < size; ++r) ranks_[static_cast<size_t>(r)].state.last.rank = r;
+  Ranks(int size, milliseconds silence, milliseconds window)
+      : silence_(silence), window_(window), ranks_(static_cast<size_t>(size)) {
+    for (int r = 0; r < size; ++r) {
+      ranks_[static_cast<size_t>(r)].state.last.rank = r;
+      formed_.seats.push_back(r);
+    }
   }
   int size() const { return static_cast<int>(ranks_.size()); }
 
   void started(int rank, std::string_view host, int64_t pid) {
     const std::lock_guard lock(mutex_);
+    // Of one that takes a dead one's place its own heartbeat tells.
+    if (!at(rank).state.failure.empty()) return;
     Heartbeat& last = at(rank).state.last;
     last.host = one_line(host, kLongestHost);
     last.pid = pid;
@@ -79,21 +86,57 @@ class Ranks {
     if (other && !over)
       throw DistributedError("", cat("rank ", mine.rank, " is process ", last.pid, " on ", last.host, "; process ",
                                      mine.pid, " on ", mine.host, " cannot be the same rank"));
-    if (other) r.state = {};
+    if (other) {
+      r.state = {};
+      r.waits = {};
+      changed_ = true;
+    }
     r.state.last = mine;
     r.heard = true;
     r.when = Clock::now();
+    r.waits.add(r.when, mine.waited, mine.step, window_);
   }
 
   void fail(int rank, std::string_view why) {
     const std::lock_guard lock(mutex_);
     RankState& s = at(rank).state;
     if (!s.left && s.failure.empty()) mark(s, one_line(why, kLongestFailure));
+    at(rank).came = false;
   }
   void leave(int rank) {
     const std::lock_guard lock(mutex_);
     RankState& s = at(rank).state;
     if (s.failure.empty()) s.left = true;
+  }
+
+  void lose(int rank) {
+    const std::lock_guard lock(mutex_);
+    at(rank).lost = true;
+    changed_ = true;
+  }
+  Formation formation() const {
+    const std::lock_guard lock(mutex_);
+    return formed_;
+  }
+  Formation form(int rank, int64_t after) {
+    const std::lock_guard lock(mutex_);
+    Rank& mine = at(rank);
+    if (mine.lost) throw DistributedError("", cat("rank ", rank, " was given up: the job goes on without it"));
+    if (formed_.number > after) return formed_;
+    mine.came = true;
+    std::vector<int> seats;
+    for (const Rank& r : ranks_) {
+      const int number = r.state.last.rank;
+      if (r.state.left) throw DistributedError("", cat("rank ", number, " has ended: the job cannot be formed anew"));
+      if (r.lost) continue;
+      if (!r.came || !r.state.failure.empty()) return {after, {}};
+      seats.push_back(number);
+    }
+    if (!changed_) throw DistributedError("", "no rank has died since the job was formed: it would fail again");
+    changed_ = false;
+    formed_ = {formed_.number + 1, std::move(seats)};
+    for (Rank& r : ranks_) r.came = false;
+    return formed_;
   }
 
   // Names those that are silent for too long. `missed`: how much later than planned this comes. Where this process
@@ -107,6 +150,7 @@ class Ranks {
       const auto age = now - r.when;
       if (age <= silence_) continue;
       const auto whole = std::chrono::round<std::chrono::seconds>(age).count();
+      r.came = false;
       mark(r.state, cat("no heartbeat for ", whole > 0 ? whole : 1, " s (stopped, or its host is gone)"));
     }
   }
@@ -118,7 +162,9 @@ class Ranks {
     for (const Rank& r : ranks_) {
       all.push_back(r.state);
       all.back().age = r.heard ? std::chrono::duration<double>(now - r.when).count() : -1;
+      all.back().share = r.waits.share(window_);
     }
+    name_straggler(all);
     return all;
   }
 
@@ -145,8 +191,9 @@ class Ranks {
  private:
   struct Rank {
     RankState state;
-    bool heard = false;
+    bool heard = false, came = false, lost = false;  // came: to the next forming
     Clock::time_point when;
+    Waits waits;
   };
   struct Shared {
     std::string text;
@@ -162,10 +209,12 @@ class Ranks {
     state.order = ++failed_;
   }
 
-  const milliseconds silence_;
+  const milliseconds silence_, window_;
   int failed_ = 0;
   mutable std::mutex mutex_, text_mutex_;
   std::vector<Rank> ranks_;
+  Formation formed_;
+  bool changed_ = false;  // processes, since then
   Shared text_[2];
 };
 
@@ -204,7 +253,7 @@ struct Coordinator::Impl {
       : secret(options.secret),
         values(std::make_shared<Values>()),
         store(make_store(values)),
-        ranks(options.size, options.silence) {}
+        ranks(options.size, options.silence, options.window) {}
   ~Impl() {
     values->close();
     server.close();
@@ -320,6 +369,10 @@ void Coordinator::Impl::set_up() {
                 ranks.beat(heartbeat_of(request.body, ranks.size()));
                 response.set_content(ranks.text(request.get_param_value("everyone") != "0"), "application/json");
               }));
+  server.Post("/form", answered([this](const Request& request, Response& response) {
+                const auto [rank, after] = forming_of(request.body, ranks.size());
+                response.set_content(formation_text(ranks.form(rank, after)), "application/json");
+              }));
   server.Post("/leave", answered([this](const Request& request, Response& response) {
                 ranks.leave(rank_of(request.body, ranks.size()));
                 response.status = 204;
@@ -369,6 +422,14 @@ void Coordinator::fail(int rank, std::string_view why) {
 
 void Coordinator::leave(int rank) {
   impl_->ranks.leave(rank);
+}
+
+void Coordinator::lose(int rank) {
+  impl_->ranks.lose(rank);
+}
+
+Formation Coordinator::formation() const {
+  return impl_->ranks.formation();
 }
 
 Store& Coordinator::store() {

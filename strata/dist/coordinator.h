@@ -20,6 +20,8 @@ struct CoordinatorOptions {
   std::string secret;              ///< requests without it are refused; not empty, printable ASCII, 256 bytes at most
   /// A rank whose last heartbeat is older has failed.
   std::chrono::milliseconds silence{5000};
+  /// Of how long ranks' waits are compared: who is waited for is known after that, and a heartbeat.
+  std::chrono::milliseconds window{10000};
 };
 
 /// What a rank says of itself, every second.
@@ -32,6 +34,7 @@ struct Heartbeat {
   double waiting = 0;  ///< seconds it has been waiting for others in the collective it is in; 0 outside
   /// Of its collectives on cards how many there were, and a hash of them; at most 1,024 bytes are sent.
   std::string calls = {};
+  double waited = 0;  ///< seconds in which any of its collectives was under way, since it began
 };
 
 /// What is known of a rank.
@@ -41,6 +44,20 @@ struct RankState {
   bool left = false;    ///< said goodbye
   std::string failure;  ///< why it is taken for dead or failed; empty while it is well
   int order = 0;        ///< of its failure: 1 for the first of the job, of which the others may have died
+  /// Part of the last CoordinatorOptions::window in which it was in collectives; negative where that is not known, as
+  /// before it has trained for so long.
+  double share = -1;
+  /// Whether the others wait for it: it waits least, by a tenth of the time and by half of what most others do.
+  bool straggler = false;
+};
+
+/// "rank 2 (HOST, pid 17) is waited for: it spends 3 % of its time in collectives, others 61 %"; empty where nobody is.
+std::string straggler_text(const std::vector<RankState>& ranks);
+
+/// Who the ranks of a job are after some have died: the processes' first numbers, in the order of their ranks now.
+struct Formation {
+  int64_t number = 0;  ///< how often the job was formed anew
+  std::vector<int> seats;
 };
 
 /// The server. Its pages: /status (people), /metrics (Prometheus), and what StoreClient asks. Both pages are open to
@@ -64,6 +81,10 @@ class Coordinator {
   void fail(int rank, std::string_view why);
   /// A rank ended in order, whether it said so or not.
   void leave(int rank);
+  /// A rank that has failed will not be replaced: the job can be formed without it.
+  void lose(int rank);
+  /// The ranks as they were formed last.
+  Formation formation() const;
   /// The store, for this process.
   Store& store();
 
@@ -87,6 +108,11 @@ class StoreClient final : public Store {
   /// Where `everyone` is false, only those that left or failed are told (the others are as if never heard of): what a
   /// large job asks for every second. Throws DistributedError where another living process has this rank.
   std::vector<RankState> beat(const Heartbeat& mine, bool everyone = true);
+  /// Asks for the forming of the job behind number `after`, of which this process wants to be with the number `rank`
+  /// that it was started with: one of number `after` where others are still missing. It is formed once every rank has
+  /// asked that is not given up (Coordinator::lose()). Throws DistributedError where one has ended in order, none has
+  /// died since it was formed last, or this one was given up.
+  Formation form(int rank, int64_t after);
   /// Says goodbye: this rank ends in order.
   void leave(int rank);
 

@@ -150,6 +150,24 @@ Group& group(std::string_view name);
 Store& store();
 /// What this process's collectives did.
 FlightRecorder& recorder();
+/// Whether a collective of this process has failed and its launcher lets the others go on: it puts another process in
+/// the place of one that died (`strata launch --restarts`), or goes on with fewer (`--min-ranks`). Then rejoin() may
+/// be called.
+bool can_rejoin();
+/// Forms the job again after a failure, with every process that is left and those that take the others' places, which
+/// do their part of this in init(). rank() and size() may be others then, where some were not replaced; axes are to be
+/// named again by set_mesh(), and every Group of before is gone: what holds one (DataParallel, an op's graph) must be
+/// destroyed first. Waits for the others for up to `patience`. Throws DistributedError where they do not come, or
+/// can_rejoin() is false.
+///
+///     try {
+///       train_some_steps();
+///     } catch (const DistributedError&) {
+///       if (!distributed::can_rejoin()) throw;
+///       distributed::rejoin();
+///       read_back_what_was_saved();
+///     }
+void rejoin(std::chrono::milliseconds patience = std::chrono::milliseconds(60'000));
 /// Leaves the job: waits for every rank where nothing has failed, then says goodbye. Nothing happens before init().
 void shutdown();
 

@@ -316,8 +316,12 @@ std::optional<Job> job_of(const Environment& environment) {
   const std::vector<Said> all = all_said(reader);
   if (all.empty()) return std::nullopt;
   Job job{.rank = all[0].rank.value, .size = all[0].size.value, .launcher = all[0].by->name};
-  if (job.size == 1) return job;
   const Launcher& by = *all[0].by;
+  if (by.kind == Kind::strata) {
+    job.replaces = reader.number("STRATA_REPLACES", 0, 1).value == 1;
+    if (const Number n = reader.number("STRATA_JOINS", 0, kMostRanks); n.name != nullptr) job.joins = n.value;
+  }
+  if (job.size == 1) return job;
   const Number local_rank = known(all, &Said::local_rank, by.local_rank[0]);
   const Number local_size = known(all, &Said::local_size, by.local_size[0]);
   for (const auto& [small, large, bound] : {std::tuple{local_rank, local_size, local_size.value - 1},
@@ -341,9 +345,14 @@ std::optional<Job> job_of(const Environment& environment) {
 }
 
 std::vector<std::string> job_variables() {
-  std::set<std::string> names{
-      "MASTER_ADDR", "MASTER_PORT", "STRATA_JOB_SECRET", "TORCHELASTIC_USE_AGENT_STORE", "SLURM_STEP_TASKS_PER_NODE",
-      "SLURM_NODEID"};
+  std::set<std::string> names{"MASTER_ADDR",
+                              "MASTER_PORT",
+                              "STRATA_JOB_SECRET",
+                              "TORCHELASTIC_USE_AGENT_STORE",
+                              "SLURM_STEP_TASKS_PER_NODE",
+                              "SLURM_NODEID",
+                              "STRATA_REPLACES",
+                              "STRATA_JOINS"};
   for (const Launcher& by : kLaunchers) {
     if (by.marker != nullptr) names.insert(by.marker);
     for (const Launcher::Names& of : {by.rank, by.size, by.local_rank, by.local_size})

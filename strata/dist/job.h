@@ -9,7 +9,7 @@
 
 namespace strata::distributed {
 
-/// What a launcher tells a process in its environment. A job of one needs nobody to meet: its last five members are
+/// What a launcher tells a process in its environment. A job of one needs nobody to meet: what is behind `launcher` is
 /// empty.
 struct Job {
   int rank = 0;          ///< 0 <= rank < size
@@ -21,6 +21,12 @@ struct Job {
   bool coordinator_runs = false;  ///< the launcher holds the coordinator; otherwise rank 0 starts it
   std::string meeting;            ///< a file that rank 0 writes its coordinator's address and secret into, on one host
   std::string secret;             ///< what requests to the coordinator must carry; empty where `meeting` tells it
+  /// The launcher puts other processes in the place of those that die, or lets the others go on without them
+  /// (STRATA_REPLACES=1 of `strata launch --restarts` and `--min-ranks`): rejoin() may be called.
+  bool replaces = false;
+  /// Of a process that takes another's place (STRATA_JOINS): how often the job had been formed when it was started; it
+  /// becomes part of the next forming. -1 for the first processes.
+  int joins = -1;
 };
 
 /// Reads a variable of the environment: nullptr where it is not set.

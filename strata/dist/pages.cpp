@@ -55,12 +55,18 @@ const Metric kMetrics[] = {
      [](const RankState& s) { return heard(s) && s.last.step >= 0; }},
     {"strata_rank_waiting_seconds", "Seconds that the rank has waited for others in the collective that it is in",
      [](const RankState& s) { return s.last.waiting; }, heard},
+    {"strata_rank_collectives_share",
+     "Part of its last seconds that the rank was in collectives, waiting or transferring",
+     [](const RankState& s) { return s.share; }, [](const RankState& s) { return s.share >= 0; }},
+    {"strata_rank_straggler", "1 while the others wait for this rank",
+     [](const RankState& s) { return double(s.straggler); }, heard},
 };
 
 }  // namespace
 
 std::string status_page(const std::vector<RankState>& ranks) {
   size_t well = 0, ended = 0, failed = 0;
+  const std::string waited_for = straggler_text(ranks);
   std::string rows;
   for (size_t r = 0; r < ranks.size(); ++r) {
     const RankState& s = ranks[r];
@@ -72,6 +78,7 @@ std::string status_page(const std::vector<RankState>& ranks) {
                 s.last.pid > 0 ? std::to_string(s.last.pid) : "", "<td>", how, "<td>",
                 heard(s) ? seconds(s.age) + " s" : "", "<td>", s.last.step >= 0 ? std::to_string(s.last.step) : "",
                 "<td>", s.last.waiting > 0 ? seconds(s.last.waiting) + " s" : "", "<td>",
+                s.share >= 0 ? seconds(100 * s.share) + " %" : "", "<td>",
                 html_text(s.failure.empty() ? s.last.state : s.failure), "\n");
   }
   return cat(
@@ -82,8 +89,9 @@ std::string status_page(const std::vector<RankState>& ranks) {
       "<style>body{font:15px/1.5 system-ui,sans-serif;margin:2em}table{border-collapse:collapse}"
       "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}.failed td{background:#fdd}"
       ".ended,.silent{color:#777}</style>\n<h1>",
-      ranks.size(), " ranks: ", well, " well, ", ended, " ended, ", failed,
-      " failed</h1>\n<table><tr><th>Rank<th>Host<th>Process<th>Is<th>Last heartbeat<th>Step<th>Waits"
+      ranks.size(), " ranks: ", well, " well, ", ended, " ended, ", failed, " failed</h1>\n",
+      waited_for.empty() ? "" : cat("<p>", html_text(waited_for), ".</p>\n"),
+      "<table><tr><th>Rank<th>Host<th>Process<th>Is<th>Last heartbeat<th>Step<th>Waits<th>In collectives"
       "<th>Doing\n",
       rows, "</table></html>\n");
 }

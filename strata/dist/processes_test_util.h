@@ -28,6 +28,10 @@ struct ProcessesOptions {
   InitOptions init;
   /// How each rank must end: its exit status, or minus the signal that killed it; 0 where the list is shorter.
   std::vector<int> ends;
+  /// CoordinatorOptions::window.
+  std::chrono::milliseconds window{10000};
+  /// Called in the parent while the ranks run.
+  std::function<void(Coordinator&)> watch = nullptr;
 };
 
 /// Calls body(rank) in `size` processes that have joined one job, once a test: in the parent it returns when all have
@@ -40,7 +44,7 @@ inline void on_processes(int size, const std::function<void(int)>& body, Process
     return;
   }
   const std::string secret = "secret-of-a-test";
-  const Coordinator coordinator({.size = size, .secret = secret});
+  Coordinator coordinator({.size = size, .secret = secret, .window = options.window});
   const auto* const info = testing::UnitTest::GetInstance()->current_test_info();
   const std::string filter = cat("--gtest_filter=", info->test_suite_name(), ".", info->name());
   std::vector<pid_t> children;
@@ -66,6 +70,7 @@ inline void on_processes(int size, const std::function<void(int)>& body, Process
     ASSERT_EQ(posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, args.data(), env.data()), 0);
     children.push_back(pid);
   }
+  if (options.watch) options.watch(coordinator);
   for (int r = 0; r < size; ++r) {
     int status = 0;
     ASSERT_EQ(waitpid(children[static_cast<size_t>(r)], &status, 0), children[static_cast<size_t>(r)]);

@@ -72,11 +72,13 @@ uint64_t FlightRecorder::begin(std::string_view group, uint64_t sequence, std::s
                                int64_t step) {
   const std::lock_guard lock(mutex_);
   if (entries_.size() == kept_) {
+    if (entries_.front().ended == 0) end_one(seconds_now());
     entries_.pop_front();
     ++first_;
   }
-  entries_.push_back(
-      {std::string(group), sequence, std::move(what), std::move(holder), step, seconds_now(), 0, {}});
+  const double now = seconds_now();
+  if (running_++ == 0) since_ = now;
+  entries_.push_back({std::string(group), sequence, std::move(what), std::move(holder), step, now, 0, {}});
   return first_ + entries_.size() - 1;
 }
 
@@ -84,8 +86,28 @@ void FlightRecorder::end(uint64_t number, std::string_view error) {
   const std::lock_guard lock(mutex_);
   if (number < first_) return;
   CollectiveEntry& e = entries_[number - first_];
+  if (e.ended == 0) end_one(seconds_now());
   e.ended = seconds_now();
   e.error = error;
+}
+
+void FlightRecorder::end_all(std::string_view error) {
+  const std::lock_guard lock(mutex_);
+  for (CollectiveEntry& e : entries_) {
+    if (e.ended != 0) continue;
+    end_one(seconds_now());
+    e.ended = seconds_now();
+    e.error = error;
+  }
+}
+
+void FlightRecorder::end_one(double now) {
+  if (--running_ == 0) waited_ += std::max(now - since_, 0.0);  // clocks are set
+}
+
+double FlightRecorder::waited() const {
+  const std::lock_guard lock(mutex_);
+  return waited_ + (running_ > 0 ? std::max(seconds_now() - since_, 0.0) : 0.0);
 }
 
 void FlightRecorder::set_step(int64_t step) {

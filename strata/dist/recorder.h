@@ -42,20 +42,28 @@ class FlightRecorder {
   uint64_t begin(std::string_view group, uint64_t sequence, std::string what, std::string holder, int64_t step);
   /// It ended; `error` says how where it failed.
   void end(uint64_t number, std::string_view error = {});
+  /// Those that run have ended so: of groups that are gone.
+  void end_all(std::string_view error);
   /// The training step that later ones belong to.
   void set_step(int64_t step);
   int64_t step() const;
   /// The oldest that runs, or the newest that ended; one without a group where there was none.
   CollectiveEntry now() const;
+  /// Seconds in which any was under way, so far: what this process has waited for others, transfers included.
+  double waited() const;
   /// All that are kept, oldest first.
   std::vector<CollectiveEntry> entries() const;
 
  private:
+  void end_one(double now);
+
   mutable std::mutex mutex_;
   std::deque<CollectiveEntry> entries_;
   uint64_t first_ = 0;  // the number of the oldest kept
   size_t kept_;
   int64_t step_ = -1;
+  int64_t running_ = 0;            // that have begun and not ended
+  double since_ = 0, waited_ = 0;  // when the first of these began; before that
 };
 
 /// What is known of a rank when something is wrong.

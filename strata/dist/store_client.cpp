@@ -173,6 +173,10 @@ std::vector<RankState> StoreClient::beat(const Heartbeat& mine, bool everyone) {
   return states_of(impl_->ask("POST", path, text_of(to_json(mine)), kAnswer).body);
 }
 
+Formation StoreClient::form(int rank, int64_t after) {
+  return formation_of(impl_->ask("POST", "/form", text_of({{"rank", rank}, {"after", after}}), kAnswer).body);
+}
+
 void StoreClient::leave(int rank) {
   (void)impl_->ask("POST", "/leave", text_of({{"rank", rank}}), kAnswer);
 }

@@ -48,7 +48,8 @@ Heartbeat beat_of(const json& object, int size) {
           .state = text(object, "state", kLongestState),
           .step = integer(object, "step", INT64_MIN, INT64_MAX),
           .waiting = number(object, "waiting"),
-          .calls = object.contains("calls") ? text(object, "calls", kLongestState) : std::string()};
+          .calls = object.contains("calls") ? text(object, "calls", kLongestState) : std::string(),
+          .waited = object.contains("waited") ? number(object, "waited") : 0};
 }
 
 }  // namespace
@@ -68,6 +69,7 @@ json to_json(const Heartbeat& beat) {
   json object = {{"rank", beat.rank}, {"host", one_line(beat.host, kLongestHost)},
                  {"pid", beat.pid},   {"state", one_line(beat.state, kLongestState)},
                  {"step", beat.step}, {"waiting", std::isfinite(beat.waiting) ? beat.waiting : 0}};
+  if (std::isfinite(beat.waited) && beat.waited > 0) object["waited"] = beat.waited;
   if (!beat.calls.empty()) object["calls"] = one_line(beat.calls, kLongestState);
   return object;
 }
@@ -80,6 +82,29 @@ int rank_of(std::string_view text, int size) {
   return static_cast<int>(integer(parsed(text), "rank", 0, size - 1));
 }
 
+std::pair<int, int64_t> forming_of(std::string_view text, int size) {
+  const json all = parsed(text);
+  return {static_cast<int>(integer(all, "rank", 0, size - 1)), integer(all, "after", 0, INT64_MAX)};
+}
+
+std::string formation_text(const Formation& formation) {
+  return text_of({{"number", formation.number}, {"seats", formation.seats}});
+}
+
+Formation formation_of(std::string_view text) try {
+  const json all = parsed(text);
+  Formation formed{integer(all, "number", 0, INT64_MAX), {}};
+  const auto seats = all.find("seats");
+  for (const json& one : field(all, "seats", seats != all.end() && seats->is_array())) {
+    const bool fits = one.is_number_integer() && one >= 0 && one < kMostRanks;
+    check(fits && (formed.seats.empty() || one > formed.seats.back()), kOp, "field 'seats' is no rising list of ranks");
+    formed.seats.push_back(one.get<int>());
+  }
+  return formed;
+} catch (const ValueError& e) {
+  throw DistributedError("", cat("the coordinator's answer makes no sense: ", e.what()));
+}
+
 std::string states_text(const std::vector<RankState>& states, bool everyone) {
   json ranks = json::array();
   for (const RankState& s : states) {
@@ -90,6 +115,8 @@ std::string states_text(const std::vector<RankState>& states, bool everyone) {
     one["left"] = s.left;
     one["failure"] = s.failure;
     one["order"] = s.order;
+    one["share"] = s.share;
+    one["straggler"] = s.straggler;
     ranks.push_back(std::move(one));
   }
   return text_of({{"size", states.size()}, {"ranks", std::move(ranks)}});
@@ -114,6 +141,9 @@ std::vector<RankState> states_of(std::string_view text) try {
     s.left = field(one, "left", left != one.end() && left->is_boolean()).get<bool>();
     s.failure = detail::text(one, "failure", kLongestFailure);
     s.order = static_cast<int>(integer(one, "order", 0, INT32_MAX));
+    s.share = number(one, "share");
+    const auto straggler = one.find("straggler");
+    s.straggler = field(one, "straggler", straggler != one.end() && straggler->is_boolean()).get<bool>();
   }
   return states;
 } catch (const ValueError& e) {

@@ -6,6 +6,7 @@
 //   POST   /store?key=K            body: an integer to add             200: the sum
 //   DELETE /store?key=K                                                204
 //   POST   /beat?everyone=0|1      body: a heartbeat as JSON           200: {"size": n, "ranks": [...]}
+//   POST   /form                   body: {"rank": r, "after": n}       200: {"number": n, "seats": [...]}; 409: in vain
 //   POST   /leave                  body: {"rank": r}                   204
 //   GET    /hello                                                      200: the number of ranks
 //
@@ -14,6 +15,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -31,6 +33,10 @@ std::string text_of(const nlohmann::json& json);
 nlohmann::json to_json(const Heartbeat& beat);
 /// Throws ValueError naming the field that is missing, of another type or out of bounds.
 Heartbeat heartbeat_of(std::string_view text, int size);
+/// {"rank": r, "after": n}, and what is answered; errors as above, in an answer DistributedError.
+std::pair<int, int64_t> forming_of(std::string_view text, int size);
+std::string formation_text(const Formation& formation);
+Formation formation_of(std::string_view text);
 /// The rank in {"rank": r}; errors as above.
 int rank_of(std::string_view text, int size);
 /// {"size": n, "ranks": [...]}: those of whom something is known, or, unless `everyone`, those that left or failed.

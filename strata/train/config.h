@@ -96,6 +96,8 @@ struct ParallelConfig {
   int64_t micro_batches = 0;
   int64_t stages = 0;
   bool recompute = false;
+  int64_t check_replicas = 0;
+  int64_t mirror = 0;
   bool operator==(const ParallelConfig&) const = default;
 };
 

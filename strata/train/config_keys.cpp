@@ -426,6 +426,15 @@ std::vector<ConfigKey> make_keys() {
       {"parallel.recompute", kBoolean,
        "Blocks of a pipeline's stages keep their inputs alone for backward, which computes them again.", "", 0, 0,
        parallel_of<&ParallelConfig::recompute>},
+      {"parallel.check_replicas", kInteger,
+       "Steps after which ranks compare hashes of what they should have alike, parameters and optimizer's states; where "
+       "one differs every rank ends, naming step, rank and tensor. 0: never.",
+       "", 0, kCount, parallel_of<&ParallelConfig::check_replicas>},
+      {"parallel.mirror", kInteger,
+       "Steps after which each rank copies all that it needs to go on into its own memory and a neighbour's, beside the "
+       "next steps: where a process is killed and another takes its place (strata launch --restarts), the newest copy "
+       "comes back without the disk. 0: never.",
+       "", 0, kCount, parallel_of<&ParallelConfig::mirror>},
   };
   const auto after = std::ranges::find(keys, "train.weight_decay", &ConfigKey::name) + 1;
   const std::vector<ConfigKey> rules = keys_of_rules();

@@ -25,18 +25,21 @@
 #include "strata/optim/record.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/rehearse.h"
+#include "strata/train/run_files_inl.h"
 
 namespace strata {
 namespace {
 
-constexpr const char* kModelFile = "model";
-constexpr const char* kOptimizerFile = "optimizer";
 constexpr const char* kRecordedStep = "/step.recording";
 constexpr const char* kTrace = "/step.trace.json";
 
-const std::string& entry(const io::Checkpoint& c, const std::string& path, const std::string& key) {
-  const auto it = c.state.find(key);
-  check<IoError>(it != c.state.end(), path, "the checkpoint has no '", key, "': it was not written by strata train");
+using detail::kModelFile;
+using detail::kOptimizerFile;
+
+const std::string& entry(const std::map<std::string, std::string>& texts, const std::string& path,
+                         const std::string& key) {
+  const auto it = texts.find(key);
+  check<IoError>(it != texts.end(), path, "the checkpoint has no '", key, "': it was not written by strata train");
   return it->second;
 }
 
@@ -166,10 +169,7 @@ std::string schedule_change(const TrainConfig& then, const TrainConfig& now, int
       keys, first + 1, after(first), before(first));
 }
 
-namespace {
-
-// What a checkpoint holds beside tensors.
-std::map<std::string, std::string> texts_of(const RunState& state) {
+std::map<std::string, std::string> detail::run_texts(const RunState& state) {
   std::map<std::string, std::string> texts{{"config", to_toml(state.config)},
                                            {"tokenizer", state.tokenizer},
                                            {"tokens", std::to_string(state.tokens)},
@@ -186,24 +186,44 @@ std::map<std::string, std::string> texts_of(const RunState& state) {
   }
   return texts;
 }
-io::TensorFiles files_of(const RunState& state, const nn::Module& model, const optim::Optimizer& optimizer) {
+
+io::TensorFiles detail::run_files(const RunState& state, const nn::Module& model, const optim::Optimizer& optimizer) {
   io::TensorFiles files{{kModelFile, kept_state(model, state.config)}, {kOptimizerFile, optimizer.state_dict()}};
   if (distributed::size() > 1) files[kModelFile] = present(std::move(files[kModelFile]));
   return files;
 }
 
-}  // namespace
+RunState detail::run_state(const std::map<std::string, std::string>& texts, int64_t step, const std::string& source) {
+  RunState s;
+  s.config = parse_config(entry(texts, source, "config"), source + ": config", {}, Unread::dropped);
+  s.tokenizer = entry(texts, source, "tokenizer");
+  s.step = step;
+  s.tokens = number<int64_t>(entry(texts, source, "tokens"), source, "tokens");
+  s.elapsed_s = number<double>(entry(texts, source, "elapsed_s"), source, "elapsed_s");
+  s.rng.seed = number<uint64_t>(entry(texts, source, "rng_seed"), source, "rng_seed");
+  s.rng.offset = number<uint64_t>(entry(texts, source, "rng_offset"), source, "rng_offset");
+  s.sampler = data::parse_sampler_state(entry(texts, source, "sampler"));
+  if (texts.contains("log")) s.log = parse_log_mark(entry(texts, source, "log"));
+  if (texts.contains("base"))
+    check<IoError>(io::parse_hex(entry(texts, source, "base"), s.base), source, "'base' is no checksum");
+  if (texts.contains("text")) s.text = number<uint64_t>(entry(texts, source, "text"), source, "text");
+  if (texts.contains("loss_scale"))
+    s.loss_scale = {number<double>(entry(texts, source, "loss_scale"), source, "loss_scale"),
+                    number<double>(entry(texts, source, "loss_scale_steps"), source, "loss_scale_steps")};
+  return s;
+}
 
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
                      const optim::Optimizer& optimizer, int keep_last) {
-  const io::TensorFiles files = files_of(state, model, optimizer);
-  if (distributed::size() == 1) return io::save_checkpoint(out, state.step, files, texts_of(state), keep_last);
-  return io::save_rank_checkpoint(distributed::group("world"), out, state.step, files, texts_of(state), keep_last);
+  const io::TensorFiles files = detail::run_files(state, model, optimizer);
+  if (distributed::size() == 1) return io::save_checkpoint(out, state.step, files, detail::run_texts(state), keep_last);
+  return io::save_rank_checkpoint(distributed::group("world"), out, state.step, files, detail::run_texts(state),
+                                  keep_last);
 }
 
 void save_run(io::CheckpointWriter& writer, const std::string& out, const RunState& state, const nn::Module& model,
               const optim::Optimizer& optimizer, int keep_last) {
-  writer.begin(out, state.step, files_of(state, model, optimizer), texts_of(state), keep_last);
+  writer.begin(out, state.step, detail::run_files(state, model, optimizer), detail::run_texts(state), keep_last);
 }
 
 bool has_run(const std::string& out) {
@@ -227,22 +247,7 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
     run.checkpoint = io::open_checkpoint(path);
   }
   const io::Checkpoint c = io::load_checkpoint_state(run.checkpoint);
-  RunState& s = run.state;
-  s.config = parse_config(entry(c, run.path, "config"), run.path + ": config", {}, Unread::dropped);
-  s.tokenizer = entry(c, run.path, "tokenizer");
-  s.step = c.step;
-  s.tokens = number<int64_t>(entry(c, run.path, "tokens"), run.path, "tokens");
-  s.elapsed_s = number<double>(entry(c, run.path, "elapsed_s"), run.path, "elapsed_s");
-  s.rng.seed = number<uint64_t>(entry(c, run.path, "rng_seed"), run.path, "rng_seed");
-  s.rng.offset = number<uint64_t>(entry(c, run.path, "rng_offset"), run.path, "rng_offset");
-  s.sampler = data::parse_sampler_state(entry(c, run.path, "sampler"));
-  if (c.state.contains("log")) s.log = parse_log_mark(entry(c, run.path, "log"));
-  if (c.state.contains("base"))
-    check<IoError>(io::parse_hex(entry(c, run.path, "base"), s.base), run.path, "'base' is no checksum");
-  if (c.state.contains("text")) s.text = number<uint64_t>(entry(c, run.path, "text"), run.path, "text");
-  if (c.state.contains("loss_scale"))
-    s.loss_scale = {number<double>(entry(c, run.path, "loss_scale"), run.path, "loss_scale"),
-                    number<double>(entry(c, run.path, "loss_scale_steps"), run.path, "loss_scale_steps")};
+  run.state = detail::run_state(c.state, c.step, run.path);
   return run;
 }
 

@@ -37,6 +37,7 @@
 #include "strata/train/precision.h"
 #include "strata/train/progress.h"
 #include "strata/train/ranks.h"
+#include "strata/train/replicas_inl.h"
 #include "strata/train/report.h"
 #include "strata/train/run.h"
 #include "strata/train/run_lock.h"
@@ -46,276 +47,20 @@
 #include "strata/train/tier_plan.h"
 #include "strata/train/tiers.h"
 #include "strata/train/train_data.h"
+#include "strata/train/trainer_inl.h"
 
 namespace strata {
+namespace detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
 
 // Which sign a NaN has is chance.
 std::string unsigned_text(double v) {
   return std::isnan(v) ? "nan" : fmt::format("{}", v);
 }
 
-// The newest checkpoint was taken to be whole, and is not.
-struct NotWhole {};
-
-class Run {
- public:
-  // `trusting`: the newest checkpoint is checked as it is read, once; NotWhole where it is damaged. Else all of it is
-  // read before, and of those before it where it must be.
-  Run(const TrainConfig& config, const TrainOptions& options, bool trusting);
-  TrainResult run();
-
- private:
-  // A step that was queued, until its numbers are read.
-  struct Launched {
-    RngKey rng;                        // before it
-    std::vector<data::Batch> batches;  // on the host
-    StepMetrics metrics;               // what is known of them
-  };
-
-  FoundRun newest() const;
-  void resume_from(const FoundRun& found);
-  void note(const std::string& text) {
-    if (progress_) progress_->note(text);
-  }
-  void fit();
-  void launch();
-  void keep_recording(const Recording& step);
-  void recall_step();
-  StepMetrics settle();
-  [[noreturn]] void diverged(const Launched& step, const optim::StepReport& report);
-  double validate();
-  void save();
-  void report(const std::string& status, bool with_sample);
-  std::string sample();
-  nn::Module& module() const { return model_->as_module(); }
-  double elapsed() const { return elapsed_before_ + seconds_since(begin_); }
-  // Since the first step of this start.
-  double training() const { return seconds_since(training_); }
-
-  TrainConfig config_;
-  TrainOptions options_;
-  Device device_;
-  Clock::time_point begin_ = Clock::now();
-  std::vector<std::pair<const char*, double>> once_before_ = detail::once_seconds();
-  double elapsed_before_ = 0;
-  Clock::time_point training_;
-  struct {
-    int64_t wanted = 0;                     // steps
-    int64_t first_step = 0;                 // the first that counts
-    double first_seconds = 0, decided = 0;  // when it was done, and when the number of steps was last thought over
-  } fit_;
-  std::optional<Ranks> ranks_;
-  std::optional<RunLock> lock_;
-  TrainData data_;
-  std::shared_ptr<TokenDecoder> model_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
-  std::optional<TierPlan> plan_;
-  std::optional<Tiers> tiers_;
-  std::optional<optim::RunSchedule> schedule_;
-  std::optional<data::DataLoader> loader_;
-  std::optional<BatchFeeder> feeder_;
-  std::optional<StepRunner> steps_;
-  std::deque<Launched> launched_;
-  std::optional<MetricsWriter> metrics_;
-  std::optional<Progress> progress_;
-  std::optional<RunSaver> saver_;
-  int64_t step_ = 0, tokens_ = 0;
-  uint64_t base_ = 0;
-  int launches_ = 0;                          // of this start
-  std::optional<lab::StepCosts> step_costs_;  // of the step that was recorded
-  lab::Trace trace_;                          // of the same, with tiers
-  StepMetrics last_;
-  double valid_loss_ = NAN;
-  int64_t valid_step_ = 0;
-};
-
-Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) : config_(config), options_(options) {
-  strata::validate(config_);
-  apply_init(config_);
-  device_ = Ranks::device(config_);
-  if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
-  const std::jthread libraries = cuda::detail::load_libraries(device_);
-  check(!options_.out.empty(), "train", "no folder for the run was given");
-  io::make_directories(options_.out);
-  ranks_.emplace(config_);
-  saver_.emplace(config_, options_.out);
-  if (ranks_->leads()) {
-    lock_.emplace(options_.out);
-    io::remove_leftovers(options_.out);
-  } else {
-    options_.log = nullptr;
-  }
-  ranks_->meet();  // nobody reads what is being cleared
-  std::optional<FoundRun> found;
-  std::vector<std::string> warnings, mended;
-  if (has_run(options_.out)) {
-    check(options_.resume, "train", "'", options_.out,
-          "' holds a run already: --resume goes on with it, another --out starts a new one");
-    try {
-      found = trusting ? newest() : find_run(options_.out, &warnings);
-    } catch (const NotWhole&) {  // told to the others
-    }
-    const double step = found ? static_cast<double>(found->state.step) : -1;
-    const std::vector<double> most = ranks_->vote({found ? 0.0 : 1.0, step, -step});
-    if (most[0] > 0) throw NotWhole();
-    check<IoError>(most[1] == -most[2], options_.out, "ranks find other newest checkpoints, of steps ", -most[2], " and ",
-                   most[1], ": the folder must be on one file system");
-  }
-  const io::detail::ReadAhead weights = found ? io::detail::read_ahead(found->checkpoint) : io::detail::ReadAhead();
-  if (config_.threads > 0) set_num_threads(static_cast<int>(config_.threads));
-
-  std::optional<detail::OnceScope> part(std::in_place, "text");
-  const auto open_data = [&] {
-    data_ = open_train_data(config_, options_.out, found ? found->state.tokenizer : std::string());
-  };
-  // Rank 0 writes the tokens, the others find them.
-  if (ranks_->leads()) open_data();
-  ranks_->meet();
-  if (!ranks_->leads()) open_data();
-  check(!found || found->state.text == 0 || found->state.text == data_.text, "train", "'", config_.data.path,
-        "' is not the text that the run in '", options_.out,
-        "' was trained on: it was changed since, or is another one (another --out starts a new run)");
-  if (config_.model.vocab == 0) config_.model.vocab = data_.tokenizer->vocab_size();
-  check(data_.tokenizer->vocab_size() <= config_.model.vocab, "train", "the tokenizer has ",
-        data_.tokenizer->vocab_size(), " tokens, model.vocab is ", config_.model.vocab);
-
-  if (config_.memory.any()) {
-    part.emplace("plan");
-    const TierSpeeds speeds = measured_speeds(device_, config_.memory.budget());
-    plan_ = plan_tiers(config_, speeds.limits, speeds.rates);
-    // Forecasts are good to some percent: what is that near is tried, under the same bound.
-    const auto most = static_cast<int64_t>(1.05 * static_cast<double>(plan_->budget.device));
-    check<MemoryError>(plan_->fits || (plan_->budget.device > 0 && plan_->peak.device <= most), "train",
-                       "no way was found that keeps to the budget:\n", to_text(*plan_));
-    Tiers::use_disk(*plan_);
-    if (options_.memory_check) require_room(*plan_, device_, config_);
-  }
-  part.emplace("model");
-  manual_seed(static_cast<uint64_t>(config_.seed));
-  {
-    std::optional<nn::init::SkipDraws> from_file;
-    if (found) from_file.emplace();
-    const DeviceScope there(device_);  // drawn where they stay: the same bits on every device
-    const memory::TierScope home(plan_ ? Tiers::weights_tier(*plan_, device_) : Tier());
-    model_ = make_tuned_model(config_);
-  }
-  base_ = base_checksum(module(), config_);
-  if (found) check_base(*found, module());
-  ranks_->shard(*model_);
-  ranks_->take_stages(model_, config_);
-  ranks_->share_parameters(module());
-  optimizer_ = make_optimizer(config_.optim, ranks_->own_parameters(module()), static_cast<uint64_t>(config_.seed),
-                              table_names(*model_));
-  ranks_->set_norm(*optimizer_, module());
-  if (plan_) {
-    if (auto* decoder = dynamic_cast<LanguageModel*>(model_.get())) decoder->set_recomputed_blocks(plan_->recomputed);
-    tiers_.emplace(*plan_, module(), &*optimizer_, device_);
-  }
-  if (config_.data.format == "preferences") {
-    part.emplace("reference");
-    std::optional<AutocastScope> autocast;
-    if (const auto settings = autocast_of(config_, *model_)) autocast.emplace(*settings);
-    const auto with_reference = [&](std::shared_ptr<const data::Dataset>& pairs, const char* name) {
-      if (pairs)
-        pairs =
-            reference_answers(pairs, *decoder_of(model_, "data.format"), config_,
-                              fmt::format("{}/data/{}.safetensors", options_.out, name), data_.text, found.has_value());
-    };
-    with_reference(data_.train, "train.reference");
-    with_reference(data_.valid, "valid.reference");
-  }
-  part.reset();
-  schedule_ = make_schedule(config_.optim, config_.steps);
-  loader_.emplace(data_.train, data::DataLoaderOptions{.batch_size = config_.batch,
-                                                       .shuffle = config_.data.shuffle,
-                                                       .seed = static_cast<uint64_t>(config_.seed),
-                                                       .repeat = true,
-                                                       .pin_memory = device_.is_cuda(),
-                                                       .part = ranks_->rank(),
-                                                       .parts = ranks_->size(),
-                                                       .part_sizes = ranks_->rows()});
-  steps_.emplace(*model_, *optimizer_, config_, device_, *ranks_, tiers_ ? &*tiers_ : nullptr);
-  if (found) {
-    const detail::OnceScope checkpoint("checkpoint");
-    try {
-      resume_from(*found);
-    } catch (const IoError&) {
-      if (trusting) throw NotWhole();
-      throw;
-    }
-  }
-  ranks_->take_gradients(module(), config_);
-  feeder_.emplace(*loader_, config_.accumulate, device_);
-  mended = data_.notes;
-  if (const std::string page = options_.out + "/report.html";
-      ranks_->leads() && !found && std::filesystem::exists(page))
-    mended.push_back(fmt::format("the report that was there, '{}', is kept as '{}'", page, io::keep_aside(page)));
-  if (found) recall_step();
-  if (ranks_->leads())
-    metrics_.emplace(options_.out + "/metrics.jsonl", step_, found ? found->state.log : LogMark{}, &mended);
-  if (!options_.log) return;
-  progress_.emplace(config_.steps, options_.log);
-  for (const std::string& w : warnings) note("skipping the " + w);
-  for (const std::string& m : mended) note(m);
-  const int64_t all = module().num_parameters(), trained = module().num_parameters(true);
-  note(fmt::format(
-      "{}, {} parameters{}; {} training tokens{}; {}", config_.model.family, format_count(static_cast<double>(all)),
-      trained == all ? "" : fmt::format(", {} of them trained", format_count(static_cast<double>(trained))),
-      format_count(static_cast<double>(data_.train_tokens)),
-      data_.valid ? fmt::format(", {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
-      device_.is_cuda() ? fmt::format("on {}", cuda::properties(device_.index).name)
-                        : fmt::format("{} threads", num_threads())));
-  if (ranks_->pipeline()) note(ranks_->pipeline()->to_text());
-  if (plan_) {
-    std::istringstream lines(to_text(*plan_));
-    for (std::string line; std::getline(lines, line);) note(line);
-  }
-  if (decays_gradient(config_.optim) && config_.optim.weight_decay > 0.01)
-    note(fmt::format("train.weight_decay = {} is added to the gradient by {}, where 0 to 0.001 is usual",
-                     config_.optim.weight_decay, config_.optim.optimizer));
-  if (found) {
-    note(fmt::format("going on after step {} from {}", step_, found->path));
-    if (const std::string text = schedule_change(found->state.config, config_, step_); !text.empty()) note(text);
-    progress_->resume(step_, elapsed_before_);
-  } else if (options_.resume) {
-    note("no checkpoint yet: starting from the beginning");
-  }
-}
-
-FoundRun Run::newest() const {
-  try {
-    const std::vector<std::string> all = io::list_checkpoints(options_.out);
-    if (!all.empty()) return find_run(all.back());
-  } catch (const IoError&) {
-  }
-  throw NotWhole();
-}
-
-void Run::resume_from(const FoundRun& found) {
-  const RunState& s = found.state;
-  for (const ConfigKey& key : config_keys()) {
-    const bool decides = key.name.starts_with("model.") || key.name.starts_with("tune.") || key.name == "data.format";
-    if (!decides && key.name != "train.optimizer") continue;
-    const std::string now = value_text(config_, key), then = value_text(s.config, key);
-    check(now == then, "train", key.name, " is ", now, ", but the run in '", options_.out, "' has ", then,
-          " (strata train --resume --out ", options_.out, " goes on with the run's own settings)");
-  }
-  load_run(found, module(), optimizer_.get(), distributed::size() > 1 ? &distributed::group("world") : nullptr);
-  loader_->set_state(s.sampler);
-  default_generator().set_state(s.rng);
-  if (steps_->scaler() && !s.loss_scale.empty()) steps_->scaler()->load_state(from_span<double>(s.loss_scale, {2}));
-  step_ = s.step;
-  tokens_ = s.tokens;
-  elapsed_before_ = s.elapsed_s;
-  saver_->found(found.path, step_);
-}
+}  // namespace
 
 // train.fit_seconds: thinks the number of steps over each time a twentieth of it has passed. What it decides is a
 // setting of the run like any other: it stands in the checkpoint, and the same number gives the same weights.
@@ -455,8 +200,7 @@ double Run::validate() {
   return total / count;
 }
 
-void Run::save() {
-  if (saver_->step() == step_ || config_.save_every < 0) return;
+RunState Run::state() {
   optimizer_->finish();
   RunState s;
   s.config = config_;
@@ -467,9 +211,15 @@ void Run::save() {
   s.base = base_;
   s.elapsed_s = elapsed();
   s.rng = default_generator().state();
-  if (metrics_) s.log = metrics_->mark();
   s.sampler = feeder_->state();
   if (steps_->scaler()) s.loss_scale = steps_->scaler()->state().to_vector<double>();
+  return s;
+}
+
+void Run::save() {
+  if (saver_->step() == step_ || config_.save_every < 0) return;
+  RunState s = state();
+  if (metrics_) s.log = metrics_->mark();
   saver_->save(s, module(), *optimizer_);
   if (config_.tune.method != "full" && ranks_->leads()) save_adapter_of(options_.out, *model_, config_);
 }
@@ -517,7 +267,7 @@ TrainResult Run::run() {
   if (config_.save_first && step_ == 0) save();
   std::string status;
   training_ = Clock::now();
-  std::optional<detail::OnceScope> first(std::in_place, "step");
+  std::optional<OnceScope> first(std::in_place, "step");
   while (step_ < config_.steps && status.empty()) {
     if (config_.fit_seconds > 0) fit();
     launch();
@@ -527,7 +277,7 @@ TrainResult Run::run() {
     const std::vector<double> wants =
         ranks_->vote({options_.stop_requested && options_.stop_requested() ? 1.0 : 0.0,
                       config_.max_seconds > 0 && training() >= config_.max_seconds ? 1.0 : 0.0,
-                      saver_->writes() ? 1.0 : 0.0});
+                      saver_->writes() ? 1.0 : 0.0, mirrors_ && mirrors_->under_way() ? 1.0 : 0.0});
     if (wants[2] == 0) saver_->finish();  // every rank has written its part
     const bool interrupted = wants[0] > 0, out_of_time = wants[1] > 0;
     if (!last && interrupted)
@@ -539,7 +289,12 @@ TrainResult Run::run() {
                            (step_ % config_.eval_every == 0 || last || (out_of_time && !status.empty()));
     // A card computes this step while the one before it is written down, unless more is wanted of this one; the first
     // is told of at once, as the second is queued op by op.
-    const bool alone = !device_.is_cuda() || launches_ == 1 || last || validates || saves || !status.empty();
+    const int64_t compared = config_.parallel.check_replicas;
+    // The copies of the step before are there: the older ones may go.
+    const bool mirrors = mirrors_ && !last && status.empty() && step_ >= mirror_at_ && wants[3] == 0;
+    const bool compares = compared > 0 && step_ % compared == 0;
+    const bool alone = !device_.is_cuda() || launches_ == 1 || last || validates || saves || compares || mirrors ||
+                       options_.after_step || !status.empty();
     const size_t ahead = alone ? 0 : 1;
     while (launched_.size() > ahead) {
       last_ = settle();
@@ -552,10 +307,19 @@ TrainResult Run::run() {
       if (progress_) progress_->update(last_);
       if (first) {
         first.reset();
-        if (device_.is_cuda()) note(detail::startup_text(seconds_since(begin_), once_before_, detail::once_seconds()));
+        if (device_.is_cuda()) note(startup_text(seconds_since(begin_), once_before_, once_seconds()));
       }
       if (!std::isnan(last_.valid_loss))
         note(fmt::format("step {}: validation loss {:.4f}", last_.step, last_.valid_loss));
+    }
+    if (options_.after_step) options_.after_step(step_, module());
+    if (compares) {  // before what is wrong is saved
+      optimizer_->finish();
+      check_replicas(step_, module().state_dict(), optimizer_->state_dict());
+    }
+    if (mirrors) {
+      mirror_at_ = step_ / config_.parallel.mirror * config_.parallel.mirror + config_.parallel.mirror;
+      mirrors_->begin(step_, encode_run(state(), module(), *optimizer_));
     }
     if (status.empty() && saves) {
       save();
@@ -582,16 +346,52 @@ TrainResult Run::run() {
           .peak_reserved = memory.peak_reserved};
 }
 
+}  // namespace detail
+
+namespace {
+
+// The settings for the ranks that are left: the same batch, shared out among them.
+TrainConfig for_fewer(TrainConfig c) {
+  c.parallel.dp = 0;
+  c.parallel.shares.clear();
+  const int64_t dp = distributed::size() / (c.parallel.tp * c.parallel.pp * c.parallel.cp);
+  if (dp > 0 && c.batch % dp != 0 && c.parallel.exact == 0)
+    for (int64_t r = 0; r < dp; ++r) c.parallel.shares += r == 0 ? "1" : " 1";
+  return c;
+}
+
+TrainResult train_once(const TrainConfig& config, const TrainOptions& options, detail::Mirrors* mirrors) {
+  std::optional<detail::Run> run;
+  try {
+    run.emplace(config, options, true, mirrors);
+  } catch (const detail::NotWhole&) {
+    run.emplace(config, options, false, mirrors);
+  }
+  return run->run();
+}
+
 }  // namespace
 
 TrainResult train(const TrainConfig& config, const TrainOptions& options) try {
-  std::optional<Run> run;
-  try {
-    run.emplace(config, options, true);
-  } catch (const NotWhole&) {
-    run.emplace(config, options, false);
+  TrainConfig c = config;
+  TrainOptions o = options;
+  std::optional<detail::Mirrors> mirrors;
+  if (c.parallel.mirror > 0) mirrors.emplace();
+  // Who takes another's place finds a run.
+  if (distributed::job().joins >= 0) o.resume = true;
+  const int ranks = distributed::size();
+  while (true) {
+    try {
+      return train_once(ranks == distributed::size() ? c : for_fewer(c), o, mirrors ? &*mirrors : nullptr);
+    } catch (const Error& e) {
+      if (!distributed::can_rejoin()) throw;
+      const std::string what = e.what();
+      if (o.log && distributed::rank() == 0)
+        std::fputs(fmt::format("\n{}\nthe run goes on when the others are there\n", what).c_str(), o.log);
+    }
+    distributed::rejoin();
+    o.resume = true;
   }
-  return run->run();
 } catch (const MemoryError& e) {  // what the run held is free again
   throw_advised(config, e);
 }

@@ -1,10 +1,13 @@
 #pragma once
 // The training loop of language models: what `strata train` runs.
 
+#include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
 
 #include "strata/core/error.h"
+#include "strata/nn/module.h"
 #include "strata/train/config.h"
 #include "strata/train/metrics.h"
 
@@ -19,6 +22,8 @@ struct TrainOptions {
   std::FILE* log = stderr;  ///< the progress line and notes; nullptr for none
   /// Whether a run whose [memory] moves something is refused where its plan takes more of a tier than is free.
   bool memory_check = true;
+  /// Called after every step with its number and the model: what it changes is trained on.
+  std::function<void(int64_t step, nn::Module& model)> after_step = nullptr;
 };
 
 /// How a run ended.
