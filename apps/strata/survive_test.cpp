@@ -42,8 +42,9 @@ class Survive : public RanksTest {
       over = true;
     });
     for (const auto& [step, rank] : kills) {
+      EXPECT_TRUE(wait_until(over, [&] { return last_step(out) >= 1; }));
+      const pid_t pid = rank_process(dir_ / out, rank);  // before its last moment: it takes a while
       EXPECT_TRUE(wait_until(over, [&, s = step] { return last_step(out) >= s; })) << "step " << step;
-      const pid_t pid = rank_process(dir_ / out, rank);
       EXPECT_GT(pid, 0) << "rank " << rank << " had ended by step " << step;
       if (pid > 0) ::kill(pid, SIGKILL);
     }
@@ -56,16 +57,16 @@ class Survive : public RanksTest {
     ASSERT_EQ(static_cast<int64_t>(all.size()), steps);
     for (int64_t i = 0; i < steps; ++i) EXPECT_EQ(all[static_cast<size_t>(i)].step, i + 1);
   }
-  const std::string settings_ = "--set model.dropout=0.1 --set train.save_every=0 --steps 150 ";
+  const std::string settings_ = "--set model.dropout=0.1 --set train.save_every=0 --steps 80 ";
 };
 
 TEST_F(Survive, AnotherProcessTakesThePlaceAndTheMirroredStepComesBack) {
   const Result whole = strata(on(2, "whole") + settings_);
   ASSERT_EQ(whole.status, 0) << whole.output;
-  const Result r = disturbed(2, "--restarts 3", "killed", settings_ + "--set parallel.mirror=2 ", {{10, 1}, {60, 0}});
+  const Result r = disturbed(2, "--restarts 3", "killed", settings_ + "--set parallel.mirror=2 ", {{10, 1}, {30, 0}});
   ASSERT_EQ(r.status, 0) << r.output;
   EXPECT_EQ(weights("killed"), weights("whole"));
-  expect_whole_log("killed", 150);
+  expect_whole_log("killed", 80);
   EXPECT_NE(r.output.find("strata: rank 1 ("), r.output.npos) << r.output;
   EXPECT_NE(r.output.find("was killed by SIGKILL; another process takes its place (1 of 3)"), r.output.npos)
       << r.output;
@@ -86,7 +87,7 @@ TEST_F(Survive, PartsComeBackFromTheNeighbour) {
 }
 
 TEST_F(Survive, WithoutAMirrorTheCheckpointComesBack) {
-  const std::string more = "--set model.dropout=0.1 --set train.save_every=10 --steps 150 ";
+  const std::string more = "--set model.dropout=0.1 --set train.save_every=10 --steps 80 ";
   const Result whole = strata(on(2, "whole") + more);
   ASSERT_EQ(whole.status, 0) << whole.output;
   const Result r = disturbed(2, "--restarts 1", "killed", more, {{25, 0}});
@@ -104,11 +105,11 @@ TEST_F(Survive, TheOthersGoOnAlone) {
   ASSERT_EQ(r.status, 0) << r.output;
   EXPECT_EQ(weights("killed"), weights("whole"));
   EXPECT_NE(r.output.find("was killed by SIGKILL; 1 rank goes on"), r.output.npos) << r.output;
-  EXPECT_NE(r.output.find("finished: 150 steps"), r.output.npos) << r.output;
+  EXPECT_NE(r.output.find("finished: 80 steps"), r.output.npos) << r.output;
 }
 
 TEST_F(Survive, ABatchIsSharedOutAmongThoseThatAreLeft) {
-  const std::string more = "--set train.save_every=0 --set parallel.mirror=1 --steps 150 ";
+  const std::string more = "--set train.save_every=0 --set parallel.mirror=1 --steps 80 ";
   const Result whole = strata(on(4, "whole") + more);
   ASSERT_EQ(whole.status, 0) << whole.output;
   const Result r = disturbed(4, "--min-ranks 3", "killed", more, {{20, 1}});
