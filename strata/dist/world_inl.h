@@ -468,14 +468,14 @@ class World {
   std::vector<RankView> aftermath(const std::vector<int>& ranks) {
     const Clock::time_point since = Clock::now();
     std::vector<RankState> states;
-    std::map<size_t, std::string> failures;  // also of those whose place another process has taken meanwhile
+    std::map<size_t, RankState> failed;  // also those whose place another process has taken meanwhile
     do {
       try {
         states = by_rank(membership_->client->beat(mine()), formed());
         for (size_t r = 0; r < states.size(); ++r) {
-          if (!states[r].failure.empty()) failures[r] = states[r].failure;
+          if (!states[r].failure.empty()) failed[r] = states[r];
         }
-        for (const auto& [r, why] : failures) states[r].failure = why;
+        for (const auto& [r, state] : failed) states[r] = state;
       } catch (const Error& e) {
         // Without a coordinator each rank speaks for itself.
         RankView own{job_.rank, host_, getpid(), {}, false, recorder().now(), 0};

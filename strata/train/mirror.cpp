@@ -66,8 +66,9 @@ Source source_of(const All& all, size_t rank, int64_t step, bool alike) {
 
 // A group of all ranks that nothing else waits in: its name tells it from those of gradients.
 distributed::Group& own_group() {
+  const distributed::Mesh mesh = distributed::mesh();
   std::string axes;
-  for (const distributed::Mesh::Axis& a : distributed::mesh().axes()) axes += (axes.empty() ? "" : "+") + a.name;
+  for (const distributed::Mesh::Axis& a : mesh.axes()) axes += (axes.empty() ? "" : "+") + a.name;
   return distributed::group(cat(axes, "+", axes, "+", axes, "+", axes));
 }
 
