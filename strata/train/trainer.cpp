@@ -34,6 +34,7 @@
 #include "strata/train/generate.h"
 #include "strata/train/machine.h"
 #include "strata/train/model_pipeline_inl.h"
+#include "strata/train/plan/auto_layout.h"
 #include "strata/train/precision.h"
 #include "strata/train/progress.h"
 #include "strata/train/ranks.h"
@@ -139,6 +140,7 @@ class Run {
 Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) : config_(config), options_(options) {
   strata::validate(config_);
   apply_init(config_);
+  config_ = plan::settle_layout(config_, options_.log);
   device_ = Ranks::device(config_);
   if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
   const std::jthread libraries = cuda::detail::load_libraries(device_);
