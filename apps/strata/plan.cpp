@@ -46,6 +46,7 @@ plan::Machine machine_of(const Arguments& a, const TrainConfig& config) {
     if (a.ranks % a.hosts != 0)
       throw UsageError(fmt::format("--hosts {} does not divide the {} ranks", a.hosts, a.ranks));
     m.links.ranks_per_host = static_cast<int>(a.ranks / a.hosts);
+    m.links.pairs.clear();
   }
   return m;
 }
@@ -92,7 +93,7 @@ void add_plan(CLI::App& app, Body& body) {
   std::string cards;
   for (const lab::KnownCard& c : lab::known_cards()) cards += (cards.empty() ? "" : ", ") + std::string(c.name);
   plan->add_option("--card", a->card, "For cards that were measured elsewhere: " + cards)->type_name("NAME");
-  plan->add_option("--hosts", a->hosts, "Hosts that the ranks are shared out to, evenly")->type_name("H")->check(at_least(1));
+  plan->add_option("--hosts", a->hosts, "Hosts that the ranks are shared out to, evenly; a file's pairs are then taken to be alike in and between hosts")->type_name("H")->check(at_least(1));
   plan->add_option("--memory", a->memory, "What a rank may take, e.g. 141GiB [what the file or the card says]")
       ->type_name("BYTES");
   plan->add_option("--rows", a->rows, "Layouts to show; memory of these is estimated one by one")

@@ -138,9 +138,9 @@ class Run {
 };
 
 Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) : config_(config), options_(options) {
+  config_ = plan::settle_layout(config_, options_.log);
   strata::validate(config_);
   apply_init(config_);
-  config_ = plan::settle_layout(config_, options_.log);
   device_ = Ranks::device(config_);
   if (device_.is_cuda()) cuda::properties(device_.index);  // says why where there is no such card
   const std::jthread libraries = cuda::detail::load_libraries(device_);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "strata/core/error.h"
+#include "strata/core/parallel.h"
 #include "strata/dist/group.h"
 #include "strata/io/files.h"
 #include "strata/memory/bounds.h"
@@ -68,6 +69,7 @@ TrainConfig settle_layout(const TrainConfig& config, std::FILE* log) {
     }
   };
   if (config.parallel.links.empty()) {
+    if (config.threads > 0) set_num_threads(static_cast<int>(config.threads));  // as the run will have
     Machine machine = measure_machine(Ranks::device(config), config.dtype);
     machine.memory -= int64_t{64} << 20;  // the program itself
     if (leads) attempt([&] { return planned(config, machine, log); });

@@ -258,7 +258,7 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
   const pipeline::Simulation run =
       pipeline::simulate(t.table, costs, s.net.message(s.stages, message), std::max(t.proof.buffers, 2));
   // Behind its last action a rank's gradients are averaged, as far as they have not gone under its backward.
-  double end = run.seconds, tail_bytes = 0;
+  double end = run.seconds, tail_bytes = 0, waits = 0;
   const double overlap = p.machine().links.overlap;
   for (size_t r = 0; r < ranks; ++r) {
     const Here& h = here[r];
@@ -273,7 +273,7 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
                                                                                           : c.weight);
     const double update = p.update(h.trained / std::max(trained, 1.0) * own / tp);
     const double back = s.l.zero > 0 ? s.net.seconds(Collective::all_gather, s.parted, bytes) : 0;
-    end = std::max(end, done + wait + update + back);
+    if (done + wait + update + back > end) end = done + wait + update + back, waits = wait + back;
     f.computes = std::max(f.computes, run.busy[r] + update);
     const double moved = (s.gradients.size > 1 ? Network::sent(Collective::all_reduce, s.gradients.size, bytes) : 0) +
                          (s.l.zero > 0 ? Network::sent(Collective::all_gather, s.parted.size, bytes) : 0);
@@ -289,8 +289,7 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
   talk(s, after);
   f.seconds = end + after.now();
   f.bubble = run.bubble * run.seconds / f.seconds;
-  f.exposed = f.seconds - run.seconds - p.update(1.0 / static_cast<double>(ranks));
-  f.exposed = std::max(f.exposed, after.now());
+  f.exposed = waits + after.now();
   f.exposed_bytes = static_cast<int64_t>(tail_bytes + after.exposed_bytes());
 
   double start = 0;

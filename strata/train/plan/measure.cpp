@@ -153,7 +153,8 @@ void measure_pairs(Machine& m, Device device) {
   for (int i = 0; i < n; ++i) {  // of a rank to itself: nothing asks for it
     m.links.pairs[static_cast<size_t>(i * n + i)] = m.links.pairs[static_cast<size_t>(i * n + (i + 1) % n)];
   }
-  m.links.inside = m.links.between = m.links.pairs[1];
+  const int next = m.links.ranks_per_host < n ? m.links.ranks_per_host : 1;
+  m.links.inside = m.links.of(0, 1), m.links.between = m.links.of(0, next);
 }
 
 // A collective of all ranks beside what pairs let one expect, and how much of it a rank's computing hides.

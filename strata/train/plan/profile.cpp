@@ -123,7 +123,7 @@ Profile::Profile(const TrainConfig& config, const Machine& machine) : config_(co
         "what the machine computes is not known: gb_s, gflops and matmul_f32 of its limits are wanted");
   measure_memory();
   decoder_ = dynamic_cast<const LanguageModel*>(model_.get());
-  config_.model.vocab = memory_.begin()->second.low.config.model.vocab;
+  config_.model = memory_.begin()->second.low.config.model;  // with what a model that is there says of itself
   const int64_t blocks = decoder_ ? static_cast<int64_t>(decoder_->blocks.size()) : -1;
   tokens = static_cast<double>(row_tokens(config_).read + row_tokens(config_).written);
   const bool low_bits = config_.dtype != "f32";
