@@ -361,6 +361,7 @@ AloneEstimate estimate_alone(const TrainConfig& given, std::optional<int64_t> re
                              int64_t layered) {
   if (given.parallel.dp > 0) check_experts(given, given.parallel.dp);
   const TrainConfig config = in_micro_batches(rows_of_a_rank(checked(given)), given.parallel.dp);
+  memory::backend(Device::meta()).release_cached();  // of dry runs before: it counted as taken, and would be used again
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
   DryRun run(config, recomputed, saved);

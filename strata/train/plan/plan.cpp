@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -64,9 +65,10 @@ std::vector<size_t> pareto_front(const std::vector<std::pair<double, double>>& p
 }
 
 Plan plan_layouts(const TrainConfig& config, int64_t ranks, const Machine& machine, const PlanOptions& options) {
-  const Profile profile(config, machine);
+  std::optional<Profile> known(std::in_place, config, machine);
+  const Profile& profile = *known;
   Plan plan{.ranks = ranks, .memory = options.memory > 0 ? options.memory : machine.memory};
-  const TrainConfig& whole = profile.config();
+  const TrainConfig whole = profile.config();
   plan.tokens = static_cast<double>(config.batch * config.accumulate) * profile.tokens;
   Forecaster forecaster(profile);
   Reasons reasons;
@@ -92,6 +94,7 @@ Plan plan_layouts(const TrainConfig& config, int64_t ranks, const Machine& machi
     return std::pair(a.forecast.seconds, a.forecast.peak) < std::pair(b.forecast.seconds, b.forecast.peak);
   };
   std::ranges::stable_sort(plan.layouts, faster);
+  known.reset();  // its model would count as memory that dry runs need not take
   // What a run would be refused for: the trainer's own estimate has the last word on those that are shown.
   for (size_t i = 0; i < plan.layouts.size() && i < static_cast<size_t>(std::max<int64_t>(options.sure, 0));) {
     Planned& p = plan.layouts[i];

@@ -245,17 +245,20 @@ TEST(Plans, TheFrontIsExact) {
 
 // The forecast's memory beside the trainer's own estimate, for rows, passes and shares that were not measured.
 TEST(Plans, MemoryIsTheEstimates) {
-  const TrainConfig config = small({"model.dim=128", "train.batch=32"});
+  const TrainConfig config = small({"model.dim=256", "train.batch=64"});
   const Plan plan = plan_layouts(config, 4, machine(), {.sure = 0});
   int looked_at = 0;
+  double off = 0;
   for (size_t i = 0; i < plan.layouts.size(); i += 7) {
     const Planned& p = plan.layouts[i];
     if (p.layout.pp > 1) continue;
     const auto want = static_cast<double>(estimate_memory(p.layout.applied(config)).peak);
-    EXPECT_NEAR(static_cast<double>(p.forecast.peak), want, 0.1 * want) << p.layout.to_text();
+    EXPECT_NEAR(static_cast<double>(p.forecast.peak), want, 0.25 * want) << p.layout.to_text();
+    off += std::abs(static_cast<double>(p.forecast.peak) / want - 1);
     ++looked_at;
   }
   EXPECT_GT(looked_at, 8);
+  EXPECT_LT(off / looked_at, 0.05);
 }
 
 TEST(Plans, WhatDoesNotFitIsLeftOut) {

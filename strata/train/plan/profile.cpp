@@ -5,6 +5,7 @@
 #include "strata/core/recording.h"
 #include "strata/lab/step_costs.h"
 #include "strata/train/conversations_inl.h"
+#include "strata/train/fine_tune_inl.h"
 #include "strata/train/model_pipeline_inl.h"
 #include "strata/train/plan/profile_inl.h"
 #include "strata/train/precision.h"
@@ -184,10 +185,12 @@ void Profile::measure_memory() {
         return estimate_alone(c);
       };
       Memory& m = memory_[{several, again}];
-      m = {of(kLowRows), of(kHighRows)};
-      if (!model_) model_ = m.low.model;
-      m.low.model = m.high.model = model_;
+      // Each by itself: what is kept of one would be memory that the next need not take.
+      m.low = of(kLowRows), m.low.model = nullptr;
+      m.high = of(kHighRows), m.high.model = nullptr;
     }
+  const DeviceScope dry(Device::meta());
+  model_ = make_tuned_model(memory_.begin()->second.low.config);
 }
 
 LayerTimes Profile::times(size_t layer, double rows, double parts, double cut, bool recompute) const {

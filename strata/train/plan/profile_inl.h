@@ -67,7 +67,7 @@ class Profile {
   // Seconds of the update of so many of the trained elements, and of reading and writing gradients once more.
   double update(double share) const;
   double moving(double bytes) const { return bytes / (1e9 * machine_.limits.gb_s * machine_.efficiency); }
-  // Memory of one rank alone.
+  // Memory of one rank alone, without a model.
   AloneEstimate alone(double rows, int64_t accumulate, bool recompute) const;
   // Layers' costs as a pipeline cuts by them.
   const std::vector<distributed::pipeline::LayerCost>& cut_by() const { return cut_by_; }
