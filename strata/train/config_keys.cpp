@@ -143,6 +143,10 @@ std::vector<ConfigKey> make_keys() {
        model<&M::tied_embeddings>},
       {"model.rope_theta", kNumber, "Base of the rotary frequencies (llama).", "", 1, 1e12, model<&M::rope_theta>},
       {"model.norm_eps", kNumber, "Added to the variance inside the norms.", "", 1e-12, 1, model<&M::norm_eps>},
+      {"model.residual", kText,
+       "What attention and feed-forward parts read: all that those before them added, or with ladder all but the last "
+       "one's, whose sum with parallel.tp then travels while they compute (another model, trained as such).",
+       "plain ladder", 0, 0, model<&M::residual>},
       {"model.experts", kInteger,
        "Experts in place of each feed-forward layer, gated ones of ffn_dim without biases, of which each token takes "
        "some; 0 for none.",

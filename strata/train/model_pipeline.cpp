@@ -107,6 +107,8 @@ void ModelPipeline::check_settings(const TrainConfig& c, int64_t dp) {
   check(c.dtype != "fp8", "train", "parallel.pp = ", pp, " is not for train.dtype = fp8");
   check(c.model.experts == 0 || (c.model.balance_loss == 0 && c.model.z_loss == 0), "train", "parallel.pp = ", pp,
         " is for model.balance_loss = 0 and model.z_loss = 0: stages before the last have no loss");
+  check(c.model.residual == "plain", "train", "parallel.pp = ", pp, " is for model.residual = plain, not ",
+        c.model.residual, ": stages hand on one tensor");
   const int64_t rows = c.batch / std::max<int64_t>(dp, 1), pieces = ModelPipeline::pieces(c, dp);
   check(rows % pieces == 0, "train", "parallel.micro_batches is ", pieces, ", which does not divide the ", rows,
         " rows that a rank has of each batch");
