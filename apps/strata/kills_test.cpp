@@ -163,7 +163,7 @@ TEST_F(Kills, AnyRankAtAnyMomentChangesNothing) {
 TEST_F(Kills, WithNewProcessesTheOthersGoOn) {
   const char* given = std::getenv("STRATA_KILLS");
   const int wanted = given != nullptr ? std::atoi(given) : 3;
-  const std::string steps = std::to_string(40 + 40 * wanted);
+  const std::string steps = std::to_string(20 + 20 * wanted);
   const auto with = [&](const std::string& out) {
     std::vector<std::string> all = arguments(out, false);
     all.insert(all.begin() + 1, {"--restarts", std::to_string(wanted)});
@@ -184,7 +184,7 @@ TEST_F(Kills, WithNewProcessesTheOthersGoOn) {
     return all.empty() ? int64_t{0} : all.back().step;
   };
   std::vector<double> seconds;
-  for (int64_t next = 5; static_cast<int>(seconds.size()) < wanted; next = last() + 5) {
+  for (int64_t next = 5; static_cast<int>(seconds.size()) < wanted; next = last() + 3) {
     const auto end = Clock::now() + std::chrono::minutes(2);
     const auto until = [&](int64_t step) {
       while (last() < step && child.running() && Clock::now() < end)

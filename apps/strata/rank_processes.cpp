@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include "apps/strata/binding.h"
 #include "strata/core/parallel.h"
 
 namespace strata::cli {
@@ -20,44 +21,55 @@ bool sets(const std::vector<std::string>& environment, std::string_view name) {
 }  // namespace
 
 void RankProcesses::start(const HostStart& start, int input, const sigset_t& signals) {
-  shared_ = {.path = find_program(start.command.at(0)),
-             .arguments = start.command,
-             .environment = start.environment,
-             .folder = start.folder,
-             .signals = signals};
-  first_ = start.first;
-  if (!sets(start.environment, "STRATA_NUM_THREADS") && !sets(start.environment, "OMP_NUM_THREADS"))
-    shared_.environment.push_back(fmt::format("STRATA_NUM_THREADS={}", std::max(1, num_threads() / start.count)));
-  shared_.environment.push_back(fmt::format("WORLD_SIZE={}", start.size));
-  shared_.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", start.count));
+  Start one{.path = find_program(start.command.at(0)),
+            .arguments = start.command,
+            .environment = start.environment,
+            .folder = start.folder,
+            .signals = signals};
+  const Binding binding = bind_ranks(parse_bind(start.bind), start.first, start.count, start.environment);
+  if (!binding.line.empty()) events_.line(-1, true, "strata: " + binding.line);
+  const bool counted = sets(start.environment, "STRATA_NUM_THREADS") || sets(start.environment, "OMP_NUM_THREADS");
+  one.environment.push_back(fmt::format("WORLD_SIZE={}", start.size));
+  one.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", start.count));
+  const size_t shared = one.environment.size();
   for (int i = 0; i < start.count; ++i) {
-    Start one = shared_;
-    one.input = start.first + i == 0 ? input : -1;
-    Process p{start.first + i, 0, {}, {}};
-    begin(p, std::move(one));
+    const int rank = start.first + i;
+    one.environment.resize(shared);
+    one.environment.push_back(fmt::format("RANK={}", rank));
+    one.environment.push_back(fmt::format("LOCAL_RANK={}", i));
+    int threads = num_threads() / start.count;
+    if (!binding.shares.empty()) {
+      const ProcessorShare& share = binding.shares[static_cast<size_t>(i)];
+      one.processors = share.processors;
+      threads = share.threads;
+    }
+    if (!counted) one.environment.push_back(fmt::format("STRATA_NUM_THREADS={}", std::max(1, threads)));
+    one.input = rank == 0 ? input : -1;
+    Process p{.rank = rank, .pid = 0, .start = one, .output = {}, .error = {}};
+    begin(p);
+    p.start.input = -1;  // another process in its place has none
     processes_.push_back(std::move(p));
-    events_.started(processes_.back().rank, processes_.back().pid);
+    events_.started(rank, processes_.back().pid);
   }
 }
 
-void RankProcesses::begin(Process& process, Start one) {
-  one.environment.push_back(fmt::format("RANK={}", process.rank));
-  one.environment.push_back(fmt::format("LOCAL_RANK={}", process.rank - first_));
+void RankProcesses::begin(Process& process) {
   Pipe output, error;
-  one.output = output.writes.get();
-  one.error = error.writes.get();
-  process.pid = start_process(one);
+  process.start.output = output.writes.get();
+  process.start.error = error.writes.get();
+  process.pid = start_process(process.start);
   guard_.add(process.pid);
   process.output.emplace(std::move(output.reads));
   process.error.emplace(std::move(error.reads));
 }
 
 void RankProcesses::replace(int rank, const std::vector<std::string>& more) {
-  Start one = shared_;
-  one.environment.insert(one.environment.end(), more.begin(), more.end());
   for (Process& p : processes_) {
     if (p.rank != rank || p.pid > 0) continue;
-    begin(p, std::move(one));
+    const std::vector<std::string> own = p.start.environment;
+    p.start.environment.insert(p.start.environment.end(), more.begin(), more.end());
+    begin(p);
+    p.start.environment = own;  // what is said of the next one may be another thing
     events_.started(rank, p.pid);
     return;
   }

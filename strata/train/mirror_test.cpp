@@ -25,7 +25,7 @@ TrainConfig small(int64_t dim) {
   c.model.dim = dim;
   c.model.heads = 2;
   c.model.context = 8;
-  c.model.vocab = 11;
+  c.model.vocab = 256;
   return c;
 }
 

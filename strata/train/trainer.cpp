@@ -352,6 +352,7 @@ namespace {
 
 // The settings for the ranks that are left: the same batch, shared out among them.
 TrainConfig for_fewer(TrainConfig c) {
+  if (c.parallel.automatic) return c;
   c.parallel.dp = 0;
   c.parallel.shares.clear();
   const int64_t dp = distributed::size() / (c.parallel.tp * c.parallel.pp * c.parallel.cp);
@@ -376,6 +377,8 @@ TrainResult train(const TrainConfig& config, const TrainOptions& options) try {
   TrainConfig c = config;
   TrainOptions o = options;
   std::optional<detail::Mirrors> mirrors;
+  check(c.parallel.mirror == 0 || !c.parallel.automatic, "train", "parallel.mirror is not for parallel.auto, which may "
+        "find another layout when a run goes on: give the one that strata plan names");
   if (c.parallel.mirror > 0) mirrors.emplace();
   // Who takes another's place finds a run.
   if (distributed::job().joins >= 0) o.resume = true;

@@ -15,6 +15,7 @@
 #include "strata/train/conversations_inl.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/model_pipeline_inl.h"
+#include "strata/train/plan/auto_layout.h"
 #include "strata/train/precision.h"
 #include "strata/train/startup.h"
 #include "strata/train/trainer_inl.h"
@@ -31,7 +32,9 @@ bool alike(const ParallelConfig& p) {
 }  // namespace
 
 Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, Mirrors* mirrors)
-    : config_(config), options_(options), mirrors_(mirrors) {
+    : config_(plan::settle_layout(config, distributed::rank() == 0 ? options.log : nullptr)),
+      options_(options),
+      mirrors_(mirrors) {
   strata::validate(config_);
   apply_init(config_);
   device_ = Ranks::device(config_);
