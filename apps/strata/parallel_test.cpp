@@ -100,6 +100,33 @@ TEST_F(Parallel, ARunWithWeightsInPartsGoesOnInAnyLayout) {
   EXPECT_EQ(text.status, 0) << text.output;
 }
 
+// Another model than the plain one, which its checkpoints know, and the same on any number of ranks.
+TEST_F(Parallel, ALadderLearnsWhatOneProcessDoes) {
+  const std::string more = "--steps 20 --set model.family=llama --set model.heads=4 --set model.residual=ladder ";
+  ASSERT_EQ(strata(train("one") + more).status, 0);
+  const Result plain = strata(train("plain") + more + "--set model.residual=plain");
+  ASSERT_EQ(plain.status, 0) << plain.output;
+  const auto want = metrics("one");
+  ASSERT_EQ(want.size(), 20U);
+  EXPECT_NE(want[19].loss, metrics("plain")[19].loss);
+  for (const char* sequence : {"true", "false"}) {
+    const std::string out = cat("ladder_", sequence);
+    const Result r = strata(on(2, out) + more + "--set parallel.tp=2 --set parallel.sequence=" + sequence);
+    ASSERT_EQ(r.status, 0) << r.output;
+    const auto got = metrics(out);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i].loss, want[i].loss, 1e-3) << "step " << i + 1;
+  }
+  // The checkpoint says what it is: one process goes on, and writes.
+  const Result whole = strata("train --resume --steps 22 --set parallel.tp=1 --out " + (dir_ / "ladder_true"));
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  EXPECT_EQ(strata("generate --checkpoint " + (dir_ / "ladder_true") + " --prompt line --tokens 4").status, 0);
+  const Result stages = strata(on(2, "stages") + more + "--set parallel.pp=2");
+  EXPECT_NE(stages.status, 0);
+  EXPECT_NE(stages.output.find("parallel.pp = 2 is for model.residual = plain, not ladder"), std::string::npos)
+      << stages.output;
+}
+
 TEST_F(Parallel, ADivergedStepIsNamedByAllThatShareWeights) {
   const Result r = strata(on(2, "diverged") +
                           "--set model.heads=4 --set parallel.tp=2 --set train.lr=1000 --set train.warmup=0 --set "

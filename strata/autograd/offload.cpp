@@ -11,6 +11,17 @@
 
 namespace strata {
 
+namespace {
+// A flag that is set while one lives.
+struct Set {
+  explicit Set(bool& f) : flag(f), before(std::exchange(f, true)) {}
+  ~Set() { flag = before; }
+  Set(const Set&) = delete;
+  bool& flag;
+  bool before;
+};
+}  // namespace
+
 // ---- backward ------------------------------------------------------------------------------------------------------
 
 Ref<Storage> SavedTensorOffload::Impl::bring(Slot& s, Slot::User& user) {
@@ -27,12 +38,7 @@ Ref<Storage> SavedTensorOffload::Impl::bring(Slot& s, Slot::User& user) {
     return s.source;
   }
   if (!s.near && s.recipe) {
-    struct Making {
-      explicit Making(bool& f) : flag(f), before(std::exchange(f, true)) {}
-      ~Making() { flag = before; }
-      bool& flag;
-      bool before;
-    } scope(making);
+    const Set scope(making);
     const std::vector<Ref<Storage>> made =
         offload::run(*s.recipe, [this](Slot& r, Slot::User& u) { return bring(r, u); });
     for (size_t i = 0; i < s.recipe->results.size(); ++i) {
@@ -114,18 +120,26 @@ void SavedTensorOffload::Impl::ahead(const SavedTensorHooks* self, std::span<Nod
   }
   int64_t taken = 0;
   size_t looked = node;
-  for (; !wanted.empty(); wanted.pop_front()) {
-    const std::shared_ptr<Slot> s = wanted.front().slot.lock();
-    if (!s || s->source || s->near || s->fetching) continue;
-    const bool soon = wanted.front().node <= node + 1;
+  while (!wanted.empty()) {
+    // Taken out before it is fetched: whoever finds no memory meanwhile puts others back in front.
+    const Wanted next = wanted.front();
+    const std::shared_ptr<Slot> s = next.slot.lock();
+    if (!s || s->source || s->near || s->fetching) {
+      wanted.pop_front();
+      continue;
+    }
+    const bool soon = next.node <= node + 1;
     // Until it is used it stands beside what is taken meanwhile.
-    for (; looked < wanted.front().node; ++looked) taken = std::max(taken, takes[looked]);
+    for (; looked < next.node; ++looked) taken = std::max(taken, takes[looked]);
     const int64_t live = memory::stats(s->device).live_total + taken;
     if (!soon && live + s->bytes > std::min(most_live + options.fetch_bytes, ceiling)) return;
+    wanted.pop_front();
+    const Set fetching(looking_ahead);
     try {
       fetch(*s);
-      early.push_back(wanted.front());
+      early.push_back(next);
     } catch (const MemoryError&) {  // backward asks again, with more room or this error
+      wanted.push_front(next);
       return;
     }
   }

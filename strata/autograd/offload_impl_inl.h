@@ -127,6 +127,8 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   std::vector<int64_t> takes;
   const Node* expected = nullptr;  // the next; only compared
   bool making = false;             // a recipe runs
+  // ahead() fetches: what backward wants sooner, and has, does not make room for it.
+  bool looking_ahead = false;
 };
 
 // What stands for a saved tensor.

@@ -399,7 +399,7 @@ bool SavedTensorOffload::Impl::relieve(Device wanted_of, int64_t bytes) noexcept
         first->waits = false;
         window_bytes -= first->bytes;
         send(first);
-      } else if (!forward && !early.empty()) {
+      } else if (!forward && !early.empty() && !looking_ahead) {
         // What came back first of all that is not wanted yet: it will come once more.
         ceiling = std::min(ceiling, memory::stats(device).live_total - bytes);
         const Wanted last = early.back();
@@ -411,7 +411,7 @@ bool SavedTensorOffload::Impl::relieve(Device wanted_of, int64_t bytes) noexcept
         wanted.push_front(last);
         given += s->bytes;
       } else {
-        if (!forward) given += let_go(bytes - given);
+        if (!forward && !looking_ahead) given += let_go(bytes - given);
         break;
       }
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -13,7 +15,12 @@ struct Relievers {
   std::mutex mutex;
   std::vector<std::weak_ptr<Reliever>> all;
   std::atomic<size_t> count{0};
+  std::vector<Device> busy;  // those that a thread asks for now
+  std::condition_variable free;
+  uint64_t times = 0;  // that somebody gave
 };
+// A thread that is asked for what another thread waits for, against the rule, is not waited for without end.
+constexpr std::chrono::seconds kMostWait{2};
 Relievers& relievers() {
   static Relievers& r = *new Relievers;  // asked by static objects' destructors too
   return r;
@@ -30,14 +37,21 @@ void add_reliever(std::weak_ptr<Reliever> reliever) {
   r.count.store(r.all.size(), std::memory_order_release);
 }
 
+// One thread asks at a time for each device: a second would find those who can give at work for the first, and fail while
+// there is memory to be had.
 bool relieve(Device device, int64_t bytes) noexcept {
   Relievers& r = relievers();
   if (t_relieving || r.count.load(std::memory_order_acquire) == 0) return false;
-  std::vector<std::weak_ptr<Reliever>> all;
-  {
-    const std::lock_guard lock(r.mutex);
-    all = r.all;
-  }
+  std::unique_lock lock(r.mutex);
+  const uint64_t times = r.times;
+  const auto busy = [&] { return std::ranges::find(r.busy, device) != r.busy.end(); };
+  const bool waits = busy();
+  // Of the system's clock: the other is no call that the thread sanitizer knows.
+  if (waits) (void)r.free.wait_until(lock, std::chrono::system_clock::now() + kMostWait, [&] { return !busy(); });
+  if (waits && r.times != times) return true;  // maybe that was enough
+  r.busy.push_back(device);
+  const std::vector<std::weak_ptr<Reliever>> all = r.all;
+  lock.unlock();
   t_relieving = true;
   bool given = false;
   for (const std::weak_ptr<Reliever>& w : all) {
@@ -48,6 +62,11 @@ bool relieve(Device device, int64_t bytes) noexcept {
     }
   }
   t_relieving = false;
+  lock.lock();
+  r.busy.erase(std::ranges::find(r.busy, device));
+  r.times += given;
+  lock.unlock();
+  r.free.notify_all();
   return given;
 }
 

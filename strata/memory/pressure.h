@@ -19,7 +19,8 @@ class Reliever {
 };
 /// It is asked from now on, as long as it lives. Any thread may call it.
 void add_reliever(std::weak_ptr<Reliever> reliever);
-/// Asks them in turn until one has given back something. False within a reliever, and within a NoRelief.
+/// Asks them in turn until one has given back something. A thread that comes while another asks for the same device waits
+/// for it, and is told what that was given too. False within a reliever, and within a NoRelief.
 bool relieve(Device device, int64_t bytes) noexcept;
 /// While one lives, nobody is asked for what this thread takes: it holds a lock that a reliever may want.
 class NoRelief {

@@ -267,6 +267,8 @@ Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t
   const auto all = static_cast<int64_t>(blocks.size());
   check(0 <= first && first <= last && last <= all, kind(), "there are no blocks ", first, " to ", last, " among ",
         all);
+  const bool cuts = (!embeds || !targets.defined()) && spec_.layers[0].placement == nn::NormPlacement::ladder;
+  check(!cuts, kind(), "a part of a ladder would need what its last half added beside x: it has no parts");
   if (embeds) {
     check_room(in);
   } else {
@@ -278,8 +280,6 @@ Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t
       run({x, {}}, places_at(time, {}, {}, x), nullptr, static_cast<size_t>(first), static_cast<size_t>(last));
   check(targets.defined() || !r.loss.defined(), kind(),
         "experts with a balance_loss or z_loss are for parts that end in the loss, not blocks ", first, " to ", last);
-  const bool cuts = (!embeds || !targets.defined()) && spec_.layers[0].placement == nn::NormPlacement::ladder;
-  check(!cuts, kind(), "a part of a ladder would need what its last half added beside x: it has no parts");
   if (!targets.defined()) return r.sum();
   check<ShapeError>(targets.dim() == 2 && targets.size(0) == in.size(0) && targets.size(1) == time, kind(),
                     "what comes in is ", in, ", targets are ", targets);

@@ -466,6 +466,11 @@ void Optimizer::step_from_home(double grad_scale) {
     if (!(side.cpu ? side.mirror : p.tensor).grad().defined()) continue;
     int64_t bytes = 0;
     for (const StateSpec& s : full_spec(p)) bytes += s.shape.product() * size_of(s.dtype);
+    // A rule with little state still has weights and gradients near, where these come from elsewhere too.
+    int64_t away = 0;
+    for (const Tensor& t : {p.tensor, p.tensor.grad()})
+      if (t.defined() && !(t.tier() == memory::backend(t.device()).tier)) away += t.nbytes();
+    bytes = std::max(bytes, away);
     size_t& at = open[side.cpu];
     if (at == SIZE_MAX || groups[at].bytes + bytes > h.options.group_bytes) {
       at = groups.size();

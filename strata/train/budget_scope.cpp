@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "strata/autograd/recompute.h"
 #include "strata/core/error.h"
 #include "strata/core/recording_marks.h"
 #include "strata/cuda/graph.h"
@@ -21,8 +20,10 @@
 #include "strata/memory/pressure.h"
 #include "strata/memory/tiers.h"
 #include "strata/nn/streamed.h"
+#include "strata/ops/vec/scratch_kept.h"
 #include "strata/optim/home.h"
 #include "strata/optim/record.h"
+#include "strata/train/budget_turns_inl.h"
 #include "strata/train/tiers.h"
 
 namespace strata {
@@ -32,122 +33,6 @@ using memory::bytes_text;
 
 constexpr int64_t kRecordedStep = 1;  // the first makes the optimizer's state
 constexpr int64_t kGroup = int64_t{64} << 20;
-
-// The part of the network that a parameter belongs to: an item of the outermost container, or a child.
-std::string part_of(const std::string& name, const std::set<std::string>& containers) {
-  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
-    if (containers.count(name.substr(0, dot))) return name.substr(0, name.find('.', dot + 1));
-  return name.substr(0, name.find('.'));
-}
-
-struct Part {
-  std::string name;
-  TensorList parameters;
-  int64_t bytes = 0;
-};
-std::vector<Part> parts_of(const nn::Module& model) {
-  std::set<std::string> containers;
-  for (const auto& [name, m] : model.named_modules())
-    if (m.kind() == "ModuleList" || m.kind() == "Sequential") containers.insert(name);
-  const bool all = containers.count("") > 0;  // the model is one: its children are its items
-  containers.erase("");
-  std::vector<Part> parts;
-  for (const auto& [name, t] : model.named_parameters()) {
-    const std::string at = all ? name.substr(0, name.find('.')) : part_of(name, containers);
-    if (parts.empty() || parts.back().name != at) parts.push_back({at, {}, 0});
-    parts.back().parameters.push_back(t);
-    parts.back().bytes += t.nbytes();
-  }
-  return parts;
-}
-
-// Follows forward on its thread: which part's turn it is. The first parts keep nothing and are computed again.
-class Turns final : public CallObserver {
- public:
-  explicit Turns(std::vector<Part> parts) : parts_(std::move(parts)) {}
-
-  /// Turns of each pass that keep nothing; where there are none, calls are looked at only to `note` turns.
-  void set_again(int64_t turns, bool note) {
-    rest();
-    stale_ = true;
-    again_ = turns;
-    if (turns == 0 && !note) return observing_.reset();
-    if (!observing_) observing_.emplace(*this);
-  }
-  /// Forward is over.
-  void rest() {
-    recompute_.reset();
-    over_ = true;
-  }
-  /// The calls at which turns began since the last call, by pass; with a recorder's numbers.
-  std::vector<std::vector<int32_t>> take() { return std::exchange(passes_, {}); }
-  const std::vector<Part>& parts() const { return parts_; }
-
-  void before(const Call& call) override {
-    const bool within = !open_.empty() && !open_.back();
-    if (!within) see(call);
-    open_.push_back(call.composed && !within);
-  }
-  void after(const Call&, std::span<const Tensor>) override { close(); }
-  void failed(const Call&) override { close(); }
-
- private:
-  void close() {
-    if (!open_.empty()) open_.pop_back();
-  }
-  void see(const Call& call) {
-    if (current_phase() == Phase::backward) {
-      stale_ = true;
-      return rest();
-    }
-    if (current_phase() != Phase::forward || !grad_enabled()) return;
-    if (std::exchange(stale_, false)) refresh();
-    args_.clear();
-    call.args(args_);
-    for (const Value& v : args_) {
-      const auto* t = std::get_if<Tensor>(&v);
-      if (!t || !t->defined()) continue;
-      const auto found = owner_.find(t->storage().get());
-      if (found == owner_.end() || (!over_ && found->second == now_)) continue;
-      begin(found->second);
-      break;
-    }
-    args_.clear();
-  }
-  // The storages of parameters now, and of what autocast keeps of them.
-  void refresh() {
-    owner_.clear();
-    for (size_t i = 0; i < parts_.size(); ++i)
-      for (const Tensor& t : parts_[i].parameters) {
-        owner_.try_emplace(t.storage().get(), i);
-        const AutogradMeta* known = t.impl().autograd.get();
-        if (known && known->low.tensor.defined()) owner_.try_emplace(known->low.tensor.storage().get(), i);
-      }
-  }
-  void begin(size_t part) {
-    if (over_) passes_.emplace_back();
-    if (passes_.size() > kMostPasses) passes_.erase(passes_.begin());
-    over_ = false;
-    now_ = part;
-    // Recorders see a call after this does.
-    passes_.back().push_back(detail::recorded_calls());
-    if (static_cast<int64_t>(passes_.back().size()) > again_) return recompute_.reset();
-    if (!recompute_) recompute_.emplace();
-    recompute_->begin();
-  }
-
-  static constexpr size_t kMostPasses = 4096;
-  std::vector<Part> parts_;
-  std::map<const Storage*, size_t> owner_;
-  std::vector<bool> open_;  // calls, whether they are composed
-  std::vector<Value> args_;
-  int64_t again_ = 0;
-  bool over_ = true, stale_ = true;
-  size_t now_ = 0;
-  std::vector<std::vector<int32_t>> passes_;
-  std::optional<ObserverScope> observing_;
-  std::optional<Recompute> recompute_;
-};
 
 // Asked for memory where there is none: gives nothing, and knows what was wanted.
 struct Wanted final : memory::Reliever {
@@ -239,7 +124,7 @@ struct BudgetScope::State {
         taken(device),
         speeds(measured_speeds(device, budget)) {
     for (const Tensor& t : model.parameters()) t.storage()->retag(memory::Tag::parameter);
-    turns.emplace(strata::parts_of(model));  // not nn::parts_of
+    turns.emplace(strata::budget::parts_of(model), device);
     try {
       start(thrifty());
     } catch (...) {
@@ -250,6 +135,7 @@ struct BudgetScope::State {
 
   void start(const TierPlan& first) {
     move(first);
+    if (device.is_cpu()) release_scratch();
     const memory::Stats now = memory::stats(device);
     const int64_t stays = now.live_total - near_bytes();  // the rest is on its way, or goes when it must
     if (budget.device > 0 && stays > budget.device) {
@@ -270,13 +156,13 @@ struct BudgetScope::State {
 
   int64_t bytes_of_parameters() const {
     int64_t n = 0;
-    for (const Part& p : turns->parts()) n += p.bytes;
+    for (const strata::budget::Part& p : turns->parts()) n += p.bytes;
     return n;
   }
   int64_t largest_part() const {
     std::map<std::string, int64_t> by_name;
     int64_t most = 0;
-    for (const Part& p : turns->parts()) most = std::max(most, by_name[p.name] += p.bytes);
+    for (const strata::budget::Part& p : turns->parts()) most = std::max(most, by_name[p.name] += p.bytes);
     return most;
   }
   int64_t largest_weight() const {
@@ -368,9 +254,11 @@ struct BudgetScope::State {
     if (!forward) forward.emplace(now);
     pass.emplace(now);
     if (steps < kRecordedStep || planned || recorder) return;
+    if (device.is_cpu()) release_scratch();  // counted with the calls that take it
     others = other_bytes();
     turns->take();
     if (!clock) clock = lab::clock_of(device);
+    turns->begin_own();
     recorder.emplace(RecordOptions{.clock = clock.get()});
   }
 
@@ -404,7 +292,10 @@ struct BudgetScope::State {
     RecordedStep ran{.dry = {.step = recorder->finish()}, .turns = turns->take(), .least = least_leaving()};
     ran.fused_update = optimizer && optimizer->record() && optimizer->record()->rule;
     recorder.reset();
-    const Recording& r = ran.dry.step;
+    Recording& r = ran.dry.step;
+    const auto n = static_cast<int32_t>(r.calls.size());
+    for (const strata::budget::Turns::Own& own : turns->end_own(peak_before))
+      if (own.call < n) r.storages.push_back({own.bytes, device, memory::Tag::workspace, own.call, own.call + 1, {}});
     if (std::none_of(r.calls.begin(), r.calls.end(), [](const RecordedCall& c) { return c.phase == Phase::backward; }))
       return;  // no step: the next may be one
     ran.dry.largest_part = largest_part();
@@ -427,7 +318,7 @@ struct BudgetScope::State {
       TierPlan now = plan;
       now.peak_without = best.peak_without;
       now.seconds_without = best.seconds_without;
-      now.peak.device = std::max(now.peak.device, memory::stats(device).peak_total);
+      now.peak.device = std::max(now.peak.device, peak());
       plan = now;
       turns->set_again(0, false);
       return;
@@ -446,6 +337,9 @@ struct BudgetScope::State {
       throw;
     }
   }
+
+  // The most that was in use since the scope began.
+  int64_t peak() const { return std::max(peak_before, memory::stats(device).peak_total); }
 
   void check_thread() const {
     check(std::this_thread::get_id() == thread, "BudgetScope", "a step ends on another thread than the scope's");
@@ -485,7 +379,7 @@ struct BudgetScope::State {
   std::shared_ptr<Wanted> wanted;
   const TierSpeeds speeds;
   std::optional<Limit> limit;
-  std::optional<Turns> turns;
+  std::optional<strata::budget::Turns> turns;
   TierPlan plan;
   std::optional<Tiers> tiers;
   std::optional<Tiers::Forward> forward;
@@ -495,6 +389,7 @@ struct BudgetScope::State {
   bool disk_known = false;
   int64_t steps = 0;
   int64_t others = 0;
+  int64_t peak_before = 0;  // before the device's peak began anew: calls of the recorded step are measured each
   bool planned = false;
   std::string why;
 };
@@ -553,7 +448,7 @@ const TierPlan& BudgetScope::plan() const {
 }
 int64_t BudgetScope::peak() const {
   check(state_ != nullptr, "BudgetScope", "it has ended");
-  return memory::stats(state_->device).peak_total;
+  return state_->peak();
 }
 
 std::string BudgetScope::describe() const {

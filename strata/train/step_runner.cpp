@@ -205,9 +205,11 @@ void StepRunner::try_capture(const std::vector<data::Batch>& batches) {
     note_ = fmt::format("no CUDA graph, each op is launched by itself: {}", e.what());
   }
   // No rank replays alone: its collectives would come in another order than the others'.
-  if (ranks_.vote({failed ? 1.0 : 0.0})[0] == 0 || failed) return;
+  if (ranks_.vote({failed ? 1.0 : 0.0})[0] == 0) return;
   c.report = Tensor();
+  // What it has of the device's memory, all of a step's where that was too little, the steps that follow want.
   c.graph.emplace(cuda::GraphPool(device_.index));
+  if (failed) return;
   optimizer_.zero_grad();
   note_ = "no CUDA graph, each op is launched by itself: another rank could not capture the step";
 }

@@ -123,15 +123,15 @@ TEST(ProductCollectives, GradientsAreThoseOfTheComposedForms) {
 TEST(ProductCollectives, PiecesMoveBesideTheProducts) {
   run_as_ranks(Mesh("tp=4"), [&](int) {
     group("tp").barrier();
-    const Tensor x = numbers({3, 5}, 1), w = numbers({5, 2}, 2);
+    const Tensor x = numbers({3, 11}, 1), w = numbers({11, 2}, 2);
     (void)all_gather_matmul(x, w, 0, "tp");
-    (void)matmul_reduce_scatter(numbers({12, 5}, 1), w, 0, "tp");
+    (void)matmul_reduce_scatter(numbers({12, 11}, 1), w, 0, "tp");
     group("tp").barrier();
   });
   // Three messages each and no collective that waits for all.
   int gathering = 0, scattering = 0;
   for (const CollectiveEntry& e : recorder().entries()) {
-    gathering += e.what == "all_gather_matmul step 1 f64 [3, 5]" || e.what == "all_gather_matmul step 3 f64 [3, 5]";
+    gathering += e.what == "all_gather_matmul step 1 f64 [3, 11]" || e.what == "all_gather_matmul step 3 f64 [3, 11]";
     scattering += e.what == "matmul_reduce_scatter step 2 f64 [3, 2]";
   }
   EXPECT_EQ(gathering, 8);

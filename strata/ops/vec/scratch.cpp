@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "strata/core/error.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/pressure.h"
 #include "strata/ops/vec/scratch_kept.h"
@@ -31,6 +34,7 @@ struct Stacks final : memory::Reliever {
   std::mutex mutex;
   std::vector<Stack*> all;
   bool relieve(Device device, int64_t bytes) noexcept override;
+  KeptScratch release(int64_t bytes) noexcept;
   static const std::shared_ptr<Stacks>& instance() {
     static const auto& one = *new std::shared_ptr<Stacks>([] {  // threads may outlive static objects
       auto made = std::make_shared<Stacks>();
@@ -80,27 +84,45 @@ struct Stack {
       throw;
     }
   }
+  // One that later frames find large enough, where that has room without anything being sent away for it.
+  void add_for(size_t bytes) {
+    const size_t wanted = std::max({bytes, std::exchange(next, 0), kLeastChunk});
+    if (wanted > bytes) try {
+        const memory::NoRelief spare;
+        return add(wanted);
+      } catch (const MemoryError&) {  // what is needed, then
+      }
+    add(bytes);
+  }
   void clear() {
     for (const Chunk& c : chunks) memory::deallocate(Device::cpu(), c.data, c.size, memory::Tag::workspace);
     chunks.clear();
   }
 };
 
-// Of stacks that no frame is open in, until that is enough.
 bool Stacks::relieve(Device device, int64_t bytes) noexcept {
   if (!device.is_cpu()) return false;
   const std::unique_lock lock(mutex, std::try_to_lock);
-  if (!lock) return false;
-  int64_t given = 0;
+  return lock && release(bytes).bytes > 0;
+}
+// Of stacks that no frame is open in, until that is enough. Memory is short: what is taken next is what is needed.
+KeptScratch Stacks::release(int64_t bytes) noexcept {
+  KeptScratch given;
   for (Stack* s : all) {
     Use idle = Use::idle;
     if (!s->use.compare_exchange_strong(idle, Use::relieved, std::memory_order_acquire)) continue;
-    for (const Chunk& c : s->chunks) given += static_cast<int64_t>(c.size);
+    int64_t kept = 0;
+    for (const Chunk& c : s->chunks) kept += static_cast<int64_t>(c.size);
     s->clear();
+    s->next = 0;
     s->use.store(Use::idle, std::memory_order_release);
-    if (given >= bytes) break;
+    if (kept == 0) continue;
+    given.least = given.threads == 0 ? kept : std::min(given.least, kept);
+    given.bytes += kept;
+    ++given.threads;
+    if (given.bytes >= bytes) break;
   }
-  return given > 0;
+  return given;
 }
 
 Stack& stack() {
@@ -112,6 +134,12 @@ Stack& stack() {
 
 int64_t scratch_kept(int64_t bytes) {
   return std::min(bytes, static_cast<int64_t>(kKept));
+}
+
+KeptScratch release_scratch() noexcept {
+  Stacks& stacks = *Stacks::instance();
+  const std::lock_guard lock(stacks.mutex);
+  return stacks.release(std::numeric_limits<int64_t>::max());
 }
 
 ScratchFrame::ScratchFrame() {
@@ -145,8 +173,7 @@ void* ScratchFrame::take_bytes(size_t bytes) {
     s.used = 0;
   }
   if (s.current == s.chunks.size()) {
-    s.add(std::max({bytes, s.next, kLeastChunk}));
-    s.next = 0;
+    s.add_for(bytes);
   }
   void* p = s.chunks[s.current].data + s.used;
   s.used += bytes;

@@ -91,7 +91,11 @@ void measure_steps(Machine& m, Device device, std::string_view dtype) {
   const double det = few.least * many.calls - many.least * few.calls;
   double inverse = (few.seconds * many.calls - many.seconds * few.calls) / det;
   double call = (few.least * many.seconds - many.least * few.seconds) / det;
-  if (!(inverse >= 1) || !(call >= 0)) inverse = std::max(many.seconds / many.least, 1.0), call = 0;
+  // On a host that does other things beside, the larger one says what is reached, and the smaller one the rest.
+  if (!(inverse >= 1) || !(call >= 0)) {
+    inverse = std::max(many.seconds / many.least, 1.0);
+    call = (few.seconds - few.least * inverse) / few.calls;
+  }
   // A card's step is one graph: its calls cost less than these, one by one from the host.
   if (card) inverse = std::max(many.seconds / many.least, 1.0), call = 2e-6;
   m.efficiency = std::clamp(1 / inverse, 1e-3, 1.0);
