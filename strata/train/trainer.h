@@ -13,6 +13,9 @@
 
 namespace strata {
 
+/// Sees a run's model behind a step of that number, and may change it.
+using AfterStep = std::function<void(int64_t step, nn::Module& model)>;
+
 /// How a run is carried out, as opposed to what it computes (TrainConfig).
 struct TrainOptions {
   std::string out;      ///< the run's folder; made where it is missing
@@ -23,7 +26,7 @@ struct TrainOptions {
   /// Whether a run whose [memory] moves something is refused where its plan takes more of a tier than is free.
   bool memory_check = true;
   /// Called after every step with its number and the model: what it changes is trained on.
-  std::function<void(int64_t step, nn::Module& model)> after_step = nullptr;
+  AfterStep after_step = nullptr;
 };
 
 /// How a run ended.
