@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "strata/dist/exchange_options.h"
 #include "strata/memory/budget.h"
 #include "strata/models/model_config.h"
 
@@ -96,6 +97,8 @@ struct ParallelConfig {
   int64_t micro_batches = 0;
   int64_t stages = 0;
   bool recompute = false;
+  std::string reduce = "plain";
+  distributed::ExchangeOptions reduce_options;  ///< parallel.reduce_rank and so on
   bool operator==(const ParallelConfig&) const = default;
 };
 
@@ -167,6 +170,8 @@ enum class ConfigType { integer, number, boolean, text };
 struct ConfigField {
   void* (*member)(TrainConfig&) = nullptr;
   std::string_view rule = {};  ///< or its key in OptimConfig::rule
+  /// Or a member of ParallelConfig::reduce_options.
+  void* (*exchange)(distributed::ExchangeOptions&) = nullptr;
   /// The int64_t, double, bool or std::string.
   void* operator()(TrainConfig& config) const;
 };

@@ -31,6 +31,7 @@ namespace {
 
 constexpr const char* kModelFile = "model";
 constexpr const char* kOptimizerFile = "optimizer";
+constexpr const char* kExchangeFile = "exchange";
 constexpr const char* kRecordedStep = "/step.recording";
 constexpr const char* kTrace = "/step.trace.json";
 
@@ -180,6 +181,7 @@ std::map<std::string, std::string> texts_of(const RunState& state) {
   if (state.log.lines >= 0) texts["log"] = to_string(state.log);
   if (state.text != 0) texts["text"] = std::to_string(state.text);
   if (state.base != 0) texts["base"] = io::to_hex(state.base);
+  if (state.ranks != 0) texts["exchange_ranks"] = std::to_string(state.ranks);
   if (state.loss_scale.size() == 2) {
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
@@ -189,6 +191,7 @@ std::map<std::string, std::string> texts_of(const RunState& state) {
 io::TensorFiles files_of(const RunState& state, const nn::Module& model, const optim::Optimizer& optimizer) {
   io::TensorFiles files{{kModelFile, kept_state(model, state.config)}, {kOptimizerFile, optimizer.state_dict()}};
   if (distributed::size() > 1) files[kModelFile] = present(std::move(files[kModelFile]));
+  if (state.ranks != 0) files[kExchangeFile] = state.exchange;
   return files;
 }
 
@@ -240,6 +243,8 @@ FoundRun find_run(const std::string& path, std::vector<std::string>* warnings) {
   if (c.state.contains("base"))
     check<IoError>(io::parse_hex(entry(c, run.path, "base"), s.base), run.path, "'base' is no checksum");
   if (c.state.contains("text")) s.text = number<uint64_t>(entry(c, run.path, "text"), run.path, "text");
+  if (c.state.contains("exchange_ranks"))
+    s.ranks = number<int64_t>(entry(c, run.path, "exchange_ranks"), run.path, "exchange_ranks");
   if (c.state.contains("loss_scale"))
     s.loss_scale = {number<double>(entry(c, run.path, "loss_scale"), run.path, "loss_scale"),
                     number<double>(entry(c, run.path, "loss_scale_steps"), run.path, "loss_scale_steps")};

@@ -29,6 +29,7 @@
 #include "strata/memory/timeline.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/train/conversations_inl.h"
+#include "strata/train/exchange_run_inl.h"
 #include "strata/train/feeder.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/generate.h"
@@ -54,11 +55,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
-}
-
-// Which sign a NaN has is chance.
-std::string unsigned_text(double v) {
-  return std::isnan(v) ? "nan" : fmt::format("{}", v);
 }
 
 // The newest checkpoint was taken to be whole, and is not.
@@ -211,8 +207,8 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   ranks_->shard(*model_);
   ranks_->take_stages(model_, config_);
   ranks_->share_parameters(module());
-  optimizer_ = make_optimizer(config_.optim, ranks_->own_parameters(module()), static_cast<uint64_t>(config_.seed),
-                              table_names(*model_));
+  optimizer_ = make_optimizer(ExchangeRun::update(config_, distributed::size()), ranks_->own_parameters(module()),
+                              static_cast<uint64_t>(config_.seed), table_names(*model_));
   ranks_->set_norm(*optimizer_, module());
   if (plan_) {
     if (auto* decoder = dynamic_cast<LanguageModel*>(model_.get())) decoder->set_recomputed_blocks(plan_->recomputed);
@@ -254,6 +250,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   ranks_->take_gradients(module(), config_);
   feeder_.emplace(*loader_, config_.accumulate, device_);
   mended = data_.notes;
+  if (found) ranks_->resume_exchange(*found, *optimizer_, mended);
   if (const std::string page = options_.out + "/report.html";
       ranks_->leads() && !found && std::filesystem::exists(page))
     mended.push_back(fmt::format("the report that was there, '{}', is kept as '{}'", page, io::keep_aside(page)));
@@ -264,14 +261,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) 
   progress_.emplace(config_.steps, options_.log);
   for (const std::string& w : warnings) note("skipping the " + w);
   for (const std::string& m : mended) note(m);
-  const int64_t all = module().num_parameters(), trained = module().num_parameters(true);
-  note(fmt::format(
-      "{}, {} parameters{}; {} training tokens{}; {}", config_.model.family, format_count(static_cast<double>(all)),
-      trained == all ? "" : fmt::format(", {} of them trained", format_count(static_cast<double>(trained))),
-      format_count(static_cast<double>(data_.train_tokens)),
-      data_.valid ? fmt::format(", {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
-      device_.is_cuda() ? fmt::format("on {}", cuda::properties(device_.index).name)
-                        : fmt::format("{} threads", num_threads())));
+  note(detail::run_text(config_, module(), data_, device_));
   if (ranks_->pipeline()) note(ranks_->pipeline()->to_text());
   if (plan_) {
     std::istringstream lines(to_text(*plan_));
@@ -307,6 +297,7 @@ void Run::resume_from(const FoundRun& found) {
     check(now == then, "train", key.name, " is ", now, ", but the run in '", options_.out, "' has ", then,
           " (strata train --resume --out ", options_.out, " goes on with the run's own settings)");
   }
+  ExchangeRun::check_same_update(s.config, config_, distributed::size());
   load_run(found, module(), optimizer_.get(), distributed::size() > 1 ? &distributed::group("world") : nullptr);
   loader_->set_state(s.sampler);
   default_generator().set_state(s.rng);
@@ -397,6 +388,7 @@ StepMetrics Run::settle() {
   m.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate * data_.row_tokens) / steps_->seconds();
   m.elapsed_s = elapsed();
   m.peak_memory = static_cast<double>(memory::stats(device_).peak_total);
+  if (ranks_->exchange()) ranks_->exchange()->tell(m);
   if (r.outcome == optim::StepReport::skipped)
     note(fmt::format("step {}: a gradient is not finite at a loss scale of {:g}; no update, and a smaller scale",
                      m.step, r.scale));
@@ -418,8 +410,8 @@ void Run::diverged(const Launched& l, const optim::StepReport& r) {
     cause = fmt::format("first produced by {}", e.what());
   }
   const int64_t step = l.metrics.step;
-  const std::string what = std::isfinite(r.loss) ? "the gradient's norm is " + unsigned_text(r.norm)
-                                                 : "the loss is " + unsigned_text(r.loss);
+  const std::string what = std::isfinite(r.loss) ? "the gradient's norm is " + detail::unsigned_text(r.norm)
+                                                 : "the loss is " + detail::unsigned_text(r.loss);
   if (const std::string error = saver_->try_finish(); !error.empty()) note(error);  // the divergence is the greater news
   const std::string saved = saver_->newest().empty() ? "There is no checkpoint yet" : "The newest checkpoint is " + saver_->newest();
   const std::string text = fmt::format("step {}: {}; {}. {}", step, what, cause, saved);
@@ -434,6 +426,7 @@ void Run::diverged(const Launched& l, const optim::StepReport& r) {
 double Run::validate() {
   NoGrad guard;
   optimizer_->finish();  // a delayed update
+  const RanksMean mean(ranks_->exchange());
   module().eval();
   const auto all = validation_samples(*data_.valid, config_.batch, config_.eval_batches);
   // Each batch's apart: added by their numbers, not by who has them, they have the same bits for any number of ranks.
@@ -470,6 +463,8 @@ void Run::save() {
   if (metrics_) s.log = metrics_->mark();
   s.sampler = feeder_->state();
   if (steps_->scaler()) s.loss_scale = steps_->scaler()->state().to_vector<double>();
+  const RanksMean mean(ranks_->exchange());
+  if (ranks_->exchange()) ranks_->exchange()->save(s, *optimizer_);
   saver_->save(s, module(), *optimizer_);
   if (config_.tune.method != "full" && ranks_->leads()) save_adapter_of(options_.out, *model_, config_);
 }
@@ -487,6 +482,7 @@ std::string Run::sample() {
 }
 
 void Run::report(const std::string& status, bool with_sample) {
+  const RanksMean mean(with_sample ? ranks_->exchange() : nullptr);
   // Who has a part of the weights writes with the leader.
   const std::string text = with_sample && (ranks_->leads() || ranks_->shares_weights()) ? sample() : std::string();
   if (!ranks_->leads()) return;
@@ -503,6 +499,7 @@ void Run::report(const std::string& status, bool with_sample) {
   r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
   if (data_.valid) r.notes.emplace_back("Validation tokens", format_count(static_cast<double>(data_.valid_tokens)));
   r.notes.emplace_back("Peak memory of tensors", memory::bytes_text(memory::stats(device_).peak_total));
+  if (ranks_->exchange()) r.notes.emplace_back("Gradients sent", ranks_->exchange()->summary());
   r.notes.emplace_back("Checkpoint", saver_->newest().empty() ? "none yet" : last_part(saver_->newest()));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;
@@ -569,6 +566,7 @@ TrainResult Run::run() {
   saver_->finish();
   if (progress_) progress_->finish();
   if (const std::string text = tiers_ ? tiers_->summary() : std::string(); !text.empty()) note(text);
+  if (ranks_->exchange()) note(ranks_->exchange()->summary());
   const memory::Stats memory = memory::stats(device_);  // of training, not of the sample
   report(status, true);
   return {.step = step_,
