@@ -68,5 +68,55 @@ TEST_F(Reduce, LossesAreNearThoseOfWholeGradients) {
   }
 }
 
+// Between two meetings, and behind the warm-up's end.
+TEST_F(Reduce, ARunGoesOnToTheSameBits) {
+  const std::string more = "--set train.eval_every=5 --set train.schedule=constant --set train.save_every=0 ";
+  for (const Way& w : ways()) {
+    SCOPED_TRACE(w.name);
+    const std::string settings = more + with(w) + (w.name == "onebit" ? "--set parallel.reduce_warmup=5 " : "");
+    const Result whole = strata(on(2, w.name) + settings + "--steps 11");
+    ASSERT_EQ(whole.status, 0) << whole.output;
+    const std::string out = w.name + "2";
+    ASSERT_EQ(strata(on(2, out) + settings + "--steps 7").status, 0);
+    const Result again = strata("launch -n 2 -- " + std::string(program()) + " train --resume --steps 11 --out " + (dir_ / out));
+    ASSERT_EQ(again.status, 0) << again.output;
+    EXPECT_EQ(again.output.find("left out"), std::string::npos) << again.output;
+    EXPECT_EQ(weights(out), weights(w.name));
+    EXPECT_EQ(exchange(out), exchange(w.name));
+    EXPECT_EQ(metrics(out)[10].loss, metrics(w.name)[10].loss);
+  }
+  // On other ranks: what all had alike alone, and told.
+  const std::string on_four = "launch -n 4 -- " + std::string(program()) + " train --resume --steps 13 --out ";
+  for (const std::string out : {"int8", "onebit", "local_sgd"}) {
+    const Result four = strata(on_four + (dir_ / out));
+    ASSERT_EQ(four.status, 0) << four.output;
+    EXPECT_NE(four.output.find("what 2 ranks had kept back of parallel.reduce = " + out + " is left out: there are 4 now"),
+              std::string::npos)
+        << four.output;
+    EXPECT_LT(metrics(out)[12].loss, metrics(out)[0].loss);
+  }
+  const Result one = strata("train --resume --steps 14 --out " + (dir_ / "local_sgd"));
+  EXPECT_EQ(one.status, 0) << one.output;
+  const Result moments = strata("train --resume --steps 14 --out " + (dir_ / "onebit"));
+  EXPECT_NE(moments.status, 0);
+  EXPECT_NE(moments.output.find("parallel.reduce was onebit on 4 ranks and is onebit on 1"), std::string::npos) << moments.output;
+  const Result other = strata(on_four + (dir_ / "int8") + " --set parallel.reduce=demo --steps 14");
+  ASSERT_EQ(other.status, 0) << other.output;
+  EXPECT_NE(other.output.find("parallel.reduce was int8 and is demo, which begins anew"), std::string::npos) << other.output;
+}
+
+// ZeRO 1 takes its rows of the same gradients, and passes that add up travel once.
+TEST_F(Reduce, ItGoesWithZeroAccumulationAndUnevenRows) {
+  const std::string more = "--steps 6 --set train.accumulate=2 --set train.save_every=0 --set 'parallel.shares=3 1' ";
+  for (const std::string name : {"int8", "demo"}) {
+    const std::string kind = more + "--set parallel.reduce=" + name + " ";
+    ASSERT_EQ(strata(on(2, name) + kind).status, 0);
+    const Result zero = strata(on(2, name + "zero") + kind + "--set parallel.zero=1");
+    ASSERT_EQ(zero.status, 0) << zero.output;
+    EXPECT_EQ(weights(name + "zero"), weights(name)) << name;
+    EXPECT_EQ(exchange(name + "zero"), exchange(name)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace strata::cli

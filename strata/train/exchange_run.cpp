@@ -62,18 +62,16 @@ OptimConfig ExchangeRun::update(const TrainConfig& config, int64_t ranks) {
   return o;
 }
 
-void ExchangeRun::check_same_update(const TrainConfig& then, const TrainConfig& now, int64_t ranks) {
-  // Whether that run had ranks is not known: of one its moments are the optimizer's.
-  const bool was = is_direction(then, 2), is = is_direction(now, ranks);
-  check(was == is && (!was || then.parallel.reduce == now.parallel.reduce), "train", "parallel.reduce was ",
-        then.parallel.reduce, " and is ", now.parallel.reduce, " on ", ranks, ranks == 1 ? " rank" : " ranks",
+void ExchangeRun::check_same_update(const RunState& then, const TrainConfig& now, int64_t ranks) {
+  const std::string &before = then.config.parallel.reduce, &after = now.parallel.reduce;
+  const bool was = is_direction(then.config, std::max<int64_t>(then.ranks, 1)), is = is_direction(now, ranks);
+  check(was == is && (!was || before == after), "train", "parallel.reduce was ", before, " on ",
+        std::max<int64_t>(then.ranks, 1), " ranks and is ", after, " on ", ranks,
         ": moments of one are no state of the other");
 }
 
-ExchangeRun::ExchangeRun(std::unique_ptr<distributed::GradientExchange> exchange, const TrainConfig& config)
-    : exchange_(std::move(exchange)) {
-  plain_seconds_ = exchange_->plain_seconds();
-}
+ExchangeRun::ExchangeRun(std::unique_ptr<distributed::GradientExchange> exchange, bool on_host)
+    : exchange_(std::move(exchange)), on_host_(on_host), plain_seconds_(exchange_->plain_seconds()) {}
 
 std::unique_ptr<ExchangeRun> ExchangeRun::make(const nn::NamedTensors& parameters, distributed::Group& group,
                                                const TrainConfig& config) {
@@ -85,7 +83,8 @@ std::unique_ptr<ExchangeRun> ExchangeRun::make(const nn::NamedTensors& parameter
   options.beta2 = optim.number("beta2");
   options.eps = optim.number("eps");
   return std::unique_ptr<ExchangeRun>(
-      new ExchangeRun(distributed::make_exchange(p.reduce, parameters, group, options), config));
+      new ExchangeRun(distributed::make_exchange(p.reduce, parameters, group, options),
+                      parse_device(config.device).is_cpu()));
 }
 
 std::string ExchangeRun::refuses_capture(const TrainConfig& config) {
@@ -135,21 +134,23 @@ std::string ExchangeRun::resume(const FoundRun& found, optim::Optimizer& optimiz
 void ExchangeRun::tell(StepMetrics& m) const {
   m.sent_bytes = static_cast<double>(exchange_->step_bytes());
   m.plain_bytes = exchange_->plain_bytes();
-  m.exchange_s = exchange_->seconds();
+  if (on_host_) m.exchange_s = exchange_->seconds();
   seconds_ += exchange_->seconds();
+  sent_ += exchange_->step_bytes();
   ++steps_;
 }
 
 std::string ExchangeRun::summary() const {
   if (steps_ == 0) return {};
   const auto steps = static_cast<double>(steps_);
-  const double sent = static_cast<double>(exchange_->sent_bytes()) / steps, plain = exchange_->plain_bytes();
-  return fmt::format(
-      "parallel.reduce = {}: a rank sent {} in a step, {:.1f} times less than the {} of whole gradients; {:.2g} s on the "
-      "host, coding included, where sending those alone takes {:.2g} s: {:.2g} s {} in {} steps",
-      exchange_->record().name, memory::bytes_text(static_cast<int64_t>(sent)), plain / std::max(sent, 1.0),
-      memory::bytes_text(static_cast<int64_t>(plain)), seconds_ / steps, plain_seconds_,
-      std::abs(plain_seconds_ * steps - seconds_), plain_seconds_ * steps >= seconds_ ? "saved" : "lost", steps_);
+  const double sent = static_cast<double>(sent_) / steps, plain = exchange_->plain_bytes();
+  const double saved = plain_seconds_ * steps - seconds_;
+  std::string text = fmt::format("parallel.reduce = {}: a rank sent {} in a step, {:.1f} times less than the {} of whole gradients",
+                                 exchange_->record().name, memory::bytes_text(static_cast<int64_t>(sent)),
+                                 plain / std::max(sent, 1.0), memory::bytes_text(static_cast<int64_t>(plain)));
+  if (!on_host_) return text + fmt::format(", which take {:.2g} s (its own seconds are not measured on a card)", plain_seconds_);
+  return text + fmt::format("; {:.2g} s with its coding, where sending those takes {:.2g} s: {:.2g} s {} in {} steps",
+                            seconds_ / steps, plain_seconds_, std::abs(saved), saved >= 0 ? "saved" : "lost", steps_);
 }
 
 }  // namespace strata

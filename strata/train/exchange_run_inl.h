@@ -23,8 +23,8 @@ class ExchangeRun {
   /// The update that a rank makes: the settings', or where the exchange gives directions one by plain SGD, which takes
   /// them times the learning rate, with the settings' decay.
   static OptimConfig update(const TrainConfig& config, int64_t ranks);
-  /// Throws ValueError where a run by the settings `then` has no state for an update by `now`.
-  static void check_same_update(const TrainConfig& then, const TrainConfig& now, int64_t ranks);
+  /// Throws ValueError where a run's optimizer has no state for an update by the settings `now`.
+  static void check_same_update(const RunState& then, const TrainConfig& now, int64_t ranks);
 
   /// nullptr for plain. Throws as make_exchange().
   static std::unique_ptr<ExchangeRun> make(const nn::NamedTensors& parameters, distributed::Group& group,
@@ -46,12 +46,14 @@ class ExchangeRun {
   std::string summary() const;
 
  private:
-  ExchangeRun(std::unique_ptr<distributed::GradientExchange> exchange, const TrainConfig& config);
+  ExchangeRun(std::unique_ptr<distributed::GradientExchange> exchange, bool on_host);
 
   std::unique_ptr<distributed::GradientExchange> exchange_;
-  double plain_seconds_ = 0;
+  bool on_host_;  // else its seconds are the card's, which nobody measures
+  double plain_seconds_;
+  // Of this start.
   mutable double seconds_ = 0;
-  mutable int64_t steps_ = 0;
+  mutable int64_t steps_ = 0, sent_ = 0;
 };
 
 /// While one lives, parameters of ranks that train apart are the mean of the ranks', which others may read. Nothing

@@ -297,7 +297,7 @@ void Run::resume_from(const FoundRun& found) {
     check(now == then, "train", key.name, " is ", now, ", but the run in '", options_.out, "' has ", then,
           " (strata train --resume --out ", options_.out, " goes on with the run's own settings)");
   }
-  ExchangeRun::check_same_update(s.config, config_, distributed::size());
+  ExchangeRun::check_same_update(s, config_, distributed::size());
   load_run(found, module(), optimizer_.get(), distributed::size() > 1 ? &distributed::group("world") : nullptr);
   loader_->set_state(s.sampler);
   default_generator().set_state(s.rng);

@@ -320,6 +320,105 @@ TEST(PowerSgd, FindsAMatrixOfItsRank) {
   });
 }
 
+// What is sent leaves the momentum, and what is not stays; with all components it is the mean.
+TEST(DeMo, WhatIsNotSentStaysInTheMomentum) {
+  run_as_ranks(Mesh("dp=2"), [](int rank) {
+    Net net(1);
+    ExchangeOptions o;
+    o.decay = 1;
+    const auto e = make_exchange("demo", net.all, group("dp"), o);
+    TensorList given, had;
+    for (size_t i = 0; i < 3; ++i) given.push_back(zeros_like(net.all[i].second)), had.push_back(given[i].clone());
+    for (int step = 0; step < 4; ++step) {
+      net.set_gradients(rank, step);
+      e->finish();
+      for (size_t i = 0; i < 3; ++i) {
+        given[i] = given[i] + net.all[i].second.grad();
+        for (int r = 0; r < 2; ++r) had[i] = had[i] + Net::gradient(r, step, i, given[i].shape()) * 0.5;
+      }
+    }
+    auto state = e->state_dict();
+    for (size_t i = 0; i < 3; ++i) {
+      const Shape& shape = given[i].shape();
+      const int64_t rows = shape.size() < 2 ? 1 : shape[0], columns = shape.product() / rows;
+      const Tensor kept = all_reduce(state.at(cat("rank-", rank, ".", net.all[i].first, ".momentum")).clone(), "avg", "dp");
+      const Tensor rest = kept.narrow(0, 0, rows).narrow(1, 0, columns).contiguous().view(shape);
+      is(off(given[i] + rest, had[i]) < 1e-5, cat(net.all[i].first, " is off by ", off(given[i] + rest, had[i])));
+      is(off(given[i], had[i]) > 0.01, "something is kept");
+    }
+    // All of a chunk's components are the chunk; half of them, the larger ones, are most of it.
+    for (const int64_t keep : {4096, 2048}) {
+      Tensor w = zeros({64, 64});
+      w.set_requires_grad(true);
+      o.keep = keep;
+      const auto all = make_exchange("demo", {{"w", w}}, group("dp"), o);
+      w.set_grad(numbers(5, {64, 64}));
+      all->finish();
+      const double lost = norm(w.grad() - numbers(5, {64, 64})).item() / norm(numbers(5, {64, 64})).item();
+      is(keep == 4096 ? lost < 4e-3 : lost > 0.1 && lost < 0.4, cat(keep, " components lose ", lost));
+    }
+  });
+}
+
+std::vector<Shape> gpt2() {
+  std::vector<Shape> all{{50257, 768}, {1024, 768}, {768}, {768}};
+  for (int i = 0; i < 12; ++i)
+    for (const Shape& s : std::vector<Shape>{{768}, {768}, {2304, 768}, {2304}, {768, 768}, {768}, {768}, {768}, {3072, 768},
+                                             {3072}, {768, 3072}, {768}})
+      all.push_back(s);
+  return all;
+}
+// The guide's table.
+TEST(ExchangeRecords, SendWhatTheGuideSays) {
+  const std::vector<Shape> shapes = gpt2();
+  const auto fewer = [&](std::string_view name, int64_t ranks) {
+    return exchange_record("plain").sent(shapes, ranks, {}) / exchange_record(name).sent(shapes, ranks, {});
+  };
+  for (const auto& [name, times] : std::map<std::string, double>{
+           {"plain", 1}, {"int8", 3.9}, {"int4", 7.1}, {"powersgd", 135}, {"onebit", 31}, {"demo", 241},
+           {"local_sgd", 16}, {"diloco", 500}})
+    EXPECT_NEAR(fewer(name, 4), times, 0.02 * times) << name;
+  for (const int64_t ranks : {2, 4, 8}) EXPECT_GE(fewer("demo", ranks), 100) << ranks;
+}
+
+// Whole gradients in the warm-up, and then momenta by signs, over second moments that stay.
+TEST(OneBitAdam, IsAdamInTheWarmUpAndNearItThen) {
+  run_as_ranks(Mesh("dp=2"), [](int rank) {
+    Net net(1);
+    ExchangeOptions o;
+    o.warmup = 4;
+    const auto e = make_exchange("onebit", net.all, group("dp"), o);
+    TensorList m, v;
+    for (size_t i = 0; i < 3; ++i) m.push_back(zeros_like(net.all[i].second)), v.push_back(m[i].clone());
+    double near = 0, size = 0;
+    for (int step = 1; step <= 12; ++step) {
+      net.set_gradients(rank, step);
+      TensorList g;
+      Tensor squares = zeros({});
+      for (size_t i = 0; i < 3; ++i) {
+        g.push_back((Net::gradient(0, step, i, m[i].shape()) + Net::gradient(1, step, i, m[i].shape())) * 0.5);
+        squares = squares + sum(square(g[i]));
+      }
+      const double factor = std::min(1.0, 2.0 / std::sqrt(squares.item()));
+      is(factor < 1, "gradients are clipped");
+      e->finish(2.0);
+      for (size_t i = 0; i < 3; ++i) {
+        m[i] = m[i] * 0.9 + g[i] * (0.1 * factor);
+        if (step <= 4) v[i] = v[i] * 0.95 + square(g[i] * factor) * 0.05;
+        const double c1 = 1 - std::pow(0.9, step), c2 = 1 - std::pow(0.95, std::min(step, 4));
+        const Tensor want = (m[i] / c1) / (sqrt(v[i] / c2) + 1e-8), got = net.all[i].second.grad();
+        if (step <= 4) {
+          is(off(got, want) < 1e-3, cat("step ", step, " is off by ", off(got, want)));
+        } else if (i == 0) {
+          near += sum(got * want).item();
+          size += norm(got).item() * norm(want).item();
+        }
+      }
+    }
+    is(near / size > 0.5, cat("directions agree by ", near / size));
+  });
+}
+
 // A parameter without a gradient counts as one of zeros.
 TEST(LowBitExchange, WhatHasNoGradientGetsOne) {
   run_as_ranks(Mesh("dp=2"), [](int rank) {
