@@ -21,7 +21,7 @@ std::vector<Way> ways() {
           {"int4", ""},
           {"powersgd", ""},
           {"onebit", "--set parallel.reduce_warmup=10 "},
-          {"demo", "--set parallel.reduce_decay=0.95 "},
+          {"demo", "--set train.optimizer=lion --set train.lr=3e-3 "},
           {"local_sgd", "--set parallel.reduce_every=4 "},
           {"diloco", "--set parallel.reduce_every=8 "}};
 }

@@ -9,7 +9,7 @@ namespace strata::distributed {
 struct ExchangeOptions {
   int64_t rank = 4;             ///< powersgd: of the products that stand for matrices
   int64_t warmup = 100;         ///< onebit: steps of Adam, after which its second moments stay as they are
-  int64_t keep = 8;             ///< demo: components of a chunk that travel in a step
+  int64_t keep = 24;            ///< demo: components of a chunk that travel in a step
   double decay = 0.999;         ///< demo: of what has not travelled yet, in a step
   int64_t every = 0;            ///< local_sgd, diloco: steps between two meetings; 0: the way's own number
   double outer_lr = 0.7;        ///< diloco: of a meeting's step

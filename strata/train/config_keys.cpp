@@ -448,7 +448,12 @@ std::vector<ConfigKey> make_keys() {
       {"parallel.recompute", kBoolean,
        "Blocks of a pipeline's stages keep their inputs alone for backward, which computes them again.", "", 0, 0,
        parallel_of<&ParallelConfig::recompute>},
+      {"parallel.reduce", kText,
+       "What the ranks of parallel.dp send each other in a step: gradients as they are (plain), or a fraction of the bytes "
+       "(docs/guide/parallel.md#less-communication).",
+       exchange_names(), 0, 0, parallel_of<&ParallelConfig::reduce>},
   };
+  for (const ConfigKey& key : keys_of_exchanges()) keys.push_back(key);
   const auto after = std::ranges::find(keys, "train.weight_decay", &ConfigKey::name) + 1;
   const std::vector<ConfigKey> rules = keys_of_rules();
   keys.insert(after, rules.begin(), rules.end());

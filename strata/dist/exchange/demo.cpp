@@ -1,5 +1,5 @@
 // DeMo (Peng, Quesnelle, Kingma 2024, arXiv:2411.19870): each rank's momentum stays its own, but for the largest components
-// of its chunks' cosine transforms, which travel and leave it.
+// of its chunks' cosine transforms, which travel and leave it; the sign of what came from all is the direction.
 
 #include <cmath>
 #include <numbers>
@@ -68,37 +68,47 @@ class DeMo final : public GradientExchange {
     Tensor value;  // f32 [down * height, across * width], of this rank
   };
 
-  void exchange(double) override {
-    TensorList places, numbers;
+  void exchange(double max_norm) override {
+    TensorList places, codes, scales, gradients;
+    for (const Parameter& p : parameters_) gradients.push_back(gradient_of(p.tensor));
+    clip(gradients, max_norm);
     for (size_t i = 0; i < momenta_.size(); ++i) {
       Momentum& m = momenta_[i];
       const Chunks& c = m.chunks;
       m.value.mul_(Scalar(options_.decay));
       Tensor real = m.value.narrow(0, 0, c.rows).narrow(1, 0, c.columns);
-      real.add_(gradient_of(parameters_[i].tensor).view({c.rows, c.columns}));
+      real.add_(gradients[i].view({c.rows, c.columns}));
       const Tensor all = components(m);
-      const Tensor at = std::get<1>(topk(abs(all), c.kept(options_.keep), 1));
-      const Tensor sent = gather(all, 1, at).to(DType::bf16);
+      const BlockCode code{8, c.kept(options_.keep)};
+      const Tensor at = std::get<1>(topk(abs(all), code.block, 1));
+      const Codes sent = encode(gather(all, 1, at), code);
       // What leaves is what the others will have.
-      m.value.sub_(matrix_of(c, scatter(zeros_like(all), 1, at, sent.to(DType::f32))));
+      m.value.sub_(matrix_of(c, scatter(zeros_like(all), 1, at, decode(sent, code).view(at.shape()))));
       places.push_back(at.to(DType::i16).view({-1}));
-      numbers.push_back(sent.view({-1}));
+      codes.push_back(sent.codes.view({-1}));
+      scales.push_back(sent.scales.view({-1}));
     }
     if (momenta_.empty()) return;
-    const Tensor all_places = from_ranks(cat(places, 0), "places"), all_numbers = from_ranks(cat(numbers, 0), "components");
-    int64_t from = 0;
+    const Tensor all_places = from_ranks(cat(places, 0), "places"), all_codes = from_ranks(cat(codes, 0), "components"),
+                 all_scales = from_ranks(cat(scales, 0), "scales");
+    int64_t from = 0, chunk = 0;
     for (size_t i = 0; i < momenta_.size(); ++i) {
       const Chunks& c = momenta_[i].chunks;
-      const int64_t kept = c.kept(options_.keep), n = c.count() * kept;
+      const BlockCode code{8, c.kept(options_.keep)};
+      const int64_t n = c.count() * code.block;
       Tensor sum = zeros_on(device_, {c.count(), c.height * c.width});
       for (int64_t r = 0; r < ranks(); ++r) {
-        const Tensor at = all_places.select(0, r).narrow(0, from, n).view({c.count(), kept}).to(DType::i64);
-        const Tensor v = all_numbers.select(0, r).narrow(0, from, n).view({c.count(), kept}).to(DType::f32);
-        sum = scatter_add(sum, 1, at, v);
+        const auto of_rank = [&](const Tensor& all, int64_t begin, int64_t length, int64_t width) {
+          return all.select(0, r).narrow(0, begin, length).view({c.count(), width});
+        };
+        const Tensor numbers = decode({of_rank(all_codes, from, n, code.block), of_rank(all_scales, chunk, c.count(), 1)}, code);
+        const Tensor at = of_rank(all_places, from, n, code.block).to(DType::i64);
+        sum = scatter_add(sum, 1, at, numbers.view(at.shape()));
       }
       from += n;
-      const Tensor mean = matrix_of(c, sum) * Scalar(1.0f / static_cast<float>(ranks()));
-      set_gradient(parameters_[i].tensor, mean.narrow(0, 0, c.rows).narrow(1, 0, c.columns).contiguous());
+      chunk += c.count();
+      const Tensor whole = matrix_of(c, sum).narrow(0, 0, c.rows).narrow(1, 0, c.columns).contiguous();
+      set_gradient(parameters_[i].tensor, sign(whole) + whole * 0.0);  // what is not finite stays so
     }
   }
 
@@ -132,9 +142,12 @@ std::unique_ptr<GradientExchange> make_demo(const GradientExchange::Parameters& 
   return std::make_unique<DeMo>(exchange_record("demo"), p, g, o);
 }
 double sent_demo(const std::vector<Shape>& shapes, int64_t ranks, const ExchangeOptions& o) {
-  int64_t kept = 0;
-  for (const Shape& s : shapes) kept += Chunks(s).count() * Chunks(s).kept(o.keep);
-  return 4.0 * static_cast<double>(kept * (ranks - 1));  // a place in 16 bits, a number in bf16
+  int64_t bytes = 0;
+  for (const Shape& s : shapes) {
+    const Chunks c(s);
+    bytes += c.count() * (2 * c.kept(o.keep) + BlockCode{8, c.kept(o.keep)}.bytes(c.kept(o.keep)));
+  }
+  return static_cast<double>(bytes * (ranks - 1));
 }
 double kept_demo(const std::vector<Shape>& shapes, int64_t, const ExchangeOptions&) {
   int64_t numbers = 0;

@@ -75,6 +75,8 @@ class CodedExchange : public GradientExchange {
 
 /// A parameter's gradient becomes `value` (f32, as many elements), in its dtype and in the memory that it has.
 void set_gradient(Tensor parameter, const Tensor& value);
+/// Gradients of a norm of at most `max_norm`, all of them together.
+void clip(TensorList& gradients, double max_norm);
 /// The parameter's gradient in f32; zeros without one.
 Tensor gradient_of(const Tensor& parameter);
 

@@ -1,6 +1,8 @@
 // 8 and 4 bits a number, both ways, with error feedback (Seide et al. 2014; two coded halves as in Tang et al.,
 // arXiv:2102.02888, section 4).
 
+#include <cmath>
+
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/dist/exchange/exchange_inl.h"
@@ -72,6 +74,18 @@ void set_gradient(Tensor parameter, const Tensor& value) {
     copy_elements(g, v.to(g.dtype()));
   else
     parameter.set_grad(v.to(parameter.dtype()).clone());
+}
+
+void clip(TensorList& gradients, double max_norm) {
+  if (std::isinf(max_norm)) return;
+  Tensor squares;
+  for (const Tensor& g : gradients) {
+    const Tensor own = sum(square(g.to(DType::f64)));
+    squares = squares.defined() ? squares + own : own;
+  }
+  // A norm that is not finite makes all of them so.
+  const Tensor factor = clamp_max(Scalar(max_norm) / sqrt(squares), 1.0).to(DType::f32);
+  for (Tensor& g : gradients) g = g * factor;
 }
 
 CodedExchange::CodedExchange(const ExchangeRecord& record, const Parameters& parameters, Group& group,

@@ -82,18 +82,6 @@ class OneBit final : public CodedExchange {
     const double corrected = 1 - std::pow(options_.beta2, static_cast<double>(updates));
     return sqrt(m.second / Scalar(corrected)) + Scalar(options_.eps);
   }
-  static void clip(TensorList& gradients, double max_norm) {
-    if (std::isinf(max_norm)) return;
-    Tensor squares;
-    for (const Tensor& g : gradients) {
-      const Tensor own = sum(square(g.to(DType::f64)));
-      squares = squares.defined() ? squares + own : own;
-    }
-    // A norm that is not finite makes all of them so.
-    const Tensor factor = clamp_max(Scalar(max_norm) / sqrt(squares), 1.0).to(DType::f32);
-    for (Tensor& g : gradients) g = g * factor;
-  }
-
   Tensor steps_;  // i64 [1] on the host
   std::vector<Moments> moments_;
 };

@@ -139,10 +139,12 @@ std::span<const ExchangeRecord> exchange_records() {
        .make = make_one_bit},
       {.name = "demo",
        .doc = "DeMo: each rank's momentum stays its own, but for the parallel.reduce_keep largest components of the cosine "
-              "transform of each chunk, which travel and leave it; their mean is the gradient (Peng et al., "
-              "arXiv:2411.19870, which steps by its sign: train.optimizer = lion with train.beta1 = 0).",
+              "transform of each chunk, which travel in 8 bits and leave it; steps are by the sign of what came from all, as "
+              "Lion's, whose learning rates it takes (Peng et al., arXiv:2411.19870).",
        .options = {"keep", "decay"},
-       .refuses = {kTp, kPp, kCp, kEp, kZero1, kExact, kF16},
+       .refuses = {kTp, kPp, kCp, kEp, kZero0, kExact, kF16},
+       .optimizers = "lion",
+       .gives = ExchangeRecord::Gives::direction,
        .sent = sent_demo,
        .kept = kept_demo,
        .make = make_demo},
