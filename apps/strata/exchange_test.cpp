@@ -108,7 +108,7 @@ TEST_F(Reduce, ARunGoesOnToTheSameBits) {
 // ZeRO 1 takes its rows of the same gradients, and passes that add up travel once.
 TEST_F(Reduce, ItGoesWithZeroAccumulationAndUnevenRows) {
   const std::string more = "--steps 6 --set train.accumulate=2 --set train.save_every=0 --set 'parallel.shares=3 1' ";
-  for (const std::string name : {"int8", "demo"}) {
+  for (const std::string name : {"int8", "powersgd"}) {
     const std::string kind = more + "--set parallel.reduce=" + name + " ";
     ASSERT_EQ(strata(on(2, name) + kind).status, 0);
     const Result zero = strata(on(2, name + "zero") + kind + "--set parallel.zero=1");
