@@ -21,7 +21,7 @@ std::vector<Way> ways() {
           {"int4", ""},
           {"powersgd", ""},
           {"onebit", "--set parallel.reduce_warmup=10 "},
-          {"demo", "--set train.optimizer=lion --set train.lr=3e-3 "},
+          {"demo", "--set train.optimizer=lion --set train.lr=6e-3 --set parallel.reduce_keep=128 "},
           {"local_sgd", "--set parallel.reduce_every=4 "},
           {"diloco", "--set parallel.reduce_every=8 "}};
 }
@@ -63,6 +63,7 @@ TEST_F(Reduce, LossesAreNearThoseOfWholeGradients) {
     for (size_t i = 20; i < 60; ++i) sent += got[i].sent_bytes, plain_bytes += got[i].plain_bytes;
     std::printf("%s on %d ranks: loss %.4f and %.4f, %.1f times fewer bytes\n", w.name.c_str(), ranks, got[59].valid_loss,
                 want[59].valid_loss, plain_bytes / sent);
+    // demo, with the learning rates of another update, is held to learn as much as that alone.
     EXPECT_LE(got[59].valid_loss, 1.02 * want[59].valid_loss);
     EXPECT_GE(got[5].exchange_s, 0);
   }

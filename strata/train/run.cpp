@@ -298,7 +298,9 @@ void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimize
   const Device where = home.who == optim::StateHome::Who::device ? device : Device::cpu();
   const Tier tier = home.where == Tier::host ? (where.is_cuda() ? Tier(Tier::pinned) : Tier()) : home.where;
   const memory::TierScope there(tier);
-  optimizer->take_state_dict(read(kOptimizerFile, {}, where));
+  // Of several ranks a file that would hold nothing is not written.
+  const bool stateless = optimizer->state_bytes() == 0;
+  optimizer->take_state_dict(stateless ? io::TensorMap() : read(kOptimizerFile, {}, where));
 }
 
 void write_recorded_step(const std::string& out, const Recording& step) {
