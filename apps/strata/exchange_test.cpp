@@ -31,6 +31,14 @@ std::string with(const Way& w) {
 
 class Reduce : public RanksTest {
  protected:
+  // Whose optimizer may have no state.
+  std::string learned(const std::string& out) const {
+    const auto found = io::find_latest_checkpoint(dir_ / out);
+    if (!found) return "";
+    std::string bytes;
+    for (const auto& [name, tensors] : io::load_checkpoint(*found).files) bytes += name + io::encode_safetensors(tensors);
+    return bytes;
+  }
   std::string exchange(const std::string& out) const {
     const auto found = io::find_latest_checkpoint(dir_ / out);
     return found ? io::encode_safetensors(io::load_checkpoint(*found).files.at("exchange")) : "";
@@ -82,8 +90,7 @@ TEST_F(Reduce, ARunGoesOnToTheSameBits) {
     const Result again = strata("launch -n 2 -- " + std::string(program()) + " train --resume --steps 11 --out " + (dir_ / out));
     ASSERT_EQ(again.status, 0) << again.output;
     EXPECT_EQ(again.output.find("left out"), std::string::npos) << again.output;
-    EXPECT_EQ(weights(out), weights(w.name));
-    EXPECT_EQ(exchange(out), exchange(w.name));
+    EXPECT_EQ(learned(out), learned(w.name));
     EXPECT_EQ(metrics(out)[10].loss, metrics(w.name)[10].loss);
   }
   // On other ranks: what all had alike alone, and told.

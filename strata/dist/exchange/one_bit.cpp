@@ -70,8 +70,10 @@ class OneBit final : public CodedExchange {
   std::vector<State> states() override {
     std::vector<State> all = CodedExchange::states();
     for (size_t i = 0; i < moments_.size(); ++i) {
-      all.push_back({cat("first.", i), false, moments_[i].first});
-      all.push_back({cat("second.", i), false, moments_[i].second});
+      // Without what fills up blocks, which another number of ranks has more or less of.
+      const int64_t n = flats_[i].bucket.numel;
+      all.push_back({cat("first.", i), false, moments_[i].first.narrow(0, 0, n)});
+      all.push_back({cat("second.", i), false, moments_[i].second.narrow(0, 0, n)});
     }
     all.push_back({"steps", false, steps_});
     return all;
@@ -95,7 +97,7 @@ double sent_one_bit(const std::vector<Shape>& shapes, int64_t ranks, const Excha
   return sent_coded(shapes, ranks, kOneBit);
 }
 double kept_one_bit(const std::vector<Shape>& shapes, int64_t ranks, const ExchangeOptions&) {
-  return 4 * padded_numbers(shapes, ranks, kOneBit) * (3 + 1 / static_cast<double>(ranks)) + 8;
+  return 4 * padded_numbers(shapes, ranks, kOneBit) * (1 + 1 / static_cast<double>(ranks)) + 2 * sent_plain(shapes, 2, {}) + 8;
 }
 
 }  // namespace strata::distributed::exchange
