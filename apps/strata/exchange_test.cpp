@@ -108,9 +108,10 @@ TEST_F(Reduce, ARunGoesOnToTheSameBits) {
   const Result moments = strata("train --resume --steps 14 --out " + (dir_ / "onebit"));
   EXPECT_NE(moments.status, 0);
   EXPECT_NE(moments.output.find("parallel.reduce was onebit on 4 ranks and is onebit on 1"), std::string::npos) << moments.output;
-  const Result other = strata(on_four + (dir_ / "int8") + " --set parallel.reduce=demo --steps 14");
+  const Result other = strata("launch -n 4 -- " + std::string(program()) + " train --resume --steps 14 --out " + (dir_ / "int8") +
+                              " --set parallel.reduce=powersgd");
   ASSERT_EQ(other.status, 0) << other.output;
-  EXPECT_NE(other.output.find("parallel.reduce was int8 and is demo, which begins anew"), std::string::npos) << other.output;
+  EXPECT_NE(other.output.find("parallel.reduce was int8 and is powersgd, which begins anew"), std::string::npos) << other.output;
 }
 
 // ZeRO 1 takes its rows of the same gradients, and passes that add up travel once.

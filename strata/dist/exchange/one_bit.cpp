@@ -59,6 +59,8 @@ class OneBit final : public CodedExchange {
         // What had no gradient in the warm-up has no unit, and stays.
         const Tensor own = where(m.second > Scalar(0.0f), gradients[i] / unit, 0.0f).to(DType::f32);
         copy_elements(m.first, average(flats_[i], m.first * options_.beta1 + own * (1 - options_.beta1)));
+        const Bucket& b = flats_[i].bucket;
+        if (b.padded > b.numel) fill_elements(m.first.narrow(0, b.numel, b.padded - b.numel), 0);
       }
       const Tensor scaled = whole ? m.first / unit : m.first;
       give_gradients(flats_[i].bucket, where(m.second > Scalar(0.0f), scaled / Scalar(corrected), scaled * 0.0f).to(DType::f32));
