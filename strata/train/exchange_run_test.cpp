@@ -26,15 +26,19 @@ bool has(const std::string& text, const std::string& piece) {
   return text.find(piece) != std::string::npos;
 }
 
+std::string rule_of(const ExchangeRecord& r) {
+  return cat("train.optimizer=", r.optimizers.empty() ? "adamw" : r.optimizers);
+}
+
 TEST(ExchangeSettings, AreRefusedBesideWhatTheRecordSays) {
   for (const ExchangeRecord& r : distributed::exchange_records()) {
-    const std::string kind = cat("parallel.reduce=", r.name);
-    EXPECT_EQ(parse_config("", "test", {kind}).parallel.reduce, r.name);
+    const std::string kind = cat("parallel.reduce=", r.name), rule = rule_of(r);
+    EXPECT_EQ(parse_config("", "test", {kind, rule}).parallel.reduce, r.name);
     for (const ExchangeRefusal& f : r.refuses) {
       const std::string value = f.texts == "*"    ? "1 1"
                                 : f.texts.empty() ? std::to_string(static_cast<int>(f.most) + 1)
                                                   : std::string(f.texts);
-      const std::string said = refused({kind, cat(f.key, "=", value)});
+      const std::string said = refused({kind, rule, cat(f.key, "=", value)});
       EXPECT_TRUE(has(said, cat("parallel.reduce = ", r.name, " is not for ", f.key, " = "))) << said;
       EXPECT_TRUE(has(said, std::string(f.why))) << said;
     }
@@ -42,10 +46,10 @@ TEST(ExchangeSettings, AreRefusedBesideWhatTheRecordSays) {
       const std::string key = cat("parallel.reduce_", o.name);
       const std::string set = cat(key, "=", o.value({}) == o.min ? o.max : o.min);
       if (r.reads(o.name)) {
-        EXPECT_NO_THROW(parse_config("", "test", {kind, set})) << set;
-        EXPECT_TRUE(has(refused({kind, cat(key, "=", o.max * 2 + 1)}), key));
+        EXPECT_NO_THROW(parse_config("", "test", {kind, rule, set})) << set;
+        EXPECT_TRUE(has(refused({kind, rule, cat(key, "=", o.max * 2 + 1)}), key));
       } else {
-        EXPECT_TRUE(has(refused({kind, set}), cat(key, " is not read with parallel.reduce = ", r.name)));
+        EXPECT_TRUE(has(refused({kind, rule, set}), cat(key, " is not read with parallel.reduce = ", r.name)));
       }
     }
   }
@@ -87,7 +91,7 @@ TEST(ExchangeSettings, AreInTheEstimate) {
   EXPECT_EQ(plain.exchange, 0);
   for (const ExchangeRecord& r : distributed::exchange_records()) {
     if (r.name == "plain") continue;
-    const MemoryEstimate e = estimate_memory(parse_config("", "test", {two[0], cat("parallel.reduce=", r.name)}));
+    const MemoryEstimate e = estimate_memory(parse_config("", "test", {two[0], rule_of(r), cat("parallel.reduce=", r.name)}));
     EXPECT_LT(e.sends_gradients, plain.sends_gradients / 3) << r.name;
     EXPECT_GT(e.sends_gradients, 0) << r.name;
     EXPECT_GE(e.exchange, plain.parameters / 2) << r.name;
