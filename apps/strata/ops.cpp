@@ -8,6 +8,7 @@
 #include "apps/strata/command.h"
 #include "apps/strata/op_names.h"
 #include "strata/core/describe.h"
+#include "strata/dist/exchange_page.h"
 #include "strata/distributions/record.h"
 #include "strata/io/files.h"
 #include "strata/lab/reference.h"
@@ -41,6 +42,7 @@ void add_ops(CLI::App& app, Body& body) {
         for (const auto& [name, text] : files) io::write_file(o->markdown + "/" + name, text);
         io::write_file(o->markdown + "/optimizers.md", optim::optimizers_markdown());
         io::write_file(o->markdown + "/schedules.md", optim::schedules_markdown());
+        io::write_file(o->markdown + "/exchanges.md", distributed::exchanges_markdown());
         io::write_file(o->markdown + "/families.md", distributions::distributions_markdown());
         std::fputs(fmt::format("{} ops, {} files in {}\n", found.size(), files.size(), o->markdown).c_str(), stdout);
         return kOk;

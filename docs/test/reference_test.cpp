@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/dist/exchange_page.h"
 #include "strata/distributions/record.h"
 #include "strata/optim/lr_schedule.h"
 #include "strata/optim/record.h"
@@ -39,6 +40,7 @@ TEST(Reference, IsCurrent) {
   std::vector<Page> all(pages.begin(), pages.end());
   all.emplace_back("optimizers.md", optim::optimizers_markdown());
   all.emplace_back("schedules.md", optim::schedules_markdown());
+  all.emplace_back("exchanges.md", distributed::exchanges_markdown());
   all.emplace_back("families.md", distributions::distributions_markdown());
   for (const auto& [name, text] : all) {
     wanted.insert(name);

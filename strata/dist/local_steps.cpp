@@ -31,13 +31,14 @@ struct LocalSteps::Impl {
   LocalStepsOptions options;
   std::vector<Parameter> parameters;
   int64_t bytes = 0;  // of all gradients
-  int64_t steps = 0;  // since the last meeting
+  int64_t& steps() const { return *count.data<int64_t>(); }
+  Tensor count;  // i64 [1] on the host: steps since the last meeting
   int64_t all_steps = 0, reduced = 0;
 };
 
 void LocalSteps::Impl::meet() {
   const NoGrad guard;
-  steps = 0;
+  steps() = 0;
   for (Parameter& p : parameters) {
     Tensor d = (p.last - p.tensor.detach().to(p.last.dtype())).contiguous();
     group.run(d.device(), cat("meeting of ", p.name, " ", d.dtype(), " ", d.shape()),
@@ -69,6 +70,8 @@ LocalSteps::LocalSteps(const Parameters& parameters, Group& group, const LocalSt
   broadcast_parameters(trained, group);
   const NoGrad guard;
   const memory::TagScope tag(memory::Tag::optimizer);
+  impl_->count = empty(TensorMeta{{1}, DType::i64, Device::cpu(), std::nullopt});
+  impl_->steps() = 0;
   for (const auto& [name, t] : trained) {
     const DType wide = t.dtype() == DType::f64 ? DType::f64 : DType::f32;
     const Tensor last = t.detach().to(wide).clone();
@@ -80,36 +83,40 @@ LocalSteps::~LocalSteps() = default;
 
 bool LocalSteps::stepped() {
   ++impl_->all_steps;
-  if (++impl_->steps < impl_->options.every) return false;
+  if (++impl_->steps() < impl_->options.every) return false;
   impl_->meet();
   return true;
 }
 void LocalSteps::meet() {
-  if (impl_->steps > 0) impl_->meet();
+  if (apart()) impl_->meet();
+}
+bool LocalSteps::apart() const {
+  return impl_->steps() > 0;
 }
 
-std::map<std::string, Tensor> LocalSteps::state_dict() const {
+std::map<std::string, Tensor> LocalSteps::state_dict(bool between) const {
   std::map<std::string, Tensor> state;
-  for (const Impl::Parameter& p : impl_->parameters)
+  for (const Impl::Parameter& p : impl_->parameters) {
     if (p.velocity.defined()) state[p.name + ".velocity"] = p.velocity;
+    if (between) state[p.name + ".last"] = p.last;
+  }
+  if (between) state["steps"] = impl_->count;
   return state;
 }
 
 void LocalSteps::load_state_dict(const std::map<std::string, Tensor>& state) {
   const NoGrad guard;
-  for (const Impl::Parameter& p : impl_->parameters) {
-    if (!p.velocity.defined()) continue;
-    const auto found = state.find(p.name + ".velocity");
-    check(found != state.end(), kOp, "the state has no '", p.name, ".velocity'");
-    check<ShapeError>(found->second.shape() == p.velocity.shape(), kOp, p.name, ".velocity is ", found->second,
-                      ", wanted ", p.velocity.shape());
+  const bool between = state.contains("steps");
+  const auto wanted = state_dict(between);
+  for (const auto& [name, t] : wanted) {
+    const auto found = state.find(name);
+    check(found != state.end(), kOp, "the state has no '", name, "'");
+    check<ShapeError>(found->second.shape() == t.shape(), kOp, name, " is ", found->second, ", wanted ", t.shape());
   }
-  impl_->steps = 0;
-  for (const Impl::Parameter& p : impl_->parameters) {
-    copy_elements(p.last, p.tensor.detach().to(p.last.dtype()));
-    if (p.velocity.defined())
-      copy_elements(p.velocity, state.at(p.name + ".velocity").to(p.velocity.device()).to(p.velocity.dtype()));
-  }
+  impl_->steps() = 0;
+  for (const auto& [name, t] : wanted) copy_elements(t, state.at(name).to(t.device()).to(t.dtype()));
+  for (const Impl::Parameter& p : impl_->parameters)
+    if (!between) copy_elements(p.last, p.tensor.detach().to(p.last.dtype()));
 }
 
 int64_t LocalSteps::reduced_bytes() const {

@@ -53,10 +53,14 @@ class LocalSteps {
   /// A meeting now, where there were steps since the last; the count of steps begins anew.
   void meet();
 
-  /// What a run goes on with after a meeting: "NAME.velocity" of each parameter; empty without momentum.
-  std::map<std::string, Tensor> state_dict() const;
-  /// Takes it back, with the parameters as they are now for those of the last meeting. Throws ValueError naming what is
-  /// missing, ShapeError.
+  /// Whether there were steps since the last meeting, so that ranks have other parameters.
+  bool apart() const;
+  /// What a run goes on with after a meeting: "NAME.velocity" of each parameter; empty without momentum. With `between`
+  /// also what it goes on with between two: "NAME.last", where the last one ended, and "steps" since, i64 [1]; beside
+  /// each rank's own parameters. Tensors share this object's storage.
+  std::map<std::string, Tensor> state_dict(bool between = false) const;
+  /// Takes it back; of one without "steps" with the parameters as they are now for those of the last meeting. Throws
+  /// ValueError naming what is missing, ShapeError.
   void load_state_dict(const std::map<std::string, Tensor>& state);
 
   /// Bytes of a reduction that this rank's meetings took, of 2 (n-1)/n times as many that it sends; and what gradients

@@ -149,6 +149,44 @@ TEST(LocalSteps, GoOnFromTheirState) {
   });
 }
 
+// Between two meetings each rank has parameters of its own, and where the last one ended is state.
+TEST(LocalSteps, GoOnBetweenTwoMeetings) {
+  const LocalStepsOptions o{.every = 3, .lr = 0.7, .momentum = 0.9};
+  run_as_ranks(Mesh("dp=2"), [&](int rank) {
+    Net through(1), begun(1);
+    LocalSteps whole(through.all, group("dp"), o);
+    for (int i = 0; i < 6; ++i) {
+      through.step(rank, i);
+      whole.stepped();
+    }
+    std::map<std::string, Tensor> state;
+    TensorList own;
+    {
+      LocalSteps first(begun.all, group("dp"), o);
+      for (int i = 0; i < 4; ++i) {
+        begun.step(rank, i);
+        first.stepped();
+      }
+      is(first.apart(), "a step since the meeting");
+      for (const auto& [name, t] : first.state_dict(true)) state[name] = t.clone();
+      for (const Tensor& t : {begun.a, begun.b}) own.push_back(t.detach().clone());
+    }
+    is(state.size() == 5 && state.at("steps").item() == 1, "what is kept");
+    LocalSteps then(begun.all, group("dp"), o);
+    is(!then.apart(), "begins together");
+    copy_elements(begun.a.detach(), own[0]);
+    copy_elements(begun.b.detach(), own[1]);
+    then.load_state_dict(state);
+    for (int i = 4; i < 6; ++i) {
+      begun.step(rank, i);
+      then.stepped();
+    }
+    is(begun.a.to_vector<double>() == through.a.to_vector<double>(), "the same bits");
+    state.erase("b.last");
+    is(message<ValueError>([&] { then.load_state_dict(state); }).find("no 'b.last'") != std::string::npos, "missing");
+  });
+}
+
 TEST(LocalSteps, RefuseWhatTheyCannotDo) {
   run_as_ranks(Mesh("dp=2"), [](int) {
     Net net(1);

@@ -16,6 +16,7 @@
 #include "strata/text/nearest.h"
 #include "strata/text/utf8.h"
 #include "strata/train/exact_step_inl.h"
+#include "strata/train/exchange_run_inl.h"
 #include "strata/train/layered_inl.h"
 #include "strata/train/run.h"
 
@@ -353,6 +354,7 @@ void check_together(const TrainConfig& c, const Origins& origins) {
     fail(blame({"train.save_async"}),
          "train.save_async is not for [memory]: what it copies is in no budget; leave one of them out");
   if (const std::string why = ExactStep::refuses(c); !why.empty()) fail(blame({"parallel.exact"}), why);
+  if (const std::string why = ExchangeRun::refuses(c); !why.empty()) fail(blame({"parallel.reduce"}), why);
   const ModelConfig& m = c.model;
   if (own && m.dim % m.heads != 0)
     fail(blame({"model.heads", "model.dim"}),

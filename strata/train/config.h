@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "strata/dist/exchange_options.h"
 #include "strata/memory/budget.h"
 #include "strata/models/model_config.h"
 
@@ -100,6 +101,8 @@ struct ParallelConfig {
   bool recompute = false;
   int64_t check_replicas = 0;
   int64_t mirror = 0;
+  std::string reduce = "plain";
+  distributed::ExchangeOptions reduce_options;  ///< parallel.reduce_rank and so on
   bool operator==(const ParallelConfig&) const = default;
 };
 
@@ -171,6 +174,8 @@ enum class ConfigType { integer, number, boolean, text };
 struct ConfigField {
   void* (*member)(TrainConfig&) = nullptr;
   std::string_view rule = {};  ///< or its key in OptimConfig::rule
+  /// Or a member of ParallelConfig::reduce_options.
+  void* (*exchange)(distributed::ExchangeOptions&) = nullptr;
   /// The int64_t, double, bool or std::string.
   void* operator()(TrainConfig& config) const;
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "strata/core/error.h"
+#include "strata/dist/gradient_exchange.h"
 #include "strata/dist/pipeline/schedules.h"
 #include "strata/optim/lr_schedule.h"
 #include "strata/optim/record.h"
@@ -80,6 +81,27 @@ std::string pipeline_names() {
   for (const distributed::pipeline::ScheduleRecord& r : distributed::pipeline::schedule_records())
     names += cat(names.empty() ? "" : " ", r.name);
   return names;
+}
+
+std::string exchange_names() {
+  std::string names;
+  for (const distributed::ExchangeRecord& r : distributed::exchange_records())
+    names += cat(names.empty() ? "" : " ", r.name);
+  return names;
+}
+
+// A row for each number that a way to exchange gradients reads.
+std::vector<ConfigKey> keys_of_exchanges() {
+  std::vector<ConfigKey> rows;
+  for (const distributed::ExchangeOption& o : distributed::exchange_options()) {
+    std::string readers;
+    for (const distributed::ExchangeRecord& r : distributed::exchange_records())
+      if (r.reads(o.name)) readers += cat(readers.empty() ? "" : ", ", r.name);
+    rows.push_back({cat("parallel.reduce_", o.name), o.whole ? kInteger : kNumber,
+                    cat("With parallel.reduce = ", readers, ": ", o.doc), "", o.min, o.max,
+                    ConfigField{nullptr, {}, o.field}});
+  }
+  return rows;
 }
 
 // What training takes where a rule has other defaults.
@@ -448,7 +470,12 @@ std::vector<ConfigKey> make_keys() {
        "next steps: where a process is killed and another takes its place (strata launch --restarts), the newest copy "
        "comes back without the disk. 0: never.",
        "", 0, kCount, parallel_of<&ParallelConfig::mirror>},
+      {"parallel.reduce", kText,
+       "What the ranks of parallel.dp send each other in a step: gradients as they are (plain), or a fraction of the bytes "
+       "(docs/guide/parallel.md#less-communication).",
+       exchange_names(), 0, 0, parallel_of<&ParallelConfig::reduce>},
   };
+  for (const ConfigKey& key : keys_of_exchanges()) keys.push_back(key);
   const auto after = std::ranges::find(keys, "train.weight_decay", &ConfigKey::name) + 1;
   const std::vector<ConfigKey> rules = keys_of_rules();
   keys.insert(after, rules.begin(), rules.end());
@@ -471,6 +498,7 @@ const RuleOptions& rule_defaults() {
 
 void* ConfigField::operator()(TrainConfig& config) const {
   if (member) return member(config);
+  if (exchange) return exchange(config.parallel.reduce_options);
   return std::visit([](auto& v) -> void* { return &v; }, config.optim.rule.find(rule)->second);
 }
 

@@ -25,6 +25,7 @@
 #include "strata/ops/vec/scratch_kept.h"
 #include "strata/train/conversations_inl.h"
 #include "strata/train/estimate_inl.h"
+#include "strata/train/exchange_run_inl.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/layered_inl.h"
 #include "strata/train/precision.h"
@@ -157,7 +158,8 @@ class DryRun {
     // once.
     memory::backend(Device::meta()).release_cached();
     memory::reset_peak(DeviceType::meta);
-    optimizer = make_optimizer(config.optim, trained_parameters(module()), 0, table_names(*model));
+    optimizer = make_optimizer(ExchangeRun::update(config, std::max<int64_t>(config.parallel.dp, 1)),
+                               trained_parameters(module()), 0, table_names(*model));
   }
   data::Batch make_batch() const {
     memory::TagScope tag(Tag::data);
@@ -298,6 +300,18 @@ MemoryEstimate with_part_of_experts(MemoryEstimate e, const TrainConfig& config,
   return e;
 }
 
+// What parallel.reduce sends and keeps. What it works with beside that is less than activations, which are gone by then.
+MemoryEstimate with_exchange(MemoryEstimate e, const TrainConfig& config, const nn::Module& module, int64_t ranks) {
+  std::vector<Shape> shapes;
+  for (const auto& [name, t] : module.named_parameters())
+    if (t.requires_grad()) shapes.push_back(t.shape());
+  const distributed::ExchangeRecord& record = distributed::exchange_record(config.parallel.reduce);
+  e.sends_gradients = static_cast<int64_t>(record.sent(shapes, ranks, config.parallel.reduce_options));
+  e.exchange = static_cast<int64_t>(record.kept(shapes, ranks, config.parallel.reduce_options));
+  e.peak += e.exchange;
+  return e;
+}
+
 }  // namespace
 
 MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecoder& model, int64_t activations) {
@@ -321,6 +335,7 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecod
   }
   e.sends_parameters = costs.sends_parameters;
   e.sends_gradients = costs.sends_gradients;
+  if (config.parallel.reduce != "plain") e = with_exchange(e, config, module, dp);
   if (config.parallel.ep > 1) e = with_part_of_experts(e, config, module, activations);
   // Buckets of whole gradients stay, so they are there beside all activations. After the first step they are made anew,
   // in the order in which gradients came, beside those that hold them.
@@ -329,7 +344,7 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecod
                       : int64_t{0};
   };
   if (o.zero == 0) {
-    e.peak = std::max(e.peak, both_buckets());
+    if (config.parallel.reduce == "plain") e.peak = std::max(e.peak, both_buckets());
     return e;
   }
   const int64_t copies = std::max<int64_t>(e.parameters - part.bytes, 0);  // autocast's, which lie as what they are of

@@ -27,6 +27,7 @@ struct MemoryEstimate {
   int64_t sums = 0;         ///< beside gradients, in f32, while parallel.exact's micro-batches are added
   /// Of train.save_async: copies in the host's memory; a part of `peak` where the run is on the processor.
   int64_t copies = 0;
+  int64_t exchange = 0;     ///< what parallel.reduce keeps; a part of `peak`
   int64_t ranks = 1;        ///< of parallel.dp times parallel.cp
   /// Bytes that a rank sends to others in a step (nn::ShardedCosts); 0 with parallel.exact.
   int64_t sends_parameters = 0, sends_gradients = 0;

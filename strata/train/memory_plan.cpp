@@ -149,6 +149,7 @@ std::string to_text(const MemoryPlan& plan) {
     if (e.sums > 0 && label == std::string_view("gradients"))
       s += row("sums", e.sums) + "  (in f32, of parallel.exact's micro-batches, until the gradients are there)\n";
   }
+  if (e.exchange > 0) s += row("exchange", e.exchange) + "  (kept by parallel.reduce, a part of the peak)\n";
   if (e.copies > 0) s += row("copies", e.copies) + "  (of what a checkpoint holds, in the host's memory: train.save_async)\n";
   if (plan.program > 0) s += row("program", plan.program) + '\n';
   if (e.sends_gradients > 0)

@@ -33,6 +33,9 @@ constexpr struct {
     {"elapsed_s", &StepMetrics::elapsed_s},
     {"valid_loss", &StepMetrics::valid_loss},
     {"peak_memory", &StepMetrics::peak_memory},
+    {"sent_bytes", &StepMetrics::sent_bytes},
+    {"plain_bytes", &StepMetrics::plain_bytes},
+    {"exchange_s", &StepMetrics::exchange_s},
 };
 
 std::optional<StepMetrics> parse_line(std::string_view line) {

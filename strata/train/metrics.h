@@ -23,6 +23,9 @@ struct StepMetrics {
   int64_t tokens = 0;         ///< tokens trained on so far
   double valid_loss = NAN;    ///< mean validation loss, where it was measured after this step
   double peak_memory = NAN;   ///< most bytes that tensors held at once so far, on the run's device
+  double sent_bytes = NAN;    ///< what rank 0 sent for gradients in the step, with parallel.reduce but plain
+  double plain_bytes = NAN;   ///< what gradients as they are would have taken
+  double exchange_s = NAN;    ///< seconds of the exchange on the host, coding included
 };
 
 /// One step as a line of JSON, without the line's end.

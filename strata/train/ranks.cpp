@@ -16,6 +16,7 @@
 #include "strata/dist/context_length_inl.h"
 #include "strata/models/tensor_parallel.h"
 #include "strata/train/exact_step_inl.h"
+#include "strata/train/exchange_run_inl.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/model_pipeline_inl.h"
 
@@ -179,7 +180,7 @@ Ranks::Ranks(const TrainConfig& config)
   rows_ = shared_rows(config, dp);
   sharing_ = sharded_options(config.parallel, dp > 1 ? dp : cp);
   // What adds up gradients gives whole ones.
-  sharing_.average = pp == 1 && config.parallel.exact == 0;
+  sharing_.average = pp == 1 && config.parallel.exact == 0 && config.parallel.reduce == "plain";
   const auto axis = [](const char* name, int64_t n) { return n > 1 ? cat(name, n) : std::string(); };
   set_mesh(Mesh(cat(axis("pp=", pp), " dp=", dp / ep_, axis(" ep=", ep_), axis(" cp=", cp), axis(" tp=", tp_))));
   world_ = &group("world");
@@ -272,6 +273,7 @@ void Ranks::take_gradients(const nn::Module& model, const TrainConfig& config) {
   }
   if (!group_ || (sharded_ && sharing_.average)) return;
   nn::NamedTensors parameters = whole_parameters(model);
+  if ((exchange_ = ExchangeRun::make(parameters, *group_, config))) return;
   if (pipeline_)  // a gradient that comes in two parts travels when they were added
     std::erase_if(parameters, [&](const auto& p) { return p.second.same_as(pipeline_->tied()); });
   if (ep_ > 1) {
@@ -286,10 +288,16 @@ void Ranks::take_gradients(const nn::Module& model, const TrainConfig& config) {
   gradients_ = std::make_unique<distributed::DataParallel>(parameters, *group_);
 }
 
+void Ranks::resume_exchange(const FoundRun& found, optim::Optimizer& optimizer, std::vector<std::string>& notes) const {
+  if (!exchange_) return;
+  if (std::string text = exchange_->resume(found, optimizer); !text.empty()) notes.push_back(std::move(text));
+}
+
 void Ranks::last_pass(bool yes) const {
   if (gradients_) gradients_->reduce_next(yes);
   if (expert_gradients_) expert_gradients_->reduce_next(yes);
   if (sharded_) sharded_->reduce_next(yes);
+  if (exchange_) exchange_->exchange().reduce_next(yes);
 }
 
 Device Ranks::device(const TrainConfig& config) {
@@ -301,11 +309,11 @@ Device Ranks::device(const TrainConfig& config) {
   return own;
 }
 
-void Ranks::finish_step(Tensor& loss) const {
+double Ranks::finish_step(Tensor& loss, double max_norm) const {
   if (exact_) {
     loss = exact_->finish();
     if (sharded_) sharded_->finish();
-    return;
+    return max_norm;
   }
   if (shares_weights()) loss = distributed::full_tensor(loss);
   if (pipeline_) {
@@ -318,7 +326,8 @@ void Ranks::finish_step(Tensor& loss) const {
       Tensor(table).set_grad(g);
     }
   }
-  if (!group_) return;
+  if (!group_) return max_norm;
+  if (exchange_) exchange_->exchange().finish(max_norm);
   if (gradients_) gradients_->finish();
   if (expert_gradients_) expert_gradients_->finish();
   if (sharded_) sharded_->finish();
@@ -327,9 +336,11 @@ void Ranks::finish_step(Tensor& loss) const {
   group_->run(loss.device(), "loss", [&](distributed::Collectives& c) {
     c.all_reduce(loss.raw_data(), loss.numel(), loss.dtype(), distributed::Reduction::avg);
   });
+  return exchange_ && exchange_->gives(distributed::ExchangeRecord::Gives::direction) ? INFINITY : max_norm;
 }
 
 void Ranks::finish_update() const {
+  if (exchange_) exchange_->exchange().updated();
   if (sharded_) sharded_->gather_updated();
   if (pipeline_) pipeline_->renew_tied();
 }

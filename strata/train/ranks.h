@@ -17,6 +17,8 @@
 namespace strata {
 
 class ExactStep;
+class ExchangeRun;
+struct FoundRun;
 class ModelPipeline;
 
 /// Throws ValueError naming the key where parallel.ep cannot be carried out by `dp` ranks.
@@ -84,8 +86,12 @@ class Ranks {
   void meet() const;
   /// Without parallel.zero makes the parameters of the ranks along "dp" those of the first; takes their gradients.
   void take_gradients(const nn::Module& model, const TrainConfig& config);
+  /// What exchange() keeps goes on from a checkpoint, and `notes` are told what does not. All ranks call it.
+  void resume_exchange(const FoundRun& found, optim::Optimizer& optimizer, std::vector<std::string>& notes) const;
   /// Says whose gradients its norms are of, where that is not the parameters' that it has.
   void set_norm(optim::Optimizer& optimizer, const nn::Module& model) const;
+  /// What parallel.reduce says that ranks send, once take_gradients() was called; nullptr for plain.
+  ExchangeRun* exchange() const { return exchange_.get(); }
   /// What computes a step where parallel.exact says so; nullptr elsewhere.
   ExactStep* exact() const { return exact_.get(); }
   /// Around forward and backward of one batch, and around forwards alone: parameters in parts come ahead of their use.
@@ -100,7 +106,8 @@ class Ranks {
   /// The backward pass that follows is the last of its step: its gradients travel.
   void last_pass(bool yes) const;
   /// Waits for the gradients, and makes `loss` (f64) the ranks' average, a plain tensor; of exact() that of its run().
-  void finish_step(Tensor& loss) const;
+  /// The largest norm that the update is to have: `max_norm`, unless exchange() has seen to it.
+  double finish_step(Tensor& loss, double max_norm) const;
   /// Behind the update: what several ranks have is the same again.
   void finish_update() const;
   /// The random numbers of a step: other ones for every part of a batch, the same in every run. Ranks that share weights
@@ -133,6 +140,7 @@ class Ranks {
   std::unique_ptr<ModelPipeline> pipeline_;
   std::unique_ptr<distributed::DataParallel> gradients_, expert_gradients_;
   std::unique_ptr<ExactStep> exact_;
+  std::unique_ptr<ExchangeRun> exchange_;
   std::unique_ptr<nn::FullySharded> sharded_;  // of parallel.zero
 };
 

@@ -33,6 +33,7 @@ namespace {
 constexpr const char* kRecordedStep = "/step.recording";
 constexpr const char* kTrace = "/step.trace.json";
 
+using detail::kExchangeFile;
 using detail::kModelFile;
 using detail::kOptimizerFile;
 
@@ -180,6 +181,7 @@ std::map<std::string, std::string> detail::run_texts(const RunState& state) {
   if (state.log.lines >= 0) texts["log"] = to_string(state.log);
   if (state.text != 0) texts["text"] = std::to_string(state.text);
   if (state.base != 0) texts["base"] = io::to_hex(state.base);
+  if (state.ranks != 0) texts["exchange_ranks"] = std::to_string(state.ranks);
   if (state.loss_scale.size() == 2) {
     texts["loss_scale"] = fmt::format("{}", state.loss_scale[0]);
     texts["loss_scale_steps"] = fmt::format("{}", state.loss_scale[1]);
@@ -190,6 +192,7 @@ std::map<std::string, std::string> detail::run_texts(const RunState& state) {
 io::TensorFiles detail::run_files(const RunState& state, const nn::Module& model, const optim::Optimizer& optimizer) {
   io::TensorFiles files{{kModelFile, kept_state(model, state.config)}, {kOptimizerFile, optimizer.state_dict()}};
   if (distributed::size() > 1) files[kModelFile] = present(std::move(files[kModelFile]));
+  if (state.ranks != 0) files[kExchangeFile] = state.exchange;
   return files;
 }
 
@@ -207,6 +210,8 @@ RunState detail::run_state(const std::map<std::string, std::string>& texts, int6
   if (texts.contains("base"))
     check<IoError>(io::parse_hex(entry(texts, source, "base"), s.base), source, "'base' is no checksum");
   if (texts.contains("text")) s.text = number<uint64_t>(entry(texts, source, "text"), source, "text");
+  if (texts.contains("exchange_ranks"))
+    s.ranks = number<int64_t>(entry(texts, source, "exchange_ranks"), source, "exchange_ranks");
   if (texts.contains("loss_scale"))
     s.loss_scale = {number<double>(entry(texts, source, "loss_scale"), source, "loss_scale"),
                     number<double>(entry(texts, source, "loss_scale_steps"), source, "loss_scale_steps")};
@@ -298,7 +303,9 @@ void load_run(const FoundRun& run, nn::Module& model, optim::Optimizer* optimize
   const Device where = home.who == optim::StateHome::Who::device ? device : Device::cpu();
   const Tier tier = home.where == Tier::host ? (where.is_cuda() ? Tier(Tier::pinned) : Tier()) : home.where;
   const memory::TierScope there(tier);
-  optimizer->take_state_dict(read(kOptimizerFile, {}, where));
+  // Of several ranks a file that would hold nothing is not written.
+  const bool stateless = optimizer->state_bytes() == 0;
+  optimizer->take_state_dict(stateless ? io::TensorMap() : read(kOptimizerFile, {}, where));
 }
 
 void write_recorded_step(const std::string& out, const Recording& step) {

@@ -9,6 +9,7 @@
 //   OUT/report.html      the run on one page
 //   OUT/data/            the tokenised text
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -70,10 +71,15 @@ struct RunState {
   LogMark log;                 ///< of metrics.jsonl at this step; not known of older checkpoints
   /// Of the loss (f16): the scale and the finite steps since it last changed; empty where there is none.
   std::vector<double> loss_scale;
+  /// Of parallel.reduce but plain: what the exchange keeps, of this rank and of all, and the number of ranks; else empty
+  /// and 0.
+  std::map<std::string, Tensor> exchange;
+  int64_t ranks = 0;
 };
 
 /// Writes OUT/step-XXXXXXXX and deletes old checkpoints. Returns its path. In a job of several ranks all of them call
-/// it, and each writes its parts; `state` is rank 0's. Throws IoError; then what was there is intact.
+/// it, and each writes its parts; `state` is rank 0's but for what
+/// its exchange keeps. Throws IoError; then what was there is intact.
 std::string save_run(const std::string& out, const RunState& state, const nn::Module& model,
                      const optim::Optimizer& optimizer, int keep_last);
 

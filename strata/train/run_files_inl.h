@@ -12,6 +12,7 @@ namespace strata::detail {
 
 inline constexpr const char* kModelFile = "model";
 inline constexpr const char* kOptimizerFile = "optimizer";
+inline constexpr const char* kExchangeFile = "exchange";  ///< of parallel.reduce
 
 /// The tensors, as they lie: of several ranks without what is in another one's stage.
 io::TensorFiles run_files(const RunState& state, const nn::Module& model, const optim::Optimizer& optimizer);

@@ -20,6 +20,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/train/conversations_inl.h"
 #include "strata/train/exact_step_inl.h"
+#include "strata/train/exchange_run_inl.h"
 #include "strata/train/model_pipeline_inl.h"
 #include "strata/train/precision.h"
 
@@ -64,7 +65,7 @@ StepRunner::StepRunner(TokenDecoder& model, optim::Optimizer& optimizer, const T
   check(!must_capture_ || device.is_cuda(), "train", "train.graph is on, but train.device is ", device,
         ": only CUDA devices have graphs");
   // All that make_optimizer() makes can, their numbers reach the device before each replay.
-  const std::string refused = tiers_ ? tiers_->refuses_capture() : std::string();
+  const std::string refused = tiers_ ? tiers_->refuses_capture() : ExchangeRun::refuses_capture(config);
   check(!must_capture_ || refused.empty(), "train", "train.graph is on, but ", refused);
   check(!must_capture_ || optimizer.capturable(), "train", "train.graph is on, but the optimizer ", optimizer.name(),
         " computes on the host with each step's numbers, which no graph holds");
@@ -101,8 +102,8 @@ Tensor StepRunner::compute_stages(const std::vector<data::Batch>& batches) {
     if (autocast_) autocast.emplace(*autocast_);
     total = ranks_.pipeline()->step(batches, scaler(), [this](bool last) { ranks_.last_pass(last); });
   }
-  ranks_.finish_step(total);
-  Tensor report = optimizer_.step_guarded({.max_norm = max_norm_, .loss = total, .scaler = scaler()});
+  const double max_norm = ranks_.finish_step(total, max_norm_);
+  Tensor report = optimizer_.step_guarded({.max_norm = max_norm, .loss = total, .scaler = scaler()});
   ranks_.finish_update();
   return report;
 }
@@ -125,8 +126,8 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
     total = pass_after_pass(batches);
   }
   weights.reset();
-  ranks_.finish_step(total);
-  Tensor report = optimizer_.step_guarded({.max_norm = max_norm_, .loss = total, .scaler = scaler()});
+  const double max_norm = ranks_.finish_step(total, max_norm_);
+  Tensor report = optimizer_.step_guarded({.max_norm = max_norm, .loss = total, .scaler = scaler()});
   ranks_.finish_update();
   return report;
 }

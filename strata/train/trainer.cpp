@@ -29,6 +29,7 @@
 #include "strata/memory/timeline.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/train/conversations_inl.h"
+#include "strata/train/exchange_run_inl.h"
 #include "strata/train/feeder.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/generate.h"
@@ -54,11 +55,6 @@ namespace detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Which sign a NaN has is chance.
-std::string unsigned_text(double v) {
-  return std::isnan(v) ? "nan" : fmt::format("{}", v);
-}
 
 }  // namespace
 
@@ -142,6 +138,7 @@ StepMetrics Run::settle() {
   m.tokens_per_s = static_cast<double>(config_.batch * config_.accumulate * data_.row_tokens) / steps_->seconds();
   m.elapsed_s = elapsed();
   m.peak_memory = static_cast<double>(memory::stats(device_).peak_total);
+  if (ranks_->exchange()) ranks_->exchange()->tell(m);
   if (r.outcome == optim::StepReport::skipped)
     note(fmt::format("step {}: a gradient is not finite at a loss scale of {:g}; no update, and a smaller scale",
                      m.step, r.scale));
@@ -165,8 +162,10 @@ void Run::diverged(const Launched& l, const optim::StepReport& r) {
   const int64_t step = l.metrics.step;
   const std::string what = std::isfinite(r.loss) ? "the gradient's norm is " + unsigned_text(r.norm)
                                                  : "the loss is " + unsigned_text(r.loss);
-  if (const std::string error = saver_->try_finish(); !error.empty()) note(error);  // the divergence is the greater news
-  const std::string saved = saver_->newest().empty() ? "There is no checkpoint yet" : "The newest checkpoint is " + saver_->newest();
+  if (const std::string error = saver_->try_finish(); !error.empty())
+    note(error);  // the divergence is the greater news
+  const std::string saved =
+      saver_->newest().empty() ? "There is no checkpoint yet" : "The newest checkpoint is " + saver_->newest();
   const std::string text = fmt::format("step {}: {}; {}. {}", step, what, cause, saved);
   try {
     report(fmt::format("stopped at step {}: {}; {}", step, what, cause), false);
@@ -179,6 +178,7 @@ void Run::diverged(const Launched& l, const optim::StepReport& r) {
 double Run::validate() {
   NoGrad guard;
   optimizer_->finish();  // a delayed update
+  const RanksMean mean(ranks_->exchange());
   module().eval();
   const auto all = validation_samples(*data_.valid, config_.batch, config_.eval_batches);
   // Each batch's apart: added by their numbers, not by who has them, they have the same bits for any number of ranks.
@@ -220,6 +220,8 @@ void Run::save() {
   if (saver_->step() == step_ || config_.save_every < 0) return;
   RunState s = state();
   if (metrics_) s.log = metrics_->mark();
+  const RanksMean mean(ranks_->exchange());
+  if (ranks_->exchange()) ranks_->exchange()->save(s, *optimizer_);
   saver_->save(s, module(), *optimizer_);
   if (config_.tune.method != "full" && ranks_->leads()) save_adapter_of(options_.out, *model_, config_);
 }
@@ -227,8 +229,9 @@ void Run::save() {
 std::string Run::sample() {
   if (config_.sample_tokens == 0) return {};
   if (ranks_->pipeline() || ranks_->shares_experts())  // the model is whole in what they have saved
-    return saver_->step() < 0 ? std::string()
-                              : sample_text({config_, step_, data_.tokenizer, load_trained_model(saver_->newest()).model});
+    return saver_->step() < 0
+               ? std::string()
+               : sample_text({config_, step_, data_.tokenizer, load_trained_model(saver_->newest()).model});
   const auto answers = std::dynamic_pointer_cast<EncoderDecoder>(model_);
   std::string text = sample_text({config_, step_, data_.tokenizer, std::dynamic_pointer_cast<LanguageModel>(model_),
                                   answers, answers ? find_init(config_.init).start : std::vector<int64_t>()});
@@ -237,6 +240,7 @@ std::string Run::sample() {
 }
 
 void Run::report(const std::string& status, bool with_sample) {
+  const RanksMean mean(with_sample ? ranks_->exchange() : nullptr);
   // Who has a part of the weights writes with the leader.
   const std::string text = with_sample && (ranks_->leads() || ranks_->shares_weights()) ? sample() : std::string();
   if (!ranks_->leads()) return;
@@ -253,6 +257,7 @@ void Run::report(const std::string& status, bool with_sample) {
   r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
   if (data_.valid) r.notes.emplace_back("Validation tokens", format_count(static_cast<double>(data_.valid_tokens)));
   r.notes.emplace_back("Peak memory of tensors", memory::bytes_text(memory::stats(device_).peak_total));
+  if (ranks_->exchange()) r.notes.emplace_back("Gradients sent", ranks_->exchange()->summary());
   r.notes.emplace_back("Checkpoint", saver_->newest().empty() ? "none yet" : last_part(saver_->newest()));
   if (with_sample) {
     r.sample_prompt = config_.sample_prompt;
@@ -333,6 +338,7 @@ TrainResult Run::run() {
   saver_->finish();
   if (progress_) progress_->finish();
   if (const std::string text = tiers_ ? tiers_->summary() : std::string(); !text.empty()) note(text);
+  if (ranks_->exchange()) note(ranks_->exchange()->summary());
   const memory::Stats memory = memory::stats(device_);  // of training, not of the sample
   report(status, true);
   return {.step = step_,
@@ -377,7 +383,8 @@ TrainResult train(const TrainConfig& config, const TrainOptions& options) try {
   TrainConfig c = config;
   TrainOptions o = options;
   std::optional<detail::Mirrors> mirrors;
-  check(c.parallel.mirror == 0 || !c.parallel.automatic, "train", "parallel.mirror is not for parallel.auto, which may "
+  check(c.parallel.mirror == 0 || !c.parallel.automatic, "train",
+        "parallel.mirror is not for parallel.auto, which may "
         "find another layout when a run goes on: give the one that strata plan names");
   if (c.parallel.mirror > 0) mirrors.emplace();
   // Who takes another's place finds a run.

@@ -13,6 +13,7 @@
 #include "strata/memory/allocator.h"
 #include "strata/memory/budget.h"
 #include "strata/train/conversations_inl.h"
+#include "strata/train/exchange_run_inl.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/model_pipeline_inl.h"
 #include "strata/train/plan/auto_layout.h"
@@ -119,8 +120,8 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
   ranks_->shard(*model_);
   ranks_->take_stages(model_, config_);
   ranks_->share_parameters(module());
-  optimizer_ = make_optimizer(config_.optim, ranks_->own_parameters(module()), static_cast<uint64_t>(config_.seed),
-                              table_names(*model_));
+  optimizer_ = make_optimizer(ExchangeRun::update(config_, distributed::size()), ranks_->own_parameters(module()),
+                              static_cast<uint64_t>(config_.seed), table_names(*model_));
   ranks_->set_norm(*optimizer_, module());
   if (plan_) {
     if (auto* decoder = dynamic_cast<LanguageModel*>(model_.get())) decoder->set_recomputed_blocks(plan_->recomputed);
@@ -163,6 +164,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
   feeder_.emplace(*loader_, config_.accumulate, device_);
   if (mirrors_) mirror_at_ = step_ / config_.parallel.mirror * config_.parallel.mirror + config_.parallel.mirror;
   mended = data_.notes;
+  if (found) ranks_->resume_exchange(*found, *optimizer_, mended);
   if (const std::string page = options_.out + "/report.html";
       ranks_->leads() && !found && std::filesystem::exists(page))
     mended.push_back(fmt::format("the report that was there, '{}', is kept as '{}'", page, io::keep_aside(page)));
@@ -173,14 +175,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
   progress_.emplace(config_.steps, options_.log);
   for (const std::string& w : warnings) note("skipping the " + w);
   for (const std::string& m : mended) note(m);
-  const int64_t all = module().num_parameters(), trained = module().num_parameters(true);
-  note(fmt::format(
-      "{}, {} parameters{}; {} training tokens{}; {}", config_.model.family, format_count(static_cast<double>(all)),
-      trained == all ? "" : fmt::format(", {} of them trained", format_count(static_cast<double>(trained))),
-      format_count(static_cast<double>(data_.train_tokens)),
-      data_.valid ? fmt::format(", {} for validation", format_count(static_cast<double>(data_.valid_tokens))) : "",
-      device_.is_cuda() ? fmt::format("on {}", cuda::properties(device_.index).name)
-                        : fmt::format("{} threads", num_threads())));
+  note(run_text(config_, module(), data_, device_));
   if (ranks_->pipeline()) note(ranks_->pipeline()->to_text());
   if (plan_) {
     std::istringstream lines(to_text(*plan_));
@@ -216,6 +211,7 @@ void Run::resume_from(const FoundRun& found) {
     check(now == then, "train", key.name, " is ", now, ", but the run in '", options_.out, "' has ", then,
           " (strata train --resume --out ", options_.out, " goes on with the run's own settings)");
   }
+  ExchangeRun::check_same_update(s, config_, distributed::size());
   if (mirrored_)
     restore_run(*mirrored_, module(), *optimizer_);
   else
