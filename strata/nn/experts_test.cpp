@@ -316,6 +316,62 @@ TEST(SpreadExpertsOf, AnUnevenNumberIsRefused) {
   EXPECT_NE(said.find("3 ranks along 'ep' do not share 8 experts evenly"), std::string::npos) << said;
 }
 
+// Ranks that share positions (tensor parallelism) give theirs to experts on these and other ranks: two losses on four
+// ranks.
+TEST(SpreadExpertsOf, PositionsInPartsGiveValuesAndGradientsOfOneProcess) {
+  ExpertsSpec spec = spec_of(0);
+  spec.shared_width = 3;
+  const Experts whole = make(spec, DType::f64);
+  const Tensor x = input(2, DType::f64);
+  Tensor wanted_loss;
+  const Tensor want = whole(x, &wanted_loss);
+  (mean(want * want) + wanted_loss).backward();
+  const Gradients gradients = gradients_of(whole, x);
+  const StateDict state = whole.state_dict();
+  for (const char* const lies : {"S(1)", "R"})
+    run_as_ranks(Mesh("ep=2 tp=2"), [&](int rank) {
+      const init::SkipDraws copied;
+      Experts m(kDim, spec, Activation::silu);
+      m.to(DType::f64);
+      m.load_state_dict(state);
+      m.spread("ep+tp");
+      m.balance_over("ep+tp");
+      is(local_part(m.gate_up).size(0) == 2, "a rank has a quarter");
+      NamedTensors dense;
+      for (const auto& [name, p] : m.named_parameters())
+        if (!is_placed(p)) dense.emplace_back(name, p);
+      distributed::DataParallel all(dense, distributed::group("ep"));
+      const Tensor own = rows_of(x, rank / 2, 1).set_requires_grad();
+      Tensor more;
+      const Tensor y = m(distributed::distribute(own, lies, "tp"), &more);
+      is(distributed::placements_of(y) == lies, "results lie as what came");
+      (mean(y * y) + more).backward();
+      all.finish();
+      const auto off = [](const Tensor& a, const Tensor& b) { return (a - b).abs().max().item(); };
+      is(off(distributed::full_tensor(y), rows_of(want, rank / 2, 1)) < 1e-13, "values");
+      const double mean_loss = distributed::all_reduce(distributed::full_tensor(more).detach(), "avg", "ep").item();
+      is(std::abs(mean_loss - wanted_loss.item()) < 1e-12, cat("the losses' mean is ", mean_loss));
+      for (const auto& [name, p] : m.named_parameters()) {
+        const std::vector<double> got = distributed::full_tensor(p.grad()).to_vector<double>();
+        for (size_t i = 0; i < got.size(); ++i)
+          is(std::abs(got[i] - gradients.at(name)[i]) < 1e-13, cat(name, " ", i, ": ", got[i]));
+      }
+      const std::vector<double> gx = own.grad().to_vector<double>();
+      for (size_t i = 0; i < gx.size(); ++i)
+        is(std::abs(gx[i] / 2 - gradients.at("x")[static_cast<size_t>(rank / 2) * gx.size() + i]) < 1e-13, "x");
+    });
+  const std::string said = message<ValueError>([&] {
+    run_as_ranks(Mesh("ep=2 tp=2"), [&](int) {
+      const init::SkipDraws undrawn;
+      Experts m(kDim, spec, Activation::silu);
+      m.to(DType::f64);
+      m.spread("ep");
+      m(distributed::distribute(x.detach(), "S(1)", "tp"));
+    });
+  });
+  EXPECT_NE(said.find("wanted positions in parts along an axis that shares the experts"), std::string::npos) << said;
+}
+
 // Steps with an optimizer, clipped: weights after them are those of one process.
 TEST(SpreadExpertsOf, TrainAsInOneProcess) {
   const ExpertsSpec spec = spec_of(1, true);

@@ -33,7 +33,7 @@ constexpr uint64_t kTableChannel = uint64_t{1} << 32;
 
 // Rows of a batch that a rank of the "dp" axis has.
 int64_t rows_of(const TrainConfig& c) {
-  const int64_t ranks = distributed::size() / c.parallel.pp;
+  const int64_t ranks = distributed::size() / (c.parallel.pp * c.parallel.cp);
   return c.batch / std::max<int64_t>(ranks, 1);
 }
 
