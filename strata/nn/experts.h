@@ -35,13 +35,13 @@ class Experts : public Module {
 
   /// @name On several ranks
   /// Leaves this rank count / n of the experts, of the n ranks of a group of the mesh ("ep", "ep+tp"), which may be
-  /// another one than that of the network's other weights: gate_up and down become sharded tensors "S(0)" along `group`,
-  /// as one axis. Each rank has rows of its own, as many as the others in training with a capacity; they go to their
-  /// experts' ranks by all_to_all and come back. Gradients are right where the ranks' losses are averaged, as
+  /// another one than that of the network's other weights: gate_up and down become sharded tensors "S(0)" along
+  /// `group`, as one axis. Each rank has rows of its own, as many as the others in training with a capacity; they go to
+  /// their experts' ranks by all_to_all and come back. Gradients are right where the ranks' losses are averaged, as
   /// distributed::DataParallel does: of the other parameters over these ranks too. With a capacity the exchange is of
   /// one size and the host waits for nothing; else it reads how many rows come. x may be a sharded tensor (tensor
-  /// parallelism) along an axis of `group`: each of its ranks then has a part of the positions as its rows, of one loss.
-  /// Throws ValueError where n does not divide count.
+  /// parallelism) along an axis of `group`: each of its ranks then has a part of the positions as its rows, of one
+  /// loss. Throws ValueError where n does not divide count.
   void spread(const std::string& group);
   /// Loads are balanced over the rows of all ranks of `group`, each of which calls forward() as often as the others.
   void balance_over(const std::string& group) { batch_group_ = group; }
@@ -51,8 +51,8 @@ class Experts : public Module {
   std::optional<Linear> shared_gate_up, shared_down;
 
  private:
-  // A group of ranks that have parts of the experts; empty and 1 where this one has all. As many of them as `alike` have
-  // rows of one loss.
+  // A group of ranks that have parts of the experts; empty and 1 where this one has all. As many of them as `alike`
+  // have rows of one loss.
   struct Spread {
     std::string axis;
     int64_t ranks = 1, alike = 1;

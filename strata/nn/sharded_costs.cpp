@@ -40,8 +40,7 @@ int64_t bytes_on_their_way(const std::vector<std::pair<DType, int64_t>>& trained
 }  // namespace
 
 ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, int ranks, int64_t passes,
-                           const std::map<std::string, Shape>& parts,
-                           const std::map<std::string, int>& others) {
+                           const std::map<std::string, Shape>& parts, const std::map<std::string, int>& others) {
   check(o.zero >= 0 && o.zero <= 3 && ranks >= 1 && passes >= 1, kOp,
         "zero is 0 to 3, ranks and passes at least 1, got ", o.zero, ", ", ranks, " and ", passes);
   check(o.reshard_to >= 0 && (o.reshard_to == 0 || ranks % o.reshard_to == 0), kOp, "reshard_to is ", o.reshard_to,

@@ -32,7 +32,8 @@ struct AttentionArguments : AttentionPlain {
 
 inline AttentionArguments attention_arguments(STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks, const Tensor& lengths,
                                               const Dims& numbers = {}) {
-  return {{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{}), slopes, soft_cap, sinks, lengths, numbers};
+  return {
+      {is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{}), slopes, soft_cap, sinks, lengths, numbers};
 }
 
 /// A call of the kernels, and what it points to beside its operands, whose rows are dense.

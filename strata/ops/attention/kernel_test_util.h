@@ -37,8 +37,7 @@ struct Case {
                causal ? ", causal" : "", ", window ", window, ", offset ", offset, ", mask ", static_cast<int>(mask),
                mask_of_batch, mask_of_head, mask_of_query, mask_of_key, mask_f32, ", dropout ", dropout,
                drawn ? " drawn" : "", part ? " of a part" : "", slopes ? ", slopes" : "", sinks ? ", sinks" : "",
-               lengths ? ", lengths" : "",
-               ", cap ", soft_cap, ", seed ", seed);
+               lengths ? ", lengths" : "", ", cap ", soft_cap, ", seed ", seed);
   }
 };
 
