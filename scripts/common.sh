@@ -8,7 +8,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # for OpenCL in CMake, but only recommends the package. OpenBLAS is loaded when a program decomposes its first matrix.
 BUILD_PACKAGES=(g++ cmake ninja-build ccache mold libdnnl-dev ocl-icd-opencl-dev libhwy-dev libfmt-dev libxxhash-dev
                 libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libopenblas0-pthread zlib1g-dev liburing-dev libutf8proc-dev
-                libpcre2-dev libzstd-dev libpng-dev libjpeg-dev libcpp-httplib-dev libgloo-dev)
+                libpcre2-dev libzstd-dev libpng-dev libjpeg-dev libcpp-httplib-dev libgloo-dev libhwloc-dev)
 TEST_PACKAGES=(libopenmpi-dev openmpi-bin libgtest-dev libbenchmark-dev)
 
 say() { printf '\033[1m%s\033[0m\n' "$*"; }

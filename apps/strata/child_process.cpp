@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -33,6 +34,12 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 // Between fork and exec only what is safe in a signal handler.
 [[noreturn]] void become(const Start& start, char* const* argv, char* const* envp, pid_t parent, int null, int told) {
+  const auto bind = [&] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int p : start.processors) CPU_SET(p, &set);
+    return start.processors.empty() || ::sched_setaffinity(0, sizeof set, &set) == 0;
+  };
   const auto fail = [&] {
     const int error = errno;
     [[maybe_unused]] const ssize_t n = ::write(told, &error, sizeof error);
@@ -54,6 +61,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   ::syscall(SYS_close_range, 3U, ~0U, kCloseOnExec);
 #endif
   if (!start.folder.empty() && ::chdir(start.folder.c_str()) != 0) fail();
+  if (!bind()) fail();
   ::execve(start.path.c_str(), argv, envp);
   fail();
   ::_exit(127);

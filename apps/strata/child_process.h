@@ -41,6 +41,7 @@ struct Start {
   int input = -1;                        ///< its standard input; -1: none
   int output = -1, error = -1;           ///< its standard output and error
   sigset_t signals;                      ///< those that it blocks
+  std::vector<int> processors;           ///< those that it may use; empty: those of this process
 };
 
 /// Starts it in a process group of its own, which it leads; it is killed when the calling thread ends, which must be

@@ -12,6 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "apps/strata/binding.h"
 #include "apps/strata/checks.h"
 #include "apps/strata/command.h"
 #include "apps/strata/host_list.h"
@@ -30,7 +31,7 @@ using std::chrono::milliseconds;
 
 struct LaunchOptions {
   int ranks = 0;
-  std::string hostfile, host, shell = "ssh";
+  std::string hostfile, host, shell = "ssh", bind = "auto";
   int port = 0;
   double grace = 10;
   std::vector<std::string> command;
@@ -170,7 +171,7 @@ void Launch::start() {
   line(-1, true,
        fmt::format("strata: {} ranks, http://{}:{}/status", size, alone ? "localhost" : address, coordinator_->port()));
   flush();
-  HostStart one{.folder = {}, .command = options_.command, .size = size};
+  HostStart one{.folder = {}, .command = options_.command, .size = size, .bind = options_.bind};
   if (char* folder = ::getcwd(nullptr, 0); folder != nullptr) {
     one.folder = folder;
     std::free(folder);
@@ -368,6 +369,13 @@ void add_launch(CLI::App& app, Body& body) {
       ->type_name("COMMAND")
       ->capture_default_str();
   launch
+      ->add_option(
+          "--bind", options->bind,
+          "Processors of each rank: none (all of them), cores of its own, numa (a node of memory), beside its card "
+          "where it has one; auto is cores where there are two or more for each")
+      ->type_name("HOW")
+      ->capture_default_str();
+  launch
       ->add_option("--grace", options->grace,
                    "Seconds that the others have to end by themselves after one failed, then after SIGTERM")
       ->type_name("SECONDS")
@@ -380,6 +388,7 @@ void add_launch(CLI::App& app, Body& body) {
   launch->callback([&body, options, serve] {
     body = [options, serve] {
       if (*serve) return serve_host();
+      (void)parse_bind(options->bind);
       if (options->command.empty()) throw UsageError("what shall be started? strata launch -n 4 -- PROGRAM ARGS");
       return Launch(*options).run();
     };

@@ -503,7 +503,7 @@ TEST(HostList, ReadsOpenMpisForm) {
 }
 
 TEST(RemoteHost, StartsAreReadAsTheyWereWritten) {
-  const HostStart start{"/a b", {"A=1", "B=\n\xff", "C="}, {"prog", "", "x y"}, 3, 2, 9};
+  const HostStart start{"/a b", {"A=1", "B=\n\xff", "C="}, {"prog", "", "x y"}, 3, 2, 9, "numa"};
   const std::string text = encode(start);
   HostStart back;
   // In pieces.
@@ -521,6 +521,7 @@ TEST(RemoteHost, StartsAreReadAsTheyWereWritten) {
   EXPECT_EQ(back.first, 3);
   EXPECT_EQ(back.count, 2);
   EXPECT_EQ(back.size, 9);
+  EXPECT_EQ(back.bind, "numa");
   std::minstd_rand random(3);
   for (int i = 0; i < 20000; ++i) {
     std::string changed = text;

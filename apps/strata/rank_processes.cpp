@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include "apps/strata/binding.h"
 #include "strata/core/parallel.h"
 
 namespace strata::cli {
@@ -25,8 +26,9 @@ void RankProcesses::start(const HostStart& start, int input, const sigset_t& sig
             .environment = start.environment,
             .folder = start.folder,
             .signals = signals};
-  if (!sets(start.environment, "STRATA_NUM_THREADS") && !sets(start.environment, "OMP_NUM_THREADS"))
-    one.environment.push_back(fmt::format("STRATA_NUM_THREADS={}", std::max(1, num_threads() / start.count)));
+  const Binding binding = bind_ranks(parse_bind(start.bind), start.first, start.count, start.environment);
+  if (!binding.line.empty()) events_.line(-1, true, "strata: " + binding.line);
+  const bool counted = sets(start.environment, "STRATA_NUM_THREADS") || sets(start.environment, "OMP_NUM_THREADS");
   one.environment.push_back(fmt::format("WORLD_SIZE={}", start.size));
   one.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", start.count));
   const size_t shared = one.environment.size();
@@ -35,6 +37,13 @@ void RankProcesses::start(const HostStart& start, int input, const sigset_t& sig
     one.environment.resize(shared);
     one.environment.push_back(fmt::format("RANK={}", rank));
     one.environment.push_back(fmt::format("LOCAL_RANK={}", i));
+    int threads = num_threads() / start.count;
+    if (!binding.shares.empty()) {
+      const ProcessorShare& share = binding.shares[static_cast<size_t>(i)];
+      one.processors = share.processors;
+      threads = share.threads;
+    }
+    if (!counted) one.environment.push_back(fmt::format("STRATA_NUM_THREADS={}", std::max(1, threads)));
     Pipe output, error;
     one.input = rank == 0 ? input : -1;
     one.output = output.writes.get();

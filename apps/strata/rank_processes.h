@@ -17,7 +17,7 @@ class RankEvents {
  public:
   virtual ~RankEvents() = default;
   virtual void started(int rank, int64_t pid) = 0;
-  /// A line of its standard output or error.
+  /// A line of its standard output or error; of rank -1: what the launcher says of a host's ranks.
   virtual void line(int rank, bool error, std::string_view text) = 0;
   /// It ended; `status` as waitpid() gives it. Nothing comes from it any more.
   virtual void ended(int rank, int status) = 0;
@@ -31,6 +31,7 @@ struct HostStart {
   int first = 0;                         ///< the first of its ranks,
   int count = 0;                         ///< which follow each other
   int size = 0;                          ///< of the job
+  std::string bind = "auto";             ///< what of the host each may use (parse_bind())
 };
 
 /// The ranks' processes. When one ends, what is left of its process group is killed; so are all groups when this
@@ -39,9 +40,10 @@ class RankProcesses {
  public:
   explicit RankProcesses(RankEvents& events) : events_(events) {}
   ~RankProcesses();
-  /// Starts them. `input`: standard input of rank 0, -1 for none; `signals`: what they block. Where neither
-  /// STRATA_NUM_THREADS nor OMP_NUM_THREADS is set, each gets its part of the processors. Throws UsageError where there
-  /// is no such program, IoError where one does not begin.
+  /// Starts them, bound to processors as `start.bind` says. `input`: standard input of rank 0, -1 for none; `signals`:
+  /// what they block. Where neither STRATA_NUM_THREADS nor OMP_NUM_THREADS is set, each gets as many threads as its share
+  /// of the processors has. Throws UsageError where there is no such program or no such binding, IoError where one does
+  /// not begin.
   void start(const HostStart& start, int input, const sigset_t& signals);
   void signal(int number);
   bool running() const;

@@ -59,7 +59,7 @@ class Teller final : public RankEvents {
  public:
   void started(int rank, int64_t pid) override { out_ += fmt::format("s {} {}\n", rank, pid); }
   void line(int rank, bool error, std::string_view text) override {
-    out_ += fmt::format("{} {} ", error ? 'e' : 'o', rank);
+    out_ += rank < 0 ? "n " : fmt::format("{} {} ", error ? 'e' : 'o', rank);
     out_ += text;
     out_ += '\n';
   }
@@ -85,13 +85,15 @@ std::string encode(const HostStart& start) {
     out += fmt::format("{} ", texts->size());
     for (const std::string& t : *texts) put(out, t);
   }
+  put(out, start.bind);
   return out + fmt::format("{} {} {} ", start.first, start.count, start.size);
 }
 
 bool decode(std::string& text, HostStart& start) {
   if (text.size() > kMostBytes) throw IoError("launch", "what to start is too long");
   std::string_view rest = text;
-  if (!take_text(rest, start.folder) || !take_texts(rest, start.environment) || !take_texts(rest, start.command))
+  if (!take_text(rest, start.folder) || !take_texts(rest, start.environment) || !take_texts(rest, start.command) ||
+      !take_text(rest, start.bind))
     return false;
   for (int* number : {&start.first, &start.count, &start.size}) {
     size_t value = 0;
@@ -235,6 +237,7 @@ void RemoteHost::take(std::string_view text) {
     said_ = text.substr(2);
     return;
   }
+  if (text.starts_with("n ")) return events_.line(-1, true, cat(name_, ": ", text.substr(2)));
   int rank = -1;
   const char* const end = text.data() + text.size();
   if (text.size() < 4 || std::string_view("soex").find(text[0]) == std::string_view::npos || text[1] != ' ')

@@ -4,7 +4,7 @@
 // The other side reads from its standard input first what it shall start (the environment with the job's secret comes
 // this way, since a command line is seen by everybody on both hosts), then lines "signal N"; at the input's end it ends
 // its ranks. It writes lines: "s RANK PID" for started, "o RANK TEXT" and "e RANK TEXT" for lines of output and error,
-// "x RANK STATUS" for ended, "f TEXT" where it could not start them.
+// "x RANK STATUS" for ended, "n TEXT" for what it says itself, "f TEXT" where it could not start them.
 
 #include <string>
 #include <vector>

@@ -17,6 +17,7 @@
 #include "strata/core/tensor.h"
 #include "strata/cuda/check.cuh"
 #include "strata/cuda/current.h"
+#include "strata/cuda/driver_function_inl.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/job_inl.h"
 #include "strata/cuda/launch.h"
@@ -174,19 +175,25 @@ void check_driver(CUresult e, std::string_view op, std::string_view what) {
                     cat(what, " failed: ", text != nullptr ? text : "unknown error", " (", static_cast<int>(e), ")"));
 }
 
+void* driver_function(const char* name, unsigned version) noexcept {
+  void* p = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
+  const cudaError_t e = cudaGetDriverEntryPointByVersion(name, &p, version, cudaEnableDefault, &result);
+#else
+  const cudaError_t e = cudaGetDriverEntryPoint(name, &p, cudaEnableDefault, &result);
+#endif
+  const bool found = e == cudaSuccess && result == cudaDriverEntryPointSuccess;
+  if (!found) cudaGetLastError();
+  return found ? p : nullptr;
+}
+
 const Driver& driver() {
   static const Driver d = [] {
     Driver r{};
     const auto find = [](auto& f, const char* name, unsigned version) {
-      void* p = nullptr;
-      cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-      const cudaError_t e = cudaGetDriverEntryPointByVersion(name, &p, version, cudaEnableDefault, &result);
-#else
-      const cudaError_t e = cudaGetDriverEntryPoint(name, &p, cudaEnableDefault, &result);
-#endif
-      check<DeviceError>(e == cudaSuccess && result == cudaDriverEntryPointSuccess && p != nullptr, "cuda",
-                         "the driver has no ", name);
+      void* const p = driver_function(name, version);
+      check<DeviceError>(p != nullptr, "cuda", "the driver has no ", name);
       f = reinterpret_cast<std::remove_reference_t<decltype(f)>>(p);
     };
     find(r.mem_address_reserve, "cuMemAddressReserve", 10020);

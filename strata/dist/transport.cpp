@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 
 #include "strata/core/error.h"
+#include "strata/dist/module_file_inl.h"
 #include "strata/dist/store.h"
 
 namespace strata::distributed {
@@ -28,6 +29,17 @@ std::filesystem::path own_folder() {
 }
 }  // namespace
 
+std::string detail::module_file(const std::string& name, std::string& tried) {
+  const std::filesystem::path folder = own_folder();
+  for (const char* place : {".", "../lib/strata", "../../lib/strata", "lib/strata"}) {
+    const std::filesystem::path file = (folder / place / ("strata_" + name + ".so")).lexically_normal();
+    std::error_code error;
+    if (std::filesystem::exists(file, error)) return file.string();
+    tried += (tried.empty() ? "" : ", ") + file.string();
+  }
+  return {};
+}
+
 MakeTransport transport_module(const std::string& name) {
   static std::mutex mutex;
   static std::map<std::string, MakeTransport> loaded;
@@ -35,23 +47,16 @@ MakeTransport transport_module(const std::string& name) {
   if (const auto it = loaded.find(name); it != loaded.end()) return it->second;
   check(!name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos, "dist",
         "'", name, "' is no transport's name");
-  const std::filesystem::path folder = own_folder();
   std::string tried;
-  for (const char* place : {".", "../lib/strata", "../../lib/strata", "lib/strata"}) {
-    const std::filesystem::path file = (folder / place / ("strata_" + name + ".so")).lexically_normal();
-    std::error_code error;
-    if (!std::filesystem::exists(file, error)) {
-      tried += (tried.empty() ? "" : ", ") + file.string();
-      continue;
-    }
-    void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) throw DistributedError("dist", cat("the transport ", name, " does not load: ", dlerror()));
-    void* const make = dlsym(handle, kTransportSymbol);
-    if (make == nullptr) throw DistributedError("dist", cat(file.string(), " is no transport of this version"));
-    return loaded[name] = reinterpret_cast<MakeTransport>(make);
-  }
-  throw DistributedError("dist", cat("there is no transport ", name, " (looked for ", tried,
-                                     "); it is built where its library is installed"));
+  const std::string file = detail::module_file(name, tried);
+  if (file.empty())
+    throw DistributedError("dist", cat("there is no transport ", name, " (looked for ", tried,
+                                       "); it is built where its library is installed"));
+  void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) throw DistributedError("dist", cat("the transport ", name, " does not load: ", dlerror()));
+  void* const make = dlsym(handle, kTransportSymbol);
+  if (make == nullptr) throw DistributedError("dist", cat(file, " is no transport of this version"));
+  return loaded[name] = reinterpret_cast<MakeTransport>(make);
 }
 
 }  // namespace strata::distributed

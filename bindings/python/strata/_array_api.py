@@ -85,7 +85,7 @@ def meshgrid(*arrays: Any, indexing: str = "ij") -> List[Tensor]:
     """Coordinates of a grid. The default is PyTorch's "ij"; the standard's is "xy"."""
     tensors = list(arrays[0]) if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)) else list(arrays)
     if len(tensors) < 2:
-        return [t.clone() for t in tensors]
+        return [t.reshape(-1).clone() for t in tensors]
     return list(_ops.meshgrid(tensors, indexing))
 
 

@@ -323,7 +323,7 @@ def log_softmax(input: Tensor, dim: builtins.int = -1, *, dtype: Optional[DType]
 
 def nonzero(input: Tensor, *, as_tuple: builtins.bool = False) -> Any:
     """Positions of the elements that are not 0: one row each, or with ``as_tuple`` one tensor for each dimension."""
-    rows = _ops.nonzero(input)
+    rows = _ops.nonzero(input if input.dim() or not as_tuple else input.reshape(1))
     if not as_tuple:
         return rows
     return tuple(rows.select(1, i).contiguous() for i in range(rows.shape[1]))
@@ -443,11 +443,14 @@ def stack(tensors: Sequence[Tensor], dim: builtins.int = 0, *, axis: Optional[bu
     return _joined(_ops.stack, tensors, dim if axis is None else axis)
 
 
-def repeat_interleave(input: Tensor, repeats: Any, dim: Optional[builtins.int] = None) -> Tensor:
-    """Each element along ``dim`` several times in a row."""
-    if isinstance(repeats, Tensor):
-        return _core._repeat_interleave(input, repeats, dim)
-    return _ops.repeat_interleave(input, repeats, dim)
+def repeat_interleave(input: Tensor, repeats: Any, dim: Optional[builtins.int] = None, *,
+                      output_size: Optional[builtins.int] = None) -> Tensor:
+    """Each element along ``dim`` several times in a row; ``output_size``, where given, is how many that makes."""
+    repeated: Tensor = (_core._repeat_interleave if isinstance(repeats, Tensor) else _ops.repeat_interleave)(input, repeats, dim)
+    made = repeated.shape[0 if dim is None else dim]
+    if output_size is not None and made != output_size:
+        raise ValueError(f"repeat_interleave: output_size is {output_size}, the repeats make {made}")
+    return repeated
 
 
 chunk = _ops.chunk

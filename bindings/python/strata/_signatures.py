@@ -136,11 +136,14 @@ def call(function: Any, args: List[Any], keywords: Dict[str, Any]) -> Any:
                 raise TypeError(f"{name}: there is no argument '{keyword}'; there are {', '.join(own.names) or 'none'}")
         else:
             given[own.names[at]] = value
-    if dtype is not None:  # the input in another dtype first, as PyTorch's sums and products do it
-        args = [args[0].to(dtype), *args[1:]] if args else args
+    if dtype is not None and args and isinstance(args[0], Tensor):
+        args = [args[0].to(dtype), *args[1:]]  # the input in another dtype first, as PyTorch's sums and products do it
+        dtype = None
     while len(args) < max(own.bare, 1) and own.names[len(args) : len(args) + 1] and own.names[len(args)] in given:
         args.append(given.pop(own.names[len(args)]))  # a method's first argument has no name
     result = function(*args, **given)
+    if dtype is not None:  # of what has no input
+        result = result.to(dtype)
     if wants_grad:
         result.requires_grad_()
     return result if out is None else written(name, result, out)

@@ -53,16 +53,22 @@ softmin = _along("softmin", "softmax() of -x.")
 log_softmax = _along("log_softmax", "The logarithm of softmax().")
 
 
-def var(input: Tensor, dim: Any = None, unbiased: bool = True, *, keepdim: bool = False, dtype: Optional[DType] = None,
-        mask: Optional[Tensor] = None) -> Tensor:
+def _correction(unbiased: Optional[bool], correction: Optional[float]) -> float:
+    if unbiased is not None and correction is not None:
+        raise ValueError("masked: one of unbiased and correction may be given, got both")
+    return float(correction) if correction is not None else float(unbiased is None or unbiased)
+
+
+def var(input: Tensor, dim: Any = None, unbiased: Optional[bool] = None, *, correction: Optional[float] = None,
+        keepdim: bool = False, dtype: Optional[DType] = None, mask: Optional[Tensor] = None) -> Tensor:
     """The variance."""
-    return _reduced("var", input, dim, keepdim, dtype, mask, float(unbiased))
+    return _reduced("var", input, dim, keepdim, dtype, mask, _correction(unbiased, correction))
 
 
-def std(input: Tensor, dim: Any = None, unbiased: bool = True, *, keepdim: bool = False, dtype: Optional[DType] = None,
-        mask: Optional[Tensor] = None) -> Tensor:
+def std(input: Tensor, dim: Any = None, unbiased: Optional[bool] = None, *, correction: Optional[float] = None,
+        keepdim: bool = False, dtype: Optional[DType] = None, mask: Optional[Tensor] = None) -> Tensor:
     """The standard deviation."""
-    return _reduced("std", input, dim, keepdim, dtype, mask, float(unbiased))
+    return _reduced("std", input, dim, keepdim, dtype, mask, _correction(unbiased, correction))
 
 
 def norm(input: Tensor, ord: Any = 2.0, dim: Any = None, *, keepdim: bool = False, dtype: Optional[DType] = None,

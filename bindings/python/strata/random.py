@@ -170,6 +170,10 @@ def _normal(mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, d
     """N(mean, std^2) of a size, or elementwise for tensors."""
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
         like = mean if isinstance(mean, Tensor) else std
+        known = not isinstance(std, Tensor) or (std.numel() > 0 and std.device.type == "cpu")  # a card is not waited for
+        least = 0.0 if not known else std.detach().min().item() if isinstance(std, Tensor) else std
+        if least < 0:
+            raise ValueError(f"normal: the standard deviation must not be negative, got {least:g}")
         shape = like.shape if not (isinstance(mean, Tensor) and isinstance(std, Tensor)) else _core.broadcast_shapes(
             mean.shape, std.shape)
         drawn: Tensor = _core.randn(shape, dtype=like.dtype, device=like.device)

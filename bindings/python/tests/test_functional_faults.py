@@ -126,3 +126,50 @@ def test_losses_run_in_f32_under_autocast(loss):
     assert found.dtype == st.float32
     found.backward()
     assert x.grad.dtype == st.bfloat16 and st.isfinite(x.grad.float()).all()
+
+
+def test_covariance_of_one_row_has_no_dimensions():
+    assert st.cov(t([1.0, 2.0, 4.0])).shape == () and st.corrcoef(t([1.0, 2.0, 4.0])).shape == ()
+    np.testing.assert_allclose(st.cov(t([1.0, 2.0, 4.0])).item(), np.cov([[1.0, 2.0, 4.0]]))
+
+
+def test_places_of_small_integers_do_not_wrap():
+    row, column = st.unravel_index(st.tensor([3, 200], dtype=st.uint8), (2, 300))
+    assert row.tolist() == [0, 0] and column.tolist() == [3, 200] and row.dtype == st.int64
+    assert [p.tolist() for p in st.unravel_index(st.tensor([7], dtype=st.int8), (4, 2**30))] == [[0], [7]]
+
+
+def test_masked_scatter_broadcasts():
+    x, mask = st.zeros(2, 3), st.tensor([True, False, True])
+    assert st.masked_scatter(x, mask, st.arange(4.0)).tolist() == [[0, 0, 1], [2, 0, 3]]
+    assert x[0].masked_scatter(mask.expand(2, 3), st.arange(4.0)).tolist() == [[0, 0, 1], [2, 0, 3]]
+
+
+def test_as_strided_begins_where_the_tensor_does():
+    x = st.arange(9.0)
+    assert x.as_strided((2, 2), (1, 2)).tolist() == [[0, 2], [1, 3]]
+    assert st.as_strided(x[3:], (2,), (1,)).tolist() == [3, 4]
+    assert x[3:].as_strided((2,), (1,), 0).tolist() == [0, 1]
+
+
+def test_arguments_that_pytorch_has_too():
+    samples = st.tensor([1.0, 2.0, 4.0, 8.0])
+    assert st.gradient(samples, spacing=None, dim=None)[0].tolist() == [1.0, 1.5, 3.0, 4.0]
+    with pytest.raises(ValueError, match="one for each of 2"):
+        st.gradient(st.ones(3, 3), spacing=[0.1], dim=(1, 0))
+    assert st.repeat_interleave(st.tensor([1, 2]), st.tensor([2, 1]), output_size=3).tolist() == [1, 1, 2]
+    with pytest.raises(ValueError, match="output_size is 4, the repeats make 3"):
+        st.repeat_interleave(st.tensor([1, 2]), st.tensor([2, 1]), output_size=4)
+    assert st.scalar_tensor(2.0, requires_grad=True).requires_grad
+    assert st.tril_indices(2, 2, dtype=st.int32, device="cpu").dtype == st.int32
+    assert [p.tolist() for p in st.nonzero(st.tensor(3.0), as_tuple=True)] == [[0]]
+    assert [g.shape for g in st.meshgrid(st.tensor(1.0))] == [(1,)]
+    assert st.masked.var(samples, correction=0).item() == pytest.approx(np.var([1, 2, 4, 8]))
+    with pytest.raises(ValueError, match="both"):
+        st.masked.std(samples, unbiased=True, correction=1)
+
+
+def test_normal_refuses_a_negative_deviation():
+    for deviation in (-1.0, st.tensor([1.0, -0.5, 1.0])):
+        with pytest.raises(ValueError, match="must not be negative"):
+            st.normal(st.zeros(3), deviation)

@@ -2,26 +2,11 @@
 
 #include "strata/cuda/tile/tensor_map.cuh"
 
+#include "strata/cuda/driver_function_inl.h"
+#include "strata/cuda/tile/encode_inl.h"
+
 namespace strata::cuda::tile {
 namespace {
-
-auto find_encode() {
-  void* p = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-  const cudaError_t e =
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &p, 12000, cudaEnableDefault, &result);
-#else
-  const cudaError_t e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &p, cudaEnableDefault, &result);
-#endif
-  const bool found = e == cudaSuccess && result == cudaDriverEntryPointSuccess;
-  if (!found) cudaGetLastError();
-  return found ? reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(p) : nullptr;
-}
-auto encode() {
-  static const auto f = find_encode();
-  return f;
-}
 
 // Has shared memory of its own only where it is compiled for sm_90a, as kernels of tiles must be.
 __global__ void probe_kernel() {
@@ -30,6 +15,20 @@ __global__ void probe_kernel() {
   there = 1;
 #endif
 }
+
+}  // namespace
+
+decltype(&cuTensorMapEncodeTiled) encode_tiled() {
+  static const auto f =
+      reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(driver_function("cuTensorMapEncodeTiled", 12000));
+  return f;
+}
+decltype(&cuTensorMapEncodeIm2col) encode_im2col() {
+  static const auto f =
+      reinterpret_cast<decltype(&cuTensorMapEncodeIm2col)>(driver_function("cuTensorMapEncodeIm2col", 12000));
+  return f;
+}
+
 bool built_for_tiles() {
   static const bool built = [] {
     cudaFuncAttributes a{};
@@ -39,8 +38,6 @@ bool built_for_tiles() {
   }();
   return built;
 }
-
-}  // namespace
 
 CUtensorMap tensor_map(const Matrices& m, int rows) {
   const auto bytes = [](int64_t size, int64_t stride) { return static_cast<cuuint64_t>(size == 1 ? 16 : stride); };
@@ -54,9 +51,9 @@ CUtensorMap tensor_map(const Matrices& m, int rows) {
                                    : m.element_bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16
                                                           : CU_TENSOR_MAP_DATA_TYPE_UINT32;
   CUtensorMap map;
-  const CUresult e =
-      encode()(&map, type, 3, const_cast<void*>(m.data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult e = encode_tiled()(&map, type, 3, const_cast<void*>(m.data), sizes, strides, box, steps,
+                                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   check_driver(e, "tiles", "cuTensorMapEncodeTiled");
   return map;
 }
@@ -64,7 +61,7 @@ CUtensorMap tensor_map(const Matrices& m, int rows) {
 bool has_tiles() {
   int device = 0;
   check_cuda(cudaGetDevice(&device), "tiles", "cudaGetDevice");
-  return properties(device).major == 9 && built_for_tiles() && encode() != nullptr;
+  return properties(device).major == 9 && built_for_tiles() && encode_tiled() != nullptr;
 }
 
 }  // namespace strata::cuda::tile

@@ -1,35 +1,10 @@
 // What the Hopper kernels need first: tensor maps.
 
+#include "strata/cuda/tile/encode_inl.h"
 #include "strata/ops/attention/mask_tile.cuh"
 
 namespace strata::attention_cuda::hopper {
 namespace {
-
-auto find_encode() {
-  void* p = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-  const cudaError_t e =
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &p, 12000, cudaEnableDefault, &result);
-#else
-  const cudaError_t e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &p, cudaEnableDefault, &result);
-#endif
-  const bool found = e == cudaSuccess && result == cudaDriverEntryPointSuccess;
-  if (!found) cudaGetLastError();
-  return found ? reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(p) : nullptr;
-}
-auto encode() {
-  static const auto f = find_encode();
-  return f;
-}
-
-// Has shared memory of its own only where it is compiled for sm_90a, as the kernels here must be.
-__global__ void probe_kernel() {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  __shared__ volatile int there;
-  there = 1;
-#endif
-}
 
 // A block a part, a thread a map.
 __global__ void maps_kernel(const __grid_constant__ MapSet set, const Sequences sequences, CUtensorMap* to) {
@@ -49,24 +24,14 @@ __global__ void maps_kernel(const __grid_constant__ MapSet set, const Sequences 
 #endif
 }
 
-bool built_for_hopper() {
-  static const bool built = [] {
-    cudaFuncAttributes a{};
-    const bool found = cudaFuncGetAttributes(&a, probe_kernel) == cudaSuccess && a.sharedSizeBytes > 0;
-    cudaGetLastError();
-    return found;
-  }();
-  return built;
-}
-
 }  // namespace
 
 bool fits_copies(const AttentionView& v, int64_t batch, int64_t heads, int64_t time) {
   const auto fits = [](int64_t size, int64_t stride) {
     return size == 1 || (stride > 0 && stride % 8 == 0 && stride < (int64_t{1} << 39));
   };
-  return encode() != nullptr && cuda::aligned16(v.data) && fits(batch, v.batch) && fits(heads, v.head) &&
-         fits(time, v.time) && batch < INT32_MAX && heads < INT32_MAX && time < INT32_MAX;
+  return cuda::tile::encode_tiled() != nullptr && cuda::aligned16(v.data) && fits(batch, v.batch) &&
+         fits(heads, v.head) && fits(time, v.time) && batch < INT32_MAX && heads < INT32_MAX && time < INT32_MAX;
 }
 
 CUtensorMap tensor_map(DType dtype, const AttentionView& v, int64_t batch, int64_t heads, int64_t time, int64_t size,
@@ -77,10 +42,10 @@ CUtensorMap tensor_map(DType dtype, const AttentionView& v, int64_t batch, int64
   const cuuint64_t strides[3] = {bytes(time, v.time), bytes(heads, v.head), bytes(batch, v.batch)};
   const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(rows), 1, 1}, steps[4] = {1, 1, 1, 1};
   CUtensorMap map;
-  const CUresult e =
-      encode()(&map, dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4,
-               v.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult e = cuda::tile::encode_tiled()(
+      &map, dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, v.data, sizes,
+      strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   cuda::check_driver(e, "scaled_dot_product_attention", "cuTensorMapEncodeTiled");
   return map;
 }
@@ -126,7 +91,7 @@ bool fits_hopper(const AttentionCall& c, bool backward) {
                     !(backward && c.soft_cap > 0 && c.mask != nullptr && c.mask_dtype != DType::boolean);
   const auto keys = [&](const AttentionView& v) { return fits_copies(v, c.batch, c.kv_heads, c.tk); };
   const auto queries = [&](const AttentionView& v) { return fits_copies(v, c.batch, c.heads, c.tq); };
-  return size && cuda::properties(device).major == 9 && hopper::built_for_hopper() && queries(c.q) && keys(c.k) &&
+  return size && cuda::properties(device).major == 9 && cuda::tile::built_for_tiles() && queries(c.q) && keys(c.k) &&
          keys(c.v) && queries(c.out) &&
          (!backward || (queries(c.grad_out) && queries(c.grad_q) && keys(c.grad_k) && keys(c.grad_v)));
 }

@@ -1,48 +1,10 @@
 // Tensor maps of images with their channels innermost, for boxes of pixels and for runs of them.
 
+#include "strata/cuda/tile/encode_inl.h"
 #include "strata/ops/conv/conv_boxes.cuh"
 
 namespace strata::conv_cuda {
 namespace {
-
-template <class F>
-F* entry(const char* name) {
-  void* p = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-  const cudaError_t e = cudaGetDriverEntryPointByVersion(name, &p, 12000, cudaEnableDefault, &result);
-#else
-  const cudaError_t e = cudaGetDriverEntryPoint(name, &p, cudaEnableDefault, &result);
-#endif
-  const bool found = e == cudaSuccess && result == cudaDriverEntryPointSuccess;
-  if (!found) cudaGetLastError();
-  return found ? reinterpret_cast<F*>(p) : nullptr;
-}
-auto tiled() {
-  static const auto f = entry<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
-  return f;
-}
-auto im2col() {
-  static const auto f = entry<decltype(cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
-  return f;
-}
-
-// Has shared memory of its own only where it is compiled for sm_90a.
-__global__ void boxes_probe_kernel() {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  __shared__ volatile int there;
-  there = 1;
-#endif
-}
-bool built_for_hopper() {
-  static const bool built = [] {
-    cudaFuncAttributes a{};
-    const bool found = cudaFuncGetAttributes(&a, boxes_probe_kernel) == cudaSuccess && a.sharedSizeBytes > 0;
-    cudaGetLastError();
-    return found;
-  }();
-  return built;
-}
 
 CUtensorMapDataType type_of(DType t) {
   return t == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
@@ -51,7 +13,8 @@ CUtensorMapDataType type_of(DType t) {
 }  // namespace
 
 bool copies_boxes() {
-  return tiled() != nullptr && im2col() != nullptr && built_for_hopper();
+  using namespace cuda::tile;
+  return encode_tiled() != nullptr && encode_im2col() != nullptr && built_for_tiles();
 }
 
 CUtensorMap box_map(DType t, const void* data, const BoxMap& m) {
@@ -67,9 +30,9 @@ CUtensorMap box_map(DType t, const void* data, const BoxMap& m) {
   const char* const from = static_cast<const char*>(data) + m.offset * size_of(t);
   const cuuint32_t steps[4] = {1, 1, 1, 1};
   CUtensorMap map;
-  const CUresult e =
-      tiled()(&map, type_of(t), 4, const_cast<char*>(from), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult e = cuda::tile::encode_tiled()(&map, type_of(t), 4, const_cast<char*>(from), sizes, strides, box,
+                                                steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   cuda::check_driver(e, "convolution", "cuTensorMapEncodeTiled");
   return map;
 }
@@ -84,10 +47,10 @@ CUtensorMap run_map(const ConvSizes& s, DType t, const void* data, int pixels) {
   const int high[2] = {static_cast<int>(s.pw - (s.kw - 1) * s.dw), static_cast<int>(s.ph - (s.kh - 1) * s.dh)};
   const cuuint32_t steps[4] = {1, static_cast<cuuint32_t>(s.sw), static_cast<cuuint32_t>(s.sh), 1};
   CUtensorMap map;
-  const CUresult e =
-      im2col()(&map, type_of(t), 4, const_cast<void*>(data), sizes, strides, low, high, 64,
-               static_cast<cuuint32_t>(pixels), steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult e = cuda::tile::encode_im2col()(&map, type_of(t), 4, const_cast<void*>(data), sizes, strides, low,
+                                                 high, 64, static_cast<cuuint32_t>(pixels), steps,
+                                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   cuda::check_driver(e, "convolution", "cuTensorMapEncodeIm2col");
   return map;
 }

@@ -185,7 +185,7 @@ Tensor weights_of(const Tensor& w, const Tensor& rows, std::string_view name) {
 
 const Op<Tensor(const Tensor&, double, const Tensor&, const Tensor&)> cov_op{{
     .schema = "cov(Tensor x, float correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
-    .doc = "Covariances of the rows of x [variables, observations] (of one row, its variance): weighted sums of "
+    .doc = "Covariances of the rows of x [variables, observations] (of one row, its variance, 0-dim): weighted sums of "
            "products of differences from the weighted mean, divided by w - correction (with aweights a: w - correction "
            "sum(a f a) / w), w being the sum of the weights f a. NaN or inf where that is not positive. fweights "
            "(integers) say how often an observation was seen, aweights how much it counts. Integers are converted.",
@@ -212,13 +212,13 @@ const Op<Tensor(const Tensor&, double, const Tensor&, const Tensor&)> cov_op{{
           if (!w.defined()) {
             const Tensor centred = rows - sum(rows, {1}, true) / n;
             const Tensor y = matmul(centred, transpose(centred, 0, 1)) / std::max(0.0, n - correction);
-            return x.dim() < 2 ? reshape(y, {}) : y;
+            return rows.shape()[0] == 1 ? reshape(y, {}) : y;
           }
           total = sum(w);
           const Tensor centred = rows - sum(weighted, {1}, true) / total;
           const Tensor lost = a.defined() ? sum(w * a) / total * correction : zeros_like(total) + correction;
           const Tensor y = matmul(centred * w, transpose(centred, 0, 1)) / clamp_min(total - lost, 0);
-          return x.dim() < 2 ? reshape(y, {}) : y;
+          return rows.shape()[0] == 1 ? reshape(y, {}) : y;
         },
     .autocast = Autocast::full,
     .cost =
@@ -231,6 +231,7 @@ const Op<Tensor(const Tensor&, double, const Tensor&, const Tensor&)> cov_op{{
           const Tensor f = s.integers({5}, 1, 4), a = s.uniform({5}, 0.5, 2.0);
           s.add(s.tensor({3, 5}));
           s.add(s.tensor({5}), 0.0);
+          s.add(s.tensor({1, 5}), 1.0, f);
           s.add(s.tensor({3, 5}), 1.0, f);
           s.add(s.tensor({3, 5}), 1.0, std::nullopt, a);
           s.add(s.tensor({2, 5}), 2.0, f, a);
@@ -264,7 +265,7 @@ const Op<Tensor(const Tensor&, double, const Tensor&, const Tensor&)> cov_op{{
               for (int64_t i = 0; i < n; ++i)
                 y[{r, c}] += w[static_cast<size_t>(i)] * (v[{r, i}] - means[static_cast<size_t>(r)]) *
                              (v[{c, i}] - means[static_cast<size_t>(c)]) / by;
-          return x.dim() < 2 ? Tensor(Array(Shape{}, {y.flat(0)})) : Tensor(y);
+          return rows == 1 ? Tensor(Array(Shape{}, {y.flat(0)})) : Tensor(y);
         },
     .tolerance = 8,
     .tolerance_reason = "differences from a mean that is rounded, multiplied in the dtype",

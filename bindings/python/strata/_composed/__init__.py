@@ -18,8 +18,8 @@ __all__ = [*choices.__all__, *elementwise.__all__, *_linear.__all__, *special.__
 
 # Those that are methods of Tensor as well.
 METHODS: List[str] = [
-    "cholesky", "det", "inverse", "pinverse", "slogdet", "svd", "atleast_1d", "atleast_2d", "atleast_3d", "ger",
-    "dsplit", "histogramdd", "index_put", "masked_fill", "hsplit", "matrix_power", "median", "nanmean", "nansum",
+    "as_strided", "cholesky", "det", "inverse", "pinverse", "slogdet", "svd", "atleast_1d", "atleast_2d", "atleast_3d", "ger",
+    "dsplit", "histogramdd", "index_put", "masked_fill", "masked_scatter", "hsplit", "matrix_power", "median", "nanmean", "nansum",
     "tensor_split", "unique_consecutive", "vsplit", "adjoint", "conj_physical", "histogram", "is_same_size",
     "is_signed", "matrix_exp", "nanmedian", "resolve_conj", "resolve_neg", "orgqr", "qr",
 ]

@@ -9,9 +9,9 @@ from .. import _core, _functions as F, _ops
 from .._core import Tensor, dtype as DType
 
 __all__ = [
-    "atleast_1d", "atleast_2d", "atleast_3d", "dsplit", "gradient", "histogram", "histogramdd", "hsplit", "index_put", "isin",
-    "masked_fill", "median", "nanmean", "nanmedian", "nansum", "row_stack", "std_mean", "tensor_split", "trapz",
-    "unique_consecutive", "vander", "var_mean", "vsplit",
+    "as_strided", "atleast_1d", "atleast_2d", "atleast_3d", "dsplit", "gradient", "histogram", "histogramdd", "hsplit",
+    "index_put", "isin", "masked_fill", "masked_scatter", "median", "nanmean", "nanmedian", "nansum", "row_stack", "std_mean",
+    "tensor_split", "trapz", "unique_consecutive", "vander", "var_mean", "vsplit",
 ]
 
 Number = Union[builtins.int, builtins.float]
@@ -27,6 +27,17 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     if value.dim():
         raise _core.ShapeError(f"masked_fill: value must be a number or 0-dim, got {list(value.shape)}")
     return _ops.where(mask, value.to(input.dtype), input)
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """input with the elements of ``source``, in order, where the mask is true; input and mask broadcast."""
+    shape = _core.broadcast_shapes(input.shape, mask.shape)
+    return _ops.masked_scatter(input.expand(shape), mask.expand(shape), source)
+
+
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: Optional[builtins.int] = None) -> Tensor:
+    """Any geometry over the elements of input's storage, from input's own first element where no offset is given."""
+    return _ops.as_strided(input, size, stride, input.storage_offset() if storage_offset is None else storage_offset)
 
 
 def index_put(input: Tensor, indices: Any, values: Any, accumulate: builtins.bool = False) -> Tensor:
@@ -199,7 +210,11 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: bu
     """Derivatives of samples along each dimension; ``spacing`` is a distance, one for each, or coordinates for each."""
     dims = [] if dim is None else [dim] if isinstance(dim, builtins.int) else list(dim)
     # A tensor alone is coordinates for the only dimension.
-    entries = [spacing] if isinstance(spacing, (Tensor, builtins.int, builtins.float)) else list(spacing)
+    entries = ([1] if spacing is None else
+               [spacing] if isinstance(spacing, (Tensor, builtins.int, builtins.float)) else list(spacing))
+    wanted = len(dims) if dims else input.dim()
+    if isinstance(spacing, (list, tuple)) and len(entries) != wanted:
+        raise ValueError(f"gradient: spacing has {len(entries)} entries, one for each of {wanted} dimensions is wanted")
     kind = input.dtype if input.is_floating_point() else _core.get_default_dtype()
     steps = [s if isinstance(s, Tensor) else F.tensor(s, dtype=kind, device=input.device) for s in entries]
     return list(_ops.gradient(input, steps, dims, edge_order))

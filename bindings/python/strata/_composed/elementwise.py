@@ -13,9 +13,10 @@ __all__ = ["detach", "is_nonzero", "scalar_tensor", "zero_"]
 Number = Union[builtins.int, builtins.float]
 
 
-def scalar_tensor(s: Number, *, dtype: Optional[DType] = None, device: Any = None) -> Tensor:
+def scalar_tensor(s: Number, *, dtype: Optional[DType] = None, device: Any = None,
+                  requires_grad: builtins.bool = False) -> Tensor:
     """A tensor of no dimensions."""
-    return F.tensor(s, dtype=dtype or _core.get_default_dtype(), device=device)
+    return F.tensor(s, dtype=dtype or _core.get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
 def is_nonzero(input: Tensor) -> builtins.bool:
