@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "strata/train/estimate.h"
 #include "strata/train/rank_runs_test_util.h"
 
 namespace strata {
@@ -96,6 +97,34 @@ TEST_F(ExpertRuns, GoOnInOtherLayouts) {
   const auto want = read_metrics(folder_ + "one/metrics.jsonl"), got = read_metrics(folder_ + "goes_on/metrics.jsonl");
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i].loss, want[i].loss, 1e-5) << "step " << i + 1;
+}
+
+TEST_F(ExpertRuns, EstimateKnowsARanksPart) {
+  c_.model.dim = 64;
+  c_.model.ffn_dim = 256;
+  c_.model.context = 64;
+  c_.batch = 8;
+  c_.steps = 3;
+  c_.eval_every = 0;
+  const std::map<std::string, Change> ways{{"dp4_ep4", at(4, 1, 4, 0)},
+                                           {"dp4_ep2_zero1", at(4, 1, 2, 1)},
+                                           {"dp4_ep2_zero3", at(4, 1, 2, 3)},
+                                           {"dp2_tp2_ep4", at(2, 2, 4, 0)},
+                                           {"dp2_tp2_ep2_zero2", at(2, 2, 2, 2)}};
+  distributed::on_processes(4, [&](int) {
+    for (const auto& [name, change] : ways) run(name, change);
+  });
+  if (is_rank()) return;
+  for (const auto& [name, change] : ways) {
+    TrainConfig c = c_;
+    change(c);
+    const MemoryEstimate e = estimate_memory(c);
+    EXPECT_GT(e.sends_tokens, 0) << name;
+    const double peak = read_metrics(folder_ + name + "/metrics.jsonl").back().peak_memory;
+    std::printf("%s: said %lld bytes, %.0f at most\n", name.c_str(), static_cast<long long>(e.peak), peak);
+    EXPECT_LE(static_cast<double>(e.peak) / peak, 1.25) << name;
+    EXPECT_GE(static_cast<double>(e.peak) / peak, 0.8) << name;
+  }
 }
 
 }  // namespace
