@@ -208,24 +208,28 @@ Tensor Experts::of_positions(const Tensor& x, Tensor* loss) const {
         "Experts", "x lies as '", text_of(lies.placements), "' on ranks along '", axis.name, "', and the experts are ",
         is_placed(gate_up) ? cat("along '", spread_on(1).axis, "'") : std::string("whole"),
         ": wanted positions in parts along an axis that shares the experts");
-  check(!is_training() || spec_.capacity == 0, "Experts", "capacity ", spec_.capacity,
-        " counts whole sequences, of which ranks along '", axis.name, "' have parts");
-  const std::string before = text_of(lies.placements);
-  const Tensor at = distributed::redistribute(x, "S(1)", before);
-  const Tensor logits = distributed::detail::own_part(distributed::redistribute(logits_of(at), "S(1)"));
+  // Capacities count whole sequences: each rank then has some of these, else a part of all.
+  const bool whole = is_training() && spec_.capacity > 0;
+  check(!whole || x.size(0) % axis.size == 0, "Experts", "the ", axis.size, " ranks along '", axis.name,
+        "' do not share ", x.size(0), " sequences evenly, which capacity ", spec_.capacity, " counts whole");
+  const std::string before = text_of(lies.placements), parts = whole ? "S(0)" : "S(1)";
+  const Tensor at = distributed::redistribute(x, parts, before);
+  const Tensor logits = distributed::detail::own_part(distributed::redistribute(logits_of(at), parts));
   const Tensor own = distributed::detail::own_part(at);
   const int64_t dim = own.size(-1);
   Tensor more;
   Tensor y = of_rows(own.reshape({-1, dim}), logits.reshape({-1, spec_.count}), own.size(-2), axis.size,
                      loss ? &more : nullptr);
-  if (more.defined()) {  // the mean of the ranks'
+  if (more.defined()) {  // each rank's is the mean of its rows
+    check<ShapeError>(own.numel() > 0, "Experts", "x is ", x, ", of which a rank along '", axis.name, "' has nothing");
+    const double share = static_cast<double>(own.numel()) / static_cast<double>(x.numel());
     const auto sum = std::make_shared<const Layout>(Layout{lies.mesh, {Placement::partial_of("sum")}});
-    more = distributed::detail::joined_parts(more * (1.0 / axis.size), {}, sum);
+    more = distributed::detail::joined_parts(more * share, {}, sum);
     *loss = loss->defined() ? *loss + more : more;
   }
   y = distributed::detail::joined_parts(y.view(own.shape()), x.shape(), layout_of(at));
   if (shared_gate_up) y = y + shared(at);
-  return distributed::redistribute(y, before, "S(1)");
+  return distributed::redistribute(y, before, parts);
 }
 
 Tensor Experts::forward(const Tensor& x, Tensor* loss) const {

@@ -40,8 +40,8 @@ class Experts : public Module {
   /// their experts' ranks by all_to_all and come back. Gradients are right where the ranks' losses are averaged, as
   /// distributed::DataParallel does: of the other parameters over these ranks too. With a capacity the exchange is of
   /// one size and the host waits for nothing; else it reads how many rows come. x may be a sharded tensor (tensor
-  /// parallelism) along an axis of `group`: each of its ranks then has a part of the positions as its rows, of one
-  /// loss. Throws ValueError where n does not divide count.
+  /// parallelism) along an axis of `group`: each of its ranks then has a part of the positions as its rows, or in
+  /// training with a capacity some of the sequences, of one loss. Throws ValueError where n does not divide count.
   void spread(const std::string& group);
   /// Loads are balanced over the rows of all ranks of `group`, each of which calls forward() as often as the others.
   void balance_over(const std::string& group) { batch_group_ = group; }

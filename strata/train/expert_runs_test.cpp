@@ -35,6 +35,7 @@ RankRunsTest::Change at(int64_t dp, int64_t tp, int64_t ep, int64_t zero, const 
 TEST_F(ExpertRuns, OfFourRanksAreThoseOfOne) {
   const Change whole_positions = [](TrainConfig& c) { c.parallel.sequence = false; };
   const Change shared = [](TrainConfig& c) { c.parallel.cp = 2; };
+  const Change full = [](TrainConfig& c) { c.model.expert_capacity = 1, c.model.expert_overflow = "reroute"; };
   const std::map<std::string, Change> ways{
       {"dp4_ep4_zero1", at(4, 1, 4, 1)},
       {"dp4_ep2_zero1", at(4, 1, 2, 1)},
@@ -52,9 +53,16 @@ TEST_F(ExpertRuns, OfFourRanksAreThoseOfOne) {
       {"cp2_tp2_ep2", at(1, 2, 2, 0, shared)},
       {"cp2_tp2_ep4", at(1, 2, 4, 0, shared)},
   };
-  if (!is_rank()) run("one", [](TrainConfig&) {});
+  const std::map<std::string, Change> within_capacity{{"full_dp4_ep4_zero2", at(4, 1, 4, 2, full)},
+                                                      {"full_dp2_tp2_ep4", at(2, 2, 4, 0, full)},
+                                                      {"full_dp2_tp2_ep2_zero1", at(2, 2, 2, 1, full)}};
+  if (!is_rank()) {
+    run("one", [](TrainConfig&) {});
+    run("full", full);
+  }
   distributed::on_processes(4, [&](int) {
     for (const auto& [name, change] : ways) run(name, change);
+    for (const auto& [name, change] : within_capacity) run(name, change);
     TrainConfig c = c_;
     at(2, 2, 1, 0)(c);
     refuses(c, "parallel.tp is 2, and a model with experts wants those ranks to share them: parallel.ep is 1");
@@ -62,13 +70,17 @@ TEST_F(ExpertRuns, OfFourRanksAreThoseOfOne) {
     refuses(c, "parallel.ep is 3");
     at(2, 1, 3, 0, shared)(c);
     refuses(c, "parallel.ep is 3, which does not divide the 4 ranks of parallel.dp and parallel.cp by neighbours");
-    at(2, 2, 4, 0)(c);
+    at(2, 2, 4, 0, full)(c);
     c.parallel.cp = 1;
-    c.model.expert_capacity = 1;
-    refuses(c, "parallel.tp is 2, and model.expert_capacity counts whole sequences");
+    c.batch = 2;
+    refuses(c,
+            "parallel.tp is 2, which does not divide the 1 rows of a rank of parallel.dp, and model.expert_capacity");
+    at(2, 1, 2, 0, shared)(c);
+    refuses(c, "parallel.cp is 2, and model.expert_capacity counts whole sequences");
   });
   if (is_rank()) return;
   for (const auto& [name, change] : ways) expect_same("one", name);
+  for (const auto& [name, change] : within_capacity) expect_same("full", name);
 }
 
 // One run, through five layouts.

@@ -41,10 +41,11 @@ bool is_of_experts(std::string_view parameter) {
 ExpertRanks expert_ranks(const TrainConfig& config, int64_t dp) {
   const ParallelConfig& p = config.parallel;
   const int64_t ep = p.ep, experts = config.model.experts;
-  for (const auto& [axis, n] : {std::pair("cp", p.cp), std::pair("tp", p.tp)}) {
-    check(n == 1 || experts == 0 || config.model.expert_capacity == 0, "train", "parallel.", axis, " is ", n,
-          ", and model.expert_capacity counts whole sequences: it is 0 for ranks that share them");
-  }
+  check(p.cp == 1 || experts == 0 || config.model.expert_capacity == 0, "train", "parallel.cp is ", p.cp,
+        ", and model.expert_capacity counts whole sequences: it is 0 for ranks that share them");
+  check(p.tp == 1 || experts == 0 || config.model.expert_capacity == 0 || config.batch / dp % p.tp == 0, "train",
+        "parallel.tp is ", p.tp, ", which does not divide the ", config.batch / dp,
+        " rows of a rank of parallel.dp, and model.expert_capacity counts whole sequences");
   check(p.tp == 1 || experts == 0 || ep % p.tp == 0, "train", "parallel.tp is ", p.tp,
         ", and a model with experts wants those ranks to share them: parallel.ep is ", ep, ", no multiple of it");
   if (ep == 1) return {};
