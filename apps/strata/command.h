@@ -40,6 +40,7 @@ void add_lab(CLI::App& app, Body& body);
 void add_launch(CLI::App& app, Body& body);
 void add_model(CLI::App& app, Body& body);
 void add_ops(CLI::App& app, Body& body);
+void add_plan(CLI::App& app, Body& body);
 void add_report(CLI::App& app, Body& body);
 void add_train(CLI::App& app, Body& body);
 void add_transcribe(CLI::App& app, Body& body);

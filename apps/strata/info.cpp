@@ -6,12 +6,16 @@
 
 #include <fmt/format.h>
 
+#include "apps/strata/checks.h"
 #include "apps/strata/command.h"
 #include "strata/core/error.h"
 #include "strata/cuda/links_inl.h"
 #include "strata/cuda/runtime.h"
+#include "strata/dist/group.h"
+#include "strata/io/files.h"
 #include "strata/lab/peaks.h"
 #include "strata/train/machine.h"
+#include "strata/train/plan/machine.h"
 
 namespace strata::cli {
 
@@ -29,6 +33,36 @@ std::vector<std::pair<std::string, std::string>> link_rows() {
   return rows;
 }
 
+// Of a job that a launcher started: what its ranks compute and send. Every rank measures, the first tells.
+int measure_job(const std::string& device, const std::string& out) {
+  distributed::init();
+  const Device wanted = parse_device(device.empty() ? (cuda::device_count() > 0 ? "cuda" : "cpu") : device);
+  if (wanted.is_cuda()) distributed::take_own_card();
+  const Device own = wanted.is_cuda() ? distributed::card() : wanted;
+  const plan::Machine m = plan::measure_machine(own, wanted.is_cuda() ? "bf16" : "f32");
+  if (distributed::rank() == 0) {
+    std::string text = fmt::format("{}: {:.1f} GB/s, {:.0f} GFLOP/s f32, {:.0f} bf16; steps reach {:.2f} of it, and {:.1f} us a call\n",
+                                   m.name, m.limits.gb_s, m.limits.matmul_f32, m.limits.matmul_bf16, m.efficiency, m.call_us);
+    const int n = m.links.ranks();
+    constexpr int kShown = 16;
+    for (int i = 0; i < std::min(n, kShown); ++i)
+      for (int j = 0; j < std::min(n, kShown); ++j)
+        if (i != j)
+          text += fmt::format("rank {} to rank {}  {:.2f} GB/s, {:.1f} us\n", i, j, m.links.of(i, j).gb_s, m.links.of(i, j).latency_us);
+    if (n > kShown) text += fmt::format("and so on: {} ranks\n", n);
+    if (n > 1)
+      text += fmt::format("all_reduce of all: {:.2f} times what pairs take, few bytes {:.2f} times; beside computing {:.0f}% of it is free\n",
+                          m.links.scale, m.links.small_scale, 100 * m.links.overlap);
+    if (!out.empty()) {
+      io::write_file(out, m.to_json());
+      text += fmt::format("links {}\n", out);
+    }
+    std::fputs(text.c_str(), stdout);
+  }
+  distributed::shutdown();
+  return kOk;
+}
+
 }  // namespace
 
 void add_info(CLI::App& app, Body& body) {
@@ -36,9 +70,21 @@ void add_info(CLI::App& app, Body& body) {
   auto fast = std::make_shared<bool>(false);
   info->add_flag("--no-peaks", *fast, "Leave out the measurements, which take a few seconds");
   auto links = std::make_shared<bool>(false);
-  info->add_flag("--links", *links, "Only this: what copies between this machine's cards reach, measured");
-  info->callback([&body, fast, links] {
-    body = [fast, links] {
+  info->add_flag("--links", *links,
+                 "Only this: what copies between this machine's cards reach, measured; of a job (strata launch -n N -- strata "
+                 "info --links) what its ranks compute and send");
+  auto out = std::make_shared<std::string>(), device = std::make_shared<std::string>();
+  info->add_option("--out", *out, "With --links of a job: a file for strata plan --links and parallel.links")
+      ->type_name("FILE.json")
+      ->check(writable_file());
+  info->add_option("--device", *device, "With --links of a job: cpu or cuda [cuda where there are cards]")
+      ->type_name("DEVICE")
+      ->check(device_name());
+  info->callback([&body, fast, links, out, device] {
+    body = [fast, links, out, device] {
+      const bool job = distributed::current_job().has_value();
+      if (!out->empty() && !*links) throw UsageError("--out is for --links");
+      if (*links && (job || !out->empty())) return measure_job(*device, *out);
       auto rows = *links ? link_rows() : machine_rows(machine_info());
       if (!*fast && !*links) {
         const lab::Peaks p = lab::measure_peaks();

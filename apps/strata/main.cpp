@@ -138,6 +138,7 @@ int run(int argc, char** argv) {
   add_embed(app, body);
   add_eval(app, body);
   add_estimate(app, body);
+  add_plan(app, body);
   add_report(app, body);
   add_model(app, body);
   add_ops(app, body);

@@ -20,6 +20,7 @@
 #include "strata/memory/budget.h"
 #include "strata/memory/timeline.h"
 #include "strata/train/memory_plan.h"
+#include "strata/train/plan/auto_layout.h"
 #include "strata/train/progress.h"
 #include "strata/train/run.h"
 #include "strata/train/tier_plan.h"
@@ -140,6 +141,8 @@ int run(const Arguments& a) {
   if (config.data.path.empty() && a.resume && !has_run(out))
     throw UsageError("'" + out + "' holds no run to go on with: give its folder as --out, or --data to begin one");
   if (config.data.path.empty()) throw UsageError("no text to train on: give --data FILE or --data FOLDER");
+
+  config = plan::settle_layout(config, a.quiet || !leads ? nullptr : stderr);
 
   // Of a run with a budget the trainer asks, by its plan: what is elsewhere need not fit here.
   if (!a.no_memory_check && !config.memory.any()) require_memory(config);

@@ -4,6 +4,7 @@
 #include "strata/core/error.h"
 #include "strata/dist/collectives/collectives.h"
 #include "strata/dist/collectives/context_attention.h"
+#include "strata/dist/context_length_inl.h"
 #include "strata/dist/group.h"
 #include "strata/ops/join/join.h"
 
@@ -16,9 +17,12 @@ ContextKind context_kind(const std::string& name) {
 }
 
 void check_context(int64_t length, const ContextParallel& context) {
-  const int64_t n = group(context.group).size();
+  check_context(length, context.kind, group(context.group).size());
+}
+
+void check_context(int64_t length, ContextKind kind, int64_t n) {
   if (n == 1) return;
-  const int64_t parts = context.kind == ContextKind::ring ? 2 * n : n;
+  const int64_t parts = kind == ContextKind::ring ? 2 * n : n;
   check<ShapeError>(length % parts == 0, "context_part", "sequences of ", length, " positions cannot be shared out among ",
                     n, " ranks: a multiple of ", parts, " is wanted");
 }

@@ -135,10 +135,11 @@ nn::Residual LanguageModel::run(nn::Residual r, const nn::Places& places, ModelC
       r = step(r, &cache->layers[i]);
     } else if (static_cast<int64_t>(i) < recomputed_) {
       const Tensor before = r.loss;
+      r = r.settled();
       r = checkpoint(
           [this, i, places](const Tensor& branch, const Tensor& stream) {
             memory::ModuleScope at(cat("blocks.", i));
-            return blocks[i].step({branch, stream}, places);
+            return blocks[i].step({branch, stream}, places).settled();
           },
           r.branch, r.stream);
       if (before.defined()) r.loss = with(before, r.loss);
@@ -146,7 +147,7 @@ nn::Residual LanguageModel::run(nn::Residual r, const nn::Places& places, ModelC
       r = step(r, nullptr);
     }
   }
-  return r;
+  return r.settled();
 }
 
 Tensor LanguageModel::end_blocks(const nn::Residual& r) const {
@@ -277,6 +278,8 @@ Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t
       run({x, {}}, places_at(time, {}, {}, x), nullptr, static_cast<size_t>(first), static_cast<size_t>(last));
   check(targets.defined() || !r.loss.defined(), kind(),
         "experts with a balance_loss or z_loss are for parts that end in the loss, not blocks ", first, " to ", last);
+  const bool cuts = (!embeds || !targets.defined()) && spec_.layers[0].placement == nn::NormPlacement::ladder;
+  check(!cuts, kind(), "a part of a ladder would need what its last half added beside x: it has no parts");
   if (!targets.defined()) return r.sum();
   check<ShapeError>(targets.dim() == 2 && targets.size(0) == in.size(0) && targets.size(1) == time, kind(),
                     "what comes in is ", in, ", targets are ", targets);

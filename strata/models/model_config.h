@@ -21,6 +21,9 @@ struct ModelConfig {
   bool tied_embeddings = true;  ///< the output layer uses the token embedding's weight
   double rope_theta = 10000.0;  ///< base of the rotary positions' wavelengths
   double norm_eps = 1e-5;       ///< added to a variance
+  /// What attention and feed-forward parts read: "plain", or "ladder", x before what the last of them added
+  /// (nn::NormPlacement::ladder)
+  std::string residual = "plain";
 
   /// @name Experts in the feed-forward parts (nn::ExpertsSpec), of which ffn_dim is one's width
   int64_t experts = 0;                   ///< 0: none, one feed-forward part for all tokens

@@ -125,6 +125,8 @@ std::string_view name_of(nn::NormPlacement p) {
       return "parallel";
     case nn::NormPlacement::parallel_norms:
       return "parallel_norms";
+    case nn::NormPlacement::ladder:
+      return "ladder";
   }
   return "?";
 }
@@ -301,6 +303,9 @@ void check_spec(const ModelSpec& s) {
     else
       check_size("feed_forward.width", l.feed_forward.width);
     check_norm(l.norm);
+    const bool ladder = l.placement == nn::NormPlacement::ladder;
+    check(!ladder || (s.kind == ModelKind::decoder && s.layers[0].placement == l.placement), kOp,
+          "a ladder's layers are a decoder's, and the first is one of them");
     check_chance("feed_forward.dropout", l.feed_forward.dropout);
     check_chance("dropout", l.dropout);
   }
@@ -391,7 +396,10 @@ ModelSpec model_spec(const ModelConfig& c) {
                                .ffn_dim = c.ffn_dim,
                                .dropout = c.dropout,
                                .norm_eps = c.norm_eps};
+  check(c.residual == "plain" || c.residual == "ladder", "make_model", "model.residual is plain or ladder, got '",
+        c.residual, "'");
   nn::LayerSpec layer = gpt ? nn::gpt_layer(sizes) : nn::llama_layer(sizes);
+  if (c.residual == "ladder") layer.placement = nn::NormPlacement::ladder;
   if (c.experts > 0) {
     using Scoring = nn::ExpertsSpec::Scoring;
     layer.feed_forward.experts = nn::ExpertsSpec{.count = c.experts,

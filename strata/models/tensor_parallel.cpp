@@ -33,6 +33,13 @@ class Planner {
     rows(name + ".weight", p);
   }
 
+  // A branch whose exchanges lie beside its first and last product.
+  void ends(const std::string& name, std::string_view first, std::string_view last) {
+    plan.branches.push_back(name);
+    plan.first.push_back(cat(name, first));
+    plan.last.push_back(cat(name, last));
+  }
+
   void attention(const std::string& name, const nn::SelfAttention& a) {
     const nn::AttentionSpec& s = a.spec();
     check(!s.latent, kOp, name, " has latent attention, whose weights are not cut");
@@ -45,7 +52,7 @@ class Planner {
     heads.segments = {s.heads * s.head_size, s.kv_heads * s.head_size, s.kv_heads * s.value_size};
     results(name + ".qkv", a.qkv, heads);
     inputs(name + ".out", s.value_size);
-    plan.branches.push_back(name);
+    ends(name, ".qkv", ".out");
   }
 
   void feed_forward(const std::string& name, const nn::FeedForward& f) {
@@ -56,10 +63,12 @@ class Planner {
     if (s.gated) {
       width.segments = {s.width, s.width};
       results(name + ".gate_up", *f.gate_up, width);
-    } else {
-      results(name + ".up", *f.up, width);
+      inputs(name + ".down", 1);
+      return ends(name, ".gate_up", ".down");
     }
+    results(name + ".up", *f.up, width);
     inputs(name + ".down", 1);
+    // Both products are one op, which keeps less for backward.
     plan.branches.push_back(name);
   }
 

@@ -149,6 +149,9 @@ enum class NormPlacement : uint8_t {
   sandwich,        ///< x + n3(f(n1(x))), then x + n4(g(n2(x))): Gemma 2 and 3
   parallel,        ///< x + f(n1(x)) + g(n1(x))
   parallel_norms,  ///< x + f(n1(x)) + g(n2(x)): GPT-NeoX
+  /// As before, but f and g read x as it was before what the last of them added (Ladder Residual, arXiv:2501.06589):
+  /// with tensor parallelism that sum travels while the next is computed. Of decoders alone.
+  ladder,
 };
 
 /// A block.

@@ -285,6 +285,16 @@ TEST(Layers, BlocksWithNormsElsewhere) {
     expect_close(b(x), x + b.attn(b.norm1(x)) + feed(b, (*b.norm2)(x)));
     expect_gradients(b, b(x));
   }
+  {
+    // Of a single block both halves read x.
+    const TransformerBlock b = make(NormPlacement::ladder);
+    expect_close(b(x), x + b.attn(b.norm1(x)) + feed(b, (*b.norm2)(x)));
+    expect_gradients(b, b(x));
+    const TransformerBlock next = make(NormPlacement::ladder);
+    const Tensor attended = x + b.attn(b.norm1(x)), fed = attended + feed(b, (*b.norm2)(x));
+    const Tensor wanted = fed + next.attn(next.norm1(attended)) + feed(next, (*next.norm2)(fed));
+    expect_close(next.step(b.step({x, {}})).sum(), wanted);
+  }
   spec.layer_scale = true;
   const TransformerBlock b = make(NormPlacement::before);
   const Tensor y = x + b.attn(b.norm1(x)) * b.scale1;

@@ -1,14 +1,20 @@
 #include "strata/nn/tensor_parallel.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
 #include "strata/core/node.h"
 #include "strata/core/place_into.h"
+#include "strata/dist/collectives/later_inl.h"
 #include "strata/dist/collectives/placed.h"
+#include "strata/dist/collectives/placed_products_inl.h"
 #include "strata/dist/group.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/hooks.h"
+#include "strata/nn/module_hooks_inl.h"
+#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/matmul/matmul.h"
 
 namespace strata::distributed {
 namespace {
@@ -40,8 +46,38 @@ Tensor entered(const Tensor& x, const std::string& axis) {
 // The sum along `axis`, or this rank's part of dimension 1 of it; the gradient whole.
 Tensor left(const Tensor& y, const std::string& axis, int ranks, bool sequence) {
   if (!is_placed(y)) return y;
+  if (sequence && along(y, axis) == Placement::sharded(1)) return y;  // by its last product
   const bool cut = sequence && y.dim() > 1 && y.size(1) >= ranks;
-  return redistribute(y, text_with(y, axis, cut ? Placement::sharded(1) : Placement()), text_with(y, axis, {}));
+  const std::string to = text_with(y, axis, cut ? Placement::sharded(1) : Placement()), back = text_with(y, axis, {});
+  // Whoever called the branch computes on meanwhile.
+  return detail::LaterScope::current() != nullptr ? detail::redistribute_later(y, to, back) : redistribute(y, to, back);
+}
+
+// A layer at one end of a branch, its exchange beside the product where that may be.
+struct EndOfBranch final : nn::detail::Replacement {
+  Tensor weight, bias;  // the layer's parameters
+  std::string axis;
+  bool first = false;
+
+  Tensor forward(const Tensor& x) const override {
+    constexpr int64_t kPositions = 1;  // the dimension of x [batch, time, ..] that lies in parts
+    const auto biased = [&](const Tensor& y) { return bias.defined() ? y + bias.to(y.dtype()) : y; };
+    if (x.dim() == 3 && first && detail::may_gather_linear(x, weight, kPositions))
+      return biased(detail::gather_linear(x, weight, kPositions));
+    // What is waited for later needs no product to hide behind.
+    if (x.dim() == 3 && !first && detail::LaterScope::current() == nullptr &&
+        detail::may_linear_scatter(x, weight, kPositions))
+      return detail::linear_scatter(x, weight, bias, kPositions);
+    return linear(first ? entered(x, axis) : x, weight, bias);
+  }
+};
+
+void replace(const nn::Module& layer, const std::string& axis, bool first) {
+  auto end = std::make_shared<EndOfBranch>();
+  for (const auto& [name, t] : layer.named_parameters()) (name == "weight" ? end->weight : end->bias) = t;
+  end->axis = axis;
+  end->first = first;
+  nn::detail::ModuleHooks::of_module(layer, true)->instead = std::move(end);
 }
 
 // What each parameter's part is, and whether it can be one.
@@ -85,9 +121,15 @@ void shard_module(const nn::Module& module, const ShardPlan& plan, const std::st
                   const ShardOptions& options) {
   const int ranks = group(axis).size();
   if (ranks == 1) return;
-  std::vector<nn::Module> branches, tables;
+  std::vector<nn::Module> branches, tables, firsts, lasts;
   for (const std::string& name : plan.branches) branches.push_back(part(module, name));
   for (const std::string& name : plan.tables) tables.push_back(part(module, name));
+  for (const auto& [names, layers] : {std::pair(&plan.first, &firsts), std::pair(&plan.last, &lasts)})
+    for (const std::string& name : *names) {
+      layers->push_back(part(module, name));
+      check(layers->back().kind() == "Linear" && !nn::has_forward_hooks(layers->back()), kOp, "'", name,
+            "' is no Linear that its branch calls as it is");
+    }
   const auto layouts = layouts_of(module, plan, axis);
 
   const NoGrad guard;
@@ -97,8 +139,18 @@ void shard_module(const nn::Module& module, const ShardPlan& plan, const std::st
     const Tensor here = strata::detail::placement_room().relay(t.detach(), t.shape(), whole, *layout);
     strata::detail::place_into(t, here, t.meta(), layout);
   }
-  for (const nn::Module& m : branches) {
-    nn::register_forward_pre_hook(m, [axis](const nn::Module&, const Tensor& x) { return entered(x, axis); });
+  if (options.sequence) {
+    for (const nn::Module& m : firsts) replace(m, axis, true);
+    for (const nn::Module& m : lasts) replace(m, axis, false);
+  }
+  for (size_t i = 0; i < branches.size(); ++i) {
+    const nn::Module& m = branches[i];
+    const std::string inside = plan.branches[i].empty() ? "" : plan.branches[i] + ".";
+    const bool by_product = options.sequence && std::ranges::any_of(plan.first, [&](const std::string& name) {
+                              return name.starts_with(inside);
+                            });
+    if (!by_product)
+      nn::register_forward_pre_hook(m, [axis](const nn::Module&, const Tensor& x) { return entered(x, axis); });
     nn::register_forward_hook(
         m, [=](const nn::Module&, const Tensor&, const Tensor& y) { return left(y, axis, ranks, options.sequence); });
   }

@@ -27,6 +27,9 @@ struct ShardPlan {
   /// Modules (by their names; "" is the module itself) whose input is whole for their first product, and whose last
   /// product gives a sum: one exchange before and one behind in each direction.
   std::vector<std::string> branches;
+  /// The first and the last product (Linear) of branches that begin and end with one: with ShardOptions::sequence their
+  /// exchanges lie beside the products (all_gather_matmul, matmul_reduce_scatter), where parts are even and not tiny.
+  std::vector<std::string> first, last;
   /// Modules that give a sum of what each rank looks up: a table of embeddings whose rows are cut.
   std::vector<std::string> tables;
 };

@@ -1,5 +1,6 @@
 #include "strata/nn/transformer.h"
 
+#include "strata/dist/collectives/later_inl.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/nn/tiled.h"
@@ -46,11 +47,18 @@ LayerSpec llama_layer(const BlockOptions& o) {
           .dropout = o.dropout};
 }
 
+Residual Residual::settled() const {
+  if (arriving) arriving->wait();
+  return {branch, stream, loss};
+}
+
 Tensor Residual::sum() const {
+  if (arriving) arriving->wait();
   return stream.defined() ? stream + branch : branch;
 }
 
 std::pair<Tensor, Tensor> add_norm(const Norm& norm, const Residual& r) {
+  if (r.arriving) r.arriving->wait();
   if (!r.stream.defined()) return {norm(r.branch), r.branch};
   return norm.add(r.branch, r.stream);
 }
@@ -106,7 +114,28 @@ TransformerBlock::TransformerBlock(int64_t dim, const LayerSpec& spec)
   }
 }
 
-Residual TransformerBlock::step(const Residual& r, const Places& places, KvCache* cache) const {
+// Each half reads what was before the last one's sum, which travels meanwhile.
+Residual TransformerBlock::ladder(const Residual& r, const Places& places, KvCache* cache) const {
+  Tensor loss = r.loss;
+  const bool drops = is_training() && spec_.dropout > 0;
+  const auto half = [&](const Residual& in, const Norm& norm, const Tensor& scale, auto&& branch) {
+    distributed::detail::LaterScope later;
+    Tensor y = branch(norm(in.stream.defined() ? in.stream : in.branch));
+    Residual out{y, in.sum(), {}, later.take()};
+    if (!scale.defined() && !drops) return out;
+    out = out.settled();
+    out.branch = dropout(scale.defined() ? out.branch * scale : out.branch);
+    return out;
+  };
+  const Residual middle = half(r, norm1, scale1, [&](const Tensor& x) { return attn(x, places, cache); });
+  Residual out = half(middle, *norm2, scale2, [&](const Tensor& x) { return mlp(x, &loss); });
+  out.loss = loss;
+  return out;
+}
+
+Residual TransformerBlock::step(const Residual& from, const Places& places, KvCache* cache) const {
+  if (spec_.placement == NormPlacement::ladder) return ladder(from, places, cache);
+  const Residual r = from.settled();
   const auto scaled = [](const Tensor& branch, const Tensor& scale) {
     return scale.defined() ? branch * scale : branch;
   };
@@ -137,6 +166,8 @@ Residual TransformerBlock::step(const Residual& r, const Places& places, KvCache
       const Tensor fed = norm2->add(feed(y), y).first;
       return {fed, {}, loss};
     }
+    case NormPlacement::ladder:
+      break;  // above
     case NormPlacement::parallel: {
       const auto [normed, stream] = add_norm(norm1, r);
       const Tensor attended = attend(normed);

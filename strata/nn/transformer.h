@@ -1,12 +1,17 @@
 #pragma once
 // Blocks of transformers, built from a LayerSpec: those of GPT-2, Llama, Gemma, GPT-NeoX, BERT and their kin.
 
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "strata/nn/attention.h"
 #include "strata/nn/experts.h"
 #include "strata/nn/norm.h"
+
+namespace strata::distributed {
+class Work;
+}
 
 namespace strata::nn {
 
@@ -31,12 +36,17 @@ struct Residual {
   Tensor branch;
   Tensor stream;     ///< undefined at the start: x = branch
   Tensor loss = {};  ///< what the layers before add to the model's loss, a scalar; undefined: nothing
+  /// Of NormPlacement::ladder with tensor parallelism: `branch` is a sum that still travels, and is not looked at before
+  /// this was waited for. Null: it is there.
+  std::shared_ptr<distributed::Work> arriving = {};
 
+  /// The same when `branch` is there.
+  Residual settled() const;
   /// x itself.
   Tensor sum() const;
 };
 
-/// norm(x) and x of a residual stream, in one pass.
+/// norm(x) and x of a residual stream, in one pass. Waits for what is arriving.
 std::pair<Tensor, Tensor> add_norm(const Norm& norm, const Residual& r);
 
 /// down(act(up(x))), or down(act(a) * b) where gate_up(x) is a beside b. Parameters: up.weight [width, dim] or
@@ -78,7 +88,7 @@ class TransformerBlock : public Module {
   Tensor operator()(const Tensor& x, const Places& places = {}, KvCache* cache = nullptr) const {
     return called(*this, x, [&](const Tensor& t) { return forward(t, places, cache); });
   }
-  /// The same without the last addition, for a stack of blocks.
+  /// The same without the last addition, for a stack of blocks. Of NormPlacement::ladder with what is arriving left so.
   Residual step(const Residual& r, const Places& places = {}, KvCache* cache = nullptr) const;
   const LayerSpec& spec() const { return spec_; }
 
@@ -91,6 +101,8 @@ class TransformerBlock : public Module {
   Tensor scale1, scale2;             ///< [dim]: LayerSpec::layer_scale
 
  private:
+  Residual ladder(const Residual& r, const Places& places, KvCache* cache) const;
+
   LayerSpec spec_;
 };
 

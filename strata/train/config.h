@@ -80,6 +80,8 @@ struct MemoryConfig {
 
 /// Section [parallel]: how a run is spread over the ranks of a job. docs/guide/parallel.md.
 struct ParallelConfig {
+  bool automatic = false;
+  std::string links;
   int64_t dp = 0;
   std::string shares;
   int64_t exact = 0;

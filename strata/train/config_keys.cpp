@@ -143,6 +143,10 @@ std::vector<ConfigKey> make_keys() {
        model<&M::tied_embeddings>},
       {"model.rope_theta", kNumber, "Base of the rotary frequencies (llama).", "", 1, 1e12, model<&M::rope_theta>},
       {"model.norm_eps", kNumber, "Added to the variance inside the norms.", "", 1e-12, 1, model<&M::norm_eps>},
+      {"model.residual", kText,
+       "What attention and feed-forward parts read: all that those before them added, or with ladder all but the last "
+       "one's, whose sum with parallel.tp then travels while they compute (another model, trained as such).",
+       "plain ladder", 0, 0, model<&M::residual>},
       {"model.experts", kInteger,
        "Experts in place of each feed-forward layer, gated ones of ffn_dim without biases, of which each token takes "
        "some; 0 for none.",
@@ -365,6 +369,14 @@ std::vector<ConfigKey> make_keys() {
        "(passes), or all of them through some blocks before the next blocks come (layers), so that weights move once a "
        "step instead of once a pass. The same bits; auto takes what is faster.",
        "auto passes layers", 0, 0, memory_of<&Y::accumulation>},
+      {"parallel.auto", kBoolean,
+       "The layout of the job's ranks is planned before the run: of those that fit into memory the one that a forecast says is "
+       "fastest. Keys of [parallel] that are set stay; train.batch and train.accumulate may change, their product does not.",
+       "", 0, 0, parallel_of<&ParallelConfig::automatic>},
+      {"parallel.links", kText,
+       "With parallel.auto: what ranks compute and send, as `strata info --links --out FILE` measured it. Empty: it is measured "
+       "before the run, in some seconds.",
+       "", 0, 0, parallel_of<&ParallelConfig::links>},
       {"parallel.dp", kInteger,
        "Ranks that share each batch, each with the whole model: train.batch counts the rows of all. 0: those of the job "
        "(strata launch, mpirun, srun, torchrun) that parallel.pp, parallel.tp and parallel.cp leave.",
@@ -425,7 +437,8 @@ std::vector<ConfigKey> make_keys() {
        "Stages on each rank of a pipeline, of schedules that have several; 0: the fewest.", "", 0, 1024,
        parallel_of<&ParallelConfig::stages>},
       {"parallel.recompute", kBoolean,
-       "Blocks of a pipeline's stages keep their inputs alone for backward, which computes them again.", "", 0, 0,
+       "Blocks keep their inputs alone for backward, which computes them again, in any layout (of one rank memory.recompute "
+       "says more).", "", 0, 0,
        parallel_of<&ParallelConfig::recompute>},
   };
   const auto after = std::ranges::find(keys, "train.weight_decay", &ConfigKey::name) + 1;

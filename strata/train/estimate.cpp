@@ -24,6 +24,7 @@
 #include "strata/ops/matmul/gemm_cpu.h"
 #include "strata/ops/vec/scratch_kept.h"
 #include "strata/train/conversations_inl.h"
+#include "strata/train/estimate_inl.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/layered_inl.h"
 #include "strata/train/precision.h"
@@ -32,9 +33,10 @@
 #include "strata/train/train_data.h"
 
 namespace strata {
-namespace {
 
 using memory::Tag;
+
+namespace {
 
 Tensor reserve(int64_t bytes, Tag tag) {
   memory::TagScope scope(tag);
@@ -95,11 +97,8 @@ TrainConfig rows_of_a_rank(TrainConfig config) {
   config.batch = rows.empty() ? (config.batch + dp - 1) / dp : *std::ranges::max_element(rows);
   return config;
 }
-// What attention over parts of sequences takes beside its results and sends, of parallel.cp: of the block that takes
-// most, and of all blocks in a pass.
-struct ContextCosts {
-  int64_t workspace = 0, sends = 0;
-};
+}  // namespace
+
 ContextCosts context_costs(const LanguageModel& model, const TrainConfig& config) {
   const int64_t n = config.parallel.cp, time = config.model.context / n, size = size_of(activation_dtype(config));
   const bool ring = config.parallel.cp_kind == "ring";
@@ -118,6 +117,8 @@ ContextCosts context_costs(const LanguageModel& model, const TrainConfig& config
   return costs;
 }
 
+namespace {
+
 // With parallel.exact the rows that each of so many ranks has come in passes of a micro-batch each: these.
 TrainConfig in_micro_batches(TrainConfig config, int64_t ranks) {
   if (config.parallel.exact == 0) return config;
@@ -135,6 +136,11 @@ int64_t sums_of_micro_batches(const TrainConfig& config, const nn::Module& modul
   return elements * size_of(DType::f32) * distributed::ExactGradients::sums_held(config.accumulate * ranks, ranks);
 }
 
+// Whether blocks keep their inputs alone.
+bool runs_again(const TrainConfig& config) {
+  return config.memory.recompute == "blocks" || config.parallel.recompute;
+}
+
 // The settings' model and optimizer on the meta device, and parts of a step.
 class DryRun {
  public:
@@ -146,9 +152,7 @@ class DryRun {
     }
     module().train();
     if (auto* decoder = dynamic_cast<LanguageModel*>(model.get()))
-      decoder->set_recomputed_blocks(recomputed                            ? *recomputed
-                                     : config.memory.recompute == "blocks" ? config.model.layers
-                                                                           : 0);
+      decoder->set_recomputed_blocks(recomputed ? *recomputed : runs_again(config) ? config.model.layers : 0);
     // Weights of 16 bits were f32 when they were initialised, and those of few bits dense: what a run does not have at
     // once.
     memory::backend(Device::meta()).release_cached();
@@ -263,31 +267,35 @@ MemoryEstimate of_a_part(MemoryEstimate e, const TrainConfig& config, const Weig
   return e;
 }
 
-// Rows that a pass sends to experts and gets back, with those that stay here.
+}  // namespace
+
 int64_t rows_to_experts(const TrainConfig& config) {
   const ModelConfig& m = config.model;
   const int64_t chosen = m.context * m.experts_per_token;
-  if (m.expert_capacity == 0) return config.batch * chosen / (config.parallel.cp * config.parallel.tp);
+  const int64_t sharing = config.parallel.cp * config.parallel.tp;  // of a loss
+  if (m.expert_capacity == 0) return config.batch * chosen / sharing;
   const double even = static_cast<double>(chosen) / static_cast<double>(m.experts);
-  return config.batch * m.experts *
-         std::max<int64_t>(1, static_cast<int64_t>(std::ceil(m.expert_capacity * even - 1e-9)));
+  const auto each = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(m.expert_capacity * even - 1e-9)));
+  return config.batch * m.experts * each / sharing;
 }
+
+namespace {
 
 // Bytes of rows that a rank sends to experts of other ranks, and gets back, in a step.
 int64_t sent_to_experts(const TrainConfig& config) {
   const int64_t ep = config.parallel.ep;
-  const int64_t ways = config.memory.recompute == "blocks" ? 6 : 4;  // there and back, forward and backward
+  const int64_t ways = runs_again(config) ? 6 : 4;  // there and back, forward and backward
   return ways * config.accumulate * config.model.layers * rows_to_experts(config) / ep * (ep - 1) * config.model.dim *
          static_cast<int64_t>(size_of(activation_dtype(config)));
 }
 
-// What one of the ranks of parallel.dp and parallel.cp has and sends, where one alone would have `e`; `activations` are
-// the most at any time.
-MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const DryRun& run, int64_t activations) {
-  const nn::Module& module = run.module();
+}  // namespace
+
+MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecoder& model, int64_t activations) {
+  const nn::Module& module = model.as_module();
   const int64_t rows = std::max<int64_t>(config.parallel.dp, 1), dp = rows > 1 ? rows : config.parallel.cp;
   const int64_t all = rows * config.parallel.cp;
-  const std::map<std::string, Shape> left = left_in_parts(config, *run.model);
+  const std::map<std::string, Shape> left = left_in_parts(config, model);
   const Weights part = weights_of(module, left);
   if (!left.empty()) e = of_a_part(e, config, weights_of(module, {}), part, activations);
   if (config.save_async) e.copies = (part.bytes + e.optimizer) / all;
@@ -336,16 +344,19 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, const DryR
   return e;
 }
 
+namespace {
+
 std::string holder_of(const RecordedCall& c) {
   return c.module && !c.module->empty() ? cat(c.op->name(), " in ", *c.module) : std::string(c.op->name());
 }
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
-                               int64_t layered) {
+AloneEstimate estimate_alone(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
+                             int64_t layered) {
   if (given.parallel.dp > 0) expert_ranks(given, given.parallel.dp);
   const TrainConfig config = in_micro_batches(rows_of_a_rank(checked(given)), given.parallel.dp);
+  memory::backend(Device::meta()).release_cached();  // of dry runs before: it counted as taken, and would be used again
   memory::reset_peak(DeviceType::meta);
   const memory::Stats before = memory::stats(DeviceType::meta);
   DryRun run(config, recomputed, saved);
@@ -413,8 +424,14 @@ MemoryEstimate estimate_memory(const TrainConfig& given, std::optional<int64_t> 
                        .peak = after.peak_reserved - before.reserved,
                        .sums = sums};
   alone.sends_activations = context.sends * config.accumulate;
-  MemoryEstimate e = of_a_rank(alone, config, run, std::max(alone.activations, saved_bytes));
-  if (on_cpu) e.peak += e.copies;
+  return {config, run.model, alone, std::max(alone.activations, saved_bytes)};
+}
+
+MemoryEstimate estimate_memory(const TrainConfig& config, std::optional<int64_t> recomputed, const OffloadPlan* saved,
+                               int64_t layered) {
+  const AloneEstimate a = estimate_alone(config, recomputed, saved, layered);
+  MemoryEstimate e = of_a_rank(a.alone, a.config, *a.model, a.activations);
+  if (!config.device.starts_with("cuda")) e.peak += e.copies;
   return e;
 }
 

@@ -31,20 +31,6 @@ constexpr double kFlops = 1e12, kBytes = 1e11;
 // What the ranks send each other beside the pipeline's own messages.
 constexpr uint64_t kTableChannel = uint64_t{1} << 32;
 
-// Rows of a batch that a rank of the "dp" axis has.
-int64_t rows_of(const TrainConfig& c) {
-  const int64_t ranks = distributed::size() / (c.parallel.pp * c.parallel.cp);
-  return c.batch / std::max<int64_t>(ranks, 1);
-}
-
-int64_t pieces_of(const TrainConfig& c) {
-  const int64_t rows = rows_of(c);
-  if (c.parallel.micro_batches > 0) return c.parallel.micro_batches;
-  int64_t most = std::min(rows, 2 * c.parallel.pp);
-  while (rows % most != 0) --most;
-  return most;
-}
-
 // The block that a module lies in: -1 for embeddings, `blocks` for what is behind the last.
 int64_t block_of(std::string_view name, int64_t blocks) {
   constexpr std::string_view kBlocks = "blocks.";
@@ -58,8 +44,22 @@ int64_t block_of(std::string_view name, int64_t blocks) {
   return -1;
 }
 
-// What embeddings, each block and the head cost: a step of one row on the meta device, call by call.
-std::vector<pipeline::LayerCost> costs_of(const TrainConfig& config) {
+}  // namespace
+
+int64_t ModelPipeline::pieces(const TrainConfig& c, int64_t dp) {
+  const int64_t rows = c.batch / std::max<int64_t>(dp, 1);
+  if (c.parallel.micro_batches > 0) return c.parallel.micro_batches;
+  int64_t most = std::max<int64_t>(std::min(rows, 2 * c.parallel.pp), 1);
+  while (rows % most != 0) --most;
+  return most;
+}
+
+int64_t ModelPipeline::layer_of(std::string_view name, int64_t blocks) {
+  return std::min(block_of(name, blocks), blocks) + 1;
+}
+
+// A step of one row on the meta device, call by call.
+std::vector<pipeline::LayerCost> ModelPipeline::layers(const TrainConfig& config) {
   TrainConfig one = config;
   one.batch = 1;
   const DeviceScope dry(Device::meta());
@@ -75,7 +75,7 @@ std::vector<pipeline::LayerCost> costs_of(const TrainConfig& config) {
   const auto blocks = static_cast<int64_t>(model->blocks.size());
   std::vector<pipeline::LayerCost> layers(static_cast<size_t>(blocks + 2));
   const auto layer = [&](std::string_view name) -> pipeline::LayerCost& {
-    return layers[static_cast<size_t>(std::min(block_of(name, blocks), blocks) + 1)];
+    return layers[static_cast<size_t>(layer_of(name, blocks))];
   };
   for (const lab::StepCosts::Part& p : costs.parts())
     layer(p.module).seconds += std::max(p.sum.flops / kFlops, p.sum.bytes / kBytes);
@@ -83,9 +83,23 @@ std::vector<pipeline::LayerCost> costs_of(const TrainConfig& config) {
   return layers;
 }
 
-}  // namespace
+std::vector<int64_t> ModelPipeline::cuts(const std::vector<pipeline::LayerCost>& layers, int stages) {
+  const auto blocks = static_cast<int64_t>(layers.size()) - 2;
+  std::vector<int64_t> begins;
+  for (const int begin : pipeline::fastest_partition(layers, stages).begins)
+    begins.push_back(std::clamp<int64_t>(begin - 1, 0, blocks));
+  begins.push_back(blocks);
+  return begins;
+}
 
-void ModelPipeline::check_settings(const TrainConfig& c) {
+void ModelPipeline::check_stages(const ParallelConfig& parallel, int64_t blocks) {
+  const pipeline::ScheduleRecord& s = pipeline::schedule_record(parallel.schedule);
+  const int64_t each = parallel.stages > 0 ? parallel.stages : s.least_stages, stages = each * parallel.pp;
+  check(stages <= blocks + 2, "train", "parallel.pp = ", parallel.pp, " with ", each, " stages a rank are ", stages,
+        " stages, and the model has ", blocks, " blocks, its embeddings and its head");
+}
+
+void ModelPipeline::check_settings(const TrainConfig& c, int64_t dp) {
   const int64_t pp = c.parallel.pp;
   check(c.tune.method == "full", "train", "parallel.pp = ", pp, " is for tune.method = full, not ", c.tune.method);
   check(!parse_device(c.device).is_cuda(), "train", "parallel.pp = ", pp,
@@ -93,7 +107,9 @@ void ModelPipeline::check_settings(const TrainConfig& c) {
   check(c.dtype != "fp8", "train", "parallel.pp = ", pp, " is not for train.dtype = fp8");
   check(c.model.experts == 0 || (c.model.balance_loss == 0 && c.model.z_loss == 0), "train", "parallel.pp = ", pp,
         " is for model.balance_loss = 0 and model.z_loss = 0: stages before the last have no loss");
-  const int64_t rows = rows_of(c), pieces = pieces_of(c);
+  check(c.model.residual == "plain", "train", "parallel.pp = ", pp, " is for model.residual = plain, not ",
+        c.model.residual, ": stages hand on one tensor");
+  const int64_t rows = c.batch / std::max<int64_t>(dp, 1), pieces = ModelPipeline::pieces(c, dp);
   check(rows % pieces == 0, "train", "parallel.micro_batches is ", pieces, ", which does not divide the ", rows,
         " rows that a rank has of each batch");
   const pipeline::ScheduleRecord& s = pipeline::schedule_record(c.parallel.schedule);
@@ -108,18 +124,13 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
     : model_(decoder_of(model, "parallel.pp")),
       group_(group),
       between_(config.dtype == "f32" ? model_->token_embedding.weight.dtype() : activation_dtype(config)),
-      pieces_(pieces_of(config)) {
+      pieces_(pieces(config, distributed::size() / (config.parallel.pp * config.parallel.cp))) {
   const pipeline::Table table =
       pipeline::make_table(config.parallel.schedule, group.size(), static_cast<int>(pieces_ * config.accumulate),
                            static_cast<int>(config.parallel.stages));
-  const std::vector<pipeline::LayerCost> layers = costs_of(config);
-  const auto blocks = static_cast<int64_t>(layers.size()) - 2;
-  check(table.stages <= blocks + 2, "train", "parallel.pp = ", config.parallel.pp, " with ", table.stages / table.ranks,
-        " stages a rank are ", table.stages, " stages, and the model has ", blocks,
-        " blocks, its embeddings and its head");
-  for (const int begin : pipeline::fastest_partition(layers, table.stages).begins)
-    begins_.push_back(std::clamp<int64_t>(begin - 1, 0, blocks));
-  begins_.push_back(blocks);
+  const auto blocks = static_cast<int64_t>(model_->blocks.size());
+  check_stages(config.parallel, blocks);
+  begins_ = cuts(layers(config), table.stages);
   train_.emplace(table, group);
   forward_.emplace(pipeline::forward_table(table, 1), group);
   has_first_ = is_here(0);

@@ -5,10 +5,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strata/core/rng.h"
 #include "strata/data/dataset.h"
+#include "strata/dist/pipeline/partition.h"
 #include "strata/dist/pipeline/pipeline.h"
 #include "strata/lab/trace.h"
 #include "strata/models/language_model.h"
@@ -23,8 +25,18 @@ namespace strata {
 /// alone knows the table, and the updated table comes back.
 class ModelPipeline final : distributed::pipeline::StageWork {
  public:
-  /// Throws ValueError naming the key of a setting that no pipeline can carry out.
-  static void check_settings(const TrainConfig& config);
+  /// Throws ValueError naming the key of a setting that no pipeline of parallel.pp times `dp` ranks can carry out.
+  static void check_settings(const TrainConfig& config, int64_t dp);
+  /// Throws ValueError where a model of so many blocks has fewer layers than stages.
+  static void check_stages(const ParallelConfig& parallel, int64_t blocks);
+  /// Micro-batches that each of `dp` ranks makes of its rows of a batch.
+  static int64_t pieces(const TrainConfig& config, int64_t dp);
+  /// The layer that a module or parameter lies in: 0 for embeddings, from 1 on blocks, blocks + 1 for what is behind.
+  static int64_t layer_of(std::string_view name, int64_t blocks);
+  /// What embeddings, each block and the head cost, in the order in which stages have them; on every machine the same.
+  static std::vector<distributed::pipeline::LayerCost> layers(const TrainConfig& config);
+  /// The first block of each of so many stages, and behind them the number of blocks.
+  static std::vector<int64_t> cuts(const std::vector<distributed::pipeline::LayerCost>& layers, int stages);
   /// Cuts the blocks by what the records say they cost, and lets go of others' weights. `model` must outlive it, and is
   /// the same in all ranks of the group.
   ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config, distributed::Group& group);

@@ -13,6 +13,7 @@
 #include "strata/core/placement.h"
 #include "strata/core/rng.h"
 #include "strata/dist/collectives/placed.h"
+#include "strata/dist/context_length_inl.h"
 #include "strata/models/tensor_parallel.h"
 #include "strata/train/exact_step_inl.h"
 #include "strata/train/fine_tune_inl.h"
@@ -124,14 +125,8 @@ std::vector<int64_t> shared_rows(const TrainConfig& config, int64_t dp) {
   return rows;
 }
 
-Ranks::Ranks(const TrainConfig& config)
-    : tp_(config.parallel.tp),
-      ep_(config.parallel.ep),
-      exactly_(config.parallel.exact > 0),
-      staged_(config.parallel.pp > 1),
-      sequence_(config.parallel.sequence) {
-  using namespace distributed;
-  const int64_t ranks = distributed::size(), pp = config.parallel.pp, cp = config.parallel.cp, others = pp * tp_ * cp;
+int64_t check_layout(const TrainConfig& config, int64_t ranks) {
+  const int64_t pp = config.parallel.pp, cp = config.parallel.cp, tp = config.parallel.tp, others = pp * tp * cp;
   const int64_t dp = config.parallel.dp > 0 ? config.parallel.dp : ranks / others;
   std::string layout;
   const auto say = [&](bool given, const char* axis, int64_t n) {
@@ -140,32 +135,71 @@ Ranks::Ranks(const TrainConfig& config)
   say(config.parallel.dp > 0, "dp", dp);
   say(pp > 1, "pp", pp);
   say(cp > 1, "cp", cp);
-  say(tp_ > 1, "tp", tp_);
+  say(tp > 1, "tp", tp);
   check(dp > 0 && dp * others == ranks, "train", layout, ", and the job has ", ranks,
         ranks == 1 ? " rank: start it with strata launch -n " : " ranks: start it with strata launch -n ",
         std::max<int64_t>(dp, 1) * others, ", mpirun, srun or torchrun");
   check(config.parallel.exact % dp == 0, "train", "parallel.exact is ", config.parallel.exact, ", which ", dp,
         " ranks do not share evenly: take a multiple of the ranks");
-  experts_ = expert_ranks(config, dp);
-  if (ranks == 1) return;
-  rows_ = shared_rows(config, dp);
-  check(!rows_.empty() || config.batch % dp == 0, "train", "train.batch is ", config.batch, ", which ", dp,
+  expert_ranks(config, dp);
+  check(!config.memory.any() || !config.parallel.recompute, "train",
+        "parallel.recompute is for runs without [memory], where memory.recompute says which blocks run again");
+  if (ranks == 1) return dp;
+  check(!shared_rows(config, dp).empty() || config.batch % dp == 0, "train", "train.batch is ", config.batch,
+        ", which ", dp,
         " ranks do not share evenly: it counts the rows of all of them (parallel.shares takes uneven ones)");
   check(config.data.format == "text", "train", "data.format = ", config.data.format, " is for one rank: its ",
         "rows have different numbers of learned tokens, so the ranks' losses cannot be averaged");
   check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
-  check(tp_ == 1 || config.tune.method == "full", "train", "parallel.tp is for tune.method = full, not ",
+  check(tp == 1 || config.tune.method == "full", "train", "parallel.tp is for tune.method = full, not ",
         config.tune.method);
-  check(tp_ == 1 || pp == 1, "train",
+  check(tp == 1 || pp == 1, "train",
         "parallel.tp and parallel.pp are not for one run: take one of them, with parallel.dp");
-  sharing_ = sharded_options(config.parallel, dp > 1 ? dp : cp);
-  check(sharing_.zero == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
+  const int zero = sharded_options(config.parallel, dp > 1 ? dp : cp).zero;
+  check(zero == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
         config.tune.method);
-  check(sharing_.zero <= 1 || pp == 1, "train", "parallel.zero = ", sharing_.zero,
+  check(zero <= 1 || pp == 1, "train", "parallel.zero = ", zero,
         " and parallel.pp are not for one run: parallel.zero = 1 is, with parallel.dp");
+  check(tp == 1 || config.tile == 0, "train",
+        "train.tile is not for parallel.tp, whose ranks have parts of what is widest");
+  if (pp > 1) ModelPipeline::check_settings(config, dp);
+  distributed::check_context(config.model.context, distributed::context_kind(config.parallel.cp_kind), cp);
+  return dp;
+}
+
+void check_layout_of(const TokenDecoder& model, const ParallelConfig& p) {
+  const auto* const decoder = dynamic_cast<const LanguageModel*>(&model);
+  for (const auto& [axis, n] : {std::pair("tp", p.tp), std::pair("cp", p.cp), std::pair("pp", p.pp)})
+    check(n == 1 || decoder != nullptr, "train", "parallel.", axis, " is for decoders");
+  check(!p.recompute || decoder != nullptr, "train", "parallel.recompute is for decoders");
+  if (p.tp > 1) shard_plan(*decoder, p.tp);
+  if (p.pp > 1) ModelPipeline::check_stages(p, static_cast<int64_t>(decoder->blocks.size()));
+  if (p.cp == 1 || distributed::context_kind(p.cp_kind) != distributed::ContextKind::ulysses) return;
+  for (size_t i = 0; i < decoder->blocks.size(); ++i) {
+    const nn::AttentionSpec& s = decoder->blocks[i].attn.spec();
+    // Of those that parallel.tp leaves, which divides them.
+    const int64_t n = p.cp, heads = s.heads / p.tp, kv_heads = (s.latent ? s.heads : s.kv_heads) / p.tp;
+    check(heads % n == 0 && (kv_heads % n == 0 || n % kv_heads == 0), "train", "parallel.cp_kind = ulysses: ", n,
+          " ranks do not share the heads of blocks.", i, ": ", heads, " of queries, ", kv_heads,
+          " of keys and values; ring takes any");
+  }
+}
+
+Ranks::Ranks(const TrainConfig& config)
+    : tp_(config.parallel.tp),
+      ep_(config.parallel.ep),
+      exactly_(config.parallel.exact > 0),
+      sequence_(config.parallel.sequence),
+      parallel_(config.parallel) {
+  using namespace distributed;
+  const int64_t dp = check_layout(config, distributed::size());
+  if (distributed::size() == 1) return;
+  const int64_t pp = config.parallel.pp, cp = config.parallel.cp;
+  experts_ = expert_ranks(config, dp);
+  rows_ = shared_rows(config, dp);
+  sharing_ = sharded_options(config.parallel, dp > 1 ? dp : cp);
   // What adds up gradients gives whole ones.
   sharing_.average = pp == 1 && config.parallel.exact == 0;
-  if (pp > 1) ModelPipeline::check_settings(config);
   const auto axis = [](const char* name, int64_t n) { return n > 1 ? cat(name, n) : std::string(); };
   set_mesh(Mesh(cat(axis("pp=", pp), " dp=", dp / experts_.of_dp, axis(" ep=", experts_.of_dp), axis(" cp=", cp),
                     axis(" tp=", tp_))));
@@ -178,7 +212,6 @@ Ranks::Ranks(const TrainConfig& config)
   sharing_.apart_axis = experts_.sharers;
   if (cp > 1) {
     context_ = ContextParallel{.group = "cp", .kind = context_kind(config.parallel.cp_kind)};
-    check_context(config.model.context, *context_);
     if (dp == 1) sharing_.axis = "cp";
     if (dp > 1) sharing_.replicas = "cp";
   }
@@ -197,12 +230,15 @@ void Ranks::meet() const {
 }
 
 void Ranks::shard(TokenDecoder& model) const {
+  check_layout_of(model, parallel_);
   share_positions(model);
-  if (auto* decoder = dynamic_cast<LanguageModel*>(&model); decoder && !staged_) spread_experts(*decoder);
+  if (auto* decoder = dynamic_cast<LanguageModel*>(&model)) {
+    if (parallel_.recompute && parallel_.pp == 1)
+      decoder->set_recomputed_blocks(static_cast<int64_t>(decoder->blocks.size()));
+    if (parallel_.pp == 1) spread_experts(*decoder);
+  }
   if (tp_ == 1) return;
   const auto* decoder = dynamic_cast<const LanguageModel*>(&model);
-  check(decoder != nullptr, "train", "parallel.tp is for decoders");
-  check(decoder->tile() == 0, "train", "train.tile is not for parallel.tp, whose ranks have parts of what is widest");
   distributed::shard_module(*decoder, shard_plan(*decoder, tp_), "tp", {.sequence = sequence_});
 }
 
@@ -215,18 +251,7 @@ void Ranks::spread_experts(LanguageModel& model) const {
 
 void Ranks::share_positions(TokenDecoder& model) const {
   if (!context_) return;
-  auto* decoder = dynamic_cast<LanguageModel*>(&model);
-  check(decoder != nullptr, "train", "parallel.cp is for decoders");
-  const int64_t n = distributed::group(context_->group).size();
-  for (size_t i = 0; i < decoder->blocks.size() && context_->kind == distributed::ContextKind::ulysses; ++i) {
-    const nn::AttentionSpec& s = decoder->blocks[i].attn.spec();
-    // Of those that parallel.tp leaves; what it does not divide is named where the model is cut.
-    const int64_t heads = s.heads / tp_, kv_heads = std::max<int64_t>((s.latent ? s.heads : s.kv_heads) / tp_, 1);
-    check(heads % n == 0 && (kv_heads % n == 0 || n % kv_heads == 0), "train", "parallel.cp_kind = ulysses: ", n,
-          " ranks do not share the heads of blocks.", i, ": ", heads, " of queries, ", kv_heads,
-          " of keys and values; ring takes any");
-  }
-  decoder->set_context_parallel(context_);
+  dynamic_cast<LanguageModel&>(model).set_context_parallel(context_);
 }
 
 const char* Ranks::together() const {
@@ -238,7 +263,7 @@ Tensor Ranks::own_positions(const Tensor& rows) const {
 }
 
 void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config) {
-  if (!staged_) return;
+  if (parallel_.pp == 1) return;
   pipeline_ = std::make_unique<ModelPipeline>(model, config, distributed::group("pp"));
   spread_experts(dynamic_cast<LanguageModel&>(*model));
 }

@@ -43,6 +43,12 @@ nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t 
 /// and settings that want the same from every rank.
 std::vector<int64_t> shared_rows(const TrainConfig& config, int64_t dp);
 
+/// What a job of so many ranks cannot train, found without a job: the one check of Ranks and of plan::plan_layouts(). Gives
+/// the ranks of parallel.dp. Throws ValueError naming the key, ShapeError where model.context cannot be shared out.
+int64_t check_layout(const TrainConfig& config, int64_t ranks);
+/// The same of what depends on the model: heads that do not divide, fewer layers than stages, and what is for decoders.
+void check_layout_of(const TokenDecoder& model, const ParallelConfig& parallel);
+
 /// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
 /// "pp" are the stages of a pipeline, those along "tp" share the model's weights, those along "cp" the positions of
 /// each row; where ranks of parallel.dp share experts, neighbours among them are an axis "ep" beside "dp". Rank 0 alone
@@ -70,8 +76,9 @@ class Ranks {
   bool shares_weights() const { return tp_ > 1 || ep_ > 1 || sharded_ != nullptr; }
   /// Whether this rank's model has a part of the experts, and is no model without the others.
   bool shares_experts() const { return ep_ > 1; }
-  /// Leaves this rank its parts of the model's weights, as parallel.tp says, and has the model take own_positions()
-  /// from now on, as parallel.cp says. Throws ValueError naming what does not divide.
+  /// Leaves this rank its parts of the model's weights, as parallel.tp says, has the model take own_positions() from
+  /// now on, as parallel.cp says, and its blocks run again for backward, as parallel.recompute says. Throws ValueError
+  /// naming what does not divide.
   void shard(TokenDecoder& model) const;
   /// What of a batch's tensors [B, T] this rank computes: its positions; all without parallel.cp.
   Tensor own_positions(const Tensor& rows) const;
@@ -130,9 +137,9 @@ class Ranks {
   int64_t rank_ = 0, size_ = 1, tp_ = 1, ep_ = 1;
   ExpertRanks experts_;
   bool exactly_ = false;  // parallel.exact
-  bool staged_ = false;   // parallel.pp
   std::vector<int64_t> rows_;
   bool leads_ = true, sequence_ = true;
+  ParallelConfig parallel_;
   /// The whole parameters that this rank has to train: of a pipeline those of its stages.
   nn::NamedTensors whole_parameters(const nn::Module& model) const;
 

@@ -34,6 +34,7 @@
 #include "strata/train/generate.h"
 #include "strata/train/machine.h"
 #include "strata/train/model_pipeline_inl.h"
+#include "strata/train/plan/auto_layout.h"
 #include "strata/train/precision.h"
 #include "strata/train/progress.h"
 #include "strata/train/ranks.h"
@@ -136,7 +137,8 @@ class Run {
   int64_t valid_step_ = 0;
 };
 
-Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting) : config_(config), options_(options) {
+Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting)
+    : config_(plan::settle_layout(config, options.log)), options_(options) {
   strata::validate(config_);
   apply_init(config_);
   device_ = Ranks::device(config_);
@@ -311,9 +313,7 @@ void Run::resume_from(const FoundRun& found) {
   loader_->set_state(s.sampler);
   default_generator().set_state(s.rng);
   if (steps_->scaler() && !s.loss_scale.empty()) steps_->scaler()->load_state(from_span<double>(s.loss_scale, {2}));
-  step_ = s.step;
-  tokens_ = s.tokens;
-  elapsed_before_ = s.elapsed_s;
+  step_ = s.step, tokens_ = s.tokens, elapsed_before_ = s.elapsed_s;
   saver_->found(found.path, step_);
 }
 

@@ -29,6 +29,13 @@ Tensor all_to_all(const Tensor& x, int64_t split_dim = 0, int64_t concat_dim = 0
 /// an element a rank.
 Tensor all_to_all_rows(const Tensor& x, const Tensor& send_counts, const Tensor& receive_counts,
                        const std::string& group = "world");
+/// matmul(all_gather(x, dim), weight), and the gathered x: pieces travel while others are multiplied. x [.., K], weight
+/// [K, N]; `dim` is not the last.
+std::tuple<Tensor, Tensor> all_gather_matmul(const Tensor& x, const Tensor& weight, int64_t dim = 0,
+                                             const std::string& group = "world");
+/// reduce_scatter(matmul(x, weight), dim), a sum: pieces travel while others are multiplied. x [.., K], weight [K, N].
+Tensor matmul_reduce_scatter(const Tensor& x, const Tensor& weight, int64_t dim = 0,
+                             const std::string& group = "world");
 /// The x of the rank `by` before this one, in a ring.
 Tensor ring_shift(const Tensor& x, int64_t by = 1, const std::string& group = "world");
 

@@ -168,6 +168,24 @@ TEST_P(Collectives, GradientsAreThoseOfTheSumOfTheRanksLosses) {
   });
 }
 
+// Whole numbers, which every order of additions and every blocking of a product give exactly.
+TEST_P(Collectives, ProductsMoveTheirPieces) {
+  on_each(3, [](int rank) {
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      const Tensor x = of(rank, {2, 5, 4}, dtype), w = of(rank, {4, 3}, dtype);
+      for (const int dim : {0, 1}) {
+        const auto [y, gathered] = all_gather_matmul(x, w, dim);
+        const Tensor all = all_gather(x, dim);
+        EXPECT_EQ(values(gathered), values(all));
+        EXPECT_EQ(values(y), values(matmul(all, w)));
+      }
+      const Tensor z = of(rank, {3, 6, 4}, dtype);
+      EXPECT_EQ(values(matmul_reduce_scatter(z, w, 0)), values(reduce_scatter(matmul(z, w), 0)));
+      EXPECT_EQ(values(matmul_reduce_scatter(z, w, 1)), values(reduce_scatter(matmul(z, w), 1)));
+    }
+  });
+}
+
 TEST_P(Collectives, GroupsOfAMesh) {
   on_each(4, [](int rank) {
     set_mesh(Mesh("dp=2 tp=2"));

@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "apps/strata/checks.h"
+#include "apps/strata/command.h"
+#include "strata/core/error.h"
+#include "strata/io/files.h"
+#include "strata/lab/known_cards.h"
+#include "strata/memory/bounds.h"
+#include "strata/memory/budget.h"
+#include "strata/train/config.h"
+#include "strata/train/plan/plan.h"
+#include "strata/train/plan/rank_order.h"
+
+namespace strata::cli {
+namespace {
+
+struct Arguments {
+  std::string config, links, card, memory;
+  int64_t ranks = 0, hosts = 0, rows = 10;
+  bool json = false, order = false;
+  std::vector<std::string> set;
+};
+
+plan::Machine machine_of(const Arguments& a, const TrainConfig& config) {
+  plan::Machine m;
+  if (!a.links.empty()) {
+    m = plan::machine_from_json(io::read_file(a.links), a.links);
+  } else if (!a.card.empty()) {
+    m = plan::machine_of_card(a.card);
+  } else {
+    const Device device = parse_device(config.device);
+    m = plan::measure_machine(device, config.dtype);
+    m.memory = memory::tightest_bound(device).free();
+    if (a.ranks > 1)
+      throw UsageError(
+          "what goes between ranks is not known: give --links FILE (strata launch -n N -- strata info --links --out FILE "
+          "measures it), or --card NAME of one that was measured");
+  }
+  if (a.hosts > 0) {
+    if (a.ranks % a.hosts != 0)
+      throw UsageError(fmt::format("--hosts {} does not divide the {} ranks", a.hosts, a.ranks));
+    m.links.ranks_per_host = static_cast<int>(a.ranks / a.hosts);
+    m.links.pairs.clear();
+  }
+  return m;
+}
+
+int run(const Arguments& a) {
+  TrainConfig config;
+  int64_t memory = 0;
+  try {
+    config = load_config(a.config, a.set);
+    if (!a.memory.empty()) memory = memory::parse_bytes(a.memory, "--memory");
+  } catch (const ValueError& e) {
+    throw UsageError(e.what());
+  }
+  const plan::Machine machine = machine_of(a, config);
+  const plan::Plan p = plan::plan_layouts(config, a.ranks, machine, {.memory = memory, .sure = a.rows});
+  if (a.json) {
+    std::fputs(plan::to_json(p).c_str(), stdout);
+  } else {
+    std::fputs(fmt::format("{}\n{}", machine.name, plan::to_text(p, static_cast<size_t>(a.rows))).c_str(), stdout);
+  }
+  if (p.layouts.empty()) return kFailure;
+  if (!a.order || a.json) return kOk;
+  const plan::RankOrder o = plan::order_ranks(config, p.layouts[0].layout, machine);
+  std::string ranks;
+  for (const int r : o.ranks) ranks += fmt::format("{}{}", ranks.empty() ? "" : " ", r);
+  std::fputs(fmt::format("\norder of ranks for the first: {}; {:.4g} ms a step, {:.4g} as they come\n", ranks,
+                         1e3 * o.seconds, 1e3 * o.as_they_come)
+                 .c_str(),
+             stdout);
+  return kOk;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Body& body) {
+  CLI::App* plan = app.add_subcommand(
+      "plan", "Which layout of several ranks trains a model soonest in the memory that there is, by a forecast");
+  auto a = std::make_shared<Arguments>();
+  plan->add_option("config", a->config, "Settings (TOML), as for strata train");
+  plan->add_option("--ranks", a->ranks, "Ranks of the job")->type_name("N")->check(between<int64_t>(1, 1 << 20))->required();
+  plan->add_option("--links", a->links, "What ranks compute and send: a file of strata info --links --out")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
+  std::string cards;
+  for (const lab::KnownCard& c : lab::known_cards()) cards += (cards.empty() ? "" : ", ") + std::string(c.name);
+  plan->add_option("--card", a->card, "For cards that were measured elsewhere: " + cards)->type_name("NAME");
+  plan->add_option("--hosts", a->hosts, "Hosts that the ranks are shared out to, evenly; a file's pairs are then taken to be alike in and between hosts")->type_name("H")->check(at_least(1));
+  plan->add_option("--memory", a->memory, "What a rank may take, e.g. 141GiB [what the file or the card says]")
+      ->type_name("BYTES");
+  plan->add_option("--rows", a->rows, "Layouts to show; memory of these is estimated one by one")
+      ->type_name("N")
+      ->check(between<int64_t>(1, 1000))
+      ->capture_default_str();
+  plan->add_flag("--order", a->order, "Where links differ: which rank should have which place in the first layout");
+  plan->add_flag("--json", a->json, "All layouts as JSON");
+  plan->add_option("--set", a->set, "Any setting, e.g. --set train.batch=64; of [parallel] what is set stays")
+      ->type_name("KEY=VALUE")
+      ->expected(1, -1);
+  plan->footer(
+      "Records one step with shapes only, and runs the events of each layout's step: what layers compute, what travels under "
+      "it, pipelines by their tables. The rows of a step stay the same; train.accumulate, recomputing and micro-batches are "
+      "chosen. What training refuses is left out, with its reason.");
+  plan->callback([&body, a] { body = [a] { return run(*a); }; });
+}
+
+}  // namespace strata::cli

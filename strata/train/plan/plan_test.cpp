@@ -1,0 +1,382 @@
+#include "strata/train/plan/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "strata/core/error.h"
+#include "strata/memory/allocator.h"
+#include "strata/train/estimate.h"
+#include "strata/train/plan/auto_layout.h"
+#include "strata/train/plan/forecast_inl.h"
+#include "strata/train/plan/rank_order.h"
+#include "strata/train/ranks.h"
+
+namespace strata::plan {
+namespace {
+
+template <class E, class F>
+std::string message(F&& f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// Of a processor's order of size.
+Machine machine() {
+  return {.name = "made up",
+          .limits = {.gb_s = 10, .gflops = 50, .matmul_f32 = 100, .matmul_bf16 = 100},
+          .efficiency = 0.5,
+          .call_us = 5,
+          .memory = int64_t{4} << 30,
+          .links = {.transport = "gloo",
+                    .ranks_per_host = 4,
+                    .inside = {.gb_s = 2, .latency_us = 20},
+                    .between = {.gb_s = 0.5, .latency_us = 50},
+                    .overlap = 0.5}};
+}
+TrainConfig small(const std::vector<std::string>& more = {}) {
+  std::vector<std::string> s{"model.layers=4", "model.dim=64",  "model.heads=4",   "model.context=32",
+                             "model.vocab=256", "train.batch=16", "train.accumulate=1"};
+  s.insert(s.end(), more.begin(), more.end());
+  return parse_config("", "test", s);
+}
+const Planned* find(const Plan& plan, const std::string& layout) {
+  const auto at = std::ranges::find_if(plan.layouts, [&](const Planned& p) { return p.layout.to_text() == layout; });
+  return at == plan.layouts.end() ? nullptr : &*at;
+}
+
+TEST(PlanMachine, IsReadAsItIsWritten) {
+  Machine m = machine();
+  m.links.pairs.assign(9, {1.5, 7});
+  const Machine same = machine_from_json(m.to_json(), "links.json");
+  EXPECT_EQ(same.name, m.name);
+  EXPECT_EQ(same.limits.matmul_f32, 100);
+  EXPECT_EQ(same.efficiency, 0.5);
+  EXPECT_EQ(same.call_us, 5);
+  EXPECT_EQ(same.memory, m.memory);
+  EXPECT_EQ(same.links, m.links);
+  EXPECT_EQ(same.links.ranks(), 3);
+}
+
+TEST(PlanMachine, ErrorsNameTheByteOrTheKey) {
+  const auto of = [](const std::string& text) { return message<IoError>([&] { machine_from_json(text, "links.json"); }); };
+  const auto without = [](const char* from, const char* to) {
+    std::string text = machine().to_json();
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, std::string(from).size(), to);
+  };
+  EXPECT_EQ(of("{\"name\": "), "links.json: is no JSON at byte 10");
+  EXPECT_EQ(of("[]"), "links.json: '' is no object");
+  EXPECT_EQ(of("{}"), "links.json: 'limits' is not there");
+  EXPECT_EQ(of(without("\"overlap\": 0.5", "\"overlap\": 1.5")), "links.json: 'links.overlap' is 1.5, wanted 0 to 1");
+  EXPECT_EQ(of(without("\"gloo\"", "\"smoke\"")), "links.json: 'links.transport' is 'smoke', wanted nccl, gloo or mpi");
+  EXPECT_EQ(of(without("\"call_us\": 5.0", "\"call_us\": \"5\"")), "links.json: 'call_us' is no number");
+  Machine m = machine();
+  m.links.pairs.assign(5, {1, 1});
+  EXPECT_EQ(of(m.to_json()), "links.json: 'links.pairs' has 5 entries, no square number");
+  m.links.pairs.assign(4, {1, 1});
+  m.links.pairs[3].gb_s = 0;
+  EXPECT_EQ(of(m.to_json()), "links.json: 'links.pairs' has an entry 3 that is no pair of GB/s, above 0, and microseconds");
+  EXPECT_NE(message<ValueError>([] { machine_of_card("h000"); }).find("h200"), std::string::npos);
+}
+
+TEST(PlanNetwork, CollectivesTakeWhatTheSlowestRankSends) {
+  const Machine m = machine();
+  const Network net(m.links, 8);
+  // Four of one host: 2 * 3/4 of 2 MB at 2 GB/s, and 2 * 3 messages' way.
+  EXPECT_NEAR(net.seconds(Collective::all_reduce, {1, 4}, 2e6), 1.5 * 2e6 / 2e9 + 6 * 20e-6, 1e-12);
+  EXPECT_NEAR(net.seconds(Collective::all_gather, {1, 4}, 2e6), 0.75 * 2e6 / 2e9 + 3 * 20e-6, 1e-12);
+  // One of each host: the slow way.
+  EXPECT_NEAR(net.seconds(Collective::all_reduce, {4, 2}, 1e6), 1e6 / 0.5e9 + 2 * 50e-6, 1e-12);
+  // Eight: of seven messages three stay.
+  EXPECT_NEAR(net.seconds(Collective::reduce_scatter, {1, 8}, 8e6), 1e6 * (3 / 2e9 + 4 / 0.5e9) + 7 * 50e-6, 1e-12);
+  EXPECT_EQ(net.seconds(Collective::all_reduce, {1, 1}, 1e6), 0);
+  // Rings of cards: four ways from host to host, but where each host has one member.
+  Machine cards = machine();
+  cards.links.transport = "nccl";
+  const Network rings(cards.links, 8);
+  EXPECT_NEAR(rings.seconds(Collective::all_gather, {1, 8}, 8e6), 7e6 / 2e9 + 3 * 50e-6, 1e-12);
+  EXPECT_NEAR(rings.seconds(Collective::all_gather, {4, 2}, 8e6), 4e6 / 0.5e9 + 1 * 50e-6, 1e-12);
+}
+
+TEST(PlanNetwork, OnePairIsSlow) {
+  Machine m = machine();
+  m.links.pairs.assign(16, {2, 20});
+  m.links.pairs[1] = m.links.pairs[4] = {0.1, 20};  // ranks 0 and 1
+  const Network as_they_come(m.links, 4), other(m.links, 4, {0, 2, 1, 3});
+  const double slow = as_they_come.seconds(Collective::all_reduce, {1, 2}, 1e6);
+  EXPECT_NEAR(slow, 1e6 / 0.1e9 + 40e-6, 1e-12);
+  EXPECT_NEAR(other.seconds(Collective::all_reduce, {1, 2}, 1e6), 1e6 / 2e9 + 40e-6, 1e-12);
+  EXPECT_NEAR(other.seconds(Collective::all_reduce, {2, 2}, 1e6), slow, 1e-12);
+  EXPECT_NE(message<ValueError>([&] { Network(m.links, 4, {0, 1, 1, 3}); }).find("once"), std::string::npos);
+  EXPECT_NE(message<ValueError>([&] { Network(m.links, 8); }).find("of 4 ranks"), std::string::npos);
+}
+
+TEST(PlanLanes, MessagesRunBesideTheComputing) {
+  Lanes free(1);
+  const double sent = free.start(3, 300);  // 0 to 3
+  free.compute(2);
+  free.start(2, 100);  // 3 to 5
+  EXPECT_EQ(sent, 3);
+  free.wait(sent);
+  EXPECT_DOUBLE_EQ(free.exposed(), 1);
+  EXPECT_DOUBLE_EQ(free.exposed_bytes(), 100);
+  free.compute(1);
+  free.finish();
+  EXPECT_DOUBLE_EQ(free.now(), 5);
+  EXPECT_DOUBLE_EQ(free.exposed_bytes(), 150);
+  EXPECT_DOUBLE_EQ(free.sent(), 400);
+  // What travels takes half of the computing's pace.
+  Lanes slow(0.5);
+  slow.start(1, 1);
+  slow.compute(4);
+  EXPECT_DOUBLE_EQ(slow.now(), 4.5);
+  // Passes that are alike.
+  const Lanes before = slow;
+  slow.compute(1);
+  slow.send(1, 8);
+  slow.again(before, 3);
+  EXPECT_DOUBLE_EQ(slow.now(), 4.5 + 4 * 2);
+  EXPECT_DOUBLE_EQ(slow.sent(), 33);
+  EXPECT_DOUBLE_EQ(slow.exposed_bytes(), 32);
+}
+
+TEST(PlanFront, IsThatOfBruteForce) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::pair<double, double>> points;
+    for (int i = 0; i < 1 + round % 40; ++i) points.emplace_back(random() % 12, random() % 12);
+    // One of each point that nothing beats: no other is as good in both and better in one.
+    std::vector<std::pair<double, double>> want;
+    for (const auto& a : points) {
+      const bool beaten = std::ranges::any_of(points, [&](const auto& b) {
+        return b.first <= a.first && b.second <= a.second && b != a;
+      });
+      if (!beaten && std::ranges::find(want, a) == want.end()) want.push_back(a);
+    }
+    std::ranges::sort(want);
+    std::vector<std::pair<double, double>> got;
+    for (const size_t i : pareto_front(points)) got.push_back(points[i]);
+    ASSERT_EQ(got, want) << round;
+  }
+}
+
+TEST(PlanLayouts, SettingsSayTheLayout) {
+  const TrainConfig config = small({"train.accumulate=2"});
+  for (const ParallelLayout& l : candidates(config, 4)) {
+    const TrainConfig want = l.applied(config);
+    TrainConfig got = config;
+    try {
+      got = parse_config(to_toml(config), "test", l.settings(config));
+    } catch (const ValueError&) {
+      EXPECT_THROW(validate(want), ValueError) << l.to_text();
+      continue;
+    }
+    ASSERT_EQ(got, want) << l.to_text();
+    EXPECT_EQ(want.batch * want.accumulate, 32);
+  }
+}
+
+TEST(PlanLayouts, WhatIsSetStays) {
+  const std::vector<ParallelLayout> all = candidates(small({"parallel.tp=2", "parallel.zero=3"}), 4);
+  ASSERT_FALSE(all.empty());
+  for (const ParallelLayout& l : all) {
+    EXPECT_EQ(l.tp, 2);
+    EXPECT_EQ(l.zero, 3);
+    EXPECT_EQ(l.ranks(), 4);
+  }
+}
+
+// What training refuses is never offered, and all that was asked for is accounted for.
+TEST(Plans, EveryLayoutCanBeTrained) {
+  const TrainConfig config = small();
+  const Plan plan = plan_layouts(config, 4, machine(), {.sure = 3});
+  ASSERT_GT(plan.layouts.size(), 20U);
+  int64_t left_out = 0;
+  for (const LeftOut& r : plan.left_out) left_out += r.layouts;
+  EXPECT_EQ(plan.layouts.size() + static_cast<size_t>(left_out), candidates(config, 4).size());
+  for (size_t i = 0; i < plan.layouts.size(); ++i) {
+    const Planned& p = plan.layouts[i];
+    EXPECT_EQ(check_layout(p.layout.applied(config), 4), p.layout.dp);
+    EXPECT_GT(p.forecast.seconds, 0);
+    EXPECT_GE(p.forecast.seconds, p.forecast.computes - 1e-12) << p.layout.to_text();
+    EXPECT_GT(p.forecast.sent, 0);
+    EXPECT_LE(p.forecast.exposed_bytes, p.forecast.sent + 1) << p.layout.to_text();
+    if (i > 0) {
+      EXPECT_GE(p.forecast.seconds, plan.layouts[i - 1].forecast.seconds);
+    }
+  }
+  const auto refused = std::ranges::find_if(plan.left_out, [](const LeftOut& r) { return r.reason.find("parallel.") != std::string::npos; });
+  ASSERT_NE(refused, plan.left_out.end());
+  const nlohmann::json j = nlohmann::json::parse(to_json(plan));
+  EXPECT_EQ(j["layouts"].size(), plan.layouts.size());
+  EXPECT_EQ(j["layouts"][0]["settings"][0], "parallel.dp=" + std::to_string(plan.layouts[0].layout.dp));
+  const std::string text = to_text(plan, 3);
+  EXPECT_NE(text.find("The first: --set parallel.dp="), std::string::npos) << text;
+  EXPECT_NE(text.find("left out:"), std::string::npos) << text;
+}
+
+// The front of the plan is that of all its layouts, point by point.
+TEST(Plans, TheFrontIsExact) {
+  const Plan plan = plan_layouts(small(), 4, machine(), {.sure = 0});
+  for (const Planned& a : plan.layouts) {
+    const bool beaten = std::ranges::any_of(plan.layouts, [&](const Planned& b) {
+      return b.forecast.seconds <= a.forecast.seconds && b.forecast.peak <= a.forecast.peak &&
+             (b.forecast.seconds < a.forecast.seconds || b.forecast.peak < a.forecast.peak);
+    });
+    EXPECT_FALSE(a.on_front && beaten) << a.layout.to_text();
+    if (a.on_front || beaten) continue;
+    const bool same = std::ranges::any_of(plan.layouts, [&](const Planned& b) {
+      return b.on_front && b.forecast.seconds == a.forecast.seconds && b.forecast.peak == a.forecast.peak;
+    });
+    EXPECT_TRUE(same) << a.layout.to_text();
+  }
+}
+
+// The forecast's memory beside the trainer's own estimate, for rows, passes and shares that were not measured.
+TEST(Plans, MemoryIsTheEstimates) {
+  const TrainConfig config = small({"model.dim=256", "train.batch=64"});
+  const Plan plan = plan_layouts(config, 4, machine(), {.sure = 0});
+  int looked_at = 0;
+  double off = 0;
+  for (size_t i = 0; i < plan.layouts.size(); i += 7) {
+    const Planned& p = plan.layouts[i];
+    if (p.layout.pp > 1) continue;
+    const auto want = static_cast<double>(estimate_memory(p.layout.applied(config)).peak);
+    EXPECT_NEAR(static_cast<double>(p.forecast.peak), want, 0.25 * want) << p.layout.to_text();
+    off += std::abs(static_cast<double>(p.forecast.peak) / want - 1);
+    ++looked_at;
+  }
+  EXPECT_GT(looked_at, 8);
+  EXPECT_LT(off / looked_at, 0.05);
+}
+
+TEST(Plans, WhatDoesNotFitIsLeftOut) {
+  const TrainConfig config = small({"model.dim=128", "train.batch=32"});
+  const Plan all = plan_layouts(config, 4, machine(), {.sure = 0});
+  std::vector<int64_t> peaks;
+  for (const Planned& p : all.layouts) peaks.push_back(p.forecast.peak);
+  std::ranges::sort(peaks);
+  const int64_t memory = peaks[peaks.size() / 3];
+  const Plan some = plan_layouts(config, 4, machine(), {.memory = memory, .sure = 1000});
+  ASSERT_FALSE(some.layouts.empty());
+  EXPECT_LT(some.layouts.size(), all.layouts.size() / 2);
+  for (const Planned& p : some.layouts) {
+    EXPECT_LE(p.forecast.peak, memory);
+    if (p.layout.pp > 1) continue;
+    EXPECT_LE(estimate_memory(p.layout.applied(config)).peak, memory) << p.layout.to_text();
+  }
+  const auto why = std::ranges::find_if(some.left_out, [](const LeftOut& r) { return r.reason.find("memory") != std::string::npos; });
+  ASSERT_NE(why, some.left_out.end());
+  EXPECT_GT(why->least, memory);
+  const Plan none = plan_layouts(config, 4, machine(), {.memory = 1000});
+  EXPECT_TRUE(none.layouts.empty());
+}
+
+TEST(Plans, MoreSharingTakesLessAndSendsMore) {
+  const Plan plan = plan_layouts(small({"train.batch=4", "model.dim=128"}), 4, machine(), {.sure = 0});
+  const Planned *whole = find(plan, "dp 4"), *third = find(plan, "dp 4, zero 3");
+  const Planned *again = find(plan, "dp 4, blocks run again"), *stages = find(plan, "pp 4, 1f1b, 4 micro-batches");
+  ASSERT_TRUE(whole && third && again && stages);
+  EXPECT_LT(third->forecast.parameters + third->forecast.optimizer, whole->forecast.parameters + whole->forecast.optimizer);
+  EXPECT_GT(third->forecast.sent, whole->forecast.sent);
+  EXPECT_GT(again->forecast.computes, whole->forecast.computes);
+  EXPECT_EQ(whole->forecast.bubble, 0);
+  EXPECT_GT(stages->forecast.bubble, 0.2);
+  EXPECT_LT(stages->forecast.optimizer, whole->forecast.optimizer / 2);
+}
+
+// A job that no machine here could run: the plan is there, whatever its size.
+TEST(Plans, ThousandsOfRanks) {
+  const TrainConfig config = parse_config("", "test",
+                                          {"model.family=llama", "model.layers=8", "model.dim=512", "model.heads=8",
+                                           "model.context=256", "model.vocab=1024", "train.batch=4096", "train.device=cuda",
+                                           "train.dtype=bf16"});
+  const Plan plan = plan_layouts(config, 4096, machine_of_card("h200"), {.sure = 1});
+  ASSERT_FALSE(plan.layouts.empty());
+  for (const Planned& p : plan.layouts) EXPECT_EQ(p.layout.ranks(), 4096);
+}
+
+// Experts make a further axis; what is no decoder has fewer, each refused by name.
+TEST(Plans, ModelsOfOtherKinds) {
+  const Plan plan = plan_layouts(small({"model.experts=4"}), 4, machine(), {.sure = 0});
+  EXPECT_NE(find(plan, "dp 4, experts on 4"), nullptr);
+  EXPECT_NE(find(plan, "dp 4"), nullptr);
+  const Plan chats = plan_layouts(small({"data.format=chat"}), 2, machine(), {.sure = 0});
+  EXPECT_TRUE(chats.layouts.empty());
+  ASSERT_FALSE(chats.left_out.empty());
+  EXPECT_NE(chats.left_out[0].reason.find("data.format"), std::string::npos);
+}
+
+TEST(RankOrder, TheSlowPairIsAvoided) {
+  const TrainConfig config = small({"model.dim=128"});
+  Machine m = machine();
+  m.links.pairs.assign(16, {2, 20});
+  m.links.pairs[1] = m.links.pairs[4] = {0.05, 20};  // ranks 0 and 1, neighbours along tp as they come
+  const ParallelLayout layout{.dp = 2, .tp = 2};
+  const RankOrder order = order_ranks(config, layout, m);
+  EXPECT_LT(order.seconds, 0.8 * order.as_they_come);
+  // No order is faster.
+  const Profile profile(config, m);
+  Forecaster forecaster(profile);
+  std::vector<int> o{0, 1, 2, 3};
+  double least = 1e9;
+  do {
+    least = std::min(least, forecaster.seconds(layout, o));
+  } while (std::ranges::next_permutation(o).found);
+  EXPECT_EQ(order.seconds, least);
+  EXPECT_EQ(order.seconds, forecaster.seconds(layout, order.ranks));
+  // The pair is not of one tp group, whose exchanges are the heavier ones.
+  const auto place = [&](int rank) { return std::ranges::find(order.ranks, rank) - order.ranks.begin(); };
+  EXPECT_NE(place(0) / 2, place(1) / 2);
+}
+
+TEST(RankOrder, MoreRanksGetBetterByExchanging) {
+  const TrainConfig config = small({"train.batch=24"});
+  Machine m = machine();
+  m.links.pairs.assign(144, {2, 20});
+  for (const auto& [a, b] : {std::pair(0, 1), std::pair(4, 5)})
+    m.links.pairs[static_cast<size_t>(12 * a + b)] = m.links.pairs[static_cast<size_t>(12 * b + a)] = {0.05, 20};
+  const RankOrder order = order_ranks(config, {.dp = 6, .tp = 2}, m);
+  EXPECT_LT(order.seconds, 0.9 * order.as_they_come);
+  std::vector<int> sorted = order.ranks;
+  std::ranges::sort(sorted);
+  std::vector<int> all(12);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(sorted, all);
+}
+
+TEST(AutoLayout, OneRankPlansForItself) {
+  const TrainConfig config = small({"parallel.auto=true", "train.batch=4"});
+  const TrainConfig settled = settle_layout(config);
+  EXPECT_FALSE(settled.parallel.automatic);
+  EXPECT_EQ(settled.batch * settled.accumulate, 4);
+  EXPECT_EQ(settled.parallel.dp, 1);
+  EXPECT_EQ(settle_layout(settled), settled);
+  const TrainConfig lost = small({"parallel.auto=true", "parallel.links=/nowhere/links.json"});
+  EXPECT_NE(message<ValueError>([&] { settle_layout(lost); }).find("/nowhere/links.json"), std::string::npos);
+}
+
+TEST(MeasureMachine, AloneHasLimitsAndNoLinks) {
+  const Machine m = measure_machine(Device::cpu());
+  EXPECT_GT(m.limits.gb_s, 0);
+  EXPECT_GT(m.limits.matmul_f32, 0);
+  EXPECT_GT(m.efficiency, 0);
+  EXPECT_LE(m.efficiency, 1);
+  EXPECT_GE(m.call_us, 0);
+  EXPECT_GT(m.memory, 0);
+  EXPECT_TRUE(m.links.pairs.empty());
+}
+
+}  // namespace
+}  // namespace strata::plan
