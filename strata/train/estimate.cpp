@@ -247,7 +247,8 @@ MemoryEstimate of_a_part(MemoryEstimate e, const TrainConfig& config, const Weig
   const auto tp = static_cast<double>(config.parallel.tp);
   const double bytes = static_cast<double>(part.bytes) / static_cast<double>(whole.bytes);
   const double trained = static_cast<double>(part.trained) / static_cast<double>(std::max<int64_t>(whole.trained, 1));
-  const int64_t rows = config.batch * config.model.context * config.model.dim * size_of(activation_dtype(config));
+  const int64_t positions = config.batch * config.model.context / config.parallel.cp;
+  const int64_t rows = positions * config.model.dim * size_of(activation_dtype(config));
   const auto whole_rows = static_cast<double>(config.model.layers * (config.parallel.sequence ? 2 : 4) * rows);
   const auto times = [](int64_t n, double share) { return static_cast<int64_t>(static_cast<double>(n) * share); };
   const auto share = [&](int64_t n) {

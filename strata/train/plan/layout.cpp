@@ -37,6 +37,8 @@ class Candidates {
       for (const int64_t cp : axis(p_.cp))
         for (const int64_t pp : axis(p_.pp)) {
           if (ranks_ % (tp * cp * pp) != 0) continue;
+          // Both together train, but what they take is not forecast well: they are for who asks for them.
+          if (tp > 1 && cp > 1 && (p_.tp == 1 || p_.cp == 1)) continue;
           ParallelLayout l{.dp = ranks_ / (tp * cp * pp), .tp = tp, .cp = cp, .pp = pp};
           if (p_.dp > 0 && p_.dp != l.dp) continue;
           shared(l);
