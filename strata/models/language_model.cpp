@@ -360,7 +360,7 @@ ModelCache LanguageModel::make_cache(int64_t batch, int64_t capacity, int64_t so
 
 void share_experts(LanguageModel& model, const std::string& axis, const std::string& batch) {
   for (nn::TransformerBlock& block : model.blocks) {
-    if (!block.mlp.experts) continue;
+    if (!block.mlp.experts || block.mlp.experts->gate_up.is_meta()) continue;  // another rank's, of a pipeline
     if (!axis.empty()) block.mlp.experts->spread(axis);
     if (!batch.empty()) block.mlp.experts->balance_over(batch);
   }

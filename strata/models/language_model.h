@@ -146,8 +146,9 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   std::optional<distributed::ContextParallel> parts_of_;
 };
 
-/// Leaves this rank its part of the experts of every block, along `axis` of the mesh (nn::Experts::spread), and balances
-/// their loads over `batch`, the group of the ranks that have rows of their own. Empty text: not. Throws ValueError.
+/// Leaves this rank its part of the experts of every block that has weights here, of the ranks along `axis`, a group of the
+/// mesh (nn::Experts::spread), and balances their loads over `batch`, the group of the ranks that have rows of their own.
+/// Empty text: not. Throws ValueError.
 ///
 ///     share_experts(*model, "ep", "dp+ep");
 void share_experts(LanguageModel& model, const std::string& axis, const std::string& batch);

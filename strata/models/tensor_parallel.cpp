@@ -57,7 +57,7 @@ class Planner {
 
   void feed_forward(const std::string& name, const nn::FeedForward& f) {
     const nn::FeedForwardSpec& s = f.spec();
-    check(!s.experts, kOp, name, " has experts, whose weights are not cut");
+    if (s.experts) return;  // not cut within: each rank's positions go to where they are (nn::Experts::spread)
     check(s.width >= ranks_, kOp, ranks_, " ranks do not share the width of ", name, ", ", s.width);
     Placement width = Placement::sharded(0);
     if (s.gated) {

@@ -10,8 +10,9 @@ namespace strata {
 /// heads, the first feed-forward product by its results, what follows by its inputs; the embeddings of tokens and the
 /// output layer by the vocabulary. Norms, positions and the biases of what is summed stay whole. Each block then has
 /// two exchanges forward and two backward, the output layer and the embeddings one each. `ranks`, those of the axis,
-/// must divide the heads of queries and of keys: ValueError naming the block. So for blocks of experts, with latent
-/// attention or values of another size than keys.
+/// must divide the heads of queries and of keys: ValueError naming the block. So for blocks with latent attention or
+/// values of another size than keys. Experts are left as they are, and must be spread over a group that has the axis
+/// (nn::Experts::spread): each rank sends its positions to theirs.
 ///
 ///     distributed::shard_module(*model, shard_plan(*model, 2), "tp");
 distributed::ShardPlan shard_plan(const LanguageModel& model, int64_t ranks);

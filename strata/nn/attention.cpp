@@ -3,6 +3,12 @@
 #include <cmath>
 
 #include "strata/core/node.h"
+#include "strata/core/op_base.h"
+#include "strata/core/placement.h"
+#include "strata/core/rng.h"
+#include "strata/dist/collectives/own_parts_inl.h"
+#include "strata/dist/collectives/placed.h"
+#include "strata/dist/group.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/nn/window_ring_inl.h"
@@ -111,6 +117,24 @@ const Turns* turns_for(const AttentionSpec& spec, const Places& places) {
   return &places.turns[static_cast<size_t>(spec.rotary)];
 }
 
+// Of positions in parts, heads first. Where tensor parallelism has cut the heads each rank attends with its own, and
+// drops weights by a stretch of numbers of its own.
+Tensor attend_in_parts(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o,
+                       const distributed::ContextParallel& context) {
+  if (!is_placed(q)) return distributed::context_attention(q, k, v, o, context);
+  const auto by_heads = [](const Tensor& t) { return distributed::redistribute(t, "S(1)"); };
+  const Tensor queries = by_heads(q);
+  const Tensor own_q = distributed::detail::own_part(queries), own_k = distributed::detail::own_part(by_heads(k)),
+               own_v = distributed::detail::own_part(by_heads(v));
+  const MeshPlace::Axis& axis = layout_of(queries)->mesh->axes[0];
+  const int64_t time = q.size(2) * distributed::group(context.group).size();
+  const uint64_t drawn = o.dropout_p > 0 ? random_blocks(own_q.size(0) * own_q.size(1) * time * time) : 0;
+  default_generator().next(drawn * static_cast<uint64_t>(axis.place));
+  const Tensor y = distributed::context_attention(own_q, own_k, own_v, o, context);
+  default_generator().next(drawn * static_cast<uint64_t>(axis.size - 1 - axis.place));
+  return distributed::detail::joined_parts(y, {q.size(0), q.size(1), q.size(2), v.size(3)}, layout_of(queries));
+}
+
 // Of heads first, [B, n, T, D]; `cached` keys are those of a cache.
 Tensor attend_heads(const AttentionSpec& spec, bool training, const Tensor& q, const Tensor& k, const Tensor& v,
                     const Places& places, bool cached) {
@@ -125,7 +149,7 @@ Tensor attend_heads(const AttentionSpec& spec, bool training, const Tensor& q, c
                            .window = spec.window,
                            .dropout_p = training ? spec.dropout : 0.0,
                            .logit_soft_cap = spec.soft_cap};
-  if (places.context) return join_heads(distributed::context_attention(q, k, v, o, *places.context));
+  if (places.context) return join_heads(attend_in_parts(q, k, v, o, *places.context));
   return join_heads(scaled_dot_product_attention(q, k, v, places.seen, o));
 }
 

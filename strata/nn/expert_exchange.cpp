@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "strata/core/node.h"
-#include "strata/core/placement.h"
 #include "strata/dist/collectives/collectives.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/experts/experts.h"
@@ -11,32 +10,6 @@
 #include "strata/ops/view/view.h"
 
 namespace strata::nn {
-namespace {
-
-// Makes the gradient of a part the part of the gradient.
-struct OwnPart final : Node {
-  OwnPart(const Tensor& parameter, double share) : whole(parameter.meta()), layout(layout_of(parameter)), share(share) {
-    edges.push_back(gradient_edge(parameter));
-  }
-  std::string_view name() const override { return "own part"; }
-  void apply(Grads& gy, Grads& gx) override {
-    if (gy[0].defined()) gx[0] = strata::detail::place((gy[0] * share).contiguous(), whole, layout);
-  }
-  TensorMeta whole;
-  LayoutRef layout;
-  double share;
-};
-
-}  // namespace
-
-Tensor own_part(const Tensor& parameter, int64_t ranks) {
-  if (!is_placed(parameter)) return parameter;
-  const Tensor part = local_part(parameter).detach();
-  if (grad_enabled() && parameter.requires_grad())
-    set_history(part, Ref<Node>(new OwnPart(parameter, 1.0 / static_cast<double>(ranks))), 0);
-  return part;
-}
-
 ExpertExchange::ExpertExchange(const Tensor& offsets, const std::string& axis, int64_t ranks) : axis_(axis) {
   const NoGrad guard;
   const int64_t count = offsets.size(0) - 1, own = count / ranks;

@@ -7,11 +7,6 @@
 
 namespace strata::nn {
 
-/// This rank's part of a parameter whose parts are on `ranks` ranks, as a plain tensor. Its gradient, which is summed
-/// over rows of all of them, becomes that of the whole divided by `ranks`: the ranks' losses are averaged. A plain
-/// parameter is given back.
-Tensor own_part(const Tensor& parameter, int64_t ranks);
-
 /// Which rows go to which rank of `axis`, each of which has as many of `count` experts as the others, and which come.
 /// The host waits for their numbers. Gradients go the other way.
 class ExpertExchange {

@@ -6,12 +6,15 @@
 
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
+#include "strata/core/place_into.h"
 #include "strata/core/placement.h"
 #include "strata/dist/collectives/collectives.h"
+#include "strata/dist/collectives/own_parts_inl.h"
+#include "strata/dist/collectives/placed.h"
 #include "strata/dist/group.h"
+#include "strata/memory/allocator.h"
 #include "strata/nn/expert_exchange_inl.h"
 #include "strata/nn/init.h"
-#include "strata/nn/tensor_parallel.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/experts/experts.h"
@@ -88,20 +91,28 @@ Experts::Experts(int64_t dim, const ExpertsSpec& spec, Activation activation)
   shared_down = register_module("shared_down", Linear(spec.shared_width, dim, false));
 }
 
-void Experts::spread(const std::string& axis) {
-  const int64_t ranks = distributed::group(axis).size();
-  check(spec_.count % ranks == 0, "Experts", ranks, " ranks along '", axis, "' do not share ", spec_.count,
+void Experts::spread(const std::string& group) {
+  const distributed::Group& g = distributed::group(group);
+  check(spec_.count % g.size() == 0, "Experts", g.size(), " ranks along '", group, "' do not share ", spec_.count,
         " experts evenly");
-  distributed::ShardPlan plan;
-  plan.weights = {{"gate_up", Placement::sharded(0)}, {"down", Placement::sharded(0)}};
-  distributed::shard_module(*this, plan, axis);
+  check(!is_placed(gate_up) && !is_placed(down), "Experts", "the experts are on several ranks already");
+  if (g.size() == 1) return;
+  const NoGrad guard;
+  const memory::TagScope tag(memory::Tag::parameter);
+  const auto mesh = std::make_shared<const MeshPlace>(MeshPlace{{{group, g.size(), g.rank()}}});
+  const auto parts = std::make_shared<const Layout>(Layout{mesh, {Placement::sharded(0)}});
+  for (const Tensor& t : {gate_up, down}) {
+    const Tensor own = strata::detail::placement_room().relay(t.detach(), t.shape(), {mesh, {Placement()}}, *parts);
+    strata::detail::place_into(t, own, t.meta(), parts);
+  }
 }
 
-Experts::Spread Experts::spread_on() const {
+Experts::Spread Experts::spread_on(int64_t alike) const {
   if (!is_placed(gate_up)) return {};
   const Layout& l = *layout_of(gate_up);
   for (size_t a = 0; a < l.placements.size(); ++a)
-    if (l.placements[a].is_shard() && l.placements[a].dim == 0) return {l.mesh->axes[a].name, l.mesh->axes[a].size};
+    if (l.placements[a].is_shard() && l.placements[a].dim == 0)
+      return {l.mesh->axes[a].name, l.mesh->axes[a].size, alike};
   throw ValueError("Experts", cat("experts lie on ranks as 'S(0)', gate_up lies as '", text_of(l.placements), "'"));
 }
 
@@ -128,30 +139,32 @@ void Experts::add_losses(const Tensor& logits, const Tensor& chosen, Tensor& los
   if (spec_.z_loss > 0) add(router_z_loss(logits), spec_.z_loss);
 }
 
-Tensor Experts::products(const Tensor& rows, const Tensor& offsets, int64_t ranks) const {
-  const Tensor inside = activate_gated(grouped_linear(rows, own_part(gate_up, ranks), offsets), activation_);
-  return grouped_linear(inside, own_part(down, ranks), offsets);
+// Gradients of a rank's experts are summed over rows of all ranks, whose losses are averaged.
+Tensor Experts::products(const Tensor& rows, const Tensor& offsets, const Spread& on) const {
+  const auto own = [&](const Tensor& t) {
+    return distributed::detail::own_part(t, static_cast<double>(on.alike) / static_cast<double>(on.ranks));
+  };
+  return grouped_linear(activate_gated(grouped_linear(rows, own(gate_up), offsets), activation_), own(down), offsets);
 }
 
-Tensor Experts::all_that_come(const Tensor& rows, const Tensor& chosen, const Tensor& weights) const {
+Tensor Experts::all_that_come(const Tensor& rows, const Tensor& chosen, const Tensor& weights, const Spread& on) const {
   const ExpertOrder order = order_by_expert(chosen, spec_.count);
   const Tensor place = order.place.view(chosen.shape()), sorted = dispatch_rows(rows, place, place.numel());
-  const auto [axis, ranks] = spread_on();
-  if (ranks == 1) return combine_rows(products(sorted, order.offsets, 1), place, weights);
-  const ExpertExchange exchange(order.offsets, axis, ranks);
-  const Tensor done = products(exchange.there(sorted), exchange.offsets(), ranks);
+  if (on.ranks == 1) return combine_rows(products(sorted, order.offsets, on), place, weights);
+  const ExpertExchange exchange(order.offsets, on.axis, on.ranks);
+  const Tensor done = products(exchange.there(sorted), exchange.offsets(), on);
   return combine_rows(exchange.back(done), place, weights);
 }
 
 // Each expert has `each` places for every sequence, filled or not, so that all sizes are known.
 Tensor Experts::within_capacity(const Tensor& rows, const Tensor& logits, const Tensor& chosen, const Tensor& weights,
-                                int64_t time) const {
+                                int64_t time, const Spread& on) const {
   const int64_t tokens = rows.size(0), dim = rows.size(1), count = spec_.count;
   if (tokens == 0) return rows;
   const double even = static_cast<double>(time * spec_.per_token) / static_cast<double>(count);
   const auto each = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(spec_.capacity * even - 1e-9)));
   const int64_t all = tokens / time * each;
-  const auto [axis, ranks] = spread_on();
+  const auto& [axis, ranks, alike] = on;
   const DeviceScope there(rows.device());
   Tensor experts, place, offsets;
   {
@@ -169,20 +182,61 @@ Tensor Experts::within_capacity(const Tensor& rows, const Tensor& logits, const 
   const Tensor taken = spec_.reroute ? expert_weights(logits, experts, route_of(spec_)) : weights;
   Tensor at = dispatch_rows(rows, place, count * all).view({count, all, dim});
   if (ranks > 1) at = distributed::all_to_all(at, 0, 1, axis);  // [count / ranks, all ranks, dim]
-  at = products(at.reshape({-1, dim}), offsets, ranks).view({count / ranks, all * ranks, dim});
+  at = products(at.reshape({-1, dim}), offsets, on).view({count / ranks, all * ranks, dim});
   if (ranks > 1) at = distributed::all_to_all(at, 1, 0, axis);
   return combine_rows(at.reshape({count * all, dim}), place, taken);
 }
 
-Tensor Experts::forward(const Tensor& x, Tensor* loss) const {
-  const int64_t dim = x.size(-1);
-  const Tensor rows = x.reshape({-1, dim}), logits = logits_of(rows);
+Tensor Experts::shared(const Tensor& x) const {
+  return (*shared_down)(activate_gated((*shared_gate_up)(x), activation_));
+}
+
+Tensor Experts::of_rows(const Tensor& rows, const Tensor& logits, int64_t time, int64_t alike, Tensor* loss) const {
   const auto [weights, chosen] = route_experts(logits, spec_.per_token, route_of(spec_), correction_bias);
   if (is_training() && loss) add_losses(logits, chosen, *loss);
-  Tensor y = is_training() && spec_.capacity > 0
-                 ? within_capacity(rows, logits, chosen, weights, x.dim() > 2 ? x.size(-2) : rows.size(0))
-                 : all_that_come(rows, chosen, weights);
-  if (shared_gate_up) y = y + (*shared_down)(activate_gated((*shared_gate_up)(rows), activation_));
+  const Spread on = spread_on(alike);
+  return is_training() && spec_.capacity > 0 ? within_capacity(rows, logits, chosen, weights, time, on)
+                                             : all_that_come(rows, chosen, weights, on);
+}
+
+// Router and shared expert are computed as any product of sharded tensors; rows of a rank's positions go to experts.
+Tensor Experts::of_positions(const Tensor& x, Tensor* loss) const {
+  const Layout& lies = *layout_of(x);
+  const MeshPlace::Axis& axis = lies.mesh->axes[0];
+  const std::string ranks = cat('+', spread_on(1).axis, '+');
+  check(lies.mesh->axes.size() == 1 && x.dim() > 2 && ranks.find(cat('+', axis.name, '+')) != std::string::npos,
+        "Experts", "x lies as '", text_of(lies.placements), "' on ranks along '", axis.name, "', and the experts are ",
+        is_placed(gate_up) ? cat("along '", spread_on(1).axis, "'") : std::string("whole"),
+        ": wanted positions in parts along an axis that shares the experts");
+  // Capacities count whole sequences: each rank then has some of these, else a part of all.
+  const bool whole = is_training() && spec_.capacity > 0;
+  check(!whole || x.size(0) % axis.size == 0, "Experts", "the ", axis.size, " ranks along '", axis.name,
+        "' do not share ", x.size(0), " sequences evenly, which capacity ", spec_.capacity, " counts whole");
+  const std::string before = text_of(lies.placements), parts = whole ? "S(0)" : "S(1)";
+  const Tensor at = distributed::redistribute(x, parts, before);
+  const Tensor logits = distributed::detail::own_part(distributed::redistribute(logits_of(at), parts));
+  const Tensor own = distributed::detail::own_part(at);
+  const int64_t dim = own.size(-1);
+  Tensor more;
+  Tensor y = of_rows(own.reshape({-1, dim}), logits.reshape({-1, spec_.count}), own.size(-2), axis.size,
+                     loss ? &more : nullptr);
+  if (more.defined()) {  // each rank's is the mean of its rows
+    check<ShapeError>(own.numel() > 0, "Experts", "x is ", x, ", of which a rank along '", axis.name, "' has nothing");
+    const double share = static_cast<double>(own.numel()) / static_cast<double>(x.numel());
+    const auto sum = std::make_shared<const Layout>(Layout{lies.mesh, {Placement::partial_of("sum")}});
+    more = distributed::detail::joined_parts(more * share, {}, sum);
+    *loss = loss->defined() ? *loss + more : more;
+  }
+  y = distributed::detail::joined_parts(y.view(own.shape()), x.shape(), layout_of(at));
+  if (shared_gate_up) y = y + shared(at);
+  return distributed::redistribute(y, before, parts);
+}
+
+Tensor Experts::forward(const Tensor& x, Tensor* loss) const {
+  if (is_placed(x)) return of_positions(x, loss);
+  const Tensor rows = x.reshape({-1, x.size(-1)});
+  Tensor y = of_rows(rows, logits_of(rows), x.dim() > 2 ? x.size(-2) : rows.size(0), 1, loss);
+  if (shared_gate_up) y = y + shared(rows);
   return y.view(x.shape());
 }
 

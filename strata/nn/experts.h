@@ -34,13 +34,15 @@ class Experts : public Module {
   const ExpertsSpec& spec() const { return spec_; }
 
   /// @name On several ranks
-  /// Leaves this rank count / n of the experts, of n ranks along `axis` of the mesh: gate_up and down become sharded
-  /// tensors "S(0)". Each rank has rows of its own, as many as the others in training with a capacity; they go to their
-  /// experts' ranks by all_to_all and come back. Gradients are right where the ranks' losses are averaged, as
+  /// Leaves this rank count / n of the experts, of the n ranks of a group of the mesh ("ep", "ep+tp"), which may be
+  /// another one than that of the network's other weights: gate_up and down become sharded tensors "S(0)" along
+  /// `group`, as one axis. Each rank has rows of its own, as many as the others in training with a capacity; they go to
+  /// their experts' ranks by all_to_all and come back. Gradients are right where the ranks' losses are averaged, as
   /// distributed::DataParallel does: of the other parameters over these ranks too. With a capacity the exchange is of
-  /// one size and the host waits for nothing; else it reads how many rows come. Throws ValueError where n does not
-  /// divide count.
-  void spread(const std::string& axis);
+  /// one size and the host waits for nothing; else it reads how many rows come. x may be a sharded tensor (tensor
+  /// parallelism) along an axis of `group`: each of its ranks then has a part of the positions as its rows, or in
+  /// training with a capacity some of the sequences, of one loss. Throws ValueError where n does not divide count.
+  void spread(const std::string& group);
   /// Loads are balanced over the rows of all ranks of `group`, each of which calls forward() as often as the others.
   void balance_over(const std::string& group) { batch_group_ = group; }
   /// @}
@@ -49,18 +51,22 @@ class Experts : public Module {
   std::optional<Linear> shared_gate_up, shared_down;
 
  private:
-  // A group of ranks that have parts of the experts; empty and 1 where this one has all.
+  // A group of ranks that have parts of the experts; empty and 1 where this one has all. As many of them as `alike`
+  // have rows of one loss.
   struct Spread {
     std::string axis;
-    int64_t ranks = 1;
+    int64_t ranks = 1, alike = 1;
   };
-  Spread spread_on() const;
+  Spread spread_on(int64_t alike) const;
+  Tensor shared(const Tensor& x) const;
+  Tensor of_positions(const Tensor& x, Tensor* loss) const;
+  Tensor of_rows(const Tensor& rows, const Tensor& logits, int64_t time, int64_t alike, Tensor* loss) const;
   Tensor logits_of(const Tensor& rows) const;
   void add_losses(const Tensor& logits, const Tensor& chosen, Tensor& loss) const;
-  Tensor products(const Tensor& rows, const Tensor& offsets, int64_t ranks) const;
-  Tensor all_that_come(const Tensor& rows, const Tensor& chosen, const Tensor& weights) const;
+  Tensor products(const Tensor& rows, const Tensor& offsets, const Spread& on) const;
+  Tensor all_that_come(const Tensor& rows, const Tensor& chosen, const Tensor& weights, const Spread& on) const;
   Tensor within_capacity(const Tensor& rows, const Tensor& logits, const Tensor& chosen, const Tensor& weights,
-                         int64_t time) const;
+                         int64_t time, const Spread& on) const;
 
   ExpertsSpec spec_;
   Activation activation_;

@@ -316,6 +316,76 @@ TEST(SpreadExpertsOf, AnUnevenNumberIsRefused) {
   EXPECT_NE(said.find("3 ranks along 'ep' do not share 8 experts evenly"), std::string::npos) << said;
 }
 
+// Ranks that share positions (tensor parallelism) give theirs, or within capacities some sequences, to experts on these
+// and other ranks: two losses on four ranks.
+void expect_positions_in_parts(ExpertsSpec spec, int64_t time, const std::string& lies) {
+  SCOPED_TRACE(cat("capacity ", spec.capacity, ", ", time, " positions, ", lies));
+  spec.shared_width = 3;
+  const Experts whole = make(spec, DType::f64);
+  const Tensor x = input(4, DType::f64).detach().narrow(1, 0, time).clone().set_requires_grad();
+  Tensor wanted_loss;
+  const Tensor want = whole(x, &wanted_loss);
+  (mean(want * want) + wanted_loss).backward();
+  const Gradients gradients = gradients_of(whole, x);
+  const StateDict state = whole.state_dict();
+  run_as_ranks(Mesh("ep=2 tp=2"), [&](int rank) {
+    const init::SkipDraws copied;
+    Experts m(kDim, spec, Activation::silu);
+    m.to(DType::f64);
+    m.load_state_dict(state);
+    m.spread("ep+tp");
+    m.balance_over("ep+tp");
+    is(local_part(m.gate_up).size(0) == 2, "a rank has a quarter");
+    NamedTensors dense;
+    for (const auto& [name, p] : m.named_parameters())
+      if (!is_placed(p)) dense.emplace_back(name, p);
+    distributed::DataParallel all(dense, distributed::group("ep"));
+    const Tensor own = rows_of(x, rank / 2, 2).set_requires_grad();
+    Tensor more;
+    const Tensor y = m(distributed::distribute(own, lies, "tp"), &more);
+    is(distributed::placements_of(y) == lies, "results lie as what came");
+    (mean(y * y) + more).backward();
+    all.finish();
+    const auto off = [](const Tensor& a, const Tensor& b) { return (a - b).abs().max().item(); };
+    is(off(distributed::full_tensor(y), rows_of(want, rank / 2, 2)) < 1e-13, "values");
+    const double mean_loss = distributed::all_reduce(distributed::full_tensor(more).detach(), "avg", "ep").item();
+    is(std::abs(mean_loss - wanted_loss.item()) < 1e-12, cat("the losses' mean is ", mean_loss));
+    for (const auto& [name, p] : m.named_parameters()) {
+      const std::vector<double> got = distributed::full_tensor(p.grad()).to_vector<double>();
+      for (size_t i = 0; i < got.size(); ++i)
+        is(std::abs(got[i] - gradients.at(name)[i]) < 1e-13, cat(name, " ", i, ": ", got[i]));
+    }
+    const std::vector<double> gx = own.grad().to_vector<double>();
+    for (size_t i = 0; i < gx.size(); ++i)
+      is(std::abs(gx[i] / 2 - gradients.at("x")[static_cast<size_t>(rank / 2) * gx.size() + i]) < 1e-13, "x");
+  });
+}
+
+TEST(SpreadExpertsOf, PositionsInPartsGiveValuesAndGradientsOfOneProcess) {
+  for (const char* const lies : {"S(1)", "R"}) expect_positions_in_parts(spec_of(0), kTime, lies);
+  expect_positions_in_parts(spec_of(0), kTime - 1, "S(1)");
+  expect_positions_in_parts(spec_of(1), kTime, "S(1)");
+  expect_positions_in_parts(spec_of(1, true), kTime, "R");
+}
+
+TEST(SpreadExpertsOf, PositionsInPartsWantTheirRanksAmongTheExperts) {
+  const ExpertsSpec spec = spec_of(1);
+  const auto said_of = [&](const char* group, int64_t batch) {
+    return message<ValueError>([&] {
+      run_as_ranks(Mesh("ep=2 tp=2"), [&](int) {
+        const init::SkipDraws undrawn;
+        Experts m(kDim, spec, Activation::silu);
+        m.to(DType::f64);
+        m.spread(group);
+        m(distributed::distribute(input(batch, DType::f64).detach(), "S(1)", "tp"));
+      });
+    });
+  };
+  const std::string other = said_of("ep", 2), uneven = said_of("ep+tp", 3);
+  EXPECT_NE(other.find("wanted positions in parts along an axis that shares the experts"), std::string::npos) << other;
+  EXPECT_NE(uneven.find("do not share 3 sequences evenly"), std::string::npos) << uneven;
+}
+
 // Steps with an optimizer, clipped: weights after them are those of one process.
 TEST(SpreadExpertsOf, TrainAsInOneProcess) {
   const ExpertsSpec spec = spec_of(1, true);

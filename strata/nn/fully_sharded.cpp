@@ -44,9 +44,9 @@ Tensor lying(const Tensor& part, const Shape& whole, const LayoutRef& layout) {
   return strata::detail::place(part.contiguous().detach(), meta, layout);
 }
 
-bool is_cut_along(const Tensor& t, const FullyShardedOptions& o) {
+bool is_cut_along(const Tensor& t, const std::string& axis, const std::string& replicas) {
   return std::ranges::any_of(layout_of(t)->mesh->axes,
-                             [&](const MeshPlace::Axis& a) { return a.name == o.axis || a.name == o.replicas; });
+                             [&](const MeshPlace::Axis& a) { return a.name == axis || a.name == replicas; });
 }
 
 // A gradient that the optimizer reads, or its sum with the one that is there.
@@ -61,8 +61,29 @@ void give_gradient(Tensor& to, const Tensor& gradient) {
 }  // namespace
 
 struct FullySharded::State {
+  // Ranks that share some of the parameters, and what travels between them.
+  struct Sharers {
+    Sharers(const std::string& axis, const std::string& replicas)
+        : axis(axis),
+          replicas(replicas),
+          group(distributed::group(axis)),
+          gathers(distributed::group(axis + "+" + axis)),
+          all(distributed::group(replicas.empty() ? axis : replicas + "+" + axis)) {}
+    std::string axis, replicas;
+    Group& group;
+    Group& gathers;              // the same ranks: what travels there waits for no gradient
+    Group& all;                  // replicas included
+    Group* near = nullptr;       // of 3: where blocks lie between forward and backward, of some neighbours
+    std::deque<RankUnit> units;  // outlive the slots
+    NamedTensors averaged;
+    std::vector<size_t> reduced;                    // slots, as `gradients` has them
+    std::unique_ptr<DataParallel> whole_gradients;  // of 1
+    std::unique_ptr<ShardedGradients> gradients;    // of 2 and 3
+  };
+
   struct Slot {
     std::string name;
+    Sharers* with = nullptr;
     Tensor whole;    // the module's
     Cut cut;         // of what is here(); none: of no dimension, or no element
     LayoutRef lies;  // how the optimizer has it
@@ -78,30 +99,21 @@ struct FullySharded::State {
 
   State(const Module& module, const FullyShardedOptions& o);
   ~State();
-  void add(const std::string& name, const Tensor& whole, bool alone);
+  void add(const std::string& name, const Tensor& whole, bool alone, Sharers& with);
   void make_units();
   void renew_low();
   void average_small();
   LayoutRef layout_for(const Slot& s) const;
 
   FullyShardedOptions options;
-  Group& group;
-  Group& gathers;              // the same ranks: what travels there waits for no gradient
-  Group& all;                  // replicas included
-  Group* near = nullptr;       // of 3: where blocks lie between forward and backward, of some neighbours
-  std::deque<RankUnit> units;  // outlive the slots
+  std::deque<Sharers> sharers;  // those of the axis, and those of the parameters that are apart
   std::vector<Slot> slots;
-  std::vector<size_t> reduced;                    // slots, as `gradients` has them
-  std::unique_ptr<DataParallel> whole_gradients;  // of 1
-  std::unique_ptr<ShardedGradients> gradients;    // of 2 and 3
-  std::unique_ptr<Streamed> streamed;             // of 3
+  std::unique_ptr<Streamed> streamed;  // of 3
 };
 
-FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
-    : options(o),
-      group(distributed::group(o.axis)),
-      gathers(distributed::group(o.axis + "+" + o.axis)),
-      all(distributed::group(o.replicas.empty() ? o.axis : o.replicas + "+" + o.axis)) {
+FullySharded::State::State(const Module& module, const FullyShardedOptions& o) : options(o) {
+  Sharers& first = sharers.emplace_back(o.axis, o.replicas);
+  Group &group = first.group, &all = first.all;
   check(o.zero >= 1 && o.zero <= 3, kOp, "zero is 1, 2 or 3, got ", o.zero);
   check(o.whole_below >= 0, kOp, "whole_below is not negative, got ", o.whole_below);
   check(o.zero == 1 || (o.average && o.leave_out.empty()), kOp, "zero is ", o.zero,
@@ -110,46 +122,60 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o)
         "the axes '", o.axis, "' and '", o.replicas, "' have one in common");
   check(o.reshard_to >= 0 && (o.reshard_to == 0 || group.size() % o.reshard_to == 0), kOp, "reshard_to is ",
         o.reshard_to, ", which does not divide the ", group.size(), " ranks of '", o.axis, "'");
-  if (o.zero == 3 && o.reshard_to > 1 && o.reshard_to < group.size())
-    near = &distributed::group(cat(gathers.name(), ':', o.reshard_to));
-  NamedTensors ours;
+  if (!o.apart.empty()) sharers.emplace_back(o.apart_axis, "");
+  for (Sharers& s : sharers)
+    if (o.zero == 3 && o.reshard_to > 1 && o.reshard_to < s.group.size() && s.group.size() % o.reshard_to == 0)
+      s.near = &distributed::group(cat(s.gathers.name(), ':', o.reshard_to));
+  const auto sharers_of = [&](const std::string& name) -> Sharers& {
+    return std::ranges::find(o.apart, name) == o.apart.end() ? sharers.front() : sharers.back();
+  };
+  std::vector<NamedTensors> ours(sharers.size());
   std::map<const Storage*, int> on;  // several on one storage, or a part of one: moving them would part them
   for (const auto& [name, t] : module.named_parameters()) {
     if (std::ranges::find(o.leave_out, name) != o.leave_out.end()) continue;
     ++on[here(t).storage().get()];
-    if (t.requires_grad() || (o.zero == 3 && is_floating(t.dtype()) && t.is_contiguous())) ours.emplace_back(name, t);
+    if (t.requires_grad() || (o.zero == 3 && is_floating(t.dtype()) && t.is_contiguous()))
+      ours[&sharers_of(name) == &sharers.front() ? 0 : 1].emplace_back(name, t);
   }
-  for (const auto& [name, t] : ours) {
-    check<DeviceError>(t.device() == ours[0].second.device(), kOp, name, " is on ", t.device(), ", ", ours[0].first,
-                       " on ", ours[0].second.device(), ": all parameters of a rank must be on one device");
-    check(!is_placed(t) || !is_cut_along(t, o), kOp, name, " lies in parts along '", o.axis, "' already");
-    check(here(t).is_contiguous(), kOp, name, " is not row-major");
-  }
-  check_same_parameters(kOp, ours, all);
-  broadcast_parameters(ours, all);
-  for (const auto& [name, t] : ours) {
-    const Storage& bytes = *here(t).storage();
-    add(name, t, on[&bytes] == 1 && here(t).nbytes() == static_cast<int64_t>(bytes.nbytes));
+  const Tensor* one = nullptr;
+  for (size_t i = 0; i < sharers.size(); ++i) {
+    Sharers& with = sharers[i];
+    if (i > 0 && ours[i].empty()) continue;
+    for (const auto& [name, t] : ours[i]) {
+      if (!one) one = &t;
+      check<DeviceError>(t.device() == one->device(), kOp, name, " is on ", t.device(), ", others on ", one->device(),
+                         ": all parameters of a rank must be on one device");
+      check(!is_placed(t) || !is_cut_along(t, with.axis, with.replicas), kOp, name, " lies in parts along '", with.axis,
+            "' already");
+      check(here(t).is_contiguous(), kOp, name, " is not row-major");
+    }
+    check_same_parameters(kOp, ours[i], with.all);
+    broadcast_parameters(ours[i], with.all);
+    for (const auto& [name, t] : ours[i]) {
+      const Storage& bytes = *here(t).storage();
+      add(name, t, on[&bytes] == 1 && here(t).nbytes() == static_cast<int64_t>(bytes.nbytes), with);
+    }
   }
 
-  Group* const replicas = o.replicas.empty() ? nullptr : &distributed::group(o.replicas);
-  NamedTensors averaged;
   for (size_t i = 0; i < slots.size(); ++i) {
     if (!slots[i].whole.requires_grad() || (o.zero > 1 && slots[i].is_small())) continue;
-    averaged.emplace_back(slots[i].name, slots[i].whole);
-    reduced.push_back(i);
+    slots[i].with->averaged.emplace_back(slots[i].name, slots[i].whole);
+    slots[i].with->reduced.push_back(i);
   }
-  if (o.zero == 1) {
-    if (!o.average) return;
-    whole_gradients =
-        std::make_unique<DataParallel>(averaged, all, DataParallelOptions{.bucket_bytes = o.bucket_bytes});
-    return;
+  for (Sharers& s : sharers) {
+    if (s.averaged.empty() && &s != &sharers.front()) continue;
+    if (o.zero > 1) {
+      Group* const replicas = s.replicas.empty() ? nullptr : &distributed::group(s.replicas);
+      s.gradients = std::make_unique<ShardedGradients>(
+          s.averaged, s.group,
+          ShardedGradients::Options{
+              .bucket_bytes = o.bucket_bytes, .every_pass = o.zero == 3 && o.reduce_every_pass, .replicas = replicas});
+    } else if (o.average) {
+      s.whole_gradients =
+          std::make_unique<DataParallel>(s.averaged, s.all, DataParallelOptions{.bucket_bytes = o.bucket_bytes});
+    }
   }
-  gradients = std::make_unique<ShardedGradients>(
-      averaged, group,
-      ShardedGradients::Options{
-          .bucket_bytes = o.bucket_bytes, .every_pass = o.zero == 3 && o.reduce_every_pass, .replicas = replicas});
-  if (o.zero == 2) return;
+  if (o.zero < 3) return;
   StreamOptions stream{.tier = kRanks, .gradients = false, .recompute = false, .whole_parts = true};
   if (o.reshard_to == 1) stream.near_bytes = INT64_MAX / 4;
   for (const auto& [name, t] : module.named_parameters())
@@ -164,21 +190,24 @@ FullySharded::State::~State() {
     if (s.moved) g_parts.erase(here(s.whole).storage().get());
 }
 
-void FullySharded::State::add(const std::string& name, const Tensor& whole, bool alone) {
+void FullySharded::State::add(const std::string& name, const Tensor& whole, bool alone, Sharers& with) {
   NoGrad guard;
+  Group &group = with.group, &gathers = with.gathers;
   Slot& s = slots.emplace_back();
   s.name = name;
+  s.with = &with;
   s.whole = whole;
   s.updated = whole;
   const Tensor own = here(whole);
   if (whole.dim() == 0 || whole.numel() == 0) return;
   s.cut = Cut(own.shape(), group.size());
   s.lies = layout_for(s);
-  s.moved = options.zero == 3 && alone && own.numel() > 0 && own.numel() >= options.whole_below;
+  s.moved = options.zero == 3 && alone && own.numel() > 0 && own.numel() >= options.whole_below &&
+            (&with == &sharers.front() || group.size() > 1);
   if (s.moved) {
     const memory::TagScope tag(memory::Tag::parameter);
     s.part = s.cut.part(own.detach(), group.rank()).clone();
-    s.unit = &units.emplace_back();
+    s.unit = &with.units.emplace_back();
     const Tensor lies = tensor_of_parts(s.part, own.shape(), name, gathers, *s.unit);
     lies.storage()->version.store(own.version(), std::memory_order_relaxed);
     Tensor(whole).set_grad(Tensor());
@@ -196,6 +225,7 @@ void FullySharded::State::add(const std::string& name, const Tensor& whole, bool
 
 // Rows of what is here: of a parameter that other axes have cut, of its part as it lies.
 LayoutRef FullySharded::State::layout_for(const Slot& s) const {
+  const Group& group = s.with->group;
   if (group.size() == 1) return is_placed(s.whole) ? layout_of(s.whole) : nullptr;
   MeshPlace mesh;
   std::vector<Placement> placements;
@@ -205,20 +235,21 @@ LayoutRef FullySharded::State::layout_for(const Slot& s) const {
   }
   Placement rows = Placement::sharded(0);
   for (const Placement& p : placements) rows.part = rows.part || (p.is_shard() && p.dim == 0);
-  mesh.axes.push_back({options.axis, group.size(), group.rank()});  // "dp+cp" is one axis here
+  mesh.axes.push_back({s.with->axis, group.size(), group.rank()});  // "dp+cp" is one axis here
   placements.push_back(rows);
-  return std::make_shared<const Layout>(Layout{std::make_shared<const MeshPlace>(std::move(mesh)), std::move(placements)});
+  return std::make_shared<const Layout>(
+      Layout{std::make_shared<const MeshPlace>(std::move(mesh)), std::move(placements)});
 }
 
 // What a block has comes as a whole: ranks that do not use all of it gather it with the others.
 void FullySharded::State::make_units() {
-  std::map<std::string, RankUnit*> of;  // by the part's name
+  std::map<std::pair<std::string, Sharers*>, RankUnit*> of;  // by the part's name
   for (Slot& s : slots) {
     if (!s.moved) continue;
     for (const StreamedPart& p : streamed->parts()) {
       const std::string list = ", " + p.name + ", ";
       if (!s.name.starts_with(p.name + ".") && list.find(", " + s.name + ", ") == std::string::npos) continue;
-      RankUnit*& first = of[p.name];
+      RankUnit*& first = of[{p.name, s.with}];
       if (first)
         first->join(*s.unit);
       else
@@ -241,11 +272,11 @@ void FullySharded::State::renew_low() {
       const memory::TagScope tag(memory::Tag::parameter);
       s.low_part = empty(TensorMeta{s.part.shape(), dtype, s.part.device(), std::nullopt}, Tier());
       if (!s.low.defined()) {
-        RankUnit& alone = units.emplace_back();
+        RankUnit& alone = s.with->units.emplace_back();
         alone.only_when_wanted();
         s.unit->give(s.part, alone);
       }
-      s.low = tensor_of_parts(s.low_part, here(s.whole).shape(), cat(s.name, " in ", dtype), gathers, *s.unit);
+      s.low = tensor_of_parts(s.low_part, here(s.whole).shape(), cat(s.name, " in ", dtype), s.with->gathers, *s.unit);
     }
     copy_elements(s.low_part, s.part);
     bump_version(s.low_part, kOp);
@@ -261,6 +292,7 @@ void FullySharded::State::renew_low() {
 void FullySharded::State::average_small() {
   for (Slot& s : slots) {
     if (!s.whole.requires_grad() || !s.is_small()) continue;
+    Group& all = s.with->all;
     const Tensor had = here(s.whole.grad()), own = here(s.whole);
     uint8_t used = had.defined() ? 1 : 0;
     const Tensor g = used ? had.contiguous() : zeros(own.shape(), own.dtype()).to(own.device());
@@ -274,7 +306,7 @@ void FullySharded::State::average_small() {
       s.whole.set_grad(g);
     } else {
       s.whole.set_grad(Tensor());
-      s.updated.set_grad(lying(s.cut.part(g, group.rank()), s.whole.shape(), s.lies));
+      s.updated.set_grad(lying(s.cut.part(g, s.with->group.rank()), s.whole.shape(), s.lies));
     }
   }
 }
@@ -291,36 +323,40 @@ NamedTensors FullySharded::parameters() const {
 }
 
 void FullySharded::reduce_next(bool yes) {
-  if (state_->whole_gradients) state_->whole_gradients->reduce_next(yes);
-  if (state_->gradients) state_->gradients->reduce_next(yes);
+  for (State::Sharers& s : state_->sharers) {
+    if (s.whole_gradients) s.whole_gradients->reduce_next(yes);
+    if (s.gradients) s.gradients->reduce_next(yes);
+  }
 }
 
 void FullySharded::finish() {
   NoGrad guard;
   State& all = *state_;
-  if (!all.gradients) {
-    if (all.whole_gradients) all.whole_gradients->finish();
-    for (const size_t i : all.reduced) {
-      State::Slot& s = all.slots[i];
-      const Tensor g = s.whole.grad();
-      if (s.cut.begins.empty() || !g.defined()) continue;
-      if (all.options.average) s.whole.set_grad(Tensor());
-      give_gradient(s.updated, lying(s.cut.part(here(g), all.group.rank()), s.whole.shape(), s.lies));
+  for (State::Sharers& with : all.sharers) {
+    if (!with.gradients) {
+      if (with.whole_gradients) with.whole_gradients->finish();
+      for (const size_t i : with.reduced) {
+        State::Slot& s = all.slots[i];
+        const Tensor g = s.whole.grad();
+        if (s.cut.begins.empty() || !g.defined()) continue;
+        if (all.options.average) s.whole.set_grad(Tensor());
+        give_gradient(s.updated, lying(s.cut.part(here(g), with.group.rank()), s.whole.shape(), s.lies));
+      }
+      continue;
     }
-    return;
+    const std::vector<Tensor> parts = with.gradients->finish();
+    for (size_t i = 0; i < parts.size(); ++i) {
+      State::Slot& s = all.slots[with.reduced[i]];
+      if (parts[i].defined()) give_gradient(s.updated, lying(parts[i], s.whole.shape(), s.lies));
+    }
   }
-  const std::vector<Tensor> parts = all.gradients->finish();
-  for (size_t i = 0; i < parts.size(); ++i) {
-    State::Slot& s = all.slots[all.reduced[i]];
-    if (parts[i].defined()) give_gradient(s.updated, lying(parts[i], s.whole.shape(), s.lies));
-  }
-  all.average_small();
+  if (all.options.zero > 1) all.average_small();
 }
 
 void FullySharded::gather_updated() {
   NoGrad guard;
   std::vector<State::Slot*> whole;
-  std::vector<PartGather::Item> items;
+  std::map<State::Sharers*, std::vector<PartGather::Item>> items;
   for (State::Slot& s : state_->slots) {
     if (!s.whole.requires_grad() || s.cut.begins.empty()) continue;
     if (!state_->options.average) s.whole.set_grad(Tensor());
@@ -331,10 +367,10 @@ void FullySharded::gather_updated() {
     }
     whole.push_back(&s);
     const Tensor own = here(s.whole).detach();
-    items.push_back({s.name, own.view({own.numel()}), s.cut});
+    items[s.with].push_back({s.name, own.view({own.numel()}), s.cut});
   }
-  if (whole.empty()) return;
-  PartGather(state_->gathers, std::move(items)).finish();
+  for (State::Sharers& with : state_->sharers)
+    if (items.contains(&with)) PartGather(with.gathers, std::move(items[&with])).finish();
   for (const State::Slot* s : whole) bump_version(s->whole, kOp);
 }
 
@@ -360,17 +396,21 @@ StreamStats FullySharded::stats() const {
 }
 
 struct FullySharded::Pass::State {
-  explicit State(FullySharded::State& s) : of(s), cut(s.gathers), scope(std::in_place, *s.streamed) {
-    if (!of.near || !grad_enabled()) return;
-    for (RankUnit& u : of.units) u.keep_among(of.near);
+  explicit State(FullySharded::State& s) : of(s), cut(s.sharers.front().gathers), scope(std::in_place, *s.streamed) {
+    if (!grad_enabled()) return;
+    for (Sharers& with : of.sharers)
+      if (with.near)
+        for (RankUnit& u : with.units) u.keep_among(with.near);
   }
   ~State() {
     scope.reset();
-    for (RankUnit& u : of.units) {
-      u.drop();  // what had been expected and was not used
-      u.keep_among(nullptr);
-    }
+    for (Sharers& with : of.sharers)
+      for (RankUnit& u : with.units) {
+        u.drop();  // what had been expected and was not used
+        u.keep_among(nullptr);
+      }
   }
+  using Sharers = FullySharded::State::Sharers;
   FullySharded::State& of;
   CutBetween cut;
   std::optional<StreamScope> scope;

@@ -36,6 +36,10 @@ struct FullyShardedOptions {
   bool average = true;
   /// Of 1: names of parameters that are left alone, as if they were not the module's.
   std::vector<std::string> leave_out;
+  /// Names of parameters of which other ranks have the same: experts that expert parallelism has spread. Their parts are on
+  /// the ranks of `apart_axis`, over which alone their gradients are averaged; with one rank there each keeps what it has.
+  std::vector<std::string> apart;
+  std::string apart_axis;
 };
 
 /// Averages gradients over the ranks of an axis as distributed::DataParallel does, with the same bits, but a rank

@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::string_view kOp = "sharded_costs";
 
-// Bytes that lie in parts on n ranks, each rank's as much as this, and what a rank sends of them to all others.
+// Bytes that lie in parts on n ranks, and what a rank sends of its parts to all others.
 struct InParts {
-  int64_t whole = 0, part = 0;
-  int64_t sent(int64_t ranks) const { return part * (ranks - 1); }
+  int64_t whole = 0, sent = 0;
+  void add(int64_t bytes, int64_t part, int64_t ranks) { whole += bytes, sent += part * (ranks - 1); }
 };
 
 // The buckets of gradients that travel together, in the order in which backward is taken to make them, as
@@ -40,7 +40,7 @@ int64_t bytes_on_their_way(const std::vector<std::pair<DType, int64_t>>& trained
 }  // namespace
 
 ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, int ranks, int64_t passes,
-                           const std::map<std::string, Shape>& parts) {
+                           const std::map<std::string, Shape>& parts, const std::map<std::string, int>& others) {
   check(o.zero >= 0 && o.zero <= 3 && ranks >= 1 && passes >= 1, kOp,
         "zero is 0 to 3, ranks and passes at least 1, got ", o.zero, ", ", ranks, " and ", passes);
   check(o.reshard_to >= 0 && (o.reshard_to == 0 || ranks % o.reshard_to == 0), kOp, "reshard_to is ", o.reshard_to,
@@ -54,22 +54,23 @@ ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, i
   StreamOptions stream{.whole_parts = true};
   std::map<std::string, int64_t> moving;  // bytes, by name
   std::vector<std::pair<DType, int64_t>> cut;
-  int64_t trained = 0, own = 0, reduced = 0, averaged = 0;
+  int64_t trained = 0, own = 0, reduced = 0, averaged = 0;  // the last two as sent in a pass
   for (const auto& [name, t] : all) {
     const auto left = parts.find(name);
     const Shape shape = left == parts.end() ? t.shape() : left->second;
+    const auto other = others.find(name);
+    const int n = other == others.end() ? ranks : other->second;
     const auto size = static_cast<int64_t>(size_of(t.dtype()));
     const int64_t numel = shape.product(), bytes = numel * size;
     const bool has_rows = shape.size() > 0 && numel > 0;
     const bool alone = on[t.storage().get()] == 1 && t.nbytes() == static_cast<int64_t>(t.storage()->nbytes);
     const bool moves =
         o.zero == 3 && has_rows && alone && is_floating(t.dtype()) && t.is_contiguous() && numel >= o.whole_below;
-    const int64_t part = has_rows ? distributed::Cut(shape, ranks).numel(0) * size : bytes;
+    const int64_t part = has_rows ? distributed::Cut(shape, n).numel(0) * size : bytes;
     costs.parameters += moves ? part : bytes;
     if (moves) {
       moving[name] = bytes;
-      moved.whole += bytes;
-      moved.part += part;
+      moved.add(bytes, part, n);
     } else if (alone) {
       stream.in_place.push_back(name);
     }
@@ -78,17 +79,17 @@ ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, i
     own += o.zero == 0 ? numel : part / size;
     const bool in_parts = o.zero > 1 && has_rows;
     costs.gradients += in_parts ? part : bytes;
-    (in_parts ? reduced : averaged) += in_parts ? part : bytes;
+    (in_parts ? reduced : averaged) += in_parts ? part * (n - 1) : 2 * bytes / n * (n - 1);
     if (in_parts) cut.emplace_back(t.dtype(), bytes);
-    if (o.zero > 0 && has_rows && !moves) updated.part += part;
+    if (o.zero > 0 && has_rows && !moves) updated.add(bytes, part, n);
   }
   if (trained > 0) costs.updated = static_cast<double>(own) / static_cast<double>(trained);
   if (o.zero > 1) costs.buckets = bytes_on_their_way(cut, o.bucket_bytes);
   if (ranks == 1) return costs;
 
   const int64_t times = o.zero == 3 && o.reduce_every_pass ? passes : 1;
-  costs.sends_gradients = times * reduced * (ranks - 1) + 2 * averaged / ranks * (ranks - 1);
-  costs.sends_parameters = updated.sent(ranks);
+  costs.sends_gradients = times * reduced + averaged;
+  costs.sends_parameters = updated.sent;
   if (o.zero != 3) return costs;
   int64_t largest = 0;
   for (const StreamedPart& p : parts_of(module, stream)) {
@@ -102,7 +103,7 @@ ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, i
   const int64_t kept = o.reshard_to > 1 && o.reshard_to < ranks ? again / o.reshard_to : 0;
   costs.gathered = o.reshard_to == 1 ? moved.whole : std::min(moved.whole, 2 * largest) + kept;
   const int64_t sent_again = kept > 0 ? kept * (o.reshard_to - 1) : again / ranks * (ranks - 1);
-  costs.sends_parameters += passes * (moved.sent(ranks) + sent_again);
+  costs.sends_parameters += passes * (moved.sent + sent_again);
   return costs;
 }
 

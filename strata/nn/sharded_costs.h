@@ -26,8 +26,9 @@ struct ShardedCosts {
 /// distributed::DataParallel. The module may be on any device, meta included; replicas are not counted. A block is
 /// taken to be gathered once in forward and, where it has gone, once in backward; the largest one is still there when
 /// backward begins. `cut`: of parameters that tensor parallelism cuts, by name, the shape of what it leaves a rank, of
-/// which the costs then are. Throws ValueError for numbers that make no sense.
+/// which the costs then are. `others`: of parameters that another number of ranks shares (FullyShardedOptions::apart),
+/// by name, that number. Throws ValueError for numbers that make no sense.
 ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& options, int ranks, int64_t passes = 1,
-                           const std::map<std::string, Shape>& cut = {});
+                           const std::map<std::string, Shape>& cut = {}, const std::map<std::string, int>& others = {});
 
 }  // namespace strata::nn

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "strata/core/error.h"
@@ -27,20 +26,15 @@ class Axes {
   Axes(const TensorList& params, const std::string& more) : more_(more) {
     for (const Tensor& p : params)
       if (is_placed(p))
-        for (const MeshPlace::Axis& a : layout_of(p)->mesh->axes) sizes_[a.name] = a.size;
-    if (sizes_.contains("world")) {
-      ranks_ = sizes_.at("world");
-    } else {
-      for (const auto& [name, size] : sizes_) ranks_ *= size;
-    }
+        for (const MeshPlace::Axis& a : layout_of(p)->mesh->axes) take(a.name);
+    const std::string own = names_.contains("world") ? "world" : joined();
+    if (!own.empty()) ranks_ = distributed::group(own).size();
   }
   // As groups are named; "" where there is nothing to communicate.
   std::string group() const {
-    if (sizes_.contains("world")) return "world";
-    std::string s;
-    for (const auto& [name, size] : sizes_) s += cat(s.empty() ? "" : "+", name);
-    if (!more_.empty()) s += cat(s.empty() ? "" : "+", more_);
-    return s;
+    if (names_.contains("world")) return "world";
+    const std::string s = joined();
+    return more_.empty() ? s : cat(s, s.empty() ? "" : "+", more_);
   }
   // How many of them have the elements that this rank has of `p`.
   double copies(const Tensor& p) const {
@@ -54,8 +48,22 @@ class Axes {
   }
 
  private:
+  // Several axes of the mesh may be one of a tensor's ("ep+tp"), and others of another's.
+  void take(std::string_view axis) {
+    while (!axis.empty()) {
+      const size_t end = std::min(axis.find('+'), axis.size());
+      names_.emplace(axis.substr(0, end));
+      axis.remove_prefix(std::min(end + 1, axis.size()));
+    }
+  }
+  std::string joined() const {
+    std::string s;
+    for (const std::string& name : names_) s += cat(s.empty() ? "" : "+", name);
+    return s;
+  }
+
   std::string more_;
-  std::map<std::string, int> sizes_;
+  std::set<std::string> names_;
   int ranks_ = 1;
 };
 

@@ -412,8 +412,9 @@ std::vector<ConfigKey> make_keys() {
        "gradients are added in f32 in a fixed order, by whoever has them. 0: as the ranks come, up to rounding.",
        "", 0, 1 << 16, parallel_of<&ParallelConfig::exact>},
       {"parallel.ep", kInteger,
-       "Of the ranks of parallel.dp as many, neighbours, as share the experts of model.experts: each has a part of them, "
-       "and tokens go to their experts' ranks and back. It must divide both.",
+       "So many ranks, neighbours, share the experts of model.experts: each has a part of them, and tokens go to their "
+       "experts' ranks and back. They are those of parallel.tp first, then of parallel.cp and of parallel.dp; it must "
+       "divide their product and the experts.",
        "", 1, 8192, parallel_of<&ParallelConfig::ep>},
       {"parallel.zero", kInteger,
        "What the ranks of parallel.dp keep parts of, instead of all of it each: 1 the optimizer's state, 2 the gradients, "

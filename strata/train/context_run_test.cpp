@@ -1,68 +1,16 @@
 // Runs whose ranks share the positions of each row: losses are one process's, and any layout goes on from them.
 
-#include <cstdlib>
-#include <functional>
 #include <map>
 
-#include "strata/core/error_test_util.h"
-#include "strata/dist/processes_test_util.h"
 #include "strata/train/estimate.h"
-#include "strata/train/ranks.h"
-#include "strata/train/trainer_test_util.h"
+#include "strata/train/rank_runs_test_util.h"
 
 namespace strata {
 namespace {
 
-using Change = std::function<void(TrainConfig&)>;
+using Change = RankRunsTest::Change;
 
-class ContextRuns : public TrainTest {
- protected:
-  ContextRuns() {
-    c_.steps = 8;
-    c_.eval_every = 4;
-    c_.eval_batches = 3;
-    c_.optim.warmup = 2;
-    c_.optim.schedule = "constant";
-    // The processes of a test have one folder, the first one's.
-    if (const char* const shared = std::getenv("STRATA_CONTEXT_RUNS"))
-      folder_ = shared;
-    else
-      setenv("STRATA_CONTEXT_RUNS", folder_.c_str(), 1);
-    c_.data.path = folder_ + "text.txt";
-  }
-  ~ContextRuns() override {
-    if (!is_rank()) unsetenv("STRATA_CONTEXT_RUNS");
-  }
-  static bool is_rank() { return std::getenv("STRATA_RANKS_OF_TEST") != nullptr; }
-
-  void run(const std::string& out, const Change& change, bool resume = false) {
-    TrainConfig c = c_;
-    change(c);
-    train(c, {.out = folder_ + out, .resume = resume, .log = nullptr});
-  }
-  void expect_same(const std::string& one, const std::string& out) {
-    SCOPED_TRACE(out);
-    const auto want = read_metrics(folder_ + one + "/metrics.jsonl"),
-               got = read_metrics(folder_ + out + "/metrics.jsonl");
-    ASSERT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < want.size(); ++i) {
-      EXPECT_NEAR(got[i].loss, want[i].loss, 1e-5) << "step " << i + 1;
-      EXPECT_NEAR(got[i].grad_norm, want[i].grad_norm, 1e-4) << "step " << i + 1;
-      if (!std::isnan(want[i].valid_loss)) {
-        EXPECT_NEAR(got[i].valid_loss, want[i].valid_loss, 1e-5) << "step " << i + 1;
-      }
-    }
-  }
-  std::string weights(const std::string& out) const {
-    return io::encode_safetensors(io::load_checkpoint(*io::find_latest_checkpoint(folder_ + out)).files.at("model"));
-  }
-  std::string folder_ = dir_ / "";
-};
-
-void refuses(const TrainConfig& config, const std::string& piece) {
-  const std::string text = message<Error>([&] { const Ranks ranks(config); });
-  EXPECT_NE(text.find(piece), std::string::npos) << "no '" << piece << "' in: " << text;
-}
+class ContextRuns : public RankRunsTest {};
 
 TEST_F(ContextRuns, OfTwoRanks) {
   const std::map<std::string, Change> ways{
@@ -116,15 +64,31 @@ TEST_F(ContextRuns, OfTwoTimesTwoRanks) {
   c_.model.kv_heads = 2;
   c_.accumulate = 2;
   const auto both = [](TrainConfig& c) { c.parallel.dp = 2, c.parallel.cp = 2; };
+  const std::map<std::string, Change> ways{
+      {"tp", [](TrainConfig& c) { c.parallel.cp = c.parallel.tp = 2; }},
+      {"tp_ulysses",
+       [](TrainConfig& c) {
+         c.parallel.cp = c.parallel.tp = 2;
+         c.parallel.cp_kind = "ulysses";
+         c.parallel.sequence = false;
+       }},
+      {"tp_zero",
+       [](TrainConfig& c) {
+         c.parallel.cp = c.parallel.tp = 2;
+         c.parallel.zero = 2;
+       }},
+      {"pp", [](TrainConfig& c) { c.parallel.cp = c.parallel.pp = 2; }},
+      {"pp_zb",
+       [](TrainConfig& c) {
+         c.parallel.cp = c.parallel.pp = 2;
+         c.parallel.schedule = "zb-h1";
+         c.parallel.micro_batches = 4;
+       }},
+  };
   if (!is_rank()) run("one", [](TrainConfig&) {});
   distributed::on_processes(4, [&](int) {
-    TrainConfig c = c_;
-    c.parallel.cp = c.parallel.tp = 2;
-    refuses(c, "parallel.cp and parallel.tp are not for one run");
-    c.parallel.tp = 1;
-    c.parallel.pp = 2;
-    refuses(c, "parallel.cp and parallel.pp are not for one run");
     run("both", both);
+    for (const auto& [name, change] : ways) run(name, change);
     run("zero3", [&](TrainConfig& o) {
       both(o);
       o.parallel.zero = 3;
@@ -134,6 +98,7 @@ TEST_F(ContextRuns, OfTwoTimesTwoRanks) {
   if (is_rank()) return;
   expect_same("one", "both");
   expect_same("one", "zero3");
+  for (const auto& [name, change] : ways) expect_same("one", name);
 }
 
 TEST_F(ContextRuns, EstimateKnowsARanksPart) {

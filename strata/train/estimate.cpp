@@ -207,14 +207,20 @@ class DryRun {
   std::shared_ptr<SavedTensorOffload> offload;
 };
 
-// Of the parameters that parallel.tp cuts, what the first of its ranks has.
-std::map<std::string, Shape> left_by_tp(const TrainConfig& config, const TokenDecoder& decoder) {
+// Of the weights that tensor and expert parallelism cut, the shape of what they leave the first rank.
+std::map<std::string, Shape> left_in_parts(const TrainConfig& config, const TokenDecoder& decoder) {
   std::map<std::string, Shape> left;
-  const int64_t tp = config.parallel.tp;
+  const int64_t tp = config.parallel.tp, ep = config.parallel.ep;
   const auto* const model = dynamic_cast<const LanguageModel*>(&decoder);
-  if (tp <= 1 || !model) return left;
+  if (!model) return left;
   std::map<std::string, Shape> whole;
-  for (const auto& [name, t] : model->named_parameters()) whole.emplace(name, t.shape());
+  for (const auto& [name, t] : model->named_parameters()) {
+    whole.emplace(name, t.shape());
+    if (ep == 1 || !is_of_experts(name)) continue;
+    left[name] = t.shape();
+    left[name][0] /= ep;
+  }
+  if (tp == 1) return left;
   const auto mesh = std::make_shared<const MeshPlace>(MeshPlace{{{"tp", static_cast<int>(tp), 0}}});
   for (const distributed::ShardPlan::Weight& w : shard_plan(*model, tp).weights)
     left[w.name] = Layout{mesh, {w.placement}}.local_shape(whole.at(w.name));
@@ -243,7 +249,8 @@ MemoryEstimate of_a_part(MemoryEstimate e, const TrainConfig& config, const Weig
   const auto tp = static_cast<double>(config.parallel.tp);
   const double bytes = static_cast<double>(part.bytes) / static_cast<double>(whole.bytes);
   const double trained = static_cast<double>(part.trained) / static_cast<double>(std::max<int64_t>(whole.trained, 1));
-  const int64_t rows = config.batch * config.model.context * config.model.dim * size_of(activation_dtype(config));
+  const int64_t positions = config.batch * config.model.context / config.parallel.cp;
+  const int64_t rows = positions * config.model.dim * size_of(activation_dtype(config));
   const auto whole_rows = static_cast<double>(config.model.layers * (config.parallel.sequence ? 2 : 4) * rows);
   const auto times = [](int64_t n, double share) { return static_cast<int64_t>(static_cast<double>(n) * share); };
   const auto share = [&](int64_t n) {
@@ -268,36 +275,21 @@ MemoryEstimate of_a_part(MemoryEstimate e, const TrainConfig& config, const Weig
 int64_t rows_to_experts(const TrainConfig& config) {
   const ModelConfig& m = config.model;
   const int64_t chosen = m.context * m.experts_per_token;
-  if (m.expert_capacity == 0) return config.batch * chosen;
+  const int64_t sharing = config.parallel.cp * config.parallel.tp;  // of a loss
+  if (m.expert_capacity == 0) return config.batch * chosen / sharing;
   const double even = static_cast<double>(chosen) / static_cast<double>(m.experts);
-  return config.batch * m.experts *
-         std::max<int64_t>(1, static_cast<int64_t>(std::ceil(m.expert_capacity * even - 1e-9)));
+  const auto each = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(m.expert_capacity * even - 1e-9)));
+  return config.batch * m.experts * each / sharing;
 }
 
 namespace {
 
-// What a rank has that has a part of the experts, where one with all would have `e`; `activations` are the most at any
-// time.
-MemoryEstimate with_part_of_experts(MemoryEstimate e, const TrainConfig& config, const nn::Module& module,
-                                    int64_t activations) {
-  const int64_t ep = config.parallel.ep, dp = config.parallel.dp;
-  int64_t all = 0, experts = 0;
-  for (const auto& [name, t] : module.named_parameters()) {
-    all += t.nbytes();
-    if (name.ends_with("experts.gate_up") || name.ends_with("experts.down")) experts += t.nbytes();
-  }
-  const double kept = 1 - static_cast<double>(experts) / static_cast<double>(all) * (1 - 1 / static_cast<double>(ep));
-  const auto of = [kept](int64_t bytes) { return static_cast<int64_t>(kept * static_cast<double>(bytes)); };
-  const auto both = static_cast<double>(e.peak - e.parameters - e.optimizer - e.data);
-  e.parameters = of(e.parameters), e.optimizer = of(e.optimizer), e.gradients = of(e.gradients);
-  e.peak = e.parameters + e.optimizer + e.data +
-           static_cast<int64_t>(kept * both + (1 - kept) * static_cast<double>(activations));
-  const auto reduced = [](int64_t bytes, int64_t ranks) { return 2 * bytes / ranks * (ranks - 1); };
-  e.sends_gradients = reduced(all - experts, dp) + reduced(experts / ep, dp / ep);
+// Bytes of rows that a rank sends to experts of other ranks, and gets back, in a step.
+int64_t sent_to_experts(const TrainConfig& config) {
+  const int64_t ep = config.parallel.ep;
   const int64_t ways = runs_again(config) ? 6 : 4;  // there and back, forward and backward
-  e.sends_tokens = ways * config.accumulate * config.model.layers * rows_to_experts(config) / ep * (ep - 1) *
-                   config.model.dim * static_cast<int64_t>(size_of(activation_dtype(config)));
-  return e;
+  return ways * config.accumulate * config.model.layers * rows_to_experts(config) / ep * (ep - 1) * config.model.dim *
+         static_cast<int64_t>(size_of(activation_dtype(config)));
 }
 
 // What parallel.reduce sends and keeps. What it works with beside that is less than activations, which are gone by then.
@@ -318,15 +310,20 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecod
   const nn::Module& module = model.as_module();
   const int64_t rows = std::max<int64_t>(config.parallel.dp, 1), dp = rows > 1 ? rows : config.parallel.cp;
   const int64_t all = rows * config.parallel.cp;
-  const std::map<std::string, Shape> left = left_by_tp(config, model);
+  const std::map<std::string, Shape> left = left_in_parts(config, model);
   const Weights part = weights_of(module, left);
   if (!left.empty()) e = of_a_part(e, config, weights_of(module, {}), part, activations);
   if (config.save_async) e.copies = (part.bytes + e.optimizer) / all;
+  if (config.parallel.ep > 1) e.sends_tokens = sent_to_experts(config);
   if (dp <= 1) return e;
   e.ranks = all;
   const nn::FullyShardedOptions o = sharded_options(config.parallel, dp);
   const auto sharing = static_cast<int>(o.zero == 0 ? all : dp);
-  const nn::ShardedCosts costs = nn::sharded_costs(module, o, sharing, config.accumulate, left);
+  std::map<std::string, int> others;  // experts, which other ranks have alike
+  for (const auto& [name, t] : module.named_parameters())
+    if (config.parallel.ep > 1 && is_of_experts(name))
+      others[name] = static_cast<int>(std::max<int64_t>(all * config.parallel.tp / config.parallel.ep, 1));
+  const nn::ShardedCosts costs = nn::sharded_costs(module, o, sharing, config.accumulate, left, others);
   if (config.parallel.exact > 0) {  // micro-batches' sums travel otherwise, and no gradient lies in parts
     const int64_t own = static_cast<int64_t>(static_cast<double>(e.optimizer) * costs.updated);
     e.peak -= e.optimizer - own;
@@ -336,7 +333,6 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecod
   e.sends_parameters = costs.sends_parameters;
   e.sends_gradients = costs.sends_gradients;
   if (config.parallel.reduce != "plain") e = with_exchange(e, config, module, dp);
-  if (config.parallel.ep > 1) e = with_part_of_experts(e, config, module, activations);
   // Buckets of whole gradients stay, so they are there beside all activations. After the first step they are made anew,
   // in the order in which gradients came, beside those that hold them.
   const auto both_buckets = [&] {
@@ -374,7 +370,7 @@ std::string holder_of(const RecordedCall& c) {
 
 AloneEstimate estimate_alone(const TrainConfig& given, std::optional<int64_t> recomputed, const OffloadPlan* saved,
                              int64_t layered) {
-  if (given.parallel.dp > 0) check_experts(given, given.parallel.dp);
+  if (given.parallel.dp > 0) expert_ranks(given, given.parallel.dp);
   const TrainConfig config = in_micro_batches(rows_of_a_rank(checked(given)), given.parallel.dp);
   memory::backend(Device::meta()).release_cached();  // of dry runs before: it counted as taken, and would be used again
   memory::reset_peak(DeviceType::meta);
@@ -386,7 +382,7 @@ AloneEstimate estimate_alone(const TrainConfig& given, std::optional<int64_t> re
   const auto make_batch = [&] { return run.make_batch(); };
   // What the loader holds ready, and the one that it is making.
   const std::vector<data::Batch> waiting{make_batch(), make_batch(), make_batch()};
-  if (context.workspace > 0) run.share_positions(config.parallel.cp);  // of whole rows
+  if (context.workspace > 0) run.share_positions(config.parallel.cp);                        // of whole rows
   const int64_t more = given.accumulate > 0 ? config.accumulate / given.accumulate - 1 : 0;  // of their micro-batches
   const Tensor rest = reserve(6 * more * run.tokens() * static_cast<int64_t>(sizeof(int64_t)), Tag::data);
   const int64_t sums = sums_of_micro_batches(config, run.module());
@@ -418,8 +414,8 @@ AloneEstimate estimate_alone(const TrainConfig& given, std::optional<int64_t> re
       reserve(context.workspace, Tag::workspace);
       // Kernels do not run here, and this one's workspace is large.
       if (decoder != nullptr && config.device.starts_with("cuda")) {
-        reserve(detail::linear_cross_entropy_workspace(run.most_rows(), config.model.dim,
-                                                       config.model.vocab, activation_dtype(config)),
+        reserve(detail::linear_cross_entropy_workspace(run.most_rows(), config.model.dim, config.model.vocab,
+                                                       activation_dtype(config)),
                 Tag::workspace);
       }
       if (decoder != nullptr && on_cpu && config.tile > 0) {  // two chunks of logits, of at most 16 MiB each
@@ -436,13 +432,13 @@ AloneEstimate estimate_alone(const TrainConfig& given, std::optional<int64_t> re
   const memory::Stats after = memory::stats(DeviceType::meta);
   const auto at_peak = [&](Tag tag) { return after.peak[static_cast<int>(tag)] - before.live[static_cast<int>(tag)]; };
   MemoryEstimate alone{.parameter_count = run.module().num_parameters(),
-                             .parameters = at_peak(Tag::parameter),
-                             .gradients = gradients - before.live[static_cast<int>(Tag::gradient)],
-                             .optimizer = at_peak(Tag::optimizer),
-                             .activations = at_peak(Tag::activation) + at_peak(Tag::workspace),
-                             .data = at_peak(Tag::data),
-                             .peak = after.peak_reserved - before.reserved,
-                             .sums = sums};
+                       .parameters = at_peak(Tag::parameter),
+                       .gradients = gradients - before.live[static_cast<int>(Tag::gradient)],
+                       .optimizer = at_peak(Tag::optimizer),
+                       .activations = at_peak(Tag::activation) + at_peak(Tag::workspace),
+                       .data = at_peak(Tag::data),
+                       .peak = after.peak_reserved - before.reserved,
+                       .sums = sums};
   alone.sends_activations = context.sends * config.accumulate;
   return {config, run.model, alone, std::max(alone.activations, saved_bytes)};
 }

@@ -124,7 +124,7 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
     : model_(decoder_of(model, "parallel.pp")),
       group_(group),
       between_(config.dtype == "f32" ? model_->token_embedding.weight.dtype() : activation_dtype(config)),
-      pieces_(pieces(config, distributed::size() / config.parallel.pp)) {
+      pieces_(pieces(config, distributed::size() / (config.parallel.pp * config.parallel.cp))) {
   const pipeline::Table table =
       pipeline::make_table(config.parallel.schedule, group.size(), static_cast<int>(pieces_ * config.accumulate),
                            static_cast<int>(config.parallel.stages));

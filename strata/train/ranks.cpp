@@ -36,22 +36,43 @@ std::vector<double> reduced(distributed::Group* group, std::vector<double> v, co
 
 }  // namespace
 
-void check_experts(const TrainConfig& config, int64_t dp) {
+bool is_of_experts(std::string_view parameter) {
+  return parameter.ends_with("experts.gate_up") || parameter.ends_with("experts.down");
+}
+
+ExpertRanks expert_ranks(const TrainConfig& config, int64_t dp) {
   const ParallelConfig& p = config.parallel;
   const int64_t ep = p.ep, experts = config.model.experts;
   check(p.cp == 1 || experts == 0 || config.model.expert_capacity == 0, "train", "parallel.cp is ", p.cp,
         ", and model.expert_capacity counts whole sequences: it is 0 for ranks that share them");
-  if (ep == 1) return;
-  check(dp % ep == 0, "train", "parallel.ep is ", ep, ", which does not divide the ", dp, " ranks of parallel.dp");
+  check(p.tp == 1 || experts == 0 || config.model.expert_capacity == 0 || config.batch / dp % p.tp == 0, "train",
+        "parallel.tp is ", p.tp, ", which does not divide the ", config.batch / dp,
+        " rows of a rank of parallel.dp, and model.expert_capacity counts whole sequences");
+  check(p.tp == 1 || experts == 0 || ep % p.tp == 0, "train", "parallel.tp is ", p.tp,
+        ", and a model with experts wants those ranks to share them: parallel.ep is ", ep, ", no multiple of it");
+  if (ep == 1) return {};
+  ExpertRanks r;
+  const int64_t within = ep == p.tp ? p.tp : p.tp * p.cp;  // without those of parallel.dp
+  const std::string inner = cat(p.cp > 1 ? " and parallel.cp" : "", p.tp > 1 ? " and parallel.tp" : "");
+  check(ep % within == 0 && dp % (ep / within) == 0, "train", "parallel.ep is ", ep, ", which does not divide the ",
+        dp * p.cp * p.tp, " ranks of parallel.dp", inner,
+        inner.empty() ? std::string()
+                      : cat(" by neighbours: wanted ", p.tp > 1 ? cat(p.tp, " or ") : std::string(), p.tp * p.cp,
+                            " times a number that divides ", dp));
+  r.of_dp = ep / within;
+  const auto join = [](std::string& to, const char* axis) { to += cat(to.empty() ? "" : "+", axis); };
+  if (r.of_dp > 1) join(r.group, "ep");
+  if (p.cp > 1) join(within > p.tp ? r.group : r.sharers, "cp");
+  if (p.tp > 1) join(r.group, "tp");
+  r.sharers = cat("dp", r.sharers.empty() ? "" : "+", r.sharers);
   check(config.init.empty() && experts > 0, "train", "parallel.ep is ", ep,
         ", and the model has no experts: set model.experts");
   check(experts % ep == 0, "train", "parallel.ep is ", ep, ", which does not divide model.experts = ", experts);
-  for (const auto& [key, taken] : {std::pair("tp", p.tp > 1), std::pair("pp", p.pp > 1), std::pair("cp", p.cp > 1),
-                                   std::pair("zero", p.zero > 0), std::pair("exact", p.exact > 0)}) {
-    check(!taken, "train", "parallel.ep and parallel.", key, " are not for one run: take parallel.ep with parallel.dp");
-  }
+  check(p.exact == 0, "train",
+        "parallel.ep and parallel.exact are not for one run: a rank's experts have rows of all ranks' micro-batches");
   check(p.shares.empty() || config.model.expert_capacity == 0, "train",
         "parallel.shares gives ranks other numbers of rows, and parallel.ep with model.expert_capacity wants the same");
+  return r;
 }
 
 nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t dp) {
@@ -121,12 +142,13 @@ int64_t check_layout(const TrainConfig& config, int64_t ranks) {
         std::max<int64_t>(dp, 1) * others, ", mpirun, srun or torchrun");
   check(config.parallel.exact % dp == 0, "train", "parallel.exact is ", config.parallel.exact, ", which ", dp,
         " ranks do not share evenly: take a multiple of the ranks");
-  check_experts(config, dp);
+  expert_ranks(config, dp);
   check(!config.memory.any() || !config.parallel.recompute, "train",
         "parallel.recompute is for runs without [memory], where memory.recompute says which blocks run again");
   if (ranks == 1) return dp;
   check(!shared_rows(config, dp).empty() || config.batch % dp == 0, "train", "train.batch is ", config.batch,
-        ", which ", dp, " ranks do not share evenly: it counts the rows of all of them (parallel.shares takes uneven ones)");
+        ", which ", dp,
+        " ranks do not share evenly: it counts the rows of all of them (parallel.shares takes uneven ones)");
   check(config.data.format == "text", "train", "data.format = ", config.data.format, " is for one rank: its ",
         "rows have different numbers of learned tokens, so the ranks' losses cannot be averaged");
   check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
@@ -134,10 +156,6 @@ int64_t check_layout(const TrainConfig& config, int64_t ranks) {
         config.tune.method);
   check(tp == 1 || pp == 1, "train",
         "parallel.tp and parallel.pp are not for one run: take one of them, with parallel.dp");
-  for (const auto& [axis, n] : {std::pair("tp", tp), std::pair("pp", pp)}) {
-    check(cp == 1 || n == 1, "train", "parallel.cp and parallel.", axis,
-          " are not for one run: take one of them, with parallel.dp");
-  }
   const int zero = sharded_options(config.parallel, dp > 1 ? dp : cp).zero;
   check(zero == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
         config.tune.method);
@@ -160,9 +178,10 @@ void check_layout_of(const TokenDecoder& model, const ParallelConfig& p) {
   if (p.cp == 1 || distributed::context_kind(p.cp_kind) != distributed::ContextKind::ulysses) return;
   for (size_t i = 0; i < decoder->blocks.size(); ++i) {
     const nn::AttentionSpec& s = decoder->blocks[i].attn.spec();
-    const int64_t n = p.cp, kv_heads = s.latent ? s.heads : s.kv_heads;
-    check(s.heads % n == 0 && (kv_heads % n == 0 || n % kv_heads == 0), "train", "parallel.cp_kind = ulysses: ", n,
-          " ranks do not share the heads of blocks.", i, ": ", s.heads, " of queries, ", kv_heads,
+    // Of those that parallel.tp leaves, which divides them.
+    const int64_t n = p.cp, heads = s.heads / p.tp, kv_heads = (s.latent ? s.heads : s.kv_heads) / p.tp;
+    check(heads % n == 0 && (kv_heads % n == 0 || n % kv_heads == 0), "train", "parallel.cp_kind = ulysses: ", n,
+          " ranks do not share the heads of blocks.", i, ": ", heads, " of queries, ", kv_heads,
           " of keys and values; ring takes any");
   }
 }
@@ -177,22 +196,27 @@ Ranks::Ranks(const TrainConfig& config)
   const int64_t dp = check_layout(config, distributed::size());
   if (distributed::size() == 1) return;
   const int64_t pp = config.parallel.pp, cp = config.parallel.cp;
+  experts_ = expert_ranks(config, dp);
   rows_ = shared_rows(config, dp);
   sharing_ = sharded_options(config.parallel, dp > 1 ? dp : cp);
   // What adds up gradients gives whole ones.
   sharing_.average = pp == 1 && config.parallel.exact == 0 && config.parallel.reduce == "plain";
   const auto axis = [](const char* name, int64_t n) { return n > 1 ? cat(name, n) : std::string(); };
-  set_mesh(Mesh(cat(axis("pp=", pp), " dp=", dp / ep_, axis(" ep=", ep_), axis(" cp=", cp), axis(" tp=", tp_))));
+  set_mesh(Mesh(cat(axis("pp=", pp), " dp=", dp / experts_.of_dp, axis(" ep=", experts_.of_dp), axis(" cp=", cp),
+                    axis(" tp=", tp_))));
   world_ = &group("world");
   leads_ = world_->rank() == 0;
   size_ = dp;
-  if (dp > 1) rank_ = group(ep_ > 1 ? "dp+ep" : "dp").rank();
+  const std::string rows = experts_.of_dp > 1 ? "dp+ep" : "dp";  // those of parallel.dp
+  if (dp > 1) rank_ = group(rows).rank();
+  sharing_.axis = rows;
+  sharing_.apart_axis = experts_.sharers;
   if (cp > 1) {
     context_ = ContextParallel{.group = "cp", .kind = context_kind(config.parallel.cp_kind)};
-    sharing_.axis = dp > 1 ? "dp" : "cp";
+    if (dp == 1) sharing_.axis = "cp";
     if (dp > 1) sharing_.replicas = "cp";
   }
-  if (dp * cp > 1) group_ = &group(ep_ > 1 ? "dp+ep" : cp == 1 ? "dp" : dp == 1 ? "cp" : "dp+cp");
+  if (dp * cp > 1) group_ = &group(cp == 1 ? rows : dp == 1 ? "cp" : rows + "+cp");
 }
 Ranks::~Ranks() = default;
 
@@ -210,15 +234,20 @@ void Ranks::shard(TokenDecoder& model) const {
   check_layout_of(model, parallel_);
   share_positions(model);
   if (auto* decoder = dynamic_cast<LanguageModel*>(&model)) {
-    if (parallel_.recompute && parallel_.pp == 1) decoder->set_recomputed_blocks(static_cast<int64_t>(decoder->blocks.size()));
-    // On a communicator of its own: a block that is computed again asks while gradients travel. With parallel.exact a
-    // micro-batch's loads are its own, whoever has the others.
-    const std::string batch = cat(ep_ > 1 ? "ep+dp" : "dp+dp+dp", context_ ? "+cp" : "");
-    share_experts(*decoder, ep_ > 1 ? "ep" : "", group_ && !exactly_ ? batch : "");
+    if (parallel_.recompute && parallel_.pp == 1)
+      decoder->set_recomputed_blocks(static_cast<int64_t>(decoder->blocks.size()));
+    if (parallel_.pp == 1) spread_experts(*decoder);
   }
   if (tp_ == 1) return;
   const auto* decoder = dynamic_cast<const LanguageModel*>(&model);
   distributed::shard_module(*decoder, shard_plan(*decoder, tp_), "tp", {.sequence = sequence_});
+}
+
+void Ranks::spread_experts(LanguageModel& model) const {
+  // On a communicator of its own: a block that is computed again asks while gradients travel. With parallel.exact a
+  // micro-batch's loads are its own, whoever has the others.
+  const std::string batch = cat(experts_.of_dp > 1 ? "ep+dp" : "dp+dp+dp", context_ ? "+cp" : "", tp_ > 1 ? "+tp" : "");
+  share_experts(model, experts_.group, (group_ || tp_ > 1) && world_ && !exactly_ ? batch : "");
 }
 
 void Ranks::share_positions(TokenDecoder& model) const {
@@ -235,7 +264,9 @@ Tensor Ranks::own_positions(const Tensor& rows) const {
 }
 
 void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config) {
-  if (config.parallel.pp > 1) pipeline_ = std::make_unique<ModelPipeline>(model, config, distributed::group("pp"));
+  if (parallel_.pp == 1) return;
+  pipeline_ = std::make_unique<ModelPipeline>(model, config, distributed::group("pp"));
+  spread_experts(dynamic_cast<LanguageModel&>(*model));
 }
 
 void Ranks::share_parameters(const nn::Module& model) {
@@ -247,6 +278,8 @@ void Ranks::share_parameters(const nn::Module& model) {
     for (const auto& [name, t] : model.named_parameters())
       if (!own.contains(name)) o.leave_out.push_back(name);
   }
+  for (const auto& [name, t] : model.named_parameters())
+    if (ep_ > 1 && is_of_experts(name)) o.apart.push_back(name);
   sharded_ = std::make_unique<nn::FullySharded>(model, o);
 }
 
@@ -279,11 +312,12 @@ void Ranks::take_gradients(const nn::Module& model, const TrainConfig& config) {
   if (ep_ > 1) {
     nn::NamedTensors experts;
     for (const auto& p : parameters)
-      if (is_placed(p.second)) experts.push_back(p);
-    std::erase_if(parameters, [](const auto& p) { return is_placed(p.second); });
-    // Theirs are sums over the ranks along "ep" already.
-    if (distributed::group("dp").size() > 1)
-      expert_gradients_ = std::make_unique<distributed::DataParallel>(experts, distributed::group("dp"));
+      if (is_of_experts(p.first)) experts.push_back(p);
+    std::erase_if(parameters, [](const auto& p) { return is_of_experts(p.first); });
+    // Theirs are sums over the ranks that share them already.
+    distributed::Group& sharers = distributed::group(experts_.sharers);
+    if (sharers.size() > 1 && !experts.empty())
+      expert_gradients_ = std::make_unique<distributed::DataParallel>(experts, sharers);
   }
   gradients_ = std::make_unique<distributed::DataParallel>(parameters, *group_);
 }

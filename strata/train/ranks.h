@@ -1,10 +1,12 @@
 #pragma once
-// What a run over several ranks does beside the run of one: who writes, how ranks decide together, whose rows are whose.
+// What a run over several ranks does beside the run of one: who writes, how ranks decide together, whose rows are
+// whose.
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strata/dist/context_parallel.h"
@@ -21,8 +23,18 @@ class ExchangeRun;
 struct FoundRun;
 class ModelPipeline;
 
-/// Throws ValueError naming the key where parallel.ep cannot be carried out by `dp` ranks.
-void check_experts(const TrainConfig& config, int64_t dp);
+/// Which ranks share experts. parallel.ep has a mapping of its own over the ranks of parallel.dp, parallel.cp and
+/// parallel.tp: neighbours, those along "tp" first, then along "cp", then so many along "dp". Of dp = 2 and tp = 2 all
+/// four ranks may share them, or those along "tp".
+struct ExpertRanks {
+  int64_t of_dp = 1;    ///< of the ranks of parallel.dp, those that are an axis "ep"
+  std::string group;    ///< those that have parts of one set of experts: "ep", "tp", "ep+cp+tp"
+  std::string sharers;  ///< those that have the same experts: "dp", "dp+cp"
+};
+/// Throws ValueError naming the key where parallel.ep cannot be carried out by `dp` ranks of parallel.dp.
+ExpertRanks expert_ranks(const TrainConfig& config, int64_t dp);
+/// Whether a parameter is of experts, which those ranks share: gate_up and down of nn::Experts.
+bool is_of_experts(std::string_view parameter);
 
 /// What [parallel] says of parts of the model among `ranks`: those of parallel.dp, or, of one, of parallel.cp. Throws
 /// ValueError naming parallel.reshard where it is neither a word nor a number that divides them.
@@ -40,16 +52,17 @@ int64_t check_layout(const TrainConfig& config, int64_t ranks);
 void check_layout_of(const TokenDecoder& model, const ParallelConfig& parallel);
 
 /// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
-/// "pp" are the stages of a pipeline, those along "tp" share the model's weights, those along "cp" the positions of each
-/// row; where ranks share experts, parallel.ep neighbours of parallel.dp are an axis "ep" beside "dp". Rank 0 alone writes into the run's folder. Without a job (distributed::init) all of it costs nothing.
+/// "pp" are the stages of a pipeline, those along "tp" share the model's weights, those along "cp" the positions of
+/// each row; where ranks of parallel.dp share experts, neighbours among them are an axis "ep" beside "dp". Rank 0 alone
+/// writes into the run's folder. Without a job (distributed::init) all of it costs nothing.
 class Ranks {
  public:
   /// Checks that the settings can be carried out by the job's ranks. Throws ValueError naming the key.
   explicit Ranks(const TrainConfig& config);
   ~Ranks();
 
-  /// Where this process computes: train.device, or, of several ranks on cards, this rank's card. Throws ValueError where
-  /// train.device names one card for all of them, DeviceError where there are fewer cards than ranks.
+  /// Where this process computes: train.device, or, of several ranks on cards, this rank's card. Throws ValueError
+  /// where train.device names one card for all of them, DeviceError where there are fewer cards than ranks.
   static Device device(const TrainConfig& config);
 
   /// Whose rows of a batch this process computes, and how many share them: the place on "dp" and its size.
@@ -77,8 +90,8 @@ class Ranks {
   void take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config);
   /// The stages of this rank; nullptr without a pipeline.
   ModelPipeline* pipeline() const { return pipeline_.get(); }
-  /// Makes the parameters of the ranks along "dp" those of the first and leaves this rank its parts, where parallel.zero
-  /// says so.
+  /// Makes the parameters of the ranks along "dp" those of the first and leaves this rank its parts, where
+  /// parallel.zero says so.
   void share_parameters(const nn::Module& model);
   /// The parameters that are trained, and that this rank updates: with parallel.zero its parts of them.
   nn::NamedTensors own_parameters(const nn::Module& model) const;
@@ -110,8 +123,8 @@ class Ranks {
   double finish_step(Tensor& loss, double max_norm) const;
   /// Behind the update: what several ranks have is the same again.
   void finish_update() const;
-  /// The random numbers of a step: other ones for every part of a batch, the same in every run. Ranks that share weights
-  /// have the same, since numbers belong to elements.
+  /// The random numbers of a step: other ones for every part of a batch, the same in every run. Ranks that share
+  /// weights have the same, since numbers belong to elements.
   void seed_step(int64_t seed, int64_t step) const;
 
   /// The largest of the ranks' values, for each: what one wants happens on all.
@@ -123,11 +136,13 @@ class Ranks {
 
  private:
   void share_positions(TokenDecoder& model) const;
+  void spread_experts(LanguageModel& model) const;
 
   // Along "dp", "ep" and "cp", of several ranks: those whose gradients are averaged.
   distributed::Group* group_ = nullptr;
   distributed::Group* world_ = nullptr;  // of several ranks
   int64_t rank_ = 0, size_ = 1, tp_ = 1, ep_ = 1;
+  ExpertRanks experts_;
   bool exactly_ = false;  // parallel.exact
   std::vector<int64_t> rows_;
   bool leads_ = true, sequence_ = true;

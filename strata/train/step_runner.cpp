@@ -50,8 +50,8 @@ struct StepRunner::Cuda {
   std::array<std::unique_ptr<Slot>, 3> slots;  // two unread steps, and the one before them for its end
 };
 
-StepRunner::StepRunner(TokenDecoder& model, optim::Optimizer& optimizer, const TrainConfig& config,
-                       Device device, const Ranks& ranks, const Tiers* tiers)
+StepRunner::StepRunner(TokenDecoder& model, optim::Optimizer& optimizer, const TrainConfig& config, Device device,
+                       const Ranks& ranks, const Tiers* tiers)
     : model_(model),
       optimizer_(optimizer),
       device_(device),
@@ -100,7 +100,10 @@ Tensor StepRunner::compute_stages(const std::vector<data::Batch>& batches) {
   {
     std::optional<AutocastScope> autocast;
     if (autocast_) autocast.emplace(*autocast_);
-    total = ranks_.pipeline()->step(batches, scaler(), [this](bool last) { ranks_.last_pass(last); });
+    std::vector<data::Batch> here(batches.size());
+    for (size_t i = 0; i < batches.size(); ++i)
+      for (const Tensor& t : batches[i]) here[i].push_back(ranks_.own_positions(t));
+    total = ranks_.pipeline()->step(here, scaler(), [this](bool last) { ranks_.last_pass(last); });
   }
   const double max_norm = ranks_.finish_step(total, max_norm_);
   Tensor report = optimizer_.step_guarded({.max_norm = max_norm, .loss = total, .scaler = scaler()});

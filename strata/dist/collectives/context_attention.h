@@ -15,7 +15,8 @@ namespace strata::distributed {
 /// while the ranks compute with those that they have; what comes out is put together by the logarithms of the sums of
 /// exponentials. The result [B, H, T/n, Dv] is this rank's part of scaled_dot_product_attention() of the whole, up to
 /// rounding; backward sends keys, values and their gradients round. No rank has more than two ranks' keys at a time.
-/// `options`: is_causal, scale, window, logit_soft_cap, and dropout_p, whose numbers are this rank's. Throws ShapeError
+/// `options`: is_causal, scale, window, logit_soft_cap, and dropout_p: where the ranks' default
+/// generators are in one state the weights are dropped that one process drops. Throws ShapeError
 /// (T/n is odd, q and k have other lengths), DTypeError, ValueError (an option that is not served).
 ///
 ///     Tensor y = distributed::ring_attention(q, k, v, {.is_causal = true}, "cp");

@@ -28,12 +28,6 @@ using Text = const std::string&;
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
-// The records' arguments behind their tensors, in the schemas' order.
-#define STRATA_RING_ARGUMENTS                                                             \
-  bool causal, std::optional<double> scale, int64_t window, double dropout_p,             \
-      std::optional<RngKey> key, double soft_cap, Text group
-#define STRATA_RING_NAMES causal, scale, window, dropout_p, key, soft_cap, group
-
 // A call as this rank sees it.
 struct Ring {
   Group& group;
@@ -41,38 +35,43 @@ struct Ring {
   AttentionArguments whole;  // the options; what a block changes in them is in block()
   bool causal;
 
-  Ring(const Tensor& q, STRATA_RING_ARGUMENTS)
+  Ring(const Tensor& q, STRATA_CONTEXT_ARGUMENTS)
       : group(distributed::group(group)),
         n(this->group.size()),
         rank(this->group.rank()),
         batch(q.size(0)),
         heads(q.size(1)),
         length(q.size(2)),
-        whole{{false, scale, window, 0}, dropout_p, key.value_or(RngKey{}), {}, soft_cap, {}, {}},
+        whole(detail::context_arguments(false, scale, window, dropout_p, key, soft_cap, group)),
         causal(causal) {}
 
   // Whose keys are here in a step.
   int64_t source(int64_t step) const { return (rank - step + n) % n; }
   std::vector<ContextBlock> blocks(int64_t step) const {
-    return detail::context_blocks(n, rank, source(step), length, causal, whole.window);
+    return detail::context_blocks(n, rank, source(step), length, causal, whole.window, whole.dropout_p > 0);
   }
-  // Numbers of weights that are dropped: a stretch for each block of each rank and step.
-  static uint64_t stretch(const Tensor& q) { return random_blocks(q.size(0) * q.size(1) * q.size(2) * q.size(2)); }
-  AttentionArguments arguments(const ContextBlock& b, const Tensor& q, int64_t step, size_t number) const {
+  // A block's weights are dropped by the numbers that they have in one call of all positions.
+  AttentionArguments arguments(const ContextBlock& b, int64_t step) const {
     AttentionArguments a = whole;
     a.is_causal = b.causal;
     a.query_offset = b.offset;
-    a.key.offset += static_cast<uint64_t>((rank * n + step) * 4 + static_cast<int64_t>(number)) * stretch(q);
+    if (a.dropout_p == 0) return a;
+    const int64_t half = length / 2, all = n * length;
+    const WeightNumbers w = WeightNumbers::whole(heads, all, all);
+    const uint64_t first = w.of(0, 0, detail::chunk_begin(n, rank, b.q / half, half),
+                                detail::chunk_begin(n, source(step), b.k / half, half));
+    a.numbers = {static_cast<int64_t>(first), w.batch, w.head, w.query};
     return a;
   }
   // Each rank's tensor to the next: begins, and says where what comes will be.
   std::pair<Work, Tensor> pass_on(const Tensor& own, const char* what) const {
     const Tensor coming = empty(like(own).with_shape(own.shape()));
     const auto to = static_cast<int>((rank + 1) % n), from = static_cast<int>((rank + n - 1) % n);
-    Work w = group.start(
-        own.device(), cat("ring_attention ", what, ' ', own.dtype(), ' ', own.shape()),
-        [=](Collectives& c) { c.shift(coming.raw_data(), own.raw_data(), static_cast<size_t>(own.nbytes()), to, from); },
-        {own, coming});
+    Work w = group.start(own.device(), cat("ring_attention ", what, ' ', own.dtype(), ' ', own.shape()),
+                         [=](Collectives& c) {
+                           c.shift(coming.raw_data(), own.raw_data(), static_cast<size_t>(own.nbytes()), to, from);
+                         },
+                         {own, coming});
     return {std::move(w), coming};
   }
 };
@@ -120,8 +119,9 @@ class Merged {
   Tensor out_, lse_, sum_;
 };
 
-void forward_there(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, STRATA_RING_ARGUMENTS) {
-  const Ring ring(q, STRATA_RING_NAMES);
+void forward_there(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                   STRATA_CONTEXT_ARGUMENTS) {
+  const Ring ring(q, STRATA_CONTEXT_NAMES);
   if (ring.n == 1) {
     AttentionArguments a = ring.whole;
     a.is_causal = causal;
@@ -134,15 +134,13 @@ void forward_there(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, c
   Tensor here = joined.of(k, v);
   Merged merged(out, lse);
   for (int64_t step = 0; step < ring.n; ++step) {
-    auto [work, coming] =
-        step + 1 < ring.n ? ring.pass_on(here, "keys and values") : std::pair<Work, Tensor>();
+    auto [work, coming] = step + 1 < ring.n ? ring.pass_on(here, "keys and values") : std::pair<Work, Tensor>();
     const Tensor keys = joined.a(here), values = joined.b(here);
     const std::vector<ContextBlock> blocks = ring.blocks(step);
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      const ContextBlock& b = blocks[i];
-      const auto [o, l] = strata::detail::attention_with_lse(
-          q.narrow(2, b.q, b.queries), keys.narrow(2, b.k, b.keys), values.narrow(2, b.k, b.keys), {},
-          ring.arguments(b, q, step, i));
+    for (const ContextBlock& b : blocks) {
+      const auto [o, l] =
+          strata::detail::attention_with_lse(q.narrow(2, b.q, b.queries), keys.narrow(2, b.k, b.keys),
+                                             values.narrow(2, b.k, b.keys), {}, ring.arguments(b, step));
       merged.add(b, o, l);
     }
     work.wait();
@@ -153,8 +151,8 @@ void forward_there(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, c
 
 // A block's weights are made again from the lse of all keys, so its gradients are its share of the whole's.
 void backward_there(Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q,
-                    const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse, STRATA_RING_ARGUMENTS) {
-  const Ring ring(q, STRATA_RING_NAMES);
+                    const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse, STRATA_CONTEXT_ARGUMENTS) {
+  const Ring ring(q, STRATA_CONTEXT_NAMES);
   const DType wide = statistic_dtype(q.dtype());
   const Joined joined(k, v);
   const Tensor sum = zeros(q.shape(), wide);
@@ -163,17 +161,15 @@ void backward_there(Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, cons
   Work arriving;
   Tensor arrives;
   for (int64_t step = 0; step < ring.n; ++step) {
-    auto [work, coming] =
-        step + 1 < ring.n ? ring.pass_on(here, "keys and values again") : std::pair<Work, Tensor>();
+    auto [work, coming] = step + 1 < ring.n ? ring.pass_on(here, "keys and values again") : std::pair<Work, Tensor>();
     const Tensor keys = here.defined() ? joined.a(here) : k, values = here.defined() ? joined.b(here) : v;
     const std::vector<ContextBlock> blocks = ring.blocks(step);
     std::vector<Triple> parts;
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      const ContextBlock& b = blocks[i];
+    for (const ContextBlock& b : blocks) {
       const auto own = [&](const Tensor& t) { return t.defined() ? t.narrow(2, b.q, b.queries) : t; };
       parts.push_back(strata::detail::attention_gradients(own(gout), own(glse), own(q), keys.narrow(2, b.k, b.keys),
                                                           values.narrow(2, b.k, b.keys), own(out), own(lse),
-                                                          ring.arguments(b, q, step, i)));
+                                                          ring.arguments(b, step)));
     }
     if (step > 0) {  // the gradients of these keys, as far as the ranks before have come
       arriving.wait();
@@ -215,23 +211,19 @@ void check_parts(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   check<ShapeError>(n == 1 || q.size(2) % 2 == 0, op, "a rank's part is two chunks of as many positions, and q is ", q);
 }
 
-AttentionArguments plain(STRATA_RING_ARGUMENTS) {
-  return {{causal, scale, window, 0}, dropout_p, key.value_or(RngKey{}), {}, soft_cap, {}, {}};
-}
-
 // Positions of a rank's part, [length].
 std::vector<int64_t> positions_of(int64_t n, int64_t rank, int64_t length) {
   std::vector<int64_t> at;
   for (int64_t i = 0; i < length; ++i)
-    at.push_back(i < length / 2 ? rank * (length / 2) + i : (2 * n - 1 - rank) * (length / 2) + i - length / 2);
+    at.push_back(detail::chunk_begin(n, rank, i / (length / 2), length / 2) + i % (length / 2));
   return at;
 }
 
 // The gradients with ops that can be differentiated: all keys and values are gathered, scores are whole.
 Triple composed_gradients(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
-                          const Tensor& out, const Tensor& lse, STRATA_RING_ARGUMENTS) {
-  const Ring ring(q, STRATA_RING_NAMES);
-  AttentionArguments a = plain(STRATA_RING_NAMES);
+                          const Tensor& out, const Tensor& lse, STRATA_CONTEXT_ARGUMENTS) {
+  const Ring ring(q, STRATA_CONTEXT_NAMES);
+  AttentionArguments a = detail::context_arguments(STRATA_CONTEXT_NAMES);
   if (ring.n == 1) return strata::detail::attention_composed_backward(gout, glse, q, k, v, {}, out, lse, a);
   check<AutogradError>(dropout_p == 0, "ring_attention", "a gradient of its gradient is not there with dropout_p");
   std::vector<int64_t> all;
@@ -248,8 +240,8 @@ Triple composed_gradients(const Tensor& gout, const Tensor& glse, const Tensor& 
   }
   a.is_causal = false;
   a.window = 0;
-  const auto [gq, gk, gv] = strata::detail::attention_composed_backward(
-      gout, glse, q, all_gather(k, 2, group), all_gather(v, 2, group), seen, out, lse, a);
+  const auto [gq, gk, gv] = strata::detail::attention_composed_backward(gout, glse, q, all_gather(k, 2, group),
+                                                                        all_gather(v, 2, group), seen, out, lse, a);
   return {gq, reduce_scatter(gk, 2, "sum", group), reduce_scatter(gv, 2, "sum", group)};
 }
 
@@ -267,9 +259,10 @@ using BackwardSignature = Triple(const Tensor&, const Tensor&, const Tensor&, co
                                  std::optional<RngKey>, double, Text);
 
 const Op<BackwardSignature> ring_attention_backward_op{{
-    .schema = "ring_attention_backward(Tensor gout, Tensor? glse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
-              "bool is_causal, float? scale, int window, float dropout_p, RngKey? key, float logit_soft_cap, str group) "
-              "-> (Tensor gq, Tensor gk, Tensor gv)",
+    .schema =
+        "ring_attention_backward(Tensor gout, Tensor? glse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
+        "bool is_causal, float? scale, int window, float dropout_p, RngKey? key, float logit_soft_cap, str group) "
+        "-> (Tensor gq, Tensor gk, Tensor gv)",
     .shard = "unplaced",
     .internal = true,
     .doc = "The gradients of ring_attention for this rank's q, k and v, from the gradients gout and (where given) glse "
@@ -277,9 +270,9 @@ const Op<BackwardSignature> ring_attention_backward_op{{
            "f64), one rank behind them. A gradient of them gathers all keys and has whole scores; not with dropout_p.",
     .infer =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
-           const Tensor& lse, STRATA_RING_ARGUMENTS) {
+           const Tensor& lse, STRATA_CONTEXT_ARGUMENTS) {
           constexpr std::string_view kOp = "ring_attention_backward";
-          check_parts(q, k, v, plain(STRATA_RING_NAMES), group, kOp);
+          check_parts(q, k, v, detail::context_arguments(STRATA_CONTEXT_NAMES), group, kOp);
           const Shape rows{q.size(0), q.size(1), q.size(2)};
           strata::detail::check_attention_results(gout, glse, out, lse, {rows[0], rows[1], rows[2], v.size(3)}, rows,
                                                   q.dtype(), kOp);
@@ -288,11 +281,8 @@ const Op<BackwardSignature> ring_attention_backward_op{{
         },
     .kernels = {.everywhere = backward_there},
     .composed = composed_gradients,
-    .cost =
-        [](const Tensor&, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
-           const Tensor&, STRATA_RING_ARGUMENTS) {
-          return ring_cost(q, k, v, causal, group, 5, 3);
-        },
+    .cost = [](const Tensor&, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
+               const Tensor&, STRATA_CONTEXT_ARGUMENTS) { return ring_cost(q, k, v, causal, group, 5, 3); },
     .samples =
         [](Samples& s) {
           const DType st = statistic_dtype(s.dtype());
@@ -302,9 +292,9 @@ const Op<BackwardSignature> ring_attention_backward_op{{
         },
     .reference =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
-           const Tensor& lse, STRATA_RING_ARGUMENTS) {
+           const Tensor& lse, STRATA_CONTEXT_ARGUMENTS) {
           return strata::detail::attention_composed_backward(gout, glse, q, k, v, {}, out, lse,
-                                                             plain(STRATA_RING_NAMES));
+                                                             detail::context_arguments(STRATA_CONTEXT_NAMES));
         },
     .tolerance = 32,
     .tolerance_reason = "as of scaled_dot_product_attention_backward, which it calls",
@@ -314,35 +304,42 @@ using Signature = Pair(const Tensor&, const Tensor&, const Tensor&, bool, std::o
                        std::optional<RngKey>, double, Text);
 
 const Op<Signature> ring_attention_op{{
-    .schema = "ring_attention(Tensor q, Tensor k, Tensor v, bool is_causal=false, float? scale=None, int window=0, float "
-              "dropout_p=0.0, RngKey? key=None, float logit_soft_cap=0.0, str group=\"world\") -> (Tensor out, Tensor "
-              "lse)",
+    .schema =
+        "ring_attention(Tensor q, Tensor k, Tensor v, bool is_causal=false, float? scale=None, int window=0, float "
+        "dropout_p=0.0, RngKey? key=None, float logit_soft_cap=0.0, str group=\"world\") -> (Tensor out, Tensor "
+        "lse)",
     .shard = "unplaced",
     .shown = 1,
     .doc =
         "Attention over a sequence whose positions lie in parts on the group's n ranks (Liu et al., arXiv:2310.01889). "
-        "Cut into 2n chunks, rank r has chunks r and 2n - 1 - r, one behind the other: under a causal mask every rank then "
-        "computes as much. q [B, H, T/n, D], k [B, Hkv, T/n, D] and v [B, Hkv, T/n, Dv] are of those positions; the rest "
-        "is as of scaled_dot_product_attention, whose result for them out [B, H, T/n, Dv] is, and lse [B, H, T/n]. Keys "
+        "Cut into 2n chunks, rank r has chunks r and 2n - 1 - r, one behind the other: under a causal mask every rank "
+        "then "
+        "computes as much. q [B, H, T/n, D], k [B, Hkv, T/n, D] and v [B, Hkv, T/n, Dv] are of those positions; the "
+        "rest "
+        "is as of scaled_dot_product_attention, whose result for them out [B, H, T/n, Dv] is, and lse [B, H, T/n]. "
+        "Keys "
         "and values go round the ring under the ranks' products; what the parts give is put together by their lse in "
-        "f32 (f64 for f64). Backward sends keys, values and their gradients round. Dropped weights are drawn by each "
-        "rank for itself. ShapeError, DTypeError, ValueError when the arguments do not fit.",
-    .example = "Tensor q = ones({1, 2, 4, 8});\n"
-               "assert(distributed::ring_attention(q, q, q, {.is_causal = true}).shape() == q.shape());  // a job of one",
+        "f32 (f64 for f64). Backward sends keys, values and their gradients round. With the same key on every rank the "
+        "weights "
+        "are dropped that one call of all positions drops. ShapeError, DTypeError, ValueError when the arguments do "
+        "not fit.",
+    .example =
+        "Tensor q = ones({1, 2, 4, 8});\n"
+        "assert(distributed::ring_attention(q, q, q, {.is_causal = true}).shape() == q.shape());  // a job of one",
     .infer =
-        [](const Tensor& q, const Tensor& k, const Tensor& v, STRATA_RING_ARGUMENTS) {
-          check_parts(q, k, v, plain(STRATA_RING_NAMES), group, "ring_attention");
-          return std::array<TensorMeta, 2>{heads_inside(q, v.size(3)),
-                                           TensorMeta{Shape{q.size(0), q.size(1), q.size(2)},
-                                                      statistic_dtype(q.dtype()), q.device(), std::nullopt}};
+        [](const Tensor& q, const Tensor& k, const Tensor& v, STRATA_CONTEXT_ARGUMENTS) {
+          check_parts(q, k, v, detail::context_arguments(STRATA_CONTEXT_NAMES), group, "ring_attention");
+          return std::array<TensorMeta, 2>{
+              heads_inside(q, v.size(3)),
+              TensorMeta{Shape{q.size(0), q.size(1), q.size(2)}, statistic_dtype(q.dtype()), q.device(), std::nullopt}};
         },
     .kernels = {.everywhere = forward_there},
     .saves = "q k v out lse",
     .backward =
-        [](Backward& b, const Tensor& q, const Tensor& k, const Tensor& v, STRATA_RING_ARGUMENTS) {
+        [](Backward& b, const Tensor& q, const Tensor& k, const Tensor& v, STRATA_CONTEXT_ARGUMENTS) {
           const Tensor gout = b.has_gy(0) ? b.gy(0) : b.y(0) * 0;
           const auto [gq, gk, gv] = ring_attention_backward_op(gout, b.has_gy(1) ? b.gy(1) : Tensor(), q, k, v, b.y(0),
-                                                               b.y(1), STRATA_RING_NAMES);
+                                                               b.y(1), STRATA_CONTEXT_NAMES);
           b.set(0, gq);
           b.set(1, gk);
           b.set(2, gv);
@@ -350,19 +347,18 @@ const Op<Signature> ring_attention_op{{
     .draws =
         [](const Tensor& q, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t, double dropout_p,
            std::optional<RngKey>, double, Text group) {
-          const auto n = static_cast<uint64_t>(distributed::group(group).size());
-          return dropout_p > 0 ? 4 * n * n * Ring::stretch(q) : 0;
+          const int64_t all = q.size(2) * distributed::group(group).size();
+          return dropout_p > 0 ? random_blocks(q.size(0) * q.size(1) * all * all) : 0;
         },
     .autocast = Autocast::low,
-    .cost =
-        [](const Tensor& q, const Tensor& k, const Tensor& v, STRATA_RING_ARGUMENTS) {
-          return ring_cost(q, k, v, causal, group, 2, 1);
-        },
+    .cost = [](const Tensor& q, const Tensor& k, const Tensor& v,
+               STRATA_CONTEXT_ARGUMENTS) { return ring_cost(q, k, v, causal, group, 2, 1); },
     .samples =
         [](Samples& s) {
           const auto none = std::nullopt;
           s.add(s.tensor({2, 2, 6, 8}), s.tensor({2, 2, 6, 8}), s.tensor({2, 2, 6, 8}));
-          s.add(s.tensor({1, 4, 6, 3}), s.tensor({1, 2, 6, 3}), s.tensor({1, 2, 6, 5}), true, 0.3).named("grouped heads");
+          s.add(s.tensor({1, 4, 6, 3}), s.tensor({1, 2, 6, 3}), s.tensor({1, 2, 6, 5}), true, 0.3)
+              .named("grouped heads");
           s.add(s.tensor({1, 1, 9, 4}), s.tensor({1, 1, 9, 4}), s.tensor({1, 1, 9, 4}), true, none, 4, 0.25,
                 RngKey{7, 3}, 2.5)
               .named("window, dropout, soft cap");
@@ -376,8 +372,8 @@ const Op<Signature> ring_attention_op{{
                                 s.tensor({1, 2, 4, 8}), false, none, 0, 0.0, none, 0.0, "sideways");
         },
     .reference =
-        [](const Tensor& q, const Tensor& k, const Tensor& v, STRATA_RING_ARGUMENTS) {
-          return strata::detail::attention_by_loops(q, k, v, {}, plain(STRATA_RING_NAMES));
+        [](const Tensor& q, const Tensor& k, const Tensor& v, STRATA_CONTEXT_ARGUMENTS) {
+          return strata::detail::attention_by_loops(q, k, v, {}, detail::context_arguments(STRATA_CONTEXT_NAMES));
         },
     .tolerance = 16,
     .tolerance_reason = "as of scaled_dot_product_attention, which it calls",
@@ -386,12 +382,7 @@ const Op<Signature> ring_attention_op{{
 }  // namespace
 
 Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o, Text group) {
-  detail::check_context_options(o, "ring_attention");
-  if (o.dropout_p > 0)
-    return std::get<0>(ring_attention_op.drawn(default_generator(), q, k, v, o.is_causal, o.scale, o.window,
-                                               o.dropout_p, {}, o.logit_soft_cap, group));
-  return std::get<0>(
-      ring_attention_op(q, k, v, o.is_causal, o.scale, o.window, o.dropout_p, {}, o.logit_soft_cap, group));
+  return std::get<0>(detail::call_with_options(ring_attention_op, "ring_attention", q, k, v, o, group));
 }
 
 }  // namespace strata::distributed

@@ -20,12 +20,11 @@ Tensor shared_out(const Tensor& t, int64_t ranks) {
   return heads % ranks == 0 ? t : repeat_interleave(t, ranks / heads, 1);
 }
 
-Tensor exchanged(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, std::optional<double> scale,
-                 int64_t window, double dropout_p, std::optional<RngKey> key, double soft_cap, Text group) {
+Tensor exchanged(const Tensor& q, const Tensor& k, const Tensor& v, STRATA_CONTEXT_ARGUMENTS) {
   constexpr std::string_view kOp = "ulysses_attention";
   const Group& g = distributed::group(group);
   const int64_t n = g.size();
-  strata::detail::AttentionArguments a{{causal, scale, window, 0}, dropout_p, key.value_or(RngKey{}), {}, soft_cap, {}, {}};
+  strata::detail::AttentionArguments a = detail::context_arguments(STRATA_CONTEXT_NAMES);
   strata::detail::check_attention_inputs(q, k, v, {}, a, kOp);
   check<ShapeError>(q.size(2) == k.size(2), kOp, "q has ", q.size(2), " positions, k has ", k.size(2),
                     ": every rank has its part of the same ones");
@@ -33,38 +32,41 @@ Tensor exchanged(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
   check(heads % n == 0, kOp, "the ", n, " ranks of ", group, " do not divide the ", heads, " heads of q");
   check(kv_heads % n == 0 || n % kv_heads == 0, kOp, "the ", kv_heads, " heads of k and the ", n, " ranks of ", group,
         " do not divide each other");
-  // Another stretch for each rank: its heads are others.
-  if (dropout_p > 0)
-    a.key.offset += static_cast<uint64_t>(g.rank()) * random_blocks(q.size(0) * heads * q.size(2) * q.size(2) * n);
+  if (dropout_p > 0) {  // weights are dropped by the numbers that they have in one call of all heads
+    const WeightNumbers w = WeightNumbers::whole(heads, q.size(2) * n, q.size(2) * n);
+    a.numbers = {g.rank() * (heads / n) * w.head, w.batch, w.head, w.query};
+  }
   const auto heads_here = [&](const Tensor& t) { return all_to_all(t, 1, 2, group); };
-  const Tensor y = std::get<0>(strata::detail::attention_with_lse(
-      heads_here(q), heads_here(shared_out(k, n)), heads_here(shared_out(v, n)), {}, a));
+  const Tensor y = std::get<0>(strata::detail::attention_with_lse(heads_here(q), heads_here(shared_out(k, n)),
+                                                                  heads_here(shared_out(v, n)), {}, a));
   return all_to_all(y, 2, 1, group);
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t, double,
                 std::optional<RngKey>, double, Text)>
     ulysses_attention_op{{
-        .schema = "ulysses_attention(Tensor q, Tensor k, Tensor v, bool is_causal=false, float? scale=None, int window=0, "
-                  "float dropout_p=0.0, RngKey? key=None, float logit_soft_cap=0.0, str group=\"world\") -> Tensor",
+        .schema =
+            "ulysses_attention(Tensor q, Tensor k, Tensor v, bool is_causal=false, float? scale=None, int window=0, "
+            "float dropout_p=0.0, RngKey? key=None, float logit_soft_cap=0.0, str group=\"world\") -> Tensor",
         .shard = "unplaced",
-        .doc = "Attention over a sequence whose positions lie in parts on the group's n ranks, the r-th with positions "
-               "r T/n to (r + 1) T/n (Jacobs et al., arXiv:2309.14509): q [B, H, T/n, D], k [B, Hkv, T/n, D], v [B, Hkv, "
-               "T/n, Dv]. One all_to_all each gives a rank all positions of H/n heads, one behind attention its positions "
-               "of all heads: [B, H, T/n, Dv], as scaled_dot_product_attention gives. n divides H, and divides Hkv or is a "
-               "multiple of it: heads of keys and values are then copied. Dropped weights are drawn by each rank for its "
-               "heads. ShapeError, DTypeError, ValueError when the arguments do not fit.",
-        .example =
-            "Tensor q = ones({1, 2, 4, 8});\n"
-            "assert(distributed::ulysses_attention(q, q, q, {.is_causal = true}).shape() == q.shape());  // a job of one",
+        .doc =
+            "Attention over a sequence whose positions lie in parts on the group's n ranks, the r-th with positions "
+            "r T/n to (r + 1) T/n (Jacobs et al., arXiv:2309.14509): q [B, H, T/n, D], k [B, Hkv, T/n, D], v [B, Hkv, "
+            "T/n, Dv]. One all_to_all each gives a rank all positions of H/n heads, one behind attention its positions "
+            "of all heads: [B, H, T/n, Dv], as scaled_dot_product_attention gives. n divides H, and divides Hkv or is "
+            "a "
+            "multiple of it: heads of keys and values are then copied. With the same key on every rank the weights are "
+            "dropped that one call of all positions drops. ShapeError, DTypeError, ValueError when the arguments do "
+            "not fit.",
+        .example = "Tensor q = ones({1, 2, 4, 8});\n"
+                   "assert(distributed::ulysses_attention(q, q, q, {.is_causal = true}).shape() == q.shape());  // a "
+                   "job of one",
         .composed = exchanged,
         .draws =
             [](const Tensor& q, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t, double dropout_p,
                std::optional<RngKey>, double, Text group) {
-              const int64_t n = distributed::group(group).size();
-              return dropout_p > 0 ? static_cast<uint64_t>(n) *
-                                         random_blocks(q.size(0) * q.size(1) * q.size(2) * q.size(2) * n)
-                                   : 0;
+              const int64_t all = q.size(2) * distributed::group(group).size();
+              return dropout_p > 0 ? random_blocks(q.size(0) * q.size(1) * all * all) : 0;
             },
         .samples =
             [](Samples& s) {
@@ -79,11 +81,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, std::optional
                                     s.tensor({1, 2, 4, 8}), false, none, 0, 0.0, none, 0.0, "sideways");
             },
         .reference =
-            [](const Tensor& q, const Tensor& k, const Tensor& v, bool causal, std::optional<double> scale,
-               int64_t window, double dropout_p, std::optional<RngKey> key, double soft_cap, Text) {
-              return std::get<0>(strata::detail::attention_by_loops(
-                  q, k, v, {},
-                  {{causal, scale, window, 0}, dropout_p, key.value_or(RngKey{}), {}, soft_cap, {}, {}}));
+            [](const Tensor& q, const Tensor& k, const Tensor& v, STRATA_CONTEXT_ARGUMENTS) {
+              return std::get<0>(
+                  strata::detail::attention_by_loops(q, k, v, {}, detail::context_arguments(STRATA_CONTEXT_NAMES)));
             },
         .tolerance = 16,
         .tolerance_reason = "as of scaled_dot_product_attention, which it calls",
@@ -92,11 +92,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool, std::optional
 }  // namespace
 
 Tensor ulysses_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o, Text group) {
-  detail::check_context_options(o, "ulysses_attention");
-  if (o.dropout_p > 0)
-    return ulysses_attention_op.drawn(default_generator(), q, k, v, o.is_causal, o.scale, o.window, o.dropout_p, {},
-                                      o.logit_soft_cap, group);
-  return ulysses_attention_op(q, k, v, o.is_causal, o.scale, o.window, o.dropout_p, {}, o.logit_soft_cap, group);
+  return detail::call_with_options(ulysses_attention_op, "ulysses_attention", q, k, v, o, group);
 }
 
 }  // namespace strata::distributed

@@ -92,12 +92,14 @@ Tensor integers(std::initializer_list<int64_t> values, DType dtype = DType::i64)
 
 using BackwardSignature = Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                                  const Tensor&, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t,
-                                 int64_t, double, std::optional<RngKey>, const Tensor&, double, const Tensor&);
+                                 int64_t, double, std::optional<RngKey>, const Tensor&, double, const Tensor&,
+                                 const Dims&);
 
 const Op<BackwardSignature> attention_backward_op{{
     .schema = "scaled_dot_product_attention_backward(Tensor gout, Tensor? glse, Tensor q, Tensor k, Tensor v, Tensor? "
               "attn_mask, Tensor out, Tensor lse, bool is_causal, float? scale, int window, int query_offset, float "
-              "dropout_p, RngKey? key, Tensor? alibi_slopes=None, float logit_soft_cap=0.0, Tensor? key_lengths=None) "
+              "dropout_p, RngKey? key, Tensor? alibi_slopes=None, float logit_soft_cap=0.0, Tensor? key_lengths=None, "
+              "int[] numbers=[]) "
               "-> (Tensor gq, Tensor gk, Tensor gv)",
     .shard =
         [](Sharding& s) {
@@ -112,11 +114,11 @@ const Op<BackwardSignature> attention_backward_op{{
         "results out and lse. The weights are computed again block by block. The same bits for any number of threads.",
     .infer =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
-           const Tensor& mask, const Tensor& out, const Tensor& lse, STRATA_ATTENTION_ARGUMENTS,
-           const Tensor& lengths) {
+           const Tensor& mask, const Tensor& out, const Tensor& lse, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths,
+           const Dims& numbers) {
           const std::string_view op = "scaled_dot_product_attention_backward";
           detail::check_attention_inputs(q, k, v, mask,
-                                         detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths), op);
+                                         detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths, numbers), op);
           const Shape rows{q.shape()[0], q.shape()[1], q.shape()[2]};
           detail::check_attention_results(gout, glse, out, lse, {rows[0], rows[1], rows[2], v.shape()[3]}, rows,
                                           q.dtype(), op);
@@ -127,21 +129,23 @@ const Op<BackwardSignature> attention_backward_op{{
     .kernels =
         on_each_device([](auto on, Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse,
                           const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& out,
-                          const Tensor& lse, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths) {
+                          const Tensor& lse, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths, const Dims& numbers) {
           backward_kernel(on, gq, gk, gv, gout, glse, q, k, v, mask, out, lse,
-                          detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths));
+                          detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths, numbers));
         }),
     .composed =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
-           const Tensor& mask, const Tensor& out, const Tensor& lse, STRATA_ATTENTION_ARGUMENTS,
-           const Tensor& lengths) {
-          return detail::attention_composed_backward(gout, glse, q, k, v, mask, out, lse,
-                                                     detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths));
+           const Tensor& mask, const Tensor& out, const Tensor& lse, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths,
+           const Dims& numbers) {
+          return detail::attention_composed_backward(
+              gout, glse, q, k, v, mask, out, lse,
+              detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths, numbers));
         },
     .cost =
         [](const Tensor&, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
-           const Tensor&, const Tensor&, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths) {
-          return attention_cost(q, k, v, detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths), 5, 3);
+           const Tensor&, const Tensor&, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths, const Dims& numbers) {
+          return attention_cost(q, k, v, detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths, numbers), 5,
+                                3);
         },
     .samples =
         [](Samples& s) {
@@ -172,7 +176,7 @@ const Op<BackwardSignature> attention_backward_op{{
 
 using ForwardSignature = Pair(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, std::optional<double>,
                               int64_t, int64_t, double, std::optional<RngKey>, const Tensor&, double, const Tensor&,
-                              const Tensor&);
+                              const Tensor&, const Dims&);
 
 void add_samples(Samples& s) {
   const auto none = std::nullopt;
@@ -191,6 +195,9 @@ void add_samples(Samples& s) {
   s.add(s.tensor({1, 2, 6, 4}), s.tensor({1, 2, 6, 4}), s.tensor({1, 2, 6, 4}), none, true, none, 0, 0, 0.25,
         RngKey{7, 3})
       .named("dropout");
+  s.add(s.tensor({2, 2, 5, 4}), s.tensor({2, 1, 6, 4}), s.tensor({2, 1, 6, 4}), none, true, none, 0, 1, 0.25,
+        RngKey{7, 3}, none, 0.0, none, none, Dims{451, 2000, 400, 20})
+      .named("dropout of a part of a larger call");
   s.add(s.tensor({1, 2, 0, 4}), s.tensor({1, 2, 3, 4}), s.tensor({1, 2, 3, 4})).named("no queries");
   s.add(s.tensor({1, 2, 70, 64}), s.tensor({1, 1, 131, 64}), s.tensor({1, 1, 131, 64}), none, true, 0.2, 90, 61)
       .named("several tiles of a size for tensor cores")
@@ -231,6 +238,8 @@ void add_samples(Samples& s) {
                         s.tensor({5, 5}, DType::i64));
   s.invalid<ValueError>("dropout_p", s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}), s.tensor({1, 2, 5, 8}), none,
                         false, none, 0, 0, 1.5, RngKey{});
+  s.invalid<ValueError>("numbers are", q(), k(), k(), none, false, none, 0, 0, 0.5, RngKey{}, none, 0.0, none, none,
+                        Dims{1, 2});
   s.invalid<ShapeError>("alibi_slopes is", q(), k(), k(), none, false, none, 0, 0, 0.0, none, s.tensor({2}));
   s.invalid<ValueError>("logit_soft_cap", q(), k(), k(), none, false, none, 0, 0, 0.0, none, none, -1.0);
   s.invalid<ShapeError>("sinks is", q(), k(), k(), none, false, none, 0, 0, 0.0, none, none, 0.0, s.tensor({2, 4}));
@@ -246,7 +255,7 @@ const Op<ForwardSignature> attention_op{{
     .schema =
         "scaled_dot_product_attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None, bool is_causal=false, "
         "float? scale=None, int window=0, int query_offset=0, float dropout_p=0.0, RngKey? key=None, Tensor? "
-        "alibi_slopes=None, float logit_soft_cap=0.0, Tensor? sinks=None, Tensor? key_lengths=None) "
+        "alibi_slopes=None, float logit_soft_cap=0.0, Tensor? sinks=None, Tensor? key_lengths=None, int[] numbers=[]) "
         "-> (Tensor out, Tensor lse)",
     .shard =
         [](Sharding& s) {
@@ -272,16 +281,18 @@ const Op<ForwardSignature> attention_op{{
         "softmax: no "
         "[Tq, Tk] matrix is stored (Dao, arXiv:2307.08691), unless slopes or a gradient of the gradient are "
         "differentiated; the gradient of a floating mask has the mask's size. Weight (b, h, i, j) is dropped by number "
-        "((b H + h) Tq + i) Tk + j of the key's stream. "
+        "((b H + h) Tq + i) Tk + j of the key's stream; numbers [first, batch, head, query] make it first + b batch + "
+        "h head + "
+        "i query + j, so that a part of a larger call drops what that does. "
         "ShapeError, DTypeError, ValueError when the arguments do not fit.",
     .example =
         "Tensor q = ones({1, 2, 4, 8}); Tensor y = scaled_dot_product_attention(q, q, q, {}, {.is_causal = true}); "
         "assert(y.shape() == q.shape());",
     .infer =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, STRATA_ATTENTION_ARGUMENTS,
-           const Tensor& sinks, const Tensor& lengths) {
+           const Tensor& sinks, const Tensor& lengths, const Dims& numbers) {
           detail::check_attention_inputs(q, k, v, mask,
-                                         detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths),
+                                         detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths, numbers),
                                          "scaled_dot_product_attention");
           return std::array<TensorMeta, 2>{heads_inside(q, q.shape()[1], q.shape()[2], v.shape()[3]),
                                            TensorMeta{Shape{q.shape()[0], q.shape()[1], q.shape()[2]},
@@ -289,19 +300,20 @@ const Op<ForwardSignature> attention_op{{
         },
     .kernels = on_each_device([](auto on, Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
                                  const Tensor& mask, STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks,
-                                 const Tensor& lengths) {
-      forward_kernel(on, out, lse, q, k, v, mask, detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths));
+                                 const Tensor& lengths, const Dims& numbers) {
+      forward_kernel(on, out, lse, q, k, v, mask,
+                     detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths, numbers));
     }),
     .saves = "q k v attn_mask out lse alibi_slopes sinks key_lengths",
     .backward =
         [](Backward& b, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-           STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks, const Tensor& lengths) {
-          const Plain a = detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths);
+           STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks, const Tensor& lengths, const Dims& numbers) {
+          const Plain a = detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths, numbers);
           const Tensor gout = b.has_gy(0) ? b.gy(0) : b.y(0) * 0;
           const Tensor glse = b.has_gy(1) ? b.gy(1) : Tensor();
           if (b.needs(0) || b.needs(1) || b.needs(2)) {
-            auto [gq, gk, gv] =
-                attention_backward_op(gout, glse, q, k, v, mask, b.y(0), b.y(1), STRATA_ATTENTION_NAMES, lengths);
+            auto [gq, gk, gv] = attention_backward_op(gout, glse, q, k, v, mask, b.y(0), b.y(1), STRATA_ATTENTION_NAMES,
+                                                      lengths, numbers);
             b.set(0, gq);
             b.set(1, gk);
             b.set(2, gv);
@@ -315,20 +327,21 @@ const Op<ForwardSignature> attention_op{{
         },
     .draws =
         [](const Tensor& q, const Tensor& k, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t,
-           int64_t, double dropout_p, std::optional<RngKey>, const Tensor&, double, const Tensor&,
-           const Tensor&) { return dropout_p > 0 ? random_blocks(q.size(0) * q.size(1) * q.size(2) * k.size(2)) : 0; },
+           int64_t, double dropout_p, std::optional<RngKey>, const Tensor&, double, const Tensor&, const Tensor&,
+           const Dims&) { return dropout_p > 0 ? random_blocks(q.size(0) * q.size(1) * q.size(2) * k.size(2)) : 0; },
     .autocast = Autocast::low,
     .cost =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, STRATA_ATTENTION_ARGUMENTS,
-           const Tensor& sinks, const Tensor& lengths) {
-          return attention_cost(q, k, v, detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths), 2, 1.34);
+           const Tensor& sinks, const Tensor& lengths, const Dims& numbers) {
+          return attention_cost(q, k, v, detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths, numbers),
+                                2, 1.34);
         },
     .samples = add_samples,
     .reference =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, STRATA_ATTENTION_ARGUMENTS,
-           const Tensor& sinks, const Tensor& lengths) {
-          return detail::attention_by_loops(q, k, v, mask,
-                                            detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths));
+           const Tensor& sinks, const Tensor& lengths, const Dims& numbers) {
+          return detail::attention_by_loops(
+              q, k, v, mask, detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths, numbers));
         },
     .tolerance = 16,
     .tolerance_reason =
@@ -341,13 +354,13 @@ const Op<ForwardSignature> attention_op{{
 std::tuple<Tensor, Tensor> detail::attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v,
                                                       const Tensor& mask, const AttentionArguments& a) {
   return attention_op(q, k, v, mask, a.is_causal, a.scale, a.window, a.query_offset, a.dropout_p, a.key, a.alibi_slopes,
-                      a.logit_soft_cap, a.sinks, a.key_lengths);
+                      a.logit_soft_cap, a.sinks, a.key_lengths, a.numbers);
 }
 
 Triple detail::attention_gradients(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k,
                                    const Tensor& v, const Tensor& out, const Tensor& lse, const AttentionArguments& a) {
   return attention_backward_op(gout, glse, q, k, v, {}, out, lse, a.is_causal, a.scale, a.window, a.query_offset,
-                               a.dropout_p, a.key, a.alibi_slopes, a.logit_soft_cap, a.key_lengths);
+                               a.dropout_p, a.key, a.alibi_slopes, a.logit_soft_cap, a.key_lengths, a.numbers);
 }
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
@@ -355,10 +368,10 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   if (o.dropout_p > 0) {
     return std::get<0>(attention_op.drawn(default_generator(), q, k, v, mask, o.is_causal, o.scale, o.window,
                                           o.query_offset, o.dropout_p, {}, o.alibi_slopes, o.logit_soft_cap, o.sinks,
-                                          o.key_lengths));
+                                          o.key_lengths, {}));
   }
   return std::get<0>(attention_op(q, k, v, mask, o.is_causal, o.scale, o.window, o.query_offset, o.dropout_p, {},
-                                  o.alibi_slopes, o.logit_soft_cap, o.sinks, o.key_lengths));
+                                  o.alibi_slopes, o.logit_soft_cap, o.sinks, o.key_lengths, {}));
 }
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,

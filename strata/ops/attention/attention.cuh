@@ -83,7 +83,7 @@ __device__ __forceinline__ C score(const AttentionCall& c, int64_t b, int64_t h,
 /// What a weight is multiplied by under dropout.
 template <class C>
 __device__ __forceinline__ C kept(const AttentionCall& c, int64_t b, int64_t h, int64_t i, int64_t j) {
-  const uint64_t index = static_cast<uint64_t>(((b * c.heads + h) * c.tq + i) * (c.tk + c.hidden_keys) + j);
+  const uint64_t index = c.numbers.of(b, h, i, j);
   const auto four = philox(c.key, index / 4);
   uint32_t bits = four[0];
 #pragma unroll

@@ -27,12 +27,12 @@ double distance(const Plain& a, int64_t i, int64_t j) {
   return static_cast<double>(std::abs(i + a.query_offset - j));
 }
 
-// Each weight's multiplier under dropout.
-double kept(const Plain& a, int64_t index) {
+// The multiplier under dropout of weight `at` of all [B, H, Tq, Tk].
+double kept(const Plain& a, const Shape& all, int64_t at) {
   if (a.dropout_p == 0) return 1;
-  const auto numbers = philox(a.key, static_cast<uint64_t>(index / 4));
-  return uniform_f32(numbers[static_cast<size_t>(index % 4)]) < static_cast<float>(a.dropout_p) ? 0
-                                                                                                : 1 / (1 - a.dropout_p);
+  const int64_t h = all[1], tq = all[2], tk = all[3];
+  const uint64_t n = a.numbers_for(h, tq, tk).of(at / (h * tq * tk), at / (tq * tk) % h, at / tk % tq, at % tk);
+  return uniform_f32(philox(a.key, n / 4)[n % 4]) < static_cast<float>(a.dropout_p) ? 0 : 1 / (1 - a.dropout_p);
 }
 
 Tensor repeat_heads(const Tensor& x, int64_t heads) {
@@ -95,7 +95,7 @@ Scores scores_of(const Tensor& q, const Tensor& k, const Tensor& mask, const Pla
 }
 
 Tensor dropped(const Tensor& p, const Plain& a) {
-  return a.dropout_p > 0 ? p * host_tensor(p.shape(), p, [&](int64_t i) { return kept(a, i); }) : p;
+  return a.dropout_p > 0 ? p * host_tensor(p.shape(), p, [&](int64_t i) { return kept(a, p.shape(), i); }) : p;
 }
 
 struct ScoreGradient {
@@ -147,6 +147,10 @@ void check_attention_inputs(const Tensor& q, const Tensor& k, const Tensor& v, c
   }
   check_attention_window(a.window, a.query_offset, op);
   check(a.dropout_p >= 0 && a.dropout_p < 1, op, "dropout_p must be in [0, 1), got ", a.dropout_p);
+  check(a.numbers.empty() || a.numbers.size() == 4, op, "numbers are those of first, batch, head and query, got ",
+        a.numbers);
+  check(a.numbers.empty() || !mask.defined() || mask.dtype() == DType::boolean, op,
+        "numbers and a floating attn_mask are not for one call");
   check(a.logit_soft_cap >= 0 && std::isfinite(a.logit_soft_cap), op,
         "logit_soft_cap must be 0 (none) or positive, got ", a.logit_soft_cap);
   const int64_t batch = q.shape()[0], heads = q.shape()[1];
@@ -202,7 +206,7 @@ std::tuple<Tensor, Tensor> attention_by_loops(const Tensor& q, const Tensor& k, 
     lse[row] = std::log(total) + (total > 0 ? top : 0);
     for (int64_t j = 0; j < Tk && total > 0; ++j)
       for (int64_t d = 0; d < Dv; ++d)
-        out[row * Dv + d] += s[j] / total * kept(a, row * Tk + j) * vs[(kv_head * Tk + j) * Dv + d];
+        out[row * Dv + d] += s[j] / total * kept(a, {B, H, Tq, Tk}, row * Tk + j) * vs[(kv_head * Tk + j) * Dv + d];
   }
   return {from_span<double>(out, {B, H, Tq, Dv}), from_span<double>(lse, {B, H, Tq})};
 }

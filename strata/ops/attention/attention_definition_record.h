@@ -16,6 +16,12 @@ struct AttentionArguments : AttentionPlain {
   double logit_soft_cap = 0;
   Tensor sinks;        ///< [H], or undefined
   Tensor key_lengths;  ///< [B] of integers, or undefined
+  /// Dropout's numbers: those of WeightNumbers in its order, or empty: a whole call's.
+  Dims numbers;
+  WeightNumbers numbers_for(int64_t heads, int64_t tq, int64_t tk) const {
+    if (numbers.empty()) return WeightNumbers::whole(heads, tq, tk);
+    return {numbers[0], numbers[1], numbers[2], numbers[3]};
+  }
 };
 
 // The records' arguments behind the mask (gradient: behind lse), in the schemas' order; not all have sinks.
@@ -24,8 +30,10 @@ struct AttentionArguments : AttentionPlain {
       std::optional<RngKey> key, const Tensor &slopes, double soft_cap
 #define STRATA_ATTENTION_NAMES is_causal, scale, window, offset, dropout_p, key, slopes, soft_cap
 
-inline AttentionArguments attention_arguments(STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks, const Tensor& lengths) {
-  return {{is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{}), slopes, soft_cap, sinks, lengths};
+inline AttentionArguments attention_arguments(STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks, const Tensor& lengths,
+                                              const Dims& numbers = {}) {
+  return {
+      {is_causal, scale, window, offset}, dropout_p, key.value_or(RngKey{}), slopes, soft_cap, sinks, lengths, numbers};
 }
 
 /// A call of the kernels, and what it points to beside its operands, whose rows are dense.

@@ -27,6 +27,7 @@ DescribedAttention describe_attention(const Tensor& q, const Tensor& k, const Te
   c.offset = a.query_offset;
   c.dropout = a.dropout_p;
   c.key = a.key;
+  c.numbers = a.numbers_for(c.heads, c.tq, c.tk);
   c.q = attention_view(q);
   c.k = attention_view(k);
   c.v = attention_view(v);

@@ -16,6 +16,18 @@ struct AttentionView {
   int64_t batch = 0, head = 0, time = 0, size = 0;
 };
 
+/// Which of the key's random numbers dropout takes for the weight of query i and key j of head h of batch b: a whole
+/// call's are row-major in [batch, heads, tq, tk]. A call that is a part of a larger one has those of its place in it.
+struct WeightNumbers {
+  int64_t first = 0, batch = 0, head = 0, query = 0;  ///< of the call's first weight, and how many lie between
+  static constexpr WeightNumbers whole(int64_t heads, int64_t tq, int64_t tk) { return {0, heads * tq * tk, tq * tk, tk}; }
+  constexpr uint64_t of(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    return static_cast<uint64_t>(first + b * batch + h * head + i * query + j);
+  }
+  /// Whether each query's begin with a multiple of four, as philox() makes them.
+  constexpr bool fours() const { return first % 4 == 0 && batch % 4 == 0 && head % 4 == 0 && query % 4 == 0; }
+};
+
 /// One call of the kernels. Query i sees key j where
 ///   j <= i + offset                         if causal,
 ///   |i + offset - j| < window               if window > 0,
@@ -40,10 +52,11 @@ struct AttentionCall {
   void* lse = nullptr;   // [batch, heads, tq], f32 (f64 for f64): log of the sum of exponentials
   int64_t lse_head = 0;  // elements between its heads: tq, but where the call is one sequence of several
 
-  /// Weights are set to 0 with this probability and the others divided by its complement: weight (b, h, i, j) by number
-  /// ((b * heads + h) * tq + i) * tk + j of the key's stream, as ops/dropout does.
+  /// Weights are set to 0 with this probability and the others divided by its complement, each by its number of the
+  /// key's stream, as ops/dropout does.
   double dropout = 0;
   RngKey key;
+  WeightNumbers numbers;
 
   // Backward only.
   AttentionView grad_out, grad_q, grad_k, grad_v;
@@ -60,8 +73,7 @@ struct AttentionCall {
   int64_t alibi_batch = 0;
   double soft_cap = 0;          ///< scaled scores become soft_cap * tanh(score / soft_cap); 0: none
   const void* sinks = nullptr;  ///< forward: for each head one more score, without a value; in lse's dtype
-  /// How many keys of each batch there are, at most tk. Kernels then take that for tk, with the rest in hidden_keys:
-  /// the numbers of weights still count all.
+  /// How many keys of each batch there are, at most tk. Kernels then take that for tk, with the rest in hidden_keys.
   const int64_t* key_lengths = nullptr;
   int64_t hidden_keys = 0;
 };

@@ -142,7 +142,7 @@ static void dropout_block(const AttentionCall& c, int64_t b, int64_t h, int64_t 
   const R keep = static_cast<R>(1 / (1 - c.dropout));
   const float p = static_cast<float>(c.dropout);
   for (int64_t q = 0; q < kQueries; ++q) {
-    const uint64_t first = static_cast<uint64_t>(((b * c.heads + h) * c.tq + q0 + q) * (c.tk + c.hidden_keys) + k0);
+    const uint64_t first = c.numbers.of(b, h, q0 + q, k0);
     uint64_t block = ~uint64_t{0};
     std::array<uint32_t, 4> numbers{};
     for (int64_t k = 0; k < rows; ++k) {

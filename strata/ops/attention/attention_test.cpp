@@ -261,6 +261,7 @@ TEST(Attention, DroppedWeightsAreThoseOfTheKey) {
   const std::vector<float> whole = c.out;
   c.call.dropout = 0.25;
   c.call.key = {11, 5};
+  c.call.numbers = WeightNumbers::whole(2, t, t);
   c.run();
   int64_t dropped = 0;
   for (int64_t h = 0; h < 2; ++h)

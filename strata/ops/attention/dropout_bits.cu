@@ -12,10 +12,15 @@ struct KeptCall {
   uint32_t* words;
   int64_t head_words;  // of a head of the result
   int row_words;       // of a row of it
-  int heads, tq, tk;   // heads of all batches
+  int batch_heads, heads, tq, tk;  // heads of a batch, and of all batches
   int key_words, query_words;
   uint32_t drop_below;
   RngKey key;
+  WeightNumbers numbers;
+
+  __device__ __forceinline__ uint64_t number(uint32_t head, int64_t query, int64_t first_key) const {
+    return numbers.of(head / batch_heads, head % batch_heads, query, first_key);
+  }
 };
 
 // Bit i: number `first` + i is kept.
@@ -41,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) kept_kernel(const __grid_constant__ 
   const uint32_t head = row / c.tq, query = row % c.tq;
   if (head >= c.heads) return;
   c.words[head * c.head_words + static_cast<int64_t>(query) * c.row_words + word] =
-      kept_word<kFours>(c.drop_below, resolved(c.key), static_cast<uint64_t>(row) * c.tk + 32 * word);
+      kept_word<kFours>(c.drop_below, resolved(c.key), c.number(head, query, 32 * word));
 }
 
 // Rows of keys: a warp has 32 keys by 128 queries, a lane a query at a time; then each lane has a key's 128.
@@ -58,8 +63,7 @@ __global__ void __launch_bounds__(kThreads) kept_transposed_kernel(const __grid_
 #pragma unroll 1
   for (int w = 0; w < 4; ++w) {
     const uint64_t query = 128 * part + 32 * w + lane;
-    uint32_t x =
-        kept_word<kFours>(c.drop_below, key, (static_cast<uint64_t>(head) * c.tq + query) * c.tk + 32 * key_word);
+    uint32_t x = kept_word<kFours>(c.drop_below, key, c.number(head, query, 32 * key_word));
     // The 32 by 32 bits of the lanes are turned round: blocks beside the diagonal change places, by halves.
 #pragma unroll
     for (int s = 16; s > 0; s /= 2) {
@@ -98,21 +102,23 @@ void draw_kept(Options& o, const AttentionCall& c, int query_tile, int key_tile,
   const KeptCall k{static_cast<uint32_t*>(space.raw_data()),
                    rows * row_words,
                    static_cast<int>(row_words),
+                   static_cast<int>(c.heads),
                    static_cast<int>(heads),
                    static_cast<int>(c.tq),
                    static_cast<int>(c.tk),
                    static_cast<int>(key_words),
                    static_cast<int>(query_words),
                    o.drop_below,
-                   c.key};
+                   c.key,
+                   c.numbers};
   o.kept = k.words, o.kept_head = k.head_words, o.kept_row = k.row_words;
   const auto queue = [&](auto kernel) {
     kernel<<<cuda::blocks_for(threads, kThreads), kThreads, 0, cuda::stream()>>>(k);
   };
   if (transposed) {
-    c.tk % 4 == 0 ? queue(kept_transposed_kernel<true>) : queue(kept_transposed_kernel<false>);
+    o.fours ? queue(kept_transposed_kernel<true>) : queue(kept_transposed_kernel<false>);
   } else {
-    c.tk % 4 == 0 ? queue(kept_kernel<true>) : queue(kept_kernel<false>);
+    o.fours ? queue(kept_kernel<true>) : queue(kept_kernel<false>);
   }
 }
 

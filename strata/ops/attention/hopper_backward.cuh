@@ -337,9 +337,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       if (In::drawn(options)) {
         kept.load(options, static_cast<int64_t>(item.b) * c.heads + head, mask_row, row);
       } else if (In::drops(options)) {
-        const uint64_t number =
-            ((static_cast<uint64_t>(item.b) * c.heads + head) * c.tq + row) * given.tk + (key0 + 16 * warp);
-        kept.draw_transposed(options, random_key, number, given.tk, options.fours);
+        kept.draw_transposed(options, random_key, c.numbers.of(item.b, head, row, key0 + 16 * warp), c.numbers.query,
+                             options.fours);
       }
       wait(full_g + r.stage, r.parity);
       {

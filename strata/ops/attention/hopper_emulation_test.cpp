@@ -214,6 +214,12 @@ TEST_F(HopperAttention, ForwardEveryOption) {
   each_option(128, [](const Case& of) { check_forward<At128, kEveryOption, ShapeOf128>(of); });
   Case c{.tq = 66, .tk = 140, .dropout = 0.3, .drawn = false};  // numbers by fours
   check_forward<At64, kEveryOption, ShapeOf64>(c);
+  c.part = true;
+  check_forward<At64, kEveryOption, ShapeOf64>(c);
+  check_backward<At64, kEveryOption, BackwardOf64>(c);
+  c.tk = 137;
+  check_forward<At64, kEveryOption, ShapeOf64>(c);
+  check_backward<At64, kEveryOption, BackwardOf64>(c);
 }
 
 template <int kSet>

@@ -231,8 +231,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       if (In::drawn(options)) {
         kept.load(options, static_cast<int64_t>(b) * c.heads + h, mask_row, k0);
       } else if (In::drops(options)) {
-        const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
-        const uint64_t number[2] = {(rows + mask_row[0]) * given.tk + k0, (rows + mask_row[1]) * given.tk + k0};
+        const uint64_t number[2] = {c.numbers.of(b, h, mask_row[0], k0), c.numbers.of(b, h, mask_row[1], k0)};
         kept.draw(options, key, number, options.fours);
       }
     };

@@ -159,8 +159,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     if (In::drawn(options)) {
       kept.load(options, static_cast<int64_t>(b) * c.heads + h, mask_row, row);
     } else if (In::drops(options)) {
-      const uint64_t number = ((static_cast<uint64_t>(b) * c.heads + h) * c.tq + row) * given.tk + (key0 + 16 * warp);
-      kept.draw_transposed(options, random_key, number, given.tk, options.fours);
+      kept.draw_transposed(options, random_key, c.numbers.of(b, h, row, key0 + 16 * warp), c.numbers.query,
+                           options.fours);
     }
   };
   float sum[D / 2];
@@ -459,8 +459,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     if (In::drawn(options)) {
       kept.load(options, static_cast<int64_t>(b) * c.heads + h, mask_row, key);
     } else if (In::drops(options)) {
-      const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
-      const uint64_t number[2] = {(rows + mask_row[0]) * given.tk + key, (rows + mask_row[1]) * given.tk + key};
+      const uint64_t number[2] = {c.numbers.of(b, h, mask_row[0], key), c.numbers.of(b, h, mask_row[1], key)};
       kept.draw(options, random_key, number, options.fours);
     }
     const Distances distances(In::kEvery ? options.slope_of(b, h) : 0.f,

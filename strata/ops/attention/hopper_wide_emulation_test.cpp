@@ -148,7 +148,7 @@ TEST_F(HopperWideAttention, BackwardEveryOption) {
   with({.slopes = true});
   with({.soft_cap = 2});
   with({.sinks = true, .lengths = true});
-  with({.mask = Mask::boolean, .dropout = 0.3, .drawn = false, .slopes = true, .soft_cap = 30});
+  with({.mask = Mask::boolean, .dropout = 0.3, .drawn = false, .part = true, .slopes = true, .soft_cap = 30});
   with({.mask = Mask::added, .dropout = 0.3, .lengths = true});
   with({.mask = Mask::added, .mask_f32 = true, .slopes = true, .sinks = true});
 }

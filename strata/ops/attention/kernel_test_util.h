@@ -25,6 +25,7 @@ struct Case {
   bool mask_f32 = false;  // of added ones
   double dropout = 0;
   bool drawn = true;  // dropout's bits beforehand
+  bool part = false;  // weights have the numbers of a part of a larger call
   bool slopes = false, sinks = false, lengths = false, grad_lse = false;
   double soft_cap = 0;
   std::vector<std::array<int, 2>> sequences = {};  // queries and keys of each, where there are several in tq and tk
@@ -35,8 +36,8 @@ struct Case {
     return cat(sequences.size(), " sequences, ", batch, " x ", heads, " (", kv_heads, ") x ", tq, " x ", tk, " x ", d,
                causal ? ", causal" : "", ", window ", window, ", offset ", offset, ", mask ", static_cast<int>(mask),
                mask_of_batch, mask_of_head, mask_of_query, mask_of_key, mask_f32, ", dropout ", dropout,
-               drawn ? " drawn" : "", slopes ? ", slopes" : "", sinks ? ", sinks" : "", lengths ? ", lengths" : "",
-               ", cap ", soft_cap, ", seed ", seed);
+               drawn ? " drawn" : "", part ? " of a part" : "", slopes ? ", slopes" : "", sinks ? ", sinks" : "",
+               lengths ? ", lengths" : "", ", cap ", soft_cap, ", seed ", seed);
   }
 };
 
@@ -142,6 +143,11 @@ struct Problem {
     c.grad_out = grad_out.view(), c.grad_q = grad_q.view(), c.grad_k = grad_k.view(), c.grad_v = grad_v.view();
     c.lse = lse.data(), c.lse_head = of.tq;
     c.dropout = of.dropout, c.key = {123456789012345, 77, nullptr}, c.soft_cap = of.soft_cap;
+    c.numbers = WeightNumbers::whole(of.heads, of.tq, of.tk);
+    if (of.part) {
+      c.numbers = WeightNumbers::whole(of.heads + 3, of.tq + 10, of.tk + 16);
+      c.numbers.first = static_cast<int64_t>(c.numbers.of(0, 1, 5, 8));
+    }
     std::mt19937 random(9);
     const auto some = [&](int64_t n, float by) {
       std::vector<float> x(static_cast<size_t>(n));
@@ -222,7 +228,7 @@ struct Problem {
     if (of.sinks) o.sinks = sinks.data();
     o.kept_scale = static_cast<float>(1 / (1 - of.dropout));
     o.drop_below = static_cast<uint32_t>(std::ceil(static_cast<double>(static_cast<float>(of.dropout)) * 0x1p24)) << 8;
-    o.fours = of.tk % 4 == 0;
+    o.fours = c.numbers.fours();
     if (of.mask != Mask::none) make_seen(o, query_tile, key_tile, transposed);
     if (of.dropout > 0 && of.drawn) make_kept(o, query_tile, key_tile, transposed);
     return o;
@@ -271,7 +277,7 @@ struct Problem {
     o.kept = kept.data(), o.kept_head = rows * words, o.kept_row = static_cast<int>(words);
   }
   bool keeps(int64_t head, int64_t i, int64_t j) const {
-    const auto number = static_cast<uint64_t>((head * of.tq + i) * of.tk + j);
+    const uint64_t number = c.numbers.of(head / of.heads, head % of.heads, i, j);
     return uniform_f32(philox(c.key, number / 4)[number % 4]) >= static_cast<float>(of.dropout);
   }
   /// As mask_map() says it for a card.

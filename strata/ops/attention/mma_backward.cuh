@@ -185,12 +185,11 @@ __global__ void __launch_bounds__(BackwardShape<M, D, kOf>::kThreads, BackwardSh
       mask_scores<BC / 8>(flat, c, options, b, h, !kOfQuery, mask_row, first,
                           row + (kOfQuery ? c.offset : -c.offset) - first - 2 * (lane % 4));
       if (options.drop_below != 0) {
-        const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
         if constexpr (kOfQuery) {
-          const uint64_t number[2] = {(rows + mask_row[0]) * given.tk + first, (rows + mask_row[1]) * given.tk + first};
+          const uint64_t number[2] = {c.numbers.of(b, h, mask_row[0], first), c.numbers.of(b, h, mask_row[1], first)};
           kept.draw(options, key, number, options.fours && first % 4 == 0);
         } else {
-          kept.draw_transposed(options, key, (rows + first) * given.tk + warp_first, given.tk, options.fours);
+          kept.draw_transposed(options, key, c.numbers.of(b, h, first, warp_first), c.numbers.query, options.fours);
         }
       }
     }

@@ -260,6 +260,10 @@ void each_option(int64_t d, const Check& check) {
   with({.mask = Mask::added, .mask_f32 = true, .dropout = 0.3, .drawn = false, .lengths = true, .soft_cap = 30});
   Case fours{.tq = 40, .tk = 84, .d = d, .dropout = 0.3, .drawn = false};  // numbers by fours
   check(fours);
+  fours.part = true;
+  check(fours);
+  fours.tk = 81;
+  check(fours);
 }
 
 TEST_F(MmaAttention, ForwardOfSixteenBits) {

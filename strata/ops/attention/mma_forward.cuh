@@ -120,8 +120,7 @@ __global__ void __launch_bounds__(ForwardShape<M, D>::kThreads, ForwardShape<M, 
       mask_scores<BK / 8>(flat, c, options, b, h, false, mask_row, static_cast<int>(k0),
                           row + c.offset - k0 - 2 * (lane % 4));
       if (options.drop_below != 0) {
-        const uint64_t rows = (static_cast<uint64_t>(b) * c.heads + h) * c.tq;
-        const uint64_t number[2] = {(rows + mask_row[0]) * given.tk + k0, (rows + mask_row[1]) * given.tk + k0};
+        const uint64_t number[2] = {c.numbers.of(b, h, mask_row[0], k0), c.numbers.of(b, h, mask_row[1], k0)};
         kept.draw(options, key, number, options.fours && k0 % 4 == 0);
       }
     }

@@ -115,7 +115,7 @@ Options options_of(const AttentionCall& c, int query_tile, int key_tile, bool tr
   o.kept_scale = static_cast<float>(1 / (1 - c.dropout));
   // uniform_f32(bits) < p, without the conversion.
   o.drop_below = static_cast<uint32_t>(std::ceil(static_cast<double>(static_cast<float>(c.dropout)) * 0x1p24)) << 8;
-  o.fours = c.tk % 4 == 0;
+  o.fours = c.numbers.fours();
   if (c.mask == nullptr) return o;
 
   const int64_t batch = c.mask_stride[0] == 0 ? 1 : c.batch, heads = c.mask_stride[1] == 0 ? 1 : c.heads;

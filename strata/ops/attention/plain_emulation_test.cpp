@@ -111,7 +111,7 @@ TEST_F(PlainAttention, Options) {
   };
   with({.causal = true, .mask = Mask::boolean});
   with({.window = 70, .mask = Mask::added, .mask_of_query = false});
-  with({.causal = true, .dropout = 0.3, .slopes = true, .seed = 1});
+  with({.causal = true, .dropout = 0.3, .part = true, .slopes = true, .seed = 1});
   with({.soft_cap = 2});
   with({.sinks = true, .lengths = true});
   with({.mask = Mask::added, .mask_f32 = true, .dropout = 0.3, .lengths = true, .soft_cap = 30});

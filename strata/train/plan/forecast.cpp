@@ -63,11 +63,11 @@ struct Forecaster::Step {
     config.batch = std::max<int64_t>(config.batch / l.dp, 1);
     const int64_t pieces = l.pp > 1 ? ModelPipeline::pieces(layout.applied(whole), l.dp) : 1;
     rows = static_cast<double>(config.batch) / static_cast<double>(pieces);
-    tp = {1, l.tp}, cp = {l.tp, l.cp}, ep = {l.tp * l.cp, l.ep};
+    tp = {1, l.tp}, cp = {l.tp, l.cp}, ep = {1, l.ep};
     gradients = {l.tp, l.cp * l.dp};
     parted = l.dp > 1 ? Span{l.tp * l.cp, l.dp} : cp;
     replicas = l.dp > 1 ? cp : Span{};
-    experts = {l.tp * l.cp * l.ep, l.dp / l.ep};
+    experts = {l.ep, l.tp * l.cp * l.dp / l.ep};
     stages = {l.tp * l.cp * l.dp, l.pp};
   }
 };
@@ -151,7 +151,7 @@ void Forecaster::flat(const Step& s, Forecast& f) const {
     if (!travels || !shares) return;
     lanes.compute(p.moving(2 * all));  // to their places in buckets
     dense += all * (1 - (l.ep > 1 ? part : 0));
-    experts += l.ep > 1 ? all * part / static_cast<double>(l.ep) : 0;
+    experts += l.ep > 1 ? k.trained * p.gradient_size * part / static_cast<double>(l.ep) : 0;  // tp cuts none
     if (dense >= kBucket) reduce(std::exchange(dense, 0), false);
     if (experts >= kBucket) reduce(std::exchange(experts, 0), true);
   };

@@ -37,6 +37,8 @@ class Candidates {
       for (const int64_t cp : axis(p_.cp))
         for (const int64_t pp : axis(p_.pp)) {
           if (ranks_ % (tp * cp * pp) != 0) continue;
+          // Both together train, but what they take is not forecast well: they are for who asks for them.
+          if (tp > 1 && cp > 1 && (p_.tp == 1 || p_.cp == 1)) continue;
           ParallelLayout l{.dp = ranks_ / (tp * cp * pp), .tp = tp, .cp = cp, .pp = pp};
           if (p_.dp > 0 && p_.dp != l.dp) continue;
           shared(l);
@@ -49,7 +51,7 @@ class Candidates {
   void shared(ParallelLayout l) {
     // Ranks that share weights' parts: those of dp, or of cp alone.
     const bool sharing = l.dp > 1 || l.cp > 1;
-    const std::vector<int64_t> experts = config_.model.experts > 0 && config_.init.empty() ? divisors(l.dp) : std::vector<int64_t>{1};
+    const std::vector<int64_t> experts = config_.model.experts > 0 && config_.init.empty() ? divisors(l.dp * l.cp * l.tp) : std::vector<int64_t>{1};
     for (const int64_t zero : choices<int64_t>(p_.zero, 0, sharing ? std::vector<int64_t>{0, 1, 2, 3} : std::vector<int64_t>{0}))
       for (const int64_t ep : choices<int64_t>(p_.ep, 1, experts))
         for (const bool again : choices<bool>(p_.recompute, false, {false, true}))
