@@ -11,6 +11,7 @@
 
 #include "strata/autograd/offload_test_util.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/pressure.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/reduce/reduce.h"
 
@@ -103,6 +104,40 @@ TEST(OffloadToDisk, SpoiledBytesAreAnErrorOfBackward) {
   EXPECT_EQ(offload->stats().away_bytes, 0);
   EXPECT_EQ(gradients(mlp, leaves, offload), want);
   EXPECT_EQ(o.disk->bound().used, 0);
+}
+
+// A plan that keeps everything, where there is no room for that: what was saved first leaves after all, in forward and in
+// backward, and the numbers are the same. Nothing leaves where there is room.
+TEST(OffloadToDisk, WhatWasToStayLeavesWhereThereIsNoRoom) {
+  constexpr int64_t kEach = int64_t{1} << 20;
+  const Tensor x = leaf({kEach / 4});
+  const Loss chain = [](const TensorList& p) {
+    Tensor t = p[0];
+    for (int i = 0; i < 8; ++i) t = sin(t);
+    return sum(t);
+  };
+  const std::vector<std::string> want = gradients(chain, {x}, nullptr);
+  Tensor(x).set_grad({});
+  while (memory::relieve(Device::cpu(), int64_t{1} << 40)) {
+    // What kernels of other tests left with threads would be given first.
+  }
+  const Scratch dir;
+  OffloadOptions o = all_away();
+  o.away = SavedPlace::disk;
+  o.disk = dir.store();
+  const int64_t held = live();
+  // A gradient, what sin saved, its cosine and their product; and up to all that is saved besides.
+  for (int64_t room = 4; room <= 12; ++room) {
+    SCOPED_TRACE(room);
+    const auto offload = SavedTensorOffload::create(o);
+    offload->set_plan(OffloadPlan::of(std::vector<SavedPlace>(8, SavedPlace::keep)));
+    const int64_t before = memory::backend(Device::cpu()).set_limit(Device::cpu(), held + room * kEach + (64 << 10));
+    EXPECT_NO_THROW(EXPECT_EQ(gradients(chain, {x}, offload), want));
+    memory::backend(Device::cpu()).set_limit(Device::cpu(), before);
+    Tensor(x).set_grad({});
+    EXPECT_EQ(offload->stats().sent > 0, room < 9) << offload->stats().sent;
+    EXPECT_EQ(offload->stats().away_bytes, 0);
+  }
 }
 
 }  // namespace

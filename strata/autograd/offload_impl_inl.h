@@ -72,6 +72,7 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   void retire();
   bool relieve(Device wanted_of, int64_t bytes) noexcept override;
   int64_t let_go(int64_t bytes);
+  bool send_one_staying();
   void release(Slot& s);
   Recipes::FindSlot find_saved();
 
@@ -119,6 +120,7 @@ struct SavedTensorOffload::Impl final : memory::Reliever, std::enable_shared_fro
   int64_t most_live = 0, early_bytes = 0;
   std::deque<Wanted> wanted;
   std::deque<Wanted> early;  // fetched, and not yet asked for; the farthest last
+  Queue staying;             // by the plan, in the order of saving
   Queue brought;             // those that came back or were made again in this pass's backward
   // Bytes in use above which nothing is fetched early: what a request that found no room has taught.
   int64_t ceiling = std::numeric_limits<int64_t>::max();

@@ -37,6 +37,7 @@ void SavedTensorOffload::Impl::begin_pass() {
   ++stats.passes;
   seen.clear();
   brought.clear();
+  staying.clear();
   recipes.begin();
   marks.clear();
   order = 0;
@@ -228,9 +229,11 @@ std::shared_ptr<void> SavedTensorOffload::Impl::pack(const Tensor& t) {
       passes_measured = cold_passes = 0;
     }
   }
-  // Recipes read slots, so what comes before one has a slot; and a pass that is measured ends with its last slot.
+  // Recipes read slots, so what comes before one has a slot; and a pass that is measured ends with its last slot. What
+  // stays leaves where a request finds no room, but for a graph, whose memory is what it was captured with.
   const bool may_be_read = measuring || (options.recompute && place <= last_recomputed);
-  if (following && choice(place).place == SavedPlace::keep && !may_be_read) {
+  const bool may_leave = options.away != SavedPlace::keep && !cuda::capturing();
+  if (following && choice(place).place == SavedPlace::keep && !may_be_read && !may_leave) {
     seen[number] = {version, true, {}};
     stats.kept += bytes;
     retire();
@@ -294,6 +297,7 @@ void SavedTensorOffload::Impl::decide(const std::shared_ptr<Slot>& s) {
   s->release_at = chosen.release_at;
   if (chosen.place == SavedPlace::keep) {
     stay(*s, stats.kept);
+    if (options.away != SavedPlace::keep) staying.push_back(s);
   } else if (chosen.place == SavedPlace::recompute) {
     recipes.bind(*way.recipe, find_saved());
     const auto at = static_cast<size_t>(way.result);
@@ -376,8 +380,21 @@ int64_t SavedTensorOffload::Impl::let_go(int64_t bytes) {
   return given;
 }
 
-// Room is wanted now: those on their way out are waited for, first sent first, and of those that were to stay for a
-// while the oldest follow.
+// Of what was to stay and nobody uses now, the next that goes after all: what was saved first, which backward wants last.
+bool SavedTensorOffload::Impl::send_one_staying() {
+  while (!staying.empty()) {
+    const std::shared_ptr<Slot> s = staying.front().lock();
+    staying.pop_front();
+    if (!s || !s->source || s->parcel || s->source.use_count() > 1) continue;
+    s->place = options.away;
+    send(s);
+    if (s->leaving) return true;
+  }
+  return false;
+}
+
+// Room is wanted now: those on their way out are waited for, first sent first, of those that were to stay for a while the
+// oldest follow, and at last of those that were to stay.
 bool SavedTensorOffload::Impl::relieve(Device wanted_of, int64_t bytes) noexcept {
   const std::unique_lock guard(lock, std::try_to_lock);
   if (!guard || cuda::capturing() || !(wanted_of == device)) return false;
@@ -412,7 +429,7 @@ bool SavedTensorOffload::Impl::relieve(Device wanted_of, int64_t bytes) noexcept
         given += s->bytes;
       } else {
         if (!forward && !looking_ahead) given += let_go(bytes - given);
-        break;
+        if (given >= bytes || looking_ahead || !send_one_staying()) break;
       }
     }
   } catch (const Error& e) {  // what it holds stays held

@@ -183,14 +183,12 @@ struct BudgetScope::State {
   // As much elsewhere as can be, of what would not fit well beside activations: how the steps begin that nobody knows
   // yet.
   TierPlan thrifty() const {
-    const std::optional<Place> away = !device.is_cpu()       ? std::optional(Place::host)
-                                      : !budget.disk.empty() ? std::optional(Place::disk)
-                                                             : std::nullopt;
+    const Place away = !device.is_cpu() ? Place::host : !budget.disk.empty() ? Place::disk : Place::device;
     const int64_t weights = 2 * bytes_of_parameters(), state = optimizer ? optimizer->state_bytes() : 0;
     const auto place = [&](const std::string& key, bool leaves) {
       if (key == "host") return Place::host;
       if (key == "disk") return Place::disk;
-      return key == "auto" && away && leaves ? *away : Place::device;
+      return key == "auto" && leaves ? away : Place::device;
     };
     const bool bounded = budget.device > 0;
     TierPlan p{.budget = budget, .least = least_leaving(), .cheap_again = false};
@@ -218,9 +216,9 @@ struct BudgetScope::State {
     static std::vector<std::string> folders;
     const std::lock_guard lock(mutex);
     if (disk_known) return;
-    if (to.activations != Place::disk && to.state != Place::disk && to.parameters != Place::disk) return;
+    if (!Tiers::uses_disk(to, device)) return;
     try {
-      Tiers::use_disk(to);
+      Tiers::use_disk(to, device);
     } catch (const ValueError&) {
       if (folders != budget.disk) throw;
     }
@@ -238,9 +236,7 @@ struct BudgetScope::State {
     use_disk(to);
     if (optimizer && to.state == Place::device) optimizer->set_home({});
     if (to.parameters == Place::device) nn::move_parameters(model, Tier());
-    TierPlan bounded = to;
-    bounded.budget.device = 0;  // the bound is the scope's, from its beginning to its end
-    tiers.emplace(bounded, model, optimizer, device);
+    tiers.emplace(to, model, optimizer, device, false);  // the bound is the scope's, from its beginning to its end
     // Asked after all others: where they have given nothing.
     const int64_t last = wanted ? wanted->last.load() : 0;
     wanted = std::make_shared<Wanted>(device);
@@ -475,7 +471,7 @@ std::string BudgetScope::advice() const {
   std::string text = fmt::format(
       "the budget of {} was not enough: {} more were wanted when all that can be elsewhere was; "
       "device = \"{}MiB\" is the least to try",
-      bytes_text(s.budget.device), bytes_text(missing), (least + least / 10 >> 20) + 1);
+      bytes_text(s.budget.device), bytes_text(missing), ((least + least / 10) >> 20) + 1);
   if (s.device.is_cpu() && s.budget.disk.empty()) text += ", or disk = \"FOLDER\", which lets tensors leave memory";
   return text;
 }

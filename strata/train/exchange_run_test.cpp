@@ -26,6 +26,11 @@ bool has(const std::string& text, const std::string& piece) {
   return text.find(piece) != std::string::npos;
 }
 
+// A value of the option as settings have it.
+std::string text_of(const ExchangeOption& o, double value) {
+  return o.whole ? std::to_string(static_cast<int64_t>(value)) : cat(value);
+}
+
 std::string rule_of(const ExchangeRecord& r) {
   return cat("train.optimizer=", r.optimizers.empty() ? "adamw" : r.optimizers);
 }
@@ -44,10 +49,10 @@ TEST(ExchangeSettings, AreRefusedBesideWhatTheRecordSays) {
     }
     for (const ExchangeOption& o : distributed::exchange_options()) {
       const std::string key = cat("parallel.reduce_", o.name);
-      const std::string set = cat(key, "=", o.value({}) == o.min ? o.max : o.min);
+      const std::string set = cat(key, "=", text_of(o, o.value({}) == o.min ? o.max : o.min));
       if (r.reads(o.name)) {
         EXPECT_NO_THROW(parse_config("", "test", {kind, rule, set})) << set;
-        EXPECT_TRUE(has(refused({kind, rule, cat(key, "=", o.max * 2 + 1)}), key));
+        EXPECT_TRUE(has(refused({kind, rule, cat(key, "=", text_of(o, o.max * 2 + 1))}), key));
       } else {
         EXPECT_TRUE(has(refused({kind, rule, set}), cat(key, " is not read with parallel.reduce = ", r.name)));
       }

@@ -34,20 +34,30 @@ optim::StateHome home_of(const TierPlan& plan, Device device) {
   return home;
 }
 
+// Where saved tensors go that by the plan stay, when a step finds no room within its budget after all; keep: nowhere.
+SavedPlace last_place(const TierPlan& plan, Device device) {
+  if (plan.budget.device == 0 || plan.layers_at_once > 0) return SavedPlace::keep;
+  if (!device.is_cpu()) return SavedPlace::host;
+  return plan.budget.disk.empty() ? SavedPlace::keep : SavedPlace::disk;
+}
+
 }  // namespace
 
 Tier Tiers::weights_tier(const TierPlan& plan, Device device) {
   return tier_of(plan.parameters, device);
 }
 
-void Tiers::use_disk(const TierPlan& plan) {
-  if (plan.budget.disk.empty()) return;
-  if (plan.activations == Place::disk || plan.state == Place::disk || plan.parameters == Place::disk)
-    memory::use_disk({.directories = plan.budget.disk});
+bool Tiers::uses_disk(const TierPlan& plan, Device device) {
+  if (plan.budget.disk.empty()) return false;
+  return plan.activations == Place::disk || plan.state == Place::disk || plan.parameters == Place::disk ||
+         last_place(plan, device) == SavedPlace::disk;
+}
+void Tiers::use_disk(const TierPlan& plan, Device device) {
+  if (uses_disk(plan, device)) memory::use_disk({.directories = plan.budget.disk});
 }
 
-Tiers::Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* optimizer, Device device)
-    : plan_(plan), optimizer_(optimizer), device_(device) {
+Tiers::Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* optimizer, Device device, bool limits)
+    : plan_(plan), optimizer_(optimizer), device_(device), limits_(limits) {
   const optim::StateHome home = home_of(plan, device);
   if (plan.parameters != Place::device) {
     nn::StreamOptions o{.tier = tier_of(plan.parameters, device),
@@ -63,22 +73,28 @@ Tiers::Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* op
   }
   if (plan.state != Place::device) optimizer->set_home(home);
   set_near(plan.near);
-  if (plan.activations != Place::device && plan.layers_at_once == 0) {
-    OffloadOptions o{.away = plan.activations == Place::disk ? SavedPlace::disk : SavedPlace::host,
-                     .recompute = plan.cheap_again,
-                     .min_bytes = plan.least,
-                     .keep_bytes = plan.kept,
-                     .fetch_bytes = std::max<int64_t>(plan.window, int64_t{1} << 20),
-                     .host_bytes = plan.activations == Place::host ? plan.budget.host : 0,
-                     .most_kept = std::max<int64_t>(plan.kept, 1)};
-    if (plan.activations == Place::disk) o.disk = memory::disk();
+  const auto offload_to = [&](SavedPlace away, OffloadOptions o) {
+    o.away = away;
+    if (away == SavedPlace::disk) o.disk = memory::disk();
+    if (away == SavedPlace::host) o.host_bytes = plan.budget.host;
     offload_ = SavedTensorOffload::create(o);
-  }
+  };
+  const SavedPlace last = last_place(plan, device);
   if (!plan.calls.choices.empty()) {
-    offload_ = SavedTensorOffload::create({.away = SavedPlace::keep, .recompute = true});
+    offload_to(last, {.recompute = true});
     offload_->set_plan(plan.calls);
+  } else if (plan.activations != Place::device && plan.layers_at_once == 0) {
+    offload_to(plan.activations == Place::disk ? SavedPlace::disk : SavedPlace::host,
+               {.recompute = plan.cheap_again,
+                .min_bytes = plan.least,
+                .keep_bytes = plan.kept,
+                .fetch_bytes = std::max<int64_t>(plan.window, int64_t{1} << 20),
+                .most_kept = std::max<int64_t>(plan.kept, 1)});
+  } else if (last != SavedPlace::keep) {
+    offload_to(last, {.min_bytes = plan.least});
+    offload_->set_plan({});
   }
-  if (plan.budget.device > 0) limit_before_ = memory::backend(device).set_limit(device, plan.budget.device);
+  if (limits && plan.budget.device > 0) limit_before_ = memory::backend(device).set_limit(device, plan.budget.device);
 }
 
 // Those of the device whose bytes are near only while they are used.
@@ -96,7 +112,7 @@ void Tiers::set_near(int64_t bytes) const {
 }
 
 Tiers::~Tiers() {
-  if (plan_.budget.device > 0) memory::backend(device_).set_limit(device_, limit_before_);
+  if (limits_ && plan_.budget.device > 0) memory::backend(device_).set_limit(device_, limit_before_);
   set_near(0);
 }
 
@@ -156,9 +172,12 @@ std::string Tiers::summary() const {
   const auto add = [&](const std::string& text) { s += (s.empty() ? "" : "; ") + text; };
   if (offload_) {
     const OffloadStats o = offload_->stats();
-    add(fmt::format("activations: {} sent, {} fetched, {} computed again, {} kept, {:.3g} s waited", bytes_text(o.sent),
-                    bytes_text(o.fetched), bytes_text(o.recomputed), bytes_text(o.kept + o.forwarded),
-                    o.seconds_waited));
+    // One for the case that a step finds no room has nothing to tell where all did.
+    const bool planned = !plan_.calls.choices.empty() || plan_.activations != Place::device;
+    if (planned || o.sent > 0)
+      add(fmt::format("activations: {} sent, {} fetched, {} computed again, {} kept, {:.3g} s waited", bytes_text(o.sent),
+                      bytes_text(o.fetched), bytes_text(o.recomputed), bytes_text(o.kept + o.forwarded),
+                      o.seconds_waited));
     if (o.refused > 0) add(fmt::format("{} found no room elsewhere ({})", bytes_text(o.refused), o.last_failure));
   }
   if (streamed_) {

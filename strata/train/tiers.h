@@ -23,13 +23,16 @@ class Tiers {
   /// The tier in which the plan wants the model's weights: the TierScope in which to make it, so that a model larger
   /// than the device never has to be there whole. Tier() is the device's own.
   static Tier weights_tier(const TierPlan& plan, Device device);
-  /// Before anything is made on a disk: the store in the budget's folders.
-  static void use_disk(const TierPlan& plan);
+  /// Whether the budget's disk is used: something goes there by the plan, or the processor's saved tensors would where
+  /// a step finds no room after all.
+  static bool uses_disk(const TierPlan& plan, Device device);
+  /// Before anything is made on a disk: the store in the budget's folders, if it is used.
+  static void use_disk(const TierPlan& plan, Device device);
 
   /// Sends weights and state home; what the plan computes again is the caller's affair. Model and optimizer (nullptr
   /// where its state stays) must outlive it. Throws MemoryError, IoError, and ValueError for an optimizer that cannot
-  /// have the home that the plan wants.
-  Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* optimizer, Device device);
+  /// have the home that the plan wants. With `limits` the device's memory is bound to the budget while this lives.
+  Tiers(const TierPlan& plan, const nn::Module& model, optim::Optimizer* optimizer, Device device, bool limits = true);
   ~Tiers();
   Tiers(const Tiers&) = delete;
 
@@ -84,6 +87,7 @@ class Tiers {
   TierPlan plan_;
   optim::Optimizer* optimizer_;
   Device device_;
+  bool limits_;
   int64_t limit_before_ = 0;
   std::shared_ptr<SavedTensorOffload> offload_;
   std::unique_ptr<nn::Streamed> streamed_;

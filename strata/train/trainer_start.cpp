@@ -103,7 +103,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
     const auto most = static_cast<int64_t>(1.05 * static_cast<double>(plan_->budget.device));
     check<MemoryError>(plan_->fits || (plan_->budget.device > 0 && plan_->peak.device <= most), "train",
                        "no way was found that keeps to the budget:\n", to_text(*plan_));
-    Tiers::use_disk(*plan_);
+    Tiers::use_disk(*plan_, device_);
     if (options_.memory_check) require_room(*plan_, device_, config_);
   }
   part.emplace("model");
