@@ -4,6 +4,8 @@
 #include <fstream>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "strata/core/error.h"
 #include "strata/io/gguf_coding_inl.h"
 
@@ -124,19 +126,46 @@ GgufHeader read_gguf_header(const InputFile& file) {
   return parse(Source(file));
 }
 
+std::vector<std::string> gguf_parts(const std::string& path) {
+  constexpr std::string_view kEnding = ".gguf", kOf = "-of-";
+  constexpr size_t kDigits = 5, kTail = 1 + kDigits + kOf.size() + kDigits + kEnding.size();
+  constexpr int kMostParts = 10'000;
+  // "-00001-of-00003.gguf"
+  const auto number = [&](size_t at) {
+    int n = 0;
+    for (size_t i = at; i < at + kDigits; ++i)
+      n = n < 0 || path[i] < '0' || path[i] > '9' ? -1 : 10 * n + (path[i] - '0');
+    return n;
+  };
+  if (path.size() <= kTail || !path.ends_with(kEnding)) return {path};
+  const size_t begin = path.size() - kTail, of = begin + 1 + kDigits, last = of + kOf.size();
+  if (path[begin] != '-' || path.compare(of, kOf.size(), kOf) != 0) return {path};
+  const int which = number(begin + 1), count = number(last);
+  if (which < 1 || count < which || count > kMostParts) return {path};
+  std::vector<std::string> all;
+  for (int i = 1; i <= count; ++i) all.push_back(fmt::format("{}-{:05}{}", path.substr(0, begin), i, path.substr(of)));
+  return all;
+}
+
 std::string find_gguf(const std::string& path) {
   namespace fs = std::filesystem;
+  const auto begins_as_one = [](const std::string& file) {
+    char begin[kGguf.size()] = {};
+    std::ifstream(file, std::ios::binary).read(begin, sizeof begin);
+    return std::string_view(begin, sizeof begin) == kGguf;
+  };
   std::error_code error;
   if (fs::is_regular_file(path, error)) {
-    char begin[kGguf.size()] = {};
-    std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
-    return std::string_view(begin, sizeof begin) == kGguf ? path : "";
+    if (!begins_as_one(path)) return "";
+    const std::string first = gguf_parts(path)[0];
+    return begins_as_one(first) ? first : path;
   }
   std::string found;
   for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
     if (at->path().extension() != ".gguf") continue;
-    if (!found.empty()) return "";
-    found = at->path().string();
+    const std::string first = gguf_parts(at->path().string())[0];
+    if (!found.empty() && found != first) return "";
+    found = first;
   }
   return error ? "" : found;
 }

@@ -152,8 +152,13 @@ GgufHeader parse_gguf(std::span<const std::byte> file, std::string_view name);
 /// The same of a file, of which only that part is read.
 GgufHeader read_gguf_header(const InputFile& file);
 
-/// The GGUF file that a path names: itself where it is a file that begins as one, or the only *.gguf of a folder; empty
-/// where it is neither.
+/// The parts of a model that is split among files, in order: NAME-00001-of-00003.gguf and the others, as llama.cpp
+/// names them, whether they are there or not; `path` itself where it is not named so.
+std::vector<std::string> gguf_parts(const std::string& path);
+
+/// The GGUF file that a path names: itself where it is a file that begins as one, or the only *.gguf of a folder; of a
+/// split model its first part, whichever is named, or where a folder has nothing but its parts. Empty where it is none
+/// of these.
 std::string find_gguf(const std::string& path);
 
 /// Writes a GGUF file, whole or not at all (FileWriter): metadata and table first, then one tensor after the other, in

@@ -8,6 +8,8 @@
 #include <map>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "strata/core/error.h"
 #include "strata/io/fill.h"
 #include "strata/io/gguf.h"
@@ -45,13 +47,13 @@ std::string in_folder(const std::string& folder, std::string_view name) {
 std::string find_in(const std::string& folder) {
   for (const std::string_view name : kNames)
     if (const std::string path = in_folder(folder, name); exists(path)) return path;
-  std::vector<std::string> found;
+  std::set<std::string> found;  // of a split model its first part
   std::error_code ignored;
   for (auto it = fs::directory_iterator(folder, ignored); !ignored && it != fs::directory_iterator();
        it.increment(ignored))
-    if (it->path().filename().string().ends_with(kGgufEnding)) found.push_back(it->path().string());
+    if (it->path().filename().string().ends_with(kGgufEnding)) found.insert(gguf_parts(it->path().string())[0]);
   check<IoError>(found.size() < 2, kOp, quote(folder), " has ", found.size(), " GGUF files; name one of them");
-  if (!found.empty()) return found[0];
+  if (!found.empty()) return *found.begin();
   std::string names;
   for (const std::string_view name : kNames) names += cat(name, ", ");
   throw IoError(kOp, cat(quote(folder), " has no weights: ", names, "or a *", kGgufEnding, " file is wanted"));
@@ -81,12 +83,11 @@ bool is_index(const InputFile& file) {
   return first != std::string::npos && start[first] == '{' && length > file.size();
 }
 
-void refuse_part(const GgufMetadata& metadata, const std::string& path) {
-  const GgufValue* parts = metadata.find("split.count");
-  if (!parts) return;
-  const int64_t count = metadata.integer("split.count");
-  check<IoError>(count <= 1, kOp, quote(path), ": is one of ", count,
-                 " parts of a GGUF file; join them: llama-gguf-split --merge FIRST-PART WHOLE");
+// Of a split model: what llama.cpp's gguf-split writes into each part.
+constexpr std::string_view kPart = "split.no", kParts = "split.count", kTensors = "split.tensors.count";
+
+int64_t number_of(const GgufMetadata& metadata, std::string_view key, int64_t otherwise) {
+  return metadata.contains(key) ? metadata.integer(key) : otherwise;
 }
 
 }  // namespace
@@ -122,7 +123,6 @@ struct WeightFiles::State {
     std::vector<WeightEntry> found;
     if (kind == WeightsFormat::gguf) {
       GgufHeader header = read_gguf_header(input);
-      refuse_part(header.metadata, input.path());
       gguf = std::make_unique<GgufMetadata>(std::move(header.metadata));
       for (GgufEntry& e : header.entries)
         found.push_back({std::move(e.name), e.type, e.shape, 0, e.offset, e.nbytes, std::nullopt});
@@ -142,6 +142,43 @@ struct WeightFiles::State {
     entries = entries_of(input, format, metadata);
     files.push_back(input.path());
     inputs.push_back(std::move(input));
+    if (gguf && number_of(*gguf, kParts, 1) > 1) open_other_parts();
+  }
+
+  // Of a split GGUF model, whose part named was opened. The first says what the model is; each which it is.
+  void open_other_parts() {
+    const std::vector<std::string> parts = gguf_parts(files[0]);
+    const int64_t count = gguf->integer(kParts);
+    check<IoError>(static_cast<int64_t>(parts.size()) == count, kOp, quote(files[0]), ": is one of ", count,
+                   " parts of a GGUF model, and its name does not end in -00001-of-", fmt::format("{:05}", count),
+                   ".gguf, so the others are not found");
+    entries.clear(), files.clear(), inputs.clear();
+    std::unique_ptr<GgufMetadata> first;
+    std::set<std::string> names;
+    for (int64_t i = 0; i < count; ++i) {
+      const std::string& path = parts[static_cast<size_t>(i)];
+      check<IoError>(exists(path), kOp, quote(path), ": is missing, one of ", count, " parts of a GGUF model");
+      InputFile input(path);
+      check<IoError>(format_of(input) == WeightsFormat::gguf, kOp, quote(path), ": is no GGUF file, but one of ", count,
+                     " parts of a GGUF model");
+      Metadata none;
+      for (WeightEntry& e : entries_of(input, WeightsFormat::gguf, none)) {
+        check<IoError>(names.insert(e.name).second, kOp, quote(path), ": tensor ", quote(e.name),
+                       " is in an earlier part, too");
+        e.file = files.size();
+        entries.push_back(std::move(e));
+      }
+      const int64_t which = number_of(*gguf, kPart, -1), of = number_of(*gguf, kParts, 1);
+      check<IoError>(which == i && of == count, kOp, quote(path), ": says that it is part ", which + 1, " of ", of,
+                     ", part ", i + 1, " of ", count, " is wanted (were files swapped?)");
+      if (i == 0) first = std::move(gguf);
+      files.push_back(path);
+      inputs.push_back(std::move(input));
+    }
+    gguf = std::move(first);
+    const auto tensors = static_cast<int64_t>(entries.size());
+    check<IoError>(number_of(*gguf, kTensors, tensors) == tensors, kOp, quote(files[0]), ": says that the parts have ",
+                   number_of(*gguf, kTensors, tensors), " tensors, they have ", tensors);
   }
 
   // The files of an index, each checked against its lines.

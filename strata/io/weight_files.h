@@ -62,13 +62,14 @@ class WeightFiles {
  public:
   /// A folder, or one file: what it is, is seen by its content. In a folder the first of these is taken:
   /// model.safetensors, model.safetensors.index.json, adapter_model.safetensors, pytorch_model.bin,
-  /// pytorch_model.bin.index.json, adapter_model.bin, the only *.gguf. A path to an index's JSON is taken as well.
+  /// pytorch_model.bin.index.json, adapter_model.bin, the only *.gguf. A path to an index's JSON is taken as well. Of a
+  /// GGUF model in parts (gguf_parts) any may be named: all are read.
   ///
   /// Refused: names of an index that leave its folder, a shard that is missing or cut, an index's name that its shard
   /// has not, a tensor of a shard that the index has not or puts elsewhere; a safetensors header that is not right (its
   /// types are all of the format's), and what parse_gguf refuses; of PyTorch's files all but plain tensors in dicts, by
   /// the name of what was to be called: nothing is ever executed; their format from before the zip files; TorchScript;
-  /// parts of a split GGUF file.
+  /// a GGUF model of which a part is missing, says that it is another, or has a tensor of an earlier one.
   explicit WeightFiles(const std::string& path);
   ~WeightFiles();
   WeightFiles(WeightFiles&&) noexcept;
@@ -90,7 +91,7 @@ class WeightFiles {
   const WeightEntry& entry(std::string_view name) const;
   /// The free text of a safetensors header, of the first file. Empty for other formats.
   const Metadata& metadata() const;
-  /// What a GGUF file says of the model; nullptr for other formats.
+  /// What a GGUF file, or the first of its parts, says of the model; nullptr for other formats.
   const GgufMetadata* gguf() const;
 
   /// A copy, of its own dtype; blocks become f32. Throws DTypeError for a type that has no dtype, by its name.

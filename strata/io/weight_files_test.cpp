@@ -323,12 +323,68 @@ TEST(WeightFiles, ABooleanThatIsNoneIsRefused) {
   EXPECT_SAYS(message<IoError>([&] { files.tensor("m"); }), "tensor 'm' has a byte that is neither 0 nor 1");
 }
 
-TEST(WeightFiles, PartsOfASplitGgufFileAreRefused) {
-  const TempDir dir;
+// Numbers of its own for a tensor of this name.
+Tensor shifted(const std::string& name) {
+  return counted({8, 2}).narrow(0, name[0] - 'a', 3).contiguous();
+}
+
+// Part `which` of `of`, counted from 1, as llama.cpp's gguf-split writes it: the model's facts are in the first.
+void write_part(const std::string& path, int which, int of, const std::vector<std::string>& tensors, int all) {
   GgufMetadata m;
-  m.set("split.count", GgufValue::of(uint16_t{3}));
-  GgufWriter(dir / "x-00001-of-00003.gguf", m, {}).commit();
-  EXPECT_SAYS(refusal(dir / "x-00001-of-00003.gguf"), "is one of 3 parts of a GGUF file");
+  if (which == 1) m.set("general.architecture", GgufValue::of("llama"));
+  m.set("split.no", GgufValue::of(static_cast<uint16_t>(which - 1)));
+  m.set("split.count", GgufValue::of(static_cast<uint16_t>(of)));
+  m.set("split.tensors.count", GgufValue::of(static_cast<int32_t>(all)));
+  std::vector<StoredItem> items;
+  for (const std::string& name : tensors) items.push_back({name, &stored_type(DType::f32), {3, 2}});
+  GgufWriter out(path, m, items);
+  for (const std::string& name : tensors) out.write(shifted(name));
+  out.commit();
+}
+
+TEST(WeightFiles, AGgufModelInPartsIsReadAsOne) {
+  const TempDir dir;
+  const auto part = [&](int i) { return dir / ("x-0000" + std::to_string(i) + "-of-00003.gguf"); };
+  EXPECT_EQ(gguf_parts(part(2)), (std::vector{part(1), part(2), part(3)}));
+  for (const char* other : {"x.gguf", "-00001-of-00003.gguf", "x-00004-of-00003.gguf", "x-0001a-of-00003.gguf",
+                            "x-00000-of-00003.gguf", "x_00001-of-00003.gguf", "x-00001-to-00003.gguf", "x-00001-of-00003"})
+    EXPECT_EQ(gguf_parts(other), std::vector<std::string>{other});
+
+  const auto write = [&] {
+    write_part(part(1), 1, 3, {}, 3);  // of facts alone
+    write_part(part(2), 2, 3, {"b", "a"}, 3);
+    write_part(part(3), 3, 3, {"c"}, 3);
+  };
+  write();
+  for (const std::string& named : {part(1), part(2), part(3), dir.path()}) {
+    SCOPED_TRACE(named);
+    EXPECT_EQ(find_gguf(named), part(1));
+    const WeightFiles files(named);
+    EXPECT_EQ(files.files(), gguf_parts(part(1)));
+    EXPECT_EQ(files.gguf()->text("general.architecture"), "llama");
+    ASSERT_EQ(files.entries().size(), 3U);
+    for (const std::string name : {"a", "b", "c"})
+      EXPECT_EQ(bytes_of(files.tensor(name)), bytes_of(shifted(name))) << name;
+    EXPECT_EQ(files.entry("c").file, 2U);
+    EXPECT_EQ(files.bytes("b").numel(), 24);
+  }
+
+  std::filesystem::remove(part(2));
+  EXPECT_SAYS(refusal(part(1)), "00002-of-00003.gguf': is missing, one of 3 parts");
+  write_part(part(2), 3, 3, {"b", "a"}, 3);
+  EXPECT_SAYS(refusal(part(1)), "00002-of-00003.gguf': says that it is part 3 of 3, part 2 of 3 is wanted");
+  write_part(part(2), 2, 3, {"b", "c"}, 3);
+  EXPECT_SAYS(refusal(dir.path()), "00003-of-00003.gguf': tensor 'c' is in an earlier part, too");
+  write_part(part(2), 2, 3, {"b"}, 3);
+  EXPECT_SAYS(refusal(part(3)), "says that the parts have 3 tensors, they have 2");
+  write();
+  write_file(part(3), "not a model");
+  EXPECT_SAYS(refusal(part(1)), "00003-of-00003.gguf': is no GGUF file");
+  std::filesystem::remove(part(1));
+  EXPECT_SAYS(refusal(dir.path()), "00001-of-00003.gguf");
+  const TempDir other;
+  write_part(other / "y.gguf", 1, 3, {}, 3);
+  EXPECT_SAYS(refusal(other / "y.gguf"), "is one of 3 parts of a GGUF model, and its name does not end in");
 }
 
 TEST(WeightFiles, ManyThreadsReadAtATime) {

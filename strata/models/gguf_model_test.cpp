@@ -90,6 +90,38 @@ TEST(GgufModel, RoundTripsGiveTheSameModelOrAreRefused) {
   EXPECT_EQ(refused, kRefused.size());
 }
 
+// The same model in three parts, with its vocabulary in the first: whichever is named.
+TEST(GgufModel, InPartsIsTheSameModel) {
+  const Sample s = samples().front();
+  const io::TempDir dir, whole;
+  LanguageModel model(s.spec);
+  save_gguf(model, *s.family, s.spec, whole / "x.gguf", {.type = "F32"});
+  const io::WeightFiles files(whole / "x.gguf");
+  const size_t n = files.entries().size();
+  const auto part = [&](size_t i) { return dir / cat("x-0000", i + 1, "-of-00003.gguf"); };
+  for (size_t i = 0; i < 3; ++i) {
+    io::GgufMetadata m;
+    if (i == 0) m = *files.gguf();
+    m.set("split.no", io::GgufValue::of(static_cast<uint16_t>(i)));
+    m.set("split.count", io::GgufValue::of(uint16_t{3}));
+    m.set("split.tensors.count", io::GgufValue::of(static_cast<int32_t>(n)));
+    std::vector<io::StoredItem> items;
+    for (size_t e = n * i / 3; e < n * (i + 1) / 3; ++e)
+      items.push_back({files.entries()[e].name, files.entries()[e].type, files.entries()[e].shape});
+    io::GgufWriter out(part(i), m, items);
+    for (const io::StoredItem& item : items) out.write(files.tensor(item.name));
+    out.commit();
+  }
+  for (const std::string& named : {part(0), part(2), dir.path()}) {
+    const Pretrained again = load_pretrained(named);
+    EXPECT_EQ(to_string(again.spec), to_string(load_pretrained(whole / "x.gguf").spec));
+    const auto got = again.model->named_parameters();
+    const auto want = model.named_parameters();
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(equal(got[i].second, want[i].second)) << want[i].first;
+  }
+}
+
 // T5 as llama.cpp names it; its distance of relative positions is 128 there.
 TEST(GgufModel, EncoderDecoders) {
   const Family& family = family_named("t5");
