@@ -133,6 +133,121 @@ void decode_q6_k(const std::byte* from, int64_t blocks, float* __restrict to) {
   }
 }
 
+void decode_q4_1(const std::byte* from, int64_t blocks, float* __restrict to) {
+  for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 20, to += 32) {
+    const float d = half_at(b), m = half_at(b + 2);
+    for (int i = 0; i < 16; ++i) {
+      to[i] = d * static_cast<float>(b[4 + i] & 15) + m;
+      to[16 + i] = d * static_cast<float>(b[4 + i] >> 4) + m;
+    }
+  }
+}
+
+void five_bit_codes(const uint8_t* high, const uint8_t* low, uint8_t* codes) {
+  for (int i = 0; i < 16; ++i) {
+    codes[i] = static_cast<Byte>((low[i] & 15) | (high[i / 8] >> i % 8 & 1) << 4);
+    codes[16 + i] = static_cast<Byte>(low[i] >> 4 | (high[2 + i / 8] >> i % 8 & 1) << 4);
+  }
+}
+
+void decode_q5_0(const std::byte* from, int64_t blocks, float* __restrict to) {
+  Byte codes[32];
+  for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 22, to += 32) {
+    const float d = half_at(b);
+    five_bit_codes(b + 2, b + 6, codes);
+    for (int i = 0; i < 32; ++i) to[i] = d * static_cast<float>(codes[i] - 16);
+  }
+}
+
+void decode_q5_1(const std::byte* from, int64_t blocks, float* __restrict to) {
+  Byte codes[32];
+  for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 24, to += 32) {
+    const float d = half_at(b), m = half_at(b + 2);
+    five_bit_codes(b + 4, b + 8, codes);
+    for (int i = 0; i < 32; ++i) to[i] = d * static_cast<float>(codes[i]) + m;
+  }
+}
+
+void decode_q2_k(const std::byte* from, int64_t blocks, float* __restrict to) {
+  for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 84, to += 256) {
+    const float d = half_at(b + 80), dmin = half_at(b + 82);
+    for (int k = 0; k < 256; ++k) {
+      const Byte both = b[k / 16];
+      const int q = b[16 + k / 128 * 32 + k % 32] >> k % 128 / 32 * 2 & 3;
+      to[k] = d * static_cast<float>(both & 15) * static_cast<float>(q) - dmin * static_cast<float>(both >> 4);
+    }
+  }
+}
+
+void q3_k_scales(const uint8_t* block, int8_t* scales) {
+  const Byte* s = block + 96;  // eight bytes of low halves, four of upper two bits
+  for (int i = 0; i < 16; ++i)
+    scales[i] = static_cast<int8_t>(((s[i % 8] >> i / 8 * 4 & 15) | (s[8 + i % 4] >> i / 4 * 2 & 3) << 4) - 32);
+}
+
+void q3_k_codes(const uint8_t* block, uint8_t* codes) {
+  for (int k = 0; k < 256; ++k)
+    codes[k] = static_cast<Byte>((block[32 + k / 128 * 32 + k % 32] >> k % 128 / 32 * 2 & 3) |
+                                 (block[k % 32] >> k / 32 & 1) << 2);
+}
+
+void decode_q3_k(const std::byte* from, int64_t blocks, float* __restrict to) {
+  int8_t scales[16];
+  Byte codes[256];
+  for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 110, to += 256) {
+    const float d = half_at(b + 108);
+    q3_k_scales(b, scales);
+    q3_k_codes(b, codes);
+    for (int k = 0; k < 256; ++k) to[k] = d * static_cast<float>(scales[k / 16]) * static_cast<float>(codes[k] - 4);
+  }
+}
+
+void decode_iq4_nl(const std::byte* from, int64_t blocks, float* __restrict to) {
+  for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 18, to += 32) {
+    const float d = half_at(b);
+    for (int i = 0; i < 16; ++i) {
+      to[i] = d * static_cast<float>(kIq4Values[b[2 + i] & 15]);
+      to[16 + i] = d * static_cast<float>(kIq4Values[b[2 + i] >> 4]);
+    }
+  }
+}
+
+void iq4_xs_scales(const uint8_t* block, int8_t* scales) {
+  for (int i = 0; i < 8; ++i)
+    scales[i] = static_cast<int8_t>(
+        ((block[4 + i / 2] >> i % 2 * 4 & 15) | (block[2 + i / 4] >> i % 4 * 2 & 3) << 4) - 32);
+}
+
+void decode_iq4_xs(const std::byte* from, int64_t blocks, float* __restrict to) {
+  int8_t scales[8];
+  for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 136) {
+    const float d = half_at(b);
+    iq4_xs_scales(b, scales);
+    for (int part = 0; part < 8; ++part, to += 32) {
+      const Byte* q = b + 8 + part * 16;
+      const float ds = d * static_cast<float>(scales[part]);
+      for (int i = 0; i < 16; ++i) {
+        to[i] = ds * static_cast<float>(kIq4Values[q[i] & 15]);
+        to[16 + i] = ds * static_cast<float>(kIq4Values[q[i] >> 4]);
+      }
+    }
+  }
+}
+
+float mxfp4_scale(uint8_t e) {
+  return std::ldexp(1.0F, e - 128);
+}
+
+void decode_mxfp4(const std::byte* from, int64_t blocks, float* __restrict to) {
+  for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 17, to += 32) {
+    const float d = mxfp4_scale(b[0]);
+    for (int i = 0; i < 16; ++i) {
+      to[i] = d * static_cast<float>(kMxfp4Values[b[1 + i] & 15]);
+      to[16 + i] = d * static_cast<float>(kMxfp4Values[b[1 + i] >> 4]);
+    }
+  }
+}
+
 void encode_q8_0(const float* from, int64_t blocks, std::byte* to) {
   for (; blocks > 0; --blocks, from += 32, to += 34) {
     const float inverse = Scale(largest(from, "Q8_0") / 127, "Q8_0", to).inverse;

@@ -96,7 +96,21 @@ def torch_files():
     torch_file("protocol4", {"half": torch.ones(2, dtype=torch.float16), "step": 3, "none": None}, 4)
 
 
+def more_blocks():
+    drawn = np.random.default_rng(8)
+    scales = {Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q2_K: [80, 82], Q.Q3_K: [108], Q.IQ4_NL: [0], Q.IQ4_XS: [0], Q.MXFP4: []}
+    for q, places in scales.items():
+        raw = drawn.integers(0, 256, (1, gguf.GGML_QUANT_SIZES[q][1]), dtype=np.uint8)
+        for at in places:
+            raw[0, at:at + 2] = np.frombuffer(np.float16(drawn.standard_normal()).tobytes(), np.uint8)
+        for exponent in (0, 1, 2, 127, 254) if q == Q.MXFP4 else (None,):
+            if exponent is not None:
+                raw[0, 0] = exponent
+            line("decode", q.name, raw.tobytes().hex(), gguf.quants.dequantize(raw, q).astype("<f4").tobytes().hex())
+
+
 print("# Written by make_weight_cases.py; do not edit.")
 blocks()
 gguf_file()
 torch_files()
+more_blocks()

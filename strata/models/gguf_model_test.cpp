@@ -2,8 +2,10 @@
 
 #include "strata/models/gguf_model.h"
 
+#include <cmath>
 #include <filesystem>
 #include <map>
+#include <random>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -373,6 +375,65 @@ TEST_F(GgufFiles, AreOfEachTypeAndKeepTheirBytes) {
     const io::WeightFiles changed(again);
     EXPECT_LE((changed.rows("token_embd.weight", 5, 1).to(DType::f32) - 0.25).abs().max().item(), 0.02);
     EXPECT_EQ(bits(changed.bytes("blk.0.attn_q.weight")), bits(files.bytes("blk.0.attn_q.weight")));
+  }
+}
+
+// Types that are read, not made: matrices with a format stay packed, in those or in other codes, the others become
+// numbers; and they are written again byte for byte.
+TEST_F(GgufFiles, OfTypesThatOthersMakeAreRead) {
+  save_gguf(*model, family, spec, dir / "plain.gguf", {.type = "F32", .companions = folder()});
+  const io::WeightFiles plain(dir / "plain.gguf");
+  constexpr std::string_view kTypes[] = {"Q5_0", "IQ4_NL", "MXFP4", "Q4_1", "Q5_1", "Q3_K", "IQ4_XS", "Q2_K"};
+  std::map<std::string, std::string_view> type_of;
+  std::vector<io::StoredItem> items;
+  for (const io::WeightEntry& e : plain.entries()) {
+    items.push_back({e.name, e.type, e.shape});
+    if (e.shape.size() != 2 || e.name.find("blk.") != 0) continue;
+    // Those of q, k and v that are one matrix here get types of one format.
+    const io::StoredType* type = io::find_stored_type(kTypes[type_of.size() % std::size(kTypes)]);
+    if (e.name.find("attn_") != std::string::npos) type = io::find_stored_type(e.name.find("_q.") == std::string::npos ? "IQ4_NL" : "Q5_0");
+    if (e.shape[1] % type->block != 0) type = io::find_stored_type("MXFP4");
+    items.back().type = type;
+    type_of[e.name] = type->name;
+  }
+  io::GgufWriter out(dir / "x.gguf", *plain.gguf(), items);
+  std::mt19937 draw(5);
+  for (const io::StoredItem& item : items) {
+    if (!type_of.contains(item.name)) {
+      out.write(plain.tensor(item.name));
+      continue;
+    }
+    const auto block = static_cast<size_t>(item.type->block_bytes);
+    std::string bytes(static_cast<size_t>(*io::stored_bytes(*item.type, item.shape)), '\0');
+    for (char& c : bytes) c = static_cast<char>(draw());
+    for (size_t at = 0; at < bytes.size(); at += block) {  // small scales, wherever they are
+      const auto scale = [&](size_t place) { bytes[at + place] = '\x10'; };
+      if (item.type->name == "MXFP4") bytes[at] = 118;
+      else if (item.type->name == "Q3_K") scale(109);
+      else if (item.type->name == "Q2_K") scale(81), scale(83);
+      else scale(1), scale(item.type->name.ends_with("_1") ? 3 : 1);
+    }
+    out.write_bytes(std::as_bytes(std::span(bytes)));
+  }
+  out.commit();
+  const Pretrained packed = load_pretrained(dir / "x.gguf", {.dtype = DType::f32});
+  const Pretrained numbers = load_pretrained(dir / "x.gguf", {.dtype = DType::f32, .keep_packed = false});
+  size_t kept = 0;
+  for (const auto& [name, part] : packed.model->named_modules()) {
+    kept += nn::is_packed(part) ? 1 : 0;
+    EXPECT_TRUE(nn::is_packed(part) || !name.ends_with("attn.qkv")) << name;
+  }
+  EXPECT_GE(kept, 4U);
+  const Tensor want = logits(*numbers.model);
+  EXPECT_TRUE(std::isfinite(want.abs().max().item()));
+  EXPECT_LE((logits(*packed.model) - want).abs().max().item(), 1e-4 * want.abs().max().item());
+  for (const Pretrained* loaded : {&packed, &numbers}) {
+    save_gguf(*loaded, dir / "again.gguf");
+    const io::WeightFiles files(dir / "x.gguf"), again(dir / "again.gguf");
+    for (const io::WeightEntry& e : files.entries()) {
+      EXPECT_EQ(again.entry(e.name).type, e.type) << e.name;
+      EXPECT_TRUE(bits(again.bytes(e.name)) == bits(files.bytes(e.name))) << e.name;
+    }
   }
 }
 

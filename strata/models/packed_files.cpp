@@ -3,7 +3,6 @@
 #include "strata/models/packed_files.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "strata/models/packed_files_inl.h"
@@ -123,29 +122,6 @@ PackedPieces write_packed(const PackedScheme& scheme, const PackedWeight& weight
     weight.check(kWrite);
     return scheme.file->write(scheme, weight);
   });
-}
-
-PackedWeight packed_gguf(std::string_view type, const Tensor& bytes, int64_t rows, int64_t columns) {
-  constexpr std::string_view op = "packed_gguf";
-  std::string all;
-  for (const WeightFormat& f : weight_formats()) {
-    if (f.scaled) continue;
-    std::string name(f.name);
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    all += cat(all.empty() ? "" : ", ", name);
-    if (name != type) continue;
-    check<DTypeError>(bytes.dtype() == DType::u8, op, "bytes are u8, got ", bytes);
-    check<ShapeError>(rows >= 0 && columns >= 0 && columns < (int64_t{1} << 31) && columns % f.unit == 0 &&
-                          (rows == 0 || bytes.numel() / rows == f.row_bytes(columns)) &&
-                          bytes.numel() == rows * f.row_bytes(columns),
-                      op, type, " of [", rows, ", ", columns, "] wants columns in multiples of ", f.unit, " and ",
-                      f.row_bytes(columns), " bytes a row, got ", bytes);
-    PackedWeight w;
-    w.format = &f, w.rows = rows, w.columns = columns;
-    w.codes = bytes.contiguous().view({rows, f.row_bytes(columns)});
-    return w;
-  }
-  throw ValueError(op, cat("there is no type \"", type, "\"; there are ", all));
 }
 
 }  // namespace strata

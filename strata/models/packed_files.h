@@ -71,8 +71,13 @@ PackedWeight read_packed(const PackedScheme& scheme, const PackedPieces& pieces,
 /// storage_dtype). Throws ValueError for a weight that cannot be stored so.
 PackedPieces write_packed(const PackedScheme& scheme, const PackedWeight& weight, std::string_view layer);
 
-/// A matrix [rows, columns] of a GGUF file from its bytes [rows * row bytes] (u8), which it shares: `type` is "Q4_K";
-/// the types are weight_formats() that hold their scales. Throws ValueError, ShapeError.
+/// The format that products read matrices of a GGUF type in; nullptr where there is none, so that they are read as
+/// numbers. Q8_0, Q4_0, Q4_K, Q5_K, Q6_K: their blocks as they are. In more bits, with the same numbers to the bit:
+/// Q5_0 and IQ4_NL as Q8_0's blocks, Q3_K as Q6_K's, IQ4_XS and MXFP4 as int8 with a scale for each 32.
+const WeightFormat* packed_gguf_format(std::string_view type);
+/// A matrix [rows, columns] of a GGUF file from its bytes [rows * row bytes] (u8) in packed_gguf_format(type), which
+/// shares them where the blocks are its own. Throws ValueError for a type without a format, ShapeError, DTypeError,
+/// DeviceError for bytes on a card that are to be converted.
 PackedWeight packed_gguf(std::string_view type, const Tensor& bytes, int64_t rows, int64_t columns);
 
 }  // namespace strata

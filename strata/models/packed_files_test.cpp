@@ -2,6 +2,7 @@
 // decode.
 #include "strata/models/packed_files.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
@@ -301,7 +302,7 @@ TEST(PackedFiles, BlocksOfGgufAreTakenAsTheyAre) {
   const PackedWeight g = packed_gguf("Q4_0", w.codes.view({w.codes.numel()}), 3, 64);
   EXPECT_EQ(dequantize_weight(g).to_vector<float>(), dequantize_weight(w).to_vector<float>());
   EXPECT_EQ(g.codes.raw_data(), w.codes.raw_data());
-  EXPECT_NE(message([&] { packed_gguf("Q3_K", w.codes, 3, 64); }).find("Q8_0, Q4_0, Q4_K, Q5_K, Q6_K"),
+  EXPECT_NE(message([&] { packed_gguf("Q2_K", w.codes, 3, 64); }).find("Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, Q5_0"),
             std::string::npos);
   EXPECT_NE(message([&] { packed_gguf("Q4_0", w.codes, 3, 96); }).find("54 bytes a row"), std::string::npos);
   EXPECT_NE(message([&] { packed_gguf("Q4_K", w.codes, 3, 64); }).find("multiples of 256"), std::string::npos);
@@ -320,6 +321,34 @@ TEST(PackedFiles, BlocksOfGgufDecodeAsTheReaderOfFilesDoes) {
                    want.data());
     EXPECT_EQ(dequantize_weight(w).to_vector<float>(), want) << type;
   }
+}
+
+// Types without a format of their own: other codes, the same numbers to the bit.
+TEST(PackedFiles, BlocksOfGgufInOtherCodesAreTheSameNumbers) {
+  for (const auto& [type, format] : {std::pair("Q5_0", "q8_0"), {"IQ4_NL", "q8_0"}, {"Q3_K", "q6_k"}, {"IQ4_XS", "int8"},
+                                     {"MXFP4", "int8"}}) {
+    SCOPED_TRACE(type);
+    EXPECT_EQ(packed_gguf_format(type), &weight_format(format));
+    const io::StoredType& stored = *io::find_stored_type(type);
+    constexpr int64_t kRows = 5, kColumns = 768, kNumbers = kRows * kColumns;
+    Generator g(3);
+    Tensor bytes = randint(0, 256, {kNumbers / stored.block * stored.block_bytes}, DType::u8, g);
+    for (int64_t b = 0; b < kNumbers / stored.block; ++b) {  // scales that are numbers
+      uint8_t* const at = bytes.data<uint8_t>() + b * stored.block_bytes;
+      if (type == std::string("MXFP4")) at[0] = static_cast<uint8_t>(120 + at[0] % 8);
+      else at[type == std::string("Q3_K") ? 109 : 1] = static_cast<uint8_t>(0x2c + at[1] % 8);
+    }
+    const PackedWeight w = packed_gguf(type, bytes, kRows, kColumns);
+    w.check("test");
+    std::vector<float> want(kNumbers);
+    stored.decode(static_cast<const std::byte*>(bytes.raw_data()), kNumbers / stored.block, want.data());
+    EXPECT_EQ(dequantize_weight(w).to_vector<float>(), want);
+    const std::vector<double> exact = w.decode().to_vector<double>();
+    EXPECT_TRUE(std::ranges::equal(exact, want, [](double a, float b) { return static_cast<float>(a) == b; }));
+    EXPECT_NE(message([&] { packed_gguf(type, bytes, kRows, kColumns + 256); }).find("bytes a row"), std::string::npos);
+    EXPECT_EQ(packed_gguf(type, bytes.narrow(0, 0, 0), 0, kColumns).codes.numel(), 0);
+  }
+  EXPECT_EQ(packed_gguf_format("Q4_1"), nullptr);
 }
 
 }  // namespace

@@ -21,15 +21,6 @@ std::string key_of(const WeightRow& row) {
   return cat(row.parameter, '\n', row.name, '\n', row.gguf);
 }
 
-// GGUF's types whose blocks products read as they are.
-bool is_block_format(std::string_view type) {
-  return std::ranges::any_of(weight_formats(), [&](const WeightFormat& f) {
-    return !f.scaled && std::ranges::equal(f.name, type, [](char a, char b) {
-      return a == std::tolower(static_cast<unsigned char>(b));
-    });
-  });
-}
-
 bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.defined() != b.defined()) return false;
   if (!a.defined()) return true;
@@ -93,7 +84,7 @@ PackedRows::PackedRows(const nn::Module& module, const std::vector<WeightRow>& r
     if (!part.layer.ends_with(kWeight)) continue;
     if (gguf) {
       const io::WeightEntry* entry = files.find(part.layer);
-      if (!entry || !packable_.contains(row.parameter) || row.gguf_plus != 0 || !is_block_format(entry->type->name))
+      if (!entry || !packable_.contains(row.parameter) || row.gguf_plus != 0 || !packed_gguf_format(entry->type->name))
         continue;
       part.entries.push_back(part.layer);
     } else {
@@ -111,12 +102,14 @@ PackedRows::PackedRows(const nn::Module& module, const std::vector<WeightRow>& r
     places_[key_of(row)] = {row.parameter, all.size()};
     all.push_back(std::move(part));
   }
-  // Of GGUF a layer whose rows are of several types is the reader's; of a scheme its parts are decoded.
+  // Of GGUF a layer whose rows are of several formats is the reader's; of a scheme its parts are decoded.
   for (auto it = of_parameter_.begin(); it != of_parameter_.end();) {
     bool whole = it->second.size() == count[it->first];
     if (gguf)
       for (const Part& p : it->second)
-        whole = whole && files.entry(p.layer).type == files.entry(it->second[0].layer).type &&
+        whole = whole &&
+                packed_gguf_format(files.entry(p.layer).type->name) ==
+                    packed_gguf_format(files.entry(it->second[0].layer).type->name) &&
                 shown_rows(p.row.gguf_view, shapes.at(it->first)).has_value();
     if (gguf && !whole) {
       for (const Part& p : it->second) places_.erase(key_of(p.row));
