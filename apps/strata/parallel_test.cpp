@@ -360,6 +360,39 @@ TEST_F(Parallel, ARunGoesOnWithAnotherNumberOfRanks) {
   EXPECT_NEAR(m[19].loss, metrics("one")[19].loss, 1e-3);
 }
 
+// Random numbers belong to the batch's rows, whoever computes them: with dropout ranks learn what one learns, and go on
+// as one would.
+TEST_F(Parallel, DropoutDropsWhatOneRankWould) {
+  const std::string steps =
+      "--set train.eval_every=5 --set model.heads=4 --set model.dropout=0.2 --set train.sample_tokens=4 ";
+  const Result one = strata(train("one") + steps + "--steps 10");
+  ASSERT_EQ(one.status, 0) << one.output;
+  const auto want = metrics("one");
+  const auto expect_alike = [&](const std::string& out) {
+    const auto got = metrics(out);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(got[i].loss, want[i].loss, 1e-5) << out << ", step " << i + 1;
+      ASSERT_NEAR(got[i].grad_norm, want[i].grad_norm, 1e-4 * want[i].grad_norm) << out << ", step " << i + 1;
+    }
+  };
+  for (const auto& [out, ranks, more] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"zero", 2, "--set parallel.zero=3 --set parallel.recompute=true"},
+           {"uneven", 2, "--set 'parallel.shares=3 1'"},
+           {"cut", 4, "--set parallel.tp=2"},
+           {"stages", 4, "--set parallel.pp=2 --set parallel.schedule=zb-h1 --set parallel.recompute=true"}}) {
+    const Result r = strata(on(ranks, out) + steps + "--steps 10 " + more);
+    ASSERT_EQ(r.status, 0) << r.output;
+    expect_alike(out);
+  }
+  // Begun on two stages, ended on two ranks.
+  ASSERT_EQ(strata(on(2, "begun") + steps + "--steps 10 --set train.max_seconds=0.001 --set parallel.pp=2").status, 0);
+  const Result r = strata("launch -n 2 -- " + std::string(program()) + " train --resume --out " + (dir_ / "begun") +
+                          " --set train.max_seconds=0 --set parallel.pp=1 --set parallel.dp=2");
+  ASSERT_EQ(r.status, 0) << r.output;
+  expect_alike("begun");
+}
+
 // A rank that is to have less has fewer rows: the batch, and what is learned of it, are the same.
 TEST_F(Parallel, RowsAreSharedInAnyProportion) {
   const std::string steps = "--steps 10 --set train.eval_every=10 --set model.heads=4 --set train.accumulate=2 ";

@@ -37,7 +37,10 @@ struct CheckpointFrame::Refill final : SavedTensorHooks {
 };
 
 CheckpointFrame::CheckpointFrame()
-    : random_(default_generator().state()), device_(default_device()), autocast_(autocast_settings()) {}
+    : random_(default_generator().state()),
+      rows_(row_share()),
+      device_(default_device()),
+      autocast_(autocast_settings()) {}
 
 std::shared_ptr<void> CheckpointFrame::pack(const Tensor& t) {
   slots_.push_back({.version = t.version()});
@@ -57,6 +60,7 @@ void CheckpointFrame::recompute() {
     ~RandomState() { default_generator().set_state(outer); }
   } restore;
   default_generator().set_state(random_);
+  const RowShareScope rows(rows_);
   const auto refill = std::make_shared<Refill>(*this);
   GradMode on(true);
   DeviceScope device(device_);

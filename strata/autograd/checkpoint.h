@@ -11,6 +11,7 @@
 #include "strata/core/dtype.h"
 #include "strata/core/node.h"
 #include "strata/core/rng.h"
+#include "strata/core/row_share.h"
 
 namespace strata {
 namespace detail {
@@ -38,6 +39,7 @@ class CheckpointFrame : public SavedTensorHooks, public std::enable_shared_from_
 
   std::vector<Slot> slots_;
   RngKey random_;
+  RowShare rows_;
   Device device_;
   AutocastSettings autocast_;
 };

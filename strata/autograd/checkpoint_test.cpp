@@ -10,6 +10,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/recording.h"
 #include "strata/core/samples.h"
+#include "strata/core/row_share.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/dropout/dropout.h"
@@ -93,6 +94,19 @@ TEST(Checkpoint, EqualRandomNumbersAndAnUntouchedGenerator) {
   }
   EXPECT_GT(zeros, 400);
   EXPECT_LT(zeros, 600);
+}
+
+// Backward may run behind the scope that said whose rows they are.
+TEST(Checkpoint, NumbersOfAPartOfTheRows) {
+  Tensor x = ones({4, 100}, DType::f64).set_requires_grad();
+  Tensor y;
+  {
+    const RowShareScope rows({.first = 4, .own = 4, .all = 8});
+    y = checkpoint([](const Tensor& h) { return dropout(h * h, 0.5); }, x);
+  }
+  sum(y).backward();
+  const Doubles values = list(y), grads = list(x.grad());
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(grads[i], 2 * values[i]);
 }
 
 // The mask is drawn in the recomputation: what dropout's result is multiplied with depends on it.

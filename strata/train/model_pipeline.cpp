@@ -8,6 +8,8 @@
 #include "strata/core/node.h"
 #include "strata/core/rebind.h"
 #include "strata/core/recording.h"
+#include "strata/core/rng.h"
+#include "strata/core/row_share.h"
 #include "strata/dist/pipeline/partition.h"
 #include "strata/dist/pipeline/schedules.h"
 #include "strata/lab/step_costs.h"
@@ -125,6 +127,7 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
       group_(group),
       between_(config.dtype == "f32" ? model_->token_embedding.weight.dtype() : activation_dtype(config)),
       pieces_(pieces(config, distributed::size() / (config.parallel.pp * config.parallel.cp))) {
+  const RngKey drawn = default_generator().state();
   const pipeline::Table table =
       pipeline::make_table(config.parallel.schedule, group.size(), static_cast<int>(pieces_ * config.accumulate),
                            static_cast<int>(config.parallel.stages));
@@ -138,7 +141,41 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
   for (const auto& name : model_->table_names())
     tied_ = tied_ || (name == "token_embedding.weight" && model_->spec().tied);
   if (config.parallel.recompute) model_->set_recomputed_blocks(blocks);
+  const int64_t dp = distributed::size() / (config.parallel.pp * config.parallel.cp);
+  batch_ = config.batch;
+  rows_ = config.batch / (dp * pieces_);
+  count_draws(config);
+  default_generator().set_state(drawn);  // dry runs draw what the models' parameters take
   let_go();
+}
+
+// By forward passes of the whole batch on the meta device.
+void ModelPipeline::count_draws(const TrainConfig& config) {
+  const NoGrad guard;
+  const DeviceScope dry(Device::meta());
+  const std::shared_ptr<LanguageModel> model = decoder_of(make_tuned_model(config), "parallel.pp");
+  model->train();
+  const data::Batch batch = empty_batch(config, row_tokens(config));
+  const Generator& random = default_generator();
+  const RngKey before = random.state();
+  const int stages = train_->table().stages;
+  Tensor x = batch[0];
+  for (int s = 0; s < stages; ++s) {
+    draws_.push_back(random.state().offset - before.offset);
+    const bool last = s + 1 == stages;
+    x = model->part(x, s == 0, begins_[static_cast<size_t>(s)], begins_[static_cast<size_t>(s) + 1],
+                    last ? batch[1] : Tensor());
+  }
+  draws_.push_back(random.state().offset - before.offset);
+}
+
+void ModelPipeline::seed(RngKey base, int64_t part) {
+  random_ = base;
+  part_ = part;
+}
+void ModelPipeline::seed(RngKey base) {
+  random_ = base;
+  part_.reset();
 }
 
 bool ModelPipeline::is_here(int stage) const {
@@ -175,9 +212,16 @@ Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
   constexpr uint64_t kOdd = 0xbf58476d1ce4e5b9u;
   const pipeline::Table& table = train_->table();
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro)];
-  if (grad_enabled())
+  std::optional<RowShareScope> rows;
+  if (grad_enabled() && part_) {
+    const int64_t of_step = micro / pieces_, piece = micro % pieces_;
+    rows.emplace(RowShare{.first = (*part_ * pieces_ + piece) * rows_, .own = rows_, .all = batch_});
+    default_generator().set_state({random_.seed, random_.offset + static_cast<uint64_t>(of_step) * draws_.back() +
+                                                     draws_[static_cast<size_t>(stage)]});
+  } else if (grad_enabled()) {
     default_generator().set_state(
         {random_.seed + kOdd * static_cast<uint64_t>(1 + micro * table.stages + stage), random_.offset});
+  }
   const bool first = stage == 0, last = stage + 1 == table.stages;
   const Tensor y = model_->part(first ? batch[0] : x, first, begins_[static_cast<size_t>(stage)],
                                 begins_[static_cast<size_t>(stage) + 1], last ? batch[1] : Tensor());
@@ -229,6 +273,8 @@ Tensor ModelPipeline::step(const std::vector<data::Batch>& batches, optim::LossS
   last_ = last;
   run(*train_, pieces);
   last_ = nullptr;
+  if (part_)
+    default_generator().set_state({random_.seed, random_.offset + static_cast<uint64_t>(batches.size()) * draws_.back()});
   return total_loss();
 }
 

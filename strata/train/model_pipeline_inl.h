@@ -47,8 +47,11 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   /// elsewhere.
   Tensor tied() const { return tied_ && has_first_ ? model_->token_embedding.weight : Tensor(); }
 
-  /// Where random numbers of the next step begin; each micro-batch has others at each stage, whatever the schedule.
-  void seed(RngKey base) { random_ = base; }
+  /// Where random numbers of the next step begin, of which each micro-batch has those of its rows among all, whatever
+  /// the schedule: `part` of parallel.dp has these. Behind the step default_generator() is where one rank's would be.
+  void seed(RngKey base, int64_t part);
+  /// The same where ranks share positions: each micro-batch has others at each stage.
+  void seed(RngKey base);
   /// Forward and backward passes of a step, the loss scaled where there is a scaler: gradients of the mean over all
   /// rows. `last` is called before each action that adds to gradients, with whether it is its stage's last of the step.
   /// Returns the mean loss, f64, on every rank.
@@ -70,6 +73,7 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   Tensor forward(int stage, int micro, const Tensor& x) override;
   void before_gradients(const distributed::pipeline::Action& action) override;
   void let_go();
+  void count_draws(const TrainConfig& config);
   int stage_of(const std::string& parameter) const;
   bool is_here(int stage) const;
   void run(distributed::pipeline::Pipeline& pipeline, const std::vector<data::Batch>& micro_batches);
@@ -83,6 +87,9 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   bool tied_ = false, has_first_ = false, has_last_ = false;
   std::optional<distributed::pipeline::Pipeline> train_, forward_;
   RngKey random_;
+  std::optional<int64_t> part_;  // of the rows, where numbers belong to them
+  int64_t rows_ = 1, batch_ = 1;  // of a micro-batch, and of all ranks' batch
+  std::vector<uint64_t> draws_;  // of the stages before each, for a whole batch; behind them of all
   // Of the step that runs.
   std::vector<data::Batch> micro_batches_;
   optim::LossScaler* scaler_ = nullptr;

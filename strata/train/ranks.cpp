@@ -198,6 +198,7 @@ Ranks::Ranks(const TrainConfig& config)
   const int64_t pp = config.parallel.pp, cp = config.parallel.cp;
   experts_ = expert_ranks(config, dp);
   rows_ = shared_rows(config, dp);
+  batch_ = config.batch;
   sharing_ = sharded_options(config.parallel, dp > 1 ? dp : cp);
   // What adds up gradients gives whole ones.
   sharing_.average = pp == 1 && config.parallel.exact == 0 && config.parallel.reduce == "plain";
@@ -219,6 +220,14 @@ Ranks::Ranks(const TrainConfig& config)
   if (dp * cp > 1) group_ = &group(cp == 1 ? rows : dp == 1 ? "cp" : rows + "+cp");
 }
 Ranks::~Ranks() = default;
+
+RowShare Ranks::own_rows() const {
+  if (!group_ || size_ == 1 || context_ || exact_ || pipeline_) return {};
+  if (rows_.empty()) return {.first = rank_ * (batch_ / size_), .own = batch_ / size_, .all = batch_};
+  return {.first = std::accumulate(rows_.begin(), rows_.begin() + rank_, int64_t{0}),
+          .own = rows_[static_cast<size_t>(rank_)],
+          .all = batch_};
+}
 
 double Ranks::row_weight() const {
   if (rows_.empty()) return 1;
@@ -384,12 +393,14 @@ void Ranks::seed_step(int64_t seed, int64_t step) const {
   if (exact_)
     return default_generator().set_state(
         {static_cast<uint64_t>(seed), static_cast<uint64_t>(step) * ExactStep::kStepDraws});
-  if (!world_) return;
-  if (!group_ && !pipeline_) return;  // one part of the batch: the numbers of one rank
-  // A stream for each part of a batch, a stretch of it for each step: nothing of it has to be saved.
+  if (!context_) {  // the numbers of one rank, of which each has those of its rows
+    if (pipeline_) pipeline_->seed(default_generator().state(), rank_);
+    return;
+  }
+  // A stream for each rank's positions, a stretch of it for each step: nothing of it has to be saved.
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
-  const uint64_t part = context_ ? static_cast<uint64_t>(group_->rank()) : static_cast<uint64_t>(rank_);
-  const RngKey key{static_cast<uint64_t>(seed) + kOdd * (part + 1), static_cast<uint64_t>(step) << 40};
+  const RngKey key{static_cast<uint64_t>(seed) + kOdd * (static_cast<uint64_t>(group_->rank()) + 1),
+                   static_cast<uint64_t>(step) << 40};
   default_generator().set_state(key);
   if (pipeline_) pipeline_->seed(key);
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "strata/core/row_share.h"
 #include "strata/dist/context_parallel.h"
 #include "strata/dist/data_parallel.h"
 #include "strata/models/language_model.h"
@@ -70,6 +71,9 @@ class Ranks {
   int64_t size() const { return size_; }
   /// What shared_rows() says.
   const std::vector<int64_t>& rows() const { return rows_; }
+  /// The rows of each batch that this process computes, which random numbers belong to; all of them where they belong
+  /// to ranks (parallel.cp) or micro-batches (parallel.exact, parallel.pp, whose stages share rows by themselves).
+  RowShare own_rows() const;
   /// The weight of this process's rows in the ranks' average: 1 where all have as many.
   double row_weight() const;
   /// Whether this process writes checkpoints, metrics and reports.
@@ -145,6 +149,7 @@ class Ranks {
   ExpertRanks experts_;
   bool exactly_ = false;  // parallel.exact
   std::vector<int64_t> rows_;
+  int64_t batch_ = 1;  // rows of all
   bool leads_ = true, sequence_ = true;
   ParallelConfig parallel_;
   /// The whole parameters that this rank has to train: of a pipeline those of its stages.

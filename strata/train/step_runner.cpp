@@ -138,6 +138,7 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
 // The sum of the losses over their number.
 Tensor StepRunner::pass_after_pass(const std::vector<data::Batch>& batches) {
   const double share = ranks_.row_weight() / static_cast<double>(batches.size());
+  const RowShareScope rows(ranks_.own_rows());
   Tensor total;
   for (const data::Batch& batch : batches) {
     const Tiers::Pass pass(tiers_);
@@ -182,6 +183,7 @@ void StepRunner::repeat(const std::vector<data::Batch>& batches, double scale) {
     return exact->run(
         batches, [this](const data::Batch& b) { return loss(b); },
         [scale](const Tensor& l) { (l * Scalar(scale)).backward(); }, false);
+  const RowShareScope rows(ranks_.own_rows());
   for (const data::Batch& batch : batches) {
     const Ranks::Pass parts(ranks_);
     ranks_.last_pass(&batch == &batches.back());
