@@ -20,9 +20,11 @@ SHAPE = ["model.layers=4", "model.dim=128", "model.heads=4", "model.context=64",
 
 def ways(steps):
     warm = steps // 5
-    return [("plain", []), ("int8", []), ("int4", []), ("powersgd", []), ("onebit", [f"parallel.reduce_warmup={warm}"]), ("demo", []),
-            ("demo", ["parallel.reduce_decay=0.95"]), ("demo", ["train.optimizer=lion", "train.beta1=0", "train.lr=5e-4"]),
-            ("local_sgd", ["parallel.reduce_every=8"]), ("diloco", ["parallel.reduce_every=20"])]
+    lion = "train.optimizer=lion"  # whose steps are signs, too
+    return [("plain", []), ("int8", []), ("int4", []), ("powersgd", []), ("powersgd", ["parallel.reduce_rank=8"]),
+            ("onebit", [f"parallel.reduce_warmup={warm}"]), ("demo", [lion]), ("demo", [lion, "parallel.reduce_keep=32", "parallel.reduce_decay=0.99"]),
+            ("demo", [lion, "parallel.reduce_keep=64", "train.lr=3e-3"]), ("local_sgd", ["parallel.reduce_every=8"]),
+            ("diloco", ["parallel.reduce_every=20"])]
 
 
 def run(a, name, settings, folder):
@@ -59,7 +61,7 @@ def main():
         seconds = sorted(r.get("exchange_s", 0) for r in rows)[len(rows) // 2]
         what = " ".join(f"`{s}`" for s in settings)
         lines.append(f"| {name} {what} | {loss:.4f} | {100 * (loss / plain - 1):+.1f}% | "
-                     + (f"{sent:,.0f} | {whole / sent:.1f} | {1000 * seconds:.1f} |" if sent else "| 1 | |"))
+                     + (f"{sent:,.0f} | {whole / sent:.1f} | {1000 * seconds:.1f} |" if sent else " | 1 | |"))
         print(lines[-1], file=sys.stderr, flush=True)
     date = datetime.date.today().isoformat()
     page = "\n".join([
