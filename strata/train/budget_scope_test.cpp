@@ -23,6 +23,7 @@
 #include "strata/ops/ops.h"
 #include "strata/optim/optim.h"
 #include "strata/optim/record.h"
+#include "strata/train/tiers.h"
 
 namespace strata {
 namespace {
@@ -501,6 +502,45 @@ TEST_F(Budgets, UpdatesThatAreNoOptimizer) {
   MemoryConfig state = m;
   state.state = "disk";
   EXPECT_THROW(BudgetScope(decoder().net, state), ValueError);
+}
+
+// A plan by which all stays, in less than that takes: what was saved goes to the budget's disk, though the plan sends
+// nothing there, and the gradients are the same. Where there is room nothing goes, and nothing is told of it.
+TEST_F(Budgets, APlanThatWasTooLowCostsCopiesAndNoStep) {
+  const Program p = mlp();
+  manual_seed(2);
+  const Tensor x = randn(p.input);
+  const auto gradients = [&](const TierPlan& plan, std::string* told) {
+    Tiers::use_disk(plan, Device::cpu());
+    const Tiers tiers(plan, p.net, nullptr, Device::cpu());
+    manual_seed(3);
+    Tensor loss;
+    {
+      const Tiers::Forward forward(&tiers);
+      loss = p.loss(x);
+    }
+    loss.backward();
+    loss = Tensor();
+    if (told) *told = tiers.summary();
+    std::vector<Bits> all;
+    for (const Tensor& t : p.net.parameters()) {
+      all.push_back(bits(t.grad()));
+      Tensor(t).set_grad({});
+    }
+    return all;
+  };
+  memory::reset_peak(Device::cpu());
+  const int64_t before = memory::stats(Device::cpu()).live_total;
+  const std::vector<Bits> want = gradients({}, nullptr);
+  const int64_t whole = memory::stats(Device::cpu()).peak_total - before;
+  TierPlan plan{.budget = {.device = before + 2 * whole, .disk = {dir_.path()}}, .least = int64_t{64} << 10};
+  EXPECT_TRUE(Tiers::uses_disk(plan, Device::cpu()));
+  std::string told;
+  EXPECT_TRUE(gradients(plan, &told) == want);
+  EXPECT_EQ(told, "");
+  plan.budget.device = before + whole / 100 * 75;
+  EXPECT_TRUE(gradients(plan, &told) == want);
+  EXPECT_NE(told.find("activations: "), std::string::npos) << told;
 }
 
 }  // namespace
