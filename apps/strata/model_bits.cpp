@@ -42,7 +42,7 @@ bool set_low_bits(const nn::Module& module, const LowBits& options, bool numbers
   const DType own = parameters.empty() ? DType::f32 : parameters.front().second.dtype();
   bool changed = make;
   for (const auto& [name, part] : module.named_modules())
-    if (nn::is_packed(part) && (make || numbers || !nn::packed_weight(part).format->scaled)) {
+    if (nn::is_packed(part) && (make || numbers || !nn::packed_weights(part)[0].format->scaled)) {
       nn::unpack_linear(part, own);
       changed = true;
     }

@@ -68,8 +68,9 @@ class Numbers {
   bool has(const std::string& name) const { return parameters_.contains(name) || packed_.contains(name); }
   Shape shape(const std::string& name) const {
     if (const auto found = packed_.find(name); found != packed_.end()) {
-      const PackedWeight w = nn::packed_weight(found->second);
-      return {w.rows, w.columns};
+      Shape shape{0, 0};
+      for (const PackedWeight& w : nn::packed_weights(found->second)) shape = {shape[0] + w.rows, w.columns};
+      return shape;
     }
     return parameters_.at(name).shape();
   }
@@ -81,7 +82,7 @@ class Numbers {
     const auto found = packed_.find(name);
     if (found == packed_.end()) return parameters_.at(name);
     if (last_ != name) {
-      decoded_ = dequantize_weight(nn::packed_weight(found->second));
+      decoded_ = nn::dense_weight(nn::packed_weights(found->second));
       last_ = name;
     }
     return decoded_;

@@ -19,6 +19,7 @@
 #include "strata/models/encoder_decoder.h"
 #include "strata/models/export.h"
 #include "strata/models/model_test_util.h"
+#include "strata/nn/lora.h"
 #include "strata/nn/packed.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -435,6 +436,68 @@ TEST_F(GgufFiles, OfTypesThatOthersMakeAreRead) {
       EXPECT_TRUE(bits(again.bytes(e.name)) == bits(files.bytes(e.name))) << e.name;
     }
   }
+}
+
+// As llama.cpp's Q4_K_M has it: v of more bits than q and k, with which it is one matrix here. They stay packed, each in
+// its format, also through a state; adapters and what is written see the same numbers.
+TEST_F(GgufFiles, MatricesOfSeveralFormatsAreOneLayer) {
+  save_gguf(*model, family, spec, dir / "four.gguf", {.type = "Q4_K", .companions = folder()});
+  save_gguf(*model, family, spec, dir / "six.gguf", {.type = "Q6_K", .companions = folder()});
+  const io::WeightFiles four(dir / "four.gguf"), six(dir / "six.gguf");
+  const auto source = [&](const std::string& name) -> const io::WeightFiles& {
+    return name == "blk.0.attn_v.weight" || name == "blk.1.attn_q.weight" ? six : four;
+  };
+  std::vector<io::StoredItem> items;
+  for (const io::WeightEntry& e : four.entries()) items.push_back({e.name, source(e.name).entry(e.name).type, e.shape});
+  io::GgufWriter out(dir / "x.gguf", *four.gguf(), items);
+  for (const io::StoredItem& item : items) {
+    const Tensor bytes = source(item.name).bytes(item.name);
+    out.write_bytes({static_cast<const std::byte*>(bytes.raw_data()), static_cast<size_t>(bytes.numel())});
+  }
+  out.commit();
+
+  const Pretrained packed = load_pretrained(dir / "x.gguf", {.dtype = DType::f32});
+  const Pretrained numbers = load_pretrained(dir / "x.gguf", {.dtype = DType::f32, .keep_packed = false});
+  const auto layer = [](const Pretrained& p, const std::string& name) {
+    for (const auto& [n, part] : p.model->named_modules())
+      if (n == name) return part;
+    throw ValueError("test", name);
+  };
+  const auto formats = [&](const std::string& name) {
+    std::string all;
+    for (const PackedWeight& w : nn::packed_weights(layer(packed, name))) all += cat(w.format->name, ' ', w.rows, ' ');
+    return all;
+  };
+  EXPECT_EQ(formats("blocks.0.attn.qkv"), "q4_k 256 q4_k 128 q6_k 128 ");
+  EXPECT_EQ(formats("blocks.1.attn.qkv"), "q6_k 256 q4_k 128 q4_k 128 ");
+  const nn::Module qkv = layer(packed, "blocks.0.attn.qkv");
+  EXPECT_TRUE(equal(nn::dense_weight(nn::packed_weights(qkv)), layer(numbers, "blocks.0.attn.qkv").parameter("weight")));
+  EXPECT_THROW(nn::packed_weight(qkv), ValueError);
+  const Tensor want = logits(*numbers.model);
+  EXPECT_LE((logits(*packed.model) - want).abs().max().item(), 1e-4 * want.abs().max().item());
+
+  // Written again, and through a state.
+  save_gguf(packed, dir / "again.gguf");
+  const io::WeightFiles files(dir / "x.gguf"), again(dir / "again.gguf");
+  for (const io::WeightEntry& e : files.entries())
+    EXPECT_TRUE(bits(again.bytes(e.name)) == bits(files.bytes(e.name))) << e.name;
+  LanguageModel other(spec);
+  const nn::StateDict state = packed.model->state_dict();
+  EXPECT_TRUE(state.contains("blocks.0.attn.qkv.weight.2.q6_k.codes"));
+  nn::pack_from_state(other, state);
+  other.load_state_dict(state);
+  other.eval();
+  EXPECT_TRUE(equal(logits(other), logits(*packed.model)));
+  nn::StateDict lacks = state;
+  std::erase_if(lacks, [](const auto& item) { return item.first.find("qkv.weight.1.") != std::string::npos; });
+  EXPECT_THROW(nn::pack_from_state(LanguageModel(spec), lacks), ValueError);
+
+  // Adapters on it, and numbers again.
+  const nn::Lora lora(qkv, {{.of = {"v_proj", 384, 128}, .rank = 2, .alpha = 4}}, {.dora = true});
+  EXPECT_EQ(lora.parts()[0].magnitude.shape(), Shape{128});
+  nn::unpack_linear(layer(packed, "blocks.1.attn.qkv"));
+  EXPECT_TRUE(equal(layer(packed, "blocks.1.attn.qkv").parameter("weight"),
+                    layer(numbers, "blocks.1.attn.qkv").parameter("weight")));
 }
 
 // Rows that blocks do not divide, and what stays exact.

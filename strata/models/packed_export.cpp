@@ -116,7 +116,12 @@ PackedExport::PackedExport(const nn::Module& module, const Family& family, const
   std::map<std::string, PackedWeight> packed;
   for (const auto& [name, p] : module.named_parameters()) parameters_.insert(name);
   for (const auto& [name, part] : module.named_modules())
-    if (nn::is_packed(part)) packed.emplace(cat(name, kWeight), nn::packed_weight(part));
+    if (nn::is_packed(part)) {
+      const std::vector<PackedWeight> all = nn::packed_weights(part);
+      check(all.size() == 1, kOp, "\"", name, "\" is of matrices of several formats, ", all.front().format->name, " and ",
+            all.back().format->name, ": a folder has one kind of low-bit layer; nn::unpack_linear() first");
+      packed.emplace(cat(name, kWeight), all[0]);
+    }
   if (packed.empty() && !scheme_) return;
   if (scheme_ && !source.empty() && std::filesystem::exists(source)) {
     source_ = std::make_unique<io::WeightFiles>(source);

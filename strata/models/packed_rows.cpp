@@ -72,9 +72,9 @@ PackedRows::PackedRows(const nn::Module& module, const std::vector<WeightRow>& r
   for (const auto& [name, t] : module.named_parameters()) shapes.emplace(name, t.shape());
   for (const auto& [name, part] : module.named_modules())  // those that are packed already
     if (nn::is_packed(part)) {
-      const PackedWeight w = nn::packed_weight(part);
       packable_.insert(cat(name, kWeight));
-      shapes[cat(name, kWeight)] = {w.rows, w.columns};
+      Shape& shape = shapes[cat(name, kWeight)] = {0, 0};
+      for (const PackedWeight& w : nn::packed_weights(part)) shape = {shape[0] + w.rows, w.columns};
     }
   std::map<std::string, size_t> count;  // rows of each parameter
   for (const WeightRow& row : rows) {
@@ -102,15 +102,12 @@ PackedRows::PackedRows(const nn::Module& module, const std::vector<WeightRow>& r
     places_[key_of(row)] = {row.parameter, all.size()};
     all.push_back(std::move(part));
   }
-  // Of GGUF a layer whose rows are of several formats is the reader's; of a scheme its parts are decoded.
+  // Of GGUF a layer of which some rows have no format is the reader's; of a scheme its parts are decoded.
   for (auto it = of_parameter_.begin(); it != of_parameter_.end();) {
     bool whole = it->second.size() == count[it->first];
     if (gguf)
       for (const Part& p : it->second)
-        whole = whole &&
-                packed_gguf_format(files.entry(p.layer).type->name) ==
-                    packed_gguf_format(files.entry(it->second[0].layer).type->name) &&
-                shown_rows(p.row.gguf_view, shapes.at(it->first)).has_value();
+        whole = whole && shown_rows(p.row.gguf_view, shapes.at(it->first)).has_value();
     if (gguf && !whole) {
       for (const Part& p : it->second) places_.erase(key_of(p.row));
       it = of_parameter_.erase(it);
@@ -160,28 +157,51 @@ std::vector<PackedWeight> PackedRows::read_all(const std::vector<Part>& rows, co
   return parts;
 }
 
-// The parts as the one matrix that the parameter is; nothing where they cannot be.
-std::optional<PackedWeight> PackedRows::joined(const std::vector<PackedWeight>& parts, const std::vector<Part>& rows,
-                                               const Shape& shape) const {
-  std::vector<int64_t> ours;
-  for (const Part& p : rows) {
-    const auto shown = shown_rows(scheme_ ? p.row.view : p.row.gguf_view, shape);
-    if (!shown) return {};
-    ours.insert(ours.end(), shown->begin(), shown->end());
+// The parts as the matrix that the parameter is, or, where they are of several formats, as matrices below one another;
+// nothing where they cannot be either.
+std::vector<PackedWeight> PackedRows::joined(const std::vector<PackedWeight>& parts, const std::vector<Part>& rows,
+                                             const Shape& shape) const {
+  std::vector<std::vector<int64_t>> ours;  // of each part
+  std::vector<int64_t> from(static_cast<size_t>(shape[0]), -1);
+  int64_t count = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto shown = shown_rows(scheme_ ? rows[i].row.view : rows[i].row.gguf_view, shape);
+    if (!shown || count + static_cast<int64_t>(shown->size()) > shape[0]) return {};
+    for (const int64_t r : *shown) from[static_cast<size_t>(r)] = count++;
+    ours.push_back(*shown);
   }
-  std::vector<int64_t> from(ours.size(), -1);
-  if (static_cast<int64_t>(ours.size()) != shape[0]) return {};
-  for (size_t j = 0; j < ours.size(); ++j) from[static_cast<size_t>(ours[j])] = static_cast<int64_t>(j);
-  if (std::ranges::find(from, -1) != from.end()) return {};
-  for (const PackedWeight& p : parts)
-    if (p.format != parts[0].format || p.block_columns != parts[0].block_columns || p.columns != shape[1] ||
-        p.order.defined() != parts[0].order.defined() ||
+  if (count != shape[0] || std::ranges::find(from, -1) != from.end()) return {};
+  bool alike = true;
+  for (const PackedWeight& p : parts) {
+    if (p.columns != shape[1] || p.order.defined() != parts[0].order.defined() ||
         (p.order.defined() && p.order.to_vector<int32_t>() != parts[0].order.to_vector<int32_t>()))
       return {};
-  const PackedWeight w = concat_rows(parts);
-  if (std::ranges::is_sorted(from)) return w;
-  if (w.format->scaled && w.block_rows > 1) return {};
-  return take_rows(w, from_span<int64_t>(from, {shape[0]}));
+    alike = alike && p.format == parts[0].format && p.block_columns == parts[0].block_columns;
+  }
+  const auto in_order = [](const PackedWeight& w, const std::vector<int64_t>& order) -> std::optional<PackedWeight> {
+    if (std::ranges::is_sorted(order)) return w;
+    if (w.format->scaled && w.block_rows > 1) return {};
+    return take_rows(w, from_span<int64_t>(order, {static_cast<int64_t>(order.size())}));
+  };
+  if (alike) {
+    const std::optional<PackedWeight> one = in_order(concat_rows(parts), from);
+    return one ? std::vector{*one} : std::vector<PackedWeight>();
+  }
+  if (scheme_) return {};  // folders have one kind of low-bit layer
+  // Each part's rows side by side, in any order among themselves.
+  std::map<int64_t, PackedWeight> by_first;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto [least, most] = std::ranges::minmax(ours[i]);
+    if (most - least + 1 != static_cast<int64_t>(ours[i].size())) return {};
+    std::vector<int64_t> order(ours[i].size());
+    for (size_t j = 0; j < order.size(); ++j) order[static_cast<size_t>(ours[i][j] - least)] = static_cast<int64_t>(j);
+    const std::optional<PackedWeight> w = in_order(parts[i], order);
+    if (!w) return {};
+    by_first.emplace(least, *w);
+  }
+  std::vector<PackedWeight> all;
+  for (const auto& [first, w] : by_first) all.push_back(w);
+  return all;
 }
 
 void PackedRows::load(const nn::Module& module, const io::WeightFiles& files) const {
@@ -195,10 +215,11 @@ void PackedRows::load(const nn::Module& module, const io::WeightFiles& files) co
     const Tensor parameter = parameters.at(name);
     const Device device = parameter.is_meta() ? default_device() : parameter.device();
     const std::vector<PackedWeight> parts = read_all(rows, files);
-    const std::optional<PackedWeight> whole =
-        packable_.contains(name) ? joined(parts, rows, parameter.shape()) : std::nullopt;
-    if (whole) {
-      nn::pack_linear(modules.at(name.substr(0, name.size() - kWeight.size())), moved(*whole, device));
+    std::vector<PackedWeight> whole;
+    if (packable_.contains(name)) whole = joined(parts, rows, parameter.shape());
+    if (!whole.empty()) {
+      for (PackedWeight& w : whole) w = moved(w, device);
+      nn::pack_linear(modules.at(name.substr(0, name.size() - kWeight.size())), whole);
       continue;
     }
     later.erase(name);
@@ -218,9 +239,11 @@ bool PackedRows::holds(const nn::Module& module, const WeightRow& row, const io:
   const std::vector<Part>& rows = of_parameter_.at(name);
   for (const auto& [layer, part] : module.named_modules()) {
     if (cat(layer, kWeight) != name || !nn::is_packed(part)) continue;
-    const PackedWeight now = nn::packed_weight(part);
-    const std::optional<PackedWeight> whole = joined(read_all(rows, files), rows, {now.rows, now.columns});
-    return whole && same_bits(*whole, now);
+    const std::vector<PackedWeight> now = nn::packed_weights(part);
+    Shape shape{0, now[0].columns};
+    for (const PackedWeight& w : now) shape[0] += w.rows;
+    const std::vector<PackedWeight> whole = joined(read_all(rows, files), rows, shape);
+    return std::ranges::equal(whole, now, [](const PackedWeight& a, const PackedWeight& b) { return same_bits(a, b); });
   }
   for (const auto& [own, parameter] : module.named_parameters()) {
     if (own != name) continue;

@@ -23,8 +23,9 @@ std::string_view left_out_prefix(const Family& family, const io::WeightFiles& fi
 /// The rows of a parameter [.., columns] that a view of it shows, in order; nothing where it does not show whole rows.
 std::optional<std::vector<int64_t>> shown_rows(const WeightView& view, const Shape& shape);
 
-/// Rows whose weight is stored in low bits. A Linear whose rows all are, in one format, becomes packed; of others,
-/// embeddings and heads and layers of a format that cannot be joined, the numbers are decoded into the parameter.
+/// Rows whose weight is stored in low bits. A Linear whose rows all are becomes packed: as one matrix where they are of
+/// one format, else as several. Of others, embeddings and heads and layers whose matrices cannot be joined, the numbers
+/// are decoded into the parameter.
 class PackedRows {
  public:
   /// Looks at names and types only. Without `keep_packed` all numbers are decoded. Of GGUF's blocks those of layers
@@ -51,8 +52,8 @@ class PackedRows {
   };
   PackedWeight read(const Part& part, const io::WeightFiles& files) const;
   std::vector<PackedWeight> read_all(const std::vector<Part>& rows, const io::WeightFiles& files) const;
-  std::optional<PackedWeight> joined(const std::vector<PackedWeight>& parts, const std::vector<Part>& rows,
-                                     const Shape& shape) const;
+  std::vector<PackedWeight> joined(const std::vector<PackedWeight>& parts, const std::vector<Part>& rows,
+                                   const Shape& shape) const;
 
   std::optional<PackedScheme> scheme_;
   std::map<std::string, std::vector<Part>> of_parameter_;

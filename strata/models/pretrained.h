@@ -78,8 +78,8 @@ std::string read_pretrained_config(const std::string& path);
 /// parameters that no row fills; then nothing was read. ValueError as well where an output layer that is to be the
 /// embedding is another one: then parameters are filled.
 /// Where `scheme` is given, and of GGUF's blocks, low-bit matrices stay so in the layers that they are the weights of
-/// (nn::pack_linear) unless `keep_packed` is false; the head, embeddings, and layers made of matrices of several
-/// formats get their numbers.
+/// (nn::pack_linear) unless `keep_packed` is false; the head, embeddings, and layers of a folder that are made of matrices
+/// of several kinds get their numbers.
 void load_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files,
                   const std::optional<PackedScheme>& scheme = {}, bool keep_packed = true);
 

@@ -55,8 +55,9 @@ Tensor rows_of(const Tensor& weight, const LinearPart& part) {
 // [out, in] of a map whose weight may be packed.
 Shape shape_of(const Module& map) {
   if (!is_packed(map)) return map.parameter("weight").shape();
-  const PackedWeight w = packed_weight(map);
-  return {w.rows, w.columns};
+  Shape shape{0, 0};
+  for (const PackedWeight& w : packed_weights(map)) shape = {shape[0] + w.rows, w.columns};
+  return shape;
 }
 
 // B A scale, [rows, in] in f32.
@@ -95,7 +96,7 @@ Lora::Lora(const Module& map, const std::vector<LoraPart>& parts, const LoraOpti
   check(map.kind() == kMap, kOp, "adapters are for linear maps, not for a ", map.kind());
   const Shape shape = shape_of(map);
   if (is_packed(map))
-    inside_->packed = packed_weight(map);
+    inside_->packed = packed_weights(map);
   else
     inside_->weight = map.parameter("weight");
   for (const auto& [name, p] : map.named_parameters())
@@ -108,7 +109,7 @@ Lora::Lora(const Module& map, const std::vector<LoraPart>& parts, const LoraOpti
   std::vector<LinearPart> ranges;
   for (const LoraPart& p : parts) ranges.push_back(p.of);
   check_parts(map.path(), ranges, inside_->out);
-  const DeviceScope there(inside_->packed ? inside_->packed->codes.device() : inside_->weight.device());
+  const DeviceScope there(inside_->packed.empty() ? inside_->weight.device() : inside_->packed[0].codes.device());
   const memory::TagScope tag(memory::Tag::parameter);
   for (LoraPart p : parts) {
     check_part(p);
@@ -156,7 +157,7 @@ Tensor Lora::up() const {
 
 // The weight as a matrix: of a packed one, what its codes stand for.
 Tensor Lora::dense(DType dtype) const {
-  return inside_->packed ? dequantize_weight(*inside_->packed).to(dtype) : inside_->weight.to(dtype);
+  return inside_->packed.empty() ? inside_->weight.to(dtype) : dense_weight(inside_->packed).to(dtype);
 }
 
 // The lengths of the rows of the sum, a constant to the gradient (arXiv:2402.09353, section 4.3).
@@ -196,7 +197,7 @@ Tensor Lora::forward(const Tensor& x, const Tensor& y) const {
 
 void Lora::merge() const {
   check(!inside_->merged, "merge_lora", "the adapters of '", path(), "' are merged already");
-  check(!inside_->packed, "merge_lora", "the weight of '", path(),
+  check(inside_->packed.empty(), "merge_lora", "the weight of '", path(),
         "' is packed: unpack it (unpack_linear), or merge into the weights that it was made from");
   const NoGrad guard;
   const AutocastScope exact(DType::bf16, false);

@@ -85,7 +85,7 @@ class Lora : public Module {
  private:
   struct Inside {
     Tensor weight, bias;                 // the map's
-    std::optional<PackedWeight> packed;  // in the weight's place
+    std::vector<PackedWeight> packed;  // in the weight's place, one below the other
     std::vector<LoraPart> parts;
     int64_t in = 0, out = 0;
     Form form;

@@ -1,6 +1,7 @@
 #include "strata/nn/packed.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/lowbit/lowbit.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
@@ -35,10 +37,19 @@ Tensor& part_of(PackedWeight& w, std::string_view name, std::string_view op) {
 
 // What a packed Linear computes with.
 struct PackedForward final : detail::Replacement {
-  PackedWeight weight;  // its parts are the buffers: to(device) moves them
-  Tensor slot, bias;    // what was the parameter, and what still is one
+  std::vector<PackedWeight> weights;  // one below the other; their parts are the buffers: to(device) moves them
+  Tensor slot, bias;                  // what was the parameter, and what still is one
 
-  Tensor forward(const Tensor& x) const override { return packed_linear(x, weight, bias); }
+  Tensor forward(const Tensor& x) const override {
+    if (weights.size() == 1) return packed_linear(x, weights[0], bias);
+    TensorList columns;
+    int64_t first = 0;
+    for (const PackedWeight& w : weights) {
+      columns.push_back(packed_linear(x, w, bias.defined() ? bias.narrow(0, first, w.rows) : Tensor()));
+      first += w.rows;
+    }
+    return cat(columns, -1);
+  }
 };
 std::shared_ptr<const PackedForward> forward_of(const Module& module) {
   const detail::ModuleHooks* hooks = detail::ModuleHooks::of_module(module, false);
@@ -52,14 +63,21 @@ std::optional<Tensor> own_parameter(const Module& module, std::string_view name)
 }
 
 // Modules with the parts as buffers, which `w`'s become: "int4.codes" and so on. That the format's name is theirs too
-// keeps a state from being loaded into another format.
-Module holder_of(PackedWeight& w) {
+// keeps a state from being loaded into another format. Of several matrices each has a module, by its number.
+Module holder_of(std::vector<PackedWeight>& all) {
+  Module holder("PackedWeight");
+  for (size_t i = 0; all.size() > 1 && i < all.size(); ++i) {
+    std::vector<PackedWeight> one{all[i]};
+    holder.register_module(std::to_string(i), holder_of(one));
+    all[i] = one[0];
+  }
+  if (all.size() > 1) return holder;
+  PackedWeight& w = all[0];
   Module parts("PackedParts", cat(w.rows, " x ", w.columns));
   const memory::TagScope tag(memory::Tag::parameter);
   for (const auto& [name, t] : w.parts()) part_of(w, name, kPack) = parts.register_buffer(name, t);
   parts.register_buffer(std::string(kBlocks),
                         from_span<int64_t>(std::vector<int64_t>{w.columns, w.block_rows, w.block_columns}, {3}));
-  Module holder("PackedWeight");
   holder.register_module(std::string(w.format->name), parts);
   return holder;
 }
@@ -101,11 +119,24 @@ double norm_of(const Tensor& t) {
 }  // namespace
 
 void pack_linear(const Module& linear, const PackedWeight& weight) {
+  pack_linear(linear, std::vector<PackedWeight>{weight});
+}
+
+void pack_linear(const Module& linear, const std::vector<PackedWeight>& rows) {
   check(linear.kind() == "Linear", kPack, "wants a Linear, got a ", linear.kind(), " at \"", linear.path(), "\"");
-  weight.check(kPack);
+  check(!rows.empty(), kPack, "wants a matrix for \"", linear.path(), "\"");
+  Shape shape{0, rows[0].columns};
+  for (const PackedWeight& w : rows) {
+    w.check(kPack);
+    shape[0] += w.rows;
+    check<ShapeError>(w.columns == shape[1], kPack, "matrices for \"", linear.path(), "\" have ", shape[1], " and ",
+                      w.columns, " columns");
+    check<DeviceError>(w.codes.device() == rows[0].codes.device(), kPack, "codes for \"", linear.path(), "\" are ",
+                       rows[0].codes, " and ", w.codes);
+  }
   const NoGrad guard;
   auto made = std::make_shared<PackedForward>();
-  made->weight = weight;
+  made->weights = rows;
   if (const std::shared_ptr<const PackedForward> before = forward_of(linear)) {
     made->slot = before->slot, made->bias = before->bias;
   } else {
@@ -113,11 +144,11 @@ void pack_linear(const Module& linear, const PackedWeight& weight) {
     check(slot.has_value(), kPack, "the layer at \"", linear.path(), "\" has no parameter \"weight\"");
     made->slot = *slot, made->bias = own_parameter(linear, "bias").value_or(Tensor());
   }
-  check<ShapeError>(made->slot.shape() == Shape{weight.rows, weight.columns}, kPack, "the weight of \"", linear.path(),
-                    "\" is ", made->slot, ", the packed one [", weight.rows, ", ", weight.columns, "]");
-  check<DeviceError>(!made->bias.defined() || made->bias.device() == weight.codes.device() || made->bias.is_meta(),
-                     kPack, "the bias of \"", linear.path(), "\" is ", made->bias, ", codes are ", weight.codes);
-  const Module holder = holder_of(made->weight);
+  check<ShapeError>(made->slot.shape() == shape, kPack, "the weight of \"", linear.path(), "\" is ", made->slot,
+                    ", the packed one ", shape);
+  check<DeviceError>(!made->bias.defined() || made->bias.device() == rows[0].codes.device() || made->bias.is_meta(),
+                     kPack, "the bias of \"", linear.path(), "\" is ", made->bias, ", codes are ", rows[0].codes);
+  const Module holder = holder_of(made->weights);
   detail::ModuleHooks& hooks = *detail::ModuleHooks::of_module(linear, true);
   detail::ModuleHooks::forget(linear, "weight");
   Module(linear).register_module("weight", holder);
@@ -129,10 +160,24 @@ void pack_linear(const Module& linear, const PackedWeight& weight) {
 bool is_packed(const Module& module) {
   return forward_of(module) != nullptr;
 }
-PackedWeight packed_weight(const Module& linear) {
+std::vector<PackedWeight> packed_weights(const Module& linear) {
   const std::shared_ptr<const PackedForward> forward = forward_of(linear);
   check(forward != nullptr, "packed_weight", "the ", linear.kind(), " at \"", linear.path(), "\" is not packed");
-  return forward->weight;
+  return forward->weights;
+}
+PackedWeight packed_weight(const Module& linear) {
+  const std::vector<PackedWeight> all = packed_weights(linear);
+  check(all.size() == 1, "packed_weight", "the Linear at \"", linear.path(), "\" has ", all.size(),
+        " matrices, one below the other: packed_weights() gives them");
+  return all[0];
+}
+
+Tensor dense_weight(const std::vector<PackedWeight>& rows, DType dtype) {
+  check(!rows.empty(), "dense_weight", "wants a matrix");
+  if (rows.size() == 1) return dequantize_weight(rows[0], dtype);
+  TensorList all;
+  for (const PackedWeight& w : rows) all.push_back(dequantize_weight(w, dtype));
+  return cat(all, 0);
 }
 
 void unpack_linear(const Module& linear, DType dtype) {
@@ -140,7 +185,7 @@ void unpack_linear(const Module& linear, DType dtype) {
   check(forward != nullptr, "unpack_linear", "the ", linear.kind(), " at \"", linear.path(), "\" is not packed");
   const NoGrad guard;
   const memory::TagScope tag(memory::Tag::parameter);
-  const Tensor dense = dequantize_weight(forward->weight, dtype);
+  const Tensor dense = dense_weight(forward->weights, dtype);
   detail::ModuleHooks::of_module(linear, true)->instead = nullptr;
   detail::ModuleHooks::forget(linear, "weight");
   show(forward->slot, dense);
@@ -153,14 +198,24 @@ void pack_from_state(const Module& module, const StateDict& state) {
   constexpr std::string_view op = "pack_from_state";
   std::map<std::string, Module> modules;
   for (const auto& [name, part] : module.named_modules()) modules.emplace(name, part);
+  std::map<std::string, std::map<int64_t, PackedWeight>> several;  // by layer
   for (const auto& [name, blocks] : state) {
-    // "<layer>.weight.<format>.blocks", or without a layer.
+    // "<layer>.weight.<format>.blocks", or without a layer; of several matrices "<layer>.weight.<number>.<format>.blocks".
     const std::string end = cat(".", kBlocks);
     if (!name.ends_with(end)) continue;
     const std::string path = name.substr(0, name.size() - end.size());
     const size_t dot = path.rfind('.');
     if (dot == std::string::npos) continue;
-    const std::string slot = path.substr(0, dot);
+    std::string slot = path.substr(0, dot);
+    int64_t number = -1;
+    if (const size_t before = slot.rfind('.'); before != std::string::npos) {
+      const char* const end_of = slot.data() + slot.size();
+      const auto [end_at, error] = std::from_chars(slot.data() + before + 1, end_of, number);
+      if (error == std::errc() && end_at == end_of && number >= 0)
+        slot.resize(before);
+      else
+        number = -1;
+    }
     if (slot != "weight" && !slot.ends_with(".weight")) continue;
     const std::string layer = slot == "weight" ? "" : slot.substr(0, slot.size() - std::string_view(".weight").size());
     const auto found = modules.find(layer);
@@ -176,7 +231,17 @@ void pack_from_state(const Module& module, const StateDict& state) {
       if (it->first != name) part_of(w, std::string_view(it->first).substr(prefix.size()), op) = it->second;
     check(w.codes.defined() && w.codes.dim() == 2, op, "\"", prefix, "codes\" is ", w.codes, ", wants a matrix");
     w.rows = w.codes.size(0);
-    pack_linear(found->second, w);
+    if (number < 0) pack_linear(found->second, w);
+    else several[layer].emplace(number, w);
+  }
+  for (const auto& [layer, by_number] : several) {
+    std::vector<PackedWeight> rows;
+    for (const auto& [number, w] : by_number) {
+      check(number == static_cast<int64_t>(rows.size()), op, "\"", layer, ".weight\" has a matrix ", number, " and no ",
+            rows.size());
+      rows.push_back(w);
+    }
+    pack_linear(modules.at(layer), rows);
   }
 }
 

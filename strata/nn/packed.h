@@ -22,10 +22,17 @@ namespace strata::nn {
 /// Throws ValueError for another kind of module, and for one whose weight others share or read by themselves
 /// (MultiheadAttention's); ShapeError, DeviceError; and as PackedWeight::check().
 void pack_linear(const Module& linear, const PackedWeight& weight);
+/// The same of matrices of several formats, one below the other: q, k and v of a file that gives v more bits. Their parts
+/// in the state are "weight.0.q4_k.codes", "weight.1.q6_k.codes" and so on. Throws ValueError for none.
+void pack_linear(const Module& linear, const std::vector<PackedWeight>& rows);
 /// Whether a module is a Linear with a packed weight.
 bool is_packed(const Module& module);
-/// Its weight. ValueError where it is not packed.
+/// Its weight. ValueError where it is not packed, or of several matrices.
 PackedWeight packed_weight(const Module& linear);
+/// Its matrices, one below the other; one where all of it is of one format. ValueError where it is not packed.
+std::vector<PackedWeight> packed_weights(const Module& linear);
+/// The numbers that the codes of such matrices stand for, [rows, columns].
+Tensor dense_weight(const std::vector<PackedWeight>& rows, DType dtype = DType::f32);
 /// Gives it a parameter "weight" of `dtype` again, frozen, with the numbers that the codes stand for.
 void unpack_linear(const Module& linear, DType dtype = DType::f32);
 

@@ -69,8 +69,8 @@ int64_t product_workspace(const nn::Module& model, int64_t rows, DType dtype) {
   int64_t packed = 0;
   for (const auto& [name, layer] : model.named_modules()) {
     if (!nn::is_packed(layer)) continue;
-    const PackedWeight w = nn::packed_weight(layer);
-    packed = std::max(packed, cpu::lowbit_workspace(w.rows, w.columns, dtype, rows));
+    for (const PackedWeight& w : nn::packed_weights(layer))
+      packed = std::max(packed, cpu::lowbit_workspace(w.rows, w.columns, dtype, rows));
   }
   return packed + (dtype == DType::bf16 ? dense_scratch(model, rows) : 0);
 }
@@ -78,7 +78,8 @@ int64_t product_workspace(const nn::Module& model, int64_t rows, DType dtype) {
 int64_t largest_rounded(const nn::Module& model, DType dtype) {
   int64_t most = 0;
   for (const auto& [name, layer] : model.named_modules())
-    if (nn::is_packed(layer)) most = std::max(most, nn::packed_weight(layer).rows * nn::packed_weight(layer).columns);
+    if (nn::is_packed(layer))
+      for (const PackedWeight& w : nn::packed_weights(layer)) most = std::max(most, w.rows * w.columns);
   constexpr int64_t kReader = int64_t{16} << 20;
   const int64_t bytes = most * size_of(dtype), wide = dtype == DType::f32 ? 0 : most * size_of(DType::f32);
   return bytes + std::max(wide, std::min(bytes, kReader));
