@@ -111,16 +111,10 @@ TEST(OffloadToDisk, SpoiledBytesAreAnErrorOfBackward) {
 TEST(OffloadToDisk, WhatWasToStayLeavesWhereThereIsNoRoom) {
   constexpr int64_t kEach = int64_t{1} << 20;
   const Tensor x = leaf({kEach / 4});
-  const Loss chain = [](const TensorList& p) {
-    Tensor t = p[0];
-    for (int i = 0; i < 8; ++i) t = sin(t);
-    return sum(t);
-  };
+  const Loss chain = sines(8);
   const std::vector<std::string> want = gradients(chain, {x}, nullptr);
   Tensor(x).set_grad({});
-  while (memory::relieve(Device::cpu(), int64_t{1} << 40)) {
-    // What kernels of other tests left with threads would be given first.
-  }
+  give_all_back();
   const Scratch dir;
   OffloadOptions o = all_away();
   o.away = SavedPlace::disk;

@@ -244,9 +244,7 @@ TEST(Offload, BackwardLetsGoOfWhatItWantsLater) {
   EXPECT_EQ(offload->stats().recomputed, 4 * bytes);
   // At the beginning of backward all four are there, with a gradient of each of two.
   x.set_grad({});
-  while (memory::relieve(Device::cpu(), int64_t{1} << 40)) {
-    // What kernels of other tests left with threads would be given first.
-  }
+  give_all_back();
   const int64_t held = live();
   const int64_t before = memory::backend(Device::cpu()).set_limit(Device::cpu(), held + 5 * bytes + (64 << 10));
   const int64_t made = offload->stats().recomputed;
@@ -259,18 +257,12 @@ TEST(Offload, BackwardLetsGoOfWhatItWantsLater) {
 TEST(Offload, BackwardRunsWithinWhatItsCallsTake) {
   constexpr int64_t kEach = int64_t{1} << 20;
   const Tensor x = leaf({kEach / 4});
-  const Loss chain = [](const TensorList& p) {
-    Tensor t = p[0];
-    for (int i = 0; i < 8; ++i) t = sin(t);
-    return sum(t);
-  };
+  const Loss chain = sines(8);
   const std::vector<std::string> want = gradients(chain, {x}, nullptr);
   OffloadOptions o = all_away();
   o.fetch_bytes = int64_t{1} << 30;
   Tensor(x).set_grad({});
-  while (memory::relieve(Device::cpu(), int64_t{1} << 40)) {
-    // What kernels of other tests left with threads would be given first.
-  }
+  give_all_back();
   const int64_t held = live();
   // A gradient, what sin saved, its cosine and their product; and halves of one more.
   for (int64_t halves = 8; halves <= 18; ++halves) {

@@ -12,6 +12,7 @@
 #include "strata/autograd/offload.h"
 #include "strata/core/samples.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/pressure.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -96,6 +97,20 @@ inline Tensor mlp(const TensorList& p) {
 inline TensorList mlp_leaves(DType dtype = DType::f32) {
   return {leaf({7, 9}, 1, dtype), leaf({33, 9}, 2, dtype), leaf({33}, 3, dtype), leaf({21, 33}, 4, dtype),
           leaf({21}, 5, dtype)};
+}
+
+// A chain of sines, each of which saves its argument.
+inline Loss sines(int calls) {
+  return [calls](const TensorList& p) {
+    Tensor t = p[0];
+    for (int i = 0; i < calls; ++i) t = sin(t);
+    return sum(t);
+  };
+}
+// What kernels of other tests left with threads would be given first.
+inline void give_all_back() {
+  while (memory::relieve(Device::cpu(), int64_t{1} << 40)) {
+  }
 }
 
 }  // namespace strata
