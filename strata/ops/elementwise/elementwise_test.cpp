@@ -382,7 +382,11 @@ TEST(Gradients, KinksAndTies) {
   Tensor base = f32({0, 0}).set_requires_grad(), e = f32({2, 0}).set_requires_grad();
   sum(pow(base, e)).backward();
   EXPECT_EQ(floats(base.grad()), (std::vector<float>{0, 0}));
-  EXPECT_EQ(floats(e.grad())[0], 0);
+  EXPECT_EQ(floats(e.grad()), (std::vector<float>{0, 0}));
+  Tensor up = f32({0, 2, 0}).set_requires_grad(), right = f32({0, 0, 4}).set_requires_grad();
+  sum(atan2(up, right)).backward();
+  EXPECT_EQ(floats(up.grad()), (std::vector<float>{0, 0, 0.25f}));
+  EXPECT_EQ(floats(right.grad()), (std::vector<float>{0, -0.5f, 0}));
   Tensor h = full({1}, 2.0, DType::bf16).set_requires_grad();
   sum(pow(h, full({1}, 3.0, DType::bf16))).backward();
   EXPECT_EQ(h.grad().dtype(), DType::bf16);

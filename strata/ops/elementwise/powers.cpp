@@ -34,9 +34,10 @@ const BinaryOp pow_op{binary<Map::pow>({
     .backward =
         [](Backward& bw, const Tensor& a, const Tensor& b) {
           if (bw.needs(0)) bw.set(0, bw.gy() * where(b == 0, 0, b * pow(a, b - 1)));
-          // 0^b stays 0 for every b > 0, although log(0) is infinite.
+          // 0^b stays 0 for every b > 0, although log(0) is infinite; and at b = 0, too, the slope is that of the right
+          // side.
           if (bw.needs(1))
-            bw.set(1, bw.gy() * where(a == 0, where(b > 0, zeros_like(b), full_like(b, -INFINITY)), bw.y() * log(a)));
+            bw.set(1, bw.gy() * where(a == 0, where(b >= 0, zeros_like(b), full_like(b, -INFINITY)), bw.y() * log(a)));
         },
     .autocast = Autocast::full,
     .cost = [](const Tensor& a, const Tensor& b) { return map_cost(30, a, a, b); },
@@ -203,11 +204,12 @@ const BinaryOp atan2_op{binary<Map::atan2>(
     {
         .schema = "atan2(Tensor a, Tensor b) -> Tensor",
         .aliases = "arctan2",
-        .doc = "The angle of the point (b, a) in (-pi, pi].",
+        .doc = "The angle of the point (b, a) in (-pi, pi]. Its gradient at (0, 0) is 0.",
         .saves = "a b",
         .backward =
             [](Backward& bw, const Tensor& a, const Tensor& b) {
-              const Tensor scaled = bw.gy() / (square(a) + square(b));
+              const Tensor length = square(a) + square(b);
+              const Tensor scaled = bw.gy() / where(length == 0, 1, length);  // at (0, 0), which has no slope: 0
               if (bw.needs(0)) bw.set(0, scaled * b);
               if (bw.needs(1)) bw.set(1, -(scaled * a));
             },
