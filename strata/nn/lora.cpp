@@ -284,6 +284,12 @@ std::vector<std::string> add_lora(const Module& root, const LoraOptions& o, cons
       if (is_named(path, p) || is_named(part.name, p)) any = used.insert(p).second || true;
     return any;
   };
+  // Of patterns that give a rank or an alpha, those that name something that gets an adapter.
+  std::set<std::string> given;
+  const auto give = [&](const auto& patterns, const std::string& path, const LinearPart& part) {
+    for (const auto& [pattern, value] : patterns)
+      if (is_named(path, pattern) || is_named(part.name, pattern)) given.insert(pattern);
+  };
   std::vector<std::pair<const LinearMap*, std::vector<LoraPart>>> wanted;
   std::vector<std::string> names;
   for (const LinearMap& m : maps) {
@@ -292,6 +298,8 @@ std::vector<std::string> add_lora(const Module& root, const LoraOptions& o, cons
       const bool targeted = named(o.targets, m.path, p) || o.targets.empty(), left_out = named(o.exclude, m.path, p);
       if (!targeted || left_out) continue;
       LoraPart part{.of = p, .A = {}, .B = {}, .magnitude = {}};
+      give(o.rank_pattern, m.path, p);
+      give(o.alpha_pattern, m.path, p);
       part.rank = picked(o.rank_pattern, m.path, p, o.rank);
       part.alpha = picked(o.alpha_pattern, m.path, p, o.alpha);
       check_part(part);
@@ -304,7 +312,14 @@ std::vector<std::string> add_lora(const Module& root, const LoraOptions& o, cons
   for (const std::string& pattern : o.targets)
     check(used.contains(pattern), op, "no linear map of the ", root.kind(), " is named '", pattern, "'; ",
           names_of(maps));
+  const auto check_given = [&](const auto& patterns, std::string_view what) {
+    for (const auto& [pattern, value] : patterns)
+      check(given.contains(pattern), op, "no linear map that gets an adapter is named '", pattern, "', which is given ",
+            what, "; the ", root.kind(), ": ", names_of(maps));
+  };
   check(!wanted.empty(), op, "no linear map of the ", root.kind(), " is left to adapt; ", names_of(maps));
+  check_given(o.rank_pattern, "a rank");
+  check_given(o.alpha_pattern, "an alpha");
   Module(root).requires_grad(false);
   for (const auto& [map, own] : wanted) Lora(map->module, own, o);
   return names;

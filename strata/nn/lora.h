@@ -43,7 +43,8 @@ struct LoraOptions {
   /// Patterns (is_named()) for a map's path or its parts' names; empty: all but those that `exclude` names.
   std::vector<std::string> targets = {};
   std::vector<std::string> exclude = {};
-  /// Other ranks and alphas for the parts that a pattern names; the first that does counts.
+  /// Other ranks and alphas for the parts that a pattern names; the first that does counts. Each must name one that gets an
+  /// adapter (ValueError).
   std::vector<std::pair<std::string, int64_t>> rank_pattern = {};
   std::vector<std::pair<std::string, double>> alpha_pattern = {};
 };

@@ -266,6 +266,10 @@ TEST(Lora, PatternsThatNameNothingAndBadPartsAreRefused) {
   EXPECT_THROW(add_lora(net, {.alpha = NAN, .targets = {}}), ValueError);
   EXPECT_THROW(add_lora(net, {.dropout = 1, .targets = {}}), ValueError);
   EXPECT_THROW(add_lora(net, {.targets = {}, .rank_pattern = {{"2", -1}}}), ValueError);
+  // A rank or an alpha for what is not there, or gets no adapter, would have no effect.
+  EXPECT_THROW(add_lora(net, {.targets = {}, .rank_pattern = {{"3", 2}}}), ValueError);
+  EXPECT_THROW(add_lora(net, {.targets = {"0"}, .rank_pattern = {{"2", 2}}}), ValueError);
+  EXPECT_THROW(add_lora(net, {.targets = {}, .alpha_pattern = {{"3", 2.0}}}), ValueError);
   EXPECT_THROW(add_lora(net, {.targets = {}}, {{"0", {{"q", 0, 3}, {"k", 2, 2}}}}), ValueError);
   EXPECT_THROW(add_lora(net, {.targets = {}}, {{"0", {{"q", 0, 7}}}}), ValueError);
   EXPECT_THROW(add_lora(net, {.targets = {}}, {{"0", {{"q", -1, 2}}}}), ValueError);

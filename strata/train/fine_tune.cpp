@@ -51,6 +51,19 @@ std::vector<std::pair<std::string, double>> values_of(const std::string& text, s
   return all;
 }
 
+// The words between dots that names of weights are made of, without numbers: "attn, bias, blocks".
+std::string parts_of_names(const nn::Module& model) {
+  std::set<std::string> words;
+  for (const auto& [name, p] : model.named_parameters())
+    for (size_t at = 0, end = 0; at < name.size(); at = end + 1) {
+      end = std::min(name.find('.', at), name.size());
+      if (end > at && (name[at] < '0' || name[at] > '9')) words.insert(name.substr(at, end - at));
+    }
+  std::string text;
+  for (const std::string& w : words) text += (text.empty() ? "" : ", ") + w;
+  return text;
+}
+
 // The parameters that one of the patterns names; each must name some.
 std::set<std::string> named(const nn::Module& model, const std::string& patterns, std::string_view key) {
   std::set<std::string> names;
@@ -61,7 +74,8 @@ std::set<std::string> named(const nn::Module& model, const std::string& patterns
       found = true;
       names.insert(name);
     }
-    check(found, key, "the model has no weight named '", pattern, "'");
+    check(found, key, "the model has no weight named '", pattern, "'; names have the parts ",
+          found ? std::string() : parts_of_names(model));
   }
   return names;
 }

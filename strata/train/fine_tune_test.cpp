@@ -323,7 +323,23 @@ TEST_F(FineTune, SettingsThatDoNotFitAreRefused) {
     c_.tune.ranks = wrong;
     EXPECT_THROW(train_in("ranks"), ValueError) << wrong;
   }
+  const auto says = [&](const std::string& name, const std::string& words) {
+    try {
+      train_in(name);
+      ADD_FAILURE() << name;
+    } catch (const ValueError& e) {
+      EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
+    }
+  };
+  c_.tune.ranks = "mpl=2";  // a slip of the pen, which would have had no effect
+  says("ranks", "'mpl', which is given a rank");
   c_.tune.ranks = "";
+  c_.tune.alphas = "mpl=2";
+  says("alphas", "'mpl', which is given an alpha");
+  c_.tune.alphas = "";
+  c_.tune.train = "nrom";
+  says("train", "no weight named 'nrom'; names have the parts attn, blocks, ");
+  c_.tune.train = "";
   c_.tune.targets = "q_proj";
   EXPECT_THROW(train_in("targets"), ValueError);  // a run's maps have names of their own
 }
