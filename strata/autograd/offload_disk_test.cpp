@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <random>
 
 #include <gtest/gtest.h>
 
+#include "strata/autograd/checkpoint.h"
 #include "strata/autograd/offload_test_util.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/pressure.h"
@@ -132,6 +134,77 @@ TEST(OffloadToDisk, WhatWasToStayLeavesWhereThereIsNoRoom) {
     EXPECT_EQ(offload->stats().sent > 0, room < 9) << offload->stats().sent;
     EXPECT_EQ(offload->stats().away_bytes, 0);
   }
+}
+
+// Random graphs whose tensors have several users, some of them in blocks that run again, in any room from what their calls
+// take on: the same gradients, from a graph that is kept too.
+TEST(OffloadToDisk, AnyGraphInLessRoomHasTheSameGradients) {
+  constexpr int64_t kEach = int64_t{1} << 18;
+  const Scratch dir;
+  const Tensor x = leaf({kEach / 4});
+  int64_t sent = 0;
+  for (unsigned seed = 0; seed < 24; ++seed) {
+    SCOPED_TRACE(seed);
+    const Loss graph = [seed](const TensorList& p) {
+      std::minstd_rand draw(seed + 1);
+      TensorList all{p[0]};
+      for (int i = 0; i < 10; ++i) {
+        const Tensor& a = all[draw() % all.size()];
+        const Tensor& b = all[draw() % all.size()];
+        switch (draw() % 4) {
+          case 0:
+            all.push_back(sin(a));
+            break;
+          case 1:
+            all.push_back(a * b);
+            break;
+          case 2:
+            all.push_back(checkpoint([](const Tensor& t) { return sin(t * t) * t; }, a));
+            break;
+          default:
+            all.push_back(tanh(a) + b);
+        }
+      }
+      Tensor y = sum(all.back());
+      for (size_t i = 1; i + 1 < all.size(); ++i) y = y + sum(all[i]) * 0.1;
+      return y;
+    };
+    const std::vector<std::string> want = gradients(graph, {x}, nullptr);
+    give_all_back();
+    const int64_t held = live();
+    OffloadOptions o = all_away();
+    o.away = SavedPlace::disk;
+    o.disk = dir.store();
+    std::minstd_rand draw(seed + 100);
+    for (int tries = 0; tries < 3; ++tries) {
+      Tensor(x).set_grad({});
+      give_all_back();
+      const auto offload = SavedTensorOffload::create(o);
+      offload->set_plan(OffloadPlan::of(std::vector<SavedPlace>(64, SavedPlace::keep)));
+      // The results stand beside their sums while forward runs, and some gradients in backward.
+      const int64_t room = static_cast<int64_t>(14 + draw() % 14) * kEach;
+      const int64_t before = memory::backend(Device::cpu()).set_limit(Device::cpu(), held + room + (64 << 10));
+      EXPECT_NO_THROW(EXPECT_EQ(gradients(graph, {x}, offload), want)) << room / kEach;
+      // Twice through one graph: the sum of both.
+      Tensor(x).set_grad({});
+      Tensor y;
+      {
+        const SavedTensorOffload::Scope scope(offload);
+        y = graph({x});
+      }
+      EXPECT_NO_THROW(y.backward({}, true));
+      EXPECT_EQ(bits(x.grad()), want[0]);
+      Tensor(x).set_grad({});
+      EXPECT_NO_THROW(y.backward());
+      EXPECT_EQ(bits(x.grad()), want[0]);
+      y = Tensor();
+      memory::backend(Device::cpu()).set_limit(Device::cpu(), before);
+      EXPECT_EQ(offload->stats().away_bytes, 0);
+      sent += offload->stats().sent;
+    }
+    EXPECT_EQ(o.disk->bound().used, 0);
+  }
+  EXPECT_GT(sent, 0);
 }
 
 }  // namespace
