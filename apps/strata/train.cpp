@@ -175,6 +175,7 @@ int run(const Arguments& a) {
                        .resume = a.resume,
                        .stop_requested = &after_step,
                        .log = a.quiet ? nullptr : stderr,  // of rank 0, whoever that is in the end
+                       .warnings = a.quiet ? stderr : nullptr,
                        .memory_check = !a.no_memory_check});
   } catch (...) {
     write_quietly();
@@ -243,7 +244,7 @@ void add_train(CLI::App& app, Body& body) {
       ->expected(1, -1);
   train->add_flag("--no-memory-check", a->no_memory_check,
                   "Train although strata estimate says that the run does not fit into memory");
-  train->add_flag("--quiet", a->quiet, "No progress line");
+  train->add_flag("--quiet", a->quiet, "No progress and no notes, but warnings");
   train->add_flag(
       "--profile", a->profile,
       "At the end, the time spent in each op, module and phase after the first three steps (on a card: of its "

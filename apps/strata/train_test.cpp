@@ -284,6 +284,12 @@ TEST_F(TrainCommand, DamagedCheckpointsAreToldAndPassedOver) {
   ASSERT_TRUE(fs::exists(out + "/step-00000002"));
   const std::string last = out + "/step-00000004/model.safetensors";
   fs::resize_file(last, fs::file_size(last) - 1);
+  const std::string copy = dir_ / "copy";
+  fs::copy(out, copy, fs::copy_options::recursive);
+  const Result quiet = strata("train --resume --quiet --out " + copy + " --steps 6");
+  EXPECT_EQ(quiet.status, 0) << quiet.output;
+  EXPECT_TRUE(quiet.output.starts_with("skipping the broken checkpoint '" + copy + "/step-00000004'")) << quiet.output;
+  EXPECT_EQ(quiet.output.find("going on"), std::string::npos) << quiet.output;
   const Result r = strata("train --resume --out " + out + " --steps 6");
   EXPECT_EQ(r.status, 0) << r.output;
   EXPECT_NE(r.output.find("skipping the broken checkpoint '" + out + "/step-00000004'"), std::string::npos) << r.output;

@@ -23,6 +23,9 @@ struct TrainOptions {
   /// Asked after every step: true saves and stops.
   bool (*stop_requested)() = nullptr;
   std::FILE* log = stderr;  ///< the progress line and notes; nullptr for none
+  /// Without a log: what is to be known of a run that goes on otherwise than asked, as when a broken checkpoint is passed
+  /// over.
+  std::FILE* warnings = nullptr;
   /// Whether a run whose [memory] moves something is refused where its plan takes more of a tier than is free.
   bool memory_check = true;
   /// Called after every step with its number and the model: what it changes is trained on.

@@ -49,7 +49,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
     lock_.emplace(options_.out);
     io::remove_leftovers(options_.out);
   } else {
-    options_.log = nullptr;
+    options_.log = options_.warnings = nullptr;
   }
   ranks_->meet();  // nobody reads what is being cleared
   std::optional<FoundRun> found;
@@ -171,7 +171,12 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
   if (found) recall_step();
   if (ranks_->leads())
     metrics_.emplace(options_.out + "/metrics.jsonl", step_, found ? found->state.log : LogMark{}, &mended);
-  if (!options_.log) return;
+  if (!options_.log) {
+    if (!options_.warnings) return;
+    for (const std::string& w : warnings) std::fputs(fmt::format("skipping the {}\n", w).c_str(), options_.warnings);
+    for (const std::string& m : mended) std::fputs(fmt::format("{}\n", m).c_str(), options_.warnings);
+    return;
+  }
   progress_.emplace(config_.steps, options_.log);
   for (const std::string& w : warnings) note("skipping the " + w);
   for (const std::string& m : mended) note(m);
