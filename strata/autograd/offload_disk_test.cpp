@@ -185,7 +185,7 @@ TEST(OffloadToDisk, AnyGraphInLessRoomHasTheSameGradients) {
       const int64_t room = static_cast<int64_t>(14 + draw() % 14) * kEach;
       const int64_t before = memory::backend(Device::cpu()).set_limit(Device::cpu(), held + room + (64 << 10));
       EXPECT_NO_THROW(EXPECT_EQ(gradients(graph, {x}, offload), want)) << room / kEach;
-      // Twice through one graph: the sum of both.
+      // Twice through one graph, each time from nothing.
       Tensor(x).set_grad({});
       Tensor y;
       {

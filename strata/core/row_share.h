@@ -13,10 +13,11 @@ struct RowShare {
   friend bool operator==(const RowShare&, const RowShare&) = default;
 };
 
-/// While one lives, calls that draw from default_generator() are parts of calls over all rows: whatever has rows as its
-/// first dimension, and a number for each element, gets the numbers that its elements would get there (so each mask of dropout is a part of the batch's
-/// mask), and the generator moves on by what all rows take. That holds to the last number where the rows before this
-/// part have a multiple of four elements; else it begins at the next block of four. In all threads of the process.
+/// While one lives, calls that draw from default_generator() are parts of calls over all rows: what has rows as its
+/// first dimension, and a number for each element, gets the numbers that its elements would get there (so each mask of
+/// dropout is a part of the batch's mask), and the generator moves on by what all rows take. That holds to the last
+/// number where the rows before this part have a multiple of four elements; else it begins at the next block of four.
+/// In all threads of the process.
 /// Throws ValueError unless 0 <= first, 0 < own and first + own <= all.
 ///
 ///     RowShareScope rows({.first = 4, .own = 4, .all = 8});
