@@ -202,13 +202,19 @@ void decode_q3_k(const std::byte* from, int64_t blocks, float* __restrict to) {
   }
 }
 
+void four_bit_values(const uint8_t* codes, const int8_t* values, int8_t* numbers) {
+  for (int i = 0; i < 16; ++i) {
+    numbers[i] = values[codes[i] & 15];
+    numbers[16 + i] = values[codes[i] >> 4];
+  }
+}
+
 void decode_iq4_nl(const std::byte* from, int64_t blocks, float* __restrict to) {
   for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 18, to += 32) {
     const float d = half_at(b);
-    for (int i = 0; i < 16; ++i) {
-      to[i] = d * static_cast<float>(kIq4Values[b[2 + i] & 15]);
-      to[16 + i] = d * static_cast<float>(kIq4Values[b[2 + i] >> 4]);
-    }
+    int8_t numbers[32];
+    four_bit_values(b + 2, kIq4Values, numbers);
+    for (int i = 0; i < 32; ++i) to[i] = d * static_cast<float>(numbers[i]);
   }
 }
 
@@ -224,12 +230,10 @@ void decode_iq4_xs(const std::byte* from, int64_t blocks, float* __restrict to) 
     const float d = half_at(b);
     iq4_xs_scales(b, scales);
     for (int part = 0; part < 8; ++part, to += 32) {
-      const Byte* q = b + 8 + part * 16;
       const float ds = d * static_cast<float>(scales[part]);
-      for (int i = 0; i < 16; ++i) {
-        to[i] = ds * static_cast<float>(kIq4Values[q[i] & 15]);
-        to[16 + i] = ds * static_cast<float>(kIq4Values[q[i] >> 4]);
-      }
+      int8_t numbers[32];
+      four_bit_values(b + 8 + part * 16, kIq4Values, numbers);
+      for (int i = 0; i < 32; ++i) to[i] = ds * static_cast<float>(numbers[i]);
     }
   }
 }
@@ -241,10 +245,9 @@ float mxfp4_scale(uint8_t e) {
 void decode_mxfp4(const std::byte* from, int64_t blocks, float* __restrict to) {
   for (const Byte* b = bytes(from); blocks > 0; --blocks, b += 17, to += 32) {
     const float d = mxfp4_scale(b[0]);
-    for (int i = 0; i < 16; ++i) {
-      to[i] = d * static_cast<float>(kMxfp4Values[b[1 + i] & 15]);
-      to[16 + i] = d * static_cast<float>(kMxfp4Values[b[1 + i] >> 4]);
-    }
+    int8_t numbers[32];
+    four_bit_values(b + 1, kMxfp4Values, numbers);
+    for (int i = 0; i < 32; ++i) to[i] = d * static_cast<float>(numbers[i]);
   }
 }
 

@@ -48,6 +48,8 @@ void decode_mxfp4(const std::byte* from, int64_t blocks, float* to);
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 /// Twice the numbers of e2m1's codes.
 inline constexpr int8_t kMxfp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+/// The 32 of sixteen numbers that 16 bytes of codes stand for, those of the low halves first.
+void four_bit_values(const uint8_t* codes, const int8_t* values, int8_t* numbers);
 /// 2^(e - 128), by which those are multiplied.
 float mxfp4_scale(uint8_t e);
 /// The 16 scales, less 32, of a block of Q3_K.

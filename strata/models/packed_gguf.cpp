@@ -30,10 +30,7 @@ void q5_0_block(const uint8_t* from, uint8_t* to, float*) {
 }
 void iq4_nl_block(const uint8_t* from, uint8_t* to, float*) {
   std::memcpy(to, from, 2);
-  for (int i = 0; i < 16; ++i) {
-    to[2 + i] = static_cast<uint8_t>(io::kIq4Values[from[2 + i] & 15]);
-    to[18 + i] = static_cast<uint8_t>(io::kIq4Values[from[2 + i] >> 4]);
-  }
+  io::four_bit_values(from + 2, io::kIq4Values, reinterpret_cast<int8_t*>(to + 2));
 }
 // Q6_K: 128 bytes of low halves, 64 of upper two bits, 16 scales, a scale of them in f16; its codes are less 32.
 void q3_k_block(const uint8_t* from, uint8_t* to, float*) {
@@ -55,19 +52,12 @@ void iq4_xs_block(const uint8_t* from, uint8_t* to, float* scales) {
   std::memcpy(&d.bits, from, sizeof d.bits);
   for (int part = 0; part < 8; ++part) {
     scales[part] = static_cast<float>(d) * static_cast<float>(own[part]);
-    for (int i = 0; i < 16; ++i) {
-      const uint8_t q = from[8 + part * 16 + i];
-      to[part * kLine + i] = static_cast<uint8_t>(io::kIq4Values[q & 15]);
-      to[part * kLine + 16 + i] = static_cast<uint8_t>(io::kIq4Values[q >> 4]);
-    }
+    io::four_bit_values(from + 8 + part * 16, io::kIq4Values, reinterpret_cast<int8_t*>(to + part * kLine));
   }
 }
 void mxfp4_block(const uint8_t* from, uint8_t* to, float* scales) {
   scales[0] = io::mxfp4_scale(from[0]);
-  for (int i = 0; i < 16; ++i) {
-    to[i] = static_cast<uint8_t>(io::kMxfp4Values[from[1 + i] & 15]);
-    to[16 + i] = static_cast<uint8_t>(io::kMxfp4Values[from[1 + i] >> 4]);
-  }
+  io::four_bit_values(from + 1, io::kMxfp4Values, reinterpret_cast<int8_t*>(to));
 }
 
 struct Type {
