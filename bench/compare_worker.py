@@ -272,45 +272,72 @@ def training(call, inputs, engine, weights):
     return step
 
 
+def gradient_steps(case, ours, theirs, chosen, say):
+    """Calls with their backward passes, of both engines, to the first `chosen` floating arguments; None where no result has a gradient."""
+    our_inputs, their_inputs = case.floating()
+    mine, yours = our_inputs[:chosen], their_inputs[:chosen]
+    for t in their_inputs + our_inputs:
+        t.requires_grad_(False)
+    for t in mine + yours:
+        t.requires_grad_()
+    say("PyTorch with gradients")
+    outputs = [r for r in tensors_in(theirs(), torch) if r.dtype.is_floating_point and r.requires_grad]
+    own = [r for r in tensors_in(ours(), st) if r.dtype.is_floating_point and r.requires_grad]
+    if not outputs or not own:
+        return None
+    weights = [torch.randn(o.shape, generator=case.generator, device=o.device).to(o.dtype) for o in outputs]
+    # A record may have more results than PyTorch's function: no gradient flows into those.
+    count = min(len(own), len(outputs))
+    our_weights = [st.from_dlpack(w) for w in weights[:count]]
+    steps = [training(limited(f, n, count), i, n, w) for f, n, i, w in
+             ((ours, st, mine, our_weights), (theirs, torch, yours, weights[:count]))]
+    waited(case.device)
+    steps[1]()
+    return steps
+
+
 def timed_training(case, ours, theirs, clock, say):
     """The row of the pass with gradients, or why there is none."""
-    our_inputs, their_inputs = case.floating()
-    for chosen in (len(their_inputs), 1):  # all, or where PyTorch has no gradient for some, the first
-        mine, yours = our_inputs[:chosen], their_inputs[:chosen]
-        for t in their_inputs + our_inputs:
-            t.requires_grad_(False)
-        for t in mine + yours:
-            t.requires_grad_()
-        say("PyTorch with gradients")
+    for chosen in (len(case.floating()[1]), 1):  # all, or where PyTorch has no gradient for some, the first
         try:
-            outputs = [r for r in tensors_in(theirs(), torch) if r.dtype.is_floating_point and r.requires_grad]
-            own = [r for r in tensors_in(ours(), st) if r.dtype.is_floating_point and r.requires_grad]
-            if not outputs or not own:
-                return None
-            weights = [torch.randn(o.shape, generator=case.generator, device=o.device).to(o.dtype) for o in outputs]
-            # A record may have more results than PyTorch's function: no gradient flows into those.
-            count = min(len(own), len(outputs))
-            our_weights = [st.from_dlpack(w) for w in weights[:count]]
-            mine_step, yours_step = (training(limited(f, n, count), i, n, w) for f, n, i, w in
-                                     ((ours, st, mine, our_weights), (theirs, torch, yours, weights[:count])))
-            waited(case.device)
-            yours_step()
+            steps = gradient_steps(case, ours, theirs, chosen, say)
         except Exception as e:
             problem = f"PyTorch's gradient: {type(e).__name__}: {e}"
             continue
+        if not steps:
+            return None
         say("Strata with gradients")
         try:
-            mine_step()
+            steps[0]()
         except Exception as e:
             return {"problem": f"Strata's gradient: {type(e).__name__}: {e}"[:300]}
         say("timing with gradients")
-        (a, a_median), (b, b_median) = clock.both(mine_step, yours_step)
+        (a, a_median), (b, b_median) = clock.both(*steps)
         return {"ours": a, "theirs": b, "ours_median": a_median, "theirs_median": b_median, "inputs": chosen}
     return {"problem": problem[:300]}
 
 
 def limited(call, engine, count):
     return lambda: tensors_in(call(), engine)[:count] if count else call()
+
+
+def single_call(case, name, chosen, device, engine):
+    """One engine's call of a case's pass, "forward" or "training", as it is timed; for a look at its kernels."""
+    both = Case(case, device)
+    ours = our_call(st._core.ops[case["op"]], both)
+    f = peer(torch, case["op"])
+    with torch.no_grad(), st.no_grad():
+        theirs, _ = first_that_works(their_calls(f, case["op"], both))
+    if name == "training":
+        ours, theirs = gradient_steps(both, ours, theirs, chosen, lambda _: None)
+
+    def call():
+        if name == "training":
+            return (ours if engine == "strata" else theirs)()
+        with torch.no_grad(), st.no_grad():
+            return (ours if engine == "strata" else theirs)()
+
+    return call
 
 
 def rows_of(case, clock, device, say):

@@ -3,10 +3,11 @@
 124M trained by `strata launch -n N -- strata train` beside DistributedDataParallel compiled.
 
   bench/dist_bench.py --strata build/release/bin/strata --bench build/release/bench/dist_bench [--cards 1 2 4] [--out bench/results]
-                      [--parts losses training collectives] [--seconds 0]
+                      [--parts losses layouts training collectives] [--seconds 0]
 
-`losses`: the same global batch on every number of cards, the largest difference of a step's loss to one card's. `training`: --batch
-rows a card. Each part ends by itself after a time of its own; --seconds leaves out parts for which the time is not enough."""
+`losses`: the same global batch on every number of cards, the largest difference of a step's loss to one card's. `layouts`: the same for
+settings of one's own, each a text "CARDS: SETTING ..." after --layouts. `training`: --batch rows a card, of any configuration and
+--set, beside PyTorch's (--peer). Each part ends by itself after a time of its own; --seconds leaves out parts for which the time is not enough."""
 import argparse
 import datetime
 import json
@@ -17,11 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 
 from tokens import command, make_tokens, write_text
 
 HERE = pathlib.Path(__file__).resolve().parent
-CONFIG, LR = HERE.parent / "configs/gpt2-124m.toml", 3e-4
+LR = 3e-4
 CASES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 
 
@@ -78,10 +80,10 @@ def launched(a, n, program):
 
 
 def train(a, runs, label, n, data, out, batch, steps, cards, limit, more=()):
-    program = [a.strata, "train", CONFIG, "--data", data, "--out", out, "--steps", steps, "--set", "data.tokenizer=ids",
+    program = [a.strata, "train", a.config, "--data", data, "--out", out, "--steps", steps, "--set", "data.tokenizer=ids",
                "data.shuffle=false", "data.valid_fraction=0", f"train.lr={LR}", "train.schedule=constant", "train.warmup=0",
                "train.eval_every=0", "train.save_every=-1", "train.sample_tokens=0", "train.grad_clip=0", f"model.vocab={a.vocab}",
-               f"train.batch={batch}", *(["parallel.dp=%d" % n] if n > 1 else []), *more, *a.set]
+               f"model.context={a.context}", f"train.batch={batch}", *more, *a.set]
     text = runs.call(label, limit, launched(a, n, program), cards)
     if text is None:
         return None, ""
@@ -119,26 +121,52 @@ def losses(a, runs, tmp, data):
     return table
 
 
+def layouts(a, runs, tmp, data):
+    """Each layout's losses beside one card's, in f32 and with a warmup as `losses`."""
+    table = ["| layout | cards | last loss | apart from one card, first 10 steps | all steps | tokens/s | peak GiB a card | graph |",
+             "|---|---|---|---|---|---|---|---|"]
+    one = None
+    for i, layout in enumerate(["1:", *a.layouts]):
+        cards, _, settings = layout.partition(":")
+        n, settings = int(cards), settings.split()
+        label = " ".join(settings) or "one card"
+        rows, note = train(a, runs, label, n, data, f"{tmp}/layout{i}", a.batch, a.loss_steps, range(n), 75,
+                           ['train.dtype="f32"', "train.warmup=20", *settings])
+        if rows is None:
+            table.append(f"| `{label}` | {n} | failed | | | | | |")
+            continue
+        found = [r["loss"] for r in rows]
+        one = one or found
+        apart = [abs(x - y) for x, y in zip(one, found)]
+        table.append(f"| {'one card' if not settings else f'`{label}`'} | {n} | {found[-1]:.4f} | {max(apart[:10]):.1e} | {max(apart):.1e} | "
+                     f"{rate(rows, min(a.warmup, len(rows) - 1)):,.0f} | {rows[-1]['peak_memory'] / 2**30:.2f} | {note.removeprefix('[0] ')} |")
+        print(table[-1], flush=True)
+    return table
+
+
 def training(a, runs, tmp, data):
-    table = ["| cards | engine | tokens/s | against DDP | times one card | ms a step | peak GiB |", "|---|---|---|---|---|---|---|"]
+    table = ["| cards | engine | tokens/s | against PyTorch | times one card | ms a step | peak GiB |", "|---|---|---|---|---|---|---|"]
     ones = {}
     for n in a.cards:
         ours, theirs = None, None
         rows, _ = train(a, runs, f"training on {n}", n, data, f"{tmp}/train{n}", a.batch * n, a.warmup + a.steps, range(n), 60)
         if rows:
             ours = {"tokens_per_s": rate(rows, a.warmup), "peak_gib": rows[-1]["peak_memory"] / 2**30}
-        arguments = [CONFIG, "--mode", "compiled", "--warmup", a.warmup, "--steps", a.steps, "--batch", a.batch, "--vocab", a.vocab, "--lr", LR]
+        arguments = [a.config, "--mode", "compiled", "--warmup", a.warmup, "--steps", a.steps, "--batch", a.batch, "--vocab", a.vocab, "--lr", LR,
+                     "--context", a.context, *(["--shard"] if a.peer == "fsdp" and n > 1 else [])]
         alone = [sys.executable, HERE / "pytorch/train_cuda.py", *arguments]
-        found = lines_of(runs.call(f"DDP compiled on {n}", 120, alone if n == 1 else torchrun(runs, n, "train_cuda.py", *arguments), range(n)))
+        peer = {"ddp": "DDP", "fsdp": "FSDP2", "none": ""}[a.peer]
+        text = runs.call(f"{peer} compiled on {n}", 150, alone if n == 1 else torchrun(runs, n, "train_cuda.py", *arguments), range(n)) if peer else ""
+        found = lines_of(text)
         theirs = found[-1] if found else None
-        for name, r in (("Strata", ours), ("PyTorch, DDP compiled", theirs)):
+        for name, r in (("Strata", ours), *([(f"PyTorch, {peer} compiled", theirs)] if peer else [])):
             if r is None:
                 table.append(f"| {n} | {name} | failed | | | | |")
             else:
                 ones.setdefault(name, (n, r["tokens_per_s"]))
                 ratio = f"{r['tokens_per_s'] / theirs['tokens_per_s']:.2f}" if theirs else ""
                 table.append(f"| {n} | {name} | {r['tokens_per_s']:,.0f} | {ratio} | {r['tokens_per_s'] / ones[name][1]:.2f} | "
-                             f"{1e3 * n * a.batch * 1024 / r['tokens_per_s']:.1f} | {r['peak_gib']:.1f} |")
+                             f"{1e3 * n * a.batch * a.context / r['tokens_per_s']:.1f} | {r['peak_gib']:.1f} |")
             print(table[-1], flush=True)
     return table
 
@@ -160,7 +188,7 @@ def collectives(a, runs, tmp, data):
     return table
 
 
-PARTS = {"losses": losses, "training": training, "collectives": collectives}
+PARTS = {"losses": losses, "layouts": layouts, "training": training, "collectives": collectives}
 
 
 def main():
@@ -169,9 +197,13 @@ def main():
     p.add_argument("--bench", default=str(HERE.parent / "build/release/bench/dist_bench"))
     p.add_argument("--cards", type=int, nargs="+", default=[1, 2, 4])
     p.add_argument("--first-card", type=int, default=0, help="the others follow it")
-    p.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
-    p.add_argument("--batch", type=int, default=32, help="rows of 1,024 tokens: of a card; of all, for the losses")
-    p.add_argument("--vocab", type=int, default=50304)
+    p.add_argument("--parts", nargs="+", default=["losses", "training", "collectives"], choices=list(PARTS))
+    p.add_argument("--config", default=str(HERE.parent / "configs/gpt2-124m.toml"))
+    p.add_argument("--layouts", nargs="+", default=[], metavar="'CARDS: SETTING ...'", help="for the part of that name")
+    p.add_argument("--peer", choices=("ddp", "fsdp", "none"), default="ddp", help="what `training` runs of PyTorch's, compiled")
+    p.add_argument("--batch", type=int, default=32, help="rows: of a card; of all, for the losses")
+    p.add_argument("--vocab", type=int, default=0, help="0: the configuration's, for GPT-2 50304")
+    p.add_argument("--context", type=int, default=0, help="0: the configuration's")
     p.add_argument("--warmup", type=int, default=10)
     p.add_argument("--steps", type=int, default=40)
     p.add_argument("--loss-steps", type=int, default=40)
@@ -180,12 +212,15 @@ def main():
     p.add_argument("--out")
     p.add_argument("--commit", default="")
     a = p.parse_args()
+    model = tomllib.loads(pathlib.Path(a.config).read_text())["model"]
+    a.vocab = a.vocab or (50304 if "gpt2" in pathlib.Path(a.config).name else model["vocab"])
+    a.context = a.context or model["context"]
     runs = Runs(a.seconds, a.first_card)
     text = ""
     with tempfile.TemporaryDirectory() as tmp:
         data = pathlib.Path(tmp) / "tokens.txt"
-        if set(a.parts) & {"losses", "training"}:
-            write_text(make_tokens(a.vocab, 8 * max(a.cards) * a.batch * 1024 + 1), data)
+        if set(a.parts) & {"losses", "layouts", "training"}:
+            write_text(make_tokens(a.vocab, 8 * max(a.cards) * a.batch * a.context + 1), data)
         for part in a.parts:
             text += f"## {part.capitalize()}\n\n" + "\n".join(PARTS[part](a, runs, tmp, data)) + "\n\n"
     print("\n" + text + "\n".join(runs.failures), flush=True)
@@ -196,7 +231,7 @@ def main():
         card = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True).stdout.split("\n")[0]
         path.write_text(f"# Several cards beside PyTorch\n\nCommand: `{command('bench/dist_bench.py', sys.argv[1:])}`  \nMachine: {card}  \n"
                         f"Date: {day}, commit {a.commit}; multicast (NVLS) off for both\n\n{text}"
-                        f"GPT-2 124M, {a.batch} rows of 1,024 tokens (losses: of all cards; training: a card), vocabulary {a.vocab}, bf16 autocast over\n"
+                        f"{pathlib.Path(a.config).stem}, {a.batch} rows of {a.context} tokens (losses: of all cards; training: a card), vocabulary {a.vocab}, bf16 autocast over\n"
                         f"f32 weights (losses: f32, 20 steps of warmup), AdamW at {LR:g}, no clipping.\n")
     return 1 if runs.failures else 0
 

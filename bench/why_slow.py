@@ -3,6 +3,7 @@
 engines on one card in one run.
 
     why_slow.py calls [NAME...]     kernels of single calls: bytes, pipes, why warps wait; NAME is a case's, or a part of several
+    why_slow.py rows ROWS PLAN      kernels of each op's slowest case in compare_ops.py's rows ROWS, of cases in PLAN: the causes
     why_slow.py steps [PROGRAM...]  training steps of the zoo: time and bytes by kind of kernel; the time outside of kernels
     why_slow.py train [MODEL...]    `strata train` of gpt2-124m-padded, llama-1b, llama-3b: time by op beside the machine's
                                     limits, and what the card draws and its clock while the captured steps run
@@ -32,6 +33,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "zoo")]
 from tokens import command as command_line  # noqa: E402
 from turns import Apart  # noqa: E402
+from compare_ops import key_of, ratio, read_lines, timed  # noqa: E402
 from why_slow_work import CASES, SEPARATOR  # noqa: E402
 
 TIME, READ, WRITTEN = BASIC = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
@@ -226,6 +228,62 @@ def look_at_calls(args, write, left):
                 write(table_of_calls(name, results))
 
 
+def slowest_cases(rows, plan, below, device="cuda"):
+    """Of each op the row below that ratio that loses most time, with its case: [{"case", "pass", "inputs", "row"}], the most lost first."""
+    cases, slow = {key_of(case, device): case for case in plan if "args" in case}, {}
+    for row in timed(rows):
+        if ratio(row) < below and row["key"] in cases:
+            lost = row["ours"] - row["theirs"]
+            if row["op"] not in slow or lost > slow[row["op"]]["lost"]:
+                slow[row["op"]] = {"case": cases[row["key"]], "pass": row["pass"], "inputs": row.get("inputs", 1), "row": row, "lost": lost}
+    return sorted(slow.values(), key=lambda line: -line["lost"])
+
+
+def table_of_rows(lines, results):
+    """`results`: for each engine a list of kernels a line, or what went wrong. The kernels of a call, the longest two by name."""
+    head = ["op", "pass", "arguments", "ratio, timed", "engine", "us, timed", "kernels", "us in kernels", "MB", "longest", "us", "MB",
+            *SHARES, "warps wait for", "next", "us"]
+    table = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for i, line in enumerate(lines):
+        row = line["row"]
+        for engine, of in results.items():
+            about = [row["op"], row["pass"], row["arguments"][:60], f"{ratio(row):.2f}", engine,
+                     f"{1e6 * row['ours' if engine == 'Strata' else 'theirs']:.1f}"]
+            kernels = of[i]
+            if isinstance(kernels, str) or not kernels:
+                table.append("| " + " | ".join([*about, kernels or "none"]) + " |" * (len(head) - len(about)))
+                continue
+            moved = lambda k: ((k.get(READ) or 0) + (k.get(WRITTEN) or 0)) / 1e6
+            first, *others = sorted(kernels, key=lambda k: -k[TIME])
+            cells = [len(kernels), f"{sum(k[TIME] for k in kernels) * 1e-3:.1f}", f"{sum(map(moved, kernels)):.1f}", short(first["Kernel Name"]),
+                     f"{first[TIME] * 1e-3:.1f}", f"{moved(first):.1f}", *(percent(first, name) for name in SHARES.values()), stalls(first),
+                     *([short(others[0]["Kernel Name"]), f"{others[0][TIME] * 1e-3:.1f}"] if others else ["", ""])]
+            table.append("| " + " | ".join([*about, *map(str, cells)]) + " |")
+    return "\n".join(table)
+
+
+def look_at_rows(args, write, left):
+    if len(args.names) != 2:
+        sys.exit("why_slow.py rows: name the rows and the plan")
+    lines = slowest_cases(*(read_lines(name) for name in args.names), args.below)
+    known = known_counters()
+    wanted = [*BASIC, *SHARES.values(), *(STALL.format(reason) for reason in STALLS)]
+    counters = [name for name in wanted if not known or name.split(".")[0] in known]
+    results = {}
+    with tempfile.TemporaryDirectory() as tmp:
+        file = pathlib.Path(tmp) / "cases.jsonl"
+        file.write_text("".join(json.dumps({k: line[k] for k in ("case", "pass", "inputs")}) + "\n" for line in lines))
+        for engine in args.engines:
+            try:
+                kernels, said = recorded(["rows", str(file), "--engine", engine], counters, [], "all", left())
+                parts = divided(kernels, len(lines))
+                results[PEERS[engine]] = [said["problems"].get(str(i), part) for i, part in enumerate(parts)]
+            except (RuntimeError, ValueError, subprocess.TimeoutExpired) as e:
+                write(f"{PEERS[engine]}: {problem_of(e)}")
+    if results:
+        write(table_of_rows(lines, results))
+
+
 def table_of_step(name, results):
     """`results`: engine to (milliseconds of a step that nobody watches, or None; its kernels, none if they were not recorded)."""
     kinds = [*KINDS, "rest"]
@@ -369,13 +427,14 @@ def look_at_training(args, write, left):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=("calls", "steps", "train"))
+    p.add_argument("what", choices=("calls", "rows", "steps", "train"))
     p.add_argument("names", nargs="*")
     p.add_argument("--engines", nargs="+", default=["strata", "torch"], choices=["strata", "torch"])
     p.add_argument("--compile", action="store_true", help="steps: PyTorch compiled too")
     p.add_argument("--host", action="store_true", help="steps: where Python's time goes")
     p.add_argument("--size", default="card", choices=("tiny", "cpu", "card"))
     p.add_argument("--set", nargs="*", default=[], help="steps: PROGRAM.KEY=VALUE; train: settings of strata train")
+    p.add_argument("--below", type=float, default=0.9, help="rows: ops with a ratio below this")
     p.add_argument("--strata", default=str(HERE.parent / "build/release/bin/strata"))
     p.add_argument("--minutes", type=float, default=9)
     p.add_argument("--out", help="page to add to")
@@ -397,7 +456,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("why_slow.py: ended from outside"))  # tables are written on the way out
     said = command_line("bench/why_slow.py", [f'"{a}"' if " " in a else a for a in sys.argv[1:]])
     write(f"## {args.what}\n\nCommand: `{said}`, {cards[0]}" + (f", one of {len(cards)}" if len(cards) > 1 else ""))
-    {"calls": look_at_calls, "steps": look_at_steps, "train": look_at_training}[args.what](args, write, lambda: end - time.monotonic())
+    {"calls": look_at_calls, "rows": look_at_rows, "steps": look_at_steps, "train": look_at_training}[args.what](args, write, lambda: end - time.monotonic())
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """The work that why_slow.py looks at, in a process of its own, which ncu runs.
 
     why_slow_work.py call NAME --engine strata|torch
+    why_slow_work.py rows FILE --engine strata|torch
     why_slow_work.py step PROGRAM --engine strata|torch [--compile] [--set PROGRAM.KEY=VALUE ...]
     why_slow_work.py host PROGRAM --engine strata|torch
 
-Only what is between cuProfilerStart and cuProfilerStop is recorded: one call of each part of a case, between which a
-kernel of a known name runs (SEPARATOR), or one training step of a program of the zoo. `host` profiles Python instead. The last line
-of the output is JSON."""
+Only what is between cuProfilerStart and cuProfilerStop is recorded: one call of each part of a case, or of each line of FILE (a case of
+compare_ops.py's plan with the pass), after which a kernel of a known name runs (SEPARATOR), or one training step of a program of the zoo.
+`host` profiles Python instead. The last line of the output is JSON."""
 import argparse
 import cProfile
 import ctypes
@@ -74,6 +75,73 @@ def convolution(images, in_, out, plane, kernel, stride):
     return parts
 
 
+def convolution_of(kind, x_shape, w_shape, dtype="bfloat16", **options):
+    """conv2d, conv3d, conv_transpose3d and so on; in f32 as its layout comes, else with channels innermost. Each gradient alone."""
+    def parts(engine, move):
+        import torch
+        torch.backends.cudnn.benchmark = True
+        format_ = {4: torch.channels_last, 5: torch.channels_last_3d}.get(len(x_shape)) if dtype != "float32" else None
+        draw = lambda shape: torch.randn(*shape, device=DEVICE).to(getattr(torch, dtype))
+        last = lambda t: t.contiguous(memory_format=format_) if format_ else t
+        x, w = move(last(draw(x_shape))), move(last(draw(w_shape)))
+        conv = lambda x, w: getattr(engine.nn.functional, kind)(x, w, **options)
+        g = move(last(draw(tuple(conv(x, w).shape))))
+        x_leaf, w_leaf = (t.detach() for t in (x, w))
+        for leaf in (x_leaf, w_leaf):
+            leaf.requires_grad_()
+        of_x, of_w = conv(x_leaf, w), conv(x, w_leaf)
+        grad = engine.autograd.grad
+        return {"forward": lambda: conv(x, w), "input": lambda: grad(of_x, x_leaf, g, retain_graph=True),
+                "weight": lambda: grad(of_w, w_leaf, g, retain_graph=True)}
+    return parts
+
+
+def recurrent(kind, batch, steps, inputs, width, dtype="float32"):
+    def parts(engine, move):
+        import torch
+        layer = getattr(engine.nn, kind)(inputs, width, batch_first=True).to(DEVICE).to(getattr(engine, dtype))
+        x = move(torch.randn(batch, steps, inputs, device=DEVICE).to(getattr(torch, dtype)))
+
+        def forward():
+            with engine.no_grad():
+                layer(x)
+
+        return {"forward": forward}
+    return parts
+
+
+def attention_apart(time_, size, dtype):
+    """Attention without matrix units (a negative scale, of negated queries, keeps a call from them), and by separate ops."""
+    def parts(engine, move):
+        import torch
+        q, k, v = (move(torch.randn(1, 8, time_, size, device=DEVICE).to(getattr(torch, dtype))) for _ in range(3))
+        functional, negated = engine.nn.functional, -q
+
+        def quiet(call):
+            def run():
+                with engine.no_grad():
+                    call()
+            return run
+
+        return {"one kernel": quiet(lambda: functional.scaled_dot_product_attention(negated, k, v, scale=-0.1)),
+                "separate ops": quiet(lambda: functional.softmax(q @ k.transpose(-2, -1) * 0.1, -1) @ v)}
+    return parts
+
+
+def mask_gradient(batch, heads, time_, size, dtype="bfloat16"):
+    """Attention whose additive mask [T, T] wants its gradient, backward."""
+    def parts(engine, move):
+        import torch
+        make = lambda *shape: move(torch.randn(*shape, device=DEVICE).to(getattr(torch, dtype)))
+        q, k, v, g = (make(batch, heads, time_, size) for _ in range(4))
+        mask = make(time_, time_)
+        for t in (q, k, v, mask):
+            t.requires_grad_()
+        y = engine.nn.functional.scaled_dot_product_attention(q, k, v, mask)
+        return {"backward": lambda: engine.autograd.grad(y, (q, k, v, mask), g, retain_graph=True)}
+    return parts
+
+
 def sort(count):
     def parts(engine, move):
         import torch
@@ -128,6 +196,16 @@ CASES = {
     "3x3 512-512 7": convolution(64, 512, 512, 7, 3, 1),
     "3x3/2 128-128 56": convolution(64, 128, 128, 56, 3, 2),
     "3x3/2 512-512 14": convolution(64, 512, 512, 14, 3, 2),
+    "attention S 512, mask's gradient": mask_gradient(32, 8, 512, 64),
+    "attention without matrix units f32": attention_apart(4096, 100, "float32"),
+    "attention without matrix units f16": attention_apart(4096, 100, "float16"),
+    "attention D 128, soft cap": attention(4, 16, 16, 4096, 128, logit_soft_cap=50.0),
+    "conv3d f32": convolution_of("conv3d", (8, 64, 16, 32, 32), (64, 64, 3, 3, 3), "float32", padding=1),
+    "conv3d bf16": convolution_of("conv3d", (8, 64, 16, 32, 32), (64, 64, 3, 3, 3), padding=1),
+    "conv_transpose3d f32": convolution_of("conv_transpose3d", (8, 256, 16, 16, 16), (256, 128, 4, 4, 4), "float32", stride=2, padding=1),
+    "depthwise 3x3 256 28": convolution_of("conv2d", (64, 256, 28, 28), (256, 1, 3, 3), padding=1, groups=256),
+    "depthwise 7x7 768 7": convolution_of("conv2d", (256, 768, 7, 7), (768, 1, 7, 7), padding=3, groups=768),
+    "LSTM 256 x 128 x 1024 f32": recurrent("LSTM", 256, 128, 512, 1024),
     "sort 2^28 i32": sort(1 << 28),
     "norm gradients 2048x16384": norm_gradients(2048, 16384),
     "norm gradients 2048x16384 f32": norm_gradients(2048, 16384, "float32"),
@@ -158,6 +236,34 @@ def calls(name, engine_name):
             synchronize()
             separate()
     return {"parts": list(parts)}
+
+
+def planned(path, engine_name):
+    """Records one call of each case of a file; "problems" names those that could not be called."""
+    import torch
+
+    import compare_worker
+    import strata as engine
+    one, problems = torch.ones(1, device=DEVICE), {}
+    wait = lambda: (torch.cuda.synchronize(), engine.cuda.synchronize())
+    lines = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+    torch.nextafter(one, one)
+    for i, line in enumerate(lines):
+        call = None
+        try:
+            call = compare_worker.single_call(line["case"], line["pass"], line["inputs"], DEVICE, engine_name)
+            for _ in range(3):
+                call()
+            wait()
+        except Exception as e:
+            call, problems[i] = None, f"{type(e).__name__}: {e}"[:200]
+        with Recorded():
+            if call:
+                call()
+                wait()
+            torch.nextafter(one, one)
+            torch.cuda.synchronize()
+    return {"parts": list(range(len(lines))), "problems": problems}
 
 
 def training(args, torch):
@@ -200,7 +306,7 @@ def host(args, torch):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("what", choices=("call", "step", "host"))
+    p.add_argument("what", choices=("call", "rows", "step", "host"))
     p.add_argument("name")
     p.add_argument("--engine", choices=("strata", "torch"), default="strata")
     p.add_argument("--compile", action="store_true")
@@ -210,6 +316,8 @@ def main():
     args = p.parse_args()
     if args.what == "call":
         result = calls(args.name, args.engine)
+    elif args.what == "rows":
+        result = planned(args.name, args.engine)
     else:
         if args.engine == "strata":
             import strata.torch

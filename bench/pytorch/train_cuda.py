@@ -3,8 +3,8 @@
 
 Parameters and AdamW's two moments are f32 (16 bytes a parameter with the gradient), the forward pass runs under bf16
 autocast, attention is scaled_dot_product_attention, the loss F.cross_entropy, the optimizer the fused AdamW. Batches are
-copied from pinned memory. Under torchrun it is DistributedDataParallel with --batch rows a rank, and rank 0 tells the
-tokens of all. No loss is read while the steps are timed: the clock runs from a synchronised start to a
+copied from pinned memory. Under torchrun it is DistributedDataParallel with --batch rows a rank, or with --shard FSDP2, whose blocks are
+gathered in bf16 and compiled one by one (as TorchTitan does), and rank 0 tells the tokens of all. No loss is read while the steps are timed: the clock runs from a synchronised start to a
 synchronised end.
 
 What PyTorch has for less of the card's memory: --saved host is torch.autograd.graph.save_on_cpu, --saved again recomputes each
@@ -43,6 +43,8 @@ def main():
     p.add_argument("--vocab", type=int, default=0, help="0: the configuration's")
     p.add_argument("--saved", default="keep", choices=["keep", "host", "again"], help="what becomes of saved tensors")
     p.add_argument("--offload", action="store_true", help="FSDP2 with parameters and optimizer on the host")
+    p.add_argument("--shard", action="store_true", help="FSDP2 over all ranks of torchrun instead of DistributedDataParallel")
+    p.add_argument("--context", type=int, default=0, help="0: the configuration's")
     p.add_argument("--device", default="cuda")
     a = p.parse_args()
     with open(a.config, "rb") as f:
@@ -50,6 +52,8 @@ def main():
     model_config = config["model"]
     if a.vocab:
         model_config["vocab"] = a.vocab
+    if a.context:
+        model_config["context"] = a.context
     batch, context = a.batch or config["train"]["batch"], model_config["context"]
     cuda = a.device.startswith("cuda")
     synchronize = torch.cuda.synchronize if cuda else lambda: None
@@ -79,9 +83,16 @@ def main():
         for block in model.blocks:
             shard(block)
         shard(model)
+    if a.shard:
+        mixed = fsdp.MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+        for block in model.blocks:
+            if a.mode == "compiled":
+                block.compile()
+            fsdp.fully_shard(block, mp_policy=mixed)
+        fsdp.fully_shard(model, mp_policy=mixed)
     optimizer = models.adamw(model, a.lr, 0.1)
-    run = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if ranks > 1 else model
-    run = run if a.mode == "eager" else torch.compile(run)
+    run = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if ranks > 1 and not a.shard else model
+    run = run if a.mode == "eager" or a.shard else torch.compile(run)
 
     tokens = torch.frombuffer(make_tokens(model_config["vocab"], 8 * ranks * batch * context + 1), dtype=torch.int32).long()
     pairs = []
@@ -121,7 +132,7 @@ def main():
     result = {"engine": "pytorch", "version": torch.__version__, "mode": a.mode, "family": model_config["family"],
               "parameters": sum(p.numel() for p in model.parameters()), "batch": batch, "context": context,
               "tokens_per_s": ranks * batch * context / seconds, "step_ms": 1e3 * seconds, "first_step_s": compile_s,
-              "first_loss": first, "last_loss": last.item(), "saved": a.saved, "offload": a.offload}
+              "first_loss": first, "last_loss": last.item(), "saved": a.saved, "offload": a.offload, "shard": a.shard}
     if cuda:
         result |= {"peak_gib": torch.cuda.max_memory_allocated() / 2**30,
                    "reserved_gib": torch.cuda.max_memory_reserved() / 2**30,

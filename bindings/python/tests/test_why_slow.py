@@ -230,3 +230,21 @@ def test_scripts_with_both_engines_load_pytorch_first():
     both = {name: found for name, found in both.items() if {"torch", "strata"} <= set(found)}
     assert {"attention_options.py", "sequence_steps.py", "graphed_step.py", "compare_worker.py"} <= set(both)
     assert [name for name, found in both.items() if found.index("torch") > found.index("strata")] == []
+
+
+def test_the_slowest_case_of_each_op_is_looked_at(kernels):
+    cases = [{"op": op, "size": size, "dtype": "f32", "varied": "", "label": "", "args": [{"tensor": {"dtype": "f32", "shape": shape}}]}
+             for op, size, shape in (("log", "large", [4]), ("log", "small", [2]), ("sin", "large", [4]), ("cos", "large", [4]))]
+    row = lambda case, ours, theirs, **more: {"key": why_slow.key_of(case, "cuda"), "op": case["op"], "arguments": "f32[4]", "pass": "forward",
+                                              "ours": ours, "theirs": theirs, **more}
+    rows = [row(cases[0], 30e-6, 20e-6), row(cases[1], 9e-6, 1e-6), row(cases[2], 90e-6, 40e-6, inputs=2), row(cases[3], 10e-6, 9.5e-6),
+            row(cases[3], 30e-6, 9e-6, different="dtype")]
+    rows[2]["pass"] = "training"
+    lines = why_slow.slowest_cases(rows, [{"about": "no case"}, *cases], 0.9)
+    assert [(line["case"]["op"], line["case"]["size"], line["pass"], line["inputs"]) for line in lines] == [
+        ("sin", "large", "training", 2), ("log", "large", "forward", 1)]
+    table = why_slow.table_of_rows(lines, {"Strata": [kernels[:3], kernels[2:3]], "PyTorch": [[], "ValueError: no"]}).splitlines()
+    assert len({line.count("|") for line in table}) == 1
+    assert "| sin | training | f32[4] | 0.44 | Strata | 90.0 | 3 | 2005.0 |" in table[2] and "backward_hopper_kernel | 2000.0 |" in table[2]
+    assert "| sin | training | f32[4] | 0.44 | PyTorch | 40.0 | none |" in table[3]
+    assert "| log | forward | f32[4] | 0.67 | PyTorch | 20.0 | ValueError: no |" in table[5]
