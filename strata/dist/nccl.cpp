@@ -258,6 +258,7 @@ void NcclCollectives::end(int (*free)(NcclComm), std::chrono::milliseconds patie
 }
 
 void NcclCollectives::abort() noexcept {
+  if (peers_) peers_->abort();
   // It sets a flag that ends kernels, and then waits until no graph holds calls any more, which may be never.
   end(n_.CommAbort, std::chrono::milliseconds(1000));
 }
@@ -275,6 +276,10 @@ std::string NcclCollectives::error() {
 }
 
 void NcclCollectives::all_reduce(void* data, int64_t count, DType dtype, Reduction r) {
+  if (peers_ && PeerSums::takes(count, dtype)) {
+    (void)comm();  // not after an end
+    return peers_->all_reduce(data, count, dtype, r, stream_);
+  }
   call("AllReduce", n_.AllReduce(data, data, elements(count), type_of(dtype), op_of(r), comm(), stream_));
 }
 

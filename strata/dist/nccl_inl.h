@@ -9,6 +9,7 @@
 #include <string>
 
 #include "strata/dist/communicator.h"
+#include "strata/dist/peer/peer_sums_inl.h"
 
 namespace strata::distributed::detail {
 
@@ -69,6 +70,8 @@ class NcclCollectives final : public Collectives {
   ~NcclCollectives() override = default;
 
   void use(void* stream) { stream_ = stream; }
+  /// From here on small sums go over them; nullptr: over NCCL. All ranks have them, or none.
+  void take(std::unique_ptr<PeerSums> peers) { peers_ = std::move(peers); }
   /// Ends what runs, and refuses what comes. What is on the stream ends as if it had succeeded, on garbage.
   void abort() noexcept;
   /// What went wrong by itself (a peer is gone), empty where nothing did. Any thread may ask.
@@ -101,6 +104,7 @@ class NcclCollectives final : public Collectives {
   const int rank_, size_;
   const std::function<void(const std::function<void()>&)> within_;
   NcclComm comm_ = nullptr;
+  std::unique_ptr<PeerSums> peers_;
   void* stream_ = nullptr;
   std::atomic<bool> gone_{false};
 };

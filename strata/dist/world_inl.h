@@ -25,6 +25,7 @@
 #include "strata/dist/device_group_inl.h"
 #include "strata/dist/group.h"
 #include "strata/dist/group_inl.h"
+#include "strata/dist/peer/peer_sums_inl.h"
 #include "strata/dist/store_book_inl.h"
 #include "strata/dist/stragglers_inl.h"
 
@@ -224,6 +225,11 @@ class World {
       };
       auto calls = std::make_unique<detail::NcclCollectives>(id, rank, static_cast<int>(ranks.size()),
                                                              options_.patience, within);
+      if (test == nullptr && one_host_) {
+        std::string why;
+        calls->take(detail::connect_peer_sums(device.index, rank, static_cast<int>(ranks.size()), book,
+                                              options_.patience, why));
+      }
       auto made = std::make_shared<detail::DeviceGroup>(cat(name, "/cuda"), cat(name, "/", mesh), ranks,
                                                         std::move(lane), std::move(calls));
       const std::lock_guard lock(mutex_);
