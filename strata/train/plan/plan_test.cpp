@@ -197,6 +197,36 @@ TEST(PlanLayouts, WhatIsSetStays) {
   }
 }
 
+// What a zero-bubble schedule has wait: of each weight matrix one product, whatever op the gradients come from, and no
+// product of two activations. On a machine that takes time for operations alone.
+TEST(PlanProfile, WeightsGradientsAreTheirProducts) {
+  Machine m = machine();
+  m.limits = {.gb_s = 1e9, .gflops = 100, .matmul_f32 = 100, .matmul_bf16 = 100};
+  m.efficiency = 1, m.call_us = 0;
+  // Biases beside weights; none; copies for autocast.
+  for (const std::string more : {"model.family=gpt", "model.family=llama", "train.dtype=bf16"}) {
+    SCOPED_TRACE(more);
+    const TrainConfig config = small({more});
+    const Profile p(config, m);
+    double block = 0;
+    for (const auto& [name, t] : p.decoder()->blocks[0].named_parameters())
+      if (t.dim() == 2) block += static_cast<double>(t.numel());
+    const auto head = static_cast<double>(config.model.vocab * config.model.dim);
+    constexpr double kRows = 3;
+    const double once = 2 * kRows * p.tokens / 1e11;
+    const LayerTimes t = p.times(1, kRows, 1, 1, false), again = p.times(1, kRows, 1, 1, true);
+    EXPECT_NEAR(t.weight, once * block, 0.02 * once * block);
+    EXPECT_GT(t.input, once * block);  // and attention's
+    EXPECT_NEAR(t.input + t.weight, t.backward, 1e-3 * t.backward);
+    // A block that keeps its inputs runs again in each half.
+    EXPECT_NEAR(again.backward, t.backward + t.forward, 0.02 * t.backward);
+    EXPECT_NEAR(again.input, t.input + t.forward, 0.02 * t.backward);
+    EXPECT_NEAR(again.weight, t.weight + t.forward, 0.02 * t.backward);
+    EXPECT_NEAR(p.times(p.layers().size() - 1, kRows, 1, 1, false).weight, once * head, 0.02 * once * head);
+    EXPECT_EQ(p.times(0, kRows, 1, 1, false).weight, 0);  // a look-up
+  }
+}
+
 // What training refuses is never offered, and all that was asked for is accounted for.
 TEST(Plans, EveryLayoutCanBeTrained) {
   const TrainConfig config = small();
