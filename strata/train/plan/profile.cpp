@@ -239,7 +239,7 @@ LayerTimes Profile::times(size_t layer, double rows, double parts, double cut, b
   const LayerKind& k = kind(layer);
   const auto seconds = [&](const CallCost& c) {
     const double moves = std::max(c.moves.fixed, 0.0) / cut + std::max(c.moves.by_row, 0.0) * rows / parts;
-    return std::max(c.operations.at(rows) / parts, moves) / machine_.efficiency + 1e-6 * machine_.call_us;
+    return seconds_of(std::max(c.operations.at(rows) / parts, moves));
   };
   const auto sum = [&](const std::vector<CallCost>& calls) {
     double all = 0;
@@ -253,7 +253,7 @@ LayerTimes Profile::times(size_t layer, double rows, double parts, double cut, b
 double Profile::update(double share) const {
   double all = 0;
   for (const CallCost& c : update_)
-    all += share * std::max(c.operations.at(kLowRows), c.moves.at(kLowRows)) / machine_.efficiency + 1e-6 * machine_.call_us;
+    all += seconds_of(share * std::max(c.operations.at(kLowRows), c.moves.at(kLowRows)));
   return all;
 }
 

@@ -57,8 +57,8 @@ struct LayerTimes {
 
 class Profile {
  public:
-  // Four dry runs of steps, as many of passes in two halves and eight of memory. Throws ValueError for settings that estimate_memory() refuses, and for a
-  // machine without limits.
+  // Four dry runs of steps, as many of passes in two halves and eight of memory. Throws ValueError for settings that
+  // estimate_memory() refuses, and for a machine without limits.
   Profile(const TrainConfig& config, const Machine& machine);
 
   const TrainConfig& config() const { return config_; }
@@ -72,7 +72,9 @@ class Profile {
   LayerTimes times(size_t layer, double rows, double parts, double cut, bool recompute) const;
   // Seconds of the update of so many of the trained elements, and of reading and writing gradients once more.
   double update(double share) const;
-  double moving(double bytes) const { return bytes / (1e9 * machine_.limits.gb_s * machine_.efficiency); }
+  double moving(double bytes) const {
+    return bytes / (1e9 * machine_.limits.gb_s * machine_.efficiency * machine_.share);
+  }
   // Memory of one rank alone, without a model.
   AloneEstimate alone(double rows, int64_t accumulate, bool recompute) const;
   // Layers' costs as a pipeline cuts by them.
@@ -88,6 +90,10 @@ class Profile {
  private:
   void record(bool recompute);
   void measure_memory();
+  // Of a call that the limits allow so many.
+  double seconds_of(double at_limits) const {
+    return (at_limits / machine_.efficiency + 1e-6 * machine_.call_us) / machine_.share;
+  }
 
   TrainConfig config_;
   Machine machine_;
