@@ -98,7 +98,7 @@ def main():
             call([strata, "launch", "-n", ranks, "--", strata, "info", "--links", "--device", "cpu", "--out", links])
             m = json.loads(links.read_text())
             say(f"\n{ranks} ranks: steps reach {m['efficiency']:.2f} of {m['limits']['matmul_f32']:.0f} GFLOP/s, {m['call_us']:.1f} us a "
-                f"call; pairs {m['links']['inside']['gb_s']:.2f} GB/s, {m['links']['inside']['latency_us']:.0f} us; collectives "
+                f"call; others leave {m['share']:.2f}; pairs {m['links']['inside']['gb_s']:.2f} GB/s, {m['links']['inside']['latency_us']:.0f} us; collectives "
                 f"{m['links']['scale']:.2f} of that (few bytes {m['links']['small_scale']:.2f}); {100 * m['links']['overlap']:.0f}% hidden")
             for name, model in MODELS.items():
                 settings = model + COMMON

@@ -42,8 +42,8 @@ int measure_job(const std::string& device, const std::string& out) {
   const Device own = wanted.is_cuda() ? distributed::card() : wanted;
   const plan::Machine m = plan::measure_machine(own, wanted.is_cuda() ? "bf16" : "f32");
   if (distributed::rank() == 0) {
-    std::string text = fmt::format("{}: {:.1f} GB/s, {:.0f} GFLOP/s f32, {:.0f} bf16; steps reach {:.2f} of it, and {:.1f} us a call\n",
-                                   m.name, m.limits.gb_s, m.limits.matmul_f32, m.limits.matmul_bf16, m.efficiency, m.call_us);
+    std::string text = fmt::format("{}: {:.1f} GB/s, {:.0f} GFLOP/s f32, {:.0f} bf16; steps reach {:.2f} of it, and {:.1f} us a call; other programs leave {:.2f}\n",
+                                   m.name, m.limits.gb_s, m.limits.matmul_f32, m.limits.matmul_bf16, m.efficiency, m.call_us, m.share);
     const int n = m.links.ranks();
     constexpr int kShown = 16;
     for (int i = 0; i < std::min(n, kShown); ++i)

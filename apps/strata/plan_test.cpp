@@ -69,6 +69,20 @@ TEST_F(PlanRuns, AJobMeasuresItsLinks) {
   EXPECT_EQ(m.links.transport, "gloo");
 }
 
+TEST_F(PlanRuns, AFileOfOneRankPlansForOne) {
+  const std::string path = dir_ / "alone.json";
+  const Result r = strata("info --links --device cpu --out " + path);
+  ASSERT_EQ(r.status, 0) << r.output;
+  EXPECT_NE(r.output.find("other programs leave "), std::string::npos) << r.output;
+  const std::string plan = "plan " + (dir_ / "tiny.toml") + " --set model.vocab=256 --links " + path;
+  const Result one = strata(plan + " --ranks 1");
+  EXPECT_EQ(one.status, 0) << one.output;
+  EXPECT_NE(one.output.find("The first: --set parallel.dp=1"), std::string::npos) << one.output;
+  const Result two = strata(plan + " --ranks 2");
+  EXPECT_EQ(two.status, 1) << two.output;
+  EXPECT_NE(two.output.find("the links between ranks are not known"), std::string::npos) << two.output;
+}
+
 // The same numbers as the layout that a plan from the same file ranks first, set by hand; and its line.
 TEST_F(PlanRuns, ARunPlansItself) {
   const plan::Machine m = slow_links();

@@ -19,8 +19,8 @@ struct Peaks {
 };
 
 /// Measures the peaks, best of several repetitions, each quantity for about `seconds`. Takes about 0.8 GB of memory
-/// (less where less is free), but for arrays no more than `room` bytes unless that is 0 (12 MiB at least). Other load
-/// on the machine lowers the result.
+/// (less where less is free), but for arrays no more than `room` bytes unless that is 0 (12 MiB at least). Computing is
+/// measured by the threads' own time, which other programs do not lengthen; what they move lowers bytes a second.
 Peaks measure_peaks(double seconds = 0.4, int64_t room = 0);
 
 /// The most that a CUDA card was seen to do.

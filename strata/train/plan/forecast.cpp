@@ -167,8 +167,7 @@ void Forecaster::flat(const Step& s, Forecast& f) const {
     for (size_t i = n; i-- > 0;) {
       lanes.wait(ready);
       if (again && i > 0) ready = gather(i - 1);
-      const LayerTimes t = p.times(i, s.rows, s.parts, tp, l.recompute);
-      run(t.input + t.weight, backward[i]);
+      run(p.times(i, s.rows, s.parts, tp, l.recompute).backward, backward[i]);
       arrived(i, last || every, first);
     }
     if (!last && !every) return;
@@ -215,6 +214,9 @@ const Forecaster::Proved& Forecaster::table(const ParallelLayout& l) {
   Proved& p = at->second;
   p.table = pipeline::make_table(l.schedule, static_cast<int>(l.pp), static_cast<int>(all), static_cast<int>(l.stages));
   p.proof = pipeline::prove(p.table);
+  p.halves = std::ranges::any_of(p.table.actions, [](const auto& actions) {
+    return std::ranges::any_of(actions, [](const pipeline::Action& a) { return a.pass == pipeline::Pass::weight_gradient; });
+  });
   p.cuts = ModelPipeline::cuts(profile_.cut_by(), p.table.stages);
   return p;
 }
@@ -243,8 +245,8 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
       const LayerTimes c = p.times(i, s.rows, s.parts, tp, s.l.recompute);
       const Within forward = within(s, i, false), backward = within(s, i, true);
       costs[stage].forward += c.forward + forward.seconds + forward.beside_seconds;
-      costs[stage].input += c.input + backward.seconds + backward.beside_seconds;
-      costs[stage].weight += c.weight + p.moving(3 * k.trained * p.gradient_size / tp);
+      costs[stage].input += (t.halves ? c.input : c.backward) + backward.seconds + backward.beside_seconds;
+      costs[stage].weight += (t.halves ? c.weight : 0) + p.moving(3 * k.trained * p.gradient_size / tp);
       h.trained += k.trained, h.weights += k.weights, trained += k.trained;
       saved += (s.l.recompute ? k.saved_again : k.saved).at(s.rows) / s.parts;
       h.takes = std::max(h.takes, k.takes.at(s.rows) / s.parts);

@@ -73,6 +73,7 @@ class Forecaster {
     distributed::pipeline::Table table;
     distributed::pipeline::Proof proof;
     std::vector<int64_t> cuts;
+    bool halves = false;  // whether backward passes are split
   };
   const Proved& table(const ParallelLayout& layout);
 

@@ -47,7 +47,7 @@ class Reader {
   }
   Link link(const char* key) const {
     const Reader r = inside(key);
-    return {r.number("gb_s", 1e-9), r.number("latency_us", 0)};
+    return {r.number("gb_s", 0), r.number("latency_us", 0)};  // 0: not known, of a machine that was measured alone
   }
 
  private:
@@ -76,6 +76,7 @@ std::string Machine::to_json() const {
            {"matmul_bf16", limits.matmul_bf16}}},
          {"efficiency", efficiency},
          {"call_us", call_us},
+         {"share", share},
          {"memory", memory},
          {"links",
           {{"transport", links.transport},
@@ -108,6 +109,7 @@ Machine machine_from_json(std::string_view text, std::string_view source) {
                        .matmul_bf16 = limits.number("matmul_bf16", 0)},
             .efficiency = all.number("efficiency", 1e-6, 1),
             .call_us = all.number("call_us", 0),
+            .share = all.number("share", 1e-6, 1),
             .memory = static_cast<int64_t>(all.number("memory", 0)),
             .links = {.transport = links.text("transport"),
                       .ranks_per_host = static_cast<int>(links.number("ranks_per_host", 1, 1 << 20)),

@@ -13,7 +13,7 @@ namespace strata::plan {
 
 /// The way from one rank's memory to another's.
 struct Link {
-  double gb_s = 0;        ///< 1e9 bytes a second of a large message
+  double gb_s = 0;        ///< 1e9 bytes a second of a large message; 0: not known
   double latency_us = 0;  ///< of a message of a few bytes
   bool operator==(const Link&) const = default;
 };
@@ -44,6 +44,9 @@ struct Machine {
   lab::Limits limits;
   double efficiency = 1;  ///< what steps reach of the limits
   double call_us = 0;     ///< that a call of a step takes besides
+  /// What other programs leave: of the speed that ranks compute with when nothing else runs, the part that they had. A
+  /// file may say 1, for forecasts of the machine by itself.
+  double share = 1;
   int64_t memory = 0;     ///< bytes that a rank may take; 0: not known
   Links links;
 
@@ -58,7 +61,8 @@ Machine machine_from_json(std::string_view text, std::string_view source);
 /// four; between hosts 50 GB/s for each card, a data sheet's figure. Throws ValueError listing the names.
 Machine machine_of_card(std::string_view name);
 
-/// Measures limits, what small steps reach of them in `dtype` (a key of train.dtype), links of each pair and collectives,
+/// Measures limits, what small steps reach of them in `dtype` (a key of train.dtype), on a processor what other programs
+/// leave of that, links of each pair and collectives,
 /// all ranks of the job at once; alone without links. Every rank of the job calls it and gets the same. Takes 1 to 3
 /// seconds and 64 MiB of `device` in each rank. Throws as collectives do, and DeviceError for a card that is not there.
 Machine measure_machine(Device device, std::string_view dtype = "f32");

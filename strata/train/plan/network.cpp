@@ -11,7 +11,9 @@ Network::Network(const Links& links, int64_t ranks, std::vector<int> order)
     : links_(links), ranks_(ranks), order_(std::move(order)) {
   check(links.pairs.empty() || links.ranks() >= ranks, "plan", "the links are of ", links.ranks(), " ranks, and the plan is for ",
         ranks);
-  check(links.inside.gb_s > 0 || !links.pairs.empty() || ranks == 1, "plan", "the links between ranks are not known");
+  check((links.inside.gb_s > 0 && (links.between.gb_s > 0 || ranks <= links.ranks_per_host)) || !links.pairs.empty() ||
+            ranks == 1,
+        "plan", "the links between ranks are not known");
   check(order_.empty() || (static_cast<int64_t>(order_.size()) == ranks &&
                            std::set<int>(order_.begin(), order_.end()).size() == order_.size() &&
                            *std::ranges::min_element(order_) == 0 && *std::ranges::max_element(order_) == ranks - 1),

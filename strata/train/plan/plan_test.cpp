@@ -1,15 +1,18 @@
 #include "strata/train/plan/plan.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <numeric>
 #include <random>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "strata/core/error.h"
+#include "strata/core/parallel.h"
 #include "strata/memory/allocator.h"
 #include "strata/train/estimate.h"
 #include "strata/train/plan/auto_layout.h"
@@ -56,12 +59,14 @@ const Planned* find(const Plan& plan, const std::string& layout) {
 
 TEST(PlanMachine, IsReadAsItIsWritten) {
   Machine m = machine();
+  m.share = 0.75;
   m.links.pairs.assign(9, {1.5, 7});
   const Machine same = machine_from_json(m.to_json(), "links.json");
   EXPECT_EQ(same.name, m.name);
   EXPECT_EQ(same.limits.matmul_f32, 100);
   EXPECT_EQ(same.efficiency, 0.5);
   EXPECT_EQ(same.call_us, 5);
+  EXPECT_EQ(same.share, 0.75);
   EXPECT_EQ(same.memory, m.memory);
   EXPECT_EQ(same.links, m.links);
   EXPECT_EQ(same.links.ranks(), 3);
@@ -194,6 +199,54 @@ TEST(PlanLayouts, WhatIsSetStays) {
     EXPECT_EQ(l.tp, 2);
     EXPECT_EQ(l.zero, 3);
     EXPECT_EQ(l.ranks(), 4);
+  }
+}
+
+// What a zero-bubble schedule has wait: of each weight matrix one product, whatever op the gradients come from, and no
+// product of two activations. On a machine that takes time for operations alone.
+TEST(PlanProfile, WeightsGradientsAreTheirProducts) {
+  Machine m = machine();
+  m.limits = {.gb_s = 1e9, .gflops = 100, .matmul_f32 = 100, .matmul_bf16 = 100};
+  m.efficiency = 1, m.call_us = 0;
+  // Biases beside weights; none; copies for autocast.
+  for (const std::string more : {"model.family=gpt", "model.family=llama", "train.dtype=bf16"}) {
+    SCOPED_TRACE(more);
+    const TrainConfig config = small({more});
+    const Profile p(config, m);
+    double block = 0;
+    for (const auto& [name, t] : p.decoder()->blocks[0].named_parameters())
+      if (t.dim() == 2) block += static_cast<double>(t.numel());
+    const auto head = static_cast<double>(config.model.vocab * config.model.dim);
+    constexpr double kRows = 3;
+    const double once = 2 * kRows * p.tokens / 1e11;
+    const LayerTimes t = p.times(1, kRows, 1, 1, false), again = p.times(1, kRows, 1, 1, true);
+    EXPECT_NEAR(t.weight, once * block, 0.02 * once * block);
+    EXPECT_GT(t.input, once * block);  // and attention's
+    EXPECT_NEAR(t.input + t.weight, t.backward, 1e-3 * t.backward);
+    // A block that keeps its inputs runs again in each half.
+    EXPECT_NEAR(again.backward, t.backward + t.forward, 0.02 * t.backward);
+    EXPECT_NEAR(again.input, t.input + t.forward, 0.02 * t.backward);
+    EXPECT_NEAR(again.weight, t.weight + t.forward, 0.02 * t.backward);
+    EXPECT_NEAR(p.times(p.layers().size() - 1, kRows, 1, 1, false).weight, once * head, 0.02 * once * head);
+    EXPECT_EQ(p.times(0, kRows, 1, 1, false).weight, 0);  // a look-up
+  }
+}
+
+// Others' work lengthens what ranks compute, and not what was measured beside it.
+TEST(Plans, WhatOthersLeaveIsComputedWith) {
+  Machine alone = machine(), half = machine();
+  alone.links.overlap = half.links.overlap = 1;
+  half.share = 0.5;
+  const Profile all(small(), alone), some(small(), half);
+  Forecaster of_all(all), of_some(some);
+  for (const ParallelLayout& l : {ParallelLayout{.dp = 4}, ParallelLayout{.dp = 2, .tp = 2, .zero = 2},
+                                  ParallelLayout{.pp = 4, .micro_batches = 4}}) {
+    const Forecast a = of_all(l), b = of_some(l);
+    EXPECT_NEAR(b.computes, 2 * a.computes, 1e-9) << l.to_text();
+    EXPECT_GT(b.seconds, a.seconds + 0.9 * a.computes) << l.to_text();
+    EXPECT_LT(b.seconds, 2 * a.seconds) << l.to_text();
+    EXPECT_EQ(b.sent, a.sent) << l.to_text();
+    EXPECT_EQ(b.peak, a.peak) << l.to_text();
   }
 }
 
@@ -374,8 +427,32 @@ TEST(MeasureMachine, AloneHasLimitsAndNoLinks) {
   EXPECT_GT(m.efficiency, 0);
   EXPECT_LE(m.efficiency, 1);
   EXPECT_GE(m.call_us, 0);
+  EXPECT_GT(m.share, 0);
+  EXPECT_LE(m.share, 1);
   EXPECT_GT(m.memory, 0);
   EXPECT_TRUE(m.links.pairs.empty());
+}
+
+// Of one thread beside three a processor some quarter is left, which is no slower processor.
+TEST(MeasureMachine, OthersWorkIsAShareAndNotASpeed) {
+  const int before = num_threads();
+  set_num_threads(1);
+  const Machine quiet = measure_machine(Device::cpu());
+  std::atomic<bool> done = false;
+  std::vector<std::thread> others;
+  for (unsigned i = 0; i < 3 * std::max(std::thread::hardware_concurrency(), 1U); ++i)
+    others.emplace_back([&] {
+      while (!done.load(std::memory_order_relaxed)) {
+      }
+    });
+  const Machine busy = measure_machine(Device::cpu());
+  done = true;
+  for (std::thread& t : others) t.join();
+  set_num_threads(before);
+  EXPECT_LT(busy.share, 0.6);
+  EXPECT_LT(busy.share, 0.8 * quiet.share);
+  // Where two threads of a core share its units it is slower, too; by the clock it would be a quarter.
+  EXPECT_GT(busy.limits.matmul_f32, 0.45 * quiet.limits.matmul_f32);
 }
 
 }  // namespace

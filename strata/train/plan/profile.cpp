@@ -1,6 +1,11 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
+#include "strata/autograd/split_backward.h"
+#include "strata/core/autocast.h"
+#include "strata/core/dry_run.h"
 #include "strata/core/error.h"
 #include "strata/core/recording.h"
 #include "strata/lab/step_costs.h"
@@ -28,7 +33,6 @@ TrainConfig alone_in(TrainConfig c, int64_t rows, int64_t accumulate) {
 // What a recording says of each layer.
 struct Layer {
   std::vector<std::pair<double, double>> forward, backward;  // seconds of operations, of bytes
-  std::vector<bool> splits;                                  // of backward
   double saved = 0, takes = 0;
 };
 struct Recorded {
@@ -61,13 +65,7 @@ Recorded read(const Recording& r, const lab::Limits& limits, int64_t blocks) {
       continue;
     }
     Layer& l = all.layers[last];
-    if (static_cast<int32_t>(i) < backward) {
-      l.forward.push_back(seconds);
-    } else {
-      l.backward.push_back(seconds);
-      l.splits.push_back(c.phase == Phase::backward && c.op->autocast() == Autocast::low &&
-                         c.op->name().find("attention") == std::string_view::npos);
-    }
+    (static_cast<int32_t>(i) < backward ? l.forward : l.backward).push_back(seconds);
   }
   // Bytes that forward leaves, and beside them at most at once.
   std::vector<double> others(r.calls.size() + 1, 0);
@@ -89,15 +87,40 @@ Recorded read(const Recording& r, const lab::Limits& limits, int64_t blocks) {
   return all;
 }
 
+// The two halves of a pass as pipelines have them, which the engine cuts: no list of ops here could say what waits, nor
+// what runs twice.
+std::pair<Recording, Recording> record_halves(TokenDecoder& model, const TrainConfig& config) {
+  const DeviceScope dry(Device::meta());
+  const DryRunAs way(config.device.starts_with("cuda") ? DeviceType::cuda : DeviceType::cpu);
+  model.as_module().train();
+  const auto without_gradients = [&] {
+    for (Tensor& p : model.as_module().parameters()) p.set_grad({});
+  };
+  without_gradients();
+  Recorder recorder;
+  Tensor loss;
+  {
+    std::optional<AutocastScope> autocast;
+    if (const auto settings = autocast_of(config, model)) autocast.emplace(*settings);
+    loss = batch_loss(model, empty_batch(config, row_tokens(config)), config);
+  }
+  SplitBackward rest({std::exchange(loss, {})});
+  Recording first = recorder.cut();
+  rest.finish();
+  std::pair halves{std::move(first), recorder.finish()};
+  without_gradients();
+  return halves;
+}
+
 using Seconds = std::vector<std::pair<double, double>>;
-std::vector<CallCost> through(const Seconds& low, const Seconds& high, const std::vector<bool>& splits = {}) {
+std::vector<CallCost> through(const Seconds& low, const Seconds& high) {
   std::vector<CallCost> costs;
   for (size_t i = 0; i < std::max(low.size(), high.size()); ++i) {
     // A step that takes other calls for other rows: those of the larger one, in proportion.
     const auto h = i < high.size() ? high[i] : std::pair<double, double>{};
     const auto l = low.size() == high.size() ? low[i] : std::pair{h.first / 2, h.second / 2};
     costs.push_back({Affine::through(kLowRows, l.first, kHighRows, h.first),
-                     Affine::through(kLowRows, l.second, kHighRows, h.second), i < splits.size() && splits[i]});
+                     Affine::through(kLowRows, l.second, kHighRows, h.second)});
   }
   return costs;
 }
@@ -134,12 +157,21 @@ Profile::Profile(const TrainConfig& config, const Machine& machine) : config_(co
       size_of(parse_dtype(config_.grad_dtype == "bf16" ? "bf16" : config_.param_dtype)));
   tied = decoder_ && decoder_->spec().tied;
 
-  Recorded recorded[2][2];  // recompute, rows
+  Recorded recorded[2][2], inputs[2][2], weights[2][2];  // recompute, rows
   for (const bool again : {false, true}) {
     if (again && !decoder_) continue;
-    for (const int64_t rows : {kLowRows, kHighRows})
-      recorded[again][rows == kHighRows] =
-          read(record_dry_step(alone_in(config_, rows, 1), again ? blocks : 0).step, machine_.limits, blocks);
+    for (const int64_t rows : {kLowRows, kHighRows}) {
+      const TrainConfig c = alone_in(config_, rows, 1);
+      const size_t at = rows == kHighRows;
+      recorded[again][at] = read(record_dry_step(c, again ? blocks : 0).step, machine_.limits, blocks);
+      if (!decoder_) continue;  // pipelines are of decoders
+      auto& model = dynamic_cast<LanguageModel&>(*model_);
+      model.set_recomputed_blocks(again ? blocks : 0);
+      const auto [first, second] = record_halves(model, c);
+      inputs[again][at] = read(first, machine_.limits, blocks);
+      weights[again][at] = read(second, machine_.limits, blocks);
+      model.set_recomputed_blocks(0);
+    }
   }
   update_ = through(recorded[0][0].update, recorded[0][1].update);
   std::vector<LayerKind> all(recorded[0][0].layers.size());
@@ -147,14 +179,22 @@ Profile::Profile(const TrainConfig& config, const Machine& machine) : config_(co
     LayerKind& k = all[i];
     const auto [low, high] = std::tie(recorded[0][0].layers[i], recorded[0][1].layers[i]);
     k.forward = through(low.forward, high.forward);
-    k.backward = through(low.backward, high.backward, high.splits);
+    k.backward.whole = through(low.backward, high.backward);
     k.saved = Affine::through(kLowRows, low.saved, kHighRows, high.saved);
     k.takes = Affine::through(kLowRows, low.takes, kHighRows, high.takes);
-    k.again = k.backward, k.saved_again = k.saved;
-    if (!decoder_) continue;
-    const auto [low2, high2] = std::tie(recorded[1][0].layers[i], recorded[1][1].layers[i]);
-    k.again = through(low2.backward, high2.backward, high2.splits);
-    k.saved_again = Affine::through(kLowRows, low2.saved, kHighRows, high2.saved);
+    if (decoder_) {
+      const auto halves = [&](LayerKind::Back& back, bool again) {
+        back.input = through(inputs[again][0].layers[i].backward, inputs[again][1].layers[i].backward);
+        back.weight = through(weights[again][0].layers[i].backward, weights[again][1].layers[i].backward);
+      };
+      const auto [low2, high2] = std::tie(recorded[1][0].layers[i], recorded[1][1].layers[i]);
+      k.again.whole = through(low2.backward, high2.backward);
+      k.saved_again = Affine::through(kLowRows, low2.saved, kHighRows, high2.saved);
+      halves(k.backward, false);
+      halves(k.again, true);
+    } else {
+      k.again = k.backward, k.saved_again = k.saved;
+    }
   }
   double trained = 0;
   for (const auto& [name, t] : model_->as_module().named_parameters()) {
@@ -199,22 +239,21 @@ LayerTimes Profile::times(size_t layer, double rows, double parts, double cut, b
   const LayerKind& k = kind(layer);
   const auto seconds = [&](const CallCost& c) {
     const double moves = std::max(c.moves.fixed, 0.0) / cut + std::max(c.moves.by_row, 0.0) * rows / parts;
-    return std::max(c.operations.at(rows) / parts, moves) / machine_.efficiency + 1e-6 * machine_.call_us;
+    return seconds_of(std::max(c.operations.at(rows) / parts, moves));
   };
-  LayerTimes t;
-  for (const CallCost& c : k.forward) t.forward += seconds(c);
-  for (const CallCost& c : recompute ? k.again : k.backward) {
-    const double s = seconds(c);
-    t.weight += c.splits ? s / 2 : 0;
-    t.input += c.splits ? s / 2 : s;
-  }
-  return at->second = t;
+  const auto sum = [&](const std::vector<CallCost>& calls) {
+    double all = 0;
+    for (const CallCost& c : calls) all += seconds(c);
+    return all;
+  };
+  const LayerKind::Back& back = recompute ? k.again : k.backward;
+  return at->second = {sum(k.forward), sum(back.whole), sum(back.input), sum(back.weight)};
 }
 
 double Profile::update(double share) const {
   double all = 0;
   for (const CallCost& c : update_)
-    all += share * std::max(c.operations.at(kLowRows), c.moves.at(kLowRows)) / machine_.efficiency + 1e-6 * machine_.call_us;
+    all += seconds_of(share * std::max(c.operations.at(kLowRows), c.moves.at(kLowRows)));
   return all;
 }
 

@@ -28,31 +28,37 @@ struct Affine {
 // One call of a layer, in seconds at the machine's limits: of its operations, and of the bytes that it moves.
 struct CallCost {
   Affine operations, moves;
-  bool splits = false;  // a product of backward: half of such is gradients of weights
   bool operator==(const CallCost& o) const {
-    return std::tie(operations.fixed, operations.by_row, moves.fixed, moves.by_row, splits) ==
-           std::tie(o.operations.fixed, o.operations.by_row, o.moves.fixed, o.moves.by_row, o.splits);
+    return std::tie(operations.fixed, operations.by_row, moves.fixed, moves.by_row) ==
+           std::tie(o.operations.fixed, o.operations.by_row, o.moves.fixed, o.moves.by_row);
   }
 };
 
 // Calls and bytes that layers have alike.
 struct LayerKind {
-  std::vector<CallCost> forward, backward, again;  // again: backward of a block that keeps its inputs alone
-  Affine saved, saved_again;                       // bytes from forward to backward
-  Affine takes;                                    // bytes beside what is saved, at most at once
-  double weights = 0, trained = 0;                 // bytes; elements
-  double experts = 0;                              // of the weights' bytes those of routed experts
+  // A backward pass, as a whole and as SplitBackward's halves.
+  struct Back {
+    std::vector<CallCost> whole, input, weight;
+    bool operator==(const Back&) const = default;
+  };
+  std::vector<CallCost> forward;
+  Back backward, again;             // again: of a block that keeps its inputs alone
+  Affine saved, saved_again;        // bytes from forward to backward
+  Affine takes;                     // bytes beside what is saved, at most at once
+  double weights = 0, trained = 0;  // bytes; elements
+  double experts = 0;               // of the weights' bytes those of routed experts
 };
 
-// Seconds of a layer in a pass, of its gradients of weights, and of those that are not.
+// Seconds of a layer in a pass, and of the halves of a backward pass that is split: those are more together where each
+// runs a block again.
 struct LayerTimes {
-  double forward = 0, input = 0, weight = 0;
+  double forward = 0, backward = 0, input = 0, weight = 0;
 };
 
 class Profile {
  public:
-  // Four dry runs of steps and eight of memory. Throws ValueError for settings that estimate_memory() refuses, and for a
-  // machine without limits.
+  // Four dry runs of steps, as many of passes in two halves and eight of memory. Throws ValueError for settings that
+  // estimate_memory() refuses, and for a machine without limits.
   Profile(const TrainConfig& config, const Machine& machine);
 
   const TrainConfig& config() const { return config_; }
@@ -66,7 +72,9 @@ class Profile {
   LayerTimes times(size_t layer, double rows, double parts, double cut, bool recompute) const;
   // Seconds of the update of so many of the trained elements, and of reading and writing gradients once more.
   double update(double share) const;
-  double moving(double bytes) const { return bytes / (1e9 * machine_.limits.gb_s * machine_.efficiency); }
+  double moving(double bytes) const {
+    return bytes / (1e9 * machine_.limits.gb_s * machine_.efficiency * machine_.share);
+  }
   // Memory of one rank alone, without a model.
   AloneEstimate alone(double rows, int64_t accumulate, bool recompute) const;
   // Layers' costs as a pipeline cuts by them.
@@ -82,6 +90,10 @@ class Profile {
  private:
   void record(bool recompute);
   void measure_memory();
+  // Of a call that the limits allow so many.
+  double seconds_of(double at_limits) const {
+    return (at_limits / machine_.efficiency + 1e-6 * machine_.call_us) / machine_.share;
+  }
 
   TrainConfig config_;
   Machine machine_;
