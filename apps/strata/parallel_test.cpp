@@ -271,6 +271,7 @@ TEST_F(Parallel, ARankTakesWhatWasEstimated) {
        {std::string("parallel.zero=0"), std::string("parallel.zero=1"), std::string("parallel.zero=2"),
         std::string("parallel.zero=3"), std::string("parallel.zero=3 parallel.reshard=never"),
         std::string("parallel.zero=3 train.accumulate=2"), std::string("parallel.zero=3 train.dtype=bf16"),
+        std::string("parallel.zero=2 parallel.exact=4"), std::string("parallel.zero=3 parallel.exact=8"),
         std::string("parallel.tp=2 parallel.zero=3"), std::string("parallel.tp=4 parallel.sequence=false")}) {
     SCOPED_TRACE(way);
     std::vector<std::string> settings{"train.batch=8"};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -14,6 +15,7 @@
 #include "strata/core/rng.h"
 #include "strata/dist/collectives/placed.h"
 #include "strata/dist/context_length_inl.h"
+#include "strata/dist/parts_inl.h"
 #include "strata/models/tensor_parallel.h"
 #include "strata/train/exact_step_inl.h"
 #include "strata/train/exchange_run_inl.h"
@@ -200,8 +202,10 @@ Ranks::Ranks(const TrainConfig& config)
   rows_ = shared_rows(config, dp);
   batch_ = config.batch;
   sharing_ = sharded_options(config.parallel, dp > 1 ? dp : cp);
-  // What adds up gradients gives whole ones.
-  sharing_.average = pp == 1 && config.parallel.exact == 0 && config.parallel.reduce == "plain";
+  // What adds up gradients gives whole ones, but for parts of micro-batches' sums.
+  const bool in_parts = exactly_ && sharing_.zero > 1 && dp > 1;
+  if (in_parts) sharing_.micro_batches = config.parallel.exact * config.accumulate;
+  sharing_.average = in_parts || (pp == 1 && !exactly_ && config.parallel.reduce == "plain");
   const auto axis = [](const char* name, int64_t n) { return n > 1 ? cat(name, n) : std::string(); };
   set_mesh(Mesh(cat(axis("pp=", pp), " dp=", dp / experts_.of_dp, axis(" ep=", experts_.of_dp), axis(" cp=", cp),
                     axis(" tp=", tp_))));
@@ -292,8 +296,30 @@ void Ranks::share_parameters(const nn::Module& model) {
   sharded_ = std::make_unique<nn::FullySharded>(model, o);
 }
 
-void Ranks::set_norm(optim::Optimizer& optimizer, const nn::Module& model) const {
+std::vector<optim::WholeSquares::Gradient> Ranks::gradients_in_parts(const nn::NamedTensors& parameters) const {
+  const std::map<std::string, Tensor> parts = [&] {
+    const nn::NamedTensors all = sharded_->parameters();
+    return std::map<std::string, Tensor>(all.begin(), all.end());
+  }();
+  const auto ranks = static_cast<size_t>(size_);
+  std::vector<optim::WholeSquares::Gradient> gradients;
+  for (const auto& [name, whole] : parameters) {
+    const Shape shape = strata::detail::here(whole).shape();
+    // What has no rows is whole in every rank, and counts in the first.
+    std::vector<int64_t> begins(ranks + 1, shape.product());
+    begins[0] = 0;
+    if (whole.dim() > 0 && shape.product() > 0) begins = distributed::Cut(shape, static_cast<int>(ranks)).begins;
+    gradients.push_back({.of = parts.at(name), .whole = whole, .begins = std::move(begins)});
+  }
+  return gradients;
+}
+
+void Ranks::set_norm(optim::Optimizer& optimizer, const nn::Module& model) {
   if (pipeline_) optimizer.norm_over("pp");
+  if (has_all_rows()) {
+    squares_.emplace(gradients_in_parts(whole_parameters(model)), sharing_.axis);
+    return;
+  }
   if (!sharded_ || pipeline_ || sharing_.average) return;
   TensorList whole;
   for (const auto& [name, t] : whole_parameters(model)) whole.push_back(t);
@@ -310,7 +336,8 @@ nn::NamedTensors Ranks::own_parameters(const nn::Module& model) const {
 
 void Ranks::take_gradients(const nn::Module& model, const TrainConfig& config) {
   if (config.parallel.exact > 0) {
-    exact_ = std::make_unique<ExactStep>(whole_parameters(model), group_, config);
+    exact_ =
+        std::make_unique<ExactStep>(whole_parameters(model), group_, config, has_all_rows() ? sharded_.get() : nullptr);
     return;
   }
   if (!group_ || (sharded_ && sharing_.average)) return;
@@ -380,6 +407,10 @@ double Ranks::finish_step(Tensor& loss, double max_norm) const {
     c.all_reduce(loss.raw_data(), loss.numel(), loss.dtype(), distributed::Reduction::avg);
   });
   return exchange_ && exchange_->gives(distributed::ExchangeRecord::Gives::direction) ? INFINITY : max_norm;
+}
+
+Tensor Ranks::squares() const {
+  return squares_ ? squares_->sum() : Tensor();
 }
 
 void Ranks::finish_update() const {
