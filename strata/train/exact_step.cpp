@@ -19,8 +19,10 @@ std::string ExactStep::refuses(const TrainConfig& c) {
   const auto refuse = [&](bool yes, const std::string& text) {
     if (yes && what.empty()) what = cat("parallel.exact = ", n, " is not for ", text);
   };
-  refuse(c.parallel.cp > 1, cat("parallel.cp = ", c.parallel.cp, ": a rank has the gradients of its positions alone"));
-  refuse(c.parallel.pp > 1, cat("parallel.pp = ", c.parallel.pp, ": a stage has the gradients of its layers alone"));
+  refuse(c.parallel.cp > 1,
+         cat("parallel.cp = ", c.parallel.cp,
+             ": a rank has the gradients of its positions alone, "
+             "and their sum over ranks is not to the last bit what one product over all positions gives"));
   refuse(c.parallel.zero > 1 && !c.parallel.every_pass,
          "parallel.every_pass = false: of parts every micro-batch's gradients travel");
   refuse(c.memory.any(), "[memory]: what it moves is planned for other passes");

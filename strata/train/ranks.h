@@ -148,6 +148,7 @@ class Ranks {
  private:
   void share_positions(TokenDecoder& model) const;
   void spread_experts(LanguageModel& model) const;
+  std::vector<optim::WholeSquares::Gradient> gradients_of_stages(const nn::Module& model) const;
   std::vector<optim::WholeSquares::Gradient> gradients_in_parts(const nn::NamedTensors& parameters) const;
 
   // Along "dp", "ep" and "cp", of several ranks: those whose gradients are averaged.
