@@ -64,6 +64,14 @@ int64_t block_of(std::string_view name, int64_t blocks) {
   return -1;
 }
 
+// Of shapes alone.
+std::shared_ptr<LanguageModel> dry_model(const TrainConfig& config) {
+  const DeviceScope dry(Device::meta());
+  const std::shared_ptr<LanguageModel> model = decoder_of(make_tuned_model(config), "parallel.pp");
+  model->train();
+  return model;
+}
+
 }  // namespace
 
 int64_t ModelPipeline::pieces(const TrainConfig& c, int64_t dp) {
@@ -79,28 +87,30 @@ int64_t ModelPipeline::layer_of(std::string_view name, int64_t blocks) {
   return std::min(block_of(name, blocks), blocks) + 1;
 }
 
-// A step of one row on the meta device, call by call.
 std::vector<pipeline::LayerCost> ModelPipeline::layers(const TrainConfig& config) {
+  return layers(config, *dry_model(config));
+}
+
+// A step of one row on the meta device, call by call.
+std::vector<pipeline::LayerCost> ModelPipeline::layers(const TrainConfig& config, LanguageModel& model) {
   TrainConfig one = config;
   one.batch = 1;
   const DeviceScope dry(Device::meta());
-  const std::shared_ptr<LanguageModel> model = decoder_of(make_tuned_model(one), "parallel.pp");
-  model->train();
   lab::StepCosts costs;
   costs.add(record([&] {
     std::optional<AutocastScope> autocast;
-    if (const auto settings = autocast_of(one, *model)) autocast.emplace(*settings);
+    if (const auto settings = autocast_of(one, model)) autocast.emplace(*settings);
     const data::Batch batch = empty_batch(one, row_tokens(one));
-    model->loss(batch[0], batch[1]).backward();
+    model.loss(batch[0], batch[1]).backward();
   }));
-  const auto blocks = static_cast<int64_t>(model->blocks.size());
+  const auto blocks = static_cast<int64_t>(model.blocks.size());
   std::vector<pipeline::LayerCost> layers(static_cast<size_t>(blocks + 2));
   const auto layer = [&](std::string_view name) -> pipeline::LayerCost& {
     return layers[static_cast<size_t>(layer_of(name, blocks))];
   };
   for (const lab::StepCosts::Part& p : costs.parts())
     layer(p.module).seconds += std::max(p.sum.flops / kFlops, p.sum.bytes / kBytes);
-  for (const auto& [name, t] : model->named_parameters()) layer(name).bytes += static_cast<double>(t.nbytes());
+  for (const auto& [name, t] : model.named_parameters()) layer(name).bytes += static_cast<double>(t.nbytes());
   return layers;
 }
 
@@ -156,7 +166,8 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
                            static_cast<int>(config.parallel.stages));
   const auto blocks = static_cast<int64_t>(model_->blocks.size());
   check_stages(config.parallel, blocks);
-  begins_ = cuts(layers(config), table.stages);
+  const std::shared_ptr<LanguageModel> dry = dry_model(config);
+  begins_ = cuts(layers(config, *dry), table.stages);
   train_.emplace(table, group);
   forward_.emplace(pipeline::forward_table(table, 1), group);
   has_first_ = is_here(0);
@@ -167,17 +178,15 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
   const int64_t dp = distributed::size() / (config.parallel.pp * config.parallel.cp);
   batch_ = config.batch;
   rows_ = config.batch / (dp * pieces_);
-  count_draws(config);
+  count_draws(config, *dry);
   default_generator().set_state(drawn);  // dry runs draw what the models' parameters take
   let_go();
 }
 
 // By forward passes of what draws at once, the whole batch, on the meta device.
-void ModelPipeline::count_draws(const TrainConfig& config) {
+void ModelPipeline::count_draws(const TrainConfig& config, LanguageModel& model) {
   const NoGrad guard;
   const DeviceScope dry(Device::meta());
-  const std::shared_ptr<LanguageModel> model = decoder_of(make_tuned_model(config), "parallel.pp");
-  model->train();
   TrainConfig drawn = config;
   if (config.parallel.exact > 0) drawn.batch = rows_;  // each micro-batch draws for itself
   const data::Batch batch = empty_batch(drawn, row_tokens(config));
@@ -188,8 +197,8 @@ void ModelPipeline::count_draws(const TrainConfig& config) {
   for (int s = 0; s < stages; ++s) {
     draws_.push_back(random.state().offset - before.offset);
     const bool last = s + 1 == stages;
-    x = model->part(x, s == 0, begins_[static_cast<size_t>(s)], begins_[static_cast<size_t>(s) + 1],
-                    last ? batch[1] : Tensor(), halves_);
+    x = model.part(x, s == 0, begins_[static_cast<size_t>(s)], begins_[static_cast<size_t>(s) + 1],
+                   last ? batch[1] : Tensor(), halves_);
   }
   draws_.push_back(random.state().offset - before.offset);
 }

@@ -89,7 +89,9 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   void send_table(int micro, const Tensor& gradient);
   Tensor take_table(int micro);
   void let_go();
-  void count_draws(const TrainConfig& config);
+  // Both by a model of the settings on the meta device, in training.
+  static std::vector<distributed::pipeline::LayerCost> layers(const TrainConfig& config, LanguageModel& model);
+  void count_draws(const TrainConfig& config, LanguageModel& model);
   int stage_of(const std::string& parameter) const;
   bool is_here(int stage) const;
   void run(distributed::pipeline::Pipeline& pipeline, const std::vector<data::Batch>& micro_batches);
