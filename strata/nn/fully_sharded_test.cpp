@@ -452,6 +452,18 @@ TEST(FullySharded, MicroBatchesAreCounted) {
     sharded.reduce_next(false);
     net.loss(words(rank, 0, 0), true).backward();
     says(error([&] { sharded.reduce_next(true); }), "and all have come");
+    says(error([&] {
+           const optim::WholeSquares one({{net.scale, net.scale, {0, 6}}}, "dp");
+         }),
+         "has 2 places, wanted one for each of the 2 ranks of 'dp' and the end");
+    optim::SGD optimizer({{"scale", net.scale}}, {.lr = 1});
+    bool refused = false;
+    try {
+      optimizer.step_guarded({.squares = ones({})});
+    } catch (const DTypeError& e) {
+      refused = std::string(e.what()).find("the squares must be f64") != std::string::npos;
+    }
+    is(refused, "squares in f32 are taken");
   });
 }
 
