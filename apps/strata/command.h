@@ -26,6 +26,9 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What `strata launch` tells its ranks of itself: the words before `--` that start such a job again.
+inline constexpr const char* kLaunchedAs = "STRATA_LAUNCHED_AS";
+
 /// An error's text for users: without the name of the function or class that threw it, unless that is an operation.
 std::string plain_text(const Error& error);
 

@@ -36,8 +36,9 @@ std::vector<std::pair<std::string, std::string>> link_rows() {
 // Of a job that a launcher started: what its ranks compute and send. Every rank measures, the first tells.
 int measure_job(const std::string& device, const std::string& out) {
   distributed::init();
+  // Before the first look at the cards: from there on a process has those that it saw.
+  if (device.empty() || parse_device(device).is_cuda()) distributed::take_own_card();
   const Device wanted = parse_device(device.empty() ? (cuda::device_count() > 0 ? "cuda" : "cpu") : device);
-  if (wanted.is_cuda()) distributed::take_own_card();
   const Device own = wanted.is_cuda() ? distributed::card() : wanted;
   const plan::Machine m = plan::measure_machine(own, wanted.is_cuda() ? "bf16" : "f32");
   if (distributed::rank() == 0) {

@@ -39,6 +39,7 @@ struct LaunchOptions {
   double grace = 10;
   int restarts = 0, min_ranks = 0;
   std::vector<std::string> command;
+  std::string again;  // this launch as it would be written once more, without the program
 };
 
 // Variables that tell of the host where they are set, and not of the work.
@@ -76,6 +77,26 @@ std::vector<std::string> words_of(const std::string& text) {
     begin = end;
   }
   return words;
+}
+
+// A word of a command line, as a shell takes it.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+// The options that were given, but for the program.
+std::string written_again(const CLI::App& launch) {
+  std::string text = "strata launch";
+  for (const CLI::Option* o : launch.get_options()) {
+    if (o->count() == 0 || o->get_positional()) continue;
+    text += o->get_snames().empty() ? " --" + o->get_lnames().at(0) : " -" + o->get_snames().at(0);
+    for (const std::string& value : o->results()) text += " " + shell_word(value);
+  }
+  return text;
 }
 
 // Ranks by host, as many on each as it has slots.
@@ -189,8 +210,9 @@ void Launch::start() {
   int next = 0;
   for (const Host& h : hosts_) {
     one.environment = environment(!is_here(h.name));
-    for (const std::string& v : {std::string("STRATA_LAUNCH=1"), "MASTER_ADDR=" + host,
-                                 fmt::format("MASTER_PORT={}", coordinator_->port()), "STRATA_JOB_SECRET=" + secret})
+    for (const std::string& v :
+         {std::string("STRATA_LAUNCH=1"), "MASTER_ADDR=" + host, fmt::format("MASTER_PORT={}", coordinator_->port()),
+          "STRATA_JOB_SECRET=" + secret, fmt::format("{}={}", kLaunchedAs, options_.again)})
       one.environment.push_back(v);
     if (options_.restarts > 0 || options_.min_ranks > 0) one.environment.emplace_back("STRATA_REPLACES=1");
     one.first = next;
@@ -457,7 +479,8 @@ void add_launch(CLI::App& app, Body& body) {
   launch->add_option("program", options->command, "What to start, behind --, and its arguments")
       ->type_name("PROGRAM ARGS");
   launch->positionals_at_end();
-  launch->callback([&body, options, serve] {
+  launch->callback([&body, options, serve, launch] {
+    options->again = written_again(*launch);
     body = [options, serve] {
       if (*serve) return serve_host();
       (void)parse_bind(options->bind);

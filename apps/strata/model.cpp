@@ -1,6 +1,7 @@
 // strata model: models as files.
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "strata/core/error.h"
 #include "strata/models/average.h"
 #include "strata/train/fine_tune_inl.h"
+#include "strata/train/run.h"
 
 namespace strata::cli {
 namespace {
@@ -47,6 +49,29 @@ int average(const AverageArguments& a) {
 }
 
 }  // namespace
+
+void refuse_run(const std::string& path) {
+  namespace fs = std::filesystem;
+  const auto has = [](const fs::path& folder, const char* name) { return fs::exists(folder / name); };
+  fs::path place = path;
+  if (place.filename().empty()) place = place.parent_path();  // "runs/a/"
+  const bool file = fs::is_regular_file(place);
+  const fs::path checkpoint = file ? place.parent_path() : place;
+  if (has(checkpoint, "config.json")) return;
+  const bool of_checkpoint = has(checkpoint, "state.json");
+  if (!of_checkpoint && (file || !has_run(place))) return;
+  const fs::path run = of_checkpoint ? fs::absolute(checkpoint).parent_path() : place;
+  std::string text = fmt::format("'{}' is {} of a training run of Strata, no model's folder: ", path,
+                                 file            ? "a file"
+                                 : of_checkpoint ? "a checkpoint"
+                                                 : "the folder");
+  text += fmt::format("strata generate --checkpoint {} writes with it, strata report {} tells of the run",
+                      checkpoint.string(), run.string());
+  if (has(run, "adapter"))
+    text += fmt::format(", strata model merge BASE {} puts its adapter into the model that it began with",
+                        (run / "adapter").string());
+  throw IoError("model", text);
+}
 
 void add_model(CLI::App& app, Body& body) {
   CLI::App* model =

@@ -60,6 +60,7 @@ int run(const Arguments& a) {
   if (fs::symlink_status(a.out).type() != fs::file_type::not_found)
     throw IoError("model", fmt::format("'{}' is there already", a.out));
   if (!fs::exists(a.in)) throw IoError("model", fmt::format("there is no '{}'", a.in));
+  refuse_run(a.in);
   Pretrained model = load_pretrained(a.in);
   if (a.no_tokenizer || !text::has_tokenizer(a.in))
     std::fputs("note: no tokenizer is written, only the model\n", stderr);

@@ -59,6 +59,7 @@ bool holds_weights(const std::string& folder) {
 Source open(const std::string& path) {
   Source s{path, false, {}};
   if (!fs::exists(path)) throw IoError("model", fmt::format("there is no '{}'", path));
+  refuse_run(path);
   s.folder = fs::exists(fs::path(path) / "config.json");
   if (!s.folder && fs::is_directory(path) && !holds_weights(path))
     throw IoError("model",

@@ -164,6 +164,30 @@ TEST_F(ModelCommands, InfoOfWhatIsNoModel) {
   expect_one_line(strata("model info"), 2, "model");
 }
 
+// A run of ours is not a model's folder: the error says so, and what there is for it.
+TEST_F(ModelCommands, InfoAndConvertOfARunSayWhatItIs) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += fmt::format("line {} of a small text\n", i % 17);
+  io::write_file(out("text.txt"), text);
+  const std::string run = out("run"), checkpoint = run + "/step-00000002";
+  ASSERT_EQ(strata("train --data " + out("text.txt") + " --out " + run +
+                   " --steps 2 --quiet --set model.layers=1 model.dim=16 model.heads=1 model.context=8 train.batch=2 "
+                   "train.sample_tokens=0")
+                .status,
+            0);
+  const std::string then = "strata generate --checkpoint " + checkpoint + " writes with it, strata report " + run;
+  for (const std::string command : {"model info ", "model convert "}) {
+    const std::string to = command == "model convert " ? " " + out("made") : "";
+    expect_one_line(
+        strata(command + checkpoint + to), 1,
+        fmt::format("'{}' is a checkpoint of a training run of Strata, no model's folder: {}", checkpoint, then));
+    expect_one_line(strata(command + checkpoint + "/model.safetensors" + to), 1, "is a file of a training run");
+    expect_one_line(strata(command + run + "/" + to), 1, "is the folder of a training run");
+  }
+  const Result written = strata("generate --checkpoint " + checkpoint + " --prompt l --tokens 2");
+  EXPECT_EQ(written.status, 0) << written.output;
+}
+
 TEST_F(ModelCommands, ConvertToFoldersOfOtherNumbers) {
   Result r = strata("model convert " + llama() + " " + out("same"));
   ASSERT_EQ(r.status, 0) << r.output;

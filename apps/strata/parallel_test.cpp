@@ -194,6 +194,19 @@ TEST_F(Parallel, TheSameLayoutGivesTheSameBitsAlsoThroughAStop) {
   EXPECT_EQ(weights("killed"), weights("whole"));
 }
 
+// The advice starts as many ranks, in the way in which these were started.
+TEST_F(Parallel, AStoppedRunNamesTheLaunchThatGoesOn) {
+  const std::string stops = train("stopped") + "--set train.max_seconds=1e-9";
+  const Result r = strata("launch -n 2 --grace 7 -- " + std::string(program()) + " " + stops);
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_NE(r.output.find("go on with: strata launch -n 2 --grace 7 -- strata train --resume --out " +
+                          (dir_ / "stopped") + "\n"),
+            std::string::npos)
+      << r.output;
+  const Result alone = strata("train --resume --out " + (dir_ / "stopped") + " --set train.max_seconds=1e-9");
+  EXPECT_NE(alone.output.find("go on with: strata train --resume --out "), std::string::npos) << alone.output;
+}
+
 // Parts change nothing: losses, validation and weights of ZeRO are those of ranks that have the whole model each.
 TEST_F(Parallel, ZeroHasTheBitsOfWholeReplicas) {
   for (const std::string family : {"gpt", "llama"}) {
@@ -245,7 +258,8 @@ TEST_F(Parallel, ZeroOfWeightsInParts) {
   ASSERT_EQ(four.status, 0) << four.output;
   ASSERT_NO_FATAL_FAILURE(expect_near("run", 56));
   // Other shapes, passes that add up, whole gradients.
-  const std::string llama = more + "--steps 4 --set model.family=llama --set model.kv_heads=2 --set train.accumulate=2 ";
+  const std::string llama =
+      more + "--steps 4 --set model.family=llama --set model.kv_heads=2 --set train.accumulate=2 ";
   ASSERT_EQ(strata(on(4, "plain") + llama + "--set parallel.tp=2").status, 0);
   const Result zero = strata(on(4, "zero") + llama + "--set parallel.tp=2 --set parallel.zero=2");
   ASSERT_EQ(zero.status, 0) << zero.output;
@@ -271,6 +285,7 @@ TEST_F(Parallel, ARankTakesWhatWasEstimated) {
        {std::string("parallel.zero=0"), std::string("parallel.zero=1"), std::string("parallel.zero=2"),
         std::string("parallel.zero=3"), std::string("parallel.zero=3 parallel.reshard=never"),
         std::string("parallel.zero=3 train.accumulate=2"), std::string("parallel.zero=3 train.dtype=bf16"),
+        std::string("parallel.zero=2 parallel.exact=4"), std::string("parallel.zero=3 parallel.exact=8"),
         std::string("parallel.tp=2 parallel.zero=3"), std::string("parallel.tp=4 parallel.sequence=false")}) {
     SCOPED_TRACE(way);
     std::vector<std::string> settings{"train.batch=8"};
@@ -301,9 +316,11 @@ TEST_F(Parallel, ARankTakesWhatWasEstimated) {
   // What checkpoints beside the steps keep.
   const TrainConfig copied = parse_config("", "test", {"train.save_async=true", "parallel.dp=2"}),
                     waited = parse_config("", "test", {"parallel.dp=2"});
-  EXPECT_EQ(estimate_memory(copied).copies, (estimate_memory(waited).parameters + estimate_memory(waited).optimizer) / 2);
+  EXPECT_EQ(estimate_memory(copied).copies,
+            (estimate_memory(waited).parameters + estimate_memory(waited).optimizer) / 2);
   EXPECT_EQ(estimate_memory(copied).peak, estimate_memory(waited).peak + estimate_memory(copied).copies);
-  const Result told = strata("estimate --no-limits --set parallel.dp=4 --set parallel.zero=3 --set train.save_async=true");
+  const Result told =
+      strata("estimate --no-limits --set parallel.dp=4 --set parallel.zero=3 --set train.save_async=true");
   ASSERT_EQ(told.status, 0) << told.output;
   EXPECT_NE(told.output.find("by one of 4 ranks in a step: parameters "), std::string::npos) << told.output;
   EXPECT_NE(told.output.find("of what a checkpoint holds, in the host's memory"), std::string::npos) << told.output;
@@ -448,7 +465,8 @@ TEST_F(Parallel, SettingsThatRanksCannotCarryOutAreRefused) {
            {"--set parallel.zero=3 --set parallel.reshard=3",
             "parallel.reshard is '3': wanted always, never, or a number"},
            {"--set parallel.zero=3 --set parallel.reshard=some", "parallel.reshard is 'some': wanted"},
-           {"--set 'parallel.shares=1 2 3'", "parallel.shares is '1 2 3', of 3 numbers: wanted one for each of the 2 ranks"},
+           {"--set 'parallel.shares=1 2 3'",
+            "parallel.shares is '1 2 3', of 3 numbers: wanted one for each of the 2 ranks"},
            {"--set 'parallel.shares=1 -2'", "parallel.shares is '1 -2': '-2' is no positive number"},
            {"--set 'parallel.shares=99 1'", "parallel.shares is '99 1', by which rank 1 has no row of a batch of 8"},
            {"--set 'parallel.shares=2 1' --set parallel.exact=4", "is not for parallel.exact"},

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -118,6 +119,18 @@ struct InJob {
   }
 };
 
+// The command that goes on with a run, started as this process was.
+std::string to_go_on(const std::string& out) {
+  const std::string own = fmt::format("strata train --resume --out {}", out);
+  const auto job = distributed::current_job();
+  if (!job || job->size == 1) return own;
+  const char* as = std::getenv(kLaunchedAs);
+  if (as != nullptr && job->launcher == "strata launch") return fmt::format("{} -- {}", as, own);
+  if (job->launcher == "mpirun" || job->launcher == "mpiexec" || job->launcher == "srun")
+    return fmt::format("{} -n {} {}", job->launcher, job->size, own);
+  return fmt::format("{} (as {} processes, as before)", own, job->size);
+}
+
 int run(const Arguments& a) {
   const InJob job;
   const bool leads = distributed::rank() == 0;  // who tells people and writes files
@@ -202,7 +215,7 @@ int run(const Arguments& a) {
                 profile->table(lab::CostBy::phase))
                    .c_str(),
                stdout);
-  if (!r.finished) std::fputs(fmt::format("go on with: strata train --resume --out {}\n", out).c_str(), stdout);
+  if (!r.finished) std::fputs(fmt::format("go on with: {}\n", to_go_on(out)).c_str(), stdout);
   return kOk;
 }
 

@@ -49,6 +49,9 @@ __global__ void __launch_bounds__(kThreads) dense_kernel(int64_t n, F f, void* t
   const int64_t second = i + static_cast<int64_t>(gridDim.x) * (kThreads * V);
   if (i + V <= n) {
     const bool both = second + V <= n;
+    // Where there is no second piece the first is asked for twice: to choose between what came, and not where it comes from,
+    // would have the second request wait for the first piece.
+    const int64_t other = both ? second : i;
     [&](Vec<In, V>... x) {
       [&](const Vec<In, V>&... then) {
 #pragma unroll 1
@@ -61,7 +64,7 @@ __global__ void __launch_bounds__(kThreads) dense_kernel(int64_t n, F f, void* t
           i = second;
           ((x = then), ...);
         }
-      }((both ? load_vec<V>(in + second) : x)...);
+      }(load_vec<V>(in + other)...);
     }(load_vec<V>(in + i)...);
     i = both ? n : second;
   }

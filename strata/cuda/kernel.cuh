@@ -87,15 +87,24 @@ __device__ __forceinline__ Vec<T, N> load_vec(const T* p) {
 template <int N, class T>
 __device__ __forceinline__ void store_vec(T* p, const Vec<T, N>& v) {
   // Whole words: a struct is stored by its elements, and where other code stores single elements too, the compiler may
-  // share those stores and never put them together again. Words are put together in registers: a copy of a struct of
-  // small elements goes through local memory.
+  // share those stores and never put them together again. Words are put together in registers: a copy of a struct goes
+  // through local memory where what computes its elements is long.
   constexpr int kBytes = sizeof v < 16 ? sizeof v : 16, kPart = kBytes < 4 ? kBytes : 4;
   using Word = typename detail::WordOf<kBytes>::type;
   if constexpr (sizeof(T) >= 4) {
-    Word words[sizeof v / kBytes];
-    memcpy(words, &v, sizeof v);
+    using Bits = typename detail::WordOf<sizeof(T)>::type;
+    constexpr int kInWord = kBytes / static_cast<int>(sizeof(T));
 #pragma unroll
-    for (int k = 0; k < static_cast<int>(sizeof v) / kBytes; ++k) reinterpret_cast<Word*>(p)[k] = words[k];
+    for (int k = 0; k < static_cast<int>(sizeof v) / kBytes; ++k) {
+      Word word = 0;
+#pragma unroll
+      for (int e = 0; e < kInWord; ++e) {
+        Bits bits;
+        memcpy(&bits, &v.v[k * kInWord + e], sizeof bits);
+        word |= static_cast<Word>(bits) << (8 * static_cast<int>(sizeof(T)) * e % (8 * kBytes));
+      }
+      reinterpret_cast<Word*>(p)[k] = word;
+    }
   } else {
     using Bits = typename detail::WordOf<sizeof(T)>::type;
     constexpr int kInPart = kPart / static_cast<int>(sizeof(T)), kInWord = kBytes / kPart;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -18,9 +19,11 @@
 #include "strata/memory/poison.h"
 #include "strata/memory/pressure.h"
 #include "strata/memory/report.h"
+#include "strata/memory/room_costs.h"
 #include "strata/memory/tiers.h"
 #include "strata/memory/timeline.h"
 #include "strata/memory/timeline_hooks.h"
+#include "strata/memory/transfers.h"
 
 namespace strata::cuda {
 namespace {
@@ -62,6 +65,22 @@ struct StreamHeap {
     return kChunk * std::count_if(chunks.begin(), chunks.end(), [](auto c) { return c != 0; });
   }
   bool holds(CUdeviceptr p) const { return p >= base && p < base + static_cast<CUdeviceptr>(range); }
+};
+
+// Counts what mapping and unmapping takes, from here to the end of the scope.
+class MappingTime {
+ public:
+  explicit MappingTime(const int64_t& mapped) : mapped_(mapped), before_(mapped), begin_(memory::host_seconds()) {}
+  ~MappingTime() {
+    const int64_t more = mapped_ - before_;
+    memory::count_mapped(std::max<int64_t>(more, 0), std::max<int64_t>(-more, 0), memory::host_seconds() - begin_);
+  }
+  MappingTime(const MappingTime&) = delete;
+
+ private:
+  const int64_t& mapped_;
+  const int64_t before_;
+  const double begin_;
 };
 
 // A block given back that other streams may still use.
@@ -121,9 +140,11 @@ struct DeviceMemory {
     const int64_t whole = (offset + kChunk - 1) / kChunk, past = (offset + bytes) / kChunk;
     const auto past_of = [&](int64_t c) { return c >= whole && c < past ? past : c + 1; };
     bool enough = true;
+    std::optional<MappingTime> time;
     for (int64_t c = offset / kChunk; c <= last && enough; ++c) {
       if (!lacks(c)) continue;
       const strata::detail::OnceScope once("memory");
+      if (!time) time.emplace(mapped);
       const int64_t begin = c;
       while (enough && lacks(c)) {
         int64_t n = 1;
@@ -164,6 +185,7 @@ struct DeviceMemory {
   void unmap_holes(int64_t enough = std::numeric_limits<int64_t>::max(), int for_key = kNobody) {
     if (captures_in_progress() > 0) return;
     const DeviceScope scope(device);
+    const MappingTime time(mapped);
     check_cuda(cudaDeviceSynchronize(), "allocate", "an earlier kernel");
     const int64_t least = mapped - std::min(mapped, enough);
     std::vector<StreamHeap*> order;

@@ -20,6 +20,7 @@
 #include "strata/cuda/memory.h"
 #include "strata/cuda/memory_inl.cuh"
 #include "strata/memory/locked_pool.h"
+#include "strata/memory/room_costs.h"
 
 namespace strata::cuda {
 namespace {
@@ -34,6 +35,7 @@ class LockedPages final : public memory::LockedPool::Source {
         memory::backend(Device::cpu()).bound(Device::cpu()).free() < static_cast<int64_t>(bytes))
       return nullptr;  // the system would end a program rather than refuse
     const RelaxedScope relaxed(capturing());
+    const double begin = now();
     void* data = registers_ ? map_and_register(bytes) : nullptr;
     if (data == nullptr && !registers_) {
       const cudaError_t e = cudaHostAlloc(&data, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
@@ -42,9 +44,11 @@ class LockedPages final : public memory::LockedPool::Source {
       cudaGetLastError();
       if (data != nullptr) driver_made_.insert(data);
     }
+    memory::count_locked(data != nullptr ? static_cast<int64_t>(bytes) : 0, 0, now() - begin);
     return data;
   }
   void unlock(void* data, size_t bytes) noexcept override {
+    const double begin = now();
     if (driver_made_.erase(data) != 0) {
       cudaFreeHost(data);
     } else {
@@ -52,6 +56,7 @@ class LockedPages final : public memory::LockedPool::Source {
       munmap(data, bytes);
     }
     cudaGetLastError();
+    memory::count_locked(0, static_cast<int64_t>(bytes), now() - begin);
   }
   double now() override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

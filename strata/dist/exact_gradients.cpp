@@ -397,4 +397,13 @@ int64_t ExactGradients::sums_held(int64_t micro_batches, int64_t ranks) {
   return most;
 }
 
+int64_t ExactGradients::sums_kept(int64_t micro_batches, int64_t ranks) {
+  check(ranks > 0 && micro_batches > 0 && micro_batches % ranks == 0, kOp, "there are ", micro_batches,
+        " micro-batches, which ", ranks, " ranks do not share evenly");
+  size_t most = 0;
+  for (int64_t come = ranks; come < micro_batches; come += ranks)
+    most = std::max(most, SumTree(micro_batches).nodes_within({0, come}).size());
+  return static_cast<int64_t>(most);
+}
+
 }  // namespace strata::distributed

@@ -67,6 +67,9 @@ class ExactGradients {
   void finish();
   /// f32 gradients that a rank of `ranks` keeps at once while it adds its share of so many micro-batches.
   static int64_t sums_held(int64_t micro_batches, int64_t ranks = 1);
+  /// The same of sums over all of the ranks' micro-batches, as many at once as there are ranks, between these
+  /// (nn::FullyShardedOptions::micro_batches): 0 where that is all of them.
+  static int64_t sums_kept(int64_t micro_batches, int64_t ranks);
 
  private:
   struct Impl;

@@ -328,6 +328,11 @@ TEST(ExactGradients, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_EQ(ExactGradients::sums_held(16, 16), 1);
   EXPECT_EQ(ExactGradients::sums_held(6, 3), 2);
   EXPECT_THROW(ExactGradients::sums_held(6, 4), ValueError);
+  EXPECT_EQ(ExactGradients::sums_kept(4, 4), 0);
+  EXPECT_EQ(ExactGradients::sums_kept(8, 4), 1);
+  EXPECT_EQ(ExactGradients::sums_kept(16, 4), 2);
+  EXPECT_EQ(ExactGradients::sums_kept(16, 1), 4);
+  EXPECT_THROW(ExactGradients::sums_kept(6, 4), ValueError);
 }
 
 }  // namespace

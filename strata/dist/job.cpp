@@ -348,6 +348,7 @@ std::vector<std::string> job_variables() {
   std::set<std::string> names{"MASTER_ADDR",
                               "MASTER_PORT",
                               "STRATA_JOB_SECRET",
+                              "STRATA_LAUNCHED_AS",
                               "TORCHELASTIC_USE_AGENT_STORE",
                               "SLURM_STEP_TASKS_PER_NODE",
                               "SLURM_NODEID",

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "strata/autograd/hooks.h"
@@ -9,6 +10,7 @@
 #include "strata/core/node.h"
 #include "strata/core/placement.h"
 #include "strata/dist/parts_inl.h"
+#include "strata/dist/sum_tree_inl.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -29,7 +31,7 @@ struct ShardedGradients::Impl {
   struct Parameter {
     std::string name;
     Tensor tensor;
-    Cut cut;
+    Cut cut;  // none where every rank gets the whole
     HookHandle hook;
     size_t bucket = 0;
     std::vector<int64_t> offsets;  // of each rank's part, elements into the bucket
@@ -37,6 +39,10 @@ struct ShardedGradients::Impl {
     bool ready = false;            // in this pass
     bool used = false;             // in this step
     Tensor part;                   // of this step's average
+    // Of rank r's elements.
+    int64_t begin(int r) const { return cut.begins.empty() ? 0 : cut.begin(r); }
+    int64_t numel(int r) const { return cut.begins.empty() ? here(tensor).numel() : cut.numel(r); }
+    Tensor part_of(const Tensor& whole, int r) const { return cut.begins.empty() ? whole : cut.part(whole, r); }
   };
   // Rank 0's parts of all members, then rank 1's: stretches of one length, which is rank 0's, whose parts are largest.
   // While another one travels it has no memory: its gradients stay where they are, so that all of it is never more than
@@ -48,11 +54,14 @@ struct ShardedGradients::Impl {
     int64_t stretch = 0;  // elements
     size_t missing = 0;
     Tensor memory;  // until it travels
-    Tensor own;     // this rank's stretch of the averages
+    Tensor own;     // this rank's stretch of the averages; of micro-batches each rank's of it
+    TensorList sums;  // of micro-batches: this rank's stretch of what the tree has added up, the newest last
     Work work;
   };
 
-  Impl(Group& g, const Options& o) : group(g), options(o) {}
+  Impl(Group& g, const Options& o) : group(g), options(o) {
+    if (o.micro_batches > 0) additions = SumTree(o.micro_batches).additions({0, o.micro_batches});
+  }
 
   void make_buckets(const std::vector<size_t>& order);
   void begin_pass();
@@ -62,7 +71,12 @@ struct ShardedGradients::Impl {
   void begin_ready();
   void begin(size_t index);
   void collect();
+  void add_micro(Bucket& b, const Tensor& all);
   void end_pass();
+  // In which gradients travel.
+  DType dtype_of(const Tensor& t) const {
+    return additions.empty() || t.dtype() == DType::f64 ? t.dtype() : DType::f32;
+  }
   std::vector<Tensor> finish();
 
   Group& group;
@@ -75,6 +89,9 @@ struct ShardedGradients::Impl {
   size_t next = 0;              // the bucket that travels next
   std::deque<size_t> underway;  // buckets
   bool travels = true, in_pass = false, ordered = false;
+  std::vector<int64_t> additions;  // of micro-batches, behind each of all ranks'
+  bool in_micro = false;           // reduce_next() has told of one
+  int64_t micro = 0;               // those of this rank that have come
   std::vector<size_t> order;  // of arrival, in the first step
 };
 
@@ -82,18 +99,19 @@ void ShardedGradients::Impl::make_buckets(const std::vector<size_t>& by_arrival)
   buckets.clear();
   for (const size_t i : by_arrival) {
     Parameter& p = parameters[i];
-    const int64_t bytes = here(p.tensor).nbytes();
+    const DType dtype = dtype_of(p.tensor);
+    const int64_t bytes = here(p.tensor).numel() * size_of(dtype);
     // The newest bucket of its dtype, where it has room.
     size_t b = buckets.size();
     for (size_t k = buckets.size(); k-- > 0;) {
-      if (buckets[k].dtype != p.tensor.dtype()) continue;
+      if (buckets[k].dtype != dtype) continue;
       if (buckets[k].bytes + bytes <= options.bucket_bytes) b = k;
       break;
     }
-    if (b == buckets.size()) buckets.emplace_back().dtype = p.tensor.dtype();
+    if (b == buckets.size()) buckets.emplace_back().dtype = dtype;
     p.bucket = b;
     buckets[b].bytes += bytes;
-    buckets[b].stretch += p.cut.numel(0);
+    buckets[b].stretch += p.numel(0);
     buckets[b].members.push_back(i);
   }
   for (const Bucket& b : buckets) {
@@ -102,7 +120,7 @@ void ShardedGradients::Impl::make_buckets(const std::vector<size_t>& by_arrival)
       for (const size_t i : b.members) {
         parameters[i].offsets.resize(static_cast<size_t>(group.size()));
         parameters[i].offsets[static_cast<size_t>(r)] = at;
-        at += parameters[i].cut.numel(r);
+        at += parameters[i].numel(r);
       }
     }
   }
@@ -119,8 +137,10 @@ void ShardedGradients::Impl::begin_pass() {
 void ShardedGradients::Impl::arrived(size_t index) {
   const std::lock_guard lock(mutex);
   if (!travels) return;
-  begin_pass();
   Parameter& p = parameters[index];
+  check(additions.empty() || in_micro, kOp, "the gradient of ", p.name,
+        " came, and reduce_next() has told of no micro-batch");
+  begin_pass();
   check(!p.ready, kOp, "the gradient of ", p.name,
         " came twice in one pass: reduce_next() says that the next one begins");
   take(index);
@@ -150,11 +170,12 @@ void ShardedGradients::Impl::fill(Bucket& b) {
   for (const size_t i : b.members) {
     Parameter& p = parameters[i];
     if (!p.gradient.defined()) continue;
-    const Tensor flat = std::exchange(p.gradient, Tensor()).contiguous().view({here(p.tensor).numel()});
+    Tensor flat = std::exchange(p.gradient, Tensor()).contiguous().view({here(p.tensor).numel()});
+    if (flat.dtype() != b.dtype) flat = flat.to(b.dtype);
     for (int r = 0; r < group.size(); ++r) {
-      if (p.cut.numel(r) == 0) continue;
-      copy_elements(b.memory.narrow(0, p.offsets[static_cast<size_t>(r)], p.cut.numel(r)),
-                    flat.narrow(0, p.cut.begin(r), p.cut.numel(r)));
+      if (p.numel(r) == 0) continue;
+      copy_elements(b.memory.narrow(0, p.offsets[static_cast<size_t>(r)], p.numel(r)),
+                    flat.narrow(0, p.begin(r), p.numel(r)));
     }
   }
 }
@@ -170,7 +191,17 @@ void ShardedGradients::Impl::begin(size_t index) {
   const memory::TagScope tag(memory::Tag::gradient);
   fill(b);
   const Tensor memory = std::exchange(b.memory, Tensor());
-  b.own = empty(TensorMeta{{b.stretch}, b.dtype, device, std::nullopt});
+  const int64_t ranks = group.size();
+  b.own = empty(TensorMeta{{additions.empty() ? b.stretch : b.stretch * ranks}, b.dtype, device, std::nullopt});
+  if (!additions.empty()) {
+    const std::vector<size_t> each(static_cast<size_t>(ranks), static_cast<size_t>(b.stretch * size_of(b.dtype)));
+    b.work = group.start(
+        device, cat("parts of micro-batches ", index, " ", b.dtype, " [", memory.numel(), "]"),
+        [memory, own = b.own, each](Collectives& c) { c.all_to_all(own.raw_data(), each, memory.raw_data(), each); },
+        {memory, b.own});
+    underway.push_back(index);
+    return;
+  }
   b.work = group.start(device, cat("parts of gradients ", index, " ", b.dtype, " [", memory.numel(), "]"),
                        [memory, own = b.own](Collectives& c) {
                          c.reduce_scatter(own.raw_data(), memory.raw_data(), own.numel(), own.dtype(), Reduction::avg);
@@ -186,6 +217,7 @@ void ShardedGradients::Impl::collect() {
   underway.pop_front();
   std::exchange(b.work, Work()).wait();
   const Tensor own = std::exchange(b.own, Tensor());
+  if (!additions.empty()) return add_micro(b, own);
   if (options.replicas) {
     options.replicas->run(
         device, cat("replicas' gradients ", own.dtype(), " [", own.numel(), "]"),
@@ -204,6 +236,22 @@ void ShardedGradients::Impl::collect() {
   }
 }
 
+// Every rank's micro-batch of this pass, this rank's stretch of each, in the order of their numbers.
+void ShardedGradients::Impl::add_micro(Bucket& b, const Tensor& all) {
+  const memory::TagScope tag(memory::Tag::gradient);
+  const size_t before = b.sums.size();
+  for (int64_t r = 0; r < group.size(); ++r) {
+    b.sums.push_back(all.narrow(0, r * b.stretch, b.stretch));
+    for (int64_t left = additions[static_cast<size_t>(micro * group.size() + r)]; left > 0; --left) {
+      const Tensor newest = b.sums.back();
+      b.sums.pop_back();
+      b.sums.back().add_(newest);
+    }
+  }
+  // What stays does not hold the memory of the others'.
+  for (size_t i = before; i < b.sums.size(); ++i) b.sums[i] = b.sums[i].clone();
+}
+
 void ShardedGradients::Impl::end_pass() {
   begin_pass();
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -217,11 +265,30 @@ void ShardedGradients::Impl::end_pass() {
   begin_ready();
   while (!underway.empty()) collect();
   in_pass = false;
+  if (additions.empty()) return;
+  in_micro = false;
+  ++micro;
 }
 
 std::vector<Tensor> ShardedGradients::Impl::finish() {
   const std::lock_guard lock(mutex);
-  end_pass();
+  if (additions.empty() || in_micro) end_pass();
+  if (!additions.empty()) {
+    const int64_t own = options.micro_batches / group.size();
+    check(micro == own, kOp, "this rank has ", own, " micro-batches of the step, and ", micro, " have come");
+    micro = 0;
+    const NoGrad guard;
+    for (Bucket& b : buckets) {
+      const TensorList sums = std::exchange(b.sums, {});
+      for (const size_t i : b.members) {
+        Parameter& p = parameters[i];
+        const int rank = group.rank();
+        const Tensor sum = sums[0].narrow(0, p.offsets[static_cast<size_t>(rank)] - b.stretch * rank, p.numel(rank));
+        p.part = sum.view(p.part_of(here(p.tensor), rank).shape());
+        if (p.part.dtype() != p.tensor.dtype()) p.part = p.part.to(p.tensor.dtype());
+      }
+    }
+  }
   std::vector<uint8_t> used;
   for (Parameter& p : parameters) used.push_back(std::exchange(p.used, false));
   std::vector<Group*> groups{&group};
@@ -243,9 +310,12 @@ ShardedGradients::ShardedGradients(const std::vector<std::pair<std::string, Tens
                                    const Options& options)
     : impl_(std::make_unique<Impl>(group, options)) {
   check(options.bucket_bytes > 0, kOp, "bucket_bytes must be positive, got ", options.bucket_bytes);
+  check(options.micro_batches % group.size() == 0, kOp, "there are ", options.micro_batches, " micro-batches, which ",
+        group.size(), " ranks do not share evenly");
   for (const auto& [name, tensor] : parameters) {
     impl_->device = tensor.device();
-    impl_->parameters.push_back({.name = name, .tensor = tensor, .cut = Cut(here(tensor).shape(), group.size())});
+    impl_->parameters.push_back({.name = name, .tensor = tensor});
+    if (tensor.dim() > 0) impl_->parameters.back().cut = Cut(here(tensor).shape(), group.size());
   }
   std::vector<size_t> order(impl_->parameters.size());
   // Backward meets the last first, as a guess.
@@ -263,7 +333,12 @@ ShardedGradients::~ShardedGradients() {
 
 void ShardedGradients::reduce_next(bool yes) {
   const std::lock_guard lock(impl_->mutex);
-  if (impl_->options.every_pass) {
+  if (impl_->options.micro_batches > 0) {
+    if (impl_->in_micro) impl_->end_pass();
+    const int64_t own = impl_->options.micro_batches / impl_->group.size();
+    check(impl_->micro < own, kOp, "this rank has ", own, " micro-batches of the step, and all have come");
+    impl_->in_micro = true;
+  } else if (impl_->options.every_pass) {
     if (impl_->in_pass) impl_->end_pass();
   } else {
     impl_->travels = yes;

@@ -15,6 +15,11 @@ namespace strata::distributed {
 /// As DataParallel has them, but a bucket is reduce_scattered: a rank gets its rows (Cut) of the averages alone, and
 /// the gradients themselves go as soon as they are in their bucket. Each element is summed in the order of the ranks,
 /// so a part has the bits that DataParallel's gradient has there.
+///
+/// With `micro_batches` they are sums of a step's micro-batches instead, with the bits of ExactGradients: each one's
+/// gradients travel in f32 (f64 where the parameter is f64), by all_to_all, and are added in the tree over the
+/// micro-batches' numbers by the rank whose rows they are. Pass i of rank r of n is number i n + r, so that what comes
+/// at once lies side by side in the tree, and a rank keeps the logarithm of `micro_batches` of sums of its rows alone.
 class ShardedGradients {
  public:
   struct Options {
@@ -22,8 +27,11 @@ class ShardedGradients {
     /// Whether every pass's gradients travel, and parts add up, or only the last one's, with what was added to them.
     bool every_pass = false;
     Group* replicas = nullptr;  ///< the parts are averaged over these ranks, too
+    /// Of a step, which the ranks share evenly; 0: averages. reduce_next() then comes before each of this rank's.
+    int64_t micro_batches = 0;
   };
-  /// Leaves with at least one dimension and element, that want gradients, of one device.
+  /// Leaves that want gradients, of one device, with at least one dimension and element; with `micro_batches` any: of
+  /// what has no dimension every rank gets the whole. Throws ValueError for micro-batches that the ranks do not share.
   ShardedGradients(const std::vector<std::pair<std::string, Tensor>>& parameters, Group& group, const Options& options);
   ~ShardedGradients();
   ShardedGradients(const ShardedGradients&) = delete;
@@ -31,7 +39,7 @@ class ShardedGradients {
   /// As DataParallel::reduce_next(); to be called before every pass where there are several.
   void reduce_next(bool yes);
   /// Waits for the averages: this rank's part of each parameter's, undefined where no rank had one. They are the
-  /// caller's.
+  /// caller's. Throws ValueError where not all of this rank's micro-batches have come.
   std::vector<Tensor> finish();
 
  private:

@@ -147,6 +147,15 @@ std::vector<std::string> gguf_parts(const std::string& path) {
   return all;
 }
 
+std::vector<std::string> gguf_models(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::set<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().extension() == ".gguf") found.insert(gguf_parts(at->path().string())[0]);
+  return error ? std::vector<std::string>() : std::vector<std::string>(found.begin(), found.end());
+}
+
 std::string find_gguf(const std::string& path) {
   namespace fs = std::filesystem;
   const auto begins_as_one = [](const std::string& file) {
@@ -160,14 +169,8 @@ std::string find_gguf(const std::string& path) {
     const std::string first = gguf_parts(path)[0];
     return begins_as_one(first) ? first : path;
   }
-  std::string found;
-  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().extension() != ".gguf") continue;
-    const std::string first = gguf_parts(at->path().string())[0];
-    if (!found.empty() && found != first) return "";
-    found = first;
-  }
-  return error ? "" : found;
+  const std::vector<std::string> models = gguf_models(path);
+  return models.size() == 1 ? models[0] : "";
 }
 
 }  // namespace strata::io

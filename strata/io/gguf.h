@@ -156,6 +156,10 @@ GgufHeader read_gguf_header(const InputFile& file);
 /// names them, whether they are there or not; `path` itself where it is not named so.
 std::vector<std::string> gguf_parts(const std::string& path);
 
+/// The GGUF models of a folder by their first parts (gguf_parts), sorted: files named *.gguf. Empty where the folder
+/// cannot be listed.
+std::vector<std::string> gguf_models(const std::string& folder);
+
 /// The GGUF file that a path names: itself where it is a file that begins as one, or the only *.gguf of a folder; of a
 /// split model its first part, whichever is named, or where a folder has nothing but its parts. Empty where it is none
 /// of these.

@@ -47,13 +47,9 @@ std::string in_folder(const std::string& folder, std::string_view name) {
 std::string find_in(const std::string& folder) {
   for (const std::string_view name : kNames)
     if (const std::string path = in_folder(folder, name); exists(path)) return path;
-  std::set<std::string> found;  // of a split model its first part
-  std::error_code ignored;
-  for (auto it = fs::directory_iterator(folder, ignored); !ignored && it != fs::directory_iterator();
-       it.increment(ignored))
-    if (it->path().filename().string().ends_with(kGgufEnding)) found.insert(gguf_parts(it->path().string())[0]);
-  check<IoError>(found.size() < 2, kOp, quote(folder), " has ", found.size(), " GGUF files; name one of them");
-  if (!found.empty()) return *found.begin();
+  const std::vector<std::string> models = gguf_models(folder);
+  check<IoError>(models.size() < 2, kOp, quote(folder), " has ", models.size(), " GGUF files; name one of them");
+  if (!models.empty()) return models[0];
   std::string names;
   for (const std::string_view name : kNames) names += cat(name, ", ");
   throw IoError(kOp, cat(quote(folder), " has no weights: ", names, "or a *", kGgufEnding, " file is wanted"));

@@ -369,6 +369,11 @@ TEST(WeightFiles, AGgufModelInPartsIsReadAsOne) {
     EXPECT_EQ(files.bytes("b").numel(), 24);
   }
 
+  write_file(dir / ".gguf", "an ending without a name");  // is no model to either
+  EXPECT_EQ(find_gguf(dir.path()), part(1));
+  EXPECT_EQ(WeightFiles(dir.path()).files(), gguf_parts(part(1)));
+  std::filesystem::remove(dir / ".gguf");
+
   std::filesystem::remove(part(2));
   EXPECT_SAYS(refusal(part(1)), "00002-of-00003.gguf': is missing, one of 3 parts");
   write_part(part(2), 3, 3, {"b", "a"}, 3);

@@ -81,6 +81,7 @@ class Verifier {
   void inplace(const Args& args) const;
 
   // verify_repeated.cpp
+  void elsewhere(const Sample& sample, DType dtype) const;
   void threads();
   void repeated(DType dtype);
   std::vector<Sample> with_one_enlarged(const std::vector<Sample>& samples, bool gradient) const;

@@ -21,7 +21,7 @@ constexpr CallLimit kLargeCall{2e6, 4e6, 250e3};
 std::string_view name_of(Check c) {
   static constexpr std::string_view names[kNumChecks] = {"samples", "forward", "memory", "strided", "empty",
                                                          "meta",    "boxed",   "view",   "inplace", "gradient",
-                                                         "second",  "threads", "invalid"};
+                                                         "second",  "device",  "threads", "invalid"};
   return names[static_cast<int>(c)];
 }
 
@@ -143,6 +143,7 @@ void Verifier::valid_sample(const Sample& sample, DType dtype) {
   if (on_cpu) {
     attempt(Check::meta, sample, dtype, [&] { meta(args); });
     attempt(Check::boxed, sample, dtype, [&] { boxed(args); });
+    attempt(Check::device, sample, dtype, [&] { elsewhere(sample, dtype); });
   }
   if (op_.is_view() && on_cpu) attempt(Check::view, sample, dtype, [&] { view(args); });
   if (op_.can_inplace()) {

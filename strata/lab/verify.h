@@ -23,10 +23,11 @@ enum class Check : uint8_t {
   inplace,   ///< the in-place form gives the plain one's result and gradient, and counts a write
   gradient,  ///< central differences in f64; the same with only one input wanting a gradient; each floating dtype
   second,    ///< central differences of the gradient
+  device,    ///< where the tensors are decides: the same bits, gradients too, whatever device new tensors are made on
   threads,   ///< the same bits on one thread and on three; on a card, each time
   invalid,   ///< refused samples raise their error; absurd arguments and other dtypes raise some error
 };
-inline constexpr int kNumChecks = 13;
+inline constexpr int kNumChecks = 14;
 /// "forward".
 std::string_view name_of(Check c);
 

@@ -271,6 +271,44 @@ void Verifier::gradient_in(DType dtype, const Args& args) const {
   }
 }
 
+// A kernel that makes what it needs on the device for new tensors, and not where its arguments are, works wherever both
+// are the same: here new tensors are made on none. What has no tensor among its arguments makes them there rightly.
+void Verifier::elsewhere(const Sample& sample, DType dtype) const {
+  bool tensors = false;
+  visit(sample.args, [&](const Tensor& t) { tensors = tensors || t.defined(); });
+  if (!tensors) return;
+  const bool rule = op_.has_backward() && is_floating(dtype) && sample.differentiable;
+  const auto bits = [&](Device made_on) {
+    const Args own = rule ? leaves(sample.args) : sample.args;
+    std::vector<Tensor> results;
+    {
+      const DeviceScope there(made_on);
+      results = rule ? tensors_of(op_.call_boxed(own)) : call(own);
+    }
+    for (const Tensor& t : results)
+      if (t.defined())
+        expect(t.device().is_cpu(), "a result is on ", t.device(),
+               " as new tensors are, and not where the arguments are");
+    std::vector<Tensor> all;
+    for (const Tensor& t : results) all.push_back(t.defined() ? t.detach() : t);
+    if (rule) {
+      const Recorded y = recorded(results);
+      const std::vector<Tensor> inputs = wanting(own);
+      const DeviceScope there(made_on);
+      if (!y.results.empty())
+        for (Tensor& t : grad(y.results, inputs, y.weights, false, false, true)) {
+          if (t.defined())
+            expect(t.device().is_cpu(), "a gradient is on ", t.device(), " as new tensors are, and its input is not");
+          all.push_back(std::move(t));
+        }
+    }
+    std::erase_if(all, [](const Tensor& t) { return !t.defined(); });
+    return bytes(all);
+  };
+  const std::vector<std::string> want = bits(Device::cpu());
+  expect(bits(Device::meta()) == want, "other bits where new tensors are made on another device");
+}
+
 // Writing over a non-leaf in place gives the plain form's gradient, or an error that names what was overwritten.
 void Verifier::inplace_gradient(const Args& args) const {
   const Args own = leaves(args);

@@ -1,4 +1,5 @@
-// The same bits whenever a call is repeated: on other numbers of threads, and on a card.
+// The same bits whenever a call is repeated: on other numbers of threads, under another device for new tensors, and on
+// a card.
 
 #include <bit>
 #include <cmath>

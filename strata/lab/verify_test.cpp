@@ -1,6 +1,7 @@
 // Every linked op passes verification; and the verification catches records that are wrong on purpose.
 
 #include "strata/lab/verify.h"
+#include "strata/ops/factory/factory.h"
 
 #include <cstring>
 
@@ -173,6 +174,13 @@ const Unary threads_op(wrong("test_depends_on_threads(Tensor x) -> Tensor", [](U
     if (num_threads() == 3) copy_elements(y, y + 1e-3);
   };
 }));
+// What it adds is made where new tensors are made.
+const Unary device_op(wrong("test_makes_elsewhere(Tensor x) -> Tensor", [](Unary::Record& r) {
+  r.kernels.cpu = [](Tensor& y, const Tensor& x) {
+    double_elements(y, x);
+    copy_elements(y, y + zeros(y.shape(), y.dtype()));
+  };
+}));
 const Op<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&)> alone_op{{
     .schema = "test_forgets_second_input(Tensor a, Tensor b) -> (Tensor p, Tensor q)",
     .doc = "a b and b, but the rule serves b only when a wants a gradient, too.",
@@ -232,7 +240,7 @@ TEST(VerifyCatches, NothingInACorrectRecord) {
   EXPECT_TRUE(r.ok()) << table({r});
   EXPECT_EQ(r.reference, "record");
   for (const Check c : {Check::samples, Check::forward, Check::memory, Check::strided, Check::empty, Check::meta,
-                        Check::boxed, Check::gradient, Check::second, Check::threads, Check::invalid})
+                        Check::boxed, Check::gradient, Check::second, Check::device, Check::threads, Check::invalid})
     EXPECT_GT(r.passed[static_cast<size_t>(c)], 0) << name_of(c);
   EXPECT_LE(r.worst, 1);
 }
@@ -298,6 +306,9 @@ TEST(VerifyCatches, ViewThatCopies) {
 }
 TEST(VerifyCatches, WrongInPlace) {
   expect_only("test_wrong_in_place", Check::inplace);
+}
+TEST(VerifyCatches, TensorsMadeOnAnotherDevice) {
+  expect_only("test_makes_elsewhere", Check::device);
 }
 TEST(VerifyCatches, ThreadCount) {
   expect_only("test_depends_on_threads", Check::threads);

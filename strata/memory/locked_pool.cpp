@@ -28,6 +28,11 @@ void* LockedPool::allocate(size_t nbytes, bool may_unlock) {
       free_bytes_ -= static_cast<int64_t>(b.bytes);
       free_.erase(it);
     } else {
+      if (const auto known = idle_since_.find(b.bytes); known != idle_since_.end()) {
+        const double gap = source_.now() - known->second;
+        if (gap <= kLongestIdle / 2) patience_ = std::max(patience_, 2 * gap);
+        idle_since_.erase(known);
+      }
       data = lock(b.bytes, may_unlock);
     }
   }
@@ -94,12 +99,16 @@ void LockedPool::unlock(std::multimap<size_t, Free>::iterator it) {
 }
 
 void LockedPool::unlock_idle() {
-  const double before = source_.now() - kIdleSeconds;
+  const double now = source_.now(), before = now - patience_;
   for (auto it = free_.begin(); it != free_.end();) {
     const auto next = std::next(it);
-    if (it->second.since < before) unlock(it);
+    if (it->second.since < before) {
+      idle_since_[it->first] = it->second.since;
+      unlock(it);
+    }
     it = next;
   }
+  std::erase_if(idle_since_, [&](const auto& known) { return now - known.second > kLongestIdle; });
   unlock_slabs(before);
 }
 

@@ -30,8 +30,10 @@ class LockedPool {
   static constexpr size_t kSlab = size_t{1} << 20;
   /// Blocks up to here share slabs, in steps of 64 bytes.
   static constexpr size_t kSmall = kSlab / 8;
-  /// What nobody asked for so long is unlocked.
+  /// What nobody asked for so long is unlocked. Where that was too soon, because blocks of the size are asked for
+  /// again, it is twice as long as it took until then: steps of a minute do not lock their pages anew each.
   static constexpr double kIdleSeconds = 10;
+  static constexpr double kLongestIdle = 900;
   /// Unused blocks may take so much, or a quarter of those in use, before a new one is locked.
   static constexpr int64_t kKept = int64_t{64} << 20;
 
@@ -50,6 +52,8 @@ class LockedPool {
   /// Bytes of pages that are locked now, and of the blocks in use.
   int64_t locked() const { return locked_; }
   int64_t used() const { return used_; }
+  /// Seconds after which what nobody asked for is unlocked now.
+  double patience() const { return patience_; }
   /// Unlocks what is not in use.
   void release();
 
@@ -79,6 +83,8 @@ class LockedPool {
   std::unordered_map<const void*, Block> blocks_;  // in use
   std::multimap<size_t, Free> free_;               // by size
   std::list<Slab> slabs_;
+  double patience_ = kIdleSeconds;
+  std::map<size_t, double> idle_since_;  // of sizes that were unlocked for being idle: since when the last was
   int64_t locked_ = 0, used_ = 0, free_bytes_ = 0;
 };
 

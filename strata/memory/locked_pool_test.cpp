@@ -111,6 +111,34 @@ TEST(LockedPool, WhatIsGivenBackIsReusedAndIdleIsUnlocked) {
   EXPECT_EQ(pages.held, static_cast<int64_t>(2 * kMega));
 }
 
+// Steps longer than the patience: the second one locks again what the first had, later ones nothing.
+TEST(LockedPool, StepsThatTakeLongerThanThePatienceDoNotLockAnew) {
+  TestPages pages;
+  LockedPool pool(pages);
+  const auto step = [&](double seconds) {
+    const int before = pages.locks;
+    std::vector<void*> all;
+    for (const size_t n : {3 * kMega, 3 * kMega, 5 * kMega}) all.push_back(pool.allocate(n));
+    pages.time += seconds / 2;
+    for (void* p : all) pool.deallocate(p);
+    pages.time += seconds / 2;
+    return pages.locks - before;
+  };
+  EXPECT_EQ(step(40), 3);
+  EXPECT_GT(step(40), 0);
+  EXPECT_GE(pool.patience(), 40);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(step(40), 0);
+  // What is not asked for any more goes all the same.
+  pages.time += pool.patience() + 1;
+  pool.deallocate(pool.allocate(2 * kMega));
+  EXPECT_EQ(pages.held, static_cast<int64_t>(2 * kMega));
+  // A pause of an hour teaches nothing.
+  pages.time += 3600;
+  const double patience = pool.patience();
+  step(1);
+  EXPECT_EQ(pool.patience(), patience);
+}
+
 TEST(LockedPool, ChangingSizesDoNotPileUp) {
   TestPages pages;
   LockedPool pool(pages);

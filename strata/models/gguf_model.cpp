@@ -67,11 +67,8 @@ class Numbers {
   }
   bool has(const std::string& name) const { return parameters_.contains(name) || packed_.contains(name); }
   Shape shape(const std::string& name) const {
-    if (const auto found = packed_.find(name); found != packed_.end()) {
-      Shape shape{0, 0};
-      for (const PackedWeight& w : nn::packed_weights(found->second)) shape = {shape[0] + w.rows, w.columns};
-      return shape;
-    }
+    if (const auto found = packed_.find(name); found != packed_.end())
+      return nn::dense_shape(nn::packed_weights(found->second));
     return parameters_.at(name).shape();
   }
   DType dtype(const std::string& name) const {

@@ -19,6 +19,7 @@
 #include "strata/ops/factory/ranges.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/index/indexing.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
@@ -263,25 +264,35 @@ Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
   return with(head_loss(h, targets, "mean"), more);
 }
 
-Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t last, const Tensor& targets) const {
+Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t last, const Tensor& targets,
+                           bool halves) const {
   const auto all = static_cast<int64_t>(blocks.size());
   check(0 <= first && first <= last && last <= all, kind(), "there are no blocks ", first, " to ", last, " among ",
         all);
   const bool cuts = (!embeds || !targets.defined()) && spec_.layers[0].placement == nn::NormPlacement::ladder;
   check(!cuts, kind(), "a part of a ladder would need what its last half added beside x: it has no parts");
+  nn::Residual begin;
   if (embeds) {
     check_room(in);
+    begin.branch = embed(in, {}, true);
   } else {
-    check<ShapeError>(in.dim() == 3 && in.size(2) == spec_.dim, kind(), "x is [B, T, ", spec_.dim, "], got ", in);
+    const int64_t dims = halves ? 4 : 3;
+    check<ShapeError>(in.dim() == dims && in.size(-1) == spec_.dim && (!halves || in.size(0) == 2), kind(), "x is ",
+                      halves ? "[2, B, T, " : "[B, T, ", spec_.dim, "], got ", in);
+    const TensorList given = halves ? unbind(in) : TensorList{in};
+    begin.branch = given[0];
+    // Of a model that begins, or whose blocks end in a norm, all of x is in the first.
+    if (halves && first > 0 && spec_.layers[static_cast<size_t>(first - 1)].placement != nn::NormPlacement::after)
+      begin.stream = given[1];
   }
-  const int64_t time = in.size(1);
-  const Tensor x = embeds ? embed(in, {}, true) : in;
+  const int64_t rows = begin.branch.size(0), time = begin.branch.size(1);
   const nn::Residual r =
-      run({x, {}}, places_at(time, {}, {}, x), nullptr, static_cast<size_t>(first), static_cast<size_t>(last));
+      run(begin, places_at(time, {}, {}, begin.branch), nullptr, static_cast<size_t>(first), static_cast<size_t>(last));
   check(targets.defined() || !r.loss.defined(), kind(),
         "experts with a balance_loss or z_loss are for parts that end in the loss, not blocks ", first, " to ", last);
-  if (!targets.defined()) return r.sum();
-  check<ShapeError>(targets.dim() == 2 && targets.size(0) == in.size(0) && targets.size(1) == time, kind(),
+  if (!targets.defined())
+    return halves ? stack({r.branch, r.stream.defined() ? r.stream : zeros_like(r.branch.detach())}) : r.sum();
+  check<ShapeError>(targets.dim() == 2 && targets.size(0) == rows && targets.size(1) == time, kind(),
                     "what comes in is ", in, ", targets are ", targets);
   return with(head_loss(end_blocks(r), targets, "mean"), r.loss);
 }

@@ -73,8 +73,7 @@ PackedRows::PackedRows(const nn::Module& module, const std::vector<WeightRow>& r
   for (const auto& [name, part] : module.named_modules())  // those that are packed already
     if (nn::is_packed(part)) {
       packable_.insert(cat(name, kWeight));
-      Shape& shape = shapes[cat(name, kWeight)] = {0, 0};
-      for (const PackedWeight& w : nn::packed_weights(part)) shape = {shape[0] + w.rows, w.columns};
+      shapes[cat(name, kWeight)] = nn::dense_shape(nn::packed_weights(part));
     }
   std::map<std::string, size_t> count;  // rows of each parameter
   for (const WeightRow& row : rows) {
@@ -240,9 +239,7 @@ bool PackedRows::holds(const nn::Module& module, const WeightRow& row, const io:
   for (const auto& [layer, part] : module.named_modules()) {
     if (cat(layer, kWeight) != name || !nn::is_packed(part)) continue;
     const std::vector<PackedWeight> now = nn::packed_weights(part);
-    Shape shape{0, now[0].columns};
-    for (const PackedWeight& w : now) shape[0] += w.rows;
-    const std::vector<PackedWeight> whole = joined(read_all(rows, files), rows, shape);
+    const std::vector<PackedWeight> whole = joined(read_all(rows, files), rows, nn::dense_shape(now));
     return std::ranges::equal(whole, now, [](const PackedWeight& a, const PackedWeight& b) { return same_bits(a, b); });
   }
   for (const auto& [own, parameter] : module.named_parameters()) {

@@ -118,6 +118,8 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o) :
   check(o.whole_below >= 0, kOp, "whole_below is not negative, got ", o.whole_below);
   check(o.zero == 1 || (o.average && o.leave_out.empty()), kOp, "zero is ", o.zero,
         ", and gradients that others average, or parameters that are left out, are for 1");
+  check(o.micro_batches == 0 || (o.zero > 1 && o.replicas.empty() && o.apart.empty()), kOp, "micro_batches is ",
+        o.micro_batches, ", which is for zero 2 and 3 without replicas, and zero is ", o.zero);
   check(all.size() == group.size() * (o.replicas.empty() ? 1 : distributed::group(o.replicas).size()), kOp,
         "the axes '", o.axis, "' and '", o.replicas, "' have one in common");
   check(o.reshard_to >= 0 && (o.reshard_to == 0 || group.size() % o.reshard_to == 0), kOp, "reshard_to is ",
@@ -158,7 +160,7 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o) :
   }
 
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (!slots[i].whole.requires_grad() || (o.zero > 1 && slots[i].is_small())) continue;
+    if (!slots[i].whole.requires_grad() || (o.zero > 1 && o.micro_batches == 0 && slots[i].is_small())) continue;
     slots[i].with->averaged.emplace_back(slots[i].name, slots[i].whole);
     slots[i].with->reduced.push_back(i);
   }
@@ -166,10 +168,12 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o) :
     if (s.averaged.empty() && &s != &sharers.front()) continue;
     if (o.zero > 1) {
       Group* const replicas = s.replicas.empty() ? nullptr : &distributed::group(s.replicas);
-      s.gradients = std::make_unique<ShardedGradients>(
-          s.averaged, s.group,
-          ShardedGradients::Options{
-              .bucket_bytes = o.bucket_bytes, .every_pass = o.zero == 3 && o.reduce_every_pass, .replicas = replicas});
+      s.gradients =
+          std::make_unique<ShardedGradients>(s.averaged, s.group,
+                                             ShardedGradients::Options{.bucket_bytes = o.bucket_bytes,
+                                                                       .every_pass = o.zero == 3 && o.reduce_every_pass,
+                                                                       .replicas = replicas,
+                                                                       .micro_batches = o.micro_batches});
     } else if (o.average) {
       s.whole_gradients =
           std::make_unique<DataParallel>(s.averaged, s.all, DataParallelOptions{.bucket_bytes = o.bucket_bytes});
@@ -347,10 +351,11 @@ void FullySharded::finish() {
     const std::vector<Tensor> parts = with.gradients->finish();
     for (size_t i = 0; i < parts.size(); ++i) {
       State::Slot& s = all.slots[with.reduced[i]];
-      if (parts[i].defined()) give_gradient(s.updated, lying(parts[i], s.whole.shape(), s.lies));
+      if (!parts[i].defined()) continue;
+      give_gradient(s.updated, s.cut.begins.empty() ? parts[i] : lying(parts[i], s.whole.shape(), s.lies));
     }
   }
-  if (all.options.zero > 1) all.average_small();
+  if (all.options.zero > 1 && all.options.micro_batches == 0) all.average_small();
 }
 
 void FullySharded::gather_updated() {

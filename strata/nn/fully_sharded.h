@@ -34,6 +34,10 @@ struct FullyShardedOptions {
   /// Of 1: whether finish() averages the gradients. false: they are whole and the same in all ranks by then, as
   /// distributed::ExactGradients leaves them, and stay where they are until gather_updated().
   bool average = true;
+  /// Of 2 and 3, not 0: gradients are the sums of so many micro-batches a step, added in one tree whatever the ranks,
+  /// as distributed::ExactGradients adds them: the bits are the same on any number of ranks that divides it. Pass i of
+  /// rank r of n is to be number i n + r, and every pass's gradients travel. Not for replicas.
+  int64_t micro_batches = 0;
   /// Of 1: names of parameters that are left alone, as if they were not the module's.
   std::vector<std::string> leave_out;
   /// Names of parameters of which other ranks have the same: experts that expert parallelism has spread. Their parts are on

@@ -12,11 +12,14 @@
 #include "strata/core/placement.h"
 #include "strata/dist/collectives/placed.h"
 #include "strata/dist/data_parallel.h"
+#include "strata/dist/exact_gradients.h"
+#include "strata/dist/parts_inl.h"
 #include "strata/dist/processes_test_util.h"
 #include "strata/dist/rank_threads.h"
 #include "strata/nn/fully_sharded_test_util.h"
 #include "strata/nn/tensor_parallel.h"
 #include "strata/optim/optim.h"
+#include "strata/optim/whole_squares_inl.h"
 
 namespace strata::nn {
 namespace {
@@ -341,6 +344,126 @@ TEST(FullySharded, ARankHasItsRows) {
       }
     }
     is(sharded.blocks().size() >= 3, "no blocks");
+  });
+}
+
+// What training by the sums of `micro_batches` gives, and the norms: on one rank with whole gradients, else with parts.
+struct Summed {
+  Bytes parameters;
+  std::vector<double> norms;
+  bool operator==(const Summed&) const = default;
+};
+Summed summed(int zero, int ranks, int64_t micro_batches, FullyShardedOptions o = {}, bool cut = false) {
+  std::vector<Summed> of(static_cast<size_t>(ranks * (cut ? 2 : 1)));
+  run_as_ranks(Mesh(cat("dp=", ranks, cut ? " tp=2" : "")), [&](int at) {
+    const int rank = cut ? at / 2 : at;
+    // Wide enough that ranks share chunks of the norm, and have whole ones alone.
+    Net net(static_cast<uint64_t>(rank + 1), cut ? Net::kWidth : 130, cut ? 3 : 2);
+    if (cut) distributed::shard_module(net, plan_of(net), "tp", {.sequence = false});
+    std::optional<distributed::ExactGradients> exact;
+    std::optional<FullySharded> sharded;
+    std::optional<optim::WholeSquares> squares;
+    NamedTensors trained;
+    for (const auto& [name, t] : net.named_parameters())
+      if (t.requires_grad()) trained.emplace_back(name, t);
+    o.zero = zero, o.micro_batches = micro_batches;
+    if (zero == 0) {
+      exact.emplace(trained, nullptr, micro_batches);
+    } else {
+      sharded.emplace(net, o);
+      std::vector<optim::WholeSquares::Gradient> gradients;
+      const NamedTensors parts = sharded->parameters();
+      for (size_t i = 0; i < parts.size(); ++i) {
+        const Tensor& whole = trained[i].second;
+        is(parts[i].first == trained[i].first, "another order");
+        std::vector<int64_t> begins(static_cast<size_t>(ranks) + 1, 1);
+        begins[0] = 0;
+        if (whole.dim() > 0) begins = distributed::Cut(strata::detail::here(whole).shape(), ranks).begins;
+        gradients.push_back({parts[i].second, whole, begins});
+      }
+      squares.emplace(gradients, "dp");
+    }
+    optim::AdamW optimizer(sharded ? sharded->parameters() : trained, {.lr = 1e-2, .weight_decay = 0.1});
+    Summed& mine = of[static_cast<size_t>(at)];
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      const int64_t own = micro_batches / ranks;
+      for (int64_t i = 0; i < own; ++i) {
+        const auto number = static_cast<int>(i * ranks + rank);
+        const FullySharded::Pass scope(sharded ? &*sharded : nullptr);
+        if (sharded) sharded->reduce_next(i + 1 == own);
+        net.loss(words(number, step, 0), number % 3 == 1).backward();
+        if (exact) exact->add();
+        is(number % 2 == 1 || !net.table.grad().defined(), "a whole gradient stays");
+      }
+      exact ? exact->finish() : sharded->finish();
+      const Tensor report = optimizer.step_guarded({.max_norm = 0.05, .squares = squares ? squares->sum() : Tensor()});
+      mine.norms.push_back(optim::StepReport::of(report.data<double>()).norm);
+      if (sharded) sharded->gather_updated();
+    }
+    for (const auto& [name, t] : net.named_parameters()) mine.parameters.emplace_back(name, t.to_vector<float>());
+  });
+  for (const Summed& s : of) EXPECT_EQ(s, of[0]) << "ranks differ";
+  return of[0];
+}
+
+TEST(FullySharded, SumsOfMicroBatchesHaveTheBitsOfOneProcess) {
+  for (const auto& [micro_batches, all_ranks] :
+       std::vector<std::pair<int64_t, std::vector<int>>>{{8, {2, 4}}, {6, {2, 3}}, {4, {4}}}) {
+    const Summed one = summed(0, 1, micro_batches);
+    EXPECT_GT(one.norms[0], 0.05) << "nothing is clipped";
+    for (const int ranks : all_ranks)
+      for (const int zero : {2, 3})
+        EXPECT_EQ(summed(zero, ranks, micro_batches), one)
+            << "zero " << zero << ", " << ranks << " ranks, " << micro_batches;
+  }
+  const Summed one = summed(0, 1, 4);
+  for (const int64_t bytes : {int64_t{1}, int64_t{3000}, int64_t{200'000}})
+    EXPECT_EQ(summed(3, 2, 4, {.bucket_bytes = bytes}), one) << bytes;
+  EXPECT_EQ(summed(3, 4, 4, {.reshard_to = 2}), one);
+  EXPECT_EQ(summed(3, 2, 4, {.whole_below = 5000}), one);
+  // Of weights that another axis has cut: those of one way of cutting.
+  const Summed cut = summed(2, 1, 4, {}, true);
+  for (const int zero : {2, 3}) EXPECT_EQ(summed(zero, 2, 4, {}, true), cut) << zero;
+}
+
+TEST(FullySharded, MicroBatchesAreCounted) {
+  run_as_ranks(Mesh("dp=2"), [](int rank) {
+    Net net(1);
+    const auto error = [](const auto& f) -> std::string {
+      try {
+        f();
+      } catch (const ValueError& e) {
+        return e.what();
+      }
+      return "nothing";
+    };
+    const auto says = [](const std::string& text, const std::string& piece) {
+      is(text.find(piece) != text.npos, text);
+    };
+    says(error([&] { const FullySharded odd(net, {.zero = 2, .micro_batches = 3}); }),
+         "3 micro-batches, which 2 ranks");
+    says(error([&] { const FullySharded first(net, {.zero = 1, .micro_batches = 2}); }), "which is for zero 2 and 3");
+    FullySharded sharded(net, {.zero = 2, .micro_batches = 4});
+    says(error([&] { net.loss(words(rank, 0, 0), true).backward(); }), "told of no micro-batch");
+    sharded.reduce_next(false);
+    net.loss(words(rank, 0, 0), true).backward();
+    says(error([&] { sharded.finish(); }), "has 2 micro-batches of the step, and 1 have come");
+    sharded.reduce_next(false);
+    net.loss(words(rank, 0, 0), true).backward();
+    says(error([&] { sharded.reduce_next(true); }), "and all have come");
+    says(error([&] {
+           const optim::WholeSquares one({{net.scale, net.scale, {0, 6}}}, "dp");
+         }),
+         "has 2 places, wanted one for each of the 2 ranks of 'dp' and the end");
+    optim::SGD optimizer({{"scale", net.scale}}, {.lr = 1});
+    bool refused = false;
+    try {
+      optimizer.step_guarded({.squares = ones({})});
+    } catch (const DTypeError& e) {
+      refused = std::string(e.what()).find("the squares must be f64") != std::string::npos;
+    }
+    is(refused, "squares in f32 are taken");
   });
 }
 

@@ -54,10 +54,7 @@ Tensor rows_of(const Tensor& weight, const LinearPart& part) {
 
 // [out, in] of a map whose weight may be packed.
 Shape shape_of(const Module& map) {
-  if (!is_packed(map)) return map.parameter("weight").shape();
-  Shape shape{0, 0};
-  for (const PackedWeight& w : packed_weights(map)) shape = {shape[0] + w.rows, w.columns};
-  return shape;
+  return is_packed(map) ? dense_shape(packed_weights(map)) : map.parameter("weight").shape();
 }
 
 // B A scale, [rows, in] in f32.
@@ -234,13 +231,26 @@ namespace {
 // Modules that compute with the weight of a child instead of calling it.
 constexpr std::string_view kReadsWeights[] = {"MultiheadAttention"};
 
-// The value that belongs to the first pattern that names the part.
+// Of patterns alone, and of patterns with values.
+const std::string& text_of(const std::string& pattern) {
+  return pattern;
+}
 template <class T>
-T picked(const std::vector<std::pair<std::string, T>>& patterns, const std::string& path, const LinearPart& part,
-         T otherwise) {
-  for (const auto& [pattern, value] : patterns)
-    if (is_named(path, pattern) || is_named(part.name, pattern)) return value;
-  return otherwise;
+const std::string& text_of(const std::pair<std::string, T>& pattern) {
+  return pattern.first;
+}
+
+// The first pattern that names the part, nullptr where none does; all that do are added to `used`.
+template <class P>
+const P* named(const std::vector<P>& patterns, const std::string& path, const LinearPart& part,
+               std::set<std::string>& used) {
+  const P* first = nullptr;
+  for (const P& p : patterns) {
+    if (!is_named(path, text_of(p)) && !is_named(part.name, text_of(p))) continue;
+    used.insert(text_of(p));
+    if (first == nullptr) first = &p;
+  }
+  return first;
 }
 
 std::string names_of(const std::vector<LinearMap>& maps) {
@@ -277,31 +287,20 @@ std::vector<std::string> add_lora(const Module& root, const LoraOptions& o, cons
   constexpr std::string_view op = "add_lora";
   check_dropout(o.dropout);
   const std::vector<LinearMap> maps = linear_maps(root, parts);
-  std::set<std::string> used;  // patterns that name something
-  const auto named = [&](const std::vector<std::string>& patterns, const std::string& path, const LinearPart& part) {
-    bool any = false;
-    for (const std::string& p : patterns)
-      if (is_named(path, p) || is_named(part.name, p)) any = used.insert(p).second || true;
-    return any;
-  };
-  // Of patterns that give a rank or an alpha, those that name something that gets an adapter.
-  std::set<std::string> given;
-  const auto give = [&](const auto& patterns, const std::string& path, const LinearPart& part) {
-    for (const auto& [pattern, value] : patterns)
-      if (is_named(path, pattern) || is_named(part.name, pattern)) given.insert(pattern);
-  };
+  // Patterns that name something, and, of those that give a rank or an alpha, something that gets an adapter.
+  std::set<std::string> used, given;
   std::vector<std::pair<const LinearMap*, std::vector<LoraPart>>> wanted;
   std::vector<std::string> names;
   for (const LinearMap& m : maps) {
     std::vector<LoraPart> own;
     for (const LinearPart& p : m.parts) {
-      const bool targeted = named(o.targets, m.path, p) || o.targets.empty(), left_out = named(o.exclude, m.path, p);
-      if (!targeted || left_out) continue;
+      const bool targeted = named(o.targets, m.path, p, used) || o.targets.empty();
+      if (!targeted || named(o.exclude, m.path, p, used)) continue;
       LoraPart part{.of = p, .A = {}, .B = {}, .magnitude = {}};
-      give(o.rank_pattern, m.path, p);
-      give(o.alpha_pattern, m.path, p);
-      part.rank = picked(o.rank_pattern, m.path, p, o.rank);
-      part.alpha = picked(o.alpha_pattern, m.path, p, o.alpha);
+      const auto* rank = named(o.rank_pattern, m.path, p, given);
+      const auto* alpha = named(o.alpha_pattern, m.path, p, given);
+      part.rank = rank != nullptr ? rank->second : o.rank;
+      part.alpha = alpha != nullptr ? alpha->second : o.alpha;
       check_part(part);
       names.push_back(p.name);
       own.push_back(std::move(part));

@@ -112,6 +112,25 @@ bool skipped(const std::string& name, const std::vector<std::string>& skip) {
                              [&](const std::string& s) { return whole.find("." + s + ".") != std::string::npos; });
 }
 
+// Calls f; an error then names the layer, too.
+template <class F>
+auto of_layer(std::string_view op, const std::string& layer, const F& f) {
+  const auto text = [&](const Error& e) { return cat("layer \"", layer, "\": ", e.what()); };
+  try {
+    return f();
+  } catch (const ShapeError& e) {
+    throw ShapeError(op, text(e));
+  } catch (const DTypeError& e) {
+    throw DTypeError(op, text(e));
+  } catch (const DeviceError& e) {
+    throw DeviceError(op, text(e));
+  } catch (const IndexError& e) {
+    throw IndexError(op, text(e));
+  } catch (const ValueError& e) {
+    throw ValueError(op, text(e));
+  }
+}
+
 double norm_of(const Tensor& t) {
   return std::sqrt((t * t).sum().item());
 }
@@ -125,10 +144,9 @@ void pack_linear(const Module& linear, const PackedWeight& weight) {
 void pack_linear(const Module& linear, const std::vector<PackedWeight>& rows) {
   check(linear.kind() == "Linear", kPack, "wants a Linear, got a ", linear.kind(), " at \"", linear.path(), "\"");
   check(!rows.empty(), kPack, "wants a matrix for \"", linear.path(), "\"");
-  Shape shape{0, rows[0].columns};
+  const Shape shape = dense_shape(rows);
   for (const PackedWeight& w : rows) {
-    w.check(kPack);
-    shape[0] += w.rows;
+    of_layer(kPack, linear.path(), [&] { w.check({}); });
     check<ShapeError>(w.columns == shape[1], kPack, "matrices for \"", linear.path(), "\" have ", shape[1], " and ",
                       w.columns, " columns");
     check<DeviceError>(w.codes.device() == rows[0].codes.device(), kPack, "codes for \"", linear.path(), "\" are ",
@@ -170,6 +188,13 @@ PackedWeight packed_weight(const Module& linear) {
   check(all.size() == 1, "packed_weight", "the Linear at \"", linear.path(), "\" has ", all.size(),
         " matrices, one below the other: packed_weights() gives them");
   return all[0];
+}
+
+Shape dense_shape(const std::vector<PackedWeight>& rows) {
+  check(!rows.empty(), "dense_shape", "wants a matrix");
+  Shape shape{0, rows[0].columns};
+  for (const PackedWeight& w : rows) shape[0] += w.rows;
+  return shape;
 }
 
 Tensor dense_weight(const std::vector<PackedWeight>& rows, DType dtype) {
@@ -271,13 +296,7 @@ void detail::make_deferred(const Module& module, const std::set<std::string>& bu
 
 PackedWeight detail::rounded_weight(const std::string& layer, const Tensor& weight, std::string_view format,
                                     const QuantizeOptions& rounding) {
-  try {
-    return quantize_weight(weight, format, rounding);
-  } catch (const ShapeError& e) {
-    throw ShapeError("quantize", cat("layer \"", layer, "\": ", e.what()));
-  } catch (const ValueError& e) {
-    throw ValueError("quantize", cat("layer \"", layer, "\": ", e.what()));
-  }
+  return of_layer("quantize", layer, [&] { return quantize_weight(weight, format, rounding); });
 }
 
 std::vector<PackedLayer> quantize(const Module& module, std::string_view format, const PackOptions& options) {

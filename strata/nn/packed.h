@@ -31,6 +31,8 @@ bool is_packed(const Module& module);
 PackedWeight packed_weight(const Module& linear);
 /// Its matrices, one below the other; one where all of it is of one format. ValueError where it is not packed.
 std::vector<PackedWeight> packed_weights(const Module& linear);
+/// [rows, columns] of such matrices, one below the other. Throws ValueError for none.
+Shape dense_shape(const std::vector<PackedWeight>& rows);
 /// The numbers that the codes of such matrices stand for, [rows, columns].
 Tensor dense_weight(const std::vector<PackedWeight>& rows, DType dtype = DType::f32);
 /// Gives it a parameter "weight" of `dtype` again, frozen, with the numbers that the codes stand for.

@@ -21,8 +21,9 @@ struct InParts {
 };
 
 // The buckets of gradients that travel together, in the order in which backward is taken to make them, as
-// distributed::ShardedGradients has them.
-int64_t bytes_on_their_way(const std::vector<std::pair<DType, int64_t>>& trained, int64_t bucket_bytes) {
+// distributed::ShardedGradients has them; of micro-batches as much comes beside what travels.
+void on_their_way(ShardedCosts& costs, const std::vector<std::pair<DType, int64_t>>& trained, int64_t bucket_bytes,
+                  bool of_micro_batches) {
   std::map<DType, int64_t> filling;
   int64_t largest = 0, buckets = 0, one = 0;
   for (size_t i = trained.size(); i-- > 0;) {
@@ -34,7 +35,8 @@ int64_t bytes_on_their_way(const std::vector<std::pair<DType, int64_t>>& trained
     one = std::max(one, bytes);
   }
   // One alone is filled as gradients come; else one travels while those of the next are made.
-  return buckets <= 1 ? largest + one : 2 * largest;
+  costs.filling = buckets <= 1 ? largest + one : of_micro_batches ? 3 * largest : 2 * largest;
+  costs.buckets = of_micro_batches ? std::max(costs.filling, 2 * largest) : costs.filling;
 }
 
 }  // namespace
@@ -78,16 +80,19 @@ ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, i
     trained += numel;
     own += o.zero == 0 ? numel : part / size;
     const bool in_parts = o.zero > 1 && has_rows;
+    // Of micro-batches they travel in f32.
+    const DType travels = o.micro_batches > 0 && size < 4 ? DType::f32 : t.dtype();
+    const int64_t wider = size_of(travels) / size;
     costs.gradients += in_parts ? part : bytes;
-    (in_parts ? reduced : averaged) += in_parts ? part * (n - 1) : 2 * bytes / n * (n - 1);
-    if (in_parts) cut.emplace_back(t.dtype(), bytes);
+    (in_parts ? reduced : averaged) += in_parts ? wider * part * (n - 1) : 2 * bytes / n * (n - 1);
+    if (in_parts) cut.emplace_back(travels, wider * bytes);
     if (o.zero > 0 && has_rows && !moves) updated.add(bytes, part, n);
   }
   if (trained > 0) costs.updated = static_cast<double>(own) / static_cast<double>(trained);
-  if (o.zero > 1) costs.buckets = bytes_on_their_way(cut, o.bucket_bytes);
+  if (o.zero > 1) on_their_way(costs, cut, o.bucket_bytes, o.micro_batches > 0);
   if (ranks == 1) return costs;
 
-  const int64_t times = o.zero == 3 && o.reduce_every_pass ? passes : 1;
+  const int64_t times = o.micro_batches > 0 || (o.zero == 3 && o.reduce_every_pass) ? passes : 1;
   costs.sends_gradients = times * reduced + averaged;
   costs.sends_parameters = updated.sent;
   if (o.zero != 3) return costs;

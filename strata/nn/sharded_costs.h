@@ -16,6 +16,7 @@ struct ShardedCosts {
   int64_t gathered = 0;    ///< of 3: whole parameters at most at once, beside the parts
   int64_t gradients = 0;   ///< once backward has ended: parts of 2 and 3, whole ones else
   int64_t buckets = 0;     ///< of 2 and 3: gradients at most on their way at once, beside the parts
+  int64_t filling = 0;     ///< of these what may be there before backward has ended
   double updated = 1;      ///< of the trained elements, those that the rank updates and has optimizer state for
   // What it sends in a step, to ranks one by one; of host memory, where all_reduce sends 2 (n-1)/n of the bytes.
   int64_t sends_parameters = 0;  ///< parts for blocks that others gather, and updated parts

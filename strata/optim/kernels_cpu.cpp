@@ -9,6 +9,7 @@
 #include "strata/optim/eight_bit_inl.h"
 #include "strata/optim/rounding_inl.h"
 #include "strata/optim/storage_cpu.h"
+#include "strata/optim/whole_squares_inl.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "strata/optim/kernels_cpu.cpp"
@@ -309,7 +310,7 @@ HWY_EXPORT(squares);
 
 namespace {
 
-constexpr int64_t kChunk = 16384;
+constexpr int64_t kChunk = kHostSquareChunk;
 static_assert(kRun % kScaleBlock == 0 && kChunk % kRun == 0);
 
 struct Chunk {

@@ -418,15 +418,19 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
     check<DTypeError>(guard.loss.dtype() == DType::f32 || guard.loss.dtype() == DType::f64, name_,
                       "the loss must be f32 or f64, got ", guard.loss);
   }
+  if (guard.squares.defined()) {
+    check<ShapeError>(guard.squares.numel() == 1, name_, "the squares must be one number, got ", guard.squares);
+    check<DTypeError>(guard.squares.dtype() == DType::f64, name_, "the squares must be f64, got ", guard.squares);
+  }
   NoGrad no_grad;
   end_ahead();  // the last verdict is read by it
   const HostGradients gathered(*this);
   const GradParts grads = gradients_of(gathered.holders(), false);
   const std::optional<Device> card = fused() ? grads.only_device() : std::nullopt;
   const Device where = card.value_or(Device::cpu());
-  for (const Tensor& t : {guard.loss, guard.scaler ? guard.scaler->state() : Tensor()})
+  for (const Tensor& t : {guard.loss, guard.scaler ? guard.scaler->state() : Tensor(), guard.squares})
     check<DeviceError>(!t.defined() || !card || t.device() == *card, name_, "the gradients are on ", where,
-                       ", the loss or its scale is ", t);
+                       ", the loss, its scale or the squares are ", t);
   check(!cuda::capturing() || card, name_, "cannot be captured in a CUDA graph: ",
         home_     ? "its state has a home from which each step fetches it"
         : fused() ? "its gradients are not on one CUDA device"
@@ -445,7 +449,7 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
     rule = {static_cast<double*>(host_state.raw_data()), o.growth, o.backoff, static_cast<double>(o.growth_interval)};
   }
   if (card) {
-    const Tensor noted = noted_squares(*card);
+    const Tensor noted = guard.squares.defined() ? guard.squares : noted_squares(*card);
     GradParts::OnDevice seen{noted, guard.loss};
     if (!noted.defined()) seen = grads.look_on_device(guard.loss);
     judge_cuda(report_, seen.squares, seen.loss, guard.max_norm, rule);
@@ -462,7 +466,7 @@ Tensor Optimizer::step_guarded(const StepGuard& guard) {
     verdict_ = {};
   } else {
     auto& verdict = *static_cast<Verdict*>(report_.raw_data());
-    const Tensor noted = noted_squares(Device::cpu());
+    const Tensor noted = guard.squares.defined() ? guard.squares : noted_squares(Device::cpu());
     GradParts::Seen seen{0, guard.loss.defined() ? guard.loss.item() : 0};
     if (noted.defined())
       seen.squares = noted.item<double>();

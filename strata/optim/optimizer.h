@@ -57,6 +57,9 @@ struct StepGuard {
   double max_norm = __builtin_inf();  ///< gradients are scaled so that their joint 2-norm is at most this
   Tensor loss;                        ///< one element of f32 or f64; undefined: not looked at
   LossScaler* scaler = nullptr;       ///< the loss was multiplied by its scale before backward()
+  /// The sum of the squares of the gradients that the norm is of, one number of f64 where they are, by whom it is known
+  /// already, for whom parts of them are elsewhere; undefined: it is found here.
+  Tensor squares;
 };
 
 /// What a guarded step found and did.

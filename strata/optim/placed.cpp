@@ -8,6 +8,7 @@
 #include "strata/core/node.h"
 #include "strata/core/placement.h"
 #include "strata/cuda/graph.h"
+#include "strata/cuda/magnitudes.h"
 #include "strata/dist/group.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
@@ -16,6 +17,7 @@
 #include "strata/optim/grad_parts_inl.h"
 #include "strata/optim/optimizer.h"
 #include "strata/optim/record.h"
+#include "strata/optim/whole_squares_inl.h"
 
 namespace strata::optim {
 namespace {
@@ -173,6 +175,134 @@ GradParts::OnDevice GradParts::look_on_device(const Tensor& loss) const {
   // Nothing is added but what is not finite.
   const Tensor same = loss.defined() ? loss.detach().reshape({1}).to(DType::f64) + losses * 0.0 : Tensor();
   return {squares.clone(), same};
+}
+
+WholeSquares::WholeSquares(std::vector<Gradient> gradients, const std::string& group)
+    : gradients_(std::move(gradients)), group_(group) {
+  const auto ranks = static_cast<size_t>(distributed::group(group).size());
+  for (const Gradient& g : gradients_)
+    check(g.begins.size() == ranks + 1, "WholeSquares", "a gradient of shape ", g.whole.shape(), " has ",
+          g.begins.size(), " places, wanted one for each of the ", ranks, " ranks of '", group, "' and the end");
+}
+
+namespace {
+// What of WholeSquares is to be added up, where its chunks' sums go, and which of them several ranks have a part of.
+struct Summand {
+  const WholeSquares::Gradient* of = nullptr;
+  Tensor gradient;  // this rank's elements, one behind the other; undefined where there are none
+  double copies = 1;
+  int64_t at = 0;
+  std::set<int64_t> shared;
+};
+}  // namespace
+
+Tensor WholeSquares::sum() const {
+  const NoGrad guard;
+  const memory::TagScope tag(memory::Tag::workspace);
+  distributed::Group& group = distributed::group(group_);
+  const auto rank = static_cast<size_t>(group.rank());
+  TensorList wholes;
+  for (const Gradient& g : gradients_) wholes.push_back(g.whole);
+  const Axes axes(wholes, "");
+  std::vector<Summand> all;
+  Device device;
+  for (const Gradient& g : gradients_) {
+    Summand s{.of = &g, .copies = axes.copies(g.whole)};
+    Tensor part = g.of.defined() ? gradient_part(g.of) : Tensor();
+    if (part.defined()) {
+      device = part.device();
+      s.gradient = contiguous(part.detach()).reshape({part.numel()});
+    }
+    all.push_back(std::move(s));
+  }
+  // The order of sum_of_squares(): on cards by dtype, without what has no gradient.
+  constexpr DType kOrder[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
+  if (device.is_cuda()) {
+    std::erase_if(all, [](const Summand& s) { return !s.gradient.defined(); });
+    std::ranges::stable_sort(all, {}, [&](const Summand& s) { return std::ranges::find(kOrder, s.gradient.dtype()); });
+  }
+  std::ranges::stable_sort(all, {}, &Summand::copies);
+
+  const int64_t chunk = device.is_cuda() ? cuda::kParameterChunk : kHostSquareChunk;
+  int64_t chunks = 0;
+  for (Summand& s : all) {
+    const std::vector<int64_t>& begins = s.of->begins;
+    s.at = chunks;
+    chunks += square_parts(begins.back(), device);
+    for (const int64_t b : begins)
+      if (b % chunk != 0 && b < begins.back()) s.shared.insert(b / chunk);
+  }
+  const Tensor sums = empty({{chunks}, DType::f64, device, std::nullopt});
+  fill_elements(sums, 0.0);
+  auto* const to = static_cast<double*>(sums.raw_data());
+  const auto square = [&](const Tensor& elements, double* into) {
+    const strata::Pin pin(elements, Access::read);
+    squares_of({.grad = elements.raw_data(),
+                .numel = elements.numel(),
+                .grad_dtype = elements.dtype(),
+                .device = elements.device()},
+               into);
+  };
+  for (const DType dtype : kOrder) {
+    int64_t shared = 0;
+    for (const Summand& s : all)
+      if (s.gradient.defined() && s.gradient.dtype() == dtype)
+        for (const int64_t c : s.shared) shared += std::min(chunk, s.of->begins.back() - c * chunk);
+    Tensor together;
+    if (shared > 0) {
+      together = empty({{shared}, dtype, device, std::nullopt});
+      fill_elements(together, 0.0);
+    }
+    // What others are to square, too; then what lies among this rank's elements.
+    int64_t offset = 0;
+    for (const Summand& s : all) {
+      if (!s.gradient.defined() || s.gradient.dtype() != dtype) continue;
+      const int64_t n = s.of->begins.back(), begin = s.of->begins[rank], end = s.of->begins[rank + 1];
+      for (const int64_t c : s.shared) {
+        const int64_t first = c * chunk, size = std::min(chunk, n - first);
+        const int64_t from = std::max(begin, first), until = std::min(end, first + size);
+        if (from < until)
+          copy_elements(together.narrow(0, offset + from - first, until - from),
+                        s.gradient.narrow(0, from - begin, until - from));
+        offset += size;
+      }
+      const int64_t own = (begin + chunk - 1) / chunk, behind = end == n ? (n + chunk - 1) / chunk : end / chunk;
+      if (begin < end && own < behind)
+        square(s.gradient.narrow(0, own * chunk - begin, std::min(behind * chunk, n) - own * chunk), to + s.at + own);
+    }
+    if (shared == 0) continue;
+    group.run(device, cat("chunks of gradients that ranks share ", dtype, " [", shared, "]"),
+              [&](distributed::Collectives& c) {
+                c.all_reduce(together.raw_data(), shared, dtype, distributed::Reduction::sum);
+              });
+    offset = 0;
+    for (const Summand& s : all) {
+      if (!s.gradient.defined() || s.gradient.dtype() != dtype) continue;
+      for (const int64_t c : s.shared) {
+        const int64_t first = c * chunk, size = std::min(chunk, s.of->begins.back() - first);
+        if (s.of->begins[rank] <= first && first < s.of->begins[rank + 1])
+          square(together.narrow(0, offset, size), to + s.at + c);
+        offset += size;
+      }
+    }
+  }
+  group.run(device, cat("squares of gradients [", chunks, "]"), [&](distributed::Collectives& c) {
+    c.all_reduce(sums.raw_data(), chunks, DType::f64, distributed::Reduction::sum);
+  });
+
+  Tensor total;
+  for (size_t i = 0, next = 0; i < all.size(); i = next) {
+    while (next < all.size() && all[next].copies == all[i].copies) ++next;
+    const int64_t end = next < all.size() ? all[next].at : chunks;
+    const Tensor same = total_of(sums.narrow(0, all[i].at, end - all[i].at)) / all[i].copies;
+    total = total.defined() ? total + same : same;
+  }
+  if (!total.defined()) return empty({Shape{}, DType::f64, device, std::nullopt}).fill_(0.0);
+  if (const std::string other = axes.group(); !other.empty())
+    distributed::group(other).run(device, "squares of gradients", [&](distributed::Collectives& c) {
+      c.all_reduce(total.raw_data(), 1, DType::f64, distributed::Reduction::sum);
+    });
+  return total;
 }
 
 GradParts Optimizer::gradients_of(const TensorList& holders, bool writable) const {

@@ -173,8 +173,7 @@ std::vector<ConfigKey> make_keys() {
        "Experts in place of each feed-forward layer, gated ones of ffn_dim without biases, of which each token takes "
        "some; 0 for none.",
        "", 0, 8192, model<&M::experts>},
-      {"model.experts_per_token", kInteger, "Experts that a token goes to.", "", 1, 8192,
-       model<&M::experts_per_token>},
+      {"model.experts_per_token", kInteger, "Experts that a token goes to.", "", 1, 8192, model<&M::experts_per_token>},
       {"model.shared_dim", kInteger, "Width of an expert that all tokens pass besides; 0 for none.", "", 0, 1 << 20,
        model<&M::shared_dim>},
       {"model.router", kText, "What makes weights of the experts' scores; a token's are divided by their sum.",
@@ -231,13 +230,15 @@ std::vector<ConfigKey> make_keys() {
       {"tune.label_smoothing", kNumber, "Of sigmoid, the probability that a pair is the wrong way round.", "", 0, 0.499,
        tune<&U::label_smoothing>},
 
-      {"data.path", kText, "Text file, folder of text files, or tokens that strata data made, to train on (--data).", "", 0, 0, data<&D::path>},
+      {"data.path", kText, "Text file, folder of text files, or tokens that strata data made, to train on (--data).",
+       "", 0, 0, data<&D::path>},
       {"data.valid_path", kText, "Text to validate on; empty takes the end of the training text.", "", 0, 0,
        data<&D::valid_path>},
       {"data.valid_fraction", kNumber, "Part of the training text kept for validation.", "", 0, 0.9,
        data<&D::valid_fraction>},
       {"data.tokenizer", kText,
-       "byte; bpe, byte pairs learned from the training text; ids, for a text of numbers that are ids already (these two "
+       "byte; bpe, byte pairs learned from the training text; ids, for a text of numbers that are ids already (these "
+       "two "
        "need model.vocab); or a tokenizer that exists: its folder as Hugging Face writes it, tokenizer.json or "
        "tokenizer.model.",
        "", 0, 0, data<&D::tokenizer>},
@@ -265,7 +266,8 @@ std::vector<ConfigKey> make_keys() {
       {"train.batch", kInteger, "Sequences per forward pass.", "", 1, 1 << 20, top<&T::batch>},
       {"train.accumulate", kInteger, "Forward passes per optimizer step.", "", 1, 1 << 20, top<&T::accumulate>},
       {"train.tile", kInteger,
-       "Tokens that feed-forward parts and the loss work on at a time, computed again in backward: for long sequences, less "
+       "Tokens that feed-forward parts and the loss work on at a time, computed again in backward: for long sequences, "
+       "less "
        "memory for one more forward pass of these parts. 0: all.",
        "", 0, kCount, top<&T::tile>},
       {"train.optimizer", kText, "Update rule.", rules_with([](const auto&) { return true; }), 0, 0,
@@ -392,23 +394,30 @@ std::vector<ConfigKey> make_keys() {
        "step instead of once a pass. The same bits; auto takes what is faster.",
        "auto passes layers", 0, 0, memory_of<&Y::accumulation>},
       {"parallel.auto", kBoolean,
-       "The layout of the job's ranks is planned before the run: of those that fit into memory the one that a forecast says is "
-       "fastest. Keys of [parallel] that are set stay; train.batch and train.accumulate may change, their product does not.",
+       "The layout of the job's ranks is planned before the run: of those that fit into memory the one that a forecast "
+       "says is "
+       "fastest. Keys of [parallel] that are set stay; train.batch and train.accumulate may change, their product does "
+       "not.",
        "", 0, 0, parallel_of<&ParallelConfig::automatic>},
       {"parallel.links", kText,
-       "With parallel.auto: what ranks compute and send, as `strata info --links --out FILE` measured it. Empty: it is measured "
+       "With parallel.auto: what ranks compute and send, as `strata info --links --out FILE` measured it. Empty: it is "
+       "measured "
        "before the run, in some seconds.",
        "", 0, 0, parallel_of<&ParallelConfig::links>},
       {"parallel.dp", kInteger,
-       "Ranks that share each batch, each with the whole model: train.batch counts the rows of all. 0: those of the job "
+       "Ranks that share each batch, each with the whole model: train.batch counts the rows of all. 0: those of the "
+       "job "
        "(strata launch, mpirun, srun, torchrun) that parallel.pp, parallel.tp and parallel.cp leave.",
        "", 0, kCount, parallel_of<&ParallelConfig::dp>},
       {"parallel.shares", kText,
-       "A number for each rank of parallel.dp: rows of each batch are shared out in this proportion (\"2 1\"), for one that "
-       "is slower, or has less memory, than the others. Empty: evenly. Gradients and losses are those of the whole batch.",
+       "A number for each rank of parallel.dp: rows of each batch are shared out in this proportion (\"2 1\"), for one "
+       "that "
+       "is slower, or has less memory, than the others. Empty: evenly. Gradients and losses are those of the whole "
+       "batch.",
        "", 0, 0, parallel_of<&ParallelConfig::shares>},
       {"parallel.exact", kInteger,
-       "Micro-batches that each batch is computed in, for the same bits on any number of ranks that divides them: their "
+       "Micro-batches that each batch is computed in, for the same bits on any number of ranks that divides them: "
+       "their "
        "gradients are added in f32 in a fixed order, by whoever has them. 0: as the ranks come, up to rounding.",
        "", 0, 1 << 16, parallel_of<&ParallelConfig::exact>},
       {"parallel.ep", kInteger,
@@ -417,12 +426,14 @@ std::vector<ConfigKey> make_keys() {
        "divide their product and the experts.",
        "", 1, 8192, parallel_of<&ParallelConfig::ep>},
       {"parallel.zero", kInteger,
-       "What the ranks of parallel.dp keep parts of, instead of all of it each: 1 the optimizer's state, 2 the gradients, "
+       "What the ranks of parallel.dp keep parts of, instead of all of it each: 1 the optimizer's state, 2 the "
+       "gradients, "
        "too, 3 the parameters, too, which are gathered a block ahead of their use. Losses stay the same.",
        "", 0, 3, parallel_of<&ParallelConfig::zero>},
       {"parallel.reshard", kText,
        "With parallel.zero = 3: whether a block's gathered parameters go after its forward, to be gathered again for "
-       "backward (always), or stay (never); or a number of neighbouring ranks, which divides parallel.dp, among which they "
+       "backward (always), or stay (never); or a number of neighbouring ranks, which divides parallel.dp, among which "
+       "they "
        "lie meanwhile: then only these gather them again.",
        "", 0, 0, parallel_of<&ParallelConfig::reshard>},
       {"parallel.every_pass", kBoolean,
@@ -430,20 +441,24 @@ std::vector<ConfigKey> make_keys() {
        "false: whole ones add up and travel once, for the bits of parallel.zero = 0.",
        "", 0, 0, parallel_of<&ParallelConfig::every_pass>},
       {"parallel.tp", kInteger,
-       "Ranks that share each weight: heads, widths of feed-forward parts and the vocabulary are cut among them. It must "
+       "Ranks that share each weight: heads, widths of feed-forward parts and the vocabulary are cut among them. It "
+       "must "
        "divide the heads.",
        "", 1, kCount, parallel_of<&ParallelConfig::tp>},
       {"parallel.sequence", kBoolean,
-       "With parallel.tp: what lies between the products is shared out by positions, too. As many bytes travel, less is "
+       "With parallel.tp: what lies between the products is shared out by positions, too. As many bytes travel, less "
+       "is "
        "kept for backward.",
        "", 0, 0, parallel_of<&ParallelConfig::sequence>},
       {"parallel.cp", kInteger,
        "Ranks that share each sequence: every one has a part of its positions, and attention sees all (context "
-       "parallelism). The job has dp times cp ranks; model.context is a multiple of twice as many (ring), or of as many "
+       "parallelism). The job has dp times cp ranks; model.context is a multiple of twice as many (ring), or of as "
+       "many "
        "(ulysses).",
        "", 1, 1024, parallel_of<&ParallelConfig::cp>},
       {"parallel.cp_kind", kText,
-       "How attention sees what other ranks of parallel.cp have: keys and values go round a ring (ring), for any number of "
+       "How attention sees what other ranks of parallel.cp have: keys and values go round a ring (ring), for any "
+       "number of "
        "heads; or positions are exchanged for heads (ulysses), in fewer bytes, where the ranks divide the heads.",
        "ring ulysses", 0, 0, parallel_of<&ParallelConfig::cp_kind>},
       {"parallel.pp", kInteger,
@@ -453,26 +468,31 @@ std::vector<ConfigKey> make_keys() {
       {"parallel.schedule", kText, "In which order the stages work on the micro-batches (docs/design/pipeline.md).",
        pipeline_names(), 0, 0, parallel_of<&ParallelConfig::schedule>},
       {"parallel.micro_batches", kInteger,
-       "Parts that a pipeline cuts a rank's rows of each batch into; 0: the most up to two for each rank of it.", "",
-       0, 1 << 16, parallel_of<&ParallelConfig::micro_batches>},
-      {"parallel.stages", kInteger,
-       "Stages on each rank of a pipeline, of schedules that have several; 0: the fewest.", "", 0, 1024,
-       parallel_of<&ParallelConfig::stages>},
+       "Parts that a pipeline cuts a rank's rows of each batch into; 0: the most up to two for each rank of it, or "
+       "those "
+       "of parallel.exact.",
+       "", 0, 1 << 16, parallel_of<&ParallelConfig::micro_batches>},
+      {"parallel.stages", kInteger, "Stages on each rank of a pipeline, of schedules that have several; 0: the fewest.",
+       "", 0, 1024, parallel_of<&ParallelConfig::stages>},
       {"parallel.recompute", kBoolean,
-       "Blocks keep their inputs alone for backward, which computes them again, in any layout (of one rank memory.recompute "
-       "says more).", "", 0, 0,
-       parallel_of<&ParallelConfig::recompute>},
+       "Blocks keep their inputs alone for backward, which computes them again, in any layout (of one rank "
+       "memory.recompute "
+       "says more).",
+       "", 0, 0, parallel_of<&ParallelConfig::recompute>},
       {"parallel.check_replicas", kInteger,
-       "Steps after which ranks compare hashes of what they should have alike, parameters and optimizer's states; where "
+       "Steps after which ranks compare hashes of what they should have alike, parameters and optimizer's states; "
+       "where "
        "one differs every rank ends, naming step, rank and tensor. 0: never.",
        "", 0, kCount, parallel_of<&ParallelConfig::check_replicas>},
       {"parallel.mirror", kInteger,
-       "Steps after which each rank copies all that it needs to go on into its own memory and a neighbour's, beside the "
+       "Steps after which each rank copies all that it needs to go on into its own memory and a neighbour's, beside "
+       "the "
        "next steps: where a process is killed and another takes its place (strata launch --restarts), the newest copy "
        "comes back without the disk. 0: never.",
        "", 0, kCount, parallel_of<&ParallelConfig::mirror>},
       {"parallel.reduce", kText,
-       "What the ranks of parallel.dp send each other in a step: gradients as they are (plain), or a fraction of the bytes "
+       "What the ranks of parallel.dp send each other in a step: gradients as they are (plain), or a fraction of the "
+       "bytes "
        "(docs/guide/parallel.md#less-communication).",
        exchange_names(), 0, 0, parallel_of<&ParallelConfig::reduce>},
   };

@@ -135,7 +135,9 @@ int64_t sums_of_micro_batches(const TrainConfig& config, const nn::Module& modul
   const int64_t ranks = std::max<int64_t>(config.parallel.dp, 1);
   int64_t elements = 0;
   for (const auto& [name, p] : trained_parameters(module)) elements += p.numel();
-  return elements * size_of(DType::f32) * distributed::ExactGradients::sums_held(config.accumulate * ranks, ranks);
+  const int64_t all = config.accumulate * ranks, bytes = elements * size_of(DType::f32);
+  if (config.parallel.zero < 2 || ranks == 1) return bytes * distributed::ExactGradients::sums_held(all, ranks);
+  return bytes * distributed::ExactGradients::sums_kept(all, ranks) / ranks;  // of its rows
 }
 
 // Whether blocks keep their inputs alone.
@@ -318,14 +320,15 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecod
   if (config.parallel.ep > 1) e.sends_tokens = sent_to_experts(config);
   if (dp <= 1) return e;
   e.ranks = all;
-  const nn::FullyShardedOptions o = sharded_options(config.parallel, dp);
+  nn::FullyShardedOptions o = sharded_options(config.parallel, dp);
+  if (config.parallel.exact > 0 && o.zero > 1) o.micro_batches = config.accumulate * dp;
   const auto sharing = static_cast<int>(o.zero == 0 ? all : dp);
   std::map<std::string, int> others;  // experts, which other ranks have alike
   for (const auto& [name, t] : module.named_parameters())
     if (config.parallel.ep > 1 && is_of_experts(name))
       others[name] = static_cast<int>(std::max<int64_t>(all * config.parallel.tp / config.parallel.ep, 1));
   const nn::ShardedCosts costs = nn::sharded_costs(module, o, sharing, config.accumulate, left, others);
-  if (config.parallel.exact > 0) {  // micro-batches' sums travel otherwise, and no gradient lies in parts
+  if (config.parallel.exact > 0 && o.zero < 2) {  // micro-batches' sums travel otherwise, and no gradient lies in parts
     const int64_t own = static_cast<int64_t>(static_cast<double>(e.optimizer) * costs.updated);
     e.peak -= e.optimizer - own;
     e.optimizer = own;
@@ -347,16 +350,16 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecod
   const int64_t copies = std::max<int64_t>(e.parameters - part.bytes, 0);  // autocast's, which lie as what they are of
   // Whole ones add up over passes, or leave as they come. Activations go meanwhile: what is both at a time is no more
   // than this.
-  const bool whole =
-      o.zero == 1 || (config.accumulate > 1 && (o.zero == 2 || !o.reduce_every_pass)) || e.gradients == 0;
+  const bool adds_up = o.micro_batches == 0 && config.accumulate > 1 && (o.zero == 2 || !o.reduce_every_pass);
+  const bool whole = o.zero == 1 || adds_up || e.gradients == 0;
   const double kept = whole ? 1 : static_cast<double>(costs.gradients) / static_cast<double>(e.gradients);
-  const auto both = static_cast<double>(e.peak - e.parameters - e.optimizer - e.data);
+  const auto both = static_cast<double>(e.peak - e.parameters - e.optimizer - e.data - e.sums);
   e.parameters = costs.parameters + costs.gathered + (o.zero == 3 ? copies / dp : copies);
   e.optimizer = static_cast<int64_t>(static_cast<double>(e.optimizer) * costs.updated);
   e.gradients = (whole ? e.gradients : costs.gradients) + costs.buckets;
   if (!whole) e.activations = activations;  // the peak has come nearer to forward's end
-  e.peak = e.parameters + e.optimizer + e.data + costs.buckets +
-           static_cast<int64_t>(kept * both + (1 - kept) * static_cast<double>(activations));
+  const auto beside = static_cast<int64_t>(kept * both + (1 - kept) * static_cast<double>(activations));
+  e.peak = e.parameters + e.optimizer + e.data + e.sums + std::max(costs.buckets, costs.filling + beside);
   e.peak = std::max(e.peak, both_buckets());
   return e;
 }

@@ -29,7 +29,7 @@ struct MemoryEstimate {
   int64_t copies = 0;
   int64_t exchange = 0;     ///< what parallel.reduce keeps; a part of `peak`
   int64_t ranks = 1;        ///< of parallel.dp times parallel.cp
-  /// Bytes that a rank sends to others in a step (nn::ShardedCosts); 0 with parallel.exact.
+  /// Bytes that a rank sends to others in a step (nn::ShardedCosts); 0 with parallel.exact where gradients are whole.
   int64_t sends_parameters = 0, sends_gradients = 0;
   int64_t sends_tokens = 0;  ///< the same of rows that go to experts on other ranks and back (parallel.ep)
   int64_t sends_activations = 0;  ///< the same of parallel.cp's attention

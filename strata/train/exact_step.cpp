@@ -19,9 +19,12 @@ std::string ExactStep::refuses(const TrainConfig& c) {
   const auto refuse = [&](bool yes, const std::string& text) {
     if (yes && what.empty()) what = cat("parallel.exact = ", n, " is not for ", text);
   };
-  refuse(c.parallel.cp > 1, cat("parallel.cp = ", c.parallel.cp, ": a rank has the gradients of its positions alone"));
-  refuse(c.parallel.pp > 1, cat("parallel.pp = ", c.parallel.pp, ": a stage has the gradients of its layers alone"));
-  refuse(c.parallel.zero > 1, cat("parallel.zero = ", c.parallel.zero, ": its gradients lie in parts, 1 has whole ones"));
+  refuse(c.parallel.cp > 1,
+         cat("parallel.cp = ", c.parallel.cp,
+             ": a rank has the gradients of its positions alone, "
+             "and their sum over ranks is not to the last bit what one product over all positions gives"));
+  refuse(c.parallel.zero > 1 && !c.parallel.every_pass,
+         "parallel.every_pass = false: of parts every micro-batch's gradients travel");
   refuse(c.memory.any(), "[memory]: what it moves is planned for other passes");
   refuse(c.data.format != "text",
          cat("data.format = ", c.data.format, ": its rows have different numbers of learned tokens"));
@@ -34,41 +37,57 @@ std::string ExactStep::refuses(const TrainConfig& c) {
   return what;
 }
 
-ExactStep::ExactStep(const nn::NamedTensors& parameters, distributed::Group* group, const TrainConfig& config)
+ExactStep::ExactStep(const nn::NamedTensors& parameters, distributed::Group* group, const TrainConfig& config,
+                     nn::FullySharded* sharded)
     : group_(group),
+      sharded_(sharded),
       count_(config.parallel.exact * config.accumulate),
       accumulate_(config.accumulate),
-      gradients_(parameters, group, count_) {}
+      columns_(config.parallel.exact) {
+  if (sharded_) {
+    apart_ = group_->size();
+    first_ = group_->rank();
+    own_ = count_ / apart_;
+    return;
+  }
+  gradients_.emplace(parameters, group, count_);
+  own_ = gradients_->count();
+  first_ = gradients_->first();
+  columns_ = own_ / accumulate_;
+  first_column_ = first_ / accumulate_;
+}
 
 void ExactStep::run(const std::vector<data::Batch>& batches, const std::function<Tensor(const data::Batch&)>& loss,
                     const std::function<void(const Tensor&)>& backward, bool travels) {
-  gradients_.begin();
+  if (gradients_) gradients_->begin();
   losses_.clear();
   Generator& random = default_generator();
   const RngKey start = random.state();
-  const int64_t columns = gradients_.count() / accumulate_;
-  for (int64_t i = 0; i < gradients_.count(); ++i) {
-    random.set_state({start.seed, start.offset + static_cast<uint64_t>(gradients_.first() + i) *
-                                                     (kStepDraws / static_cast<uint64_t>(count_))});
+  for (int64_t i = 0; i < own_; ++i) {
+    const int64_t number = first_ + i * apart_;
+    random.set_state(
+        {start.seed, start.offset + static_cast<uint64_t>(number) * (kStepDraws / static_cast<uint64_t>(count_))});
     data::Batch micro;
-    for (const Tensor& t : batches[static_cast<size_t>(i % accumulate_)]) {
-      const int64_t rows = t.size(0) / columns;
-      micro.push_back(t.narrow(0, i / accumulate_ * rows, rows));
+    for (const Tensor& t : batches[static_cast<size_t>(number % accumulate_)]) {
+      const int64_t rows = t.size(0) / columns_;
+      micro.push_back(t.narrow(0, (number / accumulate_ - first_column_) * rows, rows));
     }
+    const nn::FullySharded::Pass parts(sharded_);
+    if (sharded_) sharded_->reduce_next(i + 1 == own_);
     const Tensor l = loss(micro);
     {
       const NoGrad guard;
       losses_.push_back(to(distributed::full_tensor(l.detach()), DType::f64).view({1}));
     }
-    if (travels && i + 1 == gradients_.count()) gradients_.reduce_next();
+    if (gradients_ && travels && i + 1 == own_) gradients_->reduce_next();
     backward(count_ == 1 ? l : l * (1.0 / static_cast<double>(count_)));
-    gradients_.add();
+    if (gradients_) gradients_->add();
   }
   random.set_state({start.seed, start.offset + kStepDraws});
 }
 
 Tensor ExactStep::finish() {
-  gradients_.finish();
+  if (gradients_) gradients_->finish();
   const NoGrad guard;
   Tensor own = cat(losses_, 0), all = own;
   losses_.clear();
@@ -77,6 +96,8 @@ Tensor ExactStep::finish() {
     group_->run(own.device(), "losses of micro-batches", [&](distributed::Collectives& c) {
       c.all_gather(all.raw_data(), own.raw_data(), static_cast<size_t>(own.nbytes()));
     });
+    // By their numbers.
+    if (apart_ > 1) all = contiguous(all.view({apart_, own_}).t()).view({count_});
   }
   return sum(all) * (1.0 / static_cast<double>(count_));
 }

@@ -25,8 +25,9 @@ TEST(ExactSettings, WhatTheyDoNotServeIsNamed) {
            {{"parallel.exact=3"}, "parallel.exact is 3, which does not divide the 8 rows of train.batch"},
            {{"parallel.exact=4", "parallel.dp=8"}, "parallel.exact is 4, which 8 ranks do not share evenly"},
            {{"parallel.exact=4", "data.format=chat"}, "parallel.exact = 4 is not for data.format = chat"},
-           {{"parallel.exact=4", "parallel.pp=2"}, "parallel.exact = 4 is not for parallel.pp = 2"},
-           {{"parallel.exact=4", "parallel.zero=2"}, "parallel.exact = 4 is not for parallel.zero = 2: its gradients"},
+           {{"parallel.exact=4", "parallel.cp=2"}, "parallel.exact = 4 is not for parallel.cp = 2"},
+           {{"parallel.exact=4", "parallel.zero=2", "parallel.every_pass=false"},
+            "parallel.exact = 4 is not for parallel.every_pass = false"},
            {{"parallel.exact=4", "memory.device=1GiB"}, "parallel.exact = 4 is not for [memory]"},
            {{"parallel.exact=2", "train.dtype=fp8"}, "parallel.exact = 2 is not for train.dtype = fp8"}}) {
     try {

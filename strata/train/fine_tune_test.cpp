@@ -234,6 +234,34 @@ TEST_F(FineTune, WeightsOfFourBitsLearnAsWell) {
   expect_resumes("nf4-again");
 }
 
+// Told before anything is loaded: also by the dry run that plans the memory.
+TEST_F(FineTune, AWeightThatHasNoFourBitsIsNamed) {
+  make_base();
+  const TrainConfig from_64 = c_;
+  c_.init = "";
+  c_.steps = 1;
+  c_.model.dim = 96;
+  train_in("odd");
+  c_ = from_64;
+  c_.init = dir_ / "odd";
+  c_.tune.method = "lora";
+  c_.tune.quantize = "nf4";
+  for (const bool dry : {false, true}) {
+    try {
+      if (dry) {
+        const DeviceScope meta(Device::meta());
+        make_tuned_model(c_);
+      } else {
+        train_in("refused");
+      }
+      ADD_FAILURE() << "no error, dry: " << dry;
+    } catch (const ShapeError& e) {
+      EXPECT_NE(std::string(e.what()).find("layer \"blocks.0."), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("96"), std::string::npos) << e.what();
+    }
+  }
+}
+
 TEST_F(FineTune, QuestionsAreNotLearned) {
   make_base();
   std::string rows;

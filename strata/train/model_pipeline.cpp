@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "strata/autograd/function.h"
 #include "strata/core/autocast.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
@@ -17,7 +18,11 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/join/join.h"
+#include "strata/ops/reduce/reduce.h"
+#include "strata/ops/view/view.h"
 #include "strata/train/conversations_inl.h"
+#include "strata/train/exact_step_inl.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/model_pipeline_inl.h"
 #include "strata/train/precision.h"
@@ -30,6 +35,19 @@ namespace {
 
 // A machine of the usual balance: where blocks are cut must be the same on every rank, whatever each has measured.
 constexpr double kFlops = 1e12, kBytes = 1e11;
+// y, whose backward pass begins with what another stage has of the gradient of `table`: what comes then is added there,
+// as in one pass through all stages.
+struct JoinTable : Function<JoinTable> {
+  struct Ctx : FunctionCtx {
+    std::function<Tensor()> part;
+  };
+  static Tensor forward(Ctx& ctx, const Tensor& y, const Tensor&, const std::function<Tensor()>& part) {
+    ctx.part = part;
+    return y.detach();
+  }
+  static TensorList backward(Ctx& ctx, const TensorList& gy) { return {gy[0], ctx.part()}; }
+};
+
 // What the ranks send each other beside the pipeline's own messages.
 constexpr uint64_t kTableChannel = uint64_t{1} << 32;
 
@@ -46,10 +64,19 @@ int64_t block_of(std::string_view name, int64_t blocks) {
   return -1;
 }
 
+// Of shapes alone.
+std::shared_ptr<LanguageModel> dry_model(const TrainConfig& config) {
+  const DeviceScope dry(Device::meta());
+  const std::shared_ptr<LanguageModel> model = decoder_of(make_tuned_model(config), "parallel.pp");
+  model->train();
+  return model;
+}
+
 }  // namespace
 
 int64_t ModelPipeline::pieces(const TrainConfig& c, int64_t dp) {
   const int64_t rows = c.batch / std::max<int64_t>(dp, 1);
+  if (c.parallel.exact > 0) return std::max<int64_t>(c.parallel.exact / std::max<int64_t>(dp, 1), 1);
   if (c.parallel.micro_batches > 0) return c.parallel.micro_batches;
   int64_t most = std::max<int64_t>(std::min(rows, 2 * c.parallel.pp), 1);
   while (rows % most != 0) --most;
@@ -60,28 +87,30 @@ int64_t ModelPipeline::layer_of(std::string_view name, int64_t blocks) {
   return std::min(block_of(name, blocks), blocks) + 1;
 }
 
-// A step of one row on the meta device, call by call.
 std::vector<pipeline::LayerCost> ModelPipeline::layers(const TrainConfig& config) {
+  return layers(config, *dry_model(config));
+}
+
+// A step of one row on the meta device, call by call.
+std::vector<pipeline::LayerCost> ModelPipeline::layers(const TrainConfig& config, LanguageModel& model) {
   TrainConfig one = config;
   one.batch = 1;
   const DeviceScope dry(Device::meta());
-  const std::shared_ptr<LanguageModel> model = decoder_of(make_tuned_model(one), "parallel.pp");
-  model->train();
   lab::StepCosts costs;
   costs.add(record([&] {
     std::optional<AutocastScope> autocast;
-    if (const auto settings = autocast_of(one, *model)) autocast.emplace(*settings);
+    if (const auto settings = autocast_of(one, model)) autocast.emplace(*settings);
     const data::Batch batch = empty_batch(one, row_tokens(one));
-    model->loss(batch[0], batch[1]).backward();
+    model.loss(batch[0], batch[1]).backward();
   }));
-  const auto blocks = static_cast<int64_t>(model->blocks.size());
+  const auto blocks = static_cast<int64_t>(model.blocks.size());
   std::vector<pipeline::LayerCost> layers(static_cast<size_t>(blocks + 2));
   const auto layer = [&](std::string_view name) -> pipeline::LayerCost& {
     return layers[static_cast<size_t>(layer_of(name, blocks))];
   };
   for (const lab::StepCosts::Part& p : costs.parts())
     layer(p.module).seconds += std::max(p.sum.flops / kFlops, p.sum.bytes / kBytes);
-  for (const auto& [name, t] : model->named_parameters()) layer(name).bytes += static_cast<double>(t.nbytes());
+  for (const auto& [name, t] : model.named_parameters()) layer(name).bytes += static_cast<double>(t.nbytes());
   return layers;
 }
 
@@ -112,6 +141,9 @@ void ModelPipeline::check_settings(const TrainConfig& c, int64_t dp) {
   check(c.model.residual == "plain", "train", "parallel.pp = ", pp, " is for model.residual = plain, not ",
         c.model.residual, ": stages hand on one tensor");
   const int64_t rows = c.batch / std::max<int64_t>(dp, 1), pieces = ModelPipeline::pieces(c, dp);
+  check(c.parallel.exact == 0 || c.parallel.micro_batches == 0 || c.parallel.micro_batches == pieces, "train",
+        "parallel.micro_batches is ", c.parallel.micro_batches, ", and parallel.exact = ", c.parallel.exact, " on ", dp,
+        " ranks of parallel.dp means ", pieces);
   check(rows % pieces == 0, "train", "parallel.micro_batches is ", pieces, ", which does not divide the ", rows,
         " rows that a rank has of each batch");
   const pipeline::ScheduleRecord& s = pipeline::schedule_record(c.parallel.schedule);
@@ -126,6 +158,7 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
     : model_(decoder_of(model, "parallel.pp")),
       group_(group),
       between_(config.dtype == "f32" ? model_->token_embedding.weight.dtype() : activation_dtype(config)),
+      halves_(config.parallel.exact > 0),
       pieces_(pieces(config, distributed::size() / (config.parallel.pp * config.parallel.cp))) {
   const RngKey drawn = default_generator().state();
   const pipeline::Table table =
@@ -133,7 +166,8 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
                            static_cast<int>(config.parallel.stages));
   const auto blocks = static_cast<int64_t>(model_->blocks.size());
   check_stages(config.parallel, blocks);
-  begins_ = cuts(layers(config), table.stages);
+  const std::shared_ptr<LanguageModel> dry = dry_model(config);
+  begins_ = cuts(layers(config, *dry), table.stages);
   train_.emplace(table, group);
   forward_.emplace(pipeline::forward_table(table, 1), group);
   has_first_ = is_here(0);
@@ -144,18 +178,18 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
   const int64_t dp = distributed::size() / (config.parallel.pp * config.parallel.cp);
   batch_ = config.batch;
   rows_ = config.batch / (dp * pieces_);
-  count_draws(config);
+  count_draws(config, *dry);
   default_generator().set_state(drawn);  // dry runs draw what the models' parameters take
   let_go();
 }
 
-// By forward passes of the whole batch on the meta device.
-void ModelPipeline::count_draws(const TrainConfig& config) {
+// By forward passes of what draws at once, the whole batch, on the meta device.
+void ModelPipeline::count_draws(const TrainConfig& config, LanguageModel& model) {
   const NoGrad guard;
   const DeviceScope dry(Device::meta());
-  const std::shared_ptr<LanguageModel> model = decoder_of(make_tuned_model(config), "parallel.pp");
-  model->train();
-  const data::Batch batch = empty_batch(config, row_tokens(config));
+  TrainConfig drawn = config;
+  if (config.parallel.exact > 0) drawn.batch = rows_;  // each micro-batch draws for itself
+  const data::Batch batch = empty_batch(drawn, row_tokens(config));
   const Generator& random = default_generator();
   const RngKey before = random.state();
   const int stages = train_->table().stages;
@@ -163,8 +197,8 @@ void ModelPipeline::count_draws(const TrainConfig& config) {
   for (int s = 0; s < stages; ++s) {
     draws_.push_back(random.state().offset - before.offset);
     const bool last = s + 1 == stages;
-    x = model->part(x, s == 0, begins_[static_cast<size_t>(s)], begins_[static_cast<size_t>(s) + 1],
-                    last ? batch[1] : Tensor());
+    x = model.part(x, s == 0, begins_[static_cast<size_t>(s)], begins_[static_cast<size_t>(s) + 1],
+                   last ? batch[1] : Tensor(), halves_);
   }
   draws_.push_back(random.state().offset - before.offset);
 }
@@ -213,7 +247,12 @@ Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
   const pipeline::Table& table = train_->table();
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro)];
   std::optional<RowShareScope> rows;
-  if (grad_enabled() && part_) {
+  if (grad_enabled() && sums_) {
+    const auto number = static_cast<uint64_t>(sums_->first() + micro);
+    default_generator().set_state({random_.seed, random_.offset +
+                                                     number * (ExactStep::kStepDraws / static_cast<uint64_t>(count_)) +
+                                                     draws_[static_cast<size_t>(stage)]});
+  } else if (grad_enabled() && part_) {
     const int64_t of_step = micro / pieces_, piece = micro % pieces_;
     rows.emplace(RowShare{.first = (*part_ * pieces_ + piece) * rows_, .own = rows_, .all = batch_});
     default_generator().set_state({random_.seed, random_.offset + static_cast<uint64_t>(of_step) * draws_.back() +
@@ -224,16 +263,23 @@ Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
   }
   const bool first = stage == 0, last = stage + 1 == table.stages;
   const Tensor y = model_->part(first ? batch[0] : x, first, begins_[static_cast<size_t>(stage)],
-                                begins_[static_cast<size_t>(stage) + 1], last ? batch[1] : Tensor());
+                                begins_[static_cast<size_t>(stage) + 1], last ? batch[1] : Tensor(), halves_);
+  if (!last && first && tied_ && sums_ && grad_enabled())
+    return JoinTable::apply(y, model_->token_embedding.weight,
+                            std::function<Tensor()>([this, micro] { return take_table(micro); }));
   if (!last) return y;
-  const double share = 1.0 / static_cast<double>(micro_batches_.size());
-  {
+  const bool exactly = grad_enabled() && sums_;
+  const double share = 1.0 / static_cast<double>(exactly ? count_ : static_cast<int64_t>(micro_batches_.size()));
+  if (exactly) {
+    const NoGrad guard;
+    losses_.push_back(to(y.detach(), DType::f64).view({1}));
+  } else {
     const NoGrad guard;
     const Tensor part = to(y.detach(), DType::f64) * share;
     total_ = total_.defined() ? total_ + part : part;
   }
   if (!grad_enabled()) return y;
-  const Tensor shared = micro_batches_.size() == 1 ? y : y * share;
+  const Tensor shared = share == 1 ? y : y * share;
   return scaler_ ? scaler_->scale(shared) : shared;
 }
 
@@ -241,11 +287,103 @@ void ModelPipeline::before_gradients(const pipeline::Action& a) {
   if (last_) last_(a.micro + 1 == train_->table().micro_batches);
 }
 
+// The last stage's part of a tied table's gradient goes to the first one's, or waits for it here.
+void ModelPipeline::after_gradients(const pipeline::Action& a) {
+  if (!sums_) return;
+  const NoGrad guard;
+  const pipeline::Table& table = train_->table();
+  const bool all = a.pass != pipeline::Pass::input_gradient;
+  if (Tensor weight = model_->token_embedding.weight; tied_ && a.stage + 1 == table.stages && weight.grad().defined()) {
+    has_first_ ? void(tables_.emplace(a.micro, weight.grad())) : send_table(a.micro, weight.grad());
+    weight.set_grad({});
+  }
+  sums_->came(a.stage, a.micro, all);
+}
+
+// The tied table's, without which the first stage's would have to wait for what comes late.
+TensorList ModelPipeline::never_late(int stage) {
+  if (!sums_ || !tied_ || stage + 1 != train_->table().stages) return {};
+  return {model_->token_embedding.weight};
+}
+
+void ModelPipeline::send_table(int micro, const Tensor& gradient) {
+  const int owner = train_->table().rank_of.front();
+  // What the owner has taken before it began this micro-batch is there.
+  while (!sent_.empty() && sent_.front().micro < taken_before_[static_cast<size_t>(micro)]) {
+    group_.run("send(of a tied table's gradient)", [&](distributed::Communicator&) { sent_.front().transfer->wait(); });
+    sent_.pop_front();
+  }
+  const Tensor whole = gradient.to(model_->token_embedding.weight.dtype()).contiguous();
+  group_.run(cat("gradient of a tied table of micro-batch ", micro), [&](distributed::Communicator& c) {
+    sent_.push_back(
+        {micro, whole, c.post_send(whole.raw_data(), static_cast<size_t>(whole.nbytes()), owner, kTableChannel)});
+  });
+}
+
+Tensor ModelPipeline::take_table(int micro) {
+  if (has_last_) {
+    auto part = tables_.extract(micro);
+    return std::move(part.mapped());
+  }
+  const memory::TagScope tag(memory::Tag::gradient);
+  const Tensor& weight = model_->token_embedding.weight;
+  const Tensor g = empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
+  group_.run("gradient of a tied table", [&](distributed::Communicator& c) {
+    c.post_receive(g.raw_data(), static_cast<size_t>(g.nbytes()), train_->table().rank_of.back(), kTableChannel)
+        ->wait();
+  });
+  return g;
+}
+
+void ModelPipeline::add_exactly(const nn::NamedTensors& own, distributed::Group* group, const TrainConfig& config) {
+  const pipeline::Table& table = train_->table();
+  std::map<int, nn::NamedTensors> stages;
+  for (const int s : table.stages_of(group_.rank())) stages[s] = {};
+  for (const auto& [name, t] : own) stages.at(stage_of(name)).emplace_back(name, t);
+  sharing_ = group;
+  count_ = config.parallel.exact * config.accumulate;
+  sums_.emplace(stages, group, count_);
+  int taken = 0;
+  taken_before_.assign(static_cast<size_t>(table.micro_batches), 0);
+  for (const pipeline::Action& a : table.actions[static_cast<size_t>(table.rank_of.front())]) {
+    if (a.stage != 0) continue;
+    if (a.pass == pipeline::Pass::forward) taken_before_[static_cast<size_t>(a.micro)] = taken;
+    if (a.pass == pipeline::Pass::backward || a.pass == pipeline::Pass::weight_gradient) ++taken;
+  }
+}
+
+void ModelPipeline::finish_sums() {
+  sums_->finish();
+}
+
+int ModelPipeline::owner_of(const std::string& parameter) const {
+  return train_->table().rank_of[static_cast<size_t>(stage_of(parameter))];
+}
+
+// Of all micro-batches, added by their numbers.
+Tensor ModelPipeline::exact_loss() {
+  const NoGrad guard;
+  const auto own = sums_->count();
+  Tensor mine = losses_.empty() ? zeros({own}, DType::f64) : strata::cat(std::exchange(losses_, {}), 0), all = mine;
+  group_.run("losses of a pipeline's micro-batches", [&](distributed::Communicator& c) {
+    c.all_reduce(mine.raw_data(), own, DType::f64, distributed::Reduction::sum);
+  });
+  if (sharing_) {
+    all = empty(TensorMeta{{count_}, DType::f64, mine.device(), std::nullopt});
+    sharing_->run("losses of micro-batches", [&](distributed::Communicator& c) {
+      c.all_gather(all.raw_data(), mine.raw_data(), static_cast<size_t>(mine.nbytes()));
+    });
+  }
+  return sum(all) * (1.0 / static_cast<double>(count_));
+}
+
 void ModelPipeline::run(pipeline::Pipeline& p, const std::vector<data::Batch>& micro_batches) {
   micro_batches_ = micro_batches;
   total_ = Tensor();
   const Shape& rows = micro_batches[0][0].shape();
-  p.run(*this, {{rows[0], rows[1], model_->spec().dim}, between_, Device::cpu(), std::nullopt});
+  const int64_t dim = model_->spec().dim;
+  p.run(*this, {halves_ ? Shape{2, rows[0], rows[1], dim} : Shape{rows[0], rows[1], dim}, between_, Device::cpu(),
+                std::nullopt});
   micro_batches_.clear();
 }
 
@@ -262,17 +400,31 @@ Tensor ModelPipeline::total_loss() {
 Tensor ModelPipeline::step(const std::vector<data::Batch>& batches, optim::LossScaler* scaler,
                            const std::function<void(bool)>& last) {
   std::vector<data::Batch> pieces;
-  for (const data::Batch& batch : batches) {
+  const auto take = [&](const data::Batch& batch, int64_t i) {
     const int64_t rows = batch[0].size(0) / pieces_;
-    for (int64_t i = 0; i < pieces_; ++i) {
-      data::Batch& piece = pieces.emplace_back();
-      for (const Tensor& t : batch) piece.push_back(t.narrow(0, i * rows, rows));
-    }
+    data::Batch& piece = pieces.emplace_back();
+    for (const Tensor& t : batch) piece.push_back(t.narrow(0, i * rows, rows));
+  };
+  if (sums_) {  // by their numbers
+    for (int64_t i = 0; i < pieces_; ++i)
+      for (const data::Batch& batch : batches) take(batch, i);
+    sums_->begin();
+    losses_.clear();
+    tables_.clear();
+  } else {
+    for (const data::Batch& batch : batches)
+      for (int64_t i = 0; i < pieces_; ++i) take(batch, i);
   }
   scaler_ = scaler;
   last_ = last;
   run(*train_, pieces);
   last_ = nullptr;
+  for (; !sent_.empty(); sent_.pop_front())
+    group_.run("send(of a tied table's gradient)", [&](distributed::Communicator&) { sent_.front().transfer->wait(); });
+  if (sums_) {
+    default_generator().set_state({random_.seed, random_.offset + ExactStep::kStepDraws});
+    return exact_loss();
+  }
   if (part_)
     default_generator().set_state({random_.seed, random_.offset + static_cast<uint64_t>(batches.size()) * draws_.back()});
   return total_loss();

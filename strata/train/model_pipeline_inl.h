@@ -1,7 +1,9 @@
 #pragma once
 // A run's model as stages of a pipeline: which rank has which blocks, what a step of them does, where their state is.
 
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +18,7 @@
 #include "strata/models/language_model.h"
 #include "strata/optim/loss_scaler.h"
 #include "strata/train/config.h"
+#include "strata/train/stage_sums_inl.h"
 
 namespace strata {
 
@@ -57,8 +60,17 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   /// Returns the mean loss, f64, on every rank.
   Tensor step(const std::vector<data::Batch>& batches, optim::LossScaler* scaler,
               const std::function<void(bool)>& last = {});
-  /// Behind step(): the tied table's gradient is all of it, at its owner.
+  /// Behind step(): the tied table's gradient is all of it, at its owner. Not with add_exactly().
   void join_tied();
+  /// From now on, as parallel.exact says, gradients are the sums of the micro-batches of all ranks of `group` (nullptr:
+  /// of this one) in one tree, their numbers those of ExactStep: the bits of one process. `own` are own(). The tied
+  /// table's two parts of each micro-batch are added first, as one process has them.
+  void add_exactly(const nn::NamedTensors& own, distributed::Group* group, const TrainConfig& config);
+  bool adds_exactly() const { return sums_.has_value(); }
+  /// Behind step(), with add_exactly(): gradients are the sums of all ranks.
+  void finish_sums();
+  /// The place in the group of the rank that updates a parameter.
+  int owner_of(const std::string& parameter) const;
   /// Behind the update: the copy of the tied table is what its owner has.
   void renew_tied();
   /// The mean loss of a batch, on every rank; nothing is recorded.
@@ -72,16 +84,24 @@ class ModelPipeline final : distributed::pipeline::StageWork {
  private:
   Tensor forward(int stage, int micro, const Tensor& x) override;
   void before_gradients(const distributed::pipeline::Action& action) override;
+  void after_gradients(const distributed::pipeline::Action& action) override;
+  TensorList never_late(int stage) override;
+  void send_table(int micro, const Tensor& gradient);
+  Tensor take_table(int micro);
   void let_go();
-  void count_draws(const TrainConfig& config);
+  // Both by a model of the settings on the meta device, in training.
+  static std::vector<distributed::pipeline::LayerCost> layers(const TrainConfig& config, LanguageModel& model);
+  void count_draws(const TrainConfig& config, LanguageModel& model);
   int stage_of(const std::string& parameter) const;
   bool is_here(int stage) const;
   void run(distributed::pipeline::Pipeline& pipeline, const std::vector<data::Batch>& micro_batches);
   Tensor total_loss();
+  Tensor exact_loss();
 
   std::shared_ptr<LanguageModel> model_;
   distributed::Group& group_;
   DType between_;
+  bool halves_ = false;  // of the residual stream go from stage to stage, not their sum: for the bits of one process
   int64_t pieces_ = 1;           // of each batch
   std::vector<int64_t> begins_;  // each stage's first block, and the number of blocks
   bool tied_ = false, has_first_ = false, has_last_ = false;
@@ -90,6 +110,19 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   std::optional<int64_t> part_;  // of the rows, where numbers belong to them
   int64_t rows_ = 1, batch_ = 1;  // of a micro-batch, and of all ranks' batch
   std::vector<uint64_t> draws_;  // of the stages before each, for a whole batch; behind them of all
+  // Of add_exactly().
+  std::optional<StageSums> sums_;
+  distributed::Group* sharing_ = nullptr;  // the step's micro-batches
+  int64_t count_ = 1;                      // of them all
+  TensorList losses_;
+  struct SentTable {
+    int micro;
+    Tensor gradient;
+    std::unique_ptr<distributed::Transfer> transfer;
+  };
+  std::map<int, Tensor> tables_;   // its gradients by the last stage, where the first is here, too; by micro-batch
+  std::deque<SentTable> sent_;     // the table's gradients that the owner may not have taken yet
+  std::vector<int> taken_before_;  // how many it has taken when it begins each micro-batch
   // Of the step that runs.
   std::vector<data::Batch> micro_batches_;
   optim::LossScaler* scaler_ = nullptr;

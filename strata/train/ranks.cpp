@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -14,6 +15,7 @@
 #include "strata/core/rng.h"
 #include "strata/dist/collectives/placed.h"
 #include "strata/dist/context_length_inl.h"
+#include "strata/dist/parts_inl.h"
 #include "strata/models/tensor_parallel.h"
 #include "strata/train/exact_step_inl.h"
 #include "strata/train/exchange_run_inl.h"
@@ -200,8 +202,10 @@ Ranks::Ranks(const TrainConfig& config)
   rows_ = shared_rows(config, dp);
   batch_ = config.batch;
   sharing_ = sharded_options(config.parallel, dp > 1 ? dp : cp);
-  // What adds up gradients gives whole ones.
-  sharing_.average = pp == 1 && config.parallel.exact == 0 && config.parallel.reduce == "plain";
+  // What adds up gradients gives whole ones, but for parts of micro-batches' sums.
+  const bool in_parts = exactly_ && sharing_.zero > 1 && dp > 1 && pp == 1;
+  if (in_parts) sharing_.micro_batches = config.parallel.exact * config.accumulate;
+  sharing_.average = in_parts || (pp == 1 && !exactly_ && config.parallel.reduce == "plain");
   const auto axis = [](const char* name, int64_t n) { return n > 1 ? cat(name, n) : std::string(); };
   set_mesh(Mesh(cat(axis("pp=", pp), " dp=", dp / experts_.of_dp, axis(" ep=", experts_.of_dp), axis(" cp=", cp),
                     axis(" tp=", tp_))));
@@ -292,8 +296,47 @@ void Ranks::share_parameters(const nn::Module& model) {
   sharded_ = std::make_unique<nn::FullySharded>(model, o);
 }
 
-void Ranks::set_norm(optim::Optimizer& optimizer, const nn::Module& model) const {
+std::vector<optim::WholeSquares::Gradient> Ranks::gradients_in_parts(const nn::NamedTensors& parameters) const {
+  const std::map<std::string, Tensor> parts = [&] {
+    const nn::NamedTensors all = sharded_->parameters();
+    return std::map<std::string, Tensor>(all.begin(), all.end());
+  }();
+  const auto ranks = static_cast<size_t>(size_);
+  std::vector<optim::WholeSquares::Gradient> gradients;
+  for (const auto& [name, whole] : parameters) {
+    const Shape shape = strata::detail::here(whole).shape();
+    // What has no rows is whole in every rank, and counts in the first.
+    std::vector<int64_t> begins(ranks + 1, shape.product());
+    begins[0] = 0;
+    if (whole.dim() > 0 && shape.product() > 0) begins = distributed::Cut(shape, static_cast<int>(ranks)).begins;
+    gradients.push_back({.of = parts.at(name), .whole = whole, .begins = std::move(begins)});
+  }
+  return gradients;
+}
+
+std::vector<optim::WholeSquares::Gradient> Ranks::gradients_of_stages(const nn::Module& model) const {
+  const auto ranks = static_cast<size_t>(parallel_.pp);
+  const int here = distributed::group("pp").rank();
+  std::vector<optim::WholeSquares::Gradient> gradients;
+  for (const auto& [name, t] : trained_parameters(model)) {
+    const int owner = pipeline_->owner_of(name);
+    std::vector<int64_t> begins(ranks + 1, 0);
+    for (size_t r = static_cast<size_t>(owner) + 1; r <= ranks; ++r) begins[r] = t.numel();
+    gradients.push_back({.of = owner == here ? t : Tensor(), .whole = t, .begins = std::move(begins)});
+  }
+  return gradients;
+}
+
+void Ranks::set_norm(optim::Optimizer& optimizer, const nn::Module& model) {
+  if (pipeline_ && exactly_) {
+    squares_.emplace(gradients_of_stages(model), "pp");
+    return;
+  }
   if (pipeline_) optimizer.norm_over("pp");
+  if (has_all_rows()) {
+    squares_.emplace(gradients_in_parts(whole_parameters(model)), sharing_.axis);
+    return;
+  }
   if (!sharded_ || pipeline_ || sharing_.average) return;
   TensorList whole;
   for (const auto& [name, t] : whole_parameters(model)) whole.push_back(t);
@@ -309,8 +352,13 @@ nn::NamedTensors Ranks::own_parameters(const nn::Module& model) const {
 }
 
 void Ranks::take_gradients(const nn::Module& model, const TrainConfig& config) {
+  if (config.parallel.exact > 0 && pipeline_) {
+    pipeline_->add_exactly(whole_parameters(model), group_, config);
+    return;
+  }
   if (config.parallel.exact > 0) {
-    exact_ = std::make_unique<ExactStep>(whole_parameters(model), group_, config);
+    exact_ =
+        std::make_unique<ExactStep>(whole_parameters(model), group_, config, has_all_rows() ? sharded_.get() : nullptr);
     return;
   }
   if (!group_ || (sharded_ && sharing_.average)) return;
@@ -358,6 +406,11 @@ double Ranks::finish_step(Tensor& loss, double max_norm) const {
     if (sharded_) sharded_->finish();
     return max_norm;
   }
+  if (pipeline_ && exactly_) {  // whose loss is all ranks'
+    pipeline_->finish_sums();
+    if (sharded_) sharded_->finish();
+    return max_norm;
+  }
   if (shares_weights()) loss = distributed::full_tensor(loss);
   if (pipeline_) {
     pipeline_->join_tied();
@@ -382,6 +435,10 @@ double Ranks::finish_step(Tensor& loss, double max_norm) const {
   return exchange_ && exchange_->gives(distributed::ExchangeRecord::Gives::direction) ? INFINITY : max_norm;
 }
 
+Tensor Ranks::squares() const {
+  return squares_ ? squares_->sum() : Tensor();
+}
+
 void Ranks::finish_update() const {
   if (exchange_) exchange_->exchange().updated();
   if (sharded_) sharded_->gather_updated();
@@ -390,9 +447,11 @@ void Ranks::finish_update() const {
 
 void Ranks::seed_step(int64_t seed, int64_t step) const {
   if (world_) distributed::recorder().set_step(step);
-  if (exact_)
-    return default_generator().set_state(
-        {static_cast<uint64_t>(seed), static_cast<uint64_t>(step) * ExactStep::kStepDraws});
+  if (exactly_) {
+    default_generator().set_state({static_cast<uint64_t>(seed), static_cast<uint64_t>(step) * ExactStep::kStepDraws});
+    if (pipeline_) pipeline_->seed(default_generator().state());
+    return;
+  }
   if (!context_) {  // the numbers of one rank, of which each has those of its rows
     if (pipeline_) pipeline_->seed(default_generator().state(), rank_);
     return;

@@ -15,6 +15,7 @@
 #include "strata/models/language_model.h"
 #include "strata/nn/fully_sharded.h"
 #include "strata/optim/optimizer.h"
+#include "strata/optim/whole_squares_inl.h"
 #include "strata/train/config.h"
 
 namespace strata {
@@ -71,6 +72,9 @@ class Ranks {
   int64_t size() const { return size_; }
   /// What shared_rows() says.
   const std::vector<int64_t>& rows() const { return rows_; }
+  /// Whether this process is to have the rows of all ranks, of which it computes other ones than its own in turn:
+  /// micro-batches of parallel.exact whose gradients lie in parts.
+  bool has_all_rows() const { return sharing_.micro_batches > 0; }
   /// The rows of each batch that this process computes, which random numbers belong to; all of them where they belong
   /// to ranks (parallel.cp) or micro-batches (parallel.exact, parallel.pp, whose stages share rows by themselves).
   RowShare own_rows() const;
@@ -106,7 +110,7 @@ class Ranks {
   /// What exchange() keeps goes on from a checkpoint, and `notes` are told what does not. All ranks call it.
   void resume_exchange(const FoundRun& found, optim::Optimizer& optimizer, std::vector<std::string>& notes) const;
   /// Says whose gradients its norms are of, where that is not the parameters' that it has.
-  void set_norm(optim::Optimizer& optimizer, const nn::Module& model) const;
+  void set_norm(optim::Optimizer& optimizer, const nn::Module& model);
   /// What parallel.reduce says that ranks send, once take_gradients() was called; nullptr for plain.
   ExchangeRun* exchange() const { return exchange_.get(); }
   /// What computes a step where parallel.exact says so; nullptr elsewhere.
@@ -125,6 +129,9 @@ class Ranks {
   /// Waits for the gradients, and makes `loss` (f64) the ranks' average, a plain tensor; of exact() that of its run().
   /// The largest norm that the update is to have: `max_norm`, unless exchange() has seen to it.
   double finish_step(Tensor& loss, double max_norm) const;
+  /// Behind finish_step(): the sum of the squares of the gradients, whose bits parallel.exact promises, where this rank
+  /// has parts of them alone; undefined where the optimizer finds it.
+  Tensor squares() const;
   /// Behind the update: what several ranks have is the same again.
   void finish_update() const;
   /// The random numbers of a step: other ones for every part of a batch, the same in every run. Ranks that share
@@ -141,6 +148,8 @@ class Ranks {
  private:
   void share_positions(TokenDecoder& model) const;
   void spread_experts(LanguageModel& model) const;
+  std::vector<optim::WholeSquares::Gradient> gradients_of_stages(const nn::Module& model) const;
+  std::vector<optim::WholeSquares::Gradient> gradients_in_parts(const nn::NamedTensors& parameters) const;
 
   // Along "dp", "ep" and "cp", of several ranks: those whose gradients are averaged.
   distributed::Group* group_ = nullptr;
@@ -162,6 +171,7 @@ class Ranks {
   std::unique_ptr<ExactStep> exact_;
   std::unique_ptr<ExchangeRun> exchange_;
   std::unique_ptr<nn::FullySharded> sharded_;  // of parallel.zero
+  std::optional<optim::WholeSquares> squares_;
 };
 
 }  // namespace strata

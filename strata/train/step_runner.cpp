@@ -106,7 +106,8 @@ Tensor StepRunner::compute_stages(const std::vector<data::Batch>& batches) {
     total = ranks_.pipeline()->step(here, scaler(), [this](bool last) { ranks_.last_pass(last); });
   }
   const double max_norm = ranks_.finish_step(total, max_norm_);
-  Tensor report = optimizer_.step_guarded({.max_norm = max_norm, .loss = total, .scaler = scaler()});
+  Tensor report =
+      optimizer_.step_guarded({.max_norm = max_norm, .loss = total, .scaler = scaler(), .squares = ranks_.squares()});
   ranks_.finish_update();
   return report;
 }
@@ -130,7 +131,8 @@ Tensor StepRunner::compute(const std::vector<data::Batch>& batches) {
   }
   weights.reset();
   const double max_norm = ranks_.finish_step(total, max_norm_);
-  Tensor report = optimizer_.step_guarded({.max_norm = max_norm, .loss = total, .scaler = scaler()});
+  Tensor report =
+      optimizer_.step_guarded({.max_norm = max_norm, .loss = total, .scaler = scaler(), .squares = ranks_.squares()});
   ranks_.finish_update();
   return report;
 }

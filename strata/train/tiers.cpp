@@ -9,6 +9,7 @@
 #include "strata/dist/group.h"
 #include "strata/memory/bounds.h"
 #include "strata/memory/disk.h"
+#include "strata/memory/room_costs.h"
 #include "strata/memory/tiers.h"
 #include "strata/memory/transfers.h"
 #include "strata/optim/home.h"
@@ -175,9 +176,9 @@ std::string Tiers::summary() const {
     // One for the case that a step finds no room has nothing to tell where all did.
     const bool planned = !plan_.calls.choices.empty() || plan_.activations != Place::device;
     if (planned || o.sent > 0)
-      add(fmt::format("activations: {} sent, {} fetched, {} computed again, {} kept, {:.3g} s waited", bytes_text(o.sent),
-                      bytes_text(o.fetched), bytes_text(o.recomputed), bytes_text(o.kept + o.forwarded),
-                      o.seconds_waited));
+      add(fmt::format("activations: {} sent, {} fetched, {} computed again, {} kept, {:.3g} s waited",
+                      bytes_text(o.sent), bytes_text(o.fetched), bytes_text(o.recomputed),
+                      bytes_text(o.kept + o.forwarded), o.seconds_waited));
     if (o.refused > 0) add(fmt::format("{} found no room elsewhere ({})", bytes_text(o.refused), o.last_failure));
   }
   if (streamed_) {
@@ -193,6 +194,14 @@ std::string Tiers::summary() const {
     if (home.who == optim::StateHome::Who::split && home.cpu_share >= 0)
       add(fmt::format("state: the host's processor updates {:.0f}% of it", 100 * home.cpu_share));
   }
+  // On a card: what it took to get room, which no plan counts.
+  const memory::RoomCosts room = memory::room_costs();
+  if (room.map_seconds + room.lock_seconds >= 0.01)
+    add(
+        fmt::format("room: {} of the device mapped, {} unmapped in {:.3g} s; {} of the host's pages locked, {} "
+                    "unlocked in {:.3g} s",
+                    bytes_text(room.mapped_bytes), bytes_text(room.unmapped_bytes), room.map_seconds,
+                    bytes_text(room.locked_bytes), bytes_text(room.unlocked_bytes), room.lock_seconds));
   return s;
 }
 

@@ -147,8 +147,8 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
                                                        .seed = static_cast<uint64_t>(config_.seed),
                                                        .repeat = true,
                                                        .pin_memory = device_.is_cuda(),
-                                                       .part = ranks_->rank(),
-                                                       .parts = ranks_->size(),
+                                                       .part = ranks_->has_all_rows() ? 0 : ranks_->rank(),
+                                                       .parts = ranks_->has_all_rows() ? 1 : ranks_->size(),
                                                        .part_sizes = ranks_->rows()});
   steps_.emplace(*model_, *optimizer_, config_, device_, *ranks_, tiers_ ? &*tiers_ : nullptr);
   if (found) {

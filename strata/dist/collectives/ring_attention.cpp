@@ -92,6 +92,13 @@ struct Joined {
   }
 };
 
+// Zeros where x is, whatever device new tensors are made on.
+Tensor zeros_beside(const Tensor& x, const Shape& shape, DType dtype) {
+  const Tensor z = empty({shape, dtype, x.device(), std::nullopt});
+  fill_elements(z, 0);
+  return z;
+}
+
 void add_to(const Tensor& sum, const Tensor& x) {
   copy_elements(sum, sum + x.to(sum.dtype()));
 }
@@ -100,7 +107,7 @@ void add_to(const Tensor& sum, const Tensor& x) {
 class Merged {
  public:
   Merged(const Tensor& out, const Tensor& lse) : out_(out), lse_(lse) {
-    sum_ = zeros(out.shape(), lse.dtype());
+    sum_ = zeros_beside(out, out.shape(), lse.dtype());
     fill_elements(lse, -std::numeric_limits<double>::infinity());
   }
   void add(const ContextBlock& b, const Tensor& out, const Tensor& lse) {
@@ -155,9 +162,9 @@ void backward_there(Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, cons
   const Ring ring(q, STRATA_CONTEXT_NAMES);
   const DType wide = statistic_dtype(q.dtype());
   const Joined joined(k, v);
-  const Tensor sum = zeros(q.shape(), wide);
+  const Tensor sum = zeros_beside(q, q.shape(), wide);
   Tensor here = ring.n == 1 ? Tensor() : joined.of(k, v);
-  Tensor gradients = zeros({joined.numel()}, wide);  // of the keys and values that are here
+  Tensor gradients = zeros_beside(q, {joined.numel()}, wide);  // of the keys and values that are here
   Work arriving;
   Tensor arrives;
   for (int64_t step = 0; step < ring.n; ++step) {

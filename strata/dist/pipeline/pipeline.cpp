@@ -36,6 +36,10 @@ std::string numbered(const TensorMeta& t) {
 }  // namespace
 
 void StageWork::before_gradients(const Action&) {}
+void StageWork::after_gradients(const Action&) {}
+TensorList StageWork::never_late(int) {
+  return {};
+}
 
 struct Pipeline::Impl {
   // A message under way. Its transfer ends before its memory.
@@ -225,26 +229,29 @@ void Pipeline::Impl::backward(const Action& a, StageWork& work, ActionSpan& span
     at->second.rest->finish();
     passed.erase(at);
     span.end = seconds_since(begun);
-    return;
+    return work.after_gradients(a);
   }
   Passed& p = at->second;
   const Tensor gy = a.stage + 1 < table.stages ? receive(a, span) : Tensor();
   span.begin = seconds_since(begun);
   work.before_gradients(a);
-  if (a.pass == Pass::input_gradient)
-    p.rest = std::make_unique<SplitBackward>(TensorList{p.y}, TensorList{gy},
-                                             p.x.defined() ? TensorList{p.x} : TensorList{});
-  else
+  if (a.pass == Pass::input_gradient) {
+    TensorList now = work.never_late(a.stage);
+    if (p.x.defined()) now.push_back(p.x);
+    p.rest = std::make_unique<SplitBackward>(TensorList{p.y}, TensorList{gy}, now);
+  } else {
     strata::backward({p.y}, {gy});
+  }
   p.y = Tensor();
   Tensor gx = p.x.defined() ? p.x.grad() : Tensor();
   p.x = Tensor();
   if (a.pass == Pass::backward) passed.erase(at);
   span.end = seconds_since(begun);
-  if (a.stage == 0) return;
+  if (a.stage == 0) return work.after_gradients(a);
   // What did not come to the loss.
   if (!gx.defined()) gx = zeros(between.shape, between.dtype);
   send(a, a.stage - 1, gx, span);
+  work.after_gradients(a);
 }
 
 void Pipeline::Impl::run(StageWork& work, const TensorMeta& meta) {

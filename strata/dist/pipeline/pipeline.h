@@ -21,6 +21,10 @@ class StageWork {
   virtual Tensor forward(int stage, int micro, const Tensor& x) = 0;
   /// An action other than F is about to add to gradients.
   virtual void before_gradients(const Action& action);
+  /// It has.
+  virtual void after_gradients(const Action& action);
+  /// Leaves of a stage whose gradients come with those of its input, whatever the schedule.
+  virtual TensorList never_late(int stage);
 
  protected:
   StageWork() = default;

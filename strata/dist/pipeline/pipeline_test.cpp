@@ -55,9 +55,18 @@ struct Work final : StageWork {
     return y;
   }
   void before_gradients(const Action& a) override { told.push_back(a); }
+  void after_gradients(const Action& a) override {
+    told_after.push_back(a);
+    if (a.micro > 0 || a.pass != Pass::input_gradient) return;
+    // Of the first micro-batch alone what is asked for.
+    const TensorList& w = model.weights[static_cast<size_t>(a.stage)];
+    EXPECT_TRUE(w[2].grad().defined());
+    EXPECT_FALSE(w[0].grad().defined());
+  }
+  TensorList never_late(int stage) override { return {model.weights[static_cast<size_t>(stage)][2]}; }
   const Model& model;
   double loss = 0;
-  std::vector<Action> told;
+  std::vector<Action> told, told_after;
 };
 
 TensorMeta between() {
@@ -92,6 +101,7 @@ void expect_bits_of_one(const Table& table) {
         EXPECT_EQ(work.told[gradients++], mine[i]);
       }
       EXPECT_EQ(gradients, work.told.size());
+      EXPECT_EQ(work.told_after, work.told);
       const auto all = pipeline.all_spans();
       ASSERT_EQ(all.size(), static_cast<size_t>(table.ranks));
       for (int r = 0; r < table.ranks; ++r)

@@ -7,7 +7,9 @@
 namespace strata::attention_cuda {
 namespace {
 
-constexpr int kThreads = 512, kBlockTiles = 8;  // tiles of keys of a block: a byte of flags
+// Few blocks (four have a mask of 512 x 512), so they are large, and a warp asks for all rows of a piece before it uses
+// one.
+constexpr int kThreads = 1024, kBlockTiles = 8;  // tiles of keys of a block: a byte of flags
 
 struct Bits {
   uint32_t *words, *tiles;
@@ -28,8 +30,8 @@ __device__ __forceinline__ bool lets_see(M v) {
   }
 }
 
-// A block has a tile of queries by 8 tiles of keys. A warp takes 32 queries by 32 keys at a time: a ballot a query
-// makes a word, lane i keeping that of query i; ballots over the lanes' bits turn them round.
+// A block has a tile of queries by 8 tiles of keys. A warp takes 32 queries by 32 keys at a time: a lane has the word
+// of its key, by queries; ballots turn them round where words are by keys, lane i keeping that of query i.
 template <class M>
 __global__ void __launch_bounds__(kThreads) seen_kernel(const __grid_constant__ AttentionCall c, const Bits to) {
   __shared__ uint32_t tiles;
@@ -53,25 +55,22 @@ __global__ void __launch_bounds__(kThreads) seen_kernel(const __grid_constant__ 
   const int64_t k_blocks = (k_end - k_begin + 31) / 32, q_blocks = (q_end - q_begin + 31) / 32;
   for (int64_t i = warp; i < q_blocks * k_blocks; i += kThreads / 32) {
     const int64_t q0 = q_begin + i / k_blocks * 32, k0 = k_begin + i % k_blocks * 32, k = k0 + lane;
-    uint32_t mine = 0, any = 0;
-#pragma unroll 8
+    uint32_t sees = 0;  // bit j: whether query q0 + j sees this lane's key
+    const M* const key = from + q0 * c.mask_stride[2] + k * c.mask_stride[3];
+#pragma unroll
     for (int j = 0; j < 32; ++j) {
       const bool there = q0 + j < to.queries && k < to.keys;
-      const uint32_t word =
-          __ballot_sync(0xffffffffu, there && lets_see(from[(q0 + j) * c.mask_stride[2] + k * c.mask_stride[3]]));
-      if (lane == j) mine = word;
-      any |= word;
+      sees |= static_cast<uint32_t>(there && lets_see(key[j * c.mask_stride[2]])) << j;
     }
     // The tile of keys of this lane's key.
-    if (any >> lane & 1) atomicOr(&tiles, 1u << (k - k_begin) / to.key_tile);
-    if (to.transposed) {
-      uint32_t turned = 0;
+    if (sees != 0) atomicOr(&tiles, 1u << (k - k_begin) / to.key_tile);
+    uint32_t mine = sees;
+    if (!to.transposed) {
 #pragma unroll 8
       for (int j = 0; j < 32; ++j) {
-        const uint32_t word = __ballot_sync(0xffffffffu, (mine >> j & 1) != 0);
-        if (lane == j) turned = word;
+        const uint32_t word = __ballot_sync(0xffffffffu, (sees >> j & 1) != 0);
+        if (lane == j) mine = word;
       }
-      mine = turned;
     }
     if (one_column) mine = 0u - (mine & 1);
     const int64_t row = (to.transposed ? k0 : q0) + lane, column = (to.transposed ? q0 : k0) / 32;

@@ -314,7 +314,7 @@ const UnaryOp hardswish_op{unary<Map::hardswish>({
 const BinaryOp hardswish_backward_op{binary<Map::hardswish_backward>({
     .schema = "hardswish_backward(Tensor g, Tensor x) -> Tensor",
     .internal = true,
-    .doc = "g times the derivative of hardswish at x: 0 below -3, 1 above 3, else x / 3 + 1/2.",
+    .doc = "g times the derivative of hardswish at x: 0 up to -3, 1 from 3 on, between them x / 3 + 1/2.",
     .infer = [](const Tensor& g, const Tensor& x) { return like_if(g, kFloats, "hardswish_backward", x); },
     .saves = "g:x x",
     .backward =
@@ -323,9 +323,9 @@ const BinaryOp hardswish_backward_op{binary<Map::hardswish_backward>({
           if (b.needs(1)) b.set(1, hardtanh_backward(b.gy() * g / 3.0, x, -3, 3));
         },
     .samples = samples_gradient,
-    .reference = pointwise<([](double g, double x) { return x < -3  ? 0
-                                                            : x > 3 ? g
-                                                                    : g * (2 * x + 3) / 6; })>,
+    .reference = pointwise<([](double g, double x) { return x <= -3  ? 0
+                                                            : x >= 3 ? g
+                                                                     : g * (2 * x + 3) / 6; })>,
 })};
 
 // ---- smooth ones ----

@@ -133,7 +133,8 @@ static void double_activation_rows(DoubleTable& t) {
   t.row<2>(Map::hardtanh_backward, [](VD g, VD x, C c) { return x > c.a ? (x < c.b ? g : VD{}) : VD{}; });
   t.row<2>(Map::clamp_backward, [](VD g, VD x, C c) { return x >= c.a ? (x <= c.b ? g : VD{}) : VD{}; });
   t.row<2>(Map::replace_between_backward, [](VD g, VD x, C c) { return x >= c.a ? (x <= c.b ? VD{} : g) : g; });
-  t.row<2>(Map::hardswish_backward, [](VD g, VD x) { return x < -3.0 ? VD{} : (x > 3.0 ? g : g * (x / 3.0 + 0.5)); });
+  t.row<2>(Map::hardswish_backward,
+           [](VD g, VD x) { return x <= -3.0 ? VD{} : (x >= 3.0 ? g : g * (x / 3.0 + 0.5)); });
   t.row<2>(Map::mish_backward, [](VD g, VD x) {
     const VD w = exp(x > 40.0 ? set1(40.0) : x), u = w * (w + 2.0), y = u / (u + 2.0);
     return g * fma(x * (w / (1.0 + w)), 1.0 - y * y, y);

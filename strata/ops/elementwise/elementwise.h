@@ -130,7 +130,7 @@ Tensor frac(const Tensor& x);  ///< x - trunc(x)
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = std::nullopt);
 Tensor clamp_min(const Tensor& x, Scalar min);
 Tensor clamp_max(const Tensor& x, Scalar max);
-/// Bounds for each element; an undefined tensor leaves a side open.
+/// Bounds for each element, an undefined one open. x has the gradient where min <= x <= max. DTypeError for bool.
 Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
 /// NaN replaced by `nan`, infinities by `posinf` and `neginf` (the dtype's largest finite numbers when not given).
 Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {},

@@ -393,6 +393,53 @@ TEST(Gradients, KinksAndTies) {
   EXPECT_EQ(h.grad().item<float>(), 12);
 }
 
+// At min <= x <= max x has all of the gradient, also where it is a bound (maximum would halve it); at min >= max all
+// goes to max, but for what is below both where they are one.
+TEST(Gradients, OfClampWithTensorsAtTies) {
+  const auto gradients = [](std::vector<float> x, std::vector<float> min, std::vector<float> max) {
+    Tensor v = f32(std::move(x)).set_requires_grad(), low, high;
+    if (!min.empty()) low = f32(std::move(min)).set_requires_grad();
+    if (!max.empty()) high = f32(std::move(max)).set_requires_grad();
+    sum(clamp(v, low, high)).backward();
+    std::vector<std::vector<float>> all{floats(v.grad())};
+    if (low.defined()) all.push_back(floats(low.grad()));
+    if (high.defined()) all.push_back(floats(high.grad()));
+    return all;
+  };
+  using All = std::vector<std::vector<float>>;
+  EXPECT_EQ(gradients({1, 3, 0, 4}, {1, 1, 1, 1}, {3, 3, 3, 3}), (All{{1, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}}));
+  EXPECT_EQ(gradients({1, 0, 2}, {1, 1, 1}, {}), (All{{1, 0, 1}, {0, 1, 0}}));
+  EXPECT_EQ(gradients({1, 0, 2}, {}, {1, 1, 1}), (All{{1, 1, 0}, {0, 0, 1}}));
+  EXPECT_EQ(gradients({2, 1, 3, 0}, {2, 2, 2, 5}, {2, 2, 2, 3}), (All{{1, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 1, 1}}));
+  const Tensor wide = clamp(f32({-1, kNan, 9}), full({2, 1}, 0.0), full({}, 4.0));
+  EXPECT_EQ(wide.shape(), Shape({2, 3}));
+  EXPECT_EQ(wide.select(0, 1).select(0, 2).item<float>(), 4);
+  EXPECT_TRUE(std::isnan(wide.select(0, 0).select(0, 1).item<float>()));
+  EXPECT_THROW(clamp(full({2}, true), full({2}, true), Tensor()), DTypeError);
+}
+
+TEST(Gradients, OfHardswishAtItsKinks) {
+  const std::vector<float> wanted{0, 0, -1 / 6.0f, 0.5f, 7 / 6.0f, 1, 1};
+  for (const DType t : {DType::f32, DType::f64, DType::bf16})
+    for (const int64_t rows : {1, 5}) {  // past the vectors' ends, and within them
+      Tensor x = expand(f32({-4, -3, -2, 0, 2, 3, 4}), {rows, 7}).contiguous().to(t).set_requires_grad();
+      sum(hardswish(x)).backward();
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t i = 0; i < 7; ++i)
+          EXPECT_NEAR(x.grad().select(0, r).select(0, i).item<double>(), wanted[static_cast<size_t>(i)], 4e-3) << i;
+    }
+}
+
+// As pow of a tensor that is 0: no slope for x >= 0, an infinite one below.
+TEST(Gradients, OfPowersOfZero) {
+  Tensor x = f32({2, 1, 0, -1}).set_requires_grad();
+  sum(pow(Scalar(0.0), x)).backward();
+  EXPECT_EQ(floats(x.grad()), (std::vector<float>{0, 0, 0, -kInf}));
+  Tensor e = f32({2, 0, -1}).set_requires_grad();
+  sum(pow(zeros({3}), e)).backward();
+  EXPECT_EQ(floats(e.grad()), (std::vector<float>{0, 0, -kInf}));
+}
+
 // Every level's exponentials over the whole range of results: normal numbers to the last bits, subnormal ones to their
 // spacing (or 0, at the very end), 0 and infinity beyond.
 TEST(Elementwise, ExponentialsOverTheWholeRangeOnEveryLevel) {

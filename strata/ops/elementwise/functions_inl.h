@@ -327,7 +327,7 @@ void activation_rows(Rows& r) {
               [] STRATA_DEVICE(auto g, auto x, const auto& c) { return x >= c.a && x <= c.b ? decltype(g)(0) : g; });
   r.floats<2>(Map::hardswish_backward, [] STRATA_DEVICE(auto g, auto x) {
     using T = decltype(x);
-    return x < -3 ? T(0) : x > 3 ? g : g * (x / 3 + T(0.5));
+    return x <= -3 ? T(0) : x >= 3 ? g : g * (x / 3 + T(0.5));
   });
   r.floats<2>(Map::mish_backward, [] STRATA_DEVICE(auto g, auto x) {
     const auto t = std::tanh(soft_plus(x));

@@ -105,7 +105,7 @@ const PowScalarOp pow_scalar_op{{
 using ScalarPowOp = Op<Tensor(Scalar, const Tensor&)>;
 const ScalarPowOp scalar_pow_op{{
     .schema = "scalar_pow(Scalar base, Tensor x) -> Tensor",
-    .doc = "A fixed base to the power x; pow(base, x).",
+    .doc = "A fixed base to the power x; pow(base, x). The gradient of 0^x is 0 for x >= 0, and infinite below.",
     .infer = [](Scalar, const Tensor& x) { return laid_like(x); },
     .kernels = on_each_device([](auto on, Tensor& y, Scalar base, const Tensor& x) {
       if (base.to_double() == 2)
@@ -117,7 +117,10 @@ const ScalarPowOp scalar_pow_op{{
     .backward =
         [](Backward& b, Scalar base, const Tensor&) {
           const double v = base.to_double();
-          b.set(0, v == 0 ? no_slope(b.gy()) : b.gy() * b.y() * std::log(v));
+          if (v != 0) return b.set(0, b.gy() * b.y() * std::log(v));
+          // 0^x is 0 or 1 for x >= 0, where its slope is that of the right side, as pow's of tensors is; below it grows
+          // without a bound.
+          b.set(0, b.gy() * where(strata::abs(b.y()) <= 1, 0, b.y() * std::log(v)));
         },
     .adapt = Adapt::promote_float,
     .autocast = Autocast::full,

@@ -190,6 +190,70 @@ const ClampBackwardOp clamp_backward_op{{
     })>,
 }};
 
+// Bounds that are tensors: the gradients are PyTorch's, with which at min <= x <= max x has all of it, also at a tie.
+const Op<Tensor(const Tensor&, const Tensor&, const Tensor&)> clamp_between_op{{
+    .schema = "clamp_between(Tensor x, Tensor? min=None, Tensor? max=None) -> Tensor",
+    .internal = true,
+    .doc =
+        "clamp whose bounds are tensors. The gradient goes to x where min <= x <= max, to min where x < min < max, to "
+        "max where x > max or max < min.",
+    .infer =
+        [](const Tensor& x, const Tensor& min, const Tensor& max) {
+          return like_if(x, kNumbers, "clamp", min.defined() ? min : x, max.defined() ? max : x);
+        },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, const Tensor& min, const Tensor& max) {
+      if (min.defined()) map(on, Map::maximum, y, {&x, &min});
+      if (max.defined()) map(on, Map::minimum, y, {min.defined() ? &y : &x, &max});
+    }),
+    .saves = "x min max",
+    .backward =
+        [](Backward& b, const Tensor& x, const Tensor& min, const Tensor& max) {
+          const Tensor g = b.gy();
+          if (b.needs(0)) {
+            Tensor own = g;
+            if (min.defined()) own = where(x >= min, own, 0);
+            if (max.defined()) own = where(x <= max, own, 0);
+            b.set(0, own);
+          }
+          if (b.needs(1)) {
+            const Tensor below = where(x < min, g, 0);
+            b.set(1, max.defined() ? where(min < max, below, 0) : below);
+          }
+          if (b.needs(2)) {
+            const Tensor above = x > max;
+            b.set(2, where(min.defined() ? logical_or(above, max < min) : above, g, 0));
+          }
+        },
+    .adapt = Adapt::promote,
+    .dtypes = kNumbers,
+    .cost =
+        [](const Tensor& x, const Tensor& min, const Tensor& max) {
+          Cost c = map_cost(1, x, x);
+          for (const Tensor* t : {&min, &max})
+            if (t->defined()) c.bytes += static_cast<double>(t->nbytes());
+          return c;
+        },
+    .samples =
+        [](Samples& s) {
+          const auto all = [&](const Shape& shape, int64_t v) { return s.integers(shape, v, v + 1, s.dtype()); };
+          s.add(s.off_grid({3, 5}), all({3, 5}, -1), all({3, 5}, 1));
+          s.add(s.off_grid({3, 37}), all({37}, 0), Tensor());
+          s.add(s.off_grid({3, 1}), Tensor(), all({5}, 1));
+          s.add(s.off_grid({2, 5}), all({5}, 1), all({2, 1}, -1)).named("min above max");
+          s.add(s.tensor({0, 3}), s.tensor({3}), s.tensor({}));
+          s.invalid<ShapeError>("do not broadcast", s.tensor({2, 3}), s.tensor({4}), s.tensor({3}));
+        },
+    .reference =
+        [](const Tensor& x, const Tensor& min, const Tensor& max) {
+          const auto open = [](const Tensor& t, double v) { return t.defined() ? t : full({}, v, DType::f64); };
+          constexpr auto limited = [](double v, double low, double high) {
+            const double above = v < low ? low : v;
+            return above > high ? high : above;
+          };
+          return pointwise<limited>(x, open(min, -HUGE_VAL), open(max, HUGE_VAL));
+        },
+}};
+
 using NanToNumOp = Op<Tensor(const Tensor&, double, std::optional<double>, std::optional<double>)>;
 const NanToNumOp nan_to_num_op{{
     .schema = "nan_to_num(Tensor x, float nan=0, float? posinf=None, float? neginf=None) -> Tensor",
@@ -267,8 +331,7 @@ Tensor clamp_max(const Tensor& x, Scalar max) {
 }
 Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max) {
   check(min.defined() || max.defined(), "clamp", "at least one of min and max must be given");
-  const Tensor low = min.defined() ? maximum(x, min) : x;
-  return max.defined() ? minimum(low, max) : low;
+  return clamp_between_op(x, min, max);
 }
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
   return whole(x) ? x : nan_to_num_op(x, nan, posinf, neginf);

@@ -392,7 +392,7 @@ static void vec_more_rows(Table& t) {
     return x * (v < 0.f ? VF{} : (v > 6.f ? set1(6.f) : v)) / 6.f;
   });
   t.template row<2>(Map::hardswish_backward,
-                    [](VF g, VF x) { return x < -3.f ? VF{} : (x > 3.f ? g : g * (x / 3.f + 0.5f)); });
+                    [](VF g, VF x) { return x <= -3.f ? VF{} : (x >= 3.f ? g : g * (x / 3.f + 0.5f)); });
 }
 
 }  // namespace strata::STRATA_VEC_NS

@@ -47,14 +47,21 @@ Tensor without_padding(const Tensor& g, const Tensor& indices, int64_t padding) 
 
 // ---- tables whose rows are sharded: each rank has what it owns, and zeros for the other rows ----
 
-// Indices into this rank's rows, and which of them are its own ([.., 1]); the others point to some row.
+// Indices into this rank's rows, and which of them are its own ([.., 1]); the others point to some row. An index
+// outside the table: the host reads none of a card's, which would end a graph that is being captured; it stays what it
+// is, outside of this rank's rows too, so that the kernel tells of it as of any other.
 std::pair<Tensor, Tensor> own_rows(const Tensor& indices, Stretch rows, int64_t all, std::string_view op) {
   const Tensor at = whole(indices);
-  if (at.numel() > 0)
+  const Tensor local = at - rows.begin;
+  Tensor held = local.clamp(0, rows.length - 1);
+  const Tensor own = eq(local, held).unsqueeze(-1);
+  if (at.device().is_cuda()) {
+    held = where(logical_or(at < 0, at >= all), at, held);
+  } else if (at.numel() > 0) {
     check<IndexError>(min(at).item<int64_t>() >= 0 && max(at).item<int64_t>() < all, op,
                       "an index is out of range for a table of ", all, " rows");
-  const Tensor local = at - rows.begin, held = local.clamp(0, rows.length - 1);
-  return {held, eq(local, held).unsqueeze(-1)};
+  }
+  return {held, own};
 }
 
 // The table's padding row, where it is this rank's.

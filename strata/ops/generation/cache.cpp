@@ -166,7 +166,8 @@ Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& s
   o.is_causal = false;
   o.key_lengths = starts + queries;
   if (queries == 1 && window == 0) return scaled_dot_product_attention(q, k, v, {}, o);
-  const auto on_device = [&](int64_t n) { return arange(n, DType::i64).to(q.device()); };
+  const DeviceScope there(q.device());
+  const auto on_device = [&](int64_t n) { return arange(n, DType::i64); };
   const Tensor place = view(starts, {rows, 1, 1, 1}) + view(on_device(queries), {queries, 1}),
                key = on_device(capacity);
   Tensor seen = le(key, place);

@@ -229,29 +229,37 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_a
         },
 }};
 
+// Indices of a dimension of n as counted from its front; those that are out of range stay as they are, for the error.
+Tensor from_front(const Tensor& index, int64_t n) {
+  return where(logical_and(index < 0, index >= -n), index + n, index);
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> take_along_dim_op{{
     .schema = "take_along_dim(Tensor x, Tensor index, int? dim=None) -> Tensor",
-    .doc =
-        "gather with x and index broadcast against each other in the other dimensions; without dim on the flattened x.",
+    .doc = "gather with x and index broadcast against each other in the other dimensions; without dim on the flattened "
+           "x. Negative indices count from the end. IndexError.",
     .composed =
         [](const Tensor& x, const Tensor& index, std::optional<int64_t> dim) {
-          if (!dim) return gather(reshape(x, {x.numel()}), 0, reshape(index, {index.numel()}));
+          if (!dim) return gather(reshape(x, {x.numel()}), 0, from_front(reshape(index, {index.numel()}), x.numel()));
           check<ShapeError>(x.dim() == index.dim(), "take_along_dim", "x is ", x, ", index is ", index,
                             ": both must have the same number of dimensions");
           const int64_t d = wrap_dim(*dim, x.dim(), "take_along_dim");
-          if (x.dim() == 0) return gather(x, d, index);
+          if (x.dim() == 0) return gather(x, d, from_front(index, 1));
           Shape sx = x.shape(), si = index.shape();
           sx[d] = si[d] = 1;
           Shape both = broadcast_shapes(sx, si, "take_along_dim");
           both[d] = x.shape()[d];
           const Tensor wide = expand(x, both);
           both[d] = index.shape()[d];
-          return gather(wide, d, expand(index, both));
+          return gather(wide, d, expand(from_front(index, x.shape()[d]), both));
         },
     .dtypes = kAllTypes,
     .samples =
         [](Samples& s) {
           s.add(s.tensor({4, 3}), s.integers({1, 3}, 0, 4), 0);
+          s.add(s.tensor({4, 3}), s.integers({5, 3}, -4, 4, DType::i32), 0).named("indices from the end");
+          s.add(s.tensor({2, 3}), s.integers({4}, -6, 0)).named("from the end of the flattened");
+          s.invalid<IndexError>("out of range", s.tensor({4}), s.integers({2}, -6, -4), 0);
           s.add(s.tensor({1, 4}), s.integers({3, 2}, 0, 4), -1);
           s.add(s.tensor({2, 3}), s.integers({4}, 0, 6));
           s.invalid<ShapeError>("same number", s.tensor({2, 3}), s.integers({2}, 0, 1), 0);
@@ -260,7 +268,9 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> take_alon
         [](const Tensor& x, const Tensor& index, std::optional<int64_t> dim) {
           const naive::Array v(x), at(index);
           if (!dim)
-            return Tensor(naive::made({at.size()}, [&](const Dims& p) { return v.flat(static_cast<int64_t>(at[p])); }));
+            return Tensor(naive::made({at.size()}, [&](const Dims& p) {
+              return v.flat(naive::from_front(static_cast<int64_t>(at[p]), x.numel()));
+            }));
           const int64_t d = naive::from_front(*dim, x.dim());
           Shape shape = index.shape();
           for (int64_t i = 0; i < x.dim(); ++i)
@@ -270,7 +280,8 @@ const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> take_alon
             return p;
           };
           return Tensor(naive::made(shape, [&](const Dims& p) {
-            return v[naive::moved(within(p, x.shape()), d, static_cast<int64_t>(at[within(p, index.shape())]))];
+            const auto i = static_cast<int64_t>(at[within(p, index.shape())]);
+            return v[naive::moved(within(p, x.shape()), d, naive::from_front(i, x.shape()[d]))];
           }));
         },
 }};

@@ -74,6 +74,23 @@ TEST(Index, ErrorsNameTheDimension) {
   EXPECT_THROW(x.index({Slice(0, 2, 0)}), ValueError);
 }
 
+TEST(Index, AlongADimensionFromTheEnd) {
+  const Tensor x = arange(6).view({2, 3});
+  EXPECT_EQ(take_along_dim(x, ints({-1, 0}).view({2, 1}), 1).to_vector<int64_t>(), (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(take_along_dim(x, ints({-1, -6})).to_vector<int64_t>(), (std::vector<int64_t>{5, 0}));
+  EXPECT_EQ(take_along_dim(full({}, 7), full({}, -1), 0).item<int64_t>(), 7);
+  const auto message = [&](std::vector<int64_t> index, std::optional<int64_t> dim) {
+    try {
+      take_along_dim(x, dim ? ints(std::move(index)).view({2, 1}) : ints(std::move(index)), dim);
+    } catch (const IndexError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message({-4, 0}, 1), "gather: index -4 is out of range for dimension 1 with size 3");
+  EXPECT_EQ(message({6}, {}), "gather: index 6 is out of range for dimension 0 with size 6");
+}
+
 TEST(Index, WithoutElementsTheOtherSizesCostNothing) {
   const int64_t large = int64_t{1} << 40;
   Tensor x = zeros({0, large, 3});

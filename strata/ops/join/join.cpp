@@ -235,7 +235,7 @@ void check_parts(int64_t parts, const Tensor& x, std::string_view op) {
 std::vector<int64_t> equal_positions(const Tensor& x, int64_t size, int64_t dim) {
   const int64_t length = x.shape()[dim];
   std::vector<int64_t> p{0};
-  size = std::min(size, std::max<int64_t>(length, 1));
+  size = std::clamp<int64_t>(size, 1, std::max<int64_t>(length, 1));
   do p.push_back(std::min(p.back() + size, length));
   while (p.back() < length);
   return p;
@@ -244,13 +244,14 @@ std::vector<int64_t> equal_positions(const Tensor& x, int64_t size, int64_t dim)
 const Op<TensorList(const Tensor&, int64_t, int64_t)> split_op{{
     .schema = "split(Tensor x, int size, int dim=0) -> Tensor[]",
     .shard = "along dim",
-    .doc = "Views of `size` elements along dim, the last one possibly shorter; at most 2^20.",
+    .doc = "Views of `size` elements along dim, the last one possibly shorter; at most 2^20. Of an empty dim one view, "
+           "for which `size` may be 0.",
     .example = "TensorList parts = split(arange(5), 2); assert(parts.size() == 3 && parts[2].item() == 4);",
     .view =
         [](const Tensor& x, int64_t size, int64_t dim) {
           dim = check_split_dim(x, dim, "split");
-          check(size >= 1, "split", "size must be at least 1, got ", size);
-          check_parts(x.shape()[dim] / size, x, "split");
+          check(size >= 1 || (size == 0 && x.shape()[dim] == 0), "split", "size must be at least 1, got ", size);
+          check_parts(x.shape()[dim] / std::max<int64_t>(size, 1), x, "split");
           return slices(x, dim, equal_positions(x, size, dim));
         },
     .backward =
@@ -269,7 +270,9 @@ const Op<TensorList(const Tensor&, int64_t, int64_t)> split_op{{
           s.add(s.tensor({6, 2}), 2);
           s.add(s.tensor({2, 7}), 3, -1);
           s.add(s.tensor({0, 2}), 3);
+          s.add(s.tensor({3, 0}), 0, 1).named("size 0 of an empty dimension");
           s.invalid<ValueError>("at least 1", s.tensor({3}), 0);
+          s.invalid<ValueError>("at least 1", s.tensor({0}), -1);
           s.invalid<ShapeError>("0-dim", s.tensor({}), 1);
           s.invalid<ValueError>("2^20", expand(s.tensor({1}), {(1 << 21) + 2}), 2);
         },
@@ -318,19 +321,26 @@ const Op<TensorList(const Tensor&, const Dims&, int64_t)> split_with_sizes_op{{
 
 const Op<TensorList(const Tensor&, int64_t, int64_t)> chunk_op{{
     .schema = "chunk(Tensor x, int chunks, int dim=0) -> Tensor[]",
-    .doc = "At most `chunks` views of equal size along dim, the last one possibly shorter.",
+    .doc = "At most `chunks` views of equal size along dim, the last one possibly shorter; of an empty dim exactly so "
+           "many, at most 2^20.",
     .composed =
         [](const Tensor& x, int64_t chunks, int64_t dim) {
           check(chunks >= 1, "chunk", "chunks must be at least 1, got ", chunks);
           dim = check_split_dim(x, dim, "chunk");
-          return split(x, std::max<int64_t>(1, (x.shape()[dim] - 1) / chunks + 1), dim);
+          if (x.shape()[dim] > 0) return split(x, (x.shape()[dim] - 1) / chunks + 1, dim);
+          check_parts(chunks, x, "chunk");
+          TensorList none;
+          for (int64_t i = 0; i < chunks; ++i) none.push_back(slice(x, dim, 0, 0));
+          return none;
         },
     .dtypes = kAllTypes,
     .samples =
         [](Samples& s) {
           s.add(s.tensor({6, 2}), 3);
           s.add(s.tensor({2, 7}), 3, -1);
+          s.add(s.tensor({0, 3}), 3).named("an empty dimension");
           s.invalid<ValueError>("at least 1", s.tensor({3}), 0);
+          s.invalid<ValueError>("2^20", s.tensor({0}), (1 << 20) + 1);
         },
     .reference = by_loops::chunked,
 }};

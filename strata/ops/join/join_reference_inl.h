@@ -42,6 +42,8 @@ inline TensorList split_to(const Tensor& x, const Dims& sizes, int64_t dim) {
 }
 inline TensorList chunked(const Tensor& x, int64_t chunks, int64_t dim) {
   const int64_t n = x.shape()[naive::from_front(dim, x.dim())];
+  if (n == 0)
+    return split_into(x, std::vector<int64_t>(static_cast<size_t>(chunks), 0), naive::from_front(dim, x.dim()));
   int64_t size = 1;
   while (size * chunks < n) ++size;
   return split_by(x, size, dim);

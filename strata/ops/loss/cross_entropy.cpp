@@ -216,7 +216,8 @@ Tensor detail::cross_entropy_rows(const Tensor& x, const Tensor& target, int64_t
 }
 
 Tensor detail::at_targets(const Tensor& target, int64_t classes, DType dtype) {
-  return eq(target.unsqueeze(1), arange(classes, DType::i64).to(target.device())).to(dtype);
+  const DeviceScope there(target.device());
+  return eq(target.unsqueeze(1), arange(classes, DType::i64)).to(dtype);
 }
 
 Tensor detail::row_shares(const Tensor& target, int64_t ignore_index, bool mean, DType dtype) {

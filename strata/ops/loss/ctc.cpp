@@ -72,28 +72,28 @@ Tensor composed_loss(const Tensor& log_probs, const Tensor& targets, const Tenso
                      const Tensor& target_lengths, int64_t blank, bool zero_infinity) {
   const int64_t steps = log_probs.size(0), batch = log_probs.size(1), labels = targets.size(1), states = 2 * labels + 1;
   const DType type = statistic_dtype(log_probs.dtype());
-  const Device device = log_probs.device();
-  const Tensor place = arange(states, DType::i64).to(device), odd = remainder(place, 2) == 1;
+  const DeviceScope there(log_probs.device());
+  const Tensor place = arange(states, DType::i64), odd = remainder(place, 2) == 1;
   // A label that stands outside its sequence may be any number.
-  const Tensor here = unsqueeze(target_lengths, 1) > arange(labels, DType::i64).to(device);
+  const Tensor here = unsqueeze(target_lengths, 1) > arange(labels, DType::i64);
   const Tensor known = where(here, targets, blank);
   const Tensor label = cat({stack({full_like(known, blank), known}, 2).reshape({batch, 2 * labels}),
-                            full({batch, 1}, blank, DType::i64).to(device)},
+                            full({batch, 1}, blank, DType::i64)},
                            1);
-  Tensor skips = logical_and(odd, ones({batch, states}, DType::boolean).to(device));
+  Tensor skips = logical_and(odd, ones({batch, states}, DType::boolean));
   if (states >= 3) {
     const Tensor differs = label.narrow(1, 2, states - 2) != label.narrow(1, 0, states - 2);
-    skips = logical_and(skips, cat({zeros({batch, 2}, DType::boolean).to(device), differs}, 1));
+    skips = logical_and(skips, cat({zeros({batch, 2}, DType::boolean), differs}, 1));
   }
   const Tensor used = place <= unsqueeze(target_lengths * 2, 1);
   const Tensor emitted =
       gather(log_probs.to(type), 2, label.unsqueeze(0).expand({steps, batch, states}));  // [T, N, states]
   // Before the first step a path stands before state 0, from where it goes to state 0 or 1.
-  Tensor alpha = where(unsqueeze(place == 0, 0), zeros({batch, states}, type).to(device), kNone);
+  Tensor alpha = where(unsqueeze(place == 0, 0), zeros({batch, states}, type), kNone);
   for (int64_t t = 0; t < steps; ++t) {
     Tensor next = alpha;
     if (t == 0) {
-      next = where(unsqueeze(place <= 1, 0), zeros({batch, states}, type).to(device), kNone);
+      next = where(unsqueeze(place <= 1, 0), zeros({batch, states}, type), kNone);
     } else if (states > 1) {
       next = logaddexp(logaddexp(alpha, moved(alpha, 1)), where(skips, moved(alpha, 2), kNone));
     }

@@ -161,6 +161,20 @@ TEST(Norm, RunningStatisticsFollowTheBatches) {
   EXPECT_NEAR(y.contiguous().data<float>()[0], want, 1e-5);
 }
 
+TEST(Norm, BatchesOfNothingGiveNothingAndLeaveTheStatistics) {
+  for (const bool training : {false, true}) {
+    Tensor mean = full({3}, 2.0), var = full({3}, 4.0);
+    Tensor x = zeros({0, 3}).set_requires_grad(), weight = ones({3}).set_requires_grad();
+    const Tensor y = batch_norm(x, mean, var, weight, {}, training);
+    EXPECT_EQ(y.shape(), Shape({0, 3}));
+    EXPECT_EQ(mean.to_vector<float>(), std::vector<float>(3, 2)) << training;
+    EXPECT_EQ(var.to_vector<float>(), std::vector<float>(3, 4)) << training;
+    sum(y).backward();
+    EXPECT_EQ(x.grad().shape(), Shape({0, 3}));
+    EXPECT_EQ(weight.grad().to_vector<float>(), std::vector<float>(3, 0)) << training;
+  }
+}
+
 TEST(Norm, RunningStatisticsFollowTheItems) {
   Tensor mean = zeros({3}), var = ones({3});
   const Tensor x = numbers({5, 3, 4, 2}, DType::f32, 2);

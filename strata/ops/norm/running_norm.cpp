@@ -233,7 +233,8 @@ const Op<RunningSignature> batch_norm_running_op{{
         "Each channel of x [N, C, ...] normalised by its own mean and variance in training, or without running "
         "statistics [C]; else by these (Ioffe and Szegedy, arXiv:1502.03167). mean and var are what the "
         "running statistics become in training: they take the share `momentum` of x's, the variance with divisor n - "
-        "1; empty otherwise. The function batch_norm writes them over the running statistics. ShapeError, ValueError.",
+        "1; empty otherwise, and where x is. The function batch_norm writes them over the running statistics. "
+        "ShapeError, ValueError.",
     .example = "Tensor mean = zeros({2}), var = ones({2});\n"
                "batch_norm(ones({4, 2}), mean, var, {}, {}, true, 0.5);\n"
                "assert(mean.to_vector<float>() == std::vector<float>({0.5f, 0.5f}));",
@@ -247,7 +248,11 @@ const Op<RunningSignature> batch_norm_running_op{{
           if (!training && running_mean.defined())
             return alone(by_running(x, running_mean, running_var, weight, bias, eps));
           const int64_t n = s.batch * s.inner;
-          check<ShapeError>(n > 1, "batch_norm", "training needs more than one value per channel, got x ", x);
+          check<ShapeError>(n != 1, "batch_norm", "training needs more than one value per channel, got x ", x);
+          if (n == 0) {  // no statistics, nothing to normalise by them, and nothing for the running ones to follow
+            const Tensor none = empty(like(x).with_shape({s.channels})).fill_(0);
+            return alone(by_running(x, none, none, weight, bias, eps));
+          }
           const auto [y, mean, rstd] = batch_statistics(x, weight, bias, eps);
           return running_mean.defined() ? followed(y, running_mean, running_var, mean, rstd, n, momentum, eps)
                                         : alone(y);
@@ -259,6 +264,7 @@ const Op<RunningSignature> batch_norm_running_op{{
           s.add(s.tensor({4, 2}), s.tensor({2}), s.uniform({2}, 0.5, 2), none, none, false, 0.1, 1e-2)
               .named("no inner dimensions");
           s.add(s.tensor({2, 3, 5}), none, none, s.tensor({3}), s.tensor({3}), true).named("training");
+          s.add(s.tensor({0, 3}), none, none, s.tensor({3}), s.tensor({3}), true).named("training, nothing");
           // What the running statistics become is not differentiated.
           s.add(s.tensor({2, 3, 5}), s.tensor({3}), s.uniform({3}, 0.5, 2), none, none, true, 0.3)
               .named("training, running statistics")

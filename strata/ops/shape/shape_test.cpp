@@ -31,6 +31,19 @@ TEST(Shape, SplitPartsWithoutAGradientCountAsZero) {
   EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>({0, 0, 4, 6, 0}));
 }
 
+TEST(Shape, PartsOfAnEmptyDimension) {
+  const TensorList chunks = chunk(zeros({0, 3}), 3);
+  ASSERT_EQ(chunks.size(), 3u);
+  for (const Tensor& c : chunks) EXPECT_EQ(c.shape(), Shape({0, 3}));
+  const TensorList parts = split(zeros({3, 0}), 0, 1);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].shape(), Shape({3, 0}));
+  EXPECT_THROW(split(zeros({3, 2}), 0, 1), ValueError);
+  Tensor x = zeros({0, 3}).set_requires_grad();
+  sum(chunk(x, 2)[1]).backward();
+  EXPECT_EQ(x.grad().shape(), Shape({0, 3}));
+}
+
 TEST(Shape, MeshgridGradientSumsOverTheGrid) {
   Tensor a = arange(2, DType::f32).set_requires_grad(), b = arange(3, DType::f32).set_requires_grad();
   const TensorList g = meshgrid({a, b}, "xy");

@@ -54,6 +54,7 @@ void check_range(double low, double high, std::string_view op) {
 
 // On the CPU: how many elements lie in each of `bins` equal parts of [low, high].
 Tensor equal_parts(const Tensor& flat, int64_t bins, double low, double high) {
+  const DeviceScope there(flat.device());
   const Tensor v = contiguous(flat), y = full({bins}, Scalar(0), v.dtype());
   std::vector<int64_t> counts(static_cast<size_t>(bins));
   dispatch_wide_floats(v.dtype(), "histc", [&]<class T>() {
@@ -160,7 +161,8 @@ const Op<TensorList(const Tensor&, const Dims&, const Tensor&)> bin_edges_op{{
                         }
                         check_range(low, high, op);
                         if (low == high) low -= 0.5, high += 0.5;
-                        edges.push_back(to(linspace(low, high, bins[d] + 1, x.dtype()), x.device()));
+                        const DeviceScope there(x.device());
+                        edges.push_back(linspace(low, high, bins[d] + 1, x.dtype()));
                       }
                       return edges;
                     }},

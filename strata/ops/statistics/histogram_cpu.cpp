@@ -132,6 +132,7 @@ void each_part(const Tensor& x, const std::vector<Column<T>>& columns, int64_t p
 }  // namespace
 
 Tensor histogramdd_cpu(const Tensor& points, const TensorList& edges, const Tensor& weight, int64_t parts) {
+  const DeviceScope there(points.device());
   const Tensor y = full({parts}, Scalar(0), points.dtype());
   const int64_t n = points.shape()[0];
   dispatch_wide_floats(points.dtype(), "histogramdd", [&]<class T>() {

@@ -155,7 +155,7 @@ void Forecaster::flat(const Step& s, Forecast& f) const {
     if (dense >= kBucket) reduce(std::exchange(dense, 0), false);
     if (experts >= kBucket) reduce(std::exchange(experts, 0), true);
   };
-  const bool every = l.zero == 3 && s.config.parallel.every_pass;
+  const bool every = (l.zero == 3 && s.config.parallel.every_pass) || (l.zero > 1 && s.config.parallel.exact > 0);
   const auto pass = [&](bool first, bool last) {
     double ready = gathers ? gather(0) : 0;
     for (size_t i = 0; i < n; ++i) {

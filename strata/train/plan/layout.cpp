@@ -73,8 +73,8 @@ class Candidates {
     l.accumulate = config_.accumulate;  // its batches are micro-batches like others
     const int64_t rows = std::max<int64_t>(config_.batch / l.dp, 1);
     std::vector<int64_t> pieces;
-    for (const int64_t m : divisors(rows))
-      if (m * l.accumulate <= 8 * l.pp) pieces.push_back(m);
+    for (const int64_t m : p_.exact > 0 ? std::vector<int64_t>{std::max<int64_t>(p_.exact / l.dp, 1)} : divisors(rows))
+      if (p_.exact > 0 || m * l.accumulate <= 8 * l.pp) pieces.push_back(m);
     std::vector<std::string> names;
     for (const auto& s : distributed::pipeline::schedule_records()) names.emplace_back(s.name);
     for (const std::string& name : choices<std::string>(p_.schedule, "1f1b", names)) {

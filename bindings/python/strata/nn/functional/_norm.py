@@ -41,7 +41,7 @@ def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optio
     """Each channel to mean 0 and variance 1: by the batch in training (the running statistics follow), else by them."""
     if not training and (running_mean is None or running_var is None):
         raise ValueError("Expected running_mean and running_var to be defined when training=False")
-    if training and input.numel() // max(1, input.shape[1]) <= 1:
+    if training and input.numel() == input.shape[1] > 0:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
     return C.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
