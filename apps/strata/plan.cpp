@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -9,13 +8,10 @@
 #include "apps/strata/checks.h"
 #include "apps/strata/command.h"
 #include "strata/core/error.h"
-#include "strata/io/files.h"
 #include "strata/lab/known_cards.h"
-#include "strata/memory/bounds.h"
 #include "strata/memory/budget.h"
 #include "strata/train/config.h"
 #include "strata/train/plan/plan.h"
-#include "strata/train/plan/rank_order.h"
 
 namespace strata::cli {
 namespace {
@@ -27,56 +23,23 @@ struct Arguments {
   std::vector<std::string> set;
 };
 
-plan::Machine machine_of(const Arguments& a, const TrainConfig& config) {
-  plan::Machine m;
-  if (!a.links.empty()) {
-    m = plan::machine_from_json(io::read_file(a.links), a.links);
-  } else if (!a.card.empty()) {
-    m = plan::machine_of_card(a.card);
-  } else {
-    const Device device = parse_device(config.device);
-    m = plan::measure_machine(device, config.dtype);
-    m.memory = memory::tightest_bound(device).free();
-    if (a.ranks > 1)
-      throw UsageError(
-          "what goes between ranks is not known: give --links FILE (strata launch -n N -- strata info --links --out FILE "
-          "measures it), or --card NAME of one that was measured");
-  }
-  if (a.hosts > 0) {
-    if (a.ranks % a.hosts != 0)
-      throw UsageError(fmt::format("--hosts {} does not divide the {} ranks", a.hosts, a.ranks));
-    m.links.ranks_per_host = static_cast<int>(a.ranks / a.hosts);
-    m.links.pairs.clear();
-  }
-  return m;
-}
-
 int run(const Arguments& a) {
   TrainConfig config;
   int64_t memory = 0;
+  plan::Machine machine;
   try {
     config = load_config(a.config, a.set);
     if (!a.memory.empty()) memory = memory::parse_bytes(a.memory, "--memory");
+    machine = plan::machine_for(config, a.ranks, {.links = a.links, .card = a.card, .hosts = a.hosts});
   } catch (const ValueError& e) {
     throw UsageError(e.what());
   }
-  const plan::Machine machine = machine_of(a, config);
-  const plan::Plan p = plan::plan_layouts(config, a.ranks, machine, {.memory = memory, .sure = a.rows});
-  if (a.json) {
-    std::fputs(plan::to_json(p).c_str(), stdout);
-  } else {
-    std::fputs(fmt::format("{}\n{}", machine.name, plan::to_text(p, static_cast<size_t>(a.rows))).c_str(), stdout);
-  }
-  if (p.layouts.empty()) return kFailure;
-  if (!a.order || a.json) return kOk;
-  const plan::RankOrder o = plan::order_ranks(config, p.layouts[0].layout, machine);
-  std::string ranks;
-  for (const int r : o.ranks) ranks += fmt::format("{}{}", ranks.empty() ? "" : " ", r);
-  std::fputs(fmt::format("\norder of ranks for the first: {}; {:.4g} ms a step, {:.4g} as they come\n", ranks,
-                         1e3 * o.seconds, 1e3 * o.as_they_come)
-                 .c_str(),
-             stdout);
-  return kOk;
+  const plan::Plan p =
+      plan::plan_layouts(config, a.ranks, machine, {.memory = memory, .sure = a.rows, .find_order = a.order});
+  const std::string text = a.json ? plan::to_json(p)
+                                  : fmt::format("{}\n{}", machine.name, plan::to_text(p, static_cast<size_t>(a.rows)));
+  std::fputs(text.c_str(), stdout);
+  return p.layouts.empty() ? kFailure : kOk;
 }
 
 }  // namespace

@@ -36,20 +36,24 @@ TEST_F(PlanRuns, APlanIsATableOrJson) {
   ASSERT_EQ(table.status, 0) << table.output;
   for (const char* what : {"ms a step", "tokens/s", "bubble", "The first: --set parallel.dp=", "left out:", "order of ranks for the first: 0 1 2 3"})
     EXPECT_NE(table.output.find(what), std::string::npos) << what << '\n' << table.output;
-  const Result json = strata(plan + " --json");
+  const Result json = strata(plan + " --json --order");
   ASSERT_EQ(json.status, 0) << json.output;
   const auto j = nlohmann::json::parse(json.output);
   EXPECT_EQ(j["ranks"], 4);
   EXPECT_GT(j["layouts"].size(), 10U);
+  EXPECT_EQ(j["order"]["ranks"], (std::vector<int>{0, 1, 2, 3}));
   const Result none = strata(plan + " --memory 1KiB");
   EXPECT_EQ(none.status, 1);
   EXPECT_NE(none.output.find("does not fit into a rank's memory"), std::string::npos) << none.output;
   const Result unknown = strata("plan --ranks 4");
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_NE(unknown.output.find("--links"), std::string::npos) << unknown.output;
+  EXPECT_NE(unknown.output.find("strata info --links"), std::string::npos) << unknown.output;
+  const Result both = strata(plan + " --card h200");
+  EXPECT_EQ(both.status, 2);
+  EXPECT_NE(both.output.find("links and a card"), std::string::npos) << both.output;
   const Result uneven = strata(plan + " --hosts 3");
   EXPECT_EQ(uneven.status, 2);
-  EXPECT_NE(uneven.output.find("--hosts 3 does not divide the 4 ranks"), std::string::npos) << uneven.output;
+  EXPECT_NE(uneven.output.find("3 hosts do not divide the 4 ranks"), std::string::npos) << uneven.output;
 }
 
 TEST_F(PlanRuns, AJobMeasuresItsLinks) {

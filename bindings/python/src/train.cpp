@@ -6,7 +6,9 @@
 #include "strata/core/node.h"
 #include "strata/io/files.h"
 #include "strata/generate/sampling.h"
+#include "strata/memory/budget.h"
 #include "strata/train/metrics.h"
+#include "strata/train/plan/plan.h"
 #include "strata/train/progress.h"
 #include "strata/train/report.h"
 #include "strata/train/run.h"
@@ -167,6 +169,21 @@ nb::dict run_training(const TrainConfig& config, const std::string& out, bool re
   return d;
 }
 
+// ---- plans ----------------------------------------------------------------------------------------------------------
+
+// As JSON, for the objects of strata/planning.py, and as the command's table.
+std::pair<std::string, std::string> plan_of(const TrainConfig& config, int64_t ranks, const std::string& links,
+                                            const std::string& card, int64_t hosts, const std::string& memory,
+                                            int64_t rows, bool order) {
+  const Released release;
+  check(rows >= 1 && rows <= 1000, "plan", "rows are ", rows, ", wanted 1 to 1000");
+  const int64_t bytes = memory.empty() ? 0 : memory::parse_bytes(memory, "plan: memory");
+  const plan::Machine m = plan::machine_for(config, ranks, {.links = links, .card = card, .hosts = hosts});
+  const plan::Plan p =
+      plan::plan_layouts(config, ranks, m, {.memory = bytes, .sure = rows, .find_order = order});
+  return {plan::to_json(p), m.name + '\n' + plan::to_text(p, static_cast<size_t>(rows))};
+}
+
 // ---- models ---------------------------------------------------------------------------------------------------------
 
 struct PyModel {
@@ -236,6 +253,9 @@ void bind_train(nb::module_& m) {
   m.def("train", &run_training, nb::arg("config"), nb::arg("out"), nb::arg("resume") = false,
         nb::arg("progress") = true, nb::arg("should_stop") = nb::none(),
         "What `strata train` runs. Ctrl-C saves, then raises KeyboardInterrupt.");
+
+  m.def("plan", &plan_of, nb::arg("config"), nb::arg("ranks"), nb::arg("links"), nb::arg("card"), nb::arg("hosts"),
+        nb::arg("memory"), nb::arg("rows"), nb::arg("order"), "What `strata plan` says: as JSON, and as its table.");
 
   nb::class_<MetricsWriter>(m, "MetricsWriter", "Appends steps to a metrics.jsonl.")
       .def(

@@ -51,6 +51,7 @@ from .signal.windows import (
 )
 from .serialization import load, save
 from .trainer import DivergedError, ModuleTrainer, TrainConfig, Trainer, TrainResult
+from .planning import plan
 from .models import LanguageModel
 from .pretrained import PretrainedModel, evaluate, load_pretrained, read_wav, text_embeddings
 from ._core import Recording, Replay, Tokenizer

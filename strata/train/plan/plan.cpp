@@ -65,6 +65,7 @@ std::vector<size_t> pareto_front(const std::vector<std::pair<double, double>>& p
 }
 
 Plan plan_layouts(const TrainConfig& config, int64_t ranks, const Machine& machine, const PlanOptions& options) {
+  const RandomKept random;
   std::optional<Profile> known(std::in_place, config, machine);
   const Profile& profile = *known;
   Plan plan{.ranks = ranks, .memory = options.memory > 0 ? options.memory : machine.memory};
@@ -117,6 +118,7 @@ Plan plan_layouts(const TrainConfig& config, int64_t ranks, const Machine& machi
   }
   for (const size_t i : pareto_front(points)) plan.layouts[i].on_front = true;
   plan.left_out = reasons.take();
+  if (options.find_order && !plan.layouts.empty()) plan.order = order_ranks(config, plan.layouts[0].layout, machine);
   return plan;
 }
 
@@ -151,6 +153,9 @@ std::string to_text(const Plan& plan, size_t rows) {
   for (const LeftOut& r : plan.left_out)
     s += fmt::format("{:>6}  {} ({}{})\n", r.layouts, r.reason, r.example,
                      r.least > 0 ? ": " + memory::bytes_text(r.least) + ", the least" : "");
+  if (plan.order)
+    s += fmt::format("\norder of ranks for the first: {}; {:.4g} ms a step, {:.4g} as they come\n",
+                     fmt::join(plan.order->ranks, " "), 1e3 * plan.order->seconds, 1e3 * plan.order->as_they_come);
   return s;
 }
 
@@ -177,13 +182,16 @@ std::string to_json(const Plan& plan) {
   }
   for (const LeftOut& r : plan.left_out)
     left_out.push_back({{"reason", r.reason}, {"layouts", r.layouts}, {"example", r.example}, {"least", r.least}});
-  return json{{"ranks", plan.ranks},
-              {"memory", plan.memory},
-              {"tokens", plan.tokens},
-              {"layouts", std::move(layouts)},
-              {"left_out", std::move(left_out)}}
-             .dump(1) +
-         "\n";
+  json all{{"ranks", plan.ranks},
+           {"memory", plan.memory},
+           {"tokens", plan.tokens},
+           {"layouts", std::move(layouts)},
+           {"left_out", std::move(left_out)}};
+  if (plan.order)
+    all["order"] = {{"ranks", plan.order->ranks},
+                    {"seconds", plan.order->seconds},
+                    {"as_they_come", plan.order->as_they_come}};
+  return all.dump(1) + "\n";
 }
 
 }  // namespace strata::plan

@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "strata/train/config.h"
 #include "strata/train/plan/layout.h"
 #include "strata/train/plan/machine.h"
+#include "strata/train/plan/rank_order.h"
 
 namespace strata::plan {
 
@@ -49,6 +51,7 @@ struct Plan {
   double tokens = 0;             ///< of a step
   std::vector<Planned> layouts;  ///< the fastest first; of equal ones the smaller
   std::vector<LeftOut> left_out;
+  std::optional<RankOrder> order;  ///< for the first layout, where it was asked for and there is one
 };
 
 /// How to plan.
@@ -56,6 +59,7 @@ struct PlanOptions {
   int64_t memory = 0;       ///< bytes that a rank may take; 0: what the machine's file says
   int64_t sure = 10;        ///< of the first so many the memory is asked of estimate_memory() itself, layout by layout
   std::vector<int> order;   ///< order_ranks(): which rank has which place; empty: as they come
+  bool find_order = false;  ///< asks order_ranks() for the first layout
 };
 
 /// All layouts of so many ranks that train `config`, by a forecast from what its records say that a step computes and
@@ -66,6 +70,16 @@ struct PlanOptions {
 ///     const plan::Plan p = plan::plan_layouts(gpt, 64, plan::machine_of_card("h200"));
 ///     std::puts(plan::to_text(p, 5).c_str());
 Plan plan_layouts(const TrainConfig& config, int64_t ranks, const Machine& machine, const PlanOptions& options = {});
+
+/// Whose numbers a plan is made with: those of a file of `strata info --links --out`, of a card that was measured
+/// elsewhere (machine_of_card()), or, for one rank, of this machine.
+struct MachineSource {
+  std::string links, card;
+  int64_t hosts = 0;  ///< that the ranks are shared out to, evenly: a file's pairs are then taken to be alike; 0: as it says
+};
+/// Throws ValueError for several ranks of which neither says the links, a card that is not known, and hosts that do not
+/// divide the ranks; IoError for a file that is none; as measure_machine(), whose 1 to 3 seconds one rank alone takes.
+Machine machine_for(const TrainConfig& config, int64_t ranks, const MachineSource& source);
 
 /// Which of some points (seconds, bytes) no other one beats in both: of equal ones the first, in ascending seconds.
 std::vector<size_t> pareto_front(const std::vector<std::pair<double, double>>& points);

@@ -13,6 +13,9 @@
 
 #include "strata/core/error.h"
 #include "strata/core/parallel.h"
+#include "strata/core/rng.h"
+#include "strata/io/files.h"
+#include "strata/io/temp_dir.h"
 #include "strata/memory/allocator.h"
 #include "strata/train/estimate.h"
 #include "strata/train/plan/auto_layout.h"
@@ -407,6 +410,36 @@ TEST(RankOrder, MoreRanksGetBetterByExchanging) {
   std::vector<int> all(12);
   std::iota(all.begin(), all.end(), 0);
   EXPECT_EQ(sorted, all);
+}
+
+TEST(MachineFor, SaysWhereTheNumbersAreFrom) {
+  const TrainConfig config = small();
+  const io::TempDir dir;
+  const std::string path = dir / "links.json";
+  Machine m = machine();
+  m.links.pairs.assign(16, {1.5, 7});
+  io::write_file(path, m.to_json());
+  EXPECT_EQ(machine_for(config, 4, {.links = path}).links, m.links);
+  const Machine two = machine_for(config, 4, {.links = path, .hosts = 2});
+  EXPECT_EQ(two.links.ranks_per_host, 2);
+  EXPECT_TRUE(two.links.pairs.empty());
+  EXPECT_EQ(machine_for(config, 4, {.card = "h200"}).name, machine_of_card("h200").name);
+  const auto refused = [&](int64_t ranks, const MachineSource& s) {
+    return message<ValueError>([&] { machine_for(config, ranks, s); });
+  };
+  EXPECT_NE(refused(4, {}).find("what goes between ranks is not known"), std::string::npos);
+  EXPECT_EQ(refused(4, {.links = path, .hosts = 3}), "plan: 3 hosts do not divide the 4 ranks");
+  EXPECT_NE(refused(4, {.links = path, .card = "h200"}).find("one of them"), std::string::npos);
+  EXPECT_NE(refused(0, {.card = "h200"}).find("at least 1"), std::string::npos);
+  EXPECT_NE(message<IoError>([&] { machine_for(config, 4, {.links = dir / "none.json"}); }).find("none.json"), std::string::npos);
+}
+
+// A program that plans goes on with the random numbers that it would have had.
+TEST(Plans, DrawNoRandomNumbers) {
+  const RngKey before = default_generator().state();
+  plan_layouts(small({"model.dropout=0.1", "train.batch=4"}), 2, machine(), {.sure = 1, .find_order = true});
+  EXPECT_EQ(default_generator().state().seed, before.seed);
+  EXPECT_EQ(default_generator().state().offset, before.offset);
 }
 
 TEST(AutoLayout, OneRankPlansForItself) {

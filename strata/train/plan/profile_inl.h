@@ -8,12 +8,24 @@
 #include <tuple>
 #include <vector>
 
+#include "strata/core/rng.h"
 #include "strata/dist/pipeline/partition.h"
 #include "strata/train/config.h"
 #include "strata/train/estimate_inl.h"
 #include "strata/train/plan/machine.h"
 
 namespace strata::plan {
+
+// Dry runs draw what models' parameters take, of random numbers that are the program's.
+class RandomKept {
+ public:
+  RandomKept() = default;
+  ~RandomKept() { default_generator().set_state(before_); }
+  RandomKept(const RandomKept&) = delete;
+
+ private:
+  RngKey before_ = default_generator().state();
+};
 
 // A number that grows with the rows of a pass.
 struct Affine {

@@ -13,6 +13,7 @@ constexpr int kExactly = 8;
 }  // namespace
 
 RankOrder order_ranks(const TrainConfig& config, const ParallelLayout& layout, const Machine& machine) {
+  const RandomKept random;
   const Profile profile(config, machine);
   Forecaster forecaster(profile);
   const auto n = static_cast<int>(layout.ranks());
