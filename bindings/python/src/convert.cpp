@@ -297,7 +297,14 @@ Shape shape_of(nb::args sizes) {
   throw nb::type_error("a shape is wanted: ints, or one tuple or list of ints");
 }
 
+std::string& shown_as() {
+  static std::string name = "strata";
+  return name;
+}
+
 void bind_types(nb::module_& m) {
+  m.def("_show_as", [](std::string name) { shown_as() = std::move(name); }, nb::arg("name"));
+  m.def("_shown_as", [] { return shown_as(); });
   nb::object builtins = nb::module_::import_("builtins");
   g_bool = nb::object(builtins.attr("bool")).release().ptr();
   g_int = nb::object(builtins.attr("int")).release().ptr();
@@ -333,7 +340,7 @@ void bind_types(nb::module_& m) {
             return d;
           },
           "What it can hold: strata/core/dtype_limits.h.")
-      .def("__repr__", [](const PyDType& t) { return std::string("strata.") + kNames[static_cast<int>(t.value)]; })
+      .def("__repr__", [](const PyDType& t) { return shown_as() + "." + kNames[static_cast<int>(t.value)]; })
       .def("__reduce__", [](const PyDType& t) { return std::string(kNames[static_cast<int>(t.value)]); })
       .def("__copy__", [](nb::handle self) { return nb::borrow(self); })
       .def(

@@ -145,6 +145,8 @@ bool to_device(PyObject* o, Device& out);
 /// A list or tuple of tensors; None stands for an undefined one.
 bool to_tensors(PyObject* o, TensorList& out);
 bool to_key(PyObject* o, RngKey& out);
+/// What texts of dtypes and sizes begin with: "strata", or the name that a program knows it by (_show_as()).
+std::string& shown_as();
 /// New references.
 PyObject* from_dtype(DType t);
 PyObject* from_device(Device d);

@@ -47,7 +47,7 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
 
 PyObject* size_repr(PyObject* self) {
   nb::object list = nb::steal(PySequence_List(self));
-  return list.is_valid() ? PyUnicode_FromFormat("strata.Size(%R)", list.ptr()) : nullptr;
+  return list.is_valid() ? PyUnicode_FromFormat("%s.Size(%R)", shown_as().c_str(), list.ptr()) : nullptr;
 }
 
 PyObject* size_subscript(PyObject* self, PyObject* key) {

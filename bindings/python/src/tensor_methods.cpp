@@ -128,7 +128,7 @@ std::string print(const Tensor& t) {
     const size_t end = s.find_first_of(",)", at);
     constexpr const char* names[kNumDTypes] = {"uint8",   "int8",     "int16",   "int32",   "int64",
                                                "float16", "bfloat16", "float32", "float64", "bool"};
-    s.replace(at, end - at, std::string("dtype=strata.") + names[static_cast<int>(t.dtype())]);
+    s.replace(at, end - at, "dtype=" + shown_as() + "." + names[static_cast<int>(t.dtype())]);
   }
   const size_t device = s.rfind("device=cuda");
   if (device != std::string::npos) {

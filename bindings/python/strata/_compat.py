@@ -80,7 +80,7 @@ class memory_format:
         self._name = name
 
     def __repr__(self) -> str:
-        return f"strata.{self._name}"
+        return f"{_core._shown_as()}.{self._name}"
 
 
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")

@@ -54,6 +54,17 @@ if __name__ == "__main__":
     assert _run("-c", "import torch, sys; print(torch.ones(2).sum().item(), sys.argv)", "a") == "2.0 ['-c', 'a']\n"
 
 
+def test_types_print_as_pytorchs(tmp_path):
+    (tmp_path / "show.py").write_text('''
+import torch
+x = torch.zeros(2, 3, dtype=torch.float64)
+print(torch.float32, repr(x.dtype), x.shape, torch.tensor([1.5], dtype=torch.float64), torch.channels_last, sep="; ")
+''')
+    assert _run(str(tmp_path / "show.py")) == (
+        "torch.float32; torch.float64; torch.Size([2, 3]); tensor([1.5000], dtype=torch.float64); torch.channels_last\n")
+    assert str(st.float32) == "strata.float32"  # without PyTorch's name
+
+
 def test_errors_are_the_programs_own(tmp_path):
     (tmp_path / "wrong.py").write_text("import torch\ndef f():\n    return torch.ones(2) @ torch.ones(3)\nf()\n")
     text = _run(str(tmp_path / "wrong.py"), code=1)
@@ -78,6 +89,8 @@ def test_training_scripts_print_pytorchs_numbers(name):
 # What PyTorch 2.15 keeps after two steps of lr 0.1 from [1, -2] with gradients [0.5, 1] and [-0.25, 2], and where the parameters are
 # after a third of [1, 1].
 KEPT = {
+    # The same moments: what AdamW does to the weights is another thing.
+    "AdamW": ({"step": 2.0, "exp_avg": [0.02, 0.29], "exp_avg_sq": [0.00031225, 0.004999]}, None),
     "Adam": ({"step": 2.0, "exp_avg": [0.02, 0.29], "exp_avg_sq": [0.00031225, 0.004999]}, [0.8266541, -2.2943993]),
     "RMSprop": ({"step": 2.0, "square_avg": [0.003100, 0.0499]}, None),
     "Adagrad": ({"step": 2.0, "sum": [0.3125, 5.0]}, None),

@@ -559,3 +559,17 @@ def test_masked_reductions_leave_out_what_the_mask_drops():
     assert m.argmin(x, 1, mask=keep)[0].item() == 0 and m.cumsum(x, 1, mask=keep).tolist() == [[1, 1, 4], [0, 0, 0]] and m.sum(x).item() == 21
     with pytest.raises(TypeError, match="must be bool"):
         m.sum(x, 1, mask=x)
+
+
+def test_what_is_empty_behaves_as_pytorchs():
+    assert [c.shape for c in st.zeros(0, 3).chunk(3)] == [(0, 3)] * 3 and [c.shape for c in st.zeros(3, 0).split(0, 1)] == [(3, 0)]
+    x = st.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    assert st.take_along_dim(x, st.tensor([[-1], [0]]), dim=1).tolist() == [[3.0], [4.0]]
+    for norm, shape in ((st.nn.BatchNorm1d(3), (0, 3)), (st.nn.BatchNorm1d(3, track_running_stats=False).eval(), (0, 3)), (st.nn.BatchNorm2d(3), (0, 3, 4, 4))):
+        for _ in range(2):
+            y = norm(st.zeros(*shape))
+            y.sum().backward()
+            assert y.shape == shape and norm.weight.grad.tolist() == [0.0] * 3 and (norm.running_mean is None or norm.running_mean.tolist() == [0.0] * 3)
+            norm.eval()
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        st.nn.BatchNorm1d(3)(st.zeros(1, 3))

@@ -66,7 +66,8 @@ def _module(name: str) -> types.ModuleType:
 
 
 def install() -> None:
-    """From here on, ``torch`` is strata. RuntimeError where PyTorch itself was imported already."""
+    """From here on, ``torch`` is strata, and texts say so: ``str(torch.float32)`` is "torch.float32". RuntimeError where
+    PyTorch itself was imported already."""
     import strata
 
     loaded = sys.modules.get("torch")
@@ -75,6 +76,7 @@ def install() -> None:
     if loaded is not None:
         raise RuntimeError("strata.torch.install: PyTorch was imported already; install() comes before it")
     strata._paths.make()
+    strata._core._show_as("torch")
     sys.meta_path.insert(0, _Finder())
     importlib.import_module("torch")
 
