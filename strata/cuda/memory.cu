@@ -19,7 +19,7 @@
 #include "strata/memory/poison.h"
 #include "strata/memory/pressure.h"
 #include "strata/memory/report.h"
-#include "strata/memory/room_costs.h"
+#include "strata/memory/room_costs_inl.h"
 #include "strata/memory/tiers.h"
 #include "strata/memory/timeline.h"
 #include "strata/memory/timeline_hooks.h"

@@ -20,7 +20,7 @@
 #include "strata/cuda/memory.h"
 #include "strata/cuda/memory_inl.cuh"
 #include "strata/memory/locked_pool.h"
-#include "strata/memory/room_costs.h"
+#include "strata/memory/room_costs_inl.h"
 
 namespace strata::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "strata/memory/room_costs.h"
+#include "strata/memory/room_costs_inl.h"
 
 #include <atomic>
 

@@ -1,5 +1,5 @@
 // Totals of what it took to get room.
-#include "strata/memory/room_costs.h"
+#include "strata/memory/room_costs_inl.h"
 
 #include <thread>
 #include <vector>

@@ -9,7 +9,7 @@
 #include "strata/dist/group.h"
 #include "strata/memory/bounds.h"
 #include "strata/memory/disk.h"
-#include "strata/memory/room_costs.h"
+#include "strata/memory/room_costs_inl.h"
 #include "strata/memory/tiers.h"
 #include "strata/memory/transfers.h"
 #include "strata/optim/home.h"
