@@ -118,22 +118,18 @@ void all_reduce_on_threads(int size, const std::vector<int64_t>& counts, Reducti
 
 std::vector<int64_t> sizes(int64_t item) {
   const int64_t most = peer::kMostBytes / item;
-  std::vector<int64_t> counts{1, 7, 8, 1023, 5000, most - 3, most, 4096, 1};
-  for (int i = 0; i < 20; ++i) counts.push_back(1 + (i * 7919) % most);
-  return counts;
+  return {1, 7, 1023, 5000, most - 3, most, 4096, 1, 7919, 1024, 3};
 }
 
 TEST(PeerSumKernel, AddsWhatRanksHaveWhateverTheirTimes) {
-  for (const int size : {2, 3, 4, 8}) {
-    all_reduce_on_threads<float>(size, sizes(4), Reduction::sum, -1);
-    all_reduce_on_threads<BFloat16>(size, sizes(2), Reduction::sum, -1);
-  }
+  for (const int size : {2, 3, 8}) all_reduce_on_threads<float>(size, sizes(4), Reduction::sum, -1);
+  all_reduce_on_threads<BFloat16>(4, sizes(2), Reduction::sum, -1);
 }
 TEST(PeerSumKernel, EveryReductionAndDtypeAndPlacesThatDoNotAlign) {
   for (const Reduction r : {Reduction::avg, Reduction::min, Reduction::max, Reduction::product}) {
-    all_reduce_on_threads<float>(3, sizes(4), r, 1);
+    all_reduce_on_threads<float>(3, {1, 1001, 40000, 5}, r, 1);
     all_reduce_on_threads<Half>(2, {1, 9, 4097}, r, 0);
-    all_reduce_on_threads<double>(3, sizes(8), r, 2);
+    all_reduce_on_threads<double>(2, {7, 3000, 2}, r, 1);
   }
 }
 
