@@ -34,6 +34,14 @@ class Recorded:
         ctypes.CDLL("libcuda.so.1").cuProfilerStop()
 
 
+def quiet(engine, call):
+    """The call without gradients."""
+    def run():
+        with engine.no_grad():
+            call()
+    return run
+
+
 def attention(batch, heads, kv_heads, time_, size, dtype="bfloat16", square=False, **options):
     """Forward and backward; [B, T, H, D] in memory, as models have it."""
     def parts(engine, move):
@@ -46,32 +54,7 @@ def attention(batch, heads, kv_heads, time_, size, dtype="bfloat16", square=Fals
         more = dict(options, enable_gqa=True) if heads != kv_heads else options
         run = lambda: engine.nn.functional.scaled_dot_product_attention(q, k, v, mask, **more)
         y = run()
-
-        def forward():
-            with engine.no_grad():
-                run()
-
-        return {"forward": forward, "backward": lambda: engine.autograd.grad(y, (q, k, v), g, retain_graph=True)}
-    return parts
-
-
-def convolution(images, in_, out, plane, kernel, stride):
-    """Channels innermost, bf16."""
-    def parts(engine, move):
-        import torch
-        torch.backends.cudnn.benchmark = True
-        padding = kernel // 2 if kernel % 2 else 0
-        last = lambda *shape: torch.randn(*shape, device=DEVICE).bfloat16().to(memory_format=torch.channels_last)
-        side = (plane + 2 * padding - kernel) // stride + 1
-        x, w, g = (move(last(*shape)) for shape in ((images, in_, plane, plane), (out, in_, kernel, kernel), (images, out, side, side)))
-        conv = lambda x, w: engine.nn.functional.conv2d(x, w, stride=stride, padding=padding)
-        x_leaf, w_leaf = (t.detach() for t in (x, w))  # each gradient alone: a graph that wants the other has both kernels
-        for leaf in (x_leaf, w_leaf):
-            leaf.requires_grad_()
-        of_x, of_w = conv(x_leaf, w), conv(x, w_leaf)
-        grad = engine.autograd.grad
-        return {"forward": lambda: conv(x, w), "input": lambda: grad(of_x, x_leaf, g, retain_graph=True),
-                "weight": lambda: grad(of_w, w_leaf, g, retain_graph=True)}
+        return {"forward": quiet(engine, run), "backward": lambda: engine.autograd.grad(y, (q, k, v), g, retain_graph=True)}
     return parts
 
 
@@ -86,7 +69,7 @@ def convolution_of(kind, x_shape, w_shape, dtype="bfloat16", **options):
         x, w = move(last(draw(x_shape))), move(last(draw(w_shape)))
         conv = lambda x, w: getattr(engine.nn.functional, kind)(x, w, **options)
         g = move(last(draw(tuple(conv(x, w).shape))))
-        x_leaf, w_leaf = (t.detach() for t in (x, w))
+        x_leaf, w_leaf = (t.detach() for t in (x, w))  # each gradient alone: a graph that wants the other has both kernels
         for leaf in (x_leaf, w_leaf):
             leaf.requires_grad_()
         of_x, of_w = conv(x_leaf, w), conv(x, w_leaf)
@@ -96,17 +79,17 @@ def convolution_of(kind, x_shape, w_shape, dtype="bfloat16", **options):
     return parts
 
 
+def convolution(images, in_, out, plane, kernel, stride):
+    """Channels innermost, bf16."""
+    return convolution_of("conv2d", (images, in_, plane, plane), (out, in_, kernel, kernel), stride=stride, padding=kernel // 2 if kernel % 2 else 0)
+
+
 def recurrent(kind, batch, steps, inputs, width, dtype="float32"):
     def parts(engine, move):
         import torch
         layer = getattr(engine.nn, kind)(inputs, width, batch_first=True).to(DEVICE).to(getattr(engine, dtype))
         x = move(torch.randn(batch, steps, inputs, device=DEVICE).to(getattr(torch, dtype)))
-
-        def forward():
-            with engine.no_grad():
-                layer(x)
-
-        return {"forward": forward}
+        return {"forward": quiet(engine, lambda: layer(x))}
     return parts
 
 
@@ -116,15 +99,8 @@ def attention_apart(time_, size, dtype):
         import torch
         q, k, v = (move(torch.randn(1, 8, time_, size, device=DEVICE).to(getattr(torch, dtype))) for _ in range(3))
         functional, negated = engine.nn.functional, -q
-
-        def quiet(call):
-            def run():
-                with engine.no_grad():
-                    call()
-            return run
-
-        return {"one kernel": quiet(lambda: functional.scaled_dot_product_attention(negated, k, v, scale=-0.1)),
-                "separate ops": quiet(lambda: functional.softmax(q @ k.transpose(-2, -1) * 0.1, -1) @ v)}
+        return {"one kernel": quiet(engine, lambda: functional.scaled_dot_product_attention(negated, k, v, scale=-0.1)),
+                "separate ops": quiet(engine, lambda: functional.softmax(q @ k.transpose(-2, -1) * 0.1, -1) @ v)}
     return parts
 
 
