@@ -64,43 +64,51 @@ void wait_for(int fd, short events, Clock::time_point until, const std::string& 
   }
 }
 
-// One message: a rank, and the file with it.
-void give(int to, int rank, int file) {
-  msghdr m{};
-  iovec v{&rank, sizeof rank};
+// One message: a rank, and room for the file with it.
+struct Message {
+  int rank = -1;
   alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
-  m.msg_iov = &v;
-  m.msg_iovlen = 1;
-  m.msg_control = room;
-  m.msg_controllen = sizeof room;
-  cmsghdr* const c = CMSG_FIRSTHDR(&m);
+  iovec part{&rank, sizeof rank};
+  msghdr head{};
+  Message() {
+    head.msg_iov = &part;
+    head.msg_iovlen = 1;
+    head.msg_control = room;
+    head.msg_controllen = sizeof room;
+  }
+  Message(const Message&) = delete;
+};
+
+// Again where a signal came in between.
+template <class F>
+ssize_t uninterrupted(F&& call) {
+  ssize_t n = 0;
+  do n = call();
+  while (n < 0 && errno == EINTR);
+  return n;
+}
+
+void give(int to, int rank, int file) {
+  Message m;
+  m.rank = rank;
+  cmsghdr* const c = CMSG_FIRSTHDR(&m.head);
   c->cmsg_level = SOL_SOCKET;
   c->cmsg_type = SCM_RIGHTS;
   c->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(c), &file, sizeof file);
-  ssize_t n = 0;
-  do n = sendmsg(to, &m, MSG_NOSIGNAL);
-  while (n < 0 && errno == EINTR);
-  if (n != sizeof rank) fail("a file could not be sent", errno);
+  if (uninterrupted([&] { return sendmsg(to, &m.head, MSG_NOSIGNAL); }) != sizeof rank)
+    fail("a file could not be sent", errno);
 }
 
 std::pair<int, int> take(int from) {
-  int rank = -1, file = -1;
-  msghdr m{};
-  iovec v{&rank, sizeof rank};
-  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
-  m.msg_iov = &v;
-  m.msg_iovlen = 1;
-  m.msg_control = room;
-  m.msg_controllen = sizeof room;
-  ssize_t n = 0;
-  do n = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
-  while (n < 0 && errno == EINTR);
-  const cmsghdr* const c = n == sizeof rank ? CMSG_FIRSTHDR(&m) : nullptr;
+  Message m;
+  const ssize_t n = uninterrupted([&] { return recvmsg(from, &m.head, MSG_CMSG_CLOEXEC); });
+  const cmsghdr* const c = n == sizeof m.rank ? CMSG_FIRSTHDR(&m.head) : nullptr;
   if (c == nullptr || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
     fail("a message without a file came", n < 0 ? errno : 0);
+  int file = -1;
   std::memcpy(&file, CMSG_DATA(c), sizeof file);
-  return {rank, file};
+  return {m.rank, file};
 }
 
 }  // namespace
