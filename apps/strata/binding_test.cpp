@@ -113,6 +113,7 @@ TEST(Binding, CoresBesideTheCardComeFirst) {
   for (int i = 0; i < 300; ++i) {
     const int ranks = 1 + static_cast<int>(random() % 9);
     std::vector<std::vector<int>> near;
+    near.reserve(static_cast<size_t>(ranks));
     const std::vector<int> some[] = {{}, first, second, {5}, {4, 5}, {0, 1, 2, 3, 4, 5, 6, 7}};
     for (int r = 0; r < ranks; ++r) near.push_back(some[random() % 6]);
     if (ranks <= 8) expect_partition(all, share_processors(all, ranks, Bind::cores, near), 1);
