@@ -34,6 +34,21 @@ int64_t Heap::place(int64_t bytes, Tag tag, const std::string* module) {
   return offset;
 }
 
+int64_t Heap::place_within(int64_t bytes, Tag tag, const std::string* module,
+                           const std::function<int64_t(int64_t, int64_t)>& where) {
+  for (auto it = fit_.lower_bound({bytes, 0}); it != fit_.end(); ++it) {
+    const auto [hole, begin] = *it;
+    const int64_t end = begin + hole, at = where(begin, end);
+    if (at < 0) continue;
+    drop_hole(holes_.find(begin));
+    if (at > begin) add_hole(begin, at - begin);
+    if (at + bytes < end) add_hole(at + bytes, end - at - bytes);
+    used_.emplace(at, Block{bytes, tag, module});
+    return at;
+  }
+  return -1;
+}
+
 int64_t Heap::remove(int64_t offset) {
   const auto it = used_.find(offset);
   const int64_t bytes = it->second.bytes;

@@ -3,6 +3,7 @@
 // so the meta device uses it too: a dry run then sees the same placement, and the same peak, as the real run.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -23,7 +24,11 @@ class Heap {
 
   /// Offset of a free stretch of `bytes`; the range grows when no hole is large enough.
   int64_t place(int64_t bytes, Tag tag, const std::string* module);
-  /// Gives back what place() returned; returns the number of bytes.
+  /// Offset of a stretch in the smallest hole that has one, which `where(begin, end)` says of a hole: -1, or where
+  /// within [begin, end - bytes]. -1 where no hole has one: the range does not grow.
+  int64_t place_within(int64_t bytes, Tag tag, const std::string* module,
+                       const std::function<int64_t(int64_t, int64_t)>& where);
+  /// Gives back what place() or place_within() returned; returns the number of bytes.
   int64_t remove(int64_t offset);
 
   /// Counts a block under another tag.

@@ -31,6 +31,35 @@ TEST(Heap, ReusesHolesAndMergesNeighbours) {
   EXPECT_EQ(h.top(), 700);
 }
 
+TEST(Heap, PlacesWithinTheSmallestHoleThatHasAStretch) {
+  Heap h;
+  const auto take = [&](int64_t bytes) { return h.place(bytes, Tag::activation, nullptr); };
+  const int64_t a = take(100), between = take(10), b = take(60), after = take(10), c = take(80);
+  take(10);
+  for (const int64_t offset : {a, b, c}) h.remove(offset);
+  std::vector<std::pair<int64_t, int64_t>> asked;
+  // As if only bytes from a + 20 to a + 90, and none of the two other holes, could be had.
+  const auto where = [&](int64_t begin, int64_t end) {
+    asked.emplace_back(begin, end);
+    return begin == a ? begin + 20 : -1;
+  };
+  EXPECT_EQ(h.place_within(70, Tag::parameter, nullptr, where), a + 20);
+  EXPECT_EQ(asked,
+            (std::vector<std::pair<int64_t, int64_t>>{{c, c + 80}, {a, a + 100}}));  // smallest first, b is too small
+  EXPECT_EQ(h.used().at(a + 20).bytes, 70);
+  EXPECT_EQ(h.holes(), (std::map<int64_t, int64_t>{{a, 20}, {a + 90, 10}, {b, 60}, {c, 80}}));
+  const int64_t top = h.top();
+  EXPECT_EQ(h.place_within(500, Tag::parameter, nullptr, where), -1);  // no hole is as large: nobody is asked
+  EXPECT_EQ(asked.size(), 2u);
+  EXPECT_EQ(h.place_within(5, Tag::parameter, nullptr, [](int64_t, int64_t) { return -1; }), -1);
+  EXPECT_EQ(h.top(), top);
+  h.remove(a + 20);
+  EXPECT_EQ(h.holes().at(a), 100);  // whole again
+  EXPECT_EQ(take(10), b);
+  h.remove(between);
+  h.remove(after);
+}
+
 TEST(Heap, RandomTrafficNeverOverlaps) {
   Heap h;
   std::mt19937 gen(7);

@@ -99,9 +99,11 @@ bool HomedMemory::evict(Lock& lock, Near& n, int64_t more, bool may_wait) {
 
 bool HomedMemory::relieve(Device device, int64_t bytes) noexcept {
   if (device.type != this->device || home_->capturing()) return false;
-  // Others hold it for moments; the thread itself may, far below.
+  // Others hold it for moments, or for as long as the card takes to give one of them memory, which is up to all that it
+  // was given to do; the thread itself may, far below.
   Lock lock(mutex_, std::try_to_lock);
-  for (int i = 0; i < 200 && !lock.owns_lock(); ++i) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (!lock.owns_lock() && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
     lock.try_lock();
   }

@@ -58,8 +58,6 @@ struct Layout {
   }
 };
 
-constexpr size_t kSlots = AheadCard::kSlots;
-
 class Executor final : public AheadCard {
  public:
   explicit Executor(Device device)

@@ -48,10 +48,11 @@ struct StateHome {
 
   /// With weights, gradients and state at home in the host's memory (`where` and the parameters' own tier: Tier::pinned
   /// of a card): step() returns when the update has begun, and whoever reads a weight waits until it has its own. So
-  /// the update runs under the next forward, in the order of the parameters. The bytes are updated at home by the CPU,
-  /// or pass through the card in pieces, or both take pieces as they are free (`split`, without a share). Low-precision
-  /// copies that autocast keeps on the tier are written with the weights. The bits are those of other homes. Parameters
-  /// that are elsewhere are updated by step() itself, as all are by an optimizer that is more than one fused rule.
+  /// the update runs under the next forward, first of those whose gradients came last in backward(), which forward
+  /// wants first. The bytes are updated at home by the CPU, or pass through the card in pieces, or both take pieces as
+  /// they are free (`split`, without a share). Low-precision copies that autocast keeps on the tier are written with
+  /// the weights. The bits are those of other homes. Parameters that are elsewhere are updated by step() itself, as all
+  /// are by an optimizer that is more than one fused rule.
   bool ahead = false;
 
   /// Throws ValueError naming the member.
@@ -74,8 +75,8 @@ struct AheadTimes {
 /// scale: what is known only of all gradients comes too late. The bits are those of a step that comes after backward.
 /// Elsewhere it does nothing. Where a step has no gradient that is finite, the updates have been made all the same,
 /// which step_guarded() reports. Which parameters have their gradient in one piece is learned from the pass before; one
-/// that gets more after its update has begun makes backward() throw AutogradError, and the step is lost. It pays where the bus
-/// and the host's memory have time left beside backward (docs/design/optimizers.md).
+/// that gets more after its update has begun makes backward() throw AutogradError, and the step is lost. It pays where
+/// the bus and the host's memory have time left beside backward (docs/design/optimizers.md).
 ///
 ///     {
 ///       const optim::UpdateInBackward early(optimizer);

@@ -3,17 +3,20 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <mutex>
 
 #include "strata/autograd/hooks.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/op_call.h"
+#include "strata/core/storage_watch.h"
 #include "strata/cuda/graph.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/tiers.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/optim/ahead_inl.h"
+#include "strata/optim/gradient_notes_inl.h"
 #include "strata/optim/home.h"
 #include "strata/optim/home_ahead_inl.h"
 #include "strata/optim/kernels.h"
@@ -65,6 +68,10 @@ Optimizer::Ahead::Ahead(Optimizer& o, const StateHome& home)
     note.at = noted;
     noted += square_parts(p.tensor.numel(), device);
     note.hook = register_post_accumulate_grad_hook(p.tensor, [this, i = p.index](const Tensor& leaf) {
+      {
+        const std::lock_guard lock(mutex);
+        notes[i].came = ++came;
+      }
       note_squares(i, leaf.grad());
       gradient_came(i);
     });
@@ -77,7 +84,7 @@ Optimizer::Ahead::~Ahead() {
 void Optimizer::Ahead::note_squares(size_t i, const Tensor& grad) {
   const std::lock_guard lock(mutex);
   Note& note = notes[i];
-  note.grad = {};
+  note.storage = 0;
   if (!grad.defined() || grad.is_meta() || !grad.is_contiguous() || !is_floating(grad.dtype()) ||
       !(grad.device() == parts.device()) || cuda::capturing())
     return;
@@ -85,14 +92,29 @@ void Optimizer::Ahead::note_squares(size_t i, const Tensor& grad) {
   const Pin near(grad, Access::read);
   squares_of({.grad = grad.raw_data(), .numel = grad.numel(), .grad_dtype = grad.dtype(), .device = grad.device()},
              static_cast<double*>(parts.raw_data()) + note.at);
-  note.grad = grad.detach();
+  note.storage = strata::detail::watch_number(*grad.storage());
+  note.offset = grad.storage_offset();
+  note.dtype = grad.dtype();
   note.version = grad.version();
+}
+bool Optimizer::Ahead::Note::is_of(const Tensor& grad) const {
+  return storage != 0 && storage == strata::detail::watch_number(*grad.storage()) && version == grad.version() &&
+         offset == grad.storage_offset() && dtype == grad.dtype();
+}
+
+void GradientNotes::take(Optimizer& o) {
+  if (!o.ahead_) return;
+  for (const Optimizer::Param& p : o.params_) {
+    const Optimizer::Ahead::Note& note = o.ahead_->notes[p.index];
+    const Tensor g = p.tensor.grad();
+    if (note.came > 0 && g.defined() && !note.is_of(g)) o.ahead_->note_squares(p.index, g);
+  }
 }
 
 void Optimizer::forget_squares() {
   if (!ahead_) return;
   const std::lock_guard lock(ahead_->mutex);
-  for (Ahead::Note& note : ahead_->notes) note.grad = {};
+  for (Ahead::Note& note : ahead_->notes) note.storage = 0;
 }
 
 Tensor Optimizer::noted_squares(Device device) {
@@ -107,9 +129,7 @@ Tensor Optimizer::noted_squares(Device device) {
   int64_t n = 0;
   const auto take = [&](const Param& p, const Tensor& g) {
     const Ahead::Note& note = a.notes[p.index];
-    if (!note.grad.defined() || note.grad.storage() != g.storage() || note.version != g.version() ||
-        note.grad.storage_offset() != g.storage_offset() || note.grad.dtype() != g.dtype())
-      return false;
+    if (!note.is_of(g)) return false;
     const int64_t more = square_parts(g.numel(), device);
     n += more;
     if (!runs.empty() && runs.back().at + runs.back().n == note.at) {
@@ -175,7 +195,9 @@ bool Optimizer::goes_ahead(Param& p, double grad_scale, AheadUpdate& update) {
   }
   auto owner = std::make_unique<AheadUpdate::Owner>();
   owner->exposed = exposed;
-  owner->order = p.index;
+  // Forward wants first what backward comes to last: an embedding stands behind the blocks in some networks, and all
+  // of the next forward would wait for it.
+  owner->order = std::numeric_limits<size_t>::max() - ahead_->notes[p.index].came;
   owner->name = p.name;
   bool reserved = true;
   // The same elements, at home.
@@ -245,20 +267,25 @@ std::vector<bool> Optimizer::begin_ahead(double grad_scale) {
   if (opened) begun = std::exchange(a.early.begun, std::vector<bool>(params_.size()));
   a.early.complete.clear();
   a.early.any = false;
+  // Those first that step() waits for, then those whose gradients came last.
+  std::vector<Param*> order;
+  for (Param& p : params_)
+    if (p.tensor.grad().defined()) order.push_back(&p);
+  std::ranges::stable_sort(order, [&](const Param* p, const Param* q) {
+    const auto key = [&](const Param& x) { return std::pair(lies_on_host(x.tensor), a.notes[x.index].came); };
+    return key(*p) > key(*q);
+  });
   Device device;
-  // Those first that step() waits for.
-  for (const bool exposed : {true, false})
-    for (Param& p : params_) {
-      if (!p.tensor.grad().defined() || lies_on_host(p.tensor) != exposed) continue;
-      if (begun[p.index]) {
-        if (t_mode.unusual & kObserved) show_update({&p});
-        continue;
-      }
-      a.here[p.index] = false;
-      begun[p.index] = goes_ahead(p, grad_scale, *update);
-      a.here[p.index] = !begun[p.index];
-      if (begun[p.index]) device = p.tensor.device();
+  for (Param* p : order) {
+    if (begun[p->index]) {
+      if (t_mode.unusual & kObserved) show_update({p});
+      continue;
     }
+    a.here[p->index] = false;
+    begun[p->index] = goes_ahead(*p, grad_scale, *update);
+    a.here[p->index] = !begun[p->index];
+    if (begun[p->index]) device = p->tensor.device();
+  }
   if (opened) {
     a.update = std::move(update);
     a.update->close();

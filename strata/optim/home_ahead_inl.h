@@ -15,10 +15,15 @@ namespace strata::optim {
 
 struct Optimizer::Ahead {
   // The parts of the sum of squares of a parameter's gradient, made when backward() had it.
+  // They are not held: a gradient that goes home afterwards would stay on the device by that.
   struct Note {
-    Tensor grad;  // that they are of; undefined for none
+    bool is_of(const Tensor& grad) const;
+    uint64_t storage = 0;  // the watch_number() of what they are of; 0: none
+    int64_t offset = 0;
+    DType dtype = DType::f32;
     uint32_t version = 0;
-    int64_t at = 0;  // in `parts`
+    int64_t at = 0;     // in `parts`
+    uint64_t came = 0;  // when its gradient last did, counted in gradients; 0: never
     HookHandle hook;
   };
 
@@ -47,6 +52,7 @@ struct Optimizer::Ahead {
   std::vector<Note> notes;
   Tensor parts;  // f64
   int64_t noted = 0;
+  uint64_t came = 0;  // gradients so far
   // While step() asks the rule what it would run.
   bool collecting = false;
   std::vector<std::pair<Rule, std::vector<Slab>>> collected;

@@ -11,10 +11,12 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/recording.h"
+#include "strata/core/storage_watch.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/optim/gradient_notes_inl.h"
 #include "strata/optim/home_ahead_test_util.h"
 #include "strata/optim/loss_scaler.h"
 
@@ -256,6 +258,38 @@ TEST_F(Ahead, NormsAreNotedInBackward) {
   for (HookHandle& h : hooks) h.remove();
 }
 
+// A pass that goes on after backward() sends gradients home at its end: what was noted of them holds no memory.
+TEST_F(Ahead, GradientsThatGoHomeAfterBackwardAreNotHeldAndNotBroughtBack) {
+  const NamedTensors params = make_params(DType::f32, true, {{1 << 20}, {3 << 20}});
+  AdamW o(params, {.lr = 0.01});
+  o.set_home(kHome);
+  for (const bool noted : {true, false}) {
+    Tensor loss = zeros({}, DType::f32);
+    for (const auto& [name, p] : params) loss = loss + sum(p * p);
+    loss.backward();
+    loss = {};
+    memory::backend(Device::cpu(), kAhead).release_cached();
+    TensorList grads;
+    for (const auto& [name, p] : params) {
+      Tensor copy = leaf_at(p.detach().to(Tier::host), false);
+      copy.set_grad(p.grad().to(Tier::host).clone());
+      grads.push_back(copy);
+    }
+    for (const auto& [name, p] : params) {
+      const strata::detail::StorageWatch made(*p.grad().storage());
+      Tensor(p).set_grad(p.grad().to(kAhead));
+      EXPECT_FALSE(made.alive()) << name;
+    }
+    if (noted) GradientNotes::take(o);
+    memory::backend(Device::cpu(), kAhead).release_cached();
+    const int64_t reads = home().reads();
+    EXPECT_EQ(o.step_clipped(1e-3), grad_norm(grads));
+    o.finish();
+    EXPECT_EQ(home().reads() - reads, noted ? 0 : 2);
+    o.zero_grad();
+  }
+}
+
 TEST_F(Ahead, MovesWithItsStateBetweenHomes) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const NamedTensors here = make_params(dtype, false), there = make_params(dtype, true);
@@ -366,6 +400,21 @@ TEST_F(Ahead, ARecordedStepShowsItsUpdates) {
   int64_t updates = 0;
   for (const RecordedCall& c : r.calls) updates += c.op->name() == "optimizer_update";
   EXPECT_EQ(updates, 6);  // those of one number and of none together
+}
+
+// Whoever stands behind the others in the list may be wanted first.
+TEST_F(Ahead, UpdatesComeInTheOrderInWhichForwardWantsThem) {
+  const NamedTensors params =
+      make_params(DType::f32, true, {{8, 3}, {5, 6}, {6, 8}});  // forward: the second, the third, the first
+  AdamW o(params, {.lr = 0.1});
+  o.set_home(kHome);
+  sum(matmul(matmul(matmul(ones({2, 5}), params[1].second), params[2].second), params[0].second)).backward();
+  for (const auto& [name, p] : params) Tensor(p).set_grad(p.grad().to(kAhead));
+  const Recording r = record([&] { o.step_clipped(1); });
+  std::vector<Shape> order;
+  for (const RecordedCall& c : r.calls)
+    if (c.op->name() == "optimizer_update") order.push_back(r.values[static_cast<size_t>(c.targets.at(0).at)].shape);
+  EXPECT_EQ(order, (std::vector<Shape>{{5, 6}, {6, 8}, {8, 3}}));
 }
 
 }  // namespace

@@ -273,6 +273,7 @@ class Optimizer {
   void end_ahead() const;
   // Of updates that begin in backward(): from an UpdateInBackward's beginning to its end, and until step().
   friend class UpdateInBackward;
+  friend struct GradientNotes;
   void open_ahead();
   void begin_complete();
   void leave_backward();
