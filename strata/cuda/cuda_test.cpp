@@ -9,6 +9,7 @@
 #include "strata/cuda/memory.h"
 #include "strata/cuda/runtime.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/room_costs_inl.h"
 #include "strata/strata.h"
 
 namespace strata::cuda {
@@ -123,6 +124,49 @@ TEST_F(Cuda, ABlockUsedElsewhereWaitsForThatStream) {
   side.synchronize();
   const Tensor c = empty({{1 << 20}, DType::f32, Device::cuda(), std::nullopt});
   EXPECT_EQ(c.raw_data(), data);
+}
+
+TEST_F(Cuda, NearTheLimitStreamsTakeTurnsAndNothingIsMappedAnew) {
+  constexpr int64_t kMiB = 1 << 20;
+  const Stream side = Stream::create();
+  ones({1}).to(Device::cuda());
+  memory::release_cached();
+  const auto block = [](int64_t mebibytes) {
+    return empty({{mebibytes * kMiB}, DType::u8, Device::cuda(), std::nullopt});
+  };
+  const int64_t before = memory::set_limit(memory::stats(Device::cuda()).reserved + 70 * kMiB, Device::cuda());
+  static bool* go = new bool(false);
+  *go = false;
+  void* data = nullptr;
+  {
+    const Tensor a = block(64);
+    data = a.raw_data();
+    current_stream(0).host_callback(
+        [](void* p) {
+          while (!*static_cast<volatile bool*>(p)) {
+          }
+        },
+        go);
+  }
+  const memory::RoomCosts costs = memory::room_costs();
+  {
+    const StreamScope scope(side);
+    const Tensor b = block(64);  // the main stream's hole: mapping as much again is past the limit
+    EXPECT_EQ(b.raw_data(), data);
+    EXPECT_FALSE(side.query());  // it waits for what the main stream had to do with it
+    *go = true;
+    side.synchronize();
+  }
+  {
+    const Tensor c = block(40);
+    EXPECT_EQ(c.raw_data(), data);  // it is the main stream's again
+    const StreamScope scope(side);
+    EXPECT_EQ(block(24).raw_data(), static_cast<std::byte*>(data) + 40 * kMiB);  // and what c leaves of it the side's
+  }
+  EXPECT_EQ(memory::room_costs().mapped_bytes, costs.mapped_bytes);
+  EXPECT_EQ(memory::room_costs().unmapped_bytes, costs.unmapped_bytes);
+  memory::set_limit(before, Device::cuda());
+  memory::release_cached();
 }
 
 TEST_F(Cuda, APinnedBlockWaitsForTheCopiesFromIt) {

@@ -84,7 +84,8 @@ void Graph::Capture::finish() {
   cudaGraphExec_t exec = nullptr;
   size_t nodes = 0;
   cudaError_t made = cudaGraphGetNodes(recorded, nullptr, &nodes);
-  if (made == cudaSuccess) made = cudaGraphInstantiate(&exec, recorded, 0);
+  // Kernels have the priority of the stream that they were captured on, as outside of a graph.
+  if (made == cudaSuccess) made = cudaGraphInstantiate(&exec, recorded, cudaGraphInstantiateFlagUseNodePriority);
   cudaGraphDestroy(recorded);
   check_cuda(made, "Graph::capture", "cudaGraphInstantiate");
   s->graph.handle_ = exec;

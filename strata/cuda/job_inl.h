@@ -11,6 +11,9 @@ namespace strata::cuda {
 
 /// Calls fn with the card current on this thread. Unlike an op it does not look at what failed there.
 void on_card(int device, const std::function<void()>& fn);
+/// A stream whose kernels get a multiprocessor before those of Stream::create()'s where both wait for one, in graphs
+/// too.
+Stream urgent_stream(int device);
 /// 32 hexadecimal digits that no other card has, whatever number a process knows it by.
 std::string card_uuid(int device);
 

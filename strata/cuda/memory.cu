@@ -54,6 +54,7 @@ int heap_key(int pool, int stream) {
 // The blocks of one stream.
 struct StreamHeap {
   int key = 0;
+  std::optional<Stream> stream;
   CUdeviceptr base = 0;
   int64_t range = 0;
   Heap heap;
@@ -107,13 +108,15 @@ struct DeviceMemory {
     return most > 0 ? std::min(most, share) : share;
   }
 
-  StreamHeap& heap_of(int key) {
+  StreamHeap& heap_of(int pool, const Stream& stream) {
+    const int key = heap_key(pool, stream.id());
     for (const auto& h : heaps) {
       if (h->key == key) return *h;
     }
     if (total == 0) total = properties(device).memory_bytes;
     auto h = std::make_unique<StreamHeap>();
     h->key = key;
+    h->stream = stream;
     h->range = (2 * total / kChunk + 1) * kChunk;  // address space is free; holes may spread it
     check_driver(driver().mem_address_reserve(&h->base, static_cast<size_t>(h->range), 0, 0, 0), "allocate",
                  "reserving address space");
@@ -128,7 +131,8 @@ struct DeviceMemory {
     throw MemoryError("deallocate", "the pointer is not from this device's allocator");
   }
 
-  // Backs [offset, offset + bytes) with physical memory; false when the card or the limit has no more.
+  // Backs [offset, offset + bytes) with physical memory; false when the card or the limit has no more. Where the limit
+  // has not enough for all of it nothing is mapped.
   bool map(StreamHeap& h, int64_t offset, int64_t bytes) {
     const CUmemAllocationProp prop{.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
@@ -139,6 +143,8 @@ struct DeviceMemory {
     // A chunk that neighbours share is a piece of its own: it would keep the others mapped as long as they live.
     const int64_t whole = (offset + kChunk - 1) / kChunk, past = (offset + bytes) / kChunk;
     const auto past_of = [&](int64_t c) { return c >= whole && c < past ? past : c + 1; };
+    const int64_t lacking = std::count(h.chunks.begin() + offset / kChunk, h.chunks.begin() + last + 1, 0ULL);
+    if (lacking > 0 && mapped + lacking * kChunk > limit()) return false;
     bool enough = true;
     std::optional<MappingTime> time;
     for (int64_t c = offset / kChunk; c <= last && enough; ++c) {
@@ -243,9 +249,22 @@ struct DeviceMemory {
         continue;
       }
       give(p.data, p.bytes);
-      if (i + 1 != pending.size()) std::swap(p, pending.back());
-      pending.pop_back();
+      pending.erase(pending.begin() + static_cast<ptrdiff_t>(i));
     }
+  }
+
+  // The block that has waited longest for other streams goes back to its heap: the heap's stream waits for them, not the
+  // host, which would stand still until the card is done with all that it was given. False where there is none.
+  bool order_back() {
+    if (pending.empty() || captures_in_progress() > 0) return false;
+    const Pending p = std::move(pending.front());
+    pending.erase(pending.begin());
+    const StreamHeap& h = heap_with(p.data);
+    // A pool's blocks are replays' next, on whichever stream those are.
+    const bool ordered = h.key != kNobody && h.pool() == 0;
+    for (const auto& e : p.passed) ordered ? e->wait(*h.stream) : e->synchronize();
+    give(p.data, p.bytes);
+    return true;
   }
 
   void* try_take(StreamHeap& h, int64_t bytes, Tag tag, const std::string* module) {
@@ -263,9 +282,39 @@ struct DeviceMemory {
       h.heap.remove(offset);
       // The hole that a request for more than the range leaves behind would have all later ones refused.
       if (h.heap.top() > h.range) h.heap.trim();
-      return nullptr;
+      return take_mapped(h, bytes, tag, module);
     }
     return reinterpret_cast<void*>(h.base + static_cast<CUdeviceptr>(offset));
+  }
+  // The same of what is mapped already: the smallest hole may lack what a larger one has.
+  static void* take_mapped(StreamHeap& h, int64_t bytes, Tag tag, const std::string* module) {
+    const int64_t offset = h.heap.place_within(bytes, tag, module, [&](int64_t begin, int64_t end) {
+      int64_t from = begin;
+      for (int64_t c = begin / kChunk; c * kChunk < end; ++c) {
+        const int64_t next = (c + 1) * kChunk;
+        if (h.chunks[static_cast<size_t>(c)] == 0)
+          from = next;
+        else if (std::min(next, end) - from >= bytes)
+          return from;
+      }
+      return int64_t{-1};
+    });
+    return offset < 0 ? nullptr : reinterpret_cast<void*>(h.base + static_cast<CUdeviceptr>(offset));
+  }
+  // A block of what is mapped for another stream, which would else be unmapped, after a wait for the whole device, and
+  // mapped anew for this one: where streams take turns near the limit, that was most of a step's time. Instead this
+  // stream waits for what that one has to do now, and the block goes back to that one's heap when this one has passed.
+  void* borrow(const Stream& stream, int64_t bytes, Tag tag, const std::string* module) {
+    if (captures_in_progress() > 0) return nullptr;  // an event of a stream that is captured is part of the graph
+    for (const auto& h : heaps) {
+      if (h->key == kNobody || h->pool() != 0 || *h->stream == stream) continue;
+      void* data = take_mapped(*h, bytes, tag, module);
+      if (data == nullptr) continue;
+      stream.wait(*h->stream);
+      used_elsewhere[data] = {stream};
+      return data;
+    }
+    return nullptr;
   }
 
   void give(void* data, int64_t bytes) {
@@ -308,8 +357,6 @@ DeviceMemory& memory_of(int device) {
                                       device_count() == 0 ? unavailable_reason() : cat(device_count(), " found")));
   return (*all)[static_cast<size_t>(device)];
 }
-
-constexpr size_t kMostPut = 4000;  // every card's launches take 4 KiB of parameters
 
 // Memory of the cards.
 class CardMemory final : public memory::Backend {
@@ -419,25 +466,35 @@ class CardMemory final : public memory::Backend {
     const RelaxedScope relaxed(captures);
     std::unique_lock lock(m.mutex);
     if (!m.pending.empty() && !captures) m.take_back(false);
-    void* data = m.try_take(m.heap_of(heap_key(capture_pool(), stream.id())), bytes, tag, module);
+    const int pool = capture_pool();
+    const auto try_take = [&] {
+      void* data = m.try_take(m.heap_of(pool, stream), bytes, tag, module);
+      return data != nullptr || captures ? data : m.borrow(stream, bytes, tag, module);
+    };
+    void* data = try_take();
     if (data == nullptr) ++m.accounts.s.retries;
-    const int key = heap_key(capture_pool(), stream.id());
     while (data == nullptr && !captures) {
+      while (data == nullptr && m.order_back()) data = try_take();
+      if (data != nullptr) break;
       const bool waits = !m.pending.empty();
       m.take_back(true);
-      if (waits) data = m.try_take(m.heap_of(key), bytes, tag, module);
+      if (waits) data = try_take();
       if (data != nullptr) break;
       // A little more than is asked for, and then all: each time the device is waited for.
       for (const int64_t enough : {std::max(2 * bytes, kUnmapped), std::numeric_limits<int64_t>::max()}) {
-        m.unmap_holes(enough, key);
-        data = m.try_take(m.heap_of(key), bytes, tag, module);
+        m.unmap_holes(enough, heap_key(pool, stream.id()));
+        data = try_take();
         if (data != nullptr) break;
       }
       if (data != nullptr) break;
       lock.unlock();
       const bool given = memory::relieve(device, bytes);
       lock.lock();
-      if (!given) break;
+      if (given) continue;
+      while (m.order_back()) {  // what other threads gave back meanwhile
+      }
+      data = try_take();
+      break;
     }
     if (data == nullptr) memory::refuse(m.accounts.s, m.list(), bytes, m.limit(), tag, to_string(device));
     m.accounts.take(bytes, tag);
@@ -488,7 +545,7 @@ bool heap_holds(const Stream& stream, size_t nbytes, int64_t limit) {
   DeviceMemory& m = memory_of(stream.device());
   std::lock_guard lock(m.mutex);
   if (!m.pending.empty()) m.take_back(false);
-  const Heap& heap = m.heap_of(heap_key(0, stream.id())).heap;
+  const Heap& heap = m.heap_of(0, stream).heap;
   return heap.top_after(rounded(nbytes)) <= std::max(heap.top(), limit);
 }
 
@@ -501,65 +558,6 @@ void record_stream(const Tensor& t, const Stream& stream) {
   if (m.heap_with(data).key % 64 == stream.id()) return;
   auto& streams = m.used_elsewhere[data];
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
-}
-
-namespace {
-template <size_t N>
-struct Bytes {
-  uint8_t v[N];
-};
-template <size_t N>
-__global__ void put_kernel(uint8_t* to, const __grid_constant__ Bytes<N> from, int n) {
-  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) to[i] = from.v[i];
-}
-template <size_t N>
-void put(void* to, const uint8_t* from, size_t n, cudaStream_t s) {
-  Bytes<N> bytes;
-  std::copy_n(from, n, bytes.v);
-  put_kernel<N><<<1, N <= 32 ? 32 : 128, 0, s>>>(static_cast<uint8_t*>(to), bytes, static_cast<int>(n));
-}
-
-// Page-locked: a copy from it is recorded as one that each replay makes.
-bool is_pinned(const void* host) {
-  cudaPointerAttributes a;
-  const bool known = cudaPointerGetAttributes(&a, host) == cudaSuccess;
-  cudaGetLastError();
-  return known && a.type == cudaMemoryTypeHost;
-}
-}  // namespace
-
-void put_bytes(void* to, Device device, const void* from, size_t nbytes) {
-  check(nbytes <= kMostPut, "put_bytes", "takes at most ", kMostPut, " bytes, got ", nbytes);
-  if (nbytes == 0) return;
-  const DeviceScope scope(device.index);
-  const auto* bytes = static_cast<const uint8_t*>(from);
-  nbytes <= 32 ? put<32>(to, bytes, nbytes, stream()) : put<kMostPut>(to, bytes, nbytes, stream());
-  check_cuda(cudaGetLastError(), "put_bytes", "the launch");
-}
-
-void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes) {
-  if (nbytes == 0) return;
-  const Device card = to_device.is_cuda() ? to_device : from_device;
-  const DeviceScope scope(card.index);
-  const Stream s = current_stream(card.index);
-  if (capturing()) [[unlikely]] {
-    if (!to_device.is_cuda())
-      refuse_in_capture("copy",
-                        "a value is read on the host (item(), to_vector(), to(cpu)), which waits for the device");
-    if (!from_device.is_cuda() && !is_pinned(from))
-      refuse_in_capture("copy", "the source is host memory that is not pinned");
-  }
-  if (to_device.is_cuda() && from_device.is_cuda() && to_device != from_device) {
-    s.wait(current_stream(from_device.index));
-  }
-  check_cuda(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDefault, raw(s)), "copy", "cudaMemcpyAsync");
-  if (!from_device.is_cuda()) record_pinned(from, s);
-  if (from_device.is_cuda() && !to_device.is_cuda()) s.synchronize();
-}
-void fill_bytes(Device device, void* data, uint8_t value, size_t nbytes) {
-  if (nbytes == 0) return;
-  const DeviceScope scope(device.index);
-  check_cuda(cudaMemsetAsync(data, value, nbytes, stream()), "fill", "cudaMemsetAsync");
 }
 
 }  // namespace strata::cuda

@@ -5,6 +5,9 @@
 
 namespace strata::cuda {
 
+/// What put_bytes() takes at most: every card's launches take 4 KiB of parameters.
+constexpr size_t kMostPut = 4000;
+
 /// `stream` has been given a copy from or to `host`. Where that lies in a page-locked block, the block is not reused
 /// after it is given back until the stream has passed. A copy that a graph captures is not noted: each replay makes it,
 /// so the block must be held as long as the graph.

@@ -197,6 +197,9 @@ bool allow_tf32() {
 void on_card(int, const std::function<void()>&) {
   refuse("on_card");
 }
+Stream urgent_stream(int) {
+  refuse("urgent_stream");
+}
 std::string card_uuid(int) {
   refuse("card_uuid");
 }

@@ -3,19 +3,22 @@
 #include "strata/cuda/rows.h"
 
 #include <algorithm>
+#include <bit>
+#include <type_traits>
 
 #include <cub/device/device_radix_sort.cuh>
 
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/range.cuh"
+#include "strata/cuda/row_kernels.cuh"
 
 namespace strata::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kAtOnce = 8;     // rows of a long sum that are on their way together
-constexpr int kTaken = 4;      // pieces of a copied row that a thread has on their way together
-constexpr int64_t kPart = 64;  // positions that are added up one after the other; longer sums are cut at multiples
+constexpr int kJoined = 8;                // parts of a long sum that are on their way together
+constexpr int kTaken = 4;                 // pieces of a copied row that a thread has on their way together
+constexpr int kManyPieces = 1024 * 1024;  // from which on a thread takes several rows
 
 // Threads for a row of `pieces` and rows for a block; a row of more than a warp has threads for `each` pieces.
 dim3 block_for(int64_t pieces, int64_t each = 1) {
@@ -77,101 +80,48 @@ __global__ void __launch_bounds__(kThreads) positions_kernel(int64_t* order, int
   if (i < n) order[i] = i;
 }
 
-// The end of the run of equal keys that begins at s.
-__device__ __forceinline__ int64_t run_end(const int64_t* keys, int64_t s, int64_t n, int64_t key) {
-  int64_t step = 1;
-  while (s + step < n && keys[s + step] == key) step *= 2;
-  int64_t low = s + step / 2 + 1, high = min(s + step, n);  // keys[low - 1] == key, the end is in [low, high]
-  while (low < high) {
-    const int64_t middle = (low + high) / 2;
-    if (keys[middle] == key) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
-template <class T, class C, int V>
-__device__ __forceinline__ void store_row(T* to, const Vec<C, V>& sum) {
-  Vec<T, V> r;
-#pragma unroll
-  for (int k = 0; k < V; ++k) r.v[k] = narrow<T>(sum.v[k]);
-  store_vec(to, r);
-}
-
-// Where the sums of runs that cross multiples of kPart stand: partial[pre][parts][2][width]. Positions [kPart m,
-// kPart (m + 1)) have one of the run that lies at their beginning, and one of another that leaves at their end.
-__host__ __device__ constexpr int64_t parts_of(int64_t n) {
-  return (n + kPart - 1) / kPart;
-}
-
-// Each run of equal keys belongs to the threads that meet its first key, or where runs are added up, as much of it as
-// lies between two multiples of kPart. A run that lies there as a whole is written to y, others to `partial`.
-// With Scaled, each source row times its key's scale.
-template <class T, int V, bool Add, bool Scaled>
+// The index as keys of 32 or 64 bits, and positions; a row that is none has the key `rows`, which no row has.
+template <class K>
 __global__ void __launch_bounds__(kThreads)
-    write_kernel(T* y, const int64_t* keys, const int64_t* order, const T* source, int64_t n, RowShape shape,
-                 compute_t<T> alpha, const compute_t<T>* scale, int64_t skip, compute_t<T>* partial,
-                 RangeCheck in_range) {
-  using C = compute_t<T>;
-  const int64_t s = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-  if (s >= n) return;
-  const int64_t key = keys[s];
-  const bool first = s == 0 || keys[s - 1] != key;
-  if (!first && (!Add || s % kPart != 0)) return;
-  if (key == skip || key == kNoRow || !in_range(key, shape.rows)) return;
-  const int64_t end = run_end(keys, s, Add ? min((s / kPart + 1) * kPart, n) : n, key);
-  const bool whole = first && (!Add || end == n || keys[end] != key);
-  const int64_t slot = s / kPart * 2 + (s % kPart != 0);
+    keys_kernel(const int64_t* index, int64_t n, int64_t rows, bool from_end, K* key, K* order, RangeCheck in_range) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= n) return;
+  order[i] = static_cast<K>(i);
+  const int64_t given = index[i], row = from_end && given < 0 && given != kNoRow ? given + rows : given;
+  key[i] = static_cast<K>(is_in_range(row, rows) ? row : rows);
+  if (!is_in_range(row, rows) && given != kNoRow) in_range.tell(given, rows);
+}
+
+// The last of each run of equal keys is written.
+template <class T, int V, class K>
+__global__ void __launch_bounds__(kThreads)
+    put_kernel(T* y, const K* keys, const K* order, const T* source, int64_t n, RowShape shape) {
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (e >= n) return;
+  const auto key = static_cast<int64_t>(keys[e]);
+  if ((e + 1 < n && static_cast<int64_t>(keys[e + 1]) == key) || !is_in_range(key, shape.rows)) return;
+  const auto position = static_cast<int64_t>(order[e]);
   for (int64_t p = blockIdx.y; p < shape.pre; p += gridDim.y) {
     T* to = y + (p * shape.rows + key) * shape.width;
-    const T* from = source + p * n * shape.width;
-    for (int64_t j = static_cast<int64_t>(threadIdx.x) * V; j < shape.width;
-         j += static_cast<int64_t>(blockDim.x) * V) {
-      if constexpr (!Add) {
-        store_vec(to + j, load_vec<V>(from + order[end - 1] * shape.width + j));
-      } else {
-        Vec<C, V> sum;
-        const Vec<T, V> now = whole ? load_vec<V>(to + j) : Vec<T, V>{};
-#pragma unroll
-        for (int k = 0; k < V; ++k) sum.v[k] = widen(now.v[k]);
-        const auto add = [&](const Vec<T, V>& v, int64_t at) {
-          const C factor = Scaled ? scale[at] : alpha;
-#pragma unroll
-          for (int k = 0; k < V; ++k) sum.v[k] = static_cast<C>(sum.v[k] + factor * widen(v.v[k]));
-        };
-        int64_t e = s;
-        for (; e + kAtOnce <= end; e += kAtOnce) {
-          Vec<T, V> v[kAtOnce];
-#pragma unroll
-          for (int u = 0; u < kAtOnce; ++u) v[u] = load_vec<V>(from + order[e + u] * shape.width + j);
-#pragma unroll
-          for (int u = 0; u < kAtOnce; ++u) add(v[u], e + u);
-        }
-        for (; e < end; ++e) add(load_vec<V>(from + order[e] * shape.width + j), e);
-        if (whole)
-          store_row(to + j, sum);
-        else
-          store_vec(partial + (p * parts_of(n) * 2 + slot) * shape.width + j, sum);
-      }
-    }
+    const T* from = source + (p * n + position) * shape.width;
+    for (int64_t j = static_cast<int64_t>(threadIdx.x) * V; j < shape.width; j += static_cast<int64_t>(blockDim.x) * V)
+      store_vec(to + j, load_vec<V>(from + j));
   }
 }
 
-// y += the parts of each run that write_kernel left in several, in their order. The threads that meet the first
+// y += the parts of each run that sum_rows_kernel left in several, in their order. The threads that meet the first
 // multiple of kPart in a run have it.
-template <class T, int V>
+template <class T, int V, class K>
 __global__ void __launch_bounds__(kThreads)
-    join_kernel(T* y, const int64_t* keys, int64_t n, RowShape shape, int64_t skip, const compute_t<T>* partial) {
+    join_kernel(T* y, const K* keys, int64_t n, RowShape shape, int64_t skip, const compute_t<T>* partial) {
   using C = compute_t<T>;
   const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y + 1, s = m * kPart;
   if (s >= n) return;
-  const int64_t key = keys[s];
-  if (keys[s - 1] != key || key == skip || static_cast<uint64_t>(key) >= static_cast<uint64_t>(shape.rows)) return;
-  const bool inside = keys[s - kPart] != key;  // its first key is not a multiple's
-  if (!inside && m > 1 && keys[s - kPart - 1] == key) return;
+  const K named = keys[s];
+  const auto key = static_cast<int64_t>(named);
+  if (keys[s - 1] != named || key == skip || !is_in_range(key, shape.rows)) return;
+  const bool inside = keys[s - kPart] != named;  // its first key is not a multiple's
+  if (!inside && m > 1 && keys[s - kPart - 1] == named) return;
   for (int64_t p = blockIdx.y; p < shape.pre; p += gridDim.y) {
     T* to = y + (p * shape.rows + key) * shape.width;
     const C* parts = partial + p * parts_of(n) * 2 * shape.width;
@@ -182,51 +132,69 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int k = 0; k < V; ++k) sum.v[k] = static_cast<C>(widen(now.v[k]) + sum.v[k]);
       bool more = true;
-      for (int64_t q = m; more; q += kAtOnce) {
-        Vec<C, V> v[kAtOnce];
+      for (int64_t q = m; more; q += kJoined) {
+        Vec<C, V> v[kJoined];
 #pragma unroll
-        for (int u = 0; u < kAtOnce; ++u) {
-          more = (q + u) * kPart < n && keys[(q + u) * kPart] == key;
+        for (int u = 0; u < kJoined; ++u) {
+          more = (q + u) * kPart < n && keys[(q + u) * kPart] == named;
           v[u] = more ? load_vec<V>(parts + 2 * (q + u) * shape.width + j) : Vec<C, V>{};
         }
 #pragma unroll
-        for (int u = 0; u < kAtOnce; ++u)
+        for (int u = 0; u < kJoined; ++u)
 #pragma unroll
           for (int k = 0; k < V; ++k) sum.v[k] = static_cast<C>(sum.v[k] + v[u].v[k]);
       }
-      store_row(to + j, sum);
+      store_sum(to + j, sum);
     }
   }
 }
 
-template <class T, bool Add, bool Scaled = false>
-void write_rows(void* y, const RowShape& shape, const SortedIndex& index, const void* source, compute_t<T> alpha,
-                int64_t skip, const compute_t<T>* scale = nullptr) {
+// f(keys and order of their type)
+template <class F>
+void with_keys(const SortedIndex& index, F&& f) {
+  const auto as = [&]<class K>() {
+    f(static_cast<const K*>(index.keys.raw_data()), static_cast<const K*>(index.order.raw_data()));
+  };
+  index.keys.dtype() == DType::i32 ? as.template operator()<uint32_t>() : as.template operator()<int64_t>();
+}
+
+// launch<V>() for rows by 16 bytes, or kMost elements, where they may be.
+template <class T, int kMost = 16, class Launch>
+void by_vectors(const RowShape& shape, const void* y, const void* source, Launch&& launch) {
+  constexpr int V = std::min(kVec<T>, kMost);
+  if (shape.width % V == 0 && aligned16(y) && aligned16(source)) return launch.template operator()<V>();
+  launch.template operator()<1>();
+}
+
+unsigned blocks_down(const RowShape& shape) {
+  return static_cast<unsigned>(std::min<int64_t>(shape.pre, 65535));
+}
+
+template <class T, bool Scaled = false>
+void sum_rows(void* y, const RowShape& shape, const SortedIndex& index, const void* source, compute_t<T> alpha,
+              const SumOptions& how, const compute_t<T>* scale = nullptr) {
   using C = compute_t<T>;
   const int64_t n = index.keys.numel();
   if (n == 0 || shape.pre * shape.width == 0) return;
-  const bool parts = Add && n > kPart;
+  const bool parts = n > kPart;
   const int64_t bytes = shape.pre * parts_of(n) * 2 * shape.width * static_cast<int64_t>(sizeof(C));
   const Tensor workspace = parts ? empty({Shape{bytes}, DType::u8, index.keys.device(), std::nullopt}) : Tensor();
   C* partial = parts ? static_cast<C*>(workspace.raw_data()) : nullptr;
-  const auto* keys = static_cast<const int64_t*>(index.keys.raw_data());
-  const auto launch = [&]<int V>() {
-    const dim3 block = block_for(shape.width / V);
-    const auto down = static_cast<unsigned>(std::min<int64_t>(shape.pre, 65535));
-    write_kernel<T, V, Add, Scaled><<<dim3(blocks_for(n, block.y), down), block, 0, stream()>>>(
-        static_cast<T*>(y), keys, static_cast<const int64_t*>(index.order.raw_data()), static_cast<const T*>(source), n,
-        shape, alpha, scale, skip, partial, range_check());
-    if constexpr (Add)
-      if (parts)
-        join_kernel<T, V><<<dim3(blocks_for(parts_of(n) - 1, block.y), down), block, 0, stream()>>>(
-            static_cast<T*>(y), keys, n, shape, skip, partial);
-  };
-  constexpr int V = kVec<T>;
-  if (shape.width % V == 0 && aligned16(y) && aligned16(source)) {
-    launch.template operator()<V>();
-  } else {
-    launch.template operator()<1>();
-  }
+  with_keys(index, [&]<class K>(const K* keys, const K* order) {
+    by_vectors<T, 8>(shape, y, source, [&]<int V>() {  // a sum of more elements takes too many registers
+      const RowBlock across = row_block(shape.width / V);
+      const int64_t stretch = stretch_of(n, across), stretches = (n + stretch - 1) / stretch;
+      const RowSums s{n,       shape.pre,     shape.rows,    shape.width,  how.skip,
+                      stretch, across.across, across.chunks, how.from_zero};
+      sum_rows_kernel<T, V, Scaled>
+          <<<dim3(blocks_for(stretches, across.down) * across.chunks, blocks_down(shape)), across.across * across.down,
+             0, stream()>>>(s, static_cast<T*>(y), keys, order, static_cast<const T*>(source), alpha, scale, partial);
+      if (!parts) return;
+      const dim3 block = block_for(shape.width / V);
+      join_kernel<T, V><<<dim3(blocks_for(parts_of(n) - 1, block.y), blocks_down(shape)), block, 0, stream()>>>(
+          static_cast<T*>(y), keys, n, shape, how.skip, partial);
+    });
+  });
 }
 
 }  // namespace
@@ -243,6 +211,19 @@ void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& inde
                                             static_cast<U*>(y), n, shape.rows, from_end, range_check());
       return;
     }
+    const RowBlock several = row_block(std::min<int64_t>(pieces, kWarp));
+    const auto take = [&]<int P, int R>() {
+      take_several_kernel<U, P, R><<<blocks_for(total, several.down * R), several.across * several.down, 0, stream()>>>(
+          static_cast<const U*>(x), static_cast<const int64_t*>(index.raw_data()), static_cast<U*>(y), n, total,
+          shape.rows, static_cast<int>(pieces), several.across, from_end, kNoRow, range_check());
+    };
+    // Short rows, of which there are more than enough: eight pieces a thread are on their way, where one row a thread
+    // has fewer and each waits for its index by itself.
+    if (pieces <= 4 * kWarp && total * pieces >= int64_t{kManyPieces}) {
+      if (pieces <= kWarp) return take.template operator()<1, 8>();
+      if (pieces <= 2 * kWarp) return take.template operator()<2, 4>();
+      return take.template operator()<4, 2>();
+    }
     const dim3 block = block_for(pieces, kTaken);
     take_kernel<U><<<blocks_for(total, block.y), block, 0, stream()>>>(
         static_cast<const U*>(x), static_cast<const int64_t*>(index.raw_data()), static_cast<U*>(y), n, total,
@@ -252,47 +233,82 @@ void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& inde
   dispatch_bytes(t, [&]<class U>() { launch.template operator()<U>(); });
 }
 
-SortedIndex sort_index(const Tensor& index, int64_t limit) {
-  const int64_t n = index.numel();
-  const TensorMeta meta{{n}, DType::i64, index.device(), std::nullopt};
-  SortedIndex r{empty(meta), empty(meta)};
-  if (n == 0) return r;
-  const Tensor positions = empty(meta);
-  auto* from = static_cast<int64_t*>(positions.raw_data());
-  positions_kernel<<<blocks_for(n, kThreads), kThreads, 0, stream()>>>(from, n);
-  int bits = 1;
-  while (bits < 64 && (static_cast<uint64_t>(limit == kAnyValue ? -1 : std::max<int64_t>(limit - 1, 0)) >> bits) != 0)
-    ++bits;
+namespace {
+
+// Stably, by `bits` of the keys.
+template <class K>
+void sort_pairs(const K* from, const K* positions, const SortedIndex& to, int64_t n, int bits) {
   size_t bytes = 0;
   const auto sort = [&](void* workspace) {
-    check_cuda(cub::DeviceRadixSort::SortPairs(workspace, bytes, static_cast<const uint64_t*>(index.raw_data()),
-                                               static_cast<uint64_t*>(r.keys.raw_data()), from,
-                                               static_cast<int64_t*>(r.order.raw_data()), n, 0, bits, stream()),
+    using Key = std::make_unsigned_t<K>;
+    check_cuda(cub::DeviceRadixSort::SortPairs(workspace, bytes, reinterpret_cast<const Key*>(from),
+                                               static_cast<Key*>(to.keys.raw_data()), positions,
+                                               static_cast<K*>(to.order.raw_data()), n, 0, bits, stream()),
                "sort_index", "cub::DeviceRadixSort::SortPairs");
   };
   sort(nullptr);
   const Tensor workspace =
-      empty({{std::max<int64_t>(1, static_cast<int64_t>(bytes))}, DType::u8, index.device(), std::nullopt});
+      empty({{std::max<int64_t>(1, static_cast<int64_t>(bytes))}, DType::u8, to.keys.device(), std::nullopt});
   sort(workspace.raw_data());
+}
+
+}  // namespace
+
+SortedIndex sort_index(const Tensor& index, int64_t rows, bool from_end) {
+  const int64_t n = index.numel();
+  const bool narrow = rows <= INT32_MAX && n <= INT32_MAX;
+  const TensorMeta meta{{n}, narrow ? DType::i32 : DType::i64, index.device(), std::nullopt};
+  const SortedIndex r{empty(meta), empty(meta)};
+  if (n == 0) return r;
+  const Tensor keys = empty(meta), positions = empty(meta);
+  const auto run = [&]<class K>() {
+    auto* const key = static_cast<K*>(keys.raw_data());
+    auto* const position = static_cast<K*>(positions.raw_data());
+    keys_kernel<K><<<blocks_for(n, kThreads), kThreads, 0, stream()>>>(static_cast<const int64_t*>(index.raw_data()), n,
+                                                                       rows, from_end, key, position, range_check());
+    sort_pairs<K>(key, position, r, n, std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(rows)))));
+  };
+  narrow ? run.template operator()<uint32_t>() : run.template operator()<int64_t>();
+  return r;
+}
+
+SortedIndex sort_keys(const Tensor& keys, int bits) {
+  const int64_t n = keys.numel();
+  const TensorMeta meta{{n}, DType::i64, keys.device(), std::nullopt};
+  const SortedIndex r{empty(meta), empty(meta)};
+  if (n == 0) return r;
+  const Tensor positions = empty(meta);
+  auto* const position = static_cast<int64_t*>(positions.raw_data());
+  positions_kernel<<<blocks_for(n, kThreads), kThreads, 0, stream()>>>(position, n);
+  sort_pairs<int64_t>(static_cast<const int64_t*>(keys.raw_data()), position, r, n, bits);
   return r;
 }
 
 void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source, Scalar alpha,
-              int64_t skip) {
-  dispatch_all(t, "add_rows",
-               [&]<class T>() { write_rows<T, true>(y, shape, index, source, alpha.to<compute_t<T>>(), skip); });
+              const SumOptions& how) {
+  dispatch_all(t, "add_rows", [&]<class T>() { sum_rows<T>(y, shape, index, source, alpha.to<compute_t<T>>(), how); });
 }
 
 void add_scaled_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source,
-                     const Tensor& scale, int64_t skip) {
+                     const Tensor& scale, const SumOptions& how) {
   dispatch_floats(t, "add_rows", [&]<class T>() {
-    write_rows<T, true, true>(y, shape, index, source, compute_t<T>(1), skip,
-                              static_cast<const compute_t<T>*>(scale.raw_data()));
+    sum_rows<T, true>(y, shape, index, source, compute_t<T>(1), how,
+                      static_cast<const compute_t<T>*>(scale.raw_data()));
   });
 }
 
 void put_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source) {
-  dispatch_bytes(t, [&]<class T>() { write_rows<T, false>(y, shape, index, source, T(0), -1); });
+  const int64_t n = index.keys.numel();
+  if (n == 0 || shape.pre * shape.width == 0) return;
+  dispatch_bytes(t, [&]<class T>() {
+    with_keys(index, [&]<class K>(const K* keys, const K* order) {
+      by_vectors<T>(shape, y, source, [&]<int V>() {
+        const dim3 block = block_for(shape.width / V);
+        put_kernel<T, V><<<dim3(blocks_for(n, block.y), blocks_down(shape)), block, 0, stream()>>>(
+            static_cast<T*>(y), keys, order, static_cast<const T*>(source), n, shape);
+      });
+    });
+  });
 }
 
 }  // namespace strata::cuda

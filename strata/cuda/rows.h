@@ -20,21 +20,27 @@ void take_rows(DType t, const void* x, const RowShape& shape, const Tensor& inde
 
 /// An index in ascending order, equal ones in the order of their positions.
 struct SortedIndex {
-  Tensor keys, order;  ///< i64: the index, and where it stood
+  Tensor keys, order;  ///< the index, and where it stood: i32, or i64 where rows or positions are more than 2^31 - 1
 };
-/// Sorts an index (i64, dense) of values in [0, limit); with kAnyValue of any, negative ones last.
-inline constexpr int64_t kAnyValue = INT64_MIN;
-SortedIndex sort_index(const Tensor& index, int64_t limit);
+/// Sorts an index (i64, dense) of rows in [0, rows), with from_end negative ones counted from the end. Those that are
+/// out of range, of which the host hears, and kNoRow are `rows` in the result, which is no row.
+SortedIndex sort_index(const Tensor& index, int64_t rows, bool from_end = false);
+/// Sorts keys (i64, dense) as unsigned numbers of `bits` bits; the result is of i64.
+SortedIndex sort_keys(const Tensor& keys, int bits);
 
+struct SumOptions {
+  int64_t skip = -1;       ///< a row that is left alone
+  bool from_zero = false;  ///< y holds zeros, which then are not read
+};
 /// y += alpha * source [pre, n, width] at the named rows, rounded once. Sums of many rows are taken in parts, which the
-/// index alone determines: the order of additions is the same in every call. Row `skip` is left alone.
+/// index alone determines: the order of additions is the same in every call.
 void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source, Scalar alpha,
-              int64_t skip = -1);
+              const SumOptions& how = {});
 /// y += scale[s] * source row index.order[s] for each key s, of one matrix (shape.pre is 1) and a floating dtype: here
 /// `order` says which row of source belongs to a key, and any number of keys may share one. scale is f32, f64 for f64,
 /// and in the order of the keys.
 void add_scaled_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source,
-                     const Tensor& scale, int64_t skip = -1);
+                     const Tensor& scale, const SumOptions& how = {});
 /// y = source at the named rows; of several that name one row the last counts.
 void put_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source);
 

@@ -32,6 +32,7 @@ struct StreamAccess {
 
 namespace {
 constexpr int kStreams = 32;  // beside the main one
+constexpr int kUrgent = 8;    // the last of them
 constexpr int kMostDevices = 64;
 
 bool flag(const char* name) {
@@ -70,7 +71,7 @@ struct DeviceState {
   std::atomic<bool> ready{false};
   DeviceProperties properties;
   std::array<cudaStream_t, kStreams + 1> streams{};
-  std::atomic<int> next{0};
+  std::atomic<int> next{0}, next_urgent{0};
   RangeReport* report = nullptr;
   unsigned* claimed = nullptr;
 };
@@ -100,8 +101,12 @@ DeviceState& state(int device) {
     s.report = new (report) RangeReport;
     check_cuda(cudaGetSymbolAddress(reinterpret_cast<void**>(&s.claimed), g_claimed), "cuda", "cudaGetSymbolAddress");
     // Non-blocking: the legacy stream 0 would wait for them and could not be captured beside them.
-    for (cudaStream_t& stream : s.streams)
-      check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda", "cudaStreamCreateWithFlags");
+    int least = 0, greatest = 0;
+    check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cuda", "cudaDeviceGetStreamPriorityRange");
+    for (int i = 0; i <= kStreams; ++i)
+      check_cuda(cudaStreamCreateWithPriority(&s.streams[static_cast<size_t>(i)], cudaStreamNonBlocking,
+                                              i > kStreams - kUrgent ? greatest : least),
+                 "cuda", "cudaStreamCreateWithPriority");
     s.ready.store(true, std::memory_order_release);
   });
   return s;
@@ -216,7 +221,12 @@ Stream Stream::main(int device) {
 }
 Stream Stream::create(int device) {
   DeviceState& s = state(device);
-  const int id = 1 + static_cast<int>(static_cast<unsigned>(s.next.fetch_add(1)) % kStreams);
+  const int id = 1 + static_cast<int>(static_cast<unsigned>(s.next.fetch_add(1)) % (kStreams - kUrgent));
+  return StreamAccess::make(device, id, s.streams[static_cast<size_t>(id)]);
+}
+Stream urgent_stream(int device) {
+  DeviceState& s = state(device);
+  const int id = kStreams - static_cast<int>(static_cast<unsigned>(s.next_urgent.fetch_add(1)) % kUrgent);
   return StreamAccess::make(device, id, s.streams[static_cast<size_t>(id)]);
 }
 void Stream::synchronize() const {
