@@ -4,6 +4,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/lowbit/codes_inl.h"
 #include "strata/ops/lowbit/lowbit_kernels.h"
+#include "strata/ops/lowbit/lowbit_tiles.cuh"
 #include "strata/ops/lowbit/lowbit_tiles_kernel.h"
 #include "strata/ops/matmul/fp8.h"
 
@@ -13,6 +14,18 @@ namespace {
 constexpr int kUnit = 32;  // columns that a thread decodes at a time
 
 __constant__ float nf4_numbers[16] = {STRATA_NF4_VALUES};
+// NF4's numbers in shared memory, once for each lane: lanes with other codes would read constant memory one after the
+// other, and one table's banks too.
+constexpr int kNf4Table = 16 * cuda::kWarp;
+__device__ __forceinline__ const float* nf4_table(float* shared) {
+  for (int i = static_cast<int>(threadIdx.x); i < kNf4Table; i += static_cast<int>(blockDim.x))
+    shared[i] = nf4_numbers[i / cuda::kWarp];
+  __syncthreads();
+  return shared + threadIdx.x % cuda::kWarp;
+}
+__device__ __forceinline__ float nf4_of(const float* table, int code) {
+  return table[code * cuda::kWarp];
+}
 
 __device__ __forceinline__ float half_at(const uint8_t* p) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(p[0] | p[1] << 8)));
@@ -38,12 +51,12 @@ struct Block {
   R scale, zero;
 };
 template <class R>
-__device__ __forceinline__ Block<R> block_at(const PackedView& w, int64_t row, int64_t column) {
-  const int64_t at = row / w.block_rows * w.grid_columns + column / w.block_columns;
+__device__ __forceinline__ Block<R> block_at(const PackedView& w, int64_t at) {
   Block<R> b{0, static_cast<R>(w.kind == WeightCodes::int4 ? 8 : 0)};
   if (w.nested != nullptr) {
     const R code = w.nested[1 + static_cast<const uint8_t*>(w.scales)[at]];
-    b.scale = plus(times(code, static_cast<R>(w.nested[257 + at / 256])), static_cast<R>(w.nested[0]));
+    b.scale =
+        plus(times(code, static_cast<R>(w.nested[257 + static_cast<uint64_t>(at) / 256])), static_cast<R>(w.nested[0]));
   } else if (w.scale_dtype == DType::f32) {
     b.scale = static_cast<const float*>(w.scales)[at];
   } else if (w.scale_dtype == DType::f64) {
@@ -57,6 +70,11 @@ __device__ __forceinline__ Block<R> block_at(const PackedView& w, int64_t row, i
     b.zero =
         w.kind == WeightCodes::int8 ? static_cast<R>(static_cast<int8_t>(w.zeros[at])) : static_cast<R>(w.zeros[at]);
   return b;
+}
+
+template <class R>
+__device__ __forceinline__ Block<R> block_at(const PackedView& w, int64_t row, int64_t column) {
+  return block_at<R>(w, row / w.block_rows * w.grid_columns + column / w.block_columns);
 }
 
 // 4 * N bytes, in loads of sixteen where they are aligned.
@@ -106,9 +124,10 @@ __device__ __forceinline__ SubBlock<R> sub_block(const uint8_t* b, int j) {
   return {static_cast<R>(half_at(b)) * scale, static_cast<R>(half_at(b + 2)) * least};  // exact
 }
 
-// Columns [32 u, 32 u + 32) of a row, in the order of the codes.
+// Columns [32 u, 32 u + 32) of a row, in the order of the codes; `nf4` is nf4_table()'s, of nf4.
 template <WeightCodes kKind, class R>
-__device__ __forceinline__ void decode_unit(const PackedView& w, int64_t row, int64_t u, R (&v)[kUnit]) {
+__device__ __forceinline__ void decode_unit(const PackedView& w, int64_t row, int64_t u, const float* nf4,
+                                            R (&v)[kUnit]) {
   const uint8_t* codes = w.codes + row * w.row_bytes;
   if constexpr (kKind == WeightCodes::int8 || kKind == WeightCodes::e4m3) {
     uint32_t words[8];
@@ -132,7 +151,7 @@ __device__ __forceinline__ void decode_unit(const PackedView& w, int64_t row, in
       if constexpr (kKind == WeightCodes::int4)
         v[i] = (static_cast<R>(code) - b.zero) * b.scale;
       else
-        v[i] = static_cast<R>(nf4_numbers[code]) * b.scale;
+        v[i] = static_cast<R>(nf4_of(nf4, code)) * b.scale;
     }
   } else if constexpr (kKind == WeightCodes::q8_0) {
     const uint8_t* b = codes + u * 34;
@@ -194,16 +213,41 @@ void by_kind(WeightCodes kind, F&& f) {
 
 constexpr int kThreads = 128;
 
+// The table where codes are NF4's, else null.
+template <WeightCodes kKind>
+__device__ __forceinline__ const float* table_of() {
+  if constexpr (kKind == WeightCodes::nf4) {
+    __shared__ float shared[kNf4Table];
+    return nf4_table(shared);
+  } else {
+    return nullptr;
+  }
+}
+
 // A thread for each unit of W.
 template <WeightCodes kKind, class T>
 __global__ void __launch_bounds__(kThreads)
     decode_kernel(PackedView w, int64_t begin, T* y, int64_t rows, int64_t units) {
+  const float* const nf4 = table_of<kKind>();
   const int64_t e = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (e >= rows * units) return;
-  const int64_t row = e / units, u = e % units;
+  // In 32 bits where that is enough: in 64 they are a hundred instructions.
+  const int64_t row = rows * units <= UINT32_MAX ? static_cast<uint32_t>(e) / static_cast<uint32_t>(units) : e / units,
+                u = e - row * units;
   compute_t<T> v[kUnit];
-  decode_unit<kKind>(w, begin + row, u, v);
+  decode_unit<kKind>(w, begin + row, u, nf4, v);
   T* const to = y + row * w.columns;
+  constexpr int kN = cuda::kVec<T>;
+  if (w.order == nullptr && w.columns % kUnit == 0 && reinterpret_cast<uintptr_t>(y) % 16 == 0) {
+#pragma unroll
+    for (int i = 0; i < kUnit; i += kN) {
+      cuda::Vec<T, kN> all;
+#pragma unroll
+      for (int j = 0; j < kN; ++j) all.v[j] = cuda::narrow<T>(v[i + j]);
+      cuda::store_vec<kN>(to + u * kUnit + i, all);
+    }
+    return;
+  }
 #pragma unroll
   for (int i = 0; i < kUnit; ++i) {
     int64_t column = u * kUnit + i;
@@ -211,6 +255,66 @@ __global__ void __launch_bounds__(kThreads)
     if (w.order != nullptr) column = w.order[column];
     // Where an order is wrong, which only the host could have seen, nothing is written past a row.
     if (static_cast<uint64_t>(column) < static_cast<uint64_t>(w.columns)) to[column] = cuda::narrow<T>(v[i]);
+  }
+}
+
+// A block for each row of W whose codes lie apart from their scales, eight columns a thread: neighbours write side by
+// side, as memory wants it, and what is written is most of what moves.
+constexpr int kPiece = 8, kTogether = 4;  // columns; pieces whose codes are on their way at a time
+template <WeightCodes kKind, class T>
+__global__ void __launch_bounds__(kThreads) pieces_kernel(PackedView w, int64_t begin, T* y) {
+  constexpr bool four = kKind == WeightCodes::int4 || kKind == WeightCodes::nf4;
+  const float* const nf4 = table_of<kKind>();
+  const int64_t row = begin + blockIdx.x, scales = row / w.block_rows * w.grid_columns;
+  const uint8_t* const codes = w.codes + row * w.row_bytes;
+  T* const to = y + static_cast<int64_t>(blockIdx.x) * w.columns;
+  const uint32_t pieces = static_cast<uint32_t>(w.columns) / kPiece,
+                 of_block = static_cast<uint32_t>(w.block_columns) / kPiece;
+  for (uint32_t first = threadIdx.x; first < pieces; first += kTogether * kThreads) {
+    uint2 words[kTogether];
+    Block<float> blocks[kTogether];
+#pragma unroll
+    for (uint32_t i = 0; i < kTogether; ++i) {
+      const uint32_t piece = first + i * kThreads;
+      if (piece >= pieces) break;
+      // Low halves of a unit's sixteen bytes are its first two pieces.
+      words[i] = __ldg(reinterpret_cast<const uint2*>(codes + (four ? piece / 4 * 16 + piece % 2 * 8 : piece * 8)));
+      blocks[i] = block_at<float>(w, scales + piece / of_block);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kTogether; ++i) {
+      const uint32_t piece = first + i * kThreads;
+      if (piece >= pieces) break;
+      const uint32_t shift = four ? piece / 2 % 2 * 4 : 0, both[2] = {words[i].x >> shift, words[i].y >> shift};
+      const Block<float> b = blocks[i];
+      float v[kPiece];
+      if constexpr (kKind == WeightCodes::e4m3) {
+#pragma unroll
+        for (int j = 0; j < kPiece; j += 2) {
+          const float2 two = cuda::lowbit_tiles::two_e4m3(both[j / 4] >> (j % 4 * 8) & 0xffff);
+          v[j] = two.x * b.scale, v[j + 1] = two.y * b.scale;
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < kPiece; ++j) {
+          const int code = byte_of(both, j) & (four ? 15 : 255);
+          if constexpr (kKind == WeightCodes::int8)
+            v[j] = (static_cast<float>(static_cast<int8_t>(code)) - b.zero) * b.scale;
+          else if constexpr (kKind == WeightCodes::int4)
+            v[j] = (static_cast<float>(code) - b.zero) * b.scale;
+          else
+            v[j] = nf4_of(nf4, code) * b.scale;
+        }
+      }
+      constexpr int kN = cuda::kVec<T>;
+#pragma unroll
+      for (int j = 0; j < kPiece; j += kN) {
+        cuda::Vec<T, kN> all;
+#pragma unroll
+        for (int k = 0; k < kN; ++k) all.v[k] = cuda::narrow<T>(v[j + k]);
+        cuda::store_vec<kN>(to + piece * kPiece + j, all);
+      }
+    }
   }
 }
 
@@ -228,6 +332,7 @@ __global__ void __launch_bounds__(kThreads)
 // in which a lane and then the warp adds depends on the sizes alone.
 template <WeightCodes kKind, class T, int kM>
 __global__ void __launch_bounds__(kThreads) product_kernel(PackedView w, const T* x, const T* bias, T* y, int64_t m) {
+  const float* const nf4 = table_of<kKind>();
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / cuda::kWarp) + threadIdx.x / cuda::kWarp;
   if (row >= w.rows) return;
@@ -237,7 +342,7 @@ __global__ void __launch_bounds__(kThreads) product_kernel(PackedView w, const T
   const bool vectors = w.columns % kUnit == 0 && reinterpret_cast<uintptr_t>(x) % 16 == 0;
   for (int64_t u = lane; u < units; u += cuda::kWarp) {
     float v[kUnit];
-    decode_unit<kKind>(w, row, u, v);
+    decode_unit<kKind>(w, row, u, nf4, v);
 #pragma unroll
     for (int i = 0; i < kM; ++i) {
       if (i >= rows) break;
@@ -294,6 +399,14 @@ void lowbit_decode_cuda(const PackedView& w, int64_t begin, const Tensor& y) {
       return;
     }
     by_dtype(y.dtype(), [&]<class T>() {
+      if constexpr (kKind == WeightCodes::int8 || kKind == WeightCodes::e4m3 || kKind == WeightCodes::int4 ||
+                    kKind == WeightCodes::nf4) {
+        if (w.order == nullptr && w.columns % kPiece == 0 && w.columns <= INT32_MAX &&
+            (w.block_columns % kPiece == 0 || w.block_columns >= w.columns) && w.row_bytes % 8 == 0 &&
+            reinterpret_cast<uintptr_t>(w.codes) % 8 == 0 && cuda::aligned16(y.raw_data()))
+          return pieces_kernel<kKind, T>
+              <<<static_cast<unsigned>(rows), kThreads, 0, cuda::stream()>>>(w, begin, static_cast<T*>(y.raw_data()));
+      }
       decode_kernel<kKind, T>
           <<<blocks, kThreads, 0, cuda::stream()>>>(w, begin, static_cast<T*>(y.raw_data()), rows, units);
     });

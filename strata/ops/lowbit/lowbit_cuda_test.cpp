@@ -62,6 +62,36 @@ TEST(CudaLowbit, ProductsOfFewRowsAreTheReferences) {
   }
 }
 
+TEST(CudaLowbit, DecodedNumbersAreTheCpus) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  manual_seed(6);
+  Samples s(DType::f32);
+  struct Case {
+    const char* format;
+    int64_t rows, columns;
+    lowbit::RandomParts parts;
+  };
+  const Case cases[] = {
+      {"nf4", 70, 4096 + 64, {.block_columns = 64, .nested = true}},
+      {"nf4", 3, 64, {.block_columns = 64}},
+      {"int4", 33, 8192, {.block_columns = 128, .zeros = true, .scale_dtype = DType::f16}},
+      {"int4", 5, 1056, {.block_columns = 96, .order = true}},
+      {"int8", 40, 1000, {.block_rows = 0, .scale_dtype = DType::bf16}},
+      {"int8", 7, 999, {.zeros = true}},
+      {"e4m3", 130, 640, {.block_rows = 128, .block_columns = 128}},
+      {"q4_0", 9, 1024, {}},
+      {"q6_k", 6, 2560, {}},
+  };
+  for (const Case& c : cases) {
+    const PackedWeight w = lowbit::random_packed(s, c.format, c.rows, c.columns, c.parts);
+    for (const DType t : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
+      const Tensor there = dequantize_weight(moved(w, Device::cuda()), t).to(Device::cpu());
+      EXPECT_EQ(difference(there.to(DType::f64), dequantize_weight(w, t).to(DType::f64)), 0)
+          << c.format << " " << c.rows << " x " << c.columns << cat(" as ", t);
+    }
+  }
+}
+
 TEST(CudaLowbit, TheSameBitsEveryTimeAndInAGraph) {
   if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
   manual_seed(5);

@@ -27,9 +27,10 @@ struct PackedView {
 
 /// Rows of x up to which a card's product decodes W as it goes, and a processor's rounds no number of W.
 inline constexpr int64_t kMostFusedRows = 32;
-/// Bytes of W that are decoded at a time for the engine's products: of a card, and of a processor, whose memory a
-/// budget counts to the last MiB.
-inline constexpr int64_t kPanelBytesCuda = int64_t{64} << 20, kPanelBytesCpu = int64_t{8} << 20;
+/// Bytes of W that are decoded at a time for the engine's products: of a card, where layers of 8B models are one panel
+/// (a gradient of several adds them up in f32, as much memory again for each as the gradient has), and of a processor,
+/// whose memory a budget counts to the last MiB.
+inline constexpr int64_t kPanelBytesCuda = int64_t{256} << 20, kPanelBytesCpu = int64_t{8} << 20;
 
 namespace cpu {
 /// W's rows [begin, end) as `dtype` into `to`, `stride` elements apart, in W's order of columns. On the calling thread.
