@@ -11,10 +11,11 @@ using sampler::Kind;
 
 constexpr int kThreads = 128;
 
-// sampler::gamma_slope() with one quotient for two terms, to the digits of results of type T.
+// sampler::gamma_slope() with one quotient for two terms where it has to have double's digits or many terms.
 template <class T>
 __device__ __forceinline__ double slope_of(double a, double x) {
-  if (!(a > 0) || !(x > 0) || a > 1000) return sampler::gamma_slope(a, x);
+  if (!(a > 0) || !(x > 0) || a > 1000 || sampler::is_far(a, x)) return sampler::gamma_slope(a, x);
+  if (!std::is_same_v<T, double> && sampler::is_near(a, x)) return sampler::near_gamma_slope(a, x);
   constexpr double kDigits = std::is_same_v<T, double> ? 1e-17 : 1e-10;
   // psi(a + 1) by the recurrence up to 10 and more, whose terms are one fraction.
   double n = a + 1, over = 0, under = 1;
@@ -25,7 +26,10 @@ __device__ __forceinline__ double slope_of(double a, double x) {
   }
   const double inverse = 1 / n, r = inverse * inverse;
   const double psi =
-      log(n) - 0.5 * inverse - r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240)))) - over / under;
+      log(n) - 0.5 * inverse -
+      r * (1.0 / 12 -
+           r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132 - r * (691.0 / 32760 - r / 12)))))) -
+      over / under;
   double term = 1, slope = log(x) - psi, sum = slope;
   for (int i = 1; i < 10000; i += 2) {
     const double p = a + i, q = p + 1, both = 1 / (p * q), of_p = both * q, of_q = both * p;

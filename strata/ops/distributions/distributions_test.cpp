@@ -1,14 +1,17 @@
 // What the generated tests cannot know: that samples follow their distributions, that no parameter hangs, and that the
 // gradient of gamma numbers is right.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "strata/core/node.h"
 #include "strata/ops/distributions/distributions.h"
+#include "strata/ops/distributions/samplers_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
@@ -44,6 +47,86 @@ TEST(Samplers, BinomialHasItsMoments) {
   EXPECT_EQ(amax(binomial(many(7), many(1))).item(), 7);
   EXPECT_EQ(amin(binomial(many(7), many(1))).item(), 7);
   EXPECT_EQ(amax(binomial(many(7), many(0))).item(), 0);
+}
+
+// Numbers that a test chooses, in place of a stream.
+struct Given {
+  double first, second;
+  void draw() {}
+};
+
+// What f32 decides of a proposal is what double decides: at random ones, and at those that are as close to the limit as
+// numbers of f32 can be.
+TEST(Samplers, PoissonIsDecidedAsInDouble) {
+  std::mt19937_64 random(8);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  using sampler::Step;
+  int64_t decided = 0, settled = 0;
+  for (const double rate : {10.0, 10.5, 13.25, 27.0, 99.0, 1000.0, 54321.0, 9e5, 3e7, 1e12})
+    for (int i = 0; i < 20000; ++i) {
+      sampler::PoissonRejection<double> p;
+      Given numbers{uniform(random), 1 - uniform(random)};
+      double result = 0;
+      ASSERT_TRUE(p.begin(rate, numbers, result));
+      const double u = numbers.first - 0.5, us = 0.5 - std::abs(u), inverse = 1.1239 + 1.1328 / (p.b - 3.4),
+                   sure = 0.9277 - 3.6224 / (p.b - 2), k = std::floor((2 * p.a / us + p.b) * u + rate + 0.43);
+      if (i % 2 == 1) {  // at the limit, but for a few units of f32 or of double
+        const double limit = i % 4 == 1
+                                 ? sure
+                                 : std::exp(k * std::log(rate) - rate - sampler::log_factorial(std::max(k, 0.0))) *
+                                       (p.a / (us * us) + p.b) / inverse;
+        numbers.second = limit * (1 + (uniform(random) - 0.5) * (i % 8 < 4 ? 1e-6 : 1e-13));
+        if (!(numbers.second >= 0x1p-53 && numbers.second <= 1)) continue;  // as a stream has them
+      }
+      const double v = numbers.second;
+      const bool refused = k < 0 || (us < 0.013 && v > us);
+      const bool wanted =
+          (us >= 0.07 && v <= sure) || (!refused && std::log(v * inverse / (p.a / (us * us) + p.b)) <=
+                                                        k * std::log(rate) - rate - sampler::log_factorial(k));
+      const Step step = p.propose(numbers);
+      ++(step == Step::doubtful ? settled : decided);
+      ASSERT_EQ(step == Step::doubtful ? p.settle() : step == Step::taken, wanted)
+          << rate << " " << numbers.first << " " << v << " of " << k;
+    }
+  EXPECT_GT(decided, settled);
+}
+
+TEST(Samplers, SlopesOfGammaNumbersForF32AreThoseOfDouble) {
+  for (const double a :
+       {1e-6, 1e-3, 0.1, 0.5, 1.0, 1.5, 2.0, 3.7, 5.0, 6.0, 8.0, 12.0, 20.0, 31.9, 33.0, 500.0, 2000.0})
+    for (double x = 1e-30; x < 500; x *= x < 1e-2 ? 7.3 : 1.013) {
+      const double want = sampler::gamma_slope(a, x), got = sampler::near_gamma_slope(a, x);
+      ASSERT_NEAR(got, want, 1e-7 * std::abs(want)) << a << " " << x;
+    }
+  EXPECT_EQ(sampler::near_gamma_slope(2.0, 0.0), 0);
+  EXPECT_TRUE(std::isnan(sampler::near_gamma_slope(-1.0, 1.0)));
+  EXPECT_TRUE(std::isnan(sampler::near_gamma_slope(1.0, -1.0)));
+}
+
+// At a = 1 the slope is log x + gamma + e^x E1(x), at a = 2 that of x times 1 + 1 / x, and so on; the series alone
+// would cancel to nothing from 40 on, and its terms be past the largest number from 710 on.
+TEST(Samplers, SlopesOfGammaNumbersFarAboveTheirShapeAreRight) {
+  const auto e1 = [](double x) {  // e^x E1(x) as a continued fraction (DLMF 6.9.1), from below
+    double f = 0;
+    for (int k = 200; k > 0; --k) f = k / (1 + k / (x + f));
+    return 1 / (x + f);
+  };
+  for (const double x : {5.0, 19.0, 21.5, 23.0, 30.0, 60.0, 200.0, 590.0, 700.0, 710.0, 1e3, 1e6, 1e300}) {
+    const double want = std::log(x) + std::numbers::egamma + e1(x);
+    const Tensor got = standard_gamma_grad(full({9}, 1.0, DType::f64), full({9}, x, DType::f64));
+    for (const double v : got.to_vector<double>()) ASSERT_NEAR(v, want, 3e-7 * want) << x;
+  }
+  // Where the series ends both say the same.
+  for (const double a : {1e-4, 0.3, 2.0, 40.0, 700.0, 1000.0}) {
+    double below = a, above = a + 1e5;
+    for (int i = 0; i < 60; ++i) {
+      const double middle = (below + above) / 2;
+      (sampler::is_far(a, middle) ? above : below) = middle;
+    }
+    const double series = sampler::gamma_slope(a, below), tail = sampler::gamma_slope(a, above);
+    ASSERT_TRUE(!sampler::is_far(a, below) && sampler::is_far(a, above));
+    EXPECT_NEAR(series, tail, 1e-6 * std::abs(tail)) << a;
+  }
 }
 
 // Shares of small counts against the distribution itself.

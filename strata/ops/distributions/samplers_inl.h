@@ -56,6 +56,24 @@ constexpr Real cosine_of_turns(Real x) {
 #endif
 }
 
+/// 1 / sqrt(x), and x^(1/a) of an x in (0, 1]: on a card without what general functions do for all other arguments.
+template <std::same_as<double> Real>
+constexpr Real inverse_root(Real x) {
+#ifdef __CUDA_ARCH__
+  return ::rsqrt(x);
+#else
+  return 1 / std::sqrt(x);
+#endif
+}
+template <std::same_as<double> Real>
+constexpr Real root_of(Real x, Real a) {
+#ifdef __CUDA_ARCH__
+  return ::exp(::log(x) / a);
+#else
+  return std::pow(x, 1 / a);
+#endif
+}
+
 // ---- samplers by rejection, in steps: a card's warps are at steps of different elements at once (distributions.cu)
 //
 // begin() takes the parameter; false: nothing has to be drawn, `result` is it. propose() draws from the stream; of what
@@ -77,10 +95,10 @@ struct Gamma {
     if (!(a > 0) || a > std::numeric_limits<Real>::max()) return false;
     if (a < 1) {
       s.draw();
-      boost = std::pow(s.second, 1 / a);
+      boost = root_of(s.second, a);
       a += 1;
     }
-    d = a - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+    d = a - 1.0 / 3, c = inverse_root(9 * d);
     return true;
   }
   template <class Source>
@@ -126,20 +144,21 @@ struct PoissonProducts {
 };
 
 /// Poisson's of rates from 10 on: PTRS of Hoermann, "The transformed rejection method for generating Poisson random
-/// variables", Insurance: Mathematics and Economics 12 (1993).
+/// variables", Insurance: Mathematics and Economics 12 (1993). Most proposals are decided by f32, with room for its
+/// errors: what is too close to call is settled in double, so that each decision is the one that double makes.
 template <std::same_as<double> Real>
 struct PoissonRejection {
   static constexpr int kMost = kRounds;
-  Real rate = 0, a = 0, b = 0, inverse = 0, sure = 0, log_rate = 0, us = 0, v = 0, k = 0;
+  Real rate = 0, a = 0, b = 0, us = 0, v = 0, k = 0;
+  float sure = 0;
 
   static constexpr bool takes(Real rate) { return !PoissonProducts<Real>::takes(rate); }
   template <class Source>
   constexpr bool begin(Real given, Source&, Real& result) {
     result = given;  // NaN too
     if (!(given <= std::numeric_limits<Real>::max())) return false;
-    const Real root = std::sqrt(given);
-    rate = given, b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
-    inverse = 1.1239 + 1.1328 / (b - 3.4), sure = 0.9277 - 3.6224 / (b - 2), log_rate = std::log(rate);
+    rate = given, b = 0.931 + 2.53 * std::sqrt(given), a = -0.059 + 0.02483 * b;
+    sure = 0.9277F - 3.6224F / static_cast<float>(b - 2);
     return true;
   }
   template <class Source>
@@ -148,11 +167,31 @@ struct PoissonRejection {
     const Real u = s.first - 0.5;
     v = s.second, us = 0.5 - std::abs(u);
     k = std::floor((2 * a / us + b) * u + rate + 0.43);
-    if (us >= 0.07 && v <= sure) return Step::taken;
-    return k < 0 || (us < 0.013 && v > us) ? Step::refused : Step::doubtful;
+    if (us >= 0.07 && is_sure()) return Step::taken;
+    if (k < 0 || (us < 0.013 && v > us)) return Step::refused;
+    return nearly_settled();
+  }
+  /// v <= 0.9277 - 3.6224 / (b - 2), by `sure`, whose error is some 1e-7, where that tells.
+  constexpr bool is_sure() const {
+    const Real above = v - static_cast<Real>(sure);
+    return std::abs(above) > 1e-5 ? above < 0 : v <= 0.9277 - 3.6224 / (b - 2);
+  }
+  /// settle() in f32. log(k!) is Stirling's with n = k + 1, and k log(rate) - (n - 1/2) log(n) is put so that large
+  /// terms cancel before they are rounded.
+  constexpr Step nearly_settled() const {
+    if (k < 3 || k > 1e6) return Step::doubtful;
+    const auto n = static_cast<float>(k + 1), more = static_cast<float>(rate - (k + 1));
+    const float side = static_cast<float>(us), wide = static_cast<float>(b), r = 1 / (n * n);
+    const float inverse = 1.1239F + 1.1328F / (wide - 3.4F);
+    const float left = std::log(static_cast<float>(v) * inverse / (static_cast<float>(a) / (side * side) + wide));
+    const float terms = (n - 1) * std::log1p(more / n);
+    const float right = terms - more - 0.5F * std::log(n) - 0.91893853F - (1.0F / 12 - (1.0F / 360 - r / 1260) * r) / n;
+    const float room = 1e-5F + 1e-6F * (std::abs(terms) + std::abs(more) + std::abs(left));
+    return std::abs(left - right) > room ? left <= right ? Step::taken : Step::refused : Step::doubtful;
   }
   constexpr bool settle() const {
-    return std::log(v * inverse / (a / (us * us) + b)) <= k * log_rate - rate - log_factorial(k);
+    const Real inverse = 1.1239 + 1.1328 / (b - 3.4);
+    return std::log(v * inverse / (a / (us * us) + b)) <= k * std::log(rate) - rate - log_factorial(k);
   }
   constexpr Real result() const { return k; }
   constexpr Real otherwise() const { return std::floor(rate); }
@@ -180,6 +219,11 @@ constexpr Real poisson(Real rate, Source& s) {
                                             : by_steps<PoissonRejection<Real>>(rate, s);
 }
 
+/// Where e^-16 and less lies above a sample: the terms of gamma_slope()'s series cancel to that share of them.
+template <std::same_as<double> Real>
+constexpr bool is_far(Real a, Real x) {
+  return x - a > 16 && a <= 1000 && x - a - a * std::log(x / a) > 16;
+}
 /// The derivative of a gamma sample x for its shape a at a fixed share below it, -(dP / da) / (dP / dx), P being the
 /// distribution function (Figurnov et al., arXiv:1805.08498): by the series of P, each term with its derivative. From
 /// a = 1000 on Wilson and Hilferty's approximation, whose error is then below 1e-6.
@@ -196,7 +240,27 @@ constexpr Real gamma_slope(Real a, Real x) {
   Real n = a + 1, shift = 0;
   for (; n < 10; n += 1) shift += 1 / n;
   const Real r = 1 / (n * n);
-  const Real psi = std::log(n) - 0.5 / n - r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r / 240))) - shift;
+  const Real psi =
+      std::log(n) - 0.5 / n -
+      r * (1.0 / 12 -
+           r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132 - r * (691.0 / 32760 - r / 12)))))) -
+      shift;
+  if (is_far(a, x)) {
+    // 1 - P is the density times S = 1 + (a - 1) / x (1 + (a - 2) / x (1 + ..)) (DLMF 8.11.2), so that the result is
+    // (log x - psi(a)) S + dS/da.
+    Real term = 1, term_a = 0, s = 1, s_a = 0;
+    for (int i = 1; i < 400; ++i) {
+      const Real last = std::abs(term) + std::abs(term_a);
+      term_a = (term_a * (a - i) + term) / x;
+      term *= (a - i) / x;
+      const Real now = std::abs(term) + std::abs(term_a);
+      if (i > a && now >= last) break;  // from here on the terms grow
+      s += term;
+      s_a += term_a;
+      if (now < 1e-17 * s) break;
+    }
+    return (std::log(x) - psi + 1 / a) * s + s_a;
+  }
   Real term = 1, slope = std::log(x) - psi, sum = slope;
   for (int i = 1; i < 10000; ++i) {
     term *= x / (a + i);
@@ -205,6 +269,37 @@ constexpr Real gamma_slope(Real a, Real x) {
     if (a + i > x && term * (std::abs(slope) + 1) < 1e-17 * std::abs(sum)) break;
   }
   return -sum * x / a;
+}
+
+/// Where near_gamma_slope() is for: beyond, terms are many, or cancel until digits of psi() are missing.
+template <std::same_as<double> Real>
+constexpr bool is_near(Real a, Real x) {
+  return a > 0 && a <= 32 && x > 0 && x <= (a < 12 ? a + 8 : 20);
+}
+/// The same to 1e-7 of it, for results of at most f32: as many terms as a and x need, known beforehand, whose sum and
+/// its derivative are each one fraction. A term takes no division, of which a card does one in the time of 20 sums.
+template <std::same_as<double> Real>
+constexpr Real near_gamma_slope(Real a, Real x) {
+  if (!is_near(a, x)) return gamma_slope(a, x);
+  // psi(a + 1) - log(n) by the recurrence up to n of 8 and more.
+  Real n = a + 1, over = 0, under = 1;
+  for (; n < 8; n += 1) over = over * n + under, under *= n;
+  const Real both = 1 / (n * under), inverse = both * under, r = inverse * inverse;
+  const Real slope = std::log(x * inverse) + 0.5 * inverse +
+                     r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132))))) +
+                     over * both * n;
+  // S = 1 + x / (a + 1) (1 + x / (a + 2) (1 + ..)) = top / bottom, whose derivative for a is that of each term: - term
+  // * (1 / (a + 1) + .. + 1 / (a + i)).
+  const int terms = 9 + static_cast<int>(x * (3.5 - 0.15 * (a < 8 ? a : 8)));
+  Real top = 1, bottom = 1, top_a = 0, bottom_a = 0, c = a + terms;
+  for (int i = 0; i < terms; ++i, c -= 1) {
+    bottom_a = bottom_a * c + bottom;
+    bottom *= c;
+    top_a = top_a * x + bottom_a;
+    top = top * x + bottom;
+  }
+  const Real share = 1 / (bottom * a);
+  return -(slope * top + top_a - top * bottom_a * (share * a)) * share * x;
 }
 
 /// Sums of geometric waiting times where few successes are expected; else BTRS of Hoermann, "The generation of binomial

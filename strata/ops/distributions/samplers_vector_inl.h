@@ -55,8 +55,10 @@ static void draw_apart(uint64_t seed, uint64_t counter, uint64_t step, int64_t b
 #if STRATA_VEC_LEVEL >= 1
 // sampler::gamma_slope() of lanes, which go on together until the last has its sum.
 STRATA_INLINE VD gamma_slopes(VD a, VD x) {
-  const auto easy = (a > 1e-8) & (a <= 1000.0) & (x > 1e-300) & (x < 1e4);
-  const VD p = easy ? a : set1(1.0), v = easy ? x : set1(1.0);
+  const auto fits = (a > 1e-8) & (a <= 1000.0) & (x > 1e-300) & (x < 1e4);
+  const VD of_a = fits ? a : set1(1.0), of_x = fits ? x : set1(1.0);
+  const auto easy = fits & (of_x - of_a - of_a * (log_of(of_x) - log_of(of_a)) <= 15.9);  // not sampler::is_far()
+  const VD p = easy ? of_a : set1(1.0), v = easy ? of_x : set1(1.0);
   VD n = p + 1.0, shift = VD{};
   for (int k = 0; k < 9; ++k) {
     const auto up = n < 10.0;
@@ -64,7 +66,9 @@ STRATA_INLINE VD gamma_slopes(VD a, VD x) {
     n = up ? n + 1.0 : n;
   }
   const VD inverse = 1.0 / n, r = inverse * inverse;
-  const VD series = r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r / 240.0)));
+  const VD series =
+      r * (1.0 / 12 -
+           r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132 - r * (691.0 / 32760 - r / 12.0))))));
   const VD psi = log_of(n) - 0.5 * inverse - series - shift;
   VD term = set1(1.0), slope = log_of(v) - psi, sum = slope, at = p;
   VL going = ~VL{};  // lanes that are done keep their sum: no result depends on its neighbours

@@ -21,7 +21,7 @@ void embedding_backward_cuda(Tensor& gw, const Tensor& gy, const Tensor& indices
   const Tensor g = gy.contiguous();
   const int64_t skip = !padding ? -1 : *padding < 0 ? *padding + rows : *padding;
   cuda::add_rows(gy.dtype(), gw.raw_data(), {1, rows, gy.shape().back()}, cuda::sort_index(indices.contiguous(), rows),
-                 g.raw_data(), 1, skip);
+                 g.raw_data(), 1, {skip, true});
 }
 
 }  // namespace strata

@@ -125,13 +125,13 @@ __global__ void __launch_bounds__(kThreads) share_kernel(BagCall c, C* share) {
 }
 
 // For sorted positions: their bags instead of the positions, and what they count.
-template <class T>
+template <class T, class K>
 __global__ void __launch_bounds__(kThreads)
-    places_kernel(BagCall c, const compute_t<T>* share, int64_t* order, compute_t<T>* factor) {
+    places_kernel(BagCall c, const compute_t<T>* share, K* order, compute_t<T>* factor) {
   using C = compute_t<T>;
   const int64_t s = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (s >= c.n) return;
-  const int64_t i = order[s];
+  const auto i = static_cast<int64_t>(order[s]);
   int64_t low = 0, high = c.bags;  // the last bag that begins at i or before
   while (low < high) {
     const int64_t middle = (low + high) / 2;
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   const bool inside = low < c.bags && c.offsets[low] <= i;
-  order[s] = inside ? low : 0;
+  order[s] = static_cast<K>(inside ? low : 0);
   factor[s] =
       !inside ? C(0) : (share ? share[low] : C(1)) * (c.scale ? C(widen(static_cast<const T*>(c.scale)[i])) : C(1));
 }
@@ -198,9 +198,12 @@ void bag_backward_cuda(const BagCall& c, const Tensor& indices) {
                  factor = empty({Shape{c.n}, dtype_of<C>, device, std::nullopt});
     C* each = c.mean ? static_cast<C*>(share.raw_data()) : nullptr;
     if (c.mean) share_kernel<C><<<blocks_for(c.bags, kThreads / kWarp), kThreads, 0, stream()>>>(c, each);
-    places_kernel<T><<<blocks_for(c.n, kThreads), kThreads, 0, stream()>>>(
-        c, each, static_cast<int64_t*>(sorted.order.raw_data()), static_cast<C*>(factor.raw_data()));
-    add_scaled_rows(c.dtype, c.grad_weight, {1, c.rows, c.width}, sorted, c.grad_y, factor, c.padding);
+    const auto place = [&]<class K>() {
+      places_kernel<T><<<blocks_for(c.n, kThreads), kThreads, 0, stream()>>>(
+          c, each, static_cast<K*>(sorted.order.raw_data()), static_cast<C*>(factor.raw_data()));
+    };
+    sorted.order.dtype() == DType::i32 ? place.template operator()<uint32_t>() : place.template operator()<int64_t>();
+    add_scaled_rows(c.dtype, c.grad_weight, {1, c.rows, c.width}, sorted, c.grad_y, factor, {c.padding, true});
   });
 }
 

@@ -150,7 +150,7 @@ Tensor count(const Tensor& x, const Tensor& weights, int64_t minlength, DType ty
     }
     fill_elements(y, 0);
     const cuda::SortedIndex sorted = cuda::sort_index(places, bins);
-    cuda::add_rows(type, y.raw_data(), {1, bins, 1}, sorted, amounts.raw_data(), 1);
+    cuda::add_rows(type, y.raw_data(), {1, bins, 1}, sorted, amounts.raw_data(), 1, {-1, true});
     return y;
   }
   constexpr size_t kWord = sizeof(uint32_t);

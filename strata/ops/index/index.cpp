@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "strata/core/op.h"
+#include "strata/core/placement.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -310,8 +311,13 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&)> index_select_op{{
         },
     .kernels = {.cpu = take_rows<index_select_cpu>, .cuda = STRATA_CUDA_KERNEL(take_rows<index_select_cuda>)},
     .saves = "index",
-    .backward = [](Backward& b, const Tensor& x, int64_t dim,
-                   const Tensor& index) { b.set(0, index_add(zeros_as(b.gy(), x.shape()), dim, index, b.gy())); },
+    .backward =
+        [](Backward& b, const Tensor& x, int64_t dim, const Tensor& index) {
+          Tensor g = zeros_as(b.gy(), x.shape());
+          // In place, so that the zeros are not copied first; where a sharded gradient's parts lie is for the other
+          // form.
+          b.set(0, is_placed(b.gy()) ? index_add(g, dim, index, b.gy()) : index_add_(g, dim, index, b.gy()));
+        },
     .dtypes = kAllTypes,
     .cost =
         [](const Tensor& x, int64_t dim, const Tensor& index) {

@@ -108,14 +108,14 @@ Tensor rows_named(const Tensor& x, const TensorList& indices, const IndexPlan& p
   return rows;
 }
 
-// An index by rows, and whether its negative elements count from the end: kernels that take them (`counts`) need no
-// pass before.
+// An index by rows, and whether its negative elements count from the end: kernels take them, so that one of i64 needs
+// no pass before.
 struct RowIndex {
   Tensor rows;
   bool from_end;
 };
-RowIndex row_index(const Tensor& x, const TensorList& indices, const IndexPlan& plan, bool counts) {
-  if (plan.indexed.size() == 1 && counts) {
+RowIndex row_index(const Tensor& x, const TensorList& indices, const IndexPlan& plan) {
+  if (plan.indexed.size() == 1) {
     const Tensor& index = indices[static_cast<size_t>(plan.indexed[0])];
     if (index.dtype() == DType::i64) return {contiguous(index), true};
   }
@@ -155,7 +155,7 @@ void add_at_rows(DType t, void* to, const void* from, const RowShape& shape, con
   const Device device = index.rows.device();
   if (to != from && bytes > 0) cuda::copy_bytes(to, device, from, device, bytes);
   if (n == 0 || source.numel() == 0) return;
-  const cuda::SortedIndex sorted = cuda::sort_index(index.rows, shape.rows);
+  const cuda::SortedIndex sorted = cuda::sort_index(index.rows, shape.rows, index.from_end);
   cuda::add_rows(t, to, shape, sorted, source.raw_data(), alpha);
 }
 
@@ -166,6 +166,16 @@ void write_rows(Tensor& y, const Tensor& x, const Layout& l, const RowIndex& ind
     if (add) return add_at_rows(y.dtype(), to, was, l.shape, index, from, alpha);
     put_last_cuda(y.dtype(), to, was, l.shape, index.rows, from.raw_data(), index.from_end);
   });
+}
+
+// Whether slices are better added up as rows, by a sorted index, than along lines: rows are as wide as a sector and all
+// lies row by row. In microseconds, some ten launches, and what moves.
+bool adds_rows(const Tensor& y, const Tensor& x, int64_t dim, const Tensor& spread, const Tensor& value) {
+  int64_t bytes = size_of(y.dtype());
+  for (int64_t d = dim + 1; d < y.dim(); ++d) bytes *= y.shape()[d];
+  if (bytes < 64 || !y.is_contiguous() || !x.is_contiguous() || !value.is_contiguous()) return false;
+  const int64_t moved = value.nbytes() + (y.same_as(x) ? 2 : 4) * y.nbytes();
+  return 40 + static_cast<double>(moved) / 3e6 < time_along_lines(y, dim, spread);
 }
 
 // The same of an index for slices along dim, where lines along it are the fast way.
@@ -181,6 +191,7 @@ bool writes_lines(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, 
       return true;
     }
     if (!joins_lines(y, dim, spread, adds_floats_or_words(y.dtype()))) return false;
+    if (spread.numel() > 0 && adds_rows(y, x, dim, spread, value)) return false;
     join_lines_cuda(y, x, dim, spread, value, {Join::sum, true, from_end, alpha});
   } else {
     if (!puts_lines(y, dim, spread)) return false;
@@ -202,7 +213,7 @@ void index_add_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index
 }
 void index_cuda(Tensor& y, const Tensor& x, const TensorList& indices) {
   const IndexPlan plan = plan_index(x, indices, "index");
-  read_rows(y, x, layout_of(x, plan.pre, plan.indexed, plan.post), row_index(x, indices, plan, true));
+  read_rows(y, x, layout_of(x, plan.pre, plan.indexed, plan.post), row_index(x, indices, plan));
 }
 void take_cuda(Tensor& y, const Tensor& x, const Tensor& index) {
   const Tensor from = contiguous(x);
@@ -216,9 +227,7 @@ void index_put_cuda(Tensor& y, const Tensor& x, const TensorList& indices, const
     if (writes_lines(y, x, dim, index, value, accumulate, 1, true)) return;
   }
   const Layout l = layout_of(x, plan.pre, plan.indexed, plan.post);
-  const int64_t n = plan.broadcast.product();
-  const bool counts = accumulate ? adds_any_order(x.dtype(), l.shape, n) : numbers_rows(l.shape.rows, n);
-  write_rows(y, x, l, row_index(x, indices, plan, counts), value, accumulate, 1);
+  write_rows(y, x, l, row_index(x, indices, plan), value, accumulate, 1);
 }
 
 // ---- an index for each element ----
@@ -232,16 +241,29 @@ Tensor lines_of(const Tensor& x, int64_t dim, const Tensor& index) {
   return alias(x, index.shape(), strides, x.storage_offset());
 }
 
-template <class B>
+// Each thread has E elements on their way together.
+template <class B, int E>
 __global__ void __launch_bounds__(kThreads) gather_kernel(Walk<3> w, B* y, const B* x, const int64_t* index,
                                                           int64_t size, int64_t stride, cuda::RangeCheck in_range) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= w.numel) return;
-  int64_t at[3];
-  w.offsets(static_cast<uint32_t>(i), 1, at);
-  const int64_t k = index[at[2]];
-  y[at[0]] = cuda::is_in_range(k, size) ? x[at[1] + k * stride] : B{};
-  in_range(k, size);
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * E) + threadIdx.x;
+  int64_t at[E][3], k[E];
+#pragma unroll
+  for (int u = 0; u < E; ++u) {
+    k[u] = cuda::kNoRow;
+    if (first + u * kThreads >= w.numel) continue;
+    w.offsets(static_cast<uint32_t>(first + u * kThreads), 1, at[u]);
+    k[u] = index[at[u][2]];
+  }
+  B v[E] = {};
+#pragma unroll
+  for (int u = 0; u < E; ++u)
+    if (cuda::is_in_range(k[u], size)) v[u] = x[at[u][1] + k[u] * stride];
+#pragma unroll
+  for (int u = 0; u < E; ++u) {
+    if (first + u * kThreads >= w.numel) continue;
+    y[at[u][0]] = v[u];
+    in_range(k[u], size);
+  }
 }
 
 // target[e] = the place that element e of the index names.
@@ -300,9 +322,13 @@ void gather_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
   const auto w = cuda::make_walk<3>(std::array<const Tensor*, 3>{&y, &lines, &wide}, "gather");
   dispatch_bytes(x.dtype(), [&]<class B>() {
     cuda::for_parts(w, 1, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
-      gather_kernel<B><<<cuda::blocks_for(part.numel, kThreads), kThreads, 0, cuda::stream()>>>(
-          part, static_cast<B*>(y.raw_data()) + at[0], static_cast<const B*>(lines.raw_data()) + at[1],
-          static_cast<const int64_t*>(wide.raw_data()) + at[2], size, stride, cuda::range_check());
+      const auto launch = [&]<int E>() {
+        gather_kernel<B, E><<<cuda::blocks_for(part.numel, kThreads * E), kThreads, 0, cuda::stream()>>>(
+            part, static_cast<B*>(y.raw_data()) + at[0], static_cast<const B*>(lines.raw_data()) + at[1],
+            static_cast<const int64_t*>(wide.raw_data()) + at[2], size, stride, cuda::range_check());
+      };
+      // Of few elements each has a thread: more of these wait for memory at a time.
+      part.numel < 1 << 20 ? launch.template operator()<1>() : launch.template operator()<4>();
     });
   });
 }

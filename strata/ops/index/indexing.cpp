@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "strata/core/op.h"
+#include "strata/core/placement.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/index/index.h"
@@ -69,7 +70,10 @@ const Op<Tensor(const Tensor&, const TensorList&)> index_op{{
     .saves = "indices",
     .backward =
         [](Backward& b, const Tensor& x, const TensorList& indices) {
-          b.set(0, index_put(zeros_as(b.gy(), x.shape()), indices, b.gy(), true));
+          Tensor g = zeros_as(b.gy(), x.shape());
+          // In place, so that the zeros are not copied first; where a sharded gradient's parts lie is for the other
+          // form.
+          b.set(0, is_placed(b.gy()) ? index_put(g, indices, b.gy(), true) : index_put_(g, indices, b.gy(), true));
         },
     .dtypes = kAllTypes,
     .cost =
@@ -242,6 +246,10 @@ Tensor index_put(const Tensor& x, const TensorList& indices, const Tensor& value
   return index_put_op(x, indices, fit_value(value, x, plan_index(x, indices, "index_put").shape), accumulate);
 }
 
+Tensor& index_put_(Tensor& x, const TensorList& indices, const Tensor& value, bool accumulate) {
+  return index_put_op.inplace(x, indices, fit_value(value, x, plan_index(x, indices, "index_put_").shape), accumulate);
+}
+
 Tensor Tensor::index(const std::vector<TensorIndex>& indices) const {
   TensorList tensors;
   const Tensor v = basic_index(*this, indices, tensors, "index");
@@ -258,7 +266,7 @@ Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Tensor
   Tensor v = basic_index(*this, indices, tensors, "index_put_");
   bring_beside(v, tensors);
   if (!tensors.empty()) {
-    index_put_op.inplace(v, tensors, fit_value(value, v, plan_index(v, tensors, "index_put_").shape), accumulate);
+    strata::index_put_(v, tensors, value, accumulate);
   } else if (accumulate) {
     v.add_(without_leading_ones(value, static_cast<int>(v.dim())));
   } else {

@@ -50,5 +50,6 @@ struct TensorIndex {
 Tensor index(const Tensor& x, const TensorList& indices);
 /// x with those elements replaced by (or, accumulating, increased by) `value`, which broadcasts to them.
 Tensor index_put(const Tensor& x, const TensorList& indices, const Tensor& value, bool accumulate = false);
+Tensor& index_put_(Tensor& x, const TensorList& indices, const Tensor& value, bool accumulate = false);
 
 }  // namespace strata

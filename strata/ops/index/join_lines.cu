@@ -93,6 +93,28 @@ __device__ __forceinline__ void each_place(int tile, int held, int64_t step, F&&
   }
 }
 
+// take(place in the tile, line, read(place, line)) for the same places: a thread's next reads are on their way
+// together. One after the other, a block's few threads would take longer over a tile than over the elements that are
+// sent.
+constexpr int kReads = 8;
+template <class T, class Read, class Take>
+__device__ __forceinline__ void read_places(int tile, int held, int64_t step, Read&& read, Take&& take) {
+  for (int first = static_cast<int>(threadIdx.x); first < tile * kLines; first += kThreads * kReads) {
+    T v[kReads] = {};
+    int p[kReads], line[kReads];
+#pragma unroll
+    for (int u = 0; u < kReads; ++u) {
+      const int i = first + u * kThreads;
+      p[u] = step == 1 ? i % tile : i / kLines, line[u] = step == 1 ? i / tile : i % kLines;
+      if (i >= tile * kLines) line[u] = kLines;
+      if (line[u] < held) v[u] = read(p[u], line[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < kReads; ++u)
+      if (line[u] < held) take(p[u], line[u], v[u]);
+  }
+}
+
 // Moves those of a warp's `count` elements that name a place to the front, in their order; returns how many they are.
 template <class C>
 __device__ __forceinline__ int kept_of(int32_t* place, C* value, int count) {
@@ -164,10 +186,12 @@ __global__ void __launch_bounds__(kThreads)
     }
   };
   load(0);
-  each_place(tile, held, a.step_x, [&](int p, int line) {
-    total[line * pitch + p] = static_cast<C>(cuda::widen(x[base[1][line] + (begin + p) * a.step_x]));
-    if constexpr (kCounted) count[line * pitch + p] = include_self ? 1 : 0;
-  });
+  read_places<T>(
+      tile, held, a.step_x, [&](int p, int line) { return x[base[1][line] + (begin + p) * a.step_x]; },
+      [&](int p, int line, T v) {
+        total[line * pitch + p] = static_cast<C>(cuda::widen(v));
+        if constexpr (kCounted) count[line * pitch + p] = include_self ? 1 : 0;
+      });
   for (int64_t from = 0; from < a.m; from += kStretch) {
     __syncthreads();  // totals are there; the stretch before is done with
 #pragma unroll
@@ -230,11 +254,13 @@ __global__ void __launch_bounds__(kThreads) put_kernel(Walk<4> lines, B* y, cons
     if (blockIdx.y == 0 && !cuda::is_in_range(k, a.n)) in_range.tell(given, a.n);
   }
   __syncthreads();
-  each_place(tile, held, a.step_y, [&](int p, int line) {
-    const int e = last[line * pitch + p];
-    y[base[0][line] + (begin + p) * a.step_y] =
-        e < 0 ? x[base[1][line] + (begin + p) * a.step_x] : src[base[3][line] + e * a.step_src];
-  });
+  read_places<B>(
+      tile, held, a.step_y,
+      [&](int p, int line) {
+        const int e = last[line * pitch + p];
+        return e < 0 ? x[base[1][line] + (begin + p) * a.step_x] : src[base[3][line] + e * a.step_src];
+      },
+      [&](int p, int line, B v) { y[base[0][line] + (begin + p) * a.step_y] = v; });
 }
 
 // y = x in places that no line of the index has, else nothing; what x is then.
@@ -305,7 +331,19 @@ Tiling tiling_of(int64_t n, int64_t m, int64_t lines, bool counted) {
   return one.steps + one.reading < two.steps + two.reading ? one : two;
 }
 
+// Of `steps` microseconds along the lines, with what is read and written.
+double time_of(const Tiling& t, const Tensor& y, double steps) {
+  return steps + t.reading + static_cast<double>(y.nbytes()) / 2e6;
+}
+
 }  // namespace
+
+double time_along_lines(const Tensor& y, int64_t dim, const Tensor& index) {
+  const int64_t n = y.shape()[dim], m = index.shape()[dim];
+  Tiling t;
+  dispatch_all(y.dtype(), "scatter_add", [&]<class T>() { t = tiling_of<T>(n, m, index.numel() / m, false); });
+  return time_of(t, y, t.steps);
+}
 
 bool joins_lines(const Tensor& y, int64_t dim, const Tensor& index, bool any_order) {
   const int64_t n = y.shape()[dim], m = index.shape()[dim];
@@ -318,8 +356,7 @@ bool joins_lines(const Tensor& y, int64_t dim, const Tensor& index, bool any_ord
   // times; in any order it is four launches, with two atomics an element.
   const double elements = static_cast<double>(index.numel());
   const double steps = any_order ? t.steps : (3 + 0.004 * static_cast<double>(m)) * t.rounds;
-  const double walked = steps + t.reading + static_cast<double>(y.nbytes()) / 2e6;
-  return walked <= (any_order ? 15 + elements * 4e-5 : 50 + elements * 128 / 3e6);
+  return time_of(t, y, steps) <= (any_order ? 15 + elements * 4e-5 : 50 + elements * 128 / 3e6);
 }
 
 void join_lines_cuda(Tensor& y, const Tensor& given, int64_t dim, const Tensor& index, const Tensor& sent,

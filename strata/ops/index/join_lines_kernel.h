@@ -19,6 +19,8 @@ void join_lines_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& inde
 /// Whether that is the fast way for these shapes; else places are better sorted, or numbers of any order added up
 /// (`any_order`): lines are few, or long.
 bool joins_lines(const Tensor& y, int64_t dim, const Tensor& index, bool any_order = false);
+/// Microseconds that sums there should take; the index names something.
+double time_along_lines(const Tensor& y, int64_t dim, const Tensor& index);
 
 /// y = x with src at the places that index names along dim; of several sent to one place the last counts. The rest as
 /// above.

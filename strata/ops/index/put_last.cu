@@ -59,7 +59,7 @@ void put_last_cuda(DType t, void* y, const void* x, const cuda::RowShape& shape,
   if (y != x && !merges && all > 0)
     cuda::copy_bytes(y, index.device(), x, index.device(), static_cast<size_t>(all * size_of(t)));
   if (total == 0) return;
-  if (sorts) return cuda::put_rows(t, y, shape, cuda::sort_index(index, shape.rows), source);
+  if (sorts) return cuda::put_rows(t, y, shape, cuda::sort_index(index, shape.rows, from_end), source);
   const Tensor last = empty({{std::max<int64_t>(1, shape.rows)}, DType::i32, index.device(), std::nullopt});
   auto* const numbers = static_cast<int*>(last.raw_data());
   const auto* const places = static_cast<const int64_t*>(index.raw_data());

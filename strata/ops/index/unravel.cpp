@@ -28,7 +28,7 @@ const Op<TensorList(const Tensor&, const Dims&)> unravel_index_op{{
           Tensor rest = size_of(indices.dtype()) < 4 ? indices.to(DType::i64) : indices;
           for (int64_t d = shape.size() - 1; d > 0; --d) {  // one division for both
             const Tensor quotient = floor_divide(rest, Scalar(shape[d]));
-            found.push_back(rest - quotient * Scalar(shape[d]));
+            found.push_back(sub(rest, quotient, Scalar(shape[d])));
             rest = quotient;
           }
           if (!shape.empty()) found.push_back(remainder(rest, Scalar(shape[0])));

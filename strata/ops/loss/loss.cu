@@ -3,6 +3,7 @@
 
 #include "strata/cuda/current.h"
 #include "strata/cuda/elementwise.cuh"
+#include "strata/cuda/launch.h"
 #include "strata/cuda/range.cuh"
 #include "strata/cuda/row_loops.cuh"
 #include "strata/cuda/tile/copy.cuh"
@@ -469,6 +470,8 @@ void scale_cuda(const Tensor& y, const Tensor& x, const Tensor& factor) {
 }
 
 void scale_in_place_cuda(const Tensor& y, const Tensor& factor) {
+  // A gradient's rule calls it, not an op's call, which would make the card current.
+  const cuda::LaunchScope scope("linear_cross_entropy", y.device());
   constexpr int64_t kBlocks = 8;  // of a multiprocessor: few, as mostly there is nothing to do
   dispatch_floats(y.dtype(), "scaled", [&]<class T>() {
     const int64_t blocks = std::min<int64_t>(blocks_for(y.numel(), int64_t{kThreads} * kVec<T>),
@@ -478,6 +481,8 @@ void scale_in_place_cuda(const Tensor& y, const Tensor& factor) {
           static_cast<T*>(y.raw_data()), y.numel(), aligned16(y.raw_data()),
           static_cast<const compute_t<T>*>(factor.raw_data()));
   });
+  if (const char* failure = scope.failure())
+    throw DeviceError("linear_cross_entropy", cat("a kernel failed on ", y.device(), ": ", failure));
 }
 
 }  // namespace strata

@@ -11,6 +11,7 @@
 #include "strata/core/dispatch.h"
 #include "strata/core/op.h"
 #include "strata/core/parallel.h"
+#include "strata/core/placement.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -377,9 +378,10 @@ const Op<Tensor(const Tensor&, const Tensor&)> take_op{{
         [](Backward& b, const Tensor& x, const Tensor& index) {
           const DeviceScope there(b.gy().device());
           const int64_t n = index.numel();
-          b.set(0, index_put(zeros({x.numel()}, x.dtype()), {checked(reshape(index, {n}), x.numel(), 0, "take")},
-                             reshape(b.gy(), {n}), true)
-                       .reshape(x.shape()));
+          const TensorList at = {checked(reshape(index, {n}), x.numel(), 0, "take")};
+          const Tensor gy = reshape(b.gy(), {n});
+          Tensor g = zeros({x.numel()}, x.dtype());
+          b.set(0, (is_placed(gy) ? index_put(g, at, gy, true) : index_put_(g, at, gy, true)).reshape(x.shape()));
         },
     .dtypes = kAllTypes,
     .cost =

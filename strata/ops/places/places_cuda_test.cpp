@@ -61,6 +61,10 @@ TEST_F(PlacesCuda, ReadsOneByOne) {
   expect_same(take(on(x), on(index)), take(x, index));
   const Tensor wide = x.t().contiguous(), columns = randint(0, 1000, {2870});
   expect_same(index_select(on(wide), 1, on(columns)), index_select(wide, 1, columns));
+  // So many that a thread has several.
+  const Tensor table = randn({300, 1101}), names = randint(0, 300, {1001, 1101});
+  expect_same(gather(on(table), 0, on(names)), gather(table, 0, names));
+  expect_same(gather(on(table.t()), 1, on(names.t())), gather(table.t(), 1, names.t()));
 }
 
 TEST_F(PlacesCuda, ManyOfOnePlace) {

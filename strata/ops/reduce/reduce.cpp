@@ -289,13 +289,16 @@ const NormOp norm_op{{
           }
           const Tensor g = spread(b.gy(), x, dims, keepdim);
           if (p == 1) return b.set(0, g * sign(x));
-          const Tensor y = spread(b.y(), x, dims, keepdim);
           if (std::isinf(p)) {
-            const Tensor hit = eq(abs(x), y).to(x.dtype());
+            const Tensor hit = eq(abs(x), spread(b.y(), x, dims, keepdim)).to(x.dtype());
             return b.set(0, g * sign(x) * hit / sum(hit, dims, true));
           }
-          const Tensor slope = p == 2 ? x / y : sign(x) * pow(abs(x) / y, p - 1);
-          b.set(0, g * where(logical_or(y == 0, x == 0), 0, slope));
+          // 0 where the norm is, and where x is: as few functions of all elements as that takes.
+          const Tensor size = where(b.y() == 0, Scalar(INFINITY), b.y());
+          const Tensor share = x / spread(size, x, dims, keepdim);
+          if (p == 2) return b.set(0, g * share);
+          const Tensor slope = copysign(pow(abs(share), p - 1), share);
+          b.set(0, g * (p > 1 ? slope : where(share == 0, 0, slope)));
         },
     .autocast = Autocast::full,
     .cost = [](const Tensor& x, double, const Dims&, bool) { return reduce_cost(x, 2); },
@@ -305,6 +308,8 @@ const NormOp norm_op{{
           s.add(s.tensor({3, 5}), 1.0, Dims{1}).not_differentiable();
           s.add(s.off_grid({3, 5}), 1.0, Dims{0});
           s.add(s.off_grid({3, 5}), 3.0, Dims{1}, true);
+          s.add(s.off_grid({3, 5}), 1.5, Dims{1});
+          s.add(s.off_grid({3, 5}), 0.5, Dims{0});
           s.add(s.distinct({3, 5}), HUGE_VAL, Dims{0});
           s.add(s.distinct({3, 5}) + 3, -HUGE_VAL, Dims{1});
           s.add(s.off_grid({3, 5}), 0.0);

@@ -121,6 +121,17 @@ TEST(Norms, ZeroVectorsHaveZeroGradients) {
   EXPECT_EQ(s.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
 }
 
+TEST(Norms, ZerosHaveZeroGradientsOfAnyPower) {
+  for (const double p : {-2.0, 0.5, 1.5, 2.0, 3.0})
+    for (const DType type : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(cat(p, " ", type));
+      Tensor x = from_span<float>(std::vector<float>{0, 0, 0, -2}, {2, 2}).to(type).set_requires_grad();
+      norm(x, p, {1}).backward(ones({2}, type));
+      // A norm of a negative power is 0 where an element is.
+      EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 0, 0, p < 0 ? 0.0F : -1.0F}));
+    }
+}
+
 TEST(Scan, OfNoElementsTakesNoTime) {
   const Tensor none = zeros({2, int64_t{1} << 40, 0, 2});
   for (const Device device : {Device::cpu(), Device::cuda()}) {

@@ -44,10 +44,29 @@ Tensor repeat_composed(const Tensor& x, const Dims& repeats) {
                     " dimensions");
   Shape shape = x.shape();
   while (shape.size() < repeats.size()) shape.insert(0, 1);
+  for (const int64_t n : repeats) check<ShapeError>(n >= 0, "repeat", "repeats must not be negative, got ", repeats);
+  // All at once where so many dimensions do: a repeated dimension of n is [1, n], spread to [times, n], and others that
+  // are neighbours are one. The result is then written once, and its gradient read once.
+  std::vector<int64_t> from, spread;
+  bool plain = false;  // the last of them may grow
+  Shape result = shape;
+  int64_t total = 1;
+  for (int d = 0; d < shape.size(); ++d) {
+    result[d] = times(shape[d], repeats[d], "repeat");
+    total = times(total, std::max<int64_t>(result[d], 1), "repeat");
+    if (repeats[d] != 1) from.push_back(1), spread.push_back(repeats[d]), plain = false;
+    if (shape[d] == 1) continue;
+    if (plain)
+      from.back() *= shape[d], spread.back() = from.back();
+    else
+      from.push_back(shape[d]), spread.push_back(shape[d]), plain = true;
+  }
   Tensor y = reshape(x, shape);
-  for (int d = repeats.size() - 1; d >= 0; --d) {
-    check<ShapeError>(repeats[d] >= 0, "repeat", "repeats must not be negative, got ", repeats);
-    if (repeats[d] != 1) y = repeat_dim(y, d, repeats[d]);
+  if (from.size() <= static_cast<size_t>(kMaxDims)) {
+    if (result != shape) y = reshape(expand(reshape(y, Shape(from)), Shape(spread)), result);
+  } else {
+    for (int d = repeats.size() - 1; d >= 0; --d)
+      if (repeats[d] != 1) y = repeat_dim(y, d, repeats[d]);
   }
   return y.same_as(x) ? clone(x) : y;
 }

@@ -62,6 +62,34 @@ TEST(Shape, RepeatsLikeNumPy) {
   EXPECT_THROW(repeat_interleave(x, arange(3), 0), ShapeError);
 }
 
+// Of dimensions that fit beside their repetitions and of more, repeated, single, empty, and left alone.
+TEST(Shape, RepeatsAreThoseOfEachDimension) {
+  const auto by_dimensions = [](const Tensor& x, const Dims& repeats) {
+    Tensor y = x;
+    for (int d = 0; d < repeats.size(); ++d)
+      y = repeats[d] == 0 ? y.narrow(d, 0, 0) : cat(TensorList(static_cast<size_t>(repeats[d]), y), d);
+    return y;
+  };
+  const std::vector<std::pair<Shape, Dims>> cases = {{{2, 3, 4}, {1, 2, 1}},
+                                                     {{2, 3, 4}, {3, 1, 2}},
+                                                     {{2, 1, 4}, {2, 3, 1}},
+                                                     {{1, 5}, {4, 1}},
+                                                     {{2, 0, 3}, {2, 2, 2}},
+                                                     {{2, 3}, {2, 0}},
+                                                     {{2, 1, 2, 3, 2}, {2, 3, 2, 1, 2}},
+                                                     {{2, 3, 2, 2, 2}, {2, 2, 2, 2, 2}}};
+  for (const auto& [shape, repeats] : cases) {
+    SCOPED_TRACE(strata::cat(shape, " times ", repeats));
+    const Tensor x = arange(shape.product()).view(shape);
+    const Tensor got = repeat(x, repeats), want = by_dimensions(x, repeats);
+    EXPECT_EQ(got.shape(), want.shape());
+    EXPECT_EQ(got.to_vector<int64_t>(), want.to_vector<int64_t>());
+    const Tensor back = repeat(x.transpose(0, 1), repeats);
+    EXPECT_EQ(back.to_vector<int64_t>(), by_dimensions(x.transpose(0, 1), repeats).to_vector<int64_t>());
+  }
+  EXPECT_THROW(repeat(zeros({2}), {int64_t{1} << 61}), ShapeError);
+}
+
 TEST(Shape, PadsInEveryMode) {
   const Tensor x = arange(3);
   EXPECT_EQ(pad(x, {2, 2}, "reflect").to_vector<int64_t>(), Ints({2, 1, 0, 1, 2, 1, 0}));

@@ -242,7 +242,7 @@ void sort_longest_rows(const Sorting<B>& s, int64_t count, const Tensor& x) {
   for (int64_t row = 0; row < count; ++row) {
     wide_keys_kernel<B><<<cuda::blocks_for(s.length, kThreads), kThreads, 0, cuda::stream()>>>(
         s, row, static_cast<uint64_t*>(keys.raw_data()));
-    const cuda::SortedIndex sorted = cuda::sort_index(keys, kBits < 63 ? int64_t{1} << kBits : cuda::kAnyValue);
+    const cuda::SortedIndex sorted = cuda::sort_keys(keys, kBits);
     wide_results_kernel<B><<<cuda::blocks_for(s.take, kThreads), kThreads, 0, cuda::stream()>>>(
         s, row, static_cast<const int64_t*>(sorted.order.raw_data()));
   }

@@ -262,7 +262,7 @@ Found by_sorted_index(const Wanted& w) {
   keys_kernel<B, uint64_t, int64_t><<<cuda::blocks_for(x.numel(), kThreads), kThreads, 0, cuda::stream()>>>(
       static_cast<const B*>(x.raw_data()), x.numel(), order_of(x.dtype()), 0, static_cast<uint64_t*>(keys.raw_data()),
       nullptr);
-  const cuda::SortedIndex sorted = cuda::sort_index(keys, kBits < 63 ? int64_t{1} << kBits : cuda::kAnyValue);
+  const cuda::SortedIndex sorted = cuda::sort_keys(keys, kBits);
   return runs<B, uint64_t, int64_t>(w, static_cast<const uint64_t*>(sorted.keys.raw_data()),
                                     static_cast<const int64_t*>(sorted.order.raw_data()));
 }

@@ -305,11 +305,12 @@ const UnaryOp log_ndtr_op{special<Map::log_ndtr>({
     .saves = "x",
     .backward =
         [](Backward& b, const Tensor& x) {
-          // The density over the share below; erfcx for the left tail, where both underflow.
-          const Tensor left = x < 1;
-          const Tensor low = where(left, x, 0), high = where(left, 1, x);
-          const Tensor tail = (2 / kSqrtTwoPi) / erfcx(low * -kSqrtHalf);
-          b.set(0, b.gy() * where(left, tail, exp(square(high) * -0.5) / ndtr(high) / kSqrtTwoPi));
+          // The density over the share below is 2 / sqrt(2 pi) over erfcx(-x / sqrt(2)), which neither underflows on
+          // the left nor loses digits on the right; where it overflows, the slope is 0.
+          const Tensor wide = is_reduced_floating(x.dtype()) ? x.to(DType::f32) : x;
+          const Tensor none = wide > (wide.dtype() == DType::f64 ? 37.5 : 13.0);
+          const Tensor scaled = erfcx(where(none, 0, wide) * -kSqrtHalf);
+          b.set(0, where(none, 0, b.gy().to(wide.dtype()) / scaled * (2 / kSqrtTwoPi)).to(x.dtype()));
         },
     .samples =
         [](Samples& s) {

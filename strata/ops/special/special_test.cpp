@@ -465,6 +465,23 @@ TEST(SpecialGradients, SecondOnesOfInverses) {
   EXPECT_NEAR(grad({of_p}, {p})[0].item(), at(ndtri, 0.9) * of_p.item() * of_p.item(), 1e-11);
 }
 
+TEST(Special, SlopesOfLogNdtrFarOut) {
+  for (const DType type : {DType::f64, DType::f32, DType::f16})
+    for (const double v : {-300.0, -30.0, -4.0, -0.5, 0.0, 0.75, 1.5, 4.5, 8.0, 12.5, 13.5, 30.0}) {
+      SCOPED_TRACE(cat(type, " ", v));
+      Tensor x = full({1}, v, type).set_requires_grad();
+      log_ndtr(x).sum().backward();
+      // Of the left tail the quotient of two numbers that underflow: x's next terms by hand.
+      const long double at = v, below = std::erfc(-at / std::sqrt(2.0L)) / 2;
+      const long double want = v < -100 ? -at - 1 / at + 2 / (at * at * at)
+                                        : std::exp(-at * at / 2) / std::sqrt(2 * std::acos(-1.0L)) / below;
+      const double digits = type == DType::f64 ? 1e-13 : type == DType::f32 ? 1e-6 : 2e-3;
+      const double least = type == DType::f64 ? 0 : type == DType::f32 ? 1e-37 : 1e-7;
+      EXPECT_NEAR(x.grad().item(), static_cast<double>(want),
+                  static_cast<double>(want) * digits * (1 + 0.1 * v * v * (v > 0)) + least);
+    }
+}
+
 TEST(SpecialGradients, AtEdges) {
   const auto slope = [](Tensor (*f)(const Tensor&), double v) {
     Tensor x = wanting(v);
