@@ -1,3 +1,6 @@
+#include <cstdlib>
+#include <string_view>
+
 #include "strata/cuda/graph.h"
 #include "strata/cuda/job_inl.h"
 #include "strata/cuda/memory.h"
@@ -6,6 +9,13 @@
 
 namespace strata::distributed::detail {
 namespace {
+
+// STRATA_LANE_PRIORITY=1: what travels does not wait behind the blocks of large kernels that computed first.
+cuda::Stream stream_of_lane(int device) {
+  const char* const set = std::getenv("STRATA_LANE_PRIORITY");
+  const bool first = set != nullptr && std::string_view(set) == "1";
+  return first ? cuda::urgent_stream(device) : cuda::Stream::create(device);
+}
 
 class CardPoint final : public Lane::Point {
  public:
@@ -26,8 +36,7 @@ class CardPoint final : public Lane::Point {
 
 class CardLane final : public Lane {
  public:
-  explicit CardLane(int device)
-      : device_(device), stream_(cuda::Stream::create(device)), marks_(cuda::make_marks(device)) {}
+  explicit CardLane(int device) : device_(device), stream_(stream_of_lane(device)), marks_(cuda::make_marks(device)) {}
   Device device() const override { return Device::cuda(device_); }
   void* stream() const override { return stream_.handle(); }
   void within(const std::function<void()>& fn) const override { cuda::on_card(device_, fn); }

@@ -56,11 +56,12 @@ LaneMaker test_lanes() {
   return g_test_lanes;
 }
 
-DeviceGroup::DeviceGroup(std::string name, std::string key, std::vector<int> ranks, std::unique_ptr<Lane> lane,
-                         std::unique_ptr<NcclCollectives> calls)
+DeviceGroup::DeviceGroup(std::string name, std::string key, std::vector<int> ranks, std::vector<int> concerns,
+                         std::unique_ptr<Lane> lane, std::unique_ptr<NcclCollectives> calls)
     : name_(std::move(name)),
       key_(std::move(key)),
       ranks_(std::move(ranks)),
+      concerns_(concerns.empty() ? ranks_ : std::move(concerns)),
       lane_(std::move(lane)),
       calls_(std::move(calls)) {}
 

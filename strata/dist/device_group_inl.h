@@ -18,16 +18,27 @@
 
 namespace strata::distributed::detail {
 
+/// How a device group is connected.
+struct DeviceGroupOptions {
+  /// For messages from one rank to another alone, beside all else: little of the card is taken while one is waited for.
+  bool messages = false;
+  /// Ranks whose failure ends its calls, too: those that its ranks wait for by way of others.
+  std::vector<int> concerns = {};
+};
+
 class DeviceGroup : public std::enable_shared_from_this<DeviceGroup> {
  public:
-  /// `name` is for people ("dp/cuda"), `key` for heartbeats: without blanks, another one for each mesh.
-  DeviceGroup(std::string name, std::string key, std::vector<int> ranks, std::unique_ptr<Lane> lane,
-              std::unique_ptr<NcclCollectives> calls);
+  /// `name` is for people ("dp/cuda"), `key` for heartbeats: without blanks, another one for each mesh. `concerns` as
+  /// in DeviceGroupOptions; empty: its ranks.
+  DeviceGroup(std::string name, std::string key, std::vector<int> ranks, std::vector<int> concerns,
+              std::unique_ptr<Lane> lane, std::unique_ptr<NcclCollectives> calls);
 
   const std::string& name() const { return name_; }
   const std::string& key() const { return key_; }
   const std::vector<int>& ranks() const { return ranks_; }
+  const std::vector<int>& concerns() const { return concerns_; }
   Device device() const { return lane_->device(); }
+  std::string way() const { return calls_->way(); }
 
   /// Calls `run`, which queues on the lane. A call of all ranks counts among those that they must agree on. Throws
   /// DistributedError where NCCL refuses; outside of a capture the job is over then.
@@ -71,7 +82,7 @@ class DeviceGroup : public std::enable_shared_from_this<DeviceGroup> {
   void replayed(const std::vector<Call>& calls);
 
   const std::string name_, key_;
-  const std::vector<int> ranks_;
+  const std::vector<int> ranks_, concerns_;
   const std::unique_ptr<Lane> lane_;
   const std::unique_ptr<NcclCollectives> calls_;
   std::mutex call_mutex_;  // one call at a time
@@ -96,7 +107,7 @@ LaneMaker test_lanes();
 
 /// The device group of a group of this process, connected: all its ranks call it.
 std::shared_ptr<DeviceGroup> make_device_group(const std::string& name, const std::vector<int>& ranks, int rank,
-                                               Device device);
+                                               Device device, const DeviceGroupOptions& options = {});
 /// What CUDA_VISIBLE_DEVICES becomes for one rank of a host: `visible` is what it is, nullptr where it is not set.
 /// Throws DistributedError where it names several cards, and fewer than ranks.
 std::string own_card(const char* visible, int local_rank, int local_size);

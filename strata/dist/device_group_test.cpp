@@ -58,7 +58,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, DeviceGroups, testing::Bool(),
 
 TEST_P(DeviceGroups, AnotherShapeIsNamedOnEveryRank) {
   on_each(2, [](int rank) {
+    EXPECT_EQ(group("world").way_of_cards(), "");
     all_reduce(ones({300}));
+    EXPECT_TRUE(group("world").way_of_cards().starts_with("NCCL 2.")) << group("world").way_of_cards();
     expect_failure({"rank 1 called all_reduce(sum) f32 [500000] where rank 0 called all_reduce(sum) f32 [400000]",
                     "world/cuda #2"},
                    [&] { told([&] { all_reduce(ones({rank == 1 ? 500000 : 400000})); }); });

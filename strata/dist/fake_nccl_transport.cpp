@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <thread>
@@ -18,8 +19,11 @@
 #include <unistd.h>
 
 #include "strata/core/dtype.h"
+#include "strata/dist/played_stream_test_util.h"
 
 namespace {
+
+using strata::distributed::PlayedStream;
 
 struct Id {
   char bytes[128];
@@ -42,6 +46,17 @@ struct Message {
 constexpr int kSuccess = 0, kInvalidArgument = 4;
 thread_local int t_depth = 0;
 thread_local std::vector<Message> t_group;
+thread_local void* t_stream = nullptr;  // of the group's last message
+
+// What a call does, on its stream or, where it has none, now.
+int on(void* stream, std::function<void()> work) {
+  if (stream == nullptr) {
+    work();
+  } else {
+    static_cast<PlayedStream*>(stream)->queue(std::move(work));
+  }
+  return kSuccess;
+}
 
 // Messages to and from one peer in their order, those of different peers at once.
 void move(std::vector<Message> all) {
@@ -80,9 +95,13 @@ void move(std::vector<Message> all) {
   }
 }
 
-void queue(Message m) {
+void move_group() {
+  on(t_stream, [all = std::exchange(t_group, {})] { move(all); });
+}
+void queue(Message m, void* stream) {
   t_group.push_back(m);
-  if (t_depth == 0) move(std::exchange(t_group, {}));
+  t_stream = stream;
+  if (t_depth == 0) move_group();
 }
 
 char* bytes_of(const void* p) {
@@ -128,10 +147,9 @@ void reduce(const std::vector<std::vector<char>>& all, size_t from, size_t count
   }
 }
 
-int reduced(Comm* c, const void* in, size_t total, size_t from, size_t count, int type, int op, void* out) {
-  if (type < 0 || type >= 10 || op < 0 || op > 4) return kInvalidArgument;
+void reduce_now(Comm* c, const void* in, size_t total, size_t from, size_t count, int type, int op, void* out) {
   const auto all = gathered(c, in, total * kSizes[type]);
-  if (c->aborted || out == nullptr) return kSuccess;
+  if (c->aborted || out == nullptr) return;
   switch (type) {
     case 0:
       reduce<int8_t, int8_t>(all, from, count, op, out);
@@ -158,9 +176,14 @@ int reduced(Comm* c, const void* in, size_t total, size_t from, size_t count, in
       reduce<strata::BFloat16, float>(all, from, count, op, out);
       break;
     default:
-      return kInvalidArgument;
+      break;
   }
-  return kSuccess;
+}
+
+int reduced(Comm* c, const void* in, size_t total, size_t from, size_t count, int type, int op, void* out,
+            void* stream) {
+  if (type < 0 || type >= 10 || type == 3 || type == 5 || op < 0 || op > 4) return kInvalidArgument;
+  return on(stream, [=] { reduce_now(c, in, total, from, count, type, op, out); });
 }
 
 }  // namespace
@@ -189,7 +212,7 @@ STRATA_FAKE int ncclGetUniqueId(Id* id) {
   return mkdtemp(id->bytes) != nullptr ? kSuccess : kInvalidArgument;
 }
 
-STRATA_FAKE int ncclCommInitRank(Comm** comm, int size, Id id, int rank) {
+STRATA_FAKE int ncclCommInitRankConfig(Comm** comm, int size, Id id, int rank, void*) {
   auto* const c = new Comm;
   kept()->push_back(c);
   c->rank = rank;
@@ -244,45 +267,42 @@ STRATA_FAKE int ncclGroupStart() {
   return kSuccess;
 }
 STRATA_FAKE int ncclGroupEnd() {
-  if (--t_depth == 0) move(std::exchange(t_group, {}));
+  if (--t_depth == 0 && !t_group.empty()) move_group();
   return kSuccess;
 }
 
-STRATA_FAKE int ncclAllReduce(const void* in, void* out, size_t count, int type, int op, Comm* c, void*) {
-  return reduced(c, in, count, 0, count, type, op, out);
+STRATA_FAKE int ncclAllReduce(const void* in, void* out, size_t count, int type, int op, Comm* c, void* stream) {
+  return reduced(c, in, count, 0, count, type, op, out, stream);
 }
-STRATA_FAKE int ncclReduce(const void* in, void* out, size_t count, int type, int op, int root, Comm* c, void*) {
-  return reduced(c, in, count, 0, count, type, op, c->rank == root ? out : nullptr);
+STRATA_FAKE int ncclReduce(const void* in, void* out, size_t count, int type, int op, int root, Comm* c, void* stream) {
+  return reduced(c, in, count, 0, count, type, op, c->rank == root ? out : nullptr, stream);
 }
-STRATA_FAKE int ncclReduceScatter(const void* in, void* out, size_t count, int type, int op, Comm* c, void*) {
+STRATA_FAKE int ncclReduceScatter(const void* in, void* out, size_t count, int type, int op, Comm* c, void* stream) {
   const auto n = static_cast<size_t>(c->size);
-  return reduced(c, in, n * count, static_cast<size_t>(c->rank) * count, count, type, op, out);
+  return reduced(c, in, n * count, static_cast<size_t>(c->rank) * count, count, type, op, out, stream);
 }
-STRATA_FAKE int ncclBroadcast(const void* in, void* out, size_t count, int type, int root, Comm* c, void*) {
+STRATA_FAKE int ncclBroadcast(const void* in, void* out, size_t count, int type, int root, Comm* c, void* stream) {
   const size_t bytes = count * kSizes[type];
-  if (c->rank == root) {
-    std::vector<Message> messages;
-    for (int p = 0; p < c->size; ++p) {
-      if (p != root) messages.push_back({c, p, true, bytes_of(in), bytes});
-    }
-    move(messages);
-  } else {
-    move({{c, root, false, bytes_of(out), bytes}});
+  std::vector<Message> messages;
+  for (int p = 0; p < c->size; ++p) {
+    if (c->rank == root && p != root) messages.push_back({c, p, true, bytes_of(in), bytes});
   }
-  return kSuccess;
+  if (c->rank != root) messages.push_back({c, root, false, bytes_of(out), bytes});
+  return on(stream, [messages] { move(messages); });
 }
-STRATA_FAKE int ncclAllGather(const void* in, void* out, size_t count, int type, Comm* c, void*) {
+STRATA_FAKE int ncclAllGather(const void* in, void* out, size_t count, int type, Comm* c, void* stream) {
   const size_t bytes = count * kSizes[type];
-  const auto all = gathered(c, in, bytes);
-  for (size_t r = 0; r < all.size() && bytes > 0; ++r) std::memcpy(bytes_of(out) + r * bytes, all[r].data(), bytes);
+  return on(stream, [=] {
+    const auto all = gathered(c, in, bytes);
+    for (size_t r = 0; r < all.size() && bytes > 0; ++r) std::memcpy(bytes_of(out) + r * bytes, all[r].data(), bytes);
+  });
+}
+STRATA_FAKE int ncclSend(const void* in, size_t count, int type, int to, Comm* c, void* stream) {
+  queue({c, to, true, bytes_of(in), count * kSizes[type]}, stream);
   return kSuccess;
 }
-STRATA_FAKE int ncclSend(const void* in, size_t count, int type, int to, Comm* c, void*) {
-  queue({c, to, true, bytes_of(in), count * kSizes[type]});
-  return kSuccess;
-}
-STRATA_FAKE int ncclRecv(void* out, size_t count, int type, int from, Comm* c, void*) {
-  queue({c, from, false, bytes_of(out), count * kSizes[type]});
+STRATA_FAKE int ncclRecv(void* out, size_t count, int type, int from, Comm* c, void* stream) {
+  queue({c, from, false, bytes_of(out), count * kSizes[type]}, stream);
   return kSuccess;
 }
 }

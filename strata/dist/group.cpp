@@ -1,10 +1,13 @@
 #include "strata/dist/group.h"
 
+#include <algorithm>
+
 #include "strata/core/error.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/memory.h"
 #include "strata/dist/device_group_inl.h"
 #include "strata/dist/group_inl.h"
+#include "strata/ops/factory/factory.h"
 
 namespace strata::distributed {
 
@@ -194,6 +197,106 @@ Work Group::start(Device device, std::string what, std::function<void(Collective
 void Group::message(Device device, std::string what, const std::function<void(Collectives&)>& run_there) {
   if (on_host(device, size())) return run(std::move(what), [&](Communicator& c) { run_there(c); });
   queue(device, std::move(what), run_there, {}, false).wait();
+}
+
+std::string Group::way_of_cards() const {
+  const std::lock_guard lock(impl_->cards_mutex);
+  return impl_->cards ? impl_->cards->way() : std::string();
+}
+
+namespace {
+// A card's streams are a pool: two ways on one stream would wait for each other.
+constexpr size_t kMostWays = 16;
+
+void check_ways(size_t n, int rank, const std::string& group) {
+  check(n <= kMostWays, "connect", "rank ", rank, " of group ", group, " would have more than ", kMostWays,
+        " ways of messages on its card: take fewer stages on each rank");
+}
+}  // namespace
+
+void Group::connect(Device device, std::span<const Way> ways) {
+  Impl& g = *impl_;
+  if (on_host(device, size())) return;
+  const std::lock_guard lock(g.cards_mutex);
+  std::vector<size_t> counts(static_cast<size_t>(size()));
+  for (const Way& w : ways) {
+    check(w.from != w.to && std::min(w.from, w.to) >= 0 && std::max(w.from, w.to) < size(), "connect", "group ", g.name,
+          " of ", size(), " has no way from rank ", w.from, " to rank ", w.to);
+    ++counts[static_cast<size_t>(w.from)], ++counts[static_cast<size_t>(w.to)];
+  }
+  for (int r = 0; r < size(); ++r) check_ways(counts[static_cast<size_t>(r)], r, g.name);  // on all ranks alike
+  for (const Way& w : ways) {
+    if (rank() != w.from && rank() != w.to) continue;
+    if (g.ways.contains({w.from, w.to, w.number})) continue;
+    check_ways(g.ways.size() + 1, rank(), g.name);
+    check<DeviceError>(!cuda::capturing(), "connect", "a way between cards cannot be connected in a CUDA graph");
+    const std::vector<int> ends{g.ranks[static_cast<size_t>(w.from)], g.ranks[static_cast<size_t>(w.to)]};
+    const bool sends = rank() == w.from;
+    const auto way = detail::make_device_group(cat(g.name, ">", ends[0], ">", ends[1], ">", w.number), ends,
+                                               sends ? 0 : 1, device, {.messages = true, .concerns = g.ranks});
+    g.ways.emplace(std::tuple{w.from, w.to, w.number}, way);
+    // The first message makes both ends wait for each other on the host, which none of those that are begun ahead may.
+    const Tensor first = empty(TensorMeta{{1}, DType::u8, device, std::nullopt});
+    way->start("message(the first)", true, {first},
+               [&](Collectives& c) { sends ? c.send(first.raw_data(), 1, 1) : c.receive(first.raw_data(), 1, 0); })
+        ->wait();
+  }
+}
+
+namespace {
+// A message of the host's memory.
+struct Posted final : detail::WorkState {
+  Posted(Group& g, Tensor t, std::string w) : group(g), tensor(std::move(t)), what(std::move(w)) {}
+  void wait() override {
+    if (!transfer) return;
+    group.run(what, [&](Communicator&) { transfer->wait(); });
+    transfer = nullptr;
+    tensor = {};
+  }
+  Group& group;
+  Tensor tensor;  // longer than its transfer
+  std::string what;
+  std::unique_ptr<Transfer> transfer;
+};
+}  // namespace
+
+Work Group::send(const Tensor& t, const Way& way, std::string what) {
+  return post(t, way, std::move(what), true);
+}
+Work Group::receive(const Tensor& t, const Way& way, std::string what) {
+  return post(t, way, std::move(what), false);
+}
+
+Work Group::post(const Tensor& t, const Way& way, std::string what, bool sends) {
+  Impl& g = *impl_;
+  void* const data = t.raw_data();
+  const auto bytes = static_cast<size_t>(t.nbytes());
+  check(t.is_contiguous() && rank() == (sends ? way.from : way.to), "message", what, " of ", t, " by rank ", rank(),
+        ": wanted contiguous elements, and the way's end");
+  Work work;
+  if (on_host(t.device(), size())) {
+    const auto state = std::make_shared<Posted>(*this, t, std::move(what));
+    try {
+      state->transfer = sends ? g.communicator.post_send(data, bytes, way.to, way.number)
+                              : g.communicator.post_receive(data, bytes, way.from, way.number);
+    } catch (const std::exception&) {  // told as of any call of the group's
+      run(state->what, [error = std::current_exception()](Communicator&) { std::rethrow_exception(error); });
+    }
+    work.state_ = state;
+    return work;
+  }
+  detail::check_job("message");
+  std::shared_ptr<detail::DeviceGroup> cards;
+  {
+    const std::lock_guard lock(g.cards_mutex);
+    const auto it = g.ways.find({way.from, way.to, way.number});
+    if (it != g.ways.end()) cards = it->second;
+  }
+  check(cards != nullptr && cards->device() == t.device(), "message", "way ", way.number, " from rank ", way.from,
+        " to rank ", way.to, " of group ", g.name, " is not connected on ", t.device());
+  work.state_ = cards->start(std::move(what), true, {t},
+                             [&](Collectives& c) { sends ? c.send(data, bytes, 1) : c.receive(data, bytes, 0); });
+  return work;
 }
 
 void Group::barrier() {

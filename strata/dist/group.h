@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,15 +33,16 @@ class Mesh {
     std::string name;  ///< letters, digits and '_', beginning with a letter; not "world"
     int size = 1;
   };
-  /// Axes as text, separated by blanks: "dp=2 tp=2". Throws ValueError naming what cannot be read, a name given twice or
-  /// a size below 1.
+  /// Axes as text, separated by blanks: "dp=2 tp=2". Throws ValueError naming what cannot be read, a name given twice
+  /// or a size below 1.
   explicit Mesh(std::string_view text);
   explicit Mesh(std::vector<Axis> axes);
   const std::vector<Axis>& axes() const { return axes_; }
   /// The product of the axes' sizes.
   int size() const { return size_; }
-  /// The ranks that differ from `rank` along the axes of `group` ("tp", "dp+cp"; "dp:2" two neighbours at a time) alone, in
-  /// the mesh's order. "world" is all. Throws ValueError naming an axis or a number that does not fit, and what there is.
+  /// The ranks that differ from `rank` along the axes of `group` ("tp", "dp+cp"; "dp:2" two neighbours at a time)
+  /// alone, in the mesh's order. "world" is all. Throws ValueError naming an axis or a number that does not fit, and
+  /// what there is.
   std::vector<int> ranks_of(std::string_view group, int rank) const;
 
  private:
@@ -82,8 +84,8 @@ class Group {
   /// is what every rank of the group must agree on: "all_reduce(sum) f32 [1024]". Throws DistributedError naming the
   /// rank to blame, with what every rank was doing; the job's groups are then of no more use.
   void run(std::string what, const std::function<void(Communicator&)>& run);
-  /// The same on a thread of the group's own, beside the caller. What `run` uses must live until wait() has returned, or
-  /// be held by `run` itself.
+  /// The same on a thread of the group's own, beside the caller. What `run` uses must live until wait() has returned,
+  /// or be held by `run` itself.
   Work start(std::string what, std::function<void(Communicator&)> run);
   /// The same for memory of `device`. On a card `run` is called at once and queues on a stream of the group's own, for
   /// which the caller's current stream then waits; in a CUDA graph the calls are replayed like any op. Each rank has a
@@ -95,8 +97,27 @@ class Group {
   Work start(Device device, std::string what, std::function<void(Collectives&)> run, std::vector<Tensor> held = {});
   /// A message between two ranks of the group: run(), but for the others nothing happens, so they need not agree.
   void message(Device device, std::string what, const std::function<void(Collectives&)>& run);
+  /// @name Messages that run beside all other calls
+  /// A way for them, from one rank of the group to another. What is sent on it is received in the same order.
+  struct Way {
+    int from = 0, to = 0;
+    uint64_t number = 0;  ///< tells ways between the same ranks from each other
+  };
+  /// Between cards ways are connected before their first message: all ranks of the group call it with the same ways in
+  /// the same order. Those that are connected stay so; on the host nothing happens. Throws as run().
+  void connect(Device device, std::span<const Way> ways);
+  /// Begins a message of t's bytes, which must lie one behind the other, on a way from or to this rank. `what` is the
+  /// same at both of its ends, as are the bytes. The Work holds `t`, which must not be changed, or read, before it was
+  /// waited for. On a card the host waits for nothing; where messages are large, a send may end only when its receive
+  /// has begun. Throws as start(), and ValueError where cards' way is not connected.
+  Work send(const Tensor& t, const Way& way, std::string what);
+  Work receive(const Tensor& t, const Way& way, std::string what);
+
   /// Returns when every rank of the group is here.
   void barrier();
+  /// Over what calls between cards go, for people ("NCCL 2.28.3; small sums too, as there is no memory that the ranks
+  /// map: .."); empty before the first one, and for a group that computes on the host.
+  std::string way_of_cards() const;
 
   /// @name For tests and for those who bring a transport of their own
   Group(std::string name, std::vector<int> ranks, int rank, std::unique_ptr<Transport> transport);
@@ -105,16 +126,17 @@ class Group {
   friend class World;
   Work queue(Device device, std::string what, const std::function<void(Collectives&)>& run, std::vector<Tensor> held,
              bool all_ranks);
+  Work post(const Tensor& t, const Way& way, std::string what, bool sends);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
 /// How a process takes part in a job.
 struct InitOptions {
-  std::optional<Job> job;                       ///< what current_job() says where none is given
-  std::chrono::milliseconds patience{60'000};   ///< for the others to come
-  std::chrono::milliseconds complain{10'000};   ///< a collective that waits longer is named on stderr, once
-  std::chrono::milliseconds timeout{600'000};   ///< one that waits longer ends in a DistributedError
+  std::optional<Job> job;                      ///< what current_job() says where none is given
+  std::chrono::milliseconds patience{60'000};  ///< for the others to come
+  std::chrono::milliseconds complain{10'000};  ///< a collective that waits longer is named on stderr, once
+  std::chrono::milliseconds timeout{600'000};  ///< one that waits longer ends in a DistributedError
   /// What carries bytes between processes on the host: "gloo" (TCP) or "mpi" (in processes that its launcher started);
   /// where it is empty the environment's STRATA_TRANSPORT, else "gloo". All ranks say the same.
   std::string transport = {};
@@ -136,8 +158,8 @@ const Job& job();
 /// Throws DeviceError where there are fewer cards than ranks.
 Device card();
 /// For the beginning of a program, before anything asks for a card: the process sees its rank's card alone, as cuda:0,
-/// by CUDA_VISIBLE_DEVICES. Nothing happens for a job of one, nor where the launcher has done so. Throws DistributedError
-/// where CUDA_VISIBLE_DEVICES names fewer cards than this host has ranks.
+/// by CUDA_VISIBLE_DEVICES. Nothing happens for a job of one, nor where the launcher has done so. Throws
+/// DistributedError where CUDA_VISIBLE_DEVICES names fewer cards than this host has ranks.
 void take_own_card();
 /// Names the axes that groups are made of. Throws ValueError unless its size is the job's.
 void set_mesh(const Mesh& mesh);

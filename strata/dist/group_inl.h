@@ -4,8 +4,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
+#include <tuple>
 
 #include "strata/dist/group.h"
 
@@ -58,7 +60,8 @@ struct Group::Impl {
   uint64_t sequence = 0;
   std::thread thread;
   std::mutex cards_mutex;
-  std::shared_ptr<detail::DeviceGroup> cards;  // once it was asked for
+  std::shared_ptr<detail::DeviceGroup> cards;                                           // once it was asked for
+  std::map<std::tuple<int, int, uint64_t>, std::shared_ptr<detail::DeviceGroup>> ways;  // between cards
 };
 
 /// A rank that is a thread of this process: strata/dist/rank_threads.h.

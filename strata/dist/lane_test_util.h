@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "strata/dist/device_group_inl.h"
+#include "strata/dist/played_stream_test_util.h"
 
 namespace strata::distributed {
 
@@ -39,6 +40,45 @@ class HostLane final : public detail::Lane {
  private:
   std::atomic<uint64_t> begun_{0}, ended_{0};
 };
+
+/// A lane on which work goes on beside the caller, who is the stream that computes.
+class StreamLane final : public detail::Lane {
+ public:
+  Device device() const override { return Device::cpu(); }
+  void* stream() const override { return &stream_; }
+  void within(const std::function<void()>& fn) const override { fn(); }
+  void fork() override {}  // what the caller computes is there
+  std::unique_ptr<Point> point() override {
+    struct Queued final : Point {
+      Queued(PlayedStream& s, uint64_t n) : stream(s), number(n) {}
+      void wait() override { stream.wait(number); }
+      PlayedStream& stream;
+      uint64_t number;
+    };
+    return std::make_unique<Queued>(stream_, stream_.queued());
+  }
+  void mark_begun() override {
+    stream_.queue([this] { ++begun_; });
+  }
+  void mark_ended() override {
+    stream_.queue([this] { ++ended_; });
+  }
+  uint64_t begun() const override { return begun_; }
+  uint64_t ended() const override { return ended_; }
+  uint64_t capture() const override { return 0; }
+  void on_replay(std::weak_ptr<const void>, std::function<void()>) override {}
+  void synchronize() override { stream_.wait(stream_.queued()); }
+
+ private:
+  std::atomic<uint64_t> begun_{0}, ended_{0};
+  mutable PlayedStream stream_;
+};
+
+/// From here on, in this process, each group's calls go on beside the others'.
+inline void play_streams() {
+  setenv("STRATA_NCCL", STRATA_FAKE_NCCL, 1);
+  detail::set_test_lanes([](Device) -> std::unique_ptr<detail::Lane> { return std::make_unique<StreamLane>(); });
+}
 
 /// From here on, in this process.
 inline void play_cards() {

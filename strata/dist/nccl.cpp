@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 
 #include "strata/core/error.h"
+#include "strata/dist/peer/peer_sum_kernel.h"
 #include "strata/dist/store.h"
 
 namespace strata::distributed::detail {
@@ -94,7 +95,7 @@ Nccl load() {
 #define STRATA_FIND(name) find(library, n.file, n.name, "nccl" #name)
   STRATA_FIND(GetVersion);
   STRATA_FIND(GetUniqueId);
-  STRATA_FIND(CommInitRank);
+  STRATA_FIND(CommInitRankConfig);
   STRATA_FIND(CommDestroy);
   STRATA_FIND(CommAbort);
   STRATA_FIND(CommGetAsyncError);
@@ -171,7 +172,7 @@ const Nccl& nccl() {
 }
 
 NcclCollectives::NcclCollectives(const NcclId& id, int rank, int size, std::chrono::milliseconds patience,
-                                 std::function<void(const std::function<void()>&)> within)
+                                 std::function<void(const std::function<void()>&)> within, int blocks)
     : n_(nccl()), rank_(rank), size_(size), within_(std::move(within)) {
   // A rank that does not come is waited for without end inside: the thread is left behind then.
   struct Attempt {
@@ -183,12 +184,14 @@ NcclCollectives::NcclCollectives(const NcclId& id, int rank, int size, std::chro
     std::string error;
   };
   const auto attempt = std::make_shared<Attempt>();
-  std::thread([attempt, id, rank, size, n = &n_, card = within_] {
+  std::thread([attempt, id, rank, size, blocks, n = &n_, card = within_] {
+    NcclConfig config;
+    if (blocks > 0) config.most_blocks = blocks;
     NcclComm comm = nullptr;
     int result = kNcclSuccess;
     std::string error;
     try {
-      card([&] { result = n->CommInitRank(&comm, size, id, rank); });
+      card([&] { result = n->CommInitRankConfig(&comm, size, id, rank, &config); });
     } catch (const std::exception& e) {
       error = e.what();
     }
@@ -212,6 +215,13 @@ void NcclCollectives::call(const char* what, int result) {
   const char* const more = n_.GetLastError(nullptr);
   throw DistributedError(kOp, cat("nccl", what, ": ", n_.GetErrorString(result),
                                   more != nullptr && *more != '\0' ? cat(" (", more, ")") : std::string()));
+}
+
+std::string NcclCollectives::way() const {
+  std::string text = cat("NCCL ", n_.version / 10000, ".", n_.version / 100 % 100, ".", n_.version % 100);
+  if (copies_) text += "; large gathers and reduce_scatters by copy engines";
+  if (peers_) return cat(text, "; sums of up to ", peer::kMostBytes >> 10, " KiB over memory that the ranks map");
+  return why_.empty() ? text : cat(text, "; small sums too, as there is no memory that the ranks map: ", why_);
 }
 
 NcclComm NcclCollectives::comm() const {
@@ -259,6 +269,7 @@ void NcclCollectives::end(int (*free)(NcclComm), std::chrono::milliseconds patie
 
 void NcclCollectives::abort() noexcept {
   if (peers_) peers_->abort();
+  if (copies_) copies_->abort();
   // It sets a flag that ends kernels, and then waits until no graph holds calls any more, which may be never.
   end(n_.CommAbort, std::chrono::milliseconds(1000));
 }
@@ -288,6 +299,10 @@ void NcclCollectives::reduce(void* data, int64_t count, DType dtype, Reduction r
 }
 
 void NcclCollectives::reduce_scatter(void* out, const void* in, int64_t count, DType dtype, Reduction r) {
+  if (copies_ && PeerCopies::takes(count, dtype, r)) {
+    (void)comm();
+    return copies_->reduce_scatter(out, in, count, dtype, r, stream_);
+  }
   call("ReduceScatter", n_.ReduceScatter(in, out, elements(count), type_of(dtype), op_of(r), comm(), stream_));
 }
 
@@ -296,6 +311,10 @@ void NcclCollectives::broadcast(void* data, size_t bytes, int root) {
 }
 
 void NcclCollectives::all_gather(void* out, const void* in, size_t bytes) {
+  if (copies_ && PeerCopies::takes(bytes)) {
+    (void)comm();
+    return copies_->all_gather(out, in, bytes, stream_);
+  }
   call("AllGather", n_.AllGather(in, out, bytes, kNcclInt8, comm(), stream_));
 }
 

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "strata/dist/communicator.h"
+#include "strata/dist/peer/peer_copies_inl.h"
 #include "strata/dist/peer/peer_sums_inl.h"
 
 namespace strata::distributed::detail {
@@ -29,13 +31,22 @@ enum NcclType : int {
   kNcclFloat64 = 8,
   kNcclBfloat16 = 9
 };
+/// ncclConfig_t as of 2.18, which later ones know by its version; what is not said is NCCL's to choose.
+struct NcclConfig {
+  static constexpr int kNothing = INT_MIN;
+  size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef, version = 21800;
+  int blocking = kNothing, cluster = kNothing, least_blocks = kNothing, most_blocks = kNothing;
+  const char* net = nullptr;
+  int share = kNothing, traffic = kNothing;
+};
 enum NcclOp : int { kNcclSum = 0, kNcclProd = 1, kNcclMax = 2, kNcclMin = 3, kNcclAvg = 4 };
 
 /// The functions, by their names without "nccl".
 struct Nccl {
   int (*GetVersion)(int* version);
   int (*GetUniqueId)(NcclId* id);
-  int (*CommInitRank)(NcclComm* comm, int size, NcclId id, int rank);
+  int (*CommInitRankConfig)(NcclComm* comm, int size, NcclId id, int rank, NcclConfig* config);
   int (*CommDestroy)(NcclComm comm);
   int (*CommAbort)(NcclComm comm);
   int (*CommGetAsyncError)(NcclComm comm, int* result);
@@ -63,15 +74,24 @@ const Nccl& nccl();
 class NcclCollectives final : public Collectives {
  public:
   /// Connects; all ranks call it with the id that one of them got of NCCL. `within` makes the card current for a
-  /// function on any thread. Throws DistributedError where that fails or takes longer than `patience`.
+  /// function on any thread. A call takes up to `blocks` blocks of the card (0: as many as NCCL likes). Throws
+  /// DistributedError where that fails or takes longer than `patience`.
   NcclCollectives(const NcclId& id, int rank, int size, std::chrono::milliseconds patience,
-                  std::function<void(const std::function<void()>&)> within);
+                  std::function<void(const std::function<void()>&)> within, int blocks = 0);
   /// Leaves the connections as they are, unless close() was called.
   ~NcclCollectives() override = default;
 
   void use(void* stream) { stream_ = stream; }
-  /// From here on small sums go over them; nullptr: over NCCL. All ranks have them, or none.
-  void take(std::unique_ptr<PeerSums> peers) { peers_ = std::move(peers); }
+  /// From here on small sums go over them; nullptr: over NCCL, and `why` says what the ranks lack. All ranks have them,
+  /// or none.
+  void take(std::unique_ptr<PeerSums> peers, std::string why) {
+    peers_ = std::move(peers);
+    why_ = std::move(why);
+  }
+  /// The same of large gathers and reduce_scatters.
+  void take(std::unique_ptr<PeerCopies> copies) { copies_ = std::move(copies); }
+  /// Over what calls go, for people: "NCCL 2.28.3; sums of up to 256 KiB over memory that the ranks map".
+  std::string way() const;
   /// Ends what runs, and refuses what comes. What is on the stream ends as if it had succeeded, on garbage.
   void abort() noexcept;
   /// What went wrong by itself (a peer is gone), empty where nothing did. Any thread may ask.
@@ -105,6 +125,8 @@ class NcclCollectives final : public Collectives {
   const std::function<void(const std::function<void()>&)> within_;
   NcclComm comm_ = nullptr;
   std::unique_ptr<PeerSums> peers_;
+  std::unique_ptr<PeerCopies> copies_;
+  std::string why_;
   void* stream_ = nullptr;
   std::atomic<bool> gone_{false};
 };

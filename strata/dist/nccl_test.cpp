@@ -46,6 +46,19 @@ TEST(Nccl, SaysWhereItWasLookedForAndWhatItIs) {
   EXPECT_EQ(&detail::nccl(), &detail::nccl());
 }
 
+TEST(Nccl, SaysOverWhatSmallSumsGo) {
+  setenv("STRATA_NCCL", STRATA_FAKE_NCCL, 1);
+  setenv("STRATA_FAKE_NCCL_VERSION", "22803", 1);
+  detail::NcclId id{};
+  ASSERT_EQ(detail::nccl().GetUniqueId(&id), detail::kNcclSuccess);
+  detail::NcclCollectives calls(id, 0, 1, std::chrono::seconds(10), [](const std::function<void()>& fn) { fn(); });
+  EXPECT_EQ(calls.way(), "NCCL 2.28.3");
+  calls.take(nullptr, "rank 1: STRATA_PEER_SUMS is 0");
+  EXPECT_EQ(calls.way(),
+            "NCCL 2.28.3; small sums too, as there is no memory that the ranks map: rank 1: STRATA_PEER_SUMS is 0");
+  calls.close();
+}
+
 TEST(Nccl, IsDeclaredAsItsHeaderDoes) {
 #ifdef STRATA_HAS_NCCL_H
   static_assert(sizeof(ncclUniqueId) == sizeof(detail::NcclId) && sizeof(ncclResult_t) == sizeof(int) &&
@@ -60,13 +73,18 @@ TEST(Nccl, IsDeclaredAsItsHeaderDoes) {
   static_assert(ncclSum == static_cast<int>(detail::kNcclSum) && ncclProd == static_cast<int>(detail::kNcclProd) &&
                 ncclMax == static_cast<int>(detail::kNcclMax) && ncclMin == static_cast<int>(detail::kNcclMin) &&
                 ncclAvg == static_cast<int>(detail::kNcclAvg));
+  constexpr ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
+  static_assert(theirs.magic == detail::NcclConfig{}.magic && theirs.maxCTAs == detail::NcclConfig::kNothing &&
+                offsetof(ncclConfig_t, maxCTAs) == offsetof(detail::NcclConfig, most_blocks) &&
+                offsetof(ncclConfig_t, trafficClass) == offsetof(detail::NcclConfig, traffic) &&
+                sizeof(ncclConfig_t) >= sizeof(detail::NcclConfig));
   // The same arguments, but that handles are pointers of other names and enumerations integers.
   const auto same = []<class R, class... A, class Q, class... B>(R (*)(A...), Q (*)(B...)) {
     return sizeof...(A) == sizeof...(B) && ((sizeof(A) == sizeof(B)) && ...);
   };
   detail::Nccl n{};
   EXPECT_TRUE(same(&ncclGetVersion, n.GetVersion) && same(&ncclGetUniqueId, n.GetUniqueId));
-  EXPECT_TRUE(same(&ncclCommInitRank, n.CommInitRank) && same(&ncclCommDestroy, n.CommDestroy));
+  EXPECT_TRUE(same(&ncclCommInitRankConfig, n.CommInitRankConfig) && same(&ncclCommDestroy, n.CommDestroy));
   EXPECT_TRUE(same(&ncclCommAbort, n.CommAbort) && same(&ncclCommGetAsyncError, n.CommGetAsyncError));
   EXPECT_TRUE(same(&ncclGetErrorString, n.GetErrorString) && same(&ncclGetLastError, n.GetLastError));
   EXPECT_TRUE(same(&ncclAllReduce, n.AllReduce) && same(&ncclReduce, n.Reduce) && same(&ncclBroadcast, n.Broadcast));

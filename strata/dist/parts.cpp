@@ -18,7 +18,7 @@ Cut::Cut(const Shape& whole, int ranks) {
 
 Tensor Cut::part(const Tensor& whole, int r) const {
   const int64_t each = whole.size(0) / ranks(), more = whole.size(0) % ranks();
-  return whole.narrow(0, r * each + std::min<int64_t>(r, more), each + (r < more ? 1 : 0));
+  return whole.narrow(0, r * each + std::min<int64_t>(r, more), rows(whole.size(0), r));
 }
 
 void gather_parts(Collectives& c, std::byte* whole, const Cut& cut, int64_t element_bytes) {

@@ -23,6 +23,8 @@ struct Cut {
   int64_t begin(int r) const { return begins[static_cast<size_t>(r)]; }
   int ranks() const { return static_cast<int>(begins.size()) - 1; }
   bool even() const { return numel(0) == numel(ranks() - 1); }
+  /// How many of a tensor's `rows` rank r has.
+  int64_t rows(int64_t rows, int r) const { return rows / ranks() + (r < rows % ranks() ? 1 : 0); }
   /// Rank r's part of `whole`, a view of its rows.
   Tensor part(const Tensor& whole, int r) const;
 

@@ -1,5 +1,7 @@
 #include "strata/dist/sharded_gradients_inl.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -22,8 +24,15 @@ namespace {
 using strata::detail::here;
 
 constexpr std::string_view kOp = "FullySharded";
-// Buckets that travel while the next one fills: their memory is what sharding costs beside the parts.
-constexpr size_t kUnderWay = 1;
+// Buckets that travel while the next one fills: their memory is what sharding costs beside the parts. Backward waits
+// where a small one is full before a large one has come, for which STRATA_BUCKETS_UNDER_WAY=2 has room.
+size_t buckets_under_way() {
+  static const size_t count = [] {
+    const char* const set = std::getenv("STRATA_BUCKETS_UNDER_WAY");
+    return static_cast<size_t>(std::clamp(set == nullptr ? 1 : std::atoi(set), 1, 8));
+  }();
+  return count;
+}
 
 }  // namespace
 
@@ -42,19 +51,26 @@ struct ShardedGradients::Impl {
     // Of rank r's elements.
     int64_t begin(int r) const { return cut.begins.empty() ? 0 : cut.begin(r); }
     int64_t numel(int r) const { return cut.begins.empty() ? here(tensor).numel() : cut.numel(r); }
-    Tensor part_of(const Tensor& whole, int r) const { return cut.begins.empty() ? whole : cut.part(whole, r); }
+    // Whether all ranks get as much of it.
+    bool is_even() const { return !cut.begins.empty() && cut.even(); }
+    // Of rank r's part. By numbers alone: a view of a parameter that lies with the ranks would bring it.
+    Shape shape(int r) const {
+      Shape of = here(tensor).shape();
+      if (!cut.begins.empty()) of[0] = cut.rows(of[0], r);
+      return of;
+    }
   };
   // Rank 0's parts of all members, then rank 1's: stretches of one length, which is rank 0's, whose parts are largest.
   // While another one travels it has no memory: its gradients stay where they are, so that all of it is never more than
-  // two buckets take, what backward has just made included.
+  // two buckets take, what backward has just made included. One gradient alone whose rows divide evenly is its bucket.
   struct Bucket {
     DType dtype = DType::f32;
     std::vector<size_t> members;
     int64_t bytes = 0;    // of the gradients
     int64_t stretch = 0;  // elements
     size_t missing = 0;
-    Tensor memory;  // until it travels
-    Tensor own;     // this rank's stretch of the averages; of micro-batches each rank's of it
+    Tensor memory;    // until it travels
+    Tensor own;       // this rank's stretch of the averages; of micro-batches each rank's of it
     TensorList sums;  // of micro-batches: this rank's stretch of what the tree has added up, the newest last
     Work work;
   };
@@ -67,6 +83,7 @@ struct ShardedGradients::Impl {
   void begin_pass();
   void arrived(size_t index);
   void take(size_t index);
+  bool is_one(const Bucket& b) const;
   void fill(Bucket& b);
   void begin_ready();
   void begin(size_t index);
@@ -92,7 +109,7 @@ struct ShardedGradients::Impl {
   std::vector<int64_t> additions;  // of micro-batches, behind each of all ranks'
   bool in_micro = false;           // reduce_next() has told of one
   int64_t micro = 0;               // those of this rank that have come
-  std::vector<size_t> order;  // of arrival, in the first step
+  std::vector<size_t> order;       // of arrival, in the first step
 };
 
 void ShardedGradients::Impl::make_buckets(const std::vector<size_t>& by_arrival) {
@@ -158,14 +175,28 @@ void ShardedGradients::Impl::take(size_t index) {
   if (p.bucket == next && underway.empty()) fill(buckets[next]);
 }
 
+// Whether the ranks' stretches are the rows of one gradient, one behind the other.
+bool ShardedGradients::Impl::is_one(const Bucket& b) const {
+  return b.members.size() == 1 && parameters[b.members[0]].is_even();
+}
+
 // The gradients that there are go to their places: rows to their ranks' stretches.
 void ShardedGradients::Impl::fill(Bucket& b) {
   NoGrad guard;
+  if (is_one(b) && !b.memory.defined()) {
+    Tensor& g = parameters[b.members[0]].gradient;
+    if (g.defined() && g.dtype() == b.dtype) {
+      b.memory = std::exchange(g, Tensor()).contiguous().view({b.stretch * group.size()});
+      return;
+    }
+  }
   if (!b.memory.defined()) {
     const memory::TagScope tag(memory::Tag::gradient);
     b.memory = empty(TensorMeta{{b.stretch * group.size()}, b.dtype, device, std::nullopt});
     // What is missing counts as zero, and so does what fills up stretches.
-    fill_elements(b.memory, 0.0);
+    const bool covered = std::ranges::all_of(
+        b.members, [&](size_t i) { return parameters[i].is_even() && parameters[i].gradient.defined(); });
+    if (!covered) fill_elements(b.memory, 0.0);
   }
   for (const size_t i : b.members) {
     Parameter& p = parameters[i];
@@ -186,7 +217,7 @@ void ShardedGradients::Impl::begin_ready() {
 }
 
 void ShardedGradients::Impl::begin(size_t index) {
-  while (underway.size() >= kUnderWay) collect();
+  while (underway.size() >= buckets_under_way()) collect();
   Bucket& b = buckets[index];
   const memory::TagScope tag(memory::Tag::gradient);
   fill(b);
@@ -227,7 +258,7 @@ void ShardedGradients::Impl::collect() {
   for (const size_t i : b.members) {
     Parameter& p = parameters[i];
     const int64_t n = p.cut.numel(group.rank());
-    const Tensor part = own.narrow(0, at, n).view(p.cut.part(here(p.tensor), group.rank()).shape());
+    const Tensor part = own.narrow(0, at, n).view(p.shape(group.rank()));
     at += n;
     if (p.part.defined())
       p.part.add_(part);
@@ -284,7 +315,7 @@ std::vector<Tensor> ShardedGradients::Impl::finish() {
         Parameter& p = parameters[i];
         const int rank = group.rank();
         const Tensor sum = sums[0].narrow(0, p.offsets[static_cast<size_t>(rank)] - b.stretch * rank, p.numel(rank));
-        p.part = sum.view(p.part_of(here(p.tensor), rank).shape());
+        p.part = sum.view(p.shape(rank));
         if (p.part.dtype() != p.tensor.dtype()) p.part = p.part.to(p.tensor.dtype());
       }
     }

@@ -86,8 +86,9 @@ void shutdown() {
 }
 
 std::shared_ptr<detail::DeviceGroup> detail::make_device_group(const std::string& name, const std::vector<int>& ranks,
-                                                               int rank, Device device) {
-  return world().device_group(name, ranks, rank, device);
+                                                               int rank, Device device,
+                                                               const DeviceGroupOptions& options) {
+  return world().device_group(name, ranks, rank, device, options);
 }
 void detail::check_job(std::string_view op) {
   world().check_job(op);

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -52,6 +53,15 @@ class World {
   // How long the ranks' places are waited for when something has failed: longer than it takes until a rank without
   // heartbeats counts as dead.
   static constexpr milliseconds kAftermath{8000};
+  // Of a card's processors, by messages from rank to rank: one that is waited for keeps them from the work beside it.
+  static int message_blocks() {
+    constexpr int kUsual = 4, kMost = 32;
+    const char* const set = std::getenv("STRATA_MESSAGE_BLOCKS");
+    if (set == nullptr || *set == '\0') return kUsual;
+    const int n = std::atoi(set);
+    check(n >= 1 && n <= kMost, "STRATA_MESSAGE_BLOCKS", "is '", set, "', wanted a number from 1 to ", kMost);
+    return n;
+  }
   // How often it is asked whether the others have come to form the job anew.
   static constexpr milliseconds kForm{30};
 
@@ -143,7 +153,7 @@ class World {
     mesh_ = mesh;
     // Groups of the old axes are of no more use under their names.
     std::erase_if(groups_, [](const auto& g) { return g.first != "world"; });
-    std::erase_if(cards_, [](const auto& g) { return !g->key().starts_with("world/"); });
+    std::erase_if(cards_, [](const auto& g) { return !is_of_all(g->key()); });
     ++meshes_;
   }
 
@@ -190,7 +200,7 @@ class World {
   }
 
   std::shared_ptr<detail::DeviceGroup> device_group(const std::string& name, const std::vector<int>& ranks, int rank,
-                                                    Device device) {
+                                                    Device device, const detail::DeviceGroupOptions& options) {
     std::string mesh;
     {
       const std::lock_guard lock(mutex_);
@@ -223,15 +233,18 @@ class World {
         if (test != nullptr) return fn();
         cuda::on_card(device.index, fn);
       };
-      auto calls = std::make_unique<detail::NcclCollectives>(id, rank, static_cast<int>(ranks.size()),
-                                                             options_.patience, within);
-      if (test == nullptr && one_host_) {
-        std::string why;
-        calls->take(detail::connect_peer_sums(device.index, rank, static_cast<int>(ranks.size()), book,
-                                              options_.patience, why));
+      auto calls = std::make_unique<detail::NcclCollectives>(
+          id, rank, static_cast<int>(ranks.size()), options_.patience, within, options.messages ? message_blocks() : 0);
+      std::string why = test == nullptr && !one_host_ ? "ranks of several hosts" : "";
+      std::unique_ptr<detail::PeerSums> peers;
+      if (std::string none; test == nullptr && one_host_ && !options.messages) {
+        const auto size = static_cast<int>(ranks.size());
+        peers = detail::connect_peer_sums(device.index, rank, size, book, options_.patience, why);
+        calls->take(detail::connect_peer_copies(device.index, rank, size, book, options_.patience, none));
       }
+      calls->take(std::move(peers), std::move(why));
       auto made = std::make_shared<detail::DeviceGroup>(cat(name, "/cuda"), cat(name, "/", mesh), ranks,
-                                                        std::move(lane), std::move(calls));
+                                                        options.concerns, std::move(lane), std::move(calls));
       const std::lock_guard lock(mutex_);
       cards_.push_back(made);
       return made;
@@ -257,8 +270,9 @@ class World {
       text = std::string(error);
     } else {
       tell_calls(group);
-      std::vector<RankView> views = aftermath(ranks);
-      blame_calls(group, ranks, views);
+      const auto cards = cards_named(group);
+      std::vector<RankView> views = aftermath(cards ? cards->concerns() : ranks);
+      blame_calls(group, views);
       text = cat(explain(group, ranks, views), "\n  this rank saw: ", error);
     }
     {
@@ -287,9 +301,11 @@ class World {
     return host_name();
   }
 
+  // A group of all ranks, which no mesh changes, or messages of it ("world>0>1").
+  static bool is_of_all(std::string_view name) { return name.substr(0, name.find_first_of("/>")) == "world"; }
   // What tells a group's keys from those of another mesh, and of a forming before. The mutex is held.
   std::string mesh_key(std::string_view name) const {
-    const int mesh = name == "world" ? 0 : meshes_;
+    const int mesh = is_of_all(name) ? 0 : meshes_;
     return formed_.number == 0 ? cat(mesh) : cat(mesh, ".", formed_.number);
   }
 
@@ -370,7 +386,16 @@ class World {
       const std::lock_guard lock(mutex_);
       for (const auto& [name, g] : groups_) g->impl_->communicator.abort();
     }
-    for (const auto& g : cards) g->abort();
+    // Each waits a little for what runs, which may be many times as long for all.
+    std::vector<std::thread> ends;
+    for (const auto& g : cards) {
+      try {
+        ends.emplace_back([&g] { g->abort(); });
+      } catch (const std::system_error&) {
+        g->abort();
+      }
+    }
+    for (std::thread& t : ends) t.join();
   }
 
   std::shared_ptr<detail::DeviceGroup> cards_named(const std::string& name) {
@@ -393,12 +418,12 @@ class World {
   }
 
   // Of collectives on cards, which do not stop at another call than the others': which one it was.
-  void blame_calls(const std::string& group, const std::vector<int>& ranks, std::vector<RankView>& views) {
+  void blame_calls(const std::string& group, std::vector<RankView>& views) {
     const auto mine = cards_named(group);
     if (!mine) return;
     std::vector<std::string> lines(views.size());
     const Clock::time_point until = Clock::now() + kLines;
-    for (const int r : ranks) {
+    for (const int r : mine->ranks()) {
       const auto at = static_cast<size_t>(r);
       if (at >= views.size() || !views[at].failure.empty()) continue;
       const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now());
@@ -419,7 +444,7 @@ class World {
     if (failing_) return;
     for (const auto& g : cards_now()) {
       std::string why = g->error();
-      for (const int r : g->ranks()) {
+      for (const int r : g->concerns()) {
         const RankState& s = states[static_cast<size_t>(r)];
         if (r == job_.rank || !why.empty()) continue;
         if (!s.failure.empty()) {

@@ -28,8 +28,7 @@ Tensor host_copy(const Tensor& t, Tensor room) {
   const bool from_card = t.device().is_cuda();
   if (!room.defined() || room.shape() != t.shape() || room.dtype() != t.dtype()) {
     room = {};  // before there are two
-    room = empty(TensorMeta{t.shape(), t.dtype(), Device::cpu(), std::nullopt});
-    if (from_card) room = pin_memory(room);
+    room = empty(TensorMeta{t.shape(), t.dtype(), Device::cpu(), std::nullopt}, from_card ? Tier::pinned : Tier());
   }
   if (t.numel() == 0) return room;
   const bool fixed = t.storage()->backend().bytes == memory::Bytes::fixed;

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 
 #include "strata/autograd/autograd.h"
@@ -173,6 +175,17 @@ TEST(FullySharded, WhateverTheBucketsAndTheRanks) {
   }
 }
 
+TEST(FullySharded, SeveralBucketsMayTravel) {
+  distributed::on_processes(2, [](int rank) {
+    setenv("STRATA_BUCKETS_UNDER_WAY", "3", 1);
+    distributed::set_mesh(Mesh("dp=2"));
+    const Way way{.zero = 3, .options = {.bucket_bytes = 100}};
+    Way plain = way;
+    plain.zero = 0;
+    EXPECT_EQ(train_here(way, rank), train_here(plain, rank));
+  });
+}
+
 // They come straight to their places, the others by way of one buffer: weights of 401 rows of 200 on 3 ranks, and those
 // of 200 rows of 401 on 4.
 TEST(FullySharded, LargeParametersBesideSmallOnes) {
@@ -249,6 +262,56 @@ TEST(FullySharded, CopiesForAutocastAreGatheredInItsPrecision) {
   });
 }
 
+// A table of which rows are read, tied to the head, in autocast: in f32 at the beginning, where it does not come behind
+// what is for the blocks, and in bf16 at the end.
+TEST(FullySharded, WhatTheFirstCallReadsComesFirst) {
+  distributed::on_processes(2, [](int rank) {
+    distributed::set_mesh(Mesh("dp=2"));
+    struct Tied : Module {
+      Tied() : Module("Tied") {
+        manual_seed(1);
+        table = register_parameter("table", randn({64, 8}) * 0.3);
+        for (int i = 0; i < 3; ++i) blocks.push_back(Block(8));
+      }
+      Tensor loss(const Tensor& words) const {
+        Tensor x = index_select(table, 0, words);
+        for (const Block& b : blocks) x = b.forward(x);
+        return mean(square(linear(x, table)));
+      }
+      ModuleList<Block> blocks = register_module("blocks", ModuleList<Block>());
+      Tensor table;
+    };
+    Tied net;
+    FullySharded sharded(net, {.bucket_bytes = 1});  // travel while backward runs
+    optim::SGD optimizer(sharded.parameters(), {.lr = 0.01});
+    for (int step = 0; step < 3; ++step) {
+      distributed::recorder().set_step(200 + step);
+      {
+        const FullySharded::Pass pass(&sharded);
+        const AutocastScope low(DType::bf16);
+        net.loss(words(rank, step, 0)).backward();
+      }
+      sharded.finish();
+      optimizer.step();
+      optimizer.zero_grad();
+      sharded.gather_updated();
+    }
+    std::vector<std::string> gathers;
+    for (const distributed::CollectiveEntry& e : distributed::recorder().entries())
+      if (e.step == 202 && e.what.starts_with("gather ")) gathers.push_back(e.what);
+    ASSERT_GT(gathers.size(), 4u);
+    EXPECT_EQ(gathers[0], "gather table f32 [512]");
+    EXPECT_TRUE(gathers[1].starts_with("gather blocks.0.")) << gathers[1];
+    EXPECT_EQ(std::ranges::count(gathers, "gather table in bf16 bf16 [512]"), 1);
+    // The table, three blocks, the table, and the blocks again, the last of which is still there: gradients that have
+    // come ask for nothing.
+    EXPECT_LE(gathers.size(), 7u);
+    for (const std::string& g : gathers)
+      EXPECT_TRUE(!g.starts_with("gather blocks.") || g.find(" more ") != std::string::npos) << g;
+    EXPECT_EQ(sharded.stats().unforeseen, 0);
+  });
+}
+
 TEST(FullySharded, ParametersMayStayWholeOrUntilBackward) {
   expect_same({.zero = 3, .options = {.reshard_to = 1}}, "never resharded");
   expect_same({.zero = 3, .options = {.whole_below = 20}}, "small ones whole");
@@ -271,9 +334,12 @@ TEST(FullySharded, PartsOfCutParameters) {
     expect_same({.zero = zero, .all_use = false, .mesh = "dp=3 tp=2", .cut = true}, cat("three, zero=", zero));
   }
   expect_same({.zero = 3, .again = true, .mesh = "tp=2 dp=2", .cut = true}, "checkpoint");
-  expect_same(
-      {.zero = 3, .passes = 2, .options = {.reshard_to = 2, .reduce_every_pass = false}, .mesh = "dp=4 tp=2", .cut = true},
-      "neighbours, passes");
+  expect_same({.zero = 3,
+               .passes = 2,
+               .options = {.reshard_to = 2, .reduce_every_pass = false},
+               .mesh = "dp=4 tp=2",
+               .cut = true},
+              "neighbours, passes");
 }
 
 // Parts among all ranks of two axes.

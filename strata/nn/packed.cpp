@@ -13,6 +13,7 @@
 #include "strata/core/rebind.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/deferred_inl.h"
+#include "strata/nn/layer_error_inl.h"
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -112,25 +113,6 @@ bool skipped(const std::string& name, const std::vector<std::string>& skip) {
                              [&](const std::string& s) { return whole.find("." + s + ".") != std::string::npos; });
 }
 
-// Calls f; an error then names the layer, too.
-template <class F>
-auto of_layer(std::string_view op, const std::string& layer, const F& f) {
-  const auto text = [&](const Error& e) { return cat("layer \"", layer, "\": ", e.what()); };
-  try {
-    return f();
-  } catch (const ShapeError& e) {
-    throw ShapeError(op, text(e));
-  } catch (const DTypeError& e) {
-    throw DTypeError(op, text(e));
-  } catch (const DeviceError& e) {
-    throw DeviceError(op, text(e));
-  } catch (const IndexError& e) {
-    throw IndexError(op, text(e));
-  } catch (const ValueError& e) {
-    throw ValueError(op, text(e));
-  }
-}
-
 double norm_of(const Tensor& t) {
   return std::sqrt((t * t).sum().item());
 }
@@ -146,7 +128,7 @@ void pack_linear(const Module& linear, const std::vector<PackedWeight>& rows) {
   check(!rows.empty(), kPack, "wants a matrix for \"", linear.path(), "\"");
   const Shape shape = dense_shape(rows);
   for (const PackedWeight& w : rows) {
-    of_layer(kPack, linear.path(), [&] { w.check({}); });
+    detail::of_layer(kPack, linear.path(), [&] { w.check({}); });
     check<ShapeError>(w.columns == shape[1], kPack, "matrices for \"", linear.path(), "\" have ", shape[1], " and ",
                       w.columns, " columns");
     check<DeviceError>(w.codes.device() == rows[0].codes.device(), kPack, "codes for \"", linear.path(), "\" are ",
@@ -225,7 +207,8 @@ void pack_from_state(const Module& module, const StateDict& state) {
   for (const auto& [name, part] : module.named_modules()) modules.emplace(name, part);
   std::map<std::string, std::map<int64_t, PackedWeight>> several;  // by layer
   for (const auto& [name, blocks] : state) {
-    // "<layer>.weight.<format>.blocks", or without a layer; of several matrices "<layer>.weight.<number>.<format>.blocks".
+    // "<layer>.weight.<format>.blocks", or without a layer; of several matrices
+    // "<layer>.weight.<number>.<format>.blocks".
     const std::string end = cat(".", kBlocks);
     if (!name.ends_with(end)) continue;
     const std::string path = name.substr(0, name.size() - end.size());
@@ -256,8 +239,10 @@ void pack_from_state(const Module& module, const StateDict& state) {
       if (it->first != name) part_of(w, std::string_view(it->first).substr(prefix.size()), op) = it->second;
     check(w.codes.defined() && w.codes.dim() == 2, op, "\"", prefix, "codes\" is ", w.codes, ", wants a matrix");
     w.rows = w.codes.size(0);
-    if (number < 0) pack_linear(found->second, w);
-    else several[layer].emplace(number, w);
+    if (number < 0)
+      pack_linear(found->second, w);
+    else
+      several[layer].emplace(number, w);
   }
   for (const auto& [layer, by_number] : several) {
     std::vector<PackedWeight> rows;
@@ -296,7 +281,7 @@ void detail::make_deferred(const Module& module, const std::set<std::string>& bu
 
 PackedWeight detail::rounded_weight(const std::string& layer, const Tensor& weight, std::string_view format,
                                     const QuantizeOptions& rounding) {
-  return of_layer("quantize", layer, [&] { return quantize_weight(weight, format, rounding); });
+  return detail::of_layer("quantize", layer, [&] { return quantize_weight(weight, format, rounding); });
 }
 
 std::vector<PackedLayer> quantize(const Module& module, std::string_view format, const PackOptions& options) {

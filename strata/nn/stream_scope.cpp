@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <optional>
+#include <string_view>
 
 #include "strata/autograd/recompute.h"
 #include "strata/core/autocast.h"
@@ -11,6 +14,17 @@
 #include "strata/nn/streamed_inl.h"
 
 namespace strata::nn {
+
+namespace {
+// STRATA_TELL_LATE=1: what a call waits for, by name, as steps are made (a captured one once).
+bool tells_late() {
+  static const bool tells = [] {
+    const char* const set = std::getenv("STRATA_TELL_LATE");
+    return set != nullptr && std::string_view(set) == "1";
+  }();
+  return tells;
+}
+}  // namespace
 
 // Follows the calls of a scope's thread: whose turn it is, what is held near for it, what comes next.
 struct StreamScope::Watch final : CallObserver {
@@ -26,7 +40,8 @@ struct StreamScope::Watch final : CallObserver {
       for (size_t i = 0; i < state.parts.size(); ++i)
         near_bytes = std::max(near_bytes, state.options.parts_near * part_bytes(i));
     }
-    bring_next(nullptr, {}, 0);
+    // Of ranks' parts the first call says what it reads, which is not to come behind what is for later.
+    if (!state.options.whole_parts) bring_next(nullptr, {}, 0, {});
   }
   ~Watch() override {
     recompute.reset();
@@ -66,6 +81,7 @@ struct StreamScope::Watch final : CallObserver {
   void follow(const Call& call) {
     const std::vector<Value> args = call.args();
     const bool converts = is_cast(call, args);
+    looks_up = call.op.name().starts_with("linear_cross_entropy");
     for (const Value& v : args) {
       if (const auto* t = std::get_if<Tensor>(&v)) see(*t, !converts);
       if (const auto* list = std::get_if<TensorList>(&v))
@@ -97,13 +113,14 @@ struct StreamScope::Watch final : CallObserver {
     if (known == state.keys.end()) return;
     const Key key = known->second;
     use(key, hold);
-    // A kernel may look the copy up itself.
-    if (hold && key % 2 == 0 && autocast_enabled() && state.storage_of(key + 1)) use(key + 1, true);
+    // The kernel of the head's loss looks the copy up itself. Others get what they read.
+    if (looks_up && hold && key % 2 == 0 && autocast_enabled() && state.storage_of(key + 1)) use(key + 1, true);
   }
   void use(Key key, bool hold) {
     const size_t part = state.slots[key / 2].part;
     const bool backward = current_phase() == Phase::backward;
-    if (now.empty() || now.back().part != part || now.back().backward != backward) enter(part, backward);
+    if (now.empty() || now.back().part != part || now.back().backward != backward)
+      enter(part, backward, hold ? std::optional(key) : std::nullopt);
     std::vector<Key>& used = now.back().used;
     if (std::ranges::find(used, key) == used.end()) used.push_back(key);
     if (hold && !held.contains(key)) pin(key);
@@ -111,7 +128,10 @@ struct StreamScope::Watch final : CallObserver {
   void pin(Key key) {
     Storage* storage = state.storage_of(key);
     if (!storage) return;
-    if (!storage->resident()) state.stats.bytes_late += coming_bytes(key, *storage);
+    if (!storage->resident()) {
+      state.stats.bytes_late += coming_bytes(key, *storage);
+      if (tells_late()) std::fprintf(stderr, "strata: %s came late\n", name_of(key).c_str());
+    }
     const auto start = std::chrono::steady_clock::now();
     const memory::MovedName moved([&] { return name_of(key); });
     storage->pin(Access::read);
@@ -126,8 +146,8 @@ struct StreamScope::Watch final : CallObserver {
     storage->unpin();
   }
 
-  // A part's turn begins.
-  void enter(size_t part, bool backward) {
+  // A part's turn begins, with a call that reads `first`, if any.
+  void enter(size_t part, bool backward, std::optional<Key> first) {
     if (backward && plan.empty()) {
       // The first step: backward goes the other way.
       plan = now;
@@ -145,7 +165,7 @@ struct StreamScope::Watch final : CallObserver {
         recompute->begin();
     }
     const Visit* const turn = found ? &plan[next - 1] : nullptr;
-    bring_next(turn, {part}, turn ? bytes_of(*turn) : state.parts[part].shown.bytes);
+    bring_next(turn, {part}, turn ? bytes_of(*turn) : state.parts[part].shown.bytes, first);
   }
   // Whether the part's turn is in the plan; `next` is the one after it then.
   bool locate(size_t part, bool backward) {
@@ -181,8 +201,8 @@ struct StreamScope::Watch final : CallObserver {
   }
   // Of the parts whose turns come next as many as there is room for beside those in `wanted`, which take `bytes`; the
   // others go. Of the first that does not fit as a whole, the weights that do come as well. What is not on its way of
-  // this turn comes before them, and after what goes.
-  void bring_next(const Visit* turn, std::vector<size_t> wanted, int64_t bytes) {
+  // this turn comes before them, and after what goes; `first` is read at once.
+  void bring_next(const Visit* turn, std::vector<size_t> wanted, int64_t bytes, std::optional<Key> first) {
     std::vector<std::pair<const Visit*, int64_t>> coming;  // with bytes that there are for it
     for (size_t i = next; i < plan.size() && bytes < near_bytes; ++i) {
       if (std::ranges::find(wanted, plan[i].part) != wanted.end()) continue;
@@ -200,6 +220,8 @@ struct StreamScope::Watch final : CallObserver {
       let_go(key);
       if (key % 2 == 0) state.settle_low(state.slots[key / 2]);
     }
+    // Ranks' parts come one behind the other, and what comes when it is wanted alone (RankUnit) would be the last.
+    if (state.options.whole_parts && first && !held.contains(*first)) pin(*first);
     if (turn) {
       for (const Key key : turn->used)
         if (Storage* s = held.contains(key) ? nullptr : state.storage_of(key)) prefetch(*s, coming_bytes(key, *s));
@@ -207,7 +229,8 @@ struct StreamScope::Watch final : CallObserver {
     for (auto [visit, room] : coming) {
       for (const Key key : visit->used) {
         Storage* s = state.storage_of(key);
-        if (!s) continue;
+        // What has a copy comes from ranks when it is wanted, and takes no room of what comes ahead.
+        if (!s || (state.options.whole_parts && key % 2 == 0 && state.storage_of(key + 1))) continue;
         room -= static_cast<int64_t>(s->nbytes);
         if (room < 0) break;
         const memory::MovedName moved([&] { return name_of(key); });
@@ -238,6 +261,7 @@ struct StreamScope::Watch final : CallObserver {
 
  public:
   State& state;
+  bool looks_up = false;  // the call that is followed
   int64_t near_bytes = state.near_bytes;
   const bool with_gradients;
   const int exceptions = std::uncaught_exceptions();

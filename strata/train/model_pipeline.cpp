@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "strata/core/recording.h"
 #include "strata/core/rng.h"
 #include "strata/core/row_share.h"
+#include "strata/cuda/graph.h"
 #include "strata/dist/pipeline/partition.h"
 #include "strata/dist/pipeline/schedules.h"
 #include "strata/lab/step_costs.h"
@@ -48,8 +50,8 @@ struct JoinTable : Function<JoinTable> {
   static TensorList backward(Ctx& ctx, const TensorList& gy) { return {gy[0], ctx.part()}; }
 };
 
-// What the ranks send each other beside the pipeline's own messages.
-constexpr uint64_t kTableChannel = uint64_t{1} << 32;
+// What the ranks send each other beside the pipeline's own messages: to the tied table's owner, and back.
+constexpr uint64_t kToOwner = uint64_t{1} << 32, kToCopy = kToOwner + 1;
 
 // The block that a module lies in: -1 for embeddings, `blocks` for what is behind the last.
 int64_t block_of(std::string_view name, int64_t blocks) {
@@ -133,8 +135,6 @@ void ModelPipeline::check_stages(const ParallelConfig& parallel, int64_t blocks)
 void ModelPipeline::check_settings(const TrainConfig& c, int64_t dp) {
   const int64_t pp = c.parallel.pp;
   check(c.tune.method == "full", "train", "parallel.pp = ", pp, " is for tune.method = full, not ", c.tune.method);
-  check(!parse_device(c.device).is_cuda(), "train", "parallel.pp = ", pp,
-        " is for train.device = cpu: stages on cards are not there yet");
   check(c.dtype != "fp8", "train", "parallel.pp = ", pp, " is not for train.dtype = fp8");
   check(c.model.experts == 0 || (c.model.balance_loss == 0 && c.model.z_loss == 0), "train", "parallel.pp = ", pp,
         " is for model.balance_loss = 0 and model.z_loss = 0: stages before the last have no loss");
@@ -306,18 +306,29 @@ TensorList ModelPipeline::never_late(int stage) {
   return {model_->token_embedding.weight};
 }
 
+distributed::Group::Way ModelPipeline::to_owner() const {
+  const std::vector<int>& ranks = train_->table().rank_of;
+  return {ranks.back(), ranks.front(), kToOwner};
+}
+distributed::Group::Way ModelPipeline::to_copy() const {
+  const std::vector<int>& ranks = train_->table().rank_of;
+  return {ranks.front(), ranks.back(), kToCopy};
+}
+
+namespace {
+std::string table_text(int micro) {
+  return cat("message(gradient of a tied table of micro-batch ", micro, ')');
+}
+}  // namespace
+
 void ModelPipeline::send_table(int micro, const Tensor& gradient) {
-  const int owner = train_->table().rank_of.front();
   // What the owner has taken before it began this micro-batch is there.
   while (!sent_.empty() && sent_.front().micro < taken_before_[static_cast<size_t>(micro)]) {
-    group_.run("send(of a tied table's gradient)", [&](distributed::Communicator&) { sent_.front().transfer->wait(); });
+    sent_.front().work.wait();
     sent_.pop_front();
   }
   const Tensor whole = gradient.to(model_->token_embedding.weight.dtype()).contiguous();
-  group_.run(cat("gradient of a tied table of micro-batch ", micro), [&](distributed::Communicator& c) {
-    sent_.push_back(
-        {micro, whole, c.post_send(whole.raw_data(), static_cast<size_t>(whole.nbytes()), owner, kTableChannel)});
-  });
+  sent_.push_back({micro, group_.send(whole, to_owner(), table_text(micro))});
 }
 
 Tensor ModelPipeline::take_table(int micro) {
@@ -328,10 +339,7 @@ Tensor ModelPipeline::take_table(int micro) {
   const memory::TagScope tag(memory::Tag::gradient);
   const Tensor& weight = model_->token_embedding.weight;
   const Tensor g = empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
-  group_.run("gradient of a tied table", [&](distributed::Communicator& c) {
-    c.post_receive(g.raw_data(), static_cast<size_t>(g.nbytes()), train_->table().rank_of.back(), kTableChannel)
-        ->wait();
-  });
+  group_.receive(g, to_owner(), table_text(micro)).wait();
   return g;
 }
 
@@ -360,17 +368,24 @@ int ModelPipeline::owner_of(const std::string& parameter) const {
   return train_->table().rank_of[static_cast<size_t>(stage_of(parameter))];
 }
 
+// What a stage without losses adds to them.
+Tensor ModelPipeline::nothing(const Shape& shape) const {
+  const Tensor none = empty(TensorMeta{shape, DType::f64, device_, std::nullopt});
+  fill_elements(none, 0.0);
+  return none;
+}
+
 // Of all micro-batches, added by their numbers.
 Tensor ModelPipeline::exact_loss() {
   const NoGrad guard;
   const auto own = sums_->count();
-  Tensor mine = losses_.empty() ? zeros({own}, DType::f64) : strata::cat(std::exchange(losses_, {}), 0), all = mine;
-  group_.run("losses of a pipeline's micro-batches", [&](distributed::Communicator& c) {
+  Tensor mine = losses_.empty() ? nothing({own}) : strata::cat(std::exchange(losses_, {}), 0), all = mine;
+  group_.run(device_, "losses of a pipeline's micro-batches", [&](distributed::Collectives& c) {
     c.all_reduce(mine.raw_data(), own, DType::f64, distributed::Reduction::sum);
   });
   if (sharing_) {
     all = empty(TensorMeta{{count_}, DType::f64, mine.device(), std::nullopt});
-    sharing_->run("losses of micro-batches", [&](distributed::Communicator& c) {
+    sharing_->run(device_, "losses of micro-batches", [&](distributed::Collectives& c) {
       c.all_gather(all.raw_data(), mine.raw_data(), static_cast<size_t>(mine.nbytes()));
     });
   }
@@ -382,16 +397,20 @@ void ModelPipeline::run(pipeline::Pipeline& p, const std::vector<data::Batch>& m
   total_ = Tensor();
   const Shape& rows = micro_batches[0][0].shape();
   const int64_t dim = model_->spec().dim;
-  p.run(*this, {halves_ ? Shape{2, rows[0], rows[1], dim} : Shape{rows[0], rows[1], dim}, between_, Device::cpu(),
-                std::nullopt});
+  device_ = micro_batches[0][0].device();
+  const std::vector<int>& ranks = train_->table().rank_of;
+  if (tied_ && ranks.front() != ranks.back() && !cuda::capturing())
+    group_.connect(device_, std::array{to_owner(), to_copy()});
+  p.run(*this,
+        {halves_ ? Shape{2, rows[0], rows[1], dim} : Shape{rows[0], rows[1], dim}, between_, device_, std::nullopt});
   micro_batches_.clear();
 }
 
 // The last stage's, which the others add nothing to.
 Tensor ModelPipeline::total_loss() {
   const NoGrad guard;
-  Tensor total = total_.defined() ? total_.clone() : zeros({}, DType::f64);
-  group_.run("loss of a pipeline", [&](distributed::Communicator& c) {
+  Tensor total = total_.defined() ? total_.clone() : nothing({});
+  group_.run(device_, "loss of a pipeline", [&](distributed::Collectives& c) {
     c.all_reduce(total.raw_data(), 1, DType::f64, distributed::Reduction::sum);
   });
   return total;
@@ -419,14 +438,14 @@ Tensor ModelPipeline::step(const std::vector<data::Batch>& batches, optim::LossS
   last_ = last;
   run(*train_, pieces);
   last_ = nullptr;
-  for (; !sent_.empty(); sent_.pop_front())
-    group_.run("send(of a tied table's gradient)", [&](distributed::Communicator&) { sent_.front().transfer->wait(); });
+  for (; !sent_.empty(); sent_.pop_front()) sent_.front().work.wait();
   if (sums_) {
     default_generator().set_state({random_.seed, random_.offset + ExactStep::kStepDraws});
     return exact_loss();
   }
   if (part_)
-    default_generator().set_state({random_.seed, random_.offset + static_cast<uint64_t>(batches.size()) * draws_.back()});
+    default_generator().set_state(
+        {random_.seed, random_.offset + static_cast<uint64_t>(batches.size()) * draws_.back()});
   return total_loss();
 }
 
@@ -438,15 +457,11 @@ Tensor ModelPipeline::loss(const data::Batch& batch) {
 }
 
 namespace {
-// All of `t` from the group's rank `from` to its rank `to`, other than each other.
-void hand_over(distributed::Group& group, const std::string& what, int from, int to, Tensor& t) {
-  if (group.rank() != from && group.rank() != to) return;
-  group.run(cat(what, ' ', t.dtype(), ' ', t.shape()), [&](distributed::Communicator& c) {
-    const auto bytes = static_cast<size_t>(t.nbytes());
-    const auto transfer = group.rank() == from ? c.post_send(t.raw_data(), bytes, to, kTableChannel)
-                                               : c.post_receive(t.raw_data(), bytes, from, kTableChannel);
-    transfer->wait();
-  });
+// All of `t` on a way from or to this rank.
+void hand_over(distributed::Group& group, const std::string& what, const distributed::Group::Way& way,
+               const Tensor& t) {
+  const std::string text = cat("message(", what, ") ", t.dtype(), ' ', t.shape());
+  (group.rank() == way.from ? group.send(t, way, text) : group.receive(t, way, text)).wait();
 }
 }  // namespace
 
@@ -462,7 +477,7 @@ void ModelPipeline::join_tied() {
   } else if (has_first_) {
     sent = empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
   }
-  if (has_last_ || has_first_) hand_over(group_, "gradient of a tied table", ranks.back(), ranks.front(), sent);
+  if (has_last_ || has_first_) hand_over(group_, "gradient of a tied table", to_owner(), sent);
   Tensor handle = weight;
   if (has_last_) handle.set_grad({});
   if (has_first_) handle.set_grad(weight.grad().defined() ? weight.grad() + sent : sent);
@@ -475,7 +490,7 @@ void ModelPipeline::renew_tied() {
   const Tensor weight = model_->token_embedding.weight;
   Tensor table = has_first_ ? weight.detach().contiguous()
                             : empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
-  hand_over(group_, "tied table", ranks.front(), ranks.back(), table);
+  hand_over(group_, "tied table", to_copy(), table);
   Tensor copy = weight;
   if (has_last_) copy.copy_(table);
 }

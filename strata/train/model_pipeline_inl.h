@@ -76,7 +76,9 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   /// The mean loss of a batch, on every rank; nothing is recorded.
   Tensor loss(const data::Batch& batch);
 
-  /// The last step's time line, a track for each rank. Every rank of the group calls it.
+  /// On cards the next step is timed, for trace(); on the host each is.
+  void time_next() { train_->time_next(); }
+  /// The last timed step's time line, a track for each rank. Every rank of the group calls it.
   lab::Trace trace() const;
   /// "a pipeline of 4 stages on 4 ranks (1f1b, 8 micro-batches), blocks 0-2 | 3-5 | ..", and its table's bubble.
   std::string to_text() const;
@@ -88,6 +90,9 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   TensorList never_late(int stage) override;
   void send_table(int micro, const Tensor& gradient);
   Tensor take_table(int micro);
+  // Of the tied table between the first stage's rank and the last one's.
+  distributed::Group::Way to_owner() const;
+  distributed::Group::Way to_copy() const;
   void let_go();
   // Both by a model of the settings on the meta device, in training.
   static std::vector<distributed::pipeline::LayerCost> layers(const TrainConfig& config, LanguageModel& model);
@@ -95,6 +100,7 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   int stage_of(const std::string& parameter) const;
   bool is_here(int stage) const;
   void run(distributed::pipeline::Pipeline& pipeline, const std::vector<data::Batch>& micro_batches);
+  Tensor nothing(const Shape& shape) const;
   Tensor total_loss();
   Tensor exact_loss();
 
@@ -102,14 +108,14 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   distributed::Group& group_;
   DType between_;
   bool halves_ = false;  // of the residual stream go from stage to stage, not their sum: for the bits of one process
-  int64_t pieces_ = 1;           // of each batch
+  int64_t pieces_ = 1;   // of each batch
   std::vector<int64_t> begins_;  // each stage's first block, and the number of blocks
   bool tied_ = false, has_first_ = false, has_last_ = false;
   std::optional<distributed::pipeline::Pipeline> train_, forward_;
   RngKey random_;
-  std::optional<int64_t> part_;  // of the rows, where numbers belong to them
+  std::optional<int64_t> part_;   // of the rows, where numbers belong to them
   int64_t rows_ = 1, batch_ = 1;  // of a micro-batch, and of all ranks' batch
-  std::vector<uint64_t> draws_;  // of the stages before each, for a whole batch; behind them of all
+  std::vector<uint64_t> draws_;   // of the stages before each, for a whole batch; behind them of all
   // Of add_exactly().
   std::optional<StageSums> sums_;
   distributed::Group* sharing_ = nullptr;  // the step's micro-batches
@@ -117,8 +123,7 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   TensorList losses_;
   struct SentTable {
     int micro;
-    Tensor gradient;
-    std::unique_ptr<distributed::Transfer> transfer;
+    distributed::Work work;
   };
   std::map<int, Tensor> tables_;   // its gradients by the last stage, where the first is here, too; by micro-batch
   std::deque<SentTable> sent_;     // the table's gradients that the owner may not have taken yet
@@ -128,6 +133,7 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   optim::LossScaler* scaler_ = nullptr;
   std::function<void(bool)> last_;
   Tensor total_;
+  Device device_;
 };
 
 }  // namespace strata

@@ -17,6 +17,8 @@
 #include "strata/dist/context_length_inl.h"
 #include "strata/dist/parts_inl.h"
 #include "strata/models/tensor_parallel.h"
+#include "strata/ops/copy/copy.h"
+#include "strata/ops/factory/factory.h"
 #include "strata/train/exact_step_inl.h"
 #include "strata/train/exchange_run_inl.h"
 #include "strata/train/fine_tune_inl.h"
@@ -256,11 +258,31 @@ void Ranks::shard(TokenDecoder& model) const {
   distributed::shard_module(*decoder, shard_plan(*decoder, tp_), "tp", {.sequence = sequence_});
 }
 
+// On a communicator of its own: a block that is computed again asks while gradients travel. With parallel.exact a
+// micro-batch's loads are its own, whoever has the others.
+std::string Ranks::loads_group() const {
+  if ((!group_ && tp_ == 1) || !world_ || exactly_) return "";
+  return cat(experts_.of_dp > 1 ? "ep+dp" : "dp+dp+dp", context_ ? "+cp" : "", tp_ > 1 ? "+tp" : "");
+}
+
 void Ranks::spread_experts(LanguageModel& model) const {
-  // On a communicator of its own: a block that is computed again asks while gradients travel. With parallel.exact a
-  // micro-batch's loads are its own, whoever has the others.
-  const std::string batch = cat(experts_.of_dp > 1 ? "ep+dp" : "dp+dp+dp", context_ ? "+cp" : "", tp_ > 1 ? "+tp" : "");
-  share_experts(model, experts_.group, (group_ || tp_ > 1) && world_ && !exactly_ ? batch : "");
+  share_experts(model, experts_.group, loads_group());
+}
+
+void Ranks::connect(Device device) const {
+  std::vector<distributed::Group*> groups{&distributed::group("pp")};
+  if (group_) groups.push_back(group_);
+  if (context_) groups.push_back(&distributed::group(context_->group));
+  if (ep_ > 1)
+    for (const std::string& name : {experts_.group, experts_.sharers, loads_group()})
+      if (!name.empty()) groups.push_back(&distributed::group(name));
+  for (distributed::Group* const g : groups) {
+    const Tensor one = empty(TensorMeta{{1}, DType::f32, device, std::nullopt});
+    fill_elements(one, 0.0);
+    g->run(device, "connection", [&](distributed::Collectives& c) {
+      c.all_reduce(one.raw_data(), 1, DType::f32, distributed::Reduction::sum);
+    });
+  }
 }
 
 void Ranks::share_positions(TokenDecoder& model) const {
@@ -416,7 +438,8 @@ double Ranks::finish_step(Tensor& loss, double max_norm) const {
     pipeline_->join_tied();
     if (const Tensor table = pipeline_->tied(); table.defined() && group_) {
       Tensor g = table.grad().contiguous();
-      group_->run(cat("gradient of a tied table ", g.dtype(), ' ', g.shape()), [&](distributed::Communicator& c) {
+      const std::string what = cat("gradient of a tied table ", g.dtype(), ' ', g.shape());
+      group_->run(g.device(), what, [&](distributed::Collectives& c) {
         c.all_reduce(g.raw_data(), g.numel(), g.dtype(), distributed::Reduction::avg);
       });
       Tensor(table).set_grad(g);

@@ -47,8 +47,9 @@ nn::FullyShardedOptions sharded_options(const ParallelConfig& parallel, int64_t 
 /// and settings that want the same from every rank.
 std::vector<int64_t> shared_rows(const TrainConfig& config, int64_t dp);
 
-/// What a job of so many ranks cannot train, found without a job: the one check of Ranks and of plan::plan_layouts(). Gives
-/// the ranks of parallel.dp. Throws ValueError naming the key, ShapeError where model.context cannot be shared out.
+/// What a job of so many ranks cannot train, found without a job: the one check of Ranks and of plan::plan_layouts().
+/// Gives the ranks of parallel.dp. Throws ValueError naming the key, ShapeError where model.context cannot be shared
+/// out.
 int64_t check_layout(const TrainConfig& config, int64_t ranks);
 /// The same of what depends on the model: heads that do not divide, fewer layers than stages, and what is for decoders.
 void check_layout_of(const TokenDecoder& model, const ParallelConfig& parallel);
@@ -80,6 +81,8 @@ class Ranks {
   RowShare own_rows() const;
   /// The weight of this process's rows in the ranks' average: 1 where all have as many.
   double row_weight() const;
+  /// Over what cards exchange gradients, for the report; empty for one rank, and on the host.
+  std::string way_of_cards() const { return group_ ? group_->way_of_cards() : std::string(); }
   /// Whether this process writes checkpoints, metrics and reports.
   bool leads() const { return leads_; }
   /// Whether tensors lie in parts: then every rank takes part where one is read as a whole.
@@ -124,6 +127,9 @@ class Ranks {
     nn::FullySharded::Pass pass_;
   };
 
+  /// Before the first step of a pipeline: connects what its passes use between cards. Connecting waits for the whole
+  /// card, and a stage's card may wait for messages that come of what the host has yet to queue.
+  void connect(Device device) const;
   /// The backward pass that follows is the last of its step: its gradients travel.
   void last_pass(bool yes) const;
   /// Waits for the gradients, and makes `loss` (f64) the ranks' average, a plain tensor; of exact() that of its run().
@@ -147,6 +153,7 @@ class Ranks {
 
  private:
   void share_positions(TokenDecoder& model) const;
+  std::string loads_group() const;
   void spread_experts(LanguageModel& model) const;
   std::vector<optim::WholeSquares::Gradient> gradients_of_stages(const nn::Module& model) const;
   std::vector<optim::WholeSquares::Gradient> gradients_in_parts(const nn::NamedTensors& parameters) const;

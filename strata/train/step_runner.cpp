@@ -18,6 +18,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/optim/gradient_notes_inl.h"
 #include "strata/train/conversations_inl.h"
 #include "strata/train/exact_step_inl.h"
 #include "strata/train/exchange_run_inl.h"
@@ -70,7 +71,10 @@ StepRunner::StepRunner(TokenDecoder& model, optim::Optimizer& optimizer, const T
   check(!must_capture_ || optimizer.capturable(), "train", "train.graph is on, but the optimizer ", optimizer.name(),
         " computes on the host with each step's numbers, which no graph holds");
   if (const LayeredOptions o = tiers_ ? tiers_->layered() : LayeredOptions{.blocks = 0}; o.blocks > 0)
-    layered_.emplace(dynamic_cast<LanguageModel&>(model), o, [tiers] { tiers->send_gradients(); });
+    layered_.emplace(dynamic_cast<LanguageModel&>(model), o, [tiers, &optimizer] {
+      tiers->send_gradients();
+      optim::GradientNotes::take(optimizer);
+    });
   if (!device.is_cuda()) return;
   cuda_ = std::make_unique<Cuda>(device);
   for (auto& s : cuda_->slots) s = std::make_unique<Cuda::Slot>(device.index);
@@ -95,6 +99,7 @@ Tensor StepRunner::loss(const data::Batch& batch) const {
 }
 
 Tensor StepRunner::compute_stages(const std::vector<data::Batch>& batches) {
+  if (!std::exchange(connected_, true)) ranks_.connect(device_);
   optimizer_.zero_grad();
   Tensor total;
   {
@@ -163,6 +168,7 @@ Tensor StepRunner::pass_after_pass(const std::vector<data::Batch>& batches) {
 }
 
 Tensor StepRunner::compute_recorded(const std::vector<data::Batch>& batches) {
+  if (ranks_.pipeline()) ranks_.pipeline()->time_next();
   if (tiers_) {
     lab::Tracer tracer(device_);
     Tensor report = compute(batches);

@@ -78,6 +78,7 @@ class StepRunner {
   std::optional<AutocastSettings> autocast_;
   double max_norm_;
   std::optional<LayeredAccumulation> layered_;  // where the tiers want it
+  bool connected_ = false;                      // the ranks of a pipeline
   bool must_capture_ = false;
   std::optional<optim::LossScaler> scaler_;
   std::string note_;

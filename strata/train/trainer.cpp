@@ -257,6 +257,7 @@ void Run::report(const std::string& status, bool with_sample) {
   r.notes.emplace_back("Training tokens", format_count(static_cast<double>(data_.train_tokens)));
   if (data_.valid) r.notes.emplace_back("Validation tokens", format_count(static_cast<double>(data_.valid_tokens)));
   r.notes.emplace_back("Peak memory of tensors", memory::bytes_text(memory::stats(device_).peak_total));
+  if (const std::string way = ranks_->way_of_cards(); !way.empty()) r.notes.emplace_back("Between cards", way);
   if (ranks_->exchange()) r.notes.emplace_back("Gradients sent", ranks_->exchange()->summary());
   r.notes.emplace_back("Checkpoint", saver_->newest().empty() ? "none yet" : last_part(saver_->newest()));
   if (with_sample) {

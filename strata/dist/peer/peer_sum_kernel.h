@@ -73,8 +73,34 @@ STRATA_PEER Words fresh(const std::byte* from) {
   return x;
 }
 
+/// Tells every other rank, at `theirs(p)`, that this one has come to call `number`, and waits until each has said so at
+/// `ours(p)`, or somebody aborts. A rank may be one call ahead.
+template <class Block, class Theirs, class Ours>
+STRATA_PEER void meet(int rank, int size, uint32_t number, const volatile uint32_t* aborted, const Block& block,
+                      const Theirs& theirs, const Ours& ours) {
+  for (int p = block.thread; p < size; p += block.threads) {
+    if (p != rank) say(theirs(p), number);
+  }
+  for (int p = block.thread; p < size; p += block.threads) {
+    if (p == rank) continue;
+    uint32_t* const flag = ours(p);
+    for (int turn = 1; static_cast<int32_t>(heard(flag) - number) < 0; ++turn) {
+      block.idle();
+      if (turn % 256 == 0 && *aborted != 0) break;
+    }
+  }
+}
+
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+/// 16 bytes, as one and by their elements.
+template <class T>
+union Vector {
+  Words words;
+  T values[sizeof(Words) / sizeof(T)];
+  STRATA_PEER Vector() : words{} {}
+};
 
 template <class W>
 STRATA_PEER W joined(Reduction r, W a, W b) {
@@ -98,11 +124,7 @@ template <class T, class Block>
 STRATA_PEER void all_reduce_block(const Call& c, Reduction r, T* data, const Block& block) {
   constexpr int kEach = static_cast<int>(sizeof(Words) / sizeof(T));
   using W = Wide<T>;
-  union Vector {
-    Words words;
-    T values[kEach];
-    STRATA_PEER Vector() : words{} {}
-  };
+  using Vector = peer::Vector<T>;
   const int64_t begin = block.index * c.per_block;
   const int64_t n = c.count - begin < c.per_block ? c.count - begin : c.per_block;
   const bool aligned = reinterpret_cast<uintptr_t>(data + begin) % sizeof(Words) == 0;
@@ -132,18 +154,10 @@ STRATA_PEER void all_reduce_block(const Call& c, Reduction r, T* data, const Blo
     }
   }
   block.sync();
-  for (int p = block.thread; p < c.size; p += block.threads) {
-    if (p != c.rank) say(c.rooms[p].sent + block.index * kMostRanks + c.rank, number);
-  }
-  for (int p = block.thread; p < c.size; p += block.threads) {
-    if (p == c.rank) continue;
-    uint32_t* const flag = c.rooms[c.rank].sent + block.index * kMostRanks + p;
-    // A rank may be one call ahead.
-    for (int turn = 1; static_cast<int32_t>(heard(flag) - number) < 0; ++turn) {
-      block.idle();
-      if (turn % 256 == 0 && *c.aborted != 0) break;
-    }
-  }
+  meet(
+      c.rank, c.size, number, c.aborted, block,
+      [&](int p) { return c.rooms[p].sent + block.index * kMostRanks + c.rank; },
+      [&](int p) { return c.rooms[c.rank].sent + block.index * kMostRanks + p; });
   block.sync();
   const W scale = r == Reduction::avg ? W{1} / static_cast<W>(c.size) : W{1};
   for (int64_t at = first; at < n; at += step) {

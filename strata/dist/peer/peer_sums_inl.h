@@ -15,19 +15,24 @@
 
 namespace strata::distributed::detail {
 
-class PeerSums {
+/// Memory of each rank that the others map, and calls that go over it.
+class PeerMemory {
  public:
-  virtual ~PeerSums() = default;
-  /// Whether all_reduce() takes such a call: f16, bf16, f32 or f64, not empty, no more than 256 KiB. All ranks ask
-  /// about the same.
-  static bool takes(int64_t count, DType dtype);
-  /// Queues data = the ranks' data, reduced in the order of the ranks, on the card's stream. One call at a time.
-  virtual void all_reduce(void* data, int64_t count, DType dtype, Reduction r, void* stream) = 0;
+  virtual ~PeerMemory() = default;
   /// Ends what waits, on garbage. Any thread may call it at any time.
   virtual void abort() noexcept = 0;
   /// The descriptor of this rank's memory, for exchange_files(); join() maps another rank's and closes the file.
   virtual int file() const = 0;
   virtual void join(int rank, int file) = 0;
+};
+
+class PeerSums : public PeerMemory {
+ public:
+  /// Whether all_reduce() takes such a call: f16, bf16, f32 or f64, not empty, no more than 256 KiB. All ranks ask
+  /// about the same.
+  static bool takes(int64_t count, DType dtype);
+  /// Queues data = the ranks' data, reduced in the order of the ranks, on the card's stream. One call at a time.
+  virtual void all_reduce(void* data, int64_t count, DType dtype, Reduction r, void* stream) = 0;
 };
 
 /// This rank's memory on its card, the current one, and counters, which live as long as the program: graphs may hold

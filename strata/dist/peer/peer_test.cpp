@@ -17,6 +17,8 @@
 #include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
 #include "strata/dist/collectives/collectives.h"
+#include "strata/dist/peer/peer_copies_inl.h"
+#include "strata/dist/peer/peer_copies_kernel.h"
 #include "strata/dist/peer/peer_sum_kernel.h"
 #include "strata/dist/peer/peer_sums_inl.h"
 #include "strata/dist/processes_test_util.h"
@@ -144,6 +146,86 @@ TEST(PeerSumKernel, WhoWaitsForADeadRankIsEnded) {
   EXPECT_EQ(ranks.calls[0][0], 1U);
 }
 
+// What one rank writes before a meeting the others read behind it, and overwrites behind the next one.
+TEST(PeerCopiesKernel, NobodyGoesOnBeforeAllHaveCome) {
+  constexpr int kRanks = 4, kTurns = 200;
+  std::array<std::array<uint32_t, peer::kMostRanks>, kRanks> met{};
+  std::array<uint32_t, kRanks> meetings{};
+  std::array<std::array<int, 2>, kRanks> halves{};
+  volatile uint32_t aborted = 0;
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      peer::Meeting m{
+          .rank = rank, .size = kRanks, .meetings = &meetings[static_cast<size_t>(rank)], .aborted = &aborted};
+      for (int p = 0; p < kRanks; ++p) m.met[p] = met[static_cast<size_t>(p)].data();
+      std::mt19937 draw(static_cast<unsigned>(rank));
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const auto half = static_cast<size_t>(turn % 2);
+        halves[static_cast<size_t>(rank)][half] = 1000 * turn + rank;
+        if (draw() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(draw() % 50));
+        peer::meet_block(m, ThreadBlock{0});
+        for (int p = 0; p < kRanks; ++p) wrong += halves[static_cast<size_t>(p)][half] != 1000 * turn + p;
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(meetings[0], static_cast<uint32_t>(kTurns));
+}
+
+template <class T>
+void adds_in_the_order_of_ranks(int shift) {
+  constexpr int kRanks = 3, kBlocks = 3;
+  for (const int64_t count : {1, 15, 16, 1000, 4099}) {
+    std::vector<std::vector<peer::Words>> rooms;
+    const T* parts[peer::kMostRanks] = {};
+    for (int p = 0; p < kRanks; ++p) {
+      auto& room = rooms.emplace_back(static_cast<size_t>(count) * sizeof(T) / sizeof(peer::Words) + 2);
+      T* const data = reinterpret_cast<T*>(room.data()) + shift;
+      for (int64_t i = 0; i < count; ++i)
+        data[i] = static_cast<T>(static_cast<float>(p + 1) / 3 + static_cast<float>(i % 11));
+      parts[p] = data;
+    }
+    std::vector<peer::Words> room(static_cast<size_t>(count) * sizeof(T) / sizeof(peer::Words) + 2);
+    T* const out = reinterpret_cast<T*>(room.data()) + shift;
+    using W = peer::Wide<T>;
+    for (int b = 0; b < kBlocks; ++b)
+      peer::add_block(parts, kRanks, count, W{1} / kRanks, out, ThreadBlock{b}, kBlocks);
+    for (int64_t i = 0; i < count; ++i) {
+      const W sum = static_cast<W>(parts[0][i]) + static_cast<W>(parts[1][i]) + static_cast<W>(parts[2][i]);
+      ASSERT_EQ(static_cast<W>(out[i]), static_cast<W>(static_cast<T>(sum * (W{1} / kRanks)))) << i << " of " << count;
+    }
+  }
+}
+TEST(PeerCopiesKernel, AddsInTheOrderOfRanks) {
+  for (const int shift : {0, 1}) {
+    adds_in_the_order_of_ranks<float>(shift);
+    adds_in_the_order_of_ranks<BFloat16>(shift);
+    adds_in_the_order_of_ranks<double>(shift);
+  }
+}
+TEST(PeerCopiesKernel, TurnsAreOfWholeVectorsAndFit) {
+  for (int size = 2; size <= peer::kMostRanks; ++size) {
+    for (const int64_t item : {2, 4, 8}) {
+      const int64_t bytes = peer::turn_of(size, item) * item;
+      EXPECT_EQ(bytes % static_cast<int64_t>(sizeof(peer::Words)), 0);
+      EXPECT_LE(bytes * size, peer::kHalf);
+      EXPECT_GT(bytes * size, peer::kHalf - size * static_cast<int64_t>(sizeof(peer::Words)));
+    }
+  }
+}
+
+TEST(PeerCopies, TakeLargeOnes) {
+  EXPECT_TRUE(detail::PeerCopies::takes(size_t{1} << 20));
+  EXPECT_FALSE(detail::PeerCopies::takes(size_t{1} << 10));
+  EXPECT_TRUE(detail::PeerCopies::takes(1 << 20, DType::f32, Reduction::avg));
+  EXPECT_FALSE(detail::PeerCopies::takes(1 << 20, DType::f32, Reduction::max));
+  EXPECT_FALSE(detail::PeerCopies::takes(1 << 20, DType::i32, Reduction::sum));
+  EXPECT_FALSE(detail::PeerCopies::takes(100, DType::f32, Reduction::sum));
+}
+
 TEST(PeerSumKernel, SharesAreOfWholeVectorsAndFit) {
   for (const int64_t item : {2, 4, 8}) {
     for (int64_t count = 1; count <= peer::kMostBytes / item; count += count < 5000 ? 1 : 997) {
@@ -229,6 +311,19 @@ TEST(ConnectPeerSums, AllOrNoneAndWhy) {
   });
 }
 
+TEST(ConnectPeerCopies, OnlyWhereEveryRankWantsThem) {
+  on_processes(2, [](int rank) {
+    if (rank == 0) setenv("STRATA_PEER_COPIES", "1", 1);
+    StoreBookOfTest book;
+    std::string why;
+    EXPECT_EQ(detail::connect_peer_copies(0, rank, 2, book, std::chrono::seconds(20), why), nullptr);
+    EXPECT_FALSE(why.empty());
+    if (cuda::device_count() > 0) {
+      EXPECT_EQ(why, "rank 1: STRATA_PEER_COPIES is not 1");
+    }
+  });
+}
+
 // Whole numbers: the sums of any order are equal.
 Tensor drawn(int64_t count, int rank, int64_t call) {
   return ((arange(count) * (rank + 3) + call) % 17).to(DType::f32);
@@ -270,6 +365,54 @@ TEST_P(PeerSumsOnCards, AreTheSumsOfEveryRank) {
         }
       }
     }
+  });
+}
+
+// Several turns and less than one, in graphs too: of an odd number of calls, so that halves of a replay and of the next
+// one are the same.
+TEST_P(PeerSumsOnCards, LargeGathersAndReduceScattersByCopyEngines) {
+  const int n = GetParam();
+  on_cards(n, [n](int rank) {
+    setenv("STRATA_PEER_COPIES", "1", 1);
+    Group& g = group("world");
+    int64_t call = 0;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const int64_t part : {int64_t{200000}, int64_t{262144}, int64_t{9000001}, int64_t{13000000}}) {
+        ++call;
+        const auto of = [&](int p) { return drawn(part, p, call).to(dtype); };
+        Tensor all = zeros({part * n}, DType::f32).to(dtype), sum = zeros({part}, DType::f32).to(dtype);
+        const Tensor own = of(rank);
+        TensorList parts;
+        for (int p = 0; p < n; ++p) parts.push_back(of(p));
+        const Tensor expected = cat(parts);
+        const Tensor added = expected * static_cast<double>(rank + 1);
+        const auto both = [&] {
+          g.run(Device::cuda(0), "gather", [&](Collectives& c) {
+            c.all_gather(all.raw_data(), own.raw_data(), static_cast<size_t>(own.nbytes()));
+          });
+          g.run(Device::cuda(0), "scatter", [&](Collectives& c) {
+            c.reduce_scatter(sum.raw_data(), added.raw_data(), part, dtype, Reduction::sum);
+          });
+        };
+        const auto are_right = [&] {
+          EXPECT_TRUE(equal(all.to(DType::f32), expected.to(DType::f32))) << cat("gather of ", part, " ", dtype);
+          // 1 + 2 + .. of what this rank has: whole numbers.
+          const Tensor want = (of(rank).to(DType::f32) * static_cast<double>(n * (n + 1) / 2)).to(dtype);
+          EXPECT_TRUE(equal(sum.to(DType::f32), want.to(DType::f32))) << cat("sum of ", part, " ", dtype);
+        };
+        both();
+        are_right();
+        cuda::Graph graph;
+        graph.capture([&] { both(); });
+        for (int i = 0; i < 3; ++i) {
+          all.zero_();
+          sum.zero_();
+          graph.replay();
+          are_right();
+        }
+      }
+    }
+    EXPECT_NE(g.way_of_cards().find("copy engines"), std::string::npos) << g.way_of_cards();
   });
 }
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <deque>
-#include <exception>
 #include <map>
 #include <utility>
 
@@ -12,6 +11,9 @@
 #include "strata/autograd/split_backward.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/cuda/graph.h"
+#include "strata/cuda/runtime.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 
 namespace strata::distributed::pipeline {
@@ -42,20 +44,21 @@ TensorList StageWork::never_late(int) {
 }
 
 struct Pipeline::Impl {
-  // A message under way. Its transfer ends before its memory.
+  // A message under way.
   struct Message {
     Tensor tensor;
-    std::unique_ptr<Transfer> transfer;
+    Work work;
   };
   // What comes to one of this rank's stages from another rank, in order.
   struct Inbox {
-    int from = 0;
-    size_t asked = 0, wanted = 0;
+    Group::Way way;
+    std::vector<int> micros;  // whose messages come
+    size_t asked = 0;
     std::deque<Message> messages;
   };
   struct Outbox {
-    int to = 0;
-    std::deque<Message> messages;
+    Group::Way way;
+    std::deque<Work> messages;
   };
   // A micro-batch at a stage, between its passes.
   struct Passed {
@@ -73,9 +76,13 @@ struct Pipeline::Impl {
   Tensor receive(const Action& a, ActionSpan& span);
   void send(const Action& a, int to_stage, const Tensor& t, ActionSpan& span);
   void ask(int stage, Pass pass);
-  void wait(Transfer& transfer, const std::string& what, double& waited);
-  template <class Post>
-  std::unique_ptr<Transfer> posted(const std::string& what, const Post& post);
+  void wait(Work& work, double& waited);
+  void begins(ActionSpan& span) { span.begin = now(); }
+  void ends(ActionSpan& span) { span.end = now(); }
+  double now();
+  void read_times();
+  std::string text(const Group::Way& way, int micro) const;
+  std::vector<Group::Way> ways() const;
   int rank_of(int stage) const { return table.rank_of[static_cast<size_t>(stage)]; }
   Inbox* inbox(int stage, Pass pass);
   Outbox* outbox(int stage, Pass pass);
@@ -84,7 +91,6 @@ struct Pipeline::Impl {
   Proof proof;
   Group& group;
   int rank;
-  Communicator* communicator = nullptr;  // of the group, in a step
   TensorMeta between;
   std::map<uint64_t, Inbox> inboxes;
   std::map<uint64_t, Outbox> outboxes;
@@ -92,6 +98,11 @@ struct Pipeline::Impl {
   std::map<At, Passed> passed;
   std::vector<ActionSpan> spans;
   Clock::time_point begun;
+  // Of a card's step: the beginning, then the beginning and the end of each action, until they are read.
+  bool time_next = false, timed = false;
+  // Messages of a card's step that is no graph's: see run().
+  bool by_host = false;
+  std::vector<std::unique_ptr<cuda::Event>> points;
 };
 
 Pipeline::Impl::Impl(const Table& t, Group& g, int buffers) : table(t), group(g), rank(g.rank()) {
@@ -106,12 +117,35 @@ Pipeline::Impl::Impl(const Table& t, Group& g, int buffers) : table(t), group(g)
     const int from = a.stage + (forward ? -1 : 1), to = a.stage + (forward ? 1 : -1);
     const Pass kind = forward ? Pass::forward : Pass::backward;
     if (from >= 0 && from < table.stages && rank_of(from) != rank) {
-      Inbox& in = inboxes[channel_to(a.stage, kind)];
-      in.from = rank_of(from);
-      ++in.wanted;
+      const uint64_t number = channel_to(a.stage, kind);
+      Inbox& in = inboxes[number];
+      in.way = {rank_of(from), rank, number};
+      in.micros.push_back(a.micro);
     }
-    if (to >= 0 && to < table.stages && rank_of(to) != rank) outboxes[channel_to(to, kind)].to = rank_of(to);
+    if (to >= 0 && to < table.stages && rank_of(to) != rank) {
+      const uint64_t number = channel_to(to, kind);
+      outboxes[number].way = {rank, rank_of(to), number};
+    }
   }
+}
+
+// All ranks', in one order.
+std::vector<Group::Way> Pipeline::Impl::ways() const {
+  std::vector<Group::Way> all;
+  for (int stage = 1; stage < table.stages; ++stage) {
+    const int before = rank_of(stage - 1), here = rank_of(stage);
+    if (before == here) continue;
+    all.push_back({before, here, channel_to(stage, Pass::forward)});
+    if (table.trains) all.push_back({here, before, channel_to(stage - 1, Pass::backward)});
+  }
+  return all;
+}
+
+// The same at both ends.
+std::string Pipeline::Impl::text(const Group::Way& way, int micro) const {
+  return cat("message(", way.number % 2 == 0 ? "activations" : "gradient", " of micro-batch ", micro, " for stage ",
+             way.number / 2, ", rank ", group.ranks()[static_cast<size_t>(way.from)], " to rank ",
+             group.ranks()[static_cast<size_t>(way.to)], ") ", numbered(between));
 }
 
 Pipeline::Impl::Inbox* Pipeline::Impl::inbox(int stage, Pass pass) {
@@ -129,39 +163,47 @@ void Pipeline::Impl::meet() {
   for (const char c : to_text(table)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   group.run(cat("pipeline(", table.schedule, ", ", table.stages, " stages, ", table.micro_batches,
                 " micro-batches, table ", hash % 1000000, ") ", numbered(between)),
-            [&](Communicator& c) {
-              communicator = &c;
-              c.barrier();
-            });
+            [](Communicator& c) { c.barrier(); });
 }
 
-// Begins a transfer. What goes wrong is told as of any call of the group's.
-template <class Post>
-std::unique_ptr<Transfer> Pipeline::Impl::posted(const std::string& what, const Post& post) {
-  try {
-    return post(*communicator);
-  } catch (const std::exception&) {
-    group.run(what, [&, error = std::current_exception()](Communicator&) { std::rethrow_exception(error); });
-    throw;
+// A card's points are read later.
+double Pipeline::Impl::now() {
+  if (between.device.is_cpu()) return seconds_since(begun);
+  if (!timed) return 0;
+  points.push_back(std::make_unique<cuda::Event>(true, between.device.index));
+  points.back()->record(cuda::current_stream(between.device.index));
+  return 0;
+}
+
+// Nothing is between two actions on a card's stream but waiting.
+void Pipeline::Impl::read_times() {
+  if (points.empty()) return;
+  points.back()->synchronize();
+  const auto at = [&](size_t point) { return points[point]->elapsed_ms(*points[0]) / 1e3; };
+  double before = 0;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    ActionSpan& s = spans[i];
+    s.begin = at(2 * i + 1);
+    s.end = at(2 * i + 2);
+    s.waited = s.begin - std::exchange(before, s.end);
   }
+  points.clear();
 }
 
-void Pipeline::Impl::wait(Transfer& transfer, const std::string& what, double& waited) {
+void Pipeline::Impl::wait(Work& work, double& waited) {
   const Clock::time_point since = Clock::now();
-  group.run(what, [&](Communicator&) { transfer.wait(); });
+  work.wait();
   waited += seconds_since(since);
 }
 
 // Asks for the next message, where one will come and there is room.
 void Pipeline::Impl::ask(int stage, Pass pass) {
   Inbox& in = *inbox(stage, pass);
-  while (in.asked < in.wanted && in.messages.size() < static_cast<size_t>(proof.buffers)) {
-    Tensor t = empty(between);
-    void* const data = t.raw_data();
-    auto transfer = posted("receive", [&](Communicator& c) {
-      return c.post_receive(data, static_cast<size_t>(t.nbytes()), in.from, channel_to(stage, pass));
-    });
-    in.messages.push_back({std::move(t), std::move(transfer)});
+  while (in.asked < in.micros.size() && in.messages.size() < static_cast<size_t>(proof.buffers)) {
+    TensorMeta meta = between;
+    if (by_host) meta.device = Device::cpu();
+    const Tensor t = empty(meta);
+    in.messages.push_back({t, group.receive(t, in.way, text(in.way, in.micros[in.asked]))});
     ++in.asked;
   }
 }
@@ -174,12 +216,11 @@ Tensor Pipeline::Impl::receive(const Action& a, ActionSpan& span) {
     return std::move(node.mapped());
   }
   Message m = std::move(in->messages.front());
-  wait(*m.transfer, cat("receive(for ", to_text(a), " from rank ", group.ranks()[static_cast<size_t>(in->from)], ")"),
-       span.waited);
+  wait(m.work, span.waited);
   in->messages.pop_front();
-  m.transfer = nullptr;
+  m.work = {};
   ask(a.stage, kind);
-  return std::move(m.tensor);
+  return m.tensor.to(between.device);
 }
 
 void Pipeline::Impl::send(const Action& a, int to_stage, const Tensor& t, ActionSpan& span) {
@@ -193,16 +234,12 @@ void Pipeline::Impl::send(const Action& a, int to_stage, const Tensor& t, Action
     (kind == Pass::forward ? forwards : backwards).emplace(At{to_stage, a.micro}, t);
     return;
   }
-  const std::string what = cat("send(of ", to_text(a), " to rank ", group.ranks()[static_cast<size_t>(out->to)], ")");
   while (out->messages.size() >= static_cast<size_t>(proof.buffers)) {
-    wait(*out->messages.front().transfer, what, span.waited);
+    wait(out->messages.front(), span.waited);
     out->messages.pop_front();
   }
-  Tensor whole = t.contiguous();
-  auto transfer = posted(what, [&](Communicator& c) {
-    return c.post_send(whole.raw_data(), static_cast<size_t>(whole.nbytes()), out->to, channel_to(to_stage, kind));
-  });
-  out->messages.push_back({std::move(whole), std::move(transfer)});
+  const Tensor whole = t.contiguous();
+  out->messages.push_back(group.send(by_host ? whole.to(Device::cpu()) : whole, out->way, text(out->way, a.micro)));
 }
 
 void Pipeline::Impl::forward(const Action& a, StageWork& work, ActionSpan& span) {
@@ -211,9 +248,9 @@ void Pipeline::Impl::forward(const Action& a, StageWork& work, ActionSpan& span)
     p.x = receive(a, span);
     if (table.trains) p.x.set_requires_grad();
   }
-  span.begin = seconds_since(begun);
+  begins(span);
   p.y = work.forward(a.stage, a.micro, p.x);
-  span.end = seconds_since(begun);
+  ends(span);
   if (a.stage + 1 < table.stages)
     send(a, a.stage + 1, p.y.detach(), span);
   else
@@ -224,16 +261,16 @@ void Pipeline::Impl::forward(const Action& a, StageWork& work, ActionSpan& span)
 void Pipeline::Impl::backward(const Action& a, StageWork& work, ActionSpan& span) {
   const auto at = passed.find({a.stage, a.micro});
   if (a.pass == Pass::weight_gradient) {
-    span.begin = seconds_since(begun);
+    begins(span);
     work.before_gradients(a);
     at->second.rest->finish();
     passed.erase(at);
-    span.end = seconds_since(begun);
+    ends(span);
     return work.after_gradients(a);
   }
   Passed& p = at->second;
   const Tensor gy = a.stage + 1 < table.stages ? receive(a, span) : Tensor();
-  span.begin = seconds_since(begun);
+  begins(span);
   work.before_gradients(a);
   if (a.pass == Pass::input_gradient) {
     TensorList now = work.never_late(a.stage);
@@ -246,42 +283,59 @@ void Pipeline::Impl::backward(const Action& a, StageWork& work, ActionSpan& span
   Tensor gx = p.x.defined() ? p.x.grad() : Tensor();
   p.x = Tensor();
   if (a.pass == Pass::backward) passed.erase(at);
-  span.end = seconds_since(begun);
+  ends(span);
   if (a.stage == 0) return work.after_gradients(a);
   // What did not come to the loss.
-  if (!gx.defined()) gx = zeros(between.shape, between.dtype);
+  if (!gx.defined()) {
+    gx = empty(between);
+    fill_elements(gx, 0.0);
+  }
   send(a, a.stage - 1, gx, span);
   work.after_gradients(a);
 }
 
 void Pipeline::Impl::run(StageWork& work, const TensorMeta& meta) {
-  check<DeviceError>(meta.device.is_cpu(), kOp, "messages are on the CPU, not on ", meta.device);
+  check<DeviceError>(meta.device.is_cpu() || meta.device.is_cuda(), kOp, "there are no messages on ", meta.device);
   between = meta;
   passed.clear();
   forwards.clear();
   backwards.clear();
-  spans.clear();
+  if (meta.device.is_cpu() || time_next) spans.clear();
+  timed = meta.device.is_cuda() && time_next;
+  points.clear();
   for (auto& [channel, in] : inboxes) {
     in.messages.clear();
     in.asked = 0;
   }
   for (auto& [channel, out] : outboxes) out.messages.clear();
-  meet();
+  // Op by op the host may have to wait for all that the card was given: where a kernel is loaded, memory is mapped or
+  // products are tried for the first time. A message that the card waits for, in a kernel of NCCL's, would then wait
+  // for a rank whose host stands still for the same reason. So messages go over the host until the step is a graph, in
+  // which nothing of that kind is left.
+  by_host = meta.device.is_cuda() && !cuda::capturing();
+  // A graph's messages are matched by the ranks' heartbeats.
+  if (!cuda::capturing()) {
+    group.connect(meta.device, ways());
+    if (timed) cuda::synchronize(meta.device.index);
+    meet();
+  }
+  time_next = false;
   begun = Clock::now();
+  if (timed) now();
   for (const int stage : table.stages_of(rank)) {
     for (const Pass pass : {Pass::forward, Pass::backward})
       if (inbox(stage, pass)) ask(stage, pass);
   }
   for (const Action& a : table.actions[static_cast<size_t>(rank)]) {
-    ActionSpan& span = spans.emplace_back(ActionSpan{a});
+    ActionSpan span{a};
     if (a.pass == Pass::forward)
       forward(a, work, span);
     else
       backward(a, work, span);
+    if (meta.device.is_cpu() || timed) spans.push_back(span);
   }
   for (auto& [channel, out] : outboxes) {
-    double ignored = 0;
-    for (Message& m : out.messages) wait(*m.transfer, "send(of the last messages)", ignored);
+    for (Work& w : out.messages) w.wait();
     out.messages.clear();
   }
 }
@@ -299,7 +353,11 @@ const Table& Pipeline::table() const {
 const Proof& Pipeline::proof() const {
   return impl_->proof;
 }
+void Pipeline::time_next() {
+  impl_->time_next = true;
+}
 const std::vector<ActionSpan>& Pipeline::spans() const {
+  impl_->read_times();
   return impl_->spans;
 }
 
@@ -308,18 +366,18 @@ std::vector<std::vector<ActionSpan>> Pipeline::all_spans() const {
   size_t most = 0;
   for (const auto& actions : t.actions) most = std::max(most, actions.size());
   std::vector<std::array<double, 3>> mine(most), all(most * t.actions.size());
-  const std::vector<ActionSpan>& own = impl_->spans;
+  const std::vector<ActionSpan>& own = spans();
   for (size_t i = 0; i < own.size(); ++i) mine[i] = {own[i].begin, own[i].end, own[i].waited};
   impl_->group.run(cat("spans of a pipeline [", most, "]"),
                    [&](Communicator& c) { c.all_gather(all.data(), mine.data(), most * sizeof mine[0]); });
-  std::vector<std::vector<ActionSpan>> spans(t.actions.size());
-  for (size_t r = 0; r < spans.size(); ++r) {
+  std::vector<std::vector<ActionSpan>> every(t.actions.size());
+  for (size_t r = 0; r < every.size(); ++r) {
     for (size_t i = 0; i < t.actions[r].size(); ++i) {
       const auto& [begin, end, waited] = all[r * most + i];
-      spans[r].push_back({t.actions[r][i], begin, end, waited});
+      every[r].push_back({t.actions[r][i], begin, end, waited});
     }
   }
-  return spans;
+  return every;
 }
 
 double measured_bubble(const std::vector<std::vector<ActionSpan>>& spans) {

@@ -35,13 +35,17 @@ class StageWork {
 struct ActionSpan {
   Action action;
   double begin = 0, end = 0;  ///< of the computing
-  double waited = 0;          ///< for its message, before `begin`; and for room for its own, after `end`
+  double waited = 0;          ///< for its message, before `begin`; and for room for its own, after `end`; on a card
+                              ///< all before `begin` and behind the action before
 };
 
-/// Runs a table's actions on the ranks of a group, on the CPU. Messages travel beside the computing: each rank has
-/// asked for the next ones before it needs them, as many as the table's proof says. Gradients add up in the leaves as
-/// in any backward pass, micro-batch by micro-batch in the table's order, so they have the bits of the same
-/// micro-batches in one process.
+/// Runs a table's actions on the ranks of a group, on the CPU or on a card each. Messages travel beside the computing:
+/// each rank has asked for the next ones before it needs them, as many as the table's proof says. Gradients add up in
+/// the leaves as in any backward pass, micro-batch by micro-batch in the table's order, so they have the bits of the
+/// same micro-batches in one process.
+///
+/// On cards everything is queued, and the host waits for no message: streams of the ways between two ranks
+/// (Group::connect()) and the one that computes wait for each other. A step may be captured in a CUDA graph.
 ///
 ///     Pipeline pipeline(make_table("1f1b", 4, 8), distributed::group("pp"));
 ///     struct Mine : StageWork { Tensor forward(int stage, int micro, const Tensor& x) override { .. } } work;
@@ -63,8 +67,11 @@ class Pipeline {
 
   const Table& table() const;
   const Proof& proof() const;
-  /// What this rank did in the last step.
+  /// What this rank did in the last step; on a card, for which it waits, in the last one behind a time_next().
   const std::vector<ActionSpan>& spans() const;
+  /// On cards the next step is timed, by events of the stream that computes, and begins when they have done what they
+  /// had: their times have one beginning. Every rank of the group calls it. On the host each step is timed.
+  void time_next();
   /// What each rank did in it: every rank of the group must call it.
   std::vector<std::vector<ActionSpan>> all_spans() const;
 
