@@ -118,6 +118,7 @@ void add_companions(const GgufOptions& options, const std::optional<io::WeightFi
         std::filesystem::exists(file) ? io::read_file(file.string(), kMaxConfig) : std::string();
     text::set_gguf_tokenizer(text::load_tokenizer_folder(options.companions), spec.vocab, generation, metadata);
   }
+  text::set_no_gguf_tokenizer(metadata);
   if (!options.name.empty()) metadata.set("general.name", io::GgufValue::of(options.name));
 }
 

@@ -93,6 +93,30 @@ TEST(GgufModel, RoundTripsGiveTheSameModelOrAreRefused) {
   EXPECT_EQ(refused, kRefused.size());
 }
 
+// 0 for "none" is read, and not written: others divide by it.
+TEST(GgufModel, NoCapIsALargeOne) {
+  for (const Sample& s : samples()) {
+    if (s.family->name != "gemma2" || s.spec.logit_soft_cap != 0) continue;
+    const io::TempDir dir;
+    const LanguageModel model(s.spec);
+    save_gguf(model, *s.family, s.spec, dir / "x.gguf", {.type = "F32"});
+    const io::WeightFiles files(dir / "x.gguf");
+    const std::string key = "gemma2.final_logit_softcapping";
+    EXPECT_GT(files.gguf()->number(key), 9e29);
+    io::GgufMetadata m = *files.gguf();
+    m.set(key, io::GgufValue::of(0.0f));
+    std::vector<io::StoredItem> items;
+    for (const io::WeightEntry& e : files.entries()) items.push_back({e.name, e.type, e.shape});
+    io::GgufWriter out(dir / "zero.gguf", m, items);
+    for (const io::StoredItem& item : items) out.write(files.tensor(item.name));
+    out.commit();
+    for (const char* name : {"x.gguf", "zero.gguf"})
+      EXPECT_EQ(to_string(load_pretrained(dir / name).spec), to_string(s.spec)) << name;
+    return;
+  }
+  FAIL() << "no sample of Gemma 2 without caps";
+}
+
 // The same model in three parts, with its vocabulary in the first: whichever is named.
 TEST(GgufModel, InPartsIsTheSameModel) {
   const Sample s = samples().front();
@@ -333,6 +357,8 @@ TEST_F(GgufFiles, HoldTheTokenizerAndAllThatStandsBesideIt) {
   // Alone without a tokenizer.
   save_gguf(*model, family, spec, dir / "bare.gguf");
   EXPECT_FALSE(text::has_tokenizer(dir / "bare.gguf"));
+  // llama.cpp wants the key.
+  EXPECT_EQ(io::WeightFiles(dir / "bare.gguf").gguf()->text("tokenizer.ggml.model"), "none");
   EXPECT_TRUE(load_pretrained(dir / "bare.gguf").generation_config.empty());
   EXPECT_NE(message<IoError>([&] { text::load_tokenizer_folder(dir / "bare.gguf"); }).find("tokenizer.ggml.model"),
             std::string::npos);

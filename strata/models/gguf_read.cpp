@@ -94,7 +94,7 @@ class Reader {
                  : row.kind == Kind::number
                      ? Json(shortest(m_.number(key)))
                      : Json(m_.at(key).type() == io::GgufType::boolean ? m_.boolean(key) : m_.integer(key) != 0);
-    if (row.zero_is_null && value == 0) value = nullptr;
+    if (row.no_cap_is_null && is_no_cap(m_.number(key))) value = nullptr;
     check(!c_.contains(name) || further.contains(name) || c_[name] == value, kOp, key, " is ", value.dump(),
           ", by its tensors ", name, " is ", c_.contains(name) ? c_[name].dump() : "");
     c_[name] = value;

@@ -75,7 +75,7 @@ class Writer {
     if (!config_.contains(name)) return;
     const Json& value = config_[name];
     if (value.is_null()) {
-      if (row.zero_is_null) set(row.gguf, 0.0);
+      if (row.no_cap_is_null) set(row.gguf, kNoCap);
       return;
     }
     if (row.kind == Kind::flag)

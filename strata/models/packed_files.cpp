@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "strata/models/packed_files_inl.h"
+#include "strata/nn/layer_error_inl.h"
 
 namespace strata {
 
@@ -81,30 +82,9 @@ bool is_packed_layer(const PackedScheme& scheme, const PackedPieces& pieces) {
                              [&](const PackedPiece& p) { return !p.required || has(pieces, p.suffix); });
 }
 
-namespace {
-// f() with the layer's name in what it throws.
-template <class F>
-auto in_layer(std::string_view op, std::string_view layer, F&& f) {
-  const auto text = [&](const Error& e) {
-    const std::string_view all = e.what();
-    const std::string own = cat(op, ": ");
-    return cat("\"", layer, "\": ", all.starts_with(own) ? all.substr(own.size()) : all);
-  };
-  try {
-    return f();
-  } catch (const ShapeError& e) {
-    throw ShapeError(op, text(e));
-  } catch (const DTypeError& e) {
-    throw DTypeError(op, text(e));
-  } catch (const Error& e) {
-    throw ValueError(op, text(e));
-  }
-}
-}  // namespace
-
 PackedWeight read_packed(const PackedScheme& scheme, const PackedPieces& pieces, std::string_view layer) {
   check(scheme.file != nullptr, kRead, "the scheme is empty");
-  return in_layer(kRead, layer, [&] {
+  return nn::detail::of_layer(kRead, layer, [&] {
     for (const auto& [name, t] : pieces) {
       check(std::ranges::any_of(scheme.file->pieces, [&](const PackedPiece& p) { return p.suffix == name; }) ||
                 name == "bias",
@@ -118,7 +98,7 @@ PackedWeight read_packed(const PackedScheme& scheme, const PackedPieces& pieces,
 }
 PackedPieces write_packed(const PackedScheme& scheme, const PackedWeight& weight, std::string_view layer) {
   check(scheme.file != nullptr, kWrite, "the scheme is empty");
-  return in_layer(kWrite, layer, [&] {
+  return nn::detail::of_layer(kWrite, layer, [&] {
     weight.check(kWrite);
     return scheme.file->write(scheme, weight);
   });

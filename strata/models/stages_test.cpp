@@ -38,7 +38,9 @@ void expect_parts(ModelConfig c, const std::vector<int64_t>& cuts, bool halves =
     ins.push_back(x);
     const bool last = i + 2 == cuts.size();
     outs.push_back(model->part(x, i == 0, cuts[i], cuts[i + 1], last ? targets : Tensor(), halves));
-    if (halves && !last) EXPECT_EQ(outs.back().shape(), (Shape{2, 2, 8, 16}));
+    if (halves && !last) {
+      EXPECT_EQ(outs.back().shape(), (Shape{2, 2, 8, 16}));
+    }
     x = outs.back().detach();
     if (!last) x.set_requires_grad();
   }

@@ -23,7 +23,7 @@ using io::GgufMetadata;
 using io::GgufValue;
 
 constexpr std::string_view kOp = "tokenizer.ggml", kTemplate = "tokenizer.chat_template",
-                           kModel = "tokenizer.ggml.model", kEos = "tokenizer.ggml.eos_token_id",
+                           kModel = "tokenizer.ggml.model", kNone = "none", kEos = "tokenizer.ggml.eos_token_id",
                            kEndOfTurn = "tokenizer.ggml.eot_token_id", kEndOfMessage = "tokenizer.ggml.eom_token_id";
 
 // Names of a vocabulary's ids in tokenizer_config.json.
@@ -58,7 +58,20 @@ std::string sampling_key(const Sampling& s) {
 
 }  // namespace
 
+bool has_gguf_tokenizer(const GgufMetadata& metadata) {
+  if (!metadata.contains(kModel)) return false;
+  const std::string& model = metadata.text(kModel);
+  return model != kNone && model != "no_vocab";
+}
+
+void set_no_gguf_tokenizer(GgufMetadata& metadata) {
+  if (!metadata.contains(kModel)) metadata.set(std::string(kModel), io::GgufValue::of(std::string(kNone)));
+}
+
 TokenizerFolder gguf_tokenizer(const GgufMetadata& metadata, const std::string& source) {
+  if (metadata.contains(kModel))
+    check<IoError>(has_gguf_tokenizer(metadata), kOp, io::quote(source), " has no tokenizer: ", kModel, " is \"",
+                   metadata.text(kModel), "\"");
   TokenizerFolder made;
   const GgufVocabulary v = gguf_vocabulary(metadata);
   std::string tokenizer;
@@ -82,7 +95,7 @@ TokenizerFolder gguf_tokenizer(const GgufMetadata& metadata, const std::string& 
 }
 
 std::string gguf_generation_config(const GgufMetadata& metadata) {
-  if (!metadata.contains(kModel)) return "";
+  if (!has_gguf_tokenizer(metadata)) return "";
   const GgufVocabulary v = gguf_vocabulary(metadata);
   std::vector<int64_t> ends;
   const auto add = [&](int64_t id) {

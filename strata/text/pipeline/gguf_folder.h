@@ -10,6 +10,12 @@
 
 namespace strata::text {
 
+/// Whether the metadata has a tokenizer. llama.cpp takes no file that does not say which; without one it is "none", or
+/// "no_vocab". Throws IoError where the key is no text.
+bool has_gguf_tokenizer(const io::GgufMetadata& metadata);
+/// Says that there is none, unless there is one.
+void set_no_gguf_tokenizer(io::GgufMetadata& metadata);
+
 /// The tokenizer of a file's metadata, with its special ids and its chat template. Throws IoError and ValueError that
 /// name `source` and the key.
 TokenizerFolder gguf_tokenizer(const io::GgufMetadata& metadata, const std::string& source);

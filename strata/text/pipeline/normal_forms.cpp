@@ -20,8 +20,9 @@ utf8proc_option_t options(NormalForm form) {
   return static_cast<utf8proc_option_t>(UTF8PROC_STABLE | (composes(form) ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
                                         (compatible ? UTF8PROC_COMPAT : 0));
 }
+// Marks that the older tables do not know are characters of their own: none passes them.
 int combining_class(utf8proc_int32_t c) {
-  return utf8proc_get_property(c)->combining_class;
+  return combining_marks().contains(static_cast<uint32_t>(c)) ? utf8proc_get_property(c)->combining_class : 0;
 }
 
 constexpr int kMostOfOne = 32;  // characters that one decomposes to: 18 by the standard
@@ -37,7 +38,6 @@ std::vector<uint64_t> unstable_chars(NormalForm form) {
   constexpr uint32_t kEnd = 0x110000;
   std::vector<uint64_t> bits(kEnd / 64);
   const auto mark = [&](utf8proc_int32_t c) { bits[static_cast<size_t>(c) >> 6] |= uint64_t{1} << (c & 63); };
-  const auto known_mark = [](utf8proc_int32_t c) { return combining_marks().contains(static_cast<uint32_t>(c)); };
   std::array<utf8proc_int32_t, kMostOfOne> made{};
   for (uint32_t code = 0x80; code < kEnd; ++code) {
     const auto c = static_cast<utf8proc_int32_t>(code);
@@ -45,7 +45,7 @@ std::vector<uint64_t> unstable_chars(NormalForm form) {
     if (category == UTF8PROC_CATEGORY_CN || category == UTF8PROC_CATEGORY_CS || category == UTF8PROC_CATEGORY_CO)
       continue;
     if (not_decomposed().contains(code)) continue;
-    if (combining_class(c) != 0 && known_mark(c)) mark(c);
+    if (combining_class(c) != 0) mark(c);
     int n = decompose(code, made.data(), form);
     if (n == 1 && made[0] == c) continue;
     if (composes(form)) {

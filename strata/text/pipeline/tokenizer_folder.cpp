@@ -138,7 +138,7 @@ bool has_tokenizer_file(const std::string& directory) {
 bool has_tokenizer(const std::string& path) {
   if (has_tokenizer_file(path)) return true;
   const std::string file = io::find_gguf(path);
-  return !file.empty() && io::read_gguf_header(io::InputFile(file)).metadata.contains("tokenizer.ggml.model");
+  return !file.empty() && has_gguf_tokenizer(io::read_gguf_header(io::InputFile(file)).metadata);
 }
 
 TokenizerFolder load_tokenizer_folder(const std::string& directory) {
