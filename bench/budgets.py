@@ -14,6 +14,7 @@ import mmap
 import os
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -185,6 +186,13 @@ def train(a, strata, config, device, text, out, settings, disk):
         watch.join()
         err.seek(0)
         log = watch.log = err.read().strip()
+    if a.keep:
+        kept = pathlib.Path(a.keep)
+        kept.mkdir(parents=True, exist_ok=True)
+        (kept / f"{out.name}.log").write_text(log + "\n")
+        for name in ("metrics.jsonl", "step.trace.json"):
+            if (out / name).exists():
+                shutil.copy(out / name, kept / f"{out.name}.{name}")
     if program.returncode != 0:
         return None, watch, log.splitlines()[-1] if log else str(program.returncode)
     return [json.loads(line) for line in open(out / "metrics.jsonl")], watch, time.monotonic() - begin
@@ -269,6 +277,7 @@ def main():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     parser.add_argument("--tmp", help="folder on the disk that budgets may use")
+    parser.add_argument("--keep", metavar="FOLDER", help="what each run said, its metrics and its time line")
     parser.add_argument("--no-forecast", action="store_true", help="does not ask `strata estimate`")
     parser.add_argument("--against", metavar="STRATA", help="the older program of the case no-tier")
     a = parser.parse_args()

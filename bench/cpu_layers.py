@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training steps of small networks, recurrent layers and elementwise ops on the CPU, one engine a process; the same lines of
-both are compared. Usage: cpu_layers.py torch|strata networks|recurrent|elementwise [threads [part of a name]]. One thread is timed by
-what the process computed, several by the clock."""
+both are compared. Usage: cpu_layers.py torch|strata networks|recurrent|elementwise [threads [part of a name [profile]]]. One thread is
+timed by what the process computed, several by the clock. With `profile` the ops of five more steps of a network by their own time."""
 import importlib
 import sys
 import time
@@ -11,6 +11,7 @@ import numpy as np
 torch = importlib.import_module(sys.argv[1])
 threads = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 wanted = sys.argv[4] if len(sys.argv) > 4 else ""
+profiled = sys.argv[5:6] == ["profile"]
 torch.set_num_threads(threads)
 torch.manual_seed(0)
 nn, F = torch.nn, torch.nn.functional
@@ -110,6 +111,11 @@ def networks():
             optimizer.step()
 
         timed(name, step, 8)
+        if profiled:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+                for _ in range(5):
+                    step()
+            print(profile.key_averages().table(sort_by="self_cpu_time_total", row_limit=14), flush=True)
 
 
 def recurrent():

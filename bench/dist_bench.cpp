@@ -1,14 +1,16 @@
 // Collectives between the cards of one machine: bus GB/s of 1 GiB (as nccl-tests count it), microseconds of small
-// all_reduces in a CUDA graph, and a check of what they compute.
+// all_reduces in a CUDA graph, what a gather of 64 MiB adds to products beside it, and a check of what they compute.
 //     strata launch -n 4 -- dist_bench [--mib 1024]
 // Rank 0 writes a JSON object a line, as bench/pytorch/collectives.py does for PyTorch; bench/dist_bench.py sets them
 // side by side.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "strata/core/error.h"
 #include "strata/core/node.h"
@@ -18,6 +20,8 @@
 #include "strata/dist/group.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/matmul/matmul.h"
+#include "strata/ops/random/random.h"
 #include "strata/ops/view/view.h"
 
 namespace {
@@ -45,6 +49,40 @@ void check_values(distributed::Group& g) {
   for (int r = 0; r < n; ++r) {
     check(all[static_cast<size_t>(15 * r)] == static_cast<float>(r + 1), "dist_bench", "all_gather is wrong");
   }
+}
+
+// Milliseconds of two products of 8192 x 8192 matrices in bf16, and microseconds more where the ranks gather 64 MiB
+// meanwhile, both in a graph.
+std::pair<double, double> gather_beside_products(distributed::Group& g, Device device) {
+  constexpr int64_t kWidth = 8192;
+  const Tensor a = randn({kWidth, kWidth}).to(DType::bf16), b = randn({kWidth, kWidth}).to(DType::bf16);
+  const Tensor all = zeros({(64 << 20) / 4});
+  const auto part = static_cast<size_t>(all.nbytes() / g.size());
+  auto* const to = static_cast<std::byte*>(all.raw_data());
+  const auto products = [&] {
+    for (int i = 0; i < 2; ++i) matmul(a, b);
+  };
+  const auto both = [&] {
+    distributed::Work work =
+        g.start(device, "gather beside",
+                [&](Collectives& c) { c.all_gather(to, to + static_cast<size_t>(c.rank()) * part, part); }, {all});
+    products();
+    work.wait();
+  };
+  double ms[2] = {};
+  // In turn, the least of several: cards that draw more power are slower.
+  for (int turn = 0; turn < 5; ++turn) {
+    for (const bool gathers : {false, true}) {
+      gathers ? both() : products();
+      cuda::Graph graph;
+      graph.capture([&] { gathers ? both() : products(); });
+      g.barrier();
+      milliseconds(kWarm, [&] { graph.replay(); });
+      const double now = milliseconds(kTimed, [&] { graph.replay(); });
+      ms[gathers] = turn == 0 ? now : std::min(ms[gathers], now);
+    }
+  }
+  return {ms[0], 1e3 * (ms[1] - ms[0])};
 }
 
 int run(int64_t mib) {
@@ -100,6 +138,12 @@ int run(int64_t mib) {
   milliseconds(kWarm, [&] { graph.replay(); });
   const double us = 1e3 * milliseconds(kTimed, [&] { graph.replay(); }) / kInGraph;
   if (g.rank() == 0) std::printf("{\"what\": \"64 KiB all_reduce in a graph\", \"ranks\": %d, \"us\": %.2f}\n", n, us);
+  const auto [alone, added] = gather_beside_products(g, device);
+  if (g.rank() == 0)
+    std::printf(
+        "{\"what\": \"64 MiB gather beside products\", \"ranks\": %d, \"us\": %.1f, \"products_ms\": %.3f, \"way\": "
+        "\"%s\"}\n",
+        n, added, alone, g.way_of_cards().c_str());
   distributed::shutdown();
   return 0;
 }

@@ -3,11 +3,13 @@
 124M trained by `strata launch -n N -- strata train` beside DistributedDataParallel compiled.
 
   bench/dist_bench.py --strata build/release/bin/strata --bench build/release/bench/dist_bench [--cards 1 2 4] [--out bench/results]
-                      [--parts losses layouts training collectives] [--seconds 0]
+                      [--parts losses layouts training collectives variants timeline saving kill experts] [--seconds 0]
 
 `losses`: the same global batch on every number of cards, the largest difference of a step's loss to one card's. `layouts`: the same for
 settings of one's own, each a text "CARDS: SETTING ..." after --layouts. `training`: --batch rows a card, of any configuration and
---set, beside PyTorch's (--peer). Each part ends by itself after a time of its own; --seconds leaves out parts for which the time is not enough."""
+--set, beside PyTorch's (--peer). `variants`: the same without PyTorch for each text after --variants, which may set variables of the
+environment, too. `timeline`: what of such a step computes and what is waited for (bench/device_timeline.cpp). `saving`: steps while a checkpoint
+is written. `kill`: from a rank's SIGKILL to the next step. `experts`: a layer of experts that the cards share, beside PyTorch's. Each part ends by itself after a time of its own; --seconds leaves out parts for which the time is not enough."""
 import argparse
 import datetime
 import json
@@ -20,6 +22,7 @@ import tempfile
 import time
 import tomllib
 
+import dist_parts
 from tokens import command, make_tokens, write_text
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -35,12 +38,13 @@ class Runs:
         self.end = time.monotonic() + seconds if seconds else None
         self.failures = []
 
-    def call(self, label, limit, arguments, cards):
+    def call(self, label, limit, arguments, cards, more=None):
         if self.end and time.monotonic() + min(limit, 20) > self.end:
             self.failures.append(f"{label}: left out, no time")
             return None
         limit = min(limit, self.end - time.monotonic()) if self.end else limit
         env = dict(os.environ, NCCL_DEBUG=os.environ.get("NCCL_DEBUG", "WARN"), NCCL_NVLS_ENABLE="0")
+        env |= more or {}
         env["CUDA_VISIBLE_DEVICES"] = ",".join(str(self.first + c) for c in cards)
         start = time.monotonic()
         with tempfile.TemporaryFile("w+") as out:  # a file: grandchildren may hold a pipe open
@@ -75,18 +79,22 @@ def torchrun(runs, n, script, *arguments):
             "--master-port", 29510 + 10 * runs.first + n, HERE / "pytorch" / script, *arguments]
 
 
-def launched(a, n, program):
-    return program if n == 1 else [a.strata, "launch", "-n", n, "--", *program]
+def launched(a, n, program, more=()):
+    return program if n == 1 else [a.strata, "launch", "-n", n, *more, "--", *program]
 
 
-def train(a, runs, label, n, data, out, batch, steps, cards, limit, more=()):
+def train(a, runs, label, n, data, out, batch, steps, cards, limit, more=(), env=None, launch=()):
     program = [a.strata, "train", a.config, "--data", data, "--out", out, "--steps", steps, "--set", "data.tokenizer=ids",
                "data.shuffle=false", "data.valid_fraction=0", f"train.lr={LR}", "train.schedule=constant", "train.warmup=0",
                "train.eval_every=0", "train.save_every=-1", "train.sample_tokens=0", "train.grad_clip=0", f"model.vocab={a.vocab}",
                f"model.context={a.context}", f"train.batch={batch}", *more, *a.set]
-    text = runs.call(label, limit, launched(a, n, program), cards)
+    text = runs.call(label, limit, launched(a, n, program, launch), cards, env)
     if text is None:
         return None, ""
+    # What STRATA_TELL_LATE=1 tells of rank 0, in the order in which it came.
+    late = re.findall(r"^\[0\] strata: (.*) came late$", text, re.MULTILINE)
+    if late:
+        print(f"  came late, {len(late)} in all; the last ones: {', '.join(late[-80:])}", file=sys.stderr, flush=True)
     rows = [json.loads(line) for line in open(pathlib.Path(out) / "metrics.jsonl")]
     note = re.search(r".*CUDA graph.*", text)
     return rows, note.group(0).strip() if note else ""
@@ -178,8 +186,8 @@ def collectives(a, runs, tmp, data):
             continue
         ours = {r["what"]: r for r in lines_of(runs.call(f"dist_bench on {n}", 60, launched(a, n, [a.bench]), range(n)))}
         theirs = {r["what"]: r for r in lines_of(runs.call(f"PyTorch's collectives on {n}", 60, torchrun(runs, n, "collectives.py"), range(n)))}
-        for name in CASES + ["64 KiB all_reduce in a graph"]:
-            unit, better = ("us", -1) if "graph" in name else ("bus_gb_s", 1)
+        for name in CASES + ["64 KiB all_reduce in a graph", "64 MiB gather beside products"]:
+            unit, better = ("us", -1) if " in " in name or "beside" in name else ("bus_gb_s", 1)
             x, y = ours.get(name, {}).get(unit), theirs.get(name, {}).get(unit)
             ratio = f"{(x / y) ** better:.2f}" if x and y else ""
             shown = [f"{v:.1f} {'us' if better < 0 else 'GB/s'}" if v else "failed" for v in (x, y)]
@@ -188,18 +196,30 @@ def collectives(a, runs, tmp, data):
     return table
 
 
-PARTS = {"losses": losses, "layouts": layouts, "training": training, "collectives": collectives}
+def part_of(part):
+    return lambda a, runs, tmp, data: part(a, runs, tmp, data, train, rate)
+
+
+PARTS = {"losses": losses, "layouts": layouts, "training": training, "collectives": collectives} | {
+    part.__name__: part_of(part) for part in (dist_parts.variants, dist_parts.timeline, dist_parts.saving, dist_parts.kill, dist_parts.experts)}
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--strata", default=str(HERE.parent / "build/release/bin/strata"))
     p.add_argument("--bench", default=str(HERE.parent / "build/release/bench/dist_bench"))
+    p.add_argument("--experts-bench", default=str(HERE.parent / "build/release/bench/experts_bench"))
     p.add_argument("--cards", type=int, nargs="+", default=[1, 2, 4])
     p.add_argument("--first-card", type=int, default=0, help="the others follow it")
     p.add_argument("--parts", nargs="+", default=["losses", "training", "collectives"], choices=list(PARTS))
     p.add_argument("--config", default=str(HERE.parent / "configs/gpt2-124m.toml"))
     p.add_argument("--layouts", nargs="+", default=[], metavar="'CARDS: SETTING ...'", help="for the part of that name")
+    p.add_argument("--variants", nargs="+", default=[], metavar="'CARDS: SETTING|VARIABLE=VALUE ...'", help="for variants, timeline")
+    p.add_argument("--watch", default=str(HERE.parent / "build/release/bench/device_timeline.so"), help="for timeline")
+    p.add_argument("--keep", metavar="FOLDER", help="for timeline: what one step of a rank ran, each kernel, as text")
+    p.add_argument("--limit", type=float, default=90, help="seconds of one program: variants, timeline, saving, kill")
+    p.add_argument("--kills", type=int, default=2)
+    p.add_argument("--kill-steps", type=int, default=400, help="steps of the run that is disturbed")
     p.add_argument("--peer", choices=("ddp", "fsdp", "none"), default="ddp", help="what `training` runs of PyTorch's, compiled")
     p.add_argument("--batch", type=int, default=32, help="rows: of a card; of all, for the losses")
     p.add_argument("--vocab", type=int, default=0, help="0: the configuration's, for GPT-2 50304")
@@ -219,7 +239,7 @@ def main():
     text = ""
     with tempfile.TemporaryDirectory() as tmp:
         data = pathlib.Path(tmp) / "tokens.txt"
-        if set(a.parts) & {"losses", "layouts", "training"}:
+        if set(a.parts) - {"collectives", "experts"}:
             write_text(make_tokens(a.vocab, 8 * max(a.cards) * a.batch * a.context + 1), data)
         for part in a.parts:
             text += f"## {part.capitalize()}\n\n" + "\n".join(PARTS[part](a, runs, tmp, data)) + "\n\n"

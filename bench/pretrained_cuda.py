@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -328,6 +329,47 @@ def lora(run):
                     f"{r['step_ms']:.1f} ms, captured {r['captured']}, {r['bits']:.2f} bits a frozen number, peak {r['peak_gib']:.1f} GiB, loss {r['loss']:.3f}")
 
 
+@part(240)
+def kernels_lora(run):
+    """A fine-tuning step on bf16 and on nf4 by kind of kernel: what a layer adds, from steps with two layers and with four."""
+    from why_slow import READ, TIME, WRITTEN, read_kernels, short
+
+    def kernels_of(form, layers):
+        """Kernels of the last step: name -> (how many, us alone, MB read and written)."""
+        path, log = run.tmp / f"8b-{layers}.json", run.tmp / f"lora-{form}-{layers}.csv"
+        path.write_text(json.dumps(json.loads(pathlib.Path(run.config("8b")).read_text()) | dict(num_hidden_layers=layers, vocab_size=1024)))
+        command = ["ncu", "--graph-profiling", "node", "--clock-control", "none", "--cache-control", "none", "--csv", "--page", "raw", "--print-units",
+                   "base", "--log-file", str(log), "--metrics", ",".join((TIME, READ, WRITTEN)), run.program("pretrained_bench"), "cuda", "lora",
+                   str(path), form, "4", "2048", "1"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        kernels = read_kernels(log.read_text()) if log.exists() else []
+        # The optimizer's kernels are at a step's end: what lies between two times of them is a step, begun somewhere else.
+        ends = [i for i, k in enumerate(kernels) if "rule_kernel" in k["Kernel Name"]
+                and (i + 1 == len(kernels) or "rule_kernel" not in kernels[i + 1]["Kernel Name"])]
+        if done.returncode or len(ends) < 2:
+            names = collections.Counter(short(k["Kernel Name"]) for k in kernels).most_common(40)
+            raise RuntimeError(f"exit code {done.returncode}, {len(kernels)} kernels, {names}: {(done.stderr + done.stdout).strip()[-300:]}")
+        named = collections.defaultdict(lambda: [0, 0.0, 0.0])
+        for k in kernels[ends[-2] + 1:ends[-1] + 1]:
+            of = named[short(k["Kernel Name"])]
+            of[0] += 1
+            of[1] += k[TIME] * 1e-3
+            of[2] += ((k.get(READ) or 0) + (k.get(WRITTEN) or 0)) * 1e-6
+        return named
+
+    for form in ("bf16", "nf4"):
+        counts = {layers: attempt(run, f"kernels of lora on {form}, {layers} layers", lambda: kernels_of(form, layers)) for layers in (2, 4)}
+        if not all(counts.values()):
+            continue
+        more = {name: [(b - a) / 2 for a, b in zip(counts[2].get(name, [0, 0, 0]), of)] for name, of in counts[4].items()}
+        whole, copied = sum(m[1] for m in more.values()), sum(m[2] for m in more.values())
+        print(f"\n8b LoRA on {form}, 4 x 2048: a layer takes {whole:.0f} us alone, forward and backward, and moves {copied:.0f} MB "
+              f"({copied * 1e6 / run.bytes_s * 1e6:.0f} us)\n\n| of a layer | kernels | us alone | share | MB moved |\n|---|---|---|---|---|")
+        for name, (n, us, mb) in sorted(more.items(), key=lambda item: -item[1][1])[:30]:
+            print(f"| {name} | {n:g} | {us:.1f} | {us / whole:.1%} | {mb:.0f} |")
+        print(flush=True)
+
+
 def torch_lora(run, rows, tokens):
     """The same adapters on the same maps, written in plain PyTorch (peft is not assumed), compiled layer by layer."""
     import torch
@@ -459,10 +501,11 @@ def bpe(run):
     print(done.stdout + done.stderr[-600:], flush=True)
 
 
-@part(200)
+@part(400)
 def cpu1b(run):
-    """Q4_0 on the processor, beside llama.cpp (PyPI's llama-cpp-python) with the same file."""
+    """Q4_0 on the processor, beside llama.cpp (PyPI's llama-cpp-python) with the same file, in turns: the best of each counts."""
     import torch
+    from llama_cpp_peer import llama_cpp
     from transformers import LlamaConfig, LlamaForCausalLM
     folder, gguf = run.tmp / "cpu1b", run.tmp / "cpu1b.gguf"
     folder.mkdir()
@@ -483,39 +526,31 @@ def cpu1b(run):
         raise RuntimeError(done.stderr.strip()[-600:])
     prompt = (run.tmp / "prompt")
     prompt.write_text(" ".join(run.text.read_text().split()[:400 if run.tokenizers else 80]))  # some 500 tokens
-    theirs, size = attempt(run, "llama.cpp", lambda: llama_cpp(run, gguf)), gguf.stat().st_size
-    for dtype in ("f32", "bf16"):
+    size, ways = gguf.stat().st_size, {}
+
+    def ours(dtype):
         done = subprocess.run([run.program("strata"), "generate", "--model", str(gguf), "--device", "cpu", "--dtype", dtype, "--prompt",
                                prompt.read_text(), "--tokens", "64", "--temperature", "0", "--statistics"], capture_output=True, text=True)
-        said = done.stderr.strip().splitlines()[-1] if done.returncode == 0 else "failed: " + done.stderr.strip()[-300:]
-        run.row(f"1b Q4_0 ({size / 1e9:.2f} GB), the rest {dtype}, {CORES} cores: tokens/s", said, theirs or "", "", "1.1 times")
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip()[-300:])
+        said = done.stderr.strip().splitlines()[-1]
+        tokens, read, written = re.search(r"(\d+) tokens read at ([\d.]+) a second, \d+ written at ([\d.]+)", said).groups()
+        return float(read), float(written), f"of {tokens}"
 
-
-def llama_cpp(run, gguf):
-    code = """
-import ctypes, os, sys, time
-import llama_cpp.llama_cpp as L
-L.llama_backend_init()
-m = L.llama_model_default_params(); m.n_gpu_layers = 0
-model = L.llama_model_load_from_file(sys.argv[1].encode(), m)
-c = L.llama_context_default_params(); c.n_ctx = 2048; c.n_batch = c.n_ubatch = 512
-c.n_threads = c.n_threads_batch = len(os.sched_getaffinity(0))
-context = L.llama_init_from_model(model, c)
-def read(n):
-    tokens = (L.llama_token * n)(*range(5, 5 + n))
-    begin = time.perf_counter()
-    assert L.llama_decode(context, L.llama_batch_get_one(tokens, n)) == 0
-    L.llama_synchronize(context)
-    return time.perf_counter() - begin
-read(16)
-prefill = min(read(512) for _ in range(2))
-steps = sorted(read(1) for _ in range(64))
-print(f"llama.cpp: {512 / prefill:.1f} read, {1 / steps[32]:.1f} written a second")
-"""
-    done = subprocess.run([sys.executable, "-c", code, str(gguf)], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip()[-300:])
-    return done.stdout.strip()
+    calls = {f"Strata, the rest {d}": lambda d=d: ours(d) for d in ("bf16", "f32")}
+    calls |= {f"llama.cpp{more}": lambda more=more: llama_cpp(gguf, not more) for more in ("", ", weights as they lie")}
+    for _ in range(2):
+        for name, call in calls.items():
+            said = attempt(run, f"1b Q4_0, {name}", call)
+            if said:
+                ways.setdefault(name, []).append(said)
+    best = {name: (max(s[0] for s in said), max(s[1] for s in said), said[0][2]) for name, said in ways.items()}
+    peers = [best[name] for name in best if name.startswith("llama")]
+    for name, (read, written, how) in best.items():
+        beside = "" if name.startswith("llama") or not peers else (f"{read / max(p[0] for p in peers):.2f} and "
+                                                                   f"{written / max(p[1] for p in peers):.2f} times llama.cpp")
+        run.row(f"1b Q4_0 ({size / 1e9:.2f} GB), {CORES} cores, {name}: tokens/s", f"{read:.1f} read {how}, {written:.1f} written", "", "", "1.1 times",
+                beside)
 
 
 # ---- the run

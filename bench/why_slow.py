@@ -3,6 +3,7 @@
 engines on one card in one run.
 
     why_slow.py calls [NAME...]     kernels of single calls: bytes, pipes, why warps wait; NAME is a case's, or a part of several
+    why_slow.py row PART CASE...    a part of cases, each call after a rest and many in a row: times, power and clock
     why_slow.py rows ROWS PLAN      kernels of each op's slowest case in compare_ops.py's rows ROWS, of cases in PLAN: the causes
     why_slow.py steps [PROGRAM...]  training steps of the zoo: time and bytes by kind of kernel; the time outside of kernels
     why_slow.py train [MODEL...]    `strata train` of gpt2-124m-padded, llama-1b, llama-3b: time by op beside the machine's
@@ -391,6 +392,23 @@ class CardState:
                 f"{statistics.median(float(c[1]) for c in busy):.0f} MHz; power holds the clock in {held:.0%} of them")
 
 
+def look_at_row(args, write, left):
+    part, *names = args.names
+    lines = ["| case | engine | ms after a rest | ms in a row | the card in a row |", "|---|---|---|---|---|"]
+    for name in names or list(CASES):
+        for engine in args.engines:
+            try:
+                with CardState() as card:
+                    code, output, errors = done_by([sys.executable, str(HERE / "why_slow_work.py"), "row", name, "--engine", engine, "--part", part], left())
+                if code != 0:
+                    raise RuntimeError(f"exit code {code}: {errors[-300:]}")
+                said = json.loads(output.splitlines()[-1])
+                lines.append(f"| {name} | {PEERS[engine]} | {said['apart']:.4f} | {said['in_a_row']:.4f} | {card.summary()} |")
+            except (RuntimeError, ValueError, subprocess.TimeoutExpired) as e:
+                write(f"{name}, {PEERS[engine]}: {problem_of(e)}")
+    write("\n".join(lines))
+
+
 def look_at_training(args, write, left):
     from compare_training import CARD_LR, VOCAB, config_path, constant
     from tokens import make_tokens, write_text
@@ -427,7 +445,7 @@ def look_at_training(args, write, left):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=("calls", "rows", "steps", "train"))
+    p.add_argument("what", choices=("calls", "row", "rows", "steps", "train"))
     p.add_argument("names", nargs="*")
     p.add_argument("--engines", nargs="+", default=["strata", "torch"], choices=["strata", "torch"])
     p.add_argument("--compile", action="store_true", help="steps: PyTorch compiled too")
@@ -439,6 +457,8 @@ def main():
     p.add_argument("--minutes", type=float, default=9)
     p.add_argument("--out", help="page to add to")
     args = p.parse_args()
+    if args.what == "row" and not args.names:
+        p.error("row: name a part (forward, backward, ..)")
     if args.what == "steps" and not args.names:
         p.error("steps: name programs of the zoo")
     end = time.monotonic() + 60 * args.minutes
@@ -456,7 +476,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("why_slow.py: ended from outside"))  # tables are written on the way out
     said = command_line("bench/why_slow.py", [f'"{a}"' if " " in a else a for a in sys.argv[1:]])
     write(f"## {args.what}\n\nCommand: `{said}`, {cards[0]}" + (f", one of {len(cards)}" if len(cards) > 1 else ""))
-    {"calls": look_at_calls, "rows": look_at_rows, "steps": look_at_steps, "train": look_at_training}[args.what](args, write, lambda: end - time.monotonic())
+    {"calls": look_at_calls, "row": look_at_row, "rows": look_at_rows, "steps": look_at_steps, "train": look_at_training}[args.what](args, write, lambda: end - time.monotonic())
 
 
 if __name__ == "__main__":

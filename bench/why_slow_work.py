@@ -2,18 +2,20 @@
 
     why_slow_work.py call NAME --engine strata|torch
     why_slow_work.py rows FILE --engine strata|torch
+    why_slow_work.py row NAME --engine strata|torch --part PART [--seconds S]
     why_slow_work.py step PROGRAM --engine strata|torch [--compile] [--set PROGRAM.KEY=VALUE ...]
     why_slow_work.py host PROGRAM --engine strata|torch
 
 Only what is between cuProfilerStart and cuProfilerStop is recorded: one call of each part of a case, or of each line of FILE (a case of
 compare_ops.py's plan with the pass), after which a kernel of a known name runs (SEPARATOR), or one training step of a program of the zoo.
-`host` profiles Python instead. The last line of the output is JSON."""
+`host` profiles Python instead, `row` takes the time of a case's part, apart and in a row. The last line of the output is JSON."""
 import argparse
 import cProfile
 import ctypes
 import json
 import pathlib
 import pstats
+import statistics
 import sys
 import time
 
@@ -189,17 +191,23 @@ CASES = {
 }
 
 
-def calls(name, engine_name):
-    """Records one call of each part of a case."""
+def parts_of(name, engine_name):
+    """({part: call} of a case, what waits for the engine)."""
     import torch
     if engine_name == "strata":
         import strata as engine
         move, synchronize = engine.from_dlpack, engine.cuda.synchronize
     else:
         engine, move, synchronize = torch, lambda x: x, torch.cuda.synchronize
-    one = torch.ones(1, device=DEVICE)
     torch.manual_seed(1)
-    parts = CASES[name](engine, move)
+    return CASES[name](engine, move), synchronize
+
+
+def calls(name, engine_name):
+    """Records one call of each part of a case."""
+    import torch
+    one = torch.ones(1, device=DEVICE)
+    parts, synchronize = parts_of(name, engine_name)
     separate = lambda: (torch.nextafter(one, one), torch.cuda.synchronize())
     separate()
     for call in parts.values():  # libraries choose their kernels
@@ -212,6 +220,33 @@ def calls(name, engine_name):
             synchronize()
             separate()
     return {"parts": list(parts)}
+
+
+def row(name, engine_name, part, seconds):
+    """Milliseconds of a call, each after a rest in which power and clock recover, and of calls in a row for so many seconds, of
+    which the first fifth is left out."""
+    parts, synchronize = parts_of(name, engine_name)
+    call = parts[part]
+
+    def timed(count):
+        synchronize()
+        begin = time.perf_counter()
+        for _ in range(count):
+            call()
+        synchronize()
+        return (time.perf_counter() - begin) / count
+
+    timed(3)
+    apart = []
+    for _ in range(15):
+        time.sleep(0.1)
+        call()  # what a rest put to sleep wakes up
+        apart.append(timed(1))
+    count = max(1, int(0.02 / statistics.median(apart)))  # some 20 ms between two looks at the clock
+    end, in_a_row = time.perf_counter() + seconds, []
+    while time.perf_counter() < end:
+        in_a_row.append(timed(count))
+    return {"parts": [part], "apart": 1e3 * statistics.median(apart), "in_a_row": 1e3 * statistics.median(in_a_row[len(in_a_row) // 5:])}
 
 
 def planned(path, engine_name):
@@ -282,8 +317,10 @@ def host(args, torch):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("what", choices=("call", "rows", "step", "host"))
+    p.add_argument("what", choices=("call", "row", "rows", "step", "host"))
     p.add_argument("name")
+    p.add_argument("--part", help="row: of the case")
+    p.add_argument("--seconds", type=float, default=3)
     p.add_argument("--engine", choices=("strata", "torch"), default="strata")
     p.add_argument("--compile", action="store_true")
     p.add_argument("--size", default="card")
@@ -292,6 +329,8 @@ def main():
     args = p.parse_args()
     if args.what == "call":
         result = calls(args.name, args.engine)
+    elif args.what == "row":
+        result = row(args.name, args.engine, args.part, args.seconds)
     elif args.what == "rows":
         result = planned(args.name, args.engine)
     else:

@@ -55,6 +55,30 @@ def main():
         print(json.dumps({"what": "64 KiB all_reduce in a graph", "ranks": n, "us": us}), flush=True)
     torch.cuda.synchronize()
     del graph
+    # What a gather of 64 MiB adds to two products beside it.
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    whole = torch.zeros((64 << 20) // 4, device="cuda")
+    own = whole[:whole.numel() // n].clone()
+
+    def products():
+        for _ in range(2):
+            torch.mm(a, b)
+
+    def both():
+        work = dist.all_gather_into_tensor(whole, own, async_op=True)
+        products()
+        work.wait()
+
+    times = {products: [], both: []}
+    for _ in range(5):
+        for call in (products, both):
+            dist.barrier()
+            milliseconds(WARM, call)
+            times[call].append(milliseconds(TIMED, call))
+    alone, together = min(times[products]), min(times[both])
+    if rank == 0:
+        print(json.dumps({"what": "64 MiB gather beside products", "ranks": n, "us": 1e3 * (together - alone), "products_ms": alone}), flush=True)
+    torch.cuda.synchronize()
     dist.destroy_process_group()
 
 

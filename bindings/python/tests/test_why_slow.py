@@ -248,3 +248,24 @@ def test_the_slowest_case_of_each_op_is_looked_at(kernels):
     assert "| sin | training | f32[4] | 0.44 | Strata | 90.0 | 3 | 2005.0 |" in table[2] and "backward_hopper_kernel | 2000.0 |" in table[2]
     assert "| sin | training | f32[4] | 0.44 | PyTorch | 40.0 | none |" in table[3]
     assert "| log | forward | f32[4] | 0.67 | PyTorch | 20.0 | ValueError: no |" in table[5]
+
+
+def test_calls_in_a_row_stand_beside_calls_after_a_rest(monkeypatch):
+    said = {"strata": '{"parts": ["forward"], "apart": 3.385, "in_a_row": 3.957}', "torch": "no JSON"}
+    monkeypatch.setattr(why_slow, "done_by", lambda command, limit: (0, "warning\n" + said[command[command.index("--engine") + 1]] + "\n", ""))
+
+    class Card:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def summary(self):
+            return "30 samples at work: 690 W, 1600 MHz"
+
+    monkeypatch.setattr(why_slow, "CardState", Card)
+    written = []
+    why_slow.look_at_row(argparse.Namespace(names=["forward", "attention D 128"], engines=["strata", "torch"]), written.append, lambda: 9.0)
+    assert written[0].startswith("attention D 128, PyTorch: ")
+    assert written[1].splitlines()[2:] == ["| attention D 128 | Strata | 3.3850 | 3.9570 | 30 samples at work: 690 W, 1600 MHz |"]
