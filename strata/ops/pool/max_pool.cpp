@@ -30,12 +30,12 @@ template <class On>
 void max_into(On on, Tensor& values, Tensor& positions, const Tensor& x, int64_t spatial, const Axes& t) {
   if (values.numel() == 0) return;  // its planes may still be too large to describe
   if constexpr (on.cuda) {
-    if (both_last(x, values, spatial) && lies_channels_last(positions) &&
+    if (both_last(x, values, spatial) && lies_last(positions, spatial) &&
         window_max_last_cuda(t, x.shape()[0], x.shape()[1], x.dtype(), x.raw_data(), values.raw_data(),
                              static_cast<int64_t*>(positions.raw_data())))
       return;
   } else {
-    if (both_last(x, values, spatial) && lies_channels_last(positions) &&
+    if (both_last(x, values, spatial) && lies_last(positions, spatial) &&
         cpu::window_max_last(t, x.shape()[0], x.shape()[1], x.dtype(), x.raw_data(), values.raw_data(),
                              static_cast<int64_t*>(positions.raw_data())))
       return;
@@ -212,10 +212,10 @@ Tensor scattered(const Tensor& y, const Tensor& positions, const Shape& result, 
 
 // plane_scatter on the processor where all channels lie innermost.
 bool scatter_last(Tensor& x, const Tensor& y, const Tensor& positions, int64_t spatial) {
-  return x.device().is_cpu() && both_last(y, x, spatial) && lies_channels_last(positions) &&
-         cpu::plane_scatter_last(x.shape()[0], x.shape()[1], x.shape()[2] * x.shape()[3], y.shape()[2] * y.shape()[3],
-                                 y.dtype(), y.raw_data(), static_cast<const int64_t*>(positions.raw_data()),
-                                 x.raw_data());
+  return x.device().is_cpu() && both_last(y, x, spatial) && lies_last(positions, spatial) &&
+         cpu::plane_scatter_last(x.shape()[0], x.shape()[1], x.numel() / (x.shape()[0] * x.shape()[1]),
+                                 y.numel() / (y.shape()[0] * y.shape()[1]), y.dtype(), y.raw_data(),
+                                 static_cast<const int64_t*>(positions.raw_data()), x.raw_data());
 }
 
 // The elements of x's planes of `spatial` dimensions that `positions` names.
@@ -244,7 +244,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Dims&, const Dims&, const Di
                   a.out = out[d];
                   return a;
                 });
-                if (both_last(g, x, spatial) && lies_channels_last(positions) &&
+                if (both_last(g, x, spatial) && lies_last(positions, spatial) &&
                     max_backward_last_cuda(axes, x.shape()[0], x.shape()[1], x.dtype(), g.raw_data(),
                                            static_cast<const int64_t*>(positions.raw_data()), x.raw_data()))
                   return;

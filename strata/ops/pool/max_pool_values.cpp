@@ -25,6 +25,10 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims
                     [](Tensor& y, const Tensor& x, const Dims& kernel, const Dims& stride, const Dims& padding,
                        const Dims& dilation, bool ceil_mode) {
                       const Axes axes = max_axes(x, kernel, stride, padding, dilation, ceil_mode);
+                      if (both_last(x, y, kernel.size()) &&
+                          cpu::window_max_last(axes, x.shape()[0], x.shape()[1], x.dtype(), x.raw_data(), y.raw_data(),
+                                               nullptr))
+                        return;
                       dense(y, x, [&](const Tensor& from, Tensor& to) {
                         cpu::window_max(axes, planes_of(from, kernel.size()), from.dtype(), from.raw_data(),
                                         to.raw_data(), nullptr);
@@ -43,6 +47,11 @@ const Op<Tensor(const Tensor&, const Dims&, const Dims&, const Dims&, const Dims
           s.add(s.distinct({2, 3, 37}), Dims{3}, Dims{2}, Dims{1}, Dims{2}, true).named("one dimension, dilated, ceil");
           s.add(s.distinct({2, 2, 5, 4, 3}), Dims{3, 2, 2}, Dims{2, 1, 2}, Dims{1, 0, 1}, Dims{1, 2, 1}, true)
               .named("three dimensions");
+          s.add(s.distinct({2, 6, 7, 9}).permute({0, 3, 1, 2}), Dims{2, 3}, Dims{2, 2}, Dims{0, 1}, Dims{1, 1})
+              .named("channels innermost");
+          s.add(s.distinct({2, 3, 5, 4, 17}).permute({0, 4, 1, 2, 3}), Dims{2, 3, 2}, Dims{1, 2, 2}, Dims{1, 1, 0},
+                Dims{1, 1, 2}, true)
+              .named("volumes with channels innermost");
           s.invalid<ShapeError>("does not fit", s.tensor({1, 2, 2}), Dims{3}, Dims{1}, Dims{0}, Dims{1});
         },
 }};

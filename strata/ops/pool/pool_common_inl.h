@@ -101,15 +101,37 @@ void dense(Tensor& y, const Tensor& x, F&& f) {
   y.copy_(copy);
 }
 
-// Whether kernels of channels-last images run from `from` to `to`.
+// The strides of images [n, c, h, w] or volumes [n, c, d, h, w] of this shape with their channels innermost.
+inline Strides last_strides(const Shape& s) {
+  Strides r = Strides::filled(s.size(), 1);
+  int64_t step = s[1];
+  for (int d = s.size() - 1; d >= 2; --d) {
+    r[d] = step;
+    step *= s[d];
+  }
+  r[0] = step;
+  return r;
+}
+// Whether they lie so, without gaps.
+inline bool lies_last(const Tensor& t, int64_t spatial) {
+  if (spatial < 2 || t.dim() != spatial + 2 || t.numel() == 0) return false;
+  const Strides wanted = last_strides(t.shape());
+  for (int d = 0; d < t.dim(); ++d)
+    if (t.shape()[d] != 1 && t.strides()[d] != wanted[d]) return false;
+  return true;
+}
+// Whether kernels of channels-last images run from `from` to `to`; those of volumes are the processor's alone.
 inline bool both_last(const Tensor& from, const Tensor& to, int64_t spatial) {
-  return spatial == 2 && (is_channels_last(from) || is_channels_last(to)) && lies_channels_last(from) &&
-         lies_channels_last(to);
+  return (spatial == 2 || (spatial == 3 && from.device().is_cpu())) && (!from.is_contiguous() || !to.is_contiguous()) &&
+         lies_last(from, spatial) && lies_last(to, spatial);
 }
 // A result of the spatial sizes, in x's layout.
 inline TensorMeta pooled_meta(const Tensor& x, const Dims& spatial) {
-  const TensorMeta y = like(x).with_shape(with_spatial(x.shape(), spatial));
-  return spatial.size() == 2 ? laid_out_as(x, y) : y;
+  TensorMeta y = like(x).with_shape(with_spatial(x.shape(), spatial));
+  if (spatial.size() == 2) return laid_out_as(x, y);
+  const bool last = !x.device().is_cuda() && !x.is_contiguous() && lies_last(x, spatial.size());
+  if (last && y.shape.product() > 0) y.strides = last_strides(y.shape);
+  return y;
 }
 
 template <class On>

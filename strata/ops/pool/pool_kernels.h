@@ -22,15 +22,16 @@ using pool::Axis;
 void resample(const Axes& axes, int64_t planes, DType t, const void* x, void* y);
 /// The transpose: each y is added to its inputs in x, times the weights.
 void resample_transposed(const Axes& axes, int64_t planes, DType t, const void* y, void* x);
-/// Largest element of each window and its position in the plane, -1 for an empty window (whose value is -inf).
+/// Largest element of each window and its position in the plane, -1 for an empty window (whose value is -inf); values
+/// alone where `positions` is null.
 void window_max(const Axes& axes, int64_t planes, DType t, const void* x, void* y, int64_t* positions);
 /// x[p, positions[p, i]] += y[p, i] into zeros; positions outside [0, in) are skipped.
 void plane_scatter(int64_t planes, int64_t in, int64_t out, DType t, const void* y, const int64_t* positions, void* x);
 /// y[p, i] = x[p, positions[p, i]], 0 for positions outside [0, in).
 void plane_gather(int64_t planes, int64_t in, int64_t out, DType t, const void* x, const int64_t* positions, void* y);
 
-// The same of images [n, c, h, w] whose channels lie innermost, as do the results'. False, with nothing done, where
-// they are so few that planes are faster.
+// The same of images [n, c, h, w] or volumes [n, c, d, h, w] whose channels lie innermost, as do the results'. False,
+// with nothing done, where they are so few that planes are faster.
 bool resample_last(const Axes& axes, int64_t images, int64_t channels, DType t, const void* x, void* y);
 bool resample_transposed_last(const Axes& axes, int64_t images, int64_t channels, DType t, const void* y, void* x);
 bool window_max_last(const Axes& axes, int64_t images, int64_t channels, DType t, const void* x, void* y,

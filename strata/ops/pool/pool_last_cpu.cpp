@@ -1,7 +1,6 @@
 // Windows of images whose channels lie innermost: sums and largest elements of whole rows of channels.
 
 #include <algorithm>
-#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -11,6 +10,9 @@
 #include "strata/ops/pool/pool_taps_inl.h"
 #include "strata/ops/vec/scratch.h"
 
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
+#endif
 #define STRATA_VEC_FILE "strata/ops/pool/pool_last_inl.h"
 #include "strata/ops/vec/levels_inl.h"
 
@@ -26,14 +28,6 @@ auto row_adder() {
   else
     return STRATA_VEC_CALL(add_row_f32)();
 }
-template <class C>
-auto row_chooser() {
-  if constexpr (std::is_same_v<C, double>)
-    return STRATA_VEC_CALL(max_row_f64)();
-  else
-    return STRATA_VEC_CALL(max_row_f32)();
-}
-
 // Calls f(image, row) for all rows of all images, side by side.
 template <class F>
 void for_rows(int64_t images, int64_t rows, int64_t work, F&& f) {
@@ -46,23 +40,52 @@ void for_rows(int64_t images, int64_t rows, int64_t work, F&& f) {
 template <class T>
 constexpr bool kNarrow = !std::is_same_v<T, compute_t<T>>;
 
+// What output o has of the input rows (planes of depth and their rows are one list), in order: f(row, weight), where
+// row 0 is the image's first.
+template <class C>
+struct Rows {
+  const Taps &d, &h;
+  std::vector<C> dw, hw;
+  std::vector<int64_t> d0, h0;
+
+  Rows(const Taps& depth, const Taps& height)
+      : d(depth),
+        h(height),
+        dw(depth.weight.begin(), depth.weight.end()),
+        hw(height.weight.begin(), height.weight.end()),
+        d0(offsets(depth)),
+        h0(offsets(height)) {}
+  int64_t inputs() const { return d.inputs * h.inputs; }
+  int64_t outputs() const { return d.outputs() * h.outputs(); }
+  int64_t count(int64_t o) const { return d.count[o / h.outputs()] * h.count[o % h.outputs()]; }
+  template <class F>
+  void operator()(int64_t o, F&& f) const {
+    const int64_t k = o / h.outputs(), i = o % h.outputs();
+    for (int64_t c = 0; c < d.count[k]; ++c)
+      for (int64_t a = 0; a < h.count[i]; ++a)
+        f((d.start[k] + c * d.step) * h.inputs + h.start[i] + a * h.step, dw[d0[k] + c] * hw[h0[i] + a]);
+  }
+};
+
 // A row of outputs: first the input rows of its windows are added, then columns.
 template <class T>
-void resample_typed(const Taps& h, const Taps& w, int64_t images, int64_t channels, const T* x, T* y) {
+void resample_typed(const Taps& d, const Taps& h, const Taps& w, int64_t images, int64_t channels, const T* x, T* y) {
   using C = compute_t<T>;
-  const auto hw = weights<T>(h), ww = weights<T>(w);
-  const auto ho = offsets(h), wo = offsets(w);
+  const Rows<C> rows(d, h);
+  const auto ww = weights<T>(w);
+  const auto wo = offsets(w);
   const auto add = row_adder<C>();
   const int64_t in = w.inputs * channels, out = w.outputs() * channels;
-  for_rows(images, h.outputs(), in + out, [&](int64_t image, int64_t i) {
+  for_rows(images, rows.outputs(), in + out, [&](int64_t image, int64_t i) {
     ScratchFrame frame;
     C *const sums = frame.take<C>(in), *const wide = frame.take<C>(kNarrow<T> ? std::max(in, out) : 1);
-    T* const result = y + (image * h.outputs() + i) * out;
-    if (h.count[i] == 0) std::fill_n(sums, in, C(0));
-    for (int64_t a = 0; a < h.count[i]; ++a) {
-      const T* const row = x + (image * h.inputs + h.start[i] + a * h.step) * in;
-      add(sums, widened(row, in, wide), hw[ho[i] + a], in, a == 0);
-    }
+    T* const result = y + (image * rows.outputs() + i) * out;
+    bool first = true;
+    rows(i, [&](int64_t row, C weight) {
+      add(sums, widened(x + (image * rows.inputs() + row) * in, in, wide), weight, in, first);
+      first = false;
+    });
+    if (first) std::fill_n(sums, in, C(0));
     C* to = wide;
     if constexpr (!kNarrow<T>) to = result;
     for (int64_t j = 0; j < w.outputs(); ++j) {
@@ -76,10 +99,11 @@ void resample_typed(const Taps& h, const Taps& w, int64_t images, int64_t channe
 
 // What windows of the rows of outputs that have input row i give to it: their columns first.
 template <class T>
-void transposed_typed(const Taps& h, const Taps& w, int64_t images, int64_t channels, const T* y, T* x) {
+void transposed_typed(const Taps& d, const Taps& h, const Taps& w, int64_t images, int64_t channels, const T* y, T* x) {
   using C = compute_t<T>;
-  const auto hw = weights<T>(h), ww = weights<T>(w);
-  const auto ho = offsets(h), wo = offsets(w);
+  const Rows<C> rows(d, h);
+  const auto ww = weights<T>(w);
+  const auto wo = offsets(w);
   const auto add = row_adder<C>();
   const int64_t in = w.inputs * channels, out = w.outputs() * channels;
   // Outputs by the input rows that they have.
@@ -87,17 +111,16 @@ void transposed_typed(const Taps& h, const Taps& w, int64_t images, int64_t chan
     int64_t output;
     C weight;
   };
-  std::vector<std::vector<Part>> parts(static_cast<size_t>(h.inputs));
-  for (int64_t i = 0; i < h.outputs(); ++i)
-    for (int64_t a = 0; a < h.count[i]; ++a)
-      parts[static_cast<size_t>(h.start[i] + a * h.step)].push_back({i, hw[ho[i] + a]});
-  for_rows(images, h.inputs, in + out, [&](int64_t image, int64_t i) {
+  std::vector<std::vector<Part>> parts(static_cast<size_t>(rows.inputs()));
+  for (int64_t i = 0; i < rows.outputs(); ++i)
+    rows(i, [&](int64_t row, C weight) { parts[static_cast<size_t>(row)].push_back({i, weight}); });
+  for_rows(images, rows.inputs(), in + out, [&](int64_t image, int64_t i) {
     ScratchFrame frame;
     C *const sums = frame.take<C>(out), *const wide = frame.take<C>(kNarrow<T> ? std::max(in, out) : 1);
-    T* const result = x + (image * h.inputs + i) * in;
+    T* const result = x + (image * rows.inputs() + i) * in;
     bool first = true;
     for (const Part& p : parts[static_cast<size_t>(i)]) {
-      add(sums, widened(y + (image * h.outputs() + p.output) * out, out, wide), p.weight, out, first);
+      add(sums, widened(y + (image * rows.outputs() + p.output) * out, out, wide), p.weight, out, first);
       first = false;
     }
     if (first) std::fill_n(sums, out, C(0));
@@ -111,48 +134,36 @@ void transposed_typed(const Taps& h, const Taps& w, int64_t images, int64_t chan
   });
 }
 
+// A pixel of outputs: the largest of its window's pixels, channel by channel.
 template <class T>
-void max_typed(const Taps& h, const Taps& w, int64_t images, int64_t channels, const T* x, T* y, int64_t* positions) {
-  using C = compute_t<T>;
-  const auto choose = row_chooser<C>();
+void max_typed(const Taps& d, const Taps& h, const Taps& w, int64_t images, int64_t channels, const T* x, T* y,
+               int64_t* positions) {
+  const Rows<compute_t<T>> rows(d, h);
+  const DType t = dtype_of<T>;
+  const auto largest = STRATA_VEC_CALL(max_pixel);
   const int64_t in = w.inputs * channels, out = w.outputs() * channels;
-  int64_t most = 1;
-  for (const int64_t n : h.count) most = std::max(most, n);
-  for_rows(images, h.outputs(), most * in, [&](int64_t image, int64_t i) {
+  int64_t most = 0, columns = 0;
+  for (int64_t i = 0; i < rows.outputs(); ++i) most = std::max(most, rows.count(i));
+  for (const int64_t n : w.count) columns = std::max(columns, n);
+  for_rows(images, rows.outputs(), most * in, [&](int64_t image, int64_t i) {
     ScratchFrame frame;
-    C* const room = frame.take<C>(kNarrow<T> ? most * in : 1);
-    C* const best = frame.take<C>(kNarrow<T> ? out : 1);
-    int32_t* const place = frame.take<int32_t>(channels);
-    const int64_t first = (image * h.outputs() + i) * out;
-    C* to = best;
-    if constexpr (!kNarrow<T>) to = y + first;
-    if constexpr (kNarrow<T>)
-      for (int64_t a = 0; a < h.count[i]; ++a)
-        widened(x + (image * h.inputs + h.start[i] + a * h.step) * in, in, room + a * in);
+    int32_t* const place = frame.take<int32_t>(most * columns);
+    const T* const from = x + image * rows.inputs() * in;
+    const int64_t first = (image * rows.outputs() + i) * out;
     for (int64_t j = 0; j < w.outputs(); ++j) {
-      C* const largest = to + j * channels;
-      if (h.count[i] == 0 || w.count[j] == 0) {
-        std::fill_n(largest, channels, -std::numeric_limits<C>::infinity());
-        std::fill_n(place, channels, -1);
-      }
-      for (int64_t a = 0; a < h.count[i]; ++a) {
-        const int64_t row = h.start[i] + a * h.step;
-        const C* from = room + a * in;
-        if constexpr (!kNarrow<T>) from = x + (image * h.inputs + row) * in;
-        for (int64_t b = 0; b < w.count[j]; ++b) {
-          const int64_t column = w.start[j] + b * w.step;
-          choose(largest, place, from + column * channels, static_cast<int32_t>(row * w.inputs + column), channels,
-                 a + b == 0);
-        }
-      }
-      std::copy_n(place, channels, positions + first + j * channels);
+      int64_t n = 0;
+      rows(i, [&](int64_t row, compute_t<T>) {
+        for (int64_t b = 0; b < w.count[j]; ++b)
+          place[n++] = static_cast<int32_t>(row * w.inputs + w.start[j] + b * w.step);
+      });
+      const int64_t to = first + j * channels;
+      largest(t, from, place, n, channels, y + to, positions ? positions + to : nullptr);
     }
-    if constexpr (kNarrow<T>) narrowed<T>(to, out, y + first);
   });
 }
 
 bool fits(const Axes& axes, int64_t channels) {
-  return channels >= kLeastChannels && axes[1].in * axes[2].in < (int64_t{1} << 30);
+  return channels >= kLeastChannels && axes[0].in * axes[1].in * axes[2].in < (int64_t{1} << 30);
 }
 
 }  // namespace
@@ -160,14 +171,16 @@ bool fits(const Axes& axes, int64_t channels) {
 bool resample_last(const Axes& axes, int64_t images, int64_t channels, DType t, const void* x, void* y) {
   if (!fits(axes, channels)) return false;
   dispatch_floats(t, "resample", [&]<class T>() {
-    resample_typed<T>(Taps(axes[1]), Taps(axes[2]), images, channels, static_cast<const T*>(x), static_cast<T*>(y));
+    resample_typed<T>(Taps(axes[0]), Taps(axes[1]), Taps(axes[2]), images, channels, static_cast<const T*>(x),
+                      static_cast<T*>(y));
   });
   return true;
 }
 bool resample_transposed_last(const Axes& axes, int64_t images, int64_t channels, DType t, const void* y, void* x) {
   if (!fits(axes, channels)) return false;
   dispatch_floats(t, "resample", [&]<class T>() {
-    transposed_typed<T>(Taps(axes[1]), Taps(axes[2]), images, channels, static_cast<const T*>(y), static_cast<T*>(x));
+    transposed_typed<T>(Taps(axes[0]), Taps(axes[1]), Taps(axes[2]), images, channels, static_cast<const T*>(y),
+                        static_cast<T*>(x));
   });
   return true;
 }
@@ -175,8 +188,8 @@ bool window_max_last(const Axes& axes, int64_t images, int64_t channels, DType t
                      int64_t* positions) {
   if (!fits(axes, channels)) return false;
   dispatch_floats(t, "max_pool", [&]<class T>() {
-    max_typed<T>(Taps(axes[1]), Taps(axes[2]), images, channels, static_cast<const T*>(x), static_cast<T*>(y),
-                 positions);
+    max_typed<T>(Taps(axes[0]), Taps(axes[1]), Taps(axes[2]), images, channels, static_cast<const T*>(x),
+                 static_cast<T*>(y), positions);
   });
   return true;
 }
