@@ -84,6 +84,9 @@ bool is_bool(const Tensor& x) {
   return x.dtype() == DType::boolean;
 }
 
+// scatter_add of g into zeros of that shape.
+Tensor added_to_zeros(const Tensor& g, const Shape& shape, int64_t dim, const Tensor& index);
+
 const Op<Tensor(const Tensor&, int64_t, const Tensor&)> gather_op{{
     .schema = "gather(Tensor x, int dim, Tensor index) -> Tensor",
     .shard = "along dim",
@@ -100,7 +103,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&)> gather_op{{
     .kernels = {.cpu = take_rows<gather_cpu>, .cuda = STRATA_CUDA_KERNEL(take_rows<gather_cuda>)},
     .saves = "index",
     .backward = [](Backward& b, const Tensor& x, int64_t dim,
-                   const Tensor& index) { b.set(0, scatter_add(zeros_as(b.gy(), x.shape()), dim, index, b.gy())); },
+                   const Tensor& index) { b.set(0, added_to_zeros(b.gy(), x.shape(), dim, index)); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, const Tensor& index) { return move_cost(x, index); },
     .samples =
@@ -229,6 +232,12 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> scatter_a
           return in_shape(y, x.shape());
         },
 }};
+
+Tensor added_to_zeros(const Tensor& g, const Shape& shape, int64_t dim, const Tensor& index) {
+  Tensor sums = zeros_as(g, shape);
+  // In place, so that the zeros are not copied first; where a sharded gradient's parts lie is for the other form.
+  return is_placed(g) ? scatter_add(sums, dim, index, g) : scatter_add_op.inplace(sums, dim, index, g);
+}
 
 // Indices of a dimension of n as counted from its front; those that are out of range stay as they are, for the error.
 Tensor from_front(const Tensor& index, int64_t n) {

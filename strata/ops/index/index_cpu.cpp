@@ -241,6 +241,11 @@ void index_cpu(Tensor& y, const Tensor& x, const TensorList& indices) {
 
 void index_select_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
   dim = wrap_dim(dim, x.dim(), "index_select");
+  if (index.numel() == 1 && x.dim() > 0) {  // one slice is copied as any other
+    const int64_t i = to(index, DType::i64).data<int64_t>()[0], size = x.shape()[dim];
+    if (i < 0 || i >= size) throw_range("index_select", i, dim, size);
+    return copy_elements(y, alias(x, y.shape(), x.strides(), x.storage_offset() + i * x.strides()[dim]));
+  }
   read_places(y, x, places(x, dim, index, "index_select"));
 }
 
@@ -305,9 +310,11 @@ Lines lines(const Tensor& x, int64_t dim, const Tensor& index, std::string_view 
   r.stride = x.dim() == 0 ? 0 : x.strides()[dim];
   const int64_t* p = r.index.data<int64_t>();
   parallel_for(0, r.index.numel(), kGrain, [&](int64_t b, int64_t e) {
-    int64_t low = 0, high = 0;
-    for (int64_t i = b; i < e; ++i) low = std::min(low, p[i]), high = std::max(high, p[i]);
-    if (low >= 0 && high < size) return;
+    // A sign, of an index or of what it leaves to the last one, says that one is outside.
+    uint64_t outside = 0;
+    for (int64_t i = b; i < e; ++i)
+      outside |= static_cast<uint64_t>(p[i]) | (static_cast<uint64_t>(size - 1) - static_cast<uint64_t>(p[i]));
+    if (outside >> 63 == 0) return;
     for (int64_t i = b; i < e; ++i)
       if (p[i] < 0 || p[i] >= size) throw_range(op, p[i], dim, size);
   });
@@ -319,35 +326,38 @@ Tensor source_part(const Tensor& src, const Tensor& index) {
   return contiguous(alias(src, index.shape(), src.strides(), src.storage_offset()));
 }
 
+// Numbers of a call by value: elements of one byte may be anything's bytes, so that those behind a reference would be
+// read again after each store.
 template <class T, bool add>
 void write_lines(Tensor& y, const Lines& l, const Tensor& src) {
   T* to = static_cast<T*>(y.raw_data());
   const T* from = static_cast<const T*>(src.raw_data());
-  const int64_t width = static_cast<int64_t>(l.post.size());
+  const auto put = [](T& d, T v) {
+    if constexpr (add)
+      d = accumulated(d, static_cast<T>(1.0f), v);
+    else
+      d = v;
+  };
   for_columns(l.pre.size(), static_cast<size_t>(l.length), l.post.size(), [&](int64_t p, int64_t first, int64_t last) {
-    T* base = to + l.pre[static_cast<size_t>(p)];
+    T* const base = to + l.pre[static_cast<size_t>(p)];
+    const int64_t width = static_cast<int64_t>(l.post.size()), length = l.length, stride = l.stride;
     if (width == 1) {  // the last dimension is the indexed one
-      const int64_t* index = l.row(p, 0);
-      const T* s = from + p * l.length;
-      for (int64_t k = 0; k < l.length; ++k) {
-        T& d = base[index[k] * l.stride];
-        if constexpr (add)
-          d = accumulated(d, static_cast<T>(1.0f), s[k]);
-        else
-          d = s[k];
-      }
+      const int64_t* const index = l.row(p, 0);
+      const T* const s = from + p * length;
+      if (stride == 1)
+        for (int64_t k = 0; k < length; ++k) put(base[index[k]], s[k]);
+      else
+        for (int64_t k = 0; k < length; ++k) put(base[index[k] * stride], s[k]);
       return;
     }
-    for (int64_t k = 0; k < l.length; ++k) {
-      const int64_t* index = l.row(p, k);
-      const T* s = from + (p * l.length + k) * width;
-      for (int64_t i = first; i < last; ++i) {
-        T& d = base[index[i] * l.stride + (l.run ? i : l.post[static_cast<size_t>(i)])];
-        if constexpr (add)
-          d = accumulated(d, static_cast<T>(1.0f), s[i]);
-        else
-          d = s[i];
-      }
+    const int64_t* const post = l.post.data();
+    for (int64_t k = 0; k < length; ++k) {
+      const int64_t* const index = l.row(p, k);
+      const T* const s = from + (p * length + k) * width;
+      if (l.run)
+        for (int64_t i = first; i < last; ++i) put(base[index[i] * stride + i], s[i]);
+      else
+        for (int64_t i = first; i < last; ++i) put(base[index[i] * stride + post[i]], s[i]);
     }
   });
 }
@@ -362,20 +372,27 @@ void gather_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
   dispatch_bytes(x.dtype(), [&]<class T>() {
     const T* from = static_cast<const T*>(x.raw_data());
     T* to = static_cast<T*>(y.raw_data());
-    parallel_for(0, static_cast<int64_t>(l.pre.size()) * l.length, std::max<int64_t>(1, kGrain / width),
-                 [&](int64_t b, int64_t e) {
+    const int64_t length = l.length;
+    parallel_for(0, static_cast<int64_t>(l.pre.size()) * length, std::max<int64_t>(1, kGrain / width),
+                 [&l, from, to, width, length](int64_t b, int64_t e) {
+                   const int64_t stride = l.stride;
+                   const int64_t *const pre = l.pre.data(), *const post = l.post.data(), *const at = l.row(0, 0);
                    while (width == 1 && b < e) {  // the last dimension is the indexed one
-                     const int64_t p = b / l.length, stop = std::min(e, (p + 1) * l.length);
-                     const T* base = from + l.pre[static_cast<size_t>(p)];
-                     const int64_t* at = l.row(0, 0);
-                     for (; b < stop; ++b) to[b] = base[at[b] * l.stride];
+                     const int64_t p = b / length, stop = std::min(e, (p + 1) * length);
+                     const T* const base = from + pre[p];
+                     if (stride == 1)
+                       for (; b < stop; ++b) to[b] = base[at[b]];
+                     else
+                       for (; b < stop; ++b) to[b] = base[at[b] * stride];
                    }
                    for (int64_t row = b; row < e; ++row) {
-                     const T* base = from + l.pre[static_cast<size_t>(row / l.length)];
-                     const int64_t* at = l.row(0, row);
-                     T* dst = to + row * width;
-                     for (int64_t i = 0; i < width; ++i)
-                       dst[i] = base[at[i] * l.stride + (l.run ? i : l.post[static_cast<size_t>(i)])];
+                     const T* const base = from + pre[row / length];
+                     const int64_t* const index = at + row * width;
+                     T* const dst = to + row * width;
+                     if (l.run)
+                       for (int64_t i = 0; i < width; ++i) dst[i] = base[index[i] * stride + i];
+                     else
+                       for (int64_t i = 0; i < width; ++i) dst[i] = base[index[i] * stride + post[i]];
                    }
                  });
   });

@@ -114,6 +114,8 @@ const Op<Tensor(const TensorList&, int64_t)> cat_op{{
       dim = wrap_dim(dim, y.dim(), "cat");
       if constexpr (on.cuda)
         if (cat_at_once_cuda(y, tensors, dim)) return;
+      if constexpr (!on.cuda)
+        if (cat_columns_cpu(y, tensors, dim)) return;
       int64_t offset = y.storage_offset();
       for (const Tensor& t : tensors) {
         if (is_skipped(t)) continue;
@@ -143,6 +145,11 @@ const Op<Tensor(const TensorList&, int64_t)> cat_op{{
           s.add(TensorList{s.tensor({2, 3}), s.tensor({4, 3})}, 0);
           s.add(TensorList{s.tensor({2, 3}), s.tensor({2, 1}), s.tensor({2, 0})}, -1);
           s.add(TensorList{s.tensor({0}), s.tensor({2, 3})}, 1);
+          for (const size_t columns : {2, 3, 4}) {
+            TensorList one(columns, s.tensor({7, 11, 1}));
+            one[1] = s.tensor({11, 7, 2}).slice(2, 1, 2).transpose(0, 1);
+            s.add(one, 2).named("columns");
+          }
           s.add(TensorList{s.tensor({5})});
           s.add(TensorList{s.tensor({3, 16}), s.tensor({3, 32})}, 1).named("whole vectors");
           s.add(TensorList{s.tensor({2, 3}), s.tensor({3, 2}).t(), s.tensor({2, 3})}).named("one turned");

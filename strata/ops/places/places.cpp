@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "strata/core/dispatch.h"
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/parallel.h"
 #include "strata/core/placement.h"
@@ -142,7 +143,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_fil
           column[s.dim] = s.x.shape()[s.dim];
           const Tensor named = scatter(zeros_like(empty(like(s.x).with_shape(column)), DType::boolean), s.dim,
                                        one_column(s), Scalar(true));
-          return view(where(named, v, s.x), x.shape());
+          return view(where(named, v, lie_alike(s.x, s.x) ? s.x : contiguous(s.x)), x.shape());
         },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, int64_t, const Tensor&, const Tensor&) { return write_cost(x); },
@@ -307,8 +308,12 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> put_op{{
                             ": they must have one dtype");
           check<ShapeError>(source.numel() == index.numel(), "put", "source is ", source, ", index is ", index,
                             ": they must have as many elements");
-          const Tensor flat = reshape(x, {x.numel()});
+          Tensor flat = reshape(x, {x.numel()});
           const Tensor places = checked(reshape(index, {index.numel()}), x.numel(), 0, "put");
+          // What is a copy already needs no other.
+          const bool recorded = grad_enabled() && (x.requires_grad() || source.requires_grad());
+          if (!recorded && x.device().is_cpu() && !is_placed(x) && flat.storage() != x.storage())
+            return reshape(index_put_(flat, {places}, reshape(source, {source.numel()}), accumulate), x.shape());
           return reshape(index_put(flat, {places}, reshape(source, {source.numel()}), accumulate), x.shape());
         },
     .dtypes = kAllTypes,

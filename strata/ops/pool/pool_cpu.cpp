@@ -389,17 +389,27 @@ void window_max(const Axes& axes, int64_t planes, DType t, const void* x, void* 
 void plane_scatter(int64_t planes, int64_t in, int64_t out, DType t, const void* y, const int64_t* positions, void* x) {
   dispatch_floats(t, "plane_scatter", [&]<class T>() {
     using C = compute_t<T>;
-    for_planes(planes, in + out, [&](int64_t p) {
-      ScratchFrame frame;
-      constexpr bool kWide = std::is_same_v<T, C>;
-      const C* from = widened(static_cast<const T*>(y) + p * out, out, kWide ? nullptr : frame.take<C>(out));
-      C* const sums = kWide ? static_cast<C*>(x) + p * in : frame.take<C>(in);
-      std::fill_n(sums, in, C(0));
+    const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(in + out, 1));
+    const auto add = [in, out, positions](const C* from, int64_t p, C* sums) {
       for (int64_t i = 0; i < out; ++i) {
         const int64_t at = positions[p * out + i];
         if (at >= 0 && at < in) sums[at] += from[i];
       }
-      if constexpr (!kWide) narrowed<T>(sums, in, static_cast<T*>(x) + p * in);
+    };
+    parallel_for(0, planes, grain, [&](int64_t begin, int64_t end) {
+      if constexpr (std::is_same_v<T, C>) {  // planes may be as small as a few elements
+        C* const sums = static_cast<C*>(x);
+        std::fill_n(sums + begin * in, (end - begin) * in, C(0));
+        for (int64_t p = begin; p < end; ++p) add(static_cast<const C*>(y) + p * out, p, sums + p * in);
+      } else {
+        ScratchFrame frame;
+        C *const from = frame.take<C>(out), *const sums = frame.take<C>(in);
+        for (int64_t p = begin; p < end; ++p) {
+          std::fill_n(sums, in, C(0));
+          add(widened(static_cast<const T*>(y) + p * out, out, from), p, sums);
+          narrowed<T>(sums, in, static_cast<T*>(x) + p * in);
+        }
+      }
     });
   });
 }

@@ -207,5 +207,52 @@ TEST(Pool, ManyPlanesOnManyThreads) {
   expect_near(y[7], part, 0);
 }
 
+// Volumes whose channels lie innermost are pooled where they lie: the numbers of the others, places and NaN included.
+TEST(Pool, ChannelsInnermostAreTheSame) {
+  manual_seed(5);
+  for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16})
+    for (const int64_t channels : {8, 19, 33}) {
+      Tensor x = randn({2, channels, 5, 6, 4}).to(t);
+      x.select(1, 3).select(1, 2).fill_(NAN);
+      x.select(1, 5).fill_(-INFINITY);
+      x.select(1, 6).fill_(1e-40);  // no number of 16 bits is lost
+      const Tensor last = permute(permute(x, {0, 2, 3, 4, 1}).contiguous(), {0, 4, 1, 2, 3});
+      const auto same = [&](const Tensor& got, const Tensor& want) {
+        EXPECT_EQ(got.strides()[1], 1) << static_cast<int>(t) << ' ' << channels;
+        ASSERT_EQ(to_string(got.shape()), to_string(want.shape()));
+        const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
+        for (size_t i = 0; i < a.size(); ++i)
+          ASSERT_TRUE(a[i] == b[i] || (a[i] != a[i] && b[i] != b[i]))
+              << static_cast<int>(t) << ' ' << channels << " element " << i;
+      };
+      const Dims kernel{2, 3, 2}, stride{1, 2, 2}, padding{1, 1, 0}, dilation{1, 1, 2};
+      const auto [values, places] = max_pool(last, kernel, stride, padding, dilation, true);
+      const auto [wanted, wanted_places] = max_pool(x, kernel, stride, padding, dilation, true);
+      same(values, wanted);
+      same(places, wanted_places);
+      same(max_pool3d(last, kernel, stride, padding, dilation, true), wanted);
+      const auto [most, most_places] = adaptive_max_pool(last, {2, 3, 3});
+      const auto [wanted_most, wanted_most_places] = adaptive_max_pool(x, {2, 3, 3});
+      same(most, wanted_most);
+      same(most_places, wanted_most_places);
+      const Tensor image = permute(permute(select(x, 2, 1), {0, 2, 3, 1}).contiguous(), {0, 3, 1, 2});
+      same(max_pool2d(image, {3}, {2}, {1}), max_pool2d(image.contiguous(), {3}, {2}, {1}));
+      const Tensor g = randint(-4, 4, values.shape()).to(t);
+      const Tensor g_last = permute(permute(g, {0, 2, 3, 4, 1}).contiguous(), {0, 4, 1, 2, 3});
+      same(max_pool_backward(g_last, places, {5, 6, 4}, kernel, stride, padding, dilation),
+           max_pool_backward(g, wanted_places, {5, 6, 4}, kernel, stride, padding, dilation));
+
+      const Tensor whole = randn({2, channels, 5, 6, 4}).to(t);
+      const Tensor whole_last = permute(permute(whole, {0, 2, 3, 4, 1}).contiguous(), {0, 4, 1, 2, 3});
+      const double near = t == DType::f64 ? 1e-12 : t == DType::f32 ? 1e-5 : 0.02;
+      expect_near(avg_pool3d(whole_last, {2, 3, 2}, {1, 2, 1}, {1, 1, 0}),
+                  avg_pool3d(whole, {2, 3, 2}, {1, 2, 1}, {1, 1, 0}), near);
+      expect_near(adaptive_avg_pool_backward(whole_last, {7, 8, 9}), adaptive_avg_pool_backward(whole, {7, 8, 9}),
+                  near);
+      expect_near(resize(whole_last, {9, 4, 7}, "linear", false, 0), resize(whole, {9, 4, 7}, "linear", false, 0),
+                  near);
+    }
+}
+
 }  // namespace
 }  // namespace strata

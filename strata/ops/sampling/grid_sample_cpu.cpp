@@ -267,15 +267,27 @@ template <class T, int Taps, int Dims>
 void forward(const Call& c, const T* x, const T* grid, T* y) {
   using C = compute_t<T>;
   if (worth_turning<T>(c)) return forward_turned<T, Taps, Dims>(c, x, grid, y);
-  const int64_t plane = c.plane();
-  for_points<Taps, Dims>(c, grid, c.channels * c.taps(), [&](int64_t item, int64_t point, const auto& lines) {
-    const auto reads = sampling::reads_of(c, lines);
-    for (int64_t k = 0; k < c.channels; ++k) {
-      const T* from = x + (item * c.channels + k) * plane;
-      C sum = 0;
-      for (int t = 0; t < reads.kCount; ++t)
-        if (reads.at[t] >= 0) sum += reads.weight[t] * static_cast<C>(from[reads.at[t]]);
-      y[(item * c.channels + k) * c.points + point] = static_cast<T>(sum);
+  // What a block of positions reads is worked out once; then each channel is a row of reads in a plane.
+  using Reads = sampling::Reads<C, Taps, Dims>;
+  constexpr int64_t kPoints = 64;
+  const int64_t plane = c.plane(), blocks = (c.points + kPoints - 1) / kPoints;
+  parallel_for(0, c.batch * blocks, grain(kPoints * c.channels * Reads::kCount), [&](int64_t begin, int64_t end) {
+    Reads reads[kPoints];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t item = task / blocks, first = task % blocks * kPoints, n = std::min(kPoints, c.points - first);
+      for (int64_t i = 0; i < n; ++i)
+        reads[i] =
+            sampling::reads_of(c, sampling::lines_of<C, Taps, Dims>(c, grid + (item * c.points + first + i) * Dims));
+      for (int64_t k = item * c.channels; k < (item + 1) * c.channels; ++k) {
+        const T* const from = x + k * plane;
+        T* const to = y + k * c.points + first;
+        for (int64_t i = 0; i < n; ++i) {
+          C sum = 0;
+          for (int t = 0; t < Reads::kCount; ++t)
+            if (reads[i].at[t] >= 0) sum += reads[i].weight[t] * static_cast<C>(from[reads[i].at[t]]);
+          to[i] = static_cast<T>(sum);
+        }
+      }
     }
   });
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -68,6 +69,53 @@ TEST(GridSample, GradientsDoNotDependOnThreads) {
   const Tensor shared = grid_sample_backward_input(g, grid, {17, 23}, "bilinear", "border", false);
   set_num_threads(threads);
   EXPECT_EQ(alone.to_vector<float>(), shared.to_vector<float>());
+}
+
+// Many channels and positions go side by side, one channel by itself: the same numbers, of planes that are no number
+// too where nothing reads them.
+TEST(GridSample, ChannelsTogetherAreChannelsAlone) {
+  manual_seed(4);
+  for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16})
+    for (const int64_t channels : {2, 4, 5, 16, 21})
+      for (const char* mode : kModes)
+        for (const int dims : {2, 3}) {
+          if (dims == 3 && std::string_view(mode) == "bicubic") continue;
+          const double near = t == DType::f64 ? 1e-12 : t == DType::f32 ? 1e-5 : 0.05;
+          const Shape image = dims == 2 ? Shape{2, channels, 9, 7} : Shape{2, channels, 3, 5, 4};
+          const Shape places = dims == 2 ? Shape{2, 13, 11, 2} : Shape{2, 3, 7, 9, 3};
+          const Tensor x = rand(image).to(t), grid = uniform(places, -1.2, 1.2).to(t);
+          Dims size;
+          for (int d = 2; d < image.size(); ++d) size.push_back(image[d]);
+          const Tensor y = grid_sample(x, grid, mode), g = rand(y.shape()).to(t);
+          const Tensor gx = grid_sample_backward_input(g, grid, size, mode, "zeros", false);
+          const Tensor ggrid = grid_sample_backward_grid(g, x, grid, mode, "zeros", false).to(DType::f64);
+          Tensor sum = zeros(grid.shape(), DType::f64);
+          const auto far = [](const Tensor& a, const Tensor& b) {
+            return max(abs(a.to(DType::f64) - b.to(DType::f64))).item();
+          };
+          for (int64_t k = 0; k < channels; ++k) {
+            const Tensor xk = x.narrow(1, k, 1), gk = g.narrow(1, k, 1);
+            EXPECT_LE(far(y.narrow(1, k, 1), grid_sample(xk, grid, mode)), near)
+                << static_cast<int>(t) << ' ' << channels << mode << dims;
+            EXPECT_LE(far(gx.narrow(1, k, 1), grid_sample_backward_input(gk, grid, size, mode, "zeros", false)),
+                      20 * near)
+                << static_cast<int>(t) << ' ' << channels << mode << dims;
+            sum = sum + grid_sample_backward_grid(gk.to(DType::f64), xk.to(DType::f64), grid.to(DType::f64), mode,
+                                                  "zeros", false);
+          }
+          EXPECT_LE(far(ggrid, sum), 1e3 * near) << static_cast<int>(t) << ' ' << channels << mode << dims;
+        }
+}
+
+TEST(GridSample, WhatIsNotReadDoesNotCount) {
+  Tensor x = ones({1, 3, 4, 4}), grid = full({1, 5, 5, 2}, -3.0);
+  x.select(1, 1).fill_(std::nan(""));
+  const Tensor y = grid_sample(x, grid), g = full(y.shape(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(y.to_vector<float>(), std::vector<float>(75, 0.0f));
+  EXPECT_EQ(grid_sample_backward_input(g, grid, {4, 4}, "bilinear", "zeros", false).to_vector<float>(),
+            std::vector<float>(48, 0.0f));
+  EXPECT_EQ(grid_sample_backward_grid(g, x, grid, "bilinear", "zeros", false).to_vector<float>(),
+            std::vector<float>(50, 0.0f));
 }
 
 }  // namespace

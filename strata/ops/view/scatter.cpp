@@ -206,7 +206,9 @@ const Op<Tensor(const Tensor&, const Tensor&, const Shape&, const Strides&, int6
     .backward =
         [](Backward& b, const Tensor&, const Tensor& src, const Shape& shape, const Strides& strides, int64_t offset) {
           if (b.needs(0)) b.set(0, as_strided_scatter(b.gy(), zeros_as(b.gy(), src.shape()), shape, strides, offset));
-          if (b.needs(1)) b.set(1, as_strided(clone(contiguous(b.gy())), shape, strides, offset));
+          if (!b.needs(1)) return;
+          const Tensor dense = contiguous(b.gy());
+          b.set(1, as_strided(dense.storage_offset() == 0 ? dense : clone(dense), shape, strides, offset));
         },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Tensor&, const Shape&, const Strides&, int64_t) { return scatter_cost(x); },

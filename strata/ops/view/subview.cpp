@@ -384,6 +384,7 @@ const Op<Tensor(const Tensor&, const Shape&, int64_t, int64_t, int64_t)> unfold_
                       zero(y);
                       // One position of all windows at a time: within it no element is met twice unless step is 0.
                       const Tensor windows = unfold_view(y, dim, size, step);
+                      if (step >= size) return copy_elements(windows, g);  // no two meet at all
                       for (int64_t i = 0; i < size; ++i) {
                         Tensor part = select_view(windows, -1, i);
                         part.add_(select_view(g, -1, i));
