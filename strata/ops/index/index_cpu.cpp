@@ -126,8 +126,15 @@ void read_places(Tensor& y, const Tensor& x, const Places& at) {
                        for (int64_t k = first; k < last; ++k)
                          for (int64_t i = 0; i < width; ++i) *dst++ = src[places[k] + i];
                      } else if (at.run) {
-                       for (int64_t k = first; k < last; ++k, dst += width)
-                         std::memcpy(dst, src + places[k], static_cast<size_t>(width) * sizeof(T));
+                       // Rows lie anywhere: what the next ones read is asked for before.
+                       const int64_t bytes = width * static_cast<int64_t>(sizeof(T));
+                       const int64_t ahead = bytes <= 4096 ? 2 : last;
+                       for (int64_t k = first; k < last; ++k, dst += width) {
+                         if (k + ahead < last)
+                           for (int64_t i = 0; i < bytes; i += 64)
+                             __builtin_prefetch(reinterpret_cast<const char*>(src + places[k + ahead]) + i);
+                         std::memcpy(dst, src + places[k], static_cast<size_t>(bytes));
+                       }
                      } else {
                        for (int64_t k = first; k < last; ++k)
                          for (int64_t i = 0; i < width; ++i) *dst++ = src[places[k] + at.post[static_cast<size_t>(i)]];
