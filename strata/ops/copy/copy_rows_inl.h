@@ -35,6 +35,10 @@ static void from_f32(void* to, const void* from, int64_t n) {
       int32_t wide = 0;
       for (int64_t i = 0; i < m; ++i) wide |= !(std::fabs(in[i]) < 2147483648.f);
       if (!wide) {
+        if constexpr (sizeof(D) == sizeof(int32_t)) {
+          for (int64_t i = 0; i < m; ++i) out[i] = static_cast<int32_t>(in[i]);
+          continue;
+        }
         int32_t whole[kBlock];
         for (int64_t i = 0; i < m; ++i) whole[i] = static_cast<int32_t>(in[i]);
         for (int64_t i = 0; i < m; ++i) out[i] = static_cast<D>(whole[i]);

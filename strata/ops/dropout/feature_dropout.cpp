@@ -3,8 +3,10 @@
 #include <cmath>
 #include <vector>
 
+#include "strata/core/layout.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -28,6 +30,10 @@ Shape channels_of(const Tensor& x) {
   for (int64_t d = 0; d < 2; ++d) s[d] = x.size(d);
   return s;
 }
+// x where it lies without gaps, else a copy: what is multiplied line by line would be gathered line by line.
+Tensor without_gaps(const Tensor& x) {
+  return lie_alike(x, x) ? x : contiguous(x);
+}
 // 1 with probability 1 - p, else 0, of `shape`.
 Tensor kept(const Shape& shape, double p, RngKey key, const Tensor& x) {
   const DeviceScope there(x.device());
@@ -43,7 +49,7 @@ double scale_with_floor(double p) {
 Tensor with_floor(const Tensor& x, double p, const Tensor& keep) {
   const DType wide = statistic_dtype(x.dtype());
   const double a = scale_with_floor(p);
-  return addcmul((keep - 1) * (-kFloor * a) - kFloor * a * p, x.to(wide), keep * a).to(x.dtype());
+  return addcmul((keep - 1) * (-kFloor * a) - kFloor * a * p, without_gaps(x).to(wide), keep * a).to(x.dtype());
 }
 Tensor alpha_composed(const Tensor& x, double p, RngKey key, const Shape& shape) {
   return p == 0 ? x : p == 1 ? x * 0.0 : with_floor(x, p, kept(shape, p, key, x));
@@ -94,9 +100,10 @@ const Dropout feature_dropout_op{{
           check_dropout(x, p, 2, "feature_dropout");
           if (p == 0) return x;
           if (p == 1) return x * 0.0;
+          if (x.dim() == 2) return dropout(x, p, key);  // every number is a channel
           const DeviceScope there(x.device());
           const Tensor factors = dropout(full(channels_of(x), 1.0, statistic_dtype(x.dtype())), p, key);
-          return (x.to(factors.dtype()) * factors).to(x.dtype());
+          return (without_gaps(x).to(factors.dtype()) * factors).to(x.dtype());
         },
     .draws = one_each,
     .samples = [](Samples& s) { channel_samples(s, "wanted [N, C, ..]"); },

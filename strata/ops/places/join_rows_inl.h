@@ -36,10 +36,20 @@ STRATA_INLINE void join_ints(const T* __restrict__ from, T* __restrict__ to, int
       to[i] = static_cast<T>(static_cast<U>(static_cast<U>(total) + static_cast<U>(v)));
   }
 }
+// Whether there is one, or none is missing.
+template <Join join>
+STRATA_INLINE void join_bits(const bool* __restrict__ from, bool* __restrict__ to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const bool total = to[i], v = from[i];
+    to[i] = join == Join::prod || join == Join::amin ? total & v : total | v;
+  }
+}
 template <class Row>
 static void join_row(const typename Row::Element* from, typename Row::Total* to, int64_t n) {
   using T = typename Row::Element;
-  if constexpr (std::is_integral_v<T>)
+  if constexpr (std::is_same_v<T, bool>)
+    join_bits<Row::join>(from, to, n);
+  else if constexpr (std::is_integral_v<T>)
     join_ints<Row::join, T>(from, to, n);
   else
     join_floats<Row::join, T>(from, to, n);

@@ -38,9 +38,10 @@ using sending::kName;
 using sending::plain;
 using sending::Sending;
 
-// What is accumulated. Of whole numbers the low bits are those of the wide type's, and the largest is the same.
+// What is accumulated. Of whole numbers the low bits are those of the wide type's, and the largest is the same; a sum
+// of bits is whether there is one.
 template <Join join, class T>
-using Total = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && join != Join::mean, T, Joined<T>>;
+using Total = std::conditional_t<std::is_integral_v<T> && join != Join::mean, T, Joined<T>>;
 
 template <Join join, class C>
 C join_one(C total, C v) {
@@ -54,7 +55,7 @@ void join_row(const T* from, C* to, int64_t n) {
   if constexpr (std::is_same_v<T, C> || is_reduced_floating(dtype_of<T>)) {
     using Row = JoinRow<join, T>;
     STRATA_VEC_CALL(join_row<Row>)(from, to, n);
-  } else {  // bits, which are added up in a wide type
+  } else {  // for a mean
     for (int64_t j = 0; j < n; ++j) to[j] = join_one<join>(to[j], static_cast<C>(from[j]));
   }
 }

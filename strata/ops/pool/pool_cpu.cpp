@@ -108,6 +108,13 @@ struct RowSums {
   const std::vector<C> weight;
   const std::vector<int64_t> offset;
   bool many, uniform = true;  // every window has one weight for all of its elements
+  // Windows of one or two elements, as resizing has them: both, or the one twice, whose sums are then written again.
+  struct Pair {
+    int64_t first, second;
+    C w, v;
+  };
+  std::vector<Pair> pairs;
+  std::vector<int64_t> singles;
 
   explicit RowSums(const Taps& taps)
       : t(taps), even(taps), weight(taps.weight.begin(), taps.weight.end()), offset(offsets(taps)) {
@@ -116,6 +123,13 @@ struct RowSums {
       for (int64_t a = 0; a < t.count[i]; ++a) many = many && weight[offset[i] + a] == weight[offset[even.begin] + a];
     for (int64_t i = 0; i < t.outputs(); ++i)
       for (int64_t a = 1; a < t.count[i]; ++a) uniform = uniform && weight[offset[i] + a] == weight[offset[i]];
+    const auto [least, most] = std::minmax_element(t.count.begin(), t.count.end());
+    if (many || t.count.empty() || *least < 1 || *most != 2) return;
+    for (int64_t j = 0; j < t.outputs(); ++j) {
+      const int64_t next = t.count[j] - 1;
+      pairs.push_back({t.start[j], t.start[j] + next * t.step, weight[offset[j]], weight[offset[j] + next]});
+      if (next == 0) singles.push_back(j);
+    }
   }
   C one(const C* row, int64_t j) const {
     const C* at = row + t.start[j];
@@ -127,6 +141,13 @@ struct RowSums {
     return sum;
   }
   void operator()(const C* row, C* to) const {
+    if (!pairs.empty()) {
+      const Pair* const pair = pairs.data();
+      for (int64_t j = 0, n = t.outputs(); j < n; ++j)
+        to[j] = pair[j].w * row[pair[j].first] + pair[j].v * row[pair[j].second];
+      for (const int64_t j : singles) to[j] = pair[j].w * row[pair[j].first];
+      return;
+    }
     const int64_t begin = many ? even.begin : t.outputs(), end = many ? even.end : t.outputs();
     for (int64_t j = 0; j < begin; ++j) to[j] = one(row, j);
     if (begin < end) STRATA_VEC_CALL(sum_taps<C>)

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "strata/core/channels_last.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/pool/pool.h"
@@ -50,13 +51,16 @@ const Factor pixel_shuffle_op{{
           check(r > 0 && r < 65536, op, "upscale_factor must be positive, got ", r);
           check<ShapeError>(p[1] % (r * r) == 0, op, "the ", p[1], " channels of ", x, " are no multiple of ", r * r);
           const int64_t c = p[1] / (r * r);
-          return permute(x.reshape({p[0], c, r, r, p[2], p[3]}), {0, 1, 4, 2, 5, 3})
-              .reshape(with_planes(x, c, p[2] * r, p[3] * r));
+          const Tensor blocks = x.reshape({p[0], c, r, r, p[2], p[3]});
+          if (is_channels_last(x))  // as PyTorch's result, without a turn
+            return permute(permute(blocks, {0, 4, 2, 5, 3, 1}).reshape({p[0], p[2] * r, p[3] * r, c}), {0, 3, 1, 2});
+          return permute(blocks, {0, 1, 4, 2, 5, 3}).reshape(with_planes(x, c, p[2] * r, p[3] * r));
         },
     .samples =
         [](Samples& s) {
           s.add(s.tensor({2, 8, 2, 3}), 2);
           s.add(s.tensor({9, 1, 2}), 3);
+          s.add(s.tensor({2, 3, 5, 8}).permute({0, 3, 1, 2}), 2).named("channels innermost");
           s.invalid<ShapeError>("no multiple", s.tensor({1, 6, 2, 2}), 2);
           s.invalid<ShapeError>("wanted", s.tensor({6, 2}), 2);
           s.invalid<ValueError>("positive", s.tensor({1, 6, 2, 2}), 0);
