@@ -154,6 +154,9 @@ ADAPTED = {
                                              **({"spacing": v["spacing"]} if v["spacing"] else {})}),
     "linalg_solve_triangular": lambda torch, v: ([v["A"], v["B"]], {k: v[k] for k in ("upper", "left", "unitriangular")}),
     "one_hot": lambda torch, v: [v["x"].long(), v["num_classes"]],
+    # The records always copy; Tensor.to passes a tensor of that dtype through before it comes to one, as PyTorch's does.
+    "to": lambda torch, v: ([v["x"], v["dtype"]], {"copy": True}),
+    "clone": lambda torch, v: ([v["x"]], {"memory_format": torch.contiguous_format if v["row_major"] else torch.preserve_format}),
     "tensordot": lambda torch, v: [v["a"], v["b"], (v["dims_a"], v["dims_b"])],
     "pack_padded_sequence": lambda torch, v: [v["input"], v["lengths"], v["batch_first"], False],
     "unique_dim": lambda torch, v: [v["x"], True, v["return_inverse"], v["return_counts"], v["dim"]],

@@ -9,6 +9,7 @@
 #include "strata/core/loops.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/index/index_kernels.h"
@@ -42,9 +43,10 @@ Offsets offsets_of_dims(const Tensor& x, const Dims& dims) {
   return offsets_of(shape, strides);
 }
 
-bool is_run(const Offsets& o) {
+// Whether they lie `step` apart, from 0 on.
+bool is_run(const Offsets& o, int64_t step = 1) {
   for (size_t i = 0; i < o.size(); ++i)
-    if (o[i] != static_cast<int64_t>(i)) return false;
+    if (o[i] != static_cast<int64_t>(i) * step) return false;
   return true;
 }
 
@@ -112,7 +114,7 @@ void read_places(Tensor& y, const Tensor& x, const Places& at) {
     const T* from = static_cast<const T*>(x.raw_data());
     T* to = static_cast<T*>(y.raw_data());
     // Few elements are copied one by one: a call for each would take longer.
-    const bool few = at.run && width <= 4;
+    const bool few = at.run && width <= 4, seconds = width >= 8 && is_run(at.post, 2);
     parallel_for(0, static_cast<int64_t>(at.pre.size()) * n, std::max<int64_t>(1, kGrain / width),
                  [&](int64_t b, int64_t e) {
                    while (b < e) {
@@ -135,9 +137,13 @@ void read_places(Tensor& y, const Tensor& x, const Places& at) {
                              __builtin_prefetch(reinterpret_cast<const char*>(src + places[k + ahead]) + i);
                          std::memcpy(dst, src + places[k], static_cast<size_t>(bytes));
                        }
+                     } else if (seconds) {
+                       for (int64_t k = first; k < last; ++k, dst += width)
+                         gather_second(sizeof(T), dst, reinterpret_cast<const char*>(src + places[k]), width);
                      } else {
+                       const int64_t* const post = at.post.data();
                        for (int64_t k = first; k < last; ++k)
-                         for (int64_t i = 0; i < width; ++i) *dst++ = src[places[k] + at.post[static_cast<size_t>(i)]];
+                         for (int64_t i = 0; i < width; ++i) *dst++ = src[places[k] + post[i]];
                      }
                      b += last - first;
                    }

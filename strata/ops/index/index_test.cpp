@@ -1,9 +1,12 @@
 // What samples and their references do not show: the results of x[...] against NumPy's rules, sums in order.
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "strata/autograd/autograd.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/random/random.h"
@@ -150,6 +153,31 @@ TEST(Index, OneHotAndBincountWorkOutTheirSize) {
   EXPECT_EQ(bincount(ints({1, 3, 1})).to_vector<int64_t>(), Ints({0, 2, 0, 1}));
   EXPECT_EQ(bincount(ints({1, 0}), arange(2, DType::f32), 3).to_vector<float>(), std::vector<float>({1, 0, 0}));
   EXPECT_THROW(one_hot(ints({})), ShapeError);
+}
+
+// Slices whose elements lie apart are those of a copy without gaps, in elements of every size; one slice too.
+TEST(Index, SlicesOfElementsThatLieApart) {
+  for (const DType t : {DType::u8, DType::i16, DType::f32, DType::f64, DType::boolean})
+    for (const int64_t width : {1, 7, 8, 33})
+      for (const int64_t step : {1, 2, 3}) {
+        const Tensor x =
+            remainder(arange(6 * step * width), 101).to(t).view({6, step * width}).slice(1, 0, step * width, step);
+        const Tensor dense = x.contiguous();
+        for (const Tensor& at : {from_span<int64_t>(std::vector<int64_t>{5, 0, 3, 3}, {4}), full({1}, 4)}) {
+          EXPECT_EQ(index_select(x, 0, at).to_vector<double>(), index_select(dense, 0, at).to_vector<double>());
+          EXPECT_EQ(index(x, {at}).to_vector<double>(), index(dense, {at}).to_vector<double>());
+          EXPECT_EQ(index_select(x.t(), 1, at).to_vector<double>(), index_select(dense.t(), 1, at).to_vector<double>());
+          const Tensor each = expand(at.view({at.numel(), 1}), {at.numel(), width});
+          EXPECT_EQ(gather(x, 0, each).to_vector<double>(), index_select(dense, 0, at).to_vector<double>());
+        }
+      }
+  for (const int64_t outside :
+       {int64_t{6}, int64_t{-1}, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+    const Tensor x = ones({6, 4});
+    EXPECT_THROW(index_select(x, 0, full({1}, outside)), IndexError) << outside;
+    EXPECT_THROW(gather(x, 0, full({2, 4}, outside)), IndexError) << outside;
+    EXPECT_THROW(scatter(x, 0, full({2, 4}, outside), zeros({2, 4})), IndexError) << outside;
+  }
 }
 
 }  // namespace

@@ -59,8 +59,6 @@ static void max_values(const void* input, int32_t stride, int32_t at, void* larg
     max_value_tap<C, 1>(from, stride, best, n);
   else if (stride == 2)
     max_value_tap<C, 2>(from, stride, best, n);
-  else if (stride == 3)
-    max_value_tap<C, 3>(from, stride, best, n);
   else
     max_value_tap<C, 0>(from, stride, best, n);
 }

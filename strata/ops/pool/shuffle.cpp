@@ -52,8 +52,10 @@ const Factor pixel_shuffle_op{{
           check<ShapeError>(p[1] % (r * r) == 0, op, "the ", p[1], " channels of ", x, " are no multiple of ", r * r);
           const int64_t c = p[1] / (r * r);
           const Tensor blocks = x.reshape({p[0], c, r, r, p[2], p[3]});
-          if (is_channels_last(x))  // as PyTorch's result, without a turn
-            return permute(permute(blocks, {0, 4, 2, 5, 3, 1}).reshape({p[0], p[2] * r, p[3] * r, c}), {0, 3, 1, 2});
+          if (is_channels_last(x)) {  // as PyTorch's result; each pixel's channels first, then lines of them
+            const Tensor turned = permute(blocks, {0, 4, 5, 2, 3, 1}).contiguous();
+            return permute(permute(turned, {0, 1, 3, 2, 4, 5}).reshape({p[0], p[2] * r, p[3] * r, c}), {0, 3, 1, 2});
+          }
           return permute(blocks, {0, 1, 4, 2, 5, 3}).reshape(with_planes(x, c, p[2] * r, p[3] * r));
         },
     .samples =

@@ -117,6 +117,18 @@ TEST(Shape, CombinationsOfManyPlaces) {
   EXPECT_THROW(combinations(ones({3}), std::numeric_limits<int64_t>::max(), true), ShapeError);
 }
 
+// Long runs are copied to places a few bytes from where they came, at any ends.
+TEST(Shape, LongRunsAFewElementsApart) {
+  for (const DType t : {DType::u8, DType::i16, DType::f32, DType::i64})
+    for (const int64_t n : {1025, 4099, 70001})
+      for (const int64_t shift : {1, 3, 17, 1023}) {
+        const Tensor x = arange(n).to(t);
+        const Ints from = x.to_vector<int64_t>(), to = roll(x, {shift}).to_vector<int64_t>();
+        for (int64_t i = 0; i < n; ++i)
+          ASSERT_EQ(to[static_cast<size_t>((i + shift) % n)], from[static_cast<size_t>(i)]) << n << ' ' << shift;
+      }
+}
+
 TEST(Shape, RollFlipAndTriangles) {
   const Tensor x = arange(6).view({2, 3});
   EXPECT_EQ(roll(x, {1}).to_vector<int64_t>(), Ints({5, 0, 1, 2, 3, 4}));
