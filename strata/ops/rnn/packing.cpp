@@ -10,6 +10,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/rnn/records.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
@@ -157,13 +158,32 @@ Pair pack_composed(const Tensor& input, const Tensor& lengths, bool batch_first)
   need_values("pack_padded_sequence", input, lengths);
   const std::vector<int64_t> sizes = checked_lengths("pack_padded_sequence", input, lengths, batch_first);
   const int64_t time = input.size(batch_first ? 1 : 0), batch = input.size(batch_first ? 0 : 1);
-  std::vector<int64_t> rows, counts;
+  std::vector<int64_t> counts, stretches{0};  // of steps that equally many sequences have: where each begins
+  int64_t n = batch, total = 0;
   for (int64_t t = 0; t < sizes[0]; ++t) {
-    int64_t n = 0;
-    for (; n < batch && sizes[static_cast<size_t>(n)] > t; ++n)
-      rows.push_back(batch_first ? n * time + t : t * batch + n);
+    while (sizes[static_cast<size_t>(n - 1)] <= t) --n;
+    if (t > 0 && n != counts.back()) stretches.push_back(t);
     counts.push_back(n);
+    total += n;
   }
+  // Few stretches are blocks of the input; the gradient of a block is as large as all of it.
+  const bool recorded = grad_enabled() && input.requires_grad();
+  if (input.device().is_cpu() && stretches.size() <= (recorded ? 1 : 16)) {
+    const Tensor steps = batch_first ? transpose(input, 0, 1) : input;
+    stretches.push_back(sizes[0]);
+    TensorList blocks;
+    for (size_t i = 0; i + 1 < stretches.size(); ++i) {
+      const int64_t begin = stretches[i], end = stretches[i + 1], width = counts[static_cast<size_t>(begin)];
+      blocks.push_back(flatten(slice(slice(steps, 0, begin, end), 1, 0, width), 0, 1));
+    }
+    const Tensor data = blocks.size() > 1 ? cat(blocks, 0) : blocks[0];
+    return {data.storage() == input.storage() ? clone(data) : data, counted(counts)};
+  }
+  std::vector<int64_t> rows;
+  rows.reserve(static_cast<size_t>(total));
+  for (int64_t t = 0; t < sizes[0]; ++t)
+    for (int64_t b = 0; b < counts[static_cast<size_t>(t)]; ++b)
+      rows.push_back(batch_first ? b * time + t : t * batch + b);
   return {index_select(flatten(input, 0, 1), 0, recurrent::rows_on(rows, input.device())), counted(counts)};
 }
 
@@ -189,6 +209,9 @@ const Op<Pair(const Tensor&, const Tensor&, bool)> pack_padded_sequence_op{{
         [](Samples& s) {
           s.add(s.tensor({4, 3, 2}), counted({4, 2, 1}));
           s.add(s.tensor({2, 3}), counted({2, 2}), true);
+          s.add(s.tensor({3, 2, 2}), counted({3, 3})).named("all as long");
+          s.add(s.tensor({20, 18}), counted({20, 19, 17, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1}))
+              .named("many lengths");
           s.invalid<ShapeError>("2 lengths for a batch of 3", s.tensor({4, 3, 2}), counted({4, 2}));
           s.invalid<ValueError>("from 1 to 4", s.tensor({4, 2}), counted({5, 2}));
           s.invalid<ValueError>("from 1 to 4", s.tensor({4, 2}), counted({2, 0}));
