@@ -85,6 +85,7 @@ class ModelPipeline final : distributed::pipeline::StageWork {
 
  private:
   Tensor forward(int stage, int micro, const Tensor& x) override;
+  Tensor add_loss(const Tensor& loss);
   void before_gradients(const distributed::pipeline::Action& action) override;
   void after_gradients(const distributed::pipeline::Action& action) override;
   TensorList never_late(int stage) override;
