@@ -56,6 +56,37 @@ TEST_F(PlanRuns, APlanIsATableOrJson) {
   EXPECT_NE(uneven.output.find("3 hosts do not divide the 4 ranks"), std::string::npos) << uneven.output;
 }
 
+// What a plan prints is run as it stands: the ranks lie in the order that avoids the slow pair, and learn what they do
+// in any other.
+TEST_F(PlanRuns, ThePrintedCommandTrainsInItsOrder) {
+  plan::Machine m = slow_links();
+  m.links.pairs.assign(16, {0.5, 50});
+  m.links.pairs[1] = m.links.pairs[4] = {0.001, 50};  // ranks 0 and 1, neighbours as they come
+  const std::string set = " --set model.vocab=256 train.steps=4 data.path=" + (dir_ / "text.txt") + " parallel.dp=2 parallel.tp=2";
+  const Result planned = strata("plan " + (dir_ / "tiny.toml") + " --ranks 4 --links " + links(m) + " --order" + set);
+  ASSERT_EQ(planned.status, 0) << planned.output;
+  const size_t at = planned.output.find("to train so:\nstrata launch -n 4 --order ");
+  ASSERT_NE(at, std::string::npos) << planned.output;
+  std::string command = planned.output.substr(planned.output.find('\n', at) + 1);
+  command.resize(command.find('\n'));
+  std::string order = command.substr(command.find("--order ") + 8);
+  order.resize(order.find(' '));
+  std::vector<int> place(4);
+  for (int rank = 0; rank < 4; ++rank) place[static_cast<size_t>(order[static_cast<size_t>(2 * rank)] - '0')] = rank;
+  EXPECT_NE(place[0] / 2, place[1] / 2) << order;  // not of one group of tp
+  const size_t inner = command.find("-- strata train");
+  ASSERT_NE(inner, std::string::npos) << command;
+  const std::string rest = command.substr(inner + std::string("-- strata").size()) + " --out " + (dir_ / "ordered");
+  const Result ordered = strata(command.substr(std::string("strata ").size(), inner + 3 - std::string("strata ").size()) + program() + rest);
+  ASSERT_EQ(ordered.status, 0) << ordered.output;
+  const Result as_they_come = strata(on(4, "come") + set);
+  ASSERT_EQ(as_they_come.status, 0) << as_they_come.output;
+  const auto got = metrics("ordered"), want = metrics("come");
+  ASSERT_EQ(got.size(), 4U);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i].loss, want[i].loss) << i;
+  EXPECT_EQ(weights("ordered"), weights("come"));
+}
+
 TEST_F(PlanRuns, AJobMeasuresItsLinks) {
   const std::string path = dir_ / "measured.json";
   const Result r = strata("launch -n 3 -- " + std::string(program()) + " info --links --device cpu --out " + path);
