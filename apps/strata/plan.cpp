@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -38,8 +39,12 @@ std::string command_of(const plan::Plan& p, const Arguments& a, const plan::Mach
   text += "strata train";
   if (!a.config.empty()) text += " " + shell_word(a.config);
   text += " --set";
-  for (const auto* settings : {&a.set, &p.layouts[0].settings})
-    for (const std::string& s : *settings) text += " " + shell_word(s);
+  const std::vector<std::string>& chosen = p.layouts[0].settings;
+  const auto key = [](std::string_view setting) { return setting.substr(0, setting.find('=')); };
+  for (const std::string& s : a.set)
+    if (std::ranges::none_of(chosen, [&](const std::string& c) { return key(c) == key(s); }))
+      text += " " + shell_word(s);
+  for (const std::string& s : chosen) text += " " + shell_word(s);
   return text;
 }
 
