@@ -9,6 +9,7 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/rebind.h"
+#include "strata/core/position_share_inl.h"
 #include "strata/core/recording.h"
 #include "strata/core/rng.h"
 #include "strata/core/row_share.h"
@@ -200,6 +201,7 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
 void ModelPipeline::count_draws(const TrainConfig& config, LanguageModel& model) {
   const NoGrad guard;
   const DeviceScope dry(Device::meta());
+  const detail::PositionShareScope whole_sequences({});
   TrainConfig drawn = config;
   if (config.parallel.exact > 0) drawn.batch = rows_;  // each micro-batch draws for itself
   const data::Batch batch = empty_batch(drawn, row_tokens(config));
@@ -256,7 +258,6 @@ nn::NamedTensors ModelPipeline::own(const nn::NamedTensors& parameters) const {
 }
 
 Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
-  constexpr uint64_t kOdd = 0xbf58476d1ce4e5b9u;
   const pipeline::Table& table = train_->table();
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro)];
   std::optional<RowShareScope> rows;
@@ -270,9 +271,6 @@ Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
     rows.emplace(RowShare{.first = (*part_ * pieces_ + piece) * rows_, .own = rows_, .all = batch_});
     default_generator().set_state({random_.seed, random_.offset + static_cast<uint64_t>(of_step) * draws_.back() +
                                                      draws_[static_cast<size_t>(stage)]});
-  } else if (grad_enabled()) {
-    default_generator().set_state(
-        {random_.seed + kOdd * static_cast<uint64_t>(1 + micro * table.stages + stage), random_.offset});
   }
   const bool first = stage == 0, last = stage + 1 == table.stages;
   Tensor added;
