@@ -242,10 +242,14 @@ std::vector<std::vector<int>> processors_near_cards(const std::string& root, con
   return near;
 }
 
-Binding bind_ranks(Bind bind, int first, int ranks, const std::vector<std::string>& environment) {
+Binding bind_ranks(Bind bind, const std::vector<int>& which, const std::vector<std::string>& environment) {
+  const int ranks = static_cast<int>(which.size());
   if (bind == Bind::none || (bind == Bind::automatic && ranks == 1)) return {};
-  const std::string who =
-      ranks == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + ranks - 1);
+  bool neighbours = true;
+  for (int i = 1; i < ranks; ++i) neighbours = neighbours && which[static_cast<size_t>(i)] == which[0] + i;
+  const std::string who = ranks == 1   ? fmt::format("rank {}", which[0])
+                          : neighbours ? fmt::format("ranks {} to {}", which[0], which.back())
+                                       : fmt::format("ranks {}", fmt::join(which, ", "));
   std::vector<Processor> processors;
   std::string why = read_topology(processors);
   if (bind == Bind::automatic) {

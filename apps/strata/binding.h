@@ -44,8 +44,9 @@ struct Binding {
   std::vector<ProcessorShare> shares;  ///< empty: they are not bound
   std::string line;                    ///< "ranks 0 to 3 have ..."; empty where there is nothing to tell
 };
-/// `environment`: that of the ranks, "NAME=value". automatic binds to cores where each of several ranks gets two or
-/// more and nobody set the number of threads. Throws UsageError where another wish cannot be met.
-Binding bind_ranks(Bind bind, int first, int ranks, const std::vector<std::string>& environment);
+/// `ranks`: their numbers, at least one. `environment`: that of the ranks, "NAME=value". automatic binds to cores where
+/// each of several ranks gets two or more and nobody set the number of threads. Throws UsageError where another wish
+/// cannot be met.
+Binding bind_ranks(Bind bind, const std::vector<int>& ranks, const std::vector<std::string>& environment);
 
 }  // namespace strata::cli

@@ -73,7 +73,7 @@ TEST_F(Experts, WhatTheirLayoutCannotDoIsRefusedByName) {
       {settings({"parallel.ep=2", "model.experts=3"}), "parallel.ep is 2, which does not divide model.experts = 3"},
       {settings({"parallel.ep=2", "model.experts=0"}), "the model has no experts"},
       {settings({"parallel.ep=4"}), "parallel.ep is 4, which does not divide the 2 ranks of parallel.dp"},
-      {settings({"parallel.pp=2"}), "parallel.pp = 2 is for model.balance_loss = 0"},
+      {settings({"parallel.pp=2", "parallel.exact=2"}), "parallel.exact is for model.balance_loss = 0"},
       {settings({"parallel.cp=2", "model.expert_capacity=1"}), "model.expert_capacity counts whole sequences"},
       {settings({"parallel.ep=2", "model.expert_capacity=1", "'parallel.shares=3 1'"}), "wants the same"},
   };

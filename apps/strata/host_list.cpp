@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -65,6 +66,33 @@ std::vector<Host> parse_hosts(std::string_view text, const std::string& file) {
   }
   if (hosts.empty()) throw UsageError(fmt::format("{} names no host", file));
   return hosts;
+}
+
+std::vector<int> ranks_of_slots(std::string_view order, int slots) {
+  std::vector<int> ranks(static_cast<size_t>(slots), -1);
+  if (order.empty()) {
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+  int rank = 0;
+  for (size_t begin = 0; begin <= order.size(); ++rank) {
+    const std::string_view word = order.substr(begin, order.find(',', begin) - begin);
+    begin += word.size() + 1;
+    int slot = -1;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), slot);
+    if (error != std::errc() || stop != word.data() + word.size() || slot < 0)
+      throw UsageError(fmt::format("--order: {} is no slot's number; a list is 2,0,1", io::quote(word)));
+    if (slot >= slots)
+      throw UsageError(
+          fmt::format("--order: there is no slot {}: ranks are started in slots 0 to {}", slot, slots - 1));
+    int& here = ranks[static_cast<size_t>(slot)];
+    if (here >= 0) throw UsageError(fmt::format("--order: slot {} is rank {}'s and rank {}'s", slot, here, rank));
+    here = rank;
+  }
+  if (rank < slots)
+    throw UsageError(
+        fmt::format("--order: it names {} slot{}, and {} ranks are started", rank, rank == 1 ? "" : "s", slots));
+  return ranks;
 }
 
 std::string own_name() {

@@ -20,6 +20,7 @@
 #include "apps/strata/host_list.h"
 #include "apps/strata/rank_processes.h"
 #include "apps/strata/remote_host.h"
+#include "apps/strata/shell_word.h"
 #include "strata/dist/coordinator.h"
 #include "strata/dist/job.h"
 #include "strata/dist/meeting_inl.h"
@@ -34,7 +35,7 @@ using std::chrono::milliseconds;
 
 struct LaunchOptions {
   int ranks = 0;
-  std::string hostfile, host, shell = "ssh", bind = "auto";
+  std::string hostfile, host, shell = "ssh", bind = "auto", order;
   int port = 0;
   double grace = 10;
   int restarts = 0, min_ranks = 0;
@@ -79,15 +80,6 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// A word of a command line, as a shell takes it.
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return word + "'";
-}
-
 // The options that were given, but for the program.
 std::string written_again(const CLI::App& launch) {
   std::string text = "strata launch";
@@ -99,6 +91,12 @@ std::string written_again(const CLI::App& launch) {
   return text;
 }
 
+int slots_of(const std::vector<Host>& hosts) {
+  int slots = 0;
+  for (const Host& h : hosts) slots += h.slots;
+  return slots;
+}
+
 // Ranks by host, as many on each as it has slots.
 std::vector<Host> shares(const LaunchOptions& options) {
   std::vector<Host> hosts;
@@ -107,8 +105,8 @@ std::vector<Host> shares(const LaunchOptions& options) {
     return {{"localhost", options.ranks}};
   }
   hosts = parse_hosts(io::read_file(options.hostfile, uint64_t{1} << 24), options.hostfile);
-  int slots = 0, left = options.ranks;
-  for (const Host& h : hosts) slots += h.slots;
+  int left = options.ranks;
+  const int slots = slots_of(hosts);
   if (left > slots) throw UsageError(fmt::format("-n {}: {} has {} slots", left, options.hostfile, slots));
   if (left == 0) return hosts;
   for (Host& h : hosts) {
@@ -153,6 +151,7 @@ class Launch final : public RankEvents {
 
   const LaunchOptions options_;
   const std::vector<Host> hosts_;
+  const std::vector<int> order_;  // the rank of each slot, host by host
   const milliseconds grace_;
   sigset_t before_;
   Descriptor signals_;
@@ -172,7 +171,10 @@ class Launch final : public RankEvents {
 };
 
 Launch::Launch(const LaunchOptions& options)
-    : options_(options), hosts_(shares(options)), grace_(static_cast<int64_t>(1000 * options.grace)) {
+    : options_(options),
+      hosts_(shares(options)),
+      order_(ranks_of_slots(options.order, slots_of(hosts_))),
+      grace_(static_cast<int64_t>(1000 * options.grace)) {
   // They come through a descriptor; the ranks get the mask that was, the coordinator's threads take none.
   sigset_t handled;
   sigemptyset(&handled);
@@ -188,8 +190,10 @@ Launch::Launch(const LaunchOptions& options)
 void Launch::start() {
   const bool alone = std::ranges::all_of(hosts_, [](const Host& h) { return is_here(h.name); });
   const std::string own = own_name();
+  ranks_.resize(order_.size());
+  size_t slot = 0;
   for (const Host& h : hosts_)
-    for (int i = 0; i < h.slots; ++i) ranks_.push_back({is_here(h.name) ? own : h.name});
+    for (int i = 0; i < h.slots; ++i) ranks_[static_cast<size_t>(order_[slot++])].host = is_here(h.name) ? own : h.name;
   (void)find_program(options_.command.at(0));
   // Before there are threads: it starts a process that is a copy of this one.
   here_.emplace(*this);
@@ -207,7 +211,7 @@ void Launch::start() {
     one.folder = folder;
     std::free(folder);
   }
-  int next = 0;
+  auto next = order_.begin();
   for (const Host& h : hosts_) {
     one.environment = environment(!is_here(h.name));
     for (const std::string& v :
@@ -215,8 +219,7 @@ void Launch::start() {
           "STRATA_JOB_SECRET=" + secret, fmt::format("{}={}", kLaunchedAs, options_.again)})
       one.environment.push_back(v);
     if (options_.restarts > 0 || options_.min_ranks > 0) one.environment.emplace_back("STRATA_REPLACES=1");
-    one.first = next;
-    one.count = h.slots;
+    one.ranks.assign(next, next + h.slots);
     next += h.slots;
     if (is_here(h.name))
       here_->start(one, ::isatty(STDIN_FILENO) ? -1 : STDIN_FILENO, before_);
@@ -399,7 +402,7 @@ void Launch::take_signals() {
   for (const auto& host : elsewhere_) {
     std::string why;
     if (!host->reap(why)) continue;
-    for (int r = host->ranks().first; r < host->ranks().first + host->ranks().count; ++r) {
+    for (const int r : host->ranks()) {
       Rank& rank = ranks_[static_cast<size_t>(r)];
       if (rank.over) continue;
       rank.over = true;
@@ -453,6 +456,11 @@ void add_launch(CLI::App& app, Body& body) {
           "where it has one; auto is cores where there are two or more for each")
       ->type_name("HOW")
       ->capture_default_str();
+  launch
+      ->add_option("--order", options->order,
+                   "Which slot each rank has, host by host and on each from 0 on, as strata plan --order prints it "
+                   "(ranks in the order of the slots)")
+      ->type_name("SLOTS");
   launch
       ->add_option("--grace", options->grace,
                    "Seconds that the others have to end by themselves after one failed, then after SIGTERM")

@@ -227,7 +227,12 @@ TEST_F(Launch, BadUsage) {
       {"launch -n 0 -- true",
        "--ranks: wants an integer from 1 to 65536, got '0' (strata launch --help lists the options)"},
       {"launch -n 2 --port 99999 -- true",
-       "--port: wants an integer from 1 to 65535, got '99999' (strata launch --help lists the options)"}};
+       "--port: wants an integer from 1 to 65535, got '99999' (strata launch --help lists the options)"},
+      {"launch -n 3 --order 0,1 -- true", "--order: it names 2 slots, and 3 ranks are started"},
+      {"launch -n 3 --order 0,3,1 -- true", "--order: there is no slot 3: ranks are started in slots 0 to 2"},
+      {"launch -n 3 --order 2,0,2 -- true", "--order: slot 2 is rank 0's and rank 2's"},
+      {"launch -n 3 --order 2,0,1, -- true", "--order: '' is no slot's number; a list is 2,0,1"},
+      {"launch -n 3 --order 2,-1,0 -- true", "--order: '-1' is no slot's number; a list is 2,0,1"}};
   for (const auto& [arguments, text] : cases) {
     const Result r = strata(arguments);
     EXPECT_EQ(r.status, 2) << arguments;
@@ -360,6 +365,34 @@ TEST_F(Launch, OtherHosts) {
   EXPECT_TRUE(last_line(some).ends_with(") ended with status 1")) << some.output;
   EXPECT_EQ(strata(cat("launch -n 5 --hostfile ", hosts, " -- true")).output,
             cat("strata: error: -n 5: ", hosts, " has 4 slots\n"));
+}
+
+// Rank r is where the list says: what it has of its own (RANK) is the rank's, what it has of the host (LOCAL_RANK, for
+// its card and processors) is the slot's.
+TEST_F(Launch, AnOrderPutsRanksIntoSlots) {
+  const Result r =
+      script("-n 4 --order 2,0,3,1", cat("echo $RANK in $LOCAL_RANK of $LOCAL_WORLD_SIZE; exec ", in("rank"), " meet"));
+  EXPECT_EQ(r.status, 0) << r.output;
+  const int slots[] = {2, 0, 3, 1};
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(count(r, cat("[", rank, "] ", rank, " in ", slots[rank], " of 4")), 1u) << r.output;
+    EXPECT_EQ(count(r, cat("[", rank, "] strata launch: rank ", rank, " of 4 has met 0123")), 1u) << r.output;
+  }
+  // Of slots of other hosts, too; the command that goes on has it.
+  const std::string hosts = file("hosts", "localhost slots=1\nnode1 slots=2\nnode2\n");
+  const std::string options = cat("--hostfile ", hosts, " --host 127.0.0.1 --rsh ", shell(), " --order 1,3,0,2");
+  const Result far = script(options, "echo $RANK $LOCAL_RANK $LOCAL_WORLD_SIZE; echo $STRATA_LAUNCHED_AS");
+  EXPECT_EQ(far.status, 0) << far.output;
+  const char* const who[] = {"0 0 2", "1 0 1", "2 0 1", "3 1 2"};
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(count(far, cat("[", rank, "] ", who[rank])), 1u) << far.output;
+  EXPECT_TRUE(has(far, "--order 1,3,0,2")) << far.output;
+  const Result failed = script(options, "test $RANK != 3");
+  EXPECT_TRUE(last_line(failed).starts_with("strata: error: rank 3 (node1, pid ")) << failed.output;
+  const Result bound = script("-n 3 --order 2,0,1 --bind numa", "true");
+  if (bound.status == 0)
+    EXPECT_TRUE(has(bound, "ranks 1, 2, 0 may use processors")) << bound.output;
+  else
+    EXPECT_TRUE(has(bound, "--bind: ")) << bound.output;
 }
 
 TEST_F(Launch, OtherHostsFail) {
@@ -503,7 +536,7 @@ TEST(HostList, ReadsOpenMpisForm) {
 }
 
 TEST(RemoteHost, StartsAreReadAsTheyWereWritten) {
-  const HostStart start{"/a b", {"A=1", "B=\n\xff", "C="}, {"prog", "", "x y"}, 3, 2, 9, "numa"};
+  const HostStart start{"/a b", {"A=1", "B=\n\xff", "C="}, {"prog", "", "x y"}, {3, 8}, 9, "numa"};
   const std::string text = encode(start);
   HostStart back;
   // In pieces.
@@ -518,8 +551,7 @@ TEST(RemoteHost, StartsAreReadAsTheyWereWritten) {
   EXPECT_EQ(back.folder, start.folder);
   EXPECT_EQ(back.environment, start.environment);
   EXPECT_EQ(back.command, start.command);
-  EXPECT_EQ(back.first, 3);
-  EXPECT_EQ(back.count, 2);
+  EXPECT_EQ(back.ranks, (std::vector<int>{3, 8}));
   EXPECT_EQ(back.size, 9);
   EXPECT_EQ(back.bind, "numa");
   std::minstd_rand random(3);
@@ -529,7 +561,8 @@ TEST(RemoteHost, StartsAreReadAsTheyWereWritten) {
     try {
       if (decode(changed, back)) {
         EXPECT_FALSE(back.command.empty());
-        EXPECT_LE(back.first + back.count, back.size);
+        EXPECT_FALSE(back.ranks.empty());
+        for (const int rank : back.ranks) EXPECT_LT(rank, back.size);
       }
     } catch (const IoError&) {
     }

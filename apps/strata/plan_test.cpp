@@ -16,12 +16,13 @@ class PlanRuns : public RanksTest {
  protected:
   // Links that make whole replicas dear, and memory enough.
   plan::Machine slow_links() const {
-    return {.name = "made up",
-            .limits = {.gb_s = 10, .gflops = 50, .matmul_f32 = 100, .matmul_bf16 = 100},
-            .efficiency = 0.5,
-            .call_us = 5,
-            .memory = int64_t{1} << 30,
-            .links = {.transport = "gloo", .ranks_per_host = 4, .inside = {0.5, 50}, .between = {0.5, 50}, .overlap = 0.5}};
+    return {
+        .name = "made up",
+        .limits = {.gb_s = 10, .gflops = 50, .matmul_f32 = 100, .matmul_bf16 = 100},
+        .efficiency = 0.5,
+        .call_us = 5,
+        .memory = int64_t{1} << 30,
+        .links = {.transport = "gloo", .ranks_per_host = 4, .inside = {0.5, 50}, .between = {0.5, 50}, .overlap = 0.5}};
   }
   std::string links(const plan::Machine& m) const {
     const std::string path = dir_ / "links.json";
@@ -31,10 +32,12 @@ class PlanRuns : public RanksTest {
 };
 
 TEST_F(PlanRuns, APlanIsATableOrJson) {
-  const std::string plan = "plan " + (dir_ / "tiny.toml") + " --ranks 4 --set model.vocab=256 --links " + links(slow_links());
+  const std::string plan =
+      "plan " + (dir_ / "tiny.toml") + " --ranks 4 --set model.vocab=256 --links " + links(slow_links());
   const Result table = strata(plan + " --rows 4 --order");
   ASSERT_EQ(table.status, 0) << table.output;
-  for (const char* what : {"ms a step", "tokens/s", "bubble", "The first: --set parallel.dp=", "left out:", "order of ranks for the first: 0 1 2 3"})
+  for (const char* what : {"ms a step", "tokens/s", "bubble",
+                           "The first: --set parallel.dp=", "left out:", "order of ranks for the first: 0 1 2 3"})
     EXPECT_NE(table.output.find(what), std::string::npos) << what << '\n' << table.output;
   const Result json = strata(plan + " --json --order");
   ASSERT_EQ(json.status, 0) << json.output;
@@ -54,6 +57,39 @@ TEST_F(PlanRuns, APlanIsATableOrJson) {
   const Result uneven = strata(plan + " --hosts 3");
   EXPECT_EQ(uneven.status, 2);
   EXPECT_NE(uneven.output.find("3 hosts do not divide the 4 ranks"), std::string::npos) << uneven.output;
+}
+
+// What a plan prints is run as it stands: the ranks lie in the order that avoids the slow pair, and learn what they do
+// in any other.
+TEST_F(PlanRuns, ThePrintedCommandTrainsInItsOrder) {
+  plan::Machine m = slow_links();
+  m.links.pairs.assign(16, {0.5, 50});
+  m.links.pairs[1] = m.links.pairs[4] = {0.001, 50};  // ranks 0 and 1, neighbours as they come
+  const std::string set =
+      " --set model.vocab=256 train.steps=4 data.path=" + (dir_ / "text.txt") + " parallel.dp=2 parallel.tp=2";
+  const Result planned = strata("plan " + (dir_ / "tiny.toml") + " --ranks 4 --links " + links(m) + " --order" + set);
+  ASSERT_EQ(planned.status, 0) << planned.output;
+  const size_t at = planned.output.find("to train so:\nstrata launch -n 4 --order ");
+  ASSERT_NE(at, std::string::npos) << planned.output;
+  std::string command = planned.output.substr(planned.output.find('\n', at) + 1);
+  command.resize(command.find('\n'));
+  std::string order = command.substr(command.find("--order ") + 8);
+  order.resize(order.find(' '));
+  std::vector<int> place(4);
+  for (int rank = 0; rank < 4; ++rank) place[static_cast<size_t>(order[static_cast<size_t>(2 * rank)] - '0')] = rank;
+  EXPECT_NE(place[0] / 2, place[1] / 2) << order;  // not of one group of tp
+  const size_t inner = command.find("-- strata train");
+  ASSERT_NE(inner, std::string::npos) << command;
+  const std::string rest = command.substr(inner + std::string("-- strata").size()) + " --out " + (dir_ / "ordered");
+  const Result ordered = strata(
+      command.substr(std::string("strata ").size(), inner + 3 - std::string("strata ").size()) + program() + rest);
+  ASSERT_EQ(ordered.status, 0) << ordered.output;
+  const Result as_they_come = strata(on(4, "come") + set);
+  ASSERT_EQ(as_they_come.status, 0) << as_they_come.output;
+  const auto got = metrics("ordered"), want = metrics("come");
+  ASSERT_EQ(got.size(), 4U);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i].loss, want[i].loss) << i;
+  EXPECT_EQ(weights("ordered"), weights("come"));
 }
 
 TEST_F(PlanRuns, AJobMeasuresItsLinks) {
@@ -97,7 +133,8 @@ TEST_F(PlanRuns, ARunPlansItself) {
   const std::string size = "--steps 6 --set model.vocab=256 ";
   const Result automatic = strata(on(4, "auto") + size + "--set parallel.auto=true parallel.links=" + path);
   ASSERT_EQ(automatic.status, 0) << automatic.output;
-  EXPECT_NE(automatic.output.find("parallel.auto: " + p.layouts[0].layout.to_text()), std::string::npos) << automatic.output;
+  EXPECT_NE(automatic.output.find("parallel.auto: " + p.layouts[0].layout.to_text()), std::string::npos)
+      << automatic.output;
   std::string by_hand = "--set";
   for (const std::string& s : p.layouts[0].settings) by_hand += " " + s;
   const Result hand = strata(on(4, "hand") + size + by_hand);
@@ -107,7 +144,8 @@ TEST_F(PlanRuns, ARunPlansItself) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].loss, want[i].loss) << i;
   EXPECT_EQ(weights("auto"), weights("hand"));
   // What the run did stands in its checkpoint: it goes on without planning again.
-  const Result on_again = strata("launch -n 4 -- " + std::string(program()) + " train --resume --out " + (dir_ / "auto") + " --steps 7");
+  const Result on_again =
+      strata("launch -n 4 -- " + std::string(program()) + " train --resume --out " + (dir_ / "auto") + " --steps 7");
   ASSERT_EQ(on_again.status, 0) << on_again.output;
   EXPECT_EQ(on_again.output.find("parallel.auto:"), std::string::npos) << on_again.output;
 }

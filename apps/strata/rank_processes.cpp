@@ -26,20 +26,20 @@ void RankProcesses::start(const HostStart& start, int input, const sigset_t& sig
             .environment = start.environment,
             .folder = start.folder,
             .signals = signals};
-  const Binding binding = bind_ranks(parse_bind(start.bind), start.first, start.count, start.environment);
+  const Binding binding = bind_ranks(parse_bind(start.bind), start.ranks, start.environment);
   if (!binding.line.empty()) events_.line(-1, true, "strata: " + binding.line);
   const bool counted = sets(start.environment, "STRATA_NUM_THREADS") || sets(start.environment, "OMP_NUM_THREADS");
   one.environment.push_back(fmt::format("WORLD_SIZE={}", start.size));
-  one.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", start.count));
+  one.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", start.ranks.size()));
   const size_t shared = one.environment.size();
-  for (int i = 0; i < start.count; ++i) {
-    const int rank = start.first + i;
+  for (size_t i = 0; i < start.ranks.size(); ++i) {
+    const int rank = start.ranks[i];
     one.environment.resize(shared);
     one.environment.push_back(fmt::format("RANK={}", rank));
     one.environment.push_back(fmt::format("LOCAL_RANK={}", i));
-    int threads = num_threads() / start.count;
+    int threads = num_threads() / static_cast<int>(start.ranks.size());
     if (!binding.shares.empty()) {
-      const ProcessorShare& share = binding.shares[static_cast<size_t>(i)];
+      const ProcessorShare& share = binding.shares[i];
       one.processors = share.processors;
       threads = share.threads;
     }

@@ -29,8 +29,7 @@ struct HostStart {
   std::string folder;                    ///< where they run
   std::vector<std::string> environment;  ///< "NAME=value", without what each rank has of its own
   std::vector<std::string> command;      ///< the program's name, and its arguments
-  int first = 0;                         ///< the first of its ranks,
-  int count = 0;                         ///< which follow each other
+  std::vector<int> ranks;                ///< its ranks: LOCAL_RANK, processors and card of each are its place here
   int size = 0;                          ///< of the job
   std::string bind = "auto";             ///< what of the host each may use (parse_bind())
 };
@@ -42,9 +41,9 @@ class RankProcesses {
   explicit RankProcesses(RankEvents& events) : events_(events) {}
   ~RankProcesses();
   /// Starts them, bound to processors as `start.bind` says. `input`: standard input of rank 0, -1 for none; `signals`:
-  /// what they block. Where neither STRATA_NUM_THREADS nor OMP_NUM_THREADS is set, each gets as many threads as its share
-  /// of the processors has. Throws UsageError where there is no such program or no such binding, IoError where one does
-  /// not begin.
+  /// what they block. Where neither STRATA_NUM_THREADS nor OMP_NUM_THREADS is set, each gets as many threads as its
+  /// share of the processors has. Throws UsageError where there is no such program or no such binding, IoError where
+  /// one does not begin.
   void start(const HostStart& start, int input, const sigset_t& signals);
   /// Starts another process as this rank, whose own has ended, with `more` ("NAME=value") in its environment. Throws
   /// IoError where it does not begin.

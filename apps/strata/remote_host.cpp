@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostBytes = size_t{1} << 26, kMostTexts = size_t{1} << 16;
+constexpr size_t kMostBytes = size_t{1} << 26, kMostTexts = size_t{1} << 16, kMostRanks = size_t{1} << 20;
 constexpr std::chrono::seconds kGrace{5};  // between SIGTERM and SIGKILL, once nobody listens any more
 
 void put(std::string& out, std::string_view text) {
@@ -86,7 +86,9 @@ std::string encode(const HostStart& start) {
     for (const std::string& t : *texts) put(out, t);
   }
   put(out, start.bind);
-  return out + fmt::format("{} {} {} ", start.first, start.count, start.size);
+  out += fmt::format("{} {} ", start.size, start.ranks.size());
+  for (const int rank : start.ranks) out += fmt::format("{} ", rank);
+  return out;
 }
 
 bool decode(std::string& text, HostStart& start) {
@@ -95,12 +97,15 @@ bool decode(std::string& text, HostStart& start) {
   if (!take_text(rest, start.folder) || !take_texts(rest, start.environment) || !take_texts(rest, start.command) ||
       !take_text(rest, start.bind))
     return false;
-  for (int* number : {&start.first, &start.count, &start.size}) {
-    size_t value = 0;
-    if (!take_number(rest, size_t{1} << 20, value)) return false;
-    *number = static_cast<int>(value);
-  }
-  if (start.command.empty() || start.count < 1 || start.first + start.count > start.size)
+  size_t size = 0, count = 0;
+  if (!take_number(rest, kMostRanks, size) || !take_number(rest, kMostRanks, count)) return false;
+  start.size = static_cast<int>(size);
+  start.ranks.clear();
+  for (size_t rank = 0; start.ranks.size() < count && take_number(rest, kMostRanks, rank);)
+    start.ranks.push_back(static_cast<int>(rank));
+  if (start.ranks.size() < count) return false;
+  if (start.command.empty() || count == 0 ||
+      std::ranges::any_of(start.ranks, [&](int rank) { return rank >= start.size; }))
     throw IoError("launch", "what to start makes no sense");
   text.erase(0, text.size() - rest.size());
   return true;
@@ -243,7 +248,7 @@ void RemoteHost::take(std::string_view text) {
   if (text.size() < 4 || std::string_view("soex").find(text[0]) == std::string_view::npos || text[1] != ' ')
     return stray(text);
   const char* at = std::from_chars(text.data() + 2, end, rank).ptr;
-  if (rank < start_.first || rank >= start_.first + start_.count || at == end || *at != ' ') return stray(text);
+  if (std::ranges::find(start_.ranks, rank) == start_.ranks.end() || at == end || *at != ' ') return stray(text);
   ++at;
   if (text[0] == 'o' || text[0] == 'e') {
     events_.line(rank, text[0] == 'e', std::string_view(at, static_cast<size_t>(end - at)));

@@ -40,7 +40,7 @@ class RemoteHost {
   /// After SIGCHLD. True once when the remote shell has ended: `why` says how, and what it said last.
   bool reap(std::string& why);
   const std::string& name() const { return name_; }
-  const HostStart& ranks() const { return start_; }
+  const std::vector<int>& ranks() const { return start_.ranks; }
 
  private:
   void take(std::string_view line);

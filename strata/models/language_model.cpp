@@ -265,7 +265,7 @@ Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets) const {
 }
 
 Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t last, const Tensor& targets,
-                           bool halves) const {
+                           bool halves, Tensor* added) const {
   const auto all = static_cast<int64_t>(blocks.size());
   check(0 <= first && first <= last && last <= all, kind(), "there are no blocks ", first, " to ", last, " among ",
         all);
@@ -288,8 +288,9 @@ Tensor LanguageModel::part(const Tensor& in, bool embeds, int64_t first, int64_t
   const int64_t rows = begin.branch.size(0), time = begin.branch.size(1);
   const nn::Residual r =
       run(begin, places_at(time, {}, {}, begin.branch), nullptr, static_cast<size_t>(first), static_cast<size_t>(last));
-  check(targets.defined() || !r.loss.defined(), kind(),
-        "experts with a balance_loss or z_loss are for parts that end in the loss, not blocks ", first, " to ", last);
+  check(targets.defined() || added || !r.loss.defined(), kind(), "blocks ", first, " to ", last,
+        " add their experts' balance_loss or z_loss to a loss that others make, and nobody takes it");
+  if (added) *added = targets.defined() ? Tensor() : r.loss;
   if (!targets.defined())
     return halves ? stack({r.branch, r.stream.defined() ? r.stream : zeros_like(r.branch.detach())}) : r.sum();
   check<ShapeError>(targets.dim() == 2 && targets.size(0) == rows && targets.size(1) == time, kind(),

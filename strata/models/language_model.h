@@ -78,9 +78,11 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   /// T] where `embeds`, else x [B, T, dim]; with `targets` [B, T] the loss of what the last block gives, else that, [B,
   /// T, dim]. One part after the other is loss(), but for the order of a sum at the cuts. With `halves` x is not added
   /// up there, but both halves of the residual stream one behind the other, [2, B, T, dim]: then loss and gradients
-  /// have the bits of loss(). Throws ValueError for a range that is none, ShapeError.
+  /// have the bits of loss(). What these blocks' experts add to the loss is in it where there are targets; else it is
+  /// left in `added`, a scalar, undefined where it is nothing. Throws ValueError for a range that is none and for
+  /// experts' losses that nobody takes, ShapeError.
   Tensor part(const Tensor& in, bool embeds, int64_t first, int64_t last, const Tensor& targets = {},
-              bool halves = false) const;
+              bool halves = false, Tensor* added = nullptr) const;
 
   /// The first `blocks` of the blocks keep only their inputs for backward, which computes them again (checkpoint()):
   /// the same gradients to the bit, for about a third more of those blocks' time. The model must live, at its place,

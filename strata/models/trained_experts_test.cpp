@@ -80,10 +80,34 @@ TEST_P(TrainedExperts, TheSameBitsWhenBlocksAreComputedAgainOrInPieces) {
   EXPECT_TRUE(gradients(*model, pieces) == want);
 }
 
+TEST_P(TrainedExperts, PartsOfAPipelineGiveTheirLosses) {
+  const auto model = made(with_experts(GetParam()));
+  const Tensor whole = model->loss(kTokens, kTargets);
+  const auto want = gradients(*model, whole);
+  for (const bool halves : {false, true}) {
+    Tensor first, last = whole;
+    const Tensor x = model->part(kTokens, true, 0, 2, {}, halves, &first);
+    const Tensor rest = model->part(x, false, 2, 3, kTargets, halves, &last);
+    ASSERT_TRUE(first.defined());
+    EXPECT_FALSE(last.defined());  // it is in the loss
+    EXPECT_GT(first.item(), 2 * (0.3 + 0.2 * 1.5));
+    EXPECT_NEAR((rest + first).item(), whole.item(), 2e-6);
+    const auto got = gradients(*model, rest + first);
+    for (size_t i = 0; i < want.size(); ++i)
+      for (size_t k = 0; k < want[i].size(); ++k) EXPECT_NEAR(got[i][k], want[i][k], 2e-6) << i << ' ' << k;
+  }
+  model->eval();
+  Tensor none = whole;
+  model->part(kTokens, true, 0, 2, {}, false, &none);
+  EXPECT_FALSE(none.defined());
+}
+
 TEST_P(TrainedExperts, PartsOfAPipelineThatWouldLoseTheirLossesAreRefused) {
   ModelConfig c = with_experts(GetParam());
   const auto model = made(c);
-  EXPECT_NE(message<ValueError>([&] { model->part(kTokens, true, 0, 1); }).find("not blocks 0 to 1"),
+  EXPECT_NE(message<ValueError>([&] {
+              model->part(kTokens, true, 0, 1);
+            }).find("blocks 0 to 1 add their experts' balance_loss"),
             std::string::npos);
   EXPECT_EQ(model->part(kTokens, true, 0, 3, kTargets).item(), model->loss(kTokens, kTargets).item());
   c.balance_loss = c.z_loss = 0;

@@ -8,7 +8,7 @@
 #include "strata/memory/allocator.h"
 #include "strata/nn/deferred_inl.h"
 #include "strata/nn/init.h"
-#include "strata/ops/dropout/dropout.h"
+#include "strata/nn/position_dropout_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/embedding/embedding.h"
 #include "strata/ops/factory/factory.h"
@@ -108,7 +108,7 @@ Dropout::Dropout(double p) : Module("Dropout", cat("p=", p)), p_(p) {
 }
 
 Tensor Dropout::forward(const Tensor& x) const {
-  return is_training() && p_ > 0 ? dropout(x, p_) : x;
+  return is_training() && p_ > 0 ? detail::dropped(x, p_) : x;
 }
 
 Flatten::Flatten(int64_t start_dim, int64_t end_dim)

@@ -3,9 +3,9 @@
 #include "strata/dist/collectives/later_inl.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
+#include "strata/nn/position_dropout_inl.h"
 #include "strata/nn/tiled.h"
 #include "strata/ops/activation/activation.h"
-#include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/matmul/mlp.h"
 
@@ -87,7 +87,7 @@ Tensor FeedForward::forward(const Tensor& x, Tensor* loss) const {
 
 Tensor FeedForward::compute(const Tensor& x) const {
   const bool drops = is_training() && spec_.dropout > 0;
-  const auto dropped = [&](const Tensor& inner) { return drops ? strata::dropout(inner, spec_.dropout) : inner; };
+  const auto dropped = [&](const Tensor& inner) { return drops ? detail::dropped(inner, spec_.dropout) : inner; };
   // The fused pair reads weights by itself. Layers that hooks watch, or that are packed, are called.
   if (spec_.gated) return (*down)(dropped(activate_gated((*gate_up)(x), spec_.activation)));
   if (!drops && spec_.activation == Activation::gelu_tanh && !has_forward_hooks(*up) && !has_forward_hooks(*down))

@@ -59,6 +59,57 @@ TEST_F(ContextRuns, OfTwoRanks) {
   EXPECT_NE(weights("drops"), weights("ring"));
 }
 
+// Dropout's numbers are those of elements of whole sequences, whoever has them: losses are one process's. Between
+// attentions and of their weights, through balanced chunks and neighbours, recomputed blocks, stages and a stop.
+TEST_F(ContextRuns, DropWhatOneProcessDrops) {
+  c_.model.dropout = 0.2;
+  c_.steps = 10;
+  c_.eval_every = 5;
+  const auto shared = [](int64_t cp, const Change& more = {}) -> Change {
+    return [=](TrainConfig& c) {
+      c.parallel.cp = cp;
+      if (more) more(c);
+    };
+  };
+  const Change ulysses = [](TrainConfig& c) { c.parallel.cp_kind = "ulysses"; };
+  const std::map<std::string, Change> ways{
+      {"ring4", shared(4)},
+      {"ulysses4", shared(4, ulysses)},
+      {"ring_dp", shared(2)},
+      {"ulysses_zero3", shared(2, [=](TrainConfig& c) { ulysses(c), c.parallel.zero = 3; })},
+      {"again", shared(2, [](TrainConfig& c) { c.parallel.recompute = true; })},
+      {"stages", shared(2, [](TrainConfig& c) { c.parallel.pp = 2, c.parallel.schedule = "zb-h1"; })},
+      {"stages_again", shared(2, [](TrainConfig& c) { c.parallel.pp = 2, c.parallel.recompute = true; })},
+      {"accumulated", shared(2, [](TrainConfig& c) { c.batch = 2, c.accumulate = 2; })},
+  };
+  if (!is_rank()) {
+    run("one", [](TrainConfig&) {});
+    run("one_accumulated", [](TrainConfig& c) { c.batch = 2, c.accumulate = 2; });
+    run("whole", [](TrainConfig& c) { c.model.dropout = 0; });
+    run("goes_on", [](TrainConfig& c) { c.steps = 4; });
+  }
+  distributed::on_processes(4, [&](int) {
+    for (const auto& [name, change] : ways) run(name, change);
+    run("goes_on", shared(4, [](TrainConfig& c) { c.steps = 7; }), true);
+    // A tile's rows are no positions, and parallel.tp cuts what has them: ranks draw for themselves, no two alike.
+    const Change tile = [](TrainConfig& c) { c.tile = 24; };
+    const Change cut = [](TrainConfig& c) { c.parallel.tp = 2; };
+    for (const char* name : {"tile", "tile_again"}) run(name, shared(4, tile));
+    for (const char* name : {"cut", "cut_again"}) run(name, shared(2, cut));
+  });
+  if (is_rank()) return;
+  for (const auto& [name, change] : ways) expect_same(name == "accumulated" ? "one_accumulated" : "one", name);
+  run(
+      "goes_on", [](TrainConfig&) {}, true);
+  const auto want = read_metrics(folder_ + "one/metrics.jsonl"), got = read_metrics(folder_ + "goes_on/metrics.jsonl");
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i].loss, want[i].loss, 1e-5) << "step " << i + 1;
+  // Which is no small thing.
+  const auto whole = read_metrics(folder_ + "whole/metrics.jsonl");
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_GT(std::abs(whole[i].loss - want[i].loss), 1e-3) << "step " << i + 1;
+  for (const std::string name : {"tile", "cut"}) EXPECT_EQ(weights(name), weights(name + "_again")) << name;
+}
+
 TEST_F(ContextRuns, OfTwoTimesTwoRanks) {
   c_.model.family = "llama";
   c_.model.kv_heads = 2;

@@ -83,9 +83,67 @@ TEST_F(ExpertRuns, OfFourRanksAreThoseOfOne) {
   for (const auto& [name, change] : within_capacity) expect_same("full", name);
 }
 
+// Every stage adds what its blocks' experts cost, gradients and loss, of each micro-batch: what one process does that
+// accumulates the same micro-batches. Of those of several ranks along dp the loads are counted together.
+TEST_F(ExpertRuns, OfStagesAreThoseOfOne) {
+  c_.model.layers = 4;
+  c_.model.balance_loss = 0.3;
+  c_.model.z_loss = 0.02;
+  c_.batch = 2;
+  c_.accumulate = 4;
+  const auto stages = [](int64_t pp, const char* schedule, const Change& more = {}) -> Change {
+    return [=](TrainConfig& c) {
+      c.parallel.pp = pp, c.parallel.dp = 4 / pp, c.parallel.schedule = schedule, c.parallel.micro_batches = 1;
+      if (more) more(c);
+    };
+  };
+  const Change shared = [](TrainConfig& c) { c.parallel.ep = 2; };
+  const Change positions = [](TrainConfig& c) { c.parallel.dp = 1, c.parallel.cp = 2; };
+  const std::map<std::string, Change> ways{
+      {"pp4", stages(4, "1f1b")},
+      {"pp4_zb", stages(4, "zb-h1")},
+      {"pp2_dp2", stages(2, "1f1b")},
+      {"pp2_dp2_zb-v", stages(2, "zb-v")},
+      {"pp2_ep2", stages(2, "1f1b", shared)},
+      {"pp2_ep2_zb", stages(2, "zb-h1", shared)},
+      {"pp2_ep2_zero1", stages(2, "1f1b", [](TrainConfig& c) { c.parallel.ep = 2, c.parallel.zero = 1; })},
+      {"pp2_ep2_again", stages(2, "zb-h1", [](TrainConfig& c) { c.parallel.ep = 2, c.parallel.recompute = true; })},
+      {"pp2_cp2", stages(2, "1f1b", positions)},
+  };
+  const Change untested = [](TrainConfig& c) { c.eval_every = 0; };  // where batches of validation have other rows
+  const Change pieces = stages(4, "1f1b", [&](TrainConfig& c) {
+    untested(c);
+    c.batch = 8, c.accumulate = 1, c.parallel.micro_batches = 4;  // the same of one larger batch
+  });
+  if (!is_rank()) {
+    run("one", [](TrainConfig&) {});
+    run("one_untested", untested);
+    run("without", [](TrainConfig& c) { c.model.balance_loss = c.model.z_loss = 0; });
+  }
+  distributed::on_processes(4, [&](int) {
+    for (const auto& [name, change] : ways) run(name, change);
+    run("pieces", pieces);
+    TrainConfig c = c_;
+    stages(2, "1f1b")(c);
+    c.parallel.micro_batches = 0;
+    c.parallel.exact = 2;
+    refuses(c, "parallel.pp = 2 with parallel.exact is for model.balance_loss = 0");
+  });
+  if (is_rank()) return;
+  for (const auto& [name, change] : ways) expect_same("one", name);
+  expect_same("one_untested", "pieces");
+  // Which is another run than without them.
+  const auto with = read_metrics(folder_ + "one/metrics.jsonl"),
+             without = read_metrics(folder_ + "without/metrics.jsonl");
+  for (size_t i = 0; i < with.size(); ++i) {
+    EXPECT_GT(with[i].loss, without[i].loss + 1) << i;  // 4 layers of 0.3 and more
+    EXPECT_GT(std::abs(with[i].grad_norm - without[i].grad_norm), 1e-3) << i;
+  }
+}
+
 // One run, through five layouts.
 TEST_F(ExpertRuns, GoOnInOtherLayouts) {
-  c_.model.balance_loss = c_.model.z_loss = 0;  // which stages before the last do not have
+  c_.model.balance_loss = 0;  // of a pipeline's micro-batches the loads are their own
   c_.steps = 10;
   c_.eval_every = 5;
   const auto until = [](int64_t steps, const Change& way) {

@@ -8,6 +8,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/core/position_share_inl.h"
 #include "strata/core/rebind.h"
 #include "strata/core/recording.h"
 #include "strata/core/rng.h"
@@ -48,6 +49,18 @@ struct JoinTable : Function<JoinTable> {
     return y.detach();
   }
   static TensorList backward(Ctx& ctx, const TensorList& gy) { return {gy[0], ctx.part()}; }
+};
+
+// y, whose backward pass begins with that of `added`, a scalar that is a part of the loss, too.
+struct JoinLoss : Function<JoinLoss> {
+  struct Ctx : FunctionCtx {
+    Tensor one;
+  };
+  static Tensor forward(Ctx& ctx, const Tensor& y, const Tensor& added) {
+    ctx.one = ones_like(added);
+    return y.detach();
+  }
+  static TensorList backward(Ctx& ctx, const TensorList& gy) { return {gy[0], ctx.one}; }
 };
 
 // What the ranks send each other beside the pipeline's own messages: to the tied table's owner, and back.
@@ -136,8 +149,9 @@ void ModelPipeline::check_settings(const TrainConfig& c, int64_t dp) {
   const int64_t pp = c.parallel.pp;
   check(c.tune.method == "full", "train", "parallel.pp = ", pp, " is for tune.method = full, not ", c.tune.method);
   check(c.dtype != "fp8", "train", "parallel.pp = ", pp, " is not for train.dtype = fp8");
-  check(c.model.experts == 0 || (c.model.balance_loss == 0 && c.model.z_loss == 0), "train", "parallel.pp = ", pp,
-        " is for model.balance_loss = 0 and model.z_loss = 0: stages before the last have no loss");
+  check(c.parallel.exact == 0 || c.model.experts == 0 || (c.model.balance_loss == 0 && c.model.z_loss == 0), "train",
+        "parallel.pp = ", pp, " with parallel.exact is for model.balance_loss = 0 and model.z_loss = 0: stages add ",
+        "them up in another order than one process");
   check(c.model.residual == "plain", "train", "parallel.pp = ", pp, " is for model.residual = plain, not ",
         c.model.residual, ": stages hand on one tensor");
   const int64_t rows = c.batch / std::max<int64_t>(dp, 1), pieces = ModelPipeline::pieces(c, dp);
@@ -187,18 +201,19 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
 void ModelPipeline::count_draws(const TrainConfig& config, LanguageModel& model) {
   const NoGrad guard;
   const DeviceScope dry(Device::meta());
+  const detail::PositionShareScope whole_sequences({});
   TrainConfig drawn = config;
   if (config.parallel.exact > 0) drawn.batch = rows_;  // each micro-batch draws for itself
   const data::Batch batch = empty_batch(drawn, row_tokens(config));
   const Generator& random = default_generator();
   const RngKey before = random.state();
   const int stages = train_->table().stages;
-  Tensor x = batch[0];
+  Tensor x = batch[0], added;
   for (int s = 0; s < stages; ++s) {
     draws_.push_back(random.state().offset - before.offset);
     const bool last = s + 1 == stages;
     x = model.part(x, s == 0, begins_[static_cast<size_t>(s)], begins_[static_cast<size_t>(s) + 1],
-                   last ? batch[1] : Tensor(), halves_);
+                   last ? batch[1] : Tensor(), halves_, &added);
   }
   draws_.push_back(random.state().offset - before.offset);
 }
@@ -243,7 +258,6 @@ nn::NamedTensors ModelPipeline::own(const nn::NamedTensors& parameters) const {
 }
 
 Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
-  constexpr uint64_t kOdd = 0xbf58476d1ce4e5b9u;
   const pipeline::Table& table = train_->table();
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro)];
   std::optional<RowShareScope> rows;
@@ -257,29 +271,32 @@ Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
     rows.emplace(RowShare{.first = (*part_ * pieces_ + piece) * rows_, .own = rows_, .all = batch_});
     default_generator().set_state({random_.seed, random_.offset + static_cast<uint64_t>(of_step) * draws_.back() +
                                                      draws_[static_cast<size_t>(stage)]});
-  } else if (grad_enabled()) {
-    default_generator().set_state(
-        {random_.seed + kOdd * static_cast<uint64_t>(1 + micro * table.stages + stage), random_.offset});
   }
   const bool first = stage == 0, last = stage + 1 == table.stages;
+  Tensor added;
   const Tensor y = model_->part(first ? batch[0] : x, first, begins_[static_cast<size_t>(stage)],
-                                begins_[static_cast<size_t>(stage) + 1], last ? batch[1] : Tensor(), halves_);
+                                begins_[static_cast<size_t>(stage) + 1], last ? batch[1] : Tensor(), halves_, &added);
   if (!last && first && tied_ && sums_ && grad_enabled())
     return JoinTable::apply(y, model_->token_embedding.weight,
                             std::function<Tensor()>([this, micro] { return take_table(micro); }));
-  if (!last) return y;
+  if (last) return add_loss(y);
+  return added.defined() ? JoinLoss::apply(y, add_loss(added)) : y;
+}
+
+// A micro-batch's part of the step's loss, as its backward pass begins with it.
+Tensor ModelPipeline::add_loss(const Tensor& loss) {
   const bool exactly = grad_enabled() && sums_;
   const double share = 1.0 / static_cast<double>(exactly ? count_ : static_cast<int64_t>(micro_batches_.size()));
   if (exactly) {
     const NoGrad guard;
-    losses_.push_back(to(y.detach(), DType::f64).view({1}));
+    losses_.push_back(to(loss.detach(), DType::f64).view({1}));
   } else {
     const NoGrad guard;
-    const Tensor part = to(y.detach(), DType::f64) * share;
+    const Tensor part = to(loss.detach(), DType::f64) * share;
     total_ = total_.defined() ? total_ + part : part;
   }
-  if (!grad_enabled()) return y;
-  const Tensor shared = share == 1 ? y : y * share;
+  if (!grad_enabled()) return loss;
+  const Tensor shared = share == 1 ? loss : loss * share;
   return scaler_ ? scaler_->scale(shared) : shared;
 }
 
@@ -406,7 +423,7 @@ void ModelPipeline::run(pipeline::Pipeline& p, const std::vector<data::Batch>& m
   micro_batches_.clear();
 }
 
-// The last stage's, which the others add nothing to.
+// The last stage's, and what experts of the others add to it.
 Tensor ModelPipeline::total_loss() {
   const NoGrad guard;
   Tensor total = total_.defined() ? total_.clone() : nothing({});

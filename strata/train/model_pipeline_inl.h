@@ -53,7 +53,7 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   /// Where random numbers of the next step begin, of which each micro-batch has those of its rows among all, whatever
   /// the schedule: `part` of parallel.dp has these. Behind the step default_generator() is where one rank's would be.
   void seed(RngKey base, int64_t part);
-  /// The same where ranks share positions: each micro-batch has others at each stage.
+  /// The same with add_exactly(), where each micro-batch has a stretch of its own.
   void seed(RngKey base);
   /// Forward and backward passes of a step, the loss scaled where there is a scaler: gradients of the mean over all
   /// rows. `last` is called before each action that adds to gradients, with whether it is its stage's last of the step.
@@ -85,6 +85,7 @@ class ModelPipeline final : distributed::pipeline::StageWork {
 
  private:
   Tensor forward(int stage, int micro, const Tensor& x) override;
+  Tensor add_loss(const Tensor& loss);
   void before_gradients(const distributed::pipeline::Action& action) override;
   void after_gradients(const distributed::pipeline::Action& action) override;
   TensorList never_late(int stage) override;

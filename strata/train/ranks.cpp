@@ -12,6 +12,7 @@
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/core/placement.h"
+#include "strata/core/position_share_inl.h"
 #include "strata/core/rng.h"
 #include "strata/dist/collectives/placed.h"
 #include "strata/dist/context_length_inl.h"
@@ -222,13 +223,19 @@ Ranks::Ranks(const TrainConfig& config)
     context_ = ContextParallel{.group = "cp", .kind = context_kind(config.parallel.cp_kind)};
     if (dp == 1) sharing_.axis = "cp";
     if (dp > 1) sharing_.replicas = "cp";
+    if (!draws_alone())
+      positions_ = std::make_unique<strata::detail::PositionShareScope>(
+          strata::detail::PositionShare{.length = config.model.context,
+                                        .part = group("cp").rank(),
+                                        .parts = cp,
+                                        .paired = context_->kind == ContextKind::ring});
   }
   if (dp * cp > 1) group_ = &group(cp == 1 ? rows : dp == 1 ? "cp" : rows + "+cp");
 }
 Ranks::~Ranks() = default;
 
 RowShare Ranks::own_rows() const {
-  if (!group_ || size_ == 1 || context_ || exact_ || pipeline_) return {};
+  if (!group_ || size_ == 1 || draws_alone() || exact_ || pipeline_) return {};
   if (rows_.empty()) return {.first = rank_ * (batch_ / size_), .own = batch_ / size_, .all = batch_};
   return {.first = std::accumulate(rows_.begin(), rows_.begin() + rank_, int64_t{0}),
           .own = rows_[static_cast<size_t>(rank_)],
@@ -475,7 +482,7 @@ void Ranks::seed_step(int64_t seed, int64_t step) const {
     if (pipeline_) pipeline_->seed(default_generator().state());
     return;
   }
-  if (!context_) {  // the numbers of one rank, of which each has those of its rows
+  if (!draws_alone()) {  // the numbers of one rank, of which each has those of its rows
     if (pipeline_) pipeline_->seed(default_generator().state(), rank_);
     return;
   }
@@ -484,7 +491,6 @@ void Ranks::seed_step(int64_t seed, int64_t step) const {
   const RngKey key{static_cast<uint64_t>(seed) + kOdd * (static_cast<uint64_t>(group_->rank()) + 1),
                    static_cast<uint64_t>(step) << 40};
   default_generator().set_state(key);
-  if (pipeline_) pipeline_->seed(key);
 }
 
 std::vector<double> Ranks::vote(std::vector<double> v) const {

@@ -18,6 +18,10 @@
 #include "strata/optim/whole_squares_inl.h"
 #include "strata/train/config.h"
 
+namespace strata::detail {
+class PositionShareScope;
+}
+
 namespace strata {
 
 class ExactStep;
@@ -77,7 +81,8 @@ class Ranks {
   /// micro-batches of parallel.exact whose gradients lie in parts.
   bool has_all_rows() const { return sharing_.micro_batches > 0; }
   /// The rows of each batch that this process computes, which random numbers belong to; all of them where they belong
-  /// to ranks (parallel.cp) or micro-batches (parallel.exact, parallel.pp, whose stages share rows by themselves).
+  /// to ranks (parallel.cp with parallel.tp) or micro-batches (parallel.exact, parallel.pp, whose stages share rows by
+  /// themselves).
   RowShare own_rows() const;
   /// The weight of this process's rows in the ranks' average: 1 where all have as many.
   double row_weight() const;
@@ -152,6 +157,8 @@ class Ranks {
   std::vector<double> sum(std::vector<double> values) const;
 
  private:
+  // Whether random numbers are this rank's own, and not those of elements.
+  bool draws_alone() const { return context_ && tp_ > 1; }
   void share_positions(TokenDecoder& model) const;
   std::string loads_group() const;
   void spread_experts(LanguageModel& model) const;
@@ -171,8 +178,9 @@ class Ranks {
   /// The whole parameters that this rank has to train: of a pipeline those of its stages.
   nn::NamedTensors whole_parameters(const nn::Module& model) const;
 
-  std::optional<distributed::ContextParallel> context_;  // of parallel.cp
-  nn::FullyShardedOptions sharing_{.zero = 0};           // as parallel.zero says
+  std::optional<distributed::ContextParallel> context_;    // of parallel.cp
+  nn::FullyShardedOptions sharing_{.zero = 0};             // as parallel.zero says
+  std::unique_ptr<detail::PositionShareScope> positions_;  // of it: numbers belong to elements of whole sequences
   std::unique_ptr<ModelPipeline> pipeline_;
   std::unique_ptr<distributed::DataParallel> gradients_, expert_gradients_;
   std::unique_ptr<ExactStep> exact_;
