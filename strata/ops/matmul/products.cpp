@@ -236,7 +236,10 @@ Tensor contract(std::string_view op, const Tensor& a, const Tensor& b, const Dim
     result.push_back(b.shape()[d]);
     n *= b.shape()[d];
   }
-  return reshape(matmul(reshape(permute(a, order_a), {m, k}), reshape(permute(b, order_b), {k, n})), result);
+  const Tensor rows = permute(a, order_a), columns = permute(b, order_b);
+  // One number: gradients are then multiples of a and b, and no products of matrices.
+  if (result.empty()) return dot(reshape(rows, {k}), reshape(columns, {k}));
+  return reshape(matmul(reshape(rows, {m, k}), reshape(columns, {k, n})), result);
 }
 
 // Every pair of elements whose indices agree in the dimensions that are summed.
