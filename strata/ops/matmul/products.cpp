@@ -91,7 +91,10 @@ const ScaledOp addr_op{{
           if (grad_enabled() && (input.requires_grad() || a.requires_grad() || b.requires_grad()))
             return addmm(input, column, row, beta, alpha);
           if (beta.to_double() == 0) return alpha.to_double() == 1 ? column * row : column * row * alpha;
-          return addcmul(beta.to_double() == 1 ? input : input * beta, column, row, alpha);
+          if (beta.to_double() == 1) return addcmul(input, column, row, alpha);
+          Tensor scaled = input * beta;
+          if (scaled.shape() != Shape{a.shape()[0], b.shape()[0]}) return addcmul(scaled, column, row, alpha);
+          return addcmul_(scaled, column, row, alpha);
         },
     .autocast = Autocast::promote,
     .dtypes = kNumbers,
