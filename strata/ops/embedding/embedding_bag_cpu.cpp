@@ -33,8 +33,8 @@ void bag_sum_cpu(const BagCall& c) {
 
 void bag_max_cpu(const BagCall& c) {
   check_bags(c);
-  check<ValueError>(c.dtype == DType::f64 || c.rows <= std::numeric_limits<int32_t>::max(), "embedding_bag",
-                    "mode max takes at most 2^31 - 1 rows, got ", c.rows);
+  check<ValueError>(c.dtype == DType::f64 || c.n <= std::numeric_limits<int32_t>::max(), "embedding_bag",
+                    "mode max takes at most 2^31 - 1 indices, got ", c.n);
   STRATA_VEC_CALL(bag_max)(c);
 }
 

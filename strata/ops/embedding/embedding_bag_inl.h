@@ -66,8 +66,8 @@ static void bag_backward_of(const BagCall& c, const int64_t* start, const int64_
   });
 }
 
-// The largest of each column; NaN wins, of equal ones the first. Places are kept as 32-bit (of f64 64-bit) numbers of
-// the bag's positions, since a row of vectors has that many lanes.
+// The largest of each column; NaN wins, of equal ones the first. What is kept is its position in the bag, in numbers as
+// wide as the lanes.
 template <class T>
 static void bag_max_of(const BagCall& c) {
   using R = Real<T>;
@@ -87,7 +87,7 @@ static void bag_max_of(const BagCall& c) {
         for (int64_t i = begin; i < end; ++i) {
           if (c.indices[i] == c.padding) continue;
           const T* row = weight + c.indices[i] * c.width + j;
-          const VPlaces place = VPlaces{} + static_cast<I>(c.indices[i]);
+          const VPlaces place = VPlaces{} + static_cast<I>(i - begin);
           for (int k = 0; k < kVectors; ++k) {
             const V<T> v = load_upto(row + k * W, k + 1 < kVectors ? W : last, 0), now = best[k];
             const VPlaces better = (at[k] < 0) | (v > now) | ((v != v) & (now == now));
@@ -99,7 +99,8 @@ static void bag_max_of(const BagCall& c) {
         store_stretch<T, kVectors>(y + b * c.width + j, last, best);
         int64_t* places = c.best + b * c.width + j;
         for (int k = 0; k < kVectors; ++k)
-          for (int64_t l = 0; l < (k + 1 < kVectors ? W : last); ++l) places[k * W + l] = at[k][l];
+          for (int64_t l = 0; l < (k + 1 < kVectors ? W : last); ++l)
+            places[k * W + l] = at[k][l] < 0 ? -1 : c.indices[begin + at[k][l]];
       });
     }
   });
