@@ -92,12 +92,13 @@ void multilabel_margin_rows_backward_cpu(Tensor& gx, const Tensor& g, const Tens
         if (named.is[static_cast<size_t>(c)]) others[static_cast<size_t>(c)] = -std::numeric_limits<T>::infinity();
       using Count = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
       std::vector<Count> slopes(static_cast<size_t>(classes));
+      std::vector<int64_t> taken(static_cast<size_t>(classes));  // a class may be named again and again
       for (int64_t k = 0; k < named.count; ++k)
-        slopes[static_cast<size_t>(t[k])] -=
-            static_cast<Count>(count_above(others.data(), classes, v[t[k]] - 1, slopes.data()));
+        taken[static_cast<size_t>(t[k])] += count_above(others.data(), classes, v[t[k]] - 1, slopes.data());
       const T by = weights.data<T>()[row];
       for (int64_t c = 0; c < classes; ++c)
-        gx.data<T>()[row * classes + c] = by * static_cast<T>(slopes[static_cast<size_t>(c)]);
+        gx.data<T>()[row * classes + c] =
+            by * static_cast<T>(slopes[static_cast<size_t>(c)] - taken[static_cast<size_t>(c)]);
     });
   });
 }
