@@ -290,6 +290,32 @@ static void vec_where(void* out, const void* const* in, int64_t n, const MapPara
 
 // ---- the table -----------------------------------------------------------------------------------------------------
 
+// 2^e for ldexp of f32. Whole exponents do not pass through 2^e in f32, which may leave the range where the product
+// does not.
+STRATA_INLINE VD ldexp_factor(VD e) {
+  const VD near = e > 400.0 ? set1(400.0) : (e < -400.0 ? set1(-400.0) : e);
+  const VD outside = e > 0.0 ? set1(kInfinity) : VD{};
+  const auto far = absolute(e) >= 100000.0, whole = truncated(near) == near;
+  const VD power = whole ? power_of_two(near) : exp2_in_double(near);
+  const VD other = e >= 128.0 ? outside : (e < -150.0 ? VD{} : power);
+  return e != e ? e : (far ? outside : (truncated(e) == e ? power : other));
+}
+struct VecLdexp {
+  VF operator()(VF a, VF b) const {
+    return in_double([](VD x, VD e) { return x * ldexp_factor(e); }, a, b);
+  }
+};
+static void vec_ldexp(void* out, const void* const* in, int64_t n, const MapParams& params) {
+  if (params.step[0] == 0 || params.step[1] != 0) return vec_map<VecLdexp, 2, float>(out, in, n, params);
+  // One exponent for all: its power once.
+  const VD factor = ldexp_factor(set1(static_cast<double>(*static_cast<const float*>(in[1]))));
+  const float* const a = static_cast<const float*>(in[0]);
+  float* const y = static_cast<float*>(out);
+  for_vectors<float>(n, [&](int64_t i, int64_t m) {
+    store_upto(y + i, in_double([factor](VD x) { return x * factor; }, load_upto(a + i, m, 0)), m);
+  });
+}
+
 template <class Table>
 static void vec_more_rows(Table& t) {
   using C = const VecConstants&;
@@ -323,19 +349,7 @@ static void vec_more_rows(Table& t) {
     constexpr float inf = std::numeric_limits<float>::infinity();
     return x != x ? x : (x > 0.f ? VF{} : (x < 0.f ? set1(inf) : set1(1.f)));  // of base 0
   });
-  t.template row<2>(Map::ldexp, [](VF a, VF b) {
-    return in_double(
-        [](VD x, VD e) {
-          // Whole exponents do not pass through 2^e, which may leave the range where the product does not.
-          const VD near = e > 400.0 ? set1(400.0) : (e < -400.0 ? set1(-400.0) : e);
-          const VD outside = e > 0.0 ? set1(kInfinity) : VD{};
-          const auto far = absolute(e) >= 100000.0, whole = truncated(near) == near;
-          const VD power = whole ? power_of_two(near) : exp2_in_double(near);
-          const VD other = e >= 128.0 ? outside : (e < -150.0 ? VD{} : power);
-          return x * (e != e ? e : (far ? outside : (truncated(e) == e ? power : other)));
-        },
-        a, b);
-  });
+  t.map[static_cast<size_t>(Map::ldexp)] = vec_ldexp;
   t.template row<2>(Map::hypot, [](VF a, VF b) { return hypot_of(a, b); });
   t.template row<2>(Map::logaddexp, [](VF a, VF b) {
     const VF y = (a > b ? a : b) + log1p_unit(exp<false>(-absolute(a - b)));

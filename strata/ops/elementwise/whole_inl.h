@@ -127,6 +127,10 @@ struct WholeTable {
   void questions(Map m, F f) {
     (set<T, uint8_t>(m, f), ...);
   }
+  template <class F>
+  void whole_questions(Map m, F f) {
+    questions<uint8_t, int8_t, int16_t, int32_t, int64_t>(m, f);
+  }
   template <class... T>
   void addcmul() {
     ((map[static_cast<size_t>(Map::addcmul)][static_cast<size_t>(dtype_of<T>)] = whole_addcmul<T>), ...);
@@ -165,6 +169,10 @@ static void question_rows(WholeTable& t) {
   t.questions<float, double>(Map::logical_and, [](auto a, auto b, const auto&) { return (a != 0) & (b != 0); });
   t.questions<float, double>(Map::logical_or, [](auto a, auto b, const auto&) { return (a != 0) | (b != 0); });
   t.questions<float, double>(Map::logical_xor, [](auto a, auto b, const auto&) { return (a != 0) ^ (b != 0); });
+  t.whole_questions(Map::logical_not, [](auto x, auto, const auto&) { return x == 0; });
+  t.whole_questions(Map::logical_and, [](auto a, auto b, const auto&) { return (a != 0) & (b != 0); });
+  t.whole_questions(Map::logical_or, [](auto a, auto b, const auto&) { return (a != 0) | (b != 0); });
+  t.whole_questions(Map::logical_xor, [](auto a, auto b, const auto&) { return (a != 0) ^ (b != 0); });
   t.questions<uint8_t, int8_t, int16_t, int32_t, int64_t>(Map::signbit,
                                                           [](auto x, auto, const auto&) { return x < 0; });
 }

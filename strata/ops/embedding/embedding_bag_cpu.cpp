@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "strata/core/dispatch.h"
 #include "strata/core/error.h"
 #include "strata/ops/embedding/embedding_bag_kernel.h"
@@ -31,27 +33,9 @@ void bag_sum_cpu(const BagCall& c) {
 
 void bag_max_cpu(const BagCall& c) {
   check_bags(c);
-  dispatch_floats(c.dtype, "embedding_bag", [&]<class T>() {
-    using C = compute_t<T>;
-    const T* weight = static_cast<const T*>(c.weight);
-    T* y = static_cast<T*>(c.y);
-    parallel_for(0, c.bags, 1 + 4096 / (1 + c.width), [&](int64_t from, int64_t to) {
-      for (int64_t b = from; b < to; ++b) {
-        T* best = y + b * c.width;
-        int64_t* at = c.best + b * c.width;
-        std::fill_n(best, c.width, T(0.0f));
-        std::fill_n(at, c.width, int64_t{-1});
-        for (int64_t i = c.offsets[b]; i < c.offsets[b + 1]; ++i) {
-          const int64_t row = c.indices[i];
-          if (row == c.padding) continue;
-          for (int64_t j = 0; j < c.width; ++j) {
-            const C v = static_cast<C>(weight[row * c.width + j]), now = static_cast<C>(best[j]);
-            if (at[j] < 0 || v > now || (v != v && now == now)) best[j] = weight[row * c.width + j], at[j] = row;
-          }
-        }
-      }
-    });
-  });
+  check<ValueError>(c.dtype == DType::f64 || c.n <= std::numeric_limits<int32_t>::max(), "embedding_bag",
+                    "mode max takes at most 2^31 - 1 indices, got ", c.n);
+  STRATA_VEC_CALL(bag_max)(c);
 }
 
 void bag_backward_cpu(const BagCall& c) {

@@ -152,5 +152,35 @@ TEST_F(CudaEmbeddingBag, AnIndexOutsideTheTableIsAnError) {
   }
 }
 
+// Widths on both sides of what registers hold at once, beside a plain loop; NaN wins, of equal elements the first.
+TEST(EmbeddingBag, LargestOfRowsOfEveryWidth) {
+  for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::f16})
+    for (const int64_t width : {1, 7, 16, 33, 128, 150, 300}) {
+      SCOPED_TRACE(cat(type, " ", width));
+      const int64_t rows = 5, n = 7;
+      const std::vector<int64_t> at{3, 1, 1, 4, 0, 2, 3}, from{0, 3, 3, 7};
+      Tensor table = randint(0, 11, {rows, width}).to(type);
+      table.select(0, 1).slice(0, 0, 1).fill_(NAN);
+      const std::vector<double> v = table.to_vector<double>();
+      const Tensor y =
+          embedding_bag(from_span<int64_t>(at, {n}), table, from_span<int64_t>(from, {4}), "max", {}, true, int64_t{2});
+      const std::vector<double> got = y.to_vector<double>();
+      for (size_t b = 0; b + 1 < from.size(); ++b)
+        for (int64_t j = 0; j < width; ++j) {
+          double most = 0;
+          bool any = false;
+          for (int64_t i = from[b]; i < from[b + 1]; ++i) {
+            const int64_t row = at[static_cast<size_t>(i)];
+            if (row == 2) continue;
+            const double x = v[static_cast<size_t>(row * width + j)];
+            if (!any || x > most || std::isnan(x)) most = x;
+            any = true;
+          }
+          const double have = got[b * static_cast<size_t>(width) + static_cast<size_t>(j)];
+          EXPECT_TRUE(have == most || (std::isnan(have) && std::isnan(most))) << b << " " << j << ": " << have;
+        }
+    }
+}
+
 }  // namespace
 }  // namespace strata

@@ -151,6 +151,17 @@ Tensor euclidean_by_products(const Tensor& x, const Tensor& y) {
   return where(none, Scalar(0), sqrt(where(none, Scalar(1), squares)));
 }
 
+// How many elements of each pair of rows differ. No gradient flows: what has the rows' gradient beside the counts is 0
+// whatever the rows hold, and makes nothing of the size of all differences.
+Tensor counts_of_unequal(const Tensor& x, const Tensor& y) {
+  const Tensor counts = norm(x.detach().unsqueeze(-2) - y.detach().unsqueeze(-3), 0, {-1});
+  const auto nothing = [](const Tensor& rows) {
+    const Tensor sums = sum(rows, {-1}, true);
+    return where(zeros_like(sums.detach()) != 0, sums, Scalar(0));
+  };
+  return counts + nothing(x) + transpose(nothing(y), -2, -1);
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, double)> cdist_op{{
     .schema = "cdist(Tensor x1, Tensor x2, float p=2.0) -> Tensor",
     .doc = "The p-norms of the differences of each row of x1 [.., P, M] and each of x2 [.., R, M]: [.., P, R]. The "
@@ -164,8 +175,9 @@ const Op<Tensor(const Tensor&, const Tensor&, double)> cdist_op{{
           check(p >= 0, "cdist", "p must not be negative, got ", p);
           const Tensor x = as_floating(a), y = as_floating(b);
           const bool many = a.size(-2) > kFewRows || b.size(-2) > kFewRows;
-          const Tensor d = p == 2 && many && a.size(-1) > 0 ? euclidean_by_products(x, y)
-                                                            : norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, {-1});
+          const Tensor d = p == 0                             ? counts_of_unequal(x, y)
+                           : p == 2 && many && a.size(-1) > 0 ? euclidean_by_products(x, y)
+                                                              : norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, {-1});
           return d.to(floating_type(a, b));
         },
     .autocast = Autocast::full,
@@ -174,6 +186,9 @@ const Op<Tensor(const Tensor&, const Tensor&, double)> cdist_op{{
           s.add(s.tensor({5, 3}), s.tensor({4, 3}));
           s.add(s.tensor({2, 3, 2}), s.tensor({4, 2}), 1.5);
           s.add(s.uniform({2, 27, 3}, 1, 2), s.uniform({5, 3}, -2, -1)).named("by products");
+          s.add(s.integers({2, 3, 4}, 0, 2, s.dtype()), s.integers({5, 4}, 0, 2, s.dtype()), 0.0)
+              .named("counts")
+              .not_differentiable();
           s.invalid<ShapeError>("wanted", s.tensor({3, 2}), s.tensor({3, 4}));
           s.invalid<ValueError>("negative", s.tensor({3, 2}), s.tensor({3, 2}), -1.0);
         },

@@ -133,6 +133,7 @@ const Op<Tensor(const Tensor&, const Tensor&)> multilabel_margin_rows_op{{
         [](Samples& s) {
           add_samples(s, [&](const Tensor& x, const Tensor& target) { s.add(x, target); });
           s.add(s.uniform({5, 3}, -0.4, 0.4).t(), s.integers({5, 3}, -1, 5).t()).named("strided");
+          s.add(s.uniform({2, 150}, -0.4, 0.4), s.integers({2, 150}, -1, 150)).named("many classes");
           s.invalid<ShapeError>("wanted both", s.tensor({3, 4}), s.integers({3, 5}, 0, 4));
           s.invalid<ShapeError>("at most", s.tensor({1, 4097}), s.integers({1, 4097}, 0, 4));
           s.invalid<IndexError>("out of range", s.tensor({2, 3}), s.integers({2, 3}, 3, 4));

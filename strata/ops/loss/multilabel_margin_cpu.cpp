@@ -7,8 +7,27 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/loss/multilabel_margin_kernel.h"
 
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
+#endif
+#define STRATA_VEC_FILE "strata/ops/loss/multilabel_margin_inl.h"
+#include "strata/ops/vec/levels_inl.h"
+
 namespace strata {
 namespace {
+
+float sum_above(const float* e, int64_t n, float bound) {
+  return STRATA_VEC_CALL(sum_above_f32)(e, n, bound);
+}
+double sum_above(const double* e, int64_t n, double bound) {
+  return STRATA_VEC_CALL(sum_above_f64)(e, n, bound);
+}
+int64_t count_above(const float* e, int64_t n, float bound, int32_t* counts) {
+  return STRATA_VEC_CALL(count_above_f32)(e, n, bound, counts);
+}
+int64_t count_above(const double* e, int64_t n, double bound, int64_t* counts) {
+  return STRATA_VEC_CALL(count_above_f64)(e, n, bound, counts);
+}
 
 // A row's targets, as many as there are before the first negative one, and which classes they name.
 struct Named {
@@ -53,9 +72,7 @@ void multilabel_margin_rows_cpu(Tensor& y, const Tensor& x, const Tensor& target
       double total = 0;
       for (int64_t k = 0; k < named.count; ++k) {
         const T bound = v[t[k]] - 1;
-        T sum = 0;
-        for (const T e : others) sum += e > bound ? e - bound : T(0);
-        total += static_cast<double>(sum);
+        total += static_cast<double>(sum_above(others.data(), classes, bound));
       }
       y.data<T>()[row] = static_cast<T>(total) + odd;
     });
@@ -69,20 +86,19 @@ void multilabel_margin_rows_backward_cpu(Tensor& gx, const Tensor& g, const Tens
       const T* const v = scores.data<T>() + row * classes;
       const int64_t* const t = targets.data<int64_t>() + row * classes;
       const Named named(t, classes);
-      std::vector<int64_t> slopes(static_cast<size_t>(classes));
-      for (int64_t k = 0; k < named.count; ++k) {
-        const T bound = v[t[k]] - 1;
-        int64_t above = 0;
-        for (int64_t c = 0; c < classes; ++c) {
-          const int64_t counts = !named.is[static_cast<size_t>(c)] && v[c] > bound;
-          slopes[static_cast<size_t>(c)] += counts;
-          above += counts;
-        }
-        slopes[static_cast<size_t>(t[k])] -= above;
-      }
+      // No named class is above a bound, nor NaN.
+      std::vector<T> others(v, v + classes);
+      for (int64_t c = 0; c < classes; ++c)
+        if (named.is[static_cast<size_t>(c)]) others[static_cast<size_t>(c)] = -std::numeric_limits<T>::infinity();
+      using Count = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+      std::vector<Count> slopes(static_cast<size_t>(classes));
+      std::vector<int64_t> taken(static_cast<size_t>(classes));  // a class may be named again and again
+      for (int64_t k = 0; k < named.count; ++k)
+        taken[static_cast<size_t>(t[k])] += count_above(others.data(), classes, v[t[k]] - 1, slopes.data());
       const T by = weights.data<T>()[row];
       for (int64_t c = 0; c < classes; ++c)
-        gx.data<T>()[row * classes + c] = by * static_cast<T>(slopes[static_cast<size_t>(c)]);
+        gx.data<T>()[row * classes + c] =
+            by * static_cast<T>(slopes[static_cast<size_t>(c)] - taken[static_cast<size_t>(c)]);
     });
   });
 }

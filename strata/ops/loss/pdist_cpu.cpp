@@ -26,20 +26,8 @@ struct Single {
 };
 struct Double {
   using Number = double;
-  static double distance(const double* a, const double* b, int64_t n, bool squares) {
-    double sum = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const double d = a[i] - b[i];
-      sum += squares ? d * d : std::abs(d);
-    }
-    return sum;
-  }
-  static void add(const double* a, const double* b, double by, double* to, int64_t n, bool squares) {
-    for (int64_t i = 0; i < n; ++i) {
-      const double d = a[i] - b[i];
-      to[i] += squares ? d * by : d > 0 ? by : d < 0 ? -by : 0;
-    }
-  }
+  double (*distance)(const double*, const double*, int64_t, bool) = STRATA_VEC_CALL(row_distance_f64);
+  void (*add)(const double*, const double*, double, double*, int64_t, bool) = STRATA_VEC_CALL(add_difference_f64);
 };
 
 // Calls f(rows' functions) for the type that t computes in.

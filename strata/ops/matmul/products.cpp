@@ -91,7 +91,10 @@ const ScaledOp addr_op{{
           if (grad_enabled() && (input.requires_grad() || a.requires_grad() || b.requires_grad()))
             return addmm(input, column, row, beta, alpha);
           if (beta.to_double() == 0) return alpha.to_double() == 1 ? column * row : column * row * alpha;
-          return addcmul(beta.to_double() == 1 ? input : input * beta, column, row, alpha);
+          if (beta.to_double() == 1) return addcmul(input, column, row, alpha);
+          Tensor scaled = input * beta;
+          if (scaled.shape() != Shape{a.shape()[0], b.shape()[0]}) return addcmul(scaled, column, row, alpha);
+          return addcmul_(scaled, column, row, alpha);
         },
     .autocast = Autocast::promote,
     .dtypes = kNumbers,
@@ -236,7 +239,10 @@ Tensor contract(std::string_view op, const Tensor& a, const Tensor& b, const Dim
     result.push_back(b.shape()[d]);
     n *= b.shape()[d];
   }
-  return reshape(matmul(reshape(permute(a, order_a), {m, k}), reshape(permute(b, order_b), {k, n})), result);
+  const Tensor rows = permute(a, order_a), columns = permute(b, order_b);
+  // One number: gradients are then multiples of a and b, and no products of matrices.
+  if (result.empty()) return dot(reshape(rows, {k}), reshape(columns, {k}));
+  return reshape(matmul(reshape(rows, {m, k}), reshape(columns, {k, n})), result);
 }
 
 // Every pair of elements whose indices agree in the dimensions that are summed.

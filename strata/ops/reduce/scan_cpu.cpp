@@ -7,6 +7,7 @@
 #include "strata/core/loops.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/reduce/kernels.h"
 #include "strata/ops/reduce/memory_order_inl.h"
 #include "strata/ops/view/view.h"
@@ -113,6 +114,21 @@ void scan_cpu(Reduction what, const Tensor& y, const Tensor& indices, const Tens
       z.n = y.shape()[d], before = false;
     else
       (before ? z.outer : z.inner) *= y.shape()[d];
+  }
+  // Sums and products of f16 are those of f32 rounded once: by the processor's own conversions, not number by number.
+  if (x.dtype() == DType::f16 && (what == Reduction::sum || what == Reduction::prod)) {
+    TensorMeta m = y.meta();
+    m.dtype = DType::f32, m.strides = y.strides();
+    const Tensor wide = empty(m);
+    const int64_t count = y.numel();
+    float* const p = wide.data<float>();
+    const auto in_parts = [&](auto f) {
+      parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) { f(begin, end - begin); });
+    };
+    in_parts([&](int64_t at, int64_t n) { widen_run(static_cast<const Half*>(from.raw_data()) + at, n, p + at); });
+    scan_cpu(what, wide, {}, wide, dim, reverse);
+    in_parts([&](int64_t at, int64_t n) { converters().f32_to_f16(static_cast<Half*>(y.raw_data()) + at, p + at, n); });
+    return;
   }
   const auto go = [&]<class T, class R>(const T* p, const R& r) {
     z.inner == 1 ? scan_lines(r, p, z, reverse) : scan_columns(r, p, z, reverse);

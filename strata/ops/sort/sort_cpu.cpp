@@ -252,20 +252,22 @@ void searchsorted_cpu(Tensor& y, const Tensor& sorted, const Tensor& values, boo
     const auto run = [&]<class E>(const E* sorted, auto&& element, auto&& below, auto&& no_further) {
       parallel_for(0, v.numel(), kSortGrain, [&](int64_t b, int64_t e) {
         // Several searches go side by side: each step of one waits for its step before.
+        const auto together = [&]<int64_t kMany>(int64_t row, int64_t i, int64_t count) {
+          E key[kMany] = {};
+          for (int64_t q = 0; q < count; ++q) key[q] = element(in[i + q]);
+          int64_t found[kMany] = {};
+          if (right)
+            order::search(sorted + row * n, n, key, found, no_further);
+          else
+            order::search(sorted + row * n, n, key, found, below);
+          std::copy(found, found + count, out + i);
+        };
         constexpr int64_t kTogether = 8;
         for (int64_t i = b; i < e;) {
           const int64_t row = m == 0 ? 0 : i / m, last = m == 0 ? e : std::min(e, (row + 1) * m);
-          for (; i < last; i += kTogether) {
-            const int64_t count = std::min(kTogether, last - i);
-            E key[kTogether] = {};
-            for (int64_t q = 0; q < count; ++q) key[q] = element(in[i + q]);
-            int64_t found[kTogether] = {};
-            if (right)
-              order::search(sorted + row * n, n, key, found, no_further);
-            else
-              order::search(sorted + row * n, n, key, found, below);
-            std::copy(found, found + count, out + i);
-          }
+          for (; last - i > 1; i += kTogether)
+            together.template operator()<kTogether>(row, i, std::min(kTogether, last - i));
+          if (i < last) together.template operator()<1>(row, i, 1);
           i = last;
         }
       });
@@ -273,11 +275,13 @@ void searchsorted_cpu(Tensor& y, const Tensor& sorted, const Tensor& values, boo
     const auto key = order::key_of<T>;
     if (v.numel() < s.numel() / 64) {  // keys of all that is sorted would take longer than the searches
       const auto same = [](T value) { return value; };
-      return run(table, same, [&](T k, T t) { return key(t) < key(k); }, [&](T k, T t) { return key(t) <= key(k); });
+      return run(
+          table, same, [&](T k, T t) { return key(t) < key(k); }, [&](T k, T t) { return key(t) <= key(k); });
     }
     std::vector<K> keys(static_cast<size_t>(s.numel()));
     std::transform(table, table + s.numel(), keys.begin(), key);
-    run(keys.data(), key, [](K k, K t) { return t < k; }, [](K k, K t) { return t <= k; });
+    run(
+        keys.data(), key, [](K k, K t) { return t < k; }, [](K k, K t) { return t <= k; });
   });
 }
 

@@ -148,9 +148,12 @@ const UnaryOp bessel_j1_op{of_order({
     .doc = "The Bessel function of the first kind and order 1. DLMF 10.2.",
     .example = "assert(bessel_j1(zeros({1})).item() == 0);",
     .kernels = row<Map::bessel_j, 1>,
-    .saves = "x",
-    .backward = [](Backward& b,
-                   const Tensor& x) { b.set(0, b.gy() * (bessel_jn_op(x, 0) - bessel_jn_op(x, 2)) * 0.5); },
+    .saves = "x result",
+    .backward =
+        [](Backward& b, const Tensor& x) {  // DLMF 10.6.2; 1/2 at 0
+          const Tensor none = x == 0, ratio = b.y() / where(none, Scalar(1), x);
+          b.set(0, b.gy() * (bessel_jn_op(x, 0) - where(none, Scalar(0.5), ratio)));
+        },
     .reference = pointwise<([](double x) { return reference_j(1, x); })>,
 })};
 

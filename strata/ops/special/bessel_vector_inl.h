@@ -129,6 +129,78 @@ STRATA_INLINE VD bessel_vector(VD x, double order) {
   }
   return each_hard(y, hard, [&](int i) { return kSecond ? bessel_y(n, x[i]) : bessel_j(n, x[i]); });
 }
+
+// exp(-a) I, or I, of a >= 0 and order 0, 1 or 2: polynomials of one sign up to 8, which lose no digits. Beyond the
+// order 2 comes by the recurrence (DLMF 10.29.1), which loses two there at most.
+template <int kOrder>
+STRATA_INLINE VD bessel_i_wide(VD a, bool scaled) {
+  using Fit = CardFits<double>;
+  const auto near = a <= 8.0;
+  const VD z = near ? a * a : VD{};
+  VD y;
+  if constexpr (kOrder == 0)
+    y = polynomial(z, Fit::i0);
+  else if constexpr (kOrder == 1)
+    y = polynomial(z, Fit::i1) * a;
+  else
+    y = polynomial(z, Fit::i2) * z;
+  if (scaled) y = y * exp(-a);
+  if (!any_lane(a > 8.0)) return a != a ? a : y;
+  const VD v = near ? set1(8.0) : a, t = 16.0 / v - 1.0;
+  VD far;
+  if constexpr (kOrder == 1)
+    far = polynomial(t, Fit::i1_far);
+  else
+    far = polynomial(t, Fit::i0_far);
+  if constexpr (kOrder == 2) far = far - 2.0 / v * polynomial(t, Fit::i1_far);
+  far = far / square_root(v);
+  if (!scaled) {
+    // In two steps: I is in range where exp(a) is no more.
+    const VD half = exp(0.5 * v);
+    far = v > 1500.0 ? set1(kInfinity) : far * half * half;
+  }
+  return near ? y : far;
+}
+STRATA_INLINE VD bessel_i_vector(VD x, double order, bool scaled) {
+  const VD a = absolute(x);
+  const int n = static_cast<int>(order);
+  if (n > 2) return each_hard(x, ~VL{}, [&](int i) { return scaled ? scaled_bessel_i(n, x[i]) : bessel_i(n, x[i]); });
+  if (n == 0) return bessel_i_wide<0>(a, scaled);
+  if (n == 2) return bessel_i_wide<2>(a, scaled);
+  const VD y = bessel_i_wide<1>(a, scaled);
+  return x < 0.0 ? -y : y;
+}
+
+// exp(x) K, or K, of order 0 or 1: DLMF 10.31.1 and 10.31.2 up to 2, fits of sqrt(x) exp(x) K beyond.
+template <int kOrder>
+STRATA_INLINE VD bessel_k_wide(VD x, bool scaled) {
+  using Fit = CardFits<double>;
+  const auto near = x <= 2.0;
+  VD small = VD{}, far = VD{};
+  if (any_lane(near)) {
+    const VD v = near & (x > 0.0) ? x : set1(1.0), z = v * v, log_half = log_of(v * 0.5);
+    if constexpr (kOrder == 0)
+      small = fma(-log_half, polynomial(z, Fit::k0_log), polynomial(z, Fit::k0_near));
+    else
+      small = fma(v * 0.5, fma(log_half, polynomial(z, Fit::k1_log), -polynomial(z, Fit::k1_near)), 1.0 / v);
+    if (scaled) small = small * exp(v);
+  }
+  if (any_lane(~(VL)near)) {
+    const VD v = near ? set1(2.0) : x, t = 4.0 / v - 1.0;
+    if constexpr (kOrder == 0)
+      far = polynomial(t, Fit::k0_far);
+    else
+      far = polynomial(t, Fit::k1_far);
+    far = far / square_root(v);
+    if (!scaled) far = far * exp(-v);
+  }
+  const VD y = near ? small : far;
+  return x > 0.0 ? y : (x == 0.0 ? set1(kInfinity) : set1(kNotANumber));
+}
+STRATA_INLINE VD bessel_k_vector(VD x, double order, bool scaled) {
+  return order == 0 ? bessel_k_wide<0>(x, scaled) : bessel_k_wide<1>(x, scaled);
+}
+
 // sin(x) / x, and of higher orders one by one.
 STRATA_INLINE VD spherical_bessel_vector(VD x, double order) {
   const int n = static_cast<int>(order);

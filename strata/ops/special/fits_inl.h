@@ -23,10 +23,10 @@ struct GammaFits {
                                              0.023809523807580096, -0.033333333333332202, 0.16666666666666666};
 };
 
-/// What a card evaluates instead of sums, to the digits of C (3e-17 for double, 4e-9 for float). In x^2 I_0, I_1 / x
-/// and I_2 / x^2 for |x| <= 8; in 16 / |x| - 1 beyond sqrt(x) e^-x I_n. In x^2 for x <= 2 the two parts of K_0 = near -
-/// log(x / 2) log and of K_1 = 1 / x + x / 2 (log(x / 2) log - near); in 4 / x - 1 beyond sqrt(x) e^x K_n. In x^2 for
-/// |x| < 1 the spherical function j_1 / x.
+/// What a card evaluates instead of sums, and the CPU in vectors of doubles, to the digits of C (3e-17 for double, 4e-9
+/// for float). In x^2 I_0, I_1 / x and I_2 / x^2 for |x| <= 8; in 16 / |x| - 1 beyond sqrt(x) e^-x I_n. In x^2 for
+/// x <= 2 the two parts of K_0 = near - log(x / 2) log and of K_1 = 1 / x + x / 2 (log(x / 2) log - near); in 4 / x - 1
+/// beyond sqrt(x) e^x K_n. In x^2 for |x| < 1 the spherical function j_1 / x.
 template <class C>
 struct CardFits;
 template <>

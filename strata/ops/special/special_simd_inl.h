@@ -66,6 +66,8 @@ static void special_vector_rows(SpecialTable& t) {
   t.row<2>(Map::igamma, [](VD a, VD x, C c) { return incomplete_gamma_vector<true>(a, x, c.a[0] != 0); });
   t.wide<1>(Map::bessel_j, [](VD x, C c) { return bessel_vector<false>(x, c.a[0]); });
   t.wide<1>(Map::bessel_y, [](VD x, C c) { return bessel_vector<true>(x, c.a[0]); });
+  t.wide<1>(Map::bessel_i, [](VD x, C c) { return bessel_i_vector(x, c.a[0], c.b[0] != 0); });
+  t.wide<1>(Map::bessel_k, [](VD x, C c) { return bessel_k_vector(x, c.a[0], c.b[0] != 0); });
   t.wide<1>(Map::spherical_bessel_j, [](VD x, C c) { return spherical_bessel_vector(x, c.a[0]); });
   // Fewer terms.
   t.single<2>(Map::zeta, [](VD s, VD q) { return zeta_vector<false>(s, q); });

@@ -109,6 +109,22 @@ const OfOne kOfOne[] = {
     {"i1e", i1e, 0.5, 0.1564208031848717},
     {"i1e", i1e, -30.0, -0.07191633059864755},
     {"i1e", i1e, 10000.0, 0.003989273195983662},
+    {"i0", i0, 7.999, 427.1644313152026},
+    {"i0", i0, 8.001, 427.96417770840884},
+    {"i0e", i0e, 7.999, 0.14344107205089568},
+    {"i0e", i0e, 8.001, 0.14342249347357044},
+    {"i1", i1, -7.999, -399.49573621362},
+    {"i1", i1, -8.001, -400.25089627518514},
+    {"i1e", i1e, 7.999, 0.13414997242586205},
+    {"i1e", i1e, 8.001, 0.13413501537956068},
+    {"modified_bessel_k0", modified_bessel_k0, 1.999, 0.11403383058923292},
+    {"modified_bessel_k0", modified_bessel_k0, 2.001, 0.11375409873668463},
+    {"modified_bessel_k1", modified_bessel_k1, 1.999, 0.14004984207710966},
+    {"modified_bessel_k1", modified_bessel_k1, 2.001, 0.13968218830176757},
+    {"scaled_modified_bessel_k0", scaled_modified_bessel_k0, 1.999, 0.8417601901891834},
+    {"scaled_modified_bessel_k0", scaled_modified_bessel_k0, 2.001, 0.8413763728735403},
+    {"scaled_modified_bessel_k1", scaled_modified_bessel_k1, 1.999, 1.033801820860028},
+    {"scaled_modified_bessel_k1", scaled_modified_bessel_k1, 2.001, 1.0331521611403638},
     {"bessel_j0", bessel_j0, 0.5, 0.9384698072408129},
     {"bessel_j0", bessel_j0, 2.404825557695773, -6.10876525973673e-17},
     {"bessel_j0", bessel_j0, -10.0, -0.24593576445134835},
@@ -498,6 +514,32 @@ TEST(SpecialGradients, AtEdges) {
   Tensor x = wanting(1.5);
   logit(x, 0.1).backward();
   EXPECT_EQ(x.grad().item(), 0);
+}
+
+// Whole vectors, both sides of where the methods change.
+TEST(SpecialGradients, OfBesselFunctionsOfOrderOne) {
+  struct Slopes {
+    double x, j1, i1, i1e;
+  };
+  const Slopes want[] = {
+      {1e-08, 0.5, 0.5, 0.4999999900000001},
+      {0.3, 0.48323019229461606, 0.5169807460062877, 0.2706111957432464},
+      {1.9, -0.024053584159000847, 1.3655063134986831, -0.012375017324981846},
+      {2.1, -0.10400832240945669, 1.6150927442761318, -0.015969183344970488},
+      {7.9, 0.1666176170030819, 343.34882200563794, -0.007602141557066247},
+      {8.1, 0.11694859392319336, 415.2432846224229, -0.007358099618508835},
+      {-30.0, -0.08240961482715278, 756054563192.679, -0.0011675951363651794},
+  };
+  for (const Slopes& s : want) {
+    const auto slope = [&s](Tensor (*f)(const Tensor&)) {
+      Tensor x = full({11}, s.x, DType::f64).set_requires_grad();
+      f(x).sum().backward();
+      return x.grad().to_vector<double>();
+    };
+    for (const double got : slope(bessel_j1)) EXPECT_NEAR(got, s.j1, 1e-15) << s.x;
+    for (const double got : slope(i1)) EXPECT_NEAR(got / s.i1, 1, 4e-15) << s.x;
+    for (const double got : slope(i1e)) EXPECT_NEAR(got, s.i1e, 1e-15) << s.x;
+  }
 }
 
 TEST(SpecialGradients, OfPolynomialsThreeTimes) {
