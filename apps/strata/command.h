@@ -5,6 +5,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -40,7 +41,8 @@ void add_eval(CLI::App& app, Body& body);
 void add_generate(CLI::App& app, Body& body);
 void add_info(CLI::App& app, Body& body);
 void add_lab(CLI::App& app, Body& body);
-void add_launch(CLI::App& app, Body& body);
+/// `program`: what stands behind --, word for word.
+void add_launch(CLI::App& app, Body& body, std::vector<std::string> program);
 void add_model(CLI::App& app, Body& body);
 void add_ops(CLI::App& app, Body& body);
 void add_plan(CLI::App& app, Body& body);

@@ -432,7 +432,7 @@ void Launch::flush() {
 
 }  // namespace
 
-void add_launch(CLI::App& app, Body& body) {
+void add_launch(CLI::App& app, Body& body, std::vector<std::string> program) {
   CLI::App* launch = app.add_subcommand("launch", "Start a program several times, as the ranks of one job");
   auto options = std::make_shared<LaunchOptions>();
   auto serve = std::make_shared<bool>(false);
@@ -487,8 +487,9 @@ void add_launch(CLI::App& app, Body& body) {
   launch->add_option("program", options->command, "What to start, behind --, and its arguments")
       ->type_name("PROGRAM ARGS");
   launch->positionals_at_end();
-  launch->callback([&body, options, serve, launch] {
+  launch->callback([&body, options, serve, launch, program = std::move(program)] {
     options->again = written_again(*launch);
+    options->command.insert(options->command.end(), program.begin(), program.end());
     body = [options, serve] {
       if (*serve) return serve_host();
       (void)parse_bind(options->bind);

@@ -207,6 +207,16 @@ TEST_F(Launch, NothingOfAGroupIsLeft) {
   EXPECT_EQ(count(r, "[0] begun"), 1u);
 }
 
+TEST_F(Launch, WordsOfTheProgramStayAsTheyAre) {
+  const Result r = strata("launch -n 1 -- printf '<%s>' '[1, 2]' '[]' a,b -n --ranks=3 -- '\"q\"' '' '[ x'");
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_TRUE(has(r, "[0] <[1, 2]><[]><a,b><-n><--ranks=3><--><\"q\"><><[ x>")) << r.output;
+  EXPECT_EQ(script("-n 2", "[ $RANK != 1 ]").status, 1);
+  EXPECT_EQ(script("-n 2", "[ $RANK != 2 ]").status, 0);
+  EXPECT_EQ(strata("launch -n 1 true").status, 0);
+  EXPECT_TRUE(has(strata("launch -n 1 --"), "what shall be started?"));
+}
+
 TEST_F(Launch, ProgramsThatDoNotExist) {
   EXPECT_EQ(strata("launch -n 2 -- /no/such/program").output, "strata: error: '/no/such/program' is not there\n");
   EXPECT_EQ(strata("launch -n 2 -- no_such_program").output,

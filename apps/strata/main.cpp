@@ -7,6 +7,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -117,6 +118,15 @@ int complain(const std::string& text, int status) {
   return status;
 }
 
+// How many words are this command line's own: of strata launch those before --, the others are a program's.
+int own_words(int argc, char** argv) {
+  const std::string_view plugin = "--plugin";
+  int at = 1;
+  while (at < argc && std::string_view(argv[at]).starts_with(plugin)) at += argv[at] == plugin ? 2 : 1;
+  if (at >= argc || argv[at] != std::string_view("launch")) return argc;
+  return static_cast<int>(std::find(argv + at, argv + argc, std::string_view("--")) - argv);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Strata: train and run neural networks.", "strata");
   app.require_subcommand(0, 1);
@@ -130,7 +140,9 @@ int run(int argc, char** argv) {
   app.add_flag("--version", version, "Print the version and stop");
   Body body;
   add_train(app, body);
-  add_launch(app, body);
+  // The parser would take a word in brackets for a list.
+  const int own = own_words(argc, argv);
+  add_launch(app, body, {argv + std::min(own + 1, argc), argv + argc});
   add_data(app, body);
   add_generate(app, body);
   add_chat(app, body);
@@ -150,7 +162,7 @@ int run(int argc, char** argv) {
     for (CLI::App* inner : command->get_subcommands({})) inner->fallthrough();
   }
   try {
-    app.parse(argc, argv);
+    app.parse(own, argv);
   } catch (const CLI::CallForHelp&) {
     std::fputs(wrapped(app.help()).c_str(), stdout);  // of the innermost command that was named
     return kOk;
