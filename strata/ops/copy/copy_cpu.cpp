@@ -47,7 +47,7 @@ void convert_run(char** p, const int64_t* st, int64_t n) {
     *reinterpret_cast<D*>(p[0] + i * st[0]) = convert<D>(*reinterpret_cast<const S*>(p[1] + i * st[1]));
 }
 
-// Dense runs, of which one type is f32 or a float of 16 bits: those go through f32, which is exact.
+// Dense runs to bits, and those of which one type is f32 or a float of 16 bits: these go through f32, which is exact.
 void convert_dense(DType to, char* y, DType from, const char* x, int64_t n) {
   const auto runs = STRATA_VEC_CALL(convert_run_of);
   if (const auto run = runs(to, from)) return run(y, x, n);
@@ -61,7 +61,8 @@ void convert_dense(DType to, char* y, DType from, const char* x, int64_t n) {
 }
 // To 16 bits f64 goes through f32 in convert() too.
 bool has_dense_conversion(DType to, DType from) {
-  return from == DType::f32 || to == DType::f32 || is_reduced_floating(from) || is_reduced_floating(to);
+  return to == DType::boolean || from == DType::f32 || to == DType::f32 || is_reduced_floating(from) ||
+         is_reduced_floating(to);
 }
 
 // Every second element, from behind.

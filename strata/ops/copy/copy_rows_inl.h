@@ -65,22 +65,38 @@ static void to_f32(void* to, const void* from, int64_t n) {
   for (; i < n; ++i) y[i] = static_cast<float>(x[i]);
 }
 
+// Whether each is not 0. Bytes and numbers of other sizes share no memory here, which the compiler cannot know of
+// bytes.
+template <class S>
+static void to_bits(void* to, const void* from, int64_t n) {
+  uint8_t* y = static_cast<uint8_t*>(to);
+  const S* x = static_cast<const S*>(from);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] != 0;
+}
+
 using ConvertRun = void (*)(void* to, const void* from, int64_t n);
 struct ConvertRuns {
-  ConvertRun from_f32[kNumDTypes] = {}, to_f32[kNumDTypes] = {};
+  ConvertRun from_f32[kNumDTypes] = {}, to_f32[kNumDTypes] = {}, to_bits[kNumDTypes] = {};
+  template <class... T>
+  void fill_bits() {
+    ((to_bits[static_cast<size_t>(dtype_of<T>)] = &STRATA_VEC_NS::to_bits<T>), ...);
+  }
   template <class... T>
   void fill() {
     ((from_f32[static_cast<size_t>(dtype_of<T>)] = &STRATA_VEC_NS::from_f32<T>), ...);
     ((to_f32[static_cast<size_t>(dtype_of<T>)] = &STRATA_VEC_NS::to_f32<T>), ...);
   }
 };
-// The conversion between f32 and another type; nullptr for others.
+// The conversion between f32 and another type, or of numbers to bits; nullptr for others.
 static ConvertRun convert_run_of(DType to, DType from) {
   static const ConvertRuns runs = [] {
     ConvertRuns r;
     r.fill<bool, uint8_t, int8_t, int16_t, int32_t, int64_t, Half, BFloat16, double>();
+    r.fill_bits<uint8_t, int8_t, int16_t, int32_t, int64_t, double>();
     return r;
   }();
+  if (to == DType::boolean && runs.to_bits[static_cast<size_t>(from)]) return runs.to_bits[static_cast<size_t>(from)];
   if (from == DType::f32) return runs.from_f32[static_cast<size_t>(to)];
   return to == DType::f32 ? runs.to_f32[static_cast<size_t>(from)] : nullptr;
 }

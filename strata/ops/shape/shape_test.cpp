@@ -1,4 +1,7 @@
+#include <cmath>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -138,6 +141,24 @@ TEST(Shape, RollFlipAndTriangles) {
   EXPECT_EQ(triu(x, 1).to_vector<int64_t>(), Ints({0, 1, 2, 0, 0, 5}));
   EXPECT_EQ(movedim(zeros({2, 3, 4}), {0}, {2}).shape(), Shape({3, 4, 2}));
   EXPECT_EQ(diag(arange(2), 1).to_vector<int64_t>(), Ints({0, 0, 0, 0, 0, 1, 0, 0, 0}));
+}
+
+// What is not 0 is true, of every type, in dense runs of any length and in elements that lie apart.
+TEST(Shape, BitsOfNumbers) {
+  for (const DType t : kAllDTypes)
+    for (const int64_t n : {0, 1, 7, 64, 131}) {
+      Tensor x = remainder(arange(2 * n), 3).to(t);
+      if (is_floating(t)) x = x * -0.25;
+      const std::vector<double> values = x.to_vector<double>();
+      const std::vector<float> all = x.to(DType::boolean).to_vector<float>(),
+                               seconds = x.slice(0, 0, 2 * n, 2).to(DType::boolean).to_vector<float>();
+      for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(all[i], values[i] != 0 ? 1 : 0) << name_of(t) << ' ' << i;
+      for (size_t i = 0; i < seconds.size(); ++i) EXPECT_EQ(seconds[i], all[2 * i]) << name_of(t) << ' ' << i;
+      EXPECT_EQ(count_nonzero(x).item(), std::accumulate(all.begin(), all.end(), 0.0)) << name_of(t);
+    }
+  EXPECT_EQ(full({3}, std::nan(""), DType::f64).to(DType::boolean).to_vector<float>(), std::vector<float>(3, 1));
+  EXPECT_EQ(full({9}, 256, DType::i16).to(DType::boolean).to_vector<float>(), std::vector<float>(9, 1));
+  EXPECT_EQ(full({9}, int64_t{1} << 40, DType::i64).to(DType::boolean).to_vector<float>(), std::vector<float>(9, 1));
 }
 
 TEST(Layout, CopiesKeepTheOrderInMemory) {
