@@ -2,6 +2,7 @@
 // Programs that tests start: each ends by itself, is killed when its time is over, or, where this process is killed before, when it
 // has used as much processor time. And folders that go with the process that made them.
 
+const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
@@ -45,4 +46,14 @@ function temporary() {
   return folder;
 }
 
-module.exports = { startNode, run, runNode, temporary };
+/** What a call's promise gives, of work that goes on beside the event loop: else it would be done within this turn of the loop. */
+async function offTheLoop(promise) {
+  let done = false;
+  const settled = () => { done = true; };
+  promise.then(settled, settled);
+  for (let i = 0; i < 100; ++i) await null;  // what is made already is given within these
+  assert.ok(!done, 'the call held up the event loop');
+  return promise;
+}
+
+module.exports = { startNode, run, runNode, offTheLoop, temporary };

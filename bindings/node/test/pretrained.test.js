@@ -7,7 +7,7 @@ const fs = require('node:fs');
 const path = require('node:path');
 const st = require('../lib/index.js');
 const native = require('../lib/native.js');
-const { temporary } = require('./child.js');
+const { offTheLoop, temporary } = require('./child.js');
 
 const MODELS = process.env.STRATA_MODELS ?? path.join(__dirname, '../../../build/models');
 const skip = (name) => (fs.existsSync(path.join(MODELS, name, 'reference.safetensors')) ? false : `${path.join(MODELS, name)} is not there: scripts/make-models writes it`);
@@ -44,16 +44,7 @@ for (const name of ['llama-plain', 'gpt2-plain', 'qwen3-plain']) {
     near(await st.noGrad(() => model.forward(reference.tokens)), reference.logits);
     const want = numbers(reference.greedy);
     const prompt = numbers(reference.prompt);
-    let turns = 0;
-    let writing = true;
-    const tick = () => {
-      ++turns;
-      if (writing) setImmediate(tick);
-    };
-    setImmediate(tick);
-    const [written] = await model.generate(prompt, { maxNewTokens: want.length });
-    writing = false;
-    assert.ok(turns > 3, `${turns} turns of the event loop`);
+    const [written] = await offTheLoop(model.generate(prompt, { maxNewTokens: want.length }));
     assert.deepEqual(written.tokens, want);
     assert.equal(written.finish, 'length');
     const many = await model.generate([prompt, prompt.slice(0, 3)], { maxNewTokens: 8 });
