@@ -579,6 +579,10 @@ TEST(RemoteHost, StartsAreReadAsTheyWereWritten) {
   }
   std::string endless(100, '1');
   EXPECT_THROW(decode(endless, back), IoError);
+  for (const std::vector<int>& ranks : {std::vector<int>{3, 8, 3}, {9}, {}}) {
+    std::string wrong = encode({"/a", {}, {"prog"}, ranks, 9, "none"});
+    EXPECT_THROW(decode(wrong, back), IoError);
+  }
 }
 
 }  // namespace

@@ -104,8 +104,10 @@ bool decode(std::string& text, HostStart& start) {
   for (size_t rank = 0; start.ranks.size() < count && take_number(rest, kMostRanks, rank);)
     start.ranks.push_back(static_cast<int>(rank));
   if (start.ranks.size() < count) return false;
-  if (start.command.empty() || count == 0 ||
-      std::ranges::any_of(start.ranks, [&](int rank) { return rank >= start.size; }))
+  std::vector<int> ranks = start.ranks;
+  std::ranges::sort(ranks);
+  if (start.command.empty() || ranks.empty() || ranks.back() >= start.size ||
+      std::ranges::adjacent_find(ranks) != ranks.end())
     throw IoError("launch", "what to start makes no sense");
   text.erase(0, text.size() - rest.size());
   return true;
