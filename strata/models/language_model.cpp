@@ -9,6 +9,7 @@
 #include "strata/core/node.h"
 #include "strata/dist/group.h"
 #include "strata/memory/allocator.h"
+#include "strata/models/decoder_step_inl.h"
 #include "strata/nn/convert.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
@@ -209,7 +210,8 @@ Tensor LanguageModel::hidden(const Tensor& tokens, ModelCache& cache, const Tens
   const Tensor x = embed(tokens, positions, false);
   for (const nn::RotaryTables& r : rotary_)
     places.turns.push_back(places.first ? r.rows(0, time, cache.capacity, x) : r.at(positions, cache.capacity, x));
-  const Tensor y = end_blocks(run({x, {}}, places, &cache, 0, blocks.size()));
+  const std::optional<Tensor> at_once = detail::decoder_step(blocks, spec_, x, places, cache);
+  const Tensor y = end_blocks(at_once ? nn::Residual{*at_once, {}} : run({x, {}}, places, &cache, 0, blocks.size()));
   advance(cache, time, counts);
   return y;
 }
