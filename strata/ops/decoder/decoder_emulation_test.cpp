@@ -38,7 +38,8 @@ struct Matrix2 {
 // Layers of random numbers and what a step needs beside them.
 class Model {
  public:
-  Model(const Sizes& s, Numbering kind, uint64_t seed) : sizes(s), kind_(kind), random_(seed) {
+  Model(const Sizes& s, Numbering kind, uint64_t seed, bool zeros = true)
+      : sizes(s), kind_(kind), zeros_(zeros), random_(seed) {
     const int heads = (s.heads + 2 * s.kv_heads) * s.head_size;
     for (int l = 0; l < s.layers; ++l) {
       qkv.push_back(matrix(heads, s.dim));
@@ -133,7 +134,7 @@ class Model {
       for (const float f : scale) {
         const auto* const b = reinterpret_cast<const uint8_t*>(&f);
         m.scales.insert(m.scales.end(), four ? b + 2 : b, b + 4);
-        if (four) m.zeros.push_back(static_cast<uint8_t>(random_() % 16));
+        if (four) m.zeros.push_back(zeros_ ? static_cast<uint8_t>(random_() % 16) : uint8_t{8});
       }
       m.codes.resize(static_cast<size_t>(rows) * columns / (four ? 2 : 1));
       for (uint8_t& c : m.codes) {
@@ -177,6 +178,7 @@ class Model {
     for (size_t i = 0; i < x.size(); ++i) x[i] += y[i];
   }
   Numbering kind_;
+  bool zeros_;
   std::mt19937_64 random_;
 };
 
@@ -197,8 +199,8 @@ void kernel(const Walk w, const Room room) {
 
 template <Numbering kKind, int kHeadSize>
 void check_step(const Sizes& s, const std::vector<int64_t>& places, int blocks, uint64_t seed, int limit = kSharedLimit,
-                bool runs = true) {
-  Model m(s, kKind, seed);
+                bool runs = true, bool zeros = true) {
+  Model m(s, kKind, seed, zeros);
   auto keys = m.k, values = m.v;
   std::vector<std::unique_ptr<Bytes<uint8_t>>> kept;
   Walk w;
@@ -209,7 +211,7 @@ void check_step(const Sizes& s, const std::vector<int64_t>& places, int blocks, 
       kept.push_back(std::make_unique<Bytes<uint8_t>>(b));
       return kept.back()->data();
     };
-    r.codes = keep(from.codes), r.scales = keep(from.scales), r.zeros = keep(from.zeros);
+    r.codes = keep(from.codes), r.scales = keep(from.scales), r.zeros = zeros ? keep(from.zeros) : nullptr;
     return r;
   };
   std::vector<Bytes<uint16_t>> own_k, own_v;
@@ -279,7 +281,11 @@ TEST(DecoderWalk, OfE4m3IsTheSameInDouble) {
   check_step<Numbering::e4m3, 64>({2, 512, 8, 2, 64, 1024, 80}, {0, 79}, 3, 4);
 }
 TEST(DecoderWalk, OfInt4IsTheSameInDouble) {
-  check_step<Numbering::int4, 64>({1, 2048, 32, 1, 64, 2048, 70}, {0, 69}, 2, 5);
+  check_step<Numbering::int4, 64>({1, 2048, 32, 1, 64, 2048, 70}, {69}, 2, 5);
+}
+
+TEST(DecoderWalk, OfInt4WithoutZerosTakesEightAway) {
+  check_step<Numbering::int4, 64>({1, 2048, 32, 1, 64, 2048, 40}, {3}, 2, 9, kSharedLimit, true, false);
 }
 
 }  // namespace

@@ -19,7 +19,6 @@
 
 namespace strata::decoder {
 
-using cuda::lowbit_tiles::Numbers;
 namespace tile = cuda::tile;
 
 /// How the numbers of a matrix lie.
@@ -61,6 +60,14 @@ __device__ __forceinline__ float warp_sum(float v) {
   return cuda::warp_reduce<32>(v, cuda::Sum());
 }
 
+// Two numbers side by side, which this block may have written.
+__device__ __forceinline__ uint32_t pair_at(const uint16_t* p) {
+#ifdef STRATA_TILE_EMULATION
+  return static_cast<uint32_t>(p[0]) | static_cast<uint32_t>(p[1]) << 16;
+#else
+  return __ldcg(reinterpret_cast<const uint32_t*>(p));
+#endif
+}
 // Asks for a run of bytes (a multiple of 16) in the second cache, of what nothing writes before it is read.
 __device__ __forceinline__ void fetch(const void* p, int64_t bytes) {
 #if !defined(STRATA_TILE_EMULATION) && __CUDA_ARCH__ >= 900
@@ -69,10 +76,10 @@ __device__ __forceinline__ void fetch(const void* p, int64_t bytes) {
 #endif
 }
 
-/// What x is in shared memory: numbers of e4m3 are numbers of f16 by one instruction, so x is f16 there, times a power
-/// of two that makes its largest element nearly f16's: exact but for what is 2^-29 of that and less.
+// Codes become numbers of f16 by fewer instructions than of bf16, so beside them x is f16 in shared memory, times a
+// power of two that makes its largest element nearly f16's largest: exact but for what is 2^-29 of that and less.
 template <Numbering kKind>
-using Element = std::conditional_t<kKind == Numbering::e4m3, Half, BFloat16>;
+inline constexpr bool kHalves = kKind != Numbering::bf16;
 
 // Two numbers of e4m3, the low or the high two of a word, as f16.
 __device__ __forceinline__ uint32_t halves_of(uint32_t word, bool high) {
@@ -87,6 +94,46 @@ __device__ __forceinline__ uint32_t halves_of(uint32_t word, bool high) {
 #endif
 }
 
+// What takes the zero off codes of four bits: 1024 + code is a number of f16 with the code in its lowest bits, and a
+// 16th of 1024 + 16 code is 64 + code.
+struct FourBits {
+  uint32_t low, high;  // 1024 + zero; -(64 + zero), twice each
+  __device__ static FourBits of(uint32_t zero) {
+    const auto z = static_cast<float>(zero);
+    return {tile::pack2<Half>(1024.0f + z, 1024.0f + z), tile::pack2<Half>(-64.0f - z, -64.0f - z)};
+  }
+};
+// a c + b of two numbers of f16.
+__device__ __forceinline__ uint32_t multiply_add(uint32_t a, uint32_t c, uint32_t b) {
+#ifdef STRATA_TILE_EMULATION
+  const float2 x = tile::unpack2<Half>(a), y = tile::unpack2<Half>(c), z = tile::unpack2<Half>(b);
+  return tile::pack2<Half>(x.x * y.x + z.x, x.y * y.y + z.y);
+#else
+  uint32_t r;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(c), "r"(b));
+  return r;
+#endif
+}
+// (word & mask) | base
+__device__ __forceinline__ uint32_t codes_on(uint32_t word, uint32_t mask, uint32_t base) {
+#ifdef STRATA_TILE_EMULATION
+  return (word & mask) | base;
+#else
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(word), "r"(mask), "r"(base));
+  return r;
+#endif
+}
+// The numbers of word i of a unit of 32 columns: columns 4 i and 4 i + 2, 4 i + 1 and 4 i + 3, and the same 16 further.
+__device__ __forceinline__ void numbers_of(uint32_t word, const FourBits& zero, uint32_t (&v)[4]) {
+  constexpr uint32_t kBase = 0x64006400u, kSixteenth = 0x2c002c00u;
+  const uint32_t odd = word >> 8;
+  v[0] = cuda::lowbit_tiles::minus<Half>(codes_on(word, 0x000f000fu, kBase), zero.low);
+  v[1] = cuda::lowbit_tiles::minus<Half>(codes_on(odd, 0x000f000fu, kBase), zero.low);
+  v[2] = multiply_add(codes_on(word, 0x00f000f0u, kBase), kSixteenth, zero.high);
+  v[3] = multiply_add(codes_on(odd, 0x00f000f0u, kBase), kSixteenth, zero.high);
+}
+
 // The matrices in the order of the phases.
 enum Place { kQkv, kOut, kGateUp, kDown };
 
@@ -98,6 +145,12 @@ struct Cursor {
 template <Numbering kKind, int kHeadSize>
 struct Step {
   static constexpr int kLaneDims = kHeadSize / 32;
+
+  // Query heads of a key's head come in groups, positions in stretches.
+  struct Item {
+    int kv, group, split;
+    int64_t begin, end;
+  };
 
   const Walk& w;
   const Room& room;
@@ -113,6 +166,7 @@ struct Step {
   int64_t place = 0;              // this token's
   bool runs = true;               // it is written into the cache
   int splits = 1;                 // stretches of positions
+  Item own;                       // this block's first, where there is one
   float stretch = 1, shrink = 1;  // of x
 
   __device__ Step(const Walk& w, const Room& room, uint8_t* memory, int blocks, int block, int thread)
@@ -153,6 +207,8 @@ struct Step {
     runs = w.running == nullptr || *w.running > 0;
     const int64_t most = max(1, min(kMostSplits, blocks / (w.kv_heads * groups())));
     splits = static_cast<int>(min(most, (place + kSplitPlaces) / kSplitPlaces));
+    own = item_of(block);
+    fetch_items(w.layers[0]);
     ahead.unit = first_unit();
     source = rows_of(0, 0);
     skip();
@@ -227,8 +283,7 @@ struct Step {
       const float narrow = w.scale_half ? tile::unpack2<Half>(half).x : __uint_as_float(half << 16);
       c.scale = wide ? __uint_as_float(word) : narrow;
       if constexpr (kKind == Numbering::int4)
-        c.zero = Numbers<WeightCodes::int4, BFloat16>::zero(
-            zeros, slot[2 * (kPieceBytes + kScalesAt) + row * kZerosAt + block]);
+        c.zero = zeros ? slot[2 * (kPieceBytes + kScalesAt) + row * kZerosAt + block] : 8;
     }
     return c;
   }
@@ -249,17 +304,17 @@ struct Step {
       const uint32_t words[2][4] = {{one.x, one.y, one.z, one.w}, {two.x, two.y, two.z, two.w}};
       float d[2][4] = {};
       if constexpr (kKind == Numbering::int4) {
-        using N = Numbers<WeightCodes::int4, BFloat16>;
         const uint4 v[4] = {x[0], x[32], x[64], x[96]};
+        const FourBits zeros[2] = {FourBits::of(c[0].zero), FourBits::of(c[1].zero)};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           uint32_t n[2][4];
-          N::of(words[0][i], c[0].zero, n[0]);
-          N::of(words[1][i], c[1].zero, n[1]);
+          numbers_of(words[0][i], zeros[0], n[0]);
+          numbers_of(words[1][i], zeros[1], n[1]);
           const uint4 low = v[i / 2], high = v[2 + i / 2];
           const uint32_t a[4] = {n[0][0], n[1][0], n[0][1], n[1][1]}, b[4] = {n[0][2], n[1][2], n[0][3], n[1][3]};
-          tile::mma<BFloat16>(d[0], a, i % 2 ? low.z : low.x, i % 2 ? low.w : low.y);
-          tile::mma<BFloat16>(d[1], b, i % 2 ? high.z : high.x, i % 2 ? high.w : high.y);
+          tile::mma<Half>(d[0], a, i % 2 ? low.z : low.x, i % 2 ? low.w : low.y);
+          tile::mma<Half>(d[1], b, i % 2 ? high.z : high.x, i % 2 ? high.w : high.y);
         }
       } else {
         const uint4 v[2] = {x[0], x[32]};
@@ -312,7 +367,7 @@ struct Step {
 #pragma unroll
       for (int i = 0; i < kChains; ++i) sum.x += odd ? sums[i][1] : sums[i][0], sum.y += odd ? sums[i][3] : sums[i][2];
     }
-    if constexpr (kKind == Numbering::e4m3) sum.x *= shrink, sum.y *= shrink;
+    if constexpr (kHalves<kKind>) sum.x *= shrink, sum.y *= shrink;
     return {warp_sum(own ? sum.x : 0.0f), warp_sum(own ? sum.y : 0.0f)};
   }
 
@@ -349,18 +404,21 @@ struct Step {
   }
   // From now on x is stored times `stretch`: a power of two that makes `most` almost as large as f16's numbers are.
   __device__ void stretch_to(float most) {
-    if constexpr (kKind == Numbering::e4m3) {
+    if constexpr (kHalves<kKind>) {
       const int exponent = static_cast<int>(__float_as_uint(largest(most)) >> 23) - 127;
       const int by = max(-100, min(100, 14 - exponent));
       stretch = __uint_as_float(static_cast<uint32_t>(127 + by) << 23);
       shrink = __uint_as_float(static_cast<uint32_t>(127 - by) << 23);
     }
   }
-  // Four of x, rounded to bf16, from column c on.
+  // Four of x, rounded to bf16, from column c on; for codes of four bits in the order of numbers_of().
   __device__ void put(int c, uint32_t low, uint32_t high) {
-    if constexpr (kKind == Numbering::e4m3) {
+    if constexpr (kHalves<kKind>) {
       const float2 a = tile::unpack2<BFloat16>(low), b = tile::unpack2<BFloat16>(high);
-      low = tile::pack2<Half>(a.x * stretch, a.y * stretch), high = tile::pack2<Half>(b.x * stretch, b.y * stretch);
+      const float2 one{a.x * stretch, a.y * stretch}, two{b.x * stretch, b.y * stretch};
+      constexpr bool kTurned = kKind == Numbering::int4;
+      low = tile::pack2<Half>(one.x, kTurned ? two.x : one.y);
+      high = tile::pack2<Half>(kTurned ? one.y : two.x, two.y);
     }
     auto* const to = reinterpret_cast<uint32_t*>(reinterpret_cast<uint16_t*>(memory) + place_of<kKind>(c));
     to[0] = low, to[1] = high;
@@ -444,7 +502,7 @@ struct Step {
     };
 #pragma unroll
     for (int i = 0; i < kMost; ++i) v[i] = read(i);
-    if constexpr (kKind == Numbering::e4m3) {
+    if constexpr (kHalves<kKind>) {
 #pragma unroll
       for (int i = 0; i < kMost; ++i) look(v[i]);
       for (int i = kMost; i * 8 * kThreads < n; ++i) look(read(i));
@@ -467,18 +525,15 @@ struct Step {
     const Layer& p = w.layers[l];
     const Rows matrices[4] = {p.qkv, p.out, p.gate_up, p.down};
     norm(p.norm1, l, l > 0);
-    fetch_items(p);
-    if (thread == 0 && l + 1 < w.count) {
-      fetch(p.norm2, 2 * w.dim);
-      fetch(w.layers[l + 1].norm1, 2 * w.dim);
-    }
     for (int u = first_unit(), n = units(kQkv); u < n; u += unit_step()) {
       const Rows& r = matrices[0];
       const float2 v = product(r.row_bytes, r.zeros != nullptr);
       if (lane < 2) w.qkv[2 * u + lane] = lane == 0 ? v.x : v.y;
     }
+    Held held = {};
+    if (block < items()) hold(p, own, own.begin + warp, held);
     meet();
-    attend(p);
+    attend(p, held);
     meet();
     if (splits > 1) {
       merge();
@@ -491,6 +546,7 @@ struct Step {
       if (lane < 2) add(2 * u + lane, lane == 0 ? v.x : v.y, l);
     }
     norm(p.norm2, 1, true);
+    if (l + 1 < w.count) fetch_items(w.layers[l + 1]);
     for (int u = first_unit(), n = units(kGateUp); u < n; u += unit_step()) {
       const Rows& r = matrices[2];
       const float2 v = product(r.row_bytes, r.zeros != nullptr);
@@ -510,11 +566,6 @@ struct Step {
 
   // ---- attention ----
 
-  // Query heads of a key's head come in groups, positions in stretches.
-  struct Item {
-    int kv, group, split;
-    int64_t begin, end;
-  };
   __device__ int groups() const {
     return (w.heads / w.kv_heads + kSharedHeads - 1) / kSharedHeads;
   }
@@ -526,13 +577,32 @@ struct Step {
     const int64_t keys = place + 1, each = (keys + splits - 1) / splits, begin = split * each;
     return {item % w.kv_heads, item / w.kv_heads % groups(), split, begin, min(keys, begin + each)};
   }
-  // Asks for the keys and values that this block will read.
+  // Asks for the keys and values that this block will read, and for norms.
   __device__ void fetch_items(const Layer& p) const {
+    if (thread == 0) fetch(p.norm1, 2 * w.dim), fetch(p.norm2, 2 * w.dim);
     for (int item = block + thread * blocks; item < items(); item += kThreads * blocks) {
       const Item i = item_of(item);
       const int64_t from = (i.kv * w.head_stride + i.begin * kHeadSize) * 2, bytes = (i.end - i.begin) * kHeadSize * 2;
       fetch(static_cast<const uint8_t*>(p.k) + from, bytes);
       fetch(static_cast<const uint8_t*>(p.v) + from, bytes);
+    }
+  }
+
+  // Keys and values of some positions, a lane's elements in pairs.
+  static constexpr int kAtOnce = 2;
+  struct Held {
+    uint32_t k[kAtOnce][kLaneDims / 2], v[kAtOnce][kLaneDims / 2];
+  };
+  __device__ void hold(const Layer& p, const Item& item, int64_t at, Held& held) const {
+    const int64_t head = item.kv * w.head_stride + lane * kLaneDims;
+#pragma unroll
+    for (int t = 0; t < kAtOnce; ++t) {
+      const int64_t row = head + min(at + t * kWarps, item.end - 1) * kHeadSize;
+#pragma unroll
+      for (int d = 0; d < kLaneDims / 2; ++d) {
+        held.k[t][d] = pair_at(static_cast<const uint16_t*>(p.k) + row + 2 * d);
+        held.v[t][d] = pair_at(static_cast<const uint16_t*>(p.v) + row + 2 * d);
+      }
     }
   }
 
@@ -544,14 +614,16 @@ struct Step {
     return d < kHalf ? a * c - b * s : b * c + a * s;
   }
 
-  __device__ void attend(const Layer& p) {
+  // `held`: of this block's first item, the positions that each warp begins with.
+  __device__ void attend(const Layer& p, Held held) {
     const int shared = w.heads / w.kv_heads;
     float* const q = reinterpret_cast<float*>(memory);  // [kSharedHeads][kHeadSize]
     float* const found = q + kSharedHeads * kHeadSize;  // [kWarps / 2][kSharedHeads][kHeadSize + 4]
     constexpr int kFound = kHeadSize + 4;
     const float scale = 1.4426950408889634f / sqrtf(static_cast<float>(kHeadSize));
     for (int item = block; item < items(); item += blocks) {
-      const auto [kv, group, split, begin, end] = item_of(item);
+      const Item at_work = item == block ? own : item_of(item);
+      const auto [kv, group, split, begin, end] = at_work;
       const int first = kv * shared + group * kSharedHeads, heads = min(kSharedHeads, shared - group * kSharedHeads);
       auto* const k = static_cast<uint16_t*>(p.k) + kv * w.head_stride;
       auto* const v = static_cast<uint16_t*>(p.v) + kv * w.head_stride;
@@ -559,13 +631,16 @@ struct Step {
         q[i] =
             i / kHeadSize < heads ? scale * turned(w.qkv + (first + i / kHeadSize) * kHeadSize, i % kHeadSize) : 0.0f;
       if (begin <= place && place < end && runs) {
-        const float* const own = w.qkv + (w.heads + kv) * kHeadSize;
+        const float* const from = w.qkv + (w.heads + kv) * kHeadSize;
         for (int d = thread; d < kHeadSize; d += kThreads) {
-          k[place * kHeadSize + d] = bits_of(turned(own, d));
-          v[place * kHeadSize + d] = bits_of(word_at(own + w.kv_heads * kHeadSize + d));
+          k[place * kHeadSize + d] = bits_of(turned(from, d));
+          v[place * kHeadSize + d] = bits_of(word_at(from + w.kv_heads * kHeadSize + d));
         }
       }
       __syncthreads();
+      // What was held from before may have this token's place in it, which has been written since.
+      if (item != block || (begin + warp <= place && place <= begin + warp + (kAtOnce - 1) * kWarps))
+        hold(p, at_work, begin + warp, held);
       float mine[kSharedHeads][kLaneDims], sums[kSharedHeads][kLaneDims] = {}, top[kSharedHeads],
                                            weight[kSharedHeads] = {};
 #pragma unroll
@@ -574,19 +649,17 @@ struct Step {
 #pragma unroll
         for (int d = 0; d < kLaneDims; ++d) mine[h][d] = q[h * kHeadSize + lane * kLaneDims + d];
       }
-      constexpr int kAtOnce = 2;
       for (int64_t at = begin + warp; at < end; at += kAtOnce * kWarps) {
         float keys_of[kAtOnce][kLaneDims], values[kAtOnce][kLaneDims];
 #pragma unroll
         for (int t = 0; t < kAtOnce; ++t) {
-          const int64_t row = min(at + t * kWarps, end - 1) * kHeadSize + lane * kLaneDims;
 #pragma unroll
           for (int d = 0; d < kLaneDims; d += 2) {
-            const float2 a = tile::unpack2<BFloat16>(*reinterpret_cast<const uint32_t*>(k + row + d)),
-                         b = tile::unpack2<BFloat16>(*reinterpret_cast<const uint32_t*>(v + row + d));
+            const float2 a = tile::unpack2<BFloat16>(held.k[t][d / 2]), b = tile::unpack2<BFloat16>(held.v[t][d / 2]);
             keys_of[t][d] = a.x, keys_of[t][d + 1] = a.y, values[t][d] = b.x, values[t][d + 1] = b.y;
           }
         }
+        if (at + kAtOnce * kWarps < end) hold(p, at_work, at + kAtOnce * kWarps, held);
 #pragma unroll
         for (int h = 0; h < kSharedHeads; ++h) {
           float score[kAtOnce], high = top[h];
@@ -667,12 +740,22 @@ struct Step {
     for (int i = block * kThreads + thread; i < w.heads * kHeadSize; i += blocks * kThreads) {
       const int h = i / kHeadSize, d = i % kHeadSize;
       const float* const parts = w.parts + static_cast<int64_t>(h) * kMostSplits * kFound;
-      const auto read = [](const float* p) { return word_at(p); };
+      // All are on their way before the first is looked at.
+      float own_top[kMostSplits], own_weight[kMostSplits], own_sum[kMostSplits];
+#pragma unroll
+      for (int s = 0; s < kMostSplits; ++s) {
+        const float* const one = parts + s * kFound;
+        own_top[s] = s < splits ? word_at(one + kHeadSize) : -1e30f;
+        own_weight[s] = s < splits ? word_at(one + kHeadSize + 1) : 0.0f;
+        own_sum[s] = s < splits ? word_at(one + d) : 0.0f;
+      }
       float high = -1e30f, all = 0, total = 0;
-      for (int s = 0; s < splits; ++s) high = fmaxf(high, read(parts + s * kFound + kHeadSize));
-      for (int s = 0; s < splits; ++s) {
-        const float share = exp2_of(read(parts + s * kFound + kHeadSize) - high);
-        all += share * read(parts + s * kFound + d), total += share * read(parts + s * kFound + kHeadSize + 1);
+#pragma unroll
+      for (int s = 0; s < kMostSplits; ++s) high = fmaxf(high, own_top[s]);
+#pragma unroll
+      for (int s = 0; s < kMostSplits; ++s) {
+        const float share = exp2_of(own_top[s] - high);
+        all += share * own_sum[s], total += share * own_weight[s];
       }
       w.attended[i] = bits_of(all / total);
     }
