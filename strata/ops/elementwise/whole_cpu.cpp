@@ -1,6 +1,7 @@
 // The kernels of whole numbers for this processor; scalar_cpu.cpp has those that are not worth vector code.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <utility>

@@ -284,6 +284,7 @@ static void question_rows(WholeTable& t) {
   t.whole_questions(Map::logical_and, [](auto a, auto b, const auto&) { return (a != 0) & (b != 0); });
   t.whole_questions(Map::logical_or, [](auto a, auto b, const auto&) { return (a != 0) | (b != 0); });
   t.whole_questions(Map::logical_xor, [](auto a, auto b, const auto&) { return (a != 0) ^ (b != 0); });
+  t.questions<double>(Map::signbit, [](auto x, auto, const auto&) { return std::bit_cast<int64_t>(x) < 0; });
   t.questions<uint8_t, int8_t, int16_t, int32_t, int64_t>(Map::signbit,
                                                           [](auto x, auto, const auto&) { return x < 0; });
 }
