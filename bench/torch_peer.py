@@ -92,6 +92,9 @@ WRITTEN = {
     "index_put": lambda torch: lambda x, indices, values, accumulate=False: (
         torch.ops.aten.index_put if any(i is None for i in indices) else torch.index_put)(x, indices, values, accumulate),
     "slice": lambda torch: lambda x, dim, start, end, step: x[(slice(None),) * (dim % x.dim()) + (slice(start, end, step),)],
+    # The records copy where nothing is dropped; st.nn.functional.dropout passes its argument through before it comes to one, as
+    # PyTorch's function does.
+    "dropout": lambda torch: lambda x, p: x.clone() if p == 0 else torch.dropout(x, p, True),
     "uniform": lambda torch: lambda shape, low, high, dtype, device: torch.empty(shape, dtype=dtype, device=device).uniform_(low, high),
     "conv_same": lambda torch: lambda x, weight, bias, dilation, groups: getattr(torch.nn.functional, f"conv{weight.dim() - 2}d")(
         x, weight, bias, 1, "same", dilation, groups),

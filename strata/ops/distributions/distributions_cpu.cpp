@@ -47,18 +47,31 @@ void sample_cpu(sampler::Kind kind, RngKey key, Tensor& y, const Tensor& a, cons
     uint32_t bits[kDrawn][kChunk * 4];
     for (int64_t at = begin; at < end; at += kChunk) {
       const int64_t n = std::min(kChunk, end - at);
+      if (kind != sampler::Kind::gamma) {
+        const uint64_t counter = seed.offset + static_cast<uint64_t>(at) * sampler::kBlocks;
+        if (kind == sampler::Kind::poisson)
+          STRATA_VEC_CALL(poissons_of)(p + at, seed.seed, counter, out + at, n);
+        else
+          STRATA_VEC_CALL(binomials_of)(p + at, q + at, seed.seed, counter, out + at, n);
+        for (int64_t i = at; i < at + n; ++i) {
+          if (out[i] >= 0) continue;
+          sampler::Stream<double> s{seed, static_cast<uint64_t>(i) * sampler::kBlocks};
+          out[i] = sampler::drawn(kind, p[i], q[i], s);
+        }
+        continue;
+      }
       for (int k = 0; k < kDrawn; ++k) STRATA_VEC_CALL(draw_apart)
       (seed.seed, seed.offset + static_cast<uint64_t>(at) * sampler::kBlocks + static_cast<uint64_t>(k),
        sampler::kBlocks, n, bits[k]);
       const uint32_t* const first[] = {bits[0], bits[1], bits[2]};
-      if (kind == sampler::Kind::gamma) STRATA_VEC_CALL(gammas_of)(p + at, first, out + at, n);
+      STRATA_VEC_CALL(gammas_of)(p + at, first, out + at, n);
       for (int64_t j = 0; j < n; ++j) {
         const int64_t i = at + j;
-        if (kind == sampler::Kind::gamma && out[i] >= 0) continue;
+        if (out[i] >= 0) continue;
         uint32_t own[kDrawn * 4];
         for (int k = 0; k < kDrawn; ++k) std::copy_n(bits[k] + 4 * j, 4, own + 4 * k);
         DrawnStream s{{seed, static_cast<uint64_t>(i) * sampler::kBlocks}, own, kDrawn};
-        out[i] = sampler::drawn(kind, p[i], q[i], s);
+        out[i] = sampler::gamma(p[i], s);
       }
     }
   });

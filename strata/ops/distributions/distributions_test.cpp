@@ -11,6 +11,7 @@
 
 #include "strata/core/node.h"
 #include "strata/ops/distributions/distributions.h"
+#include "strata/ops/distributions/distributions_kernel.h"
 #include "strata/ops/distributions/samplers_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -140,6 +141,27 @@ TEST(Samplers, PoissonHasItsProbabilities) {
       const double p = std::exp(k * std::log(rate) - rate - std::lgamma(k + 1.0));
       EXPECT_NEAR(share[static_cast<size_t>(k)], p, 6 * std::sqrt(p / kMany) + 1e-5) << k;
     }
+  }
+}
+
+// What the vectors decide is what each element by itself is, whichever elements stand beside it.
+TEST(Samplers, CountsByVectorsAreThoseOfEachElement) {
+  std::vector<double> rates, trials, shares;
+  for (int i = 0; i < 20011; ++i) {
+    rates.push_back(i % 97 == 0 ? 0 : i % 5 == 0 ? 1e-3 * i : std::exp(i * 0.0006));
+    trials.push_back(i % 89 == 0 ? 0 : i % 7 == 0 ? 0.37 * i : i % 41);
+    shares.push_back(i % 101 == 0 ? 1 : i % 103 == 0 ? 0 : (i % 1009) / 1009.0);
+  }
+  const Tensor a = from_span<double>(rates, {20011}), n = from_span<double>(trials, {20011});
+  const Tensor p = from_span<double>(shares, {20011});
+  const RngKey key{77, 5};
+  Tensor y = empty({20011}, DType::f64);
+  for (const auto kind : {sampler::Kind::poisson, sampler::Kind::binomial}) {
+    const bool one = kind == sampler::Kind::poisson;
+    sample_cpu(kind, key, y, one ? a : n, one ? Tensor() : p);
+    const std::vector<double> got = y.to_vector<double>();
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_EQ(got[i], sampler::element(kind, key, i, one ? rates[i] : trials[i], shares[i])) << i;
   }
 }
 

@@ -17,6 +17,35 @@ STRATA_INLINE VLU product_of_halves(VLU a, uint64_t b) {
 }
 #endif
 
+#if STRATA_VEC_LEVEL >= 1
+// philox() of the blocks c. Of each lane of c0 to c3 the low half counts.
+STRATA_INLINE void philox_lanes(uint64_t seed, VLU c, VLU& c0, VLU& c1, VLU& c2, VLU& c3) {
+  c0 = c, c1 = c >> 32, c2 = VLU{}, c3 = VLU{};
+  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const VLU p0 = product_of_halves(c0, 0xD2511F53u), p1 = product_of_halves(c2, 0xCD9E8D57u);
+    c0 = (p1 >> 32) ^ c1 ^ static_cast<uint64_t>(k0);
+    c2 = (p0 >> 32) ^ c3 ^ static_cast<uint64_t>(k1);
+    c1 = p1;
+    c3 = p0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+}
+// uniform_f64(high, low).
+STRATA_INLINE VD uniform_lanes(VLU high, VLU low) {
+  const VLU bits = ((high << 32) | (low & static_cast<uint64_t>(0xFFFFFFFFu))) >> 11;
+  return __builtin_convertvector((VL)bits, VD) * 0x1p-53;
+}
+// sampler::split() of the blocks c.
+STRATA_INLINE void split_lanes(uint64_t seed, VLU c, VD& first, VD& second) {
+  VLU c0, c1, c2, c3;
+  philox_lanes(seed, c, c0, c1, c2, c3);
+  first = uniform_lanes(c0, c1);
+  second = 1.0 - uniform_lanes(c2, c3);
+}
+#endif
+
 // The numbers of the blocks counter, counter + step, ... of a seed: those of block i in out[4 i] on.
 static void draw_apart(uint64_t seed, uint64_t counter, uint64_t step, int64_t blocks, uint32_t* out) {
   int64_t b = 0;
@@ -25,19 +54,8 @@ static void draw_apart(uint64_t seed, uint64_t counter, uint64_t step, int64_t b
   VLU lane;
   for (int i = 0; i < kCount; ++i) lane[i] = static_cast<uint64_t>(i) * step;
   for (; b + kCount <= blocks; b += kCount) {
-    // Of each lane the low half counts; what stands above it is not looked at.
-    const VLU c = lane + (counter + static_cast<uint64_t>(b) * step);
-    VLU c0 = c, c1 = c >> 32, c2 = VLU{}, c3 = VLU{};
-    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-      const VLU p0 = product_of_halves(c0, 0xD2511F53u), p1 = product_of_halves(c2, 0xCD9E8D57u);
-      c0 = (p1 >> 32) ^ c1 ^ static_cast<uint64_t>(k0);
-      c2 = (p0 >> 32) ^ c3 ^ static_cast<uint64_t>(k1);
-      c1 = p1;
-      c3 = p0;
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
-    }
+    VLU c0, c1, c2, c3;
+    philox_lanes(seed, lane + (counter + static_cast<uint64_t>(b) * step), c0, c1, c2, c3);
     for (int i = 0; i < kCount; ++i, out += 4) {
       out[0] = static_cast<uint32_t>(c0[i]);
       out[1] = static_cast<uint32_t>(c1[i]);
@@ -122,6 +140,114 @@ static void gammas_of(const double* a, const uint32_t* const* blocks, double* y,
 #else
   (void)a, (void)blocks;
   std::fill_n(y, n, -1.0);
+#endif
+}
+#if STRATA_VEC_LEVEL >= 1
+// Calls f(chosen elements, their streams' first blocks, how many) for lanes of those of n elements that choose() takes.
+template <class Choose, class F>
+STRATA_INLINE void for_chosen(uint64_t counter, int64_t n, const Choose& choose, const F& f) {
+  constexpr int kCount = kLanes<double>;
+  int64_t at[kCount] = {};
+  int found = 0;
+  const auto run = [&] {
+    for (int j = found; j < kCount; ++j) at[j] = at[0];  // what fills the lanes is done twice
+    VLU block;
+    for (int j = 0; j < kCount; ++j) block[j] = counter + static_cast<uint64_t>(at[j]) * sampler::kBlocks;
+    f(at, block);
+    found = 0;
+  };
+  for (int64_t i = 0; i < n; ++i) {
+    if (!choose(i)) continue;
+    at[found++] = i;
+    if (found == kCount) run();
+  }
+  if (found > 0) run();
+}
+STRATA_INLINE void store_at(const int64_t* at, VD v, double* y) {
+  for (int j = 0; j < kLanes<double>; ++j) y[at[j]] = v[j];
+}
+#endif
+// sampler::poisson() of n elements, whose streams begin at counter and sampler::kBlocks apart; of rates from 10 on the
+// first proposal, where it is taken and not close. Other elements are -1.
+static void poissons_of(const double* rates, uint64_t seed, uint64_t counter, double* y, int64_t n) {
+  std::fill_n(y, n, -1.0);
+#if STRATA_VEC_LEVEL >= 1
+  constexpr int kCount = kLanes<double>;
+  const auto few = [&](int64_t i) { return rates[i] >= 0 && sampler::PoissonProducts<double>::takes(rates[i]); };
+  for_chosen(counter, n, few, [&](const int64_t* at, VLU block) {
+    VD limit, product = set1(1.0), count = VD{};
+    for (int j = 0; j < kCount; ++j) limit[j] = std::exp(-rates[at[j]]);
+    VL going = ~VL{};
+    for (int round = 0; round < sampler::PoissonProducts<double>::kMost && any_lane(going); ++round) {
+      VD first, second;
+      split_lanes(seed, block + static_cast<uint64_t>(round), first, second);
+      product = product * second;
+      going = going & (product > limit);
+      count = going ? count + 1.0 : count;
+    }
+    store_at(at, count, y);
+  });
+  const auto many = [&](int64_t i) { return rates[i] >= 10 && rates[i] < 1e6; };
+  for_chosen(counter, n, many, [&](const int64_t* at, VLU block) {
+    VD rate, first, v;
+    for (int j = 0; j < kCount; ++j) rate[j] = rates[at[j]];
+    split_lanes(seed, block, first, v);
+    const VD b = 0.931 + 2.53 * square_root(rate), a = -0.059 + 0.02483 * b;
+    const VD u = first - 0.5, us = 0.5 - absolute(u), x = (2.0 * a / us + b) * u + rate + 0.43;
+    VD k;
+    for (int j = 0; j < kCount; ++j) k[j] = std::floor(x[j]);
+    const auto sure = (us >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2.0) - 1e-9);
+    // As PoissonRejection::settle(), log(k!) by Stirling's series from 3 on.
+    const auto fits = (k >= 3.0) & (us >= 0.013);
+    const VD safe = fits ? k : set1(3.0), m = safe + 1.0, r = 1.0 / (m * m);
+    const VD side = fits ? us : set1(0.5);
+    const VD left = log_of(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (side * side) + b));
+    const VD log_m = log_of(m), terms = safe * log_of(rate) - rate;
+    const VD factorial = (m - 0.5) * log_m - m + 0.91893853320467274178 +
+                         (1.0 / 12 - (1.0 / 360 - (1.0 / 1260 - r / 1680.0) * r) * r) / m;
+    const VD room = 1e-6 + 1e-12 * (absolute(terms) + absolute(factorial));
+    // Where the floor would change with a rounding of x the element is left, too.
+    const auto plain = absolute(x - k - 0.5) < 0.5 - 1e-9 * (absolute(x) + 1.0);
+    store_at(at, (plain & (sure | (fits & (left + room <= terms - factorial)))) ? k : set1(-1.0), y);
+  });
+#else
+  (void)rates, (void)seed, (void)counter;
+#endif
+}
+// sampler::binomial() likewise, of few expected successes; other elements are -1.
+static void binomials_of(const double* trials, const double* p, uint64_t seed, uint64_t counter, double* y, int64_t n) {
+  std::fill_n(y, n, -1.0);
+#if STRATA_VEC_LEVEL >= 1
+  constexpr int kCount = kLanes<double>;
+  const auto few = [&](int64_t i) {
+    const double q = p[i] > 0.5 ? 1 - p[i] : p[i];
+    return trials[i] >= 1 && trials[i] <= 9007199254740992.0 && p[i] <= 1 && q > 1e-300 &&
+           std::floor(trials[i]) * q < 10;
+  };
+  for_chosen(counter, n, few, [&](const int64_t* at, VLU block) {
+    VD count, rate, sum = VD{}, found = VD{};
+    for (int j = 0; j < kCount; ++j) {
+      const double share = p[at[j]];
+      count[j] = std::floor(trials[at[j]]);
+      rate[j] = std::log1p(-(share > 0.5 ? 1 - share : share));
+    }
+    VL going = ~VL{};
+    for (int round = 0; round < 2 * sampler::kRounds && any_lane(going); ++round) {
+      VD first, second;
+      split_lanes(seed, block + static_cast<uint64_t>(round), first, second);
+      const VD waited = log_of(second) / rate;
+      VD whole = set1(0x1p52) + waited;  // floor() of what is not negative
+      whole = whole - 0x1p52;
+      whole = whole > waited ? whole - 1.0 : whole;
+      whole = waited < 0x1p51 ? whole : waited;
+      sum = sum + whole + 1.0;
+      going = going & (sum <= count);
+      found = going ? found + 1.0 : found;
+    }
+    for (int j = 0; j < kCount; ++j) y[at[j]] = p[at[j]] > 0.5 ? count[j] - found[j] : found[j];
+  });
+#else
+  (void)trials, (void)p, (void)seed, (void)counter;
 #endif
 }
 static void gamma_slopes_of(const double* a, const double* x, double* y, int64_t n) {

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "strata/autograd/autograd.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/view/view.h"
 
 namespace strata {
 namespace {
@@ -21,6 +23,46 @@ Tensor vec(std::vector<T> v) {
   return from_span<T>(std::span<const T>(v), {static_cast<int64_t>(v.size())});
 }
 using Doubles = std::vector<double>;
+
+// By vectors of float where numbers are below 2^22, of double below 2^51, one by one beyond: each beside integers.
+TEST(Numbers, DivisorsAndQuotientsOfEverySizeAreThoseOfIntegers) {
+  std::vector<int64_t> a, b;
+  uint64_t state = 88172645463325252;
+  const auto draw = [&](int bits) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    const auto size = static_cast<int64_t>(state >> (64 - bits));
+    return state & 1 ? size : -size;
+  };
+  for (const int bits : {4, 8, 21, 22, 23, 32, 50, 51, 52, 53, 54, 62})
+    for (int i = 0; i < 300; ++i) {
+      const int64_t common = draw(std::max(1, bits / 3)), x = draw(bits), y = draw(1 + i % bits);
+      a.push_back(i % 3 == 0 ? x / std::max<int64_t>(1, std::abs(common)) * common : x);
+      b.push_back(i % 3 == 0 ? common : y);
+    }
+  const auto n = static_cast<int64_t>(a.size());
+  const Tensor x = from_span<int64_t>(a, {n}), y = from_span<int64_t>(b, {n});
+  const std::vector<int64_t> divisors = gcd(x, y).to_vector<int64_t>(), multiples = lcm(x, y).to_vector<int64_t>();
+  for (size_t i = 0; i < a.size(); ++i) {
+    const int64_t want = std::gcd(a[i], b[i]);
+    ASSERT_EQ(divisors[i], want) << a[i] << " " << b[i];
+    const uint64_t share = want == 0 ? 0 : static_cast<uint64_t>(std::abs(a[i])) / static_cast<uint64_t>(want);
+    ASSERT_EQ(multiples[i], static_cast<int64_t>(share * static_cast<uint64_t>(std::abs(b[i])))) << a[i] << " " << b[i];
+  }
+  for (int64_t& v : b) v = v == 0 ? 7 : v;
+  const Tensor by = from_span<int64_t>(b, {n});
+  for (int64_t begin = 0; begin < n; begin += 300) {  // one size at a time
+    const std::vector<int64_t> got =
+        floor_divide(slice(x, 0, begin, begin + 300), slice(by, 0, begin, begin + 300)).to_vector<int64_t>();
+    for (size_t i = 0; i < got.size(); ++i) {
+      const int64_t p = a[static_cast<size_t>(begin) + i], q = b[static_cast<size_t>(begin) + i];
+      ASSERT_EQ(got[i], p / q - ((p % q != 0) && ((p < 0) != (q < 0)))) << p << " " << q;
+    }
+  }
+  const Tensor bytes = from_span<int64_t>(std::vector<int64_t>{-128, 127, -128, 5}, {4}).to(DType::i8);
+  const Tensor ones = from_span<int64_t>(std::vector<int64_t>{-1, -2, 3, -5}, {4}).to(DType::i8);
+  EXPECT_EQ(floor_divide(bytes, ones).to_vector<int64_t>(), (std::vector<int64_t>{-128, -64, -43, -1}));
+  EXPECT_THROW(floor_divide(bytes, zeros({4}, DType::i8)), ValueError);
+}
 
 TEST(Numbers, SignsOfZerosAndNan) {
   for (const DType t : {DType::f64, DType::f32, DType::f16, DType::bf16}) {

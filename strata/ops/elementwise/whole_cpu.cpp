@@ -1,8 +1,12 @@
 // The kernels of whole numbers for this processor; scalar_cpu.cpp has those that are not worth vector code.
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <utility>
 
+#include "strata/core/error.h"
 #include "strata/ops/elementwise/kernels.h"
 
 #if defined(__GNUC__)

@@ -59,6 +59,110 @@ static void whole_addcmul(void* out, const void* const* in, int64_t n, const Map
   params.step[0] ? with_a.template operator()<true>() : with_a.template operator()<false>();
 }
 
+// |v|, as the smallest number has one too.
+template <class T>
+STRATA_INLINE uint64_t size_of(T v) {
+  return v < 0 ? 0 - static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
+}
+constexpr int64_t kBlock = 64;
+// Divisors of blocks of numbers below 2^22 in float, below 2^51 in double, in which quotients rounded down and what
+// remains are exact: a processor divides many of those in the time of one division of integers.
+template <class F>
+constexpr uint64_t kExact = uint64_t{1} << (sizeof(F) == 4 ? 22 : 51);
+template <class F>
+static void euclid(const uint64_t* a, const uint64_t* b, uint64_t* divisor) {
+  F x[kBlock], y[kBlock];
+  for (int64_t i = 0; i < kBlock; ++i) x[i] = static_cast<F>(a[i]), y[i] = static_cast<F>(b[i]);
+  // One vector's lanes go on together until the last has its divisor; two vectors, as one waits for its quotients.
+  using Vec = V<F>;
+  constexpr int64_t W = kLanes<F>;
+  const Vec round = set1(static_cast<F>(2 * kExact<F>));
+  const auto step = [&](Vec& u, Vec& v) {
+    const Vec quotient = u / v;
+    Vec whole = quotient + round;
+    whole -= round;
+    whole = whole > quotient ? whole - F(1) : whole;
+    const Vec rest = u - whole * v;
+    const auto more = v != F(0);
+    u = more ? v : u;
+    v = more ? rest : Vec{};
+  };
+  for (int64_t i = 0; i < kBlock; i += 2 * W) {
+    Vec u[2] = {load(x + i), load(x + i + W)}, v[2] = {load(y + i), load(y + i + W)};
+    while (reduce_add(v[0] + v[1]) > 0)
+      for (int c = 0; c < 2; ++c) step(u[c], v[c]);
+    for (int c = 0; c < 2; ++c) store(x + i + c * W, u[c]);
+  }
+  for (int64_t i = 0; i < kBlock; ++i) divisor[i] = static_cast<uint64_t>(x[i]);
+}
+template <class T, bool kMultiple>
+static void whole_divisor(void* out, const void* const* in, int64_t n, const MapParams& params) {
+  T* y = static_cast<T*>(out);
+  const T *p = static_cast<const T*>(in[0]), *q = static_cast<const T*>(in[1]);
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t m = std::min(kBlock, n - begin);
+    uint64_t a[kBlock] = {}, b[kBlock] = {}, divisor[kBlock], any = 0;
+    for (int64_t i = 0; i < m; ++i) {
+      a[i] = size_of(p[params.step[0] ? begin + i : 0]), b[i] = size_of(q[params.step[1] ? begin + i : 0]);
+      any |= a[i] | b[i];
+    }
+    if (any < kExact<float>) {
+      euclid<float>(a, b, divisor);
+    } else if (any < kExact<double>) {
+      euclid<double>(a, b, divisor);
+    } else {
+      for (int64_t i = 0; i < m; ++i) {
+        uint64_t x = a[i], rest = b[i];
+        while (rest != 0) x %= rest, std::swap(x, rest);
+        divisor[i] = x;
+      }
+    }
+    const bool narrow = any < uint64_t{1} << 53;
+    for (int64_t i = 0; kMultiple && i < m; ++i) {
+      const uint64_t by = divisor[i] == 0 ? 1 : divisor[i];
+      const auto share =
+          narrow ? static_cast<uint64_t>(static_cast<double>(a[i]) / static_cast<double>(by)) : a[i] / by;
+      divisor[i] = share * b[i];
+    }
+    for (int64_t i = 0; i < m; ++i) y[begin + i] = static_cast<T>(divisor[i]);
+  }
+}
+
+// floor_divide() by doubles, in which quotients of numbers below 2^53 round down to the same; what is larger one by
+// one.
+template <class T>
+static void whole_floor_divide(void* out, const void* const* in, int64_t n, const MapParams& params) {
+  T* y = static_cast<T*>(out);
+  const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
+  const auto go = [&]<bool kA, bool kB>() {
+    bool zero = false;
+    uint64_t any = 0;
+    for (int64_t i = 0; i < n; ++i) zero |= b[kB ? i : 0] == 0;
+    if constexpr (sizeof(T) == 8)
+      for (int64_t i = 0; i < n; ++i) any |= size_of(a[kA ? i : 0]) | size_of(b[kB ? i : 0]);
+    check(!zero, "floor_divide", "integer division by zero");
+    if (any >= uint64_t{1} << 53) {
+      for (int64_t i = 0; i < n; ++i) {
+        const T top = a[kA ? i : 0], by = b[kB ? i : 0];
+        if (std::is_signed_v<T> && by == static_cast<T>(-1))
+          y[i] = static_cast<T>(0 - static_cast<uint64_t>(top));  // the smallest number has no negative: it wraps
+        else
+          y[i] = static_cast<T>(top / by - ((top % by != 0) & ((top < 0) != (by < 0))));
+      }
+      return;
+    }
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+      const double quotient = std::floor(static_cast<double>(a[kA ? i : 0]) / static_cast<double>(b[kB ? i : 0]));
+      y[i] = static_cast<T>(static_cast<std::conditional_t<sizeof(T) < 4, int32_t, int64_t>>(quotient));
+    }
+  };
+  if (params.step[0])
+    params.step[1] ? go.template operator()<true, true>() : go.template operator()<true, false>();
+  else
+    params.step[1] ? go.template operator()<false, true>() : go.template operator()<false, false>();
+}
+
 // where(): the first operand is the condition, the others are chosen from as bits of their size.
 template <class Bits, bool kOneEach, bool kOneEachMore>
 static void where_loop(Bits* y, const uint8_t* c, const Bits* a, const Bits* b, int64_t n) {
@@ -136,6 +240,13 @@ struct WholeTable {
     ((map[static_cast<size_t>(Map::addcmul)][static_cast<size_t>(dtype_of<T>)] = whole_addcmul<T>), ...);
   }
   template <class... T>
+  void divisions() {
+    const auto put = [this](Map m, DType t, DenseMap f) { map[static_cast<size_t>(m)][static_cast<size_t>(t)] = f; };
+    (put(Map::gcd, dtype_of<T>, whole_divisor<T, false>), ...);
+    (put(Map::lcm, dtype_of<T>, whole_divisor<T, true>), ...);
+    (put(Map::floor_divide, dtype_of<T>, whole_floor_divide<T>), ...);
+  }
+  template <class... T>
   void where() {
     using std::conditional_t;
     ((map[static_cast<size_t>(Map::where)][static_cast<size_t>(dtype_of<T>)] = whole_where<
@@ -173,6 +284,7 @@ static void question_rows(WholeTable& t) {
   t.whole_questions(Map::logical_and, [](auto a, auto b, const auto&) { return (a != 0) & (b != 0); });
   t.whole_questions(Map::logical_or, [](auto a, auto b, const auto&) { return (a != 0) | (b != 0); });
   t.whole_questions(Map::logical_xor, [](auto a, auto b, const auto&) { return (a != 0) ^ (b != 0); });
+  t.questions<double>(Map::signbit, [](auto x, auto, const auto&) { return std::bit_cast<int64_t>(x) < 0; });
   t.questions<uint8_t, int8_t, int16_t, int32_t, int64_t>(Map::signbit,
                                                           [](auto x, auto, const auto&) { return x < 0; });
 }
@@ -227,6 +339,7 @@ static void whole_rows(WholeTable& t) {
     }
   });
   t.addcmul<uint8_t, int8_t, int16_t, int32_t, int64_t>();
+  t.divisions<uint8_t, int8_t, int16_t, int32_t, int64_t>();
   t.where<bool, uint8_t, int8_t, int16_t, int32_t, int64_t, double>();
   t.boolean(Map::add, [](auto a, auto b, const auto& c) { return c.a != 0 ? a | b : +a; });
   t.boolean(Map::mul, [](auto a, auto b, const auto&) { return a & b; });

@@ -8,6 +8,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/linalg/linalg.h"
 #include "strata/ops/loss/by_hand_inl.h"
 #include "strata/ops/loss/loss.h"
@@ -151,10 +152,25 @@ Tensor euclidean_by_products(const Tensor& x, const Tensor& y) {
   return where(none, Scalar(0), sqrt(where(none, Scalar(1), squares)));
 }
 
+// How many elements of each pair of rows differ, for as many rows of x at once on a processor as its cache has room for
+// the differences of.
+Tensor unequal_elements(const Tensor& x, const Tensor& y) {
+  constexpr int64_t kAtOnce = int64_t{1} << 17;
+  const auto count = [&](const Tensor& rows) { return norm(rows.unsqueeze(-2) - y.unsqueeze(-3), 0, {-1}); };
+  const int64_t n = x.size(-2);
+  int64_t all = 1;
+  for (const int64_t size : broadcast_shapes(x.unsqueeze(-2).shape(), y.unsqueeze(-3).shape(), "cdist")) all *= size;
+  if (!x.device().is_cpu() || all <= kAtOnce || n < 2) return count(x);
+  const int64_t step = std::max<int64_t>(1, n * kAtOnce / all);
+  TensorList parts;
+  for (int64_t at = 0; at < n; at += step) parts.push_back(count(slice(x, x.dim() - 2, at, std::min(n, at + step))));
+  return cat(parts, -2);
+}
+
 // How many elements of each pair of rows differ. No gradient flows: what has the rows' gradient beside the counts is 0
 // whatever the rows hold, and makes nothing of the size of all differences.
 Tensor counts_of_unequal(const Tensor& x, const Tensor& y) {
-  const Tensor counts = norm(x.detach().unsqueeze(-2) - y.detach().unsqueeze(-3), 0, {-1});
+  const Tensor counts = unequal_elements(x.detach(), y.detach());
   const auto nothing = [](const Tensor& rows) {
     const Tensor sums = sum(rows, {-1}, true);
     return where(zeros_like(sums.detach()) != 0, sums, Scalar(0));
@@ -188,6 +204,9 @@ const Op<Tensor(const Tensor&, const Tensor&, double)> cdist_op{{
           s.add(s.uniform({2, 27, 3}, 1, 2), s.uniform({5, 3}, -2, -1)).named("by products");
           s.add(s.integers({2, 3, 4}, 0, 2, s.dtype()), s.integers({5, 4}, 0, 2, s.dtype()), 0.0)
               .named("counts")
+              .not_differentiable();
+          s.add(s.integers({2, 75, 31}, 0, 2, s.dtype()), s.integers({41, 31}, 0, 2, s.dtype()), 0.0)
+              .named("counts of some rows at once")
               .not_differentiable();
           s.invalid<ShapeError>("wanted", s.tensor({3, 2}), s.tensor({3, 4}));
           s.invalid<ValueError>("negative", s.tensor({3, 2}), s.tensor({3, 2}), -1.0);

@@ -36,8 +36,17 @@ constexpr int64_t kBlockK = 256;
 // Sums that lie in vectors; 64-bit integers, where a target does not multiply them in vectors, are left to the
 // compiler.
 template <class T>
-constexpr bool kInVectors = std::is_floating_point_v<T> || std::is_same_v<T, uint32_t> ||
+constexpr bool kInVectors = std::is_floating_point_v<T> || std::is_same_v<T, uint32_t> || std::is_same_v<T, uint16_t> ||
                             (HWY_TARGET == HWY_AVX3 && std::is_same_v<T, uint64_t>);
+
+// a * b; 16-bit numbers would be multiplied as int, whose range their product may leave.
+template <class T>
+HWY_INLINE T product(T a, T b) {
+  if constexpr (std::is_same_v<T, uint16_t>)
+    return static_cast<T>(uint32_t{a} * b);
+  else
+    return a * b;
+}
 
 template <class T>
 constexpr int64_t tile_cols() {
@@ -215,10 +224,10 @@ void store_row(const Gemm& g, T* HWY_RESTRICT row, int64_t n, int64_t j0, Out* H
       static_cast<T>(static_cast<std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>(g.alpha));
   const T beta = static_cast<T>(static_cast<std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>(g.beta));
   if (alpha != T(1)) {
-    for (int64_t j = 0; j < n; ++j) row[j] *= alpha;
+    for (int64_t j = 0; j < n; ++j) row[j] = product(row[j], alpha);
   }
   if (beta != T(0)) {
-    for (int64_t j = 0; j < n; ++j) row[j] += beta * static_cast<T>(c[j * g.c_col]);
+    for (int64_t j = 0; j < n; ++j) row[j] += product(beta, static_cast<T>(c[j * g.c_col]));
   }
   if (g.bias != nullptr) add_bias(g.bias_dtype, g.bias, j0, n, row);
   if constexpr (std::is_floating_point_v<T>) {
@@ -280,7 +289,7 @@ T dot(const In* a, int64_t a_stride, const In* b, int64_t b_stride, int64_t k) {
     std::fill(ra + n, ra + kRun, T(0));
     std::fill(rb + n, rb + kRun, T(0));
     for (int64_t i = 0; i < kRun; i += 64) {
-      for (int64_t j = 0; j < 64; ++j) sums[j] += ra[i + j] * rb[i + j];
+      for (int64_t j = 0; j < 64; ++j) sums[j] += product(ra[i + j], rb[i + j]);
     }
   }
   T total = 0;
@@ -319,7 +328,7 @@ void outer(const Gemm& g) {
         load_run(b + j0 * g.b_col, g.b_col, n, from);
         for (int64_t i = i0; i < i1; ++i) {
           const T x = static_cast<T>(a[i * g.a_row]);
-          for (int64_t j = 0; j < n; ++j) row[j] = x * from[j];
+          for (int64_t j = 0; j < n; ++j) row[j] = product(x, from[j]);
           store_row<Out, T>(g, row, n, j0, c + i * g.c_row + j0 * g.c_col);
         }
       }
@@ -358,10 +367,10 @@ HWY_INLINE T dot_of_runs(const In* HWY_RESTRICT a, const In* HWY_RESTRICT b, int
   } else {
     T sums[64] = {};
     for (; l + 64 <= k; l += 64)
-      for (int64_t j = 0; j < 64; ++j) sums[j] += static_cast<T>(a[l + j]) * static_cast<T>(b[l + j]);
+      for (int64_t j = 0; j < 64; ++j) sums[j] += product(static_cast<T>(a[l + j]), static_cast<T>(b[l + j]));
     for (const T v : sums) sum += v;
   }
-  for (; l < k; ++l) sum += static_cast<T>(a[l]) * static_cast<T>(b[l]);
+  for (; l < k; ++l) sum += product(static_cast<T>(a[l]), static_cast<T>(b[l]));
   return sum;
 }
 
@@ -410,13 +419,13 @@ void add_columns(const Gemm& g, int64_t begin, int64_t end, T* HWY_RESTRICT sums
         }
       }
       for (; j < n; ++j)
-        to[j] += (x0 * static_cast<T>(c0[j]) + x1 * static_cast<T>(c1[j])) +
-                 (x2 * static_cast<T>(c2[j]) + x3 * static_cast<T>(c3[j]));
+        to[j] += (product(x0, static_cast<T>(c0[j])) + product(x1, static_cast<T>(c1[j]))) +
+                 (product(x2, static_cast<T>(c2[j])) + product(x3, static_cast<T>(c3[j])));
     }
     for (; l < end; ++l) {
       const T factor = static_cast<T>(x[l * g.b_row]);
       const In* const column = first + l * g.a_col;
-      for (int64_t j = 0; j < n; ++j) to[j] += factor * static_cast<T>(column[j]);
+      for (int64_t j = 0; j < n; ++j) to[j] += product(factor, static_cast<T>(column[j]));
     }
   }
 }
@@ -465,7 +474,8 @@ void run(const Gemm& g) {
   const int64_t per_batch = blocks_m * blocks_n;
   const int64_t rows = round_up(std::min(g.m, kBlockM), kRows), cols = round_up(std::min(g.n, kBlockN<T>), kCols);
   const int64_t depth = std::min(g.k, kBlockK);
-  const int64_t need_a = round_up(rows * depth, 16), need_b = round_up(cols * depth, 16), need_acc = rows * cols;
+  constexpr int64_t kLine = 64 / sizeof(T) > 16 ? 64 / sizeof(T) : 16;
+  const int64_t need_a = round_up(rows * depth, kLine), need_b = round_up(cols * depth, kLine), need_acc = rows * cols;
   // About 20 us of work a chunk at least: less is not worth waking a thread for.
   const int64_t task_work =
       std::max<int64_t>(1, std::min(g.m, kBlockM) * std::min(g.n, kBlockN<T>) * std::max<int64_t>(g.k, 8));
@@ -498,12 +508,12 @@ void gemm_blocked(const Gemm& g) {
       return g.out == DType::f32 ? run<BFloat16, float, float>(g) : run<BFloat16, float, BFloat16>(g);
     case DType::f16:
       return g.out == DType::f32 ? run<Half, float, float>(g) : run<Half, float, Half>(g);
-    case DType::u8:
-      return run<uint8_t, uint32_t, uint8_t>(g);
+    case DType::u8:  // what is stored is the sums' low bits
+      return run<uint8_t, uint16_t, uint8_t>(g);
     case DType::i8:
-      return run<int8_t, uint32_t, int8_t>(g);
+      return run<int8_t, uint16_t, int8_t>(g);
     case DType::i16:
-      return run<int16_t, uint32_t, int16_t>(g);
+      return run<int16_t, uint16_t, int16_t>(g);
     case DType::i32:
       return run<int32_t, uint32_t, int32_t>(g);
     case DType::i64:

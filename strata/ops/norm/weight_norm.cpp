@@ -101,13 +101,12 @@ Slopes slopes(const Tensor& up, const Tensor& of_v, const Tensor& of_g, int64_t 
   return {addcmul(gy * scale, v, -(scale * along / (n * n))).to(of_v.dtype()),
           sum_to(along / n, g.shape()).to(of_g.dtype())};
 }
-// Whether the lengths are those of rows that lie one after the other.
+// Whether the lengths are those of rows.
 bool of_rows(const Tensor& v, const Tensor& g, int64_t dim) {
   const int64_t kept = of_all(dim) ? -1 : wrap_dim(dim, v.dim(), "weight_norm");
   for (int64_t d = 0; d < kept; ++d)
     if (v.shape()[d] != 1) return false;
-  return v.is_contiguous() && v.dtype() == g.dtype() && one_each(v, g, dim) &&
-         g.numel() == (kept < 0 ? 1 : v.shape()[kept]);
+  return v.dtype() == g.dtype() && one_each(v, g, dim) && g.numel() == (kept < 0 ? 1 : v.shape()[kept]);
 }
 
 const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_norm_backward_op{{
@@ -124,24 +123,25 @@ const Op<Slopes(const Tensor&, const Tensor&, const Tensor&, int64_t)> weight_no
           check<ShapeError>(one_each(v, g, dim), op, "g is ", g, ", wants one number for each length of ", v);
           return std::array<TensorMeta, 2>{like(v), like(g)};
         },
-    .kernels = on_each_device(
-        [](auto on, Tensor& gv, Tensor& gg, const Tensor& gy, const Tensor& v, const Tensor& g, int64_t dim) {
-          const int64_t rows = g.numel(), n = rows == 0 ? 0 : v.numel() / rows;
-          if (of_rows(v, g, dim) && v.numel() > 0 && (!on.cuda || blocks_have_rows(rows, n))) {
-            const Tensor up = contiguous(gy), wanted = contiguous(g);
-            const auto run = [&](auto kernel) {
-              kernel(v.dtype(), up.raw_data(), v.raw_data(), wanted.raw_data(), rows, n, gv.raw_data(), gg.raw_data());
-            };
-            if constexpr (on.cuda)
-              run(weight_norm_backward_cuda);
-            else
-              run(weight_norm_backward_cpu);
-            return;
-          }
-          const auto [of_v, of_g] = slopes(gy, v, g, dim);
-          copy_elements(gv, of_v);
-          copy_elements(gg, of_g);
-        }),
+    .kernels = on_each_device([](auto on, Tensor& gv, Tensor& gg, const Tensor& gy, const Tensor& v, const Tensor& g,
+                                 int64_t dim) {
+      const int64_t rows = g.numel(), n = rows == 0 ? 0 : v.numel() / rows;
+      if (of_rows(v, g, dim) && gv.is_contiguous() && v.numel() > 0 &&
+          (!on.cuda || (v.is_contiguous() && blocks_have_rows(rows, n)))) {
+        const Tensor up = contiguous(gy), from = contiguous(v), wanted = contiguous(g);
+        const auto run = [&](auto kernel) {
+          kernel(v.dtype(), up.raw_data(), from.raw_data(), wanted.raw_data(), rows, n, gv.raw_data(), gg.raw_data());
+        };
+        if constexpr (on.cuda)
+          run(weight_norm_backward_cuda);
+        else
+          run(weight_norm_backward_cpu);
+        return;
+      }
+      const auto [of_v, of_g] = slopes(gy, v, g, dim);
+      copy_elements(gv, of_v);
+      copy_elements(gg, of_g);
+    }),
     .composed = slopes,
     .samples =
         [](Samples& s) {
@@ -201,10 +201,10 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& v, const Tensor& g, int64_t dim) {
       const int64_t rows = g.numel(), n = rows == 0 ? 0 : v.numel() / rows;
       if (of_rows(v, g, dim) && y.shape() == v.shape() && y.is_contiguous() && v.numel() > 0 &&
-          (!on.cuda || blocks_have_rows(rows, n))) {
-        const Tensor wanted = contiguous(g);
+          (!on.cuda || (v.is_contiguous() && blocks_have_rows(rows, n)))) {
+        const Tensor from = contiguous(v), wanted = contiguous(g);
         const auto run = [&](auto kernel) {
-          kernel(v.dtype(), v.raw_data(), wanted.raw_data(), rows, n, y.raw_data());
+          kernel(v.dtype(), from.raw_data(), wanted.raw_data(), rows, n, y.raw_data());
         };
         if constexpr (on.cuda)
           run(weight_norm_cuda);

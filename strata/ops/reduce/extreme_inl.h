@@ -23,6 +23,34 @@ static void run_extreme_of_ints(const void* run, int64_t n, void* result) {
   *static_cast<I*>(result) = best[0];
 }
 
+// Both in one reading.
+template <class I>
+STRATA_INLINE void run_both_of_ints(const I* p, int64_t n, I& low, I& high) {
+  constexpr int64_t kRow = 256 / sizeof(I);
+  I least[kRow], most[kRow];
+  for (int64_t j = 0; j < kRow; ++j)
+    least[j] = std::numeric_limits<I>::max(), most[j] = std::numeric_limits<I>::lowest();
+  int64_t i = 0;
+  for (; i + kRow <= n; i += kRow)
+    for (int64_t j = 0; j < kRow; ++j) {
+      const I x = p[i + j];
+      least[j] = x < least[j] ? x : least[j];
+      most[j] = x > most[j] ? x : most[j];
+    }
+  for (; i < n; ++i) least[0] = std::min(least[0], p[i]), most[0] = std::max(most[0], p[i]);
+  for (int64_t half = kRow / 2; half > 0; half /= 2)
+    for (int64_t j = 0; j < half; ++j) {
+      least[j] = std::min(least[j], least[j + half]);
+      most[j] = std::max(most[j], most[j + half]);
+    }
+  low = least[0], high = most[0];
+}
+static void both_of_ints(DType t, const void* p, int64_t n, void* low, void* high) {
+  dispatch_ints(t, "aminmax", [&]<class I>() {
+    run_both_of_ints(static_cast<const I*>(p), n, *static_cast<I*>(low), *static_cast<I*>(high));
+  });
+}
+
 typedef void (*RunExtremeOfInts)(const void* run, int64_t n, void* result);
 static RunExtremeOfInts run_extreme_of_type(DType t, bool largest) {
   switch (t) {

@@ -62,6 +62,7 @@ void reduce_cuda(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask
 void variance_cuda(const Tensor& y, const Tensor& mean, const Tensor& x, uint32_t mask, double freedom, bool root);
 /// The smallest and the largest elements, NaN where there is one, in x's dtype.
 void extremes_cuda(const Tensor& low, const Tensor& high, const Tensor& x, uint32_t mask);
+void extremes_cpu(const Tensor& low, const Tensor& high, const Tensor& x, uint32_t mask);
 /// (sum |x|^p)^(1/p) for a finite p that is not 0, in x's dtype, rounded once.
 void norm_cuda(const Tensor& y, const Tensor& x, uint32_t mask, double p);
 void reduce_index_cuda(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask);

@@ -168,6 +168,30 @@ struct IndexOf {
   }
 };
 
+// reduce_layout(); where it would copy though the last dimension is kept, the reduced ones come first: that copy moves
+// runs, not single elements.
+ReduceLayout runs_layout(const Tensor& x, uint32_t mask) {
+  const Shape& s = x.shape();
+  int64_t last = s.size() - 1;
+  while (last > 0 && s[static_cast<int>(last)] == 1) --last;
+  int changes = 0;  // between reduced dimensions and kept ones
+  bool before = true;
+  for (int i = 0; i <= last; ++i) {
+    if (s[i] == 1) continue;
+    const bool reduced = mask >> i & 1;
+    changes += reduced != before, before = reduced;
+  }
+  if (changes < 3 || before || x.numel() == 0) return reduce_layout(x, mask);
+  ReduceLayout l;
+  Dims order;
+  for (int i = 0; i < s.size(); ++i)
+    if (mask >> i & 1) order.push_back(i), l.n *= s[i];
+  for (int i = 0; i < s.size(); ++i)
+    if (!(mask >> i & 1)) order.push_back(i), l.inner *= s[i];
+  l.data = contiguous(permute(x, order));
+  return l;
+}
+
 template <class R, class In, class Out, class Finish>
 void run(const R& r, const Tensor& y, const ReduceLayout& l, const Tensor& shift, Finish finish) {
   Out* out = static_cast<Out*>(y.raw_data());
@@ -423,7 +447,7 @@ void reduce_turned(Reduction what, const Tensor& y, const Tensor& x, const Dims&
 }
 
 void reduce_as_given(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
-  const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : reduce_layout(x, mask);
+  const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : runs_layout(x, mask);
   switch (what) {
     case Reduction::sum_exp:
       return dispatch_floats(x.dtype(), "reduce", [&]<class T>() { sum_exp_rows<T>(y, l, shift); });

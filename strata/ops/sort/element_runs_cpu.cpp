@@ -1,5 +1,6 @@
 // Runs of equal neighbours among single elements.
 
+#include <algorithm>
 #include <bit>
 #include <tuple>
 
@@ -43,25 +44,47 @@ std::tuple<Tensor, Tensor, Tensor> element_runs_cpu(const Tensor& x, bool return
     int64_t *const run = return_inverse ? inverse.data<int64_t>() : nullptr, *const often = return_counts
                                                                                                 ? counts.data<int64_t>()
                                                                                                 : nullptr;
-    // Written for every element and not where a run begins, which would be guessed wrong.
+    // Where runs begin is written for every element and not where one does, which would be guessed wrong; what is asked
+    // of each run is then a loop over those. Where nearly every element begins one, or hardly any, guesses are right.
+    const bool guessed = found > n - n / 16 || found < n / 16;
     const auto fill = [&]<bool kNumbered, bool kCounted>() {
-      int64_t k = 0;
-      [[maybe_unused]] int64_t begin = 0;
-      T current = p[0];
-      first[0] = current;
-      if constexpr (kNumbered) run[0] = 0;
-      if constexpr (kCounted) often[0] = 1;
-      for (int64_t i = 1; i < n; ++i) {
-        const bool same = equal_elements(p[i], p[i - 1]);
-        k += same ? 0 : 1;
-        current = same ? current : p[i];
-        first[k] = current;
-        if constexpr (kNumbered) run[i] = k;
-        if constexpr (kCounted) {
-          begin = same ? begin : i;
-          often[k] = i + 1 - begin;
+      if (guessed) {
+        int64_t k = 0, begin = 0;
+        T before = p[0];
+        first[0] = before;
+        if constexpr (kNumbered) run[0] = 0;
+        for (int64_t i = 1; i < n; ++i) {
+          const T here = p[i];
+          if (!equal_elements(here, before)) {
+            if constexpr (kCounted) often[k] = i - begin;
+            begin = i;
+            first[++k] = here;
+          }
+          before = here;
+          if constexpr (kNumbered) run[i] = k;
         }
+        if constexpr (kCounted) often[k] = n - begin;
+        return;
       }
+      constexpr int64_t kChunk = 2048;
+      int64_t begins[kChunk + 1], runs = 0, last = 0;  // runs that began before, and where the last of them did
+      for (int64_t from = 0; from < n; from += kChunk) {
+        const int64_t end = std::min(n, from + kChunk);
+        int64_t here = 0;
+        for (int64_t i = from; i < end; ++i) {
+          begins[here] = i;
+          here += i == 0 || !equal_elements(p[i], p[i - 1]) ? 1 : 0;
+          if constexpr (kNumbered) run[i] = runs + here - 1;
+        }
+        for (int64_t k = 0; k < here; ++k) {
+          first[runs + k] = p[begins[k]];
+          if constexpr (kCounted)
+            if (runs + k > 0) often[runs + k - 1] = begins[k] - (k > 0 ? begins[k - 1] : last);
+        }
+        if (here > 0) last = begins[here - 1];
+        runs += here;
+      }
+      if constexpr (kCounted) often[runs - 1] = n - last;
     };
     const auto with = [&]<bool kNumbered>() {
       often ? fill.template operator()<kNumbered, true>() : fill.template operator()<kNumbered, false>();

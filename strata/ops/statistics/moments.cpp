@@ -183,6 +183,13 @@ Tensor weights_of(const Tensor& w, const Tensor& rows, std::string_view name) {
   return to(w, rows.dtype());
 }
 
+// Those of each row of a with each of b; of one row, whose product's gradient would be two products of one column,
+// 0-dim.
+Tensor products(const Tensor& a, const Tensor& b) {
+  if (a.shape()[0] == 1) return dot(reshape(a, {a.numel()}), reshape(b, {b.numel()}));
+  return matmul(a, transpose(b, 0, 1));
+}
+
 const Op<Tensor(const Tensor&, double, const Tensor&, const Tensor&)> cov_op{{
     .schema = "cov(Tensor x, float correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
     .doc = "Covariances of the rows of x [variables, observations] (of one row, its variance, 0-dim): weighted sums of "
@@ -211,14 +218,12 @@ const Op<Tensor(const Tensor&, double, const Tensor&, const Tensor&)> cov_op{{
           const Tensor weighted = w.defined() ? rows * w : rows;
           if (!w.defined()) {
             const Tensor centred = rows - sum(rows, {1}, true) / n;
-            const Tensor y = matmul(centred, transpose(centred, 0, 1)) / std::max(0.0, n - correction);
-            return rows.shape()[0] == 1 ? reshape(y, {}) : y;
+            return products(centred, centred) / std::max(0.0, n - correction);
           }
           total = sum(w);
           const Tensor centred = rows - sum(weighted, {1}, true) / total;
           const Tensor lost = a.defined() ? sum(w * a) / total * correction : zeros_like(total) + correction;
-          const Tensor y = matmul(centred * w, transpose(centred, 0, 1)) / clamp_min(total - lost, 0);
-          return rows.shape()[0] == 1 ? reshape(y, {}) : y;
+          return products(centred * w, centred) / clamp_min(total - lost, 0);
         },
     .autocast = Autocast::full,
     .cost =

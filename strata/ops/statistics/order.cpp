@@ -383,7 +383,7 @@ const AlongOp mode_op{{
 uint32_t aminmax_mask(const Tensor& x, std::optional<int64_t> dim) {
   return dim_mask(dim ? Dims{*dim} : Dims(), x.dim(), "aminmax");
 }
-// kExtremes: extremes_cuda.
+// kExtremes: extremes_cpu or extremes_cuda.
 template <auto kExtremes>
 void aminmax_kernel(Tensor& low, Tensor& high, const Tensor& x, std::optional<int64_t> dim, bool) {
   kExtremes(low, high, x, aminmax_mask(x, dim));
@@ -402,7 +402,7 @@ const Op<Pair(const Tensor&, std::optional<int64_t>, bool)> aminmax_op{{
           const TensorMeta m = like(x).with_shape(reduced_shape(x.shape(), mask, keepdim));
           return std::array<TensorMeta, 2>{m, m};
         },
-    .kernels = {.cuda = STRATA_CUDA_KERNEL(aminmax_kernel<extremes_cuda>)},
+    .kernels = {.cpu = aminmax_kernel<extremes_cpu>, .cuda = STRATA_CUDA_KERNEL(aminmax_kernel<extremes_cuda>)},
     .composed =
         [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
           const Dims dims = dim ? Dims{*dim} : Dims();
@@ -420,6 +420,7 @@ const Op<Pair(const Tensor&, std::optional<int64_t>, bool)> aminmax_op{{
           s.add(s.distinct({2, 3, 4}), -1);
           s.add(s.distinct({4, 7}).t(), 0).named("transposed");
           s.add(s.tensor({8200})).named("long").not_differentiable();
+          if (!is_floating(s.dtype())) s.add(s.tensor({70001})).named("stretches");
           s.add(s.tensor({}), 0);
           s.invalid<ShapeError>("no elements", s.tensor({0, 3}), 0);
         },
