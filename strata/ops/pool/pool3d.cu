@@ -314,9 +314,11 @@ void with_volume(const Axes& axes, int64_t planes, bool inputs, int rows, F&& f)
 bool for_warps(const Axes& axes, int64_t planes) {
   if (axes[0].kind == AxisKind::resize || !is_narrow(axes)) return false;
   if (many_inputs(axes[1], axes[2])) return true;
+  const Axis &d = axes[0], &h = axes[1], &w = axes[2];
+  const bool half = h.kind == AxisKind::pool ? h.kernel * w.kernel >= 16 && d.kernel > 1
+                                             : h.in * w.in >= 16 * h.out * w.out && d.in > d.out;
   constexpr int64_t kFew = 1 << 15;
-  return planes * axes[0].out * axes[1].out * axes[2].out < kFew &&
-         window_inputs(axes[1]) * window_inputs(axes[2]) >= 16 && window_inputs(axes[0]) > 1;
+  return half && planes * d.out * h.out * w.out < kFew;
 }
 
 }  // namespace

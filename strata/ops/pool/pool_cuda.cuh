@@ -98,15 +98,14 @@ __device__ __forceinline__ void best_of_warp(C& best, I& best_at) {
   }
 }
 
-// Inputs of a window on average.
-inline int64_t window_inputs(const Axis& a) {
-  return a.kind == AxisKind::pool       ? pool::least<int64_t>(a.kernel, a.in)
-         : a.kind == AxisKind::adaptive ? pool::ceil_div(a.in, a.out)
-                                        : int64_t{2};
-}
-// Windows of many inputs are shared by a warp.
+// Inputs of a window on average; windows of many are shared by a warp.
 inline bool many_inputs(const Axis& h, const Axis& w) {
-  return window_inputs(h) * window_inputs(w) >= 32;
+  const auto each = [](const Axis& a) {
+    return a.kind == AxisKind::pool       ? pool::least<int64_t>(a.kernel, a.in)
+           : a.kind == AxisKind::adaptive ? pool::ceil_div(a.in, a.out)
+                                          : int64_t{2};
+  };
+  return each(h) * each(w) >= 32;
 }
 
 // Whether 32 bits hold every number that the formulas of a plane meet.
