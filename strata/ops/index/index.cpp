@@ -59,10 +59,10 @@ void check_source(const Tensor& x, const Tensor& index, const Tensor& src, std::
 Tensor as_row(const Tensor& t) {
   return t.dim() == 0 ? alias(t, {1}, {1}, t.storage_offset()) : t;
 }
-template <auto Kernel>
+template <auto Kernel, auto... Options>
 void take_rows(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
   Tensor out = as_row(y);
-  Kernel(out, as_row(x), wrap_dim(dim, x.dim(), "gather"), as_row(index));
+  Kernel(out, as_row(x), wrap_dim(dim, x.dim(), "gather"), as_row(index), Options...);
 }
 template <auto Kernel>
 void put_rows(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
@@ -100,7 +100,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&)> gather_op{{
           check_element_index(x, dim, index, "gather");
           return like(x).with_shape(index.shape());
         },
-    .kernels = {.cpu = take_rows<gather_cpu>, .cuda = STRATA_CUDA_KERNEL(take_rows<gather_cuda>)},
+    .kernels = {.cpu = take_rows<gather_cpu, false>, .cuda = STRATA_CUDA_KERNEL(take_rows<gather_cuda, false>)},
     .saves = "index",
     .backward = [](Backward& b, const Tensor& x, int64_t dim,
                    const Tensor& index) { b.set(0, added_to_zeros(b.gy(), x.shape(), dim, index)); },
@@ -244,24 +244,68 @@ Tensor from_front(const Tensor& index, int64_t n) {
   return where(logical_and(index < 0, index >= -n), index + n, index);
 }
 
+const Op<Tensor(const Tensor&, int64_t, const Tensor&)> take_along_op{{
+    .schema = "take_along(Tensor x, int dim, Tensor index) -> Tensor",
+    .shard = "along dim",
+    .internal = true,
+    .doc = "gather where negative indices count from the end: what take_along_dim is, in one pass.",
+    .infer =
+        [](const Tensor& x, int64_t dim, const Tensor& index) {
+          check_element_index(x, dim, index, "take_along_dim");
+          return like(x).with_shape(index.shape());
+        },
+    .kernels = {.cpu = take_rows<gather_cpu, true>, .cuda = STRATA_CUDA_KERNEL(take_rows<gather_cuda, true>)},
+    .saves = "index",
+    .backward =
+        [](Backward& b, const Tensor& x, int64_t dim, const Tensor& index) {
+          const int64_t n = x.dim() == 0 ? 1 : x.shape()[wrap_dim(dim, x.dim(), "take_along_dim")];
+          b.set(0, added_to_zeros(b.gy(), x.shape(), dim, from_front(index, n)));
+        },
+    .dtypes = kAllTypes,
+    .cost = [](const Tensor& x, int64_t, const Tensor& index) { return move_cost(x, index); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({4, 3}), 0, s.integers({5, 3}, -4, 4));
+          s.add(s.tensor({4, 3}), -1, s.integers({4, 2}, -3, 3, DType::i32));
+          s.add(s.tensor({4}), 0, s.integers({7}, -4, 0));
+          s.add(s.tensor({}), 0, s.integers({2}, -1, 1));
+          s.invalid<IndexError>("index -5 is out of range for dimension 0 with size 4", s.tensor({4, 3}), 0,
+                                s.integers({1, 3}, -5, -4));
+          s.invalid<DTypeError>("i64 or i32", s.tensor({4}), 0, s.tensor({2}, DType::f32));
+        },
+    .reference =
+        [](const Tensor& x, int64_t dim, const Tensor& index) {
+          const Array from = row_of(x), at = row_of(index);
+          Array y = at;
+          dim = naive::from_front(dim, x.dim());
+          naive::each(at.shape(), [&](const Dims& p) {
+            const int64_t i = naive::from_front(static_cast<int64_t>(at[p]), from.shape()[dim]);
+            y[p] = from[naive::moved(p, dim, i)];
+          });
+          return in_shape(y, index.shape());
+        },
+}};
+
 const Op<Tensor(const Tensor&, const Tensor&, std::optional<int64_t>)> take_along_dim_op{{
     .schema = "take_along_dim(Tensor x, Tensor index, int? dim=None) -> Tensor",
     .doc = "gather with x and index broadcast against each other in the other dimensions; without dim on the flattened "
            "x. Negative indices count from the end. IndexError.",
     .composed =
         [](const Tensor& x, const Tensor& index, std::optional<int64_t> dim) {
-          if (!dim) return gather(reshape(x, {x.numel()}), 0, from_front(reshape(index, {index.numel()}), x.numel()));
+          const auto flat = [](const Tensor& t) { return t.dim() == 1 ? t : reshape(t, {t.numel()}); };
+          if (!dim) return take_along_op(flat(x), 0, flat(index));
           check<ShapeError>(x.dim() == index.dim(), "take_along_dim", "x is ", x, ", index is ", index,
                             ": both must have the same number of dimensions");
           const int64_t d = wrap_dim(*dim, x.dim(), "take_along_dim");
-          if (x.dim() == 0) return gather(x, d, from_front(index, 1));
+          if (x.dim() == 0) return take_along_op(x, d, index);
           Shape sx = x.shape(), si = index.shape();
           sx[d] = si[d] = 1;
           Shape both = broadcast_shapes(sx, si, "take_along_dim");
           both[d] = x.shape()[d];
-          const Tensor wide = expand(x, both);
+          const auto spread = [&](const Tensor& t) { return t.shape() == both ? t : expand(t, both); };
+          const Tensor wide = spread(x);
           both[d] = index.shape()[d];
-          return gather(wide, d, expand(from_front(index, x.shape()[d]), both));
+          return take_along_op(wide, d, spread(index));
         },
     .dtypes = kAllTypes,
     .samples =

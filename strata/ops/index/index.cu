@@ -241,10 +241,22 @@ Tensor lines_of(const Tensor& x, int64_t dim, const Tensor& index) {
   return alias(x, index.shape(), strides, x.storage_offset());
 }
 
+// An index as gather() has it, of any integer type, where negative ones may count from the end.
+template <class I>
+struct ElementIndex {
+  const I* index;
+  int64_t size;
+  bool from_end;
+  __device__ __forceinline__ int64_t operator[](int64_t at) const {
+    const int64_t k = index[at];
+    return from_end && k < 0 && k >= -size ? k + size : k;
+  }
+};
+
 // Each thread has E elements on their way together.
-template <class B, int E>
-__global__ void __launch_bounds__(kThreads) gather_kernel(Walk<3> w, B* y, const B* x, const int64_t* index,
-                                                          int64_t size, int64_t stride, cuda::RangeCheck in_range) {
+template <class B, int E, class I>
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(Walk<3> w, B* y, const B* x, ElementIndex<I> index, int64_t stride, cuda::RangeCheck in_range) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * E) + threadIdx.x;
   int64_t at[E][3], k[E];
 #pragma unroll
@@ -257,13 +269,59 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(Walk<3> w, B* y, const
   B v[E] = {};
 #pragma unroll
   for (int u = 0; u < E; ++u)
-    if (cuda::is_in_range(k[u], size)) v[u] = x[at[u][1] + k[u] * stride];
+    if (cuda::is_in_range(k[u], index.size)) v[u] = x[at[u][1] + k[u] * stride];
 #pragma unroll
   for (int u = 0; u < E; ++u) {
     if (first + u * kThreads >= w.numel) continue;
     y[at[u][0]] = v[u];
-    in_range(k[u], size);
+    in_range(k[u], index.size);
   }
+}
+
+// The same of x seen as [pre, rows, width] and an index [pre, length, width], all row-major, by columns: of
+// neighbouring blocks that are at work together the lines of x are kColumns elements of each row, which stay in the L2
+// cache where all of x does not.
+constexpr int kColumns = 32, kRowsAtOnce = kThreads / kColumns, kRowsEach = 4;
+template <class B, class I>
+__global__ void __launch_bounds__(kThreads)
+    gather_columns_kernel(B* y, const B* x, ElementIndex<I> index, int64_t length, int64_t width, int64_t row_blocks,
+                          int64_t column_blocks, cuda::RangeCheck in_range) {
+  const int64_t block = blockIdx.x, line = block / row_blocks, pre = line / column_blocks;
+  const int64_t column = (line - pre * column_blocks) * kColumns + threadIdx.x % kColumns;
+  const int64_t row = (block - line * row_blocks) * (kRowsAtOnce * kRowsEach) + threadIdx.x / kColumns;
+  if (column >= width) return;
+  const int64_t first = pre * length * width + column;
+  int64_t k[kRowsEach];
+#pragma unroll
+  for (int u = 0; u < kRowsEach; ++u) {
+    const int64_t r = row + u * kRowsAtOnce;
+    k[u] = r < length ? index[first + r * width] : cuda::kNoRow;
+  }
+  const B* const from = x + pre * index.size * width + column;
+  B v[kRowsEach] = {};
+#pragma unroll
+  for (int u = 0; u < kRowsEach; ++u)
+    if (cuda::is_in_range(k[u], index.size)) v[u] = from[k[u] * width];
+#pragma unroll
+  for (int u = 0; u < kRowsEach; ++u) {
+    const int64_t r = row + u * kRowsAtOnce;
+    if (r >= length) continue;
+    y[first + r * width] = v[u];
+    in_range(k[u], index.size);
+  }
+}
+
+// Whether gather_columns_kernel() is for these: x is past the L2 cache, and a block of its columns is not.
+bool gathers_columns(const Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
+  constexpr int64_t kPlane = int64_t{16} << 20;
+  if (!x.is_contiguous() || !index.is_contiguous() || !y.is_contiguous()) return false;
+  int64_t width = 1;
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    if (d != dim && x.shape()[d] != index.shape()[d]) return false;
+    if (d > dim) width *= x.shape()[d];
+  }
+  const int64_t rows = x.shape()[dim], size = size_of(x.dtype());
+  return width >= 2 * kColumns && rows * width * size > kPlane && rows * kColumns * size <= kPlane;
 }
 
 // target[e] = the place that element e of the index names.
@@ -314,22 +372,39 @@ void scatter(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const
 
 }  // namespace
 
-void gather_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
+void gather_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, bool from_end) {
   if (index.numel() == 0) return;
   dim = wrap_dim(dim, x.dim(), "gather");
-  const Tensor wide = to(index, DType::i64), lines = lines_of(x, dim, index);
   const int64_t size = x.dim() == 0 ? 1 : x.shape()[dim], stride = x.dim() == 0 ? 0 : x.strides()[dim];
-  const auto w = cuda::make_walk<3>(std::array<const Tensor*, 3>{&y, &lines, &wide}, "gather");
-  dispatch_bytes(x.dtype(), [&]<class B>() {
+  const bool columns = x.dim() > 0 && gathers_columns(y, x, dim, index);
+  const Tensor lines = lines_of(x, dim, index);
+  const auto w = cuda::make_walk<3>(std::array<const Tensor*, 3>{&y, &lines, &index}, "gather");
+  const auto run = [&]<class B, class I>() {
+    B* const to = static_cast<B*>(y.raw_data());
+    const B* const from = static_cast<const B*>(x.raw_data());
+    const ElementIndex<I> named{static_cast<const I*>(index.raw_data()), size, from_end};
+    if (columns) {
+      const int64_t length = index.shape()[dim],
+                    row_blocks = (length + kRowsAtOnce * kRowsEach - 1) / (kRowsAtOnce * kRowsEach);
+      const int64_t column_blocks = (stride + kColumns - 1) / kColumns;
+      const int64_t pre = index.numel() / (length * stride);
+      gather_columns_kernel<B, I>
+          <<<static_cast<unsigned>(pre * column_blocks * row_blocks), kThreads, 0, cuda::stream()>>>(
+              to, from, named, length, stride, row_blocks, column_blocks, cuda::range_check());
+      return;
+    }
     cuda::for_parts(w, 1, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
+      const ElementIndex<I> of_part{named.index + at[2], size, from_end};
       const auto launch = [&]<int E>() {
-        gather_kernel<B, E><<<cuda::blocks_for(part.numel, kThreads * E), kThreads, 0, cuda::stream()>>>(
-            part, static_cast<B*>(y.raw_data()) + at[0], static_cast<const B*>(lines.raw_data()) + at[1],
-            static_cast<const int64_t*>(wide.raw_data()) + at[2], size, stride, cuda::range_check());
+        gather_kernel<B, E, I><<<cuda::blocks_for(part.numel, kThreads * E), kThreads, 0, cuda::stream()>>>(
+            part, to + at[0], from + at[1], of_part, stride, cuda::range_check());
       };
       // Of few elements each has a thread: more of these wait for memory at a time.
       part.numel < 1 << 20 ? launch.template operator()<1>() : launch.template operator()<4>();
     });
+  };
+  dispatch_bytes(x.dtype(), [&]<class B>() {
+    index.dtype() == DType::i32 ? run.template operator()<B, int32_t>() : run.template operator()<B, int64_t>();
   });
 }
 void scatter_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {

@@ -2,6 +2,7 @@
 // the dimensions before, of the named elements, and of the dimensions after.
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -305,7 +306,8 @@ struct Lines {
   }
 };
 
-Lines lines(const Tensor& x, int64_t dim, const Tensor& index, std::string_view op) {
+// `from_end`: negative indices count from the end.
+Lines lines(const Tensor& x, int64_t dim, const Tensor& index, std::string_view op, bool from_end = false) {
   Lines r;
   r.index = contiguous(to(index, DType::i64));
   Shape pre, post;
@@ -322,14 +324,23 @@ Lines lines(const Tensor& x, int64_t dim, const Tensor& index, std::string_view 
   r.length = x.dim() == 0 ? 1 : index.shape()[dim];
   r.stride = x.dim() == 0 ? 0 : x.strides()[dim];
   const int64_t* p = r.index.data<int64_t>();
+  std::atomic<bool> some_negative = false;
   parallel_for(0, r.index.numel(), kGrain, [&](int64_t b, int64_t e) {
     // A sign, of an index or of what it leaves to the last one, says that one is outside.
     uint64_t outside = 0;
     for (int64_t i = b; i < e; ++i)
       outside |= static_cast<uint64_t>(p[i]) | (static_cast<uint64_t>(size - 1) - static_cast<uint64_t>(p[i]));
     if (outside >> 63 == 0) return;
+    const int64_t least = from_end ? -size : 0;
     for (int64_t i = b; i < e; ++i)
-      if (p[i] < 0 || p[i] >= size) throw_range(op, p[i], dim, size);
+      if (p[i] < least || p[i] >= size) throw_range(op, p[i], dim, size);
+    some_negative.store(true, std::memory_order_relaxed);
+  });
+  if (!some_negative) return r;
+  if (r.index.same_as(index) || r.index.storage() == index.storage()) r.index = clone(r.index);
+  int64_t* const q = r.index.data<int64_t>();
+  parallel_for(0, r.index.numel(), kGrain, [&](int64_t b, int64_t e) {
+    for (int64_t i = b; i < e; ++i) q[i] += q[i] < 0 ? size : 0;
   });
   return r;
 }
@@ -377,10 +388,10 @@ void write_lines(Tensor& y, const Lines& l, const Tensor& src) {
 
 }  // namespace
 
-void gather_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index) {
+void gather_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, bool from_end) {
   dim = wrap_dim(dim, x.dim(), "gather");
   if (index.numel() == 0) return;
-  const Lines l = lines(x, dim, index, "gather");
+  const Lines l = lines(x, dim, index, from_end ? "take_along_dim" : "gather", from_end);
   const int64_t width = static_cast<int64_t>(l.post.size());
   dispatch_bytes(x.dtype(), [&]<class T>() {
     const T* from = static_cast<const T*>(x.raw_data());

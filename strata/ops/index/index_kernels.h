@@ -17,7 +17,8 @@ void index_put_cpu(Tensor& y, const Tensor& x, const TensorList& indices, const 
 void index_select_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index);
 void index_add_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha);
 
-void gather_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index);
+/// `from_end`: negative indices count from the end of the dimension.
+void gather_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, bool from_end);
 void scatter_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 void scatter_add_cpu(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 
@@ -40,7 +41,7 @@ void index_cuda(Tensor& y, const Tensor& x, const TensorList& indices);
 void index_put_cuda(Tensor& y, const Tensor& x, const TensorList& indices, const Tensor& value, bool accumulate);
 void index_select_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index);
 void index_add_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha);
-void gather_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index);
+void gather_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, bool from_end);
 void scatter_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 /// The elements of the flattened x that index names; negative places count from the end.
 void take_cuda(Tensor& y, const Tensor& x, const Tensor& index);

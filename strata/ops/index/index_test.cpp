@@ -81,6 +81,12 @@ TEST(Index, AlongADimensionFromTheEnd) {
   const Tensor x = arange(6).view({2, 3});
   EXPECT_EQ(take_along_dim(x, ints({-1, 0}).view({2, 1}), 1).to_vector<int64_t>(), (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(take_along_dim(x, ints({-1, -6})).to_vector<int64_t>(), (std::vector<int64_t>{5, 0}));
+  // The index stays as it is, and takes its part in the gradient.
+  const Tensor last = ints({-1, 0}).view({2, 1});
+  const Tensor y = arange(6).view({2, 3}).to(DType::f32).set_requires_grad();
+  backward({sum(take_along_dim(y, last, 1))});
+  EXPECT_EQ(last.to_vector<int64_t>(), (std::vector<int64_t>{-1, 0}));
+  EXPECT_EQ(y.grad().to_vector<float>(), (std::vector<float>{0, 0, 1, 1, 0, 0}));
   EXPECT_EQ(take_along_dim(full({}, 7), full({}, -1), 0).item<int64_t>(), 7);
   const auto message = [&](std::vector<int64_t> index, std::optional<int64_t> dim) {
     try {
@@ -90,8 +96,8 @@ TEST(Index, AlongADimensionFromTheEnd) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(message({-4, 0}, 1), "gather: index -4 is out of range for dimension 1 with size 3");
-  EXPECT_EQ(message({6}, {}), "gather: index 6 is out of range for dimension 0 with size 6");
+  EXPECT_EQ(message({-4, 0}, 1), "take_along_dim: index -4 is out of range for dimension 1 with size 3");
+  EXPECT_EQ(message({6}, {}), "take_along_dim: index 6 is out of range for dimension 0 with size 6");
 }
 
 TEST(Index, WithoutElementsTheOtherSizesCostNothing) {

@@ -40,15 +40,14 @@ Tensor classes_of(const Tensor& target, std::string_view op) {
 Tensor weighted_rows(const Tensor& logs, const Tensor& target, const Tensor& weight, int64_t ignore_index,
                      double smoothing, const std::string& reduction, std::string_view op) {
   const Reduction how = parse_reduction(reduction, op);
-  const Tensor counts = target != ignore_index;
-  const Tensor w = weight.to(logs.dtype()), share = index_select(w, 0, where(counts, target, Scalar(0)).to(DType::i64));
-  const Tensor used = where(counts, share, Scalar(0));
-  const Tensor at = where(counts, target, Scalar(0)).to(DType::i64).unsqueeze(1);
-  Tensor loss = where(counts, -gather(logs, 1, at).squeeze(1) * used, Scalar(0));
-  const Tensor even = where(counts, -sum(logs * w, {1}), Scalar(0));
-  loss = loss * (1 - smoothing) + even * (smoothing / static_cast<double>(logs.size(1)));
+  const Tensor counts = target != ignore_index, w = weight.to(logs.dtype());
+  const Tensor at_target = detail::nll_rows(logs, target, w, ignore_index, "none");
+  const Tensor even = where(counts, sum(logs * w, {1}), Scalar(0));
+  const Tensor loss = add(at_target * (1 - smoothing), even, -smoothing / static_cast<double>(logs.size(1)));
   if (how == Reduction::none) return loss;
-  return how == Reduction::mean ? sum(loss) / sum(used) : sum(loss);
+  if (how == Reduction::sum) return sum(loss);
+  const Tensor share = index_select(w, 0, where(counts, target, Scalar(0)).to(DType::i64));
+  return sum(loss) / sum(where(counts, share, Scalar(0)));
 }
 
 // -sum over the classes of wanted * log_softmax(x), weighted.

@@ -67,6 +67,29 @@ TEST_F(PlacesCuda, ReadsOneByOne) {
   expect_same(gather(on(table.t()), 1, on(names.t())), gather(table.t(), 1, names.t()));
 }
 
+// Past the L2 cache, by blocks of columns, whole and not, with lines before them and indices of either type.
+TEST_F(PlacesCuda, ReadsByColumns) {
+  const Tensor x = randn({2, 4001, 1101}), index = randint(0, 4001, {2, 61, 1101});
+  for (const DType t : {DType::f32, DType::f64, DType::bf16}) {
+    const Tensor from = x.to(t);
+    expect_same(gather(on(from), 1, on(index)), gather(from, 1, index));
+    expect_same(gather(on(from), 1, on(index.to(DType::i32))), gather(from, 1, index));
+    expect_same(take_along_dim(on(from), on(index - 4001), 1), gather(from, 1, index));
+  }
+}
+
+TEST_F(PlacesCuda, AlongADimensionFromTheEnd) {
+  const Tensor x = randn({300, 37}), index = randint(-300, 300, {41, 37});
+  for (const DType t : {DType::i32, DType::i64}) {
+    expect_same(take_along_dim(on(x), on(index.to(t)), 0), take_along_dim(x, index, 0));
+    expect_same(take_along_dim(on(x), on(index.slice(0, 0, 1).to(t)), 0), take_along_dim(x, index.slice(0, 0, 1), 0));
+    expect_same(take_along_dim(on(x.slice(0, 0, 1)), on((index.clamp(-37, 36)).to(t)), 1),
+                take_along_dim(x.slice(0, 0, 1), index.clamp(-37, 36), 1));
+    expect_same(take_along_dim(on(x.t()), on(index.view({-1}).to(t))), take_along_dim(x.t(), index.view({-1})));
+  }
+  EXPECT_THROW(take_along_dim(on(x), on(full({1, 37}, -301)), 0).to(Device::cpu()), IndexError);
+}
+
 TEST_F(PlacesCuda, ManyOfOnePlace) {
   const Tensor x = zeros({3, 8}), index = zeros({20000, 8}, DType::i64), src = randn({20000, 8});
   expect_near(scatter_add(on(x), 0, on(index), on(src)), scatter_add(x, 0, index, src));

@@ -309,15 +309,22 @@ void with_volume(const Axes& axes, int64_t planes, bool inputs, int rows, F&& f)
                     rows));
 }
 
-// Whether a warp shares a window.
-bool for_warps(const Axes& axes) {
-  return axes[0].kind != AxisKind::resize && is_narrow(axes) && many_inputs(axes[1], axes[2]);
+// Whether a warp shares a window: where a slice of it has an input for each lane, or half the lanes, and windows are
+// too few to keep the card at work with a thread for four.
+bool for_warps(const Axes& axes, int64_t planes) {
+  if (axes[0].kind == AxisKind::resize || !is_narrow(axes)) return false;
+  if (many_inputs(axes[1], axes[2])) return true;
+  const Axis &d = axes[0], &h = axes[1], &w = axes[2];
+  const bool half = h.kind == AxisKind::pool ? h.kernel * w.kernel >= 16 && d.kernel > 1
+                                             : h.in * w.in >= 16 * h.out * w.out && d.in > d.out;
+  constexpr int64_t kFew = 1 << 15;
+  return half && planes * d.out * h.out * w.out < kFew;
 }
 
 }  // namespace
 
 void pool::resample3_cuda(const Axes& axes, int64_t planes, DType t, const void* x, void* y) {
-  with_volume(axes, planes, false, for_warps(axes) ? 1 : kStrip, [&]<class I>(const Volume<I>& v) {
+  with_volume(axes, planes, false, for_warps(axes, planes) ? 1 : kStrip, [&]<class I>(const Volume<I>& v) {
     if (v.grid.total == 0) return;
     dispatch_floats(t, "resample", [&]<class T>() {
       const auto run = [&]<AxisKind K, int Lanes>() {
@@ -326,7 +333,7 @@ void pool::resample3_cuda(const Axes& axes, int64_t planes, DType t, const void*
       };
       dispatch_kind(axes[0].kind, [&]<AxisKind K>() {
         if constexpr (K != AxisKind::resize && sizeof(I) == 4) {
-          if (for_warps(axes)) return run.template operator()<K, kWarp>();
+          if (for_warps(axes, planes)) return run.template operator()<K, kWarp>();
         }
         run.template operator()<K, 1>();
       });
@@ -354,7 +361,7 @@ void pool::resample3_transposed_cuda(const Axes& axes, int64_t planes, DType t, 
 }
 
 void pool::window_max3_cuda(const Axes& axes, int64_t planes, DType t, const void* x, void* y, int64_t* positions) {
-  with_volume(axes, planes, false, for_warps(axes) ? 1 : kStrip, [&]<class I>(const Volume<I>& v) {
+  with_volume(axes, planes, false, for_warps(axes, planes) ? 1 : kStrip, [&]<class I>(const Volume<I>& v) {
     if (v.grid.total == 0) return;
     dispatch_floats(t, "max_pool", [&]<class T>() {
       const auto run = [&]<AxisKind K, int Lanes>() {
@@ -363,7 +370,7 @@ void pool::window_max3_cuda(const Axes& axes, int64_t planes, DType t, const voi
       };
       const auto by_size = [&]<AxisKind K>() {
         if constexpr (sizeof(I) == 4) {
-          if (for_warps(axes)) return run.template operator()<K, kWarp>();
+          if (for_warps(axes, planes)) return run.template operator()<K, kWarp>();
         }
         run.template operator()<K, 1>();
       };

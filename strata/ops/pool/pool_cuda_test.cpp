@@ -132,6 +132,16 @@ const Case kCases[] = {
      [](const Tensor& x) {
        return adaptive_max_pool3d(x, {5, 3, 8});
      }},
+    {"adaptive max of few large windows",
+     {2, 3, 18, 16, 17},
+     [](const Tensor& x) {
+       return adaptive_max_pool3d(x, {3, 4, 3});
+     }},
+    {"adaptive mean of few large windows",
+     {2, 3, 18, 16, 17},
+     [](const Tensor& x) {
+       return adaptive_avg_pool3d(x, {3, 4, 3});
+     }},
     {"trilinear, larger",
      {2, 3, 7, 9, 8},
      [](const Tensor& x) {

@@ -120,6 +120,7 @@ extern const ReduceOp prod_op;
 // Each factor's gradient is that of the product times all other factors. Zeros are counted apart, so that nothing is
 // divided by them; where gradients of gradients are wanted they stay factors.
 void prod_backward(Backward& b, const Tensor& x, const Dims& dims, bool keepdim) {
+  if (b.gy().numel() == x.numel()) return b.set(0, reshape(b.gy(), x.shape()));  // no other factors
   const auto over = [&](const Tensor& t) { return sum(t, dims, true); };
   const Tensor g = keepdim ? b.gy() : reshape(b.gy(), reduced_shape(x.shape(), dim_mask(dims, x.dim(), "prod"), true));
   const Tensor zero = x == 0, safe = where(zero, Scalar(1), x), zeros = over(zero);

@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "strata/ops/elementwise/bessel_fits_inl.h"
 #include "strata/ops/special/fits_inl.h"
 #include "strata/ops/special/polynomials_inl.h"
 #include "strata/ops/special/special_inl.h"
@@ -266,11 +267,60 @@ STRATA_CARD C card_entr(C x) {
 template <class C>
 STRATA_CARD C card_logit(C x, C eps) {
   const C v = eps < 0 ? x : x < eps ? eps : x > 1 - eps ? 1 - eps : x;
+  if constexpr (sizeof(C) == 4) {
+    // Twice the area tangent of w by its series near 1/2, where the logarithm of the odds would lose digits.
+    const C w = 2 * v - 1, z = w * w;
+    const C near = std::fma(
+        w * z * 2,
+        std::fma(std::fma(std::fma(std::fma(std::fma(z, C(1.0 / 13), C(1.0 / 11)), z, C(1.0 / 9)), z, C(1.0 / 7)), z,
+                          C(1.0 / 5)),
+                 z, C(1.0 / 3)),
+        w * 2);
+    return z < C(0.0625) ? near : std::log(v / (1 - v));
+  }
   if (v < C(0.25) || v > C(0.75)) return std::log(v) - std::log1p(-v);
   return std::log1p((2 * v - 1) / (1 - v));
 }
 
 // ---- Bessel functions
+
+// J, or Y, of order 0 or 1, of 0 < a <= 1e6, in double for results of f32: a polynomial on each side of 8
+// (elementwise/bessel_fits_inl.h). Quotients and roots begin in f32, and one step of Newton's gives them the digits.
+template <int kOrder, bool kSecond>
+STRATA_CARD double bessel_in_double(double a) {
+  using Fit = BesselFit<kOrder>;
+  constexpr double two_by_pi = 2 / kPi;
+  if (a < 8) {
+    const double t = std::fma(a * a, 1.0 / 32, -1.0), j = by_table<Fit::j>(t);
+    if constexpr (!kSecond) return kOrder == 1 ? j * a : j;
+    const double y = std::fma(j * two_by_pi, std::log(a / 2), by_table<Fit::y>(t));
+    return kOrder == 1 ? y * a - two_by_pi / a : y;
+  }
+  const double start = 8.f / static_cast<float>(a), w = start * std::fma(a * -0.125, start, 2.0);
+  const double v = std::fma(w * w, 2.0, -1.0), p = by_table<Fit::p>(v), q = by_table<Fit::q>(v) * w;
+  const double n = std::rint(a * two_by_pi),
+               r = std::fma(n, -6.123233995736766e-17, std::fma(n, -1.5707963267948966, a));
+  const double z = r * r, sine = std::fma(r * z, by_table<TurnFit::sine>(z), r), cosine = by_table<TurnFit::cosine>(z);
+  const int quarter = static_cast<int>(n) & 3;
+  const double first = quarter % 2 == 0 ? sine : cosine, second = quarter % 2 == 0 ? cosine : sine;
+  const double sin_a = quarter >= 2 ? -first : first, cos_a = quarter == 1 || quarter == 2 ? -second : second;
+  // The angle less a quarter of a half turn, or three; both divided by sqrt(1/2).
+  const double c = kOrder == 0 ? cos_a + sin_a : sin_a - cos_a, s = kOrder == 0 ? sin_a - cos_a : -(sin_a + cos_a);
+  const double square = a * kPi, root = inverse_root(static_cast<float>(square));
+  const double size = root * std::fma(square * -0.5, root * root, 1.5);
+  return size * (kSecond ? p * s + q * c : p * c - q * s);
+}
+template <bool kSecond, class C>
+STRATA_CARD C card_bessel(int n, C x) {
+  if constexpr (sizeof(C) == 4) {
+    const double a = std::abs(x);
+    if (n < 2 && a <= 1e6 && (!kSecond || x > 0)) {
+      const double y = n == 0 ? bessel_in_double<0, kSecond>(a) : bessel_in_double<1, kSecond>(a);
+      return static_cast<C>(!kSecond && n == 1 && x < 0 ? -y : y);
+    }
+  }
+  return static_cast<C>(kSecond ? bessel_y(n, x) : bessel_j(n, x));
+}
 
 // I_n, or that times exp(-|x|).
 template <class C>

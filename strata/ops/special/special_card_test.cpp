@@ -145,6 +145,32 @@ TEST(SpecialOnCards, ModifiedBessel) {
   }
 }
 
+TEST(SpecialOnCards, Bessel) {
+  for (const int n : {0, 1, 3}) {
+    const auto first = [&](auto x) { return card_bessel<false>(n, x); };
+    const auto first_want = [&](double x) { return bessel_j(n, x); };
+    // Of large arguments what is between zeros, which shrinks with the root.
+    for (const auto& at : {points(-8.1, 8.1), points(1e-3, 100), points(7.9, 8.1)})
+      EXPECT_LE(worst<float>(at, first, first_want, 0.05), 2) << n;
+    EXPECT_LE(worst<float>(points(100, 2e6), first, first_want, 5e-4), 2) << n;
+    EXPECT_EQ(first(static_cast<float>(kInf)), 0);
+    EXPECT_EQ(first(0.f), n == 0 ? 1 : 0);
+    EXPECT_EQ(first(2.5), bessel_j(n, 2.5));
+    EXPECT_TRUE(std::isnan(first(std::numeric_limits<float>::quiet_NaN())));
+    if (n > 1) continue;
+    const auto second = [&](auto x) { return card_bessel<true>(n, x); };
+    const auto second_want = [&](double x) { return bessel_y(n, x); };
+    for (const auto& at : {points(1e-30, 1e-3), points(1e-3, 100), points(0.8, 0.99), points(7.9, 8.1)})
+      EXPECT_LE(worst<float>(at, second, second_want, 0.05), 2) << n;
+    EXPECT_LE(worst<float>(points(100, 2e6), second, second_want, 5e-4), 2) << n;
+    EXPECT_EQ(second(0.f), -static_cast<float>(kInf));
+    EXPECT_EQ(second(static_cast<float>(kInf)), 0);
+    EXPECT_EQ(second(2.5), bessel_y(n, 2.5));
+    EXPECT_TRUE(std::isnan(second(-1.f)));
+    EXPECT_TRUE(std::isnan(second(std::numeric_limits<float>::quiet_NaN())));
+  }
+}
+
 TEST(SpecialOnCards, SphericalBesselAndAiry) {
   for (const int n : {0, 1, 3})
     expect_close(

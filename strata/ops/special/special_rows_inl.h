@@ -49,9 +49,11 @@ void special_rows(Rows& r) {
   STRATA_SPECIAL_ROW(log_ndtr, log_ndtr_of, card_log_ndtr);
   STRATA_SPECIAL_ROW(entr, entr_of, card_entr);
   STRATA_SPECIAL_ROW(sinc, sinc_of, card_sinc);
-  STRATA_SPECIAL_ORDER(bessel_j, bessel_j);
-  STRATA_SPECIAL_ORDER(bessel_y, bessel_y);
 #ifdef __CUDACC__
+  r.floats<1>(Map::bessel_j,
+              [] __device__(auto x, const auto& c) { return card_bessel<false>(static_cast<int>(c.a), x); });
+  r.floats<1>(Map::bessel_y,
+              [] __device__(auto x, const auto& c) { return card_bessel<true>(static_cast<int>(c.a), x); });
   r.floats<1>(Map::spherical_bessel_j,
               [] __device__(auto x, const auto& c) { return card_spherical_j(static_cast<int>(c.a), x); });
   r.floats<1>(Map::bessel_i,
@@ -71,6 +73,8 @@ void special_rows(Rows& r) {
   r.floats<2>(Map::igamma,
               [] __device__(auto a, auto x, const auto& c) { return card_incomplete_gamma(a, x, c.a != 0); });
 #else
+  STRATA_SPECIAL_ORDER(bessel_j, bessel_j);
+  STRATA_SPECIAL_ORDER(bessel_y, bessel_y);
   STRATA_SPECIAL_ORDER(spherical_bessel_j, spherical_bessel_j);
   // c.b: scaled by exp(-|x|), or exp(x).
   r.floats<1>(Map::bessel_i, [](auto x, const auto& c) {
