@@ -97,6 +97,10 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   void set_tile(int64_t tokens);
   int64_t tile() const { return tile_; }
 
+  /// From now on gated feed-forward parts make what goes into their last product again in backward, from what is kept
+  /// anyhow: the same bits, less memory (nn::FeedForward::set_gate_again). Experts are not. Off at first.
+  void set_gate_again(bool yes);
+
   /// From now on rows of tokens and targets are this rank's part of sequences that the ranks of the group share, as
   /// distributed::context_part(tokens, 1, ..) gives it; results are of its positions, the loss their mean. Attention sees
   /// all positions. Of models without a mask of their own: padding and packed rows are refused (ValueError). What has a
