@@ -1,4 +1,4 @@
-// The three ways to make saved tensors again, checkpoint(), Recompute and an offload's recipes, beside each other:
+// The ways to make saved tensors again, checkpoint(), Recompute, an offload's recipes and MadeAgain, beside each other:
 // the same bits, and each runs again what it says.
 #include <map>
 #include <optional>
@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "strata/autograd/checkpoint.h"
+#include "strata/autograd/made_again.h"
 #include "strata/autograd/offload.h"
 #include "strata/autograd/offload_test_util.h"
 #include "strata/autograd/recompute.h"
+#include "strata/core/autocast.h"
 #include "strata/core/recording.h"
 #include "strata/core/rng.h"
 #include "strata/ops/activation/activation.h"
@@ -90,6 +92,76 @@ TEST(MadeAgain, WhatRunsAgain) {
     EXPECT_LE(runs(recipes, op), 2);
   }
   EXPECT_GE(runs(recipes, "silu") + runs(recipes, "tanh"), 1);
+}
+
+// A gated part: what `down` reads is made of `both`.
+Tensor gated(const Tensor& x, const Tensor& up, const Tensor& down, bool again) {
+  const auto gate = [](const Tensor& t) { return swiglu(t); };
+  const Tensor both = linear(x, up), inner = gate(both);
+  std::optional<MadeAgain> not_kept;
+  if (again) not_kept.emplace(inner, gate, both);
+  return linear(inner, down);
+}
+
+// x [B, T, D]: a product keeps its rows in another shape. With retained graphs it is made once for each pass.
+TEST(MadeAgain, OneTensorIsMadeByItsFunction) {
+  constexpr int64_t kWidth = 96;
+  const TensorList leaves = {leaf({2, 32, 40}), leaf({2 * kWidth, 40}, 2), leaf({40, kWidth}, 3)};
+  for (const bool low : {false, true}) {
+    SCOPED_TRACE(low);
+    std::vector<std::string> want;
+    const AutocastScope low_weights(DType::bf16, low);  // their copies are there before
+    sum(gated(leaves[0], leaves[1], leaves[2], false)).backward();
+    int64_t kept[2];
+    for (const bool again : {false, true}) {
+      for (Tensor t : leaves) t.set_grad({});
+      const int64_t before = live();
+      const Tensor loss = sum(gated(leaves[0], leaves[1], leaves[2], again) * 0.5);
+      kept[again] = live() - before;
+      const Recording r = record([&] { loss.backward({}, true); });
+      int made = 0;
+      for (const RecordedCall& c : r.calls) made += c.op->name() == "swiglu_packed";
+      EXPECT_EQ(made, again ? 1 : 0);
+      std::vector<std::string> got;
+      for (const Tensor& t : leaves) got.push_back(bits(t.grad()));
+      for (Tensor t : leaves) t.set_grad({});
+      loss.backward();
+      for (const Tensor& t : leaves) got.push_back(bits(t.grad()));
+      if (!again) want = got;
+      EXPECT_EQ(got, want);
+    }
+    EXPECT_EQ(kept[0] - kept[1], 2 * 32 * kWidth * (low ? 2 : 4));  // whole pages
+  }
+}
+
+TEST(MadeAgain, OneTensorOfWhatWasOverwrittenIsAnError) {
+  const Tensor x = leaf({8, 16}), w = leaf({4, 16}, 2);
+  const Tensor from = x * 2.0, made = exp(from);
+  Tensor y;
+  {
+    const MadeAgain again(
+        made, [](const Tensor& t) { return exp(t); }, from);
+    y = linear(made, w);
+  }
+  Tensor(from.detach()).add_(Scalar(1));
+  EXPECT_THROW(sum(y).backward(), AutogradError);
+}
+
+// Other hooks decide, and without gradients nothing is saved.
+TEST(MadeAgain, OneTensorIsLeftToOtherHooks) {
+  const TensorList leaves = {leaf({6, 40}), leaf({192, 40}, 2), leaf({40, 96}, 3)};
+  std::vector<std::string> want;
+  for (const bool within : {false, true}) {
+    for (Tensor t : leaves) t.set_grad({});
+    const auto part = [&](const Tensor& x) { return gated(x, leaves[1], leaves[2], within); };
+    sum(within ? checkpoint(part, leaves[0]) : part(leaves[0])).backward();
+    std::vector<std::string> got;
+    for (const Tensor& t : leaves) got.push_back(bits(t.grad()));
+    if (!within) want = got;
+    EXPECT_EQ(got, want);
+  }
+  const NoGrad guard;
+  EXPECT_EQ(bits(gated(leaves[0], leaves[1], leaves[2], true)), bits(gated(leaves[0], leaves[1], leaves[2], false)));
 }
 
 }  // namespace

@@ -30,6 +30,9 @@ const std::shared_ptr<void>& detail::keep_as_it_is() {
 const Tensor* detail::tensor_being_saved() {
   return t_being_saved;
 }
+bool detail::saving_is_hooked() {
+  return t_hooks != nullptr && !t_packing;
+}
 
 namespace {
 // A tensor's gradient, which threads may ask for while others add to it.

@@ -11,5 +11,7 @@ namespace strata::detail {
 const std::shared_ptr<void>& keep_as_it_is();
 /// During pack(): the tensor with its history, which pack()'s argument lacks.
 const Tensor* tensor_being_saved();
+/// Whether hooks of this thread see what is saved now.
+bool saving_is_hooked();
 
 }  // namespace strata::detail

@@ -354,6 +354,10 @@ void LanguageModel::set_tile(int64_t tokens) {
   for (nn::TransformerBlock& block : blocks) block.mlp.set_tile(tokens);
 }
 
+void LanguageModel::set_gate_again(bool yes) {
+  for (nn::TransformerBlock& block : blocks) block.mlp.set_gate_again(yes);
+}
+
 void LanguageModel::read_source(ModelCache&, const Tensor&, const Tensor&) const {
   throw ValueError(kind(), "this model has no encoder, and reads no source");
 }

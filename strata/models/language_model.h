@@ -97,10 +97,14 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   void set_tile(int64_t tokens);
   int64_t tile() const { return tile_; }
 
+  /// From now on gated feed-forward parts make what goes into their last product again in backward, from what is kept
+  /// anyhow: the same bits, less memory (nn::FeedForward::set_gate_again). Experts are not. Off at first.
+  void set_gate_again(bool yes);
+
   /// From now on rows of tokens and targets are this rank's part of sequences that the ranks of the group share, as
-  /// distributed::context_part(tokens, 1, ..) gives it; results are of its positions, the loss their mean. Attention sees
-  /// all positions. Of models without a mask of their own: padding and packed rows are refused (ValueError). What has a
-  /// cache is as ever. Nothing given: rows are whole again.
+  /// distributed::context_part(tokens, 1, ..) gives it; results are of its positions, the loss their mean. Attention
+  /// sees all positions. Of models without a mask of their own: padding and packed rows are refused (ValueError). What
+  /// has a cache is as ever. Nothing given: rows are whole again.
   void set_context_parallel(const std::optional<distributed::ContextParallel>& context) { parts_of_ = context; }
   const std::optional<distributed::ContextParallel>& context_parallel() const { return parts_of_; }
 
@@ -150,9 +154,9 @@ class LanguageModel : public nn::Module, public TokenDecoder {
   std::optional<distributed::ContextParallel> parts_of_;
 };
 
-/// Leaves this rank its part of the experts of every block that has weights here, of the ranks along `axis`, a group of the
-/// mesh (nn::Experts::spread), and balances their loads over `batch`, the group of the ranks that have rows of their own.
-/// Empty text: not. Throws ValueError.
+/// Leaves this rank its part of the experts of every block that has weights here, of the ranks along `axis`, a group of
+/// the mesh (nn::Experts::spread), and balances their loads over `batch`, the group of the ranks that have rows of
+/// their own. Empty text: not. Throws ValueError.
 ///
 ///     share_experts(*model, "ep", "dp+ep");
 void share_experts(LanguageModel& model, const std::string& axis, const std::string& batch);

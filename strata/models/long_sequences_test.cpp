@@ -93,6 +93,37 @@ Step step_of(LanguageModel& model, int64_t time) {
 
 constexpr int64_t kTime = 256;
 
+// What a gated part's last product reads is the third of what its two products keep: of each layer but the one that
+// backward is at it is not there.
+TEST(GateAgain, TakesAThirdLessOfFeedForwardPartsWithTheSameBits) {
+  ModelConfig c = deep(kTime);
+  c.ffn_dim = 512;
+  for (const bool tied : {false, true}) {
+    c.tied_embeddings = tied;
+    manual_seed(3);
+    LanguageModel model(model_spec(c));
+    const auto gradients = [&] {
+      TensorList all;
+      for (const Tensor& p : model.parameters()) all.push_back(p.grad().clone());
+      return all;
+    };
+    const Step kept = step_of(model, kTime);
+    const TensorList want = gradients();
+    model.set_gate_again(true);
+    const Step again = step_of(model, kTime);
+    const TensorList got = gradients();
+    EXPECT_EQ(again.loss, kept.loss);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(equal(got[i], want[i])) << i;
+    const int64_t inner = kTime * c.ffn_dim * 4;
+    EXPECT_GE(kept.peak - again.peak, (c.layers - 1) * inner);
+    EXPECT_LE(kept.peak - again.peak, c.layers * inner);
+    model.set_recomputed_blocks(2);  // which keep nothing of it
+    const Step both = step_of(model, kTime);
+    EXPECT_EQ(both.loss, kept.loss);
+    EXPECT_LT(both.peak, again.peak);
+  }
+}
+
 // Sequence parallelism's promise (Li et al., arXiv:2105.13120): in the memory of one device for T positions, 4 of them
 // train 3 T.
 TEST(LongSequences, FourRanksTakeThreeTimesAsLong) {

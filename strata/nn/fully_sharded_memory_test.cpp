@@ -8,12 +8,16 @@
 #include <thread>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/autocast.h"
+#include "strata/core/samples.h"
+#include "strata/dist/collectives/placed.h"
 #include "strata/dist/data_parallel.h"
 #include "strata/dist/processes_test_util.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/fully_sharded.h"
 #include "strata/nn/fully_sharded_test_util.h"
 #include "strata/nn/sharded_costs.h"
+#include "strata/ops/ops.h"
 #include "strata/optim/optim.h"
 
 namespace strata::nn {
@@ -287,6 +291,51 @@ TEST(FullySharded, TheNextBlockIsGatheredWhileOneComputes) {
     EXPECT_EQ(waits.late, 0);
     EXPECT_GT(sharded.stats().bytes_ahead, 2 * sharded.stats().bytes_late / 3);
     EXPECT_EQ(sharded.stats().unforeseen, 0);
+  });
+}
+
+struct Head : Module {
+  Head() : Module("Head") {
+    const NoGrad guard;
+    weight.copy_(Samples(DType::f32, 7).tensor({kClasses, kWidth}));
+  }
+  static constexpr int64_t kClasses = 512, kWidth = 64;
+  Tensor weight = new_parameter("weight", {kClasses, kWidth});
+};
+
+// The loss of an output layer reads autocast's copy: the f32 weights stay where they lie. The gradient has the bits
+// that it has without parts.
+TEST(FullySharded, ALossFetchesTheLowCopyAlone) {
+  distributed::on_processes(4, [](int) {
+    distributed::set_mesh(Mesh("dp=4"));
+    const Tensor x = Samples(DType::f32, 3).tensor({24, Head::kWidth});
+    std::vector<int64_t> ids;
+    for (int64_t i = 0; i < 24; ++i) ids.push_back(i * 37 % Head::kClasses);
+    const Tensor targets = from_span<int64_t>(ids, {24});
+    const auto pass = [&](const Head& head) {
+      const AutocastScope autocast(DType::bf16);
+      const Tensor loss = linear_cross_entropy(x, head.weight, targets);
+      loss.backward();
+      return loss.item();
+    };
+    Head whole, head;
+    const double want = pass(whole);
+    FullySharded sharded(head, {.zero = 3});
+    for (int step = 0; step < 3; ++step) {
+      sharded.parameters()[0].second.set_grad({});
+      const int64_t before = sent_bytes();
+      {
+        const FullySharded::Pass scope(&sharded);
+        EXPECT_EQ(pass(head), want);
+      }
+      sharded.finish();
+      constexpr int64_t kElements = Head::kClasses * Head::kWidth * 3 / 4;  // that a rank sends of one exchange
+      if (step > 0) {
+        EXPECT_LT(sent_bytes() - before, kElements * 13 / 2) << "2 bytes of the copy and 4 of the gradient";
+      }
+    }
+    const Tensor got = distributed::full_tensor(sharded.parameters()[0].second.grad());
+    EXPECT_TRUE(equal(got, whole.weight.grad()));
   });
 }
 

@@ -1,5 +1,6 @@
 #include "strata/nn/transformer.h"
 
+#include "strata/autograd/made_again.h"
 #include "strata/dist/collectives/later_inl.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
@@ -89,7 +90,13 @@ Tensor FeedForward::compute(const Tensor& x) const {
   const bool drops = is_training() && spec_.dropout > 0;
   const auto dropped = [&](const Tensor& inner) { return drops ? detail::dropped(inner, spec_.dropout) : inner; };
   // The fused pair reads weights by itself. Layers that hooks watch, or that are packed, are called.
-  if (spec_.gated) return (*down)(dropped(activate_gated((*gate_up)(x), spec_.activation)));
+  if (spec_.gated) {
+    const auto gate = [act = spec_.activation](const Tensor& both) { return activate_gated(both, act); };
+    const Tensor both = (*gate_up)(x), inner = gate(both);
+    if (!gate_again_ || drops) return (*down)(dropped(inner));
+    const MadeAgain again(inner, gate, both);
+    return (*down)(inner);
+  }
   if (!drops && spec_.activation == Activation::gelu_tanh && !has_forward_hooks(*up) && !has_forward_hooks(*down))
     return gelu_feed_forward(x, up->weight, up->bias, down->weight, down->bias);
   return (*down)(dropped(activate((*up)(x), spec_.activation)));

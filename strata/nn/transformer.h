@@ -36,8 +36,8 @@ struct Residual {
   Tensor branch;
   Tensor stream;     ///< undefined at the start: x = branch
   Tensor loss = {};  ///< what the layers before add to the model's loss, a scalar; undefined: nothing
-  /// Of NormPlacement::ladder with tensor parallelism: `branch` is a sum that still travels, and is not looked at before
-  /// this was waited for. Null: it is there.
+  /// Of NormPlacement::ladder with tensor parallelism: `branch` is a sum that still travels, and is not looked at
+  /// before this was waited for. Null: it is there.
   std::shared_ptr<distributed::Work> arriving = {};
 
   /// The same when `branch` is there.
@@ -63,6 +63,10 @@ class FeedForward : public Module {
   const FeedForwardSpec& spec() const { return spec_; }
   /// From now on so many rows of x are computed at a time, and again in backward: tiled(). 0: all. Experts are not.
   void set_tile(int64_t rows) { tile_ = rows; }
+  /// From now on what goes into `down` of a gated part is made again in backward from what gate_up gave, which is kept
+  /// for its gradient anyhow: the same bits for one more pass over that memory, and a third less kept (MadeAgain). Not
+  /// where dropout lies between.
+  void set_gate_again(bool yes) { gate_again_ = yes; }
 
   std::optional<Linear> up;       ///< where it is not gated
   std::optional<Linear> gate_up;  ///< where it is
@@ -74,6 +78,7 @@ class FeedForward : public Module {
 
   FeedForwardSpec spec_;
   int64_t tile_ = 0;
+  bool gate_again_ = false;
 };
 
 /// A block: attention and a feed-forward part, their norms where LayerSpec::placement has them. Parameters in order:

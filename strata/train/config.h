@@ -146,6 +146,7 @@ struct TrainConfig {
   int64_t batch = 8;
   int64_t accumulate = 1;
   int64_t tile = 0;
+  std::string recompute = "none";
   std::string dtype = "f32";
   std::string grad_dtype = "f32";
   std::string param_dtype = "f32";

@@ -270,6 +270,13 @@ std::vector<ConfigKey> make_keys() {
        "less "
        "memory for one more forward pass of these parts. 0: all.",
        "", 0, kCount, top<&T::tile>},
+      {"train.recompute", kText,
+       "What backward makes again beside what memory.recompute and parallel.recompute say: nothing, or cheap: the "
+       "input "
+       "of a gated feed-forward part's last product, from the first one's result, which is kept anyhow. The same bits, "
+       "in "
+       "any layout, for one more pass over that memory.",
+       "none cheap", 0, 0, top<&T::recompute>},
       {"train.optimizer", kText, "Update rule.", rules_with([](const auto&) { return true; }), 0, 0,
        optim_of<&O::optimizer>},
       {"train.lr", kNumber, "Peak learning rate; lion takes about a tenth of adamw's, adadelta about 1.", "", 0, 1000,

@@ -305,6 +305,7 @@ std::shared_ptr<TokenDecoder> make_tuned_model(const TrainConfig& config) {
     nn::convert_parameters(*model, dtype);
     apply_tuning(*model, config.tune, own_adapter_names(*model));
     model->set_tile(config.tile);
+    model->set_gate_again(config.recompute == "cheap");
     return model;
   }
   const InitModel init = find_init(config.init);
@@ -314,7 +315,11 @@ std::shared_ptr<TokenDecoder> make_tuned_model(const TrainConfig& config) {
   apply_tuning(model->as_module(), config.tune, names);
   auto* const decoder = dynamic_cast<LanguageModel*>(model.get());
   check(decoder != nullptr || config.tile == 0, "train", "train.tile is for decoders");
-  if (decoder != nullptr) decoder->set_tile(config.tile);
+  check(decoder != nullptr || config.recompute == "none", "train", "train.recompute is for decoders");
+  if (decoder != nullptr) {
+    decoder->set_tile(config.tile);
+    decoder->set_gate_again(config.recompute == "cheap");
+  }
   return model;
 }
 

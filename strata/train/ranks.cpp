@@ -150,6 +150,8 @@ int64_t check_layout(const TrainConfig& config, int64_t ranks) {
   expert_ranks(config, dp);
   check(!config.memory.any() || !config.parallel.recompute, "train",
         "parallel.recompute is for runs without [memory], where memory.recompute says which blocks run again");
+  check(!config.memory.any() || config.recompute == "none", "train",
+        "train.recompute is for runs without [memory], where memory.recompute says which calls run again");
   if (ranks == 1) return dp;
   check(!shared_rows(config, dp).empty() || config.batch % dp == 0, "train", "train.batch is ", config.batch,
         ", which ", dp,

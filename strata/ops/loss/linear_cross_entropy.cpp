@@ -6,8 +6,10 @@
 #include <cmath>
 
 #include "strata/core/autocast.h"
+#include "strata/core/backend.h"
 #include "strata/core/node.h"
 #include "strata/core/op.h"
+#include "strata/core/op_call.h"
 #include "strata/core/placement.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
@@ -404,7 +406,8 @@ const Op<ForwardSignature> linear_cross_entropy_op{{
     .tolerance_reason = kWhyWide,
 }};
 
-using TrainingSignature = Five(const Tensor&, const Tensor&, const Tensor&, int64_t, const std::string&, double, bool);
+using TrainingSignature = Five(const Tensor&, const Tensor&, const Tensor&, int64_t, const std::string&, double, bool,
+                               bool);
 
 constexpr ByDevice<void (*)(Tensor&, const Tensor&)> kScaleInPlace =
     on_each_device([](auto on, Tensor& y, const Tensor& factor) {
@@ -425,29 +428,33 @@ Tensor times(const Backward& b, int i, const Tensor& factor) {
 }
 
 const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
-    .schema =
-        "linear_cross_entropy_gradients(Tensor x, Tensor weight, Tensor target, int ignore_index=-100, str "
-        "reduction=\"mean\", float label_smoothing=0.0, bool of_sum=false) -> (Tensor loss, Tensor lse, Tensor share, "
-        "Tensor gx, Tensor gweight)",
+    .schema = "linear_cross_entropy_gradients(Tensor x, Tensor weight, Tensor target, int ignore_index=-100, str "
+              "reduction=\"mean\", float label_smoothing=0.0, bool of_sum=false, bool unrounded=false) -> (Tensor "
+              "loss, Tensor lse, "
+              "Tensor share, Tensor gx, Tensor gweight)",
     .shard = "whole",
     .internal = true,
     .doc = "linear_cross_entropy, mean or sum, with its gradients at once, so that no product is done twice. The "
            "gradient of loss is gx and gweight times share [] times its own gradient; they have no gradients "
            "themselves. With of_sum gx and gweight are those of the rows' sum and share is what the loss is of that "
            "sum (1 over the number of rows that count, or 1): so nothing of f16 is lost before a loss scaler's factor "
-           "comes. Else they are those of loss, and share is 1.",
+           "comes. Else they are those of loss, and share is 1. With unrounded gweight is f32 where weight is f16 or "
+           "bf16: "
+           "the sum over the chunks as it is, for the parameter that such a weight is a copy of.",
     .infer =
         [](const Tensor& x, const Tensor& weight, const Tensor& target, int64_t, const std::string& reduction,
-           double smoothing, bool) {
+           double smoothing, bool, bool unrounded) {
           const std::string_view op = "linear_cross_entropy_gradients";
           check_inputs(x, weight, target, smoothing, op);
           check(parse_reduction(reduction, op) != Reduction::none, op, "reduction must be mean or sum");
           const TensorMeta rows = rows_meta(x), one = rows.with_shape({});
-          return std::array<TensorMeta, 5>{one, rows, one, like(x), like(weight)};
+          TensorMeta gweight = like(weight);
+          if (unrounded && is_reduced_floating(weight.dtype())) gweight.dtype = DType::f32;
+          return std::array<TensorMeta, 5>{one, rows, one, like(x), gweight};
         },
     .kernels = on_each_device([](auto on, Tensor& loss, Tensor& lse, Tensor& share, Tensor& gx, Tensor& gweight,
                                  const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index,
-                                 const std::string& reduction, double smoothing, bool of_sum) {
+                                 const std::string& reduction, double smoothing, bool of_sum, bool) {
       const Reduction r = parse_reduction(reduction, "linear_cross_entropy_gradients");
       Chunks<decltype(on)> chunks(x, weight, target, ignore_index, smoothing);
       const Tensor each = empty(like(lse)), inside = empty(like(share));
@@ -459,7 +466,7 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
     .saves = "x weight target lse share gx gweight",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index,
-           const std::string& reduction, double smoothing, bool) {
+           const std::string& reduction, double smoothing, bool, bool) {
           if (b.has_gy(3) || b.has_gy(4))
             throw AutogradError("linear_cross_entropy_gradients", "gx and gweight have no gradients");
           Tensor gx, gweight;
@@ -473,7 +480,7 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
           }
           set_gradients(b, gx, gweight, x, weight);
         },
-    .cost = [](const Tensor& x, const Tensor& weight, const Tensor&, int64_t, const std::string&, double,
+    .cost = [](const Tensor& x, const Tensor& weight, const Tensor&, int64_t, const std::string&, double, bool,
                bool) { return product_cost(x, weight, 3); },
     .samples =
         [](Samples& s) {
@@ -482,6 +489,8 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
               .not_differentiable();
           s.add(s.tensor({5, 8}), s.tensor({40, 8}), s.integers({5}, 0, 40), -100, "sum", 0.1).not_differentiable();
           s.add(s.tensor({6, 3}), s.tensor({3, 3}), s.integers({6}, 0, 3), 1, "mean").not_differentiable();
+          s.add(s.tensor({6, 3}), s.tensor({3, 3}), s.integers({6}, 0, 3), 1, "mean", 0.0, false, true)
+              .not_differentiable();
           s.add(s.tensor({0, 4}), s.tensor({3, 4}), s.integers({0}, 0, 3), -100, "sum").not_differentiable();
           s.invalid<ValueError>("mean or sum", s.tensor({2, 3}), s.tensor({3, 3}), s.integers({2}, 0, 3), -100, "none");
           s.invalid<IndexError>("not one of", s.tensor({2, 3}), s.tensor({3, 3}), s.integers({2}, 3, 4));
@@ -489,7 +498,7 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
         },
     .reference =
         [](const Tensor& x, const Tensor& weight, const Tensor& target, int64_t ignore_index,
-           const std::string& reduction, double smoothing, bool of_sum) {
+           const std::string& reduction, double smoothing, bool of_sum, bool unrounded) {
           const Reduction r = parse_reduction(reduction, "linear_cross_entropy_gradients");
           const Tensor logits = logits_of(x, weight);
           const auto [lse, each] = whole_losses(logits, target, ignore_index, smoothing);
@@ -501,7 +510,8 @@ const Op<TrainingSignature> linear_cross_entropy_gradients_op{{
           Tensor g = add(add(logits, lse.unsqueeze(1), -1).exp(), wanted, -1) * used.unsqueeze(1);
           if (!of_sum) g = g * share;
           const auto [gx, gweight] = through_logits(g, x, weight);
-          return Five(reduced(each, target, ignore_index, r), lse, of_sum ? share : one, gx, gweight);
+          return Five(reduced(each, target, ignore_index, r), lse, of_sum ? share : one, gx,
+                      unrounded && is_reduced_floating(weight.dtype()) ? gweight.to(DType::f32) : gweight);
         },
     .tolerance = 8,
     .tolerance_reason = kWhyWide,
@@ -542,6 +552,14 @@ const Op<Tensor(const Tensor&, const Tensor&)> scaled_op{{
         },
 }};
 
+// Whether the weight is given as autocast's copy: an argument is brought whole, and of a parameter that lives elsewhere
+// (on a tier, in parts on ranks) nobody reads the f32 numbers, of twice the bytes. The gradient is as wide as before.
+bool reads_copy(const Tensor& weight, DType dtype) {
+  return autocast_enabled() && dtype == autocast_dtype() && !autocast_settings().low_gradients && weight.is_leaf() &&
+         weight.requires_grad() && weight.dtype() == DType::f32 &&
+         weight.tier() != memory::backend(weight.device()).tier;
+}
+
 }  // namespace
 
 Tensor detail::scaled(const Tensor& x, const Tensor& factor) {
@@ -565,9 +583,12 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   Tensor rows = x.reshape({target.numel(), x.shape().back()});
   if (autocast_enabled() && rows.dtype() == DType::f32) rows = rows.to(autocast_dtype());
   const Tensor classes = target.reshape({target.numel()});
-  if (o.reduction != "none" && grad_enabled() && (rows.requires_grad() || weight.requires_grad()))
-    return std::get<0>(linear_cross_entropy_gradients_op(rows, weight, classes, o.ignore_index, o.reduction,
-                                                         o.label_smoothing, rows.dtype() == DType::f16));
+  if (o.reduction != "none" && grad_enabled() && (rows.requires_grad() || weight.requires_grad())) {
+    const bool of_copy = reads_copy(weight, rows.dtype());
+    return std::get<0>(linear_cross_entropy_gradients_op(
+        rows, of_copy ? detail::autocast_tensor(weight, Autocast::low, rows.dtype()) : weight, classes, o.ignore_index,
+        o.reduction, o.label_smoothing, rows.dtype() == DType::f16, of_copy));
+  }
   const Tensor loss =
       std::get<0>(linear_cross_entropy_op(rows, weight, classes, o.ignore_index, o.reduction, o.label_smoothing));
   return o.reduction == "none" ? loss.reshape(target.shape()) : loss;
