@@ -215,9 +215,51 @@ void index_cuda(Tensor& y, const Tensor& x, const TensorList& indices) {
   const IndexPlan plan = plan_index(x, indices, "index");
   read_rows(y, x, layout_of(x, plan.pre, plan.indexed, plan.post), row_index(x, indices, plan));
 }
+// Where the elements of a tensor with gaps lie, by their places in row-major order.
+struct PlacesOf {
+  int dims = 0;
+  cuda::FastDivisor by[cuda::kMostDims];  // innermost first, as the strides are
+  int64_t strides[cuda::kMostDims] = {};
+  explicit PlacesOf(const Tensor& x) {
+    for (int d = static_cast<int>(x.dim()) - 1; d >= 0; --d, ++dims) {
+      by[dims] = cuda::FastDivisor(static_cast<uint32_t>(x.shape()[d]));
+      strides[dims] = x.strides()[d];
+    }
+  }
+  __device__ __forceinline__ int64_t operator()(uint32_t place) const {
+    int64_t at = 0;
+#pragma unroll
+    for (int d = 0; d < cuda::kMostDims; ++d) {
+      if (d >= dims) break;
+      const uint32_t q = by[d].divide(place);
+      at += static_cast<int64_t>(place - q * by[d].d) * strides[d];
+      place = q;
+    }
+    return at;
+  }
+};
+template <class B>
+__global__ void __launch_bounds__(kThreads) take_kernel(PlacesOf places, B* y, const B* x, const int64_t* index,
+                                                        int64_t n, int64_t size, cuda::RangeCheck in_range) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const int64_t named = index[i], k = named < 0 && named >= -size ? named + size : named;
+  y[i] = cuda::is_in_range(k, size) ? x[places(static_cast<uint32_t>(k))] : B();
+  in_range(k, size);
+}
+
 void take_cuda(Tensor& y, const Tensor& x, const Tensor& index) {
+  const Tensor named = dense_i64(index);
+  // Few elements of an x with gaps are read where they lie; for many a copy of it comes first.
+  const int64_t n = named.numel(), size = x.numel();
+  if (n > 0 && n <= size && size < (int64_t{1} << 31) && x.dim() <= cuda::kMostDims && !x.is_contiguous())
+    return dispatch_bytes(x.dtype(), [&]<class B>() {
+      take_kernel<B><<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(
+          PlacesOf(x), static_cast<B*>(y.raw_data()), static_cast<const B*>(x.raw_data()),
+          static_cast<const int64_t*>(named.raw_data()), n, size, cuda::range_check());
+    });
   const Tensor from = contiguous(x);
-  cuda::take_rows(x.dtype(), from.raw_data(), {1, x.numel(), 1}, dense_i64(index), y.raw_data(), true);
+  cuda::take_rows(x.dtype(), from.raw_data(), {1, size, 1}, named, y.raw_data(), true);
 }
 void index_put_cuda(Tensor& y, const Tensor& x, const TensorList& indices, const Tensor& value, bool accumulate) {
   const IndexPlan plan = plan_index(x, indices, "index_put");

@@ -59,6 +59,15 @@ TEST_F(PlacesCuda, ManyLongLines) {
 TEST_F(PlacesCuda, ReadsOneByOne) {
   const Tensor x = randn({1000, 3}), index = randint(-3000, 3000, {70, 41});
   expect_same(take(on(x), on(index)), take(x, index));
+  // Where they lie, of one with gaps, and of a copy where more are named than it has.
+  const Tensor planes = randn({7, 20, 30}), gaps = planes.permute({2, 0, 1}).slice(1, 0, 7, 2);
+  for (const int64_t n : {70, 4000}) {
+    const Tensor places = randint(-2400, 2400, {n});
+    expect_same(take(on(gaps), on(places)), take(gaps, places));
+    const Tensor there = on(planes).permute({2, 0, 1}).slice(1, 0, 7, 2);
+    expect_same(take(there, on(places)), take(gaps, places));
+  }
+  EXPECT_THROW(take(on(x).t(), on(full({1}, 3000))).to(Device::cpu()), IndexError);
   const Tensor wide = x.t().contiguous(), columns = randint(0, 1000, {2870});
   expect_same(index_select(on(wide), 1, on(columns)), index_select(wide, 1, columns));
   // So many that a thread has several.
