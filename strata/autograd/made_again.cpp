@@ -2,7 +2,6 @@
 
 #include "strata/core/saving.h"
 #include "strata/core/storage_watch.h"
-#include "strata/ops/view/view.h"
 
 namespace strata {
 
