@@ -108,6 +108,10 @@ LaneMaker test_lanes();
 /// The device group of a group of this process, connected: all its ranks call it.
 std::shared_ptr<DeviceGroup> make_device_group(const std::string& name, const std::vector<int>& ranks, int rank,
                                                Device device, const DeviceGroupOptions& options = {});
+/// As many of a card's queues as there may be, unless the environment says how many: streams that share one wait for each
+/// other, and with the usual eight a pipeline's message that waits for another rank's may stand before what that rank waits
+/// for (GPipe's did).
+void want_queues();
 /// What CUDA_VISIBLE_DEVICES becomes for one rank of a host: `visible` is what it is, nullptr where it is not set.
 /// Throws DistributedError where it names several cards, and fewer than ranks.
 std::string own_card(const char* visible, int local_rank, int local_size);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 
 #include "strata/autograd/autograd.h"
@@ -334,6 +335,19 @@ TEST(DeviceGroup, TheFirstDifferenceOfTheRanksCalls) {
   EXPECT_EQ(found[2].what, "d");
   EXPECT_EQ(found[3].what, "c");
   EXPECT_TRUE(detail::first_difference("dp/cuda", {"1 a\n", "", "1 a\n2 b\n"}).empty());
+}
+
+TEST(DeviceGroup, WantsQueuesUnlessTheEnvironmentSays) {
+  const char* const name = "CUDA_DEVICE_MAX_CONNECTIONS";
+  const char* const given = std::getenv(name);
+  const std::string before = given != nullptr ? given : "";
+  unsetenv(name);
+  detail::want_queues();
+  EXPECT_STREQ(std::getenv(name), "32");
+  setenv(name, "4", 1);
+  detail::want_queues();
+  EXPECT_STREQ(std::getenv(name), "4");
+  given != nullptr ? setenv(name, before.c_str(), 1) : unsetenv(name);
 }
 
 TEST(DeviceGroup, ARankTakesItsCard) {

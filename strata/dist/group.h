@@ -158,7 +158,7 @@ const Job& job();
 /// Throws DeviceError where there are fewer cards than ranks.
 Device card();
 /// For the beginning of a program, before anything asks for a card: the process sees its rank's card alone, as cuda:0,
-/// by CUDA_VISIBLE_DEVICES. Nothing happens for a job of one, nor where the launcher has done so. Throws
+/// and takes all its queues (CUDA_DEVICE_MAX_CONNECTIONS). A job of one, or who sees one card, keeps it. Throws
 /// DistributedError where CUDA_VISIBLE_DEVICES names fewer cards than this host has ranks.
 void take_own_card();
 /// Names the axes that groups are made of. Throws ValueError unless its size is the job's.

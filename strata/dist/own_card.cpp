@@ -40,9 +40,14 @@ std::string detail::own_card(const char* visible, int local_rank, int local_size
                           " ranks on this host: start no more ranks than there are cards");
   return cards[static_cast<size_t>(local_rank)];
 }
+void detail::want_queues() {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 void take_own_card() {
   const Job& j = job();
   if (j.local_size == 1) return;
+  detail::want_queues();
   setenv("CUDA_VISIBLE_DEVICES",
          detail::own_card(std::getenv("CUDA_VISIBLE_DEVICES"), j.local_rank, j.local_size).c_str(), 1);
 }

@@ -105,7 +105,7 @@ bool HomedMemory::relieve(Device device, int64_t bytes) noexcept {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (!lock.owns_lock() && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
-    lock.try_lock();
+    static_cast<void>(lock.try_lock());  // the loop asks whether it has it
   }
   const auto index = static_cast<size_t>(device.index);
   if (!lock.owns_lock() || index >= near_.size() || near_[index] == nullptr) return false;

@@ -118,7 +118,7 @@ void kthvalue_cpu(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, i
 
 void median_place_cpu(Tensor& indices, const Tensor& x, int64_t dim, bool skip_nan) {
   write_places(indices, x, dim, "median", [skip_nan]<class T>(auto& items, auto&) -> int64_t {
-    constexpr uint64_t kNan = std::numeric_limits<order::Key<T>>::max();
+    [[maybe_unused]] constexpr uint64_t kNan = std::numeric_limits<order::Key<T>>::max();
     auto numbers = static_cast<std::ptrdiff_t>(items.size());
     if constexpr (order::kHasNan<T>) {
       const auto is_nan = [](const auto& item) { return item.key() == kNan; };
