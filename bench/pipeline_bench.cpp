@@ -128,8 +128,8 @@ double graphed_ms(pipeline::Pipeline& p, Products& work, const TensorMeta& betwe
 }
 
 int run(const Settings& s) {
-  if (s.cards) distributed::take_own_card();
   distributed::init();
+  if (s.cards) distributed::take_own_card();
   set_num_threads(1);
   const Device device = s.cards ? distributed::card() : Device::cpu();
   const DeviceScope there(device);

@@ -157,7 +157,7 @@ const Job& job();
 /// This rank's card: the one of its number on this host (LOCAL_RANK), or cuda:0 where the process sees a single one.
 /// Throws DeviceError where there are fewer cards than ranks.
 Device card();
-/// For the beginning of a program, before anything asks for a card: the process sees its rank's card alone, as cuda:0,
+/// Behind init(), before anything asks for a card: the process sees its rank's card alone from then on, as cuda:0,
 /// and takes all its queues (CUDA_DEVICE_MAX_CONNECTIONS). A job of one, or who sees one card, keeps it. Throws
 /// DistributedError where CUDA_VISIBLE_DEVICES names fewer cards than this host has ranks.
 void take_own_card();

@@ -3,16 +3,17 @@
 #include "strata/core/autocast.h"
 #include "strata/core/node.h"
 #include "strata/nn/hooks.h"
+#include "strata/nn/module_hooks_inl.h"
 #include "strata/nn/packed.h"
 #include "strata/ops/decoder/decoder.h"
 
 namespace strata::detail {
 namespace {
 
-// A layer's matrix, where nothing runs around the layer and it has no bias. A packed layer runs instead of its own
-// forward.
+// A layer's matrix, where nothing runs around the layer (as adapters do) and it has no bias. A packed layer runs
+// instead of its own forward.
 std::optional<decoder::Matrix> matrix_of(const nn::Linear& linear) {
-  if (linear.bias.defined()) return std::nullopt;
+  if (linear.bias.defined() || nn::detail::has_hooks_around(linear)) return std::nullopt;
   if (nn::is_packed(linear)) {
     std::vector<PackedWeight> rows = nn::packed_weights(linear);
     if (rows.size() != 1) return std::nullopt;

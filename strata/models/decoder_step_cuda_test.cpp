@@ -10,6 +10,8 @@
 #include "strata/cuda/runtime.h"
 #include "strata/models/language_model.h"
 #include "strata/nn/hooks.h"
+#include "strata/nn/init.h"
+#include "strata/nn/lora.h"
 #include "strata/nn/packed.h"
 #include "strata/ops/ops.h"
 
@@ -114,6 +116,22 @@ TEST(DecoderStepCuda, InAGraphHasItsBitsAndFewKernels) {
   model->next_logits(token, plain);
   unfused.capture([&] { model->next_logits(token, plain); });
   EXPECT_LT(graph.nodes() + 8 * kLayers, unfused.nodes());
+}
+
+// Adapters are added to what a packed layer gives: no kernel of the whole step may leave them out.
+TEST(DecoderStepCuda, AdaptersOfPackedLayersCount) {
+  if (!has_kernel()) GTEST_SKIP() << "no card of compute capability 9";
+  const DeviceScope there(Device::cuda(0));
+  const NoGrad guard;
+  const std::shared_ptr<LanguageModel> model = model_of(1024, 16, 4, 2048, "e4m3");
+  ModelCache without = cache_of(*model, 5), with = cache_of(*model, 5);
+  const Tensor plain = model->next_logits(token_of(1), without);
+  const nn::Linear& down = *model->blocks[1].mlp.down;
+  const nn::Lora lora(down, {{.of = {"down", 0, 1024}, .rank = 4, .alpha = 8}}, {});
+  for (const auto& [name, p] : lora.named_parameters())
+    if (name.ends_with("B")) nn::init::constant_(p, 0.5);
+  const Tensor adapted = model->next_logits(token_of(1), with);
+  EXPECT_GT(apart(adapted, plain), 0.05);
 }
 
 TEST(DecoderStepCuda, ATextThatRestsKeepsItsCacheAndAFullOneIsRefused) {

@@ -6,15 +6,19 @@
 
 namespace strata::nn {
 
-bool has_forward_hooks(const Module& module) {
-  if (detail::modules_with_hooks.load(std::memory_order_relaxed) == 0) return false;
-  detail::ModuleHooks* hooks = detail::ModuleHooks::of_module(module, false);
+bool detail::has_hooks_around(const Module& module) {
+  if (modules_with_hooks.load(std::memory_order_relaxed) == 0) return false;
+  ModuleHooks* hooks = ModuleHooks::of_module(module, false);
   if (!hooks) return false;
-  if (hooks->instead) return true;
-  for (const auto kind : {detail::HookKind::before, detail::HookKind::after})
+  for (const auto kind : {HookKind::before, HookKind::after})
     for (const auto& hook : hooks->of(kind))
       if (!hook->removed) return true;
   return false;
+}
+bool has_forward_hooks(const Module& module) {
+  if (detail::modules_with_hooks.load(std::memory_order_relaxed) == 0) return false;
+  detail::ModuleHooks* hooks = detail::ModuleHooks::of_module(module, false);
+  return hooks && (hooks->instead || detail::has_hooks_around(module));
 }
 
 namespace detail {

@@ -32,4 +32,7 @@ struct ModuleHooks {
   std::shared_ptr<const Replacement> instead;  ///< or null
 };
 
+/// Whether anything runs before or behind the module's forward, or behind what runs instead of it.
+bool has_hooks_around(const Module& module);
+
 }  // namespace strata::nn::detail

@@ -13,6 +13,8 @@
 #include "strata/nn/gptq.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/layers.h"
+#include "strata/nn/lora.h"
+#include "strata/nn/module_hooks_inl.h"
 #include "strata/nn/transformer.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -52,6 +54,22 @@ const std::vector<Made>& ways() {
       {"q4_0", {}, 0.13},
   };
   return all;
+}
+
+// Who reads a packed weight by itself asks what runs around the layer: adapters do, the codes' own product does not.
+TEST(Packed, HooksAroundAreTold) {
+  const nn::Linear linear(64, 8, false);
+  EXPECT_FALSE(nn::detail::has_hooks_around(linear));
+  nn::pack_linear(linear, quantize_weight(linear.weight, "int8"));
+  EXPECT_TRUE(nn::has_forward_hooks(linear));
+  EXPECT_FALSE(nn::detail::has_hooks_around(linear));
+  nn::ModuleHookHandle hook =
+      nn::register_forward_pre_hook(linear, [](const nn::Module&, const Tensor& x) { return x; });
+  EXPECT_TRUE(nn::detail::has_hooks_around(linear));
+  hook.remove();
+  EXPECT_FALSE(nn::detail::has_hooks_around(linear));
+  const nn::Lora adapters(linear, {{.of = {"map", 0, 8}, .rank = 2, .alpha = 4}}, {});
+  EXPECT_TRUE(nn::detail::has_hooks_around(linear));
 }
 
 TEST(Packed, ANetworkComputesWithWhatTheCodesStandFor) {
