@@ -5,7 +5,7 @@
 #include "strata/nn/hooks.h"
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/nn/packed.h"
-#include "strata/ops/decoder/decoder.h"
+#include "strata/ops/decoder/decoder_inl.h"
 
 namespace strata::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include "strata/cuda/memory.h"
 #include "strata/cuda/range.cuh"
 #include "strata/cuda/runtime.h"
-#include "strata/ops/decoder/decoder.h"
+#include "strata/ops/decoder/decoder_inl.h"
 #include "strata/ops/decoder/decoder_walk.cuh"
 #include "strata/ops/factory/factory.h"
 

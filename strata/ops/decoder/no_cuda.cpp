@@ -1,4 +1,4 @@
-#include "strata/ops/decoder/decoder.h"
+#include "strata/ops/decoder/decoder_inl.h"
 
 namespace strata::decoder {
 
