@@ -38,9 +38,9 @@ struct StepTensors {
 /// What comes behind the last layer, bf16 of x's shape, the last sum made; or nothing, and nothing was done, where no
 /// kernel is for it: it takes a card of compute capability 9 that is this process's alone, dense matrices that all are
 /// bf16, or matrices that all are e4m3 or all int4 whose scales, of one dtype, are for 128 columns or a larger power of
-/// two; heads of 64 or 128; at most 128 layers. Sums are in f32 in a fixed order, and only what passes between phases
-/// is rounded to bf16 (normalised x, the cache, attention's result, the gated numbers), so results differ in the last
-/// bits from those of the layers' ops. A captured graph keeps the memory's addresses, as it does for those.
+/// two; heads of 64 or 128; at most kMostLayers layers. Sums are in f32 in a fixed order, and only what passes between
+/// phases is rounded to bf16 (normalised x, the cache, attention's result, the gated numbers), so results differ in the
+/// last bits from those of the layers' ops. A captured graph keeps the memory's addresses, as it does for those.
 std::optional<Tensor> step(const StepTensors& step);
 
 }  // namespace strata::decoder

@@ -25,7 +25,12 @@ struct Layer {
   void *k = nullptr, *v = nullptr;
 };
 
+// Arguments of a kernel may have 32 KiB since CUDA 12.1, and 4 before.
+#if defined(CUDART_VERSION) && CUDART_VERSION < 12010
+inline constexpr int kMostLayers = 18;
+#else
 inline constexpr int kMostLayers = 128;
+#endif
 
 /// One token through all layers. It is a kernel's argument as it is: a captured graph keeps it.
 struct Walk {
