@@ -7,7 +7,6 @@
 #include "strata/ops/columns/columns.h"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/copy/copy.h"
-#include "strata/ops/decoder/decoder.h"
 #include "strata/ops/derivatives/derivatives.h"
 #include "strata/ops/distributions/distributions.h"
 #include "strata/ops/dropout/dropout.h"
