@@ -59,8 +59,9 @@ struct Reading {
     const int64_t blocks = p.grid()[1];
     const auto size = static_cast<int32_t>(size_of(p.scales.dtype()));
     const auto shift = static_cast<int32_t>(*across);
+    const int held = *own == Numbering::int4 ? kColumns<Numbering::int4> : kColumns<Numbering::e4m3>;
     fits = (!kind || (walk.block_shift == shift && scale_dtype == p.scales.dtype())) && (size == 4 || size == 2) &&
-           blocks * size % 16 == 0 && (!p.zeros.defined() || blocks % 16 == 0);
+           shift < 31 && scales_align(static_cast<int>(row_bytes), held, shift, size, p.zeros.defined());
     kind = own, walk.block_shift = shift, walk.scale_size = size, scale_dtype = p.scales.dtype();
     walk.scale_half = scale_dtype == DType::f16;
     r.codes = static_cast<const uint8_t*>(p.codes.raw_data()), r.row_bytes = static_cast<int32_t>(row_bytes);

@@ -288,5 +288,15 @@ TEST(DecoderWalk, OfInt4WithoutZerosTakesEightAway) {
   check_step<Numbering::int4, 64>({1, 2048, 32, 1, 64, 2048, 40}, {3}, 2, 9, kSharedLimit, true, false);
 }
 
+TEST(DecoderWalk, ScalesOfAPieceAreRunsOfSixteenBytes) {
+  EXPECT_TRUE(scales_align(2048, 32, 7, 2, true));     // 4,096 columns of int4, groups of 128
+  EXPECT_TRUE(scales_align(7168, 32, 7, 2, true));     // 14,336: the last piece has 16 groups
+  EXPECT_TRUE(scales_align(4096, 16, 7, 4, false));    // 4,096 of e4m3
+  EXPECT_TRUE(scales_align(2048, 32, 9, 2, false));    // groups of 512: eight scales,
+  EXPECT_FALSE(scales_align(2048, 32, 9, 2, true));    // but eight zeros are half of 16 bytes
+  EXPECT_FALSE(scales_align(4096, 16, 10, 4, false));  // two scales a piece
+  EXPECT_FALSE(scales_align(4096, 16, 12, 4, false));  // a scale for more than a piece
+}
+
 }  // namespace
 }  // namespace strata::decoder

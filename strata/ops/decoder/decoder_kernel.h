@@ -66,6 +66,16 @@ inline constexpr int kZerosAt = 32;    ///< apart are their zeros
 inline constexpr int kMostSlots = 16;  ///< of a warp's ring
 inline constexpr int kSharedLimit = 232448;
 
+/// Whether the scales (and zeros) of every piece of a row of `row_bytes` are runs of 16 bytes, as the copy engine wants
+/// them: a scale of `scale_size` bytes is for 2^shift columns, of which 16 bytes of codes hold `columns`.
+constexpr bool scales_align(int row_bytes, int columns, int shift, int scale_size, bool zeros) {
+  for (const int bytes : {row_bytes < kPieceBytes ? row_bytes : kPieceBytes, row_bytes % kPieceBytes}) {
+    const int held = bytes / 16 * columns, blocks = held >> shift;
+    if (blocks << shift != held || blocks * scale_size % 16 != 0 || (zeros && blocks % 16 != 0)) return false;
+  }
+  return true;
+}
+
 /// How shared memory is shared out.
 struct Room {
   int32_t slot_bytes = 0;  ///< of the codes, scales and zeros of two rows' pieces
