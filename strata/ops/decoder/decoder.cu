@@ -1,5 +1,6 @@
 #include <bit>
 
+#include "strata/cuda/array_places_inl.h"
 #include "strata/cuda/check.cuh"
 #include "strata/cuda/current.h"
 #include "strata/cuda/memory.h"
@@ -93,20 +94,6 @@ const void* kernel_of(Numbering kind, int64_t head_size) {
                                              : checked_kernel<Numbering::int4, 64>);
 }
 
-// Offsets of arrays in one block of memory.
-class Places {
- public:
-  int64_t take(int64_t bytes) {
-    const int64_t at = bytes_;
-    bytes_ += (bytes + 255) / 256 * 256;
-    return at;
-  }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  int64_t bytes_ = 0;
-};
-
 }  // namespace
 
 std::optional<Tensor> step(const StepTensors& s) {
@@ -147,7 +134,7 @@ std::optional<Tensor> step(const StepTensors& s) {
   const Room room = room_of(static_cast<int>(widest), *r.kind != Numbering::bf16, static_cast<int>(head_size));
   if (widest > kSharedLimit / 4 || room.slots < 2) return std::nullopt;
 
-  Places places;
+  cuda::ArrayPlaces places;
   const int64_t stream = places.take(4 * dim), qkv = places.take(4 * (s.heads + 2 * s.kv_heads) * head_size),
                 parts = places.take(4 * s.heads * kMostSplits * (head_size + 4)),
                 attended = places.take(2 * s.heads * head_size), inner = places.take(2 * width),

@@ -12,6 +12,9 @@
 namespace strata::decoder {
 
 namespace tile = cuda::tile;
+using cuda::lowbit_tiles::codes_on;
+using cuda::lowbit_tiles::halves_of;
+using cuda::lowbit_tiles::minus;
 
 /// How the numbers of a matrix lie.
 enum class Numbering { bf16, e4m3, int4 };
@@ -31,9 +34,6 @@ __device__ __forceinline__ int place_of(int c) {
   return ((lane_step / 32 * kPieces + own / 8) * 32 + lane_step % 32) * 8 + own % 8;
 }
 
-__device__ __forceinline__ float exp2_of(float x) {
-  return tile::fast_exp2(x);
-}
 // What other blocks wrote during this launch.
 __device__ __forceinline__ float word_at(const float* p) {
 #ifdef STRATA_TILE_EMULATION
@@ -73,19 +73,6 @@ __device__ __forceinline__ void fetch(const void* p, int64_t bytes) {
 template <Numbering kKind>
 inline constexpr bool kHalves = kKind != Numbering::bf16;
 
-// Two numbers of e4m3, the low or the high two of a word, as f16.
-__device__ __forceinline__ uint32_t halves_of(uint32_t word, bool high) {
-  const auto two = static_cast<uint16_t>(high ? word >> 16 : word);
-#if !defined(STRATA_TILE_EMULATION) && __CUDA_ARCH__ >= 890
-  uint32_t halves;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(two));
-  return halves;
-#else
-  return tile::pack2<Half>(fp8_value(static_cast<uint8_t>(two), kE4m3),
-                           fp8_value(static_cast<uint8_t>(two >> 8), kE4m3));
-#endif
-}
-
 // What takes the zero off codes of four bits: 1024 + code is a number of f16 with the code in its lowest bits, and a
 // 16th of 1024 + 16 code is 64 + code.
 struct FourBits {
@@ -106,24 +93,14 @@ __device__ __forceinline__ uint32_t multiply_add(uint32_t a, uint32_t c, uint32_
   return r;
 #endif
 }
-// (word & mask) | base
-__device__ __forceinline__ uint32_t codes_on(uint32_t word, uint32_t mask, uint32_t base) {
-#ifdef STRATA_TILE_EMULATION
-  return (word & mask) | base;
-#else
-  uint32_t r;
-  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(word), "r"(mask), "r"(base));
-  return r;
-#endif
-}
 // The numbers of word i of a unit of 32 columns: columns 4 i and 4 i + 2, 4 i + 1 and 4 i + 3, and the same 16 further.
 __device__ __forceinline__ void numbers_of(uint32_t word, const FourBits& zero, uint32_t (&v)[4]) {
-  constexpr uint32_t kBase = 0x64006400u, kSixteenth = 0x2c002c00u;
+  constexpr uint32_t kBase = 0x64006400u, kSixteenth = 0x2c002c00u, kHigh = 0x00f000f0u;
   const uint32_t odd = word >> 8;
-  v[0] = cuda::lowbit_tiles::minus<Half>(codes_on(word, 0x000f000fu, kBase), zero.low);
-  v[1] = cuda::lowbit_tiles::minus<Half>(codes_on(odd, 0x000f000fu, kBase), zero.low);
-  v[2] = multiply_add(codes_on(word, 0x00f000f0u, kBase), kSixteenth, zero.high);
-  v[3] = multiply_add(codes_on(odd, 0x00f000f0u, kBase), kSixteenth, zero.high);
+  v[0] = minus<Half>(codes_on(word, kBase), zero.low);
+  v[1] = minus<Half>(codes_on(odd, kBase), zero.low);
+  v[2] = multiply_add(codes_on<kHigh>(word, kBase), kSixteenth, zero.high);
+  v[3] = multiply_add(codes_on<kHigh>(odd, kBase), kSixteenth, zero.high);
 }
 
 // The matrices in the order of the phases.
@@ -291,8 +268,8 @@ struct Ring {
         const uint4 v[2] = {x[0], x[32]};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const uint32_t a[4] = {halves_of(words[0][i], false), halves_of(words[1][i], false),
-                                 halves_of(words[0][i], true), halves_of(words[1][i], true)};
+          const uint32_t a[4] = {halves_of(words[0][i]), halves_of(words[1][i]), halves_of(words[0][i] >> 16),
+                                 halves_of(words[1][i] >> 16)};
           tile::mma<Half>(d[i % 2], a, i % 2 ? v[i / 2].z : v[i / 2].x, i % 2 ? v[i / 2].w : v[i / 2].y);
         }
       }

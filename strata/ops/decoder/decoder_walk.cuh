@@ -236,7 +236,7 @@ struct Step : Ring<kKind, kHeadSize> {
     for (int u = first_unit(), n = units(kGateUp); u < n; u += unit_step()) {
       const Rows& r = matrices[2];
       const float2 v = product(r.row_bytes, r.zeros != nullptr);
-      if (lane == 0) w.inner[u] = bits_of(v.x / (1.0f + exp2_of(-1.4426950408889634f * v.x)) * v.y);
+      if (lane == 0) w.inner[u] = bits_of(v.x / (1.0f + tile::fast_exp2(-1.4426950408889634f * v.x)) * v.y);
     }
     meet();
     take(w.inner, w.width);
@@ -358,14 +358,14 @@ struct Step : Ring<kKind, kHeadSize> {
             score[t] = at + t * kWarps < end ? s : -1e30f;
             high = fmaxf(high, score[t]);
           }
-          const float shrink = exp2_of(top[h] - high);
+          const float shrink = tile::fast_exp2(top[h] - high);
           top[h] = high;
           weight[h] *= shrink;
 #pragma unroll
           for (int d = 0; d < kLaneDims; ++d) sums[h][d] *= shrink;
 #pragma unroll
           for (int t = 0; t < kAtOnce; ++t) {
-            const float e = score[t] > -1e29f ? exp2_of(score[t] - high) : 0.0f;
+            const float e = score[t] > -1e29f ? tile::fast_exp2(score[t] - high) : 0.0f;
             weight[h] += e;
 #pragma unroll
             for (int d = 0; d < kLaneDims; ++d) sums[h][d] += e * values[t][d];
@@ -389,8 +389,8 @@ struct Step : Ring<kKind, kHeadSize> {
 #pragma unroll
         for (int h = 0; h < kSharedHeads; ++h) {
           const float* const one = found + (warp * kSharedHeads + h) * kFound;
-          const float high = fmaxf(top[h], one[kHeadSize]), mine = exp2_of(top[h] - high),
-                      other = exp2_of(one[kHeadSize] - high);
+          const float high = fmaxf(top[h], one[kHeadSize]), mine = tile::fast_exp2(top[h] - high),
+                      other = tile::fast_exp2(one[kHeadSize] - high);
           top[h] = high, weight[h] = weight[h] * mine + one[kHeadSize + 1] * other;
 #pragma unroll
           for (int d = 0; d < kLaneDims; ++d) sums[h][d] = sums[h][d] * mine + one[lane * kLaneDims + d] * other;
@@ -405,7 +405,7 @@ struct Step : Ring<kKind, kHeadSize> {
         for (int o = 0; o < kHalf; ++o) high = fmaxf(high, found[(o * kSharedHeads + h) * kFound + kHeadSize]);
         for (int o = 0; o < kHalf; ++o) {
           const float* const one = found + (o * kSharedHeads + h) * kFound;
-          const float share = exp2_of(one[kHeadSize] - high);
+          const float share = tile::fast_exp2(one[kHeadSize] - high);
           all += share * one[d], total += share * one[kHeadSize + 1];
         }
         if (splits == 1) {
@@ -440,7 +440,7 @@ struct Step : Ring<kKind, kHeadSize> {
       for (int s = 0; s < kMostSplits; ++s) high = fmaxf(high, own_top[s]);
 #pragma unroll
       for (int s = 0; s < kMostSplits; ++s) {
-        const float share = exp2_of(own_top[s] - high);
+        const float share = tile::fast_exp2(own_top[s] - high);
         all += share * own_sum[s], total += share * own_weight[s];
       }
       w.attended[i] = bits_of(all / total);

@@ -133,23 +133,29 @@ __device__ __forceinline__ uint32_t minus(uint32_t a, uint32_t b) {
   return a;
 #endif
 }
-__device__ __forceinline__ float2 two_e4m3(uint32_t two) {
+// Two numbers of e4m3 as two of f16, exactly.
+__device__ __forceinline__ uint32_t halves_of(uint32_t two) {
 #if !defined(STRATA_TILE_EMULATION) && __CUDA_ARCH__ >= 890
   uint32_t halves;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<uint16_t>(two)));
-  return __half22float2(*reinterpret_cast<const __half2*>(&halves));
+  return halves;
 #else
-  return {fp8_value(static_cast<uint8_t>(two), kE4m3), fp8_value(static_cast<uint8_t>(two >> 8), kE4m3)};
+  return tile::pack2<Half>(fp8_value(static_cast<uint8_t>(two), kE4m3),
+                           fp8_value(static_cast<uint8_t>(two >> 8), kE4m3));
 #endif
 }
+__device__ __forceinline__ float2 two_e4m3(uint32_t two) {
+  return tile::unpack2<Half>(halves_of(two));
+}
 
-// a & 0x000f000f | b, which would be two instructions with two constants in them.
+// a & mask | b, which would be two instructions with two constants in them.
+template <uint32_t kMask = 0x000f000fu>
 __device__ __forceinline__ uint32_t codes_on(uint32_t a, uint32_t b) {
 #ifdef STRATA_TILE_EMULATION
-  return (a & 0x000f000fu) | b;
+  return (a & kMask) | b;
 #else
   uint32_t r;
-  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(a), "r"(0x000f000fu), "r"(b));
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(a), "r"(kMask), "r"(b));
   return r;
 #endif
 }

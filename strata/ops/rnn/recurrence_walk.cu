@@ -1,5 +1,6 @@
 #include <cub/block/block_scan.cuh>
 
+#include "strata/cuda/array_places_inl.h"
 #include "strata/cuda/current.h"
 #include "strata/cuda/range.cuh"
 #include "strata/ops/factory/factory.h"
@@ -10,20 +11,6 @@ namespace strata::recurrent {
 namespace {
 
 using cuda::check_cuda;
-
-// Offsets of arrays in one block of memory.
-class Places {
- public:
-  int64_t take(int64_t bytes) {
-    const int64_t at = bytes_;
-    bytes_ += (bytes + 255) / 256 * 256;
-    return at;
-  }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  int64_t bytes_ = 0;
-};
 
 constexpr int kPlaceThreads = 256;
 
@@ -67,7 +54,7 @@ WalkCall::WalkCall(const StepProduct& p, int64_t own_elements, int64_t steps)
     : plan(plan_recurrence(p, card_limits(cuda::current_device()))) {
   const Device device = Device::cuda(cuda::current_device());
   const int64_t states_bytes = plan.groups * plan.rows * plan.depth_bytes;
-  Places places;
+  cuda::ArrayPlaces places;
   const int64_t weight = places.take(plan.parts * plan.columns * plan.depth_bytes),
                 states = places.take(2 * states_bytes), arrivals = places.take(plan.groups * kArrivalBytes),
                 array = places.take(own_elements * std::max<int64_t>(p.size, 4)),
