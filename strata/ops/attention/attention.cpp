@@ -232,6 +232,9 @@ void add_samples(Samples& s) {
   s.add(s.tensor({2, 2, 5, 4}), s.tensor({2, 1, 6, 4}), s.tensor({2, 1, 6, 4}), none, true, none, 0, 1, 0.25,
         RngKey{7, 3}, none, 0.0, none, none, Dims{451, 2000, 400, 20})
       .named("dropout of a part of a larger call");
+  s.add(s.tensor({1, 1, 3, 4}), s.tensor({1, 1, 40, 4}), s.tensor({1, 1, 40, 4}), none, false, none, 0, 0, 0.5,
+        RngKey{7, (int64_t{1} << 32) - 6})
+      .named("dropout whose counters pass 32 bits");
   s.add(s.tensor({1, 1, 9, 4}), s.tensor({1, 1, 70, 4}), s.tensor({1, 1, 70, 4}), none, true, none, 40, 55, 0.5,
         RngKey{7, 3})
       .named("dropout under a causal window");
