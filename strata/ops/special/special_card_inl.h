@@ -155,7 +155,9 @@ template <class C>
 STRATA_CARD C card_polygamma(C order, C sign, C x) {
   if (order == 1) return card_trigamma(x);
   constexpr bool kSingle = sizeof(C) == 4;
-  constexpr C least = static_cast<C>(kSingle ? 1e-30 : 1e-15), most = static_cast<C>(kSingle ? 1e2 : 1e15);
+  // The powers of what is larger leave the range of f32.
+  constexpr C least = static_cast<C>(kSingle ? 1e-30 : 1e-15);
+  const C most = static_cast<C>(!kSingle ? 1e15 : order <= 4 ? 1e6 : 1e2);
   if (!(order <= 16 && x > least && x < most)) return static_cast<C>(polygamma_of(order, sign, x));
   const int n = static_cast<int>(order), s = n + 1;
   C factorial = sign;
