@@ -13,6 +13,7 @@
 #include "strata/ops/distributions/distributions.h"
 #include "strata/ops/distributions/distributions_kernel.h"
 #include "strata/ops/distributions/samplers_inl.h"
+#include "strata/ops/distributions/samplers_narrow_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
@@ -90,6 +91,93 @@ TEST(Samplers, PoissonIsDecidedAsInDouble) {
           << rate << " " << numbers.first << " " << v << " of " << k;
     }
   EXPECT_GT(decided, settled);
+}
+
+TEST(Samplers, FunctionsOfNarrowSamplersAreGoodTo1e12) {
+  std::mt19937_64 random(11);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  const auto near = [](double got, double want, double x) {
+    ASSERT_NEAR(got, want, 4e-12 * std::abs(want)) << std::hexfloat << x;
+  };
+  for (int i = 0; i < 100000; ++i) {
+    const double u = uniform(random), wide = std::exp(100 * u - 50), close = 1 - std::exp(-40 * u);
+    for (const double x : {1 - u, wide, close, 1 + 1e-5 * u, 1 / wide}) near(sampler::short_log(x), std::log(x), x);
+    near(sampler::short_inverse(wide), 1 / wide, wide);
+    near(sampler::short_root(wide), std::sqrt(wide), wide);
+    near(sampler::short_inverse_root(wide), 1 / std::sqrt(wide), wide);
+    near(sampler::short_exp(-700 * u), std::exp(-700 * u), u);
+    // Near its zeros the cosine of a rounded product is not good to that share.
+    const double turned = u < 0.5 ? 0.25 - u : u - 0.75;
+    near(sampler::short_cosine_of_turns(u), std::sin(2 * std::numbers::pi * turned), u);
+  }
+  EXPECT_EQ(sampler::short_root(0), 0);
+  EXPECT_EQ(sampler::short_log(1), 0);
+  sampler::WordStream words{{123456789012345, 1234}, 0xFFFFFFFFFFF0};
+  for (int i = 0; i < 64; ++i) {
+    sampler::Stream<double> numbers = words.back(0);
+    const auto bits = philox(words.key, words.block);
+    words.draw();
+    numbers.draw();
+    EXPECT_EQ(words.first(), numbers.first);
+    EXPECT_EQ(words.second(), numbers.second);
+    for (size_t k = 0; k < 4; ++k) EXPECT_EQ(words.words[k], bits[k]);
+  }
+  for (const uint32_t word : {0u, 1u, 0x7FFu, 0x800u, 0x80000000u, 0xFFFFFFFFu})
+    EXPECT_EQ(sampler::uniform_of_words(word, ~word / 3), uniform_f64(word, ~word / 3));
+}
+
+// A sampler's number with the stream of element i. What it decides without settle(), settle() decides likewise.
+template <class Sampler>
+double narrow_number(RngKey key, uint64_t i, double parameter, int& doubtful) {
+  sampler::WordStream s{key, i * sampler::kBlocks};
+  Sampler at_work;
+  double result = 0;
+  if (!at_work.begin(parameter, s, result)) return result;
+  for (int round = 0; round < Sampler::kMost; ++round) {
+    const sampler::Step step = at_work.propose(s);
+    // Products have gone on when they say that one is refused.
+    if (step == sampler::Step::refused && std::is_same_v<Sampler, sampler::NarrowPoissonProducts>) continue;
+    Sampler settled = at_work;
+    const bool taken = settled.settle(s);
+    if (step == sampler::Step::doubtful) {
+      ++doubtful;
+      at_work = settled;
+    } else {
+      EXPECT_EQ(taken, step == sampler::Step::taken) << parameter << " " << i << " " << round;
+    }
+    if (taken) return at_work.result();
+  }
+  return at_work.otherwise();
+}
+TEST(Samplers, NarrowOnesDrawWhatThoseInDoubleDraw) {
+  const RngKey key{2024, 5};
+  int doubtful = 0;
+  for (const float a : {1e-38F, 1e-3F, 0.1F, 0.5F, 0.99F, 1.0F, 1.5F, 4.0F, 30.0F, 1e4F, 1e9F, 1e30F})
+    for (uint64_t i = 0; i < 20000; ++i) {
+      sampler::Stream<double> stream{key, i * sampler::kBlocks};
+      const double want = sampler::gamma<double>(a, stream);
+      double got = narrow_number<sampler::NarrowGamma>(key, i, a, doubtful);
+      if (a < 1) got *= sampler::gamma_boost(a, {key, i * sampler::kBlocks});
+      // Powers of shapes near 0 are as good as their exponents.
+      ASSERT_NEAR(got, want, 1e-9 * want + 1e-45) << a << " " << i;
+    }
+  EXPECT_GT(doubtful, 10000);
+  for (const float rate : {0.0F, 1e-6F, 0.7F, 5.0F, 9.9F, 10.0F, 10.5F, 27.0F, 99.0F, 1e4F, 9e5F, 1e12F, 1e20F})
+    for (uint64_t i = 0; i < 20000; ++i) {
+      sampler::Stream<double> stream{key, i * sampler::kBlocks};
+      ASSERT_EQ(rate < 10 ? narrow_number<sampler::NarrowPoissonProducts>(key, i, rate, doubtful)
+                          : narrow_number<sampler::NarrowPoissonRejection>(key, i, rate, doubtful),
+                sampler::poisson<double>(rate, stream))
+          << rate << " " << i;
+    }
+  for (const double bad : {-1.0, std::nan("")}) {
+    EXPECT_TRUE(std::isnan(narrow_number<sampler::NarrowGamma>(key, 0, bad, doubtful)));
+    EXPECT_TRUE(std::isnan(narrow_number<sampler::NarrowPoissonProducts>(key, 0, bad, doubtful)));
+  }
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(narrow_number<sampler::NarrowGamma>(key, 0, 0, doubtful), 0);
+  EXPECT_EQ(narrow_number<sampler::NarrowGamma>(key, 0, inf, doubtful), inf);
+  EXPECT_EQ(narrow_number<sampler::NarrowPoissonRejection>(key, 0, inf, doubtful), inf);
 }
 
 TEST(Samplers, SlopesOfGammaNumbersForF32AreThoseOfDouble) {
