@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "strata/cuda/elementwise.cuh"
 #include "strata/cuda/kernel.cuh"
 #include "strata/ops/distributions/distributions_kernel.h"
+#include "strata/ops/distributions/gamma_slope_narrow_inl.h"
 #include "strata/ops/distributions/samplers_narrow_inl.h"
 
 namespace strata {
@@ -16,12 +18,9 @@ using sampler::Kind;
 
 constexpr int kThreads = 128;
 
-// sampler::gamma_slope() with one quotient for two terms where it has to have double's digits or many terms.
-template <class T>
+// sampler::gamma_slope() with one quotient for two terms.
 __device__ __forceinline__ double slope_of(double a, double x) {
   if (!(a > 0) || !(x > 0) || a > 1000 || sampler::is_far(a, x)) return sampler::gamma_slope(a, x);
-  if (!std::is_same_v<T, double> && sampler::is_near(a, x)) return sampler::near_gamma_slope(a, x);
-  constexpr double kDigits = std::is_same_v<T, double> ? 1e-17 : 1e-10;
   // psi(a + 1) by the recurrence up to 10 and more, whose terms are one fraction.
   double n = a + 1, over = 0, under = 1;
   while (n < 10) {
@@ -44,10 +43,21 @@ __device__ __forceinline__ double slope_of(double a, double x) {
     term *= x * of_q;
     slope -= of_q;
     sum = fma(term, slope, sum);
-    if (q > x && term * (fabs(slope) + 1) < kDigits * fabs(sum)) break;
+    if (q > x && term * (fabs(slope) + 1) < 1e-17 * fabs(sum)) break;
   }
   return -sum * x / a;
 }
+
+// What few elements need, out of the way of the others' registers.
+__device__ __noinline__ float slope_elsewhere(float a, float x) {
+  return sampler::is_ordinary(a, x) ? sampler::slope::away_from_shape(a, x)
+                                    : static_cast<float>(sampler::gamma_slope<double>(a, x));
+}
+struct NarrowSlope {
+  __device__ __forceinline__ float operator()(float a, float x) const {
+    return sampler::slope::is_near_shape(a, x) ? sampler::slope::near_shape(a, x) : slope_elsewhere(a, x);
+  }
+};
 
 template <Kind kKind, class T>
 __global__ void __launch_bounds__(kThreads) sample_kernel(RngKey key, int64_t n, const T* a, const T* b, T* y) {
@@ -56,7 +66,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(RngKey key, int64_t n,
   const double p = cuda::widen(a[i]), q = cuda::widen(b[i]);
   double drawn;
   if constexpr (kKind == Kind::gamma_slope)
-    drawn = slope_of<T>(p, q);
+    drawn = slope_of(p, q);
   else
     drawn = sampler::element(kKind, key, static_cast<uint64_t>(i), p, q);
   y[i] = cuda::narrow<T>(static_cast<compute_t<T>>(drawn));
@@ -219,7 +229,10 @@ void sample_cuda(Kind kind, RngKey key, Tensor& y, const Tensor& a, const Tensor
       case Kind::gamma:
         return draw.template operator()<Kind::gamma>();
       case Kind::gamma_slope:
-        return launch.template operator()<Kind::gamma_slope>();
+        if constexpr (std::is_same_v<T, double>)
+          return launch.template operator()<Kind::gamma_slope>();
+        else
+          return cuda::elementwise<T, T, T>("standard_gamma_grad", y, NarrowSlope{}, a, b);
       case Kind::poisson:
         return draw.template operator()<Kind::poisson>();
       case Kind::binomial:

@@ -12,6 +12,7 @@
 #include "strata/core/node.h"
 #include "strata/ops/distributions/distributions.h"
 #include "strata/ops/distributions/distributions_kernel.h"
+#include "strata/ops/distributions/gamma_slope_narrow_inl.h"
 #include "strata/ops/distributions/samplers_inl.h"
 #include "strata/ops/distributions/samplers_narrow_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -180,16 +181,42 @@ TEST(Samplers, NarrowOnesDrawWhatThoseInDoubleDraw) {
   EXPECT_EQ(narrow_number<sampler::NarrowPoissonRejection>(key, 0, inf, doubtful), inf);
 }
 
-TEST(Samplers, SlopesOfGammaNumbersForF32AreThoseOfDouble) {
-  for (const double a :
-       {1e-6, 1e-3, 0.1, 0.5, 1.0, 1.5, 2.0, 3.7, 5.0, 6.0, 8.0, 12.0, 20.0, 31.9, 33.0, 500.0, 2000.0})
-    for (double x = 1e-30; x < 500; x *= x < 1e-2 ? 7.3 : 1.013) {
-      const double want = sampler::gamma_slope(a, x), got = sampler::near_gamma_slope(a, x);
-      ASSERT_NEAR(got, want, 1e-7 * std::abs(want)) << a << " " << x;
+// The values of the table are of 50 digits: by the series of gamma_slope(), in mpmath.
+TEST(Samplers, SlopesOfGammaNumbersForF32AreGoodToOneInAMillion) {
+  using sampler::narrow_gamma_slope;
+  for (double log_a = -11.5; log_a < 6.9; log_a += 0.0371)
+    for (double log_x = -30; log_x < 12; log_x += 0.0273) {
+      const auto a = static_cast<float>(std::exp(log_a)), x = static_cast<float>(std::exp(log_x));
+      const double want = sampler::gamma_slope<double>(a, x);
+      ASSERT_TRUE(sampler::is_ordinary(a, x));
+      ASSERT_NEAR(narrow_gamma_slope(a, x), want, 1e-6 * std::abs(want)) << a << " " << x;
     }
-  EXPECT_EQ(sampler::near_gamma_slope(2.0, 0.0), 0);
-  EXPECT_TRUE(std::isnan(sampler::near_gamma_slope(-1.0, 1.0)));
-  EXPECT_TRUE(std::isnan(sampler::near_gamma_slope(1.0, -1.0)));
+  // Of larger shapes gamma_slope() is good near them.
+  for (const double a : {1e3, 1e4, 1e5, 1e6, 1e8})
+    for (double z = -4; z <= 4; z += 0.13) {
+      const auto shape = static_cast<float>(a), x = static_cast<float>(a + z * std::sqrt(a));
+      const double want = sampler::gamma_slope<double>(shape, x);
+      ASSERT_NEAR(narrow_gamma_slope(shape, x), want, 2e-6 * want) << a << " " << z;
+    }
+  struct Row {
+    float a, x;
+    double want;
+  };
+  for (const Row& row :
+       {Row{1e-05F, 1e-20F, 4.54745023816e-14}, Row{1e-05F, 0.3F, 36676.4308635}, Row{1e-05F, 2.5F, 75882.9750398},
+        Row{0.25F, 0.9F, 3.01591414517}, Row{0.25F, 1.1F, 3.27367500463}, Row{0.99F, 30.0F, 4.02596361669},
+        Row{1.0F, 0.0101F, 0.0509642939485}, Row{1.0F, 7.99F, 2.76781338721}, Row{2.0F, 0.01F, 0.0277377153901},
+        Row{3.5F, 2.25F, 0.83353764778}, Row{6.0F, 8.0F, 1.1831607995}, Row{30.0F, 28.5F, 0.980003635629},
+        Row{30.0F, 250.0F, 2.42111328171}, Row{200.0F, 1.5F, 0.0369914521735}, Row{1000.0F, 1100.0F, 1.04858667856},
+        Row{5000.0F, 200.0F, 0.134123175635}, Row{500.0F, 3950.0F, 2.36709977958}, Row{500.0F, 4100.0F, 2.39707237144},
+        Row{20000.0F, 20300.0F, 1.00747117425}})
+    ASSERT_NEAR(narrow_gamma_slope(row.a, row.x), row.want, 1e-6 * row.want) << row.a << " " << row.x;
+  for (const float bad : {0.0F, -1.0F, 1e31F, std::nanf("")}) {
+    EXPECT_FALSE(sampler::is_ordinary(bad, 1.0F));
+    EXPECT_FALSE(sampler::is_ordinary(1.0F, bad));
+    EXPECT_FALSE(sampler::slope::is_near_shape(bad, 1.0F));
+    EXPECT_FALSE(sampler::slope::is_near_shape(1.0F, bad));
+  }
 }
 
 // At a = 1 the slope is log x + gamma + e^x E1(x), at a = 2 that of x times 1 + 1 / x, and so on; the series alone

@@ -291,37 +291,6 @@ constexpr Real gamma_slope(Real a, Real x) {
   return -sum * x / a;
 }
 
-/// Where near_gamma_slope() is for: beyond, terms are many, or cancel until digits of psi() are missing.
-template <std::same_as<double> Real>
-constexpr bool is_near(Real a, Real x) {
-  return a > 0 && a <= 32 && x > 0 && x <= (a < 12 ? a + 8 : 20);
-}
-/// The same to 1e-7 of it, for results of at most f32: as many terms as a and x need, known beforehand, whose sum and
-/// its derivative are each one fraction. A term takes no division, of which a card does one in the time of 20 sums.
-template <std::same_as<double> Real>
-constexpr Real near_gamma_slope(Real a, Real x) {
-  if (!is_near(a, x)) return gamma_slope(a, x);
-  // psi(a + 1) - log(n) by the recurrence up to n of 8 and more.
-  Real n = a + 1, over = 0, under = 1;
-  for (; n < 8; n += 1) over = over * n + under, under *= n;
-  const Real both = 1 / (n * under), inverse = both * under, r = inverse * inverse;
-  const Real slope = std::log(x * inverse) + 0.5 * inverse +
-                     r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132))))) +
-                     over * both * n;
-  // S = 1 + x / (a + 1) (1 + x / (a + 2) (1 + ..)) = top / bottom, whose derivative for a is that of each term: - term
-  // * (1 / (a + 1) + .. + 1 / (a + i)).
-  const int terms = 9 + static_cast<int>(x * (3.5 - 0.15 * (a < 8 ? a : 8)));
-  Real top = 1, bottom = 1, top_a = 0, bottom_a = 0, c = a + terms;
-  for (int i = 0; i < terms; ++i, c -= 1) {
-    bottom_a = bottom_a * c + bottom;
-    bottom *= c;
-    top_a = top_a * x + bottom_a;
-    top = top * x + bottom;
-  }
-  const Real share = 1 / (bottom * a);
-  return -(slope * top + top_a - top * bottom_a * (share * a)) * share * x;
-}
-
 /// Sums of geometric waiting times where few successes are expected; else BTRS of Hoermann, "The generation of binomial
 /// random variates", J. of Statistical Computation and Simulation 46 (1993).
 template <std::same_as<double> Real, class Source>
