@@ -74,10 +74,13 @@ constexpr Real root_of(Real x, Real a) {
 #endif
 }
 
-/// x / y in f32, on a card to two units, and log(x) to 1e-6 or, beyond [1/2, 2], to three units.
+/// x / y in f32, on a card to two units for a y from 1e-37 to 1e37, and log(x) to 1e-6 or, beyond [1/2, 2], to three
+/// units.
 constexpr float quotient(float x, float y) {
 #ifdef __CUDA_ARCH__
-  return __fdividef(x, y);
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(y));
+  return x * inverse;
 #else
   return x / y;
 #endif
