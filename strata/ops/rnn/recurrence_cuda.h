@@ -38,11 +38,17 @@ struct RecurrencePlan {
 };
 RecurrencePlan plan_recurrence(const StepProduct& p, const CardLimits& card);
 
-/// Whether the kernels are the faster way: not for steps that are so large that products by the library, and launches
-/// for each step, cost less. `tf32`: f32 operands are rounded.
+/// Whether the walk is faster than steps by ops: not for steps that are so large that products by the library, and
+/// launches for each step, cost less. `tf32`: f32 operands are rounded.
 bool recurrence_pays(Cell cell, DType t, bool tf32, int64_t batch, int64_t hidden, const CardLimits& card);
+/// Whether a product of the library and a launch of the cell for each step are faster than the walk, where all
+/// sequences have every step: where a product fills the card.
+bool by_products(Cell cell, DType t, bool tf32, int64_t batch, int64_t hidden, const CardLimits& card);
 /// The calls of recurrence_kernel.h, on the current card and stream. The same bits every time.
 void recurrence_cuda(const RecurrenceCall& r);
 void recurrence_backward_cuda(const RecurrenceBackwardCall& r);
+/// The same step by step, which those two call where by_products() says so: without counts, and of some elements.
+void recurrence_by_products(const RecurrenceCall& r);
+void recurrence_backward_by_products(const RecurrenceBackwardCall& r);
 
 }  // namespace strata::recurrent

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/ops/rnn/recurrence_products.cuh"
 #include "strata/ops/rnn/walk_of.cuh"
 
 namespace strata::recurrent {
@@ -126,6 +127,31 @@ constexpr double kBound = std::is_same_v<P, float>      ? 5e-6
                           : std::is_same_v<P, BFloat16> ? 2e-2
                                                         : 2e-3;
 
+// A step is a product that stands for the library's, a [batch, depth] by the transpose of w [columns, depth], or by w
+// [depth, columns], and a launch of the cell.
+template <class T, class Step, class Operand>
+std::string run_products(const Step& step, const std::vector<T>& w, int64_t iterations, int64_t batch, int64_t hidden,
+                         int64_t columns, int64_t depth, bool transposed, uint64_t seed, Operand&& operand) {
+  const int64_t width = columns * hidden;
+  std::vector<float> sums(static_cast<size_t>(batch * width));
+  std::string failure;
+  for (int64_t i = 0; i < iterations && failure.empty(); ++i) {
+    const T* const a = operand(i);
+    for (int64_t b = 0; a != nullptr && b < batch; ++b)
+      for (int64_t n = 0; n < width; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < depth; ++k)
+          sum += static_cast<double>(static_cast<float>(a[b * depth + k])) *
+                 static_cast<float>(w[static_cast<size_t>(transposed ? n * depth + k : k * width + n)]);
+        sums[static_cast<size_t>(b * width + n)] = static_cast<float>(sum);
+      }
+    failure = emulation::launch(cell_kernel<float, Own<Step>>, static_cast<unsigned>(cell_blocks(batch, hidden)),
+                                kCellThreads, 0, seed, Own<Step>{step}, i, hidden, columns,
+                                static_cast<const float*>(sums.data()));
+  }
+  return failure;
+}
+
 template <class P>
 void check_layer(Cell cell, const Case& of) {
   SCOPED_TRACE(cat(static_cast<int>(cell), ": ", of.text()));
@@ -202,6 +228,31 @@ void check_layer(Cell cell, const Case& of) {
     const BackwardStep<T> step{backward_call(got), carry.data(), static_cast<int>(G), gru || !of.counts.empty()};
     ASSERT_EQ(run_plan<P>(memory.plan, memory.walk, step, of.steps + 1, of.together, of.seed), "");
   }
+  EXPECT_LE(difference(got.gx, want.gx), kBound<P>);
+  EXPECT_LE(difference(got.gfrom_h, want.gfrom_h), kBound<P>);
+  EXPECT_LE(difference(got.gh, want.gh), 2 * kBound<P>);
+  EXPECT_LE(difference(got.gc, want.gc), kBound<P>);
+  if (!of.counts.empty() || std::is_same_v<P, Tf32>) return;  // the library would round to TF32 itself
+  got = results();
+  std::vector<float> carry(static_cast<size_t>(of.batch * H));
+  for (size_t i = 0; i < carry.size(); ++i) carry[i] = static_cast<float>(c[i]);
+  const auto time_of = [&](int64_t i) { return of.reverse ? of.steps - 1 - i : i; };
+  const ForwardStep<T> forward{forward_call(got), carry.data(), static_cast<int>(G)};
+  ASSERT_EQ(run_products(forward, w, of.steps, of.batch, H, G, H, true, of.seed,
+                         [&](int64_t i) { return i == 0 ? h.data() : got.y.data() + time_of(i - 1) * of.batch * H; }),
+            "");
+  EXPECT_LE(difference(got.y, want.y), kBound<P>);
+  EXPECT_LE(difference(got.states, want.states), kBound<P>);
+  EXPECT_LE(difference(got.gates, want.gates), kBound<P>);
+  got.y = want.y, got.states = want.states, got.gates = want.gates;
+  carry.assign(static_cast<size_t>(2 * of.batch * H), 0);
+  const BackwardStep<T> backward{backward_call(got), carry.data(), static_cast<int>(G), gru};
+  const std::vector<T>& of_gates = gru ? got.gfrom_h : got.gx;
+  ASSERT_EQ(run_products(backward, w, of.steps + 1, of.batch, H, 1, G * H, false, of.seed,
+                         [&](int64_t i) -> const T* {
+                           return i == 0 ? nullptr : of_gates.data() + time_of(of.steps - i) * of.batch * G * H;
+                         }),
+            "");
   EXPECT_LE(difference(got.gx, want.gx), kBound<P>);
   EXPECT_LE(difference(got.gfrom_h, want.gfrom_h), kBound<P>);
   EXPECT_LE(difference(got.gh, want.gh), 2 * kBound<P>);

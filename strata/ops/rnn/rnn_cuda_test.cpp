@@ -104,6 +104,46 @@ TEST_F(CudaRecurrent, RoundsProductsToTf32) {
     }
 }
 
+// Steps that fill the card are products of the library: both directions of time, the gradients of everything, the same
+// bits again and in a graph.
+TEST_F(CudaRecurrent, LargeStepsByTheLibrarysProducts) {
+  for (const auto& [cell, batch] : {std::pair<std::string_view, int64_t>("lstm", 130), {"gru", 180}, {"tanh", 520}}) {
+    const TensorList here = results(problem(cell, 4, batch, 1024, DType::f64, Device::cpu()));
+    const Problem p = problem(cell, 4, batch, 1024, DType::f32, Device::cuda());
+    const TensorList there = results(p), again = results(p);
+    for (size_t i = 0; i < here.size(); ++i) {
+      EXPECT_LE(difference(there[i], here[i]), 5e-3) << cell << " " << i;
+      EXPECT_EQ(there[i].to_vector<double>(), again[i].to_vector<double>()) << cell << " " << i;
+    }
+    const NoGrad guard;
+    cuda::Graph graph;
+    Tensor y;
+    graph.capture([&] { y = output(p); });
+    graph.replay();
+    EXPECT_EQ(y.to_vector<double>(), there.back().to_vector<double>()) << cell;
+  }
+  const auto both_ways = [](DType dtype, const Device& device) {
+    Problem p = problem("lstm", 3, 260, 1024, dtype, device);
+    TensorList parameters = p.parameters;
+    parameters.insert(parameters.end(), p.parameters.begin(), p.parameters.end());
+    TensorList inputs = p.parameters;
+    inputs.push_back(p.x);
+    const auto [y, h, c] = lstm(p.x, {}, parameters, {.bidirectional = true});
+    TensorList all = grad({y, c}, inputs, {ones_like(y), ones_like(c)}, false);
+    all.push_back(y);
+    return all;
+  };
+  const TensorList here = both_ways(DType::f64, Device::cpu());
+  for (const auto& [dtype, tolerance] : {std::pair(DType::f64, 1e-10), {DType::f32, 5e-3}, {DType::bf16, 5e-2}}) {
+    const TensorList there = both_ways(dtype, Device::cuda());
+    for (size_t i = 0; i < here.size(); ++i) {
+      double largest = 1;  // gradients of sums are
+      for (const double v : here[i].to_vector<double>()) largest = std::max(largest, std::fabs(v));
+      EXPECT_LE(difference(there[i], here[i]), tolerance * largest) << static_cast<int>(dtype) << " " << i;
+    }
+  }
+}
+
 TEST_F(CudaRecurrent, OneSequenceWithoutBiasesOrGradients) {
   const NoGrad guard;
   const auto run = [](std::string_view cell, DType dtype, const Device& device) {
