@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/ops/rnn/recurrence_alone.cuh"
 #include "strata/ops/rnn/recurrence_products.cuh"
 #include "strata/ops/rnn/walk_of.cuh"
 
@@ -259,6 +260,57 @@ void check_layer(Cell cell, const Case& of) {
   EXPECT_LE(difference(got.gc, want.gc), kBound<P>);
 }
 
+// Whether tiles of a layer are as many as expected, and its results the CPU's.
+template <class P, int Gates, int Units>
+void check_alone(Cell cell, const Case& of, bool bare = false) {
+  SCOPED_TRACE(cat(static_cast<int>(cell), " alone: ", of.text()));
+  using T = stored_t<P>;
+  constexpr DType t = std::is_same_v<T, float> ? DType::f32 : std::is_same_v<T, Half> ? DType::f16 : DType::bf16;
+  ASSERT_EQ(units_alone(cell, t, true, of.hidden), Units);
+  ASSERT_EQ(gates(cell), Gates);
+  Random drawn(11 + of.seed);
+  const int64_t H = of.hidden, kept = bare ? 0 : kept_gates(cell), states = of.steps * of.batch * H;
+  const auto x = drawn.operator()<T>(of.steps * of.batch * Gates * H, 1), h = drawn.operator()<T>(of.batch * H, 1),
+             c = drawn.operator()<T>(of.batch * H, 1), w = drawn.operator()<T>(Gates * H * H, 1.5 / std::sqrt(H)),
+             bias = drawn.operator()<T>(Gates * H, 0.5);
+  struct Results {
+    std::vector<T> y, states, gates;
+  };
+  const auto run = [&](const auto& kernel) {
+    const auto made = [](int64_t n) { return std::vector<T>(static_cast<size_t>(n), static_cast<T>(-3.0f)); };
+    Results r{made(states), made(states), made(of.steps * of.batch * kept * H)};
+    kernel(RecurrenceCall{.cell = cell,
+                          .t = t,
+                          .steps = of.steps,
+                          .batch = of.batch,
+                          .hidden = H,
+                          .reverse = of.reverse,
+                          .tf32 = t == DType::f32,
+                          .counts = nullptr,
+                          .firsts = nullptr,
+                          .rows = of.steps * of.batch,
+                          .from_x = x.data(),
+                          .h = h.data(),
+                          .c = cell == Cell::lstm ? c.data() : nullptr,
+                          .w = w.data(),
+                          .bias = bare ? nullptr : bias.data(),
+                          .y = r.y.data(),
+                          .states = r.states.data(),
+                          .gates = kept > 0 ? r.gates.data() : nullptr});
+    return r;
+  };
+  const Results want = run(recurrence_cpu),
+                got = run([&](const RecurrenceCall&call) {
+                  ASSERT_EQ(
+                      emulation::launch(alone_kernel<P, Gates, Units>, static_cast<unsigned>((of.batch + 15) / 16),
+                                        kWalkThreads, kAloneBytes<T, Units>, of.seed, call),
+                      "");
+                });
+  EXPECT_LE(difference(got.y, want.y), kBound<P>);
+  EXPECT_LE(difference(got.states, want.states), kBound<P>);
+  EXPECT_LE(difference(got.gates, want.gates), kBound<P>);
+}
+
 template <class P>
 void check_slstm(const Case& of) {
   SCOPED_TRACE(of.text());
@@ -394,6 +446,19 @@ TEST_F(Walks, LayersAreTheCpus) {
     check_layer<Tf32>(cell, {5, 1, 24, 6});
     check_layer<float>(cell, {5, 1, 24, 6});
   }
+}
+
+// One to four tiles of units a warp, that are full or not; sequences that end within a block; both directions.
+TEST_F(Walks, SmallLayersAloneAreTheCpus) {
+  check_alone<Tf32, 1, 2>(Cell::relu, {5, 20, 128, 4});
+  check_alone<Tf32, 1, 1>(Cell::tanh, {4, 33, 20, 4, {}, true, true, 1});
+  check_alone<Tf32, 4, 1>(Cell::lstm, {4, 17, 60, 4, {}, true, true, 2});
+  check_alone<Tf32, 3, 1>(Cell::gru, {4, 5, 64, 4, {}, false, true, 3});
+  check_alone<BFloat16, 1, 4>(Cell::relu, {3, 18, 248, 4});
+  check_alone<BFloat16, 4, 1>(Cell::lstm, {4, 16, 40, 4});
+  check_alone<Half, 1, 4>(Cell::tanh, {4, 9, 256, 4, {}, true, true, 1});
+  check_alone<Half, 3, 1>(Cell::gru, {5, 1, 16, 4}, true);
+  check_alone<BFloat16, 4, 1>(Cell::lstm, {5, 1, 8, 4}, true);
 }
 
 TEST_F(Walks, SlstmIsItsSteps) {

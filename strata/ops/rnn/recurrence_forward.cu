@@ -7,6 +7,8 @@ namespace strata::recurrent {
 
 void recurrence_cuda(const RecurrenceCall& given) {
   if (given.steps * given.batch * given.hidden == 0) return;
+  if (given.counts == nullptr && units_alone(given.cell, given.t, given.tf32, given.hidden) > 0)
+    return recurrence_alone(given);
   if (given.counts == nullptr &&
       by_products(given.cell, given.t, given.tf32, given.batch, given.hidden, card_limits(cuda::current_device())))
     return recurrence_by_products(given);

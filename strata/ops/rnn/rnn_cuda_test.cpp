@@ -104,6 +104,32 @@ TEST_F(CudaRecurrent, RoundsProductsToTf32) {
     }
 }
 
+// Layers whose weight lies in registers, from a place that is none of 16 bytes too.
+TEST_F(CudaRecurrent, SmallLayersAlone) {
+  for (const auto& [cell, hidden, dtype, tolerance] :
+       {std::tuple<std::string_view, int64_t, DType, double>("tanh", 128, DType::f32, 5e-3),
+        {"tanh", 256, DType::f16, 5e-3},
+        {"lstm", 64, DType::f32, 5e-3},
+        {"gru", 64, DType::bf16, 4e-2},
+        {"lstm", 40, DType::bf16, 4e-2}}) {
+    const TensorList here = results(problem(cell, 12, 37, hidden, DType::f64, Device::cpu())),
+                     there = results(problem(cell, 12, 37, hidden, dtype, Device::cuda()));
+    for (size_t i = 0; i < here.size(); ++i) {
+      double largest = 1;
+      for (const double v : here[i].to_vector<double>()) largest = std::max(largest, std::fabs(v));
+      EXPECT_LE(difference(there[i], here[i]), tolerance * largest) << cell << " " << hidden << " " << i;
+    }
+    const NoGrad guard;
+    Problem p = problem(cell, 12, 37, hidden, dtype, Device::cuda());
+    const std::vector<double> wanted = output(p).to_vector<double>();
+    const Tensor wide = zeros({p.parameters[1].numel() + 1}).to(dtype).to(Device::cuda());
+    Tensor moved = wide.narrow(0, 1, p.parameters[1].numel()).reshape(p.parameters[1].shape());
+    moved.copy_(p.parameters[1]);
+    p.parameters[1] = moved;
+    EXPECT_EQ(output(p).to_vector<double>(), wanted) << cell << " " << hidden;
+  }
+}
+
 // Steps that fill the card are products of the library: both directions of time, the gradients of everything, the same
 // bits again and in a graph.
 TEST_F(CudaRecurrent, LargeStepsByTheLibrarysProducts) {
