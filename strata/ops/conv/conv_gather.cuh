@@ -19,20 +19,21 @@ void launch_gather(const Gather& g) {
 /// The gathering of n images or volumes, whose geometry and pointers the caller has set.
 template <bool Volume, bool Phases>
 void run_gather(DType t, Device device, Gather& g, int64_t n) {
-  finish(g, n, static_cast<int>(16 / size_of(t)));
   const int multiprocessors = properties(device.index).multiprocessors;
-  const bool small = g.m <= 64;
-  const int64_t tiles = int64_t{g.columns} / kBlockN * tiles_m(g) * g.groups;
-  g.splits = splits_of(tiles, g.blocks, multiprocessors);
+  finish(g, n, static_cast<int>(16 / size_of(t)), multiprocessors, Volume);
   Tensor shares;
   if (g.splits > 1) {
     shares = workspace(DType::f32, device, int64_t{g.splits} * g.groups * g.m * g.columns);
     g.shares = static_cast<float*>(shares.raw_data());
   }
-  const bool alone = tiles * g.splits <= multiprocessors;
+  const bool alone =
+      int64_t{g.columns} / kBlockN * tiles_m(g) * g.groups * g.splits <= multiprocessors;  // on a multiprocessor
   const auto run = [&]<class T>() {
     using Of = GatherOf<T, Volume, Phases>;
-    if (small)
+    if constexpr (Volume) {
+      if (g.rows == 256) return launch_gather<Of, 4, kTallStages>(g);
+    }
+    if (g.rows == 64)
       alone ? launch_gather<Of, 1, kDeepStages>(g) : launch_gather<Of, 1, kStages>(g);
     else
       alone ? launch_gather<Of, 2, kDeepStages>(g) : launch_gather<Of, 2, kStages>(g);

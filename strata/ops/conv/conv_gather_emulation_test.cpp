@@ -54,7 +54,10 @@ std::string run(const Gather& g, uint64_t seed) {
 }
 template <class Of>
 std::string run(const Gather& g, uint64_t seed) {
-  if (g.m <= 64) return seed % 2 == 0 ? run<Of, 1, kStages>(g, seed) : run<Of, 1, kDeepStages>(g, seed);
+  if constexpr (Of::kVolume) {
+    if (g.rows == 256) return run<Of, 4, kTallStages>(g, seed);
+  }
+  if (g.rows == 64) return seed % 2 == 0 ? run<Of, 1, kStages>(g, seed) : run<Of, 1, kDeepStages>(g, seed);
   return seed % 2 == 0 ? run<Of, 2, kStages>(g, seed) : run<Of, 2, kDeepStages>(g, seed);
 }
 
@@ -84,6 +87,7 @@ void for_products(const VolumeSizes& s, F&& f) {
 struct Options {
   bool last = false, bias = true;
   size_t launches = 1;
+  int multiprocessors = 132;
   int splits = 1;
   uint64_t seed = 0;
 };
@@ -142,11 +146,11 @@ void check(const VolumeSizes& sizes, bool transposed, const Options& o = {}) {
   for (Gather& g : all) {
     g.source = source.p, g.filters = filters.p, g.bias = o.bias ? bias.data() : nullptr, g.dst = result.p;
     g.last = o.last;
-    finish(g, s.n, kPiece);
+    const bool flat = g.d.size == 1 && g.d.dst_size == 1 && g.d.taps == 1 && !has_phases(g);
+    finish(g, s.n, kPiece, o.multiprocessors, !flat);
     g.splits = std::min(o.splits, g.blocks);
     std::vector<float> shares(static_cast<size_t>(int64_t{g.splits} * g.groups * g.m * g.columns), NAN);
     g.shares = shares.data();
-    const bool flat = g.d.size == 1 && g.d.dst_size == 1 && g.d.taps == 1;
     const std::string failure = has_phases(g) ? run<GatherOf<T, true, true>>(g, o.seed)
                                 : flat        ? run<GatherOf<T, false, false>>(g, o.seed)
                                               : run<GatherOf<T, true, false>>(g, o.seed);
@@ -184,6 +188,12 @@ TEST_F(ConvGather, ForwardIsTheSumsOfAllTaps) {
   check<BFloat16>({1, 64, 66, 1, {3, 4, 8}, kNone, {3, 1, 2}, {1, 1, 1}, {1, 0, 0}, {1, 1, 1}}, false, {.seed = 1});
 }
 
+TEST_F(ConvGather, TilesOf256RowsForward) {
+  const VolumeSizes s{2, 9, 200, 1, {4, 5, 8}, kNone, {3, 3, 2}, {1, 1, 1}, {1, 1, 0}, {1, 1, 1}};
+  check<float>(s, false, {.multiprocessors = 1});
+  check<Half>(s, false, {.last = true, .multiprocessors = 1, .seed = 2});
+}
+
 TEST_F(ConvGather, TransposedIsTheSumsOfAllTaps) {
   // Phases together: whole kernels of strides, one to three dimensions, a dilation, rows that end within a tile.
   const VolumeSizes halves{2, 9, 5, 1, {6, 8, 10}, kNone, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}};
@@ -194,6 +204,11 @@ TEST_F(ConvGather, TransposedIsTheSumsOfAllTaps) {
   check<Half>({1, 16, 6, 1, {5, 8, 6}, kNone, {4, 4, 4}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}}, true, {.last = true});
   check<float>({2, 3, 7, 1, {1, 9, 13}, kNone, {1, 6, 4}, {1, 3, 4}, {0, 2, 1}, {1, 1, 1}}, true);
   check<float>({1, 4, 8, 1, {1, 17, 21}, kNone, {1, 4, 4}, {1, 2, 2}, {0, 3, 0}, {1, 3, 1}}, true, {.seed = 3});
+  // Tiles of 256 rows.
+  check<float>({1, 25, 12, 1, {4, 6, 8}, kNone, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}}, true,
+               {.multiprocessors = 1});
+  check<BFloat16>({1, 25, 12, 1, {4, 6, 8}, kNone, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}}, true,
+                  {.last = true, .multiprocessors = 1, .seed = 1});
   // Apart: kernels that are not, images and volumes; results without a tap.
   check<float>({1, 5, 6, 1, {1, 9, 8}, kNone, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}}, true, {.launches = 4});
   check<float>({1, 5, 6, 1, {5, 6, 8}, kNone, {3, 3, 2}, {2, 2, 2}, {1, 1, 0}, {1, 1, 1}}, true,
@@ -216,7 +231,8 @@ TEST(ConvGatherPlan, SplitsSumsOfFewTiles) {
   const VolumeSizes s = with_result({8, 128, 256, 1, {34, 34, 34}, kNone, {4, 4, 4}, {2, 2, 2}, {0, 0, 0}, {1, 1, 1}});
   std::vector<Gather> all = transpose_gathers(s, 256);
   ASSERT_EQ(all.size(), 1u);
-  finish(all[0], s.n, 4);
+  finish(all[0], s.n, 4, 132, true);
+  EXPECT_EQ(all[0].rows, 256);
   EXPECT_EQ(all[0].m, 1024);
   EXPECT_EQ(all[0].total, 8 * 17 * 17 * 17);
   EXPECT_EQ(all[0].blocks, 8 * 8);

@@ -21,6 +21,8 @@ struct GatherOf {
   static constexpr bool kVolume = Volume, kPhases = Phases;
 };
 
+/// Of tiles of 256 rows; a block has a multiprocessor to itself.
+inline constexpr int kTallStages = 4;
 /// Elements from one row of a tile that a block leaves through to the next: [m][pixels], and [pixels][m].
 inline constexpr int kTilePitch = kBlockN + 8;
 template <int Warpgroups>

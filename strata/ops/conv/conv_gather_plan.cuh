@@ -33,6 +33,7 @@ struct Gather {
   int pixel;                     ///< elements from one of the source's pixels to the next
   int channels;                  ///< of a group, padded
   int total;                     ///< images * places
+  int rows;                      ///< of a tile of the product: 64, 128 or 256
   int m, each, groups;           ///< rows of the product: channels of the result (each) of all phases, of a group
   int kernel_h, kernel_w, taps;  ///< of the filter
   int blocks, splits, columns;   ///< of 128 bytes of the sum; parts of it; total, padded to whole tiles
@@ -42,7 +43,7 @@ struct Gather {
   FastDivisor by_depth, by_plane, by_col, by_tap_plane, by_tap_w;
   FastDivisor by_inner;  ///< taps where by_taps, else pieces of a tap
   FastDivisor by_each, by_phase_h, by_phase_w;
-  FastDivisor by_tiles_n, by_tiles_m;  // tiles of 128 columns, and of 64 rows, or 128 of more than 64
+  FastDivisor by_tiles_n, by_tiles_m;  // tiles of 128 columns, and of rows
 };
 
 /// Kernels of volumes and of several phases hold which taps find the source in bits of 32, of which one is none's.
@@ -50,12 +51,22 @@ inline constexpr int kMostTapBits = 31;
 inline bool has_tap_bits(const Gather& g) {
   return g.d.taps + g.h.taps + g.w.taps <= kMostTapBits;
 }
-/// Tiles of the rows of a product: of 64, or of 128 where there are more.
+/// Tiles of the rows of a product.
 inline int tiles_m(const Gather& g) {
-  return g.m <= 64 ? 1 : (g.m + 127) / 128;
+  return (g.m + g.rows - 1) / g.rows;
 }
-/// The numbers that follow from the others. `piece`: elements in 16 bytes.
-inline void finish(Gather& g, int64_t n, int piece) {
+/// Into how many parts a sum of so many blocks is split, for tiles that leave most of a card without work. A block of a
+/// tile that has a multiprocessor to itself takes some 0.25 us; the parts are added up by another launch, some 4 us.
+inline int splits_of(int64_t tiles, int blocks, int multiprocessors) {
+  constexpr int kLeast = 4;  // blocks of a part
+  const int64_t most = std::min<int64_t>({multiprocessors / std::max<int64_t>(1, tiles), blocks / kLeast, 32});
+  if (most < 2 || blocks - blocks / most < 24) return 1;
+  return static_cast<int>(most);
+}
+
+/// The numbers that follow from the others. `piece`: elements in 16 bytes. `tall`: there is a kernel of tiles of 256
+/// rows.
+inline void finish(Gather& g, int64_t n, int piece, int multiprocessors, bool tall) {
   const auto divisor = [](int64_t d) { return FastDivisor(static_cast<uint32_t>(std::max<int64_t>(1, d))); };
   const int pieces = g.channels / piece, tap_plane = g.h.taps * g.w.taps, taps = g.d.taps * tap_plane,
             plane = g.h.places * g.w.places;
@@ -64,7 +75,12 @@ inline void finish(Gather& g, int64_t n, int piece) {
   g.m = g.each * g.d.phases * g.h.phases * g.w.phases;
   g.by_taps = pieces % 8 == 0;
   g.blocks = (taps * pieces + 7) / 8;
-  g.splits = 1;
+  // What comes from L2, some 36 bytes a clock, limits a block; of twice the rows come half as many pixels for each.
+  const int64_t wide = int64_t{g.columns} / 128 * g.groups;
+  const bool tallest =
+      tall && g.m > 128 && (g.m + 127) / 128 % 2 == 0 && wide * ((g.m + 255) / 256) >= 2 * multiprocessors;
+  g.rows = g.m <= 64 ? 64 : tallest ? 256 : 128;
+  g.splits = splits_of(wide * tiles_m(g), g.blocks, multiprocessors);
   g.by_depth = divisor(g.d.places), g.by_plane = divisor(plane), g.by_col = divisor(g.w.places);
   g.by_tap_plane = divisor(tap_plane), g.by_tap_w = divisor(g.w.taps);
   g.by_inner = divisor(g.by_taps ? taps : pieces);
@@ -188,15 +204,6 @@ inline std::vector<Gather> transpose_gathers(const VolumeSizes& s, int channels)
 /// Whether results of several phases are written by one launch.
 inline bool has_phases(const Gather& g) {
   return g.d.phases * g.h.phases * g.w.phases > 1;
-}
-
-/// Into how many parts a sum of so many blocks is split, for tiles that leave most of a card without work. A block of a
-/// tile that has a multiprocessor to itself takes some 0.25 us; the parts are added up by another launch, some 4 us.
-inline int splits_of(int64_t tiles, int blocks, int multiprocessors) {
-  constexpr int kLeast = 4;  // blocks of a part
-  const int64_t most = std::min<int64_t>({multiprocessors / std::max<int64_t>(1, tiles), blocks / kLeast, 32});
-  if (most < 2 || blocks - blocks / most < 24) return 1;
-  return static_cast<int>(most);
 }
 
 }  // namespace strata::conv_cuda
