@@ -194,6 +194,11 @@ bool writes_lines(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, 
     if (spread.numel() > 0 && adds_rows(y, x, dim, spread, value)) return false;
     join_lines_cuda(y, x, dim, spread, value, {Join::sum, true, from_end, alpha});
   } else {
+    if (puts_few(y, index) && y.storage() != value.storage()) {
+      if (!y.same_as(x)) copy_elements(y, x);
+      put_few_cuda(y, index, value, from_end);
+      return true;
+    }
     if (!puts_lines(y, dim, spread)) return false;
     put_lines_cuda(y, x, dim, spread, value, from_end);
   }
