@@ -177,7 +177,8 @@ void scatter_reduce_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& 
   const Join join = join_of(reduce);
   Tensor rows = y.dim() == 0 ? alias(y, {1}, {1}, y.storage_offset()) : y;
   const bool sums = join == Join::sum && include_self && !from_end;
-  if (const Tensor slices = slice_index(c); slices.defined() && joins_slices(rows, c.x, c.dim, c.src))
+  if (const Tensor slices = slice_index(c);
+      slices.defined() && c.x.is_contiguous() && c.src.is_contiguous() && joins_slices(rows, c.dim, c.src))
     return join_slices_cuda(rows, c.x, c.dim, slices, c.src, {join, include_self, from_end});
   if (joins_lines(rows, c.dim, c.index, sums && is_floating(x.dtype()) && x.dtype() != DType::f64))
     return join_lines_cuda(rows, c.x, c.dim, c.index, c.src, {join, include_self, from_end});
