@@ -151,6 +151,14 @@ TEST_F(SortCuda, UniqueAndSearchsorted) {
     for (int i = 8; i < 5000; i += 3) zeros_too.data<float>()[i] = static_cast<float>(-first);
     expect_same(unique(on(zeros_too)).values, unique(zeros_too).values);
   }
+  for (const DType t : {DType::u8, DType::i8, DType::boolean}) {  // many bytes, unaligned
+    const Tensor many = randint(0, 256, {300007}).to(DType::u8), x = t == DType::boolean ? (many % 2).to(t) : many.to(t);
+    const UniqueResult want = unique(x.narrow(0, 1, 300003), true, true),
+                       got = unique(on(x).narrow(0, 1, 300003), true, true);
+    expect_same(got.values, want.values);
+    expect_same(got.inverse, want.inverse);
+    expect_same(got.counts, want.counts);
+  }
   for (const DType t : kTypes) {
     for (const Shape& shape : {Shape{9, 1000}, Shape{1}, Shape{0}}) {
       if (shape.size() == 2) {
