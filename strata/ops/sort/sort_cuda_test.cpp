@@ -135,6 +135,29 @@ TEST_F(SortCuda, Msort) {
     }
 }
 
+// Rows that a warp keeps, and the shortest that it does not: along each dimension, equal elements and NaN among them.
+TEST_F(SortCuda, KthAndMedianOfShortRows) {
+  manual_seed(14);
+  for (const DType t : kTypes)
+    for (const int64_t length : {1, 2, 31, 33, 64, 65, 200, 256, 257})
+      for (const int64_t dim : {0, 1, 2}) {
+        Shape shape = {5, 3, 7};
+        shape[static_cast<int>(dim)] = length;
+        const Tensor x = values(shape, t), dx = on(x);
+        SCOPED_TRACE(cat(x, " along ", dim));
+        for (const int64_t k : {int64_t{1}, (length + 1) / 2, length}) {
+          const auto [one, place] = kthvalue(x, k, dim);
+          const auto [done, dplace] = kthvalue(dx, k, dim);
+          expect_same(done, one);
+          expect_same(dplace, place);
+        }
+        const auto [middle, at] = median(x, dim);
+        const auto [dmiddle, dat] = median(dx, dim);
+        expect_same(dmiddle, middle);
+        expect_same(dat, at);
+      }
+}
+
 TEST_F(SortCuda, UniqueAndSearchsorted) {
   manual_seed(12);
   const Tensor far = randint(-5, 5, {3000}).to(DType::i64) * (int64_t{1} << 40);
@@ -152,7 +175,8 @@ TEST_F(SortCuda, UniqueAndSearchsorted) {
     expect_same(unique(on(zeros_too)).values, unique(zeros_too).values);
   }
   for (const DType t : {DType::u8, DType::i8, DType::boolean}) {  // many bytes, unaligned
-    const Tensor many = randint(0, 256, {300007}).to(DType::u8), x = t == DType::boolean ? (many % 2).to(t) : many.to(t);
+    const Tensor many = randint(0, 256, {300007}).to(DType::u8),
+                 x = t == DType::boolean ? (many % 2).to(t) : many.to(t);
     const UniqueResult want = unique(x.narrow(0, 1, 300003), true, true),
                        got = unique(on(x).narrow(0, 1, 300003), true, true);
     expect_same(got.values, want.values);
