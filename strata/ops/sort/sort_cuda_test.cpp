@@ -151,6 +151,7 @@ TEST_F(SortCuda, KthAndMedianOfShortRows) {
           expect_same(done, one);
           expect_same(dplace, place);
         }
+        if (t == DType::boolean) continue;
         const auto [middle, at] = median(x, dim);
         const auto [dmiddle, dat] = median(dx, dim);
         expect_same(dmiddle, middle);
