@@ -15,6 +15,7 @@ namespace {
 using namespace cuda;
 
 constexpr int kThreads = 128;
+constexpr int kWideThreads = 512;         // where rows go element by element
 constexpr int kAtOnce = 8;                // rows of a bag that are on their way together
 constexpr int64_t kManyPieces = 1 << 18;  // about as many as a card has threads
 
@@ -34,7 +35,8 @@ __device__ __forceinline__ void check_offsets(const BagCall& c, int64_t b, const
 }
 
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) sum_kernel(BagCall c, RangeCheck in_range, RangeCheck rule) {
+__global__ void __launch_bounds__(V == 1 ? kWideThreads : kThreads)
+    sum_kernel(BagCall c, RangeCheck in_range, RangeCheck rule) {
   using C = compute_t<T>;
   const int64_t b = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (b >= c.bags) return;
@@ -148,10 +150,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Threads for a row of `pieces`, and bags for a block.
-dim3 block_for(int64_t pieces) {
+dim3 block_for(int64_t pieces, unsigned most = kThreads) {
   unsigned x = 1;
-  while (x < kThreads && x < pieces) x *= 2;
-  return dim3(x, kThreads / x);
+  while (x < most && x < pieces) x *= 2;
+  return dim3(x, std::max(1u, kThreads / x));
 }
 
 }  // namespace
@@ -160,7 +162,8 @@ void bag_sum_cuda(const BagCall& c) {
   if (c.bags * c.width == 0) return;
   dispatch_floats(c.dtype, "embedding_bag", [&]<class T>() {
     const auto launch = [&]<int V>() {
-      const dim3 block = block_for(c.width / V);
+      // Each time that a block comes to more pieces it walks its bag again.
+      const dim3 block = block_for(c.width / V, V == 1 ? kWideThreads : kThreads);
       sum_kernel<T, V><<<blocks_for(c.bags, block.y), block, 0, stream()>>>(c, range_check(), value_check(kRule));
     };
     constexpr int V = kVec<T>;

@@ -186,7 +186,12 @@ bool writes_lines(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, 
   if (add) {
     // Of a longer index many may name one place, which is one thread's work there.
     constexpr int64_t kLongest = 2048;
-    if (value.shape()[dim] <= kLongest && joins_slices(y, x, dim, value)) {
+    // Copies of what has gaps are two launches more, and what they read and write.
+    const double copies = x.is_contiguous() && value.is_contiguous()
+                              ? 0
+                              : 8 + static_cast<double>(2 * (x.nbytes() + value.nbytes())) / 2e6;
+    if (value.shape()[dim] <= kLongest && joins_slices(y, dim, value) &&
+        (copies == 0 || copies < time_along_lines(y, dim, spread))) {
       join_slices_cuda(y, x, dim, index, value, {Join::sum, true, from_end, alpha});
       return true;
     }
@@ -194,6 +199,11 @@ bool writes_lines(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, 
     if (spread.numel() > 0 && adds_rows(y, x, dim, spread, value)) return false;
     join_lines_cuda(y, x, dim, spread, value, {Join::sum, true, from_end, alpha});
   } else {
+    if (puts_few(y, index) && y.storage() != value.storage()) {
+      if (!y.same_as(x)) copy_elements(y, x);
+      put_few_cuda(y, index, value, from_end);
+      return true;
+    }
     if (!puts_lines(y, dim, spread)) return false;
     put_lines_cuda(y, x, dim, spread, value, from_end);
   }

@@ -27,10 +27,11 @@ double time_along_lines(const Tensor& y, int64_t dim, const Tensor& index);
 void put_lines_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, bool from_end);
 bool puts_lines(const Tensor& y, int64_t dim, const Tensor& index);
 
-/// The same of an index (i64, 1-D or one number) for slices along dim, where joins_slices() is true.
+/// The same of an index (i64, 1-D or one number) for slices along dim, where joins_slices() is true. What of x and
+/// source has gaps is copied first.
 void join_slices_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
                       const JoinLines& how);
-bool joins_slices(const Tensor& y, const Tensor& x, int64_t dim, const Tensor& source);
+bool joins_slices(const Tensor& y, int64_t dim, const Tensor& source);
 
 /// An index for slices along dim, 1-D, as one for each element of `shape`, and back to such a view's lines.
 inline Tensor index_of_slices(const Tensor& index, const Shape& shape, int64_t dim) {

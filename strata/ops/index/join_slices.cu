@@ -116,9 +116,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-bool joins_slices(const Tensor& y, const Tensor& x, int64_t dim, const Tensor& source) {
-  if (!y.is_contiguous() || !x.is_contiguous() || !source.is_contiguous() || y.dim() == 0 || y.numel() == 0)
-    return false;
+bool joins_slices(const Tensor& y, int64_t dim, const Tensor& source) {
+  if (!y.is_contiguous() || y.dim() == 0 || y.numel() == 0) return false;
   const int64_t rows = y.shape()[dim], n = source.shape()[dim], lines = y.numel() / rows;
   int64_t width = 1;
   for (int64_t d = dim + 1; d < y.dim(); ++d) width *= y.shape()[d];
@@ -129,9 +128,10 @@ bool joins_slices(const Tensor& y, const Tensor& x, int64_t dim, const Tensor& s
   return looked <= 2e7 + 2.0 * static_cast<double>(2 * y.nbytes() + source.nbytes());
 }
 
-void join_slices_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& sent,
+void join_slices_cuda(Tensor& y, const Tensor& given, int64_t dim, const Tensor& index, const Tensor& sent,
                       const JoinLines& how) {
-  const Tensor source = y.storage() == sent.storage() ? clone(sent) : sent;
+  const Tensor x = contiguous(given), dense = contiguous(sent);
+  const Tensor source = y.storage() == dense.storage() ? clone(dense) : dense;
   const int64_t rows = y.shape()[dim], lines = y.numel() / rows;
   int64_t width = 1;
   for (int64_t d = dim + 1; d < y.dim(); ++d) width *= y.shape()[d];

@@ -49,7 +49,72 @@ __global__ void __launch_bounds__(cuda::kEachThreads)
   });
 }
 
+// The last of few elements for each place, by one block: a place's slot in a table of shared memory has it.
+constexpr int kFew = 4096, kFewThreads = 1024;
+constexpr unsigned kEmpty = 0xffffffffu;
+template <class T>
+__global__ void __launch_bounds__(kFewThreads)
+    put_few_kernel(T* y, int64_t step, const int64_t* index, int64_t index_step, const T* source, int64_t source_step,
+                   int n, int64_t rows, bool from_end, unsigned slots, cuda::RangeCheck in_range) {
+  constexpr int kEach = kFew / kFewThreads;
+  extern __shared__ unsigned keys[];  // [slots], and the last element of each
+  int* const last = reinterpret_cast<int*>(keys + slots);
+  int64_t row[kEach];
+  T value[kEach];
+  unsigned slot[kEach];
+#pragma unroll
+  for (int u = 0; u < kEach; ++u) {
+    const int e = static_cast<int>(threadIdx.x) + u * kFewThreads;
+    row[u] = -1;
+    if (e >= n) continue;
+    const int64_t given = index[e * index_step];
+    value[u] = source[e * source_step];
+    row[u] = from_end && given < 0 ? given + rows : given;
+    if (cuda::is_in_range(row[u], rows)) continue;
+    row[u] = -1;
+    in_range.tell(given, rows);
+  }
+  for (unsigned i = threadIdx.x; i < slots; i += kFewThreads) keys[i] = kEmpty, last[i] = -1;
+  __syncthreads();
+#pragma unroll
+  for (int u = 0; u < kEach; ++u) {
+    if (row[u] < 0) continue;
+    const auto key = static_cast<unsigned>(row[u]);
+    slot[u] = (key * 0x9E3779B9u) >> 16 & (slots - 1);
+    for (unsigned found; (found = atomicCAS(keys + slot[u], kEmpty, key)) != kEmpty && found != key;)
+      slot[u] = (slot[u] + 1) & (slots - 1);
+    atomicMax(last + slot[u], static_cast<int>(threadIdx.x) + u * kFewThreads);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int u = 0; u < kEach; ++u)
+    if (row[u] >= 0 && last[slot[u]] == static_cast<int>(threadIdx.x) + u * kFewThreads) y[row[u] * step] = value[u];
+}
+
 }  // namespace
+
+bool puts_few(const Tensor& y, const Tensor& index) {
+  // One of fewer places is written by the launch that reads them.
+  return y.dim() == 1 && y.size(0) > 8192 && y.size(0) < int64_t{0xffffffff} && index.numel() > 0 &&
+         index.numel() <= kFew;
+}
+
+void put_few_cuda(Tensor& y, const Tensor& index, const Tensor& source, bool from_end) {
+  const auto n = static_cast<int>(index.numel());
+  unsigned slots = 64;
+  while (slots < 2 * static_cast<unsigned>(n)) slots *= 2;
+  const size_t memory = size_t{slots} * 8;
+  dispatch_bytes(y.dtype(), [&]<class T>() {
+    if (memory > 46 * 1024)
+      cuda::check_cuda(cudaFuncSetAttribute(put_few_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            static_cast<int>(memory)),
+                       "index_put", "cudaFuncSetAttribute");
+    put_few_kernel<T><<<1, kFewThreads, memory, cuda::stream()>>>(
+        static_cast<T*>(y.raw_data()), y.strides()[0], static_cast<const int64_t*>(index.raw_data()),
+        index.dim() == 0 ? 0 : index.strides()[0], static_cast<const T*>(source.raw_data()), source.strides()[0], n,
+        y.size(0), from_end, slots, cuda::range_check());
+  });
+}
 
 void put_last_cuda(DType t, void* y, const void* x, const cuda::RowShape& shape, const Tensor& index,
                    const void* source, bool from_end) {

@@ -13,4 +13,10 @@ inline bool numbers_rows(int64_t rows, int64_t n) {
 void put_last_cuda(DType t, void* y, const void* x, const cuda::RowShape& shape, const Tensor& index,
                    const void* source, bool from_end);
 
+/// Whether few of a 1-D y's elements are written, for which one block is enough; index (i64) is 1-D or one number.
+bool puts_few(const Tensor& y, const Tensor& index);
+/// y with source (1-D, of y's dtype) at the places that index names; of several sent to one place the last counts. Any
+/// strides; source is not y's memory.
+void put_few_cuda(Tensor& y, const Tensor& index, const Tensor& source, bool from_end);
+
 }  // namespace strata

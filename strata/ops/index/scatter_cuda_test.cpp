@@ -26,9 +26,35 @@ TEST(ScatterCuda, MuchAlongLinesIsAsOnTheProcessor) {
       const Tensor want = scatter(x.to(t), c.dim, index, src.to(t));
       const Tensor got =
           scatter(x.to(t).to(Device::cuda()), c.dim, index.to(Device::cuda()), src.to(t).to(Device::cuda()));
-      EXPECT_EQ(got.to(Device::cpu()).to(DType::f64).to_vector<double>(), want.to(DType::f64).to_vector<double>()) << cat(t);
+      EXPECT_EQ(got.to(Device::cpu()).to(DType::f64).to_vector<double>(), want.to(DType::f64).to_vector<double>())
+          << cat(t);
     }
   }
+}
+
+TEST(ScatterCuda, FewPlacesAreAsOnTheProcessor) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  manual_seed(26);
+  const auto on = [](const Tensor& t) { return t.to(Device::cuda()); };
+  for (const int64_t n : {1, 37, 512, 4095, 4096, 4097})
+    for (const DType t : {DType::u8, DType::f16, DType::f32, DType::f64}) {
+      SCOPED_TRACE(cat(n, " of ", t));
+      const Tensor x = randint(0, 200, {131, 257}).to(t), source = randint(0, 200, {n}).to(t);
+      const auto same = [&](const Tensor& got, const Tensor& want) {
+        EXPECT_EQ(got.to(Device::cpu()).to(DType::f64).to_vector<double>(), want.to(DType::f64).to_vector<double>());
+      };
+      // Places that many name, and all of x.
+      for (const int64_t places : {int64_t{11}, x.numel()}) {
+        const Tensor index = randint(-places, places, {n});
+        same(put(on(x), on(index), on(source)), put(x, index, source));
+      }
+      const Tensor wide = randint(0, 9000, {n, 2}), flat = zeros({9001, 2}, t), from = randint(0, 200, {n, 3}).to(t);
+      const Tensor want = index_put(flat.select(1, 0), {wide.select(1, 1)}, from.select(1, 2));
+      same(index_put(on(flat).select(1, 0), {on(wide).select(1, 1)}, on(from).select(1, 2)), want);
+    }
+  const Tensor x = on(zeros({9000}));
+  index_put(x, {on(full({3}, 9000, DType::i64))}, on(ones({3})));
+  EXPECT_THROW(x.sum().item(), IndexError);
 }
 
 }  // namespace

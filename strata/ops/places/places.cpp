@@ -312,7 +312,7 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, bool)> put_op{{
           const Tensor places = checked(reshape(index, {index.numel()}), x.numel(), 0, "put");
           // What is a copy already needs no other.
           const bool recorded = grad_enabled() && (x.requires_grad() || source.requires_grad());
-          if (!recorded && x.device().is_cpu() && !is_placed(x) && flat.storage() != x.storage())
+          if (!recorded && !is_placed(x) && flat.storage() != x.storage())
             return reshape(index_put_(flat, {places}, reshape(source, {source.numel()}), accumulate), x.shape());
           return reshape(index_put(flat, {places}, reshape(source, {source.numel()}), accumulate), x.shape());
         },

@@ -177,7 +177,8 @@ void scatter_reduce_cuda(Tensor& y, const Tensor& x, int64_t dim, const Tensor& 
   const Join join = join_of(reduce);
   Tensor rows = y.dim() == 0 ? alias(y, {1}, {1}, y.storage_offset()) : y;
   const bool sums = join == Join::sum && include_self && !from_end;
-  if (const Tensor slices = slice_index(c); slices.defined() && joins_slices(rows, c.x, c.dim, c.src))
+  if (const Tensor slices = slice_index(c);
+      slices.defined() && c.x.is_contiguous() && c.src.is_contiguous() && joins_slices(rows, c.dim, c.src))
     return join_slices_cuda(rows, c.x, c.dim, slices, c.src, {join, include_self, from_end});
   if (joins_lines(rows, c.dim, c.index, sums && is_floating(x.dtype()) && x.dtype() != DType::f64))
     return join_lines_cuda(rows, c.x, c.dim, c.index, c.src, {join, include_self, from_end});
@@ -246,15 +247,20 @@ void backward(Backward& b, const Tensor& whole, int64_t d, const Tensor& index, 
         return scatter_reduce(x, c.dim, c.index, sent, "prod", true);
       };
       gx = own(g * product(ones_like(g), c.src));
-      const Tensor zero_x = own(eq(c.x, zeros_like(c.x)).to(g.dtype())), zero_s = eq(c.src, zeros_like(c.src));
-      const Tensor zeros = sums(zero_x, zero_s.to(g.dtype()));
-      const Tensor factor = where(eq(c.x, zeros_like(c.x)), 1, c.x), self = include_self ? factor : filled(factor, 1);
+      const auto is = [](const Tensor& t, double n) { return eq(t, wrap_number(n, t.device())); };
+      const Tensor none_x = is(c.x, 0), zero_s = is(c.src, 0), none_s = zero_s.to(g.dtype());
+      const Tensor zeros = sums(own(none_x.to(g.dtype())), none_s);
+      const Tensor factor = where(none_x, 1, c.x), self = include_self ? factor : filled(factor, 1);
       const Tensor sent = where(zero_s, 1, c.src), rest = at(product(self, sent)), count = at(zeros);
+      if (!grad_enabled()) {  // no other factor is 0
+        gs = at(g) * where(eq(count, none_s), rest / sent, 0);
+        break;
+      }
       // A product with zeros is 0, but not its derivative by them: they stay factors.
-      const Tensor zero = at(sums(own(where(eq(c.x, zeros_like(c.x)), c.x, 0)), where(zero_s, c.src, 0)));
-      const auto are = [&](double n) { return eq(count, full_like(count, n)); };
-      const Tensor of_zero = where(are(1), rest, where(are(2), rest * (zero - c.src), 0));
-      const Tensor others = where(zero_s, of_zero, where(are(0), rest / sent, where(are(1), rest / sent * zero, 0)));
+      const Tensor zero = at(sums(own(where(none_x, c.x, 0)), where(zero_s, c.src, 0)));
+      const Tensor of_zero = where(is(count, 1), rest, where(is(count, 2), rest * (zero - c.src), 0));
+      const Tensor others =
+          where(zero_s, of_zero, where(is(count, 0), rest / sent, where(is(count, 1), rest / sent * zero, 0)));
       gs = at(g) * others;
       break;
     }

@@ -247,6 +247,21 @@ __global__ void __launch_bounds__(kScatterWarps* kWarp)
   }
 }
 
+// Few values a plane: each place looks at all of its plane's positions, in their order.
+constexpr int64_t kFewValues = 16;
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    look_kernel(Grid result, int64_t out, const T* y, const int64_t* positions, T* x) {
+  for_elements<1>(result.total, [&](int64_t e) {
+    int64_t at;
+    const int64_t first = result.plane.split(e, at) * out;
+    compute_t<T> sum = 0;
+    for (int64_t k = first; k < first + out; ++k)
+      if (positions[k] == at) sum += widen(y[k]);
+    x[e] = narrow<T>(sum);
+  });
+}
+
 template <class T>
 void place(int64_t planes, int64_t in, int64_t out, const T* y, const int64_t* positions, T* x, int* repeated) {
   constexpr int64_t kMost = kPlaceBytes * 8 / (8 * static_cast<int64_t>(sizeof(T)) + 1) / 32 * 32;
@@ -358,6 +373,12 @@ void plane_scatter_cuda(int64_t planes, int64_t in, int64_t out, DType t, const 
                         void* x) {
   if (planes * in == 0) return;
   dispatch_floats(t, "plane_scatter", [&]<class T>() {
+    if (out <= kFewValues) {
+      const Grid result(planes, 1, in);
+      look_kernel<T><<<blocks_of<1>(result.total), kThreads, 0, stream()>>>(result, out, static_cast<const T*>(y),
+                                                                            positions, static_cast<T*>(x));
+      return;
+    }
     Tensor repeated;
     if (in >= kFewPlaces) {
       repeated = empty({{planes}, DType::i32, Device::cuda(current_device()), std::nullopt});

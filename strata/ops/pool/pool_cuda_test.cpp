@@ -234,6 +234,12 @@ TEST(CudaPlaneScatter, AddsInTheOrderOfTheCpu) {
   const Tensor here = plane_scatter(y, at, {37}),
                there = plane_scatter(y.to(Device::cuda()), at.to(Device::cuda()), {37});
   EXPECT_EQ(there.to_vector<float>(), here.to_vector<float>());
+  for (const int64_t few : {1, 4, 16, 17}) {  // values a plane
+    const Tensor some = randn({700, few}), places = randint(-2, 11, {700, few});
+    EXPECT_EQ(plane_scatter(some.to(Device::cuda()), places.to(Device::cuda()), {9}).to_vector<float>(),
+              plane_scatter(some, places, {9}).to_vector<float>())
+        << few;
+  }
 }
 
 }  // namespace

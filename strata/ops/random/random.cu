@@ -3,14 +3,13 @@
 
 #include <algorithm>
 
-#include <cub/device/device_radix_sort.cuh>
-
 #include "strata/cuda/kernel.cuh"
 #include "strata/cuda/range.cuh"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/random/box_muller_inl.h"
 #include "strata/ops/random/random_kernels.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/sort/radix.cuh"
 #include "strata/ops/sort/sort.h"
 
 namespace strata {
@@ -197,30 +196,44 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
-struct Bits64 {
-  int64_t* index;
-  __device__ uint64_t operator()(const uint32_t* bits, int64_t i) const {
-    index[i] = i;
-    return word64(bits);
+// Element i's key, of which the first bits are returned; the key and i are kept beside.
+struct FirstBits {
+  uint64_t* keys;
+  uint32_t* index;
+  int bits;
+  __device__ uint32_t operator()(const uint32_t* words, int64_t i) const {
+    const uint64_t key = word64(words);
+    keys[i] = key;
+    index[i] = static_cast<uint32_t>(i);
+    return static_cast<uint32_t>(key >> (64 - bits));
   }
 };
 
-Tensor workspace(const Shape& shape, DType dtype, const Tensor& like_this) {
-  return empty({shape, dtype, like_this.device(), std::nullopt});
+// y = the order of all keys, from that of their first bits, which is of equal ones as they stood. Few are equal: the
+// thread of the first of them orders them.
+__global__ void __launch_bounds__(kThreads)
+    order_kernel(int64_t* y, const uint32_t* first, const uint32_t* index, const uint64_t* keys, int64_t n) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const uint32_t own = first[i];
+  if (i > 0 && first[i - 1] == own) return;
+  int64_t end = i + 1;
+  while (end < n && first[end] == own) ++end;
+  for (int64_t j = i; j < end; ++j) {
+    int64_t rank = 0;
+    if (end > i + 1) {
+      const uint64_t key = keys[index[j]];
+      for (int64_t k = i; k < end; ++k) {
+        const uint64_t other = keys[index[k]];
+        rank += other < key || (other == key && k < j);
+      }
+    }
+    y[i + rank] = index[j];
+  }
 }
 
-// Sorts `keys` with their values, stably.
-template <class K>
-void sort_pairs(const K* keys, K* sorted, const int64_t* values, int64_t* sorted_values, int64_t n, const Tensor& y) {
-  const auto sort = [&](void* temporary, size_t& bytes) {
-    cuda::check_cuda(cub::DeviceRadixSort::SortPairs(temporary, bytes, keys, sorted, values, sorted_values, n, 0,
-                                                     static_cast<int>(8 * sizeof(K)), cuda::stream()),
-                     "random", "sorting");
-  };
-  size_t bytes = 0;
-  sort(nullptr, bytes);
-  const Tensor temporary = workspace({static_cast<int64_t>(std::max<size_t>(bytes, 1))}, DType::u8, y);
-  sort(temporary.raw_data(), bytes);
+Tensor workspace(const Shape& shape, DType dtype, const Tensor& like_this) {
+  return empty({shape, dtype, like_this.device(), std::nullopt});
 }
 
 __device__ __forceinline__ double unit_of(RngKey key, int64_t i) {
@@ -370,11 +383,20 @@ void multinomial_cuda(Tensor& out, const Tensor& weights, int64_t num_samples, b
 
 void randperm_cuda(Tensor& out, int64_t n, RngKey key, Device) {
   if (n == 0) return;
-  const Tensor keys = workspace({2, n}, DType::i64, out), index = workspace({n}, DType::i64, out);
-  auto* k = static_cast<uint64_t*>(keys.raw_data());
-  auto* from = static_cast<int64_t*>(index.raw_data());
-  draw<2, uint64_t>(k, n, key, Bits64{from});
-  into_dense(out, [&](Tensor& y) { sort_pairs(k, k + n, from, static_cast<int64_t*>(y.raw_data()), n, y); });
+  check<ValueError>(n <= int64_t{UINT32_MAX}, "randperm", "n is ", n, ", a card takes up to 2^32 - 1");
+  // So many bits that hardly two of n keys agree in them, of passes of 8.
+  int bits = 8;
+  while (bits < 32 && n > int64_t{1} << (bits - 6)) bits += 8;
+  const Tensor keys = workspace({n}, DType::i64, out), words = workspace({4, n}, DType::i32, out);
+  auto* const all = static_cast<uint64_t*>(keys.raw_data());
+  auto* const first = static_cast<uint32_t*>(words.raw_data());
+  sort_detail::TwoBuffers<uint32_t> sorted{first, first + n}, index{first + 2 * n, first + 3 * n};
+  draw<2, uint32_t>(sorted.now, n, key, FirstBits{all, index.now, bits});
+  sort_detail::radix_sort(sorted, index, n, bits, out.device());
+  into_dense(out, [&](Tensor& y) {
+    order_kernel<<<cuda::blocks_for(n, kThreads), kThreads, 0, cuda::stream()>>>(static_cast<int64_t*>(y.raw_data()),
+                                                                                 sorted.now, index.now, all, n);
+  });
 }
 
 }  // namespace strata

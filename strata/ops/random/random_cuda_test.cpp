@@ -47,7 +47,8 @@ TEST_F(CudaRandom, IntegersOrdersAndDrawsAreTheSame) {
   for (DType t : {DType::i64, DType::i32, DType::u8, DType::boolean, DType::f32})
     same([&] { return randint(0, 2, {513}, t); });
   same([] { return randint(-5, int64_t{1} << 60, {77}); });
-  same([] { return randperm(5001); });
+  // Of each number of first bits, in which some keys agree.
+  for (const int64_t n : {1, 2, 4, 5, 1000, 1024, 5001, 262144, 262145, 3000000}) same([n] { return randperm(n); });
   same([] { return bernoulli(rand({999})); });
   same([] { return multinomial(rand({5, 301}), 40, true); });
   same([] { return multinomial(rand({5, 301}), 40, false); });

@@ -3,7 +3,8 @@
 // An element's key is found digit by digit: counts of a digit among the elements that have those found so far. A block
 // keeps a row of up to 4096 elements in its registers. Longer rows are read once for each digit of 11 bits, by several
 // blocks, whose counts are added up in memory; the block that comes last finds the digit there. Counts are integers,
-// which have no order. For a mode a block sorts its row and looks for the longest run.
+// which have no order. A warp keeps a row of up to 256 elements and goes by bits. For a mode a block sorts its row and
+// looks for the longest run.
 
 #include <algorithm>
 
@@ -121,6 +122,49 @@ __global__ void __launch_bounds__(kThreads)
     const int before = passed + sum_before<kThreads>(hit ? 1 : 0, warps);
     if (hit && before + 1 == rest) found_at(i);
     passed += __syncthreads_count(hit);
+  }
+}
+
+// A warp keeps a row of up to 32 kItems elements, and finds the key bit by bit: nobody waits at a barrier.
+constexpr int kRowsOfBlock = 4, kMostOfWarp = 8 * kWarp;
+template <class B, int kItems>
+__global__ void __launch_bounds__(kRowsOfBlock* kWarp)
+    short_row_kernel(const B* x, int64_t rows, int length, Order order, Wanted wanted, int64_t* places, B* values) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int64_t which = static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + threadIdx.x / kWarp;
+  if (which >= rows) return;
+  const B* const row = x + which * length;
+  B keys[kItems];
+  bool live[kItems];
+  int nans = 0, count = length;
+#pragma unroll
+  for (int j = 0; j < kItems; ++j) {
+    live[j] = j * kWarp + lane < length;
+    keys[j] = live[j] ? key_of(row[j * kWarp + lane], order) : B(0);
+    nans += __popc(__ballot_sync(kAll, live[j] && is_nan_key(keys[j], order)));
+  }
+  auto rest = static_cast<int>(wanted.rank(length, nans));
+  for (int bit = 8 * static_cast<int>(sizeof(B)) - 1; bit >= 0 && count > 1; --bit) {
+    int zeros = 0;
+#pragma unroll
+    for (int j = 0; j < kItems; ++j)
+      zeros += __popc(__ballot_sync(kAll, live[j] && (static_cast<uint64_t>(keys[j]) >> bit & 1) == 0));
+    const bool one = rest > zeros;
+    if (one) rest -= zeros;
+    count = one ? count - zeros : zeros;
+#pragma unroll
+    for (int j = 0; j < kItems; ++j) live[j] = live[j] && (static_cast<uint64_t>(keys[j]) >> bit & 1) == (one ? 1 : 0);
+  }
+  // Of equal ones, the one whose turn it is.
+  int passed = 0;
+#pragma unroll
+  for (int j = 0; j < kItems; ++j) {
+    const unsigned equal = __ballot_sync(kAll, live[j]);
+    if (live[j] && passed + __popc(equal & ((1u << lane) - 1)) + 1 == rest) {
+      if (places != nullptr) places[which] = j * kWarp + lane;
+      if (values != nullptr) values[which] = row[j * kWarp + lane];
+    }
+    passed += __popc(equal);
   }
 }
 
@@ -273,6 +317,12 @@ void find_elements(const B* x, int64_t rows, int64_t length, Order order, Wanted
     row_kernel<B, kItems><<<static_cast<unsigned>(rows), kThreads, 0, cuda::stream()>>>(x, static_cast<int>(length),
                                                                                         order, wanted, places, values);
   };
+  const auto launch_warps = [&]<int kItems>() {
+    short_row_kernel<B, kItems><<<cuda::blocks_for(rows, kRowsOfBlock), kRowsOfBlock * kWarp, 0, cuda::stream()>>>(
+        x, rows, static_cast<int>(length), order, wanted, places, values);
+  };
+  if (length <= 2 * kWarp) return launch_warps.template operator()<2>();
+  if (length <= kMostOfWarp && sizeof(B) < 8) return launch_warps.template operator()<kMostOfWarp / kWarp>();
   if (length <= 2 * kThreads) return launch.template operator()<2>();
   if (length <= 4 * kThreads) return launch.template operator()<4>();
   launch.template operator()<kMostItems>();
@@ -349,6 +399,13 @@ __global__ void __launch_bounds__(kAcross)
   if (values != nullptr) values[blockIdx.x] = row[mine & 0xffff];
 }
 
+// Whether results lie in the order of sort_rows()'s rows, of which each has one: no dimension stands between.
+bool lies_as_found(const Tensor& result, const Tensor& x, int64_t dim) {
+  bool same = result.is_contiguous();
+  for (int64_t d = dim + 1; d < x.dim() - 1; ++d) same = same && x.shape()[d] == 1;
+  return same;
+}
+
 // f(rows, memory for a place of each) and from there to the op's result.
 template <class F>
 void places_of(Tensor& indices, const Tensor& x, int64_t dim, F&& f) {
@@ -357,7 +414,7 @@ void places_of(Tensor& indices, const Tensor& x, int64_t dim, F&& f) {
   if (rows.count == 0) return;
   Shape shape = rows.dense.shape();
   shape[shape.size() - 1] = 1;
-  const bool direct = indices.is_contiguous() && (x.dim() == 0 || dim == x.dim() - 1);
+  const bool direct = lies_as_found(indices, x, dim);
   const Tensor at = direct ? indices : make(shape, DType::i64, x);
   dispatch_bytes(x.dtype(), [&]<class B>() {
     f(rows, static_cast<const B*>(rows.dense.raw_data()), static_cast<int64_t*>(at.raw_data()));
@@ -390,7 +447,8 @@ void elements_of(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, 
   if (rows.count == 0) return;
   Shape shape = rows.dense.shape();
   shape[shape.size() - 1] = 1;
-  const bool direct = lies_as_rows(values, indices, x, dim);
+  const bool direct =
+      lies_as_found(values, x, dim) && lies_as_found(indices, x, dim) && values.raw_data() != x.raw_data();
   const Tensor v = direct ? values : make(shape, x.dtype(), x), at = direct ? indices : make(shape, DType::i64, x);
   dispatch_bytes(x.dtype(), [&]<class B>() {
     f(rows, static_cast<const B*>(rows.dense.raw_data()), static_cast<int64_t*>(at.raw_data()),

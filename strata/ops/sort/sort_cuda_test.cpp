@@ -135,6 +135,30 @@ TEST_F(SortCuda, Msort) {
     }
 }
 
+// Rows that a warp keeps, and the shortest that it does not: along each dimension, equal elements and NaN among them.
+TEST_F(SortCuda, KthAndMedianOfShortRows) {
+  manual_seed(14);
+  for (const DType t : kTypes)
+    for (const int64_t length : {1, 2, 31, 33, 64, 65, 200, 256, 257})
+      for (const int64_t dim : {0, 1, 2}) {
+        Shape shape = {5, 3, 7};
+        shape[static_cast<int>(dim)] = length;
+        const Tensor x = values(shape, t), dx = on(x);
+        SCOPED_TRACE(cat(x, " along ", dim));
+        for (const int64_t k : {int64_t{1}, (length + 1) / 2, length}) {
+          const auto [one, place] = kthvalue(x, k, dim);
+          const auto [done, dplace] = kthvalue(dx, k, dim);
+          expect_same(done, one);
+          expect_same(dplace, place);
+        }
+        if (t == DType::boolean) continue;
+        const auto [middle, at] = median(x, dim);
+        const auto [dmiddle, dat] = median(dx, dim);
+        expect_same(dmiddle, middle);
+        expect_same(dat, at);
+      }
+}
+
 TEST_F(SortCuda, UniqueAndSearchsorted) {
   manual_seed(12);
   const Tensor far = randint(-5, 5, {3000}).to(DType::i64) * (int64_t{1} << 40);
@@ -150,6 +174,15 @@ TEST_F(SortCuda, UniqueAndSearchsorted) {
     for (int i = 0; i < 7; ++i) zeros_too.data<float>()[i] = 1;
     for (int i = 8; i < 5000; i += 3) zeros_too.data<float>()[i] = static_cast<float>(-first);
     expect_same(unique(on(zeros_too)).values, unique(zeros_too).values);
+  }
+  for (const DType t : {DType::u8, DType::i8, DType::boolean}) {  // many bytes, unaligned
+    const Tensor many = randint(0, 256, {300007}).to(DType::u8),
+                 x = t == DType::boolean ? (many % 2).to(t) : many.to(t);
+    const UniqueResult want = unique(x.narrow(0, 1, 300003), true, true),
+                       got = unique(on(x).narrow(0, 1, 300003), true, true);
+    expect_same(got.values, want.values);
+    expect_same(got.inverse, want.inverse);
+    expect_same(got.counts, want.counts);
   }
   for (const DType t : kTypes) {
     for (const Shape& shape : {Shape{9, 1000}, Shape{1}, Shape{0}}) {

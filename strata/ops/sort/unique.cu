@@ -1,7 +1,8 @@
 // The different values of a tensor on a CUDA device: a radix sort of keys, then one pass that selects where runs of
 // equal ones begin. Keys of integers are distances from the smallest, sorted by as many bits as the largest distance
-// has; they are sorted alone where nobody asks where the elements stood, and of few bits only counted. Zeros have two
-// signs, of which the result has the first element's: it is looked for while floating keys are made (WholeKeys).
+// has; they are sorted alone where nobody asks where the elements stood, and of few bits only counted, as bytes are.
+// Zeros have two signs, of which the result has the first element's: it is looked for while floating keys are made
+// (WholeKeys).
 
 #include <algorithm>
 #include <bit>
@@ -253,6 +254,87 @@ Found by_counts(const Wanted& w) {
   return r;
 }
 
+// Elements of one byte: how often each of 256 occurs, in one reading. Copies of the counters, so that lanes with the
+// same byte do not all add to one, stand apart by a bank.
+constexpr int kBytes = 256, kCopies = 8, kCopyPitch = kBytes + 1;
+__global__ void __launch_bounds__(kThreads)
+    count_bytes_kernel(const uint8_t* x, int64_t n, bool aligned, unsigned long long* counts) {
+  __shared__ unsigned count[kCopies * kCopyPitch];
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int i = thread; i < kCopies * kCopyPitch; i += kThreads) count[i] = 0;
+  __syncthreads();
+  unsigned* const own = count + thread % kCopies * kCopyPitch;
+  constexpr int V = 16;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + thread; i * V < n; i += step) {
+    if (aligned && n - i * V >= V) {
+      const cuda::Vec<uint8_t, V> v = cuda::load_vec<V>(x + i * V);
+#pragma unroll
+      for (int k = 0; k < V; ++k) atomicAdd(own + v.v[k], 1u);
+    } else {
+      for (int64_t e = i * V; e < n && e < i * V + V; ++e) atomicAdd(own + x[e], 1u);
+    }
+  }
+  __syncthreads();
+  unsigned sum = 0;
+  for (int c = 0; c < kCopies; ++c) sum += count[c * kCopyPitch + thread];
+  if (sum != 0) atomicAdd(counts + thread, static_cast<unsigned long long>(sum));
+}
+static_assert(kThreads == kBytes);
+
+// What occurs, with its number among that, and the counts: a kernel's argument.
+struct Occurring {
+  int64_t counts[kBytes];
+  uint8_t values[kBytes], number[kBytes];
+  int found;
+};
+__global__ void __launch_bounds__(kThreads)
+    number_bytes_kernel(const uint8_t* x, int64_t n, const __grid_constant__ Occurring all, uint8_t* values,
+                        int64_t* counts, int64_t* inverse) {
+  __shared__ uint8_t number[kBytes];
+  const int thread = static_cast<int>(threadIdx.x);
+  number[thread] = all.number[thread];
+  __syncthreads();
+  if (blockIdx.x == 0 && thread < all.found) {
+    values[thread] = all.values[thread];
+    if (counts != nullptr) counts[thread] = all.counts[thread];
+  }
+  if (inverse == nullptr) return;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + thread; i < n; i += step) inverse[i] = number[x[i]];
+}
+
+Found by_bytes(const Wanted& w) {
+  const Tensor& x = w.dense;
+  const int64_t n = x.numel();
+  const auto* const from = static_cast<const uint8_t*>(x.raw_data());
+  const Tensor sums = make({kBytes}, DType::i64, x);
+  cuda::fill_bytes(x.device(), sums.raw_data(), 0, static_cast<size_t>(sums.nbytes()));
+  const auto blocks = [&](int64_t elements) {
+    return static_cast<unsigned>(std::clamp<int64_t>(
+        (n + elements - 1) / elements, 1, int64_t{8} * cuda::properties(cuda::current_device()).multiprocessors));
+  };
+  count_bytes_kernel<<<blocks(16 * kThreads), kThreads, 0, cuda::stream()>>>(
+      from, n, cuda::aligned16(from), static_cast<unsigned long long*>(sums.raw_data()));
+  int64_t each[kBytes];
+  cuda::copy_bytes(each, Device::cpu(), sums.raw_data(), x.device(), sizeof each);
+  Occurring all{};
+  for (int k = 0; k < kBytes; ++k) {
+    const int byte = x.dtype() == DType::i8 ? k ^ 0x80 : k;  // the smallest first
+    if (each[byte] == 0) continue;
+    all.counts[all.found] = each[byte];
+    all.values[all.found] = static_cast<uint8_t>(byte);
+    all.number[byte] = static_cast<uint8_t>(all.found++);
+  }
+  const Found r{make({all.found}, x.dtype(), x), make({w.counts ? all.found : 0}, DType::i64, x)};
+  const bool numbers = w.inverse.numel() > 0;
+  number_bytes_kernel<<<numbers ? blocks(kThreads) : 1, kThreads, 0, cuda::stream()>>>(
+      from, n, all, static_cast<uint8_t*>(r.values.raw_data()),
+      w.counts ? static_cast<int64_t*>(r.counts.raw_data()) : nullptr,
+      numbers ? static_cast<int64_t*>(w.inverse.raw_data()) : nullptr);
+  return r;
+}
+
 // Any number of elements.
 template <class B>
 Found by_sorted_index(const Wanted& w) {
@@ -305,7 +387,12 @@ std::tuple<Tensor, Tensor, Tensor> unique_cuda(const Tensor& x, bool return_inve
   const Wanted w{contiguous(x), make(return_inverse ? x.shape() : Shape{0}, DType::i64, x), return_counts, 0};
   if (x.numel() == 0) return {make({0}, x.dtype(), x), w.inverse, make({0}, DType::i64, x)};
   Found found;
-  dispatch_bytes(x.dtype(), [&]<class B>() { found = find<B>(w); });
+  dispatch_bytes(x.dtype(), [&]<class B>() {
+    if constexpr (sizeof(B) == 1)
+      found = by_bytes(w);
+    else
+      found = find<B>(w);
+  });
   if (const char* failure = scope.failure()) throw DeviceError("unique", failure);
   return {found.values, w.inverse, found.counts};
 }
