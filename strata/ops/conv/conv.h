@@ -16,7 +16,7 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, co
 /// x [n, in, h, w], weight [out, in / groups, kh, kw]; sizes as in conv1d, for each dimension.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1},
               const Dims& padding = {0}, const Dims& dilation = {1}, int64_t groups = 1);
-/// x [n, in, d, h, w], weight [out, in / groups, kd, kh, kw]; a convolution of planes for which x is copied kd times.
+/// x [n, in, d, h, w], weight [out, in / groups, kd, kh, kw]; a convolution of planes, for which x may be copied.
 Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Dims& stride = {1},
               const Dims& padding = {0}, const Dims& dilation = {1}, int64_t groups = 1);
 /// The gradient of conv1d with respect to its input, as an op: x [n, in, length], weight [in, out / groups, k] ->

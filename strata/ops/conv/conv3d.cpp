@@ -1,13 +1,11 @@
-// conv3d and its transpose, composed of two-dimensional products: a window's slices along the depth are channels.
+// conv3d and its transpose: their checks, and what they are called with.
 
-#include "strata/core/autocast.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/conv/conv.h"
 #include "strata/ops/conv/conv_geometry.h"
 #include "strata/ops/conv/conv_reference_inl.h"
-#include "strata/ops/conv/fold_volume_kernel.h"
-#include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/conv/conv_volume_kernel.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
 
@@ -16,10 +14,6 @@ namespace {
 
 Dims spread(const Dims& d) {
   return d.size() == 1 ? Dims::filled(3, d[0]) : d;
-}
-// All but the first entry.
-Dims plane(const Dims& d) {
-  return {d[1], d[2]};
 }
 Dims last3(const Tensor& t) {
   return {t.size(-3), t.size(-2), t.size(-1)};
@@ -33,11 +27,6 @@ void check_volume(std::string_view op, const Tensor& x, const Tensor& w) {
   for (int64_t v : last3(w)) check<ShapeError>(v >= 1, op, "kernel sizes must be at least 1, weight is ", w);
 }
 
-// weight [a, b, kd, kh, kw] of products whose channels are (b, kd).
-Tensor flat_weight(const Tensor& w) {
-  return w.reshape({w.size(0), w.size(1) * w.size(2), w.size(3), w.size(4)});
-}
-
 Tensor conv3d_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride, const Dims& padding,
                  const Dims& dilation, int64_t groups) {
   constexpr std::string_view op = "conv3d";
@@ -47,28 +36,13 @@ Tensor conv3d_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dim
   if (x.dim() == 4) return squeeze(conv3d_of(unsqueeze(x, 0), w, bias, g.stride, g.padding, g.dilation, groups), 0);
   if (!is_floating(x.dtype()))
     return detail::integer_convolution(op, x, w, bias, g.stride, g.padding, g.dilation, groups);
-  const int64_t n = x.size(0), channels = x.size(1), kd = w.size(2), reach = extent(kd, g.dilation[0]);
-  check<ShapeError>(x.size(2) + 2 * g.padding[0] >= reach, op, "a kernel of ", last3(w), " with dilation ", g.dilation,
-                    " does not fit an input of ", last3(x), " with padding ", g.padding);
-  check<ShapeError>(w.size(1) * groups == channels, op, "x is ", x, " and weight is ", w, " with ", groups,
+  for (int i = 0; i < 3; ++i)
+    check<ShapeError>(x.size(2 + i) + 2 * g.padding[i] >= extent(w.size(2 + i), g.dilation[i]), op, "a kernel of ",
+                      last3(w), " with dilation ", g.dilation, " does not fit an input of ", last3(x), " with padding ",
+                      g.padding);
+  check<ShapeError>(w.size(1) * groups == x.size(1), op, "x is ", x, " and weight is ", w, " with ", groups,
                     " groups, wants x [n, ", groups, " times ", w.size(1), ", ..]");
-  const Tensor planes = depth_windows(x, kd, g.padding[0], g.stride[0], g.dilation[0]);
-  const int64_t depth = (x.size(2) + 2 * g.padding[0] - reach) / g.stride[0] + 1;
-  const Tensor y =
-      convolution(planes, flat_weight(w), bias, plane(g.stride), plane(g.padding), plane(g.dilation), groups);
-  return transpose(y.reshape({n, depth, y.size(1), y.size(2), y.size(3)}), 1, 2).contiguous();
-}
-
-// Whether a transposed convolution is one product with all of a kernel's taps, whose results are then added up: on a
-// card two launches rather than a dozen, for which they are written and read. In 16 bits they are rounded on the way,
-// so that windows must not overlap.
-bool folds(const Tensor& x, const Tensor& w, const Geometry& g) {
-  constexpr int64_t kMostProducts = int64_t{1} << 22;
-  const int64_t products = x.size(0) * last3(x).product() * w.size(1) * g.groups * last3(w).product();
-  if (!x.device().is_cuda() || products > kMostProducts || products == 0) return false;
-  bool apart = true;
-  for (int i = 0; i < 3; ++i) apart = apart && extent(w.size(2 + i), g.dilation[i]) <= g.stride[i];
-  return apart || (size_of(x.dtype()) >= 4 && !autocast_enabled());
+  return volume_convolution(x, w, bias, g);
 }
 
 Tensor conv_transpose3d_of(const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& stride,
@@ -91,22 +65,10 @@ Tensor conv_transpose3d_of(const Tensor& x, const Tensor& w, const Tensor& bias,
                    extra[i]);
     check<ShapeError>(size[i] >= 1, op, "the result's spatial size would be ", size);
   }
-  const int64_t n = x.size(0), depth = x.size(2), kd = w.size(2), out = w.size(1) * groups;
+  const int64_t out = w.size(1) * groups;
   if (bias.defined())
     check<ShapeError>(bias.dim() == 1 && bias.size(0) == out, op, "bias is ", bias, ", wants [", out, "]");
-  if (folds(x, w, g)) {
-    const int64_t places = last3(x).product(), taps = last3(w).product();
-    const Tensor products =
-        convolution_transpose(x.reshape({n, x.size(1), 1, places}), w.reshape({w.size(0), w.size(1) * taps, 1, 1}), {},
-                              {1, places}, {1, 1}, {0, 0}, {1, 1}, groups);
-    return fold_volume(products.reshape({n, out * taps, places}), bias, size, last3(w), g.stride, g.padding,
-                       g.dilation);
-  }
-  const Tensor planes = transpose(x, 1, 2).reshape({n * depth, x.size(1), x.size(3), x.size(4)});
-  const Tensor z = convolution_transpose(planes, flat_weight(w), {}, plane(size), plane(g.stride), plane(g.padding),
-                                         plane(g.dilation), groups);
-  const Tensor y = add_depth_windows(z, n, size[0], kd, g.padding[0], g.stride[0], g.dilation[0]);
-  return bias.defined() ? y + bias.reshape({out, 1, 1, 1}) : y.contiguous();
+  return volume_transpose(x, w, bias, size, g);
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const Dims&, const Dims&, int64_t)> conv3d_op{
@@ -116,7 +78,8 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
         .doc =
             "Three-dimensional convolution: x [n, in, d, h, w] (or [in, d, h, w]), weight [out, in / groups, kd, kh, "
             "kw], bias [out]; sizes as in conv1d, for each dimension. A list with one entry serves all three. "
-            "Computed as a two-dimensional convolution with in * kd channels, for which x is copied kd times. "
+            "Computed as a two-dimensional convolution with in * kd channels, for which x is copied kd times; on "
+            "Hopper's tensor cores without copies. "
             "ShapeError for sizes that do not fit.",
         .example = "assert(conv3d(ones({2, 3, 4, 8, 9}), ones({4, 3, 3, 3, 3}), ones({4}), {2}, {1}).shape() == "
                    "Shape({2, 4, 2, 4, 5}));",
@@ -147,9 +110,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, const Dims&, const 
     conv_transpose3d_op{{
         .schema = "conv_transpose3d(Tensor x, Tensor weight, Tensor? bias=None, int[] stride=[1], int[] padding=[0], "
                   "int[] output_padding=[0], int groups=1, int[] dilation=[1]) -> Tensor",
-        .doc = "Transposed three-dimensional convolution: x [n, in, d, h, w], weight [in, out / groups, kd, kh, kw], "
-               "bias [out]; sizes as in conv_transpose1d, for each dimension. Computed as a transposed two-dimensional "
-               "convolution with out * kd channels, whose slices are added up.",
+        .doc =
+            "Transposed three-dimensional convolution: x [n, in, d, h, w], weight [in, out / groups, kd, kh, kw], "
+            "bias [out]; sizes as in conv_transpose1d, for each dimension. Computed as a transposed two-dimensional "
+            "convolution with out * kd channels, whose slices are added up; on Hopper's tensor cores as one product.",
         .example = "assert(conv_transpose3d(ones({2, 4, 3, 3, 3}), ones({4, 5, 2, 2, 2}), {}, {2}).shape() == "
                    "Shape({2, 5, 6, 6, 6}));",
         .composed = conv_transpose3d_of,

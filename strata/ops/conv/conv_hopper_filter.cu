@@ -1,6 +1,7 @@
 // The gradient of a convolution's filters on Hopper's tensor cores: a sum over pixels, a share of them for each block;
 // the shares are added up in order.
 
+#include "strata/ops/conv/conv_filter_shares_kernel.cuh"
 #include "strata/ops/conv/conv_gradients_cuda.h"
 #include "strata/ops/conv/conv_hopper.cuh"
 #include "strata/ops/conv/conv_rows_filter_kernel.cuh"
@@ -165,34 +166,12 @@ __global__ void __launch_bounds__(kThreads)
   if (c < channels) w[(o * channels + c) * taps + tap] = narrow<T>(total);
 }
 
-// The same for 64 channels of a filter a block, turned around in shared memory: w is written in whole lines.
-// Where there are many shares, the blocks are too few for them.
-constexpr int kMostTurnedTaps = 64, kFewShares = 8;
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    turned_shares_kernel(const float* sums, int shares, int64_t size, int taps, int channels, int padded, int chunks,
-                         FastDivisor by_taps, T* w) {
-  constexpr int kChannels = 64, kPitch = kChannels + 1;
-  extern __shared__ float turned_sums[];  // [taps][kPitch]
-  const int64_t o = blockIdx.x / static_cast<unsigned>(chunks);
-  const int c0 = static_cast<int>(blockIdx.x % static_cast<unsigned>(chunks)) * kChannels;
-  const int here = min(kChannels, channels - c0);
-  const float* const from = sums + o * taps * padded + c0;
-  for (int i = static_cast<int>(threadIdx.x); i < taps * kChannels; i += kThreads) {
-    const int tap = i / kChannels, c = i % kChannels;
-    if (c >= here) continue;
-    float total = 0;
-#pragma unroll 8
-    for (int s = 0; s < shares; ++s) total += from[s * size + tap * padded + c];
-    turned_sums[tap * kPitch + c] = total;
-  }
-  __syncthreads();
-  T* const to = w + (o * channels + c0) * taps;
-  for (int i = static_cast<int>(threadIdx.x); i < here * taps; i += kThreads) {
-    const int c = static_cast<int>(by_taps.divide(static_cast<uint32_t>(i)));
-    to[i] = narrow<T>(turned_sums[(i - c * taps) * kPitch + c]);
-  }
-}
+// Where there are more shares, the blocks that turn them around are too few for them.
+constexpr int kFewShares = 8;
+template <class E>
+struct Turned {
+  using T = E;
+};
 
 // bias[o] = the shares' rows[share, o], of a warp: each lane every 32nd share in order, then the lanes.
 template <class T>
@@ -304,12 +283,16 @@ void add_filter_shares(const ConvSizes& s, DType t, const float* sums, int share
   const int64_t icg = s.ic / s.groups;
   dispatch_floats(t, "convolution_weight", [&]<class T>() {
     if constexpr (sizeof(T) < 8) {
-      const int64_t chunks = (icg + 63) / 64;
-      if (taps > 1 && taps <= kMostTurnedTaps && icg >= 32 && s.oc * chunks < (1 << 30) && shares <= kFewShares) {
-        turned_shares_kernel<T>
-            <<<static_cast<unsigned>(s.oc * chunks), kThreads, static_cast<size_t>(taps) * 65 * sizeof(float),
-               stream()>>>(sums, shares, s.oc * taps * padded, taps, static_cast<int>(icg), padded,
-                           static_cast<int>(chunks), FastDivisor(static_cast<uint32_t>(taps)), static_cast<T*>(w));
+      if (taps > 1 && taps <= kMostTurnedTaps && icg >= 32 && shares <= kFewShares && padded % 4 == 0) {
+        const TurnedShares turned = turned_shares(sums, shares, s.oc, taps, static_cast<int>(icg), padded);
+        const auto run = [&](auto width) {
+          turned_shares_kernel<Turned<T>, decltype(width)::value>
+              <<<static_cast<unsigned>(s.oc * turned.chunks), kTurnThreads, static_cast<size_t>(turned.bytes()),
+                 stream()>>>(turned, static_cast<T*>(w));
+        };
+        constexpr int kPiece = 16 / sizeof(T);
+        icg* taps % kPiece == 0 && aligned16(w) ? run(std::integral_constant<int, kPiece>())
+                                                : run(std::integral_constant<int, 1>());
         return;
       }
       if (shares >= kManyShares) {

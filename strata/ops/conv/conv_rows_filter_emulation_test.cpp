@@ -2,6 +2,7 @@
 // (strata/cuda/tile/emulation.cuh): the kernels' own sources against sums in double precision.
 
 #define STRATA_TILE_EMULATION
+#include "strata/ops/conv/conv_filter_shares_kernel.cuh"
 #include "strata/ops/conv/conv_rows_filter_kernel.cuh"
 
 #include <gtest/gtest.h>
@@ -122,6 +123,43 @@ TEST(ConvRowsFilter, PlanesAreTheSumsOfAllPixels) {
   check_planes<float>({2, 132, 12, 2, 4, 10, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1}, 1);
   check_planes<BFloat16>({2, 7, 11, 1, 8, 11, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1}, 2);
   check_planes<Half>({2, 140, 66, 1, 1, 72, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1}, 3);
+}
+
+// Shares whose taps lie outside of channels, of whole chunks and not, as pieces and one by one.
+template <class T, int V>
+void check_shares(int shares, int filters, int taps, int channels, int padded) {
+  SCOPED_TRACE(cat(shares, " of ", filters, " x ", taps, " x ", channels));
+  std::mt19937_64 random(5);
+  std::vector<float> sums(static_cast<size_t>(int64_t{shares} * filters * taps * padded) + 4, NAN);
+  float* p = sums.data();
+  while (reinterpret_cast<uintptr_t>(p) % 16 != 0) ++p;
+  for (int64_t row = 0; row < int64_t{shares} * filters * taps; ++row)
+    for (int c = 0; c < channels; ++c) p[row * padded + c] = static_cast<float>(static_cast<int>(random() % 65) - 32);
+  std::vector<T> made(static_cast<size_t>(filters * channels * taps) + 8, T(-99.0f));
+  T* w = made.data();
+  while (reinterpret_cast<uintptr_t>(w) % 16 != 0) ++w;
+  const TurnedShares t = turned_shares(p, shares, filters, taps, channels, padded);
+  ASSERT_EQ(emulation::launch(turned_shares_kernel<Own<T>, V>, static_cast<unsigned>(filters * t.chunks), kTurnThreads,
+                              static_cast<size_t>(t.bytes()), 0, t, w),
+            "");
+  for (int o = 0; o < filters; ++o)
+    for (int c = 0; c < channels; ++c)
+      for (int tap = 0; tap < taps; ++tap) {
+        float want = 0;
+        for (int share = 0; share < shares; ++share)
+          want += p[((int64_t{share} * filters + o) * taps + tap) * padded + c];
+        ASSERT_EQ(static_cast<float>(w[(o * channels + c) * taps + tap]), static_cast<float>(T(want)))
+            << o << ", " << c << ", " << tap;
+      }
+}
+
+TEST(ConvFilterShares, AreAddedUpAndTurned) {
+  if (!emulation::kRuns) GTEST_SKIP() << "fibers do not run under the thread sanitizer";
+  check_shares<BFloat16, 8>(1, 3, 9, 512, 512);
+  check_shares<BFloat16, 8>(3, 2, 9, 328, 328);
+  check_shares<Half, 1>(2, 3, 25, 37, 40);
+  check_shares<float, 4>(8, 2, 49, 68, 68);
+  check_shares<float, 1>(2, 2, 2, 33, 36);
 }
 
 }  // namespace

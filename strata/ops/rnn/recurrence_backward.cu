@@ -1,4 +1,5 @@
 #include "strata/core/dispatch.h"
+#include "strata/cuda/current.h"
 #include "strata/ops/rnn/recurrence.cuh"
 #include "strata/ops/rnn/recurrence_cell.cuh"
 
@@ -8,6 +9,8 @@ void recurrence_backward_cuda(const RecurrenceBackwardCall& given) {
   RecurrenceBackwardCall b = given;
   RecurrenceCall& r = b.forward;
   if (r.batch * r.hidden == 0) return;
+  if (r.counts == nullptr && by_products(r.cell, r.t, r.tf32, r.batch, r.hidden, card_limits(cuda::current_device())))
+    return recurrence_backward_by_products(b);
   const int64_t g = gates(r.cell);
   const bool beside = r.cell == Cell::gru || r.counts != nullptr;
   WalkCall call({r.batch, r.hidden, 1, g * r.hidden, static_cast<int64_t>(size_of(r.t)), r.tf32},

@@ -38,11 +38,23 @@ struct RecurrencePlan {
 };
 RecurrencePlan plan_recurrence(const StepProduct& p, const CardLimits& card);
 
-/// Whether the kernels are the faster way: not for steps that are so large that products by the library, and launches
-/// for each step, cost less. `tf32`: f32 operands are rounded.
+/// Whether the walk is faster than steps by ops: not for steps that are so large that products by the library, and
+/// launches for each step, cost less. `tf32`: f32 operands are rounded.
 bool recurrence_pays(Cell cell, DType t, bool tf32, int64_t batch, int64_t hidden, const CardLimits& card);
+/// Tiles of 8 units that a warp has where 16 sequences a block go forward alone, with the weight in registers
+/// (recurrence_alone.cuh): 1, 2 or 4, or 0 where it does not fit or its products are none of tensor cores. Then that is
+/// the fastest way by far: nothing waits.
+int units_alone(Cell cell, DType t, bool tf32, int64_t hidden);
+/// Whether a product of the library and a launch of the cell for each step are faster than the walk, where all
+/// sequences have every step: where a product fills the card.
+bool by_products(Cell cell, DType t, bool tf32, int64_t batch, int64_t hidden, const CardLimits& card);
 /// The calls of recurrence_kernel.h, on the current card and stream. The same bits every time.
 void recurrence_cuda(const RecurrenceCall& r);
 void recurrence_backward_cuda(const RecurrenceBackwardCall& r);
+/// The forward call where units_alone() says so: without counts, and of some elements.
+void recurrence_alone(const RecurrenceCall& r);
+/// Both step by step, which those two call where by_products() says so: without counts, and of some elements.
+void recurrence_by_products(const RecurrenceCall& r);
+void recurrence_backward_by_products(const RecurrenceBackwardCall& r);
 
 }  // namespace strata::recurrent

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "strata/ops/rnn/recurrence_alone.cuh"
+#include "strata/ops/rnn/recurrence_products.cuh"
 #include "strata/ops/rnn/walk_of.cuh"
 
 namespace strata::recurrent {
@@ -126,6 +128,31 @@ constexpr double kBound = std::is_same_v<P, float>      ? 5e-6
                           : std::is_same_v<P, BFloat16> ? 2e-2
                                                         : 2e-3;
 
+// A step is a product that stands for the library's, a [batch, depth] by the transpose of w [columns, depth], or by w
+// [depth, columns], and a launch of the cell.
+template <class T, class Step, class Operand>
+std::string run_products(const Step& step, const std::vector<T>& w, int64_t iterations, int64_t batch, int64_t hidden,
+                         int64_t columns, int64_t depth, bool transposed, uint64_t seed, Operand&& operand) {
+  const int64_t width = columns * hidden;
+  std::vector<float> sums(static_cast<size_t>(batch * width));
+  std::string failure;
+  for (int64_t i = 0; i < iterations && failure.empty(); ++i) {
+    const T* const a = operand(i);
+    for (int64_t b = 0; a != nullptr && b < batch; ++b)
+      for (int64_t n = 0; n < width; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < depth; ++k)
+          sum += static_cast<double>(static_cast<float>(a[b * depth + k])) *
+                 static_cast<float>(w[static_cast<size_t>(transposed ? n * depth + k : k * width + n)]);
+        sums[static_cast<size_t>(b * width + n)] = static_cast<float>(sum);
+      }
+    failure = emulation::launch(cell_kernel<float, Own<Step>>, static_cast<unsigned>(cell_blocks(batch, hidden)),
+                                kCellThreads, 0, seed, Own<Step>{step}, i, hidden, columns,
+                                static_cast<const float*>(sums.data()));
+  }
+  return failure;
+}
+
 template <class P>
 void check_layer(Cell cell, const Case& of) {
   SCOPED_TRACE(cat(static_cast<int>(cell), ": ", of.text()));
@@ -206,6 +233,82 @@ void check_layer(Cell cell, const Case& of) {
   EXPECT_LE(difference(got.gfrom_h, want.gfrom_h), kBound<P>);
   EXPECT_LE(difference(got.gh, want.gh), 2 * kBound<P>);
   EXPECT_LE(difference(got.gc, want.gc), kBound<P>);
+  if (!of.counts.empty() || std::is_same_v<P, Tf32>) return;  // the library would round to TF32 itself
+  got = results();
+  std::vector<float> carry(static_cast<size_t>(of.batch * H));
+  for (size_t i = 0; i < carry.size(); ++i) carry[i] = static_cast<float>(c[i]);
+  const auto time_of = [&](int64_t i) { return of.reverse ? of.steps - 1 - i : i; };
+  const ForwardStep<T> forward{forward_call(got), carry.data(), static_cast<int>(G)};
+  ASSERT_EQ(run_products(forward, w, of.steps, of.batch, H, G, H, true, of.seed,
+                         [&](int64_t i) { return i == 0 ? h.data() : got.y.data() + time_of(i - 1) * of.batch * H; }),
+            "");
+  EXPECT_LE(difference(got.y, want.y), kBound<P>);
+  EXPECT_LE(difference(got.states, want.states), kBound<P>);
+  EXPECT_LE(difference(got.gates, want.gates), kBound<P>);
+  got.y = want.y, got.states = want.states, got.gates = want.gates;
+  carry.assign(static_cast<size_t>(2 * of.batch * H), 0);
+  const BackwardStep<T> backward{backward_call(got), carry.data(), static_cast<int>(G), gru};
+  const std::vector<T>& of_gates = gru ? got.gfrom_h : got.gx;
+  ASSERT_EQ(run_products(backward, w, of.steps + 1, of.batch, H, 1, G * H, false, of.seed,
+                         [&](int64_t i) -> const T* {
+                           return i == 0 ? nullptr : of_gates.data() + time_of(of.steps - i) * of.batch * G * H;
+                         }),
+            "");
+  EXPECT_LE(difference(got.gx, want.gx), kBound<P>);
+  EXPECT_LE(difference(got.gfrom_h, want.gfrom_h), kBound<P>);
+  EXPECT_LE(difference(got.gh, want.gh), 2 * kBound<P>);
+  EXPECT_LE(difference(got.gc, want.gc), kBound<P>);
+}
+
+// Whether tiles of a layer are as many as expected, and its results the CPU's.
+template <class P, int Gates, int Units>
+void check_alone(Cell cell, const Case& of, bool bare = false) {
+  SCOPED_TRACE(cat(static_cast<int>(cell), " alone: ", of.text()));
+  using T = stored_t<P>;
+  constexpr DType t = std::is_same_v<T, float> ? DType::f32 : std::is_same_v<T, Half> ? DType::f16 : DType::bf16;
+  ASSERT_EQ(units_alone(cell, t, true, of.hidden), Units);
+  ASSERT_EQ(gates(cell), Gates);
+  Random drawn(11 + of.seed);
+  const int64_t H = of.hidden, kept = bare ? 0 : kept_gates(cell), states = of.steps * of.batch * H;
+  const auto x = drawn.operator()<T>(of.steps * of.batch * Gates * H, 1), h = drawn.operator()<T>(of.batch * H, 1),
+             c = drawn.operator()<T>(of.batch * H, 1), w = drawn.operator()<T>(Gates * H * H, 1.5 / std::sqrt(H)),
+             bias = drawn.operator()<T>(Gates * H, 0.5);
+  struct Results {
+    std::vector<T> y, states, gates;
+  };
+  const auto run = [&](const auto& kernel) {
+    const auto made = [](int64_t n) { return std::vector<T>(static_cast<size_t>(n), static_cast<T>(-3.0f)); };
+    Results r{made(states), made(states), made(of.steps * of.batch * kept * H)};
+    kernel(RecurrenceCall{.cell = cell,
+                          .t = t,
+                          .steps = of.steps,
+                          .batch = of.batch,
+                          .hidden = H,
+                          .reverse = of.reverse,
+                          .tf32 = t == DType::f32,
+                          .counts = nullptr,
+                          .firsts = nullptr,
+                          .rows = of.steps * of.batch,
+                          .from_x = x.data(),
+                          .h = h.data(),
+                          .c = cell == Cell::lstm ? c.data() : nullptr,
+                          .w = w.data(),
+                          .bias = bare ? nullptr : bias.data(),
+                          .y = r.y.data(),
+                          .states = r.states.data(),
+                          .gates = kept > 0 ? r.gates.data() : nullptr});
+    return r;
+  };
+  const Results want = run(recurrence_cpu),
+                got = run([&](const RecurrenceCall&call) {
+                  ASSERT_EQ(
+                      emulation::launch(alone_kernel<P, Gates, Units>, static_cast<unsigned>((of.batch + 15) / 16),
+                                        kWalkThreads, kAloneBytes<T, Units>, of.seed, call),
+                      "");
+                });
+  EXPECT_LE(difference(got.y, want.y), kBound<P>);
+  EXPECT_LE(difference(got.states, want.states), kBound<P>);
+  EXPECT_LE(difference(got.gates, want.gates), kBound<P>);
 }
 
 template <class P>
@@ -343,6 +446,19 @@ TEST_F(Walks, LayersAreTheCpus) {
     check_layer<Tf32>(cell, {5, 1, 24, 6});
     check_layer<float>(cell, {5, 1, 24, 6});
   }
+}
+
+// One to four tiles of units a warp, that are full or not; sequences that end within a block; both directions.
+TEST_F(Walks, SmallLayersAloneAreTheCpus) {
+  check_alone<Tf32, 1, 2>(Cell::relu, {5, 20, 128, 4});
+  check_alone<Tf32, 1, 1>(Cell::tanh, {4, 33, 20, 4, {}, true, true, 1});
+  check_alone<Tf32, 4, 1>(Cell::lstm, {4, 17, 60, 4, {}, true, true, 2});
+  check_alone<Tf32, 3, 1>(Cell::gru, {4, 5, 64, 4, {}, false, true, 3});
+  check_alone<BFloat16, 1, 4>(Cell::relu, {3, 18, 248, 4});
+  check_alone<BFloat16, 4, 1>(Cell::lstm, {4, 16, 40, 4});
+  check_alone<Half, 1, 4>(Cell::tanh, {4, 9, 256, 4, {}, true, true, 1});
+  check_alone<Half, 3, 1>(Cell::gru, {5, 1, 16, 4}, true);
+  check_alone<BFloat16, 4, 1>(Cell::lstm, {5, 1, 8, 4}, true);
 }
 
 TEST_F(Walks, SlstmIsItsSteps) {

@@ -1,4 +1,5 @@
 #include "strata/core/dispatch.h"
+#include "strata/cuda/current.h"
 #include "strata/ops/rnn/recurrence.cuh"
 #include "strata/ops/rnn/recurrence_cell.cuh"
 
@@ -6,6 +7,11 @@ namespace strata::recurrent {
 
 void recurrence_cuda(const RecurrenceCall& given) {
   if (given.steps * given.batch * given.hidden == 0) return;
+  if (given.counts == nullptr && units_alone(given.cell, given.t, given.tf32, given.hidden) > 0)
+    return recurrence_alone(given);
+  if (given.counts == nullptr &&
+      by_products(given.cell, given.t, given.tf32, given.batch, given.hidden, card_limits(cuda::current_device())))
+    return recurrence_by_products(given);
   const int64_t g = gates(given.cell);
   WalkCall call({given.batch, given.hidden, g, given.hidden, static_cast<int64_t>(size_of(given.t)), given.tf32},
                 given.c == nullptr ? 0 : given.batch * given.hidden, given.counts == nullptr ? 0 : given.steps);

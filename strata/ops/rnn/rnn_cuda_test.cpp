@@ -104,6 +104,72 @@ TEST_F(CudaRecurrent, RoundsProductsToTf32) {
     }
 }
 
+// Layers whose weight lies in registers, from a place that is none of 16 bytes too.
+TEST_F(CudaRecurrent, SmallLayersAlone) {
+  for (const auto& [cell, hidden, dtype, tolerance] :
+       {std::tuple<std::string_view, int64_t, DType, double>("tanh", 128, DType::f32, 5e-3),
+        {"tanh", 256, DType::f16, 5e-3},
+        {"lstm", 64, DType::f32, 5e-3},
+        {"gru", 64, DType::bf16, 4e-2},
+        {"lstm", 40, DType::bf16, 4e-2}}) {
+    const TensorList here = results(problem(cell, 12, 37, hidden, DType::f64, Device::cpu())),
+                     there = results(problem(cell, 12, 37, hidden, dtype, Device::cuda()));
+    for (size_t i = 0; i < here.size(); ++i) {
+      double largest = 1;
+      for (const double v : here[i].to_vector<double>()) largest = std::max(largest, std::fabs(v));
+      EXPECT_LE(difference(there[i], here[i]), tolerance * largest) << cell << " " << hidden << " " << i;
+    }
+    const NoGrad guard;
+    Problem p = problem(cell, 12, 37, hidden, dtype, Device::cuda());
+    const std::vector<double> wanted = output(p).to_vector<double>();
+    const Tensor wide = zeros({p.parameters[1].numel() + 1}).to(dtype).to(Device::cuda());
+    Tensor moved = wide.narrow(0, 1, p.parameters[1].numel()).reshape(p.parameters[1].shape());
+    moved.copy_(p.parameters[1]);
+    p.parameters[1] = moved;
+    EXPECT_EQ(output(p).to_vector<double>(), wanted) << cell << " " << hidden;
+  }
+}
+
+// Steps that fill the card are products of the library: both directions of time, the gradients of everything, the same
+// bits again and in a graph.
+TEST_F(CudaRecurrent, LargeStepsByTheLibrarysProducts) {
+  for (const auto& [cell, batch] : {std::pair<std::string_view, int64_t>("lstm", 130), {"gru", 180}, {"tanh", 520}}) {
+    const TensorList here = results(problem(cell, 4, batch, 1024, DType::f64, Device::cpu()));
+    const Problem p = problem(cell, 4, batch, 1024, DType::f32, Device::cuda());
+    const TensorList there = results(p), again = results(p);
+    for (size_t i = 0; i < here.size(); ++i) {
+      EXPECT_LE(difference(there[i], here[i]), 5e-3) << cell << " " << i;
+      EXPECT_EQ(there[i].to_vector<double>(), again[i].to_vector<double>()) << cell << " " << i;
+    }
+    const NoGrad guard;
+    cuda::Graph graph;
+    Tensor y;
+    graph.capture([&] { y = output(p); });
+    graph.replay();
+    EXPECT_EQ(y.to_vector<double>(), there.back().to_vector<double>()) << cell;
+  }
+  const auto both_ways = [](DType dtype, const Device& device) {
+    Problem p = problem("lstm", 3, 260, 1024, dtype, device);
+    TensorList parameters = p.parameters;
+    parameters.insert(parameters.end(), p.parameters.begin(), p.parameters.end());
+    TensorList inputs = p.parameters;
+    inputs.push_back(p.x);
+    const auto [y, h, c] = lstm(p.x, {}, parameters, {.bidirectional = true});
+    TensorList all = grad({y, c}, inputs, {ones_like(y), ones_like(c)}, false);
+    all.push_back(y);
+    return all;
+  };
+  const TensorList here = both_ways(DType::f64, Device::cpu());
+  for (const auto& [dtype, tolerance] : {std::pair(DType::f64, 1e-10), {DType::f32, 5e-3}, {DType::bf16, 5e-2}}) {
+    const TensorList there = both_ways(dtype, Device::cuda());
+    for (size_t i = 0; i < here.size(); ++i) {
+      double largest = 1;  // gradients of sums are
+      for (const double v : here[i].to_vector<double>()) largest = std::max(largest, std::fabs(v));
+      EXPECT_LE(difference(there[i], here[i]), tolerance * largest) << static_cast<int>(dtype) << " " << i;
+    }
+  }
+}
+
 TEST_F(CudaRecurrent, OneSequenceWithoutBiasesOrGradients) {
   const NoGrad guard;
   const auto run = [](std::string_view cell, DType dtype, const Device& device) {

@@ -201,5 +201,37 @@ TEST(RecurrencePlan, KeepsTheWeightOfUsualLayersInSharedMemory) {
   EXPECT_FALSE(recurrence_pays(Cell::lstm, DType::bf16, false, 512, 4096, card));
 }
 
+TEST(RecurrencePlan, LeavesSmallLayersToABlockForEachSixteenSequences) {
+  using namespace recurrent;
+  EXPECT_EQ(units_alone(Cell::relu, DType::f32, true, 128), 2);
+  EXPECT_EQ(units_alone(Cell::relu, DType::f16, false, 256), 4);
+  EXPECT_EQ(units_alone(Cell::tanh, DType::bf16, true, 64), 1);
+  EXPECT_EQ(units_alone(Cell::lstm, DType::f32, true, 64), 1);
+  // Full precision, and weights that registers do not hold.
+  for (const int64_t hidden : {0, 126, 132, 256}) EXPECT_EQ(units_alone(Cell::relu, DType::f32, true, hidden), 0);
+  EXPECT_EQ(units_alone(Cell::relu, DType::f32, false, 64), 0);
+  EXPECT_EQ(units_alone(Cell::relu, DType::f64, true, 64), 0);
+  EXPECT_EQ(units_alone(Cell::gru, DType::f32, true, 68), 0);
+  EXPECT_EQ(units_alone(Cell::relu, DType::f16, false, 264), 0);
+  EXPECT_EQ(units_alone(Cell::relu, DType::f16, false, 60), 0);
+}
+
+// By numbers of products: few are the walk's, and what was measured to be faster by the library's products is theirs.
+TEST(RecurrencePlan, TakesTheLibrarysProductsWhereTheyFillTheCard) {
+  using namespace recurrent;
+  const CardLimits card{132, 232448};
+  for (const int64_t batch : {128, 256, 4096})
+    EXPECT_TRUE(by_products(Cell::lstm, DType::f32, true, batch, 1024, card));
+  EXPECT_FALSE(by_products(Cell::lstm, DType::f32, true, 64, 1024, card));
+  EXPECT_FALSE(by_products(Cell::lstm, DType::f32, true, 32, 512, card));
+  EXPECT_TRUE(by_products(Cell::lstm, DType::bf16, false, 256, 1024, card));
+  EXPECT_FALSE(by_products(Cell::lstm, DType::bf16, true, 128, 1024, card));
+  // Elsewhere whatever the walk is not for: full precision beyond 2^30 products.
+  EXPECT_FALSE(by_products(Cell::lstm, DType::f32, false, 256, 1024, card));
+  EXPECT_TRUE(by_products(Cell::lstm, DType::f32, false, 257, 1024, card));
+  EXPECT_TRUE(by_products(Cell::lstm, DType::f64, false, 512, 1024, card));
+  EXPECT_FALSE(by_products(Cell::relu, DType::f32, true, 64, 128, card));
+}
+
 }  // namespace
 }  // namespace strata
