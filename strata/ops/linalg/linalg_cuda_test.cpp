@@ -1,6 +1,8 @@
 // Factors and solutions on a CUDA device, of sizes and conditions that samples lack: batches, large sides, what
 // counts as 0, and each driver.
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "strata/cuda/runtime.h"
@@ -65,6 +67,17 @@ TEST_F(LinalgCuda, SumsOfProducts) {
         return linalg_vecdot(transpose(a, 0, 1).contiguous().transpose(0, 1), b);
       });
     }
+}
+
+TEST_F(LinalgCuda, NormsOfDifferences) {
+  for (const Shape& shape : {Shape{512, 512}, {300, 37}, {3, 5000}, {1, 40000}, {6, 40, 24}})
+    for (const DType t : {DType::f32, DType::bf16, DType::f64})
+      for (const double p : {1.0, 2.0, 3.0, -2.0, static_cast<double>(INFINITY)}) {
+        const Tensor x = randn(shape).to(t), y = randn({shape.back()}).to(t);
+        SCOPED_TRACE(cat(x, " p ", p));
+        expect_near(pairwise_distance(on(x), on(y), p), pairwise_distance(x.to(DType::f64), y.to(DType::f64), p),
+                    t == DType::bf16 ? 1e-2 : 1e-4);
+      }
 }
 
 TEST_F(LinalgCuda, BatchesAndLargeSides) {

@@ -1,7 +1,9 @@
-// Sums of products along a dimension on a CUDA device, in one launch: some lanes of a warp, or a block, have a result.
+// Sums of products along a dimension, and norms of differences, on a CUDA device in one launch: some lanes of a warp,
+// or a block, have a result.
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "strata/cuda/elementwise.cuh"
 #include "strata/cuda/row_loops.cuh"
@@ -18,11 +20,48 @@ constexpr int kThreads = 256, kAhead = 4;
 template <class T>
 using Sums = std::conditional_t<std::is_integral_v<T>, uint64_t, compute_t<T>>;
 
-// `lanes` (a power of two to 32, or 256) threads have result i of a part of `w`: operand 0 is the result, 1 and 2 where
-// the vectors begin. Vectors of V elements lie side by side; single ones x_step and y_step apart.
-template <class T, int V>
+struct Products {
+  template <class S>
+  __device__ S term(S a, S b) const {
+    return a * b;
+  }
+  template <class S>
+  __device__ S result(S sum) const {
+    return sum;
+  }
+};
+struct EuclideanDistance {
+  double eps;
+  template <class S>
+  __device__ S term(S a, S b) const {
+    const S far = a - b + static_cast<S>(eps);
+    return far * far;
+  }
+  template <class S>
+  __device__ S result(S sum) const {
+    return std::sqrt(sum);
+  }
+};
+// Of any order that is neither 0 nor infinite.
+struct Distance {
+  double eps, p;
+  template <class S>
+  __device__ S term(S a, S b) const {
+    const S far = std::abs(a - b + static_cast<S>(eps));
+    return p == 1 ? far : std::pow(far, static_cast<S>(p));
+  }
+  template <class S>
+  __device__ S result(S sum) const {
+    return p == 1 ? sum : std::pow(sum, static_cast<S>(1 / p));
+  }
+};
+
+// `lanes` (a power of two to 32, or 256) threads have result i of a part of `w`, f.result of the sum of f.term: operand
+// 0 is the result, 1 and 2 where the vectors begin. Vectors of V elements lie side by side; single ones x_step and
+// y_step apart.
+template <class T, int V, class F>
 __global__ void __launch_bounds__(kThreads)
-    vecdot_kernel(Walk<3> w, T* to, const T* x, const T* y, int64_t n, int64_t x_step, int64_t y_step, int lanes) {
+    pairs_kernel(Walk<3> w, F f, T* to, const T* x, const T* y, int64_t n, int64_t x_step, int64_t y_step, int lanes) {
   using S = Sums<T>;
   __shared__ S shared[kThreads / kWarp];
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
@@ -34,9 +73,9 @@ __global__ void __launch_bounds__(kThreads)
   S sums[kAhead] = {};
   const int64_t step = static_cast<int64_t>(lanes) * V, end = active ? n : 0;
   const auto load = [&](const T* p, int64_t k, int64_t apart) { return load_vec<V>(p + (V == 1 ? k * apart : k)); };
-  const auto take = [](S& sum, const Vec<T, V>& a, const Vec<T, V>& b) {
+  const auto take = [&](S& sum, const Vec<T, V>& a, const Vec<T, V>& b) {
 #pragma unroll
-    for (int e = 0; e < V; ++e) sum += static_cast<S>(widen(a.v[e])) * static_cast<S>(widen(b.v[e]));
+    for (int e = 0; e < V; ++e) sum += f.term(static_cast<S>(widen(a.v[e])), static_cast<S>(widen(b.v[e])));
   };
   int64_t k = lane * V;
   for (; k + (kAhead - 1) * step < end; k += kAhead * step) {
@@ -55,12 +94,12 @@ __global__ void __launch_bounds__(kThreads)
     if (threadIdx.x == 0)
       for (int warp = 1; warp < kThreads / kWarp; ++warp) total += shared[warp];
   }
-  if (lane == 0 && active) to[at[0]] = narrow<T>(total);
+  if (lane == 0 && active) to[at[0]] = narrow<T>(f.result(total));
 }
 
-}  // namespace
-
-bool vecdot_cuda(const Tensor& to, const Tensor& x, const Tensor& y, int64_t dim) {
+// f of the vectors of x and y along dim; false as vecdot_cuda().
+template <class F>
+bool along(const Tensor& to, const Tensor& x, const Tensor& y, int64_t dim, F f) {
   constexpr int64_t kNearBytes = 16, kManyResults = 128, kLongVectors = 16384;
   const int64_t n = x.size(dim), x_step = x.strides()[static_cast<int>(dim)],
                 y_step = y.strides()[static_cast<int>(dim)];
@@ -82,24 +121,36 @@ bool vecdot_cuda(const Tensor& to, const Tensor& x, const Tensor& y, int64_t dim
     const int64_t each = vectors ? n / V : n,
                   wanted = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n == 0 ? 1 : each)));
     const int lanes = n > 2048 && to.numel() < 4096 ? kThreads : static_cast<int>(std::min<int64_t>(kWarp, wanted));
-    for_parts(make_walk<3>({&to, &xs, &ys}, "linalg_vecdot"), 1,
-              [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
-                const auto launch = [&]<int W>(std::integral_constant<int, W>) {
-                  vecdot_kernel<T, W><<<blocks_for(part.pieces, kThreads / lanes), kThreads, 0, stream()>>>(
-                      part, static_cast<T*>(to.raw_data()) + at[0], static_cast<const T*>(x.raw_data()) + at[1],
-                      static_cast<const T*>(y.raw_data()) + at[2], n, x_step, y_step, lanes);
-                };
-                if (vectors)
-                  launch(std::integral_constant<int, V>());
-                else
-                  launch(std::integral_constant<int, 1>());
-              });
+    for_parts(make_walk<3>({&to, &xs, &ys}, "vectors"), 1, [&](const Walk<3>& part, const std::array<int64_t, 3>& at) {
+      const auto launch = [&]<int W>(std::integral_constant<int, W>) {
+        pairs_kernel<T, W, F><<<blocks_for(part.pieces, kThreads / lanes), kThreads, 0, stream()>>>(
+            part, f, static_cast<T*>(to.raw_data()) + at[0], static_cast<const T*>(x.raw_data()) + at[1],
+            static_cast<const T*>(y.raw_data()) + at[2], n, x_step, y_step, lanes);
+      };
+      if (vectors)
+        launch(std::integral_constant<int, V>());
+      else
+        launch(std::integral_constant<int, 1>());
+    });
   };
-  if (is_floating(x.dtype()))
-    dispatch_floats(x.dtype(), "linalg_vecdot", run);
-  else
-    dispatch_ints(x.dtype(), "linalg_vecdot", run);
+  if constexpr (std::is_same_v<F, Products>) {
+    if (!is_floating(x.dtype())) {
+      dispatch_ints(x.dtype(), "linalg_vecdot", run);
+      return true;
+    }
+  }
+  dispatch_floats(x.dtype(), "vectors", run);
   return true;
+}
+
+}  // namespace
+
+bool vecdot_cuda(const Tensor& to, const Tensor& x, const Tensor& y, int64_t dim) {
+  return along(to, x, y, dim, Products{});
+}
+bool distances_cuda(const Tensor& to, const Tensor& x, const Tensor& y, double p, double eps) {
+  if (p == 2) return along(to, x, y, x.dim() - 1, EuclideanDistance{eps});
+  return along(to, x, y, x.dim() - 1, Distance{eps, p});
 }
 
 }  // namespace strata

@@ -7,5 +7,8 @@ namespace strata {
 /// without dim. Halves are multiplied and added up in f32, integers wrap around. False, with nothing done, where sums
 /// of a tensor of products are faster: along dimensions that are not near in memory, and of few long vectors.
 bool vecdot_cuda(const Tensor& to, const Tensor& x, const Tensor& y, int64_t dim);
+/// to = the p-norms of x - y + eps along the last dimension, p neither 0 nor infinite; else as above, of floating
+/// dtypes.
+bool distances_cuda(const Tensor& to, const Tensor& x, const Tensor& y, double p, double eps);
 
 }  // namespace strata

@@ -3,13 +3,16 @@
 #include <cmath>
 #include <vector>
 
+#include "strata/core/layout.h"
 #include "strata/core/node.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/join/join.h"
 #include "strata/ops/linalg/linalg.h"
+#include "strata/ops/linalg/vecdot_kernel.h"
 #include "strata/ops/loss/by_hand_inl.h"
 #include "strata/ops/loss/loss.h"
 #include "strata/ops/loss/reduction.h"
@@ -111,14 +114,68 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t, double)> cosine_similarit
 
 // ---- distances ----------------------------------------------------------------------------------------------------
 
+Tensor distances(const Tensor& a, const Tensor& b, double p, double eps) {
+  return norm(as_floating(a) - as_floating(b) + eps, p, {-1}).to(floating_type(a, b));
+}
+// Of tensors of one floating dtype and shape, which a card has a kernel for.
+const Op<Tensor(const Tensor&, const Tensor&, double, double)> distances_of_rows_op{{
+    .schema = "distances_of_rows(Tensor x1, Tensor x2, float p, float eps) -> Tensor",
+    .shard = "... k!, ... k! -> ...",
+    .internal = true,
+    .doc = "pairwise_distance for tensors of one floating dtype and one shape, and p neither 0 nor infinite.",
+    .infer =
+        [](const Tensor& a, const Tensor& b, double p, double) {
+          constexpr std::string_view op = "distances_of_rows";
+          check<DTypeError>(is_floating(a.dtype()) && a.dtype() == b.dtype(), op, "x1 is ", a, " and x2 is ", b,
+                            ", wants one floating dtype");
+          check<ShapeError>(a.dim() > 0 && a.shape() == b.shape(), op, "x1 is ", a, " and x2 is ", b,
+                            ", wants one shape with a dimension");
+          check(p != 0 && std::isfinite(p), op, "p must be neither 0 nor infinite, got ", p);
+          Shape shape = a.shape();
+          shape.resize(shape.size() - 1);
+          return like(a).with_shape(shape);
+        },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL([](Tensor& y, const Tensor& a, const Tensor& b, double p, double eps) {
+                  if (!distances_cuda(y, a, b, p, eps)) copy_elements(y, distances(a, b, p, eps));
+                })},
+    .composed = distances,
+    .cost =
+        [](const Tensor& a, const Tensor& b, double, double) {
+          return Cost{4.0 * a.numel(), static_cast<double>(a.nbytes() + b.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.tensor({3, 5}), 2.0, 1e-6);
+          s.add(s.distinct({3, 40}), s.uniform({3, 40}, -0.01, 0.01), 1.0, 0.0);
+          s.add(s.distinct({2, 3, 4}), s.uniform({4}, -0.01, 0.01).expand({2, 3, 4}), 3.0, 1e-6).named("expanded");
+          s.add(s.tensor({0, 4}), s.tensor({0, 4}), 2.0, 1e-6).named("no rows");
+          s.invalid<ShapeError>("one shape", s.tensor({3, 4}), s.tensor({4}), 2.0, 1e-6);
+          s.invalid<ValueError>("p must be", s.tensor({3, 4}), s.tensor({3, 4}), 0.0, 1e-6);
+        },
+    .reference =
+        [](const Tensor& a, const Tensor& b, double p, double eps) {
+          return rows_by_hand(a, b, -1, [&](const Numbers& u, const Numbers& v) {
+            Numbers d(u);
+            for (size_t i = 0; i < d.size(); ++i) d[i] += eps - v[i];
+            return norm_by_hand(d, p);
+          });
+        },
+}};
+
 const Op<Tensor(const Tensor&, const Tensor&, double, double, bool)> pairwise_distance_op{{
     .schema = "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-6, bool keepdim=false) -> Tensor",
     .doc = "The p-norm of x1 - x2 + eps over the last dimension. The arguments broadcast and promote. ShapeError.",
     .example = "assert(std::abs(pairwise_distance(full({1, 2}, 3.0), zeros({1, 2}), 1).item() - 6) < 1e-4);",
     .composed =
         [](const Tensor& a, const Tensor& b, double p, double eps, bool keepdim) {
+          const Shape shape = broadcast_shapes(a.shape(), b.shape(), "pairwise_distance");
+          check<ShapeError>(!shape.empty(), "pairwise_distance", "x1 is ", a, " and x2 is ", b,
+                            "; they need a dimension");
+          if (a.device().is_cuda() && is_floating(a.dtype()) && a.dtype() == b.dtype() && p != 0 && std::isfinite(p)) {
+            const Tensor y = distances_of_rows_op(a.expand(shape), b.expand(shape), p, eps);
+            return keepdim ? y.unsqueeze(-1) : y;
+          }
           const Tensor d = as_floating(a) - as_floating(b) + eps;
-          check<ShapeError>(d.dim() > 0, "pairwise_distance", "x1 is ", a, " and x2 is ", b, "; they need a dimension");
           return norm(d, p, {-1}, keepdim).to(floating_type(a, b));
         },
     .autocast = Autocast::full,

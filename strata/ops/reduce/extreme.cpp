@@ -202,6 +202,50 @@ const AlongOp put_along_op{{
     .reference = by_loops::put,
 }};
 
+// A card adds up runs as a scan does.
+const Op<Tensor(const Tensor&, const Tensor&, int64_t)> put_runs_op{{
+    .schema = "put_runs(Tensor g, Tensor indices, int dim) -> Tensor",
+    .shard = "along dim",
+    .internal = true,
+    .doc = "put_along where indices never decrease along dim, and each names the first element that has it: the "
+           "gradient of cummax.",
+    .infer =
+        [](const Tensor& g, const Tensor& indices, int64_t dim) {
+          check<DTypeError>(is_floating(g.dtype()), "put_runs", "needs a floating dtype, got ", g);
+          check<ShapeError>(g.shape() == indices.shape(), "put_runs", "g is ", g, ", but indices are ", indices);
+          check_along(g.shape(), indices, g, dim, "put_runs");
+          return laid_like(g);
+        },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL([](Tensor& y, const Tensor& g, const Tensor& indices, int64_t dim) {
+                  put_runs_cuda(y, g, indices, wrap_dim(dim, g.dim(), "put_runs"));
+                })},
+    .composed =
+        [](const Tensor& g, const Tensor& indices, int64_t dim) {
+          const Tensor wide = is_reduced_floating(g.dtype()) ? g.to(DType::f32) : g;  // sums are rounded once
+          return put_along_op(wide, indices, g.shape(), dim).to(g.dtype());
+        },
+    .saves = "indices",
+    .backward = [](Backward& b, const Tensor&, const Tensor& indices,
+                   int64_t dim) { b.set(0, pick_along_op(b.gy(), indices, indices.shape(), dim)); },
+    .cost =
+        [](const Tensor& g, const Tensor& indices, int64_t) {
+          return Cost{static_cast<double>(g.numel()), 2.0 * g.nbytes() + indices.nbytes()};
+        },
+    .samples =
+        [](Samples& s) {
+          const auto runs = [&](const Tensor& x, int64_t dim) { return cummax(x, dim).second; };
+          s.add(s.tensor({3, 5}), runs(s.tensor({3, 5}), 1), 1);
+          s.add(s.tensor({2, 40, 3}), runs(s.tensor({2, 40, 3}), -2), -2).named("lines side by side");
+          s.add(s.tensor({2, 300}), runs(s.tensor({2, 300}), 1), 1).named("long rows");
+          s.add(s.tensor({7, 4}).t(), runs(s.tensor({7, 4}).t(), 1), 1).named("turned");
+          s.add(s.tensor({0, 4}), s.integers({0, 4}, 0, 1), 1).named("empty");
+          s.invalid<ShapeError>("but indices are", s.tensor({3, 5}), s.integers({3}, 0, 3), 0);
+          s.invalid<DTypeError>("floating", s.tensor({3, 1}, DType::i64), s.integers({3, 1}, 0, 1), 1);
+        },
+    .reference = [](const Tensor& g, const Tensor& indices,
+                    int64_t dim) { return by_loops::put(g, indices, g.shape(), dim); },
+}};
+
 // ---- max, min with positions ----
 
 template <bool Largest>
@@ -388,7 +432,9 @@ ScanPairOp::Record running(std::string_view schema, std::string_view doc) {
       .saves = "indices",
       .backward =
           [](Backward& b, const Tensor& x, int64_t dim) {
-            if (b.has_gy(0)) b.set(0, put_along_op(b.gy(0), b.y(1), x.shape(), dim));
+            if (!b.has_gy(0)) return;
+            b.set(0, x.device().is_cuda() ? put_runs_op(b.gy(0), b.y(1), dim)
+                                          : put_along_op(b.gy(0), b.y(1), x.shape(), dim));
           },
       .dtypes = kAllTypes,
       .cost =

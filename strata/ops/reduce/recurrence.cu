@@ -13,7 +13,7 @@ namespace strata {
 namespace {
 
 // What is combined: the step at place i of the way along a line, i.e. at element `at`, and what is written of the
-// steps up to there.
+// steps up to there: write(element, place on the way, those).
 template <class T>
 struct Recurrence {
   using Acc = LinearSteps;
@@ -23,7 +23,7 @@ struct Recurrence {
   __device__ Acc step(int64_t at, int64_t i) const {
     return {i == 0 ? 0.0 : static_cast<double>(cuda::widen(a[at + to_link])), static_cast<double>(cuda::widen(b[at]))};
   }
-  __device__ void write(int64_t at, const Acc& upto) const {
+  __device__ void write(int64_t at, int64_t, const Acc& upto) const {
     y[at] = cuda::narrow<T>(static_cast<compute_t<T>>(upto.term));
   }
 };
@@ -34,7 +34,25 @@ struct ExpSums {
   const T* x;
   T* y;
   __device__ Acc step(int64_t at, int64_t) const { return exp_of(static_cast<C>(cuda::widen(x[at]))); }
-  __device__ void write(int64_t at, const Acc& upto) const { y[at] = cuda::narrow<T>(log_of(upto)); }
+  __device__ void write(int64_t at, int64_t, const Acc& upto) const { y[at] = cuda::narrow<T>(log_of(upto)); }
+};
+
+// Sums of runs of equal indices, at the element that the index names; 0 at all others. From the end, so that what is
+// written at a run's first element is all of it.
+template <class T>
+struct Runs {
+  using C = compute_t<T>;
+  using Acc = RunSum<C>;
+  const T* g;
+  const int64_t* indices;
+  T* y;
+  int64_t inner, n;
+  __device__ Acc step(int64_t at, int64_t i) const {
+    return {cuda::widen(g[at]), i == 0 || indices[at] == indices[at + inner]};
+  }
+  __device__ void write(int64_t at, int64_t i, const Acc& upto) const {
+    y[at] = cuda::narrow<T>(indices[at] == n - 1 - i ? upto.sum : C(0));
+  }
 };
 
 // ---- lines side by side: a lane has a line, a warp a stretch of it
@@ -62,7 +80,7 @@ __global__ void __launch_bounds__(kMostWarps* cuda::kWarp) columns_kernel(R r, L
 #pragma unroll 8
   for (int64_t i = begin; i < end; ++i) {
     before = then(before, r.step(place(i), i));
-    r.write(place(i), before);
+    r.write(place(i), i, before);
   }
 }
 
@@ -130,7 +148,7 @@ __global__ void __launch_bounds__(kMostWarps* cuda::kWarp) rows_kernel(R r, Line
     if (lane > 0) before = then(before, earlier);
 #pragma unroll
     for (int k = 0; k < kEach; ++k)
-      if (first + k < l.n) r.write(place(first + k), then(before, own[k]));
+      if (first + k < l.n) r.write(place(first + k), first + k, then(before, own[k]));
     carry = then(carry, of_tile);
   }
 }
@@ -178,6 +196,18 @@ void logcumsumexp_cuda(Tensor& y, const Tensor& x, int64_t dim) {
   into_dense(y, [&](Tensor& to) {
     dispatch_floats(x.dtype(), "logcumsumexp", [&]<class T>() {
       run(ExpSums<T>{static_cast<const T*>(from.raw_data()), static_cast<T*>(to.raw_data())}, lines_of(x, dim, false));
+    });
+  });
+}
+
+void put_runs_cuda(Tensor& y, const Tensor& g, const Tensor& indices, int64_t dim) {
+  const Tensor terms = contiguous(g), at = contiguous(indices);
+  const Lines l = lines_of(g, dim, true);
+  into_dense(y, [&](Tensor& to) {
+    dispatch_floats(g.dtype(), "put_runs", [&]<class T>() {
+      run(Runs<T>{static_cast<const T*>(terms.raw_data()), static_cast<const int64_t*>(at.raw_data()),
+                  static_cast<T*>(to.raw_data()), l.inner, l.n},
+          l);
     });
   });
 }

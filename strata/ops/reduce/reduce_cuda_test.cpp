@@ -80,6 +80,24 @@ TEST_F(ReduceCuda, GradientOfScan) {
   }
 }
 
+TEST_F(ReduceCuda, GradientOfRunningExtremes) {
+  manual_seed(37);
+  for (const Shape& shape : {Shape{3, 4100}, Shape{512, 512}, Shape{2, 70, 33}, Shape{5, 1}, Shape{0, 4}})
+    for (int64_t dim = 0; dim < shape.size(); ++dim)
+      for (const DType t : {DType::f64, DType::f32}) {
+        // Equal ones among them, and whole gradients, whose sums are exact in any order.
+        const Tensor values = randint(0, 400, shape).to(t), g = randint(-9, 9, shape).to(t);
+        SCOPED_TRACE(cat(values, " along ", dim));
+        const auto gradient = [&](Tensor x, bool most) {
+          x.set_requires_grad();
+          const auto [v, at] = most ? cummax(x, dim) : cummin(x, dim);
+          sum(v * g.to(x.device())).backward();
+          return x.grad();
+        };
+        for (const bool most : {false, true}) expect_same(gradient(on(values), most), gradient(clone(values), most));
+      }
+}
+
 TEST_F(ReduceCuda, VarianceFarFromZero) {
   manual_seed(34);
   for (const Shape& shape : {Shape{4, 37}, Shape{300, 4096}, Shape{2, 1000000}, Shape{5000, 3000}, Shape{6, 1}})

@@ -13,6 +13,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/layout.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/reduce/running_inl.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -89,6 +90,24 @@ TEST(Layout, GapsAreSteppedOver) {
       EXPECT_EQ(sums_by_steps(l), sum(c.x.contiguous(), dims).to_vector<double>());
     }
   EXPECT_FALSE(gapped_layout(wide, 0b010, true).gaps);
+}
+
+// What a card combines of the gradient of cummax, in whatever pieces: each run's sum stays its own, infinities too.
+TEST(Cummax, SumsOfRunsComeTogetherFromAnyPieces) {
+  const std::vector<int> run = {0, 0, 0, 3, 4, 4, 4, 4, 8, 9, 9};
+  const std::vector<float> g = {1, 2, kInf, 5, 7, -3, 2, 1, 4, 6, 1};
+  const auto step = [&](size_t i) { return RunSum<float>{g[i], i == 0 || run[i] == run[i - 1]}; };
+  for (size_t end = 1; end <= g.size(); ++end) {
+    float want = 0;
+    for (size_t i = 0; i < end; ++i)
+      if (run[i] == run[end - 1]) want += g[i];
+    for (size_t cut = 0; cut <= end; ++cut) {
+      RunSum<float> left, right;
+      for (size_t i = 0; i < cut; ++i) left = then(left, step(i));
+      for (size_t i = cut; i < end; ++i) right = then(right, step(i));
+      EXPECT_EQ(then(left, right).sum, want) << "to " << end << ", cut at " << cut;
+    }
+  }
 }
 
 TEST(Sum, DoesNotDependOnThreads) {

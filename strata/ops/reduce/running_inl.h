@@ -3,6 +3,7 @@
 // CUDA kernels.
 
 #include <cmath>
+#include <cstdint>
 
 #ifdef __CUDACC__
 #define STRATA_RUNNING __host__ __device__ __forceinline__
@@ -19,6 +20,18 @@ struct LinearSteps {
 /// What `earlier` and then `later` do. A term of 0 stays 0, also times what left the range of numbers.
 STRATA_RUNNING LinearSteps then(const LinearSteps& earlier, const LinearSteps& later) {
   return {earlier.factor * later.factor, earlier.term == 0 ? later.term : later.factor * earlier.term + later.term};
+}
+
+/// A stretch of a line that is in runs: what its last run adds up to there, and whether that run goes through all of
+/// it, so that what comes before it may belong to it.
+template <class C>
+struct RunSum {
+  C sum = 0;
+  int32_t joins = 1;
+};
+template <class C>
+STRATA_RUNNING RunSum<C> then(const RunSum<C>& earlier, const RunSum<C>& later) {
+  return {later.joins ? earlier.sum + later.sum : later.sum, earlier.joins & later.joins};
 }
 
 /// A sum of exponentials, as exp(most) times sum. Of nothing it is 0.

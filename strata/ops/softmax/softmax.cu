@@ -201,6 +201,60 @@ __device__ __forceinline__ V combine_down(V v, Op op, V (&shared)[kDown][kAcross
   return v;
 }
 
+// Few long rows are cut into parts, a block each: the first launch takes the parts' sums of exponentials, the second
+// puts a row's together, in the order of the parts.
+constexpr int kPartThreads = 256;
+constexpr int64_t kFewRows = 32, kLongRow = 32768, kLeastPart = 4096, kParts = 264;
+
+template <class T, int V>
+__global__ void __launch_bounds__(kPartThreads)
+    part_sums(const T* x, int64_t n, int64_t length, Exponentials<compute_t<T>>* parts) {
+  using C = compute_t<T>;
+  __shared__ Exponentials<C> shared[kPartThreads / kWarp];
+  const int64_t begin = blockIdx.x * length;
+  const T* const from = x + blockIdx.y * n + begin;
+  Exponentials<C> s{static_cast<C>(-INFINITY), 0};
+  for_row<V, 0>(begin + length < n ? length : n - begin, [&](int64_t i, int) {
+    const auto v = load_vec<V>(from + i);
+    const C top = fmax(s.top, largest_of(v)), shift = exp_shift<T>(top);
+    s.sum *= exp_below<T>(s.top, shift);
+    s.top = top;
+#pragma unroll
+    for (int j = 0; j < V; ++j) s.sum += exp_below<T>(widen(v.v[j]), shift);
+  });
+  s = row_reduce(s, AddExponentials<T>(), shared, true);
+  if (threadIdx.x == 0) parts[blockIdx.y * gridDim.x + blockIdx.x] = s;
+}
+template <class T, int V>
+__global__ void __launch_bounds__(kPartThreads)
+    part_results(bool log, const T* x, T* y, int64_t n, int64_t length, const Exponentials<compute_t<T>>* parts) {
+  using C = compute_t<T>;
+  __shared__ Exponentials<C> shared[kPartThreads / kWarp];
+  const int64_t begin = blockIdx.x * length, first = blockIdx.y * n + begin;
+  Exponentials<C> s{static_cast<C>(-INFINITY), 0};
+  for (unsigned p = threadIdx.x; p < gridDim.x; p += kPartThreads)
+    s = AddExponentials<T>()(s, parts[blockIdx.y * gridDim.x + p]);
+  s = row_reduce(s, AddExponentials<T>(), shared, true);
+  const C scale = C(1) / s.sum, shift = exp_shift<T>(s.top), lsum = ::log(s.sum);
+  for_row<V, 0>(begin + length < n ? length : n - begin, [&](int64_t i, int) {
+    auto v = widen_all(load_vec<V>(x + first + i));
+#pragma unroll
+    for (int j = 0; j < V; ++j) v.v[j] = log ? (v.v[j] - s.top) - lsum : exp_below<T>(v.v[j], shift) * scale;
+    store_vec(y + first + i, narrow_all<T>(v));
+  });
+}
+template <class T, int V>
+void forward_parts(bool log, const T* x, T* y, int64_t rows, int64_t n) {
+  const int64_t wanted = std::clamp<int64_t>(kParts / rows, 1, n / kLeastPart);
+  const int64_t length = (n + wanted * V - 1) / (wanted * V) * V;
+  const dim3 grid(blocks_for(n, length), static_cast<unsigned>(rows));
+  const int64_t bytes = int64_t{grid.x} * rows * static_cast<int64_t>(sizeof(Exponentials<compute_t<T>>));
+  const Tensor room = empty({Shape{bytes}, DType::u8, Device::cuda(current_device()), std::nullopt});
+  auto* const parts = static_cast<Exponentials<compute_t<T>>*>(room.raw_data());
+  part_sums<T, V><<<grid, kPartThreads, 0, stream()>>>(x, n, length, parts);
+  part_results<T, V><<<grid, kPartThreads, 0, stream()>>>(log, x, y, n, length, parts);
+}
+
 template <class T>
 __global__ void __launch_bounds__(kAcross* kDown)
     forward_columns(bool log, const T* x, T* y, int64_t columns, int64_t n, int64_t inner) {
@@ -254,6 +308,8 @@ void softmax_forward_cuda(DType t, bool log, const void* x, void* y, int64_t out
       return;
     }
     const RowLaunch l = row_launch<T>(outer, n, aligned16(x) && aligned16(y));
+    if (outer <= kFewRows && n >= kLongRow)
+      return by_vectors<T>(l, [&](auto v) { forward_parts<T, decltype(v)::value>(log, from, to, outer, n); });
     if constexpr (sizeof(T) <= 4) {
       if (l.vectors && l.held != kHeldFew<kVec<T>> && ring_rows<T, 4, 3>(log, from, to, outer, n)) return;
       if constexpr (sizeof(T) == 4)
