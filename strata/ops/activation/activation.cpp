@@ -9,6 +9,8 @@
 #include "strata/core/node.h"
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
+#include "strata/ops/activation/gates_kernel.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/elementwise/records.h"
 #include "strata/ops/index/index.h"
 #include "strata/ops/shape/shape.h"
@@ -30,6 +32,18 @@ Tensor by_hand(const Tensor& x, F&& f) {
   std::vector<double> v = x.to_vector<double>();
   for (double& a : v) a = f(a);
   return from_span<double>(v, x.shape());
+}
+
+DType floating_of(const Tensor& x) {
+  return is_floating(x.dtype()) ? x.dtype() : default_dtype();
+}
+// Calls f(r) with a tensor of y's shape in f32 or f64, which is what y is to hold: y itself where it has that dtype.
+template <class F>
+void in_wide(const auto& on, Tensor& y, F&& f) {
+  if (!is_reduced_floating(y.dtype())) return f(y);
+  Tensor wide = empty(laid_like(y).with_dtype(DType::f32));
+  f(wide);
+  copy_elements(on, y, wide);
 }
 
 using Plain = Op<Tensor(const Tensor&)>;
@@ -205,8 +219,20 @@ const OneNumber hardshrink_op{{
 
 const Plain tanhshrink_op{{
     .schema = "tanhshrink(Tensor input) -> Tensor",
+    .shard = "elementwise",
     .doc = "input - tanh(input).",
     .example = "assert(tanhshrink(zeros({1})).item() == 0);",
+    .infer = [](const Tensor& x) { return laid_like(x).with_dtype(floating_of(x)); },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x) {
+      if constexpr (on.cuda)
+        tanhshrink_cuda(y, x.to(y.dtype()));
+      else
+        in_wide(on, y, [&](Tensor& r) {
+          const Tensor v = x.to(r.dtype());
+          map(on, Map::tanh, r, {&v});
+          map(on, Map::sub, r, {&v, &r}, {Scalar(1)});
+        });
+    }),
     .composed = [](const Tensor& x) { return computed(x, [](const Tensor& v) { return v - tanh(v); }); },
     .samples =
         [](Samples& s) {
@@ -297,19 +323,45 @@ const Op<Tensor(const Tensor&, const Tensor&)> prelu_op{{
         },
 }};
 
+// The dimension that glu cuts into halves.
+int64_t glu_dim(const Tensor& x, int64_t dim) {
+  check<ShapeError>(x.dim() > 0, "glu", "input is ", x, "; it has no halves");
+  const int64_t at = wrap_dim(dim, x.dim(), "glu");
+  check<ShapeError>(x.size(at) % 2 == 0, "glu", "dimension ", dim, " of ", x, " has no two halves");
+  return at;
+}
+
 const Op<Tensor(const Tensor&, int64_t)> glu_op{{
     .schema = "glu(Tensor input, int dim=-1) -> Tensor",
+    .shard = "along dim",
     .doc =
         "a sigmoid(b) of the two halves a, b of input along `dim` (Dauphin et al., arXiv:1612.08083). ShapeError where "
         "there are no two halves, IndexError.",
     .example = "assert(glu(full({1, 2}, 0.0)).item() == 0);",
+    .infer =
+        [](const Tensor& x, int64_t dim) {
+          Shape shape = x.shape();
+          shape[static_cast<int>(glu_dim(x, dim))] /= 2;
+          return like(x).with_shape(shape).with_dtype(floating_of(x));
+        },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t dim) {
+      const int64_t at = glu_dim(x, dim), half = x.size(at) / 2;
+      const auto halves = [&](const Tensor& v, auto&& f) { f(narrow(v, at, 0, half), narrow(v, at, half, half)); };
+      if constexpr (on.cuda)
+        halves(x.to(y.dtype()), [&](const Tensor& a, const Tensor& b) { glu_cuda(y, a, b); });
+      else
+        in_wide(on, y, [&](Tensor& r) {
+          halves(x.to(r.dtype()), [&](const Tensor& a, const Tensor& b) {
+            map(on, Map::sigmoid, r, {&b});
+            map(on, Map::mul, r, {&a, &r});
+          });
+        });
+    }),
     .composed =
         [](const Tensor& x, int64_t dim) {
-          check<ShapeError>(x.dim() > 0, "glu", "input is ", x, "; it has no halves");
-          const int64_t at = wrap_dim(dim, x.dim(), "glu"), n = x.size(at);
-          check<ShapeError>(n % 2 == 0, "glu", "dimension ", dim, " of ", x, " has no two halves");
-          return computed(
-              x, [&](const Tensor& v) { return narrow(v, at, 0, n / 2) * sigmoid(narrow(v, at, n / 2, n / 2)); });
+          const int64_t at = glu_dim(x, dim), half = x.size(at) / 2;
+          return computed(x,
+                          [&](const Tensor& v) { return narrow(v, at, 0, half) * sigmoid(narrow(v, at, half, half)); });
         },
     .samples =
         [](Samples& s) {

@@ -19,7 +19,6 @@ namespace {
 
 using detail::attention_view;
 using detail::dense_rows;
-using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 using Plain = detail::AttentionArguments;
 
@@ -30,24 +29,42 @@ TensorMeta heads_inside(const Tensor& like_this, int64_t heads, int64_t time, in
           Strides{time * heads * size, size, heads * size, 1}};
 }
 
+// Dropout's bits [B, H, Tq, words] as forward leaves them to backward; without words where it leaves none.
+TensorMeta kept_meta(const Tensor& q, const Tensor& k, const Tensor& v, double dropout_p) {
+  const int64_t tq = q.shape()[2];
+  return {Shape{q.shape()[0], q.shape()[1], tq, kept_words(dropout_p, tq, k.shape()[2], q.shape()[3], v.shape()[3])},
+          DType::i32, q.device(), std::nullopt};
+}
+
+void take_kept(AttentionCall& c, const Tensor& kept) {
+  if (!kept.defined() || kept.numel() == 0) return;
+  c.kept = static_cast<const uint32_t*>(kept.raw_data());
+  c.kept_words = kept.shape()[3];
+}
+
 template <class On>
-void forward_kernel(On on, Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+void forward_kernel(On on, Tensor& out, Tensor& lse, Tensor& kept, const Tensor& q, const Tensor& k, const Tensor& v,
                     const Tensor& mask, const Plain& a) {
   const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v);
   detail::DescribedAttention call = detail::describe_attention(qd, kd, vd, mask, a);
   AttentionCall& c = call.c;
   c.out = attention_view(out);
   c.lse = lse.raw_data();
-  if constexpr (on.cuda)
+  take_kept(c, kept);
+  auto* const bits = c.kept != nullptr ? static_cast<uint32_t*>(kept.raw_data()) : nullptr;
+  if constexpr (on.cuda) {
+    if (bits != nullptr) attention_draw_kept_cuda(c, bits);
     attention_forward_cuda(c, q);
-  else
+  } else {
+    if (bits != nullptr) attention_draw_kept_cpu(c, bits);
     attention_forward_cpu(c);
+  }
 }
 
 template <class On>
 void backward_kernel(On on, Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse, const Tensor& q,
                      const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& out, const Tensor& lse,
-                     const Plain& a) {
+                     const Tensor& kept, const Plain& a) {
   const Tensor qd = dense_rows(q), kd = dense_rows(k), vd = dense_rows(v), od = dense_rows(out), gd = dense_rows(gout);
   const Tensor lc = lse.contiguous(), glc = glse.defined() ? glse.contiguous() : glse;
   detail::DescribedAttention call = detail::describe_attention(qd, kd, vd, mask, a);
@@ -59,6 +76,8 @@ void backward_kernel(On on, Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& go
   c.grad_q = attention_view(gq);
   c.grad_k = attention_view(gk);
   c.grad_v = attention_view(gv);
+  const Tensor bits = kept.defined() ? kept.contiguous() : kept;
+  take_kept(c, bits);
   if constexpr (on.cuda)
     attention_backward_cuda(c, q);
   else
@@ -93,57 +112,64 @@ Tensor integers(std::initializer_list<int64_t> values, DType dtype = DType::i64)
 using BackwardSignature = Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                                  const Tensor&, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t,
                                  int64_t, double, std::optional<RngKey>, const Tensor&, double, const Tensor&,
-                                 const Dims&);
+                                 const Dims&, const Tensor&);
 
 const Op<BackwardSignature> attention_backward_op{{
     .schema = "scaled_dot_product_attention_backward(Tensor gout, Tensor? glse, Tensor q, Tensor k, Tensor v, Tensor? "
               "attn_mask, Tensor out, Tensor lse, bool is_causal, float? scale, int window, int query_offset, float "
               "dropout_p, RngKey? key, Tensor? alibi_slopes=None, float logit_soft_cap=0.0, Tensor? key_lengths=None, "
-              "int[] numbers=[]) "
+              "int[] numbers=[], Tensor? kept=None) "
               "-> (Tensor gq, Tensor gk, Tensor gv)",
     .shard =
         [](Sharding& s) {
           detail::shard_with_dropout(s,
                                      "b h t! d!, b h t!, b h t! d!, b h s! d!, b h s! d!, ~ b h t! s!, b h t! d!, "
-                                     "b h t!, ~ b h, b -> b h t! d!, b h s! d!, b h s! d!");
+                                     "b h t!, ~ b h, b, b h t! w! -> b h t! d!, b h s! d!, b h s! d!");
         },
     .internal = true,
     .doc =
         "The gradients of scaled_dot_product_attention for q, k and v, from the gradients gout and (where given) glse "
         "of its "
-        "results out and lse. The weights are computed again block by block. The same bits for any number of threads.",
+        "results out and lse. The weights are computed again block by block. The same bits for any number of threads. "
+        "Dropout's bits are read from kept, its third result, where that is given and has any, and drawn again else.",
     .infer =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
            const Tensor& mask, const Tensor& out, const Tensor& lse, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths,
-           const Dims& numbers) {
+           const Dims& numbers, const Tensor& kept) {
           const std::string_view op = "scaled_dot_product_attention_backward";
           detail::check_attention_inputs(q, k, v, mask,
                                          detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths, numbers), op);
           const Shape rows{q.shape()[0], q.shape()[1], q.shape()[2]};
           detail::check_attention_results(gout, glse, out, lse, {rows[0], rows[1], rows[2], v.shape()[3]}, rows,
                                           q.dtype(), op);
+          if (kept.defined() && kept.numel() > 0) {
+            const TensorMeta bits = kept_meta(q, k, v, dropout_p);
+            check<ShapeError>(kept.shape() == bits.shape, op, "kept is ", kept, ", wanted ", bits.shape);
+            check<DTypeError>(kept.dtype() == bits.dtype, op, "kept is ", kept.dtype(), ", wanted ", bits.dtype);
+          }
           return std::array<TensorMeta, 3>{heads_inside(q, q.shape()[1], q.shape()[2], q.shape()[3]),
                                            heads_inside(k, k.shape()[1], k.shape()[2], k.shape()[3]),
                                            heads_inside(v, v.shape()[1], v.shape()[2], v.shape()[3])};
         },
-    .kernels =
-        on_each_device([](auto on, Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse,
-                          const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& out,
-                          const Tensor& lse, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths, const Dims& numbers) {
-          backward_kernel(on, gq, gk, gv, gout, glse, q, k, v, mask, out, lse,
-                          detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths, numbers));
-        }),
+    .kernels = on_each_device([](auto on, Tensor& gq, Tensor& gk, Tensor& gv, const Tensor& gout, const Tensor& glse,
+                                 const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                                 const Tensor& out, const Tensor& lse, STRATA_ATTENTION_ARGUMENTS,
+                                 const Tensor& lengths, const Dims& numbers, const Tensor& kept) {
+      backward_kernel(on, gq, gk, gv, gout, glse, q, k, v, mask, out, lse, kept,
+                      detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths, numbers));
+    }),
     .composed =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
            const Tensor& mask, const Tensor& out, const Tensor& lse, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths,
-           const Dims& numbers) {
+           const Dims& numbers, const Tensor&) {
           return detail::attention_composed_backward(
               gout, glse, q, k, v, mask, out, lse,
               detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths, numbers));
         },
     .cost =
         [](const Tensor&, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
-           const Tensor&, const Tensor&, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths, const Dims& numbers) {
+           const Tensor&, const Tensor&, STRATA_ATTENTION_ARGUMENTS, const Tensor& lengths, const Dims& numbers,
+           const Tensor&) {
           return attention_cost(q, k, v, detail::attention_arguments(STRATA_ATTENTION_NAMES, {}, lengths, numbers), 5,
                                 3);
         },
@@ -160,6 +186,14 @@ const Op<BackwardSignature> attention_backward_op{{
                 s.tensor({2, 1, 7, 8}), std::nullopt, s.tensor({2, 2, 5, 8}), s.uniform({2, 2, 5}, 2, 4, st), false,
                 std::nullopt, 0, 1, 0.0, RngKey{}, s.uniform({2}, 0.1, 0.5), 2.5, integers({7, 3}))
               .named("distances, soft cap, lengths");
+          s.add(s.tensor({1, 2, 6, 4}), std::nullopt, s.tensor({1, 2, 6, 4}), s.tensor({1, 2, 6, 4}),
+                s.tensor({1, 2, 6, 4}), std::nullopt, s.tensor({1, 2, 6, 4}), s.uniform({1, 2, 6}, 2, 4, st), true,
+                std::nullopt, 0, 0, 0.25, RngKey{7, 3})
+              .named("dropout, drawn again");
+          s.invalid<ShapeError>("kept is", s.tensor({1, 2, 6, 4}), std::nullopt, s.tensor({1, 2, 6, 4}),
+                                s.tensor({1, 2, 6, 4}), s.tensor({1, 2, 6, 4}), std::nullopt, s.tensor({1, 2, 6, 4}),
+                                s.uniform({1, 2, 6}, 2, 4, st), true, std::nullopt, 0, 0, 0.25, RngKey{7, 3},
+                                std::nullopt, 0.0, std::nullopt, Dims{}, s.tensor({1, 2, 6, 1}, DType::i32));
           // Sizes that have kernels of their own.
           for (const int64_t d : {64, 72, 128, 136})
             s.add(s.tensor({1, 2, 5, d}), std::nullopt, s.tensor({1, 2, 5, d}), s.tensor({1, 1, 19, d}),
@@ -174,9 +208,9 @@ const Op<BackwardSignature> attention_backward_op{{
         "of the largest term, however small the sum",
 }};
 
-using ForwardSignature = Pair(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, std::optional<double>,
-                              int64_t, int64_t, double, std::optional<RngKey>, const Tensor&, double, const Tensor&,
-                              const Tensor&, const Dims&);
+using ForwardSignature = Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool, std::optional<double>,
+                                int64_t, int64_t, double, std::optional<RngKey>, const Tensor&, double, const Tensor&,
+                                const Tensor&, const Dims&);
 
 void add_samples(Samples& s) {
   const auto none = std::nullopt;
@@ -198,6 +232,16 @@ void add_samples(Samples& s) {
   s.add(s.tensor({2, 2, 5, 4}), s.tensor({2, 1, 6, 4}), s.tensor({2, 1, 6, 4}), none, true, none, 0, 1, 0.25,
         RngKey{7, 3}, none, 0.0, none, none, Dims{451, 2000, 400, 20})
       .named("dropout of a part of a larger call");
+  s.add(s.tensor({1, 1, 3, 4}), s.tensor({1, 1, 40, 4}), s.tensor({1, 1, 40, 4}), none, false, none, 0, 0, 0.5,
+        RngKey{7, (int64_t{1} << 32) - 6})
+      .named("dropout whose counters pass 32 bits");
+  s.add(s.tensor({1, 1, 9, 4}), s.tensor({1, 1, 70, 4}), s.tensor({1, 1, 70, 4}), none, true, none, 40, 55, 0.5,
+        RngKey{7, 3})
+      .named("dropout under a causal window");
+  s.add(s.tensor({1, 1, 2100, 1}), s.tensor({1, 1, 40, 1}), s.tensor({1, 1, 40, 1}), none, false, none, 0, 0, 0.5,
+        RngKey{7, 3})
+      .named("dropout whose bits are not kept")
+      .not_differentiable();
   s.add(s.tensor({1, 2, 0, 4}), s.tensor({1, 2, 3, 4}), s.tensor({1, 2, 3, 4})).named("no queries");
   s.add(s.tensor({1, 2, 70, 64}), s.tensor({1, 1, 131, 64}), s.tensor({1, 1, 131, 64}), none, true, 0.2, 90, 61)
       .named("several tiles of a size for tensor cores")
@@ -256,11 +300,12 @@ const Op<ForwardSignature> attention_op{{
         "scaled_dot_product_attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None, bool is_causal=false, "
         "float? scale=None, int window=0, int query_offset=0, float dropout_p=0.0, RngKey? key=None, Tensor? "
         "alibi_slopes=None, float logit_soft_cap=0.0, Tensor? sinks=None, Tensor? key_lengths=None, int[] numbers=[]) "
-        "-> (Tensor out, Tensor lse)",
+        "-> (Tensor out, Tensor lse, Tensor kept)",
     .shard =
         [](Sharding& s) {
           detail::shard_with_dropout(s,
-                                     "b h t! d!, b h s! d!, b h s! d!, ~ b h t! s!, ~ b h, h, b -> b h t! d!, b h t!");
+                                     "b h t! d!, b h s! d!, b h s! d!, ~ b h t! s!, ~ b h, h, b -> b h t! d!, b h t!, "
+                                     "b h t! w!");
         },
     .shown = 1,
     .doc =
@@ -283,7 +328,12 @@ const Op<ForwardSignature> attention_op{{
         "differentiated; the gradient of a floating mask has the mask's size. Weight (b, h, i, j) is dropped by number "
         "((b H + h) Tq + i) Tk + j of the key's stream; numbers [first, batch, head, query] make it first + b batch + "
         "h head + "
-        "i query + j, so that a part of a larger call drops what that does. "
+        "i query + j, so that a part of a larger call drops what that does. kept [B, H, Tq, words] of i32 are "
+        "dropout's "
+        "bits for the gradient: bit j % 32 of word j / 32 is 1 where is_causal and window let query i see key j and "
+        "its "
+        "weight is kept; without words where there is no dropout, or they would take more than 5/4 of what queries, "
+        "keys, values and results of as many heads take in 16 bits, and more than 64 KiB a head. "
         "ShapeError, DTypeError, ValueError when the arguments do not fit.",
     .example =
         "Tensor q = ones({1, 2, 4, 8}); Tensor y = scaled_dot_product_attention(q, q, q, {}, {.is_causal = true}); "
@@ -294,17 +344,18 @@ const Op<ForwardSignature> attention_op{{
           detail::check_attention_inputs(q, k, v, mask,
                                          detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths, numbers),
                                          "scaled_dot_product_attention");
-          return std::array<TensorMeta, 2>{heads_inside(q, q.shape()[1], q.shape()[2], v.shape()[3]),
+          return std::array<TensorMeta, 3>{heads_inside(q, q.shape()[1], q.shape()[2], v.shape()[3]),
                                            TensorMeta{Shape{q.shape()[0], q.shape()[1], q.shape()[2]},
-                                                      statistic_dtype(q.dtype()), q.device(), std::nullopt}};
+                                                      statistic_dtype(q.dtype()), q.device(), std::nullopt},
+                                           kept_meta(q, k, v, dropout_p)};
         },
-    .kernels = on_each_device([](auto on, Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                                 const Tensor& mask, STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks,
+    .kernels = on_each_device([](auto on, Tensor& out, Tensor& lse, Tensor& kept, const Tensor& q, const Tensor& k,
+                                 const Tensor& v, const Tensor& mask, STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks,
                                  const Tensor& lengths, const Dims& numbers) {
-      forward_kernel(on, out, lse, q, k, v, mask,
+      forward_kernel(on, out, lse, kept, q, k, v, mask,
                      detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths, numbers));
     }),
-    .saves = "q k v attn_mask out lse alibi_slopes sinks key_lengths",
+    .saves = "q k v attn_mask out lse alibi_slopes sinks key_lengths kept",
     .backward =
         [](Backward& b, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
            STRATA_ATTENTION_ARGUMENTS, const Tensor& sinks, const Tensor& lengths, const Dims& numbers) {
@@ -313,7 +364,7 @@ const Op<ForwardSignature> attention_op{{
           const Tensor glse = b.has_gy(1) ? b.gy(1) : Tensor();
           if (b.needs(0) || b.needs(1) || b.needs(2)) {
             auto [gq, gk, gv] = attention_backward_op(gout, glse, q, k, v, mask, b.y(0), b.y(1), STRATA_ATTENTION_NAMES,
-                                                      lengths, numbers);
+                                                      lengths, numbers, b.y(2));
             b.set(0, gq);
             b.set(1, gk);
             b.set(2, gv);
@@ -340,8 +391,10 @@ const Op<ForwardSignature> attention_op{{
     .reference =
         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, STRATA_ATTENTION_ARGUMENTS,
            const Tensor& sinks, const Tensor& lengths, const Dims& numbers) {
-          return detail::attention_by_loops(
-              q, k, v, mask, detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths, numbers));
+          const Plain a = detail::attention_arguments(STRATA_ATTENTION_NAMES, sinks, lengths, numbers);
+          const auto [out, lse] = detail::attention_by_loops(q, k, v, mask, a);
+          return Triple{out, lse,
+                        detail::attention_kept_by_loops(kept_meta(q, k, v, dropout_p).shape, k.shape()[2], a)};
         },
     .tolerance = 16,
     .tolerance_reason =
@@ -353,14 +406,16 @@ const Op<ForwardSignature> attention_op{{
 
 std::tuple<Tensor, Tensor> detail::attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v,
                                                       const Tensor& mask, const AttentionArguments& a) {
-  return attention_op(q, k, v, mask, a.is_causal, a.scale, a.window, a.query_offset, a.dropout_p, a.key, a.alibi_slopes,
-                      a.logit_soft_cap, a.sinks, a.key_lengths, a.numbers);
+  const auto [out, lse, kept] =
+      attention_op(q, k, v, mask, a.is_causal, a.scale, a.window, a.query_offset, a.dropout_p, a.key, a.alibi_slopes,
+                   a.logit_soft_cap, a.sinks, a.key_lengths, a.numbers);
+  return {out, lse};
 }
 
 Triple detail::attention_gradients(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k,
                                    const Tensor& v, const Tensor& out, const Tensor& lse, const AttentionArguments& a) {
   return attention_backward_op(gout, glse, q, k, v, {}, out, lse, a.is_causal, a.scale, a.window, a.query_offset,
-                               a.dropout_p, a.key, a.alibi_slopes, a.logit_soft_cap, a.key_lengths, a.numbers);
+                               a.dropout_p, a.key, a.alibi_slopes, a.logit_soft_cap, a.key_lengths, a.numbers, {});
 }
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,

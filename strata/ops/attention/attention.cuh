@@ -83,12 +83,15 @@ __device__ __forceinline__ C score(const AttentionCall& c, int64_t b, int64_t h,
 /// What a weight is multiplied by under dropout.
 template <class C>
 __device__ __forceinline__ C kept(const AttentionCall& c, int64_t b, int64_t h, int64_t i, int64_t j) {
+  const C scale = static_cast<C>(1 / (1 - c.dropout));
+  if (c.kept != nullptr)
+    return (c.kept[((b * c.heads + h) * c.tq + i) * c.kept_words + j / 32] >> (j % 32) & 1) != 0 ? scale : C(0);
   const uint64_t index = c.numbers.of(b, h, i, j);
   const auto four = philox(c.key, index / 4);
   uint32_t bits = four[0];
 #pragma unroll
   for (uint32_t k = 1; k < 4; ++k) bits = index % 4 == k ? four[k] : bits;
-  return uniform_f32(bits) < static_cast<float>(c.dropout) ? C(0) : static_cast<C>(1 / (1 - c.dropout));
+  return uniform_f32(bits) < static_cast<float>(c.dropout) ? C(0) : scale;
 }
 
 /// Row 0 of a head of an operand.

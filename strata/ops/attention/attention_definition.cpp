@@ -211,6 +211,18 @@ std::tuple<Tensor, Tensor> attention_by_loops(const Tensor& q, const Tensor& k, 
   return {from_span<double>(out, {B, H, Tq, Dv}), from_span<double>(lse, {B, H, Tq})};
 }
 
+Tensor attention_kept_by_loops(const Shape& shape, int64_t tk, const Plain& a) {
+  const int64_t tq = shape[2], words = shape[3];
+  const Shape weights{shape[0], shape[1], tq, tk};
+  const int64_t count = words > 0 ? shape[0] * shape[1] * tq * tk : 0;
+  const Tensor bits = zeros(shape, DType::i32);
+  int32_t* const to = bits.data<int32_t>();
+  for (int64_t at = 0; at < count; ++at)
+    if (const int64_t i = at / tk % tq, j = at % tk; sees(a, i, j) && kept(a, weights, at) != 0)
+      to[at / tk * words + j / 32] |= static_cast<int32_t>(1u << (j % 32));
+  return bits;
+}
+
 std::tuple<Tensor, Tensor, Tensor> attention_composed_backward(const Tensor& gout, const Tensor& glse, const Tensor& q,
                                                                const Tensor& k, const Tensor& v, const Tensor& mask,
                                                                const Tensor& out, const Tensor& lse, const Plain& a) {

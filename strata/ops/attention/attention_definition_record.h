@@ -68,6 +68,9 @@ void check_attention_inputs(const Tensor& q, const Tensor& k, const Tensor& v, c
 std::tuple<Tensor, Tensor> attention_by_loops(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                                               const AttentionArguments& a);
 
+/// Dropout's bits of a call with `tk` keys, of i32 and `shape` [B, H, Tq, words], as the record says.
+Tensor attention_kept_by_loops(const Shape& shape, int64_t tk, const AttentionArguments& a);
+
 /// With ordinary ops, which can be differentiated: (gq, gk, gv).
 std::tuple<Tensor, Tensor, Tensor> attention_composed_backward(const Tensor& gout, const Tensor& glse, const Tensor& q,
                                                                const Tensor& k, const Tensor& v, const Tensor& mask,

@@ -136,10 +136,59 @@ struct Scores {
   }
 };
 
+// Bit k: number `first` + k of the key's stream is not below `below`. N blocks of four are drawn side by side.
+template <int N>
+static uint32_t kept_word(RngKey key, uint64_t first, uint32_t below) {
+  uint32_t c[4][N], bits[N] = {}, k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
+  for (int i = 0; i < N; ++i) {
+    const uint64_t counter = key.offset + first / 4 + static_cast<uint64_t>(i);
+    c[0][i] = static_cast<uint32_t>(counter), c[1][i] = static_cast<uint32_t>(counter >> 32), c[2][i] = c[3][i] = 0;
+  }
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < N; ++i) {
+      const uint64_t p = uint64_t{0xD2511F53} * c[0][i], q = uint64_t{0xCD9E8D57} * c[2][i];
+      c[0][i] = static_cast<uint32_t>(q >> 32) ^ c[1][i] ^ k0, c[1][i] = static_cast<uint32_t>(q);
+      c[2][i] = static_cast<uint32_t>(p >> 32) ^ c[3][i] ^ k1, c[3][i] = static_cast<uint32_t>(p);
+    }
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+  }
+  for (uint32_t k = 0; k < 4; ++k)
+    for (int i = 0; i < N; ++i) bits[i] |= static_cast<uint32_t>(c[k][i] >= below) << k;
+  uint64_t all = 0;
+  for (int i = 0; i < 9 && i < N; ++i) all |= uint64_t{bits[i]} << (4 * i);
+  return static_cast<uint32_t>(all >> (first % 4));
+}
+
+static void attention_draw_kept(const AttentionCall& c, uint32_t* to) {
+  const uint32_t below = drop_below(c.dropout);
+  const bool fours = c.numbers.fours();
+  parallel_for(0, c.batch * c.heads * c.tq, std::max<int64_t>(1, 4096 / (c.tk + 1)), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t i = row % c.tq, h = row / c.tq % c.heads, b = row / c.tq / c.heads;
+      for (int64_t w = 0; w < c.kept_words; ++w) {
+        const uint32_t seen = c.seen_word(i, 32 * w);
+        const uint64_t first = c.numbers.of(b, h, i, 32 * w);
+        to[row * c.kept_words + w] =
+            seen == 0 ? 0 : seen & (fours ? kept_word<8>(c.key, first, below) : kept_word<16>(c.key, first, below));
+      }
+    }
+  });
+}
+
 // What each weight is multiplied by: 0 or 1 / (1 - dropout), [keys][32].
 template <class R>
 static void dropout_block(const AttentionCall& c, int64_t b, int64_t h, int64_t q0, int64_t k0, int64_t rows, R* to) {
   const R keep = static_cast<R>(1 / (1 - c.dropout));
+  if (c.kept != nullptr) {
+    for (int64_t q = 0; q < kQueries; ++q) {
+      const uint32_t* row = q0 + q < c.tq ? c.kept + ((b * c.heads + h) * c.tq + q0 + q) * c.kept_words : nullptr;
+      for (int64_t k = 0; k < rows; ++k) {
+        const int64_t at = k0 + k;
+        to[k * kQueries + q] = row != nullptr && (row[at / 32] >> (at % 32) & 1) != 0 ? keep : R(0);
+      }
+    }
+    return;
+  }
   const float p = static_cast<float>(c.dropout);
   for (int64_t q = 0; q < kQueries; ++q) {
     const uint64_t first = c.numbers.of(b, h, q0 + q, k0);

@@ -13,9 +13,11 @@
 #include "strata/core/parallel.h"
 #include "strata/memory/allocator.h"
 #include "strata/ops/attention/attention.h"
+#include "strata/ops/attention/attention_definition_record.h"
 #include "strata/ops/attention/attention_kernel.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/random/random.h"
 #include "strata/ops/vec/level.h"
 
 namespace strata {
@@ -275,6 +277,38 @@ TEST(Attention, DroppedWeightsAreThoseOfTheKey) {
       }
   EXPECT_GT(dropped, 600);
   EXPECT_LT(dropped, 1000);
+}
+
+// Forward leaves dropout's bits to backward; a caller without them draws again.
+TEST(Attention, GradientsByBitsOfForwardAreThoseByNumbersDrawnAgain) {
+  for (const bool causal : {false, true}) {
+    detail::AttentionArguments a;
+    a.is_causal = causal, a.dropout_p = 0.3, a.key = RngKey{11, 5}, a.window = causal ? 50 : 0;
+    Tensor q = randn({2, 4, 70, 8}), k = randn({2, 2, 90, 8}), v = randn({2, 2, 90, 8});
+    for (Tensor* x : {&q, &k, &v}) x->set_requires_grad();
+    const auto [out, lse] = detail::attention_with_lse(q, k, v, {}, a);
+    const Tensor gout = randn(out.shape());
+    const std::vector<Tensor> by_bits = grad({out}, {q, k, v}, {gout});
+    const auto [gq, gk, gv] =
+        detail::attention_gradients(gout, {}, q.detach(), k.detach(), v.detach(), out.detach(), lse.detach(), a);
+    EXPECT_TRUE(equal(by_bits[0], gq));
+    EXPECT_TRUE(equal(by_bits[1], gk));
+    EXPECT_TRUE(equal(by_bits[2], gv));
+  }
+}
+
+TEST(Attention, ADroppedWeightsNumberIsBelowABoundThatIsNeverZero) {
+  EXPECT_EQ(drop_below(0), 0u);
+  EXPECT_EQ(drop_below(0.5), 1u << 31);
+  EXPECT_EQ(drop_below(0.99999999), ~0u) << "f32 rounds it to 1";
+  for (const double p : {1e-12, 1e-7, 0.1, 0.2, 0.75, 1 - 1e-7})
+    for (const int64_t by : {-256, -1, 0, 1, 255}) {
+      const int64_t bits = static_cast<int64_t>(drop_below(p)) + by;
+      if (bits < 0 || bits > UINT32_MAX) continue;
+      EXPECT_EQ(static_cast<uint32_t>(bits) < drop_below(p),
+                uniform_f32(static_cast<uint32_t>(bits)) < static_cast<float>(p))
+          << p << " " << by;
+    }
 }
 
 TEST(Attention, StoresNoMatrixOfScores) {

@@ -1,9 +1,10 @@
 // Dropout's bits, drawn before the kernels of attention that need them: the numbers of philox() for (batch, head,
-// query, key), 32 keys of a query a thread.
+// query, key), 32 keys of a query a thread. Backward turns what forward drew, where it was left to it.
 
 #include "strata/ops/attention/options.cuh"
 
-namespace strata::attention_cuda {
+namespace strata {
+namespace attention_cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -12,77 +13,180 @@ struct KeptCall {
   uint32_t* words;
   int64_t head_words;  // of a head of the result
   int row_words;       // of a row of it
-  int batch_heads, heads, tq, tk;  // heads of a batch, and of all batches
-  int key_words, query_words;
+  int first_head, heads, query_words;
   uint32_t drop_below;
-  RngKey key;
-  WeightNumbers numbers;
 
-  __device__ __forceinline__ uint64_t number(uint32_t head, int64_t query, int64_t first_key) const {
-    return numbers.of(head / batch_heads, head % batch_heads, query, first_key);
-  }
+  // Bit k: weight (query, first_key + k) of a head of all batches is kept, and what limits keys in the call lets it be
+  // seen; words that nothing of is seen are not drawn.
+  template <bool kFours>
+  __device__ __forceinline__ uint32_t word(const AttentionCall& c, RngKey key, uint32_t head, int64_t query,
+                                           int64_t first_key) const;
 };
+
+// Twice `bits`, and 1 more where the number is not below 2^32 - `complement`: a sum's carry, two instructions.
+__device__ __forceinline__ void append_kept(uint32_t& bits, uint32_t number, uint32_t complement) {
+  asm("{\n.reg .u32 sum;\nadd.cc.u32 sum, %1, %2;\naddc.u32 %0, %0, %0;\n}"
+      : "+r"(bits)
+      : "r"(number), "r"(complement));
+}
+
+// draw_four() of the counter {low, high}, of which `second` is the first product of the second round, the same for all
+// counters of one high word. The first round multiplies one word, as the others are 0.
+__device__ __forceinline__ void draw_four_of(uint32_t (&c)[4], uint32_t low, const uint32_t (&second)[2], uint32_t k0,
+                                             uint32_t k1) {
+  using cuda::tile::multiply_wide;
+  uint32_t low0, high0, low1, high1;
+  multiply_wide<0xD2511F53>(low, low0, high0);
+  multiply_wide<0xCD9E8D57>(high0 ^ k1, low1, high1);
+  k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+  c[0] = high1 ^ k0, c[1] = low1, c[2] = second[1] ^ low0 ^ k1, c[3] = second[0];
+#pragma unroll
+  for (int round = 2; round < 10; ++round) {
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    multiply_wide<0xD2511F53>(c[0], low0, high0);
+    multiply_wide<0xCD9E8D57>(c[2], low1, high1);
+    c[0] = high1 ^ c[1] ^ k0, c[2] = high0 ^ c[3] ^ k1;
+    c[1] = low1, c[3] = low0;
+  }
+}
 
 // Bit i: number `first` + i is kept.
 template <bool kFours>
 __device__ __forceinline__ uint32_t kept_word(uint32_t below, RngKey key, uint64_t first) {
-  uint64_t bits = 0;
+  constexpr int kBlocks = kFours ? 8 : 9;
+  const uint64_t counter = key.offset + first / 4;
+  const auto low = static_cast<uint32_t>(counter), high = static_cast<uint32_t>(counter >> 32);
+  const uint32_t k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
+  uint32_t bits = 0, more = 0;  // of the first eight blocks, of the last
+  const auto append = [&](uint32_t(&four)[4], uint32_t& to) {
 #pragma unroll
-  for (int i = 0; i < (kFours ? 8 : 9); ++i) {
-    uint32_t four[4];
-    draw_four(four, key, first / 4 + i);
-    uint32_t nibble = 0;
+    for (int k = 3; k >= 0; --k) append_kept(to, four[k], 0 - below);
+  };
+  if (low <= UINT32_MAX - kBlocks) {
+    uint32_t second[2];
+    cuda::tile::multiply_wide<0xD2511F53>(high ^ k0, second[0], second[1]);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) nibble |= four[k] >= below ? 1u << k : 0u;
-    bits |= static_cast<uint64_t>(nibble) << (4 * i);
+    for (int i = kBlocks - 1; i >= 0; --i) {
+      uint32_t four[4];
+      draw_four_of(four, low + i, second, k0, k1);
+      append(four, i < 8 ? bits : more);
+    }
+  } else {
+#pragma unroll 1
+    for (int i = kBlocks - 1; i >= 0; --i) {
+      uint32_t four[4];
+      draw_four(four, key, first / 4 + i);
+      append(four, i < 8 ? bits : more);
+    }
   }
-  return static_cast<uint32_t>(kFours ? bits : bits >> (first % 4));
+  return kFours ? bits : __funnelshift_r(bits, more, static_cast<uint32_t>(first % 4));
 }
 
-// Rows of queries: a thread a word.
 template <bool kFours>
-__global__ void __launch_bounds__(kThreads) kept_kernel(const __grid_constant__ KeptCall c) {
-  const uint32_t i = blockIdx.x * kThreads + threadIdx.x, row = i / c.key_words, word = i % c.key_words;
-  const uint32_t head = row / c.tq, query = row % c.tq;
-  if (head >= c.heads) return;
-  c.words[head * c.head_words + static_cast<int64_t>(query) * c.row_words + word] =
-      kept_word<kFours>(c.drop_below, resolved(c.key), c.number(head, query, 32 * word));
+__device__ __forceinline__ uint32_t KeptCall::word(const AttentionCall& c, RngKey key, uint32_t head, int64_t query,
+                                                   int64_t first_key) const {
+  const uint32_t seen = query < c.tq ? c.seen_word(query, first_key) : 0;
+  if (seen == 0) return 0;
+  return seen & kept_word<kFours>(drop_below, key, c.numbers.of(head / c.heads, head % c.heads, query, first_key));
+}
+
+// Rows of queries: a block has 8 words of 32 of them, a warp one word, so that a warp whose keys no query sees has
+// nothing to draw; a row's 8 words are written together.
+constexpr int kRows = 32, kRowWords = kThreads / kRows;
+template <bool kFours>
+__global__ void __launch_bounds__(kThreads)
+    kept_kernel(const __grid_constant__ AttentionCall c, const __grid_constant__ KeptCall to) {
+  __shared__ uint32_t tile[kRowWords][kRows + 1];
+  const uint32_t row_parts = (c.tq + kRows - 1) / kRows, word_parts = (to.row_words + kRowWords - 1) / kRowWords;
+  const uint32_t part = blockIdx.x % word_parts, at = blockIdx.x / word_parts;
+  const uint32_t head = to.first_head + at / row_parts, first_row = at % row_parts * kRows;
+  {
+    const uint32_t lane = threadIdx.x % kRows, word = threadIdx.x / kRows;
+    tile[word][lane] =
+        to.word<kFours>(c, resolved(c.key), head, first_row + lane, 32 * static_cast<int64_t>(part * kRowWords + word));
+  }
+  __syncthreads();
+  const uint32_t query = first_row + threadIdx.x / kRowWords, word = threadIdx.x % kRowWords;
+  const int64_t first_word = part * kRowWords;
+  if (query < c.tq && first_word + word < to.row_words)
+    to.words[head * to.head_words + static_cast<int64_t>(query) * to.row_words + first_word + word] =
+        tile[word][threadIdx.x / kRowWords];
+}
+int64_t kept_blocks(int64_t heads, int64_t tq, int64_t row_words) {
+  return heads * ((tq + kRows - 1) / kRows) * ((row_words + kRowWords - 1) / kRowWords);
+}
+
+// The 32 by 32 bits of the warp's lanes turned round: blocks beside the diagonal change places, by halves.
+__device__ __forceinline__ uint32_t turned(uint32_t x) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int s = 16; s > 0; s /= 2) {
+    const uint32_t low = s == 16  ? 0x0000ffffu
+                         : s == 8 ? 0x00ff00ffu
+                         : s == 4 ? 0x0f0f0f0fu
+                         : s == 2 ? 0x33333333u
+                                  : 0x55555555u;
+    const uint32_t y = __shfl_xor_sync(0xffffffffu, x, s);
+    x = (lane & s) != 0 ? (x & ~low) | (y & ~low) >> s : (x & low) | (y & low) << s;
+  }
+  return x;
 }
 
 // Rows of keys: a warp has 32 keys by 128 queries, a lane a query at a time; then each lane has a key's 128.
 template <bool kFours>
-__global__ void __launch_bounds__(kThreads) kept_transposed_kernel(const __grid_constant__ KeptCall c) {
-  const int lane = threadIdx.x % 32, parts = c.query_words / 4;
+__global__ void __launch_bounds__(kThreads)
+    kept_transposed_kernel(const __grid_constant__ AttentionCall c, const __grid_constant__ KeptCall to) {
+  const int lane = threadIdx.x % 32, parts = to.query_words / 4, key_words = static_cast<int>((c.tk + 31) / 32);
   uint32_t i = (blockIdx.x * kThreads + threadIdx.x) / 32;
   const uint32_t part = i % parts;
   i /= parts;
-  const uint32_t key_word = i % c.key_words, head = i / c.key_words;
-  if (head >= c.heads) return;
+  const uint32_t key_word = i % key_words, head = i / key_words;
+  if (head >= to.heads) return;
   const RngKey key = resolved(c.key);
   uint32_t words[4];
 #pragma unroll 1
   for (int w = 0; w < 4; ++w) {
-    const uint64_t query = 128 * part + 32 * w + lane;
-    uint32_t x = kept_word<kFours>(c.drop_below, key, c.number(head, query, 32 * key_word));
-    // The 32 by 32 bits of the lanes are turned round: blocks beside the diagonal change places, by halves.
-#pragma unroll
-    for (int s = 16; s > 0; s /= 2) {
-      const uint32_t low = s == 16  ? 0x0000ffffu
-                           : s == 8 ? 0x00ff00ffu
-                           : s == 4 ? 0x0f0f0f0fu
-                           : s == 2 ? 0x33333333u
-                                    : 0x55555555u;
-      const uint32_t y = __shfl_xor_sync(0xffffffffu, x, s);
-      x = (lane & s) != 0 ? (x & ~low) | (y & ~low) >> s : (x & low) | (y & low) << s;
-    }
+    const int64_t query = 128 * part + 32 * w + lane;
+    const uint32_t x = turned(to.word<kFours>(c, key, head, query, 32 * static_cast<int64_t>(key_word)));
 #pragma unroll
     for (int at = 0; at < 4; ++at)
       if (at == w) words[at] = x;
   }
   const int64_t row = 32 * key_word + lane;
   if (row < c.tk)
-    *reinterpret_cast<uint4*>(c.words + head * c.head_words + row * c.row_words + 4 * part) =
+    *reinterpret_cast<uint4*>(to.words + head * to.head_words + row * to.row_words + 4 * part) =
         uint4{words[0], words[1], words[2], words[3]};
+}
+
+// Rows of keys from rows of queries: a warp has 128 by 128 bits.
+__global__ void __launch_bounds__(kThreads)
+    turn_kernel(const __grid_constant__ AttentionCall c, const __grid_constant__ KeptCall to) {
+  const int lane = threadIdx.x % 32, parts = to.query_words / 4, key_parts = static_cast<int>((c.tk + 127) / 128);
+  int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
+  const int part = static_cast<int>(i % parts), key_part = static_cast<int>(i / parts % key_parts);
+  const int64_t head = i / parts / key_parts;
+  if (head >= to.heads) return;
+  uint4 rows[4];
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    const int64_t query = 128 * part + 32 * w + lane;
+    rows[w] = query < c.tq
+                  ? *reinterpret_cast<const uint4*>(c.kept + (head * c.tq + query) * c.kept_words + 4 * key_part)
+                  : uint4{0, 0, 0, 0};
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    uint32_t words[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const uint4& x = rows[w];
+      words[w] = turned(k == 0 ? x.x : k == 1 ? x.y : k == 2 ? x.z : x.w);
+    }
+    const int64_t row = 128 * key_part + 32 * k + lane;
+    if (row < c.tk)
+      *reinterpret_cast<uint4*>(to.words + head * to.head_words + row * to.row_words + 4 * part) =
+          uint4{words[0], words[1], words[2], words[3]};
+  }
 }
 
 }  // namespace
@@ -90,30 +194,35 @@ __global__ void __launch_bounds__(kThreads) kept_transposed_kernel(const __grid_
 void draw_kept(Options& o, const AttentionCall& c, int query_tile, int key_tile, bool transposed,
                const Tensor& like_this, Tensor& space) {
   if (o.drop_below == 0) return;
+  if (c.kept != nullptr && !transposed) {
+    o.kept = c.kept, o.kept_head = c.tq * c.kept_words, o.kept_row = static_cast<int>(c.kept_words);
+    return;
+  }
   const int64_t heads = c.batch * c.heads, rows = transposed ? c.tk : c.tq, columns = transposed ? c.tq : c.tk;
   // Tiles may end behind the last column, and a tile's first one need not begin a word; rows begin 16 bytes apart.
   const int64_t row_words = ((columns + (transposed ? query_tile : key_tile)) / 32 + 2 + 3) / 4 * 4;
   const int64_t words = heads * rows * row_words, key_words = (c.tk + 31) / 32, query_words = (c.tq + 127) / 128 * 4;
   const int64_t operands = 2 * (c.batch * c.heads * c.tq * 2 * c.d + c.batch * c.kv_heads * c.tk * 2 * c.d);
-  const int64_t threads = transposed ? heads * key_words * (query_words / 4) * 32 : heads * c.tq * key_words;
+  const int64_t blocks = transposed ? cuda::blocks_for(heads * key_words * (query_words / 4) * 32, kThreads)
+                                    : kept_blocks(heads, c.tq, row_words);
   // Short rows have more words of their own than bits that are wanted: up to 64 KiB do no harm either.
-  if (words * 4 > std::max<int64_t>(operands, 1 << 16) || threads >= INT32_MAX) return;
+  if (c.kept == nullptr && (words * 4 > std::max<int64_t>(operands, 1 << 16) || blocks >= INT32_MAX)) return;
   space = empty({Shape{words}, DType::i32, like_this.device(), std::nullopt});
-  const KeptCall k{static_cast<uint32_t*>(space.raw_data()),
-                   rows * row_words,
-                   static_cast<int>(row_words),
-                   static_cast<int>(c.heads),
-                   static_cast<int>(heads),
-                   static_cast<int>(c.tq),
-                   static_cast<int>(c.tk),
-                   static_cast<int>(key_words),
-                   static_cast<int>(query_words),
-                   o.drop_below,
-                   c.key,
-                   c.numbers};
-  o.kept = k.words, o.kept_head = k.head_words, o.kept_row = k.row_words;
+  const KeptCall to{static_cast<uint32_t*>(space.raw_data()),
+                    rows * row_words,
+                    static_cast<int>(row_words),
+                    0,
+                    static_cast<int>(heads),
+                    static_cast<int>(query_words),
+                    o.drop_below};
+  o.kept = to.words, o.kept_head = to.head_words, o.kept_row = to.row_words;
+  if (c.kept != nullptr) {
+    turn_kernel<<<cuda::blocks_for(heads * (query_words / 4) * ((c.tk + 127) / 128) * 32, kThreads), kThreads, 0,
+                  cuda::stream()>>>(c, to);
+    return;
+  }
   const auto queue = [&](auto kernel) {
-    kernel<<<cuda::blocks_for(threads, kThreads), kThreads, 0, cuda::stream()>>>(k);
+    kernel<<<static_cast<unsigned>(blocks), kThreads, 0, cuda::stream()>>>(c, to);
   };
   if (transposed) {
     o.fours ? queue(kept_transposed_kernel<true>) : queue(kept_transposed_kernel<false>);
@@ -122,4 +231,22 @@ void draw_kept(Options& o, const AttentionCall& c, int query_tile, int key_tile,
   }
 }
 
-}  // namespace strata::attention_cuda
+}  // namespace attention_cuda
+
+void attention_draw_kept_cuda(const AttentionCall& c, uint32_t* to) {
+  using namespace attention_cuda;
+  const int64_t heads = c.batch * c.heads, head_words = c.tq * c.kept_words;
+  if (heads * head_words == 0) return;
+  // As many heads a launch as its blocks can count.
+  const int64_t each = kept_blocks(1, c.tq, c.kept_words), together = std::max<int64_t>(1, (INT64_C(1) << 30) / each);
+  const auto kernel = c.numbers.fours() ? kept_kernel<true> : kept_kernel<false>;
+  for (int64_t first = 0; first < heads; first += together) {
+    const int64_t end = std::min(heads, first + together);
+    const KeptCall part{
+        to, head_words,           static_cast<int>(c.kept_words), static_cast<int>(first), static_cast<int>(end),
+        0,  drop_below(c.dropout)};
+    kernel<<<cuda::blocks_for((end - first) * each, 1), kThreads, 0, cuda::stream()>>>(c, part);
+  }
+}
+
+}  // namespace strata

@@ -25,6 +25,7 @@ struct Case {
   bool mask_f32 = false;  // of added ones
   double dropout = 0;
   bool drawn = true;  // dropout's bits beforehand
+  bool left = false;  // dropout's bits in the call, as forward leaves them
   bool part = false;  // weights have the numbers of a part of a larger call
   bool slopes = false, sinks = false, lengths = false, grad_lse = false;
   double soft_cap = 0;
@@ -36,8 +37,8 @@ struct Case {
     return cat(sequences.size(), " sequences, ", batch, " x ", heads, " (", kv_heads, ") x ", tq, " x ", tk, " x ", d,
                causal ? ", causal" : "", ", window ", window, ", offset ", offset, ", mask ", static_cast<int>(mask),
                mask_of_batch, mask_of_head, mask_of_query, mask_of_key, mask_f32, ", dropout ", dropout,
-               drawn ? " drawn" : "", part ? " of a part" : "", slopes ? ", slopes" : "", sinks ? ", sinks" : "",
-               lengths ? ", lengths" : "", ", cap ", soft_cap, ", seed ", seed);
+               drawn ? " drawn" : "", left ? " left" : "", part ? " of a part" : "", slopes ? ", slopes" : "",
+               sinks ? ", sinks" : "", lengths ? ", lengths" : "", ", cap ", soft_cap, ", seed ", seed);
   }
 };
 
@@ -162,6 +163,12 @@ struct Problem {
     grad_lse = some(of.batch * of.heads * of.tq, 1);
     if (of.grad_lse) c.grad_lse = grad_lse.data();
     make_mask();
+    if (of.left) {
+      c.kept_words = kept_row_words(of.tk);
+      kept.resize(static_cast<size_t>(of.batch * of.heads * of.tq * c.kept_words));
+      attention_draw_kept_cpu(c, kept.data());
+      c.kept = kept.data();
+    }
   }
 
   // Tiles that nothing of is seen, tiles that all of is, and some of either; queries that see nothing, also whole tiles
@@ -227,7 +234,7 @@ struct Problem {
     if (of.slopes) o.slopes = slopes.data(), o.slopes_batch = static_cast<int>(c.alibi_batch);
     if (of.sinks) o.sinks = sinks.data();
     o.kept_scale = static_cast<float>(1 / (1 - of.dropout));
-    o.drop_below = static_cast<uint32_t>(std::ceil(static_cast<double>(static_cast<float>(of.dropout)) * 0x1p24)) << 8;
+    o.drop_below = drop_below(of.dropout);
     o.fours = c.numbers.fours();
     if (of.mask != Mask::none) make_seen(o, query_tile, key_tile, transposed);
     if (of.dropout > 0 && of.drawn) make_kept(o, query_tile, key_tile, transposed);

@@ -185,7 +185,9 @@ __global__ void __launch_bounds__(BackwardShape<M, D, kOf>::kThreads, BackwardSh
       mask_scores<BC / 8>(flat, c, options, b, h, !kOfQuery, mask_row, first,
                           row + (kOfQuery ? c.offset : -c.offset) - first - 2 * (lane % 4));
       if (options.drop_below != 0) {
-        if constexpr (kOfQuery) {
+        if (options.kept != nullptr) {
+          kept.load(options, b * c.heads + h, mask_row, first);
+        } else if constexpr (kOfQuery) {
           const uint64_t number[2] = {c.numbers.of(b, h, mask_row[0], first), c.numbers.of(b, h, mask_row[1], first)};
           kept.draw(options, key, number, options.fours && first % 4 == 0);
         } else {
@@ -229,9 +231,9 @@ __global__ void __launch_bounds__(BackwardShape<M, D, kOf>::kThreads, BackwardSh
 }
 
 #ifndef STRATA_TILE_EMULATION
-// The bits of a mask, in rows of queries and in rows of keys.
+// The bits of a mask and of dropout, in rows of queries and in rows of keys.
 struct BothOptions {
-  Tensor space[2];
+  Tensor space[2], kept;
   Options of_queries, of_keys;
 };
 
@@ -261,6 +263,10 @@ void backward_of(const AttentionCall& c, RowTerms<float> terms, const Tensor& li
     if (has_options(c)) {
       options.of_queries = options_of(c, kRows, 64, false, like_this, options.space[0]);
       options.of_keys = options_of(c, 64, kRows, true, like_this, options.space[1]);
+      if (c.kept != nullptr) {
+        draw_kept(options.of_queries, c, kRows, 64, false, like_this, options.kept);
+        draw_kept(options.of_keys, c, 64, kRows, true, like_this, options.kept);
+      }
     }
     if constexpr (D <= 128) {
       queue<M, D, Of::key_and_value>(c, terms, sequences, options);

@@ -120,8 +120,12 @@ __global__ void __launch_bounds__(ForwardShape<M, D>::kThreads, ForwardShape<M, 
       mask_scores<BK / 8>(flat, c, options, b, h, false, mask_row, static_cast<int>(k0),
                           row + c.offset - k0 - 2 * (lane % 4));
       if (options.drop_below != 0) {
-        const uint64_t number[2] = {c.numbers.of(b, h, mask_row[0], k0), c.numbers.of(b, h, mask_row[1], k0)};
-        kept.draw(options, key, number, options.fours && k0 % 4 == 0);
+        if (options.kept != nullptr) {
+          kept.load(options, static_cast<int64_t>(b) * c.heads + h, mask_row, static_cast<int>(k0));
+        } else {
+          const uint64_t number[2] = {c.numbers.of(b, h, mask_row[0], k0), c.numbers.of(b, h, mask_row[1], k0)};
+          kept.draw(options, key, number, options.fours && k0 % 4 == 0);
+        }
       }
     }
     if (k0 < all_first || k0 + BK - 1 > all_last) {
@@ -190,7 +194,9 @@ void queue(const AttentionCall& c, const Tensor& like_this) {
   Tensor space, bits;
   const Sequences sequences = sequences_of(c, Shape::kQueries, Shape::kQueries, like_this, space);
   const int64_t tiles = c.sequences > 0 ? sequences.q_tiles : (c.tq + Shape::kQueries - 1) / Shape::kQueries;
-  const Options options = has_options(c) ? options_of(c, Shape::kQueries, 64, false, like_this, bits) : Options{};
+  Options options = has_options(c) ? options_of(c, Shape::kQueries, 64, false, like_this, bits) : Options{};
+  // These kernels draw on their own where the call has no bits.
+  if (c.kept != nullptr) draw_kept(options, c, Shape::kQueries, 64, false, like_this, bits);
   const auto with = [&](auto kernel) {
     cuda::check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kSharedBytes),
                      "scaled_dot_product_attention", "cudaFuncSetAttribute");

@@ -112,8 +112,7 @@ Options options_of(const AttentionCall& c, int query_tile, int key_tile, bool tr
   o.slopes_batch = static_cast<int>(c.alibi_batch);
   o.sinks = static_cast<const float*>(c.sinks);
   o.kept_scale = static_cast<float>(1 / (1 - c.dropout));
-  // uniform_f32(bits) < p, without the conversion.
-  o.drop_below = static_cast<uint32_t>(std::ceil(static_cast<double>(static_cast<float>(c.dropout)) * 0x1p24)) << 8;
+  o.drop_below = drop_below(c.dropout);
   o.fours = c.numbers.fours();
   if (c.mask == nullptr) return o;
 

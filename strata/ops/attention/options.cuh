@@ -93,8 +93,8 @@ struct OptionsIn {
 /// `space` keeps their memory. One small kernel on the stream where there is a mask.
 Options options_of(const AttentionCall& c, int query_tile, int key_tile, bool transposed, const Tensor& like_this,
                    Tensor& space);
-/// Draws dropout's bits for such kernels beforehand, where they take at most the memory of the operands and the result;
-/// `space` keeps theirs. A kernel of nothing else draws faster than one that has registers for few warps.
+/// Points to the call's bits of dropout, or turns them for rows of keys; where it has none, draws them for such kernels
+/// beforehand if they take at most the memory of the operands and the result. `space` keeps what is made. A kernel of nothing else draws faster than one that has registers for few warps.
 void draw_kept(Options& o, const AttentionCall& c, int query_tile, int key_tile, bool transposed,
                const Tensor& like_this, Tensor& space);
 /// Whether a call has any.

@@ -112,6 +112,8 @@ TEST_F(PlainAttention, Options) {
   with({.causal = true, .mask = Mask::boolean});
   with({.window = 70, .mask = Mask::added, .mask_of_query = false});
   with({.causal = true, .dropout = 0.3, .part = true, .slopes = true, .seed = 1});
+  with({.causal = true, .dropout = 0.3, .left = true, .part = true});
+  with({.window = 70, .dropout = 0.3, .left = true, .lengths = true});
   with({.soft_cap = 2});
   with({.sinks = true, .lengths = true});
   with({.mask = Mask::added, .mask_f32 = true, .dropout = 0.3, .lengths = true, .soft_cap = 30});

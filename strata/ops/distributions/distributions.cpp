@@ -36,7 +36,10 @@ template <class On>
 void sample(On on, Kind kind, RngKey key, Tensor& y, const Tensor& a, const Tensor& b) {
   const auto as = [](const Tensor& t, DType type) { return t.defined() ? t.to(type).contiguous() : t; };
   if constexpr (on.cuda) {
-    sample_cuda(kind, key, y, as(a, y.dtype()), as(b, y.dtype()));
+    if (kind == Kind::gamma_slope && y.dtype() != DType::f64)
+      sample_cuda(kind, key, y, a.to(y.dtype()), b.to(y.dtype()));  // in any strides
+    else
+      sample_cuda(kind, key, y, as(a, y.dtype()), as(b, y.dtype()));
   } else {
     Tensor out = empty({y.shape(), DType::f64, y.device(), std::nullopt});
     sample_cpu(kind, key, out, as(a, DType::f64), as(b, DType::f64));

@@ -12,7 +12,9 @@
 #include "strata/core/node.h"
 #include "strata/ops/distributions/distributions.h"
 #include "strata/ops/distributions/distributions_kernel.h"
+#include "strata/ops/distributions/gamma_slope_narrow_inl.h"
 #include "strata/ops/distributions/samplers_inl.h"
+#include "strata/ops/distributions/samplers_narrow_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
@@ -92,16 +94,129 @@ TEST(Samplers, PoissonIsDecidedAsInDouble) {
   EXPECT_GT(decided, settled);
 }
 
-TEST(Samplers, SlopesOfGammaNumbersForF32AreThoseOfDouble) {
-  for (const double a :
-       {1e-6, 1e-3, 0.1, 0.5, 1.0, 1.5, 2.0, 3.7, 5.0, 6.0, 8.0, 12.0, 20.0, 31.9, 33.0, 500.0, 2000.0})
-    for (double x = 1e-30; x < 500; x *= x < 1e-2 ? 7.3 : 1.013) {
-      const double want = sampler::gamma_slope(a, x), got = sampler::near_gamma_slope(a, x);
-      ASSERT_NEAR(got, want, 1e-7 * std::abs(want)) << a << " " << x;
+TEST(Samplers, FunctionsOfNarrowSamplersAreGoodTo1e12) {
+  std::mt19937_64 random(11);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  const auto near = [](double got, double want, double x) {
+    ASSERT_NEAR(got, want, 4e-12 * std::abs(want)) << std::hexfloat << x;
+  };
+  for (int i = 0; i < 100000; ++i) {
+    const double u = uniform(random), wide = std::exp(100 * u - 50), close = 1 - std::exp(-40 * u);
+    for (const double x : {1 - u, wide, close, 1 + 1e-5 * u, 1 / wide}) near(sampler::short_log(x), std::log(x), x);
+    near(sampler::short_inverse(wide), 1 / wide, wide);
+    near(sampler::short_root(wide), std::sqrt(wide), wide);
+    near(sampler::short_inverse_root(wide), 1 / std::sqrt(wide), wide);
+    near(sampler::short_exp(-700 * u), std::exp(-700 * u), u);
+    // Near its zeros the cosine of a rounded product is not good to that share.
+    const double turned = u < 0.5 ? 0.25 - u : u - 0.75;
+    near(sampler::short_cosine_of_turns(u), std::sin(2 * std::numbers::pi * turned), u);
+  }
+  EXPECT_EQ(sampler::short_root(0), 0);
+  EXPECT_EQ(sampler::short_log(1), 0);
+  sampler::WordStream words{{123456789012345, 1234}, 0xFFFFFFFFFFF0};
+  for (int i = 0; i < 64; ++i) {
+    sampler::Stream<double> numbers = words.back(0);
+    const auto bits = philox(words.key, words.block);
+    words.draw();
+    numbers.draw();
+    EXPECT_EQ(words.first(), numbers.first);
+    EXPECT_EQ(words.second(), numbers.second);
+    for (size_t k = 0; k < 4; ++k) EXPECT_EQ(words.words[k], bits[k]);
+  }
+  for (const uint32_t word : {0u, 1u, 0x7FFu, 0x800u, 0x80000000u, 0xFFFFFFFFu})
+    EXPECT_EQ(sampler::uniform_of_words(word, ~word / 3), uniform_f64(word, ~word / 3));
+}
+
+// A sampler's number with the stream of element i. What it decides without settle(), settle() decides likewise.
+template <class Sampler>
+double narrow_number(RngKey key, uint64_t i, double parameter, int& doubtful) {
+  sampler::WordStream s{key, i * sampler::kBlocks};
+  Sampler at_work;
+  double result = 0;
+  if (!at_work.begin(parameter, s, result)) return result;
+  for (int round = 0; round < Sampler::kMost; ++round) {
+    const sampler::Step step = at_work.propose(s);
+    // Products have gone on when they say that one is refused.
+    if (step == sampler::Step::refused && std::is_same_v<Sampler, sampler::NarrowPoissonProducts>) continue;
+    Sampler settled = at_work;
+    const bool taken = settled.settle(s);
+    if (step == sampler::Step::doubtful) {
+      ++doubtful;
+      at_work = settled;
+    } else {
+      EXPECT_EQ(taken, step == sampler::Step::taken) << parameter << " " << i << " " << round;
     }
-  EXPECT_EQ(sampler::near_gamma_slope(2.0, 0.0), 0);
-  EXPECT_TRUE(std::isnan(sampler::near_gamma_slope(-1.0, 1.0)));
-  EXPECT_TRUE(std::isnan(sampler::near_gamma_slope(1.0, -1.0)));
+    if (taken) return at_work.result();
+  }
+  return at_work.otherwise();
+}
+TEST(Samplers, NarrowOnesDrawWhatThoseInDoubleDraw) {
+  const RngKey key{2024, 5};
+  int doubtful = 0;
+  for (const float a : {1e-38F, 1e-3F, 0.1F, 0.5F, 0.99F, 1.0F, 1.5F, 4.0F, 30.0F, 1e4F, 1e9F, 1e30F})
+    for (uint64_t i = 0; i < 20000; ++i) {
+      sampler::Stream<double> stream{key, i * sampler::kBlocks};
+      const double want = sampler::gamma<double>(a, stream);
+      double got = narrow_number<sampler::NarrowGamma>(key, i, a, doubtful);
+      if (a < 1) got *= sampler::gamma_boost(a, {key, i * sampler::kBlocks});
+      // Powers of shapes near 0 are as good as their exponents.
+      ASSERT_NEAR(got, want, 1e-9 * want + 1e-45) << a << " " << i;
+    }
+  EXPECT_GT(doubtful, 10000);
+  for (const float rate : {0.0F, 1e-6F, 0.7F, 5.0F, 9.9F, 10.0F, 10.5F, 27.0F, 99.0F, 1e4F, 9e5F, 1e12F, 1e20F})
+    for (uint64_t i = 0; i < 20000; ++i) {
+      sampler::Stream<double> stream{key, i * sampler::kBlocks};
+      ASSERT_EQ(rate < 10 ? narrow_number<sampler::NarrowPoissonProducts>(key, i, rate, doubtful)
+                          : narrow_number<sampler::NarrowPoissonRejection>(key, i, rate, doubtful),
+                sampler::poisson<double>(rate, stream))
+          << rate << " " << i;
+    }
+  for (const double bad : {-1.0, std::nan("")}) {
+    EXPECT_TRUE(std::isnan(narrow_number<sampler::NarrowGamma>(key, 0, bad, doubtful)));
+    EXPECT_TRUE(std::isnan(narrow_number<sampler::NarrowPoissonProducts>(key, 0, bad, doubtful)));
+  }
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(narrow_number<sampler::NarrowGamma>(key, 0, 0, doubtful), 0);
+  EXPECT_EQ(narrow_number<sampler::NarrowGamma>(key, 0, inf, doubtful), inf);
+  EXPECT_EQ(narrow_number<sampler::NarrowPoissonRejection>(key, 0, inf, doubtful), inf);
+}
+
+// The values of the table are of 50 digits: by the series of gamma_slope(), in mpmath.
+TEST(Samplers, SlopesOfGammaNumbersForF32AreGoodToOneInAMillion) {
+  using sampler::narrow_gamma_slope;
+  for (double log_a = -11.5; log_a < 6.9; log_a += 0.0371)
+    for (double log_x = -30; log_x < 12; log_x += 0.0273) {
+      const auto a = static_cast<float>(std::exp(log_a)), x = static_cast<float>(std::exp(log_x));
+      const double want = sampler::gamma_slope<double>(a, x);
+      ASSERT_TRUE(sampler::is_ordinary(a, x));
+      ASSERT_NEAR(narrow_gamma_slope(a, x), want, 1e-6 * std::abs(want)) << a << " " << x;
+    }
+  // Of larger shapes gamma_slope() is good near them.
+  for (const double a : {1e3, 1e4, 1e5, 1e6, 1e8})
+    for (double z = -4; z <= 4; z += 0.13) {
+      const auto shape = static_cast<float>(a), x = static_cast<float>(a + z * std::sqrt(a));
+      const double want = sampler::gamma_slope<double>(shape, x);
+      ASSERT_NEAR(narrow_gamma_slope(shape, x), want, 2e-6 * want) << a << " " << z;
+    }
+  struct Row {
+    float a, x;
+    double want;
+  };
+  for (const Row& row :
+       {Row{1e-05F, 1e-20F, 4.54745023816e-14}, Row{1e-05F, 0.3F, 36676.4308635}, Row{1e-05F, 2.5F, 75882.9750398},
+        Row{0.25F, 0.9F, 3.01591414517}, Row{0.25F, 1.1F, 3.27367500463}, Row{0.99F, 30.0F, 4.02596361669},
+        Row{1.0F, 0.0101F, 0.0509642939485}, Row{1.0F, 7.99F, 2.76781338721}, Row{2.0F, 0.01F, 0.0277377153901},
+        Row{3.5F, 2.25F, 0.83353764778}, Row{6.0F, 8.0F, 1.1831607995}, Row{30.0F, 28.5F, 0.980003635629},
+        Row{30.0F, 250.0F, 2.42111328171}, Row{200.0F, 1.5F, 0.0369914521735}, Row{1000.0F, 1100.0F, 1.04858667856},
+        Row{5000.0F, 200.0F, 0.134123175635}, Row{500.0F, 3950.0F, 2.36709977958}, Row{500.0F, 4100.0F, 2.39707237144},
+        Row{20000.0F, 20300.0F, 1.00747117425}})
+    ASSERT_NEAR(narrow_gamma_slope(row.a, row.x), row.want, 1e-6 * row.want) << row.a << " " << row.x;
+  for (const float bad : {0.0F, -1.0F, 1e31F, std::nanf("")}) {
+    EXPECT_FALSE(sampler::is_ordinary(bad, 1.0F));
+    EXPECT_FALSE(sampler::is_ordinary(1.0F, bad));
+    EXPECT_FALSE(sampler::slope::is_near_shape(bad, 1.0F));
+    EXPECT_FALSE(sampler::slope::is_near_shape(1.0F, bad));
+  }
 }
 
 // At a = 1 the slope is log x + gamma + e^x E1(x), at a = 2 that of x times 1 + 1 / x, and so on; the series alone

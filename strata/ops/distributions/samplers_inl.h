@@ -74,11 +74,30 @@ constexpr Real root_of(Real x, Real a) {
 #endif
 }
 
+/// x / y in f32, on a card to two units for a y from 1e-37 to 1e37, and log(x) to 1e-6 or, beyond [1/2, 2], to three
+/// units.
+constexpr float quotient(float x, float y) {
+#ifdef __CUDA_ARCH__
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(y));
+  return x * inverse;
+#else
+  return x / y;
+#endif
+}
+constexpr float rough_log(float x) {
+#ifdef __CUDA_ARCH__
+  return __logf(x);
+#else
+  return std::log(x);
+#endif
+}
+
 // ---- samplers by rejection, in steps: a card's warps are at steps of different elements at once (distributions.cu)
 //
 // begin() takes the parameter; false: nothing has to be drawn, `result` is it. propose() draws from the stream; of what
 // is doubtful settle() says whether it is taken, which takes longer. result() is what was taken, otherwise() that of an
-// element all of whose kMost proposals were refused. takes() says for which parameters a sampler is.
+// element all of whose kMost proposals were refused. Of a warp's lanes kEnough wait for each other before they settle.
 
 enum class Step : uint8_t { taken, refused, doubtful };
 
@@ -86,9 +105,9 @@ enum class Step : uint8_t { taken, refused, doubtful };
 template <std::same_as<double> Real>
 struct Gamma {
   static constexpr int kMost = kRounds;
+  static constexpr int kEnough = 8;
   Real boost = 1, d = 0, c = 0, x = 0, t = 0, v = 0, share = 0;
 
-  static constexpr bool takes(Real) { return true; }
   template <class Source>
   constexpr bool begin(Real a, Source& s, Real& result) {
     result = a > 0 ? a : a == 0 ? 0 : std::numeric_limits<Real>::quiet_NaN();
@@ -121,8 +140,10 @@ struct Gamma {
 template <std::same_as<double> Real>
 struct PoissonProducts {
   static constexpr int kMost = 2 * kRounds;
+  static constexpr int kEnough = 1;
   Real limit = 0, product = 1, count = 0;
 
+  /// NaN is for PoissonRejection.
   static constexpr bool takes(Real rate) { return rate < 10; }
   template <class Source>
   constexpr bool begin(Real rate, Source&, Real& result) {
@@ -149,10 +170,10 @@ struct PoissonProducts {
 template <std::same_as<double> Real>
 struct PoissonRejection {
   static constexpr int kMost = kRounds;
+  static constexpr int kEnough = 8;
   Real rate = 0, a = 0, b = 0, us = 0, v = 0, k = 0;
   float sure = 0;
 
-  static constexpr bool takes(Real rate) { return !PoissonProducts<Real>::takes(rate); }
   template <class Source>
   constexpr bool begin(Real given, Source&, Real& result) {
     result = given;  // NaN too
@@ -181,11 +202,13 @@ struct PoissonRejection {
   constexpr Step nearly_settled() const {
     if (k < 3 || k > 1e6) return Step::doubtful;
     const auto n = static_cast<float>(k + 1), more = static_cast<float>(rate - (k + 1));
-    const float side = static_cast<float>(us), wide = static_cast<float>(b), r = 1 / (n * n);
-    const float inverse = 1.1239F + 1.1328F / (wide - 3.4F);
-    const float left = std::log(static_cast<float>(v) * inverse / (static_cast<float>(a) / (side * side) + wide));
-    const float terms = (n - 1) * std::log1p(more / n);
-    const float right = terms - more - 0.5F * std::log(n) - 0.91893853F - (1.0F / 12 - (1.0F / 360 - r / 1260) * r) / n;
+    const float side = static_cast<float>(us), wide = static_cast<float>(b), over = quotient(1, n), r = over * over;
+    const float inverse = 1.1239F + quotient(1.1328F, wide - 3.4F);
+    const float spread = quotient(static_cast<float>(a), side * side) + wide;
+    const float left = rough_log(quotient(static_cast<float>(v) * inverse, spread));
+    const float terms = (n - 1) * std::log1p(more * over);
+    const float right =
+        terms - more - 0.5F * rough_log(n) - 0.91893853F - (1.0F / 12 - (1.0F / 360 - r * (1.0F / 1260)) * r) * over;
     const float room = 1e-5F + 1e-6F * (std::abs(terms) + std::abs(more) + std::abs(left));
     return std::abs(left - right) > room ? left <= right ? Step::taken : Step::refused : Step::doubtful;
   }
@@ -269,37 +292,6 @@ constexpr Real gamma_slope(Real a, Real x) {
     if (a + i > x && term * (std::abs(slope) + 1) < 1e-17 * std::abs(sum)) break;
   }
   return -sum * x / a;
-}
-
-/// Where near_gamma_slope() is for: beyond, terms are many, or cancel until digits of psi() are missing.
-template <std::same_as<double> Real>
-constexpr bool is_near(Real a, Real x) {
-  return a > 0 && a <= 32 && x > 0 && x <= (a < 12 ? a + 8 : 20);
-}
-/// The same to 1e-7 of it, for results of at most f32: as many terms as a and x need, known beforehand, whose sum and
-/// its derivative are each one fraction. A term takes no division, of which a card does one in the time of 20 sums.
-template <std::same_as<double> Real>
-constexpr Real near_gamma_slope(Real a, Real x) {
-  if (!is_near(a, x)) return gamma_slope(a, x);
-  // psi(a + 1) - log(n) by the recurrence up to n of 8 and more.
-  Real n = a + 1, over = 0, under = 1;
-  for (; n < 8; n += 1) over = over * n + under, under *= n;
-  const Real both = 1 / (n * under), inverse = both * under, r = inverse * inverse;
-  const Real slope = std::log(x * inverse) + 0.5 * inverse +
-                     r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132))))) +
-                     over * both * n;
-  // S = 1 + x / (a + 1) (1 + x / (a + 2) (1 + ..)) = top / bottom, whose derivative for a is that of each term: - term
-  // * (1 / (a + 1) + .. + 1 / (a + i)).
-  const int terms = 9 + static_cast<int>(x * (3.5 - 0.15 * (a < 8 ? a : 8)));
-  Real top = 1, bottom = 1, top_a = 0, bottom_a = 0, c = a + terms;
-  for (int i = 0; i < terms; ++i, c -= 1) {
-    bottom_a = bottom_a * c + bottom;
-    bottom *= c;
-    top_a = top_a * x + bottom_a;
-    top = top * x + bottom;
-  }
-  const Real share = 1 / (bottom * a);
-  return -(slope * top + top_a - top * bottom_a * (share * a)) * share * x;
 }
 
 /// Sums of geometric waiting times where few successes are expected; else BTRS of Hoermann, "The generation of binomial

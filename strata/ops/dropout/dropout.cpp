@@ -33,12 +33,15 @@ const Op<Tensor(const Tensor&, double, RngKey)> dropout_op{{
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, double p, RngKey key) {
       if (p == 0) return copy_elements(on, y, x);  // nothing is drawn for nothing
       if (p == 1) return fill_elements(on, y, 0);
-      const Tensor xc = x.contiguous(), rows = y.is_contiguous() ? y : empty(like(y));
-      if constexpr (on.cuda)
-        dropout_cuda(x.dtype(), xc.raw_data(), rows.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
-      else
-        dropout_cpu(x.dtype(), xc.raw_data(), rows.raw_data(), x.numel(), static_cast<float>(p), scale_for(p), key);
-      if (!rows.same_as(y)) copy_elements(on, y, rows);
+      const auto chance = static_cast<float>(p);
+      if constexpr (on.cuda) {
+        if (!x.is_contiguous() || !y.is_contiguous()) return dropout_cuda(x, y, chance, scale_for(p), key);
+        dropout_cuda(x.dtype(), x.raw_data(), y.raw_data(), x.numel(), chance, scale_for(p), key);
+      } else {
+        const Tensor xc = x.contiguous(), rows = y.is_contiguous() ? y : empty(like(y));
+        dropout_cpu(x.dtype(), xc.raw_data(), rows.raw_data(), x.numel(), chance, scale_for(p), key);
+        if (!rows.same_as(y)) copy_elements(on, y, rows);
+      }
     }),
     .backward = [](Backward& b, const Tensor&, double p,
                    RngKey key) { b.set(0, p == 0 ? b.gy() : dropout(b.gy(), p, key)); },

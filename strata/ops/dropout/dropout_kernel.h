@@ -5,6 +5,7 @@
 
 #include "strata/core/dtype.h"
 #include "strata/core/rng.h"
+#include "strata/core/tensor.h"
 
 namespace strata {
 
@@ -12,5 +13,7 @@ namespace strata {
 void dropout_cpu(DType t, const void* x, void* y, int64_t n, float p, double scale, RngKey key);
 /// The same on the current CUDA device; drops the same elements.
 void dropout_cuda(DType t, const void* x, void* y, int64_t n, float p, double scale, RngKey key);
+/// Likewise for tensors of any strides: i counts their elements in row-major order.
+void dropout_cuda(const Tensor& x, const Tensor& y, float p, double scale, RngKey key);
 
 }  // namespace strata

@@ -79,6 +79,28 @@ TEST(Arithmetic, IntegersWrapAndDivideLikePython) {
   EXPECT_EQ(bitwise_right_shift(full({1}, -8), full({1}, 70)).item<int>(), -1);
 }
 
+// Shifts by all that leaves nothing, or the sign alone: as many bits as there are, more, and less than none.
+TEST(Arithmetic, ShiftsBeyondTheBitsLeaveZeroOrTheSign) {
+  for (const DType type : {DType::u8, DType::i8, DType::i16, DType::i32, DType::i64}) {
+    const int bits = 8 * static_cast<int>(size_of(type));
+    for (const int v : {5, -7, 127}) {
+      if (v < 0 && type == DType::u8) continue;
+      for (const int by : {0, 1, 3, 7, 8, bits - 1, bits, bits + 1, 33, 65, 100, -1, -64}) {
+        if (by < 0 && type == DType::u8) continue;
+        const Tensor a = full({37}, v, type), b = full({37}, by, type);
+        const bool over = by < 0 || by >= bits;
+        const int64_t left = over ? 0 : static_cast<int64_t>(static_cast<uint64_t>(int64_t{v}) << by);
+        const int64_t right = over ? (v < 0 ? -1 : 0) : int64_t{v} >> by;
+        EXPECT_EQ(bitwise_left_shift(a, b).to_vector<int64_t>(),
+                  full({37}, left, DType::i64).to(type).to_vector<int64_t>())
+            << cat(type, " ", v, " << ", by);
+        EXPECT_EQ(bitwise_right_shift(a, b).to_vector<int64_t>(), std::vector<int64_t>(37, right))
+            << cat(type, " ", v, " >> ", by);
+      }
+    }
+  }
+}
+
 TEST(Arithmetic, IntegerDivisionByZeroIsAnError) {
   const Tensor a = full({40000}, 3), zero = full({1}, 0);
   EXPECT_THROW(floor_divide(a, zero), ValueError);

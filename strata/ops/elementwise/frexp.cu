@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "strata/cuda/kernel.cuh"
+#include "strata/cuda/elementwise.cuh"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/frexp_kernel.h"
 
@@ -39,10 +39,14 @@ __global__ void __launch_bounds__(kThreads) frexp_kernel(int64_t n, const T* x, 
 }  // namespace
 
 bool frexp_at_once_cuda(Tensor& mantissa, Tensor& exponent, const Tensor& x) {
-  const Tensor from = contiguous(x);
-  const auto usable = [](const Tensor& t) { return t.is_contiguous() && cuda::aligned16(t.raw_data()); };
-  if (!usable(mantissa) || !usable(exponent) || !usable(from)) return false;
+  const auto aligned = [](const Tensor& t) { return cuda::aligned16(t.raw_data()); };
   if (x.numel() == 0) return true;
+  // Without gaps and in one order, whichever that is; else a copy has no gaps.
+  const auto dense = [&](const Tensor& t) {
+    return cuda::make_walk<3>({&mantissa, &exponent, &t}, "frexp").dense && aligned(t);
+  };
+  const Tensor from = dense(x) ? x : contiguous(x);
+  if (!aligned(mantissa) || !aligned(exponent) || !dense(from)) return false;
   dispatch_floats(x.dtype(), "frexp", [&]<class T>() {
     constexpr int V = sizeof(T) == 8 ? 2 : 4;
     frexp_kernel<T, V><<<cuda::blocks_for(x.numel(), kThreads * V), kThreads, 0, cuda::stream()>>>(

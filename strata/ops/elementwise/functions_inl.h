@@ -2,10 +2,10 @@
 // these are the reference for the vectorised kernels. The CPU's table (scalar_cpu.cpp) and the CUDA kernels (map_*.cu)
 // come from the same rows.
 //
-// The includer defines a class Rows with floats<N>(Map, f), ints<N>, boolean<N>, numbers<N> (floats and ints) and
-// everything<N> (numbers and bool), N being the number of operands, and asks for the rows it wants with
-// STRATA_MAP_UNARY, STRATA_MAP_ACTIVATION, STRATA_MAP_ARITHMETIC and STRATA_MAP_COMPARISON. Functions may take
-// constants last: c.a, c.b, c.c.
+// The includer defines a class Rows with floats<N>(Map, f), ints<N>, bits<N> (ints, of each bit alone), boolean<N>,
+// numbers<N> (floats and ints) and everything<N> (numbers and bool), N being the number of operands, and asks for the
+// rows it wants with STRATA_MAP_UNARY, STRATA_MAP_ACTIVATION, STRATA_MAP_ARITHMETIC and STRATA_MAP_COMPARISON.
+// Functions may take constants last: c.a, c.b, c.c.
 
 #include <cmath>
 #include <cstdint>
@@ -144,19 +144,46 @@ struct TanhGelu {
   }
 };
 
+/// What integers of T are computed in without a sign: 32 bits where they suffice.
 template <class T>
-STRATA_HD uint64_t size_of_whole(T v) {
-  return v < 0 ? 0 - wide(v) : wide(v);
+using Word = std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>;
+
+template <class T>
+STRATA_HD Word<T> size_of_whole(T v) {
+  return v < 0 ? 0 - static_cast<Word<T>>(v) : static_cast<Word<T>>(v);
+}
+/// x % y of whole numbers to 2^15, y not 0: x / y lies at least 0.5 / y from the next quotient, which is more than what
+/// rounding does to it. A card has no division of integers but 20 instructions in place of it.
+STRATA_HD inline float small_remainder(float x, float y) {
+#ifdef __CUDA_ARCH__
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(y));
+#else
+  const float inverse = 1 / y;
+#endif
+  constexpr float whole = 12582912;  // 1.5 * 2^23: sums with it are whole
+  const float quotient = ((x + 0.5F) * inverse - 0.5F + whole) - whole;
+  return x - quotient * y;
 }
 template <class T>
-STRATA_HD uint64_t common_divisor(T a, T b) {
-  uint64_t x = size_of_whole(a), y = size_of_whole(b);
-  while (y != 0) {
-    const uint64_t r = x % y;
-    x = y;
-    y = r;
+STRATA_HD Word<T> common_divisor(T a, T b) {
+  if constexpr (sizeof(T) <= 2) {
+    auto x = static_cast<float>(size_of_whole(a)), y = static_cast<float>(size_of_whole(b));
+    while (y != 0) {
+      const float r = small_remainder(x, y);
+      x = y;
+      y = r;
+    }
+    return static_cast<Word<T>>(x);
+  } else {
+    Word<T> x = size_of_whole(a), y = size_of_whole(b);
+    while (y != 0) {
+      const Word<T> r = x % y;
+      x = y;
+      y = r;
+    }
+    return x;
   }
-  return x;
 }
 
 #ifdef STRATA_MAP_UNARY
@@ -250,7 +277,7 @@ void unary_rows(Rows& r) {
   r.floats<1>(Map::rsub_scalar, [] STRATA_DEVICE(auto x, const auto& c) { return c.a - x; });
   r.floats<1>(Map::div_scalar, [] STRATA_DEVICE(auto x, const auto& c) { return x / c.a; });
   r.floats<1>(Map::mul_scalar, [] STRATA_DEVICE(auto x, const auto& c) { return x * c.a; });
-  r.ints<1>(Map::bitwise_not, [] STRATA_DEVICE(auto x) { return ~x; });
+  r.bits<1>(Map::bitwise_not, [] STRATA_DEVICE(auto x) { return ~x; });
   r.boolean<1>(Map::bitwise_not, [] STRATA_DEVICE(bool x) { return !x; });
   r.everything<1>(Map::logical_not, [] STRATA_DEVICE(auto x) { return !x; });
   r.floats<1>(Map::isnan, [] STRATA_DEVICE(auto x) { return x != x; });
@@ -399,8 +426,8 @@ void arithmetic_rows(Rows& r) {
   });
   r.ints<2>(Map::gcd, [] STRATA_DEVICE(auto a, auto b) { return common_divisor(a, b); });
   r.ints<2>(Map::lcm, [] STRATA_DEVICE(auto a, auto b) {
-    const uint64_t divisor = common_divisor(a, b);
-    return divisor == 0 ? uint64_t{0} : size_of_whole(a) / divisor * size_of_whole(b);
+    const auto divisor = common_divisor(a, b);
+    return divisor == 0 ? decltype(divisor){0} : size_of_whole(a) / divisor * size_of_whole(b);
   });
   r.floats<3>(Map::lerp, [] STRATA_DEVICE(auto a, auto b, auto w) {
     return w < decltype(w)(0.5) ? a + w * (b - a) : b - (b - a) * (1 - w);  // exact at both ends
@@ -424,18 +451,23 @@ void comparison_rows(Rows& r) {
   r.everything<2>(Map::logical_and, [] STRATA_DEVICE(auto a, auto b) { return a && b; });
   r.everything<2>(Map::logical_or, [] STRATA_DEVICE(auto a, auto b) { return a || b; });
   r.everything<2>(Map::logical_xor, [] STRATA_DEVICE(auto a, auto b) { return !a != !b; });
-  r.ints<2>(Map::bitwise_and, [] STRATA_DEVICE(auto a, auto b) { return a & b; });
-  r.ints<2>(Map::bitwise_or, [] STRATA_DEVICE(auto a, auto b) { return a | b; });
-  r.ints<2>(Map::bitwise_xor, [] STRATA_DEVICE(auto a, auto b) { return a ^ b; });
+  r.bits<2>(Map::bitwise_and, [] STRATA_DEVICE(auto a, auto b) { return a & b; });
+  r.bits<2>(Map::bitwise_or, [] STRATA_DEVICE(auto a, auto b) { return a | b; });
+  r.bits<2>(Map::bitwise_xor, [] STRATA_DEVICE(auto a, auto b) { return a ^ b; });
   r.boolean<2>(Map::bitwise_and, [] STRATA_DEVICE(bool a, bool b) { return a && b; });
   r.boolean<2>(Map::bitwise_or, [] STRATA_DEVICE(bool a, bool b) { return a || b; });
   r.boolean<2>(Map::bitwise_xor, [] STRATA_DEVICE(bool a, bool b) { return a != b; });
   r.ints<2>(Map::left_shift, [] STRATA_DEVICE(auto a, auto b) {
-    return b < 0 || wide(b) >= 8 * sizeof(a) ? uint64_t{0} : wide(a) << b;
+    using W = Word<decltype(a)>;
+    const W n = static_cast<W>(b);  // what is below 0 is far too large
+    return n < 8 * sizeof(a) ? static_cast<W>(static_cast<W>(a) << n) : W{0};
   });
   r.ints<2>(Map::right_shift, [] STRATA_DEVICE(auto a, auto b) {
     using T = decltype(a);
-    return static_cast<T>(b < 0 || wide(b) >= 8 * sizeof(a) ? (a < 0 ? T(-1) : T(0)) : a >> b);
+    using W = Word<T>;
+    constexpr W most = 8 * sizeof(W) - 1;
+    const W n = static_cast<W>(b);  // what is below 0 is far too large
+    return static_cast<T>(static_cast<std::make_signed_t<W>>(a) >> (n < most ? n : most));
   });
   // c.a: rtol, c.b: atol, c.c: whether two NaN are close.
   r.floats<2>(Map::isclose, [] STRATA_DEVICE(auto a, auto b, const auto& c) {

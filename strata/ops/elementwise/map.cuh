@@ -17,9 +17,16 @@ struct Constants {
   explicit Constants(const MapParams& p) : a(p.s[0].to<T>()), b(p.s[1].to<T>()), c(p.s[2].to<T>()) {}
 };
 
+// A function of each bit alone, which takes words as it takes elements.
+template <class F>
+struct OfBits : F {
+  static constexpr bool kOfBits = true;
+};
+
 // A row's function with its constants.
 template <class F, class T>
 struct Bound {
+  static constexpr bool kOfBits = requires { F::kOfBits; };
   F f;
   Constants<T> c;
   template <class... V>
@@ -60,6 +67,10 @@ class Rows {
   template <int N, class F>
   void ints(Map m, F) {
     set<N, F, uint8_t, int8_t, int16_t, int32_t, int64_t>(m);
+  }
+  template <int N, class F>
+  void bits(Map m, F) {
+    set<N, OfBits<F>, uint8_t, int8_t, int16_t, int32_t, int64_t>(m);
   }
   template <int N, class F>
   void boolean(Map m, F) {

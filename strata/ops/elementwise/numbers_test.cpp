@@ -48,6 +48,18 @@ TEST(Numbers, DivisorsAndQuotientsOfEverySizeAreThoseOfIntegers) {
     const uint64_t share = want == 0 ? 0 : static_cast<uint64_t>(std::abs(a[i])) / static_cast<uint64_t>(want);
     ASSERT_EQ(multiples[i], static_cast<int64_t>(share * static_cast<uint64_t>(std::abs(b[i])))) << a[i] << " " << b[i];
   }
+  // Numbers of one byte all with all, and some of two: they have a remainder of their own.
+  for (const DType type : {DType::u8, DType::i8, DType::i16}) {
+    const int64_t least = type == DType::u8   ? 0
+                          : type == DType::i8 ? -127
+                                              : -32767,
+                  step = type == DType::i16 ? 211 : 1;
+    const Tensor all = arange(least, least == 0 ? 256 : -least + 1, step, DType::i64);
+    const Tensor p = all.unsqueeze(1).expand({all.numel(), all.numel()}), q = all.expand(p.shape());
+    const Tensor got = gcd(p.to(type), q.to(type)), want = gcd(p, q);
+    EXPECT_EQ(got.to(DType::i64).to_vector<int64_t>(), want.to_vector<int64_t>()) << cat(type);
+    EXPECT_EQ(lcm(p.to(type), q.to(type)).to_vector<int64_t>(), lcm(p, q).to(type).to_vector<int64_t>()) << cat(type);
+  }
   for (int64_t& v : b) v = v == 0 ? 7 : v;
   const Tensor by = from_span<int64_t>(b, {n});
   for (int64_t begin = 0; begin < n; begin += 300) {  // one size at a time

@@ -66,6 +66,10 @@ class Rows {
     set<int64_t, N, F>(m);
   }
   template <int N, class F>
+  void bits(Map m, F f) {
+    ints<N>(m, f);
+  }
+  template <int N, class F>
   void boolean(Map m, F) {
     set<bool, N, F>(m);
   }

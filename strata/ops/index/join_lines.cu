@@ -97,14 +97,14 @@ __device__ __forceinline__ void each_place(int tile, int held, int64_t step, F&&
 // together. One after the other, a block's few threads would take longer over a tile than over the elements that are
 // sent.
 constexpr int kReads = 8;
-template <class T, class Read, class Take>
+template <class T, int kAtOnce = kThreads, class Read, class Take>
 __device__ __forceinline__ void read_places(int tile, int held, int64_t step, Read&& read, Take&& take) {
-  for (int first = static_cast<int>(threadIdx.x); first < tile * kLines; first += kThreads * kReads) {
+  for (int first = static_cast<int>(threadIdx.x); first < tile * kLines; first += kAtOnce * kReads) {
     T v[kReads] = {};
     int p[kReads], line[kReads];
 #pragma unroll
     for (int u = 0; u < kReads; ++u) {
-      const int i = first + u * kThreads;
+      const int i = first + u * kAtOnce;
       p[u] = step == 1 ? i % tile : i / kLines, line[u] = step == 1 ? i / tile : i % kLines;
       if (i >= tile * kLines) line[u] = kLines;
       if (line[u] < held) v[u] = read(p[u], line[u]);
@@ -233,20 +233,20 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The last element that names a place is the largest, whatever order they come in: nobody walks.
-template <class B>
-__global__ void __launch_bounds__(kThreads) put_kernel(Walk<4> lines, B* y, const B* x, const int64_t* index,
-                                                       const B* src, Along a, cuda::RangeCheck in_range) {
+template <class B, int kAtOnce>
+__global__ void __launch_bounds__(kAtOnce) put_kernel(Walk<4> lines, B* y, const B* x, const int64_t* index,
+                                                      const B* src, Along a, cuda::RangeCheck in_range) {
   extern __shared__ __align__(16) unsigned char memory[];
   int32_t* const last = reinterpret_cast<int32_t*>(memory);  // [kLines][pitch]
   __shared__ int64_t base[4][kLines];
   const int thread = static_cast<int>(threadIdx.x), pitch = static_cast<int>(pitch_of(a.tile));
   const int64_t begin = static_cast<int64_t>(blockIdx.y) * a.tile;
   const int tile = static_cast<int>(a.n - begin < a.tile ? a.n - begin : a.tile);
-  for (int i = thread; i < kLines * pitch; i += kThreads) last[i] = -1;
+  for (int i = thread; i < kLines * pitch; i += kAtOnce) last[i] = -1;
   const int held = find_lines(lines, base);
   const int m = static_cast<int>(a.m);
 #pragma unroll 4
-  for (int i = thread; i < m * kLines; i += kThreads) {
+  for (int i = thread; i < m * kLines; i += kAtOnce) {
     const int line = a.step_index == 1 ? i / m : i % kLines, e = a.step_index == 1 ? i % m : i / kLines;
     if (line >= held) continue;
     const int64_t given = index[base[2][line] + e * a.step_index], k = a.place(given);
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kThreads) put_kernel(Walk<4> lines, B* y, cons
     if (blockIdx.y == 0 && !cuda::is_in_range(k, a.n)) in_range.tell(given, a.n);
   }
   __syncthreads();
-  read_places<B>(
+  read_places<B, kAtOnce>(
       tile, held, a.step_y,
       [&](int p, int line) {
         const int e = last[line * pitch + p];
@@ -385,13 +385,25 @@ void join_lines_cuda(Tensor& y, const Tensor& given, int64_t dim, const Tensor& 
   });
 }
 
+namespace {
+// Much that is sent, of which a block takes 8 whole lines, alone on its multiprocessor and with all the threads it can
+// have: what it waits for is memory.
+constexpr int64_t kMuch = int64_t{1} << 20;
+constexpr int kAlone = 1024;
+bool puts_alone(int64_t n, int64_t elements) {
+  return elements > kMuch && tile_within(n, most_memory(kAloneMemory), kLines * 4) >= n;
+}
+}  // namespace
+
 bool puts_lines(const Tensor& y, int64_t dim, const Tensor& index) {
   const int64_t n = y.shape()[dim], m = index.shape()[dim];
   if (m == 0 || index.numel() == 0) return true;
   const int64_t lines = index.numel() / m;
+  // All of y is written: what is sent should be a good part of it, and all multiprocessors have lines.
+  if (puts_alone(n, index.numel())) return 8 * index.numel() >= y.numel() && lines >= 4 * kLines * kMultiprocessors / 5;
   const int64_t tile = tile_within(n, most_memory(), kLines * 4), parts = (n + tile - 1) / tile;
-  // Of much, sectors of 8 lines are slower than whole rows.
-  if (index.numel() > int64_t{1} << 20 || parts > 65535) return false;
+  // Of much, parts of lines are slower than whole rows.
+  if (index.numel() > kMuch || parts > 65535) return false;
   // In microseconds: a block brings and marks 8 elements a nanosecond, each part anew; otherwise it is four launches,
   // which move an element's place, number and value twice.
   const double elements = static_cast<double>(index.numel());
@@ -410,15 +422,16 @@ void put_lines_cuda(Tensor& y, const Tensor& given, int64_t dim, const Tensor& i
   const Tensor src = y.storage() == sent.storage() ? clone(sent) : sent;
   dispatch_bytes(y.dtype(), [&]<class B>() {
     for_lines(y, x, dim, index, src, from_end, [&](const Walk<4>& part, const std::array<int64_t, 4>& at, Along a) {
-      a.tile = tile_within(a.n, most_memory(), kLines * 4);
+      const bool alone = puts_alone(a.n, index.numel());
+      a.tile = tile_within(a.n, most_memory(alone ? kAloneMemory : kMostMemory), kLines * 4);
       const int64_t memory = kLines * 4 * pitch_of(a.tile);
-      const auto kernel = put_kernel<B>;
+      const auto kernel = alone ? put_kernel<B, kAlone> : put_kernel<B, kThreads>;
       allow_memory(reinterpret_cast<const void*>(kernel), memory);
-      kernel<<<dim3(cuda::blocks_for(part.numel, kLines), parts_of(a)), kThreads, static_cast<size_t>(memory),
-               cuda::stream()>>>(part, static_cast<B*>(y.raw_data()) + at[0],
-                                 static_cast<const B*>(x.raw_data()) + at[1],
-                                 static_cast<const int64_t*>(index.raw_data()) + at[2],
-                                 static_cast<const B*>(src.raw_data()) + at[3], a, cuda::range_check());
+      kernel<<<dim3(cuda::blocks_for(part.numel, kLines), parts_of(a)), alone ? kAlone : kThreads,
+               static_cast<size_t>(memory), cuda::stream()>>>(
+          part, static_cast<B*>(y.raw_data()) + at[0], static_cast<const B*>(x.raw_data()) + at[1],
+          static_cast<const int64_t*>(index.raw_data()) + at[2], static_cast<const B*>(src.raw_data()) + at[3], a,
+          cuda::range_check());
     });
   });
 }

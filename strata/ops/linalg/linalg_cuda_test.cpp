@@ -44,6 +44,29 @@ class LinalgCuda : public ::testing::Test {
   }
 };
 
+// Sums of products: by vectors and one by one, of a lane to a block each, and where a product of all is summed.
+TEST_F(LinalgCuda, SumsOfProducts) {
+  for (const Shape& shape : {Shape{512, 512}, {300, 37}, {3, 5000}, {1, 40000}, {70, 3}, {6, 40, 24}, {4, 0}})
+    for (const DType t : {DType::f32, DType::bf16, DType::f64, DType::u8, DType::i32}) {
+      const Tensor x = randint(0, 4, shape).to(t), y = randint(0, 4, shape).to(t), row = y.select(0, 0);
+      SCOPED_TRACE(cat(x));
+      const auto expect_same = [&](auto&& f) {  // whole numbers, whose sums are exact in any order
+        const Tensor got = f(on(x), on(y), on(row)).to(Device::cpu()), want = f(x, y, row);
+        ASSERT_EQ(got.dtype(), want.dtype());
+        EXPECT_EQ(got.to_vector<double>(), want.to_vector<double>());
+      };
+      expect_same([](const Tensor& a, const Tensor& b, const Tensor&) { return linalg_vecdot(a, b); });
+      expect_same([](const Tensor& a, const Tensor& b, const Tensor&) { return linalg_vecdot(a, b, 0); });
+      expect_same([](const Tensor& a, const Tensor&, const Tensor& r) { return linalg_vecdot(a, r); });
+      expect_same([](const Tensor& a, const Tensor& b, const Tensor&) {
+        return linalg_vecdot(slice(a, -1, 1, a.size(-1), 2), slice(b, -1, 1, b.size(-1), 2));
+      });
+      expect_same([](const Tensor& a, const Tensor& b, const Tensor&) {
+        return linalg_vecdot(transpose(a, 0, 1).contiguous().transpose(0, 1), b);
+      });
+    }
+}
+
 TEST_F(LinalgCuda, BatchesAndLargeSides) {
   for (const Shape& shape : {Shape{64, 32, 32}, {5, 70, 70}, {20, 40, 40}, {2, 520, 520}}) {
     SCOPED_TRACE(cat("matrices ", shape[0], " x ", shape[1]));

@@ -10,6 +10,7 @@
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/linalg/cross_kernel.h"
 #include "strata/ops/linalg/records.h"
+#include "strata/ops/linalg/vecdot_kernel.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/reduce/kernels.h"
 #include "strata/ops/reduce/reduce.h"
@@ -284,13 +285,16 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> vecdot_op{{
           s.erase(vecdot_dim(x, y, dim, s));
           return like(x).with_shape(s);
         },
-    .kernels = {.cpu =
-                    [](Tensor& to, const Tensor& x, const Tensor& y, int64_t dim) {
-                      Shape s;
-                      const int64_t d = vecdot_dim(x, y, dim, s);
-                      if (!is_floating(x.dtype()) || !dot_cpu(to, expand(x, s), expand(y, s), d))
-                        copy_elements(to, vecdot(x, y, dim));
-                    }},
+    .kernels = on_each_device([](auto on, Tensor& to, const Tensor& x, const Tensor& y, int64_t dim) {
+      Shape s;
+      const int64_t d = vecdot_dim(x, y, dim, s);
+      if constexpr (on.cuda) {
+        if (vecdot_cuda(to, expand(x, s), expand(y, s), d)) return;
+      } else {
+        if (is_floating(x.dtype()) && dot_cpu(to, expand(x, s), expand(y, s), d)) return;
+      }
+      copy_elements(to, vecdot(x, y, dim));
+    }),
     .composed = vecdot,
     .saves = "x:y y:x",
     .backward =

@@ -212,6 +212,8 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> weight_norm_op{{
           run(weight_norm_cpu);
         return;
       }
+      if constexpr (on.cuda)
+        if (!of_all(dim) && weight_norm_across_cuda(y, v, g, wrap_dim(dim, v.dim(), "weight_norm"))) return;
       if (is_reduced_floating(y.dtype())) {  // rounded once
         const Tensor wide = v.to(DType::f32);
         return copy_elements(y, expand(wide * (g.to(DType::f32) / norm_except_dim(wide, 2, dim)), y.shape()));

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "strata/core/dtype.h"
+#include "strata/core/tensor.h"
 
 namespace strata {
 
@@ -21,5 +22,9 @@ void weight_norm_cuda(DType t, const void* v, const void* g, int64_t rows, int64
 inline bool blocks_have_rows(int64_t rows, int64_t n) {
   return rows > 0 && n > 0 && rows < (int64_t{1} << 31) && (n <= 65536 || rows >= 128);
 }
+
+/// y = v times g, which broadcasts, over the lengths of v's slices along `kept`, in one launch on a CUDA device. False,
+/// with nothing done, where v or y has gaps, dtypes differ, or a length has too many elements for a block.
+bool weight_norm_across_cuda(const Tensor& y, const Tensor& v, const Tensor& g, int64_t kept);
 
 }  // namespace strata

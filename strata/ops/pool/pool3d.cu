@@ -7,8 +7,10 @@ namespace {
 using namespace cuda;
 using namespace pool;
 
-// Rows of a column that a thread has, for which it computes the other dimensions' windows once.
+// Rows of a column that a thread has, for which it computes the other dimensions' windows once; of few outputs it has
+// one, so that there are threads for all multiprocessors.
 constexpr int kStrip = 4, kBackStrip = 8;
+constexpr int64_t kFewOutputs = int64_t{1} << 18;
 
 // An axis, with what its formulas divide by ready.
 template <class I>
@@ -88,8 +90,8 @@ __device__ __forceinline__ void for_rows(const At& at, I deep, I rows, I cols, F
   }
 }
 
-// With Lanes = 32 a warp has an element, else a thread a strip.
-template <class T, AxisKind Kind, int Lanes, class I>
+// With Lanes = 32 a warp has an element, else a thread a strip of Rows.
+template <class T, AxisKind Kind, int Lanes, int Rows, class I>
 __global__ void __launch_bounds__(kThreads) resample3_kernel(Volume<I> v, const T* x, T* y) {
   using C = compute_t<T>;
   for_elements<Lanes>(v.grid.total, [&](int64_t strip) {
@@ -97,16 +99,16 @@ __global__ void __launch_bounds__(kThreads) resample3_kernel(Volume<I> v, const 
     const auto wk = pool::window<Kind, C>(v.d, at.k), wj = pool::window<Kind, C>(v.w, at.j);
     const I step = Kind == AxisKind::pool ? v.d.dilation : 1;
     const T* from = x + at.plane * v.inputs();
-    for_rows<Lanes == 1 ? kStrip : 1>(at, v.d.out, v.h.out, v.w.out, [&](I row, int64_t e) {
+    for_rows<Rows>(at, v.d.out, v.h.out, v.w.out, [&](I row, int64_t e) {
       const auto wi = pool::window<Kind, C>(v.h, row);
       C sum = 0;
       for (I c = 0; c < wk.count; ++c) {
         const I first = (wk.start + c * step) * v.h.in;
         C part = 0;
-        for_window<Kind, Lanes>(v.h, v.w, wi, wj, [&](I i, I j, I a, I b) {
-          part +=
-              (a == 0 ? wi.first : wi.rest) * ((b == 0 ? wj.first : wj.rest) * widen(from[(first + i) * v.w.in + j]));
-        });
+        for_values<Kind, Lanes, Rows == 1>(
+            v.h, v.w, wi, wj, from + static_cast<int64_t>(first) * v.w.in, [&](T value, I, I, I a, I b) {
+              part += (a == 0 ? wi.first : wi.rest) * ((b == 0 ? wj.first : wj.rest) * widen(value));
+            });
         sum += (c == 0 ? wk.first : wk.rest) * part;
       }
       if constexpr (Lanes > 1) sum = warp_reduce(sum, Sum());
@@ -175,7 +177,7 @@ __global__ void __launch_bounds__(kThreads) transposed3_kernel(Volume<I> v, cons
   });
 }
 
-template <class T, AxisKind Kind, int Lanes, class I>
+template <class T, AxisKind Kind, int Lanes, int Rows, class I>
 __global__ void __launch_bounds__(kThreads) max3_kernel(Volume<I> v, const T* x, T* y, int64_t* positions) {
   using C = compute_t<T>;
   for_elements<Lanes>(v.grid.total, [&](int64_t strip) {
@@ -183,21 +185,23 @@ __global__ void __launch_bounds__(kThreads) max3_kernel(Volume<I> v, const T* x,
     const auto wk = pool::window<Kind, float>(v.d, at.k), wj = pool::window<Kind, float>(v.w, at.j);
     const I step = Kind == AxisKind::pool ? v.d.dilation : 1;
     const T* from = x + at.plane * v.inputs();
-    for_rows<Lanes == 1 ? kStrip : 1>(at, v.d.out, v.h.out, v.w.out, [&](I row, int64_t e) {
+    for_rows<Rows>(at, v.d.out, v.h.out, v.w.out, [&](I row, int64_t e) {
       const auto wi = pool::window<Kind, float>(v.h, row);
       C best = -std::numeric_limits<C>::infinity();
       I best_at = -1;
       for (I c = 0; c < wk.count; ++c) {
         const I first = (wk.start + c * step) * v.h.in;
-        for_window<Kind, Lanes>(v.h, v.w, wi, wj, [&](I i, I j, I, I) {
-          const I here = (first + i) * v.w.in + j;
-          const C value = widen(from[here]);
-          if constexpr (Lanes == 1) {  // in their order
-            if (value > best || best_at < 0 || (value != value && best == best)) best = value, best_at = here;
-          } else {
-            if (beats(value, here, best, best_at)) best = value, best_at = here;
-          }
-        });
+        for_values<Kind, Lanes, Rows == 1>(v.h, v.w, wi, wj, from + static_cast<int64_t>(first) * v.w.in,
+                                           [&](T own, I i, I j, I, I) {
+                                             const I here = (first + i) * v.w.in + j;
+                                             const C value = widen(own);
+                                             if constexpr (Lanes == 1) {  // in their order
+                                               if (value > best || best_at < 0 || (value != value && best == best))
+                                                 best = value, best_at = here;
+                                             } else {
+                                               if (beats(value, here, best, best_at)) best = value, best_at = here;
+                                             }
+                                           });
       }
       if constexpr (Lanes > 1) best_of_warp(best, best_at);
       if (Lanes > 1 && threadIdx.x % kWarp != 0) return;
@@ -321,21 +325,29 @@ bool for_warps(const Axes& axes, int64_t planes) {
   return half && planes * d.out * h.out * w.out < kFew;
 }
 
+int rows_of_a_thread(const Axes& axes, int64_t planes) {
+  if (!is_narrow(axes)) return kStrip;
+  return for_warps(axes, planes) || planes * axes[0].out * axes[1].out * axes[2].out < kFewOutputs ? 1 : kStrip;
+}
+
 }  // namespace
 
 void pool::resample3_cuda(const Axes& axes, int64_t planes, DType t, const void* x, void* y) {
-  with_volume(axes, planes, false, for_warps(axes, planes) ? 1 : kStrip, [&]<class I>(const Volume<I>& v) {
+  with_volume(axes, planes, false, rows_of_a_thread(axes, planes), [&]<class I>(const Volume<I>& v) {
     if (v.grid.total == 0) return;
     dispatch_floats(t, "resample", [&]<class T>() {
-      const auto run = [&]<AxisKind K, int Lanes>() {
-        resample3_kernel<T, K, Lanes><<<blocks_of<Lanes>(v.grid.total), kThreads, 0, stream()>>>(
+      const auto run = [&]<AxisKind K, int Lanes, int Rows>() {
+        resample3_kernel<T, K, Lanes, Rows><<<blocks_of<Lanes>(v.grid.total), kThreads, 0, stream()>>>(
             v, static_cast<const T*>(x), static_cast<T*>(y));
       };
       dispatch_kind(axes[0].kind, [&]<AxisKind K>() {
         if constexpr (K != AxisKind::resize && sizeof(I) == 4) {
-          if (for_warps(axes, planes)) return run.template operator()<K, kWarp>();
+          if (for_warps(axes, planes)) return run.template operator()<K, kWarp, 1>();
         }
-        run.template operator()<K, 1>();
+        if constexpr (sizeof(I) == 4) {
+          if (rows_of_a_thread(axes, planes) == 1) return run.template operator()<K, 1, 1>();
+        }
+        run.template operator()<K, 1, kStrip>();
       });
     });
   });
@@ -361,18 +373,19 @@ void pool::resample3_transposed_cuda(const Axes& axes, int64_t planes, DType t, 
 }
 
 void pool::window_max3_cuda(const Axes& axes, int64_t planes, DType t, const void* x, void* y, int64_t* positions) {
-  with_volume(axes, planes, false, for_warps(axes, planes) ? 1 : kStrip, [&]<class I>(const Volume<I>& v) {
+  with_volume(axes, planes, false, rows_of_a_thread(axes, planes), [&]<class I>(const Volume<I>& v) {
     if (v.grid.total == 0) return;
     dispatch_floats(t, "max_pool", [&]<class T>() {
-      const auto run = [&]<AxisKind K, int Lanes>() {
-        max3_kernel<T, K, Lanes><<<blocks_of<Lanes>(v.grid.total), kThreads, 0, stream()>>>(
+      const auto run = [&]<AxisKind K, int Lanes, int Rows>() {
+        max3_kernel<T, K, Lanes, Rows><<<blocks_of<Lanes>(v.grid.total), kThreads, 0, stream()>>>(
             v, static_cast<const T*>(x), static_cast<T*>(y), positions);
       };
       const auto by_size = [&]<AxisKind K>() {
         if constexpr (sizeof(I) == 4) {
-          if (for_warps(axes, planes)) return run.template operator()<K, kWarp>();
+          if (for_warps(axes, planes)) return run.template operator()<K, kWarp, 1>();
+          if (rows_of_a_thread(axes, planes) == 1) return run.template operator()<K, 1, 1>();
         }
-        run.template operator()<K, 1>();
+        run.template operator()<K, 1, kStrip>();
       };
       if (axes[0].kind == AxisKind::pool) return by_size.template operator()<AxisKind::pool>();
       by_size.template operator()<AxisKind::adaptive>();

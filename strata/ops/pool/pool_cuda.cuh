@@ -78,6 +78,32 @@ __device__ __forceinline__ void for_window(const BasicAxis<I>& h, const BasicAxi
   }
 }
 
+// Calls f(value, row in the plane, column, row's place in its window, column's place) for the inputs of a pair of
+// windows of the plane at `from`, as for_window(). With Ahead a thread by itself has up to eight on
+// their way.
+template <AxisKind Kind, int Lanes, bool Ahead, class T, class I, class W, class F>
+__device__ __forceinline__ void for_values(const BasicAxis<I>& h, const BasicAxis<I>& w, const Window<I, W>& wi,
+                                           const Window<I, W>& wj, const T* from, F&& f) {
+  constexpr int kRows = 2, kCols = 4;
+  if (Lanes > 1 || !Ahead || wj.count > kCols)
+    return for_window<Kind, Lanes>(h, w, wi, wj, [&](I i, I j, I a, I b) { f(from[i * w.in + j], i, j, a, b); });
+  const I row_step = Kind == AxisKind::pool ? h.dilation : 1, col_step = Kind == AxisKind::pool ? w.dilation : 1;
+  for (I a = 0; a < wi.count; a += kRows) {
+    T v[kRows][kCols];
+    const auto each = [&](auto&& what) {
+#pragma unroll
+      for (int u = 0; u < kRows; ++u)
+#pragma unroll
+        for (int b = 0; b < kCols; ++b) {
+          const I i = wi.start + (a + u) * row_step, j = wj.start + b * col_step;
+          if (a + u < wi.count && b < wj.count) what(v[u][b], i, j, static_cast<I>(a + u), static_cast<I>(b));
+        }
+    };
+    each([&](T& value, I i, I j, I, I) { value = from[i * w.in + j]; });
+    each(f);
+  }
+}
+
 // Whether a value takes the place of the best so far: NaN wins, of equals the first.
 template <class C, class I>
 __device__ __forceinline__ bool beats(C v, I at, C best, I best_at) {

@@ -30,7 +30,8 @@ double filter_step(int64_t in, int64_t out, bool align_corners, double scale) {
 }
 
 Filter filter_of(int64_t in, int64_t out, const std::string& mode, bool align_corners, bool antialias, double scale) {
-  return {in, out, mode == "cubic", align_corners, antialias, filter_step(in, out, align_corners, scale)};
+  const double step = filter_step(in, out, align_corners, scale);
+  return {in, out, mode == "cubic", align_corners, antialias, step, step > 1 ? 1 / step : 1.0};
 }
 
 // How much each input counts in output i, written without the kernels' windows: every input, and for those at the

@@ -14,6 +14,7 @@ struct Filter {
   bool cubic = false, align_corners = false;
   bool antialias = false;  ///< the filter is as wide as the step, cut at the border, its weights add up to 1
   double step = 1;         ///< in the input, for one in the result
+  double narrow = 1;       ///< 1 / step where that is above 1: a division for each weight is much of a card's work
 
   /// Half of the filter's width, in inputs.
   STRATA_EVERYWHERE double reach() const {
@@ -43,7 +44,7 @@ struct FilterWindow {
 };
 STRATA_EVERYWHERE inline double filter_weight(const Filter& f, const FilterWindow& w, int64_t j) {
   if (!f.antialias) return f.value(w.place - static_cast<double>(j));
-  return f.value((static_cast<double>(j) - w.place + 0.5) / (f.step > 1 ? f.step : 1.0)) * w.factor;
+  return f.value((static_cast<double>(j) - w.place + 0.5) * f.narrow) * w.factor;
 }
 STRATA_EVERYWHERE inline FilterWindow filter_window(const Filter& f, int64_t i) {
   const double at = f.place(i), in = static_cast<double>(f.in), reach = f.reach();

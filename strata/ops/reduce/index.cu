@@ -71,8 +71,11 @@ __global__ void __launch_bounds__(kThreads) put_kernel(T* y, const T* g, const i
 }
 }  // namespace
 
-void reduce_index_cuda(bool largest, const Tensor& values, const Tensor& indices, const Tensor& x, uint32_t mask) {
-  const ReduceLayout l = reduce_layout(x, mask);
+void reduce_index_cuda(bool largest, const Tensor& values, const Tensor& indices, const Tensor& given,
+                       uint32_t given_mask) {
+  // Along one dimension positions are the same however the others lie; of all elements they count row by row.
+  const auto [x, mask] = std::has_single_bit(given_mask) ? as_it_lies(given, given_mask) : Reduced{given, given_mask};
+  const ReduceLayout l = gapped_layout(x, mask, false);
   dispatch_numbers(x.dtype(), [&]<class T>() {
     T* const v = values.defined() ? static_cast<T*>(values.raw_data()) : nullptr;
     int64_t* const at = static_cast<int64_t*>(indices.raw_data());

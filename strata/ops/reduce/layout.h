@@ -12,6 +12,10 @@ namespace strata {
 struct ReduceLayout {
   Tensor data;
   int64_t outer = 1, n = 1, inner = 1;
+  /// Whether data has gaps, and the steps of the three dimensions then, in elements (gapped_layout()).
+  bool gaps = false;
+  int64_t outer_step = 0, n_step = 0, inner_step = 0;
+  bool pieces = false;  ///< outer is reduced too: the results of its rows are parts of a single one
 };
 
 /// With the reduced dimensions last (a copy unless they are), so that inner is 1.
@@ -46,6 +50,38 @@ inline ReduceLayout reduce_layout(const Tensor& x, uint32_t mask) {
     return l;
   }
   return rows_layout(x, mask);
+}
+
+/// reduce_layout() without a copy where x has gaps that are even within the reduced dimensions, and within what is left
+/// before and after them, and neighbours lie within 16 bytes: a copy would read as many bytes, and write them besides.
+/// With `pieces` also where all of x is reduced, in rows that lie apart unevenly.
+inline ReduceLayout gapped_layout(const Tensor& x, uint32_t mask, bool pieces) {
+  constexpr int64_t kNearBytes = 16, kLeastPiece = 64;
+  if (x.is_contiguous() || x.numel() == 0) return reduce_layout(x, mask);
+  int64_t sizes[3] = {1, 1, 1}, steps[3] = {};
+  int part = 2;  // of outer, n, inner, from the last on
+  bool cut = false;
+  for (int d = x.dim() - 1; d >= 0; --d) {
+    const int64_t size = x.shape()[d], step = x.strides()[d];
+    if (size == 1) continue;
+    const bool reduced = mask >> d & 1;
+    if (cut) {
+      if (!reduced) return reduce_layout(x, mask);
+    } else if (part == 2 ? reduced : part == 1 && !reduced) {
+      --part;
+    } else if (part == 0 && reduced) {
+      return reduce_layout(x, mask);
+    }
+    if (sizes[part] != 1 && step != steps[part] * sizes[part]) {
+      if (cut || !pieces || part != 1 || sizes[2] != 1 || sizes[1] < kLeastPiece) return reduce_layout(x, mask);
+      cut = true, part = 0;
+    }
+    if (sizes[part] == 1) steps[part] = step;
+    sizes[part] *= size;
+  }
+  const int64_t nearest = sizes[2] != 1 ? steps[2] : steps[1];
+  if (nearest * size_of(x.dtype()) > kNearBytes) return reduce_layout(x, mask);
+  return {x, sizes[0], sizes[1], sizes[2], true, steps[0], steps[1], steps[2], cut};
 }
 
 /// A tensor and which of its dimensions are reduced.

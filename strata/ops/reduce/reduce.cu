@@ -147,7 +147,7 @@ void reduce_cuda(Reduction what, const Tensor& y, const Tensor& given, uint32_t 
       return copy_elements(y, wide);
     }
   }
-  const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : reduce_layout(x, mask);
+  const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : gapped_layout(x, mask, true);
   switch (what) {
     case Reduction::any:
     case Reduction::all:
@@ -160,7 +160,8 @@ void reduce_cuda(Reduction what, const Tensor& y, const Tensor& given, uint32_t 
         reduce_with<SumOf<T, true>, T>({y.raw_data(), 1, sizeof(T) == sizeof(Wide<T>)}, l);
       });
     case Reduction::mean:
-      return dispatch_floats(x.dtype(), "mean", [&]<class T>() { sum_of<T>(y, l, static_cast<Wide<T>>(l.n)); });
+      return dispatch_floats(x.dtype(), "mean",
+                             [&]<class T>() { sum_of<T>(y, l, static_cast<Wide<T>>(l.pieces ? l.outer * l.n : l.n)); });
     case Reduction::prod:
       return dispatch_numbers(x.dtype(), [&]<class T>() {
         reduce_with<ProductOf<T>, T>({static_cast<typename ProductOf<T>::Out*>(y.raw_data())}, l);
@@ -178,7 +179,7 @@ void reduce_cuda(Reduction what, const Tensor& y, const Tensor& given, uint32_t 
 
 void extremes_cuda(const Tensor& low, const Tensor& high, const Tensor& given, uint32_t given_mask) {
   const auto [x, mask] = as_it_lies(given, given_mask);
-  const ReduceLayout l = reduce_layout(x, mask);
+  const ReduceLayout l = gapped_layout(x, mask, true);
   dispatch_numbers(l.data.dtype(), [&]<class T>() {
     reduce_with<BothExtremes<T>, T>({static_cast<T*>(low.raw_data()), static_cast<T*>(high.raw_data())}, l);
   });

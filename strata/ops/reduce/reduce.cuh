@@ -31,18 +31,19 @@ inline constexpr bool kByVectors = requires(R r, typename R::Acc a, Vec<compute_
   r.steps(a, v);
 };
 
-// `lanes` (a power of two to 32, or 256) threads take a row; group blockIdx.y takes `length` of its elements.
+// `lanes` (a power of two to 32, or 256) threads take a row; group blockIdx.y takes `length` of its elements, which lie
+// `step` apart, side by side if by vectors.
 template <class R, class T>
 __global__ void __launch_bounds__(kThreads)
-    rows_kernel(R r, const T* x, int64_t rows, int64_t n, int64_t length, int lanes, bool vectors,
-                const typename R::Shift* shift, typename R::Acc* partial) {
+    rows_kernel(R r, const T* x, int64_t rows, int64_t n, int64_t row_step, int64_t step, int64_t length, int lanes,
+                bool vectors, const typename R::Shift* shift, typename R::Acc* partial) {
   using Acc = typename R::Acc;
   __shared__ Acc shared[kThreads / kWarp];
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / lanes) + threadIdx.x / lanes;
   const bool active = row < rows;
   const int64_t begin = blockIdx.y * length, end = active ? (begin + length < n ? begin + length : n) : begin;
-  const T* p = x + row * n;
+  const T* p = x + row * row_step;
   const typename R::Shift s = shift != nullptr && active ? shift[row] : typename R::Shift();
   Acc a[kAhead];
 #pragma unroll
@@ -55,17 +56,20 @@ __global__ void __launch_bounds__(kThreads)
       for (int k = 0; k < V; ++k) r.step(to, widen(v.v[k]), s, i + k);
     }
   };
-  const auto sweep = [&]<int V>(std::integral_constant<int, V>) {
-    const int64_t step = static_cast<int64_t>(lanes) * V;
+  const auto load = [&]<int V>(std::integral_constant<int, V>, int64_t i) {
+    return load_vec<V>(p + (V == 1 ? i * step : i));
+  };
+  const auto sweep = [&]<int V>(std::integral_constant<int, V> width) {
+    const int64_t all = static_cast<int64_t>(lanes) * V;
     int64_t i = begin + lane * V;
-    for (; i + (kAhead - 1) * step < end; i += kAhead * step) {
+    for (; i + (kAhead - 1) * all < end; i += kAhead * all) {
       Vec<T, V> v[kAhead];
 #pragma unroll
-      for (int u = 0; u < kAhead; ++u) v[u] = load_vec<V>(p + i + u * step);
+      for (int u = 0; u < kAhead; ++u) v[u] = load(width, i + u * all);
 #pragma unroll
-      for (int u = 0; u < kAhead; ++u) take(a[u], v[u], i + u * step);
+      for (int u = 0; u < kAhead; ++u) take(a[u], v[u], i + u * all);
     }
-    for (; i < end; i += step) take(a[0], load_vec<V>(p + i), i);
+    for (; i < end; i += all) take(a[0], load(width, i), i);
   };
   if (vectors)
     sweep(std::integral_constant<int, kVec<T>>());
@@ -101,11 +105,13 @@ __device__ __forceinline__ typename R::Acc combine_down(const R& r, typename R::
   return shared[t];
 }
 
-// Columns of all [n, inner] matrices side by side, V to a thread.
+// Columns of all [n, inner] matrices side by side, V to a thread; the steps of outer, n and inner are given (the last
+// is 1 where V is not).
 template <class R, class T, int V>
 __global__ void __launch_bounds__(kThreads, resident_blocks(sizeof(typename R::Acc) * V))
-    columns_kernel(R r, const T* x, int64_t outer, int64_t n, int64_t inner, int64_t length, int across,
-                   const typename R::Shift* shift, typename R::Acc* partial) {
+    columns_kernel(R r, const T* x, int64_t outer, int64_t n, int64_t inner, int64_t outer_step, int64_t step,
+                   int64_t inner_step, int64_t length, int across, const typename R::Shift* shift,
+                   typename R::Acc* partial) {
   using Acc = typename R::Acc;
   __shared__ Acc shared[kThreads * V];
   const int down = kThreads / across, ty = static_cast<int>(threadIdx.x) / across;
@@ -113,7 +119,7 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(sizeof(typename R::A
   const bool active = column < outer * tiles;
   const int64_t o = active ? column / tiles : 0, j = active ? column % tiles * V : 0, result = o * inner + j;
   const int64_t begin = blockIdx.y * length, end = active ? (begin + length < n ? begin + length : n) : begin;
-  const T* p = x + o * n * inner + j;
+  const T* p = x + o * outer_step + (V == 1 ? j * inner_step : j);
   Acc a[V];
   typename R::Shift s[V];
 #pragma unroll
@@ -125,7 +131,7 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(sizeof(typename R::A
   for (; i + (kColumnsAhead - 1) * down < end; i += kColumnsAhead * down) {
     Vec<T, V> v[kColumnsAhead];
 #pragma unroll
-    for (int u = 0; u < kColumnsAhead; ++u) v[u] = load_vec<V>(p + (i + u * down) * inner);
+    for (int u = 0; u < kColumnsAhead; ++u) v[u] = load_vec<V>(p + (i + u * down) * step);
 #pragma unroll
     for (int u = 0; u < kColumnsAhead; ++u) {
       const auto x = widen_all(v[u]);
@@ -134,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(sizeof(typename R::A
     }
   }
   for (; i < end; i += down) {
-    const auto x = widen_all(load_vec<V>(p + i * inner));
+    const auto x = widen_all(load_vec<V>(p + i * step));
 #pragma unroll
     for (int k = 0; k < V; ++k) r.step(a[k], x.v[k], s[k], i);
   }
@@ -166,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(sizeof(typename R::A
 
 template <class R>
 __global__ void __launch_bounds__(kThreads)
-    groups_kernel(R r, const typename R::Acc* partial, int64_t results, int groups, int across) {
+    groups_kernel(R r, const typename R::Acc* partial, int64_t results, int64_t groups, int across) {
   using Acc = typename R::Acc;
   __shared__ Acc shared[kThreads];
   const int down = kThreads / across, ty = static_cast<int>(threadIdx.x) / across;
@@ -175,7 +181,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int u = 0; u < kAhead; ++u) a[u] = r.init();
   if (i < results) {
-    int g = ty;
+    int64_t g = ty;
     for (; g + (kAhead - 1) * down < groups; g += kAhead * down)
 #pragma unroll
       for (int u = 0; u < kAhead; ++u) a[u] = r.combine(a[u], partial[(g + u * down) * results + i]);
@@ -194,6 +200,8 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
   using Acc = typename R::Acc;
   const int64_t results = l.outer * l.inner;
   if (results == 0) return;
+  const int64_t outer_step = l.gaps ? l.outer_step : l.n * l.inner, n_step = l.gaps ? l.n_step : l.inner;
+  const int64_t inner_step = l.gaps ? l.inner_step : 1;
   const T* x = static_cast<const T*>(l.data.raw_data());
   const auto* s = shift.defined() ? static_cast<const typename R::Shift*>(shift.raw_data()) : nullptr;
   // Accumulators of two words fill the registers with one column each.
@@ -204,7 +212,7 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
     return std::clamp<int64_t>(wanted / blocks, 1, std::max<int64_t>(1, l.n / least));
   };
   const auto make_partial = [&](int64_t groups) -> Acc* {
-    if (groups == 1) return nullptr;
+    if (groups == 1 && !l.pieces) return nullptr;
     const int64_t bytes = groups * results * static_cast<int64_t>(sizeof(Acc));
     workspace = empty({Shape{bytes}, DType::u8, l.data.device(), std::nullopt});
     return static_cast<Acc*>(workspace.raw_data());
@@ -212,18 +220,20 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
   int64_t groups = 1;
   Acc* partial = nullptr;
   if (l.inner == 1) {
-    const bool vectors = l.n % V == 0 && aligned16(x);
+    const bool vectors = n_step == 1 && outer_step % V == 0 && l.n % V == 0 && aligned16(x);
+    const int64_t one = l.gaps && !vectors ? 1 : V;  // what a lane takes at once
     // A warp of its own for each of many rows: its threads have several loads under way, and no barrier.
     const bool block = l.n > 2048 && (l.outer < 4096 || l.n > int64_t{32} * kWarp * V);
-    const int lanes = block ? kThreads : static_cast<int>(std::min<int64_t>(kWarp, power_above((l.n + V - 1) / V)));
+    const int lanes = block ? kThreads : static_cast<int>(std::min<int64_t>(kWarp, power_above((l.n + one - 1) / one)));
     const int64_t blocks = blocks_for(l.outer, kThreads / lanes);
     if (lanes == kThreads) groups = cut(blocks, sizeof(Acc), kThreads * V * kAhead);
     const int64_t length = (l.n + groups * V - 1) / (groups * V) * V;
     partial = make_partial(groups);
     rows_kernel<R, T><<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(groups)), kThreads, 0, stream()>>>(
-        r, x, l.outer, l.n, length, lanes, vectors, s, partial);
+        r, x, l.outer, l.n, outer_step, n_step, length, lanes, vectors, s, partial);
   } else {
-    const bool wide = kColumns > 1 && l.inner % kColumns == 0 && aligned16(x);
+    const bool wide = kColumns > 1 && inner_step == 1 && l.inner % kColumns == 0 && n_step % kColumns == 0 &&
+                      outer_step % kColumns == 0 && aligned16(x);
     const int64_t columns = results / (wide ? kColumns : 1);
     const int64_t most_down = kThreads / std::min<int64_t>(kWarp, power_above(columns));
     const int64_t down = std::clamp<int64_t>(power_above(l.n / kAhead), 1, most_down), across = kThreads / down;
@@ -233,18 +243,18 @@ void reduce_with(const R& r, const ReduceLayout& l, const Tensor& shift = {}) {
     partial = make_partial(groups);
     const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(groups));
     const auto launch = [&]<int N>(std::integral_constant<int, N>) {
-      columns_kernel<R, T, N>
-          <<<grid, kThreads, 0, stream()>>>(r, x, l.outer, l.n, l.inner, length, static_cast<int>(across), s, partial);
+      columns_kernel<R, T, N><<<grid, kThreads, 0, stream()>>>(
+          r, x, l.outer, l.n, l.inner, outer_step, n_step, inner_step, length, static_cast<int>(across), s, partial);
     };
     if (wide)
       launch(std::integral_constant<int, kColumns>());
     else
       launch(std::integral_constant<int, 1>());
   }
-  if (groups == 1) return;
-  const int64_t across = std::min<int64_t>(kSecond, power_above(results));
-  groups_kernel<R><<<blocks_for(results, across), kThreads, 0, stream()>>>(
-      r, partial, results, static_cast<int>(groups), static_cast<int>(across));
+  if (partial == nullptr) return;
+  const int64_t left = l.pieces ? 1 : results, across = std::min<int64_t>(kSecond, power_above(left));
+  groups_kernel<R><<<blocks_for(left, across), kThreads, 0, stream()>>>(r, partial, left, groups * (results / left),
+                                                                        static_cast<int>(across));
 }
 
 // ---- reducers ----

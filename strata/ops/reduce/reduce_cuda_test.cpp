@@ -118,6 +118,45 @@ TEST_F(ReduceCuda, TurnedTensors) {
     }
 }
 
+// Tensors with gaps are reduced as they lie where neighbours are near: every second element, parts of rows.
+TEST_F(ReduceCuda, TensorsWithGaps) {
+  manual_seed(36);
+  for (const DType t : {DType::f64, DType::f32, DType::bf16, DType::i8})
+    for (const Shape& shape : {Shape{512, 515}, Shape{5, 9000}, Shape{3, 70, 140}, Shape{1, 40, 33}}) {
+      const Tensor x = randint(-1, 2, shape).to(t), dx = on(x);
+      for (const int64_t step : {1, 2})
+        for (int64_t d = 0; d < x.dim(); ++d) {
+          const Tensor part = slice(x, d, 3, x.size(d) - 1, step), there = slice(dx, d, 3, x.size(d) - 1, step);
+          Dims every;
+          for (int64_t e = 0; e < x.dim(); ++e) {
+            every.push_back(e);
+            for (const Dims& over : {Dims{e}, every}) {
+              SCOPED_TRACE(cat(part, " part of dimension ", d, " over ", over));
+              // Whole numbers, whose sums are exact in any order.
+              expect_same(sum(there, over), sum(part, over));
+              expect_same(any(there > 0, over), any(part > 0, over));
+              expect_same(all(there, over), all(part, over));
+              if (part.numel() != 0) expect_same(amax(there, over), amax(part, over));
+              if (part.numel() == 0 || !is_floating(t)) continue;
+              EXPECT_LT(max(abs(mean(there, over).to(Device::cpu()) - mean(part, over))).item(), 1e-2);
+              if (t != DType::f64) continue;
+              EXPECT_LT(max(abs(var(there, over, 0).to(Device::cpu()) - var(part, over, 0))).item(), 1e-12);
+            }
+            if (part.numel() == 0) continue;
+            const auto [v, at] = max(part, e);
+            const auto [dv, dat] = max(there, e);
+            expect_same(dv, v);
+            expect_same(dat, at);
+            expect_same(argmin(there), argmin(part));
+          }
+        }
+      const auto [v, at] = min(transpose(x, 0, 1), 0);
+      const auto [dv, dat] = min(transpose(dx, 0, 1), 0);
+      expect_same(dv, v);
+      expect_same(dat, at);
+    }
+}
+
 TEST_F(ReduceCuda, TruthOfEveryDtype) {
   for (const DType t : {DType::boolean, DType::u8, DType::i16, DType::i32, DType::i64, DType::bf16, DType::f16,
                         DType::f32, DType::f64}) {

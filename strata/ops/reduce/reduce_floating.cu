@@ -150,7 +150,7 @@ void reduce_floating_cuda(Reduction what, const Tensor& y, const ReduceLayout& l
 void variance_cuda(const Tensor& y, const Tensor& mean, const Tensor& given, uint32_t given_mask, double freedom,
                    bool root) {
   const auto [x, mask] = as_it_lies(given, given_mask);
-  const ReduceLayout l = reduce_layout(x, mask);
+  const ReduceLayout l = gapped_layout(x, mask, true);
   dispatch_floats(l.data.dtype(), "var", [&]<class T>() {
     T* const means = mean.defined() ? static_cast<T*>(mean.raw_data()) : nullptr;
     reduce_with<Variance<T>, T>({static_cast<T*>(y.raw_data()), means, static_cast<compute_t<T>>(freedom), root}, l);
@@ -159,7 +159,7 @@ void variance_cuda(const Tensor& y, const Tensor& mean, const Tensor& given, uin
 
 void norm_cuda(const Tensor& y, const Tensor& given, uint32_t given_mask, double p) {
   const auto [x, mask] = as_it_lies(given, given_mask);
-  const ReduceLayout l = reduce_layout(x, mask);
+  const ReduceLayout l = gapped_layout(x, mask, true);
   dispatch_floats(l.data.dtype(), "norm", [&]<class T>() {
     T* const to = static_cast<T*>(y.raw_data());
     const auto power = static_cast<compute_t<T>>(1 / p);

@@ -11,6 +11,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/reduce/layout.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
@@ -32,6 +33,62 @@ TEST(Sum, LongSumsStayAccurate) {
   for (float v : sum(full({200000, 25}, 0.1), {0}).to_vector<float>()) EXPECT_NEAR(v, 20000.0, 20000 * 5e-7);
   // bf16 accumulates in f32: in bf16 it would stop at 256.
   EXPECT_EQ(sum(full({100000}, 1, DType::bf16)).item<float>(), static_cast<float>(BFloat16(100000.0f)));
+}
+
+// Sums along a layout's middle dimension, by its steps; of pieces, one.
+std::vector<double> sums_by_steps(const ReduceLayout& l) {
+  const double* x = static_cast<const double*>(l.data.raw_data());
+  const int64_t a = l.gaps ? l.outer_step : l.n * l.inner, b = l.gaps ? l.n_step : l.inner,
+                c = l.gaps ? l.inner_step : 1;
+  std::vector<double> r(static_cast<size_t>(l.pieces ? 1 : l.outer * l.inner), 0);
+  for (int64_t o = 0; o < l.outer; ++o)
+    for (int64_t i = 0; i < l.n; ++i)
+      for (int64_t j = 0; j < l.inner; ++j)
+        r[l.pieces ? 0 : static_cast<size_t>(o * l.inner + j)] += x[o * a + i * b + j * c];
+  return r;
+}
+
+// What a card reduces where it lies: every second element, parts of rows, whatever the dimensions.
+TEST(Layout, GapsAreSteppedOver) {
+  const Tensor wide = arange(0, 6 * 140 * 131, 1, DType::f64).reshape({6, 140, 131});
+  const auto second = [&](int64_t d, int64_t step) { return slice(wide, d, 1, wide.size(d), step); };
+  struct Case {
+    Tensor x;
+    uint32_t mask;
+    bool copied, pieces;
+  };
+  const Case cases[] = {
+      {second(2, 2), 0b100, false, false},
+      {second(2, 2), 0b010, false, false},
+      {second(2, 2), 0b001, true, false},  // what is left lies unevenly
+      {second(2, 2), 0b111, false, true},
+      {second(2, 2), 0b101, true, false},
+      {second(2, 3), 0b100, true, false},  // 24 bytes apart
+      {slice(wide, 2, 3, 67), 0b100, false, false},
+      {slice(wide, 2, 3, 67), 0b111, false, true},
+      {slice(wide, 2, 3, 66), 0b111, true, false},  // pieces of 63
+      {second(1, 2), 0b111, false, true},
+      {second(1, 2), 0b110, true, false},
+      {second(0, 2), 0b110, false, false},
+      {second(0, 2).select(1, 4), 0b11, false, true},
+      {second(2, 2).select(0, 1), 0b01, false, false},
+      {wide.permute({2, 1, 0}), 0b001, true, false},
+      {wide.select(2, 0).select(0, 0), 0b1, true, false},
+      {second(2, 2).select(0, 2).select(0, 7), 0b1, false, false},
+      {full({1}, 3.0, DType::f64).expand({70, 5}), 0b01, false, false},
+  };
+  for (const Case& c : cases)
+    for (const bool pieces : {false, true}) {
+      SCOPED_TRACE(cat(c.x, " mask ", c.mask, " pieces ", pieces));
+      const ReduceLayout l = gapped_layout(c.x, c.mask, pieces);
+      EXPECT_EQ(l.pieces, c.pieces && pieces);
+      EXPECT_EQ(l.data.raw_data() != c.x.raw_data(), c.copied || (c.pieces && !pieces));
+      Dims dims;
+      for (int d = 0; d < c.x.dim(); ++d)
+        if (c.mask >> d & 1) dims.push_back(d);
+      EXPECT_EQ(sums_by_steps(l), sum(c.x.contiguous(), dims).to_vector<double>());
+    }
+  EXPECT_FALSE(gapped_layout(wide, 0b010, true).gaps);
 }
 
 TEST(Sum, DoesNotDependOnThreads) {

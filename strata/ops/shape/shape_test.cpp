@@ -10,6 +10,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/shape/pad_kernel.h"
 #include "strata/ops/shape/shape.h"
 #include "strata/ops/view/view.h"
 
@@ -23,6 +24,24 @@ TEST(Shape, CatPromotesAndJoinsStridedParts) {
   const Tensor y = cat({a, b}, -1);
   EXPECT_EQ(y.dtype(), DType::f32);
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>({0, 3, 0.5, 1, 4, 0.5, 2, 5, 0.5}));
+}
+
+// Where a card finds a padded tensor's elements.
+TEST(Shape, PlacesOfPaddedElementsAreThoseOfTheOp) {
+  constexpr std::pair<PadMode, const char*> modes[] = {
+      {PadMode::reflect, "reflect"}, {PadMode::replicate, "replicate"}, {PadMode::circular, "circular"}};
+  for (const auto& [mode, name] : modes)
+    for (const int64_t size : {2, 5})
+      for (const int64_t before : {-1, 0, 1, 4})
+        for (const int64_t after : {-1, 0, 1, 4}) {
+          const int64_t most = mode == PadMode::reflect ? size - 1 : size;
+          const bool crops = mode == PadMode::circular && (before < 0 || after < 0);
+          if ((mode != PadMode::replicate && std::max(before, after) > most) || crops) continue;
+          const Ints want = pad(arange(size), {before, after}, name).to_vector<int64_t>();
+          Ints got;
+          for (int64_t i = 0; i < size + before + after; ++i) got.push_back(pad_place(mode, i - before, size));
+          EXPECT_EQ(got, want) << name << " " << size << " " << before << " " << after;
+        }
 }
 
 TEST(Shape, SplitPartsWithoutAGradientCountAsZero) {

@@ -306,13 +306,11 @@ void check_ascending(const naive::Array& table) {
     check(i % n == 0 || table.flat(i - 1) <= table.flat(i), "searchsorted", "sorted is not in order");
 }
 
-// The kernels count in i64.
-using SearchKernel = void (*)(Tensor&, const Tensor&, const Tensor&, bool);
-template <SearchKernel Kernel>
-void searchsorted_as(Tensor& y, const Tensor& sorted, const Tensor& values, bool right, bool out_int32) {
-  if (!out_int32) return Kernel(y, sorted, values, right);
+// The processor's kernel counts in i64.
+void searchsorted_on_cpu(Tensor& y, const Tensor& sorted, const Tensor& values, bool right, bool out_int32) {
+  if (!out_int32) return searchsorted_cpu(y, sorted, values, right);
   Tensor wide = empty(like(y).with_dtype(DType::i64));
-  Kernel(wide, sorted, values, right);
+  searchsorted_cpu(wide, sorted, values, right);
   copy_elements(y, wide);
 }
 
@@ -336,8 +334,7 @@ const Op<Tensor(const Tensor&, const Tensor&, bool, bool)> searchsorted_op{{
                             ": they must agree in all dimensions but the last, or sorted be 1-D");
           return like(values).with_dtype(out_int32 ? DType::i32 : DType::i64);
         },
-    .kernels = {.cpu = searchsorted_as<searchsorted_cpu>,
-                .cuda = STRATA_CUDA_KERNEL(searchsorted_as<searchsorted_cuda>)},
+    .kernels = {.cpu = searchsorted_on_cpu, .cuda = STRATA_CUDA_KERNEL(searchsorted_cuda)},
     .dtypes = kAllTypes,
     .cost = [](const Tensor& sorted, const Tensor& values, bool,
                bool) { return sort_cost(values, log_length(sorted, -1)); },

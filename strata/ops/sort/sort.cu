@@ -264,14 +264,14 @@ __device__ int64_t bound(int64_t n, K key, bool equal_too, Get get) {
   return low;
 }
 
-template <class B>
+template <class B, class I>
 __global__ void __launch_bounds__(kThreads)
-    searchsorted_kernel(const B* table, int64_t n, int64_t per_row, const B* values, int64_t* y, int64_t total,
-                        Order order, bool right) {
+    searchsorted_kernel(const B* table, int64_t n, int64_t per_row, const B* values, I* y, int64_t total, Order order,
+                        bool right) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= total) return;
   const B* row = table + (per_row == 0 ? 0 : i / per_row * n);
-  y[i] = bound(n, key_of(values[i], order), right, [&](int64_t j) { return key_of(row[j], order); });
+  y[i] = static_cast<I>(bound(n, key_of(values[i], order), right, [&](int64_t j) { return key_of(row[j], order); }));
 }
 
 }  // namespace
@@ -310,15 +310,21 @@ void sort_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bo
   sort_first_cuda(values, indices, x, dim, descending, x.dim() == 0 ? 1 : x.size(dim));
 }
 
-void searchsorted_cuda(Tensor& y, const Tensor& sorted, const Tensor& values, bool right) {
+void searchsorted_cuda(Tensor& y, const Tensor& sorted, const Tensor& values, bool right, bool) {
   const Tensor s = contiguous(sorted), v = contiguous(values);
   const int64_t total = v.numel();
   if (total == 0) return;
-  Tensor to = y.is_contiguous() ? y : make(y.shape(), DType::i64, y);
+  Tensor to = y.is_contiguous() ? y : make(y.shape(), y.dtype(), y);
   dispatch_bytes(s.dtype(), [&]<class B>() {
-    searchsorted_kernel<B><<<cuda::blocks_for(total, kThreads), kThreads, 0, cuda::stream()>>>(
-        static_cast<const B*>(s.raw_data()), s.shape().back(), s.dim() == 1 ? 0 : v.shape().back(),
-        static_cast<const B*>(v.raw_data()), static_cast<int64_t*>(to.raw_data()), total, order_of(s.dtype()), right);
+    const auto run = [&]<class I>() {
+      searchsorted_kernel<B, I><<<cuda::blocks_for(total, kThreads), kThreads, 0, cuda::stream()>>>(
+          static_cast<const B*>(s.raw_data()), s.shape().back(), s.dim() == 1 ? 0 : v.shape().back(),
+          static_cast<const B*>(v.raw_data()), static_cast<I*>(to.raw_data()), total, order_of(s.dtype()), right);
+    };
+    if (y.dtype() == DType::i32)
+      run.template operator()<int32_t>();
+    else
+      run.template operator()<int64_t>();
   });
   if (!to.same_as(y)) copy_elements(y, to);
 }

@@ -168,6 +168,7 @@ TEST_F(SortCuda, UniqueAndSearchsorted) {
     const Tensor table = std::get<0>(sort(values({4, 500}, t))), x = values({4, 300}, t);
     for (const bool right : {false, true}) {
       expect_same(searchsorted(on(table), on(x), right), searchsorted(table, x, right));
+      expect_same(searchsorted(on(table), on(x), right, true), searchsorted(table, x, right, true));
       expect_same(searchsorted(on(table.select(0, 0).contiguous()), on(x), right),
                   searchsorted(table.select(0, 0).contiguous(), x, right));
     }

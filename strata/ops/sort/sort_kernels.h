@@ -52,5 +52,6 @@ void sort_first_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t d
 void topk_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool largest);
 void kthvalue_cuda(Tensor& values, Tensor& indices, const Tensor& x, int64_t k, int64_t dim, bool keepdim);
 std::tuple<Tensor, Tensor, Tensor> unique_cuda(const Tensor& x, bool return_inverse, bool return_counts);
-void searchsorted_cuda(Tensor& y, const Tensor& sorted, const Tensor& values, bool right);
+/// y is i64 or i32.
+void searchsorted_cuda(Tensor& y, const Tensor& sorted, const Tensor& values, bool right, bool);
 }  // namespace strata

@@ -4,8 +4,12 @@
 
 #include <cmath>
 
+#include "strata/core/layout.h"
+#include "strata/core/op.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/elementwise/records.h"
 #include "strata/ops/reduce/reduce.h"
+#include "strata/ops/special/mvlgamma_kernel.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -142,22 +146,45 @@ const PolygammaOp polygamma_op{{
     })>,
 }};
 
+double constant_of_dimensions(int64_t p) {
+  return static_cast<double>(p * (p - 1)) / 4 * std::log(kPi);
+}
+// mvlgamma in f64.
+Tensor sum_of_dimensions(const Tensor& x, int64_t p) {
+  const Tensor wide = x.to(DType::f64);
+  Tensor sum = lgamma(wide) + constant_of_dimensions(p);
+  for (int64_t j = 1; j < p; ++j) sum = sum + lgamma(wide - static_cast<double>(j) / 2);
+  return sum;
+}
+
 using MvlgammaOp = Op<Tensor(const Tensor&, int64_t)>;
 const MvlgammaOp mvlgamma_op{{
     .schema = "mvlgamma(Tensor x, int p) -> Tensor",
+    .shard = "elementwise",
     .inplace_by_copy = true,
     .doc = "The logarithm of the gamma function of p dimensions: p (p - 1) / 4 log(pi) plus the sum of "
            "lgamma(x - j / 2) for j from 0 to p - 1; DLMF 35.3.4. ValueError unless 1 <= p <= 1024.",
     .example = "Tensor x = full({1}, 3.0); assert(std::abs(mvlgamma(x, 1).item() - lgamma(x).item()) < 1e-6);",
-    .composed =
+    .infer =
         [](const Tensor& x, int64_t p) {
           check(p >= 1 && p <= 1024, "mvlgamma", "p must be from 1 to 1024, got ", p);
+          return laid_like(x).with_dtype(is_floating(x.dtype()) ? x.dtype() : default_dtype());
+        },
+    .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, int64_t p) {
+      const auto given = [&] { return x.to(y.dtype()); };
+      if (p == 1) {
+        const Tensor v = given();
+        return map(on, Map::lgamma, y, {&v});
+      }
+      if constexpr (on.cuda)
+        mvlgamma_cuda(y, given(), p, constant_of_dimensions(p));
+      else
+        copy_elements(on, y, sum_of_dimensions(x, p));
+    }),
+    .composed =
+        [](const Tensor& x, int64_t p) {
           const DType t = is_floating(x.dtype()) ? x.dtype() : default_dtype();
-          if (p == 1) return lgamma(x.to(t));
-          const Tensor wide = x.to(DType::f64);
-          Tensor sum = lgamma(wide) + static_cast<double>(p * (p - 1)) / 4 * std::log(kPi);
-          for (int64_t j = 1; j < p; ++j) sum = sum + lgamma(wide - static_cast<double>(j) / 2);
-          return sum.to(t);
+          return p == 1 ? lgamma(x.to(t)) : sum_of_dimensions(x, p).to(t);
         },
     .samples =
         [](Samples& s) {

@@ -155,7 +155,9 @@ template <class C>
 STRATA_CARD C card_polygamma(C order, C sign, C x) {
   if (order == 1) return card_trigamma(x);
   constexpr bool kSingle = sizeof(C) == 4;
-  constexpr C least = static_cast<C>(kSingle ? 1e-30 : 1e-15), most = static_cast<C>(kSingle ? 1e2 : 1e15);
+  // The powers of what is larger leave the range of f32.
+  constexpr C least = static_cast<C>(kSingle ? 1e-30 : 1e-15);
+  const C most = static_cast<C>(!kSingle ? 1e15 : order <= 4 ? 1e6 : 1e2);
   if (!(order <= 16 && x > least && x < most)) return static_cast<C>(polygamma_of(order, sign, x));
   const int n = static_cast<int>(order), s = n + 1;
   C factorial = sign;
@@ -310,9 +312,22 @@ STRATA_CARD double bessel_in_double(double a) {
   const double size = root * std::fma(square * -0.5, root * root, 1.5);
   return size * (kSecond ? p * s + q * c : p * c - q * s);
 }
+// The power series to x = 2 (DLMF 10.2.2), in z = x^2 / 4. J_0's 1 - z, which cancels, takes what z lost in rounding.
+struct BesselSeries {
+  static constexpr double j0[] = {-1.0 / 25401600, 1.0 / 518400, -1.0 / 14400, 1.0 / 576, -1.0 / 36, 1.0 / 4};
+  static constexpr double j1[] = {-1.0 / 203212800, 1.0 / 3628800, -1.0 / 86400, 1.0 / 2880,
+                                  -1.0 / 144,       1.0 / 12,      -1.0 / 2,     1};
+};
+STRATA_CARD float bessel_j_near(int n, float x) {
+  const float half = x / 2, z = half * half;
+  if (n == 1) return half * by_table<BesselSeries::j1>(z);
+  const float lost = std::fma(half, half, -z) * std::fma(z, -0.42f, 1.f);  // times the slope
+  return std::fma(z * z, by_table<BesselSeries::j0>(z), (1 - z) - lost);
+}
 template <bool kSecond, class C>
 STRATA_CARD C card_bessel(int n, C x) {
   if constexpr (sizeof(C) == 4) {
+    if (!kSecond && n < 2 && std::abs(x) <= 2) return bessel_j_near(n, x);
     const double a = std::abs(x);
     if (n < 2 && a <= 1e6 && (!kSecond || x > 0)) {
       const double y = n == 0 ? bessel_in_double<0, kSecond>(a) : bessel_in_double<1, kSecond>(a);
@@ -361,12 +376,18 @@ STRATA_CARD C card_bessel_k(int n, C x, bool scaled) {
   return scaled ? y : y * std::exp(-x);
 }
 
+// sin(x) / x to x = 2 in f32's digits: its series in x^2.
+struct SineSeries {
+  static constexpr double terms[] = {-1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800, 1.0 / 362880,
+                                     -1.0 / 5040,          1.0 / 120,        -1.0 / 6,        1};
+};
 // The spherical function of the first kind.
 template <class C>
 STRATA_CARD C card_spherical_j(int n, C x) {
   const C a = std::abs(x);
   if (n > 1) return static_cast<C>(spherical_bessel_j(n, x));
   if (a == kCardInf<C>) return 0;
+  if (sizeof(C) == 4 && n == 0 && a <= 2) return by_table<SineSeries::terms>(x * x);
   if (n == 0) return x == 0 ? C(1) : std::sin(x) / x;
   if (a < 1) return x * by_table<CardFits<C>::j1>(x * x);
   return (std::sin(x) / x - std::cos(x)) / x;

@@ -61,11 +61,12 @@ TEST(SpecialOnCards, Digamma) {
 }
 
 TEST(SpecialOnCards, Polygamma) {
-  for (const int n : {1, 2, 3, 7, 16}) {
+  for (const int n : {1, 2, 3, 4, 7, 16}) {
     const double sign = n % 2 == 1 ? 1 : -1;
     const auto got = [&](auto x) { return card_polygamma<decltype(x)>(n, sign, x); };
     const auto want = [&](double x) { return polygamma_of(n, sign, x); };
     expect_close(points(0.02, 90), got, want, 40);
+    if (n <= 4) expect_close(points(90, 2e6), got, want, 40);
     EXPECT_TRUE(std::isnan(got(std::numeric_limits<double>::quiet_NaN())));
   }
   const auto got = [](auto x) { return card_trigamma(x); };
@@ -150,7 +151,7 @@ TEST(SpecialOnCards, Bessel) {
     const auto first = [&](auto x) { return card_bessel<false>(n, x); };
     const auto first_want = [&](double x) { return bessel_j(n, x); };
     // Of large arguments what is between zeros, which shrinks with the root.
-    for (const auto& at : {points(-8.1, 8.1), points(1e-3, 100), points(7.9, 8.1)})
+    for (const auto& at : {points(-8.1, 8.1), points(1e-3, 100), points(7.9, 8.1), points(-2.1, 2.1, 100001)})
       EXPECT_LE(worst<float>(at, first, first_want, 0.05), 2) << n;
     EXPECT_LE(worst<float>(points(100, 2e6), first, first_want, 5e-4), 2) << n;
     EXPECT_EQ(first(static_cast<float>(kInf)), 0);
@@ -176,6 +177,10 @@ TEST(SpecialOnCards, SphericalBesselAndAiry) {
     expect_close(
         points(-12, 12, 4000), [&](auto x) { return card_spherical_j(n, x); },
         [&](double x) { return spherical_bessel_j(n, x); }, 8, 0.3);
+  EXPECT_LE(worst<float>(
+                points(-2.1, 2.1, 100001), [](auto x) { return card_spherical_j(0, x); },
+                [](double x) { return spherical_bessel_j(0, x); }),
+            2);
   EXPECT_LE(worst<double>(
                 points(1e-9, 1.1), [](double x) { return card_spherical_j(1, x); },
                 [](double x) { return spherical_bessel_j(1, x); }),
