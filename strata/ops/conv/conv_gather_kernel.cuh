@@ -367,9 +367,10 @@ __global__ void __launch_bounds__(kShareThreads) gather_shares_kernel(const Gath
     const GatherRow of = row_of_product<true>(g, static_cast<int>(row - static_cast<int64_t>(group) * g.m));
     const int64_t at = destination(g, group, of, place);
     if (at < 0) continue;
-    const float* from = g.shares + row * g.columns + p;
+    const float* const from = g.shares + row * g.columns + p;
     float sum = 0;
-    for (int share = 0; share < g.splits; ++share, from += rows * g.columns) sum += *from;
+#pragma unroll 8
+    for (int share = 0; share < g.splits; ++share) sum += from[share * rows * g.columns];
     if (g.bias != nullptr) sum += widen(static_cast<const T*>(g.bias)[group * g.each + of.channel]);
     static_cast<T*>(g.dst)[at] = narrow<T>(sum);
   }

@@ -37,9 +37,9 @@ std::tuple<Tensor, Tensor, Tensor> step_gradients(Cell cell, const Tensor& gh, c
 Tensor product(const Tensor& a, const Tensor& b);
 Tensor input_product(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
-/// Whether recurrence() is the way to go there: it has a kernel, and where sequences have lengths of their own, steps
-/// by ops, which multiply the rows of a step alone, would not be faster.
-bool has_recurrence(Cell cell, DType t, const Device& device, int64_t batch, int64_t hidden, bool lengths);
+/// Whether recurrence() is the way to go there: it has a kernel. Where it multiplies more than steps by ops do, of
+/// sequences with lengths of their own and with a projection, only up to where those would be faster.
+bool has_recurrence(Cell cell, DType t, const Device& device, int64_t batch, int64_t hidden, bool multiplies_more);
 /// h and (LSTM) c [T, B, hidden] after each step: from_x [T, B, gates hidden] is what the input gives the gates.
 /// batch_sizes i64 [T], where defined, says how many sequences have each step; the others keep their state. from_x then
 /// has their rows alone, and places i64 [rows] says where these lie among the [T B] of h.

@@ -534,10 +534,10 @@ const Op<Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, cons
 
 namespace recurrent {
 
-bool has_recurrence(Cell cell, DType t, const Device& device, int64_t batch, int64_t hidden, bool lengths) {
+bool has_recurrence(Cell cell, DType t, const Device& device, int64_t batch, int64_t hidden, bool multiplies_more) {
   if (device.type == DeviceType::meta) return true;
   if (!forward_op.has_kernel(device.type)) return false;
-  return !device.is_cuda() || batch * hidden == 0 || !lengths ||
+  return !device.is_cuda() || batch * hidden == 0 || !multiplies_more ||
          recurrence_pays(cell, t, allow_tf32_convolutions(), batch, hidden, card_limits(device.index));
 }
 

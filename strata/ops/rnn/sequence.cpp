@@ -225,7 +225,8 @@ class Sequences {
   Tensor direction(const Weights& w, const Tensor& x, State& s, bool reverse) const {
     Tensor from_x = from_input(w, x);
     const bool projects = w.hr.defined();
-    if ((!projects || merges(w)) && has_recurrence(cell_, from_x.dtype(), x.device(), batch_, hidden_, lengths())) {
+    if ((!projects || merges(w)) &&
+        has_recurrence(cell_, from_x.dtype(), x.device(), batch_, hidden_, lengths() || projects)) {
       if (projects) from_x = with_first(w, from_x, s.h, reverse);
       const State first{projects ? no_state(from_x, {batch_, hidden_}) : s.h, s.c};
       auto [y, states] = recurrence(cell_, from_x, first, projects ? matmul(w.hh, w.hr) : w.hh, w.bias_hh, sizes_there_,
