@@ -100,9 +100,9 @@ __device__ __forceinline__ void store_sum(T* to, const Vec<C, V>& sum) {
   store_vec(to, r);
 }
 
-/// y[keys[e]] += alpha * source[order[e]], keys ascending and positions of equal ones in order; with Scaled, scale[e]
-/// in place of alpha. A run of equal keys is added up in order where it lies between two multiples of kPart; of another
-/// one `partial` has what lies there.
+/// y[keys[e]] += alpha * source[order[e]], or source[e] without an order, keys ascending and positions of equal ones in
+/// order; with Scaled, scale[e] in place of alpha. A run of equal keys is added up in order where it lies between two
+/// multiples of kPart; of another one `partial` has what lies there.
 ///
 /// A group of threads, side by side along a row, goes along a stretch of positions: it takes the runs that begin there,
 /// up to their end or the next multiple of kPart. Runs may be as short or long as they like: the next kAtOnce rows are
@@ -121,7 +121,8 @@ __global__ void __launch_bounds__(kRowThreads)
   const int place = static_cast<int>(begin % kPart);
   const int stop = static_cast<int>(min(s.stretch, s.n - begin)),
             cut = static_cast<int>(min(kPart - place, s.n - begin));
-  keys += begin, order += begin;
+  keys += begin;
+  if (order != nullptr) order += begin;
   if constexpr (Scaled) scale += begin;
   const K last = keys[stop - 1];                            // of what lies behind the stretch, its run alone is taken
   const K crosses = begin + cut < s.n ? keys[cut] : kNone;  // a run of this key goes on behind the multiple
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(kRowThreads)
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       key[u] = at + u < cut ? keys[at + u] : kNone;
-      where[u] = at + u < cut ? order[at + u] : K(0);
+      where[u] = at + u >= cut ? K(0) : order == nullptr ? static_cast<K>(begin + at + u) : order[at + u];
     }
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u)

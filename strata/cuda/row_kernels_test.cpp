@@ -21,6 +21,7 @@ struct Case {
   int64_t n, rows, width;
   int64_t pre = 1, skip = -1, stretch = kPart;
   bool from_zero = false;
+  bool sorted = false;  // sources lie as the keys do
 };
 
 // An index of n positions in rows: some rows have many, some none, and a few positions name no row (`rows`).
@@ -67,7 +68,8 @@ void sums_in_order(const Case& c, const std::vector<uint32_t>& key, const std::v
 template <class T, int V, bool Scaled>
 void expect_sums(const Case& c, unsigned seed) {
   SCOPED_TRACE(cat(c.n, " positions, ", c.rows, " rows of ", c.width, " by ", V, ", pre ", c.pre, ", skip ", c.skip,
-                   ", stretch ", c.stretch, ", zeros ", c.from_zero, ", scaled ", Scaled, ", seed ", seed));
+                   ", stretch ", c.stretch, ", zeros ", c.from_zero, ", sorted ", c.sorted, ", scaled ", Scaled,
+                   ", seed ", seed));
   std::mt19937 random(seed);
   const auto number = [&] {
     return std::ldexp(static_cast<float>(random() % 2001) - 1000, static_cast<int>(random() % 9) - 12);
@@ -75,7 +77,7 @@ void expect_sums(const Case& c, unsigned seed) {
   std::vector<uint32_t> key = seed == 0 ? std::vector<uint32_t>(static_cast<size_t>(c.n), 1) : keys_of(c, random);
   std::vector<uint32_t> order(key.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::shuffle(order.begin(), order.end(), random);
+  if (!c.sorted) std::shuffle(order.begin(), order.end(), random);
   std::vector<T> source(static_cast<size_t>(c.pre * c.n * c.width) + 8),
       y(static_cast<size_t>(c.pre * c.rows * c.width) + 8, T(-7));
   for (T& v : source) v = T(number());
@@ -93,8 +95,9 @@ void expect_sums(const Case& c, unsigned seed) {
   const auto blocks = static_cast<unsigned>((stretches + block.down - 1) / block.down) * block.chunks;
   ASSERT_EQ(emulation::launch(sum_rows_kernel<T, V, Scaled, uint32_t>, blocks, block.across * block.down, 0, seed, s,
                               y.data(), static_cast<const uint32_t*>(key.data()),
-                              static_cast<const uint32_t*>(order.data()), static_cast<const T*>(source.data()), 0.75F,
-                              static_cast<const float*>(scale.data()), partial.data()),
+                              c.sorted ? nullptr : static_cast<const uint32_t*>(order.data()),
+                              static_cast<const T*>(source.data()), 0.75F, static_cast<const float*>(scale.data()),
+                              partial.data()),
             "");
   for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(static_cast<float>(y[i]), static_cast<float>(want[i])) << "y " << i;
   for (size_t i = 0; i < partial.size(); ++i) {
@@ -112,6 +115,7 @@ TEST(RowKernels, SumsAreInOrder) {
           expect_sums<float, 4, false>({n, rows, 12, 1, -1, stretch, false}, seed);
           expect_sums<float, 1, false>({n, rows, 5, 1, 1, stretch, true}, seed);
           expect_sums<BFloat16, 8, true>({n, rows, 8, 1, -1, stretch, true}, seed);
+          expect_sums<float, 1, false>({n, rows, 1, 1, -1, stretch, false, true}, seed);
         }
   // Several blocks along a row, several matrices, rows that do not fill their block.
   expect_sums<float, 4, false>({150, 9, 4 * 300, 1, -1, 64, false}, 3);

@@ -92,6 +92,19 @@ __global__ void __launch_bounds__(kThreads)
   if (!is_in_range(row, rows) && given != kNoRow) in_range.tell(given, rows);
 }
 
+// The same with what belongs to each place; what has none is `nothing`, at the first.
+__global__ void __launch_bounds__(kThreads)
+    values_kernel(const int64_t* index, const uint32_t* source, int64_t n, int64_t places, bool from_end,
+                  uint32_t nothing, uint32_t* key, uint32_t* value, RangeCheck in_range) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const int64_t given = index[i], place = from_end && given < 0 && given != kNoRow ? given + places : given;
+  const bool in = is_in_range(place, places);
+  key[i] = in ? static_cast<uint32_t>(place) : 0;
+  value[i] = in ? source[i] : nothing;
+  if (!in && given != kNoRow) in_range.tell(given, places);
+}
+
 // The last of each run of equal keys is written.
 template <class T, int V, class K>
 __global__ void __launch_bounds__(kThreads)
@@ -149,11 +162,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// f(keys and order of their type)
+// f(keys and order of their type); of what lies in the order of the keys the order is null
 template <class F>
 void with_keys(const SortedIndex& index, F&& f) {
   const auto as = [&]<class K>() {
-    f(static_cast<const K*>(index.keys.raw_data()), static_cast<const K*>(index.order.raw_data()));
+    f(static_cast<const K*>(index.keys.raw_data()),
+      index.order.defined() ? static_cast<const K*>(index.order.raw_data()) : nullptr);
   };
   index.keys.dtype() == DType::i32 ? as.template operator()<uint32_t>() : as.template operator()<int64_t>();
 }
@@ -287,6 +301,24 @@ SortedIndex sort_keys(const Tensor& keys, int bits) {
 void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source, Scalar alpha,
               const SumOptions& how) {
   dispatch_all(t, "add_rows", [&]<class T>() { sum_rows<T>(y, shape, index, source, alpha.to<compute_t<T>>(), how); });
+}
+
+void add_values(float* y, int64_t places, const Tensor& index, const float* source, float alpha, bool from_end) {
+  const int64_t n = index.numel();
+  const TensorMeta meta{{n}, DType::i32, index.device(), std::nullopt};
+  const Tensor places_memory = empty(meta), values_memory = empty(meta);
+  const SortedIndex sorted{empty(meta), empty(meta)};  // the order is the values'
+  auto* const key = static_cast<uint32_t*>(places_memory.raw_data());
+  auto* const value = static_cast<uint32_t*>(values_memory.raw_data());
+  // Times alpha a zero that changes no number it is added to.
+  const uint32_t nothing = alpha < 0 ? 0 : 0x80000000u;
+  values_kernel<<<blocks_for(n, kThreads), kThreads, 0, stream()>>>(
+      static_cast<const int64_t*>(index.raw_data()), reinterpret_cast<const uint32_t*>(source), n, places, from_end,
+      nothing, key, value, range_check());
+  // No key is for what is out of range: of 2^24 places a key of 24 bits is a pass less.
+  sort_pairs<uint32_t>(key, value, sorted, n,
+                       std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(places - 1)))));
+  sum_rows<float>(y, {1, places, 1}, {sorted.keys, Tensor()}, sorted.order.raw_data(), alpha, {});
 }
 
 void add_scaled_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source,

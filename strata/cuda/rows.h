@@ -36,6 +36,10 @@ struct SumOptions {
 /// index alone determines: the order of additions is the same in every call.
 void add_rows(DType t, void* y, const RowShape& shape, const SortedIndex& index, const void* source, Scalar alpha,
               const SumOptions& how = {});
+/// y += alpha * source (f32) at the places that an index (i64, dense) of as many elements names, with from_end negative
+/// ones counted from the end: the sums of add_rows(), of values that are sorted with their places. Places and elements
+/// are fewer than 2^31; a place out of range is told of and left out.
+void add_values(float* y, int64_t places, const Tensor& index, const float* source, float alpha, bool from_end = false);
 /// y += scale[s] * source row index.order[s] for each key s, of one matrix (shape.pre is 1) and a floating dtype: here
 /// `order` says which row of source belongs to a key, and any number of keys may share one. scale is f32, f64 for f64,
 /// and in the order of the keys.

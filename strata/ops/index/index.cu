@@ -149,12 +149,21 @@ void write_into(Tensor& y, const Tensor& x, const Layout& l, Write&& write) {
 void add_at_rows(DType t, void* to, const void* from, const RowShape& shape, const RowIndex& index,
                  const Tensor& source, Scalar alpha) {
   const int64_t n = index.rows.numel();
-  if (adds_any_order(t, shape, n))
+  // Single values are sorted with their places, and need not be looked for afterwards. Of more than the L2 cache holds
+  // an atomic operation is a sector read and written, so that two an element take longer than the sort.
+  constexpr int64_t kBeyondCache = int64_t{1} << 22;
+  const bool single = t == DType::f32 && shape.pre == 1 && shape.width == 1 && shape.rows > 0 &&
+                      shape.rows <= INT32_MAX && n <= INT32_MAX;
+  const bool many = single && n >= kBeyondCache && shape.rows >= kBeyondCache;
+  if (!many && adds_any_order(t, shape, n))
     return add_any_order_cuda(t, to, from, shape, index.rows, source.raw_data(), alpha, index.from_end);
   const size_t bytes = static_cast<size_t>(shape.pre * shape.rows * shape.width * size_of(t));
   const Device device = index.rows.device();
   if (to != from && bytes > 0) cuda::copy_bytes(to, device, from, device, bytes);
   if (n == 0 || source.numel() == 0) return;
+  if (single)
+    return cuda::add_values(static_cast<float*>(to), shape.rows, index.rows,
+                            static_cast<const float*>(source.raw_data()), alpha.to<float>(), index.from_end);
   const cuda::SortedIndex sorted = cuda::sort_index(index.rows, shape.rows, index.from_end);
   cuda::add_rows(t, to, shape, sorted, source.raw_data(), alpha);
 }

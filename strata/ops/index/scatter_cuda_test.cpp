@@ -32,6 +32,26 @@ TEST(ScatterCuda, MuchAlongLinesIsAsOnTheProcessor) {
   }
 }
 
+// Beyond what is added up by atomic operations, and few of many places. Whole numbers, so that no sum is rounded.
+TEST(ScatterCuda, SinglePlacesAddUp) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
+  manual_seed(27);
+  const auto on = [](const Tensor& t) { return t.to(Device::cuda()); };
+  const struct {
+    int64_t places, n, named;
+  } cases[] = {{(1 << 22) + 3, (1 << 22) + 77, (1 << 22) + 3}, {1 << 22, 1 << 22, 5}, {1 << 22, 1000, 1 << 22}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(cat(c.n, " to ", c.named, " of ", c.places));
+    const Tensor index = randint(-c.named, c.named, {c.n}), source = randint(-9, 10, {c.n}, DType::f32),
+                 x = randint(-9, 10, {c.places}, DType::f32);
+    const Tensor want = index_put(x, {index}, source, true), got = index_put(on(x), {on(index)}, on(source), true);
+    EXPECT_EQ(got.to_vector<float>(), want.to_vector<float>());
+    EXPECT_EQ(index_put(on(x), {on(index)}, on(source), true).to_vector<float>(), want.to_vector<float>());
+  }
+  const Tensor x = on(ones({1 << 22})), wrong = on(full({1000}, 1 << 22, DType::i64));
+  EXPECT_THROW(index_put(x, {wrong}, on(ones({1000})), true).to(Device::cpu()), IndexError);
+}
+
 TEST(ScatterCuda, FewPlacesAreAsOnTheProcessor) {
   if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();
   manual_seed(26);
