@@ -9,19 +9,30 @@
 namespace strata::recurrent {
 namespace {
 
-template <class P, int Gates, int Units>
+template <class P, Cell kCell, int Units>
 void launch(const RecurrenceCall& r) {
-  alone_kernel<P, Gates, Units>
+  alone_kernel<P, kCell, Units>
       <<<cuda::blocks_for(r.batch, kAloneRows), kWalkThreads, kAloneBytes<stored_t<P>, Units>, cuda::stream()>>>(r);
+}
+template <class P, Cell kCell>
+void launch(const RecurrenceCall& r, int units) {
+  if constexpr (sizeof(stored_t<P>) == 2) {
+    if (units == 4) return launch<P, kCell, 4>(r);
+  }
+  units == 1 ? launch<P, kCell, 1>(r) : launch<P, kCell, 2>(r);
 }
 template <class P>
 void launch(const RecurrenceCall& r, int units) {
-  if (gates(r.cell) == 4) return launch<P, 4, 1>(r);
-  if (gates(r.cell) == 3) return launch<P, 3, 1>(r);
-  if constexpr (sizeof(stored_t<P>) == 2) {
-    if (units == 4) return launch<P, 1, 4>(r);
+  switch (r.cell) {
+    case Cell::tanh:
+      return launch<P, Cell::tanh>(r, units);
+    case Cell::relu:
+      return launch<P, Cell::relu>(r, units);
+    case Cell::lstm:
+      return launch<P, Cell::lstm, 1>(r);
+    case Cell::gru:
+      return launch<P, Cell::gru, 1>(r);
   }
-  units == 1 ? launch<P, 1, 1>(r) : launch<P, 1, 2>(r);
 }
 
 }  // namespace

@@ -18,13 +18,14 @@ inline constexpr int kAlonePitch = (kAloneDepth<T, Units> | 1) * 64;
 template <class T, int Units>
 inline constexpr int kAloneBytes = 2 * kAloneRows* kAlonePitch<T, Units>;
 
-/// A warp has Units times 8 units of all Gates: tile u is those from 64 u + 8 warp on. Operands of P, see
+/// A warp has Units times 8 units of all gates: tile u is those from 64 u + 8 warp on. Operands of P, see
 /// recurrence_walk.cuh; the call has no counts, and at most 64 Units units whose rows are whole pieces of 16 bytes, as
 /// w's place is.
-template <class P, int Gates, int Units>
+template <class P, Cell kCell, int Units>
 __global__ void __launch_bounds__(kWalkThreads, 1) alone_kernel(const __grid_constant__ RecurrenceCall r) {
   using T = stored_t<P>;
-  constexpr int kChains = Gates * Units <= 2 ? 2 : 1;  // few sums wait for each product before
+  constexpr int kGates = static_cast<int>(gates(kCell));
+  constexpr int kChains = kGates * Units <= 2 ? 2 : 1;  // few sums wait for each product before
   constexpr int kPiece = 16 / sizeof(T), kDepth = kAloneDepth<T, Units>, kPitch = kAlonePitch<T, Units>;
   unsigned char* const shared = cuda::tile::shared_memory();
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -32,12 +33,12 @@ __global__ void __launch_bounds__(kWalkThreads, 1) alone_kernel(const __grid_con
   const int pieces = static_cast<int>((H * static_cast<int64_t>(sizeof(T)) + 63) / 64);
 
   // The lane's column of the weight, and what it reads of each 64 bytes.
-  uint4 weight[Units][Gates][kDepth];
+  uint4 weight[Units][kGates][kDepth];
 #pragma unroll
   for (int u = 0; u < Units; ++u) {
     const int64_t unit = 64 * u + 8 * warp + lane / 4;
 #pragma unroll
-    for (int g = 0; g < Gates; ++g) {
+    for (int g = 0; g < kGates; ++g) {
 #pragma unroll
       for (int k = 0; k < kDepth; ++k) {
         const int64_t first = (4 * k + lane % 4) * kPiece;
@@ -57,16 +58,16 @@ __global__ void __launch_bounds__(kWalkThreads, 1) alone_kernel(const __grid_con
   const auto unit_at = [&](int u, int i) { return 64 * u + 8 * warp + lane % 4 * 2 + i % 2; };
   const auto has = [&](int u, int i) { return row0 + row_of(i) < r.batch && unit_at(u, i) < H; };
   const auto time_of = [&](int64_t i) { return r.reverse ? r.steps - 1 - i : i; };
-  float bias[Units][Gates][2], x[Units][Gates][4], carry[Units][4];
+  float bias[Units][kGates][2], x[Units][kGates][4], carry[Units][4];
   const auto load = [&](int64_t i) {
     const int64_t at = time_of(i) * r.batch + row0;
 #pragma unroll
     for (int u = 0; u < Units; ++u) {
 #pragma unroll
-      for (int g = 0; g < Gates; ++g) {
+      for (int g = 0; g < kGates; ++g) {
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          x[u][g][e] = has(u, e) ? read<T>(r.from_x, ((at + row_of(e)) * Gates + g) * H + unit_at(u, e)) : 0.0f;
+          x[u][g][e] = has(u, e) ? read<T>(r.from_x, ((at + row_of(e)) * kGates + g) * H + unit_at(u, e)) : 0.0f;
       }
     }
   };
@@ -85,10 +86,10 @@ __global__ void __launch_bounds__(kWalkThreads, 1) alone_kernel(const __grid_con
       const int64_t at = (row0 + row_of(e)) * H + unit_at(u, e);
       const float h = read<T>(r.h, at);
       publish(shared, u, e, h);
-      carry[u][e] = Gates == 4 ? read<T>(r.c, at) : h;  // c of the LSTM, h of the GRU
+      carry[u][e] = kCell == Cell::lstm ? read<T>(r.c, at) : h;  // c of the LSTM, h of the GRU
     }
 #pragma unroll
-    for (int g = 0; g < Gates; ++g) {
+    for (int g = 0; g < kGates; ++g) {
 #pragma unroll
       for (int e = 0; e < 2; ++e)
         bias[u][g][e] = r.bias != nullptr && unit_at(u, e) < H ? read<T>(r.bias, g * H + unit_at(u, e)) : 0.0f;
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(kWalkThreads, 1) alone_kernel(const __grid_con
   for (int64_t i = 0; i < r.steps; ++i) {
     const unsigned char* const from = shared + (i & 1) * (kAloneRows * kPitch);
     unsigned char* const to = shared + ((i + 1) & 1) * (kAloneRows * kPitch);
-    float sums[kChains][Units][Gates][4] = {};
+    float sums[kChains][Units][kGates][4] = {};
 #pragma unroll
     for (int k = 0; k < kDepth; ++k) {
       if (k >= pieces) continue;
@@ -109,14 +110,14 @@ __global__ void __launch_bounds__(kWalkThreads, 1) alone_kernel(const __grid_con
 #pragma unroll
       for (int u = 0; u < Units; ++u) {
 #pragma unroll
-        for (int g = 0; g < Gates; ++g) {
+        for (int g = 0; g < kGates; ++g) {
           const uint4& b = weight[u][g][k];
           cuda::tile::mma<T>(sums[0][u][g], {upper.x, lower.x, upper.y, lower.y}, b.x, b.y);
           cuda::tile::mma<T>(sums[kChains - 1][u][g], {upper.z, lower.z, upper.w, lower.w}, b.z, b.w);
         }
       }
     }
-    float given[Units][Gates][4];
+    float given[Units][kGates][4];
     memcpy(given, x, sizeof x);
     if (i + 1 < r.steps) load(i + 1);
     const int64_t at = time_of(i) * r.batch + row0;
@@ -124,21 +125,22 @@ __global__ void __launch_bounds__(kWalkThreads, 1) alone_kernel(const __grid_con
     for (int u = 0; u < Units; ++u) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        if (!has(u, e)) continue;
         float of_x[4] = {}, of_h[4] = {};
 #pragma unroll
-        for (int g = 0; g < Gates; ++g) {
+        for (int g = 0; g < kGates; ++g) {
           float sum = sums[0][u][g][e];
           if (kChains == 2) sum += sums[kChains - 1][u][g][e];
           of_x[g] = given[u][g][e], of_h[g] = sum + bias[u][g][e % 2];
         }
-        const CellResult<float> out = unit_of<float>(r.cell, of_x, of_h, carry[u][e], carry[u][e]);
+        // Also of units and sequences that there are none of, which touch no others: branches would take longer.
+        const CellResult<float> out = unit_of<float>(kCell, of_x, of_h, carry[u][e], carry[u][e]);
         publish(to, u, e, out.h);
-        carry[u][e] = Gates == 4 ? out.c : cuda::widen(cuda::narrow<T>(out.h));
+        carry[u][e] = kCell == Cell::lstm ? out.c : cuda::widen(cuda::narrow<T>(out.h));
+        if (!has(u, e)) continue;
         const int64_t row = at + row_of(e), own = row * H + unit_at(u, e);
         write<T>(r.y, own, out.h);
-        if (Gates == 4) write<T>(r.states, own, out.c);
-        if (Gates >= 3 && r.gates != nullptr) {
+        if (kCell == Cell::lstm) write<T>(r.states, own, out.c);
+        if (kGates >= 3 && r.gates != nullptr) {
 #pragma unroll
           for (int g = 0; g < 4; ++g) write<T>(r.gates, (row * 4 + g) * H + unit_at(u, e), out.kept[g]);
         }

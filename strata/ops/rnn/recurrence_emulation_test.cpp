@@ -261,13 +261,13 @@ void check_layer(Cell cell, const Case& of) {
 }
 
 // Whether tiles of a layer are as many as expected, and its results the CPU's.
-template <class P, int Gates, int Units>
-void check_alone(Cell cell, const Case& of, bool bare = false) {
+template <class P, Cell cell, int Units>
+void check_alone(const Case& of, bool bare = false) {
+  constexpr int64_t Gates = gates(cell);
   SCOPED_TRACE(cat(static_cast<int>(cell), " alone: ", of.text()));
   using T = stored_t<P>;
   constexpr DType t = std::is_same_v<T, float> ? DType::f32 : std::is_same_v<T, Half> ? DType::f16 : DType::bf16;
   ASSERT_EQ(units_alone(cell, t, true, of.hidden), Units);
-  ASSERT_EQ(gates(cell), Gates);
   Random drawn(11 + of.seed);
   const int64_t H = of.hidden, kept = bare ? 0 : kept_gates(cell), states = of.steps * of.batch * H;
   const auto x = drawn.operator()<T>(of.steps * of.batch * Gates * H, 1), h = drawn.operator()<T>(of.batch * H, 1),
@@ -301,10 +301,9 @@ void check_alone(Cell cell, const Case& of, bool bare = false) {
   };
   const Results want = run(recurrence_cpu),
                 got = run([&](const RecurrenceCall&call) {
-                  ASSERT_EQ(
-                      emulation::launch(alone_kernel<P, Gates, Units>, static_cast<unsigned>((of.batch + 15) / 16),
-                                        kWalkThreads, kAloneBytes<T, Units>, of.seed, call),
-                      "");
+                  ASSERT_EQ(emulation::launch(alone_kernel<P, cell, Units>, static_cast<unsigned>((of.batch + 15) / 16),
+                                              kWalkThreads, kAloneBytes<T, Units>, of.seed, call),
+                            "");
                 });
   EXPECT_LE(difference(got.y, want.y), kBound<P>);
   EXPECT_LE(difference(got.states, want.states), kBound<P>);
@@ -450,15 +449,15 @@ TEST_F(Walks, LayersAreTheCpus) {
 
 // One to four tiles of units a warp, that are full or not; sequences that end within a block; both directions.
 TEST_F(Walks, SmallLayersAloneAreTheCpus) {
-  check_alone<Tf32, 1, 2>(Cell::relu, {5, 20, 128, 4});
-  check_alone<Tf32, 1, 1>(Cell::tanh, {4, 33, 20, 4, {}, true, true, 1});
-  check_alone<Tf32, 4, 1>(Cell::lstm, {4, 17, 60, 4, {}, true, true, 2});
-  check_alone<Tf32, 3, 1>(Cell::gru, {4, 5, 64, 4, {}, false, true, 3});
-  check_alone<BFloat16, 1, 4>(Cell::relu, {3, 18, 248, 4});
-  check_alone<BFloat16, 4, 1>(Cell::lstm, {4, 16, 40, 4});
-  check_alone<Half, 1, 4>(Cell::tanh, {4, 9, 256, 4, {}, true, true, 1});
-  check_alone<Half, 3, 1>(Cell::gru, {5, 1, 16, 4}, true);
-  check_alone<BFloat16, 4, 1>(Cell::lstm, {5, 1, 8, 4}, true);
+  check_alone<Tf32, Cell::relu, 2>({5, 20, 128, 4});
+  check_alone<Tf32, Cell::tanh, 1>({4, 33, 20, 4, {}, true, true, 1});
+  check_alone<Tf32, Cell::lstm, 1>({4, 17, 60, 4, {}, true, true, 2});
+  check_alone<Tf32, Cell::gru, 1>({4, 5, 64, 4, {}, false, true, 3});
+  check_alone<BFloat16, Cell::relu, 4>({3, 18, 248, 4});
+  check_alone<BFloat16, Cell::lstm, 1>({4, 16, 40, 4});
+  check_alone<Half, Cell::tanh, 4>({4, 9, 256, 4, {}, true, true, 1});
+  check_alone<Half, Cell::gru, 1>({5, 1, 16, 4}, true);
+  check_alone<BFloat16, Cell::lstm, 1>({5, 1, 8, 4}, true);
 }
 
 TEST_F(Walks, SlstmIsItsSteps) {
