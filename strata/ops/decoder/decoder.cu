@@ -138,11 +138,12 @@ std::optional<Tensor> step(const StepTensors& s) {
   const int64_t stream = places.take(4 * dim), qkv = places.take(4 * (s.heads + 2 * s.kv_heads) * head_size),
                 parts = places.take(4 * s.heads * kMostSplits * (head_size + 4)),
                 attended = places.take(2 * s.heads * head_size), inner = places.take(2 * width),
-                arrivals = places.take(static_cast<int64_t>(sizeof(unsigned)));
+                counts = 1 + s.kv_heads * ((s.heads / s.kv_heads + kSharedHeads - 1) / kSharedHeads),
+                arrivals = places.take(counts * static_cast<int64_t>(sizeof(unsigned)));
   const Tensor scratch = empty({{places.bytes()}, DType::u8, device, std::nullopt});
   const Tensor y = empty({s.x.shape(), DType::bf16, device, std::nullopt});
   auto* const base = static_cast<unsigned char*>(const_cast<void*>(scratch.raw_data()));
-  cuda::fill_bytes(device, base + arrivals, 0, sizeof(unsigned));
+  cuda::fill_bytes(device, base + arrivals, 0, counts * static_cast<int64_t>(sizeof(unsigned)));
   w.count = static_cast<int32_t>(s.layers.size()), w.dim = static_cast<int32_t>(dim);
   w.heads = static_cast<int32_t>(s.heads), w.kv_heads = static_cast<int32_t>(s.kv_heads);
   w.width = static_cast<int32_t>(width), w.head_stride = capacity * head_size, w.eps = static_cast<float>(s.eps);
@@ -153,6 +154,7 @@ std::optional<Tensor> step(const StepTensors& s) {
   w.stream = reinterpret_cast<float*>(base + stream), w.qkv = reinterpret_cast<float*>(base + qkv);
   w.parts = reinterpret_cast<float*>(base + parts), w.attended = reinterpret_cast<uint16_t*>(base + attended);
   w.inner = reinterpret_cast<uint16_t*>(base + inner), w.arrivals = reinterpret_cast<unsigned*>(base + arrivals);
+  w.done = reinterpret_cast<int*>(w.arrivals + 1);
 
   const void* const kernel = kernel_of(*r.kind, head_size);
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, room.bytes), "decoder step",

@@ -230,6 +230,7 @@ void check_step(const Sizes& s, const std::vector<int64_t>& places, int blocks, 
   for (const int64_t place : places) {
     SCOPED_TRACE(place);
     unsigned arrivals = 0;
+    std::vector<int> done(static_cast<size_t>(s.heads));
     const int64_t running = runs ? 1 : 0;
     w.count = s.layers, w.dim = s.dim, w.heads = s.heads, w.kv_heads = s.kv_heads, w.width = s.width;
     w.head_stride = int64_t{s.capacity} * s.head_size, w.eps = 1e-5f;
@@ -237,7 +238,7 @@ void check_step(const Sizes& s, const std::vector<int64_t>& places, int blocks, 
     w.scale_size = kKind == Numbering::bf16 ? 0 : kKind == Numbering::int4 ? 2 : 4;
     w.x = x.data(), w.y = y.data(), w.place = &place, w.running = &running, w.cos = m.cos.data(), w.sin = m.sin.data();
     w.stream = stream.data(), w.qkv = qkv.data(), w.parts = parts.data();
-    w.attended = attended.data(), w.inner = inner.data(), w.arrivals = &arrivals;
+    w.attended = attended.data(), w.inner = inner.data(), w.arrivals = &arrivals, w.done = done.data();
     const Room room = room_of(std::max(s.width, s.dim), kKind != Numbering::bf16, s.head_size, limit);
     ASSERT_GE(room.slots, 2);
     const std::string failure =

@@ -54,6 +54,7 @@ struct Walk {
   uint16_t* attended = nullptr;  ///< bf16 [heads head size]
   uint16_t* inner = nullptr;     ///< bf16 [width]
   unsigned* arrivals = nullptr;  ///< 0 at first
+  int* done = nullptr;           ///< [kv_heads, groups of kSharedHeads query heads]: stretches attended, 0 at first
 };
 
 inline constexpr int kWarps = 16, kThreads = kWarps * 32;
@@ -81,6 +82,7 @@ struct Room {
   int32_t slot_bytes = 0;  ///< of the codes, scales and zeros of two rows' pieces
   int32_t slots = 0;       ///< of each warp
   int32_t x_bytes = 0;
+  int32_t sums_at = 0;  ///< within them: sums of x's groups of 128 columns
   int32_t bytes = 0;
 };
 /// `columns`: of the widest matrix. `scaled`: codes have scales, and zeros perhaps.
@@ -89,7 +91,8 @@ constexpr Room room_of(int columns, bool scaled, int head_size, int limit = kSha
   r.slot_bytes = 2 * (kPieceBytes + (scaled ? kScalesAt + kZerosAt : 0));
   const int sums = kWarps / 2 * kSharedHeads * (head_size + 4) * 4 + kSharedHeads * head_size * 4;
   r.x_bytes = (2 * columns > sums ? 2 * columns : sums);
-  r.x_bytes = (r.x_bytes + 127) / 128 * 128;
+  r.sums_at = (r.x_bytes + 127) / 128 * 128;
+  r.x_bytes = r.sums_at + (scaled ? (columns / 128 * 8 + 127) / 128 * 128 : 0);
   r.slots = (limit - 256 - r.x_bytes) / (kWarps * (r.slot_bytes + 8));
   if (r.slots > kMostSlots) r.slots = kMostSlots;
   r.bytes = r.x_bytes + kWarps * r.slots * (r.slot_bytes + 8) + 256;

@@ -5,6 +5,8 @@
 // operand a, and of x, as operand b. So entries (i, i) and (i + 8, i) of a b are the two rows' products over the
 // columns that lanes 4 i .. 4 i + 3 hold, and the other entries are not looked at.
 
+#include <cstring>
+
 #include "strata/cuda/tile/copy.cuh"
 #include "strata/ops/decoder/decoder_kernel.h"
 #include "strata/ops/lowbit/lowbit_tiles.cuh"
@@ -14,7 +16,6 @@ namespace strata::decoder {
 namespace tile = cuda::tile;
 using cuda::lowbit_tiles::codes_on;
 using cuda::lowbit_tiles::halves_of;
-using cuda::lowbit_tiles::minus;
 
 /// How the numbers of a matrix lie.
 enum class Numbering { bf16, e4m3, int4 };
@@ -60,9 +61,24 @@ __device__ __forceinline__ uint32_t pair_at(const uint16_t* p) {
   return __ldcg(reinterpret_cast<const uint32_t*>(p));
 #endif
 }
+// Adds 1, and gives what was there: what this block wrote is seen behind it, as is what others wrote before theirs.
+__device__ __forceinline__ int add_one(int* p) {
+#ifdef STRATA_TILE_EMULATION
+  return atomicAdd(p, 1);
+#else
+  int before;
+  asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(p) : "memory");
+  return before;
+#endif
+}
 // Asks for a run of bytes (a multiple of 16) in the second cache, of what nothing writes before it is read.
 __device__ __forceinline__ void fetch(const void* p, int64_t bytes) {
-#if !defined(STRATA_TILE_EMULATION) && __CUDA_ARCH__ >= 900
+#ifdef STRATA_TILE_EMULATION
+  if (bytes > 0) {  // whoever looks for reads outside of a matrix sees those of its ends
+    const volatile auto* const all = static_cast<const volatile uint8_t*>(p);
+    (void)all[0], (void)all[bytes - 1];
+  }
+#elif __CUDA_ARCH__ >= 900
   if (bytes > 0)
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(static_cast<uint32_t>(bytes)) : "memory");
 #endif
@@ -73,34 +89,30 @@ __device__ __forceinline__ void fetch(const void* p, int64_t bytes) {
 template <Numbering kKind>
 inline constexpr bool kHalves = kKind != Numbering::bf16;
 
-// What takes the zero off codes of four bits: 1024 + code is a number of f16 with the code in its lowest bits, and a
-// 16th of 1024 + 16 code is 64 + code.
-struct FourBits {
-  uint32_t low, high;  // 1024 + zero; -(64 + zero), twice each
-  __device__ static FourBits of(uint32_t zero) {
-    const auto z = static_cast<float>(zero);
-    return {tile::pack2<Half>(1024.0f + z, 1024.0f + z), tile::pack2<Half>(-64.0f - z, -64.0f - z)};
-  }
-};
-// a c + b of two numbers of f16.
-__device__ __forceinline__ uint32_t multiply_add(uint32_t a, uint32_t c, uint32_t b) {
-#ifdef STRATA_TILE_EMULATION
-  const float2 x = tile::unpack2<Half>(a), y = tile::unpack2<Half>(c), z = tile::unpack2<Half>(b);
-  return tile::pack2<Half>(x.x * y.x + z.x, x.y * y.y + z.y);
-#else
-  uint32_t r;
-  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(c), "r"(b));
-  return r;
-#endif
-}
-// The numbers of word i of a unit of 32 columns: columns 4 i and 4 i + 2, 4 i + 1 and 4 i + 3, and the same 16 further.
-__device__ __forceinline__ void numbers_of(uint32_t word, const FourBits& zero, uint32_t (&v)[4]) {
-  constexpr uint32_t kBase = 0x64006400u, kSixteenth = 0x2c002c00u, kHigh = 0x00f000f0u;
+// The numbers of word i of a unit of 32 columns of codes of four bits: columns 4 i and 4 i + 2, 4 i + 1 and 4 i + 3,
+// and the same 16 further. The first two are 1024 + code, as f16 has the code in its lowest bits then, the others 1024
+// + 16 code, beside which x is a 16th. What is too much of a sum, 1024 times what lies in shared memory and the zero
+// times x, is taken off it whole (GroupSums).
+__device__ __forceinline__ void numbers_of(uint32_t word, uint32_t (&v)[4]) {
+  constexpr uint32_t kBase = 0x64006400u, kHigh = 0x00f000f0u;
   const uint32_t odd = word >> 8;
-  v[0] = minus<Half>(codes_on(word, kBase), zero.low);
-  v[1] = minus<Half>(codes_on(odd, kBase), zero.low);
-  v[2] = multiply_add(codes_on<kHigh>(word, kBase), kSixteenth, zero.high);
-  v[3] = multiply_add(codes_on<kHigh>(odd, kBase), kSixteenth, zero.high);
+  v[0] = codes_on(word, kBase), v[1] = codes_on(odd, kBase);
+  v[2] = codes_on<kHigh>(word, kBase), v[3] = codes_on<kHigh>(odd, kBase);
+}
+// Of 128 columns of x beside codes of four bits: 1024 times the sum of what lies in shared memory, and the sum of x.
+struct GroupSums {
+  float base, x;
+};
+
+// Copies 16 bytes, where `valid`, and arrives at the barrier once this thread's such copies are there.
+__device__ __forceinline__ void bring(void* to, const void* from, bool valid, uint64_t* barrier) {
+#ifdef STRATA_TILE_EMULATION
+  if (valid) std::memcpy(to, from, 16);
+  tile::arrive(barrier);
+#elif __CUDA_ARCH__ >= 900
+  if (valid) tile::copy_async(to, from);
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(tile::shared_address(barrier)) : "memory");
+#endif
 }
 
 // The matrices in the order of the phases.
@@ -154,7 +166,8 @@ struct Ring {
 
   __device__ void begin() {
     if (lane == 0)
-      for (int i = 0; i < room.slots; ++i) tile::init_barrier(full + i, 1);
+      // Whoever asks arrives with the number of bytes; each lane when the scales and zeros that it asked for are there.
+      for (int i = 0; i < room.slots; ++i) tile::init_barrier(full + i, kKind == Numbering::bf16 ? 1 : 33);
     tile::fence_barriers();
     __syncwarp();
     ahead.unit = first_unit();
@@ -174,29 +187,30 @@ struct Ring {
   __device__ void ask() {
     if (ahead.layer >= w.count) return;
     const int begin = ahead.piece * kPieceBytes, left = source.row_bytes - begin;
+    const int bytes = left < kPieceBytes ? left : kPieceBytes;
+    const bool both = ahead.matrix == kGateUp;
+    uint8_t* const to = ring + slot_in * room.slot_bytes;
+    uint64_t* const b = full + slot_in;
+    const auto row_of = [&](int i) { return both ? ahead.unit + i * w.width : 2 * ahead.unit + i; };
+    if constexpr (kKind != Numbering::bf16) {
+      // Half a warp has a row: eight lanes its scales, two its zeros.
+      const int i = lane / 16, part = lane % 16, count = blocks_in(bytes);
+      const int first = begin / 16 * kColumns<kKind> >> w.block_shift;
+      const int64_t at = row_of(i) >> source.row_shift;
+      const bool of_zeros = part >= 8;
+      const int own = 16 * (of_zeros ? part - 8 : part);
+      const uint8_t* const from = of_zeros ? source.zeros + at * source.zero_bytes + first
+                                           : source.scales + at * source.scale_bytes + first * w.scale_size;
+      const bool valid = of_zeros ? source.zeros != nullptr && own < count : own < count * w.scale_size;
+      bring(to + 2 * kPieceBytes + (of_zeros ? 2 * kScalesAt + i * kZerosAt : i * kScalesAt) + own, from + own, valid,
+            b);
+    }
     if (lane == 0) {
-      const int bytes = left < kPieceBytes ? left : kPieceBytes, count = blocks_in(bytes),
-                scales = count * w.scale_size;
-      const bool both = ahead.matrix == kGateUp, zeros = source.zeros != nullptr;
-      uint8_t* const to = ring + slot_in * room.slot_bytes;
-      uint64_t* const b = full + slot_in;
-      tile::arrive_expecting(
-          b, static_cast<uint32_t>(2 * (kKind == Numbering::bf16 ? bytes : bytes + scales + (zeros ? count : 0))));
+      tile::arrive_expecting(b, static_cast<uint32_t>(2 * bytes));
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int row = both ? ahead.unit + i * w.width : 2 * ahead.unit + i;
-        tile::copy_bytes_in(to + i * kPieceBytes, source.codes + static_cast<int64_t>(row) * source.row_bytes + begin,
-                            b, bytes);
-        if constexpr (kKind != Numbering::bf16) {
-          const int first = begin / 16 * kColumns<kKind> >> w.block_shift;
-          const int64_t at = row >> source.row_shift;
-          tile::copy_bytes_in(to + 2 * kPieceBytes + i * kScalesAt,
-                              source.scales + at * source.scale_bytes + first * w.scale_size, b, scales);
-          if (zeros)
-            tile::copy_bytes_in(to + 2 * (kPieceBytes + kScalesAt) + i * kZerosAt,
-                                source.zeros + at * source.zero_bytes + first, b, count);
-        }
-      }
+      for (int i = 0; i < 2; ++i)
+        tile::copy_bytes_in(to + i * kPieceBytes,
+                            source.codes + static_cast<int64_t>(row_of(i)) * source.row_bytes + begin, b, bytes);
     }
     slot_in = slot_in + 1 == room.slots ? 0 : slot_in + 1;
     if (left > kPieceBytes) {
@@ -214,35 +228,45 @@ struct Ring {
 
   // ---- products ----
 
-  // A lane's 16 bytes of codes, what stands for their zero, and their scale.
+  // A lane has 16 bytes of codes of both rows.
   struct Codes {
-    uint4 codes;
-    uint32_t zero;
-    float scale;
+    uint4 of[2];
   };
-  __device__ __forceinline__ Codes codes_at(const uint8_t* slot, int row, int at, bool zeros) const {
-    Codes c{*reinterpret_cast<const uint4*>(slot + row * kPieceBytes + at + lane * 16), 0, 1};
+  __device__ __forceinline__ Codes codes_at(const uint8_t* slot, int at) const {
+    const auto* const p = reinterpret_cast<const uint4*>(slot + at + lane * 16);
+    return {{p[0], p[kPieceBytes / 16]}};
+  }
+  // The scale of each row's block number `lane` of a piece, and that times its zero.
+  struct Scales {
+    float scale[2] = {1, 1}, zero[2] = {};
+  };
+  __device__ __forceinline__ Scales scales_of(const uint8_t* slot, bool zeros) const {
+    Scales s;
     if constexpr (kKind != Numbering::bf16) {
-      const int block = (at / 16 + lane) * kColumns<kKind> >> w.block_shift;
       const bool wide = w.scale_size == 4;
-      const uint8_t* const scales = slot + 2 * kPieceBytes + row * kScalesAt;
-      const uint32_t word = *reinterpret_cast<const uint32_t*>(scales + (wide ? 4 * block : block / 2 * 4));
-      const uint32_t half = block % 2 != 0 ? word >> 16 : word & 0xffffu;
-      const float narrow = w.scale_half ? tile::unpack2<Half>(half).x : __uint_as_float(half << 16);
-      c.scale = wide ? __uint_as_float(word) : narrow;
-      if constexpr (kKind == Numbering::int4)
-        c.zero = zeros ? slot[2 * (kPieceBytes + kScalesAt) + row * kZerosAt + block] : 8;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const uint8_t* const scales = slot + 2 * kPieceBytes + i * kScalesAt;
+        const uint32_t word = *reinterpret_cast<const uint32_t*>(scales + (wide ? 4 * lane : lane / 2 * 4));
+        const uint32_t half = lane % 2 != 0 ? word >> 16 : word & 0xffffu;
+        const float narrow = w.scale_half ? tile::unpack2<Half>(half).x : __uint_as_float(half << 16);
+        s.scale[i] = wide ? __uint_as_float(word) : narrow;
+        if constexpr (kKind == Numbering::int4)
+          s.zero[i] = s.scale[i] *
+                      (zeros ? static_cast<float>(slot[2 * (kPieceBytes + kScalesAt) + i * kZerosAt + lane]) : 8.0f);
+      }
     }
-    return c;
+    return s;
   }
   static constexpr int kTogether = kKind == Numbering::bf16 ? 4 : 2;  // steps whose codes are read together
   static constexpr int kChains = 4;                                   // sums that do not wait for each other
-  // Adds the lane's columns of step `step` of both rows times x's to sums[chain], or to `sum` where they have scales.
-  __device__ __forceinline__ void multiply(const Codes (&c)[2], int step, int chain, float (&sums)[kChains][4],
-                                           float2& sum, bool odd) const {
+  // Adds the lane's columns of step `step` of x times both rows' to sums[chain], or to `sum` where they have scales:
+  // those of block `block` of the piece, which the four lanes of an entry have in common. Nothing where not `there`.
+  __device__ __forceinline__ void multiply(const Codes& c, const Scales& scales, int step, int block, bool there,
+                                           int chain, float (&sums)[kChains][4], float2& sum, bool odd) const {
     constexpr int kPieces = kColumns<kKind> / 8;
     const uint4* const x = reinterpret_cast<const uint4*>(memory) + step * kPieces * 32 + lane;
-    const uint4 one = c[0].codes, two = c[1].codes;
+    const uint4 one = c.of[0], two = c.of[1];
     if constexpr (kKind == Numbering::bf16) {
       const uint4 v = x[0];
       const uint32_t a[4] = {one.x, two.x, one.y, two.y}, b[4] = {one.z, two.z, one.w, two.w};
@@ -250,20 +274,25 @@ struct Ring {
       tile::mma<BFloat16>(sums[chain], b, v.z, v.w);
     } else {
       const uint32_t words[2][4] = {{one.x, one.y, one.z, one.w}, {two.x, two.y, two.z, two.w}};
-      float d[2][4] = {};
+      float d[2][4] = {}, scale[2], less[2] = {};
+#pragma unroll
+      for (int i = 0; i < 2; ++i) scale[i] = __shfl_sync(0xffffffffu, scales.scale[i], block);
       if constexpr (kKind == Numbering::int4) {
         const uint4 v[4] = {x[0], x[32], x[64], x[96]};
-        const FourBits zeros[2] = {FourBits::of(c[0].zero), FourBits::of(c[1].zero)};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           uint32_t n[2][4];
-          numbers_of(words[0][i], zeros[0], n[0]);
-          numbers_of(words[1][i], zeros[1], n[1]);
+          numbers_of(words[0][i], n[0]);
+          numbers_of(words[1][i], n[1]);
           const uint4 low = v[i / 2], high = v[2 + i / 2];
           const uint32_t a[4] = {n[0][0], n[1][0], n[0][1], n[1][1]}, b[4] = {n[0][2], n[1][2], n[0][3], n[1][3]};
           tile::mma<Half>(d[0], a, i % 2 ? low.z : low.x, i % 2 ? low.w : low.y);
           tile::mma<Half>(d[1], b, i % 2 ? high.z : high.x, i % 2 ? high.w : high.y);
         }
+        const GroupSums group = group_sums()[step * 8 + lane / 4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          less[i] = scale[i] * group.base + __shfl_sync(0xffffffffu, scales.zero[i], block) * group.x;
       } else {
         const uint4 v[2] = {x[0], x[32]};
 #pragma unroll
@@ -273,10 +302,14 @@ struct Ring {
           tile::mma<Half>(d[i % 2], a, i % 2 ? v[i / 2].z : v[i / 2].x, i % 2 ? v[i / 2].w : v[i / 2].y);
         }
       }
-      // All four lanes of an entry have columns of one block.
-      sum.x += c[0].scale * (odd ? d[0][1] + d[1][1] : d[0][0] + d[1][0]);
-      sum.y += c[1].scale * (odd ? d[0][3] + d[1][3] : d[0][2] + d[1][2]);
+      const float first = scale[0] * (odd ? d[0][1] + d[1][1] : d[0][0] + d[1][0]) - less[0];
+      const float second = scale[1] * (odd ? d[0][3] + d[1][3] : d[0][2] + d[1][2]) - less[1];
+      sum.x += there ? first : 0.0f, sum.y += there ? second : 0.0f;
     }
+  }
+  // Of x as it lies in shared memory, for each 128 of its columns.
+  __device__ __forceinline__ GroupSums* group_sums() const {
+    return reinterpret_cast<GroupSums*>(memory + room.sums_at);
   }
 
   // The next two rows of this warp times x, in every lane.
@@ -289,22 +322,22 @@ struct Ring {
       tile::wait(full + slot_out, parity);
       const uint8_t* const slot = ring + slot_out * room.slot_bytes;
       constexpr int kStep = 512;
+      const Scales scales = scales_of(slot, zeros);
+      const auto block_at = [&](int at) { return (at / 16 + lane) * kColumns<kKind> >> w.block_shift; };
       int at = 0;
       for (; at + kTogether * kStep <= bytes; at += kTogether * kStep) {
-        Codes c[kTogether][2];
+        Codes c[kTogether];
 #pragma unroll
-        for (int i = 0; i < kTogether; ++i) {
-          c[i][0] = codes_at(slot, 0, at + i * kStep, zeros);
-          c[i][1] = codes_at(slot, 1, at + i * kStep, zeros);
-        }
+        for (int i = 0; i < kTogether; ++i) c[i] = codes_at(slot, at + i * kStep);
 #pragma unroll
-        for (int i = 0; i < kTogether; ++i) multiply(c[i], (begin + at) / kStep + i, i % kChains, sums, sum, odd);
+        for (int i = 0; i < kTogether; ++i)
+          multiply(c[i], scales, (begin + at) / kStep + i, block_at(at + i * kStep), true, i % kChains, sums, sum, odd);
       }
       for (; at < bytes; at += kStep) {
-        Codes c[2] = {};
+        Codes c = {};
         const bool there = at + lane * 16 < bytes;  // else zero times numbers that are there
-        if (there) c[0] = codes_at(slot, 0, at, zeros), c[1] = codes_at(slot, 1, at, zeros);
-        multiply(c, there ? (begin + at) / kStep : 0, 0, sums, sum, odd);
+        if (there) c = codes_at(slot, at);
+        multiply(c, scales, there ? (begin + at) / kStep : 0, there ? block_at(at) : 0, there, 0, sums, sum, odd);
       }
       __syncwarp();
       slot_out = slot_out + 1 == room.slots ? 0 : slot_out + 1;

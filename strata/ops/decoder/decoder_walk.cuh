@@ -5,9 +5,9 @@
 // multiprocessor, meet between phases in a counter; while they do, and while a phase's small inputs are read, the rings
 // fill with what the next phases want.
 //
-// Phases of a layer: norm and q, k, v; rotation, the cache, attention by stretches of positions; their sums (where
-// there are several stretches); output; norm, gate and up; down. Every block makes the norms itself. Sums are in f32 in
-// an order that depends on nothing but sizes.
+// Phases of a layer: norm and q, k, v; rotation, the cache, attention by stretches of positions, whose sums the last
+// block of a group of heads adds up; output; norm, gate and up; down. Every block makes the norms itself. Sums are in
+// f32 in an order that depends on nothing but sizes.
 
 #include "strata/ops/decoder/decoder_ring.cuh"
 
@@ -35,23 +35,22 @@ struct Step : Ring<kKind, kHeadSize> {
 
   // Query heads of a key's head come in groups, positions in stretches.
   struct Item {
-    int kv, group, split;
-    int64_t begin, end;
+    int kv, group, split, begin, end;
   };
 
-  unsigned met = 0;   // arrivals that the next meeting is behind
-  int64_t place = 0;  // this token's
-  bool runs = true;   // it is written into the cache
-  int splits = 1;     // stretches of positions
-  Item own;           // this block's first, where there is one
+  unsigned met = 0;  // arrivals that the next meeting is behind
+  int place = 0;     // this token's
+  bool runs = true;  // it is written into the cache
+  int splits = 1;    // stretches of positions
+  Item own;          // this block's first, where there is one
 
   using Base::Base;
 
   __device__ void begin() {
-    place = *w.place;
+    place = static_cast<int>(*w.place);
     runs = w.running == nullptr || *w.running > 0;
-    const int64_t most = max(1, min(kMostSplits, blocks / (w.kv_heads * groups())));
-    splits = static_cast<int>(min(most, (place + kSplitPlaces) / kSplitPlaces));
+    const int most = max(1, min(kMostSplits, blocks / (w.kv_heads * groups())));
+    splits = min(most, (place + kSplitPlaces) / kSplitPlaces);
     own = item_of(block);
     fetch_items(w.layers[0]);
     Base::begin();
@@ -101,13 +100,30 @@ struct Step : Ring<kKind, kHeadSize> {
   __device__ void put(int c, uint32_t low, uint32_t high) {
     if constexpr (kHalves<kKind>) {
       const float2 a = tile::unpack2<BFloat16>(low), b = tile::unpack2<BFloat16>(high);
-      const float2 one{a.x * stretch, a.y * stretch}, two{b.x * stretch, b.y * stretch};
       constexpr bool kTurned = kKind == Numbering::int4;
+      const float by = kTurned && c % 32 >= 16 ? stretch / 16 : stretch;  // see numbers_of()
+      const float2 one{a.x * by, a.y * by}, two{b.x * by, b.y * by};
       low = tile::pack2<Half>(one.x, kTurned ? two.x : one.y);
       high = tile::pack2<Half>(kTurned ? one.y : two.x, two.y);
     }
     auto* const to = reinterpret_cast<uint32_t*>(reinterpret_cast<uint16_t*>(memory) + place_of<kKind>(c));
     to[0] = low, to[1] = high;
+  }
+  // Behind the meeting of a block after x's n columns have been put.
+  __device__ void sum_groups(int n) {
+    if constexpr (kKind == Numbering::int4) {
+      const bool high = lane % 8 >= 4;
+#pragma unroll 1
+      for (int g = warp; g < n / 128; g += kWarps) {
+        const auto* const p = reinterpret_cast<const uint32_t*>(reinterpret_cast<const uint16_t*>(memory) +
+                                                                place_of<kKind>(128 * g + 4 * lane));
+        const float2 one = tile::unpack2<Half>(p[0]), two = tile::unpack2<Half>(p[1]);
+        const float sum = one.x + one.y + two.x + two.y;
+        const float all = warp_sum(sum), x = warp_sum(high ? 16 * sum : sum);
+        if (lane == 0) this->group_sums()[g] = {1024 * all, x};
+      }
+      __syncthreads();
+    }
   }
   __device__ static float most_of(uint32_t two) {
     const float2 v = tile::unpack2<BFloat16>(two);
@@ -138,6 +154,7 @@ struct Step : Ring<kKind, kHeadSize> {
     const auto square = [](const float4& v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; };
 #pragma unroll
     for (int i = 0; i < kMost; ++i) sum += square(held[i]);
+#pragma unroll 1
     for (int q = kMost * kThreads + thread; q < quads; q += kThreads) sum += square(stream_at(from, 4 * q));
     sum = warp_sum(sum);
     if (lane == 0) sums[warp] = sum;
@@ -156,6 +173,7 @@ struct Step : Ring<kKind, kHeadSize> {
       factors[i] = normed(held[i], factors[i]);
       most = fmaxf(most, fmaxf(most_of(factors[i].x), most_of(factors[i].y)));
     }
+#pragma unroll 1
     for (int q = kMost * kThreads + thread; q < quads; q += kThreads) {
       const uint2 two = normed(stream_at(from, 4 * q), weights[q]);
       most = fmaxf(most, fmaxf(most_of(two.x), most_of(two.y)));
@@ -164,11 +182,13 @@ struct Step : Ring<kKind, kHeadSize> {
 #pragma unroll
     for (int i = 0; i < kMost; ++i)
       if (i * kThreads + thread < quads) put(4 * (i * kThreads + thread), factors[i].x, factors[i].y);
+#pragma unroll 1
     for (int q = kMost * kThreads + thread; q < quads; q += kThreads) {
       const uint2 two = normed(stream_at(from, 4 * q), weights[q]);
       put(4 * q, two.x, two.y);
     }
     __syncthreads();
+    sum_groups(w.dim);
   }
   // x = what blocks have written.
   __device__ void take(const uint16_t* from, int n) {
@@ -191,13 +211,16 @@ struct Step : Ring<kKind, kHeadSize> {
     if constexpr (kHalves<kKind>) {
 #pragma unroll
       for (int i = 0; i < kMost; ++i) look(v[i]);
+#pragma unroll 1
       for (int i = kMost; i * 8 * kThreads < n; ++i) look(read(i));
     }
     stretch_to(most);
 #pragma unroll
     for (int i = 0; i < kMost; ++i) write(i, v[i]);
+#pragma unroll 1
     for (int i = kMost; i * 8 * kThreads < n; ++i) write(i, read(i));
     __syncthreads();
+    sum_groups(n);
   }
 
   // A branch's row is added to the stream.
@@ -207,45 +230,42 @@ struct Step : Ring<kKind, kHeadSize> {
     return v;
   }
 
+  // One loop over the matrices, so that the products stand in the code once: code for each matrix would not stay in the
+  // instruction caches from layer to layer.
   __device__ void layer(int l) {
     const Layer& p = w.layers[l];
-    const Rows matrices[4] = {p.qkv, p.out, p.gate_up, p.down};
-    norm(p.norm1, l, l > 0);
-    for (int u = first_unit(), n = units(kQkv); u < n; u += unit_step()) {
-      const Rows& r = matrices[0];
-      const float2 v = product(r.row_bytes, r.zeros != nullptr);
-      if (lane < 2) w.qkv[2 * u + lane] = lane == 0 ? v.x : v.y;
-    }
-    Held held = {};
-    if (block < items()) hold(p, own, own.begin + warp, held);
-    meet();
-    attend(p, held);
-    meet();
-    if (splits > 1) {
-      merge();
-      meet();
-    }
-    take(w.attended, w.heads * kHeadSize);
-    for (int u = first_unit(), n = units(kOut); u < n; u += unit_step()) {
-      const Rows& r = matrices[1];
-      const float2 v = product(r.row_bytes, r.zeros != nullptr);
-      if (lane < 2) add(2 * u + lane, lane == 0 ? v.x : v.y, l);
-    }
-    norm(p.norm2, 1, true);
-    if (l + 1 < w.count) fetch_items(w.layers[l + 1]);
-    for (int u = first_unit(), n = units(kGateUp); u < n; u += unit_step()) {
-      const Rows& r = matrices[2];
-      const float2 v = product(r.row_bytes, r.zeros != nullptr);
-      if (lane == 0) w.inner[u] = bits_of(v.x / (1.0f + tile::fast_exp2(-1.4426950408889634f * v.x)) * v.y);
-    }
-    meet();
-    take(w.inner, w.width);
-    for (int u = first_unit(), n = units(kDown); u < n; u += unit_step()) {
-      const Rows& r = matrices[3];
-      const float2 v = product(r.row_bytes, r.zeros != nullptr);
-      if (lane < 2) {
-        const float now = add(2 * u + lane, lane == 0 ? v.x : v.y, 1);
-        if (l + 1 == w.count) static_cast<uint16_t*>(w.y)[2 * u + lane] = bits_of(now);
+#pragma unroll 1
+    for (int m = kQkv; m <= kDown; ++m) {
+      if (m == kQkv || m == kGateUp) {
+        norm(m == kQkv ? p.norm1 : p.norm2, m == kQkv ? l : 1, m != kQkv || l > 0);
+        if (m == kGateUp && l + 1 < w.count) fetch_items(w.layers[l + 1]);
+      } else {
+        Held held = {};
+        if (m == kOut && block < items()) hold(p, own, own.begin + warp, held);
+        meet();
+        if (m == kOut) {
+          attend(p, held, l);
+          meet();
+        }
+        take(m == kOut ? w.attended : w.inner, m == kOut ? w.heads * kHeadSize : w.width);
+      }
+      const Rows& r = this->rows_of(l, m);
+      const int row_bytes = r.row_bytes;
+      const bool zeros = r.zeros != nullptr;
+      for (int u = first_unit(), n = units(m); u < n; u += unit_step()) {
+        const float2 v = product(row_bytes, zeros);
+        if (m == kGateUp) {
+          if (lane == 0) w.inner[u] = bits_of(v.x / (1.0f + tile::fast_exp2(-1.4426950408889634f * v.x)) * v.y);
+        } else if (lane < 2) {
+          const int row = 2 * u + lane;
+          const float own_row = lane == 0 ? v.x : v.y;
+          if (m == kQkv) {
+            w.qkv[row] = own_row;
+          } else {
+            const float now = add(row, own_row, m == kOut ? l : 1);
+            if (m == kDown && l + 1 == w.count) static_cast<uint16_t*>(w.y)[row] = bits_of(now);
+          }
+        }
       }
     }
   }
@@ -260,15 +280,17 @@ struct Step : Ring<kKind, kHeadSize> {
   }
   __device__ Item item_of(int item) const {
     const int split = item / (w.kv_heads * groups());
-    const int64_t keys = place + 1, each = (keys + splits - 1) / splits, begin = split * each;
+    const int keys = place + 1, each = (keys + splits - 1) / splits, begin = split * each;
     return {item % w.kv_heads, item / w.kv_heads % groups(), split, begin, min(keys, begin + each)};
   }
   // Asks for the keys and values that this block will read, and for norms.
   __device__ void fetch_items(const Layer& p) const {
     if (thread == 0) fetch(p.norm1, 2 * w.dim), fetch(p.norm2, 2 * w.dim);
+#pragma unroll 1
     for (int item = block + thread * blocks; item < items(); item += kThreads * blocks) {
       const Item i = item_of(item);
-      const int64_t from = (i.kv * w.head_stride + i.begin * kHeadSize) * 2, bytes = (i.end - i.begin) * kHeadSize * 2;
+      const int64_t from = (i.kv * w.head_stride + static_cast<int64_t>(i.begin) * kHeadSize) * 2;
+      const int64_t bytes = static_cast<int64_t>(i.end - i.begin) * kHeadSize * 2;
       fetch(static_cast<const uint8_t*>(p.k) + from, bytes);
       fetch(static_cast<const uint8_t*>(p.v) + from, bytes);
     }
@@ -279,11 +301,11 @@ struct Step : Ring<kKind, kHeadSize> {
   struct Held {
     uint32_t k[kAtOnce][kLaneDims / 2], v[kAtOnce][kLaneDims / 2];
   };
-  __device__ void hold(const Layer& p, const Item& item, int64_t at, Held& held) const {
+  __device__ void hold(const Layer& p, const Item& item, int at, Held& held) const {
     const int64_t head = item.kv * w.head_stride + lane * kLaneDims;
 #pragma unroll
     for (int t = 0; t < kAtOnce; ++t) {
-      const int64_t row = head + min(at + t * kWarps, item.end - 1) * kHeadSize;
+      const int64_t row = head + static_cast<int64_t>(min(at + t * kWarps, item.end - 1)) * kHeadSize;
 #pragma unroll
       for (int d = 0; d < kLaneDims / 2; ++d) {
         held.k[t][d] = pair_at(static_cast<const uint16_t*>(p.k) + row + 2 * d);
@@ -301,7 +323,7 @@ struct Step : Ring<kKind, kHeadSize> {
   }
 
   // `held`: of this block's first item, the positions that each warp begins with.
-  __device__ void attend(const Layer& p, Held held) {
+  __device__ void attend(const Layer& p, Held held, int l) {
     const int shared = w.heads / w.kv_heads;
     float* const q = reinterpret_cast<float*>(memory);  // [kSharedHeads][kHeadSize]
     float* const found = q + kSharedHeads * kHeadSize;  // [kWarps / 2][kSharedHeads][kHeadSize + 4]
@@ -313,14 +335,16 @@ struct Step : Ring<kKind, kHeadSize> {
       const int first = kv * shared + group * kSharedHeads, heads = min(kSharedHeads, shared - group * kSharedHeads);
       auto* const k = static_cast<uint16_t*>(p.k) + kv * w.head_stride;
       auto* const v = static_cast<uint16_t*>(p.v) + kv * w.head_stride;
+#pragma unroll 1
       for (int i = thread; i < kSharedHeads * kHeadSize; i += kThreads)
         q[i] =
             i / kHeadSize < heads ? scale * turned(w.qkv + (first + i / kHeadSize) * kHeadSize, i % kHeadSize) : 0.0f;
       if (begin <= place && place < end && runs) {
         const float* const from = w.qkv + (w.heads + kv) * kHeadSize;
+#pragma unroll 1
         for (int d = thread; d < kHeadSize; d += kThreads) {
-          k[place * kHeadSize + d] = bits_of(turned(from, d));
-          v[place * kHeadSize + d] = bits_of(word_at(from + w.kv_heads * kHeadSize + d));
+          k[static_cast<int64_t>(place) * kHeadSize + d] = bits_of(turned(from, d));
+          v[static_cast<int64_t>(place) * kHeadSize + d] = bits_of(word_at(from + w.kv_heads * kHeadSize + d));
         }
       }
       __syncthreads();
@@ -335,7 +359,7 @@ struct Step : Ring<kKind, kHeadSize> {
 #pragma unroll
         for (int d = 0; d < kLaneDims; ++d) mine[h][d] = q[h * kHeadSize + lane * kLaneDims + d];
       }
-      for (int64_t at = begin + warp; at < end; at += kAtOnce * kWarps) {
+      for (int at = begin + warp; at < end; at += kAtOnce * kWarps) {
         float keys_of[kAtOnce][kLaneDims], values[kAtOnce][kLaneDims];
 #pragma unroll
         for (int t = 0; t < kAtOnce; ++t) {
@@ -399,6 +423,7 @@ struct Step : Ring<kKind, kHeadSize> {
         hand(warp);
       }
       __syncthreads();
+#pragma unroll 1
       for (int i = thread; i < heads * kHeadSize; i += kThreads) {
         const int h = i / kHeadSize, d = i % kHeadSize;
         float high = -1e30f, all = 0, total = 0;
@@ -416,15 +441,25 @@ struct Step : Ring<kKind, kHeadSize> {
           if (d == 0) to[kHeadSize] = high, to[kHeadSize + 1] = total;
         }
       }
+      if (splits > 1 && is_last(kv * groups() + group, l)) merge(first, heads);
       __syncthreads();
     }
   }
 
-  // The stretches' sums.
-  __device__ void merge() {
+  // Whether this block is the last of those that have a group's stretches; it then sees what all have written.
+  __device__ bool is_last(int group, int l) {
+    auto* const last = reinterpret_cast<int*>(memory + room.bytes - 128);
+    __syncthreads();
+    if (thread == 0) *last = add_one(w.done + group) == splits * (l + 1) - 1;
+    __syncthreads();
+    return *last != 0;
+  }
+  // The stretches' sums of some heads.
+  __device__ void merge(int first, int heads) {
     constexpr int kFound = kHeadSize + 4;
-    for (int i = block * kThreads + thread; i < w.heads * kHeadSize; i += blocks * kThreads) {
-      const int h = i / kHeadSize, d = i % kHeadSize;
+#pragma unroll 1
+    for (int i = thread; i < heads * kHeadSize; i += kThreads) {
+      const int h = first + i / kHeadSize, d = i % kHeadSize;
       const float* const parts = w.parts + static_cast<int64_t>(h) * kMostSplits * kFound;
       // All are on their way before the first is looked at.
       float own_top[kMostSplits], own_weight[kMostSplits], own_sum[kMostSplits];
@@ -443,7 +478,7 @@ struct Step : Ring<kKind, kHeadSize> {
         const float share = tile::fast_exp2(own_top[s] - high);
         all += share * own_sum[s], total += share * own_weight[s];
       }
-      w.attended[i] = bits_of(all / total);
+      w.attended[h * kHeadSize + d] = bits_of(all / total);
     }
   }
 };
