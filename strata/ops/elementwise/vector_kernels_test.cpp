@@ -351,6 +351,8 @@ TEST(Halves, EveryNumberIsNearlyRoundedRight) {
             EXPECT_TRUE(same(got[i], static_cast<float>(want))) << c.name << "(" << from[i] << ") is " << got[i];
             continue;
           }
+          // The processor's own rounding to bf16, which the highest level has, takes these as 0.
+          if (t == DType::bf16 && std::abs(want) < 0x1p-126L && got[i] == 0) continue;
           const Real unit =
               std::ldexp(Real(1), std::max(std::ilogb(want == 0 ? Real(1e-300) : want), least) - digits + 1);
           EXPECT_LE(std::abs(got[i] - want) / unit, 0.75)
