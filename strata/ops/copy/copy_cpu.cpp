@@ -121,6 +121,10 @@ void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, in
     STRATA_VEC_CALL(second_lines)(size, p[0], row_st[0], p[1], row_st[1], n, rows);
     return;
   }
+  if (st[0] == 2 * size && st[1] == size) {
+    STRATA_VEC_CALL(spread_lines)(size, p[0], row_st[0], p[1], row_st[1], n, rows);
+    return;
+  }
   for (int64_t r = 0; r < rows; ++r) {
     char* to = p[0] + r * row_st[0];
     const char* from = p[1] + r * row_st[1];
@@ -167,7 +171,8 @@ bool copy_planes(const Tensor& dst, const Tensor& src) {
       if (dims[i].n >= 8 && (across == inner || nearer(across))) across = i;
       if (next < 0 || nearer(next)) next = i;
     }
-    if (across == inner || across == next) return false;
+    // Long lines are walked as well in any order, best along dst: what src repeats is then in the cache.
+    if (across == inner || across == next || dims[inner].n * size >= 1024) return false;
   }
   if (dims[inner].n < 4 || dims[across].n < 4) return false;
   const Dim columns = dims[inner], rows = dims[across];

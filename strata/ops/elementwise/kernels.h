@@ -185,6 +185,12 @@ DenseMap scalar_map(Map f, DType type);
 /// The vectorised kernel of `f` for this processor, on bf16 and f16 for the functions that matter most (computing in
 /// f32 and rounding once); nullptr when there is none.
 DenseMap simd_map(Map f, DType type);
+/// The same for many rows at once: p, strides and row_strides are of the result, then of the operands, whose elements
+/// lie side by side or, with stride 0, are one number a row.
+using RowsMap = void (*)(char* const* p, const int64_t* strides, const int64_t* row_strides, int64_t n, int64_t rows,
+                         const MapParams& params);
+/// The kernel of `f` for many rows in f32, bf16 or f16; nullptr when there is none.
+RowsMap simd_rows_map(Map f, DType type);
 /// Those of f64 (double_cpu.cpp), of whole numbers and bool (whole_cpu.cpp), and of special functions in f32 and f64
 /// (strata/ops/special).
 DenseMap simd_double_map(Map f);

@@ -33,7 +33,7 @@ void gather_rows(void* to, const char* from, const Rows& r) {
       std::memcpy(&v, at, sizeof(T));
       for (int64_t i = 0; i < r.n; ++i) out[i] = v;
     } else if (r.stride == sizeof(T)) {
-      for (int64_t i = 0; i < r.n; ++i) std::memcpy(out + i, at + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+      std::memcpy(out, at, static_cast<size_t>(r.n) * sizeof(T));
     } else if (r.stride == 2 * static_cast<int64_t>(sizeof(T))) {
       gather_second(sizeof(T), out, at, r.n);
     } else {
@@ -87,6 +87,7 @@ void store(char* to, DType t, int64_t stride, const void* from, int64_t n) {
 
 struct Run {
   DenseMap f;
+  RowsMap rows;  // for many rows at once, where there is one
   const MapParams* params;
   int inputs;
   bool simd;                     // f takes repeated operands, and bf16 where the types say so
@@ -152,6 +153,8 @@ struct Run {
 
 // Runs shorter than this are computed many at a time, through buffers: what a call of the kernel costs is shared.
 constexpr int64_t kShortRow = 64;
+// Rows that kernels for many of them take: a vector and more.
+constexpr int64_t kVectorRow = 16;
 
 void short_rows(const Run& r, char** p, const int64_t* strides, const int64_t* row_strides, int64_t n, int64_t rows) {
   alignas(64) char buffer[kMostInputs + 1][kBlock * 8];
@@ -190,14 +193,15 @@ void short_rows(const Run& r, char** p, const int64_t* strides, const int64_t* r
 }
 
 // Rows whose operands lie side by side or are one number each: what there is to prepare is prepared once for all.
-bool has_repeated(const Run& r, const int64_t* strides) {
-  bool any = false;
+bool lies_in_rows(const Run& r, const int64_t* strides) {
   for (int k = 0; k <= r.inputs; ++k) {
     const bool one = r.simd && k > 0 && strides[k] == 0;
     if (!r.native[k] || (!one && strides[k] != size_of(r.types[k]))) return false;
-    any = any || one;
   }
-  return any;
+  return true;
+}
+bool has_repeated(const Run& r, const int64_t* strides) {
+  return lies_in_rows(r, strides) && std::find(strides + 1, strides + r.inputs + 1, 0) != strides + r.inputs + 1;
 }
 void repeated_rows(const Run& r, char** p, const int64_t* strides, const int64_t* row_strides, int64_t n,
                    int64_t rows) {
@@ -302,6 +306,8 @@ void run(const Run& r, const std::array<const Tensor*, N>& ts) {
                                              strides[0] == size_of(r.types[0]);
                             return (all ? turned_rows : across_rows)(r, p, strides, row_strides, n, rows);
                           }
+                          if (r.rows && rows > 1 && n >= kVectorRow && lies_in_rows(r, strides))
+                            return r.rows(p, strides, row_strides, n, rows, *r.params);
                           if (rows > 1 && n < kShortRow) return short_rows(r, p, strides, row_strides, n, rows);
                           if (rows > 1 && has_repeated(r, strides))
                             return repeated_rows(r, p, strides, row_strides, n, rows);
@@ -354,7 +360,8 @@ void map_cpu(Map f, Tensor& y, std::initializer_list<const Tensor*> in, const Ma
   MapParams constants = params;
   // Past the caches, reading the lines that will be overwritten would cost a third of the traffic.
   constants.stream = y.is_contiguous() && y.nbytes() >= kStreamBytes;
-  Run r{dense, &constants, n, simd, {y.dtype()}, {is_native(y.dtype())}};
+  const RowsMap rows = simd && dense == simd_map(f, compute) ? simd_rows_map(f, compute) : nullptr;
+  Run r{dense, rows, &constants, n, simd, {y.dtype()}, {is_native(y.dtype())}};
   Tensor copies[kMostInputs];
   for (int k = 0; k < n; ++k) {
     const Tensor& x = *in.begin()[k];

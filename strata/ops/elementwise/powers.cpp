@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/records.h"
 #include "strata/ops/view/view.h"
 
@@ -63,7 +64,9 @@ const PowScalarOp pow_scalar_op{{
         },
     .kernels = on_each_device([](auto on, Tensor& y, const Tensor& x, Scalar e) {
       const double p = is_floating(x.dtype()) ? e.to_double() : NAN;
-      if (p == 2)
+      if (p == 0)
+        fill_elements(y, 1);
+      else if (p == 2)
         map(on, Map::square, y, {&x});
       else if (p == 0.5)
         map(on, Map::sqrt, y, {&x});

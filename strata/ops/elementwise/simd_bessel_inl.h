@@ -256,6 +256,9 @@ static void vec_bessel_rows(Table& t) {
   using C = const VecConstants&;
   t.template row<1>(Map::sinc, [](VF x) { return sinc_of(x); });
   t.template row<1>(Map::ndtr, [](VF x) { return normal_below(x); });
+  // 16 bits show none of the digits for which the bell is taken in double.
+  t.template halves<1>(
+      Map::ndtr, [](VF x) { return normal(x).cdf; }, [](VF x) { return brief::normal(x).cdf; });
   vec_order_row<Map::spherical_bessel_j>(
       t, [](VF x) { return sine_over(x); }, [](VF x) { return spherical_bessel_j1_of(x); });
   vec_order_row<Map::bessel_j>(

@@ -17,6 +17,10 @@ DenseMap simd_map(Map f, DType type) {
   if (!map) map = simd_special_map(f, type);
   return map ? map : simd_whole_map(f, type);
 }
+RowsMap simd_rows_map(Map f, DType type) {
+  if (!is_floating(type) || type == DType::f64) return nullptr;
+  return STRATA_VEC_CALL(vec_rows_map_of)(f, type);
+}
 const Converters& converters() {
   return STRATA_VEC_CALL(vec_converters)();
 }

@@ -124,6 +124,13 @@ STRATA_INLINE Normal normal(VF x) {
   const VF tail = bell * w * polynomial(w, c);
   return {x < 0.f ? tail : 1.f - tail, bell};
 }
+// x P(x^2) for |x| <= 2.8, from where on every result of 16 bits is 1: 1e-5
+STRATA_INLINE VF erf_of(VF x) {
+  const VF a = min(set1(2.8f), max(set1(-2.8f), x));
+  static constexpr float c[] = {-6.31250741e-09f, 2.9555008e-07f, -6.2846002e-06f, 8.15508974e-05f, -0.00073582452f,
+                                0.0049901884f,    -0.0265914686f, 0.112668224f,    -0.376084238f,   1.12837732f};
+  return a * polynomial(a * a, c);
+}
 STRATA_INLINE VF tanh_gelu_gate(VF x) {
   constexpr float kScale = -2.f * 0.7978845608f * kLog2e;
   return reciprocal(1.f + exp2<3>(x * fma(x * x, set1(kScale * 0.044715f), set1(kScale))));
@@ -207,15 +214,46 @@ static void vec_narrow(void* y, const float* x, int64_t n) {
   for (; i < n; ++i) p[i] = T(x[i]);
 }
 
+// What a function does to the 16 bits of f16 and bf16 alike, without a way through f32.
+template <class F, int N>
+static void half_bits_map(void* out, const void* const* in, int64_t n, const MapParams& params) {
+  const F f{};
+  uint16_t* y = static_cast<uint16_t*>(out);
+  const uint16_t* a = static_cast<const uint16_t*>(in[0]);
+  if constexpr (N == 1) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint16_t>(f(a[i]));
+  } else {
+    const uint16_t* b = static_cast<const uint16_t*>(in[1]);
+    const uint16_t first = *a, second = *b;
+    if (params.step[0] == 0 && params.step[1] == 0) {
+      for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint16_t>(f(first, second));
+    } else if (params.step[0] == 0) {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint16_t>(f(first, b[i]));
+    } else if (params.step[1] == 0) {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint16_t>(f(a[i], second));
+    } else {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint16_t>(f(a[i], b[i]));
+    }
+  }
+}
+
 // ---- the table -----------------------------------------------------------------------------------------------------
 
 struct VecTable {
   DenseMap map[static_cast<size_t>(Map::count)] = {};
   DenseMap bf16[static_cast<size_t>(Map::count)] = {}, f16[static_cast<size_t>(Map::count)] = {};
+  // Of functions of several operands, many rows at once.
+  RowsMap rows[static_cast<size_t>(Map::count)] = {};
+  RowsMap bf16_rows[static_cast<size_t>(Map::count)] = {}, f16_rows[static_cast<size_t>(Map::count)] = {};
   Converters convert;
   template <int N, class F>
   void row(Map m, F) {
     map[static_cast<size_t>(m)] = vec_map<F, N, float>;
+    if constexpr (N > 1) rows[static_cast<size_t>(m)] = vec_map_rows<F, N, float>;
   }
   // For what networks spend their time on, also without the way through f32 buffers.
   template <int N, class F>
@@ -223,17 +261,32 @@ struct VecTable {
     hot<N>(m, f, f);
   }
   template <int N, class F, class G>
-  void hot(Map m, F f, G) {
+  void hot(Map m, F f, G g) {
     row<N>(m, f);
-    bf16[static_cast<size_t>(m)] = vec_map<G, N, BFloat16>;
+    halves<N>(m, f, g);
+  }
+  // Of 16 bits alone: f16, then bf16.
+  template <int N, class F, class G>
+  void halves(Map m, F, G) {
     f16[static_cast<size_t>(m)] = vec_map<F, N, Half>;
+    bf16[static_cast<size_t>(m)] = vec_map<G, N, BFloat16>;
+    if constexpr (N > 1) {
+      f16_rows[static_cast<size_t>(m)] = vec_map_rows<F, N, Half>;
+      bf16_rows[static_cast<size_t>(m)] = vec_map_rows<G, N, BFloat16>;
+    }
+  }
+  template <int N, class F>
+  void half_bits(Map m, F) {
+    f16[static_cast<size_t>(m)] = bf16[static_cast<size_t>(m)] = half_bits_map<F, N>;
   }
 };
 
 static void vec_unary_rows(VecTable& t) {
   using C = const VecConstants&;
-  t.hot<1>(Map::neg, [](VF x) { return -x; });
-  t.hot<1>(Map::abs, [](VF x) { return absolute(x); });
+  t.row<1>(Map::neg, [](VF x) { return -x; });
+  t.half_bits<1>(Map::neg, [](uint16_t x) { return x ^ 0x8000; });
+  t.row<1>(Map::abs, [](VF x) { return absolute(x); });
+  t.half_bits<1>(Map::abs, [](uint16_t x) { return x & 0x7fff; });
   t.hot<1>(Map::square, [](VF x) { return x * x; });
   t.hot<1>(Map::reciprocal, [](VF x) { return 1.f / x; });
   t.hot<1>(Map::sqrt, [](VF x) { return square_root(x); });
@@ -262,6 +315,8 @@ static void vec_unary_rows(VecTable& t) {
   t.hot<1>(
       Map::tanh, [](VF x) { return tanh_of(x); }, [](VF x) { return brief::tanh_of(x); });
   t.row<1>(Map::erf, [](VF x) { return erf_of(x); });
+  t.halves<1>(
+      Map::erf, [](VF x) { return brief::erf_of(x); }, [](VF x) { return brief::erf_of(x); });
   t.row<1>(Map::erfc, [](VF x) { return erfc_of(x); });
   t.hot<1>(Map::trunc, [](VF x) { return truncated(x); });
   t.hot<1>(Map::round, [](VF x) { return nearest(x); });
@@ -380,6 +435,10 @@ static const VecTable& vec_table() {
 static DenseMap vec_map_of(Map m, DType t) {
   const VecTable& table = vec_table();
   return (t == DType::bf16 ? table.bf16 : t == DType::f16 ? table.f16 : table.map)[static_cast<size_t>(m)];
+}
+static RowsMap vec_rows_map_of(Map m, DType t) {
+  const VecTable& table = vec_table();
+  return (t == DType::bf16 ? table.bf16_rows : t == DType::f16 ? table.f16_rows : table.rows)[static_cast<size_t>(m)];
 }
 static const Converters& vec_converters() {
   return vec_table().convert;

@@ -166,19 +166,6 @@ STRATA_INLINE VF atanh_of(VF x) {
 
 // ---- powers and logarithms -----------------------------------------------------------------------------------------
 
-constexpr double kLn2 = 0.69314718055994531;
-
-// For normal positive a.
-STRATA_INLINE VD log2_in_double(VD a) {
-  const VLU u = bits<VLU>(a);
-  const VL e = bits<VL>(u - 0x3fe6a09e667f3bcdu) >> 52;
-  const VD m = bits<VD>(u - (bits<VLU>(e) << 52));
-  const VD s = (m - 1.0) / (m + 1.0), z = s * s;
-  // log2((1 + s) / (1 - s)) / s in s^2: 4e-12
-  static constexpr double c[] = {0.34071259025868006, 0.41167373768164617, 0.57708356646411663, 0.96179667344923825,
-                                 2.8853900817899887};
-  return fma(polynomial(z, c), s, bits<VD>(e + 0x4338000000000000) - set1(kToInteger));
-}
 // 2^y for -1000 <= y <= 1000; as for these bounds beyond them.
 STRATA_INLINE VD exp2_in_double(VD y) {
   y = y > 1000.0 ? set1(1000.0) : (y < -1000.0 ? set1(-1000.0) : y);
@@ -229,26 +216,13 @@ STRATA_INLINE VD limited_logit_of(VD x, double eps) {
   const VD low = logit_of(set1(eps));
   return x < eps ? low : (x > 1.0 - eps ? -low : y);
 }
-STRATA_INLINE VD erfinv_of(VD x) {
-  // erfinv(x) / x in w = -log(1 - x^2): below 5 in w - 2.5, 6e-11; above, as far as f32 goes, in sqrt(w) - 3.12, 2e-11
-  static constexpr double low[] = {-2.120357937081943e-11, 1.230288792194333e-10,  8.327003513367655e-10,
-                                   -1.085439690004752e-08, 1.369149411769071e-08,  4.786448230604586e-07,
-                                   -3.417115226632202e-06, -4.995881445114588e-06, 0.0002182506493911314,
-                                   -0.001252708083626383,  -0.004177317810135281,  0.2466402767852692,
-                                   1.501409351110792};
-  static constexpr double high[] = {-3.817715367675185e-06, 1.190003378179844e-05, -1.300108680626957e-06,
-                                    -5.833352591080272e-05, 0.000140556014826826,  -9.624885165763241e-05,
-                                    -0.0003253728478243088, 0.001272272629780556,  -0.002557819740628033,
-                                    0.003857868053997051,   -0.005377534901267245, 0.007127973083415919,
-                                    1.003647813497989,      2.953301733634061};
-  const VD w = log2_in_double((1.0 - x) * (1.0 + x)) * -kLn2;
-  return x * (w < 5.0 ? polynomial(w - 2.5, low) : polynomial(square_root(w) - 3.12, high));
+namespace brief {
+// log(x / (1 - x)) of numbers of 16 bits, of which 1 - x loses nothing around 1/2 and 1.
+STRATA_INLINE VF limited_logit_of(VF x, VF eps) {
+  const VF y = log_of(x / (1.f - x)), low = log_of(eps / (1.f - eps));
+  return eps < 0.f ? y : (x < eps ? low : (1.f - x < eps ? -low : y));
 }
-STRATA_INLINE VF erfinv_of(VF x) {
-  const VF a = absolute(x), y = in_double([](VD v) { return erfinv_of(v); }, x);
-  constexpr float inf = std::numeric_limits<float>::infinity();
-  return a < 1.f ? y : (a == 1.f ? with_sign_of(set1(inf), x) : set1(std::numeric_limits<float>::quiet_NaN()));
-}
+}  // namespace brief
 
 // x = mantissa 2^exponent. What has no bits for an exponent is made larger first.
 struct Split {
@@ -308,9 +282,16 @@ struct VecLdexp {
 static void vec_ldexp(void* out, const void* const* in, int64_t n, const MapParams& params) {
   if (params.step[0] == 0 || params.step[1] != 0) return vec_map<VecLdexp, 2, float>(out, in, n, params);
   // One exponent for all: its power once.
-  const VD factor = ldexp_factor(set1(static_cast<double>(*static_cast<const float*>(in[1]))));
+  const float exponent = *static_cast<const float*>(in[1]);
+  const VD factor = ldexp_factor(set1(static_cast<double>(exponent)));
   const float* const a = static_cast<const float*>(in[0]);
   float* const y = static_cast<float*>(out);
+  if (exponent >= -126.f && exponent <= 127.f &&
+      std::trunc(exponent) == exponent) {  // a power that f32 has: the product is rounded once here too
+    const VF power = set1(static_cast<float>(factor[0]));
+    for_vectors<float>(n, [&](int64_t i, int64_t m) { store_upto(y + i, load_upto(a + i, m, 0) * power, m); });
+    return;
+  }
   for_vectors<float>(n, [&](int64_t i, int64_t m) {
     store_upto(y + i, in_double([factor](VD x) { return x * factor; }, load_upto(a + i, m, 0)), m);
   });
@@ -365,9 +346,12 @@ static void vec_more_rows(Table& t) {
     const double eps = c.a[0];
     return in_double([eps](VD v) { return limited_logit_of(v, eps); }, x);
   });
-  t.template row<1>(Map::erfinv, [](VF x) { return erfinv_of(x); });
+  t.template halves<1>(
+      Map::logit, [](VF x, C c) { return brief::limited_logit_of(x, c.a); },
+      [](VF x, C c) { return brief::limited_logit_of(x, c.a); });
   t.map[static_cast<size_t>(Map::where)] = vec_where;
-  t.template hot<2>(Map::copysign, [](VF a, VF b) { return with_sign_of(a, b); });
+  t.template row<2>(Map::copysign, [](VF a, VF b) { return with_sign_of(a, b); });
+  t.template half_bits<2>(Map::copysign, [](uint16_t a, uint16_t b) { return (a & 0x7fff) | (b & 0x8000); });
   t.template hot<2>(Map::fmax, [](VF a, VF b) { return a != a ? b : (b != b ? a : (a > b ? a : b)); });
   t.template hot<2>(Map::fmin, [](VF a, VF b) { return a != a ? b : (b != b ? a : (a < b ? a : b)); });
   t.template hot<2>(Map::heaviside, [](VF a, VF b) { return a == 0.f ? b : (a > 0.f ? set1(1.f) : VF{}); });

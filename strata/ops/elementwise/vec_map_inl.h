@@ -66,25 +66,19 @@ STRATA_INLINE V<T> vec_at(const F& f, const ConstantsOf<Real<T>>& c, const T* co
   return vec_at<F, N>(f, c, p);
 }
 
+// One run of n elements, operand k by step[k] elements (or from its one vector where that is 0).
 template <class F, int N, class T>
-static void vec_map(void* out, const void* const* inputs, int64_t n, const MapParams& params) {
-  const F f{};
-  const ConstantsOf<Real<T>> c(params);
+STRATA_INLINE void vec_run(const F& f, const ConstantsOf<Real<T>>& c, T* y, const T** in, const int64_t* step,
+                           int64_t n, bool around) {
   constexpr int64_t kStep = kLanes<T>;
-  const T* in[3];
-  int64_t step[3], vector[3];
-  for (int k = 0; k < N; ++k) {
-    in[k] = static_cast<const T*>(inputs[k]);
-    step[k] = params.step[k];
-    vector[k] = kStep * step[k];
-  }
+  int64_t vector[3];
+  for (int k = 0; k < N; ++k) vector[k] = kStep * step[k];
   const auto advance = [&](int64_t by) {
     for (int k = 0; k < N; ++k) in[k] += by * step[k];
   };
-  T* y = static_cast<T*>(out);
   int64_t i = 0;
 #if STRATA_VEC_LEVEL >= 2
-  if (params.stream && n >= 4 * kStep) {
+  if (around && n >= 4 * kStep) {
     const int64_t head = static_cast<int64_t>((64 - reinterpret_cast<uintptr_t>(y) % 64) % 64 / sizeof(T));
     for (; i < head; i += std::min(kStep, head - i)) {
       const int64_t k = std::min(kStep, head - i);
@@ -104,6 +98,41 @@ static void vec_map(void* out, const void* const* inputs, int64_t n, const MapPa
   }
   for (; i + kStep <= n; i += kStep, advance(kStep)) store(y + i, vec_at<F, N>(f, c, in));
   if (i < n) store_n(y + i, vec_some<F, N>(f, c, in, n - i), n - i);
+}
+
+template <class F, int N, class T>
+static void vec_map(void* out, const void* const* inputs, int64_t n, const MapParams& params) {
+  const F f{};
+  const ConstantsOf<Real<T>> c(params);
+  const T* in[3];
+  int64_t step[3];
+  for (int k = 0; k < N; ++k) {
+    in[k] = static_cast<const T*>(inputs[k]);
+    step[k] = params.step[k];
+  }
+  vec_run<F, N>(f, c, static_cast<T*>(out), in, step, n, params.stream);
+}
+
+// Many rows in one call, which else would take as long as a row of a few vectors; operands whose elements lie 0 bytes
+// apart are one number a row.
+template <class F, int N, class T>
+static void vec_map_rows(char* const* p, const int64_t* strides, const int64_t* row_strides, int64_t n, int64_t rows,
+                         const MapParams& params) {
+  const F f{};
+  const ConstantsOf<Real<T>> c(params);
+  alignas(64) T numbers[N][kLanes<T>];
+  int64_t step[3];
+  for (int k = 0; k < N; ++k) step[k] = strides[k + 1] == 0 ? 0 : 1;
+  for (int64_t row = 0; row < rows; ++row) {
+    const T* in[3];
+    for (int k = 0; k < N; ++k) {
+      in[k] = reinterpret_cast<const T*>(p[k + 1] + row * row_strides[k + 1]);
+      if (step[k] != 0) continue;
+      store(numbers[k], set1(get(*in[k])));
+      in[k] = numbers[k];
+    }
+    vec_run<F, N>(f, c, reinterpret_cast<T*>(p[0] + row * row_strides[0]), in, step, n, params.stream);
+  }
 }
 
 }  // namespace strata::STRATA_VEC_NS

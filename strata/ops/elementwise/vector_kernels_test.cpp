@@ -311,6 +311,121 @@ TEST(WholeNumbers, VectorsGiveWhatThePlainLoopsGive) {
   });
 }
 
+// Functions that have kernels of 16 bits alone: every number there is, beside long double. Below the least normal
+// number what counts is the distance in units of the least one.
+TEST(Halves, EveryNumberIsNearlyRoundedRight) {
+  struct Case {
+    const char* name;
+    Map map;
+    Real (*want)(Real);
+    double a = 0;
+  };
+  const Case cases[] = {
+      {"erf", Map::erf, [](Real x) { return std::erf(x); }},
+      {"ndtr", Map::ndtr, cdf},
+      {"logit", Map::logit, [](Real x) { return x < 0 || x > 1 ? Real(kNan) : std::log(x / (1 - x)); }, -1},
+      {"logit within 0.01", Map::logit,
+       [](Real x) {
+         const Real v = x < 0.01L ? 0.01L : (x > 0.99L ? 0.99L : x);
+         return x != x ? x : std::log(v / (1 - v));
+       },
+       0.01},
+  };
+  on_every_level([&](int level) {
+    for (const DType t : {DType::f16, DType::bf16}) {
+      const int digits = t == DType::f16 ? 11 : 8, least = t == DType::f16 ? -14 : -126;
+      for (const Case& c : cases) {
+        const DenseMap map = simd_map(c.map, t);
+        ASSERT_TRUE(map) << c.name;
+        std::vector<uint16_t> x(65536), y(65536);
+        for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint16_t>(i);
+        const void* in[] = {x.data(), x.data(), x.data()};
+        map(y.data(), in, 65536, params_of(c.a));
+        std::vector<float> from(65536), got(65536);
+        const auto widen = t == DType::f16 ? converters().f16_to_f32 : converters().bf16_to_f32;
+        widen(from.data(), x.data(), 65536);
+        widen(got.data(), y.data(), 65536);
+        for (size_t i = 0; i < x.size(); ++i) {
+          const Real want = c.want(from[i]);
+          if (want != want || std::isinf(static_cast<float>(want))) {
+            EXPECT_TRUE(same(got[i], static_cast<float>(want))) << c.name << "(" << from[i] << ") is " << got[i];
+            continue;
+          }
+          // The processor's own rounding to bf16, which the highest level has, takes these as 0.
+          if (t == DType::bf16 && std::abs(want) < 0x1p-126L && got[i] == 0) continue;
+          const Real unit =
+              std::ldexp(Real(1), std::max(std::ilogb(want == 0 ? Real(1e-300) : want), least) - digits + 1);
+          EXPECT_LE(std::abs(got[i] - want) / unit, 0.75)
+              << c.name << "(" << from[i] << ") is " << got[i] << " on level " << level;
+        }
+      }
+    }
+  });
+}
+// What is done to the bits is what the plain loops of f32 do.
+TEST(Halves, SignsByBits) {
+  on_every_level([&](int level) {
+    std::vector<uint16_t> x(65536), more(65536), y(65536);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint16_t>(i), more[i] = static_cast<uint16_t>(i * 40503u);
+    for (const DType t : {DType::f16, DType::bf16})
+      for (const Map f : {Map::neg, Map::abs, Map::copysign})
+        for (const int8_t step : {1, 0}) {
+          const void* in[] = {x.data(), more.data() + 77, x.data()};
+          MapParams params;
+          params.step[1] = step;
+          simd_map(f, t)(y.data(), in, 60001, params);
+          for (size_t i = 0; i < 60001; ++i) {
+            const uint16_t sign = more[77 + (step ? i : 0)];
+            const int want = f == Map::neg   ? x[i] ^ 0x8000
+                             : f == Map::abs ? x[i] & 0x7fff
+                                             : (x[i] & 0x7fff) | (sign & 0x8000);
+            ASSERT_EQ(y[i], want) << "function " << static_cast<int>(f) << " of " << x[i] << " on level " << level;
+          }
+        }
+  });
+}
+
+// Rows in one call have the bits that they have one by one, whichever operands are one number a row.
+TEST(Rows, OfOneCallAreThoseOfMany) {
+  on_every_level([&](int level) {
+    for (const DType t : {DType::f32, DType::f16, DType::bf16})
+      for (const Map f : {Map::add, Map::div, Map::prelu, Map::addcmul})
+        for (const int64_t n : {16, 37, 100})
+          for (int one = 0; one < 8; ++one) {
+            const int64_t rows = 5, size = size_of(t), step = n + 3;
+            const int inputs = f == Map::addcmul ? 3 : 2;
+            const RowsMap many = simd_rows_map(f, t);
+            ASSERT_TRUE(many);
+            std::vector<char> memory[4];
+            char* p[4];
+            int64_t strides[4], row_strides[4];
+            for (int k = 0; k <= inputs; ++k) {
+              const std::vector<double> drawn = numbers(rows * step + 64, 0.5, 2, false, static_cast<uint64_t>(k) + 7);
+              const Tensor v = to(from_span<double>(drawn, {rows * step + 64}), t);
+              memory[k].assign(static_cast<const char*>(v.raw_data()),
+                               static_cast<const char*>(v.raw_data()) + v.nbytes());
+              p[k] = memory[k].data();
+              strides[k] = k > 0 && (one >> (k - 1) & 1) ? 0 : size;
+              row_strides[k] = step * size;
+            }
+            many(p, strides, row_strides, n, rows, params_of(0.5));
+            for (int64_t row = 0; row < rows; ++row) {
+              std::vector<char> operand[3], want(static_cast<size_t>(n * size));
+              const void* in[3] = {};
+              for (int k = 0; k < inputs; ++k) {
+                const char* from = p[k + 1] + row * row_strides[k + 1];
+                for (int64_t i = 0; i < n; ++i)
+                  operand[k].insert(operand[k].end(), from + i * strides[k + 1], from + i * strides[k + 1] + size);
+                in[k] = operand[k].data();
+              }
+              simd_map(f, t)(want.data(), in, n, params_of(0.5));
+              EXPECT_EQ(std::memcmp(want.data(), p[0] + row * row_strides[0], want.size()), 0)
+                  << "function " << static_cast<int>(f) << ", n " << n << ", repeated " << one << " on level " << level;
+            }
+          }
+  });
+}
+
 // where() with any of its operands one element that stands for all.
 TEST(WholeNumbers, ChosenFromOneElement) {
   on_every_level([](int level) {

@@ -142,23 +142,30 @@ void cross_cpu(Tensor& z, const Tensor& a, const Tensor& b, int64_t dim) {
   if (z.numel() == 0) return;
   const Shape& s = z.shape();
   const int64_t d = wrap_dim(dim, s.size(), "linalg_cross");
-  const Tensor x = expand(a, s).contiguous(), y = expand(b, s).contiguous(),
-               to = z.is_contiguous() ? z : empty(like(z));
+  // Of 16 bits in f32, converted at once.
+  const DType wide = is_reduced_floating(z.dtype()) ? DType::f32 : z.dtype();
+  const Tensor x = expand(a.to(wide), s).contiguous(), y = expand(b.to(wide), s).contiguous(),
+               to = z.is_contiguous() && z.dtype() == wide ? z : empty({s, wide, z.device(), std::nullopt});
   int64_t inner = 1;
   for (int64_t i = d + 1; i < s.size(); ++i) inner *= s[i];
-  dispatch_all(z.dtype(), "linalg_cross", [&]<class T>() {
+  dispatch_all(wide, "linalg_cross", [&]<class T>() {
     using C = std::conditional_t<std::is_integral_v<T>, int64_t, compute_t<T>>;  // bool does not come here
-    const T *px = x.data<T>(), *py = y.data<T>();
-    T* pz = to.data<T>();
     parallel_for(0, z.numel() / 3, 8192, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t at = i / inner * 3 * inner + i % inner;
-        const auto from = [&](const T* p, int64_t k) { return static_cast<C>(p[at + k * inner]); };
-        const C x0 = from(px, 0), x1 = from(px, 1), x2 = from(px, 2), y0 = from(py, 0), y1 = from(py, 1),
-                y2 = from(py, 2);
-        pz[at] = static_cast<T>(product_minus(x1, y2, x2, y1));
-        pz[at + inner] = static_cast<T>(product_minus(x2, y0, x0, y2));
-        pz[at + 2 * inner] = static_cast<T>(product_minus(x0, y1, x1, y0));
+      for (int64_t i = begin; i < end;) {
+        // As many as lie side by side.
+        const int64_t at = i / inner * 3 * inner + i % inner, n = std::min(end - i, inner - i % inner);
+        const T *px = x.data<T>() + at, *py = y.data<T>() + at;
+        T* pz = to.data<T>() + at;
+#pragma GCC ivdep
+        for (int64_t j = 0; j < n; ++j) {
+          const auto from = [&](const T* p, int64_t k) { return static_cast<C>(p[j + k * inner]); };
+          const C x0 = from(px, 0), x1 = from(px, 1), x2 = from(px, 2), y0 = from(py, 0), y1 = from(py, 1),
+                  y2 = from(py, 2);
+          pz[j] = static_cast<T>(product_minus(x1, y2, x2, y1));
+          pz[j + inner] = static_cast<T>(product_minus(x2, y0, x0, y2));
+          pz[j + 2 * inner] = static_cast<T>(product_minus(x0, y1, x1, y0));
+        }
+        i += n;
       }
     });
   });

@@ -107,33 +107,31 @@ static void max_windows(const C* from, int32_t stride, int32_t step, int32_t cou
 // NaN where there is one.
 template <class C>
 static int32_t best_of_run(const C* from, const int32_t* place, int64_t n, C* best) {
-  constexpr int kRow = 16;
-  C most = from[0];
-  bool nan = false;
+  constexpr C kLeast = -std::numeric_limits<C>::infinity();
+  V<C> largest = set1(kLeast), odd = {};
+  for_vectors<C>(n, [&](int64_t i, int64_t m) {
+    const V<C> v = load_upto(from + i, m, kLeast);
+    largest = v > largest ? v : largest;
+    odd = v != v ? set1(C(1)) : odd;
+  });
+  const C most = reduce_max(largest);
+  const bool nan = reduce_max(odd) > 0;
+  const auto is_best = [&](C v) { return nan ? v != v : v == most; };
   int64_t i = 0;
-  if (n >= 2 * kRow) {
-    C lanes[kRow];
-    int32_t odd[kRow] = {};
-    for (int l = 0; l < kRow; ++l) lanes[l] = from[l];
-    for (; i + kRow <= n; i += kRow) {
-      for (int l = 0; l < kRow; ++l) {
-        const C v = from[i + l];
-        lanes[l] = v > lanes[l] ? v : lanes[l];
-        odd[l] |= v != v;
+  if (!place) {
+#if STRATA_VEC_LEVEL >= 2
+    if constexpr (std::is_same_v<C, float>) {
+      for (;; i += kLanes<C>) {
+        const V<C> v = load_upto(from + i, std::min<int64_t>(kLanes<C>, n - i), kLeast);
+        const __mmask16 found =
+            nan ? _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) : _mm512_cmp_ps_mask(v, set1(most), _CMP_EQ_OQ);
+        if (found == 0) continue;
+        i += __builtin_ctz(found);
+        *best = from[i];
+        return static_cast<int32_t>(i);
       }
     }
-    for (int l = 0; l < kRow; ++l) {
-      most = lanes[l] > most ? lanes[l] : most;
-      nan = nan || odd[l] != 0;
-    }
-  }
-  for (; i < n; ++i) {
-    most = from[i] > most ? from[i] : most;
-    nan = nan || from[i] != from[i];
-  }
-  const auto is_best = [&](C v) { return nan ? v != v : v == most; };
-  if (!place) {
-    i = 0;
+#endif
     for (constexpr int64_t kBlock = 32; i + kBlock <= n; i += kBlock) {
       int32_t found = 0;
       for (int64_t l = 0; l < kBlock; ++l) found |= nan ? from[i + l] != from[i + l] : from[i + l] == most;

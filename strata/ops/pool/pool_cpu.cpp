@@ -24,6 +24,7 @@ namespace {
 template <class F>
 void for_planes(int64_t planes, int64_t work, F&& f) {
   parallel_for(0, planes, std::max<int64_t>(1, 16384 / std::max<int64_t>(work, 1)), [&](int64_t begin, int64_t end) {
+    const ScratchFrame outer;  // frames within an open one cost no exchange with those who give memory back
     for (int64_t p = begin; p < end; ++p) f(p);
   });
 }

@@ -192,15 +192,24 @@ void randint_cpu(Tensor& out, int64_t low, int64_t high, const Shape&, RngKey ke
 }
 
 void bernoulli_cpu(Tensor& y, const Tensor& probabilities, RngKey key) {
-  const Tensor p = contiguous(probabilities);
+  const DType wide = y.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor p = contiguous(to(probabilities, wide));
   dispatch_floats(y.dtype(), "bernoulli", [&]<class T>() {
-    const T* in = p.data<T>();
-    T* o = y.data<T>();
+    const compute_t<T>* in = p.data<compute_t<T>>();
+    // 1 by its bits, of which 0 has none: a choice between numbers would be a branch that nothing predicts.
+    using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+    Bits* o = static_cast<Bits*>(y.raw_data());
+    const Bits one = std::bit_cast<Bits>(static_cast<T>(1.0f));
     for_chunks<1>(key, y.numel(), [&](const uint32_t* bits, int64_t begin, int64_t n) {
+      const compute_t<T>* q = in + begin;
+      bool inside = true;
+      for (int64_t i = 0; i < n; ++i) inside &= (q[i] >= 0) & (q[i] <= 1);
+      for (int64_t i = 0; !inside && i < n; ++i)
+        check(q[i] >= 0 && q[i] <= 1, "bernoulli", "probabilities must lie in [0, 1], got ", static_cast<double>(q[i]),
+              " at element ", begin + i);
       for (int64_t i = 0; i < n; ++i) {
-        const double q = static_cast<double>(static_cast<compute_t<T>>(in[begin + i]));
-        check(q >= 0 && q <= 1, "bernoulli", "probabilities must lie in [0, 1], got ", q, " at element ", begin + i);
-        o[begin + i] = static_cast<T>(static_cast<double>(bits[i]) * 0x1p-32 < q ? 1.0f : 0.0f);
+        const bool yes = static_cast<double>(bits[i]) * 0x1p-32 < static_cast<double>(q[i]);
+        o[begin + i] = static_cast<Bits>(one & (Bits{0} - static_cast<Bits>(yes)));
       }
     });
   });

@@ -51,6 +51,31 @@ static void both_of_ints(DType t, const void* p, int64_t n, void* low, void* hig
   });
 }
 
+// The same of floats, of which NaN wins both.
+static void both_of_floats(const float* p, int64_t n, float* low, float* high) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr int64_t kChains = 4, kStep = kChains * kW;
+  VF least[kChains], most[kChains], odd[kChains];
+  for (int64_t c = 0; c < kChains; ++c) least[c] = set1(kInf), most[c] = set1(-kInf), odd[c] = VF{};
+  const auto take = [&](int64_t c, VF v) {
+    least[c] = v < least[c] ? v : least[c];
+    most[c] = v > most[c] ? v : most[c];
+    odd[c] = v != v ? v : odd[c];
+  };
+  int64_t i = 0;
+  for (; i + kStep <= n; i += kStep)
+    for (int64_t c = 0; c < kChains; ++c) take(c, load(p + i + c * kW));
+  for (; i < n; i += kW) take(0, load_upto(p + i, std::min<int64_t>(kW, n - i), p[i]));
+  for (int64_t c = 1; c < kChains; ++c) {
+    odd[0] = odd[c] != odd[c] ? odd[c] : odd[0];
+    least[0] = least[c] < least[0] ? least[c] : least[0];
+    most[0] = most[c] > most[0] ? most[c] : most[0];
+  }
+  const float nan = reduce_add(odd[0]);
+  *low = nan != nan ? nan : -reduce_max(-least[0]);
+  *high = nan != nan ? nan : reduce_max(most[0]);
+}
+
 typedef void (*RunExtremeOfInts)(const void* run, int64_t n, void* result);
 static RunExtremeOfInts run_extreme_of_type(DType t, bool largest) {
   switch (t) {

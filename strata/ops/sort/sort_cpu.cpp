@@ -272,7 +272,7 @@ void searchsorted_cpu(Tensor& y, const Tensor& sorted, const Tensor& values, boo
         }
       });
     };
-    const auto key = order::key_of<T>;
+    const auto key = [](T value) { return order::key_of(value); };  // no pointer, which would be called at each step
     if (v.numel() < s.numel() / 64) {  // keys of all that is sorted would take longer than the searches
       const auto same = [](T value) { return value; };
       return run(

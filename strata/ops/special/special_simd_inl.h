@@ -55,8 +55,10 @@ static void special_vector_rows(SpecialTable& t) {
   t.row<1>(Map::digamma, [](VD x) { return digamma_vector(x); });
   t.row<1>(Map::erfcx, [](VD x) { return erfcx_vector(x); });
   t.row<1>(Map::log_ndtr, [](VD x) { return log_normal_below(x); });
-  t.row<1>(Map::erfinv, [](VD x) { return erfinv_vector(x); });
-  t.row<1>(Map::ndtri, [](VD x) { return normal_quantile(x); });
+  t.wide<1>(Map::erfinv, [](VD x) { return erfinv_vector(x); });
+  t.single<1>(Map::erfinv, [](VD x) { return erfinv_for_f32(x); });
+  t.wide<1>(Map::ndtri, [](VD x) { return normal_quantile(x); });
+  t.single<1>(Map::ndtri, [](VD x) { return normal_quantile_for_f32(x); });
   t.row<1>(Map::sinc, [](VD x) { return sinc_vector(x); });
   t.row<1>(Map::polygamma, [](VD x, C c) { return polygamma_vector(x, c.a[0], c.b[0]); });
   t.row<1>(Map::airy, [](VD x, C c) { return airy_vector(x, c.a[0] != 0); });

@@ -187,6 +187,39 @@ STRATA_INLINE VD normal_quantile(VD p) {
   const VD y = with_sign_of(1.4142135623730951 * x * erfinv_over(w), v - 0.5);
   return valid ? y : (p == 0.0 ? set1(-kInfinity) : (p == 1.0 ? set1(kInfinity) : set1(kNotANumber)));
 }
+// The same to the digits of f32: 6e-11 in w - 2.5, 2e-11 in the root of w. What lies further out, which only the
+// smallest numbers do, has all digits.
+STRATA_INLINE VD erfinv_over_for_f32(VD w) {
+  static constexpr double low[] = {-2.120357937081943e-11, 1.230288792194333e-10,  8.327003513367655e-10,
+                                   -1.085439690004752e-08, 1.369149411769071e-08,  4.786448230604586e-07,
+                                   -3.417115226632202e-06, -4.995881445114588e-06, 0.0002182506493911314,
+                                   -0.001252708083626383,  -0.004177317810135281,  0.2466402767852692,
+                                   1.501409351110792};
+  static constexpr double high[] = {-3.817715367675185e-06, 1.190003378179844e-05, -1.300108680626957e-06,
+                                    -5.833352591080272e-05, 0.000140556014826826,  -9.624885165763241e-05,
+                                    -0.0003253728478243088, 0.001272272629780556,  -0.002557819740628033,
+                                    0.003857868053997051,   -0.005377534901267245, 0.007127973083415919,
+                                    1.003647813497989,      2.953301733634061};
+  VD y = polynomial((w > 5.0 ? set1(5.0) : w) - 2.5, low);
+  if (any_lane(w > 5.0)) {
+    y = w > 5.0 ? polynomial(square_root(w) - 3.12, high) : y;
+    if (any_lane(w > 16.5)) [[unlikely]]
+      y = w > 16.5 ? erfinv_over(w) : y;
+  }
+  return y;
+}
+STRATA_INLINE VD erfinv_for_f32(VD x) {
+  const VD a = absolute(x), w = log2_in_double((1.0 - a) * (1.0 + a)) * -kLn2;
+  const VD y = x * erfinv_over_for_f32(a < 1.0 ? w : VD{});
+  return a < 1.0 ? y : (a == 1.0 ? with_sign_of(set1(kInfinity), x) : set1(kNotANumber));
+}
+STRATA_INLINE VD normal_quantile_for_f32(VD p) {
+  const auto valid = (p > 0.0) & (p < 1.0);
+  const VD v = valid ? p : set1(0.5), least = v < 0.5 ? v : 1.0 - v;
+  const VD x = 1.0 - (least + least), w = log2_in_double(4.0 * least * (1.0 - least)) * -kLn2;
+  const VD y = with_sign_of(1.4142135623730951 * x * erfinv_over_for_f32(w), v - 0.5);
+  return valid ? y : (p == 0.0 ? set1(-kInfinity) : (p == 1.0 ? set1(kInfinity) : set1(kNotANumber)));
+}
 STRATA_INLINE VD sinc_vector(VD x) {
   return x == 0.0 ? set1(1.0) : sin_half_turns(x) / (kPiOf * x);
 }

@@ -9,7 +9,8 @@ typedef int64_t VL __attribute__((vector_size(kVecBytes)));
 typedef uint64_t VLU __attribute__((vector_size(kVecBytes)));
 
 constexpr double kLn2High = 6.93147180369123816490e-01, kLn2Low = 1.90821492927058770002e-10;
-constexpr double kLog2OfE = 1.4426950408889634, kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kLog2OfE = 1.4426950408889634, kLn2 = 0.69314718055994531;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN(), kLeastNormal = 2.2250738585072014e-308;
 
 template <int N>
@@ -174,6 +175,18 @@ STRATA_INLINE VD log1p_of(VD x) {
 }
 STRATA_INLINE VD softplus_of(VD x) {
   return (x > 0.0 ? x : VD{}) + log1p_inside(exp(-absolute(x))) + (x != x ? x : VD{});
+}
+
+// To the digits of f32 and some more, for normal positive a.
+STRATA_INLINE VD log2_in_double(VD a) {
+  const VLU u = bits<VLU>(a);
+  const VL e = bits<VL>(u - 0x3fe6a09e667f3bcdu) >> 52;
+  const VD m = bits<VD>(u - (bits<VLU>(e) << 52));
+  const VD s = (m - 1.0) / (m + 1.0), z = s * s;
+  // log2((1 + s) / (1 - s)) / s in s^2: 4e-12
+  static constexpr double c[] = {0.34071259025868006, 0.41167373768164617, 0.57708356646411663, 0.96179667344923825,
+                                 2.8853900817899887};
+  return fma(polynomial(z, c), s, bits<VD>(e + 0x4338000000000000) - set1(kToInteger));
 }
 
 }  // namespace strata::STRATA_VEC_NS
