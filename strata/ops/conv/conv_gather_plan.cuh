@@ -80,7 +80,10 @@ inline void finish(Gather& g, int64_t n, int piece, int multiprocessors, bool ta
   const bool tallest =
       tall && g.m > 128 && (g.m + 127) / 128 % 2 == 0 && wide * ((g.m + 255) / 256) >= 2 * multiprocessors;
   g.rows = g.m <= 64 ? 64 : tallest ? 256 : 128;
-  g.splits = splits_of(wide * tiles_m(g), g.blocks, multiprocessors);
+  // Parts take at most a third of what windows unrolled in memory would: with the turned operands less than those.
+  const int64_t windows = int64_t{16 / piece} * g.total * taps * g.channels, part = int64_t{4} * g.m * g.columns;
+  g.splits = static_cast<int>(std::min<int64_t>(splits_of(wide * tiles_m(g), g.blocks, multiprocessors),
+                                                std::max<int64_t>(1, windows / 3 / part)));
   g.by_depth = divisor(g.d.places), g.by_plane = divisor(plane), g.by_col = divisor(g.w.places);
   g.by_tap_plane = divisor(tap_plane), g.by_tap_w = divisor(g.w.taps);
   g.by_inner = divisor(g.by_taps ? taps : pieces);

@@ -26,9 +26,9 @@ class LinalgCuda : public ::testing::Test {
     const double most = amax(abs(y)).item();
     EXPECT_LT(amax(abs(x - y)).item(), bound * (most > 0 ? most : 1)) << "of " << most;
   }
-  // Jacobi's rotations, and squares of f32 columns: seen were 200 eps (2.4e-5), and half of that in a product of
-  // factors.
-  static constexpr double kOrthogonal = 5e-5, kProduct = 2.5e-5;
+  // Jacobi's rotations, and squares of f32 columns: seen were 200 eps (2.4e-5), half of that in a product of factors,
+  // and 70 eps in values.
+  static constexpr double kOrthogonal = 5e-5, kProduct = 2.5e-5, kValues = 1.5e-5;
   static void expect_identity(const Tensor& t) { expect_near(t, expand(eye(t.size(-1)), t.shape()), kOrthogonal); }
   static Tensor positive(const Shape& shape) {
     const Tensor x = randn(shape);
@@ -40,8 +40,8 @@ class LinalgCuda : public ::testing::Test {
     expect_identity(matmul(mT(U), U));
     expect_identity(matmul(Vh, mT(Vh)));
     expect_near(matmul(narrow(U, -1, 0, k) * unsqueeze(S, -2), narrow(Vh, -2, 0, k)), A, kProduct);
-    expect_near(S, linalg_svdvals(A.to(DType::f64)), 5e-6);
-    expect_near(linalg_svdvals(on(A), driver), S, 5e-6);
+    expect_near(S, linalg_svdvals(A.to(DType::f64)), kValues);
+    expect_near(linalg_svdvals(on(A), driver), S, kValues);
     EXPECT_TRUE(all(amax(U, {-2}) >= amax(-U, {-2})).item<bool>());
   }
 };

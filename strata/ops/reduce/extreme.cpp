@@ -202,13 +202,25 @@ const AlongOp put_along_op{{
     .reference = by_loops::put,
 }};
 
+// For each element the place along dim of the first of its run of equal neighbours.
+Tensor firsts_of_runs(const Tensor& indices, int64_t dim) {
+  const int64_t n = indices.size(dim);
+  if (n < 2) return zeros_like(indices);
+  const Tensor places = cumsum(ones_like(indices), dim).narrow(dim, 0, n - 1);
+  const Tensor begins = zeros_like(indices);
+  begins.narrow(dim, 1, n - 1)
+      .copy_(where(ne(indices.narrow(dim, 1, n - 1), indices.narrow(dim, 0, n - 1)), places, 0));
+  return cummax(begins, dim).first;
+}
+
 // A card adds up runs as a scan does.
 const Op<Tensor(const Tensor&, const Tensor&, int64_t)> put_runs_op{{
     .schema = "put_runs(Tensor g, Tensor indices, int dim) -> Tensor",
     .shard = "along dim",
     .internal = true,
-    .doc = "put_along where indices never decrease along dim, and each names the first element that has it: the "
-           "gradient of cummax.",
+    .doc =
+        "The sums of g over runs of equal neighbours in indices along dim, at each run's first element; elsewhere 0: "
+        "the gradient of cummax, whose indices name the first of their run.",
     .infer =
         [](const Tensor& g, const Tensor& indices, int64_t dim) {
           check<DTypeError>(is_floating(g.dtype()), "put_runs", "needs a floating dtype, got ", g);
@@ -222,11 +234,13 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> put_runs_op{{
     .composed =
         [](const Tensor& g, const Tensor& indices, int64_t dim) {
           const Tensor wide = is_reduced_floating(g.dtype()) ? g.to(DType::f32) : g;  // sums are rounded once
-          return put_along_op(wide, indices, g.shape(), dim).to(g.dtype());
+          return put_along_op(wide, firsts_of_runs(indices, dim), g.shape(), dim).to(g.dtype());
         },
     .saves = "indices",
-    .backward = [](Backward& b, const Tensor&, const Tensor& indices,
-                   int64_t dim) { b.set(0, pick_along_op(b.gy(), indices, indices.shape(), dim)); },
+    .backward =
+        [](Backward& b, const Tensor&, const Tensor& indices, int64_t dim) {
+          b.set(0, pick_along_op(b.gy(), firsts_of_runs(indices, dim), indices.shape(), dim));
+        },
     .cost =
         [](const Tensor& g, const Tensor& indices, int64_t) {
           return Cost{static_cast<double>(g.numel()), 2.0 * g.nbytes() + indices.nbytes()};
@@ -242,8 +256,19 @@ const Op<Tensor(const Tensor&, const Tensor&, int64_t)> put_runs_op{{
           s.invalid<ShapeError>("but indices are", s.tensor({3, 5}), s.integers({3}, 0, 3), 0);
           s.invalid<DTypeError>("floating", s.tensor({3, 1}, DType::i64), s.integers({3, 1}, 0, 1), 1);
         },
-    .reference = [](const Tensor& g, const Tensor& indices,
-                    int64_t dim) { return by_loops::put(g, indices, g.shape(), dim); },
+    .reference =
+        [](const Tensor& g, const Tensor& indices, int64_t dim) {
+          const Tensor from = g.transpose(dim, -1).contiguous(), runs = indices.transpose(dim, -1).contiguous();
+          const auto values = from.to_vector<double>();
+          const auto of = runs.to_vector<int64_t>();
+          std::vector<double> sums(values.size());
+          const auto n = static_cast<size_t>(g.size(dim));
+          for (size_t i = 0, first = 0; i < values.size(); ++i) {
+            if (i % n == 0 || of[i] != of[i - 1]) first = i;
+            sums[first] += values[i];
+          }
+          return from_span<double>(sums, from.shape()).transpose(dim, -1);
+        },
 }};
 
 // ---- max, min with positions ----

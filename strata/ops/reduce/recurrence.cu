@@ -37,8 +37,8 @@ struct ExpSums {
   __device__ void write(int64_t at, int64_t, const Acc& upto) const { y[at] = cuda::narrow<T>(log_of(upto)); }
 };
 
-// Sums of runs of equal indices, at the element that the index names; 0 at all others. From the end, so that what is
-// written at a run's first element is all of it.
+// Sums of runs of equal indices, at their first elements; 0 at all others. From the end, so that what is written at a
+// run's first element is all of it.
 template <class T>
 struct Runs {
   using C = compute_t<T>;
@@ -51,7 +51,8 @@ struct Runs {
     return {cuda::widen(g[at]), i == 0 || indices[at] == indices[at + inner]};
   }
   __device__ void write(int64_t at, int64_t i, const Acc& upto) const {
-    y[at] = cuda::narrow<T>(indices[at] == n - 1 - i ? upto.sum : C(0));
+    const bool first = i == n - 1 || indices[at - inner] != indices[at];
+    y[at] = cuda::narrow<T>(first ? upto.sum : C(0));
   }
 };
 

@@ -14,8 +14,8 @@ Tensor shifted(const Tensor& x, int64_t dim, double value);
 
 void linear_recurrence_cpu(Tensor& y, const Tensor& a, const Tensor& b, int64_t dim, bool reverse);
 void linear_recurrence_cuda(Tensor& y, const Tensor& a, const Tensor& b, int64_t dim, bool reverse);
-/// y = g added up where indices, which never decrease along dim, are equal, at the first element of those, which the
-/// index names; elsewhere 0. On a CUDA device.
+/// y = g added up over runs of equal neighbours in indices along dim, at a run's first element; elsewhere 0. On a CUDA
+/// device.
 void put_runs_cuda(Tensor& y, const Tensor& g, const Tensor& indices, int64_t dim);
 void logcumsumexp_cpu(Tensor& y, const Tensor& x, int64_t dim);
 void logcumsumexp_cuda(Tensor& y, const Tensor& x, int64_t dim);
