@@ -400,7 +400,13 @@ bool puts_lines(const Tensor& y, int64_t dim, const Tensor& index) {
   if (m == 0 || index.numel() == 0) return true;
   const int64_t lines = index.numel() / m;
   // All of y is written: what is sent should be a good part of it, and all multiprocessors have lines.
-  if (puts_alone(n, index.numel())) return 8 * index.numel() >= y.numel() && lines >= 4 * kLines * kMultiprocessors / 5;
+  if (puts_alone(n, index.numel())) {
+    // One index for all lines names whole rows, which go faster as they lie.
+    bool same = true;
+    for (int64_t d = 0; d < index.dim(); ++d)
+      same = same && (d == dim || index.shape()[d] == 1 || index.strides()[d] == 0);
+    return !same && 8 * index.numel() >= y.numel() && lines >= 4 * kLines * kMultiprocessors / 5;
+  }
   const int64_t tile = tile_within(n, most_memory(), kLines * 4), parts = (n + tile - 1) / tile;
   // Of much, parts of lines are slower than whole rows.
   if (index.numel() > kMuch || parts > 65535) return false;

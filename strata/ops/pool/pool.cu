@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads)
     const auto wi = pool::window<Kind, C>(h, at.i), wj = pool::window<Kind, C>(w, at.j);
     const T* from = x + at.plane * h.in * w.in;
     C sum = 0;
-    for_values<Kind, Lanes, true>(h, w, wi, wj, from, [&](T v, I, I, I a, I b) {
+    for_values<Kind, Lanes, false>(h, w, wi, wj, from, [&](T v, I, I, I a, I b) {
       sum += (a == 0 ? wi.first : wi.rest) * ((b == 0 ? wj.first : wj.rest) * widen(v));
     });
     if constexpr (Lanes > 1) sum = warp_reduce(sum, Sum());
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads)
     const T* from = x + at.plane * h.in * w.in;
     C best = -std::numeric_limits<C>::infinity();
     I best_at = -1;
-    for_values<Kind, Lanes, true>(h, w, wi, wj, from, [&](T value, I i, I j, I, I) {
+    for_values<Kind, Lanes, false>(h, w, wi, wj, from, [&](T value, I i, I j, I, I) {
       const I here = i * w.in + j;
       const C v = widen(value);
       if constexpr (Lanes == 1) {  // in their order
