@@ -15,6 +15,7 @@ struct KeptCall {
   int row_words;       // of a row of it
   int first_head, heads, query_words;
   uint32_t drop_below;
+  int64_t first_row = 0;
 
   // Bit k: weight (query, first_key + k) of a head of all batches is kept, and what limits keys in the call lets it be
   // seen; words that nothing of is seen are not drawn.
@@ -85,35 +86,45 @@ __device__ __forceinline__ uint32_t kept_word(uint32_t below, RngKey key, uint64
 template <bool kFours>
 __device__ __forceinline__ uint32_t KeptCall::word(const AttentionCall& c, RngKey key, uint32_t head, int64_t query,
                                                    int64_t first_key) const {
-  const uint32_t seen = query < c.tq ? c.seen_word(query, first_key) : 0;
+  // Where nothing limits keys, all but the last word are seen.
+  const bool whole = !c.causal && c.window == 0 && first_key + 32 <= c.tk;
+  const uint32_t seen = query >= c.tq ? 0 : whole ? ~0u : c.seen_word(query, first_key);
   if (seen == 0) return 0;
   return seen & kept_word<kFours>(drop_below, key, c.numbers.of(head / c.heads, head % c.heads, query, first_key));
 }
 
 // Rows of queries: a block has 8 words of 32 of them, a warp one word, so that a warp whose keys no query sees has
-// nothing to draw; a row's 8 words are written together.
+// nothing to draw; a row's 8 words are written together. A block's place is its number's parts: what divides it would
+// be a tenth of a thread's work.
 constexpr int kRows = 32, kRowWords = kThreads / kRows;
 template <bool kFours>
 __global__ void __launch_bounds__(kThreads)
     kept_kernel(const __grid_constant__ AttentionCall c, const __grid_constant__ KeptCall to) {
   __shared__ uint32_t tile[kRowWords][kRows + 1];
-  const uint32_t row_parts = (c.tq + kRows - 1) / kRows, word_parts = (to.row_words + kRowWords - 1) / kRowWords;
-  const uint32_t part = blockIdx.x % word_parts, at = blockIdx.x / word_parts;
-  const uint32_t head = to.first_head + at / row_parts, first_row = at % row_parts * kRows;
+  const int first_word = static_cast<int>(blockIdx.x) * kRowWords;
+  const int64_t first_row = to.first_row + static_cast<int>(blockIdx.y) * kRows;
+  const int64_t head = to.first_head + static_cast<int>(blockIdx.z);
   {
-    const uint32_t lane = threadIdx.x % kRows, word = threadIdx.x / kRows;
+    const int lane = static_cast<int>(threadIdx.x) % kRows, word = static_cast<int>(threadIdx.x) / kRows;
     tile[word][lane] =
-        to.word<kFours>(c, resolved(c.key), head, first_row + lane, 32 * static_cast<int64_t>(part * kRowWords + word));
+        to.word<kFours>(c, resolved(c.key), static_cast<uint32_t>(head), first_row + lane, 32 * (first_word + word));
   }
   __syncthreads();
-  const uint32_t query = first_row + threadIdx.x / kRowWords, word = threadIdx.x % kRowWords;
-  const int64_t first_word = part * kRowWords;
-  if (query < c.tq && first_word + word < to.row_words)
-    to.words[head * to.head_words + static_cast<int64_t>(query) * to.row_words + first_word + word] =
-        tile[word][threadIdx.x / kRowWords];
+  const int row = static_cast<int>(threadIdx.x) / kRowWords, word = static_cast<int>(threadIdx.x) % kRowWords;
+  if (first_row + row < c.tq && first_word + word < to.row_words)
+    to.words[head * to.head_words + (first_row + row) * to.row_words + first_word + word] = tile[word][row];
 }
-int64_t kept_blocks(int64_t heads, int64_t tq, int64_t row_words) {
-  return heads * ((tq + kRows - 1) / kRows) * ((row_words + kRowWords - 1) / kRowWords);
+// Heads from to.first_head to to.heads, as many of them and of their rows a launch as a grid has.
+void queue_kept(const AttentionCall& c, const KeptCall& of, bool fours) {
+  constexpr int64_t kMost = 65535;
+  const auto kernel = fours ? kept_kernel<true> : kept_kernel<false>;
+  for (KeptCall to = of; to.first_head < to.heads; to.first_head += static_cast<int>(kMost))
+    for (to.first_row = 0; to.first_row < c.tq; to.first_row += kMost * kRows) {
+      const dim3 grid(cuda::blocks_for(to.row_words, kRowWords),
+                      cuda::blocks_for(std::min(c.tq - to.first_row, kMost * kRows), kRows),
+                      static_cast<unsigned>(std::min<int64_t>(kMost, to.heads - to.first_head)));
+      kernel<<<grid, kThreads, 0, cuda::stream()>>>(c, to);
+    }
 }
 
 // The 32 by 32 bits of the warp's lanes turned round: blocks beside the diagonal change places, by halves.
@@ -203,10 +214,10 @@ void draw_kept(Options& o, const AttentionCall& c, int query_tile, int key_tile,
   const int64_t row_words = ((columns + (transposed ? query_tile : key_tile)) / 32 + 2 + 3) / 4 * 4;
   const int64_t words = heads * rows * row_words, key_words = (c.tk + 31) / 32, query_words = (c.tq + 127) / 128 * 4;
   const int64_t operands = 2 * (c.batch * c.heads * c.tq * 2 * c.d + c.batch * c.kv_heads * c.tk * 2 * c.d);
-  const int64_t blocks = transposed ? cuda::blocks_for(heads * key_words * (query_words / 4) * 32, kThreads)
-                                    : kept_blocks(heads, c.tq, row_words);
+  const int64_t threads = heads * key_words * (query_words / 4) * 32;
   // Short rows have more words of their own than bits that are wanted: up to 64 KiB do no harm either.
-  if (c.kept == nullptr && (words * 4 > std::max<int64_t>(operands, 1 << 16) || blocks >= INT32_MAX)) return;
+  if (c.kept == nullptr && (words * 4 > std::max<int64_t>(operands, 1 << 16) || (transposed && threads >= INT32_MAX)))
+    return;
   space = empty({Shape{words}, DType::i32, like_this.device(), std::nullopt});
   const KeptCall to{static_cast<uint32_t*>(space.raw_data()),
                     rows * row_words,
@@ -221,14 +232,9 @@ void draw_kept(Options& o, const AttentionCall& c, int query_tile, int key_tile,
                   cuda::stream()>>>(c, to);
     return;
   }
-  const auto queue = [&](auto kernel) {
-    kernel<<<static_cast<unsigned>(blocks), kThreads, 0, cuda::stream()>>>(c, to);
-  };
-  if (transposed) {
-    o.fours ? queue(kept_transposed_kernel<true>) : queue(kept_transposed_kernel<false>);
-  } else {
-    o.fours ? queue(kept_kernel<true>) : queue(kept_kernel<false>);
-  }
+  if (!transposed) return queue_kept(c, to, o.fours);
+  const auto kernel = o.fours ? kept_transposed_kernel<true> : kept_transposed_kernel<false>;
+  kernel<<<cuda::blocks_for(threads, kThreads), kThreads, 0, cuda::stream()>>>(c, to);
 }
 
 }  // namespace attention_cuda
@@ -237,16 +243,8 @@ void attention_draw_kept_cuda(const AttentionCall& c, uint32_t* to) {
   using namespace attention_cuda;
   const int64_t heads = c.batch * c.heads, head_words = c.tq * c.kept_words;
   if (heads * head_words == 0) return;
-  // As many heads a launch as its blocks can count.
-  const int64_t each = kept_blocks(1, c.tq, c.kept_words), together = std::max<int64_t>(1, (INT64_C(1) << 30) / each);
-  const auto kernel = c.numbers.fours() ? kept_kernel<true> : kept_kernel<false>;
-  for (int64_t first = 0; first < heads; first += together) {
-    const int64_t end = std::min(heads, first + together);
-    const KeptCall part{
-        to, head_words,           static_cast<int>(c.kept_words), static_cast<int>(first), static_cast<int>(end),
-        0,  drop_below(c.dropout)};
-    kernel<<<cuda::blocks_for((end - first) * each, 1), kThreads, 0, cuda::stream()>>>(c, part);
-  }
+  queue_kept(c, {to, head_words, static_cast<int>(c.kept_words), 0, static_cast<int>(heads), 0, drop_below(c.dropout)},
+             c.numbers.fours());
 }
 
 }  // namespace strata
