@@ -57,9 +57,10 @@ const Window& find(const std::string& name, int64_t size, double a) {
   throw ValueError("signal_window", cat("'", name, "' is none of:", names));
 }
 
-// Points that a window of `size` is a part of: one more, where the last one is left out.
-int64_t period(int64_t size, bool sym) {
-  return sym || size < 2 ? size : size + 1;
+// Steps from the first to the last point of the symmetric window that one of `size` > 1 points is a part of: its last
+// point is left out without `sym`. In f64, as one more than the largest size is no int64.
+double steps(int64_t size, bool sym) {
+  return static_cast<double>(sym ? size - 1 : size);
 }
 
 // The modified Bessel function of order 0 by its series, in which every term is positive: sum ((x/2)^k / k!)^2. `most`
@@ -90,7 +91,7 @@ Tensor make(const std::string& name, int64_t size, double a, bool sym) {
   const Window& w = find(name, size, a);
   if (w.form == Form::kaiser) check_beta(a);
   if (size < 2) return ones({size}, DType::f64);
-  const auto last = static_cast<double>(period(size, sym) - 1);
+  const double last = steps(size, sym);
   const Tensor n = arange(0, size, 1, DType::f64);
   switch (w.form) {
     case Form::cosines: {
@@ -122,7 +123,7 @@ Tensor make(const std::string& name, int64_t size, double a, bool sym) {
 Tensor by_definition(const std::string& name, int64_t size, double a, bool sym) {
   const Window& w = find(name, size, a);
   std::vector<double> y(static_cast<size_t>(size), 1);
-  const auto points = static_cast<double>(period(size, sym));
+  const double points = steps(size, sym) + 1;
   for (int64_t i = 0; size > 1 && i < size; ++i) {
     const double n = static_cast<double>(i), turn = 2 * kPi * n / (points - 1), off = n - (points - 1) / 2;
     double& v = y[static_cast<size_t>(i)];
@@ -202,7 +203,7 @@ const Op<Tensor(const Tensor&, int64_t, bool)> general_cosine_op{{
           check_coefficients(a, size);
           if (size < 2) return ones({size}, a.dtype()).to(a.device());
           DeviceScope scope(a.device());
-          const Tensor n = arange(0, size, 1, DType::f64) * (2 * kPi / static_cast<double>(period(size, sym) - 1));
+          const Tensor n = arange(0, size, 1, DType::f64) * (2 * kPi / steps(size, sym));
           const Tensor k = arange(0, a.numel(), 1, DType::f64);
           const Tensor sign = 1 - 2 * remainder(k, 2);
           return sum(cos(n.unsqueeze(1) * k) * (a.to(DType::f64) * sign), Dims{1}).to(a.dtype());
@@ -222,9 +223,9 @@ const Op<Tensor(const Tensor&, int64_t, bool)> general_cosine_op{{
           std::vector<double> y(static_cast<size_t>(size), size == 1 ? 1 : 0);
           for (int64_t i = 0; size > 1 && i < size; ++i)
             for (size_t k = 0; k < c.size(); ++k)
-              y[static_cast<size_t>(i)] += (k % 2 ? -1 : 1) * c[k] *
-                                           std::cos(2 * kPi * static_cast<double>(k) * static_cast<double>(i) /
-                                                    static_cast<double>(period(size, sym) - 1));
+              y[static_cast<size_t>(i)] +=
+                  (k % 2 ? -1 : 1) * c[k] *
+                  std::cos(2 * kPi * static_cast<double>(k) * static_cast<double>(i) / steps(size, sym));
           return from_span<double>(y, {size});
         },
 }};
