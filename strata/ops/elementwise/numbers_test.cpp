@@ -95,7 +95,8 @@ TEST(Numbers, SignsOfZerosAndNan) {
 }
 
 TEST(Numbers, NeighboursAreTheNextBits) {
-  const Doubles from{0.0, 1.0, -1.0, 1.0, 1.7976931348623157e308, 5.0}, to{1.0, 2.0, -2.0, 0.0, kInf, 5.0};
+  const Doubles from{0.0, -0.0, -0.0, 1.0, -1.0, 1.0, 1.7976931348623157e308, 5.0},
+      to{1.0, 1.0, -1.0, 2.0, -2.0, 0.0, kInf, 5.0};
   const Doubles got = nextafter(vec(from), vec(to)).to_vector<double>();
   const std::vector<float> from_f(from.begin(), from.end()), to_f(to.begin(), to.end());
   const std::vector<float> got_f = nextafter(vec(from_f), vec(to_f)).to_vector<float>();

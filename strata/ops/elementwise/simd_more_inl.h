@@ -373,10 +373,10 @@ static void vec_more_rows(Table& t) {
   t.template hot<2>(Map::prelu, [](VF a, VF b) { return a > 0.f ? a : a * b; });
   t.template row<2>(Map::nextafter, [](VF a, VF b) {
     // The numbers of one sign are in the order of their bits.
-    const VI u = bits<VI>(a), one = u | 1;
+    const VU u = bits<VU>(a), one = u | 1;  // unsigned, as -0 less one is no signed number
     const VF least = with_sign_of(bits<VF>(one & 1), b);
     const VI up = (a < b) == (a > 0.f);  // -1 away from 0, 0 towards it
-    const VF next = bits<VF>(u - up - (up + 1));
+    const VF next = bits<VF>(u - bits<VU>(up) - bits<VU>(up + 1));
     const VF y = a == 0.f ? least : next;
     return a != a ? a : (b != b ? b : (a == b ? b : y));
   });

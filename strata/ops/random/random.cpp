@@ -1,5 +1,8 @@
 #include "strata/ops/random/random.h"
 
+#include <functional>
+#include <numeric>
+
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/ops/random/random_kernels.h"
@@ -10,19 +13,15 @@ namespace {
 
 constexpr RngKey kSampleKey{42, 7};
 
-// For `n` numbers; a shape that is none yet is left to infer().
-uint64_t blocks(int64_t n, DType dtype) {
-  return random_blocks(std::max<int64_t>(n, 0), dtype);
-}
 // Two 32-bit numbers for each element, whatever the dtype.
-uint64_t wide_blocks(int64_t n) {
-  return blocks(n, DType::i64);
+uint64_t wide_blocks(const Shape& shape) {
+  return random_blocks(shape, DType::i64);
 }
 void check_floating(DType dtype, std::string_view op) {
   check<DTypeError>(is_floating(dtype), op, "needs a floating dtype, got ", dtype);
 }
 Cost draw_cost(const Shape& shape, DType dtype, double flops) {
-  const double n = static_cast<double>(shape.product());
+  const double n = std::accumulate(shape.begin(), shape.end(), 1.0, std::multiplies<>());
   return {n * flops, n * static_cast<double>(size_of(dtype))};
 }
 
@@ -40,7 +39,7 @@ const Op<Tensor(const Shape&, double, double, RngKey, DType, Device)> uniform_op
         },
     .kernels = {.cpu = uniform_cpu, .cuda = STRATA_CUDA_KERNEL(uniform_cuda)},
     .draws = [](const Shape& shape, double, double, RngKey, DType dtype,
-                Device) { return blocks(shape.product(), dtype); },
+                Device) { return random_blocks(shape, dtype); },
     .cost = [](const Shape& shape, double, double, RngKey, DType dtype, Device) { return draw_cost(shape, dtype, 25); },
     .samples =
         [](Samples& s) {
@@ -69,7 +68,7 @@ const Op<Tensor(const Shape&, double, double, RngKey, DType, Device)> normal_op{
         },
     .kernels = {.cpu = normal_cpu, .cuda = STRATA_CUDA_KERNEL(normal_cuda)},
     .draws = [](const Shape& shape, double, double, RngKey, DType dtype,
-                Device) { return blocks(shape.product(), dtype); },
+                Device) { return random_blocks(shape, dtype); },
     .cost = [](const Shape& shape, double, double, RngKey, DType dtype, Device) { return draw_cost(shape, dtype, 60); },
     .samples =
         [](Samples& s) {
@@ -97,7 +96,7 @@ const Op<Tensor(const Shape&, double, double, double, double, RngKey, DType, Dev
         },
     .kernels = {.cpu = trunc_normal_cpu, .cuda = STRATA_CUDA_KERNEL(trunc_normal_cuda)},
     .draws = [](const Shape& shape, double, double, double, double, RngKey, DType,
-                Device) { return wide_blocks(shape.product()); },
+                Device) { return wide_blocks(shape); },
     .cost = [](const Shape& shape, double, double, double, double, RngKey, DType dtype,
                Device) { return draw_cost(shape, dtype, 150); },
     .samples =
@@ -119,7 +118,7 @@ const Op<Tensor(int64_t, int64_t, const Shape&, RngKey, DType, Device)> randint_
           return TensorMeta{shape, dtype, device, std::nullopt};
         },
     .kernels = {.cpu = randint_cpu, .cuda = STRATA_CUDA_KERNEL(randint_cuda)},
-    .draws = [](int64_t, int64_t, const Shape& shape, RngKey, DType, Device) { return wide_blocks(shape.product()); },
+    .draws = [](int64_t, int64_t, const Shape& shape, RngKey, DType, Device) { return wide_blocks(shape); },
     .dtypes = kAllTypes,
     .cost = [](int64_t, int64_t, const Shape& shape, RngKey, DType dtype,
                Device) { return draw_cost(shape, dtype, 50); },
@@ -144,7 +143,7 @@ const Op<Tensor(const Tensor&, RngKey)> bernoulli_op{{
           return like(p);
         },
     .kernels = {.cpu = bernoulli_cpu, .cuda = STRATA_CUDA_KERNEL(bernoulli_cuda)},
-    .draws = [](const Tensor& p, RngKey) { return blocks(p.numel(), DType::f32); },
+    .draws = [](const Tensor& p, RngKey) { return random_blocks(p.numel(), DType::f32); },
     .cost =
         [](const Tensor& p, RngKey) {
           return Cost{25.0 * static_cast<double>(p.numel()), 2.0 * static_cast<double>(p.nbytes())};
@@ -187,7 +186,10 @@ const Op<Tensor(const Tensor&, int64_t, bool, RngKey)> multinomial_op{{
     .draws =
         [](const Tensor& weights, int64_t num_samples, bool replacement, RngKey) {
           const int64_t rows = weights.dim() == 2 ? weights.shape()[0] : 1;
-          return static_cast<uint64_t>(replacement ? rows * std::max<int64_t>(num_samples, 0) : weights.numel());
+          int64_t n = weights.numel();
+          // A result that cannot be is left to infer().
+          if (replacement && (num_samples < 0 || __builtin_mul_overflow(rows, num_samples, &n))) n = 0;
+          return static_cast<uint64_t>(n);
         },
     .cost =
         [](const Tensor& weights, int64_t, bool, RngKey) {
@@ -213,7 +215,7 @@ const Op<Tensor(int64_t, RngKey, Device)> randperm_op{{
           return TensorMeta{{n}, DType::i64, device, std::nullopt};
         },
     .kernels = {.cpu = randperm_cpu, .cuda = STRATA_CUDA_KERNEL(randperm_cuda)},
-    .draws = [](int64_t n, RngKey, Device) { return wide_blocks(n); },
+    .draws = [](int64_t n, RngKey, Device) { return wide_blocks({n}); },
     .dtypes = dtype_bit(DType::i64),
     .cost =
         [](int64_t n, RngKey, Device) {
@@ -278,17 +280,18 @@ Tensor randint_like(const Tensor& x, int64_t low, int64_t high, std::optional<DT
 void uniform_(const Tensor& x, double low, double high, Generator& g) {
   NoGrad guard;
   Tensor y = x;
-  uniform_op.out(y, x.shape(), low, high, g.next(blocks(x.numel(), x.dtype())), x.dtype(), x.device());
+  uniform_op.out(y, x.shape(), low, high, g.next(random_blocks(x.numel(), x.dtype())), x.dtype(), x.device());
 }
 void normal_(const Tensor& x, double mean, double std, Generator& g) {
   NoGrad guard;
   Tensor y = x;
-  normal_op.out(y, x.shape(), mean, std, g.next(blocks(x.numel(), x.dtype())), x.dtype(), x.device());
+  normal_op.out(y, x.shape(), mean, std, g.next(random_blocks(x.numel(), x.dtype())), x.dtype(), x.device());
 }
 void trunc_normal_(const Tensor& x, double mean, double std, double low, double high, Generator& g) {
   NoGrad guard;
   Tensor y = x;
-  trunc_normal_op.out(y, x.shape(), mean, std, low, high, g.next(wide_blocks(x.numel())), x.dtype(), x.device());
+  trunc_normal_op.out(y, x.shape(), mean, std, low, high, g.next(random_blocks(x.numel(), DType::i64)), x.dtype(),
+                      x.device());
 }
 void bernoulli_(const Tensor& x, double p, Generator& g) {
   NoGrad guard;

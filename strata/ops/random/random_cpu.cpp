@@ -100,7 +100,14 @@ T below(C v, C high, T low) {
 }  // namespace
 
 uint64_t random_blocks(int64_t n, DType dtype) {
-  return static_cast<uint64_t>(size_of(dtype) == 8 ? (n + 1) / 2 : (n + 3) / 4);
+  const int64_t each = size_of(dtype) == 8 ? 2 : 4;
+  return static_cast<uint64_t>(n / each + (n % each > 0));
+}
+uint64_t random_blocks(const Shape& shape, DType dtype) {
+  int64_t n = 1;
+  for (const int64_t size : shape)
+    if (size < 0 || __builtin_mul_overflow(n, size, &n)) return 0;
+  return random_blocks(n, dtype);
 }
 
 void uniform_cpu(Tensor& out, const Shape&, double low, double high, RngKey key, DType, Device) {

@@ -10,6 +10,8 @@
 namespace strata {
 /// Counter blocks that `n` elements of `dtype` use up.
 uint64_t random_blocks(int64_t n, DType dtype);
+/// The same for a tensor of `shape`, of which nothing has been checked yet: of one that cannot be, any number.
+uint64_t random_blocks(const Shape& shape, DType dtype);
 /// philox()'s numbers of counter blocks [first, first + blocks), four each, in order: by lanes.
 void draw_bits(RngKey key, uint64_t first, int64_t blocks, uint32_t* out);
 

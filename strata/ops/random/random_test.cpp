@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "strata/core/parallel.h"
 #include "strata/ops/factory/factory.h"
@@ -173,6 +174,19 @@ TEST(Random, FillsReachStridedLeavesAndRecordNothing) {
   EXPECT_TRUE(x.is_leaf());
   manual_seed(12);
   EXPECT_EQ(x.t().to_vector<float>(), normal({4, 3}, 100, 1).to_vector<float>());
+}
+
+// Before a shape is checked the generator is asked for its numbers: no size may overflow there.
+TEST(Random, SizesThatCannotBeAreErrors) {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  EXPECT_THROW(randperm(most), Error);
+  EXPECT_THROW(rand({most}), Error);
+  EXPECT_THROW(randn({1 << 20, most / 1024}), Error);
+  EXPECT_THROW(randint(0, 5, {most, 3}), Error);
+  EXPECT_THROW(exponential({most, most}, 1), Error);
+  EXPECT_THROW(geometric({most}, 0.5), Error);
+  EXPECT_THROW(multinomial(ones({2, 3}), most, true), Error);
+  EXPECT_THROW(multinomial(ones({2, 3}), -most, true), Error);
 }
 
 TEST(Random, FurtherLawsHaveTheirShares) {

@@ -29,7 +29,7 @@ Tensor above_zero(const Shape& shape, RngKey key, Device device) {
 }
 // For a number of f64 each; a shape that is none yet is left to the call.
 uint64_t wide_blocks(const Shape& shape) {
-  return random_blocks(std::max<int64_t>(shape.product(), 0), DType::f64);
+  return random_blocks(shape, DType::f64);
 }
 // f(a number in (0, 1]) for each element.
 template <class F>
@@ -136,7 +136,7 @@ const Op<Tensor(const Shape&, double, double, RngKey, DType, Device)> log_normal
           return exp(detail::normal_of(shape, mean, std, key, dtype, device));
         },
     .draws = [](const Shape& shape, double, double, RngKey, DType dtype,
-                Device) { return random_blocks(std::max<int64_t>(shape.product(), 0), dtype); },
+                Device) { return random_blocks(shape, dtype); },
     .dtypes = dtype_bit(DType::f32) | dtype_bit(DType::f64),
     .samples =
         [](Samples& s) {

@@ -50,12 +50,15 @@ Tensor part_by_hand(const Array& x, int64_t dim, int64_t begin, int64_t end) {
 
 const Op<TensorList(const Tensor&, int64_t, int64_t)> tensor_split_op{{
     .schema = "tensor_split(Tensor x, int sections, int dim=0) -> Tensor[]",
-    .doc = "`sections` views along dim, as equal as can be, the longer ones first; at most 2^20.",
+    .doc = "`sections` views along dim, as equal as can be, the longer ones first; at most 2^16, or as many as the "
+           "dimension "
+           "has.",
     .example = "TensorList p = tensor_split(arange(5), 3); assert(p[0].numel() == 2 && p[2].numel() == 1);",
     .composed =
         [](const Tensor& x, int64_t sections, int64_t dim) {
           dim = split_dim(x, dim, "tensor_split");
-          check(sections >= 1 && sections <= 1 << 20, "tensor_split", "sections must be between 1 and 2^20, got ",
+          const int64_t most = std::max<int64_t>(x.shape()[dim], 1 << 16);
+          check(sections >= 1 && sections <= most, "tensor_split", "sections must be between 1 and ", most, ", got ",
                 sections);
           const int64_t each = x.shape()[dim] / sections, longer = x.shape()[dim] % sections;
           std::vector<int64_t> begins;
@@ -69,6 +72,7 @@ const Op<TensorList(const Tensor&, int64_t, int64_t)> tensor_split_op{{
           s.add(s.tensor({2, 3}), 5, -1).not_differentiable();
           s.add(s.tensor({4}), 1);
           s.invalid<ValueError>("sections", s.tensor({3}), 0);
+          s.invalid<ValueError>("between 1 and 65536", s.tensor({3}), 65537);
           s.invalid<ShapeError>("0-dim", s.tensor({}), 2);
         },
     .reference =

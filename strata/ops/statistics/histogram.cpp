@@ -56,7 +56,8 @@ void check_range(double low, double high, std::string_view op) {
 Tensor equal_parts(const Tensor& flat, int64_t bins, double low, double high) {
   const DeviceScope there(flat.device());
   const Tensor v = contiguous(flat), y = full({bins}, Scalar(0), v.dtype());
-  std::vector<int64_t> counts(static_cast<size_t>(bins));
+  Tensor counts = zeros({bins}, DType::i64);  // not a vector: what does not fit in memory is an error that says so
+  int64_t* count = counts.data<int64_t>();
   dispatch_wide_floats(v.dtype(), "histc", [&]<class T>() {
     const T from = static_cast<T>(low), to = static_cast<T>(high), many = static_cast<T>(bins),
             width = static_cast<T>(high - low);
@@ -64,9 +65,9 @@ Tensor equal_parts(const Tensor& flat, int64_t bins, double low, double high) {
     for (int64_t i = 0; i < v.numel(); ++i)
       if (p[i] >= from && p[i] <= to) {
         const auto part = static_cast<int64_t>((p[i] - from) * many / width);
-        ++counts[static_cast<size_t>(std::clamp<int64_t>(part, 0, bins - 1))];
+        ++count[std::clamp<int64_t>(part, 0, bins - 1)];
       }
-    for (int64_t k = 0; k < bins; ++k) y.data<T>()[k] = static_cast<T>(counts[static_cast<size_t>(k)]);
+    for (int64_t k = 0; k < bins; ++k) y.data<T>()[k] = static_cast<T>(count[k]);
   });
   return y;
 }

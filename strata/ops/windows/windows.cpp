@@ -1,6 +1,7 @@
 #include "strata/ops/windows/windows.h"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <vector>
 
@@ -179,6 +180,8 @@ const Op<Tensor(const std::string&, int64_t, double, bool, DType, Device)> signa
           s.invalid<ValueError>("none of: bartlett", "hanning", 3, 1.0, true, s.dtype(), Device::cpu());
           s.invalid<ValueError>("negative", "hann", -1, 1.0, true, s.dtype(), Device::cpu());
           s.invalid<ValueError>("positive", "gaussian", 3, 0.0, true, s.dtype(), Device::cpu());
+          s.invalid<ValueError>("too large", "hann", std::numeric_limits<int64_t>::max(), 1.0, false, s.dtype(),
+                                Device::cpu());
           s.invalid<DTypeError>("floating", "hann", 3, 1.0, true, DType::i64, Device::cpu());
         },
     .reference = [](const std::string& name, int64_t size, double a, bool sym, DType,
@@ -216,6 +219,7 @@ const Op<Tensor(const Tensor&, int64_t, bool)> general_cosine_op{{
           s.add(s.tensor({3}), 6, false);
           s.invalid<ShapeError>("1-D", s.tensor({2, 2}), 4, true);
           s.invalid<ValueError>("negative", s.tensor({2}), -4, true);
+          s.invalid<ValueError>("too large", s.tensor({2}), std::numeric_limits<int64_t>::max(), false);
         },
     .reference =
         [](const Tensor& a, int64_t size, bool sym) {
