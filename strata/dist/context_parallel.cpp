@@ -23,8 +23,8 @@ void check_context(int64_t length, const ContextParallel& context) {
 void check_context(int64_t length, ContextKind kind, int64_t n) {
   if (n == 1) return;
   const int64_t parts = kind == ContextKind::ring ? 2 * n : n;
-  check<ShapeError>(length % parts == 0, "context_part", "sequences of ", length, " positions cannot be shared out among ",
-                    n, " ranks: a multiple of ", parts, " is wanted");
+  check<ShapeError>(length % parts == 0, "context_part", "sequences of ", length,
+                    " positions cannot be shared out among ", n, " ranks: a multiple of ", parts, " is wanted");
 }
 
 Tensor context_part(const Tensor& x, int64_t dim, const ContextParallel& context) {
@@ -46,8 +46,8 @@ Tensor context_whole(const Tensor& part, int64_t dim, const ContextParallel& con
   const Tensor all = all_gather(part, dim, context.group);
   if (context.kind == ContextKind::ulysses) return all;
   const int64_t chunk = part.size(dim) / 2;
-  check<ShapeError>(part.size(dim) % 2 == 0, "context_whole", "a rank's part is two chunks, and dimension ", dim, " of ",
-                    part, " is odd");
+  check<ShapeError>(part.size(dim) % 2 == 0, "context_whole", "a rank's part is two chunks, and dimension ", dim,
+                    " of ", part, " is odd");
   TensorList chunks;
   for (int64_t r = 0; r < n; ++r) chunks.push_back(all.narrow(dim, 2 * r * chunk, chunk));
   for (int64_t r = n; r-- > 0;) chunks.push_back(all.narrow(dim, (2 * r + 1) * chunk, chunk));
@@ -55,9 +55,9 @@ Tensor context_whole(const Tensor& part, int64_t dim, const ContextParallel& con
 }
 
 Tensor context_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
-                         const ContextParallel& context) {
-  return context.kind == ContextKind::ring ? ring_attention(q, k, v, options, context.group)
-                                           : ulysses_attention(q, k, v, options, context.group);
+                         const ContextParallel& context, const Dims& heads) {
+  return context.kind == ContextKind::ring ? ring_attention(q, k, v, options, context.group, heads)
+                                           : ulysses_attention(q, k, v, options, context.group, heads);
 }
 
 }  // namespace strata::distributed

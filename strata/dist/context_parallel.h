@@ -37,8 +37,9 @@ Tensor context_part(const Tensor& x, int64_t dim, const ContextParallel& context
 /// All ranks' parts along `dim` in the order of their positions, in every rank. Differentiable: a part's gradient is
 /// the sum of the ranks'.
 Tensor context_whole(const Tensor& part, int64_t dim, const ContextParallel& context);
-/// Attention of this rank's positions with those of all: ring_attention() or ulysses_attention().
+/// Attention of this rank's positions with those of all: ring_attention() or ulysses_attention(), of some of the
+/// `heads` where that is not empty.
 Tensor context_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
-                         const ContextParallel& context);
+                         const ContextParallel& context, const Dims& heads = {});
 
 }  // namespace strata::distributed

@@ -3,12 +3,9 @@
 #include <cmath>
 
 #include "strata/core/node.h"
-#include "strata/core/op_base.h"
 #include "strata/core/placement.h"
-#include "strata/core/rng.h"
 #include "strata/dist/collectives/own_parts_inl.h"
 #include "strata/dist/collectives/placed.h"
-#include "strata/dist/group.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
 #include "strata/nn/window_ring_inl.h"
@@ -117,22 +114,18 @@ const Turns* turns_for(const AttentionSpec& spec, const Places& places) {
   return &places.turns[static_cast<size_t>(spec.rotary)];
 }
 
-// Of positions in parts, heads first. Where tensor parallelism has cut the heads each rank attends with its own, and
-// drops weights by a stretch of numbers of its own.
+// Of positions in parts, heads first. Where tensor parallelism has cut the heads each rank attends with its own.
 Tensor attend_in_parts(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o,
                        const distributed::ContextParallel& context) {
   if (!is_placed(q)) return distributed::context_attention(q, k, v, o, context);
   const auto by_heads = [](const Tensor& t) { return distributed::redistribute(t, "S(1)"); };
+  const auto own = [&](const Tensor& t) { return distributed::detail::own_part(by_heads(t)); };
   const Tensor queries = by_heads(q);
-  const Tensor own_q = distributed::detail::own_part(queries), own_k = distributed::detail::own_part(by_heads(k)),
-               own_v = distributed::detail::own_part(by_heads(v));
-  const MeshPlace::Axis& axis = layout_of(queries)->mesh->axes[0];
-  const int64_t time = q.size(2) * distributed::group(context.group).size();
-  const uint64_t drawn = o.dropout_p > 0 ? random_blocks(own_q.size(0) * own_q.size(1) * time * time) : 0;
-  default_generator().next(drawn * static_cast<uint64_t>(axis.place));
-  const Tensor y = distributed::context_attention(own_q, own_k, own_v, o, context);
-  default_generator().next(drawn * static_cast<uint64_t>(axis.size - 1 - axis.place));
-  return distributed::detail::joined_parts(y, {q.size(0), q.size(1), q.size(2), v.size(3)}, layout_of(queries));
+  const LayoutRef& layout = layout_of(queries);
+  const int64_t all = q.size(1), first = layout->stretches(1, all, layout->places())[0].begin;
+  const Tensor y =
+      distributed::context_attention(distributed::detail::own_part(queries), own(k), own(v), o, context, {first, all});
+  return distributed::detail::joined_parts(y, {q.size(0), all, q.size(2), v.size(3)}, layout);
 }
 
 // Of heads first, [B, n, T, D]; `cached` keys are those of a cache.

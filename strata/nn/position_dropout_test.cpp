@@ -11,6 +11,7 @@
 #include "strata/core/rng.h"
 #include "strata/core/row_share.h"
 #include "strata/nn/position_dropout_inl.h"
+#include "strata/nn/transformer.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -61,6 +62,44 @@ TEST(PositionDropout, EachPartIsThatOfTheWhole) {
           EXPECT_EQ(nn::detail::dropped(own.detach().narrow(0, 1, 2), 0.4).to_vector<float>(),
                     part_of(want, share).narrow(0, 1, 2).to_vector<float>());
         }
+  }
+}
+
+// A feed-forward part that drops between its products, in tiles, of some rows and positions: what it is of a whole
+// batch.
+TEST(PositionDropout, TilesAreThatOfTheWhole) {
+  for (const bool gated : {false, true}) {
+    manual_seed(5);
+    nn::FeedForward whole(8, {.width = 12, .gated = gated, .dropout = 0.4}), tiles(8, whole.spec());
+    for (const auto& [name, t] : tiles.named_parameters())
+      for (const auto& [own, from] : whole.named_parameters())
+        if (own == name) tiles.load_state_dict({{name, from.detach().clone()}}, false);
+    Tensor x = rand({3, 12, 8}).set_requires_grad();
+    const RngKey begin = default_generator().state();
+    const Tensor want = whole(x);
+    const RngKey end = default_generator().state();
+    (want * want).sum().backward();
+    for (const int64_t parts : {1, 2})
+      for (const bool paired : {false, true})
+        for (int64_t part = 0; part < parts; ++part)
+          for (const int64_t tile : {5, 7, 18}) {
+            const PositionShare share{.length = 12, .part = part, .parts = parts, .paired = paired};
+            const PositionShareScope scope(share);
+            tiles.set_tile(tile);
+            for (const RowShare& rows : {RowShare{}, RowShare{.first = 1, .own = 2, .all = 3}}) {
+              const RowShareScope of(rows);
+              const auto mine = [&](const Tensor& t) {
+                return part_of(rows.all == 1 ? t : t.narrow(0, rows.first, rows.own), share);
+              };
+              default_generator().set_state(begin);
+              Tensor own = mine(x.detach()).contiguous().set_requires_grad();
+              const Tensor y = tiles(own);
+              EXPECT_LT((y - mine(want)).abs().max().item(), 1e-6) << tile;
+              EXPECT_EQ(default_generator().state(), end);
+              (y * y).sum().backward();
+              EXPECT_LT((own.grad() - mine(x.grad())).abs().max().item(), 1e-5) << tile;
+            }
+          }
   }
 }
 

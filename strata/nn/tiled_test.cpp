@@ -57,6 +57,20 @@ TEST(Tiled, AGradientComesOnce) {
   EXPECT_EQ(times, 1);
 }
 
+TEST(Tiled, TellsATileWhereItBegins) {
+  for (const int64_t size : {0, 1, 4, 11}) {
+    Tensor x = waves({2, 11}, 0.9).set_requires_grad(true);
+    const Tensor y = tiled(
+        1, size,
+        [](int64_t first, const Tensor& part) { return part * (arange(0, part.size(1), 1) + first).to(DType::f32); },
+        x);
+    const Tensor places = arange(0, 11, 1).to(DType::f32);
+    EXPECT_EQ(farthest(y, x * places), 0) << size;
+    y.sum().backward();
+    EXPECT_EQ(farthest(x.grad(), places.expand({2, 11})), 0) << size;
+  }
+}
+
 TEST(Tiled, KeepsOneTileAtATime) {
   const int64_t rows = 4096, wide = 512;
   const Tensor up = waves({wide, 8}, 0.7).set_requires_grad(true), down = waves({8, wide}, 0.3).set_requires_grad(true);

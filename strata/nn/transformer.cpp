@@ -29,6 +29,13 @@ bool has_norm2(NormPlacement placement) {
   return placement != NormPlacement::parallel;
 }
 
+// With `drop` between its products.
+template <class Drop>
+Tensor dropping(const FeedForward& f, const Tensor& x, const Drop& drop) {
+  const Activation act = f.spec().activation;
+  return (*f.down)(drop(f.gate_up ? activate_gated((*f.gate_up)(x), act) : activate((*f.up)(x), act)));
+}
+
 }  // namespace
 
 LayerSpec gpt_layer(const BlockOptions& o) {
@@ -78,28 +85,36 @@ FeedForward::FeedForward(int64_t dim, const FeedForwardSpec& spec) : Module("Fee
 
 Tensor FeedForward::forward(const Tensor& x, Tensor* loss) const {
   if (experts) return (*experts)(x, loss);
-  if (tile_ == 0 || x.dim() < 2 || x.numel() <= tile_ * x.size(-1)) return compute(x);
-  // By a copy: backward may come when this object has gone.
+  const bool drops = is_training() && spec_.dropout > 0;
+  if (tile_ == 0 || x.dim() < 2 || x.numel() <= tile_ * x.size(-1))
+    return drops ? dropping(*this, x, [&](const Tensor& t) { return detail::dropped(t, spec_.dropout); }) : compute(x);
   const Tensor rows = x.reshape({x.numel() / x.size(-1), x.size(-1)});
-  return tiled(
-             0, tile_, [own = *this](const Tensor& part) { return own.compute(part); }, rows)
-      .view(x.shape());
+  // By copies: backward may come when this object has gone.
+  if (!drops)
+    return tiled(
+               0, tile_, [own = *this](const Tensor& part) { return own.compute(part); }, rows)
+        .view(x.shape());
+  Shape inner = x.shape();
+  inner[x.dim() - 1] = spec_.width;
+  const auto tile = [own = *this, numbers = detail::DropNumbers(inner)](int64_t first, const Tensor& part) {
+    const FeedForwardSpec& s = own.spec();
+    return dropping(own, part, [&](const Tensor& t) { return numbers.drop(t, s.dropout, first * s.width); });
+  };
+  return tiled(0, tile_, tile, rows).view(x.shape());
 }
 
 Tensor FeedForward::compute(const Tensor& x) const {
-  const bool drops = is_training() && spec_.dropout > 0;
-  const auto dropped = [&](const Tensor& inner) { return drops ? detail::dropped(inner, spec_.dropout) : inner; };
   // The fused pair reads weights by itself. Layers that hooks watch, or that are packed, are called.
   if (spec_.gated) {
     const auto gate = [act = spec_.activation](const Tensor& both) { return activate_gated(both, act); };
     const Tensor both = (*gate_up)(x), inner = gate(both);
-    if (!gate_again_ || drops) return (*down)(dropped(inner));
+    if (!gate_again_) return (*down)(inner);
     const MadeAgain again(inner, gate, both);
     return (*down)(inner);
   }
-  if (!drops && spec_.activation == Activation::gelu_tanh && !has_forward_hooks(*up) && !has_forward_hooks(*down))
+  if (spec_.activation == Activation::gelu_tanh && !has_forward_hooks(*up) && !has_forward_hooks(*down))
     return gelu_feed_forward(x, up->weight, up->bias, down->weight, down->bias);
-  return (*down)(dropped(activate((*up)(x), spec_.activation)));
+  return (*down)(activate((*up)(x), spec_.activation));
 }
 
 TransformerBlock::TransformerBlock(int64_t dim, const LayerSpec& spec)

@@ -81,6 +81,12 @@ TEST_F(ContextRuns, DropWhatOneProcessDrops) {
       {"stages", shared(2, [](TrainConfig& c) { c.parallel.pp = 2, c.parallel.schedule = "zb-h1"; })},
       {"stages_again", shared(2, [](TrainConfig& c) { c.parallel.pp = 2, c.parallel.recompute = true; })},
       {"accumulated", shared(2, [](TrainConfig& c) { c.batch = 2, c.accumulate = 2; })},
+      {"tile", shared(4, [](TrainConfig& c) { c.tile = 24; })},
+      {"tile_zero3", shared(2, [](TrainConfig& c) { c.tile = 24, c.parallel.zero = 3, c.parallel.recompute = true; })},
+      {"cut", shared(2, [](TrainConfig& c) { c.parallel.tp = 2; })},
+      {"cut_again", shared(2, [](TrainConfig& c) { c.parallel.tp = 2, c.parallel.recompute = true; })},
+      {"cut_ulysses", shared(2, [=](TrainConfig& c) { ulysses(c), c.parallel.tp = 2, c.parallel.sequence = false; })},
+      {"cut_zero3", shared(2, [](TrainConfig& c) { c.parallel.tp = 2, c.parallel.zero = 3; })},
   };
   if (!is_rank()) {
     run("one", [](TrainConfig&) {});
@@ -91,11 +97,6 @@ TEST_F(ContextRuns, DropWhatOneProcessDrops) {
   distributed::on_processes(4, [&](int) {
     for (const auto& [name, change] : ways) run(name, change);
     run("goes_on", shared(4, [](TrainConfig& c) { c.steps = 7; }), true);
-    // A tile's rows are no positions, and parallel.tp cuts what has them: ranks draw for themselves, no two alike.
-    const Change tile = [](TrainConfig& c) { c.tile = 24; };
-    const Change cut = [](TrainConfig& c) { c.parallel.tp = 2; };
-    for (const char* name : {"tile", "tile_again"}) run(name, shared(4, tile));
-    for (const char* name : {"cut", "cut_again"}) run(name, shared(2, cut));
   });
   if (is_rank()) return;
   for (const auto& [name, change] : ways) expect_same(name == "accumulated" ? "one_accumulated" : "one", name);
@@ -107,7 +108,30 @@ TEST_F(ContextRuns, DropWhatOneProcessDrops) {
   // Which is no small thing.
   const auto whole = read_metrics(folder_ + "whole/metrics.jsonl");
   for (size_t i = 0; i < want.size(); ++i) EXPECT_GT(std::abs(whole[i].loss - want[i].loss), 1e-3) << "step " << i + 1;
-  for (const std::string name : {"tile", "cut"}) EXPECT_EQ(weights(name), weights(name + "_again")) << name;
+}
+
+// The same where parallel.dp has rows beside, and heads are shared by parallel.tp and by queries.
+TEST_F(ContextRuns, DropWhatOneProcessDropsOnEightRanks) {
+  c_.model.family = "llama";
+  c_.model.kv_heads = 2;
+  c_.model.dropout = 0.2;
+  c_.steps = 10;
+  const Change cut = [](TrainConfig& c) { c.parallel.dp = c.parallel.cp = c.parallel.tp = 2; };
+  const std::map<std::string, Change> ways{
+      {"ring", cut},
+      {"zero3",
+       [=](TrainConfig& c) {
+         cut(c);
+         c.parallel.zero = 3;
+         c.parallel.recompute = true;
+       }},
+  };
+  if (!is_rank()) run("one", [](TrainConfig&) {});
+  distributed::on_processes(8, [&](int) {
+    for (const auto& [name, change] : ways) run(name, change);
+  });
+  if (is_rank()) return;
+  for (const auto& [name, change] : ways) expect_same("one", name);
 }
 
 TEST_F(ContextRuns, OfTwoTimesTwoRanks) {

@@ -225,19 +225,18 @@ Ranks::Ranks(const TrainConfig& config)
     context_ = ContextParallel{.group = "cp", .kind = context_kind(config.parallel.cp_kind)};
     if (dp == 1) sharing_.axis = "cp";
     if (dp > 1) sharing_.replicas = "cp";
-    if (!draws_alone())
-      positions_ = std::make_unique<strata::detail::PositionShareScope>(
-          strata::detail::PositionShare{.length = config.model.context,
-                                        .part = group("cp").rank(),
-                                        .parts = cp,
-                                        .paired = context_->kind == ContextKind::ring});
+    positions_ = std::make_unique<strata::detail::PositionShareScope>(
+        strata::detail::PositionShare{.length = config.model.context,
+                                      .part = group("cp").rank(),
+                                      .parts = cp,
+                                      .paired = context_->kind == ContextKind::ring});
   }
   if (dp * cp > 1) group_ = &group(cp == 1 ? rows : dp == 1 ? "cp" : rows + "+cp");
 }
 Ranks::~Ranks() = default;
 
 RowShare Ranks::own_rows() const {
-  if (!group_ || size_ == 1 || draws_alone() || exact_ || pipeline_) return {};
+  if (!group_ || size_ == 1 || exact_ || pipeline_) return {};
   if (rows_.empty()) return {.first = rank_ * (batch_ / size_), .own = batch_ / size_, .all = batch_};
   return {.first = std::accumulate(rows_.begin(), rows_.begin() + rank_, int64_t{0}),
           .own = rows_[static_cast<size_t>(rank_)],
@@ -484,15 +483,8 @@ void Ranks::seed_step(int64_t seed, int64_t step) const {
     if (pipeline_) pipeline_->seed(default_generator().state());
     return;
   }
-  if (!draws_alone()) {  // the numbers of one rank, of which each has those of its rows
-    if (pipeline_) pipeline_->seed(default_generator().state(), rank_);
-    return;
-  }
-  // A stream for each rank's positions, a stretch of it for each step: nothing of it has to be saved.
-  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
-  const RngKey key{static_cast<uint64_t>(seed) + kOdd * (static_cast<uint64_t>(group_->rank()) + 1),
-                   static_cast<uint64_t>(step) << 40};
-  default_generator().set_state(key);
+  // The numbers of one rank, of which each has those of its rows and positions.
+  if (pipeline_) pipeline_->seed(default_generator().state(), rank_);
 }
 
 std::vector<double> Ranks::vote(std::vector<double> v) const {

@@ -81,8 +81,7 @@ class Ranks {
   /// micro-batches of parallel.exact whose gradients lie in parts.
   bool has_all_rows() const { return sharing_.micro_batches > 0; }
   /// The rows of each batch that this process computes, which random numbers belong to; all of them where they belong
-  /// to ranks (parallel.cp with parallel.tp) or micro-batches (parallel.exact, parallel.pp, whose stages share rows by
-  /// themselves).
+  /// to micro-batches (parallel.exact, parallel.pp, whose stages share rows by themselves).
   RowShare own_rows() const;
   /// The weight of this process's rows in the ranks' average: 1 where all have as many.
   double row_weight() const;
@@ -145,8 +144,8 @@ class Ranks {
   Tensor squares() const;
   /// Behind the update: what several ranks have is the same again.
   void finish_update() const;
-  /// The random numbers of a step: other ones for every part of a batch, the same in every run. Ranks that share
-  /// weights have the same, since numbers belong to elements.
+  /// The random numbers of a step: other ones for every part of a batch, the same in every run. All ranks have one
+  /// state of them, since numbers belong to elements.
   void seed_step(int64_t seed, int64_t step) const;
 
   /// The largest of the ranks' values, for each: what one wants happens on all.
@@ -157,8 +156,6 @@ class Ranks {
   std::vector<double> sum(std::vector<double> values) const;
 
  private:
-  // Whether random numbers are this rank's own, and not those of elements.
-  bool draws_alone() const { return context_ && tp_ > 1; }
   void share_positions(TokenDecoder& model) const;
   std::string loads_group() const;
   void spread_experts(LanguageModel& model) const;

@@ -16,21 +16,23 @@ namespace strata::distributed {
 /// exponentials. The result [B, H, T/n, Dv] is this rank's part of scaled_dot_product_attention() of the whole, up to
 /// rounding; backward sends keys, values and their gradients round. No rank has more than two ranks' keys at a time.
 /// `options`: is_causal, scale, window, logit_soft_cap, and dropout_p: where the ranks' default
-/// generators are in one state the weights are dropped that one process drops. Throws ShapeError
-/// (T/n is odd, q and k have other lengths), DTypeError, ValueError (an option that is not served).
+/// generators are in one state the weights are dropped that one process drops. `heads` says, where q has some of the
+/// heads alone, the first of them and how many there are: [first, all], and dropout's numbers are those of all. Throws
+/// ShapeError (T/n is odd, q and k have other lengths), DTypeError, ValueError (an option that is not served).
 ///
 ///     Tensor y = distributed::ring_attention(q, k, v, {.is_causal = true}, "cp");
 Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
-                      const std::string& group = "world");
+                      const std::string& group = "world", const Dims& heads = {});
 
 /// Ulysses (Jacobs et al., arXiv:2309.14509). The group's rank r of n has positions r T/n to (r + 1) T/n: q
 /// [B, H, T/n, D], k [B, Hkv, T/n, D], v [B, Hkv, T/n, Dv]. An all_to_all each gives a rank all positions of its part
 /// of the heads, and one behind attention gives it its positions of all heads back: the result [B, H, T/n, Dv] is its
 /// part of scaled_dot_product_attention() of the whole. n divides H, and divides Hkv or is a multiple of it (heads of
-/// keys and values are then copied). `options` as of ring_attention(). Throws ShapeError, DTypeError, ValueError.
+/// keys and values are then copied). `options` and `heads` as of ring_attention(). Throws ShapeError, DTypeError,
+/// ValueError.
 ///
 ///     Tensor y = distributed::ulysses_attention(q, k, v, {.is_causal = true}, "cp");
 Tensor ulysses_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
-                         const std::string& group = "world");
+                         const std::string& group = "world", const Dims& heads = {});
 
 }  // namespace strata::distributed

@@ -31,7 +31,8 @@ using Triple = std::tuple<Tensor, Tensor, Tensor>;
 // A call as this rank sees it.
 struct Ring {
   Group& group;
-  int64_t n, rank, batch, heads, length;
+  int64_t n, rank, batch, length;
+  WeightNumbers numbers;
   AttentionArguments whole;  // the options; what a block changes in them is in block()
   bool causal;
 
@@ -40,9 +41,9 @@ struct Ring {
         n(this->group.size()),
         rank(this->group.rank()),
         batch(q.size(0)),
-        heads(q.size(1)),
         length(q.size(2)),
-        whole(detail::context_arguments(false, scale, window, dropout_p, key, soft_cap, group)),
+        numbers(detail::context_numbers(heads, q.size(1), n * length)),
+        whole(detail::context_arguments(false, scale, window, dropout_p, key, soft_cap, group, heads, q, n)),
         causal(causal) {}
 
   // Whose keys are here in a step.
@@ -56,11 +57,10 @@ struct Ring {
     a.is_causal = b.causal;
     a.query_offset = b.offset;
     if (a.dropout_p == 0) return a;
-    const int64_t half = length / 2, all = n * length;
-    const WeightNumbers w = WeightNumbers::whole(heads, all, all);
-    const uint64_t first = w.of(0, 0, detail::chunk_begin(n, rank, b.q / half, half),
-                                detail::chunk_begin(n, source(step), b.k / half, half));
-    a.numbers = {static_cast<int64_t>(first), w.batch, w.head, w.query};
+    const int64_t half = length / 2;
+    const uint64_t first = numbers.of(0, 0, detail::chunk_begin(n, rank, b.q / half, half),
+                                      detail::chunk_begin(n, source(step), b.k / half, half));
+    a.numbers = {static_cast<int64_t>(first), numbers.batch, numbers.head, numbers.query};
     return a;
   }
   // Each rank's tensor to the next: begins, and says where what comes will be.
@@ -209,11 +209,8 @@ TensorMeta heads_inside(const Tensor& like_this, int64_t size) {
           Strides{s[2] * s[1] * size, size, s[1] * size, 1}};
 }
 
-void check_parts(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionArguments& a, Text group,
-                 std::string_view op) {
-  strata::detail::check_attention_inputs(q, k, v, {}, a, op);
-  check<ShapeError>(q.size(2) == k.size(2), op, "q has ", q.size(2), " positions, k has ", k.size(2),
-                    ": every rank has its part of the same ones");
+void check_parts(const Tensor& q, const Tensor& k, const Tensor& v, STRATA_CONTEXT_ARGUMENTS, std::string_view op) {
+  detail::check_context_inputs(q, k, v, STRATA_CONTEXT_NAMES, op);
   const int64_t n = distributed::group(group).size();
   check<ShapeError>(n == 1 || q.size(2) % 2 == 0, op, "a rank's part is two chunks of as many positions, and q is ", q);
 }
@@ -230,7 +227,7 @@ std::vector<int64_t> positions_of(int64_t n, int64_t rank, int64_t length) {
 Triple composed_gradients(const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v,
                           const Tensor& out, const Tensor& lse, STRATA_CONTEXT_ARGUMENTS) {
   const Ring ring(q, STRATA_CONTEXT_NAMES);
-  AttentionArguments a = detail::context_arguments(STRATA_CONTEXT_NAMES);
+  AttentionArguments a = detail::context_arguments(STRATA_CONTEXT_NAMES, q, ring.n);
   if (ring.n == 1) return strata::detail::attention_composed_backward(gout, glse, q, k, v, {}, out, lse, a);
   check<AutogradError>(dropout_p == 0, "ring_attention", "a gradient of its gradient is not there with dropout_p");
   std::vector<int64_t> all;
@@ -263,12 +260,13 @@ Cost ring_cost(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, T
 
 using BackwardSignature = Triple(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                                  const Tensor&, const Tensor&, bool, std::optional<double>, int64_t, double,
-                                 std::optional<RngKey>, double, Text);
+                                 std::optional<RngKey>, double, Text, const Dims&);
 
 const Op<BackwardSignature> ring_attention_backward_op{{
     .schema =
         "ring_attention_backward(Tensor gout, Tensor? glse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
-        "bool is_causal, float? scale, int window, float dropout_p, RngKey? key, float logit_soft_cap, str group) "
+        "bool is_causal, float? scale, int window, float dropout_p, RngKey? key, float logit_soft_cap, str group, "
+        "int[] heads=[]) "
         "-> (Tensor gq, Tensor gk, Tensor gv)",
     .shard = "unplaced",
     .internal = true,
@@ -279,7 +277,7 @@ const Op<BackwardSignature> ring_attention_backward_op{{
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
            const Tensor& lse, STRATA_CONTEXT_ARGUMENTS) {
           constexpr std::string_view kOp = "ring_attention_backward";
-          check_parts(q, k, v, detail::context_arguments(STRATA_CONTEXT_NAMES), group, kOp);
+          check_parts(q, k, v, STRATA_CONTEXT_NAMES, kOp);
           const Shape rows{q.size(0), q.size(1), q.size(2)};
           strata::detail::check_attention_results(gout, glse, out, lse, {rows[0], rows[1], rows[2], v.size(3)}, rows,
                                                   q.dtype(), kOp);
@@ -296,25 +294,28 @@ const Op<BackwardSignature> ring_attention_backward_op{{
           s.add(s.tensor({1, 2, 6, 4}), std::nullopt, s.tensor({1, 2, 6, 4}), s.tensor({1, 1, 6, 4}),
                 s.tensor({1, 1, 6, 4}), s.tensor({1, 2, 6, 4}), s.uniform({1, 2, 6}, 2, 4, st), true, std::nullopt, 0,
                 0.0, RngKey{}, 0.0, "world");
+          s.add(s.tensor({2, 2, 6, 4}), std::nullopt, s.tensor({2, 2, 6, 4}), s.tensor({2, 1, 6, 4}),
+                s.tensor({2, 1, 6, 4}), s.tensor({2, 2, 6, 4}), s.uniform({2, 2, 6}, 2, 4, st), true, std::nullopt, 0,
+                0.4, RngKey{7, 3}, 0.0, "world", Dims{2, 6});
         },
     .reference =
         [](const Tensor& gout, const Tensor& glse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
            const Tensor& lse, STRATA_CONTEXT_ARGUMENTS) {
           return strata::detail::attention_composed_backward(gout, glse, q, k, v, {}, out, lse,
-                                                             detail::context_arguments(STRATA_CONTEXT_NAMES));
+                                                             detail::context_arguments(STRATA_CONTEXT_NAMES, q, 1));
         },
     .tolerance = 32,
     .tolerance_reason = "as of scaled_dot_product_attention_backward, which it calls",
 }};
 
 using Signature = Pair(const Tensor&, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t, double,
-                       std::optional<RngKey>, double, Text);
+                       std::optional<RngKey>, double, Text, const Dims&);
 
 const Op<Signature> ring_attention_op{{
     .schema =
         "ring_attention(Tensor q, Tensor k, Tensor v, bool is_causal=false, float? scale=None, int window=0, float "
-        "dropout_p=0.0, RngKey? key=None, float logit_soft_cap=0.0, str group=\"world\") -> (Tensor out, Tensor "
-        "lse)",
+        "dropout_p=0.0, RngKey? key=None, float logit_soft_cap=0.0, str group=\"world\", int[] heads=[]) -> "
+        "(Tensor out, Tensor lse)",
     .shard = "unplaced",
     .shown = 1,
     .doc =
@@ -328,14 +329,14 @@ const Op<Signature> ring_attention_op{{
         "and values go round the ring under the ranks' products; what the parts give is put together by their lse in "
         "f32 (f64 for f64). Backward sends keys, values and their gradients round. With the same key on every rank the "
         "weights "
-        "are dropped that one call of all positions drops. ShapeError, DTypeError, ValueError when the arguments do "
-        "not fit.",
+        "are dropped that one call of all positions drops; heads = [first, all] says which q has where others have the "
+        "others. ShapeError, DTypeError, ValueError when the arguments do not fit.",
     .example =
         "Tensor q = ones({1, 2, 4, 8});\n"
         "assert(distributed::ring_attention(q, q, q, {.is_causal = true}).shape() == q.shape());  // a job of one",
     .infer =
         [](const Tensor& q, const Tensor& k, const Tensor& v, STRATA_CONTEXT_ARGUMENTS) {
-          check_parts(q, k, v, detail::context_arguments(STRATA_CONTEXT_NAMES), group, "ring_attention");
+          check_parts(q, k, v, STRATA_CONTEXT_NAMES, "ring_attention");
           return std::array<TensorMeta, 2>{
               heads_inside(q, v.size(3)),
               TensorMeta{Shape{q.size(0), q.size(1), q.size(2)}, statistic_dtype(q.dtype()), q.device(), std::nullopt}};
@@ -353,9 +354,9 @@ const Op<Signature> ring_attention_op{{
         },
     .draws =
         [](const Tensor& q, const Tensor&, const Tensor&, bool, std::optional<double>, int64_t, double dropout_p,
-           std::optional<RngKey>, double, Text group) {
+           std::optional<RngKey>, double, Text group, const Dims& heads) {
           const int64_t all = q.size(2) * distributed::group(group).size();
-          return dropout_p > 0 ? random_blocks(q.size(0) * q.size(1) * all * all) : 0;
+          return dropout_p > 0 ? random_blocks(q.size(0) * detail::context_heads(q, heads) * all * all) : 0;
         },
     .autocast = Autocast::low,
     .cost = [](const Tensor& q, const Tensor& k, const Tensor& v,
@@ -369,18 +370,23 @@ const Op<Signature> ring_attention_op{{
           s.add(s.tensor({1, 1, 9, 4}), s.tensor({1, 1, 9, 4}), s.tensor({1, 1, 9, 4}), true, none, 4, 0.25,
                 RngKey{7, 3}, 2.5)
               .named("window, dropout, soft cap");
+          s.add(s.tensor({2, 2, 6, 4}), s.tensor({2, 1, 6, 4}), s.tensor({2, 1, 6, 4}), true, none, 0, 0.4,
+                RngKey{7, 3}, 0.0, "world", Dims{2, 6})
+              .named("some of the heads");
           s.add(s.tensor({1, 2, 0, 4}), s.tensor({1, 2, 0, 4}), s.tensor({1, 2, 0, 4})).named("nothing");
           s.invalid<ShapeError>("has 4 positions", s.tensor({1, 2, 4, 8}), s.tensor({1, 2, 6, 8}),
                                 s.tensor({1, 2, 6, 8}));
           s.invalid<ShapeError>("no multiple", s.tensor({1, 3, 4, 8}), s.tensor({1, 2, 4, 8}), s.tensor({1, 2, 4, 8}));
           s.invalid<ValueError>("dropout_p", s.tensor({1, 2, 4, 8}), s.tensor({1, 2, 4, 8}), s.tensor({1, 2, 4, 8}),
                                 false, none, 0, 1.5, RngKey{});
+          s.invalid<ValueError>("heads are the first and how many", s.tensor({1, 2, 4, 8}), s.tensor({1, 2, 4, 8}),
+                                s.tensor({1, 2, 4, 8}), false, none, 0, 0.0, none, 0.0, "world", Dims{1, 2});
           s.invalid<ValueError>("there is no group", s.tensor({1, 2, 4, 8}), s.tensor({1, 2, 4, 8}),
                                 s.tensor({1, 2, 4, 8}), false, none, 0, 0.0, none, 0.0, "sideways");
         },
     .reference =
         [](const Tensor& q, const Tensor& k, const Tensor& v, STRATA_CONTEXT_ARGUMENTS) {
-          return strata::detail::attention_by_loops(q, k, v, {}, detail::context_arguments(STRATA_CONTEXT_NAMES));
+          return strata::detail::attention_by_loops(q, k, v, {}, detail::context_arguments(STRATA_CONTEXT_NAMES, q, 1));
         },
     .tolerance = 16,
     .tolerance_reason = "as of scaled_dot_product_attention, which it calls",
@@ -388,8 +394,9 @@ const Op<Signature> ring_attention_op{{
 
 }  // namespace
 
-Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o, Text group) {
-  return std::get<0>(detail::call_with_options(ring_attention_op, "ring_attention", q, k, v, o, group));
+Tensor ring_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o, Text group,
+                      const Dims& heads) {
+  return std::get<0>(detail::call_with_options(ring_attention_op, "ring_attention", q, k, v, o, group, heads));
 }
 
 }  // namespace strata::distributed
