@@ -101,7 +101,7 @@ TEST(Estimate, WeightsIn16Bits) {
     EXPECT_NEAR(per_parameter(e.optimizer), optimizer, 0.2) << more[0];
     EXPECT_LT(e.peak, f32.peak) << more[0];
   };
-  EXPECT_NEAR(per_parameter(f32.parameters), 4, 0.15);
+  EXPECT_NEAR(per_parameter(f32.parameters), 6, 0.15);  // with autocast's copies
   expect({"train.param_update=stochastic"}, 2, 2, 8);
   expect({"train.param_update=nearest"}, 2, 2, 8);
   expect({"train.param_update=stochastic", "train.low_state=true"}, 2, 2, 4);

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "strata/core/autocast_fp8.h"
+#include "strata/core/backend.h"
 #include "strata/core/gradient_watch.h"
 #include "strata/core/node.h"
 #include "strata/core/op_call.h"
+#include "strata/core/placement.h"
 
 namespace strata {
 
@@ -167,6 +169,7 @@ Tensor low_copy(const Tensor& parameter, DType dtype) {
   LowCopy& low = autograd_meta(parameter).low;
   if (!low.is_current(parameter, dtype)) {
     NoGrad guard;
+    const memory::TagScope tag(here(parameter).storage()->tag);  // it counts as what it is of
     low = {parameter.detach().to(dtype), parameter.version()};
   }
   if (t_gradient_watch) [[unlikely]]

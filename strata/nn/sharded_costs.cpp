@@ -23,26 +23,44 @@ struct InParts {
 // The buckets of gradients that travel together, in the order in which backward is taken to make them, as
 // distributed::ShardedGradients has them; of micro-batches as much comes beside what travels.
 void on_their_way(ShardedCosts& costs, const std::vector<std::pair<DType, int64_t>>& trained, int64_t bucket_bytes,
-                  bool of_micro_batches) {
-  std::map<DType, int64_t> filling;
-  int64_t largest = 0, buckets = 0, one = 0;
+                  bool of_micro_batches, int ranks) {
+  std::map<DType, size_t> filling;
+  std::vector<int64_t> buckets;
+  int64_t largest = 0, two = 0, one = 0;
   for (size_t i = trained.size(); i-- > 0;) {
     const auto [dtype, bytes] = trained[i];
-    int64_t& b = filling[dtype];
-    if (b == 0 || b + bytes > bucket_bytes) b = 0, ++buckets;
-    b += bytes;
-    largest = std::max(largest, b);
+    const auto open = filling.find(dtype);
+    if (open == filling.end() || buckets[open->second] + bytes > bucket_bytes) {
+      filling[dtype] = buckets.size();
+      buckets.push_back(0);
+    }
+    buckets[filling[dtype]] += bytes;
     one = std::max(one, bytes);
   }
+  // Parts of what fills, and of what comes behind it, are not there yet.
+  int64_t before = 0, most = 0;
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    const int64_t both = buckets[i] + (i > 0 ? buckets[i - 1] : 0);
+    largest = std::max(largest, buckets[i]);
+    two = std::max(two, both);
+    most = std::max(most, both + before / ranks);
+    before += buckets[i];
+  }
+  if (of_micro_batches) {
+    costs.filling = buckets.size() <= 1 ? largest + one : 3 * largest;
+    costs.buckets = std::max(costs.filling, 2 * largest);
+    return;
+  }
   // One alone is filled as gradients come; else one travels while those of the next are made.
-  costs.filling = buckets <= 1 ? largest + one : of_micro_batches ? 3 * largest : 2 * largest;
-  costs.buckets = of_micro_batches ? std::max(costs.filling, 2 * largest) : costs.filling;
+  costs.buckets = buckets.size() <= 1 ? largest + one : two;
+  costs.filling = buckets.size() <= 1 ? costs.buckets : most - before / ranks;
 }
 
 }  // namespace
 
 ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, int ranks, int64_t passes,
-                           const std::map<std::string, Shape>& parts, const std::map<std::string, int>& others) {
+                           const std::map<std::string, Shape>& parts, const std::map<std::string, int>& others,
+                           const std::map<std::string, int64_t>& reads) {
   check(o.zero >= 0 && o.zero <= 3 && ranks >= 1 && passes >= 1, kOp,
         "zero is 0 to 3, ranks and passes at least 1, got ", o.zero, ", ", ranks, " and ", passes);
   check(o.reshard_to >= 0 && (o.reshard_to == 0 || ranks % o.reshard_to == 0), kOp, "reshard_to is ", o.reshard_to,
@@ -71,8 +89,10 @@ ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, i
     const int64_t part = has_rows ? distributed::Cut(shape, n).numel(0) * size : bytes;
     costs.parameters += moves ? part : bytes;
     if (moves) {
-      moving[name] = bytes;
-      moved.add(bytes, part, n);
+      const auto read = reads.find(name);
+      const int64_t each = read == reads.end() ? size : read->second;
+      moving[name] = numel * each;
+      moved.add(numel * each, part / size * each, n);
     } else if (alone) {
       stream.in_place.push_back(name);
     }
@@ -89,7 +109,7 @@ ShardedCosts sharded_costs(const Module& module, const FullyShardedOptions& o, i
     if (o.zero > 0 && has_rows && !moves) updated.add(bytes, part, n);
   }
   if (trained > 0) costs.updated = static_cast<double>(own) / static_cast<double>(trained);
-  if (o.zero > 1) on_their_way(costs, cut, o.bucket_bytes, o.micro_batches > 0);
+  if (o.zero > 1) on_their_way(costs, cut, o.bucket_bytes, o.micro_batches > 0, ranks);
   if (ranks == 1) return costs;
 
   const int64_t times = o.micro_batches > 0 || (o.zero == 3 && o.reduce_every_pass) ? passes : 1;

@@ -307,6 +307,21 @@ MemoryEstimate with_exchange(MemoryEstimate e, const TrainConfig& config, const 
   return e;
 }
 
+// Of the parameters that a dry step has read as autocast's copies bytes of an element of what it read. Embeddings are
+// looked up in the table itself.
+std::map<std::string, int64_t> bytes_read(TokenDecoder& model) {
+  const nn::Module& module = model.as_module();
+  const std::set<std::string> tables = nn::table_names(module);
+  std::map<std::string, int64_t> reads;
+  for (const auto& [name, t] : module.named_parameters()) {
+    const AutogradMeta* const known = t.impl().autograd.get();
+    if (known == nullptr || !known->low.tensor.defined()) continue;
+    const auto copy = static_cast<int64_t>(size_of(known->low.tensor.dtype()));
+    reads[name] = copy + (tables.contains(name) ? static_cast<int64_t>(size_of(t.dtype())) : 0);
+  }
+  return reads;
+}
+
 }  // namespace
 
 MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecoder& model, int64_t activations) {
@@ -327,7 +342,8 @@ MemoryEstimate of_a_rank(MemoryEstimate e, const TrainConfig& config, TokenDecod
   for (const auto& [name, t] : module.named_parameters())
     if (config.parallel.ep > 1 && is_of_experts(name))
       others[name] = static_cast<int>(std::max<int64_t>(all * config.parallel.tp / config.parallel.ep, 1));
-  const nn::ShardedCosts costs = nn::sharded_costs(module, o, sharing, config.accumulate, left, others);
+  const nn::ShardedCosts costs =
+      nn::sharded_costs(module, o, sharing, config.accumulate, left, others, bytes_read(model));
   if (config.parallel.exact > 0 && o.zero < 2) {  // micro-batches' sums travel otherwise, and no gradient lies in parts
     const int64_t own = static_cast<int64_t>(static_cast<double>(e.optimizer) * costs.updated);
     e.peak -= e.optimizer - own;

@@ -18,8 +18,8 @@ namespace strata {
 /// the sum. Where parallel.dp or parallel.cp name ranks they are the first one's, whose parts are the largest.
 struct MemoryEstimate {
   int64_t parameter_count = 0;  ///< elements
-  int64_t parameters = 0;
-  int64_t gradients = 0;  ///< after the backward pass
+  int64_t parameters = 0;       ///< with the copies of them that autocast keeps
+  int64_t gradients = 0;        ///< after the backward pass
   int64_t optimizer = 0;
   int64_t activations = 0;  ///< at the peak: saved for the backward pass, and temporaries
   int64_t data = 0;         ///< batches made ready

@@ -167,7 +167,7 @@ TEST(TierPlan, WeightsAreForecastByTheirBytes) {
       {"train.dtype=bf16", "model.vocab=512", "memory.parameters=host", "memory.state=host", "memory.update=device"});
   const TierPlan p = plan_tiers(c, kCard, {.to_host = 5e8, .from_host = 5e8, .host_memory = 1e11});
   const MemoryEstimate e = estimate_memory(c);
-  const auto weights = static_cast<double>(e.parameters), state = static_cast<double>(e.optimizer);
+  const double weights = 4.0 * static_cast<double>(e.parameter_count), state = static_cast<double>(e.optimizer);
   const double rate = 0.9 * 5e8;
   // In: copies twice, but for those that are still near, of which forward's is beside the update; then the update.
   const double update = (state + 2 * weights) / rate;
@@ -175,7 +175,7 @@ TEST(TierPlan, WeightsAreForecastByTheirBytes) {
   EXPECT_LT(p.seconds, update + 2.6 * weights / rate + p.seconds_without);
   EXPECT_EQ(p.bound, "the bus");
   EXPECT_FALSE(p.in_place.empty());
-  EXPECT_LT(p.weights_near, e.parameters);
+  EXPECT_LT(static_cast<double>(p.weights_near), weights);
 }
 
 // Who updates changes no bit where the rule promises so: then both do.
@@ -190,7 +190,7 @@ TEST(TierPlan, UpdatesAreForecastByWhatBoundsThem) {
     return p.seconds;
   };
   const MemoryEstimate e = estimate_memory(config_of({"train.dtype=bf16", "model.vocab=512"}));
-  const auto weights = static_cast<double>(e.parameters), state = static_cast<double>(e.optimizer);
+  const double weights = 4.0 * static_cast<double>(e.parameter_count), state = static_cast<double>(e.optimizer);
   const double bytes = 2 * state + 3.5 * weights;  // weights in and out, gradients, copies in bf16
   // Bound by the host's memory.
   constexpr double kSlow = 1e7, kQuick = 1e13;
