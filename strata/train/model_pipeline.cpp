@@ -18,6 +18,7 @@
 #include "strata/dist/pipeline/schedules.h"
 #include "strata/lab/step_costs.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -246,6 +247,7 @@ void ModelPipeline::let_go() {
   const Tensor& table = model_->token_embedding.weight;
   for (const auto& [name, t] : model_->named_parameters()) {
     if (is_here(stage_of(name)) || (tied_ && has_last_ && t.same_as(table))) continue;
+    nn::detail::never_come(t);
     rebind(t, empty(TensorMeta{t.shape(), t.dtype(), Device::meta(), std::nullopt}));
   }
 }

@@ -175,6 +175,12 @@ int64_t check_layout(const TrainConfig& config, int64_t ranks) {
   return dp;
 }
 
+bool begins_in_parts(const TrainConfig& c) {
+  const ParallelConfig& p = c.parallel;
+  return c.init.empty() && c.tune.method == "full" && !c.memory.any() &&
+         (p.zero == 3 || p.tp > 1 || p.pp > 1 || p.ep > 1);
+}
+
 void check_layout_of(const TokenDecoder& model, const ParallelConfig& p) {
   const auto* const decoder = dynamic_cast<const LanguageModel*>(&model);
   for (const auto& [axis, n] : {std::pair("tp", p.tp), std::pair("cp", p.cp), std::pair("pp", p.pp)})

@@ -12,6 +12,7 @@
 #include "strata/io/read_ahead.h"
 #include "strata/memory/allocator.h"
 #include "strata/memory/budget.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/train/conversations_inl.h"
 #include "strata/train/exchange_run_inl.h"
 #include "strata/train/fine_tune_inl.h"
@@ -108,18 +109,23 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
   }
   part.emplace("model");
   manual_seed(static_cast<uint64_t>(config_.seed));
+  std::optional<nn::detail::LateWeights> late;
   {
     std::optional<nn::init::SkipDraws> from_file;
     if (found) from_file.emplace();
     const DeviceScope there(device_);  // drawn where they stay: the same bits on every device
     const memory::TierScope home(plan_ ? Tiers::weights_tier(*plan_, device_) : Tier());
+    if (begins_in_parts(config_)) late.emplace();
     model_ = make_tuned_model(config_);
   }
+  if (late) late->made();
   base_ = base_checksum(module(), config_);
   if (found) check_base(*found, module());
   ranks_->shard(*model_);
   ranks_->take_stages(model_, config_);
   ranks_->share_parameters(module());
+  if (late) late->come(module());
+  late.reset();
   optimizer_ = make_optimizer(ExchangeRun::update(config_, distributed::size()), ranks_->own_parameters(module()),
                               static_cast<uint64_t>(config_.seed), table_names(*model_));
   ranks_->set_norm(*optimizer_, module());

@@ -6,6 +6,7 @@
 #include "strata/dist/pipeline/schedules.h"
 #include "strata/train/model_pipeline_inl.h"
 #include "strata/train/plan/forecast_inl.h"
+#include "strata/train/ranks.h"
 
 namespace strata::plan {
 
@@ -294,8 +295,7 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
   f.exposed = waits + after.now();
   f.exposed_bytes = static_cast<int64_t>(tail_bytes + after.exposed_bytes());
 
-  double start = 0;
-  for (size_t i = 0; i < n; ++i) start += p.kind(i).weights;
+  const double start = whole_at_start(s);
   for (size_t r = 0; r < ranks; ++r) {
     const Here& h = here[r];
     const double weights = h.weights / tp, gradients = h.trained * p.gradient_size / tp;
@@ -322,10 +322,15 @@ void Forecaster::memory_of(const Step& s, Forecast& f) const {
     a.alone.activations += workspace, a.alone.peak += workspace, a.activations += workspace;
   }
   const MemoryEstimate e = of_a_rank(a.alone, s.config, profile_.model(), a.activations);
-  double start = 0;
-  for (size_t i = 0; i < profile_.layers().size(); ++i) start += profile_.kind(i).weights;
   f.parameters = e.parameters, f.gradients = e.gradients, f.optimizer = e.optimizer, f.activations = e.activations;
-  f.peak = std::max(e.peak, static_cast<int64_t>(start));
+  f.peak = std::max(e.peak, static_cast<int64_t>(whole_at_start(s)));
+}
+
+// Bytes of the whole model's weights, where a rank begins with them.
+double Forecaster::whole_at_start(const Step& s) const {
+  double bytes = 0;
+  for (size_t i = 0; i < profile_.layers().size() && !begins_in_parts(s.config); ++i) bytes += profile_.kind(i).weights;
+  return bytes;
 }
 
 const Network& Forecaster::network(int64_t ranks, const std::vector<int>& order) {

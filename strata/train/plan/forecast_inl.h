@@ -67,6 +67,7 @@ class Forecaster {
   void flat(const Step& s, Forecast& f) const;
   void pipelined(const Step& s, Forecast& f);
   void memory_of(const Step& s, Forecast& f) const;
+  double whole_at_start(const Step& s) const;
   const Network& network(int64_t ranks, const std::vector<int>& order);
 
   struct Proved {

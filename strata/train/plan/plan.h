@@ -24,7 +24,7 @@ struct Forecast {
   int64_t sent = 0;     ///< bytes that a rank sends in a step
   int64_t exposed_bytes = 0;  ///< those of them that travel while it waits
   int64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0;  ///< as MemoryEstimate has them
-  int64_t peak = 0;           ///< most bytes at once, those of a start, when each rank has the whole model, included
+  int64_t peak = 0;           ///< most bytes at once, those of a start included where each rank has the whole model then
 };
 
 /// One of the layouts that can be trained.
