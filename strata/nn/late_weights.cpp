@@ -34,9 +34,8 @@ void come(const Tensor& parameter) {
   const NoGrad guard;
   const memory::TagScope tag(memory::Tag::parameter);
   const LateWeights::Weight late = std::move(t_late->weights_.extract(&parameter.impl()).mapped());
-  Tensor bytes = empty(TensorMeta{parameter.shape(), late.dtype, t_late->device_, std::nullopt});
-  if (late.fill) late.fill(bytes);
-  rebind(parameter, bytes.to(parameter.dtype()));
+  const DeviceScope there(t_late->device_);
+  rebind(parameter, late.make ? late.make(parameter.dtype()) : empty(parameter.shape(), parameter.dtype()));
 }
 
 void never_come(const Tensor& parameter) {
@@ -47,18 +46,27 @@ Tensor new_weight(const Shape& shape) {
   const bool late = t_late != nullptr && t_late->making_ && shape.size() > 1 && default_device() == t_late->device_;
   if (!late) return empty(shape);
   const Tensor weight = empty(TensorMeta{shape, default_dtype(), Device::meta(), std::nullopt});
-  t_late->weights_.emplace(&weight.impl(), LateWeights::Weight{weight, weight.dtype(), {}});
+  t_late->weights_.emplace(&weight.impl(), LateWeights::Weight{weight, {}});
   return weight;
 }
 
-bool fill_later(const Tensor& parameter, std::function<void(const Tensor&)> fill) {
+bool make_later(const Tensor& parameter, std::function<Tensor(DType)> make) {
   if (!is_late(parameter)) {
     check(t_late == nullptr || !t_late->making_ || !parameter.is_meta() || default_device().is_meta(), "init",
           "a part of a weight whose memory comes later cannot be filled by itself");
     return false;
   }
-  t_late->weights_.at(&parameter.impl()).fill = std::move(fill);
+  t_late->weights_.at(&parameter.impl()).make = std::move(make);
   return true;
+}
+
+bool fill_later(const Tensor& parameter, std::function<void(const Tensor&)> fill) {
+  return make_later(parameter,
+                    [fill = std::move(fill), shape = parameter.shape(), drawn = parameter.dtype()](DType as) {
+                      const Tensor bytes = empty(shape, drawn);
+                      fill(bytes);
+                      return bytes.to(as);
+                    });
 }
 
 }  // namespace strata::nn::detail

@@ -32,11 +32,10 @@ class LateWeights {
   friend void come(const Tensor&);
   friend void never_come(const Tensor&);
   friend Tensor new_weight(const Shape&);
-  friend bool fill_later(const Tensor&, std::function<void(const Tensor&)>);
+  friend bool make_later(const Tensor&, std::function<Tensor(DType)>);
   struct Weight {
     Tensor handle;  // keeps the key alive
-    DType dtype;    // in which it is filled
-    std::function<void(const Tensor&)> fill;
+    std::function<Tensor(DType)> make;
   };
   Device device_;
   bool making_ = true;
@@ -53,7 +52,10 @@ void never_come(const Tensor& parameter);
 
 /// For Module::new_parameter: memory for a parameter, or a late one.
 Tensor new_weight(const Shape& shape);
-/// For nn::init: keeps what fills a late parameter, in the place of what filled it before; false for others.
+/// Keeps what gives a late parameter's numbers, in a dtype and on the default device, in the place of what did before;
+/// false for others.
+bool make_later(const Tensor& parameter, std::function<Tensor(DType)> make);
+/// The same of what fills memory of the parameter's dtype of now.
 bool fill_later(const Tensor& parameter, std::function<void(const Tensor&)> fill);
 
 }  // namespace strata::nn::detail

@@ -175,10 +175,12 @@ int64_t check_layout(const TrainConfig& config, int64_t ranks) {
   return dp;
 }
 
+bool keeps_parts(const ParallelConfig& p) {
+  return p.zero == 3 || p.tp > 1 || p.pp > 1 || p.ep > 1;
+}
 bool begins_in_parts(const TrainConfig& c) {
-  const ParallelConfig& p = c.parallel;
-  return c.init.empty() && c.tune.method == "full" && !c.memory.any() &&
-         (p.zero == 3 || p.tp > 1 || p.pp > 1 || p.ep > 1);
+  const bool all = c.tune.method == "full" && c.tune.freeze.empty() && c.tune.quantize == "none" && !c.memory.any();
+  return all && keeps_parts(c.parallel) && (c.init.empty() || !find_init(c.init).is_run);
 }
 
 void check_layout_of(const TokenDecoder& model, const ParallelConfig& p) {

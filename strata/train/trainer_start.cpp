@@ -11,6 +11,7 @@
 #include "strata/io/files.h"
 #include "strata/io/read_ahead.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/bounds.h"
 #include "strata/memory/budget.h"
 #include "strata/nn/late_weights_inl.h"
 #include "strata/train/conversations_inl.h"
@@ -29,6 +30,16 @@ namespace {
 // Whether every rank has the same state.
 bool alike(const ParallelConfig& p) {
   return p.zero == 0 && p.tp == 1 && p.pp == 1 && p.ep == 1 && p.cp == 1;
+}
+
+// Whether the run's model comes weight by weight. Files are read faster at once, where there is room.
+bool comes_in_parts(const TrainConfig& config, Device device) {
+  if (!begins_in_parts(config)) return false;
+  if (config.init.empty()) return true;
+  const DeviceScope dry(Device::meta());
+  int64_t bytes = 0;
+  for (const auto& [name, t] : make_tuned_model(config)->as_module().named_parameters()) bytes += t.nbytes();
+  return bytes > memory::tightest_bound(device).free() / 2;
 }
 
 }  // namespace
@@ -108,6 +119,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
     if (options_.memory_check) require_room(*plan_, device_, config_);
   }
   part.emplace("model");
+  const bool parted = comes_in_parts(config_, device_);
   manual_seed(static_cast<uint64_t>(config_.seed));
   std::optional<nn::detail::LateWeights> late;
   {
@@ -115,7 +127,7 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
     if (found) from_file.emplace();
     const DeviceScope there(device_);  // drawn where they stay: the same bits on every device
     const memory::TierScope home(plan_ ? Tiers::weights_tier(*plan_, device_) : Tier());
-    if (begins_in_parts(config_)) late.emplace();
+    if (parted) late.emplace();
     model_ = make_tuned_model(config_);
   }
   if (late) late->made();

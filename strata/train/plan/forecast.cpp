@@ -73,6 +73,12 @@ struct Forecaster::Step {
   }
 };
 
+Forecaster::Forecaster(const Profile& profile) : profile_(profile) {
+  TrainConfig parted = profile.config();
+  parted.parallel.zero = 3;
+  later_ = begins_in_parts(parted);
+}
+
 Within Forecaster::within(const Step& s, size_t layer, bool backward) const {
   Within w;
   const auto n = profile_.layers().size();
@@ -329,7 +335,7 @@ void Forecaster::memory_of(const Step& s, Forecast& f) const {
 // Bytes of the whole model's weights, where a rank begins with them.
 double Forecaster::whole_at_start(const Step& s) const {
   double bytes = 0;
-  for (size_t i = 0; i < profile_.layers().size() && !begins_in_parts(s.config); ++i) bytes += profile_.kind(i).weights;
+  for (size_t i = 0; i < profile_.layers().size() && !(later_ && keeps_parts(s.config.parallel)); ++i) bytes += profile_.kind(i).weights;
   return bytes;
 }
 

@@ -53,7 +53,7 @@ struct Within {
 
 class Forecaster {
  public:
-  explicit Forecaster(const Profile& profile) : profile_(profile) {}
+  explicit Forecaster(const Profile& profile);
 
   // `order` as Network has it.
   Forecast operator()(const ParallelLayout& layout, const std::vector<int>& order = {});
@@ -79,6 +79,7 @@ class Forecaster {
   const Proved& table(const ParallelLayout& layout);
 
   const Profile& profile_;
+  bool later_ = false;  // whether ranks that keep parts of weights never have all of them
   std::map<std::vector<int>, Network> networks_;  // by order; one number of ranks at a time
   int64_t ranks_ = 0;
   std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, Proved> tables_;
