@@ -318,6 +318,7 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
     f.peak = static_cast<int64_t>(peak);
     f.parameters = static_cast<int64_t>(weights + copies), f.gradients = static_cast<int64_t>(gradients);
     f.optimizer = static_cast<int64_t>(optimizer), f.activations = static_cast<int64_t>(activations);
+    f.data = static_cast<int64_t>(data);
   }
 }
 
@@ -329,6 +330,7 @@ void Forecaster::memory_of(const Step& s, Forecast& f) const {
   }
   const MemoryEstimate e = of_a_rank(a.alone, s.config, profile_.model(), a.activations);
   f.parameters = e.parameters, f.gradients = e.gradients, f.optimizer = e.optimizer, f.activations = e.activations;
+  f.data = e.data;
   f.peak = std::max(e.peak, static_cast<int64_t>(whole_at_start(s)));
 }
 
