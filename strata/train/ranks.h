@@ -167,6 +167,7 @@ class Ranks {
   void share_positions(TokenDecoder& model) const;
   std::string loads_group() const;
   void spread_experts(LanguageModel& model) const;
+  void cut_weights(const LanguageModel& model) const;
   std::vector<optim::WholeSquares::Gradient> gradients_of_stages(const nn::Module& model) const;
   std::vector<optim::WholeSquares::Gradient> gradients_in_parts(const nn::NamedTensors& parameters) const;
 
