@@ -262,8 +262,9 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
     h.last = std::max(h.last, costs[stage].input + costs[stage].weight);
     ++h.stages;
   }
+  // A rank of parallel.tp sends its part of the positions.
   const double message = s.rows * p.tokens / static_cast<double>(s.l.cp) * static_cast<double>(s.config.model.dim) *
-                         p.activation_size;
+                         p.activation_size / (s.config.parallel.sequence ? tp : 1);
   const pipeline::Simulation run =
       pipeline::simulate(t.table, costs, s.net.message(s.stages, message), std::max(t.proof.buffers, 2));
   // Behind its last action a rank's gradients are averaged, as far as they have not gone under its backward.

@@ -28,19 +28,20 @@ class StageMemory : public RankRunsTest {
 // Of the rank that takes most, by the allocator's count of the last step.
 TEST_F(StageMemory, IsWhatTheEstimateSays) {
   const std::map<std::string, Change> ways{
-      {"1f1b", [](TrainConfig& c) { c.parallel.schedule = "1f1b"; }},
+      {"1f1b", [](TrainConfig&) {}},
+      {"tp", [](TrainConfig& c) { c.parallel.tp = c.parallel.pp = 2; }},
       {"gpipe", [](TrainConfig& c) { c.parallel.schedule = "gpipe"; }},
       {"zb_h1", [](TrainConfig& c) { c.parallel.schedule = "zb-h1"; }},
       {"interleaved", [](TrainConfig& c) { c.parallel.schedule = "interleaved", c.parallel.stages = 2; }},
   };
-  c_.parallel.pp = 4;
   distributed::on_processes(4, [&](int) {
     for (const auto& [name, change] : ways) {
       TrainConfig c = c_;
+      c.parallel.pp = 4;
       change(c);
       const auto want = static_cast<double>(estimate_memory(c).peak);
       const int64_t before = memory::stats(Device::cpu()).live_total;
-      run(name, change);
+      run(name, [&](TrainConfig& run) { run.parallel = c.parallel; });
       int64_t peak = memory::stats(Device::cpu()).peak_total - before;
       distributed::group("world").run("peak", [&](distributed::Communicator& all) {
         all.all_reduce(&peak, 1, DType::i64, distributed::Reduction::max);
