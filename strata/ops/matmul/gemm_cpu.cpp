@@ -329,6 +329,30 @@ void run_each(const Gemm& g, int64_t begin, int64_t end) {
   }
 }
 
+// A vector's product with a matrix is loops of dots or of multiples of columns, of a batch too; oneDNN takes each
+// vector for a matrix.
+bool is_vector_product(const Gemm& g) {
+  if (g.n != 1 && g.m != 1) return false;
+  const bool columns = g.batch.empty() &&
+                       ((g.n == 1 && g.a_row == 1 && g.m >= 32) || (g.m == 1 && g.b_col == 1 && g.n >= 32)) &&
+                       g.in == DType::f32;
+  return (g.a_col == 1 && g.b_row == 1) || columns;
+}
+
+// The same with a bias, one row of a layer: those loops know no bias along their rows, so it is added to their sums.
+bool run_vector_with_bias(const Gemm& g) {
+  if (g.bias == nullptr || g.k <= 1 || !g.batch.empty() || !is_floating(g.in) || !is_vector_product(g)) return false;
+  ScratchFrame frame;
+  Gemm product = g;
+  product.out = g.in == DType::f64 ? DType::f64 : DType::f32;
+  product.c = frame.take<char>(g.m * g.n * size_of(product.out));
+  product.c_row = g.n, product.c_col = 1;
+  product.alpha = 1, product.beta = 0, product.bias = nullptr, product.epilogue = Epilogue::none;
+  detail::gemm_blocked(product);
+  detail::gemm_finish(g, product.c);
+  return true;
+}
+
 // Products of so little that any call costs more than they do.
 bool run_small(const Gemm& g) {
   constexpr int64_t kMostWork = 128, kMostColumns = 16;
@@ -418,16 +442,11 @@ void gemm(const Gemm& given, GemmBackend backend) {
       return;
   }
   if (run_split_k(g)) return;
-  if (run_small(g)) return;
+  if (run_small(g) || run_vector_with_bias(g)) return;
   // Below this much work oneDNN's call, one for a whole batch, costs more than the product; packing costs more where A
   // or B is nearly a vector.
   const int64_t work = g.m * g.n * g.k;
-  // Dots, of a batch too, and sums of columns are loops of ours; oneDNN takes each vector for a matrix.
-  const bool vector = (g.n == 1 || g.m == 1) && g.bias == nullptr;
-  const bool columns = g.batch.empty() &&
-                       ((g.n == 1 && g.a_row == 1 && g.m >= 32) || (g.m == 1 && g.b_col == 1 && g.n >= 32)) &&
-                       g.in == DType::f32;
-  const bool dots = vector && ((g.a_col == 1 && g.b_row == 1) || columns);
+  const bool dots = g.bias == nullptr && is_vector_product(g);
   const bool tiny = dots || (g.batch.empty() && (work <= 4096 || (work <= 100000 && g.m >= 4 && g.n >= 4)));
   if (blocked_only || tiny || !run_library(g, backend)) detail::gemm_blocked(g);
 }
