@@ -310,6 +310,25 @@ bool run_split_k(const Gemm& g) {
   return true;
 }
 
+// The dots of products [begin, end) of a batch whose rows of A and column of B lie side by side.
+template <class T>
+void run_dots(const Gemm& g, int64_t begin, int64_t end) {
+  constexpr int64_t kSums = 8;
+  for (int64_t p = begin; p < end; ++p) {
+    const T* const b = static_cast<const T*>(g.b) + p * g.b_batch[0];
+    for (int64_t i = 0; i < g.m; ++i) {
+      const T* const a = static_cast<const T*>(g.a) + p * g.a_batch[0] + i * g.a_row;
+      T sums[kSums] = {};
+      int64_t l = 0;
+      for (; l + kSums <= g.k; l += kSums)
+        for (int64_t j = 0; j < kSums; ++j) sums[j] += a[l + j] * b[l + j];
+      T sum = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+      for (; l < g.k; ++l) sum += a[l] * b[l];
+      static_cast<T*>(g.c)[p * g.c_batch[0] + i * g.c_row] = sum;
+    }
+  }
+}
+
 // Products [begin, end) of a batch, one after another, of `columns` columns, or where that is 0 of at most 16.
 template <class T, int columns>
 void run_each(const Gemm& g, int64_t begin, int64_t end) {
@@ -359,8 +378,9 @@ bool run_small(const Gemm& g) {
   if (g.batch.size() != 1 || g.m * g.n * g.k > kMostWork || g.n > kMostColumns || g.in != g.out) return false;
   if (g.alpha != 1 || g.beta != 0 || g.bias != nullptr || g.epilogue != Epilogue::none) return false;
   if (g.in != DType::f32 && g.in != DType::f64) return false;
-  const bool wide = g.in == DType::f64;
+  const bool wide = g.in == DType::f64, dots = g.n == 1 && g.k >= 8 && g.a_col == 1 && g.b_row == 1;
   parallel_for(0, g.batch[0], 1024, [&](int64_t begin, int64_t end) {
+    if (dots) return wide ? run_dots<double>(g, begin, end) : run_dots<float>(g, begin, end);
     const auto run = [&]<int columns>() {
       wide ? run_each<double, columns>(g, begin, end) : run_each<float, columns>(g, begin, end);
     };

@@ -254,6 +254,8 @@ TEST(Gemm, SmallBatches) {
   for (DType t : {DType::f32, DType::f64, DType::bf16})
     for (auto [m, n, k] : {std::array<int64_t, 3>{1, 2, 3},
                            {2, 1, 5},
+                           {3, 1, 21},
+                           {1, 1, 100},
                            {3, 3, 3},
                            {4, 4, 4},
                            {2, 2, 30},
