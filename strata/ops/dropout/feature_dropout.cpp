@@ -103,7 +103,7 @@ const Dropout feature_dropout_op{{
           if (x.dim() == 2) return dropout(x, p, key);  // every number is a channel
           const DeviceScope there(x.device());
           const Tensor factors = dropout(full(channels_of(x), 1.0, statistic_dtype(x.dtype())), p, key);
-          return (without_gaps(x).to(factors.dtype()) * factors).to(x.dtype());
+          return (without_gaps(x) * factors).to(x.dtype());
         },
     .draws = one_each,
     .samples = [](Samples& s) { channel_samples(s, "wanted [N, C, ..]"); },
