@@ -8,16 +8,19 @@
 #include "strata/core/autocast.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/core/position_share_inl.h"
 #include "strata/core/rebind.h"
 #include "strata/core/recording.h"
 #include "strata/core/rng.h"
 #include "strata/core/row_share.h"
 #include "strata/cuda/graph.h"
+#include "strata/dist/collectives/placed.h"
 #include "strata/dist/pipeline/partition.h"
 #include "strata/dist/pipeline/schedules.h"
 #include "strata/lab/step_costs.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -63,6 +66,38 @@ struct JoinLoss : Function<JoinLoss> {
   static TensorList backward(Ctx& ctx, const TensorList& gy) { return {gy[0], ctx.one}; }
 };
 
+// What a rank of parallel.tp sends to the next stage, and what it makes of what comes: its part of a tensor that lies
+// as `placements` say along "tp", as a plain tensor. Gradients go the same way back.
+struct Parted : Function<Parted> {
+  struct Ctx : FunctionCtx {
+    LayoutRef lies;
+    TensorMeta whole;
+  };
+  static Tensor forward(Ctx& ctx, const Tensor& y) {
+    ctx.lies = layout_of(y);
+    ctx.whole = {y.shape(), y.dtype(), y.device(), std::nullopt};
+    return distributed::local(y).detach();
+  }
+  static TensorList backward(Ctx& ctx, const TensorList& gy) {
+    return {strata::detail::place(gy[0].contiguous(), ctx.whole, ctx.lies)};
+  }
+};
+struct Joined : Function<Joined> {
+  struct Ctx : FunctionCtx {
+    std::string placements;
+  };
+  static Tensor forward(Ctx& ctx, const Tensor& part, const std::string& placements, const Shape& shape) {
+    ctx.placements = placements;
+    return distributed::from_local(part.detach(), placements, shape, "tp");
+  }
+  static TensorList backward(Ctx& ctx, const TensorList& gy) {
+    return {distributed::local(lying(gy[0], ctx.placements))};
+  }
+  static Tensor lying(const Tensor& t, const std::string& placements) {
+    return is_placed(t) ? distributed::redistribute(t, placements) : distributed::distribute(t, placements, "tp");
+  }
+};
+
 // What the ranks send each other beside the pipeline's own messages: to the tied table's owner, and back.
 constexpr uint64_t kToOwner = uint64_t{1} << 32, kToCopy = kToOwner + 1;
 
@@ -77,6 +112,11 @@ int64_t block_of(std::string_view name, int64_t blocks) {
   for (const std::string_view behind : {"norm", "head", "loss"})
     if (name.starts_with(behind)) return blocks;
   return -1;
+}
+
+// Ranks of parallel.dp.
+int64_t rows_sharers(const TrainConfig& config) {
+  return distributed::size() / (config.parallel.pp * config.parallel.cp * config.parallel.tp);
 }
 
 // Of shapes alone.
@@ -173,7 +213,9 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
       group_(group),
       between_(config.dtype == "f32" ? model_->token_embedding.weight.dtype() : activation_dtype(config)),
       halves_(config.parallel.exact > 0),
-      pieces_(pieces(config, distributed::size() / (config.parallel.pp * config.parallel.cp))) {
+      tp_(config.parallel.tp),
+      sequence_(config.parallel.sequence),
+      pieces_(pieces(config, rows_sharers(config))) {
   const RngKey drawn = default_generator().state();
   const pipeline::Table table =
       pipeline::make_table(config.parallel.schedule, group.size(), static_cast<int>(pieces_ * config.accumulate),
@@ -189,7 +231,7 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
   for (const auto& name : model_->table_names())
     tied_ = tied_ || (name == "token_embedding.weight" && model_->spec().tied);
   if (config.parallel.recompute) model_->set_recomputed_blocks(blocks);
-  const int64_t dp = distributed::size() / (config.parallel.pp * config.parallel.cp);
+  const int64_t dp = rows_sharers(config);
   batch_ = config.batch;
   rows_ = config.batch / (dp * pieces_);
   count_draws(config, *dry);
@@ -246,6 +288,7 @@ void ModelPipeline::let_go() {
   const Tensor& table = model_->token_embedding.weight;
   for (const auto& [name, t] : model_->named_parameters()) {
     if (is_here(stage_of(name)) || (tied_ && has_last_ && t.same_as(table))) continue;
+    nn::detail::never_come(t);
     rebind(t, empty(TensorMeta{t.shape(), t.dtype(), Device::meta(), std::nullopt}));
   }
 }
@@ -274,8 +317,10 @@ Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
   }
   const bool first = stage == 0, last = stage + 1 == table.stages;
   Tensor added;
-  const Tensor y = model_->part(first ? batch[0] : x, first, begins_[static_cast<size_t>(stage)],
-                                begins_[static_cast<size_t>(stage) + 1], last ? batch[1] : Tensor(), halves_, &added);
+  const Tensor in = first ? batch[0] : lies_.empty() ? x : Joined::apply(x, lies_, between(batch[0].shape()));
+  Tensor y = model_->part(in, first, begins_[static_cast<size_t>(stage)], begins_[static_cast<size_t>(stage) + 1],
+                          last ? batch[1] : Tensor(), halves_, &added);
+  if (!last && !lies_.empty()) y = Parted::apply(Joined::lying(y, lies_));
   if (!last && first && tied_ && sums_ && grad_enabled())
     return JoinTable::apply(y, model_->token_embedding.weight,
                             std::function<Tensor()>([this, micro] { return take_table(micro); }));
@@ -286,13 +331,14 @@ Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
 // A micro-batch's part of the step's loss, as its backward pass begins with it.
 Tensor ModelPipeline::add_loss(const Tensor& loss) {
   const bool exactly = grad_enabled() && sums_;
+  const Tensor plain = distributed::full_tensor(loss.detach());
   const double share = 1.0 / static_cast<double>(exactly ? count_ : static_cast<int64_t>(micro_batches_.size()));
   if (exactly) {
     const NoGrad guard;
-    losses_.push_back(to(loss.detach(), DType::f64).view({1}));
+    losses_.push_back(to(plain, DType::f64).view({1}));
   } else {
     const NoGrad guard;
-    const Tensor part = to(loss.detach(), DType::f64) * share;
+    const Tensor part = to(plain, DType::f64) * share;
     total_ = total_.defined() ? total_ + part : part;
   }
   if (!grad_enabled()) return loss;
@@ -409,17 +455,30 @@ Tensor ModelPipeline::exact_loss() {
   return sum(all) * (1.0 / static_cast<double>(count_));
 }
 
+// Of what goes from stage to stage, of a micro-batch's tokens.
+Shape ModelPipeline::between(const Shape& rows) const {
+  const int64_t dim = model_->spec().dim;
+  return halves_ ? Shape{2, rows[0], rows[1], dim} : Shape{rows[0], rows[1], dim};
+}
+
 void ModelPipeline::run(pipeline::Pipeline& p, const std::vector<data::Batch>& micro_batches) {
   micro_batches_ = micro_batches;
   total_ = Tensor();
   const Shape& rows = micro_batches[0][0].shape();
-  const int64_t dim = model_->spec().dim;
   device_ = micro_batches[0][0].device();
   const std::vector<int>& ranks = train_->table().rank_of;
   if (tied_ && ranks.front() != ranks.back() && !cuda::capturing())
     group_.connect(device_, std::array{to_owner(), to_copy()});
-  p.run(*this,
-        {halves_ ? Shape{2, rows[0], rows[1], dim} : Shape{rows[0], rows[1], dim}, between_, device_, std::nullopt});
+  Shape message = between(rows);
+  if (tp_ > 1) {
+    // Positions lie in parts behind a block where there is one for each rank.
+    const bool parts = sequence_ && rows[1] >= tp_;
+    lies_ = parts ? "S(1)" : "R";
+    const int rank = distributed::group("tp").rank();
+    const auto mesh = std::make_shared<const MeshPlace>(MeshPlace{{{"tp", static_cast<int>(tp_), rank}}});
+    message = Layout{mesh, {parts ? Placement::sharded(1) : Placement()}}.local_shape(message);
+  }
+  p.run(*this, {message, between_, device_, std::nullopt});
   micro_batches_.clear();
 }
 
@@ -490,26 +549,31 @@ void ModelPipeline::join_tied() {
   const memory::TagScope tag(memory::Tag::gradient);
   Tensor sent;
   if (has_last_) {
-    sent = weight.grad().to(weight.dtype()).contiguous();
+    sent = strata::detail::here(weight.grad()).to(weight.dtype()).contiguous();
   } else if (has_first_) {
-    sent = empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
+    sent = empty(TensorMeta{strata::detail::here(weight).shape(), weight.dtype(), weight.device(), std::nullopt});
   }
   if (has_last_ || has_first_) hand_over(group_, "gradient of a tied table", to_owner(), sent);
   Tensor handle = weight;
   if (has_last_) handle.set_grad({});
-  if (has_first_) handle.set_grad(weight.grad().defined() ? weight.grad() + sent : sent);
+  if (!has_first_) return;
+  if (weight.grad().defined()) sent = strata::detail::here(weight.grad()) + sent;
+  if (is_placed(weight))
+    sent = strata::detail::place(sent, {weight.shape(), sent.dtype(), sent.device(), std::nullopt}, layout_of(weight));
+  handle.set_grad(sent);
 }
 
 void ModelPipeline::renew_tied() {
   const std::vector<int>& ranks = train_->table().rank_of;
   if (!tied_ || ranks.front() == ranks.back() || !(has_first_ || has_last_)) return;
   const NoGrad guard;
-  const Tensor weight = model_->token_embedding.weight;
-  Tensor table = has_first_ ? weight.detach().contiguous()
-                            : empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
+  const Tensor weight = strata::detail::here(model_->token_embedding.weight);
+  const Tensor table = has_first_ ? weight.detach().contiguous()
+                                  : empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
   hand_over(group_, "tied table", to_copy(), table);
-  Tensor copy = weight;
-  if (has_last_) copy.copy_(table);
+  if (!has_last_) return;
+  copy_elements(weight, table);
+  bump_version(model_->token_embedding.weight, "renew_tied");  // copies in other dtypes are old now
 }
 
 lab::Trace ModelPipeline::trace() const {

@@ -14,6 +14,14 @@ static float widened(const T& v) {
 template <class Y, class B, class F>
 static void mixed_run(char* const* p, const int64_t* strides, int64_t n, F f) {
   if constexpr (kIsFloat<B>) {
+    if (strides[0] == static_cast<int64_t>(sizeof(Y)) && strides[1] == 0 &&
+        strides[2] == static_cast<int64_t>(sizeof(B))) {  // a factor of a whole row
+      auto* const y = reinterpret_cast<Y*>(p[0]);
+      const auto* const b = reinterpret_cast<const B*>(p[2]);
+      const V<float> all = set1(*reinterpret_cast<const float*>(p[1]));
+      for_vectors<float>(n, [&](int64_t i, int64_t k) { store_upto(y + i, f(all, load_upto(b + i, k, 0)), k); });
+      return;
+    }
     if (strides[0] == static_cast<int64_t>(sizeof(Y)) && strides[1] == static_cast<int64_t>(sizeof(float))) {
       auto* const y = reinterpret_cast<Y*>(p[0]);
       const auto* const a = reinterpret_cast<const float*>(p[1]);

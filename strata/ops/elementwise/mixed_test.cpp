@@ -65,6 +65,8 @@ TEST(Mixed, BroadcastAndStrided) {
     const Tensor a = of({4, 1, 6}, DType::f32, 1), b = of({5, 6}, dtype, 2), wide = b.to(DType::f32);
     EXPECT_EQ(bytes(a * b), bytes(a * wide));
     EXPECT_EQ(bytes(b + a), bytes(wide + a));
+    const Tensor column = of({5, 1}, DType::f32, 4), rows = of({5, 70}, dtype, 5);
+    EXPECT_EQ(bytes(column * rows), bytes(column * rows.to(DType::f32)));
     const Tensor t = of({6, 5}, DType::f32, 3).t();
     EXPECT_EQ(bytes(t * b), bytes(t * wide));
     EXPECT_EQ(bytes(t.contiguous() * b.t().contiguous().t()), bytes(t * wide));

@@ -12,6 +12,7 @@
 #include "strata/core/dispatch.h"
 #include "strata/core/parallel.h"
 #include "strata/ops/copy/copy.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/linalg/factors_inl.h"
 #include "strata/ops/linalg/lapack.h"
 #include "strata/ops/linalg/linalg_kernels.h"
@@ -63,11 +64,8 @@ void each(int64_t batch, double work, Body&& body) {
 // A column-major matrix from a row-major one, or back with rows and columns exchanged.
 template <class T>
 void turn(T* to, const T* from, int64_t m, int64_t n) {
-  constexpr int64_t block = 16;
-  for (int64_t i0 = 0; i0 < m; i0 += block)
-    for (int64_t j0 = 0; j0 < n; j0 += block)
-      for (int64_t j = j0; j < std::min(n, j0 + block); ++j)
-        for (int64_t i = i0; i < std::min(m, i0 + block); ++i) to[j * m + i] = from[i * n + j];
+  constexpr int64_t size = sizeof(T);
+  transpose_elements(size, reinterpret_cast<const char*>(from), size * n, reinterpret_cast<char*>(to), size * m, n, m);
 }
 
 // The matrices of a tensor, row-major; a copy where it is not that.

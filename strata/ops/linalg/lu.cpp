@@ -11,6 +11,7 @@
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/index/index.h"
+#include "strata/ops/index/indexing.h"
 #include "strata/ops/linalg/linalg_kernels.h"
 #include "strata/ops/linalg/records.h"
 #include "strata/ops/matmul/matmul.h"
@@ -296,9 +297,15 @@ std::tuple<Tensor, Tensor, Tensor> unpack(const Tensor& LU, const Tensor& pivots
   if (data) std::tie(L, U) = lu_triangles_op(LU);
   if (exchanges) {
     // Column c has its 1 in the row that came to be row c.
-    const Tensor order = unsqueeze(lu_permutation(pivots, m), -2);
-    P = LU.device().is_cuda() ? eq(unsqueeze(counted(LU, m), -1), order).to(LU.dtype())  // three launches, not six
-                              : scatter(filled(LU, with(batch_of(pivots, 1), m, m), 0), -2, order, Scalar(1));
+    const Tensor order = lu_permutation(pivots, m);
+    if (LU.device().is_cuda()) {  // three launches, not six
+      P = eq(unsqueeze(counted(LU, m), -1), unsqueeze(order, -2)).to(LU.dtype());
+    } else if (order.dim() == 1) {  // without a copy of the zeros
+      P = filled(LU, {m, m}, 0);
+      index_put_(P, {order, counted(LU, m)}, filled(LU, {}, 1));
+    } else {
+      P = scatter(filled(LU, with(batch_of(pivots, 1), m, m), 0), -2, unsqueeze(order, -2), Scalar(1));
+    }
   }
   return {P, L, U};
 }

@@ -210,7 +210,10 @@ void set_product_gradient(Backward& bw, int i, const Tensor& a, const Tensor& b,
       return;
     }
   }
-  bw.set(i, reshape(wide ? matmul_f32(a, b) : matmul(a, b), shape));
+  // Of a column and a row on the CPU, each number is one product: elementwise kernels write large results past the
+  // caches.
+  const bool outer = a.dim() == 2 && b.dim() == 2 && a.size(1) == 1 && a.device().is_cpu() && !wide;
+  bw.set(i, reshape(outer ? a * b : wide ? matmul_f32(a, b) : matmul(a, b), shape));
 }
 
 void set_weight_gradient(Backward& bw, int i, const Tensor& gy, const Tensor& x) {

@@ -310,6 +310,25 @@ bool run_split_k(const Gemm& g) {
   return true;
 }
 
+// The dots of products [begin, end) of a batch whose rows of A and column of B lie side by side.
+template <class T>
+void run_dots(const Gemm& g, int64_t begin, int64_t end) {
+  constexpr int64_t kSums = 8;
+  for (int64_t p = begin; p < end; ++p) {
+    const T* const b = static_cast<const T*>(g.b) + p * g.b_batch[0];
+    for (int64_t i = 0; i < g.m; ++i) {
+      const T* const a = static_cast<const T*>(g.a) + p * g.a_batch[0] + i * g.a_row;
+      T sums[kSums] = {};
+      int64_t l = 0;
+      for (; l + kSums <= g.k; l += kSums)
+        for (int64_t j = 0; j < kSums; ++j) sums[j] += a[l + j] * b[l + j];
+      T sum = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+      for (; l < g.k; ++l) sum += a[l] * b[l];
+      static_cast<T*>(g.c)[p * g.c_batch[0] + i * g.c_row] = sum;
+    }
+  }
+}
+
 // Products [begin, end) of a batch, one after another, of `columns` columns, or where that is 0 of at most 16.
 template <class T, int columns>
 void run_each(const Gemm& g, int64_t begin, int64_t end) {
@@ -329,14 +348,39 @@ void run_each(const Gemm& g, int64_t begin, int64_t end) {
   }
 }
 
+// A vector's product with a matrix is loops of dots or of multiples of columns, of a batch too; oneDNN takes each
+// vector for a matrix.
+bool is_vector_product(const Gemm& g) {
+  if (g.n != 1 && g.m != 1) return false;
+  const bool columns = g.batch.empty() &&
+                       ((g.n == 1 && g.a_row == 1 && g.m >= 32) || (g.m == 1 && g.b_col == 1 && g.n >= 32)) &&
+                       g.in == DType::f32;
+  return (g.a_col == 1 && g.b_row == 1) || columns;
+}
+
+// The same with a bias, one row of a layer: those loops know no bias along their rows, so it is added to their sums.
+bool run_vector_with_bias(const Gemm& g) {
+  if (g.bias == nullptr || g.k <= 1 || !g.batch.empty() || !is_floating(g.in) || !is_vector_product(g)) return false;
+  ScratchFrame frame;
+  Gemm product = g;
+  product.out = g.in == DType::f64 ? DType::f64 : DType::f32;
+  product.c = frame.take<char>(g.m * g.n * size_of(product.out));
+  product.c_row = g.n, product.c_col = 1;
+  product.alpha = 1, product.beta = 0, product.bias = nullptr, product.epilogue = Epilogue::none;
+  detail::gemm_blocked(product);
+  detail::gemm_finish(g, product.c);
+  return true;
+}
+
 // Products of so little that any call costs more than they do.
 bool run_small(const Gemm& g) {
   constexpr int64_t kMostWork = 128, kMostColumns = 16;
   if (g.batch.size() != 1 || g.m * g.n * g.k > kMostWork || g.n > kMostColumns || g.in != g.out) return false;
   if (g.alpha != 1 || g.beta != 0 || g.bias != nullptr || g.epilogue != Epilogue::none) return false;
   if (g.in != DType::f32 && g.in != DType::f64) return false;
-  const bool wide = g.in == DType::f64;
+  const bool wide = g.in == DType::f64, dots = g.n == 1 && g.k >= 8 && g.a_col == 1 && g.b_row == 1;
   parallel_for(0, g.batch[0], 1024, [&](int64_t begin, int64_t end) {
+    if (dots) return wide ? run_dots<double>(g, begin, end) : run_dots<float>(g, begin, end);
     const auto run = [&]<int columns>() {
       wide ? run_each<double, columns>(g, begin, end) : run_each<float, columns>(g, begin, end);
     };
@@ -418,16 +462,11 @@ void gemm(const Gemm& given, GemmBackend backend) {
       return;
   }
   if (run_split_k(g)) return;
-  if (run_small(g)) return;
+  if (run_small(g) || run_vector_with_bias(g)) return;
   // Below this much work oneDNN's call, one for a whole batch, costs more than the product; packing costs more where A
   // or B is nearly a vector.
   const int64_t work = g.m * g.n * g.k;
-  // Dots, of a batch too, and sums of columns are loops of ours; oneDNN takes each vector for a matrix.
-  const bool vector = (g.n == 1 || g.m == 1) && g.bias == nullptr;
-  const bool columns = g.batch.empty() &&
-                       ((g.n == 1 && g.a_row == 1 && g.m >= 32) || (g.m == 1 && g.b_col == 1 && g.n >= 32)) &&
-                       g.in == DType::f32;
-  const bool dots = vector && ((g.a_col == 1 && g.b_row == 1) || columns);
+  const bool dots = g.bias == nullptr && is_vector_product(g);
   const bool tiny = dots || (g.batch.empty() && (work <= 4096 || (work <= 100000 && g.m >= 4 && g.n >= 4)));
   if (blocked_only || tiny || !run_library(g, backend)) detail::gemm_blocked(g);
 }

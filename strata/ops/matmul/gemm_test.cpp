@@ -254,6 +254,8 @@ TEST(Gemm, SmallBatches) {
   for (DType t : {DType::f32, DType::f64, DType::bf16})
     for (auto [m, n, k] : {std::array<int64_t, 3>{1, 2, 3},
                            {2, 1, 5},
+                           {3, 1, 21},
+                           {1, 1, 100},
                            {3, 3, 3},
                            {4, 4, 4},
                            {2, 2, 30},
@@ -282,6 +284,27 @@ TEST(Gemm, IntegersWrap) {
   for (DType t : {DType::u8, DType::i8, DType::i16, DType::i32, DType::i64}) {
     verify({.in = t, .out = t, .m = 20, .n = 33, .k = 300, .b = Layout::cols}, GemmBackend::best);
     verify({.in = t, .out = t, .m = 20, .n = 33, .k = 300, .batch = {2, 2}, .alpha = -2, .beta = 3}, GemmBackend::best);
+  }
+}
+
+// One row of a layer, or one column: loops of dots or of columns, then the bias.
+TEST(Gemm, VectorsWithABias) {
+  for (auto [in, out] : {std::pair{DType::f32, DType::f32},
+                         {DType::bf16, DType::bf16},
+                         {DType::bf16, DType::f32},
+                         {DType::f16, DType::f16},
+                         {DType::f64, DType::f64}}) {
+    for (auto [m, n, k] : {std::array<int64_t, 3>{1, 70, 130}, {1, 512, 2}, {70, 1, 130}, {1, 1, 65}, {1, 33, 1}}) {
+      for (Layout a : {Layout::rows, Layout::cols, Layout::spread}) {
+        for (Layout b : {Layout::rows, Layout::cols, Layout::padded_rows}) {
+          const Spec plain{.in = in, .out = out, .m = m, .n = n, .k = k, .a = a, .b = b, .bias = true};
+          Spec more = plain, spread = plain;
+          more.beta = 0.5, more.epilogue = Epilogue::silu;
+          spread.c = Layout::spread;
+          for (const Spec& s : {plain, more, spread}) EXPECT_TRUE(verify(s, GemmBackend::best));
+        }
+      }
+    }
   }
 }
 

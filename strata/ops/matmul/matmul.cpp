@@ -399,8 +399,12 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Scalar, Scalar)> ad
     .backward =
         [](Backward& bw, const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
           if (bw.needs(0)) bw.set(0, scaled(sum_to(bw.gy(), input.shape()), beta));
-          if (bw.needs(1)) bw.set(1, scaled(matmul(bw.gy(), b.t()), alpha));
-          if (bw.needs(2)) bw.set(2, scaled(matmul(a.t(), bw.gy()), alpha));
+          const auto set_product = [&](int i, const Tensor& left, const Tensor& right, const Shape& shape) {
+            if (alpha.to_double() == 1) return set_product_gradient(bw, i, left, right, shape);
+            bw.set(i, matmul(left, right) * alpha);
+          };
+          if (bw.needs(1)) set_product(1, bw.gy(), b.t(), a.shape());
+          if (bw.needs(2)) set_product(2, a.t(), bw.gy(), b.shape());
         },
     .autocast = Autocast::low,
     .dtypes = kNumbers,

@@ -5,6 +5,7 @@
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/matmul/matmul.h"
 #include "strata/ops/matmul/records.h"
@@ -71,30 +72,57 @@ const ScaledOp addmv_op{{
                     Scalar alpha) { return combined_reference(input, matmul_reference(mat, vec), beta, alpha); },
 }};
 
+TensorMeta addr_infer(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  check_rank("addr", a, "vec1", 1);
+  check_rank("addr", b, "vec2", 1);
+  check_dtypes("addr", a, b);
+  check_dtypes("addr", input, a);
+  check_factors("addr", a, beta, alpha);
+  const Shape s{a.shape()[0], b.shape()[0]};
+  check_broadcast("addr", input, s);
+  return like(a).with_shape(s);
+}
+
+template <class On>
+void addr_kernel(On on, Tensor& y, const Tensor& input, const Tensor& vec1, const Tensor& vec2, Scalar beta,
+                 Scalar alpha) {
+  const Tensor column = expand(unsqueeze(vec1, 1), y.shape()), row = expand(unsqueeze(vec2, 0), y.shape());
+  const auto times = [&](const Tensor& x, Scalar factor) {  // into y
+    if (is_floating(y.dtype())) return map(on, Map::mul_scalar, y, {&x}, {{factor}});
+    const DeviceScope there(y.device());
+    const Tensor everywhere = expand(full({}, factor, y.dtype()), y.shape());
+    map(on, Map::mul, y, {&x, &everywhere});
+  };
+  if (beta.to_double() == 0) {
+    map(on, Map::mul, y, {&column, &row});
+    if (alpha.to_double() != 1) times(y, alpha);
+    return;
+  }
+  const Tensor x = expand(input, y.shape());
+  if (beta.to_double() == 1) return map(on, Map::addcmul, y, {&x, &column, &row}, {{alpha}});
+  times(x, beta);
+  map(on, Map::addcmul, y, {&y, &column, &row}, {{alpha}});
+}
+
 const ScaledOp addr_op{{
     .schema = "addr(Tensor input, Tensor vec1, Tensor vec2, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    .shard = "~ m n, m, n -> m n",
     .inplace_by_copy = true,
     .doc =
         "beta * input + alpha * vec1 vec2^T for vec1 [m] and vec2 [n]; input broadcasts to [m, n] and, with beta 0, is "
         "not read. Integers take integer factors.",
     .example = "assert(addr(ones({2, 2}), ones({2}), ones({2}))[0][0].item() == 2);",
-    .composed =
-        [](const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-          check_rank("addr", a, "vec1", 1);
-          check_rank("addr", b, "vec2", 1);
-          check_dtypes("addr", a, b);
-          check_dtypes("addr", input, a);
-          check_factors("addr", a, beta, alpha);
-          check_broadcast("addr", input, {a.shape()[0], b.shape()[0]});
-          const Tensor column = unsqueeze(a, 1), row = unsqueeze(b, 0);
-          // Gradients are products again; without them one pass over the result is enough.
-          if (grad_enabled() && (input.requires_grad() || a.requires_grad() || b.requires_grad()))
-            return addmm(input, column, row, beta, alpha);
-          if (beta.to_double() == 0) return alpha.to_double() == 1 ? column * row : column * row * alpha;
-          if (beta.to_double() == 1) return addcmul(input, column, row, alpha);
-          Tensor scaled = input * beta;
-          if (scaled.shape() != Shape{a.shape()[0], b.shape()[0]}) return addcmul(scaled, column, row, alpha);
-          return addcmul_(scaled, column, row, alpha);
+    .infer = addr_infer,
+    .kernels = on_each_device([](auto on, auto&&... all) { addr_kernel(on, all...); }),
+    .composed = [](const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
+                   Scalar alpha) { return addmm(input, unsqueeze(a, 1), unsqueeze(b, 0), beta, alpha); },
+    .saves = "vec1:vec2 vec2:vec1",
+    .backward =
+        [](Backward& bw, const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+          const auto scaled = [](const Tensor& t, Scalar by) { return by.to_double() == 1 ? t : t * by; };
+          if (bw.needs(0)) bw.set(0, scaled(sum_to(bw.gy(), input.shape()), beta));
+          if (bw.needs(1)) bw.set(1, scaled(mv(bw.gy(), b), alpha));
+          if (bw.needs(2)) bw.set(2, scaled(mv(bw.gy().t(), a), alpha));
         },
     .autocast = Autocast::promote,
     .dtypes = kNumbers,

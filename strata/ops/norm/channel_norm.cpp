@@ -59,14 +59,13 @@ TensorMeta statistic(const Tensor& x, int64_t groups) {
 }
 
 // How the kernels take x: its own layout, or where statistics are over the batch and each channel has one element an
-// item or the channels lie innermost, a matrix [rows, channels], which the processor's kernels want transposed.
+// item or the channels lie innermost, a matrix [rows, channels]. One of no elements is taken turned, one channel a row.
 struct Layout {
   bool columns = false, last = false, transposed = false;
-  template <class On>
-  Layout(On on, const Tensor& x, int64_t groups) {
+  Layout(const Tensor& x, int64_t groups) {
     const bool vectors = groups == 0 && sizes_of(x).inner == 1;
-    last = on.cuda && groups == 0 && is_channels_last(x);
-    columns = last || (on.cuda && vectors && x.numel() > 0);
+    last = groups == 0 && is_channels_last(x);
+    columns = last || (vectors && x.numel() > 0);
     transposed = vectors && !columns;
   }
 
@@ -110,7 +109,7 @@ TensorMeta as_x(const Tensor& x) {
 template <class On>
 void run_forward(On on, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, int64_t groups, const Tensor& weight,
                  const Tensor& bias, double eps) {
-  const Layout layout(on, x, groups);
+  const Layout layout(x, groups);
   const Tensor xc = layout.read(x), wc = packed(weight), bc = packed(bias);
   const Tensor yc = layout.written(y, xc);
   ChannelNorm c;
@@ -132,7 +131,7 @@ void run_forward(On on, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, 
 template <class On>
 void run_backward(On on, Tensor& gx, Tensor& gw, Tensor& gb, const Tensor& gy, const Tensor& x, int64_t groups,
                   const Tensor& weight, const Tensor& mean, const Tensor& rstd) {
-  const Layout layout(on, x, groups);
+  const Layout layout(x, groups);
   const Tensor xc = layout.read(x), gc = layout.read(gy), wc = packed(weight), mc = mean.contiguous(),
                rc = rstd.contiguous();
   const Tensor gxc = layout.written(gx, xc);

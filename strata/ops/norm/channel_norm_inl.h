@@ -190,6 +190,119 @@ static void channel_norm_backward_of(const ChannelNormBackward& c) {
   });
 }
 
+// ---- statistics over the rows of a matrix [batch, channels] --------------------------------------------------------
+
+// sums[v] = the sum over the rows i of add(sum so far, i, v), in parts of 128 rows: long sums lose fewer digits so.
+template <class T, int kVectors, class F>
+STRATA_INLINE void sum_rows(int64_t rows, V<T> (&sums)[kVectors], F&& add) {
+  constexpr int64_t kPart = 128;
+  for (int v = 0; v < kVectors; ++v) sums[v] = V<T>{};
+  for (int64_t begin = 0; begin < rows; begin += kPart) {
+    V<T> part[kVectors] = {};
+    for (int64_t i = begin; i < std::min(rows, begin + kPart); ++i)
+      for (int v = 0; v < kVectors; ++v) part[v] = add(part[v], i, v);
+    for (int v = 0; v < kVectors; ++v) sums[v] += part[v];
+  }
+}
+
+// Calls f(first column, columns, vectors) for all columns of the matrix: four whole vectors at once, the rest one by
+// one, of which the last may have fewer columns.
+template <class T, class F>
+static void each_columns(int64_t rows, int64_t columns, F&& f) {
+  constexpr int64_t W = kLanes<T>, kAtOnce = 4 * W;
+  const int64_t grain = std::max<int64_t>(1, 16384 / (rows * kAtOnce));
+  parallel_for(0, (columns + kAtOnce - 1) / kAtOnce, grain, [&](int64_t from, int64_t to) {
+    const int64_t end = std::min(columns, to * kAtOnce);
+    int64_t j = from * kAtOnce;
+    for (; j + kAtOnce <= end; j += kAtOnce) f(j, W, std::integral_constant<int, 4>{});
+    for (; j < end; j += W) f(j, std::min(W, end - j), std::integral_constant<int, 1>{});
+  });
+}
+
+template <class T, class A>
+static void column_norm_of(const ChannelNorm& c) {
+  using R = Real<T>;
+  constexpr int64_t W = kLanes<T>;
+  const T* x = static_cast<const T*>(c.x);
+  T* y = static_cast<T*>(c.y);
+  const A *w = static_cast<const A*>(c.weight), *b = static_cast<const A*>(c.bias);
+  R *mean = static_cast<R*>(c.mean), *rstd = static_cast<R*>(c.rstd);
+  const int64_t rows = c.batch, C = c.channels;
+  const R count = static_cast<R>(rows);
+  ScratchFrame frame;
+  R *factor = frame.take<R>(C), *offset = frame.take<R>(C);
+  each_columns<T>(rows, C, [&](int64_t j, int64_t k, auto vectors) {
+    V<T> sums[vectors], m[vectors];
+    // Two passes: the mean first, so that no digits are lost in the variance.
+    sum_rows<T>(rows, sums, [&](V<T> sum, int64_t i, int v) { return sum + load_upto(x + i * C + j + v * W, k, 0); });
+    for (int v = 0; v < vectors; ++v) {
+      m[v] = sums[v] / set1(count);
+      store_upto(mean + j + v * W, m[v], k);
+    }
+    sum_rows<T>(rows, sums, [&](V<T> sum, int64_t i, int v) {
+      const V<T> d = load_upto(x + i * C + j + v * W, k, 0) - m[v];
+      return fma(d, d, sum);
+    });
+    for (int v = 0; v < vectors; ++v) store_upto(rstd + j + v * W, sums[v], k);
+    for (int64_t l = j; l < j + (vectors - 1) * W + k; ++l) {
+      rstd[l] = R(1) / std::sqrt(rstd[l] / count + static_cast<R>(c.eps));
+      factor[l] = rstd[l] * (w ? get(w[l]) : R(1));
+      offset[l] = b ? get(b[l]) : R(0);
+    }
+  });
+  parallel_for(0, rows, std::max<int64_t>(1, 16384 / C), [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i)
+      for_vectors<T>(C, [&](int64_t j, int64_t k) {
+        const V<T> d = load_upto(x + i * C + j, k, 0) - load_upto(mean + j, k, 0);
+        store_upto(y + i * C + j, fma(d, load_upto(factor + j, k, 0), load_upto(offset + j, k, 0)), k);
+      });
+  });
+}
+
+template <class T, class A>
+static void column_norm_backward_of(const ChannelNormBackward& c) {
+  using R = Real<T>;
+  constexpr int64_t W = kLanes<T>;
+  const T *x = static_cast<const T*>(c.x), *gy = static_cast<const T*>(c.grad_y);
+  T* gx = static_cast<T*>(c.grad_x);
+  const A* w = static_cast<const A*>(c.weight);
+  const R *mean = static_cast<const R*>(c.mean), *rstd = static_cast<const R*>(c.rstd);
+  A *gw = static_cast<A*>(c.grad_weight), *gb = static_cast<A*>(c.grad_bias);
+  const int64_t rows = c.batch, C = c.channels;
+  const R count = static_cast<R>(rows);
+  ScratchFrame frame;
+  R *factor = frame.take<R>(C), *m1 = frame.take<R>(C), *m2 = frame.take<R>(C);
+  each_columns<T>(rows, C, [&](int64_t j, int64_t k, auto vectors) {
+    V<T> sums[vectors];
+    const auto gy_at = [&](int64_t i, int v) { return load_upto(gy + i * C + j + v * W, k, 0); };
+    sum_rows<T>(rows, sums, [&](V<T> sum, int64_t i, int v) { return sum + gy_at(i, v); });
+    for (int v = 0; v < vectors; ++v) store_upto(m1 + j + v * W, sums[v], k);
+    V<T> m[vectors];
+    for (int v = 0; v < vectors; ++v) m[v] = load_upto(mean + j + v * W, k, 0);
+    sum_rows<T>(rows, sums, [&](V<T> sum, int64_t i, int v) {
+      return fma(gy_at(i, v), load_upto(x + i * C + j + v * W, k, 0) - m[v], sum);
+    });
+    for (int v = 0; v < vectors; ++v) store_upto(m2 + j + v * W, sums[v], k);
+    for (int64_t l = j; l < j + (vectors - 1) * W + k; ++l) {
+      if (gw) put(gw[l], m2[l] * rstd[l]);
+      if (gb) put(gb[l], m1[l]);
+      // As for the other layouts: the means of w gy and of w gy (x - mean).
+      factor[l] = rstd[l] * (w ? get(w[l]) : R(1));
+      m1[l] *= factor[l] / count;
+      m2[l] *= factor[l] * rstd[l] * rstd[l] / count;
+    }
+  });
+  parallel_for(0, rows, std::max<int64_t>(1, 16384 / C), [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i)
+      for_vectors<T>(C, [&](int64_t j, int64_t k) {
+        const V<T> d = load_upto(x + i * C + j, k, 0) - load_upto(mean + j, k, 0);
+        const V<T> v = load_upto(gy + i * C + j, k, 0) * load_upto(factor + j, k, 0) - load_upto(m1 + j, k, 0) -
+                       d * load_upto(m2 + j, k, 0);
+        store_upto(gx + i * C + j, v, k);
+      });
+  });
+}
+
 template <class C, class F>
 static void dispatch_channel_norm(const C& c, F&& f) {
   dispatch_floating(c.dtype, [&](auto tag) {
@@ -200,10 +313,16 @@ static void dispatch_channel_norm(const C& c, F&& f) {
   });
 }
 static void channel_norm(const ChannelNorm& c) {
-  dispatch_channel_norm(c, [&](auto t, auto a) { channel_norm_of<decltype(t), decltype(a)>(c); });
+  dispatch_channel_norm(c, [&](auto t, auto a) {
+    c.inner == 1 && c.across_batch ? column_norm_of<decltype(t), decltype(a)>(c)
+                                   : channel_norm_of<decltype(t), decltype(a)>(c);
+  });
 }
 static void channel_norm_backward(const ChannelNormBackward& c) {
-  dispatch_channel_norm(c, [&](auto t, auto a) { channel_norm_backward_of<decltype(t), decltype(a)>(c); });
+  dispatch_channel_norm(c, [&](auto t, auto a) {
+    c.inner == 1 && c.across_batch ? column_norm_backward_of<decltype(t), decltype(a)>(c)
+                                   : channel_norm_backward_of<decltype(t), decltype(a)>(c);
+  });
 }
 
 }  // namespace strata::STRATA_VEC_NS

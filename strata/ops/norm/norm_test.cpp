@@ -128,6 +128,36 @@ TEST(Norm, BitsDoNotDependOnTheNumberOfThreads) {
   set_num_threads(before);
 }
 
+// Rows of channels, as vectors and as images whose channels lie innermost, beside the same numbers a channel a row.
+TEST(Norm, BatchesOfRowsEqualThoseOfChannels) {
+  const auto rows = [](const TensorList& t) { return batch_norm(t[0], {}, {}, t[1], t[2], true); };
+  const auto turned = [](const TensorList& t) {
+    const Tensor x = t[0].t().unsqueeze(0).contiguous();
+    return batch_norm(x, {}, {}, t[1], t[2], true).squeeze(0).t();
+  };
+  const auto last = [](const TensorList& t) {
+    const Tensor x = t[0].reshape({3, 10, 10, t[0].size(1)}).permute({0, 3, 1, 2});
+    return batch_norm(x, {}, {}, t[1], t[2], true).permute({0, 2, 3, 1}).reshape(t[0].shape());
+  };
+  const int before = num_threads();
+  for (int64_t n : {1, 7, 64, 150}) {
+    const TensorList inputs{numbers({300, n}, DType::f32, 100), numbers({n}), numbers({n})};
+    compare_levels(rows, inputs, 2e-3);
+    const TensorList want = run(turned, inputs);
+    for (const TensorList& got : {run(rows, inputs), run(last, inputs)})
+      for (size_t i = 0; i < want.size(); ++i)
+        EXPECT_LT(largest_difference(got[i], want[i]), 1e-3) << n << " channels, tensor " << i;
+    set_num_threads(1);
+    const TensorList one = run(rows, inputs);
+    for (int threads : {2, 8}) {
+      set_num_threads(threads);
+      const TensorList many = run(rows, inputs);
+      for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(largest_difference(one[i], many[i]), 0) << threads;
+    }
+    set_num_threads(before);
+  }
+}
+
 TEST(Norm, AddAndNormEqualsTheTwo) {
   const auto fused = [](const TensorList& t) {
     auto [y, s] = add_layer_norm(t[0], t[1], t[2], t[3]);

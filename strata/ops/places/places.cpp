@@ -130,7 +130,7 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_fil
           check<ShapeError>(value.numel() == 1 && value.dim() == 0, "index_fill", "value must be 0-dim, got ", value);
           Tensor v = to(value, x.dtype());
           if (!(v.device() == x.device())) v = to(v, x.device());
-          if (x.device().is_cuda() && x.numel() <= int64_t{1} << 20 &&
+          if ((!x.device().is_cuda() || x.numel() <= int64_t{1} << 20) &&
               !(grad_enabled() && (x.requires_grad() || v.requires_grad()))) {
             const Slices s = slices_of(x, dim, index, "index_fill", true);
             TensorList places(static_cast<size_t>(s.dim) + 1);

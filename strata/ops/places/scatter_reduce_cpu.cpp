@@ -60,10 +60,14 @@ void join_row(const T* from, C* to, int64_t n) {
   }
 }
 
+// How many a place has had, for a mean, else whether it has had one.
+template <Join join>
+using Had = std::conditional_t<join == Join::mean, int32_t, uint8_t>;
+
 // Sends src to its places in `total` (which holds x), and counts what each has had where count is not null. Both are
 // row-major in x's shape; index and src are read where they lie.
 template <Join join, bool counted, class T, class C>
-void send(const Sending& c, C* total, int32_t* count) {
+void send(const Sending& c, C* total, Had<join>* count) {
   const Shape& sizes = c.index.shape();
   const int last = sizes.size() - 1;
   Strides strides = Strides::filled(sizes.size(), 1);
@@ -73,12 +77,15 @@ void send(const Sending& c, C* total, int32_t* count) {
                 src_step = c.src.strides()[last];
   const int64_t* at0 = c.index.data<int64_t>();
   const T* from0 = c.src.data<T>();
+  const auto with_one_more = [](Had<join> had) { return static_cast<Had<join>>(join == Join::mean ? had + 1 : 1); };
   const auto put = [&](int64_t i, const T& v) {
     const C w = static_cast<C>(v);
-    if constexpr (counted)
-      total[i] = count[i]++ == 0 ? w : join_one<join>(total[i], w);
-    else
+    if constexpr (counted) {
+      total[i] = count[i] == 0 ? w : join_one<join>(total[i], w);
+      count[i] = with_one_more(count[i]);
+    } else {
       total[i] = join_one<join>(total[i], w);
+    }
   };
   Shape lead = sizes;
   lead[last] = std::min<int64_t>(width, 1);
@@ -99,10 +106,13 @@ void send(const Sending& c, C* total, int32_t* count) {
     if (index_step == 0 && step == 1) {  // one index for a whole row
       const int64_t base = row + checked(*at) * along;
       if (src_step == 1) {
-        if constexpr (!counted)
+        if constexpr (!counted) return join_row<join>(from, total + base, width);
+        // Every call comes with rows of the same width, so that a row's places have had as many.
+        if (count[base] > 0)
           join_row<join>(from, total + base, width);
         else
-          for (int64_t j = 0; j < width; ++j) put(base + j, from[j]);
+          for (int64_t j = 0; j < width; ++j) total[base + j] = static_cast<C>(from[j]);
+        for (int64_t j = 0; j < width; ++j) count[base + j] = with_one_more(count[base + j]);
       } else
         for (int64_t j = 0; j < width; ++j) put(base + j, from[j * src_step]);
       return;
@@ -119,7 +129,7 @@ void join_typed(Tensor& y, const Sending& given, bool include_self) {
   const int64_t size = c.x.numel();
   // How many each place has had, where that is asked for.
   const bool counted = !include_self || join == Join::mean;
-  std::vector<int32_t> count(counted ? static_cast<size_t>(size) : 0, include_self ? 1 : 0);
+  std::vector<Had<join>> count(counted ? static_cast<size_t>(size) : 0, include_self ? 1 : 0);
   const auto run = [&](C* total) {
     if (c.index.numel() == 0) return;
     if (counted)

@@ -75,10 +75,23 @@ STRATA_INLINE V<C> every_second(const C* p, std::index_sequence<I...>) {
   __builtin_memcpy(&b, p + kCount - 1, sizeof b);
   return __builtin_shufflevector(a, b, static_cast<int>(I < kCount / 2 ? 2 * I : 2 * I + 1)...);
 }
+// The same of every third one, from three vectors.
+template <class C, size_t... I>
+STRATA_INLINE V<C> every_third(const C* p, std::index_sequence<I...>) {
+  constexpr size_t kCount = sizeof...(I), kLast = 2 * (kCount - 1);  // where the third vector begins
+  V<C> a, b, c;
+  __builtin_memcpy(&a, p, sizeof a);
+  __builtin_memcpy(&b, p + kCount, sizeof b);
+  __builtin_memcpy(&c, p + kLast, sizeof c);
+  const V<C> low = __builtin_shufflevector(a, b, static_cast<int>(3 * I < 2 * kCount ? 3 * I : 0)...);
+  return __builtin_shufflevector(low, c, static_cast<int>(3 * I < 2 * kCount ? I : kCount + 3 * I - kLast)...);
+}
 template <class C, int kStride>
 STRATA_INLINE V<C> load_apart(const C* p) {
   if constexpr (kStride == 1)
     return load(p);
+  else if constexpr (kStride == 3)
+    return every_third(p, std::make_index_sequence<kLanes<C>>{});
   else
     return every_second(p, std::make_index_sequence<kLanes<C>>{});
 }
@@ -100,6 +113,7 @@ template <class C>
 static void max_windows(const C* from, int32_t stride, int32_t step, int32_t count, C* to, int32_t n) {
   if (stride == 1 && n >= kLanes<C>) return max_windows_apart<C, 1>(from, step, count, to, n);
   if (stride == 2 && n >= kLanes<C>) return max_windows_apart<C, 2>(from, step, count, to, n);
+  if (stride == 3 && n >= kLanes<C>) return max_windows_apart<C, 3>(from, step, count, to, n);
   for (int32_t b = 0; b < count; ++b) max_values<C>(from, stride, b * step, to, nullptr, n, b == 0);
 }
 

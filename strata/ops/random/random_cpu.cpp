@@ -11,6 +11,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/random/box_muller_inl.h"
 #include "strata/ops/random/random_kernels.h"
+#include "strata/ops/vec/scratch.h"
 
 #if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions of one level only
@@ -222,6 +223,23 @@ void bernoulli_cpu(Tensor& y, const Tensor& probabilities, RngKey key) {
   });
 }
 
+// The sums of the first 1, 2, .. n numbers; returns the last. Those of eight wait for the ones before them once. None
+// is below the one before it, as rounding keeps order.
+double running_sums(const double* q, int64_t n, double* sums) {
+  constexpr int64_t kAtOnce = 8;
+  double total = 0;
+  int64_t j = 0;
+  for (; j + kAtOnce <= n; j += kAtOnce) {
+    double within[kAtOnce];
+    within[0] = q[j];
+    for (int64_t i = 1; i < kAtOnce; ++i) within[i] = within[i - 1] + q[j + i];
+    for (int64_t i = 0; i < kAtOnce; ++i) sums[j + i] = total + within[i];
+    total = sums[j + kAtOnce - 1];
+  }
+  for (; j < n; ++j) sums[j] = total += q[j];
+  return total;
+}
+
 void multinomial_cpu(Tensor& y, const Tensor& weights, int64_t num_samples, bool replacement, RngKey key) {
   const Tensor w = contiguous(to(weights, DType::f64));
   const int64_t n = w.shape().back(), rows = w.dim() == 1 ? 1 : w.shape()[0];
@@ -232,41 +250,39 @@ void multinomial_cpu(Tensor& y, const Tensor& weights, int64_t num_samples, bool
     return uniform_f64(bits[0], bits[1]);
   };
   parallel_for(0, rows, std::max<int64_t>(1, kChunk / std::max<int64_t>(n, 1)), [&](int64_t b, int64_t e) {
-    std::vector<double> sums(static_cast<size_t>(n));
-    std::vector<int64_t> order(static_cast<size_t>(n));
+    ScratchFrame frame;
+    auto* const sums = frame.take<double>(n);
+    std::vector<int64_t> order(static_cast<size_t>(replacement ? 0 : n));
     for (int64_t row = b; row < e; ++row) {
       const double* q = p + row * n;
-      double total = 0;
-      int64_t positive = 0;
-      for (int64_t j = 0; j < n; ++j) {
+      // Looked at one by one only where a sign says that one may be negative, or the total that one is not finite.
+      uint64_t signs = 0;
+      for (int64_t j = 0; j < n; ++j) signs |= std::bit_cast<uint64_t>(q[j]);
+      const double total = running_sums(q, n, sums);
+      for (int64_t j = 0; (signs >> 63 != 0 || !std::isfinite(total)) && j < n; ++j)
         check(q[j] >= 0 && std::isfinite(q[j]), "multinomial", "weights must be finite and not negative, got ", q[j],
               " in row ", row);
-        total += q[j];
-        positive += q[j] > 0;
-        sums[static_cast<size_t>(j)] = total;
-      }
       check(total > 0, "multinomial", "the weights of row ", row, " are all 0");
       if (replacement) {
-        const double last_total = total;
         for (int64_t s = 0; s < num_samples; ++s) {
-          const double target = unit(row * num_samples + s) * last_total;
+          const double target = unit(row * num_samples + s) * total;
           // The first running sum above the target belongs to a positive weight.
-          const auto found = std::upper_bound(sums.begin(), sums.end(), target);
-          int64_t index = std::min<int64_t>(found - sums.begin(), n - 1);
+          const double* const found = std::upper_bound(sums, sums + n, target);
+          int64_t index = std::min<int64_t>(found - sums, n - 1);
           while (q[index] == 0) --index;  // only when rounding put the target at the total
           o[row * num_samples + s] = index;
         }
         continue;
       }
+      const int64_t positive = std::count_if(q, q + n, [](double v) { return v > 0; });
       check(num_samples <= positive, "multinomial", num_samples, " samples without replacement from row ", row,
             " with ", positive, " positive weights");
       // The smallest of exponential variables with these rates: the order in which they ring is a draw without
       // replacement.
-      for (int64_t j = 0; j < n; ++j)
-        sums[static_cast<size_t>(j)] = q[j] > 0 ? -std::log(1 - unit(row * n + j)) / q[j] : HUGE_VAL;
+      for (int64_t j = 0; j < n; ++j) sums[j] = q[j] > 0 ? -std::log(1 - unit(row * n + j)) / q[j] : HUGE_VAL;
       std::iota(order.begin(), order.end(), 0);
       std::partial_sort(order.begin(), order.begin() + num_samples, order.end(), [&](int64_t l, int64_t r) {
-        const double a = sums[static_cast<size_t>(l)], c = sums[static_cast<size_t>(r)];
+        const double a = sums[l], c = sums[r];
         return a < c || (a == c && l < r);
       });
       std::copy_n(order.begin(), num_samples, o + row * num_samples);

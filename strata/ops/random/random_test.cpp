@@ -158,6 +158,22 @@ TEST(Random, MultinomialFollowsItsWeights) {
   EXPECT_THROW(multinomial(zeros({3}), 1), ValueError);
 }
 
+TEST(Random, MultinomialReadsEveryWeight) {
+  manual_seed(12);
+  // Between zeros, of either sign, one weight: what is drawn is known wherever it stands among those added at once.
+  for (const int64_t n : {1, 7, 8, 9, 64, 67})
+    for (int64_t at = 0; at < n; ++at) {
+      std::vector<double> w(static_cast<size_t>(n), at % 2 ? -0.0 : 0.0);
+      w[static_cast<size_t>(at)] = 0.25;
+      for (const bool replacement : {false, true})
+        EXPECT_EQ(multinomial(from_span<double>(w, {n}), 1, replacement).item(), static_cast<double>(at));
+      for (const double bad : {-1.0, static_cast<double>(INFINITY), std::nan("")}) {
+        w[static_cast<size_t>(at)] = bad;
+        EXPECT_THROW(multinomial(from_span<double>(w, {n}), 1), ValueError) << bad << " at " << at << " of " << n;
+      }
+    }
+}
+
 TEST(Random, PermutationsHoldEachNumberOnce) {
   manual_seed(10);
   const Tensor p = randperm(1000);
