@@ -125,6 +125,7 @@ TEST_F(ContextRuns, DropWhatOneProcessDropsOnEightRanks) {
          c.parallel.zero = 3;
          c.parallel.recompute = true;
        }},
+      {"stages", [](TrainConfig& c) { c.parallel.pp = c.parallel.cp = c.parallel.tp = 2; }},
   };
   if (!is_rank()) run("one", [](TrainConfig&) {});
   distributed::on_processes(8, [&](int) {

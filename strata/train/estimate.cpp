@@ -311,14 +311,12 @@ MemoryEstimate with_exchange(MemoryEstimate e, const TrainConfig& config, const 
 // Of the parameters that a dry step has read as autocast's copies bytes of an element of what it read. Embeddings are
 // looked up in the table itself.
 std::map<std::string, int64_t> bytes_read(TokenDecoder& model) {
-  const nn::Module& module = model.as_module();
-  const std::set<std::string> tables = nn::table_names(module);
+  const std::set<std::string> tables = nn::table_names(model.as_module());
   std::map<std::string, int64_t> reads;
-  for (const auto& [name, t] : module.named_parameters()) {
+  for (const auto& [name, t] : model.as_module().named_parameters()) {
     const AutogradMeta* const known = t.impl().autograd.get();
     if (known == nullptr || !known->low.tensor.defined()) continue;
-    const auto copy = static_cast<int64_t>(size_of(known->low.tensor.dtype()));
-    reads[name] = copy + (tables.contains(name) ? static_cast<int64_t>(size_of(t.dtype())) : 0);
+    reads[name] = size_of(known->low.tensor.dtype()) + (tables.contains(name) ? size_of(t.dtype()) : 0);
   }
   return reads;
 }
