@@ -8,6 +8,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/core/position_share_inl.h"
 #include "strata/core/rebind.h"
 #include "strata/core/recording.h"
@@ -18,6 +19,7 @@
 #include "strata/dist/pipeline/schedules.h"
 #include "strata/lab/step_costs.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/fully_sharded.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -186,8 +188,7 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
   forward_.emplace(pipeline::forward_table(table, 1), group);
   has_first_ = is_here(0);
   has_last_ = is_here(table.stages - 1);
-  for (const auto& name : model_->table_names())
-    tied_ = tied_ || (name == "token_embedding.weight" && model_->spec().tied);
+  for (const auto& name : model_->table_names()) tied_ = tied_ || (name == kTied && model_->spec().tied);
   if (config.parallel.recompute) model_->set_recomputed_blocks(blocks);
   const int64_t dp = distributed::size() / (config.parallel.pp * config.parallel.cp);
   batch_ = config.batch;
@@ -257,6 +258,17 @@ nn::NamedTensors ModelPipeline::own(const nn::NamedTensors& parameters) const {
   return mine;
 }
 
+std::map<int, std::vector<std::string>> ModelPipeline::names_by_stage(const nn::NamedTensors& parameters) const {
+  std::map<int, std::vector<std::string>> names;
+  const std::vector<int> stages = train_->table().stages_of(group_.rank());
+  for (const int s : stages) names[s] = {};
+  for (const auto& [name, t] : parameters) {
+    const bool copy = tied_copy().defined() && t.same_as(tied_copy());
+    if (const int s = copy ? stages.back() : stage_of(name); is_here(s)) names[s].push_back(name);
+  }
+  return names;
+}
+
 Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
   const pipeline::Table& table = train_->table();
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro)];
@@ -301,7 +313,7 @@ Tensor ModelPipeline::add_loss(const Tensor& loss) {
 }
 
 void ModelPipeline::before_gradients(const pipeline::Action& a) {
-  if (last_) last_(a.micro + 1 == train_->table().micro_batches);
+  if (before_) before_(a, a.micro + 1 == train_->table().micro_batches);
 }
 
 // The last stage's part of a tied table's gradient goes to the first one's, or waits for it here.
@@ -434,7 +446,7 @@ Tensor ModelPipeline::total_loss() {
 }
 
 Tensor ModelPipeline::step(const std::vector<data::Batch>& batches, optim::LossScaler* scaler,
-                           const std::function<void(bool)>& last) {
+                           const BeforeGradients& before) {
   std::vector<data::Batch> pieces;
   const auto take = [&](const data::Batch& batch, int64_t i) {
     const int64_t rows = batch[0].size(0) / pieces_;
@@ -452,9 +464,9 @@ Tensor ModelPipeline::step(const std::vector<data::Batch>& batches, optim::LossS
       for (int64_t i = 0; i < pieces_; ++i) take(batch, i);
   }
   scaler_ = scaler;
-  last_ = last;
+  before_ = before;
   run(*train_, pieces);
-  last_ = nullptr;
+  before_ = nullptr;
   for (; !sent_.empty(); sent_.pop_front()) sent_.front().work.wait();
   if (sums_) {
     default_generator().set_state({random_.seed, random_.offset + ExactStep::kStepDraws});
@@ -482,34 +494,34 @@ void hand_over(distributed::Group& group, const std::string& what, const distrib
 }
 }  // namespace
 
-void ModelPipeline::join_tied() {
+void ModelPipeline::join_tied(const Tensor& table) {
   const std::vector<int>& ranks = train_->table().rank_of;
-  if (!tied_ || ranks.front() == ranks.back()) return;
+  if (!tied_ || ranks.front() == ranks.back() || !(has_first_ || has_last_)) return;
   const NoGrad guard;
-  const Tensor weight = model_->token_embedding.weight;
   const memory::TagScope tag(memory::Tag::gradient);
-  Tensor sent;
-  if (has_last_) {
-    sent = weight.grad().to(weight.dtype()).contiguous();
-  } else if (has_first_) {
-    sent = empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
-  }
-  if (has_last_ || has_first_) hand_over(group_, "gradient of a tied table", to_owner(), sent);
-  Tensor handle = weight;
-  if (has_last_) handle.set_grad({});
-  if (has_first_) handle.set_grad(weight.grad().defined() ? weight.grad() + sent : sent);
+  Tensor handle = table;
+  const Tensor own = handle.grad(), here = own.defined() ? detail::here(own) : own;
+  const TensorMeta meta = detail::here(table).meta();
+  if (meta.shape.product() == 0) return;
+  const Tensor sent = has_last_ ? here.to(meta.dtype).contiguous()
+                                : empty(TensorMeta{meta.shape, meta.dtype, meta.device, std::nullopt});
+  hand_over(group_, "gradient of a tied table", to_owner(), sent);
+  if (has_last_) return handle.set_grad({});
+  const Tensor sum = here.defined() ? here + sent : sent;
+  handle.set_grad(is_placed(table) ? detail::place(sum, table.meta(), layout_of(table)) : sum);
 }
 
 void ModelPipeline::renew_tied() {
   const std::vector<int>& ranks = train_->table().rank_of;
   if (!tied_ || ranks.front() == ranks.back() || !(has_first_ || has_last_)) return;
   const NoGrad guard;
-  const Tensor weight = model_->token_embedding.weight;
-  Tensor table = has_first_ ? weight.detach().contiguous()
-                            : empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
+  // Where the table lies in parts both ends have the same rows.
+  Tensor own = detail::here(nn::as_it_lies(model_->token_embedding.weight));
+  if (own.numel() == 0) return;
+  const Tensor table =
+      has_first_ ? own.detach().contiguous() : empty(TensorMeta{own.shape(), own.dtype(), own.device(), std::nullopt});
   hand_over(group_, "tied table", to_copy(), table);
-  Tensor copy = weight;
-  if (has_last_) copy.copy_(table);
+  if (has_last_) own.copy_(table);
 }
 
 lab::Trace ModelPipeline::trace() const {
