@@ -109,6 +109,8 @@ int run(const Arguments& a) {
                  .c_str(),
              stdout);
   std::fputs(to_text(plan).c_str(), stdout);
+  if (config.parallel.pp > 1)
+    std::fputs(fmt::format("That is the rank that takes most of {}: its stages.\n", plan.need.ranks).c_str(), stdout);
   for (const MemoryFix& fix : plan.fixes)
     std::fputs(fmt::format("It would with {}: {:.3f} GiB.\n", to_options(fix),
                            static_cast<double>(fix.peak + plan.program) / (1 << 30))

@@ -22,7 +22,8 @@ inline constexpr std::string_view kAddressSpace = "ulimit -v";
 /// outside. What cannot be read bounds nothing.
 std::vector<Bound> host_bounds(const std::string& root = {});
 
-/// The bound that leaves the least on this device, what this process's allocator keeps for reuse counted as free.
+/// The bound that leaves the least on this device, set_limit()'s included, what this process's allocator keeps for reuse
+/// counted as free.
 /// Nothing bounds the meta device. Throws DeviceError where there is no such card.
 Bound tightest_bound(Device device);
 

@@ -99,6 +99,10 @@ TEST(TightestBound, OfEachDevice) {
   EXPECT_FALSE(host.name.empty());
   EXPECT_GT(host.free(), 0);
   EXPECT_LE(host.used, host.limit);
+  const int64_t live = stats(Device::cpu()).live_total, before = set_limit(live + 12345);
+  EXPECT_EQ(tightest_bound(Device::cpu()).free(), 12345);
+  EXPECT_EQ(tightest_bound(Device::cpu()).limit, live + 12345);
+  set_limit(before);
   EXPECT_GT(tightest_bound(Device::meta()).free(), int64_t{1} << 62);
   EXPECT_THROW(tightest_bound(Device::cuda(cuda::device_count())), DeviceError);
   if (cuda::device_count() == 0) GTEST_SKIP() << cuda::unavailable_reason();

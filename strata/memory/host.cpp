@@ -299,6 +299,8 @@ class HostMemory final : public HeapMemory {
     const std::lock_guard lock(mutex_);
     for (Bound& b : all)
       if (b.name == kAddressSpace) b.used = base_ ? b.limit - (range_ - reserved) : std::min(b.limit, b.used + kBeside);
+    if (const int64_t limit = limit_.load(std::memory_order_relaxed); limit > 0)
+      all.push_back({"the limit on tensors", limit, reserved});
     return *std::min_element(all.begin(), all.end(),
                              [](const Bound& a, const Bound& b) { return a.free() < b.free(); });
   }

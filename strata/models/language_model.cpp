@@ -13,6 +13,7 @@
 #include "strata/nn/convert.h"
 #include "strata/nn/hooks.h"
 #include "strata/nn/init.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/nn/tensor_parallel.h"
 #include "strata/nn/tiled.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -378,7 +379,9 @@ ModelCache LanguageModel::make_cache(int64_t batch, int64_t capacity, int64_t so
 
 void share_experts(LanguageModel& model, const std::string& axis, const std::string& batch) {
   for (nn::TransformerBlock& block : model.blocks) {
-    if (!block.mlp.experts || block.mlp.experts->gate_up.is_meta()) continue;  // another rank's, of a pipeline
+    if (!block.mlp.experts) continue;
+    const Tensor& weights = block.mlp.experts->gate_up;
+    if (weights.is_meta() && !nn::detail::is_late(weights)) continue;  // another rank's, of a pipeline
     if (!axis.empty()) block.mlp.experts->spread(axis);
     if (!batch.empty()) block.mlp.experts->balance_over(batch);
   }

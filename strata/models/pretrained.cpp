@@ -13,6 +13,7 @@
 #include "strata/models/rounded_weights_inl.h"
 #include "strata/nn/deferred_inl.h"
 #include "strata/nn/init.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/text/pipeline/gguf_folder.h"
@@ -65,11 +66,8 @@ class Plan {
     const NoGrad guard;
     packed_->load(module_, files_);
     fill(parts_);
-    for (const auto& [name, parameter] : repeats_) {
-      const Tensor there = files_.tensor(name, parameter.device()).to(parameter.dtype());
-      check(equal(there, parameter), kOp, files_.path(), ": ", name,
-            " differs from the embedding, which config.json says it is (tie_word_embeddings)");
-    }
+    for (const auto& [name, t] : parameters_)
+      if (!later_.contains(name)) check_repeats(name, t.detach());
   }
 
   // What a parameter without memory is to have.
@@ -81,6 +79,7 @@ class Plan {
     std::vector<Part> filled;
     for (const auto& [entry, view, plus] : parts->second) filled.push_back({entry, view.of(dense), plus});
     fill(filled);
+    check_repeats(name, dense);
     return dense;
   }
 
@@ -123,6 +122,14 @@ class Plan {
     for (const auto& [entry, view, plus] : parts)
       if (plus != 0) Tensor(view).copy_((files_.tensor(entry, view.device()).to(DType::f32) - plus).view(view.shape()));
   }
+  // Entries that are to be what a parameter is.
+  void check_repeats(const std::string& parameter, const Tensor& is) const {
+    for (const auto& [entry, repeated] : repeats_) {
+      if (repeated != parameter) continue;
+      check(equal(files_.tensor(entry, is.device()).to(is.dtype()), is), kOp, files_.path(), ": ", entry,
+            " differs from the embedding, which config.json says it is (tie_word_embeddings)");
+    }
+  }
   void wrong(std::string line) { wrong_.push_back(std::move(line)); }
 
   static bool is_buffer(const Family& family, std::string_view name) {
@@ -160,7 +167,7 @@ class Plan {
     if (!entry->type->dtype || !is_floating(*entry->type->dtype))
       return wrong(cat(where, " is of type ", entry->type->name, ", which is not taken as weights"));
     if (row.repeats) {
-      repeats_.emplace_back(entry->name, at->second.detach());
+      repeats_.emplace_back(entry->name, row.parameter);
       return;
     }
     const double plus = gguf_ ? row.gguf_plus : 0;
@@ -177,7 +184,7 @@ class Plan {
   std::map<std::string, Tensor, std::less<>> parameters_;
   std::vector<Part> parts_;
   std::map<std::string, std::vector<LaterPart>> later_;  // by parameter
-  std::vector<std::pair<std::string, Tensor>> repeats_;
+  std::vector<std::pair<std::string, std::string>> repeats_;  // an entry, a parameter
   std::vector<std::string> wrong_;
 };
 
@@ -291,6 +298,14 @@ void load_rounded_weights(nn::Module& module, const Family& family, const ModelS
   const Plan plan(module, family, spec, files, {}, false);
   plan.read();
   plan.read_rounded(format, options.rounding);
+}
+
+void load_late_weights(nn::Module& module, const Family& family, const ModelSpec& spec,
+                       const std::shared_ptr<const io::WeightFiles>& files) {
+  const auto plan = std::make_shared<const Plan>(module, family, spec, *files, std::nullopt, false);
+  plan->read();
+  for (const auto& [name, p] : module.named_parameters())
+    nn::detail::make_later(p, [plan, files, name = name](DType dtype) { return plan->read_one(name, dtype); });
 }
 
 struct FolderWeights::Inside {

@@ -1,5 +1,5 @@
 #pragma once
-// A model of few bits whose dense weights are never there together.
+// Models whose dense weights are never there together.
 
 #include <memory>
 #include <string>
@@ -21,6 +21,11 @@ class WeightFiles;
 /// device's own memory. Throws as load_weights() and quantize(); some layers may be packed then.
 void load_rounded_weights(nn::Module& module, const Family& family, const ModelSpec& spec, const io::WeightFiles& files,
                           std::string_view format, const nn::PackOptions& options);
+
+/// load_weights() into a module that was made under nn::detail::LateWeights: its late parameters are read when they come,
+/// one by one. The module outlives that. Throws as load_weights(), now, for all that files do not hold as they should.
+void load_late_weights(nn::Module& module, const Family& family, const ModelSpec& spec,
+                       const std::shared_ptr<const io::WeightFiles>& files);
 
 /// The weights of a folder, one at a time.
 class FolderWeights {

@@ -15,6 +15,7 @@
 #include "strata/memory/allocator.h"
 #include "strata/nn/expert_exchange_inl.h"
 #include "strata/nn/init.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/experts/experts.h"
@@ -102,6 +103,7 @@ void Experts::spread(const std::string& group) {
   const auto mesh = std::make_shared<const MeshPlace>(MeshPlace{{{group, g.size(), g.rank()}}});
   const auto parts = std::make_shared<const Layout>(Layout{mesh, {Placement::sharded(0)}});
   for (const Tensor& t : {gate_up, down}) {
+    detail::come(t);
     const Tensor own = strata::detail::placement_room().relay(t.detach(), t.shape(), {mesh, {Placement()}}, *parts);
     strata::detail::place_into(t, own, t.meta(), parts);
   }

@@ -16,6 +16,7 @@
 #include "strata/dist/parts_inl.h"
 #include "strata/dist/rank_memory_inl.h"
 #include "strata/dist/sharded_gradients_inl.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/view/view.h"
@@ -153,6 +154,7 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o) :
     Sharers& with = sharers[i];
     if (i > 0 && ours[i].empty()) continue;
     for (const auto& [name, t] : ours[i]) {
+      if (detail::is_late(t)) continue;
       if (!one) one = &t;
       check<DeviceError>(t.device() == one->device(), kOp, name, " is on ", t.device(), ", others on ", one->device(),
                          ": all parameters of a rank must be on one device");
@@ -161,10 +163,11 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o) :
       check(here(t).is_contiguous(), kOp, name, " is not row-major");
     }
     check_same_parameters(kOp, ours[i], with.all);
-    broadcast_parameters(ours[i], with.all);
     for (const auto& [name, t] : ours[i]) {
-      const Storage& bytes = *here(t).storage();
-      add(name, t, on[&bytes] == 1 && here(t).nbytes() == static_cast<int64_t>(bytes.nbytes), with);
+      const bool alone = on[here(t).storage().get()] == 1;
+      detail::come(t);
+      broadcast_parameters({{name, t}}, with.all);
+      add(name, t, alone && here(t).nbytes() == static_cast<int64_t>(here(t).storage()->nbytes), with);
     }
   }
 

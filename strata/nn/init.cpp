@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "strata/core/node.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -31,6 +32,19 @@ thread_local int t_skipping = 0;
 Tensor drawn_into(const Tensor& t) {
   return t_skipping == 0 ? t : empty(TensorMeta{t.shape(), t.dtype(), Device::meta(), std::nullopt});
 }
+
+// draw(t, generator), or the same when t's memory comes.
+template <class F>
+void draw_into(const Tensor& t, Generator& generator, F draw) {
+  const RngKey before = generator.state();
+  draw(drawn_into(t), generator);
+  if (t_skipping > 0) return;
+  detail::fill_later(t, [=](const Tensor& y) {
+    Generator again;
+    again.set_state(before);
+    draw(y, again);
+  });
+}
 }  // namespace
 
 SkipDraws::SkipDraws() {
@@ -41,23 +55,26 @@ SkipDraws::~SkipDraws() {
 }
 
 Tensor uniform_(Tensor t, double low, double high, Generator& generator) {
-  strata::uniform_(drawn_into(t), low, high, generator);
+  draw_into(t, generator, [=](const Tensor& y, Generator& g) { strata::uniform_(y, low, high, g); });
   return t;
 }
 
 Tensor normal_(Tensor t, double mean, double std, Generator& generator) {
-  strata::normal_(drawn_into(t), mean, std, generator);
+  draw_into(t, generator, [=](const Tensor& y, Generator& g) { strata::normal_(y, mean, std, g); });
   return t;
 }
 
 Tensor trunc_normal_(Tensor t, double mean, double std, double low, double high, Generator& generator) {
-  strata::trunc_normal_(drawn_into(t), mean, std, low, high, generator);
+  draw_into(t, generator, [=](const Tensor& y, Generator& g) { strata::trunc_normal_(y, mean, std, low, high, g); });
   return t;
 }
 
 Tensor constant_(Tensor t, double value) {
   NoGrad guard;
-  if (!t.is_meta()) t.fill_(value);
+  if (!t.is_meta())
+    t.fill_(value);
+  else
+    detail::fill_later(t, [=](const Tensor& y) { Tensor(y).fill_(value); });
   return t;
 }
 
@@ -107,6 +124,7 @@ Tensor kaiming_normal_(Tensor t, double a, std::string_view mode, std::string_vi
 Tensor orthogonal_(Tensor t, double gain, Generator& generator) {
   check<ShapeError>(t.dim() >= 2, "orthogonal_", "wants at least 2 dimensions, got ", t);
   NoGrad guard;
+  detail::come(t);
   if (t.is_meta() || t.numel() == 0) return t;
   const int64_t rows = t.size(0), cols = t.numel() / rows, count = std::min(rows, cols);
   const DeviceScope host(Device::cpu());
@@ -126,6 +144,7 @@ Tensor orthogonal_(Tensor t, double gain, Generator& generator) {
 Tensor eye_(Tensor t) {
   check<ShapeError>(t.dim() == 2, "eye_", "Only tensors with 2 dimensions are supported, got ", t);
   NoGrad guard;
+  detail::come(t);
   const DeviceScope there(t.device());
   if (!t.is_meta()) t.copy_(eye(t.size(0), t.size(1), t.dtype()));
   return t;
@@ -136,6 +155,7 @@ Tensor dirac_(Tensor t, int64_t groups) {
                     "Only tensors with 3, 4, or 5 dimensions are supported, got ", t);
   check(groups > 0 && t.size(0) % groups == 0, "dirac_", "dim 0 must be divisible by groups, got ", groups, " of ", t);
   NoGrad guard;
+  detail::come(t);
   if (t.is_meta() || t.numel() == 0) return t;
   const int64_t out = t.size(0) / groups, each = t.numel() / t.size(0), kernel = each / t.size(1);
   int64_t middle = 0;
@@ -151,6 +171,7 @@ Tensor sparse_(Tensor t, double sparsity, double std, Generator& generator) {
   check<ShapeError>(t.dim() == 2, "sparse_", "Only tensors with 2 dimensions are supported, got ", t);
   check(sparsity >= 0 && sparsity <= 1, "sparse_", "sparsity must lie between 0 and 1, got ", sparsity);
   NoGrad guard;
+  detail::come(t);
   if (t.is_meta()) return t;
   init::normal_(t, 0, std, generator);
   // In each column the places of the smallest of as many random numbers.

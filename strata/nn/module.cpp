@@ -6,6 +6,7 @@
 #include "strata/core/node.h"
 #include "strata/core/rebind.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/factory/factory.h"
 
@@ -131,7 +132,7 @@ Tensor Module::register_parameter(std::string name, const Tensor& value) {
 
 Tensor Module::new_parameter(std::string name, const Shape& shape) {
   memory::TagScope tag(memory::Tag::parameter);
-  return register_parameter(std::move(name), empty(shape));
+  return register_parameter(std::move(name), detail::new_weight(shape));
 }
 
 Tensor Module::register_buffer(std::string name, const Tensor& value, bool persistent) {

@@ -12,6 +12,7 @@
 #include "strata/dist/group.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/hooks.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/nn/module_hooks_inl.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/matmul/matmul.h"
@@ -135,6 +136,8 @@ void shard_module(const nn::Module& module, const ShardPlan& plan, const std::st
   const NoGrad guard;
   const memory::TagScope tag(memory::Tag::parameter);
   for (const auto& [t, layout] : layouts) {
+    if (t.is_meta() && !nn::detail::is_late(t)) continue;  // another rank's, of a pipeline
+    nn::detail::come(t);
     const Layout whole{layout->mesh, std::vector<Placement>(layout->placements.size())};
     const Tensor here = strata::detail::placement_room().relay(t.detach(), t.shape(), whole, *layout);
     strata::detail::place_into(t, here, t.meta(), layout);

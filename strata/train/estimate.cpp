@@ -28,6 +28,7 @@
 #include "strata/train/exchange_run_inl.h"
 #include "strata/train/fine_tune_inl.h"
 #include "strata/train/layered_inl.h"
+#include "strata/train/plan/plan.h"
 #include "strata/train/precision.h"
 #include "strata/train/ranks.h"
 #include "strata/train/run.h"
@@ -449,6 +450,7 @@ AloneEstimate estimate_alone(const TrainConfig& given, std::optional<int64_t> re
 
 MemoryEstimate estimate_memory(const TrainConfig& config, std::optional<int64_t> recomputed, const OffloadPlan* saved,
                                int64_t layered) {
+  if (config.parallel.pp > 1) return plan::estimate_stages(config);
   const AloneEstimate a = estimate_alone(config, recomputed, saved, layered);
   MemoryEstimate e = of_a_rank(a.alone, a.config, *a.model, a.activations);
   if (!config.device.starts_with("cuda")) e.peak += e.copies;

@@ -182,11 +182,11 @@ std::shared_ptr<TokenDecoder> load_init(const TrainConfig& config, const InitMod
     nn::detail::make_deferred(module, four_bits());
     return model;
   }
-  const io::WeightFiles files(init.path);
+  const auto files = std::make_shared<const io::WeightFiles>(init.path);
   if (rounds)
-    load_rounded_weights(module, *init.family, init.spec, files, config.tune.quantize, four_bits());
+    load_rounded_weights(module, *init.family, init.spec, *files, config.tune.quantize, four_bits());
   else
-    load_weights(module, *init.family, init.spec, files, {}, false);
+    load_late_weights(module, *init.family, init.spec, files);
   return model;
 }
 

@@ -15,11 +15,13 @@
 #include "strata/core/rng.h"
 #include "strata/core/row_share.h"
 #include "strata/cuda/graph.h"
+#include "strata/dist/collectives/placed.h"
 #include "strata/dist/pipeline/partition.h"
 #include "strata/dist/pipeline/schedules.h"
 #include "strata/lab/step_costs.h"
 #include "strata/memory/allocator.h"
 #include "strata/nn/fully_sharded.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
@@ -65,8 +67,37 @@ struct JoinLoss : Function<JoinLoss> {
   static TensorList backward(Ctx& ctx, const TensorList& gy) { return {gy[0], ctx.one}; }
 };
 
-// What the ranks send each other beside the pipeline's own messages: to the tied table's owner, and back.
-constexpr uint64_t kToOwner = uint64_t{1} << 32, kToCopy = kToOwner + 1;
+// What a rank of parallel.tp sends to the next stage, and what it makes of what comes: its part of a tensor that lies
+// as `placements` say along "tp", as a plain tensor. Gradients go the same way back.
+struct Parted : Function<Parted> {
+  struct Ctx : FunctionCtx {
+    LayoutRef lies;
+    TensorMeta whole;
+  };
+  static Tensor forward(Ctx& ctx, const Tensor& y) {
+    ctx.lies = layout_of(y);
+    ctx.whole = {y.shape(), y.dtype(), y.device(), std::nullopt};
+    return distributed::local(y).detach();
+  }
+  static TensorList backward(Ctx& ctx, const TensorList& gy) {
+    return {strata::detail::place(gy[0].contiguous(), ctx.whole, ctx.lies)};
+  }
+};
+struct Joined : Function<Joined> {
+  struct Ctx : FunctionCtx {
+    std::string placements;
+  };
+  static Tensor forward(Ctx& ctx, const Tensor& part, const std::string& placements, const Shape& shape) {
+    ctx.placements = placements;
+    return distributed::from_local(part.detach(), placements, shape, "tp");
+  }
+  static TensorList backward(Ctx& ctx, const TensorList& gy) {
+    return {distributed::local(lying(gy[0], ctx.placements))};
+  }
+  static Tensor lying(const Tensor& t, const std::string& placements) {
+    return is_placed(t) ? distributed::redistribute(t, placements) : distributed::distribute(t, placements, "tp");
+  }
+};
 
 // The block that a module lies in: -1 for embeddings, `blocks` for what is behind the last.
 int64_t block_of(std::string_view name, int64_t blocks) {
@@ -79,6 +110,11 @@ int64_t block_of(std::string_view name, int64_t blocks) {
   for (const std::string_view behind : {"norm", "head", "loss"})
     if (name.starts_with(behind)) return blocks;
   return -1;
+}
+
+// Ranks of parallel.dp.
+int64_t rows_sharers(const TrainConfig& config) {
+  return distributed::size() / (config.parallel.pp * config.parallel.cp * config.parallel.tp);
 }
 
 // Of shapes alone.
@@ -175,7 +211,9 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
       group_(group),
       between_(config.dtype == "f32" ? model_->token_embedding.weight.dtype() : activation_dtype(config)),
       halves_(config.parallel.exact > 0),
-      pieces_(pieces(config, distributed::size() / (config.parallel.pp * config.parallel.cp))) {
+      tp_(config.parallel.tp),
+      sequence_(config.parallel.sequence),
+      pieces_(pieces(config, rows_sharers(config))) {
   const RngKey drawn = default_generator().state();
   const pipeline::Table table =
       pipeline::make_table(config.parallel.schedule, group.size(), static_cast<int>(pieces_ * config.accumulate),
@@ -190,7 +228,7 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
   has_last_ = is_here(table.stages - 1);
   for (const auto& name : model_->table_names()) tied_ = tied_ || (name == kTied && model_->spec().tied);
   if (config.parallel.recompute) model_->set_recomputed_blocks(blocks);
-  const int64_t dp = distributed::size() / (config.parallel.pp * config.parallel.cp);
+  const int64_t dp = rows_sharers(config);
   batch_ = config.batch;
   rows_ = config.batch / (dp * pieces_);
   count_draws(config, *dry);
@@ -247,6 +285,7 @@ void ModelPipeline::let_go() {
   const Tensor& table = model_->token_embedding.weight;
   for (const auto& [name, t] : model_->named_parameters()) {
     if (is_here(stage_of(name)) || (tied_ && has_last_ && t.same_as(table))) continue;
+    nn::detail::never_come(t);
     rebind(t, empty(TensorMeta{t.shape(), t.dtype(), Device::meta(), std::nullopt}));
   }
 }
@@ -286,8 +325,10 @@ Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
   }
   const bool first = stage == 0, last = stage + 1 == table.stages;
   Tensor added;
-  const Tensor y = model_->part(first ? batch[0] : x, first, begins_[static_cast<size_t>(stage)],
-                                begins_[static_cast<size_t>(stage) + 1], last ? batch[1] : Tensor(), halves_, &added);
+  const Tensor in = first ? batch[0] : lies_.empty() ? x : Joined::apply(x, lies_, between(batch[0].shape()));
+  Tensor y = model_->part(in, first, begins_[static_cast<size_t>(stage)], begins_[static_cast<size_t>(stage) + 1],
+                          last ? batch[1] : Tensor(), halves_, &added);
+  if (!last && !lies_.empty()) y = Parted::apply(Joined::lying(y, lies_));
   if (!last && first && tied_ && sums_ && grad_enabled())
     return JoinTable::apply(y, model_->token_embedding.weight,
                             std::function<Tensor()>([this, micro] { return take_table(micro); }));
@@ -298,13 +339,14 @@ Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
 // A micro-batch's part of the step's loss, as its backward pass begins with it.
 Tensor ModelPipeline::add_loss(const Tensor& loss) {
   const bool exactly = grad_enabled() && sums_;
+  const Tensor plain = distributed::full_tensor(loss.detach());
   const double share = 1.0 / static_cast<double>(exactly ? count_ : static_cast<int64_t>(micro_batches_.size()));
   if (exactly) {
     const NoGrad guard;
-    losses_.push_back(to(loss.detach(), DType::f64).view({1}));
+    losses_.push_back(to(plain, DType::f64).view({1}));
   } else {
     const NoGrad guard;
-    const Tensor part = to(loss.detach(), DType::f64) * share;
+    const Tensor part = to(plain, DType::f64) * share;
     total_ = total_.defined() ? total_ + part : part;
   }
   if (!grad_enabled()) return loss;
@@ -333,43 +375,6 @@ void ModelPipeline::after_gradients(const pipeline::Action& a) {
 TensorList ModelPipeline::never_late(int stage) {
   if (!sums_ || !tied_ || stage + 1 != train_->table().stages) return {};
   return {model_->token_embedding.weight};
-}
-
-distributed::Group::Way ModelPipeline::to_owner() const {
-  const std::vector<int>& ranks = train_->table().rank_of;
-  return {ranks.back(), ranks.front(), kToOwner};
-}
-distributed::Group::Way ModelPipeline::to_copy() const {
-  const std::vector<int>& ranks = train_->table().rank_of;
-  return {ranks.front(), ranks.back(), kToCopy};
-}
-
-namespace {
-std::string table_text(int micro) {
-  return cat("message(gradient of a tied table of micro-batch ", micro, ')');
-}
-}  // namespace
-
-void ModelPipeline::send_table(int micro, const Tensor& gradient) {
-  // What the owner has taken before it began this micro-batch is there.
-  while (!sent_.empty() && sent_.front().micro < taken_before_[static_cast<size_t>(micro)]) {
-    sent_.front().work.wait();
-    sent_.pop_front();
-  }
-  const Tensor whole = gradient.to(model_->token_embedding.weight.dtype()).contiguous();
-  sent_.push_back({micro, group_.send(whole, to_owner(), table_text(micro))});
-}
-
-Tensor ModelPipeline::take_table(int micro) {
-  if (has_last_) {
-    auto part = tables_.extract(micro);
-    return std::move(part.mapped());
-  }
-  const memory::TagScope tag(memory::Tag::gradient);
-  const Tensor& weight = model_->token_embedding.weight;
-  const Tensor g = empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
-  group_.receive(g, to_owner(), table_text(micro)).wait();
-  return g;
 }
 
 void ModelPipeline::add_exactly(const nn::NamedTensors& own, distributed::Group* group, const TrainConfig& config) {
@@ -421,17 +426,30 @@ Tensor ModelPipeline::exact_loss() {
   return sum(all) * (1.0 / static_cast<double>(count_));
 }
 
+// Of what goes from stage to stage, of a micro-batch's tokens.
+Shape ModelPipeline::between(const Shape& rows) const {
+  const int64_t dim = model_->spec().dim;
+  return halves_ ? Shape{2, rows[0], rows[1], dim} : Shape{rows[0], rows[1], dim};
+}
+
 void ModelPipeline::run(pipeline::Pipeline& p, const std::vector<data::Batch>& micro_batches) {
   micro_batches_ = micro_batches;
   total_ = Tensor();
   const Shape& rows = micro_batches[0][0].shape();
-  const int64_t dim = model_->spec().dim;
   device_ = micro_batches[0][0].device();
   const std::vector<int>& ranks = train_->table().rank_of;
   if (tied_ && ranks.front() != ranks.back() && !cuda::capturing())
     group_.connect(device_, std::array{to_owner(), to_copy()});
-  p.run(*this,
-        {halves_ ? Shape{2, rows[0], rows[1], dim} : Shape{rows[0], rows[1], dim}, between_, device_, std::nullopt});
+  Shape message = between(rows);
+  if (tp_ > 1) {
+    // Positions lie in parts behind a block where there is one for each rank.
+    const bool parts = sequence_ && rows[1] >= tp_;
+    lies_ = parts ? "S(1)" : "R";
+    const int rank = distributed::group("tp").rank();
+    const auto mesh = std::make_shared<const MeshPlace>(MeshPlace{{{"tp", static_cast<int>(tp_), rank}}});
+    message = Layout{mesh, {parts ? Placement::sharded(1) : Placement()}}.local_shape(message);
+  }
+  p.run(*this, {message, between_, device_, std::nullopt});
   micro_batches_.clear();
 }
 
@@ -483,45 +501,6 @@ Tensor ModelPipeline::loss(const data::Batch& batch) {
   scaler_ = nullptr;
   run(*forward_, {batch});
   return total_loss();
-}
-
-namespace {
-// All of `t` on a way from or to this rank.
-void hand_over(distributed::Group& group, const std::string& what, const distributed::Group::Way& way,
-               const Tensor& t) {
-  const std::string text = cat("message(", what, ") ", t.dtype(), ' ', t.shape());
-  (group.rank() == way.from ? group.send(t, way, text) : group.receive(t, way, text)).wait();
-}
-}  // namespace
-
-void ModelPipeline::join_tied(const Tensor& table) {
-  const std::vector<int>& ranks = train_->table().rank_of;
-  if (!tied_ || ranks.front() == ranks.back() || !(has_first_ || has_last_)) return;
-  const NoGrad guard;
-  const memory::TagScope tag(memory::Tag::gradient);
-  Tensor handle = table;
-  const Tensor own = handle.grad(), here = own.defined() ? detail::here(own) : own;
-  const TensorMeta meta = detail::here(table).meta();
-  if (meta.shape.product() == 0) return;
-  const Tensor sent = has_last_ ? here.to(meta.dtype).contiguous()
-                                : empty(TensorMeta{meta.shape, meta.dtype, meta.device, std::nullopt});
-  hand_over(group_, "gradient of a tied table", to_owner(), sent);
-  if (has_last_) return handle.set_grad({});
-  const Tensor sum = here.defined() ? here + sent : sent;
-  handle.set_grad(is_placed(table) ? detail::place(sum, table.meta(), layout_of(table)) : sum);
-}
-
-void ModelPipeline::renew_tied() {
-  const std::vector<int>& ranks = train_->table().rank_of;
-  if (!tied_ || ranks.front() == ranks.back() || !(has_first_ || has_last_)) return;
-  const NoGrad guard;
-  // Where the table lies in parts both ends have the same rows.
-  Tensor own = detail::here(nn::as_it_lies(model_->token_embedding.weight));
-  if (own.numel() == 0) return;
-  const Tensor table =
-      has_first_ ? own.detach().contiguous() : empty(TensorMeta{own.shape(), own.dtype(), own.device(), std::nullopt});
-  hand_over(group_, "tied table", to_copy(), table);
-  if (has_last_) own.copy_(table);
 }
 
 lab::Trace ModelPipeline::trace() const {

@@ -111,6 +111,7 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   int stage_of(const std::string& parameter) const;
   bool is_here(int stage) const;
   void run(distributed::pipeline::Pipeline& pipeline, const std::vector<data::Batch>& micro_batches);
+  Shape between(const Shape& rows) const;
   Tensor nothing(const Shape& shape) const;
   Tensor total_loss();
   Tensor exact_loss();
@@ -119,7 +120,10 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   distributed::Group& group_;
   DType between_;
   bool halves_ = false;  // of the residual stream go from stage to stage, not their sum: for the bits of one process
-  int64_t pieces_ = 1;   // of each batch
+  int64_t tp_ = 1;
+  bool sequence_ = true;  // parallel.sequence
+  std::string lies_;      // how what goes between stages lies along "tp"; empty: it is plain
+  int64_t pieces_ = 1;    // of each batch
   std::vector<int64_t> begins_;  // each stage's first block, and the number of blocks
   bool tied_ = false, has_first_ = false, has_last_ = false;
   std::optional<distributed::pipeline::Pipeline> train_, forward_;

@@ -161,8 +161,8 @@ int64_t check_layout(const TrainConfig& config, int64_t ranks) {
   check(!config.memory.any(), "train", "[memory] is for one rank: leave it out, or train on one");
   check(tp == 1 || config.tune.method == "full", "train", "parallel.tp is for tune.method = full, not ",
         config.tune.method);
-  check(tp == 1 || pp == 1, "train",
-        "parallel.tp and parallel.pp are not for one run: take one of them, with parallel.dp");
+  check(tp == 1 || pp == 1 || config.parallel.exact == 0, "train",
+        "parallel.exact is not for parallel.tp with parallel.pp: take one of them, with parallel.dp");
   const int zero = sharded_options(config.parallel, dp > 1 ? dp : cp).zero;
   check(zero == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
         config.tune.method);
@@ -174,6 +174,14 @@ int64_t check_layout(const TrainConfig& config, int64_t ranks) {
   if (pp > 1) ModelPipeline::check_settings(config, dp);
   distributed::check_context(config.model.context, distributed::context_kind(config.parallel.cp_kind), cp);
   return dp;
+}
+
+bool keeps_parts(const ParallelConfig& p) {
+  return p.zero == 3 || p.tp > 1 || p.pp > 1 || p.ep > 1;
+}
+bool begins_in_parts(const TrainConfig& c) {
+  const bool all = c.tune.method == "full" && c.tune.freeze.empty() && c.tune.quantize == "none" && !c.memory.any();
+  return all && keeps_parts(c.parallel) && (c.init.empty() || !find_init(c.init).is_run);
 }
 
 void check_layout_of(const TokenDecoder& model, const ParallelConfig& p) {
@@ -262,10 +270,12 @@ void Ranks::shard(TokenDecoder& model) const {
     if (parallel_.recompute && parallel_.pp == 1)
       decoder->set_recomputed_blocks(static_cast<int64_t>(decoder->blocks.size()));
     if (parallel_.pp == 1) spread_experts(*decoder);
+    if (parallel_.pp == 1) cut_weights(*decoder);
   }
-  if (tp_ == 1) return;
-  const auto* decoder = dynamic_cast<const LanguageModel*>(&model);
-  distributed::shard_module(*decoder, shard_plan(*decoder, tp_), "tp", {.sequence = sequence_});
+}
+
+void Ranks::cut_weights(const LanguageModel& model) const {
+  if (tp_ > 1) distributed::shard_module(model, shard_plan(model, tp_), "tp", {.sequence = sequence_});
 }
 
 // On a communicator of its own: a block that is computed again asks while gradients travel. With parallel.exact a
@@ -320,6 +330,7 @@ void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainC
   if (parallel_.pp == 1) return;
   pipeline_ = std::make_unique<ModelPipeline>(model, config, distributed::group("pp"));
   spread_experts(dynamic_cast<LanguageModel&>(*model));
+  cut_weights(dynamic_cast<LanguageModel&>(*model));
 }
 
 void Ranks::share_parameters(const nn::Module& model) {
@@ -464,12 +475,12 @@ void Ranks::finish_stages() const {
   pipeline_->join_tied();
   if (stages_.empty()) {
     if (const Tensor table = pipeline_->tied(); table.defined() && group_) {
-      Tensor g = table.grad().contiguous();
+      const Tensor g = strata::detail::here(table.grad()).contiguous();
       const std::string what = cat("gradient of a tied table ", g.dtype(), ' ', g.shape());
       group_->run(g.device(), what, [&](distributed::Collectives& c) {
         c.all_reduce(g.raw_data(), g.numel(), g.dtype(), distributed::Reduction::avg);
       });
-      Tensor(table).set_grad(g);
+      copy_elements(strata::detail::here(table.grad()), g);
     }
   }
   if (gradients_) gradients_->finish();

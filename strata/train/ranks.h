@@ -60,6 +60,11 @@ std::vector<int64_t> shared_rows(const TrainConfig& config, int64_t dp);
 int64_t check_layout(const TrainConfig& config, int64_t ranks);
 /// The same of what depends on the model: heads that do not divide, fewer layers than stages, and what is for decoders.
 void check_layout_of(const TokenDecoder& model, const ParallelConfig& parallel);
+/// Whether ranks keep parts of weights, and not all of each.
+bool keeps_parts(const ParallelConfig& parallel);
+/// Whether such ranks can begin with their parts of the model and one whole weight, and not with all of it: weights are
+/// drawn, or read from a folder in Hugging Face's form, and all of them are trained.
+bool begins_in_parts(const TrainConfig& config);
 
 /// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
 /// "pp" are the stages of a pipeline, those along "tp" share the model's weights, those along "cp" the positions of
@@ -168,6 +173,7 @@ class Ranks {
   void share_positions(TokenDecoder& model) const;
   std::string loads_group() const;
   void spread_experts(LanguageModel& model) const;
+  void cut_weights(const LanguageModel& model) const;
   std::vector<optim::WholeSquares::Gradient> gradients_of_stages(const nn::Module& model) const;
   std::vector<optim::WholeSquares::Gradient> gradients_in_parts(const nn::NamedTensors& parameters) const;
 

@@ -11,7 +11,9 @@
 #include "strata/io/files.h"
 #include "strata/io/read_ahead.h"
 #include "strata/memory/allocator.h"
+#include "strata/memory/bounds.h"
 #include "strata/memory/budget.h"
+#include "strata/nn/late_weights_inl.h"
 #include "strata/train/conversations_inl.h"
 #include "strata/train/exchange_run_inl.h"
 #include "strata/train/fine_tune_inl.h"
@@ -28,6 +30,16 @@ namespace {
 // Whether every rank has the same state.
 bool alike(const ParallelConfig& p) {
   return p.zero == 0 && p.tp == 1 && p.pp == 1 && p.ep == 1 && p.cp == 1;
+}
+
+// Whether the run's model comes weight by weight. Files are read faster at once, where there is room.
+bool comes_in_parts(const TrainConfig& config, Device device) {
+  if (!begins_in_parts(config)) return false;
+  if (config.init.empty()) return true;
+  const DeviceScope dry(Device::meta());
+  int64_t bytes = 0;
+  for (const auto& [name, t] : make_tuned_model(config)->as_module().named_parameters()) bytes += t.nbytes();
+  return bytes > memory::tightest_bound(device).free() / 2;
 }
 
 }  // namespace
@@ -107,19 +119,25 @@ Run::Run(const TrainConfig& config, const TrainOptions& options, bool trusting, 
     if (options_.memory_check) require_room(*plan_, device_, config_);
   }
   part.emplace("model");
+  const bool parted = comes_in_parts(config_, device_);
   manual_seed(static_cast<uint64_t>(config_.seed));
+  std::optional<nn::detail::LateWeights> late;
   {
     std::optional<nn::init::SkipDraws> from_file;
     if (found) from_file.emplace();
     const DeviceScope there(device_);  // drawn where they stay: the same bits on every device
     const memory::TierScope home(plan_ ? Tiers::weights_tier(*plan_, device_) : Tier());
+    if (parted) late.emplace();
     model_ = make_tuned_model(config_);
   }
+  if (late) late->made();
   base_ = base_checksum(module(), config_);
   if (found) check_base(*found, module());
   ranks_->shard(*model_);
   ranks_->take_stages(model_, config_);
   ranks_->share_parameters(module());
+  if (late) late->come(module());
+  late.reset();
   optimizer_ = make_optimizer(ExchangeRun::update(config_, distributed::size()), ranks_->own_parameters(module()),
                               static_cast<uint64_t>(config_.seed), table_names(*model_));
   ranks_->set_norm(*optimizer_, module());

@@ -6,6 +6,7 @@
 #include "strata/dist/pipeline/schedules.h"
 #include "strata/train/model_pipeline_inl.h"
 #include "strata/train/plan/forecast_inl.h"
+#include "strata/train/ranks.h"
 
 namespace strata::plan {
 
@@ -71,6 +72,12 @@ struct Forecaster::Step {
     stages = {l.tp * l.cp * l.dp, l.pp};
   }
 };
+
+Forecaster::Forecaster(const Profile& profile) : profile_(profile) {
+  TrainConfig parted = profile.config();
+  parted.parallel.zero = 3;
+  later_ = begins_in_parts(parted);
+}
 
 Within Forecaster::within(const Step& s, size_t layer, bool backward) const {
   Within w;
@@ -285,8 +292,9 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
     h.last = std::max(h.last, costs[stage].input + costs[stage].weight);
     ++h.stages;
   }
+  // A rank of parallel.tp sends its part of the positions.
   const double message = s.rows * p.tokens / static_cast<double>(s.l.cp) * static_cast<double>(s.config.model.dim) *
-                         p.activation_size;
+                         p.activation_size / (s.config.parallel.sequence ? tp : 1);
   const pipeline::Simulation run =
       pipeline::simulate(t.table, costs, s.net.message(s.stages, message), std::max(t.proof.buffers, 2));
   // Behind its last action a rank's gradients are averaged, as far as they have not gone under its backward.
@@ -327,8 +335,7 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
   f.exposed = waits + after.now();
   f.exposed_bytes = static_cast<int64_t>(tail_bytes + after.exposed_bytes());
 
-  double start = 0;
-  for (size_t i = 0; i < n; ++i) start += p.kind(i).weights;
+  const double start = whole_at_start(s);
   for (size_t r = 0; r < ranks; ++r) {
     const Here& h = here[r];
     const double own = s.l.zero > 0 ? 1 / static_cast<double>(s.parted.size) : 1, largest = h.largest / tp;
@@ -351,6 +358,7 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
     f.peak = static_cast<int64_t>(peak);
     f.parameters = static_cast<int64_t>(weights + copies), f.gradients = static_cast<int64_t>(gradients);
     f.optimizer = static_cast<int64_t>(optimizer), f.activations = static_cast<int64_t>(activations);
+    f.data = static_cast<int64_t>(data);
   }
 }
 
@@ -361,10 +369,16 @@ void Forecaster::memory_of(const Step& s, Forecast& f) const {
     a.alone.activations += workspace, a.alone.peak += workspace, a.activations += workspace;
   }
   const MemoryEstimate e = of_a_rank(a.alone, s.config, profile_.model(), a.activations);
-  double start = 0;
-  for (size_t i = 0; i < profile_.layers().size(); ++i) start += profile_.kind(i).weights;
   f.parameters = e.parameters, f.gradients = e.gradients, f.optimizer = e.optimizer, f.activations = e.activations;
-  f.peak = std::max(e.peak, static_cast<int64_t>(start));
+  f.data = e.data;
+  f.peak = std::max(e.peak, static_cast<int64_t>(whole_at_start(s)));
+}
+
+// Bytes of the whole model's weights, where a rank begins with them.
+double Forecaster::whole_at_start(const Step& s) const {
+  double bytes = 0;
+  for (size_t i = 0; i < profile_.layers().size() && !(later_ && keeps_parts(s.config.parallel)); ++i) bytes += profile_.kind(i).weights;
+  return bytes;
 }
 
 const Network& Forecaster::network(int64_t ranks, const std::vector<int>& order) {

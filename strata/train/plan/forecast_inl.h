@@ -53,7 +53,7 @@ struct Within {
 
 class Forecaster {
  public:
-  explicit Forecaster(const Profile& profile) : profile_(profile) {}
+  explicit Forecaster(const Profile& profile);
 
   // `order` as Network has it.
   Forecast operator()(const ParallelLayout& layout, const std::vector<int>& order = {});
@@ -67,6 +67,7 @@ class Forecaster {
   void flat(const Step& s, Forecast& f) const;
   void pipelined(const Step& s, Forecast& f);
   void memory_of(const Step& s, Forecast& f) const;
+  double whole_at_start(const Step& s) const;
   const Network& network(int64_t ranks, const std::vector<int>& order);
 
   struct Proved {
@@ -78,6 +79,7 @@ class Forecaster {
   const Proved& table(const ParallelLayout& layout);
 
   const Profile& profile_;
+  bool later_ = false;  // whether ranks that keep parts of weights never have all of them
   std::map<std::vector<int>, Network> networks_;  // by order; one number of ranks at a time
   int64_t ranks_ = 0;
   std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, Proved> tables_;

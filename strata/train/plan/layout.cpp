@@ -97,6 +97,22 @@ class Candidates {
 
 }  // namespace
 
+ParallelLayout ParallelLayout::of(const TrainConfig& c) {
+  const ParallelConfig& p = c.parallel;
+  return {.dp = std::max<int64_t>(p.dp, 1),
+          .tp = p.tp,
+          .cp = p.cp,
+          .pp = p.pp,
+          .ep = p.ep,
+          .zero = p.zero,
+          .accumulate = c.accumulate,
+          .recompute = p.recompute,
+          .cp_kind = p.cp_kind,
+          .schedule = p.schedule,
+          .micro_batches = p.micro_batches,
+          .stages = p.stages};
+}
+
 std::vector<std::string> ParallelLayout::settings(const TrainConfig& config) const {
   std::vector<std::string> s{fmt::format("parallel.dp={}", dp)};
   const auto say = [&](const char* key, const auto& value, const auto& usual) {

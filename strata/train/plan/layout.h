@@ -24,6 +24,8 @@ struct ParallelLayout {
   std::vector<std::string> settings(const TrainConfig& config) const;
   /// The settings with this layout. Throws ValueError where train.accumulate does not divide the rows of a step.
   TrainConfig applied(const TrainConfig& config) const;
+  /// What settings say, parallel.dp = 0 taken as one.
+  static ParallelLayout of(const TrainConfig& config);
   /// "dp 4 x tp 2, zero 1, 2 passes".
   std::string to_text() const;
   bool operator==(const ParallelLayout&) const = default;

@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "strata/core/error.h"
+#include "strata/dist/pipeline/schedules.h"
 #include "strata/memory/budget.h"
+#include "strata/train/model_pipeline_inl.h"
 #include "strata/train/plan/forecast_inl.h"
 #include "strata/train/progress.h"
 #include "strata/train/ranks.h"
@@ -62,6 +64,25 @@ std::vector<size_t> pareto_front(const std::vector<std::pair<double, double>>& p
     front.push_back(i);
   }
   return front;
+}
+
+MemoryEstimate estimate_stages(const TrainConfig& config) {
+  ParallelLayout layout = ParallelLayout::of(config);
+  check_layout(config, layout.ranks());
+  layout.micro_batches = ModelPipeline::pieces(config, layout.dp);
+  if (layout.stages == 0) layout.stages = distributed::pipeline::schedule_record(layout.schedule).least_stages;
+  const RandomKept random;
+  const Profile profile(config, machine_of_card("h200"));  // how fast it is says nothing of memory
+  check_layout_of(profile.model(), config.parallel);
+  const Forecast f = Forecaster(profile)(layout);
+  return {.parameter_count = profile.model().as_module().num_parameters(),
+          .parameters = f.parameters,
+          .gradients = f.gradients,
+          .optimizer = f.optimizer,
+          .activations = f.activations,
+          .data = f.data,
+          .peak = f.peak,
+          .ranks = layout.ranks()};
 }
 
 Plan plan_layouts(const TrainConfig& config, int64_t ranks, const Machine& machine, const PlanOptions& options) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "strata/train/config.h"
+#include "strata/train/estimate.h"
 #include "strata/train/plan/layout.h"
 #include "strata/train/plan/machine.h"
 #include "strata/train/plan/rank_order.h"
@@ -23,8 +24,8 @@ struct Forecast {
   double bubble = 0;    ///< of a pipeline: the part of its ranks' time in which they wait for each other
   int64_t sent = 0;     ///< bytes that a rank sends in a step
   int64_t exposed_bytes = 0;  ///< those of them that travel while it waits
-  int64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0;  ///< as MemoryEstimate has them
-  int64_t peak = 0;           ///< most bytes at once, those of a start, when each rank has the whole model, included
+  int64_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, data = 0;  ///< as MemoryEstimate has them
+  int64_t peak = 0;           ///< most bytes at once, those of a start included where each rank has the whole model then
 };
 
 /// One of the layouts that can be trained.
@@ -53,6 +54,10 @@ struct Plan {
   std::vector<LeftOut> left_out;
   std::optional<RankOrder> order;  ///< for the first layout, where it was asked for and there is one
 };
+
+/// What the rank of a pipeline that takes most takes: estimate_memory() of settings with parallel.pp. Throws as
+/// check_layout() and estimate_memory().
+MemoryEstimate estimate_stages(const TrainConfig& config);
 
 /// How to plan.
 struct PlanOptions {
