@@ -163,6 +163,20 @@ TEST_F(StagesInParts, BesideOtherAxes) {
   }
 }
 
+// Weights that tensor parallelism has cut are shared once more.
+TEST_F(StagesInParts, OfThreeAxes) {
+  const Change cut = [](TrainConfig& c) { c.parallel.tp = 2; };
+  if (!is_rank()) run("one", [](TrainConfig&) {});
+  distributed::on_processes(8, [&](int) {
+    run("two", stages("zb-v", 2, cut));
+    run("three", stages("1f1b", 3, cut));
+    run("half", stages("1f1b", 3, [](TrainConfig& c) { c.parallel.tp = 2, c.steps = 2; }));
+    run("half", stages("zb-h1", 2, cut), true);
+  });
+  if (is_rank()) return;
+  for (const char* out : {"two", "three", "half"}) expect_same("one", out);
+}
+
 // What stays between two steps.
 TEST_F(StagesInParts, ARankKeepsItsShare) {
   c_.model.dim = 64;
