@@ -267,7 +267,7 @@ TEST_F(Exact, WhatItDoesNotServeIsRefusedByName) {
            {"--set parallel.exact=4 --set parallel.pp=2 --set parallel.micro_batches=2",
             "parallel.micro_batches is 2, and parallel.exact = 4 on 1 ranks of parallel.dp means 4"},
            {"--set parallel.exact=4 --set parallel.pp=2 --set parallel.zero=2",
-            "parallel.zero = 2 and parallel.pp are not for one run"},
+            "parallel.zero = 2 with parallel.pp = 2 is not for parallel.exact = 4"},
            {"--set parallel.exact=4 --set memory.device=1GiB", "parallel.exact = 4 is not for [memory]"},
            {"--set parallel.exact=4 --set data.format=chat", "is not for data.format = chat"},
            {"--set parallel.exact=4 --set train.dtype=fp8", "parallel.exact = 4 is not for train.dtype = fp8"},

@@ -351,8 +351,13 @@ ShardedGradients::ShardedGradients(const std::vector<std::pair<std::string, Tens
   std::vector<size_t> order(impl_->parameters.size());
   // Backward meets the last first, as a guess.
   for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
+  const auto joined = [&](size_t i) {
+    return std::ranges::find(options.joined, impl_->parameters[i].name) != options.joined.end();
+  };
+  std::ranges::stable_partition(order, [&](size_t i) { return !joined(i); });  // the others do not wait for them
   impl_->make_buckets(order);
   for (size_t i = 0; i < order.size(); ++i) {
+    if (joined(i)) continue;
     impl_->parameters[i].hook = register_post_accumulate_grad_hook(
         impl_->parameters[i].tensor, [impl = impl_.get(), i](const Tensor&) { impl->arrived(i); });
   }
@@ -371,9 +376,20 @@ void ShardedGradients::reduce_next(bool yes) {
     impl_->in_micro = true;
   } else if (impl_->options.every_pass) {
     if (impl_->in_pass) impl_->end_pass();
+    impl_->travels = true;
   } else {
     impl_->travels = yes;
   }
+}
+
+void ShardedGradients::add_next() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->travels = false;
+}
+
+void ShardedGradients::settle() {
+  const std::lock_guard lock(impl_->mutex);
+  while (!impl_->underway.empty()) impl_->collect();
 }
 
 std::vector<Tensor> ShardedGradients::finish() {

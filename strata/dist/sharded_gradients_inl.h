@@ -29,6 +29,8 @@ class ShardedGradients {
     Group* replicas = nullptr;  ///< the parts are averaged over these ranks, too
     /// Of a step, which the ranks share evenly; 0: averages. reduce_next() then comes before each of this rank's.
     int64_t micro_batches = 0;
+    /// Names of parameters whose gradients are not whole when they come: they are taken when a pass ends.
+    std::vector<std::string> joined;
   };
   /// Leaves that want gradients, of one device, with at least one dimension and element; with `micro_batches` any: of
   /// what has no dimension every rank gets the whole. Throws ValueError for micro-batches that the ranks do not share.
@@ -38,6 +40,11 @@ class ShardedGradients {
 
   /// As DataParallel::reduce_next(); to be called before every pass where there are several.
   void reduce_next(bool yes);
+  /// Of every pass: gradients that come until the next reduce_next() add up where they are, and travel with those that
+  /// come behind it: of a pass whose weights' gradients come later.
+  void add_next();
+  /// Waits for what is under way: its memory is free for others.
+  void settle();
   /// Waits for the averages: this rank's part of each parameter's, undefined where no rank had one. They are the
   /// caller's. Throws ValueError where not all of this rank's micro-batches have come.
   std::vector<Tensor> finish();

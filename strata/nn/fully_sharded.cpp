@@ -76,10 +76,14 @@ struct FullySharded::State {
     Group& all;                  // replicas included
     Group* near = nullptr;       // of 3: where blocks lie between forward and backward, of some neighbours
     std::deque<RankUnit> units;  // outlive the slots
-    NamedTensors averaged;
-    std::vector<size_t> reduced;                    // slots, as `gradients` has them
+    // Parameters whose gradients travel by themselves.
+    struct Stage {
+      NamedTensors averaged;
+      std::vector<size_t> reduced;                  // slots, as `gradients` has them
+      std::unique_ptr<ShardedGradients> gradients;  // of 2 and 3
+    };
+    std::vector<Stage> stages;
     std::unique_ptr<DataParallel> whole_gradients;  // of 1
-    std::unique_ptr<ShardedGradients> gradients;    // of 2 and 3
   };
 
   struct Slot {
@@ -103,6 +107,8 @@ struct FullySharded::State {
   void add(const std::string& name, const Tensor& whole, bool alone, Sharers& with);
   void make_units();
   void renew_low();
+  size_t stage_of(const std::string& name) const;
+  void make_gradients();
   void average_small();
   LayoutRef layout_for(const Slot& s) const;
 
@@ -117,8 +123,10 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o) :
   Group &group = first.group, &all = first.all;
   check(o.zero >= 1 && o.zero <= 3, kOp, "zero is 1, 2 or 3, got ", o.zero);
   check(o.whole_below >= 0, kOp, "whole_below is not negative, got ", o.whole_below);
-  check(o.zero == 1 || (o.average && o.leave_out.empty()), kOp, "zero is ", o.zero,
-        ", and gradients that others average, or parameters that are left out, are for 1");
+  check(o.zero == 1 || o.average, kOp, "zero is ", o.zero, ", and gradients that others average are for 1");
+  check(o.zero > 1 || (o.stages.empty() && o.joined.empty()), kOp, "zero is 1, and stages are for 2 and 3");
+  check(o.micro_batches == 0 || (o.stages.empty() && o.joined.empty()), kOp, "micro_batches is ", o.micro_batches,
+        ", which is not for stages");
   check(o.micro_batches == 0 || (o.zero > 1 && o.replicas.empty() && o.apart.empty()), kOp, "micro_batches is ",
         o.micro_batches, ", which is for zero 2 and 3 without replicas, and zero is ", o.zero);
   check(all.size() == group.size() * (o.replicas.empty() ? 1 : distributed::group(o.replicas).size()), kOp,
@@ -137,6 +145,7 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o) :
   for (const auto& [name, t] : module.named_parameters()) {
     if (std::ranges::find(o.leave_out, name) != o.leave_out.end()) continue;
     ++on[here(t).storage().get()];
+    if (t.requires_grad()) stage_of(name);  // said before anything moves
     if (t.requires_grad() || (o.zero == 3 && is_floating(t.dtype()) && t.is_contiguous()))
       ours[&sharers_of(name) == &sharers.front() ? 0 : 1].emplace_back(name, t);
   }
@@ -162,33 +171,58 @@ FullySharded::State::State(const Module& module, const FullyShardedOptions& o) :
     }
   }
 
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (!slots[i].whole.requires_grad() || (o.zero > 1 && o.micro_batches == 0 && slots[i].is_small())) continue;
-    slots[i].with->averaged.emplace_back(slots[i].name, slots[i].whole);
-    slots[i].with->reduced.push_back(i);
-  }
-  for (Sharers& s : sharers) {
-    if (s.averaged.empty() && &s != &sharers.front()) continue;
-    if (o.zero > 1) {
-      Group* const replicas = s.replicas.empty() ? nullptr : &distributed::group(s.replicas);
-      s.gradients =
-          std::make_unique<ShardedGradients>(s.averaged, s.group,
-                                             ShardedGradients::Options{.bucket_bytes = o.bucket_bytes,
-                                                                       .every_pass = o.zero == 3 && o.reduce_every_pass,
-                                                                       .replicas = replicas,
-                                                                       .micro_batches = o.micro_batches});
-    } else if (o.average) {
-      s.whole_gradients =
-          std::make_unique<DataParallel>(s.averaged, s.all, DataParallelOptions{.bucket_bytes = o.bucket_bytes});
-    }
-  }
+  make_gradients();
   if (o.zero < 3) return;
   StreamOptions stream{.tier = kRanks, .gradients = false, .recompute = false, .whole_parts = true};
   if (o.reshard_to == 1) stream.near_bytes = INT64_MAX / 4;
-  for (const auto& [name, t] : module.named_parameters())
+  stream.leave_out = o.leave_out;
+  for (const auto& [name, t] : module.named_parameters()) {
+    if (std::ranges::find(o.leave_out, name) != o.leave_out.end()) continue;
     if (here(t).tier() != kRanks && on[here(t).storage().get()] <= 1) stream.in_place.push_back(name);
+  }
   streamed = std::make_unique<Streamed>(module, stream);
   make_units();
+}
+
+size_t FullySharded::State::stage_of(const std::string& name) const {
+  if (options.stages.empty()) return 0;
+  std::vector<size_t> in;
+  for (size_t s = 0; s < options.stages.size(); ++s)
+    if (std::ranges::find(options.stages[s], name) != options.stages[s].end()) in.push_back(s);
+  check(in.size() == 1, kOp, name, " is in ", in.size(), " of the ", options.stages.size(), " stages, wanted one");
+  return in[0];
+}
+
+// What averages gradients: of 2 and 3 each stage's by themselves.
+void FullySharded::State::make_gradients() {
+  const FullyShardedOptions& o = options;
+  for (Sharers& s : sharers) s.stages.resize(std::max<size_t>(o.stages.size(), 1));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot& s = slots[i];
+    if (!s.whole.requires_grad()) continue;
+    Sharers::Stage& stage = s.with->stages[stage_of(s.name)];
+    if (o.zero > 1 && o.micro_batches == 0 && s.is_small()) continue;
+    stage.averaged.emplace_back(s.name, s.whole);
+    stage.reduced.push_back(i);
+  }
+  for (Sharers& s : sharers) {
+    for (Sharers::Stage& stage : s.stages) {
+      if (stage.averaged.empty() && (&s != &sharers.front() || !o.stages.empty())) continue;
+      if (o.zero > 1) {
+        Group* const replicas = s.replicas.empty() ? nullptr : &distributed::group(s.replicas);
+        const bool every_pass = o.zero == 3 && o.reduce_every_pass;
+        stage.gradients = std::make_unique<ShardedGradients>(stage.averaged, s.group,
+                                                             ShardedGradients::Options{.bucket_bytes = o.bucket_bytes,
+                                                                                       .every_pass = every_pass,
+                                                                                       .replicas = replicas,
+                                                                                       .micro_batches = o.micro_batches,
+                                                                                       .joined = o.joined});
+      } else if (o.average) {
+        s.whole_gradients =
+            std::make_unique<DataParallel>(stage.averaged, s.all, DataParallelOptions{.bucket_bytes = o.bucket_bytes});
+      }
+    }
+  }
 }
 
 FullySharded::State::~State() {
@@ -332,7 +366,22 @@ NamedTensors FullySharded::parameters() const {
 void FullySharded::reduce_next(bool yes) {
   for (State::Sharers& s : state_->sharers) {
     if (s.whole_gradients) s.whole_gradients->reduce_next(yes);
-    if (s.gradients) s.gradients->reduce_next(yes);
+    for (State::Sharers::Stage& stage : s.stages)
+      if (stage.gradients) stage.gradients->reduce_next(yes);
+  }
+}
+
+void FullySharded::reduce_next(size_t stage, bool last, bool rest) {
+  const FullyShardedOptions& o = state_->options;
+  check(stage < o.stages.size(), kOp, "stage ", stage, " of ", o.stages.size());
+  const bool every_pass = o.zero == 3 && o.reduce_every_pass;
+  for (State::Sharers& s : state_->sharers) {
+    // Two buckets are all that there is at a time, of all stages.
+    for (State::Sharers::Stage& other : s.stages)
+      if (other.gradients && &other != &s.stages[stage]) other.gradients->settle();
+    ShardedGradients* const gradients = s.stages[stage].gradients.get();
+    if (gradients == nullptr) continue;
+    every_pass && !rest ? gradients->add_next() : gradients->reduce_next(last);
   }
 }
 
@@ -340,9 +389,9 @@ void FullySharded::finish() {
   NoGrad guard;
   State& all = *state_;
   for (State::Sharers& with : all.sharers) {
-    if (!with.gradients) {
+    if (all.options.zero == 1) {
       if (with.whole_gradients) with.whole_gradients->finish();
-      for (const size_t i : with.reduced) {
+      for (const size_t i : with.stages[0].reduced) {
         State::Slot& s = all.slots[i];
         const Tensor g = s.whole.grad();
         if (s.cut.begins.empty() || !g.defined()) continue;
@@ -351,11 +400,14 @@ void FullySharded::finish() {
       }
       continue;
     }
-    const std::vector<Tensor> parts = with.gradients->finish();
-    for (size_t i = 0; i < parts.size(); ++i) {
-      State::Slot& s = all.slots[with.reduced[i]];
-      if (!parts[i].defined()) continue;
-      give_gradient(s.updated, s.cut.begins.empty() ? parts[i] : lying(parts[i], s.whole.shape(), s.lies));
+    for (State::Sharers::Stage& stage : with.stages) {
+      if (!stage.gradients) continue;
+      const std::vector<Tensor> parts = stage.gradients->finish();
+      for (size_t i = 0; i < parts.size(); ++i) {
+        State::Slot& s = all.slots[stage.reduced[i]];
+        if (!parts[i].defined()) continue;
+        give_gradient(s.updated, s.cut.begins.empty() ? parts[i] : lying(parts[i], s.whole.shape(), s.lies));
+      }
     }
   }
   if (all.options.zero > 1 && all.options.micro_batches == 0) all.average_small();

@@ -22,9 +22,9 @@ struct FullyShardedOptions {
   /// axis = "in", replicas = "dp": parameters travel within eights, parts of gradients between them (HSDP).
   std::string replicas;
   int64_t bucket_bytes = int64_t{25} << 20;  ///< gradients that travel together
-  /// Of 3: among how many neighbouring ranks a block's parameters lie from its forward to its backward. 0: all of the axis,
-  /// so that they travel among all of them twice; 1: each has them whole, and they travel once; n, which divides the
-  /// ranks: each has 1/n, and what is gathered for backward travels among n (within a host, say).
+  /// Of 3: among how many neighbouring ranks a block's parameters lie from its forward to its backward. 0: all of the
+  /// axis, so that they travel among all of them twice; 1: each has them whole, and they travel once; n, which divides
+  /// the ranks: each has 1/n, and what is gathered for backward travels among n (within a host, say).
   int reshard_to = 0;
   /// Of 3: whether the gradients of every pass of a step travel, so that none is ever whole, or whole ones add up and
   /// travel once. Sums are those of DataParallel, bit for bit, with the latter alone: where averages of passes are
@@ -38,10 +38,17 @@ struct FullyShardedOptions {
   /// as distributed::ExactGradients adds them: the bits are the same on any number of ranks that divides it. Pass i of
   /// rank r of n is to be number i n + r, and every pass's gradients travel. Not for replicas.
   int64_t micro_batches = 0;
-  /// Of 1: names of parameters that are left alone, as if they were not the module's.
+  /// Names of parameters that are left alone, as if they were not the module's.
   std::vector<std::string> leave_out;
-  /// Names of parameters of which other ranks have the same: experts that expert parallelism has spread. Their parts are on
-  /// the ranks of `apart_axis`, over which alone their gradients are averaged; with one rank there each keeps what it has.
+  /// Of 2 and 3: names of the parameters of each stage of a pipeline that this rank has, whose passes take turns:
+  /// gradients of a stage travel by themselves. Empty: there is one. Each trained parameter is in one of them.
+  std::vector<std::vector<std::string>> stages;
+  /// Of 2 and 3: names of parameters of which gradients come that are not all of a pass's, a table that two stages
+  /// read. They are taken when their stage's pass ends, with what there is, the last ones in finish().
+  std::vector<std::string> joined;
+  /// Names of parameters of which other ranks have the same: experts that expert parallelism has spread. Their parts
+  /// are on the ranks of `apart_axis`, over which alone their gradients are averaged; with one rank there each keeps
+  /// what it has.
   std::vector<std::string> apart;
   std::string apart_axis;
 };
@@ -86,8 +93,9 @@ class FullySharded {
   /// ranks a sharded tensor that lies as "S(0)".
   NamedTensors parameters() const;
 
-  /// Around forward and backward of one batch, and around a forward alone: blocks' parameters come ahead of their use.
-  /// Without one calls gather what they read themselves. nullptr: nothing happens.
+  /// Around forward and backward of one batch, of all of a pipeline's step, whose turns are the same in each, and
+  /// around a forward alone: blocks' parameters come ahead of their use. Without one calls gather what they read
+  /// themselves. nullptr: nothing happens.
   class Pass {
    public:
     explicit Pass(FullySharded* sharded);
@@ -101,6 +109,10 @@ class FullySharded {
 
   /// Before every pass of a step that has several: whether the pass that follows is its last. True from the start.
   void reduce_next(bool yes);
+  /// The same before whatever adds to gradients of a stage: `last` that no more of its passes follow in this step,
+  /// `rest` that no more of this pass's gradients do. Where a pass has two halves (SplitBackward) those of the first
+  /// travel with the second's.
+  void reduce_next(size_t stage, bool last, bool rest);
   /// Waits until every gradient is the ranks' average; what parameters() had as gradient is added to. Throws
   /// DistributedError where a reduction failed.
   void finish();

@@ -52,6 +52,9 @@ Streamed::State::State(const Module& module, const StreamOptions& o) : options(o
   for (const std::string& name : o.in_place)
     check(std::ranges::any_of(all, [&](const auto& p) { return p.first == name; }), "Streamed",
           "in_place names no parameter: '", name, "'");
+  for (const std::string& name : o.leave_out)
+    check(std::ranges::any_of(all, [&](const auto& p) { return p.first == name; }), "Streamed",
+          "leave_out names no parameter: '", name, "'");
   find_parts(module);
   int64_t largest = 0;
   for (const Part& p : parts) largest = std::max(largest, p.shown.bytes);
@@ -110,10 +113,14 @@ void Streamed::State::descend(const Module& module, const std::string& at, bool 
 
 void Streamed::State::find_parts(const Module& module) {
   std::vector<const TensorImpl*> seen;
+  for (const auto& [name, t] : module.named_parameters())
+    if (std::ranges::find(options.leave_out, name) != options.leave_out.end()) seen.push_back(&t.impl());
   // Several on one storage, or a part of one: moving them would part them.
   std::map<const Storage*, std::vector<std::string>> on;
-  for (const auto& [name, t] : module.named_parameters()) on[here(t).storage().get()].push_back(name);
+  for (const auto& [name, t] : module.named_parameters())
+    if (std::ranges::find(seen, &t.impl()) == seen.end()) on[here(t).storage().get()].push_back(name);
   for (const auto& [name, t] : module.named_parameters()) {
+    if (std::ranges::find(seen, &t.impl()) != seen.end()) continue;
     const auto& names = on[here(t).storage().get()];
     const bool alone = names.size() == 1;
     // What lies in parts goes to no other tier; who made it for this one has it there.

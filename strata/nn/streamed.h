@@ -31,6 +31,9 @@ struct StreamOptions {
   /// reads them in place: memory::kUnified of a card, or Tier(), its own.
   std::vector<std::string> in_place;
   Tier in_place_tier;
+  /// Names of parameters that are left alone: calls do not read them here (another rank's stage does), or find them
+  /// where they are.
+  std::vector<std::string> leave_out;
   /// Whether the tier brings all of a part where one of its parameters is wanted: then a part that does not fit as a
   /// whole waits for its turn.
   bool whole_parts = false;
@@ -92,8 +95,8 @@ class Streamed {
   ~Streamed();
   Streamed(const Streamed&) = delete;
 
-  /// While `yes`, gradients stay where backward makes them until send_gradients(): for passes that add to those of a part
-  /// several times in a row, so that they move once.
+  /// While `yes`, gradients stay where backward makes them until send_gradients(): for passes that add to those of a
+  /// part several times in a row, so that they move once.
   void hold_gradients(bool yes);
   /// The gradients that are not at their tier go there now. Nothing where StreamOptions::gradients is false.
   void send_gradients();

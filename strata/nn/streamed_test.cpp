@@ -404,6 +404,18 @@ TEST(Streamed, TablesAreReadInPlace) {
   }
 }
 
+// What is left out stays where it is, is no part, and is read there.
+TEST(Streamed, WhatIsLeftOutStays) {
+  const auto make = [] { return stack(3); };
+  const std::string report = expect_same(make, {.tier = kSecond, .recompute = false, .leave_out = {"list.1.weight"}});
+  EXPECT_NE(report.find("list.1: "), std::string::npos) << report;
+  const Case c = make();
+  const Streamed streamed(c.net, {.tier = kSecond, .leave_out = {"list.0.weight", "list.0.bias"}});
+  for (const auto& [name, p] : c.net.named_parameters())
+    EXPECT_EQ(p.tier(), name.starts_with("list.0.") ? Tier::host : kSecond) << name;
+  EXPECT_EQ(streamed.parts().size(), 2U);
+}
+
 // Of a part that does not fit beside the one whose turn it is, the weights that do come; the others are asked for as its
 // turn begins, before any is read.
 TEST(Streamed, PartsComeByTheirWeights) {
@@ -517,6 +529,8 @@ TEST(Streamed, WhatCannotBeIsSaid) {
             "Streamed: 'list.0' has 2400 bytes of parameters, which are wanted at once; near_bytes is 2399");
   EXPECT_NE(refusal({.near_bytes = -1}).find("not negative"), std::string::npos);
   EXPECT_NE(refusal({.parts_near = 0}).find("at least 1"), std::string::npos);
+  EXPECT_NE(refusal({.leave_out = {"list.7.weight"}}).find("leave_out names no parameter: 'list.7.weight'"),
+            std::string::npos);
   EXPECT_NE(refusal({.in_place = {"list.7.weight"}}).find("in_place names no parameter: 'list.7.weight'"),
             std::string::npos);
   EXPECT_NE(refusal({.in_place = {"list.0.weight"}, .in_place_tier = kSecond}).find("is to be read in place"),

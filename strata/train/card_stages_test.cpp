@@ -54,12 +54,13 @@ TEST_F(CardStages, BesideOthersTrainAsOneProcess) {
     distributed::play_streams();
     run("four", stages(4, "1f1b"));
     run("dp", stages(2, "1f1b"));
-    run("zero", stages(2, "1f1b", [](TrainConfig& c) { c.parallel.zero = 1; }));
+    for (const int64_t zero : {1, 2, 3})
+      run(cat("zero", zero), stages(2, zero == 2 ? "zb-v" : "1f1b", [=](TrainConfig& c) { c.parallel.zero = zero; }));
     run("half", stages(2, "zb-h1", [](TrainConfig& c) { c.steps = 2; }));
     run("half", stages(4, "1f1b"), true);
   });
   if (is_rank()) return;
-  for (const char* out : {"four", "dp", "zero", "half"}) expect_same("one", out);
+  for (const char* out : {"four", "dp", "zero1", "zero2", "zero3", "half"}) expect_same("one", out);
 }
 
 // The bits of one process, with the tied table's parts on a way of their own.

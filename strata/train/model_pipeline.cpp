@@ -20,6 +20,7 @@
 #include "strata/dist/pipeline/schedules.h"
 #include "strata/lab/step_costs.h"
 #include "strata/memory/allocator.h"
+#include "strata/nn/fully_sharded.h"
 #include "strata/nn/late_weights_inl.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -97,9 +98,6 @@ struct Joined : Function<Joined> {
     return is_placed(t) ? distributed::redistribute(t, placements) : distributed::distribute(t, placements, "tp");
   }
 };
-
-// What the ranks send each other beside the pipeline's own messages: to the tied table's owner, and back.
-constexpr uint64_t kToOwner = uint64_t{1} << 32, kToCopy = kToOwner + 1;
 
 // The block that a module lies in: -1 for embeddings, `blocks` for what is behind the last.
 int64_t block_of(std::string_view name, int64_t blocks) {
@@ -228,8 +226,7 @@ ModelPipeline::ModelPipeline(const std::shared_ptr<TokenDecoder>& model, const T
   forward_.emplace(pipeline::forward_table(table, 1), group);
   has_first_ = is_here(0);
   has_last_ = is_here(table.stages - 1);
-  for (const auto& name : model_->table_names())
-    tied_ = tied_ || (name == "token_embedding.weight" && model_->spec().tied);
+  for (const auto& name : model_->table_names()) tied_ = tied_ || (name == kTied && model_->spec().tied);
   if (config.parallel.recompute) model_->set_recomputed_blocks(blocks);
   const int64_t dp = rows_sharers(config);
   batch_ = config.batch;
@@ -300,6 +297,17 @@ nn::NamedTensors ModelPipeline::own(const nn::NamedTensors& parameters) const {
   return mine;
 }
 
+std::map<int, std::vector<std::string>> ModelPipeline::names_by_stage(const nn::NamedTensors& parameters) const {
+  std::map<int, std::vector<std::string>> names;
+  const std::vector<int> stages = train_->table().stages_of(group_.rank());
+  for (const int s : stages) names[s] = {};
+  for (const auto& [name, t] : parameters) {
+    const bool copy = tied_copy().defined() && t.same_as(tied_copy());
+    if (const int s = copy ? stages.back() : stage_of(name); is_here(s)) names[s].push_back(name);
+  }
+  return names;
+}
+
 Tensor ModelPipeline::forward(int stage, int micro, const Tensor& x) {
   const pipeline::Table& table = train_->table();
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro)];
@@ -347,7 +355,7 @@ Tensor ModelPipeline::add_loss(const Tensor& loss) {
 }
 
 void ModelPipeline::before_gradients(const pipeline::Action& a) {
-  if (last_) last_(a.micro + 1 == train_->table().micro_batches);
+  if (before_) before_(a, a.micro + 1 == train_->table().micro_batches);
 }
 
 // The last stage's part of a tied table's gradient goes to the first one's, or waits for it here.
@@ -367,43 +375,6 @@ void ModelPipeline::after_gradients(const pipeline::Action& a) {
 TensorList ModelPipeline::never_late(int stage) {
   if (!sums_ || !tied_ || stage + 1 != train_->table().stages) return {};
   return {model_->token_embedding.weight};
-}
-
-distributed::Group::Way ModelPipeline::to_owner() const {
-  const std::vector<int>& ranks = train_->table().rank_of;
-  return {ranks.back(), ranks.front(), kToOwner};
-}
-distributed::Group::Way ModelPipeline::to_copy() const {
-  const std::vector<int>& ranks = train_->table().rank_of;
-  return {ranks.front(), ranks.back(), kToCopy};
-}
-
-namespace {
-std::string table_text(int micro) {
-  return cat("message(gradient of a tied table of micro-batch ", micro, ')');
-}
-}  // namespace
-
-void ModelPipeline::send_table(int micro, const Tensor& gradient) {
-  // What the owner has taken before it began this micro-batch is there.
-  while (!sent_.empty() && sent_.front().micro < taken_before_[static_cast<size_t>(micro)]) {
-    sent_.front().work.wait();
-    sent_.pop_front();
-  }
-  const Tensor whole = gradient.to(model_->token_embedding.weight.dtype()).contiguous();
-  sent_.push_back({micro, group_.send(whole, to_owner(), table_text(micro))});
-}
-
-Tensor ModelPipeline::take_table(int micro) {
-  if (has_last_) {
-    auto part = tables_.extract(micro);
-    return std::move(part.mapped());
-  }
-  const memory::TagScope tag(memory::Tag::gradient);
-  const Tensor& weight = model_->token_embedding.weight;
-  const Tensor g = empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
-  group_.receive(g, to_owner(), table_text(micro)).wait();
-  return g;
 }
 
 void ModelPipeline::add_exactly(const nn::NamedTensors& own, distributed::Group* group, const TrainConfig& config) {
@@ -493,7 +464,7 @@ Tensor ModelPipeline::total_loss() {
 }
 
 Tensor ModelPipeline::step(const std::vector<data::Batch>& batches, optim::LossScaler* scaler,
-                           const std::function<void(bool)>& last) {
+                           const BeforeGradients& before) {
   std::vector<data::Batch> pieces;
   const auto take = [&](const data::Batch& batch, int64_t i) {
     const int64_t rows = batch[0].size(0) / pieces_;
@@ -511,9 +482,9 @@ Tensor ModelPipeline::step(const std::vector<data::Batch>& batches, optim::LossS
       for (int64_t i = 0; i < pieces_; ++i) take(batch, i);
   }
   scaler_ = scaler;
-  last_ = last;
+  before_ = before;
   run(*train_, pieces);
-  last_ = nullptr;
+  before_ = nullptr;
   for (; !sent_.empty(); sent_.pop_front()) sent_.front().work.wait();
   if (sums_) {
     default_generator().set_state({random_.seed, random_.offset + ExactStep::kStepDraws});
@@ -530,50 +501,6 @@ Tensor ModelPipeline::loss(const data::Batch& batch) {
   scaler_ = nullptr;
   run(*forward_, {batch});
   return total_loss();
-}
-
-namespace {
-// All of `t` on a way from or to this rank.
-void hand_over(distributed::Group& group, const std::string& what, const distributed::Group::Way& way,
-               const Tensor& t) {
-  const std::string text = cat("message(", what, ") ", t.dtype(), ' ', t.shape());
-  (group.rank() == way.from ? group.send(t, way, text) : group.receive(t, way, text)).wait();
-}
-}  // namespace
-
-void ModelPipeline::join_tied() {
-  const std::vector<int>& ranks = train_->table().rank_of;
-  if (!tied_ || ranks.front() == ranks.back()) return;
-  const NoGrad guard;
-  const Tensor weight = model_->token_embedding.weight;
-  const memory::TagScope tag(memory::Tag::gradient);
-  Tensor sent;
-  if (has_last_) {
-    sent = strata::detail::here(weight.grad()).to(weight.dtype()).contiguous();
-  } else if (has_first_) {
-    sent = empty(TensorMeta{strata::detail::here(weight).shape(), weight.dtype(), weight.device(), std::nullopt});
-  }
-  if (has_last_ || has_first_) hand_over(group_, "gradient of a tied table", to_owner(), sent);
-  Tensor handle = weight;
-  if (has_last_) handle.set_grad({});
-  if (!has_first_) return;
-  if (weight.grad().defined()) sent = strata::detail::here(weight.grad()) + sent;
-  if (is_placed(weight))
-    sent = strata::detail::place(sent, {weight.shape(), sent.dtype(), sent.device(), std::nullopt}, layout_of(weight));
-  handle.set_grad(sent);
-}
-
-void ModelPipeline::renew_tied() {
-  const std::vector<int>& ranks = train_->table().rank_of;
-  if (!tied_ || ranks.front() == ranks.back() || !(has_first_ || has_last_)) return;
-  const NoGrad guard;
-  const Tensor weight = strata::detail::here(model_->token_embedding.weight);
-  const Tensor table = has_first_ ? weight.detach().contiguous()
-                                  : empty(TensorMeta{weight.shape(), weight.dtype(), weight.device(), std::nullopt});
-  hand_over(group_, "tied table", to_copy(), table);
-  if (!has_last_) return;
-  copy_elements(weight, table);
-  bump_version(model_->token_embedding.weight, "renew_tied");  // copies in other dtypes are old now
 }
 
 lab::Trace ModelPipeline::trace() const {

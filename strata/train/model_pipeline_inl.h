@@ -49,6 +49,13 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   /// The parameter whose gradient comes in two parts, the table of a tied model, where this rank updates it; undefined
   /// elsewhere.
   Tensor tied() const { return tied_ && has_first_ ? model_->token_embedding.weight : Tensor(); }
+  /// The table's name.
+  static constexpr std::string_view kTied = "token_embedding.weight";
+  /// Of a tied table the copy that another rank updates; undefined elsewhere.
+  Tensor tied_copy() const { return tied_ && has_last_ && !has_first_ ? model_->token_embedding.weight : Tensor(); }
+  /// This rank's stages, in their order, and of each the names of `parameters` that it reads and has to itself: the
+  /// tied table is the first stage's, where that is here, and its copy the last one's.
+  std::map<int, std::vector<std::string>> names_by_stage(const nn::NamedTensors& parameters) const;
 
   /// Where random numbers of the next step begin, of which each micro-batch has those of its rows among all, whatever
   /// the schedule: `part` of parallel.dp has these. Behind the step default_generator() is where one rank's would be.
@@ -56,12 +63,15 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   /// The same with add_exactly(), where each micro-batch has a stretch of its own.
   void seed(RngKey base);
   /// Forward and backward passes of a step, the loss scaled where there is a scaler: gradients of the mean over all
-  /// rows. `last` is called before each action that adds to gradients, with whether it is its stage's last of the step.
-  /// Returns the mean loss, f64, on every rank.
-  Tensor step(const std::vector<data::Batch>& batches, optim::LossScaler* scaler,
-              const std::function<void(bool)>& last = {});
-  /// Behind step(): the tied table's gradient is all of it, at its owner. Not with add_exactly().
-  void join_tied();
+  /// rows. `before` is called before each action that adds to gradients, with whether it is its stage's last
+  /// micro-batch of the step. Returns the mean loss, f64, on every rank.
+  using BeforeGradients = std::function<void(const distributed::pipeline::Action& action, bool last)>;
+  Tensor step(const std::vector<data::Batch>& batches, optim::LossScaler* scaler, const BeforeGradients& before = {});
+  /// Behind step(): the tied table's gradient is all of it, at its owner. `table` is what has the gradient: the table,
+  /// or this rank's part of it, where the same rows of it are its copy's part at the last stage. Not with
+  /// add_exactly().
+  void join_tied(const Tensor& table);
+  void join_tied() { join_tied(model_->token_embedding.weight); }
   /// From now on, as parallel.exact says, gradients are the sums of the micro-batches of all ranks of `group` (nullptr:
   /// of this one) in one tree, their numbers those of ExactStep: the bits of one process. `own` are own(). The tied
   /// table's two parts of each micro-batch are added first, as one process has them.
@@ -71,7 +81,7 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   void finish_sums();
   /// The place in the group of the rank that updates a parameter.
   int owner_of(const std::string& parameter) const;
-  /// Behind the update: the copy of the tied table is what its owner has.
+  /// Behind the update: the copy of the tied table, or this rank's part of it, is what its owner has.
   void renew_tied();
   /// The mean loss of a batch, on every rank; nothing is recorded.
   Tensor loss(const data::Batch& batch);
@@ -136,7 +146,7 @@ class ModelPipeline final : distributed::pipeline::StageWork {
   // Of the step that runs.
   std::vector<data::Batch> micro_batches_;
   optim::LossScaler* scaler_ = nullptr;
-  std::function<void(bool)> last_;
+  BeforeGradients before_;
   Tensor total_;
   Device device_;
 };

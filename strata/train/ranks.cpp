@@ -166,8 +166,9 @@ int64_t check_layout(const TrainConfig& config, int64_t ranks) {
   const int zero = sharded_options(config.parallel, dp > 1 ? dp : cp).zero;
   check(zero == 0 || config.tune.method == "full", "train", "parallel.zero is for tune.method = full, not ",
         config.tune.method);
-  check(zero <= 1 || pp == 1, "train", "parallel.zero = ", zero,
-        " and parallel.pp are not for one run: parallel.zero = 1 is, with parallel.dp");
+  check(zero <= 1 || pp == 1 || config.parallel.exact == 0, "train", "parallel.zero = ", zero,
+        " with parallel.pp = ", pp, " is not for parallel.exact = ", config.parallel.exact,
+        ": stages add up whole gradients of micro-batches, of which parallel.zero = 1 has parts of the sums");
   check(tp == 1 || config.tile == 0, "train",
         "train.tile is not for parallel.tp, whose ranks have parts of what is widest");
   if (pp > 1) ModelPipeline::check_settings(config, dp);
@@ -218,7 +219,7 @@ Ranks::Ranks(const TrainConfig& config)
   // What adds up gradients gives whole ones, but for parts of micro-batches' sums.
   const bool in_parts = exactly_ && sharing_.zero > 1 && dp > 1 && pp == 1;
   if (in_parts) sharing_.micro_batches = config.parallel.exact * config.accumulate;
-  sharing_.average = in_parts || (pp == 1 && !exactly_ && config.parallel.reduce == "plain");
+  sharing_.average = in_parts || ((pp == 1 || sharing_.zero > 1) && !exactly_ && config.parallel.reduce == "plain");
   const auto axis = [](const char* name, int64_t n) { return n > 1 ? cat(name, n) : std::string(); };
   set_mesh(Mesh(cat(axis("pp=", pp), " dp=", dp / experts_.of_dp, axis(" ep=", experts_.of_dp), axis(" cp=", cp),
                     axis(" tp=", tp_))));
@@ -291,6 +292,14 @@ void Ranks::connect(Device device) const {
   std::vector<distributed::Group*> groups{&distributed::group("pp")};
   if (group_) groups.push_back(group_);
   if (context_) groups.push_back(&distributed::group(context_->group));
+  if (!stages_.empty())
+    for (const std::string& axis : {sharing_.axis, sharing_.replicas, ep_ > 1 ? sharing_.apart_axis : std::string()})
+      if (!axis.empty()) {
+        distributed::Group& of = distributed::group(axis);
+        groups.insert(groups.end(), {&of, &distributed::group(axis + "+" + axis)});
+        if (const int near = sharing_.reshard_to; near > 1 && near < of.size() && of.size() % near == 0)
+          groups.push_back(&distributed::group(cat(axis, '+', axis, ':', near)));
+      }
   if (ep_ > 1)
     for (const std::string& name : {experts_.group, experts_.sharers, loads_group()})
       if (!name.empty()) groups.push_back(&distributed::group(name));
@@ -328,9 +337,21 @@ void Ranks::share_parameters(const nn::Module& model) {
   nn::FullyShardedOptions o = sharing_;
   if (pipeline_) {
     std::set<std::string> own;
-    for (const auto& [name, t] : whole_parameters(model)) own.insert(name);
+    const Tensor copy = o.zero == 3 ? pipeline_->tied_copy() : Tensor();  // which another rank updates
+    nn::NamedTensors here = whole_parameters(model);
+    for (const auto& [name, t] : model.named_parameters())
+      if (copy.defined() && t.same_as(copy)) here.emplace_back(name, t);
+    for (const auto& [name, t] : here) {
+      own.insert(name);
+      if (o.zero > 1 && pipeline_->tied().defined() && t.same_as(pipeline_->tied())) o.joined.push_back(name);
+    }
     for (const auto& [name, t] : model.named_parameters())
       if (!own.contains(name)) o.leave_out.push_back(name);
+    for (const auto& [stage, names] : pipeline_->names_by_stage(here)) {
+      if (o.zero < 2) break;
+      stages_.push_back(stage);
+      o.stages.push_back(names);
+    }
   }
   for (const auto& [name, t] : model.named_parameters())
     if (ep_ > 1 && is_of_experts(name)) o.apart.push_back(name);
@@ -389,7 +410,8 @@ nn::NamedTensors Ranks::whole_parameters(const nn::Module& model) const {
 }
 
 nn::NamedTensors Ranks::own_parameters(const nn::Module& model) const {
-  return sharded_ ? sharded_->parameters() : whole_parameters(model);
+  if (!sharded_ || !pipeline_) return sharded_ ? sharded_->parameters() : whole_parameters(model);
+  return pipeline_->own(sharded_->parameters());
 }
 
 void Ranks::take_gradients(const nn::Module& model, const TrainConfig& config) {
@@ -432,6 +454,39 @@ void Ranks::last_pass(bool yes) const {
   if (exchange_) exchange_->exchange().reduce_next(yes);
 }
 
+void Ranks::before_gradients(const distributed::pipeline::Action& a, bool last) const {
+  if (stages_.empty()) return last_pass(last);
+  const auto stage = static_cast<size_t>(std::ranges::find(stages_, a.stage) - stages_.begin());
+  sharded_->reduce_next(stage, last, a.pass != distributed::pipeline::Pass::input_gradient);
+}
+
+// A pipeline's gradients are complete where the optimizer reads them.
+void Ranks::finish_stages() const {
+  // Both ends of a tied table that lies in parts have the same rows of it: each averages its own, then they add them.
+  if (sharded_ && sharing_.zero == 3) {
+    sharded_->finish();
+    Tensor part;
+    for (const auto& [name, t] : sharded_->parameters())
+      if (name == ModelPipeline::kTied) part = t;
+    if (part.defined()) pipeline_->join_tied(part);
+    return;
+  }
+  pipeline_->join_tied();
+  if (stages_.empty()) {
+    if (const Tensor table = pipeline_->tied(); table.defined() && group_) {
+      const Tensor g = strata::detail::here(table.grad()).contiguous();
+      const std::string what = cat("gradient of a tied table ", g.dtype(), ' ', g.shape());
+      group_->run(g.device(), what, [&](distributed::Collectives& c) {
+        c.all_reduce(g.raw_data(), g.numel(), g.dtype(), distributed::Reduction::avg);
+      });
+      copy_elements(strata::detail::here(table.grad()), g);
+    }
+  }
+  if (gradients_) gradients_->finish();
+  if (expert_gradients_) expert_gradients_->finish();
+  if (sharded_) sharded_->finish();
+}
+
 Device Ranks::device(const TrainConfig& config) {
   const Device wanted = parse_device(config.device);
   if (distributed::size() == 1 || wanted.is_cpu()) return wanted;
@@ -453,22 +508,14 @@ double Ranks::finish_step(Tensor& loss, double max_norm) const {
     return max_norm;
   }
   if (shares_weights()) loss = distributed::full_tensor(loss);
-  if (pipeline_) {
-    pipeline_->join_tied();
-    if (const Tensor table = pipeline_->tied(); table.defined() && group_) {
-      const Tensor g = strata::detail::here(table.grad()).contiguous();
-      const std::string what = cat("gradient of a tied table ", g.dtype(), ' ', g.shape());
-      group_->run(g.device(), what, [&](distributed::Collectives& c) {
-        c.all_reduce(g.raw_data(), g.numel(), g.dtype(), distributed::Reduction::avg);
-      });
-      copy_elements(strata::detail::here(table.grad()), g);
-    }
-  }
+  if (pipeline_) finish_stages();
   if (!group_) return max_norm;
   if (exchange_) exchange_->exchange().finish(max_norm);
-  if (gradients_) gradients_->finish();
-  if (expert_gradients_) expert_gradients_->finish();
-  if (sharded_) sharded_->finish();
+  if (!pipeline_) {
+    if (gradients_) gradients_->finish();
+    if (expert_gradients_) expert_gradients_->finish();
+    if (sharded_) sharded_->finish();
+  }
   NoGrad guard;
   loss = loss.clone();
   group_->run(loss.device(), "loss", [&](distributed::Collectives& c) {

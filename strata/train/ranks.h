@@ -24,6 +24,9 @@ class PositionShareScope;
 
 namespace strata {
 
+namespace distributed::pipeline {
+struct Action;
+}
 class ExactStep;
 class ExchangeRun;
 struct FoundRun;
@@ -141,6 +144,9 @@ class Ranks {
   void connect(Device device) const;
   /// The backward pass that follows is the last of its step: its gradients travel.
   void last_pass(bool yes) const;
+  /// The same of a pipeline, before an action that adds to gradients: `last` that it is of its stage's last
+  /// micro-batch.
+  void before_gradients(const distributed::pipeline::Action& action, bool last) const;
   /// Waits for the gradients, and makes `loss` (f64) the ranks' average, a plain tensor; of exact() that of its run().
   /// The largest norm that the update is to have: `max_norm`, unless exchange() has seen to it.
   double finish_step(Tensor& loss, double max_norm) const;
@@ -180,6 +186,7 @@ class Ranks {
   ParallelConfig parallel_;
   /// The whole parameters that this rank has to train: of a pipeline those of its stages.
   nn::NamedTensors whole_parameters(const nn::Module& model) const;
+  void finish_stages() const;
 
   std::optional<distributed::ContextParallel> context_;    // of parallel.cp
   nn::FullyShardedOptions sharing_{.zero = 0};             // as parallel.zero says
@@ -189,6 +196,7 @@ class Ranks {
   std::unique_ptr<ExactStep> exact_;
   std::unique_ptr<ExchangeRun> exchange_;
   std::unique_ptr<nn::FullySharded> sharded_;  // of parallel.zero
+  std::vector<int> stages_;                    // of a pipeline that zero 2 and 3 share, as `sharded_` counts them
   std::optional<optim::WholeSquares> squares_;
 };
 

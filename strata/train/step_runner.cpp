@@ -108,7 +108,9 @@ Tensor StepRunner::compute_stages(const std::vector<data::Batch>& batches) {
     std::vector<data::Batch> here(batches.size());
     for (size_t i = 0; i < batches.size(); ++i)
       for (const Tensor& t : batches[i]) here[i].push_back(ranks_.own_positions(t));
-    total = ranks_.pipeline()->step(here, scaler(), [this](bool last) { ranks_.last_pass(last); });
+    const Ranks::Pass parts(ranks_);  // stages' turns are the same in every step
+    total = ranks_.pipeline()->step(here, scaler(),
+                                    [this](const auto& action, bool last) { ranks_.before_gradients(action, last); });
   }
   const double max_norm = ranks_.finish_step(total, max_norm_);
   Tensor report =

@@ -236,8 +236,31 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
   const auto tp = static_cast<double>(s.l.tp);
   std::vector<pipeline::StageCost> costs(stages, {0, 0, 0});
   struct Here {
-    double trained = 0, weights = 0, saved = 0, takes = 0, last = 0;
+    double trained = 0, weights = 0, saved = 0, takes = 0, last = 0, largest = 0;  // weights of a layer
     int stages = 0;
+  };
+  const double overlap = p.machine().links.overlap;
+  // What travels beside what is computed.
+  const auto beside = [&](double computes, double travels) {
+    Lanes lanes(overlap);
+    const double ready = lanes.start(travels, 0);
+    lanes.compute(computes);
+    lanes.wait(ready);
+    return lanes.now();
+  };
+  // ZeRO 3 gathers a stage's weights for each of its passes, or once a step, and its gradients leave behind each.
+  const bool gathers = s.l.zero == 3 && s.parted.size > 1, again = gathers && s.config.parallel.reshard != "never";
+  const bool every = gathers && s.config.parallel.every_pass;
+  const auto passes = static_cast<double>(t.table.micro_batches);
+  const auto reduce_seconds = [&](double bytes) {
+    if (s.l.zero < 2) return s.net.seconds(Collective::all_reduce, s.gradients, bytes);
+    return s.net.seconds(Collective::reduce_scatter, s.parted, bytes) +
+           s.net.seconds(Collective::all_reduce, s.replicas, bytes / static_cast<double>(s.parted.size));
+  };
+  const auto reduce_sends = [&](double bytes) {
+    if (s.l.zero < 2) return s.gradients.size > 1 ? Network::sent(Collective::all_reduce, s.gradients.size, bytes) : 0;
+    return Network::sent(Collective::reduce_scatter, s.parted.size, bytes) +
+           Network::sent(Collective::all_reduce, s.replicas.size, bytes / static_cast<double>(s.parted.size));
   };
   std::vector<Here> here(ranks);
   double trained = 0;
@@ -246,7 +269,7 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
     size_t begin = static_cast<size_t>(t.cuts[stage]) + 1, end = static_cast<size_t>(t.cuts[stage + 1]) + 1;
     if (stage == 0) begin = 0;
     if (stage + 1 == stages) end = n;
-    double saved = 0;
+    double saved = 0, own = 0;  // trained
     for (size_t i = begin; i < end; ++i) {
       const LayerKind& k = p.kind(i);
       const LayerTimes c = p.times(i, s.rows, s.parts, tp, s.l.recompute);
@@ -254,10 +277,17 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
       costs[stage].forward += c.forward + forward.seconds + forward.beside_seconds;
       costs[stage].input += (t.halves ? c.input : c.backward) + backward.seconds + backward.beside_seconds;
       costs[stage].weight += (t.halves ? c.weight : 0) + p.moving(3 * k.trained * p.gradient_size / tp);
-      h.trained += k.trained, h.weights += k.weights, trained += k.trained;
+      h.trained += k.trained, h.weights += k.weights, trained += k.trained, own += k.trained;
+      h.largest = std::max(h.largest, k.weights);
       saved += (s.l.recompute ? k.saved_again : k.saved).at(s.rows) / s.parts;
       h.takes = std::max(h.takes, k.takes.at(s.rows) / s.parts);
     }
+    pipeline::StageCost& c = costs[stage];
+    const double gather = gathers ? s.net.seconds(Collective::all_gather, s.parted, own * p.gathered_size / tp) : 0;
+    const double reduce = every ? reduce_seconds(own * p.gradient_size / tp) : 0;
+    c.forward = beside(c.forward, again ? gather : gather / passes);
+    c.input = beside(c.input, (again ? gather : 0) + (t.halves ? 0 : reduce));
+    if (t.halves) c.weight = beside(c.weight, reduce);
     h.saved = std::max(h.saved, saved);
     h.last = std::max(h.last, costs[stage].input + costs[stage].weight);
     ++h.stages;
@@ -269,11 +299,10 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
       pipeline::simulate(t.table, costs, s.net.message(s.stages, message), std::max(t.proof.buffers, 2));
   // Behind its last action a rank's gradients are averaged, as far as they have not gone under its backward.
   double end = run.seconds, tail_bytes = 0, waits = 0;
-  const double overlap = p.machine().links.overlap;
   for (size_t r = 0; r < ranks; ++r) {
     const Here& h = here[r];
     const double bytes = h.trained * p.gradient_size / tp;
-    const double seconds = s.net.seconds(Collective::all_reduce, s.gradients, bytes);
+    const double seconds = every ? 0 : reduce_seconds(bytes);
     const double own = s.l.zero > 0 ? 1 / static_cast<double>(s.parted.size) : 1;
     const double wait = std::max(seconds - overlap * h.last, 0.0);
     const auto& a = t.table.actions[r].back();
@@ -282,18 +311,22 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
                                                : a.pass == pipeline::Pass::input_gradient ? c.input
                                                                                           : c.weight);
     const double update = p.update(h.trained / std::max(trained, 1.0) * own / tp);
-    const double back = s.l.zero > 0 ? s.net.seconds(Collective::all_gather, s.parted, bytes) : 0;
+    const bool comes_back = s.l.zero > 0 && !gathers;  // what others have updated
+    const double back = comes_back ? s.net.seconds(Collective::all_gather, s.parted, bytes) : 0;
     if (done + wait + update + back > end) end = done + wait + update + back, waits = wait + back;
     f.computes = std::max(f.computes, run.busy[r] + update);
-    const double moved = (s.gradients.size > 1 ? Network::sent(Collective::all_reduce, s.gradients.size, bytes) : 0) +
-                         (s.l.zero > 0 ? Network::sent(Collective::all_gather, s.parted.size, bytes) : 0);
-    const auto messages = 2.0 * static_cast<double>(h.stages) * static_cast<double>(t.table.micro_batches) * message;
-    if (moved + messages > static_cast<double>(f.sent)) f.sent = static_cast<int64_t>(moved + messages);
+    const double moved = (every ? 0 : reduce_sends(bytes)) +
+                         (comes_back ? Network::sent(Collective::all_gather, s.parted.size, bytes) : 0);
+    const double messages = 2.0 * static_cast<double>(h.stages) * passes * message;
+    const double gathered = Network::sent(Collective::all_gather, s.parted.size, h.trained * p.gathered_size / tp);
+    const double in_passes = (gathers ? gathered * (again ? 2 * passes : 1) : 0) + (every ? passes * reduce_sends(bytes) : 0);
+    f.sent = std::max(f.sent, static_cast<int64_t>(moved + messages + in_passes));
     tail_bytes = std::max(tail_bytes, seconds > 0 ? moved * (wait + back) / (seconds + back) : 0);
   }
   Lanes after(overlap);
   if (p.tied && t.table.rank_of.front() != t.table.rank_of.back()) {
-    const double table = static_cast<double>(s.config.model.vocab * s.config.model.dim) * p.gradient_size / tp;
+    const double table = static_cast<double>(s.config.model.vocab * s.config.model.dim) * p.gradient_size / tp /
+                         (gathers ? static_cast<double>(s.parted.size) : 1);
     for (int i = 0; i < 2; ++i) after.send(s.net.message(s.stages, table), table);
   }
   talk(s, after);
@@ -305,14 +338,20 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
   const double start = whole_at_start(s);
   for (size_t r = 0; r < ranks; ++r) {
     const Here& h = here[r];
-    const double weights = h.weights / tp, gradients = h.trained * p.gradient_size / tp;
-    const double own = s.l.zero > 0 ? 1 / static_cast<double>(s.parted.size) : 1;
+    const double own = s.l.zero > 0 ? 1 / static_cast<double>(s.parted.size) : 1, largest = h.largest / tp;
+    const double whole = h.weights / tp, gathered = again ? std::min(2 * largest, whole) : whole;
+    const double weights = gathers ? whole * own + gathered : whole, all = h.trained * p.gradient_size / tp;
+    constexpr double kBucket = static_cast<double>(int64_t{25} << 20);
+    // Of ZeRO 2 whole ones until they leave, bucket by bucket.
+    const double gradients = every ? std::min(all * own + std::max(2 * largest, std::min(2 * kBucket, all)), all + all * own)
+                             : s.l.zero > 1 ? all + std::min(kBucket, all * own)
+                                            : all;
     const double optimizer = h.trained * p.state / tp * own;
     const double live = t.proof.live.empty() ? 1 : t.proof.live[r];
     const double activations = live * h.saved + h.takes + 2 * std::max(t.proof.buffers, 2) * message;
     // Whole gradients lie in buckets, which are made anew after the first step beside those that hold them.
-    const double both = s.gradients.size > 1 ? gradients + std::max(gradients, activations) : gradients + activations;
-    const double copies = p.gathered_size < 4 && s.config.param_dtype == "f32" ? weights / 2 : 0;
+    const double both = s.gradients.size > 1 && s.l.zero < 2 ? gradients + std::max(gradients, activations) : gradients + activations;
+    const double copies = p.gathered_size < 4 && s.config.param_dtype == "f32" ? (gathers ? whole * own : whole) / 2 : 0;
     const double data = 3 * static_cast<double>(s.config.batch) * p.tokens * 16 * static_cast<double>(s.config.accumulate);
     const double peak = std::max(weights + copies + optimizer + both + data, start);
     if (peak <= static_cast<double>(f.peak)) continue;

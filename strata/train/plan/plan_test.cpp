@@ -352,6 +352,26 @@ TEST(Plans, MoreSharingTakesLessAndSendsMore) {
   EXPECT_LT(stages->forecast.optimizer, whole->forecast.optimizer / 2);
 }
 
+// Stages whose ranks along dp share them once more: by how each of ZeRO's steps does.
+TEST(Plans, StagesInPartsTakeLess) {
+  const TrainConfig config = small({"model.dim=128", "model.layers=8"});
+  const Profile profile(config, machine());
+  Forecaster of(profile);
+  std::vector<Forecast> f;
+  for (const int64_t zero : {0, 1, 2, 3})
+    f.push_back(of({.dp = 2, .pp = 2, .zero = zero, .schedule = "1f1b", .micro_batches = 4}));
+  for (size_t zero = 1; zero < 4; ++zero) EXPECT_EQ(f[zero].optimizer, f[0].optimizer / 2) << zero;
+  EXPECT_EQ(f[2].parameters, f[0].parameters);
+  EXPECT_LT(f[3].parameters, f[0].parameters);
+  EXPECT_EQ(f[2].sent, f[0].sent);  // a reduce_scatter, and the updated weights' all_gather
+  EXPECT_GT(f[3].sent, f[2].sent);  // weights for each pass, gradients behind each
+  EXPECT_GE(f[3].seconds, f[2].seconds);
+  const Profile kept(small({"model.dim=128", "model.layers=8", "parallel.reshard=never", "parallel.every_pass=false"}), machine());
+  const Forecast once = Forecaster(kept)({.dp = 2, .pp = 2, .zero = 3, .schedule = "1f1b", .micro_batches = 4});
+  EXPECT_LT(once.sent, f[3].sent);
+  EXPECT_GT(once.parameters, f[3].parameters);
+}
+
 // A job that no machine here could run: the plan is there, whatever its size.
 TEST(Plans, ThousandsOfRanks) {
   const TrainConfig config = parse_config("", "test",
