@@ -67,25 +67,26 @@ struct Sizes {
 template <class T, class R>
 void scan_lines(const R& r, const T* p, const Sizes& z, bool reverse) {
   const int64_t first = reverse ? z.n - 1 : 0, step = reverse ? -1 : 1;
+  constexpr int64_t kStretch = 64;
   const auto walk = [&]<int64_t Count>(int64_t line) {
     typename R::State s[Count];
     for (auto& one : s) one = r.first();
-    if constexpr (requires { r.writing(nullptr); }) {
-      // By stretches in memory of its own: a line's next number need not wait for what was written at the same place of
-      // a page for another line.
-      constexpr int64_t kStretch = 64;
-      T in[Count * kStretch];
-      typename R::Out out[Count * kStretch];
-      const R near = r.writing(out);
-      for (int64_t done = 0; done < z.n; done += kStretch) {
-        const int64_t m = std::min(kStretch, z.n - done), at = line * z.n + (reverse ? z.n - done - m : done);
-        for (int64_t l = 0; l < Count; ++l) std::copy_n(p + at + l * z.n, m, in + l * kStretch);
-        for (int64_t k = 0, i = reverse ? m - 1 : 0; k < m; ++k, i += step)
-          for (int64_t l = 0; l < Count; ++l) near.step(s[l], in[l * kStretch + i], k, l * kStretch + i);
-        for (int64_t l = 0; l < Count; ++l) std::copy_n(out + l * kStretch, m, r.to + at + l * z.n);
+    if constexpr (requires { r.writing(nullptr); })
+      if (z.n >= kStretch) {
+        // By stretches in memory of its own: a line's next number need not wait for what was written at the same place
+        // of a page for another line.
+        T in[Count * kStretch];
+        typename R::Out out[Count * kStretch];
+        const R near = r.writing(out);
+        for (int64_t done = 0; done < z.n; done += kStretch) {
+          const int64_t m = std::min(kStretch, z.n - done), at = line * z.n + (reverse ? z.n - done - m : done);
+          for (int64_t l = 0; l < Count; ++l) std::copy_n(p + at + l * z.n, m, in + l * kStretch);
+          for (int64_t k = 0, i = reverse ? m - 1 : 0; k < m; ++k, i += step)
+            for (int64_t l = 0; l < Count; ++l) near.step(s[l], in[l * kStretch + i], k, l * kStretch + i);
+          for (int64_t l = 0; l < Count; ++l) std::copy_n(out + l * kStretch, m, r.to + at + l * z.n);
+        }
+        return;
       }
-      return;
-    }
     for (int64_t k = 0, i = line * z.n + first; k < z.n; ++k, i += step)
       for (int64_t l = 0; l < Count; ++l) r.step(s[l], p[i + l * z.n], k, i + l * z.n);
   };
