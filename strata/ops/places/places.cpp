@@ -130,8 +130,8 @@ const Op<Tensor(const Tensor&, int64_t, const Tensor&, const Tensor&)> index_fil
           check<ShapeError>(value.numel() == 1 && value.dim() == 0, "index_fill", "value must be 0-dim, got ", value);
           Tensor v = to(value, x.dtype());
           if (!(v.device() == x.device())) v = to(v, x.device());
-          // A copy with the slices written over, where they are few: on the CPU each of their elements costs a dozen of a
-          // choice.
+          // A copy with the slices written over, where they are few: on the CPU each of their elements costs a dozen of
+          // a choice.
           const int64_t d = dim < 0 ? dim + x.dim() : dim, size = d >= 0 && d < x.dim() ? x.size(d) : 1;
           const bool few =
               x.device().is_cuda() ? x.numel() <= int64_t{1} << 20 : x.numel() <= 4096 || index.numel() * 16 <= size;
