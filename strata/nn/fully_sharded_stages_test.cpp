@@ -207,7 +207,7 @@ TEST(FullySharded, StagesHoldTheirShareOfTheMemory) {
                  two = held({.schedule = schedule, .stages = stages, .zero = 2}),
                  three = held({.schedule = schedule, .stages = stages, .zero = 3}),
                  near = held({.schedule = schedule, .stages = stages, .zero = 3, .reshard_to = 1});
-      const double slack = 0.06 * whole;
+      const double slack = 0.1 * whole;  // blocks are larger under sanitizers, and which gradient comes first varies
       // Whole gradients add up beside the buckets of the step before.
       EXPECT_GE(plain.gradients, (stages == 1 ? 2 : 1.5) * whole - slack);
       EXPECT_GE(plain.after, whole - slack);
