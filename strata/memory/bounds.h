@@ -23,8 +23,7 @@ inline constexpr std::string_view kAddressSpace = "ulimit -v";
 std::vector<Bound> host_bounds(const std::string& root = {});
 
 /// The bound that leaves the least on this device, set_limit()'s included, what this process's allocator keeps for reuse
-/// counted as free.
-/// Nothing bounds the meta device. Throws DeviceError where there is no such card.
+/// counted as free. Nothing bounds the meta device. Throws DeviceError where there is no such card.
 Bound tightest_bound(Device device);
 
 }  // namespace strata::memory

@@ -379,9 +379,7 @@ ModelCache LanguageModel::make_cache(int64_t batch, int64_t capacity, int64_t so
 
 void share_experts(LanguageModel& model, const std::string& axis, const std::string& batch) {
   for (nn::TransformerBlock& block : model.blocks) {
-    if (!block.mlp.experts) continue;
-    const Tensor& weights = block.mlp.experts->gate_up;
-    if (weights.is_meta() && !nn::detail::is_late(weights)) continue;  // another rank's, of a pipeline
+    if (!block.mlp.experts || nn::detail::is_elsewhere(block.mlp.experts->gate_up)) continue;
     if (!axis.empty()) block.mlp.experts->spread(axis);
     if (!batch.empty()) block.mlp.experts->balance_over(batch);
   }

@@ -109,6 +109,8 @@ struct FullySharded::State {
   void renew_low();
   size_t stage_of(const std::string& name) const;
   void make_gradients();
+  // Whether the gradients of every pass travel.
+  bool every_pass() const { return options.zero == 3 && options.reduce_every_pass; }
   void average_small();
   LayoutRef layout_for(const Slot& s) const;
 
@@ -210,10 +212,9 @@ void FullySharded::State::make_gradients() {
       if (stage.averaged.empty() && (&s != &sharers.front() || !o.stages.empty())) continue;
       if (o.zero > 1) {
         Group* const replicas = s.replicas.empty() ? nullptr : &distributed::group(s.replicas);
-        const bool every_pass = o.zero == 3 && o.reduce_every_pass;
         stage.gradients = std::make_unique<ShardedGradients>(stage.averaged, s.group,
                                                              ShardedGradients::Options{.bucket_bytes = o.bucket_bytes,
-                                                                                       .every_pass = every_pass,
+                                                                                       .every_pass = every_pass(),
                                                                                        .replicas = replicas,
                                                                                        .micro_batches = o.micro_batches,
                                                                                        .joined = o.joined});
@@ -374,14 +375,13 @@ void FullySharded::reduce_next(bool yes) {
 void FullySharded::reduce_next(size_t stage, bool last, bool rest) {
   const FullyShardedOptions& o = state_->options;
   check(stage < o.stages.size(), kOp, "stage ", stage, " of ", o.stages.size());
-  const bool every_pass = o.zero == 3 && o.reduce_every_pass;
   for (State::Sharers& s : state_->sharers) {
     // Two buckets are all that there is at a time, of all stages.
     for (State::Sharers::Stage& other : s.stages)
       if (other.gradients && &other != &s.stages[stage]) other.gradients->settle();
     ShardedGradients* const gradients = s.stages[stage].gradients.get();
     if (gradients == nullptr) continue;
-    every_pass && !rest ? gradients->add_next() : gradients->reduce_next(last);
+    state_->every_pass() && !rest ? gradients->add_next() : gradients->reduce_next(last);
   }
 }
 
@@ -446,6 +446,16 @@ Tensor as_it_lies(const Tensor& parameter) {
         " lies in parts of which nobody knows");
   bump_version(found->second.part, kOp);  // who writes to it changes what is gathered
   return lying(found->second.part, parameter.shape(), found->second.layout);
+}
+
+std::vector<Group*> FullySharded::groups() const {
+  std::vector<Group*> all;
+  for (const State::Sharers& s : state_->sharers) {
+    all.insert(all.end(), {&s.group, &s.gathers});
+    if (s.near) all.push_back(s.near);
+    if (!s.replicas.empty()) all.push_back(&distributed::group(s.replicas));
+  }
+  return all;
 }
 
 std::vector<StreamedPart> FullySharded::blocks() const {

@@ -11,6 +11,10 @@
 #include "strata/nn/module.h"
 #include "strata/nn/streamed.h"
 
+namespace strata::distributed {
+class Group;
+}
+
 namespace strata::nn {
 
 /// What a rank keeps a part of, and how that travels.
@@ -119,6 +123,8 @@ class FullySharded {
   /// After the update: what is whole in every rank gets the other ranks' parts.
   void gather_updated();
 
+  /// The groups over which parts and gradients travel: who captures steps connects them before.
+  std::vector<distributed::Group*> groups() const;
   /// The parameters that come and go; empty but for 3.
   std::vector<StreamedPart> blocks() const;
   /// What was gathered so far, in bytes of whole parameters.

@@ -50,23 +50,21 @@ Tensor new_weight(const Shape& shape) {
   return weight;
 }
 
-bool make_later(const Tensor& parameter, std::function<Tensor(DType)> make) {
-  if (!is_late(parameter)) {
-    check(t_late == nullptr || !t_late->making_ || !parameter.is_meta() || default_device().is_meta(), "init",
-          "a part of a weight whose memory comes later cannot be filled by itself");
-    return false;
+void make_later(const Tensor& parameter, std::function<Tensor(DType)> make) {
+  if (is_late(parameter)) {
+    t_late->weights_.at(&parameter.impl()).make = std::move(make);
+    return;
   }
-  t_late->weights_.at(&parameter.impl()).make = std::move(make);
-  return true;
+  check(t_late == nullptr || !t_late->making_ || !parameter.is_meta() || default_device().is_meta(), "init",
+        "a part of a weight whose memory comes later cannot be filled by itself");
 }
 
-bool fill_later(const Tensor& parameter, std::function<void(const Tensor&)> fill) {
-  return make_later(parameter,
-                    [fill = std::move(fill), shape = parameter.shape(), drawn = parameter.dtype()](DType as) {
-                      const Tensor bytes = empty(shape, drawn);
-                      fill(bytes);
-                      return bytes.to(as);
-                    });
+void fill_later(const Tensor& parameter, std::function<void(const Tensor&)> fill) {
+  make_later(parameter, [fill = std::move(fill), shape = parameter.shape(), drawn = parameter.dtype()](DType as) {
+    const Tensor bytes = empty(shape, drawn);
+    fill(bytes);
+    return bytes.to(as);
+  });
 }
 
 }  // namespace strata::nn::detail

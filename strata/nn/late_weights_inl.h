@@ -6,7 +6,6 @@
 #include <functional>
 #include <unordered_map>
 
-#include "strata/core/rng.h"
 #include "strata/nn/module.h"
 
 namespace strata::nn::detail {
@@ -32,7 +31,7 @@ class LateWeights {
   friend void come(const Tensor&);
   friend void never_come(const Tensor&);
   friend Tensor new_weight(const Shape&);
-  friend bool make_later(const Tensor&, std::function<Tensor(DType)>);
+  friend void make_later(const Tensor&, std::function<Tensor(DType)>);
   struct Weight {
     Tensor handle;  // keeps the key alive
     std::function<Tensor(DType)> make;
@@ -49,13 +48,17 @@ bool is_late(const Tensor& parameter);
 void come(const Tensor& parameter);
 /// This rank has no use for it: it stays a meta tensor.
 void never_come(const Tensor& parameter);
+/// Whether it has no memory and gets none here: another rank's, of a pipeline.
+inline bool is_elsewhere(const Tensor& parameter) {
+  return parameter.is_meta() && !is_late(parameter);
+}
 
 /// For Module::new_parameter: memory for a parameter, or a late one.
 Tensor new_weight(const Shape& shape);
 /// Keeps what gives a late parameter's numbers, in a dtype and on the default device, in the place of what did before;
-/// false for others.
-bool make_later(const Tensor& parameter, std::function<Tensor(DType)> make);
+/// nothing for others. Throws ValueError for a part of one that is being made.
+void make_later(const Tensor& parameter, std::function<Tensor(DType)> make);
 /// The same of what fills memory of the parameter's dtype of now.
-bool fill_later(const Tensor& parameter, std::function<void(const Tensor&)> fill);
+void fill_later(const Tensor& parameter, std::function<void(const Tensor&)> fill);
 
 }  // namespace strata::nn::detail

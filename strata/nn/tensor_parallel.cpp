@@ -136,7 +136,7 @@ void shard_module(const nn::Module& module, const ShardPlan& plan, const std::st
   const NoGrad guard;
   const memory::TagScope tag(memory::Tag::parameter);
   for (const auto& [t, layout] : layouts) {
-    if (t.is_meta() && !nn::detail::is_late(t)) continue;  // another rank's, of a pipeline
+    if (nn::detail::is_elsewhere(t)) continue;
     nn::detail::come(t);
     const Layout whole{layout->mesh, std::vector<Placement>(layout->placements.size())};
     const Tensor here = strata::detail::placement_room().relay(t.detach(), t.shape(), whole, *layout);

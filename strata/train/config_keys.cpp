@@ -445,8 +445,7 @@ std::vector<ConfigKey> make_keys() {
        "", 0, 0, parallel_of<&ParallelConfig::reshard>},
       {"parallel.every_pass", kBoolean,
        "With parallel.zero = 3 and train.accumulate or parallel.pp: the gradients of every pass travel, so that none "
-       "is "
-       "ever whole. "
+       "is ever whole. "
        "false: whole ones add up and travel once, for the bits of parallel.zero = 0.",
        "", 0, 0, parallel_of<&ParallelConfig::every_pass>},
       {"parallel.tp", kInteger,

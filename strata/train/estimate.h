@@ -39,9 +39,10 @@ struct MemoryEstimate {
 /// byte tokenizer's 256. With parallel.dp ranks a rank has its rows of the batch, with parallel.cp its positions of them,
 /// and what parallel.zero leaves it; with parallel.tp its parts of the weights, and about its share of the activations,
 /// which are not computed in parts here; with parallel.pp it is the rank that takes most, by plan::estimate_stages().
-/// Throws ValueError for settings that do not fit together. `recomputed` of the blocks keep only their inputs; as memory.recompute says where it is not given.
-/// With `saved`, forward's saved tensors are dropped and made again as that plan says; none of it leaves. With
-/// `layered`, all of train.accumulate's batches go through so many blocks before the next come.
+/// Throws ValueError for settings that do not fit together. `recomputed` of the blocks keep only their inputs; as
+/// memory.recompute says where it is not given. With `saved`, forward's saved tensors are dropped and made again as that
+/// plan says; none of it leaves. With `layered`, all of train.accumulate's batches go through so many blocks before the
+/// next come.
 MemoryEstimate estimate_memory(const TrainConfig& config, std::optional<int64_t> recomputed = {},
                                const OffloadPlan* saved = nullptr, int64_t layered = 0);
 

@@ -20,7 +20,6 @@
 #include "strata/dist/pipeline/schedules.h"
 #include "strata/lab/step_costs.h"
 #include "strata/memory/allocator.h"
-#include "strata/nn/fully_sharded.h"
 #include "strata/nn/late_weights_inl.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"

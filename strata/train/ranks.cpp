@@ -179,9 +179,9 @@ int64_t check_layout(const TrainConfig& config, int64_t ranks) {
 bool keeps_parts(const ParallelConfig& p) {
   return p.zero == 3 || p.tp > 1 || p.pp > 1 || p.ep > 1;
 }
-bool begins_in_parts(const TrainConfig& c) {
+bool may_begin_in_parts(const TrainConfig& c) {
   const bool all = c.tune.method == "full" && c.tune.freeze.empty() && c.tune.quantize == "none" && !c.memory.any();
-  return all && keeps_parts(c.parallel) && (c.init.empty() || !find_init(c.init).is_run);
+  return all && (c.init.empty() || !find_init(c.init).is_run);
 }
 
 void check_layout_of(const TokenDecoder& model, const ParallelConfig& p) {
@@ -268,12 +268,12 @@ void Ranks::shard(TokenDecoder& model) const {
   if (auto* decoder = dynamic_cast<LanguageModel*>(&model)) {
     if (parallel_.recompute && parallel_.pp == 1)
       decoder->set_recomputed_blocks(static_cast<int64_t>(decoder->blocks.size()));
-    if (parallel_.pp == 1) spread_experts(*decoder);
-    if (parallel_.pp == 1) cut_weights(*decoder);
+    if (parallel_.pp == 1) part_weights(*decoder);
   }
 }
 
-void Ranks::cut_weights(const LanguageModel& model) const {
+void Ranks::part_weights(LanguageModel& model) const {
+  share_experts(model, experts_.group, loads_group());
   if (tp_ > 1) distributed::shard_module(model, shard_plan(model, tp_), "tp", {.sequence = sequence_});
 }
 
@@ -284,22 +284,12 @@ std::string Ranks::loads_group() const {
   return cat(experts_.of_dp > 1 ? "ep+dp" : "dp+dp+dp", context_ ? "+cp" : "", tp_ > 1 ? "+tp" : "");
 }
 
-void Ranks::spread_experts(LanguageModel& model) const {
-  share_experts(model, experts_.group, loads_group());
-}
-
 void Ranks::connect(Device device) const {
   std::vector<distributed::Group*> groups{&distributed::group("pp")};
   if (group_) groups.push_back(group_);
   if (context_) groups.push_back(&distributed::group(context_->group));
   if (!stages_.empty())
-    for (const std::string& axis : {sharing_.axis, sharing_.replicas, ep_ > 1 ? sharing_.apart_axis : std::string()})
-      if (!axis.empty()) {
-        distributed::Group& of = distributed::group(axis);
-        groups.insert(groups.end(), {&of, &distributed::group(axis + "+" + axis)});
-        if (const int near = sharing_.reshard_to; near > 1 && near < of.size() && of.size() % near == 0)
-          groups.push_back(&distributed::group(cat(axis, '+', axis, ':', near)));
-      }
+    for (distributed::Group* const g : sharded_->groups()) groups.push_back(g);
   if (ep_ > 1)
     for (const std::string& name : {experts_.group, experts_.sharers, loads_group()})
       if (!name.empty()) groups.push_back(&distributed::group(name));
@@ -328,8 +318,7 @@ Tensor Ranks::own_positions(const Tensor& rows) const {
 void Ranks::take_stages(const std::shared_ptr<TokenDecoder>& model, const TrainConfig& config) {
   if (parallel_.pp == 1) return;
   pipeline_ = std::make_unique<ModelPipeline>(model, config, distributed::group("pp"));
-  spread_experts(dynamic_cast<LanguageModel&>(*model));
-  cut_weights(dynamic_cast<LanguageModel&>(*model));
+  part_weights(dynamic_cast<LanguageModel&>(*model));
 }
 
 void Ranks::share_parameters(const nn::Module& model) {
@@ -482,6 +471,10 @@ void Ranks::finish_stages() const {
       copy_elements(strata::detail::here(table.grad()), g);
     }
   }
+  finish_gradients();
+}
+
+void Ranks::finish_gradients() const {
   if (gradients_) gradients_->finish();
   if (expert_gradients_) expert_gradients_->finish();
   if (sharded_) sharded_->finish();
@@ -511,11 +504,7 @@ double Ranks::finish_step(Tensor& loss, double max_norm) const {
   if (pipeline_) finish_stages();
   if (!group_) return max_norm;
   if (exchange_) exchange_->exchange().finish(max_norm);
-  if (!pipeline_) {
-    if (gradients_) gradients_->finish();
-    if (expert_gradients_) expert_gradients_->finish();
-    if (sharded_) sharded_->finish();
-  }
+  if (!pipeline_) finish_gradients();
   NoGrad guard;
   loss = loss.clone();
   group_->run(loss.device(), "loss", [&](distributed::Collectives& c) {

@@ -64,7 +64,7 @@ void check_layout_of(const TokenDecoder& model, const ParallelConfig& parallel);
 bool keeps_parts(const ParallelConfig& parallel);
 /// Whether such ranks can begin with their parts of the model and one whole weight, and not with all of it: weights are
 /// drawn, or read from a folder in Hugging Face's form, and all of them are trained.
-bool begins_in_parts(const TrainConfig& config);
+bool may_begin_in_parts(const TrainConfig& config);
 
 /// This process's part in a run. Ranks along the mesh's axis "dp" compute their rows of each global batch, those along
 /// "pp" are the stages of a pipeline, those along "tp" share the model's weights, those along "cp" the positions of
@@ -169,8 +169,7 @@ class Ranks {
  private:
   void share_positions(TokenDecoder& model) const;
   std::string loads_group() const;
-  void spread_experts(LanguageModel& model) const;
-  void cut_weights(const LanguageModel& model) const;
+  void part_weights(LanguageModel& model) const;
   std::vector<optim::WholeSquares::Gradient> gradients_of_stages(const nn::Module& model) const;
   std::vector<optim::WholeSquares::Gradient> gradients_in_parts(const nn::NamedTensors& parameters) const;
 
@@ -187,6 +186,7 @@ class Ranks {
   /// The whole parameters that this rank has to train: of a pipeline those of its stages.
   nn::NamedTensors whole_parameters(const nn::Module& model) const;
   void finish_stages() const;
+  void finish_gradients() const;
 
   std::optional<distributed::ContextParallel> context_;    // of parallel.cp
   nn::FullyShardedOptions sharing_{.zero = 0};             // as parallel.zero says

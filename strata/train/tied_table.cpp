@@ -1,7 +1,5 @@
 // The tied table of a pipeline: its gradient goes from the last stage's rank to the first one's, and it comes back.
 
-#include <array>
-#include <optional>
 #include <utility>
 
 #include "strata/core/error.h"
@@ -21,6 +19,17 @@ namespace {
 // What the ranks send each other beside the pipeline's own messages: to the tied table's owner, and back.
 constexpr uint64_t kToOwner = uint64_t{1} << 32, kToCopy = kToOwner + 1;
 
+std::string table_text(int micro) {
+  return cat("message(gradient of a tied table of micro-batch ", micro, ')');
+}
+
+// All of `t` on a way from or to this rank.
+void hand_over(distributed::Group& group, const std::string& what, const distributed::Group::Way& way,
+               const Tensor& t) {
+  const std::string text = cat("message(", what, ") ", t.dtype(), ' ', t.shape());
+  (group.rank() == way.from ? group.send(t, way, text) : group.receive(t, way, text)).wait();
+}
+
 }  // namespace
 
 distributed::Group::Way ModelPipeline::to_owner() const {
@@ -31,12 +40,6 @@ distributed::Group::Way ModelPipeline::to_copy() const {
   const std::vector<int>& ranks = train_->table().rank_of;
   return {ranks.front(), ranks.back(), kToCopy};
 }
-
-namespace {
-std::string table_text(int micro) {
-  return cat("message(gradient of a tied table of micro-batch ", micro, ')');
-}
-}  // namespace
 
 void ModelPipeline::send_table(int micro, const Tensor& gradient) {
   // What the owner has taken before it began this micro-batch is there.
@@ -59,15 +62,6 @@ Tensor ModelPipeline::take_table(int micro) {
   group_.receive(g, to_owner(), table_text(micro)).wait();
   return g;
 }
-
-namespace {
-// All of `t` on a way from or to this rank.
-void hand_over(distributed::Group& group, const std::string& what, const distributed::Group::Way& way,
-               const Tensor& t) {
-  const std::string text = cat("message(", what, ") ", t.dtype(), ' ', t.shape());
-  (group.rank() == way.from ? group.send(t, way, text) : group.receive(t, way, text)).wait();
-}
-}  // namespace
 
 void ModelPipeline::join_tied(const Tensor& table) {
   const std::vector<int>& ranks = train_->table().rank_of;

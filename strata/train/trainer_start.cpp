@@ -34,7 +34,7 @@ bool alike(const ParallelConfig& p) {
 
 // Whether the run's model comes weight by weight. Files are read faster at once, where there is room.
 bool comes_in_parts(const TrainConfig& config, Device device) {
-  if (!begins_in_parts(config)) return false;
+  if (!keeps_parts(config.parallel) || !may_begin_in_parts(config)) return false;
   if (config.init.empty()) return true;
   const DeviceScope dry(Device::meta());
   int64_t bytes = 0;

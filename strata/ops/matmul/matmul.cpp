@@ -118,6 +118,10 @@ double product_flops(const Tensor& a, const Shape& result) {
 
 namespace products {
 
+Tensor scaled(const Tensor& t, Scalar by) {
+  return by.to_double() == 1 ? t : t * by;
+}
+
 Cost matmul_cost(const Tensor& a, const Tensor& b) {
   const TensorMeta y = matmul_infer(a, b);
   return {product_flops(a, y.shape),
@@ -380,10 +384,6 @@ TensorMeta addmm_infer(const Tensor& input, const Tensor& a, const Tensor& b, Sc
   check<ShapeError>(input.dim() <= 2 && broadcast_shapes(input.shape(), s, "addmm") == s, "addmm", "input ", input,
                     " does not broadcast to the product's ", s);
   return like(a).with_shape(s);
-}
-
-Tensor scaled(const Tensor& t, Scalar by) {
-  return by.to_double() == 1 ? t : t * by;
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Scalar, Scalar)> addmm_op{{

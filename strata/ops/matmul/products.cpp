@@ -119,7 +119,6 @@ const ScaledOp addr_op{{
     .saves = "vec1:vec2 vec2:vec1",
     .backward =
         [](Backward& bw, const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-          const auto scaled = [](const Tensor& t, Scalar by) { return by.to_double() == 1 ? t : t * by; };
           if (bw.needs(0)) bw.set(0, scaled(sum_to(bw.gy(), input.shape()), beta));
           if (bw.needs(1)) bw.set(1, scaled(mv(bw.gy(), b), alpha));
           if (bw.needs(2)) bw.set(2, scaled(mv(bw.gy().t(), a), alpha));

@@ -17,6 +17,8 @@ void check_factors(std::string_view op, const Tensor& a, Scalar beta, Scalar alp
 Tensor matmul_reference(const Tensor& a, const Tensor& b);
 /// beta * input + alpha * product for f64 tensors, element by element; input is not read where beta is 0.
 Tensor combined_reference(const Tensor& input, const Tensor& product, Scalar beta, Scalar alpha);
+/// t * by; t itself where that is 1.
+Tensor scaled(const Tensor& t, Scalar by);
 Cost matmul_cost(const Tensor& a, const Tensor& b);
 
 }  // namespace strata::products

@@ -4,6 +4,7 @@
 #include "strata/core/error.h"
 #include "strata/dist/data_parallel.h"
 #include "strata/dist/pipeline/schedules.h"
+#include "strata/nn/fully_sharded.h"
 #include "strata/train/model_pipeline_inl.h"
 #include "strata/train/plan/forecast_inl.h"
 #include "strata/train/ranks.h"
@@ -11,6 +12,11 @@
 namespace strata::plan {
 
 namespace pipeline = distributed::pipeline;
+
+namespace {
+// Bytes of gradients that travel together.
+const auto kBucket = static_cast<double>(nn::FullyShardedOptions().bucket_bytes);
+}  // namespace
 
 void Lanes::compute(double seconds) {
   const double beside = std::clamp(network_ - now_, 0.0, seconds);
@@ -73,11 +79,7 @@ struct Forecaster::Step {
   }
 };
 
-Forecaster::Forecaster(const Profile& profile) : profile_(profile) {
-  TrainConfig parted = profile.config();
-  parted.parallel.zero = 3;
-  later_ = begins_in_parts(parted);
-}
+Forecaster::Forecaster(const Profile& profile) : profile_(profile), later_(may_begin_in_parts(profile.config())) {}
 
 Within Forecaster::within(const Step& s, size_t layer, bool backward) const {
   Within w;
@@ -150,7 +152,6 @@ void Forecaster::flat(const Step& s, Forecast& f) const {
     begin(Collective::reduce_scatter, s.parted, bytes);
     begin(Collective::all_reduce, s.replicas, bytes / static_cast<double>(s.parted.size));
   };
-  constexpr double kBucket = static_cast<double>(int64_t{25} << 20);
   const auto arrived = [&](size_t i, bool travels, bool first) {
     const LayerKind& k = p.kind(i);
     const double all = k.trained * p.gradient_size / tp, part = k.weights > 0 ? k.experts / k.weights : 0;
@@ -341,7 +342,6 @@ void Forecaster::pipelined(const Step& s, Forecast& f) {
     const double own = s.l.zero > 0 ? 1 / static_cast<double>(s.parted.size) : 1, largest = h.largest / tp;
     const double whole = h.weights / tp, gathered = again ? std::min(2 * largest, whole) : whole;
     const double weights = gathers ? whole * own + gathered : whole, all = h.trained * p.gradient_size / tp;
-    constexpr double kBucket = static_cast<double>(int64_t{25} << 20);
     // Of ZeRO 2 whole ones until they leave, bucket by bucket.
     const double gradients = every ? std::min(all * own + std::max(2 * largest, std::min(2 * kBucket, all)), all + all * own)
                              : s.l.zero > 1 ? all + std::min(kBucket, all * own)
@@ -376,8 +376,9 @@ void Forecaster::memory_of(const Step& s, Forecast& f) const {
 
 // Bytes of the whole model's weights, where a rank begins with them.
 double Forecaster::whole_at_start(const Step& s) const {
+  if (later_ && keeps_parts(s.config.parallel)) return 0;
   double bytes = 0;
-  for (size_t i = 0; i < profile_.layers().size() && !(later_ && keeps_parts(s.config.parallel)); ++i) bytes += profile_.kind(i).weights;
+  for (size_t i = 0; i < profile_.layers().size(); ++i) bytes += profile_.kind(i).weights;
   return bytes;
 }
 

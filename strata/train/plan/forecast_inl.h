@@ -79,7 +79,7 @@ class Forecaster {
   const Proved& table(const ParallelLayout& layout);
 
   const Profile& profile_;
-  bool later_ = false;  // whether ranks that keep parts of weights never have all of them
+  bool later_;  // whether ranks that keep parts of weights never have all of them
   std::map<std::vector<int>, Network> networks_;  // by order; one number of ranks at a time
   int64_t ranks_ = 0;
   std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, Proved> tables_;
