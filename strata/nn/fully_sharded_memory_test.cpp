@@ -305,8 +305,9 @@ struct Head : Module {
 
 // The loss of an output layer reads autocast's copy: the f32 weights stay where they lie. The gradient has the bits
 // that it has without parts.
-TEST(FullySharded, ALossFetchesTheLowCopyAlone) {
-  distributed::on_processes(4, [](int) {
+using HeadLoss = Tensor (*)(const Tensor& x, const Tensor& weight, const Tensor& targets);
+void expect_low_copy_alone(HeadLoss loss_of) {
+  distributed::on_processes(4, [&](int) {
     distributed::set_mesh(Mesh("dp=4"));
     const Tensor x = Samples(DType::f32, 3).tensor({24, Head::kWidth});
     std::vector<int64_t> ids;
@@ -314,7 +315,7 @@ TEST(FullySharded, ALossFetchesTheLowCopyAlone) {
     const Tensor targets = from_span<int64_t>(ids, {24});
     const auto pass = [&](const Head& head) {
       const AutocastScope autocast(DType::bf16);
-      const Tensor loss = linear_cross_entropy(x, head.weight, targets);
+      const Tensor loss = loss_of(x, head.weight, targets);
       loss.backward();
       return loss.item();
     };
@@ -336,6 +337,19 @@ TEST(FullySharded, ALossFetchesTheLowCopyAlone) {
     }
     const Tensor got = distributed::full_tensor(sharded.parameters()[0].second.grad());
     EXPECT_TRUE(equal(got, whole.weight.grad()));
+  });
+}
+
+TEST(FullySharded, ALossFetchesTheLowCopyAlone) {
+  expect_low_copy_alone([](const Tensor& x, const Tensor& weight, const Tensor& targets) {
+    return linear_cross_entropy(x, weight, targets);
+  });
+}
+
+// As models call it: a composed op, which reads nothing itself.
+TEST(FullySharded, AHeadsLossFetchesTheLowCopyAlone) {
+  expect_low_copy_alone([](const Tensor& x, const Tensor& weight, const Tensor& targets) {
+    return head_cross_entropy(x, weight, targets);
   });
 }
 

@@ -59,7 +59,8 @@ struct StreamScope::Watch final : CallObserver {
 
   void before(const Call& call) override {
     const bool within = !open.empty() && !open.back();
-    if (!within && current_phase() != Phase::update) follow(call);
+    // What a composed one is made of says what is read: of a weight that may be autocast's copy alone.
+    if (!within && !call.composed && current_phase() != Phase::update) follow(call);
     open.push_back(call.composed && !within);
   }
   void after(const Call&, std::span<const Tensor> results) override {
