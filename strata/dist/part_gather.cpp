@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "strata/core/backend.h"
 #include "strata/core/error.h"
 #include "strata/core/node.h"
 #include "strata/memory/allocator.h"
@@ -44,15 +45,26 @@ PartGather::PartGather(Group& group, std::vector<Item> items) : rank_(group.rank
     else if (!small.empty())
       packed_.push_back(pack(small));
   }
+  // What does not travel from where the part lies is to be in its place before.
+  for (Item& i : direct) {
+    if (!i.part.defined() || (i.cut.even() && i.part.tier() == memory::backend(device).tier)) continue;
+    const int64_t n = i.cut.numel(rank_);
+    if (n > 0) copy_elements(i.whole.narrow(0, i.cut.begin(rank_), n), i.part.view({n}));
+    i.part = {};
+  }
   std::vector<Tensor> buffers;
   for (const Packed& p : packed_) buffers.push_back(p.memory);
   std::vector<Tensor> held = buffers;
-  for (const Item& i : direct) held.push_back(i.whole);
+  for (const Item& i : direct) {
+    held.push_back(i.whole);
+    if (i.part.defined()) held.push_back(i.part);
+  }
   work_ = group.start(
       device, std::move(what),
       [direct, buffers](Collectives& c) {
         for (const Item& i : direct)
-          gather_parts(c, static_cast<std::byte*>(i.whole.raw_data()), i.cut,
+          gather_parts(c, static_cast<std::byte*>(i.whole.raw_data()),
+                       i.part.defined() ? static_cast<const std::byte*>(i.part.raw_data()) : nullptr, i.cut,
                        static_cast<int64_t>(size_of(i.whole.dtype())));
         for (const Tensor& b : buffers) {
           const size_t stretch = static_cast<size_t>(b.nbytes() / c.size());
@@ -73,12 +85,13 @@ PartGather::Packed PartGather::pack(const std::vector<Item>& small) const {
   for (const auto& [item, at] : p.members) {
     const int64_t n = item.cut.numel(rank_);
     if (n == 0) continue;
-    copy_elements(p.memory.narrow(0, rank_ * p.stretch + at, n), item.whole.narrow(0, item.cut.begin(rank_), n));
+    copy_elements(p.memory.narrow(0, rank_ * p.stretch + at, n),
+                  item.part.defined() ? item.part.view({n}) : item.whole.narrow(0, item.cut.begin(rank_), n));
   }
   return p;
 }
 
-// The others' parts to their places.
+// The parts to their places.
 void PartGather::unpack(const Packed& p) const {
   const Plainly plainly;
   for (const auto& [item, at] : p.members) {
@@ -89,7 +102,7 @@ void PartGather::unpack(const Packed& p) const {
     }
     for (int r = 0; r < ranks_; ++r) {
       const int64_t n = item.cut.numel(r);
-      if (n == 0 || r == rank_) continue;
+      if (n == 0 || (r == rank_ && !item.part.defined())) continue;
       copy_elements(item.whole.narrow(0, item.cut.begin(r), n), p.memory.narrow(0, r * p.stretch + at, n));
     }
   }

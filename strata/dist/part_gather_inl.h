@@ -21,8 +21,9 @@ class PartGather {
   /// One of them.
   struct Item {
     std::string name;
-    Tensor whole;  ///< flat; this rank's part is in its place
+    Tensor whole;  ///< flat
     Cut cut;
+    Tensor part{};  ///< this rank's, which stays as it is until finish(); none: it is in its place in `whole`
   };
   /// Begins. Every rank of the group must have the same, at least one, all of one device; names and dtypes are what the
   /// flight recorder shows.

@@ -21,10 +21,10 @@ Tensor Cut::part(const Tensor& whole, int r) const {
   return whole.narrow(0, r * each + std::min<int64_t>(r, more), rows(whole.size(0), r));
 }
 
-void gather_parts(Collectives& c, std::byte* whole, const Cut& cut, int64_t element_bytes) {
+void gather_parts(Collectives& c, std::byte* whole, const std::byte* part, const Cut& cut, int64_t element_bytes) {
   if (cut.even()) {
     const auto bytes = static_cast<size_t>(cut.numel(0) * element_bytes);
-    c.all_gather(whole, whole + static_cast<size_t>(c.rank()) * bytes, bytes);
+    c.all_gather(whole, part ? part : whole + static_cast<size_t>(c.rank()) * bytes, bytes);
     return;
   }
   for (int r = 0; r < cut.ranks(); ++r) {

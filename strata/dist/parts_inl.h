@@ -31,9 +31,9 @@ struct Cut {
   std::vector<int64_t> begins;  ///< of each rank's elements, and the end
 };
 
-/// Brings every rank's part to its place in `whole`, where this rank's own is already. Every rank of the group calls
-/// it.
-void gather_parts(Collectives& c, std::byte* whole, const Cut& cut, int64_t element_bytes);
+/// Brings every rank's part to its place in `whole`: of an even cut from `part`, else, and where that is nullptr, this
+/// rank's own is there already. Every rank of the group calls it.
+void gather_parts(Collectives& c, std::byte* whole, const std::byte* part, const Cut& cut, int64_t element_bytes);
 
 /// Throws DistributedError, naming the first parameter that differs, unless every rank of `group` has the same list of
 /// names, dtypes and shapes.

@@ -207,13 +207,14 @@ class RankMemory final : public memory::Backend {
       for (Block* each : from[group]) {
         const bool near = group != each->parts->group;
         items.push_back({each->parts->name, each->whole,
-                         near ? Cut(each->whole.shape(), group->size()) : each->parts->cut});
+                         near ? Cut(each->whole.shape(), group->size()) : each->parts->cut,
+                         near ? each->kept : each->parts->part});
       }
       const auto all = std::make_shared<PartGather>(*group, std::move(items));
       for (Block* each : from[group]) each->bringing = all;
     }
   }
-  // Memory with this rank's part in its place, and whom the rest comes from.
+  // Memory, and whom the parts come from.
   static Group* make_room(Block& b) {
     const memory::TagScope tag(b.tag);
     drop(b);
@@ -224,13 +225,7 @@ class RankMemory final : public memory::Backend {
     const Parts& p = *b.parts;
     b.version = p.part.version();
     Group* const near = b.unit ? b.unit->state->near : nullptr;
-    if (near && b.kept.defined() && b.kept_version == b.version) {
-      const Cut cut(b.whole.shape(), near->size());
-      copy_elements(cut.part(b.whole, near->rank()), b.kept);
-      return near;
-    }
-    copy_elements(own_part(b), p.part);
-    return p.group;
+    return near && b.kept.defined() && b.kept_version == b.version ? near : p.group;
   }
 };
 

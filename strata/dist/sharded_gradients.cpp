@@ -1,7 +1,6 @@
 #include "strata/dist/sharded_gradients_inl.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -24,15 +23,6 @@ namespace {
 using strata::detail::here;
 
 constexpr std::string_view kOp = "FullySharded";
-// Buckets that travel while the next one fills: their memory is what sharding costs beside the parts. Backward waits
-// where a small one is full before a large one has come, for which STRATA_BUCKETS_UNDER_WAY=2 has room.
-size_t buckets_under_way() {
-  static const size_t count = [] {
-    const char* const set = std::getenv("STRATA_BUCKETS_UNDER_WAY");
-    return static_cast<size_t>(std::clamp(set == nullptr ? 1 : std::atoi(set), 1, 8));
-  }();
-  return count;
-}
 
 }  // namespace
 
@@ -61,8 +51,8 @@ struct ShardedGradients::Impl {
     }
   };
   // Rank 0's parts of all members, then rank 1's: stretches of one length, which is rank 0's, whose parts are largest.
-  // While another one travels it has no memory: its gradients stay where they are, so that all of it is never more than
-  // two buckets take, what backward has just made included. One gradient alone whose rows divide evenly is its bucket.
+  // While another one travels it has no memory: its gradients stay where they are. One gradient alone whose rows divide
+  // evenly is its bucket.
   struct Bucket {
     DType dtype = DType::f32;
     std::vector<size_t> members;
@@ -80,6 +70,8 @@ struct ShardedGradients::Impl {
   }
 
   void make_buckets(const std::vector<size_t>& order);
+  // Of the bucket that fills while this one travels.
+  int64_t bytes_behind(size_t index) const { return index + 1 < buckets.size() ? buckets[index + 1].bytes : 0; }
   void begin_pass();
   void arrived(size_t index);
   void take(size_t index);
@@ -105,6 +97,8 @@ struct ShardedGradients::Impl {
   std::vector<Bucket> buckets;
   size_t next = 0;              // the bucket that travels next
   std::deque<size_t> underway;  // buckets
+  int64_t underway_bytes = 0;
+  int64_t most_bytes = 0;  // of two that follow each other: what there is room for
   bool travels = true, in_pass = false, ordered = false;
   std::vector<int64_t> additions;  // of micro-batches, behind each of all ranks'
   bool in_micro = false;           // reduce_next() has told of one
@@ -131,6 +125,8 @@ void ShardedGradients::Impl::make_buckets(const std::vector<size_t>& by_arrival)
     buckets[b].stretch += p.numel(0);
     buckets[b].members.push_back(i);
   }
+  most_bytes = 0;
+  for (size_t i = 0; i < buckets.size(); ++i) most_bytes = std::max(most_bytes, buckets[i].bytes + bytes_behind(i));
   for (const Bucket& b : buckets) {
     for (int r = 0; r < group.size(); ++r) {
       int64_t at = b.stretch * r;
@@ -217,8 +213,13 @@ void ShardedGradients::Impl::begin_ready() {
 }
 
 void ShardedGradients::Impl::begin(size_t index) {
-  while (underway.size() >= buckets_under_way()) collect();
   Bucket& b = buckets[index];
+  // As many as travel beside the next one's gradients in the room of the two largest neighbours: backward does not wait
+  // for a large one where small ones follow. Gradients that are copied to a bucket are there twice meanwhile, and
+  // micro-batches' parts take as much again where they arrive: those go one at a time.
+  const int64_t more = (is_one(b) ? 1 : 2) * b.bytes + bytes_behind(index);
+  while (!underway.empty() && (!additions.empty() || underway_bytes + more > most_bytes)) collect();
+  underway_bytes += b.bytes;
   const memory::TagScope tag(memory::Tag::gradient);
   fill(b);
   const Tensor memory = std::exchange(b.memory, Tensor());
@@ -246,6 +247,7 @@ void ShardedGradients::Impl::collect() {
   NoGrad guard;
   Bucket& b = buckets[underway.front()];
   underway.pop_front();
+  underway_bytes -= b.bytes;
   std::exchange(b.work, Work()).wait();
   const Tensor own = std::exchange(b.own, Tensor());
   if (!additions.empty()) return add_micro(b, own);

@@ -100,6 +100,13 @@ struct FullySharded::State {
     RankUnit* unit = nullptr;  // of what was moved: it comes with its block
     Tensor low;                // autocast's copy as it lies in parts, which then comes in its place
     Tensor low_part;           // this rank's
+    uint32_t low_version = 0;  // of the part, whose values that has
+    // What the optimizer knows of it: the copy that it writes beside the part, on a card.
+    LowCopy& beside() const { return autograd_meta(here(updated)).low; }
+    bool is_renewed() const {
+      return whole.requires_grad() && low_part.defined() && beside().tensor.defined() &&
+             beside().tensor.storage() == low_part.storage() && beside().is_current(here(updated), low_part.dtype());
+    }
   };
 
   State(const Module& module, const FullyShardedOptions& o);
@@ -302,7 +309,7 @@ void FullySharded::State::make_units() {
   }
 }
 
-// Autocast's copies are of the parts as they are now.
+// Autocast's copies are of the parts as they are now. Where the optimizer wrote them nothing is to be done.
 void FullySharded::State::renew_low() {
   NoGrad guard;
   for (Slot& s : slots) {
@@ -319,9 +326,14 @@ void FullySharded::State::renew_low() {
         s.unit->give(s.part, alone);
       }
       s.low = tensor_of_parts(s.low_part, here(s.whole).shape(), cat(s.name, " in ", dtype), s.with->gathers, *s.unit);
+      s.low_version = s.part.version() - 1;
     }
-    copy_elements(s.low_part, s.part);
-    bump_version(s.low_part, kOp);
+    if (!s.is_renewed() && s.low_version != s.part.version()) {
+      copy_elements(s.low_part, s.part);
+      bump_version(s.low_part, kOp);
+      if (s.whole.requires_grad()) s.beside() = {s.low_part, s.part.version()};
+    }
+    s.low_version = s.part.version();
     Tensor low = s.low;
     if (is_placed(s.whole))
       low = strata::detail::place(s.low, {s.whole.shape(), s.low.dtype(), s.low.device(), std::nullopt},
@@ -422,7 +434,10 @@ void FullySharded::gather_updated() {
     if (!state_->options.average) s.whole.set_grad(Tensor());
     if (here(s.whole).numel() == 0) continue;
     if (s.moved) {
-      bump_version(s.part, kOp);  // what was gathered and not used is old now
+      // What was gathered and not used is old now; not the copy, where the optimizer wrote it with this update.
+      const bool renewed = s.is_renewed() && s.low_version != s.part.version();
+      bump_version(s.part, kOp);
+      if (renewed) s.beside().version = s.part.version();
       continue;
     }
     whole.push_back(&s);

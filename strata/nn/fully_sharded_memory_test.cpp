@@ -9,7 +9,10 @@
 
 #include "strata/autograd/autograd.h"
 #include "strata/core/autocast.h"
+#include "strata/core/node.h"
+#include "strata/core/placement.h"
 #include "strata/core/samples.h"
+#include "strata/cuda/runtime.h"
 #include "strata/dist/collectives/placed.h"
 #include "strata/dist/data_parallel.h"
 #include "strata/dist/processes_test_util.h"
@@ -350,6 +353,41 @@ TEST(FullySharded, ALossFetchesTheLowCopyAlone) {
 TEST(FullySharded, AHeadsLossFetchesTheLowCopyAlone) {
   expect_low_copy_alone([](const Tensor& x, const Tensor& weight, const Tensor& targets) {
     return head_cross_entropy(x, weight, targets);
+  });
+}
+
+// On a card the optimizer writes autocast's copies beside the parts, so that a pass has them without a cast.
+TEST(FullyShardedOnCard, TheOptimizerWritesTheCopies) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << "needs a card";
+  distributed::on_processes(1, [](int) {
+    distributed::set_mesh(Mesh("dp=1"));
+    const DeviceScope there(Device::cuda(0));
+    const Tensor x = Samples(DType::f32, 3).tensor({24, Head::kWidth}).to(Device::cuda(0));
+    const auto train = [&](const Head& head, FullySharded* sharded) {
+      optim::AdamW optimizer(sharded ? sharded->parameters() : head.named_parameters(), {.lr = 0.01});
+      std::vector<double> losses;
+      for (int step = 0; step < 4; ++step) {
+        {
+          const FullySharded::Pass pass(sharded);
+          const AutocastScope autocast(DType::bf16);
+          const Tensor y = linear(x, head.weight), loss = sum(y * y);
+          loss.backward();
+          losses.push_back(loss.item());
+        }
+        if (sharded) sharded->finish();
+        optimizer.step();
+        if (sharded) sharded->gather_updated();
+        optimizer.zero_grad();
+        if (!sharded || step == 0) continue;
+        const Tensor part = strata::detail::here(sharded->parameters()[0].second);
+        EXPECT_TRUE(autograd_meta(part).low.is_current(part, DType::bf16)) << "step " << step;
+      }
+      return losses;
+    };
+    const Head whole, head;
+    const std::vector<double> want = train(whole, nullptr);
+    FullySharded sharded(head, {.zero = 3});
+    EXPECT_EQ(train(head, &sharded), want);
   });
 }
 
