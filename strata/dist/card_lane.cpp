@@ -28,6 +28,7 @@ class CardPoint final : public Lane::Point {
     // Memory is given back to the stream that it was made on.
     if (!(here == home_)) event_.wait(home_);
   }
+  void before(const cuda::Stream& lane) const { event_.wait(lane); }
 
  private:
   cuda::Event event_;
@@ -42,6 +43,7 @@ class CardLane final : public Lane {
   void within(const std::function<void()>& fn) const override { cuda::on_card(device_, fn); }
   void fork() override { stream_.wait(cuda::current_stream(device_)); }
   std::unique_ptr<Point> point() override { return std::make_unique<CardPoint>(device_, stream_); }
+  void follow(const Point& point) override { static_cast<const CardPoint&>(point).before(stream_); }
   void mark_begun() override { cuda::add_mark(marks_, cuda::kBegun, stream_); }
   void mark_ended() override { cuda::add_mark(marks_, cuda::kEnded, stream_); }
   uint64_t begun() const override { return cuda::read_mark(marks_, cuda::kBegun); }

@@ -66,7 +66,7 @@ DeviceGroup::DeviceGroup(std::string name, std::string key, std::vector<int> ran
       calls_(std::move(calls)) {}
 
 std::shared_ptr<WorkState> DeviceGroup::start(std::string what, bool all_ranks, std::vector<Tensor> held,
-                                              const std::function<void(Collectives&)>& run) {
+                                              const std::function<void(Collectives&)>& run, const WorkState* behind) {
   const std::lock_guard one(call_mutex_);
   const auto work = std::make_shared<QueuedWork>();
   const uint64_t capture = lane_->capture();
@@ -84,6 +84,9 @@ std::shared_ptr<WorkState> DeviceGroup::start(std::string what, bool all_ranks, 
         captured_->push_back(std::move(call));
       }
       lane_->fork();
+      // What was waited for is behind the stream that computes, for which fork() waits.
+      const auto* const before = dynamic_cast<const QueuedWork*>(behind);
+      if (before != nullptr && before->point) lane_->follow(*before->point);
       lane_->mark_begun();
       calls_->use(lane_->stream());
       run(*calls_);

@@ -41,9 +41,10 @@ class DeviceGroup : public std::enable_shared_from_this<DeviceGroup> {
   std::string way() const { return calls_->way(); }
 
   /// Calls `run`, which queues on the lane. A call of all ranks counts among those that they must agree on. Throws
-  /// DistributedError where NCCL refuses; outside of a capture the job is over then.
+  /// DistributedError where NCCL refuses; outside of a capture the job is over then. It begins behind `behind`, a
+  /// device group's, where one is given.
   std::shared_ptr<WorkState> start(std::string what, bool all_ranks, std::vector<Tensor> held,
-                                   const std::function<void(Collectives&)>& run);
+                                   const std::function<void(Collectives&)>& run, const WorkState* behind = nullptr);
 
   /// @name For the thread that watches
   /// Tells the recorder what began and ended on the card since.
@@ -108,9 +109,9 @@ LaneMaker test_lanes();
 /// The device group of a group of this process, connected: all its ranks call it.
 std::shared_ptr<DeviceGroup> make_device_group(const std::string& name, const std::vector<int>& ranks, int rank,
                                                Device device, const DeviceGroupOptions& options = {});
-/// As many of a card's queues as there may be, unless the environment says how many: streams that share one wait for each
-/// other, and with the usual eight a pipeline's message that waits for another rank's may stand before what that rank waits
-/// for (GPipe's did).
+/// As many of a card's queues as there may be, unless the environment says how many: streams that share one wait for
+/// each other, and with the usual eight a pipeline's message that waits for another rank's may stand before what that
+/// rank waits for (GPipe's did).
 void want_queues();
 /// What CUDA_VISIBLE_DEVICES becomes for one rank of a host: `visible` is what it is, nullptr where it is not set.
 /// Throws DistributedError where it names several cards, and fewer than ranks.

@@ -260,14 +260,14 @@ struct Posted final : detail::WorkState {
 };
 }  // namespace
 
-Work Group::send(const Tensor& t, const Way& way, std::string what) {
-  return post(t, way, std::move(what), true);
+Work Group::send(const Tensor& t, const Way& way, std::string what, const Work& behind) {
+  return post(t, way, std::move(what), true, behind);
 }
-Work Group::receive(const Tensor& t, const Way& way, std::string what) {
-  return post(t, way, std::move(what), false);
+Work Group::receive(const Tensor& t, const Way& way, std::string what, const Work& behind) {
+  return post(t, way, std::move(what), false, behind);
 }
 
-Work Group::post(const Tensor& t, const Way& way, std::string what, bool sends) {
+Work Group::post(const Tensor& t, const Way& way, std::string what, bool sends, const Work& behind) {
   Impl& g = *impl_;
   void* const data = t.raw_data();
   const auto bytes = static_cast<size_t>(t.nbytes());
@@ -294,8 +294,9 @@ Work Group::post(const Tensor& t, const Way& way, std::string what, bool sends) 
   }
   check(cards != nullptr && cards->device() == t.device(), "message", "way ", way.number, " from rank ", way.from,
         " to rank ", way.to, " of group ", g.name, " is not connected on ", t.device());
-  work.state_ = cards->start(std::move(what), true, {t},
-                             [&](Collectives& c) { sends ? c.send(data, bytes, 1) : c.receive(data, bytes, 0); });
+  work.state_ = cards->start(
+      std::move(what), true, {t}, [&](Collectives& c) { sends ? c.send(data, bytes, 1) : c.receive(data, bytes, 0); },
+      behind.state_.get());
   return work;
 }
 

@@ -109,9 +109,10 @@ class Group {
   /// Begins a message of t's bytes, which must lie one behind the other, on a way from or to this rank. `what` is the
   /// same at both of its ends, as are the bytes. The Work holds `t`, which must not be changed, or read, before it was
   /// waited for. On a card the host waits for nothing; where messages are large, a send may end only when its receive
-  /// has begun. Throws as start(), and ValueError where cards' way is not connected.
-  Work send(const Tensor& t, const Way& way, std::string what);
-  Work receive(const Tensor& t, const Way& way, std::string what);
+  /// has begun; there the message begins when `behind`, another one of this rank's, has ended (on the host it does not
+  /// wait). Throws as start(), and ValueError where cards' way is not connected.
+  Work send(const Tensor& t, const Way& way, std::string what, const Work& behind = {});
+  Work receive(const Tensor& t, const Way& way, std::string what, const Work& behind = {});
 
   /// Returns when every rank of the group is here.
   void barrier();
@@ -126,7 +127,7 @@ class Group {
   friend class World;
   Work queue(Device device, std::string what, const std::function<void(Collectives&)>& run, std::vector<Tensor> held,
              bool all_ranks);
-  Work post(const Tensor& t, const Way& way, std::string what, bool sends);
+  Work post(const Tensor& t, const Way& way, std::string what, bool sends, const Work& behind);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -30,6 +30,8 @@ class Lane {
   virtual void fork() = 0;
   /// A point after what the lane holds.
   virtual std::unique_ptr<Point> point() = 0;
+  /// What comes on the lane waits for a point of another one, of the same kind and the same device.
+  virtual void follow(const Point& point) = 0;
   /// Queues on the lane: a call begins, or has ended. In a graph that is what each replay counts.
   virtual void mark_begun() = 0;
   virtual void mark_ended() = 0;

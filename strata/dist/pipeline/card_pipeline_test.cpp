@@ -138,6 +138,42 @@ TEST_P(CardPipelines, LargeMessagesOfFourRanks) {
   });
 }
 
+// As if a card put all branches of a graph into one queue: computing and the messages of all ways begin one behind the
+// other, and each end of a message holds up what comes behind it.
+TEST_P(CardPipelines, OneQueueForAllGoesOn) {
+  if (!played()) GTEST_SKIP() << "cards have their own queues";
+  struct InTheQueue final : StageWork {
+    InTheQueue(Stages& w, PlayedStream& q) : work(w), queue(q) {}
+    Tensor forward(int stage, int micro, const Tensor& x) override {
+      queue.wait(queue.queued());
+      return work.forward(stage, micro, x);
+    }
+    void before_gradients(const Action&) override { queue.wait(queue.queued()); }
+    Stages& work;
+    PlayedStream& queue;
+  };
+  // Whoever waits for ever is told so.
+  ProcessesOptions options;
+  options.init.timeout = std::chrono::seconds(20);
+  on_each(
+      4,
+      [&](int rank) {
+        PlayedStream& queue = play_one_queue();
+        for (const ScheduleRecord& record : schedule_records()) {
+          const Table table = make_table(record.name, 4, 6, record.most_stages == 1 ? 1 : 2);
+          Stages work(table.stages, 6, 1 << 13);
+          const std::vector<Tensor> want = work.wanted();
+          InTheQueue queued(work, queue);
+          Pipeline(table, group("pp")).run(queued, between(1 << 13));
+          for (const int s : table.stages_of(rank)) {
+            const auto at = static_cast<size_t>(s);
+            EXPECT_TRUE(equal(work.weights[at].grad(), want[at])) << table.schedule << ", stage " << s;
+          }
+        }
+      },
+      options);
+}
+
 TEST_P(CardPipelines, ForwardAlone) {
   on_each(2, [&](int rank) {
     const NoGrad guard;
@@ -279,8 +315,9 @@ TEST_P(CardPipelines, WaysThatAreNoneAreNamed) {
 TEST_P(CardPipelines, AStepIsCapturedWhole) {
   if (played()) GTEST_SKIP() << "graphs are of cards";
   on_each(2, [&](int rank) {
-    for (const char* schedule : {"1f1b", "zb-h1", "interleaved"}) {
-      const Table table = make_table(schedule, 2, 6, schedule[0] == 'i' ? 2 : 1);
+    for (const ScheduleRecord& record : schedule_records()) {
+      const std::string_view schedule = record.name;
+      const Table table = make_table(schedule, 2, 6, record.most_stages == 1 ? 1 : 2);
       std::vector<std::vector<float>> ends;
       for (const bool graphed : {false, true}) {
         Stages work(table.stages, 6, 1 << 12);

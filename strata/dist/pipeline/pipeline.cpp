@@ -13,6 +13,8 @@
 #include "strata/core/node.h"
 #include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
+#include "strata/dist/device_group_inl.h"
+#include "strata/dist/pipeline/table_run_inl.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/factory/factory.h"
 
@@ -76,6 +78,8 @@ struct Pipeline::Impl {
   Tensor receive(const Action& a, ActionSpan& span);
   void send(const Action& a, int to_stage, const Tensor& t, ActionSpan& span);
   void ask(int stage, Pass pass);
+  void ask_once(Inbox& in);
+  void ask_in_order(size_t actions);
   void wait(Work& work, double& waited);
   void begins(ActionSpan& span) { span.begin = now(); }
   void ends(ActionSpan& span) { span.end = now(); }
@@ -102,6 +106,11 @@ struct Pipeline::Impl {
   bool time_next = false, timed = false;
   // Messages of a card's step that is no graph's: see run().
   bool by_host = false;
+  // Messages go by the cards' ways: this rank's in their order, how many were begun, and the last of those.
+  bool in_order = false;
+  std::vector<detail::QueuedMessage> order;
+  size_t begun_messages = 0;
+  Work last;
   std::vector<std::unique_ptr<cuda::Event>> points;
 };
 
@@ -111,6 +120,7 @@ Pipeline::Impl::Impl(const Table& t, Group& g, int buffers) : table(t), group(g)
   proof = prove(table, buffers);
   // One message is computed on, one is on its way.
   if (buffers == 0) proof.buffers = std::max(proof.buffers, 2);
+  order = detail::TableRun(table, {StageCost{}}, 0, proof.buffers).message_order()[static_cast<size_t>(rank)];
   for (const Action& a : table.actions[static_cast<size_t>(rank)]) {
     if (a.pass == Pass::weight_gradient) continue;
     const bool forward = a.pass == Pass::forward;
@@ -196,15 +206,28 @@ void Pipeline::Impl::wait(Work& work, double& waited) {
   waited += seconds_since(since);
 }
 
+void Pipeline::Impl::ask_once(Inbox& in) {
+  TensorMeta meta = between;
+  if (by_host) meta.device = Device::cpu();
+  const Tensor t = empty(meta);
+  in.messages.push_back({t, group.receive(t, in.way, text(in.way, in.micros[in.asked]), last)});
+  ++in.asked;
+}
+
 // Asks for the next message, where one will come and there is room.
 void Pipeline::Impl::ask(int stage, Pass pass) {
   Inbox& in = *inbox(stage, pass);
-  while (in.asked < in.micros.size() && in.messages.size() < static_cast<size_t>(proof.buffers)) {
-    TensorMeta meta = between;
-    if (by_host) meta.device = Device::cpu();
-    const Tensor t = empty(meta);
-    in.messages.push_back({t, group.receive(t, in.way, text(in.way, in.micros[in.asked]))});
-    ++in.asked;
+  while (in.asked < in.micros.size() && in.messages.size() < static_cast<size_t>(proof.buffers)) ask_once(in);
+}
+
+// Asks for the messages that come before the next one sent, and have no more of this rank's actions before them.
+void Pipeline::Impl::ask_in_order(size_t actions) {
+  for (; begun_messages < order.size(); ++begun_messages) {
+    const detail::QueuedMessage& m = order[begun_messages];
+    if (m.sends || m.behind > actions) return;
+    Inbox& in = *inbox(m.stage, m.pass);
+    ask_once(in);
+    last = in.messages.back().work;
   }
 }
 
@@ -219,7 +242,7 @@ Tensor Pipeline::Impl::receive(const Action& a, ActionSpan& span) {
   wait(m.work, span.waited);
   in->messages.pop_front();
   m.work = {};
-  ask(a.stage, kind);
+  if (!in_order) ask(a.stage, kind);
   return m.tensor.to(between.device);
 }
 
@@ -239,7 +262,12 @@ void Pipeline::Impl::send(const Action& a, int to_stage, const Tensor& t, Action
     out->messages.pop_front();
   }
   const Tensor whole = t.contiguous();
-  out->messages.push_back(group.send(by_host ? whole.to(Device::cpu()) : whole, out->way, text(out->way, a.micro)));
+  if (in_order) ask_in_order(table.actions[static_cast<size_t>(rank)].size());
+  out->messages.push_back(
+      group.send(by_host ? whole.to(Device::cpu()) : whole, out->way, text(out->way, a.micro), last));
+  if (!in_order) return;
+  last = out->messages.back();
+  ++begun_messages;
 }
 
 void Pipeline::Impl::forward(const Action& a, StageWork& work, ActionSpan& span) {
@@ -313,6 +341,10 @@ void Pipeline::Impl::run(StageWork& work, const TensorMeta& meta) {
   // for a rank whose host stands still for the same reason. So messages go over the host until the step is a graph, in
   // which nothing of that kind is left.
   by_host = meta.device.is_cuda() && !cuda::capturing();
+  // Otherwise cards may stand still, which put a graph's branches into few queues: see pipeline.md.
+  in_order = !by_host && (meta.device.is_cuda() || distributed::detail::test_lanes() != nullptr);
+  begun_messages = 0;
+  last = {};
   // A graph's messages are matched by the ranks' heartbeats.
   if (!cuda::capturing()) {
     group.connect(meta.device, ways());
@@ -324,9 +356,11 @@ void Pipeline::Impl::run(StageWork& work, const TensorMeta& meta) {
   if (timed) now();
   for (const int stage : table.stages_of(rank)) {
     for (const Pass pass : {Pass::forward, Pass::backward})
-      if (inbox(stage, pass)) ask(stage, pass);
+      if (!in_order && inbox(stage, pass)) ask(stage, pass);
   }
+  size_t actions = 0;
   for (const Action& a : table.actions[static_cast<size_t>(rank)]) {
+    if (in_order) ask_in_order(actions++);
     ActionSpan span{a};
     if (a.pass == Pass::forward)
       forward(a, work, span);
@@ -338,6 +372,7 @@ void Pipeline::Impl::run(StageWork& work, const TensorMeta& meta) {
     for (Work& w : out.messages) w.wait();
     out.messages.clear();
   }
+  last = {};
 }
 
 Pipeline::Pipeline(const Table& table, Group& group, int buffers)

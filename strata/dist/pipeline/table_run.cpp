@@ -58,46 +58,85 @@ TableRun::Channel* TableRun::outgoing(const Action& a) {
   return to < 0 || to == table_.stages ? nullptr : incoming({forward ? Pass::forward : Pass::backward, to, a.micro});
 }
 
-bool TableRun::begin(int rank) {
+std::optional<double> TableRun::next_at(int rank) {
+  const Rank& r = ranks_[static_cast<size_t>(rank)];
+  if (!r.sending) {
+    const Channel* const c = incoming(action(rank));
+    if (c == nullptr) return r.free;
+    const size_t i = c->taken.size();
+    if (i == c->there.size()) return std::nullopt;
+    return std::max(r.free, c->there[i]);
+  }
+  const Channel* const c = outgoing(action(rank));
+  if (c == nullptr) return r.free;
+  const size_t i = c->there.size(), room = static_cast<size_t>(buffers_);
+  if (buffers_ == 0 || i < room) return r.free;
+  if (c->taken.size() <= i - room) return std::nullopt;
+  return std::max(r.free, c->taken[i - room]);
+}
+
+void TableRun::step(int rank, double at) {
   Rank& r = ranks_[static_cast<size_t>(rank)];
   const Action& a = action(rank);
-  double at = r.free;
-  if (Channel* c = incoming(a)) {
-    const size_t i = c->taken.size();
-    if (i == c->there.size()) return false;
-    at = std::max(at, c->there[i]);
-    c->taken.push_back(at);
+  if (r.sending) {
+    if (Channel* c = outgoing(a)) c->there.push_back(at + send_);
+    r.free = at;
+    r.sending = false;
+    ++r.next;
+    return;
   }
+  if (Channel* c = incoming(a)) c->taken.push_back(at);
   result_.begin[static_cast<size_t>(rank)].push_back(at);
   r.busy += cost(a);
   r.free = at + cost(a);
   r.sending = true;
-  return true;
-}
-
-bool TableRun::send(int rank) {
-  Rank& r = ranks_[static_cast<size_t>(rank)];
-  if (Channel* c = outgoing(action(rank))) {
-    const size_t i = c->there.size(), room = static_cast<size_t>(buffers_);
-    if (buffers_ > 0 && i >= room) {
-      if (c->taken.size() <= i - room) return false;
-      r.free = std::max(r.free, c->taken[i - room]);
-    }
-    c->there.push_back(r.free + send_);
-  }
-  r.sending = false;
-  ++r.next;
-  return true;
 }
 
 // As far as the rank can go; whether it went anywhere.
 bool TableRun::advance(int rank) {
   bool moved = false;
   while (!at_end(rank)) {
-    if (!(ranks_[static_cast<size_t>(rank)].sending ? send(rank) : begin(rank))) break;
+    const std::optional<double> at = next_at(rank);
+    if (!at) break;
+    step(rank, *at);
     moved = true;
   }
   return moved;
+}
+
+std::vector<std::vector<QueuedMessage>> TableRun::message_order() {
+  std::vector<std::vector<QueuedMessage>> order(ranks_.size());
+  const auto begun = [&](int rank) { return result_.begin[static_cast<size_t>(rank)].size(); };
+  while (true) {
+    // The earliest step; of those at one time a message before an action, and the lowest rank's.
+    int first = -1;
+    bool all = true;
+    double earliest = 0;
+    const auto sends = [&](int rank) { return ranks_[static_cast<size_t>(rank)].sending; };
+    for (int rank = 0; rank < table_.ranks; ++rank) {
+      if (at_end(rank)) continue;
+      all = false;
+      const std::optional<double> at = next_at(rank);
+      if (!at) continue;
+      if (first < 0 || *at < earliest || (*at == earliest && sends(rank) && !sends(first))) {
+        first = rank;
+        earliest = *at;
+      }
+    }
+    if (all) return order;
+    if (first < 0) throw ValueError("pipeline", standstill());
+    const Action& a = action(first);
+    if (sends(first) && outgoing(a) != nullptr) {
+      const bool forward = a.pass == Pass::forward;
+      const int stage = a.stage + (forward ? 1 : -1), to = table_.rank_of[static_cast<size_t>(stage)];
+      QueuedMessage m{true, forward ? Pass::forward : Pass::backward, stage, a.micro, begun(first)};
+      order[static_cast<size_t>(first)].push_back(m);
+      m.sends = false;
+      m.behind = begun(to);
+      order[static_cast<size_t>(to)].push_back(m);
+    }
+    step(first, earliest);
+  }
 }
 
 bool TableRun::ends() {

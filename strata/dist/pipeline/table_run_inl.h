@@ -1,6 +1,7 @@
 #pragma once
 // A table, run by its events.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,14 @@ namespace strata::distributed::pipeline::detail {
 
 /// All of prove() but what depends on other ranks' pace.
 void check_actions(const Table& table);
+
+/// A message as one of its ends has it.
+struct QueuedMessage {
+  bool sends = false;
+  Pass pass = Pass::forward;  ///< forward: activations; backward: a gradient
+  int stage = 0, micro = 0;   ///< where it goes
+  size_t behind = 0;          ///< how many of its rank's actions come before it
+};
 
 /// Ranks do their actions one after the other. An action begins when its messages are there, and ends when its own has
 /// room: what comes out does not depend on who is looked at first.
@@ -21,6 +30,10 @@ class TableRun {
   Simulation run();
   /// Whether all ranks come to their ends.
   bool ends();
+  /// All messages in one order, step by step as they come in time, of which each rank gets its own: behind the action
+  /// that makes it, before the one that takes it, and behind the one that takes the message `buffers` before it.
+  /// Throws as run().
+  std::vector<std::vector<QueuedMessage>> message_order();
 
  private:
   // Messages from a stage to one beside it.
@@ -34,8 +47,9 @@ class TableRun {
     double free = 0, busy = 0;
   };
   bool advance(int rank);
-  bool begin(int rank);
-  bool send(int rank);
+  // When the rank's next step can be, an action or its message; none while it waits for another rank.
+  std::optional<double> next_at(int rank);
+  void step(int rank, double at);
   // Where an action's message comes from and goes to; nullptr for none.
   Channel* incoming(const Action& a);
   Channel* outgoing(const Action& a);
