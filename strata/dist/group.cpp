@@ -205,7 +205,7 @@ std::string Group::way_of_cards() const {
 }
 
 namespace {
-// A card's streams are a pool: two ways on one stream would wait for each other.
+// A card's streams are a pool, and others use it, too.
 constexpr size_t kMostWays = 16;
 
 void check_ways(size_t n, int rank, const std::string& group) {
