@@ -53,8 +53,8 @@ class World {
   // How long the ranks' places are waited for when something has failed: longer than it takes until a rank without
   // heartbeats counts as dead.
   static constexpr milliseconds kAftermath{8000};
-  // Of a card's processors, at most, by a message from rank to rank: one that is waited for keeps them from the work beside
-  // it, but of a rank one is under way at a time, and with fewer a large one takes longer than that is worth.
+  // Of a card's processors, at most, by a message from rank to rank: one that waits keeps them from the work beside it,
+  // but of a rank one is under way at a time, and with fewer a large one takes longer than that is worth.
   static int message_blocks() {
     constexpr int kUsual = 32, kMost = 32;
     const char* const set = std::getenv("STRATA_MESSAGE_BLOCKS");
