@@ -56,7 +56,8 @@ class RankRunsTest : public TrainTest {
     }
   }
   std::string weights(const std::string& out) const {
-    return io::encode_safetensors(io::load_checkpoint(*io::find_latest_checkpoint(folder_ + out)).files.at("model"));
+    return io::encode_safetensors(
+        io::load_checkpoint(io::find_latest_checkpoint(folder_ + out).value()).files.at("model"));
   }
   static void refuses(const TrainConfig& config, const std::string& piece) {
     const std::string text = message<Error>([&] { const Ranks ranks(config); });
