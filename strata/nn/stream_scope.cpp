@@ -59,8 +59,7 @@ struct StreamScope::Watch final : CallObserver {
 
   void before(const Call& call) override {
     const bool within = !open.empty() && !open.back();
-    // What a composed one is made of says what is read: of a weight that may be autocast's copy alone.
-    if (!within && !call.composed && current_phase() != Phase::update) follow(call);
+    if (!within && current_phase() != Phase::update) follow(call);
     open.push_back(call.composed && !within);
   }
   void after(const Call&, std::span<const Tensor> results) override {
@@ -81,6 +80,7 @@ struct StreamScope::Watch final : CallObserver {
  private:
   void follow(const Call& call) {
     const std::vector<Value> args = call.args();
+    if (call.composed) return begin_turns(args);
     const bool converts = is_cast(call, args);
     looks_up = call.op.name().starts_with("linear_cross_entropy");
     for (const Value& v : args) {
@@ -107,6 +107,22 @@ struct StreamScope::Watch final : CallObserver {
     if (!open.empty()) open.pop_back();
   }
 
+  // Of a composed call's arguments a part's turn begins; what it is made of says what is read, which of a weight may be
+  // autocast's copy alone.
+  void begin_turns(const std::vector<Value>& args) {
+    for (const Value& v : args) {
+      const auto* const t = std::get_if<Tensor>(&v);
+      if (!t || !t->defined()) continue;
+      const auto known = state.keys.find(strata::detail::here(*t).storage().get());
+      if (known != state.keys.end()) begin_turn(known->second, std::nullopt);
+    }
+  }
+  void begin_turn(Key key, std::optional<Key> first) {
+    const size_t part = state.slots[key / 2].part;
+    const bool backward = current_phase() == Phase::backward;
+    if (now.empty() || now.back().part != part || now.back().backward != backward) enter(part, backward, first);
+  }
+
   // An argument. What is only converted need not stay near.
   void see(const Tensor& t, bool hold) {
     if (!t.defined()) return;
@@ -118,10 +134,7 @@ struct StreamScope::Watch final : CallObserver {
     if (looks_up && hold && key % 2 == 0 && autocast_enabled() && state.storage_of(key + 1)) use(key + 1, true);
   }
   void use(Key key, bool hold) {
-    const size_t part = state.slots[key / 2].part;
-    const bool backward = current_phase() == Phase::backward;
-    if (now.empty() || now.back().part != part || now.back().backward != backward)
-      enter(part, backward, hold ? std::optional(key) : std::nullopt);
+    begin_turn(key, hold ? std::optional(key) : std::nullopt);
     std::vector<Key>& used = now.back().used;
     if (std::ranges::find(used, key) == used.end()) used.push_back(key);
     if (hold && !held.contains(key)) pin(key);
