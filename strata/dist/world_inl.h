@@ -56,9 +56,9 @@ class World {
   // Of a card's processors, at most, by a message from rank to rank: one that waits keeps them from the work beside it,
   // but of a rank one is under way at a time, and with fewer a large one takes longer than that is worth.
   static int message_blocks() {
-    constexpr int kUsual = 32, kMost = 32;
+    constexpr int kMost = 32;
     const char* const set = std::getenv("STRATA_MESSAGE_BLOCKS");
-    if (set == nullptr || *set == '\0') return kUsual;
+    if (set == nullptr || *set == '\0') return kMost;
     const int n = std::atoi(set);
     check(n >= 1 && n <= kMost, "STRATA_MESSAGE_BLOCKS", "is '", set, "', wanted a number from 1 to ", kMost);
     return n;

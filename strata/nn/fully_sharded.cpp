@@ -97,10 +97,10 @@ struct FullySharded::State {
     Tensor part;     // this rank's, a view of `whole` or the memory that stays
     Tensor updated;  // what the optimizer has: of the part, or `whole` itself
     bool moved = false;
-    RankUnit* unit = nullptr;  // of what was moved: it comes with its block
-    Tensor low;                // autocast's copy as it lies in parts, which then comes in its place
-    Tensor low_part;           // this rank's
-    uint32_t low_version = 0;  // of the part, whose values that has
+    RankUnit* unit = nullptr;             // of what was moved: it comes with its block
+    Tensor low;                           // autocast's copy as it lies in parts, which then comes in its place
+    Tensor low_part;                      // this rank's
+    std::optional<uint32_t> low_version;  // of the part, whose values that has
     // What the optimizer knows of it: the copy that it writes beside the part, on a card.
     LowCopy& beside() const { return autograd_meta(here(updated)).low; }
     bool is_renewed() const {
@@ -326,7 +326,7 @@ void FullySharded::State::renew_low() {
         s.unit->give(s.part, alone);
       }
       s.low = tensor_of_parts(s.low_part, here(s.whole).shape(), cat(s.name, " in ", dtype), s.with->gathers, *s.unit);
-      s.low_version = s.part.version() - 1;
+      s.low_version.reset();
     }
     if (!s.is_renewed() && s.low_version != s.part.version()) {
       copy_elements(s.low_part, s.part);

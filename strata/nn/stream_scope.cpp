@@ -80,15 +80,17 @@ struct StreamScope::Watch final : CallObserver {
  private:
   void follow(const Call& call) {
     const std::vector<Value> args = call.args();
-    if (call.composed) return begin_turns(args);
     const bool converts = is_cast(call, args);
     looks_up = call.op.name().starts_with("linear_cross_entropy");
+    // Of what a composed call is given a part's turn begins; what it is made of says what is read, which of a weight
+    // may be autocast's copy alone.
+    const auto meet = [&](const Tensor& t, bool hold) { call.composed ? begin_turn_of(t) : see(t, hold); };
     for (const Value& v : args) {
-      if (const auto* t = std::get_if<Tensor>(&v)) see(*t, !converts);
+      if (const auto* t = std::get_if<Tensor>(&v)) meet(*t, !converts);
       if (const auto* list = std::get_if<TensorList>(&v))
-        for (const Tensor& t : *list) see(t, true);
+        for (const Tensor& t : *list) meet(t, true);
     }
-    for (const Tensor& t : call.targets) see(t, true);
+    for (const Tensor& t : call.targets) meet(t, true);
     if (!converts) return;
     // What autocast will read in the parameter's place lives where that does.
     cast = strata::detail::here(std::get<Tensor>(args[0])).storage();
@@ -107,31 +109,27 @@ struct StreamScope::Watch final : CallObserver {
     if (!open.empty()) open.pop_back();
   }
 
-  // Of a composed call's arguments a part's turn begins; what it is made of says what is read, which of a weight may be
-  // autocast's copy alone.
-  void begin_turns(const std::vector<Value>& args) {
-    for (const Value& v : args) {
-      const auto* const t = std::get_if<Tensor>(&v);
-      if (!t || !t->defined()) continue;
-      const auto known = state.keys.find(strata::detail::here(*t).storage().get());
-      if (known != state.keys.end()) begin_turn(known->second, std::nullopt);
-    }
-  }
   void begin_turn(Key key, std::optional<Key> first) {
     const size_t part = state.slots[key / 2].part;
     const bool backward = current_phase() == Phase::backward;
     if (now.empty() || now.back().part != part || now.back().backward != backward) enter(part, backward, first);
   }
 
+  std::optional<Key> key_of(const Tensor& t) const {
+    if (!t.defined()) return std::nullopt;
+    const auto known = state.keys.find(strata::detail::here(t).storage().get());
+    return known == state.keys.end() ? std::nullopt : std::optional(known->second);
+  }
+  void begin_turn_of(const Tensor& t) {
+    if (const std::optional<Key> key = key_of(t)) begin_turn(*key, std::nullopt);
+  }
   // An argument. What is only converted need not stay near.
   void see(const Tensor& t, bool hold) {
-    if (!t.defined()) return;
-    const auto known = state.keys.find(strata::detail::here(t).storage().get());
-    if (known == state.keys.end()) return;
-    const Key key = known->second;
-    use(key, hold);
+    const std::optional<Key> key = key_of(t);
+    if (!key) return;
+    use(*key, hold);
     // The kernel of the head's loss looks the copy up itself. Others get what they read.
-    if (looks_up && hold && key % 2 == 0 && autocast_enabled() && state.storage_of(key + 1)) use(key + 1, true);
+    if (looks_up && hold && *key % 2 == 0 && autocast_enabled() && state.storage_of(*key + 1)) use(*key + 1, true);
   }
   void use(Key key, bool hold) {
     begin_turn(key, hold ? std::optional(key) : std::nullopt);
