@@ -1,7 +1,8 @@
 // A layer of experts that ranks share, forward and backward in bf16: milliseconds where all that come are taken, and
 // within a capacity, as ops and as a CUDA graph.
-//     strata launch -n 4 -- experts_bench [cpu|cuda] [TOKENS DIM WIDTH EXPERTS PER_TOKEN]
-// TOKENS are a rank's. Rank 0 writes a JSON object a line, as bench/pytorch/experts.py does for PyTorch.
+//     strata launch -n 4 -- experts_bench [cpu|cuda|cuda-ops] [TOKENS DIM WIDTH EXPERTS PER_TOKEN]
+// TOKENS are a rank's; cuda-ops writes where the time of the ops goes as well. Rank 0 writes a JSON object a line, as
+// bench/pytorch/experts.py does for PyTorch.
 
 #include <chrono>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include "strata/cuda/graph.h"
 #include "strata/cuda/runtime.h"
 #include "strata/dist/group.h"
+#include "strata/lab/profile.h"
 #include "strata/nn/experts.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/random/random.h"
@@ -51,7 +53,7 @@ void tell(const distributed::Group& g, const char* what, double ms, const Sizes&
   std::fflush(stdout);
 }
 
-int run(bool on_card, const Sizes& s) {
+int run(bool on_card, bool by_ops, const Sizes& s) {
   distributed::init();
   if (on_card) distributed::take_own_card();
   const Device device = on_card ? distributed::card() : Device::cpu();
@@ -78,6 +80,13 @@ int run(bool on_card, const Sizes& s) {
     };
     const std::string what = capacity > 0 ? "capacity 1.25" : "all that come";
     tell(g, what.c_str(), milliseconds(device, g, step), s);
+    if (by_ops && g.rank() == 0) {
+      lab::OpProfile profile(device);
+      for (int i = 0; i < kTimed; ++i) step();
+      std::printf("%s, %d steps\n%s\n", what.c_str(), kTimed, profile.table().c_str());
+    } else if (by_ops) {
+      for (int i = 0; i < kTimed; ++i) step();
+    }
     if (!on_card || capacity == 0) continue;
     cuda::Graph graph;
     graph.capture(step);
@@ -91,11 +100,11 @@ int run(bool on_card, const Sizes& s) {
 
 int main(int argc, char** argv) {
   try {
-    const bool on_card = argc < 2 || std::string(argv[1]) == "cuda";
+    const std::string where = argc < 2 ? "cuda" : argv[1];
     Sizes s;
     int64_t* const sizes[] = {&s.tokens, &s.dim, &s.width, &s.experts, &s.per_token};
     for (int i = 2; i < argc && i < 7; ++i) *sizes[i - 2] = std::atoll(argv[i]);
-    return run(on_card, s);
+    return run(where != "cpu", where == "cuda-ops", s);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "experts_bench: %s\n", e.what());
     return 1;

@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(cuda::kEachThreads)
   });
 }
 
-// A warp for each choice.
-template <class T>
+// A warp for each choice, each lane V neighbours at a time.
+template <class T, int V>
 __global__ void __launch_bounds__(cuda::kEachThreads)
     dots_kernel(int64_t choices, cuda::Divisor k, int64_t width, int64_t rows, const int64_t* place, const T* x,
                 const T* y, compute_t<T>* out, cuda::RangeCheck in_range) {
@@ -88,9 +88,14 @@ __global__ void __launch_bounds__(cuda::kEachThreads)
     int64_t j;
     const int64_t token = k.split(i, j), row = place[i];
     C sum = 0;
-    if (has_place(row, rows, in_range))
-      for (int64_t d = lane; d < width; d += cuda::kWarp)
-        sum += cuda::widen(x[token * width + d]) * cuda::widen(y[row * width + d]);
+    if (has_place(row, rows, in_range)) {
+#pragma unroll 4
+      for (int64_t d = lane * V; d < width; d += cuda::kWarp * V) {
+        const cuda::Vec<T, V> a = cuda::load_vec<V>(x + token * width + d), b = cuda::load_vec<V>(y + row * width + d);
+#pragma unroll
+        for (int e = 0; e < V; ++e) sum += C(cuda::widen(a.v[e])) * C(cuda::widen(b.v[e]));
+      }
+    }
     sum = cuda::warp_reduce(sum, cuda::Sum());
     if (lane == 0) out[i] = sum;
   }
@@ -254,9 +259,15 @@ void row_dots_cuda(const DispatchCall& c) {
   const int64_t choices = c.tokens * c.k;
   if (choices == 0) return;
   dispatch_floats(c.dtype, "row_dots", [&]<class T>() {
-    dots_kernel<T><<<cuda::each_blocks(choices * cuda::kWarp), cuda::kEachThreads, 0, cuda::stream()>>>(
-        choices, cuda::Divisor(c.k), c.width, c.rows, c.place, static_cast<const T*>(c.x), static_cast<const T*>(c.y),
-        static_cast<compute_t<T>*>(c.out), cuda::range_check());
+    const auto run = [&]<int V>(std::integral_constant<int, V>) {
+      dots_kernel<T, V><<<cuda::each_blocks(choices * cuda::kWarp), cuda::kEachThreads, 0, cuda::stream()>>>(
+          choices, cuda::Divisor(c.k), c.width, c.rows, c.place, static_cast<const T*>(c.x), static_cast<const T*>(c.y),
+          static_cast<compute_t<T>*>(c.out), cuda::range_check());
+    };
+    if (c.width % cuda::kVec<T> == 0 && cuda::aligned16(c.x) && cuda::aligned16(c.y))
+      run(std::integral_constant<int, cuda::kVec<T>>());
+    else
+      run(std::integral_constant<int, 1>());
   });
 }
 

@@ -43,9 +43,42 @@ void kernel(Tensor& y, const Tensor& a, const Tensor& b, const Tensor& offsets) 
   c.b = b.raw_data();
   if (!outer) c.b_group = b.strides()[0];
   c.b_row = b.strides()[outer ? 0 : 1], c.b_col = b.strides()[outer ? 1 : 2];
-  c.y = y.raw_data();
+  c.y = y.raw_data(), c.y_row = y.strides()[outer ? 1 : 0];
   c.offsets = static_cast<const int64_t*>(dense.raw_data());
   compute(c);
+}
+
+// ---- rows of whole 16 bytes, which tensor cores' kernels want of numbers of 16 bits ----
+
+constexpr int64_t kWhole = 8;
+
+inline Tensor whole_rows(Shape shape, DType t, Device device) {
+  const size_t last = shape.size() - 1;
+  const int64_t columns = shape[last];
+  shape[last] = (columns + kWhole - 1) / kWhole * kWhole;
+  return empty({shape, t, device, std::nullopt}).narrow(-1, 0, columns);
+}
+inline bool has_whole_rows(const Tensor& t, bool or_columns) {
+  const Strides& s = t.strides();
+  const size_t last = s.size() - 1, dense = or_columns && s[last] != 1 ? last - 1 : last;
+  for (size_t d = 0; d <= last; ++d)
+    if (t.shape()[d] != 1 && (d == dense ? s[d] != 1 : s[d] <= 0 || s[d] % kWhole != 0)) return false;
+  return reinterpret_cast<uintptr_t>(t.raw_data()) % 16 == 0;
+}
+inline Tensor with_whole_rows(const Tensor& t, bool or_columns = false) {
+  if (has_whole_rows(t, or_columns)) return t;
+  Tensor to = whole_rows(t.shape(), t.dtype(), t.device());
+  return to.copy_(t);
+}
+
+template <void (*compute)(const GroupedCall&), bool outer>
+void card_kernel(Tensor& y, const Tensor& a, const Tensor& b, const Tensor& offsets) {
+  if (y.numel() == 0 || !cuda::has_grouped_tiles(y.dtype())) return kernel<compute, outer>(y, a, b, offsets);
+  const Tensor left = with_whole_rows(a), right = with_whole_rows(b, !outer);
+  if (has_whole_rows(y, false)) return kernel<compute, outer>(y, left, right, offsets);
+  Tensor to = whole_rows(y.shape(), y.dtype(), y.device());
+  kernel<compute, outer>(to, left, right, offsets);
+  y.copy_(to);
 }
 
 const Op<Signature> grouped_outer_op{{
@@ -65,7 +98,8 @@ const Op<Signature> grouped_outer_op{{
                             g.size(0), ", K]");
           return like(g).with_shape({offsets.size(0) - 1, g.size(1), x.size(1)});
         },
-    .kernels = {.cpu = kernel<grouped_outer_cpu, true>, .cuda = STRATA_CUDA_KERNEL(kernel<grouped_outer_cuda, true>)},
+    .kernels = {.cpu = kernel<grouped_outer_cpu, true>,
+                .cuda = STRATA_CUDA_KERNEL(card_kernel<grouped_outer_cuda, true>)},
     .saves = "g:x x:g offsets",
     .backward =
         [](Backward& b, const Tensor& g, const Tensor& x, const Tensor& offsets) {
@@ -123,7 +157,7 @@ const Op<Signature> grouped_linear_op{{
           return like(x).with_shape({x.size(0), weight.size(1)});
         },
     .kernels = {.cpu = kernel<grouped_linear_cpu, false>,
-                .cuda = STRATA_CUDA_KERNEL(kernel<grouped_linear_cuda, false>)},
+                .cuda = STRATA_CUDA_KERNEL(card_kernel<grouped_linear_cuda, false>)},
     .saves = "x:weight weight:x offsets",
     .backward =
         [](Backward& b, const Tensor& x, const Tensor& weight, const Tensor& offsets) {

@@ -1,6 +1,7 @@
-// Products by groups of rows on a CUDA device. Tiles of 64 by 64 results, summed in f32 (f64 for f64) in the order of
-// the inner index, so that the bits do not depend on the grid. How many rows a group has stays on the device: a grid of
-// as many row tiles as any division of the rows can have, of which those past the last end at once.
+// Products by groups of rows on a CUDA device: 16 bits on Hopper by grouped_tiles.cuh, all others here, in tiles of
+// results that are summed in f32 (f64 for f64) in the order of the inner index, so that the bits do not depend on the
+// grid. How many rows a group has stays on the device: a grid of as many row tiles as any division of the rows can
+// have, of which those past the last end at once.
 
 #include "strata/cuda/kernel.cuh"
 #include "strata/ops/experts/grouped_kernel.h"
@@ -8,15 +9,17 @@
 namespace strata {
 namespace {
 
-constexpr int kTile = 64, kStep = 16, kThreads = 256, kEach = 4;
+// A block of 256 threads has kTile by kTile results, each thread 4 by 4 of them, or four such squares, half a tile
+// apart (128 by 128, which reads shared memory half as often for each product).
+constexpr int kStep = 16, kThreads = 256, kSide = 16, kFour = 4;
 
 // The group whose row tile `tile` is, and its first row; -1 past the last.
-__device__ int64_t group_of(const GroupedCall& c, int64_t tile, int64_t& first) {
+__device__ int64_t group_of(const GroupedCall& c, int64_t tile, int64_t height, int64_t& first) {
   int64_t before = 0;
   for (int64_t e = 0; e < c.groups; ++e) {
-    const int64_t tiles = (c.offsets[e + 1] - c.offsets[e] + kTile - 1) / kTile;
+    const int64_t tiles = (c.offsets[e + 1] - c.offsets[e] + height - 1) / height;
     if (tile < before + tiles) {
-      first = c.offsets[e] + (tile - before) * kTile;
+      first = c.offsets[e] + (tile - before) * height;
       return e;
     }
     before += tiles;
@@ -24,39 +27,68 @@ __device__ int64_t group_of(const GroupedCall& c, int64_t tile, int64_t& first) 
   return -1;
 }
 
-// sum[i][j] over l of left(row i, l) * right(l, column j), for 4 x 4 results a thread; `inner` values of l.
-template <class C, class Left, class Right>
-__device__ void multiply(C (&sum)[kEach][kEach], int64_t inner, Left left, Right right) {
-  __shared__ C a[kStep][kTile + 1], b[kStep][kTile + 1];
-  const int row = static_cast<int>(threadIdx.x) / (kTile / kEach) * kEach;
-  const int column = static_cast<int>(threadIdx.x) % (kTile / kEach) * kEach;
-  for (int64_t from = 0; from < inner; from += kStep) {
-    for (int i = static_cast<int>(threadIdx.x); i < kTile * kStep; i += kThreads) {
-      const int l = i % kStep, at = i / kStep;
-      a[l][at] = from + l < inner ? left(at, from + l) : C(0);
-    }
-    for (int i = static_cast<int>(threadIdx.x); i < kTile * kStep; i += kThreads) {
-      const int at = i % kTile, l = i / kTile;
-      b[l][at] = from + l < inner ? right(from + l, at) : C(0);
-    }
-    __syncthreads();
-#pragma unroll
-    for (int l = 0; l < kStep; ++l)
-#pragma unroll
-      for (int i = 0; i < kEach; ++i)
-#pragma unroll
-        for (int j = 0; j < kEach; ++j) sum[i][j] += a[l][row + i] * b[l][column + j];
-    __syncthreads();
-  }
-}
+template <class C, int kTile>
+struct Sums {
+  static constexpr int kSquares = kTile / (kSide * kFour), kEach = kSquares * kFour;
+  C v[kEach][kEach] = {};
 
-template <class T>
+  // The place in the tile of this thread's row (column) i.
+  __device__ static int row(int i) {
+    return i / kFour * (kSide * kFour) + static_cast<int>(threadIdx.x) / kSide * kFour + i % kFour;
+  }
+  __device__ static int column(int i) {
+    return i / kFour * (kSide * kFour) + static_cast<int>(threadIdx.x) % kSide * kFour + i % kFour;
+  }
+
+  // v[i][j] += over l of left(row i, l) * right(l, column j); `inner` values of l. What stands side by side in memory
+  // is read by neighbouring threads: of the left l where `by_depth` has bit 0, of the right where it has bit 1.
+  template <class Left, class Right>
+  __device__ void add_products(int64_t inner, int by_depth, Left left, Right right) {
+    __shared__ C a[kStep][kTile + kFour], b[kStep][kTile + kFour];
+    const auto place = [](int i, bool depth, int& l, int& at) {
+      l = depth ? i % kStep : i / kTile, at = depth ? i / kStep : i % kTile;
+    };
+    for (int64_t from = 0; from < inner; from += kStep) {
+#pragma unroll
+      for (int i = static_cast<int>(threadIdx.x); i < kTile * kStep; i += kThreads) {
+        int l, at;
+        place(i, by_depth & 1, l, at);
+        a[l][at] = from + l < inner ? left(at, from + l) : C(0);
+        place(i, by_depth & 2, l, at);
+        b[l][at] = from + l < inner ? right(from + l, at) : C(0);
+      }
+      __syncthreads();
+#pragma unroll
+      for (int l = 0; l < kStep; ++l) {
+        C x[kEach], y[kEach];
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) x[i] = a[l][row(i)], y[i] = b[l][column(i)];
+#pragma unroll
+        for (int i = 0; i < kEach; ++i)
+#pragma unroll
+          for (int j = 0; j < kEach; ++j) v[i][j] += x[i] * y[j];
+      }
+      __syncthreads();
+    }
+  }
+  // Those of `rows` by `columns` results into a matrix whose rows are `step` apart.
+  template <class T>
+  __device__ void store(T* y, int64_t rows, int64_t columns, int64_t step) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i)
+#pragma unroll
+      for (int j = 0; j < kEach; ++j)
+        if (row(i) < rows && column(j) < columns) y[row(i) * step + column(j)] = cuda::narrow<T>(v[i][j]);
+  }
+};
+
+template <class T, int kTile>
 __global__ void __launch_bounds__(kThreads) linear_kernel(GroupedCall c) {
   using C = compute_t<T>;
   __shared__ int64_t at[2];
   if (threadIdx.x == 0) {
     at[1] = 0;
-    at[0] = group_of(c, blockIdx.x, at[1]);
+    at[0] = group_of(c, blockIdx.x, kTile, at[1]);
   }
   __syncthreads();
   const int64_t e = at[0], first = at[1];
@@ -64,55 +96,56 @@ __global__ void __launch_bounds__(kThreads) linear_kernel(GroupedCall c) {
   const int64_t rows = min(int64_t{kTile}, c.offsets[e + 1] - first), column0 = int64_t{blockIdx.y} * kTile;
   const T* x = static_cast<const T*>(c.a) + first * c.a_row;
   const T* w = static_cast<const T*>(c.b) + e * c.b_group + column0 * c.b_row;
-  C sum[kEach][kEach] = {};
-  multiply<C>(
-      sum, c.k,
+  Sums<C, kTile> sums;
+  sums.add_products(
+      c.k, (c.a_col == 1 ? 1 : 0) | (c.b_col == 1 ? 2 : 0),
       [&](int i, int64_t l) { return i < rows ? C(cuda::widen(x[i * c.a_row + l * c.a_col])) : C(0); },
       [&](int64_t l, int j) { return column0 + j < c.m ? C(cuda::widen(w[j * c.b_row + l * c.b_col])) : C(0); });
-  const int row = static_cast<int>(threadIdx.x) / (kTile / kEach) * kEach;
-  const int column = static_cast<int>(threadIdx.x) % (kTile / kEach) * kEach;
-  T* y = static_cast<T*>(c.y) + first * c.m + column0;
-  for (int i = 0; i < kEach; ++i)
-    for (int j = 0; j < kEach; ++j)
-      if (row + i < rows && column0 + column + j < c.m)
-        y[(row + i) * c.m + column + j] = cuda::narrow<T>(sum[i][j]);
+  sums.store(static_cast<T*>(c.y) + first * c.y_row + column0, rows, c.m - column0, c.y_row);
 }
 
-template <class T>
+template <class T, int kTile>
 __global__ void __launch_bounds__(kThreads) outer_kernel(GroupedCall c) {
   using C = compute_t<T>;
   const int64_t e = blockIdx.z, row0 = int64_t{blockIdx.y} * kTile, column0 = int64_t{blockIdx.x} * kTile;
   const int64_t first = c.offsets[e], rows = c.offsets[e + 1] - first;
   const T* g = static_cast<const T*>(c.a) + first * c.a_row + row0 * c.a_col;
   const T* x = static_cast<const T*>(c.b) + first * c.b_row + column0 * c.b_col;
-  C sum[kEach][kEach] = {};
-  multiply<C>(
-      sum, rows,
+  Sums<C, kTile> sums;
+  sums.add_products(
+      rows, (c.a_row == 1 ? 1 : 0) | (c.b_row == 1 ? 2 : 0),
       [&](int i, int64_t l) { return row0 + i < c.m ? C(cuda::widen(g[l * c.a_row + i * c.a_col])) : C(0); },
       [&](int64_t l, int j) { return column0 + j < c.k ? C(cuda::widen(x[l * c.b_row + j * c.b_col])) : C(0); });
-  const int row = static_cast<int>(threadIdx.x) / (kTile / kEach) * kEach;
-  const int column = static_cast<int>(threadIdx.x) % (kTile / kEach) * kEach;
-  T* y = static_cast<T*>(c.y) + (e * c.m + row0) * c.k + column0;
-  for (int i = 0; i < kEach; ++i)
-    for (int j = 0; j < kEach; ++j)
-      if (row0 + row + i < c.m && column0 + column + j < c.k)
-        y[(row + i) * c.k + column + j] = cuda::narrow<T>(sum[i][j]);
+  sums.store(static_cast<T*>(c.y) + (e * c.m + row0) * c.y_row + column0, c.m - row0, c.k - column0, c.y_row);
+}
+
+// Runs f<T, tile>: of f64, and where large tiles would leave multiprocessors without work, small ones.
+template <class F>
+void with_tile(DType t, const char* op, int64_t results, F&& f) {
+  dispatch_floats(t, op, [&]<class T>() {
+    constexpr int64_t kEnough = 132 * 128 * 128;
+    if constexpr (!std::is_same_v<T, double>)
+      if (results >= kEnough) return f.template operator()<T, 128>();
+    f.template operator()<T, 64>();
+  });
 }
 
 }  // namespace
 
 void grouped_linear_cuda(const GroupedCall& c) {
-  if (c.n == 0 || c.m == 0) return;
-  const dim3 grid(cuda::blocks_for(c.n, kTile) + static_cast<unsigned>(c.groups), cuda::blocks_for(c.m, kTile));
-  dispatch_floats(c.dtype, "grouped_linear",
-                  [&]<class T>() { linear_kernel<T><<<grid, kThreads, 0, cuda::stream()>>>(c); });
+  if (c.n == 0 || c.m == 0 || cuda::grouped_tiles(c, false)) return;
+  with_tile(c.dtype, "grouped_linear", c.n * c.m, [&]<class T, int kTile>() {
+    const dim3 grid(cuda::blocks_for(c.n, kTile) + static_cast<unsigned>(c.groups), cuda::blocks_for(c.m, kTile));
+    linear_kernel<T, kTile><<<grid, kThreads, 0, cuda::stream()>>>(c);
+  });
 }
 
 void grouped_outer_cuda(const GroupedCall& c) {
-  if (c.groups == 0 || c.m == 0 || c.k == 0) return;
-  const dim3 grid(cuda::blocks_for(c.k, kTile), cuda::blocks_for(c.m, kTile), static_cast<unsigned>(c.groups));
-  dispatch_floats(c.dtype, "grouped_outer",
-                  [&]<class T>() { outer_kernel<T><<<grid, kThreads, 0, cuda::stream()>>>(c); });
+  if (c.groups == 0 || c.m == 0 || c.k == 0 || cuda::grouped_tiles(c, true)) return;
+  with_tile(c.dtype, "grouped_outer", c.groups * c.m * c.k, [&]<class T, int kTile>() {
+    const dim3 grid(cuda::blocks_for(c.k, kTile), cuda::blocks_for(c.m, kTile), static_cast<unsigned>(c.groups));
+    outer_kernel<T, kTile><<<grid, kThreads, 0, cuda::stream()>>>(c);
+  });
 }
 
 }  // namespace strata

@@ -34,7 +34,7 @@ void grouped_linear_cpu(const GroupedCall& c) {
     g.m = rows, g.n = c.m, g.k = c.k;
     g.a = at(c.a, from * c.a_row, c.dtype), g.a_row = c.a_row, g.a_col = c.a_col;
     g.b = at(c.b, e * c.b_group, c.dtype), g.b_row = c.b_col, g.b_col = c.b_row;
-    g.c = at(c.y, from * c.m, c.dtype), g.c_row = c.m;
+    g.c = at(c.y, from * c.y_row, c.dtype), g.c_row = c.y_row;
     cpu::gemm(g);
   }
 }
@@ -49,7 +49,7 @@ void grouped_outer_cpu(const GroupedCall& c) {
     g.m = c.m, g.n = c.k, g.k = rows;
     g.a = at(c.a, from * c.a_row, c.dtype), g.a_row = c.a_col, g.a_col = c.a_row;
     g.b = at(c.b, from * c.b_row, c.dtype), g.b_row = c.b_row, g.b_col = c.b_col;
-    g.c = at(c.y, e * c.m * c.k, c.dtype), g.c_row = c.k;
+    g.c = at(c.y, e * c.m * c.y_row, c.dtype), g.c_row = c.y_row;
     cpu::gemm(g);
   }
 }

@@ -51,13 +51,51 @@ __device__ __forceinline__ uint64_t operand(const uint8_t* at, int group, int st
                  : tile::advanced(tile::descriptor_k(at), step * tile::kProductBytes);
 }
 
+/// sums (+)= what a stage has of a product: 64 rows of A, the warpgroup's, and all columns of B. Runs on.
+template <class In, class S, int R>
+__device__ __forceinline__ void multiply_stage(tile::sum_t<In> (&sums)[R], const uint8_t* stage, int group,
+                                               bool first) {
+  tile::fence_products();
+#pragma unroll
+  for (int s = 0; s < tile::kRowBytes / tile::kProductBytes; ++s)
+    tile::multiply<In, S::kTurnA, S::kTurnB>(sums, operand<S::kTurnA>(stage, group, s),
+                                             operand<S::kTurnB>(stage + S::kABytes, 0, s), !first || s > 0);
+  tile::commit_products();
+}
+/// A warpgroup's results on their way out, a box after the other in turns of two: finish(sum, column) rounds each,
+/// leave(box, column) sends a box from its column on, by all threads, and the first one's copies are committed.
+template <class S, class Sum, int R, class Finish, class Leave>
+__device__ __forceinline__ void leave_tile(uint8_t* boxes, const Sum (&sums)[R], int group, const Finish& finish,
+                                           const Leave& leave) {
+  using Out = typename S::Out;
+  const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+#pragma unroll
+  for (int c = 0; c < S::kColumns / S::kOutColumns; ++c) {
+    uint8_t* const box = boxes + c % 2 * S::kBoxBytes;
+    if (thread == 0) tile::wait_out_read<1>();  // the box before the last one
+    tile::named_sync(1 + group, 128);
+#pragma unroll
+    for (int j = 0; j < S::kOutColumns / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int at = (c * S::kOutColumns / 8 + j) * 4 + 2 * r, in_box = 8 * j + lane % 4 * 2;
+        const int from = c * S::kOutColumns + in_box;
+        tile::store_pair<Out>(box + tile::swizzled_element<Out>(thread / 32 * 16 + lane / 4 + 8 * r, in_box),
+                              finish(sums[at], from), finish(sums[at + 1], from + 1));
+      }
+    tile::fence_shared();
+    tile::named_sync(1 + group, 128);
+    leave(box, c * S::kOutColumns);
+    if (thread == 0) tile::commit_out();
+  }
+}
+
 template <class In, class S, class Finish>
 __global__ void __launch_bounds__(S::kThreads, 1)
     gemm_tiles_kernel(const __grid_constant__ GemmMaps maps, const tile::Bands bands, int m, int n, int k,
                       const Finish finish) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using namespace tile;
-  using Out = typename S::Out;
   uint8_t* const results = shared_memory();
   typename S::Stages stages(results + 2 * S::kGroups * S::kBoxBytes);
   const int group = static_cast<int>(threadIdx.x) / 128, steps = (k + S::kDepth - 1) / S::kDepth;
@@ -88,13 +126,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     bands.locate(turn.at, row, column, batch);
     sum_t<In> sums[S::kColumns / 2];
     for (int i = 0; i < steps; ++i) {
-      const uint8_t* const a = stages.take();
-      fence_products();
-#pragma unroll
-      for (int s = 0; s < kRowBytes / kProductBytes; ++s)
-        multiply<In, S::kTurnA, S::kTurnB>(sums, operand<S::kTurnA>(a, group, s),
-                                           operand<S::kTurnB>(a + S::kABytes, 0, s), i + s > 0);
-      commit_products();
+      multiply_stage<In, S>(sums, stages.take(), group, i == 0);
       wait_products<1>();  // those of the stage before
       if (i > 0) stages.release(lane == 0);
     }
@@ -103,28 +135,11 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     stages.release(lane == 0);
 
     const int row0 = row * S::kRows + 64 * group, column0 = column * S::kColumns;
-#pragma unroll
-    for (int c = 0; c < S::kColumns / S::kOutColumns; ++c) {
-      uint8_t* const box = boxes + c % 2 * S::kBoxBytes;
-      if (thread == 0) wait_out_read<1>();  // the box before the last one
-      named_sync(1 + group, 128);
-#pragma unroll
-      for (int j = 0; j < S::kOutColumns / 8; ++j)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int at = (c * S::kOutColumns / 8 + j) * 4 + 2 * r, in_box = 8 * j + lane % 4 * 2;
-          const int from = column0 + c * S::kOutColumns + in_box;
-          store_pair<Out>(box + swizzled_element<Out>(thread / 32 * 16 + lane / 4 + 8 * r, in_box),
-                          finish(sums[at], from, n), finish(sums[at + 1], from + 1, n));
-        }
-      fence_shared();
-      named_sync(1 + group, 128);
-      if (thread == 0) {
-        if (row0 < m && column0 + c * S::kOutColumns < n)
-          copy_out(maps.c, box, column0 + c * S::kOutColumns, row0, batch);
-        commit_out();
-      }
-    }
+    leave_tile<S>(
+        boxes, sums, group, [&](sum_t<In> v, int at) { return finish(v, column0 + at, n); },
+        [&](const uint8_t* box, int at) {
+          if (thread == 0 && row0 < m && column0 + at < n) copy_out(maps.c, box, column0 + at, row0, batch);
+        });
   }
   if (thread == 0) wait_out_read();
 #endif
