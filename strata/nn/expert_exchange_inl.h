@@ -1,7 +1,9 @@
 #pragma once
 // Rows on their way to experts of other ranks.
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "strata/core/tensor.h"
 
@@ -22,7 +24,7 @@ class ExpertExchange {
 
  private:
   std::string axis_;
-  Tensor gives_, gets_;  // rows for and of each rank
+  std::vector<int64_t> gives_, gets_;  // rows for and of each rank
   Tensor place_;         // [rows, 1]: of what comes by rank its place by expert
   Tensor offsets_;
 };

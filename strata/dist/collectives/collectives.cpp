@@ -2,7 +2,10 @@
 
 #include "strata/dist/collectives/collectives.h"
 
+#include <charconv>
 #include <cstring>
+#include <numeric>
+#include <string>
 #include <vector>
 
 #include "strata/core/dims.h"
@@ -371,39 +374,100 @@ std::vector<int64_t> counts_of(const Tensor& counts, const Group& g, std::string
   return values;
 }
 
-Tensor all_to_all_rows_there(const Tensor& x, const Tensor& send_counts, const Tensor& receive_counts, Text group) {
+using Counts = std::vector<int64_t>;
+
+int64_t total(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+// A record's lists of numbers are as long as a tensor has dims; ranks may be more.
+std::string text_of_counts(const Counts& counts) {
+  std::string text;
+  for (const int64_t v : counts) text += cat(text.empty() ? "" : " ", v);
+  return text;
+}
+Counts counts_in(Text text, const Group& g, std::string_view which) {
+  constexpr std::string_view kOp = "exchange_rows";
+  Counts counts;
+  for (const char *p = text.data(), *const end = p + text.size(); p < end;) {
+    int64_t v = 0;
+    const auto [after, error] = std::from_chars(p, end, v);
+    check(error == std::errc() && (after == end || *after == ' '), kOp, which, " is '", text,
+          "', wanted numbers with a blank between");
+    check(v >= 0, kOp, which, " has ", v, " rows");
+    counts.push_back(v);
+    p = after + (after < end);
+  }
+  check<ShapeError>(counts.size() == static_cast<size_t>(g.size()), kOp, which, " has ", counts.size(), " numbers for ",
+                    g.size(), " ranks");
+  return counts;
+}
+
+// What one rank sends must be what the other receives: on cards other counts would never end.
+void agree_on_counts(const Tensor& x, const Counts& gives, const Counts& gets, Group& g) {
   constexpr std::string_view kOp = "all_to_all_rows";
+  if (!x.device().is_cuda() || g.size() == 1) return;
+  Counts theirs(gets.size());
+  const std::vector<size_t> each(gets.size(), sizeof(int64_t));
+  g.run(call_text(kOp, "counts", x, false),
+        [&](Communicator& c) { c.all_to_all(theirs.data(), each, gives.data(), each); });
+  for (size_t r = 0; r < theirs.size(); ++r) {
+    check<DistributedError>(theirs[r] == gets[r], kOp, "rank ", r, " of group ", g.name(), " sends ", theirs[r],
+                            " rows, receive_counts says ", gets[r]);
+  }
+}
+
+Tensor exchanged_back(const Tensor& x, Text send_counts, Text receive_counts, Text group);
+
+void exchange_rows_there(Tensor& y, const Tensor& x, Text send_counts, Text receive_counts, Text group) {
   Group& g = distributed::group(group);
-  check<ShapeError>(x.dim() >= 1, kOp, "needs at least one dimension, got ", x);
-  const std::vector<int64_t> gives = counts_of(send_counts, g, "send_counts"),
-                             gets = counts_of(receive_counts, g, "receive_counts");
-  int64_t sent = 0, received = 0;
-  for (const int64_t v : gives) sent += v;
-  for (const int64_t v : gets) received += v;
-  check<ShapeError>(sent == x.size(0), kOp, "send_counts add up to ", sent, " rows, x has ", x.size(0));
-  Shape shape = x.shape();
-  shape[0] = received;
   auto row_bytes = static_cast<int64_t>(size_of(x.dtype()));
   for (int d = 1; d < x.dim(); ++d) row_bytes *= x.size(d);
   const Tensor own = x.contiguous();
-  Tensor y = empty(like(x).with_shape(shape));
   std::vector<size_t> in_bytes, out_bytes;
-  for (const int64_t v : gives) in_bytes.push_back(static_cast<size_t>(v * row_bytes));
-  for (const int64_t v : gets) out_bytes.push_back(static_cast<size_t>(v * row_bytes));
-  if (x.device().is_cuda() && g.size() > 1) {
-    // On cards other counts than a peer's would never end; here they are in the host's hands already.
-    std::vector<int64_t> theirs(gets.size());
-    const std::vector<size_t> each(gets.size(), sizeof(int64_t));
-    g.run(call_text(kOp, "counts", x, false),
-          [&](Communicator& c) { c.all_to_all(theirs.data(), each, gives.data(), each); });
-    for (size_t r = 0; r < gets.size(); ++r) {
-      check<DistributedError>(theirs[r] == gets[r], kOp, "rank ", r, " of group ", g.name(), " sends ", theirs[r],
-                              " rows, receive_counts says ", gets[r]);
-    }
-  }
-  g.run(x.device(), call_text(kOp, {}, x, false),
+  for (const int64_t v : counts_in(send_counts, g, "send_counts")) in_bytes.push_back(static_cast<size_t>(v * row_bytes));
+  for (const int64_t v : counts_in(receive_counts, g, "receive_counts"))
+    out_bytes.push_back(static_cast<size_t>(v * row_bytes));
+  g.run(x.device(), call_text("exchange_rows", {}, x, false),
         [&](Collectives& c) { c.all_to_all(y.raw_data(), out_bytes, own.raw_data(), in_bytes); });
-  return y;
+}
+
+const Op<Tensor(const Tensor&, Text, Text, Text)> exchange_rows_op{{
+    .schema = "exchange_rows(Tensor x, str send_counts, str receive_counts, str group=\"world\") -> Tensor",
+    .shard = "unplaced",
+    .doc = "all_to_all_rows with counts that the host has and that the ranks have told each other, as numbers with a blank "
+           "between, '3 0 5': nothing is read or asked for, so that nobody waits. On cards the exchange does not end where "
+           "what one sends is not what the other receives.",
+    .example = "assert(distributed::exchange_rows(ones({2, 3}), {2}, {2}).shape() == Shape({2, 3}));  // a job of one",
+    .infer =
+        [](const Tensor& x, Text send_counts, Text receive_counts, Text group) {
+          constexpr std::string_view kOp = "exchange_rows";
+          const Group& g = distributed::group(group);
+          check<ShapeError>(x.dim() >= 1, kOp, "needs at least one dimension, got ", x);
+          const int64_t sent = total(counts_in(send_counts, g, "send_counts"));
+          check<ShapeError>(sent == x.size(0), kOp, "send_counts add up to ", sent, " rows, x has ", x.size(0));
+          Shape shape = x.shape();
+          shape[0] = total(counts_in(receive_counts, g, "receive_counts"));
+          return like(x).with_shape(shape);
+        },
+    .kernels = {.cpu = exchange_rows_there, .cuda = STRATA_CUDA_KERNEL(exchange_rows_there)},
+    .backward = [](Backward& b, const Tensor&, Text send_counts, Text receive_counts,
+                   Text group) { b.set(0, exchanged_back(b.gy(), receive_counts, send_counts, group)); },
+    .dtypes = kAllTypes,
+    .cost = [](const Tensor& x, Text, Text, Text) { return cost_of(x, 1); },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), "3", "3");
+          s.add(s.tensor({0, 2}), "0", "0");
+          s.invalid<ShapeError>("add up to", s.tensor({3}), "2", "2");
+          s.invalid<ShapeError>("numbers for", s.tensor({3}), "2 1", "3");
+          s.invalid<ValueError>("has -1 rows", s.tensor({3}), "-1", "2");
+          s.invalid<ValueError>("wanted numbers", s.tensor({3}), "3", "three");
+        },
+    .reference = [](const Tensor& x, Text, Text, Text) { return x.clone(); },
+}};
+
+Tensor exchanged_back(const Tensor& x, Text send_counts, Text receive_counts, Text group) {
+  return exchange_rows_op(x, send_counts, receive_counts, group);
 }
 
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Text)> all_to_all_rows_op{{
@@ -415,10 +479,18 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Text)> all_to_all_r
            "graph. The gradient is the exchange back.",
     .example = "Tensor n = from_span<int64_t>(std::vector<int64_t>{2}, {1});\n"
                "assert(distributed::all_to_all_rows(ones({2, 3}), n, n).shape() == Shape({2, 3}));  // a job of one",
-    .dynamic = {.cpu = all_to_all_rows_there, .cuda = STRATA_CUDA_KERNEL(all_to_all_rows_there)},
-    .saves = "send_counts receive_counts",
-    .backward = [](Backward& b, const Tensor&, const Tensor& send_counts, const Tensor& receive_counts,
-                   Text group) { b.set(0, all_to_all_rows(b.gy(), receive_counts, send_counts, group)); },
+    .composed =
+        [](const Tensor& x, const Tensor& send_counts, const Tensor& receive_counts, Text group) {
+          constexpr std::string_view kOp = "all_to_all_rows";
+          Group& g = distributed::group(group);
+          check<ShapeError>(x.dim() >= 1, kOp, "needs at least one dimension, got ", x);
+          const Counts gives = counts_of(send_counts, g, "send_counts"),
+                       gets = counts_of(receive_counts, g, "receive_counts");
+          check<ShapeError>(total(gives) == x.size(0), kOp, "send_counts add up to ", total(gives), " rows, x has ",
+                            x.size(0));
+          agree_on_counts(x, gives, gets, g);
+          return exchange_rows(x, gives, gets, group);
+        },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Tensor&, const Tensor&, Text) { return cost_of(x, 1); },
     .samples =
@@ -488,6 +560,10 @@ Tensor all_to_all(const Tensor& x, int64_t split_dim, int64_t concat_dim, Text g
 }
 Tensor all_to_all_rows(const Tensor& x, const Tensor& send_counts, const Tensor& receive_counts, Text group) {
   return all_to_all_rows_op(x, send_counts, receive_counts, group);
+}
+Tensor exchange_rows(const Tensor& x, const std::vector<int64_t>& send_counts,
+                     const std::vector<int64_t>& receive_counts, Text group) {
+  return exchange_rows_op(x, text_of_counts(send_counts), text_of_counts(receive_counts), group);
 }
 Tensor ring_shift(const Tensor& x, int64_t by, Text group) {
   return ring_shift_op(x, by, group);

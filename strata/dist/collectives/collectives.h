@@ -29,6 +29,10 @@ Tensor all_to_all(const Tensor& x, int64_t split_dim = 0, int64_t concat_dim = 0
 /// an element a rank.
 Tensor all_to_all_rows(const Tensor& x, const Tensor& send_counts, const Tensor& receive_counts,
                        const std::string& group = "world");
+/// The same with counts that the host has, and that the ranks have told each other: nothing is read or asked for. On
+/// cards counts that do not fit a peer's never end.
+Tensor exchange_rows(const Tensor& x, const std::vector<int64_t>& send_counts,
+                     const std::vector<int64_t>& receive_counts, const std::string& group = "world");
 /// matmul(all_gather(x, dim), weight), and the gathered x: pieces travel while others are multiplied. x [.., K], weight
 /// [K, N]; `dim` is not the last.
 std::tuple<Tensor, Tensor> all_gather_matmul(const Tensor& x, const Tensor& weight, int64_t dim = 0,

@@ -89,6 +89,7 @@ TEST_P(Collectives, OfEveryKindBetweenProcesses) {
       want.push_back(of(p, {all, 2}).narrow(0, before, rank + p));
     }
     EXPECT_EQ(values(got), values(cat(want, 0)));
+    EXPECT_EQ(values(exchange_rows(of(rank, {rows, 2}), counts, counts)), values(got));
     if (rank == 0) send(of(0, {5}), 2);
     if (rank == 2) {
       EXPECT_EQ(values(receive(zeros({5}), 0)), values(of(0, {5})));

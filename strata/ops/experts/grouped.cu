@@ -41,28 +41,46 @@ struct Sums {
   }
 
   // v[i][j] += over l of left(row i, l) * right(l, column j); `inner` values of l. What stands side by side in memory
-  // is read by neighbouring threads: of the left l where `by_depth` has bit 0, of the right where it has bit 1.
+  // is read by neighbouring threads: of the left l where `by_depth` has bit 0, of the right where it has bit 1. What
+  // the next step takes is on its way while this one's is multiplied.
   template <class Left, class Right>
   __device__ void add_products(int64_t inner, int by_depth, Left left, Right right) {
-    __shared__ C a[kStep][kTile + kFour], b[kStep][kTile + kFour];
-    const auto place = [](int i, bool depth, int& l, int& at) {
-      l = depth ? i % kStep : i / kTile, at = depth ? i / kStep : i % kTile;
+    constexpr int kFetched = kTile * kStep / kThreads, kWide = 16 / static_cast<int>(sizeof(C));
+    __shared__ __align__(16) C a[kStep][kTile + kFour], b[kStep][kTile + kFour];
+    const int thread = static_cast<int>(threadIdx.x);
+    const int left_l = by_depth & 1 ? thread % kStep : thread / kTile, left_step = by_depth & 1 ? 0 : kThreads / kTile;
+    const int left_at = by_depth & 1 ? thread / kStep : thread % kTile, left_by = by_depth & 1 ? kThreads / kStep : 0;
+    const int right_l = by_depth & 2 ? thread % kStep : thread / kTile,
+              right_step = by_depth & 2 ? 0 : kThreads / kTile;
+    const int right_at = by_depth & 2 ? thread / kStep : thread % kTile, right_by = by_depth & 2 ? kThreads / kStep : 0;
+    C next_a[kFetched], next_b[kFetched];
+    const auto fetch = [&](int64_t from) {
+#pragma unroll
+      for (int e = 0; e < kFetched; ++e) {
+        const int64_t l = from + left_l + e * left_step, r = from + right_l + e * right_step;
+        next_a[e] = l < inner ? left(left_at + e * left_by, l) : C(0);
+        next_b[e] = r < inner ? right(r, right_at + e * right_by) : C(0);
+      }
     };
+    fetch(0);
     for (int64_t from = 0; from < inner; from += kStep) {
 #pragma unroll
-      for (int i = static_cast<int>(threadIdx.x); i < kTile * kStep; i += kThreads) {
-        int l, at;
-        place(i, by_depth & 1, l, at);
-        a[l][at] = from + l < inner ? left(at, from + l) : C(0);
-        place(i, by_depth & 2, l, at);
-        b[l][at] = from + l < inner ? right(from + l, at) : C(0);
+      for (int e = 0; e < kFetched; ++e) {
+        a[left_l + e * left_step][left_at + e * left_by] = next_a[e];
+        b[right_l + e * right_step][right_at + e * right_by] = next_b[e];
       }
       __syncthreads();
+      fetch(from + kStep);
 #pragma unroll
       for (int l = 0; l < kStep; ++l) {
         C x[kEach], y[kEach];
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) x[i] = a[l][row(i)], y[i] = b[l][column(i)];
+        for (int i = 0; i < kEach; i += kWide) {
+          const cuda::Vec<C, kWide> p = cuda::load_vec<kWide>(&a[l][row(i)]),
+                                    q = cuda::load_vec<kWide>(&b[l][column(i)]);
+#pragma unroll
+          for (int e = 0; e < kWide; ++e) x[i + e] = p.v[e], y[i + e] = q.v[e];
+        }
 #pragma unroll
         for (int i = 0; i < kEach; ++i)
 #pragma unroll
