@@ -60,8 +60,10 @@ std::span<const DistributionRecord> count_records() {
        .together =
            [](const Args& d) {
              if (d.given(0))
-               check(all(d[0] > 0).item<bool>(), "Geometric", "Expected parameter probs (Tensor of shape ",
-                     d[0].shape(), ") to be positive, but found invalid values:\n", d[0].to_string());
+               check_values(d[0] > 0, "Geometric", [&] {
+                 return cat("Expected parameter probs (Tensor of shape ", d[0].shape(),
+                            ") to be positive, but found invalid values:\n", d[0].to_string());
+               });
            },
        .draw = [](const Args& d, const Shape& s,
                   Generator& g) { return floor(-exponential_like(d[0], s, g) / log1p(-d[0])); },

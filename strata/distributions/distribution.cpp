@@ -137,9 +137,11 @@ void Distribution::validate_sample(const Tensor& value) const {
   }
   const Constraint inside = support();
   if (inside.kind() == Constraint::Kind::dependent || value.is_meta()) return;
-  check(all(inside.check(value.detach())).item<bool>(), name(), "Expected value argument (Tensor of shape ",
-        shape_text(shape), ") to be within the support (", inside.text(), ") of the distribution ", to_string(),
-        ", but found invalid values:\n", value.to_string());
+  check_values(inside.check(value.detach()), name(), [&] {
+    return cat("Expected value argument (Tensor of shape ", shape_text(shape), ") to be within the support (",
+               inside.text(), ") of the distribution ", to_string(), ", but found invalid values:\n",
+               value.to_string());
+  });
 }
 std::string Distribution::to_string() const {
   return cat(name(), "(batch_shape=", batch_shape(), ", event_shape=", event_shape(), ")");
@@ -230,9 +232,11 @@ void RecordedDistribution::validate() const {
     if (!args_.given_[i] || p.role == Role::count || p.constraint.kind() == Constraint::Kind::dependent) continue;
     const Tensor t = args_.values_[i].detach();
     if (t.is_meta()) continue;
-    check(all(p.constraint.check(t)).item<bool>(), r.name, "Expected parameter ", p.name, " (Tensor of shape ",
-          shape_text(t.shape()), ") of distribution ", r.name, " to satisfy the constraint ", p.constraint.text(),
-          ", but found invalid values:\n", t.to_string());
+    check_values(p.constraint.check(t), r.name, [&] {
+      return cat("Expected parameter ", p.name, " (Tensor of shape ", shape_text(t.shape()), ") of distribution ",
+                 r.name, " to satisfy the constraint ", p.constraint.text(), ", but found invalid values:\n",
+                 t.to_string());
+    });
   }
   if (r.together && !(args_.values_[0].defined() && args_.values_[0].is_meta())) r.together(args_);
 }

@@ -10,6 +10,9 @@
 
 #include "strata/autograd/autograd.h"
 #include "strata/autograd/gradcheck.h"
+#include "strata/core/recording.h"
+#include "strata/cuda/runtime.h"
+#include "strata/distributions/formulas_inl.h"
 #include "strata/distributions/make.h"
 #include "strata/ops/ops.h"
 
@@ -493,6 +496,26 @@ TEST(Distributions, EmptyShapesAndDtypes) {
   EXPECT_EQ(normal(0.0, 1.0).sample().dtype(), default_dtype());
   EXPECT_EQ(normal(strata::zeros({2}, DType::bf16), 1.0).sample().dtype(), DType::bf16);
   EXPECT_EQ(dist::poisson(strata::full({}, 3, DType::i64)).sample().dtype(), default_dtype());
+}
+
+// Values are written out, and fetched from a card, for a refusal alone.
+TEST(Distributions, ChecksFetchNoValues) {
+  bool asked = false;
+  const auto text = [&] { return asked = true, std::string("values"); };
+  check_values(t({1, 2}) > 0, "Test", text);
+  EXPECT_FALSE(asked);
+  EXPECT_THROW(check_values(t({1, -2}) > 0, "Test", text), ValueError);
+  EXPECT_TRUE(asked);
+  if (cuda::device_count() == 0) return;
+  const Tensor shapes = strata::ones({300, 40}).to(Device::cuda());
+  const Recording seen = record([&] {
+    const Distribution d = dist::dirichlet(shapes);
+    d.log_prob(d.sample());
+  });
+  for (const RecordedCall& c : seen.calls)
+    if (c.op->name() == "to_device") {
+      for (const ValueIndex v : c.results) EXPECT_LE(seen.values[static_cast<size_t>(v.at)].shape.product(), 1);
+    }
 }
 
 TEST(Distributions, Constraints) {

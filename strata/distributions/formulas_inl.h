@@ -17,6 +17,13 @@ inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 inline const double kLog2Pi = std::log(2 * kPi);
 
+/// Throws a ValueError of `name` that says text() where not all of `inside` is true. Values are written out, and
+/// fetched from their device, there alone.
+template <class Text>
+void check_values(const Tensor& inside, std::string_view name, const Text& text) {
+  if (!all(inside).item<bool>()) throw ValueError(name, text());
+}
+
 /// The spacing of a dtype's numbers at 1.
 inline double eps_of(DType t) {
   switch (t) {

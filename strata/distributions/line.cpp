@@ -155,8 +155,10 @@ std::span<const DistributionRecord> line_records() {
        .has_rsample = true,
        .together =
            [](const Args& d) {
-             check(all(d[0] < d[1]).item<bool>(), "Uniform", "Uniform is not defined when low >= high: low is ",
-                   d[0].to_string(), ", high ", d[1].to_string());
+             check_values(d[0] < d[1], "Uniform", [&] {
+               return cat("Uniform is not defined when low >= high: low is ", d[0].to_string(), ", high ",
+                          d[1].to_string());
+             });
            },
        .draw = [](const Args& d, const Shape& s,
                   Generator& g) { return d[0] + (d[1] - d[0]) * uniform_like(d[0], s, g); },

@@ -60,8 +60,10 @@ std::span<const DistributionRecord> matrix_records() {
            [](const Args& d) {
              const int64_t p = d.event_shape()[0];
              check(d.event_shape()[1] == p, "Wishart", "the matrix must be square, got ", d.event_shape());
-             check(all(d[0] > p - 1).item<bool>(), "Wishart", "Value of df=", d[0].to_string(),
-                   " expected to be greater than ndim - 1 = ", p - 1, ".");
+             check_values(d[0] > p - 1, "Wishart", [&] {
+               return strata::cat("Value of df=", d[0].to_string(), " expected to be greater than ndim - 1 = ", p - 1,
+                                  ".");
+             });
            },
        .draw =
            [](const Args& d, const Shape& s, Generator& g) {

@@ -143,7 +143,7 @@ inline std::vector<GatherAxis> transpose_axes(const VolumeSizes& s, size_t i, bo
   const int64_t every = taps_apart(stride, dilation);
   std::vector<GatherAxis> all;
   for (int64_t tap = 0; tap < (together ? 1 : std::min(kernel, every)); ++tap) {
-    const int64_t last = together ? every - 1 : tap;
+    const int64_t last = together ? std::min(kernel, every) - 1 : tap;
     const int64_t begin = -floor_div(last * dilation - padding, stride),
                   end = floor_div(s.in[i] - 1 + padding - tap * dilation, stride) + 1;
     if (end <= begin) continue;
@@ -165,13 +165,16 @@ inline std::vector<GatherAxis> transpose_axes(const VolumeSizes& s, size_t i, bo
 }
 
 /// The gatherings that x of y is, each a launch. Where phases have as many taps they are rows of one product, unless
-/// that multiplies a fifth more: one launch, and neighbours along the width are written together. Kernels of volumes
-/// and of several phases have places of elements in 32 bits, which must hold source and filters.
+/// that multiplies a fifth more of what a card does at a time: one launch, and neighbours along the width are written
+/// together. Kernels of volumes and of several phases have places of elements in 32 bits, which must hold source and
+/// filters.
 inline std::vector<Gather> transpose_gathers(const VolumeSizes& s, int channels) {
   const auto gathers = [&](bool together) {
     std::array<std::vector<GatherAxis>, 3> axes;
-    for (size_t i = 0; i < 3; ++i)
-      axes[i] = transpose_axes(s, i, together && s.kernel[i] % taps_apart(s.stride[i], s.dilation[i]) == 0);
+    for (size_t i = 0; i < 3; ++i) {
+      const int64_t every = taps_apart(s.stride[i], s.dilation[i]);
+      axes[i] = transpose_axes(s, i, together && (s.kernel[i] % every == 0 || s.kernel[i] < every));
+    }
     std::vector<Gather> all;
     for (const GatherAxis& d : axes[0])
       for (const GatherAxis& h : axes[1])
@@ -186,13 +189,15 @@ inline std::vector<Gather> transpose_gathers(const VolumeSizes& s, int channels)
         }
     return all;
   };
-  // Rows of whole tiles times columns of whole tiles times the sum.
+  // Rows of whole tiles times columns of whole tiles, of which a launch has a card full at least, times the sum.
   const auto cost = [&](const std::vector<Gather>& all) {
     double sum = 0;
     for (const Gather& g : all) {
       const int64_t m = int64_t{g.each} * g.d.phases * g.h.phases * g.w.phases, rows = m <= 64 ? 64 : 128;
       const int64_t places = s.n * g.d.places * g.h.places * g.w.places;
-      sum += static_cast<double>((m + rows - 1) / rows * rows) * static_cast<double>((places + 127) / 128) *
+      constexpr int64_t kMultiprocessors = 132;
+      const int64_t tiles = (m + rows - 1) / rows * ((places + 127) / 128);
+      sum += static_cast<double>(rows) * static_cast<double>(std::max(tiles, kMultiprocessors)) *
              static_cast<double>(g.d.taps * g.h.taps * g.w.taps);
     }
     return sum;
