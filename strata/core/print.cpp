@@ -151,6 +151,27 @@ std::string write_tensor(const Tensor& t, int64_t d, int64_t at, int indent, boo
   return s + "]";
 }
 
+// Copies of `from` the ends of each dimension from d on that is longer than in `to`.
+void copy_ends(const Tensor& to, const Tensor& from, int d) {
+  if (d == from.dim()) {
+    Tensor(to).copy_(from);
+  } else if (to.size(d) == from.size(d)) {
+    copy_ends(to, from, d + 1);
+  } else {
+    for (const int64_t back : {kEdge, int64_t{0}})
+      copy_ends(to.narrow(d, back ? 0 : to.size(d) - kEdge, kEdge),
+                from.narrow(d, back ? 0 : from.size(d) - kEdge, kEdge), d + 1);
+  }
+}
+// What is shown of a summarised tensor, on the host: the ends of each dimension, and one element for all between.
+Tensor ends_of(const Tensor& t) {
+  Shape shape = t.shape();
+  for (int d = 0; d < t.dim(); ++d) shape[d] = std::min(shape[d], 2 * kEdge + 1);
+  const Tensor ends = empty({shape, t.dtype(), Device::cpu(), std::nullopt});
+  copy_ends(ends, t, 0);
+  return ends;
+}
+
 bool usual_dtype(DType t) {
   return t == default_dtype() || t == DType::i64 || t == DType::boolean;
 }
@@ -166,9 +187,11 @@ std::string Tensor::to_string() const {
     notes.push_back("device=meta");
     notes.push_back("size=" + strata::to_string(shape()));
   } else {
-    const Tensor here = to(Device::cpu());
+    const bool summarise = summarised(*this);
+    const NoGrad none;
+    // The rest of a large tensor stays where it is.
+    const Tensor here = summarise && !is_placed(*this) ? ends_of(detach()) : to(Device::cpu());
     const Reader reader(here);
-    const bool summarise = summarised(here);
     std::vector<int64_t> shown;
     collect(here, 0, 0, summarise, shown);
     const Format format(reader, dtype(), shown);

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "strata/core/recording.h"
 #include "strata/core/tensor.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -62,6 +63,19 @@ TEST(Print, LargeTensorsAreSummarised) {
     end = std::min(all.find('\n', at), all.size());
     EXPECT_LE(end - at, 80u);
   }
+}
+
+// Wherever the tensor lies: of a large one only what is shown is copied.
+TEST(Print, CopiesWhatItShows) {
+  const Tensor x = range(3 * 9000).view({3, 90, 100}).transpose(1, 2);
+  std::string text;
+  int64_t copied = 0;
+  const Recording seen = record([&] { text = x.to_string(); });
+  for (const RecordedCall& c : seen.calls)
+    for (const ValueIndex v : c.targets) copied += seen.values[static_cast<size_t>(v.at)].shape.product();
+  EXPECT_EQ(copied, 3 * 6 * 6);
+  EXPECT_EQ(text.find("[[[    0,   100,   200,  ...,  8700,  8800,  8900],"), 7u) << text;
+  EXPECT_NE(text.find("[18099, 18199, 18299,  ..., 26799, 26899, 26999]]])"), std::string::npos) << text;
 }
 
 TEST(Print, ToVectorConvertsAndReordersStrides) {
