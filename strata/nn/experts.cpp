@@ -64,6 +64,8 @@ Tensor activate(const Tensor& x, Activation activation) {
 
 Tensor activate_gated(const Tensor& x, Activation activation) {
   if (activation == Activation::silu) return swiglu(x);
+  if (activation == Activation::gelu) return geglu(x);
+  if (activation == Activation::gelu_tanh) return geglu(x, "tanh");
   const int64_t n = x.size(-1) / 2;
   const TensorList parts = strata::detail::segments_of(x, {n, n}, -1);
   return activate(parts[0], activation) * parts[1];

@@ -470,6 +470,16 @@ Tensor exchanged_back(const Tensor& x, Text send_counts, Text receive_counts, Te
   return exchange_rows_op(x, send_counts, receive_counts, group);
 }
 
+Tensor all_to_all_rows_there(const Tensor& x, const Tensor& send_counts, const Tensor& receive_counts, Text group) {
+  constexpr std::string_view kOp = "all_to_all_rows";
+  Group& g = distributed::group(group);
+  check<ShapeError>(x.dim() >= 1, kOp, "needs at least one dimension, got ", x);
+  const Counts gives = counts_of(send_counts, g, "send_counts"), gets = counts_of(receive_counts, g, "receive_counts");
+  check<ShapeError>(total(gives) == x.size(0), kOp, "send_counts add up to ", total(gives), " rows, x has ", x.size(0));
+  agree_on_counts(x, gives, gets, g);
+  return exchange_rows(x, gives, gets, group);
+}
+
 const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Text)> all_to_all_rows_op{{
     .schema = "all_to_all_rows(Tensor x, Tensor send_counts, Tensor receive_counts, str group=\"world\") -> Tensor",
     .shard = "unplaced",
@@ -479,18 +489,10 @@ const Op<Tensor(const Tensor&, const Tensor&, const Tensor&, Text)> all_to_all_r
            "graph. The gradient is the exchange back.",
     .example = "Tensor n = from_span<int64_t>(std::vector<int64_t>{2}, {1});\n"
                "assert(distributed::all_to_all_rows(ones({2, 3}), n, n).shape() == Shape({2, 3}));  // a job of one",
-    .composed =
-        [](const Tensor& x, const Tensor& send_counts, const Tensor& receive_counts, Text group) {
-          constexpr std::string_view kOp = "all_to_all_rows";
-          Group& g = distributed::group(group);
-          check<ShapeError>(x.dim() >= 1, kOp, "needs at least one dimension, got ", x);
-          const Counts gives = counts_of(send_counts, g, "send_counts"),
-                       gets = counts_of(receive_counts, g, "receive_counts");
-          check<ShapeError>(total(gives) == x.size(0), kOp, "send_counts add up to ", total(gives), " rows, x has ",
-                            x.size(0));
-          agree_on_counts(x, gives, gets, g);
-          return exchange_rows(x, gives, gets, group);
-        },
+    .dynamic = {.cpu = all_to_all_rows_there, .cuda = STRATA_CUDA_KERNEL(all_to_all_rows_there)},
+    .saves = "send_counts receive_counts",
+    .backward = [](Backward& b, const Tensor&, const Tensor& send_counts, const Tensor& receive_counts,
+                   Text group) { b.set(0, all_to_all_rows(b.gy(), receive_counts, send_counts, group)); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, const Tensor&, const Tensor&, Text) { return cost_of(x, 1); },
     .samples =

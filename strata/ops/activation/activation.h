@@ -3,6 +3,7 @@
 // numbers.
 
 #include <cstdint>
+#include <string_view>
 
 #include "strata/core/rng.h"
 #include "strata/core/tensor.h"
@@ -31,6 +32,9 @@ Tensor glu(const Tensor& x, int64_t dim = -1);
 Tensor swiglu(const Tensor& a, const Tensor& b);
 /// The same of the two halves of x's last dimension: x [..., 2 N] gives [..., N]. The gradient is one tensor like x.
 Tensor swiglu(const Tensor& x);
+/// gelu(a) * b of the two halves of x's last dimension, likewise; `approximate` is gelu's, "none" or "tanh".
+///   Tensor h = geglu(gate_up(x), "tanh");
+Tensor geglu(const Tensor& x, std::string_view approximate = "none");
 /// softmax(-x) along `dim`.
 Tensor softmin(const Tensor& x, int64_t dim);
 

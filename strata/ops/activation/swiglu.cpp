@@ -1,6 +1,8 @@
-// The records of SwiGLU, of two tensors and of the halves of one.
+// The records of SwiGLU, of two tensors and of the halves of one, and of GEGLU of halves.
 
 #include <cmath>
+#include <numbers>
+#include <string>
 #include <vector>
 
 #include "strata/core/op.h"
@@ -10,6 +12,7 @@
 #include "strata/ops/activation/activation.h"
 #include "strata/ops/activation/swiglu_kernel.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/join/join.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -257,8 +260,120 @@ const Op<Tensor(const Tensor&)> swiglu_packed_op{{
         },
 }};
 
+// ---- GEGLU: on a card one pass, elsewhere composed ----
+
+using Text = const std::string&;
+
+Gate gelu_gate(Text approximate, std::string_view op) {
+  check(approximate == "none" || approximate == "tanh", op, "approximate is none or tanh, got '", approximate, "'");
+  return approximate == "tanh" ? Gate::gelu_tanh : Gate::gelu;
+}
+
+double gelu_of(double v, Text approximate) {
+  if (approximate == "none") return 0.5 * v * (1 + std::erf(v * std::numbers::sqrt2 / 2));
+  return 0.5 * v * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v)));
+}
+
+const Op<Tensor(const Tensor&, const Tensor&, Text)> geglu_backward_op{{
+    .schema = "geglu_backward(Tensor gy, Tensor x, str approximate) -> Tensor",
+    .shard = [](Sharding& s) { shard_halves(s, "... a!, ... b! -> ... b!", 1); },
+    .internal = true,
+    .doc = "The gradient of geglu for x from the gradient gy of its result.",
+    .infer =
+        [](const Tensor& gy, const Tensor& x, Text approximate) {
+          gelu_gate(approximate, "geglu_backward");
+          const TensorMeta y = infer_halves(x, "geglu_backward");
+          check<ShapeError>(gy.shape() == y.shape && gy.dtype() == y.dtype, "geglu_backward", "gy is ", gy, ", x is ",
+                            x);
+          return like(x);
+        },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL([](Tensor& gx, const Tensor& gy, const Tensor& x, Text approximate) {
+                  const Tensor gc = gy.contiguous(), xc = x.contiguous();
+                  SwigluCall c = halves(xc);
+                  c.gate = gelu_gate(approximate, "geglu_backward");
+                  c.grad_y = gc.raw_data();
+                  c.grad_a = gx.raw_data();
+                  c.grad_b = static_cast<std::byte*>(c.grad_a) + c.n * size_of(x.dtype());
+                  c.most = cuda::magnitudes_beside(gx);
+                  swiglu_backward_cuda(c);
+                })},
+    .composed =
+        [](const Tensor& gy, const Tensor& x, Text approximate) {
+          const int64_t n = x.shape().back() / 2;
+          const Tensor a = slice(x, -1, 0, n), b = slice(x, -1, n, 2 * n);
+          return cat({gelu_backward(gy * b, a, approximate), gy * gelu(a, approximate)}, -1);
+        },
+    .cost =
+        [](const Tensor& gy, const Tensor&, Text) {
+          return Cost{30.0 * gy.numel(), 5.0 * gy.nbytes()};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 5}), s.tensor({3, 10}), "none");
+          s.add(s.tensor({3, 8}), s.tensor({3, 16}), "tanh");
+          s.invalid<ShapeError>("gy is", s.tensor({3, 5}), s.tensor({3, 8}), "none");
+        },
+}};
+
+const Op<Tensor(const Tensor&, Text)> geglu_op{{
+    .schema = "geglu(Tensor x, str approximate=\"none\") -> Tensor",
+    .shard = [](Sharding& s) { shard_halves(s, "... a! -> ... b!", 0); },
+    .doc =
+        "gelu(x[..., :N]) * x[..., N:] for x [..., 2 N], as feed-forward blocks are gated (Shazeer, "
+        "arXiv:2002.05202); approximate is gelu's, \"none\" or \"tanh\". On a card one pass, rounded once. ShapeError "
+        "when the last dimension is odd.",
+    .example = "assert(geglu(zeros({2, 6})).shape() == Shape({2, 3}));",
+    .infer =
+        [](const Tensor& x, Text approximate) {
+          gelu_gate(approximate, "geglu");
+          return infer_halves(x, "geglu");
+        },
+    .kernels = {.cuda = STRATA_CUDA_KERNEL([](Tensor& y, const Tensor& x, Text approximate) {
+                  const Tensor xc = x.contiguous();
+                  SwigluCall c = halves(xc);
+                  c.gate = gelu_gate(approximate, "geglu");
+                  c.y = y.raw_data();
+                  c.most = cuda::magnitudes_beside(y);
+                  swiglu_cuda(c);
+                })},
+    .composed =
+        [](const Tensor& x, Text approximate) {
+          const int64_t n = x.shape().back() / 2;
+          return gelu(slice(x, -1, 0, n), approximate) * slice(x, -1, n, 2 * n);
+        },
+    .saves = "x",
+    .backward = [](Backward& b, const Tensor& x,
+                   Text approximate) { b.set(0, geglu_backward_op(b.gy(), x, approximate)); },
+    .cost =
+        [](const Tensor& x, Text) {
+          return Cost{10.0 * x.numel(), 1.5 * x.nbytes()};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({3, 10}));
+          s.add(s.tensor({2, 3, 80}), "tanh");
+          s.add(s.tensor({0, 4}));
+          s.invalid<ShapeError>("even", s.tensor({3, 5}));
+          s.invalid<DTypeError>("floating", s.tensor({4}, DType::i64));
+          s.invalid<ValueError>("approximate is", s.tensor({4}), "erf");
+          if (s.benchmarking()) s.bench(s.tensor({8192, 4096}));
+        },
+    .reference =
+        [](const Tensor& x, Text approximate) {
+          const std::vector<double> v = x.to_vector<double>();
+          const int64_t n = x.shape().back() / 2;
+          std::vector<double> y;
+          for (int64_t r = 0; n > 0 && r < x.numel() / (2 * n); ++r)
+            for (int64_t i = 0; i < n; ++i) y.push_back(gelu_of(v[r * 2 * n + i], approximate) * v[r * 2 * n + n + i]);
+          return from_span<double>(y, infer_halves(x, "geglu").shape);
+        },
+}};
+
 }  // namespace
 
+Tensor geglu(const Tensor& x, std::string_view approximate) {
+  return geglu_op(x, std::string(approximate));
+}
 Tensor swiglu(const Tensor& a, const Tensor& b) {
   return swiglu_op(a, b);
 }

@@ -1,31 +1,60 @@
-// SwiGLU on a CUDA device.
+// SwiGLU and GEGLU on a CUDA device.
 
 #include <cmath>
 
 #include "strata/cuda/magnitudes.cuh"
 #include "strata/cuda/overlap.cuh"
 #include "strata/ops/activation/swiglu_kernel.h"
+#include "strata/ops/elementwise/functions_inl.h"
 
 namespace strata {
 namespace {
 
 constexpr int kThreads = 256;
 
-template <class T, bool Backward>
-__device__ __forceinline__ void swiglu_one(T a_, T b_, T g_, T& first, T& second) {
+// The gate's value of a and, backward, its slope there.
+template <Gate kGate, class C>
+struct Gated {
+  C value, slope;
+  __device__ __forceinline__ explicit Gated(C a) {
+    if constexpr (kGate == Gate::gelu) {
+      const C cdf = normal_cdf(a);
+      value = a * cdf, slope = cdf + a * normal_pdf(a);
+    } else {
+      const TanhGelu<C> t(a);
+      const C half = C(0.5) * (C(1) + t.tanh_u);
+      value = a * half, slope = half + C(0.5) * a * (C(1) - t.tanh_u * t.tanh_u) * t.du;
+    }
+  }
+};
+
+template <class T, Gate kGate, bool Backward>
+__device__ __forceinline__ void gated_one(T a_, T b_, T g_, T& first, T& second) {
   using C = compute_t<T>;
-  const C a = cuda::widen(a_), b = cuda::widen(b_), s = C(1) / (C(1) + std::exp(-a));
-  if constexpr (Backward) {
-    const C g = cuda::widen(g_);
-    first = cuda::narrow<T>(g * b * s * (C(1) + a * (C(1) - s)));
-    second = cuda::narrow<T>(g * a * s);
+  const C a = cuda::widen(a_), b = cuda::widen(b_);
+  if constexpr (kGate == Gate::silu) {
+    const C s = C(1) / (C(1) + std::exp(-a));
+    if constexpr (Backward) {
+      const C g = cuda::widen(g_);
+      first = cuda::narrow<T>(g * b * s * (C(1) + a * (C(1) - s)));
+      second = cuda::narrow<T>(g * a * s);
+    } else {
+      first = cuda::narrow<T>(a * s * b);
+    }
   } else {
-    first = cuda::narrow<T>(a * s * b);
+    const Gated<kGate, C> of(a);
+    if constexpr (Backward) {
+      const C g = cuda::widen(g_);
+      first = cuda::narrow<T>(g * b * of.slope);
+      second = cuda::narrow<T>(g * of.value);
+    } else {
+      first = cuda::narrow<T>(of.value * b);
+    }
   }
 }
 
 // Pieces of V values; `pieces` of them make a row.
-template <class T, int V, bool Backward>
+template <class T, int V, Gate kGate, bool Backward>
 __global__ void __launch_bounds__(kThreads) swiglu_kernel(SwigluCall c, int64_t pieces, int64_t total) {
   cuda::let_next_begin();
   cuda::wait_for_previous();
@@ -38,7 +67,7 @@ __global__ void __launch_bounds__(kThreads) swiglu_kernel(SwigluCall c, int64_t 
     cuda::Vec<T, V> g{}, first, second;
     if constexpr (Backward) g = cuda::load_vec<V>(static_cast<const T*>(c.grad_y) + r * c.n + j);
 #pragma unroll
-    for (int k = 0; k < V; ++k) swiglu_one<T, Backward>(a.v[k], b.v[k], g.v[k], first.v[k], second.v[k]);
+    for (int k = 0; k < V; ++k) gated_one<T, kGate, Backward>(a.v[k], b.v[k], g.v[k], first.v[k], second.v[k]);
     most.take(first);
     if constexpr (Backward) {
       most.take(second);
@@ -51,8 +80,8 @@ __global__ void __launch_bounds__(kThreads) swiglu_kernel(SwigluCall c, int64_t 
   most.leave();
 }
 
-template <bool Backward>
-void launch_swiglu(const SwigluCall& c) {
+template <Gate kGate, bool Backward>
+void launch_gated(const SwigluCall& c) {
   if (c.rows * c.n == 0) return;
   dispatch_floats(c.dtype, "swiglu", [&]<class T>() {
     constexpr int V = cuda::kVec<T>;
@@ -68,11 +97,23 @@ void launch_swiglu(const SwigluCall& c) {
     const int64_t pieces = wide ? c.n / V : c.n, total = c.rows * pieces;
     const unsigned blocks = cuda::blocks_for(total, kThreads);
     if (wide) {
-      cuda::launch_early(swiglu_kernel<T, V, Backward>, blocks, kThreads, 0, 1, c, pieces, total);
+      cuda::launch_early(swiglu_kernel<T, V, kGate, Backward>, blocks, kThreads, 0, 1, c, pieces, total);
     } else {
-      cuda::launch_early(swiglu_kernel<T, 1, Backward>, blocks, kThreads, 0, 1, c, pieces, total);
+      cuda::launch_early(swiglu_kernel<T, 1, kGate, Backward>, blocks, kThreads, 0, 1, c, pieces, total);
     }
   });
+}
+
+template <bool Backward>
+void launch_swiglu(const SwigluCall& c) {
+  switch (c.gate) {
+    case Gate::silu:
+      return launch_gated<Gate::silu, Backward>(c);
+    case Gate::gelu:
+      return launch_gated<Gate::gelu, Backward>(c);
+    case Gate::gelu_tanh:
+      return launch_gated<Gate::gelu_tanh, Backward>(c);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// SwiGLU on raw memory; everything is contiguous unless a stride is named.
+// SwiGLU, and GEGLU on cards, on raw memory; everything is contiguous unless a stride is named.
 
 #include <cstdint>
 
@@ -7,9 +7,13 @@
 
 namespace strata {
 
-/// y = silu(a) * b for `rows` rows of n values; a_row, b_row: elements between rows. y is contiguous.
+/// What is made of a before it is multiplied by b.
+enum class Gate : uint8_t { silu, gelu, gelu_tanh };
+
+/// y = gate(a) * b for `rows` rows of n values; a_row, b_row: elements between rows. y is contiguous.
 struct SwigluCall {
   DType dtype = DType::f32;
+  Gate gate = Gate::silu;  // others on a CUDA device alone
   int64_t rows = 0, n = 0, a_row = 0, b_row = 0;
   const void *a = nullptr, *b = nullptr;
   void* y = nullptr;
