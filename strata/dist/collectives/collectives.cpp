@@ -474,6 +474,7 @@ Tensor all_to_all_rows_there(const Tensor& x, const Tensor& send_counts, const T
   constexpr std::string_view kOp = "all_to_all_rows";
   Group& g = distributed::group(group);
   check<ShapeError>(x.dim() >= 1, kOp, "needs at least one dimension, got ", x);
+  check<DeviceError>(!x.is_meta(), kOp, "the rows of a meta tensor travel nowhere, got ", x);
   const Counts gives = counts_of(send_counts, g, "send_counts"), gets = counts_of(receive_counts, g, "receive_counts");
   check<ShapeError>(total(gives) == x.size(0), kOp, "send_counts add up to ", total(gives), " rows, x has ", x.size(0));
   agree_on_counts(x, gives, gets, g);
