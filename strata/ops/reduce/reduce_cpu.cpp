@@ -174,14 +174,14 @@ ReduceLayout runs_layout(const Tensor& x, uint32_t mask) {
   const Shape& s = x.shape();
   int64_t last = s.size() - 1;
   while (last > 0 && s[static_cast<int>(last)] == 1) --last;
-  int changes = 0;  // between reduced dimensions and kept ones
-  bool before = true;
+  int groups = 0;  // of neighbours that are reduced
+  bool before = false;
   for (int i = 0; i <= last; ++i) {
     if (s[i] == 1) continue;
     const bool reduced = mask >> i & 1;
-    changes += reduced != before, before = reduced;
+    groups += reduced && !before, before = reduced;
   }
-  if (changes < 3 || before || x.numel() == 0) return reduce_layout(x, mask);
+  if (groups < 2 || before || x.numel() == 0) return reduce_layout(x, mask);
   ReduceLayout l;
   Dims order;
   for (int i = 0; i < s.size(); ++i)
