@@ -168,9 +168,10 @@ struct IndexOf {
   }
 };
 
-// reduce_layout(); where it would copy though the last dimension is kept, the reduced ones come first: that copy moves
-// runs, not single elements.
-ReduceLayout runs_layout(const Tensor& x, uint32_t mask) {
+// reduce_layout(); where it would copy, long runs are reduced as they lie, and where the last dimension is kept, the
+// reduced ones come first: that copy moves runs, not single elements.
+RunsLayout runs_layout(const Tensor& x, uint32_t mask) {
+  constexpr int64_t kLongRun = 32;
   const Shape& s = x.shape();
   int64_t last = s.size() - 1;
   while (last > 0 && s[static_cast<int>(last)] == 1) --last;
@@ -181,8 +182,19 @@ ReduceLayout runs_layout(const Tensor& x, uint32_t mask) {
     const bool reduced = mask >> i & 1;
     groups += reduced && !before, before = reduced;
   }
-  if (groups < 2 || before || x.numel() == 0) return reduce_layout(x, mask);
-  ReduceLayout l;
+  RunsLayout l;
+  if (groups == 2 && before && x.is_contiguous() && x.numel() > 0) {
+    int64_t* const parts[] = {&l.n, &l.inner, &l.runs, &l.outer};  // from the last on
+    int part = 0;
+    for (int i = static_cast<int>(last); i >= 0; --i) {
+      if (s[i] == 1) continue;
+      if ((mask >> i & 1) != (part % 2 == 0 ? 1u : 0u)) ++part;
+      *parts[part] *= s[i];
+    }
+    l.data = x;
+    if (l.n >= kLongRun) return l;
+  }
+  if (groups < 2 || before || x.numel() == 0) return {reduce_layout(x, mask)};
   Dims order;
   for (int i = 0; i < s.size(); ++i)
     if (mask >> i & 1) order.push_back(i), l.n *= s[i];
@@ -193,10 +205,11 @@ ReduceLayout runs_layout(const Tensor& x, uint32_t mask) {
 }
 
 template <class R, class In, class Out, class Finish>
-void run(const R& r, const Tensor& y, const ReduceLayout& l, const Tensor& shift, Finish finish) {
+void run(const R& r, const Tensor& y, const RunsLayout& l, const Tensor& shift, Finish finish) {
   Out* out = static_cast<Out*>(y.raw_data());
   const auto* s = shift.defined() ? static_cast<const typename R::Shift*>(shift.raw_data()) : nullptr;
-  reduce_layout_with<R, In>(r, l, s, [&](int64_t i, typename R::Acc a) { out[i] = static_cast<Out>(finish(a)); });
+  const auto write = [&](int64_t i, typename R::Acc a) { out[i] = static_cast<Out>(finish(a)); };
+  l.runs > 1 ? reduce_runs_with<R, In>(r, l, s, write) : reduce_layout_with<R, In>(r, l, s, write);
 }
 
 constexpr auto as_is = [](auto a) { return a; };
@@ -239,7 +252,7 @@ struct ExtremeAbs : Extreme<T, Largest> {
 };
 
 template <class T>
-void floating(Reduction what, const Tensor& y, const ReduceLayout& l, const Tensor& shift, double p) {
+void floating(Reduction what, const Tensor& y, const RunsLayout& l, const Tensor& shift, double p) {
   using A = compute_t<T>;
   constexpr DType x_type = dtype_of<T>;
   const auto sum_of = [&]<Fold Vectors, class F>(F f) {
@@ -248,7 +261,7 @@ void floating(Reduction what, const Tensor& y, const ReduceLayout& l, const Tens
   };
   switch (what) {
     case Reduction::mean: {
-      const auto over_n = [n = static_cast<A>(l.n)](A a) { return a / n; };
+      const auto over_n = [n = static_cast<A>(l.count())](A a) { return a / n; };
       if (y.dtype() == x_type) return run<Sum<T>, T, T>({}, y, l, {}, over_n);
       return run<Sum<T>, T, A>({}, y, l, {}, over_n);
     }
@@ -276,7 +289,7 @@ void floating(Reduction what, const Tensor& y, const ReduceLayout& l, const Tens
 }
 
 template <class T>
-void general(Reduction what, const Tensor& y, const ReduceLayout& l) {
+void general(Reduction what, const Tensor& y, const RunsLayout& l) {
   using R = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
   switch (what) {
     case Reduction::sum:
@@ -447,7 +460,7 @@ void reduce_turned(Reduction what, const Tensor& y, const Tensor& x, const Dims&
 }
 
 void reduce_as_given(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
-  const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : runs_layout(x, mask);
+  const RunsLayout l = what == Reduction::sum_exp ? RunsLayout{rows_layout(x, mask)} : runs_layout(x, mask);
   switch (what) {
     case Reduction::sum_exp:
       return dispatch_floats(x.dtype(), "reduce", [&]<class T>() { sum_exp_rows<T>(y, l, shift); });
