@@ -5,10 +5,10 @@
 
 #include "strata/core/error.h"
 #include "strata/core/layout.h"
-#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/reduce/fold_kernels.h"
 #include "strata/ops/reduce/memory_order_inl.h"
 #include "strata/ops/reduce/reduce_inl.h"
+#include "strata/ops/reduce/sum_exp_kernel.h"
 
 namespace strata {
 
@@ -213,6 +213,7 @@ void run(const R& r, const Tensor& y, const RunsLayout& l, const Tensor& shift, 
 }
 
 constexpr auto as_is = [](auto a) { return a; };
+constexpr int64_t kExpColumns = 8;  // fewer are turned into lines
 
 // ---- floating reductions ----
 
@@ -388,41 +389,6 @@ void index_columns(bool largest, const ReduceLayout& l, T* values, int64_t* at) 
   });
 }
 
-// Rows of exponentials: blocks of x - shift go through the vectorised exp, then are summed.
-template <class T>
-void sum_exp_rows(const Tensor& y, const ReduceLayout& l, const Tensor& shift) {
-  using A = compute_t<T>;
-  const Map f = Map::exp;
-  DenseMap exp = simd_map(f, dtype_of<A>);
-  if (!exp) exp = scalar_map(f, dtype_of<A>);
-  const T* p = static_cast<const T*>(l.data.raw_data());
-  const A* s = static_cast<const A*>(shift.raw_data());
-  A* out = static_cast<A*>(y.raw_data());
-  parallel_for(0, l.outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(l.n, 1)), [&](int64_t begin, int64_t end) {
-    constexpr int64_t kBlock = kSteps * kLanes;
-    A e[kBlock];
-    for (int64_t o = begin; o < end; ++o) {
-      const Sum<A> r;
-      Cascade<Sum<A>> total;
-      for (int64_t i = 0; i < l.n; i += kBlock) {
-        const int64_t m = std::min(kBlock, l.n - i);
-        if constexpr (std::is_same_v<T, Half>) {
-          widen_run(p + o * l.n + i, m, e);
-          for (int64_t j = 0; j < m; ++j) e[j] -= s[o];
-        } else {
-          for (int64_t j = 0; j < m; ++j) e[j] = static_cast<A>(p[o * l.n + i + j]) - s[o];
-        }
-        const void* in[] = {e};
-        exp(e, in, m, {});
-        total.add(r, reduce_run<Sum<A>, A>(r, e, m, 0, 0));
-      }
-      out[o] = total.total(r);
-    }
-  });
-}
-}  // namespace
-
-namespace {
 // Its dimensions as they lie, where x has no gaps: what is reduced is then next to it more often, and needs no copy.
 std::optional<Dims> order_in_memory(const Tensor& x) {
   if (x.is_contiguous() || !lie_alike(x, x)) return std::nullopt;
@@ -460,10 +426,12 @@ void reduce_turned(Reduction what, const Tensor& y, const Tensor& x, const Dims&
 }
 
 void reduce_as_given(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
-  const RunsLayout l = what == Reduction::sum_exp ? RunsLayout{rows_layout(x, mask)} : runs_layout(x, mask);
+  if (what == Reduction::sum_exp) {
+    const ReduceLayout l = reduce_layout(x, mask);
+    return sum_exp_cpu(y, l.inner == 1 || l.inner >= kExpColumns ? l : rows_layout(x, mask), shift);
+  }
+  const RunsLayout l = runs_layout(x, mask);
   switch (what) {
-    case Reduction::sum_exp:
-      return dispatch_floats(x.dtype(), "reduce", [&]<class T>() { sum_exp_rows<T>(y, l, shift); });
     case Reduction::any:
       return run<Any, uint8_t, uint8_t>({}, y, l, {}, as_is);
     case Reduction::all:

@@ -178,10 +178,19 @@ TEST(Layout, ColumnsAndRunsOfAnyWidth) {
           EXPECT_NEAR(means[i], m, bound * (1 + std::abs(m))) << told;
           EXPECT_NEAR(vars[i], squares[i] / by - m * m, bound * 12) << told;
         }
+        const std::vector<double> logs = logsumexp(x, dims).to_vector<double>();
+        for (size_t i = 0; i < logs.size(); ++i) {
+          double total = 0;
+          for (size_t k = 0; k < static_cast<size_t>(n); ++k) total += std::exp(all[i * static_cast<size_t>(n) + k]);
+          EXPECT_NEAR(logs[i], std::log(total),
+                      (is_reduced_floating(t) ? 4e-2 : 1e-5) * (1 + std::abs(std::log(total))))
+              << told;
+        }
         set_num_threads(1);
-        const Tensor one = mean(x, dims), deviation = var(x, dims, 0);
+        const Tensor one = mean(x, dims), deviation = var(x, dims, 0), log_one = logsumexp(x, dims);
         set_num_threads(3);
         EXPECT_TRUE(equal(mean(x, dims), one) && equal(var(x, dims, 0), deviation)) << told;
+        EXPECT_TRUE(equal(logsumexp(x, dims), log_one)) << told;
         set_num_threads(threads);
       }
     }
