@@ -25,16 +25,22 @@ STRATA_INLINE X folded_term(X x, X shift) {
   else
     return x;
 }
+// An extreme of vectors: a where they are equal or either is NaN.
+template <Fold F, class X>
+STRATA_INLINE X better_of(X a, X b) {
+  if constexpr (F == Fold::max || F == Fold::max_abs)
+    return max(b, a);
+  else
+    return min(b, a);
+}
 template <Fold F, class X>
 STRATA_INLINE X fold_two(X a, X b) {
   if constexpr (kSums<F>)
     return a + b;
   else if constexpr (F == Fold::prod)
     return a * b;
-  else if constexpr (F == Fold::max || F == Fold::max_abs)
-    return (b > a) | (b != b) ? b : a;  // neither where a is NaN and b is none
   else
-    return (b < a) | (b != b) ? b : a;
+    return b != b ? b : better_of<F>(a, b);
 }
 
 // Lane i with lane i ^ kHalf.
@@ -42,11 +48,16 @@ template <int kHalf, class X, size_t... I>
 STRATA_INLINE X lanes_crossed(X v, std::index_sequence<I...>) {
   return __builtin_shufflevector(v, v, static_cast<int>(I ^ kHalf)...);
 }
-template <Fold F, class T, int kHalf = kLanes<T> / 2>
+// kNoNan: the lanes are all numbers, so that an extreme need not look for others.
+template <Fold F, class T, bool kNoNan = false, int kHalf = kLanes<T> / 2>
 STRATA_INLINE Real<T> fold_lanes(V<T> v) {
-  v = fold_two<F>(v, lanes_crossed<kHalf>(v, std::make_index_sequence<kLanes<T>>{}));
+  const V<T> other = lanes_crossed<kHalf>(v, std::make_index_sequence<kLanes<T>>{});
+  if constexpr (kNoNan)
+    v = better_of<F>(v, other);
+  else
+    v = fold_two<F>(v, other);
   if constexpr (kHalf > 1)
-    return fold_lanes<F, T, kHalf / 2>(v);
+    return fold_lanes<F, T, kNoNan, kHalf / 2>(v);
   else
     return v[0];
 }
@@ -113,7 +124,7 @@ STRATA_INLINE Real<T> fold_line(const T* p, int64_t n, Real<T> less) {
     if constexpr (!kCareful)
       if (has_nan(sum)) [[unlikely]]
         return fold_line<F, T, true>(p, n, less);
-    return fold_lanes<F, T>(all);
+    return fold_lanes<F, T, !kCareful>(all);
   };
   if (n <= kBlock) return found(fold_block<F, T, kCareful>(p, n, shift, sum));
   using Part = std::conditional_t<kLanesFirst, R, V<T>>;
