@@ -234,6 +234,32 @@ static void copy_lines(char* to, int64_t to_step, const char* from, int64_t from
   }
 }
 
+// Lines of one number each, n times. The last vector ends where the line does.
+template <class T>
+static void repeated_lines_of(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n,
+                              int64_t lines) {
+  typedef T Lanes __attribute__((vector_size(kVecBytes)));
+  const int64_t bytes = n * static_cast<int64_t>(sizeof(T));
+  for (int64_t i = 0; i < lines; ++i, to += to_step, from += from_step) {
+    T one;
+    __builtin_memcpy(&one, from, sizeof one);
+    if (bytes < kVecBytes) {
+      for (int64_t j = 0; j < n; ++j) __builtin_memcpy(to + j * static_cast<int64_t>(sizeof(T)), &one, sizeof one);
+      continue;
+    }
+    const Lanes v = Lanes{} + one;
+    for (int64_t b = 0; b + kVecBytes < bytes; b += kVecBytes) __builtin_memcpy(to + b, &v, sizeof v);
+    __builtin_memcpy(to + bytes - kVecBytes, &v, sizeof v);
+  }
+}
+static void repeated_lines(int64_t size, char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n,
+                           int64_t lines) {
+  if (size == 1) return repeated_lines_of<uint8_t>(to, to_step, from, from_step, n, lines);
+  if (size == 2) return repeated_lines_of<uint16_t>(to, to_step, from, from_step, n, lines);
+  if (size == 4) return repeated_lines_of<uint32_t>(to, to_step, from, from_step, n, lines);
+  repeated_lines_of<uint64_t>(to, to_step, from, from_step, n, lines);
+}
+
 // n times the `size` bytes that `value` begins with.
 template <class T>
 static void fill(void* to, uint64_t value, int64_t n) {
