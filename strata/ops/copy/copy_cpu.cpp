@@ -59,6 +59,23 @@ void convert_dense(DType to, char* y, DType from, const char* x, int64_t n) {
     runs(to, DType::f32)(y + i * size_of(to), buffer, m);
   }
 }
+// The same of elements `step` bytes apart, gathered first.
+void convert_apart(DType to, char* y, DType from, const char* x, int64_t step, int64_t n) {
+  constexpr int64_t kBlock = 512;
+  alignas(64) char buffer[kBlock * 8];
+  const int64_t size = size_of(from);
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t m = std::min(kBlock, n - i);
+    const char* const at = x + i * step;
+    if (step == 2 * size)
+      STRATA_VEC_CALL(second_sized)(size, buffer, at, m);
+    else
+      dispatch_bytes(from, [&]<class T>() {
+        for (int64_t j = 0; j < m; ++j) std::memcpy(buffer + j * sizeof(T), at + j * step, sizeof(T));
+      });
+    convert_dense(to, y + i * size_of(to), from, buffer, m);
+  }
+}
 // To 16 bits f64 goes through f32 in convert() too.
 bool has_dense_conversion(DType to, DType from) {
   return to == DType::boolean || from == DType::f32 || to == DType::f32 || is_reduced_floating(from) ||
@@ -101,6 +118,10 @@ void short_dense_rows(char** p, const int64_t* row_st, int64_t n, int64_t rows) 
 
 template <int64_t size>
 void move_rows(char** p, const int64_t* st, const int64_t* row_st, int64_t n, int64_t rows) {
+  if (st[0] == size && st[1] == 0 && n > kShort) {
+    STRATA_VEC_CALL(repeated_lines)(size, p[0], row_st[0], p[1], row_st[1], n, rows);
+    return;
+  }
   // Lines that lie across, from either end.
   if (st[0] == size && rows > 1 && n > 1 && std::abs(row_st[1]) == size && std::abs(st[1]) != size) {
     const int64_t last = row_st[1] < 0 ? rows - 1 : 0;
@@ -225,12 +246,19 @@ void copy_elements_cpu(const Tensor& dst, const Tensor& src) {
                    [&]<class T>() { for_each_strided_rows(dst.shape(), ts, kGrain, move_rows<sizeof(T)>); });
     return;
   }
-  if (has_dense_conversion(dst.dtype(), src.dtype()) && lie_alike(dst, src)) {
-    for_each_strided(dst.shape(), ts, kGrain,
-                     [to = dst.dtype(), from = src.dtype()](char** p, const int64_t*, int64_t n) {
-                       convert_dense(to, p[0], from, p[1], n);
-                     });
-    return;
+  if (has_dense_conversion(dst.dtype(), src.dtype())) {
+    const DType to = dst.dtype(), from = src.dtype();
+    const auto each = [&](auto run) { for_each_strided(dst.shape(), ts, kGrain, run); };
+    if (lie_alike(dst, src))
+      return each([=](char** p, const int64_t*, int64_t n) { convert_dense(to, p[0], from, p[1], n); });
+    // Rows that are worth a buffer.
+    if (dst.is_contiguous() && dst.dim() > 0 && dst.shape().back() >= 16)
+      return each([=](char** p, const int64_t* st, int64_t n) {
+        if (st[1] == size_of(from))
+          convert_dense(to, p[0], from, p[1], n);
+        else
+          convert_apart(to, p[0], from, p[1], st[1], n);
+      });
   }
   dispatch_all(dst.dtype(), "copy", [&]<class D>() {
     dispatch_all(src.dtype(), "copy", [&]<class S>() { for_each_strided(dst.shape(), ts, kGrain, convert_run<D, S>); });

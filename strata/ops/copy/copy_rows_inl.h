@@ -234,6 +234,32 @@ static void copy_lines(char* to, int64_t to_step, const char* from, int64_t from
   }
 }
 
+// Lines of one number each, n times. The last vector ends where the line does.
+template <class T>
+static void repeated_lines_of(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n,
+                              int64_t lines) {
+  typedef T Lanes __attribute__((vector_size(kVecBytes)));
+  const int64_t bytes = n * static_cast<int64_t>(sizeof(T));
+  for (int64_t i = 0; i < lines; ++i, to += to_step, from += from_step) {
+    T one;
+    __builtin_memcpy(&one, from, sizeof one);
+    if (bytes < kVecBytes) {
+      for (int64_t j = 0; j < n; ++j) __builtin_memcpy(to + j * static_cast<int64_t>(sizeof(T)), &one, sizeof one);
+      continue;
+    }
+    const Lanes v = Lanes{} + one;
+    for (int64_t b = 0; b + kVecBytes < bytes; b += kVecBytes) __builtin_memcpy(to + b, &v, sizeof v);
+    __builtin_memcpy(to + bytes - kVecBytes, &v, sizeof v);
+  }
+}
+static void repeated_lines(int64_t size, char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n,
+                           int64_t lines) {
+  if (size == 1) return repeated_lines_of<uint8_t>(to, to_step, from, from_step, n, lines);
+  if (size == 2) return repeated_lines_of<uint16_t>(to, to_step, from, from_step, n, lines);
+  if (size == 4) return repeated_lines_of<uint32_t>(to, to_step, from, from_step, n, lines);
+  repeated_lines_of<uint64_t>(to, to_step, from, from_step, n, lines);
+}
+
 // n times the `size` bytes that `value` begins with.
 template <class T>
 static void fill(void* to, uint64_t value, int64_t n) {
@@ -296,9 +322,80 @@ STRATA_INLINE void transpose_part(const char* from, int64_t from_step, char* to,
       __builtin_memcpy(to + i * to_step + j * static_cast<int64_t>(sizeof(T)),
                        from + j * from_step + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
 }
+// ---- few lines woven into one, and back: channels of images, narrow matrices --------------------------------------
+
+// What holds kWoven numbers of each of two to four lines: a vector. Bytes are looked up in short ones only.
+template <class T>
+constexpr int kWovenBytes = STRATA_VEC_LEVEL >= 2 && sizeof(T) > 1 ? kVecBytes : 16;
+template <class T>
+constexpr int kWoven = kWovenBytes<T> / static_cast<int>(sizeof(T));
+template <class T>
+struct WovenLanes {
+  typedef T type __attribute__((vector_size(kWovenBytes<T>)));
+};
+
+// Vector `Out` of N lines' next numbers in turns: number g of the result is number g / N of line g % N.
+template <class T, int N, int Out, size_t... I>
+STRATA_INLINE void weave_vector(const typename WovenLanes<T>::type* v, char* to, std::index_sequence<I...>) {
+  constexpr int K = kWoven<T>;
+  constexpr auto line = [](size_t i) { return (Out * K + static_cast<int>(i)) % N; };
+  constexpr auto at = [](size_t i) { return (Out * K + static_cast<int>(i)) / N; };
+  auto y = __builtin_shufflevector(v[0], v[1], (line(I) < 2 ? line(I) * K + at(I) : 0)...);
+  if constexpr (N == 3) y = __builtin_shufflevector(y, v[2], (line(I) < 2 ? static_cast<int>(I) : K + at(I))...);
+  if constexpr (N == 4) {
+    const auto z = __builtin_shufflevector(v[2], v[3], (line(I) < 2 ? 0 : (line(I) - 2) * K + at(I))...);
+    y = __builtin_shufflevector(y, z, (static_cast<int>(I) + (line(I) < 2 ? 0 : K))...);
+  }
+  __builtin_memcpy(to + Out * kWovenBytes<T>, &y, sizeof y);
+}
+// Of N vectors of numbers in turns those of one line.
+template <class T, int N, int Line, size_t... I>
+STRATA_INLINE void part_vector(const typename WovenLanes<T>::type* v, char* to, std::index_sequence<I...>) {
+  constexpr int K = kWoven<T>;
+  constexpr auto at = [](size_t i) { return static_cast<int>(i) * N + Line; };
+  auto y = __builtin_shufflevector(v[0], v[1], (at(I) < 2 * K ? at(I) : 0)...);
+  if constexpr (N == 3) y = __builtin_shufflevector(y, v[2], (at(I) < 2 * K ? static_cast<int>(I) : at(I) - K)...);
+  if constexpr (N == 4) {
+    const auto z = __builtin_shufflevector(v[2], v[3], (at(I) < 2 * K ? 0 : at(I) - 2 * K)...);
+    y = __builtin_shufflevector(y, z, (static_cast<int>(I) + (at(I) < 2 * K ? 0 : K))...);
+  }
+  __builtin_memcpy(to, &y, sizeof y);
+}
+// N lines of n numbers, `step` bytes apart, to one of N n numbers, or back.
+template <class T, int N, bool Back, int... Each>
+STRATA_INLINE void weave_lines(const char* from, char* to, int64_t step, int64_t n,
+                               std::integer_sequence<int, Each...>) {
+  constexpr int64_t K = kWoven<T>, size = sizeof(T);
+  constexpr auto all = std::make_index_sequence<kWoven<T>>{};
+  typename WovenLanes<T>::type v[N];
+  int64_t i = 0;
+  for (; i + K <= n; i += K) {
+    for (int k = 0; k < N; ++k)
+      __builtin_memcpy(&v[k], from + (Back ? (N * i + k * K) * size : k * step + i * size), sizeof v[k]);
+    if constexpr (Back)
+      (part_vector<T, N, Each>(v, to + Each * step + i * size, all), ...);
+    else
+      (weave_vector<T, N, Each>(v, to + N * i * size, all), ...);
+  }
+  for (; i < n; ++i)
+    for (int k = 0; k < N; ++k)
+      __builtin_memcpy(to + (Back ? k * step + i * size : (N * i + k) * size),
+                       from + (Back ? (N * i + k) * size : k * step + i * size), size);
+}
+template <class T, bool Back>
+static void weave(const char* from, char* to, int64_t step, int64_t n, int64_t lines) {
+  if (lines == 2) return weave_lines<T, 2, Back>(from, to, step, n, std::make_integer_sequence<int, 2>{});
+  if (lines == 3) return weave_lines<T, 3, Back>(from, to, step, n, std::make_integer_sequence<int, 3>{});
+  weave_lines<T, 4, Back>(from, to, step, n, std::make_integer_sequence<int, 4>{});
+}
+
 template <class T>
 static void transpose(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t rows, int64_t cols) {
   constexpr int64_t size = sizeof(T);
+#if STRATA_VEC_LEVEL >= 1
+  if (cols >= 2 && cols <= 4 && to_step == cols * size) return weave<T, false>(from, to, from_step, rows, cols);
+  if (rows >= 2 && rows <= 4 && from_step == rows * size) return weave<T, true>(from, to, to_step, cols, rows);
+#endif
   for (int64_t r = 0; r < rows; r += kTile) {
     for (int64_t c = 0; c < cols; c += kTile) {
       const char* in = from + c * from_step + r * size;

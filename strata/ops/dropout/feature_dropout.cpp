@@ -9,6 +9,7 @@
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/dropout/dropout.h"
 #include "strata/ops/elementwise/elementwise.h"
+#include "strata/ops/elementwise/mixed_kernel.h"
 #include "strata/ops/factory/factory.h"
 #include "strata/ops/view/view.h"
 
@@ -81,11 +82,59 @@ size_t inner_of(const Tensor& x) {
 
 void channel_samples(Samples& s, std::string_view shape_text) {
   s.add(s.tensor({3, 5, 2, 2}), 0.3, kSampleKey);
+  s.add(s.tensor({2, 3, 5, 4}).permute({3, 2, 1, 0}), 0.3, kSampleKey).named("lies across");
   s.add(s.tensor({2, 37}), 0.5, kSampleKey);
   s.add(s.tensor({2, 3, 4}), 1.0, kSampleKey).named("everything");
   s.add(s.tensor({2, 3, 4}), 0.0, kSampleKey).named("nothing");
   s.invalid<ValueError>("p must be", s.tensor({3, 2}), 1.5, kSampleKey);
   s.invalid<ShapeError>(shape_text, s.tensor({3}), 0.5, kSampleKey);
+}
+
+Tensor rounded_product(const Tensor& x, const Tensor& factors) {
+  return (x.to(factors.dtype()) * factors).to(x.dtype());
+}
+const Op<Tensor(const Tensor&, const Tensor&)> scale_rounded_op{{
+    .schema = "scale_rounded(Tensor x, Tensor factors) -> Tensor",
+    .internal = true,
+    .doc = "x, bf16 or f16, times f32 factors that broadcast to it, rounded once.",
+    .infer =
+        [](const Tensor& x, const Tensor& factors) {
+          constexpr std::string_view op = "scale_rounded";
+          check<DTypeError>(is_reduced_floating(x.dtype()) && factors.dtype() == DType::f32, op, "x is ", x,
+                            " and factors ", factors, ", wants 16 bits and f32");
+          check<ShapeError>(broadcast_shapes(x.shape(), factors.shape(), op) == x.shape(), op, "factors ", factors,
+                            " do not broadcast to x, ", x);
+          return laid_like(x);
+        },
+    .kernels = {.cpu = [](Tensor& y, const Tensor& x,
+                          const Tensor& factors) { mul_rounded_cpu(y, expand(factors, x.shape()), x); }},
+    .composed = rounded_product,
+    .saves = "x:factors factors:x",
+    .backward =
+        [](Backward& b, const Tensor& x, const Tensor& factors) {
+          if (b.needs(0)) b.set(0, scale_rounded_op(b.gy(), factors));
+          if (b.needs(1)) b.set(1, sum_to(b.gy().to(DType::f32) * x, factors.shape()));
+        },
+    .dtypes = dtype_bit(DType::bf16) | dtype_bit(DType::f16),
+    .cost =
+        [](const Tensor& x, const Tensor&) {
+          return Cost{static_cast<double>(x.numel()), 2.0 * static_cast<double>(x.nbytes())};
+        },
+    .samples =
+        [](Samples& s) {
+          s.add(s.tensor({2, 3, 40}), s.tensor({2, 3, 1}, DType::f32));
+          s.add(s.tensor({5, 3, 2}).permute({2, 1, 0}), s.tensor({2, 3, 1}, DType::f32)).named("strided");
+          s.add(s.tensor({2, 37}), s.tensor({37}, DType::f32)).named("a row of factors");
+          s.add(s.tensor({0, 3}), s.tensor({3}, DType::f32)).named("empty");
+          s.invalid<DTypeError>("wants 16 bits", s.tensor({3}), s.tensor({3}));
+          s.invalid<ShapeError>("do not broadcast", s.tensor({3}), s.tensor({2, 3}, DType::f32));
+        },
+    .reference = [](const Tensor& x, const Tensor& factors) { return x.to(DType::f64) * factors.to(DType::f64); },
+}};
+
+// The factors in the order in which x lies, so that they are read as it is.
+Tensor laid_as(const Tensor& factors, const Tensor& x) {
+  return x.strides()[0] < x.strides()[1] ? transpose(contiguous(transpose(factors, 0, 1)), 0, 1) : factors;
 }
 
 const Dropout feature_dropout_op{{
@@ -103,9 +152,10 @@ const Dropout feature_dropout_op{{
           if (x.dim() == 2) return dropout(x, p, key);  // every number is a channel
           const DeviceScope there(x.device());
           const Tensor factors = dropout(full(channels_of(x), 1.0, statistic_dtype(x.dtype())), p, key);
-          // The CPU's products of f32 and 16 bits need no copy in f32; a card's were not timed.
           const Tensor dense = without_gaps(x);
-          return ((x.device().is_cuda() ? dense.to(factors.dtype()) : dense) * factors).to(x.dtype());
+          if (x.device().is_cuda()) return rounded_product(dense, factors);
+          const Tensor laid = laid_as(factors, dense);
+          return is_reduced_floating(x.dtype()) ? scale_rounded_op(dense, laid) : dense * laid;
         },
     .draws = one_each,
     .samples = [](Samples& s) { channel_samples(s, "wanted [N, C, ..]"); },

@@ -25,5 +25,8 @@ void mul_mixed_cpu(Tensor& y, const Tensor& a, const Tensor& b) {
 void mul_narrow_cpu(Tensor& y, const Tensor& a, const Tensor& b) {
   by_rows(STRATA_VEC_CALL(mul_narrow_rows), y.dtype(), y, a, b);
 }
+void mul_rounded_cpu(Tensor& y, const Tensor& a, const Tensor& b) {
+  by_rows(STRATA_VEC_CALL(mul_rounded_rows), y.dtype(), y, a, b);
+}
 
 }  // namespace strata

@@ -80,5 +80,12 @@ static void mul_narrow_rows(DType to, char* const* p, const int64_t* strides, in
   else
     mixed_run<Half, float>(p, strides, n, f);
 }
+static void mul_rounded_rows(DType t, char* const* p, const int64_t* strides, int64_t n, float) {
+  const auto f = [](auto a, auto b) { return a * b; };
+  if (t == DType::bf16)
+    mixed_run<BFloat16, BFloat16>(p, strides, n, f);
+  else
+    mixed_run<Half, Half>(p, strides, n, f);
+}
 
 }  // namespace strata::STRATA_VEC_NS

@@ -11,6 +11,8 @@ void add_mixed_cpu(Tensor& y, const Tensor& a, const Tensor& b, float alpha);
 void mul_mixed_cpu(Tensor& y, const Tensor& a, const Tensor& b);
 /// y = a * b, rounded once; a and b f32, y bf16 or f16.
 void mul_narrow_cpu(Tensor& y, const Tensor& a, const Tensor& b);
+/// y = a * b, rounded once; a f32, b and y both bf16 or both f16.
+void mul_rounded_cpu(Tensor& y, const Tensor& a, const Tensor& b);
 
 // The same on a CUDA device.
 void add_mixed_cuda(Tensor& y, const Tensor& a, const Tensor& b, float alpha);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "strata/core/layout.h"
 #include "strata/core/samples.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
@@ -80,7 +81,7 @@ TensorMeta addr_infer(const Tensor& input, const Tensor& a, const Tensor& b, Sca
   check_factors("addr", a, beta, alpha);
   const Shape s{a.shape()[0], b.shape()[0]};
   check_broadcast("addr", input, s);
-  return like(a).with_shape(s);
+  return input.shape() == s ? laid_like(input) : like(a).with_shape(s);
 }
 
 template <class On>
@@ -134,6 +135,8 @@ const ScaledOp addr_op{{
         [](Samples& s) {
           s.add(s.tensor({4, 3}), s.tensor({4}), s.tensor({3}));
           s.add(s.tensor({3}), s.tensor({4}), s.tensor({3}), 2, -3).named("broadcast, scaled");
+          s.add(s.tensor({9, 21}).t(), s.tensor({21}), s.tensor({9}), 1, 2).named("transposed");
+          s.add(s.tensor({3, 4}).t(), s.tensor({4}), s.tensor({3}), 2, 3).named("transposed, scaled");
           s.add(s.tensor({0, 3}), s.tensor({0}), s.tensor({3})).named("empty");
           if (is_floating(s.dtype()))
             s.add(full({4, 3}, std::nan(""), s.dtype()), s.tensor({4}), s.tensor({3}), 0)

@@ -25,16 +25,22 @@ STRATA_INLINE X folded_term(X x, X shift) {
   else
     return x;
 }
+// An extreme of vectors: a where they are equal or either is NaN.
+template <Fold F, class X>
+STRATA_INLINE X better_of(X a, X b) {
+  if constexpr (F == Fold::max || F == Fold::max_abs)
+    return max(b, a);
+  else
+    return min(b, a);
+}
 template <Fold F, class X>
 STRATA_INLINE X fold_two(X a, X b) {
   if constexpr (kSums<F>)
     return a + b;
   else if constexpr (F == Fold::prod)
     return a * b;
-  else if constexpr (F == Fold::max || F == Fold::max_abs)
-    return (b > a) | (b != b) ? b : a;  // neither where a is NaN and b is none
   else
-    return (b < a) | (b != b) ? b : a;
+    return b != b ? b : better_of<F>(a, b);
 }
 
 // Lane i with lane i ^ kHalf.
@@ -42,11 +48,16 @@ template <int kHalf, class X, size_t... I>
 STRATA_INLINE X lanes_crossed(X v, std::index_sequence<I...>) {
   return __builtin_shufflevector(v, v, static_cast<int>(I ^ kHalf)...);
 }
-template <Fold F, class T, int kHalf = kLanes<T> / 2>
+// kNoNan: the lanes are all numbers, so that an extreme need not look for others.
+template <Fold F, class T, bool kNoNan = false, int kHalf = kLanes<T> / 2>
 STRATA_INLINE Real<T> fold_lanes(V<T> v) {
-  v = fold_two<F>(v, lanes_crossed<kHalf>(v, std::make_index_sequence<kLanes<T>>{}));
+  const V<T> other = lanes_crossed<kHalf>(v, std::make_index_sequence<kLanes<T>>{});
+  if constexpr (kNoNan)
+    v = better_of<F>(v, other);
+  else
+    v = fold_two<F>(v, other);
   if constexpr (kHalf > 1)
-    return fold_lanes<F, T, kHalf / 2>(v);
+    return fold_lanes<F, T, kNoNan, kHalf / 2>(v);
   else
     return v[0];
 }
@@ -113,7 +124,7 @@ STRATA_INLINE Real<T> fold_line(const T* p, int64_t n, Real<T> less) {
     if constexpr (!kCareful)
       if (has_nan(sum)) [[unlikely]]
         return fold_line<F, T, true>(p, n, less);
-    return fold_lanes<F, T>(all);
+    return fold_lanes<F, T, !kCareful>(all);
   };
   if (n <= kBlock) return found(fold_block<F, T, kCareful>(p, n, shift, sum));
   using Part = std::conditional_t<kLanesFirst, R, V<T>>;
@@ -160,22 +171,71 @@ STRATA_INLINE void fold_these_rows(const T* p, int64_t stride, int64_t width, co
   });
 }
 
+// Rows of few vectors, whose partial results stay in registers; short ones in several chains, of which none waits for
+// the others.
+template <Fold F, class T, int kVectors, int kChains, bool kShifted>
+STRATA_INLINE void fold_narrow(const T* p, int64_t rows, int64_t stride, int64_t width, const Real<T>* shift,
+                               Real<T>* to) {
+  using R = Real<T>;
+  constexpr int64_t W = kLanes<T>, kSteps = 32;
+  const V<T> nothing = set1(nothing_folded<F, R>());
+  const auto count = [&](int v) { return v < kVectors / 2 ? W : std::clamp<int64_t>(width - v * W, 0, W); };
+  V<T> total[kVectors], s[kVectors] = {};
+  for (int v = 0; v < kVectors; ++v) {
+    total[v] = load_upto<R>(to + v * W, count(v), R(0));
+    if (kShifted) s[v] = load_upto<R>(shift + v * W, count(v), R(0));
+  }
+  for (int64_t first = 0; first < rows; first += kSteps) {
+    const int64_t end = std::min(rows, first + kSteps);
+    V<T> a[kChains][kVectors];
+    const auto add = [&](int c, int64_t k) {
+      for (int v = 0; v < kVectors; ++v)
+        a[c][v] = fold_two<F>(a[c][v], folded_term<F>(load_upto(p + k * stride + v * W, count(v), R(0)), s[v]));
+    };
+    for (auto& chain : a)
+      for (V<T>& one : chain) one = nothing;
+    int64_t k = first;
+    for (; k + kChains <= end; k += kChains)
+      for (int c = 0; c < kChains; ++c) add(c, k + c);
+    for (; k < end; ++k) add(0, k);
+    for (int v = 0; v < kVectors; ++v) {
+      for (int half = kChains / 2; half > 0; half /= 2)
+        for (int c = 0; c < half; ++c) a[c][v] = fold_two<F>(a[c][v], a[c + half][v]);
+      total[v] = fold_two<F>(total[v], a[0][v]);
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) store_upto<R>(to + v * W, total[v], count(v));
+}
+template <Fold F, class T, bool kShifted>
+STRATA_INLINE void fold_narrow_rows(const T* p, int64_t rows, int64_t stride, int64_t width, const Real<T>* shift,
+                                    Real<T>* to) {
+  constexpr int64_t W = kLanes<T>;
+  if (width <= W) return fold_narrow<F, T, 1, 4, kShifted>(p, rows, stride, width, shift, to);
+  if (width <= 2 * W) return fold_narrow<F, T, 2, 2, kShifted>(p, rows, stride, width, shift, to);
+  fold_narrow<F, T, 4, 1, kShifted>(p, rows, stride, width, shift, to);
+}
+
 // Eight rows at a time: each partial result is read and written once for all of them.
 template <Fold F, class T, bool kShifted>
 STRATA_INLINE void fold_all_rows(const T* p, int64_t rows, int64_t stride, int64_t width, const Real<T>* shift,
                                  Real<T>* to) {
   int64_t k = 0;
   for (; k + 8 <= rows; k += 8) fold_these_rows<F, T, 8, kShifted>(p + k * stride, stride, width, shift, to);
+  if (k + 4 <= rows) fold_these_rows<F, T, 4, kShifted>(p + k * stride, stride, width, shift, to), k += 4;
+  if (k + 3 == rows) return fold_these_rows<F, T, 3, kShifted>(p + k * stride, stride, width, shift, to);
   for (; k < rows; ++k) fold_these_rows<F, T, 1, kShifted>(p + k * stride, stride, width, shift, to);
 }
-template <Fold F, class T>
+template <Fold F, class T, bool kNarrowOnes>
 static void fold_rows(const void* x, int64_t rows, int64_t stride, int64_t width, const void* shift, void* result) {
   using R = Real<T>;
   const T* p = static_cast<const T*>(x);
-  if (F == Fold::sum_squares && shift)
-    fold_all_rows<F, T, true>(p, rows, stride, width, static_cast<const R*>(shift), static_cast<R*>(result));
-  else
-    fold_all_rows<F, T, false>(p, rows, stride, width, nullptr, static_cast<R*>(result));
+  const auto go = [&]<bool kShifted>(std::bool_constant<kShifted>) {
+    constexpr auto fold = kNarrowOnes ? fold_narrow_rows<F, T, kShifted> : fold_all_rows<F, T, kShifted>;
+    fold(p, rows, stride, width, static_cast<const R*>(shift), static_cast<R*>(result));
+  };
+  if constexpr (F == Fold::sum_squares)
+    if (shift) return go(std::true_type());
+  go(std::false_type());
 }
 
 // Sums of products; as fold_line() and fold_rows().
@@ -233,29 +293,33 @@ static DotLoops dots_of_type(DType t) {
   return loops;
 }
 
+template <Fold F, class T>
+static FoldLoops fold_loops_of() {
+  return {fold_lines<F, T>, fold_rows<F, T, false>, fold_rows<F, T, true>, 4 * kLanes<T>};
+}
 template <class T>
 static FoldLoops loops_of(Fold f) {
   switch (f) {
     case Fold::sum:
-      return {fold_lines<Fold::sum, T>, fold_rows<Fold::sum, T>};
+      return fold_loops_of<Fold::sum, T>();
     case Fold::sum_numbers:
-      return {fold_lines<Fold::sum_numbers, T>, fold_rows<Fold::sum_numbers, T>};
+      return fold_loops_of<Fold::sum_numbers, T>();
     case Fold::sum_abs:
-      return {fold_lines<Fold::sum_abs, T>, fold_rows<Fold::sum_abs, T>};
+      return fold_loops_of<Fold::sum_abs, T>();
     case Fold::sum_squares:
-      return {fold_lines<Fold::sum_squares, T>, fold_rows<Fold::sum_squares, T>};
+      return fold_loops_of<Fold::sum_squares, T>();
     case Fold::count_nonzero:
-      return {fold_lines<Fold::count_nonzero, T>, fold_rows<Fold::count_nonzero, T>};
+      return fold_loops_of<Fold::count_nonzero, T>();
     case Fold::prod:
-      return {fold_lines<Fold::prod, T>, fold_rows<Fold::prod, T>};
+      return fold_loops_of<Fold::prod, T>();
     case Fold::max:
-      return {fold_lines<Fold::max, T>, fold_rows<Fold::max, T>};
+      return fold_loops_of<Fold::max, T>();
     case Fold::min:
-      return {fold_lines<Fold::min, T>, fold_rows<Fold::min, T>};
+      return fold_loops_of<Fold::min, T>();
     case Fold::max_abs:
-      return {fold_lines<Fold::max_abs, T>, fold_rows<Fold::max_abs, T>};
+      return fold_loops_of<Fold::max_abs, T>();
     default:
-      return {fold_lines<Fold::min_abs, T>, fold_rows<Fold::min_abs, T>};
+      return fold_loops_of<Fold::min_abs, T>();
   }
 }
 static FoldLoops loops_of_type(Fold f, DType t) {

@@ -25,6 +25,10 @@ struct FoldLoops {
   void (*lines)(const void* x, int64_t lines, int64_t n, const void* shift, void* result) = nullptr;
   /// result[j] takes up x[k * stride + j] for k < rows, each less shift[j] unless shift is null.
   void (*rows)(const void* x, int64_t rows, int64_t stride, int64_t width, const void* shift, void* result) = nullptr;
+  /// The same for a width of at most `narrow`, 32 rows together before the next.
+  void (*narrow_rows)(const void* x, int64_t rows, int64_t stride, int64_t width, const void* shift,
+                      void* result) = nullptr;
+  int64_t narrow = 0;
 };
 /// Those of a floating dtype.
 FoldLoops fold_loops(Fold f, DType t);

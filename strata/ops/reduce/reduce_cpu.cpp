@@ -5,10 +5,10 @@
 
 #include "strata/core/error.h"
 #include "strata/core/layout.h"
-#include "strata/ops/elementwise/kernels.h"
 #include "strata/ops/reduce/fold_kernels.h"
 #include "strata/ops/reduce/memory_order_inl.h"
 #include "strata/ops/reduce/reduce_inl.h"
+#include "strata/ops/reduce/sum_exp_kernel.h"
 
 namespace strata {
 
@@ -168,21 +168,33 @@ struct IndexOf {
   }
 };
 
-// reduce_layout(); where it would copy though the last dimension is kept, the reduced ones come first: that copy moves
-// runs, not single elements.
-ReduceLayout runs_layout(const Tensor& x, uint32_t mask) {
+// reduce_layout(); where it would copy, long runs are reduced as they lie, and where the last dimension is kept, the
+// reduced ones come first: that copy moves runs, not single elements.
+RunsLayout runs_layout(const Tensor& x, uint32_t mask) {
+  constexpr int64_t kLongRun = 32;
   const Shape& s = x.shape();
   int64_t last = s.size() - 1;
   while (last > 0 && s[static_cast<int>(last)] == 1) --last;
-  int changes = 0;  // between reduced dimensions and kept ones
-  bool before = true;
+  int groups = 0;  // of neighbours that are reduced
+  bool before = false;
   for (int i = 0; i <= last; ++i) {
     if (s[i] == 1) continue;
     const bool reduced = mask >> i & 1;
-    changes += reduced != before, before = reduced;
+    groups += reduced && !before, before = reduced;
   }
-  if (changes < 3 || before || x.numel() == 0) return reduce_layout(x, mask);
-  ReduceLayout l;
+  RunsLayout l;
+  if (groups == 2 && before && x.is_contiguous() && x.numel() > 0) {
+    int64_t* const parts[] = {&l.n, &l.inner, &l.runs, &l.outer};  // from the last on
+    int part = 0;
+    for (int i = static_cast<int>(last); i >= 0; --i) {
+      if (s[i] == 1) continue;
+      if ((mask >> i & 1) != (part % 2 == 0 ? 1u : 0u)) ++part;
+      *parts[part] *= s[i];
+    }
+    l.data = x;
+    if (l.n >= kLongRun) return l;
+  }
+  if (groups < 2 || before || x.numel() == 0) return {reduce_layout(x, mask)};
   Dims order;
   for (int i = 0; i < s.size(); ++i)
     if (mask >> i & 1) order.push_back(i), l.n *= s[i];
@@ -193,13 +205,15 @@ ReduceLayout runs_layout(const Tensor& x, uint32_t mask) {
 }
 
 template <class R, class In, class Out, class Finish>
-void run(const R& r, const Tensor& y, const ReduceLayout& l, const Tensor& shift, Finish finish) {
+void run(const R& r, const Tensor& y, const RunsLayout& l, const Tensor& shift, Finish finish) {
   Out* out = static_cast<Out*>(y.raw_data());
   const auto* s = shift.defined() ? static_cast<const typename R::Shift*>(shift.raw_data()) : nullptr;
-  reduce_layout_with<R, In>(r, l, s, [&](int64_t i, typename R::Acc a) { out[i] = static_cast<Out>(finish(a)); });
+  const auto write = [&](int64_t i, typename R::Acc a) { out[i] = static_cast<Out>(finish(a)); };
+  l.runs > 1 ? reduce_runs_with<R, In>(r, l, s, write) : reduce_layout_with<R, In>(r, l, s, write);
 }
 
 constexpr auto as_is = [](auto a) { return a; };
+constexpr int64_t kExpColumns = 8;  // fewer are turned into lines
 
 // ---- floating reductions ----
 
@@ -239,7 +253,7 @@ struct ExtremeAbs : Extreme<T, Largest> {
 };
 
 template <class T>
-void floating(Reduction what, const Tensor& y, const ReduceLayout& l, const Tensor& shift, double p) {
+void floating(Reduction what, const Tensor& y, const RunsLayout& l, const Tensor& shift, double p) {
   using A = compute_t<T>;
   constexpr DType x_type = dtype_of<T>;
   const auto sum_of = [&]<Fold Vectors, class F>(F f) {
@@ -248,7 +262,7 @@ void floating(Reduction what, const Tensor& y, const ReduceLayout& l, const Tens
   };
   switch (what) {
     case Reduction::mean: {
-      const auto over_n = [n = static_cast<A>(l.n)](A a) { return a / n; };
+      const auto over_n = [n = static_cast<A>(l.count())](A a) { return a / n; };
       if (y.dtype() == x_type) return run<Sum<T>, T, T>({}, y, l, {}, over_n);
       return run<Sum<T>, T, A>({}, y, l, {}, over_n);
     }
@@ -276,7 +290,7 @@ void floating(Reduction what, const Tensor& y, const ReduceLayout& l, const Tens
 }
 
 template <class T>
-void general(Reduction what, const Tensor& y, const ReduceLayout& l) {
+void general(Reduction what, const Tensor& y, const RunsLayout& l) {
   using R = std::conditional_t<std::is_integral_v<T>, int64_t, T>;
   switch (what) {
     case Reduction::sum:
@@ -375,41 +389,6 @@ void index_columns(bool largest, const ReduceLayout& l, T* values, int64_t* at) 
   });
 }
 
-// Rows of exponentials: blocks of x - shift go through the vectorised exp, then are summed.
-template <class T>
-void sum_exp_rows(const Tensor& y, const ReduceLayout& l, const Tensor& shift) {
-  using A = compute_t<T>;
-  const Map f = Map::exp;
-  DenseMap exp = simd_map(f, dtype_of<A>);
-  if (!exp) exp = scalar_map(f, dtype_of<A>);
-  const T* p = static_cast<const T*>(l.data.raw_data());
-  const A* s = static_cast<const A*>(shift.raw_data());
-  A* out = static_cast<A*>(y.raw_data());
-  parallel_for(0, l.outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(l.n, 1)), [&](int64_t begin, int64_t end) {
-    constexpr int64_t kBlock = kSteps * kLanes;
-    A e[kBlock];
-    for (int64_t o = begin; o < end; ++o) {
-      const Sum<A> r;
-      Cascade<Sum<A>> total;
-      for (int64_t i = 0; i < l.n; i += kBlock) {
-        const int64_t m = std::min(kBlock, l.n - i);
-        if constexpr (std::is_same_v<T, Half>) {
-          widen_run(p + o * l.n + i, m, e);
-          for (int64_t j = 0; j < m; ++j) e[j] -= s[o];
-        } else {
-          for (int64_t j = 0; j < m; ++j) e[j] = static_cast<A>(p[o * l.n + i + j]) - s[o];
-        }
-        const void* in[] = {e};
-        exp(e, in, m, {});
-        total.add(r, reduce_run<Sum<A>, A>(r, e, m, 0, 0));
-      }
-      out[o] = total.total(r);
-    }
-  });
-}
-}  // namespace
-
-namespace {
 // Its dimensions as they lie, where x has no gaps: what is reduced is then next to it more often, and needs no copy.
 std::optional<Dims> order_in_memory(const Tensor& x) {
   if (x.is_contiguous() || !lie_alike(x, x)) return std::nullopt;
@@ -447,10 +426,12 @@ void reduce_turned(Reduction what, const Tensor& y, const Tensor& x, const Dims&
 }
 
 void reduce_as_given(Reduction what, const Tensor& y, const Tensor& x, uint32_t mask, const Tensor& shift, double p) {
-  const ReduceLayout l = what == Reduction::sum_exp ? rows_layout(x, mask) : runs_layout(x, mask);
+  if (what == Reduction::sum_exp) {
+    const ReduceLayout l = reduce_layout(x, mask);
+    return sum_exp_cpu(y, l.inner == 1 || l.inner >= kExpColumns ? l : rows_layout(x, mask), shift);
+  }
+  const RunsLayout l = runs_layout(x, mask);
   switch (what) {
-    case Reduction::sum_exp:
-      return dispatch_floats(x.dtype(), "reduce", [&]<class T>() { sum_exp_rows<T>(y, l, shift); });
     case Reduction::any:
       return run<Any, uint8_t, uint8_t>({}, y, l, {}, as_is);
     case Reduction::all:

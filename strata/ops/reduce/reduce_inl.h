@@ -7,8 +7,10 @@
 #include "strata/core/dispatch.h"
 #include "strata/core/loops.h"
 #include "strata/core/parallel.h"
+#include "strata/ops/copy/copy_kernels.h"
 #include "strata/ops/reduce/kernels.h"
 #include "strata/ops/reduce/layout.h"
+#include "strata/ops/vec/scratch.h"
 
 namespace strata {
 
@@ -19,6 +21,7 @@ constexpr int64_t kSteps = 32;       // accumulated one after the other before p
 constexpr int64_t kRowJob = 32768;   // elements of a row that one job reduces
 constexpr int64_t kTile = 1024;      // columns of a job
 constexpr int64_t kColumnJob = 512;  // rows of a job
+constexpr int64_t kWovenLines = 4;   // columns that are turned into lines
 
 // Pairwise sum of a sequence of partial results, without storing them: like a binary counter, level i holds 2^i of
 // them.
@@ -108,6 +111,10 @@ void reduce_columns(const R& r, const T* p, int64_t rows, int64_t stride, int64_
     }
   };
   for (int64_t j = 0; j < width; ++j) acc[j] = r.init();
+  if constexpr (requires { r.loops; }) {
+    if (width <= r.loops.narrow) return r.loops.narrow_rows(p, rows, stride, width, shift, acc);
+    if (rows <= kSteps) return r.loops.rows(p, rows, stride, width, shift, acc);
+  }
   for (int64_t i = 0; i < rows; i += kSteps) {
     for (int64_t j = 0; j < width; ++j) part[j] = r.init();
     const int64_t end = std::min(rows, i + kSteps);
@@ -144,6 +151,43 @@ void reduce_columns(const R& r, const T* p, int64_t rows, int64_t stride, int64_
   }
 }
 
+/// A layout of which `runs` more rows are reduced: [outer, runs, inner, n] where they are more than one, of which inner
+/// is kept, else [outer, n, inner].
+struct RunsLayout : ReduceLayout {
+  int64_t runs = 1;
+  int64_t count() const { return runs * n; }  ///< elements of a result
+};
+
+// Each run on its own, then those of a result.
+template <class R, class T, class Write>
+void reduce_runs_with(const R& r, const RunsLayout& l, const typename R::Shift* shift, Write write) {
+  using Acc = typename R::Acc;
+  const T* p = static_cast<const T*>(l.data.raw_data());
+  const int64_t all = l.outer * l.runs * l.inner, results = l.outer * l.inner;
+  std::vector<Acc> partial(static_cast<size_t>(all));
+  parallel_for(0, all, std::max<int64_t>(1, kGrain / l.n), [&](int64_t begin, int64_t end) {
+    int64_t m = 0;
+    for (int64_t i = begin; i < end; i += m) {
+      const int64_t column = i % l.inner, at = i / l.inner / l.runs * l.inner + column;
+      Acc* const to = &partial[static_cast<size_t>(i)];
+      m = std::min(end - i, l.inner - column);
+      if constexpr (requires { r.loops; })
+        r.loops.lines(p + i * l.n, m, l.n, shift ? shift + at : nullptr, to);
+      else
+        for (int64_t j = 0; j < m; ++j)
+          to[j] = reduce_run(r, p + (i + j) * l.n, l.n, 0, shift ? shift[at + j] : typename R::Shift());
+    }
+  });
+  parallel_for(0, results, std::max<int64_t>(1, kGrain / l.runs), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      Cascade<R> cascade;
+      const int64_t first = i / l.inner * l.runs * l.inner + i % l.inner;
+      for (int64_t k = 0; k < l.runs; ++k) cascade.add(r, partial[static_cast<size_t>(first + k * l.inner)]);
+      write(i, cascade.total(r));
+    }
+  });
+}
+
 // write(index of the result, accumulated value)
 template <class R, class T, class Write>
 void reduce_layout_with(const R& r, const ReduceLayout& l, const typename R::Shift* shift, Write write) {
@@ -174,6 +218,23 @@ void reduce_layout_with(const R& r, const ReduceLayout& l, const typename R::Shi
           const int64_t m = std::min(kTile, end - i);
           r.loops.lines(p + i * l.n, m, l.n, shift ? shift + i : nullptr, acc);
           for (int64_t k = 0; k < m; ++k) write(i + k, acc[k]);
+        }
+      });
+      return;
+    }
+  }
+  if constexpr (requires { r.loops; }) {
+    if (l.inner > 1 && l.inner <= kWovenLines && l.n <= kRowJob) {  // turned, a line is as fast as any
+      parallel_for(0, l.outer, std::max<int64_t>(1, kGrain / (l.n * l.inner)), [&](int64_t begin, int64_t end) {
+        ScratchFrame frame;
+        T* const lines = frame.take<T>(l.n * l.inner);
+        Acc acc[kWovenLines];
+        constexpr int64_t size = sizeof(T);
+        for (int64_t o = begin; o < end; ++o) {
+          transpose_elements(size, reinterpret_cast<const char*>(p + o * l.n * l.inner), l.inner * size,
+                             reinterpret_cast<char*>(lines), l.n * size, l.inner, l.n);
+          r.loops.lines(lines, l.inner, l.n, shift ? shift + o * l.inner : nullptr, acc);
+          for (int64_t j = 0; j < l.inner; ++j) write(o * l.inner + j, acc[j]);
         }
       });
       return;

@@ -2,18 +2,22 @@
 // ties.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "strata/autograd/autograd.h"
+#include "strata/core/error.h"
 #include "strata/core/parallel.h"
 #include "strata/cuda/runtime.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
+#include "strata/ops/reduce/kernels.h"
 #include "strata/ops/reduce/layout.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/reduce/running_inl.h"
+#include "strata/ops/vec/level.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -120,6 +124,78 @@ TEST(Sum, DoesNotDependOnThreads) {
   }
   set_num_threads(before);
   for (size_t k = 0; k < results[0].size(); ++k) EXPECT_TRUE(equal(results[0][k], results[1][k])) << "result " << k;
+}
+
+// A few columns, which are turned into lines or stay in registers, few rows, and runs apart: each has loops of its own.
+TEST(Layout, ColumnsAndRunsOfAnyWidth) {
+  struct Case {
+    Shape shape;
+    Dims dims;
+  };
+  const Case cases[] = {{{3, 40, 2}, {1}},
+                        {{3, 40, 3}, {1}},
+                        {{2, 17, 4}, {1}},
+                        {{3, 70, 7}, {1}},
+                        {{2, 70, 16}, {1}},
+                        {{2, 70, 20}, {1}},
+                        {{2, 75, 50}, {1}},
+                        {{2, 37, 64}, {1}},
+                        {{2, 1030, 33}, {1}},
+                        {{3, 1, 100}, {1}},
+                        {{2, 3, 200}, {1}},
+                        {{2, 6, 1500}, {1}},
+                        {{2, 7, 130}, {1}},
+                        {{5, 3, 40}, {0, 2}},
+                        {{5, 3, 1, 9}, {0, 3}},
+                        {{2, 5, 3, 70}, {1, 3}},
+                        {{2, 1, 3, 6, 9}, {0, 3, 4}},
+                        {{3, 2, 3, 2}, {0, 2}}};
+  const int threads = num_threads();
+  for (int level = 0; level <= 3; ++level) {
+    set_vec_level(level);
+    for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32}) {
+      for (const auto& [shape, dims] : cases) {
+        // Whole numbers, whose sums are exact in any order.
+        const Tensor x = (remainder(arange(shape.product()) * 37, 11) - 5).reshape(shape).to(t);
+        Dims order;
+        for (int64_t d = 0; d < shape.size(); ++d)
+          if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(d);
+        for (const int64_t d : dims) order.push_back(d);
+        const int64_t n = reduced_count(shape, dim_mask(dims, shape.size(), "sum"));
+        const std::vector<double> all = permute(x, order).to_vector<double>();
+        std::vector<double> sums, most, squares;
+        for (size_t i = 0; i < all.size(); ++i) {
+          if (i % static_cast<size_t>(n) == 0) sums.push_back(0), squares.push_back(0), most.push_back(-9);
+          sums.back() += all[i], squares.back() += all[i] * all[i], most.back() = std::max(most.back(), all[i]);
+        }
+        const std::string told = cat("level ", level, ", ", t, " ", shape, " over ", dims);
+        EXPECT_EQ(sum(x.to(t == DType::i32 ? t : DType::f32), dims).to_vector<double>(), sums) << told;
+        EXPECT_EQ(amax(x, dims).to_vector<double>(), most) << told;
+        if (!is_floating(t)) continue;
+        const std::vector<double> means = mean(x, dims).to_vector<double>(), vars = var(x, dims, 0).to_vector<double>();
+        for (size_t i = 0; i < sums.size(); ++i) {
+          const double by = static_cast<double>(n), m = sums[i] / by, bound = is_reduced_floating(t) ? 1e-2 : 1e-5;
+          EXPECT_NEAR(means[i], m, bound * (1 + std::abs(m))) << told;
+          EXPECT_NEAR(vars[i], squares[i] / by - m * m, bound * 12) << told;
+        }
+        const std::vector<double> logs = logsumexp(x, dims).to_vector<double>();
+        for (size_t i = 0; i < logs.size(); ++i) {
+          double total = 0;
+          for (size_t k = 0; k < static_cast<size_t>(n); ++k) total += std::exp(all[i * static_cast<size_t>(n) + k]);
+          EXPECT_NEAR(logs[i], std::log(total),
+                      (is_reduced_floating(t) ? 4e-2 : 1e-5) * (1 + std::abs(std::log(total))))
+              << told;
+        }
+        set_num_threads(1);
+        const Tensor one = mean(x, dims), deviation = var(x, dims, 0), log_one = logsumexp(x, dims);
+        set_num_threads(3);
+        EXPECT_TRUE(equal(mean(x, dims), one) && equal(var(x, dims, 0), deviation)) << told;
+        EXPECT_TRUE(equal(logsumexp(x, dims), log_one)) << told;
+        set_num_threads(threads);
+      }
+    }
+  }
+  set_vec_level(-1);
 }
 
 TEST(Extremes, NanWinsAndTheFirstOfEqualsIsMeant) {

@@ -12,6 +12,7 @@
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/shape/pad_kernel.h"
 #include "strata/ops/shape/shape.h"
+#include "strata/ops/vec/level.h"
 #include "strata/ops/view/view.h"
 
 namespace strata {
@@ -178,6 +179,65 @@ TEST(Shape, BitsOfNumbers) {
   EXPECT_EQ(full({3}, std::nan(""), DType::f64).to(DType::boolean).to_vector<float>(), std::vector<float>(3, 1));
   EXPECT_EQ(full({9}, 256, DType::i16).to(DType::boolean).to_vector<float>(), std::vector<float>(9, 1));
   EXPECT_EQ(full({9}, int64_t{1} << 40, DType::i64).to(DType::boolean).to_vector<float>(), std::vector<float>(9, 1));
+}
+
+// Narrow matrices are turned by weaving vectors of their lines, at each level of the processor.
+TEST(Layout, NarrowMatricesTurned) {
+  for (const int level : {0, 1, 2, 3}) {
+    set_vec_level(level);
+    for (const DType t : {DType::u8, DType::i16, DType::f32, DType::i64})
+      for (const int64_t lines : {2, 3, 4, 5})
+        for (const int64_t n : {2, 15, 64, 197}) {
+          const Tensor x = remainder(arange(lines * n), 251).to(t), flat = x.view({lines, n}),
+                       tall = x.view({n, lines});
+          Ints woven, parts;
+          for (int64_t i = 0; i < n; ++i)
+            for (int64_t k = 0; k < lines; ++k) woven.push_back((k * n + i) % 251);
+          for (int64_t k = 0; k < lines; ++k)
+            for (int64_t i = 0; i < n; ++i) parts.push_back((i * lines + k) % 251);
+          EXPECT_EQ(flat.t().contiguous().to_vector<int64_t>(), woven) << level << ' ' << lines << " x " << n;
+          EXPECT_EQ(tall.t().contiguous().to_vector<int64_t>(), parts) << level << ' ' << n << " x " << lines;
+          // Lines that are parts of longer ones; what lies between is left alone.
+          const Tensor wide = full({n, lines + 1}, 7, t);
+          wide.slice(1, 0, lines).copy_(flat.t());
+          EXPECT_EQ(wide.slice(1, 0, lines).contiguous().to_vector<int64_t>(), woven);
+          EXPECT_EQ(wide.slice(1, lines, lines + 1).contiguous().to_vector<int64_t>(), Ints(static_cast<size_t>(n), 7));
+        }
+  }
+  set_vec_level(-1);
+}
+
+// Numbers repeated along lines, and conversions of numbers that lie apart, at each level of the processor.
+TEST(Layout, RepeatedAndConvertedLines) {
+  for (const int level : {0, 1, 2, 3}) {
+    set_vec_level(level);
+    for (const DType t : {DType::u8, DType::i16, DType::f32, DType::i64, DType::f64, DType::f16, DType::bf16})
+      for (const int64_t n : {1, 3, 16, 63, 200, 1030}) {
+        const Tensor column = remainder(arange(12), 251).to(t).view({12, 1});
+        Tensor wide = full({12, n + 2}, 3, t);
+        wide.slice(1, 1, n + 1).copy_(column.expand({12, n}));
+        const Ints all = wide.to_vector<int64_t>(), repeated = column.expand({12, n}).contiguous().to_vector<int64_t>();
+        for (int64_t i = 0; i < 12; ++i)
+          for (int64_t j = 0; j < n + 2; ++j) {
+            const bool inside = j > 0 && j <= n;
+            ASSERT_EQ(all[static_cast<size_t>(i * (n + 2) + j)], inside ? i : 3) << level << ' ' << n;
+            if (inside) ASSERT_EQ(repeated[static_cast<size_t>(i * n + j - 1)], i) << level << ' ' << n;
+          }
+        const Tensor x = remainder(arange(5 * 3 * n), 120).to(t).view({5, 3 * n});
+        for (const Tensor& apart :
+             {x.slice(1, 1, 3 * n, 2), x.slice(1, 0, 3 * n, 3), x.t(), x.slice(1, 0, n).expand({5, n})})
+          for (const DType to : {DType::f32, DType::f16, DType::bf16, DType::i64, DType::f64, DType::boolean}) {
+            std::vector<double> want = apart.contiguous().to_vector<double>();
+            if (to == DType::boolean)
+              for (double& v : want) v = v != 0;
+            EXPECT_EQ(apart.to(to).contiguous().to_vector<double>(), want) << level << ' ' << n;
+            Tensor dense = empty(like(apart).with_dtype(to));
+            dense.copy_(apart);
+            EXPECT_EQ(dense.to_vector<double>(), want) << level << ' ' << n;
+          }
+      }
+  }
+  set_vec_level(-1);
 }
 
 TEST(Layout, CopiesKeepTheOrderInMemory) {

@@ -163,10 +163,25 @@ STRATA_INLINE VD polynomial_vector(int family, int derivative, VD argument, VD o
   const auto easy = (n >= 0.0) & (n <= (chebyshev ? 32.0 : 1000.0)) & (x == x);
   const VL hard = derivative != 0 ? ~VL{} : (VL)~easy;
   const VD last = hard ? VD{} : n;
-  double most = 0;
-  for (int i = 0; i < kLanes<double>; ++i) most = last[i] > most ? last[i] : most;
   VD below = VD{}, here = set1(1.0);
-  for (int k = 0; k < static_cast<int>(most); ++k) {
+  if (chebyshev) {  // one factor but for the first step
+    const VD twice = x + x;
+    const VD first = (kind == kChebyshevT ? x : twice) + (kind == kChebyshevV ? -1.0 : kind == kChebyshevW ? 1.0 : 0.0);
+    below = here;
+    here = last > 0.0 ? first : here;
+    for (double k = 1;; ++k) {
+      const auto going = last > k;
+      if (!any_lane(going)) break;
+      const VD next = fma(twice, here, -below);
+      below = here;
+      here = going ? next : here;
+    }
+    return each_hard(here, hard,
+                     [&](int i) { return orthogonal_polynomial(family, derivative, argument[i], order[i]); });
+  }
+  for (int k = 0;; ++k) {
+    const auto going = last > static_cast<double>(k);
+    if (!any_lane(going)) break;
     // p_(k+1) = (a x + b) p_k - c p_(k-1)
     double a = 2, b = 0, c = 1;
     if (kind == kHermiteH) {
@@ -176,15 +191,11 @@ STRATA_INLINE VD polynomial_vector(int family, int derivative, VD argument, VD o
     } else if (kind == kLaguerre) {
       const double over = 1.0 / (k + 1);
       a = -over, b = (2.0 * k + 1) * over, c = k * over;
-    } else if (kind == kLegendre) {
+    } else {  // Legendre's
       const double over = 1.0 / (k + 1);
       a = (2.0 * k + 1) * over, c = k * over;
-    } else if (k == 0) {
-      a = kind == kChebyshevT ? 1 : 2;
-      b = kind == kChebyshevV ? -1 : kind == kChebyshevW ? 1 : 0;
     }
     const VD next = fma(fma(x, set1(a), set1(b)), here, -c * below);
-    const auto going = last > static_cast<double>(k);
     below = here;
     here = going ? next : here;
   }
