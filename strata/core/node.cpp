@@ -112,9 +112,10 @@ class Accumulator final : public Node {
       return;
     }
     // Take the buffer over when nobody else can see it; a view of something larger would keep all of it alive.
-    const bool sole =
-        g.ref().use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous() && !g.storage()->release;
-    if (sole && !grad_enabled()) g.storage()->retag(memory::Tag::gradient);
+    const auto unseen = [](const Tensor& t) { return t.ref().use_count() == 1 && t.storage().use_count() == 1; };
+    const Tensor& mine = detail::here(g);
+    const bool sole = unseen(g) && unseen(mine) && mine.is_contiguous() && !mine.storage()->release;
+    if (sole && !grad_enabled()) mine.storage()->retag(memory::Tag::gradient);
     grad = grad_enabled() ? g : sole ? g.detach() : g.is_contiguous() ? g.detach().clone() : g.detach().contiguous();
   }
 

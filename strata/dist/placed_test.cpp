@@ -12,6 +12,7 @@
 #include "strata/core/autocast.h"
 #include "strata/core/error_test_util.h"
 #include "strata/core/op.h"
+#include "strata/core/recording.h"
 #include "strata/core/sharding.h"
 #include "strata/dist/collectives/collectives.h"
 #include "strata/dist/collectives/placed.h"
@@ -179,6 +180,19 @@ TEST(Placements, GradientsOfLeavesLieAsTheLeavesDo) {
     sum(square(linear(distribute(x, "S(0) S(0)"), plain))).backward();
     is(!is_placed(plain.grad()), "a plain leaf's gradient is plain");
     is((plain.grad() - want).abs().max().item() < 1e-9, "plain");
+  });
+}
+
+// What nobody else sees becomes the gradient, without a copy, as with plain tensors.
+TEST(Placements, GradientsOfLeavesAreTakenOver) {
+  run_as_ranks(Mesh("tp=2"), [&](int) {
+    const Tensor w = distribute(counted({6, 4}), "S(0)").detach().set_requires_grad();
+    const Tensor x = distribute(counted({3, 4}), "R");
+    const Tensor y = linear(x, w);
+    const Recording seen = record([&] { y.backward(ones_like(y)); });
+    is(w.grad().defined() && placements_of(w.grad()) == "S(0)", "there is a gradient");
+    for (const RecordedCall& c : seen.calls)
+      is(c.op->name() != "clone" && c.op->name() != "contiguous", cat("the gradient went through ", c.op->name()));
   });
 }
 
