@@ -46,7 +46,7 @@ TEST(Kernels, OnACardAllHaveOneThatTheCpuHas) {
   const auto host_only = [](const OpBase& op) {
     return op.has_kernel(DeviceType::cpu) && !op.has_kernel(DeviceType::cuda);
   };
-  EXPECT_EQ(names_of(host_only), (std::vector<std::string>{"isin", "lstsq_gelsy", "max_pool_values",
+  EXPECT_EQ(names_of(host_only), (std::vector<std::string>{"isin", "lstsq_gelsy", "max_pool_values", "scale_rounded",
                                                            "scale_shift_channels"}));
   for (const std::string& name : names_of(host_only)) EXPECT_TRUE(OpBase::find(name)->has_composed()) << name;
 }

@@ -95,6 +95,7 @@ Tensor rounded_product(const Tensor& x, const Tensor& factors) {
 }
 const Op<Tensor(const Tensor&, const Tensor&)> scale_rounded_op{{
     .schema = "scale_rounded(Tensor x, Tensor factors) -> Tensor",
+    .shard = "elementwise",
     .internal = true,
     .doc = "x, bf16 or f16, times f32 factors that broadcast to it, rounded once.",
     .infer =

@@ -65,15 +65,43 @@ TEST(Numbers, DivisorsAndQuotientsOfEverySizeAreThoseOfIntegers) {
   for (int64_t begin = 0; begin < n; begin += 300) {  // one size at a time
     const std::vector<int64_t> got =
         floor_divide(slice(x, 0, begin, begin + 300), slice(by, 0, begin, begin + 300)).to_vector<int64_t>();
+    const std::vector<int64_t> remainders =
+        remainder(slice(x, 0, begin, begin + 300), slice(by, 0, begin, begin + 300)).to_vector<int64_t>();
     for (size_t i = 0; i < got.size(); ++i) {
       const int64_t p = a[static_cast<size_t>(begin) + i], q = b[static_cast<size_t>(begin) + i];
       ASSERT_EQ(got[i], p / q - ((p % q != 0) && ((p < 0) != (q < 0)))) << p << " " << q;
+      ASSERT_EQ(remainders[i], q == -1 ? 0 : p % q + ((p % q != 0) && ((p < 0) != (q < 0)) ? q : 0)) << p << " " << q;
     }
   }
   const Tensor bytes = from_span<int64_t>(std::vector<int64_t>{-128, 127, -128, 5}, {4}).to(DType::i8);
   const Tensor ones = from_span<int64_t>(std::vector<int64_t>{-1, -2, 3, -5}, {4}).to(DType::i8);
   EXPECT_EQ(floor_divide(bytes, ones).to_vector<int64_t>(), (std::vector<int64_t>{-128, -64, -43, -1}));
   EXPECT_THROW(floor_divide(bytes, zeros({4}, DType::i8)), ValueError);
+  // All numbers of one byte by each other, and some of two and four.
+  for (const DType t : {DType::u8, DType::i8, DType::i16, DType::i32}) {
+    const int64_t least = t == DType::u8 ? 0 : t == DType::i8 ? -128 : t == DType::i16 ? -32768 : INT32_MIN;
+    const int64_t step = t == DType::i16 ? 223 : t == DType::i32 ? 16777337 : 1;
+    const Tensor all = arange(least, least == 0 ? 256 : -least, step, DType::i64), none_zero = where(all == 0, 1, all);
+    const Tensor p = all.unsqueeze(1).expand({all.numel(), all.numel()}), q = none_zero.expand(p.shape());
+    const Tensor tops = p.to(t), bys = q.to(t);
+    const std::vector<int64_t> a = p.to_vector<int64_t>(), b = q.to_vector<int64_t>();
+    std::vector<int64_t> down, rest, zero_ward, c_rest;
+    for (size_t i = 0; i < a.size(); ++i) {
+      const bool off = a[i] % b[i] != 0 && (a[i] < 0) != (b[i] < 0);
+      down.push_back(a[i] / b[i] - off), rest.push_back(a[i] % b[i] + (off ? b[i] : 0));
+      zero_ward.push_back(a[i] / b[i]), c_rest.push_back(a[i] % b[i]);
+    }
+    const auto wrapped = [&](const std::vector<int64_t>& v) {
+      return from_span<int64_t>(v, p.shape()).to(t).to_vector<int64_t>();
+    };
+    EXPECT_EQ(floor_divide(tops, bys).to_vector<int64_t>(), wrapped(down)) << cat(t);
+    EXPECT_EQ(remainder(tops, bys).to_vector<int64_t>(), wrapped(rest)) << cat(t);
+    EXPECT_EQ(trunc_divide(tops, bys).to_vector<int64_t>(), wrapped(zero_ward)) << cat(t);
+    EXPECT_EQ(fmod(tops, bys).to_vector<int64_t>(), wrapped(c_rest)) << cat(t);
+    using Division = Tensor (*)(const Tensor&, const Tensor&);
+    for (const Division f : {Division(floor_divide), Division(remainder), Division(trunc_divide), Division(fmod)})
+      EXPECT_THROW(f(tops, zeros(tops.shape(), t)), ValueError) << cat(t);
+  }
 }
 
 TEST(Numbers, SignsOfZerosAndNan) {

@@ -175,10 +175,19 @@ static void whole_divisor(void* out, const void* const* in, int64_t n, const Map
   }
 }
 
-// floor_divide() by doubles, in which quotients of numbers below 2^53 round down to the same; what is larger one by
-// one.
-template <class T>
-static void whole_floor_divide(void* out, const void* const* in, int64_t n, const MapParams& params) {
+// Quotients and what remains of them, by floats for 8 and 16 bits, else by doubles, in which quotients of numbers below
+// 2^24 and 2^53 are rounded to the same whole numbers; what is larger one by one.
+template <class T, Map kFunction>
+static void whole_division(void* out, const void* const* in, int64_t n, const MapParams& params) {
+  constexpr bool kDown = kFunction == Map::floor_divide || kFunction == Map::remainder;
+  constexpr bool kRest = kFunction == Map::remainder || kFunction == Map::fmod;
+  constexpr bool kShort = sizeof(T) <= 2;
+  using F = std::conditional_t<kShort, float, double>;
+  using Whole = std::conditional_t<kShort, int32_t, int64_t>;
+  constexpr const char* kName = kFunction == Map::floor_divide   ? "floor_divide"
+                                : kFunction == Map::trunc_divide ? "trunc_divide"
+                                : kFunction == Map::remainder    ? "remainder"
+                                                                 : "fmod";
   T* y = static_cast<T*>(out);
   const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
   const auto go = [&]<bool kA, bool kB>() {
@@ -187,21 +196,28 @@ static void whole_floor_divide(void* out, const void* const* in, int64_t n, cons
     for (int64_t i = 0; i < n; ++i) zero |= b[kB ? i : 0] == 0;
     if constexpr (sizeof(T) == 8)
       for (int64_t i = 0; i < n; ++i) any |= size_of(a[kA ? i : 0]) | size_of(b[kB ? i : 0]);
-    check(!zero, "floor_divide", "integer division by zero");
+    check(!zero, kName, "integer division by zero");
     if (any >= uint64_t{1} << 53) {
       for (int64_t i = 0; i < n; ++i) {
         const T top = a[kA ? i : 0], by = b[kB ? i : 0];
-        if (std::is_signed_v<T> && by == static_cast<T>(-1))
-          y[i] = static_cast<T>(0 - static_cast<uint64_t>(top));  // the smallest number has no negative: it wraps
-        else
-          y[i] = static_cast<T>(top / by - ((top % by != 0) & ((top < 0) != (by < 0))));
+        if (std::is_signed_v<T> && by == static_cast<T>(-1)) {
+          // The smallest number has no negative: it wraps.
+          y[i] = kRest ? T(0) : static_cast<T>(0 - static_cast<uint64_t>(top));
+        } else {
+          const bool off = kDown && ((top % by != 0) & ((top < 0) != (by < 0)));
+          y[i] = static_cast<T>(kRest ? top % by + (off ? by : T(0)) : top / by - off);
+        }
       }
       return;
     }
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) {
-      const double quotient = std::floor(static_cast<double>(a[kA ? i : 0]) / static_cast<double>(b[kB ? i : 0]));
-      y[i] = static_cast<T>(static_cast<std::conditional_t<sizeof(T) < 4, int32_t, int64_t>>(quotient));
+      const T top = a[kA ? i : 0], by = b[kB ? i : 0];
+      const F quotient = static_cast<F>(top) / static_cast<F>(by);
+      Whole whole = static_cast<Whole>(quotient);  // towards 0
+      if constexpr (kDown && std::is_signed_v<T>) whole -= static_cast<F>(whole) > quotient;
+      y[i] = static_cast<T>(kRest ? wrap(top) - static_cast<Wrapping<T>>(whole) * wrap(by)
+                                  : static_cast<Wrapping<T>>(whole));
     }
   };
   if (params.step[0])
@@ -291,7 +307,10 @@ struct WholeTable {
     const auto put = [this](Map m, DType t, DenseMap f) { map[static_cast<size_t>(m)][static_cast<size_t>(t)] = f; };
     (put(Map::gcd, dtype_of<T>, whole_divisor<T, false>), ...);
     (put(Map::lcm, dtype_of<T>, whole_divisor<T, true>), ...);
-    (put(Map::floor_divide, dtype_of<T>, whole_floor_divide<T>), ...);
+    (put(Map::floor_divide, dtype_of<T>, whole_division<T, Map::floor_divide>), ...);
+    (put(Map::trunc_divide, dtype_of<T>, whole_division<T, Map::trunc_divide>), ...);
+    (put(Map::remainder, dtype_of<T>, whole_division<T, Map::remainder>), ...);
+    (put(Map::fmod, dtype_of<T>, whole_division<T, Map::fmod>), ...);
   }
   template <class... T>
   void where() {
