@@ -273,7 +273,8 @@ static bool is_sole(const Tensor& t, const TensorMeta& meta) {
   const Device device = metas.each[0].device;
   if (facts_.composed && !device.is_meta() && !facts_.kernels.on(device.type)) [[unlikely]] {
     // The composed form's results are the call's, where nobody else has their memory. Where memory moves between tiers
-    // they are copied, as kernels' results lie in the caller's.
+    // they are copied, as kernels' results lie in the caller's; and so they are where somebody looks on, from which
+    // budgets learn what calls want beside their results.
     const auto compose = [&]() __attribute__((noinline)) {
       Slots got(*this);
       {
@@ -294,7 +295,8 @@ static bool is_sole(const Tensor& t, const TensorMeta& meta) {
         }
       }
     };
-    if (!memory::detail::any_movable() && memory::detail::t_caller.tier == Tier()) return compose();
+    if (!(t_mode.unusual & kObserved) && !memory::detail::any_movable() && memory::detail::t_caller.tier == Tier())
+      return compose();
   }
   for (size_t i = 0; i < into.count; ++i) *into.each[i] = empty(metas.each[i]);
   run(device, into, at);
