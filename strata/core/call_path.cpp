@@ -232,14 +232,6 @@ void CallPath::infer(ArgsAt at) const {
   facts_.calls->infer(facts_.infer, at, {metas.each, &list});
 }
 
-// Whether t is what empty(meta) would be, with numbers in it, and nobody else has its memory.
-static bool is_sole(const Tensor& t, const TensorMeta& meta) {
-  return t.dtype() == meta.dtype && t.device() == meta.device && t.shape() == meta.shape &&
-         (meta.strides ? t.strides() == *meta.strides : t.is_contiguous()) && t.ref().use_count() == 1 &&
-         t.storage().use_count() == 1 && !t.storage()->release &&
-         t.storage()->nbytes == static_cast<size_t>(t.numel()) * size_of(t.dtype());
-}
-
 [[gnu::always_inline]] inline void CallPath::compute(const Seen& seen, ArgsAt at, const Results& into) const {
   if (facts_.view) return facts_.calls->form(facts_.view, at, into);
   if (facts_.dynamic) {
@@ -270,36 +262,8 @@ static bool is_sole(const Tensor& t, const TensorMeta& meta) {
   Inferred metas;
   facts_.calls->infer(facts_.infer, at, {metas.each, nullptr});
   const memory::OpScope holder(name_);
-  const Device device = metas.each[0].device;
-  if (facts_.composed && !device.is_meta() && !facts_.kernels.on(device.type)) [[unlikely]] {
-    // The composed form's results are the call's, where nobody else has their memory. Where memory moves between tiers
-    // they are copied, as kernels' results lie in the caller's; and so they are where somebody looks on, from which
-    // budgets learn what calls want beside their results.
-    const auto compose = [&]() __attribute__((noinline)) {
-      Slots got(*this);
-      {
-        const memory::detail::KernelScope own;
-        const ThreadModeScope plain({false, 0});
-        facts_.calls->form(facts_.composed, at, got.results());
-      }
-      for (size_t i = 0; i < into.count; ++i) {
-        const Tensor& t = got.results()[i];
-        if (is_sole(t, metas.each[i])) {
-          t.storage()->retag(memory::current_tag());
-          *into.each[i] = t;
-        } else {
-          *into.each[i] = empty(metas.each[i]);
-          const memory::detail::KernelScope own;
-          const ThreadModeScope plain({false, 0});
-          into.each[i]->copy_(t);
-        }
-      }
-    };
-    if (!(t_mode.unusual & kObserved) && !memory::detail::any_movable() && memory::detail::t_caller.tier == Tier())
-      return compose();
-  }
   for (size_t i = 0; i < into.count; ++i) *into.each[i] = empty(metas.each[i]);
-  run(device, into, at);
+  run(metas.each[0].device, into, at);
 }
 
 [[gnu::always_inline]] inline void CallPath::run(Device device, const Results& into, ArgsAt at) const {

@@ -5,11 +5,9 @@
 #include "strata/core/op.h"
 #include "strata/core/samples.h"
 #include "strata/core/saves.h"
-#include "strata/memory/allocator.h"
 #include "strata/ops/copy/copy.h"
 #include "strata/ops/elementwise/elementwise.h"
 #include "strata/ops/factory/factory.h"
-#include "strata/ops/join/join.h"
 #include "strata/ops/reduce/reduce.h"
 #include "strata/ops/view/view.h"
 
@@ -272,38 +270,6 @@ TEST(CallPath, ANodeThatCannotKeepAnArgumentIsUndone) {
     }
   }
   EXPECT_EQ(threw, 5);  // x, two of the list, a and f are kept
-}
-
-// Where a device has no kernel the composed form's result is the call's, unless somebody else has its memory.
-TEST(CallPath, ComposedResultsAreTakenOver) {
-  static const Op<Tensor(const Tensor&, int64_t)> form{{
-      .schema = "test_composed_result(Tensor x, int way) -> Tensor",
-      .doc = "",
-      .infer = [](const Tensor& x, int64_t) { return like(x); },
-      .composed =
-          [](const Tensor& x, int64_t way) {
-            static const Tensor kept = full({1 << 18}, 3.0);
-            if (way == 1) return x;
-            if (way == 2) return kept;
-            return way == 3 ? cat({x, x}, 0).narrow(0, 0, x.size(0)) : x + x;
-          },
-  }};
-  const memory::TagScope tag(memory::Tag::parameter);
-  const Tensor x = full({1 << 18}, 2.0);
-  const auto live = [] { return memory::stats(Device::cpu()).live[static_cast<size_t>(memory::Tag::parameter)]; };
-  for (const int64_t way : {0, 1, 2, 3}) {
-    form(x, way);  // what is made once
-    const int64_t before = live(), all = memory::stats(Device::cpu()).live_total;
-    memory::reset_peak(Device::cpu());
-    Tensor y = form(x, way);
-    EXPECT_EQ(live() - before, 1 << 20) << way;  // no more than the result stays, under the caller's tag
-    EXPECT_EQ(memory::stats(Device::cpu()).peak_total - all, (way == 3 ? 3 : 1) << 20) << way;
-    EXPECT_NE(y.raw_data(), x.raw_data());
-    EXPECT_EQ(y.to_vector<float>(), std::vector<float>(1 << 18, way == 0 ? 4.f : way == 2 ? 3.f : 2.f));
-    y.fill_(9);
-    EXPECT_EQ(form(x, 2).to_vector<float>()[0], 3);
-    EXPECT_EQ(x.to_vector<float>()[0], 2);
-  }
 }
 
 TEST(CallPath, RecordWithoutResultsIsRefused) {
