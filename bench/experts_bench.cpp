@@ -80,12 +80,10 @@ int run(bool on_card, bool by_ops, const Sizes& s) {
     };
     const std::string what = capacity > 0 ? "capacity 1.25" : "all that come";
     tell(g, what.c_str(), milliseconds(device, g, step), s);
-    if (by_ops && g.rank() == 0) {
+    if (by_ops) {
       lab::OpProfile profile(device);
       for (int i = 0; i < kTimed; ++i) step();
-      std::printf("%s, %d steps\n%s\n", what.c_str(), kTimed, profile.table().c_str());
-    } else if (by_ops) {
-      for (int i = 0; i < kTimed; ++i) step();
+      if (g.rank() == 0) std::printf("%s, %d steps\n%s\n", what.c_str(), kTimed, profile.table().c_str());
     }
     if (!on_card || capacity == 0) continue;
     cuda::Graph graph;

@@ -158,9 +158,8 @@ void copy_ends(const Tensor& to, const Tensor& from, int d) {
   } else if (to.size(d) == from.size(d)) {
     copy_ends(to, from, d + 1);
   } else {
-    for (const int64_t back : {kEdge, int64_t{0}})
-      copy_ends(to.narrow(d, back ? 0 : to.size(d) - kEdge, kEdge),
-                from.narrow(d, back ? 0 : from.size(d) - kEdge, kEdge), d + 1);
+    copy_ends(to.narrow(d, 0, kEdge), from.narrow(d, 0, kEdge), d + 1);
+    copy_ends(to.narrow(d, to.size(d) - kEdge, kEdge), from.narrow(d, from.size(d) - kEdge, kEdge), d + 1);
   }
 }
 // What is shown of a summarised tensor, on the host: the ends of each dimension, and one element for all between.

@@ -25,7 +25,7 @@ class ExpertExchange {
  private:
   std::string axis_;
   std::vector<int64_t> gives_, gets_;  // rows for and of each rank
-  Tensor place_;         // [rows, 1]: of what comes by rank its place by expert
+  Tensor place_;                       // [rows, 1]: of what comes by rank its place by expert
   Tensor offsets_;
 };
 

@@ -416,8 +416,6 @@ void agree_on_counts(const Tensor& x, const Counts& gives, const Counts& gets, G
   }
 }
 
-Tensor exchanged_back(const Tensor& x, Text send_counts, Text receive_counts, Text group);
-
 void exchange_rows_there(Tensor& y, const Tensor& x, Text send_counts, Text receive_counts, Text group) {
   Group& g = distributed::group(group);
   auto row_bytes = static_cast<int64_t>(size_of(x.dtype()));
@@ -451,7 +449,7 @@ const Op<Tensor(const Tensor&, Text, Text, Text)> exchange_rows_op{{
         },
     .kernels = {.cpu = exchange_rows_there, .cuda = STRATA_CUDA_KERNEL(exchange_rows_there)},
     .backward = [](Backward& b, const Tensor&, Text send_counts, Text receive_counts,
-                   Text group) { b.set(0, exchanged_back(b.gy(), receive_counts, send_counts, group)); },
+                   Text group) { b.set(0, exchange_rows_op(b.gy(), receive_counts, send_counts, group)); },
     .dtypes = kAllTypes,
     .cost = [](const Tensor& x, Text, Text, Text) { return cost_of(x, 1); },
     .samples =
@@ -465,10 +463,6 @@ const Op<Tensor(const Tensor&, Text, Text, Text)> exchange_rows_op{{
         },
     .reference = [](const Tensor& x, Text, Text, Text) { return x.clone(); },
 }};
-
-Tensor exchanged_back(const Tensor& x, Text send_counts, Text receive_counts, Text group) {
-  return exchange_rows_op(x, send_counts, receive_counts, group);
-}
 
 Tensor all_to_all_rows_there(const Tensor& x, const Tensor& send_counts, const Tensor& receive_counts, Text group) {
   constexpr std::string_view kOp = "all_to_all_rows";
